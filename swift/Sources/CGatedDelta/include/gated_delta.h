@@ -1,0 +1,254 @@
+/* GatedDelta: fused Gated DeltaNet operations behind a plain C boundary.
+ *
+ * This header is the source of every struct layout and constant that crosses the boundary: the TypeScript tables in
+ * lib/native/layout.ts and the static assertions in layout.c are generated from it.
+ *
+ * Conventions
+ *  - A function returns gd_status. GD_OK is 0; anything else but GD_PENDING is a failure, described by
+ *    gd_last_error() for the calling thread. A failing call has written nothing, neither to tensors nor through
+ *    out-pointers.
+ *  - Handles are integers below 2^53 that carry a generation: a stale or foreign handle is GD_ERROR_HANDLE. 0 is none.
+ *  - A pointer argument must be NULL or valid for its stated size.
+ *  - A descriptor starts with its size in bytes and its version, so that it can grow. Reserved fields are 0.
+ *  - A device belongs to the thread that opened it, and so do its plans: calls from another thread are
+ *    GD_ERROR_STATE. gd_buffer_release and gd_buffer_deallocate may be called from any thread.
+ *  - Layouts are row-major, last index fastest. Offsets are in bytes, strides in elements.
+ */
+#ifndef GATED_DELTA_H
+#define GATED_DELTA_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GD_ABI_VERSION 1
+
+typedef int32_t gd_status;
+typedef uint64_t gd_handle;
+
+/* Status codes. */
+#define GD_OK 0
+#define GD_PENDING 1                 /* gd_poll, gd_wait: not finished yet */
+#define GD_ERROR_INVALID_ARGUMENT 2  /* a value outside its enum or its legal interval */
+#define GD_ERROR_SHAPE 3             /* a dimension or an extent that does not fit */
+#define GD_ERROR_DTYPE 4
+#define GD_ERROR_RANGE 5             /* an index: slot, offset, cuSeqlens */
+#define GD_ERROR_OVERLAP 6           /* an output that overlaps another tensor, or two writes of one slot */
+#define GD_ERROR_HANDLE 7            /* a disposed, stale or foreign handle */
+#define GD_ERROR_UNSUPPORTED 8       /* legal, but not on this backend */
+#define GD_ERROR_OUT_OF_MEMORY 9
+#define GD_ERROR_TIMEOUT 10
+#define GD_ERROR_DEVICE 11           /* the device failed or is not there */
+#define GD_ERROR_STATE 12            /* the call does not fit what came before it, or the wrong thread */
+#define GD_ERROR_INTERNAL 13
+
+/* Element types. bf16 crosses into JavaScript as Uint16Array. */
+#define GD_F32 1
+#define GD_F16 2
+#define GD_BF16 3
+#define GD_I32 4
+
+/* Backends. */
+#define GD_BACKEND_AUTO 0
+#define GD_BACKEND_CPU 1
+#define GD_BACKEND_METAL 2
+
+/* Gate forms: how the decay a in (0, 1] comes from what is given. */
+#define GD_GATE_DECAY 1        /* a                                                            */
+#define GD_GATE_LOG 2          /* exp(g)                                                       */
+#define GD_GATE_NEG_LOG 3      /* exp(-g)                                                      */
+#define GD_GATE_RAW 4          /* exp(-exp(aLog) * softplus(a + dtBias))                       */
+#define GD_GATE_RAW_SSM 5      /* exp(aLog * softplus(a + dtBias)), aLog holding ssm_a         */
+#define GD_GATE_RAW_BOUNDED 6  /* exp(gateBound * sigmoid(exp(aLog) * (a + dtBias)))           */
+
+#define GD_GATE_PER_HEAD 1
+#define GD_GATE_PER_KEY 2 /* KDA: one gate for every key dimension */
+
+#define GD_BETA_GIVEN 1
+#define GD_BETA_SIGMOID 2
+#define GD_BETA_TWICE_SIGMOID 3
+
+/* Which key head serves value head hv. */
+#define GD_HEADS_BLOCK 1 /* hv / (valueHeads / keyHeads) */
+#define GD_HEADS_TILED 2 /* hv % keyHeads */
+
+/* Normalisation of query and key rows x of length keyDim. */
+#define GD_NORM_NONE 1
+#define GD_NORM_L2 2     /* x * rsqrt(sum x^2 + eps) */
+#define GD_NORM_L2_MAX 3 /* x / max(sqrt(sum x^2), eps) */
+#define GD_NORM_RMS 4    /* x * rsqrt(sum x^2 + keyDim * eps) */
+
+#define GD_ALGORITHM_AUTO 0 /* the fastest that gives recurrent's bits */
+#define GD_ALGORITHM_RECURRENT 1
+#define GD_ALGORITHM_CHUNKED 2
+
+#define GD_ACTIVATION_NONE 1
+#define GD_ACTIVATION_SILU 2
+#define GD_ACTIVATION_SIGMOID 3
+
+#define GD_NORM_THEN_GATE 1
+#define GD_GATE_THEN_NORM 2
+
+/* Where a tensor lies. buffer 0 means absent. A stride of 0 means contiguous. */
+typedef struct gd_tensor {
+  gd_handle buffer;
+  uint64_t offset;       /* bytes from the buffer's start, a multiple of the element size */
+  uint64_t token_stride; /* elements from one token (row) to the next */
+  uint64_t head_stride;  /* elements from one head to the next */
+  uint32_t dtype;        /* GD_F32, ... */
+  uint32_t reserved;
+} gd_tensor;
+
+/* Index data, i32. Either in a buffer (read at encode and again at every replay of a plan) or, where buffer is 0, at a
+ * pointer that is read during the call only. count is in elements; buffer 0 and pointer NULL means absent. */
+typedef struct gd_index {
+  gd_handle buffer;
+  uint64_t offset; /* bytes, a multiple of 4 */
+  const int32_t *pointer;
+  uint64_t count;
+} gd_index;
+
+/* The gated delta rule over a ragged batch. Per sequence and value head, with state S of valueDim rows of keyDim:
+ *   S <- a S;  d = beta (v - S k);  S <- S + d k^T;  out = S q        (k, q normalised, q scaled)
+ * query, key [tokens, keyHeads, keyDim]; value, out [tokens, valueHeads, valueDim];
+ * gate, beta [tokens, valueHeads] (per-key gate [tokens, valueHeads, keyDim]); aLog [valueHeads];
+ * dtBias [valueHeads] (per-key [valueHeads, keyDim]); state [slots, valueHeads, valueDim, keyDim].
+ * query, key and value share the activation dtype; out has it or f32; gate is f32 for the decay and log forms, else
+ * the activation dtype or f32; beta the activation dtype or f32; aLog, dtBias any; state f32, f16 or bf16.
+ * state may be absent where no slot is read or written. */
+typedef struct gd_gated_delta {
+  uint32_t size, version;
+  uint32_t tokens, sequences;
+  uint32_t key_heads, value_heads, key_dim, value_dim;
+  uint32_t slots;
+  uint32_t gate_form, gate_dims, beta_form, head_map, qk_norm, algorithm;
+  float qk_norm_eps, scale, gate_bound;
+  gd_tensor query, key, value, gate, beta, a_log, dt_bias, state, out;
+  gd_index cu_seqlens;  /* [sequences + 1]; absent: one sequence of all tokens */
+  gd_index read_slots;  /* [sequences]; -1 starts from zero; absent: 0, 1, 2, ... or, without state, -1 */
+  gd_index write_slots; /* [sequences]; -1 drops the final state; absent: read_slots */
+} gd_gated_delta;
+
+/* Causal depthwise convolution over time with its state. x, out [tokens, channels]; weight [channels, width];
+ * bias [channels] or absent; state [slots, channels, width - 1], oldest first; the new state is the last width - 1
+ * columns of (old state, x). x and out share the activation dtype (out may be f32); state has x's dtype or f32. */
+typedef struct gd_causal_conv1d {
+  uint32_t size, version;
+  uint32_t tokens, sequences;
+  uint32_t channels, width, slots, activation; /* activation: none or silu */
+  gd_tensor x, weight, bias, state, out;
+  gd_index cu_seqlens, read_slots, write_slots; /* as in gd_gated_delta */
+} gd_causal_conv1d;
+
+/* Gated RMS norm over the last dimension. x, z, out [tokens, heads, dim]; weight [dim].
+ * norm-then-gate: weight * x * rsqrt(mean x^2 + eps) * act(z); gate-then-norm: the same norm over x * act(z).
+ * x is f32 or z's dtype; out z's dtype or f32. */
+typedef struct gd_gated_rms_norm {
+  uint32_t size, version;
+  uint32_t tokens, heads, dim;
+  uint32_t activation, order; /* activation: silu or sigmoid */
+  float eps;
+  gd_tensor x, z, weight, out;
+} gd_gated_rms_norm;
+
+/* One decode token of each sequence through conv, gates, query/key norm, recurrence and gated norm.
+ * x [sequences, channels], channels = 2 keyHeads keyDim + valueHeads valueDim laid out query | key | value;
+ * conv_weight [channels, width]; conv_state [slots, channels, width - 1]; gate and beta as in gd_gated_delta with
+ * tokens = sequences; z, out [sequences, valueHeads, valueDim]; norm_weight [valueDim].
+ * The convolution's output is rounded to x's dtype; nothing else is before the final store. */
+typedef struct gd_gated_delta_step {
+  uint32_t size, version;
+  uint32_t sequences;
+  uint32_t key_heads, value_heads, key_dim, value_dim;
+  uint32_t width, slots;
+  uint32_t gate_form, gate_dims, beta_form, head_map, qk_norm;
+  uint32_t conv_activation, norm_activation, norm_order, reserved;
+  float qk_norm_eps, scale, gate_bound, norm_eps;
+  gd_tensor x, conv_weight, conv_bias, conv_state, gate, beta, a_log, dt_bias, state, z, norm_weight, out;
+  gd_index read_slots, write_slots; /* of both pools */
+} gd_gated_delta_step;
+
+/* out[r, o] = sum over i of x[r, i] weight[o, i]. x [rows, inFeatures]; weight [outFeatures, inFeatures], any float
+ * dtype; out [rows, outFeatures] in x's dtype or f32. The order of summation depends on inFeatures only. */
+typedef struct gd_linear {
+  uint32_t size, version;
+  uint32_t rows, in_features, out_features, reserved;
+  gd_tensor x, weight, out;
+} gd_linear;
+
+/* Copies or zeroes whole slots of a pool [slots, slotElements]: slot write_slots[i] becomes what slot read_slots[i]
+ * was before the op; -1 reads zeros. Zeros are stored, not multiplied in. */
+typedef struct gd_copy_slots {
+  uint32_t size, version;
+  uint32_t slots, count;
+  uint64_t slot_elements;
+  gd_tensor pool;
+  gd_index read_slots, write_slots; /* [count] each */
+} gd_copy_slots;
+
+typedef struct gd_device_options {
+  uint32_t size, version;
+  uint32_t backend; /* GD_BACKEND_* */
+  uint32_t threads; /* CPU threads of this device; 0: every core the process may use */
+} gd_device_options;
+
+typedef struct gd_device_info {
+  uint32_t size, version;
+  uint32_t backend;  /* which one it is */
+  uint32_t emulated; /* 1 where Metal is the Linux emulation */
+  uint32_t threads, reserved;
+  /* Two words of shared memory, readable at any time while the device is open: [0] the low 32 bits of the number of
+   * finished submissions (they finish in order), [1] the number of failed ones. */
+  const int32_t *status;
+  char name[128];
+  char isa[32];
+} gd_device_info;
+
+/* The library. */
+uint32_t gd_abi_version(void);
+const char *gd_version(void);
+/* The last failure on this thread, valid until the next failing call: which = 0 message, 1 op, 2 argument,
+ * 3 expected, 4 received; an empty string where there is none. */
+const char *gd_last_error(uint32_t which);
+
+/* Devices. Closing waits for pending work; it also releases the device's plans. Buffers outlive it. */
+gd_status gd_device_open(const gd_device_options *options, gd_handle *device);
+gd_status gd_device_describe(gd_handle device, gd_device_info *info);
+gd_status gd_device_close(gd_handle device);
+
+/* Buffers. bytes may be 0; memory is zeroed, aligned to 16384 bytes, at most 4 GiB - 16 KiB.
+ * gd_buffer_wrap borrows memory of the caller's, without a copy: the CPU backend wants 64-byte alignment, Metal 16384
+ * and a length that is a multiple of it. Pending work keeps a released buffer's memory, but not a wrapped one's. */
+gd_status gd_buffer_create(gd_handle device, uint64_t bytes, gd_handle *buffer, void **pointer);
+gd_status gd_buffer_wrap(gd_handle device, void *pointer, uint64_t bytes, gd_handle *buffer);
+gd_status gd_buffer_release(gd_handle buffer);
+/* gd_buffer_release in the form of a JavaScript engine's deallocator: context is the handle. */
+void gd_buffer_deallocate(void *pointer, void *context);
+
+/* Encoding. target is a device (its open submission) or a plan. An op that is refused leaves target as it was. */
+gd_status gd_encode_gated_delta(gd_handle target, const gd_gated_delta *op);
+gd_status gd_encode_causal_conv1d(gd_handle target, const gd_causal_conv1d *op);
+gd_status gd_encode_gated_rms_norm(gd_handle target, const gd_gated_rms_norm *op);
+gd_status gd_encode_gated_delta_step(gd_handle target, const gd_gated_delta_step *op);
+gd_status gd_encode_linear(gd_handle target, const gd_linear *op);
+gd_status gd_encode_copy_slots(gd_handle target, const gd_copy_slots *op);
+
+/* Submissions. Tickets of a device are 1, 2, 3, ... in order of commit, and finish in that order. */
+gd_status gd_commit(gd_handle device, uint64_t *ticket); /* nothing encoded: the last ticket again */
+gd_status gd_discard(gd_handle device);                  /* drops what was encoded since the last commit */
+gd_status gd_poll(gd_handle device, uint64_t ticket);    /* GD_OK, GD_PENDING or the submission's failure */
+/* Blocks for at most timeout_ns (UINT64_MAX: for ever): GD_OK, GD_ERROR_TIMEOUT or the submission's failure. */
+gd_status gd_wait(gd_handle device, uint64_t ticket, uint64_t timeout_ns);
+
+/* Plans: ops validated once and replayed. A replay reads index data anew and checks it; it is committed at once, after
+ * anything encoded on the device. Replaying over a released buffer is GD_ERROR_HANDLE. */
+gd_status gd_plan_create(gd_handle device, gd_handle *plan);
+gd_status gd_plan_run(gd_handle plan, uint64_t *ticket);
+gd_status gd_plan_release(gd_handle plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,220 @@
+/**
+ * Every failure of this library is a {@link GatedDeltaError}. Its `code` says what kind of mistake or misfortune it
+ * was, and `op`, `argument`, `expected` and `received` say where: the message is made of them, never the reverse.
+ *
+ * Subclasses exist only where callers branch with `instanceof`; each stands for exactly one code, so that testing
+ * the class and testing the code always agree.
+ */
+
+/**
+ * What went wrong.
+ *
+ * - `invalid-argument`: a value of the wrong kind, or one that no option allows.
+ * - `shape`: a tensor's dimensions, strides or byte length do not fit the op.
+ * - `dtype`: an element type that this argument does not take.
+ * - `range`: a slot, offset, id or count outside its limits.
+ * - `overlap`: two memory extents share bytes that must be apart, or two writes name the same slot.
+ * - `disposed`: a handle used after it was disposed or closed.
+ * - `unsupported`: valid, but this backend or machine has no way to do it.
+ * - `out-of-memory`: an allocation failed.
+ * - `timeout`: a wait ended before the work did; the work goes on.
+ * - `device`: the device failed while it ran the work.
+ * - `state`: a call at the wrong time, such as committing twice.
+ * - `file`: a file is missing, damaged, or not what it says.
+ * - `library`: the native library could not be found, loaded or trusted.
+ * - `internal`: a mistake in this library; please report it.
+ */
+export type ErrorCode =
+  | "invalid-argument"
+  | "shape"
+  | "dtype"
+  | "range"
+  | "overlap"
+  | "disposed"
+  | "unsupported"
+  | "out-of-memory"
+  | "timeout"
+  | "device"
+  | "state"
+  | "file"
+  | "library"
+  | "internal";
+
+/** Where an error happened and what it was about; all of it optional. */
+export interface ErrorDetails {
+  /** The operation that failed, e.g. `gatedDelta`. */
+  readonly op?: string | undefined;
+  /** The argument (or file) at fault, e.g. `cuSeqlens` or `q.shape`. */
+  readonly argument?: string | undefined;
+  /** What would have been accepted, e.g. `a multiple of 8 in 8..256`. */
+  readonly expected?: string | undefined;
+  /** What came instead. */
+  readonly received?: string | undefined;
+  /** Free text for failures that are no mismatch of expected and received. */
+  readonly message?: string | undefined;
+  /** The error behind this one. */
+  readonly cause?: unknown;
+}
+
+/** The base of every error that this library throws. */
+export class GatedDeltaError extends Error {
+  readonly code: ErrorCode;
+  readonly op: string | undefined;
+  readonly argument: string | undefined;
+  readonly expected: string | undefined;
+  readonly received: string | undefined;
+
+  constructor(code: ErrorCode, details: ErrorDetails = {}) {
+    super(messageOf(code, details), details.cause === undefined ? undefined : { cause: details.cause });
+    this.name = new.target.name;
+    this.code = code;
+    this.op = details.op;
+    this.argument = details.argument;
+    this.expected = details.expected;
+    this.received = details.received;
+  }
+}
+
+/** A tensor's dimensions, strides or byte length do not fit. */
+export class ShapeError extends GatedDeltaError {
+  constructor(details: ErrorDetails) {
+    super("shape", details);
+  }
+}
+
+/** An element type that the argument does not take. */
+export class DTypeError extends GatedDeltaError {
+  constructor(details: ErrorDetails) {
+    super("dtype", details);
+  }
+}
+
+/** A slot, offset, id or count outside its limits. Not named RangeError: that one is JavaScript's own. */
+export class BoundsError extends GatedDeltaError {
+  constructor(details: ErrorDetails) {
+    super("range", details);
+  }
+}
+
+/** Memory or slots that must be apart are not. */
+export class OverlapError extends GatedDeltaError {
+  constructor(details: ErrorDetails) {
+    super("overlap", details);
+  }
+}
+
+/** A tensor, pool, plan or device used after its disposal. */
+export class DisposedError extends GatedDeltaError {
+  constructor(details: ErrorDetails) {
+    super("disposed", details);
+  }
+}
+
+/** Valid, but not possible on this backend or machine. */
+export class UnsupportedError extends GatedDeltaError {
+  constructor(details: ErrorDetails) {
+    super("unsupported", details);
+  }
+}
+
+/** A wait ended before the work did. The work goes on and can be waited for again. */
+export class TimeoutError extends GatedDeltaError {
+  constructor(details: ErrorDetails) {
+    super("timeout", details);
+  }
+}
+
+/** The device failed while it ran submitted work. */
+export class DeviceError extends GatedDeltaError {
+  constructor(details: ErrorDetails) {
+    super("device", details);
+  }
+}
+
+/** A file is missing, damaged, or not what it says it is. `argument` is the path. */
+export class FileError extends GatedDeltaError {
+  /** The file at fault. */
+  readonly path: string;
+
+  constructor(path: string, details: Omit<ErrorDetails, "argument">) {
+    super("file", { ...details, argument: path });
+    this.path = path;
+  }
+}
+
+/** The native library could not be found, loaded or trusted. */
+export class LibraryError extends GatedDeltaError {
+  constructor(details: ErrorDetails) {
+    super("library", details);
+  }
+}
+
+/** The error of a code, as the subclass that stands for it where there is one. */
+export function errorOf(code: ErrorCode, details: ErrorDetails): GatedDeltaError {
+  switch (code) {
+    case "shape":
+      return new ShapeError(details);
+    case "dtype":
+      return new DTypeError(details);
+    case "range":
+      return new BoundsError(details);
+    case "overlap":
+      return new OverlapError(details);
+    case "disposed":
+      return new DisposedError(details);
+    case "unsupported":
+      return new UnsupportedError(details);
+    case "timeout":
+      return new TimeoutError(details);
+    case "device":
+      return new DeviceError(details);
+    case "file":
+      return new FileError(details.argument ?? "(unknown file)", details);
+    case "library":
+      return new LibraryError(details);
+    default:
+      return new GatedDeltaError(code, details);
+  }
+}
+
+/**
+ * A value as short text for `received`: never longer than a line, never a throw, whatever it is.
+ * Arrays and typed arrays show their kind and length first, since that is what is usually wrong with them.
+ */
+export function describe(value: unknown): string {
+  if (typeof value === "string") return clip(JSON.stringify(value));
+  if (typeof value === "bigint") return clip(`${value}n`);
+  if (typeof value === "function") return "a function";
+  if (typeof value === "symbol") return "a symbol";
+  if (typeof value !== "object" || value === null) return Object.is(value, -0) ? "-0" : String(value);
+  try {
+    if (Array.isArray(value)) return clip(`[${value.slice(0, 9).map(describe).join(", ")}${value.length > 9 ? ", …" : ""}]`);
+    const name = Object.prototype.toString.call(value).slice(8, -1);
+    if (ArrayBuffer.isView(value)) return `${name} of ${value.byteLength} bytes`;
+    const constructorName = (value as { constructor?: { name?: unknown } }).constructor?.name;
+    return typeof constructorName === "string" && constructorName !== "" ? `a ${clip(constructorName)}` : `a ${name}`;
+  } catch {
+    return "an object"; // a proxy or getter that throws must not hide the error being described
+  }
+}
+
+const longestText = 120;
+
+function clip(text: string): string {
+  return text.length > longestText ? `${text.slice(0, longestText - 1)}…` : text;
+}
+
+function messageOf(code: ErrorCode, { op, argument, expected, received, message }: ErrorDetails): string {
+  const parts: string[] = [];
+  if (op) parts.push(op);
+  if (argument) parts.push(argument);
+  const mismatch =
+    expected && received ? `expected ${expected}, got ${received}`
+    : expected ? `expected ${expected}`
+    : received ? `got ${received}`
+    : undefined;
+  if (mismatch) parts.push(mismatch);
+  if (message) parts.push(message);
+  if (!mismatch && !message) parts.push(code);
+  return parts.join(": ");
+}

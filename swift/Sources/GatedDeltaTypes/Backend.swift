@@ -1,0 +1,44 @@
+public struct DeviceDescription: Sendable {
+  public var backend: BackendKind
+  /// What a person calls the device, such as `AMD EPYC` or `Apple M3 (emulated)`; at most 127 bytes of UTF-8.
+  public var name: String
+  /// The instruction set of the CPU backend; empty elsewhere.
+  public var isa: String
+  public var threads: Int
+  public var emulated: Bool
+
+  public init(backend: BackendKind, name: String, isa: String, threads: Int, emulated: Bool) {
+    self.backend = backend
+    self.name = name
+    self.isa = isa
+    self.threads = threads
+    self.emulated = emulated
+  }
+}
+
+/// The ops of one commit. The backend calls `finish` once, from any thread, when the last op is done or one has failed.
+public protocol Submission: AnyObject, Sendable {
+  var ops: [Op] { get }
+  func finish(_ failure: Failure?)
+}
+
+/// One open device. Ops that reach it are valid: it checks only what is its own to know (`check`).
+public protocol Backend: AnyObject, Sendable {
+  var description: DeviceDescription { get }
+
+  /// Zeroed, aligned to 16384 bytes.
+  func allocate(byteCount: Int) throws(Failure) -> Memory
+  func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory
+
+  /// Refuses what this backend cannot do, before the op is encoded.
+  func check(_ op: Op) throws(Failure)
+
+  /// Runs the submission after those before it, without blocking the caller.
+  func submit(_ submission: any Submission)
+
+  /// Called by a thread that is about to block until `submission` has finished: a chance to do the work on it.
+  func assist(_ submission: any Submission)
+
+  /// Called once, when nothing is pending any more.
+  func close()
+}

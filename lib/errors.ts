@@ -177,25 +177,72 @@ export function errorOf(code: ErrorCode, details: ErrorDetails): GatedDeltaError
   }
 }
 
+/** The native status codes (`GD_ERROR_*` of gated_delta.h) as codes of ours; a test compares this with the header. */
+export const nativeErrorCodes: Readonly<Record<number, ErrorCode>> = {
+  2: "invalid-argument",
+  3: "shape",
+  4: "dtype",
+  5: "range",
+  6: "overlap",
+  7: "disposed",
+  8: "unsupported",
+  9: "out-of-memory",
+  10: "timeout",
+  11: "device",
+  12: "state",
+  13: "internal",
+};
+
+/**
+ * The error of a failed native call, from its status and the five texts of `gd_last_error`; an empty text means that
+ * the library had nothing to say there. A status that this build does not know is `internal`.
+ */
+export function errorFromNative(
+  status: number,
+  op: string,
+  argument: string,
+  expected: string,
+  received: string,
+  message: string,
+): GatedDeltaError {
+  const code = nativeErrorCodes[status];
+  const orNothing = (text: string) => (text === "" ? undefined : text);
+  const details = {
+    op: orNothing(op),
+    argument: orNothing(argument),
+    expected: orNothing(expected),
+    received: orNothing(received),
+    // The native message repeats the parts when it has them; only one that says more is kept.
+    message: expected === "" && received === "" ? orNothing(message) : undefined,
+  };
+  if (code !== undefined) return errorOf(code, details);
+  return new GatedDeltaError("internal", { ...details, message: `native status ${status}${message && `: ${message}`}` });
+}
+
 /**
  * A value as short text for `received`: never longer than a line, never a throw, whatever it is.
- * Arrays and typed arrays show their kind and length first, since that is what is usually wrong with them.
+ * Arrays nested in arrays are only counted: a cyclic one must not be walked.
  */
 export function describe(value: unknown): string {
-  if (typeof value === "string") return clip(JSON.stringify(value));
+  try {
+    if (!Array.isArray(value)) return describeOne(value);
+    const shown = value.slice(0, 9).map((item) => (Array.isArray(item) ? `an array of ${item.length}` : describeOne(item)));
+    return clip(`[${shown.join(", ")}${value.length > 9 ? `, … (${value.length} in all)` : ""}]`);
+  } catch {
+    return "an object"; // a proxy or getter that throws must not hide the error being described
+  }
+}
+
+function describeOne(value: unknown): string {
+  if (typeof value === "string") return clip(JSON.stringify(value.slice(0, longestText)));
   if (typeof value === "bigint") return clip(`${value}n`);
   if (typeof value === "function") return "a function";
   if (typeof value === "symbol") return "a symbol";
   if (typeof value !== "object" || value === null) return Object.is(value, -0) ? "-0" : String(value);
-  try {
-    if (Array.isArray(value)) return clip(`[${value.slice(0, 9).map(describe).join(", ")}${value.length > 9 ? ", …" : ""}]`);
-    const name = Object.prototype.toString.call(value).slice(8, -1);
-    if (ArrayBuffer.isView(value)) return `${name} of ${value.byteLength} bytes`;
-    const constructorName = (value as { constructor?: { name?: unknown } }).constructor?.name;
-    return typeof constructorName === "string" && constructorName !== "" ? `a ${clip(constructorName)}` : `a ${name}`;
-  } catch {
-    return "an object"; // a proxy or getter that throws must not hide the error being described
-  }
+  const kind = Object.prototype.toString.call(value).slice(8, -1);
+  if (ArrayBuffer.isView(value)) return `${kind} of ${value.byteLength} bytes`;
+  const maker: unknown = value.constructor;
+  return typeof maker === "function" && maker.name !== "" ? `a value of type ${clip(maker.name)}` : `a value of type ${kind}`;
 }
 
 const longestText = 120;

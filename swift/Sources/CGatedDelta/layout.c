@@ -1,0 +1,158 @@
+/* Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again. */
+#include <stddef.h>
+
+#include "gated_delta.h"
+
+_Static_assert(sizeof(gd_tensor) == 40 && _Alignof(gd_tensor) == 8, "gd_tensor");
+_Static_assert(offsetof(gd_tensor, buffer) == 0, "gd_tensor.buffer");
+_Static_assert(offsetof(gd_tensor, offset) == 8, "gd_tensor.offset");
+_Static_assert(offsetof(gd_tensor, token_stride) == 16, "gd_tensor.token_stride");
+_Static_assert(offsetof(gd_tensor, head_stride) == 24, "gd_tensor.head_stride");
+_Static_assert(offsetof(gd_tensor, dtype) == 32, "gd_tensor.dtype");
+_Static_assert(offsetof(gd_tensor, reserved) == 36, "gd_tensor.reserved");
+
+_Static_assert(sizeof(gd_index) == 32 && _Alignof(gd_index) == 8, "gd_index");
+_Static_assert(offsetof(gd_index, buffer) == 0, "gd_index.buffer");
+_Static_assert(offsetof(gd_index, offset) == 8, "gd_index.offset");
+_Static_assert(offsetof(gd_index, pointer) == 16, "gd_index.pointer");
+_Static_assert(offsetof(gd_index, count) == 24, "gd_index.count");
+
+_Static_assert(sizeof(gd_gated_delta) == 528 && _Alignof(gd_gated_delta) == 8, "gd_gated_delta");
+_Static_assert(offsetof(gd_gated_delta, size) == 0, "gd_gated_delta.size");
+_Static_assert(offsetof(gd_gated_delta, version) == 4, "gd_gated_delta.version");
+_Static_assert(offsetof(gd_gated_delta, tokens) == 8, "gd_gated_delta.tokens");
+_Static_assert(offsetof(gd_gated_delta, sequences) == 12, "gd_gated_delta.sequences");
+_Static_assert(offsetof(gd_gated_delta, key_heads) == 16, "gd_gated_delta.key_heads");
+_Static_assert(offsetof(gd_gated_delta, value_heads) == 20, "gd_gated_delta.value_heads");
+_Static_assert(offsetof(gd_gated_delta, key_dim) == 24, "gd_gated_delta.key_dim");
+_Static_assert(offsetof(gd_gated_delta, value_dim) == 28, "gd_gated_delta.value_dim");
+_Static_assert(offsetof(gd_gated_delta, slots) == 32, "gd_gated_delta.slots");
+_Static_assert(offsetof(gd_gated_delta, gate_form) == 36, "gd_gated_delta.gate_form");
+_Static_assert(offsetof(gd_gated_delta, gate_dims) == 40, "gd_gated_delta.gate_dims");
+_Static_assert(offsetof(gd_gated_delta, beta_form) == 44, "gd_gated_delta.beta_form");
+_Static_assert(offsetof(gd_gated_delta, head_map) == 48, "gd_gated_delta.head_map");
+_Static_assert(offsetof(gd_gated_delta, qk_norm) == 52, "gd_gated_delta.qk_norm");
+_Static_assert(offsetof(gd_gated_delta, algorithm) == 56, "gd_gated_delta.algorithm");
+_Static_assert(offsetof(gd_gated_delta, qk_norm_eps) == 60, "gd_gated_delta.qk_norm_eps");
+_Static_assert(offsetof(gd_gated_delta, scale) == 64, "gd_gated_delta.scale");
+_Static_assert(offsetof(gd_gated_delta, gate_bound) == 68, "gd_gated_delta.gate_bound");
+_Static_assert(offsetof(gd_gated_delta, query) == 72, "gd_gated_delta.query");
+_Static_assert(offsetof(gd_gated_delta, key) == 112, "gd_gated_delta.key");
+_Static_assert(offsetof(gd_gated_delta, value) == 152, "gd_gated_delta.value");
+_Static_assert(offsetof(gd_gated_delta, gate) == 192, "gd_gated_delta.gate");
+_Static_assert(offsetof(gd_gated_delta, beta) == 232, "gd_gated_delta.beta");
+_Static_assert(offsetof(gd_gated_delta, a_log) == 272, "gd_gated_delta.a_log");
+_Static_assert(offsetof(gd_gated_delta, dt_bias) == 312, "gd_gated_delta.dt_bias");
+_Static_assert(offsetof(gd_gated_delta, state) == 352, "gd_gated_delta.state");
+_Static_assert(offsetof(gd_gated_delta, out) == 392, "gd_gated_delta.out");
+_Static_assert(offsetof(gd_gated_delta, cu_seqlens) == 432, "gd_gated_delta.cu_seqlens");
+_Static_assert(offsetof(gd_gated_delta, read_slots) == 464, "gd_gated_delta.read_slots");
+_Static_assert(offsetof(gd_gated_delta, write_slots) == 496, "gd_gated_delta.write_slots");
+
+_Static_assert(sizeof(gd_causal_conv1d) == 328 && _Alignof(gd_causal_conv1d) == 8, "gd_causal_conv1d");
+_Static_assert(offsetof(gd_causal_conv1d, size) == 0, "gd_causal_conv1d.size");
+_Static_assert(offsetof(gd_causal_conv1d, version) == 4, "gd_causal_conv1d.version");
+_Static_assert(offsetof(gd_causal_conv1d, tokens) == 8, "gd_causal_conv1d.tokens");
+_Static_assert(offsetof(gd_causal_conv1d, sequences) == 12, "gd_causal_conv1d.sequences");
+_Static_assert(offsetof(gd_causal_conv1d, channels) == 16, "gd_causal_conv1d.channels");
+_Static_assert(offsetof(gd_causal_conv1d, width) == 20, "gd_causal_conv1d.width");
+_Static_assert(offsetof(gd_causal_conv1d, slots) == 24, "gd_causal_conv1d.slots");
+_Static_assert(offsetof(gd_causal_conv1d, activation) == 28, "gd_causal_conv1d.activation");
+_Static_assert(offsetof(gd_causal_conv1d, x) == 32, "gd_causal_conv1d.x");
+_Static_assert(offsetof(gd_causal_conv1d, weight) == 72, "gd_causal_conv1d.weight");
+_Static_assert(offsetof(gd_causal_conv1d, bias) == 112, "gd_causal_conv1d.bias");
+_Static_assert(offsetof(gd_causal_conv1d, state) == 152, "gd_causal_conv1d.state");
+_Static_assert(offsetof(gd_causal_conv1d, out) == 192, "gd_causal_conv1d.out");
+_Static_assert(offsetof(gd_causal_conv1d, cu_seqlens) == 232, "gd_causal_conv1d.cu_seqlens");
+_Static_assert(offsetof(gd_causal_conv1d, read_slots) == 264, "gd_causal_conv1d.read_slots");
+_Static_assert(offsetof(gd_causal_conv1d, write_slots) == 296, "gd_causal_conv1d.write_slots");
+
+_Static_assert(sizeof(gd_gated_rms_norm) == 192 && _Alignof(gd_gated_rms_norm) == 8, "gd_gated_rms_norm");
+_Static_assert(offsetof(gd_gated_rms_norm, size) == 0, "gd_gated_rms_norm.size");
+_Static_assert(offsetof(gd_gated_rms_norm, version) == 4, "gd_gated_rms_norm.version");
+_Static_assert(offsetof(gd_gated_rms_norm, tokens) == 8, "gd_gated_rms_norm.tokens");
+_Static_assert(offsetof(gd_gated_rms_norm, heads) == 12, "gd_gated_rms_norm.heads");
+_Static_assert(offsetof(gd_gated_rms_norm, dim) == 16, "gd_gated_rms_norm.dim");
+_Static_assert(offsetof(gd_gated_rms_norm, activation) == 20, "gd_gated_rms_norm.activation");
+_Static_assert(offsetof(gd_gated_rms_norm, order) == 24, "gd_gated_rms_norm.order");
+_Static_assert(offsetof(gd_gated_rms_norm, eps) == 28, "gd_gated_rms_norm.eps");
+_Static_assert(offsetof(gd_gated_rms_norm, x) == 32, "gd_gated_rms_norm.x");
+_Static_assert(offsetof(gd_gated_rms_norm, z) == 72, "gd_gated_rms_norm.z");
+_Static_assert(offsetof(gd_gated_rms_norm, weight) == 112, "gd_gated_rms_norm.weight");
+_Static_assert(offsetof(gd_gated_rms_norm, out) == 152, "gd_gated_rms_norm.out");
+
+_Static_assert(sizeof(gd_gated_delta_step) == 632 && _Alignof(gd_gated_delta_step) == 8, "gd_gated_delta_step");
+_Static_assert(offsetof(gd_gated_delta_step, size) == 0, "gd_gated_delta_step.size");
+_Static_assert(offsetof(gd_gated_delta_step, version) == 4, "gd_gated_delta_step.version");
+_Static_assert(offsetof(gd_gated_delta_step, sequences) == 8, "gd_gated_delta_step.sequences");
+_Static_assert(offsetof(gd_gated_delta_step, key_heads) == 12, "gd_gated_delta_step.key_heads");
+_Static_assert(offsetof(gd_gated_delta_step, value_heads) == 16, "gd_gated_delta_step.value_heads");
+_Static_assert(offsetof(gd_gated_delta_step, key_dim) == 20, "gd_gated_delta_step.key_dim");
+_Static_assert(offsetof(gd_gated_delta_step, value_dim) == 24, "gd_gated_delta_step.value_dim");
+_Static_assert(offsetof(gd_gated_delta_step, width) == 28, "gd_gated_delta_step.width");
+_Static_assert(offsetof(gd_gated_delta_step, slots) == 32, "gd_gated_delta_step.slots");
+_Static_assert(offsetof(gd_gated_delta_step, gate_form) == 36, "gd_gated_delta_step.gate_form");
+_Static_assert(offsetof(gd_gated_delta_step, gate_dims) == 40, "gd_gated_delta_step.gate_dims");
+_Static_assert(offsetof(gd_gated_delta_step, beta_form) == 44, "gd_gated_delta_step.beta_form");
+_Static_assert(offsetof(gd_gated_delta_step, head_map) == 48, "gd_gated_delta_step.head_map");
+_Static_assert(offsetof(gd_gated_delta_step, qk_norm) == 52, "gd_gated_delta_step.qk_norm");
+_Static_assert(offsetof(gd_gated_delta_step, conv_activation) == 56, "gd_gated_delta_step.conv_activation");
+_Static_assert(offsetof(gd_gated_delta_step, norm_activation) == 60, "gd_gated_delta_step.norm_activation");
+_Static_assert(offsetof(gd_gated_delta_step, norm_order) == 64, "gd_gated_delta_step.norm_order");
+_Static_assert(offsetof(gd_gated_delta_step, reserved) == 68, "gd_gated_delta_step.reserved");
+_Static_assert(offsetof(gd_gated_delta_step, qk_norm_eps) == 72, "gd_gated_delta_step.qk_norm_eps");
+_Static_assert(offsetof(gd_gated_delta_step, scale) == 76, "gd_gated_delta_step.scale");
+_Static_assert(offsetof(gd_gated_delta_step, gate_bound) == 80, "gd_gated_delta_step.gate_bound");
+_Static_assert(offsetof(gd_gated_delta_step, norm_eps) == 84, "gd_gated_delta_step.norm_eps");
+_Static_assert(offsetof(gd_gated_delta_step, x) == 88, "gd_gated_delta_step.x");
+_Static_assert(offsetof(gd_gated_delta_step, conv_weight) == 128, "gd_gated_delta_step.conv_weight");
+_Static_assert(offsetof(gd_gated_delta_step, conv_bias) == 168, "gd_gated_delta_step.conv_bias");
+_Static_assert(offsetof(gd_gated_delta_step, conv_state) == 208, "gd_gated_delta_step.conv_state");
+_Static_assert(offsetof(gd_gated_delta_step, gate) == 248, "gd_gated_delta_step.gate");
+_Static_assert(offsetof(gd_gated_delta_step, beta) == 288, "gd_gated_delta_step.beta");
+_Static_assert(offsetof(gd_gated_delta_step, a_log) == 328, "gd_gated_delta_step.a_log");
+_Static_assert(offsetof(gd_gated_delta_step, dt_bias) == 368, "gd_gated_delta_step.dt_bias");
+_Static_assert(offsetof(gd_gated_delta_step, state) == 408, "gd_gated_delta_step.state");
+_Static_assert(offsetof(gd_gated_delta_step, z) == 448, "gd_gated_delta_step.z");
+_Static_assert(offsetof(gd_gated_delta_step, norm_weight) == 488, "gd_gated_delta_step.norm_weight");
+_Static_assert(offsetof(gd_gated_delta_step, out) == 528, "gd_gated_delta_step.out");
+_Static_assert(offsetof(gd_gated_delta_step, read_slots) == 568, "gd_gated_delta_step.read_slots");
+_Static_assert(offsetof(gd_gated_delta_step, write_slots) == 600, "gd_gated_delta_step.write_slots");
+
+_Static_assert(sizeof(gd_linear) == 144 && _Alignof(gd_linear) == 8, "gd_linear");
+_Static_assert(offsetof(gd_linear, size) == 0, "gd_linear.size");
+_Static_assert(offsetof(gd_linear, version) == 4, "gd_linear.version");
+_Static_assert(offsetof(gd_linear, rows) == 8, "gd_linear.rows");
+_Static_assert(offsetof(gd_linear, in_features) == 12, "gd_linear.in_features");
+_Static_assert(offsetof(gd_linear, out_features) == 16, "gd_linear.out_features");
+_Static_assert(offsetof(gd_linear, reserved) == 20, "gd_linear.reserved");
+_Static_assert(offsetof(gd_linear, x) == 24, "gd_linear.x");
+_Static_assert(offsetof(gd_linear, weight) == 64, "gd_linear.weight");
+_Static_assert(offsetof(gd_linear, out) == 104, "gd_linear.out");
+
+_Static_assert(sizeof(gd_copy_slots) == 128 && _Alignof(gd_copy_slots) == 8, "gd_copy_slots");
+_Static_assert(offsetof(gd_copy_slots, size) == 0, "gd_copy_slots.size");
+_Static_assert(offsetof(gd_copy_slots, version) == 4, "gd_copy_slots.version");
+_Static_assert(offsetof(gd_copy_slots, slots) == 8, "gd_copy_slots.slots");
+_Static_assert(offsetof(gd_copy_slots, count) == 12, "gd_copy_slots.count");
+_Static_assert(offsetof(gd_copy_slots, slot_elements) == 16, "gd_copy_slots.slot_elements");
+_Static_assert(offsetof(gd_copy_slots, pool) == 24, "gd_copy_slots.pool");
+_Static_assert(offsetof(gd_copy_slots, read_slots) == 64, "gd_copy_slots.read_slots");
+_Static_assert(offsetof(gd_copy_slots, write_slots) == 96, "gd_copy_slots.write_slots");
+
+_Static_assert(sizeof(gd_device_options) == 16 && _Alignof(gd_device_options) == 4, "gd_device_options");
+_Static_assert(offsetof(gd_device_options, size) == 0, "gd_device_options.size");
+_Static_assert(offsetof(gd_device_options, version) == 4, "gd_device_options.version");
+_Static_assert(offsetof(gd_device_options, backend) == 8, "gd_device_options.backend");
+_Static_assert(offsetof(gd_device_options, threads) == 12, "gd_device_options.threads");
+
+_Static_assert(sizeof(gd_device_info) == 192 && _Alignof(gd_device_info) == 8, "gd_device_info");
+_Static_assert(offsetof(gd_device_info, size) == 0, "gd_device_info.size");
+_Static_assert(offsetof(gd_device_info, version) == 4, "gd_device_info.version");
+_Static_assert(offsetof(gd_device_info, backend) == 8, "gd_device_info.backend");
+_Static_assert(offsetof(gd_device_info, emulated) == 12, "gd_device_info.emulated");
+_Static_assert(offsetof(gd_device_info, threads) == 16, "gd_device_info.threads");
+_Static_assert(offsetof(gd_device_info, reserved) == 20, "gd_device_info.reserved");
+_Static_assert(offsetof(gd_device_info, status) == 24, "gd_device_info.status");
+_Static_assert(offsetof(gd_device_info, name) == 32, "gd_device_info.name");
+_Static_assert(offsetof(gd_device_info, isa) == 160, "gd_device_info.isa");

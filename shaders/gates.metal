@@ -1,0 +1,31 @@
+// Gates and betas of a batch, resolved to the float32 that the recurrence takes.
+//
+// gate [tokens, Hv] or, per key dimension, [tokens, Hv, Dk]: GATE_DTYPE, token and head strides in elements.
+// beta [tokens, Hv]: BETA_DTYPE, token stride. aLog [Hv], dtBias [Hv] or [Hv, Dk]: read where the form is raw.
+// decay [tokens, Hv, dims] f32, contiguous; betaOut [tokens, Hv] f32, contiguous. dims is 1 or Dk.
+//
+// Grid: (ceil(tokens Hv dims / GDM_GATE_THREADS)) threadgroups of GDM_GATE_THREADS; a thread writes one decay, and the
+// thread of a head's first dimension its beta. Formulas: gates.h.
+// Function constants: GATE_FORM, BETA_FORM, GATE_DTYPE, BETA_DTYPE, A_LOG_DTYPE, DT_BIAS_DTYPE.
+#include "gates.h"
+
+kernel void gd_gates(device const ushort* gate [[buffer(0)]],
+                     device const ushort* beta [[buffer(1)]],
+                     device const ushort* aLog [[buffer(2)]],
+                     device const ushort* dtBias [[buffer(3)]],
+                     device float* decay [[buffer(4)]],
+                     device float* betaOut [[buffer(5)]],
+                     constant GDMGates& params [[buffer(6)]],
+                     uint group [[threadgroup_position_in_grid]],
+                     uint index [[thread_index_in_threadgroup]]) {
+  ulong at = ulong(group) * GDM_GATE_THREADS + index;
+  ulong heads = ulong(params.tokens) * params.valueHeads;
+  if (at >= heads * params.dims) return;
+  ulong pair = at / params.dims;
+  uint dim = uint(at - pair * params.dims);
+  ulong token = pair / params.valueHeads;
+  uint head = uint(pair - token * params.valueHeads);
+  ulong from = token * params.gateTokenStride + ulong(head) * params.gateHeadStride + dim;
+  decay[at] = gate_read(gate, from, aLog, head, dtBias, head * params.dims + dim, params.bound);
+  if (dim == 0) betaOut[pair] = beta_read(beta, token * params.betaTokenStride + head);
+}

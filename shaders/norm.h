@@ -1,0 +1,33 @@
+// The gated RMS norm of one row, shared by norm.metal and step.metal.
+//
+//   norm then gate  weight x rsqrt(mean x^2 + eps) act(z)
+//   gate then norm  weight u rsqrt(mean u^2 + eps), u = x act(z)          act: silu or sigmoid
+//
+// The sum of squares of a row is one simdgroup's: lane l adds elements l, l + 32, ... in order by fma, then lanes add
+// by xor 1, 2, 4, 8, 16. The order depends on the row's length alone.
+#ifndef GATED_DELTA_SHADERS_NORM_H
+#define GATED_DELTA_SHADERS_NORM_H
+
+#include "storage.h"
+
+inline float norm_gate(float z) { return NORM_SIGMOID ? gd_sigmoid(z) : gd_silu(z); }
+
+// What the norm is taken of.
+inline float norm_operand(float x, float z) { return NORM_GATE_FIRST ? x * norm_gate(z) : x; }
+
+// From a lane's sum of squares to 1 / rms of the row, in every lane. Every lane of the simdgroup must call it.
+inline float norm_inverse(float sum, uint length, float epsilon) {
+  sum += simd_shuffle_xor(sum, ushort(1));
+  sum += simd_shuffle_xor(sum, ushort(2));
+  sum += simd_shuffle_xor(sum, ushort(4));
+  sum += simd_shuffle_xor(sum, ushort(8));
+  sum += simd_shuffle_xor(sum, ushort(16));
+  return gd_rsqrt(precise::divide(sum, float(length)) + epsilon);
+}
+
+inline float norm_result(float x, float z, float inverse, float weight) {
+  float y = (norm_operand(x, z) * inverse) * weight;
+  return NORM_GATE_FIRST ? y : y * norm_gate(z);
+}
+
+#endif

@@ -1,0 +1,38 @@
+// The function constants of every kernel: options only. A pipeline sets those its kernel reads, the table in each
+// .metal file names them; enum values are those of params.h and of the C header.
+#ifndef GATED_DELTA_SHADERS_OPTIONS_H
+#define GATED_DELTA_SHADERS_OPTIONS_H
+
+#include "params.h"
+
+// Recurrence.
+constant bool TILED_HEADS [[function_constant(0)]];     // key head of value head h: h % Hk; otherwise h / (Hv / Hk)
+constant bool GATE_PER_KEY [[function_constant(1)]];    // a decay for every key dimension, not one a head
+constant uint QK_NORM [[function_constant(2)]];         // GDM_NORM_*
+constant bool OUT_F32 [[function_constant(3)]];         // out is f32, not the activation dtype
+constant bool HAS_STORES [[function_constant(4)]];      // extra stores of the state inside a sequence
+constant bool RECORD [[function_constant(5)]];          // keep delta and normalised key of every token
+
+// Gates.
+constant uint GATE_FORM [[function_constant(8)]];       // GDM_GATE_*
+constant uint BETA_FORM [[function_constant(9)]];       // GDM_BETA_*
+constant uint GATE_DTYPE [[function_constant(10)]];     // GDM_F32, GDM_F16, GDM_BF16; so the four below
+constant uint BETA_DTYPE [[function_constant(11)]];
+constant uint A_LOG_DTYPE [[function_constant(12)]];
+constant uint DT_BIAS_DTYPE [[function_constant(13)]];
+
+// Convolution.
+constant uint CONV_WIDTH [[function_constant(16)]];     // 2..9
+constant bool CONV_BIAS [[function_constant(17)]];
+constant bool CONV_SILU [[function_constant(18)]];
+constant bool CONV_STATE_F32 [[function_constant(19)]]; // the conv state is f32, not the activation dtype
+constant uint CONV_WEIGHT_DTYPE [[function_constant(20)]];
+constant uint CONV_BIAS_DTYPE [[function_constant(21)]];
+
+// Gated norm.
+constant bool NORM_SIGMOID [[function_constant(24)]];   // gate by sigmoid(z), not silu(z)
+constant bool NORM_GATE_FIRST [[function_constant(25)]]; // norm(x act(z)), not norm(x) act(z)
+constant bool NORM_X_F32 [[function_constant(26)]];     // x is f32, not the activation dtype
+constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
+
+#endif

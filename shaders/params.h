@@ -1,0 +1,147 @@
+// What the host and the kernels both need to know: parameter structs and sizes. Shared by C, Swift and MSL.
+//
+// Every struct is plain: 4-byte scalars only, no padding, so that the three languages agree; the assertions below are
+// checked by each compiler that sees this file. Strides and extents are in elements: a tensor is at most 4 GiB, so its
+// element offsets fit 32 bits; kernels widen them before they multiply.
+#ifndef GATED_DELTA_SHADERS_PARAMS_H
+#define GATED_DELTA_SHADERS_PARAMS_H
+
+#ifdef __METAL_VERSION__
+#include <metal_stdlib>
+#else
+#include <stdint.h>
+#endif
+
+#if defined(__METAL_VERSION__) || defined(__cplusplus)
+#define GDM_ASSERT_SIZE(type, bytes) static_assert(sizeof(type) == bytes, "layout shared with the host")
+#else
+#define GDM_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == bytes, "layout shared with the host")
+#endif
+
+// Options, with the values that the C header gives them.
+enum { GDM_F32 = 1, GDM_F16 = 2, GDM_BF16 = 3 };
+enum {
+  GDM_GATE_DECAY = 1,
+  GDM_GATE_LOG = 2,
+  GDM_GATE_NEG_LOG = 3,
+  GDM_GATE_RAW = 4,
+  GDM_GATE_RAW_SSM = 5,
+  GDM_GATE_RAW_BOUNDED = 6
+};
+enum { GDM_BETA_GIVEN = 1, GDM_BETA_SIGMOID = 2, GDM_BETA_TWICE_SIGMOID = 3 };
+enum { GDM_NORM_NONE = 1, GDM_NORM_L2 = 2, GDM_NORM_L2_MAX = 3, GDM_NORM_RMS = 4 };
+
+// Shapes of the work. A state row is spread over GDM_ROW_LANES neighbouring lanes; see rows.h.
+enum {
+  GDM_SIMD_LANES = 32,
+  GDM_ROW_LANES = 8,
+  GDM_DECODE_THREADS = 64,    // threads of a decode threadgroup
+  GDM_DECODE_ROWS = 8,        // state rows of a decode threadgroup
+  GDM_PREFILL_THREADS = 256,
+  GDM_PREFILL_ROWS = 32,
+  GDM_PREFILL_TILE = 2048,    // staged key (and query) elements of a prefill block: its tokens = tile / key pad
+  GDM_CHUNK = 16,             // tokens of a chunk
+  GDM_CHUNK_THREADS = 128,
+  GDM_CHUNK_ROWS = 32,        // state rows of a chunk-scan threadgroup
+  GDM_CHUNK_SCRATCH = 512,    // floats that chunk_prepare leaves for each chunk and value head
+  GDM_CONV_THREADS = 128,     // channels of a conv threadgroup
+  GDM_CONV_TILE = 16,         // tokens of a conv thread; at least the largest width - 1
+  GDM_CONV_MAX_TAPS = 8,      // the largest width - 1
+  GDM_GATE_THREADS = 256,
+  GDM_NORM_THREADS = 128,     // one simdgroup a row
+  GDM_NORM_ROWS = 4,
+  GDM_PROJECT_THREADS = 128,  // four simdgroups, each GDM_PROJECT_TILE outputs of GDM_PROJECT_TILE rows
+  GDM_PROJECT_TILE = 4,
+  GDM_COPY_THREADS = 256,
+  GDM_MAX_DIM = 256           // the largest key or value dim
+};
+
+// A slot of a pool to read: 0 and up is that slot of the pool, -1 is zeros, -2 - i is slot i of the staged copies.
+enum { GDM_SLOT_NONE = -1, GDM_SLOT_STAGED = -2 };
+
+// An extra store of a sequence's state: what it is after `tokens` tokens of this call, 0 being the state as read.
+// A slot of 0 and up is the pool's; -1 - i is entry i of the snapshot tensor. Sorted by tokens within a sequence.
+typedef struct GDMStore {
+  int32_t tokens;
+  int32_t slot;
+} GDMStore;
+GDM_ASSERT_SIZE(GDMStore, 8);
+
+// One chunk: rows firstToken .. firstToken + count - 1 of the batch, count 1..GDM_CHUNK. A sequence's chunks follow
+// one another, and one ends wherever a store wants the state.
+typedef struct GDMChunk {
+  int32_t firstToken;
+  int32_t count;
+} GDMChunk;
+GDM_ASSERT_SIZE(GDMChunk, 8);
+
+// recurrence_*.metal, chunk_*.metal. gate and beta are the float32 buffers that gates.metal makes.
+typedef struct GDMRecurrence {
+  uint32_t keyHeads, valueHeads, keyDim, valueDim;
+  uint32_t queryTokenStride, queryHeadStride;
+  uint32_t keyTokenStride, keyHeadStride;
+  uint32_t valueTokenStride, valueHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t gateTokenStride, gateHeadStride;  // per key dimension the last dim is contiguous
+  uint32_t betaTokenStride;
+  float scale;    // of the query
+  float epsilon;  // of the query and key norm
+} GDMRecurrence;
+GDM_ASSERT_SIZE(GDMRecurrence, 68);
+
+// recurrence_commit.metal
+typedef struct GDMCommit {
+  uint32_t keyHeads, valueHeads, keyDim, valueDim;
+} GDMCommit;
+GDM_ASSERT_SIZE(GDMCommit, 16);
+
+// gates.metal. dims is 1, or keyDim for a gate per key dimension.
+typedef struct GDMGates {
+  uint32_t tokens, valueHeads, dims;
+  uint32_t gateTokenStride, gateHeadStride, betaTokenStride;
+  float bound;  // L of the raw-bounded form
+} GDMGates;
+GDM_ASSERT_SIZE(GDMGates, 28);
+
+// conv.metal
+typedef struct GDMConv {
+  uint32_t channels;
+  uint32_t xTokenStride, outTokenStride;
+} GDMConv;
+GDM_ASSERT_SIZE(GDMConv, 12);
+
+// norm.metal. A row is a (token, head) pair: row = token * heads + head.
+typedef struct GDMNorm {
+  uint32_t rows, heads, length;
+  uint32_t xTokenStride, xHeadStride;
+  uint32_t zTokenStride, zHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  float epsilon;
+} GDMNorm;
+GDM_ASSERT_SIZE(GDMNorm, 40);
+
+// projection.metal
+typedef struct GDMProject {
+  uint32_t rows, inputs, outputs;
+  uint32_t xRowStride, outRowStride;
+} GDMProject;
+GDM_ASSERT_SIZE(GDMProject, 20);
+
+// step.metal: strides of one row (token) a sequence; channels are query | key | value, each head-major.
+typedef struct GDMStep {
+  uint32_t keyHeads, valueHeads, keyDim, valueDim;
+  uint32_t xTokenStride;
+  uint32_t gateTokenStride, gateHeadStride, betaTokenStride;
+  uint32_t zTokenStride, zHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  float scale, epsilon, bound, normEpsilon;
+} GDMStep;
+GDM_ASSERT_SIZE(GDMStep, 64);
+
+// slots.metal: units of a slot, in the kernel's copy unit of 2, 4 or 16 bytes.
+typedef struct GDMSlots {
+  uint32_t slotUnits;
+} GDMSlots;
+GDM_ASSERT_SIZE(GDMSlots, 4);
+
+#endif

@@ -1,6 +1,6 @@
 /* The C interface of a translated shader library.
  *
- * `bun test/emulator/main.ts build shaders/*.metal -o LIBRARY.so` makes a shared library that plays a metallib's part:
+ * `bun test/emulator/main.ts build SHADERS -o LIBRARY.so` makes a shared library that plays a metallib's part:
  * kernels with their reflection, pipelines (a kernel with its function constants) and dispatches that run on the CPU.
  * It depends on libc only. A host opens it with dlopen(RTLD_NOW | RTLD_LOCAL), looks up the functions below by name and
  * compares emu_interface_version() with EMU_INTERFACE_VERSION first.
@@ -108,6 +108,8 @@ uint32_t emu_pipeline_max_total_threads(const emu_pipeline *pipeline);
 uint32_t emu_pipeline_static_threadgroup_bytes(const emu_pipeline *pipeline);
 /** 1 if the argument [[buffer(index)]] exists under this pipeline's constants, else 0. */
 uint32_t emu_pipeline_uses_buffer(const emu_pipeline *pipeline, uint32_t index);
+/** 1 if that argument is declared `device` without const, so that the kernel may write it, else 0. */
+uint32_t emu_pipeline_writes_buffer(const emu_pipeline *pipeline, uint32_t index);
 
 /** Runs the whole grid and returns when it is done: NULL, or the message of the first fault. After a fault the contents of
  *  writable buffers are undefined, as on a GPU. Checks: every buffer argument bound, offsets inside and aligned, no overlap of

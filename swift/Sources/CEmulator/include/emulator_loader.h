@@ -11,6 +11,7 @@ typedef struct emulator_functions {
   __typeof__(&emu_pipeline_max_total_threads) max_total_threads;
   __typeof__(&emu_pipeline_static_threadgroup_bytes) static_threadgroup_bytes;
   __typeof__(&emu_pipeline_uses_buffer) uses_buffer;
+  __typeof__(&emu_pipeline_writes_buffer) writes_buffer;
   __typeof__(&emu_dispatch) dispatch;
   __typeof__(&emu_string_free) string_free;
 } emulator_functions;
@@ -18,5 +19,10 @@ typedef struct emulator_functions {
 /* NULL, or why the library at path cannot be used; the words are valid until this thread's next call. The library is
  * never closed: pipelines and their code live as long as the process. */
 const char *emulator_load(const char *path, emulator_functions *functions);
+
+/* Where the library is: GATED_DELTA_METAL_EMULATOR if set, else ../emulator/ or ../../emulator/ seen from the folder of
+ * the library that this code is part of (SwiftPM's .build/release is a link to .build/<triple>/release). NULL where
+ * there is none; valid until this thread's next call. */
+const char *emulator_find(void);
 
 #endif

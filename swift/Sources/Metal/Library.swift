@@ -1,0 +1,104 @@
+import CEmulator
+
+/// Values for `[[function_constant(n)]]`, kept with the type that they were given as: a wrong one is an error.
+public final class MTLFunctionConstantValues: @unchecked Sendable {
+  struct Value: Sendable {
+    var type: MTLDataType
+    var bytes: [UInt8]
+  }
+  private(set) var values: [Int: Value] = [:]
+
+  public init() {}
+
+  public func setConstantValue(_ value: UnsafeRawPointer, type: MTLDataType, index: Int) {
+    let bytes = [UInt8](UnsafeRawBufferPointer(start: value, count: type.size))
+    values[index] = Value(type: type, bytes: bytes)
+  }
+}
+
+extension MTLDataType {
+  var size: Int { self == .bool ? 1 : 4 }
+  var shaderName: StaticString {
+    switch self {
+    case .float: "float"
+    case .int: "int"
+    case .uint: "uint"
+    case .bool: "bool"
+    }
+  }
+}
+
+final class EmulatedLibrary: MTLLibrary, @unchecked Sendable {
+  let device: EmulatedDevice
+  init(device: EmulatedDevice) { self.device = device }
+
+  func makeFunction(name: String, constantValues: MTLFunctionConstantValues) throws -> any MTLFunction {
+    try EmulatedFunction(device: device, name: name, constants: constantValues)
+  }
+}
+
+/// A kernel with its function constants; the emulator's pipeline, since nothing else goes into one.
+final class EmulatedFunction: MTLFunction, @unchecked Sendable {
+  let name: String
+  let device: EmulatedDevice
+  let handle: OpaquePointer
+
+  init(device: EmulatedDevice, name: String, constants: MTLFunctionConstantValues) throws {
+    var bytes: [UInt8] = []
+    var table: [emu_constant] = []
+    var starts: [Int] = []
+    for (index, value) in constants.values.sorted(by: { $0.key < $1.key }) {
+      guard let number = UInt32(exactly: index) else {
+        throw MetalEmulationError("\(name): a function constant's index is \(index)")
+      }
+      // Each value on a 16-byte boundary, as its type may ask for.
+      while bytes.count % 16 != 0 { bytes.append(0) }
+      starts.append(bytes.count)
+      bytes += value.bytes
+      table.append(
+        emu_constant(
+          name: nil, index: number, bytes: UInt32(value.bytes.count),
+          type: UnsafeRawPointer(value.type.shaderName.utf8Start).assumingMemoryBound(to: CChar.self), value: nil))
+    }
+
+    var problem: UnsafeMutablePointer<CChar>?
+    let handle = bytes.withUnsafeBytes { memory in
+      for i in table.indices { table[i].value = memory.baseAddress.map { $0 + starts[i] } }
+      return device.functions.pipeline_create(name, table, table.count, &problem)
+    }
+    guard let handle else {
+      throw MetalEmulationError(device.take(problem) ?? "\(name): no such kernel")
+    }
+    self.name = name
+    self.device = device
+    self.handle = handle
+  }
+
+  deinit { device.functions.pipeline_destroy(handle) }
+}
+
+extension EmulatedDevice {
+  /// The emulator's message, freed.
+  func take(_ message: UnsafeMutablePointer<CChar>?) -> String? {
+    guard let message else { return nil }
+    defer { functions.string_free(message) }
+    return String(cString: message)
+  }
+}
+
+final class EmulatedPipeline: MTLComputePipelineState, @unchecked Sendable {
+  let function: EmulatedFunction
+  let maxTotalThreadsPerThreadgroup: Int
+  let staticThreadgroupMemoryLength: Int
+  var threadExecutionWidth: Int { 32 }
+
+  init(function: EmulatedFunction) {
+    let functions = function.device.functions
+    self.function = function
+    maxTotalThreadsPerThreadgroup = Int(functions.max_total_threads(function.handle))
+    staticThreadgroupMemoryLength = Int(functions.static_threadgroup_bytes(function.handle))
+  }
+
+  func uses(_ index: Int) -> Bool { function.device.functions.uses_buffer(function.handle, UInt32(index)) != 0 }
+  func writes(_ index: Int) -> Bool { function.device.functions.writes_buffer(function.handle, UInt32(index)) != 0 }
+}

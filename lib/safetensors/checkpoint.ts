@@ -1,0 +1,217 @@
+/**
+ * A checkpoint as Hugging Face lays it out: one safetensors file, or several with an index
+ * (`model.safetensors.index.json`) whose `weight_map` says which file holds which tensor.
+ */
+import { closeSync, readdirSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { DisposedError, FileError, GatedDeltaError, describe } from "../errors.ts";
+import type { FloatArray } from "./dtypes.ts";
+import { openRegularFile, openSafetensors, readFully } from "./file.ts";
+import type { SafetensorsFile } from "./file.ts";
+import { decodeText, longestHeader } from "./header.ts";
+import type { TensorInfo } from "./header.ts";
+import { JsonScanner, ScanError } from "./scanner.ts";
+import type { TensorSource } from "./source.ts";
+
+const op = "openCheckpoint";
+const indexName = "model.safetensors.index.json";
+const singleName = "model.safetensors";
+
+/**
+ * Opens a checkpoint.
+ *
+ * Shards named by an index are opened when a tensor of theirs is first asked for, so that a checkpoint of which only
+ * some shards are there serves the tensors it has.
+ *
+ * @param source a `.safetensors` file, an index (`.json`), a directory that holds either, or a list of files, whose
+ *   tensors must have distinct names.
+ * @throws {FileError} if something is missing, damaged, or ambiguous.
+ */
+export function openCheckpoint(source: string | readonly string[]): TensorSource {
+  if (Array.isArray(source)) return openList(source);
+  if (typeof source !== "string") {
+    const expected = "a path or a list of paths";
+    throw new GatedDeltaError("invalid-argument", { op, argument: "source", expected, received: describe(source) });
+  }
+  const path = isDirectory(source) ? findIn(source) : source;
+  if (!path.endsWith(".json")) return openSafetensors(path);
+  return new ShardedCheckpoint(path, readIndex(path));
+}
+
+function openList(paths: readonly string[]): TensorSource {
+  const [first] = paths;
+  if (first === undefined) {
+    throw new GatedDeltaError("invalid-argument", { op, argument: "source", expected: "at least one file", received: "none" });
+  }
+  if (paths.length === 1) return openSafetensors(first);
+  const opened = new Map<string, SafetensorsFile>();
+  try {
+    const shardOf = new Map<string, string>();
+    for (const path of paths) {
+      if (opened.has(path)) continue;
+      const file = openSafetensors(path);
+      opened.set(path, file);
+      for (const name of file.names) {
+        const other = shardOf.get(name);
+        if (other !== undefined) {
+          const expected = `tensor ${describe(name)} in one file only`;
+          throw new FileError(path, { op, expected, received: `the same in ${describe(other)}` });
+        }
+        shardOf.set(name, path);
+      }
+    }
+    return new ShardedCheckpoint(first, shardOf, opened);
+  } catch (error) {
+    for (const file of opened.values()) file[Symbol.dispose]();
+    throw error;
+  }
+}
+
+class ShardedCheckpoint implements TensorSource {
+  readonly path: string;
+  readonly #shardOf: ReadonlyMap<string, string>;
+  readonly #opened: Map<string, SafetensorsFile>;
+  #disposed = false;
+
+  constructor(path: string, shardOf: ReadonlyMap<string, string>, opened = new Map<string, SafetensorsFile>()) {
+    this.path = path;
+    this.#shardOf = shardOf;
+    this.#opened = opened;
+  }
+
+  get names(): readonly string[] {
+    return [...this.#shardOf.keys()];
+  }
+
+  get metadata(): ReadonlyMap<string, string> {
+    const merged = new Map<string, string>();
+    for (const file of this.#opened.values()) {
+      for (const [key, value] of file.metadata) if (!merged.has(key)) merged.set(key, value);
+    }
+    return merged;
+  }
+
+  has(name: string): boolean {
+    return this.#shardOf.has(name);
+  }
+
+  info(name: string): TensorInfo {
+    return this.#fileOf(name).info(name);
+  }
+
+  read(name: string): Uint8Array<ArrayBuffer> {
+    return this.#fileOf(name).read(name);
+  }
+
+  readInto(name: string, target: Uint8Array): void {
+    this.#fileOf(name).readInto(name, target);
+  }
+
+  readSlice(name: string, from: number, target: Uint8Array): void {
+    this.#fileOf(name).readSlice(name, from, target);
+  }
+
+  floats(name: string): FloatArray {
+    return this.#fileOf(name).floats(name);
+  }
+
+  float32(name: string): Float32Array<ArrayBuffer> {
+    return this.#fileOf(name).float32(name);
+  }
+
+  float64(name: string): Float64Array<ArrayBuffer> {
+    return this.#fileOf(name).float64(name);
+  }
+
+  [Symbol.dispose](): void {
+    this.#disposed = true;
+    for (const file of this.#opened.values()) file[Symbol.dispose]();
+  }
+
+  #fileOf(name: string): SafetensorsFile {
+    const shard = this.#shardOf.get(name);
+    if (shard === undefined) {
+      throw new FileError(this.path, { op: "read", expected: `a tensor ${describe(name)}`, received: "a checkpoint without it" });
+    }
+    let file = this.#opened.get(shard);
+    if (file === undefined) {
+      if (this.#disposed) {
+        throw new DisposedError({ op: "read", argument: this.path, expected: "an open checkpoint", received: "a closed one" });
+      }
+      file = openSafetensors(shard);
+      this.#opened.set(shard, file);
+    }
+    return file;
+  }
+}
+
+function isDirectory(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false; // what is not there is reported by the one who opens it
+  }
+}
+
+/** The index or the only file of a directory. */
+function findIn(directory: string): string {
+  let entries: string[];
+  try {
+    entries = readdirSync(directory);
+  } catch (cause) {
+    throw new FileError(directory, { op, expected: "a readable directory", received: String((cause as Error).message), cause });
+  }
+  const files = entries.filter((entry) => entry.endsWith(".safetensors"));
+  const found = entries.includes(indexName) ? indexName : files.includes(singleName) ? singleName : files[0];
+  if (found === undefined || (found !== indexName && found !== singleName && files.length > 1)) {
+    const expected = `${indexName}, ${singleName} or a single .safetensors file in it`;
+    throw new FileError(directory, { op, expected, received: files.length === 0 ? "none" : `${files.length} files` });
+  }
+  return join(directory, found);
+}
+
+/** The shard's path of every tensor of an index. */
+function readIndex(path: string): ReadonlyMap<string, string> {
+  const { descriptor, size } = openRegularFile(path, op);
+  let bytes: Uint8Array;
+  try {
+    if (size > longestHeader) {
+      throw new FileError(path, { op, expected: `an index of at most ${longestHeader} bytes`, received: `${size}` });
+    }
+    bytes = new Uint8Array(size);
+    readFully(path, descriptor, 0, bytes);
+  } finally {
+    closeSync(descriptor);
+  }
+  const directory = dirname(path);
+  const shardOf = new Map<string, string>();
+  let found = false;
+  try {
+    const scanner = new JsonScanner(decodeText(bytes));
+    scanner.object("the index", (key) => {
+      if (key !== "weight_map") {
+        scanner.skip(`${describe(key)} of the index`);
+        return;
+      }
+      found = true;
+      scanner.object("weight_map", (name) => {
+        const shard = scanner.string(`weight_map ${describe(name)}`);
+        if (!isPlainName(shard)) {
+          throw new ScanError(`weight_map ${describe(name)} to be a .safetensors file beside the index`, describe(shard));
+        }
+        shardOf.set(name, join(directory, shard));
+      });
+    });
+    scanner.end();
+  } catch (cause) {
+    if (!(cause instanceof ScanError)) throw cause;
+    throw new FileError(path, { op, expected: cause.expected, received: cause.received });
+  }
+  if (!found) throw new FileError(path, { op, expected: "a weight_map", received: "an index without one" });
+  return shardOf;
+}
+
+/** Whether a shard's name stays in the index's folder: an index must not read files elsewhere. */
+function isPlainName(name: string): boolean {
+  return name.endsWith(".safetensors") && name.length <= 255 && !/[/\\\0:]/.test(name) && !name.startsWith("..");
+}

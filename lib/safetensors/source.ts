@@ -1,0 +1,53 @@
+/** What a single file and a sharded checkpoint have in common. */
+import type { FloatArray } from "./dtypes.ts";
+import type { TensorInfo } from "./header.ts";
+
+/** Named tensors that can be read. Dispose it to close its files. */
+export interface TensorSource extends Disposable {
+  /** What was opened. */
+  readonly path: string;
+  /** The names of all tensors. */
+  readonly names: readonly string[];
+  /** The file's `__metadata__`; a checkpoint's is that of all its shards opened so far, the first to say a key winning. */
+  readonly metadata: ReadonlyMap<string, string>;
+  /** Whether there is a tensor of this name. */
+  has(name: string): boolean;
+  /**
+   * Type, shape and size of a tensor.
+   *
+   * @throws {FileError} if there is none of this name.
+   */
+  info(name: string): TensorInfo;
+  /**
+   * A tensor's bytes, in memory of their own.
+   *
+   * @throws {FileError} if there is none of this name, or the file ends too early.
+   * @throws {GatedDeltaError} `out-of-memory` beyond what one array can hold (4 GiB); see `readSlice`.
+   */
+  read(name: string): Uint8Array<ArrayBuffer>;
+  /**
+   * Reads a tensor's bytes into memory of the caller's, without a copy between.
+   *
+   * @param target exactly as long as the tensor.
+   * @throws {ShapeError} if it is not.
+   */
+  readInto(name: string, target: Uint8Array): void;
+  /**
+   * Reads part of a tensor: `target.byteLength` bytes from its byte `from`. This is the way through tensors that are
+   * larger than an array can be.
+   *
+   * @throws {BoundsError} if they are not all within the tensor.
+   */
+  readSlice(name: string, from: number, target: Uint8Array): void;
+  /**
+   * A tensor as numbers: Float64Array for F64 and for integers of 32 and 64 bits (those of 64 are rounded beyond 2^53),
+   * else Float32Array. Either way every F64, F32, F16, BF16 and F8 value is exact.
+   *
+   * @throws {UnsupportedError} for C64 and floats of 4 and 6 bits; `read` gives their bytes.
+   */
+  floats(name: string): FloatArray;
+  /** {@link floats} as float32, rounded where the tensor has more precision. */
+  float32(name: string): Float32Array<ArrayBuffer>;
+  /** {@link floats} as float64. */
+  float64(name: string): Float64Array<ArrayBuffer>;
+}

@@ -1,0 +1,145 @@
+/**
+ * Writes safetensors files.
+ *
+ * The file appears under its name only when it is whole: it is written under another name in the same folder, flushed
+ * to the disk and renamed. A process killed at any moment leaves the old file or the new one.
+ */
+import { closeSync, constants, fsyncSync, openSync, renameSync, unlinkSync, writeSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { FileError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { isSafetensorsDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";
+import type { SafetensorsDType } from "./dtypes.ts";
+import { longestHeader } from "./header.ts";
+
+const op = "writeSafetensors";
+
+/** One tensor to write. */
+export interface TensorToWrite {
+  readonly dtype: SafetensorsDType;
+  readonly shape: readonly number[];
+  /** Its bytes, row-major, in one piece or in several that follow each other; never copied. */
+  readonly data: ArrayBufferView | readonly ArrayBufferView[];
+}
+
+/**
+ * Writes a safetensors file, replacing what is there.
+ *
+ * Tensors are laid out by descending element size, then by name, behind a header padded to 8 bytes: each starts at a
+ * multiple of its element size, and equal contents give equal files.
+ *
+ * @param path the file; its folder must exist.
+ * @param tensors by name. `__metadata__` is no tensor's name.
+ * @param metadata `__metadata__`: text under each key; left out where it is empty.
+ * @throws {GatedDeltaError} `invalid-argument` or {@link ShapeError} if a tensor is not what it says, before anything
+ *   is written.
+ * @throws {FileError} if writing fails; what was there is unchanged.
+ */
+export function writeSafetensors(
+  path: string,
+  tensors: Readonly<Record<string, TensorToWrite>> | ReadonlyMap<string, TensorToWrite>,
+  metadata: Readonly<Record<string, string>> | ReadonlyMap<string, string> = {},
+): void {
+  if (typeof path !== "string" || path === "") {
+    throw new GatedDeltaError("invalid-argument", { op, argument: "path", expected: "a path", received: describe(path) });
+  }
+  const ordered = inFileOrder(entriesOf(tensors));
+  const pieces = [encodeHeader(ordered, entriesOf(metadata)), ...ordered.flatMap(([, tensor]) => piecesOf(tensor))];
+  const folder = dirname(path);
+  // Process and time keep two writers apart; `wx` refuses to write through anything that is already there.
+  const temporary = join(folder, `.${basename(path)}.${process.pid}.${performance.now().toString(36).replace(".", "")}.tmp`);
+  let descriptor: number | undefined;
+  try {
+    descriptor = openSync(temporary, "wx", 0o666);
+    for (const piece of pieces) writeFully(descriptor, piece);
+    fsyncSync(descriptor);
+    closeSync(descriptor);
+    descriptor = undefined;
+    renameSync(temporary, path);
+    flushFolder(folder);
+  } catch (cause) {
+    if (descriptor !== undefined) closeSync(descriptor);
+    try {
+      unlinkSync(temporary);
+    } catch {
+      // It was never made, or already has its real name.
+    }
+    throw new FileError(path, { op, message: `cannot be written: ${(cause as Error).message}`, cause });
+  }
+}
+
+function entriesOf<T>(items: Readonly<Record<string, T>> | ReadonlyMap<string, T>): [string, T][] {
+  return items instanceof Map ? [...items] : Object.entries(items as Readonly<Record<string, T>>);
+}
+
+function inFileOrder(tensors: [string, TensorToWrite][]): [string, TensorToWrite][] {
+  for (const [name, tensor] of tensors) check(name, tensor);
+  const bits = (tensor: TensorToWrite) => safetensorsDTypes[tensor.dtype].bits;
+  return tensors.sort(([a, one], [b, other]) => bits(other) - bits(one) || (a < b ? -1 : a > b ? 1 : 0));
+}
+
+function check(name: string, { dtype, shape, data }: TensorToWrite): void {
+  const argument = `tensor ${describe(name)}`;
+  const refuse = (expected: string, received: string) =>
+    new GatedDeltaError("invalid-argument", { op, argument, expected, received });
+  if (name === "__metadata__" || !name.isWellFormed()) throw refuse("a name of well-formed Unicode, not __metadata__", describe(name));
+  if (!isSafetensorsDType(dtype)) throw refuse("a safetensors dtype", describe(dtype));
+  if (!shape.every((size) => Number.isSafeInteger(size) && size >= 0)) throw refuse("a shape of whole numbers", describe(shape));
+  const bytes = tensorBytes(dtype, shape);
+  const given = (Array.isArray(data) ? data : [data]).reduce((sum: number, piece: ArrayBufferView) => sum + piece.byteLength, 0);
+  if (bytes === given) return;
+  const expected = typeof bytes === "number" ? `${bytes} bytes for ${dtype} ${describe(shape)}` : `a shape without ${bytes}`;
+  throw new ShapeError({ op, argument, expected, received: `${given} bytes` });
+}
+
+function piecesOf({ data }: TensorToWrite): Uint8Array[] {
+  const views: readonly ArrayBufferView[] = Array.isArray(data) ? data : [data as ArrayBufferView];
+  return views.map((view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
+}
+
+function encodeHeader(ordered: [string, TensorToWrite][], metadata: [string, string][]): Uint8Array {
+  const members: string[] = [];
+  if (metadata.length > 0) {
+    for (const [key, value] of metadata) {
+      if (typeof value === "string" && value.isWellFormed() && key.isWellFormed()) continue;
+      const argument = `metadata ${describe(key)}`;
+      throw new GatedDeltaError("invalid-argument", { op, argument, expected: "well-formed text", received: describe(value) });
+    }
+    // Joined by hand: an object would put numeric keys first and take __proto__ for something else.
+    const texts = metadata.map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`);
+    members.push(`"__metadata__":{${texts.join(",")}}`);
+  }
+  let offset = 0;
+  for (const [name, { dtype, shape }] of ordered) {
+    const end = offset + (tensorBytes(dtype, shape) as number);
+    members.push(`${JSON.stringify(name)}:${JSON.stringify({ dtype, shape, data_offsets: [offset, end] })}`);
+    offset = end;
+  }
+  const json = new TextEncoder().encode(`{${members.join(",")}}`);
+  const length = Math.ceil(json.length / 8) * 8;
+  if (length > longestHeader) {
+    const expected = `a header of at most ${longestHeader} bytes`;
+    throw new GatedDeltaError("invalid-argument", { op, argument: "tensors", expected, received: `${length}` });
+  }
+  const header = new Uint8Array(8 + length).fill(0x20, 8);
+  header.set(json, 8);
+  new DataView(header.buffer).setBigUint64(0, BigInt(length), true);
+  return header;
+}
+
+function writeFully(descriptor: number, piece: Uint8Array): void {
+  let done = 0;
+  while (done < piece.byteLength) done += writeSync(descriptor, piece, done, Math.min(piece.byteLength - done, 2 ** 30));
+}
+
+/** Makes the rename itself survive a power cut; where a folder cannot be opened or flushed, the rename has to do. */
+function flushFolder(folder: string): void {
+  let descriptor: number | undefined;
+  try {
+    descriptor = openSync(folder, constants.O_RDONLY);
+    fsyncSync(descriptor);
+  } catch {
+    // Some file systems refuse; the data itself is already flushed.
+  } finally {
+    if (descriptor !== undefined) closeSync(descriptor);
+  }
+}

@@ -1,0 +1,52 @@
+/** What a subcommand is, and the option parsing that they share. */
+
+import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
+import { GatedDeltaError, describe } from "../errors.ts";
+
+/** One subcommand of `gated-delta`. */
+export interface Command {
+  /** Text of `--help`, ending in a newline. */
+  readonly help: string;
+  /** Runs it with the arguments after its name and returns the exit status. */
+  run(args: readonly string[]): number | Promise<number>;
+}
+
+/** A command line that cannot be understood: the message is shown with the command's help, exit status 2. */
+export class UsageError extends Error {}
+
+/** Parses options strictly; whatever `parseArgs` refuses becomes a {@link UsageError}. */
+export function parseOptions<const T extends ParseArgsOptionsConfig>(args: readonly string[], options: T) {
+  try {
+    return parseArgs({ args: [...args], options, allowPositionals: true, strict: true });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+/** The options of every command that opens a device. */
+export const deviceOptions = {
+  backend: { type: "string", default: "auto" },
+  threads: { type: "string" },
+} as const satisfies ParseArgsOptionsConfig;
+
+/** Checked values of {@link deviceOptions}, as `Device.open` takes them. */
+export function parseDeviceOptions(values: { backend: string; threads?: string | undefined }): {
+  backend: "auto" | "cpu" | "metal";
+  threads?: number;
+} {
+  const { backend, threads } = values;
+  if (backend !== "auto" && backend !== "cpu" && backend !== "metal") {
+    throw new UsageError(`--backend: expected auto, cpu or metal, got ${describe(backend)}`);
+  }
+  if (threads === undefined) return { backend };
+  if (!/^[1-9][0-9]{0,3}$/.test(threads)) {
+    throw new UsageError(`--threads: expected a number from 1 to 9999, got ${describe(threads)}`);
+  }
+  return { backend, threads: Number(threads) };
+}
+
+/** An error as text for a person: our own are complete as they are, others keep their class. */
+export function errorText(error: unknown): string {
+  if (error instanceof GatedDeltaError) return error.message;
+  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+}

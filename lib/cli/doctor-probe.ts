@@ -1,0 +1,57 @@
+/**
+ * What `doctor` runs in a process of its own: loads the library, opens each backend and writes what it found as one
+ * line of JSON. A library that crashes takes only this process with it.
+ */
+
+import { Device } from "../device.ts";
+import { libraryInfo } from "../native/library.ts";
+import { errorText } from "./command.ts";
+
+/** A backend that could be opened, or why not. */
+export type ProbedDevice =
+  | { readonly name: string; readonly isa: string; readonly threads: number; readonly emulated: boolean }
+  | { readonly error: string };
+
+/** The probe's findings. */
+export type Probe =
+  | {
+      readonly path: string;
+      readonly source: string;
+      readonly version: string;
+      readonly abiVersion: number;
+      readonly auto: string;
+      readonly cpu: ProbedDevice;
+      readonly metal: ProbedDevice;
+    }
+  | { readonly error: string };
+
+function device(backend: "cpu" | "metal"): ProbedDevice {
+  try {
+    using opened = Device.open({ backend });
+    const { name, isa, threads, emulated } = opened;
+    return { name, isa, threads, emulated };
+  } catch (error) {
+    return { error: errorText(error) };
+  }
+}
+
+function automatic(): string {
+  try {
+    using opened = Device.open({ backend: "auto" });
+    return opened.backend;
+  } catch (error) {
+    return `none: ${errorText(error)}`;
+  }
+}
+
+/** Loads the library and looks at its backends. */
+function probe(): Probe {
+  try {
+    const { path, source, version, abiVersion } = libraryInfo();
+    return { path, source, version, abiVersion, auto: automatic(), cpu: device("cpu"), metal: device("metal") };
+  } catch (error) {
+    return { error: errorText(error) };
+  }
+}
+
+if (import.meta.main) process.stdout.write(`${JSON.stringify(probe())}\n`);

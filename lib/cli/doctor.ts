@@ -1,0 +1,90 @@
+/** `gated-delta doctor`: what this machine has, and what of it works. */
+
+import { availableParallelism, cpus, release } from "node:os";
+import { fileURLToPath } from "node:url";
+import manifest from "../../package.json" with { type: "json" };
+import { libraryCandidates, packageRoot } from "../native/library.ts";
+import { UsageError, errorText, parseOptions, type Command } from "./command.ts";
+import type { Probe, ProbedDevice } from "./doctor-probe.ts";
+
+const help = `Usage: gated-delta doctor
+
+Shows Bun, the native library and how it was found, its backends, the instruction set
+and the Metal device or why there is none. The library is loaded in another process, so
+that a broken one is reported here instead of ending this command.
+
+Exit status: 0 if the library loads and a backend opens, 1 if not.
+`;
+
+/** A probe that says nothing for this long is stuck: opening a device takes milliseconds. */
+const patienceMs = 60_000;
+
+const sources: Readonly<Record<string, string>> = {
+  environment: "named by GATED_DELTA_LIBRARY",
+  "platform-package": "from the platform package",
+  build: "built in this clone",
+};
+
+/** The `doctor` subcommand. */
+export const doctor: Command = { help, run };
+
+function run(args: readonly string[]): number {
+  const { positionals } = parseOptions(args, {});
+  if (positionals.length > 0) throw new UsageError("doctor takes no arguments");
+  line("Bun", `${Bun.version} (${Bun.revision.slice(0, 9)})`);
+  line("package", `${manifest.name} ${manifest.version} in ${packageRoot}`);
+  line("system", `${process.platform} ${release()} ${process.arch}`);
+  line("processor", `${cpus()[0]?.model.trim() || "unknown"}, ${availableParallelism()} cores for this process`);
+  const isa = process.env["GATED_DELTA_ISA"];
+  if (isa !== undefined) line("GATED_DELTA_ISA", isa);
+
+  const result = probeInChild();
+  if ("error" in result) {
+    for (const { source, path, problem } of libraryCandidates()) {
+      line("looked at", `${path} (${sources[source] ?? source}): ${problem ?? "there"}`);
+    }
+    line("library", `FAILED: ${result.error}`);
+    return 1;
+  }
+  line("library", `${result.path}, ${sources[result.source] ?? result.source}`);
+  line("version", `${result.version}, ABI ${result.abiVersion}`);
+  line("backend", result.auto);
+  line("cpu", deviceText(result.cpu));
+  line("metal", deviceText(result.metal));
+  return result.auto.startsWith("none") || "error" in result.cpu ? 1 : 0;
+}
+
+/** Runs the probe as a child and gives its findings, or how it ended without any. */
+function probeInChild(): Probe {
+  const script = fileURLToPath(new URL("doctor-probe.ts", import.meta.url));
+  let child: Bun.SyncSubprocess<"pipe", "pipe">;
+  try {
+    child = Bun.spawnSync([process.execPath, script], { stdout: "pipe", stderr: "pipe", timeout: patienceMs });
+  } catch (error) {
+    return { error: `the process that loads it could not be started: ${errorText(error)}` };
+  }
+  try {
+    const last = child.stdout.toString().trim().split("\n").at(-1) ?? "";
+    if (child.exitCode === 0) return JSON.parse(last) as Probe;
+  } catch {
+    // No findings: what follows says how the process ended.
+  }
+  const how = child.exitedDueToTimeout ? `gave no answer within ${patienceMs / 1000} s`
+    : child.signalCode ? `was ended by ${child.signalCode}`
+    : `exited with status ${child.exitCode}`;
+  const text = child.stderr.toString().trim();
+  return { error: `the process that loaded it ${how}${text === "" ? "" : `:\n${text.slice(-2000)}`}` };
+}
+
+function deviceText(device: ProbedDevice): string {
+  if ("error" in device) return `none: ${device.error}`;
+  const parts = [device.name];
+  if (device.emulated) parts.push("emulated: no Apple GPU took part");
+  if (device.isa !== "") parts.push(device.isa);
+  if (device.threads > 0) parts.push(`${device.threads} ${device.threads === 1 ? "thread" : "threads"}`);
+  return parts.join(", ");
+}
+
+function line(label: string, text: string): void {
+  process.stdout.write(`${`${label}:`.padEnd(17)}${text}\n`);
+}

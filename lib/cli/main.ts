@@ -1,0 +1,73 @@
+#!/usr/bin/env bun
+/**
+ * The `gated-delta` command. Each subcommand is one module that exports a `run` function: arguments in, exit status
+ * out. Nothing native is loaded before the subcommand asks for it, so that `--help` and a usage mistake cost nothing and
+ * `doctor` can look at a broken library from outside.
+ *
+ * Exit status: 0 all is well; 1 the check that was asked for failed; 2 it could not be made (usage, a bad file, no device).
+ */
+
+import { GatedDeltaError } from "../errors.ts";
+import { UsageError, type Command } from "./command.ts";
+
+/** Subcommands by name, loaded when asked for. */
+const commands: Readonly<Record<string, { readonly summary: string; readonly load: () => Promise<Command> }>> = {
+  demo: {
+    summary: "run a Gated DeltaNet layer: prefill, decode, compare with the reference",
+    load: async () => (await import("./demo.ts")).demo,
+  },
+  doctor: {
+    summary: "show what was found: Bun, native library, backends, instruction set, Metal",
+    load: async () => (await import("./doctor.ts")).doctor,
+  },
+  verify: {
+    summary: "check golden files, every way that each case can be run",
+    load: async () => (await import("./verify.ts")).verify,
+  },
+};
+
+function help(): string {
+  const width = Math.max(...Object.keys(commands).map((name) => name.length));
+  const lines = Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}`);
+  return `Usage: gated-delta COMMAND [options]\n\nCommands:\n${lines.join("\n")}\n\ngated-delta COMMAND --help tells more about one.\n`;
+}
+
+/**
+ * Runs one command line.
+ *
+ * @param args what follows the program's name.
+ * @returns the exit status.
+ */
+export async function main(args: readonly string[]): Promise<number> {
+  const [name, ...rest] = args;
+  if (name === "--help" || name === "-h" || name === "help") {
+    process.stdout.write(help());
+    return 0;
+  }
+  const entry = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (!entry) {
+    process.stderr.write(`${name === undefined ? "gated-delta: a command is missing" : `gated-delta: no command ${JSON.stringify(name)}`}\n\n${help()}`);
+    return 2;
+  }
+  const command = await entry.load();
+  if (rest.includes("--help") || rest.includes("-h")) {
+    process.stdout.write(command.help);
+    return 0;
+  }
+  try {
+    return await command.run(rest);
+  } catch (error) {
+    if (error instanceof UsageError) {
+      process.stderr.write(`gated-delta ${name}: ${error.message}\n\n${command.help}`);
+      return 2;
+    }
+    if (error instanceof GatedDeltaError) {
+      process.stderr.write(`gated-delta ${name}: ${error.message}\n`);
+      return 2;
+    }
+    throw error;
+  }
+}
+
+// exitCode, not exit(): a pipe that is slow to read still gets every line.
+if (import.meta.main) process.exitCode = await main(process.argv.slice(2));

@@ -1,0 +1,135 @@
+/**
+ * A golden file with its claims checked: tensors are asked for by name and shape, where a shape names its dimensions
+ * (`["B", "T", "Hk", "Dk"]`) and a name must mean the same size wherever it comes again. Options in the metadata are
+ * read strictly: an unknown spelling is an error and never a default.
+ */
+
+import { dtypes, type ArrayOfDType, type FloatDType } from "../../dtype.ts";
+import { FileError, describe } from "../../errors.ts";
+import { floatDType } from "../../layer/weights.ts";
+import { openSafetensors, type SafetensorsFile } from "../../safetensors.ts";
+
+/** A dimension: a name that is bound when first seen, a size, or a name less one (`K-1`). */
+type Dimension = string | number;
+
+/** A tensor of an activation dtype, its bits as they are in the file. */
+export interface GoldenTensor {
+  readonly dtype: FloatDType;
+  readonly shape: readonly number[];
+  readonly data: ArrayOfDType[FloatDType];
+}
+
+const op = "verify";
+
+export class GoldenFile implements Disposable {
+  readonly path: string;
+  readonly #file: SafetensorsFile;
+  readonly #sizes = new Map<string, number>();
+
+  constructor(path: string) {
+    this.path = path;
+    this.#file = openSafetensors(path);
+  }
+
+  get names(): readonly string[] {
+    return this.#file.names;
+  }
+
+  has(name: string): boolean {
+    return this.#file.has(name);
+  }
+
+  /** The size bound to a dimension's name. */
+  size(name: string): number {
+    const size = this.#sizes.get(name);
+    if (size === undefined) throw new Error(`dimension ${name} was not bound by any shape`);
+    return size;
+  }
+
+  /** A tensor of f32, f16 or bf16, unconverted. */
+  tensor(name: string, shape: readonly Dimension[], allowed: readonly FloatDType[] = ["f32", "f16", "bf16"]): GoldenTensor {
+    const info = this.#check(name, shape);
+    const dtype = floatDType(info.dtype);
+    if (!dtype || !allowed.includes(dtype)) {
+      throw this.bad(`tensor ${describe(name)} of ${allowed.join(", ")}`, info.dtype);
+    }
+    const bytes = this.#file.read(name);
+    const length = bytes.byteLength / dtypes[dtype].bytes;
+    return { dtype, shape: info.shape, data: dtypes[dtype].view(bytes.buffer, bytes.byteOffset, length) };
+  }
+
+  /** A tensor of any real dtype, as float64: references. */
+  reference(name: string, shape: readonly Dimension[]): Float64Array {
+    this.#check(name, shape);
+    return this.#file.float64(name);
+  }
+
+  /** A tensor of any real dtype that float32 holds exactly, as float32. */
+  float32(name: string, shape: readonly Dimension[]): Float32Array {
+    const info = this.#check(name, shape);
+    if (!floatDType(info.dtype)) throw this.bad(`tensor ${describe(name)} of F32, F16 or BF16`, info.dtype);
+    return this.#file.float32(name);
+  }
+
+  /** An option by the first pattern that its text matches; `fallback` where the file does not say. */
+  option<T>(key: string, choices: readonly (readonly [pattern: RegExp, value: T])[], fallback: T): T {
+    const text = this.#file.metadata.get(key);
+    if (text === undefined) return fallback;
+    const choice = choices.find(([pattern]) => pattern.test(text));
+    if (choice) return choice[1];
+    const expected = `metadata ${describe(key)} to match ${choices.map(([pattern]) => String(pattern)).join(" or ")}`;
+    throw this.bad(expected, describe(text));
+  }
+
+  /** A yes or no, as Python or JSON spell it. */
+  flag(key: string, fallback: boolean): boolean {
+    return this.option(key, [[/^(?:True|true|1)$/, true], [/^(?:False|false|0)$/, false]], fallback);
+  }
+
+  /** A number of the metadata, at least `least`. */
+  number(key: string, least: number, fallback: number): number {
+    const text = this.#file.metadata.get(key);
+    if (text === undefined) return fallback;
+    const value = /^\s*[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?\s*$/i.test(text) ? Number(text) : NaN;
+    if (value >= least && Number.isFinite(value)) return value;
+    throw this.bad(`metadata ${describe(key)} to be a number of at least ${least}`, describe(text));
+  }
+
+  /** A text of the metadata. */
+  text(key: string): string | undefined {
+    return this.#file.metadata.get(key);
+  }
+
+  /** An error about this file. */
+  bad(expected: string, received: string): FileError {
+    return new FileError(this.path, { op, expected, received });
+  }
+
+  [Symbol.dispose](): void {
+    this.#file[Symbol.dispose]();
+  }
+
+  #check(name: string, shape: readonly Dimension[]) {
+    const info = this.#file.info(name);
+    const matches = info.shape.length === shape.length && shape.every((dimension, i) => this.#bind(dimension, info.shape[i] ?? -1));
+    if (!matches) {
+      const wanted = shape.map((dimension) => this.#describe(dimension)).join(", ");
+      throw this.bad(`tensor ${describe(name)} of shape [${wanted}]`, `[${info.shape.join(", ")}]`);
+    }
+    return info;
+  }
+
+  /** Whether a size is what a dimension says, which it does from now on if it said nothing yet. */
+  #bind(dimension: Dimension, size: number): boolean {
+    if (typeof dimension === "number") return dimension === size;
+    const [name, more] = dimension.endsWith("-1") ? [dimension.slice(0, -2), 1] : [dimension, 0];
+    const bound = this.#sizes.get(name);
+    if (bound === undefined) this.#sizes.set(name, size + more);
+    return bound === undefined || bound === size + more;
+  }
+
+  #describe(dimension: Dimension): string {
+    const bound = typeof dimension === "string" ? this.#sizes.get(dimension) : undefined;
+    return bound === undefined ? String(dimension) : `${dimension} = ${bound}`;
+  }
+}

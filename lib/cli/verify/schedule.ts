@@ -1,0 +1,82 @@
+/**
+ * The ways that a batch of sequences can be cut into calls. All of them promise the same bits, so one list of them
+ * serves every op that carries state from call to call.
+ */
+
+/** Tokens `from` up to, not including, `to` of one sequence. */
+export interface Span {
+  readonly sequence: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** A name for the report, and the calls in order; each call is a ragged batch of spans. */
+export interface Schedule {
+  readonly way: string;
+  readonly calls: readonly (readonly Span[])[];
+}
+
+/** Every sequence whole, in one call: what the other schedules are compared with. */
+export function whole(sequences: number, tokens: number): Schedule {
+  return { way: "whole", calls: [all(sequences, 0, tokens)] };
+}
+
+/** All sequences together, cut after each of `lengths` tokens in turn; the last length repeats until the end. */
+export function pieces(way: string, sequences: number, tokens: number, lengths: readonly number[]): Schedule {
+  const calls: Span[][] = [];
+  for (let from = 0, i = 0; from < tokens; i++) {
+    const to = Math.min(tokens, from + Math.max(1, lengths[Math.min(i, lengths.length - 1)] ?? tokens));
+    calls.push(all(sequences, from, to));
+    from = to;
+  }
+  return { way, calls };
+}
+
+/** One token of every sequence a call. */
+export function tokenByToken(sequences: number, tokens: number): Schedule {
+  return pieces("token by token", sequences, tokens, [1]);
+}
+
+/** One sequence a call, each whole: the same tokens in the smallest batches. */
+export function oneSequenceAtATime(sequences: number, tokens: number): Schedule {
+  const calls = Array.from({ length: sequences }, (_, sequence) => [{ sequence, from: 0, to: tokens }]);
+  return { way: "one sequence at a time", calls };
+}
+
+/** Sequences of one call at different places and of different lengths, in reverse order. */
+export function uneven(sequences: number, tokens: number): Schedule {
+  const cut = (sequence: number) => Math.floor((tokens * (sequence + 1)) / (sequences + 1));
+  const order = Array.from({ length: sequences }, (_, i) => sequences - 1 - i);
+  return {
+    way: "uneven batch",
+    calls: [
+      order.map((sequence) => ({ sequence, from: 0, to: cut(sequence) })),
+      order.map((sequence) => ({ sequence, from: cut(sequence), to: tokens })),
+    ],
+  };
+}
+
+/** Everything but {@link whole}, as far as the case is long and wide enough for it to differ. */
+export function otherSchedules(sequences: number, tokens: number): Schedule[] {
+  const list: Schedule[] = [];
+  const cuts = new Set([1, Math.floor(tokens / 2), tokens - 1].filter((cut) => cut > 0 && cut < tokens));
+  for (const cut of cuts) list.push(pieces(`split after ${cut}`, sequences, tokens, [cut, tokens]));
+  if (tokens > 17) list.push(pieces("pieces of 17", sequences, tokens, [17]));
+  if (tokens > 2) list.push(tokenByToken(sequences, tokens));
+  if (sequences > 1) list.push(oneSequenceAtATime(sequences, tokens));
+  if (sequences > 1 && tokens > 1) list.push(uneven(sequences, tokens));
+  return list;
+}
+
+/** The cuSeqlens of a call: where each span's tokens begin in its packed rows, and the total. */
+export function cuSeqlensOf(spans: readonly Span[]): Int32Array {
+  const starts = new Int32Array(spans.length + 1);
+  spans.forEach(({ from, to }, i) => {
+    starts[i + 1] = (starts[i] ?? 0) + (to - from);
+  });
+  return starts;
+}
+
+function all(sequences: number, from: number, to: number): Span[] {
+  return Array.from({ length: sequences }, (_, sequence) => ({ sequence, from, to }));
+}

@@ -9,8 +9,8 @@ public struct Sequences: Sendable {
   public var readSlots: [Int32]
   /// -1 drops the final state.
   public var writeSlots: [Int32]
-  /// Sequences whose read slot another sequence of this op writes. Every read sees the pool as it was before the op,
-  /// so a backend copies these slots aside before it writes any.
+  /// Indices of the sequences whose read slot another sequence of this op writes. Every read sees the pool as it was
+  /// before the op, so a backend copies the slots that these read aside before it writes any.
   public var stagedReads: [Int32]
 
   public init(

@@ -57,6 +57,9 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     guard options.mathMode == .safe else {
       throw MetalEmulationError("the kernels promise their bits under mathMode .safe, not \(options.mathMode)")
     }
+    guard options.mathFloatingPointFunctions == .precise else {
+      throw MetalEmulationError("the kernels promise their bits with precise functions")
+    }
     guard options.languageVersion == .version3_2 else {
       throw MetalEmulationError("the kernels are written in MSL 3.2, not \(options.languageVersion)")
     }

@@ -75,6 +75,11 @@ public protocol MTLComputeCommandEncoder: MTLCommandEncoder {
 /// How a library is compiled. The emulation's kernels are compiled beforehand, so it only checks what is asked for.
 public final class MTLCompileOptions: @unchecked Sendable {
   public var mathMode: MTLMathMode = .fast
+  public var mathFloatingPointFunctions: MTLMathFloatingPointFunctions = .fast
   public var languageVersion: MTLLanguageVersion = .version3_1
   public init() {}
 }
+
+/// Apple's `ObjectiveC.autoreleasepool(invoking:)`, which `import Metal` brings along on a Mac. Nothing is autoreleased
+/// here.
+public func autoreleasepool<Result>(invoking body: () throws -> Result) rethrows -> Result { try body() }

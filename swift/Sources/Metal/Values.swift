@@ -55,6 +55,11 @@ public enum MTLMathMode: Int, Sendable {
   case fast = 2
 }
 
+public enum MTLMathFloatingPointFunctions: Int, Sendable {
+  case fast = 0
+  case precise = 1
+}
+
 public enum MTLLanguageVersion: UInt, Sendable {
   case version3_1 = 196609
   case version3_2 = 196610

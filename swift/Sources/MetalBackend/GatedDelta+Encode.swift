@@ -1,0 +1,195 @@
+import GatedDeltaTypes
+import ShaderParams
+
+/// What the recurrence takes for a gate: float32 decays and betas, with the strides that they have.
+private struct ResolvedGates {
+  var decay: Region
+  var beta: Region
+  var gateTokenStride: Int
+  var gateHeadStride: Int
+  var betaTokenStride: Int
+}
+
+extension Pass {
+  mutating func encode(_ op: GatedDelta, _ sequences: Sequences) throws(Failure) {
+    guard sequences.count > 0 else { return }
+    let tokens = Int(sequences.starts.last ?? 0)
+    let gates = try resolve(op, tokens: tokens)
+    let table = try slots(sequences)
+    let slotElements = op.valueHeads * op.valueDim * op.keyDim
+    let staged = try stage(op.state, slotElements: slotElements, slots: op.slots, sequences)
+    let state = op.state.map { Argument.writes($0.region(elements: op.slots * slotElements)) } ?? .absent
+
+    switch op.algorithm {
+    case .chunked: try chunked(op, sequences, tokens, gates, table, state, staged)
+    case .auto, .recurrent: try recurrent(op, sequences, tokens, gates, table, state, staged)
+    }
+  }
+
+  private mutating func resolve(_ op: GatedDelta, tokens: Int) throws(Failure) -> ResolvedGates {
+    let dims = op.gateDims == .perKey ? op.keyDim : 1
+    // Nothing to compute: the kernels read the tensors themselves. Rows of per-key gates are read as vectors.
+    if op.gateForm == .decay, op.betaForm == .given, op.beta.dtype == .f32,
+      dims == 1 || (op.gate.offset % 16 == 0 && op.gate.tokenStride % 4 == 0 && op.gate.headStride % 4 == 0)
+    {
+      return ResolvedGates(
+        decay: op.gate.region(tokens: tokens, heads: op.valueHeads, width: dims),
+        beta: op.beta.region(tokens: tokens, width: op.valueHeads), gateTokenStride: op.gate.tokenStride,
+        gateHeadStride: dims == 1 ? 1 : op.gate.headStride, betaTokenStride: op.beta.tokenStride)
+    }
+
+    let rows = tokens * op.valueHeads
+    let decay = try arena.region(byteCount: max(rows * dims * 4, 4))
+    let beta = try arena.region(byteCount: max(rows * 4, 4))
+    var kernel = Kernel(family: .gates)
+    kernel.constants.setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw)
+    let groups = ceilDiv(rows * dims, GDM_GATE_THREADS)
+    try dispatch(
+      kernel,
+      [
+        .reads(op.gate.region(tokens: tokens, heads: op.valueHeads, width: dims)),
+        .reads(op.beta.region(tokens: tokens, width: op.valueHeads)),
+        op.raw.map { .reads($0.aLog.region(elements: op.valueHeads)) } ?? .absent,
+        op.raw.map { .reads($0.dtBias.region(elements: op.valueHeads * dims)) } ?? .absent,
+        .writes(decay), .writes(beta),
+      ],
+      GDMGates(
+        tokens: UInt32(element: tokens), valueHeads: UInt32(element: op.valueHeads), dims: UInt32(element: dims),
+        gateTokenStride: UInt32(element: op.gate.tokenStride),
+        gateHeadStride: dims == 1 ? 1 : UInt32(element: op.gate.headStride),
+        betaTokenStride: UInt32(element: op.beta.tokenStride), bound: op.gateBound),
+      groups: (groups, 1, 1), threads: GDM_GATE_THREADS)
+    return ResolvedGates(
+      decay: decay, beta: beta, gateTokenStride: op.valueHeads * dims, gateHeadStride: dims,
+      betaTokenStride: op.valueHeads)
+  }
+
+  private mutating func recurrent(
+    _ op: GatedDelta, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
+    _ state: Argument, _ staged: Argument
+  ) throws(Failure) {
+    let perKey = op.gateDims == .perKey
+    // Equal bits either way; where a block of tokens can be staged for many rows at once, it is the faster way.
+    let blocked = sequences.longest >= 16
+    var kernel = Kernel(
+      family: blocked ? .prefill : .decode, activation: op.query.dtype, storage: op.state?.dtype ?? .f32,
+      keyClass: Kernel.KeyClass(op.keyDim))
+    kernel.constants.setRecurrence(op)
+    kernel.constants.set(.hasStores, false)
+    kernel.constants.set(.record, false)
+
+    let threadgroupBytes: Int
+    let rows: Int
+    if blocked {
+      let pad = op.keyDim <= 64 && kernel.keyClass == .k64 ? 64 : kernel.keyClass == .k128 ? 128 : 256
+      let block = GDM_PREFILL_TILE / pad
+      threadgroupBytes = 4 * (block * (2 * op.keyDim + (perKey ? op.keyDim : 1)) + block + 2 * block * 32)
+      rows = GDM_PREFILL_ROWS
+    } else {
+      threadgroupBytes = 0
+      rows = GDM_DECODE_ROWS
+    }
+    try dispatch(
+      kernel,
+      [
+        .reads(op.query.region(tokens: tokens, heads: op.keyHeads, width: op.keyDim)),
+        .reads(op.key.region(tokens: tokens, heads: op.keyHeads, width: op.keyDim)),
+        .reads(op.value.region(tokens: tokens, heads: op.valueHeads, width: op.valueDim)),
+        .reads(gates.decay), .reads(gates.beta), state, staged,
+        .writes(op.out.region(tokens: tokens, heads: op.valueHeads, width: op.valueDim)),
+        .reads(table.starts), .reads(table.readSlots), .reads(table.writeSlots),
+        .absent, .absent, .absent, .absent, .absent,
+      ],
+      params(op, gates),
+      groups: (ceilDiv(op.valueDim, rows), op.valueHeads, sequences.count),
+      threads: blocked ? GDM_PREFILL_THREADS : GDM_DECODE_THREADS, threadgroupBytes: threadgroupBytes)
+  }
+
+  private mutating func chunked(
+    _ op: GatedDelta, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
+    _ state: Argument, _ staged: Argument
+  ) throws(Failure) {
+    // Pairs of GDMChunk: first token, count.
+    var chunks: [Int32] = []
+    var offsets: [UInt32] = [0]
+    for (start, end) in zip(sequences.starts, sequences.starts.dropFirst()) {
+      for first in stride(from: start, to: end, by: GDM_CHUNK) {
+        chunks += [first, min(Int32(GDM_CHUNK), end - first)]
+      }
+      offsets.append(UInt32(chunks.count / 2))
+    }
+    let count = chunks.count / 2
+    let chunkTable = try arena.region(copying: chunks)
+    let chunkOffsets = try arena.region(copying: offsets)
+    let scratch = try arena.region(byteCount: max(count * op.valueHeads * GDM_CHUNK_SCRATCH * 4, 4))
+    let params = params(op, gates)
+    let keyClass = Kernel.KeyClass(op.keyDim)
+
+    let query = Argument.reads(op.query.region(tokens: tokens, heads: op.keyHeads, width: op.keyDim))
+    let key = Argument.reads(op.key.region(tokens: tokens, heads: op.keyHeads, width: op.keyDim))
+    var prepare = Kernel(family: .chunkPrepare, activation: op.query.dtype, keyClass: keyClass)
+    prepare.constants.setRecurrence(op)
+    try dispatch(
+      prepare,
+      [query, key, .reads(gates.decay), .reads(gates.beta), .reads(chunkTable), .writes(scratch)], params,
+      groups: (op.valueHeads, count, 1), threads: GDM_CHUNK_THREADS,
+      threadgroupBytes: ThreadgroupBytes.chunkPrepare(keyDim: op.keyDim, perKey: op.gateDims == .perKey))
+
+    var scan = Kernel(
+      family: .chunkScan, activation: op.query.dtype, storage: op.state?.dtype ?? .f32, keyClass: keyClass)
+    scan.constants.setRecurrence(op)
+    scan.constants.set(.hasStores, false)
+    try dispatch(
+      scan,
+      [
+        query, key, .reads(op.value.region(tokens: tokens, heads: op.valueHeads, width: op.valueDim)),
+        .reads(gates.decay), .reads(scratch), state, staged,
+        .writes(op.out.region(tokens: tokens, heads: op.valueHeads, width: op.valueDim)),
+        .reads(chunkTable), .reads(chunkOffsets), .reads(table.readSlots), .reads(table.writeSlots), .absent, .absent,
+        .absent,
+      ],
+      params, groups: (ceilDiv(op.valueDim, GDM_CHUNK_ROWS), op.valueHeads, sequences.count),
+      threads: GDM_CHUNK_THREADS,
+      threadgroupBytes: ThreadgroupBytes.chunkScan(keyDim: op.keyDim, perKey: op.gateDims == .perKey))
+  }
+
+  private func params(_ op: GatedDelta, _ gates: ResolvedGates) -> GDMRecurrence {
+    GDMRecurrence(
+      keyHeads: UInt32(element: op.keyHeads), valueHeads: UInt32(element: op.valueHeads),
+      keyDim: UInt32(element: op.keyDim), valueDim: UInt32(element: op.valueDim),
+      queryTokenStride: UInt32(element: op.query.tokenStride), queryHeadStride: UInt32(element: op.query.headStride),
+      keyTokenStride: UInt32(element: op.key.tokenStride), keyHeadStride: UInt32(element: op.key.headStride),
+      valueTokenStride: UInt32(element: op.value.tokenStride), valueHeadStride: UInt32(element: op.value.headStride),
+      outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
+      gateTokenStride: UInt32(element: gates.gateTokenStride), gateHeadStride: UInt32(element: gates.gateHeadStride),
+      betaTokenStride: UInt32(element: gates.betaTokenStride), scale: op.scale, epsilon: op.qkNormEps)
+  }
+}
+
+extension Sequences {
+  /// Tokens of the longest sequence.
+  var longest: Int {
+    var longest: Int32 = 0
+    for (start, end) in zip(starts, starts.dropFirst()) { longest = max(longest, end &- start) }
+    return Int(longest)
+  }
+}
+
+extension Constants {
+  mutating func setRecurrence(_ op: GatedDelta) {
+    set(.tiledHeads, op.headMap == .tiled)
+    set(.gatePerKey, op.gateDims == .perKey)
+    set(.qkNorm, op.qkNorm.rawValue)
+    set(.outF32, op.out.dtype == .f32)
+  }
+
+  mutating func setGates(_ form: GateForm, _ betaForm: BetaForm, _ gate: TensorView, _ beta: TensorView, _ raw: RawGate?)
+  {
+    set(.gateForm, form.rawValue)
+    set(.betaForm, betaForm.rawValue)
+    set(.gateDType, gate.dtype)
+    set(.betaDType, beta.dtype)
+    set(.aLogDType, raw?.aLog.dtype ?? .f32)
+    set(.dtBiasDType, raw?.dtBias.dtype ?? .f32)
+  }
+}

@@ -1,0 +1,66 @@
+import GatedDeltaTypes
+import ShaderParams
+
+extension Pass {
+  mutating func encode(_ op: GatedDeltaStep, _ sequences: Sequences) throws(Failure) {
+    guard sequences.count > 0 else { return }
+    let n = sequences.count
+    let dims = op.gateDims == .perKey ? op.keyDim : 1
+    let channels = 2 * op.keyHeads * op.keyDim + op.valueHeads * op.valueDim
+    let convElements = channels * (op.width - 1)
+    let stateElements = op.valueHeads * op.valueDim * op.keyDim
+    let table = try slots(sequences)
+    let convStaged = try stage(op.convState, slotElements: convElements, slots: op.slots, sequences)
+    let staged = try stage(op.state, slotElements: stateElements, slots: op.slots, sequences)
+
+    var kernel = Kernel(
+      family: .step, activation: op.x.dtype, storage: op.state?.dtype ?? .f32, keyClass: Kernel.KeyClass(op.keyDim))
+    kernel.constants.setStep(op)
+    try dispatch(
+      kernel,
+      [
+        .reads(op.x.region(tokens: n, width: channels)),
+        .reads(op.convWeight.region(elements: channels * op.width)),
+        op.convBias.map { .reads($0.region(elements: channels)) } ?? .absent,
+        op.convState.map { .writes($0.region(elements: op.slots * convElements)) } ?? .absent, convStaged,
+        .reads(op.gate.region(tokens: n, heads: op.valueHeads, width: dims)),
+        .reads(op.beta.region(tokens: n, width: op.valueHeads)),
+        op.raw.map { .reads($0.aLog.region(elements: op.valueHeads)) } ?? .absent,
+        op.raw.map { .reads($0.dtBias.region(elements: op.valueHeads * dims)) } ?? .absent,
+        op.state.map { .writes($0.region(elements: op.slots * stateElements)) } ?? .absent, staged,
+        .reads(op.z.region(tokens: n, heads: op.valueHeads, width: op.valueDim)),
+        .reads(op.normWeight.region(elements: op.valueDim)),
+        .writes(op.out.region(tokens: n, heads: op.valueHeads, width: op.valueDim)),
+        .reads(table.readSlots), .reads(table.writeSlots),
+      ],
+      GDMStep(
+        keyHeads: UInt32(element: op.keyHeads), valueHeads: UInt32(element: op.valueHeads),
+        keyDim: UInt32(element: op.keyDim), valueDim: UInt32(element: op.valueDim),
+        xTokenStride: UInt32(element: op.x.tokenStride), gateTokenStride: UInt32(element: op.gate.tokenStride),
+        gateHeadStride: dims == 1 ? 1 : UInt32(element: op.gate.headStride),
+        betaTokenStride: UInt32(element: op.beta.tokenStride), zTokenStride: UInt32(element: op.z.tokenStride),
+        zHeadStride: UInt32(element: op.z.headStride), outTokenStride: UInt32(element: op.out.tokenStride),
+        outHeadStride: UInt32(element: op.out.headStride), scale: op.scale, epsilon: op.qkNormEps,
+        bound: op.gateBound, normEpsilon: op.normEps),
+      groups: (op.keyHeads, n, 1), threads: 256)
+  }
+}
+
+extension Constants {
+  mutating func setStep(_ op: GatedDeltaStep) {
+    set(.tiledHeads, op.headMap == .tiled)
+    set(.gatePerKey, op.gateDims == .perKey)
+    set(.qkNorm, op.qkNorm.rawValue)
+    set(.outF32, op.out.dtype == .f32)
+    setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw)
+    set(.convWidth, UInt32(element: op.width))
+    set(.convBias, op.convBias != nil)
+    set(.convSilu, op.convActivation == .silu)
+    set(.convStateF32, op.convState?.dtype == .f32)
+    set(.convWeightDType, op.convWeight.dtype)
+    set(.convBiasDType, op.convBias?.dtype ?? .f32)
+    set(.normSigmoid, op.normActivation == .sigmoid)
+    set(.normGateFirst, op.normOrder == .gateThenNorm)
+    set(.normWeightDType, op.normWeight.dtype)
+  }
+}

@@ -1,0 +1,50 @@
+import GatedDeltaTypes
+import ShaderParams
+
+extension Pass {
+  mutating func encode(_ op: GatedRMSNorm) throws(Failure) {
+    let rows = op.tokens * op.heads
+    var kernel = Kernel(family: .norm, activation: op.z.dtype)
+    kernel.constants.set(.normSigmoid, op.activation == .sigmoid)
+    kernel.constants.set(.normGateFirst, op.order == .gateThenNorm)
+    kernel.constants.set(.normXF32, op.x.dtype == .f32)
+    kernel.constants.set(.normWeightDType, op.weight.dtype)
+    kernel.constants.set(.outF32, op.out.dtype == .f32)
+    try dispatch(
+      kernel,
+      [
+        .reads(op.x.region(tokens: op.tokens, heads: op.heads, width: op.dim)),
+        .reads(op.z.region(tokens: op.tokens, heads: op.heads, width: op.dim)),
+        .reads(op.weight.region(elements: op.dim)),
+        .writes(op.out.region(tokens: op.tokens, heads: op.heads, width: op.dim)),
+      ],
+      GDMNorm(
+        rows: UInt32(element: rows), heads: UInt32(element: op.heads), length: UInt32(element: op.dim),
+        xTokenStride: UInt32(element: op.x.tokenStride), xHeadStride: UInt32(element: op.x.headStride),
+        zTokenStride: UInt32(element: op.z.tokenStride), zHeadStride: UInt32(element: op.z.headStride),
+        outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
+        epsilon: op.eps),
+      groups: (ceilDiv(rows, GDM_NORM_ROWS), 1, 1), threads: GDM_NORM_THREADS)
+  }
+
+  mutating func encode(_ op: Linear) throws(Failure) {
+    guard op.rows > 0, op.outFeatures > 0 else { return }
+    var kernel = Kernel(family: .project, activation: op.x.dtype, storage: op.weight.dtype)
+    kernel.constants.set(.outF32, op.out.dtype == .f32)
+    // Four simdgroups a threadgroup, each a square tile of outputs.
+    let outputs = GDM_PROJECT_TILE * GDM_PROJECT_THREADS / GDM_SIMD_LANES
+    try dispatch(
+      kernel,
+      [
+        .reads(op.x.region(tokens: op.rows, width: op.inFeatures)),
+        .reads(op.weight.region(elements: op.outFeatures * op.inFeatures)),
+        .writes(op.out.region(tokens: op.rows, width: op.outFeatures)),
+      ],
+      GDMProject(
+        rows: UInt32(element: op.rows), inputs: UInt32(element: op.inFeatures),
+        outputs: UInt32(element: op.outFeatures), xRowStride: UInt32(element: op.x.tokenStride),
+        outRowStride: UInt32(element: op.out.tokenStride)),
+      groups: (ceilDiv(op.outFeatures, outputs), ceilDiv(op.rows, GDM_PROJECT_TILE), 1),
+      threads: GDM_PROJECT_THREADS)
+  }
+}

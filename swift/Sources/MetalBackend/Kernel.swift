@@ -1,0 +1,112 @@
+import GatedDeltaTypes
+
+/// Which instantiation of which kernel, with which function constants: the key of the pipeline cache. Small and flat, so
+/// that looking a pipeline up on the way to a dispatch neither builds a name nor allocates.
+struct Kernel: Hashable {
+  enum Family: String {
+    case gates = "gd_gates"
+    case decode = "gd_decode"
+    case prefill = "gd_prefill"
+    case chunkPrepare = "gd_chunk_prepare"
+    case chunkScan = "gd_chunk_scan"
+    case conv = "gd_conv"
+    case norm = "gd_norm"
+    case project = "gd_project"
+    case step = "gd_step"
+    case gather = "gd_slots_gather"
+    case copy = "gd_slots_copy"
+  }
+
+  /// The key dimensions that have a kernel of their own; a function of the dimension alone, since bits depend on it.
+  enum KeyClass: String {
+    case k64, k128, kany
+    init(_ keyDim: Int) { self = keyDim == 64 ? .k64 : keyDim == 128 ? .k128 : .kany }
+  }
+
+  /// What a slot is copied in: the widest unit that divides it.
+  enum Unit: Int {
+    case u16 = 2
+    case u32 = 4
+    case u128 = 16
+  }
+
+  var family: Family
+  var activation: DType?
+  var storage: DType?
+  var keyClass: KeyClass?
+  var unit: Unit?
+  var constants = Constants()
+
+  /// The `host_name` that the shader gives this instantiation.
+  var name: String {
+    var name = family.rawValue
+    if let activation { name += "_" + activation.name }
+    if let storage { name += "_" + storage.name }
+    if let keyClass { name += "_" + keyClass.rawValue }
+    switch unit {
+    case .u16: name += "_u16"
+    case .u32: name += "_u32"
+    case .u128: name += "_u128"
+    case nil: break
+    }
+    return name
+  }
+}
+
+/// Function constants by the index that shaders/options.h gives them. Every value fits four bits.
+struct Constants: Hashable {
+  enum Index: Int, CaseIterable {
+    case tiledHeads = 0
+    case gatePerKey = 1
+    case qkNorm = 2
+    case outF32 = 3
+    case hasStores = 4
+    case record = 5
+    case gateForm = 8
+    case betaForm = 9
+    case gateDType = 10
+    case betaDType = 11
+    case aLogDType = 12
+    case dtBiasDType = 13
+    case convWidth = 16
+    case convBias = 17
+    case convSilu = 18
+    case convStateF32 = 19
+    case convWeightDType = 20
+    case convBiasDType = 21
+    case normSigmoid = 24
+    case normGateFirst = 25
+    case normXF32 = 26
+    case normWeightDType = 27
+
+    var isBool: Bool {
+      switch self {
+      case .tiledHeads, .gatePerKey, .outF32, .hasStores, .record, .convBias, .convSilu, .convStateF32, .normSigmoid,
+        .normGateFirst, .normXF32:
+        true
+      default: false
+      }
+    }
+  }
+
+  private var present: UInt32 = 0
+  private var low: UInt64 = 0
+  private var high: UInt64 = 0
+
+  subscript(index: Index) -> UInt32? {
+    guard present >> UInt32(index.rawValue) & 1 == 1 else { return nil }
+    let word = index.rawValue < 16 ? low : high
+    return UInt32(word >> UInt64(index.rawValue % 16 * 4) & 15)
+  }
+
+  mutating func set(_ index: Index, _ value: UInt32) {
+    let shift = UInt64(index.rawValue % 16 * 4)
+    let bits = UInt64(value & 15) << shift
+    let keep = ~(UInt64(15) << shift)
+    if index.rawValue < 16 { low = low & keep | bits } else { high = high & keep | bits }
+    present |= 1 << UInt32(index.rawValue)
+  }
+
+  mutating func set(_ index: Index, _ value: Bool) { set(index, value ? 1 : 0) }
+  mutating func set(_ index: Index, _ value: DType) { set(index, value.rawValue) }
+}

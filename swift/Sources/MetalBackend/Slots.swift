@@ -1,0 +1,65 @@
+import GatedDeltaTypes
+import ShaderParams
+
+/// The slots of one op as its kernels take them.
+struct SlotTable {
+  var starts: Region
+  var readSlots: Region
+  var writeSlots: Region
+}
+
+extension Pass {
+  /// Index data of a ragged batch. Reads of slots that other sequences write go to copies: -2 - i is copy i.
+  mutating func slots(_ sequences: Sequences) throws(Failure) -> SlotTable {
+    var reads = sequences.readSlots
+    for (copy, sequence) in sequences.stagedReads.enumerated() where reads.indices.contains(Int(sequence)) {
+      reads[Int(sequence)] = Int32(GDM_SLOT_STAGED - copy)
+    }
+    return SlotTable(
+      starts: try arena.region(copying: sequences.starts), readSlots: try arena.region(copying: reads),
+      writeSlots: try arena.region(copying: sequences.writeSlots))
+  }
+
+  /// Copies aside the slots of `pool` that one sequence reads and another writes; absent where there are none.
+  mutating func stage(_ pool: TensorView?, slotElements: Int, slots: Int, _ sequences: Sequences) throws(Failure)
+    -> Argument
+  {
+    guard let pool, !sequences.stagedReads.isEmpty else { return .absent }
+    let sources = sequences.stagedReads.map { sequences.readSlots[Int($0)] }
+    let unit = Kernel.Unit(slotBytes: slotElements * pool.dtype.size, offset: pool.offset)
+    let units = slotElements * pool.dtype.size / unit.rawValue
+    let staged = try arena.region(byteCount: max(sources.count * slotElements * pool.dtype.size, 4))
+    try dispatch(
+      Kernel(family: .gather, unit: unit),
+      [
+        .reads(pool.region(elements: slots * slotElements)), .writes(staged),
+        .reads(try arena.region(copying: sources)),
+      ],
+      GDMSlots(slotUnits: UInt32(element: units)),
+      groups: (ceilDiv(units, GDM_COPY_THREADS), sources.count, 1), threads: GDM_COPY_THREADS)
+    return .reads(staged)
+  }
+
+  mutating func encode(_ op: CopySlots, _ sequences: Sequences) throws(Failure) {
+    guard op.slotElements > 0, sequences.count > 0 else { return }
+    let staged = try stage(op.pool, slotElements: op.slotElements, slots: op.slots, sequences)
+    let table = try slots(sequences)
+    let bytes = op.slotElements * op.pool.dtype.size
+    let unit = Kernel.Unit(slotBytes: bytes, offset: op.pool.offset)
+    let units = bytes / unit.rawValue
+    try dispatch(
+      Kernel(family: .copy, unit: unit),
+      [
+        .writes(op.pool.region(elements: op.slots * op.slotElements)), staged, .reads(table.readSlots),
+        .reads(table.writeSlots),
+      ],
+      GDMSlots(slotUnits: UInt32(element: units)),
+      groups: (ceilDiv(units, GDM_COPY_THREADS), sequences.count, 1), threads: GDM_COPY_THREADS)
+  }
+}
+
+extension Kernel.Unit {
+  init(slotBytes: Int, offset: Int) {
+    self = (slotBytes | offset) % 16 == 0 ? .u128 : (slotBytes | offset) % 4 == 0 ? .u32 : .u16
+  }
+}

@@ -1,0 +1,119 @@
+import { describe, expect, test } from "bun:test";
+import { mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { DisposedError, FileError } from "../lib/errors.ts";
+import { openCheckpoint, writeSafetensors } from "../lib/safetensors.ts";
+import type { TensorToWrite } from "../lib/safetensors.ts";
+import { folder, newPath, refusal } from "./support/files.ts";
+
+describe("a checkpoint", () => {
+  const byte = (value: number): TensorToWrite => ({ dtype: "U8", shape: [1], data: new Uint8Array([value]) });
+  const firstShard = "model-00001-of-00002.safetensors";
+  const secondShard = "model-00002-of-00002.safetensors";
+  let count = 0;
+  /** A folder with two shards and an index over them, changed by the caller. */
+  function sharded(index?: (map: Record<string, unknown>) => unknown): { path: string; index: string } {
+    const path = join(folder, `checkpoint-${count++}`);
+    mkdirSync(path);
+    writeSafetensors(join(path, firstShard), { a: byte(1), b: byte(2) }, { format: "pt", n: "1" });
+    writeSafetensors(join(path, secondShard), { c: byte(3), unlisted: byte(4) }, { n: "2" });
+    const map = { a: firstShard, b: firstShard, c: secondShard };
+    const content = index?.(map) ?? { metadata: { total_size: 3 }, weight_map: map };
+    const indexPath = join(path, "model.safetensors.index.json");
+    writeFileSync(indexPath, typeof content === "string" ? content : JSON.stringify(content));
+    return { path, index: indexPath };
+  }
+
+  test("reads from its shards, by folder or by index", () => {
+    const { path, index } = sharded();
+    for (const source of [path, index]) {
+      using checkpoint = openCheckpoint(source);
+      expect(checkpoint.names).toEqual(["a", "b", "c"]);
+      expect([..."abc"].map((name) => checkpoint.read(name)[0])).toEqual([1, 2, 3]);
+      expect(checkpoint.info("c").shape).toEqual([1]);
+      expect([...checkpoint.floats("c")]).toEqual([3]);
+      expect(checkpoint.metadata.get("n")).toBe("1");
+      const target = new Uint8Array(1);
+      checkpoint.readInto("b", target);
+      expect(target[0]).toBe(2);
+      expect(checkpoint.has("unlisted")).toBe(false);
+      expect(() => checkpoint.read("d")).toThrow(FileError);
+    }
+  });
+
+  test("a list of files is one checkpoint, unless two name the same tensor", () => {
+    const { path } = sharded();
+    const first = join(path, firstShard);
+    const second = join(path, secondShard);
+    using both = openCheckpoint([first, second, first]);
+    expect([...both.names].sort()).toEqual(["a", "b", "c", "unlisted"]);
+    expect(both.read("unlisted")[0]).toBe(4);
+    using single = openCheckpoint([first]);
+    expect(single.names).toEqual(["a", "b"]);
+    const copy = newPath();
+    writeSafetensors(copy, { a: byte(9) });
+    expect(() => openCheckpoint([first, copy])).toThrow('expected tensor "a" in one file only');
+    expect(() => openCheckpoint([])).toThrow("at least one file");
+    expect(() => openCheckpoint(7 as unknown as string)).toThrow("a path or a list of paths");
+  });
+
+  test("a folder with one file, whatever its name, and one with none or several", () => {
+    const path = join(folder, `single-${count++}`);
+    mkdirSync(path);
+    expect(refusal(path, openCheckpoint)).toContain("got none");
+    writeSafetensors(join(path, "x.safetensors"), { a: byte(5) });
+    using only = openCheckpoint(path);
+    expect(only.read("a")[0]).toBe(5);
+    writeSafetensors(join(path, "y.safetensors"), { a: byte(6) });
+    expect(refusal(path, openCheckpoint)).toContain("got 2 files");
+    writeSafetensors(join(path, "model.safetensors"), { a: byte(7) });
+    using named = openCheckpoint(path);
+    expect(named.read("a")[0]).toBe(7);
+  });
+
+  test("a shard that is not there fails only those who ask for it", () => {
+    const { path } = sharded();
+    renameSync(join(path, secondShard), join(path, "elsewhere"));
+    using checkpoint = openCheckpoint(path);
+    expect(checkpoint.read("a")[0]).toBe(1);
+    expect(() => checkpoint.read("c")).toThrow(FileError);
+    expect(() => checkpoint.info("c")).toThrow(secondShard);
+  });
+
+  test("a tensor that the index promises and the shard lacks", () => {
+    const { path } = sharded((map) => ({ weight_map: { ...map, d: map["a"] } }));
+    using checkpoint = openCheckpoint(path);
+    expect(() => checkpoint.read("d")).toThrow('expected a tensor "d"');
+  });
+
+  test("names that lead out of the folder, and other lies of an index", () => {
+    const up = ["../x.safetensors", "..", "..\\x.safetensors"];
+    const bad = [...up, "/etc/x.safetensors", "a/b.safetensors", "C:x.safetensors", "x\0.safetensors", "x.bin", ""];
+    for (const shard of bad) {
+      expect(refusal(sharded(() => ({ weight_map: { a: shard } })).index, openCheckpoint)).toContain("beside the index");
+    }
+    const cases: [string, string][] = [
+      ["", "the index (an object)"],
+      ["{}", "a weight_map"],
+      [`{"weight_map":[]}`, "weight_map (an object)"],
+      [`{"weight_map":{"a":1}}`, "(a string)"],
+      [`{"weight_map":{"a":"x.safetensors","a":"y.safetensors"}}`, "twice"],
+      [`{"weight_map":{},"weight_map":{}}`, "twice"],
+      [`{"metadata":${"[".repeat(500_000)}`, "levels"],
+      [`{"weight_map":{}} trailing`, "the end of the text"],
+    ];
+    for (const [content, says] of cases) {
+      expect(refusal(sharded(() => content).index, openCheckpoint)).toContain(says);
+    }
+  });
+
+  test("disposing closes every shard", () => {
+    const { path } = sharded();
+    const checkpoint = openCheckpoint(path);
+    checkpoint.read("a");
+    checkpoint[Symbol.dispose]();
+    checkpoint[Symbol.dispose]();
+    expect(() => checkpoint.read("a")).toThrow(DisposedError);
+    expect(() => checkpoint.read("c")).toThrow(DisposedError);
+  });
+});

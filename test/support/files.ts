@@ -1,0 +1,50 @@
+/** Temporary safetensors files, sound and unsound, for the tests of their reader. */
+import { expect } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { FileError } from "../../lib/errors.ts";
+
+/** A folder of this process's own, gone at its end. */
+export const folder = mkdtempSync(join(tmpdir(), "gated-delta-test-"));
+process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+
+let made = 0;
+
+/** A path in the folder that nothing has had before. */
+export function newPath(name = "x.safetensors"): string {
+  return join(folder, `${made++}-${name}`);
+}
+
+/**
+ * A file with a header as given, well-formed or not, and `dataBytes` bytes counting up from 0.
+ *
+ * @param claimedLength what the file says its header's length is, where that is not the truth.
+ */
+export function fileOf(header: string | Uint8Array, dataBytes = 0, claimedLength?: bigint): string {
+  const json = typeof header === "string" ? new TextEncoder().encode(header) : header;
+  const file = new Uint8Array(8 + json.length + dataBytes);
+  new DataView(file.buffer).setBigUint64(0, claimedLength ?? BigInt(json.length), true);
+  file.set(json, 8);
+  for (let i = 0; i < dataBytes; i++) file[8 + json.length + i] = i;
+  const path = newPath();
+  writeFileSync(path, file);
+  return path;
+}
+
+/** The header of a file whose one tensor, `a`, is four bytes. */
+export const oneTensor = `{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`;
+
+/** What opening a path says after its name; fails unless that is a FileError that names it. */
+export function refusal(path: string, open: (path: string) => unknown): string {
+  try {
+    open(path);
+  } catch (error) {
+    if (!(error instanceof FileError)) throw error;
+    expect(error.path).toBe(path);
+    expect(error.code).toBe("file");
+    expect(error.message).toContain(path);
+    return error.message.slice(error.message.indexOf(path) + path.length + 2);
+  }
+  throw new Error(`${path} was opened`);
+}

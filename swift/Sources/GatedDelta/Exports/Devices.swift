@@ -1,0 +1,51 @@
+import CGatedDelta
+import GatedDeltaTypes
+
+@_cdecl("gd_device_open")
+public func openDevice(_ options: UnsafeRawPointer?, _ result: UnsafeMutablePointer<UInt64>?) -> gd_status {
+  boundary("deviceOpen") { () throws(Failure) in
+    let options = try Descriptors.read(options, as: gd_device_options.self)
+    let result = try Caller.require(result, "device")
+    let thread = try Caller.state()
+    let backend = try Backends.open(options.backend, threads: options.threads)
+    let device = Device(backend: backend, owner: thread.id)
+    do throws(Failure) {
+      result.pointee = try HandleTable.shared.add(.device(device)).rawValue
+    } catch {
+      backend.close()
+      throw error
+    }
+    thread.ownedDevices &+= 1
+    return GD_OK
+  }
+}
+
+@_cdecl("gd_device_describe")
+public func describeDevice(_ handle: UInt64, _ result: UnsafeMutablePointer<gd_device_info>?) -> gd_status {
+  boundary("deviceDescribe") { () throws(Failure) in
+    let device = try Caller.device(handle)
+    let result = try Caller.require(result, "info")
+    var info = try Descriptors.read(result, as: gd_device_info.self)
+    let description = device.backend.description
+    info.backend = description.backend.rawValue
+    info.emulated = description.emulated ? 1 : 0
+    info.threads = UInt32(clamping: description.threads)
+    info.reserved = 0
+    info.status = device.queue.status.pointer
+    withUnsafeMutableBytes(of: &info.name) { copyCString(description.name, to: $0) }
+    withUnsafeMutableBytes(of: &info.isa) { copyCString(description.isa, to: $0) }
+    UnsafeMutableRawPointer(result).copyMemory(from: &info, byteCount: MemoryLayout<gd_device_info>.size)
+    return GD_OK
+  }
+}
+
+@_cdecl("gd_device_close")
+public func closeDevice(_ handle: UInt64) -> gd_status {
+  boundary("deviceClose") { () throws(Failure) in
+    let device = try Caller.device(handle)
+    _ = HandleTable.shared.take(Handle(rawValue: handle))
+    device.close()
+    try Caller.state().ownedDevices &-= 1
+    return GD_OK
+  }
+}

@@ -1,0 +1,127 @@
+import GatedDeltaTypes
+
+/// The objects behind the handles of the whole process. A handle is good for exactly one object: removing it moves its
+/// slot to the next generation, and a slot whose generations are used up is retired.
+///
+/// The caller locks around the lookups of one export, so that an op with a dozen tensors locks once.
+final class HandleTable: @unchecked Sendable {
+  enum Object {
+    case device(Device)
+    case buffer(Buffer)
+    case plan(Plan)
+
+    var kind: Handle.Kind {
+      switch self {
+      case .device: .device
+      case .buffer: .buffer
+      case .plan: .plan
+      }
+    }
+  }
+
+  static let shared = HandleTable()
+
+  private struct Slot {
+    var generation: UInt32
+    var object: Object?
+  }
+
+  private let monitor = Monitor()
+  private var slots: [Slot] = []
+  private var free: [Int] = []
+
+  func lock() { monitor.lock() }
+  func unlock() { monitor.unlock() }
+
+  // MARK: With the lock held
+
+  func insert(_ object: Object) throws(Failure) -> Handle {
+    if let index = free.popLast(), slots.indices.contains(index) {
+      slots[index].object = object
+      return Handle(kind: object.kind, generation: slots[index].generation, index: index)
+    }
+    guard slots.count < Handle.indexLimit else {
+      throw Failure(.outOfMemory, expected: "at most \(Handle.indexLimit) objects at a time", received: "one more")
+    }
+    slots.append(Slot(generation: 1, object: object))
+    return Handle(kind: object.kind, generation: 1, index: slots.count &- 1)
+  }
+
+  /// The object, out of the table: the caller lets go of it after unlocking, since its end may take a while.
+  @discardableResult
+  func remove(_ handle: Handle) -> Object? {
+    guard let object = object(handle) else { return nil }
+    let next = slots[handle.index].generation &+ 1
+    slots[handle.index] = Slot(generation: next, object: nil)
+    if next < Handle.generationLimit { free.append(handle.index) }
+    return object
+  }
+
+  func device(_ raw: UInt64) throws(Failure) -> Device {
+    let handle = Handle(rawValue: raw)
+    guard case .device(let device)? = object(handle) else { throw refusal(handle, "device", .device) }
+    return device
+  }
+
+  func buffer(_ raw: UInt64, _ argument: @autoclosure () -> String) throws(Failure) -> Buffer {
+    let handle = Handle(rawValue: raw)
+    guard case .buffer(let buffer)? = object(handle) else { throw refusal(handle, argument(), .buffer) }
+    return buffer
+  }
+
+  func plan(_ raw: UInt64) throws(Failure) -> Plan {
+    let handle = Handle(rawValue: raw)
+    guard case .plan(let plan)? = object(handle) else { throw refusal(handle, "plan", .plan) }
+    return plan
+  }
+
+  func object(_ handle: Handle) -> Object? {
+    let index = handle.index
+    guard slots.indices.contains(index), slots[index].generation == handle.generation,
+      let object = slots[index].object, object.kind == handle.kind
+    else { return nil }
+    return object
+  }
+
+  private func refusal(_ handle: Handle, _ argument: String, _ expected: Handle.Kind) -> Failure {
+    let received: String
+    if handle.rawValue == 0 {
+      received = "none"
+    } else if let kind = object(handle)?.kind {
+      received = kind.name
+    } else if handle.kind == expected {
+      received = "one that was released"
+    } else {
+      received = "no handle of this library"
+    }
+    return Failure(.handle, argument: argument, expected: expected.name, received: received)
+  }
+
+  // MARK: Whole steps, which lock for themselves
+
+  func add(_ object: Object) throws(Failure) -> Handle {
+    lock()
+    defer { unlock() }
+    return try insert(object)
+  }
+
+  func take(_ handle: Handle) -> Object? {
+    lock()
+    defer { unlock() }
+    return remove(handle)
+  }
+
+  /// At the exit of a thread that left devices open, such as a terminated Worker: nobody could close them any more.
+  func closeDevices(ownedBy thread: UInt64) {
+    lock()
+    let abandoned: [(Handle, Device)] = slots.indices.compactMap { index in
+      guard case .device(let device)? = slots[index].object, device.owner == thread else { return nil }
+      return (Handle(kind: .device, generation: slots[index].generation, index: index), device)
+    }
+    unlock()
+    for (handle, device) in abandoned {
+      _ = take(handle)
+      device.close()
+    }
+  }
+}

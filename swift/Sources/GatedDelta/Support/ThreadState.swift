@@ -1,0 +1,92 @@
+#if canImport(Darwin)
+  import Darwin
+#else
+  import Glibc
+#endif
+import GatedDeltaTypes
+import Synchronization
+
+/// What belongs to one calling thread: an identity that is never reused (a `pthread_t` is), and its last error as C
+/// strings. Plain memory behind a pthread key, made at a thread's first call and freed at its exit; the happy path
+/// allocates nothing.
+struct ThreadState {
+  /// `gd_last_error`'s `which`.
+  enum Text: UInt32, CaseIterable {
+    case message, op, argument, expected, received
+  }
+
+  /// Of each text; longer ones are cut at a character.
+  static let capacity = 1024
+  private static let textsOffset = 16
+  private static let byteCount = textsOffset + capacity * Text.allCases.count
+
+  private let record: UnsafeMutableRawPointer
+
+  /// Nil only where not even a few kilobytes are to be had.
+  static var current: ThreadState? {
+    if let record = pthread_getspecific(key) { return ThreadState(record: record) }
+    guard let record = calloc(1, byteCount) else { return nil }
+    record.storeBytes(of: lastID.wrappingAdd(1, ordering: .relaxed).newValue, as: UInt64.self)
+    pthread_setspecific(key, record)
+    return ThreadState(record: record)
+  }
+
+  var id: UInt64 { record.load(as: UInt64.self) }
+
+  /// How many open devices this thread owns; only those threads have something to tidy up at their exit.
+  var ownedDevices: Int {
+    get { record.load(fromByteOffset: 8, as: Int.self) }
+    nonmutating set { record.storeBytes(of: newValue, toByteOffset: 8, as: Int.self) }
+  }
+
+  func text(_ which: Text) -> UnsafePointer<CChar> {
+    UnsafePointer(start(of: which).assumingMemoryBound(to: CChar.self))
+  }
+
+  func remember(_ failure: Failure) {
+    store(failure.message, as: .message)
+    store(failure.op, as: .op)
+    store(failure.argument, as: .argument)
+    store(failure.expected, as: .expected)
+    store(failure.received, as: .received)
+  }
+
+  private func store(_ text: String, as which: Text) {
+    copyCString(text, to: UnsafeMutableRawBufferPointer(start: start(of: which), count: ThreadState.capacity))
+  }
+
+  private func start(of which: Text) -> UnsafeMutableRawPointer {
+    record + ThreadState.textsOffset + Int(which.rawValue) &* ThreadState.capacity
+  }
+
+  private static let lastID = Atomic<UInt64>(0)
+
+  private static let key: pthread_key_t = {
+    var key = pthread_key_t()
+    pthread_key_create(&key) { record in
+      #if canImport(Darwin)
+        let record: UnsafeMutableRawPointer? = record
+      #endif
+      guard let record else { return }
+      let state = ThreadState(record: record)
+      if state.ownedDevices > 0 { HandleTable.shared.closeDevices(ownedBy: state.id) }
+      free(record)
+    }
+    return key
+  }()
+}
+
+/// Writes `text` and a terminating zero, cut between characters where it does not fit. `bytes` must not be empty.
+func copyCString(_ text: String, to bytes: UnsafeMutableRawBufferPointer) {
+  var end = 0
+  for scalar in text.unicodeScalars {
+    let width = UTF8.width(scalar)
+    // A zero inside the text would end it early for every reader.
+    guard scalar.value != 0, end &+ width < bytes.count else { break }
+    for unit in String(scalar).utf8 {
+      bytes[end] = unit
+      end &+= 1
+    }
+  }
+  for index in end..<bytes.count { bytes[index] = 0 }
+}

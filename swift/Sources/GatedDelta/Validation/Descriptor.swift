@@ -1,0 +1,64 @@
+import CGatedDelta
+import GatedDeltaTypes
+
+#if canImport(Darwin)
+  import Darwin
+#else
+  import Glibc
+#endif
+
+/// A C struct that starts with its size and version.
+protocol Descriptor {
+  init()
+  var size: UInt32 { get }
+  var version: UInt32 { get }
+}
+
+extension gd_device_options: Descriptor {}
+extension gd_device_info: Descriptor {}
+
+enum Descriptors {
+  /// A size beyond this is no descriptor of any version, and looking for its end might leave the caller's memory.
+  static let largest = 4096
+
+  /// Copies a descriptor, since the caller's other threads may write to it meanwhile. A larger one, of a later version
+  /// of the header, is good as long as what we do not know of it is 0.
+  static func read<D: Descriptor>(_ pointer: UnsafeRawPointer?, as type: D.Type) throws(Failure) -> D {
+    guard let pointer else {
+      throw Failure(.invalidArgument, argument: "descriptor", expected: "a pointer", received: "NULL")
+    }
+    let known = MemoryLayout<D>.size
+    var size: UInt32 = 0
+    memcpy(&size, pointer, MemoryLayout<UInt32>.size)
+    guard size >= known, size <= largest else {
+      throw Failure(
+        .invalidArgument, argument: "size", expected: "at least \(known) bytes, at most \(largest)", received: "\(size)")
+    }
+    var descriptor = D()
+    memcpy(&descriptor, pointer, known)
+    guard descriptor.version == GD_ABI_VERSION else {
+      throw Failure(
+        .invalidArgument, argument: "version", expected: "\(GD_ABI_VERSION)", received: "\(descriptor.version)")
+    }
+    for offset in known..<Int(size) where pointer.load(fromByteOffset: offset, as: UInt8.self) != 0 {
+      throw Failure(
+        .invalidArgument, argument: "size", expected: "\(known) bytes, or 0 in all that follow",
+        received: "\(size) bytes, of which byte \(offset) is not 0")
+    }
+    return descriptor
+  }
+}
+
+/// An op's descriptor, which knows how to become a validated op.
+protocol OpDescriptor: Descriptor {
+  static var opName: StaticString { get }
+  func validate(_ validator: inout Validator) throws(Failure) -> ValidatedOp
+}
+
+/// What validation makes of a descriptor.
+struct ValidatedOp {
+  /// Nil where the op can neither read nor write a thing, so that no backend has to think about empty tensors.
+  var op: Op?
+  /// How to make the op's sequences again; nil for ops without index data.
+  var recipe: SequenceRecipe?
+}

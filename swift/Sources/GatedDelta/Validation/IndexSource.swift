@@ -1,0 +1,87 @@
+import CGatedDelta
+import GatedDeltaTypes
+
+#if canImport(Darwin)
+  import Darwin
+#else
+  import Glibc
+#endif
+
+/// Where an op's index data comes from. JavaScript may write to it at any moment, so it is copied once and only the copy
+/// is looked at.
+enum IndexSource: Sendable {
+  /// Given at a pointer, which is good during the call only.
+  case copied([Int32])
+  /// In a buffer: every replay of a plan reads it anew. The extent is checked; the offset is in bytes.
+  case buffer(Buffer, offset: Int, count: Int)
+
+  var isVariable: Bool {
+    switch self {
+    case .copied: false
+    case .buffer: true
+    }
+  }
+
+  func read() -> [Int32] {
+    switch self {
+    case .copied(let values): values
+    case .buffer(let buffer, let offset, let count): IndexSource.copy(buffer.memory.pointer + offset, count)
+    }
+  }
+
+  /// Whether a fresh read would give `values`. Answered by comparing, so that a replay copies only what has changed.
+  func holds(_ values: [Int32]) -> Bool {
+    switch self {
+    case .copied: return true
+    case .buffer(let buffer, let offset, let count):
+      guard values.count == count else { return false }
+      return values.withUnsafeBytes { bytes in
+        guard let start = bytes.baseAddress else { return true }
+        return memcmp(start, buffer.memory.pointer + offset, bytes.count) == 0
+      }
+    }
+  }
+
+  /// The pointer need not be aligned.
+  static func copy(_ pointer: UnsafeRawPointer, _ count: Int) -> [Int32] {
+    [Int32](unsafeUninitializedCapacity: count) { values, initialized in
+      if let start = values.baseAddress, count > 0 { memcpy(start, pointer, count &* 4) }
+      initialized = count
+    }
+  }
+}
+
+extension Validator {
+  /// Index data of exactly `count` elements, or nil where it is absent.
+  mutating func index(_ given: gd_index, _ name: StaticString, count: Int) throws(Failure) -> IndexSource? {
+    guard given.buffer != 0 || given.pointer != nil else {
+      guard given.count == 0 else {
+        throw Failure(
+          .invalidArgument, argument: "\(name)", expected: "index data", received: "a count of \(given.count) without data")
+      }
+      return nil
+    }
+    guard given.count == UInt64(count) else {
+      throw Failure(.shape, argument: "\(name)", expected: "\(count) elements", received: "\(given.count)")
+    }
+    guard given.buffer != 0 else {
+      guard let pointer = given.pointer else { return nil }
+      return .copied(IndexSource.copy(pointer, count))
+    }
+    guard given.pointer == nil else {
+      throw Failure(.invalidArgument, argument: "\(name)", expected: "a buffer or a pointer", received: "both")
+    }
+    let buffer = try self.buffer(given.buffer, name)
+    let available = UInt64(buffer.memory.byteCount)
+    guard given.offset % 4 == 0 else {
+      throw Failure(
+        .range, argument: "\(name)", expected: "an offset that is a multiple of 4 bytes", received: "\(given.offset)")
+    }
+    guard given.offset <= available, UInt64(count) &* 4 <= available &- given.offset else {
+      throw Failure(
+        .shape, argument: "\(name)", expected: "\(count) elements inside the buffer of \(available) bytes",
+        received: "an offset of \(given.offset) bytes")
+    }
+    return .buffer(buffer, offset: Int(given.offset), count: count)
+  }
+}

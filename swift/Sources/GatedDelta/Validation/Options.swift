@@ -1,0 +1,78 @@
+import GatedDeltaTypes
+
+/// Checks of single values.
+enum Check {
+  /// The option of a raw value, or a failure that lists what there is.
+  static func option<Option: RawRepresentable & CaseIterable>(
+    _ raw: UInt32, _ name: StaticString, as type: Option.Type = Option.self
+  ) throws(Failure) -> Option where Option.RawValue == UInt32 {
+    if let option = Option(rawValue: raw) { return option }
+    let known = Option.allCases.map { "\($0) (\($0.rawValue))" }
+    throw Failure(
+      .invalidArgument, argument: "\(name)", expected: "one of " + known.joined(separator: ", "), received: "\(raw)")
+  }
+
+  static func activation(_ raw: UInt32, _ name: StaticString, among allowed: [Activation]) throws(Failure) -> Activation {
+    if let activation = Activation(rawValue: raw), allowed.contains(activation) { return activation }
+    let known = allowed.map { "\($0) (\($0.rawValue))" }
+    throw Failure(
+      .invalidArgument, argument: "\(name)", expected: known.joined(separator: " or "), received: "\(raw)")
+  }
+
+  static func finite(_ value: Float, _ name: StaticString) throws(Failure) -> Float {
+    guard value.isFinite else {
+      throw Failure(.invalidArgument, argument: "\(name)", expected: "a finite number", received: "\(value)")
+    }
+    return value
+  }
+
+  static func epsilon(_ value: Float, _ name: StaticString) throws(Failure) -> Float {
+    guard value.isFinite, value >= 0 else {
+      throw Failure(
+        .invalidArgument, argument: "\(name)", expected: "a finite number of at least 0", received: "\(value)")
+    }
+    return value
+  }
+
+  static func reserved(_ value: UInt32) throws(Failure) {
+    guard value == 0 else {
+      throw Failure(.invalidArgument, argument: "reserved", expected: "0", received: "\(value)")
+    }
+  }
+
+  /// Key and value dimensions, which the kernels hold in registers. `argument` is the tensor whose shape gave it.
+  static func headDim(_ value: UInt32, _ what: StaticString, of argument: StaticString) throws(Failure) {
+    guard value >= 8, value <= 256, value % 8 == 0 else {
+      throw Failure(
+        .shape, argument: "\(argument)", expected: "a \(what) that is a multiple of 8 in 8..256", received: "\(value)")
+    }
+  }
+
+  static func heads(key: UInt32, value: UInt32, of argument: StaticString) throws(Failure) {
+    guard key >= 1, value >= 1, value % key == 0 else {
+      throw Failure(
+        .shape, argument: "\(argument)", expected: "a number of value heads that is a multiple of the key heads",
+        received: "\(value) value heads and \(key) key heads")
+    }
+  }
+
+  static func convWidth(_ value: UInt32, of argument: StaticString) throws(Failure) {
+    guard value >= 2, value <= 9 else {
+      throw Failure(.shape, argument: "\(argument)", expected: "a width in 2..9", received: "\(value)")
+    }
+  }
+
+  static func sequences(_ value: UInt32, _ name: StaticString) throws(Failure) {
+    guard value <= UInt32(SequenceRecipe.limit) else {
+      throw Failure(
+        .range, argument: "\(name)", expected: "at most \(SequenceRecipe.limit)", received: "\(value)")
+    }
+  }
+
+  /// Rows are counted in i32 by `cuSeqlens`.
+  static func tokens(_ value: UInt32, of argument: StaticString) throws(Failure) {
+    guard value <= UInt32(Int32.max) else {
+      throw Failure(.shape, argument: "\(argument)", expected: "at most \(Int32.max) tokens", received: "\(value)")
+    }
+  }
+}

@@ -1,0 +1,82 @@
+import GatedDeltaTypes
+
+/// A tensor's dimensions as the boundary sees them: rows of `row` elements, `heads` of them a token. Tensors without
+/// heads have one head; those of one dimension have one token as well.
+struct Shape {
+  var tokens: UInt64
+  var heads: UInt64
+  var row: UInt64
+
+  init(_ tokens: some BinaryInteger, _ heads: some BinaryInteger, _ row: some BinaryInteger) {
+    self.tokens = UInt64(truncatingIfNeeded: tokens)
+    self.heads = UInt64(truncatingIfNeeded: heads)
+    self.row = UInt64(truncatingIfNeeded: row)
+  }
+
+  var isEmpty: Bool { tokens == 0 || heads == 0 || row == 0 }
+}
+
+/// Strides in elements, and what follows from them. Every sum and product is checked: the numbers come from outside.
+struct Strides {
+  var token: UInt64
+  var head: UInt64
+
+  /// A stride of 0 means contiguous. One that is never used, because there is a single row, is made contiguous too:
+  /// so no stride that reaches a backend is larger than the buffer. Nil where a number does not fit.
+  init?(token: UInt64, head: UInt64, of shape: Shape) {
+    self.head = head == 0 || shape.heads <= 1 ? max(1, shape.row) : head
+    if token == 0 || shape.tokens <= 1 {
+      let (product, overflow) = max(1, shape.heads).multipliedReportingOverflow(by: self.head)
+      guard !overflow else { return nil }
+      self.token = product
+    } else {
+      self.token = token
+    }
+    guard self.token <= UInt64(Int.max), self.head <= UInt64(Int.max) else { return nil }
+  }
+
+  /// Elements from the first to just after the last; nil where the number does not fit.
+  func extent(of shape: Shape) -> UInt64? {
+    guard !shape.isEmpty else { return 0 }
+    let tokens = (shape.tokens &- 1).multipliedReportingOverflow(by: token)
+    let heads = (shape.heads &- 1).multipliedReportingOverflow(by: head)
+    let rows = tokens.partialValue.addingReportingOverflow(heads.partialValue)
+    let all = rows.partialValue.addingReportingOverflow(shape.row)
+    return tokens.overflow || heads.overflow || rows.overflow || all.overflow ? nil : all.partialValue
+  }
+
+  /// Whether two rows share elements, which an output's must not: the larger stride has to step over all that the
+  /// smaller one covers. Called only where the extent fits, so nothing here can overflow.
+  func rowsOverlap(in shape: Shape) -> Bool {
+    guard !shape.isEmpty else { return false }
+    var dimensions: [(count: UInt64, stride: UInt64)] = []
+    if shape.heads > 1 { dimensions.append((shape.heads, head)) }
+    if shape.tokens > 1 { dimensions.append((shape.tokens, token)) }
+    if dimensions.count == 2, dimensions[0].stride > dimensions[1].stride { dimensions.swapAt(0, 1) }
+    var covered = shape.row
+    for dimension in dimensions {
+      if dimension.stride < covered { return true }
+      covered = (dimension.count &- 1) &* dimension.stride &+ covered
+    }
+    return false
+  }
+}
+
+/// Element types that an argument takes.
+struct DTypes: OptionSet {
+  let rawValue: UInt8
+
+  static let f32 = DTypes(rawValue: 1 << 1)
+  static let f16 = DTypes(rawValue: 1 << 2)
+  static let bf16 = DTypes(rawValue: 1 << 3)
+  static let floats: DTypes = [.f32, .f16, .bf16]
+
+  init(rawValue: UInt8) { self.rawValue = rawValue }
+  init(_ dtype: DType) { rawValue = 1 << UInt8(truncatingIfNeeded: dtype.rawValue) }
+
+  static func orF32(_ dtype: DType) -> DTypes { [DTypes(dtype), .f32] }
+
+  var names: String {
+    DType.allCases.filter { contains(DTypes($0)) }.map(\.name).joined(separator: " or ")
+  }
+}

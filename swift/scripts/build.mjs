@@ -1,0 +1,65 @@
+// Step 3: the release build of the library.
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { run } from "./exec.mjs";
+import { Failure, elapsed, say, withProgress } from "./report.mjs";
+import { dropStamp, readStamp, treeHash, writeStamp } from "./stamp.mjs";
+import { commonFlags, productFlags, swiftEnvironment } from "./swift.mjs";
+
+const sources = ["Package.swift", "Package.resolved", "swift/Sources", "shaders"];
+
+/** The built library, where lib/ looks for it in a clone. */
+export function libraryFile(root) {
+  return join(root, ".build/release", process.platform === "darwin" ? "libGatedDelta.dylib" : "libGatedDelta.so");
+}
+
+const stampFile = (root) => join(root, ".build", "gated-delta.json");
+
+function wantedStamp(root, toolchain) {
+  return { toolchain: toolchain.id, flags: productFlags(toolchain).join(" "), sources: treeHash(root, sources) };
+}
+
+/** The toolchain of the last build, as findSwift's hint. */
+export function lastToolchain(root) {
+  const stamp = readStamp(stampFile(root));
+  return stamp === null ? undefined : { id: stamp.toolchain, version: stamp.version };
+}
+
+export function libraryIsCurrent(root, toolchain) {
+  const stamp = readStamp(stampFile(root));
+  if (stamp === null || !existsSync(libraryFile(root))) return false;
+  return Object.entries(wantedStamp(root, toolchain)).every(([key, value]) => stamp[key] === value);
+}
+
+/** A line of the toolchain's that tells nobody anything: a private Swift looks for a C library in jobs that need none. */
+export function isNoise(line) {
+  return line.includes("warning: libc not found for");
+}
+
+export async function buildLibrary(root, toolchain) {
+  say(`building the library with Swift ${toolchain.version} (the first build takes a few minutes)`);
+  const since = performance.now();
+  // Before the build: an edit while it runs then builds again next time.
+  const stamp = wantedStamp(root, toolchain);
+  dropStamp(stampFile(root));
+  let current = "";
+  const lines = [];
+  const take = (line) => {
+    if (isNoise(line) || line === "") return;
+    lines.push(line);
+    if (/^\[\d+\/\d+\] /.test(line)) current = line;
+  };
+  const args = ["build", "-c", "release", "--product", "GatedDelta", ...commonFlags(toolchain, root), ...productFlags(toolchain)];
+  const result = await withProgress("building", () => run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root), output: take }), { detail: () => current });
+  if (result.code !== 0 || !existsSync(libraryFile(root))) throw buildFailure(lines);
+  for (const line of lines.filter((text) => /warning:/.test(text))) process.stderr.write(`${line}\n`);
+  writeStamp(stampFile(root), { ...stamp, version: toolchain.version });
+  say(`the library is built (${elapsed(since)})`);
+}
+
+function buildFailure(lines) {
+  const text = lines.join("\n");
+  process.stderr.write(`${lines.slice(-60).join("\n")}\n`);
+  if (/No space left/.test(text)) return new Failure("the disk is full: free 1 GB for the build and run the same command again.");
+  return new Failure("the library could not be built: see the compiler's messages above.");
+}

@@ -1,0 +1,38 @@
+// How many tests a runner's output says have passed and failed.
+
+/** Swift Testing's xunit file: one <testsuite> whose attributes count. Null when it holds no count. */
+export function countXunit(text) {
+  let found = false;
+  let tests = 0;
+  let failed = 0;
+  let skipped = 0;
+  for (const [tag] of text.matchAll(/<testsuite\s[^>]*>/g)) {
+    const attribute = (name) => Number(new RegExp(`\\s${name}="(\\d+)"`).exec(tag)?.[1] ?? 0);
+    found = true;
+    tests += attribute("tests");
+    failed += attribute("failures") + attribute("errors");
+    skipped += attribute("skipped");
+  }
+  // One test can fail several times: its failures are issues there.
+  failed = Math.min(failed, tests);
+  return found ? { passed: tests - failed - skipped, failed } : null;
+}
+
+/** Bun's closing lines: " 12 pass", " 1 fail", " 1 error" (an exception between tests). Null when the run did not get so far. */
+export function countBun(text) {
+  const last = (word) => [...text.matchAll(new RegExp(`^\\s*(\\d+) ${word}s?$`, "gm"))].at(-1)?.[1];
+  const passed = last("pass");
+  const failed = last("fail");
+  if (passed === undefined && failed === undefined) return null;
+  return { passed: Number(passed ?? 0), failed: Number(failed ?? 0) + Number(last("error") ?? 0) };
+}
+
+/**
+ * What a runner counts for: its own numbers, and one failure more when it ended badly without owning up to one (a crash, a
+ * timeout, no tests at all).
+ */
+export function settle(counted, code) {
+  const { passed, failed } = counted ?? { passed: 0, failed: 0 };
+  const silent = failed === 0 && (code !== 0 || passed === 0);
+  return { passed, failed: silent ? 1 : failed };
+}

@@ -1,0 +1,40 @@
+// All of set-up, in order. Each step says cheaply whether it is done, and is done under the lock of this clone.
+import { join } from "node:path";
+import { buildLibrary, lastToolchain, libraryIsCurrent } from "./build.mjs";
+import { currentBun, dependenciesAreCurrent, installDependencies, isClone } from "./dependencies.mjs";
+import { withLock } from "./lock.mjs";
+import { findSwift } from "./swift.mjs";
+
+/**
+ * A step: `isDone(state)` decides in milliseconds from stamps, `work(state)` does it; `find`, if there, first puts into the
+ * state what the step and its successors need (the toolchain). Further builds are further entries.
+ */
+const steps = [
+  {
+    name: "dependencies",
+    isDone: ({ root }) => !isClone(root) || dependenciesAreCurrent(root),
+    work: ({ root }) => installDependencies(root),
+  },
+  {
+    name: "library",
+    find: async (state) => {
+      state.toolchain = await findSwift(lastToolchain(state.root));
+    },
+    isDone: ({ root, toolchain }) => libraryIsCurrent(root, toolchain),
+    work: ({ root, toolchain }) => buildLibrary(root, toolchain),
+  },
+];
+
+/** Sets everything up in `root`. Returns what was found: `{root, bun, toolchain}`. Costs little when all is done. */
+export async function setUp(root) {
+  const state = { root };
+  for (const step of steps) {
+    await step.find?.(state);
+    if (step.isDone(state)) continue;
+    await withLock(join(root, ".build", "lock"), "set-up of this folder", async () => {
+      if (!step.isDone(state)) await step.work(state);
+    });
+  }
+  state.bun = currentBun(root);
+  return state;
+}

@@ -1,0 +1,79 @@
+// `npm test`: set-up, then every runner, then one line with the sum: "N passed, N failed".
+import { mkdirSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { isNoise } from "./build.mjs";
+import { countBun, countXunit, settle } from "./counts.mjs";
+import { run } from "./exec.mjs";
+import { elapsed, runMain, say } from "./report.mjs";
+import { rootFolder } from "./root.mjs";
+import { setUp } from "./steps.mjs";
+import { clangOf, commonFlags, swiftEnvironment } from "./swift.mjs";
+
+/** A test that hangs fails by itself after this long; machines with two busy cores are no reason to fail. */
+const testTimeout = 120_000;
+
+/** Shows a runner's lines as they come. */
+function show(line) {
+  if (!isNoise(line)) process.stdout.write(`${line}\n`);
+}
+
+/** Each runner: what it is called, and a function that runs it and counts. */
+function runners({ root, bun, toolchain }) {
+  const clang = clangOf(toolchain);
+  const env = clang === null ? process.env : { GATED_DELTA_CLANG: clang, ...process.env };
+  return [
+    {
+      name: "types",
+      go: async () => {
+        const { code } = await run(bun, ["check", "--no-script"], { cwd: root, env, output: show });
+        return settle({ passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1 }, code);
+      },
+    },
+    {
+      name: "swift test",
+      go: async () => {
+        const file = join(root, ".build", "tests.xml");
+        // Swift Testing writes beside the file that is named for XCTest.
+        const written = join(root, ".build", "tests-swift-testing.xml");
+        for (const old of [file, written]) rmSync(old, { force: true });
+        mkdirSync(join(root, ".build"), { recursive: true });
+        const args = ["test", "--disable-xctest", "--xunit-output", file, ...commonFlags(toolchain, root)];
+        const { code } = await run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root, env), output: show });
+        return settle(countFile(written) ?? countFile(file), code);
+      },
+    },
+    {
+      name: "bun test",
+      go: async () => {
+        const { code, text } = await run(bun, ["test", `--timeout=${testTimeout}`], { cwd: root, env, output: show });
+        return settle(countBun(text), code);
+      },
+    },
+  ];
+}
+
+function countFile(file) {
+  try {
+    return countXunit(readFileSync(file, "utf8"));
+  } catch {
+    return null;
+  }
+}
+
+await runMain(async () => {
+  const state = await setUp(rootFolder);
+  const sum = { passed: 0, failed: 0 };
+  const lines = [];
+  for (const { name, go } of runners(state)) {
+    say(`running ${name}`);
+    const since = performance.now();
+    const { passed, failed } = await go();
+    sum.passed += passed;
+    sum.failed += failed;
+    lines.push(`${name}: ${passed} ok, ${failed} not ok, ${elapsed(since)}`);
+  }
+  for (const line of lines) say(line);
+  // The last line is for whoever reads only that one.
+  process.stdout.write(`${sum.passed} passed, ${sum.failed} failed\n`);
+  return sum.failed === 0 ? 0 : 1;
+});

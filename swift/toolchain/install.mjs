@@ -1,0 +1,102 @@
+// The private toolchain in the cache: complete (its stamp says so) or absent. Everything is made in a folder beside the final
+// one and renamed at the end, so that a killed run leaves nothing that could be taken for a toolchain; what it had downloaded
+// stays until the next run has used it.
+import { existsSync, mkdirSync, readdirSync, realpathSync, renameSync, rmSync, statfsSync } from "node:fs";
+import { homedir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { withLock } from "../scripts/lock.mjs";
+import { Failure, elapsed, megabytes, say, withProgress } from "../scripts/report.mjs";
+import { readStamp, writeStamp } from "../scripts/stamp.mjs";
+import { aptRoot, fetchPackages, fetchedBytes, mirror, plan, unpack } from "./debian.mjs";
+import { compiler, layout, peakBytes, revision, sysroot, version } from "./recipe.mjs";
+import { relocate } from "./relocate.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+
+/** Where toolchains are kept, outside of the project. */
+export function cacheFolder(env = process.env) {
+  const set = (name) => (env[name] === undefined || env[name] === "" ? null : env[name]);
+  return resolve(set("GATED_DELTA_CACHE") ?? join(set("XDG_CACHE_HOME") ?? join(homedir(), ".cache"), "gated-delta"));
+}
+
+/** The prefix that this version of the project wants. */
+export function prefixFolder(env = process.env) {
+  return join(cacheFolder(env), `swift-${version}`);
+}
+
+/** Whether a complete toolchain of this recipe stands in `prefix`: its stamp names the recipe that made it and where it stands. */
+export function isComplete(prefix) {
+  const stamp = readStamp(join(prefix, layout.stamp));
+  if (stamp === null) return false;
+  if (stamp.swift !== version || stamp.revision !== revision) return false;
+  try {
+    // Moved or copied it would still run programs of its old place.
+    return realpathSync(stamp.prefix) === realpathSync(prefix);
+  } catch {
+    return false;
+  }
+}
+
+/** Folders that runs before this one left. Under the lock nobody else's are among them. */
+function clearLeftovers(cache, name) {
+  for (const entry of readdirSync(cache)) {
+    if (entry.startsWith(`${name}.staged-`) || entry.startsWith(`${name}.old-`)) rmSync(join(cache, entry), { recursive: true, force: true, maxRetries: 3 });
+  }
+}
+
+function checkDisk(cache, missing) {
+  const { bavail, bsize } = statfsSync(cache);
+  const free = bavail * bsize;
+  if (free >= missing) return;
+  throw new Failure(`too little disk: the Swift toolchain needs ${megabytes(missing)} in ${cache}, ${megabytes(free)} are free. Free some, or set GATED_DELTA_CACHE to a folder on a larger disk, and run the same command again.`);
+}
+
+async function make(cache, prefix) {
+  const uri = mirror();
+  if (uri === null) {
+    throw new Failure("no Swift 6.0 or later on PATH, and this system's packages don't come from Debian: install Swift from swift.org, or set GATED_DELTA_DEBIAN_MIRROR to the address of a Debian mirror, and run the same command again.");
+  }
+  const name = `swift-${version}`;
+  clearLeftovers(cache, name);
+  const downloads = join(cache, `${name}.downloads`);
+  const staged = join(cache, `${name}.staged-${process.pid}`);
+  say(`no Swift 6.0 or later on PATH: making a private one in ${prefix} from Debian packages, once (0.6 GB to fetch, 2.5 GB to keep; nothing is installed on the system)`);
+  checkDisk(cache, peakBytes - (existsSync(downloads) ? 0.5e9 : 0));
+  const parts = [
+    { ...sysroot, folder: join(staged, layout.sysroot), what: "headers and libraries" },
+    { ...compiler, folder: staged, what: "the Swift toolchain" },
+  ];
+  for (const part of parts) {
+    part.apt = aptRoot(join(downloads, part.suite), part.suite, uri);
+    part.files = await plan(part.apt, part.packages);
+  }
+  const still = parts.reduce((sum, { apt, files }) => sum + files.reduce((bytes, file) => bytes + file.bytes, 0) - fetchedBytes(apt, files), 0);
+  checkDisk(cache, peakBytes - 0.56e9 + still);
+  for (const { apt, packages, files, what } of parts) await fetchPackages(apt, packages, files, what);
+  for (const { apt, files, folder, what } of parts) await unpack(apt, files, folder, what);
+  await relocate(staged, prefix, join(here, "glibc.c"));
+  writeStamp(join(staged, layout.stamp), { swift: version, revision, prefix });
+  if (existsSync(prefix)) {
+    const old = join(cache, `${name}.old-${process.pid}`);
+    renameSync(prefix, old);
+  }
+  renameSync(staged, prefix);
+  await withProgress("clearing the downloads", async () => {
+    rmSync(downloads, { recursive: true, force: true });
+    clearLeftovers(cache, name);
+  });
+  say(`the Swift toolchain is ready (${elapsed()})`);
+}
+
+/** Makes the prefix unless it is there. Returns it. */
+export async function ensureToolchain(env = process.env) {
+  const prefix = prefixFolder(env);
+  if (isComplete(prefix)) return prefix;
+  const cache = cacheFolder(env);
+  mkdirSync(cache, { recursive: true });
+  await withLock(join(cache, ".lock"), "set-up of the Swift toolchain", async () => {
+    if (!isComplete(prefix)) await make(cache, prefix);
+  });
+  return prefix;
+}

@@ -1,0 +1,31 @@
+// What the private toolchain is made of. Debian 12 has no Swift; Debian 13 has, but needs a newer glibc than Debian 12's.
+// So the compiler and the glibc that it runs on come from Debian 13, and the headers and libraries that it compiles against
+// from Debian 12: what it builds then loads on Debian 12 and everything newer.
+
+/** Names the folder in the cache. `revision` changes whenever an older prefix would no longer do. */
+export const version = "6.0.3";
+export const revision = 1;
+
+/** The compiler: one package, all that it depends on comes along. */
+export const compiler = { suite: "trixie", packages: ["swiftlang"] };
+
+/** What programs are compiled against, and the tool that writes paths into executables. */
+export const sysroot = { suite: "bookworm", packages: ["libc6-dev", "libstdc++-12-dev", "patchelf"] };
+
+/** Free space that the whole takes at its peak (packages and what is unpacked from them), and the part of it that stays. */
+export const peakBytes = 3.5e9;
+
+/** The oldest glibc that the built library loads on. */
+export const oldestGlibc = "2.35";
+
+export const triple = "x86_64-linux-gnu";
+export const loader = "ld-linux-x86-64.so.2";
+
+/** Where things are inside a prefix. */
+export const layout = {
+  swift: "usr/libexec/swift",
+  libraries: `usr/lib/${triple}`,
+  sysroot: "sysroot",
+  product: "product",
+  stamp: "gated-delta.json",
+};

@@ -91,7 +91,13 @@ typedef uint64_t gd_handle;
 #define GD_NORM_THEN_GATE 1
 #define GD_GATE_THEN_NORM 2
 
-/* Where a tensor lies. buffer 0 means absent. A stride of 0 means contiguous. */
+/* Where a tensor lies. buffer 0 means absent. A stride of 0 means contiguous; one between rows of which there is but
+ * one is ignored.
+ * query, key, value, gate, beta, x, z and out take free strides, inputs even overlapping ones. Where the length of
+ * their rows is a multiple of 8, strides and offset are multiples of 8 elements (never so for a gate or beta per head,
+ * whose rows are single elements). All other tensors are contiguous; a recurrent state and linear's weight also begin
+ * at a multiple of 8 elements where their rows are such. What an output or a pool covers, from its first element to its
+ * last, overlaps no other tensor of the op, and an output's rows do not overlap each other. */
 typedef struct gd_tensor {
   gd_handle buffer;
   uint64_t offset;       /* bytes from the buffer's start, a multiple of the element size */
@@ -117,7 +123,8 @@ typedef struct gd_index {
  * dtBias [valueHeads] (per-key [valueHeads, keyDim]); state [slots, valueHeads, valueDim, keyDim].
  * query, key and value share the activation dtype; out has it or f32; gate is f32 for the decay and log forms, else
  * the activation dtype or f32; beta the activation dtype or f32; aLog, dtBias any; state f32, f16 or bf16.
- * state may be absent where no slot is read or written. */
+ * state may be absent where no slot is read or written; slots is then 0. aLog and dtBias are given for the raw forms
+ * and absent otherwise; gateBound is below 0 for GD_GATE_RAW_BOUNDED and 0 otherwise. At most 1048576 sequences. */
 typedef struct gd_gated_delta {
   uint32_t size, version;
   uint32_t tokens, sequences;
@@ -178,8 +185,8 @@ typedef struct gd_linear {
   gd_tensor x, weight, out;
 } gd_linear;
 
-/* Copies or zeroes whole slots of a pool [slots, slotElements]: slot write_slots[i] becomes what slot read_slots[i]
- * was before the op; -1 reads zeros. Zeros are stored, not multiplied in. */
+/* Copies or zeroes whole slots of a pool [slots, slotElements] of floats: slot write_slots[i] becomes what slot
+ * read_slots[i] was before the op; -1 reads zeros, or writes nothing. Zeros are stored, not multiplied in. */
 typedef struct gd_copy_slots {
   uint32_t size, version;
   uint32_t slots, count;
@@ -199,8 +206,8 @@ typedef struct gd_device_info {
   uint32_t backend;  /* which one it is */
   uint32_t emulated; /* 1 where Metal is the Linux emulation */
   uint32_t threads, reserved;
-  /* Two words of shared memory, readable at any time while the device is open: [0] the low 32 bits of the number of
-   * finished submissions (they finish in order), [1] the number of failed ones. */
+  /* Two words of shared memory, readable at any time until the process ends, the device closed or not: [0] the low 32
+   * bits of the number of finished submissions (they finish in order), [1] the number of failed ones. */
   const int32_t *status;
   char name[128];
   char isa[32];
@@ -210,10 +217,11 @@ typedef struct gd_device_info {
 uint32_t gd_abi_version(void);
 const char *gd_version(void);
 /* The last failure on this thread, valid until the next failing call: which = 0 message, 1 op, 2 argument,
- * 3 expected, 4 received; an empty string where there is none. */
+ * 3 expected, 4 received; an empty string where there is none. UTF-8, at most 1023 bytes. */
 const char *gd_last_error(uint32_t which);
 
-/* Devices. Closing waits for pending work; it also releases the device's plans. Buffers outlive it. */
+/* Devices. Closing drops what was encoded but not committed and waits for pending work; it also releases the device's
+ * plans. Buffers outlive it. A device left open by a thread that exits is closed then. */
 gd_status gd_device_open(const gd_device_options *options, gd_handle *device);
 gd_status gd_device_describe(gd_handle device, gd_device_info *info);
 gd_status gd_device_close(gd_handle device);
@@ -227,7 +235,8 @@ gd_status gd_buffer_release(gd_handle buffer);
 /* gd_buffer_release in the form of a JavaScript engine's deallocator: context is the handle. */
 void gd_buffer_deallocate(void *pointer, void *context);
 
-/* Encoding. target is a device (its open submission) or a plan. An op that is refused leaves target as it was. */
+/* Encoding. target is a device (its open submission) or a plan; all tensors are of its device. An op that is refused
+ * leaves target as it was. What has been encoded keeps the memory that it uses. */
 gd_status gd_encode_gated_delta(gd_handle target, const gd_gated_delta *op);
 gd_status gd_encode_causal_conv1d(gd_handle target, const gd_causal_conv1d *op);
 gd_status gd_encode_gated_rms_norm(gd_handle target, const gd_gated_rms_norm *op);
@@ -235,7 +244,9 @@ gd_status gd_encode_gated_delta_step(gd_handle target, const gd_gated_delta_step
 gd_status gd_encode_linear(gd_handle target, const gd_linear *op);
 gd_status gd_encode_copy_slots(gd_handle target, const gd_copy_slots *op);
 
-/* Submissions. Tickets of a device are 1, 2, 3, ... in order of commit, and finish in that order. */
+/* Submissions. Tickets of a device are 1, 2, 3, ... in order of commit, and finish in that order; ticket 0 stands for
+ * none and is always finished. Of failures the last 1024 are kept: an older ticket's outcome is GD_ERROR_STATE. A
+ * failed submission does not stop those after it. Where ticket is an out-pointer it may be NULL. */
 gd_status gd_commit(gd_handle device, uint64_t *ticket); /* nothing encoded: the last ticket again */
 gd_status gd_discard(gd_handle device);                  /* drops what was encoded since the last commit */
 gd_status gd_poll(gd_handle device, uint64_t ticket);    /* GD_OK, GD_PENDING or the submission's failure */
@@ -243,7 +254,8 @@ gd_status gd_poll(gd_handle device, uint64_t ticket);    /* GD_OK, GD_PENDING or
 gd_status gd_wait(gd_handle device, uint64_t ticket, uint64_t timeout_ns);
 
 /* Plans: ops validated once and replayed. A replay reads index data anew and checks it; it is committed at once, after
- * anything encoded on the device. Replaying over a released buffer is GD_ERROR_HANDLE. */
+ * anything encoded on the device and under the same ticket. Replaying over a released buffer is GD_ERROR_HANDLE. A plan
+ * keeps the memory of its tensors until it is released. */
 gd_status gd_plan_create(gd_handle device, gd_handle *plan);
 gd_status gd_plan_run(gd_handle plan, uint64_t *ticket);
 gd_status gd_plan_release(gd_handle plan);

@@ -4,15 +4,26 @@ import PackageDescription
 /// Contraction off: every fused multiply-add of a kernel is written as one, so that bits do not depend on the compiler.
 let exact: [CSetting] = [.unsafeFlags(["-std=c17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra"])]
 
+/// Only the functions of the header are visible, not the Swift runtime inside. On Linux the library also stays loaded
+/// whatever its host does: a Swift runtime does not survive `dlclose`.
+let boundary = Context.packageDirectory + "/swift/Sources/CGatedDelta"
+let visibility: [LinkerSetting] = [
+  .unsafeFlags(
+    ["-Xlinker", "--version-script=\(boundary)/exports.map", "-Xlinker", "-z", "-Xlinker", "nodelete"],
+    .when(platforms: [.linux])),
+  .unsafeFlags(
+    ["-Xlinker", "-exported_symbols_list", "-Xlinker", "\(boundary)/exports.txt"], .when(platforms: [.macOS])),
+]
+
 let package = Package(
   name: "GatedDelta",
   platforms: [.macOS(.v15)],
   products: [
-    .library(name: "GatedDelta", type: .dynamic, targets: ["GatedDelta"])
+    .library(name: "GatedDelta", type: .dynamic, targets: ["GatedDeltaLibrary"])
   ],
   targets: [
     // The boundary, hand-written: see include/gated_delta.h.
-    .target(name: "CGatedDelta", path: "swift/Sources/CGatedDelta"),
+    .target(name: "CGatedDelta", path: "swift/Sources/CGatedDelta", exclude: ["exports.map", "exports.txt"]),
     // Validated ops and what a backend is: the one thing that the core and the backends share.
     .target(name: "GatedDeltaTypes", path: "swift/Sources/GatedDeltaTypes"),
     .target(name: "CPUKernels", path: "swift/Sources/CPUKernels", cSettings: exact),
@@ -20,6 +31,9 @@ let package = Package(
     .target(
       name: "GatedDelta", dependencies: ["CGatedDelta", "GatedDeltaTypes", "CPUBackend"],
       path: "swift/Sources/GatedDelta"),
+    .target(
+      name: "GatedDeltaLibrary", dependencies: ["GatedDelta"], path: "swift/Sources/GatedDeltaLibrary",
+      linkerSettings: visibility),
     .testTarget(
       name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend"],
       path: "swift/Tests/GatedDeltaTests"),

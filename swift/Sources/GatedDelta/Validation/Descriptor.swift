@@ -1,12 +1,6 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-#if canImport(Darwin)
-  import Darwin
-#else
-  import Glibc
-#endif
-
 /// A C struct that starts with its size and version.
 protocol Descriptor {
   init()
@@ -28,14 +22,15 @@ enum Descriptors {
       throw Failure(.invalidArgument, argument: "descriptor", expected: "a pointer", received: "NULL")
     }
     let known = MemoryLayout<D>.size
-    var size: UInt32 = 0
-    memcpy(&size, pointer, MemoryLayout<UInt32>.size)
+    let size = pointer.loadUnaligned(as: UInt32.self)
     guard size >= known, size <= largest else {
       throw Failure(
         .invalidArgument, argument: "size", expected: "at least \(known) bytes, at most \(largest)", received: "\(size)")
     }
     var descriptor = D()
-    memcpy(&descriptor, pointer, known)
+    withUnsafeMutableBytes(of: &descriptor) {
+      $0.copyMemory(from: UnsafeRawBufferPointer(start: pointer, count: known))
+    }
     guard descriptor.version == GD_ABI_VERSION else {
       throw Failure(
         .invalidArgument, argument: "version", expected: "\(GD_ABI_VERSION)", received: "\(descriptor.version)")

@@ -18,6 +18,15 @@ export function countXunit(text) {
   return found ? { passed: tests - failed - skipped, failed } : null;
 }
 
+/** Swift Testing's closing line, and the lines of the tests that failed. Null when the run did not get so far. */
+export function countSwiftTesting(text) {
+  const run = [...text.matchAll(/Test run with (\d+) tests?.* (passed|failed) after/g)].at(-1);
+  if (run === undefined) return null;
+  // "Test name() failed after …" and `Test "name" failed after …`; a suite's line counts its tests' issues once more.
+  const failed = run[2] === "passed" ? 0 : Math.max(1, [...text.matchAll(/^\S+ +Test (?!run with).* failed after /gm)].length);
+  return { passed: Math.max(0, Number(run[1]) - failed), failed };
+}
+
 /** Bun's closing lines: " 12 pass", " 1 fail", " 1 error" (an exception between tests). Null when the run did not get so far. */
 export function countBun(text) {
   const last = (word) => [...text.matchAll(new RegExp(`^\\s*(\\d+) ${word}s?$`, "gm"))].at(-1)?.[1];

@@ -2,7 +2,7 @@
 import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { isNoise } from "./build.mjs";
-import { countBun, countXunit, settle } from "./counts.mjs";
+import { countBun, countSwiftTesting, countXunit, settle } from "./counts.mjs";
 import { run } from "./exec.mjs";
 import { elapsed, runMain, say } from "./report.mjs";
 import { rootFolder } from "./root.mjs";
@@ -35,11 +35,11 @@ function runners({ root, bun, toolchain }) {
         const file = join(root, ".build", "tests.xml");
         // Swift Testing writes beside the file that is named for XCTest.
         const written = join(root, ".build", "tests-swift-testing.xml");
-        for (const old of [file, written]) rmSync(old, { force: true });
+        rmSync(written, { force: true });
         mkdirSync(join(root, ".build"), { recursive: true });
-        const args = ["test", "--disable-xctest", "--xunit-output", file, ...commonFlags(toolchain, root)];
-        const { code } = await run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root, env), output: show });
-        return settle(countFile(written) ?? countFile(file), code);
+        const args = ["test", "--xunit-output", file, ...commonFlags(toolchain, root)];
+        const { code, text } = await run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root, env), output: show });
+        return settle(countFile(written) ?? countSwiftTesting(text), code);
       },
     },
     {

@@ -1,6 +1,6 @@
 // Debian packages, fetched and unpacked by apt-get and dpkg-deb into folders of our own: nothing is installed, no root is
 // needed, and apt checks signatures and sizes and goes on where an interrupted download stopped.
-import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { quick, run, tail } from "../scripts/exec.mjs";
 import { Failure, megabytes, say, withProgress } from "../scripts/report.mjs";
@@ -144,16 +144,17 @@ export async function fetchPackages(apt, packages, files, what) {
 export async function unpack(apt, files, target, what) {
   say(`unpacking ${what}`);
   mkdirSync(target, { recursive: true });
+  const { bavail: before, bsize } = statfsSync(target);
+  // From the disk's free space: counting tens of thousands of files would slow the unpacking down.
+  const size = () => megabytes(Math.max(0, (before - statfsSync(target).bavail) * bsize));
   let done = 0;
-  let current = "";
   await withProgress(`unpacking ${what}`, async () => {
     for (const { name } of files) {
-      current = name.split("_")[0];
       const result = await run("dpkg-deb", ["--extract", join(apt.folder, "archives", name), target], { env });
       if (result.code !== 0) throw unpackFailure(name, result);
       done++;
     }
-  }, { detail: () => `${done} of ${files.length} packages, now ${current}` });
+  }, { detail: () => `${done} of ${files.length} packages, about ${size()}` });
 }
 
 function unpackFailure(name, result) {

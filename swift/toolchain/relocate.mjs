@@ -55,19 +55,21 @@ async function patchPrograms(staged, final) {
   const sysroot = join(staged, layout.sysroot);
   const patchelf = through([join(sysroot, "lib", triple), join(sysroot, "usr/lib", triple)], join(sysroot, "usr/bin/patchelf"));
   const libraries = join(final, layout.libraries);
-  const bin = join(staged, layout.swift, "bin");
-  const programs = filesIn(bin).map((name) => join(bin, name)).filter(isElf);
-  const shared = [...below(join(staged, layout.swift, "lib"))].filter(({ path, link }) => !link && /\.so(\.|$)/.test(path) && isElf(path));
+  const files = [...below(join(staged, layout.swift))].filter(({ path, link }) => !link && isElf(path)).map(({ path }) => path);
+  const shared = files.filter((path) => /\.so(\.|$)/.test(path));
+  // The rest of the ELF files are programs, those in libexec (swift-backtrace) included, and objects and archives, which stay.
+  const programs = files.filter((path) => !shared.includes(path) && (lstatSync(path).mode & 0o111) !== 0);
   let done = 0;
   await withProgress("relocating the Swift toolchain", async () => {
-    for (const { file, flags } of [
-      ...programs.map((file) => ({ file, flags: ["--set-interpreter", join(libraries, loader), "--force-rpath"] })),
-      ...shared.map(({ path }) => ({ file: path, flags: [] })),
-    ]) {
+    for (const file of [...programs, ...shared]) {
+      done++;
+      const program = programs.includes(file);
+      // A static program needs nothing.
+      if (program && (await patchelf("--print-interpreter", file)).code !== 0) continue;
+      const flags = program ? ["--set-interpreter", join(libraries, loader), "--force-rpath"] : [];
       const old = (await must(patchelf("--print-rpath", file), "reading a program's library path")).trim();
       const path = [...old.split(":").filter((part) => part !== "" && part !== libraries), libraries].join(":");
       await must(patchelf(...flags, "--set-rpath", path, file), "relocating the Swift toolchain");
-      done++;
     }
   }, { detail: () => `${done} of ${programs.length + shared.length} files` });
 }

@@ -1,0 +1,182 @@
+/* The CPU backend's kernels: plain C over raw pointers, one table of them for every instruction set.
+ *
+ * Whoever calls has checked everything: sizes, strides, overlaps and slots. An op is cut into independent work items
+ * that may run in any order, on any threads; no result bit depends on the cutting. An item touches only its own
+ * outputs and states, so a state may be updated in place. A state that one sequence writes and another reads has to be
+ * copied aside first, and its reader pointed at the copy.
+ *
+ * Values of the options are those of gated_delta.h. Strides are in elements, vectors are contiguous. */
+#ifndef GATED_DELTA_CPU_KERNELS_H
+#define GATED_DELTA_CPU_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { GD_CPU_F32 = 1, GD_CPU_F16 = 2, GD_CPU_BF16 = 3 };
+enum {
+  GD_CPU_GATE_DECAY = 1,
+  GD_CPU_GATE_LOG = 2,
+  GD_CPU_GATE_NEG_LOG = 3,
+  GD_CPU_GATE_RAW = 4,
+  GD_CPU_GATE_RAW_SSM = 5,
+  GD_CPU_GATE_RAW_BOUNDED = 6
+};
+enum { GD_CPU_GATE_PER_HEAD = 1, GD_CPU_GATE_PER_KEY = 2 };
+enum { GD_CPU_BETA_GIVEN = 1, GD_CPU_BETA_SIGMOID = 2, GD_CPU_BETA_TWICE_SIGMOID = 3 };
+enum { GD_CPU_HEADS_BLOCK = 1, GD_CPU_HEADS_TILED = 2 };
+enum { GD_CPU_NORM_NONE = 1, GD_CPU_NORM_L2 = 2, GD_CPU_NORM_L2_MAX = 3, GD_CPU_NORM_RMS = 4 };
+enum { GD_CPU_ACTIVATION_NONE = 1, GD_CPU_ACTIVATION_SILU = 2, GD_CPU_ACTIVATION_SIGMOID = 3 };
+enum { GD_CPU_NORM_THEN_GATE = 1, GD_CPU_GATE_THEN_NORM = 2 };
+
+/* Limits that the scratch memory is sized for. */
+enum { GD_CPU_MAX_DIM = 256, GD_CPU_MAX_WIDTH = 9 };
+
+/* A tensor [tokens, heads, elements]; data is NULL where it is absent. */
+typedef struct gd_cpu_tensor {
+  void *data;
+  int64_t token_stride, head_stride;
+  uint32_t dtype;
+} gd_cpu_tensor;
+
+/* The state as it is after `after` tokens of a sequence (1 is after its first), stored to `state` as well: one slot,
+ * [valueHeads, valueDim, keyDim]. */
+typedef struct gd_cpu_state_store {
+  int64_t after;
+  void *state;
+  uint32_t dtype;
+} gd_cpu_state_store;
+
+/* Rows first .. first + count - 1 of the op's inputs, and its slot of the pool before and after. read NULL starts from
+ * zero, write NULL drops the final state. Where count is 0 the state is copied. */
+typedef struct gd_cpu_sequence {
+  int64_t first, count;
+  const void *read;
+  void *write;
+  const gd_cpu_state_store *stores; /* ascending by after; only gated_delta has them */
+  int64_t store_count;
+} gd_cpu_sequence;
+
+/* How decay and beta come from what is given. a_log and dt_bias are there for the raw forms only. */
+typedef struct gd_cpu_gates {
+  uint32_t gate_form, gate_dims, beta_form;
+  float bound;
+  gd_cpu_tensor gate, beta, a_log, dt_bias;
+} gd_cpu_gates;
+
+/* Heads and the normalisation of query and key. */
+typedef struct gd_cpu_heads {
+  int64_t key_heads, value_heads, key_dim, value_dim;
+  uint32_t head_map, qk_norm;
+  float qk_norm_eps, scale;
+} gd_cpu_heads;
+
+typedef struct gd_cpu_gated_delta {
+  gd_cpu_heads heads;
+  gd_cpu_gates gates;
+  gd_cpu_tensor query, key, value, out;
+  uint32_t state_dtype;
+  int64_t rows_per_item; /* value rows that one work item owns: a multiple of 8 */
+  const gd_cpu_sequence *sequences;
+  int64_t sequence_count;
+} gd_cpu_gated_delta;
+
+typedef struct gd_cpu_causal_conv1d {
+  int64_t channels, width;
+  uint32_t activation; /* none or silu */
+  gd_cpu_tensor x, weight, bias, out;
+  uint32_t state_dtype;
+  int64_t channels_per_item; /* a multiple of 16, at most GD_CPU_CONV_BLOCK */
+  const gd_cpu_sequence *sequences;
+  int64_t sequence_count;
+} gd_cpu_causal_conv1d;
+enum { GD_CPU_CONV_BLOCK = 256 };
+
+typedef struct gd_cpu_gated_rms_norm {
+  int64_t tokens, heads, dim;
+  uint32_t activation, order;
+  float eps;
+  gd_cpu_tensor x, z, weight, out;
+} gd_cpu_gated_rms_norm;
+
+/* One token of each sequence. An item is a key head with its value heads: they share the key head's channels, and so
+ * its conv taps are shifted once, by the item that read them. */
+typedef struct gd_cpu_gated_delta_step {
+  gd_cpu_heads heads;
+  gd_cpu_gates gates;
+  int64_t width;
+  uint32_t conv_activation, norm_activation, norm_order;
+  float norm_eps;
+  gd_cpu_tensor x, conv_weight, conv_bias, z, norm_weight, out;
+  uint32_t conv_state_dtype, state_dtype;
+  const gd_cpu_sequence *conv_sequences, *sequences; /* of the two pools; count is 1 */
+  int64_t sequence_count;
+} gd_cpu_gated_delta_step;
+
+typedef struct gd_cpu_linear {
+  int64_t rows, in_features, out_features;
+  gd_cpu_tensor x, weight, out;
+} gd_cpu_linear;
+
+/* Slot write of a pool becomes slot read; NULL reads zeros. */
+typedef struct gd_cpu_slot_copy {
+  const void *read;
+  void *write;
+} gd_cpu_slot_copy;
+
+typedef struct gd_cpu_copy_slots {
+  int64_t slot_bytes;
+  const gd_cpu_slot_copy *copies;
+  int64_t count;
+} gd_cpu_copy_slots;
+
+/* Independent work items of one sequence (gated_delta, causal_conv1d, gated_delta_step) or of the whole op. Items are
+ * numbered sequence by sequence. */
+int64_t gd_cpu_gated_delta_items(const gd_cpu_gated_delta *op);
+int64_t gd_cpu_causal_conv1d_items(const gd_cpu_causal_conv1d *op);
+int64_t gd_cpu_gated_rms_norm_items(const gd_cpu_gated_rms_norm *op);
+int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op);
+int64_t gd_cpu_linear_items(const gd_cpu_linear *op);
+int64_t gd_cpu_copy_slots_items(const gd_cpu_copy_slots *op);
+
+/* Runs items begin .. end - 1. scratch: gd_cpu_scratch_bytes() bytes of the calling thread's own, 64-byte aligned. The
+ * caller has entered gd_cpu_float_environment. */
+typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratch);
+
+typedef struct gd_cpu_kernels {
+  const char *name; /* the value of GATED_DELTA_ISA that asks for it */
+  gd_cpu_run *gated_delta, *causal_conv1d, *gated_rms_norm, *gated_delta_step, *linear, *copy_slots;
+  /* One helper each for the whole library, for its tests: out[i] = f(in[i]). */
+  void (*exp)(const float *in, float *out, int64_t count);
+  void (*sigmoid)(const float *in, float *out, int64_t count);
+  void (*softplus)(const float *in, float *out, int64_t count);
+  /* Reads count elements of one dtype and writes them as another, rounding to nearest even; NaN stays NaN. */
+  void (*convert)(const void *in, uint32_t in_dtype, void *out, uint32_t out_dtype, int64_t count);
+} gd_cpu_kernels;
+
+/* Every instruction set by name, best first; NULL past the last. */
+const char *gd_cpu_isa_name(int32_t index);
+/* NULL where the name is unknown, or this processor or its operating system lacks the instructions. */
+const gd_cpu_kernels *gd_cpu_kernels_named(const char *name);
+const gd_cpu_kernels *gd_cpu_kernels_best(void);
+
+size_t gd_cpu_scratch_bytes(void);
+
+/* Every thread computes in the same mode: round to nearest, denormals kept, no traps. Returns what was set before, for
+ * gd_cpu_float_environment_leave. */
+uint64_t gd_cpu_float_environment_enter(void);
+void gd_cpu_float_environment_leave(uint64_t before);
+
+/* Tells the processor that this thread spins. */
+void gd_cpu_pause(void);
+
+/* The processor's own name, NUL-terminated, or an empty string. */
+void gd_cpu_brand(char *name, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,13 @@
+/* What every processor of the architecture has (SSE2 on x86-64): 4 floats a vector, no fused multiply-add. */
+#if !defined(__aarch64__)
+#include "tables.h"
+
+#define GD_TABLE gd_cpu_baseline
+#define GD_ISA_NAME "baseline"
+#define GD_WIDTH 4
+#define GD_FMA 0
+
+#include "template/kernels.h"
+#else
+typedef int gd_cpu_no_baseline;
+#endif

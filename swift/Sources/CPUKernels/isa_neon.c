@@ -1,0 +1,16 @@
+/* NEON: 4 floats a vector, 32 registers, on every aarch64 processor. */
+#if defined(__aarch64__)
+#include <arm_neon.h>
+
+#include "tables.h"
+
+#define GD_TABLE gd_cpu_neon
+#define GD_ISA_NAME "neon"
+#define GD_WIDTH 4
+#define GD_FMA 1
+#define GD_F16_NEON 1
+
+#include "template/kernels.h"
+#else
+typedef int gd_cpu_no_neon;
+#endif

@@ -1,0 +1,43 @@
+/* How ops are cut into work items; the kernels count the same way. */
+#include <string.h>
+
+#include "tables.h"
+
+static int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+int64_t gd_cpu_gated_delta_items(const gd_cpu_gated_delta *op) {
+  return op->heads.value_heads * blocks_of(op->heads.value_dim, op->rows_per_item);
+}
+
+int64_t gd_cpu_causal_conv1d_items(const gd_cpu_causal_conv1d *op) {
+  return blocks_of(op->channels, op->channels_per_item);
+}
+
+int64_t gd_cpu_gated_rms_norm_items(const gd_cpu_gated_rms_norm *op) { return op->tokens * op->heads; }
+
+int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op) { return op->heads.key_heads; }
+
+int64_t gd_cpu_linear_items(const gd_cpu_linear *op) { return op->rows == 0 ? 0 : blocks_of(op->out_features, 16); }
+
+/* Bytes of a slot that one item moves. */
+enum { COPY_BLOCK = 1 << 18 };
+
+int64_t gd_cpu_copy_slots_items(const gd_cpu_copy_slots *op) {
+  return op->count * blocks_of(op->slot_bytes, COPY_BLOCK);
+}
+
+void gd_cpu_copy_slots_run(const void *params, int64_t begin, int64_t end, void *scratch) {
+  const gd_cpu_copy_slots *op = params;
+  int64_t blocks = blocks_of(op->slot_bytes, COPY_BLOCK);
+  (void)scratch;
+  for (int64_t item = begin; item < end; item++) {
+    const gd_cpu_slot_copy *copy = &op->copies[item / blocks];
+    int64_t at = item % blocks * COPY_BLOCK;
+    int64_t left = op->slot_bytes - at, bytes = left < COPY_BLOCK ? left : COPY_BLOCK;
+    if (copy->read == NULL) memset((char *)copy->write + at, 0, (size_t)bytes);
+    else if (copy->read != copy->write) memcpy((char *)copy->write + at, (const char *)copy->read + at, (size_t)bytes);
+  }
+}
+
+/* The fused step's is the largest: eight token blocks' rows, one head's state, and the conv's. */
+size_t gd_cpu_scratch_bytes(void) { return (size_t)768 << 10; }

@@ -1,0 +1,113 @@
+/* Which instruction set to use, and the floating-point mode. */
+#include <string.h>
+
+#include "tables.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <xmmintrin.h>
+
+static uint64_t enabled_state(void) {
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (uint64_t)high << 32 | low;
+}
+
+/* The processor's instructions, less those whose registers the operating system does not save. */
+static void detect(int *avx2, int *avx512) {
+  unsigned a, b, c, d;
+  *avx2 = *avx512 = 0;
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return;
+  if ((c & (bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) != (bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return;
+  uint64_t state = enabled_state();
+  if ((state & 0x6) != 0x6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+  *avx2 = (b & bit_AVX2) != 0;
+  unsigned wanted = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
+  *avx512 = *avx2 && (b & wanted) == wanted && (state & 0xe6) == 0xe6;
+}
+#endif
+
+static const gd_cpu_kernels *table_at(int32_t index) {
+#if defined(__x86_64__)
+  int avx2, avx512;
+  detect(&avx2, &avx512);
+  if (index == 0) return avx512 ? &gd_cpu_avx512 : NULL;
+  if (index == 1) return avx2 ? &gd_cpu_avx2 : NULL;
+  if (index == 2) return &gd_cpu_baseline;
+#elif defined(__aarch64__)
+  if (index == 3) return &gd_cpu_neon;
+#else
+  if (index == 2) return &gd_cpu_baseline;
+#endif
+  return NULL;
+}
+
+static const char *const isa_names[] = {"avx512", "avx2", "baseline", "neon"};
+enum { ISA_COUNT = sizeof isa_names / sizeof isa_names[0] };
+
+const char *gd_cpu_isa_name(int32_t index) { return index >= 0 && index < ISA_COUNT ? isa_names[index] : NULL; }
+
+const gd_cpu_kernels *gd_cpu_kernels_named(const char *name) {
+  for (int32_t i = 0; i < ISA_COUNT; i++) {
+    if (strcmp(name, isa_names[i]) == 0) return table_at(i);
+  }
+  return NULL;
+}
+
+const gd_cpu_kernels *gd_cpu_kernels_best(void) {
+  for (int32_t i = 0; i < ISA_COUNT; i++) {
+    const gd_cpu_kernels *table = table_at(i);
+    if (table != NULL) return table;
+  }
+  return NULL;
+}
+
+#if defined(__x86_64__)
+/* Round to nearest, denormals as they are, exceptions masked: what the x86-64 ABI starts a thread with. */
+enum { MODE = 0x1f80 };
+
+uint64_t gd_cpu_float_environment_enter(void) {
+  uint32_t before = _mm_getcsr();
+  /* The flags that record exceptions don't matter; setting the mode again would cost more than asking. */
+  if ((before & ~0x3fu) != MODE) _mm_setcsr(MODE);
+  return before;
+}
+void gd_cpu_float_environment_leave(uint64_t before) {
+  if (((uint32_t)before & ~0x3fu) != MODE) _mm_setcsr((uint32_t)before);
+}
+void gd_cpu_pause(void) { _mm_pause(); }
+#elif defined(__aarch64__)
+uint64_t gd_cpu_float_environment_enter(void) {
+  uint64_t before;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+  if (before != 0) __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)0));
+  return before;
+}
+void gd_cpu_float_environment_leave(uint64_t before) {
+  if (before != 0) __asm__ volatile("msr fpcr, %0" : : "r"(before));
+}
+void gd_cpu_pause(void) { __asm__ volatile("yield"); }
+#else
+uint64_t gd_cpu_float_environment_enter(void) { return 0; }
+void gd_cpu_float_environment_leave(uint64_t before) { (void)before; }
+void gd_cpu_pause(void) {}
+#endif
+
+void gd_cpu_brand(char *name, size_t size) {
+  if (size == 0) return;
+  name[0] = 0;
+#if defined(__x86_64__)
+  unsigned words[13] = {0};
+  if (__get_cpuid_max(0x80000000u, NULL) < 0x80000004u) return;
+  for (unsigned i = 0; i < 3; i++) {
+    __get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]);
+  }
+  const char *text = (const char *)words;
+  while (*text == ' ') text++;
+  size_t length = strlen(text);
+  while (length > 0 && text[length - 1] == ' ') length--;
+  if (length >= size) length = size - 1;
+  memcpy(name, text, length);
+  name[length] = 0;
+#endif
+}

@@ -1,0 +1,19 @@
+/* What the files of this folder share and nobody else sees. */
+#ifndef GATED_DELTA_CPU_TABLES_H
+#define GATED_DELTA_CPU_TABLES_H
+
+#include "cpu_kernels.h"
+
+#if defined(__x86_64__)
+extern const gd_cpu_kernels gd_cpu_avx512, gd_cpu_avx2;
+#endif
+#if defined(__aarch64__)
+extern const gd_cpu_kernels gd_cpu_neon;
+#else
+extern const gd_cpu_kernels gd_cpu_baseline;
+#endif
+
+/* Moves bytes: the same for every instruction set. */
+void gd_cpu_copy_slots_run(const void *op, int64_t begin, int64_t end, void *scratch);
+
+#endif

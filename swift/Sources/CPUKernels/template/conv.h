@@ -1,0 +1,116 @@
+/* Causal depthwise convolution of one block of channels of one sequence; vectors run over channels.
+ *
+ *   out[t, c] = act(bias[c] + sum over j of weight[c, j] x[t - K + 1 + j, c]),   j ascending, one fma each
+ *
+ * Columns before the sequence come from its state. Weight and state are [channels, taps] in memory; a block's are
+ * turned to [taps, channels] in scratch, where columns of x become f32 as the tokens pass. */
+
+typedef struct conv_block {
+  int64_t first, count, width; /* channels first .. first + count - 1, at most GD_CPU_CONV_BLOCK */
+  uint32_t activation;
+  float *weight;                      /* [K, GD_CPU_CONV_BLOCK] */
+  float *bias;                        /* [GD_CPU_CONV_BLOCK] */
+  float *turned;                      /* [K * GD_CPU_CONV_BLOCK], one side of a turn */
+  float *columns[GD_CPU_MAX_WIDTH];   /* oldest first; the last is free between tokens */
+} conv_block;
+
+static conv_block conv_block_make(char **memory) {
+  conv_block block = {0};
+  block.weight = scratch_take(memory, GD_CPU_MAX_WIDTH * GD_CPU_CONV_BLOCK);
+  block.bias = scratch_take(memory, GD_CPU_CONV_BLOCK);
+  block.turned = scratch_take(memory, GD_CPU_MAX_WIDTH * GD_CPU_CONV_BLOCK);
+  for (int j = 0; j < GD_CPU_MAX_WIDTH; j++) block.columns[j] = scratch_take(memory, GD_CPU_CONV_BLOCK);
+  return block;
+}
+
+/* columns[j][c] = rows[c, j], and back. taps is a constant where it is called. */
+GD_INLINE void turn_in(const float *restrict rows, float *const columns[], int64_t taps, int64_t count) {
+  for (int64_t j = 0; j < taps; j++) {
+    float *restrict column = columns[j];
+    for (int64_t c = 0; c < count; c++) column[c] = rows[c * taps + j];
+  }
+}
+GD_INLINE void turn_out(float *restrict rows, float *const columns[], int64_t taps, int64_t count) {
+  for (int64_t j = 0; j < taps; j++) {
+    const float *restrict column = columns[j];
+    for (int64_t c = 0; c < count; c++) rows[c * taps + j] = column[c];
+  }
+}
+
+static void taps_in(const float *rows, float *const columns[], int64_t taps, int64_t count) {
+  if (taps == 4) turn_in(rows, columns, 4, count);
+  else if (taps == 3) turn_in(rows, columns, 3, count);
+  else turn_in(rows, columns, taps, count);
+}
+static void taps_out(float *rows, float *const columns[], int64_t taps, int64_t count) {
+  if (taps == 3) turn_out(rows, columns, 3, count);
+  else turn_out(rows, columns, taps, count);
+}
+
+/* Elements of any dtype as floats: where they lie if they are, else converted. */
+static const float *as_floats(const void *in, int64_t at, uint32_t dtype, int64_t count, float *converted) {
+  if (dtype == GD_CPU_F32) return (const float *)in + at;
+  convert(in, at, dtype, converted, 0, GD_CPU_F32, count);
+  return converted;
+}
+
+/* Weight, bias and state of the block's channels. bias.data may be NULL; so may state: it starts from zero. */
+static void conv_begin(
+  conv_block *block, const gd_cpu_tensor *weight, const gd_cpu_tensor *bias, const void *state, uint32_t state_dtype
+) {
+  int64_t width = block->width, count = block->count;
+  float *weights[GD_CPU_MAX_WIDTH];
+  for (int64_t j = 0; j < width; j++) weights[j] = block->weight + j * GD_CPU_CONV_BLOCK;
+  taps_in(
+    as_floats(weight->data, block->first * width, weight->dtype, count * width, block->turned), weights, width, count);
+  if (bias->data != NULL) convert(bias->data, block->first, bias->dtype, block->bias, 0, GD_CPU_F32, count);
+  else __builtin_memset(block->bias, 0, (size_t)count * sizeof(float));
+  int64_t taps = width - 1;
+  if (state == NULL) {
+    for (int64_t j = 0; j < taps; j++) __builtin_memset(block->columns[j], 0, (size_t)count * sizeof(float));
+  } else {
+    taps_in(
+      as_floats(state, block->first * taps, state_dtype, count * taps, block->turned), block->columns, taps, count);
+  }
+}
+
+GD_INLINE vf conv_vector(const conv_block *block, int64_t width, int64_t c) {
+  vf sum = load(block->bias, c, GD_CPU_F32);
+  for (int64_t j = 0; j < width; j++) {
+    vf weight = load(block->weight + j * GD_CPU_CONV_BLOCK, c, GD_CPU_F32);
+    sum = fma_vf(weight, load(block->columns[j], c, GD_CPU_F32), sum);
+  }
+  return block->activation == GD_CPU_ACTIVATION_SILU ? silu_vf(sum) : sum;
+}
+
+GD_INLINE void conv_row(const conv_block *block, int64_t width, void *out, int64_t at, uint32_t dtype) {
+  int64_t c = 0;
+  for (; c + GD_WIDTH <= block->count; c += GD_WIDTH) store(out, at + c, dtype, conv_vector(block, width, c));
+  if (c < block->count) store_first(out, at + c, dtype, block->count - c, conv_vector(block, width, c));
+}
+
+/* One token: x and out hold the block's channels from elements x_at and out_at on. */
+static void conv_token(
+  conv_block *block, const void *x, int64_t x_at, uint32_t x_dtype, void *out, int64_t out_at, uint32_t out_dtype
+) {
+  int64_t width = block->width;
+  convert(x, x_at, x_dtype, block->columns[width - 1], 0, GD_CPU_F32, block->count);
+  if (out_dtype == GD_CPU_F32 && width == 4) conv_row(block, 4, out, out_at, GD_CPU_F32);
+  else if (out_dtype == GD_CPU_BF16 && width == 4) conv_row(block, 4, out, out_at, GD_CPU_BF16);
+  else conv_row(block, width, out, out_at, out_dtype);
+  float *oldest = block->columns[0];
+  for (int64_t j = 0; j + 1 < width; j++) block->columns[j] = block->columns[j + 1];
+  block->columns[width - 1] = oldest;
+}
+
+/* The last K - 1 columns become the state. */
+static void conv_end(conv_block *block, void *state, uint32_t state_dtype) {
+  int64_t taps = block->width - 1, at = block->first * taps, count = block->count * taps;
+  if (state == NULL) return;
+  if (state_dtype == GD_CPU_F32) {
+    taps_out((float *)state + at, block->columns, taps, block->count);
+  } else {
+    taps_out(block->turned, block->columns, taps, block->count);
+    convert(block->turned, 0, GD_CPU_F32, state, at, state_dtype, count);
+  }
+}

@@ -1,0 +1,194 @@
+/* The gated delta rule for one sequence and value head: prepare a block of tokens, then run its value rows over them.
+ *
+ * 1. For a block of tokens: k, q normalised (and q scaled), decay, beta, decayed key and value, all f32 in scratch.
+ * 2. For each DELTA_BLOCK value rows: one pass a token (delta_passes.h). The state is read from its slot by the first
+ *    pass, stays f32 between tokens (in its own slot where that is f32, else in scratch) and is rounded once, by the
+ *    pass of the last token.
+ * 3. The block's outputs are stored. */
+
+enum { DELTA_TOKENS = 32 }; /* tokens prepared together */
+
+typedef struct delta_scratch {
+  float *key, *query, *decayed_key; /* [DELTA_TOKENS, padded keyDim] */
+  float *decay;                     /* [DELTA_TOKENS, 1 or padded keyDim] */
+  float *beta;                      /* [DELTA_TOKENS] */
+  float *value, *out;               /* [DELTA_TOKENS, valueDim] */
+  float *delta;                     /* [DELTA_BLOCK] */
+  float *zeros;                     /* one row */
+  float *state;                     /* [valueDim, keyDim], where the state's own slot cannot hold it in f32 */
+  int64_t padded;
+  int64_t prepared_sequence, prepared_head, prepared_token; /* whose key and query those are */
+} delta_scratch;
+
+static delta_scratch delta_scratch_make(char **memory) {
+  delta_scratch scratch;
+  scratch.key = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
+  scratch.query = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
+  scratch.decayed_key = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
+  scratch.decay = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
+  scratch.beta = scratch_take(memory, DELTA_TOKENS);
+  scratch.value = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
+  scratch.out = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
+  scratch.delta = scratch_take(memory, DELTA_BLOCK);
+  scratch.zeros = scratch_take(memory, GD_CPU_MAX_DIM);
+  scratch.state = scratch_take(memory, GD_CPU_MAX_DIM * GD_CPU_MAX_DIM);
+  for (int64_t i = 0; i < GD_CPU_MAX_DIM; i++) scratch.zeros[i] = 0.0f;
+  scratch.padded = 0;
+  scratch.prepared_sequence = scratch.prepared_head = scratch.prepared_token = -1;
+  return scratch;
+}
+
+/* out = in * factor, zeros up to padded. */
+GD_INLINE void scale_row(const float *in, float factor, float *out, int64_t dim, int64_t padded) {
+  int64_t i = 0;
+  for (; i + GD_WIDTH <= dim; i += GD_WIDTH) store(out, i, GD_CPU_F32, load(in, i, GD_CPU_F32) * splat(factor));
+  for (; i < dim; i++) out[i] = in[i] * factor;
+  for (; i < padded; i++) out[i] = 0.0f;
+}
+
+/* k and q of a row in the form that the recurrence takes: key and query hold them as they came. */
+GD_INLINE void prepare_key(const gd_cpu_heads *heads, float *key, float *query, int64_t padded) {
+  int64_t dim = heads->key_dim;
+  scale_row(key, row_factor(key, dim, heads->qk_norm, heads->qk_norm_eps), key, dim, padded);
+  scale_row(query, row_factor(query, dim, heads->qk_norm, heads->qk_norm_eps) * heads->scale, query, dim, padded);
+}
+
+/* The decay of what `gate` holds: one formula for every form. a_log: that of the head, its exponential where the form
+ * takes it. */
+GD_INLINE vf decay_of(const gd_cpu_gates *gates, vf gate, vf bias, vf a) {
+  switch (gates->gate_form) {
+    case GD_CPU_GATE_DECAY: return gate;
+    case GD_CPU_GATE_LOG: return exp_vf(gate);
+    case GD_CPU_GATE_NEG_LOG: return exp_vf(-gate);
+    case GD_CPU_GATE_RAW: return exp_vf(-(a * softplus_vf(gate + bias)));
+    case GD_CPU_GATE_RAW_SSM: return exp_vf(a * softplus_vf(gate + bias));
+    default: return exp_vf(splat(gates->bound) * sigmoid_vf(a * (gate + bias)));
+  }
+}
+
+GD_INLINE float head_a(const gd_cpu_gates *gates, int64_t head) {
+  if (gates->gate_form < GD_CPU_GATE_RAW) return 0.0f;
+  float a = load_one(gates->a_log.data, head, gates->a_log.dtype);
+  return gates->gate_form == GD_CPU_GATE_RAW_SSM ? a : exp_one(a);
+}
+
+/* Decays and betas of tokens first .. first + count - 1. */
+static void prepare_gates(
+  const gd_cpu_gates *gates, int64_t head, int64_t first, int64_t count, int64_t key_dim, delta_scratch *scratch
+) {
+  int raw = gates->gate_form >= GD_CPU_GATE_RAW;
+  vf a = splat(head_a(gates, head));
+  if (gates->gate_dims == GD_CPU_GATE_PER_HEAD) {
+    vf bias = splat(raw ? load_one(gates->dt_bias.data, head, gates->dt_bias.dtype) : 0.0f);
+    for (int64_t t = 0; t < count; t++) {
+      scratch->decay[t] = load_one(element(&gates->gate, first + t, head, 0), 0, gates->gate.dtype);
+    }
+    for (int64_t t = 0; t < count; t += GD_WIDTH) {
+      store(scratch->decay, t, GD_CPU_F32, decay_of(gates, load(scratch->decay, t, GD_CPU_F32), bias, a));
+    }
+  } else {
+    for (int64_t t = 0; t < count; t++) {
+      float *row = scratch->decay + t * scratch->padded;
+      convert(element(&gates->gate, first + t, head, 0), 0, gates->gate.dtype, row, 0, GD_CPU_F32, key_dim);
+      for (int64_t i = 0; i < key_dim; i += GD_WIDTH) {
+        vf bias = {0};
+        int64_t left = key_dim - i;
+        if (raw) {
+          const void *biases = element(&gates->dt_bias, 0, head, 0);
+          bias = left >= GD_WIDTH ? load(biases, i, gates->dt_bias.dtype)
+                                  : load_first(biases, i, gates->dt_bias.dtype, left);
+        }
+        vf decay = decay_of(gates, load(row, i, GD_CPU_F32), bias, a);
+        if (left >= GD_WIDTH) store(row, i, GD_CPU_F32, decay);
+        else store_first(row, i, GD_CPU_F32, left, decay);
+      }
+      for (int64_t i = key_dim; i < scratch->padded; i++) row[i] = 0.0f;
+    }
+  }
+  for (int64_t t = 0; t < count; t++) {
+    scratch->beta[t] = load_one(element(&gates->beta, first + t, head, 0), 0, gates->beta.dtype);
+  }
+  for (int64_t t = 0; t < count && gates->beta_form != GD_CPU_BETA_GIVEN; t += GD_WIDTH) {
+    vf beta = sigmoid_vf(load(scratch->beta, t, GD_CPU_F32));
+    store(scratch->beta, t, GD_CPU_F32, gates->beta_form == GD_CPU_BETA_SIGMOID ? beta : beta + beta);
+  }
+}
+
+/* a_t k_t, which the state before the decay is read with. */
+GD_INLINE void decay_key(const delta_scratch *scratch, int per_key, int64_t t) {
+  const float *key = scratch->key + t * scratch->padded;
+  float *decayed = scratch->decayed_key + t * scratch->padded;
+  const float *decay = per_key ? scratch->decay + t * scratch->padded : scratch->decay + t;
+  for (int64_t i = 0; i < scratch->padded; i += GD_WIDTH) {
+    vf a = per_key ? load(decay, i, GD_CPU_F32) : splat(decay[0]);
+    store(decayed, i, GD_CPU_F32, load(key, i, GD_CPU_F32) * a);
+  }
+}
+
+/* Where a head's rows lie before and after some tokens. */
+typedef struct delta_state {
+  const void *source; /* with stride 0: one row of zeros */
+  void *target;       /* NULL: not stored, and left in scratch->state as f32 */
+  uint32_t source_dtype, target_dtype;
+  int64_t source_stride;
+} delta_state;
+
+/* Runs prepared tokens 0 .. count - 1 over rows first_row .. end_row - 1. state: rows of the head before these tokens
+ * and after; stores: this head's part of what else is to be stored, the tokens counted from the block's first. */
+static void delta_tokens(
+  const delta_scratch *scratch, const gd_cpu_heads *heads, int per_key, delta_state state, int64_t first_row,
+  int64_t end_row, int64_t count, const gd_cpu_state_store *stores, int64_t store_count, int64_t tokens_before,
+  int64_t head
+) {
+  int64_t dim = heads->key_dim, value_dim = heads->value_dim;
+  int64_t decay_step = per_key ? scratch->padded : 1;
+  for (int64_t row = first_row; row < end_row; row += DELTA_BLOCK) {
+    /* Between tokens the rows are here. */
+    int in_target = state.target != NULL && state.target_dtype == GD_CPU_F32;
+    float *between = (in_target ? (float *)state.target : scratch->state) + row * dim;
+    const gd_cpu_state_store *next_store = stores, *stores_end = stores + store_count;
+    delta_pass pass;
+    pass.rows = end_row - row < DELTA_BLOCK ? end_row - row : DELTA_BLOCK;
+    pass.key_dim = dim;
+    pass.source = (const char *)state.source + row * state.source_stride * dtype_size(state.source_dtype);
+    pass.source_stride = state.source_stride;
+    pass.delta = scratch->delta;
+    pass.next_key = scratch->decayed_key;
+    pass.next_value = scratch->value + row;
+    pass.next_beta = scratch->beta[0];
+    first_pass[state.source_dtype - 1](&pass);
+    uint32_t source_dtype = state.source_dtype;
+    for (int64_t t = 0; t < count; t++) {
+      while (next_store < stores_end && next_store->after <= tokens_before + t) next_store++;
+      int stored = next_store < stores_end && next_store->after == tokens_before + t + 1;
+      int last = t + 1 == count;
+      /* A last token's rows go to their slot at once, unless another store wants them in f32 first. */
+      int direct = last && state.target != NULL && !(stored && state.target_dtype != GD_CPU_F32);
+      pass.decay = scratch->decay + t * decay_step;
+      pass.key = scratch->key + t * scratch->padded;
+      pass.query = scratch->query + t * scratch->padded;
+      pass.out = scratch->out + t * value_dim + row;
+      pass.target_stride = dim;
+      uint32_t target_dtype = direct ? state.target_dtype : GD_CPU_F32;
+      pass.target = direct ? (char *)state.target + row * dim * dtype_size(target_dtype) : (char *)between;
+      if (last) {
+        last_pass[per_key][source_dtype - 1][target_dtype - 1](&pass);
+      } else {
+        pass.next_key = scratch->decayed_key + (t + 1) * scratch->padded;
+        pass.next_value = scratch->value + (t + 1) * value_dim + row;
+        pass.next_beta = scratch->beta[t + 1];
+        next_pass[per_key][source_dtype - 1](&pass);
+      }
+      for (; next_store < stores_end && next_store->after == tokens_before + t + 1; next_store++) {
+        int64_t at = (head * value_dim + row) * dim;
+        convert(between, 0, GD_CPU_F32, next_store->state, at, next_store->dtype, pass.rows * dim);
+      }
+      if (last && !direct && state.target != NULL) {
+        convert(between, 0, GD_CPU_F32, state.target, row * dim, state.target_dtype, pass.rows * dim);
+      }
+      pass.source = between;
+      pass.source_stride = dim;
+      source_dtype = GD_CPU_F32;
+    }
+  }
+}

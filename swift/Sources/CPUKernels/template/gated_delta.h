@@ -1,0 +1,97 @@
+/* gatedDelta: work items are (sequence, value head, block of value rows), the value heads of a key head side by side,
+ * so that a thread that runs several of them prepares query and key once. */
+
+/* The h-th value head in that order, and its key head. */
+GD_INLINE int64_t value_head_at(const gd_cpu_heads *heads, int64_t h, int64_t *key_head) {
+  int64_t group = heads->value_heads / heads->key_heads;
+  *key_head = h / group;
+  return heads->head_map == GD_CPU_HEADS_BLOCK ? h : h % group * heads->key_heads + h / group;
+}
+
+static void copy_state(const gd_cpu_gated_delta *op, const gd_cpu_sequence *sequence, int64_t at, int64_t count) {
+  int64_t size = dtype_size(op->state_dtype);
+  if (sequence->write == NULL || sequence->write == sequence->read) return;
+  char *target = (char *)sequence->write + at * size;
+  if (sequence->read == NULL) __builtin_memset(target, 0, (size_t)(count * size));
+  else __builtin_memcpy(target, (const char *)sequence->read + at * size, (size_t)(count * size));
+}
+
+/* Query and key of a block of tokens, unless they are there already. */
+static void prepare_keys(
+  const gd_cpu_gated_delta *op, delta_scratch *scratch, int64_t sequence, int64_t head, int64_t first, int64_t count
+) {
+  if (scratch->prepared_sequence == sequence && scratch->prepared_head == head && scratch->prepared_token == first) {
+    return;
+  }
+  int64_t dim = op->heads.key_dim;
+  for (int64_t t = 0; t < count; t++) {
+    float *key = scratch->key + t * scratch->padded, *query = scratch->query + t * scratch->padded;
+    convert(element(&op->key, first + t, head, 0), 0, op->key.dtype, key, 0, GD_CPU_F32, dim);
+    convert(element(&op->query, first + t, head, 0), 0, op->query.dtype, query, 0, GD_CPU_F32, dim);
+    prepare_key(&op->heads, key, query, scratch->padded);
+  }
+  scratch->prepared_sequence = sequence;
+  scratch->prepared_head = head;
+  scratch->prepared_token = first;
+}
+
+static void gated_delta_item(
+  const gd_cpu_gated_delta *op, delta_scratch *scratch, int64_t sequence_index, int64_t h, int64_t first_row,
+  int64_t end_row
+) {
+  const gd_cpu_sequence *sequence = &op->sequences[sequence_index];
+  int64_t dim = op->heads.key_dim, value_dim = op->heads.value_dim, key_head;
+  int64_t head = value_head_at(&op->heads, h, &key_head);
+  if (sequence->count == 0) {
+    copy_state(op, sequence, (head * value_dim + first_row) * dim, (end_row - first_row) * dim);
+    return;
+  }
+  int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
+  int64_t size = dtype_size(op->state_dtype), offset = head * value_dim * dim * size;
+  delta_state state = {scratch->zeros, NULL, GD_CPU_F32, op->state_dtype, 0};
+  if (sequence->read != NULL) {
+    state.source = (const char *)sequence->read + offset;
+    state.source_dtype = op->state_dtype;
+    state.source_stride = dim;
+  }
+  void *target = sequence->write == NULL ? NULL : (char *)sequence->write + offset;
+  for (int64_t done = 0; done < sequence->count; done += DELTA_TOKENS) {
+    int64_t left = sequence->count - done, count = left < DELTA_TOKENS ? left : DELTA_TOKENS;
+    int64_t first = sequence->first + done;
+    prepare_keys(op, scratch, sequence_index, key_head, first, count);
+    prepare_gates(&op->gates, head, first, count, dim, scratch);
+    for (int64_t t = 0; t < count; t++) {
+      decay_key(scratch, per_key, t);
+      convert(
+        element(&op->value, first + t, head, first_row), 0, op->value.dtype, scratch->value, t * value_dim + first_row,
+        GD_CPU_F32, end_row - first_row);
+    }
+    /* A slot of 16-bit elements is written with the last tokens only. */
+    state.target = count == left || op->state_dtype == GD_CPU_F32 ? target : NULL;
+    delta_tokens(
+      scratch, &op->heads, per_key, state, first_row, end_row, count, sequence->stores, sequence->store_count, done,
+      head);
+    for (int64_t t = 0; t < count; t++) {
+      convert(
+        scratch->out, t * value_dim + first_row, GD_CPU_F32, element(&op->out, first + t, head, first_row), 0,
+        op->out.dtype, end_row - first_row);
+    }
+    state.source = state.target != NULL ? state.target : (const void *)scratch->state;
+    state.source_dtype = GD_CPU_F32;
+    state.source_stride = dim;
+  }
+}
+
+static void gated_delta(const void *params, int64_t begin, int64_t end, void *memory) {
+  const gd_cpu_gated_delta *op = params;
+  int64_t value_dim = op->heads.value_dim, rows = op->rows_per_item;
+  int64_t blocks = (value_dim + rows - 1) / rows, per_sequence = blocks * op->heads.value_heads;
+  char *cursor = memory;
+  delta_scratch scratch = delta_scratch_make(&cursor);
+  scratch.padded = (op->heads.key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
+  for (int64_t item = begin; item < end; item++) {
+    int64_t rest = item % per_sequence, first_row = rest % blocks * rows;
+    int64_t end_row = first_row + rows < value_dim ? first_row + rows : value_dim;
+    gated_delta_item(op, &scratch, item / per_sequence, rest / blocks, first_row, end_row);
+  }
+}

@@ -1,0 +1,46 @@
+/* The whole of one instruction set: included once by each isa_*.c, inside its target region, with GD_TABLE the name of
+ * the table to define and GD_ISA_NAME what GATED_DELTA_ISA calls it. */
+
+#include "simd.h"
+#include "math.h"
+#include "rows.h"
+#include "delta_passes.h"
+#include "delta.h"
+#include "gated_delta.h"
+#include "conv.h"
+#include "causal_conv1d.h"
+#include "norm.h"
+#include "gated_rms_norm.h"
+#include "gated_delta_step.h"
+#include "linear.h"
+
+#define GD_MAP(NAME, F)                                                       \
+  static void NAME(const float *in, float *out, int64_t count) {              \
+    int64_t i = 0;                                                            \
+    for (; i + GD_WIDTH <= count; i += GD_WIDTH) {                            \
+      store(out, i, GD_CPU_F32, F(load(in, i, GD_CPU_F32)));                  \
+    }                                                                         \
+    for (; i < count; i++) out[i] = F(splat(in[i]))[0];                       \
+  }
+GD_MAP(map_exp, exp_vf)
+GD_MAP(map_sigmoid, sigmoid_vf)
+GD_MAP(map_softplus, softplus_vf)
+#undef GD_MAP
+
+static void map_convert(const void *in, uint32_t in_dtype, void *out, uint32_t out_dtype, int64_t count) {
+  convert(in, 0, in_dtype, out, 0, out_dtype, count);
+}
+
+const gd_cpu_kernels GD_TABLE = {
+  .name = GD_ISA_NAME,
+  .gated_delta = gated_delta,
+  .causal_conv1d = causal_conv1d,
+  .gated_rms_norm = gated_rms_norm,
+  .gated_delta_step = gated_delta_step,
+  .linear = linear,
+  .copy_slots = gd_cpu_copy_slots_run,
+  .exp = map_exp,
+  .sigmoid = map_sigmoid,
+  .softplus = map_softplus,
+  .convert = map_convert,
+};

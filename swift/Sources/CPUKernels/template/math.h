@@ -1,0 +1,61 @@
+/* exp, sigmoid and softplus: one of each for the library. Every lane is computed alike, so a value has the same bits
+ * wherever it stands in a vector. Errors stay within about two units in the last place; limits are exact. */
+
+/* e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2, e^r = 1 + r + r^2 P(r), P the minimax polynomial of
+ * relative error 0.05 units. ln 2 is split so that n * high is exact. exp(-inf) = 0; results below the normal numbers
+ * are rounded once, because 2^n is applied in two exact powers of which only the last can round. */
+GD_INLINE vf exp_vf(vf x) {
+  const vf low = splat(-104.0f), high = splat(89.0f), magic = splat(0x1.8p23f);
+  x = select_vf(x < low, low, x); /* beyond these the result is 0 or inf in any case; NaN passes */
+  x = select_vf(x > high, high, x);
+  vf shifted = fma_vf(x, splat(0x1.715476p+0f), magic);
+  vf n = shifted - magic;
+  vf r = fma_vf(n, splat(-0x1.63p-1f), x);
+  r = fma_vf(n, splat(0x1.bd0106p-13f), r);
+  vf p = fma_vf(splat(0x1.6a2434p-10f), r, splat(0x1.1239e2p-7f));
+  p = fma_vf(p, r, splat(0x1.5558f2p-5f));
+  p = fma_vf(p, r, splat(0x1.555492p-3f));
+  p = fma_vf(p, r, splat(0x1.fffffcp-2f));
+  vf e = fma_vf(r * r, p, r) + splat(1.0f);
+  vi whole = (vi)shifted - (vi)magic;
+  vi half = whole >> 1;
+  vf first = (vf)((half + 127) << 23), second = (vf)((whole - half + 127) << 23);
+  return e * first * second;
+}
+
+/* ln(1 + y) for y in [0, 1]: 2 atanh(s) with s = y / (2 + y), by its odd minimax polynomial on [0, 1/3]. */
+GD_INLINE vf log1p_unit_vf(vf y) {
+  vf s = y / (y + splat(2.0f));
+  vf z = s * s;
+  vf p = fma_vf(splat(0x1.f1733ep-3f), z, splat(0x1.b6e6ccp-3f));
+  p = fma_vf(p, z, splat(0x1.2508b2p-2f));
+  p = fma_vf(p, z, splat(0x1.9996b0p-2f));
+  p = fma_vf(p, z, splat(0x1.555558p-1f));
+  return fma_vf(s * z, p, s + s);
+}
+
+GD_INLINE vf abs_vf(vf x) { return (vf)((vu)x & 0x7fffffffu); }
+
+/* 1 / (1 + e^-x), from e^-|x| so that neither side overflows. */
+GD_INLINE vf sigmoid_vf(vf x) {
+  vf e = exp_vf(-abs_vf(x));
+  vf numerator = select_vf(x < splat(0.0f), e, splat(1.0f));
+  return numerator / (splat(1.0f) + e);
+}
+
+GD_INLINE vf silu_vf(vf x) { return x * sigmoid_vf(x); }
+
+/* ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|). */
+GD_INLINE vf softplus_vf(vf x) {
+  vf positive = select_vf(x > splat(0.0f), x, splat(0.0f));
+  return positive + log1p_unit_vf(exp_vf(-abs_vf(x)));
+}
+
+GD_INLINE vf activate_vf(vf x, uint32_t activation) {
+  if (activation == GD_CPU_ACTIVATION_SILU) return silu_vf(x);
+  return activation == GD_CPU_ACTIVATION_SIGMOID ? sigmoid_vf(x) : x;
+}
+
+GD_INLINE float exp_one(float x) { return exp_vf(splat(x))[0]; }
+GD_INLINE float sqrt_one(float x) { return __builtin_sqrtf(x); }
+GD_INLINE float rsqrt_one(float x) { return 1.0f / sqrt_one(x); }

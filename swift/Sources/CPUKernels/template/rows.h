@@ -1,0 +1,114 @@
+/* Whole rows: sums over GD_LANES partials, conversion, normalisation. */
+
+/* The order in which partial sums p[0 .. 15] become one number, everywhere: p[l] + p[l + 8], then + 4, + 2, + 1. */
+GD_INLINE v4 fold(const vf parts[GD_PARTS]) {
+#if GD_WIDTH == 16
+  vf x = parts[0];
+  typedef float v8 __attribute__((vector_size(32)));
+  v8 y = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+         __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+  return __builtin_shufflevector(y, y, 0, 1, 2, 3) + __builtin_shufflevector(y, y, 4, 5, 6, 7);
+#elif GD_WIDTH == 8
+  vf y = parts[0] + parts[1];
+  return __builtin_shufflevector(y, y, 0, 1, 2, 3) + __builtin_shufflevector(y, y, 4, 5, 6, 7);
+#else
+  return (parts[0] + parts[2]) + (parts[1] + parts[3]);
+#endif
+}
+
+/* Lane r of the result is the sum of fold r. */
+GD_INLINE v4 sum_four(v4 a, v4 b, v4 c, v4 d) {
+  v4 ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  v4 cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  return __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
+}
+
+GD_INLINE float sum_one(v4 a) {
+  v4 pair = a + __builtin_shufflevector(a, a, 2, 3, 0, 1);
+  return pair[0] + pair[1];
+}
+
+/* A sum of squares in two sets of partials that take turns, block of 16 elements by block, added at the end. */
+typedef struct square_sums {
+  vf even[GD_PARTS], odd[GD_PARTS];
+} square_sums;
+
+/* More elements: a multiple of 2 GD_LANES, except for the last. */
+GD_INLINE void add_squares(square_sums *sums, const void *x, uint32_t dtype, int64_t count) {
+  int64_t i = 0;
+  for (; i + 2 * GD_LANES <= count; i += 2 * GD_LANES) {
+    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+      vf a = load(x, i + p * GD_WIDTH, dtype), b = load(x, i + GD_LANES + p * GD_WIDTH, dtype);
+      sums->even[p] = fma_vf(a, a, sums->even[p]);
+      sums->odd[p] = fma_vf(b, b, sums->odd[p]);
+    }
+  }
+  GD_UNROLL for (int p = 0; p < 2 * GD_PARTS; p++) {
+    int64_t at = i + p * GD_WIDTH, left = count - at;
+    if (left <= 0) break;
+    vf a = left >= GD_WIDTH ? load(x, at, dtype) : load_first(x, at, dtype, left);
+    vf *sum = p < GD_PARTS ? &sums->even[p] : &sums->odd[p - GD_PARTS];
+    *sum = fma_vf(a, a, *sum);
+  }
+}
+
+GD_INLINE float squares_total(const square_sums *sums) {
+  vf both[GD_PARTS];
+  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) both[p] = sums->even[p] + sums->odd[p];
+  return sum_one(fold(both));
+}
+
+GD_INLINE float sum_of_squares(const void *x, uint32_t dtype, int64_t count) {
+  square_sums sums = {0};
+  add_squares(&sums, x, dtype, count);
+  return squares_total(&sums);
+}
+
+GD_INLINE void convert_row(
+  const void *in, int64_t in_at, uint32_t in_dtype, void *out, int64_t out_at, uint32_t out_dtype, int64_t count
+) {
+  int64_t i = 0;
+  for (; i + GD_WIDTH <= count; i += GD_WIDTH) store(out, out_at + i, out_dtype, load(in, in_at + i, in_dtype));
+  if (i < count) {
+    store_first(out, out_at + i, out_dtype, count - i, load_first(in, in_at + i, in_dtype, count - i));
+  }
+}
+
+/* Nine loops, each with its dtypes known. */
+static void convert(
+  const void *in, int64_t in_at, uint32_t in_dtype, void *out, int64_t out_at, uint32_t out_dtype, int64_t count
+) {
+#define GD_CASE(IN, OUT) \
+  if (in_dtype == IN && out_dtype == OUT) return convert_row(in, in_at, IN, out, out_at, OUT, count)
+  GD_CASE(GD_CPU_F32, GD_CPU_F32);
+  GD_CASE(GD_CPU_BF16, GD_CPU_F32);
+  GD_CASE(GD_CPU_F32, GD_CPU_BF16);
+  GD_CASE(GD_CPU_F16, GD_CPU_F32);
+  GD_CASE(GD_CPU_F32, GD_CPU_F16);
+  GD_CASE(GD_CPU_BF16, GD_CPU_BF16);
+  GD_CASE(GD_CPU_F16, GD_CPU_F16);
+  GD_CASE(GD_CPU_BF16, GD_CPU_F16);
+  GD_CASE(GD_CPU_F16, GD_CPU_BF16);
+#undef GD_CASE
+}
+
+/* The factor of a query or key row, by the field's four definitions. */
+GD_INLINE float row_factor(const float *row, int64_t dim, uint32_t norm, float eps) {
+  if (norm == GD_CPU_NORM_NONE) return 1.0f;
+  float sum = sum_of_squares(row, GD_CPU_F32, dim);
+  if (norm == GD_CPU_NORM_L2) return rsqrt_one(sum + eps);
+  if (norm == GD_CPU_NORM_RMS) return rsqrt_one(sum + (float)dim * eps);
+  float length = sqrt_one(sum);
+  return 1.0f / (length > eps || length != length ? length : eps);
+}
+
+GD_INLINE void *element(const gd_cpu_tensor *tensor, int64_t token, int64_t head, int64_t at) {
+  int64_t index = token * tensor->token_stride + head * tensor->head_stride + at;
+  return (char *)tensor->data + index * dtype_size(tensor->dtype);
+}
+
+static float *scratch_take(char **scratch, int64_t floats) {
+  float *memory = (float *)*scratch;
+  *scratch += ((size_t)floats * sizeof(float) + 63) & ~(size_t)63;
+  return memory;
+}

@@ -105,12 +105,12 @@ kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
       }
       Row<N> other;
       row_load(other, tile + i * keyDim, lane, keyDim);
-      float dot = row_dot(carried, other);
+      float product = row_dot(carried, other);
       if (lane == 0 && pass == 0) {
         float b = i < count ? beta[betaBase + ulong(i) * params.betaTokenStride] : 0.0f;
-        negA[i * GDM_CHUNK + own] = i > own ? -(b * dot) : 0.0f;
+        negA[i * GDM_CHUNK + own] = i > own ? -(b * product) : 0.0f;
       }
-      if (lane == 0 && pass == 1) dots[i * GDM_CHUNK + own] = i >= own ? dot : 0.0f;
+      if (lane == 0 && pass == 1) dots[i * GDM_CHUNK + own] = i >= own ? product : 0.0f;
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -118,17 +118,17 @@ kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
   if (index < GDM_SIMD_LANES) {
     simdgroup_float8x8 upper;
     simdgroup_float8x8 lower;
-    simdgroup_float8x8 cross;
+    simdgroup_float8x8 corner;
     simdgroup_float8x8 partial;
     chunk_leaf(upper, negA);
     chunk_leaf(lower, negA + 8 * GDM_CHUNK + 8);
-    simdgroup_load(cross, negA + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
-    simdgroup_multiply(partial, lower, cross);
-    simdgroup_multiply(cross, partial, upper);
+    simdgroup_load(corner, negA + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
+    simdgroup_multiply(partial, lower, corner);
+    simdgroup_multiply(corner, partial, upper);
     // The matrix is in registers: its place takes the inverse, whose upper right block is the zeros already there.
     simdgroup_barrier(mem_flags::mem_threadgroup);
     simdgroup_store(upper, negA, GDM_CHUNK, 0, false);
-    simdgroup_store(cross, negA + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
+    simdgroup_store(corner, negA + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
     simdgroup_store(lower, negA + 8 * GDM_CHUNK + 8, GDM_CHUNK, 0, false);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);

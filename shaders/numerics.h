@@ -2,12 +2,13 @@
 // mathematics library, so they are built from correctly rounded operations alone (+ - * fma, divide, sqrt).
 //
 // Contraction is off: a fused multiply-add happens where fma() is written and nowhere else. The host compiles with
-// mathMode safe, which these rely on for infinities and NaN.
+// mathMode safe too, which these rely on for infinities and NaN.
 #ifndef GATED_DELTA_SHADERS_NUMERICS_H
 #define GATED_DELTA_SHADERS_NUMERICS_H
 
 #include <metal_stdlib>
 using namespace metal;
+#pragma METAL fp math_mode(safe)
 #pragma METAL fp contract(off)
 
 // e^x within 1 ulp; 0 below -104, infinity above 88.8, NaN for NaN. Cody-Waite reduction x = n ln 2 + r,

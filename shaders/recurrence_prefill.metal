@@ -12,7 +12,7 @@
 // that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64); the host passes it, rounded up to 16 bytes.
 //
 // 1. Read the rows of the state into registers.
-// 2. For each block: (a) stage keys and queries, normalised, one row group a vector; decays, betas and values.
+// 2. For each block: (a) stage keys and queries, normalised, one row group each; decays, betas and values.
 //    (b) barrier; walk the tokens, leaving outputs in threadgroup memory. (c) barrier; write the outputs, coalesced.
 // 3. Write the rows to the write slot.
 //
@@ -78,11 +78,11 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
     uint tokens = min(block, uint(count - first));
     ulong base = ulong(begin + first);
 
-    // (a) Vector i is key i for i < block, else query i - block. Groups without one repeat a token's and store nothing.
-    for (uint vectors = 0; vectors < 2 * block; vectors += groups) {
-      uint vector = vectors + rowGroup;
-      bool isKey = vector < block;
-      uint slotOf = isKey ? vector : vector - block;
+    // (a) Item i is key i for i < block, else query i - block. Groups without one repeat a token's and store nothing.
+    for (uint firstItem = 0; firstItem < 2 * block; firstItem += groups) {
+      uint item = firstItem + rowGroup;
+      bool isKey = item < block;
+      uint slotOf = isKey ? item : item - block;
       ulong token = base + min(slotOf, tokens - 1);
       device const T* source =
           isKey ? key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride)
@@ -90,7 +90,7 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
       Row<N> x;
       row_load<T>(x, source, lane, keyDim);
       row_normalise(x, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
-      if (slotOf < tokens && vector < 2 * block) {
+      if (slotOf < tokens && item < 2 * block) {
         row_store((isKey ? keys : queries) + slotOf * keyDim, x, lane, keyDim);
         if (RECORD && recordsKey && isKey) {
           row_store<float>(recordKey + (token * keyHeads + keyHead) * keyDim, x, lane, keyDim);

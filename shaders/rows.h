@@ -32,7 +32,7 @@ inline void row_load(thread Row<N>& row, device const T* p, uint lane, uint keyD
   typedef typename Vec4<T>::type T4;
   for (uint i = 0; i < N; ++i) {
     uint column = row_column(lane, i);
-    row.part[i] = row_holds<N>(column, keyDim) ? float4(*(device const T4*)(p + column)) : float4(0.0f);
+    row.part[i] = row_holds<N>(column, keyDim) ? Vec4<T>::widen(*(device const T4*)(p + column)) : float4(0.0f);
   }
 }
 
@@ -49,7 +49,7 @@ inline void row_store(device T* p, thread const Row<N>& row, uint lane, uint key
   typedef typename Vec4<T>::type T4;
   for (uint i = 0; i < N; ++i) {
     uint column = row_column(lane, i);
-    if (row_holds<N>(column, keyDim)) *(device T4*)(p + column) = T4(row.part[i]);
+    if (row_holds<N>(column, keyDim)) *(device T4*)(p + column) = Vec4<T>::round(row.part[i]);
   }
 }
 

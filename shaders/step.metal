@@ -54,11 +54,15 @@ kernel void gd_step(device const T* x [[buffer(0)]],
                     uint2 group [[threadgroup_position_in_grid]],
                     uint2 threadCounts [[threads_per_threadgroup]],
                     uint index [[thread_index_in_threadgroup]]) {
-  threadgroup float queryRow[GDM_MAX_DIM];
-  threadgroup float keyRow[GDM_MAX_DIM];
+  // Rows read four elements at a time are declared so, for their alignment.
+  threadgroup float4 queryMemory[GDM_MAX_DIM / 4];
+  threadgroup float4 keyMemory[GDM_MAX_DIM / 4];
+  threadgroup float4 decayMemory[GDM_MAX_DIM / 4];
   threadgroup float valueRow[GDM_MAX_DIM];
-  threadgroup float decayRow[GDM_MAX_DIM];
   threadgroup float outRow[GDM_MAX_DIM];
+  threadgroup float* queryRow = (threadgroup float*)queryMemory;
+  threadgroup float* keyRow = (threadgroup float*)keyMemory;
+  threadgroup float* decayRow = (threadgroup float*)decayMemory;
 
   uint threads = threadCounts.x;
   uint keyHeads = params.keyHeads;

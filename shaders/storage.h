@@ -7,10 +7,23 @@
 #include "options.h"
 #include "numerics.h"
 
+// Four neighbouring elements as stored, and their conversion from and to float32.
 template <typename T> struct Vec4;
-template <> struct Vec4<float> { typedef float4 type; };
-template <> struct Vec4<half> { typedef half4 type; };
-template <> struct Vec4<bfloat> { typedef bfloat4 type; };
+template <> struct Vec4<float> {
+  typedef float4 type;
+  static float4 widen(float4 v) { return v; }
+  static float4 round(float4 v) { return v; }
+};
+template <> struct Vec4<half> {
+  typedef half4 type;
+  static float4 widen(half4 v) { return float4(v); }
+  static half4 round(float4 v) { return half4(v); }
+};
+template <> struct Vec4<bfloat> {
+  typedef bfloat4 type;
+  static float4 widen(bfloat4 v) { return float4(v); }
+  static bfloat4 round(float4 v) { return bfloat4(v); }
+};
 
 // Element i of a parameter vector (weights, biases, gates) of any float dtype. The pointer is in 16-bit units because
 // that is the alignment all three have; float32 data is 4-byte aligned by the host.

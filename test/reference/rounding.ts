@@ -1,0 +1,38 @@
+/**
+ * What storing a number in a narrow format makes of it. Written with arithmetic on values, where the library works on
+ * bits, so that one mistake cannot be in both.
+ */
+import { map } from "./tensor.ts";
+import type { Reference } from "./tensor.ts";
+
+/** The formats that the library stores numbers in. */
+export type Format = "f32" | "f16" | "bf16";
+
+const formats: { readonly [F in Format]: { readonly fractionBits: number; readonly least: number; readonly most: number } } = {
+  f32: { fractionBits: 23, least: -126, most: 127 },
+  f16: { fractionBits: 10, least: -14, most: 15 },
+  bf16: { fractionBits: 7, least: -126, most: 127 },
+};
+
+/** The value nearest to `x` in a format, ties to the even neighbour; infinite where that is out of range. */
+export function round(format: Format, x: number): number {
+  if (x === 0 || !Number.isFinite(x)) return x;
+  const { fractionBits, least, most } = formats[format];
+  const magnitude = Math.abs(x);
+  let exponent = Math.min(Math.max(Math.floor(Math.log2(magnitude)), least), most);
+  // The logarithm of a number just below a power of two can come out as that power's.
+  if (exponent > least && 2 ** exponent > magnitude) exponent--;
+  if (exponent < most && 2 ** (exponent + 1) <= magnitude) exponent++;
+  const step = 2 ** (exponent - fractionBits);
+  const steps = magnitude / step; // exact: a power of two
+  const below = Math.floor(steps);
+  const rest = steps - below;
+  const whole = rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? below + 1 : below;
+  const value = whole * step;
+  return Math.sign(x) * (value >= 2 ** most * 2 ? Infinity : value);
+}
+
+/** Every number of a tensor {@link round}ed. */
+export function rounded(format: Format, tensor: Reference): Reference {
+  return map(tensor, (x) => round(format, x));
+}

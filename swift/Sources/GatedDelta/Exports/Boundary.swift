@@ -4,7 +4,8 @@ import GatedDeltaTypes
 /// Every export runs inside this: a failure becomes a status code and this thread's last error.
 ///
 /// The exports are `@_cdecl` functions of the header's names; their Swift names differ, so that a Swift program (the
-/// tests) can call the C functions through the header. Each checks everything before it writes anything.
+/// tests) can call the C functions through the header. Their types are the header's as Swift imports it: where they are
+/// not, a program that sees both does not compile. Each checks everything before it writes anything.
 func boundary(_ op: StaticString = "", _ body: () throws(Failure) -> gd_status) -> gd_status {
   do throws(Failure) {
     return try body()

@@ -2,9 +2,9 @@ import CGatedDelta
 import GatedDeltaTypes
 
 @_cdecl("gd_device_open")
-public func openDevice(_ options: UnsafeRawPointer?, _ result: UnsafeMutablePointer<UInt64>?) -> gd_status {
+public func openDevice(_ options: UnsafePointer<gd_device_options>?, _ result: UnsafeMutablePointer<UInt64>?) -> gd_status {
   boundary("deviceOpen") { () throws(Failure) in
-    let options = try Descriptors.read(options, as: gd_device_options.self)
+    let options = try Descriptors.read(options)
     let result = try Caller.require(result, "device")
     let thread = try Caller.state()
     let backend = try Backends.open(options.backend, threads: options.threads)
@@ -25,7 +25,7 @@ public func describeDevice(_ handle: UInt64, _ result: UnsafeMutablePointer<gd_d
   boundary("deviceDescribe") { () throws(Failure) in
     let device = try Caller.device(handle)
     let result = try Caller.require(result, "info")
-    var info = try Descriptors.read(result, as: gd_device_info.self)
+    var info = try Descriptors.read(UnsafePointer(result))
     let description = device.backend.description
     info.backend = description.backend.rawValue
     info.emulated = description.emulated ? 1 : 0

@@ -9,10 +9,10 @@ private let noText: StaticString = ""
 public func abiVersion() -> UInt32 { UInt32(GD_ABI_VERSION) }
 
 @_cdecl("gd_version")
-public func version() -> UnsafePointer<CChar> { cString(libraryVersion) }
+public func version() -> UnsafePointer<CChar>? { cString(libraryVersion) }
 
 @_cdecl("gd_last_error")
-public func lastError(_ which: UInt32) -> UnsafePointer<CChar> {
+public func lastError(_ which: UInt32) -> UnsafePointer<CChar>? {
   guard let text = ThreadState.Text(rawValue: which), let state = ThreadState.current else { return cString(noText) }
   return state.text(text)
 }

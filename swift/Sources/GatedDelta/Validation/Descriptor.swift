@@ -17,8 +17,9 @@ enum Descriptors {
 
   /// Copies a descriptor, since the caller's other threads may write to it meanwhile. A larger one, of a later version
   /// of the header, is good as long as what we do not know of it is 0.
-  static func read<D: Descriptor>(_ pointer: UnsafeRawPointer?, as type: D.Type) throws(Failure) -> D {
-    guard let pointer else {
+  static func read<D: Descriptor>(_ pointer: UnsafePointer<D>?) throws(Failure) -> D {
+    // As bytes from here on: nobody promises that it is aligned.
+    guard let pointer = UnsafeRawPointer(pointer) else {
       throw Failure(.invalidArgument, argument: "descriptor", expected: "a pointer", received: "NULL")
     }
     let known = MemoryLayout<D>.size

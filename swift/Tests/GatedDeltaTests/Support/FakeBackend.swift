@@ -1,0 +1,85 @@
+import CGatedDelta
+import GatedDeltaTypes
+
+@testable import GatedDelta
+
+/// Memory that says when it goes.
+final class FakeMemory: Memory, @unchecked Sendable {
+  private let onEnd: @Sendable () -> Void
+
+  init(pointer: UnsafeMutableRawPointer, byteCount: Int, isWrapped: Bool, onEnd: @escaping @Sendable () -> Void) {
+    self.onEnd = onEnd
+    super.init(pointer: pointer, byteCount: byteCount, isWrapped: isWrapped)
+  }
+
+  deinit {
+    onEnd()
+    if !isWrapped { pointer.deallocate() }
+  }
+}
+
+/// A backend that runs nothing: it keeps what it was given until the test finishes it.
+final class FakeBackend: Backend, @unchecked Sendable {
+  private let monitor = Monitor()
+  private var kept: [any Submission] = []
+  private var live = 0
+  private var closes = 0
+  private var assists = 0
+
+  /// What `check` refuses, by the op's name.
+  var refusal: (op: String, failure: Failure)?
+  /// Whether `submit` finishes at once, and `assist` what it is called with.
+  var finishesAtOnce = false
+  var finishesOnAssist = false
+
+  let description = DeviceDescription(
+    backend: .cpu, name: "Ein Gerät", isa: "none", threads: 3, emulated: true)
+
+  var submissions: [any Submission] { locked { kept } }
+  var liveMemories: Int { locked { live } }
+  var closeCount: Int { locked { closes } }
+  var assistCount: Int { locked { assists } }
+
+  /// Takes the oldest submission that is still kept.
+  func next() -> (any Submission)? {
+    locked { kept.isEmpty ? nil : kept.removeFirst() }
+  }
+
+  func allocate(byteCount: Int) throws(Failure) -> Memory {
+    let pointer = UnsafeMutableRawPointer.allocate(byteCount: max(byteCount, 1), alignment: 16384)
+    pointer.initializeMemory(as: UInt8.self, repeating: 0, count: byteCount)
+    return remember(pointer, byteCount, isWrapped: false)
+  }
+
+  func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory {
+    remember(pointer, byteCount, isWrapped: true)
+  }
+
+  func check(_ op: Op) throws(Failure) {
+    if let refusal, refusal.op == op.name { throw refusal.failure }
+  }
+
+  func submit(_ submission: any Submission) {
+    if finishesAtOnce { submission.finish(nil) } else { locked { kept.append(submission) } }
+  }
+
+  func assist(_ submission: any Submission) {
+    locked { assists += 1 }
+    if finishesOnAssist { submission.finish(nil) }
+  }
+
+  func close() { locked { closes += 1 } }
+
+  private func remember(_ pointer: UnsafeMutableRawPointer, _ byteCount: Int, isWrapped: Bool) -> Memory {
+    locked { live += 1 }
+    return FakeMemory(pointer: pointer, byteCount: byteCount, isWrapped: isWrapped) { [weak self] in
+      self?.locked { self?.live -= 1 }
+    }
+  }
+
+  private func locked<Result>(_ body: () -> Result) -> Result {
+    monitor.lock()
+    defer { monitor.unlock() }
+    return body()
+  }
+}

@@ -58,8 +58,7 @@ export async function buildLibrary(root, toolchain) {
 }
 
 function buildFailure(lines) {
-  const text = lines.join("\n");
+  if (lines.some((line) => /No space left/.test(line))) return new Failure("the disk is full: free 1 GB for the build and run the same command again.");
   process.stderr.write(`${lines.slice(-60).join("\n")}\n`);
-  if (/No space left/.test(text)) return new Failure("the disk is full: free 1 GB for the build and run the same command again.");
   return new Failure("the library could not be built: see the compiler's messages above.");
 }

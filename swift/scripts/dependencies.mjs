@@ -50,11 +50,12 @@ export function currentBun(root) {
 
 const network = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|network|ConnectionRefused|FailedToOpenSocket/;
 
+/** Known causes are one line; the tool's own words are shown for the others only. */
 function installFailure(command, text) {
-  process.stderr.write(`${tail(text)}\n`);
   if (/ENOSPC|No space left/.test(text)) return new Failure("the disk is full: free 400 MB for the dependencies and run the same command again.");
   if (/EACCES|EPERM|EROFS/.test(text)) return new Failure("the dependencies can't be written: make the project's folder writable for this user and run the same command again.");
   if (network.test(text)) return new Failure(`no network: ${command} could not fetch the dependencies. Connect (or set npm's proxy or registry) and run the same command again.`);
+  process.stderr.write(`${tail(text)}\n`);
   return new Failure(`${command} failed: see its message above, then run the same command again.`);
 }
 

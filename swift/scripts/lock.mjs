@@ -5,10 +5,11 @@
 import { linkSync, mkdirSync, readFileSync, readdirSync, rmSync, utimesSync, statSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { say } from "./report.mjs";
+import { elapsed, say } from "./report.mjs";
 
 const heartbeat = 2000;
 const silence = 30_000;
+const patience = 10_000;
 
 /** Which processes can be seen from here by number: this boot of this machine (and container). */
 const neighbourhood = (() => {
@@ -19,11 +20,15 @@ const neighbourhood = (() => {
   }
 })();
 
-/** When a process began, so that a number used again is not taken for the old process. Empty where that can't be told. */
+/**
+ * When a process began, so that a number used again is not taken for the old process: "dead" for one that is killed and not
+ * yet collected by its parent, empty where it can't be told.
+ */
 function birth(pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19];
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return "ZX".includes(fields[0]) ? "dead" : fields[19];
   } catch {
     return "";
   }
@@ -107,14 +112,17 @@ function clear(folder, number) {
 /** Runs `work` while holding the lock of `folder` (made if missing). Waits for another holder, and says for whom. */
 export async function withLock(folder, what, work) {
   mkdirSync(folder, { recursive: true });
-  let said = false;
+  let since = 0;
+  let said = 0;
   let taken;
   for (;;) {
     taken = attempt(folder);
     if (taken.number !== undefined) break;
-    if (taken.holder !== undefined && !said) {
-      said = true;
-      say(`waiting for another ${what} (process ${taken.holder.pid}) to finish`);
+    if (taken.holder !== undefined && (said === 0 || performance.now() - said > patience)) {
+      const waited = said === 0 ? "" : ` (${elapsed(since)})`;
+      said = performance.now();
+      since ||= said;
+      say(`waiting for another ${what} (process ${taken.holder.pid}) to finish${waited}`);
     }
     await new Promise((resolve) => setTimeout(resolve, taken.retry ? 20 : 250));
   }

@@ -1,36 +1,11 @@
 // Debian packages, fetched and unpacked by apt-get and dpkg-deb into folders of our own: nothing is installed, no root is
 // needed, and apt checks signatures and sizes and goes on where an interrupted download stopped.
-import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, statfsSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, statSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { quick, run, tail } from "../scripts/exec.mjs";
 import { Failure, megabytes, say, withProgress } from "../scripts/report.mjs";
 
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
-/**
- * The Debian mirror: the one that this system's own packages come from (a company's or a country's), or the one that
- * GATED_DELTA_DEBIAN_MIRROR names. Null when neither is known: a derivative of Debian has mirrors of its own.
- */
-export function mirror() {
-  const named = process.env.GATED_DELTA_DEBIAN_MIRROR;
-  if (named !== undefined && named !== "") return named;
-  const release = /^VERSION_CODENAME=(.*)$/m.exec(osRelease())?.[1];
-  if (!/^ID=debian$/m.test(osRelease()) || release === undefined) return null;
-  const targets = quick("apt-get", ["indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"]) ?? "";
-  for (const line of targets.split("\n")) {
-    const [uri, suite, component] = line.split(" ");
-    if (component === "main" && (suite === release || suite === "stable" || suite === "oldstable")) return uri;
-  }
-  return null;
-}
-
-function osRelease() {
-  try {
-    return readFileSync("/etc/os-release", "utf8");
-  } catch {
-    return "";
-  }
-}
 
 /** An apt of its own in `folder`: one suite of one mirror, an empty list of installed packages, and its own downloads. */
 export function aptRoot(folder, suite, uri) {
@@ -74,17 +49,18 @@ export function aptRoot(folder, suite, uri) {
   return { folder, suite, options: ["-c", file("apt.conf")] };
 }
 
+const diskFull = "the disk is full: free 3.5 GB for the Swift toolchain (or set GATED_DELTA_CACHE to a folder on a larger disk) and run the same command again.";
+
+/** Known causes are one line; apt's own words are shown for the others only. */
 function fetchFailure(doing, result) {
-  process.stderr.write(`${tail(result.text)}\n`);
-  if (/No space left|not enough space/i.test(result.text)) {
-    return new Failure("the disk is full: free 3.5 GB for the Swift toolchain (or set GATED_DELTA_CACHE to a folder on a larger disk) and run the same command again.");
-  }
+  if (/No space left|(not|n't have) enough (free )?space/i.test(result.text)) return new Failure(diskFull);
   if (/NO_PUBKEY|not signed|signatures? couldn't be verified/i.test(result.text)) {
     return new Failure("apt can't check Debian's signatures: run `apt-get install debian-archive-keyring` as root and then the same command again.");
   }
   if (/resolv|connect|Network is unreachable|Timeout|timed out|Connection|Clearsigned file isn't valid/i.test(result.text)) {
     return new Failure(`no network: ${doing} failed. Connect and run the same command again (what was fetched is kept), or install Swift 6.0 or later from swift.org.`);
   }
+  process.stderr.write(`${tail(result.text)}\n`);
   return new Failure(`${doing} failed: see apt's message above, then run the same command again, or install Swift 6.0 or later from swift.org.`);
 }
 
@@ -158,10 +134,8 @@ export async function unpack(apt, files, target, what) {
 }
 
 function unpackFailure(name, result) {
+  if (/No space left/.test(result.text)) return new Failure(diskFull);
   process.stderr.write(`${tail(result.text)}\n`);
-  if (/No space left/.test(result.text)) {
-    return new Failure("the disk is full: free 3.5 GB for the Swift toolchain (or set GATED_DELTA_CACHE to a folder on a larger disk) and run the same command again.");
-  }
   return new Failure(`unpacking ${name} failed: see the message above, then run the same command again.`);
 }
 

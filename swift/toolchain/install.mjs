@@ -8,7 +8,8 @@ import { fileURLToPath } from "node:url";
 import { withLock } from "../scripts/lock.mjs";
 import { Failure, elapsed, megabytes, say, withProgress } from "../scripts/report.mjs";
 import { readStamp, writeStamp } from "../scripts/stamp.mjs";
-import { aptRoot, fetchPackages, fetchedBytes, mirror, plan, unpack } from "./debian.mjs";
+import { aptRoot, fetchPackages, fetchedBytes, plan, unpack } from "./debian.mjs";
+import { mirror } from "./mirror.mjs";
 import { compiler, layout, peakBytes, revision, sysroot, version } from "./recipe.mjs";
 import { relocate } from "./relocate.mjs";
 
@@ -55,14 +56,14 @@ function checkDisk(cache, missing) {
 async function make(cache, prefix) {
   const uri = mirror();
   if (uri === null) {
-    throw new Failure("no Swift 6.0 or later on PATH, and this system's packages don't come from Debian: install Swift from swift.org, or set GATED_DELTA_DEBIAN_MIRROR to the address of a Debian mirror, and run the same command again.");
+    throw new Failure("no Swift 6.0 or later on PATH, and no Debian mirror among this system's package sources: install Swift from swift.org, or set GATED_DELTA_DEBIAN_MIRROR to the address of a Debian mirror, and run the same command again.");
   }
   const name = `swift-${version}`;
   clearLeftovers(cache, name);
   const downloads = join(cache, `${name}.downloads`);
   const staged = join(cache, `${name}.staged-${process.pid}`);
-  say(`no Swift 6.0 or later on PATH: making a private one in ${prefix} from Debian packages, once (0.6 GB to fetch, 2.5 GB to keep; nothing is installed on the system)`);
   checkDisk(cache, peakBytes - (existsSync(downloads) ? 0.5e9 : 0));
+  say(`no Swift 6.0 or later on PATH: making a private one in ${prefix} from Debian packages, once (0.6 GB to fetch, 2.5 GB to keep; nothing is installed on the system)`);
   const parts = [
     { ...sysroot, folder: join(staged, layout.sysroot), what: "headers and libraries" },
     { ...compiler, folder: staged, what: "the Swift toolchain" },
@@ -74,9 +75,15 @@ async function make(cache, prefix) {
   const still = parts.reduce((sum, { apt, files }) => sum + files.reduce((bytes, file) => bytes + file.bytes, 0) - fetchedBytes(apt, files), 0);
   checkDisk(cache, peakBytes - 0.56e9 + still);
   for (const { apt, packages, files, what } of parts) await fetchPackages(apt, packages, files, what);
-  for (const { apt, files, folder, what } of parts) await unpack(apt, files, folder, what);
-  await relocate(staged, prefix, join(here, "glibc.c"));
-  writeStamp(join(staged, layout.stamp), { swift: version, revision, prefix });
+  try {
+    for (const { apt, files, folder, what } of parts) await unpack(apt, files, folder, what);
+    await relocate(staged, prefix, join(here, "glibc.c"));
+    writeStamp(join(staged, layout.stamp), { swift: version, revision, prefix });
+  } catch (error) {
+    // Gigabytes of no use to anyone; the downloads stay.
+    rmSync(staged, { recursive: true, force: true, maxRetries: 3 });
+    throw error;
+  }
   if (existsSync(prefix)) {
     const old = join(cache, `${name}.old-${process.pid}`);
     renameSync(prefix, old);

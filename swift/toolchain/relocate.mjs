@@ -16,8 +16,9 @@ function through(libraries, program) {
 async function must(result, doing) {
   const done = await result;
   if (done.code === 0) return done.text;
+  if (/No space left/.test(done.text)) throw new Failure("the disk is full: free 3.5 GB for the Swift toolchain and run the same command again.");
   process.stderr.write(`${tail(done.text)}\n`);
-  throw new Failure(`${doing} failed: see the message above, free some disk space if it is full, and run the same command again.`);
+  throw new Failure(`${doing} failed: see the message above, then run the same command again.`);
 }
 
 function isElf(file) {

@@ -15,6 +15,19 @@ let visibility: [LinkerSetting] = [
     ["-Xlinker", "-exported_symbols_list", "-Xlinker", "\(boundary)/exports.txt"], .when(platforms: [.macOS])),
 ]
 
+// The Metal path. Linux has no Metal: a module of that name emulates the part of it that the backend uses. On a Mac it
+// must not exist, since it would hide Apple's.
+#if os(Linux)
+  let emulation: [Target] = [
+    .target(name: "CEmulator", path: "swift/Sources/CEmulator"),
+    .target(name: "Metal", dependencies: ["CEmulator"], path: "swift/Sources/Metal", exclude: ["apple-api.txt"]),
+  ]
+  let metal: [Target.Dependency] = ["Metal"]
+#else
+  let emulation: [Target] = []
+  let metal: [Target.Dependency] = []
+#endif
+
 let package = Package(
   name: "GatedDelta",
   platforms: [.macOS(.v15)],
@@ -28,8 +41,13 @@ let package = Package(
     .target(name: "GatedDeltaTypes", path: "swift/Sources/GatedDeltaTypes"),
     .target(name: "CPUKernels", path: "swift/Sources/CPUKernels", cSettings: exact),
     .target(name: "CPUBackend", dependencies: ["CPUKernels", "GatedDeltaTypes"], path: "swift/Sources/CPUBackend"),
+    // Structs and sizes that the host shares with the kernels: shaders/params.h.
+    .target(name: "ShaderParams", path: "swift/Sources/ShaderParams"),
     .target(
-      name: "GatedDelta", dependencies: ["CGatedDelta", "GatedDeltaTypes", "CPUBackend"],
+      name: "MetalBackend", dependencies: ["GatedDeltaTypes", "ShaderParams"] + metal,
+      path: "swift/Sources/MetalBackend"),
+    .target(
+      name: "GatedDelta", dependencies: ["CGatedDelta", "GatedDeltaTypes", "CPUBackend", "MetalBackend"],
       path: "swift/Sources/GatedDelta"),
     .target(
       name: "GatedDeltaLibrary", dependencies: ["GatedDelta"], path: "swift/Sources/GatedDeltaLibrary",
@@ -37,6 +55,6 @@ let package = Package(
     .testTarget(
       name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend"],
       path: "swift/Tests/GatedDeltaTests"),
-  ],
+  ] + emulation,
   swiftLanguageModes: [.v6]
 )

@@ -1,6 +1,7 @@
 import CPUBackend
 import CGatedDelta
 import GatedDeltaTypes
+import MetalBackend
 
 /// Which backends this build has, and which one `auto` means: the one place that names them.
 enum Backends {
@@ -11,16 +12,18 @@ enum Backends {
       throw Failure(.invalidArgument, argument: "threads", expected: "0..\(threadLimit)", received: "\(threads)")
     }
     switch backend {
-    case UInt32(GD_BACKEND_AUTO), UInt32(GD_BACKEND_CPU): return try CPUBackend.open(threads: Int(threads))
-    case UInt32(GD_BACKEND_METAL): return try metal()
+    case UInt32(GD_BACKEND_AUTO): return try automatic(threads: Int(threads))
+    case UInt32(GD_BACKEND_CPU): return try CPUBackend.open(threads: Int(threads))
+    case UInt32(GD_BACKEND_METAL): return try MetalBackend.open()
     default:
       throw Failure(
         .invalidArgument, argument: "backend", expected: "auto (0), cpu (1) or metal (2)", received: "\(backend)")
     }
   }
 
-  private static func metal() throws(Failure) -> any Backend {
-    throw Failure(
-      .device, argument: "backend", expected: "a Metal device", received: "no Metal device: this build has no Metal backend")
+  /// Metal where there is a real GPU, else the CPU: an emulation is only ever asked for by name.
+  private static func automatic(threads: Int) throws(Failure) -> any Backend {
+    if !MetalBackend.isEmulated, let metal = try? MetalBackend.open() { return metal }
+    return try CPUBackend.open(threads: threads)
   }
 }

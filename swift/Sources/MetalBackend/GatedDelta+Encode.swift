@@ -78,17 +78,7 @@ extension Pass {
     kernel.constants.set(.hasStores, false)
     kernel.constants.set(.record, false)
 
-    let threadgroupBytes: Int
-    let rows: Int
-    if blocked {
-      let pad = op.keyDim <= 64 && kernel.keyClass == .k64 ? 64 : kernel.keyClass == .k128 ? 128 : 256
-      let block = GDM_PREFILL_TILE / pad
-      threadgroupBytes = 4 * (block * (2 * op.keyDim + (perKey ? op.keyDim : 1)) + block + 2 * block * 32)
-      rows = GDM_PREFILL_ROWS
-    } else {
-      threadgroupBytes = 0
-      rows = GDM_DECODE_ROWS
-    }
+    let rows = blocked ? GDM_PREFILL_ROWS : GDM_DECODE_ROWS
     try dispatch(
       kernel,
       [
@@ -102,7 +92,8 @@ extension Pass {
       ],
       params(op, gates),
       groups: (ceilDiv(op.valueDim, rows), op.valueHeads, sequences.count),
-      threads: blocked ? GDM_PREFILL_THREADS : GDM_DECODE_THREADS, threadgroupBytes: threadgroupBytes)
+      threads: blocked ? GDM_PREFILL_THREADS : GDM_DECODE_THREADS,
+      threadgroupBytes: blocked ? ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: perKey) : 0)
   }
 
   private mutating func chunked(
@@ -133,7 +124,7 @@ extension Pass {
       prepare,
       [query, key, .reads(gates.decay), .reads(gates.beta), .reads(chunkTable), .writes(scratch)], params,
       groups: (op.valueHeads, count, 1), threads: GDM_CHUNK_THREADS,
-      threadgroupBytes: ThreadgroupBytes.chunkPrepare(keyDim: op.keyDim, perKey: op.gateDims == .perKey))
+      threadgroupBytes: ThreadgroupBytes.chunkPrepare(keyDim: op.keyDim))
 
     var scan = Kernel(
       family: .chunkScan, activation: op.query.dtype, storage: op.state?.dtype ?? .f32, keyClass: keyClass)

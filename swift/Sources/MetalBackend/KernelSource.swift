@@ -2,34 +2,44 @@
 
 /// Every kernel, as Metal's runtime compiler takes it.
 let kernelSource = ##"""
-#line 1 "shaders/conv.metal"
-// Causal depthwise convolution with its state, for prefill and decode alike: one thread a channel and token tile.
+#line 1 "shaders/chunk_prepare.metal"
+// Chunked gated delta rule, first half: the two 16 x 16 matrices of every chunk and value head, all in parallel.
 //
-// x, out [tokens, C] T (out f32 with OUT_F32), token strides in elements, channels contiguous, C any number.
-// weight [C, K], bias [C]: any float dtype (CONV_WEIGHT_DTYPE, CONV_BIAS_DTYPE), read as f32.
-// state [slots, C, K - 1] T or f32 (CONV_STATE_F32), oldest first, in place; staged likewise: copies of slots that one
-// sequence reads and another writes. cuSeqlens [n + 1]; readSlots, writeSlots [n] (GDM_SLOT_*).
-// HAS_STORES: extra stores of the state, as in recurrence_decode.metal; snapshots [entries, C, K - 1].
+// query, key [tokens, Hk, Dk] T; gate (decay) [tokens, Hv] or [tokens, Hv, Dk] f32; beta [tokens, Hv] f32; strides as
+// in recurrence_decode.metal. chunks [count]: rows of each chunk, 1..16. scratch [count, Hv, 2, 16, 16] f32, out.
 //
-// gd_conv. Grid: (ceil(C / GDM_CONV_THREADS), tiles, n) threadgroups of GDM_CONV_THREADS, tiles the number of
-// GDM_CONV_TILE-token tiles of the longest sequence, at least 1.
-// 1. Take the K - 1 columns before the tile: from the state in tile 0, else from x.
-// 2. For each token of the tile: one output, rounded once at its store.
-// 3. Tile 0 alone writes states: it alone has read the old one, and whatever else a new state holds is in x.
+// With D(i, j) the product of the decays after token j up to token i (per key dimension it lies inside the dot):
+//   A(i, j) = beta_i k_i . (D(i, j) k_j), j < i        scratch 0 = (I + A)^-1 diag(beta)
+//   P(i, j) = q_i . (D(i, j) k_j), j <= i              scratch 1 = P
+// (Yang et al. 2024, section 3.3, in the form that needs no W: Vn = (I + A)^-1 beta (V - decayed K S).)
 //
-// gd_conv_shift. Grid: (ceil(C / GDM_CONV_THREADS), n). Moves each sequence's state on by counts[s] of its tokens and
-// computes no output: the commit of a verified draft whose inputs x were kept.
+// D is a running product over at most 16 decays, which is exp(G_i - G_j) without the logarithm: never a ratio, and a
+// decay of exactly 0 stays exactly 0 (its log would give -inf - -inf). It also serves decays per key dimension.
 //
-// Function constants: CONV_WIDTH, CONV_BIAS, CONV_SILU, CONV_STATE_F32, CONV_WEIGHT_DTYPE, CONV_BIAS_DTYPE, OUT_F32,
-// HAS_STORES; gd_conv_shift: CONV_WIDTH, CONV_STATE_F32.
-#line 1 "shaders/conv.h"
-// Causal depthwise convolution, the parts that conv.metal and step.metal share: the state's layout and one output.
+// Grid: (Hv, chunks) threadgroups of GDM_CHUNK_THREADS: 16 row groups, group j owning token j's key (rows.h).
+// Threadgroup memory, in floats: tile [16, Dk] | A [16, 16] | P [16, 16], passed by the host.
 //
-// state [slots, C, K - 1], oldest first, T or f32 (CONV_STATE_F32); weight [C, K]; bias [C]; any float dtype.
-// y[t] = act(bias + sum over j of w[j] x[t - (K - 1) + j]), taps in ascending order by fma, columns before the
-// sequence's first token coming from the state.
-#ifndef GATED_DELTA_SHADERS_CONV_H
-#define GATED_DELTA_SHADERS_CONV_H
+// 1. Normalise key j into the tile and keep it in registers.   2. For i = 0 .. 15: carry key j on to token i by its
+//    decay, dot with key i: -A(i, j).   3. The same with the queries in the tile: P(i, j).
+// 4. Simdgroup 0 inverts I + A: each 8 x 8 diagonal block by its Neumann product (I + N)(I + N^2)(I + N^4), N = -A,
+//    which is exact in eight terms; the lower left block by T21 = T22 N21 T11. (A 16 x 16 or larger Neumann product
+//    cancels badly where keys repeat; blocks do not.)
+// 5. Write both matrices. Tokens past the chunk's end are zero rows: A and P zero, the inverse the identity.
+//
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM.
+#line 1 "shaders/rows.h"
+// One state row of the recurrence, held by GDM_ROW_LANES = 8 neighbouring lanes in registers; four rows a simdgroup.
+//
+// Lane map: lane l holds the key columns 4 (l + 8 i) + {0, 1, 2, 3} for i = 0 .. N - 1, so that the eight lanes read
+// 128 neighbouring bytes of float32 at a time. N = 2 for a key dim of 64, 4 for 128; N = 8 serves any multiple of 8 up
+// to 256, columns at or beyond the key dim being zero. Which N a call uses depends on the key dim alone, and so does
+// the order of every sum: in a lane over i by fma, then (x + y) + (z + w), then across lanes by xor 1, 2, 4. Decode,
+// prefill, chunk_prepare, commit and step share it, which is why their bits agree.
+//
+// The rule (Yang, Kautz, Hatamizadeh, "Gated Delta Networks", 2024, equation 10, in its state-row form):
+//   S <- a S;  delta = beta (v - S k);  S <- S + delta k^T;  o = S q
+#ifndef GATED_DELTA_SHADERS_ROWS_H
+#define GATED_DELTA_SHADERS_ROWS_H
 
 #line 1 "shaders/storage.h"
 // How values lie in memory. The activation dtype T and the state dtype S are template parameters of the kernels; the
@@ -297,10 +307,23 @@ inline float gd_rsqrt(float x) { return precise::divide(1.0f, precise::sqrt(x));
 
 #line 9 "shaders/storage.h"
 
+// Four neighbouring elements as stored, and their conversion from and to float32.
 template <typename T> struct Vec4;
-template <> struct Vec4<float> { typedef float4 type; };
-template <> struct Vec4<half> { typedef half4 type; };
-template <> struct Vec4<bfloat> { typedef bfloat4 type; };
+template <> struct Vec4<float> {
+  typedef float4 type;
+  static float4 widen(float4 v) { return v; }
+  static float4 round(float4 v) { return v; }
+};
+template <> struct Vec4<half> {
+  typedef half4 type;
+  static float4 widen(half4 v) { return float4(v); }
+  static half4 round(float4 v) { return half4(v); }
+};
+template <> struct Vec4<bfloat> {
+  typedef bfloat4 type;
+  static float4 widen(bfloat4 v) { return float4(v); }
+  static bfloat4 round(float4 v) { return bfloat4(v); }
+};
 
 // Element i of a parameter vector (weights, biases, gates) of any float dtype. The pointer is in 16-bit units because
 // that is the alignment all three have; float32 data is 4-byte aligned by the host.
@@ -323,7 +346,674 @@ template <typename T> inline void write_wide(device T* p, ulong i, float value, 
 
 #endif
 
-#line 10 "shaders/conv.h"
+#line 15 "shaders/rows.h"
+
+template <uint N> struct Row {
+  float4 part[N];
+};
+
+// The first column of part i of this lane.
+inline uint row_column(uint lane, uint i) { return 4 * (lane + GDM_ROW_LANES * i); }
+
+// Only N = 8 has columns beyond the key dim.
+template <uint N> inline bool row_holds(uint column, uint keyDim) { return N < 8 || column < keyDim; }
+
+template <uint N> inline void row_zero(thread Row<N>& row) {
+  for (uint i = 0; i < N; ++i) row.part[i] = float4(0.0f);
+}
+
+template <typename T, uint N>
+inline void row_load(thread Row<N>& row, device const T* p, uint lane, uint keyDim) {
+  typedef typename Vec4<T>::type T4;
+  for (uint i = 0; i < N; ++i) {
+    uint column = row_column(lane, i);
+    row.part[i] = row_holds<N>(column, keyDim) ? Vec4<T>::widen(*(device const T4*)(p + column)) : float4(0.0f);
+  }
+}
+
+template <uint N>
+inline void row_load(thread Row<N>& row, threadgroup const float* p, uint lane, uint keyDim) {
+  for (uint i = 0; i < N; ++i) {
+    uint column = row_column(lane, i);
+    row.part[i] = row_holds<N>(column, keyDim) ? *(threadgroup const float4*)(p + column) : float4(0.0f);
+  }
+}
+
+template <typename T, uint N>
+inline void row_store(device T* p, thread const Row<N>& row, uint lane, uint keyDim) {
+  typedef typename Vec4<T>::type T4;
+  for (uint i = 0; i < N; ++i) {
+    uint column = row_column(lane, i);
+    if (row_holds<N>(column, keyDim)) *(device T4*)(p + column) = Vec4<T>::round(row.part[i]);
+  }
+}
+
+template <uint N>
+inline void row_store(threadgroup float* p, thread const Row<N>& row, uint lane, uint keyDim) {
+  for (uint i = 0; i < N; ++i) {
+    uint column = row_column(lane, i);
+    if (row_holds<N>(column, keyDim)) *(threadgroup float4*)(p + column) = row.part[i];
+  }
+}
+
+// The sum over the columns of a b, the same bits in all eight lanes. Every lane of the simdgroup must call it.
+template <uint N> inline float row_dot(thread const Row<N>& a, thread const Row<N>& b) {
+  float4 sum = a.part[0] * b.part[0];
+  for (uint i = 1; i < N; ++i) sum = fma(a.part[i], b.part[i], sum);
+  float total = (sum.x + sum.y) + (sum.z + sum.w);
+  total += simd_shuffle_xor(total, ushort(1));
+  total += simd_shuffle_xor(total, ushort(2));
+  total += simd_shuffle_xor(total, ushort(4));
+  return total;
+}
+
+template <uint N> inline void row_scale(thread Row<N>& row, float factor) {
+  for (uint i = 0; i < N; ++i) row.part[i] *= factor;
+}
+
+template <uint N> inline void row_scale(thread Row<N>& row, thread const Row<N>& factors) {
+  for (uint i = 0; i < N; ++i) row.part[i] *= factors.part[i];
+}
+
+// S <- S + delta k^T for this row.
+template <uint N> inline void row_add(thread Row<N>& state, float delta, thread const Row<N>& key) {
+  for (uint i = 0; i < N; ++i) state.part[i] = fma(float4(delta), key.part[i], state.part[i]);
+}
+
+// Normalises a query or key row and applies `scale` (1 for keys):
+//   l2  x rsqrt(sum x^2 + eps);  l2-max  x / max(sqrt(sum x^2), eps);  rms  x rsqrt(sum x^2 + keyDim eps)
+template <uint N> inline void row_normalise(thread Row<N>& row, uint keyDim, float epsilon, float scale) {
+  if (QK_NORM == GDM_NORM_NONE) {
+    row_scale(row, scale);
+    return;
+  }
+  float sum = row_dot(row, row);
+  float inverse = 0.0f;
+  if (QK_NORM == GDM_NORM_L2_MAX) {
+    float norm = precise::sqrt(sum);
+    inverse = precise::divide(1.0f, norm > epsilon ? norm : epsilon);
+  } else {
+    inverse = gd_rsqrt(QK_NORM == GDM_NORM_RMS ? fma(float(keyDim), epsilon, sum) : sum + epsilon);
+  }
+  row_scale(row, inverse * scale);
+}
+
+// The update of one token on an already decayed row. Returns the output, and delta through its argument.
+template <uint N>
+inline float row_step(thread Row<N>& state, thread const Row<N>& key, thread const Row<N>& query, float value,
+                      float beta, thread float& delta) {
+  delta = beta * (value - row_dot(state, key));
+  row_add(state, delta, key);
+  return row_dot(state, query);
+}
+
+// The key head that serves a value head, and whether that value head is the first of its key head's.
+inline uint key_head_of(uint valueHead, uint keyHeads, uint valueHeads) {
+  return TILED_HEADS ? valueHead % keyHeads : valueHead / (valueHeads / keyHeads);
+}
+inline bool is_first_of_key_head(uint valueHead, uint keyHeads, uint valueHeads) {
+  return TILED_HEADS ? valueHead < keyHeads : valueHead % (valueHeads / keyHeads) == 0;
+}
+
+// A state row as the op found it, from slot `slot` of the pool or of the staged copies; -1 is zeros by store, so that
+// nothing of a slot's old content survives. `row` counts rows within a slot.
+template <typename S, uint N>
+inline void state_read(thread Row<N>& state, device const S* pool, device const S* staged, int slot, uint slotRows,
+                       uint row, uint lane, uint keyDim) {
+  if (slot == GDM_SLOT_NONE) {
+    row_zero(state);
+  } else if (slot >= 0) {
+    row_load<S>(state, pool + (ulong(slot) * slotRows + row) * keyDim, lane, keyDim);
+  } else {
+    row_load<S>(state, staged + (ulong(GDM_SLOT_STAGED - slot) * slotRows + row) * keyDim, lane, keyDim);
+  }
+}
+
+template <typename S, uint N>
+inline void state_write(device S* pool, thread const Row<N>& state, uint slot, uint slotRows, uint row, uint lane,
+                        uint keyDim) {
+  row_store<S>(pool + (ulong(slot) * slotRows + row) * keyDim, state, lane, keyDim);
+}
+
+// Extra stores due after `tokens` tokens: advances `cursor` over them. Only rows that exist are `valid`.
+template <typename S, uint N>
+inline void state_stores(thread uint& cursor, uint end, device const GDMStore* stores, int tokens, device S* pool,
+                         device S* snapshots, thread const Row<N>& state, uint slotRows, uint row, bool valid,
+                         uint lane, uint keyDim) {
+  while (cursor < end && stores[cursor].tokens <= tokens) {
+    int slot = stores[cursor].slot;
+    if (valid && slot >= 0) state_write<S>(pool, state, uint(slot), slotRows, row, lane, keyDim);
+    if (valid && slot < 0) state_write<S>(snapshots, state, uint(-1 - slot), slotRows, row, lane, keyDim);
+    ++cursor;
+  }
+}
+
+#endif
+
+#line 26 "shaders/chunk_prepare.metal"
+
+// (I - N)^-1 for a strictly lower triangular 8 x 8 block N of a matrix of 16 columns.
+inline void chunk_leaf(thread simdgroup_float8x8& inverse, threadgroup const float* block) {
+  simdgroup_float8x8 one = simdgroup_float8x8(1.0f);
+  simdgroup_float8x8 n;
+  simdgroup_float8x8 square;
+  simdgroup_float8x8 first;
+  simdgroup_float8x8 second;
+  simdgroup_float8x8 fourth;
+  simdgroup_float8x8 partial;
+  simdgroup_load(n, block, GDM_CHUNK, 0, false);
+  simdgroup_multiply_accumulate(first, n, one, one);
+  simdgroup_multiply_accumulate(second, n, n, one);
+  simdgroup_multiply(square, n, n);
+  simdgroup_multiply_accumulate(fourth, square, square, one);
+  simdgroup_multiply(partial, first, second);
+  simdgroup_multiply(inverse, partial, fourth);
+}
+
+// Stages row `group` of a chunk, normalised; zeros past the chunk's end, whatever the norm makes of them.
+template <typename T, uint N>
+inline void chunk_stage(thread Row<N>& row, threadgroup float* tile, device const T* source, bool present,
+                        float epsilon, float scale, uint group, uint lane, uint keyDim) {
+  row_load<T>(row, source, lane, keyDim);
+  row_normalise(row, keyDim, epsilon, scale);
+  if (!present) row_zero(row);
+  row_store(tile + group * keyDim, row, lane, keyDim);
+}
+
+template <typename T, uint N>
+kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
+                             device const T* key [[buffer(1)]],
+                             device const float* gate [[buffer(2)]],
+                             device const float* beta [[buffer(3)]],
+                             device const GDMChunk* chunks [[buffer(4)]],
+                             device float* scratch [[buffer(5)]],
+                             constant GDMRecurrence& params [[buffer(6)]],
+                             threadgroup float* memory [[threadgroup(0)]],
+                             uint2 group [[threadgroup_position_in_grid]],
+                             uint index [[thread_index_in_threadgroup]]) {
+  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint valueHead = group.x;
+  uint keyHead = key_head_of(valueHead, params.keyHeads, params.valueHeads);
+  threadgroup float* tile = memory;
+  threadgroup float* negA = tile + GDM_CHUNK * keyDim;
+  threadgroup float* dots = negA + GDM_CHUNK * GDM_CHUNK;
+
+  uint lane = index % GDM_ROW_LANES;
+  uint own = index / GDM_ROW_LANES;
+  uint count = uint(chunks[group.y].count);
+  ulong base = ulong(chunks[group.y].firstToken);
+  ulong token = base + min(own, count - 1);
+  ulong gateBase = base * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
+  ulong betaBase = base * params.betaTokenStride + valueHead;
+  device const T* keyRow = key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride);
+  device const T* queryRow = query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride);
+
+  Row<N> ownKey;
+  chunk_stage(ownKey, tile, keyRow, own < count, params.epsilon, 1.0f, own, lane, keyDim);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+
+  for (uint pass = 0; pass < 2; ++pass) {
+    if (pass == 1) {
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      Row<N> ownQuery;
+      chunk_stage(ownQuery, tile, queryRow, own < count, params.epsilon, params.scale, own, lane, keyDim);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    Row<N> carried = ownKey;
+    for (uint i = 0; i < GDM_CHUNK; ++i) {
+      if (i > own && i < count) {
+        ulong at = gateBase + ulong(i) * params.gateTokenStride;
+        if (GATE_PER_KEY) {
+          Row<N> decay;
+          row_load<float>(decay, gate + at, lane, keyDim);
+          row_scale(carried, decay);
+        } else {
+          row_scale(carried, gate[at]);
+        }
+      }
+      Row<N> other;
+      row_load(other, tile + i * keyDim, lane, keyDim);
+      float dot = row_dot(carried, other);
+      if (lane == 0 && pass == 0) {
+        float b = i < count ? beta[betaBase + ulong(i) * params.betaTokenStride] : 0.0f;
+        negA[i * GDM_CHUNK + own] = i > own ? -(b * dot) : 0.0f;
+      }
+      if (lane == 0 && pass == 1) dots[i * GDM_CHUNK + own] = i >= own ? dot : 0.0f;
+    }
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+
+  if (index < GDM_SIMD_LANES) {
+    simdgroup_float8x8 upper;
+    simdgroup_float8x8 lower;
+    simdgroup_float8x8 cross;
+    simdgroup_float8x8 partial;
+    chunk_leaf(upper, negA);
+    chunk_leaf(lower, negA + 8 * GDM_CHUNK + 8);
+    simdgroup_load(cross, negA + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
+    simdgroup_multiply(partial, lower, cross);
+    simdgroup_multiply(cross, partial, upper);
+    // The matrix is in registers: its place takes the inverse, whose upper right block is the zeros already there.
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    simdgroup_store(upper, negA, GDM_CHUNK, 0, false);
+    simdgroup_store(cross, negA + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
+    simdgroup_store(lower, negA + 8 * GDM_CHUNK + 8, GDM_CHUNK, 0, false);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+
+  ulong at = (ulong(group.y) * params.valueHeads + valueHead) * GDM_CHUNK_SCRATCH;
+  for (uint i = index; i < GDM_CHUNK * GDM_CHUNK; i += GDM_CHUNK_THREADS) {
+    uint column = i % GDM_CHUNK;
+    float b = column < count ? beta[betaBase + ulong(column) * params.betaTokenStride] : 0.0f;
+    scratch[at + i] = negA[i] * b;
+    scratch[at + GDM_CHUNK * GDM_CHUNK + i] = dots[i];
+  }
+}
+
+// Names: gd_chunk_prepare_<T>_<key dim>; kany serves any multiple of 8 up to 256.
+template [[host_name("gd_chunk_prepare_f32_k64")]] kernel decltype(gd_chunk_prepare<float, 2>) gd_chunk_prepare<float, 2>;
+template [[host_name("gd_chunk_prepare_f16_k64")]] kernel decltype(gd_chunk_prepare<half, 2>) gd_chunk_prepare<half, 2>;
+template [[host_name("gd_chunk_prepare_bf16_k64")]] kernel decltype(gd_chunk_prepare<bfloat, 2>) gd_chunk_prepare<bfloat, 2>;
+template [[host_name("gd_chunk_prepare_f32_k128")]] kernel decltype(gd_chunk_prepare<float, 4>) gd_chunk_prepare<float, 4>;
+template [[host_name("gd_chunk_prepare_f16_k128")]] kernel decltype(gd_chunk_prepare<half, 4>) gd_chunk_prepare<half, 4>;
+template [[host_name("gd_chunk_prepare_bf16_k128")]] kernel decltype(gd_chunk_prepare<bfloat, 4>) gd_chunk_prepare<bfloat, 4>;
+template [[host_name("gd_chunk_prepare_f32_kany")]] kernel decltype(gd_chunk_prepare<float, 8>) gd_chunk_prepare<float, 8>;
+template [[host_name("gd_chunk_prepare_f16_kany")]] kernel decltype(gd_chunk_prepare<half, 8>) gd_chunk_prepare<half, 8>;
+template [[host_name("gd_chunk_prepare_bf16_kany")]] kernel decltype(gd_chunk_prepare<bfloat, 8>) gd_chunk_prepare<bfloat, 8>;
+
+#line 1 "shaders/chunk_scan.metal"
+// Chunked gated delta rule, second half: the state through a sequence's chunks, 16 tokens at a time, with 8 x 8
+// simdgroup matrices.
+//
+// query, key, value, gate, state, staged, out, slots and stores: as in recurrence_decode.metal (no records). scratch:
+// what chunk_prepare.metal left. chunks, chunkOffsets [n + 1]: sequence s has chunks chunkOffsets[s] ..
+// chunkOffsets[s + 1] - 1; one ends wherever a store wants the state.
+//
+// Grid: (ceil(Dv / 32), Hv, n) threadgroups of GDM_CHUNK_THREADS. A simdgroup owns 8 state rows, held transposed as
+// Dk / 8 matrices [8 key columns, 8 rows]; those beyond Dv hold zeros and write nothing.
+// Threadgroup memory, in floats: tile [16, Dk] | values [16, 32] | matrices [2, 16, 16] | GATE_PER_KEY: decays
+// [Dk / 8, 8, 8], passed by the host.
+//
+// With g_i the product of the chunk's decays up to token i and h_i of those after it, per head or per key dimension:
+// 1. O = (g Q) S.   2. R = V - (g K) S.   3. Vn = (I + A)^-1 beta R, O += P Vn.   4. S <- g_last S + (h K)^T Vn.
+// Rows are scaled as they are staged, so that every product but the decay of S is a plain one; S is decayed by a
+// diagonal matrix, which adds exact zeros. Products of decays are running ones: see chunk_prepare.metal.
+//
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES.
+#line 1 "shaders/chunk.h"
+// The pieces of chunk_scan.metal: the state as simdgroup matrices, and the tile of 16 staged rows.
+//
+// Only documented simdgroup_matrix operations are used (load, store, multiply, the diagonal constructor), so nothing
+// here depends on which lane holds which element. Every function is called by all threads of the threadgroup, or by
+// all lanes of a simdgroup, in uniform control flow.
+#ifndef GATED_DELTA_SHADERS_CHUNK_H
+#define GATED_DELTA_SHADERS_CHUNK_H
+
+
+
+// The state rows of one simdgroup: part f is [key columns 8 f .. 8 f + 7, 8 rows].
+template <uint P> struct Panels {
+  simdgroup_float8x8 part[P];
+};
+
+template <uint P> inline bool panel_exists(uint panel, uint panels) { return P < 32 || panel < panels; }
+
+// Puts row `own` into the tile, scaled; zeros past the chunk's end, whatever the norm made of the row.
+template <uint N>
+inline void chunk_put(threadgroup float* tile, thread const Row<N>& row, bool present, float scale, uint own,
+                      uint lane, uint keyDim) {
+  Row<N> scaled = row;
+  row_scale(scaled, scale);
+  if (!present) row_zero(scaled);
+  row_store(tile + own * keyDim, scaled, lane, keyDim);
+}
+
+// Scales row i of the tile by the product of the decays up to token i, per key dimension.
+inline void chunk_scale_up_to(threadgroup float* tile, device const float* gate, ulong gateStride, uint count,
+                              uint index, uint keyDim) {
+  for (uint d = index; d < keyDim; d += GDM_CHUNK_THREADS) {
+    float product = 1.0f;
+    for (uint i = 0; i < count; ++i) {
+      product *= gate[i * gateStride + d];
+      tile[i * keyDim + d] *= product;
+    }
+  }
+}
+
+// Scales row i by the product of the decays after token i, and lays out the chunk's whole product as diagonal 8 x 8
+// matrices [Dk / 8, 8, 8].
+inline void chunk_scale_after(threadgroup float* tile, threadgroup float* decays, device const float* gate,
+                              ulong gateStride, uint count, uint index, uint keyDim) {
+  for (uint d = index; d < keyDim; d += GDM_CHUNK_THREADS) {
+    float product = 1.0f;
+    for (uint i = count; i > 0; --i) {
+      tile[(i - 1) * keyDim + d] *= product;
+      product *= gate[(i - 1) * gateStride + d];
+    }
+    for (uint c = 0; c < 8; ++c) decays[d * 8 + c] = c == d % 8 ? product : 0.0f;
+  }
+}
+
+// result += (8 rows of the tile) times the state.
+template <uint P>
+inline void chunk_times_state(thread simdgroup_float8x8& result, threadgroup const float* tile,
+                              thread const Panels<P>& s, uint panels, uint keyDim) {
+  for (uint f = 0; f < P; ++f) {
+    if (panel_exists<P>(f, panels)) {
+      simdgroup_float8x8 rows;
+      simdgroup_load(rows, tile + 8 * f, keyDim, 0, false);
+      simdgroup_multiply_accumulate(result, rows, s.part[f], result);
+    }
+  }
+}
+
+// (y0, y1) = (c0, c1) + M (x0, x1) for a lower triangular M [16, 16].
+inline void chunk_lower(thread simdgroup_float8x8& y0, thread simdgroup_float8x8& y1, threadgroup const float* m,
+                        simdgroup_float8x8 x0, simdgroup_float8x8 x1, simdgroup_float8x8 c0, simdgroup_float8x8 c1) {
+  simdgroup_float8x8 m00;
+  simdgroup_float8x8 m10;
+  simdgroup_float8x8 m11;
+  simdgroup_load(m00, m, GDM_CHUNK, 0, false);
+  simdgroup_load(m10, m + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
+  simdgroup_load(m11, m + 8 * GDM_CHUNK + 8, GDM_CHUNK, 0, false);
+  simdgroup_multiply_accumulate(y0, m00, x0, c0);
+  simdgroup_multiply_accumulate(y1, m10, x0, c1);
+  simdgroup_multiply_accumulate(y1, m11, x1, y1);
+}
+
+// S <- decay S + (tile)^T Vn. Per head the decay is `total`; per key dimension the diagonal matrices in `decays`.
+template <uint P>
+inline void chunk_update(thread Panels<P>& s, threadgroup const float* tile, threadgroup const float* decays,
+                         float total, simdgroup_float8x8 v0, simdgroup_float8x8 v1, uint panels, uint keyDim) {
+  simdgroup_float8x8 decay = simdgroup_float8x8(total);
+  for (uint f = 0; f < P; ++f) {
+    if (panel_exists<P>(f, panels)) {
+      simdgroup_float8x8 columns;
+      simdgroup_float8x8 next;
+      if (GATE_PER_KEY) simdgroup_load(decay, decays + 64 * f, 8, 0, false);
+      simdgroup_multiply(next, decay, s.part[f]);
+      simdgroup_load(columns, tile + 8 * f, keyDim, 0, true);
+      simdgroup_multiply_accumulate(next, columns, v0, next);
+      simdgroup_load(columns, tile + 8 * keyDim + 8 * f, keyDim, 0, true);
+      simdgroup_multiply_accumulate(next, columns, v1, next);
+      s.part[f] = next;
+    }
+  }
+}
+
+// The state rows from their slot, 16 at a time through the tile: each row group reads a row, then the two simdgroups
+// that own the rows take them transposed. Rows beyond `rows` are zeros.
+template <typename S, uint N>
+inline void chunk_state_read(thread Panels<4 * N>& s, threadgroup float* tile, device const S* pool,
+                             device const S* staged, int slot, uint slotRows, uint slotRow, uint rows, uint index,
+                             uint keyDim) {
+  uint lane = index % GDM_ROW_LANES;
+  uint own = index / GDM_ROW_LANES;
+  uint owner = index / GDM_SIMD_LANES;
+  for (uint slice = 0; slice < 2; ++slice) {
+    uint row = slice * 16 + own;
+    Row<N> x;
+    state_read(x, pool, staged, row < rows ? slot : GDM_SLOT_NONE, slotRows, slotRow + row, lane, keyDim);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    row_store(tile + own * keyDim, x, lane, keyDim);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (owner / 2 == slice) {
+      for (uint f = 0; f < 4 * N; ++f) {
+        if (panel_exists<4 * N>(f, keyDim / 8)) {
+          simdgroup_load(s.part[f], tile + (owner % 2) * 8 * keyDim + 8 * f, keyDim, 0, true);
+        }
+      }
+    }
+  }
+}
+
+// The same way back. Begins with a barrier: the tile may still be in use.
+template <typename S, uint N>
+inline void chunk_state_write(thread const Panels<4 * N>& s, threadgroup float* tile, device S* pool, uint slot,
+                              uint slotRows, uint slotRow, uint rows, uint index, uint keyDim) {
+  uint lane = index % GDM_ROW_LANES;
+  uint own = index / GDM_ROW_LANES;
+  uint owner = index / GDM_SIMD_LANES;
+  for (uint slice = 0; slice < 2; ++slice) {
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (owner / 2 == slice) {
+      for (uint f = 0; f < 4 * N; ++f) {
+        if (panel_exists<4 * N>(f, keyDim / 8)) {
+          simdgroup_store(s.part[f], tile + (owner % 2) * 8 * keyDim + 8 * f, keyDim, 0, true);
+        }
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    uint row = slice * 16 + own;
+    Row<N> x;
+    row_load(x, tile + own * keyDim, lane, keyDim);
+    if (row < rows) state_write<S>(pool, x, slot, slotRows, slotRow + row, lane, keyDim);
+  }
+}
+
+// Extra stores due after `done` tokens.
+template <typename S, uint N>
+inline void chunk_stores(thread uint& cursor, uint end, device const GDMStore* stores, int done,
+                         thread const Panels<4 * N>& s, threadgroup float* tile, device S* pool, device S* snapshots,
+                         uint slotRows, uint slotRow, uint rows, uint index, uint keyDim) {
+  while (cursor < end && stores[cursor].tokens <= done) {
+    int slot = stores[cursor].slot;
+    if (slot >= 0) chunk_state_write<S, N>(s, tile, pool, uint(slot), slotRows, slotRow, rows, index, keyDim);
+    else chunk_state_write<S, N>(s, tile, snapshots, uint(-1 - slot), slotRows, slotRow, rows, index, keyDim);
+    ++cursor;
+  }
+}
+
+#endif
+
+#line 20 "shaders/chunk_scan.metal"
+
+template <typename T, typename S, uint N>
+kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
+                          device const T* key [[buffer(1)]],
+                          device const T* value [[buffer(2)]],
+                          device const float* gate [[buffer(3)]],
+                          device const float* scratch [[buffer(4)]],
+                          device S* state [[buffer(5)]],
+                          device const S* staged [[buffer(6)]],
+                          device T* out [[buffer(7)]],
+                          device const GDMChunk* chunks [[buffer(8)]],
+                          device const uint* chunkOffsets [[buffer(9)]],
+                          device const int* readSlots [[buffer(10)]],
+                          device const int* writeSlots [[buffer(11)]],
+                          device const uint* storeOffsets [[buffer(12)]],
+                          device const GDMStore* stores [[buffer(13)]],
+                          device S* snapshots [[buffer(14)]],
+                          constant GDMRecurrence& params [[buffer(15)]],
+                          threadgroup float* memory [[threadgroup(0)]],
+                          uint3 group [[threadgroup_position_in_grid]],
+                          uint index [[thread_index_in_threadgroup]]) {
+  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint panels = keyDim / 8;
+  uint valueHead = group.y;
+  uint sequence = group.z;
+  uint keyHead = key_head_of(valueHead, params.keyHeads, params.valueHeads);
+  uint firstRow = group.x * GDM_CHUNK_ROWS;
+  uint rows = min(uint(GDM_CHUNK_ROWS), params.valueDim - firstRow);
+  uint slotRows = params.valueHeads * params.valueDim;
+  uint slotRow = valueHead * params.valueDim + firstRow;
+  threadgroup float* tile = memory;
+  threadgroup float* values = tile + GDM_CHUNK * keyDim;
+  threadgroup float* matrices = values + GDM_CHUNK * GDM_CHUNK_ROWS;
+  threadgroup float* decays = matrices + GDM_CHUNK_SCRATCH;
+
+  uint lane = index % GDM_ROW_LANES;
+  uint own = index / GDM_ROW_LANES;  // the token that this row group stages
+  uint column = 8 * (index / GDM_SIMD_LANES);  // this simdgroup's first row, a column of values
+
+  Panels<4 * N> s;
+  chunk_state_read<S, N>(s, tile, state, staged, readSlots[sequence], slotRows, slotRow, rows, index, keyDim);
+  uint cursor = HAS_STORES ? storeOffsets[sequence] : 0;
+  uint storesEnd = HAS_STORES ? storeOffsets[sequence + 1] : 0;
+  int done = 0;
+  if (HAS_STORES) {
+    chunk_stores<S, N>(cursor, storesEnd, stores, done, s, tile, state, snapshots, slotRows, slotRow, rows, index,
+                       keyDim);
+  }
+
+  for (uint chunk = chunkOffsets[sequence]; chunk < chunkOffsets[sequence + 1]; ++chunk) {
+    uint count = uint(chunks[chunk].count);
+    ulong base = ulong(chunks[chunk].firstToken);
+    ulong token = base + min(own, count - 1);
+    bool present = own < count;
+    ulong gateBase = base * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
+    ulong gateStride = params.gateTokenStride;
+
+    // Per head: the products of decays up to and after the token this group stages, and of the chunk.
+    float upTo = 1.0f;
+    float after = 1.0f;
+    float total = 1.0f;
+    if (!GATE_PER_KEY) {
+      for (uint i = 0; i < count; ++i) {
+        float a = gate[gateBase + i * gateStride];
+        if (i <= own) upTo *= a;
+        else after *= a;
+        total *= a;
+      }
+    }
+
+    // 1. Queries, values and the chunk's matrices.
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    Row<N> row;
+    row_load<T>(row, query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
+    row_normalise(row, keyDim, params.epsilon, params.scale);
+    chunk_put(tile, row, present, upTo, own, lane, keyDim);
+    for (uint i = index; i < GDM_CHUNK * GDM_CHUNK_ROWS; i += GDM_CHUNK_THREADS) {
+      uint t = i / GDM_CHUNK_ROWS;
+      uint r = i % GDM_CHUNK_ROWS;
+      ulong at = (base + t) * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride + firstRow + r;
+      values[i] = t < count && r < rows ? float(value[at]) : 0.0f;
+    }
+    ulong scratchAt = (ulong(chunk) * params.valueHeads + valueHead) * GDM_CHUNK_SCRATCH;
+    for (uint i = index; i < GDM_CHUNK_SCRATCH; i += GDM_CHUNK_THREADS) matrices[i] = scratch[scratchAt + i];
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (GATE_PER_KEY) {
+      chunk_scale_up_to(tile, gate + gateBase, gateStride, count, index, keyDim);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    simdgroup_float8x8 o0 = simdgroup_float8x8(0.0f);
+    simdgroup_float8x8 o1 = simdgroup_float8x8(0.0f);
+    chunk_times_state(o0, tile, s, panels, keyDim);
+    chunk_times_state(o1, tile + 8 * keyDim, s, panels, keyDim);
+
+    // 2. Keys, negated, so that the product adds onto V.
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    row_load<T>(row, key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
+    row_normalise(row, keyDim, params.epsilon, 1.0f);
+    chunk_put(tile, row, present, -upTo, own, lane, keyDim);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (GATE_PER_KEY) {
+      chunk_scale_up_to(tile, gate + gateBase, gateStride, count, index, keyDim);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    simdgroup_float8x8 r0;
+    simdgroup_float8x8 r1;
+    simdgroup_load(r0, values + column, GDM_CHUNK_ROWS, 0, false);
+    simdgroup_load(r1, values + 8 * GDM_CHUNK_ROWS + column, GDM_CHUNK_ROWS, 0, false);
+    chunk_times_state(r0, tile, s, panels, keyDim);
+    chunk_times_state(r1, tile + 8 * keyDim, s, panels, keyDim);
+
+    // 3. Both matrices are lower triangular: three 8 x 8 blocks each.
+    simdgroup_float8x8 v0;
+    simdgroup_float8x8 v1;
+    chunk_lower(v0, v1, matrices, r0, r1, simdgroup_float8x8(0.0f), simdgroup_float8x8(0.0f));
+    chunk_lower(o0, o1, matrices + GDM_CHUNK * GDM_CHUNK, v0, v1, o0, o1);
+
+    // 4. Keys as the state takes them; outputs go where the values were.
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    simdgroup_store(o0, values + column, GDM_CHUNK_ROWS, 0, false);
+    simdgroup_store(o1, values + 8 * GDM_CHUNK_ROWS + column, GDM_CHUNK_ROWS, 0, false);
+    chunk_put(tile, row, present, after, own, lane, keyDim);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (GATE_PER_KEY) {
+      chunk_scale_after(tile, decays, gate + gateBase, gateStride, count, index, keyDim);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    for (uint i = index; i < count * GDM_CHUNK_ROWS; i += GDM_CHUNK_THREADS) {
+      uint t = i / GDM_CHUNK_ROWS;
+      uint r = i % GDM_CHUNK_ROWS;
+      ulong at = (base + t) * params.outTokenStride + ulong(valueHead) * params.outHeadStride + firstRow + r;
+      if (r < rows) write_wide(out, at, values[i], OUT_F32);
+    }
+    chunk_update(s, tile, decays, total, v0, v1, panels, keyDim);
+
+    done += int(count);
+    if (HAS_STORES) {
+      chunk_stores<S, N>(cursor, storesEnd, stores, done, s, tile, state, snapshots, slotRows, slotRow, rows, index,
+                         keyDim);
+    }
+  }
+
+  int slot = writeSlots[sequence];
+  if (slot >= 0) {
+    chunk_state_write<S, N>(s, tile, state, uint(slot), slotRows, slotRow, rows, index, keyDim);
+  }
+}
+
+// Names: gd_chunk_scan_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.
+template [[host_name("gd_chunk_scan_f32_f32_k64")]] kernel decltype(gd_chunk_scan<float, float, 2>) gd_chunk_scan<float, float, 2>;
+template [[host_name("gd_chunk_scan_f32_f16_k64")]] kernel decltype(gd_chunk_scan<float, half, 2>) gd_chunk_scan<float, half, 2>;
+template [[host_name("gd_chunk_scan_f32_bf16_k64")]] kernel decltype(gd_chunk_scan<float, bfloat, 2>) gd_chunk_scan<float, bfloat, 2>;
+template [[host_name("gd_chunk_scan_f16_f32_k64")]] kernel decltype(gd_chunk_scan<half, float, 2>) gd_chunk_scan<half, float, 2>;
+template [[host_name("gd_chunk_scan_f16_f16_k64")]] kernel decltype(gd_chunk_scan<half, half, 2>) gd_chunk_scan<half, half, 2>;
+template [[host_name("gd_chunk_scan_f16_bf16_k64")]] kernel decltype(gd_chunk_scan<half, bfloat, 2>) gd_chunk_scan<half, bfloat, 2>;
+template [[host_name("gd_chunk_scan_bf16_f32_k64")]] kernel decltype(gd_chunk_scan<bfloat, float, 2>) gd_chunk_scan<bfloat, float, 2>;
+template [[host_name("gd_chunk_scan_bf16_f16_k64")]] kernel decltype(gd_chunk_scan<bfloat, half, 2>) gd_chunk_scan<bfloat, half, 2>;
+template [[host_name("gd_chunk_scan_bf16_bf16_k64")]] kernel decltype(gd_chunk_scan<bfloat, bfloat, 2>) gd_chunk_scan<bfloat, bfloat, 2>;
+template [[host_name("gd_chunk_scan_f32_f32_k128")]] kernel decltype(gd_chunk_scan<float, float, 4>) gd_chunk_scan<float, float, 4>;
+template [[host_name("gd_chunk_scan_f32_f16_k128")]] kernel decltype(gd_chunk_scan<float, half, 4>) gd_chunk_scan<float, half, 4>;
+template [[host_name("gd_chunk_scan_f32_bf16_k128")]] kernel decltype(gd_chunk_scan<float, bfloat, 4>) gd_chunk_scan<float, bfloat, 4>;
+template [[host_name("gd_chunk_scan_f16_f32_k128")]] kernel decltype(gd_chunk_scan<half, float, 4>) gd_chunk_scan<half, float, 4>;
+template [[host_name("gd_chunk_scan_f16_f16_k128")]] kernel decltype(gd_chunk_scan<half, half, 4>) gd_chunk_scan<half, half, 4>;
+template [[host_name("gd_chunk_scan_f16_bf16_k128")]] kernel decltype(gd_chunk_scan<half, bfloat, 4>) gd_chunk_scan<half, bfloat, 4>;
+template [[host_name("gd_chunk_scan_bf16_f32_k128")]] kernel decltype(gd_chunk_scan<bfloat, float, 4>) gd_chunk_scan<bfloat, float, 4>;
+template [[host_name("gd_chunk_scan_bf16_f16_k128")]] kernel decltype(gd_chunk_scan<bfloat, half, 4>) gd_chunk_scan<bfloat, half, 4>;
+template [[host_name("gd_chunk_scan_bf16_bf16_k128")]] kernel decltype(gd_chunk_scan<bfloat, bfloat, 4>) gd_chunk_scan<bfloat, bfloat, 4>;
+template [[host_name("gd_chunk_scan_f32_f32_kany")]] kernel decltype(gd_chunk_scan<float, float, 8>) gd_chunk_scan<float, float, 8>;
+template [[host_name("gd_chunk_scan_f32_f16_kany")]] kernel decltype(gd_chunk_scan<float, half, 8>) gd_chunk_scan<float, half, 8>;
+template [[host_name("gd_chunk_scan_f32_bf16_kany")]] kernel decltype(gd_chunk_scan<float, bfloat, 8>) gd_chunk_scan<float, bfloat, 8>;
+template [[host_name("gd_chunk_scan_f16_f32_kany")]] kernel decltype(gd_chunk_scan<half, float, 8>) gd_chunk_scan<half, float, 8>;
+template [[host_name("gd_chunk_scan_f16_f16_kany")]] kernel decltype(gd_chunk_scan<half, half, 8>) gd_chunk_scan<half, half, 8>;
+template [[host_name("gd_chunk_scan_f16_bf16_kany")]] kernel decltype(gd_chunk_scan<half, bfloat, 8>) gd_chunk_scan<half, bfloat, 8>;
+template [[host_name("gd_chunk_scan_bf16_f32_kany")]] kernel decltype(gd_chunk_scan<bfloat, float, 8>) gd_chunk_scan<bfloat, float, 8>;
+template [[host_name("gd_chunk_scan_bf16_f16_kany")]] kernel decltype(gd_chunk_scan<bfloat, half, 8>) gd_chunk_scan<bfloat, half, 8>;
+template [[host_name("gd_chunk_scan_bf16_bf16_kany")]] kernel decltype(gd_chunk_scan<bfloat, bfloat, 8>) gd_chunk_scan<bfloat, bfloat, 8>;
+
+#line 1 "shaders/conv.metal"
+// Causal depthwise convolution with its state, for prefill and decode alike: one thread a channel and token tile.
+//
+// x, out [tokens, C] T (out f32 with OUT_F32), token strides in elements, channels contiguous, C any number.
+// weight [C, K], bias [C]: any float dtype (CONV_WEIGHT_DTYPE, CONV_BIAS_DTYPE), read as f32.
+// state [slots, C, K - 1] T or f32 (CONV_STATE_F32), oldest first, in place; staged likewise: copies of slots that one
+// sequence reads and another writes. cuSeqlens [n + 1]; readSlots, writeSlots [n] (GDM_SLOT_*).
+// HAS_STORES: extra stores of the state, as in recurrence_decode.metal; snapshots [entries, C, K - 1].
+//
+// gd_conv. Grid: (ceil(C / GDM_CONV_THREADS), tiles, n) threadgroups of GDM_CONV_THREADS, tiles the number of
+// GDM_CONV_TILE-token tiles of the longest sequence, at least 1.
+// 1. Take the K - 1 columns before the tile: from the state in tile 0, else from x.
+// 2. For each token of the tile: one output, rounded once at its store.
+// 3. Tile 0 alone writes states: it alone has read the old one, and whatever else a new state holds is in x.
+//
+// gd_conv_shift. Grid: (ceil(C / GDM_CONV_THREADS), n). Moves each sequence's state on by counts[s] of its tokens and
+// computes no output: the commit of a verified draft whose inputs x were kept.
+//
+// Function constants: CONV_WIDTH, CONV_BIAS, CONV_SILU, CONV_STATE_F32, CONV_WEIGHT_DTYPE, CONV_BIAS_DTYPE, OUT_F32,
+// HAS_STORES; gd_conv_shift: CONV_WIDTH, CONV_STATE_F32.
+#line 1 "shaders/conv.h"
+// Causal depthwise convolution, the parts that conv.metal and step.metal share: the state's layout and one output.
+//
+// state [slots, C, K - 1], oldest first, T or f32 (CONV_STATE_F32); weight [C, K]; bias [C]; any float dtype.
+// y[t] = act(bias + sum over j of w[j] x[t - (K - 1) + j]), taps in ascending order by fma, columns before the
+// sequence's first token coming from the state.
+#ifndef GATED_DELTA_SHADERS_CONV_H
+#define GATED_DELTA_SHADERS_CONV_H
+
+
 
 // The K - 1 newest columns of one channel, oldest first; entries from K - 1 on are unused.
 struct ConvTaps {
@@ -726,165 +1416,7 @@ template [[host_name("gd_project_bf16_bf16")]] kernel decltype(gd_project<bfloat
 // Grid: (Dv / 8, Hv, n) threadgroups of GDM_DECODE_THREADS.
 // For each record: S <- a S, S <- S + delta k^T, the operations of a step in a step's order: equal bits (rows.h).
 // Function constants: TILED_HEADS, GATE_PER_KEY.
-#line 1 "shaders/rows.h"
-// One state row of the recurrence, held by GDM_ROW_LANES = 8 neighbouring lanes in registers; four rows a simdgroup.
-//
-// Lane map: lane l holds the key columns 4 (l + 8 i) + {0, 1, 2, 3} for i = 0 .. N - 1, so that the eight lanes read
-// 128 neighbouring bytes of float32 at a time. N = 2 for a key dim of 64, 4 for 128; N = 8 serves any multiple of 8 up
-// to 256, columns at or beyond the key dim being zero. Which N a call uses depends on the key dim alone, and so does
-// the order of every sum: in a lane over i by fma, then (x + y) + (z + w), then across lanes by xor 1, 2, 4. Decode,
-// prefill, chunk_prepare, commit and step share it, which is why their bits agree.
-//
-// The rule (Yang, Kautz, Hatamizadeh, "Gated Delta Networks", 2024, equation 10, in its state-row form):
-//   S <- a S;  delta = beta (v - S k);  S <- S + delta k^T;  o = S q
-#ifndef GATED_DELTA_SHADERS_ROWS_H
-#define GATED_DELTA_SHADERS_ROWS_H
 
-
-
-template <uint N> struct Row {
-  float4 part[N];
-};
-
-// The first column of part i of this lane.
-inline uint row_column(uint lane, uint i) { return 4 * (lane + GDM_ROW_LANES * i); }
-
-// Only N = 8 has columns beyond the key dim.
-template <uint N> inline bool row_holds(uint column, uint keyDim) { return N < 8 || column < keyDim; }
-
-template <uint N> inline void row_zero(thread Row<N>& row) {
-  for (uint i = 0; i < N; ++i) row.part[i] = float4(0.0f);
-}
-
-template <typename T, uint N>
-inline void row_load(thread Row<N>& row, device const T* p, uint lane, uint keyDim) {
-  typedef typename Vec4<T>::type T4;
-  for (uint i = 0; i < N; ++i) {
-    uint column = row_column(lane, i);
-    row.part[i] = row_holds<N>(column, keyDim) ? float4(*(device const T4*)(p + column)) : float4(0.0f);
-  }
-}
-
-template <uint N>
-inline void row_load(thread Row<N>& row, threadgroup const float* p, uint lane, uint keyDim) {
-  for (uint i = 0; i < N; ++i) {
-    uint column = row_column(lane, i);
-    row.part[i] = row_holds<N>(column, keyDim) ? *(threadgroup const float4*)(p + column) : float4(0.0f);
-  }
-}
-
-template <typename T, uint N>
-inline void row_store(device T* p, thread const Row<N>& row, uint lane, uint keyDim) {
-  typedef typename Vec4<T>::type T4;
-  for (uint i = 0; i < N; ++i) {
-    uint column = row_column(lane, i);
-    if (row_holds<N>(column, keyDim)) *(device T4*)(p + column) = T4(row.part[i]);
-  }
-}
-
-template <uint N>
-inline void row_store(threadgroup float* p, thread const Row<N>& row, uint lane, uint keyDim) {
-  for (uint i = 0; i < N; ++i) {
-    uint column = row_column(lane, i);
-    if (row_holds<N>(column, keyDim)) *(threadgroup float4*)(p + column) = row.part[i];
-  }
-}
-
-// The sum over the columns of a b, the same bits in all eight lanes. Every lane of the simdgroup must call it.
-template <uint N> inline float row_dot(thread const Row<N>& a, thread const Row<N>& b) {
-  float4 sum = a.part[0] * b.part[0];
-  for (uint i = 1; i < N; ++i) sum = fma(a.part[i], b.part[i], sum);
-  float total = (sum.x + sum.y) + (sum.z + sum.w);
-  total += simd_shuffle_xor(total, ushort(1));
-  total += simd_shuffle_xor(total, ushort(2));
-  total += simd_shuffle_xor(total, ushort(4));
-  return total;
-}
-
-template <uint N> inline void row_scale(thread Row<N>& row, float factor) {
-  for (uint i = 0; i < N; ++i) row.part[i] *= factor;
-}
-
-template <uint N> inline void row_scale(thread Row<N>& row, thread const Row<N>& factors) {
-  for (uint i = 0; i < N; ++i) row.part[i] *= factors.part[i];
-}
-
-// S <- S + delta k^T for this row.
-template <uint N> inline void row_add(thread Row<N>& state, float delta, thread const Row<N>& key) {
-  for (uint i = 0; i < N; ++i) state.part[i] = fma(float4(delta), key.part[i], state.part[i]);
-}
-
-// Normalises a query or key row and applies `scale` (1 for keys):
-//   l2  x rsqrt(sum x^2 + eps);  l2-max  x / max(sqrt(sum x^2), eps);  rms  x rsqrt(sum x^2 + keyDim eps)
-template <uint N> inline void row_normalise(thread Row<N>& row, uint keyDim, float epsilon, float scale) {
-  if (QK_NORM == GDM_NORM_NONE) {
-    row_scale(row, scale);
-    return;
-  }
-  float sum = row_dot(row, row);
-  float inverse = 0.0f;
-  if (QK_NORM == GDM_NORM_L2_MAX) {
-    float norm = precise::sqrt(sum);
-    inverse = precise::divide(1.0f, norm > epsilon ? norm : epsilon);
-  } else {
-    inverse = gd_rsqrt(QK_NORM == GDM_NORM_RMS ? fma(float(keyDim), epsilon, sum) : sum + epsilon);
-  }
-  row_scale(row, inverse * scale);
-}
-
-// The update of one token on an already decayed row. Returns the output, and delta through its argument.
-template <uint N>
-inline float row_step(thread Row<N>& state, thread const Row<N>& key, thread const Row<N>& query, float value,
-                      float beta, thread float& delta) {
-  delta = beta * (value - row_dot(state, key));
-  row_add(state, delta, key);
-  return row_dot(state, query);
-}
-
-// The key head that serves a value head, and whether that value head is the first of its key head's.
-inline uint key_head_of(uint valueHead, uint keyHeads, uint valueHeads) {
-  return TILED_HEADS ? valueHead % keyHeads : valueHead / (valueHeads / keyHeads);
-}
-inline bool is_first_of_key_head(uint valueHead, uint keyHeads, uint valueHeads) {
-  return TILED_HEADS ? valueHead < keyHeads : valueHead % (valueHeads / keyHeads) == 0;
-}
-
-// A state row as the op found it, from slot `slot` of the pool or of the staged copies; -1 is zeros by store, so that
-// nothing of a slot's old content survives. `row` counts rows within a slot.
-template <typename S, uint N>
-inline void state_read(thread Row<N>& state, device const S* pool, device const S* staged, int slot, uint slotRows,
-                       uint row, uint lane, uint keyDim) {
-  if (slot == GDM_SLOT_NONE) {
-    row_zero(state);
-  } else if (slot >= 0) {
-    row_load<S>(state, pool + (ulong(slot) * slotRows + row) * keyDim, lane, keyDim);
-  } else {
-    row_load<S>(state, staged + (ulong(GDM_SLOT_STAGED - slot) * slotRows + row) * keyDim, lane, keyDim);
-  }
-}
-
-template <typename S, uint N>
-inline void state_write(device S* pool, thread const Row<N>& state, uint slot, uint slotRows, uint row, uint lane,
-                        uint keyDim) {
-  row_store<S>(pool + (ulong(slot) * slotRows + row) * keyDim, state, lane, keyDim);
-}
-
-// Extra stores due after `tokens` tokens: advances `cursor` over them. Only rows that exist are `valid`.
-template <typename S, uint N>
-inline void state_stores(thread uint& cursor, uint end, device const GDMStore* stores, int tokens, device S* pool,
-                         device S* snapshots, thread const Row<N>& state, uint slotRows, uint row, bool valid,
-                         uint lane, uint keyDim) {
-  while (cursor < end && stores[cursor].tokens <= tokens) {
-    int slot = stores[cursor].slot;
-    if (valid && slot >= 0) state_write<S>(pool, state, uint(slot), slotRows, row, lane, keyDim);
-    if (valid && slot < 0) state_write<S>(snapshots, state, uint(-1 - slot), slotRows, row, lane, keyDim);
-    ++cursor;
-  }
-}
-
-#endif
-
-#line 11 "shaders/recurrence_commit.metal"
 
 template <typename S, uint N>
 kernel void gd_commit(device const float* recordKey [[buffer(0)]],

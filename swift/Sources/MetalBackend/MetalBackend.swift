@@ -38,7 +38,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     arenas = ArenaPool(device: device)
     pipelines = try Pipelines(device: device)
     description = DeviceDescription(
-      backend: .metal, name: device.name, isa: "", threads: 0, emulated: isEmulated)
+      backend: .metal, name: device.name, isa: "", threads: 0, emulated: Self.isEmulated)
   }
 
   public func allocate(byteCount: Int) throws(Failure) -> Memory {

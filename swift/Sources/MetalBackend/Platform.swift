@@ -2,9 +2,14 @@ import Metal
 
 /// The two things that differ between a Mac and the emulation.
 #if os(Linux)
-  let isEmulated = true
+  extension MetalBackend {
+    /// Whether what `open` gives is the emulation, not a GPU.
+    public static var isEmulated: Bool { true }
+  }
   func noDeviceReason() -> String { emulationProblem() ?? "none" }
 #else
-  let isEmulated = false
+  extension MetalBackend {
+    public static var isEmulated: Bool { false }
+  }
   func noDeviceReason() -> String { "none on this system" }
 #endif

@@ -1,7 +1,21 @@
 import ShaderParams
 
-/// Threadgroup memory of the chunked kernels, as the heads of their files state it.
+/// Threadgroup memory that the host passes, as the heads of the kernels' files state it.
 enum ThreadgroupBytes {
-  static func chunkPrepare(keyDim: Int, perKey: Bool) -> Int { 0 }
-  static func chunkScan(keyDim: Int, perKey: Bool) -> Int { 0 }
+  /// recurrence_prefill.metal: keys, queries and decays, betas, values and outputs of a block of tokens.
+  static func prefill(keyDim: Int, perKey: Bool) -> Int {
+    let pad = keyDim == 64 || keyDim == 128 ? keyDim : GDM_MAX_DIM
+    let block = GDM_PREFILL_TILE / pad
+    return 4 * (block * (2 * keyDim + (perKey ? keyDim : 1)) + block + 2 * block * GDM_PREFILL_ROWS)
+  }
+
+  /// chunk_prepare.metal: a tile of keys or queries, and the two matrices.
+  static func chunkPrepare(keyDim: Int) -> Int {
+    4 * (GDM_CHUNK * keyDim + 2 * GDM_CHUNK * GDM_CHUNK)
+  }
+
+  /// chunk_scan.metal: a tile of keys or queries, values, the two matrices and, per key, the decays as diagonals.
+  static func chunkScan(keyDim: Int, perKey: Bool) -> Int {
+    4 * (GDM_CHUNK * (keyDim + GDM_CHUNK_ROWS) + 2 * GDM_CHUNK * GDM_CHUNK + (perKey ? keyDim / 8 * 64 : 0))
+  }
 }

@@ -4,8 +4,9 @@
  * configurations leave out (`rms_norm_eps`, `hidden_act`, `output_gate_type`) take the value that transformers gives them.
  */
 
-import { z } from "zod";
+import type { z } from "zod";
 import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
+import type { configSchema } from "./schemas.ts";
 
 /** The shape and options of one Gated DeltaNet mixer. */
 export interface LayerConfig {
@@ -37,25 +38,6 @@ export function valueChannels(config: LayerConfig): number {
   return config.valueHeads * config.valueDim;
 }
 
-const size = (largest: number) => z.number().int().min(1).max(largest);
-const headDim = z.number().int().min(8).max(256).multipleOf(8);
-
-// Limits far above any real model keep every product of two sizes exact and every allocation refusable.
-const schema = z.object({
-  hidden_size: size(1 << 20),
-  linear_num_key_heads: size(4096),
-  linear_num_value_heads: size(4096),
-  linear_key_head_dim: headDim,
-  linear_value_head_dim: headDim,
-  linear_conv_kernel_dim: z.number().int().min(2).max(9),
-  rms_norm_eps: z.number().min(0).max(1).nullish(),
-  hidden_act: z.string().nullish(),
-  output_gate_type: z.string().nullish(),
-  num_hidden_layers: size(1 << 16).nullish(),
-  layer_types: z.array(z.string()).nullish(),
-  full_attention_interval: size(1 << 16).nullish(),
-});
-
 /**
  * Reads a parsed `config.json` for one layer. Multimodal configurations nest the language model under `text_config`.
  *
@@ -68,7 +50,8 @@ const schema = z.object({
  */
 export function parseLayerConfig(source: unknown, layer: number, path?: string): LayerConfig {
   const root = isRecord(source) && isRecord(source["text_config"]) ? source["text_config"] : source;
-  const parsed = schema.safeParse(root);
+  const { configSchema } = require("./schemas.ts") as typeof import("./schemas.ts");
+  const parsed = configSchema.safeParse(root);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     const key = issue?.path.join(".") ?? "";
@@ -99,7 +82,7 @@ export function parseLayerConfig(source: unknown, layer: number, path?: string):
 }
 
 /** The asked layer exists and is a linear one, as far as the configuration tells. */
-function checkLayer(data: z.infer<typeof schema>, layer: number, path: string | undefined): void {
+function checkLayer(data: z.infer<typeof configSchema>, layer: number, path: string | undefined): void {
   const layers = data.layer_types?.length ?? data.num_hidden_layers;
   if (typeof layers === "number" && layer >= layers) {
     throw new GatedDeltaError("range", { op, argument: "layer", expected: `0..${layers - 1}`, received: String(layer) });

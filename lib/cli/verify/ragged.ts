@@ -11,12 +11,13 @@ export function rowsOf(spans: readonly Span[]): number {
 }
 
 /**
- * Copies the tokens of some spans into packed rows.
+ * The tokens of some spans as packed rows.
  *
  * @param tokens tokens of each sequence in `source`.
  * @param width elements of a token.
  */
-export function gather(spans: readonly Span[], tokens: number, width: number, source: AnyArray, target: AnyArray): void {
+export function gather<A extends AnyArray>(spans: readonly Span[], tokens: number, width: number, source: A): A {
+  const target = source.slice(0, rowsOf(spans) * width) as A;
   let at = 0;
   for (const { sequence, from, to } of spans) {
     const start = (sequence * tokens + from) * width;
@@ -24,6 +25,7 @@ export function gather(spans: readonly Span[], tokens: number, width: number, so
     target.set(part, at);
     at += part.length;
   }
+  return target;
 }
 
 /** The reverse of {@link gather}. */

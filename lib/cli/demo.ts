@@ -1,0 +1,105 @@
+/** `gated-delta demo`: a Gated DeltaNet layer from its weights to numbers that agree with transformers. */
+
+import { readdirSync } from "node:fs";
+import { basename, join } from "node:path";
+import { Device } from "../device.ts";
+import { packageRoot } from "../native/library.ts";
+import { StatePool } from "../state-pool.ts";
+import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
+import { distance } from "./verify/compare.ts";
+import { GoldenFile } from "./verify/golden-file.ts";
+import { readLayerCase, type LayerCase } from "./verify/layer.ts";
+import { gather, scatter } from "./verify/ragged.ts";
+import { tolerances } from "./verify/report.ts";
+import { cuSeqlensOf, pieces } from "./verify/schedule.ts";
+
+const help = `Usage: gated-delta demo [FILES...] [--backend auto|cpu|metal] [--threads N]
+
+Loads Gated DeltaNet layers (default: the layer-*.safetensors of test/golden), prefills
+the prompts of a batch, decodes the rest token by token through a StatePool, and compares
+every output with what transformers computed.
+
+Exit status: 0 if all outputs are within ${tolerances.layer} of the reference, 1 if not.
+`;
+
+/** The `demo` subcommand. */
+export const demo: Command = { help, run };
+
+function run(args: readonly string[]): number {
+  const { values, positionals } = parseOptions(args, deviceOptions);
+  const paths = positionals.length > 0 ? positionals : goldenLayers();
+  using device = Device.open(parseDeviceOptions(values));
+  const details = [device.isa, device.emulated ? "emulated" : "", `${device.threads} threads`].filter((text) => text !== "");
+  print(`Device: ${device.backend}, ${device.name} (${details.join(", ")})`);
+  let passed = true;
+  for (const path of paths) {
+    using file = new GoldenFile(path);
+    const data = readLayerCase(file, device);
+    using _ = data.layer;
+    passed = show(device, path, data) && passed;
+  }
+  print(passed ? "All outputs agree with the reference." : "OUT OF TOLERANCE: see above.");
+  return passed ? 0 : 1;
+}
+
+/** Runs one layer and prints what came of it. */
+function show(device: Device, path: string, data: LayerCase): boolean {
+  const { layer, sequences, tokens, prefill, hidden } = data;
+  const { keyHeads, valueHeads, keyDim, valueDim } = layer.config;
+  print(`\n${basename(path)}: layer ${layer.layer}, hidden ${hidden}, ${keyHeads} key and ${valueHeads} value heads of ${keyDim} x ${valueDim}`);
+
+  const output = new Float32Array(data.output.length);
+  let prefillSeconds = 0;
+  let decodeSeconds = 0;
+  using pool = StatePool.create(device, { slots: sequences, layers: 1, ...layer.stateShape });
+  const handles = Array.from({ length: sequences }, () => pool.allocate());
+  for (const spans of pieces("", sequences, tokens, [prefill, 1]).calls) {
+    const isPrefill = (spans[0]?.to ?? 0) <= prefill;
+    const cuSeqlens = cuSeqlensOf(spans);
+    const rows = cuSeqlens.at(-1) ?? 0;
+    using input = device.tensorFrom("f32", [rows, hidden], gather(spans, tokens, hidden, data.input));
+    using out = device.tensor("f32", [rows, hidden]);
+    const start = performance.now();
+    const step = pool.step(handles);
+    const ops = isPrefill
+      ? layer.forward({ hidden: input, out, cuSeqlens, pool, step })
+      : layer.decode({ hidden: input, out, pool, step });
+    device.run(...ops);
+    device.wait();
+    step.done();
+    const seconds = (performance.now() - start) / 1000;
+    if (isPrefill) prefillSeconds += seconds;
+    else decodeSeconds += seconds;
+    scatter(spans, tokens, hidden, out.data, output);
+  }
+
+  const decoded = tokens - prefill;
+  print(`  prefill  ${sequences} x ${prefill} tokens in one batch: ${rate(sequences * prefill, prefillSeconds)}`);
+  print(`  decode   ${sequences} x ${decoded} tokens, one at a time: ${rate(sequences * decoded, decodeSeconds)}`);
+  const { relRms, maxAbs } = distance(output, data.output);
+  const passed = relRms <= tolerances.layer;
+  print(`  outputs  relRms ${relRms.toExponential(2)}, largest error ${maxAbs.toExponential(2)}; bound ${tolerances.layer}: ${passed ? "ok" : "FAILED"}`);
+  return passed;
+}
+
+/** First calls allocate and warm up, so these are what the demo took and not what the library can do. */
+function rate(tokens: number, seconds: number): string {
+  return tokens === 0 ? "nothing to do" : `${Math.round(tokens / seconds)} tokens/s (first run, nothing warmed up)`;
+}
+
+function goldenLayers(): string[] {
+  const folder = join(packageRoot, "test", "golden");
+  let names: string[] = [];
+  try {
+    names = readdirSync(folder);
+  } catch {
+    // An installed package does not carry the test data: the usage error below says what to do.
+  }
+  const layers = names.filter((name) => /^layer-.*\.safetensors$/.test(name)).sort();
+  if (layers.length === 0) throw new UsageError(`there are no layers in ${folder}; name some files`);
+  return layers.map((name) => join(folder, name));
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}

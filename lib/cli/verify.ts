@@ -1,0 +1,65 @@
+/** `gated-delta verify`: golden files, every way that their cases can be run. */
+
+import { basename } from "node:path";
+import { Device } from "../device.ts";
+import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
+import { causalConvKind } from "./verify/causal-conv.ts";
+import { gatedDeltaKind } from "./verify/gated-delta.ts";
+import { gatedRmsNormKind } from "./verify/gated-rmsnorm.ts";
+import { GoldenFile } from "./verify/golden-file.ts";
+import type { Kind } from "./verify/kind.ts";
+import { layerKind } from "./verify/layer.ts";
+import { Report, summary, type Row } from "./verify/report.ts";
+
+/** Every kind of files that can be checked, found by how a file's name begins. */
+const kinds: readonly Kind[] = [gatedDeltaKind, causalConvKind, gatedRmsNormKind, layerKind];
+
+const help = `Usage: gated-delta verify FILES... [--backend auto|cpu|metal] [--threads N] [--json]
+
+Runs the case of each golden file in every way that it can be run and compares the
+results with the file's references. Ways that promise equal bits are compared with
+each other as well. The kind of a file comes from how its name begins:
+${kinds.map(({ prefix, op }) => `  ${prefix.padEnd(15)}${op}`).join("\n")}
+
+  --backend  where to run (default: auto)
+  --threads  CPU threads to use (default: all)
+  --json     one JSON object a line for each file, way and tensor:
+             file, op, backend, way, tensor, relRms, maxAbs, tolerance, pass
+             (a number that is not finite is null)
+
+Exit status: 0 if everything passes, 1 if anything fails, 2 if nothing fails but a file
+could not be checked: it is damaged, not of a known kind, or the backend is not there.
+`;
+
+/** The `verify` subcommand. */
+export const verify: Command = { help, run };
+
+function run(args: readonly string[]): number {
+  const { values, positionals } = parseOptions(args, { ...deviceOptions, json: { type: "boolean", default: false } });
+  if (positionals.length === 0) throw new UsageError("name at least one file");
+  using device = Device.open(parseDeviceOptions(values));
+  if (!values.json) process.stdout.write(`on ${device.backend}: ${device.name}\n`);
+  let failed = false;
+  let bad = false;
+  for (const path of positionals) {
+    try {
+      const rows = checkFile(path, device);
+      for (const row of values.json ? rows : []) process.stdout.write(`${JSON.stringify(row)}\n`);
+      if (!values.json) process.stdout.write(`${summary(path, rows)}\n`);
+      failed ||= rows.some((row) => !row.pass);
+    } catch (error) {
+      process.stderr.write(`bad  ${path}: ${errorText(error)}\n`);
+      bad = true;
+    }
+  }
+  return failed ? 1 : bad ? 2 : 0;
+}
+
+function checkFile(path: string, device: Device): readonly Row[] {
+  using file = new GoldenFile(path);
+  const kind = kinds.find(({ prefix }) => basename(path).startsWith(prefix));
+  if (!kind) throw file.bad(`a name beginning with ${kinds.map(({ prefix }) => prefix).join(", ")}`, basename(path));
+  const report = new Report({ file: path, op: kind.op, backend: device.backend });
+  kind.check(file, device, report);
+  return report.rows;
+}

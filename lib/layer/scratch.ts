@@ -1,0 +1,140 @@
+/** The memory between a layer's ops: allocated once, grown when a larger batch comes, reused by every call. */
+
+import type { Device } from "../device.ts";
+import type { FloatDType } from "../dtype.ts";
+import type { Tensor } from "../tensor.ts";
+import { convChannels, valueChannels, type LayerConfig } from "./config.ts";
+
+/** Tensors for a number of tokens; all are views of the same memory, so only one batch can use them at a time. */
+export interface ScratchViews {
+  /** `[tokens, conv channels]`: what the projection gives the convolution. */
+  readonly qkv: Tensor;
+  /** `[tokens, conv channels]`: what the convolution gives; the next three are views of it. */
+  readonly conv: Tensor;
+  /** `[tokens, key heads, key dim]`. */
+  readonly query: Tensor;
+  /** `[tokens, key heads, key dim]`. */
+  readonly key: Tensor;
+  /** `[tokens, value heads, value dim]`. */
+  readonly value: Tensor;
+  /** `[tokens, value channels]`. */
+  readonly z: Tensor;
+  /** `[tokens, value heads]`, f32: gates are worth the precision and cost little. */
+  readonly a: Tensor;
+  /** `[tokens, value heads]`, f32. */
+  readonly b: Tensor;
+  /** `[tokens, value heads, value dim]`, f32: the delta rule's output is not rounded before the norm. */
+  readonly delta: Tensor;
+  /** `[tokens, value channels]`. */
+  readonly normed: Tensor;
+}
+
+/** Rows of every tensor, and how their memory is laid out for `capacity` tokens. */
+interface Memory {
+  readonly capacity: number;
+  readonly qkv: Tensor;
+  readonly conv: Tensor;
+  readonly z: Tensor;
+  readonly a: Tensor;
+  readonly b: Tensor;
+  readonly delta: Tensor;
+  readonly normed: Tensor;
+}
+
+/** A prompt's length seldom comes twice, a batch's number of sequences often: a few sets of views serve both. */
+const mostViews = 8;
+
+/** One layer's scratch memory. */
+export class Scratch implements Disposable {
+  readonly #device: Device;
+  readonly #config: LayerConfig;
+  readonly #dtype: FloatDType;
+  readonly #views = new Map<number, ScratchViews>();
+  /** Outgrown memory. Ops and plans made before still refer to it; growth by halves keeps the sum small. */
+  readonly #retired: Memory[] = [];
+  #memory: Memory | undefined;
+
+  constructor(device: Device, config: LayerConfig, dtype: FloatDType) {
+    this.#device = device;
+    this.#config = config;
+    this.#dtype = dtype;
+  }
+
+  /** Views of the first `tokens` rows. */
+  views(tokens: number): ScratchViews {
+    const known = this.#views.get(tokens);
+    if (known) return known;
+    const made = this.#makeViews(this.#reserve(tokens), tokens);
+    const [oldest] = this.#views.keys();
+    if (this.#views.size >= mostViews && oldest !== undefined) this.#views.delete(oldest);
+    this.#views.set(tokens, made);
+    return made;
+  }
+
+  [Symbol.dispose](): void {
+    for (const memory of [...this.#retired, ...(this.#memory ? [this.#memory] : [])]) disposeMemory(memory);
+    this.#retired.length = 0;
+    this.#views.clear();
+    this.#memory = undefined;
+  }
+
+  #reserve(tokens: number): Memory {
+    const old = this.#memory;
+    if (old && old.capacity >= tokens) return old;
+    const memory = this.#allocate(Math.max(1, tokens, Math.ceil(1.5 * (old?.capacity ?? 0))));
+    if (old) this.#retired.push(old);
+    this.#views.clear();
+    this.#memory = memory;
+    return memory;
+  }
+
+  #allocate(capacity: number): Memory {
+    const channels = convChannels(this.#config);
+    const values = valueChannels(this.#config);
+    const { valueHeads, valueDim } = this.#config;
+    const made: Tensor[] = [];
+    const make = (dtype: FloatDType, ...row: number[]): Tensor => {
+      const tensor = this.#device.tensor(dtype, [capacity, ...row]) as Tensor;
+      made.push(tensor);
+      return tensor;
+    };
+    try {
+      return {
+        capacity,
+        qkv: make(this.#dtype, channels),
+        conv: make(this.#dtype, channels),
+        z: make(this.#dtype, values),
+        a: make("f32", valueHeads),
+        b: make("f32", valueHeads),
+        delta: make("f32", valueHeads, valueDim),
+        normed: make(this.#dtype, values),
+      };
+    } catch (error) {
+      for (const tensor of made) tensor[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  #makeViews(memory: Memory, tokens: number): ScratchViews {
+    const { keyHeads, valueHeads, keyDim, valueDim } = this.#config;
+    const channels = convChannels(this.#config);
+    const keys = { shape: [tokens, keyHeads, keyDim], strides: [channels, keyDim, 1] };
+    const values = { shape: [tokens, valueHeads, valueDim], strides: [channels, valueDim, 1] };
+    return {
+      qkv: memory.qkv.slice(0, tokens),
+      conv: memory.conv.slice(0, tokens),
+      query: memory.conv.view({ offset: 0, ...keys }),
+      key: memory.conv.view({ offset: keyHeads * keyDim, ...keys }),
+      value: memory.conv.view({ offset: 2 * keyHeads * keyDim, ...values }),
+      z: memory.z.slice(0, tokens),
+      a: memory.a.slice(0, tokens),
+      b: memory.b.slice(0, tokens),
+      delta: memory.delta.slice(0, tokens),
+      normed: memory.normed.slice(0, tokens),
+    };
+  }
+}
+
+function disposeMemory({ capacity: _, ...tensors }: Memory): void {
+  for (const tensor of Object.values(tensors)) tensor[Symbol.dispose]();
+}

@@ -1,5 +1,13 @@
-/* Which instruction set to use, and the floating-point mode. */
+/* What the kernels ask of the processor and the system: which instruction set, the floating-point mode, the cores. */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1
+#endif
+#include <pthread.h>
 #include <string.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 #include "tables.h"
 
@@ -109,5 +117,24 @@ void gd_cpu_brand(char *name, size_t size) {
   if (length >= size) length = size - 1;
   memcpy(name, text, length);
   name[length] = 0;
+#endif
+}
+
+int32_t gd_cpu_usable_cores(void) {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+#endif
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 0 ? (int32_t)online : 1;
+}
+
+void gd_cpu_name_thread(const char *name) {
+#if defined(__APPLE__)
+  pthread_setname_np(name);
+#elif defined(__linux__)
+  pthread_setname_np(pthread_self(), name);
+#else
+  (void)name;
 #endif
 }

@@ -176,6 +176,12 @@ void gd_cpu_pause(void);
 /* The processor's own name, NUL-terminated, or an empty string. */
 void gd_cpu_brand(char *name, size_t size);
 
+/* Cores that this process may run on, at least 1. */
+int32_t gd_cpu_usable_cores(void);
+
+/* Names the calling thread, for debuggers and top: at most 15 characters. */
+void gd_cpu_name_thread(const char *name);
+
 #ifdef __cplusplus
 }
 #endif

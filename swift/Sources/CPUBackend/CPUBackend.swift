@@ -1,0 +1,55 @@
+import CPUKernels
+import GatedDeltaTypes
+
+#if canImport(Darwin)
+  import Darwin
+#else
+  import Glibc
+#endif
+
+/// The CPU backend: C kernels for the processor's instruction set, run by the caller and one pool of threads.
+public enum CPUBackend {
+  /// - Parameter threads: how many work on one op at most, the calling one included; 0 for every core that the process
+  ///   may use.
+  /// - Throws: `unsupported` where `GATED_DELTA_ISA` names an instruction set that is unknown or that this processor
+  ///   lacks.
+  public static func open(threads: Int) throws(Failure) -> any Backend {
+    let kernels: UnsafePointer<gd_cpu_kernels>
+    if let name = getenv("GATED_DELTA_ISA"), name.pointee != 0 {
+      kernels = try self.kernels(named: String(cString: name))
+    } else if let best = gd_cpu_kernels_best() {
+      kernels = best
+    } else {
+      throw Failure(
+        .device, argument: "backend", expected: "a processor with one of \(isaNames())", received: "none of them")
+    }
+    return try open(threads: threads, kernels: kernels)
+  }
+
+  /// The same with the instruction set given.
+  static func open(threads: Int, kernels: UnsafePointer<gd_cpu_kernels>) throws(Failure) -> CPUDevice {
+    guard threads >= 0 else {
+      throw Failure(.invalidArgument, argument: "threads", expected: "0 or more", received: "\(threads)")
+    }
+    let wanted = threads == 0 ? Processor.usableCores : min(threads, ThreadPool.mostParts)
+    return try CPUDevice(threads: wanted, kernels: kernels)
+  }
+
+  static func kernels(named name: String) throws(Failure) -> UnsafePointer<gd_cpu_kernels> {
+    if let kernels = gd_cpu_kernels_named(name) { return kernels }
+    let usable = isaNames { gd_cpu_kernels_named($0) != nil }
+    throw Failure(
+      .unsupported, argument: "GATED_DELTA_ISA", expected: "an instruction set of this processor: \(usable)",
+      received: name)
+  }
+
+  private static func isaNames(where included: (UnsafePointer<CChar>) -> Bool = { _ in true }) -> String {
+    var names: [String] = []
+    var index: Int32 = 0
+    while let name = gd_cpu_isa_name(index) {
+      if included(name) { names.append(String(cString: name)) }
+      index &+= 1
+    }
+    return names.joined(separator: ", ")
+  }
+}

@@ -1,0 +1,34 @@
+import CPUKernels
+import GatedDeltaTypes
+
+/// One open device of the CPU backend.
+final class CPUDevice: Backend, @unchecked Sendable {
+  let description: DeviceDescription
+  private let queue: DeviceQueue
+
+  init(threads: Int, kernels: UnsafePointer<gd_cpu_kernels>) throws(Failure) {
+    let isa = kernels.pointee.name.map { String(cString: $0) } ?? ""
+    description = DeviceDescription(
+      backend: .cpu, name: Processor.name, isa: isa, threads: threads, emulated: false)
+    queue = DeviceQueue(executor: try Executor(threads: threads, kernels: kernels))
+  }
+
+  func allocate(byteCount: Int) throws(Failure) -> Memory { try CPUMemory(byteCount: byteCount) }
+
+  func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory {
+    try CPUMemory(wrapping: pointer, byteCount: byteCount)
+  }
+
+  func check(_ op: Op) throws(Failure) {
+    guard case .gatedDelta(let gatedDelta, _) = op, gatedDelta.algorithm == .chunked else { return }
+    throw Failure(
+      .unsupported, argument: "algorithm", expected: "auto or recurrent, which is what the CPU backend has",
+      received: "chunked")
+  }
+
+  func submit(_ submission: any Submission) { queue.add(submission) }
+
+  func assist(_ submission: any Submission) { queue.assist(submission) }
+
+  func close() { queue.close() }
+}

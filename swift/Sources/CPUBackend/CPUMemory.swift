@@ -1,0 +1,70 @@
+import GatedDeltaTypes
+
+#if canImport(Darwin)
+  import Darwin
+#else
+  import Glibc
+#endif
+
+/// Memory of the CPU backend: pages of its own, or the caller's.
+final class CPUMemory: Memory, @unchecked Sendable {
+  static let alignment = 16384
+  /// What the kernels' vectors like, and what is asked of borrowed memory.
+  static let wrapAlignment = 64
+
+  private let pages: PageRange?
+
+  init(byteCount: Int) throws(Failure) {
+    let pages = try PageRange(byteCount: byteCount, alignment: CPUMemory.alignment)
+    self.pages = pages
+    super.init(pointer: pages.start, byteCount: byteCount, isWrapped: false)
+  }
+
+  init(wrapping pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) {
+    let address = UInt(bitPattern: pointer)
+    guard address % UInt(CPUMemory.wrapAlignment) == 0 else {
+      throw Failure(
+        .invalidArgument, argument: "pointer", expected: "an address that is a multiple of \(CPUMemory.wrapAlignment)",
+        received: "0x" + String(address, radix: 16))
+    }
+    pages = nil
+    super.init(pointer: pointer, byteCount: byteCount, isWrapped: true)
+  }
+}
+
+/// Zeroed pages of the operating system, given back when the last reference is gone.
+final class PageRange: @unchecked Sendable {
+  let start: UnsafeMutableRawPointer
+  private let mapping: UnsafeMutableRawPointer
+  private let mappedBytes: Int
+
+  /// At least one byte; `alignment` is a power of two.
+  init(byteCount: Int, alignment: Int) throws(Failure) {
+    // Large ranges are aligned for huge pages: a pool of states is far larger than what small pages' caches cover.
+    let wanted = byteCount >= PageRange.hugePage ? max(alignment, PageRange.hugePage) : alignment
+    let (padded, overflow) = max(byteCount, 1).addingReportingOverflow(wanted)
+    let mapped = overflow || byteCount < 0
+      ? MAP_FAILED : mmap(nil, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | PageRange.anonymous, -1, 0)
+    guard let mapping = mapped, mapping != MAP_FAILED else {
+      throw Failure(
+        .outOfMemory, argument: "bytes", expected: "memory for \(byteCount) bytes",
+        received: "the system has none to give")
+    }
+    let misaligned = Int(UInt(bitPattern: mapping) % UInt(wanted))
+    start = misaligned == 0 ? mapping : mapping + (wanted &- misaligned)
+    self.mapping = mapping
+    mappedBytes = padded
+    #if os(Linux)
+      if byteCount >= PageRange.hugePage { madvise(start, byteCount, 14 /* MADV_HUGEPAGE */) }
+    #endif
+  }
+
+  deinit { munmap(mapping, mappedBytes) }
+
+  private static let hugePage = 2 << 20
+  #if canImport(Darwin)
+    private static let anonymous = MAP_ANON
+  #else
+    private static let anonymous = Int32(MAP_ANONYMOUS)
+  #endif
+}

@@ -1,0 +1,107 @@
+import CPUKernels
+import GatedDeltaTypes
+
+/// The submissions of one device, in order, one at a time: run by the device's own thread, or by a thread that would
+/// only wait for them otherwise.
+///
+/// Waking a thread costs the one that commits more than a small op does. So the device's thread, while the device is in
+/// use, looks for work by itself every `dozeNanoseconds`, and only after a while without any sleeps until it is woken.
+/// Whoever waits for a submission runs it at once.
+final class DeviceQueue: @unchecked Sendable {
+  static let dozeNanoseconds: UInt64 = 100_000
+  static let dozesUntilSleep = 200
+
+  private enum ThreadState { case none, awake, dozing, sleeping }
+
+  private let lock = SleepLock()
+  private let executor: Executor
+  private var waiting: [any Submission] = []
+  /// Index of the first one that is still waiting: the array is cut when it has run empty.
+  private var next = 0
+  private var isRunning = false
+  private var isClosed = false
+  private var thread = ThreadState.none
+
+  init(executor: Executor) { self.executor = executor }
+
+  func add(_ submission: any Submission) {
+    lock.lock()
+    waiting.append(submission)
+    switch thread {
+    case .none:
+      if startThread(named: "gd-device", { self.serve() }) {
+        thread = .awake
+      } else if !isRunning {
+        // No thread to be had: the work is done here, late but surely.
+        while let submission = take() { run(submission) }
+      }
+    case .sleeping: lock.wake()
+    case .awake, .dozing: break
+    }
+    lock.unlock()
+  }
+
+  /// Runs what comes up to `submission` on this thread, unless another one is at it.
+  func assist(_ submission: any Submission) {
+    lock.lock()
+    while !isRunning, waiting[next...].contains(where: { $0 === submission }), let first = take() { run(first) }
+    lock.unlock()
+  }
+
+  func close() {
+    lock.lock()
+    isClosed = true
+    lock.wake()
+    lock.unlock()
+  }
+
+  /// With the lock held.
+  private func take() -> (any Submission)? {
+    guard next < waiting.count else { return nil }
+    let submission = waiting[next]
+    next &+= 1
+    if next == waiting.count {
+      waiting.removeAll(keepingCapacity: true)
+      next = 0
+    }
+    return submission
+  }
+
+  /// With the lock held, which it gives up meanwhile.
+  private func run(_ submission: any Submission) {
+    isRunning = true
+    lock.unlock()
+    let environment = gd_cpu_float_environment_enter()
+    var failure: Failure?
+    do throws(Failure) {
+      for op in submission.ops { try executor.run(op) }
+    } catch {
+      failure = error
+    }
+    gd_cpu_float_environment_leave(environment)
+    submission.finish(failure)
+    lock.lock()
+    isRunning = false
+  }
+
+  private func serve() {
+    lock.lock()
+    var dozes = 0
+    while !isClosed {
+      if !isRunning, let submission = take() {
+        thread = .awake
+        run(submission)
+        dozes = 0
+      } else if dozes < DeviceQueue.dozesUntilSleep {
+        thread = .dozing
+        lock.sleep(nanoseconds: DeviceQueue.dozeNanoseconds)
+        dozes &+= 1
+      } else {
+        thread = .sleeping
+        lock.sleep()
+        dozes = 0
+      }
+    }
+    lock.unlock()
+  }
+}

@@ -1,0 +1,218 @@
+import CPUKernels
+import GatedDeltaTypes
+
+/// Runs ops one after the other for a device. Used by one thread at a time.
+final class Executor {
+  let kernels: gd_cpu_kernels
+  let threads: Int
+  private let scratch: PageRange
+  private var bounds: GrowingBuffer<Int64>
+  /// Per-sequence parameters of the op that runs; the second array is for the op that has two pools.
+  private var sequences = GrowingBuffer<gd_cpu_sequence>()
+  private var otherSequences = GrowingBuffer<gd_cpu_sequence>()
+  private var copies = GrowingBuffer<gd_cpu_slot_copy>()
+  private let staging = Staging()
+  private let otherStaging = Staging()
+
+  /// Work below this many nanoseconds a thread is not worth waking one.
+  private static let leastNanoseconds = 4000.0
+
+  init(threads: Int, kernels: UnsafePointer<gd_cpu_kernels>) throws(Failure) {
+    self.threads = threads
+    self.kernels = kernels.pointee
+    scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
+    bounds = GrowingBuffer()
+    bounds.reserve(threads &+ 1)
+  }
+
+  func run(_ op: Op) throws(Failure) {
+    switch op {
+    case .gatedDelta(let op, let sequences): try run(op, sequences)
+    case .causalConv1d(let op, let sequences): try run(op, sequences)
+    case .gatedRMSNorm(let op): run(op)
+    case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
+    case .linear(let op): run(op)
+    case .copySlots(let op, let sequences): try run(op, sequences)
+    }
+  }
+
+  // MARK: The ops
+
+  private func run(_ op: GatedDelta, _ sequences: Sequences) throws(Failure) {
+    let elements = op.valueHeads &* op.valueDim &* op.keyDim
+    let pool = Pool(op.state, slotElements: elements)
+    try stage(sequences, of: pool, in: staging)
+    fill(&self.sequences, sequences, pool, staging)
+    let tokens = sequences.rowCount
+    let parts = self.parts(nanoseconds: Double(elements) * 0.08 * Double(tokens &+ sequences.count))
+    var params = gd_cpu_gated_delta(
+      heads: gd_cpu_heads(op), gates: gd_cpu_gates(op), query: gd_cpu_tensor(op.query), key: gd_cpu_tensor(op.key),
+      value: gd_cpu_tensor(op.value), out: gd_cpu_tensor(op.out), state_dtype: pool.dtype,
+      rows_per_item: Int64(rowsPerItem(op.valueDim, heads: sequences.count &* op.valueHeads, parts: parts)),
+      sequences: self.sequences.start, sequence_count: Int64(sequences.count))
+    let items = gd_cpu_gated_delta_items(&params)
+    launch(kernels.gated_delta, &params, cut(sequences, itemsEach: items, base: 1, parts: parts))
+  }
+
+  private func run(_ op: CausalConv1d, _ sequences: Sequences) throws(Failure) {
+    let pool = Pool(op.state, slotElements: op.channels &* (op.width &- 1))
+    try stage(sequences, of: pool, in: staging)
+    fill(&self.sequences, sequences, pool, staging)
+    let tokens = sequences.rowCount
+    let parts = self.parts(nanoseconds: Double(op.channels) * 0.4 * Double(tokens &+ 2 &* sequences.count))
+    var params = gd_cpu_causal_conv1d(
+      channels: Int64(op.channels), width: Int64(op.width), activation: op.activation.rawValue, x: gd_cpu_tensor(op.x),
+      weight: gd_cpu_tensor(op.weight), bias: gd_cpu_tensor(op.bias), out: gd_cpu_tensor(op.out),
+      state_dtype: pool.dtype, channels_per_item: channelsPerItem(op.channels, sequences.count, parts: parts),
+      sequences: self.sequences.start, sequence_count: Int64(sequences.count))
+    let items = gd_cpu_causal_conv1d_items(&params)
+    launch(kernels.causal_conv1d, &params, cut(sequences, itemsEach: items, base: 3, parts: parts))
+  }
+
+  private func run(_ op: GatedRMSNorm) {
+    let elements = Double(op.tokens) * Double(op.heads) * Double(op.dim)
+    var params = gd_cpu_gated_rms_norm(
+      tokens: Int64(op.tokens), heads: Int64(op.heads), dim: Int64(op.dim), activation: op.activation.rawValue,
+      order: op.order.rawValue, eps: op.eps, x: gd_cpu_tensor(op.x), z: gd_cpu_tensor(op.z),
+      weight: gd_cpu_tensor(op.weight), out: gd_cpu_tensor(op.out))
+    let items = gd_cpu_gated_rms_norm_items(&params)
+    launch(kernels.gated_rms_norm, &params, cut(items, parts: parts(nanoseconds: elements * 0.4)))
+  }
+
+  private func run(_ op: GatedDeltaStep, _ sequences: Sequences) throws(Failure) {
+    let elements = op.valueHeads &* op.valueDim &* op.keyDim
+    let channels = 2 &* op.keyHeads &* op.keyDim &+ op.valueHeads &* op.valueDim
+    let pool = Pool(op.state, slotElements: elements)
+    let convPool = Pool(op.convState, slotElements: channels &* (op.width &- 1))
+    try stage(sequences, of: pool, in: staging)
+    try stage(sequences, of: convPool, in: otherStaging)
+    fill(&self.sequences, sequences, pool, staging)
+    fill(&otherSequences, sequences, convPool, otherStaging)
+    let parts = self.parts(nanoseconds: Double(elements &+ 10 &* channels) * 0.1 * Double(sequences.count))
+    var params = gd_cpu_gated_delta_step(
+      heads: gd_cpu_heads(op), gates: gd_cpu_gates(op), width: Int64(op.width),
+      conv_activation: op.convActivation.rawValue, norm_activation: op.normActivation.rawValue,
+      norm_order: op.normOrder.rawValue, norm_eps: op.normEps, x: gd_cpu_tensor(op.x),
+      conv_weight: gd_cpu_tensor(op.convWeight), conv_bias: gd_cpu_tensor(op.convBias), z: gd_cpu_tensor(op.z),
+      norm_weight: gd_cpu_tensor(op.normWeight), out: gd_cpu_tensor(op.out), conv_state_dtype: convPool.dtype,
+      state_dtype: pool.dtype, conv_sequences: otherSequences.start, sequences: self.sequences.start,
+      sequence_count: Int64(sequences.count))
+    let items = gd_cpu_gated_delta_step_items(&params) &* Int64(sequences.count)
+    launch(kernels.gated_delta_step, &params, cut(items, parts: parts))
+  }
+
+  private func run(_ op: Linear) {
+    var params = gd_cpu_linear(
+      rows: Int64(op.rows), in_features: Int64(op.inFeatures), out_features: Int64(op.outFeatures),
+      x: gd_cpu_tensor(op.x), weight: gd_cpu_tensor(op.weight), out: gd_cpu_tensor(op.out))
+    let items = gd_cpu_linear_items(&params)
+    let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
+    launch(kernels.linear, &params, cut(items, parts: parts(nanoseconds: products * 0.05)))
+  }
+
+  private func run(_ op: CopySlots, _ sequences: Sequences) throws(Failure) {
+    let pool = Pool(op.pool, slotElements: op.slotElements)
+    try stage(sequences, of: pool, in: staging)
+    copies.reserve(sequences.count)
+    var count = 0
+    for index in 0..<sequences.count {
+      guard let write = pool.slot(sequences.writeSlots[index]) else { continue }
+      let read = staging.copy(of: index) ?? pool.slot(sequences.readSlots[index])
+      copies.start[count] = gd_cpu_slot_copy(read: read, write: write)
+      count &+= 1
+    }
+    copy(count, slotBytes: pool.slotBytes)
+  }
+
+  private func copy(_ count: Int, slotBytes: Int) {
+    var params = gd_cpu_copy_slots(slot_bytes: Int64(slotBytes), copies: copies.start, count: Int64(count))
+    let items = gd_cpu_copy_slots_items(&params)
+    launch(kernels.copy_slots, &params, cut(items, parts: parts(nanoseconds: Double(slotBytes) * Double(count) * 0.1)))
+  }
+
+  // MARK: Slots
+
+  /// Copies what the op reads and also writes for another sequence, before it writes anything.
+  private func stage(_ sequences: Sequences, of pool: Pool, in staging: Staging) throws(Failure) {
+    staging.clear()
+    guard !sequences.stagedReads.isEmpty, pool.slotBytes > 0 else { return }
+    try staging.plan(sequences, pool)
+    copies.reserve(staging.copies.count)
+    for (index, copy) in staging.copies.enumerated() { copies.start[index] = copy }
+    copy(staging.copies.count, slotBytes: pool.slotBytes)
+  }
+
+  private func fill(
+    _ buffer: inout GrowingBuffer<gd_cpu_sequence>, _ sequences: Sequences, _ pool: Pool, _ staging: Staging
+  ) {
+    buffer.reserve(sequences.count)
+    for index in 0..<sequences.count {
+      let first = Int64(sequences.starts[index])
+      buffer.start[index] = gd_cpu_sequence(
+        first: first, count: Int64(sequences.starts[index &+ 1]) &- first,
+        read: UnsafeRawPointer(staging.copy(of: index) ?? pool.slot(sequences.readSlots[index])),
+        write: pool.slot(sequences.writeSlots[index]), stores: nil, store_count: 0)
+    }
+  }
+
+  // MARK: Cutting work
+
+  private func parts(nanoseconds: Double) -> Int {
+    let worth = nanoseconds / Executor.leastNanoseconds
+    return worth >= Double(threads) ? threads : max(1, Int(worth))
+  }
+
+  /// Whole heads where there are enough of them for every part, else blocks of rows.
+  private func rowsPerItem(_ valueDim: Int, heads: Int, parts: Int) -> Int {
+    guard parts > 1, heads > 0, heads % parts != 0, heads < 4 &* parts else { return valueDim }
+    let blocks = (4 &* parts &+ heads &- 1) / heads
+    return max(16, (valueDim / blocks &+ 15) / 16 &* 16)
+  }
+
+  private func channelsPerItem(_ channels: Int, _ sequences: Int, parts: Int) -> Int64 {
+    let most = GD_CPU_CONV_BLOCK
+    guard parts > 1, sequences > 0 else { return Int64(most) }
+    let wanted = channels &* sequences / (2 &* parts)
+    return Int64(min(most, max(64, wanted / 16 &* 16)))
+  }
+
+  /// Equal items in equal shares.
+  private func cut(_ items: Int64, parts: Int) -> Int {
+    let parts = max(1, min(parts, Int(items)))
+    for part in 0...parts { bounds.start[part] = Int64(Int(items) &* part / parts) }
+    return parts
+  }
+
+  /// Shares of equal cost: an item of a sequence costs its tokens and `base` more.
+  private func cut(_ sequences: Sequences, itemsEach: Int64, base: Int, parts: Int) -> Int {
+    guard sequences.count > 1 else { return cut(itemsEach &* Int64(sequences.count), parts: parts) }
+    let total = Double(sequences.rowCount) + Double(base) * Double(sequences.count)
+    let items = itemsEach &* Int64(sequences.count)
+    let parts = max(1, min(parts, Int(items)))
+    bounds.start[0] = 0
+    var index = 0
+    var before = 0.0
+    for part in 1..<max(parts, 1) {
+      let share = total * Double(part) / Double(parts)
+      var cost = sequences.cost(of: index, base: base)
+      while index &+ 1 < sequences.count && before + cost <= share {
+        before += cost
+        index &+= 1
+        cost = sequences.cost(of: index, base: base)
+      }
+      let within = Int64(min(max((share - before) / cost, 0), 1) * Double(itemsEach))
+      bounds.start[part] = max(bounds.start[part &- 1], min(items, Int64(index) &* itemsEach &+ within))
+    }
+    bounds.start[parts] = items
+    return parts
+  }
+
+  private func launch<Params>(_ kernel: OpaqueRun?, _ params: inout Params, _ parts: Int) {
+    guard let kernel, bounds.start[parts] > 0 else { return }
+    withUnsafePointer(to: &params) { params in
+      let job = PoolJob(run: kernel, op: UnsafeRawPointer(params), bounds: UnsafePointer(bounds.start), parts: parts)
+      if parts > 1, ThreadPool.shared.run(job, scratch: scratch.start) { return }
+      kernel(job.op, 0, bounds.start[parts], scratch.start)
+    }
+  }
+}

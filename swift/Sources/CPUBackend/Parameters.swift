@@ -1,0 +1,101 @@
+import CPUKernels
+import GatedDeltaTypes
+
+typealias OpaqueRun = @convention(c) (UnsafeRawPointer?, Int64, Int64, UnsafeMutableRawPointer?) -> Void
+
+/// From validated values to the kernels' parameters, field by field.
+
+extension gd_cpu_tensor {
+  init(_ view: TensorView) {
+    self.init(
+      data: view.pointer, token_stride: Int64(view.tokenStride), head_stride: Int64(view.headStride),
+      dtype: view.dtype.rawValue)
+  }
+
+  /// NULL where there is none.
+  init(_ view: TensorView?) {
+    if let view {
+      self.init(view)
+    } else {
+      self.init(data: nil, token_stride: 0, head_stride: 0, dtype: DType.f32.rawValue)
+    }
+  }
+}
+
+extension gd_cpu_heads {
+  init(_ op: GatedDelta) {
+    self.init(
+      key_heads: Int64(op.keyHeads), value_heads: Int64(op.valueHeads), key_dim: Int64(op.keyDim),
+      value_dim: Int64(op.valueDim), head_map: op.headMap.rawValue, qk_norm: op.qkNorm.rawValue,
+      qk_norm_eps: op.qkNormEps, scale: op.scale)
+  }
+
+  init(_ op: GatedDeltaStep) {
+    self.init(
+      key_heads: Int64(op.keyHeads), value_heads: Int64(op.valueHeads), key_dim: Int64(op.keyDim),
+      value_dim: Int64(op.valueDim), head_map: op.headMap.rawValue, qk_norm: op.qkNorm.rawValue,
+      qk_norm_eps: op.qkNormEps, scale: op.scale)
+  }
+}
+
+extension gd_cpu_gates {
+  init(_ op: GatedDelta) {
+    self.init(
+      gate_form: op.gateForm.rawValue, gate_dims: op.gateDims.rawValue, beta_form: op.betaForm.rawValue,
+      bound: op.gateBound, gate: gd_cpu_tensor(op.gate), beta: gd_cpu_tensor(op.beta),
+      a_log: gd_cpu_tensor(op.raw?.aLog), dt_bias: gd_cpu_tensor(op.raw?.dtBias))
+  }
+
+  init(_ op: GatedDeltaStep) {
+    self.init(
+      gate_form: op.gateForm.rawValue, gate_dims: op.gateDims.rawValue, beta_form: op.betaForm.rawValue,
+      bound: op.gateBound, gate: gd_cpu_tensor(op.gate), beta: gd_cpu_tensor(op.beta),
+      a_log: gd_cpu_tensor(op.raw?.aLog), dt_bias: gd_cpu_tensor(op.raw?.dtBias))
+  }
+}
+
+extension Sequences {
+  /// Rows of all sequences together.
+  var rowCount: Int { Int(starts[count]) }
+
+  func cost(of index: Int, base: Int) -> Double { Double(starts[index &+ 1]) - Double(starts[index]) + Double(base) }
+}
+
+/// The slots of a pool; without one, none.
+struct Pool {
+  private let start: UnsafeMutableRawPointer?
+  let slotBytes: Int
+  let dtype: UInt32
+
+  init(_ view: TensorView?, slotElements: Int) {
+    start = view?.pointer
+    slotBytes = slotElements &* (view?.dtype.size ?? 0)
+    dtype = (view?.dtype ?? .f32).rawValue
+  }
+
+  /// Nil for -1.
+  func slot(_ index: Int32) -> UnsafeMutableRawPointer? {
+    guard let start, index >= 0 else { return nil }
+    return start + Int(index) &* slotBytes
+  }
+}
+
+/// Plain memory that is reused from op to op and only ever grows.
+struct GrowingBuffer<Element: BitwiseCopyable>: ~Copyable {
+  private(set) var start: UnsafeMutablePointer<Element>
+  private var capacity: Int
+
+  init() {
+    capacity = 16
+    start = .allocate(capacity: 16)
+  }
+
+  deinit { start.deallocate() }
+
+  mutating func reserve(_ count: Int) {
+    guard count > capacity else { return }
+    start.deallocate()
+    capacity = max(count, capacity &* 2)
+    start = .allocate(capacity: capacity)
+  }
+}

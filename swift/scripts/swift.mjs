@@ -94,7 +94,7 @@ export async function findSwift(known) {
 export function swiftEnvironment(toolchain, root, env = process.env) {
   if (toolchain.prefix === null) return env;
   const caches = join(root, ".build", "caches");
-  return { ...env, SDKROOT: join(toolchain.prefix, layout.sysroot), XDG_CACHE_HOME: caches, XDG_CONFIG_HOME: caches, CLANG_MODULE_CACHE_PATH: join(caches, "clang") };
+  return { ...env, SDKROOT: join(toolchain.prefix, layout.sysroot), XDG_CACHE_HOME: caches, XDG_CONFIG_HOME: caches, XDG_DATA_HOME: caches, CLANG_MODULE_CACHE_PATH: join(caches, "clang") };
 }
 
 /** Flags of every `swift build` and `swift test`. */

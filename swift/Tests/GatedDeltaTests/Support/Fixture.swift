@@ -81,23 +81,21 @@ struct LastError: CustomStringConvertible {
 }
 
 /// One broken rule: what breaks it, the status that comes of it, and the argument that is named.
-struct Refusal<Descriptor>: CustomTestStringConvertible {
+struct Refusal<Descriptor>: Sendable {
   let name: String
   let status: gd_status
   let argument: String
-  let change: (Fixture, inout Descriptor) throws -> Void
+  let change: @Sendable (Fixture, inout Descriptor) throws -> Void
 
   init(
     _ name: String, _ status: Int32, _ argument: String,
-    _ change: @escaping (Fixture, inout Descriptor) throws -> Void
+    _ change: @escaping @Sendable (Fixture, inout Descriptor) throws -> Void
   ) {
     self.name = name
     self.status = status
     self.argument = argument
     self.change = change
   }
-
-  var testDescription: String { name }
 
   /// Applies the change to a valid descriptor and expects the refusal, and that it left nothing behind.
   func verify(

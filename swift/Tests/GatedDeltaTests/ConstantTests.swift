@@ -1,0 +1,47 @@
+import CGatedDelta
+import GatedDeltaTypes
+import Testing
+
+@testable import GatedDelta
+
+/// The header's constants and the Swift enums are one thing described twice: here they are compared.
+@Suite struct ConstantTests {
+  @Test func enumsHaveTheHeadersValues() {
+    #expect(DType.allCases.map(\.rawValue) == [GD_F32, GD_F16, GD_BF16, GD_I32].map { UInt32($0) })
+    #expect([BackendKind.cpu.rawValue, BackendKind.metal.rawValue] == [GD_BACKEND_CPU, GD_BACKEND_METAL].map { UInt32($0) })
+    #expect(
+      GateForm.allCases.map(\.rawValue)
+        == [GD_GATE_DECAY, GD_GATE_LOG, GD_GATE_NEG_LOG, GD_GATE_RAW, GD_GATE_RAW_SSM, GD_GATE_RAW_BOUNDED].map { UInt32($0) })
+    #expect(GateForm.allCases.map(\.isRaw) == [false, false, false, true, true, true])
+    #expect(GateDims.allCases.map(\.rawValue) == [GD_GATE_PER_HEAD, GD_GATE_PER_KEY].map { UInt32($0) })
+    #expect(
+      BetaForm.allCases.map(\.rawValue)
+        == [GD_BETA_GIVEN, GD_BETA_SIGMOID, GD_BETA_TWICE_SIGMOID].map { UInt32($0) })
+    #expect(HeadMap.allCases.map(\.rawValue) == [GD_HEADS_BLOCK, GD_HEADS_TILED].map { UInt32($0) })
+    #expect(
+      QKNorm.allCases.map(\.rawValue)
+        == [GD_NORM_NONE, GD_NORM_L2, GD_NORM_L2_MAX, GD_NORM_RMS].map { UInt32($0) })
+    #expect(
+      Algorithm.allCases.map(\.rawValue)
+        == [GD_ALGORITHM_AUTO, GD_ALGORITHM_RECURRENT, GD_ALGORITHM_CHUNKED].map { UInt32($0) })
+    #expect(
+      Activation.allCases.map(\.rawValue)
+        == [GD_ACTIVATION_NONE, GD_ACTIVATION_SILU, GD_ACTIVATION_SIGMOID].map { UInt32($0) })
+    #expect(NormOrder.allCases.map(\.rawValue) == [GD_NORM_THEN_GATE, GD_GATE_THEN_NORM].map { UInt32($0) })
+  }
+
+  @Test func failureCodesHaveTheHeadersValues() {
+    let codes = [
+      GD_ERROR_INVALID_ARGUMENT, GD_ERROR_SHAPE, GD_ERROR_DTYPE, GD_ERROR_RANGE, GD_ERROR_OVERLAP, GD_ERROR_HANDLE,
+      GD_ERROR_UNSUPPORTED, GD_ERROR_OUT_OF_MEMORY, GD_ERROR_TIMEOUT, GD_ERROR_DEVICE, GD_ERROR_STATE,
+      GD_ERROR_INTERNAL,
+    ]
+    #expect(Failure.Code.allCases.map(\.rawValue) == codes)
+  }
+
+  @Test func versions() {
+    #expect(gd_abi_version() == UInt32(GD_ABI_VERSION))
+    let version = String(cString: gd_version())
+    #expect(version.split(separator: ".").count == 3 && version.allSatisfy { $0.isNumber || $0 == "." })
+  }
+}

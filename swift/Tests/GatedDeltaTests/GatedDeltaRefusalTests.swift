@@ -1,0 +1,155 @@
+import CGatedDelta
+import GatedDeltaTypes
+import Testing
+
+@testable import GatedDelta
+
+/// Every rule of `gd_gated_delta`, broken once.
+@Suite struct GatedDeltaRefusalTests {
+  typealias Rule = Refusal<gd_gated_delta>
+
+  static let options: [Rule] = [
+    Rule("gate form", GD_ERROR_INVALID_ARGUMENT, "gateForm") { $1.gate_form = 7 },
+    Rule("no gate form", GD_ERROR_INVALID_ARGUMENT, "gateForm") { $1.gate_form = 0 },
+    Rule("gate dims", GD_ERROR_INVALID_ARGUMENT, "gateDims") { $1.gate_dims = 3 },
+    Rule("beta form", GD_ERROR_INVALID_ARGUMENT, "betaForm") { $1.beta_form = 0 },
+    Rule("head map", GD_ERROR_INVALID_ARGUMENT, "heads") { $1.head_map = 3 },
+    Rule("q/k norm", GD_ERROR_INVALID_ARGUMENT, "qkNorm") { $1.qk_norm = .max },
+    Rule("algorithm", GD_ERROR_INVALID_ARGUMENT, "algorithm") { $1.algorithm = 3 },
+    Rule("eps NaN", GD_ERROR_INVALID_ARGUMENT, "qkNormEps") { $1.qk_norm_eps = .nan },
+    Rule("eps infinite", GD_ERROR_INVALID_ARGUMENT, "qkNormEps") { $1.qk_norm_eps = .infinity },
+    Rule("eps negative", GD_ERROR_INVALID_ARGUMENT, "qkNormEps") { $1.qk_norm_eps = -1e-6 },
+    Rule("scale NaN", GD_ERROR_INVALID_ARGUMENT, "scale") { $1.scale = .nan },
+    Rule("scale infinite", GD_ERROR_INVALID_ARGUMENT, "scale") { $1.scale = -.infinity },
+    Rule("bound with another form", GD_ERROR_INVALID_ARGUMENT, "gateBound") { $1.gate_bound = -1 },
+    Rule("bound of 0", GD_ERROR_INVALID_ARGUMENT, "gateBound") {
+      $1 = try $0.gatedDelta(form: .rawBounded)
+      $1.gate_bound = 0
+    },
+    Rule("bound NaN", GD_ERROR_INVALID_ARGUMENT, "gateBound") {
+      $1 = try $0.gatedDelta(form: .rawBounded)
+      $1.gate_bound = .nan
+    },
+    Rule("bound infinite", GD_ERROR_INVALID_ARGUMENT, "gateBound") {
+      $1 = try $0.gatedDelta(form: .rawBounded)
+      $1.gate_bound = -.infinity
+    },
+    Rule("aLog without a raw form", GD_ERROR_INVALID_ARGUMENT, "aLog") { $1.a_log = try $0.tensor(.f32, 6) },
+    Rule("dtBias without a raw form", GD_ERROR_INVALID_ARGUMENT, "dtBias") { $1.dt_bias = try $0.tensor(.f32, 6) },
+    Rule("raw form without aLog", GD_ERROR_INVALID_ARGUMENT, "aLog") {
+      $1 = try $0.gatedDelta(form: .raw)
+      $1.a_log.buffer = 0
+    },
+    Rule("raw form without dtBias", GD_ERROR_INVALID_ARGUMENT, "dtBias") {
+      $1 = try $0.gatedDelta(form: .rawSSM)
+      $1.dt_bias = gd_tensor()
+    },
+  ]
+
+  static let shapes: [Rule] = [
+    Rule("keyDim 4", GD_ERROR_SHAPE, "query") { $1.key_dim = 4 },
+    Rule("keyDim 12", GD_ERROR_SHAPE, "query") { $1.key_dim = 12 },
+    Rule("keyDim 0", GD_ERROR_SHAPE, "query") { $1.key_dim = 0 },
+    Rule("keyDim 264", GD_ERROR_SHAPE, "query") { $1.key_dim = 264 },
+    Rule("valueDim 20", GD_ERROR_SHAPE, "value") { $1.value_dim = 20 },
+    Rule("valueDim huge", GD_ERROR_SHAPE, "value") { $1.value_dim = .max - 7 },
+    Rule("heads no multiple", GD_ERROR_SHAPE, "value") { $1.key_heads = 4 },
+    Rule("no key heads", GD_ERROR_SHAPE, "value") { $1.key_heads = 0 },
+    Rule("no value heads", GD_ERROR_SHAPE, "value") { $1.value_heads = 0 },
+    Rule("tokens beyond i32", GD_ERROR_SHAPE, "query") { $1.tokens = 1 << 31 },
+    Rule("more tokens than there are", GD_ERROR_SHAPE, "query") { $1.tokens = 7 },
+    Rule("tokens huge", GD_ERROR_SHAPE, "query") { $1.tokens = (1 << 31) - 1 },
+    Rule("more heads than there are", GD_ERROR_SHAPE, "query") { $1.key_heads = 6 },
+    Rule("more slots than there are", GD_ERROR_SHAPE, "state") { $1.slots = 5 },
+    Rule("slots huge", GD_ERROR_SHAPE, "state") { $1.slots = .max },
+    Rule("query short", GD_ERROR_SHAPE, "query") { $1.query = try $0.tensor(.f32, 6 * 2 * 16 - 1) },
+    Rule("key short", GD_ERROR_SHAPE, "key") { $1.key = try $0.tensor(.f32, 6 * 2 * 16 - 1) },
+    Rule("value short", GD_ERROR_SHAPE, "value") { $1.value = try $0.tensor(.f32, 6 * 6 * 8 - 1) },
+    Rule("gate short", GD_ERROR_SHAPE, "gate") { $1.gate = try $0.tensor(.f32, 6 * 6 - 1) },
+    Rule("gate per head where per key is said", GD_ERROR_SHAPE, "gate") { $1.gate_dims = GateDims.perKey.rawValue },
+    Rule("beta short", GD_ERROR_SHAPE, "beta") { $1.beta = try $0.tensor(.f32, 6 * 6 - 1) },
+    Rule("state short", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4 * 6 * 8 * 16 - 1) },
+    Rule("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 6 * 6 * 8 - 1) },
+    Rule("aLog short", GD_ERROR_SHAPE, "aLog") {
+      $1 = try $0.gatedDelta(form: .raw)
+      $1.a_log = try $0.tensor(.f32, 5)
+    },
+    Rule("dtBias per head where per key is said", GD_ERROR_SHAPE, "dtBias") {
+      $1 = try $0.gatedDelta(form: .raw, dims: .perKey)
+      $1.dt_bias = try $0.tensor(.f32, 6)
+    },
+    Rule("offset pushes it out", GD_ERROR_SHAPE, "out") { $1.out.offset = 32 },
+    Rule("offset beyond the buffer", GD_ERROR_SHAPE, "key") { $1.key.offset = 1 << 40 },
+    Rule("offset at the end of the integers", GD_ERROR_SHAPE, "key") { $1.key.offset = .max - 31 },
+    Rule("token stride too long", GD_ERROR_SHAPE, "value") { $1.value.token_stride = 56 },
+    Rule("head stride too long", GD_ERROR_SHAPE, "query") { $1.query.head_stride = 1 << 20 },
+    Rule("token stride overflows", GD_ERROR_SHAPE, "value") { $1.value.token_stride = 1 << 63 },
+    Rule("strides overflow together", GD_ERROR_SHAPE, "value") {
+      $1.value.token_stride = 1 << 60
+      $1.value.head_stride = 1 << 60
+    },
+    Rule("head stride overflows", GD_ERROR_SHAPE, "value") { $1.value.head_stride = .max - 7 },
+    Rule("token stride no multiple of 8", GD_ERROR_SHAPE, "key") { $1.key.token_stride = 33 },
+    Rule("head stride no multiple of 8", GD_ERROR_SHAPE, "query") { $1.query.head_stride = 12 },
+    Rule("state with gaps", GD_ERROR_SHAPE, "state") { $1.state.token_stride = 6 * 8 * 16 + 8 },
+    Rule("state heads with gaps", GD_ERROR_SHAPE, "state") { $1.state.head_stride = 8 * 16 + 8 },
+  ]
+
+  static let tensors: [Rule] = [
+    Rule("no query", GD_ERROR_INVALID_ARGUMENT, "query") { $1.query.buffer = 0 },
+    Rule("no out", GD_ERROR_INVALID_ARGUMENT, "out") { $1.out = gd_tensor() },
+    Rule("slots without a state", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state = gd_tensor() },
+    Rule("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.beta.reserved = 1 },
+    Rule("released key", GD_ERROR_HANDLE, "key") { #expect(gd_buffer_release($1.key.buffer) == GD_OK) },
+    Rule("query of integers", GD_ERROR_DTYPE, "query") { $1.query.dtype = DType.i32.rawValue },
+    Rule("query of no dtype", GD_ERROR_DTYPE, "query") { $1.query.dtype = 0 },
+    Rule("key of another dtype", GD_ERROR_DTYPE, "key") { $1.key.dtype = DType.bf16.rawValue },
+    Rule("value of another dtype", GD_ERROR_DTYPE, "value") { $1.value.dtype = DType.f16.rawValue },
+    Rule("16-bit log gate", GD_ERROR_DTYPE, "gate") {
+      $1 = try $0.gatedDelta(dtype: .bf16)
+      $1.gate = try $0.tensor(.bf16, 36)
+    },
+    Rule("raw gate of a third dtype", GD_ERROR_DTYPE, "gate") {
+      $1 = try $0.gatedDelta(form: .raw, dtype: .bf16)
+      $1.gate = try $0.tensor(.f16, 36)
+    },
+    Rule("beta of a third dtype", GD_ERROR_DTYPE, "beta") {
+      $1 = try $0.gatedDelta(dtype: .f16)
+      $1.beta.dtype = DType.bf16.rawValue
+    },
+    Rule("aLog of integers", GD_ERROR_DTYPE, "aLog") {
+      $1 = try $0.gatedDelta(form: .raw)
+      $1.a_log.dtype = DType.i32.rawValue
+    },
+    Rule("state of integers", GD_ERROR_DTYPE, "state") { $1.state.dtype = DType.i32.rawValue },
+    Rule("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.f16.rawValue },
+    Rule("query off its vectors", GD_ERROR_RANGE, "query") { $1.query.offset = 4 },
+    Rule("state off its vectors", GD_ERROR_RANGE, "state") { $1.state.offset = 4 },
+    Rule("beta off its elements", GD_ERROR_RANGE, "beta") { $1.beta.offset = 2 },
+    Rule("out is query", GD_ERROR_OVERLAP, "out") {
+      let both = try $0.tensor(.f32, 288)
+      $1.query = both
+      $1.out = both
+    },
+    Rule("out is the state", GD_ERROR_OVERLAP, "out") {
+      $1.out = $1.state
+    },
+    Rule("out's tokens overlap", GD_ERROR_OVERLAP, "out") { $1.out.token_stride = 40 },
+    Rule("out's heads overlap", GD_ERROR_OVERLAP, "out") {
+      $1.value_dim = 16
+      $1.value = try $0.tensor(.f32, 6 * 6 * 16)
+      $1.state = try $0.tensor(.f32, 4 * 6 * 16 * 16)
+      $1.out = try $0.tensor(.f32, 6 * 6 * 16)
+      $1.out.head_stride = 8
+      $1.out.token_stride = 96
+    },
+  ]
+
+  @Test func option() throws { try Self.verify(Self.options) }
+  @Test func shape() throws { try Self.verify(Self.shapes) }
+  @Test func tensor() throws { try Self.verify(Self.tensors) }
+
+  static func verify(_ rules: [Rule]) throws {
+    for rule in rules { try rule.verify(op: "gatedDelta", { try $0.gatedDelta() }, gd_encode_gated_delta) }
+  }
+}

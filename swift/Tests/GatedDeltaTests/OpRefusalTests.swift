@@ -1,0 +1,158 @@
+import CGatedDelta
+import GatedDeltaTypes
+import Testing
+
+@testable import GatedDelta
+
+/// Every rule of the other ops, broken once. What they share with `gatedDelta` (extents, strides, gates) is broken there
+/// in every way, here once for each tensor.
+@Suite struct OpRefusalTests {
+  static let conv: [Refusal<gd_causal_conv1d>] = [
+    .init("width 1", GD_ERROR_SHAPE, "weight") { $1.width = 1 },
+    .init("width 10", GD_ERROR_SHAPE, "weight") { $1.width = 10 },
+    .init("tokens beyond i32", GD_ERROR_SHAPE, "x") { $1.tokens = .max },
+    .init("sigmoid", GD_ERROR_INVALID_ARGUMENT, "activation") { $1.activation = 3 },
+    .init("no activation", GD_ERROR_INVALID_ARGUMENT, "activation") { $1.activation = 0 },
+    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.f32, 6 * 24 - 1) },
+    .init("x of integers", GD_ERROR_DTYPE, "x") { $1.x.dtype = DType.i32.rawValue },
+    .init("x stride", GD_ERROR_SHAPE, "x") { $1.x.token_stride = 28 },
+    .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f32, 24 * 4 - 1) },
+    .init("weight with gaps", GD_ERROR_SHAPE, "weight") { $1.weight.token_stride = 5 },
+    .init("no weight", GD_ERROR_INVALID_ARGUMENT, "weight") { $1.weight.buffer = 0 },
+    .init("weight of integers", GD_ERROR_DTYPE, "weight") { $1.weight.dtype = DType.i32.rawValue },
+    .init("bias short", GD_ERROR_SHAPE, "bias") { $1.bias = try $0.tensor(.f32, 23) },
+    .init("bias of integers", GD_ERROR_DTYPE, "bias") { $1.bias.dtype = DType.i32.rawValue },
+    .init("state short", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4 * 24 * 3 - 1) },
+    .init("state of a third dtype", GD_ERROR_DTYPE, "state") { $1.state.dtype = DType.f16.rawValue },
+    .init("state with gaps", GD_ERROR_SHAPE, "state") { $1.state.head_stride = 4 },
+    .init("slots without a state", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state.buffer = 0 },
+    .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 6 * 24 - 1) },
+    .init("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.bf16.rawValue },
+    .init("in place", GD_ERROR_OVERLAP, "out") { $1.out = $1.x },
+    .init("out overlaps x's end", GD_ERROR_OVERLAP, "out") {
+      $1.x = try $0.tensor(.f32, 12 * 24 - 8)
+      $1.out = $1.x
+      $1.out.offset = UInt64((6 * 24 - 8) * 4)
+    },
+    .init("out in the state", GD_ERROR_OVERLAP, "out") { $1.out = $1.state },
+    .init("weight in the state", GD_ERROR_OVERLAP, "state") {
+      $1.weight = $1.state
+    },
+    .init("many sequences without offsets", GD_ERROR_INVALID_ARGUMENT, "cuSeqlens") { $1.sequences = 2 },
+    .init("too many sequences", GD_ERROR_RANGE, "cuSeqlens") { $1.sequences = (1 << 20) + 1 },
+  ]
+
+  static let norm: [Refusal<gd_gated_rms_norm>] = [
+    .init("no activation", GD_ERROR_INVALID_ARGUMENT, "activation") { $1.activation = 1 },
+    .init("order", GD_ERROR_INVALID_ARGUMENT, "order") { $1.order = 3 },
+    .init("eps negative", GD_ERROR_INVALID_ARGUMENT, "eps") { $1.eps = -1 },
+    .init("eps NaN", GD_ERROR_INVALID_ARGUMENT, "eps") { $1.eps = .nan },
+    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.f32, 95) },
+    .init("x of a third dtype", GD_ERROR_DTYPE, "x") { $1.x.dtype = DType.f16.rawValue },
+    .init("z short", GD_ERROR_SHAPE, "z") { $1.z = try $0.tensor(.bf16, 95) },
+    .init("z of integers", GD_ERROR_DTYPE, "z") { $1.z.dtype = DType.i32.rawValue },
+    .init("z off its vectors", GD_ERROR_RANGE, "z") { $1.z.offset = 8 },
+    .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f32, 15) },
+    .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.bf16, 95) },
+    .init("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.f16.rawValue },
+    .init("in place", GD_ERROR_OVERLAP, "out") { $1.out = $1.z },
+    .init("all dimensions huge", GD_ERROR_SHAPE, "z") {
+      $1.tokens = .max
+      $1.heads = .max
+      $1.dim = .max
+    },
+  ]
+
+  static let step: [Refusal<gd_gated_delta_step>] = [
+    .init("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
+    .init("keyDim", GD_ERROR_SHAPE, "x") { $1.key_dim = 9 },
+    .init("valueDim", GD_ERROR_SHAPE, "z") { $1.value_dim = 0 },
+    .init("heads no multiple", GD_ERROR_SHAPE, "keyHeads") { $1.key_heads = 3 },
+    .init("width", GD_ERROR_SHAPE, "convWeight") { $1.width = 0 },
+    .init("too many sequences", GD_ERROR_RANGE, "x") { $1.sequences = .max },
+    .init("head map", GD_ERROR_INVALID_ARGUMENT, "heads") { $1.head_map = 0 },
+    .init("q/k norm", GD_ERROR_INVALID_ARGUMENT, "qkNorm") { $1.qk_norm = 0 },
+    .init("conv activation", GD_ERROR_INVALID_ARGUMENT, "convActivation") { $1.conv_activation = 3 },
+    .init("norm activation", GD_ERROR_INVALID_ARGUMENT, "normActivation") { $1.norm_activation = 1 },
+    .init("norm order", GD_ERROR_INVALID_ARGUMENT, "normOrder") { $1.norm_order = 0 },
+    .init("q/k eps", GD_ERROR_INVALID_ARGUMENT, "qkNormEps") { $1.qk_norm_eps = -.infinity },
+    .init("scale", GD_ERROR_INVALID_ARGUMENT, "scale") { $1.scale = .infinity },
+    .init("norm eps", GD_ERROR_INVALID_ARGUMENT, "normEps") { $1.norm_eps = .nan },
+    .init("gate form", GD_ERROR_INVALID_ARGUMENT, "gateForm") { $1.gate_form = 0 },
+    .init("gate dims", GD_ERROR_INVALID_ARGUMENT, "gateDims") { $1.gate_dims = 0 },
+    .init("beta form", GD_ERROR_INVALID_ARGUMENT, "betaForm") { $1.beta_form = 4 },
+    .init("bound", GD_ERROR_INVALID_ARGUMENT, "gateBound") { $1.gate_bound = .nan },
+    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.bf16, 3 * 96 - 1) },
+    .init("convWeight short", GD_ERROR_SHAPE, "convWeight") { $1.conv_weight = try $0.tensor(.bf16, 96 * 4 - 1) },
+    .init("convBias short", GD_ERROR_SHAPE, "convBias") { $1.conv_bias = try $0.tensor(.bf16, 95) },
+    .init("convState short", GD_ERROR_SHAPE, "convState") { $1.conv_state = try $0.tensor(.bf16, 4 * 96 * 3 - 1) },
+    .init("convState of a third dtype", GD_ERROR_DTYPE, "convState") { $1.conv_state.dtype = DType.f16.rawValue },
+    .init("convState alone", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state.buffer = 0 },
+    .init("state alone", GD_ERROR_INVALID_ARGUMENT, "convState") { $1.conv_state.buffer = 0 },
+    .init("state alone, without slots", GD_ERROR_INVALID_ARGUMENT, "convState") {
+      $1.slots = 0
+      $1.conv_state.buffer = 0
+    },
+    .init("gate short", GD_ERROR_SHAPE, "gate") { $1.gate = try $0.tensor(.f32, 11) },
+    .init("beta short", GD_ERROR_SHAPE, "beta") { $1.beta = try $0.tensor(.f32, 11) },
+    .init("aLog short", GD_ERROR_SHAPE, "aLog") { $1.a_log = try $0.tensor(.f32, 3) },
+    .init("dtBias short", GD_ERROR_SHAPE, "dtBias") { $1.dt_bias = try $0.tensor(.f32, 3) },
+    .init("state short", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4 * 4 * 16 * 8 - 1) },
+    .init("z of another dtype", GD_ERROR_DTYPE, "z") { $1.z = try $0.tensor(.f32, 192) },
+    .init("normWeight short", GD_ERROR_SHAPE, "normWeight") { $1.norm_weight = try $0.tensor(.f32, 15) },
+    .init("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.f16.rawValue },
+    .init("out is z", GD_ERROR_OVERLAP, "out") { $1.out = $1.z },
+    .init("one memory for both states", GD_ERROR_OVERLAP, "state") {
+      $1.conv_state = try $0.tensor(.f32, 4 * 4 * 16 * 8)
+      $1.state = $1.conv_state
+    },
+  ]
+
+  static let linear: [Refusal<gd_linear>] = [
+    .init("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 9 },
+    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.f16, 47) },
+    .init("x of integers", GD_ERROR_DTYPE, "x") { $1.x.dtype = DType.i32.rawValue },
+    .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f16, 159) },
+    .init("weight off its vectors", GD_ERROR_RANGE, "weight") { $1.weight.offset = 2 },
+    .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 29) },
+    .init("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.bf16.rawValue },
+    .init("in place", GD_ERROR_OVERLAP, "out") {
+      $1.out_features = 8
+      $1.out = $1.x
+    },
+    .init("everything huge", GD_ERROR_SHAPE, "x") {
+      $1.rows = .max
+      $1.in_features = .max
+      $1.out_features = .max
+    },
+  ]
+
+  static let copies: [Refusal<gd_copy_slots>] = [
+    .init("pool short", GD_ERROR_SHAPE, "pool") { $1.slots = 5 },
+    .init("slot elements huge", GD_ERROR_SHAPE, "pool") { $1.slot_elements = .max },
+    .init("slot elements overflow", GD_ERROR_SHAPE, "pool") { $1.slot_elements = 1 << 62 },
+    .init("pool of integers", GD_ERROR_DTYPE, "pool") { $1.pool.dtype = DType.i32.rawValue },
+    .init("no reads", GD_ERROR_INVALID_ARGUMENT, "readSlots") { $1.read_slots = gd_index() },
+    .init("no writes", GD_ERROR_INVALID_ARGUMENT, "writeSlots") { $1.write_slots = gd_index() },
+    .init("counts differ", GD_ERROR_SHAPE, "writeSlots") { $1.write_slots = try $0.index([1, 2]).index },
+    .init("too many", GD_ERROR_RANGE, "readSlots") { $1.count = .max },
+    .init("read outside", GD_ERROR_RANGE, "readSlots[0]") { $1.read_slots = try $0.index([4]).index },
+    .init("write outside", GD_ERROR_RANGE, "writeSlots[0]") { $1.write_slots = try $0.index([-2]).index },
+  ]
+
+  @Test func causalConv1d() throws {
+    for rule in Self.conv { try rule.verify(op: "causalConv1d", { try $0.causalConv1d() }, gd_encode_causal_conv1d) }
+  }
+  @Test func gatedRMSNorm() throws {
+    for rule in Self.norm { try rule.verify(op: "gatedRmsNorm", { try $0.gatedRMSNorm() }, gd_encode_gated_rms_norm) }
+  }
+  @Test func gatedDeltaStep() throws {
+    for rule in Self.step { try rule.verify(op: "gatedDeltaStep", { try $0.gatedDeltaStep() }, gd_encode_gated_delta_step) }
+  }
+  @Test func linearOp() throws {
+    for rule in Self.linear { try rule.verify(op: "linear", { try $0.linear() }, gd_encode_linear) }
+  }
+  @Test func copySlots() throws {
+    for rule in Self.copies { try rule.verify(op: "copySlots", { try $0.copySlots() }, gd_encode_copy_slots) }
+  }
+}

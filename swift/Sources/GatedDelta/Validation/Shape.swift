@@ -14,6 +14,8 @@ struct Shape {
   }
 
   var isEmpty: Bool { tokens == 0 || heads == 0 || row == 0 }
+  /// Whether backends may read the rows as vectors of 8.
+  var hasVectors: Bool { !isEmpty && row % 8 == 0 }
 }
 
 /// Strides in elements, and what follows from them. Every sum and product is checked: the numbers come from outside.

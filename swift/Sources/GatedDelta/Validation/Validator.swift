@@ -91,7 +91,7 @@ struct Validator {
         received: DType(rawValue: tensor.dtype)?.name ?? "\(tensor.dtype), which is no dtype")
     }
     let strides = try strides(tensor, name, shape, layout)
-    let alignment = layout != .block && shape.row % 8 == 0 ? UInt64(8 * dtype.size) : UInt64(dtype.size)
+    let alignment = layout != .block && shape.hasVectors ? UInt64(8 * dtype.size) : UInt64(dtype.size)
     guard tensor.offset % alignment == 0 else {
       throw Failure(
         .range, argument: "\(name)",
@@ -138,7 +138,7 @@ struct Validator {
           received: "a token stride of \(strides.token) and a head stride of \(strides.head) for rows of \(shape.row)")
       }
     case .rows:
-      guard shape.row % 8 != 0 || (strides.token % 8 == 0 && strides.head % 8 == 0) else {
+      guard !shape.hasVectors || (strides.token % 8 == 0 && strides.head % 8 == 0) else {
         throw Failure(
           .shape, argument: "\(name)", expected: "strides that are multiples of 8 elements",
           received: "a token stride of \(strides.token) and a head stride of \(strides.head)")

@@ -1,0 +1,179 @@
+import CGatedDelta
+import GatedDeltaTypes
+import Testing
+
+@testable import GatedDelta
+
+/// What reaches a backend is what the descriptor said, field by field.
+@Suite struct AcceptedOpTests {
+  @Test func gatedDeltaArrivesWhole() throws {
+    let fixture = try Fixture()
+    var given = try fixture.gatedDelta(form: .rawBounded, dims: .perKey, dtype: .bf16)
+    given.beta_form = BetaForm.twiceSigmoid.rawValue
+    given.head_map = HeadMap.tiled.rawValue
+    given.qk_norm = QKNorm.rms.rawValue
+    given.algorithm = Algorithm.recurrent.rawValue
+    given.out = try fixture.tensor(.f32, 6 * 6 * 8)
+    #expect(gd_encode_gated_delta(fixture.device, &given) == GD_OK, "\(LastError())")
+    guard case .gatedDelta(let op, let sequences)? = try fixture.committedOps().first else {
+      Issue.record("no op")
+      return
+    }
+    #expect([op.tokens, op.keyHeads, op.valueHeads, op.keyDim, op.valueDim, op.slots] == [6, 2, 6, 16, 8, 4])
+    #expect(op.gateForm == .rawBounded && op.gateDims == .perKey && op.betaForm == .twiceSigmoid)
+    #expect(op.headMap == .tiled && op.qkNorm == .rms && op.algorithm == .recurrent)
+    #expect(op.qkNormEps == 1e-6 && op.scale == 0.25 && op.gateBound == -5)
+    let tensors = [op.query, op.key, op.value, op.gate, op.beta, op.out]
+    #expect(tensors.map(\.dtype) == [.bf16, .bf16, .bf16, .bf16, .bf16, .f32])
+    #expect(tensors.map(\.tokenStride) == [32, 32, 48, 96, 6, 48])
+    #expect(tensors.map(\.headStride) == [16, 16, 8, 16, 1, 8])
+    let raw = try #require(op.raw)
+    #expect(raw.aLog.dtype == .f32 && raw.dtBias.dtype == .bf16 && raw.dtBias.tokenStride == 16)
+    let state = try #require(op.state)
+    #expect(state.tokenStride == 6 * 8 * 16 && state.headStride == 8 * 16)
+    #expect(sequences.starts == [0, 6] && sequences.readSlots == [0] && sequences.writeSlots == [0])
+    #expect(sequences.count == 1 && sequences.stagedReads.isEmpty)
+  }
+
+  @Test func viewsOfOnePackedBufferKeepTheirOffsetsAndStrides() throws {
+    let fixture = try Fixture()
+    var given = try fixture.gatedDelta()
+    // query | key | value of each token side by side, as a convolution leaves them.
+    let width: UInt64 = 2 * 16 + 2 * 16 + 6 * 8
+    let packed = try fixture.tensor(.f32, 6 * Int(width))
+    given.query = packed
+    given.key = packed
+    given.key.offset = 32 * 4
+    given.value = packed
+    given.value.offset = 64 * 4
+    given.query.token_stride = width
+    given.key.token_stride = width
+    given.value.token_stride = width
+    #expect(gd_encode_gated_delta(fixture.device, &given) == GD_OK, "\(LastError())")
+    guard case .gatedDelta(let op, _)? = try fixture.committedOps().first else {
+      Issue.record("no op")
+      return
+    }
+    #expect([op.query, op.key, op.value].map(\.offset) == [0, 128, 256])
+    #expect([op.query, op.key, op.value].map(\.tokenStride) == [112, 112, 112])
+    #expect(op.value.headStride == 8 && op.value.pointer == op.query.pointer + 256)
+    // An output among them would cover its neighbours, though its own elements are nobody's.
+    given.out = given.value
+    #expect(gd_encode_gated_delta(fixture.device, &given) == GD_ERROR_OVERLAP)
+    #expect(LastError().argument == "out")
+  }
+
+  @Test func theOtherOpsArriveWhole() throws {
+    let fixture = try Fixture()
+    var conv = try fixture.causalConv1d(width: 9, dtype: .f16)
+    var norm = try fixture.gatedRMSNorm()
+    var step = try fixture.gatedDeltaStep()
+    var linear = try fixture.linear()
+    var copy = try fixture.copySlots(reads: [2, -1], writes: [0, -1])
+    #expect(gd_encode_causal_conv1d(fixture.device, &conv) == GD_OK, "\(LastError())")
+    #expect(gd_encode_gated_rms_norm(fixture.device, &norm) == GD_OK, "\(LastError())")
+    #expect(gd_encode_gated_delta_step(fixture.device, &step) == GD_OK, "\(LastError())")
+    #expect(gd_encode_linear(fixture.device, &linear) == GD_OK, "\(LastError())")
+    #expect(gd_encode_copy_slots(fixture.device, &copy) == GD_OK, "\(LastError())")
+    let ops = try fixture.committedOps()
+    #expect(ops.map(\.name) == ["causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots"])
+    for op in ops {
+      switch op {
+      case .causalConv1d(let op, let sequences):
+        #expect([op.tokens, op.channels, op.width, op.slots] == [6, 24, 9, 4] && op.activation == .silu)
+        #expect(op.x.tokenStride == 24 && op.weight.tokenStride == 9 && op.weight.dtype == .bf16)
+        #expect(op.bias?.dtype == .f16 && op.state?.tokenStride == 24 * 8 && op.state?.headStride == 8)
+        #expect(sequences.starts == [0, 6] && sequences.readSlots == [0])
+      case .gatedRMSNorm(let op):
+        #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.eps == 1e-6)
+        #expect(op.activation == .silu && op.order == .normThenGate)
+        #expect([op.x, op.z, op.weight, op.out].map(\.dtype) == [.f32, .bf16, .f32, .bf16])
+      case .gatedDeltaStep(let op, let sequences):
+        #expect([op.sequences, op.keyHeads, op.valueHeads, op.keyDim, op.valueDim] == [3, 2, 4, 8, 16])
+        #expect(op.width == 4 && op.slots == 4 && op.gateForm == .raw && op.betaForm == .sigmoid)
+        #expect(op.x.tokenStride == 96 && op.z.headStride == 16 && op.raw != nil && op.convBias != nil)
+        #expect(op.convState?.tokenStride == 96 * 3 && op.state?.tokenStride == 4 * 16 * 8)
+        #expect(sequences.starts == [0, 1, 2, 3] && sequences.readSlots == [0, 1, 2])
+      case .linear(let op):
+        #expect([op.rows, op.inFeatures, op.outFeatures] == [3, 16, 10])
+        #expect([op.x, op.weight, op.out].map(\.dtype) == [.f16, .bf16, .f32])
+      case .copySlots(let op, let sequences):
+        #expect(op.slots == 4 && op.slotElements == 5 && sequences.count == 2)
+        #expect(sequences.readSlots == [2, -1] && sequences.writeSlots == [0, -1])
+      case .gatedDelta: Issue.record("nobody encoded one")
+      }
+    }
+  }
+
+  @Test func everyOptionIsAccepted() throws {
+    let fixture = try Fixture()
+    var count = 0
+    for form in GateForm.allCases {
+      for dims in GateDims.allCases {
+        for dtype in [DType.f32, .f16, .bf16] {
+          var op = try fixture.gatedDelta(form: form, dims: dims, dtype: dtype)
+          for (beta, heads, norm) in [(1, 1, 1), (2, 2, 2), (3, 1, 3), (1, 2, 4)] as [(UInt32, UInt32, UInt32)] {
+            (op.beta_form, op.head_map, op.qk_norm, op.algorithm) = (beta, heads, norm, norm % 3)
+            #expect(gd_encode_gated_delta(fixture.device, &op) == GD_OK, "\(LastError())")
+            count += 1
+          }
+        }
+      }
+    }
+    #expect(try fixture.committedOps().count == count)
+  }
+
+  @Test func outputsMayBeF32AndRowsOfAnyLength() throws {
+    let fixture = try Fixture()
+    // 100 is no multiple of 8: its rows are not vectors, so that no stride has to be one either.
+    var norm = try fixture.gatedRMSNorm(tokens: 5, heads: 3, dim: 100)
+    norm.out = try fixture.tensor(.f32, 5 * 3 * 101)
+    norm.out.head_stride = 101
+    norm.out.token_stride = 303
+    norm.out.offset = 8
+    #expect(gd_encode_gated_rms_norm(fixture.device, &norm) == GD_ERROR_SHAPE, "one element too far")
+    norm.out.offset = 4
+    #expect(gd_encode_gated_rms_norm(fixture.device, &norm) == GD_OK, "\(LastError())")
+    var conv = try fixture.causalConv1d(tokens: 2, channels: 5, width: 2)
+    #expect(gd_encode_causal_conv1d(fixture.device, &conv) == GD_OK, "\(LastError())")
+  }
+
+  @Test func aBackendsRefusalComesBackAsItIs() throws {
+    let fixture = try Fixture()
+    fixture.backend.refusal = ("gatedDelta", Failure(.unsupported, argument: "algorithm", expected: "a", received: "b"))
+    var op = try fixture.gatedDelta()
+    #expect(gd_encode_gated_delta(fixture.device, &op) == GD_ERROR_UNSUPPORTED)
+    let error = LastError()
+    #expect(error.message == "gatedDelta: algorithm: expected a, got b" && error.op == "gatedDelta")
+    #expect(try fixture.committedOps().isEmpty)
+  }
+
+  @Test func emptyTensorsAreLegalAndReachNoBackendWithNothingToDo() throws {
+    let fixture = try Fixture()
+    var delta = try fixture.gatedDelta(tokens: 0, slots: 0)
+    var conv = try fixture.causalConv1d(channels: 0)
+    var norm = try fixture.gatedRMSNorm(tokens: 0)
+    var rows = try fixture.gatedRMSNorm(dim: 0)
+    var step = try fixture.gatedDeltaStep(sequences: 0)
+    var linear = try fixture.linear(outFeatures: 0)
+    var copy = try fixture.copySlots(slotElements: 0)
+    #expect(gd_encode_gated_delta(fixture.device, &delta) == GD_OK, "\(LastError())")
+    #expect(gd_encode_causal_conv1d(fixture.device, &conv) == GD_OK, "\(LastError())")
+    #expect(gd_encode_gated_rms_norm(fixture.device, &norm) == GD_OK, "\(LastError())")
+    #expect(gd_encode_gated_rms_norm(fixture.device, &rows) == GD_OK, "\(LastError())")
+    #expect(gd_encode_gated_delta_step(fixture.device, &step) == GD_OK, "\(LastError())")
+    #expect(gd_encode_linear(fixture.device, &linear) == GD_OK, "\(LastError())")
+    #expect(gd_encode_copy_slots(fixture.device, &copy) == GD_OK, "\(LastError())")
+    var none = try fixture.gatedDelta(sequences: 0)
+    none.cu_seqlens = try fixture.index([0]).index
+    #expect(gd_encode_gated_delta(fixture.device, &none) == GD_OK, "\(LastError())")
+    #expect(fixture.commit() == 0 && fixture.backend.submissions.isEmpty)
+
+    // Without tokens there is still a state to move, and without input features there are zeros to write.
+    var state = try fixture.gatedDelta(tokens: 0)
+    var zeros = try fixture.linear(inFeatures: 0)
+    #expect(gd_encode_gated_delta(fixture.device, &state) == GD_OK, "\(LastError())")
+    #expect(gd_encode_linear(fixture.device, &zeros) == GD_OK, "\(LastError())")
+    #expect(try fixture.committedOps().map(\.name) == ["gatedDelta", "linear"])
+  }
+}

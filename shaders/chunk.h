@@ -8,6 +8,10 @@
 
 #include "rows.h"
 
+// The panels of the state must live in registers, so loops over them are unrolled: an array with a running index would
+// be kept in memory.
+#define GDM_UNROLL _Pragma("clang loop unroll(full)")
+
 // The state rows of one simdgroup: part f is [key columns 8 f .. 8 f + 7, 8 rows].
 template <uint P> struct Panels {
   simdgroup_float8x8 part[P];
@@ -55,6 +59,7 @@ inline void chunk_scale_after(threadgroup float* tile, threadgroup float* decays
 template <uint P>
 inline void chunk_times_state(thread simdgroup_float8x8& result, threadgroup const float* tile,
                               thread const Panels<P>& s, uint panels, uint keyDim) {
+  GDM_UNROLL
   for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
       simdgroup_float8x8 rows;
@@ -83,6 +88,7 @@ template <uint P>
 inline void chunk_update(thread Panels<P>& s, threadgroup const float* tile, threadgroup const float* decays,
                          float total, simdgroup_float8x8 v0, simdgroup_float8x8 v1, uint panels, uint keyDim) {
   simdgroup_float8x8 decay = simdgroup_float8x8(total);
+  GDM_UNROLL
   for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
       simdgroup_float8x8 columns;
@@ -115,6 +121,7 @@ inline void chunk_state_read(thread Panels<4 * N>& s, threadgroup float* tile, d
     row_store(tile + own * keyDim, x, lane, keyDim);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (owner / 2 == slice) {
+      GDM_UNROLL
       for (uint f = 0; f < 4 * N; ++f) {
         if (panel_exists<4 * N>(f, keyDim / 8)) {
           simdgroup_load(s.part[f], tile + (owner % 2) * 8 * keyDim + 8 * f, keyDim, 0, true);
@@ -134,6 +141,7 @@ inline void chunk_state_write(thread const Panels<4 * N>& s, threadgroup float* 
   for (uint slice = 0; slice < 2; ++slice) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (owner / 2 == slice) {
+      GDM_UNROLL
       for (uint f = 0; f < 4 * N; ++f) {
         if (panel_exists<4 * N>(f, keyDim / 8)) {
           simdgroup_store(s.part[f], tile + (owner % 2) * 8 * keyDim + 8 * f, keyDim, 0, true);

@@ -18,14 +18,14 @@ kernel void gd_gates(device const ushort* gate [[buffer(0)]],
                      constant GDMGates& params [[buffer(6)]],
                      uint group [[threadgroup_position_in_grid]],
                      uint index [[thread_index_in_threadgroup]]) {
-  ulong at = ulong(group) * GDM_GATE_THREADS + index;
-  ulong heads = ulong(params.tokens) * params.valueHeads;
-  if (at >= heads * params.dims) return;
-  ulong pair = at / params.dims;
-  uint dim = uint(at - pair * params.dims);
-  ulong token = pair / params.valueHeads;
-  uint head = uint(pair - token * params.valueHeads);
-  ulong from = token * params.gateTokenStride + ulong(head) * params.gateHeadStride + dim;
+  // The number of gates fits 32 bits: they are elements of one tensor.
+  uint at = group * GDM_GATE_THREADS + index;
+  if (at >= params.tokens * params.valueHeads * params.dims) return;
+  uint pair = at / params.dims;
+  uint dim = at - pair * params.dims;
+  uint token = pair / params.valueHeads;
+  uint head = pair - token * params.valueHeads;
+  ulong from = ulong(token) * params.gateTokenStride + ulong(head) * params.gateHeadStride + dim;
   decay[at] = gate_read(gate, from, aLog, head, dtBias, head * params.dims + dim, params.bound);
-  if (dim == 0) betaOut[pair] = beta_read(beta, token * params.betaTokenStride + head);
+  if (dim == 0) betaOut[pair] = beta_read(beta, ulong(token) * params.betaTokenStride + head);
 }

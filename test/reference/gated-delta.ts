@@ -48,6 +48,11 @@ export interface GatedDeltaResult {
   /** The pool after the op. */
   readonly state: Reference | undefined;
   readonly snapshots: Reference | undefined;
+  /**
+   * For each number of `out` and `state`, the sum of the sizes of what it was summed from. Where a result is a small
+   * difference of large numbers, no float32 arithmetic can be closer to it than those numbers' own rounding.
+   */
+  readonly sizes: { readonly out: Reference; readonly state: Reference | undefined };
 }
 
 /** The op on plain numbers. */
@@ -58,6 +63,7 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
   const state = before && copyOf(before);
   const out = given.out ? copyOf(given.out) : reference([tokens, valueHeads, valueDim]);
   const snapshots = given.snapshots && copyOf(given.snapshots);
+  const sizes = { out: reference(out.shape), state: before && copyOf(before) };
   const stateSize = valueHeads * valueDim * keyDim;
   const decay = decays(given.gate, given);
   const beta = betas(given.beta, given.betaForm ?? "given");
@@ -66,6 +72,7 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
   for (const [s, sequence] of sequences.entries()) {
     // Every read sees the pool as it was before the op: `before`, never `state`.
     const S = before ? readSlot(before.data, sequence.readSlot, stateSize) : new Float64Array(stateSize);
+    const sizeOfS = S.map(Math.abs);
     const length = sequence.end - sequence.start;
     const keep = (done: number) => {
       for (const checkpoint of given.checkpoints ?? []) {
@@ -77,15 +84,16 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
     };
     keep(0);
     for (let t = sequence.start; t < sequence.end; t++) {
-      token(S, t);
+      token(S, sizeOfS, t);
       keep(t - sequence.start + 1);
     }
     if (state) writeSlot(state.data, sequence.writeSlot, S);
+    if (sizes.state) writeSlot(sizes.state.data, sequence.writeSlot, sizeOfS);
   }
-  return { out, state, snapshots };
+  return { out, state, snapshots, sizes };
 
   /** One token through all heads of one sequence's state. */
-  function token(S: Float64Array, t: number): void {
+  function token(S: Float64Array, sizeOfS: Float64Array, t: number): void {
     const norm = given.qkNorm ?? "none";
     const eps = given.qkNormEps ?? 1e-6;
     const scale = given.scale ?? keyDim ** -0.5;
@@ -103,19 +111,29 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
       const gate = perKey ? rowOf(decay, hv, keyDim) : undefined;
       const a = perKey ? 0 : decay.data[t * valueHeads + hv]!;
       for (let dv = 0; dv < valueDim; dv++) {
-        const row = S.subarray((hv * valueDim + dv) * keyDim, (hv * valueDim + dv + 1) * keyDim);
+        const start = (hv * valueDim + dv) * keyDim;
+        const row = S.subarray(start, start + keyDim);
+        const size = sizeOfS.subarray(start, start + keyDim);
         let remembered = 0;
+        let rememberedSize = 0;
         for (let d = 0; d < keyDim; d++) {
           row[d]! *= gate ? gate[d]! : a;
           remembered += row[d]! * k[d]!;
+          rememberedSize += Math.abs(row[d]! * k[d]!);
         }
         const delta = b * (v[dv]! - remembered);
+        const deltaSize = Math.abs(b) * (Math.abs(v[dv]!) + rememberedSize);
         let o = 0;
+        let oSize = 0;
         for (let d = 0; d < keyDim; d++) {
+          // An older, larger sum's rounding is still there, as far as it has decayed.
+          size[d] = Math.max(size[d]! * (gate ? gate[d]! : a), Math.abs(row[d]!) + deltaSize * Math.abs(k[d]!));
           row[d]! += delta * k[d]!;
           o += row[d]! * q[d]!;
+          oSize += size[d]! * Math.abs(q[d]!);
         }
         out.data[(t * valueHeads + hv) * valueDim + dv] = o;
+        sizes.out.data[(t * valueHeads + hv) * valueDim + dv] = oSize;
       }
     }
   }

@@ -6,11 +6,14 @@ export function relRms(x: ArrayLike<number>, ref: ArrayLike<number>): number {
   sameLength(x, ref);
   let error = 0;
   let size = 0;
+  let different = false;
   for (let i = 0; i < ref.length; i++) {
     error += (x[i]! - ref[i]!) ** 2;
     size += ref[i]! ** 2;
+    // Asked of the numbers themselves: the square of a small difference can be 0.
+    if (x[i] !== ref[i]) different = true;
   }
-  if (size === 0) return error === 0 ? 0 : Infinity;
+  if (size === 0) return different ? Infinity : 0;
   return Math.sqrt(error / size);
 }
 

@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { DisposedError, FileError } from "../lib/errors.ts";
 import { openCheckpoint, writeSafetensors } from "../lib/safetensors.ts";
 import type { TensorToWrite } from "../lib/safetensors.ts";
-import { folder, newPath, refusal } from "./support/files.ts";
+import { refusal, scratch } from "./support/files.ts";
+
+const { folder, newPath } = scratch();
 
 describe("a checkpoint", () => {
   const byte = (value: number): TensorToWrite => ({ dtype: "U8", shape: [1], data: new Uint8Array([value]) });

@@ -4,7 +4,9 @@ import { readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from
 import { join } from "node:path";
 import { FileError } from "../lib/errors.ts";
 import { openSafetensors, writeSafetensors } from "../lib/safetensors.ts";
-import { fileOf, folder, newPath, oneTensor, refusal } from "./support/files.ts";
+import { oneTensor, refusal, scratch } from "./support/files.ts";
+
+const { folder, newPath, fileOf } = scratch();
 
 describe("a bad file is refused by name", () => {
   const tensor = (fields: string) => `{"a":{${fields}}}`;

@@ -5,7 +5,9 @@ import { join } from "node:path";
 import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, UnsupportedError } from "../lib/errors.ts";
 import { openSafetensors, safetensorsDTypes, writeSafetensors } from "../lib/safetensors.ts";
 import type { SafetensorsDType, TensorToWrite } from "../lib/safetensors.ts";
-import { fileOf, folder, newPath, oneTensor } from "./support/files.ts";
+import { oneTensor, scratch } from "./support/files.ts";
+
+const { folder, newPath, fileOf } = scratch();
 
 describe("a sound file", () => {
   test("reads back what was written, in every dtype", () => {

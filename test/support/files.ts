@@ -1,35 +1,40 @@
 /** Temporary safetensors files, sound and unsound, for the tests of their reader. */
-import { expect } from "bun:test";
+import { afterAll, expect } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { FileError } from "../../lib/errors.ts";
 
-/** A folder of this process's own, gone at its end. */
-export const folder = mkdtempSync(join(tmpdir(), "gated-delta-test-"));
-process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
-
-let made = 0;
-
-/** A path in the folder that nothing has had before. */
-export function newPath(name = "x.safetensors"): string {
-  return join(folder, `${made++}-${name}`);
+/** A folder of one test file's own. */
+export interface Scratch {
+  readonly folder: string;
+  /** A path in the folder that nothing has had before. */
+  newPath(name?: string): string;
+  /**
+   * A file with a header as given, well-formed or not, and `dataBytes` bytes counting up from 0.
+   *
+   * @param claimedLength what the file says its header's length is, where that is not the truth.
+   */
+  fileOf(header: string | Uint8Array, dataBytes?: number, claimedLength?: bigint): string;
 }
 
-/**
- * A file with a header as given, well-formed or not, and `dataBytes` bytes counting up from 0.
- *
- * @param claimedLength what the file says its header's length is, where that is not the truth.
- */
-export function fileOf(header: string | Uint8Array, dataBytes = 0, claimedLength?: bigint): string {
-  const json = typeof header === "string" ? new TextEncoder().encode(header) : header;
-  const file = new Uint8Array(8 + json.length + dataBytes);
-  new DataView(file.buffer).setBigUint64(0, claimedLength ?? BigInt(json.length), true);
-  file.set(json, 8);
-  for (let i = 0; i < dataBytes; i++) file[8 + json.length + i] = i;
-  const path = newPath();
-  writeFileSync(path, file);
-  return path;
+/** Makes a folder that is gone after the calling file's tests. */
+export function scratch(): Scratch {
+  const folder = mkdtempSync(join(tmpdir(), "gated-delta-test-"));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  let made = 0;
+  const newPath = (name = "x.safetensors") => join(folder, `${made++}-${name}`);
+  const fileOf: Scratch["fileOf"] = (header, dataBytes = 0, claimedLength) => {
+    const json = typeof header === "string" ? new TextEncoder().encode(header) : header;
+    const file = new Uint8Array(8 + json.length + dataBytes);
+    new DataView(file.buffer).setBigUint64(0, claimedLength ?? BigInt(json.length), true);
+    file.set(json, 8);
+    for (let i = 0; i < dataBytes; i++) file[8 + json.length + i] = i;
+    const path = newPath();
+    writeFileSync(path, file);
+    return path;
+  };
+  return { folder, newPath, fileOf };
 }
 
 /** The header of a file whose one tensor, `a`, is four bytes. */

@@ -1,6 +1,6 @@
 /** Temporary safetensors files, sound and unsound, for the tests of their reader. */
 import { afterAll, expect } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { FileError } from "../../lib/errors.ts";
@@ -23,7 +23,10 @@ export function scratch(): Scratch {
   const folder = mkdtempSync(join(tmpdir(), "gated-delta-test-"));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
   let made = 0;
-  const newPath = (name = "x.safetensors") => join(folder, `${made++}-${name}`);
+  const newPath = (name = "x.safetensors") => {
+    mkdirSync(folder, { recursive: true }); // a module shared by two test files outlives the first one's clean-up
+    return join(folder, `${made++}-${name}`);
+  };
   const fileOf: Scratch["fileOf"] = (header, dataBytes = 0, claimedLength) => {
     const json = typeof header === "string" ? new TextEncoder().encode(header) : header;
     const file = new Uint8Array(8 + json.length + dataBytes);

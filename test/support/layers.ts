@@ -9,8 +9,10 @@ import { mix, projectSplit } from "../reference/layer.ts";
 import { rounded } from "../reference/rounding.ts";
 import { reference, rows } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
-import { newPath } from "./files.ts";
+import { scratch } from "./files.ts";
 import type { Random } from "./random.ts";
+
+const { newPath } = scratch();
 
 /** Sizes of a layer, under `config.json`'s names. */
 export interface RandomLayerConfig {

@@ -16,7 +16,7 @@ export function libraryFile(root) {
 const stampFile = (root) => join(root, ".build", "gated-delta.json");
 
 function wantedStamp(root, toolchain) {
-  return { toolchain: toolchain.id, flags: productFlags(toolchain).join(" "), sources: treeHash(root, sources) };
+  return { toolchain: toolchain.id, flags: [...commonFlags(toolchain, root), ...productFlags(toolchain)].join(" "), sources: treeHash(root, sources) };
 }
 
 /** The toolchain of the last build, as findSwift's hint. */
@@ -37,7 +37,7 @@ export function isNoise(line) {
 }
 
 export async function buildLibrary(root, toolchain) {
-  say(`building the library with Swift ${toolchain.version} (the first build takes a few minutes)`);
+  say(`building the library with Swift ${toolchain.version} (about a minute)`);
   const since = performance.now();
   // Before the build: an edit while it runs then builds again next time.
   const stamp = wantedStamp(root, toolchain);

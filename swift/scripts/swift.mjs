@@ -97,11 +97,11 @@ export function swiftEnvironment(toolchain, root, env = process.env) {
   return { ...env, SDKROOT: join(toolchain.prefix, layout.sysroot), XDG_CACHE_HOME: caches, XDG_CONFIG_HOME: caches, XDG_DATA_HOME: caches, CLANG_MODULE_CACHE_PATH: join(caches, "clang") };
 }
 
-/** Flags of every `swift build` and `swift test`. */
+/** Flags of every `swift build` and `swift test`. SDKROOT alone reaches Swift's files and the links, not the C files. */
 export function commonFlags(toolchain, root) {
   if (toolchain.prefix === null) return [];
   const caches = join(root, ".build", "caches");
-  return ["--cache-path", join(caches, "swiftpm"), "--config-path", join(caches, "configuration"), "--security-path", join(caches, "security")];
+  return ["-Xcc", `--sysroot=${join(toolchain.prefix, layout.sysroot)}`, "--cache-path", join(caches, "swiftpm"), "--config-path", join(caches, "configuration"), "--security-path", join(caches, "security")];
 }
 
 /**

@@ -76,14 +76,15 @@ async function patchPrograms(staged, final) {
 }
 
 /**
- * What clang is told in its configuration files: compile and link against the sysroot with the prefix's linker (a bare
- * system has neither headers nor ld), and let the programs that SwiftPM builds and runs (manifests, tests) use the prefix's
- * glibc, which their Swift libraries need. The product is linked without these files: see swift/scripts/swift.mjs.
+ * What clang is told in its configuration files: link with the prefix's own linker (a bare system has none), and let the
+ * programs that SwiftPM builds and runs (manifests, tests) use the prefix's glibc, which their Swift libraries need. The
+ * product is linked without these files: see swift/scripts/swift.mjs. The sysroot reaches Swift and the C compiler by
+ * SDKROOT and flags, since Swift's importer would take it from here only by half; clang++ is run by itself and has it here.
  */
-export function clangConfiguration(final) {
+export function clangConfiguration(name, final) {
   const libraries = join(final, layout.libraries);
   const lines = [
-    `--sysroot=${join(final, layout.sysroot)}`,
+    ...(name === "clang++" ? [`--sysroot=${join(final, layout.sysroot)}`] : []),
     "-fuse-ld=lld",
     `-Wl,--dynamic-linker=${join(libraries, loader)}`,
     `-Wl,-rpath,${libraries}`,
@@ -129,6 +130,6 @@ export async function relocate(staged, final, source) {
   await patchPrograms(staged, final);
   const bin = join(staged, layout.swift, "bin");
   const clang = filesIn(bin).find((name) => /^clang-\d+$/.test(name));
-  for (const name of ["clang", "clang++", clang]) writeFileSync(join(bin, `${name}.cfg`), clangConfiguration(final));
+  for (const name of ["clang", "clang++", clang]) writeFileSync(join(bin, `${name}.cfg`), clangConfiguration(name, final));
   if (!existsSync(join(bin, "swift"))) throw new Failure("the Swift package holds no swift: install Swift 6.0 or later from swift.org.");
 }

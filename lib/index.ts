@@ -1,0 +1,70 @@
+/**
+ * Fused Gated DeltaNet operations for Bun, over Metal and the CPU, in memory that JavaScript shares.
+ *
+ * @module
+ */
+export { Device } from "./device.ts";
+export type { BackendName, DeviceOptions, FinishOptions } from "./device.ts";
+export { Tensor } from "./tensor.ts";
+export type { TensorView } from "./shape.ts";
+export { decodeBf16, encodeBf16 } from "./dtype.ts";
+export type { ArrayOfDType, DType, FloatDType } from "./dtype.ts";
+export { Plan } from "./plan.ts";
+export { Pass } from "./pass.ts";
+export { Op } from "./ops/op.ts";
+export { gatedDelta } from "./ops/gated-delta.ts";
+export type { GatedDeltaArguments } from "./ops/gated-delta.ts";
+export { causalConv1d } from "./ops/causal-conv1d.ts";
+export type { CausalConv1dArguments } from "./ops/causal-conv1d.ts";
+export { gatedRmsNorm } from "./ops/gated-rms-norm.ts";
+export type { GatedRmsNormArguments } from "./ops/gated-rms-norm.ts";
+export { gatedDeltaStep } from "./ops/gated-delta-step.ts";
+export type { GatedDeltaStepArguments } from "./ops/gated-delta-step.ts";
+export { linear } from "./ops/linear.ts";
+export type { LinearArguments } from "./ops/linear.ts";
+export { copySlots } from "./ops/copy-slots.ts";
+export type { CopySlotsArguments } from "./ops/copy-slots.ts";
+export type { GateTensors, RecurrenceOptions } from "./ops/gates.ts";
+export type { Indices } from "./ops/indices.ts";
+export type {
+  Algorithm,
+  BetaForm,
+  ConvActivation,
+  GateDims,
+  GateForm,
+  HeadMap,
+  NormActivation,
+  NormOrder,
+  QKNorm,
+} from "./ops/options.ts";
+export { StatePool } from "./state-pool.ts";
+export type { StatePoolOptions, StepOptions } from "./state-pool.ts";
+export { StateHandle } from "./state-handle.ts";
+export { PoolStep } from "./pool-step.ts";
+export { GatedDeltaNet } from "./layer/gated-delta-net.ts";
+export type {
+  DecodeArguments,
+  ForwardArguments,
+  GatedDeltaNetOptions,
+  MixArguments,
+  MixStepArguments,
+  StateArguments,
+  StepSlots,
+} from "./layer/arguments.ts";
+export type { LayerConfig } from "./layer/config.ts";
+export {
+  BoundsError,
+  DTypeError,
+  DeviceError,
+  DisposedError,
+  FileError,
+  GatedDeltaError,
+  LibraryError,
+  OverlapError,
+  ShapeError,
+  TimeoutError,
+  UnsupportedError,
+} from "./errors.ts";
+export type { ErrorCode } from "./errors.ts";
+export { libraryInfo } from "./native/library.ts";
+export type { LibraryInfo, LibrarySource } from "./native/library.ts";

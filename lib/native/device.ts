@@ -1,0 +1,131 @@
+/** Native devices: opening, description, submissions. */
+import { ptr, toArrayBuffer } from "bun:ffi";
+import type { Pointer } from "bun:ffi";
+import { asPointer, firstOut, firstResult } from "./handle.ts";
+import type { Handle } from "./handle.ts";
+import { constants, structs } from "./layout.ts";
+import { library } from "./library.ts";
+import { check, lastError } from "./status.ts";
+
+/** Version of every descriptor that this package writes. */
+export const descriptorVersion = constants.GD_ABI_VERSION;
+
+/** The backends' numbers by their public names. */
+export const backends = {
+  auto: constants.GD_BACKEND_AUTO,
+  cpu: constants.GD_BACKEND_CPU,
+  metal: constants.GD_BACKEND_METAL,
+} as const;
+
+/** What a device says of itself. */
+export interface DeviceDescription {
+  readonly backend: "cpu" | "metal";
+  readonly name: string;
+  readonly isa: string;
+  readonly threads: number;
+  readonly emulated: boolean;
+  /** Finished and failed submissions, written by the device: read it with `Atomics.load`, and only until it closes. */
+  readonly status: Int32Array;
+}
+
+/** Opens a device; 0 threads means every core that the process may use. */
+export function openDevice(backend: keyof typeof backends, threads: number): Handle {
+  const { size, offsets } = structs.gd_device_options;
+  const options = new DataView(new ArrayBuffer(size));
+  options.setUint32(offsets.size, size, true);
+  options.setUint32(offsets.version, descriptorVersion, true);
+  options.setUint32(offsets.backend, backends[backend], true);
+  options.setUint32(offsets.threads, threads, true);
+  check(library().gd_device_open(options as never, firstOut as never), "Device.open");
+  return firstResult() as Handle;
+}
+
+/** Reads a device's description. */
+export function describeDevice(device: Handle): DeviceDescription {
+  const { size, offsets } = structs.gd_device_info;
+  const info = new DataView(new ArrayBuffer(size));
+  info.setUint32(offsets.size, size, true);
+  info.setUint32(offsets.version, descriptorVersion, true);
+  check(library().gd_device_describe(asPointer(device), info as never), "Device.open");
+  const status = info.getUint32(offsets.status, true) + info.getUint32(offsets.status + 4, true) * 2 ** 32;
+  return {
+    backend: info.getUint32(offsets.backend, true) === constants.GD_BACKEND_METAL ? "metal" : "cpu",
+    name: textAt(info, offsets.name, offsets.isa),
+    isa: textAt(info, offsets.isa, size),
+    threads: info.getUint32(offsets.threads, true),
+    emulated: info.getUint32(offsets.emulated, true) !== 0,
+    status: new Int32Array(toArrayBuffer(status as Pointer, 0, 8)),
+  };
+}
+
+/** The text in a fixed field that ends at its first zero byte or at `end`. */
+function textAt(view: DataView<ArrayBuffer>, start: number, end: number): string {
+  const bytes = new Uint8Array(view.buffer, start, end - start);
+  const length = bytes.indexOf(0);
+  return new TextDecoder().decode(length < 0 ? bytes : bytes.subarray(0, length));
+}
+
+/** Closes a device after its pending work, without an error: there is nothing left to do about one. */
+export function closeDevice(device: Handle): void {
+  library().gd_device_close(asPointer(device));
+}
+
+/** Commits what was encoded; returns the ticket. */
+export function commit(device: Handle, op: string): number {
+  check(library().gd_commit(asPointer(device), firstOut as never), op);
+  return firstResult();
+}
+
+/** Drops what was encoded since the last commit. */
+export function discard(device: Handle): void {
+  library().gd_discard(asPointer(device));
+}
+
+/** The failure of a finished submission, or undefined. */
+export function failureOf(device: Handle, ticket: number, op: string): Error | undefined {
+  const status = library().gd_poll(asPointer(device), ticket);
+  return status === constants.GD_OK || status === constants.GD_PENDING ? undefined : lastError(status, op);
+}
+
+const forEver = 0xffff_ffff_ffff_ffffn;
+
+/**
+ * Blocks until a submission has finished or the time is over. Returns the failure that the native side reported,
+ * whether that is the submission's or the call's own, and `"timeout"` when the time was over first.
+ */
+export function waitFor(
+  device: Handle,
+  ticket: number,
+  timeoutMs: number | undefined,
+  op: string,
+): Error | "timeout" | undefined {
+  const nanoseconds =
+    timeoutMs === undefined || timeoutMs === Infinity
+      ? forEver
+      : Math.min(Math.ceil(timeoutMs * 1e6), Number.MAX_SAFE_INTEGER);
+  const status = library().gd_wait(asPointer(device), ticket, nanoseconds);
+  if (status === constants.GD_OK) return undefined;
+  return status === constants.GD_ERROR_TIMEOUT ? "timeout" : lastError(status, op);
+}
+
+/** Makes an empty plan. */
+export function createPlan(device: Handle, op: string): Handle {
+  check(library().gd_plan_create(asPointer(device), firstOut as never), op);
+  return firstResult() as Handle;
+}
+
+/** Replays a plan; returns the ticket. */
+export function runPlan(plan: Handle, op: string): number {
+  check(library().gd_plan_run(asPointer(plan), firstOut as never), op);
+  return firstResult();
+}
+
+/** Releases a plan. */
+export function releasePlan(plan: Handle): void {
+  library().gd_plan_release(asPointer(plan));
+}
+
+/** The address of memory that does not move: a view over an ArrayBuffer made as such, never a small typed array. */
+export function addressOf(view: NodeJS.TypedArray): number {
+  return ptr(view);
+}

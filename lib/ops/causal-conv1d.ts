@@ -1,0 +1,185 @@
+import {
+  asArguments,
+  asChoice,
+  asOptionalTensor,
+  asTensor,
+  expectContiguous,
+  expectContiguousRows,
+  expectDType,
+  expectRank,
+  expectShape,
+} from "../check.ts";
+import { ShapeError } from "../errors.ts";
+import type { DType } from "../dtype.ts";
+import { Descriptor } from "../native/descriptor.ts";
+import type { Tensor } from "../tensor.ts";
+import { floats } from "./gates.ts";
+import { readIndices, sequencesOf } from "./indices.ts";
+import type { Indices } from "./indices.ts";
+import { makeOp } from "./op.ts";
+import type { Op } from "./op.ts";
+import { convActivations } from "./options.ts";
+import type { ConvActivation } from "./options.ts";
+import { placeIndices, placeTensor } from "./recorder.ts";
+import type { Recorder } from "./recorder.ts";
+
+const op = "causalConv1d";
+
+/** Arguments of {@link causalConv1d}. Dimensions are called tokens, channels, width and slots. */
+export interface CausalConv1dArguments {
+  /** `[tokens, channels]`, f32, f16 or bf16: the activation dtype. */
+  readonly x: Tensor;
+  /** `[channels, width]`, any float dtype, contiguous, oldest tap first. width is 2..9. */
+  readonly weight: Tensor;
+  /** `[channels]`, any float dtype. @default none */
+  readonly bias?: Tensor | undefined;
+  /**
+   * Read and written in place: `[slots, channels, width − 1]`, the activation dtype or f32, contiguous, oldest first.
+   * Without it every sequence starts from zeros and drops its final state.
+   */
+  readonly state?: Tensor | undefined;
+  /** Written: `[tokens, channels]`, the activation dtype or f32. */
+  readonly out: Tensor;
+  /** Applied to each sum. @default "silu" */
+  readonly activation?: ConvActivation | undefined;
+  /** Row offsets `[sequences + 1]`, from 0, not decreasing, the last at most tokens. @default [0, tokens]: one sequence */
+  readonly cuSeqlens?: Indices | undefined;
+  /** The slot that each sequence starts from; −1 starts from zeros. @default 0, 1, 2, …; −1 without `state` */
+  readonly readSlots?: Indices | undefined;
+  /** The slot that each sequence's final state goes to, each at most once; −1 drops it. @default readSlots */
+  readonly writeSlots?: Indices | undefined;
+}
+
+/**
+ * Causal depthwise convolution over time: for each sequence, token t and channel c,
+ *
+ *     out[t, c] = act(bias[c] + Σⱼ weight[c, j] · x[t − width + 1 + j, c])
+ *
+ * where rows before the sequence's first come from its state. The new state is the last width − 1 rows of
+ * (old state ‖ x), however short the sequence. This is `causal_conv1d` of the Mamba and Qwen3-Next implementations.
+ *
+ * `x` and `out` may be strided views with a free token stride; `out` overlaps nothing. Every read sees the pool as it
+ * was before the op.
+ *
+ * @throws {GatedDeltaError} for arguments that do not fit each other; nothing is written then.
+ * @example
+ * device.run(causalConv1d({ x, weight, state, out })); // one sequence, slot 0, SiLU
+ */
+export function causalConv1d(args: CausalConv1dArguments): Op {
+  return makeOp(op, args, read, encode);
+}
+
+type Values = ReturnType<typeof read>;
+
+function read(args: CausalConv1dArguments) {
+  const {
+    x: givenX,
+    weight: givenWeight,
+    bias: givenBias,
+    state: givenState,
+    out: givenOut,
+    activation,
+    cuSeqlens,
+    readSlots,
+    writeSlots,
+  } = asArguments(op, args);
+  const layout = ["tokens", "channels"];
+  const x = asTensor(op, "x", givenX);
+  expectRank(op, "x", x, layout);
+  expectDType(op, "x", x, ...floats);
+  expectContiguousRows(op, "x", x);
+  const [tokens, channels] = x.shape as [number, number];
+
+  const weight = asTensor(op, "weight", givenWeight);
+  const bias = asOptionalTensor(op, "bias", givenBias);
+  const width = checkConvWeights(op, ["weight", "bias"], weight, bias, channels);
+
+  const state = asOptionalTensor(op, "state", givenState);
+  if (state !== undefined) checkConvState(op, "state", state, channels, width, x.dtype);
+
+  const out = asTensor(op, "out", givenOut);
+  expectShape(op, "out", out, x.shape, layout);
+  expectDType(op, "out", out, x.dtype, "f32");
+  expectContiguousRows(op, "out", out);
+  return {
+    tokens,
+    channels,
+    width,
+    activation: convActivations[asChoice(op, "activation", activation, convActivations, "silu")],
+    x,
+    weight,
+    bias,
+    state,
+    out,
+    cuSeqlens,
+    readSlots,
+    writeSlots,
+  };
+}
+
+/** Checks a convolution's weight and bias; returns the width. */
+export function checkConvWeights(
+  op: string,
+  [weightName, biasName]: readonly [string, string],
+  weight: Tensor,
+  bias: Tensor | undefined,
+  channels: number,
+): number {
+  const layout = ["channels", "width"];
+  expectRank(op, weightName, weight, layout);
+  const width = weight.shape[1]!;
+  expectShape(op, weightName, weight, [channels, width], layout);
+  if (width < 2 || width > 9) {
+    throw new ShapeError({ op, argument: weightName, expected: "a width of 2..9", received: `${width}` });
+  }
+  expectDType(op, weightName, weight, ...floats);
+  expectContiguous(op, weightName, weight);
+  if (bias !== undefined) {
+    expectShape(op, biasName, bias, [channels], ["channels"]);
+    expectDType(op, biasName, bias, ...floats);
+    expectContiguous(op, biasName, bias);
+  }
+  return width;
+}
+
+/** Checks a pool of convolution states. */
+export function checkConvState(
+  op: string,
+  argument: string,
+  state: Tensor,
+  channels: number,
+  width: number,
+  activation: DType,
+): void {
+  const layout = ["slots", "channels", "width - 1"];
+  expectRank(op, argument, state, layout);
+  expectShape(op, argument, state, [state.shape[0]!, channels, width - 1], layout);
+  expectDType(op, argument, state, activation, "f32");
+  expectContiguous(op, argument, state);
+}
+
+const descriptor = new Descriptor("gd_causal_conv1d");
+
+function encode(recorder: Recorder, values: Values): void {
+  const cuSeqlens = readIndices(op, "cuSeqlens", values.cuSeqlens);
+  const readSlots = readIndices(op, "readSlots", values.readSlots);
+  const writeSlots = readIndices(op, "writeSlots", values.writeSlots);
+  // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
+  descriptor.u32("tokens", values.tokens);
+  descriptor.u32("sequences", sequencesOf(cuSeqlens, readSlots, writeSlots, 1));
+  descriptor.u32("channels", values.channels);
+  descriptor.u32("width", values.width);
+  descriptor.u32("slots", values.state?.shape[0] ?? 0);
+  descriptor.u32("activation", values.activation);
+  placeTensor(recorder, descriptor, "x", op, "x", values.x);
+  placeTensor(recorder, descriptor, "weight", op, "weight", values.weight);
+  placeTensor(recorder, descriptor, "bias", op, "bias", values.bias);
+  placeTensor(recorder, descriptor, "state", op, "state", values.state);
+  placeTensor(recorder, descriptor, "out", op, "out", values.out);
+  placeIndices(recorder, descriptor, [
+    ["cu_seqlens", cuSeqlens],
+    ["read_slots", readSlots],
+    ["write_slots", writeSlots],
+  ]);
+  descriptor.encode(recorder.target, op);
+}

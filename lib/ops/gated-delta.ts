@@ -1,0 +1,197 @@
+import {
+  asArguments,
+  asChoice,
+  asOptionalTensor,
+  asTensor,
+  expectContiguous,
+  expectContiguousRows,
+  expectDType,
+  expectRank,
+  expectShape,
+} from "../check.ts";
+import { Descriptor } from "../native/descriptor.ts";
+import type { Tensor } from "../tensor.ts";
+import { checkGates, checkRecurrence, floats } from "./gates.ts";
+import type { GateTensors, RecurrenceOptions } from "./gates.ts";
+import { readIndices, sequencesOf } from "./indices.ts";
+import type { Indices } from "./indices.ts";
+import { makeOp } from "./op.ts";
+import type { Op } from "./op.ts";
+import { algorithms, gateDimsNames } from "./options.ts";
+import type { Algorithm } from "./options.ts";
+import { placeIndices, placeTensor } from "./recorder.ts";
+import type { Recorder } from "./recorder.ts";
+
+const op = "gatedDelta";
+
+/** Arguments of {@link gatedDelta}. Dimensions are called tokens, keyHeads, valueHeads, keyDim, valueDim and slots. */
+export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors {
+  /** `[tokens, keyHeads, keyDim]`, f32, f16 or bf16: the activation dtype. keyDim is a multiple of 8 in 8..256. */
+  readonly query: Tensor;
+  /** `[tokens, keyHeads, keyDim]`, the activation dtype. */
+  readonly key: Tensor;
+  /** `[tokens, valueHeads, valueDim]`, the activation dtype. valueDim is as keyDim; valueHeads a multiple of keyHeads. */
+  readonly value: Tensor;
+  /** Written: `[tokens, valueHeads, valueDim]`, the activation dtype or f32. */
+  readonly out: Tensor;
+  /**
+   * Read and written in place: `[slots, valueHeads, valueDim, keyDim]`, f32, f16 or bf16, contiguous. Without it every
+   * sequence starts from zero and drops its final state.
+   */
+  readonly state?: Tensor | undefined;
+  /** Row offsets `[sequences + 1]`, from 0, not decreasing, the last at most tokens. @default [0, tokens]: one sequence */
+  readonly cuSeqlens?: Indices | undefined;
+  /** The slot that each sequence starts from; −1 starts from zero. @default 0, 1, 2, …; −1 without `state` */
+  readonly readSlots?: Indices | undefined;
+  /** The slot that each sequence's final state goes to, each at most once; −1 drops it. @default readSlots */
+  readonly writeSlots?: Indices | undefined;
+  /** @default "auto" */
+  readonly algorithm?: Algorithm | undefined;
+}
+
+/**
+ * The gated delta rule over a ragged batch. For each sequence and value head, with state S of valueDim rows of keyDim
+ * and for each token in order:
+ *
+ *     S ← a S;   δ = β (v − S k);   S ← S + δ kᵀ;   out = S q
+ *
+ * with k and q normalised as `qkNorm` says and q scaled. (Yang, Kautz, Hatamizadeh, "Gated Delta Networks", 2024; the
+ * layouts are those of MLX and vLLM.) Arithmetic is float32; each output is rounded once, when it is stored.
+ *
+ * `query`, `key`, `value` and `out` may be strided views with free token and head strides, such as parts of one packed
+ * convolution output; strides and offsets are multiples of 8 elements. `out` overlaps nothing.
+ *
+ * Every read sees the pool as it was before the op, so slots may be swapped, rotated or fanned out.
+ *
+ * @throws {GatedDeltaError} for arguments that do not fit each other; nothing is written then.
+ * @example
+ * device.run(gatedDelta({ query, key, value, gate, beta, state, out, gateForm: "log", qkNorm: "l2" }));
+ * device.wait();
+ */
+export function gatedDelta(args: GatedDeltaArguments): Op {
+  return makeOp(op, args, read, encode);
+}
+
+type Values = ReturnType<typeof read>;
+
+function read(args: GatedDeltaArguments) {
+  const {
+    query: givenQuery,
+    key: givenKey,
+    value: givenValue,
+    gate,
+    beta,
+    aLog,
+    dtBias,
+    state: givenState,
+    out: givenOut,
+    cuSeqlens,
+    readSlots,
+    writeSlots,
+    gateForm,
+    gateDims,
+    gateBound,
+    betaForm,
+    heads,
+    qkNorm,
+    qkNormEps,
+    scale,
+    algorithm,
+  } = asArguments(op, args);
+
+  const query = asTensor(op, "query", givenQuery);
+  expectRank(op, "query", query, ["tokens", "keyHeads", "keyDim"]);
+  expectDType(op, "query", query, ...floats);
+  const activation = query.dtype;
+  const [tokens, keyHeads, keyDim] = query.shape as [number, number, number];
+
+  const key = asTensor(op, "key", givenKey);
+  expectShape(op, "key", key, query.shape, ["tokens", "keyHeads", "keyDim"]);
+  expectDType(op, "key", key, activation);
+
+  const value = asTensor(op, "value", givenValue);
+  const valueLayout = ["tokens", "valueHeads", "valueDim"];
+  expectRank(op, "value", value, valueLayout);
+  const [, valueHeads, valueDim] = value.shape as [number, number, number];
+  expectShape(op, "value", value, [tokens, valueHeads, valueDim], valueLayout);
+  expectDType(op, "value", value, activation);
+
+  const out = asTensor(op, "out", givenOut);
+  expectShape(op, "out", out, value.shape, valueLayout);
+  expectDType(op, "out", out, activation, "f32");
+  for (const [argument, tensor] of [["query", query], ["key", key], ["value", value], ["out", out]] as const) {
+    expectContiguousRows(op, argument, tensor);
+  }
+
+  const recurrence = checkRecurrence(
+    op, keyDim, gateForm, gateDims, gateBound, betaForm, heads, qkNorm, qkNormEps, scale,
+  );
+  const dims = { tokens, keyHeads, valueHeads, keyDim, valueDim };
+  const gates = checkGates(op, recurrence, activation, dims, "tokens", gate, beta, aLog, dtBias);
+
+  const state = asOptionalTensor(op, "state", givenState);
+  if (state !== undefined) checkState(op, state, valueHeads, valueDim, keyDim);
+  return {
+    ...dims,
+    ...recurrence,
+    ...gates,
+    algorithm: algorithms[asChoice(op, "algorithm", algorithm, algorithms, "auto")],
+    query,
+    key,
+    value,
+    state,
+    out,
+    cuSeqlens,
+    readSlots,
+    writeSlots,
+  };
+}
+
+/** Checks a pool of recurrent states. */
+export function checkState(op: string, state: Tensor, valueHeads: number, valueDim: number, keyDim: number): void {
+  const layout = ["slots", "valueHeads", "valueDim", "keyDim"];
+  expectRank(op, "state", state, layout);
+  expectShape(op, "state", state, [state.shape[0]!, valueHeads, valueDim, keyDim], layout);
+  expectDType(op, "state", state, ...floats);
+  expectContiguous(op, "state", state);
+}
+
+const descriptor = new Descriptor("gd_gated_delta");
+
+function encode(recorder: Recorder, values: Values): void {
+  const cuSeqlens = readIndices(op, "cuSeqlens", values.cuSeqlens);
+  const readSlots = readIndices(op, "readSlots", values.readSlots);
+  const writeSlots = readIndices(op, "writeSlots", values.writeSlots);
+  // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
+  descriptor.u32("tokens", values.tokens);
+  descriptor.u32("sequences", sequencesOf(cuSeqlens, readSlots, writeSlots, 1));
+  descriptor.u32("key_heads", values.keyHeads);
+  descriptor.u32("value_heads", values.valueHeads);
+  descriptor.u32("key_dim", values.keyDim);
+  descriptor.u32("value_dim", values.valueDim);
+  descriptor.u32("slots", values.state?.shape[0] ?? 0);
+  descriptor.u32("gate_form", values.gateForm);
+  descriptor.u32("gate_dims", gateDimsNames[values.gateDims]);
+  descriptor.u32("beta_form", values.betaForm);
+  descriptor.u32("head_map", values.heads);
+  descriptor.u32("qk_norm", values.qkNorm);
+  descriptor.u32("algorithm", values.algorithm);
+  descriptor.f32("qk_norm_eps", values.qkNormEps);
+  descriptor.f32("scale", values.scale);
+  descriptor.f32("gate_bound", values.gateBound);
+  placeTensor(recorder, descriptor, "query", op, "query", values.query);
+  placeTensor(recorder, descriptor, "key", op, "key", values.key);
+  placeTensor(recorder, descriptor, "value", op, "value", values.value);
+  placeTensor(recorder, descriptor, "gate", op, "gate", values.gate);
+  placeTensor(recorder, descriptor, "beta", op, "beta", values.beta);
+  placeTensor(recorder, descriptor, "a_log", op, "aLog", values.aLog);
+  placeTensor(recorder, descriptor, "dt_bias", op, "dtBias", values.dtBias);
+  placeTensor(recorder, descriptor, "state", op, "state", values.state);
+  placeTensor(recorder, descriptor, "out", op, "out", values.out);
+  placeIndices(recorder, descriptor, [
+    ["cu_seqlens", cuSeqlens],
+    ["read_slots", readSlots],
+    ["write_slots", writeSlots],
+  ]);
+  descriptor.encode(recorder.target, op);
+}

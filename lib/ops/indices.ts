@@ -1,0 +1,109 @@
+/** Index data: cuSeqlens and slots, as callers pass them. */
+import { whileReading } from "../check.ts";
+import { BoundsError, DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { isTensor } from "../tensor.ts";
+import type { Tensor } from "../tensor.ts";
+import type { IndexArgument } from "./recorder.ts";
+
+/**
+ * Integers within i32: slots, or the row offsets of a ragged batch. They are read when the op is encoded, and again
+ * each time that a plan runs; changing them afterwards has no effect on what was encoded. An Int32Array is the fast form.
+ */
+export type Indices = Int32Array | readonly number[] | Tensor<"i32">;
+
+/** Index data as it was read. */
+export interface IndexData extends IndexArgument {
+  readonly elements: Int32Array | Tensor<"i32">;
+}
+
+const typedArray = Object.getPrototypeOf(Int32Array.prototype) as object;
+const kindOf = Object.getOwnPropertyDescriptor(typedArray, Symbol.toStringTag)!.get!;
+const lengthOf = Object.getOwnPropertyDescriptor(typedArray, "length")!.get!;
+
+/** Whether a value is an Int32Array: not an object that only says so, but also one of another realm. */
+function isInt32Array(value: unknown): value is Int32Array {
+  return kindOf.call(value) === "Int32Array";
+}
+
+/**
+ * Reads index data. What a caller's array does while it is read (proxies, getters) happens here and only here.
+ *
+ * @returns undefined where `source` is.
+ */
+export function readIndices(op: string, argument: string, source: Indices | undefined): IndexData | undefined {
+  if (source === undefined) return undefined;
+  const elements = readElements(op, argument, source);
+  const count = isTensor(elements) ? elements.size : (lengthOf.call(elements) as number);
+  return { op, argument, source, count, elements };
+}
+
+/** The integers of a JavaScript array, or the tensor that holds them. */
+export function readElements(op: string, argument: string, source: Indices): Int32Array | Tensor<"i32"> {
+  if (isInt32Array(source)) return source;
+  if (isTensor(source)) {
+    if (source.disposed) throw new DisposedError({ op, argument, expected: "a tensor that is not disposed" });
+    if (source.dtype !== "i32") throw new DTypeError({ op, argument, expected: "i32", received: source.dtype });
+    if (source.shape.length !== 1 || !source.contiguous) {
+      throw new ShapeError({ op, argument, expected: "a contiguous tensor of one dimension", received: describe(source.shape) });
+    }
+    return source;
+  }
+  if (!Array.isArray(source)) throw notIndices(op, argument, source);
+  try {
+    const values: readonly unknown[] = source;
+    const { length } = values;
+    // A proxy may claim any length; this one is read element by element below.
+    if (length > longestArray) {
+      throw new ShapeError({ op, argument, expected: `at most ${longestArray} elements`, received: `${length}` });
+    }
+    const integers = new Int32Array(length);
+    for (let i = 0; i < length; i++) integers[i] = asI32(op, argument, i, values[i]);
+    return integers;
+  } catch (error) {
+    throw whileReading(op, argument, error);
+  }
+}
+
+/** The longest JavaScript array of index data. Longer batches are no use, and a mistake should not take for ever. */
+const longestArray = 2 ** 24;
+
+function notIndices(op: string, argument: string, value: unknown): GatedDeltaError {
+  const expected = "an Int32Array, an array of integers or an i32 tensor";
+  return new GatedDeltaError("invalid-argument", { op, argument, expected, received: describe(value) });
+}
+
+function asI32(op: string, argument: string, index: number, value: unknown): number {
+  if (typeof value === "number" && (value | 0) === value) return value;
+  const details = { op, argument: `${argument}[${index}]`, expected: "an integer within i32", received: describe(value) };
+  if (typeof value === "number" && Number.isInteger(value)) throw new BoundsError(details);
+  throw new GatedDeltaError("invalid-argument", details);
+}
+
+/**
+ * The number of sequences of a ragged batch, and whether the slots agree with it.
+ *
+ * @param byDefault without cuSeqlens.
+ */
+export function sequencesOf(
+  cuSeqlens: IndexData | undefined,
+  readSlots: IndexData | undefined,
+  writeSlots: IndexData | undefined,
+  byDefault: number,
+): number {
+  if (cuSeqlens !== undefined && cuSeqlens.count === 0) {
+    const { op, argument } = cuSeqlens;
+    throw new ShapeError({ op, argument, expected: "sequences + 1 offsets", received: "none" });
+  }
+  const sequences = cuSeqlens === undefined ? byDefault : cuSeqlens.count - 1;
+  for (const slots of [readSlots, writeSlots]) {
+    if (slots === undefined || slots.count === sequences) continue;
+    const why = cuSeqlens === undefined ? "" : " (cuSeqlens has one more)";
+    throw new ShapeError({
+      op: slots.op,
+      argument: slots.argument,
+      expected: `${sequences} slots, one a sequence${why}`,
+      received: `${slots.count}`,
+    });
+  }
+  return sequences;
+}

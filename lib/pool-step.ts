@@ -1,0 +1,103 @@
+import { DisposedError, GatedDeltaError } from "./errors.ts";
+import type { LedgerStep, SlotLedger } from "./slot-ledger.ts";
+import { setStep } from "./state-handle.ts";
+import type { StateHandle } from "./state-handle.ts";
+import type { StatePool } from "./state-pool.ts";
+
+/** Opens a step's public face. */
+export let makeStep: (pool: StatePool, ledger: SlotLedger, handles: readonly StateHandle[], books: LedgerStep) => PoolStep;
+
+let makingStep = false;
+
+/**
+ * One forward pass over some states of a {@link StatePool}: which slots to read and write, in every layer and for both
+ * kinds of state. It ends with {@link done} or {@link abort}; `using` aborts what was not done.
+ */
+export class PoolStep implements Disposable {
+  /** The states, in the order of the slots. */
+  readonly handles: readonly StateHandle[];
+  /** The slot that each sequence reads; −1 for zeros. */
+  readonly readSlots: Int32Array;
+  /** The slot that each sequence writes, all distinct. */
+  readonly writeSlots: Int32Array;
+  readonly #pool: StatePool;
+  readonly #ledger: SlotLedger;
+  readonly #books: LedgerStep;
+  /** The last commit when the step began: what was committed later may have written its slots. */
+  readonly #ticket: number;
+
+  private constructor(pool: StatePool, ledger: SlotLedger, handles: readonly StateHandle[], books: LedgerStep) {
+    if (!makingStep) throw new GatedDeltaError("invalid-argument", { op: "PoolStep", expected: "pool.step(…)" });
+    this.handles = handles;
+    // Copies: what a caller writes into these arrays must not reach the books.
+    this.readSlots = books.readSlots.slice();
+    this.writeSlots = books.writeSlots.slice();
+    this.#pool = pool;
+    this.#ledger = ledger;
+    this.#books = books;
+    this.#ticket = pool.device.lastTicket;
+    for (const handle of handles) setStep(handle, this);
+  }
+
+  static {
+    makeStep = (pool, ledger, handles, books) => {
+      makingStep = true;
+      try {
+        return new PoolStep(pool, ledger, handles, books);
+      } finally {
+        makingStep = false;
+      }
+    };
+  }
+
+  /** Whether neither {@link done} nor {@link abort} was called yet. */
+  get open(): boolean {
+    return this.#books.open && !this.#pool.disposed;
+  }
+
+  /**
+   * Makes what was written the content of each state. The ops must have been committed, not finished: later ops on the
+   * device run after them.
+   */
+  done(): void {
+    this.#expectOpen("step.done");
+    this.#ledger.finish(this.#books);
+    this.#end();
+  }
+
+  /**
+   * Drops the step: every state is what it was before.
+   *
+   * States that share nothing are stepped in place, unless the step is `undoable`. Once something was committed on
+   * the device after the step began, such a state may be overwritten already, and what can't be taken back is not
+   * dropped in silence:
+   *
+   * @throws {GatedDeltaError} of code `state` then; the step stays open and can be {@link done}.
+   */
+  abort(): void {
+    const op = "step.abort";
+    this.#expectOpen(op);
+    if (this.#books.overwrites && this.#pool.device.lastTicket !== this.#ticket) {
+      const message =
+        "work was committed since this step began, and it writes over states that are not shared: " +
+        "call done(), or begin such steps with { undoable: true }";
+      throw new GatedDeltaError("state", { op, message });
+    }
+    this.#ledger.abort(this.#books);
+    this.#end();
+  }
+
+  /** {@link abort}, unless the step is over. */
+  [Symbol.dispose](): void {
+    if (this.open) this.abort();
+  }
+
+  #end(): void {
+    for (const handle of this.handles) setStep(handle, undefined);
+  }
+
+  #expectOpen(op: string): void {
+    if (this.#pool.disposed) throw new DisposedError({ op, expected: "a pool that is not disposed" });
+    if (!this.#books.open) throw new GatedDeltaError("state", { op, message: "the step is over" });
+  }
+}

@@ -53,6 +53,9 @@ let package = Package(
       name: "GatedDeltaLibrary", dependencies: ["GatedDelta"], path: "swift/Sources/GatedDeltaLibrary",
       linkerSettings: visibility),
     .testTarget(
+      name: "CPUKernelsTests", dependencies: ["CPUKernels", "CPUBackend", "GatedDeltaTypes"],
+      path: "swift/Tests/CPUKernelsTests"),
+    .testTarget(
       name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend"],
       path: "swift/Tests/GatedDeltaTests"),
   ] + emulation,

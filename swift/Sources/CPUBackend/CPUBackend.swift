@@ -26,13 +26,15 @@ public enum CPUBackend {
     return try open(threads: threads, kernels: kernels)
   }
 
-  /// The same with the instruction set given.
-  static func open(threads: Int, kernels: UnsafePointer<gd_cpu_kernels>) throws(Failure) -> CPUDevice {
+  /// The same with the instruction set given, and how much work is worth one more thread.
+  static func open(
+    threads: Int, kernels: UnsafePointer<gd_cpu_kernels>, leastNanoseconds: Double = Executor.worthAThread
+  ) throws(Failure) -> CPUDevice {
     guard threads >= 0 else {
       throw Failure(.invalidArgument, argument: "threads", expected: "0 or more", received: "\(threads)")
     }
     let wanted = threads == 0 ? Processor.usableCores : min(threads, ThreadPool.mostParts)
-    return try CPUDevice(threads: wanted, kernels: kernels)
+    return try CPUDevice(executor: Executor(threads: wanted, kernels: kernels, leastNanoseconds: leastNanoseconds))
   }
 
   static func kernels(named name: String) throws(Failure) -> UnsafePointer<gd_cpu_kernels> {

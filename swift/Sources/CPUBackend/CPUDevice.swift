@@ -6,11 +6,11 @@ final class CPUDevice: Backend, @unchecked Sendable {
   let description: DeviceDescription
   private let queue: DeviceQueue
 
-  init(threads: Int, kernels: UnsafePointer<gd_cpu_kernels>) throws(Failure) {
-    let isa = kernels.pointee.name.map { String(cString: $0) } ?? ""
+  init(executor: Executor) {
+    let isa = executor.kernels.name.map { String(cString: $0) } ?? ""
     description = DeviceDescription(
-      backend: .cpu, name: Processor.name, isa: isa, threads: threads, emulated: false)
-    queue = DeviceQueue(executor: try Executor(threads: threads, kernels: kernels))
+      backend: .cpu, name: Processor.name, isa: isa, threads: executor.threads, emulated: false)
+    queue = DeviceQueue(executor: executor)
   }
 
   func allocate(byteCount: Int) throws(Failure) -> Memory { try CPUMemory(byteCount: byteCount) }

@@ -14,11 +14,13 @@ final class Executor {
   private let staging = Staging()
   private let otherStaging = Staging()
 
-  /// Work below this many nanoseconds a thread is not worth waking one.
-  private static let leastNanoseconds = 4000.0
+  /// Estimated work below this a thread is not worth telling one.
+  static let worthAThread = 4000.0
+  private let leastNanoseconds: Double
 
-  init(threads: Int, kernels: UnsafePointer<gd_cpu_kernels>) throws(Failure) {
+  init(threads: Int, kernels: UnsafePointer<gd_cpu_kernels>, leastNanoseconds: Double) throws(Failure) {
     self.threads = threads
+    self.leastNanoseconds = leastNanoseconds
     self.kernels = kernels.pointee
     scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
     bounds = GrowingBuffer()
@@ -158,8 +160,8 @@ final class Executor {
   // MARK: Cutting work
 
   private func parts(nanoseconds: Double) -> Int {
-    let worth = nanoseconds / Executor.leastNanoseconds
-    return worth >= Double(threads) ? threads : max(1, Int(worth))
+    if nanoseconds >= leastNanoseconds * Double(threads) { return threads }
+    return max(1, Int(nanoseconds / leastNanoseconds))
   }
 
   /// Whole heads where there are enough of them for every part, else blocks of rows.

@@ -59,7 +59,9 @@ function probeInChild(): Probe {
   const script = fileURLToPath(new URL("doctor-probe.ts", import.meta.url));
   let child: Bun.SyncSubprocess<"pipe", "pipe">;
   try {
-    child = Bun.spawnSync([process.execPath, script], { stdout: "pipe", stderr: "pipe", timeout: patienceMs });
+    // A crash is ours to report: without DO_NOT_TRACK, Bun would send it to Bun's makers.
+    const env = { ...process.env, DO_NOT_TRACK: "1" };
+    child = Bun.spawnSync([process.execPath, script], { stdout: "pipe", stderr: "pipe", timeout: patienceMs, env });
   } catch (error) {
     return { error: `the process that loads it could not be started: ${errorText(error)}` };
   }
@@ -72,8 +74,10 @@ function probeInChild(): Probe {
   const how = child.exitedDueToTimeout ? `gave no answer within ${patienceMs / 1000} s`
     : child.signalCode ? `was ended by ${child.signalCode}`
     : `exited with status ${child.exitCode}`;
-  const text = child.stderr.toString().trim();
-  return { error: `the process that loaded it ${how}${text === "" ? "" : `:\n${text.slice(-2000)}`}` };
+  const errors = child.stderr.toString().trim();
+  // Of a crash, Bun's own report is long and speaks of Bun; the line that counts is the one with the address.
+  const text = child.signalCode ? /^panic.*$/m.exec(errors)?.[0] : errors.slice(-2000);
+  return { error: `the process that loaded it ${how}${text ? `: ${text}` : ""}` };
 }
 
 function deviceText(device: ProbedDevice): string {

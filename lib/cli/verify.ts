@@ -48,7 +48,7 @@ function run(args: readonly string[]): number {
       if (!values.json) process.stdout.write(`${summary(path, rows)}\n`);
       failed ||= rows.some((row) => !row.pass);
     } catch (error) {
-      process.stderr.write(`bad  ${path}: ${errorText(error)}\n`);
+      process.stderr.write(`bad  ${path}: ${errorText(error).replace(`${path}: `, "")}\n`);
       bad = true;
     }
   }

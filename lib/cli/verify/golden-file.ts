@@ -21,6 +21,13 @@ export interface GoldenTensor {
 
 const op = "verify";
 
+/**
+ * Legal sizes by dimension. Without them, a file of a few bytes could say that it has no heads but 2^50 sequences, and
+ * keep us busy for ever. Only T, the tokens of a sequence, may be 0.
+ */
+const legalSizes: Readonly<Record<string, readonly [least: number, most: number]>> = { B: [1, 65536], T: [0, 2 ** 28] };
+const usualSizes = [1, 2 ** 28] as const;
+
 export class GoldenFile implements Disposable {
   readonly path: string;
   readonly #file: SafetensorsFile;
@@ -122,6 +129,8 @@ export class GoldenFile implements Disposable {
   /** Whether a size is what a dimension says, which it does from now on if it said nothing yet. */
   #bind(dimension: Dimension, size: number): boolean {
     if (typeof dimension === "number") return dimension === size;
+    const [least, most] = legalSizes[dimension] ?? usualSizes;
+    if (size < least || size > most) return false;
     const [name, more] = dimension.endsWith("-1") ? [dimension.slice(0, -2), 1] : [dimension, 0];
     const bound = this.#sizes.get(name);
     if (bound === undefined) this.#sizes.set(name, size + more);
@@ -129,7 +138,8 @@ export class GoldenFile implements Disposable {
   }
 
   #describe(dimension: Dimension): string {
-    const bound = typeof dimension === "string" ? this.#sizes.get(dimension) : undefined;
-    return bound === undefined ? String(dimension) : `${dimension} = ${bound}`;
+    if (typeof dimension === "number") return String(dimension);
+    const bound = this.#sizes.get(dimension);
+    return bound === undefined ? `${dimension} in ${(legalSizes[dimension] ?? usualSizes).join("..")}` : `${dimension} = ${bound}`;
   }
 }

@@ -16,6 +16,9 @@ export interface Schedule {
   readonly calls: readonly (readonly Span[])[];
 }
 
+/** A case of more tokens or sequences than this is not run one at a time: it would take minutes and show no more. */
+export const mostCalls = 8192;
+
 /** Every sequence whole, in one call: what the other schedules are compared with. */
 export function whole(sequences: number, tokens: number): Schedule {
   return { way: "whole", calls: [all(sequences, 0, tokens)] };
@@ -62,8 +65,8 @@ export function otherSchedules(sequences: number, tokens: number): Schedule[] {
   const cuts = new Set([1, Math.floor(tokens / 2), tokens - 1].filter((cut) => cut > 0 && cut < tokens));
   for (const cut of cuts) list.push(pieces(`split after ${cut}`, sequences, tokens, [cut, tokens]));
   if (tokens > 17) list.push(pieces("pieces of 17", sequences, tokens, [17]));
-  if (tokens > 2) list.push(tokenByToken(sequences, tokens));
-  if (sequences > 1) list.push(oneSequenceAtATime(sequences, tokens));
+  if (tokens > 2 && tokens <= mostCalls) list.push(tokenByToken(sequences, tokens));
+  if (sequences > 1 && sequences <= mostCalls) list.push(oneSequenceAtATime(sequences, tokens));
   if (sequences > 1 && tokens > 1) list.push(uneven(sequences, tokens));
   return list;
 }

@@ -1,0 +1,125 @@
+import { describe, expect, test } from "bun:test";
+import { readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { libraryInfo } from "../lib/index.ts";
+import { gatedDelta, rowsOf } from "./support/command.ts";
+import { scratch } from "./support/files.ts";
+import { goldenFiles } from "./support/golden.ts";
+
+const { folder, newPath } = scratch();
+
+describe("gated-delta", () => {
+  test("without a command, or with one that is not there, says what there is", () => {
+    for (const args of [[], ["prove"], ["__proto__"], ["-x"]]) {
+      const { status, out, errors } = gatedDelta(args);
+      expect([status, out]).toEqual([2, ""]);
+      for (const command of ["demo", "doctor", "verify"]) expect(errors).toContain(command);
+    }
+  });
+
+  test.each(["--help", "-h", "help", "demo --help", "doctor -h", "verify --help --json"])("%s", (line) => {
+    const { status, out, errors } = gatedDelta(line.split(" "));
+    expect([status, errors]).toEqual([0, ""]);
+    expect(out).toStartWith("Usage: gated-delta");
+  });
+
+  test.each([
+    [["verify"], "file"],
+    [["verify", "x", "--backend", "gpu"], "--backend"],
+    [["verify", "x", "--threads", "0"], "--threads"],
+    [["verify", "x", "--threads", "many"], "--threads"],
+    [["verify", "x", "--fast"], "--fast"],
+    [["verify", "x", "--json=no"], "--json"],
+    [["demo", "--backend"], "--backend"],
+    [["doctor", "me"], "arguments"],
+  ])("%j is a mistake of usage", (args, mention) => {
+    const { status, out, errors } = gatedDelta(args);
+    expect([status, out]).toEqual([2, ""]);
+    expect(errors.split("\n")[0]).toContain(mention);
+    expect(errors).toContain("Usage: gated-delta");
+  });
+});
+
+describe("demo", () => {
+  test("runs the golden layers and says how well", () => {
+    const { status, out, errors } = gatedDelta(["demo", "--backend", "cpu", "--threads", "2"]);
+    expect([status, errors]).toEqual([0, ""]);
+    for (const path of goldenFiles("layer")) expect(out).toContain(basename(path));
+    expect(out).toContain("Device: cpu");
+    expect(out).toContain("2 threads");
+    expect(out).toMatch(/prefill +2 x 70 tokens in one batch: \d+ tokens\/s/);
+    expect(out).toMatch(/decode +2 x 5 tokens, one at a time: \d+ tokens\/s/);
+    expect(out).toContain("All outputs agree with the reference.");
+  });
+
+  test("fails where an output is out of tolerance", () => {
+    const bytes = readFileSync(goldenFiles("layer")[0]!);
+    const path = newPath("layer.safetensors");
+    const header = JSON.parse(bytes.subarray(8, 8 + Number(bytes.readBigUInt64LE(0))).toString()) as Record<string, { data_offsets: [number] }>;
+    const at = 8 + Number(bytes.readBigUInt64LE(0)) + header["output_f32"]!.data_offsets[0];
+    bytes.writeFloatLE(bytes.readFloatLE(at) + 0.01, at);
+    writeFileSync(path, bytes);
+    const { status, out } = gatedDelta(["demo", path]);
+    expect(status).toBe(1);
+    expect(out).toContain("FAILED");
+    expect(out).toContain("OUT OF TOLERANCE");
+  });
+
+  test("says what is wrong with a file", () => {
+    const { status, errors } = gatedDelta(["demo", join(folder, "nowhere.safetensors")]);
+    expect(status).toBe(2);
+    expect(errors).toContain("no such file");
+  });
+});
+
+describe("doctor", () => {
+  test("shows what was found", () => {
+    const { status, out, errors } = gatedDelta(["doctor"]);
+    expect([status, errors]).toEqual([0, ""]);
+    const lines = new Map(out.split("\n").map((line) => [line.split(":")[0], line.slice(17)]));
+    expect(lines.get("Bun")).toContain(Bun.version);
+    expect(lines.get("library")).toContain(libraryInfo().path);
+    expect(lines.get("version")).toContain(`ABI ${libraryInfo().abiVersion}`);
+    expect(lines.get("cpu")).toMatch(/\d+ threads?$/);
+    expect(lines.get("metal")).toMatch(process.platform === "darwin" ? /./ : /^none: |emulated/);
+    expect(["cpu", "metal"]).toContain(lines.get("backend")!);
+  });
+
+  test("says which instruction set is forced", () => {
+    const { status, out } = gatedDelta(["doctor"], { GATED_DELTA_ISA: "baseline" });
+    expect(status).toBe(0);
+    expect(out).toMatch(/^GATED_DELTA_ISA: +baseline$/m);
+    expect(out).toMatch(/^cpu: .*baseline/m);
+  });
+
+  test("reports a library that is not there, is none, or lacks our functions", () => {
+    const none = join(folder, "none.so");
+    const garbage = newPath("garbage.so");
+    writeFileSync(garbage, "not a library at all");
+    for (const path of [none, garbage, process.execPath]) {
+      const { status, out, errors } = gatedDelta(["doctor"], { GATED_DELTA_LIBRARY: path });
+      expect([status, errors]).toEqual([1, ""]);
+      expect(out).toContain("FAILED");
+      expect(out).toContain(path);
+      expect(out).toContain("GATED_DELTA_LIBRARY");
+    }
+  });
+
+  test("survives a library that ends the process which loads it", () => {
+    // The loader maps a file of which the second half is gone, and faults where it relocates it.
+    const path = newPath("half.so");
+    const whole = readFileSync(libraryInfo().path);
+    writeFileSync(path, whole);
+    truncateSync(path, Math.floor(whole.byteLength / 2));
+    const { status, out } = gatedDelta(["doctor"], { GATED_DELTA_LIBRARY: path });
+    expect(status).toBe(1);
+    expect(out).toContain("FAILED");
+    if (process.platform === "linux") expect(out).toMatch(/was ended by SIG\w+/);
+  });
+});
+
+test("rows of verify are whole lines of JSON even through a pipe", () => {
+  const files = goldenFiles("causal-conv");
+  const rows = rowsOf(gatedDelta(["verify", "--json", ...files]));
+  expect(new Set(rows.map(({ file }) => file))).toEqual(new Set(files));
+});

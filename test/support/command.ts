@@ -1,0 +1,28 @@
+/** Runs the command line as its users do, in a process of its own. */
+import { join } from "node:path";
+import type { Row } from "../../lib/cli/verify/report.ts";
+
+const main = join(import.meta.dir, "..", "..", "lib", "cli", "main.ts");
+
+/** What a command line did. */
+export interface CommandResult {
+  readonly status: number;
+  readonly out: string;
+  readonly errors: string;
+}
+
+/** Runs `gated-delta` with these arguments. */
+export function gatedDelta(args: readonly string[], env: Readonly<Record<string, string>> = {}): CommandResult {
+  const child = Bun.spawnSync([process.execPath, main, ...args], {
+    stdout: "pipe",
+    stderr: "pipe",
+    env: { ...process.env, ...env },
+    timeout: 120_000,
+  });
+  return { status: child.exitCode, out: child.stdout.toString(), errors: child.stderr.toString() };
+}
+
+/** The rows that `verify --json` printed. */
+export function rowsOf({ out }: CommandResult): Row[] {
+  return out.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line) as Row);
+}

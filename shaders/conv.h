@@ -2,7 +2,8 @@
 //
 // state [slots, C, K - 1], oldest first, T or f32 (CONV_STATE_F32); weight [C, K]; bias [C]; any float dtype.
 // y[t] = act(bias + sum over j of w[j] x[t - (K - 1) + j]), taps in ascending order by fma, columns before the
-// sequence's first token coming from the state.
+// sequence's first token coming from the state. (The short convolution of Mamba, Gu and Dao 2023, as Gated DeltaNet
+// applies it to the joint query, key and value channels.)
 #ifndef GATED_DELTA_SHADERS_CONV_H
 #define GATED_DELTA_SHADERS_CONV_H
 

@@ -2,6 +2,7 @@
 //
 //   norm then gate  weight x rsqrt(mean x^2 + eps) act(z)
 //   gate then norm  weight u rsqrt(mean u^2 + eps), u = x act(z)          act: silu or sigmoid
+// (RMS norm: Zhang and Sennrich 2019. The first order is Gated DeltaNet's output norm, the second Mamba-2's.)
 //
 // The sum of squares of a row is one simdgroup's: lane l adds elements l, l + 32, ... in order by fma, then lanes add
 // by xor 1, 2, 4, 8, 16. The order depends on the row's length alone.

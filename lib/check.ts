@@ -42,10 +42,15 @@ export function asOptionalTensor(op: string, argument: string, value: unknown): 
   return value === undefined ? undefined : asTensor(op, argument, value);
 }
 
-/** Checks a tensor's dtype. */
-export function expectDType(op: string, argument: string, tensor: Tensor, ...allowed: DType[]): void {
-  if (allowed.includes(tensor.dtype)) return;
-  throw new DTypeError({ op, argument, expected: [...new Set(allowed)].join(" or "), received: tensor.dtype });
+/** Checks that a tensor holds numbers to compute with. */
+export function expectFloat(op: string, argument: string, tensor: Tensor): void {
+  if (tensor.dtype === "i32") throw new DTypeError({ op, argument, expected: "f32, f16 or bf16", received: "i32" });
+}
+
+/** Checks a tensor's dtype: the given one, or the other where there is one. */
+export function expectDType(op: string, argument: string, tensor: Tensor, dtype: DType, or: DType = dtype): void {
+  if (tensor.dtype === dtype || tensor.dtype === or) return;
+  throw new DTypeError({ op, argument, expected: dtype === or ? dtype : `${dtype} or ${or}`, received: tensor.dtype });
 }
 
 /** A shape in words: `[tokens, 4, 128]`. */
@@ -68,7 +73,9 @@ export function expectShape(
   layout: readonly string[],
 ): void {
   const got = tensor.shape;
-  if (got.length === shape.length && got.every((length, axis) => length === shape[axis])) return;
+  let axis = 0;
+  while (axis < shape.length && got[axis] === shape[axis]) axis++;
+  if (axis === shape.length && axis === got.length) return;
   const expected = `${shapeText(layout)} = ${shapeText(shape)}`;
   throw new ShapeError({ op, argument, expected, received: shapeText(got) });
 }
@@ -96,33 +103,19 @@ export function expectContiguousRows(op: string, argument: string, tensor: Tenso
   });
 }
 
-/** One of the names of a table, or its default when undefined. */
-export function asChoice<T extends object>(
+/** The number that a table gives to a name; that of the default when undefined. */
+export function asChoice<Table extends Record<string, number>>(
   op: string,
   argument: string,
   value: unknown,
-  table: T,
-  byDefault: keyof T & string,
-): keyof T & string {
-  if (value === undefined) return byDefault;
-  if (typeof value === "string" && Object.hasOwn(table, value)) return value as keyof T & string;
-  throw notAChoice(op, argument, value, table);
-}
-
-/** One of the names of a table; there is no default. */
-export function asRequiredChoice<T extends object>(
-  op: string,
-  argument: string,
-  value: unknown,
-  table: T,
-): keyof T & string {
-  if (typeof value === "string" && Object.hasOwn(table, value)) return value as keyof T & string;
-  throw notAChoice(op, argument, value, table);
-}
-
-function notAChoice(op: string, argument: string, value: unknown, table: object): GatedDeltaError {
-  const names = Object.keys(table).map((name) => JSON.stringify(name));
-  return invalid(op, argument, names.join(" | "), value);
+  table: Table,
+  byDefault?: keyof Table,
+): number {
+  const name = value === undefined ? byDefault : value;
+  const code: unknown = typeof name === "string" ? table[name] : undefined;
+  if (typeof code === "number") return code; // not what a table inherits from Object.prototype
+  const names = Object.keys(table).map((known) => JSON.stringify(known));
+  throw invalid(op, argument, names.join(" | "), value);
 }
 
 /** A number that float32 can hold; the default when undefined. */

@@ -19,24 +19,35 @@ interface Sink {
   encode(op: Op): void;
 }
 
+/** The ops' functions by their names. */
+const functions = { gatedDelta, causalConv1d, gatedRmsNorm, gatedDeltaStep, linear, copySlots };
+
+/** The name of an op's function, which is also that of the pass's method and of the schema of its arguments. */
+export type OpName = keyof typeof functions;
+
+/** What a pass tells of each op before it is made. Returns the arguments to make it of. */
+export type ArgumentCheck = <Arguments>(op: OpName, args: Arguments) => Arguments;
+
 /**
  * Runs `build` with a pass that encodes into `sink`, and ends the pass.
  *
+ * @param check applied to the arguments of every op that is made by the pass.
  * @throws {GatedDeltaError} for a `build` that returns a promise: what it does later would be lost.
  */
-export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void): void {
+export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void, check?: ArgumentCheck): void {
   if (typeof build !== "function") {
     throw new GatedDeltaError("invalid-argument", { op, expected: "a function that records a pass", received: describe(build) });
   }
   let open = true;
-  const pass = new Pass((method, next) => {
-    if (!open) throw new GatedDeltaError("state", { op: `pass.${method}`, message: "the pass is over" });
-    sink.encode(next());
+  const pass = new Pass((name, args) => {
+    if (!open) throw new GatedDeltaError("state", { op: `pass.${name}`, message: "the pass is over" });
+    if (name === "encode") sink.encode(args as Op);
+    else sink.encode(functions[name]((check === undefined ? args : check(name, args)) as never));
   });
   try {
     const result: unknown = build(pass);
-    if (typeof (result as PromiseLike<unknown> | undefined)?.then === "function") {
-      (result as PromiseLike<unknown>).then(undefined, () => {}); // its failure is not the one to report
+    if (result instanceof Promise) {
+      result.catch(() => {}); // its failure is not the one to report
       throw new GatedDeltaError("invalid-argument", { op, expected: "a synchronous function", received: "one that returns a promise" });
     }
   } finally {
@@ -49,48 +60,48 @@ export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void):
  * each method is the op's function of the same name.
  */
 export class Pass {
-  readonly #add: (method: string, next: () => Op) => void;
+  readonly #add: (name: OpName | "encode", args: unknown) => void;
 
   /** @internal */
-  constructor(add: (method: string, next: () => Op) => void) {
+  constructor(add: (name: OpName | "encode", args: unknown) => void) {
     this.#add = add;
   }
 
   /** See {@link gatedDelta}. */
   gatedDelta(args: GatedDeltaArguments): void {
-    this.#add("gatedDelta", () => gatedDelta(args));
+    this.#add("gatedDelta", args);
   }
 
   /** See {@link causalConv1d}. */
   causalConv1d(args: CausalConv1dArguments): void {
-    this.#add("causalConv1d", () => causalConv1d(args));
+    this.#add("causalConv1d", args);
   }
 
   /** See {@link gatedRmsNorm}. */
   gatedRmsNorm(args: GatedRmsNormArguments): void {
-    this.#add("gatedRmsNorm", () => gatedRmsNorm(args));
+    this.#add("gatedRmsNorm", args);
   }
 
   /** See {@link gatedDeltaStep}. */
   gatedDeltaStep(args: GatedDeltaStepArguments): void {
-    this.#add("gatedDeltaStep", () => gatedDeltaStep(args));
+    this.#add("gatedDeltaStep", args);
   }
 
   /** See {@link linear}. */
   linear(args: LinearArguments): void {
-    this.#add("linear", () => linear(args));
+    this.#add("linear", args);
   }
 
   /** See {@link copySlots}. */
   copySlots(args: CopySlotsArguments): void {
-    this.#add("copySlots", () => copySlots(args));
+    this.#add("copySlots", args);
   }
 
   /** Adds an op that was made before. */
   encode(op: Op): void {
-    this.#add("encode", () => {
-      if (isOp(op)) return op;
+    if (!isOp(op)) {
       throw new GatedDeltaError("invalid-argument", { op: "pass.encode", expected: "an Op", received: describe(op) });
-    });
+    }
+    this.#add("encode", op);
   }
 }

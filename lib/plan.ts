@@ -3,8 +3,9 @@ import { DisposedError, GatedDeltaError } from "./errors.ts";
 import { native } from "./internal.ts";
 import { createPlan, releasePlan, runPlan } from "./native/device.ts";
 import type { Handle } from "./native/handle.ts";
+import { checkOptions } from "./options.ts";
 import { recordPass } from "./pass.ts";
-import type { Pass } from "./pass.ts";
+import type { ArgumentCheck, Pass } from "./pass.ts";
 import { PlanRecorder } from "./recorders.ts";
 import type { Submissions } from "./submissions.ts";
 import { storageOf } from "./tensor.ts";
@@ -13,6 +14,9 @@ import { storageOf } from "./tensor.ts";
 export let makePlan: (device: Device, submissions: Submissions, build: (pass: Pass) => void) => Plan;
 
 let makingPlan = false;
+
+/** A plan is recorded once and replayed often, so its arguments get the strict check that finds misspelt options. */
+const checkArguments: ArgumentCheck = (op, args) => checkOptions(op, op, args) as typeof args;
 
 /**
  * Ops that were checked once and can be replayed with a single native call each time.
@@ -53,7 +57,7 @@ export class Plan implements Disposable {
     this.#handle = createPlan(device[native], "device.plan");
     this.#recorder = new PlanRecorder(device, this.#handle);
     try {
-      recordPass(this.#recorder, "device.plan", build);
+      recordPass(this.#recorder, "device.plan", build, checkArguments);
     } catch (error) {
       this.#release();
       throw error;

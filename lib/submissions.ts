@@ -4,8 +4,12 @@ import { failureOf, waitFor } from "./native/device.ts";
 import type { Handle } from "./native/handle.ts";
 import type { Pins } from "./pins.ts";
 
-/** Turns of the event loop to poll in before sleeping between polls: short work is noticed within microseconds. */
+/**
+ * How long to poll once a turn of the event loop before sleeping 1 ms between polls. Short work is noticed within
+ * microseconds; long work does not keep a core busy that it could use itself.
+ */
 const eagerTurns = 64;
+const eagerMs = 0.25;
 
 /** The submissions of one device. They finish in the order of their tickets. */
 export class Submissions {
@@ -52,11 +56,12 @@ export class Submissions {
   async finish(op: string, signal: AbortSignal | undefined, timeoutMs: number | undefined): Promise<void> {
     signal?.throwIfAborted();
     const ticket = this.#last;
-    const deadline = timeoutMs === undefined ? Infinity : performance.now() + timeoutMs;
+    const start = performance.now();
     for (let turn = 0; !this.#isFinished(ticket); turn++) {
-      if (performance.now() >= deadline) throw timedOut(op, timeoutMs);
+      const elapsed = performance.now() - start;
+      if (timeoutMs !== undefined && elapsed >= timeoutMs) throw timedOut(op, timeoutMs);
       // Both keep the process alive; a bare promise would not.
-      if (turn < eagerTurns) await new Promise<void>((resolve) => void setImmediate(resolve));
+      if (turn < eagerTurns || elapsed < eagerMs) await new Promise<void>((resolve) => void setImmediate(resolve));
       else await Bun.sleep(1);
       signal?.throwIfAborted();
     }

@@ -6,6 +6,7 @@ import {
   expectContiguous,
   expectContiguousRows,
   expectDType,
+  expectFloat,
   expectRank,
   expectShape,
 } from "../check.ts";
@@ -13,7 +14,6 @@ import { ShapeError } from "../errors.ts";
 import type { DType } from "../dtype.ts";
 import { Descriptor } from "../native/descriptor.ts";
 import type { Tensor } from "../tensor.ts";
-import { floats } from "./gates.ts";
 import { readIndices, sequencesOf } from "./indices.ts";
 import type { Indices } from "./indices.ts";
 import { makeOp } from "./op.ts";
@@ -71,6 +71,10 @@ export function causalConv1d(args: CausalConv1dArguments): Op {
 
 type Values = ReturnType<typeof read>;
 
+const rowLayout = ["tokens", "channels"];
+const weightLayout = ["channels", "width"];
+const stateLayout = ["slots", "channels", "width - 1"];
+
 function read(args: CausalConv1dArguments) {
   const {
     x: givenX,
@@ -83,10 +87,9 @@ function read(args: CausalConv1dArguments) {
     readSlots,
     writeSlots,
   } = asArguments(op, args);
-  const layout = ["tokens", "channels"];
   const x = asTensor(op, "x", givenX);
-  expectRank(op, "x", x, layout);
-  expectDType(op, "x", x, ...floats);
+  expectRank(op, "x", x, rowLayout);
+  expectFloat(op, "x", x);
   expectContiguousRows(op, "x", x);
   const [tokens, channels] = x.shape as [number, number];
 
@@ -98,14 +101,14 @@ function read(args: CausalConv1dArguments) {
   if (state !== undefined) checkConvState(op, "state", state, channels, width, x.dtype);
 
   const out = asTensor(op, "out", givenOut);
-  expectShape(op, "out", out, x.shape, layout);
+  expectShape(op, "out", out, x.shape, rowLayout);
   expectDType(op, "out", out, x.dtype, "f32");
   expectContiguousRows(op, "out", out);
   return {
     tokens,
     channels,
     width,
-    activation: convActivations[asChoice(op, "activation", activation, convActivations, "silu")],
+    activation: asChoice(op, "activation", activation, convActivations, "silu"),
     x,
     weight,
     bias,
@@ -125,18 +128,17 @@ export function checkConvWeights(
   bias: Tensor | undefined,
   channels: number,
 ): number {
-  const layout = ["channels", "width"];
-  expectRank(op, weightName, weight, layout);
+  expectRank(op, weightName, weight, weightLayout);
   const width = weight.shape[1]!;
-  expectShape(op, weightName, weight, [channels, width], layout);
+  expectShape(op, weightName, weight, [channels, width], weightLayout);
   if (width < 2 || width > 9) {
     throw new ShapeError({ op, argument: weightName, expected: "a width of 2..9", received: `${width}` });
   }
-  expectDType(op, weightName, weight, ...floats);
+  expectFloat(op, weightName, weight);
   expectContiguous(op, weightName, weight);
   if (bias !== undefined) {
     expectShape(op, biasName, bias, [channels], ["channels"]);
-    expectDType(op, biasName, bias, ...floats);
+    expectFloat(op, biasName, bias);
     expectContiguous(op, biasName, bias);
   }
   return width;
@@ -151,9 +153,8 @@ export function checkConvState(
   width: number,
   activation: DType,
 ): void {
-  const layout = ["slots", "channels", "width - 1"];
-  expectRank(op, argument, state, layout);
-  expectShape(op, argument, state, [state.shape[0]!, channels, width - 1], layout);
+  expectRank(op, argument, state, stateLayout);
+  expectShape(op, argument, state, [state.shape[0]!, channels, width - 1], stateLayout);
   expectDType(op, argument, state, activation, "f32");
   expectContiguous(op, argument, state);
 }

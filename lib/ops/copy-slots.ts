@@ -1,10 +1,9 @@
-import { asArguments, asTensor, expectContiguous, expectDType, invalid } from "../check.ts";
+import { asArguments, asTensor, expectContiguous, expectFloat } from "../check.ts";
 import { ShapeError } from "../errors.ts";
 import { Descriptor } from "../native/descriptor.ts";
 import { sizeOf } from "../strides.ts";
 import type { Tensor } from "../tensor.ts";
-import { floats } from "./gates.ts";
-import { readIndices } from "./indices.ts";
+import { notIndices, readIndices } from "./indices.ts";
 import type { Indices } from "./indices.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
@@ -40,11 +39,10 @@ type Values = ReturnType<typeof read>;
 function read(args: CopySlotsArguments) {
   const { pool: givenPool, readSlots, writeSlots } = asArguments(op, args);
   const pool = asTensor(op, "pool", givenPool);
-  expectDType(op, "pool", pool, ...floats);
+  expectFloat(op, "pool", pool);
   expectContiguous(op, "pool", pool);
-  for (const [argument, slots] of [["readSlots", readSlots], ["writeSlots", writeSlots]] as const) {
-    if (slots === undefined) throw invalid(op, argument, "an Int32Array, an array of integers or an i32 tensor", slots);
-  }
+  if (readSlots === undefined) throw notIndices(op, "readSlots", readSlots);
+  if (writeSlots === undefined) throw notIndices(op, "writeSlots", writeSlots);
   return { slots: pool.shape[0]!, slotElements: sizeOf(pool.shape.slice(1)), pool, readSlots, writeSlots };
 }
 

@@ -8,6 +8,7 @@ import {
   expectContiguous,
   expectContiguousRows,
   expectDType,
+  expectFloat,
   expectRank,
   expectShape,
   invalid,
@@ -18,13 +19,13 @@ import { Descriptor } from "../native/descriptor.ts";
 import type { Tensor } from "../tensor.ts";
 import { checkConvState, checkConvWeights } from "./causal-conv1d.ts";
 import { checkState } from "./gated-delta.ts";
-import { checkGates, checkRecurrence, floats } from "./gates.ts";
+import { checkGates, checkRecurrence } from "./gates.ts";
 import type { GateTensors, RecurrenceOptions } from "./gates.ts";
 import { readIndices, sequencesOf } from "./indices.ts";
 import type { Indices } from "./indices.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
-import { convActivations, gateDimsNames, normActivations, normOrders } from "./options.ts";
+import { convActivations, normActivations, normOrders } from "./options.ts";
 import type { ConvActivation, NormActivation, NormOrder } from "./options.ts";
 import { placeIndices, placeTensor } from "./recorder.ts";
 import type { Recorder } from "./recorder.ts";
@@ -88,6 +89,9 @@ export function gatedDeltaStep(args: GatedDeltaStepArguments): Op {
 
 type Values = ReturnType<typeof read>;
 
+const xLayout = ["sequences", "channels"];
+const rowLayout = ["sequences", "valueHeads", "valueDim"];
+
 function read(args: GatedDeltaStepArguments) {
   const {
     x: givenX, keyHeads: givenKeyHeads, convWeight: givenConvWeight, convBias: givenConvBias,
@@ -97,14 +101,13 @@ function read(args: GatedDeltaStepArguments) {
   } = asArguments(op, args);
 
   const x = asTensor(op, "x", givenX);
-  expectRank(op, "x", x, ["sequences", "channels"]);
-  expectDType(op, "x", x, ...floats);
+  expectRank(op, "x", x, xLayout);
+  expectFloat(op, "x", x);
   expectContiguousRows(op, "x", x);
   const activation = x.dtype;
   const [sequences, channels] = x.shape as [number, number];
 
   const z = asTensor(op, "z", givenZ);
-  const rowLayout = ["sequences", "valueHeads", "valueDim"];
   expectRank(op, "z", z, rowLayout);
   const [, valueHeads, valueDim] = z.shape as [number, number, number];
   expectShape(op, "z", z, [sequences, valueHeads, valueDim], rowLayout);
@@ -143,21 +146,27 @@ function read(args: GatedDeltaStepArguments) {
 
   const normWeight = asTensor(op, "normWeight", givenNormWeight);
   expectShape(op, "normWeight", normWeight, [valueDim], ["valueDim"]);
-  expectDType(op, "normWeight", normWeight, ...floats);
+  expectFloat(op, "normWeight", normWeight);
   expectContiguous(op, "normWeight", normWeight);
 
   const recurrence = checkRecurrence(
     op, keyDim, gateForm, gateDims, gateBound, betaForm, heads, qkNorm, qkNormEps, scale,
   );
-  const dims = { tokens: sequences, keyHeads, valueHeads, keyDim, valueDim };
+  const gates = checkGates(
+    op, recurrence, activation, sequences, valueHeads, keyDim, "sequences", gate, beta, aLog, dtBias,
+  );
   return {
-    ...dims,
-    ...recurrence,
-    ...checkGates(op, recurrence, activation, dims, "sequences", gate, beta, aLog, dtBias),
+    sequences,
+    keyHeads,
+    valueHeads,
+    keyDim,
+    valueDim,
+    recurrence,
+    gates,
     width,
-    convActivation: convActivations[asChoice(op, "convActivation", convActivation, convActivations, "silu")],
-    normActivation: normActivations[asChoice(op, "normActivation", normActivation, normActivations, "silu")],
-    normOrder: normOrders[asChoice(op, "normOrder", normOrder, normOrders, "norm-then-gate")],
+    convActivation: asChoice(op, "convActivation", convActivation, convActivations, "silu"),
+    normActivation: asChoice(op, "normActivation", normActivation, normActivations, "silu"),
+    normOrder: asChoice(op, "normOrder", normOrder, normOrders, "norm-then-gate"),
     normEps: asEpsilon(op, "normEps", normEps, 1e-6),
     x,
     convWeight,
@@ -177,34 +186,35 @@ const descriptor = new Descriptor("gd_gated_delta_step");
 function encode(recorder: Recorder, values: Values): void {
   const readSlots = readIndices(op, "readSlots", values.readSlots);
   const writeSlots = readIndices(op, "writeSlots", values.writeSlots);
+  const { recurrence, gates } = values;
   // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
-  descriptor.u32("sequences", sequencesOf(undefined, readSlots, writeSlots, values.tokens));
+  descriptor.u32("sequences", sequencesOf(undefined, readSlots, writeSlots, values.sequences));
   descriptor.u32("key_heads", values.keyHeads);
   descriptor.u32("value_heads", values.valueHeads);
   descriptor.u32("key_dim", values.keyDim);
   descriptor.u32("value_dim", values.valueDim);
   descriptor.u32("width", values.width);
   descriptor.u32("slots", values.state?.shape[0] ?? 0);
-  descriptor.u32("gate_form", values.gateForm);
-  descriptor.u32("gate_dims", gateDimsNames[values.gateDims]);
-  descriptor.u32("beta_form", values.betaForm);
-  descriptor.u32("head_map", values.heads);
-  descriptor.u32("qk_norm", values.qkNorm);
+  descriptor.u32("gate_form", recurrence.gateForm);
+  descriptor.u32("gate_dims", recurrence.gateDims);
+  descriptor.u32("beta_form", recurrence.betaForm);
+  descriptor.u32("head_map", recurrence.heads);
+  descriptor.u32("qk_norm", recurrence.qkNorm);
   descriptor.u32("conv_activation", values.convActivation);
   descriptor.u32("norm_activation", values.normActivation);
   descriptor.u32("norm_order", values.normOrder);
-  descriptor.f32("qk_norm_eps", values.qkNormEps);
-  descriptor.f32("scale", values.scale);
-  descriptor.f32("gate_bound", values.gateBound);
+  descriptor.f32("qk_norm_eps", recurrence.qkNormEps);
+  descriptor.f32("scale", recurrence.scale);
+  descriptor.f32("gate_bound", recurrence.gateBound);
   descriptor.f32("norm_eps", values.normEps);
   placeTensor(recorder, descriptor, "x", op, "x", values.x);
   placeTensor(recorder, descriptor, "conv_weight", op, "convWeight", values.convWeight);
   placeTensor(recorder, descriptor, "conv_bias", op, "convBias", values.convBias);
   placeTensor(recorder, descriptor, "conv_state", op, "convState", values.convState);
-  placeTensor(recorder, descriptor, "gate", op, "gate", values.gate);
-  placeTensor(recorder, descriptor, "beta", op, "beta", values.beta);
-  placeTensor(recorder, descriptor, "a_log", op, "aLog", values.aLog);
-  placeTensor(recorder, descriptor, "dt_bias", op, "dtBias", values.dtBias);
+  placeTensor(recorder, descriptor, "gate", op, "gate", gates.gate);
+  placeTensor(recorder, descriptor, "beta", op, "beta", gates.beta);
+  placeTensor(recorder, descriptor, "a_log", op, "aLog", gates.aLog);
+  placeTensor(recorder, descriptor, "dt_bias", op, "dtBias", gates.dtBias);
   placeTensor(recorder, descriptor, "state", op, "state", values.state);
   placeTensor(recorder, descriptor, "z", op, "z", values.z);
   placeTensor(recorder, descriptor, "norm_weight", op, "normWeight", values.normWeight);

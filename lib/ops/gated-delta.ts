@@ -6,18 +6,19 @@ import {
   expectContiguous,
   expectContiguousRows,
   expectDType,
+  expectFloat,
   expectRank,
   expectShape,
 } from "../check.ts";
 import { Descriptor } from "../native/descriptor.ts";
 import type { Tensor } from "../tensor.ts";
-import { checkGates, checkRecurrence, floats } from "./gates.ts";
+import { checkGates, checkRecurrence } from "./gates.ts";
 import type { GateTensors, RecurrenceOptions } from "./gates.ts";
 import { readIndices, sequencesOf } from "./indices.ts";
 import type { Indices } from "./indices.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
-import { algorithms, gateDimsNames } from "./options.ts";
+import { algorithms } from "./options.ts";
 import type { Algorithm } from "./options.ts";
 import { placeIndices, placeTensor } from "./recorder.ts";
 import type { Recorder } from "./recorder.ts";
@@ -74,6 +75,10 @@ export function gatedDelta(args: GatedDeltaArguments): Op {
 
 type Values = ReturnType<typeof read>;
 
+const keyLayout = ["tokens", "keyHeads", "keyDim"];
+const valueLayout = ["tokens", "valueHeads", "valueDim"];
+const stateLayout = ["slots", "valueHeads", "valueDim", "keyDim"];
+
 function read(args: GatedDeltaArguments) {
   const {
     query: givenQuery,
@@ -100,17 +105,16 @@ function read(args: GatedDeltaArguments) {
   } = asArguments(op, args);
 
   const query = asTensor(op, "query", givenQuery);
-  expectRank(op, "query", query, ["tokens", "keyHeads", "keyDim"]);
-  expectDType(op, "query", query, ...floats);
+  expectRank(op, "query", query, keyLayout);
+  expectFloat(op, "query", query);
   const activation = query.dtype;
   const [tokens, keyHeads, keyDim] = query.shape as [number, number, number];
 
   const key = asTensor(op, "key", givenKey);
-  expectShape(op, "key", key, query.shape, ["tokens", "keyHeads", "keyDim"]);
+  expectShape(op, "key", key, query.shape, keyLayout);
   expectDType(op, "key", key, activation);
 
   const value = asTensor(op, "value", givenValue);
-  const valueLayout = ["tokens", "valueHeads", "valueDim"];
   expectRank(op, "value", value, valueLayout);
   const [, valueHeads, valueDim] = value.shape as [number, number, number];
   expectShape(op, "value", value, [tokens, valueHeads, valueDim], valueLayout);
@@ -119,23 +123,29 @@ function read(args: GatedDeltaArguments) {
   const out = asTensor(op, "out", givenOut);
   expectShape(op, "out", out, value.shape, valueLayout);
   expectDType(op, "out", out, activation, "f32");
-  for (const [argument, tensor] of [["query", query], ["key", key], ["value", value], ["out", out]] as const) {
-    expectContiguousRows(op, argument, tensor);
-  }
+  expectContiguousRows(op, "query", query);
+  expectContiguousRows(op, "key", key);
+  expectContiguousRows(op, "value", value);
+  expectContiguousRows(op, "out", out);
 
   const recurrence = checkRecurrence(
     op, keyDim, gateForm, gateDims, gateBound, betaForm, heads, qkNorm, qkNormEps, scale,
   );
-  const dims = { tokens, keyHeads, valueHeads, keyDim, valueDim };
-  const gates = checkGates(op, recurrence, activation, dims, "tokens", gate, beta, aLog, dtBias);
+  const gates = checkGates(
+    op, recurrence, activation, tokens, valueHeads, keyDim, "tokens", gate, beta, aLog, dtBias,
+  );
 
   const state = asOptionalTensor(op, "state", givenState);
   if (state !== undefined) checkState(op, state, valueHeads, valueDim, keyDim);
   return {
-    ...dims,
-    ...recurrence,
-    ...gates,
-    algorithm: algorithms[asChoice(op, "algorithm", algorithm, algorithms, "auto")],
+    tokens,
+    keyHeads,
+    valueHeads,
+    keyDim,
+    valueDim,
+    recurrence,
+    gates,
+    algorithm: asChoice(op, "algorithm", algorithm, algorithms, "auto"),
     query,
     key,
     value,
@@ -149,10 +159,9 @@ function read(args: GatedDeltaArguments) {
 
 /** Checks a pool of recurrent states. */
 export function checkState(op: string, state: Tensor, valueHeads: number, valueDim: number, keyDim: number): void {
-  const layout = ["slots", "valueHeads", "valueDim", "keyDim"];
-  expectRank(op, "state", state, layout);
-  expectShape(op, "state", state, [state.shape[0]!, valueHeads, valueDim, keyDim], layout);
-  expectDType(op, "state", state, ...floats);
+  expectRank(op, "state", state, stateLayout);
+  expectShape(op, "state", state, [state.shape[0]!, valueHeads, valueDim, keyDim], stateLayout);
+  expectFloat(op, "state", state);
   expectContiguous(op, "state", state);
 }
 
@@ -162,6 +171,7 @@ function encode(recorder: Recorder, values: Values): void {
   const cuSeqlens = readIndices(op, "cuSeqlens", values.cuSeqlens);
   const readSlots = readIndices(op, "readSlots", values.readSlots);
   const writeSlots = readIndices(op, "writeSlots", values.writeSlots);
+  const { recurrence, gates } = values;
   // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
   descriptor.u32("tokens", values.tokens);
   descriptor.u32("sequences", sequencesOf(cuSeqlens, readSlots, writeSlots, 1));
@@ -170,22 +180,22 @@ function encode(recorder: Recorder, values: Values): void {
   descriptor.u32("key_dim", values.keyDim);
   descriptor.u32("value_dim", values.valueDim);
   descriptor.u32("slots", values.state?.shape[0] ?? 0);
-  descriptor.u32("gate_form", values.gateForm);
-  descriptor.u32("gate_dims", gateDimsNames[values.gateDims]);
-  descriptor.u32("beta_form", values.betaForm);
-  descriptor.u32("head_map", values.heads);
-  descriptor.u32("qk_norm", values.qkNorm);
+  descriptor.u32("gate_form", recurrence.gateForm);
+  descriptor.u32("gate_dims", recurrence.gateDims);
+  descriptor.u32("beta_form", recurrence.betaForm);
+  descriptor.u32("head_map", recurrence.heads);
+  descriptor.u32("qk_norm", recurrence.qkNorm);
   descriptor.u32("algorithm", values.algorithm);
-  descriptor.f32("qk_norm_eps", values.qkNormEps);
-  descriptor.f32("scale", values.scale);
-  descriptor.f32("gate_bound", values.gateBound);
+  descriptor.f32("qk_norm_eps", recurrence.qkNormEps);
+  descriptor.f32("scale", recurrence.scale);
+  descriptor.f32("gate_bound", recurrence.gateBound);
   placeTensor(recorder, descriptor, "query", op, "query", values.query);
   placeTensor(recorder, descriptor, "key", op, "key", values.key);
   placeTensor(recorder, descriptor, "value", op, "value", values.value);
-  placeTensor(recorder, descriptor, "gate", op, "gate", values.gate);
-  placeTensor(recorder, descriptor, "beta", op, "beta", values.beta);
-  placeTensor(recorder, descriptor, "a_log", op, "aLog", values.aLog);
-  placeTensor(recorder, descriptor, "dt_bias", op, "dtBias", values.dtBias);
+  placeTensor(recorder, descriptor, "gate", op, "gate", gates.gate);
+  placeTensor(recorder, descriptor, "beta", op, "beta", gates.beta);
+  placeTensor(recorder, descriptor, "a_log", op, "aLog", gates.aLog);
+  placeTensor(recorder, descriptor, "dt_bias", op, "dtBias", gates.dtBias);
   placeTensor(recorder, descriptor, "state", op, "state", values.state);
   placeTensor(recorder, descriptor, "out", op, "out", values.out);
   placeIndices(recorder, descriptor, [

@@ -6,13 +6,13 @@ import {
   expectContiguous,
   expectContiguousRows,
   expectDType,
+  expectFloat,
   expectShape,
   shapeText,
 } from "../check.ts";
 import { ShapeError } from "../errors.ts";
 import { Descriptor } from "../native/descriptor.ts";
 import type { Tensor } from "../tensor.ts";
-import { floats } from "./gates.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import { normActivations, normOrders } from "./options.ts";
@@ -58,6 +58,9 @@ export function gatedRmsNorm(args: GatedRmsNormArguments): Op {
 
 type Values = ReturnType<typeof read>;
 
+const flatLayout = ["tokens", "dim"];
+const headLayout = ["tokens", "heads", "dim"];
+
 function read(args: GatedRmsNormArguments) {
   const { x: givenX, z: givenZ, weight: givenWeight, out: givenOut, eps, activation, order } = asArguments(op, args);
   const x = asTensor(op, "x", givenX);
@@ -66,29 +69,29 @@ function read(args: GatedRmsNormArguments) {
     const expected = "[tokens, heads, dim] or [tokens, dim]";
     throw new ShapeError({ op, argument: "x", expected, received: shapeText(x.shape) });
   }
-  const layout = rank === 2 ? ["tokens", "dim"] : ["tokens", "heads", "dim"];
+  const layout = rank === 2 ? flatLayout : headLayout;
   const z = asTensor(op, "z", givenZ);
   expectShape(op, "z", z, x.shape, layout);
-  expectDType(op, "z", z, ...floats);
+  expectFloat(op, "z", z);
   expectDType(op, "x", x, z.dtype, "f32");
   const out = asTensor(op, "out", givenOut);
   expectShape(op, "out", out, x.shape, layout);
   expectDType(op, "out", out, z.dtype, "f32");
-  for (const [argument, tensor] of [["x", x], ["z", z], ["out", out]] as const) {
-    expectContiguousRows(op, argument, tensor);
-  }
+  expectContiguousRows(op, "x", x);
+  expectContiguousRows(op, "z", z);
+  expectContiguousRows(op, "out", out);
   const dim = x.shape[rank - 1]!;
   const weight = asTensor(op, "weight", givenWeight);
   expectShape(op, "weight", weight, [dim], ["dim"]);
-  expectDType(op, "weight", weight, ...floats);
+  expectFloat(op, "weight", weight);
   expectContiguous(op, "weight", weight);
   return {
     tokens: x.shape[0]!,
     heads: rank === 2 ? 1 : x.shape[1]!,
     dim,
     eps: asEpsilon(op, "eps", eps, 1e-6),
-    activation: normActivations[asChoice(op, "activation", activation, normActivations, "silu")],
-    order: normOrders[asChoice(op, "order", order, normOrders, "norm-then-gate")],
+    activation: asChoice(op, "activation", activation, normActivations, "silu"),
+    order: asChoice(op, "order", order, normOrders, "norm-then-gate"),
     x,
     z,
     weight,

@@ -3,16 +3,16 @@ import {
   asChoice,
   asEpsilon,
   asFloat32,
-  asOptionalTensor,
-  asRequiredChoice,
   asTensor,
   expectContiguous,
   expectContiguousRows,
   expectDType,
+  expectFloat,
   expectShape,
   invalid,
 } from "../check.ts";
-import type { DType, FloatDType } from "../dtype.ts";
+import type { DType } from "../dtype.ts";
+import { describe } from "../errors.ts";
 import type { Tensor } from "../tensor.ts";
 import { betaForms, gateDimsNames, gateForms, headMaps, qkNorms } from "./options.ts";
 import type { BetaForm, GateDims, GateForm, HeadMap, QKNorm } from "./options.ts";
@@ -52,18 +52,16 @@ export interface GateTensors {
   readonly dtBias?: Tensor | undefined;
 }
 
-/** Checked options, as numbers of the boundary where they cross as such. */
+/** Checked options; names are the numbers that cross the boundary. */
 export interface CheckedRecurrence {
   readonly gateForm: number;
-  readonly gateDims: GateDims;
+  readonly gateDims: number;
   readonly gateBound: number;
   readonly betaForm: number;
   readonly heads: number;
   readonly qkNorm: number;
   readonly qkNormEps: number;
   readonly scale: number;
-  /** Whether aLog and dtBias are needed. */
-  readonly raw: boolean;
 }
 
 /** Checks the options, each of which was read once. */
@@ -79,74 +77,76 @@ export function checkRecurrence(
   qkNormEps: unknown,
   scale: unknown,
 ): CheckedRecurrence {
-  const form = asRequiredChoice(op, "gateForm", gateForm, gateForms);
-  const bounded = form === "raw-bounded";
-  if (!bounded && gateBound !== undefined) {
-    throw invalid(op, "gateBound", `nothing with gateForm ${JSON.stringify(form)}`, gateBound);
-  }
-  if (bounded && !(typeof gateBound === "number" && gateBound < 0)) {
-    throw invalid(op, "gateBound", "a number below 0", gateBound);
+  const form = asChoice(op, "gateForm", gateForm, gateForms);
+  if (form === gateForms["raw-bounded"]) {
+    if (!(typeof gateBound === "number" && gateBound < 0)) throw invalid(op, "gateBound", "a number below 0", gateBound);
+  } else if (gateBound !== undefined) {
+    throw invalid(op, "gateBound", `nothing with gateForm ${describe(gateForm)}`, gateBound);
   }
   return {
-    gateForm: gateForms[form],
+    gateForm: form,
     gateDims: asChoice(op, "gateDims", gateDims, gateDimsNames, "head"),
     gateBound: asFloat32(op, "gateBound", gateBound, 0),
-    betaForm: betaForms[asChoice(op, "betaForm", betaForm, betaForms, "given")],
-    heads: headMaps[asChoice(op, "heads", heads, headMaps, "block")],
-    qkNorm: qkNorms[asChoice(op, "qkNorm", qkNorm, qkNorms, "none")],
+    betaForm: asChoice(op, "betaForm", betaForm, betaForms, "given"),
+    heads: asChoice(op, "heads", heads, headMaps, "block"),
+    qkNorm: asChoice(op, "qkNorm", qkNorm, qkNorms, "none"),
     qkNormEps: asEpsilon(op, "qkNormEps", qkNormEps, 1e-6),
     scale: asFloat32(op, "scale", scale, keyDim ** -0.5),
-    raw: form.startsWith("raw"),
   };
 }
 
-/** Every dtype that numbers to compute with can have. */
-export const floats: readonly FloatDType[] = ["f32", "f16", "bf16"];
+/** Checked tensors that the gate and β are made of. */
+export interface CheckedGates {
+  readonly gate: Tensor;
+  readonly beta: Tensor;
+  readonly aLog: Tensor | undefined;
+  readonly dtBias: Tensor | undefined;
+}
 
 /** Checks the tensors that the gate and β are made of. `rows` names the first dimension for messages. */
 export function checkGates(
   op: string,
-  { gateDims, raw }: CheckedRecurrence,
+  recurrence: CheckedRecurrence,
   activation: DType,
-  dims: { readonly tokens: number; readonly valueHeads: number; readonly keyDim: number },
+  tokens: number,
+  valueHeads: number,
+  keyDim: number,
   rows: string,
-  gate: unknown,
-  beta: unknown,
-  aLog: unknown,
-  dtBias: unknown,
-): { readonly gate: Tensor; readonly beta: Tensor; readonly aLog: Tensor | undefined; readonly dtBias: Tensor | undefined } {
-  const { tokens, valueHeads, keyDim } = dims;
-  const perKey = gateDims === "key";
-  const checked = {
-    gate: asTensor(op, "gate", gate),
-    beta: asTensor(op, "beta", beta),
-    aLog: asOptionalTensor(op, "aLog", aLog),
-    dtBias: asOptionalTensor(op, "dtBias", dtBias),
-  };
-  const keys = perKey ? [keyDim] : [];
-  const keysName = perKey ? ["keyDim"] : [];
-  expectShape(op, "gate", checked.gate, [tokens, valueHeads, ...keys], [rows, "valueHeads", ...keysName]);
-  expectDType(op, "gate", checked.gate, ...(raw ? [activation, "f32" as const] : ["f32" as const]));
-  expectContiguousRows(op, "gate", checked.gate);
-  expectShape(op, "beta", checked.beta, [tokens, valueHeads], [rows, "valueHeads"]);
-  expectDType(op, "beta", checked.beta, activation, "f32");
-  expectContiguousRows(op, "beta", checked.beta);
-  for (const argument of ["aLog", "dtBias"] as const) {
-    const tensor = checked[argument];
-    if (raw !== (tensor !== undefined)) {
-      throw invalid(op, argument, raw ? "a Tensor: the raw gate forms need it" : "nothing: only the raw gate forms take it", tensor);
-    }
-    if (tensor === undefined) continue;
-    const perKeyHere = argument === "dtBias";
-    expectShape(
-      op,
-      argument,
-      tensor,
-      perKeyHere ? [valueHeads, ...keys] : [valueHeads],
-      perKeyHere ? ["valueHeads", ...keysName] : ["valueHeads"],
-    );
-    expectDType(op, argument, tensor, ...floats);
-    expectContiguous(op, argument, tensor);
+  givenGate: unknown,
+  givenBeta: unknown,
+  givenALog: unknown,
+  givenDtBias: unknown,
+): CheckedGates {
+  const perKey = recurrence.gateDims === gateDimsNames.key;
+  const raw = recurrence.gateForm >= gateForms.raw;
+  const gate = asTensor(op, "gate", givenGate);
+  if (perKey) expectShape(op, "gate", gate, [tokens, valueHeads, keyDim], [rows, "valueHeads", "keyDim"]);
+  else expectShape(op, "gate", gate, [tokens, valueHeads], [rows, "valueHeads"]);
+  expectDType(op, "gate", gate, raw ? activation : "f32", "f32");
+  expectContiguousRows(op, "gate", gate);
+  const beta = asTensor(op, "beta", givenBeta);
+  expectShape(op, "beta", beta, [tokens, valueHeads], [rows, "valueHeads"]);
+  expectDType(op, "beta", beta, activation, "f32");
+  expectContiguousRows(op, "beta", beta);
+  const aLog = rawOnly(op, "aLog", givenALog, raw);
+  if (aLog !== undefined) expectShape(op, "aLog", aLog, [valueHeads], ["valueHeads"]);
+  const dtBias = rawOnly(op, "dtBias", givenDtBias, raw);
+  if (dtBias !== undefined) {
+    if (perKey) expectShape(op, "dtBias", dtBias, [valueHeads, keyDim], ["valueHeads", "keyDim"]);
+    else expectShape(op, "dtBias", dtBias, [valueHeads], ["valueHeads"]);
   }
-  return checked;
+  return { gate, beta, aLog, dtBias };
+}
+
+/** A tensor that the raw gate forms need and the others refuse. */
+function rawOnly(op: string, argument: string, value: unknown, raw: boolean): Tensor | undefined {
+  if (!raw) {
+    if (value !== undefined) throw invalid(op, argument, "nothing: only the raw gate forms take it", value);
+    return undefined;
+  }
+  if (value === undefined) throw invalid(op, argument, "a Tensor: the raw gate forms need it", value);
+  const tensor = asTensor(op, argument, value);
+  expectFloat(op, argument, tensor);
+  expectContiguous(op, argument, tensor);
+  return tensor;
 }

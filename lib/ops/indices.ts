@@ -67,7 +67,8 @@ export function readElements(op: string, argument: string, source: Indices): Int
 /** The longest JavaScript array of index data. Longer batches are no use, and a mistake should not take for ever. */
 const longestArray = 2 ** 24;
 
-function notIndices(op: string, argument: string, value: unknown): GatedDeltaError {
+/** What is thrown for a value that is no index data. */
+export function notIndices(op: string, argument: string, value: unknown): GatedDeltaError {
   const expected = "an Int32Array, an array of integers or an i32 tensor";
   return new GatedDeltaError("invalid-argument", { op, argument, expected, received: describe(value) });
 }

@@ -1,7 +1,15 @@
-import { asArguments, asTensor, expectContiguous, expectContiguousRows, expectDType, expectRank, expectShape } from "../check.ts";
+import {
+  asArguments,
+  asTensor,
+  expectContiguous,
+  expectContiguousRows,
+  expectDType,
+  expectFloat,
+  expectRank,
+  expectShape,
+} from "../check.ts";
 import { Descriptor } from "../native/descriptor.ts";
 import type { Tensor } from "../tensor.ts";
-import { floats } from "./gates.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import { placeTensor } from "./recorder.ts";
@@ -39,14 +47,14 @@ function read(args: LinearArguments) {
   const { x: givenX, weight: givenWeight, out: givenOut } = asArguments(op, args);
   const x = asTensor(op, "x", givenX);
   expectRank(op, "x", x, ["rows", "inFeatures"]);
-  expectDType(op, "x", x, ...floats);
+  expectFloat(op, "x", x);
   expectContiguousRows(op, "x", x);
   const [rows, inFeatures] = x.shape as [number, number];
   const weight = asTensor(op, "weight", givenWeight);
   expectRank(op, "weight", weight, ["outFeatures", "inFeatures"]);
   const outFeatures = weight.shape[0]!;
   expectShape(op, "weight", weight, [outFeatures, inFeatures], ["outFeatures", "inFeatures"]);
-  expectDType(op, "weight", weight, ...floats);
+  expectFloat(op, "weight", weight);
   expectContiguous(op, "weight", weight);
   const out = asTensor(op, "out", givenOut);
   expectShape(op, "out", out, [rows, outFeatures], ["rows", "outFeatures"]);

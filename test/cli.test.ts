@@ -86,10 +86,14 @@ describe("doctor", () => {
   });
 
   test("says which instruction set is forced", () => {
-    const { status, out } = gatedDelta(["doctor"], { GATED_DELTA_ISA: "baseline" });
+    const isa = process.arch === "x64" ? "baseline" : "neon";
+    const { status, out } = gatedDelta(["doctor"], { GATED_DELTA_ISA: isa });
     expect(status).toBe(0);
-    expect(out).toMatch(/^GATED_DELTA_ISA: +baseline$/m);
-    expect(out).toMatch(/^cpu: .*baseline/m);
+    expect(out).toMatch(new RegExp(`^GATED_DELTA_ISA: +${isa}$`, "m"));
+    expect(out).toMatch(new RegExp(`^cpu: .*\\b${isa}\\b`, "m"));
+    const unknown = gatedDelta(["doctor"], { GATED_DELTA_ISA: "mmx" });
+    expect(unknown.status).toBe(1);
+    expect(unknown.out).toMatch(/^backend: +none: .*GATED_DELTA_ISA.*mmx/m);
   });
 
   test("reports a library that is not there, is none, or lacks our functions", () => {

@@ -27,7 +27,7 @@ final class Device: @unchecked Sendable {
     }
   }
 
-  func encode(_ op: Op) { encoded.append(op) }
+  func encode(_ op: consuming Op) { encoded.append(op) }
 
   func discard() { encoded.removeAll(keepingCapacity: true) }
 

@@ -27,10 +27,13 @@ final class Plan: @unchecked Sendable {
     self.device = device
   }
 
-  func record(_ validated: ValidatedOp, uses newUses: [Use]) {
+  /// Buffers that a replay needs, those of ops that turned out to be empty included.
+  func remember(_ newUses: [Use]) {
     for use in newUses where known.insert(ObjectIdentifier(use.buffer)).inserted { uses.append(use) }
-    guard let op = validated.op else { return }
-    if let recipe = validated.recipe, recipe.isVariable, let sequences = op.sequences {
+  }
+
+  func record(_ op: consuming Op, _ recipe: SequenceRecipe?) {
+    if let recipe, recipe.isVariable, let sequences = op.sequences {
       ragged.append(Ragged(position: ops.count, recipe: recipe, sequences: sequences))
     }
     ops.append(op)

@@ -52,19 +52,6 @@ enum Caller {
     return plan
   }
 
-  /// Where an op goes: a device's open submission, or a plan.
-  enum Target {
-    case device(Device)
-    case plan(Plan)
-
-    var device: Device {
-      switch self {
-      case .device(let device): device
-      case .plan(let plan): plan.device
-      }
-    }
-  }
-
   static func target(_ raw: UInt64) throws(Failure) -> Target {
     let thread = try state().id
     HandleTable.shared.lock()

@@ -35,16 +35,9 @@ private func encode<D: OpDescriptor>(_ pointer: UnsafePointer<D>?, into handle: 
   boundary(D.opName) { () throws(Failure) in
     let target = try Caller.target(handle)
     let descriptor = try Descriptors.read(pointer)
-    switch target {
-    case .device(let device):
-      var validator = Validator(device: device, op: D.opName, collectsUses: false)
-      defer { validator.endLookups() }
-      if let op = try descriptor.validate(&validator).op { device.encode(op) }
-    case .plan(let plan):
-      var validator = Validator(device: plan.device, op: D.opName, collectsUses: true)
-      defer { validator.endLookups() }
-      plan.record(try descriptor.validate(&validator), uses: validator.uses)
-    }
+    var validator = Validator(target: target, op: D.opName)
+    defer { validator.endLookups() }
+    try descriptor.validate(&validator)
     return GD_OK
   }
 }

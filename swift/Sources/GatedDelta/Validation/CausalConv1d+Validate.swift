@@ -4,7 +4,7 @@ import GatedDeltaTypes
 extension gd_causal_conv1d: OpDescriptor {
   static var opName: StaticString { "causalConv1d" }
 
-  func validate(_ validator: inout Validator) throws(Failure) -> ValidatedOp {
+  func validate(_ validator: inout Validator) throws(Failure) {
     try Check.convWidth(width, of: "weight")
     try Check.tokens(tokens, of: "x")
     try Check.sequences(sequences, "cuSeqlens")
@@ -21,10 +21,12 @@ extension gd_causal_conv1d: OpDescriptor {
 
     let recipe = try validator.ragged(
       tokens: tokens, sequences: sequences, slots: slots, hasPool: state != nil, cu_seqlens, read_slots, write_slots)
-    let op = CausalConv1d(
-      tokens: Int(tokens), channels: Int(channels), width: Int(width), slots: Int(slots), activation: activation, x: x,
-      weight: weight, bias: bias, state: state, out: out)
+    let op = Op.causalConv1d(
+      CausalConv1d(
+        tokens: Int(tokens), channels: Int(channels), width: Int(width), slots: Int(slots), activation: activation, x: x,
+        weight: weight, bias: bias, state: state, out: out),
+      try validator.resolve(recipe))
     let isEmpty = sequences == 0 || channels == 0 || (tokens == 0 && slots == 0)
-    return try validator.finish(recipe, isEmpty: isEmpty) { .causalConv1d(op, $0) }
+    try validator.finish(op, recipe, isEmpty: isEmpty)
   }
 }

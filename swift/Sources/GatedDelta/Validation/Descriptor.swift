@@ -48,13 +48,6 @@ enum Descriptors {
 /// An op's descriptor, which knows how to become a validated op.
 protocol OpDescriptor: Descriptor {
   static var opName: StaticString { get }
-  func validate(_ validator: inout Validator) throws(Failure) -> ValidatedOp
-}
-
-/// What validation makes of a descriptor.
-struct ValidatedOp {
-  /// Nil where the op can neither read nor write a thing, so that no backend has to think about empty tensors.
-  var op: Op?
-  /// How to make the op's sequences again; nil for ops without index data.
-  var recipe: SequenceRecipe?
+  /// Checks everything and ends with `validator.finish`; where it throws, nothing has been encoded.
+  func validate(_ validator: inout Validator) throws(Failure)
 }

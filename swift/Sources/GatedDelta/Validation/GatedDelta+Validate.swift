@@ -4,7 +4,7 @@ import GatedDeltaTypes
 extension gd_gated_delta: OpDescriptor {
   static var opName: StaticString { "gatedDelta" }
 
-  func validate(_ validator: inout Validator) throws(Failure) -> ValidatedOp {
+  func validate(_ validator: inout Validator) throws(Failure) {
     try Check.headDim(key_dim, "keyDim", of: "query")
     try Check.headDim(value_dim, "valueDim", of: "value")
     try Check.heads(key: key_heads, value: value_heads, of: "value")
@@ -33,13 +33,15 @@ extension gd_gated_delta: OpDescriptor {
 
     let recipe = try validator.ragged(
       tokens: tokens, sequences: sequences, slots: slots, hasPool: state != nil, cu_seqlens, read_slots, write_slots)
-    let op = GatedDelta(
-      tokens: Int(tokens), keyHeads: Int(key_heads), valueHeads: Int(value_heads), keyDim: Int(key_dim),
-      valueDim: Int(value_dim), slots: Int(slots), gateForm: gates.form, gateDims: gates.dims,
-      betaForm: gates.betaForm, headMap: headMap, qkNorm: qkNorm, algorithm: algorithm, qkNormEps: qkNormEps,
-      scale: scale, gateBound: gates.bound, query: query, key: key, value: value, gate: gates.gate, beta: gates.beta,
-      raw: gates.raw, state: state, out: out)
+    let op = Op.gatedDelta(
+      GatedDelta(
+        tokens: Int(tokens), keyHeads: Int(key_heads), valueHeads: Int(value_heads), keyDim: Int(key_dim),
+        valueDim: Int(value_dim), slots: Int(slots), gateForm: gates.form, gateDims: gates.dims,
+        betaForm: gates.betaForm, headMap: headMap, qkNorm: qkNorm, algorithm: algorithm, qkNormEps: qkNormEps,
+        scale: scale, gateBound: gates.bound, query: query, key: key, value: value, gate: gates.gate, beta: gates.beta,
+        raw: gates.raw, state: state, out: out),
+      try validator.resolve(recipe))
     let isEmpty = sequences == 0 || (tokens == 0 && slots == 0)
-    return try validator.finish(recipe, isEmpty: isEmpty) { .gatedDelta(op, $0) }
+    try validator.finish(op, recipe, isEmpty: isEmpty)
   }
 }

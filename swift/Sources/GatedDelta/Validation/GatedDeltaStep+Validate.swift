@@ -4,7 +4,7 @@ import GatedDeltaTypes
 extension gd_gated_delta_step: OpDescriptor {
   static var opName: StaticString { "gatedDeltaStep" }
 
-  func validate(_ validator: inout Validator) throws(Failure) -> ValidatedOp {
+  func validate(_ validator: inout Validator) throws(Failure) {
     try Check.reserved(reserved)
     try Check.headDim(key_dim, "keyDim", of: "x")
     try Check.headDim(value_dim, "valueDim", of: "z")
@@ -49,13 +49,15 @@ extension gd_gated_delta_step: OpDescriptor {
       count: Int(sequences), rows: .oneEach, slots: Int(slots), hasPool: state != nil,
       readSlots: try validator.index(read_slots, "readSlots", count: Int(sequences)),
       writeSlots: try validator.index(write_slots, "writeSlots", count: Int(sequences)))
-    let op = GatedDeltaStep(
-      sequences: Int(sequences), keyHeads: Int(key_heads), valueHeads: Int(value_heads), keyDim: Int(key_dim),
-      valueDim: Int(value_dim), width: Int(width), slots: Int(slots), gateForm: gates.form, gateDims: gates.dims,
-      betaForm: gates.betaForm, headMap: headMap, qkNorm: qkNorm, convActivation: convActivation,
-      normActivation: normActivation, normOrder: normOrder, qkNormEps: qkNormEps, scale: scale,
-      gateBound: gates.bound, normEps: normEps, x: x, convWeight: convWeight, convBias: convBias, convState: convState,
-      state: state, gate: gates.gate, beta: gates.beta, raw: gates.raw, z: z, normWeight: normWeight, out: out)
-    return try validator.finish(recipe, isEmpty: sequences == 0) { .gatedDeltaStep(op, $0) }
+    let op = Op.gatedDeltaStep(
+      GatedDeltaStep(
+        sequences: Int(sequences), keyHeads: Int(key_heads), valueHeads: Int(value_heads), keyDim: Int(key_dim),
+        valueDim: Int(value_dim), width: Int(width), slots: Int(slots), gateForm: gates.form, gateDims: gates.dims,
+        betaForm: gates.betaForm, headMap: headMap, qkNorm: qkNorm, convActivation: convActivation,
+        normActivation: normActivation, normOrder: normOrder, qkNormEps: qkNormEps, scale: scale,
+        gateBound: gates.bound, normEps: normEps, x: x, convWeight: convWeight, convBias: convBias, convState: convState,
+        state: state, gate: gates.gate, beta: gates.beta, raw: gates.raw, z: z, normWeight: normWeight, out: out),
+      try validator.resolve(recipe))
+    try validator.finish(op, recipe, isEmpty: sequences == 0)
   }
 }

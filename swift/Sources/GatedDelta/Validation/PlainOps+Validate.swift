@@ -4,7 +4,7 @@ import GatedDeltaTypes
 extension gd_gated_rms_norm: OpDescriptor {
   static var opName: StaticString { "gatedRmsNorm" }
 
-  func validate(_ validator: inout Validator) throws(Failure) -> ValidatedOp {
+  func validate(_ validator: inout Validator) throws(Failure) {
     let activation = try Check.activation(self.activation, "activation", among: [.silu, .sigmoid])
     let order: NormOrder = try Check.option(self.order, "order")
     let eps = try Check.epsilon(self.eps, "eps")
@@ -19,14 +19,14 @@ extension gd_gated_rms_norm: OpDescriptor {
     let op = GatedRMSNorm(
       tokens: Int(tokens), heads: Int(heads), dim: Int(dim), activation: activation, order: order, eps: eps, x: x, z: z,
       weight: weight, out: out)
-    return try validator.finish(.gatedRMSNorm(op), isEmpty: shape.isEmpty)
+    try validator.finish(.gatedRMSNorm(op), isEmpty: shape.isEmpty)
   }
 }
 
 extension gd_linear: OpDescriptor {
   static var opName: StaticString { "linear" }
 
-  func validate(_ validator: inout Validator) throws(Failure) -> ValidatedOp {
+  func validate(_ validator: inout Validator) throws(Failure) {
     try Check.reserved(reserved)
     let x = try validator.input(self.x, "x", Shape(rows, 1, in_features), .floats)
     let weight = try validator.input(
@@ -37,14 +37,14 @@ extension gd_linear: OpDescriptor {
     let op = Linear(
       rows: Int(rows), inFeatures: Int(in_features), outFeatures: Int(out_features), x: x, weight: weight, out: out)
     // Without input features the sums are empty, and the output is zeros: that is still to be written.
-    return try validator.finish(.linear(op), isEmpty: rows == 0 || out_features == 0)
+    try validator.finish(.linear(op), isEmpty: rows == 0 || out_features == 0)
   }
 }
 
 extension gd_copy_slots: OpDescriptor {
   static var opName: StaticString { "copySlots" }
 
-  func validate(_ validator: inout Validator) throws(Failure) -> ValidatedOp {
+  func validate(_ validator: inout Validator) throws(Failure) {
     try Check.sequences(count, "readSlots")
     guard let slotElements = Int(exactly: slot_elements) else {
       throw Failure(.shape, argument: "pool", expected: "slots inside its buffer", received: "\(slot_elements) elements each")
@@ -58,7 +58,9 @@ extension gd_copy_slots: OpDescriptor {
     }
     let recipe = SequenceRecipe(
       count: Int(count), rows: .none, slots: Int(slots), hasPool: true, readSlots: readSlots, writeSlots: writeSlots)
-    let op = CopySlots(slots: Int(slots), slotElements: slotElements, pool: pool)
-    return try validator.finish(recipe, isEmpty: count == 0 || slotElements == 0) { .copySlots(op, $0) }
+    let op = Op.copySlots(
+      CopySlots(slots: Int(slots), slotElements: slotElements, pool: pool),
+      try validator.resolve(recipe))
+    try validator.finish(op, recipe, isEmpty: count == 0 || slotElements == 0)
   }
 }

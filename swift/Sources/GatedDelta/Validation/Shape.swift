@@ -51,16 +51,15 @@ struct Strides {
   /// smaller one covers. Called only where the extent fits, so nothing here can overflow.
   func rowsOverlap(in shape: Shape) -> Bool {
     guard !shape.isEmpty else { return false }
-    var dimensions: [(count: UInt64, stride: UInt64)] = []
-    if shape.heads > 1 { dimensions.append((shape.heads, head)) }
-    if shape.tokens > 1 { dimensions.append((shape.tokens, token)) }
-    if dimensions.count == 2, dimensions[0].stride > dimensions[1].stride { dimensions.swapAt(0, 1) }
+    let byToken = (count: shape.tokens, stride: token)
+    let byHead = (count: shape.heads, stride: head)
+    let (inner, outer) = byToken.stride < byHead.stride ? (byToken, byHead) : (byHead, byToken)
     var covered = shape.row
-    for dimension in dimensions {
-      if dimension.stride < covered { return true }
-      covered = (dimension.count &- 1) &* dimension.stride &+ covered
+    if inner.count > 1 {
+      if inner.stride < covered { return true }
+      covered = (inner.count &- 1) &* inner.stride &+ covered
     }
-    return false
+    return outer.count > 1 && outer.stride < covered
   }
 }
 

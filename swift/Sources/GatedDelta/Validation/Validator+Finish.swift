@@ -26,20 +26,26 @@ extension Validator {
       writeSlots: try index(writeSlots, "writeSlots", count: count))
   }
 
-  /// The last steps of every op: its sequences, the backend's own rules, and whether there is anything to do at all.
-  mutating func finish(
-    _ recipe: SequenceRecipe, isEmpty: Bool, _ make: (Sequences) -> Op
-  ) throws(Failure) -> ValidatedOp {
+  /// The sequences of an op, made once everything else about it is known to be right.
+  mutating func resolve(_ recipe: borrowing SequenceRecipe) throws(Failure) -> Sequences {
     // Checking a hundred thousand slots takes a while, which is nothing to hold up other threads for.
     endLookups()
-    let op = make(try recipe.resolve(device.slotChecker))
-    try device.backend.check(op)
-    return ValidatedOp(op: isEmpty ? nil : op, recipe: recipe)
+    return try recipe.resolve(device.slotChecker)
   }
 
-  mutating func finish(_ op: Op, isEmpty: Bool) throws(Failure) -> ValidatedOp {
+  /// The last step of every op: the backend's own rules, and into the target with it. An op that can neither read nor
+  /// write a thing stays here, so that no backend has to think about empty tensors.
+  mutating func finish(
+    _ op: consuming Op, _ recipe: consuming SequenceRecipe? = nil, isEmpty: Bool
+  ) throws(Failure) {
     endLookups()
     try device.backend.check(op)
-    return ValidatedOp(op: isEmpty ? nil : op, recipe: nil)
+    switch target {
+    case .device(let device):
+      if !isEmpty { device.encode(op) }
+    case .plan(let plan):
+      plan.remember(uses)
+      if !isEmpty { plan.record(op, recipe) }
+    }
   }
 }

@@ -12,6 +12,7 @@ struct Validator {
     var isOutput: Bool
   }
 
+  let target: Target
   let device: Device
   let op: StaticString
   private let table = HandleTable.shared
@@ -21,10 +22,18 @@ struct Validator {
   private let collectsUses: Bool
   private var extents: [Extent] = []
 
-  init(device: Device, op: StaticString, collectsUses: Bool) {
-    self.device = device
+  init(target: Target, op: StaticString) {
+    self.target = target
     self.op = op
-    self.collectsUses = collectsUses
+    switch target {
+    case .device(let device):
+      self.device = device
+      collectsUses = false
+    case .plan(let plan):
+      device = plan.device
+      collectsUses = true
+    }
+    extents.reserveCapacity(16)
     table.lock()
   }
 

@@ -1,3 +1,5 @@
+import { asDeviceOptions, asFinishOptions, asTimeout } from "./device-options.ts";
+import type { BackendName, DeviceOptions, FinishOptions } from "./device-options.ts";
 import { asDType } from "./dtype.ts";
 import type { DType } from "./dtype.ts";
 import { DisposedError, GatedDeltaError, describe } from "./errors.ts";
@@ -7,7 +9,6 @@ import * as nativeDevice from "./native/device.ts";
 import type { Handle } from "./native/handle.ts";
 import { isOp } from "./ops/op.ts";
 import type { Op } from "./ops/op.ts";
-import { checkOptions } from "./options.ts";
 import { recordPass } from "./pass.ts";
 import type { Pass } from "./pass.ts";
 import { Pins } from "./pins.ts";
@@ -18,28 +19,10 @@ import { asShape, bytesOf } from "./shape.ts";
 import { allocateStorage } from "./storage.ts";
 import { contiguousStrides } from "./strides.ts";
 import { Submissions } from "./submissions.ts";
+import type { SubmissionSource } from "./submissions.ts";
 import { makeTensor } from "./tensor.ts";
 import type { Tensor } from "./tensor.ts";
 import { wrapMemory } from "./wrap.ts";
-
-/** A backend by name: `auto` is Metal on a Mac and the CPU elsewhere. */
-export type BackendName = "auto" | "cpu" | "metal";
-
-/** Options of {@link Device.open}. */
-export interface DeviceOptions {
-  /** @default "auto" */
-  readonly backend?: BackendName | undefined;
-  /** CPU threads that this device's work may use, 0..1024; 0 is every core that the process may use. @default 0 */
-  readonly threads?: number | undefined;
-}
-
-/** Options of {@link Device.finish}. */
-export interface FinishOptions {
-  /** Ends the waiting, not the work, which can't be called back. The promise rejects with the signal's reason. */
-  readonly signal?: AbortSignal | undefined;
-  /** Milliseconds after which the promise rejects with a {@link TimeoutError}; the work goes on. @default Infinity */
-  readonly timeoutMs?: number | undefined;
-}
 
 /**
  * A device that runs ops: the GPU through Metal, or the CPU.
@@ -92,7 +75,7 @@ export class Device implements Disposable, HasHandle {
     this.isa = description.isa;
     this.threads = description.threads;
     this.emulated = description.emulated;
-    this.#submissions = new Submissions(this.#handle, description.status, this.#pins);
+    this.#submissions = new Submissions(submissionsOf(this.#handle, description.status), this.#pins);
     this.#recorder = new DeviceRecorder(this, this.#handle, this.#pins);
     Device.#collected.register(this, { handle: this.#handle, pins: this.#pins }, this);
   }
@@ -327,9 +310,12 @@ export class Device implements Disposable, HasHandle {
   }
 }
 
-function asDeviceOptions(options: BackendName | DeviceOptions): { backend: BackendName; threads: number } {
-  if (typeof options === "string") options = { backend: options };
-  return checkOptions("deviceOptions", "Device.open", options);
+function submissionsOf(handle: Handle, status: Int32Array): SubmissionSource {
+  return {
+    status,
+    failureOf: (ticket, op) => nativeDevice.failureOf(handle, ticket, op),
+    waitFor: (ticket, timeoutMs, op) => nativeDevice.waitFor(handle, ticket, timeoutMs, op),
+  };
 }
 
 function describeOrClose(handle: Handle): nativeDevice.DeviceDescription {
@@ -339,22 +325,4 @@ function describeOrClose(handle: Handle): nativeDevice.DeviceDescription {
     nativeDevice.closeDevice(handle);
     throw error;
   }
-}
-
-function asFinishOptions(op: string, options: FinishOptions): FinishOptions {
-  if (typeof options !== "object" || options === null) {
-    throw new GatedDeltaError("invalid-argument", { op, expected: "{ signal?, timeoutMs? }", received: describe(options) });
-  }
-  const { signal, timeoutMs } = options;
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw new GatedDeltaError("invalid-argument", { op, argument: "signal", expected: "an AbortSignal", received: describe(signal) });
-  }
-  return { signal, timeoutMs: asTimeout(op, timeoutMs) };
-}
-
-function asTimeout(op: string, value: unknown): number | undefined {
-  if (value === undefined) return undefined;
-  if (typeof value === "number" && value >= 0) return value;
-  const expected = "a number of milliseconds, at least 0";
-  throw new GatedDeltaError("invalid-argument", { op, argument: "timeoutMs", expected, received: describe(value) });
 }

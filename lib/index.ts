@@ -4,7 +4,7 @@
  * @module
  */
 export { Device } from "./device.ts";
-export type { BackendName, DeviceOptions, FinishOptions } from "./device.ts";
+export type { BackendName, DeviceOptions, FinishOptions } from "./device-options.ts";
 export { Tensor } from "./tensor.ts";
 export type { TensorView } from "./shape.ts";
 export { decodeBf16, encodeBf16 } from "./dtype.ts";

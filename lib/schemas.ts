@@ -1,5 +1,5 @@
 /** The zod schemas of options objects. Loaded lazily by options.ts, and by nothing else. */
-import type { DeviceOptions } from "./device.ts";
+import type { DeviceOptions } from "./device-options.ts";
 import { choice, integer, options } from "./schema-parts.ts";
 import type { StatePoolOptions } from "./state-pool.ts";
 

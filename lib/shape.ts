@@ -1,4 +1,4 @@
-/** Shapes and layouts as callers pass them: every element is read once, checked and copied. */
+/** Shapes, layouts and memory as callers pass them: every element is read once, checked and copied. */
 import { dtypes } from "./dtype.ts";
 import type { DType } from "./dtype.ts";
 import { BoundsError, GatedDeltaError, ShapeError, describe } from "./errors.ts";
@@ -102,4 +102,29 @@ function asNumbers(op: string, argument: string, value: unknown): number[] {
   // A wrong count is a matter of shape, anything else one of kind.
   if (Array.isArray(value)) throw new ShapeError({ op, argument, expected, received: describe(value) });
   throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: describe(value) });
+}
+
+/** Checks a range of indices inside 0..length. */
+export function asRange(op: string, start: number, end: number, length: number): [number, number] {
+  if (Number.isInteger(start) && Number.isInteger(end) && start >= 0 && start <= end && end <= length) return [start, end];
+  throw new ShapeError({
+    op,
+    argument: "start, end",
+    expected: `integers with 0 ≤ start ≤ end ≤ ${length}`,
+    received: `${describe(start)}, ${describe(end)}`,
+  });
+}
+
+/** Checks an address of memory. */
+export function asAddress(op: string, argument: string, value: unknown): number {
+  if (typeof value === "number" && Number.isSafeInteger(value) && value > 0) return value;
+  const expected = "an address: a positive integer";
+  throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: describe(value) });
+}
+
+/** Checks what keeps foreign memory valid. */
+export function asOwner(op: string, options: { readonly owner: object } | undefined): object {
+  const owner: unknown = options?.owner;
+  if ((typeof owner === "object" && owner !== null) || typeof owner === "function") return owner;
+  throw new GatedDeltaError("invalid-argument", { op, argument: "owner", expected: "an object", received: describe(owner) });
 }

@@ -1,7 +1,5 @@
 /** A device's submissions: which are done, which failed, and waiting for them. */
 import { TimeoutError } from "./errors.ts";
-import { failureOf, waitFor } from "./native/device.ts";
-import type { Handle } from "./native/handle.ts";
 import type { Pins } from "./pins.ts";
 
 /**
@@ -11,11 +9,19 @@ import type { Pins } from "./pins.ts";
 const eagerTurns = 64;
 const eagerMs = 0.25;
 
+/** What submissions need of a device. */
+export interface SubmissionSource {
+  /** [0] the low 32 bits of the number of finished submissions, [1] the number of failed ones; written by the device. */
+  readonly status: Int32Array;
+  /** The failure of a finished submission, or undefined. */
+  failureOf(ticket: number, op: string): Error | undefined;
+  /** Blocks until a submission has finished; returns what the native call reported. */
+  waitFor(ticket: number, timeoutMs: number | undefined, op: string): Error | "timeout" | undefined;
+}
+
 /** The submissions of one device. They finish in the order of their tickets. */
 export class Submissions {
-  readonly #device: Handle;
-  /** [0] the low 32 bits of the number of finished submissions, [1] the number of failed ones. */
-  readonly #status: Int32Array;
+  readonly #source: SubmissionSource;
   readonly #pins: Pins;
   #last = 0;
   #closed = false;
@@ -24,9 +30,8 @@ export class Submissions {
   /** Failures that were reported or deliberately dropped. */
   #reported = 0;
 
-  constructor(device: Handle, status: Int32Array, pins: Pins) {
-    this.#device = device;
-    this.#status = status;
+  constructor(source: SubmissionSource, pins: Pins) {
+    this.#source = source;
     this.#pins = pins;
   }
 
@@ -45,7 +50,7 @@ export class Submissions {
 
   /** Blocks until all that was committed is done. */
   wait(op: string, timeoutMs: number | undefined): void {
-    const failure = this.#isFinished(this.#last) ? undefined : waitFor(this.#device, this.#last, timeoutMs, op);
+    const failure = this.#isFinished(this.#last) ? undefined : this.#source.waitFor(this.#last, timeoutMs, op);
     if (failure === "timeout") throw timedOut(op, timeoutMs);
     this.#report(op);
     // A failure that no submission owns up to is that of the call itself.
@@ -73,22 +78,28 @@ export class Submissions {
     this.#closed = true;
   }
 
-  readonly #isFinished = (ticket: number): boolean => ((Atomics.load(this.#status, 0) - ticket) | 0) >= 0;
+  readonly #isFinished = (ticket: number): boolean => ((Atomics.load(this.#source.status, 0) - ticket) | 0) >= 0;
 
   /** Throws the first failure that was not reported yet. Costs one read where there is none. */
   #report(op: string): void {
     this.#pins.release(this.#isFinished);
-    while (Atomics.load(this.#status, 1) !== this.#reported && this.#examined < this.#last) {
+    const { status } = this.#source;
+    // Asked before the count of failures is read: the device counts a failure before it counts the submission.
+    const all = this.#isFinished(this.#last);
+    while (Atomics.load(status, 1) !== this.#reported && this.#examined < this.#last) {
       const ticket = this.#examined + 1;
       if (!this.#isFinished(ticket)) return;
       this.#examined = ticket;
-      const failure = failureOf(this.#device, ticket, op);
+      const failure = this.#source.failureOf(ticket, op);
       if (failure !== undefined) {
         this.#reported = (this.#reported + 1) | 0;
         throw failure;
       }
     }
-    if (Atomics.load(this.#status, 1) === this.#reported && this.#isFinished(this.#last)) this.#examined = this.#last;
+    // Nothing failed that was not reported: what is finished need not be looked at again.
+    if (!all) return;
+    this.#examined = this.#last;
+    this.#reported = Atomics.load(status, 1);
   }
 }
 

@@ -2,8 +2,8 @@ import { DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from
 import { asDType, dtypes, toFloat32 } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
 import type { Device } from "./device.ts";
-import { native } from "./internal.ts";
-import { asShape, asView, elementsWithin } from "./shape.ts";
+import { handleOf } from "./internal.ts";
+import { asAddress, asOwner, asRange, asShape, asView, elementsWithin } from "./shape.ts";
 import type { TensorView } from "./shape.ts";
 import { borrowPointer } from "./storage.ts";
 import type { Storage } from "./storage.ts";
@@ -137,24 +137,15 @@ export class Tensor<D extends DType = DType> implements Disposable {
     bytes: number,
     dtype: D,
     shape: readonly number[],
-    { owner }: { readonly owner: object },
+    options: { readonly owner: object },
   ): Tensor<D> {
     const op = "Tensor.fromPointer";
+    const handle = handleOf(op, device);
     asDType(dtype, op, "dtype");
     const dimensions = asShape(op, "shape", shape);
-    if (typeof pointer !== "number" || !Number.isSafeInteger(pointer) || pointer <= 0) {
-      throw new GatedDeltaError("invalid-argument", {
-        op,
-        argument: "pointer",
-        expected: "an address: a positive integer",
-        received: describe(pointer),
-      });
-    }
+    const address = asAddress(op, "pointer", pointer);
     elementsWithin(op, "bytes", bytes, dtype, dimensions);
-    if ((typeof owner !== "object" && typeof owner !== "function") || owner === null) {
-      throw new GatedDeltaError("invalid-argument", { op, argument: "owner", expected: "an object", received: describe(owner) });
-    }
-    const storage = borrowPointer(device[native], pointer, bytes, owner, op);
+    const storage = borrowPointer(handle, address, bytes, asOwner(op, options), op);
     return makeTensor(device, storage, dtype, 0, dimensions, contiguousStrides(dimensions));
   }
 
@@ -311,11 +302,12 @@ export class Tensor<D extends DType = DType> implements Disposable {
 
   #narrowed(axis: number, start: number, length: number): Tensor<D> {
     const shape = this.shape.with(axis, length);
-    return this.#part("tensor.narrow", length === 0 ? 0 : start * this.strides[axis]!, shape, this.strides);
+    return this.#part("tensor.narrow", start * this.strides[axis]!, shape, this.strides);
   }
 
   #part(op: string, offset: number, shape: readonly number[], strides: readonly number[]): Tensor<D> {
     const extent = extentOf(shape, strides);
+    if (extent === 0) offset = 0; // nothing lies anywhere
     const available = extentOf(this.shape, this.strides);
     if (offset + extent > available) {
       throw new ShapeError({
@@ -331,15 +323,4 @@ export class Tensor<D extends DType = DType> implements Disposable {
   #alive(method: string): void {
     if (this.disposed) throw new DisposedError({ op: `tensor.${method}`, expected: "a tensor that is not disposed" });
   }
-}
-
-/** A range of indices inside 0..length. */
-function asRange(op: string, start: number, end: number, length: number): [number, number] {
-  if (Number.isInteger(start) && Number.isInteger(end) && start >= 0 && start <= end && end <= length) return [start, end];
-  throw new ShapeError({
-    op,
-    argument: "start, end",
-    expected: `integers with 0 ≤ start ≤ end ≤ ${length}`,
-    received: `${describe(start)}, ${describe(end)}`,
-  });
 }

@@ -1,0 +1,73 @@
+/** Devices for tests of the API, and ops that take a while on them. */
+import { Device, linear } from "../../lib/index.ts";
+import type { BackendName, DType, FloatDType, Op, Tensor } from "../../lib/index.ts";
+import { GatedDeltaError } from "../../lib/index.ts";
+import { expect } from "bun:test";
+
+/** The backend under test: the machine's own, unless GATED_DELTA_TEST_BACKEND names another. */
+export const testBackend = (process.env["GATED_DELTA_TEST_BACKEND"] ?? "auto") as BackendName;
+
+/** A device of the backend under test. */
+export function openDevice(threads = 0): Device {
+  return Device.open({ backend: testBackend, threads });
+}
+
+/** A tensor of numbers that tell its elements apart: first, first + step, … */
+export function counting<D extends DType>(device: Device, dtype: D, shape: readonly number[], first = 0, step = 1): Tensor<D> {
+  const tensor = device.tensor(dtype, shape);
+  return tensor.copyFrom(Array.from({ length: tensor.size }, (_, i) => first + step * i));
+}
+
+/** A diagonal matrix as a tensor: with it, `linear` copies x, times `factor`. */
+export function diagonal<D extends FloatDType>(device: Device, dtype: D, size: number, factor = 1): Tensor<D> {
+  return device.tensorFrom(dtype, [size, size], Array.from({ length: size * size }, (_, i) => (i % (size + 1) === 0 ? factor : 0)));
+}
+
+/** An op that keeps any device busy for long enough to look at it while it is pending, and its result. */
+export interface SlowWork {
+  readonly op: Op;
+  readonly x: Tensor<"f32">;
+  readonly weight: Tensor<"f32">;
+  readonly out: Tensor<"f32">;
+  /** Whether `out` holds what it should. */
+  check(): void;
+}
+
+const slowRows = 768;
+const slowFeatures = 1024;
+
+/** Work of about a billion multiplications: out = 2 x. */
+export function slowWork(device: Device): SlowWork {
+  const x = device.tensor("f32", [slowRows, slowFeatures]);
+  for (let i = 0; i < x.data.length; i++) x.data[i] = i % 1000;
+  const weight = diagonal(device, "f32", slowFeatures, 2);
+  const out = device.tensor("f32", [slowRows, slowFeatures]);
+  const check = () => {
+    let wrong = 0;
+    for (let i = 0; i < out.data.length; i++) if (out.data[i] !== 2 * (i % 1000)) wrong++;
+    expect(wrong).toBe(0);
+  };
+  return { op: linear({ x, weight, out }), x, weight, out, check };
+}
+
+/** Whether work is pending on a device. */
+export function isPending(device: Device): boolean {
+  try {
+    device.wait(0);
+    return false;
+  } catch (error) {
+    if (error instanceof GatedDeltaError && error.code === "timeout") return true;
+    throw error;
+  }
+}
+
+/** The error of this library that a function throws. */
+export function thrownBy(run: () => unknown): GatedDeltaError {
+  try {
+    run();
+  } catch (error) {
+    if (error instanceof GatedDeltaError) return error;
+    throw new Error("not one of this library's errors", { cause: error });
+  }
+  throw new Error("nothing was thrown");
+}

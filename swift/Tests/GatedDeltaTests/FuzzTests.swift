@@ -1,0 +1,192 @@
+import CGatedDelta
+import GatedDeltaTypes
+import Testing
+
+@testable import GatedDelta
+
+/// Descriptors with fields overwritten at random. Nothing may trap (a debug build traps on every overflow), and what is
+/// accepted must stay inside its memory, which is established by walking it.
+@Suite struct FuzzTests {
+  static let words: [UInt64] = [
+    0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 24, 31, 32, 33, 48, 96, 128, 255, 256, 257, 1 << 16, 1 << 20, 1 << 31, (1 << 31) - 1,
+    UInt64(UInt32.max), 1 << 32, 1 << 53, 1 << 61, 1 << 62, 1 << 63, .max - 7, .max, UInt64(bitPattern: -2),
+  ]
+
+  /// Overwrites one to three words behind the size and the version. Index pointers stay as they are: a wrong one is the
+  /// caller's to answer for.
+  static func mutate<Descriptor>(
+    _ descriptor: inout Descriptor, keeping pointers: [Int], _ generator: inout SplitMix
+  ) {
+    withUnsafeMutableBytes(of: &descriptor) { bytes in
+      for _ in 0...generator.next() % 3 {
+        let word = words[Int(generator.next() % UInt64(words.count))]
+        if generator.next() % 2 == 0 {
+          let offset = 8 + Int(generator.next() % UInt64(bytes.count / 4 - 2)) * 4
+          guard !pointers.contains(offset / 8 * 8) else { continue }
+          bytes.storeBytes(of: UInt32(truncatingIfNeeded: word), toByteOffset: offset, as: UInt32.self)
+        } else {
+          let offset = 8 + Int(generator.next() % UInt64(bytes.count / 8 - 1)) * 8
+          guard !pointers.contains(offset) else { continue }
+          bytes.storeBytes(of: word, toByteOffset: offset, as: UInt64.self)
+        }
+      }
+    }
+  }
+
+  /// A tensor of an accepted op, with what the op makes of it.
+  struct Walk {
+    let view: TensorView
+    let tokens, heads, row: Int
+    let isOutput: Bool
+
+    var addresses: Range<UInt>? {
+      guard tokens > 0, heads > 0, row > 0 else { return nil }
+      let last = (tokens - 1) * view.tokenStride + (heads - 1) * view.headStride + row
+      let start = UInt(bitPattern: view.pointer)
+      return start..<start + UInt(last * view.dtype.size)
+    }
+  }
+
+  static func walks(_ op: Op) -> [Walk] {
+    func input(_ view: TensorView?, _ tokens: Int, _ heads: Int, _ row: Int) -> Walk? {
+      view.map { Walk(view: $0, tokens: tokens, heads: heads, row: row, isOutput: false) }
+    }
+    func output(_ view: TensorView?, _ tokens: Int, _ heads: Int, _ row: Int) -> Walk? {
+      view.map { Walk(view: $0, tokens: tokens, heads: heads, row: row, isOutput: true) }
+    }
+    let walks: [Walk?]
+    switch op {
+    case .gatedDelta(let op, _):
+      let gate = op.gateDims == .perKey ? op.keyDim : 1
+      walks = [
+        input(op.query, op.tokens, op.keyHeads, op.keyDim), input(op.key, op.tokens, op.keyHeads, op.keyDim),
+        input(op.value, op.tokens, op.valueHeads, op.valueDim), input(op.gate, op.tokens, op.valueHeads, gate),
+        input(op.beta, op.tokens, op.valueHeads, 1), input(op.raw?.aLog, 1, 1, op.valueHeads),
+        op.gateDims == .perKey
+          ? input(op.raw?.dtBias, op.valueHeads, 1, op.keyDim) : input(op.raw?.dtBias, 1, 1, op.valueHeads),
+        output(op.state, op.slots, op.valueHeads, op.valueDim * op.keyDim),
+        output(op.out, op.tokens, op.valueHeads, op.valueDim),
+      ]
+    case .causalConv1d(let op, _):
+      walks = [
+        input(op.x, op.tokens, 1, op.channels), input(op.weight, op.channels, 1, op.width),
+        input(op.bias, 1, 1, op.channels), output(op.state, op.slots, op.channels, op.width - 1),
+        output(op.out, op.tokens, 1, op.channels),
+      ]
+    case .gatedRMSNorm(let op):
+      walks = [
+        input(op.x, op.tokens, op.heads, op.dim), input(op.z, op.tokens, op.heads, op.dim),
+        input(op.weight, 1, 1, op.dim), output(op.out, op.tokens, op.heads, op.dim),
+      ]
+    case .gatedDeltaStep(let op, _):
+      let channels = 2 * op.keyHeads * op.keyDim + op.valueHeads * op.valueDim
+      walks = [
+        input(op.x, op.sequences, 1, channels), input(op.convWeight, channels, 1, op.width),
+        input(op.convBias, 1, 1, channels), output(op.convState, op.slots, channels, op.width - 1),
+        output(op.state, op.slots, op.valueHeads, op.valueDim * op.keyDim),
+        input(op.gate, op.sequences, op.valueHeads, op.gateDims == .perKey ? op.keyDim : 1),
+        input(op.beta, op.sequences, op.valueHeads, 1), input(op.z, op.sequences, op.valueHeads, op.valueDim),
+        input(op.normWeight, 1, 1, op.valueDim), output(op.out, op.sequences, op.valueHeads, op.valueDim),
+      ]
+    case .linear(let op):
+      walks = [
+        input(op.x, op.rows, 1, op.inFeatures), input(op.weight, op.outFeatures, 1, op.inFeatures),
+        output(op.out, op.rows, 1, op.outFeatures),
+      ]
+    case .copySlots(let op, _): walks = [output(op.pool, op.slots, 1, op.slotElements)]
+    }
+    return walks.compactMap { $0 }
+  }
+
+  static func check(_ op: Op) {
+    let all = walks(op)
+    for walk in all {
+      guard let addresses = walk.addresses else { continue }
+      let start = UInt(bitPattern: walk.view.memory.pointer)
+      #expect(addresses.lowerBound >= start && addresses.upperBound <= start + UInt(walk.view.memory.byteCount))
+      #expect(walk.view.tokenStride > 0 && walk.view.headStride > 0)
+    }
+    for (position, output) in all.enumerated() where output.isOutput {
+      for (other, walk) in all.enumerated() where other != position {
+        guard let left = output.addresses, let right = walk.addresses else { continue }
+        #expect(!left.overlaps(right))
+      }
+    }
+    guard let sequences = op.sequences else { return }
+    let slots: Int
+    switch op {
+    case .gatedDelta(let op, _): slots = op.slots
+    case .causalConv1d(let op, _): slots = op.slots
+    case .gatedDeltaStep(let op, _): slots = op.slots
+    case .copySlots(let op, _): slots = op.slots
+    default: slots = 0
+    }
+    #expect(sequences.readSlots.count == sequences.count && sequences.writeSlots.count == sequences.count)
+    #expect((sequences.readSlots + sequences.writeSlots).allSatisfy { $0 >= -1 && Int($0) < slots })
+    let written = sequences.writeSlots.filter { $0 >= 0 }
+    #expect(Set(written).count == written.count)
+  }
+
+  static func fuzz<Descriptor>(
+    rounds: Int, seed: UInt64, keeping pointers: [PartialKeyPath<Descriptor>], _ fixture: Fixture, _ valid: Descriptor,
+    _ encode: (UInt64, UnsafePointer<Descriptor>?) -> gd_status
+  ) throws {
+    var generator = SplitMix(seed: seed)
+    let kept = try pointers.map { try #require(MemoryLayout<Descriptor>.offset(of: $0)) }
+    var accepted = 0
+    for _ in 0..<rounds {
+      var descriptor = valid
+      mutate(&descriptor, keeping: kept, &generator)
+      let status = encode(fixture.device, &descriptor)
+      guard status == GD_OK else {
+        #expect(Failure.Code(rawValue: status) != nil)
+        continue
+      }
+      accepted += 1
+      for op in try fixture.committedOps() { check(op) }
+      while let submission = fixture.backend.next() { submission.finish(nil) }
+    }
+    #expect(accepted > rounds / 100 && accepted < rounds * 9 / 10, "\(accepted) of \(rounds)")
+  }
+
+  @Test func gatedDelta() throws {
+    let fixture = try Fixture()
+    var valid = try fixture.gatedDelta(sequences: 3, form: .raw)
+    valid.cu_seqlens = try fixture.index([0, 2, 2, 6]).index
+    valid.write_slots = try fixture.index([2, 0, 1]).index
+    try Self.fuzz(
+      rounds: 4000, seed: 1,
+      keeping: [\.cu_seqlens.pointer, \.read_slots.pointer, \.write_slots.pointer], fixture, valid, gd_encode_gated_delta)
+  }
+
+  @Test func causalConv1d() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(
+      rounds: 4000, seed: 2, keeping: [\.cu_seqlens.pointer, \.read_slots.pointer, \.write_slots.pointer], fixture,
+      try fixture.causalConv1d(), gd_encode_causal_conv1d)
+  }
+
+  @Test func gatedRMSNorm() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(rounds: 4000, seed: 3, keeping: [], fixture, try fixture.gatedRMSNorm(), gd_encode_gated_rms_norm)
+  }
+
+  @Test func gatedDeltaStep() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(
+      rounds: 4000, seed: 4, keeping: [\.read_slots.pointer, \.write_slots.pointer], fixture,
+      try fixture.gatedDeltaStep(), gd_encode_gated_delta_step)
+  }
+
+  @Test func linear() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(rounds: 4000, seed: 5, keeping: [], fixture, try fixture.linear(), gd_encode_linear)
+  }
+
+  @Test func copySlots() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(
+      rounds: 4000, seed: 6, keeping: [\.read_slots.pointer, \.write_slots.pointer], fixture,
+      try fixture.copySlots(reads: [2, 3, 0], writes: [0, 1, 2]), gd_encode_copy_slots)
+  }
+}

@@ -38,19 +38,22 @@ static delta_scratch delta_scratch_make(char **memory) {
   return scratch;
 }
 
-/* out = in * factor, zeros up to padded. */
-GD_INLINE void scale_row(const float *in, float factor, float *out, int64_t dim, int64_t padded) {
-  int64_t i = 0;
-  for (; i + GD_WIDTH <= dim; i += GD_WIDTH) store(out, i, GD_CPU_F32, load(in, i, GD_CPU_F32) * splat(factor));
-  for (; i < dim; i++) out[i] = in[i] * factor;
-  for (; i < padded; i++) out[i] = 0.0f;
+/* row *= factor, zeros up to padded. The factor is one number for the row, so that its rounding would not average out:
+ * it is taken in two parts, the lower one 0 where the factor is a float (and x may be infinite). */
+GD_INLINE void scale_row(float *row, double factor, int64_t dim, int64_t padded) {
+  float high = (float)factor, low = (float)(factor - high);
+  for (int64_t i = dim; i < padded; i++) row[i] = 0.0f;
+  for (int64_t i = 0; i < padded; i += GD_WIDTH) {
+    vf x = load(row, i, GD_CPU_F32), scaled = x * splat(high);
+    store(row, i, GD_CPU_F32, low == 0.0f ? scaled : fma_vf(x, splat(high), x * splat(low)));
+  }
 }
 
 /* k and q of a row in the form that the recurrence takes: key and query hold them as they came. */
 GD_INLINE void prepare_key(const gd_cpu_heads *heads, float *key, float *query, int64_t padded) {
   int64_t dim = heads->key_dim;
-  scale_row(key, row_factor(key, dim, heads->qk_norm, heads->qk_norm_eps), key, dim, padded);
-  scale_row(query, row_factor(query, dim, heads->qk_norm, heads->qk_norm_eps) * heads->scale, query, dim, padded);
+  scale_row(key, row_factor(key, dim, heads->qk_norm, heads->qk_norm_eps, 1.0f), dim, padded);
+  scale_row(query, row_factor(query, dim, heads->qk_norm, heads->qk_norm_eps, heads->scale), dim, padded);
 }
 
 /* The decay of what `gate` holds: one formula for every form. a_log: that of the head, its exponential where the form

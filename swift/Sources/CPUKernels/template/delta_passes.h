@@ -110,15 +110,19 @@ typedef struct delta_kind {
   int per_key, next;
 } delta_kind;
 
+/* pass by value: its fields stay in registers although the rows' stores could, for all the compiler knows, change
+ * those in memory. head_decay is the decay where it is one number. */
 GD_INLINE void update_block(
-  const delta_pass *pass, delta_kind kind, delta_rows *rows, const char *source, int64_t source_step, char *target,
-  int64_t target_step, int64_t i, int half
+  const delta_pass pass, delta_kind kind, delta_rows *rows, vf head_decay, const char *source, char *target, int64_t i,
+  int half
 ) {
+  int64_t source_step = pass.source_stride * dtype_size(kind.source_dtype);
+  int64_t target_step = pass.target_stride * dtype_size(kind.target_dtype);
   GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
     int64_t at = i + p * GD_WIDTH;
-    vf key = load(pass->key, at, GD_CPU_F32), query = load(pass->query, at, GD_CPU_F32);
-    vf next_key = kind.next ? load(pass->next_key, at, GD_CPU_F32) : key;
-    vf decay = kind.per_key ? load(pass->decay, at, GD_CPU_F32) : splat(pass->decay[0]);
+    vf key = load(pass.key, at, GD_CPU_F32), query = load(pass.query, at, GD_CPU_F32);
+    vf next_key = kind.next ? load(pass.next_key, at, GD_CPU_F32) : key;
+    vf decay = kind.per_key ? load(pass.decay, at, GD_CPU_F32) : head_decay;
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
       vf s = load_part(source + r * source_step, i, p, kind.source_dtype, half);
       s = keep_part(fma_vf(rows->delta[r], key, decay * s), p, half);
@@ -133,28 +137,30 @@ GD_INLINE void update_block(
   }
 }
 
-GD_INLINE void delta_update(const delta_pass *pass, delta_kind kind, int64_t key_dim) {
-  int64_t source_step = pass->source_stride * dtype_size(kind.source_dtype);
-  int64_t target_step = pass->target_stride * dtype_size(kind.target_dtype);
-  for (int64_t row = 0; row < pass->rows; row += DELTA_GROUP) {
+GD_INLINE void delta_update(const delta_pass *from, delta_kind kind, int64_t key_dim) {
+  const delta_pass pass = *from;
+  vf head_decay = splat(pass.decay[0]);
+  for (int64_t row = 0; row < pass.rows; row += DELTA_GROUP) {
     v4 out[DELTA_GROUP], memory[DELTA_GROUP];
     GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
       delta_rows rows = {0};
-      GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) rows.delta[r] = splat(pass->delta[row + base + r]);
-      const char *source = (const char *)pass->source + (row + base) * source_step;
-      char *target = (char *)pass->target + (row + base) * target_step;
+      GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) rows.delta[r] = splat(pass.delta[row + base + r]);
+      const char *source = (const char *)pass.source + (row + base) * pass.source_stride * dtype_size(kind.source_dtype);
+      char *target = (char *)pass.target + (row + base) * pass.target_stride * dtype_size(kind.target_dtype);
       int64_t i = 0;
+      /* Unrolled any further, the loads of later blocks would push the sums out of the registers. */
+      _Pragma("clang loop unroll(disable)")
       for (; i + GD_LANES <= key_dim; i += GD_LANES) {
-        update_block(pass, kind, &rows, source, source_step, target, target_step, i, 0);
+        update_block(pass, kind, &rows, head_decay, source, target, i, 0);
       }
-      if (i < key_dim) update_block(pass, kind, &rows, source, source_step, target, target_step, i, 1);
+      if (i < key_dim) update_block(pass, kind, &rows, head_decay, source, target, i, 1);
       GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
         out[base + r] = fold(rows.out[r]);
         memory[base + r] = fold(rows.memory[r]);
       }
     }
-    *(v4_memory *)(pass->out + row) = sum_four(out[0], out[1], out[2], out[3]);
-    if (kind.next) delta_of(pass, row, sum_four(memory[0], memory[1], memory[2], memory[3]));
+    *(v4_memory *)(pass.out + row) = sum_four(out[0], out[1], out[2], out[3]);
+    if (kind.next) delta_of(&pass, row, sum_four(memory[0], memory[1], memory[2], memory[3]));
   }
 }
 

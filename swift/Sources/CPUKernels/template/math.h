@@ -57,5 +57,5 @@ GD_INLINE vf activate_vf(vf x, uint32_t activation) {
 }
 
 GD_INLINE float exp_one(float x) { return exp_vf(splat(x))[0]; }
-GD_INLINE float sqrt_one(float x) { return __builtin_sqrtf(x); }
-GD_INLINE float rsqrt_one(float x) { return 1.0f / sqrt_one(x); }
+/* 1 / sqrt(x), rounded once: every element of a row carries its error. */
+GD_INLINE float rsqrt_one(double x) { return (float)(1.0 / __builtin_sqrt(x)); }

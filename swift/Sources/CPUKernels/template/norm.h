@@ -52,7 +52,7 @@ GD_INLINE void norm_elements(
 
 GD_INLINE void norm_row(const norm_row_of *row, float *gated) {
   if (row->order == GD_CPU_NORM_THEN_GATE) {
-    float mean = sum_of_squares(row->x, row->x_dtype, row->dim) / (float)row->dim;
+    double mean = sum_of_squares(row->x, row->x_dtype, row->dim) / (double)row->dim;
     norm_elements(row, 0, row->dim, splat(rsqrt_one(mean + row->eps)), row->x, 0, row->x_dtype);
     return;
   }
@@ -62,7 +62,7 @@ GD_INLINE void norm_row(const norm_row_of *row, float *gated) {
     gate_elements(row, i, count, gated);
     add_squares(&sums, gated, GD_CPU_F32, count);
   }
-  vf factor = splat(rsqrt_one(squares_total(&sums) / (float)row->dim + row->eps));
+  vf factor = splat(rsqrt_one(squares_total(&sums) / (double)row->dim + row->eps));
   for (int64_t i = 0; i < row->dim; i += NORM_BLOCK) {
     int64_t count = row->dim - i < NORM_BLOCK ? row->dim - i : NORM_BLOCK;
     if (row->dim > NORM_BLOCK) gate_elements(row, i, count, gated); /* one block is still there */

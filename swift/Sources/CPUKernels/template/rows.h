@@ -52,13 +52,15 @@ GD_INLINE void add_squares(square_sums *sums, const void *x, uint32_t dtype, int
   }
 }
 
-GD_INLINE float squares_total(const square_sums *sums) {
+/* The last additions are in double, since the error of a norm is in every element of its row. */
+GD_INLINE double squares_total(const square_sums *sums) {
   vf both[GD_PARTS];
   GD_UNROLL for (int p = 0; p < GD_PARTS; p++) both[p] = sums->even[p] + sums->odd[p];
-  return sum_one(fold(both));
+  v4 four = fold(both);
+  return ((double)four[0] + four[2]) + ((double)four[1] + four[3]);
 }
 
-GD_INLINE float sum_of_squares(const void *x, uint32_t dtype, int64_t count) {
+GD_INLINE double sum_of_squares(const void *x, uint32_t dtype, int64_t count) {
   square_sums sums = {0};
   add_squares(&sums, x, dtype, count);
   return squares_total(&sums);
@@ -92,14 +94,14 @@ static void convert(
 #undef GD_CASE
 }
 
-/* The factor of a query or key row, by the field's four definitions. */
-GD_INLINE float row_factor(const float *row, int64_t dim, uint32_t norm, float eps) {
-  if (norm == GD_CPU_NORM_NONE) return 1.0f;
-  float sum = sum_of_squares(row, GD_CPU_F32, dim);
-  if (norm == GD_CPU_NORM_L2) return rsqrt_one(sum + eps);
-  if (norm == GD_CPU_NORM_RMS) return rsqrt_one(sum + (float)dim * eps);
-  float length = sqrt_one(sum);
-  return 1.0f / (length > eps || length != length ? length : eps);
+/* The factor of a query or key row, by the field's four definitions, times scale. */
+GD_INLINE double row_factor(const float *row, int64_t dim, uint32_t norm, float eps, float scale) {
+  if (norm == GD_CPU_NORM_NONE) return scale;
+  double sum = sum_of_squares(row, GD_CPU_F32, dim);
+  if (norm == GD_CPU_NORM_L2) return scale / __builtin_sqrt(sum + eps);
+  if (norm == GD_CPU_NORM_RMS) return scale / __builtin_sqrt(sum + (double)dim * eps);
+  double length = __builtin_sqrt(sum);
+  return scale / (length < eps ? eps : length);
 }
 
 GD_INLINE void *element(const gd_cpu_tensor *tensor, int64_t token, int64_t head, int64_t at) {

@@ -55,8 +55,9 @@ describe("demo", () => {
   test("fails where an output is out of tolerance", () => {
     const bytes = readFileSync(goldenFiles("layer")[0]!);
     const path = newPath("layer.safetensors");
-    const header = JSON.parse(bytes.subarray(8, 8 + Number(bytes.readBigUInt64LE(0))).toString()) as Record<string, { data_offsets: [number] }>;
-    const at = 8 + Number(bytes.readBigUInt64LE(0)) + header["output_f32"]!.data_offsets[0];
+    const start = 8 + Number(bytes.readBigUInt64LE(0));
+    const header = JSON.parse(bytes.subarray(8, start).toString()) as Record<string, { data_offsets: [number] }>;
+    const at = start + header["output_f32"]!.data_offsets[0];
     bytes.writeFloatLE(bytes.readFloatLE(at) + 0.01, at);
     writeFileSync(path, bytes);
     const { status, out } = gatedDelta(["demo", path]);
@@ -126,4 +127,16 @@ test("rows of verify are whole lines of JSON even through a pipe", () => {
   const files = goldenFiles("causal-conv");
   const rows = rowsOf(gatedDelta(["verify", "--json", ...files]));
   expect(new Set(rows.map(({ file }) => file))).toEqual(new Set(files));
+});
+
+test("a reader that goes away ends the command without a word", async () => {
+  const main = join(import.meta.dir, "..", "lib", "cli", "main.ts");
+  // Twenty times the files: more than a pipe holds, so that the command must notice.
+  const files = Array.from({ length: 20 }, () => goldenFiles("gated-delta").slice(1, 2)).flat();
+  const child = Bun.spawn([process.execPath, main, "verify", "--json", ...files], { stdout: "pipe", stderr: "pipe" });
+  const reader = child.stdout.getReader();
+  await reader.read();
+  await reader.cancel();
+  expect(await new Response(child.stderr).text()).toBe("");
+  expect(await child.exited).toBe(141);
 });

@@ -60,8 +60,9 @@ describe("the README", () => {
   });
 
   test("says beside every claim about Metal that no Apple hardware has run it", () => {
-    const paragraphs = text.split(/\n\s*\n/).filter((part) => /\b(?:through|pipelines over|on Apple) ?\b/i.test(part) && /Metal/.test(part));
+    const claims = /\b(?:through|pipelines over|on Apple)\b/i;
+    const paragraphs = text.split(/\n\s*\n/).filter((part) => /Metal/.test(part) && claims.test(part));
     expect(paragraphs.length).toBeGreaterThan(1);
-    for (const part of paragraphs) expect(part.replace(/\s+/g, " ")).toMatch(/not yet run on Apple hardware|no(?:t|thing) yet/);
+    for (const part of paragraphs) expect(part.replace(/\s+/g, " ")).toContain("not yet run on Apple hardware");
   });
 });

@@ -45,6 +45,11 @@ export function parseDeviceOptions(values: { backend: string; threads?: string |
   return { backend, threads: Number(threads) };
 }
 
+/** Writes a line to standard output. */
+export function print(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
 /** An error as text for a person: our own are complete as they are, others keep their class. */
 export function errorText(error: unknown): string {
   if (error instanceof GatedDeltaError) return error.message;

@@ -5,7 +5,7 @@ import { basename, join } from "node:path";
 import { Device } from "../device.ts";
 import { packageRoot } from "../native/library.ts";
 import { StatePool } from "../state-pool.ts";
-import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
+import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
 import { distance } from "./verify/compare.ts";
 import { GoldenFile } from "./verify/golden-file.ts";
 import { readLayerCase, type LayerCase } from "./verify/layer.ts";
@@ -29,8 +29,8 @@ function run(args: readonly string[]): number {
   const { values, positionals } = parseOptions(args, deviceOptions);
   const paths = positionals.length > 0 ? positionals : goldenLayers();
   using device = Device.open(parseDeviceOptions(values));
-  const details = [device.isa, device.emulated ? "emulated" : "", `${device.threads} threads`].filter((text) => text !== "");
-  print(`Device: ${device.backend}, ${device.name} (${details.join(", ")})`);
+  const details = [device.isa, device.emulated ? "emulated" : "", `${device.threads} threads`];
+  print(`Device: ${device.backend}, ${device.name} (${details.filter((text) => text !== "").join(", ")})`);
   let passed = true;
   for (const path of paths) {
     using file = new GoldenFile(path);
@@ -46,7 +46,8 @@ function run(args: readonly string[]): number {
 function show(device: Device, path: string, data: LayerCase): boolean {
   const { layer, sequences, tokens, prefill, hidden } = data;
   const { keyHeads, valueHeads, keyDim, valueDim } = layer.config;
-  print(`\n${basename(path)}: layer ${layer.layer}, hidden ${hidden}, ${keyHeads} key and ${valueHeads} value heads of ${keyDim} x ${valueDim}`);
+  const heads = `${keyHeads} key and ${valueHeads} value heads of ${keyDim} x ${valueDim}`;
+  print(`\n${basename(path)}: layer ${layer.layer}, hidden ${hidden}, ${heads}`);
 
   const output = new Float32Array(data.output.length);
   let prefillSeconds = 0;
@@ -78,7 +79,8 @@ function show(device: Device, path: string, data: LayerCase): boolean {
   print(`  decode   ${sequences} x ${decoded} tokens, one at a time: ${rate(sequences * decoded, decodeSeconds)}`);
   const { relRms, maxAbs } = distance(output, data.output);
   const passed = relRms <= tolerances.layer;
-  print(`  outputs  relRms ${relRms.toExponential(2)}, largest error ${maxAbs.toExponential(2)}; bound ${tolerances.layer}: ${passed ? "ok" : "FAILED"}`);
+  const errors = `relRms ${relRms.toExponential(2)}, largest error ${maxAbs.toExponential(2)}`;
+  print(`  outputs  ${errors}; bound ${tolerances.layer}: ${passed ? "ok" : "FAILED"}`);
   return passed;
 }
 
@@ -98,8 +100,4 @@ function goldenLayers(): string[] {
   const layers = names.filter((name) => /^layer-.*\.safetensors$/.test(name)).sort();
   if (layers.length === 0) throw new UsageError(`there are no layers in ${folder}; name some files`);
   return layers.map((name) => join(folder, name));
-}
-
-function print(text: string): void {
-  process.stdout.write(`${text}\n`);
 }

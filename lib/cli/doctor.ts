@@ -4,7 +4,7 @@ import { availableParallelism, cpus, release } from "node:os";
 import { fileURLToPath } from "node:url";
 import manifest from "../../package.json" with { type: "json" };
 import { libraryCandidates, packageRoot } from "../native/library.ts";
-import { UsageError, errorText, parseOptions, type Command } from "./command.ts";
+import { UsageError, errorText, parseOptions, print, type Command } from "./command.ts";
 import type { Probe, ProbedDevice } from "./doctor-probe.ts";
 
 const help = `Usage: gated-delta doctor
@@ -90,5 +90,5 @@ function deviceText(device: ProbedDevice): string {
 }
 
 function line(label: string, text: string): void {
-  process.stdout.write(`${`${label}:`.padEnd(17)}${text}\n`);
+  print(`${label}:`.padEnd(17) + text);
 }

@@ -7,6 +7,7 @@
  * Exit status: 0 all is well; 1 the check that was asked for failed; 2 it could not be made (usage, a bad file, no device).
  */
 
+import { constants } from "node:os";
 import { GatedDeltaError } from "../errors.ts";
 import { UsageError, type Command } from "./command.ts";
 
@@ -29,7 +30,13 @@ const commands: Readonly<Record<string, { readonly summary: string; readonly loa
 function help(): string {
   const width = Math.max(...Object.keys(commands).map((name) => name.length));
   const lines = Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}`);
-  return `Usage: gated-delta COMMAND [options]\n\nCommands:\n${lines.join("\n")}\n\ngated-delta COMMAND --help tells more about one.\n`;
+  return `Usage: gated-delta COMMAND [options]
+
+Commands:
+${lines.join("\n")}
+
+gated-delta COMMAND --help tells more about one.
+`;
 }
 
 /**
@@ -46,7 +53,8 @@ export async function main(args: readonly string[]): Promise<number> {
   }
   const entry = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (!entry) {
-    process.stderr.write(`${name === undefined ? "gated-delta: a command is missing" : `gated-delta: no command ${JSON.stringify(name)}`}\n\n${help()}`);
+    const mistake = name === undefined ? "a command is missing" : `no command ${JSON.stringify(name)}`;
+    process.stderr.write(`gated-delta: ${mistake}\n\n${help()}`);
     return 2;
   }
   const command = await entry.load();
@@ -65,9 +73,18 @@ export async function main(args: readonly string[]): Promise<number> {
       process.stderr.write(`gated-delta ${name}: ${error.message}\n`);
       return 2;
     }
-    throw error;
+    // A mistake of ours: not a failed check, which status 1 would say.
+    process.stderr.write(`gated-delta ${name}: ${error instanceof Error ? error.stack : String(error)}\n`);
+    return 2;
   }
 }
 
-// exitCode, not exit(): a pipe that is slow to read still gets every line.
-if (import.meta.main) process.exitCode = await main(process.argv.slice(2));
+if (import.meta.main) {
+  // A reader that has gone (`… | head -1`) ends the command as it ends any other: with the status of SIGPIPE.
+  process.stdout.on("error", (error: { readonly code?: unknown }) => {
+    if (error.code !== "EPIPE") throw error;
+    process.exit(128 + constants.signals.SIGPIPE);
+  });
+  // exitCode, not exit(): a pipe that is slow to read still gets every line.
+  process.exitCode = await main(process.argv.slice(2));
+}

@@ -2,7 +2,7 @@
 
 import { basename } from "node:path";
 import { Device } from "../device.ts";
-import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
+import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
 import { causalConvKind } from "./verify/causal-conv.ts";
 import { gatedDeltaKind } from "./verify/gated-delta.ts";
 import { gatedRmsNormKind } from "./verify/gated-rmsnorm.ts";
@@ -38,14 +38,14 @@ function run(args: readonly string[]): number {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, json: { type: "boolean", default: false } });
   if (positionals.length === 0) throw new UsageError("name at least one file");
   using device = Device.open(parseDeviceOptions(values));
-  if (!values.json) process.stdout.write(`on ${device.backend}: ${device.name}\n`);
+  if (!values.json) print(`on ${device.backend}: ${device.name}`);
   let failed = false;
   let bad = false;
   for (const path of positionals) {
     try {
       const rows = checkFile(path, device);
-      for (const row of values.json ? rows : []) process.stdout.write(`${JSON.stringify(row)}\n`);
-      if (!values.json) process.stdout.write(`${summary(path, rows)}\n`);
+      for (const row of values.json ? rows : []) print(JSON.stringify(row));
+      if (!values.json) print(summary(path, rows));
       failed ||= rows.some((row) => !row.pass);
     } catch (error) {
       process.stderr.write(`bad  ${path}: ${errorText(error).replace(`${path}: `, "")}\n`);

@@ -55,7 +55,8 @@ export function parseLayerConfig(source: unknown, layer: number, path?: string):
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     const key = issue?.path.join(".") ?? "";
-    throw mistake(path, key, issue?.message ?? "a Gated DeltaNet configuration", describe(valueAt(root, issue?.path ?? [])));
+    const received = describe(valueAt(root, issue?.path ?? []));
+    throw mistake(path, key, issue?.message ?? "a Gated DeltaNet configuration", received);
   }
   const data = parsed.data;
   if (data.linear_num_value_heads % data.linear_num_key_heads !== 0) {

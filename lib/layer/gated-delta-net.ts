@@ -24,7 +24,13 @@ import type { Op } from "../ops/op.ts";
 import { openCheckpoint } from "../safetensors.ts";
 import type { StatePool } from "../state-pool.ts";
 import { isTensor, type Tensor } from "../tensor.ts";
-import type { DecodeArguments, ForwardArguments, GatedDeltaNetOptions, MixArguments, MixStepArguments } from "./arguments.ts";
+import type {
+  DecodeArguments,
+  ForwardArguments,
+  GatedDeltaNetOptions,
+  MixArguments,
+  MixStepArguments,
+} from "./arguments.ts";
 import type { LayerConfig } from "./config.ts";
 import { parseLoadOptions, type LoadOptions } from "./options.ts";
 import { readLayerConfig } from "./read-config.ts";
@@ -196,7 +202,8 @@ export class GatedDeltaNet implements Disposable {
     const layer = this.#poolLayer ?? (pool.layers === 1 ? 0 : undefined);
     if (layer === undefined) {
       const expected = "the option poolLayer at load, for a pool of several layers";
-      throw new GatedDeltaError("invalid-argument", { op, argument: "pool", expected, received: `a pool of ${pool.layers}` });
+      const received = `a pool of ${pool.layers}`;
+      throw new GatedDeltaError("invalid-argument", { op, argument: "pool", expected, received });
     }
     return { state: pool.state(layer), convState: pool.conv(layer) };
   }

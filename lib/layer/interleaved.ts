@@ -41,7 +41,9 @@ export function splitBa({ keyHeads, valueHeads }: LayerConfig): { readonly b: Ga
   const ratio = valueHeads / keyHeads;
   const every = (skip: number): Gather => ({
     rows: valueHeads,
-    moves: Array.from({ length: keyHeads }, (_, head) => ({ from: 2 * ratio * head + skip, to: ratio * head, rows: ratio })),
+    moves: Array.from({ length: keyHeads }, (_, head) => {
+      return { from: 2 * ratio * head + skip, to: ratio * head, rows: ratio };
+    }),
   });
   return { b: every(0), a: every(ratio) };
 }

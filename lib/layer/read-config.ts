@@ -33,7 +33,8 @@ function readJson(path: string): unknown {
   const { descriptor, size } = openRegularFile(path, op);
   try {
     if (size > largestConfig) {
-      throw new FileError(path, { op, expected: `at most ${largestConfig} bytes of configuration`, received: String(size) });
+      const expected = `at most ${largestConfig} bytes of configuration`;
+      throw new FileError(path, { op, expected, received: String(size) });
     }
     const bytes = new Uint8Array(size);
     readFully(path, descriptor, 0, bytes);

@@ -188,8 +188,8 @@ function check(source: TensorSource, name: string, shapes: readonly (readonly nu
     throw new FileError(source.path, { op, expected, received: text(shape) });
   }
   const own = floatDType(dtype);
-  if (!own) throw new DTypeError({ op, argument: `${source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
-  return own;
+  if (own) return own;
+  throw new DTypeError({ op, argument: `${source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
 }
 
 /** Our name of a checkpoint's dtype, if weights may have it. */

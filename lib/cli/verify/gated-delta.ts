@@ -109,7 +109,15 @@ function chunked(device: Device, report: Report, data: Case, dtype: FloatDType, 
   }
 }
 
-function judge(report: Report, data: Case, way: string, dtype: FloatDType, result: Result, outputBound: number, stateBound: number): void {
+function judge(
+  report: Report,
+  data: Case,
+  way: string,
+  dtype: FloatDType,
+  result: Result,
+  outputBound: number,
+  stateBound: number,
+): void {
   report.near(way, "output", numbers(dtype, result.output), data.output, outputBound);
   report.near(way, "state", result.state, data.state, stateBound);
 }
@@ -123,6 +131,9 @@ function same(report: Report, way: string, result: Result, base: Result, referen
 function numbers(dtype: FloatDType, array: ArrayOfDType[FloatDType]): ArrayLike<number> {
   return dtype === "bf16" ? decodeBf16(array) : array;
 }
+
+/** How the files write keyDim^-1/2; any other scale is a number. */
+const usualScale = /^\s*Dk\s*\*\*\s*-0\.5\s*$/;
 
 function read(file: GoldenFile): Case {
   const q = file.tensor("q", ["B", "T", "Hk", "Dk"]);
@@ -153,7 +164,7 @@ function read(file: GoldenFile): Case {
     heads: file.option("heads", [[/\/\//, "block"], [/%/, "tiled"]], "block"),
     qkNorm: file.flag("qk_l2norm", true) ? "l2" : "none",
     eps: file.number("l2norm_eps", 0, 1e-6),
-    scale: /^\s*Dk\s*\*\*\s*-0\.5\s*$/.test(file.text("q_scale") ?? "Dk**-0.5") ? keyDim ** -0.5 : file.number("q_scale", 0, 1),
+    scale: usualScale.test(file.text("q_scale") ?? "Dk**-0.5") ? keyDim ** -0.5 : file.number("q_scale", 0, 1),
   };
 }
 

@@ -71,7 +71,13 @@ function read(file: GoldenFile): Case {
 }
 
 /** Runs the rows between each two neighbouring cuts as one call, laid out as tokens or as the heads of one token. */
-function run(device: Device, data: Case, cuts: readonly number[], outDType: FloatDType, axis: "tokens" | "heads"): Elements {
+function run(
+  device: Device,
+  data: Case,
+  cuts: readonly number[],
+  outDType: FloatDType,
+  axis: "tokens" | "heads",
+): Elements {
   const { rows, length, y, z, eps, activation } = data;
   const out = dtypes[outDType].create(rows * length);
   using weight = device.tensorFrom(data.weight.dtype, data.weight.shape, data.weight.data);

@@ -118,8 +118,8 @@ export class GoldenFile implements Disposable {
 
   #check(name: string, shape: readonly Dimension[]) {
     const info = this.#file.info(name);
-    const matches = info.shape.length === shape.length && shape.every((dimension, i) => this.#bind(dimension, info.shape[i] ?? -1));
-    if (!matches) {
+    const fits = (dimension: Dimension, i: number) => this.#bind(dimension, info.shape[i] ?? -1);
+    if (info.shape.length !== shape.length || !shape.every(fits)) {
       const wanted = shape.map((dimension) => this.#describe(dimension)).join(", ");
       throw this.bad(`tensor ${describe(name)} of shape [${wanted}]`, `[${info.shape.join(", ")}]`);
     }
@@ -140,6 +140,7 @@ export class GoldenFile implements Disposable {
   #describe(dimension: Dimension): string {
     if (typeof dimension === "number") return String(dimension);
     const bound = this.#sizes.get(dimension);
-    return bound === undefined ? `${dimension} in ${(legalSizes[dimension] ?? usualSizes).join("..")}` : `${dimension} = ${bound}`;
+    if (bound !== undefined) return `${dimension} = ${bound}`;
+    return `${dimension} in ${(legalSizes[dimension] ?? usualSizes).join("..")}`;
   }
 }

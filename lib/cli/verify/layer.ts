@@ -85,7 +85,9 @@ export function readLayerCase(file: GoldenFile, device: Device): LayerCase {
     throw file.bad(`prefill_tokens and decode_steps that add up to ${tokens} tokens`, `${prefill} and ${steps}`);
   }
   const [index, ...others] = gatedDeltaLayers(file.names);
-  if (index === undefined || others.length > 0) throw file.bad("the weights of one layer", index === undefined ? "none" : "several");
+  if (index === undefined || others.length > 0) {
+    throw file.bad("the weights of one layer", index === undefined ? "none" : "several");
+  }
   const layer = GatedDeltaNet.load(device, file.path, { layer: index });
   if (layer.config.hiddenSize !== file.size("hidden")) {
     layer[Symbol.dispose]();

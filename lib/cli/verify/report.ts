@@ -47,13 +47,25 @@ export class Report {
    * Compares bytes. `numbers` turns either side into numbers for the distances that the row shows; the verdict is
    * about the bytes alone, apart from NaN, which never passes.
    */
-  equal<A extends ArrayBufferView>(way: string, tensor: string, actual: A, expected: A, numbers: (a: A) => ArrayLike<number>): void {
+  equal<A extends ArrayBufferView>(
+    way: string,
+    tensor: string,
+    actual: A,
+    expected: A,
+    numbers: (array: A) => ArrayLike<number>,
+  ): void {
     const { relRms, maxAbs } = distance(numbers(actual), numbers(expected));
     this.#add(way, tensor, relRms, maxAbs, tolerances.bytes, relRms === 0 && sameBytes(actual, expected));
   }
 
   /** Compares our distance from the reference with that of another implementation. */
-  asGoodAs(way: string, tensor: string, actual: ArrayLike<number>, peer: ArrayLike<number>, reference: ArrayLike<number>): void {
+  asGoodAs(
+    way: string,
+    tensor: string,
+    actual: ArrayLike<number>,
+    peer: ArrayLike<number>,
+    reference: ArrayLike<number>,
+  ): void {
     const { relRms, maxAbs } = distance(actual, reference);
     const tolerance = peerFactor * distance(peer, reference).relRms;
     this.#add(way, tensor, relRms, maxAbs, tolerance, relRms <= tolerance);
@@ -64,22 +76,30 @@ export class Report {
   }
 }
 
-/** One line a file: the worst row against its bound, and what failed. */
+/** How many failed checks a line names. */
+const mostNamed = 3;
+
+/** One line a file: the worst row against its bound, or what failed. */
 export function summary(path: string, rows: readonly Row[]): string {
-  const failed = rows.filter((row) => !row.pass);
   const ways = new Set(rows.map((row) => row.way)).size;
-  const verdict = failed.length === 0 ? "ok  " : "FAIL";
-  const shown = worst(failed.length === 0 ? rows.filter((row) => row.tolerance > 0) : failed);
-  const detail = shown ? `; ${failed.length === 0 ? "worst" : "first"} ${shown.tensor} (${shown.way}): relRms ${text(shown.relRms)}, bound ${text(shown.tolerance)}` : "";
-  const count = failed.length === 0 ? `${rows.length} checks` : `${failed.length} of ${rows.length} checks failed`;
-  return `${verdict} ${path}: ${ways} ways, ${count}${detail}`;
+  const failed = rows.filter((row) => !row.pass);
+  if (failed.length > 0) {
+    const named = failed.slice(0, mostNamed).map(rowText).join("; ") + (failed.length > mostNamed ? "; …" : "");
+    return `FAIL ${path}: ${ways} ways, ${failed.length} of ${rows.length} checks failed: ${named}`;
+  }
+  const worst = rows.reduce<Row | undefined>((a, b) => (a && !(share(b) > share(a)) ? a : b), undefined);
+  return `ok   ${path}: ${ways} ways, ${rows.length} checks${worst ? `; worst ${rowText(worst)}` : ""}`;
 }
 
-function worst(rows: readonly Row[]): Row | undefined {
-  const share = (row: Row) => (row.tolerance > 0 ? row.relRms / row.tolerance : Infinity);
-  return rows.reduce<Row | undefined>((a, b) => (a && !(share(b) > share(a)) ? a : b), undefined);
+/** How much of its bound a passing row takes. */
+function share({ relRms, tolerance }: Row): number {
+  return tolerance > 0 ? relRms / tolerance : 0;
 }
 
-function text(value: number): string {
-  return value === 0 ? "0" : Number.isFinite(value) ? value.toExponential(1) : String(value);
+function rowText({ tensor, way, relRms, tolerance }: Row): string {
+  return `${tensor} (${way}) relRms ${numberText(relRms)}, bound ${numberText(tolerance)}`;
+}
+
+function numberText(value: number): string {
+  return value === 0 || !Number.isFinite(value) ? String(value) : value.toExponential(1);
 }

@@ -1,0 +1,115 @@
+/** The C boundary itself: what is generated agrees with the header, what is exported is the header's, bad calls fail. */
+import { describe, expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
+import { library, libraryInfo, packageRoot } from "../lib/native/library.ts";
+import { constants, structs, symbols } from "../lib/native/layout.ts";
+import { generate, parse } from "../swift/scripts/layout.mjs";
+import { exportsOf } from "./support/exports.ts";
+
+const headerPath = `${packageRoot}swift/Sources/CGatedDelta/include/gated_delta.h`;
+const header = readFileSync(headerPath, "utf8");
+
+describe("generated files", () => {
+  for (const [path, text] of generate(header) as Map<string, string>) {
+    test(`${path} is what the header gives`, () => {
+      expect(existsSync(packageRoot + path) ? readFileSync(packageRoot + path, "utf8") : "missing").toBe(text);
+    });
+  }
+
+  test("layouts are C's", () => {
+    const { structs: parsed } = parse(
+      "typedef struct gd_a {\n  uint32_t size, version;\n  const int32_t *status;\n  char name[12];\n  float f;\n} gd_a;\n" +
+        "typedef struct gd_b {\n  gd_a first, second;\n  uint64_t last;\n} gd_b;\n",
+    ) as { structs: Map<string, { size: number; fields: { name: string; offset: number; type: string }[] }> };
+    expect(parsed.get("gd_a")).toMatchObject({ size: 32 });
+    expect(parsed.get("gd_a")!.fields.map(({ offset }) => offset)).toEqual([0, 4, 8, 16, 28]);
+    expect(parsed.get("gd_b")).toMatchObject({ size: 72 });
+    expect(parsed.get("gd_b")!.fields.map(({ type }) => type)).toEqual(["gd_a", "gd_a", "u64"]);
+  });
+
+  const refused: [name: string, text: string, message: string][] = [
+    ["padding between fields", "typedef struct gd_a {\n  uint32_t a;\n  uint64_t b;\n} gd_a;", "padding before b"],
+    ["padding at the end", "typedef struct gd_a {\n  uint64_t a;\n  uint32_t b;\n} gd_a;", "padding at its end"],
+    ["an unknown type", "typedef struct gd_a {\n  int a;\n} gd_a;", "unknown type int"],
+    ["a bit field", "typedef struct gd_a {\n  uint32_t a : 3;\n} gd_a;", "cannot parse"],
+    ["an array of numbers", "typedef struct gd_a {\n  float a[4];\n} gd_a;", "array of float"],
+    ["a field twice", "typedef struct gd_a {\n  float a, a;\n} gd_a;", "a twice"],
+    ["an empty struct", "typedef struct gd_a {\n} gd_a;", "empty"],
+    ["a struct twice", "typedef struct gd_a {\n  float a;\n} gd_a;\n".repeat(2), "declared twice"],
+    ["another name at the end", "typedef struct gd_a {\n  float a;\n} gd_b;", "is named gd_b"],
+    ["an enum", "typedef enum { A } gd_a;", "cannot parse"],
+    ["an unknown parameter", "gd_status gd_f(long a);", "unknown parameter type long"],
+    ["an unknown pointer", "gd_status gd_f(const gd_what *a);", "unknown type gd_what"],
+    ["an unknown result", "uint64_t gd_f(void);", "unknown return type"],
+    ["a computed constant", "#define GD_A (1 << 3)", "unknown directive"],
+    ["a constant twice", "#define GD_A 1\n#define GD_A 2", "defined twice"],
+    ["a condition", "#if 1\n#endif", "unknown directive"],
+    ["a line comment", "uint32_t gd_f(void); // why", "line comments"],
+  ];
+  test.each(refused)("the parser refuses %s", (_, text, message) => {
+    expect(() => parse(text)).toThrow(message);
+  });
+});
+
+describe("the library", () => {
+  test("exports the header's functions and nothing else", () => {
+    const declared = [...header.replace(/\/\*[\s\S]*?\*\//g, "").matchAll(/\b(gd_\w+)\(/g)].map(([, name]) => name!);
+    expect(Object.keys(symbols).sort()).toEqual([...declared].sort());
+    expect(exportsOf(libraryInfo().path)).toEqual([...declared].sort());
+  });
+
+  test("has the versions of the header and of the package", () => {
+    const { version } = JSON.parse(readFileSync(`${packageRoot}package.json`, "utf8")) as { version: string };
+    expect(libraryInfo()).toMatchObject({ version, abiVersion: constants.GD_ABI_VERSION });
+  });
+});
+
+describe("bad calls", () => {
+  type Call = (...args: unknown[]) => unknown;
+  const calls = Object.entries(symbols).filter(([, { returns }]) => returns === "i32");
+  const native = (name: string): Call => (library() as unknown as Record<string, Call>)[name]!;
+  const lastError = (which: number): string => String(library().gd_last_error(which));
+
+  test.each(calls)("%s refuses a call without anything", (name, { args }) => {
+    const status = native(name)(...args.map((type) => (type === "u64" ? 0n : null)));
+    expect([constants.GD_ERROR_HANDLE, constants.GD_ERROR_INVALID_ARGUMENT]).toContain(status as never);
+    expect(lastError(0)).not.toBe("");
+    expect(lastError(3)).not.toBe("");
+  });
+
+  test.each(calls)("%s refuses handles that are none", (name, { args }) => {
+    for (const handle of [1, 2 ** 31, 2 ** 48 + 7, 2 ** 51, 2 ** 52 + 1, 2 ** 53 - 1, -1, 0.5, Number.NaN, Infinity]) {
+      const rest = args.slice(1).map((type) => (type === "u64" ? 0n : null));
+      const status = native(name)(name === "gd_device_open" ? null : handle, ...rest);
+      expect([constants.GD_ERROR_HANDLE, constants.GD_ERROR_INVALID_ARGUMENT]).toContain(status as never);
+    }
+  });
+
+  test("descriptors full of anything are refused", () => {
+    const options = new Uint32Array(new ArrayBuffer(structs.gd_device_options.size));
+    options.set([structs.gd_device_options.size, constants.GD_ABI_VERSION, constants.GD_BACKEND_CPU, 1]);
+    const device = new Uint32Array(new ArrayBuffer(8));
+    expect(native("gd_device_open")(options, device)).toBe(constants.GD_OK);
+    const handle = device[0]! + device[1]! * 2 ** 32;
+    let seed = 12345;
+    const random = (): number => (seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0);
+    const known = new Set<number>(Object.entries(constants).flatMap(([name, code]) => (name.startsWith("GD_ERROR_") ? [code] : [])));
+    for (const name of Object.keys(structs).filter((key) => `gd_encode_${key.slice(3)}` in symbols)) {
+      const { size, types, offsets } = structs[name as "gd_linear"];
+      const words = new Uint32Array(new ArrayBuffer(size));
+      for (let round = 0; round < 300; round++) {
+        for (let index = 2; index < words.length; index++) words[index] = round % 3 === 0 ? random() : random() % 9;
+        words.set([size, constants.GD_ABI_VERSION]);
+        // A pointer must be NULL or valid: the one thing that cannot be checked.
+        for (const [field, type] of Object.entries(types)) {
+          const at = (offsets as Record<string, number>)[field]! + structs.gd_index.offsets.pointer;
+          if ((type as string) === "gd_index") words.fill(0, at / 4, at / 4 + 2);
+        }
+        expect(known).toContain(native(`gd_encode_${name.slice(3)}`)(handle, words) as number);
+      }
+    }
+    expect(native("gd_device_close")(handle)).toBe(constants.GD_OK);
+    expect(native("gd_device_close")(handle)).toBe(constants.GD_ERROR_HANDLE);
+    expect(lastError(4)).toBe("one that was released");
+  });
+});

@@ -1,86 +1,23 @@
-import { afterAll, describe, expect, spyOn, test } from "bun:test";
-import { Device, GatedDeltaNet, StatePool } from "../lib/index.ts";
-import type { GatedDeltaNetOptions, Tensor } from "../lib/index.ts";
-import type { FloatDType } from "../lib/dtype.ts";
-import { linear } from "../lib/index.ts";
-import type { Reference } from "./reference/tensor.ts";
+import { afterAll, describe, expect, test } from "bun:test";
+import { Device, GatedDeltaNet, StatePool, linear } from "../lib/index.ts";
+import type { FloatDType, Tensor } from "../lib/index.ts";
 import { reference } from "./reference/tensor.ts";
-import { round } from "./reference/rounding.ts";
+import type { Reference } from "./reference/tensor.ts";
 import { bitsEqual, bounds, relRms } from "./support/compare.ts";
+import { drive, randomHidden, together } from "./support/drive.ts";
+import type { Call } from "./support/drive.ts";
 import { goldenFiles, loadLayer } from "./support/golden.ts";
-import { expectedOutput, interleaved, randomWeights, smallConfig, writeLayer } from "./support/layers.ts";
-import type { RandomLayerConfig } from "./support/layers.ts";
+import { expectedOutput, interleaved, loadRandom, randomWeights, smallConfig, writeLayer } from "./support/layers.ts";
+import type { LayerWeights, RandomLayerConfig } from "./support/layers.ts";
 import { Random } from "./support/random.ts";
 
 const device = Device.open();
 afterAll(() => device[Symbol.dispose]());
 
-/** A piece of a sequence: how many of its next tokens a call takes. */
-type Call = readonly { readonly sequence: number; readonly tokens: number }[];
-
-/** Runs sequences of hidden states through a layer, call by call; tokens of each sequence come back in order. */
-function drive(
-  layer: GatedDeltaNet,
-  hidden: readonly Reference[],
-  calls: readonly Call[],
-  how: "forward" | "decode" = "forward",
-  pools: { stateDtype?: FloatDType; convDtype?: FloatDType } = {},
-): { outputs: Float32Array[]; states: Float32Array[] } {
-  const width = layer.config.hiddenSize;
-  using pool = StatePool.create(device, { slots: hidden.length, layers: 1, ...layer.stateShape, ...pools });
-  const handles = hidden.map(() => pool.allocate());
-  const done = hidden.map(() => 0);
-  const outputs = hidden.map(({ data }) => new Float32Array(data.length));
-  for (const call of calls) {
-    const total = call.reduce((sum, { tokens }) => sum + tokens, 0);
-    using input = device.tensor(layer.dtype, [total, width]);
-    using out = device.tensor("f32", [total, width]);
-    const cuSeqlens = [0];
-    const given = call.flatMap(({ sequence, tokens }) => {
-      cuSeqlens.push(cuSeqlens.at(-1)! + tokens);
-      const from = done[sequence]!;
-      return [...hidden[sequence]!.data.subarray(from * width, (from + tokens) * width)];
-    });
-    input.copyFrom(given);
-    const step = pool.step(call.map(({ sequence }) => handles[sequence]!));
-    device.run(...(how === "decode" && total === call.length
-      ? layer.decode({ hidden: input, out, pool, step })
-      : layer.forward({ hidden: input, out, cuSeqlens, pool, step })));
-    device.wait();
-    step.done();
-    call.forEach(({ sequence, tokens }, i) => {
-      outputs[sequence]!.set(out.data.subarray(cuSeqlens[i]! * width, cuSeqlens[i + 1]! * width), done[sequence]! * width);
-      done[sequence]! += tokens;
-    });
-  }
-  const step = pool.step(handles);
-  const stateAt = (slot: number) => (slot < 0 ? new Float32Array() : pool.state(0).slice(slot, slot + 1).toFloat32());
-  const states = [...step.readSlots].map(stateAt);
-  step.abort();
-  return { outputs, states };
-}
-
-/** Random hidden states of sequences of these lengths, as `dtype` holds them. */
-function randomHidden(random: Random, lengths: readonly number[], width: number, dtype: FloatDType = "f32"): Reference[] {
-  return lengths.map((tokens) => {
-    const shape = [tokens, width];
-    return { shape, data: reference(shape).data.map(() => round(dtype, random.normal())) };
-  });
-}
-
-/** All sequences in one call, or each call of some. */
-const together = (lengths: readonly number[]): Call => lengths.map((tokens, sequence) => ({ sequence, tokens }));
-
-function load(config: RandomLayerConfig, seed: number, dtype: FloatDType = "f32", options: Partial<GatedDeltaNetOptions> = {}) {
-  const weights = randomWeights(new Random(seed), config, dtype);
-  const path = writeLayer(config, weights, dtype);
-  return { weights, path, layer: GatedDeltaNet.load(device, path, { layer: 0, ...options }) };
-}
-
 const flat = (parts: readonly ArrayLike<number>[]) => parts.flatMap((part) => [...(part as Float32Array)]);
 
 /** What float64 gives for sequences that start from zero. */
-function expected(config: RandomLayerConfig, weights: ReadonlyMap<string, Reference>, hidden: readonly Reference[]): Float64Array {
+function expected(config: RandomLayerConfig, weights: LayerWeights, hidden: readonly Reference[]): Float64Array {
   const cuSeqlens = hidden.reduce<number[]>((starts, { shape }) => [...starts, starts.at(-1)! + shape[0]!], [0]);
   const packed = reference([cuSeqlens.at(-1)!, config.hidden_size], flat(hidden.map(({ data }) => data)));
   return expectedOutput(config, weights, packed, cuSeqlens).data;
@@ -115,7 +52,7 @@ describe("against float64", () => {
 
   describe.each(["f32", "bf16", "f16"] as const)("%s weights", (dtype) => {
     test.each(configs)("%s", (_, config) => {
-      const { layer, weights } = load(config, 1, dtype);
+      const { layer, weights } = loadRandom(device, config, 1, dtype);
       using __ = layer;
       const hidden = randomHidden(new Random(2), lengths, config.hidden_size);
       const { outputs } = drive(layer, hidden, [together(lengths)]);
@@ -124,7 +61,7 @@ describe("against float64", () => {
   });
 
   test.each(["bf16", "f16"] as const)("%s activations are near, and so is their decode", (dtype) => {
-    const { layer, weights } = load(smallConfig, 3, dtype, { dtype });
+    const { layer, weights } = loadRandom(device, smallConfig, 3, dtype, { dtype });
     using _ = layer;
     const hidden = randomHidden(new Random(4), lengths, smallConfig.hidden_size, dtype);
     const { outputs } = drive(layer, hidden, [together(lengths)], "forward", { convDtype: dtype });
@@ -146,7 +83,7 @@ describe("equal bits", () => {
   };
 
   describe.each(["f32", "bf16", "f16"] as const)("%s activations", (dtype) => {
-    const { layer } = load(smallConfig, 6, "f32", { dtype });
+    const { layer } = loadRandom(device, smallConfig, 6, "f32", { dtype });
     afterAll(() => layer[Symbol.dispose]());
     const hidden = hiddenOf(dtype);
     const base = drive(layer, hidden, [together(lengths)]);
@@ -178,7 +115,7 @@ describe("equal bits", () => {
   test.each([["bf16", "f32"], ["f16", "bf16"], ["bf16", "f16"]] as const)(
     "%s states, %s activations: the fused step's, call for call", // a narrow state is rounded once a call
     (stateDtype, dtype) => {
-      const { layer } = load(smallConfig, 15, "f32", { dtype });
+      const { layer } = loadRandom(device, smallConfig, 15, "f32", { dtype });
       using _ = layer;
       const pools = { stateDtype, convDtype: dtype };
       const [separate, fused] = (["forward", "decode"] as const).map((how) => drive(layer, hiddenOf(dtype), cut(1), how, pools));
@@ -199,7 +136,7 @@ describe("equal bits", () => {
 });
 
 describe("the core without projections", () => {
-  const { layer, weights } = load(smallConfig, 8);
+  const { layer, weights } = loadRandom(device, smallConfig, 8);
   afterAll(() => layer[Symbol.dispose]());
   const tokens = 6;
   const { keyHeads, valueHeads, keyDim, valueDim, hiddenSize } = layer.config;
@@ -247,90 +184,6 @@ describe("the core without projections", () => {
       device.wait();
       step.done();
       output.set(projected.data, at * hiddenSize);
-    }
-    expect(bitsEqual(output, base.outputs[0]!)).toBe(true);
-  });
-});
-
-describe("what a call costs", () => {
-  test("scratch is allocated once for shapes that repeat, and grows for larger ones", () => {
-    const { layer } = load(smallConfig, 10);
-    using _ = layer;
-    const width = smallConfig.hidden_size;
-    using pool = StatePool.create(device, { slots: 2, layers: 1, ...layer.stateShape });
-    const handles = [pool.allocate(), pool.allocate()];
-    using hidden = device.tensor("f32", [40, width]);
-    using out = device.tensor("f32", [40, width]);
-    const call = (tokens: number) => {
-      const step = pool.step(handles);
-      const cuSeqlens = [0, 1, tokens];
-      device.run(...layer.forward({ hidden: hidden.slice(0, tokens), out: out.slice(0, tokens), cuSeqlens, pool, step }));
-      if (tokens === 2) device.run(...layer.decode({ hidden: hidden.slice(0, 2), out: out.slice(0, 2), pool, step }));
-      device.wait();
-      step.done();
-    };
-    call(20);
-    const allocate = spyOn(device, "tensor");
-    try {
-      for (const tokens of [20, 2, 7, 2, 20, 1]) call(Math.max(2, tokens));
-      expect(allocate).toHaveBeenCalledTimes(0);
-      call(40);
-      expect(allocate.mock.calls.length).toBeGreaterThan(0);
-      const grown = allocate.mock.calls.length;
-      call(40);
-      call(3);
-      expect(allocate).toHaveBeenCalledTimes(grown);
-    } finally {
-      allocate.mockRestore();
-    }
-  });
-
-  test("ops made before the scratch grew still run", () => {
-    const { layer } = load(smallConfig, 11);
-    using _ = layer;
-    const hidden = randomHidden(new Random(12), [4, 30], smallConfig.hidden_size);
-    const base = drive(layer, [hidden[0]!], [[{ sequence: 0, tokens: 4 }]]);
-    const { layer: fresh } = load(smallConfig, 11);
-    using __ = fresh;
-    using pool = StatePool.create(device, { slots: 2, layers: 1, ...layer.stateShape });
-    const handles = [pool.allocate(), pool.allocate()];
-    const tensors = hidden.map(({ shape, data }) => device.tensorFrom("f32", shape, data));
-    const outs = hidden.map(({ shape }) => device.tensor("f32", shape));
-    const steps = handles.map((handle) => pool.step([handle]));
-    const ops = steps.flatMap((step, i) => fresh.forward({ hidden: tensors[i]!, out: outs[i]!, pool, step }));
-    device.run(...ops);
-    device.wait();
-    expect(bitsEqual(outs[0]!.data, base.outputs[0]!)).toBe(true);
-  });
-
-  test("a plan replays a decode step", () => {
-    const { layer } = load(smallConfig, 13);
-    using _ = layer;
-    const width = smallConfig.hidden_size;
-    const tokens = 5;
-    const hidden = randomHidden(new Random(14), [tokens], width);
-    const base = drive(layer, hidden, [[{ sequence: 0, tokens }]]);
-    using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });
-    using handle = pool.allocate();
-    using input = device.tensor("f32", [1, width]);
-    using out = device.tensor("f32", [1, width]);
-    const slots = { readSlots: new Int32Array(1), writeSlots: new Int32Array(1) };
-    const ops = layer.decode({ hidden: input, out, pool, step: slots });
-    const first = pool.step([handle]);
-    slots.readSlots.set(first.readSlots);
-    slots.writeSlots.set(first.writeSlots);
-    first.abort();
-    using plan = device.plan((pass) => ops.forEach((op) => pass.encode(op)));
-    const output = new Float32Array(tokens * width);
-    for (let at = 0; at < tokens; at++) {
-      input.data.set(hidden[0]!.data.subarray(at * width, (at + 1) * width));
-      const step = pool.step([handle]);
-      slots.readSlots.set(step.readSlots);
-      slots.writeSlots.set(step.writeSlots);
-      plan.run();
-      device.wait();
-      step.done();
-      output.set(out.data, at * width);
     }
     expect(bitsEqual(output, base.outputs[0]!)).toBe(true);
   });

@@ -1,8 +1,9 @@
 /** Random layers: their weights, checkpoints of them in the forms in circulation, and what float64 makes of them. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { FloatDType } from "../../lib/dtype.ts";
 import { encode } from "../../lib/dtype.ts";
+import { GatedDeltaNet } from "../../lib/index.ts";
+import type { Device, FloatDType, GatedDeltaNetOptions } from "../../lib/index.ts";
 import { writeSafetensors } from "../../lib/safetensors.ts";
 import type { SafetensorsDType, TensorToWrite } from "../../lib/safetensors.ts";
 import { mix, projectSplit } from "../reference/layer.ts";
@@ -10,7 +11,7 @@ import { rounded } from "../reference/rounding.ts";
 import { reference, rows } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import { scratch } from "./files.ts";
-import type { Random } from "./random.ts";
+import { Random } from "./random.ts";
 
 const { newPath } = scratch();
 
@@ -113,6 +114,19 @@ export function writeLayer(
   const path = newPath("model.safetensors");
   writeSafetensors(path, { ...tensorsOf(weights, dtype, prefix), ...more }, { config: JSON.stringify(config) });
   return path;
+}
+
+/** A random layer, loaded from a file. */
+export function loadRandom(
+  device: Device,
+  config: RandomLayerConfig,
+  seed: number,
+  dtype: FloatDType = "f32",
+  options: Partial<GatedDeltaNetOptions> = {},
+): { layer: GatedDeltaNet; weights: LayerWeights } {
+  const weights = randomWeights(new Random(seed), config, dtype);
+  const path = writeLayer(config, weights, dtype);
+  return { weights, layer: GatedDeltaNet.load(device, path, { layer: 0, ...options }) };
 }
 
 /** A folder with config.json, an index and two shards, of a model whose layer `layer` is this one. */

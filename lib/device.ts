@@ -217,7 +217,8 @@ export class Device implements Disposable, HasHandle {
    */
   plan(build: (pass: Pass) => void): Plan {
     this.#idle("device.plan");
-    return this.#record(() => makePlan(this, this.#submissions, build));
+    const host = { device: this, submissions: this.#submissions, expectIdle: (op: string) => this.#idle(op) };
+    return this.#record(() => makePlan(host, build));
   }
 
   /**

@@ -11,7 +11,15 @@ import type { Submissions } from "./submissions.ts";
 import { storageOf } from "./tensor.ts";
 
 /** Records a plan; what {@link Device.plan} does. */
-export let makePlan: (device: Device, submissions: Submissions, build: (pass: Pass) => void) => Plan;
+export let makePlan: (host: PlanHost, build: (pass: Pass) => void) => Plan;
+
+/** What a plan needs of its device. */
+export interface PlanHost {
+  readonly device: Device;
+  readonly submissions: Submissions;
+  /** Throws where the device can't take work now. */
+  expectIdle(op: string): void;
+}
 
 let makingPlan = false;
 
@@ -44,18 +52,18 @@ export class Plan implements Disposable {
   readonly device: Device;
   readonly #handle: Handle;
   readonly #recorder: PlanRecorder;
-  readonly #submissions: Submissions;
+  readonly #host: PlanHost;
   /** Memory of the caller's that pending replays need; usually none. */
   readonly #owners: readonly unknown[];
   #disposed = false;
   #running = false;
 
-  private constructor(device: Device, submissions: Submissions, build: (pass: Pass) => void) {
+  private constructor(host: PlanHost, build: (pass: Pass) => void) {
     if (!makingPlan) throw new GatedDeltaError("invalid-argument", { op: "Plan", expected: "device.plan(…) instead of a constructor" });
-    this.device = device;
-    this.#submissions = submissions;
-    this.#handle = createPlan(device[native], "device.plan");
-    this.#recorder = new PlanRecorder(device, this.#handle);
+    this.device = host.device;
+    this.#host = host;
+    this.#handle = createPlan(host.device[native], "device.plan");
+    this.#recorder = new PlanRecorder(host.device, this.#handle);
     try {
       recordPass(this.#recorder, "device.plan", build, checkArguments);
     } catch (error) {
@@ -68,10 +76,10 @@ export class Plan implements Disposable {
   }
 
   static {
-    makePlan = (device, submissions, build) => {
+    makePlan = (host, build) => {
       makingPlan = true;
       try {
-        return new Plan(device, submissions, build);
+        return new Plan(host, build);
       } finally {
         makingPlan = false;
       }
@@ -104,7 +112,8 @@ export class Plan implements Disposable {
       }
       this.#recorder.indices.refresh();
       if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
-      return this.#submissions.committed(runPlan(this.#handle, op), this.#owners);
+      this.#host.expectIdle(op);
+      return this.#host.submissions.committed(runPlan(this.#handle, op), this.#owners);
     } finally {
       this.#running = false;
     }

@@ -1,0 +1,117 @@
+/** Building a shader library: .metal files to one shared library, and the runner that replays recorded dispatches. */
+import { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import {
+  folderText, hashOf, inParallel, kernelFlags, object, run, runtimeFlags, runtimeFolder, shimFolder, type Sanitizer,
+} from "./compile.ts";
+import { emitRun } from "./emit/run.ts";
+import { preprocess } from "./frontend/preprocess.ts";
+import { parseUnit, type Unit } from "./frontend/unit.ts";
+
+export type BuildOptions = {
+  readonly output: string;
+  /** Where objects are kept; beside the output by default. */
+  readonly cache?: string;
+  readonly sanitizer?: Sanitizer;
+  /** Kernels by host name; the others are left out. */
+  readonly only?: readonly string[];
+  readonly defines?: readonly string[];
+  /** Where paths in messages start from. */
+  readonly directory?: string;
+  /** Writes the C++ beside the objects, for reading. */
+  readonly keep?: boolean;
+};
+
+/** A name that can be part of a symbol, different for different files. */
+function symbolPrefix(file: string): string {
+  return `${basename(file).replace(/\W/g, "_")}_${hashOf([file]).slice(0, 6)}`;
+}
+
+/** A path as messages should give it: from `directory`, where it lies under it. */
+function displayPath(file: string, directory: string): string {
+  const path = relative(directory, resolve(directory, file));
+  return path.startsWith("..") ? resolve(directory, file) : path;
+}
+
+export function translate(file: string, options: Pick<BuildOptions, "only" | "defines" | "directory">): { unit: Unit; code: string } {
+  const directory = options.directory ?? process.cwd();
+  const path = displayPath(file, directory);
+  const source = preprocess(path, { directory, ...(options.defines === undefined ? {} : { defines: options.defines }) });
+  const unit = parseUnit(source, path);
+  const code = emitRun(unit, { prefix: symbolPrefix(path), ...(options.only === undefined ? {} : { only: new Set(options.only) }) });
+  return { unit, code };
+}
+
+/** The shim, compiled once for all units of one kind. */
+async function precompiledShim(cache: string, sanitizer: Sanitizer): Promise<string> {
+  const flags = kernelFlags(sanitizer).filter((f, i, all) => f !== "-x" && all[i - 1] !== "-x");
+  const file = join(cache, `shim-${hashOf([...flags, folderText(shimFolder)])}.pch`);
+  if (existsSync(file)) return file;
+  mkdirSync(cache, { recursive: true });
+  const partial = `${file}.${process.pid}.tmp`;
+  // The toolchain's configuration file adds linker options, with which this would be a link.
+  await run([...flags, "--no-default-config", "-x", "c++-header", join(shimFolder, "emu.h"), "-o", partial]);
+  renameSync(partial, file);
+  return file;
+}
+
+async function runtimeObjects(cache: string, sanitizer: Sanitizer): Promise<string[]> {
+  const text = folderText(runtimeFolder) + folderText(shimFolder);
+  const sources = readdirSync(runtimeFolder).filter((f) => f.endsWith(".cpp") && f !== "runner.cpp");
+  return await inParallel(
+    sources.map((f) => () => object(cache, runtimeFlags(sanitizer), { path: join(runtimeFolder, f) }, [text])),
+  );
+}
+
+/** Builds the library; resolves to the kernels' names. Throws a CompileError, PreprocessError or SourceError. */
+export async function build(files: readonly string[], options: BuildOptions): Promise<string[]> {
+  const sanitizer = options.sanitizer ?? "none";
+  const output = resolve(options.output);
+  const cache = options.cache ?? join(dirname(output), "objects");
+  const units = files.map((f) => translate(f, options));
+  const names = new Map<string, string>();
+  for (const { unit } of units) {
+    for (const k of unit.kernels) {
+      if (options.only !== undefined && !options.only.includes(k.hostName)) continue;
+      const first = names.get(k.hostName);
+      const place = `${k.place.file}:${k.place.line}`;
+      if (first !== undefined) throw new Error(`${place}: kernel ${k.hostName} is declared at ${first} too`);
+      names.set(k.hostName, place);
+    }
+  }
+  const shim = await precompiledShim(cache, sanitizer);
+  const flags = [...kernelFlags(sanitizer), "-include-pch", shim];
+  const objects = await inParallel(
+    units.map(({ unit, code }) => async () => {
+      if (options.keep === true) writeFileSync(join(cache, `${basename(unit.file)}.cpp`), code);
+      return await object(cache, flags, code, []);
+    }),
+  );
+  objects.push(...(await runtimeObjects(cache, sanitizer)));
+  await link(output, objects, sanitizer);
+  return [...names.keys()];
+}
+
+async function link(output: string, objects: readonly string[], sanitizer: Sanitizer): Promise<void> {
+  const stamp = `${output}.${hashOf([...objects, sanitizer])}`;
+  if (existsSync(output) && existsSync(stamp)) return;
+  const libraries = sanitizer === "none" ? ["-static-libstdc++", "-static-libgcc", "-Wl,-z,defs"] : [`-fsanitize=${sanitizer}`];
+  const partial = `${output}.${process.pid}.tmp`;
+  await run(["-shared", "-fuse-ld=lld", "-o", partial, ...objects, ...libraries, "-ldl", "-lm"]);
+  renameSync(partial, output);
+  writeFileSync(stamp, "");
+}
+
+/** The runner for libraries of a sanitizer; resolves to its path. */
+export async function buildRunner(folder: string, sanitizer: Sanitizer): Promise<string> {
+  const source = join(runtimeFolder, "runner.cpp");
+  const flags = runtimeFlags(sanitizer);
+  const file = join(folder, `runner-${sanitizer}-${hashOf([...flags, folderText(runtimeFolder)])}`);
+  if (existsSync(file)) return file;
+  mkdirSync(folder, { recursive: true });
+  const partial = `${file}.${process.pid}.tmp`;
+  const libraries = sanitizer === "none" ? ["-static-libstdc++", "-static-libgcc"] : [`-fsanitize=${sanitizer}`];
+  await run([...flags, source, "-x", "none", "-fuse-ld=lld", "-o", partial, ...libraries, "-ldl"]);
+  renameSync(partial, file);
+  return file;
+}

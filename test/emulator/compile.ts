@@ -1,0 +1,108 @@
+/** Running the compiler: options of each kind of build, and object files kept by the hash of what went into them. */
+import { createHash } from "node:crypto";
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
+import { join } from "node:path";
+import { clang } from "./toolchain.ts";
+
+export type Sanitizer = "none" | "address" | "undefined";
+
+const here = import.meta.dirname;
+export const shimFolder = join(here, "shim");
+export const runtimeFolder = join(here, "runtime");
+
+const processor =
+  process.arch === "arm64" ? ["-march=armv8.2-a+fp16"] : ["-march=x86-64-v3"];
+
+/** No contraction, and one rounding for every half and bfloat operation, as a GPU's own units have it. */
+const arithmetic = [
+  "-ffp-contract=off", "-fno-math-errno", "-fsigned-char", "-Xclang", "-ffloat16-excess-precision=none", "-Xclang",
+  "-fbfloat16-excess-precision=none",
+];
+
+const language = [
+  "-x", "c++", "-std=c++17", "-nostdinc", "-nostdinc++", "-fdeclspec", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
+  "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-Wno-everything", "-Werror=vla", "-ferror-limit=20",
+];
+
+/** Translated kernels: memory accesses call the runtime (which stands in for ThreadSanitizer's), locals start as poison. */
+const checked = [
+  "-O2", "-fno-vectorize", "-fno-slp-vectorize", "-fsanitize=thread,bounds,integer-divide-by-zero,unreachable,return",
+  "-fno-sanitize-recover=all", "-ftrivial-auto-var-init=pattern", "-gline-tables-only", "-gdwarf-4", "-fno-omit-frame-pointer",
+];
+
+const sanitized: Record<Exclude<Sanitizer, "none">, readonly string[]> = {
+  address: ["-O1", "-fno-vectorize", "-fno-slp-vectorize", "-fsanitize=address", "-gline-tables-only", "-gdwarf-4", "-fno-omit-frame-pointer"],
+  undefined: [
+    "-O1", "-fno-vectorize", "-fno-slp-vectorize",
+    "-fsanitize=undefined,integer-divide-by-zero,shift,float-cast-overflow,implicit-integer-truncation",
+    "-fno-sanitize=vptr,function", "-fno-sanitize-recover=all", "-gline-tables-only", "-gdwarf-4",
+  ],
+};
+
+export function kernelFlags(sanitizer: Sanitizer): string[] {
+  return [...language, ...processor, ...arithmetic, ...(sanitizer === "none" ? checked : sanitized[sanitizer])];
+}
+
+export function runtimeFlags(sanitizer: Sanitizer): string[] {
+  const base = ["-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-ffp-contract=off", "-Wall", "-Wextra", ...processor];
+  if (sanitizer === "none") return [...base, "-O2"];
+  return [...base, "-O1", "-g1", `-fsanitize=${sanitizer}`, "-fno-sanitize=vptr,function", "-fno-sanitize-recover=all"];
+}
+
+export function hashOf(parts: readonly (string | Uint8Array)[]): string {
+  const hash = createHash("sha256");
+  for (const part of parts) hash.update(part).update("\0");
+  return hash.digest("hex").slice(0, 24);
+}
+
+/** The text of every file of a folder, for hashes. */
+export function folderText(folder: string): string {
+  return readdirSync(folder, { withFileTypes: true })
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+    .map((e) => (e.isDirectory() ? folderText(join(folder, e.name)) : `${e.name}\n${readFileSync(join(folder, e.name), "utf8")}`))
+    .join("\n");
+}
+
+export class CompileError extends Error {
+  override readonly name = "CompileError";
+}
+
+/** Runs clang++; resolves to what it printed. */
+export async function run(args: readonly string[], input?: string): Promise<string> {
+  return await new Promise((resolve, reject) => {
+    const child = spawn(clang(), args, { stdio: ["pipe", "pipe", "pipe"] });
+    let output = "";
+    child.stdout.on("data", (data: Buffer) => (output += data.toString()));
+    child.stderr.on("data", (data: Buffer) => (output += data.toString()));
+    child.on("error", reject);
+    child.on("close", (code) => (code === 0 ? resolve(output) : reject(new CompileError(output.trim() || `clang++ ended with ${code}`))));
+    child.stdin.end(input ?? "");
+  });
+}
+
+/** At most two compilers at a time: each takes a core for itself. */
+export async function inParallel<T>(jobs: readonly (() => Promise<T>)[], width = 2): Promise<T[]> {
+  const results: T[] = [];
+  let next = 0;
+  const worker = async (): Promise<void> => {
+    for (let i = next++; i < jobs.length; i = next++) {
+      const job = jobs[i];
+      if (job !== undefined) results[i] = await job();
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(width, jobs.length) }, worker));
+  return results;
+}
+
+/** Compiles to `cache/HASH.o` unless that is there already; a build that was cut off leaves nothing behind. */
+export async function object(cache: string, flags: readonly string[], source: string | { path: string }, extra: readonly string[]): Promise<string> {
+  const text = typeof source === "string" ? source : readFileSync(source.path, "utf8");
+  const file = join(cache, `${hashOf([clang(), ...flags, text, ...extra])}.o`);
+  if (existsSync(file)) return file;
+  mkdirSync(cache, { recursive: true });
+  const partial = `${file}.${process.pid}.tmp`;
+  await run([...flags, "-c", typeof source === "string" ? "-" : source.path, "-o", partial], typeof source === "string" ? source : undefined);
+  renameSync(partial, file);
+  return file;
+}

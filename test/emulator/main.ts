@@ -1,0 +1,72 @@
+/**
+ * The translator's command line.
+ *
+ *   bun test/emulator/main.ts build shaders/*.metal -o .build/emulator/libGatedDeltaShaders.so [--sanitizer address|undefined]
+ *   bun test/emulator/main.ts check shaders/*.metal      typed compile and lint: what Apple's compiler would refuse
+ *   bun test/emulator/main.ts lint shaders/*.metal       the lint alone
+ *   bun test/emulator/main.ts reflect shaders/*.metal    the kernels, as JSON
+ *   bun test/emulator/main.ts translate shaders/x.metal  the C++ that runs, for reading
+ *   bun test/emulator/main.ts runner [-o FOLDER] [--sanitizer address|undefined]
+ *
+ * Exit status: 0 done, 1 the sources have problems (one a line, "file:line: ..."), 2 bad usage.
+ */
+import { parseArgs } from "node:util";
+import { join } from "node:path";
+import { build, buildRunner, translate } from "./build.ts";
+import type { Sanitizer } from "./compile.ts";
+
+type Command = (files: readonly string[], options: Options) => Promise<number>;
+type Options = { readonly output: string | undefined; readonly sanitizer: Sanitizer; readonly only: readonly string[] | undefined; readonly keep: boolean };
+
+const defaultOutput = join(".build", "emulator", process.platform === "darwin" ? "libGatedDeltaShaders.dylib" : "libGatedDeltaShaders.so");
+
+const commands: Record<string, Command> = {
+  async build(files, options) {
+    const output = options.output ?? defaultOutput;
+    const names = await build(files, {
+      output, sanitizer: options.sanitizer, keep: options.keep, ...(options.only === undefined ? {} : { only: options.only }),
+    });
+    console.log(`${output}: ${names.length} kernels`);
+    return 0;
+  },
+  async translate(files, options) {
+    for (const file of files) console.log(translate(file, options.only === undefined ? {} : { only: options.only }).code);
+    return await Promise.resolve(0);
+  },
+  async runner(_files, options) {
+    console.log(await buildRunner(options.output ?? join(".build", "emulator"), options.sanitizer));
+    return 0;
+  },
+};
+
+function usage(problem: string): number {
+  console.error(`${problem}\nusage: bun test/emulator/main.ts ${Object.keys(commands).join("|")} FILES [-o OUTPUT] [--sanitizer address|undefined] [--only KERNEL] [--keep]`);
+  return 2;
+}
+
+async function main(): Promise<number> {
+  const { positionals, values } = parseArgs({
+    allowPositionals: true,
+    options: {
+      output: { type: "string", short: "o" },
+      sanitizer: { type: "string", default: "none" },
+      only: { type: "string", multiple: true },
+      keep: { type: "boolean", default: false },
+    },
+  });
+  const [name, ...files] = positionals;
+  const command = commands[name ?? ""];
+  if (command === undefined) return usage(`unknown command ${name ?? "(none)"}`);
+  if (files.length === 0 && name !== "runner") return usage(`${name ?? ""}: no files`);
+  const { sanitizer } = values;
+  if (sanitizer !== "none" && sanitizer !== "address" && sanitizer !== "undefined") return usage(`unknown sanitizer ${sanitizer}`);
+  try {
+    return await command(files, { output: values.output, sanitizer, only: values.only, keep: values.keep });
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    console.error(error.message);
+    return 1;
+  }
+}
+
+process.exitCode = await main();

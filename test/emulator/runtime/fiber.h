@@ -1,0 +1,47 @@
+// Stacks that are switched by hand: a lane that waits keeps its stack, and switching costs a few instructions.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace emu {
+
+constexpr size_t stack_bytes = 256 * 1024;  // one lane's, guard page included
+constexpr size_t stack_margin = 48 * 1024;  // what must be free when a function is entered
+constexpr unsigned stack_count = 1024;      // the most threads of a threadgroup
+
+struct Stack {
+  char *base;  // lowest address; the first page is not accessible
+  unsigned number;
+};
+
+/// All stacks lie in one region, so that "is this address on a stack" is one comparison.
+struct StackRegion {
+  uintptr_t low = 0, bytes = 0;
+};
+extern StackRegion stack_region;
+
+/// Reserves the region on first use; false (with errno) where the system refuses.
+bool stacks_prepare();
+/// A stack that nobody uses, and its return.
+Stack stack_take();
+void stack_give(Stack stack);
+/// Takes every stack back, whatever is on it: what follows a fault.
+void stacks_reset();
+
+/// A stack on which `entry` will start when it is first switched to. `entry` must not return.
+void *stack_start(Stack stack, void (*entry)());
+
+extern "C" {
+/// Saves the caller's registers and stack pointer to *save and continues where `to` was saved.
+void emu_switch(void **save, void *to);
+/// Continues where `to` was saved; the caller is abandoned.
+[[noreturn]] void emu_jump(void *to);
+}
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EMU_ASAN 1
+#endif
+#endif
+
+}  // namespace emu

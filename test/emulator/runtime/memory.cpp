@@ -1,0 +1,347 @@
+#include "memory.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+
+#include "fault.h"
+#include "fence.h"
+#include "race.h"
+#include "scheduler.h"
+
+namespace emu {
+
+char *arena;
+
+namespace {
+
+constexpr unsigned page_shift = 12, page_bytes = 1u << page_shift;
+
+/// The history of one page of device memory.
+struct Page {
+  unsigned shift;  // log2 of the bytes of a cell
+  Cell *cells;
+};
+
+/// Which range a page belongs to: the usual answer, found without a search.
+struct Cached {
+  uintptr_t page;
+  const Range *range;  // null: several ranges, or none
+  Page *history;
+};
+constexpr unsigned cache_size = 4096;
+Cached cache[cache_size];
+
+const Range *ranges;
+unsigned range_count;
+const Variable *variables;
+unsigned variable_count;
+bool check_races, check_uninitialised;
+
+std::unordered_map<uintptr_t, Page> pages;
+size_t page_cell_bytes;
+constexpr size_t page_cell_limit = size_t(1) << 30;
+
+Clock device_clock, group_clock;
+Accessor device_who, group_who;
+
+// Threadgroup memory: which variable a 16-byte piece belongs to (0: none), and every byte's history at its variable's grain.
+uint8_t arena_owner[arena_bytes / 16];
+unsigned arena_shift[256];
+Cell arena_cells[arena_bytes];
+uint32_t arena_used;
+extern "C" char __executable_start __attribute__((weak));
+extern "C" const char emu_anchor;
+
+struct Where {
+  const void *pc;
+  const emu_site *site;
+  [[noreturn]] void fault(const std::string &text) const {
+    if (site != nullptr) fault_at(*site, text);
+    fault_pc(pc, text);
+  }
+  uint32_t relative() const { return site != nullptr ? 0 : uint32_t(uintptr_t(pc) - uintptr_t(&emu_anchor)); }
+};
+
+std::string earlier(uint32_t relative) {
+  if (relative == 0) return "";
+  const int32_t offset = int32_t(relative);
+  const std::string place = source_of(reinterpret_cast<const void *>(uintptr_t(&emu_anchor) + offset));
+  return place.empty() ? "" : " (at " + place + ")";
+}
+
+[[noreturn]] void report_race(const Where &at, Conflict kind, bool write, bool earlier_write, Stamp other, uint32_t pc, const std::string &what) {
+  const std::string who = kind == Conflict::group ? "a thread of another threadgroup" : thread_text(thread_of(other));
+  const char *need = kind == Conflict::group ? "threadgroups of one dispatch are not ordered"
+                     : what.compare(0, 11, "threadgroup") == 0
+                         ? "no barrier with mem_threadgroup is between them"
+                         : "no barrier with mem_device is between them";
+  at.fault(format("data race: %s of %s that ", write ? "write" : "read", what.c_str()) + who +
+           (earlier_write ? " wrote" : " read") + earlier(pc) + "; " + need);
+}
+
+template <bool Device> inline void check_cells(Cell *cell, unsigned count, bool write, bool atomic, const Where &at, const std::string (*what)(uintptr_t), uintptr_t address) {
+  const Clock &clock = Device ? device_clock : group_clock;
+  const Accessor who = Device ? device_who : group_who;
+  const uint32_t pc = at.relative();
+  for (unsigned i = 0; i < count; ++i, ++cell) {
+    Conflict c = conflict(clock, who, cell->write);
+    if (__builtin_expect(c != Conflict::none, 0)) {
+      const bool both_atomic = atomic && (cell->write & atomic_access);
+      if (!both_atomic && !(c == Conflict::group && fence_acquired(serial_of(cell->write)))) {
+        report_race(at, c, write, true, cell->write, cell->write_pc, what(address));
+      }
+    }
+    if (write) {
+      c = read_conflict(clock, who, *cell);
+      if (__builtin_expect(c != Conflict::none, 0) && !(c == Conflict::group && fence_acquired(serial_of(cell->read)))) {
+        report_race(at, c, true, false, cell->read, cell->read_pc, what(address));
+      }
+      cell->write = stamp(clock, who, atomic ? unsigned(atomic_access) : 0u);
+      cell->write_pc = pc;
+      cell->read = 0;
+    } else if (!atomic) {
+      note_read(clock, who, *cell, pc);
+    }
+  }
+}
+
+/// The segment that holds an address.
+const Range *find_range(uintptr_t address) {
+  for (unsigned i = 0; i < range_count; ++i) if (address >= ranges[i].low && address < ranges[i].high) return &ranges[i];
+  return nullptr;
+}
+
+const std::string device_text(uintptr_t address) {
+  const Range *r = find_range(address);
+  if (r == nullptr) return "device memory";
+  return format("buffer %u \"%s\" at byte %lu", r->index, r->name, (unsigned long)(address - r->low));
+}
+
+const std::string group_text(uintptr_t address) {
+  const uint32_t offset = uint32_t(address - uintptr_t(arena));
+  const unsigned owner = arena_owner[offset / 16];
+  if (owner == 0) return "threadgroup memory";
+  const Variable &v = variables[owner - 1];
+  return format("threadgroup variable \"%s\" at byte %u", v.name, offset - v.offset);
+}
+
+[[noreturn]] void out_of_bounds(uintptr_t address, unsigned bytes, bool write, const Where &at) {
+  const char *verb = write ? "write" : "read";
+  if (address < 4096) at.fault(format("out of bounds: %s of %u bytes at address %lu (a null pointer: a buffer that is not bound?)", verb, bytes, (unsigned long)address));
+  // The nearest argument is most likely the one meant.
+  const Range *near = nullptr;
+  uintptr_t best = ~uintptr_t(0);
+  for (unsigned i = 0; i < range_count; ++i) {
+    const Range &r = ranges[i];
+    const uintptr_t distance = address < r.low ? r.low - address : address + bytes > r.high ? address + bytes - r.high : 0;
+    if (distance < best) { best = distance; near = &r; }
+  }
+  if (near == nullptr) at.fault(format("out of bounds: %s of %u bytes, and no buffer is bound", verb, bytes));
+  const unsigned long size = near->high - near->low;
+  const long position = long(address - near->low);
+  at.fault(format("out of bounds: %s of %u bytes at byte %ld of buffer %u \"%s\", which has %lu", verb, bytes, position, near->index, near->name, size));
+}
+
+Page *history_of(uintptr_t page, unsigned shift) {
+  Page &p = pages[page];
+  if (p.cells == nullptr) {
+    const size_t bytes = (size_t(page_bytes) >> shift) * sizeof(Cell);
+    p.shift = shift;
+    p.cells = static_cast<Cell *>(calloc(1, bytes));
+    page_cell_bytes += bytes;
+  }
+  return &p;
+}
+
+/// Threads share this page by smaller pieces than thought: every cell becomes several.
+void refine(Page *p, unsigned shift) {
+  const size_t old_count = page_bytes >> p->shift, ratio = size_t(1) << (p->shift - shift);
+  Cell *cells = static_cast<Cell *>(calloc(old_count * ratio, sizeof(Cell)));
+  for (size_t i = 0; i < old_count * ratio; ++i) cells[i] = p->cells[i / ratio];
+  free(p->cells);
+  page_cell_bytes += (old_count * ratio - old_count) * sizeof(Cell);
+  p->cells = cells;
+  p->shift = shift;
+}
+
+void fill(Cached &entry, uintptr_t page) {
+  entry.page = page;
+  entry.range = nullptr;
+  entry.history = nullptr;
+  unsigned count = 0;
+  for (unsigned i = 0; i < range_count; ++i) {
+    const Range &r = ranges[i];
+    if (r.low < (page + 1) << page_shift && r.high > page << page_shift) {
+      entry.range = &r;
+      ++count;
+    }
+  }
+  if (count != 1) entry.range = nullptr;
+}
+
+void track_device(const Range *r, uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
+  while (bytes > 0) {
+    const uintptr_t page = address >> page_shift;
+    const unsigned inside = address & (page_bytes - 1), part = bytes < page_bytes - inside ? bytes : page_bytes - inside;
+    Cached &entry = cache[page & (cache_size - 1)];
+    Page *p = entry.page == page ? entry.history : nullptr;
+    if (p == nullptr) {
+      p = history_of(page, r->shift);
+      if (entry.page == page) entry.history = p;
+    }
+    const unsigned grain = 1u << p->shift;
+    if (__builtin_expect((inside | part) & (grain - 1), 0)) refine(p, __builtin_ctz(inside | part));
+    const unsigned cells = part >> p->shift;
+    check_cells<true>(p->cells + (inside >> p->shift), cells, write, atomic, at, device_text, address);
+    address += part;
+    bytes -= part;
+  }
+}
+
+void access_device(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
+  const uintptr_t page = address >> page_shift;
+  Cached &entry = cache[page & (cache_size - 1)];
+  if (__builtin_expect(entry.page != page, 0)) fill(entry, page);
+  const Range *r = entry.range;
+  if (__builtin_expect(r == nullptr || address < r->low || address + bytes > r->high, 0)) {
+    // Several arguments on this page, or one past the end: every byte must belong to some argument.
+    r = find_range(address);
+    for (const Range *part = r; ; ) {
+      // Constructors of a unit's tables run before anything is dispatched.
+      if (part == nullptr && !scheduler.running) return;
+      if (part == nullptr) out_of_bounds(address, bytes, write, at);
+      if (address + bytes <= part->high) break;
+      part = find_range(part->high);
+      if (part != nullptr && write && !part->writable) r = part;
+    }
+  }
+  if (__builtin_expect(write && !r->writable, 0)) {
+    at.fault(format("write to buffer %u \"%s\", which is read-only", r->index, r->name));
+  }
+  if (check_races && r->tracked) track_device(r, address, bytes, write, atomic, at);
+}
+
+void access_group(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
+  const uint32_t offset = uint32_t(address - uintptr_t(arena));
+  const unsigned owner = arena_owner[offset / 16];
+  if (__builtin_expect(owner == 0, 0)) {
+    at.fault(format("out of bounds: %s of %u bytes outside every threadgroup variable", write ? "write" : "read", bytes));
+  }
+  const Variable &v = variables[owner - 1];
+  if (__builtin_expect(offset < v.offset || offset + bytes > v.offset + v.bytes, 0)) {
+    at.fault(format("out of bounds: %s of %u bytes at byte %ld of threadgroup variable \"%s\", which has %u",
+                    write ? "write" : "read", bytes, long(offset) - long(v.offset), v.name, v.bytes));
+  }
+  if (!check_races && !check_uninitialised) return;
+  unsigned &shift = arena_shift[owner];
+  const unsigned inside = offset - v.offset;
+  if (__builtin_expect((inside | bytes) & ((1u << shift) - 1), 0)) {
+    // Finer cells, from the end so that none is read after it was overwritten.
+    const unsigned finer = __builtin_ctz(inside | bytes), ratio = 1u << (shift - finer);
+    Cell *cells = arena_cells + v.offset;
+    for (unsigned i = (v.bytes >> finer); i-- > 0;) cells[i] = cells[i / ratio];
+    shift = finer;
+  }
+  Cell *cell = arena_cells + v.offset + (inside >> shift);
+  const unsigned count = bytes >> shift;
+  if (!write && check_uninitialised) {
+    for (unsigned i = 0; i < count; ++i) {
+      if (__builtin_expect(serial_of(cell[i].write) < group_clock.group, 0)) {
+        at.fault("read of " + group_text(address) + ", which no thread of the group has written");
+      }
+    }
+  }
+  if (check_races) check_cells<false>(cell, count, write, atomic, at, group_text, address);
+  else if (write) for (unsigned i = 0; i < count; ++i) cell[i].write = stamp(group_clock, group_who, 0);
+}
+
+inline void access(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
+  if (address - uintptr_t(arena) < arena_bytes) return access_group(address, bytes, write, atomic, at);
+  if (address - stack_region.low < stack_region.bytes) return;
+  access_device(address, bytes, write, atomic, at);
+}
+
+[[noreturn]] void misaligned(uintptr_t address, unsigned bytes, bool write, const void *pc) {
+  fault_pc(pc, format("misaligned %s of %u bytes: the address is a multiple of %lu only", write ? "write" : "read", bytes,
+                      (unsigned long)(address & -address)));
+}
+
+}  // namespace
+
+void memory_begin_dispatch(const Range *r, unsigned rn, const Variable *v, unsigned vn, bool races, bool uninitialised) {
+  ranges = r;
+  range_count = rn;
+  variables = v;
+  variable_count = vn;
+  check_races = races;
+  check_uninitialised = uninitialised;
+  if (arena == nullptr) {
+    arena = static_cast<char *>(mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  }
+  memset(cache, 0xff, sizeof cache);
+  memset(arena_owner, 0, sizeof arena_owner);
+  arena_used = 0;
+  for (unsigned i = 0; i < vn; ++i) {
+    for (uint32_t at = v[i].offset; at < v[i].offset + v[i].bytes; at += 16) arena_owner[at / 16] = uint8_t(i + 1);
+    arena_shift[i + 1] = v[i].shift;
+    if (v[i].offset + v[i].bytes > arena_used) arena_used = v[i].offset + v[i].bytes;
+  }
+  // Histories from earlier dispatches are older than `dispatch`; serials near their end start everything afresh.
+  if (device_clock.now > 0xf0000000u || group_clock.now > 0xf0000000u || page_cell_bytes > page_cell_limit) {
+    for (auto &p : pages) free(p.second.cells);
+    pages.clear();
+    page_cell_bytes = 0;
+    memset(arena_cells, 0, sizeof arena_cells);
+    device_clock = group_clock = Clock();
+  }
+  device_clock.dispatch = ++device_clock.now;
+  group_clock.dispatch = ++group_clock.now;
+  fences_begin_dispatch();
+}
+
+void memory_end_dispatch() { ranges = nullptr; range_count = 0; }
+
+void memory_begin_group() {
+  device_clock.group = ++device_clock.now;
+  group_clock.group = ++group_clock.now;
+  fences_begin_group();
+  // A signalling NaN as float, half and bfloat.
+  for (uint32_t i = 0; i < arena_used; i += 4) {
+    const uint32_t poison = 0x7fa17fa1u;
+    memcpy(arena + i, &poison, 4);
+  }
+}
+
+void memory_barrier(unsigned flags) {
+  if (flags & 1) ++device_clock.now;
+  if (flags & 2) ++group_clock.now;
+}
+
+void memory_lane_changed() {
+  device_who = {scheduler.simdgroup->device_epoch, scheduler.thread};
+  group_who = {scheduler.simdgroup->threadgroup_epoch, scheduler.thread};
+}
+
+void check_access(uintptr_t address, unsigned bytes, bool write, emu_site at) {
+  if (address & (bytes - 1)) fault_at(at, format("misaligned access of %u bytes", bytes));
+  access(address, bytes, write, false, {nullptr, &at});
+}
+
+void check_atomic(uintptr_t address, unsigned bytes, bool write, const void *pc) {
+  if (address & (bytes - 1)) misaligned(address, bytes, write, pc);
+  access(address, bytes, write, true, {pc, nullptr});
+}
+
+void check_hook(uintptr_t address, unsigned bytes, bool write, bool aligned, const void *pc) {
+  if (__builtin_expect(aligned && (address & (bytes - 1)), 0)) {
+    if (address - stack_region.low >= stack_region.bytes) misaligned(address, bytes, write, pc);
+  }
+  access(address, bytes, write, false, {pc, nullptr});
+}
+
+void device_fence_now() { fence_device(device_clock.group, device_clock.now); }
+
+}  // namespace emu

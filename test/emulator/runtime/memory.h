@@ -1,0 +1,47 @@
+// Every access that a kernel makes to device or threadgroup memory comes through here (the compiler calls __tsan_read4 and
+// its like before each): is it inside a bound buffer or variable, aligned, allowed, and ordered with other threads' accesses?
+#pragma once
+#include <cstdint>
+
+#include "../shim/calls.h"
+
+namespace emu {
+
+/// A buffer argument as the kernel may use it.
+struct Range {
+  uintptr_t low, high;
+  unsigned index;
+  const char *name;
+  bool writable;  // by the argument's type and the binding
+  bool tracked;   // some argument may write here: races are possible
+  unsigned shift; // log2 of the element's size, the first guess at what threads share it by
+};
+
+/// A threadgroup variable or argument in the arena.
+struct Variable {
+  uint32_t offset, bytes;
+  const char *name;
+  unsigned shift;
+};
+
+constexpr uint32_t arena_bytes = 96 * 1024;  // Metal's 32 KiB and the gaps between variables
+extern char *arena;
+
+/// Sets up a dispatch; the arrays must outlive it.
+void memory_begin_dispatch(const Range *ranges, unsigned range_count, const Variable *variables, unsigned variable_count,
+                           bool races, bool uninitialised);
+void memory_end_dispatch();
+/// A new threadgroup: threadgroup memory is poisoned, and earlier groups' accesses are another group's.
+void memory_begin_group();
+/// All threads of the group have met at a barrier with these mem_flags.
+void memory_barrier(unsigned flags);
+/// scheduler.thread is another one now.
+void memory_lane_changed();
+
+/// An access from the runtime itself on a kernel's behalf.
+void check_access(uintptr_t address, unsigned bytes, bool write, emu_site at);
+
+/// Something is accessed atomically: no race with other atomic accesses. Also feeds fences (fence.h).
+void check_atomic(uintptr_t address, unsigned bytes, bool write, const void *pc);
+
+}  // namespace emu

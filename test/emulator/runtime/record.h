@@ -1,0 +1,16 @@
+// A dispatch in a file, to be run again by the runner (runner.cpp), under a sanitizer for example.
+#pragma once
+#include <cstdint>
+
+#include "emulator.h"
+
+namespace emu {
+/// Where GATED_DELTA_EMULATOR_RECORD names a folder: writes the dispatch there before it runs.
+void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &dispatch, uint32_t order, uint64_t seed, uint32_t checks);
+}
+
+// The file, little-endian. Texts are a u32 length and bytes; blocks are a u64 length and bytes.
+//   "EMUREC01"  text kernel  u32 constants { text name, u32 index, text type, block value }
+//   u32 order  u64 seed  u32 checks  u64 grid[3]  u32 threads[3]
+//   u32 lengths { u32 bytes }  u32 buffers { u32 index, u32 flags, u64 offset, block contents }
+// The runner writes the buffers' contents after the run: "EMUOUT01"  u32 buffers { u32 index, block contents }.

@@ -4,8 +4,8 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { join } from "node:path";
-import { findBun, isClone } from "./dependencies.mjs";
-import { Failure, runMain } from "./report.mjs";
+import { currentBun, isClone } from "./dependencies.mjs";
+import { Failure, runMain, say } from "./report.mjs";
 import { rootFolder } from "./root.mjs";
 import { setUp } from "./steps.mjs";
 
@@ -21,8 +21,23 @@ function runCommandLine(bun, args) {
   });
 }
 
+/** The steps that a command line needs: help needs no library, and a named library need not be built. */
+function neededSteps(args) {
+  const help = args.length === 0 || args.some((arg) => arg === "--help" || arg === "-h" || arg === "help");
+  const named = (process.env.GATED_DELTA_LIBRARY ?? "") !== "";
+  return help || named ? ["dependencies"] : ["dependencies", "library"];
+}
+
 await runMain(async () => {
-  const bun = isClone(rootFolder) ? (await setUp(rootFolder)).bun : findBun(rootFolder);
-  if (bun === null || bun === undefined) throw new Failure("no Bun 1.4.1 or later: install it, put it on PATH and run the same command again.");
-  return runCommandLine(bun, process.argv.slice(2));
+  const args = process.argv.slice(2);
+  try {
+    if (isClone(rootFolder)) await setUp(rootFolder, neededSteps(args));
+  } catch (error) {
+    // The doctor is there for broken set-ups.
+    if (!(error instanceof Failure) || args[0] !== "doctor") throw error;
+    say(error.message);
+  }
+  const bun = currentBun(rootFolder);
+  if (bun === null) throw new Failure("no Bun 1.4.1 or later: install it, put it on PATH and run the same command again.");
+  return runCommandLine(bun, args);
 });

@@ -25,10 +25,13 @@ const steps = [
   },
 ];
 
-/** Sets everything up in `root`. Returns what was found: `{root, bun, toolchain}`. Costs little when all is done. */
-export async function setUp(root) {
+/**
+ * Sets everything up in `root`, or only the steps named. Returns what was found: `{root, bun, toolchain}`. Costs little when
+ * all is done.
+ */
+export async function setUp(root, names = steps.map(({ name }) => name)) {
   const state = { root };
-  for (const step of steps) {
+  for (const step of steps.filter(({ name }) => names.includes(name))) {
     await step.find?.(state);
     if (step.isDone(state)) continue;
     await withLock(join(root, ".build", "lock"), "set-up of this folder", async () => {

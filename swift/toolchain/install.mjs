@@ -1,7 +1,7 @@
 // The private toolchain in the cache: complete (its stamp says so) or absent. Everything is made in a folder beside the final
 // one and renamed at the end, so that a killed run leaves nothing that could be taken for a toolchain; what it had downloaded
 // stays until the next run has used it.
-import { existsSync, mkdirSync, readdirSync, realpathSync, renameSync, rmSync, statfsSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, readdirSync, realpathSync, renameSync, rmSync, statSync, statfsSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -96,12 +96,34 @@ async function make(cache, prefix) {
   say(`the Swift toolchain is ready (${elapsed()})`);
 }
 
+/** mkdir -p. Node's own never comes back where a parent is there and yet has no such child, as in /proc. */
+function makeFolders(path) {
+  if (existsSync(path)) return;
+  if (!existsSync(dirname(path))) makeFolders(dirname(path));
+  try {
+    mkdirSync(path);
+  } catch (error) {
+    if (error.code !== "EEXIST") throw error;
+  }
+}
+
+function makeCache(cache) {
+  try {
+    makeFolders(cache);
+    // Also where it is there: a folder that can't be written, or a file.
+    accessSync(cache, constants.W_OK | constants.X_OK);
+    if (!statSync(cache).isDirectory()) throw new Error("not a folder");
+  } catch (error) {
+    throw new Failure(`no Swift 6.0 or later on PATH, and a private one can't be kept in ${cache} (${error.code ?? error.message}): set GATED_DELTA_CACHE to a folder that you can write, and run the same command again.`);
+  }
+}
+
 /** Makes the prefix unless it is there. Returns it. */
 export async function ensureToolchain(env = process.env) {
   const prefix = prefixFolder(env);
   if (isComplete(prefix)) return prefix;
   const cache = cacheFolder(env);
-  mkdirSync(cache, { recursive: true });
+  makeCache(cache);
   await withLock(join(cache, ".lock"), "set-up of the Swift toolchain", async () => {
     if (!isComplete(prefix)) await make(cache, prefix);
   });

@@ -8,10 +8,11 @@ import Testing
 @Suite struct ConstantTests {
   @Test func enumsHaveTheHeadersValues() {
     #expect(DType.allCases.map(\.rawValue) == [GD_F32, GD_F16, GD_BF16, GD_I32].map { UInt32($0) })
-    #expect([BackendKind.cpu.rawValue, BackendKind.metal.rawValue] == [GD_BACKEND_CPU, GD_BACKEND_METAL].map { UInt32($0) })
+    #expect(BackendKind.cpu.rawValue == UInt32(GD_BACKEND_CPU) && BackendKind.metal.rawValue == UInt32(GD_BACKEND_METAL))
     #expect(
       GateForm.allCases.map(\.rawValue)
-        == [GD_GATE_DECAY, GD_GATE_LOG, GD_GATE_NEG_LOG, GD_GATE_RAW, GD_GATE_RAW_SSM, GD_GATE_RAW_BOUNDED].map { UInt32($0) })
+        == [GD_GATE_DECAY, GD_GATE_LOG, GD_GATE_NEG_LOG, GD_GATE_RAW, GD_GATE_RAW_SSM, GD_GATE_RAW_BOUNDED]
+        .map { UInt32($0) })
     #expect(GateForm.allCases.map(\.isRaw) == [false, false, false, true, true, true])
     #expect(GateDims.allCases.map(\.rawValue) == [GD_GATE_PER_HEAD, GD_GATE_PER_KEY].map { UInt32($0) })
     #expect(
@@ -37,6 +38,23 @@ import Testing
       GD_ERROR_INTERNAL,
     ]
     #expect(Failure.Code.allCases.map(\.rawValue) == codes)
+  }
+
+  @Test func messagesNameOptionsAsTheTypeScriptApiDoes() throws {
+    #expect(
+      GateForm.allCases.map(\.publicName) == ["decay", "log", "neg-log", "raw", "raw-ssm", "raw-bounded"])
+    #expect(GateDims.allCases.map(\.publicName) == ["head", "key"])
+    #expect(BetaForm.allCases.map(\.publicName) == ["given", "sigmoid", "2-sigmoid"])
+    #expect(HeadMap.allCases.map(\.publicName) == ["block", "tiled"])
+    #expect(QKNorm.allCases.map(\.publicName) == ["none", "l2", "l2-max", "rms"])
+    #expect(Algorithm.allCases.map(\.publicName) == ["auto", "recurrent", "chunked"])
+    #expect(Activation.allCases.map(\.publicName) == ["none", "silu", "sigmoid"])
+    #expect(NormOrder.allCases.map(\.publicName) == ["norm-then-gate", "gate-then-norm"])
+    let fixture = try Fixture()
+    var op = try fixture.gatedDelta(form: .negLog)
+    op.gate_bound = -1
+    #expect(gd_encode_gated_delta(fixture.device, &op) == GD_ERROR_INVALID_ARGUMENT)
+    #expect(LastError().message == "gatedDelta: gateBound: expected 0 with gateForm neg-log, got -1.0")
   }
 
   @Test func versions() {

@@ -41,8 +41,8 @@ extension Validator {
           given.dtBias, "dtBias", dims == .perHead ? Shape(1, 1, valueHeads) : Shape(valueHeads, 1, keyDim), .floats,
           .block))
     } else {
-      try requireAbsent(given.aLog, "aLog", because: "with gateForm \(form)")
-      try requireAbsent(given.dtBias, "dtBias", because: "with gateForm \(form)")
+      try requireAbsent(given.aLog, "aLog", because: "with gateForm \(form.publicName)")
+      try requireAbsent(given.dtBias, "dtBias", because: "with gateForm \(form.publicName)")
     }
     return Gates(form: form, dims: dims, betaForm: betaForm, bound: given.bound, gate: gate, beta: beta, raw: raw)
   }
@@ -57,7 +57,7 @@ extension Validator {
     } else {
       guard bound == 0 else {
         throw Failure(
-          .invalidArgument, argument: "gateBound", expected: "0 with gateForm \(form)", received: "\(bound)")
+          .invalidArgument, argument: "gateBound", expected: "0 with gateForm \(form.publicName)", received: "\(bound)")
       }
     }
   }

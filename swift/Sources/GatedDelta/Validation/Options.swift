@@ -3,20 +3,21 @@ import GatedDeltaTypes
 /// Checks of single values.
 enum Check {
   /// The option of a raw value, or a failure that lists what there is.
-  static func option<Option: RawRepresentable & CaseIterable>(
-    _ raw: UInt32, _ name: StaticString, as type: Option.Type = Option.self
+  static func option<Option: RawRepresentable & CaseIterable & NamedOption>(
+    _ raw: UInt32, _ name: StaticString
   ) throws(Failure) -> Option where Option.RawValue == UInt32 {
     if let option = Option(rawValue: raw) { return option }
-    let known = Option.allCases.map { "\($0) (\($0.rawValue))" }
     throw Failure(
-      .invalidArgument, argument: "\(name)", expected: "one of " + known.joined(separator: ", "), received: "\(raw)")
+      .invalidArgument, argument: "\(name)", expected: "one of " + list(Option.allCases), received: "\(raw)")
+  }
+
+  private static func list<Option: RawRepresentable & NamedOption>(_ options: some Sequence<Option>) -> String {
+    options.map { "\($0.publicName) (\($0.rawValue))" }.joined(separator: ", ")
   }
 
   static func activation(_ raw: UInt32, _ name: StaticString, among allowed: [Activation]) throws(Failure) -> Activation {
     if let activation = Activation(rawValue: raw), allowed.contains(activation) { return activation }
-    let known = allowed.map { "\($0) (\($0.rawValue))" }
-    throw Failure(
-      .invalidArgument, argument: "\(name)", expected: known.joined(separator: " or "), received: "\(raw)")
+    throw Failure(.invalidArgument, argument: "\(name)", expected: "one of " + list(allowed), received: "\(raw)")
   }
 
   static func finite(_ value: Float, _ name: StaticString) throws(Failure) -> Float {

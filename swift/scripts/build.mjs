@@ -1,7 +1,7 @@
 // Step 3: the release build of the library.
-import { existsSync } from "node:fs";
-import { join } from "node:path";
-import { run } from "./exec.mjs";
+import { existsSync, mkdirSync, rmSync, symlinkSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { quick, run } from "./exec.mjs";
 import { Failure, elapsed, say, withProgress } from "./report.mjs";
 import { dropStamp, readStamp, treeHash, writeStamp } from "./stamp.mjs";
 import { commonFlags, productFlags, swiftEnvironment } from "./swift.mjs";
@@ -51,10 +51,21 @@ export async function buildLibrary(root, toolchain) {
   };
   const args = ["build", "-c", "release", "--product", "GatedDelta", ...commonFlags(toolchain, root), ...productFlags(toolchain)];
   const result = await withProgress("building", () => run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root), output: take }), { detail: () => current });
-  if (result.code !== 0 || !existsSync(libraryFile(root))) throw buildFailure(lines);
+  if (result.code !== 0) throw buildFailure(lines);
+  if (!existsSync(libraryFile(root))) linkLibrary(root, toolchain);
   for (const line of lines.filter((text) => /warning:/.test(text))) process.stderr.write(`${line}\n`);
   writeStamp(stampFile(root), { ...stamp, version: toolchain.version });
   say(`the library is built (${elapsed(since)})`);
+}
+
+/** Build systems to come may put products elsewhere; where lib/ looks, there is then a link to what Swift says is its place. */
+function linkLibrary(root, toolchain) {
+  const place = quick(toolchain.swift, ["build", "-c", "release", "--show-bin-path", ...commonFlags(toolchain, root)], { cwd: root, env: swiftEnvironment(toolchain, root) });
+  const built = join(place ?? "", basename(libraryFile(root)));
+  if (place === null || !existsSync(built)) throw new Failure(`Swift ${toolchain.version} built no ${basename(libraryFile(root))}: use another Swift 6.0 or later, and run the same command again.`);
+  mkdirSync(dirname(libraryFile(root)), { recursive: true });
+  rmSync(libraryFile(root), { force: true });
+  symlinkSync(built, libraryFile(root));
 }
 
 function buildFailure(lines) {

@@ -1,7 +1,7 @@
 // Step 2: which Swift builds the library, and with which flags.
 import { existsSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { ensureToolchain, isComplete } from "../toolchain/install.mjs";
+import { ensureToolchain, isComplete, prefixFolder } from "../toolchain/install.mjs";
 import { haveDebianTools } from "../toolchain/debian.mjs";
 import { layout, oldestGlibc, version as privateVersion } from "../toolchain/recipe.mjs";
 import { quick, which } from "./exec.mjs";
@@ -34,10 +34,10 @@ function prefixOf(swift) {
   return real.includes(`/${layout.swift}/bin/`) && isComplete(prefix) ? prefix : null;
 }
 
-/** glibc's version as [major, minor], null on a system with another C library. */
+/** glibc's version as [major, minor], null on a system with another C library. The runtime's own report is asked last: it is slow. */
 function glibc() {
-  const text = quick("getconf", ["GNU_LIBC_VERSION"]) ?? quick("ldd", ["--version"]) ?? "";
-  const match = /glibc (\d+)\.(\d+)/i.exec(text) ?? /GLIBC[^)]*\) (\d+)\.(\d+)/.exec(text);
+  const text = quick("getconf", ["GNU_LIBC_VERSION"]) ?? `glibc ${process.report?.getReport().header.glibcVersionRuntime}`;
+  const match = /glibc (\d+)\.(\d+)/i.exec(text);
   return match === null ? null : [Number(match[1]), Number(match[2])];
 }
 
@@ -84,6 +84,7 @@ function privateSwift(prefix) {
 export async function findSwift(known) {
   const installed = installedSwift(known);
   if (installed !== null) return installed;
+  if (isComplete(prefixFolder())) return privateSwift(prefixFolder());
   const { platform, arch } = process;
   const reason = whyNotPrivate({ platform, arch, libc: platform === "linux" ? glibc() : null, debianTools: platform === "linux" && haveDebianTools() });
   if (reason !== null) throw new Failure(reason);

@@ -1,6 +1,4 @@
 /* How ops are cut into work items; the kernels count the same way. */
-#include <string.h>
-
 #include "tables.h"
 
 static int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -34,8 +32,9 @@ void gd_cpu_copy_slots_run(const void *params, int64_t begin, int64_t end, void 
     const gd_cpu_slot_copy *copy = &op->copies[item / blocks];
     int64_t at = item % blocks * COPY_BLOCK;
     int64_t left = op->slot_bytes - at, bytes = left < COPY_BLOCK ? left : COPY_BLOCK;
-    if (copy->read == NULL) memset((char *)copy->write + at, 0, (size_t)bytes);
-    else if (copy->read != copy->write) memcpy((char *)copy->write + at, (const char *)copy->read + at, (size_t)bytes);
+    char *target = (char *)copy->write + at;
+    if (copy->read == NULL) __builtin_memset(target, 0, (size_t)bytes);
+    else if (copy->read != copy->write) __builtin_memcpy(target, (const char *)copy->read + at, (size_t)bytes);
   }
 }
 

@@ -72,6 +72,14 @@ GD_INLINE void delta_of(const delta_pass *pass, int64_t row, v4 memory) {
   *(v4_memory *)(pass->delta + row) = beta * (value - memory);
 }
 
+/* Between the parts of a block where it has many: loads of a later part, brought forward by the compiler, would push
+ * sums out of the registers. */
+#if GD_WIDTH == 4
+#define DELTA_KEEP_ORDER __asm__ volatile("" : : : "memory")
+#else
+#define DELTA_KEEP_ORDER (void)0
+#endif
+
 /* What DELTA_TOGETHER rows keep in registers. */
 typedef struct delta_rows {
   vf out[DELTA_TOGETHER][GD_PARTS], memory[DELTA_TOGETHER][GD_PARTS], delta[DELTA_TOGETHER];
@@ -85,6 +93,7 @@ GD_INLINE void first_block(
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
       rows->memory[r][p] = fma_vf(load_part(source + r * step, i, p, dtype, half), key, rows->memory[r][p]);
     }
+    DELTA_KEEP_ORDER;
   }
 }
 
@@ -130,6 +139,7 @@ GD_INLINE void update_block(
       rows->out[r][p] = fma_vf(s, query, rows->out[r][p]);
       if (kind.next) rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
     }
+    DELTA_KEEP_ORDER;
   }
   /* While a last pass is busy with these rows, those of the next block come nearer. */
   GD_UNROLL for (int r = 0; r < DELTA_TOGETHER && !kind.next; r++) {

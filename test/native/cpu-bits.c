@@ -1,0 +1,171 @@
+/* Runs every CPU kernel on made-up inputs and prints a hash of all that it wrote, a line a case. The instruction sets
+ * with fused multiply-add sum in one order whatever their width, so that AVX2, AVX-512 and NEON print the same lines.
+ *
+ * Freestanding where TABLE is gd_cpu_neon: a static aarch64 program that needs no C library, for an emulator. */
+#include "../../swift/Sources/CPUKernels/tables.h"
+
+static uint64_t state = 88172645463325252u;
+static uint32_t draw(uint32_t bound) {
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return (uint32_t)((state * 0x2545F4914F6CDD1Du) >> 33) % bound;
+}
+static float draw_float(float low, float high) { return low + (high - low) * (float)draw(1u << 24) * 0x1p-24f; }
+
+enum { ARENA = 8 << 20, SCRATCH = 1 << 20 };
+static _Alignas(64) char arena[ARENA], scratch[SCRATCH];
+static size_t used;
+
+/* A tensor of random elements, written as dtype by the kernels' own conversion. */
+static gd_cpu_tensor tensor(uint32_t dtype, int64_t tokens, int64_t heads, int64_t dim, float low, float high) {
+  int64_t count = tokens * heads * dim;
+  gd_cpu_tensor result = {arena + used, heads * dim, dim, dtype};
+  used += ((size_t)count * 4 + 127) & ~(size_t)63;
+  float *values = (float *)(arena + ARENA) - count;
+  for (int64_t i = 0; i < count; i++) values[i] = draw_float(low, high);
+  TABLE.convert(values, GD_CPU_F32, result.data, dtype, count);
+  return result;
+}
+
+static uint32_t any_type(void) { return 1 + draw(3); }
+
+static uint64_t hash_of_arena(void) {
+  uint64_t hash = 1469598103934665603u;
+  for (size_t i = 0; i < used; i++) hash = (hash ^ (uint8_t)arena[i]) * 1099511628211u;
+  return hash;
+}
+
+static gd_cpu_gates any_gates(uint32_t type, int64_t tokens, const gd_cpu_heads *heads) {
+  gd_cpu_gates gates = {.gate_form = 1 + draw(6), .gate_dims = 1 + draw(2), .beta_form = 1 + draw(3), .bound = -2.0f};
+  int64_t dim = gates.gate_dims == GD_CPU_GATE_PER_KEY ? heads->key_dim : 1;
+  int raw = gates.gate_form >= GD_CPU_GATE_RAW, log = gates.gate_form == GD_CPU_GATE_LOG;
+  gates.gate = tensor(raw ? type : GD_CPU_F32, tokens, heads->value_heads, dim, raw ? -3 : log ? -1 : 0, raw ? 3 : log ? 0 : 1);
+  gates.beta = tensor(type, tokens, heads->value_heads, 1, 0, 1);
+  gates.a_log = tensor(any_type(), 1, heads->value_heads, 1, -1, 0);
+  gates.dt_bias = tensor(any_type(), 1, heads->value_heads, dim, -1, 1);
+  return gates;
+}
+
+static gd_cpu_heads any_heads(void) {
+  gd_cpu_heads heads = {.key_heads = 1 + draw(2), .key_dim = 8 * (1 + draw(17)), .value_dim = 8 * (1 + draw(5))};
+  heads.value_heads = heads.key_heads * (1 + draw(3));
+  heads.head_map = 1 + draw(2);
+  heads.qk_norm = 2 + draw(3);
+  heads.qk_norm_eps = 1e-6f;
+  heads.scale = 0.25f;
+  return heads;
+}
+
+static void any_delta(void) {
+  uint32_t type = any_type();
+  int64_t tokens = 1 + draw(40);
+  gd_cpu_heads heads = any_heads();
+  gd_cpu_tensor pool = tensor(any_type(), 1, heads.value_heads, heads.value_dim * heads.key_dim, -1, 1);
+  gd_cpu_sequence sequence = {0, tokens, draw(4) ? pool.data : NULL, draw(4) ? pool.data : NULL, NULL, 0};
+  gd_cpu_gated_delta op = {
+    .heads = heads, .gates = any_gates(type, tokens, &heads),
+    .query = tensor(type, tokens, heads.key_heads, heads.key_dim, -1, 1),
+    .key = tensor(type, tokens, heads.key_heads, heads.key_dim, -1, 1),
+    .value = tensor(type, tokens, heads.value_heads, heads.value_dim, -1, 1),
+    .out = tensor(draw(2) ? type : GD_CPU_F32, tokens, heads.value_heads, heads.value_dim, 0, 1),
+    .state_dtype = pool.dtype, .rows_per_item = 16, .sequences = &sequence, .sequence_count = 1};
+  TABLE.gated_delta(&op, 0, gd_cpu_gated_delta_items(&op), scratch);
+}
+
+static void any_conv(void) {
+  uint32_t type = any_type();
+  int64_t tokens = 1 + draw(20), channels = 1 + draw(300), width = 2 + draw(8);
+  gd_cpu_tensor pool = tensor(draw(2) ? type : GD_CPU_F32, 1, channels, width - 1, -1, 1);
+  gd_cpu_sequence sequence = {0, tokens, draw(4) ? pool.data : NULL, pool.data, NULL, 0};
+  gd_cpu_causal_conv1d op = {
+    .channels = channels, .width = width, .activation = 1 + draw(2), .x = tensor(type, tokens, 1, channels, -2, 2),
+    .weight = tensor(any_type(), channels, 1, width, -1, 1), .out = tensor(type, tokens, 1, channels, 0, 1),
+    .state_dtype = pool.dtype, .channels_per_item = 64, .sequences = &sequence, .sequence_count = 1};
+  if (draw(2)) op.bias = tensor(any_type(), 1, 1, channels, -1, 1);
+  TABLE.causal_conv1d(&op, 0, gd_cpu_causal_conv1d_items(&op), scratch);
+}
+
+static void any_norm(void) {
+  uint32_t type = any_type();
+  int64_t tokens = 1 + draw(3), heads = 1 + draw(3), dim = 1 + draw(draw(4) ? 200 : 3000);
+  gd_cpu_gated_rms_norm op = {
+    .tokens = tokens, .heads = heads, .dim = dim, .activation = 2 + draw(2), .order = 1 + draw(2), .eps = 1e-6f,
+    .x = tensor(draw(2) ? type : GD_CPU_F32, tokens, heads, dim, -2, 2), .z = tensor(type, tokens, heads, dim, -4, 4),
+    .weight = tensor(any_type(), 1, 1, dim, -1, 1), .out = tensor(type, tokens, heads, dim, 0, 1)};
+  TABLE.gated_rms_norm(&op, 0, gd_cpu_gated_rms_norm_items(&op), scratch);
+}
+
+static void any_linear(void) {
+  int64_t rows = 1 + draw(6), inputs = 1 + draw(300), outputs = 1 + draw(40);
+  gd_cpu_linear op = {
+    .rows = rows, .in_features = inputs, .out_features = outputs, .x = tensor(any_type(), rows, 1, inputs, -1, 1),
+    .weight = tensor(any_type(), outputs, 1, inputs, -1, 1), .out = tensor(GD_CPU_F32, rows, 1, outputs, 0, 1)};
+  TABLE.linear(&op, 0, gd_cpu_linear_items(&op), scratch);
+}
+
+static void any_step(void) {
+  uint32_t type = any_type();
+  gd_cpu_heads heads = any_heads();
+  int64_t width = 2 + draw(4), channels = 2 * heads.key_heads * heads.key_dim + heads.value_heads * heads.value_dim;
+  gd_cpu_tensor pool = tensor(any_type(), 1, heads.value_heads, heads.value_dim * heads.key_dim, -1, 1);
+  gd_cpu_tensor conv = tensor(type, 1, channels, width - 1, -1, 1);
+  gd_cpu_sequence sequence = {0, 1, pool.data, pool.data, NULL, 0}, taps = {0, 1, conv.data, conv.data, NULL, 0};
+  gd_cpu_gated_delta_step op = {
+    .heads = heads, .gates = any_gates(type, 1, &heads), .width = width, .conv_activation = 1 + draw(2),
+    .norm_activation = 2 + draw(2), .norm_order = 1 + draw(2), .norm_eps = 1e-6f,
+    .x = tensor(type, 1, 1, channels, -1, 1), .conv_weight = tensor(any_type(), channels, 1, width, -1, 1),
+    .z = tensor(type, 1, heads.value_heads, heads.value_dim, -3, 3),
+    .norm_weight = tensor(any_type(), 1, 1, heads.value_dim, -1, 1),
+    .out = tensor(type, 1, heads.value_heads, heads.value_dim, 0, 1), .conv_state_dtype = conv.dtype,
+    .state_dtype = pool.dtype, .conv_sequences = &taps, .sequences = &sequence, .sequence_count = 1};
+  TABLE.gated_delta_step(&op, 0, gd_cpu_gated_delta_step_items(&op), scratch);
+}
+
+static void print(const char *text, size_t size);
+
+static int run(void) {
+  static const char digits[] = "0123456789abcdef";
+  static void (*const cases[])(void) = {any_delta, any_conv, any_norm, any_linear, any_step};
+  static const char names[] = "dcnls";
+  if (gd_cpu_scratch_bytes() > SCRATCH) return 1;
+  for (int i = 0; i < 200; i++) {
+    used = 0;
+    cases[i % 5]();
+    uint64_t hash = hash_of_arena();
+    char line[19] = {names[i % 5], ' '};
+    for (int d = 0; d < 16; d++) line[2 + d] = digits[hash >> (60 - 4 * d) & 15];
+    line[18] = '\n';
+    print(line, sizeof line);
+  }
+  return 0;
+}
+
+#if defined(__aarch64__) && !defined(__APPLE__)
+void *memcpy(void *to, const void *from, size_t size) {
+  for (size_t i = 0; i < size; i++) ((volatile char *)to)[i] = ((const char *)from)[i];
+  return to;
+}
+void *memset(void *to, int value, size_t size) {
+  for (size_t i = 0; i < size; i++) ((volatile char *)to)[i] = (char)value;
+  return to;
+}
+static long call(long number, long a, long b, long c) {
+  register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
+  __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+  return x0;
+}
+static void print(const char *text, size_t size) { call(64, 1, (long)text, (long)size); }
+__attribute__((noreturn, used)) static void start(void) {
+  call(93, run(), 0, 0);
+  __builtin_unreachable();
+}
+/* The stack pointer is aligned when a program starts: the frame may be set up as in any function. */
+__attribute__((naked, noreturn)) void _start(void) { __asm__ volatile("b %0" : : "i"(start)); }
+#else
+#include <unistd.h>
+static void print(const char *text, size_t size) {
+  if (write(1, text, size) < 0) _exit(1);
+}
+int main(void) { return run(); }
+#endif

@@ -93,7 +93,8 @@ describe("bad calls", () => {
     const handle = device[0]! + device[1]! * 2 ** 32;
     let seed = 12345;
     const random = (): number => (seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0);
-    const known = new Set<number>(Object.entries(constants).flatMap(([name, code]) => (name.startsWith("GD_ERROR_") ? [code] : [])));
+    const isError = ([name]: [string, number]): boolean => name.startsWith("GD_ERROR_");
+    const known = new Set<number>(Object.entries(constants).filter(isError).map(([, code]) => code));
     for (const name of Object.keys(structs).filter((key) => `gd_encode_${key.slice(3)}` in symbols)) {
       const { size, types, offsets } = structs[name as "gd_linear"];
       const words = new Uint32Array(new ArrayBuffer(size));

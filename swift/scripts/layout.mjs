@@ -27,6 +27,9 @@ const scalars = {
 };
 const pointer = { size: 8, ffi: "ptr" };
 
+/** Directives that declare nothing. */
+const plainDirective = /^#(ifndef GATED_DELTA_H|define GATED_DELTA_H|include <stdint\.h>|ifdef __cplusplus|endif)$/;
+
 /** Parses a header into constants, structs and functions. Throws on what it does not understand. */
 export function parse(header) {
   const constants = [];
@@ -40,7 +43,7 @@ export function parse(header) {
     if (define) {
       if (constants.some(({ name }) => name === define[1])) throw new Error(`${define[1]} is defined twice`);
       constants.push({ name: define[1], value: Number(define[2]) });
-    } else if (!/^#(ifndef GATED_DELTA_H|define GATED_DELTA_H|include <stdint\.h>|ifdef __cplusplus|endif)$/.test(line.trim())) {
+    } else if (!plainDirective.test(line.trim())) {
       throw new Error(`unknown directive: ${line.trim()}`);
     }
     return "";
@@ -151,7 +154,8 @@ function typescript({ constants, structs, functions }) {
     lines.push(...fields.map((field) => `      ${field.name}: "${field.type}",`));
     lines.push("    },", "  },");
   }
-  lines.push("} as const;", "", "/** The exported functions, in the form that `dlopen` of bun:ffi takes. */", "export const symbols = {");
+  lines.push("} as const;", "", "/** The exported functions, in the form that `dlopen` of bun:ffi takes. */");
+  lines.push("export const symbols = {");
   for (const { name, args, returns } of functions) {
     lines.push(`  ${name}: { args: [${args.map((arg) => `"${arg}"`).join(", ")}], returns: "${returns}" },`);
   }
@@ -160,7 +164,8 @@ function typescript({ constants, structs, functions }) {
 }
 
 function versionScript({ functions }) {
-  return [`/* ${origin} */`, "{", "  global:", ...functions.map(({ name }) => `    ${name};`), "  local: *;", "};", ""].join("\n");
+  const names = functions.map(({ name }) => `    ${name};`);
+  return [`/* ${origin} */`, "{", "  global:", ...names, "  local: *;", "};", ""].join("\n");
 }
 
 function appleExports({ functions }) {

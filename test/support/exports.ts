@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 
-/** The names that a shared library exports, sorted. Reads ELF itself: a machine that runs the tests need not have `nm`. */
+/** The names that a shared library exports, sorted. ELF is read here: a machine that runs the tests may lack `nm`. */
 export function exportsOf(path: string): string[] {
   if (process.platform === "darwin") {
     const { stdout } = Bun.spawnSync(["nm", "-gUj", path]);
@@ -13,7 +13,8 @@ export function exportsOf(path: string): string[] {
 
   const sections = Array.from({ length: view.getUint16(60, true) }, (_, index) => {
     const at = wide(40) + index * view.getUint16(58, true);
-    return { type: view.getUint32(at + 4, true), offset: wide(at + 24), size: wide(at + 32), link: view.getUint32(at + 40, true) };
+    const [type, link] = [view.getUint32(at + 4, true), view.getUint32(at + 40, true)];
+    return { type, link, offset: wide(at + 24), size: wide(at + 32) };
   });
   const dynamicSymbols = 11;
   const table = sections.find(({ type }) => type === dynamicSymbols);

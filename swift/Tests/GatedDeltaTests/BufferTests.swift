@@ -31,7 +31,8 @@ import Testing
     }
     #expect(linear.x.pointer == UnsafeMutableRawPointer(words.words) && linear.x.memory.isWrapped)
     let wide = UInt64(bufferLimit)
-    #expect(gd_buffer_wrap(fixture.device, UnsafeMutableRawPointer(bitPattern: UInt.max - 63), wide, &handle) == GD_ERROR_SHAPE)
+    let end = UnsafeMutableRawPointer(bitPattern: UInt.max - 63)
+    #expect(gd_buffer_wrap(fixture.device, end, wide, &handle) == GD_ERROR_SHAPE)
   }
 
   /// Two handles of one memory: the overlap is seen by address.

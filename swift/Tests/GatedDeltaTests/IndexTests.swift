@@ -35,8 +35,8 @@ import Testing
   @Test func startsThatAreNoneAreRefused() throws {
     let fixture = try Fixture()
     for (starts, argument) in [
-      ([1, 6], "cuSeqlens[0]"), ([-1, 6], "cuSeqlens[0]"), ([0, 4, 3], "cuSeqlens[2]"), ([0, -2147483648], "cuSeqlens[1]"),
-      ([0, 7], "cuSeqlens[1]"), ([0, 3, 2147483647, 6], "cuSeqlens[3]"), ([0, 1, 2, 3, 7], "cuSeqlens[4]"),
+      ([1, 6], "cuSeqlens[0]"), ([-1, 6], "cuSeqlens[0]"), ([0, 4, 3], "cuSeqlens[2]"), ([0, .min], "cuSeqlens[1]"),
+      ([0, 7], "cuSeqlens[1]"), ([0, 3, .max, 6], "cuSeqlens[3]"), ([0, 1, 2, 3, 7], "cuSeqlens[4]"),
     ] as [([Int32], String)] {
       #expect(try Self.sequences(fixture, starts: starts) == nil)
       #expect(LastError().argument == argument, "\(starts): \(LastError())")
@@ -90,14 +90,17 @@ import Testing
     let valid = try fixture.causalConv1d(sequences: 2)
     let inside = try fixture.index([9, 0, 2, 4]).index
     let values = SharedWords(3)
+    func at(_ offset: UInt64, count: UInt64 = 3, pointer: UnsafeMutablePointer<Int32>? = nil) -> gd_index {
+      gd_index(buffer: inside.buffer, offset: offset, pointer: pointer, count: count)
+    }
     for (name, index, status) in [
-      ("a count of one too few", gd_index(buffer: inside.buffer, offset: 4, pointer: nil, count: 2), GD_ERROR_SHAPE),
+      ("a count of one too few", at(4, count: 2), GD_ERROR_SHAPE),
+      ("a count beyond memory", at(0, count: .max), GD_ERROR_SHAPE),
       ("a count without data", gd_index(buffer: 0, offset: 0, pointer: nil, count: 3), GD_ERROR_INVALID_ARGUMENT),
-      ("a count beyond memory", gd_index(buffer: inside.buffer, offset: 0, pointer: nil, count: .max), GD_ERROR_SHAPE),
-      ("an offset beyond the end", gd_index(buffer: inside.buffer, offset: 8, pointer: nil, count: 3), GD_ERROR_SHAPE),
-      ("an offset beyond integers", gd_index(buffer: inside.buffer, offset: .max - 3, pointer: nil, count: 3), GD_ERROR_SHAPE),
-      ("an offset between elements", gd_index(buffer: inside.buffer, offset: 2, pointer: nil, count: 3), GD_ERROR_RANGE),
-      ("two places", gd_index(buffer: inside.buffer, offset: 4, pointer: values.words, count: 3), GD_ERROR_INVALID_ARGUMENT),
+      ("an offset beyond the end", at(8), GD_ERROR_SHAPE),
+      ("an offset beyond integers", at(.max - 3), GD_ERROR_SHAPE),
+      ("an offset between elements", at(2), GD_ERROR_RANGE),
+      ("two places", at(4, pointer: values.words), GD_ERROR_INVALID_ARGUMENT),
       ("no buffer", gd_index(buffer: 12345, offset: 0, pointer: nil, count: 3), GD_ERROR_HANDLE),
     ] {
       var op = valid
@@ -106,7 +109,7 @@ import Testing
       #expect(LastError().argument == "cuSeqlens", "\(name)")
     }
     var op = valid
-    op.cu_seqlens = gd_index(buffer: inside.buffer, offset: 4, pointer: nil, count: 3)
+    op.cu_seqlens = at(4)
     #expect(gd_encode_causal_conv1d(fixture.device, &op) == GD_OK, "\(LastError())")
     #expect(try fixture.committedOps().count == 1)
   }

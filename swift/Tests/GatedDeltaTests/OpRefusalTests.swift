@@ -147,7 +147,9 @@ import Testing
     for rule in Self.norm { try rule.verify(op: "gatedRmsNorm", { try $0.gatedRMSNorm() }, gd_encode_gated_rms_norm) }
   }
   @Test func gatedDeltaStep() throws {
-    for rule in Self.step { try rule.verify(op: "gatedDeltaStep", { try $0.gatedDeltaStep() }, gd_encode_gated_delta_step) }
+    for rule in Self.step {
+      try rule.verify(op: "gatedDeltaStep", { try $0.gatedDeltaStep() }, gd_encode_gated_delta_step)
+    }
   }
   @Test func linearOp() throws {
     for rule in Self.linear { try rule.verify(op: "linear", { try $0.linear() }, gd_encode_linear) }

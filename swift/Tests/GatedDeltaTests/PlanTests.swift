@@ -28,7 +28,9 @@ import Testing
     #expect(gd_encode_gated_rms_norm(plan, &norm) == GD_OK)
     #expect(fixture.backend.submissions.isEmpty, "recording submits nothing")
     for ticket in 1...3 as ClosedRange<UInt64> { #expect(Self.run(plan) == ticket) }
-    #expect(fixture.backend.submissions.map { $0.ops.map(\.name) } == Array(repeating: ["causalConv1d", "gatedRmsNorm"], count: 3))
+    for submission in fixture.backend.submissions {
+      #expect(submission.ops.map(\.name) == ["causalConv1d", "gatedRmsNorm"])
+    }
     #expect(fixture.backend.submissions[2].ops[0].sequences?.starts == [0, 2, 6])
     // Ops may be added later, too.
     #expect(gd_encode_gated_rms_norm(plan, &norm) == GD_OK)

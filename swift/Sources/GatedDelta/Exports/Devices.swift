@@ -2,7 +2,9 @@ import CGatedDelta
 import GatedDeltaTypes
 
 @_cdecl("gd_device_open")
-public func openDevice(_ options: UnsafePointer<gd_device_options>?, _ result: UnsafeMutablePointer<UInt64>?) -> gd_status {
+public func openDevice(
+  _ options: UnsafePointer<gd_device_options>?, _ result: UnsafeMutablePointer<UInt64>?
+) -> gd_status {
   boundary("deviceOpen") { () throws(Failure) in
     let options = try Descriptors.read(options)
     let result = try Caller.require(result, "device")

@@ -9,7 +9,8 @@ struct StatusWords: @unchecked Sendable {
 
   init() {
     // A cache line of its own, so that polling one device does not slow another down.
-    words = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 64).bindMemory(to: Atomic<UInt32>.self, capacity: 16)
+    let line = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 64)
+    words = line.bindMemory(to: Atomic<UInt32>.self, capacity: 16)
     for index in 0..<16 { (words + index).initialize(to: Atomic(0)) }
   }
 

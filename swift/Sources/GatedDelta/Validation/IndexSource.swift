@@ -57,7 +57,8 @@ extension Validator {
     guard given.buffer != 0 || given.pointer != nil else {
       guard given.count == 0 else {
         throw Failure(
-          .invalidArgument, argument: "\(name)", expected: "index data", received: "a count of \(given.count) without data")
+          .invalidArgument, argument: "\(name)", expected: "index data",
+          received: "a count of \(given.count) without data")
       }
       return nil
     }

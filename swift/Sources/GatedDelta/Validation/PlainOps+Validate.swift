@@ -47,7 +47,8 @@ extension gd_copy_slots: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
     try Check.sequences(count, "readSlots")
     guard let slotElements = Int(exactly: slot_elements) else {
-      throw Failure(.shape, argument: "pool", expected: "slots inside its buffer", received: "\(slot_elements) elements each")
+      throw Failure(
+        .shape, argument: "pool", expected: "slots inside its buffer", received: "\(slot_elements) elements each")
     }
     let pool = try validator.output(self.pool, "pool", Shape(slots, 1, slot_elements), .floats, .block)
     guard let readSlots = try validator.index(read_slots, "readSlots", count: Int(count)) else {

@@ -8,7 +8,7 @@ import Testing
 final class Fixture {
   let backend = FakeBackend()
   let device: UInt64
-  private(set) var ops: [Op] = []
+  private var buffers: [UInt64] = []
 
   init() throws {
     let state = try #require(ThreadState.current)
@@ -19,12 +19,14 @@ final class Fixture {
     // Nothing a test forgot to finish may block the others.
     backend.finishesOnAssist = true
     gd_device_close(device)
+    for buffer in buffers { gd_buffer_release(buffer) }
   }
 
   func buffer(_ bytes: Int) throws -> (handle: UInt64, memory: UnsafeMutableRawPointer) {
     var handle: UInt64 = 0
     var pointer: UnsafeMutableRawPointer?
     try #require(gd_buffer_create(device, UInt64(bytes), &handle, &pointer) == GD_OK)
+    buffers.append(handle)
     return (handle, try #require(pointer))
   }
 

@@ -29,7 +29,7 @@ export function commonEdits(unit: Unit, edits: Edits): void {
     } else if (token.kind === "number") {
       const value = literal(token.text);
       if (value !== null) edits.replace({ begin: i, end: i + 1 }, value);
-    } else if (token.kind === "pragma" && /^#\s*pragma\s+(METAL|mark)\b/.test(token.text)) {
+    } else if (token.kind === "pragma" && /^#\s*pragma\s+(METAL|mark|unroll|clang\s+loop)\b/.test(token.text)) {
       edits.replace({ begin: i, end: i + 1 }, "");
     }
   }

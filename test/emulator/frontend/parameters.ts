@@ -90,6 +90,14 @@ function parseParameter(tokens: Tokens, range: Range): Parameter {
     const word = kept.find((k, n) => n > 0 && tokens.isWord(k));
     if (word !== undefined && kept.length <= 3) nameAt = word;
   }
+  // A pointer to a function: its name is inside the first parentheses.
+  for (let k = 0; k + 3 < kept.length; k += 1) {
+    const [open, star, word, close] = kept.slice(k, k + 4);
+    if (tokens.is(open ?? -1, "(") && tokens.is(star ?? -1, "*") && tokens.isWord(word ?? -1) && tokens.is(close ?? -1, ")")) {
+      nameAt = word ?? -1;
+      break;
+    }
+  }
   const type = kept.filter((k) => k !== nameAt).map((k) => tokens.text(k));
   return {
     name: nameAt < 0 ? "" : tokens.text(nameAt),

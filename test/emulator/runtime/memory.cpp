@@ -306,7 +306,8 @@ void memory_end_dispatch() { ranges = nullptr; range_count = 0; }
 
 void memory_begin_group() {
   device_clock.group = ++device_clock.now;
-  group_clock.group = ++group_clock.now;
+  // Threadgroup memory is each group's own: nothing before counts.
+  group_clock.group = group_clock.dispatch = ++group_clock.now;
   fences_begin_group();
   // A signalling NaN as float, half and bfloat.
   for (uint32_t i = 0; i < arena_used; i += 4) {

@@ -13,6 +13,9 @@ template <class T, int C, int R> struct matrix {
   }
   template <class... A, class = emu::enable_if_t<sizeof...(A) == C && (C > 1)>>
   EMU_SHIM matrix(A... a) : columns{vec<T, R>(a)...} {}
+  template <class U, emu::enable_if_t<!is_same<U, T>::value, int> = 0> EMU_SHIM explicit matrix(const matrix<U, C, R> &o) {
+    for (int c = 0; c < C; ++c) columns[c] = vec<T, R>(o.columns[c]);
+  }
   EMU_SHIM vec<T, R> &operator[](int c) { return columns[c]; }
   EMU_SHIM const vec<T, R> &operator[](int c) const { return columns[c]; }
   EMU_SHIM matrix &operator+=(const matrix &o) { return *this = *this + o; }

@@ -28,7 +28,7 @@ template <class T, int Cols, int Rows = Cols> struct simdgroup_matrix {
   EMU_SHIM const storage_type &thread_elements() const { return emu_pair; }
 };
 
-template <class T, int Cols, int Rows> EMU_SHIM inline simdgroup_matrix<T, Cols, Rows> make_filled_simdgroup_matrix(T value) {
+template <class T, int Cols, int Rows = Cols> EMU_SHIM inline simdgroup_matrix<T, Cols, Rows> make_filled_simdgroup_matrix(T value) {
   simdgroup_matrix<T, Cols, Rows> m;
   m.emu_pair[0] = value;
   m.emu_pair[1] = value;

@@ -1,7 +1,7 @@
 // Gates and betas of a batch, resolved to the float32 that the recurrence takes.
 //
 // gate [tokens, Hv] or, per key dimension, [tokens, Hv, Dk]: GATE_DTYPE, token and head strides in elements.
-// beta [tokens, Hv]: BETA_DTYPE, token stride. aLog [Hv], dtBias [Hv] or [Hv, Dk]: read where the form is raw.
+// beta [tokens, Hv]: BETA_DTYPE, token and head strides. aLog [Hv], dtBias [Hv] or [Hv, Dk]: read where the form is raw.
 // decay [tokens, Hv, dims] f32, contiguous; betaOut [tokens, Hv] f32, contiguous. dims is 1 or Dk.
 //
 // Grid: (ceil(tokens Hv dims / GDM_GATE_THREADS)) threadgroups of GDM_GATE_THREADS; a thread writes one decay, and the
@@ -27,5 +27,7 @@ kernel void gd_gates(device const ushort* gate [[buffer(0)]],
   uint head = pair - token * params.valueHeads;
   ulong from = ulong(token) * params.gateTokenStride + ulong(head) * params.gateHeadStride + dim;
   decay[at] = gate_read(gate, from, aLog, head, dtBias, head * params.dims + dim, params.bound);
-  if (dim == 0) betaOut[pair] = beta_read(beta, ulong(token) * params.betaTokenStride + head);
+  if (dim == 0) {
+    betaOut[pair] = beta_read(beta, ulong(token) * params.betaTokenStride + ulong(head) * params.betaHeadStride);
+  }
 }

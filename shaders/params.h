@@ -98,10 +98,10 @@ GDM_ASSERT_SIZE(GDMCommit, 16);
 // gates.metal. dims is 1, or keyDim for a gate per key dimension.
 typedef struct GDMGates {
   uint32_t tokens, valueHeads, dims;
-  uint32_t gateTokenStride, gateHeadStride, betaTokenStride;
+  uint32_t gateTokenStride, gateHeadStride, betaTokenStride, betaHeadStride;
   float bound;  // L of the raw-bounded form
 } GDMGates;
-GDM_ASSERT_SIZE(GDMGates, 28);
+GDM_ASSERT_SIZE(GDMGates, 32);
 
 // conv.metal
 typedef struct GDMConv {
@@ -131,12 +131,12 @@ GDM_ASSERT_SIZE(GDMProject, 20);
 typedef struct GDMStep {
   uint32_t keyHeads, valueHeads, keyDim, valueDim;
   uint32_t xTokenStride;
-  uint32_t gateTokenStride, gateHeadStride, betaTokenStride;
+  uint32_t gateTokenStride, gateHeadStride, betaTokenStride, betaHeadStride;
   uint32_t zTokenStride, zHeadStride;
   uint32_t outTokenStride, outHeadStride;
   float scale, epsilon, bound, normEpsilon;
 } GDMStep;
-GDM_ASSERT_SIZE(GDMStep, 64);
+GDM_ASSERT_SIZE(GDMStep, 68);
 
 // slots.metal: units of a slot, in the kernel's copy unit of 2, 4 or 16 bytes.
 typedef struct GDMSlots {

@@ -112,7 +112,7 @@ kernel void gd_step(device const T* x [[buffer(0)]],
     row_load(q, queryRow, lane, keyDim);
     row_normalise(k, keyDim, params.epsilon, 1.0f);
     row_normalise(q, keyDim, params.epsilon, params.scale);
-    float b = beta_read(beta, ulong(token) * params.betaTokenStride + valueHead);
+    float b = beta_read(beta, ulong(token) * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride);
     for (uint first = 0; first < valueDim; first += rowsAtOnce) {
       uint wanted = first + index / GDM_ROW_LANES;
       bool valid = wanted < valueDim;

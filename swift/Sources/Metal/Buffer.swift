@@ -5,29 +5,34 @@ final class EmulatedBuffer: MTLBuffer, @unchecked Sendable {
   /// Apple silicon's page: also where Linux has smaller ones, so that what works here works there.
   static let page = 16384
 
-  var label: String?
   let length: Int
+  let device: EmulatedDevice
   private let pointer: UnsafeMutableRawPointer
   private let deallocator: @Sendable (UnsafeMutableRawPointer, Int) -> Void
 
-  init?(length: Int, limit: Int) {
-    guard length > 0, length <= limit else { return nil }
+  init?(device: EmulatedDevice, length: Int) {
+    guard length > 0, length <= device.maxBufferLength else { return nil }
     let bytes = (length + Self.page - 1) / Self.page * Self.page
     var memory: UnsafeMutableRawPointer?
     guard posix_memalign(&memory, Self.page, bytes) == 0, let memory else { return nil }
     memset(memory, 0, bytes)
+    self.device = device
     self.length = length
     self.pointer = memory
     self.deallocator = { pointer, _ in free(pointer) }
   }
 
+  /// Nil where Apple asks for whole pages and these are not.
   init?(
-    borrowing pointer: UnsafeMutableRawPointer, length: Int, limit: Int,
+    device: EmulatedDevice, borrowing pointer: UnsafeMutableRawPointer, length: Int,
     deallocator: (@Sendable (UnsafeMutableRawPointer, Int) -> Void)?
   ) {
-    guard length > 0, length <= limit, length % Self.page == 0, Int(bitPattern: pointer) % Self.page == 0 else {
+    guard length > 0, length <= device.maxBufferLength, length % Self.page == 0,
+      Int(bitPattern: pointer) % Self.page == 0
+    else {
       return nil
     }
+    self.device = device
     self.length = length
     self.pointer = pointer
     self.deallocator = deallocator ?? { _, _ in }
@@ -36,4 +41,10 @@ final class EmulatedBuffer: MTLBuffer, @unchecked Sendable {
   deinit { deallocator(pointer, length) }
 
   func contents() -> UnsafeMutableRawPointer { pointer }
+}
+
+/// Command buffers run one after another here, so there is nothing to wait for: the encoder checks the rules of its use.
+final class EmulatedFence: MTLFence {
+  let device: EmulatedDevice
+  init(device: EmulatedDevice) { self.device = device }
 }

@@ -1,45 +1,49 @@
-import Glibc
-
 /// Dispatches in groups: a barrier (or a serial encoder's next dispatch) begins a new one, and what is inside one group
 /// a GPU may run in any order.
 final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
-  var label: String?
-  private let queue: EmulatedQueue
+  let queue: EmulatedQueue
   private let condition = Condition()
   // Guarded by `condition`.
   private var state = MTLCommandBufferStatus.notEnqueued
-  private var problem: MetalEmulationError?
+  private var problem: MTLCommandBufferError?
   private var handlers: [MTLCommandBufferHandler] = []
   private var groups: [[Dispatch]] = []
-  private var encoderOpen = false
+  private var hasEncoder = false
+  private var isOver = false
 
   init(queue: EmulatedQueue) { self.queue = queue }
+
+  deinit {
+    // Dropped before its commit: its place in the queue is free again.
+    if state == .notEnqueued { queue.release() }
+  }
 
   var status: MTLCommandBufferStatus { condition.locked { state } }
   var error: (any Error)? { condition.locked { problem } }
 
   func makeComputeCommandEncoder(dispatchType: MTLDispatchType) -> (any MTLComputeCommandEncoder)? {
-    let legal = condition.locked {
-      let legal = state == .notEnqueued && !encoderOpen
-      encoderOpen = true
-      return legal
+    let problem: String? = condition.locked {
+      if state != .notEnqueued { return "an encoder was asked for after commit" }
+      if hasEncoder { return "a second encoder was asked for before endEncoding" }
+      hasEncoder = true
+      return nil
     }
-    guard legal else {
-      fault("an encoder was asked for while one was open, or after commit")
+    if let problem {
+      fault(problem)
       return nil
     }
     return EmulatedEncoder(commandBuffer: self, dispatchType: dispatchType)
   }
 
   func beginGroup() { condition.locked { groups.append([]) } }
-  func encoderEnded() { condition.locked { encoderOpen = false } }
+  func encoderEnded() { condition.locked { hasEncoder = false } }
   func append(_ dispatch: Dispatch) {
     condition.locked { groups[groups.count - 1].append(dispatch) }
   }
 
   /// The first misuse wins: what follows is often its consequence.
   func fault(_ what: String) {
-    condition.locked { if problem == nil { problem = MetalEmulationError(what) } }
+    condition.locked { if problem == nil { problem = MTLCommandBufferError(.internal, what) } }
   }
 
   func addCompletedHandler(_ block: @escaping MTLCommandBufferHandler) {
@@ -52,74 +56,54 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   }
 
   func commit() {
-    let twice = condition.locked {
-      guard state == .notEnqueued else { return true }
-      if encoderOpen, problem == nil { problem = MetalEmulationError("commit before endEncoding") }
+    let isFirst = condition.locked {
+      guard state == .notEnqueued else { return false }
       state = .committed
-      return false
+      return true
     }
-    if !twice { queue.enqueue(self) }
+    guard isFirst else { return fault("a second commit") }
+    if condition.locked({ hasEncoder }) { fault("commit before endEncoding") }
+    queue.enqueue(self)
   }
 
+  /// Until the handlers have been called too, as Apple's page says.
   func waitUntilCompleted() {
-    condition.wait { state == .completed || state == .error }
+    let committed = condition.locked { state != .notEnqueued }
+    guard committed else { return fault("waitUntilCompleted before commit") }
+    condition.locked(when: { isOver }) {}
   }
 
   /// Called by the queue's thread.
   func run() {
     let (work, fault) = condition.locked { (groups, problem) }
-    var failure = fault
-    if failure == nil {
-      search: for group in work {
-        if let clash = clash(in: group) {
-          failure = MetalEmulationError(clash)
-          break
-        }
-        for dispatch in queue.order(group) {
-          if let message = dispatch.run() {
-            failure = MetalEmulationError("\(dispatch.pipeline.function.name): \(message)")
-            break search
-          }
-        }
-      }
-    }
-    let (handlers, failed) = condition.locked {
+    let failure = fault ?? queue.takeFailure().map { MTLCommandBufferError($0, "the emulated GPU was told to fail") }
+      ?? execute(work)
+    let handlers = condition.locked {
       let taken = self.handlers
       self.handlers = []
       groups = []
-      problem = failure
-      return (taken, failure != nil)
+      // A misuse that came after commit stays the command buffer's.
+      problem = failure ?? problem
+      state = problem == nil ? .completed : .error
+      return taken
     }
-    // Metal calls the handlers before waiters go on, on a thread of its own.
-    condition.locked { state = failed ? .error : .completed }
+    // Only now: the memory of the dispatches is no longer held, and the next command buffer may have this one's place.
+    queue.release()
     for handler in handlers { handler(self) }
-    condition.broadcast()
+    condition.change { isOver = true }
   }
 
-  /// Two dispatches of one group that bind the same bytes, one of them for writing: a barrier is missing.
-  private func clash(in group: [Dispatch]) -> String? {
-    guard group.count > 1 else { return nil }
-    struct Binding: Hashable {
-      var buffer: ObjectIdentifier
-      var offset: Int
-    }
-    var seen: [Binding: (kernel: String, index: Int, writes: Bool)] = [:]
-    for dispatch in group {
-      let kernel = dispatch.pipeline.function.name
-      var own: [(Binding, Int, Bool)] = []
-      for (index, value) in dispatch.arguments {
-        guard case .buffer(let buffer, let offset) = value else { continue }
-        let binding = Binding(buffer: ObjectIdentifier(buffer), offset: offset)
-        let writes = dispatch.pipeline.writes(index)
-        if let other = seen[binding], other.writes || writes {
-          return "\(other.kernel) (buffer \(other.index)) and \(kernel) (buffer \(index)) touch the same memory, one of "
-            + "them writing, with no barrier between"
+  private func execute(_ groups: [[Dispatch]]) -> MTLCommandBufferError? {
+    for group in groups {
+      for (position, dispatch) in group.enumerated() {
+        if let clash = dispatch.clash(with: Array(group[..<position])) {
+          return MTLCommandBufferError(.internal, clash)
         }
-        own.append((binding, index, writes))
       }
-      for (binding, index, writes) in own {
-        let before = seen[binding]?.writes ?? false
-        seen[binding] = (kernel, index, before || writes)
+      for dispatch in queue.order(group) {
+        if let message = dispatch.run() {
+          return MTLCommandBufferError(.pageFault, "\(dispatch.kernel): \(message)")
+        }
       }
     }
     return nil

@@ -1,83 +1,111 @@
 import CEmulator
 import Glibc
-
-/// What went wrong in the emulation, where Apple's Metal would have asserted, returned an `NSError` or faulted.
-public struct MetalEmulationError: Error, Sendable, CustomStringConvertible {
-  public var description: String
-  init(_ description: String) { self.description = description }
-}
+import Synchronization
 
 /// The GPU that is not there: kernels run on the CPU (see `emulator.h`), limits are those of an M1 (Apple7).
 final class EmulatedDevice: MTLDevice, @unchecked Sendable {
+  /// How hard the emulation tries to show a mistake, and how far its GPU is from the largest.
+  struct Settings: Sendable {
+    /// Of every pipeline: registers may leave a kernel fewer threads than the device has.
+    var maxThreads = 1024
+    /// Before each command buffer starts, so that nobody gets away with reading results early.
+    var delay: UInt32 = 0
+    var order = DispatchOrder.forward
+
+    /// `GATED_DELTA_EMULATOR_MAX_THREADS`, `GATED_DELTA_EMULATOR_DELAY` (microseconds), `GATED_DELTA_EMULATOR_ORDER`.
+    static func fromEnvironment() -> Settings {
+      func value(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
+      var settings = Settings()
+      if let threads = value("GATED_DELTA_EMULATOR_MAX_THREADS").flatMap({ Int($0) }), threads > 0 {
+        settings.maxThreads = threads
+      }
+      if let delay = value("GATED_DELTA_EMULATOR_DELAY").flatMap({ UInt32($0) }) { settings.delay = delay }
+      if let order = value("GATED_DELTA_EMULATOR_ORDER") { settings.order = DispatchOrder(order) }
+      return settings
+    }
+  }
+
   let functions: emulator_functions
+  let kernels: [String: KernelReflection]
+  let settings: Settings
 
   var name: String { "Apple M1 (emulated)" }
-  var hasUnifiedMemory: Bool { true }
   var maxBufferLength: Int { 4 << 30 }
   var maxThreadgroupMemoryLength: Int { 32768 }
-  var maxThreadsPerThreadgroup: MTLSize { MTLSize(width: 1024, height: 1024, depth: 1024) }
 
-  private init(functions: emulator_functions) { self.functions = functions }
-
-  static func open() -> EmulatedDevice? {
-    switch load() {
-    case .success(let device): device
-    case .failure: nil
-    }
+  init?(functions: emulator_functions, settings: Settings) {
+    guard let text = functions.reflection(), let kernels = KernelReflection.read(String(cString: text)) else { return nil }
+    self.functions = functions
+    self.kernels = kernels
+    self.settings = settings
   }
 
-  static func load() -> Result<EmulatedDevice, MetalEmulationError> {
-    guard let path = emulator_find() else {
+  /// One a library, as `MTLCreateSystemDefaultDevice` gives the same device every time.
+  private static let opened = Mutex<[String: EmulatedDevice]>([:])
+
+  static func systemDefault() -> Result<EmulatedDevice, MetalEmulationError> {
+    guard let found = emulator_find() else {
       return .failure(MetalEmulationError("the emulated shader library has not been built"))
     }
-    var functions = emulator_functions()
-    if let problem = emulator_load(path, &functions) {
-      return .failure(MetalEmulationError(String(cString: problem)))
+    let path = String(cString: found)
+    return opened.withLock { opened in
+      if let device = opened[path] { return .success(device) }
+      var functions = emulator_functions()
+      if let problem = emulator_load(path, &functions) {
+        return .failure(MetalEmulationError(String(cString: problem)))
+      }
+      guard let device = EmulatedDevice(functions: functions, settings: .fromEnvironment()) else {
+        return .failure(MetalEmulationError("\(path): describes its kernels in another way: build it anew"))
+      }
+      opened[path] = device
+      return .success(device)
     }
-    return .success(EmulatedDevice(functions: functions))
   }
 
-  func supportsFamily(_ gpuFamily: MTLGPUFamily) -> Bool { gpuFamily.rawValue <= MTLGPUFamily.apple7.rawValue }
+  func supportsFamily(_ gpuFamily: MTLGPUFamily) -> Bool { gpuFamily == .apple7 }
 
-  func makeCommandQueue() -> (any MTLCommandQueue)? { EmulatedQueue(device: self) }
+  func makeCommandQueue(maxCommandBufferCount: Int) -> (any MTLCommandQueue)? {
+    maxCommandBufferCount > 0 ? EmulatedQueue(device: self, limit: maxCommandBufferCount) : nil
+  }
 
   func makeBuffer(length: Int, options: MTLResourceOptions) -> (any MTLBuffer)? {
-    EmulatedBuffer(length: length, limit: maxBufferLength)
+    EmulatedBuffer(device: self, length: length)
   }
 
   func makeBuffer(
     bytesNoCopy pointer: UnsafeMutableRawPointer, length: Int, options: MTLResourceOptions,
     deallocator: (@Sendable (UnsafeMutableRawPointer, Int) -> Void)?
   ) -> (any MTLBuffer)? {
-    EmulatedBuffer(borrowing: pointer, length: length, limit: maxBufferLength, deallocator: deallocator)
+    EmulatedBuffer(device: self, borrowing: pointer, length: length, deallocator: deallocator)
   }
+
+  func makeFence() -> (any MTLFence)? { EmulatedFence(device: self) }
 
   func makeLibrary(source: String, options: MTLCompileOptions?) throws -> any MTLLibrary {
     let options = options ?? MTLCompileOptions()
     guard options.mathMode == .safe else {
-      throw MetalEmulationError("the kernels promise their bits under mathMode .safe, not \(options.mathMode)")
+      throw MetalEmulationError("the kernels promise their bits under mathMode .safe, not .\(options.mathMode)")
     }
     guard options.mathFloatingPointFunctions == .precise else {
       throw MetalEmulationError("the kernels promise their bits with precise functions")
     }
     guard options.languageVersion == .version3_2 else {
-      throw MetalEmulationError("the kernels are written in MSL 3.2, not \(options.languageVersion)")
+      throw MetalEmulationError("the kernels are written in MSL 3.2, not .\(options.languageVersion)")
     }
-    return EmulatedLibrary(device: self)
+    return EmulatedLibrary(device: self, source: source)
   }
 
   func makeComputePipelineState(function computeFunction: any MTLFunction) throws -> any MTLComputePipelineState {
-    guard let function = computeFunction as? EmulatedFunction else {
-      throw MetalEmulationError("\(computeFunction.name) is not a function of this device")
+    guard let function = computeFunction as? EmulatedFunction, function.device === self else {
+      throw MetalEmulationError("a function of another device")
     }
     return EmulatedPipeline(function: function)
   }
-}
 
-/// Why `MTLCreateSystemDefaultDevice()` gives nothing here; nil where it gives a device.
-public func emulationProblem() -> String? {
-  switch EmulatedDevice.load() {
-  case .success: nil
-  case .failure(let error): error.description
+  /// The emulator's message, freed.
+  func take(_ message: UnsafeMutablePointer<CChar>?) -> String? {
+    guard let message else { return nil }
+    defer { functions.string_free(message) }
+    return String(cString: message)
   }
 }

@@ -1,35 +1,26 @@
-import CEmulator
-
-/// One dispatch as it was encoded: everything bound at that moment.
-struct Dispatch: @unchecked Sendable {
-  enum Argument: @unchecked Sendable {
-    case buffer(EmulatedBuffer, offset: Int)
-    case bytes([UInt8])
-  }
-  var pipeline: EmulatedPipeline
-  /// In order of index.
-  var arguments: [(index: Int, value: Argument)]
-  var threadgroupBytes: [UInt32]
-  var threadgroups: MTLSize
-  var threads: MTLSize
-}
-
 /// Records dispatches and asserts what Metal's debug layer would: the first misuse fails the command buffer.
 final class EmulatedEncoder: MTLComputeCommandEncoder {
   static let slots = 31
+  static let setBytesLimit = 4096
 
-  var label: String?
-  private unowned let commandBuffer: EmulatedCommandBuffer
+  private let commandBuffer: EmulatedCommandBuffer
+  private let device: EmulatedDevice
   private let dispatchType: MTLDispatchType
   private var pipeline: EmulatedPipeline?
-  private var bound: [Dispatch.Argument?] = Array(repeating: nil, count: slots)
+  private var bound: [Dispatch.Value?] = Array(repeating: nil, count: slots)
   private var threadgroupBytes: [UInt32] = []
+  private var updatedFences: [EmulatedFence] = []
   private var ended = false
 
   init(commandBuffer: EmulatedCommandBuffer, dispatchType: MTLDispatchType) {
     self.commandBuffer = commandBuffer
+    device = commandBuffer.queue.device
     self.dispatchType = dispatchType
     commandBuffer.beginGroup()
+  }
+
+  deinit {
+    if !ended { misuse("an encoder was released before endEncoding") }
   }
 
   private func misuse(_ what: String) {
@@ -44,7 +35,9 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
 
   func setComputePipelineState(_ state: any MTLComputePipelineState) {
     guard open("setComputePipelineState") else { return }
-    guard let state = state as? EmulatedPipeline else { return misuse("a pipeline of another device") }
+    guard let state = state as? EmulatedPipeline, state.function.device === device else {
+      return misuse("a pipeline of another device")
+    }
     pipeline = state
   }
 
@@ -54,46 +47,59 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
       bound[index] = nil
       return
     }
-    guard let buffer = buffer as? EmulatedBuffer else { return misuse("buffer \(index) is of another device") }
+    guard let buffer = buffer as? EmulatedBuffer, buffer.device === device else {
+      return misuse("\(describe(index)) is of another device")
+    }
     guard offset >= 0, offset < buffer.length else {
-      return misuse("buffer \(index): offset \(offset) is outside its \(buffer.length) bytes")
+      return misuse("\(describe(index)): offset \(offset) is outside its \(buffer.length) bytes")
     }
     bound[index] = .buffer(buffer, offset: offset)
   }
 
   func setBytes(_ bytes: UnsafeRawPointer, length: Int, index: Int) {
     guard open("setBytes"), checkIndex(index) else { return }
-    guard length > 0, length < 4096 else {
-      return misuse("setBytes \(index): \(length) bytes, which must be fewer than 4096")
+    guard length > 0, length < Self.setBytesLimit else {
+      return misuse("\(describe(index)): setBytes of \(length) bytes, which must be fewer than \(Self.setBytesLimit)")
     }
     bound[index] = .bytes([UInt8](UnsafeRawBufferPointer(start: bytes, count: length)))
   }
 
   func setThreadgroupMemoryLength(_ length: Int, index: Int) {
     guard open("setThreadgroupMemoryLength"), checkIndex(index) else { return }
-    guard length >= 0, length % 16 == 0, let bytes = UInt32(exactly: length) else {
-      return misuse("threadgroup memory \(index): \(length) bytes are not a multiple of 16")
+    guard length > 0, length % 16 == 0, length <= device.maxThreadgroupMemoryLength else {
+      return misuse(
+        "threadgroup memory \(index): \(length) bytes, which must be a multiple of 16 up to "
+          + "\(device.maxThreadgroupMemoryLength)")
     }
     while threadgroupBytes.count <= index { threadgroupBytes.append(0) }
-    threadgroupBytes[index] = bytes
+    threadgroupBytes[index] = UInt32(length)
   }
 
   func memoryBarrier(scope: MTLBarrierScope) {
     guard open("memoryBarrier") else { return }
+    guard scope == .buffers else { return misuse("a memory barrier of scope \(scope.rawValue)") }
     commandBuffer.beginGroup()
+  }
+
+  func updateFence(_ fence: any MTLFence) {
+    guard open("updateFence") else { return }
+    guard let fence = fence as? EmulatedFence, fence.device === device else { return misuse("a fence of another device") }
+    updatedFences.append(fence)
+  }
+
+  func waitForFence(_ fence: any MTLFence) {
+    guard open("waitForFence") else { return }
+    guard let fence = fence as? EmulatedFence, fence.device === device else { return misuse("a fence of another device") }
+    // A pass would wait for itself.
+    if updatedFences.contains(where: { $0 === fence }) { misuse("waitForFence after updateFence of the same fence") }
   }
 
   func dispatchThreadgroups(_ threadgroupsPerGrid: MTLSize, threadsPerThreadgroup: MTLSize) {
     guard open("dispatchThreadgroups") else { return }
     guard let pipeline else { return misuse("a dispatch without a pipeline") }
-    guard check(threadgroupsPerGrid, threadsPerThreadgroup, pipeline) else { return }
-
-    var arguments: [(index: Int, value: Dispatch.Argument)] = []
-    for index in 0..<Self.slots where pipeline.uses(index) {
-      guard let value = bound[index] else { return misuse("buffer \(index) is not bound") }
-      if case .bytes = value, pipeline.writes(index) { return misuse("buffer \(index) is written, but set by setBytes") }
-      arguments.append((index, value))
-    }
+    guard checkGrid(threadgroupsPerGrid, threadsPerThreadgroup, pipeline), checkThreadgroupMemory(pipeline),
+      let arguments = arguments(of: pipeline)
+    else { return }
     if dispatchType == .serial { commandBuffer.beginGroup() }
     commandBuffer.append(
       Dispatch(
@@ -106,6 +112,11 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
     ended = true
     commandBuffer.encoderEnded()
   }
+}
+
+/// What is checked at a dispatch.
+extension EmulatedEncoder {
+  private func describe(_ index: Int) -> String { pipeline?.describe(index) ?? "buffer \(index)" }
 
   private func checkIndex(_ index: Int) -> Bool {
     let inside = index >= 0 && index < Self.slots
@@ -113,21 +124,87 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
     return inside
   }
 
-  private func check(_ groups: MTLSize, _ threads: MTLSize, _ pipeline: EmulatedPipeline) -> Bool {
-    for n in [groups.width, groups.height, groups.depth, threads.width, threads.height, threads.depth]
-    where n <= 0 || n > Int(UInt32.max) {
-      misuse("a grid of \(groups) threadgroups of \(threads) threads")
+  /// Nil after a misuse.
+  private func arguments(of pipeline: EmulatedPipeline) -> [Dispatch.Argument]? {
+    var arguments: [Dispatch.Argument] = []
+    for index in 0..<Self.slots where pipeline.uses(index) {
+      guard let value = bound[index] else {
+        misuse("\(describe(index)) is not bound")
+        return nil
+      }
+      let argument = Dispatch.Argument(index: index, value: value, isWritten: pipeline.writes(index))
+      guard checkValue(argument, pipeline) else { return nil }
+      // Kernel arguments must not overlap where one is written. Where they end is the kernel's to say, so that only a
+      // common start is certain here; the emulator compares what is touched.
+      for other in arguments where (other.isWritten || argument.isWritten) && argument.address != nil {
+        if other.address == argument.address {
+          misuse("\(describe(other.index)) and \(describe(index)) overlap, and one of them is written")
+          return nil
+        }
+      }
+      arguments.append(argument)
+    }
+    return arguments
+  }
+
+  private func checkValue(_ argument: Dispatch.Argument, _ pipeline: EmulatedPipeline) -> Bool {
+    let expected = pipeline.reflection?.buffers[argument.index]
+    let available: Int
+    switch argument.value {
+    case .bytes(let bytes):
+      if argument.isWritten {
+        misuse("\(describe(argument.index)) is written, but set by setBytes")
+        return false
+      }
+      available = bytes.count
+    case .buffer(let buffer, let offset):
+      if let expected, offset % expected.alignment != 0 {
+        misuse("\(describe(argument.index)): offset \(offset) is not a multiple of \(expected.alignment)")
+        return false
+      }
+      available = buffer.length - offset
+    }
+    if let expected, expected.isReference, available < expected.byteCount {
+      misuse("\(describe(argument.index)): \(available) bytes of the \(expected.byteCount) that it refers to")
       return false
     }
-    let total = threads.width.multipliedReportingOverflow(by: threads.height)
-    let all = total.partialValue.multipliedReportingOverflow(by: threads.depth)
-    if total.overflow || all.overflow || all.partialValue > pipeline.maxTotalThreadsPerThreadgroup {
-      misuse("\(threads) threads in a threadgroup, the limit is \(pipeline.maxTotalThreadsPerThreadgroup)")
+    return true
+  }
+
+  private func checkGrid(_ groups: MTLSize, _ threads: MTLSize, _ pipeline: EmulatedPipeline) -> Bool {
+    let (g, t) = ([groups.width, groups.height, groups.depth], [threads.width, threads.height, threads.depth])
+    // Positions in the grid are 32-bit numbers.
+    let fits = zip(g, t).allSatisfy { groups, threads in
+      guard groups > 0, threads > 0 else { return false }
+      let (product, overflow) = groups.multipliedReportingOverflow(by: threads)
+      return !overflow && product <= Int(UInt32.max)
+    }
+    guard fits else {
+      misuse("a grid of \(g) threadgroups of \(t) threads")
       return false
     }
+    let total = t.reduce((1, false)) { total, n in
+      let (product, overflow) = total.0.multipliedReportingOverflow(by: n)
+      return (product, total.1 || overflow)
+    }
+    if total.1 || total.0 > pipeline.maxTotalThreadsPerThreadgroup {
+      misuse("\(t) threads in a threadgroup, the limit is \(pipeline.maxTotalThreadsPerThreadgroup)")
+      return false
+    }
+    return true
+  }
+
+  private func checkThreadgroupMemory(_ pipeline: EmulatedPipeline) -> Bool {
+    for (index, name) in pipeline.reflection?.threadgroups ?? [:] {
+      guard index < threadgroupBytes.count, threadgroupBytes[index] > 0 else {
+        misuse("threadgroup memory \(index) (\(name)) has no length")
+        return false
+      }
+    }
+    // What an earlier dispatch set is still set.
     let memory = threadgroupBytes.reduce(pipeline.staticThreadgroupMemoryLength) { $0 + Int($1) }
-    if memory > pipeline.function.device.maxThreadgroupMemoryLength {
-      misuse("\(memory) bytes of threadgroup memory, the limit is 32768")
+    if memory > device.maxThreadgroupMemoryLength {
+      misuse("\(memory) bytes of threadgroup memory, the limit is \(device.maxThreadgroupMemoryLength)")
       return false
     }
     return true

@@ -1,39 +1,30 @@
 import CEmulator
 
-/// Values for `[[function_constant(n)]]`, kept with the type that they were given as: a wrong one is an error.
-public final class MTLFunctionConstantValues: @unchecked Sendable {
-  struct Value: Sendable {
-    var type: MTLDataType
-    var bytes: [UInt8]
-  }
-  private(set) var values: [Int: Value] = [:]
-
-  public init() {}
-
-  public func setConstantValue(_ value: UnsafeRawPointer, type: MTLDataType, index: Int) {
-    let bytes = [UInt8](UnsafeRawBufferPointer(start: value, count: type.size))
-    values[index] = Value(type: type, bytes: bytes)
-  }
-}
-
-extension MTLDataType {
-  var size: Int { self == .bool ? 1 : 4 }
-  var shaderName: StaticString {
-    switch self {
-    case .float: "float"
-    case .int: "int"
-    case .uint: "uint"
-    case .bool: "bool"
-    }
-  }
-}
-
-final class EmulatedLibrary: MTLLibrary, @unchecked Sendable {
+/// The translated kernels stand for what Apple would compile from `source`, which must hold the kernels asked for.
+final class EmulatedLibrary: MTLLibrary {
   let device: EmulatedDevice
-  init(device: EmulatedDevice) { self.device = device }
+  private let source: String
+
+  init(device: EmulatedDevice, source: String) {
+    self.device = device
+    self.source = source
+  }
 
   func makeFunction(name: String, constantValues: MTLFunctionConstantValues) throws -> any MTLFunction {
-    try EmulatedFunction(device: device, name: name, constants: constantValues)
+    guard holds("[[host_name(\"\(name)\")]]") || holds("kernel void \(name)(") else {
+      throw MetalEmulationError("\(name): the library's source has no such kernel")
+    }
+    return try EmulatedFunction(device: device, name: name, constants: constantValues)
+  }
+
+  private func holds(_ part: String) -> Bool {
+    let part = Array(part.utf8)
+    return source.utf8.withContiguousStorageIfAvailable { text in
+      guard text.count >= part.count else { return false }
+      return (0...(text.count - part.count)).contains { start in
+        text[start] == part[0] && text[start..<(start + part.count)].elementsEqual(part)
+      }
+    } ?? false
   }
 }
 
@@ -48,8 +39,8 @@ final class EmulatedFunction: MTLFunction, @unchecked Sendable {
     var table: [emu_constant] = []
     var starts: [Int] = []
     for (index, value) in constants.values.sorted(by: { $0.key < $1.key }) {
-      guard let number = UInt32(exactly: index) else {
-        throw MetalEmulationError("\(name): a function constant's index is \(index)")
+      guard let number = UInt32(exactly: index), number <= 65535 else {
+        throw MetalEmulationError("\(name): a function constant's index is \(index), the last is 65535")
       }
       // Each value on a 16-byte boundary, as its type may ask for.
       while bytes.count % 16 != 0 { bytes.append(0) }
@@ -77,17 +68,9 @@ final class EmulatedFunction: MTLFunction, @unchecked Sendable {
   deinit { device.functions.pipeline_destroy(handle) }
 }
 
-extension EmulatedDevice {
-  /// The emulator's message, freed.
-  func take(_ message: UnsafeMutablePointer<CChar>?) -> String? {
-    guard let message else { return nil }
-    defer { functions.string_free(message) }
-    return String(cString: message)
-  }
-}
-
 final class EmulatedPipeline: MTLComputePipelineState, @unchecked Sendable {
   let function: EmulatedFunction
+  let reflection: KernelReflection?
   let maxTotalThreadsPerThreadgroup: Int
   let staticThreadgroupMemoryLength: Int
   var threadExecutionWidth: Int { 32 }
@@ -95,10 +78,14 @@ final class EmulatedPipeline: MTLComputePipelineState, @unchecked Sendable {
   init(function: EmulatedFunction) {
     let functions = function.device.functions
     self.function = function
-    maxTotalThreadsPerThreadgroup = Int(functions.max_total_threads(function.handle))
+    reflection = function.device.kernels[function.name]
+    maxTotalThreadsPerThreadgroup = min(
+      Int(functions.max_total_threads(function.handle)), function.device.settings.maxThreads)
     staticThreadgroupMemoryLength = Int(functions.static_threadgroup_bytes(function.handle))
   }
 
   func uses(_ index: Int) -> Bool { function.device.functions.uses_buffer(function.handle, UInt32(index)) != 0 }
   func writes(_ index: Int) -> Bool { function.device.functions.writes_buffer(function.handle, UInt32(index)) != 0 }
+
+  func describe(_ index: Int) -> String { reflection?.describe(buffer: index) ?? "buffer \(index)" }
 }

@@ -1,55 +1,69 @@
-/// The protocols of the Metal API subset that `MetalBackend` uses. What Apple documents is in Apple's pages; the
-/// comments here say only what this emulation adds.
+/// The protocols of the Metal API subset that `MetalBackend` uses. What Apple documents is on Apple's pages; the comments
+/// here say only what this emulation adds. Which of them are Sendable is Apple's choice too: code that compiles here
+/// passes objects between threads as it may there.
 
-public func MTLCreateSystemDefaultDevice() -> (any MTLDevice)? { EmulatedDevice.open() }
+public func MTLCreateSystemDefaultDevice() -> (any MTLDevice)? {
+  switch EmulatedDevice.systemDefault() {
+  case .success(let device): device
+  case .failure: nil
+  }
+}
 
-public protocol MTLDevice: AnyObject, Sendable {
+public protocol MTLDevice: NSObjectProtocol, Sendable {
   var name: String { get }
-  var hasUnifiedMemory: Bool { get }
   var maxBufferLength: Int { get }
-  var maxThreadgroupMemoryLength: Int { get }
-  var maxThreadsPerThreadgroup: MTLSize { get }
   func supportsFamily(_ gpuFamily: MTLGPUFamily) -> Bool
-  func makeCommandQueue() -> (any MTLCommandQueue)?
+  func makeCommandQueue(maxCommandBufferCount: Int) -> (any MTLCommandQueue)?
   func makeBuffer(length: Int, options: MTLResourceOptions) -> (any MTLBuffer)?
   func makeBuffer(
     bytesNoCopy pointer: UnsafeMutableRawPointer, length: Int, options: MTLResourceOptions,
     deallocator: (@Sendable (UnsafeMutableRawPointer, Int) -> Void)?
   ) -> (any MTLBuffer)?
+  func makeFence() -> (any MTLFence)?
   func makeLibrary(source: String, options: MTLCompileOptions?) throws -> any MTLLibrary
   func makeComputePipelineState(function computeFunction: any MTLFunction) throws -> any MTLComputePipelineState
 }
 
-public protocol MTLResource: AnyObject, Sendable {
-  var label: String? { get set }
+/// Apple's default arguments, which a protocol's own requirements cannot have.
+extension MTLDevice {
+  public func makeBuffer(length: Int) -> (any MTLBuffer)? { makeBuffer(length: length, options: []) }
+  public func makeBuffer(bytesNoCopy pointer: UnsafeMutableRawPointer, length: Int) -> (any MTLBuffer)? {
+    makeBuffer(bytesNoCopy: pointer, length: length, options: [], deallocator: nil)
+  }
+  public func makeBuffer(
+    bytesNoCopy pointer: UnsafeMutableRawPointer, length: Int, options: MTLResourceOptions
+  ) -> (any MTLBuffer)? {
+    makeBuffer(bytesNoCopy: pointer, length: length, options: options, deallocator: nil)
+  }
 }
+
+public protocol MTLAllocation: NSObjectProtocol {}
+
+public protocol MTLResource: MTLAllocation {}
 
 public protocol MTLBuffer: MTLResource {
   var length: Int { get }
   func contents() -> UnsafeMutableRawPointer
 }
 
-public protocol MTLLibrary: AnyObject, Sendable {
+public protocol MTLFence: NSObjectProtocol, Sendable {}
+
+public protocol MTLLibrary: NSObjectProtocol, Sendable {
   func makeFunction(name: String, constantValues: MTLFunctionConstantValues) throws -> any MTLFunction
 }
 
-public protocol MTLFunction: AnyObject, Sendable {
-  var name: String { get }
-}
+public protocol MTLFunction: NSObjectProtocol, Sendable {}
 
-public protocol MTLComputePipelineState: AnyObject, Sendable {
+public protocol MTLComputePipelineState: MTLAllocation, Sendable {
   var maxTotalThreadsPerThreadgroup: Int { get }
   var threadExecutionWidth: Int { get }
-  var staticThreadgroupMemoryLength: Int { get }
 }
 
-public protocol MTLCommandQueue: AnyObject, Sendable {
-  var label: String? { get set }
+public protocol MTLCommandQueue: NSObjectProtocol, Sendable {
   func makeCommandBuffer() -> (any MTLCommandBuffer)?
 }
 
-public protocol MTLCommandBuffer: AnyObject, Sendable {
-  var label: String? { get set }
+public protocol MTLCommandBuffer: NSObjectProtocol {
   var status: MTLCommandBufferStatus { get }
   var error: (any Error)? { get }
   func makeComputeCommandEncoder(dispatchType: MTLDispatchType) -> (any MTLComputeCommandEncoder)?
@@ -58,8 +72,7 @@ public protocol MTLCommandBuffer: AnyObject, Sendable {
   func waitUntilCompleted()
 }
 
-public protocol MTLCommandEncoder: AnyObject {
-  var label: String? { get set }
+public protocol MTLCommandEncoder: NSObjectProtocol {
   func endEncoding()
 }
 
@@ -70,16 +83,6 @@ public protocol MTLComputeCommandEncoder: MTLCommandEncoder {
   func setThreadgroupMemoryLength(_ length: Int, index: Int)
   func dispatchThreadgroups(_ threadgroupsPerGrid: MTLSize, threadsPerThreadgroup: MTLSize)
   func memoryBarrier(scope: MTLBarrierScope)
+  func updateFence(_ fence: any MTLFence)
+  func waitForFence(_ fence: any MTLFence)
 }
-
-/// How a library is compiled. The emulation's kernels are compiled beforehand, so it only checks what is asked for.
-public final class MTLCompileOptions: @unchecked Sendable {
-  public var mathMode: MTLMathMode = .fast
-  public var mathFloatingPointFunctions: MTLMathFloatingPointFunctions = .fast
-  public var languageVersion: MTLLanguageVersion = .version3_1
-  public init() {}
-}
-
-/// Apple's `ObjectiveC.autoreleasepool(invoking:)`, which `import Metal` brings along on a Mac. Nothing is autoreleased
-/// here.
-public func autoreleasepool<Result>(invoking body: () throws -> Result) rethrows -> Result { try body() }

@@ -1,4 +1,3 @@
-import CEmulator
 import Glibc
 
 /// A mutex with a condition variable, in one piece of memory that stays where it is.
@@ -24,37 +23,67 @@ final class Condition: @unchecked Sendable {
     return body()
   }
 
-  func wait(until holds: () -> Bool) {
+  /// Waits until `holds`, then runs `body` before anybody else can.
+  func locked<T>(when holds: () -> Bool, _ body: () -> T) -> T {
     pthread_mutex_lock(mutex)
+    defer { pthread_mutex_unlock(mutex) }
     while !holds() { pthread_cond_wait(signal, mutex) }
-    pthread_mutex_unlock(mutex)
+    return body()
   }
 
-  func broadcast() {
+  /// Runs `body` and wakes whoever waits.
+  func change<T>(_ body: () -> T) -> T {
     pthread_mutex_lock(mutex)
-    pthread_cond_broadcast(signal)
-    pthread_mutex_unlock(mutex)
+    defer {
+      pthread_cond_broadcast(signal)
+      pthread_mutex_unlock(mutex)
+    }
+    return body()
   }
 }
 
-/// Runs command buffers in order on a thread of its own, which ends when nothing has been committed for a while and is
-/// started anew when something is: an idle queue costs nothing and keeps nothing alive.
+/// Runs command buffers in order on a thread of its own, which ends when nothing is left to run and is started anew when
+/// something is: an idle queue costs nothing and keeps nothing alive.
 final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
-  var label: String?
   let device: EmulatedDevice
+  private let limit: Int
   private let condition = Condition()
+  // Guarded by `condition`.
   private var pending: [EmulatedCommandBuffer] = []
   private var running = false
-  private let shuffle = DispatchOrder.fromEnvironment()
-  private var dispatched: UInt64 = 0
+  private var uncompleted = 0
+  private var failures: [MTLCommandBufferError.Code] = []
+  // The running thread's alone.
+  private var groups: UInt64 = 0
 
-  init(device: EmulatedDevice) { self.device = device }
+  init(device: EmulatedDevice, limit: Int) {
+    self.device = device
+    self.limit = limit
+  }
 
-  func makeCommandBuffer() -> (any MTLCommandBuffer)? { EmulatedCommandBuffer(queue: self) }
+  /// Blocks, as Apple's does, while the queue's command buffers are all in use.
+  func makeCommandBuffer() -> (any MTLCommandBuffer)? {
+    condition.locked(when: { uncompleted < limit }) { uncompleted += 1 }
+    return EmulatedCommandBuffer(queue: self)
+  }
+
+  /// The next command buffer to run fails with this, as a GPU's may at any time.
+  func failNext(_ code: MTLCommandBufferError.Code) {
+    condition.locked { failures.append(code) }
+  }
+
+  func takeFailure() -> MTLCommandBufferError.Code? {
+    condition.locked { failures.isEmpty ? nil : failures.removeFirst() }
+  }
+
+  /// A command buffer has completed, or was dropped before its commit.
+  func release() {
+    condition.change { uncompleted -= 1 }
+  }
 
   func order(_ group: [Dispatch]) -> [Dispatch] {
-    dispatched &+= 1
-    return shuffle.apply(group, salt: dispatched)
+    groups &+= 1
+    return device.settings.order.apply(group, salt: groups)
   }
 
   func enqueue(_ buffer: EmulatedCommandBuffer) {
@@ -97,92 +126,8 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
         return pending.removeFirst()
       }
       guard let next else { return }
+      if device.settings.delay > 0 { usleep(device.settings.delay) }
       next.run()
-    }
-  }
-}
-
-/// The order in which the dispatches of one group run: a GPU may choose any, so the emulation follows the order that it
-/// uses for lanes, `GATED_DELTA_EMULATOR_ORDER`.
-enum DispatchOrder {
-  case forward
-  case reverse
-  case random(seed: UInt64)
-
-  static func fromEnvironment() -> DispatchOrder {
-    guard let text = getenv("GATED_DELTA_EMULATOR_ORDER").map({ String(cString: $0) }) else { return .forward }
-    if text == "reverse" { return .reverse }
-    if text.hasPrefix("random:") { return .random(seed: UInt64(text.dropFirst(7)) ?? 0) }
-    return .forward
-  }
-
-  func apply(_ group: [Dispatch], salt: UInt64) -> [Dispatch] {
-    switch self {
-    case .forward: return group
-    case .reverse: return group.reversed()
-    case .random(let seed):
-      var generator = SplitMix(state: seed &+ salt)
-      return group.shuffled(using: &generator)
-    }
-  }
-}
-
-/// Sebastiano Vigna's splitmix64, for orders that can be repeated.
-private struct SplitMix: RandomNumberGenerator {
-  var state: UInt64
-  mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-    return z ^ (z >> 31)
-  }
-}
-
-extension Dispatch {
-  /// The emulator's message, or nil.
-  func run() -> String? {
-    let device = pipeline.function.device
-    var buffers: [emu_buffer] = []
-    // Copies of setBytes' data, alive until the dispatch is over.
-    var copies: [UnsafeMutableRawBufferPointer] = []
-    defer { for copy in copies { copy.deallocate() } }
-
-    for (index, value) in arguments {
-      switch value {
-      case .buffer(let buffer, let offset):
-        buffers.append(
-          emu_buffer(
-            pointer: buffer.contents(), bytes: UInt64(buffer.length), offset: UInt64(offset), index: UInt32(index),
-            flags: 0))
-      case .bytes(let bytes):
-        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 16)
-        copy.copyBytes(from: bytes)
-        copies.append(copy)
-        buffers.append(
-          emu_buffer(
-            pointer: copy.baseAddress, bytes: UInt64(bytes.count), offset: 0, index: UInt32(index),
-            flags: UInt32(EMU_BUFFER_READ_ONLY)))
-      }
-    }
-
-    return buffers.withUnsafeBufferPointer { buffers in
-      threadgroupBytes.withUnsafeBufferPointer { threadgroupBytes in
-        var info = emu_dispatch_info()
-        info.size = UInt32(MemoryLayout<emu_dispatch_info>.size)
-        info.order = UInt32(EMU_ORDER_ENVIRONMENT)
-        info.checks = EMU_CHECK_ENVIRONMENT
-        info.buffer_count = UInt32(buffers.count)
-        info.buffers = buffers.baseAddress
-        info.threadgroup_count = UInt32(threadgroupBytes.count)
-        info.threadgroup_bytes = threadgroupBytes.baseAddress
-        info.threads_per_grid = (
-          UInt64(threadgroups.width) &* UInt64(threads.width), UInt64(threadgroups.height) &* UInt64(threads.height),
-          UInt64(threadgroups.depth) &* UInt64(threads.depth)
-        )
-        info.threads_per_threadgroup = (UInt32(threads.width), UInt32(threads.height), UInt32(threads.depth))
-        return device.take(device.functions.dispatch(pipeline.function.handle, &info))
-      }
     }
   }
 }

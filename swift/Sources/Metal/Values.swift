@@ -1,12 +1,12 @@
 /// The plain values of the Metal API subset that `MetalBackend` uses, spelled as Swift imports them from Apple's SDK.
-/// `apple-api.txt` lists every declaration beside the page that it was read from.
+/// `apple-api.txt` lists every declaration beside the page that it was read from. Enumerations have no raw values here:
+/// what the backend cannot ask for cannot differ.
 
 public struct MTLSize: Sendable {
   public var width: Int
   public var height: Int
   public var depth: Int
 
-  public init() { self.init(width: 0, height: 0, depth: 0) }
   public init(width: Int, height: Int, depth: Int) {
     self.width = width
     self.height = height
@@ -17,62 +17,54 @@ public struct MTLSize: Sendable {
 public struct MTLResourceOptions: OptionSet, Sendable {
   public let rawValue: UInt
   public init(rawValue: UInt) { self.rawValue = rawValue }
-  public static let storageModePrivate = MTLResourceOptions(rawValue: 2 << 4)
-  public static let hazardTrackingModeUntracked = MTLResourceOptions(rawValue: 1 << 8)
-  public static let hazardTrackingModeTracked = MTLResourceOptions(rawValue: 2 << 8)
   /// The default, so it has no bits of its own.
-  public static var storageModeShared: MTLResourceOptions { [] }
+  public static var storageModeShared: MTLResourceOptions { MTLResourceOptions(rawValue: 0) }
 }
 
 public struct MTLBarrierScope: OptionSet, Sendable {
   public let rawValue: UInt
   public init(rawValue: UInt) { self.rawValue = rawValue }
-  public static let buffers = MTLBarrierScope(rawValue: 1)
+  public static var buffers: MTLBarrierScope { MTLBarrierScope(rawValue: 1) }
 }
 
-public enum MTLDispatchType: UInt, Sendable {
-  case serial = 0
-  case concurrent = 1
+public enum MTLDispatchType: Sendable {
+  case serial
+  case concurrent
 }
 
-public enum MTLGPUFamily: Int, Sendable {
-  case apple6 = 1006
-  case apple7 = 1007
-  case apple8 = 1008
-  case apple9 = 1009
+public enum MTLGPUFamily: Sendable {
+  case apple7
+  case apple8
 }
 
-public enum MTLDataType: UInt, Sendable {
-  case float = 3
-  case int = 29
-  case uint = 33
-  case bool = 53
+public enum MTLDataType: Sendable {
+  case uint
+  case bool
 }
 
-public enum MTLMathMode: Int, Sendable {
-  case safe = 0
-  case relaxed = 1
-  case fast = 2
+public enum MTLMathMode: Sendable {
+  case safe
+  case relaxed
+  case fast
 }
 
-public enum MTLMathFloatingPointFunctions: Int, Sendable {
-  case fast = 0
-  case precise = 1
+public enum MTLMathFloatingPointFunctions: Sendable {
+  case fast
+  case precise
 }
 
-public enum MTLLanguageVersion: UInt, Sendable {
-  case version3_1 = 196609
-  case version3_2 = 196610
+public enum MTLLanguageVersion: Sendable {
+  case version3_2
+  case version4_1
 }
 
-public enum MTLCommandBufferStatus: UInt, Sendable {
-  case notEnqueued = 0
-  case enqueued = 1
-  case committed = 2
-  case scheduled = 3
-  case completed = 4
-  case error = 5
+public enum MTLCommandBufferStatus: Sendable {
+  case notEnqueued
+  case enqueued
+  case committed
+  case scheduled
+  case completed
+  case error
 }
 
-/// Metal's completion handler type.
 public typealias MTLCommandBufferHandler = @Sendable (any MTLCommandBuffer) -> Void

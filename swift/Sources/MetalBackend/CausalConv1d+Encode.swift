@@ -21,12 +21,10 @@ extension Pass {
     try dispatch(
       kernel,
       [
-        .reads(op.x.region(tokens: tokens, width: op.channels)),
-        .reads(op.weight.region(elements: op.channels * op.width)),
-        op.bias.map { .reads($0.region(elements: op.channels)) } ?? .absent,
-        op.state.map { .writes($0.region(elements: op.slots * slotElements)) } ?? .absent, staged,
-        .writes(op.out.region(tokens: tokens, width: op.channels)),
-        .reads(table.starts), .reads(table.readSlots), .reads(table.writeSlots), .absent, .absent, .absent,
+        .reads(op.x, tokens: tokens, width: op.channels), .reads(op.weight, elements: op.channels * op.width),
+        .reads(op.bias, elements: op.channels), .writes(op.state, elements: op.slots * slotElements), staged,
+        .writes(op.out, tokens: tokens, width: op.channels), .reads(table.starts), .reads(table.readSlots),
+        .reads(table.writeSlots), .absent, .absent, .absent,
       ],
       GDMConv(
         channels: UInt32(element: op.channels), xTokenStride: UInt32(element: op.x.tokenStride),
@@ -34,6 +32,6 @@ extension Pass {
       groups: (
         ceilDiv(op.channels, GDM_CONV_THREADS), max(1, ceilDiv(sequences.longest, GDM_CONV_TILE)), sequences.count
       ),
-      threads: GDM_CONV_THREADS)
+      threads: .exactly(GDM_CONV_THREADS))
   }
 }

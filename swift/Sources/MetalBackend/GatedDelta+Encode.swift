@@ -18,7 +18,7 @@ extension Pass {
     let table = try slots(sequences)
     let slotElements = op.valueHeads * op.valueDim * op.keyDim
     let staged = try stage(op.state, slotElements: slotElements, slots: op.slots, sequences)
-    let state = op.state.map { Argument.writes($0.region(elements: op.slots * slotElements)) } ?? .absent
+    let state = try Argument.writes(op.state, elements: op.slots * slotElements)
 
     switch op.algorithm {
     case .chunked: try chunked(op, sequences, tokens, gates, table, state, staged)
@@ -28,14 +28,13 @@ extension Pass {
 
   private mutating func resolve(_ op: GatedDelta, tokens: Int) throws(Failure) -> ResolvedGates {
     let dims = op.gateDims == .perKey ? op.keyDim : 1
-    // Nothing to compute: the kernels read the tensors themselves. Rows of per-key gates are read as vectors.
-    if op.gateForm == .decay, op.betaForm == .given, op.beta.dtype == .f32,
-      dims == 1 || (op.gate.offset % 16 == 0 && op.gate.tokenStride % 4 == 0 && op.gate.headStride % 4 == 0)
-    {
+    // Nothing to compute: the kernels read the tensors themselves. They take the betas of a token for neighbours, and
+    // read per-key gates as vectors, which the core has aligned.
+    if op.gateForm == .decay, op.betaForm == .given, op.beta.dtype == .f32, op.beta.headStride == 1 {
       return ResolvedGates(
-        decay: op.gate.region(tokens: tokens, heads: op.valueHeads, width: dims),
-        beta: op.beta.region(tokens: tokens, width: op.valueHeads), gateTokenStride: op.gate.tokenStride,
-        gateHeadStride: dims == 1 ? 1 : op.gate.headStride, betaTokenStride: op.beta.tokenStride)
+        decay: try op.gate.region(tokens: tokens, heads: op.valueHeads, width: dims),
+        beta: try op.beta.region(tokens: tokens, width: op.valueHeads), gateTokenStride: op.gate.tokenStride,
+        gateHeadStride: op.gate.headStride, betaTokenStride: op.beta.tokenStride)
     }
 
     let rows = tokens * op.valueHeads
@@ -47,18 +46,16 @@ extension Pass {
     try dispatch(
       kernel,
       [
-        .reads(op.gate.region(tokens: tokens, heads: op.valueHeads, width: dims)),
-        .reads(op.beta.region(tokens: tokens, width: op.valueHeads)),
-        op.raw.map { .reads($0.aLog.region(elements: op.valueHeads)) } ?? .absent,
-        op.raw.map { .reads($0.dtBias.region(elements: op.valueHeads * dims)) } ?? .absent,
-        .writes(decay), .writes(beta),
+        .reads(op.gate, tokens: tokens, heads: op.valueHeads, width: dims),
+        .reads(op.beta, tokens: tokens, heads: op.valueHeads, width: 1), .reads(op.raw?.aLog, elements: op.valueHeads),
+        .reads(op.raw?.dtBias, elements: op.valueHeads * dims), .writes(decay), .writes(beta),
       ],
       GDMGates(
         tokens: UInt32(element: tokens), valueHeads: UInt32(element: op.valueHeads), dims: UInt32(element: dims),
-        gateTokenStride: UInt32(element: op.gate.tokenStride),
-        gateHeadStride: dims == 1 ? 1 : UInt32(element: op.gate.headStride),
-        betaTokenStride: UInt32(element: op.beta.tokenStride), bound: op.gateBound),
-      groups: (groups, 1, 1), threads: GDM_GATE_THREADS)
+        gateTokenStride: UInt32(element: op.gate.tokenStride), gateHeadStride: UInt32(element: op.gate.headStride),
+        betaTokenStride: UInt32(element: op.beta.tokenStride), betaHeadStride: UInt32(element: op.beta.headStride),
+        bound: op.gateBound),
+      groups: (groups, 1, 1), threads: .exactly(GDM_GATE_THREADS))
     return ResolvedGates(
       decay: decay, beta: beta, gateTokenStride: op.valueHeads * dims, gateHeadStride: dims,
       betaTokenStride: op.valueHeads)
@@ -68,32 +65,39 @@ extension Pass {
     _ op: GatedDelta, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
     _ state: Argument, _ staged: Argument
   ) throws(Failure) {
-    let perKey = op.gateDims == .perKey
-    // Equal bits either way; where a block of tokens can be staged for many rows at once, it is the faster way.
-    let blocked = sequences.longest >= 16
-    var kernel = Kernel(
-      family: blocked ? .prefill : .decode, activation: op.query.dtype, storage: op.state?.dtype ?? .f32,
-      keyClass: Kernel.KeyClass(op.keyDim))
-    kernel.constants.setRecurrence(op)
-    kernel.constants.set(.hasStores, false)
-    kernel.constants.set(.record, false)
+    func kernel(_ family: Kernel.Family) -> Kernel {
+      var kernel = Kernel(
+        family: family, activation: op.query.dtype, storage: op.state?.dtype ?? .f32,
+        keyClass: Kernel.KeyClass(op.keyDim))
+      kernel.constants.setRecurrence(op)
+      kernel.constants.set(.hasStores, false)
+      kernel.constants.set(.record, false)
+      return kernel
+    }
+    // Equal bits either way. Where a block of tokens can be staged for many rows at once, it is the faster way, if its
+    // registers leave it the threads.
+    let prefill = kernel(.prefill)
+    var blocked = sequences.longest >= 16
+    if blocked { blocked = try device.pipelines.pipeline(prefill).maxThreads >= GDM_PREFILL_THREADS }
 
-    let rows = blocked ? GDM_PREFILL_ROWS : GDM_DECODE_ROWS
     try dispatch(
-      kernel,
+      blocked ? prefill : kernel(.decode),
       [
-        .reads(op.query.region(tokens: tokens, heads: op.keyHeads, width: op.keyDim)),
-        .reads(op.key.region(tokens: tokens, heads: op.keyHeads, width: op.keyDim)),
-        .reads(op.value.region(tokens: tokens, heads: op.valueHeads, width: op.valueDim)),
+        .reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
+        .reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
+        .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
         .reads(gates.decay), .reads(gates.beta), state, staged,
-        .writes(op.out.region(tokens: tokens, heads: op.valueHeads, width: op.valueDim)),
+        .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
         .reads(table.starts), .reads(table.readSlots), .reads(table.writeSlots),
         .absent, .absent, .absent, .absent, .absent,
       ],
       params(op, gates),
-      groups: (ceilDiv(op.valueDim, rows), op.valueHeads, sequences.count),
-      threads: blocked ? GDM_PREFILL_THREADS : GDM_DECODE_THREADS,
-      threadgroupBytes: blocked ? ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: perKey) : 0)
+      groups: (
+        ceilDiv(op.valueDim, blocked ? GDM_PREFILL_ROWS : GDM_DECODE_ROWS), op.valueHeads, sequences.count
+      ),
+      threads: .exactly(blocked ? GDM_PREFILL_THREADS : GDM_DECODE_THREADS),
+      threadgroupBytes: blocked
+        ? ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.gateDims == .perKey) : 0)
   }
 
   private mutating func chunked(
@@ -116,14 +120,14 @@ extension Pass {
     let params = params(op, gates)
     let keyClass = Kernel.KeyClass(op.keyDim)
 
-    let query = Argument.reads(op.query.region(tokens: tokens, heads: op.keyHeads, width: op.keyDim))
-    let key = Argument.reads(op.key.region(tokens: tokens, heads: op.keyHeads, width: op.keyDim))
+    let query = try Argument.reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim)
+    let key = try Argument.reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim)
     var prepare = Kernel(family: .chunkPrepare, activation: op.query.dtype, keyClass: keyClass)
     prepare.constants.setRecurrence(op)
     try dispatch(
       prepare,
       [query, key, .reads(gates.decay), .reads(gates.beta), .reads(chunkTable), .writes(scratch)], params,
-      groups: (op.valueHeads, count, 1), threads: GDM_CHUNK_THREADS,
+      groups: (op.valueHeads, count, 1), threads: .exactly(GDM_CHUNK_THREADS),
       threadgroupBytes: ThreadgroupBytes.chunkPrepare(keyDim: op.keyDim))
 
     var scan = Kernel(
@@ -133,14 +137,14 @@ extension Pass {
     try dispatch(
       scan,
       [
-        query, key, .reads(op.value.region(tokens: tokens, heads: op.valueHeads, width: op.valueDim)),
+        query, key, .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
         .reads(gates.decay), .reads(scratch), state, staged,
-        .writes(op.out.region(tokens: tokens, heads: op.valueHeads, width: op.valueDim)),
+        .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
         .reads(chunkTable), .reads(chunkOffsets), .reads(table.readSlots), .reads(table.writeSlots), .absent, .absent,
         .absent,
       ],
       params, groups: (ceilDiv(op.valueDim, GDM_CHUNK_ROWS), op.valueHeads, sequences.count),
-      threads: GDM_CHUNK_THREADS,
+      threads: .exactly(GDM_CHUNK_THREADS),
       threadgroupBytes: ThreadgroupBytes.chunkScan(keyDim: op.keyDim, perKey: op.gateDims == .perKey))
   }
 

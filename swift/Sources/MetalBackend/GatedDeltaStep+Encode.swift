@@ -19,30 +19,26 @@ extension Pass {
     try dispatch(
       kernel,
       [
-        .reads(op.x.region(tokens: n, width: channels)),
-        .reads(op.convWeight.region(elements: channels * op.width)),
-        op.convBias.map { .reads($0.region(elements: channels)) } ?? .absent,
-        op.convState.map { .writes($0.region(elements: op.slots * convElements)) } ?? .absent, convStaged,
-        .reads(op.gate.region(tokens: n, heads: op.valueHeads, width: dims)),
-        .reads(op.beta.region(tokens: n, width: op.valueHeads)),
-        op.raw.map { .reads($0.aLog.region(elements: op.valueHeads)) } ?? .absent,
-        op.raw.map { .reads($0.dtBias.region(elements: op.valueHeads * dims)) } ?? .absent,
-        op.state.map { .writes($0.region(elements: op.slots * stateElements)) } ?? .absent, staged,
-        .reads(op.z.region(tokens: n, heads: op.valueHeads, width: op.valueDim)),
-        .reads(op.normWeight.region(elements: op.valueDim)),
-        .writes(op.out.region(tokens: n, heads: op.valueHeads, width: op.valueDim)),
+        .reads(op.x, tokens: n, width: channels), .reads(op.convWeight, elements: channels * op.width),
+        .reads(op.convBias, elements: channels), .writes(op.convState, elements: op.slots * convElements), convStaged,
+        .reads(op.gate, tokens: n, heads: op.valueHeads, width: dims),
+        .reads(op.beta, tokens: n, heads: op.valueHeads, width: 1), .reads(op.raw?.aLog, elements: op.valueHeads),
+        .reads(op.raw?.dtBias, elements: op.valueHeads * dims), .writes(op.state, elements: op.slots * stateElements),
+        staged, .reads(op.z, tokens: n, heads: op.valueHeads, width: op.valueDim),
+        .reads(op.normWeight, elements: op.valueDim),
+        .writes(op.out, tokens: n, heads: op.valueHeads, width: op.valueDim),
         .reads(table.readSlots), .reads(table.writeSlots),
       ],
       GDMStep(
         keyHeads: UInt32(element: op.keyHeads), valueHeads: UInt32(element: op.valueHeads),
         keyDim: UInt32(element: op.keyDim), valueDim: UInt32(element: op.valueDim),
         xTokenStride: UInt32(element: op.x.tokenStride), gateTokenStride: UInt32(element: op.gate.tokenStride),
-        gateHeadStride: dims == 1 ? 1 : UInt32(element: op.gate.headStride),
-        betaTokenStride: UInt32(element: op.beta.tokenStride), zTokenStride: UInt32(element: op.z.tokenStride),
+        gateHeadStride: UInt32(element: op.gate.headStride), betaTokenStride: UInt32(element: op.beta.tokenStride),
+        betaHeadStride: UInt32(element: op.beta.headStride), zTokenStride: UInt32(element: op.z.tokenStride),
         zHeadStride: UInt32(element: op.z.headStride), outTokenStride: UInt32(element: op.out.tokenStride),
         outHeadStride: UInt32(element: op.out.headStride), scale: op.scale, epsilon: op.qkNormEps,
         bound: op.gateBound, normEpsilon: op.normEps),
-      groups: (op.keyHeads, n, 1), threads: 256)
+      groups: (op.keyHeads, n, 1), threads: .upTo(256))
   }
 }
 

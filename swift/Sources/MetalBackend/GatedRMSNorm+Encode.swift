@@ -13,10 +13,9 @@ extension Pass {
     try dispatch(
       kernel,
       [
-        .reads(op.x.region(tokens: op.tokens, heads: op.heads, width: op.dim)),
-        .reads(op.z.region(tokens: op.tokens, heads: op.heads, width: op.dim)),
-        .reads(op.weight.region(elements: op.dim)),
-        .writes(op.out.region(tokens: op.tokens, heads: op.heads, width: op.dim)),
+        .reads(op.x, tokens: op.tokens, heads: op.heads, width: op.dim),
+        .reads(op.z, tokens: op.tokens, heads: op.heads, width: op.dim), .reads(op.weight, elements: op.dim),
+        .writes(op.out, tokens: op.tokens, heads: op.heads, width: op.dim),
       ],
       GDMNorm(
         rows: UInt32(element: rows), heads: UInt32(element: op.heads), length: UInt32(element: op.dim),
@@ -24,7 +23,7 @@ extension Pass {
         zTokenStride: UInt32(element: op.z.tokenStride), zHeadStride: UInt32(element: op.z.headStride),
         outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
         epsilon: op.eps),
-      groups: (ceilDiv(rows, GDM_NORM_ROWS), 1, 1), threads: GDM_NORM_THREADS)
+      groups: (ceilDiv(rows, GDM_NORM_ROWS), 1, 1), threads: .exactly(GDM_NORM_THREADS))
   }
 
   mutating func encode(_ op: Linear) throws(Failure) {
@@ -36,15 +35,15 @@ extension Pass {
     try dispatch(
       kernel,
       [
-        .reads(op.x.region(tokens: op.rows, width: op.inFeatures)),
-        .reads(op.weight.region(elements: op.outFeatures * op.inFeatures)),
-        .writes(op.out.region(tokens: op.rows, width: op.outFeatures)),
+        .reads(op.x, tokens: op.rows, width: op.inFeatures),
+        .reads(op.weight, elements: op.outFeatures * op.inFeatures),
+        .writes(op.out, tokens: op.rows, width: op.outFeatures),
       ],
       GDMProject(
         rows: UInt32(element: op.rows), inputs: UInt32(element: op.inFeatures),
         outputs: UInt32(element: op.outFeatures), xRowStride: UInt32(element: op.x.tokenStride),
         outRowStride: UInt32(element: op.out.tokenStride)),
       groups: (ceilDiv(op.outFeatures, outputs), ceilDiv(op.rows, GDM_PROJECT_TILE), 1),
-      threads: GDM_PROJECT_THREADS)
+      threads: .exactly(GDM_PROJECT_THREADS))
   }
 }

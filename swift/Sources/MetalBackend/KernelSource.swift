@@ -155,10 +155,10 @@ GDM_ASSERT_SIZE(GDMCommit, 16);
 // gates.metal. dims is 1, or keyDim for a gate per key dimension.
 typedef struct GDMGates {
   uint32_t tokens, valueHeads, dims;
-  uint32_t gateTokenStride, gateHeadStride, betaTokenStride;
+  uint32_t gateTokenStride, gateHeadStride, betaTokenStride, betaHeadStride;
   float bound;  // L of the raw-bounded form
 } GDMGates;
-GDM_ASSERT_SIZE(GDMGates, 28);
+GDM_ASSERT_SIZE(GDMGates, 32);
 
 // conv.metal
 typedef struct GDMConv {
@@ -188,12 +188,12 @@ GDM_ASSERT_SIZE(GDMProject, 20);
 typedef struct GDMStep {
   uint32_t keyHeads, valueHeads, keyDim, valueDim;
   uint32_t xTokenStride;
-  uint32_t gateTokenStride, gateHeadStride, betaTokenStride;
+  uint32_t gateTokenStride, gateHeadStride, betaTokenStride, betaHeadStride;
   uint32_t zTokenStride, zHeadStride;
   uint32_t outTokenStride, outHeadStride;
   float scale, epsilon, bound, normEpsilon;
 } GDMStep;
-GDM_ASSERT_SIZE(GDMStep, 64);
+GDM_ASSERT_SIZE(GDMStep, 68);
 
 // slots.metal: units of a slot, in the kernel's copy unit of 2, 4 or 16 bytes.
 typedef struct GDMSlots {
@@ -243,12 +243,13 @@ constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
 // mathematics library, so they are built from correctly rounded operations alone (+ - * fma, divide, sqrt).
 //
 // Contraction is off: a fused multiply-add happens where fma() is written and nowhere else. The host compiles with
-// mathMode safe, which these rely on for infinities and NaN.
+// mathMode safe too, which these rely on for infinities and NaN.
 #ifndef GATED_DELTA_SHADERS_NUMERICS_H
 #define GATED_DELTA_SHADERS_NUMERICS_H
 
 #include <metal_stdlib>
 using namespace metal;
+#pragma METAL fp math_mode(safe)
 #pragma METAL fp contract(off)
 
 // e^x within 1 ulp; 0 below -104, infinity above 88.8, NaN for NaN. Cody-Waite reduction x = n ln 2 + r,
@@ -573,12 +574,12 @@ kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
       }
       Row<N> other;
       row_load(other, tile + i * keyDim, lane, keyDim);
-      float dot = row_dot(carried, other);
+      float product = row_dot(carried, other);
       if (lane == 0 && pass == 0) {
         float b = i < count ? beta[betaBase + ulong(i) * params.betaTokenStride] : 0.0f;
-        negA[i * GDM_CHUNK + own] = i > own ? -(b * dot) : 0.0f;
+        negA[i * GDM_CHUNK + own] = i > own ? -(b * product) : 0.0f;
       }
-      if (lane == 0 && pass == 1) dots[i * GDM_CHUNK + own] = i >= own ? dot : 0.0f;
+      if (lane == 0 && pass == 1) dots[i * GDM_CHUNK + own] = i >= own ? product : 0.0f;
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -586,17 +587,17 @@ kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
   if (index < GDM_SIMD_LANES) {
     simdgroup_float8x8 upper;
     simdgroup_float8x8 lower;
-    simdgroup_float8x8 cross;
+    simdgroup_float8x8 corner;
     simdgroup_float8x8 partial;
     chunk_leaf(upper, negA);
     chunk_leaf(lower, negA + 8 * GDM_CHUNK + 8);
-    simdgroup_load(cross, negA + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
-    simdgroup_multiply(partial, lower, cross);
-    simdgroup_multiply(cross, partial, upper);
+    simdgroup_load(corner, negA + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
+    simdgroup_multiply(partial, lower, corner);
+    simdgroup_multiply(corner, partial, upper);
     // The matrix is in registers: its place takes the inverse, whose upper right block is the zeros already there.
     simdgroup_barrier(mem_flags::mem_threadgroup);
     simdgroup_store(upper, negA, GDM_CHUNK, 0, false);
-    simdgroup_store(cross, negA + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
+    simdgroup_store(corner, negA + 8 * GDM_CHUNK, GDM_CHUNK, 0, false);
     simdgroup_store(lower, negA + 8 * GDM_CHUNK + 8, GDM_CHUNK, 0, false);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -651,6 +652,10 @@ template [[host_name("gd_chunk_prepare_bf16_kany")]] kernel decltype(gd_chunk_pr
 
 
 
+// The panels of the state must live in registers, so loops over them are unrolled: an array with a running index would
+// be kept in memory.
+#define GDM_UNROLL _Pragma("clang loop unroll(full)")
+
 // The state rows of one simdgroup: part f is [key columns 8 f .. 8 f + 7, 8 rows].
 template <uint P> struct Panels {
   simdgroup_float8x8 part[P];
@@ -698,6 +703,7 @@ inline void chunk_scale_after(threadgroup float* tile, threadgroup float* decays
 template <uint P>
 inline void chunk_times_state(thread simdgroup_float8x8& result, threadgroup const float* tile,
                               thread const Panels<P>& s, uint panels, uint keyDim) {
+  GDM_UNROLL
   for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
       simdgroup_float8x8 rows;
@@ -726,6 +732,7 @@ template <uint P>
 inline void chunk_update(thread Panels<P>& s, threadgroup const float* tile, threadgroup const float* decays,
                          float total, simdgroup_float8x8 v0, simdgroup_float8x8 v1, uint panels, uint keyDim) {
   simdgroup_float8x8 decay = simdgroup_float8x8(total);
+  GDM_UNROLL
   for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
       simdgroup_float8x8 columns;
@@ -758,6 +765,7 @@ inline void chunk_state_read(thread Panels<4 * N>& s, threadgroup float* tile, d
     row_store(tile + own * keyDim, x, lane, keyDim);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (owner / 2 == slice) {
+      GDM_UNROLL
       for (uint f = 0; f < 4 * N; ++f) {
         if (panel_exists<4 * N>(f, keyDim / 8)) {
           simdgroup_load(s.part[f], tile + (owner % 2) * 8 * keyDim + 8 * f, keyDim, 0, true);
@@ -777,6 +785,7 @@ inline void chunk_state_write(thread const Panels<4 * N>& s, threadgroup float* 
   for (uint slice = 0; slice < 2; ++slice) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (owner / 2 == slice) {
+      GDM_UNROLL
       for (uint f = 0; f < 4 * N; ++f) {
         if (panel_exists<4 * N>(f, keyDim / 8)) {
           simdgroup_store(s.part[f], tile + (owner % 2) * 8 * keyDim + 8 * f, keyDim, 0, true);
@@ -1009,7 +1018,8 @@ template [[host_name("gd_chunk_scan_bf16_bf16_kany")]] kernel decltype(gd_chunk_
 //
 // state [slots, C, K - 1], oldest first, T or f32 (CONV_STATE_F32); weight [C, K]; bias [C]; any float dtype.
 // y[t] = act(bias + sum over j of w[j] x[t - (K - 1) + j]), taps in ascending order by fma, columns before the
-// sequence's first token coming from the state.
+// sequence's first token coming from the state. (The short convolution of Mamba, Gu and Dao 2023, as Gated DeltaNet
+// applies it to the joint query, key and value channels.)
 #ifndef GATED_DELTA_SHADERS_CONV_H
 #define GATED_DELTA_SHADERS_CONV_H
 
@@ -1182,7 +1192,7 @@ template [[host_name("gd_conv_shift_bf16")]] kernel decltype(gd_conv_shift<bfloa
 // Gates and betas of a batch, resolved to the float32 that the recurrence takes.
 //
 // gate [tokens, Hv] or, per key dimension, [tokens, Hv, Dk]: GATE_DTYPE, token and head strides in elements.
-// beta [tokens, Hv]: BETA_DTYPE, token stride. aLog [Hv], dtBias [Hv] or [Hv, Dk]: read where the form is raw.
+// beta [tokens, Hv]: BETA_DTYPE, token and head strides. aLog [Hv], dtBias [Hv] or [Hv, Dk]: read where the form is raw.
 // decay [tokens, Hv, dims] f32, contiguous; betaOut [tokens, Hv] f32, contiguous. dims is 1 or Dk.
 //
 // Grid: (ceil(tokens Hv dims / GDM_GATE_THREADS)) threadgroups of GDM_GATE_THREADS; a thread writes one decay, and the
@@ -1243,16 +1253,18 @@ kernel void gd_gates(device const ushort* gate [[buffer(0)]],
                      constant GDMGates& params [[buffer(6)]],
                      uint group [[threadgroup_position_in_grid]],
                      uint index [[thread_index_in_threadgroup]]) {
-  ulong at = ulong(group) * GDM_GATE_THREADS + index;
-  ulong heads = ulong(params.tokens) * params.valueHeads;
-  if (at >= heads * params.dims) return;
-  ulong pair = at / params.dims;
-  uint dim = uint(at - pair * params.dims);
-  ulong token = pair / params.valueHeads;
-  uint head = uint(pair - token * params.valueHeads);
-  ulong from = token * params.gateTokenStride + ulong(head) * params.gateHeadStride + dim;
+  // The number of gates fits 32 bits: they are elements of one tensor.
+  uint at = group * GDM_GATE_THREADS + index;
+  if (at >= params.tokens * params.valueHeads * params.dims) return;
+  uint pair = at / params.dims;
+  uint dim = at - pair * params.dims;
+  uint token = pair / params.valueHeads;
+  uint head = pair - token * params.valueHeads;
+  ulong from = ulong(token) * params.gateTokenStride + ulong(head) * params.gateHeadStride + dim;
   decay[at] = gate_read(gate, from, aLog, head, dtBias, head * params.dims + dim, params.bound);
-  if (dim == 0) betaOut[pair] = beta_read(beta, token * params.betaTokenStride + head);
+  if (dim == 0) {
+    betaOut[pair] = beta_read(beta, ulong(token) * params.betaTokenStride + ulong(head) * params.betaHeadStride);
+  }
 }
 
 #line 1 "shaders/norm.metal"
@@ -1270,6 +1282,7 @@ kernel void gd_gates(device const ushort* gate [[buffer(0)]],
 //
 //   norm then gate  weight x rsqrt(mean x^2 + eps) act(z)
 //   gate then norm  weight u rsqrt(mean u^2 + eps), u = x act(z)          act: silu or sigmoid
+// (RMS norm: Zhang and Sennrich 2019. The first order is Gated DeltaNet's output norm, the second Mamba-2's.)
 //
 // The sum of squares of a row is one simdgroup's: lane l adds elements l, l + 32, ... in order by fma, then lanes add
 // by xor 1, 2, 4, 8, 16. The order depends on the row's length alone.
@@ -1621,7 +1634,7 @@ template [[host_name("gd_decode_bf16_bf16_kany")]] kernel decltype(gd_decode<bfl
 // that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64); the host passes it, rounded up to 16 bytes.
 //
 // 1. Read the rows of the state into registers.
-// 2. For each block: (a) stage keys and queries, normalised, one row group a vector; decays, betas and values.
+// 2. For each block: (a) stage keys and queries, normalised, one row group each; decays, betas and values.
 //    (b) barrier; walk the tokens, leaving outputs in threadgroup memory. (c) barrier; write the outputs, coalesced.
 // 3. Write the rows to the write slot.
 //
@@ -1687,11 +1700,11 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
     uint tokens = min(block, uint(count - first));
     ulong base = ulong(begin + first);
 
-    // (a) Vector i is key i for i < block, else query i - block. Groups without one repeat a token's and store nothing.
-    for (uint vectors = 0; vectors < 2 * block; vectors += groups) {
-      uint vector = vectors + rowGroup;
-      bool isKey = vector < block;
-      uint slotOf = isKey ? vector : vector - block;
+    // (a) Item i is key i for i < block, else query i - block. Groups without one repeat a token's and store nothing.
+    for (uint firstItem = 0; firstItem < 2 * block; firstItem += groups) {
+      uint item = firstItem + rowGroup;
+      bool isKey = item < block;
+      uint slotOf = isKey ? item : item - block;
       ulong token = base + min(slotOf, tokens - 1);
       device const T* source =
           isKey ? key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride)
@@ -1699,7 +1712,7 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
       Row<N> x;
       row_load<T>(x, source, lane, keyDim);
       row_normalise(x, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
-      if (slotOf < tokens && vector < 2 * block) {
+      if (slotOf < tokens && item < 2 * block) {
         row_store((isKey ? keys : queries) + slotOf * keyDim, x, lane, keyDim);
         if (RECORD && recordsKey && isKey) {
           row_store<float>(recordKey + (token * keyHeads + keyHead) * keyDim, x, lane, keyDim);
@@ -1902,11 +1915,15 @@ kernel void gd_step(device const T* x [[buffer(0)]],
                     uint2 group [[threadgroup_position_in_grid]],
                     uint2 threadCounts [[threads_per_threadgroup]],
                     uint index [[thread_index_in_threadgroup]]) {
-  threadgroup float queryRow[GDM_MAX_DIM];
-  threadgroup float keyRow[GDM_MAX_DIM];
+  // Rows read four elements at a time are declared so, for their alignment.
+  threadgroup float4 queryMemory[GDM_MAX_DIM / 4];
+  threadgroup float4 keyMemory[GDM_MAX_DIM / 4];
+  threadgroup float4 decayMemory[GDM_MAX_DIM / 4];
   threadgroup float valueRow[GDM_MAX_DIM];
-  threadgroup float decayRow[GDM_MAX_DIM];
   threadgroup float outRow[GDM_MAX_DIM];
+  threadgroup float* queryRow = (threadgroup float*)queryMemory;
+  threadgroup float* keyRow = (threadgroup float*)keyMemory;
+  threadgroup float* decayRow = (threadgroup float*)decayMemory;
 
   uint threads = threadCounts.x;
   uint keyHeads = params.keyHeads;
@@ -1956,7 +1973,7 @@ kernel void gd_step(device const T* x [[buffer(0)]],
     row_load(q, queryRow, lane, keyDim);
     row_normalise(k, keyDim, params.epsilon, 1.0f);
     row_normalise(q, keyDim, params.epsilon, params.scale);
-    float b = beta_read(beta, ulong(token) * params.betaTokenStride + valueHead);
+    float b = beta_read(beta, ulong(token) * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride);
     for (uint first = 0; first < valueDim; first += rowsAtOnce) {
       uint wanted = first + index / GDM_ROW_LANES;
       bool valid = wanted < valueDim;

@@ -1,42 +1,58 @@
 import GatedDeltaTypes
 import Metal
+import Synchronization
 
-/// Runs ops as Metal pipelines over unified memory. A submission is one command buffer; its dispatches may overlap, with
-/// barriers only where one needs another's result.
+/// Runs ops as Metal pipelines over unified memory. Dispatches of a submission may overlap, with barriers only where one
+/// needs another's result.
+///
+/// A failed submission leaves what it was to write undefined, and says nothing of those after it, which run. Only a GPU
+/// that the system has taken from the process fails everything from then on: the device is lost, and refuses new ops.
 public final class MetalBackend: Backend, @unchecked Sendable {
+  /// Command buffers that may be on their way. Metal blocks whoever asks for one more; its own default is 64.
+  static let commandBufferLimit = 512
+  /// Of the sink, to each argument: as much as Metal may want offsets to be aligned to, so that no two overlap.
+  static let sinkPiece = 256
+
   public let description: DeviceDescription
   let pipelines: Pipelines
   let arenas: ArenaPool
-  /// What arguments that an option switches off are bound to: 256 bytes each, so that no two overlap.
+  let queue: any MTLCommandQueue
+  let fence: any MTLFence
+  /// What arguments that an option switches off are bound to.
   let sink: any MTLBuffer
   private let device: any MTLDevice
-  private let queue: any MTLCommandQueue
+  private let loss = Mutex<Failure?>(nil)
 
   public static func open() throws(Failure) -> any Backend {
     let opened: Result<MetalBackend, Failure> = autoreleasepool {
-      do throws(Failure) { return .success(try MetalBackend()) } catch { return .failure(error) }
+      do throws(Failure) {
+        guard let device = MTLCreateSystemDefaultDevice() else {
+          throw Failure(.device, argument: "backend", expected: "a Metal device", received: noDeviceReason())
+        }
+        return .success(try MetalBackend(device: device))
+      } catch {
+        return .failure(error)
+      }
     }
     return try opened.get()
   }
 
-  private init() throws(Failure) {
-    guard let device = MTLCreateSystemDefaultDevice() else {
-      throw Failure(.device, argument: "backend", expected: "a Metal device", received: noDeviceReason())
-    }
+  init(device: any MTLDevice) throws(Failure) {
     guard device.supportsFamily(.apple7) else {
       throw Failure(
         .device, argument: "backend", expected: "an Apple M1 or later (GPU family Apple7)", received: device.name)
     }
-    guard let queue = device.makeCommandQueue(),
-      let sink = device.makeBuffer(length: 16384, options: .storageModeShared)
+    guard let queue = device.makeCommandQueue(maxCommandBufferCount: Self.commandBufferLimit),
+      let fence = device.makeFence(), let sink = device.makeBuffer(length: 16384, options: .storageModeShared)
     else {
       throw Failure(.device, argument: "backend", expected: "a command queue", received: "none from \(device.name)")
     }
     self.device = device
     self.queue = queue
+    self.fence = fence
     self.sink = sink
     arenas = ArenaPool(device: device)
-    pipelines = try Pipelines(device: device)
+    pipelines = Pipelines(device: device)
     description = DeviceDescription(
       backend: .metal, name: device.name, isa: "", threads: 0, emulated: Self.isEmulated)
   }
@@ -52,56 +68,66 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   }
 
   public func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory {
-    guard Int(bitPattern: pointer) % 16384 == 0, byteCount % 16384 == 0, byteCount > 0,
-      let buffer = autoreleasepool(invoking: {
-        device.makeBuffer(bytesNoCopy: pointer, length: byteCount, options: .storageModeShared, deallocator: nil)
-      })
-    else {
+    guard Int(bitPattern: pointer) % 16384 == 0, byteCount % 16384 == 0, byteCount > 0 else {
       throw Failure(
         .invalidArgument, argument: "pointer", expected: "an address and a length that are multiples of 16384",
-        received: "address \(Int(bitPattern: pointer) % 16384) over a page, \(byteCount) bytes")
+        received: "an address \(Int(bitPattern: pointer) % 16384) above one, and \(byteCount) bytes")
+    }
+    let buffer = autoreleasepool {
+      device.makeBuffer(bytesNoCopy: pointer, length: byteCount, options: .storageModeShared, deallocator: nil)
+    }
+    guard let buffer else {
+      throw Failure(
+        .outOfMemory, argument: "bytes", expected: "memory that the GPU can map", received: "\(byteCount) bytes")
     }
     return MetalMemory(buffer, byteCount: byteCount, isWrapped: true)
   }
 
-  public func check(_ op: Op) throws(Failure) {}
+  public func check(_ op: Op) throws(Failure) { try checkNotLost() }
 
   public func submit(_ submission: any Submission) {
     autoreleasepool {
-      guard let commandBuffer = queue.makeCommandBuffer() else {
-        return submission.finish(Failure(.device, expected: "a command buffer", received: "none"))
+      do throws(Failure) {
+        try checkNotLost()
+        try commit(submission)
+      } catch {
+        // The core reports it in its turn.
+        submission.finish(error)
       }
-      // A submission that cannot be encoded is committed all the same, empty: its failure comes in its turn.
-      let encoded = encode(submission, commandBuffer)
-      let arenas = self.arenas
+    }
+  }
+
+  private func commit(_ submission: any Submission) throws(Failure) {
+    var encoding = try Encoding(device: self)
+    do throws(Failure) {
+      for op in submission.ops { try encoding.add(op) }
+    } catch {
+      encoding.end()
+      arenas.giveBack(encoding.chunks)
+      throw error
+    }
+    encoding.end()
+
+    let chunks = encoding.chunks
+    let completion = Completion(submission, parts: encoding.commandBuffers.count)
+    for commandBuffer in encoding.commandBuffers {
       commandBuffer.addCompletedHandler { commandBuffer in
         autoreleasepool {
-          arenas.giveBack(encoded.scratch)
-          submission.finish(encoded.failure ?? commandBuffer.failure)
+          let failure = commandBuffer.failure
+          if let failure, commandBuffer.deviceIsLost { self.loss.withLock { $0 = $0 ?? failure } }
+          guard completion.complete(failure) else { return }
+          self.arenas.giveBack(chunks)
+          completion.finish()
         }
       }
       commandBuffer.commit()
     }
   }
 
-  private struct Encoded: @unchecked Sendable {
-    var scratch: [any MTLBuffer] = []
-    var failure: Failure?
-  }
-
-  private func encode(_ submission: any Submission, _ commandBuffer: any MTLCommandBuffer) -> Encoded {
-    guard let encoder = commandBuffer.makeComputeCommandEncoder(dispatchType: .concurrent) else {
-      return Encoded(failure: Failure(.device, expected: "a compute encoder", received: "none"))
-    }
-    var pass = Pass(device: self, encoder: encoder)
-    var failure: Failure?
-    do throws(Failure) {
-      for op in submission.ops { try pass.encode(op) }
-    } catch {
-      failure = error
-    }
-    encoder.endEncoding()
-    return Encoded(scratch: pass.arena.buffers, failure: failure)
+  private func checkNotLost() throws(Failure) {
+    guard let cause = loss.withLock({ $0 }) else { return }
+    throw Failure(
+      .device, argument: "device", expected: "one that the system has not taken away", received: cause.received)
   }
 
   /// The GPU does the work: a waiting thread has nothing to help with.
@@ -111,10 +137,22 @@ public final class MetalBackend: Backend, @unchecked Sendable {
 }
 
 extension MTLCommandBuffer {
+  private var code: MTLCommandBufferError.Code? { (error as? MTLCommandBufferError)?.code }
+
   /// What the GPU reported, nil where all went well.
   var failure: Failure? {
     guard status == .error else { return nil }
-    return Failure(
-      .device, expected: "the GPU to finish", received: error.map { "\($0)" } ?? "an error without a description")
+    let words = error.map { "\($0)" } ?? "an error without a description"
+    switch code {
+    case .outOfMemory:
+      return Failure(.outOfMemory, expected: "memory for the GPU's work", received: words)
+    case .timeout:
+      return Failure(.device, expected: "the GPU to finish within the system's limit of time", received: words)
+    default:
+      return Failure(.device, expected: "the GPU to finish", received: words)
+    }
   }
+
+  /// Whether nothing that this process asks of the GPU will run any more.
+  var deviceIsLost: Bool { code == .accessRevoked || code == .notPermitted }
 }

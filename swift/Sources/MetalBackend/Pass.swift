@@ -12,51 +12,93 @@ enum Argument {
   case absent
 }
 
+extension Argument {
+  /// The first elements of a tensor; absent where the op has none.
+  static func reads(_ tensor: TensorView?, elements: Int) throws(Failure) -> Argument {
+    guard let tensor else { return .absent }
+    return .reads(try tensor.region(elements: elements))
+  }
+
+  static func writes(_ tensor: TensorView?, elements: Int) throws(Failure) -> Argument {
+    guard let tensor else { return .absent }
+    return .writes(try tensor.region(elements: elements))
+  }
+
+  /// Rows of `width` elements, `heads` a token.
+  static func reads(_ tensor: TensorView, tokens: Int, heads: Int = 1, width: Int) throws(Failure) -> Argument {
+    .reads(try tensor.region(tokens: tokens, heads: heads, width: width))
+  }
+
+  static func writes(_ tensor: TensorView, tokens: Int, heads: Int = 1, width: Int) throws(Failure) -> Argument {
+    .writes(try tensor.region(tokens: tokens, heads: heads, width: width))
+  }
+}
+
+/// Threads of a threadgroup.
+enum Threads {
+  /// What the kernel is written for.
+  case exactly(Int)
+  /// As many as the pipeline takes: the kernel's bits do not depend on the number.
+  case upTo(Int)
+}
+
 /// One command buffer being encoded.
 struct Pass {
   let device: MetalBackend
   let encoder: any MTLComputeCommandEncoder
   var arena: Arena
   private var hazards = Hazards()
+  /// What was last set for `[[threadgroup(0)]]`: it stays set for the kernels that follow.
+  private var threadgroupBytes = 0
 
-  init(device: MetalBackend, encoder: any MTLComputeCommandEncoder) {
+  init(device: MetalBackend, encoder: any MTLComputeCommandEncoder, arena: Arena) {
     self.device = device
     self.encoder = encoder
-    arena = Arena(pool: device.arenas)
+    self.arena = arena
   }
 
   /// Arguments are bound from index 0 on, `params` after the last.
   mutating func dispatch<Params>(
-    _ kernel: Kernel, _ arguments: [Argument], _ params: Params, groups: (Int, Int, Int), threads: Int,
+    _ kernel: Kernel, _ arguments: [Argument], _ params: Params, groups: (Int, Int, Int), threads: Threads,
     threadgroupBytes: Int = 0
   ) throws(Failure) {
     guard groups.0 > 0, groups.1 > 0, groups.2 > 0 else { return }
     let pipeline = try device.pipelines.pipeline(kernel)
+    let threads = try pipeline.threads(threads, kernel)
     if hazards.block(arguments) {
       encoder.memoryBarrier(scope: .buffers)
       hazards.reset()
     }
     hazards.add(arguments)
 
-    encoder.setComputePipelineState(pipeline)
-    for (index, argument) in arguments.enumerated() {
-      switch argument {
-      case .reads(let region) where region.byteCount > 0, .writes(let region) where region.byteCount > 0:
-        encoder.setBuffer(region.buffer, offset: region.offset, index: index)
-      default:
-        // An empty tensor may lie at its buffer's very end, where no binding can.
-        encoder.setBuffer(device.sink, offset: index * 256, index: index)
-      }
-    }
+    encoder.setComputePipelineState(pipeline.state)
+    for (index, argument) in arguments.enumerated() { bind(argument, index) }
     withUnsafeBytes(of: params) { bytes in
       if let base = bytes.baseAddress { encoder.setBytes(base, length: bytes.count, index: arguments.count) }
     }
-    if threadgroupBytes > 0 {
-      encoder.setThreadgroupMemoryLength((threadgroupBytes + 15) / 16 * 16, index: 0)
-    }
+    setThreadgroupMemory(threadgroupBytes)
     encoder.dispatchThreadgroups(
       MTLSize(width: groups.0, height: groups.1, depth: groups.2),
       threadsPerThreadgroup: MTLSize(width: threads, height: 1, depth: 1))
+  }
+
+  private func bind(_ argument: Argument, _ index: Int) {
+    switch argument {
+    // An empty tensor may lie at its buffer's very end, where no binding can.
+    case .reads(let region) where !region.isEmpty, .writes(let region) where !region.isEmpty:
+      encoder.setBuffer(region.buffer, offset: region.offset, index: index)
+    default:
+      encoder.setBuffer(device.sink, offset: index * MetalBackend.sinkPiece, index: index)
+    }
+  }
+
+  /// Lengths are multiples of 16. A kernel that asks for none gets the least, since what an earlier one was given would
+  /// count beside its own threadgroup arrays.
+  private mutating func setThreadgroupMemory(_ bytes: Int) {
+    let wanted = max(16, ceilDiv(bytes, 16) * 16)
+    if bytes == 0, threadgroupBytes <= wanted { return }
+    if wanted != threadgroupBytes { encoder.setThreadgroupMemoryLength(wanted, index: 0) }
+    threadgroupBytes = wanted
   }
 
   mutating func encode(_ op: Op) throws(Failure) {
@@ -67,6 +109,18 @@ struct Pass {
     case .gatedDeltaStep(let op, let sequences): try encode(op, sequences)
     case .linear(let op): try encode(op)
     case .copySlots(let op, let sequences): try encode(op, sequences)
+    }
+  }
+}
+
+extension Pipeline {
+  func threads(_ wanted: Threads, _ kernel: Kernel) throws(Failure) -> Int {
+    switch wanted {
+    case .exactly(let count) where count <= maxThreads: return count
+    case .upTo(let count) where maxThreads > 0: return min(count, maxThreads)
+    case .exactly(let count), .upTo(let count):
+      throw Failure(
+        .device, expected: "a GPU that runs \(kernel.name) with \(count) threads", received: "at most \(maxThreads)")
     }
   }
 }

@@ -1,31 +1,31 @@
 import GatedDeltaTypes
 import Metal
+import ShaderParams
 import Synchronization
 
-/// Compiles the kernels' text once and every pipeline at its first use.
-final class Pipelines: Sendable {
-  private struct State: @unchecked Sendable {
-    var ready: [Kernel: any MTLComputePipelineState] = [:]
+/// A compiled kernel.
+struct Pipeline: @unchecked Sendable {
+  let state: any MTLComputePipelineState
+  /// Of a threadgroup: its registers may leave a kernel fewer than the device has. Whole simdgroups.
+  let maxThreads: Int
+}
+
+/// Compiles kernels at their first use, each from a text of its own: the runtime compiler would take seconds for all
+/// instantiations, and a program needs a handful.
+final class Pipelines: @unchecked Sendable {
+  private struct Library: @unchecked Sendable {
+    let library: any MTLLibrary
+  }
+  private struct State {
+    var ready: [Kernel: Pipeline] = [:]
+    var libraries: [String: Library] = [:]
   }
   private let device: any MTLDevice
-  private let library: any MTLLibrary
   private let state = Mutex(State())
 
-  init(device: any MTLDevice) throws(Failure) {
-    let options = MTLCompileOptions()
-    options.languageVersion = .version3_2
-    // The promises to the bit: no reassociation, no contraction, correctly rounded division and roots.
-    options.mathMode = .safe
-    options.mathFloatingPointFunctions = .precise
-    self.device = device
-    do {
-      library = try device.makeLibrary(source: kernelSource, options: options)
-    } catch {
-      throw Failure(.device, expected: "the kernels to compile", received: "\(error)")
-    }
-  }
+  init(device: any MTLDevice) { self.device = device }
 
-  func pipeline(_ kernel: Kernel) throws(Failure) -> any MTLComputePipelineState {
+  func pipeline(_ kernel: Kernel) throws(Failure) -> Pipeline {
     if let ready = state.withLock({ $0.ready[kernel] }) { return ready }
     // Compiled outside the lock: two threads may do it twice, neither waits for the other.
     let made = try compile(kernel)
@@ -33,10 +33,50 @@ final class Pipelines: Sendable {
     return made
   }
 
-  private func compile(_ kernel: Kernel) throws(Failure) -> any MTLComputePipelineState {
+  private func compile(_ kernel: Kernel) throws(Failure) -> Pipeline {
+    let name = kernel.name
+    let made: any MTLComputePipelineState
+    do {
+      let library = try library(of: name)
+      let function = try library.makeFunction(name: name, constantValues: Self.values(of: kernel.constants))
+      made = try device.makeComputePipelineState(function: function)
+    } catch {
+      throw Failure(.device, expected: "the kernel \(name) to compile", received: "\(error)")
+    }
+    guard made.threadExecutionWidth == GDM_SIMD_LANES else {
+      throw Failure(
+        .device, expected: "simdgroups of \(GDM_SIMD_LANES) threads",
+        received: "\(made.threadExecutionWidth) in \(name)")
+    }
+    return Pipeline(
+      state: made, maxThreads: made.maxTotalThreadsPerThreadgroup / GDM_SIMD_LANES * GDM_SIMD_LANES)
+  }
+
+  private func library(of name: String) throws -> any MTLLibrary {
+    if let known = state.withLock({ $0.libraries[name] }) { return known.library }
+    let options = MTLCompileOptions()
+    options.languageVersion = .version3_2
+    // The promises to the bit: no reassociation, correctly rounded division and roots.
+    options.mathMode = .safe
+    options.mathFloatingPointFunctions = .precise
+    let made = Library(library: try device.makeLibrary(source: Self.source(of: name), options: options))
+    state.withLock { $0.libraries[name] = made }
+    return made.library
+  }
+
+  /// All of the text but the instantiations of other kernels: templates that nothing instantiates cost next to nothing.
+  static func source(of name: String) -> String {
+    let all = "template [[host_name(\""
+    let own = all + name + "\")]]"
+    return kernelSource.split(separator: "\n", omittingEmptySubsequences: false)
+      .map { line in line.utf8.starts(with: all.utf8) && !line.utf8.starts(with: own.utf8) ? "" : line }
+      .joined(separator: "\n")
+  }
+
+  private static func values(of constants: Constants) -> MTLFunctionConstantValues {
     let values = MTLFunctionConstantValues()
     for index in Constants.Index.allCases {
-      guard var value = kernel.constants[index] else { continue }
+      guard var value = constants[index] else { continue }
       if index.isBool {
         var flag = value != 0
         values.setConstantValue(&flag, type: .bool, index: index.rawValue)
@@ -44,17 +84,6 @@ final class Pipelines: Sendable {
         values.setConstantValue(&value, type: .uint, index: index.rawValue)
       }
     }
-    let pipeline: any MTLComputePipelineState
-    do {
-      let function = try library.makeFunction(name: kernel.name, constantValues: values)
-      pipeline = try device.makeComputePipelineState(function: function)
-    } catch {
-      throw Failure(.device, expected: "the kernel \(kernel.name) to compile", received: "\(error)")
-    }
-    guard pipeline.threadExecutionWidth == 32 else {
-      throw Failure(
-        .device, expected: "simdgroups of 32 threads", received: "\(pipeline.threadExecutionWidth) in \(kernel.name)")
-    }
-    return pipeline
+    return values
   }
 }

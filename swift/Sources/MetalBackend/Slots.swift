@@ -32,16 +32,16 @@ extension Pass {
     try dispatch(
       Kernel(family: .gather, unit: unit),
       [
-        .reads(pool.region(elements: slots * slotElements)), .writes(staged),
-        .reads(try arena.region(copying: sources)),
+        .reads(pool, elements: slots * slotElements), .writes(staged), .reads(arena.region(copying: sources)),
       ],
       GDMSlots(slotUnits: UInt32(element: units)),
-      groups: (ceilDiv(units, GDM_COPY_THREADS), sources.count, 1), threads: GDM_COPY_THREADS)
+      groups: (ceilDiv(units, GDM_COPY_THREADS), sources.count, 1), threads: .exactly(GDM_COPY_THREADS))
     return .reads(staged)
   }
 
   mutating func encode(_ op: CopySlots, _ sequences: Sequences) throws(Failure) {
-    guard op.slotElements > 0, sequences.count > 0 else { return }
+    // Without slots nothing can be written, and the size of one is anything.
+    guard op.slotElements > 0, op.slots > 0, sequences.count > 0 else { return }
     let staged = try stage(op.pool, slotElements: op.slotElements, slots: op.slots, sequences)
     let table = try slots(sequences)
     let bytes = op.slotElements * op.pool.dtype.size
@@ -50,11 +50,11 @@ extension Pass {
     try dispatch(
       Kernel(family: .copy, unit: unit),
       [
-        .writes(op.pool.region(elements: op.slots * op.slotElements)), staged, .reads(table.readSlots),
+        .writes(op.pool, elements: op.slots * op.slotElements), staged, .reads(table.readSlots),
         .reads(table.writeSlots),
       ],
       GDMSlots(slotUnits: UInt32(element: units)),
-      groups: (ceilDiv(units, GDM_COPY_THREADS), sequences.count, 1), threads: GDM_COPY_THREADS)
+      groups: (ceilDiv(units, GDM_COPY_THREADS), sequences.count, 1), threads: .exactly(GDM_COPY_THREADS))
   }
 }
 

@@ -1,0 +1,37 @@
+/// Why a command buffer failed, with the emulation's words for what went wrong.
+public struct MTLCommandBufferError: Error, Sendable, CustomStringConvertible {
+  public enum Code: Sendable {
+    case `internal`
+    case timeout
+    case pageFault
+    case accessRevoked
+    case notPermitted
+    case outOfMemory
+    case invalidResource
+  }
+
+  public var code: Code { reason }
+  private let reason: Code
+  let words: String
+
+  init(_ code: Code, _ words: String) {
+    reason = code
+    self.words = words
+  }
+
+  public var description: String { words }
+}
+
+/// What Apple's Metal would report as an `NSError` when a library, function or pipeline cannot be made.
+struct MetalEmulationError: Error, CustomStringConvertible {
+  var description: String
+  init(_ description: String) { self.description = description }
+}
+
+/// Why `MTLCreateSystemDefaultDevice()` gives nothing here; nil where it gives a device. Not Apple's.
+public func emulationProblem() -> String? {
+  switch EmulatedDevice.systemDefault() {
+  case .success: nil
+  case .failure(let error): error.description
+  }
+}

@@ -139,6 +139,17 @@ static std::string make_pipeline(emu_pipeline &pipeline, const emu_constant *con
 
 using namespace emu;
 
+/// The buffer argument of that index, null where it is not declared or an option switches it off.
+static const emu_parameter_info *present_buffer(const emu_pipeline *p, uint32_t index) {
+  const emu_kernel_info &info = *p->kernel->info;
+  for (unsigned i = 0; i < info.parameter_count; ++i) {
+    if (info.parameters[i].kind == EMU_BUFFER && info.parameters[i].index == index && p->present[i]) {
+      return &info.parameters[i];
+    }
+  }
+  return nullptr;
+}
+
 extern "C" {
 
 void emu_register_kernels(const emu_unit_info *unit, const emu_kernel_info *list, unsigned count) {
@@ -178,11 +189,12 @@ EXPORT uint32_t emu_pipeline_max_total_threads(const emu_pipeline *p) { return p
 EXPORT uint32_t emu_pipeline_static_threadgroup_bytes(const emu_pipeline *p) { return uint32_t(p->kernel->static_bytes()); }
 
 EXPORT uint32_t emu_pipeline_uses_buffer(const emu_pipeline *p, uint32_t index) {
-  const emu_kernel_info &info = *p->kernel->info;
-  for (unsigned i = 0; i < info.parameter_count; ++i) {
-    if (info.parameters[i].kind == EMU_BUFFER && info.parameters[i].index == index && p->present[i]) return 1;
-  }
-  return 0;
+  return present_buffer(p, index) != nullptr;
+}
+
+EXPORT uint32_t emu_pipeline_writes_buffer(const emu_pipeline *p, uint32_t index) {
+  const emu_parameter_info *parameter = present_buffer(p, index);
+  return parameter != nullptr && !parameter->is_const;
 }
 
 EXPORT void emu_string_free(char *string) { free(string); }

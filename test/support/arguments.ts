@@ -1,0 +1,93 @@
+/** Small sound arguments of every op, for tests that break them one at a time. */
+import * as api from "../../lib/index.ts";
+import type { Device, Op, Pass, Tensor } from "../../lib/index.ts";
+
+/** The ops by name. */
+export type OpName = "gatedDelta" | "causalConv1d" | "gatedRmsNorm" | "gatedDeltaStep" | "linear" | "copySlots";
+
+/** Arguments of any op, to be changed at will. */
+export type Arguments = Record<string, unknown>;
+
+const [tokens, keyHeads, valueHeads, keyDim, valueDim, slots, width] = [5, 1, 2, 8, 16, 3, 4] as const;
+const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
+
+/** Fresh arguments of each op. Every tensor has memory of its own. */
+export const soundArguments: { readonly [Name in OpName]: (device: Device) => Arguments } = {
+  gatedDelta: (device) => ({
+    query: device.tensor("f32", [tokens, keyHeads, keyDim]),
+    key: device.tensor("f32", [tokens, keyHeads, keyDim]),
+    value: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    gate: device.tensor("f32", [tokens, valueHeads]),
+    beta: device.tensor("f32", [tokens, valueHeads]),
+    aLog: device.tensor("f32", [valueHeads]),
+    dtBias: device.tensor("f32", [valueHeads]),
+    state: device.tensor("f32", [slots, valueHeads, valueDim, keyDim]),
+    out: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    gateForm: "raw",
+    cuSeqlens: [0, 2, 5],
+    readSlots: [0, 1],
+    writeSlots: [0, 1],
+  }),
+  causalConv1d: (device) => ({
+    x: device.tensor("f32", [tokens, channels]),
+    weight: device.tensor("f32", [channels, width]),
+    bias: device.tensor("f32", [channels]),
+    state: device.tensor("f32", [slots, channels, width - 1]),
+    out: device.tensor("f32", [tokens, channels]),
+    cuSeqlens: [0, 2, 5],
+    readSlots: [0, 1],
+    writeSlots: [0, 1],
+  }),
+  gatedRmsNorm: (device) => ({
+    x: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    z: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    weight: device.tensor("f32", [valueDim]),
+    out: device.tensor("f32", [tokens, valueHeads, valueDim]),
+  }),
+  gatedDeltaStep: (device) => ({
+    x: device.tensor("f32", [2, channels]),
+    keyHeads,
+    convWeight: device.tensor("f32", [channels, width]),
+    convBias: device.tensor("f32", [channels]),
+    convState: device.tensor("f32", [slots, channels, width - 1]),
+    gate: device.tensor("f32", [2, valueHeads]),
+    beta: device.tensor("f32", [2, valueHeads]),
+    aLog: device.tensor("f32", [valueHeads]),
+    dtBias: device.tensor("f32", [valueHeads]),
+    state: device.tensor("f32", [slots, valueHeads, valueDim, keyDim]),
+    z: device.tensor("f32", [2, valueHeads, valueDim]),
+    normWeight: device.tensor("f32", [valueDim]),
+    out: device.tensor("f32", [2, valueHeads, valueDim]),
+    gateForm: "raw",
+    readSlots: [0, 1],
+    writeSlots: [0, 1],
+  }),
+  linear: (device) => ({
+    x: device.tensor("f32", [tokens, 8]),
+    weight: device.tensor("f32", [16, 8]),
+    out: device.tensor("f32", [tokens, 16]),
+  }),
+  copySlots: (device) => ({
+    pool: device.tensor("f32", [slots, 4, 2]),
+    readSlots: [0, -1],
+    writeSlots: [1, 2],
+  }),
+};
+
+/** Every op's name. */
+export const opNames = Object.keys(soundArguments) as OpName[];
+
+/** An op of whatever arguments. */
+export function makeOp(name: OpName, args: unknown): Op {
+  return (api[name] as (args: unknown) => Op)(args);
+}
+
+/** Adds an op of whatever arguments to a pass. */
+export function addOp(pass: Pass, name: OpName, args: unknown): void {
+  (pass[name] as (args: unknown) => void).call(pass, args);
+}
+
+/** The tensors among an op's arguments. */
+export function tensorsOf(args: Arguments): [string, Tensor][] {
+  return Object.entries(args).filter((entry): entry is [string, Tensor] => entry[1] instanceof api.Tensor);
+}

@@ -1,9 +1,9 @@
 // What set-up and the test runner read from other programs: a misread line is a wrong count or a wrong mirror.
 import { describe, expect, test } from "bun:test";
-import { countBun, countSwiftTesting, countXunit, settle } from "../../swift/scripts/counts.mjs";
 import { parseSwiftVersion, whyNotPrivate } from "../../swift/scripts/swift.mjs";
 import { parseUris } from "../../swift/toolchain/debian.mjs";
 import { chooseMirror, parseList, parseSources } from "../../swift/toolchain/mirror.mjs";
+import { countBun, countSwiftTesting, countXunit, settle } from "../run/counts.mjs";
 
 describe("counts", () => {
   test("Swift Testing's xunit file", () => {

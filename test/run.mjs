@@ -1,0 +1,85 @@
+// `npm test`: set-up, then every runner, then one line with the sum: "N passed, N failed".
+import { mkdirSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { isNoise } from "../swift/scripts/build.mjs";
+import { run } from "../swift/scripts/exec.mjs";
+import { elapsed, runMain, say } from "../swift/scripts/report.mjs";
+import { rootFolder } from "../swift/scripts/root.mjs";
+import { setUp } from "../swift/scripts/steps.mjs";
+import { clangOf, commonFlags, swiftEnvironment } from "../swift/scripts/swift.mjs";
+import { countBun, countSwiftTesting, countXunit, settle } from "./run/counts.mjs";
+
+/** A test that hangs fails by itself after this long; machines with two busy cores are no reason to fail. */
+const testTimeout = 120_000;
+
+/** Shows a runner's lines as they come. */
+function show(line) {
+  if (!isNoise(line)) process.stdout.write(`${line}\n`);
+}
+
+/** Each runner: what it is called, and a function that runs it and counts. They run one after the other, quick ones first. */
+function runners({ root, bun, toolchain }) {
+  const clang = clangOf(toolchain);
+  const env = clang === null ? process.env : { GATED_DELTA_CLANG: clang, ...process.env };
+  const linux = process.platform === "linux";
+  return [
+    { name: "types", go: () => one(bun, ["check", "--no-script"], { cwd: root, env }) },
+    { name: "swift test", go: () => swiftTest(root, toolchain, env) },
+    // Linux has no Metal: the kernels are translated and built for the processor, for the tests that open the emulated device.
+    ...(linux ? [{ name: "emulated Metal's kernels", go: () => one(bun, ["test/emulator/main.ts", "build", ...shaders(root)], { cwd: root, env }) }] : []),
+    {
+      name: "bun test",
+      go: async () => {
+        const { code, text } = await run(bun, ["test", `--timeout=${testTimeout}`], { cwd: root, env, output: show });
+        return settle(countBun(text), code);
+      },
+    },
+  ];
+}
+
+/** A program that is one test: it passes if it ends well. */
+async function one(command, args, options) {
+  const { code } = await run(command, args, { ...options, output: show });
+  return { passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1 };
+}
+
+function shaders(root) {
+  return readdirSync(join(root, "shaders")).filter((name) => name.endsWith(".metal")).sort().map((name) => `shaders/${name}`);
+}
+
+async function swiftTest(root, toolchain, env) {
+  const file = join(root, ".build", "tests.xml");
+  // Swift Testing writes beside the file that is named for XCTest.
+  const written = join(root, ".build", "tests-swift-testing.xml");
+  rmSync(written, { force: true });
+  mkdirSync(join(root, ".build"), { recursive: true });
+  const args = ["test", "--xunit-output", file, ...commonFlags(toolchain, root)];
+  const { code, text } = await run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root, env), output: show });
+  return settle(countFile(written) ?? countSwiftTesting(text), code);
+}
+
+function countFile(file) {
+  try {
+    return countXunit(readFileSync(file, "utf8"));
+  } catch {
+    return null;
+  }
+}
+
+await runMain(async () => {
+  const state = await setUp(rootFolder);
+  const sum = { passed: 0, failed: 0 };
+  const lines = [];
+  for (const { name, go } of runners(state)) {
+    say(`running ${name}`);
+    const since = performance.now();
+    const { passed, failed } = await go();
+    sum.passed += passed;
+    sum.failed += failed;
+    lines.push(`${name}: ${passed} ok, ${failed} not ok, ${elapsed(since)}`);
+  }
+  for (const line of lines) say(line);
+  // The last line is for whoever reads only that one.
+  process.stdout.write(`${sum.passed} passed, ${sum.failed} failed\n`);
+  return sum.failed === 0 ? 0 : 1;
+});

@@ -22,13 +22,16 @@ const arithmetic = [
 
 const language = [
   "-x", "c++", "-std=c++17", "-nostdinc", "-nostdinc++", "-fdeclspec", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
-  "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-Wno-everything", "-Werror=vla", "-ferror-limit=20",
+  "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-Wno-everything", "-Werror=vla", "-ferror-limit=20",
 ];
 
-/** Translated kernels: memory accesses call the runtime (which stands in for ThreadSanitizer's), locals start as poison. */
+/**
+ * Translated kernels: memory accesses call the runtime (which stands in for ThreadSanitizer's), so does every function that was
+ * not inlined (is there stack left?), and locals start as poison.
+ */
 const checked = [
   "-O2", "-fno-vectorize", "-fno-slp-vectorize", "-fsanitize=thread,bounds,integer-divide-by-zero,unreachable,return",
-  "-fno-sanitize-recover=all", "-ftrivial-auto-var-init=pattern", "-gline-tables-only", "-gdwarf-4", "-fno-omit-frame-pointer",
+  "-fno-sanitize-recover=all", "-finstrument-functions-after-inlining", "-mllvm", "-tsan-instrument-func-entry-exit=0", "-ftrivial-auto-var-init=pattern", "-gline-tables-only", "-gdwarf-4", "-fno-omit-frame-pointer",
 ];
 
 const sanitized: Record<Exclude<Sanitizer, "none">, readonly string[]> = {

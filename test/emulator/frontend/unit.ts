@@ -25,7 +25,7 @@ export type Kernel = {
   readonly place: Place;
   readonly parameters: readonly KernelParameter[];
   readonly constants: readonly FunctionConstant[];
-  /** Names of those of `constants` that are read without asking whether they are defined. */
+  /** Names of those of `constants` that no code asks is_function_constant_defined about. */
   readonly required: ReadonlySet<string>;
   /** [[max_total_threads_per_threadgroup(n)]] as written, or null. */
   readonly maxTotalThreads: string | null;
@@ -196,6 +196,7 @@ function reachability(unit: Omit<Unit, "kernels">): (fn: FunctionDeclaration) =>
   return (fn) => {
     const names = new Set<string>();
     const required = new Set<string>();
+    const asked = new Set<string>();
     const seen = new Set<string>();
     const queue: Range[] = [fn.range];
     for (let range = queue.pop(); range !== undefined; range = queue.pop()) {
@@ -204,7 +205,8 @@ function reachability(unit: Omit<Unit, "kernels">): (fn: FunctionDeclaration) =>
         const word = tokens.text(i);
         if (constants.has(word)) {
           names.add(word);
-          if (!(tokens.is(i - 1, "(") && tokens.text(i - 2) === "is_function_constant_defined")) required.add(word);
+          if (tokens.is(i - 1, "(") && tokens.text(i - 2) === "is_function_constant_defined") asked.add(word);
+          else required.add(word);
         } else if (bodies.has(word) && !seen.has(word)) {
           seen.add(word);
           names.add(word);
@@ -212,6 +214,7 @@ function reachability(unit: Omit<Unit, "kernels">): (fn: FunctionDeclaration) =>
         }
       }
     }
+    for (const name of asked) required.delete(name);
     return { names, required };
   };
 }

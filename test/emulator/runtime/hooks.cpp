@@ -47,10 +47,10 @@ HOOKS(8)
 HOOKS(16)
 
 void __tsan_init() {}
-void __tsan_func_exit() {}
 
-/// Called on entry of functions that were not inlined: the place to notice that a stack runs out.
-void __tsan_func_entry(void *) {
+/// Called on entry of functions that were not inlined (-finstrument-functions-after-inlining): is there stack left?
+void __cyg_profile_func_exit(void *, void *) {}
+void __cyg_profile_func_enter(void *, void *) {
   const uintptr_t here = uintptr_t(__builtin_frame_address(0)) - stack_region.low;
   if (here < stack_region.bytes && here % stack_bytes < stack_margin) {
     fault_pc(PC, "stack overflow: recursion without end, or too many local variables");

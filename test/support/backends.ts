@@ -1,0 +1,87 @@
+/**
+ * The backends that the tests of the ops run on: the CPU always, Metal wherever it opens. On Linux that is the
+ * emulation, once it was built. `GATED_DELTA_TEST_BACKENDS` (`cpu`, `metal` or `cpu,metal`) chooses: a backend that is
+ * named there must be there.
+ */
+import { afterAll, describe, setDefaultTimeout } from "bun:test";
+import { Device } from "../../lib/index.ts";
+
+/** How much of the random tests a backend gets: an emulated GPU is some thousand times slower than a real one. */
+export interface Sizes {
+  /** Share of the random cases that run. */
+  readonly share: number;
+  /** Tokens of a random batch. */
+  readonly mostTokens: number;
+  /** Numbers in all states of a random case: slots · valueHeads · valueDim · keyDim. */
+  readonly mostState: number;
+  /** Tokens · state numbers of a token: what the recurrence's time grows with. */
+  readonly mostWork: number;
+}
+
+/** A backend under test, and a device of it that lives as long as the test file. */
+export interface Backend {
+  readonly name: "cpu" | "metal";
+  readonly device: Device;
+  readonly emulated: boolean;
+  readonly sizes: Sizes;
+}
+
+// Of a test file that uses this: a hang ends, and an emulated GPU on a busy machine gets done.
+setDefaultTimeout(300_000);
+
+const native: Sizes = { share: 1, mostTokens: 80, mostState: 2 ** 20, mostWork: 2 ** 23 };
+const emulated: Sizes = { share: 0.2, mostTokens: 40, mostState: 2 ** 16, mostWork: 2 ** 19 };
+
+/** Whether a backend opens here, and if not, why. */
+export interface Availability {
+  readonly name: "cpu" | "metal";
+  readonly absence: string | undefined;
+}
+
+/** What GATED_DELTA_TEST_BACKENDS asks for; undefined where it is not set. */
+export function backendsWanted(text = process.env["GATED_DELTA_TEST_BACKENDS"]): ("cpu" | "metal")[] | undefined {
+  if (text === undefined || text === "") return undefined;
+  return text.split(",").map((name) => {
+    const wanted = name.trim();
+    if (wanted === "cpu" || wanted === "metal") return wanted;
+    throw new Error(`GATED_DELTA_TEST_BACKENDS: ${wanted} is neither cpu nor metal`);
+  });
+}
+
+function probe(name: "cpu" | "metal"): Availability {
+  try {
+    Device.open(name).close();
+    return { name, absence: undefined };
+  } catch (error) {
+    return { name, absence: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+/** Every backend that was asked for. Probed once, since opening an emulated device loads a library. */
+export const availability: readonly Availability[] = (backendsWanted() ?? (["cpu", "metal"] as const)).map(probe);
+
+for (const { name, absence } of availability) {
+  const required = name === "cpu" || backendsWanted() !== undefined;
+  if (absence !== undefined && required) throw new Error(`backend ${name} is not there: ${absence}`);
+}
+
+/** Runs tests on every backend; each gets a device of its own. */
+export function onEachBackend(subject: string, tests: (backend: Backend) => void): void {
+  for (const { name, absence } of availability) {
+    if (absence === undefined) onBackend(subject, name, tests);
+  }
+}
+
+/** Runs tests on one backend; where it is absent there are none of them. */
+export function onOnly(wanted: "cpu" | "metal", subject: string, tests: (backend: Backend) => void): void {
+  const there = availability.some(({ name, absence }) => name === wanted && absence === undefined);
+  if (there) onBackend(subject, wanted, tests);
+}
+
+function onBackend(subject: string, name: "cpu" | "metal", tests: (backend: Backend) => void): void {
+  describe(`${subject} on ${name}`, () => {
+    const device = Device.open(name);
+    afterAll(() => device.close());
+    tests({ name, device, emulated: device.emulated, sizes: device.emulated ? emulated : native });
+  });
+}

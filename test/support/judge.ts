@@ -1,0 +1,35 @@
+/** Verdicts on results: near a float64 reference, or equal to the bit. */
+import { afterAll, expect } from "bun:test";
+import { round } from "../reference/rounding.ts";
+import type { Format } from "../reference/rounding.ts";
+import { firstDifference, relRms } from "./compare.ts";
+
+/** The worst error of each subject as a share of its bound. */
+const worst = new Map<string, number>();
+
+/** Fails unless numbers are within a bound of the reference, in relRms. */
+export function expectNear(subject: string, numbers: ArrayLike<number>, reference: ArrayLike<number>, bound: number): void {
+  const error = relRms(numbers, reference);
+  worst.set(subject, Math.max(worst.get(subject) ?? 0, error / bound));
+  if (!(error <= bound)) expect(`${subject}: relRms ${error}`).toBe(`${subject}: relRms at most ${bound}`);
+}
+
+/** Fails unless two results have the same bits. */
+export function expectSameBits(subject: string, numbers: Float32Array, same: Float32Array): void {
+  const at = firstDifference(numbers, same);
+  if (at === undefined) return;
+  const i = Math.floor(at / 4);
+  expect(`${subject}[${i}] of ${numbers.length}: ${numbers[i]}`).toBe(`${subject}[${i}] of ${same.length}: ${same[i]}`);
+}
+
+/** Fails unless a narrow result is the float32 one, each number rounded once. */
+export function expectRounded(subject: string, format: Format, narrow: Float32Array, wide: Float32Array): void {
+  expectSameBits(`${subject} in ${format}`, narrow, wide.map((value) => round(format, value)));
+}
+
+// Numbers for whoever asks: how near the bounds the results come.
+if (process.env["GATED_DELTA_TEST_ERRORS"] === "1") {
+  afterAll(() => {
+    for (const [subject, ratio] of [...worst].sort()) console.log(`${subject}: worst error ${ratio.toFixed(3)} of its bound`);
+  });
+}

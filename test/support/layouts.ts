@@ -1,0 +1,202 @@
+/**
+ * Places the tensors of a case in device memory, between bytes that no op may touch, and says afterwards whether one
+ * did: inputs must be as they were, outputs may change only where the op is to write.
+ */
+import type { DType, Device, FloatDType, Tensor } from "../../lib/index.ts";
+import { dtypes } from "../../lib/dtype.ts";
+import { sizeOf } from "../reference/tensor.ts";
+import type { Reference } from "../reference/tensor.ts";
+import type { Random } from "./random.ts";
+
+/** Elements before and after every tensor: 64 bytes or more, and a multiple of every alignment. */
+const guard = 32;
+
+/** What lies between the elements. Inputs': NaN in every dtype, so that reading one shows. Outputs': no NaN's pattern. */
+const poison = { input: 0xff, output: 0xa5 } as const;
+
+interface Placed {
+  readonly name: string;
+  readonly base: Tensor;
+  readonly before: Uint8Array;
+  /** Offset in the base, in elements. */
+  readonly offset: number;
+  readonly tensor: Tensor;
+  /** Whether an index of the first dimension may be written. */
+  readonly writable: (index: number) => boolean;
+}
+
+interface Layout {
+  readonly offset: number;
+  readonly strides: readonly number[];
+}
+
+const never = () => false;
+
+/** The tensors of one case. */
+export class Layouts implements Disposable {
+  readonly #device: Device;
+  readonly #random: Random | undefined;
+  readonly #placed: Placed[] = [];
+
+  /** @param random makes strided layouts of the tensors that may have them; without it all are contiguous. */
+  constructor(device: Device, random?: Random) {
+    this.#device = device;
+    this.#random = random;
+  }
+
+  /** A tensor without gaps, such as weights. `multiple`: what its offset must be a multiple of, in elements. */
+  packed<D extends FloatDType>(name: string, format: D, numbers: Reference, multiple = 8): Tensor<D> {
+    const offset = guard + multiple * this.#below(4);
+    return this.#input(name, format, numbers, { offset, strides: contiguous(numbers.shape) });
+  }
+
+  /**
+   * An input of rows with free strides. Rows of the first dimension from `used` on hold nothing to be read.
+   *
+   * @param unit what strides and offset are multiples of: 8 where rows are vectors, 1 where they are not.
+   */
+  rows<D extends FloatDType>(name: string, format: D, numbers: Reference, used = numbers.shape[0]!, unit = unitOf(numbers.shape)): Tensor<D> {
+    const tensor = this.#input(name, format, numbers, this.#strided(numbers.shape, unit));
+    for (let row = used; row < numbers.shape[0]!; row++) fillRow(tensor, row, poison.input);
+    this.#refresh(tensor);
+    return tensor;
+  }
+
+  /** A pool that is read and written in place; only the slots given may change. */
+  pool<D extends FloatDType>(name: string, format: D, numbers: Reference, written: readonly number[], multiple = 8): Tensor<D> {
+    const slots = new Set(written);
+    const layout = { offset: guard + multiple * this.#below(4), strides: contiguous(numbers.shape) };
+    const tensor = this.#place(name, format, numbers.shape, layout, poison.output, (slot) => slots.has(slot));
+    tensor.copyFrom(numbers.data);
+    this.#refresh(tensor);
+    return tensor;
+  }
+
+  /** An output with free strides; only its rows before `used` may change. */
+  out<D extends FloatDType>(name: string, format: D, shape: readonly number[], used = shape[0]!, unit = unitOf(shape)): Tensor<D> {
+    return this.#place(name, format, shape, this.#strided(shape, unit), poison.output, (row) => row < used);
+  }
+
+  /** A tensor with a layout of the caller's, over poisoned memory. */
+  input<D extends FloatDType>(name: string, format: D, numbers: Reference, layout: Layout): Tensor<D> {
+    return this.#input(name, format, numbers, layout);
+  }
+
+  /** What bytes changed that must not have: a line each, none where all is well. */
+  trespasses(): string[] {
+    return this.#placed.flatMap((placed) => {
+      const { name, base, before, offset, tensor, writable } = placed;
+      const now = elementsOf(bytesOf(base), tensor.dtype);
+      const allowed = elementsOf(before.slice(), tensor.dtype);
+      eachElement(tensor.shape, tensor.strides, (at, row) => {
+        if (writable(row)) allowed[offset + at] = now[offset + at]!;
+      });
+      for (let i = 0; i < now.length; i++) {
+        if (allowed[i] === now[i]) continue;
+        return [`${name}: element ${i - offset} from its first (shape [${tensor.shape.join(", ")}], strides [${tensor.strides.join(", ")}])`];
+      }
+      return [];
+    });
+  }
+
+  /** Every byte of every tensor and round it, for comparing before and after. */
+  snapshot(): Uint8Array[] {
+    return this.#placed.map(({ base }) => bytesOf(base).slice());
+  }
+
+  [Symbol.dispose](): void {
+    for (const { base } of this.#placed) base[Symbol.dispose]();
+  }
+
+  #below(count: number): number {
+    return this.#random === undefined ? 0 : this.#random.below(count);
+  }
+
+  /** Free strides for rows: tokens outside heads or heads outside tokens, with gaps of any size between. */
+  #strided(shape: readonly number[], unit: number): Layout {
+    const random = this.#random;
+    if (random === undefined) return { offset: guard, strides: contiguous(shape) };
+    const row = shape.at(-1)!;
+    const gap = () => unit * random.pick([0, 0, 1, 2, 5]);
+    const roundUp = (length: number) => Math.max(Math.ceil(length / unit) * unit, unit);
+    const offset = guard + unit * random.below(4);
+    if (shape.length === 2) return { offset, strides: [roundUp(row) + gap(), 1] };
+    const inner = roundUp(row) + gap();
+    if (random.uniform() < 0.7) return { offset, strides: [Math.max(shape[1]!, 1) * inner + gap(), inner, 1] };
+    return { offset, strides: [inner, Math.max(shape[0]!, 1) * inner + gap(), 1] };
+  }
+
+  #input<D extends FloatDType>(name: string, format: D, numbers: Reference, layout: Layout): Tensor<D> {
+    const tensor = this.#place(name, format, numbers.shape, layout, poison.input, never);
+    tensor.copyFrom(numbers.data);
+    this.#refresh(tensor);
+    return tensor;
+  }
+
+  #place<D extends FloatDType>(
+    name: string,
+    format: D,
+    shape: readonly number[],
+    { offset, strides }: Layout,
+    filling: number,
+    writable: (index: number) => boolean,
+  ): Tensor<D> {
+    const extent = sizeOf(shape) === 0 ? 0 : shape.reduce((sum, length, axis) => sum + (length - 1) * strides[axis]!, 1);
+    const base = this.#device.tensor(format, [offset + extent + guard]);
+    bytesOf(base).fill(filling);
+    const tensor = base.view({ offset, shape, strides });
+    this.#placed.push({ name, base, before: bytesOf(base).slice(), offset, tensor, writable });
+    return tensor;
+  }
+
+  /** Takes what a tensor's memory holds now as what it held before the op. */
+  #refresh(tensor: Tensor): void {
+    const placed = this.#placed.find((one) => one.tensor === tensor);
+    placed?.before.set(bytesOf(placed.base));
+  }
+}
+
+/** The unit of strides and offsets: 8 elements where a row's length is a multiple of 8. */
+export function unitOf(shape: readonly number[]): number {
+  return shape.at(-1)! % 8 === 0 ? 8 : 1;
+}
+
+/** The numbers of a tensor's first `rows` rows. */
+export function download(tensor: Tensor, rows = tensor.shape[0]!): Float32Array<ArrayBuffer> {
+  return tensor.slice(0, rows).toFloat32();
+}
+
+/** Every byte of a tensor without gaps. */
+export function bytesOf(tensor: Tensor): Uint8Array {
+  const { buffer, byteOffset, byteLength } = tensor.data;
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}
+
+/** Bytes as the bit patterns of elements. */
+function elementsOf({ buffer, byteOffset, byteLength }: Uint8Array, dtype: DType): Uint16Array | Uint32Array {
+  if (dtypes[dtype].bytes === 2) return new Uint16Array(buffer, byteOffset, byteLength / 2);
+  return new Uint32Array(buffer, byteOffset, byteLength / 4);
+}
+
+/** Row-major strides. */
+function contiguous(shape: readonly number[]): number[] {
+  return shape.map((_, axis) => Math.max(sizeOf(shape.slice(axis + 1)), 1));
+}
+
+/** Where each element lies, and its index in the first dimension. */
+function eachElement(shape: readonly number[], strides: readonly number[], visit: (at: number, row: number) => void): void {
+  const walk = (axis: number, at: number, row: number): void => {
+    if (axis === shape.length) return visit(at, row);
+    for (let i = 0; i < shape[axis]!; i++) walk(axis + 1, at + i * strides[axis]!, axis === 0 ? i : row);
+  };
+  walk(0, 0, 0);
+}
+
+/** Overwrites the elements of a row of the first dimension, byte by byte. */
+function fillRow(tensor: Tensor, row: number, byte: number): void {
+  const part = tensor.slice(row, row + 1);
+  const outer = part.shape.slice(0, -1);
+  eachElement(outer, part.strides.slice(0, -1), (at) => {
+    bytesOf(part.view({ offset: at, shape: [part.shape.at(-1)!] })).fill(byte);
+  });
+}

@@ -21,10 +21,11 @@ export interface FinishOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Checks the options of {@link Device.open}. */
-export function asDeviceOptions(options: BackendName | DeviceOptions): { backend: BackendName; threads: number } {
-  if (typeof options === "string") options = { backend: options };
-  return checkOptions("deviceOptions", "Device.open", options);
+/** Checks the options of {@link Device.open}. The common forms don't need zod, which takes longer to load than the rest. */
+export function asDeviceOptions(options: BackendName | DeviceOptions | undefined): { backend: BackendName; threads: number } {
+  if (options === undefined) return { backend: "auto", threads: 0 };
+  if (options === "auto" || options === "cpu" || options === "metal") return { backend: options, threads: 0 };
+  return checkOptions("deviceOptions", "Device.open", typeof options === "string" ? { backend: options } : options);
 }
 
 /** Checks the options of {@link Device.finish}. */

@@ -66,7 +66,7 @@ export class Device implements Disposable, HasHandle {
   /** Whether a `run` or `plan` callback is being recorded. */
   #recording = false;
 
-  private constructor(options: BackendName | DeviceOptions) {
+  private constructor(options: BackendName | DeviceOptions | undefined) {
     const { backend, threads } = asDeviceOptions(options);
     this.#handle = nativeDevice.openDevice(backend, threads);
     const description = describeOrClose(this.#handle);
@@ -87,7 +87,7 @@ export class Device implements Disposable, HasHandle {
    * @throws {LibraryError} when the library can't be found or loaded.
    * @throws {GatedDeltaError} for unknown options, or a backend that is not there.
    */
-  static open(options: BackendName | DeviceOptions = {}): Device {
+  static open(options?: BackendName | DeviceOptions): Device {
     return new Device(options);
   }
 

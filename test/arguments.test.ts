@@ -44,6 +44,16 @@ describe.each(opNames)("%s", (name) => {
   const named = wrongs[name].map((wrong, i) => [`${i} ${wrong[1]} ${wrong[2]}`, wrong] as const);
   test.each(named)("refuses wrong arguments: %s", (_, wrong) => expectRefusal(name, wrong));
 
+  test("takes arguments without what may be left out", () => {
+    const optional = ["bias", "convBias", "cuSeqlens", "readSlots", "writeSlots", "state", "convState"];
+    const args = sound();
+    if (name !== "copySlots") for (const argument of optional) delete args[argument];
+    device.run(makeOp(name, args));
+    device.run(makeOp(name, Object.fromEntries([...optional.map((argument) => [argument, undefined]), ...Object.entries(args)])));
+    if ("aLog" in args) device.run(makeOp(name, { ...args, gateForm: "log", aLog: undefined, dtBias: undefined }));
+    device.wait();
+  });
+
   test("refuses what is no object of arguments", () => {
     for (const args of [undefined, null, 3, "x", true, Symbol("x"), () => {}]) {
       expect(thrownBy(() => makeOp(name, args))).toMatchObject({ code: "invalid-argument", op: name });
@@ -169,6 +179,16 @@ describe.each(opNames)("%s", (name) => {
     writeSlots.fill(99); // no effect on what was encoded
     device.wait();
   });
+});
+
+test("index arrays of any length are borrowed whole", () => {
+  for (const count of [4096, 5000, 30_000]) {
+    const pool = counting(device, "f32", [count, 1]);
+    const rotated = Int32Array.from({ length: count }, (_, i) => (i + 1) % count);
+    device.run(makeOp("copySlots", { pool, readSlots: rotated, writeSlots: rotated.map((_, i) => i) }));
+    device.wait();
+    expect([pool.data[0], pool.data[count - 2], pool.data[count - 1]]).toEqual([1, count - 1, 0]);
+  }
 });
 
 test("the constructor is not a way to make an op", () => {

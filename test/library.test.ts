@@ -47,6 +47,21 @@ describe("the native library", () => {
     expect([out, code]).toEqual(["imported\n", 0]);
   });
 
+  test("starting up does not wait for zod, which only options and plans need", async () => {
+    const { out } = await script(
+      `const { Device, linear } = await import(${entry});
+       const loaded = () => Object.keys(require.cache).some((path) => path.includes("zod"));
+       const device = Device.open();
+       device.run(linear({ x: device.tensor("f32", [1, 8]), weight: device.tensor("f32", [8, 8]), out: device.tensor("f32", [1, 8]) }));
+       device.wait();
+       console.log(loaded());
+       device.plan((pass) => pass.copySlots({ pool: device.tensor("f32", [1, 1]), readSlots: [], writeSlots: [] }));
+       console.log(loaded());`,
+      { GATED_DELTA_LIBRARY: libraryInfo().path },
+    );
+    expect(out).toBe("false\ntrue\n");
+  });
+
   test("an explicit choice that fails is an error that says so, not a fallback", async () => {
     const text = newPath("text.so");
     await Bun.write(text, "this is no library");

@@ -51,8 +51,13 @@ function constantEdits(unit: Unit, edits: Edits, prefix: string): void {
   const { tokens } = unit;
   const place = (kind: string, name: string): string =>
     `__asm__("emu_${kind}_${prefix}_${name}") __attribute__((visibility("hidden")))`;
+  // One statement may declare several: all of it is replaced at once.
+  const statements = new Map<number, { range: { begin: number; end: number }; text: string }>();
+  const add = (range: { begin: number; end: number }, text: string): void => {
+    statements.set(range.begin, { range, text: `${statements.get(range.begin)?.text ?? ""}${text} ` });
+  };
   for (const c of unit.constants) {
-    edits.replace(
+    add(
       c.declaration.range,
       `extern const ${c.type} ${c.name} ${place("fc", c.name)}; extern const bool emu_defined_${c.name} ${place("fd", c.name)}; ` +
         `extern unsigned char emu_write_${c.name}[] ${place("fw", c.name)};`,
@@ -60,12 +65,20 @@ function constantEdits(unit: Unit, edits: Edits, prefix: string): void {
   }
   for (const c of unit.derived) {
     const value = c.declaration.initializer === null ? "{}" : initializerText(unit, c.declaration.initializer);
-    edits.replace(
+    add(
       c.declaration.range,
       `extern const ${c.type} ${c.name} ${place("fc", c.name)}; extern unsigned char emu_write_${c.name}[] ${place("fw", c.name)}; ` +
-        `__attribute__((no_sanitize("thread"))) static void emu_derive_${c.name}() { const ${c.type} value = ${value}; __builtin_memcpy(emu_write_${c.name}, &value, sizeof value); }`,
+        `__attribute__((no_sanitize("thread"))) static void emu_derive_${c.name}() { ` +
+        `const ${c.type} value = ${value}; __builtin_memcpy(emu_write_${c.name}, &value, sizeof value); }`,
     );
   }
+  const special = new Set([...unit.constants, ...unit.derived].map((c) => c.declaration));
+  for (const d of unit.declarations) {
+    if (d.kind !== "variable" || special.has(d) || !statements.has(d.range.begin)) continue;
+    const value = d.initializer === null ? "" : ` = ${initializerText(unit, d.initializer)}`;
+    add(d.range, `${tokens.slice(d.type)} ${d.name}${tokens.slice(d.suffix)}${value};`);
+  }
+  for (const { range, text } of statements.values()) edits.replace(range, text);
   for (let i = 0; i + 3 < tokens.list.length; i += 1) {
     if (tokens.text(i) === "is_function_constant_defined" && tokens.is(i + 1, "(")) {
       edits.replace({ begin: i, end: i + 4 }, `emu_defined_${tokens.text(i + 2)}`);

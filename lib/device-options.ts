@@ -22,7 +22,10 @@ export interface FinishOptions {
 }
 
 /** Checks the options of {@link Device.open}. The common forms don't need zod, which takes longer to load than the rest. */
-export function asDeviceOptions(options: BackendName | DeviceOptions | undefined): { backend: BackendName; threads: number } {
+export function asDeviceOptions(options: BackendName | DeviceOptions | undefined): {
+  backend: BackendName;
+  threads: number;
+} {
   if (options === undefined) return { backend: "auto", threads: 0 };
   if (options === "auto" || options === "cpu" || options === "metal") return { backend: options, threads: 0 };
   return checkOptions("deviceOptions", "Device.open", typeof options === "string" ? { backend: options } : options);
@@ -31,11 +34,20 @@ export function asDeviceOptions(options: BackendName | DeviceOptions | undefined
 /** Checks the options of {@link Device.finish}. */
 export function asFinishOptions(op: string, options: FinishOptions): FinishOptions {
   if (typeof options !== "object" || options === null) {
-    throw new GatedDeltaError("invalid-argument", { op, expected: "{ signal?, timeoutMs? }", received: describe(options) });
+    throw new GatedDeltaError("invalid-argument", {
+      op,
+      expected: "{ signal?, timeoutMs? }",
+      received: describe(options),
+    });
   }
   const { signal, timeoutMs } = options;
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw new GatedDeltaError("invalid-argument", { op, argument: "signal", expected: "an AbortSignal", received: describe(signal) });
+    throw new GatedDeltaError("invalid-argument", {
+      op,
+      argument: "signal",
+      expected: "an AbortSignal",
+      received: describe(signal),
+    });
   }
   return { signal, timeoutMs: asTimeout(op, timeoutMs) };
 }

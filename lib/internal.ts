@@ -13,5 +13,10 @@ export interface HasHandle {
 /** The native handle of a device, or of whatever a caller passed for one. */
 export function handleOf(op: string, device: unknown): Handle {
   if (typeof device === "object" && device !== null && native in device) return (device as HasHandle)[native];
-  throw new GatedDeltaError("invalid-argument", { op, argument: "device", expected: "a Device", received: describe(device) });
+  throw new GatedDeltaError("invalid-argument", {
+    op,
+    argument: "device",
+    expected: "a Device",
+    received: describe(device),
+  });
 }

@@ -36,7 +36,11 @@ export type ArgumentCheck = <Arguments>(op: OpName, args: Arguments) => Argument
  */
 export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void, check?: ArgumentCheck): void {
   if (typeof build !== "function") {
-    throw new GatedDeltaError("invalid-argument", { op, expected: "a function that records a pass", received: describe(build) });
+    throw new GatedDeltaError("invalid-argument", {
+      op,
+      expected: "a function that records a pass",
+      received: describe(build),
+    });
   }
   let open = true;
   const pass = new Pass((name, args) => {
@@ -48,7 +52,11 @@ export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void, 
     const result: unknown = build(pass);
     if (result instanceof Promise) {
       result.catch(() => {}); // its failure is not the one to report
-      throw new GatedDeltaError("invalid-argument", { op, expected: "a synchronous function", received: "one that returns a promise" });
+      throw new GatedDeltaError("invalid-argument", {
+        op,
+        expected: "a synchronous function",
+        received: "one that returns a promise",
+      });
     }
   } finally {
     open = false;

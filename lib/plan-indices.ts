@@ -49,7 +49,12 @@ export class PlanIndices {
       const { op, argument, source, count } = index;
       const data = readIndices(op, argument, source)!;
       if (data.count !== count) {
-        throw new ShapeError({ op, argument, expected: `${count} elements, as when recorded`, received: `${data.count}` });
+        throw new ShapeError({
+          op,
+          argument,
+          expected: `${count} elements, as when recorded`,
+          received: `${data.count}`,
+        });
       }
       copyInto(copy, data.elements as Int32Array);
     }

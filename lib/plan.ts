@@ -59,7 +59,11 @@ export class Plan implements Disposable {
   #running = false;
 
   private constructor(host: PlanHost, build: (pass: Pass) => void) {
-    if (!makingPlan) throw new GatedDeltaError("invalid-argument", { op: "Plan", expected: "device.plan(…) instead of a constructor" });
+    if (!makingPlan)
+      throw new GatedDeltaError("invalid-argument", {
+        op: "Plan",
+        expected: "device.plan(…) instead of a constructor",
+      });
     this.device = host.device;
     this.#host = host;
     this.#handle = createPlan(host.device[native], "device.plan");
@@ -108,7 +112,12 @@ export class Plan implements Disposable {
       for (const used of this.#recorder.tensors) {
         if (!used.tensor.disposed) continue;
         const received = "a disposed one";
-        throw new DisposedError({ op: used.op, argument: used.argument, expected: "a tensor that is not disposed", received });
+        throw new DisposedError({
+          op: used.op,
+          argument: used.argument,
+          expected: "a tensor that is not disposed",
+          received,
+        });
       }
       this.#recorder.indices.refresh();
       if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });

@@ -5,7 +5,12 @@ import type { StateHandle } from "./state-handle.ts";
 import type { StatePool } from "./state-pool.ts";
 
 /** Opens a step's public face. */
-export let makeStep: (pool: StatePool, ledger: SlotLedger, handles: readonly StateHandle[], books: LedgerStep) => PoolStep;
+export let makeStep: (
+  pool: StatePool,
+  ledger: SlotLedger,
+  handles: readonly StateHandle[],
+  books: LedgerStep,
+) => PoolStep;
 
 let makingStep = false;
 

@@ -2,8 +2,12 @@
 import { z } from "zod";
 
 /** Nothing where what a schema gives is the public interface, no option missing; else an argument that can't be had. */
-type Drift<Public, Shape extends z.ZodRawShape> =
-  [z.output<z.ZodObject<Shape>>, keyof Public] extends [Public, keyof Shape] ? [] : [drifted: never];
+type Drift<Public, Shape extends z.ZodRawShape> = [z.output<z.ZodObject<Shape>>, keyof Public] extends [
+  Public,
+  keyof Shape,
+]
+  ? []
+  : [drifted: never];
 
 /** A schema and the names of its options. It does not compile when it and the public interface differ. */
 export function options<Public>() {

@@ -47,10 +47,21 @@ export function bytesOf(op: string, dtype: DType, shape: readonly number[]): num
 }
 
 /** Checks that memory of the caller's holds a tensor and isn't longer than one can be. */
-export function elementsWithin(op: string, argument: string, bytes: unknown, dtype: DType, shape: readonly number[]): void {
+export function elementsWithin(
+  op: string,
+  argument: string,
+  bytes: unknown,
+  dtype: DType,
+  shape: readonly number[],
+): void {
   const needed = bytesOf(op, dtype, shape);
   if (typeof bytes !== "number" || !Number.isSafeInteger(bytes)) {
-    throw new GatedDeltaError("invalid-argument", { op, argument, expected: "a number of bytes", received: describe(bytes) });
+    throw new GatedDeltaError("invalid-argument", {
+      op,
+      argument,
+      expected: "a number of bytes",
+      received: describe(bytes),
+    });
   }
   if (bytes >= Math.max(needed, 1) && bytes <= largestBytes) return;
   throw new ShapeError({
@@ -62,9 +73,16 @@ export function elementsWithin(op: string, argument: string, bytes: unknown, dty
 }
 
 /** Copies a view's layout and fills in its defaults. */
-export function asView(op: string, value: TensorView): Required<{ [K in keyof TensorView]: NonNullable<TensorView[K]> }> {
+export function asView(
+  op: string,
+  value: TensorView,
+): Required<{ [K in keyof TensorView]: NonNullable<TensorView[K]> }> {
   if (typeof value !== "object" || value === null) {
-    throw new GatedDeltaError("invalid-argument", { op, expected: "{ offset?, shape, strides? }", received: describe(value) });
+    throw new GatedDeltaError("invalid-argument", {
+      op,
+      expected: "{ offset?, shape, strides? }",
+      received: describe(value),
+    });
   }
   const { offset = 0, shape: givenShape, strides: givenStrides } = value;
   if (!Number.isSafeInteger(offset) || offset < 0) {
@@ -82,7 +100,12 @@ export function asView(op: string, value: TensorView): Required<{ [K in keyof Te
     // Repeating an element (stride 0) is not a layout that ops take; in a dimension of one element no step is made.
     const legal = Number.isSafeInteger(stride) && (stride >= 1 || (stride === 0 && length <= 1));
     if (!legal) {
-      throw new ShapeError({ op, argument: `strides[${axis}]`, expected: "an integer of at least 1", received: describe(stride) });
+      throw new ShapeError({
+        op,
+        argument: `strides[${axis}]`,
+        expected: "an integer of at least 1",
+        received: describe(stride),
+      });
     }
     if (stride > 0) strides[axis] = stride;
   }
@@ -106,7 +129,8 @@ function asNumbers(op: string, argument: string, value: unknown): number[] {
 
 /** Checks a range of indices inside 0..length. */
 export function asRange(op: string, start: number, end: number, length: number): [number, number] {
-  if (Number.isInteger(start) && Number.isInteger(end) && start >= 0 && start <= end && end <= length) return [start, end];
+  if (Number.isInteger(start) && Number.isInteger(end) && start >= 0 && start <= end && end <= length)
+    return [start, end];
   throw new ShapeError({
     op,
     argument: "start, end",
@@ -126,5 +150,10 @@ export function asAddress(op: string, argument: string, value: unknown): number 
 export function asOwner(op: string, options: { readonly owner: object } | undefined): object {
   const owner: unknown = options?.owner;
   if ((typeof owner === "object" && owner !== null) || typeof owner === "function") return owner;
-  throw new GatedDeltaError("invalid-argument", { op, argument: "owner", expected: "an object", received: describe(owner) });
+  throw new GatedDeltaError("invalid-argument", {
+    op,
+    argument: "owner",
+    expected: "an object",
+    received: describe(owner),
+  });
 }

@@ -213,18 +213,24 @@ export class SlotLedger {
 
   #expectFree(op: string): void {
     if (this.free > 0) return;
-    throw new GatedDeltaError("out-of-memory", { op, expected: "a free slot", received: `a pool whose ${this.capacity} slots are in use` });
+    throw new GatedDeltaError("out-of-memory", {
+      op,
+      expected: "a free slot",
+      received: `a pool whose ${this.capacity} slots are in use`,
+    });
   }
 }
 
 function expectIdle(op: string, holder: Holder, argument?: string): void {
-  if (!holder.live) throw new DisposedError({ op, argument, expected: "a state that is not freed", received: "a freed one" });
+  if (!holder.live)
+    throw new DisposedError({ op, argument, expected: "a state that is not freed", received: "a freed one" });
   if (holder.step === undefined) return;
   const message = "this state has an open step: call its done() or abort() first";
   throw new GatedDeltaError("state", { op, argument, message });
 }
 
 function stillRead(op: string): GatedDeltaError {
-  const message = "open steps of this state's forks still read it, and no slot is free: call their done() or abort() first";
+  const message =
+    "open steps of this state's forks still read it, and no slot is free: call their done() or abort() first";
   return new GatedDeltaError("state", { op, message });
 }

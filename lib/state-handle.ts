@@ -22,11 +22,13 @@ let makingHandle = false;
  * collected as garbage frees itself, some time.
  */
 export class StateHandle implements Disposable {
-  static readonly #collected = new FinalizationRegistry<{ ledger: SlotLedger; holder: Holder }>(({ ledger, holder }) => {
-    // A step lives as long as one of its handles: where one is open here, nobody can end it any more.
-    if (holder.step !== undefined) ledger.abort(holder.step);
-    ledger.release("handle.free", holder);
-  });
+  static readonly #collected = new FinalizationRegistry<{ ledger: SlotLedger; holder: Holder }>(
+    ({ ledger, holder }) => {
+      // A step lives as long as one of its handles: where one is open here, nobody can end it any more.
+      if (holder.step !== undefined) ledger.abort(holder.step);
+      ledger.release("handle.free", holder);
+    },
+  );
 
   /** The pool that it belongs to. */
   readonly pool: StatePool;
@@ -35,7 +37,8 @@ export class StateHandle implements Disposable {
   #step: PoolStep | undefined;
 
   private constructor(pool: StatePool, ledger: SlotLedger, holder: Holder) {
-    if (!makingHandle) throw new GatedDeltaError("invalid-argument", { op: "StateHandle", expected: "pool.allocate()" });
+    if (!makingHandle)
+      throw new GatedDeltaError("invalid-argument", { op: "StateHandle", expected: "pool.allocate()" });
     this.pool = pool;
     this.#ledger = ledger;
     this.#holder = holder;

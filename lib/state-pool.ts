@@ -80,7 +80,12 @@ export class StatePool implements Disposable {
     const checked = checkOptions("statePoolOptions", op, options);
     const { slots, layers, keyHeads, valueHeads, keyDim, valueDim, convWidth, stateDtype, convDtype } = checked;
     if (valueHeads % keyHeads !== 0) {
-      throw new ShapeError({ op, argument: "valueHeads", expected: `a multiple of keyHeads, ${keyHeads}`, received: `${valueHeads}` });
+      throw new ShapeError({
+        op,
+        argument: "valueHeads",
+        expected: `a multiple of keyHeads, ${keyHeads}`,
+        received: `${valueHeads}`,
+      });
     }
     const channels = checked.convChannels ?? 2 * keyHeads * keyDim + valueHeads * valueDim;
     this.device = device;

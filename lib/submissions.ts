@@ -104,5 +104,9 @@ export class Submissions {
 }
 
 function timedOut(op: string, timeoutMs: number | undefined): TimeoutError {
-  return new TimeoutError({ op, expected: `the work to be done within ${timeoutMs} ms`, received: "work still pending" });
+  return new TimeoutError({
+    op,
+    expected: `the work to be done within ${timeoutMs} ms`,
+    received: "work still pending",
+  });
 }

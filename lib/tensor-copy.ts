@@ -35,13 +35,19 @@ function asNumbers(source: unknown, count: number): NumberArray | number[] {
   }
   let copy: unknown[];
   try {
-    const length: unknown = typeof source === "object" && source !== null ? (source as ArrayLike<unknown>).length : undefined;
+    const length: unknown =
+      typeof source === "object" && source !== null ? (source as ArrayLike<unknown>).length : undefined;
     if (typeof length !== "number") throw wrong(describe(source));
     checkCount(length, count);
     copy = Array.prototype.slice.call(source, 0, count) as unknown[];
   } catch (cause) {
     if (cause instanceof GatedDeltaError) throw cause;
-    throw new GatedDeltaError("invalid-argument", { op, argument: "source", message: "reading it threw an error", cause });
+    throw new GatedDeltaError("invalid-argument", {
+      op,
+      argument: "source",
+      message: "reading it threw an error",
+      cause,
+    });
   }
   for (let i = 0; i < count; i++) {
     if (typeof copy[i] !== "number") throw wrong(`${describe(copy[i])} at index ${i}`);
@@ -61,7 +67,12 @@ function wrong(received: string): GatedDeltaError {
 function checkIntegers(numbers: ArrayLike<number>): void {
   for (let i = 0; i < numbers.length; i++) {
     if ((numbers[i]! | 0) !== numbers[i]) {
-      throw new BoundsError({ op, argument: `source[${i}]`, expected: "an integer within i32", received: describe(numbers[i]) });
+      throw new BoundsError({
+        op,
+        argument: `source[${i}]`,
+        expected: "an integer within i32",
+        received: describe(numbers[i]),
+      });
     }
   }
 }

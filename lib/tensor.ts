@@ -94,7 +94,10 @@ export class Tensor<D extends DType = DType> implements Disposable {
     tenure: Tenure,
   ) {
     if (!makingTensor) {
-      throw new GatedDeltaError("invalid-argument", { op: "Tensor", expected: "device.tensor(…) instead of a constructor" });
+      throw new GatedDeltaError("invalid-argument", {
+        op: "Tensor",
+        expected: "device.tensor(…) instead of a constructor",
+      });
     }
     this.device = device;
     this.dtype = dtype;
@@ -255,7 +258,12 @@ export class Tensor<D extends DType = DType> implements Disposable {
         });
       }
       if (source.dtype !== this.dtype && (source.dtype === "i32" || this.dtype === "i32")) {
-        throw new DTypeError({ op: "tensor.copyFrom", argument: "source", expected: this.dtype, received: source.dtype });
+        throw new DTypeError({
+          op: "tensor.copyFrom",
+          argument: "source",
+          expected: this.dtype,
+          received: source.dtype,
+        });
       }
       elements = source.dtype === this.dtype ? source.#packed() : source.toFloat32();
     }
@@ -317,7 +325,10 @@ export class Tensor<D extends DType = DType> implements Disposable {
       });
     }
     const byteOffset = this.#byteOffset + offset * dtypes[this.dtype].bytes;
-    return makeTensor(this.device, this.#storage, this.dtype, byteOffset, shape, strides, { viewed: this, owns: false });
+    return makeTensor(this.device, this.#storage, this.dtype, byteOffset, shape, strides, {
+      viewed: this,
+      owns: false,
+    });
   }
 
   #alive(method: string): void {

@@ -38,7 +38,12 @@ export function wrapMemory<D extends DType>(
   if (own !== undefined) {
     if (own.device !== handle) {
       const expected = "memory of this device's tensors";
-      throw new GatedDeltaError("invalid-argument", { op, argument: "memory", expected, received: "memory of another device's" });
+      throw new GatedDeltaError("invalid-argument", {
+        op,
+        argument: "memory",
+        expected,
+        received: "memory of another device's",
+      });
     }
     // The device knows this memory already. Who allocated it frees it; this tensor is one more view of it.
     const tenure = { owns: false, viewed: undefined };
@@ -53,7 +58,9 @@ function asBytes(op: string, memory: unknown, unsafe: boolean): Uint8Array<Array
   const buffer: unknown = view?.buffer ?? memory;
   const shared = buffer instanceof SharedArrayBuffer;
   if (!shared && !(buffer instanceof ArrayBuffer)) {
-    const expected = unsafe ? "an ArrayBuffer, a SharedArrayBuffer or a view of one" : "a SharedArrayBuffer or a view of one";
+    const expected = unsafe
+      ? "an ArrayBuffer, a SharedArrayBuffer or a view of one"
+      : "a SharedArrayBuffer or a view of one";
     throw new GatedDeltaError("invalid-argument", { op, argument: "memory", expected, received: describe(memory) });
   }
   if (shared ? buffer.growable : buffer.resizable) {
@@ -61,7 +68,12 @@ function asBytes(op: string, memory: unknown, unsafe: boolean): Uint8Array<Array
     throw new GatedDeltaError("invalid-argument", { op, argument: "memory", expected, received: "a resizable buffer" });
   }
   if (!shared && buffer.detached) {
-    throw new GatedDeltaError("disposed", { op, argument: "memory", expected: "memory that is there", received: "a detached buffer" });
+    throw new GatedDeltaError("disposed", {
+      op,
+      argument: "memory",
+      expected: "memory that is there",
+      received: "a detached buffer",
+    });
   }
   if (!shared && !unsafe && storageBehind(buffer) === undefined) {
     throw new GatedDeltaError("invalid-argument", {

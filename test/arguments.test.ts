@@ -49,7 +49,9 @@ describe.each(opNames)("%s", (name) => {
     const args = sound();
     if (name !== "copySlots") for (const argument of optional) delete args[argument];
     device.run(makeOp(name, args));
-    device.run(makeOp(name, Object.fromEntries([...optional.map((argument) => [argument, undefined]), ...Object.entries(args)])));
+    device.run(
+      makeOp(name, Object.fromEntries([...optional.map((argument) => [argument, undefined]), ...Object.entries(args)])),
+    );
     if ("aLog" in args) device.run(makeOp(name, { ...args, gateForm: "log", aLog: undefined, dtBias: undefined }));
     device.wait();
   });
@@ -94,7 +96,12 @@ describe.each(opNames)("%s", (name) => {
     for (const argument of Object.keys(sound())) {
       const boo = new Error("boo");
       const args = sound();
-      Object.defineProperty(args, argument, { enumerable: true, get() { throw boo; } });
+      Object.defineProperty(args, argument, {
+        enumerable: true,
+        get() {
+          throw boo;
+        },
+      });
       const error = thrownBy(() => makeOp(name, args));
       expect([error.code, error.op, error.cause]).toEqual(["invalid-argument", name, boo]);
       expect(thrownBy(() => device.plan((pass) => addOp(pass, name, args))).code).toBe("invalid-argument");
@@ -121,14 +128,24 @@ describe.each(opNames)("%s", (name) => {
       const { [argument]: array } = sound();
       if (array === undefined) continue;
       const hostile: unknown[] = [
-        new Proxy(array as number[], { get() { throw new Error("boo"); } }),
+        new Proxy(array as number[], {
+          get() {
+            throw new Error("boo");
+          },
+        }),
         new Proxy(array as number[], { get: (target, key) => (key === "length" ? 2 ** 40 : Reflect.get(target, key)) }),
         new Proxy(array as number[], { get: (target, key) => (key === "length" ? NaN : Reflect.get(target, key)) }),
         new Proxy(array as number[], { get: (target, key) => (key === "length" ? -1 : Reflect.get(target, key)) }),
-        Object.defineProperty([...(array as number[])], 1, { get() { throw new Error("boo"); } }),
+        Object.defineProperty([...(array as number[])], 1, {
+          get() {
+            throw new Error("boo");
+          },
+        }),
       ];
       for (const value of hostile) {
-        expect(thrownBy(() => device.run(makeOp(name, { ...sound(), [argument]: value })))).toBeInstanceOf(GatedDeltaError);
+        expect(thrownBy(() => device.run(makeOp(name, { ...sound(), [argument]: value })))).toBeInstanceOf(
+          GatedDeltaError,
+        );
       }
     }
   });
@@ -146,7 +163,10 @@ describe.each(opNames)("%s", (name) => {
         return growable;
       },
       (values) => device.tensorFrom("i32", [values.length], values),
-      (values) => counting(device, "i32", [20]).slice(3, 3 + values.length).copyFrom(values),
+      (values) =>
+        counting(device, "i32", [20])
+          .slice(3, 3 + values.length)
+          .copyFrom(values),
     ];
     for (const form of forms) {
       const given = Object.fromEntries(names.map((argument) => [argument, form(args[argument] as number[])]));

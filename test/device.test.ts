@@ -21,9 +21,16 @@ describe("opening", () => {
 
   test("options that are none are refused by name", () => {
     const bad: [unknown, string][] = [
-      [{ backend: "gpu" }, "backend"], [{ backend: 1 }, "backend"], ["gpu", "backend"], ["toString", "backend"],
-      [{ threads: -1 }, "threads"], [{ threads: 1.5 }, "threads"], [{ threads: "2" }, "threads"], [{ threads: NaN }, "threads"],
-      [{ threads: 1025 }, "threads"], [{ thread: 1 }, "thread"],
+      [{ backend: "gpu" }, "backend"],
+      [{ backend: 1 }, "backend"],
+      ["gpu", "backend"],
+      ["toString", "backend"],
+      [{ threads: -1 }, "threads"],
+      [{ threads: 1.5 }, "threads"],
+      [{ threads: "2" }, "threads"],
+      [{ threads: NaN }, "threads"],
+      [{ threads: 1025 }, "threads"],
+      [{ thread: 1 }, "thread"],
     ];
     for (const [options, argument] of bad) {
       const error = thrownBy(() => Device.open(options as never));
@@ -34,7 +41,11 @@ describe("opening", () => {
     for (const options of [null, 3, true, [], () => {}, Symbol("x")]) {
       expect(thrownBy(() => Device.open(options as never)).code).toBe("invalid-argument");
     }
-    const hostile = { get backend(): never { throw new Error("boo"); } };
+    const hostile = {
+      get backend(): never {
+        throw new Error("boo");
+      },
+    };
     expect(thrownBy(() => Device.open(hostile)).cause).toEqual(new Error("boo"));
   });
 
@@ -107,19 +118,29 @@ describe("running", () => {
     const refused = copySlots({ pool, readSlots: [0], writeSlots: [7] });
     const last = device.lastTicket;
     expect(thrownBy(() => device.run(linear({ x, weight: twice, out: a }), refused)).code).toBe("range");
-    expect(thrownBy(() => device.run((pass) => {
-      pass.linear({ x, weight: twice, out: a });
-      pass.encode(refused);
-    })).code).toBe("range");
-    expect(thrownBy(() => device.run((pass) => {
-      pass.linear({ x, weight: twice, out: a });
-      pass.linear({ x } as never);
-    })).code).toBe("invalid-argument");
+    expect(
+      thrownBy(() =>
+        device.run((pass) => {
+          pass.linear({ x, weight: twice, out: a });
+          pass.encode(refused);
+        }),
+      ).code,
+    ).toBe("range");
+    expect(
+      thrownBy(() =>
+        device.run((pass) => {
+          pass.linear({ x, weight: twice, out: a });
+          pass.linear({ x } as never);
+        }),
+      ).code,
+    ).toBe("invalid-argument");
     const boo = new Error("boo");
-    expect(() => device.run((pass) => {
-      pass.linear({ x, weight: twice, out: a });
-      throw boo;
-    })).toThrow(boo);
+    expect(() =>
+      device.run((pass) => {
+        pass.linear({ x, weight: twice, out: a });
+        throw boo;
+      }),
+    ).toThrow(boo);
     expect(device.commit()).toBe(last);
     device.wait();
     copied(a, 0);
@@ -140,10 +161,12 @@ describe("running", () => {
     let kept: Pass | undefined;
     device.run((pass) => void (kept = pass));
     expect(thrownBy(() => kept!.linear({ x, weight: twice, out: fresh() })).code).toBe("state");
-    const error = thrownBy(() => device.run((async (pass: Pass) => {
-      await 0;
-      pass.linear({ x, weight: twice, out: fresh() });
-    }) as never));
+    const error = thrownBy(() =>
+      device.run((async (pass: Pass) => {
+        await 0;
+        pass.linear({ x, weight: twice, out: fresh() });
+      }) as never),
+    );
     expect([error.code, error.received]).toEqual(["invalid-argument", "one that returns a promise"]);
     await Bun.sleep(1); // the rejection of that function's promise is not left unhandled
   });
@@ -151,8 +174,14 @@ describe("running", () => {
   test("a device that is being recorded on does nothing else", () => {
     const plan = device.plan(() => {});
     const attempts: (() => unknown)[] = [
-      () => device.run(), () => device.encode(linear({ x, weight: twice, out: fresh() })), () => device.commit(), () => device.discard(),
-      () => device.wait(), () => device.close(), () => device.plan(() => {}), () => plan.run(),
+      () => device.run(),
+      () => device.encode(linear({ x, weight: twice, out: fresh() })),
+      () => device.commit(),
+      () => device.discard(),
+      () => device.wait(),
+      () => device.close(),
+      () => device.plan(() => {}),
+      () => plan.run(),
     ];
     for (const attempt of attempts) {
       device.run(() => expect(thrownBy(attempt).code).toBe("state"));
@@ -274,6 +303,27 @@ describe("waiting", () => {
   });
 });
 
+describe("ending the process", () => {
+  test.each([
+    ["by itself", "", 0],
+    ["by exit", "process.exit(3);", 3],
+    ["by an error", "throw new Error();", 1],
+    ["with tensors disposed", "work.x[Symbol.dispose](); work.out[Symbol.dispose]();", 0],
+  ])("while work is pending harms nothing: %s", async (_, end, code) => {
+    const script = `
+      import { slowWork } from ${JSON.stringify(join(import.meta.dir, "support/devices.ts"))};
+      import { Device } from ${JSON.stringify(join(import.meta.dir, "../lib/index.ts"))};
+      const device = Device.open(${JSON.stringify(testBackend)});
+      const work = slowWork(device);
+      for (let i = 0; i < 3; i++) device.run(work.op);
+      ${end}
+    `;
+    const child = Bun.spawn([process.execPath, "-e", script], { stdout: "ignore", stderr: "ignore" });
+    expect(await child.exited).toBe(code);
+    expect(child.signalCode).toBeNull();
+  });
+});
+
 describe("closing", () => {
   test("close waits for pending work", () => {
     const device = openDevice();
@@ -294,9 +344,17 @@ describe("closing", () => {
     device[Symbol.dispose]();
     expect([device.closed, plan.disposed]).toEqual([true, true]);
     const uses: (() => unknown)[] = [
-      () => device.tensor("f32", [1]), () => device.tensorFrom("f32", [1], [1]), () => device.wrap("f32", [1], new SharedArrayBuffer(64)),
-      () => device.unsafeWrap("f32", [1], new ArrayBuffer(64)), () => device.run(op), () => device.encode(op), () => device.commit(),
-      () => device.discard(), () => device.wait(), () => device.plan(() => {}), () => plan.run(),
+      () => device.tensor("f32", [1]),
+      () => device.tensorFrom("f32", [1], [1]),
+      () => device.wrap("f32", [1], new SharedArrayBuffer(64)),
+      () => device.unsafeWrap("f32", [1], new ArrayBuffer(64)),
+      () => device.run(op),
+      () => device.encode(op),
+      () => device.commit(),
+      () => device.discard(),
+      () => device.wait(),
+      () => device.plan(() => {}),
+      () => plan.run(),
     ];
     for (const use of uses) expect(thrownBy(use)).toBeInstanceOf(DisposedError);
     expect(await device.finish().catch((error) => error)).toBeInstanceOf(DisposedError);
@@ -316,10 +374,18 @@ describe("closing", () => {
   test("a tensor of another device is refused", () => {
     using device = openDevice();
     using other = openDevice();
-    const op = linear({ x: counting(device, "f32", [1, 8]), weight: diagonal(other, "f32", 8), out: device.tensor("f32", [1, 8]) });
+    const op = linear({
+      x: counting(device, "f32", [1, 8]),
+      weight: diagonal(other, "f32", 8),
+      out: device.tensor("f32", [1, 8]),
+    });
     for (const runner of [device, other]) {
       const error = thrownBy(() => runner.run(op));
-      expect([error.code, error.op, error.argument]).toEqual(["invalid-argument", "linear", runner === device ? "weight" : "x"]);
+      expect([error.code, error.op, error.argument]).toEqual([
+        "invalid-argument",
+        "linear",
+        runner === device ? "weight" : "x",
+      ]);
     }
   });
 });

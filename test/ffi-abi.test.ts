@@ -12,7 +12,11 @@ const wide = (words: Uint32Array) => words[0]! + words[1]! * 2 ** 32;
 const lastError = (which: number) => String(library().gd_last_error(which));
 
 type Fields = Readonly<Record<string, number>>;
-interface Layout { readonly size: number; readonly offsets: Fields; readonly types: Readonly<Record<string, string>> }
+interface Layout {
+  readonly size: number;
+  readonly offsets: Fields;
+  readonly types: Readonly<Record<string, string>>;
+}
 const layoutOf = (name: string) => (structs as unknown as Record<string, Layout>)[name]!;
 
 /** A struct's bytes, written by field paths such as `query.offset`. */
@@ -94,10 +98,13 @@ function bufferFor(argument: string): number {
 function sound(name: string, numbers: Fields, tensors: readonly string[], indices: Fields): Descriptor {
   const descriptor = new Descriptor(name);
   for (const [field, value] of Object.entries(numbers)) descriptor.set(field, value);
-  for (const argument of tensors) descriptor.set(`${argument}.buffer`, bufferFor(argument)).set(`${argument}.dtype`, c.GD_F32);
+  for (const argument of tensors)
+    descriptor.set(`${argument}.buffer`, bufferFor(argument)).set(`${argument}.dtype`, c.GD_F32);
   for (const [argument, count] of Object.entries(indices)) {
     // Zeros are sound cuSeqlens of empty sequences, and -1 a sound slot, so one buffer of each serves all.
-    descriptor.set(`${argument}.buffer`, argument === "cu_seqlens" ? bufferFor("zeros") : minusOnes).set(`${argument}.count`, count);
+    descriptor
+      .set(`${argument}.buffer`, argument === "cu_seqlens" ? bufferFor("zeros") : minusOnes)
+      .set(`${argument}.count`, count);
   }
   return descriptor;
 }
@@ -111,8 +118,19 @@ const minusOnes = (() => {
 })();
 
 const recurrence = {
-  key_heads: 1, value_heads: 2, key_dim: 8, value_dim: 8, slots: 2, gate_form: c.GD_GATE_RAW, gate_dims: c.GD_GATE_PER_HEAD,
-  beta_form: c.GD_BETA_GIVEN, head_map: c.GD_HEADS_BLOCK, qk_norm: c.GD_NORM_L2, qk_norm_eps: 1e-6, scale: 1, gate_bound: 0,
+  key_heads: 1,
+  value_heads: 2,
+  key_dim: 8,
+  value_dim: 8,
+  slots: 2,
+  gate_form: c.GD_GATE_RAW,
+  gate_dims: c.GD_GATE_PER_HEAD,
+  beta_form: c.GD_BETA_GIVEN,
+  head_map: c.GD_HEADS_BLOCK,
+  qk_norm: c.GD_NORM_L2,
+  qk_norm_eps: 1e-6,
+  scale: 1,
+  gate_bound: 0,
 };
 
 const ops: Record<string, Descriptor> = {
@@ -137,18 +155,45 @@ const ops: Record<string, Descriptor> = {
   gd_encode_gated_delta_step: sound(
     "gd_gated_delta_step",
     {
-      ...recurrence, sequences: 2, width: 4, conv_activation: c.GD_ACTIVATION_SILU, norm_activation: c.GD_ACTIVATION_SILU,
-      norm_order: c.GD_NORM_THEN_GATE, norm_eps: 1e-6,
+      ...recurrence,
+      sequences: 2,
+      width: 4,
+      conv_activation: c.GD_ACTIVATION_SILU,
+      norm_activation: c.GD_ACTIVATION_SILU,
+      norm_order: c.GD_NORM_THEN_GATE,
+      norm_eps: 1e-6,
     },
-    ["x", "conv_weight", "conv_bias", "conv_state", "gate", "beta", "a_log", "dt_bias", "state", "z", "norm_weight", "out"],
+    [
+      "x",
+      "conv_weight",
+      "conv_bias",
+      "conv_state",
+      "gate",
+      "beta",
+      "a_log",
+      "dt_bias",
+      "state",
+      "z",
+      "norm_weight",
+      "out",
+    ],
     { read_slots: 2, write_slots: 2 },
   ),
   gd_encode_linear: sound("gd_linear", { rows: 4, in_features: 8, out_features: 16 }, ["x", "weight", "out"], {}),
-  gd_encode_copy_slots: sound("gd_copy_slots", { slots: 2, count: 2, slot_elements: 8 }, ["pool"], { read_slots: 2, write_slots: 2 }),
+  gd_encode_copy_slots: sound("gd_copy_slots", { slots: 2, count: 2, slot_elements: 8 }, ["pool"], {
+    read_slots: 2,
+    write_slots: 2,
+  }),
 };
 
 const wrongStatuses = [
-  c.GD_ERROR_INVALID_ARGUMENT, c.GD_ERROR_SHAPE, c.GD_ERROR_DTYPE, c.GD_ERROR_RANGE, c.GD_ERROR_OVERLAP, c.GD_ERROR_HANDLE, c.GD_ERROR_UNSUPPORTED,
+  c.GD_ERROR_INVALID_ARGUMENT,
+  c.GD_ERROR_SHAPE,
+  c.GD_ERROR_DTYPE,
+  c.GD_ERROR_RANGE,
+  c.GD_ERROR_OVERLAP,
+  c.GD_ERROR_HANDLE,
+  c.GD_ERROR_UNSUPPORTED,
 ];
 
 function encode(name: string, target: number, descriptor: Descriptor): number {
@@ -162,7 +207,11 @@ function expectRefused(status: number, what: string): void {
 }
 
 test("every op is here", () => {
-  expect(Object.keys(ops).sort()).toEqual(Object.keys(symbols).filter((name) => name.startsWith("gd_encode_")).sort());
+  expect(Object.keys(ops).sort()).toEqual(
+    Object.keys(symbols)
+      .filter((name) => name.startsWith("gd_encode_"))
+      .sort(),
+  );
 });
 
 describe.each(Object.keys(ops))("%s", (name) => {
@@ -185,22 +234,33 @@ describe.each(Object.keys(ops))("%s", (name) => {
     for (const [path, type] of base.paths()) {
       const field = path.split(".").at(-1)!;
       const values =
-        type === "f32" ? [NaN, Infinity]
-        : field === "buffer" ? [1, 2 ** 52 - 1, device]
-        : field === "count" ? [2 ** 31, 2 ** 52, 1]
-        : field === "offset" ? [1, bufferBytes * 2, 2 ** 52, 2 ** 53 - 8]
-        : field === "token_stride" || field === "head_stride" ? [2 ** 40, 2 ** 52]
-        : field === "dtype" ? [0, 5, 2 ** 32 - 1, c.GD_I32]
-        : field === "pointer" ? [] // a pointer must be valid: the one thing that can't be checked
-        : field === "slots" || field === "tokens" || field === "sequences" || field === "rows" ? [2 ** 31, 2 ** 32 - 1]
-        : field === "slot_elements" ? [2 ** 31, 2 ** 52]
-        : [2 ** 32 - 1, 2 ** 31, 2 ** 24];
+        type === "f32"
+          ? [NaN, Infinity]
+          : field === "buffer"
+            ? [1, 2 ** 52 - 1, device]
+            : field === "count"
+              ? [2 ** 31, 2 ** 52, 1]
+              : field === "offset"
+                ? [1, bufferBytes * 2, 2 ** 52, 2 ** 53 - 8]
+                : field === "token_stride" || field === "head_stride"
+                  ? [2 ** 40, 2 ** 52]
+                  : field === "dtype"
+                    ? [0, 5, 2 ** 32 - 1, c.GD_I32]
+                    : field === "pointer"
+                      ? [] // a pointer must be valid: the one thing that can't be checked
+                      : field === "slots" || field === "tokens" || field === "sequences" || field === "rows"
+                        ? [2 ** 31, 2 ** 32 - 1]
+                        : field === "slot_elements"
+                          ? [2 ** 31, 2 ** 52]
+                          : [2 ** 32 - 1, 2 ** 31, 2 ** 24];
       for (const value of values) {
         const status = encode(name, device, base.copy().set(path, value));
         // A stride is not looked at where there is one row or head or none.
         if (status === c.GD_OK && field.endsWith("_stride")) {
           expect([c.GD_OK, native.gd_discard(device)]).toEqual([c.GD_OK, c.GD_OK]);
-          expect(path).toMatch(/^(weight|bias|conv_bias|conv_weight|norm_weight|a_log|dt_bias|gate|beta|x|pool|query|key|z|out)\./);
+          expect(path).toMatch(
+            /^(weight|bias|conv_bias|conv_weight|norm_weight|a_log|dt_bias|gate|beta|x|pool|query|key|z|out)\./,
+          );
           continue;
         }
         expectRefused(status, `${path} = ${value}`);
@@ -220,7 +280,10 @@ describe.each(Object.keys(ops))("%s", (name) => {
   test("refuses what is missing, and index data in two places at once", () => {
     for (const [path] of base.paths()) {
       const argument = path.split(".")[0]!;
-      if (path.endsWith(".buffer") && !["bias", "conv_bias", "cu_seqlens", "read_slots", "write_slots"].includes(argument)) {
+      if (
+        path.endsWith(".buffer") &&
+        !["bias", "conv_bias", "cu_seqlens", "read_slots", "write_slots"].includes(argument)
+      ) {
         const missing = base.copy();
         for (const field of Object.keys(structs.gd_tensor.offsets)) missing.set(`${argument}.${field}`, 0);
         if (argument === "state" || argument === "conv_state") missing.set("slots", 0); // then it is the slots that are wrong
@@ -310,19 +373,32 @@ describe("buffers, plans and submissions", () => {
 
   test("device options and information are versioned like descriptors", () => {
     const options = () => new Descriptor("gd_device_options").set("backend", c.GD_BACKEND_CPU);
-    for (const [field, value] of [["size", 0], ["size", 12], ["version", 0], ["version", 2], ["backend", 3], ["threads", 1025]] as const) {
+    for (const [field, value] of [
+      ["size", 0],
+      ["size", 12],
+      ["version", 0],
+      ["version", 2],
+      ["backend", 3],
+      ["threads", 1025],
+    ] as const) {
       expect(wrongStatuses).toContain(native.gd_device_open(options().set(field, value).bytes, word()) as never);
     }
     expect(native.gd_device_open(options().bytes, null)).toBe(c.GD_ERROR_INVALID_ARGUMENT);
     const info = () => new Descriptor("gd_device_info");
     expect(native.gd_device_describe(device, info().bytes)).toBe(c.GD_OK);
-    for (const [field, value] of [["size", 0], ["size", 4], ["version", 9]] as const) {
+    for (const [field, value] of [
+      ["size", 0],
+      ["size", 4],
+      ["version", 9],
+    ] as const) {
       expect(wrongStatuses).toContain(native.gd_device_describe(device, info().set(field, value).bytes) as never);
     }
   });
 
   test("failures can be told apart by their texts, and unknown texts are empty", () => {
-    expect(encode("gd_encode_linear", device, ops["gd_encode_linear"]!.copy().set("x.dtype", c.GD_I32))).toBe(c.GD_ERROR_DTYPE);
+    expect(encode("gd_encode_linear", device, ops["gd_encode_linear"]!.copy().set("x.dtype", c.GD_I32))).toBe(
+      c.GD_ERROR_DTYPE,
+    );
     expect([lastError(1), lastError(2), lastError(3) !== "", lastError(4)]).toEqual(["linear", "x", true, "i32"]);
     expect(lastError(0)).toContain("linear: x: expected");
     for (const which of [5, 1000, 2 ** 32 - 1]) expect(lastError(which)).toBe("");
@@ -332,7 +408,9 @@ describe("buffers, plans and submissions", () => {
     const handle = createBuffer(bufferBytes);
     const plan = word();
     expect(native.gd_plan_create(device, plan)).toBe(c.GD_OK);
-    expect(encode("gd_encode_linear", wide(plan), ops["gd_encode_linear"]!.copy().set("x.buffer", handle))).toBe(c.GD_OK);
+    expect(encode("gd_encode_linear", wide(plan), ops["gd_encode_linear"]!.copy().set("x.buffer", handle))).toBe(
+      c.GD_OK,
+    );
     expect(native.gd_plan_run(wide(plan), word())).toBe(c.GD_OK);
     expect(native.gd_buffer_release(handle)).toBe(c.GD_OK);
     expect(native.gd_plan_run(wide(plan), word())).toBe(c.GD_ERROR_HANDLE);

@@ -9,7 +9,10 @@ const { newPath } = scratch();
 const entry = JSON.stringify(join(import.meta.dir, "../lib/index.ts"));
 
 /** Runs a script with an environment; returns what it prints and its exit code. */
-async function script(code: string, env: Record<string, string | undefined> = {}): Promise<{ out: string; code: number }> {
+async function script(
+  code: string,
+  env: Record<string, string | undefined> = {},
+): Promise<{ out: string; code: number }> {
   const child = Bun.spawn([process.execPath, "-e", code], {
     env: { ...process.env, ...env } as Record<string, string>,
     stdout: "pipe",
@@ -43,7 +46,9 @@ describe("the native library", () => {
   });
 
   test("is loaded on first use, not by importing", async () => {
-    const { out, code } = await script(`await import(${entry}); console.log("imported")`, { GATED_DELTA_LIBRARY: "/nowhere/lib.so" });
+    const { out, code } = await script(`await import(${entry}); console.log("imported")`, {
+      GATED_DELTA_LIBRARY: "/nowhere/lib.so",
+    });
     expect([out, code]).toEqual(["imported\n", 0]);
   });
 
@@ -65,7 +70,10 @@ describe("the native library", () => {
   test("an explicit choice that fails is an error that says so, not a fallback", async () => {
     const text = newPath("text.so");
     await Bun.write(text, "this is no library");
-    for (const [path, why] of [["/nowhere/lib.so", "no such file"], [text, text]] as const) {
+    for (const [path, why] of [
+      ["/nowhere/lib.so", "no such file"],
+      [text, text],
+    ] as const) {
       const { out } = await script(opening, { GATED_DELTA_LIBRARY: path });
       const [isLibraryError, code, message] = JSON.parse(out) as [boolean, string, string];
       expect([isLibraryError, code]).toEqual([true, "library"]);

@@ -35,7 +35,11 @@ describe("plans", () => {
   });
 
   test("a replay comes after what was encoded before", () => {
-    const [a, b, c] = [counting(device, "f32", [1, 8], 1, 0), device.tensor("f32", [1, 8]), device.tensor("f32", [1, 8])];
+    const [a, b, c] = [
+      counting(device, "f32", [1, 8], 1, 0),
+      device.tensor("f32", [1, 8]),
+      device.tensor("f32", [1, 8]),
+    ];
     using plan = device.plan((pass) => pass.linear({ x: b, weight: diagonal(device, "f32", 8, 2), out: c }));
     device.encode(linear({ x: a, weight: diagonal(device, "f32", 8, 3), out: b }));
     plan.run();
@@ -80,7 +84,13 @@ describe("plans", () => {
   test("index data that are wrong by now run nothing", () => {
     const read: unknown[] = [0];
     const { plan, pool, first } = copying(read as number[], [1]);
-    for (const [value, code] of [[3, "range"], [-2, "range"], [2 ** 31, "range"], [0.5, "invalid-argument"], ["1", "invalid-argument"]] as const) {
+    for (const [value, code] of [
+      [3, "range"],
+      [-2, "range"],
+      [2 ** 31, "range"],
+      [0.5, "invalid-argument"],
+      ["1", "invalid-argument"],
+    ] as const) {
       read[0] = value;
       const error = thrownBy(() => plan.run());
       expect([error.code, error.op, error.argument]).toEqual([code, "copySlots", "readSlots[0]"]);
@@ -120,31 +130,41 @@ describe("plans", () => {
     const out = device.tensor("f32", [1, 8]);
     const weight = diagonal(device, "f32", 8);
     const good = { x, z: x, weight: device.tensor("f32", [8]), out };
-    const misspelt = (extra: object) => thrownBy(() => device.plan((pass) => pass.gatedRmsNorm({ ...good, ...extra } as never)));
+    const misspelt = (extra: object) =>
+      thrownBy(() => device.plan((pass) => pass.gatedRmsNorm({ ...good, ...extra } as never)));
     const error = misspelt({ epsilon: 1 });
     expect([error.code, error.op, error.argument]).toEqual(["invalid-argument", "gatedRmsNorm", "epsilon"]);
     expect(error.expected).toContain("eps");
     for (const [extra, argument] of [
-      [{ eps: "1" }, "eps"], [{ eps: -1 }, "eps"], [{ eps: NaN }, "eps"], [{ activation: "relu" }, "activation"],
-      [{ order: 1 }, "order"], [{ x: {} }, "x"], [{ x: undefined }, "x"],
+      [{ eps: "1" }, "eps"],
+      [{ eps: -1 }, "eps"],
+      [{ eps: NaN }, "eps"],
+      [{ activation: "relu" }, "activation"],
+      [{ order: 1 }, "order"],
+      [{ x: {} }, "x"],
+      [{ x: undefined }, "x"],
     ] as const) {
       const error = misspelt(extra);
       expect([error.code, error.op, error.argument]).toEqual(["invalid-argument", "gatedRmsNorm", argument]);
     }
     expect(thrownBy(() => device.plan((pass) => pass.linear(undefined as never))).code).toBe("invalid-argument");
     expect(thrownBy(() => device.plan((pass) => pass.linear({ x, weight, out: x }))).code).toBe("overlap");
-    expect(thrownBy(() => device.plan((pass) => pass.linear({ x, weight, out: device.tensor("f32", [2, 8]) }))).code).toBe("shape");
+    expect(
+      thrownBy(() => device.plan((pass) => pass.linear({ x, weight, out: device.tensor("f32", [2, 8]) }))).code,
+    ).toBe("shape");
   });
 
   test("a refused plan leaves nothing behind", () => {
     const last = device.lastTicket;
     const boo = new Error("boo");
     let kept: Pass | undefined;
-    expect(() => device.plan((pass) => {
-      kept = pass;
-      pass.copySlots({ pool: counting(device, "f32", [2, 4]), readSlots: [0], writeSlots: [1] });
-      throw boo;
-    })).toThrow(boo);
+    expect(() =>
+      device.plan((pass) => {
+        kept = pass;
+        pass.copySlots({ pool: counting(device, "f32", [2, 4]), readSlots: [0], writeSlots: [1] });
+        throw boo;
+      }),
+    ).toThrow(boo);
     expect(thrownBy(() => kept!.copySlots({} as never)).code).toBe("state");
     expect(device.commit()).toBe(last);
   });
@@ -152,7 +172,9 @@ describe("plans", () => {
   test("a plan keeps its tensors", () => {
     const { plan, out } = (() => {
       const out = device.tensor("f32", [1, 8]);
-      const plan = device.plan((pass) => pass.linear({ x: counting(device, "f32", [1, 8]), weight: diagonal(device, "f32", 8, 2), out }));
+      const plan = device.plan((pass) =>
+        pass.linear({ x: counting(device, "f32", [1, 8]), weight: diagonal(device, "f32", 8, 2), out }),
+      );
       return { plan, out };
     })();
     for (let i = 0; i < 10; i++) {

@@ -118,7 +118,10 @@ describe("slots", () => {
     const a = stepped(ledger);
     const step = ledger.begin(op, [a], false);
     for (const use of [
-      () => ledger.fork(op, a), () => ledger.release(op, a), () => ledger.zero(op, a), () => ledger.begin(op, [a], false),
+      () => ledger.fork(op, a),
+      () => ledger.release(op, a),
+      () => ledger.zero(op, a),
+      () => ledger.begin(op, [a], false),
     ]) {
       expect(thrownBy(use).code).toBe("state");
     }
@@ -129,7 +132,10 @@ describe("slots", () => {
     expect([a.step, b.step]).toEqual([undefined, undefined]);
     ledger.release(op, a);
     for (const use of [
-      () => ledger.fork(op, a), () => ledger.release(op, a), () => ledger.zero(op, a), () => ledger.begin(op, [b, a], false),
+      () => ledger.fork(op, a),
+      () => ledger.release(op, a),
+      () => ledger.zero(op, a),
+      () => ledger.begin(op, [b, a], false),
     ]) {
       expect(thrownBy(use).code).toBe("disposed");
     }
@@ -142,7 +148,12 @@ class Model {
   readonly ledger: SlotLedger;
   readonly #slots: number[];
   readonly holders: { readonly holder: Holder; content: number }[] = [];
-  readonly steps: { readonly books: LedgerStep; readonly members: number[]; readonly written: number[]; ran: boolean }[] = [];
+  readonly steps: {
+    readonly books: LedgerStep;
+    readonly members: number[];
+    readonly written: number[];
+    ran: boolean;
+  }[] = [];
   #next = 1;
 
   constructor(capacity: number) {
@@ -172,7 +183,11 @@ class Model {
 
   begin(members: readonly { holder: Holder; content: number }[], undoable: boolean): void {
     const before = members.map(({ holder }) => this.contentOf(holder));
-    const books = this.ledger.begin(op, members.map(({ holder }) => holder), undoable);
+    const books = this.ledger.begin(
+      op,
+      members.map(({ holder }) => holder),
+      undoable,
+    );
     expect([...books.readSlots].map((slot) => (slot < 0 ? 0 : this.#slots[slot]!))).toEqual(before);
     expect(new Set(books.writeSlots).size).toBe(members.length);
     for (const [i, { holder }] of members.entries()) {
@@ -180,12 +195,19 @@ class Model {
       const others = this.live.filter((other) => !members.includes(other as never));
       for (const other of others) expect(other.holder.slot).not.toBe(books.writeSlots[i]!);
       for (const { books: open } of this.steps) {
-        expect(open.readSlots.includes(books.writeSlots[i]!) || open.writeSlots.includes(books.writeSlots[i]!)).toBe(false);
+        expect(open.readSlots.includes(books.writeSlots[i]!) || open.writeSlots.includes(books.writeSlots[i]!)).toBe(
+          false,
+        );
       }
       expect(holder.step).toBe(books);
     }
     const written = members.map(() => this.#next++);
-    this.steps.push({ books, members: members.map((member) => this.holders.indexOf(member as never)), written, ran: false });
+    this.steps.push({
+      books,
+      members: members.map((member) => this.holders.indexOf(member as never)),
+      written,
+      ran: false,
+    });
   }
 
   /** Runs a step's ops. */
@@ -217,59 +239,77 @@ describe("slots against a plain model", () => {
   test("any history keeps every content, wastes no slot, and fails only when it must", () => {
     const command = fc.record({
       kind: fc.constantFrom(
-        "allocate", "fork", "fork", "fork", "fork", "free", "zero", "begin", "begin", "run", "finish", "finish", "abort", "one", "one",
+        "allocate",
+        "fork",
+        "fork",
+        "fork",
+        "fork",
+        "free",
+        "zero",
+        "begin",
+        "begin",
+        "run",
+        "finish",
+        "finish",
+        "abort",
+        "one",
+        "one",
       ),
       a: fc.nat(1000),
       b: fc.nat(1000),
       undoable: fc.boolean(),
     });
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 9 }), fc.array(command, { minLength: 40, maxLength: 120 }), (capacity, commands) => {
-        const model = new Model(capacity);
-        const pick = <T>(items: readonly T[], by: number): T | undefined => items[by % Math.max(items.length, 1)];
-        const quiet = () => model.steps.length === 0;
-        for (const { kind, a, b, undoable } of commands) {
-          const holder = pick(model.idle, a);
-          const step = pick(model.steps, a);
-          const { free } = model.ledger;
-          if (kind === "allocate") {
-            if (free > 0) model.allocate();
-            else expect(thrownBy(() => model.allocate()).code).toBe("out-of-memory");
-          } else if (kind === "fork" && holder) {
-            if (free > 0) model.fork(holder);
-            else expect(thrownBy(() => model.fork(holder)).code).toBe("out-of-memory");
-          } else if (kind === "free" && holder) {
-            model.ledger.release(op, holder.holder);
-          } else if (kind === "zero" && holder) {
-            const zero = () => {
-              model.ledger.zero(op, holder.holder);
-              holder.content = 0;
-            };
-            if (quiet()) zero();
-            else attempt(zero, ["state"]);
-          } else if (kind === "begin" && holder) {
-            const members = model.idle.filter((_, i) => (b >> i % 10) & 1 || i === a % model.idle.length);
-            const begin = () => model.begin(members, undoable);
-            // Alone, a step that may write in place never fails: what it can need was set aside.
-            if (quiet() && !undoable) begin();
-            else attempt(begin, undoable ? ["state", "range"] : ["state"]);
-          } else if (kind === "run" && step && !step.books.overwrites) {
-            model.run(step);
-          } else if (kind === "finish" && step) {
-            model.finish(step);
-          } else if (kind === "abort" && step && !(step.ran && step.books.overwrites)) {
-            model.abort(step);
-          } else if (kind === "one" && holder && quiet()) {
-            // Of states that share, one at a time steps without fail too.
-            model.begin([holder], false);
-            model.finish(model.steps[0]!);
+      fc.property(
+        fc.integer({ min: 1, max: 9 }),
+        fc.array(command, { minLength: 40, maxLength: 120 }),
+        (capacity, commands) => {
+          const model = new Model(capacity);
+          const pick = <T>(items: readonly T[], by: number): T | undefined => items[by % Math.max(items.length, 1)];
+          const quiet = () => model.steps.length === 0;
+          for (const { kind, a, b, undoable } of commands) {
+            const holder = pick(model.idle, a);
+            const step = pick(model.steps, a);
+            const { free } = model.ledger;
+            if (kind === "allocate") {
+              if (free > 0) model.allocate();
+              else expect(thrownBy(() => model.allocate()).code).toBe("out-of-memory");
+            } else if (kind === "fork" && holder) {
+              if (free > 0) model.fork(holder);
+              else expect(thrownBy(() => model.fork(holder)).code).toBe("out-of-memory");
+            } else if (kind === "free" && holder) {
+              model.ledger.release(op, holder.holder);
+            } else if (kind === "zero" && holder) {
+              const zero = () => {
+                model.ledger.zero(op, holder.holder);
+                holder.content = 0;
+              };
+              if (quiet()) zero();
+              else attempt(zero, ["state"]);
+            } else if (kind === "begin" && holder) {
+              const members = model.idle.filter((_, i) => (b >> (i % 10)) & 1 || i === a % model.idle.length);
+              const begin = () => model.begin(members, undoable);
+              // Alone, a step that may write in place never fails: what it can need was set aside.
+              if (quiet() && !undoable) begin();
+              else attempt(begin, undoable ? ["state", "range"] : ["state"]);
+            } else if (kind === "run" && step && !step.books.overwrites) {
+              model.run(step);
+            } else if (kind === "finish" && step) {
+              model.finish(step);
+            } else if (kind === "abort" && step && !(step.ran && step.books.overwrites)) {
+              model.abort(step);
+            } else if (kind === "one" && holder && quiet()) {
+              // Of states that share, one at a time steps without fail too.
+              model.begin([holder], false);
+              model.finish(model.steps[0]!);
+            }
+            model.check();
           }
-          model.check();
-        }
-        while (model.steps.length > 0) model.abort(model.steps.find(({ ran, books }) => !(ran && books.overwrites))!);
-        for (const { holder } of model.live) model.ledger.release(op, holder);
-        expect(model.ledger.free).toBe(capacity);
-      }),
+          while (model.steps.length > 0) model.abort(model.steps.find(({ ran, books }) => !(ran && books.overwrites))!);
+          for (const { holder } of model.live) model.ledger.release(op, holder);
+          expect(model.ledger.free).toBe(capacity);
+        },
+      ),
       { numRuns: 500 },
     );
   });

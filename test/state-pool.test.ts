@@ -40,26 +40,50 @@ interface Slots {
 }
 
 /** One forward pass of both layers: sequence i gets `lists[i]`'s tokens. Encodes and commits. */
-function forward(states: readonly Tensor[], convs: readonly Tensor[], lists: readonly (readonly number[])[], slots: Slots): void {
+function forward(
+  states: readonly Tensor[],
+  convs: readonly Tensor[],
+  lists: readonly (readonly number[])[],
+  slots: Slots,
+): void {
   const tokens = lists.flat().map(tokenOf);
   const cuSeqlens = [0];
   for (const list of lists) cuSeqlens.push(cuSeqlens.at(-1)! + list.length);
   const from = (shape: number[], values: number[]) => device.tensorFrom("f32", shape, values);
   const count = tokens.length;
-  const gate = from([count, valueHeads], tokens.flatMap((token) => token.gate));
-  const beta = from([count, valueHeads], tokens.flatMap((token) => token.beta));
+  const gate = from(
+    [count, valueHeads],
+    tokens.flatMap((token) => token.gate),
+  );
+  const beta = from(
+    [count, valueHeads],
+    tokens.flatMap((token) => token.beta),
+  );
   const weight = counting(device, "f32", [channels, 4], -0.3, 0.01);
-  let x = from([count, channels], tokens.flatMap((token) => token.x));
+  let x = from(
+    [count, channels],
+    tokens.flatMap((token) => token.x),
+  );
   device.run((pass) => {
     for (const [layer, state] of states.entries()) {
       const packed = device.tensor("f32", [count, channels]);
       pass.causalConv1d({ x, weight, state: convs[layer]!, out: packed, cuSeqlens, ...slots });
-      const part = (start: number, heads: number, dim: number) => packed.narrow(1, start, heads * dim).reshape([count, heads, dim]);
+      const part = (start: number, heads: number, dim: number) =>
+        packed.narrow(1, start, heads * dim).reshape([count, heads, dim]);
       const next = device.tensor("f32", [count, channels]);
       const out = next.narrow(1, 0, valueHeads * valueDim).reshape([count, valueHeads, valueDim]);
       pass.gatedDelta({
-        query: part(0, keyHeads, keyDim), key: part(keyHeads * keyDim, keyHeads, keyDim), value: part(2 * keyHeads * keyDim, valueHeads, valueDim),
-        gate, beta, state, out, gateForm: "log", qkNorm: "l2", cuSeqlens, ...slots,
+        query: part(0, keyHeads, keyDim),
+        key: part(keyHeads * keyDim, keyHeads, keyDim),
+        value: part(2 * keyHeads * keyDim, valueHeads, valueDim),
+        gate,
+        beta,
+        state,
+        out,
+        gateForm: "log",
+        qkNorm: "l2",
+        cuSeqlens,
+        ...slots,
       });
       x = next;
     }
@@ -125,15 +149,28 @@ describe("a pool of states", () => {
     using wide = newPool(1, { convChannels: 7 });
     expect([...wide.conv(1).shape]).toEqual([1, 7, 3]);
     for (const layer of [-1, 2]) expect(thrownBy(() => pool.state(layer)).code).toBe("range");
-    for (const layer of [0.5, "0", undefined, NaN]) expect(thrownBy(() => pool.conv(layer as number)).code).toBe("invalid-argument");
+    for (const layer of [0.5, "0", undefined, NaN])
+      expect(thrownBy(() => pool.conv(layer as number)).code).toBe("invalid-argument");
   });
 
   test("options are checked by name", () => {
     const bad: [object, string, string?][] = [
-      [{ slots: 0 }, "slots"], [{ slots: 1.5 }, "slots"], [{ slots: "4" }, "slots"], [{ layers: 0 }, "layers"], [{ keyHeads: 0 }, "keyHeads"],
-      [{ keyDim: 12 }, "keyDim"], [{ keyDim: 264 }, "keyDim"], [{ valueDim: 0 }, "valueDim"], [{ convWidth: 1 }, "convWidth"],
-      [{ convWidth: 10 }, "convWidth"], [{ convChannels: 0 }, "convChannels"], [{ stateDtype: "i32" }, "stateDtype"],
-      [{ convDtype: "f64" }, "convDtype"], [{ dtype: "f32" }, "dtype"], [{ slots: undefined }, "slots"], [{ keyHeads: 3, valueHeads: 4 }, "valueHeads", "shape"],
+      [{ slots: 0 }, "slots"],
+      [{ slots: 1.5 }, "slots"],
+      [{ slots: "4" }, "slots"],
+      [{ layers: 0 }, "layers"],
+      [{ keyHeads: 0 }, "keyHeads"],
+      [{ keyDim: 12 }, "keyDim"],
+      [{ keyDim: 264 }, "keyDim"],
+      [{ valueDim: 0 }, "valueDim"],
+      [{ convWidth: 1 }, "convWidth"],
+      [{ convWidth: 10 }, "convWidth"],
+      [{ convChannels: 0 }, "convChannels"],
+      [{ stateDtype: "i32" }, "stateDtype"],
+      [{ convDtype: "f64" }, "convDtype"],
+      [{ dtype: "f32" }, "dtype"],
+      [{ slots: undefined }, "slots"],
+      [{ keyHeads: 3, valueHeads: 4 }, "valueHeads", "shape"],
       [{ slots: 2 ** 30 }, "shape", "shape"],
     ];
     for (const [options, argument, code = "invalid-argument"] of bad) {
@@ -178,7 +215,12 @@ describe("a pool of states", () => {
       const branches = Array.from({ length: 8 }, () => parent.fork());
       expect(pool.free).toBe(0);
       if (freeParentFirst) parent.free();
-      for (const round of [10, 20, 30]) advance(pool, branches, branches.map((_, i) => [round + i]));
+      for (const round of [10, 20, 30])
+        advance(
+          pool,
+          branches,
+          branches.map((_, i) => [round + i]),
+        );
       device.wait();
       for (const [i, branch] of branches.entries()) {
         expect(contentOf(pool, branch)).toEqual(fromScratch([1, 2, 3, 10 + i, 20 + i, 30 + i]));
@@ -228,9 +270,11 @@ describe("a pool of states", () => {
     expect(contentOf(pool, child)).toEqual(fromScratch([1]));
     advance(pool, [child, fresh], [[3], [4]]);
     device.wait();
-    expect([contentOf(pool, parent), contentOf(pool, child), contentOf(pool, fresh)]).toEqual(
-      [fromScratch([1]), fromScratch([1, 3]), fromScratch([4])],
-    );
+    expect([contentOf(pool, parent), contentOf(pool, child), contentOf(pool, fresh)]).toEqual([
+      fromScratch([1]),
+      fromScratch([1, 3]),
+      fromScratch([4]),
+    ]);
   });
 
   test("abort does not pretend to take back what was overwritten", () => {
@@ -284,7 +328,10 @@ describe("handles", () => {
     const foreign = other.allocate();
     const hollow = Object.create(StateHandle.prototype) as StateHandle;
     for (const wrong of [undefined, null, 3, {}, hollow, foreign]) {
-      expect(thrownBy(() => pool.step([handle, wrong as StateHandle]))).toMatchObject({ code: "invalid-argument", argument: "handles[1]" });
+      expect(thrownBy(() => pool.step([handle, wrong as StateHandle]))).toMatchObject({
+        code: "invalid-argument",
+        argument: "handles[1]",
+      });
       expect(thrownBy(() => pool.zero(wrong as StateHandle)).code).toBe("invalid-argument");
     }
     for (const wrong of [undefined, null, 3, "x", handle, { length: 1, 0: handle }]) {
@@ -305,7 +352,13 @@ describe("handles", () => {
     expect([handle.freed, handle.pool]).toEqual([false, pool]);
     handle.free();
     expect(handle.freed).toBe(true);
-    for (const use of [() => handle.free(), () => handle.fork(), () => handle.slot, () => pool.zero(handle), () => pool.step([handle])]) {
+    for (const use of [
+      () => handle.free(),
+      () => handle.fork(),
+      () => handle.slot,
+      () => pool.zero(handle),
+      () => pool.step([handle]),
+    ]) {
       expect(thrownBy(use)).toBeInstanceOf(DisposedError);
     }
     handle[Symbol.dispose]();
@@ -338,8 +391,14 @@ describe("handles", () => {
     pool[Symbol.dispose]();
     expect([pool.disposed, handle.freed, step.open, state.disposed]).toEqual([true, true, false, true]);
     for (const use of [
-      () => pool.allocate(), () => pool.step([]), () => pool.state(0), () => pool.conv(0), () => pool.zero(handle),
-      () => handle.fork(), () => step.done(), () => step.abort(),
+      () => pool.allocate(),
+      () => pool.step([]),
+      () => pool.state(0),
+      () => pool.conv(0),
+      () => pool.zero(handle),
+      () => handle.fork(),
+      () => step.done(),
+      () => step.abort(),
     ]) {
       expect(thrownBy(use)).toBeInstanceOf(DisposedError);
     }
@@ -376,40 +435,48 @@ describe("a pool against from-scratch runs", () => {
       b: fc.nat(255),
     });
     fc.assert(
-      fc.property(fc.integer({ min: 1, max: 6 }), fc.array(command, { minLength: 5, maxLength: 25 }), (slots, commands) => {
-        using pool = newPool(slots);
-        poison(pool);
-        const live: { readonly handle: StateHandle; tokens: number[] }[] = [];
-        for (const { kind, a, b } of commands) {
-          const one = live[a % Math.max(live.length, 1)];
-          if (kind === "allocate" && pool.free > 0) live.push({ handle: pool.allocate(), tokens: [] });
-          else if (kind === "fork" && one && pool.free > 0) live.push({ handle: one.handle.fork(), tokens: [...one.tokens] });
-          else if (kind === "free" && one) live.splice(live.indexOf(one), 1)[0]!.handle.free();
-          else if (kind === "zero" && one) {
-            pool.zero(one.handle);
-            one.tokens = [];
-          } else if (one) {
-            const members = live.filter((_, i) => (b >> i) & 1 || i === a % live.length);
-            const lists = members.map((_, i) => Array.from({ length: (b >> i) % 3 }, (_, t) => (a + i + t) % 4));
-            const undoable = kind === "undo" && pool.free >= members.length;
-            const step = pool.step(members.map(({ handle }) => handle), { undoable });
-            if (kind !== "abort") run(pool, step, lists);
-            if (kind === "abort" || undoable) {
-              step.abort();
-            } else {
-              step.done();
-              for (const [i, member] of members.entries()) member.tokens.push(...lists[i]!);
+      fc.property(
+        fc.integer({ min: 1, max: 6 }),
+        fc.array(command, { minLength: 5, maxLength: 25 }),
+        (slots, commands) => {
+          using pool = newPool(slots);
+          poison(pool);
+          const live: { readonly handle: StateHandle; tokens: number[] }[] = [];
+          for (const { kind, a, b } of commands) {
+            const one = live[a % Math.max(live.length, 1)];
+            if (kind === "allocate" && pool.free > 0) live.push({ handle: pool.allocate(), tokens: [] });
+            else if (kind === "fork" && one && pool.free > 0)
+              live.push({ handle: one.handle.fork(), tokens: [...one.tokens] });
+            else if (kind === "free" && one) live.splice(live.indexOf(one), 1)[0]!.handle.free();
+            else if (kind === "zero" && one) {
+              pool.zero(one.handle);
+              one.tokens = [];
+            } else if (one) {
+              const members = live.filter((_, i) => (b >> i) & 1 || i === a % live.length);
+              const lists = members.map((_, i) => Array.from({ length: (b >> i) % 3 }, (_, t) => (a + i + t) % 4));
+              const undoable = kind === "undo" && pool.free >= members.length;
+              const step = pool.step(
+                members.map(({ handle }) => handle),
+                { undoable },
+              );
+              if (kind !== "abort") run(pool, step, lists);
+              if (kind === "abort" || undoable) {
+                step.abort();
+              } else {
+                step.done();
+                for (const [i, member] of members.entries()) member.tokens.push(...lists[i]!);
+              }
             }
           }
-        }
-        device.wait();
-        for (const { handle, tokens } of live) {
-          // A state of no tokens may lie nowhere, or be stored zeros.
-          expect(contentOf(pool, handle)).toEqual(fromScratch(tokens));
-        }
-        for (const { handle } of live) handle.free();
-        expect(pool.free).toBe(slots);
-      }),
+          device.wait();
+          for (const { handle, tokens } of live) {
+            // A state of no tokens may lie nowhere, or be stored zeros.
+            expect(contentOf(pool, handle)).toEqual(fromScratch(tokens));
+          }
+          for (const { handle } of live) handle.free();
+          expect(pool.free).toBe(slots);
+        },
+      ),
       { numRuns: 60 },
     );
   });

@@ -30,7 +30,10 @@ class FakeDevice {
   /** Finishes the next submission, with a failure or without. */
   finish(failedTicket?: number): void {
     if (failedTicket !== undefined) {
-      this.failures.set(failedTicket, new DeviceError({ op: "gatedDelta", message: `submission ${failedTicket} failed` }));
+      this.failures.set(
+        failedTicket,
+        new DeviceError({ op: "gatedDelta", message: `submission ${failedTicket} failed` }),
+      );
       this.status[1]!++;
     }
     this.status[0]!++;
@@ -57,7 +60,9 @@ describe("submissions", () => {
     device.finish(3);
     device.finish();
     expect(thrownBy(() => device.submissions.wait("wait", undefined)).message).toBe("gatedDelta: submission 2 failed");
-    expect(await device.submissions.finish("finish", undefined, undefined).catch((error) => error.message)).toBe("gatedDelta: submission 3 failed");
+    expect(await device.submissions.finish("finish", undefined, undefined).catch((error) => error.message)).toBe(
+      "gatedDelta: submission 3 failed",
+    );
     device.submissions.wait("wait", undefined);
     await device.submissions.finish("finish", undefined, undefined);
     device.commit(5);
@@ -78,7 +83,9 @@ describe("submissions", () => {
     const device = new FakeDevice();
     device.commit(1);
     expect(thrownBy(() => device.submissions.wait("wait", 5))).toBeInstanceOf(TimeoutError);
-    expect(await device.submissions.finish("finish", undefined, 3).catch((error) => error)).toBeInstanceOf(TimeoutError);
+    expect(await device.submissions.finish("finish", undefined, 3).catch((error) => error)).toBeInstanceOf(
+      TimeoutError,
+    );
     device.finish();
     await device.submissions.finish("finish", undefined, 3);
   });
@@ -110,7 +117,9 @@ describe("submissions", () => {
     const device = new FakeDevice();
     device.commit(1);
     const reason = new Error("enough");
-    expect(await device.submissions.finish("finish", AbortSignal.abort(reason), undefined).catch((error) => error)).toBe(reason);
+    expect(
+      await device.submissions.finish("finish", AbortSignal.abort(reason), undefined).catch((error) => error),
+    ).toBe(reason);
     const controller = new AbortController();
     const finished = device.submissions.finish("finish", controller.signal, undefined).catch((error) => error);
     setTimeout(() => controller.abort(), 3);

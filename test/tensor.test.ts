@@ -15,9 +15,15 @@ describe("making tensors", () => {
       expect(t.data).toBeInstanceOf(kinds[dtype]);
       expect(t.data.length).toBe(24);
       expect(t.data.every((value) => value === 0)).toBe(true);
-      expect([t.dtype, [...t.shape], [...t.strides], t.size, t.bytes, t.contiguous, t.disposed]).toEqual(
-        [dtype, [2, 3, 4], [12, 4, 1], 24, 24 * kinds[dtype].BYTES_PER_ELEMENT, true, false],
-      );
+      expect([t.dtype, [...t.shape], [...t.strides], t.size, t.bytes, t.contiguous, t.disposed]).toEqual([
+        dtype,
+        [2, 3, 4],
+        [12, 4, 1],
+        24,
+        24 * kinds[dtype].BYTES_PER_ELEMENT,
+        true,
+        false,
+      ]);
       expect(t.device).toBe(device);
     }
   });
@@ -46,8 +52,14 @@ describe("making tensors", () => {
     const shapes: unknown[] = [[-1], [1.5], [NaN], ["2"], [2 ** 31], [undefined], [1n], [], Array(9).fill(1), [, 2]];
     for (const shape of shapes) expect(thrownBy(() => device.tensor("f32", shape as number[])).code).toBe("shape");
     const nothings: unknown[] = [undefined, null, 3, "2,2", new Int32Array([2]), { length: 1, 0: 2 }];
-    for (const shape of nothings) expect(thrownBy(() => device.tensor("f32", shape as number[])).code).toBe("invalid-argument");
-    const hostile = new Proxy([2, 2], { get: (target, key) => { if (key === "1") throw new Error("boo"); return Reflect.get(target, key); } });
+    for (const shape of nothings)
+      expect(thrownBy(() => device.tensor("f32", shape as number[])).code).toBe("invalid-argument");
+    const hostile = new Proxy([2, 2], {
+      get: (target, key) => {
+        if (key === "1") throw new Error("boo");
+        return Reflect.get(target, key);
+      },
+    });
     expect(thrownBy(() => device.tensor("f32", hostile)).code).toBe("invalid-argument");
     expect(thrownBy(() => device.tensor("f64" as never, [1])).code).toBe("dtype");
     expect(thrownBy(() => device.tensor("toString" as never, [1])).code).toBe("dtype");
@@ -65,7 +77,9 @@ describe("making tensors", () => {
   });
 
   test("the constructor is not a way to make one", () => {
-    expect(thrownBy(() => Reflect.construct(Tensor, [device, {}, "f32", 0, [1], [1], {}])).code).toBe("invalid-argument");
+    expect(thrownBy(() => Reflect.construct(Tensor, [device, {}, "f32", 0, [1], [1], {}])).code).toBe(
+      "invalid-argument",
+    );
   });
 });
 
@@ -106,49 +120,53 @@ describe("views", () => {
       c: fc.nat(3),
     });
     fc.assert(
-      fc.property(fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 4 }), fc.array(step, { maxLength: 5 }), (shape, steps) => {
-        const base = counting(device, "f32", shape);
-        let view: Tensor = base;
-        let model = nested([...base.data], shape);
-        for (const { kind, a, b, c } of steps) {
-          const { shape } = view;
-          if (kind === "slice") {
-            const start = a % (shape[0]! + 1);
-            const end = start + (b % (shape[0]! - start + 1));
-            view = view.slice(start, end);
-            model = { shape: [end - start, ...shape.slice(1)], at: shifted(model.at, 0, start) };
-          } else if (kind === "narrow") {
-            const axis = c % shape.length;
-            const start = a % (shape[axis]! + 1);
-            const length = b % (shape[axis]! - start + 1);
-            view = view.narrow(axis, start, length);
-            model = { shape: shape.with(axis, length), at: shifted(model.at, axis, start) };
-          } else if (kind === "reshape") {
-            const target = regrouped(shape, a, b);
-            let next: Tensor;
-            try {
-              next = view.reshape(target);
-            } catch (error) {
-              expect(error).toBeInstanceOf(ShapeError);
-              expect(view.contiguous).toBe(false);
-              continue;
+      fc.property(
+        fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 1, maxLength: 4 }),
+        fc.array(step, { maxLength: 5 }),
+        (shape, steps) => {
+          const base = counting(device, "f32", shape);
+          let view: Tensor = base;
+          let model = nested([...base.data], shape);
+          for (const { kind, a, b, c } of steps) {
+            const { shape } = view;
+            if (kind === "slice") {
+              const start = a % (shape[0]! + 1);
+              const end = start + (b % (shape[0]! - start + 1));
+              view = view.slice(start, end);
+              model = { shape: [end - start, ...shape.slice(1)], at: shifted(model.at, 0, start) };
+            } else if (kind === "narrow") {
+              const axis = c % shape.length;
+              const start = a % (shape[axis]! + 1);
+              const length = b % (shape[axis]! - start + 1);
+              view = view.narrow(axis, start, length);
+              model = { shape: shape.with(axis, length), at: shifted(model.at, axis, start) };
+            } else if (kind === "reshape") {
+              const target = regrouped(shape, a, b);
+              let next: Tensor;
+              try {
+                next = view.reshape(target);
+              } catch (error) {
+                expect(error).toBeInstanceOf(ShapeError);
+                expect(view.contiguous).toBe(false);
+                continue;
+              }
+              view = next;
+              model = nested(flat(model), target);
+            } else if (shape[0]! > 0) {
+              // Every second element along the first axis.
+              const strides = view.strides.with(0, view.strides[0]! * 2);
+              const half = [Math.ceil(shape[0]! / 2), ...shape.slice(1)];
+              const { at } = model;
+              view = view.view({ shape: half, strides });
+              model = { shape: half, at: (index) => at(index.with(0, index[0]! * 2)) };
             }
-            view = next;
-            model = nested(flat(model), target);
-          } else if (shape[0]! > 0) {
-            // Every second element along the first axis.
-            const strides = view.strides.with(0, view.strides[0]! * 2);
-            const half = [Math.ceil(shape[0]! / 2), ...shape.slice(1)];
-            const { at } = model;
-            view = view.view({ shape: half, strides });
-            model = { shape: half, at: (index) => at(index.with(0, index[0]! * 2)) };
+            expect([...view.shape]).toEqual([...model.shape]);
+            expect([...view.toFloat32()]).toEqual(flat(model));
+            if (view.contiguous) expect([...view.data]).toEqual(flat(model));
           }
-          expect([...view.shape]).toEqual([...model.shape]);
-          expect([...view.toFloat32()]).toEqual(flat(model));
-          if (view.contiguous) expect([...view.data]).toEqual(flat(model));
-        }
-        base[Symbol.dispose]();
-      }),
+          base[Symbol.dispose]();
+        },
+      ),
       { numRuns: 300 },
     );
   });
@@ -173,19 +191,35 @@ describe("views", () => {
   test("a view can't reach outside its tensor", () => {
     const t = counting(device, "f32", [4, 4]);
     const bad: unknown[] = [
-      { shape: [17] }, { offset: 1, shape: [16] }, { shape: [4, 4], strides: [5, 1] }, { shape: [2], strides: [0] },
-      { shape: [2], strides: [-1] }, { shape: [2], strides: [1.5] }, { shape: [2], strides: [1, 1] }, { shape: [2], strides: ["1"] },
+      { shape: [17] },
+      { offset: 1, shape: [16] },
+      { shape: [4, 4], strides: [5, 1] },
+      { shape: [2], strides: [0] },
+      { shape: [2], strides: [-1] },
+      { shape: [2], strides: [1.5] },
+      { shape: [2], strides: [1, 1] },
+      { shape: [2], strides: ["1"] },
       { shape: [2 ** 31 - 1, 2], strides: [2 ** 52, 1] },
     ];
     for (const layout of bad) expect(thrownBy(() => t.view(layout as never)).code).toBe("shape");
-    for (const offset of [-1, 0.5, NaN, 2 ** 53]) expect(thrownBy(() => t.view({ offset, shape: [1] })).code).toBe("range");
-    for (const layout of [undefined, null, 3, {}]) expect(thrownBy(() => t.view(layout as never)).code).toBe("invalid-argument");
+    for (const offset of [-1, 0.5, NaN, 2 ** 53])
+      expect(thrownBy(() => t.view({ offset, shape: [1] })).code).toBe("range");
+    for (const layout of [undefined, null, 3, {}])
+      expect(thrownBy(() => t.view(layout as never)).code).toBe("invalid-argument");
     const rows = t.slice(1, 3);
     expect(thrownBy(() => rows.view({ shape: [9] })).code).toBe("shape");
-    for (const [start, end] of [[-1, 2], [2, 1], [0, 5], [0.5, 1], [NaN, 1], ["0", 1]]) {
+    for (const [start, end] of [
+      [-1, 2],
+      [2, 1],
+      [0, 5],
+      [0.5, 1],
+      [NaN, 1],
+      ["0", 1],
+    ]) {
       expect(thrownBy(() => t.slice(start as number, end as number)).code).toBe("shape");
     }
-    for (const axis of [-1, 2, 0.5, "0", undefined]) expect(thrownBy(() => t.narrow(axis as number, 0, 1)).code).toBe("shape");
+    for (const axis of [-1, 2, 0.5, "0", undefined])
+      expect(thrownBy(() => t.narrow(axis as number, 0, 1)).code).toBe("shape");
     expect(thrownBy(() => t.narrow(1, 3, 2)).code).toBe("shape");
     expect(thrownBy(() => t.narrow(1, "1" as never, 1)).code).toBe("shape");
     expect(thrownBy(() => t.reshape([15])).code).toBe("shape");
@@ -224,14 +258,35 @@ describe("copying", () => {
     const t = counting(device, "f32", [3]);
     const before = [...t.data];
     const wrong: (number[] | Float32Array | Tensor)[] = [
-      [1, 2], [1, 2, 3, 4], new Float32Array(2), device.tensor("f32", [2]), device.tensor("f32", [3, 1]),
+      [1, 2],
+      [1, 2, 3, 4],
+      new Float32Array(2),
+      device.tensor("f32", [2]),
+      device.tensor("f32", [3, 1]),
     ];
     for (const source of wrong) {
       expect(thrownBy(() => t.copyFrom(source)).code).toBe("shape");
     }
     const sources: unknown[] = [
-      undefined, null, 3, "123", {}, [1, "2", 3], [1, undefined, 3], [1, , 3], [1, 2n, 3], new BigInt64Array(3),
-      new DataView(new ArrayBuffer(12)), { length: 3, 0: 1, 1: 2, get 2() { throw new Error("boo"); } },
+      undefined,
+      null,
+      3,
+      "123",
+      {},
+      [1, "2", 3],
+      [1, undefined, 3],
+      [1, , 3],
+      [1, 2n, 3],
+      new BigInt64Array(3),
+      new DataView(new ArrayBuffer(12)),
+      {
+        length: 3,
+        0: 1,
+        1: 2,
+        get 2() {
+          throw new Error("boo");
+        },
+      },
     ];
     for (const source of sources) expect(thrownBy(() => t.copyFrom(source as number[])).code).toBe("invalid-argument");
     expect(thrownBy(() => t.copyFrom({ length: 2 ** 53 } as never)).code).toBe("shape");
@@ -258,8 +313,15 @@ describe("lifetimes", () => {
     t[Symbol.dispose]();
     expect([t.disposed, view.disposed, data.length]).toEqual([true, true, 0]);
     for (const use of [
-      () => t.data, () => view.data, () => view.toFloat32(), () => t.slice(0, 1), () => t.view({ shape: [1] }),
-      () => t.narrow(0, 0, 1), () => t.reshape([16]), () => t.copyFrom([]), () => device.tensor("f32", [4, 4]).copyFrom(t),
+      () => t.data,
+      () => view.data,
+      () => view.toFloat32(),
+      () => t.slice(0, 1),
+      () => t.view({ shape: [1] }),
+      () => t.narrow(0, 0, 1),
+      () => t.reshape([16]),
+      () => t.copyFrom([]),
+      () => device.tensor("f32", [4, 4]).copyFrom(t),
     ]) {
       expect(thrownBy(use)).toBeInstanceOf(DisposedError);
     }
@@ -397,7 +459,9 @@ describe("memory of the caller's", () => {
     expect(thrownBy(() => x.data)).toBeInstanceOf(DisposedError);
     expect(new Float32Array(shared).length).toBe(bytes / 4);
     const out = device.tensor("f32", shape);
-    expect(thrownBy(() => device.run(linear({ x, weight: diagonal(device, "f32", shape[1]!), out }))).code).toBe("disposed");
+    expect(thrownBy(() => device.run(linear({ x, weight: diagonal(device, "f32", shape[1]!), out }))).code).toBe(
+      "disposed",
+    );
   });
 
   test("an ArrayBuffer only as unsafeWrap", () => {
@@ -442,7 +506,7 @@ describe("memory of the caller's", () => {
     const shared = new SharedArrayBuffer(bytes);
     expect(thrownBy(() => device.wrap("f32", [4], new Uint8Array(shared, 1, 16))).code).toBe("shape"); // no f32 starts there
     const misaligned = thrownBy(() => device.wrap("f32", [4], new Uint8Array(shared, 4, 16)));
-    expect(misaligned.message).toContain("64"); // the CPU's alignment; Metal's 16384 contains it too
+    expect(misaligned.message).toMatch(/\b(64|16384)\b/); // the alignment of the CPU, that of Metal
     expect(thrownBy(() => device.wrap("f32", [bytes], shared)).code).toBe("shape"); // too short
     expect(thrownBy(() => device.wrap("f32", [0], new SharedArrayBuffer(0))).code).toBe("shape");
     for (const memory of [undefined, null, 3, "x", {}, [1, 2]]) {
@@ -465,15 +529,27 @@ describe("memory of the caller's", () => {
     const memory = new Float32Array(new ArrayBuffer(bytes));
     const good = ptr(memory);
     const make = (pointer: unknown, length: unknown, dtype: unknown = "f32", options: unknown = { owner: memory }) =>
-      thrownBy(() => Tensor.fromPointer(device, pointer as number, length as number, dtype as DType, shape, options as { owner: object })).code;
-    for (const pointer of [0, -1, 1.5, NaN, null, undefined, "1", 2 ** 60]) expect(make(pointer, bytes)).toBe("invalid-argument");
+      thrownBy(() =>
+        Tensor.fromPointer(
+          device,
+          pointer as number,
+          length as number,
+          dtype as DType,
+          shape,
+          options as { owner: object },
+        ),
+      ).code;
+    for (const pointer of [0, -1, 1.5, NaN, null, undefined, "1", 2 ** 60])
+      expect(make(pointer, bytes)).toBe("invalid-argument");
     for (const length of [0, bytes - 1, 2 ** 33]) expect(make(good, length)).toBe("shape");
     for (const length of [1.5, NaN, "1", undefined]) expect(make(good, length)).toBe("invalid-argument");
     expect(make(good, bytes, "f64")).toBe("dtype");
     for (const options of [null, 3, {}, { owner: 3 }, { owner: null }]) {
       expect(make(good, bytes, "f32", options)).toBe("invalid-argument");
     }
-    expect(thrownBy(() => Tensor.fromPointer({} as Device, good, bytes, "f32", shape, { owner: memory })).code).toBe("invalid-argument");
+    expect(thrownBy(() => Tensor.fromPointer({} as Device, good, bytes, "f32", shape, { owner: memory })).code).toBe(
+      "invalid-argument",
+    );
   });
 
   test("the caller's memory stays reachable while work on it is pending", () => {

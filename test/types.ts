@@ -2,7 +2,17 @@
  * What the API's types promise, checked by `bun check` and never run: each `@ts-expect-error` fails to compile when
  * the mistake below it no longer is one.
  */
-import { Device, StatePool, Tensor, causalConv1d, copySlots, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear } from "../lib/index.ts";
+import {
+  Device,
+  StatePool,
+  Tensor,
+  causalConv1d,
+  copySlots,
+  gatedDelta,
+  gatedDeltaStep,
+  gatedRmsNorm,
+  linear,
+} from "../lib/index.ts";
 import type { DType, GatedDeltaError, Op, Plan, PoolStep, StateHandle } from "../lib/index.ts";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -62,7 +72,10 @@ export async function promises(): Promise<void> {
   // @ts-expect-error not an op
   device.run({});
   // @ts-expect-error one function
-  device.run(() => {}, () => {});
+  device.run(
+    () => {},
+    () => {},
+  );
   await device.finish({ signal: new AbortController().signal, timeoutMs: 1 });
   // @ts-expect-error misspelt
   await device.finish({ timeout: ticket });
@@ -70,7 +83,16 @@ export async function promises(): Promise<void> {
   // Ops: the gate's form is never a guess, and options are exact.
   const recurrence = { query: f32, key: f32, value: f32, gate: f32, beta: f32, out: f32 };
   gatedDelta({ ...recurrence, gateForm: "log" });
-  gatedDelta({ ...recurrence, gateForm: "raw", aLog: f32, dtBias: f32, state: undefined, readSlots: [0], writeSlots: i32, cuSeqlens: new Int32Array(2) });
+  gatedDelta({
+    ...recurrence,
+    gateForm: "raw",
+    aLog: f32,
+    dtBias: f32,
+    state: undefined,
+    readSlots: [0],
+    writeSlots: i32,
+    cuSeqlens: new Int32Array(2),
+  });
   // @ts-expect-error gateForm has no default
   gatedDelta(recurrence);
   // @ts-expect-error no such form
@@ -97,7 +119,16 @@ export async function promises(): Promise<void> {
   same<ReturnType<typeof pool.step>, PoolStep>();
   same<PoolStep["readSlots"], Int32Array>();
   // @ts-expect-error states are floats
-  StatePool.create(device, { slots: 1, layers: 1, keyHeads: 1, valueHeads: 1, keyDim: 8, valueDim: 8, convWidth: 4, stateDtype: "i32" });
+  StatePool.create(device, {
+    slots: 1,
+    layers: 1,
+    keyHeads: 1,
+    valueHeads: 1,
+    keyDim: 8,
+    valueDim: 8,
+    convWidth: 4,
+    stateDtype: "i32",
+  });
   // @ts-expect-error a pool has a convolution's width
   StatePool.create(device, { slots: 1, layers: 1, keyHeads: 1, valueHeads: 1, keyDim: 8, valueDim: 8 });
 

@@ -119,7 +119,10 @@ describe("Workers", () => {
     port1.postMessage(data, [data.buffer as ArrayBuffer]);
     expect([t.disposed, data.length]).toEqual([true, 0]);
     await arrived;
-    expect(received.map((array) => [...array])).toEqual([[0, 1, 2, 3], [9, 1, 2, 3]]);
+    expect(received.map((array) => [...array])).toEqual([
+      [0, 1, 2, 3],
+      [9, 1, 2, 3],
+    ]);
     port1.close();
     expect(isPending(device)).toBe(false);
   });

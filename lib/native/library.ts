@@ -70,7 +70,10 @@ export function libraryCandidates(): LibraryCandidate[] {
     return [{ source: "environment", path: explicit, problem: existsSync(explicit) ? undefined : "no such file" }];
   }
   const build = `${packageRoot}.build/release/libGatedDelta.${suffix}`;
-  return [fromPlatformPackage(), { source: "build", path: build, problem: existsSync(build) ? undefined : "no such file" }];
+  return [
+    fromPlatformPackage(),
+    { source: "build", path: build, problem: existsSync(build) ? undefined : "no such file" },
+  ];
 }
 
 /** A platform package exports one path as its default. */

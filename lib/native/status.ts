@@ -29,5 +29,12 @@ export function lastError(status: number, op: string): Error {
   // A failed submission or replay names the op that failed, which is more than the caller knows; other calls go by the
   // public name of what the user called.
   const failed = text(opName);
-  return errorFromNative(status, opNames.has(failed) ? failed : op, text(argument), text(expected), text(received), text(message));
+  return errorFromNative(
+    status,
+    opNames.has(failed) ? failed : op,
+    text(argument),
+    text(expected),
+    text(received),
+    text(message),
+  );
 }

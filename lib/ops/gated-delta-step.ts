@@ -94,10 +94,33 @@ const rowLayout = ["sequences", "valueHeads", "valueDim"];
 
 function read(args: GatedDeltaStepArguments) {
   const {
-    x: givenX, keyHeads: givenKeyHeads, convWeight: givenConvWeight, convBias: givenConvBias,
-    convState: givenConvState, gate, beta, aLog, dtBias, state: givenState, z: givenZ, normWeight: givenNormWeight,
-    out: givenOut, readSlots, writeSlots, gateForm, gateDims, gateBound, betaForm, heads, qkNorm, qkNormEps, scale,
-    convActivation, normActivation, normOrder, normEps,
+    x: givenX,
+    keyHeads: givenKeyHeads,
+    convWeight: givenConvWeight,
+    convBias: givenConvBias,
+    convState: givenConvState,
+    gate,
+    beta,
+    aLog,
+    dtBias,
+    state: givenState,
+    z: givenZ,
+    normWeight: givenNormWeight,
+    out: givenOut,
+    readSlots,
+    writeSlots,
+    gateForm,
+    gateDims,
+    gateBound,
+    betaForm,
+    heads,
+    qkNorm,
+    qkNormEps,
+    scale,
+    convActivation,
+    normActivation,
+    normOrder,
+    normEps,
   } = asArguments(op, args);
 
   const x = asTensor(op, "x", givenX);
@@ -139,7 +162,8 @@ function read(args: GatedDeltaStepArguments) {
   if (state !== undefined) checkState(op, state, valueHeads, valueDim, keyDim);
   if (convState !== undefined) checkConvState(op, "convState", convState, channels, width, activation);
   if (state?.shape[0] !== convState?.shape[0]) {
-    const expected = state === undefined ? "nothing without state" : `a Tensor of ${state.shape[0]} slots, as state has`;
+    const expected =
+      state === undefined ? "nothing without state" : `a Tensor of ${state.shape[0]} slots, as state has`;
     if (convState === undefined || state === undefined) throw invalid(op, "convState", expected, convState);
     throw new ShapeError({ op, argument: "convState", expected, received: `${convState.shape[0]} slots` });
   }
@@ -150,10 +174,29 @@ function read(args: GatedDeltaStepArguments) {
   expectContiguous(op, "normWeight", normWeight);
 
   const recurrence = checkRecurrence(
-    op, keyDim, gateForm, gateDims, gateBound, betaForm, heads, qkNorm, qkNormEps, scale,
+    op,
+    keyDim,
+    gateForm,
+    gateDims,
+    gateBound,
+    betaForm,
+    heads,
+    qkNorm,
+    qkNormEps,
+    scale,
   );
   const gates = checkGates(
-    op, recurrence, activation, sequences, valueHeads, keyDim, "sequences", gate, beta, aLog, dtBias,
+    op,
+    recurrence,
+    activation,
+    sequences,
+    valueHeads,
+    keyDim,
+    "sequences",
+    gate,
+    beta,
+    aLog,
+    dtBias,
   );
   return {
     sequences,

@@ -129,11 +129,18 @@ function read(args: GatedDeltaArguments) {
   expectContiguousRows(op, "out", out);
 
   const recurrence = checkRecurrence(
-    op, keyDim, gateForm, gateDims, gateBound, betaForm, heads, qkNorm, qkNormEps, scale,
+    op,
+    keyDim,
+    gateForm,
+    gateDims,
+    gateBound,
+    betaForm,
+    heads,
+    qkNorm,
+    qkNormEps,
+    scale,
   );
-  const gates = checkGates(
-    op, recurrence, activation, tokens, valueHeads, keyDim, "tokens", gate, beta, aLog, dtBias,
-  );
+  const gates = checkGates(op, recurrence, activation, tokens, valueHeads, keyDim, "tokens", gate, beta, aLog, dtBias);
 
   const state = asOptionalTensor(op, "state", givenState);
   if (state !== undefined) checkState(op, state, valueHeads, valueDim, keyDim);

@@ -79,7 +79,8 @@ export function checkRecurrence(
 ): CheckedRecurrence {
   const form = asChoice(op, "gateForm", gateForm, gateForms);
   if (form === gateForms["raw-bounded"]) {
-    if (!(typeof gateBound === "number" && gateBound < 0)) throw invalid(op, "gateBound", "a number below 0", gateBound);
+    if (!(typeof gateBound === "number" && gateBound < 0))
+      throw invalid(op, "gateBound", "a number below 0", gateBound);
   } else if (gateBound !== undefined) {
     throw invalid(op, "gateBound", `nothing with gateForm ${describe(gateForm)}`, gateBound);
   }

@@ -44,7 +44,12 @@ export function readElements(op: string, argument: string, source: Indices): Int
     if (source.disposed) throw new DisposedError({ op, argument, expected: "a tensor that is not disposed" });
     if (source.dtype !== "i32") throw new DTypeError({ op, argument, expected: "i32", received: source.dtype });
     if (source.shape.length !== 1 || !source.contiguous) {
-      throw new ShapeError({ op, argument, expected: "a contiguous tensor of one dimension", received: describe(source.shape) });
+      throw new ShapeError({
+        op,
+        argument,
+        expected: "a contiguous tensor of one dimension",
+        received: describe(source.shape),
+      });
     }
     return source;
   }
@@ -75,7 +80,12 @@ export function notIndices(op: string, argument: string, value: unknown): GatedD
 
 function asI32(op: string, argument: string, index: number, value: unknown): number {
   if (typeof value === "number" && (value | 0) === value) return value;
-  const details = { op, argument: `${argument}[${index}]`, expected: "an integer within i32", received: describe(value) };
+  const details = {
+    op,
+    argument: `${argument}[${index}]`,
+    expected: "an integer within i32",
+    received: describe(value),
+  };
   if (typeof value === "number" && Number.isInteger(value)) throw new BoundsError(details);
   throw new GatedDeltaError("invalid-argument", details);
 }

@@ -7,7 +7,12 @@ import { diagonal, slowWork } from "./devices.ts";
 /** What a Worker can be asked to do. */
 export type Task =
   | { readonly kind: "compute"; readonly backend: BackendName; readonly seed: number; readonly rounds: number }
-  | { readonly kind: "slow"; readonly backend: BackendName; readonly submissions: number; readonly shared: SharedArrayBuffer }
+  | {
+      readonly kind: "slow";
+      readonly backend: BackendName;
+      readonly submissions: number;
+      readonly shared: SharedArrayBuffer;
+    }
   | { readonly kind: "double"; readonly backend: BackendName; readonly shared: SharedArrayBuffer }
   | { readonly kind: "foreign"; readonly device: number };
 
@@ -25,12 +30,21 @@ async function perform(task: Task): Promise<unknown> {
   if (task.kind === "foreign") {
     const native = library();
     const handle = task.device as never;
-    return [native.gd_commit(handle, null), native.gd_discard(handle), native.gd_device_close(handle), native.gd_wait(handle, 0, 0)];
+    return [
+      native.gd_commit(handle, null),
+      native.gd_discard(handle),
+      native.gd_device_close(handle),
+      native.gd_wait(handle, 0, 0),
+    ];
   }
   const device = Device.open({ backend: task.backend });
   switch (task.kind) {
     case "compute": {
-      let x = device.tensorFrom("f32", [1, 8], Array.from({ length: 8 }, (_, i) => task.seed + i));
+      let x = device.tensorFrom(
+        "f32",
+        [1, 8],
+        Array.from({ length: 8 }, (_, i) => task.seed + i),
+      );
       const weight = diagonal(device, "f32", 8, 2);
       for (let round = 0; round < task.rounds; round++) {
         const out = device.tensor("f32", [1, 8]);

@@ -13,14 +13,24 @@ export function openDevice(threads = 0): Device {
 }
 
 /** A tensor of numbers that tell its elements apart: first, first + step, … */
-export function counting<D extends DType>(device: Device, dtype: D, shape: readonly number[], first = 0, step = 1): Tensor<D> {
+export function counting<D extends DType>(
+  device: Device,
+  dtype: D,
+  shape: readonly number[],
+  first = 0,
+  step = 1,
+): Tensor<D> {
   const tensor = device.tensor(dtype, shape);
   return tensor.copyFrom(Array.from({ length: tensor.size }, (_, i) => first + step * i));
 }
 
 /** A diagonal matrix as a tensor: with it, `linear` copies x, times `factor`. */
 export function diagonal<D extends FloatDType>(device: Device, dtype: D, size: number, factor = 1): Tensor<D> {
-  return device.tensorFrom(dtype, [size, size], Array.from({ length: size * size }, (_, i) => (i % (size + 1) === 0 ? factor : 0)));
+  return device.tensorFrom(
+    dtype,
+    [size, size],
+    Array.from({ length: size * size }, (_, i) => (i % (size + 1) === 0 ? factor : 0)),
+  );
 }
 
 /** An op that keeps any device busy for long enough to look at it while it is pending, and its result. */

@@ -3,7 +3,11 @@ import type { DType, Device, ErrorCode, Tensor } from "../../lib/index.ts";
 import type { Arguments, OpName } from "./arguments.ts";
 
 /** A change of sound arguments, and what the error must say. */
-export type Wrong = readonly [change: Arguments | ((sound: Arguments) => Arguments), code: ErrorCode, argument: string | undefined];
+export type Wrong = readonly [
+  change: Arguments | ((sound: Arguments) => Arguments),
+  code: ErrorCode,
+  argument: string | undefined,
+];
 
 /** A strided stand-in for a tensor: every second element of a larger one. */
 function gapped(like: unknown): Tensor {
@@ -120,11 +124,23 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
       [{ state: tensor([3, 2, 16, 8], "i32") }, "dtype", "state"],
       [({ state }) => ({ state: gapped(state) }), "shape", "state"],
       [({ value }) => ({ out: value }), "overlap", "out"],
-      [() => overlapping((both) => ({ value: both.view({ shape: [5, 2, 16] }), out: both.view({ offset: 128, shape: [5, 2, 16] }) })), "overlap", "out"],
+      [
+        () =>
+          overlapping((both) => ({
+            value: both.view({ shape: [5, 2, 16] }),
+            out: both.view({ offset: 128, shape: [5, 2, 16] }),
+          })),
+        "overlap",
+        "out",
+      ],
       [({ state }) => ({ out: (state as Tensor).reshape([768]).view({ shape: [5, 2, 16] }) }), "overlap", "out"],
       [() => ({ query: tensor([5, 1, 12]), key: tensor([5, 1, 12]), state: tensor([3, 2, 16, 12]) }), "shape", "query"],
       [() => ({ query: tensor([5, 3, 8]), key: tensor([5, 3, 8]) }), "shape", "value"],
-      [() => ({ query: tensor([5, 1, 12]).narrow(2, 0, 8), key: tensor([5, 1, 12]).narrow(2, 0, 8) }), "shape", "query"],
+      [
+        () => ({ query: tensor([5, 1, 12]).narrow(2, 0, 8), key: tensor([5, 1, 12]).narrow(2, 0, 8) }),
+        "shape",
+        "query",
+      ],
     ],
     causalConv1d: [
       ...ragged,
@@ -208,7 +224,15 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
       [{ normWeight: tensor([16], "i32") }, "dtype", "normWeight"],
       [({ normWeight }) => ({ normWeight: gapped(normWeight) }), "shape", "normWeight"],
       [({ z }) => ({ out: z }), "overlap", "out"],
-      [() => overlapping((both) => ({ convState: both.view({ shape: [3, 48, 3] }), state: both.view({ offset: 8, shape: [3, 2, 16, 8] }) })), "overlap", "state"],
+      [
+        () =>
+          overlapping((both) => ({
+            convState: both.view({ shape: [3, 48, 3] }),
+            state: both.view({ offset: 8, shape: [3, 2, 16, 8] }),
+          })),
+        "overlap",
+        "state",
+      ],
     ],
     linear: [
       [{ x: tensor([8]) }, "shape", "x"],
@@ -221,7 +245,14 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
       [{ out: tensor([5, 8]) }, "shape", "out"],
       [{ out: tensor([5, 16], "f16") }, "dtype", "out"],
       [({ out }) => ({ out: gapped(out) }), "shape", "out"],
-      [() => { const x = tensor([5, 16]); return { x, weight: tensor([16, 16]), out: x }; }, "overlap", "out"],
+      [
+        () => {
+          const x = tensor([5, 16]);
+          return { x, weight: tensor([16, 16]), out: x };
+        },
+        "overlap",
+        "out",
+      ],
     ],
     copySlots: [
       ...slots,

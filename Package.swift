@@ -23,9 +23,13 @@ let visibility: [LinkerSetting] = [
     .target(name: "Metal", dependencies: ["CEmulator"], path: "swift/Sources/Metal", exclude: ["apple-api.txt"]),
   ]
   let metal: [Target.Dependency] = ["Metal"]
+  let emulationTests: [Target] = [
+    .testTarget(name: "MetalTests", dependencies: ["Metal", "CEmulator"], path: "swift/Tests/MetalTests")
+  ]
 #else
   let emulation: [Target] = []
   let metal: [Target.Dependency] = []
+  let emulationTests: [Target] = []
 #endif
 
 let package = Package(
@@ -58,6 +62,6 @@ let package = Package(
     .testTarget(
       name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend"],
       path: "swift/Tests/GatedDeltaTests"),
-  ] + emulation,
+  ] + emulation + emulationTests,
   swiftLanguageModes: [.v6]
 )

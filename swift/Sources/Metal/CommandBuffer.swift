@@ -75,19 +75,20 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
 
   /// Called by the queue's thread.
   func run() {
-    let (work, fault) = condition.locked { (groups, problem) }
-    let failure = fault ?? queue.takeFailure().map { MTLCommandBufferError($0, "the emulated GPU was told to fail") }
+    var (work, fault) = condition.locked { (groups, problem) }
+    fault = fault ?? queue.takeFailure().map { MTLCommandBufferError($0, "the emulated GPU was told to fail") }
       ?? execute(work)
+    // What the dispatches hold is let go of before anybody hears of the end.
+    work = []
     let handlers = condition.locked {
       let taken = self.handlers
       self.handlers = []
       groups = []
       // A misuse that came after commit stays the command buffer's.
-      problem = failure ?? problem
+      problem = fault ?? problem
       state = problem == nil ? .completed : .error
       return taken
     }
-    // Only now: the memory of the dispatches is no longer held, and the next command buffer may have this one's place.
     queue.release()
     for handler in handlers { handler(self) }
     condition.change { isOver = true }

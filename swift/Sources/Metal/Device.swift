@@ -6,22 +6,29 @@ import Synchronization
 final class EmulatedDevice: MTLDevice, @unchecked Sendable {
   /// How hard the emulation tries to show a mistake, and how far its GPU is from the largest.
   struct Settings: Sendable {
-    /// Of every pipeline: registers may leave a kernel fewer threads than the device has.
-    var maxThreads = 1024
-    /// Before each command buffer starts, so that nobody gets away with reading results early.
+    /// Threads of a threadgroup at most, by the start of a kernel's name: registers may leave a kernel fewer than the
+    /// device has.
+    var maxThreads: [String: Int] = [:]
+    /// Microseconds before each command buffer starts, so that nobody gets away with reading results early.
     var delay: UInt32 = 0
     var order = DispatchOrder.forward
 
-    /// `GATED_DELTA_EMULATOR_MAX_THREADS`, `GATED_DELTA_EMULATOR_DELAY` (microseconds), `GATED_DELTA_EMULATOR_ORDER`.
-    static func fromEnvironment() -> Settings {
-      func value(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
-      var settings = Settings()
-      if let threads = value("GATED_DELTA_EMULATOR_MAX_THREADS").flatMap({ Int($0) }), threads > 0 {
-        settings.maxThreads = threads
+    init() {}
+
+    /// GATED_DELTA_EMULATOR_MAX_THREADS: `384`, or `gd_prefill:128,gd_step:96`. GATED_DELTA_EMULATOR_DELAY: microseconds.
+    /// GATED_DELTA_EMULATOR_ORDER: as for the kernels' lanes.
+    init(variable: (String) -> String?) {
+      for entry in (variable("GATED_DELTA_EMULATOR_MAX_THREADS") ?? "").split(separator: ",") {
+        let parts = entry.split(separator: ":")
+        guard let last = parts.last, let threads = Int(last), threads > 0 else { continue }
+        maxThreads[parts.count > 1 ? String(parts[0]) : ""] = threads
       }
-      if let delay = value("GATED_DELTA_EMULATOR_DELAY").flatMap({ UInt32($0) }) { settings.delay = delay }
-      if let order = value("GATED_DELTA_EMULATOR_ORDER") { settings.order = DispatchOrder(order) }
-      return settings
+      delay = variable("GATED_DELTA_EMULATOR_DELAY").flatMap { UInt32($0) } ?? 0
+      order = DispatchOrder(variable("GATED_DELTA_EMULATOR_ORDER") ?? "")
+    }
+
+    func maxThreads(of kernel: String) -> Int {
+      maxThreads.filter { kernel.hasPrefix($0.key) }.map(\.value).min() ?? 1024
     }
   }
 
@@ -54,7 +61,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
       if let problem = emulator_load(path, &functions) {
         return .failure(MetalEmulationError(String(cString: problem)))
       }
-      guard let device = EmulatedDevice(functions: functions, settings: .fromEnvironment()) else {
+      guard let device = EmulatedDevice(functions: functions, settings: Settings { getenv($0).map { String(cString: $0) } }) else {
         return .failure(MetalEmulationError("\(path): describes its kernels in another way: build it anew"))
       }
       opened[path] = device

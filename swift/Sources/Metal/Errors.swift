@@ -10,7 +10,7 @@ public struct MTLCommandBufferError: Error, Sendable, CustomStringConvertible {
     case invalidResource
   }
 
-  public var code: Code { reason }
+  public var code: MTLCommandBufferError.Code { reason }
   private let reason: Code
   let words: String
 

@@ -80,7 +80,7 @@ final class EmulatedPipeline: MTLComputePipelineState, @unchecked Sendable {
     self.function = function
     reflection = function.device.kernels[function.name]
     maxTotalThreadsPerThreadgroup = min(
-      Int(functions.max_total_threads(function.handle)), function.device.settings.maxThreads)
+      Int(functions.max_total_threads(function.handle)), function.device.settings.maxThreads(of: function.name))
     staticThreadgroupMemoryLength = Int(functions.static_threadgroup_bytes(function.handle))
   }
 

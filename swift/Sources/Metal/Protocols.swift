@@ -35,6 +35,12 @@ extension MTLDevice {
   ) -> (any MTLBuffer)? {
     makeBuffer(bytesNoCopy: pointer, length: length, options: options, deallocator: nil)
   }
+  public func makeBuffer(
+    bytesNoCopy pointer: UnsafeMutableRawPointer, length: Int,
+    deallocator: (@Sendable (UnsafeMutableRawPointer, Int) -> Void)?
+  ) -> (any MTLBuffer)? {
+    makeBuffer(bytesNoCopy: pointer, length: length, options: [], deallocator: deallocator)
+  }
 }
 
 public protocol MTLAllocation: NSObjectProtocol {}

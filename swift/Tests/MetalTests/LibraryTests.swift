@@ -1,0 +1,89 @@
+import Testing
+
+@testable import Metal
+
+@Suite struct LibraryTests {
+  /// What makes fails with.
+  func message(_ make: () throws -> Any) -> String? {
+    do {
+      _ = try make()
+      return nil
+    } catch {
+      return "\(error)"
+    }
+  }
+
+  @Test func theOptionsThatTheBitsNeed() throws {
+    let rig = try Rig()
+    func problem(_ change: (MTLCompileOptions) -> Void) -> String? {
+      let options = Rig.options()
+      change(options)
+      return message { try rig.device.makeLibrary(source: "", options: options) }
+    }
+    #expect(problem { _ in } == nil)
+    #expect(problem { $0.mathMode = .fast } == "the kernels promise their bits under mathMode .safe, not .fast")
+    #expect(problem { $0.mathMode = .relaxed }?.contains(".relaxed") == true)
+    #expect(problem { $0.mathFloatingPointFunctions = .fast } == "the kernels promise their bits with precise functions")
+    #expect(problem { $0.languageVersion = .version4_1 } == "the kernels are written in MSL 3.2, not .version4_1")
+    #expect(message { try rig.device.makeLibrary(source: "", options: nil) } != nil)
+  }
+
+  @Test func aKernelThatTheSourceLacks() throws {
+    let rig = try Rig()
+    let constants = MTLFunctionConstantValues()
+    #expect(
+      message { try rig.library.makeFunction(name: "other", constantValues: constants) }
+        == "other: the library's source has no such kernel")
+    let empty = try rig.device.makeLibrary(source: "kernel void adder() {}", options: Rig.options())
+    #expect(
+      message { try empty.makeFunction(name: "add", constantValues: constants) }
+        == "add: the library's source has no such kernel")
+  }
+
+  @Test func functionConstants() throws {
+    let rig = try Rig()
+    func problem(_ set: (MTLFunctionConstantValues) -> Void) -> String? {
+      let constants = MTLFunctionConstantValues()
+      set(constants)
+      return message { try rig.library.makeFunction(name: "plain", constantValues: constants) }
+    }
+    var (flag, number): (Bool, UInt32) = (true, 1)
+    #expect(problem { $0.setConstantValue(&flag, type: .bool, index: 3) } == nil)
+    #expect(problem { _ in } == "plain: function constant 3 (flag) is not set")
+    #expect(
+      problem { $0.setConstantValue(&number, type: .uint, index: 3) }
+        == "plain: function constant 3 (flag) is a bool, not a uint")
+    #expect(
+      problem {
+        $0.setConstantValue(&flag, type: .bool, index: 3)
+        $0.setConstantValue(&number, type: .uint, index: 65536)
+      } == "plain: a function constant's index is 65536, the last is 65535")
+    #expect(problem { $0.setConstantValue(&flag, type: .bool, index: -1) } != nil)
+  }
+
+  @Test func whatALibrarySaysOfItself() {
+    #expect(KernelReflection.read("") == nil)
+    #expect(KernelReflection.read("{\"kernels\": [}") == nil)
+    #expect(KernelReflection.read("{\"kernels\": [{\"name\": \"a\"}]} x") == nil)
+    let kernels = KernelReflection.read(
+      "{\"kernels\": [{\"name\": \"a\\\\b\", \"buffers\": [{\"index\": 2, \"name\": \"x\", \"reference\": true, "
+        + "\"bytes\": 68, \"align\": 4, \"optional\": null}], \"threadgroups\": []}]}\n")
+    let kernel = kernels?["a\\b"]
+    #expect(kernel?.buffers[2]?.byteCount == 68 && kernel?.buffers[2]?.isReference == true)
+    #expect(kernel?.describe(buffer: 2) == "buffer 2 (x)" && kernel?.describe(buffer: 3) == "buffer 3")
+  }
+
+  @Test func settingsComeFromTheEnvironment() {
+    func settings(_ variables: [String: String]) -> EmulatedDevice.Settings { .init { variables[$0] } }
+    #expect(settings([:]).maxThreads(of: "gd_step") == 1024)
+    #expect(settings(["GATED_DELTA_EMULATOR_MAX_THREADS": "384"]).maxThreads(of: "gd_step") == 384)
+    let two = settings(["GATED_DELTA_EMULATOR_MAX_THREADS": "gd_prefill:128,gd_step:96"])
+    #expect(two.maxThreads(of: "gd_step_f32") == 96 && two.maxThreads(of: "gd_norm") == 1024)
+    #expect(settings(["GATED_DELTA_EMULATOR_MAX_THREADS": "many"]).maxThreads(of: "gd_step") == 1024)
+    #expect(settings(["GATED_DELTA_EMULATOR_DELAY": "250"]).delay == 250)
+    guard case .random(seed: 7) = settings(["GATED_DELTA_EMULATOR_ORDER": "random:7"]).order else {
+      Issue.record("the order is not random:7")
+      return
+    }
+  }
+}

@@ -39,7 +39,8 @@ enum {
   GDM_DECODE_ROWS = 8,        // state rows of a decode threadgroup
   GDM_PREFILL_THREADS = 256,
   GDM_PREFILL_ROWS = 32,
-  GDM_PREFILL_TILE = 2048,    // staged key (and query) elements of a prefill block: its tokens = tile / key pad
+  GDM_PREFILL_BLOCK = 16,     // tokens that prefill stages at a time for a key dim of 64 or 128
+  GDM_PREFILL_BLOCK_ANY = 8,  // for the others, so that 256 fits threadgroup memory
   GDM_CHUNK = 16,             // tokens of a chunk
   GDM_CHUNK_THREADS = 128,
   GDM_CHUNK_ROWS = 32,        // state rows of a chunk-scan threadgroup

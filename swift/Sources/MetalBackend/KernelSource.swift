@@ -96,7 +96,8 @@ enum {
   GDM_DECODE_ROWS = 8,        // state rows of a decode threadgroup
   GDM_PREFILL_THREADS = 256,
   GDM_PREFILL_ROWS = 32,
-  GDM_PREFILL_TILE = 2048,    // staged key (and query) elements of a prefill block: its tokens = tile / key pad
+  GDM_PREFILL_BLOCK = 16,     // tokens that prefill stages at a time for a key dim of 64 or 128
+  GDM_PREFILL_BLOCK_ANY = 8,  // for the others, so that 256 fits threadgroup memory
   GDM_CHUNK = 16,             // tokens of a chunk
   GDM_CHUNK_THREADS = 128,
   GDM_CHUNK_ROWS = 32,        // state rows of a chunk-scan threadgroup
@@ -1629,9 +1630,10 @@ template [[host_name("gd_decode_bf16_bf16_kany")]] kernel decltype(gd_decode<bfl
 // Grid: (ceil(Dv / 32), Hv, n) threadgroups of GDM_PREFILL_THREADS. The last threadgroup of a head may have groups
 // beyond Dv: they start from zeros and write nothing, so that every lane takes part in every step.
 //
-// A block is B = GDM_PREFILL_TILE / (64, 128 or 256 by instantiation) tokens. Threadgroup memory, in floats:
+// A block is B tokens: GDM_PREFILL_BLOCK, or GDM_PREFILL_BLOCK_ANY for kany. Threadgroup memory, in floats:
 //   keys [B, Dk] | queries [B, Dk] | decays [B, Dk or 1] | betas [B] | values [B, 32] | outputs [B, 32]
-// that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64); the host passes it, rounded up to 16 bytes.
+// that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64); the host passes it, rounded up to 16 bytes;
+// at most 28736 bytes (Dk = 128, GATE_PER_KEY).
 //
 // 1. Read the rows of the state into registers.
 // 2. For each block: (a) stage keys and queries, normalised, one row group each; decays, betas and values.
@@ -1662,7 +1664,7 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
                        threadgroup float* memory [[threadgroup(0)]],
                        uint3 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
-  constexpr uint block = GDM_PREFILL_TILE / (32 * N);
+  constexpr uint block = N < 8 ? GDM_PREFILL_BLOCK : GDM_PREFILL_BLOCK_ANY;
   constexpr uint groups = GDM_PREFILL_THREADS / GDM_ROW_LANES;
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;

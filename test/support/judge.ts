@@ -1,5 +1,5 @@
 /** Verdicts on results: near a float64 reference, or equal to the bit. */
-import { afterAll, expect } from "bun:test";
+import { expect } from "bun:test";
 import { round } from "../reference/rounding.ts";
 import type { Format } from "../reference/rounding.ts";
 import { firstDifference, relRms } from "./compare.ts";
@@ -27,9 +27,9 @@ export function expectRounded(subject: string, format: Format, narrow: Float32Ar
   expectSameBits(`${subject} in ${format}`, narrow, wide.map((value) => round(format, value)));
 }
 
-// Numbers for whoever asks: how near the bounds the results come.
+// Numbers for whoever asks: how near their bounds the results come.
 if (process.env["GATED_DELTA_TEST_ERRORS"] === "1") {
-  afterAll(() => {
+  process.on("exit", () => {
     for (const [subject, ratio] of [...worst].sort()) console.log(`${subject}: worst error ${ratio.toFixed(3)} of its bound`);
   });
 }

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { convSpecs, gatedDeltaSpecs, normSpecs, stepSpecs } from "./arbitraries.ts";
 import type { Backend } from "./backends.ts";
 import { rowsOf } from "./cases.ts";
-import type { ConvSpec, DeltaSpec, GatedDeltaSpec, NormSpec, StepSpec } from "./cases.ts";
+import type { BatchSpec, ConvSpec, DeltaSpec, GatedDeltaSpec, NormSpec, StepSpec } from "./cases.ts";
 
 const share = Number(process.env["GATED_DELTA_TEST_SHARE"] ?? "1");
 
@@ -33,3 +33,6 @@ export const specsFor = {
   gatedDeltaStep: (backend: Backend): fc.Arbitrary<StepSpec> =>
     stepSpecs.filter((spec) => fits(backend, spec, spec.sequences, spec.slots)),
 };
+
+/** Whether a batch has sequences and a pool for their states. */
+export const withPool = ({ batch }: { readonly batch: BatchSpec }) => batch.slots > 0 && batch.lengths.length > 0;

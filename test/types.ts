@@ -71,11 +71,9 @@ export async function promises(): Promise<void> {
   device.run((pass) => pass.linear({ x: f32, weight: f32, out: f32 }));
   // @ts-expect-error not an op
   device.run({});
+  const build = () => {};
   // @ts-expect-error one function
-  device.run(
-    () => {},
-    () => {},
-  );
+  device.run(build, build);
   await device.finish({ signal: new AbortController().signal, timeoutMs: 1 });
   // @ts-expect-error misspelt
   await device.finish({ timeout: ticket });
@@ -118,19 +116,12 @@ export async function promises(): Promise<void> {
   same<ReturnType<typeof pool.allocate>, StateHandle>();
   same<ReturnType<typeof pool.step>, PoolStep>();
   same<PoolStep["readSlots"], Int32Array>();
+  const sizes = { slots: 1, layers: 1, keyHeads: 1, valueHeads: 1, keyDim: 8, valueDim: 8 };
+  StatePool.create(device, { ...sizes, convWidth: 4, stateDtype: "bf16" });
   // @ts-expect-error states are floats
-  StatePool.create(device, {
-    slots: 1,
-    layers: 1,
-    keyHeads: 1,
-    valueHeads: 1,
-    keyDim: 8,
-    valueDim: 8,
-    convWidth: 4,
-    stateDtype: "i32",
-  });
+  StatePool.create(device, { ...sizes, convWidth: 4, stateDtype: "i32" });
   // @ts-expect-error a pool has a convolution's width
-  StatePool.create(device, { slots: 1, layers: 1, keyHeads: 1, valueHeads: 1, keyDim: 8, valueDim: 8 });
+  StatePool.create(device, sizes);
 
   // Everything that ends is Disposable.
   const disposables: Disposable[] = [device, f32, pool, pool.allocate(), pool.step([]), device.plan(() => {})];

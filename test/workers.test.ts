@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { linear } from "../lib/index.ts";
 import { native } from "../lib/internal.ts";
 import { constants } from "../lib/native/layout.ts";
@@ -24,6 +24,8 @@ async function ask(task: Task): Promise<unknown> {
 }
 
 const backend = testBackend;
+
+setDefaultTimeout(60_000); // Workers start slowly on a busy machine
 
 describe("Workers", () => {
   test("several Workers use devices of their own at the same time, beside the main thread's", async () => {
@@ -71,10 +73,10 @@ describe("Workers", () => {
     for (let i = 0; i < 3; i++) await run();
     await Bun.sleep(300); // their work is done by now
     const before = process.memoryUsage.rss();
-    for (let i = 0; i < 12; i++) await run();
+    for (let i = 0; i < 8; i++) await run();
     await Bun.sleep(300);
     // Each has 10 MiB of tensors.
-    expect(process.memoryUsage.rss() - before).toBeLessThan(80 * 2 ** 20);
+    expect(process.memoryUsage.rss() - before).toBeLessThan(60 * 2 ** 20);
   });
 
   test("a device is of no use to another thread", async () => {

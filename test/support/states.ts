@@ -1,0 +1,141 @@
+/** Small state pools, a two-layer model that runs on them, and what its states must be. */
+import { StatePool } from "../../lib/index.ts";
+import type { Device, StateHandle, StatePoolOptions, Tensor } from "../../lib/index.ts";
+import { counting } from "./devices.ts";
+import { Random } from "./random.ts";
+
+/** Sizes of the pools. */
+export const sizes = { layers: 2, keyHeads: 1, valueHeads: 2, keyDim: 8, valueDim: 8, convWidth: 4 } as const;
+const { keyHeads, valueHeads, keyDim, valueDim } = sizes;
+/** Channels of their convolutions. */
+export const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
+
+/** The input of one token, the same for the same seed. */
+function tokenOf(seed: number): { readonly x: number[]; readonly gate: number[]; readonly beta: number[] } {
+  const random = new Random(seed);
+  const many = (count: number, next: () => number) => Array.from({ length: count }, next);
+  return {
+    x: many(channels, () => random.normal()),
+    gate: many(valueHeads, () => -Math.exp(random.uniform(-4, 1))),
+    beta: many(valueHeads, () => random.uniform()),
+  };
+}
+
+/** A state in all layers, as bits. */
+type Content = readonly number[];
+
+const bitsOf = (tensor: Tensor, slot: number): number[] => {
+  const row = tensor.slice(slot, slot + 1).toFloat32();
+  return [...new Uint32Array(row.buffer)];
+};
+
+/** Where a pass reads and writes. */
+interface Slots {
+  readonly readSlots: Int32Array;
+  readonly writeSlots: Int32Array;
+}
+
+/** The model and its pools on one device. */
+export function statesOn(device: Device) {
+  function newPool(slots: number, options: Partial<StatePoolOptions> = {}): StatePool {
+    return StatePool.create(device, { slots, ...sizes, ...options });
+  }
+
+  /** One forward pass of both layers: sequence i gets `lists[i]`'s tokens. Encodes and commits. */
+  function forward(
+    states: readonly Tensor[],
+    convs: readonly Tensor[],
+    lists: readonly (readonly number[])[],
+    slots: Slots,
+  ): void {
+    const tokens = lists.flat().map(tokenOf);
+    const cuSeqlens = [0];
+    for (const list of lists) cuSeqlens.push(cuSeqlens.at(-1)! + list.length);
+    const from = (shape: number[], values: number[]) => device.tensorFrom("f32", shape, values);
+    const count = tokens.length;
+    const gate = from(
+      [count, valueHeads],
+      tokens.flatMap((token) => token.gate),
+    );
+    const beta = from(
+      [count, valueHeads],
+      tokens.flatMap((token) => token.beta),
+    );
+    const weight = counting(device, "f32", [channels, 4], -0.3, 0.01);
+    let x = from(
+      [count, channels],
+      tokens.flatMap((token) => token.x),
+    );
+    device.run((pass) => {
+      for (const [layer, state] of states.entries()) {
+        const packed = device.tensor("f32", [count, channels]);
+        pass.causalConv1d({ x, weight, state: convs[layer]!, out: packed, cuSeqlens, ...slots });
+        const part = (start: number, heads: number, dim: number) =>
+          packed.narrow(1, start, heads * dim).reshape([count, heads, dim]);
+        const next = device.tensor("f32", [count, channels]);
+        const out = next.narrow(1, 0, valueHeads * valueDim).reshape([count, valueHeads, valueDim]);
+        pass.gatedDelta({
+          query: part(0, keyHeads, keyDim),
+          key: part(keyHeads * keyDim, keyHeads, keyDim),
+          value: part(2 * keyHeads * keyDim, valueHeads, valueDim),
+          gate,
+          beta,
+          state,
+          out,
+          gateForm: "log",
+          qkNorm: "l2",
+          cuSeqlens,
+          ...slots,
+        });
+        x = next;
+      }
+    });
+  }
+
+  /** What a state is after these tokens, from scratch and alone. */
+  const contents = new Map<string, Content>();
+  function fromScratch(tokens: readonly number[]): Content {
+    const key = tokens.join();
+    let content = contents.get(key);
+    if (content === undefined) {
+      using pool = newPool(1);
+      const states = [pool.state(0), pool.state(1)];
+      const convs = [pool.conv(0), pool.conv(1)];
+      for (const [i, token] of tokens.entries()) {
+        forward(states, convs, [[token]], { readSlots: Int32Array.of(i === 0 ? -1 : 0), writeSlots: Int32Array.of(0) });
+      }
+      device.wait();
+      content = [...states, ...convs].flatMap((tensor) => bitsOf(tensor, 0));
+      contents.set(key, content);
+    }
+    return content;
+  }
+
+  /** What a handle's state is now; the content of no tokens for one that is all zeros. */
+  function contentOf(pool: StatePool, handle: StateHandle): Content {
+    const { slot } = handle;
+    if (slot < 0) return fromScratch([]);
+    return [pool.state(0), pool.state(1), pool.conv(0), pool.conv(1)].flatMap((tensor) => bitsOf(tensor, slot));
+  }
+
+  /** Runs tokens through a pool's states. */
+  function run(pool: StatePool, slots: Slots, lists: readonly (readonly number[])[]): void {
+    forward([pool.state(0), pool.state(1)], [pool.conv(0), pool.conv(1)], lists, slots);
+  }
+
+  function advance(pool: StatePool, handles: readonly StateHandle[], lists: readonly (readonly number[])[]): void {
+    const step = pool.step(handles);
+    run(pool, step, lists);
+    step.done();
+  }
+
+  /** Writes NaN over all of a pool. */
+  function poison(pool: StatePool): void {
+    for (let layer = 0; layer < pool.layers; layer++) {
+      pool.state(layer).data.fill(NaN);
+      pool.conv(layer).data.fill(NaN);
+    }
+  }
+
+  return { newPool, fromScratch, contentOf, run, advance, poison };
+}

@@ -55,7 +55,7 @@ final class PageRange: @unchecked Sendable {
     self.mapping = mapping
     mappedBytes = padded
     #if os(Linux)
-      if byteCount >= PageRange.hugePage { madvise(start, byteCount, 14 /* MADV_HUGEPAGE */) }
+      if byteCount >= PageRange.hugePage { madvise(start, byteCount, MADV_HUGEPAGE) }
     #endif
   }
 

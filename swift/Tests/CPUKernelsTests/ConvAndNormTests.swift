@@ -127,7 +127,8 @@ struct ConvCase {
       let tokens = random.int(0...3)
       let heads = random.int(1...3)
       let dim = random.pick([1, 3, 8, 16, 24, 100, 128, 1000, 1024, 1025, 2500])
-      let x = try TestTensor(random.pick([type, .f32]), tokens: tokens, heads: heads, dim: dim, padding: random.int(0...1) * 8)
+      let xType = random.pick([type, .f32])
+      let x = try TestTensor(xType, tokens: tokens, heads: heads, dim: dim, padding: random.int(0...1) * 8)
       let z = try TestTensor(type, tokens: tokens, heads: heads, dim: dim, padding: random.int(0...1) * 8)
       let weight = try TestTensor(random.pick([.f32, .f16, .bf16]), tokens: 1, dim: dim)
       let out = try TestTensor(random.pick([type, .f32]), tokens: tokens, heads: heads, dim: dim, padding: 8)
@@ -162,7 +163,9 @@ struct ConvCase {
     for seed in 0..<40 {
       var random = Random(seed: UInt64(seed))
       let type = random.pick([DType.f32, .f16, .bf16])
-      let (rows, inputs, outputs) = (random.pick([0, 1, 2, 5, 9]), random.pick([1, 8, 15, 16, 100, 256]), random.pick([1, 3, 16, 37]))
+      let rows = random.pick([0, 1, 2, 5, 9])
+      let inputs = random.pick([1, 8, 15, 16, 100, 256])
+      let outputs = random.pick([1, 3, 16, 37])
       let x = try TestTensor(type, tokens: rows, dim: inputs, padding: 8)
       let weight = try TestTensor(random.pick([.f32, .f16, .bf16]), tokens: outputs, dim: inputs)
       let out = try TestTensor(random.pick([type, .f32]), tokens: rows, dim: outputs, padding: 8)
@@ -170,7 +173,8 @@ struct ConvCase {
       weight.fill(-1...1, &random)
       out.fill(with: 77)
       let before = out.bytes
-      let op = Linear(rows: rows, inFeatures: inputs, outFeatures: outputs, x: x.view, weight: weight.view, out: out.view)
+      let op = Linear(
+        rows: rows, inFeatures: inputs, outFeatures: outputs, x: x.view, weight: weight.view, out: out.view)
       try device(isa, threads: 2).run([.linear(op)])
       var pairs: [(Double, Double)] = []
       var whole: [Double] = []

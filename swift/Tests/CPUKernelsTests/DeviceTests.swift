@@ -140,7 +140,8 @@ import Testing
     let out = try TestTensor(.f32, tokens: 1, dim: 1)
     x[raw: 3] = 0x1p-100
     weight[raw: 3] = 0x1p-40
-    let submission = TestSubmission([.linear(Linear(rows: 1, inFeatures: 16, outFeatures: 1, x: x.view, weight: weight.view, out: out.view))])
+    let op = Linear(rows: 1, inFeatures: 16, outFeatures: 1, x: x.view, weight: weight.view, out: out.view)
+    let submission = TestSubmission([.linear(op)])
     let before = gd_cpu_float_environment_enter()
     gd_cpu_float_environment_leave(flushing)
     device.submit(submission)

@@ -26,7 +26,9 @@ import Testing
     let dims = random.pick(GateDims.allCases)
     let gateDim = dims == .perKey ? dk : 1
     let slots = count + 1
-    func tensor(_ type: DType, _ tokens: Int, _ heads: Int, _ dim: Int, _ range: ClosedRange<Float>, padding: Int = 0) throws -> TestTensor {
+    func tensor(
+      _ type: DType, _ tokens: Int, _ heads: Int, _ dim: Int, _ range: ClosedRange<Float>, padding: Int = 0
+    ) throws -> TestTensor {
       let tensor = try TestTensor(type, tokens: tokens, heads: heads, dim: dim, padding: padding)
       tensor.fill(range, &random)
       return tensor

@@ -42,8 +42,8 @@ typedef struct gd_cpu_tensor {
   uint32_t dtype;
 } gd_cpu_tensor;
 
-/* The state as it is after `after` tokens of a sequence (1 is after its first), stored to `state` as well: one slot,
- * [valueHeads, valueDim, keyDim]. */
+/* The state as it is after `after` tokens of a sequence (0: as it was read), stored to `state` as well: one slot,
+ * [valueHeads, valueDim, keyDim]. Neither read nor written by any other sequence. */
 typedef struct gd_cpu_state_store {
   int64_t after;
   void *state;

@@ -1,6 +1,8 @@
 /* causalConv1d: work items are (sequence, block of channels). */
 
-static void copy_conv_state(const gd_cpu_causal_conv1d *op, const gd_cpu_sequence *sequence, int64_t first, int64_t count) {
+static void copy_conv_state(
+  const gd_cpu_causal_conv1d *op, const gd_cpu_sequence *sequence, int64_t first, int64_t count
+) {
   int64_t taps = op->width - 1, size = dtype_size(op->state_dtype), at = first * taps * size;
   if (sequence->write == NULL || sequence->write == sequence->read) return;
   char *target = (char *)sequence->write + at;

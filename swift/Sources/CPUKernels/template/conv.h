@@ -23,28 +23,39 @@ static conv_block conv_block_make(char **memory) {
   return block;
 }
 
-/* columns[j][c] = rows[c, j], and back. taps is a constant where it is called. */
-GD_INLINE void turn_in(const float *restrict rows, float *const columns[], int64_t taps, int64_t count) {
-  for (int64_t j = 0; j < taps; j++) {
-    float *restrict column = columns[j];
-    for (int64_t c = 0; c < count; c++) column[c] = rows[c * taps + j];
-  }
+/* columns[j][c] = rows[c, j], and back. Width 4 is what models have: its loops are in the form that the compiler turns
+ * into shuffles. */
+static void split_three(
+  const float *restrict rows, float *restrict a, float *restrict b, float *restrict c, int64_t count
+) {
+  for (int64_t i = 0; i < count; i++) a[i] = rows[3 * i], b[i] = rows[3 * i + 1], c[i] = rows[3 * i + 2];
 }
-GD_INLINE void turn_out(float *restrict rows, float *const columns[], int64_t taps, int64_t count) {
-  for (int64_t j = 0; j < taps; j++) {
-    const float *restrict column = columns[j];
-    for (int64_t c = 0; c < count; c++) rows[c * taps + j] = column[c];
+static void join_three(
+  float *restrict rows, const float *restrict a, const float *restrict b, const float *restrict c, int64_t count
+) {
+  for (int64_t i = 0; i < count; i++) rows[3 * i] = a[i], rows[3 * i + 1] = b[i], rows[3 * i + 2] = c[i];
+}
+static void split_four(
+  const float *restrict rows, float *restrict a, float *restrict b, float *restrict c, float *restrict d, int64_t count
+) {
+  for (int64_t i = 0; i < count; i++) {
+    a[i] = rows[4 * i], b[i] = rows[4 * i + 1], c[i] = rows[4 * i + 2], d[i] = rows[4 * i + 3];
   }
 }
 
 static void taps_in(const float *rows, float *const columns[], int64_t taps, int64_t count) {
-  if (taps == 4) turn_in(rows, columns, 4, count);
-  else if (taps == 3) turn_in(rows, columns, 3, count);
-  else turn_in(rows, columns, taps, count);
+  if (taps == 4) return split_four(rows, columns[0], columns[1], columns[2], columns[3], count);
+  if (taps == 3) return split_three(rows, columns[0], columns[1], columns[2], count);
+  for (int64_t j = 0; j < taps; j++) {
+    for (int64_t c = 0; c < count; c++) columns[j][c] = rows[c * taps + j];
+  }
 }
+
 static void taps_out(float *rows, float *const columns[], int64_t taps, int64_t count) {
-  if (taps == 3) turn_out(rows, columns, 3, count);
-  else turn_out(rows, columns, taps, count);
+  if (taps == 3) return join_three(rows, columns[0], columns[1], columns[2], count);
+  for (int64_t j = 0; j < taps; j++) {
+    for (int64_t c = 0; c < count; c++) rows[c * taps + j] = columns[j][c];
+  }
 }
 
 /* Elements of any dtype as floats: where they lie if they are, else converted. */

@@ -17,7 +17,7 @@ typedef struct delta_scratch {
   float *zeros;                     /* one row */
   float *state;                     /* [valueDim, keyDim], where the state's own slot cannot hold it in f32 */
   int64_t padded;
-  int64_t prepared_sequence, prepared_head, prepared_token; /* whose key and query those are */
+  int64_t prepared_head, prepared_token; /* the key head and first token of those */
 } delta_scratch;
 
 static delta_scratch delta_scratch_make(char **memory) {
@@ -34,7 +34,7 @@ static delta_scratch delta_scratch_make(char **memory) {
   scratch.state = scratch_take(memory, GD_CPU_MAX_DIM * GD_CPU_MAX_DIM);
   for (int64_t i = 0; i < GD_CPU_MAX_DIM; i++) scratch.zeros[i] = 0.0f;
   scratch.padded = 0;
-  scratch.prepared_sequence = scratch.prepared_head = scratch.prepared_token = -1;
+  scratch.prepared_head = scratch.prepared_token = -1;
   return scratch;
 }
 

@@ -1,5 +1,10 @@
-/* The recurrence over a block of value rows that stays in the nearest cache while the tokens pass: every pass reads a
- * row once, and all that a token does to it happens in registers.
+/* The recurrence over a block of value rows that stays in the nearest cache while the tokens pass: a pass takes each
+ * row through the registers once, and all that a token does to it happens there.
+ *
+ * Rows that stay in registers for all tokens would save those loads and stores, but they are not what limits: a token
+ * of a row would then have to wait for the sum before it, and two rows' worth of work (more do not fit) is shorter
+ * than that wait. A block of rows hides it, works for every keyDim and register count, and reads a key once for
+ * DELTA_TOGETHER rows.
  *
  * With S the state, per token t:   S <- a_t S + d_t k_t^T;   out_t = S q_t;   d_t+1 = b_t+1 (v_t+1 - S (a_t+1 k_t+1))
  * so one pass updates the state for token t, reads it for token t's output and for token t + 1's correction. A pass
@@ -34,12 +39,34 @@ typedef struct delta_pass {
 #define DELTA_TOGETHER 1
 #endif
 
+#if GD_WIDTH == 16
+GD_INLINE vf load_eight(const void *array, int64_t i, uint32_t dtype) {
+  vf x = {0};
+  vh h = {0};
+  if (dtype == GD_CPU_F32) {
+    __builtin_memcpy(&x, (const float *)array + i, 32);
+    return x;
+  }
+  __builtin_memcpy(&h, (const uint16_t *)array + i, 16);
+  return dtype == GD_CPU_F16 ? f16_to_vf(h) : bf16_to_vf(h);
+}
+
+GD_INLINE void store_eight(void *array, int64_t i, uint32_t dtype, vf x) {
+  if (dtype == GD_CPU_F32) {
+    __builtin_memcpy((float *)array + i, &x, 32);
+  } else {
+    vh h = dtype == GD_CPU_F16 ? vf_to_f16(x) : vf_to_bf16(x);
+    __builtin_memcpy((uint16_t *)array + i, &h, 16);
+  }
+}
+#endif
+
 /* Elements i + part * GD_WIDTH ... of a row. half: the last block of a row where keyDim is an odd multiple of 8 has 8
  * elements, and zeros after them. */
 GD_INLINE vf load_part(const void *row, int64_t i, int part, uint32_t dtype, int half) {
 #if GD_WIDTH == 16
   (void)part;
-  return half ? load_first(row, i, dtype, 8) : load(row, i, dtype);
+  return half ? load_eight(row, i, dtype) : load(row, i, dtype);
 #else
   return half && part * GD_WIDTH >= 8 ? splat(0.0f) : load(row, i + part * GD_WIDTH, dtype);
 #endif
@@ -48,7 +75,7 @@ GD_INLINE vf load_part(const void *row, int64_t i, int part, uint32_t dtype, int
 GD_INLINE void store_part(void *row, int64_t i, int part, uint32_t dtype, int half, vf x) {
 #if GD_WIDTH == 16
   (void)part;
-  if (half) store_first(row, i, dtype, 8, x);
+  if (half) store_eight(row, i, dtype, x);
   else store(row, i, dtype, x);
 #else
   if (!half || part * GD_WIDTH < 8) store(row, i + part * GD_WIDTH, dtype, x);
@@ -155,8 +182,9 @@ GD_INLINE void delta_update(const delta_pass *from, delta_kind kind, int64_t key
     GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
       delta_rows rows = {0};
       GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) rows.delta[r] = splat(pass.delta[row + base + r]);
-      const char *source = (const char *)pass.source + (row + base) * pass.source_stride * dtype_size(kind.source_dtype);
-      char *target = (char *)pass.target + (row + base) * pass.target_stride * dtype_size(kind.target_dtype);
+      int64_t at = row + base;
+      const char *source = (const char *)pass.source + at * pass.source_stride * dtype_size(kind.source_dtype);
+      char *target = (char *)pass.target + at * pass.target_stride * dtype_size(kind.target_dtype);
       int64_t i = 0;
       /* Unrolled any further, the loads of later blocks would push the sums out of the registers. */
       _Pragma("clang loop unroll(disable)")

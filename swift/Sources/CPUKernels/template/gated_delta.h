@@ -16,13 +16,26 @@ static void copy_state(const gd_cpu_gated_delta *op, const gd_cpu_sequence *sequ
   else __builtin_memcpy(target, (const char *)sequence->read + at * size, (size_t)(count * size));
 }
 
+/* What is to be stored of the state before the first token. */
+static void store_before(
+  const gd_cpu_sequence *sequence, delta_state state, int64_t head, const gd_cpu_heads *heads, int64_t first_row,
+  int64_t end_row
+) {
+  int64_t dim = heads->key_dim;
+  for (int64_t i = 0; i < sequence->store_count && sequence->stores[i].after == 0; i++) {
+    const gd_cpu_state_store *store = &sequence->stores[i];
+    for (int64_t row = first_row; row < end_row; row++) {
+      int64_t to = (head * heads->value_dim + row) * dim;
+      convert(state.source, row * state.source_stride, state.source_dtype, store->state, to, store->dtype, dim);
+    }
+  }
+}
+
 /* Query and key of a block of tokens, unless they are there already. */
 static void prepare_keys(
-  const gd_cpu_gated_delta *op, delta_scratch *scratch, int64_t sequence, int64_t head, int64_t first, int64_t count
+  const gd_cpu_gated_delta *op, delta_scratch *scratch, int64_t head, int64_t first, int64_t count
 ) {
-  if (scratch->prepared_sequence == sequence && scratch->prepared_head == head && scratch->prepared_token == first) {
-    return;
-  }
+  if (scratch->prepared_head == head && scratch->prepared_token == first) return;
   int64_t dim = op->heads.key_dim;
   for (int64_t t = 0; t < count; t++) {
     float *key = scratch->key + t * scratch->padded, *query = scratch->query + t * scratch->padded;
@@ -30,7 +43,6 @@ static void prepare_keys(
     convert(element(&op->query, first + t, head, 0), 0, op->query.dtype, query, 0, GD_CPU_F32, dim);
     prepare_key(&op->heads, key, query, scratch->padded);
   }
-  scratch->prepared_sequence = sequence;
   scratch->prepared_head = head;
   scratch->prepared_token = first;
 }
@@ -42,10 +54,6 @@ static void gated_delta_item(
   const gd_cpu_sequence *sequence = &op->sequences[sequence_index];
   int64_t dim = op->heads.key_dim, value_dim = op->heads.value_dim, key_head;
   int64_t head = value_head_at(&op->heads, h, &key_head);
-  if (sequence->count == 0) {
-    copy_state(op, sequence, (head * value_dim + first_row) * dim, (end_row - first_row) * dim);
-    return;
-  }
   int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
   int64_t size = dtype_size(op->state_dtype), offset = head * value_dim * dim * size;
   delta_state state = {scratch->zeros, NULL, GD_CPU_F32, op->state_dtype, 0};
@@ -54,11 +62,16 @@ static void gated_delta_item(
     state.source_dtype = op->state_dtype;
     state.source_stride = dim;
   }
+  store_before(sequence, state, head, &op->heads, first_row, end_row);
+  if (sequence->count == 0) {
+    copy_state(op, sequence, (head * value_dim + first_row) * dim, (end_row - first_row) * dim);
+    return;
+  }
   void *target = sequence->write == NULL ? NULL : (char *)sequence->write + offset;
   for (int64_t done = 0; done < sequence->count; done += DELTA_TOKENS) {
     int64_t left = sequence->count - done, count = left < DELTA_TOKENS ? left : DELTA_TOKENS;
     int64_t first = sequence->first + done;
-    prepare_keys(op, scratch, sequence_index, key_head, first, count);
+    prepare_keys(op, scratch, key_head, first, count);
     prepare_gates(&op->gates, head, first, count, dim, scratch);
     for (int64_t t = 0; t < count; t++) {
       decay_key(scratch, per_key, t);

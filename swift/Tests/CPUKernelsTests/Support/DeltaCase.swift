@@ -68,7 +68,8 @@ struct DeltaCase {
     key = try TestTensor(shape.activation, tokens: tokens, heads: hk, dim: dk, padding: 8 * random.int(0...1))
     value = try TestTensor(shape.activation, tokens: tokens, heads: hv, dim: dv, padding: 8 * random.int(0...1))
     out = try TestTensor(shape.outType ?? random.pick(either), tokens: tokens, heads: hv, dim: dv, padding: 8)
-    gate = try TestTensor(form.isRaw ? random.pick(either) : .f32, tokens: tokens, heads: hv, dim: gateDim, padding: random.int(0...3))
+    let gateType = form.isRaw ? random.pick(either) : .f32
+    gate = try TestTensor(gateType, tokens: tokens, heads: hv, dim: gateDim, padding: random.int(0...3))
     beta = try TestTensor(random.pick(either), tokens: tokens, heads: hv, dim: 1, padding: random.int(0...3))
     state = try TestTensor(shape.stateType, tokens: shape.slots, heads: hv, dim: dv * dk)
     // Without normalisation keys are short, as normalised ones are: else the recurrence itself grows without bound.
@@ -104,7 +105,9 @@ struct DeltaCase {
   }
 
   /// k, q, v, decay and beta of a token and head, in double.
-  func inputs(_ token: Int, _ head: Int) -> (key: [Double], query: [Double], value: [Double], decay: [Double], beta: Double) {
+  func inputs(
+    _ token: Int, _ head: Int
+  ) -> (key: [Double], query: [Double], value: [Double], decay: [Double], beta: Double) {
     let keyHead = Reference.keyHead(head, op.headMap, keyHeads: op.keyHeads, valueHeads: op.valueHeads)
     let eps = Double(op.qkNormEps)
     let k = Reference.normalise((0..<op.keyDim).map { key[token, keyHead, $0] }, op.qkNorm, eps: eps)

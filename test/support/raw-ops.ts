@@ -1,0 +1,158 @@
+/** The C functions, and a sound descriptor of every op, to be broken one field at a time. */
+import { expect } from "bun:test";
+import { constants as c, symbols } from "../../lib/native/layout.ts";
+import { library } from "../../lib/native/library.ts";
+import { Descriptor } from "./raw-descriptor.ts";
+import type { Fields } from "./raw-descriptor.ts";
+
+/** The library, without types to be held to. */
+export const native = library() as unknown as Record<keyof typeof symbols, (...args: unknown[]) => number>;
+/** Eight bytes for a result. */
+export const word = () => new Uint32Array(new ArrayBuffer(8));
+/** The u64 in eight bytes. */
+export const wide = (words: Uint32Array) => words[0]! + words[1]! * 2 ** 32;
+/** A text of the last failure. */
+export const lastError = (which: number) => String(library().gd_last_error(which));
+
+/** Opens a CPU device of one thread. */
+export function openDevice(): number {
+  const out = word();
+  const options = new Descriptor("gd_device_options").set("backend", c.GD_BACKEND_CPU).set("threads", 1);
+  expect(native.gd_device_open(options.bytes, out)).toBe(c.GD_OK);
+  return wide(out);
+}
+
+/** The device of the sound descriptors. Test files share it, so none of them closes it. */
+export const device = openDevice();
+
+/** Makes a buffer. */
+export function createBuffer(bytes: number, of = device): number {
+  const [handle, pointer] = [word(), word()];
+  expect(native.gd_buffer_create(of, bytes, handle, pointer)).toBe(c.GD_OK);
+  return wide(handle);
+}
+
+/** Length of every buffer in the sound descriptors. */
+export const bufferBytes = 16384;
+/** One buffer a tensor argument, so that nothing overlaps. */
+const buffers = new Map<string, number>();
+export function bufferFor(argument: string): number {
+  let handle = buffers.get(argument);
+  if (handle === undefined) buffers.set(argument, (handle = createBuffer(bufferBytes)));
+  return handle;
+}
+
+/** A sound descriptor of an op: plain numbers, then f32 tensors in buffers of their own, then i32 index data. */
+function sound(name: string, numbers: Fields, tensors: readonly string[], indices: Fields): Descriptor {
+  const descriptor = new Descriptor(name);
+  for (const [field, value] of Object.entries(numbers)) descriptor.set(field, value);
+  for (const argument of tensors)
+    descriptor.set(`${argument}.buffer`, bufferFor(argument)).set(`${argument}.dtype`, c.GD_F32);
+  for (const [argument, count] of Object.entries(indices)) {
+    // Zeros are sound cuSeqlens of empty sequences, and -1 a sound slot, so one buffer of each serves all.
+    descriptor
+      .set(`${argument}.buffer`, argument === "cu_seqlens" ? bufferFor("zeros") : minusOnes)
+      .set(`${argument}.count`, count);
+  }
+  return descriptor;
+}
+
+/** Borrowed by the device: it has to stay. */
+const minusOneMemory = new Int32Array(new ArrayBuffer(bufferBytes)).fill(-1);
+const minusOnes = (() => {
+  const handle = word();
+  expect(native.gd_buffer_wrap(device, minusOneMemory, bufferBytes, handle)).toBe(c.GD_OK);
+  return wide(handle);
+})();
+
+const recurrence = {
+  key_heads: 1,
+  value_heads: 2,
+  key_dim: 8,
+  value_dim: 8,
+  slots: 2,
+  gate_form: c.GD_GATE_RAW,
+  gate_dims: c.GD_GATE_PER_HEAD,
+  beta_form: c.GD_BETA_GIVEN,
+  head_map: c.GD_HEADS_BLOCK,
+  qk_norm: c.GD_NORM_L2,
+  qk_norm_eps: 1e-6,
+  scale: 1,
+  gate_bound: 0,
+};
+
+/** A sound descriptor of each op, by the function that encodes it. */
+export const ops: Record<string, Descriptor> = {
+  gd_encode_gated_delta: sound(
+    "gd_gated_delta",
+    { ...recurrence, tokens: 4, sequences: 2, algorithm: c.GD_ALGORITHM_AUTO },
+    ["query", "key", "value", "gate", "beta", "a_log", "dt_bias", "state", "out"],
+    { cu_seqlens: 3, read_slots: 2, write_slots: 2 },
+  ),
+  gd_encode_causal_conv1d: sound(
+    "gd_causal_conv1d",
+    { tokens: 4, sequences: 2, channels: 8, width: 4, slots: 2, activation: c.GD_ACTIVATION_SILU },
+    ["x", "weight", "bias", "state", "out"],
+    { cu_seqlens: 3, read_slots: 2, write_slots: 2 },
+  ),
+  gd_encode_gated_rms_norm: sound(
+    "gd_gated_rms_norm",
+    { tokens: 4, heads: 2, dim: 8, activation: c.GD_ACTIVATION_SILU, order: c.GD_NORM_THEN_GATE, eps: 1e-6 },
+    ["x", "z", "weight", "out"],
+    {},
+  ),
+  gd_encode_gated_delta_step: sound(
+    "gd_gated_delta_step",
+    {
+      ...recurrence,
+      sequences: 2,
+      width: 4,
+      conv_activation: c.GD_ACTIVATION_SILU,
+      norm_activation: c.GD_ACTIVATION_SILU,
+      norm_order: c.GD_NORM_THEN_GATE,
+      norm_eps: 1e-6,
+    },
+    [
+      "x",
+      "conv_weight",
+      "conv_bias",
+      "conv_state",
+      "gate",
+      "beta",
+      "a_log",
+      "dt_bias",
+      "state",
+      "z",
+      "norm_weight",
+      "out",
+    ],
+    { read_slots: 2, write_slots: 2 },
+  ),
+  gd_encode_linear: sound("gd_linear", { rows: 4, in_features: 8, out_features: 16 }, ["x", "weight", "out"], {}),
+  gd_encode_copy_slots: sound("gd_copy_slots", { slots: 2, count: 2, slot_elements: 8 }, ["pool"], {
+    read_slots: 2,
+    write_slots: 2,
+  }),
+};
+
+/** What a refusal may be. */
+export const wrongStatuses = [
+  c.GD_ERROR_INVALID_ARGUMENT,
+  c.GD_ERROR_SHAPE,
+  c.GD_ERROR_DTYPE,
+  c.GD_ERROR_RANGE,
+  c.GD_ERROR_OVERLAP,
+  c.GD_ERROR_HANDLE,
+  c.GD_ERROR_UNSUPPORTED,
+];
+
+/** Encodes a descriptor. */
+export function encode(name: string, target: number, descriptor: Descriptor): number {
+  return native[name as "gd_encode_linear"](target, descriptor.bytes);
+}
+
+/** A refusal has a status of its kind and words for it. */
+export function expectRefused(status: number, what: string): void {
+  expect([what, wrongStatuses.includes(status as never)]).toEqual([what, true]);
+  expect([what, lastError(0) !== "", lastError(3) !== ""]).toEqual([what, true, true]);
+}

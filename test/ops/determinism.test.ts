@@ -1,0 +1,182 @@
+/** The same bits at every run, on any number of threads, and replayed from a plan. */
+import { describe, expect, test } from "bun:test";
+import { Device, causalConv1d, copySlots, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear } from "../../lib/index.ts";
+import type { Op, Pass } from "../../lib/index.ts";
+import { availability, onEachBackend } from "../support/backends.ts";
+import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsNorm, fill } from "../support/cases.ts";
+import type { StepSpec } from "../support/cases.ts";
+import { expectSameBits } from "../support/judge.ts";
+import { Layouts, download } from "../support/layouts.ts";
+import { Random } from "../support/random.ts";
+import { allF32, placeCausalConv1d, placeGatedDelta, placeGatedDeltaStep, placeGatedRmsNorm } from "../support/run-ops.ts";
+
+interface Scale {
+  readonly heads: number;
+  readonly dim: number;
+  readonly lengths: readonly number[];
+}
+
+/** Work that several threads share, in pieces that do not come out even. */
+const large: Scale = { heads: 3, dim: 72, lengths: [37, 1, 0, 64, 5] };
+const small: Scale = { heads: 2, dim: 24, lengths: [17, 1, 0, 9] };
+
+interface Running {
+  readonly name: string;
+  readonly op: Op;
+  readonly results: () => Float32Array[];
+}
+
+/** One of every op, over tensors that hold the same at every call. */
+function everyOp(layouts: Layouts, { heads, dim, lengths }: Scale): Running[] {
+  const count = lengths.length;
+  const slots = lengths.map((_, s) => s);
+  const readSlots = lengths.map((_, s) => (s + 1) % count); // rotated: states are staged
+  const batch = { lengths, rowsBeyond: 2, slots: count, readSlots, writeSlots: slots };
+  const spec: StepSpec = {
+    seed: 77, keyHeads: heads, ratio: 3, keyDim: dim, valueDim: dim + 8, gateForm: "raw", gateDims: "key",
+    betaForm: "sigmoid", heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true,
+    weightFormat: "f32", stateFormat: "f32", outFormat: "f32", width: 5, bias: true, convActivation: "silu",
+    convStateFormat: "f32", normActivation: "silu", normOrder: "norm-then-gate", sequences: count, slots: count, readSlots,
+    writeSlots: slots,
+  };
+  const channels = heads * dim * 5 + 3;
+  const delta = placeGatedDelta(layouts, buildGatedDelta({ ...spec, batch }), allF32);
+  const conv = placeCausalConv1d(layouts, buildCausalConv1d({ ...spec, channels, activation: "silu", batch }), allF32);
+  const norm = placeGatedRmsNorm(layouts, buildGatedRmsNorm({
+    ...spec, tokens: 40, heads, dim: dim + 3, eps: 1e-6, activation: "silu", order: "norm-then-gate", xFormat: "f32",
+  }), allF32);
+  const step = placeGatedDeltaStep(layouts, buildGatedDeltaStep(spec), allF32);
+  const random = new Random(4);
+  const matrix = (rows: number, columns: number) => fill([rows, columns], "f32", () => random.normal());
+  const product = {
+    x: layouts.rows("x", "f32", matrix(13, channels)),
+    weight: layouts.packed("weight", "f32", matrix(67, channels)),
+    out: layouts.out("out", "f32", [13, 67]),
+  };
+  const pool = layouts.pool("pool", "f32", matrix(count, channels), slots);
+  const used = delta.cuSeqlens!.at(-1)!;
+  return [
+    { name: "gatedDelta", op: gatedDelta(delta), results: () => [download(delta.out, used), download(delta.state!)] },
+    { name: "causalConv1d", op: causalConv1d(conv), results: () => [download(conv.out, used), download(conv.state!)] },
+    { name: "gatedRmsNorm", op: gatedRmsNorm(norm), results: () => [download(norm.out)] },
+    {
+      name: "gatedDeltaStep",
+      op: gatedDeltaStep(step),
+      results: () => [download(step.out), download(step.state), download(step.convState)],
+    },
+    { name: "linear", op: linear(product), results: () => [download(product.out)] },
+    { name: "copySlots", op: copySlots({ pool, readSlots, writeSlots: slots }), results: () => [download(pool)] },
+  ];
+}
+
+/** What every op gives on a device, each run by itself. */
+function runEach(device: Device, scale: Scale): Map<string, Float32Array[]> {
+  using layouts = new Layouts(device, new Random(8));
+  const got = everyOp(layouts, scale).map(({ name, op, results }) => {
+    device.run(op);
+    device.wait();
+    return [name, results()] as const;
+  });
+  return new Map(got);
+}
+
+function expectSame(subject: string, one: ReadonlyMap<string, Float32Array[]>, other: ReadonlyMap<string, Float32Array[]>): void {
+  for (const [name, results] of one) {
+    results.forEach((result, i) => expectSameBits(`${subject}, ${name} ${i}`, other.get(name)![i]!, result));
+  }
+}
+
+onEachBackend("determinism", ({ device, emulated }) => {
+  const scale = emulated ? small : large;
+
+  test("run to run", () => {
+    const first = runEach(device, scale);
+    expect([...first.values()].flat().every((result) => result.some((value) => value !== 0))).toBe(true);
+    for (let run = 1; run < 4; run++) expectSame(`run ${run}`, first, runEach(device, scale));
+  });
+
+  test("all ops in one submission, and each in one of its own", () => {
+    const apart = runEach(device, scale);
+    using layouts = new Layouts(device, new Random(8));
+    const ops = everyOp(layouts, scale);
+    device.run(...ops.map(({ op }) => op));
+    device.wait();
+    expectSame("together", apart, new Map(ops.map(({ name, results }) => [name, results()])));
+  });
+
+  test("replays of a plan, over and over, and the same runs without one", () => {
+    using planned = new Layouts(device, new Random(8));
+    using direct = new Layouts(device, new Random(9));
+    const [replayed, run] = [everyOp(planned, scale), everyOp(direct, scale)];
+    using plan = device.plan((pass) => {
+      for (const { op } of replayed) pass.encode(op);
+    });
+    for (let time = 0; time < 3; time++) {
+      plan.run();
+      device.run(...run.map(({ op }) => op));
+      device.wait();
+      const all = (ops: Running[]) => new Map(ops.map(({ name, results }) => [name, results()]));
+      expectSame(`replay ${time}`, all(run), all(replayed));
+    }
+  });
+
+  test("a plan reads its slots and row offsets anew at every replay", () => {
+    const random = new Random(6);
+    const lengths = [6, 3];
+    const batch = { lengths, rowsBeyond: 3, slots: 4, readSlots: [0, 1], writeSlots: [0, 1] };
+    const given = buildCausalConv1d({
+      seed: 2, channels: 40, width: 4, bias: false, activation: "silu", format: "f32", weightFormat: "f32",
+      stateFormat: "f32", outFormat: "f32", batch,
+    });
+    using planned = new Layouts(device);
+    using direct = new Layouts(device);
+    const [one, other] = [placeCausalConv1d(planned, given, allF32), placeCausalConv1d(direct, given, allF32)];
+    const indices = { cuSeqlens: Int32Array.from([0, 6, 9]), readSlots: new Int32Array(2), writeSlots: Int32Array.from([0, 1]) };
+    const slots = device.tensorFrom("i32", [2], [0, 1]);
+    const build = (args: typeof one) => (pass: Pass) => {
+      pass.causalConv1d({ ...args, ...indices });
+      pass.copySlots({ pool: args.state!, readSlots: indices.readSlots, writeSlots: slots });
+    };
+    using plan = device.plan(build(one));
+    for (let time = 0; time < 6; time++) {
+      indices.cuSeqlens.set([0, random.below(7), 7 + random.below(3)]);
+      indices.readSlots.set([random.below(5) - 1, random.below(5) - 1]);
+      indices.writeSlots.set(random.distinct(2, 4));
+      slots.copyFrom(random.distinct(2, 4));
+      plan.run();
+      device.run(build(other));
+      device.wait();
+      expectSameBits(`replay ${time} state`, download(one.state!), download(other.state!));
+      const used = indices.cuSeqlens[2]!;
+      expectSameBits(`replay ${time} out`, download(one.out, used), download(other.out, used));
+    }
+  });
+});
+
+describe("threads of the CPU", () => {
+  if (!availability.some(({ name }) => name === "cpu")) return;
+  test("1, 2, 3 and 5 give the same bits", () => {
+    using one = Device.open({ backend: "cpu", threads: 1 });
+    const alone = runEach(one, large);
+    for (const threads of [2, 3, 5]) {
+      using device = Device.open({ backend: "cpu", threads });
+      expect(device.threads).toBe(threads);
+      for (let run = 0; run < 3; run++) expectSame(`${threads} threads`, alone, runEach(device, large));
+    }
+  });
+  test("devices that share the threads at the same time give the bits that each gives alone", () => {
+    using one = Device.open({ backend: "cpu", threads: 2 });
+    const alone = runEach(one, large);
+    using other = Device.open({ backend: "cpu", threads: 3 });
+    using first = new Layouts(one, new Random(8));
+    using second = new Layouts(other, new Random(8));
+    const work = [everyOp(first, large), everyOp(second, large)] as const;
+    for (const i of work[0].keys()) {
+      one.run(work[0][i]!.op);
+      other.run(work[1][i]!.op);
+    }
+    one.wait();
+    other.wait();
+    for (const ops of work) expectSame("at once", alone, new Map(ops.map(({ name, results }) => [name, results()])));
+  });
+});

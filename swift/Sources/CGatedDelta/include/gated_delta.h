@@ -116,6 +116,19 @@ typedef struct gd_index {
   uint64_t count;
 } gd_index;
 
+/* States that an op stores beside the final ones, in one pass over its tokens (gd_gated_delta, gd_causal_conv1d).
+ *
+ * Snapshots: entry j of sequence s is the state after all but the last j of its T tokens, j in 0 .. snapshot_count - 1
+ * (0 is the final state). They go to the tensor snapshots [snapshotCount, sequences, slot's shape], in the pool's dtype,
+ * to the slots snapshot_slots [sequences, snapshotCount] (-1 skips one), or to both. Where j >= T, what was there stays.
+ *
+ * Checkpoints: entries checkpoint_offsets[s] .. checkpoint_offsets[s + 1] - 1 belong to sequence s: its state after
+ * checkpoint_tokens[i] of its tokens (0 .. T, in any order; 0 is the state as it was read) goes to slot
+ * checkpoint_slots[i]. Offsets begin at 0 and do not decrease; entries beyond the last are ignored.
+ *
+ * All slots that one op writes (final states, snapshots, checkpoints) are distinct, else GD_ERROR_OVERLAP. Every read
+ * sees the pool as it was before the op. At most 1048576 snapshots and as many checkpoints an op. */
+
 /* The gated delta rule over a ragged batch. Per sequence and value head, with state S of valueDim rows of keyDim:
  *   S <- a S;  d = beta (v - S k);  S <- S + d k^T;  out = S q        (k, q normalised, q scaled)
  * query, key [tokens, keyHeads, keyDim]; value, out [tokens, valueHeads, valueDim];
@@ -124,7 +137,12 @@ typedef struct gd_index {
  * query, key and value share the activation dtype; out has it or f32; gate is f32 for the decay and log forms, else
  * the activation dtype or f32; beta the activation dtype or f32; aLog, dtBias any; state f32, f16 or bf16.
  * state may be absent where no slot is read or written; slots is then 0. aLog and dtBias are given for the raw forms
- * and absent otherwise; gateBound is below 0 for GD_GATE_RAW_BOUNDED and 0 otherwise. At most 1048576 sequences. */
+ * and absent otherwise; gateBound is below 0 for GD_GATE_RAW_BOUNDED and 0 otherwise. At most 1048576 sequences.
+ * source [sourceSlots, valueHeads, valueDim, keyDim] or absent (sourceSlots 0): what read_slots index instead of state;
+ * it has the state's dtype and overlaps nothing that is written.
+ * The records (all three or none, f32, contiguous; not with GD_ALGORITHM_CHUNKED) are what gd_commit_gated_delta takes:
+ * record_key [tokens, keyHeads, keyDim] the normalised keys, record_delta [tokens, valueHeads, valueDim] the d,
+ * record_decay [tokens, valueHeads] the a (per-key [tokens, valueHeads, keyDim]). */
 typedef struct gd_gated_delta {
   uint32_t size, version;
   uint32_t tokens, sequences;
@@ -134,20 +152,54 @@ typedef struct gd_gated_delta {
   float qk_norm_eps, scale, gate_bound;
   gd_tensor query, key, value, gate, beta, a_log, dt_bias, state, out;
   gd_index cu_seqlens;  /* [sequences + 1]; absent: one sequence of all tokens */
-  gd_index read_slots;  /* [sequences]; -1 starts from zero; absent: 0, 1, 2, ... or, without state, -1 */
-  gd_index write_slots; /* [sequences]; -1 drops the final state; absent: read_slots */
+  gd_index read_slots;  /* [sequences]; -1 starts from zero; absent: 0, 1, 2, ... or, without state or source, -1 */
+  gd_index write_slots; /* [sequences]; -1 drops the final state; absent: read_slots or, without state, -1 */
+  uint32_t source_slots, snapshot_count;
+  gd_tensor source, snapshots;
+  gd_index snapshot_slots, checkpoint_offsets, checkpoint_tokens, checkpoint_slots;
+  gd_tensor record_key, record_delta, record_decay;
 } gd_gated_delta;
 
 /* Causal depthwise convolution over time with its state. x, out [tokens, channels]; weight [channels, width];
  * bias [channels] or absent; state [slots, channels, width - 1], oldest first; the new state is the last width - 1
- * columns of (old state, x). x and out share the activation dtype (out may be f32); state has x's dtype or f32. */
+ * columns of (old state, x). x and out share the activation dtype (out may be f32); state has x's dtype or f32.
+ * source [sourceSlots, channels, width - 1], snapshots and checkpoints as in gd_gated_delta. */
 typedef struct gd_causal_conv1d {
   uint32_t size, version;
   uint32_t tokens, sequences;
   uint32_t channels, width, slots, activation; /* activation: none or silu */
   gd_tensor x, weight, bias, state, out;
   gd_index cu_seqlens, read_slots, write_slots; /* as in gd_gated_delta */
+  uint32_t source_slots, snapshot_count;
+  gd_tensor source, snapshots;
+  gd_index snapshot_slots, checkpoint_offsets, checkpoint_tokens, checkpoint_slots;
 } gd_causal_conv1d;
+
+/* Applies the first counts[s] of each sequence's records, kept by a gd_gated_delta over the same tokens, to its state:
+ *   S <- a S;  S <- S + d k^T
+ * With an f32 state these are the bits of that many decode steps. records [tokens, ...] as in gd_gated_delta; state
+ * [slots, valueHeads, valueDim, keyDim]. A verified draft is one gd_gated_delta with records and write slots of -1, then
+ * this with the numbers of accepted tokens. */
+typedef struct gd_commit_gated_delta {
+  uint32_t size, version;
+  uint32_t tokens, sequences;
+  uint32_t key_heads, value_heads, key_dim, value_dim;
+  uint32_t slots, gate_dims, head_map, reserved;
+  gd_tensor record_key, record_delta, record_decay, state;
+  gd_index cu_seqlens; /* the verified call's; absent: one sequence of all tokens */
+  gd_index counts;     /* [sequences]; 0 .. the sequence's tokens */
+  gd_index read_slots, write_slots; /* as in gd_gated_delta */
+} gd_commit_gated_delta;
+
+/* The same for the convolution, whose record is its own input: the new state is the last width - 1 columns of (old
+ * state, the first counts[s] rows of x). x [tokens, channels]; state [slots, channels, width - 1], x's dtype or f32. */
+typedef struct gd_commit_causal_conv1d {
+  uint32_t size, version;
+  uint32_t tokens, sequences;
+  uint32_t channels, width, slots, reserved;
+  gd_tensor x, state;
+  gd_index cu_seqlens, counts, read_slots, write_slots; /* as in gd_commit_gated_delta */
+} gd_commit_causal_conv1d;
 
 /* Gated RMS norm over the last dimension. x, z, out [tokens, heads, dim]; weight [dim].
  * norm-then-gate: weight * x * rsqrt(mean x^2 + eps) * act(z); gate-then-norm: the same norm over x * act(z).
@@ -194,6 +246,55 @@ typedef struct gd_copy_slots {
   gd_tensor pool;
   gd_index read_slots, write_slots; /* [count] each */
 } gd_copy_slots;
+
+/* The four fused ops, with ggml's conventions, everything in f32: heads tiled, the gate a logarithm, beta given, query
+ * and key taken as they are, the output scaled by 1 / sqrt(dim), states [.., valueHeads, dim (value), dim (key)]. They
+ * are gd_gated_delta and gd_causal_conv1d under other names, with the same bits and the same rules. A sequence has
+ * `tokens` tokens, which follow one another, sequence by sequence: query, key [sequences, tokens, keyHeads, dim];
+ * value, out [sequences, tokens, valueHeads, dim]; gate [sequences, tokens, valueHeads] (per-key [.., dim]);
+ * beta [sequences, tokens, valueHeads]; snapshots [snapshotCount, sequences, valueHeads, dim, dim], absent where
+ * snapshotCount is 0: 0 is the newest, and those beyond a sequence's tokens stay as they were. */
+
+/* State s of state [sequences, ...] becomes state s of state_dst, which is state's own range (in place) or disjoint. */
+typedef struct gd_gated_delta_net_inplace {
+  uint32_t size, version;
+  uint32_t sequences, tokens;
+  uint32_t key_heads, value_heads, dim, gate_dims;
+  uint32_t snapshot_count, reserved;
+  gd_tensor query, key, value, gate, beta, state, state_dst, snapshots, out;
+} gd_gated_delta_net_inplace;
+
+/* Sequence s reads slot ids[s] of cache [slots, ...] and writes slot rs_head + s, as if all read before any wrote.
+ * An id of -1 starts from zero. rs_head .. rs_head + sequences - 1 are slots of the cache. */
+typedef struct gd_gated_delta_net_inplace_ids {
+  uint32_t size, version;
+  uint32_t sequences, tokens;
+  uint32_t key_heads, value_heads, dim, gate_dims;
+  uint32_t snapshot_count, slots;
+  int32_t rs_head;
+  uint32_t reserved;
+  gd_tensor query, key, value, gate, beta, cache, snapshots, out;
+  gd_index ids; /* [sequences] */
+} gd_gated_delta_net_inplace_ids;
+
+/* One token of the causal convolution: x, out [sequences, channels]; weight [channels, width]; conv_states and
+ * conv_state_dst [sequences, channels, width - 1], oldest first, the latter the former's own range or disjoint. */
+typedef struct gd_ssm_conv_update_inplace {
+  uint32_t size, version;
+  uint32_t sequences, channels, width;
+  uint32_t silu; /* 1: the output goes through SiLU; else 0 */
+  gd_tensor conv_states, conv_state_dst, weight, x, out;
+} gd_ssm_conv_update_inplace;
+
+/* The same with ids and rs_head as above, over conv_cache [cells, channels, width - 1]. */
+typedef struct gd_ssm_conv_update_inplace_ids {
+  uint32_t size, version;
+  uint32_t sequences, channels, width, silu;
+  uint32_t cells;
+  int32_t rs_head;
+  gd_tensor conv_cache, weight, x, out;
+  gd_index ids; /* [sequences] */
+} gd_ssm_conv_update_inplace_ids;
 
 typedef struct gd_device_options {
   uint32_t size, version;
@@ -243,6 +344,12 @@ gd_status gd_encode_gated_rms_norm(gd_handle target, const gd_gated_rms_norm *op
 gd_status gd_encode_gated_delta_step(gd_handle target, const gd_gated_delta_step *op);
 gd_status gd_encode_linear(gd_handle target, const gd_linear *op);
 gd_status gd_encode_copy_slots(gd_handle target, const gd_copy_slots *op);
+gd_status gd_encode_commit_gated_delta(gd_handle target, const gd_commit_gated_delta *op);
+gd_status gd_encode_commit_causal_conv1d(gd_handle target, const gd_commit_causal_conv1d *op);
+gd_status gd_encode_gated_delta_net_inplace(gd_handle target, const gd_gated_delta_net_inplace *op);
+gd_status gd_encode_gated_delta_net_inplace_ids(gd_handle target, const gd_gated_delta_net_inplace_ids *op);
+gd_status gd_encode_ssm_conv_update_inplace(gd_handle target, const gd_ssm_conv_update_inplace *op);
+gd_status gd_encode_ssm_conv_update_inplace_ids(gd_handle target, const gd_ssm_conv_update_inplace_ids *op);
 
 /* Submissions. Tickets of a device are 1, 2, 3, ... in order of commit, and finish in that order; ticket 0 stands for
  * none and is always finished. Of failures the last 1024 are kept: an older ticket's outcome is GD_ERROR_STATE. A

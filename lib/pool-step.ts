@@ -1,16 +1,27 @@
 import { DisposedError, GatedDeltaError } from "./errors.ts";
 import type { LedgerStep, SlotLedger } from "./slot-ledger.ts";
-import { setStep } from "./state-handle.ts";
+import { makeHandle, setStep } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
 import type { StatePool } from "./state-pool.ts";
 
-/** Opens a step's public face. */
+/** Opens a step's public face. `positions[i]` are the tokens after which state i is kept. */
 export let makeStep: (
   pool: StatePool,
   ledger: SlotLedger,
   handles: readonly StateHandle[],
   books: LedgerStep,
+  positions?: readonly (readonly number[])[],
 ) => PoolStep;
+
+/** Where an op writes states on the way through its sequences. */
+export interface Checkpoints {
+  /** `[sequences + 1]`: sequence s has the entries offsets[s] up to, not including, offsets[s + 1]. */
+  readonly offsets: Int32Array;
+  /** After how many of the sequence's tokens in this call, 0 and all of them included. */
+  readonly tokens: Int32Array;
+  /** The slot that the state then goes to. */
+  readonly slots: Int32Array;
+}
 
 let makingStep = false;
 
@@ -25,18 +36,30 @@ export class PoolStep implements Disposable {
   readonly readSlots: Int32Array;
   /** The slot that each sequence writes, all distinct. */
   readonly writeSlots: Int32Array;
+  /** Where ops write the states that were asked for on the way; undefined where none were. */
+  readonly checkpoints: Checkpoints | undefined;
+  readonly #positions: readonly (readonly number[])[];
+  #saved: readonly (readonly StateHandle[])[] | undefined;
   readonly #pool: StatePool;
   readonly #ledger: SlotLedger;
   readonly #books: LedgerStep;
   /** The last commit when the step began: what was committed later may have written its slots. */
   readonly #ticket: number;
 
-  private constructor(pool: StatePool, ledger: SlotLedger, handles: readonly StateHandle[], books: LedgerStep) {
+  private constructor(
+    pool: StatePool,
+    ledger: SlotLedger,
+    handles: readonly StateHandle[],
+    books: LedgerStep,
+    positions: readonly (readonly number[])[],
+  ) {
     if (!makingStep) throw new GatedDeltaError("invalid-argument", { op: "PoolStep", expected: "pool.step(…)" });
     this.handles = handles;
     // Copies: what a caller writes into these arrays must not reach the books.
     this.readSlots = books.readSlots.slice();
     this.writeSlots = books.writeSlots.slice();
+    this.checkpoints = checkpointsOf(positions, books.extraSlots);
+    this.#positions = positions;
     this.#pool = pool;
     this.#ledger = ledger;
     this.#books = books;
@@ -45,10 +68,10 @@ export class PoolStep implements Disposable {
   }
 
   static {
-    makeStep = (pool, ledger, handles, books) => {
+    makeStep = (pool, ledger, handles, books, positions = []) => {
       makingStep = true;
       try {
-        return new PoolStep(pool, ledger, handles, books);
+        return new PoolStep(pool, ledger, handles, books, positions);
       } finally {
         makingStep = false;
       }
@@ -66,8 +89,20 @@ export class PoolStep implements Disposable {
    */
   done(): void {
     this.#expectOpen("step.done");
-    this.#ledger.finish(this.#books);
+    const holders = this.#ledger.finish(this.#books);
+    let next = 0;
+    this.#saved = this.#positions.map((list) => list.map(() => makeHandle(this.#pool, this.#ledger, holders[next++]!)));
     this.#end();
+  }
+
+  /**
+   * The states on the way, for each handle in the order that its positions were given. The caller's to free.
+   *
+   * @throws {GatedDeltaError} of code `state` before {@link done}.
+   */
+  get saved(): readonly (readonly StateHandle[])[] {
+    if (this.#saved !== undefined) return this.#saved;
+    throw new GatedDeltaError("state", { op: "step.saved", message: "checkpoints are there once done() was called" });
   }
 
   /**
@@ -105,4 +140,11 @@ export class PoolStep implements Disposable {
     if (this.#pool.disposed) throw new DisposedError({ op, expected: "a pool that is not disposed" });
     if (!this.#books.open) throw new GatedDeltaError("state", { op, message: "the step is over" });
   }
+}
+
+function checkpointsOf(positions: readonly (readonly number[])[], slots: readonly number[]): Checkpoints | undefined {
+  if (slots.length === 0) return undefined;
+  const offsets = new Int32Array(positions.length + 1);
+  for (const [i, list] of positions.entries()) offsets[i + 1] = offsets[i]! + list.length;
+  return { offsets, tokens: Int32Array.from(positions.flat()), slots: Int32Array.from(slots) };
 }

@@ -1,6 +1,11 @@
 /** The zod schemas of options objects. Loaded lazily by options.ts, and by nothing else. */
 import type { DeviceOptions } from "./device-options.ts";
-import { choice, integer, options } from "./schema-parts.ts";
+import { headMaps } from "./ops/options.ts";
+import { choice, integer, nameOf, options } from "./schema-parts.ts";
+import { z } from "zod";
+import type { ExportOptions } from "./state-files/export.ts";
+import type { LoadOptions } from "./state-files/load.ts";
+import type { SaveOptions } from "./state-files/save.ts";
 import type { StatePoolOptions } from "./state-pool.ts";
 
 export * from "./ops/schemas.ts";
@@ -27,4 +32,19 @@ export const statePoolOptions = options<StatePoolOptions>()({
   convChannels: integer(1, largestCount).optional(),
   stateDtype: floatDType.default("f32"),
   convDtype: floatDType.default("f32"),
+});
+
+/** {@link SaveOptions} */
+export const saveOptions = options<SaveOptions>()({ stateDtype: floatDType.optional(), convDtype: floatDType.optional() });
+
+/** {@link LoadOptions} */
+export const loadOptions = options<LoadOptions>()({ convert: z.boolean("a boolean").default(false) });
+
+/** {@link ExportOptions} */
+export const exportOptions = options<ExportOptions>()({
+  layout: choice("mlx", "hf", "ggml"),
+  stateDtype: floatDType.optional(),
+  convDtype: floatDType.optional(),
+  convColumns: integer(1, 9).optional(),
+  heads: nameOf(headMaps).optional(),
 });

@@ -17,7 +17,7 @@ export interface Holder {
   slot: number;
   /** Nothing was stepped into it yet: it reads as zeros, whatever its slot holds. */
   fresh: boolean;
-  step: LedgerStep | undefined;
+  step: LedgerStep | LedgerTrial | undefined;
   live: boolean;
 }
 
@@ -28,8 +28,20 @@ export interface LedgerStep {
   readonly readSlots: Int32Array;
   /** The slot that each holder's next state goes to; all distinct. */
   readonly writeSlots: Int32Array;
+  /** Slots for states on the way, which become holders of their own when the step is done. */
+  readonly extraSlots: readonly number[];
   /** Whether a write replaces content that aborting would have to bring back. */
   readonly overwrites: boolean;
+  open: boolean;
+}
+
+/** A forward pass whose end is chosen later: each holder moves to one of its slots, or stays where it is. */
+export interface LedgerTrial {
+  readonly holders: readonly Holder[];
+  /** The slot that each holder's state is read from; −1 for zeros. */
+  readonly readSlots: Int32Array;
+  /** The slots that each holder can move to. */
+  readonly choices: readonly (readonly number[])[];
   open: boolean;
 }
 
@@ -60,6 +72,24 @@ export class SlotLedger {
   allocate(op: string): Holder {
     this.#expectFree(op);
     return this.#freshHolder();
+  }
+
+  /** A new holder whose slot the caller fills: it has content from now on. */
+  allocateFilled(op: string): Holder {
+    const holder = this.allocate(op);
+    holder.fresh = false;
+    return holder;
+  }
+
+  /** The slot to read a holder's content from; −1 for zeros. Not during a step: what it has then is about to change. */
+  slotToRead(op: string, holder: Holder, argument: string): number {
+    expectIdle(op, holder, argument);
+    return holder.fresh ? -1 : holder.slot;
+  }
+
+  /** Whether others hold the same slot. */
+  isShared(holder: Holder): boolean {
+    return this.#refs[holder.slot]! > 1;
   }
 
   /** A second holder of the same content. */
@@ -95,14 +125,16 @@ export class SlotLedger {
    * Opens a step.
    *
    * @param undoable whether content must survive until the step is done: then nothing is written in place.
+   * @param extra how many slots more to take, for states on the way.
    */
-  begin(op: string, holders: readonly Holder[], undoable: boolean): LedgerStep {
+  begin(op: string, holders: readonly Holder[], undoable: boolean, extra = 0): LedgerStep {
     const readSlots = new Int32Array(holders.length);
     const writeSlots = new Int32Array(holders.length);
     const step: { -readonly [K in keyof LedgerStep]: LedgerStep[K] } = {
       holders,
       readSlots,
       writeSlots,
+      extraSlots: [],
       overwrites: false,
       open: true,
     };
@@ -126,11 +158,21 @@ export class SlotLedger {
         throw error;
       }
     }
+    if (extra > this.free) {
+      const { free } = this;
+      this.#undo(step, holders.length);
+      throw tooFew(op, "checkpoints", extra, free);
+    }
+    step.extraSlots = Array.from({ length: extra }, () => this.#take());
     return step;
   }
 
-  /** What was written is each holder's content from now on. */
-  finish(step: LedgerStep): void {
+  /**
+   * What was written is each holder's content from now on.
+   *
+   * @returns holders of the extra slots.
+   */
+  finish(step: LedgerStep): Holder[] {
     step.open = false;
     for (const [i, holder] of step.holders.entries()) {
       holder.step = undefined;
@@ -143,11 +185,60 @@ export class SlotLedger {
       this.#away[from]!--;
       this.#leave(from);
     }
+    return step.extraSlots.map((slot) => {
+      this.#refs[slot] = 1;
+      return { slot, fresh: false, step: undefined, live: true };
+    });
   }
 
-  /** Everything is as before {@link begin}. */
-  abort(step: LedgerStep): void {
-    this.#undo(step, step.holders.length);
+  /** Everything is as before {@link begin} or {@link beginTrial}. */
+  abort(step: LedgerStep | LedgerTrial): void {
+    if ("choices" in step) {
+      this.finishTrial(step, step.holders.map(() => 0));
+    } else {
+      this.#unused.push(...step.extraSlots);
+      this.#undo(step, step.holders.length);
+    }
+  }
+
+  /** Opens a trial: `counts[i]` slots for holder i. */
+  beginTrial(op: string, holders: readonly Holder[], counts: readonly number[]): LedgerTrial {
+    const needed = counts.reduce((sum, count) => sum + count, 0);
+    if (needed > this.free) throw tooFew(op, "tokens", needed, this.free);
+    const trial = {
+      holders,
+      readSlots: new Int32Array(holders.length),
+      choices: counts.map((count) => Array.from({ length: count }, () => this.#take())),
+      open: true,
+    };
+    for (const [i, holder] of holders.entries()) {
+      try {
+        expectIdle(op, holder, `handles[${i}]`);
+      } catch (error) {
+        for (const begun of holders.slice(0, i)) begun.step = undefined;
+        for (const slots of trial.choices) this.#unused.push(...slots);
+        throw error;
+      }
+      trial.readSlots[i] = holder.fresh ? -1 : holder.slot;
+      holder.step = trial;
+    }
+    return trial;
+  }
+
+  /** Moves each holder to its choice `chosen[i]`, counted from 1; 0 leaves it. */
+  finishTrial(trial: LedgerTrial, chosen: readonly number[]): void {
+    trial.open = false;
+    for (const [i, holder] of trial.holders.entries()) {
+      holder.step = undefined;
+      const slots = trial.choices[i]!;
+      const to = slots[chosen[i]! - 1];
+      for (const slot of slots) if (slot !== to) this.#unused.push(slot);
+      if (to === undefined) continue;
+      this.#leave(holder.slot);
+      holder.slot = to;
+      holder.fresh = false;
+      this.#refs[to] = 1;
+    }
   }
 
   #undo(step: LedgerStep, count: number): void {
@@ -227,6 +318,10 @@ function expectIdle(op: string, holder: Holder, argument?: string): void {
   if (holder.step === undefined) return;
   const message = "this state has an open step: call its done() or abort() first";
   throw new GatedDeltaError("state", { op, argument, message });
+}
+
+function tooFew(op: string, argument: string, needed: number, free: number): BoundsError {
+  return new BoundsError({ op, argument, expected: `at most ${free} slots, as many as are free`, received: `${needed}` });
 }
 
 function stillRead(op: string): GatedDeltaError {

@@ -73,6 +73,12 @@ export class StateHandle implements Disposable {
     return this.#holder.fresh ? -1 : this.#holder.slot;
   }
 
+  /** Whether other states share its slot: it was forked, and not all of them have stepped or been freed since. */
+  get shared(): boolean {
+    this.#alive("handle.shared");
+    return this.#ledger.isShared(this.#holder);
+  }
+
   /** The step that it is in, if any. */
   get step(): PoolStep | undefined {
     return this.#step;

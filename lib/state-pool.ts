@@ -1,14 +1,24 @@
-import { asInteger, invalid } from "./check.ts";
+import { asInteger, invalid, largestIndex } from "./check.ts";
 import type { FloatDType } from "./dtype.ts";
 import { Device } from "./device.ts";
 import { DisposedError, ShapeError } from "./errors.ts";
 import { checkOptions } from "./options.ts";
+import { dtypeOf, rowShape } from "./pool-shape.ts";
+import type { PoolShape } from "./pool-shape.ts";
 import { makeStep } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
 import { SlotLedger } from "./slot-ledger.ts";
 import type { Holder } from "./slot-ledger.ts";
 import { holderOf, isHandle, makeHandle } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
+import { writeExport } from "./state-files/export.ts";
+import type { ExportOptions } from "./state-files/export.ts";
+import { StateFile } from "./state-files/load.ts";
+import type { LoadOptions } from "./state-files/load.ts";
+import { saveStates } from "./state-files/save.ts";
+import type { SaveOptions, StateTensors } from "./state-files/save.ts";
+import { dtypes } from "./dtype.ts";
+import { sizeOf } from "./strides.ts";
 import type { Tensor } from "./tensor.ts";
 
 /** Options of {@link StatePool.create}. */
@@ -41,6 +51,11 @@ export interface StepOptions {
    * a free slot for each handle until the step is done. @default false
    */
   readonly undoable?: boolean | undefined;
+  /**
+   * For each handle, after how many of its tokens in this pass its state is kept: 0..T, in any order. Each takes a free
+   * slot. Give {@link PoolStep.checkpoints} to the ops; after {@link PoolStep.done} the states are {@link PoolStep.saved}.
+   */
+  readonly checkpoints?: readonly (readonly number[])[] | undefined;
 }
 
 /**
@@ -69,6 +84,8 @@ export class StatePool implements Disposable {
   readonly device: Device;
   /** Number of layers. */
   readonly layers: number;
+  /** Sizes and dtypes of its states. */
+  readonly shape: PoolShape;
   readonly #ledger: SlotLedger;
   readonly #states: readonly Tensor[];
   readonly #convs: readonly Tensor[];
@@ -90,6 +107,9 @@ export class StatePool implements Disposable {
     const channels = checked.convChannels ?? 2 * keyHeads * keyDim + valueHeads * valueDim;
     this.device = device;
     this.layers = layers;
+    this.shape = Object.freeze({
+      layers, keyHeads, valueHeads, keyDim, valueDim, convWidth, convChannels: channels, stateDtype, convDtype,
+    });
     const states: Tensor[] = [];
     const convs: Tensor[] = [];
     try {
@@ -126,6 +146,12 @@ export class StatePool implements Disposable {
    */
   get free(): number {
     return this.#ledger.free;
+  }
+
+  /** Bytes of one slot in all layers. */
+  get slotBytes(): number {
+    const bytes = (kind: "state" | "conv") => sizeOf(rowShape(this.shape, kind)) * dtypes[dtypeOf(this.shape, kind)].bytes;
+    return this.layers * (bytes("state") + bytes("conv"));
   }
 
   /** Whether the pool is gone. */
@@ -176,7 +202,78 @@ export class StatePool implements Disposable {
     if (typeof undoable !== "boolean") throw invalid(op, "undoable", "a boolean", undoable);
     const own: readonly StateHandle[] = Object.freeze([...(handles as readonly StateHandle[])]);
     const holders = own.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
-    return makeStep(this, this.#ledger, own, this.#ledger.begin(op, holders, undoable));
+    const positions = asPositions(op, options?.checkpoints, own.length);
+    const extra = positions.reduce((sum, list) => sum + list.length, 0);
+    return makeStep(this, this.#ledger, own, this.#ledger.begin(op, holders, undoable, extra), positions);
+  }
+
+  /**
+   * Writes states to a file, in this order: safetensors with the model's shape and a checksum. Waits for pending work.
+   * The file appears whole or not at all: a process killed at any moment leaves the old file or the new one.
+   *
+   * @param handles none of them in a step.
+   * @throws {FileError} where the file can't be written.
+   * @throws {GatedDeltaError} of code `state` for a handle in a step; the failure of pending work, as `device.wait`.
+   */
+  save(handles: readonly StateHandle[], path: string, options: SaveOptions = {}): void {
+    const op = "pool.save";
+    const checked = checkOptions("saveOptions", op, options);
+    const slots = this.#slotsToRead(op, handles);
+    this.device.wait();
+    saveStates(this.#files(), slots, path, checked);
+  }
+
+  /**
+   * Reads the states of a file that {@link save} wrote, into slots of their own, in the order in which they were saved.
+   * Waits for pending work.
+   *
+   * @throws {FileError} for a file that is missing, damaged, of another shape, or (unless `convert`) of other dtypes.
+   * @throws {GatedDeltaError} of code `out-of-memory` when fewer slots are free. Nothing has changed in either case.
+   */
+  load(path: string, options: LoadOptions = {}): StateHandle[] {
+    const op = "pool.load";
+    this.#alive(op);
+    const { convert } = checkOptions("loadOptions", op, options);
+    using file = new StateFile(path, this.shape, convert);
+    this.device.wait(); // what is pending may still write a slot that was freed
+    const holders: Holder[] = [];
+    try {
+      for (let i = 0; i < file.count; i++) holders.push(this.#ledger.allocateFilled(op));
+      file.readInto(this.#files(), holders.map(({ slot }) => slot));
+    } catch (error) {
+      for (const holder of holders) this.#ledger.release(op, holder);
+      throw error;
+    }
+    return holders.map((holder) => makeHandle(this, this.#ledger, holder));
+  }
+
+  /**
+   * Writes states to a safetensors file in the layout of another system, one row a handle, as `layers.N.state` and
+   * `layers.N.conv`. Waits for pending work. The file appears whole or not at all.
+   *
+   * | layout | recurrent state | convolution state, oldest first |
+   * |---|---|---|
+   * | `mlx` | `[B, valueHeads, valueDim, keyDim]` | `[B, convWidth − 1, channels]` |
+   * | `hf` | `[B, valueHeads, keyDim, valueDim]` | `[B, channels, convWidth]`, or convWidth − 1 columns |
+   * | `ggml` | `[B, valueHeads, valueDim, keyDim]`, heads tiled | `[B, channels, convWidth − 1]`, value heads tiled |
+   */
+  export(handles: readonly StateHandle[], path: string, options: ExportOptions): void {
+    const op = "pool.export";
+    const checked = checkOptions("exportOptions", op, options);
+    const { convWidth, convChannels, valueHeads, valueDim } = this.shape;
+    const { convColumns } = checked;
+    if (convColumns !== undefined && (checked.layout !== "hf" || (convColumns !== convWidth && convColumns !== convWidth - 1))) {
+      const expected = checked.layout === "hf" ? `${convWidth} or ${convWidth - 1}` : "nothing but with layout hf";
+      throw invalid(op, "convColumns", expected, convColumns);
+    }
+    if (checked.heads !== undefined && checked.layout !== "ggml") throw invalid(op, "heads", "nothing but with layout ggml", checked.heads);
+    if (checked.layout === "ggml" && convChannels < valueHeads * valueDim) {
+      const expected = `convolutions of at least ${valueHeads * valueDim} channels for layout ggml`;
+      throw new ShapeError({ op, argument: "pool", expected, received: `${convChannels}` });
+    }
+    const slots = this.#slotsToRead(op, handles);
+    this.device.wait();
+    writeExport(this.#files(), slots, path, checked);
   }
 
   /** Frees the pool's memory as soon as no pending work needs it. Its handles and steps end too. */
@@ -184,6 +281,19 @@ export class StatePool implements Disposable {
     if (this.#disposed) return;
     this.#disposed = true;
     for (const tensor of [...this.#states, ...this.#convs]) tensor[Symbol.dispose]();
+  }
+
+  #slotsToRead(op: string, handles: readonly StateHandle[]): number[] {
+    this.#alive(op);
+    if (!Array.isArray(handles)) throw invalid(op, "handles", "an array of StateHandles", handles);
+    return [...(handles as readonly StateHandle[])].map((handle, i) => {
+      const argument = `handles[${i}]`;
+      return this.#ledger.slotToRead(op, this.#holder(op, argument, handle), argument);
+    });
+  }
+
+  #files(): StateTensors {
+    return { shape: this.shape, tensor: (layer, kind) => (kind === "state" ? this.#states : this.#convs)[layer]! };
   }
 
   #holder(op: string, argument: string, handle: StateHandle): Holder {
@@ -201,4 +311,19 @@ export class StatePool implements Disposable {
   #alive(op: string): void {
     if (this.#disposed) throw new DisposedError({ op, expected: "a pool that is not disposed" });
   }
+}
+
+/** The checkpoints of a step: one list of positions a handle. How many tokens there are is for the ops to know. */
+function asPositions(op: string, value: unknown, count: number): readonly (readonly number[])[] {
+  if (value === undefined) return [];
+  if (!Array.isArray(value)) throw invalid(op, "checkpoints", "an array of arrays of positions", value);
+  const lists = [...(value as unknown[])];
+  if (lists.length !== count) {
+    throw new ShapeError({ op, argument: "checkpoints", expected: `${count} lists, one a handle`, received: `${lists.length}` });
+  }
+  return lists.map((list, i) => {
+    const argument = `checkpoints[${i}]`;
+    if (!Array.isArray(list)) throw invalid(op, argument, "an array of positions", list);
+    return [...(list as unknown[])].map((position) => asInteger(op, argument, position, 0, largestIndex));
+  });
 }

@@ -2,14 +2,16 @@
  * Writes safetensors files.
  *
  * The file appears under its name only when it is whole: it is written under another name in the same folder, flushed
- * to the disk and renamed. A process killed at any moment leaves the old file or the new one.
+ * to the disk and renamed. A process killed at any moment leaves the old file or the new one, and perhaps a temporary
+ * one, whose name begins with a dot and ends in `.tmp`: nothing reads it, and the next writer of the file removes it.
  */
 import { closeSync, constants, fsyncSync, openSync, renameSync, unlinkSync, writeSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { dirname } from "node:path";
 import { FileError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { isSafetensorsDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";
 import type { SafetensorsDType } from "./dtypes.ts";
 import { longestHeader } from "./header.ts";
+import { removeLeftovers, temporaryName } from "./leftovers.ts";
 
 const op = "writeSafetensors";
 
@@ -45,10 +47,11 @@ export function writeSafetensors(
   const ordered = inFileOrder(entriesOf(tensors));
   const pieces = [encodeHeader(ordered, entriesOf(metadata)), ...ordered.flatMap(([, tensor]) => piecesOf(tensor))];
   const folder = dirname(path);
-  // Process and time keep two writers apart; `wx` refuses to write through anything that is already there.
-  const temporary = join(folder, `.${basename(path)}.${process.pid}.${performance.now().toString(36).replace(".", "")}.tmp`);
+  const temporary = temporaryName(path);
   let descriptor: number | undefined;
   try {
+    removeLeftovers(path);
+    // `wx` refuses to write through anything that is already there.
     descriptor = openSync(temporary, "wx", 0o666);
     for (const piece of pieces) writeFully(descriptor, piece);
     fsyncSync(descriptor);

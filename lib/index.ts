@@ -24,6 +24,15 @@ export { linear } from "./ops/linear.ts";
 export type { LinearArguments } from "./ops/linear.ts";
 export { copySlots } from "./ops/copy-slots.ts";
 export type { CopySlotsArguments } from "./ops/copy-slots.ts";
+export { commitCausalConv1d, commitGatedDelta } from "./ops/commit.ts";
+export type { CommitArguments, CommitCausalConv1dArguments, CommitGatedDeltaArguments } from "./ops/commit.ts";
+export { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "./ops/gated-delta-net.ts";
+export type { GatedDeltaNetInplaceArguments, GatedDeltaNetInplaceIdsArguments } from "./ops/gated-delta-net.ts";
+export { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "./ops/ssm-conv-update.ts";
+export type { SsmConvUpdateInplaceArguments, SsmConvUpdateInplaceIdsArguments } from "./ops/ssm-conv-update.ts";
+export type { GatedDeltaNetArguments, SsmConvUpdateArguments } from "./ops/ggml.ts";
+export type { CheckpointArguments, KeptStateArguments } from "./ops/kept-states.ts";
+export type { DeltaRecords } from "./ops/records.ts";
 export type { GateTensors, RecurrenceOptions } from "./ops/gates.ts";
 export type { Indices } from "./ops/indices.ts";
 export type {
@@ -41,6 +50,11 @@ export { StatePool } from "./state-pool.ts";
 export type { StatePoolOptions, StepOptions } from "./state-pool.ts";
 export { StateHandle } from "./state-handle.ts";
 export { PoolStep } from "./pool-step.ts";
+export type { Checkpoints } from "./pool-step.ts";
+export type { PoolShape } from "./pool-shape.ts";
+export type { SaveOptions } from "./state-files/save.ts";
+export type { LoadOptions } from "./state-files/load.ts";
+export type { ExportOptions, StateLayout } from "./state-files/export.ts";
 export { GatedDeltaNet } from "./layer/gated-delta-net.ts";
 export type {
   DecodeArguments,

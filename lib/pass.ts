@@ -1,8 +1,12 @@
 import { GatedDeltaError, describe } from "./errors.ts";
 import { causalConv1d } from "./ops/causal-conv1d.ts";
 import type { CausalConv1dArguments } from "./ops/causal-conv1d.ts";
+import { commitCausalConv1d, commitGatedDelta } from "./ops/commit.ts";
+import type { CommitCausalConv1dArguments, CommitGatedDeltaArguments } from "./ops/commit.ts";
 import { copySlots } from "./ops/copy-slots.ts";
 import type { CopySlotsArguments } from "./ops/copy-slots.ts";
+import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "./ops/gated-delta-net.ts";
+import type { GatedDeltaNetInplaceArguments, GatedDeltaNetInplaceIdsArguments } from "./ops/gated-delta-net.ts";
 import { gatedDeltaStep } from "./ops/gated-delta-step.ts";
 import type { GatedDeltaStepArguments } from "./ops/gated-delta-step.ts";
 import { gatedDelta } from "./ops/gated-delta.ts";
@@ -13,6 +17,8 @@ import { linear } from "./ops/linear.ts";
 import type { LinearArguments } from "./ops/linear.ts";
 import { isOp } from "./ops/op.ts";
 import type { Op } from "./ops/op.ts";
+import { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "./ops/ssm-conv-update.ts";
+import type { SsmConvUpdateInplaceArguments, SsmConvUpdateInplaceIdsArguments } from "./ops/ssm-conv-update.ts";
 
 /** What takes a pass's ops. */
 interface Sink {
@@ -20,7 +26,20 @@ interface Sink {
 }
 
 /** The ops' functions by their names. */
-const functions = { gatedDelta, causalConv1d, gatedRmsNorm, gatedDeltaStep, linear, copySlots };
+const functions = {
+  gatedDelta,
+  causalConv1d,
+  gatedRmsNorm,
+  gatedDeltaStep,
+  linear,
+  copySlots,
+  commitGatedDelta,
+  commitCausalConv1d,
+  gatedDeltaNetInplace,
+  gatedDeltaNetInplaceIds,
+  ssmConvUpdateInplace,
+  ssmConvUpdateInplaceIds,
+};
 
 /** The name of an op's function, which is also that of the pass's method and of the schema of its arguments. */
 export type OpName = keyof typeof functions;
@@ -103,6 +122,36 @@ export class Pass {
   /** See {@link copySlots}. */
   copySlots(args: CopySlotsArguments): void {
     this.#add("copySlots", args);
+  }
+
+  /** See {@link commitGatedDelta}. */
+  commitGatedDelta(args: CommitGatedDeltaArguments): void {
+    this.#add("commitGatedDelta", args);
+  }
+
+  /** See {@link commitCausalConv1d}. */
+  commitCausalConv1d(args: CommitCausalConv1dArguments): void {
+    this.#add("commitCausalConv1d", args);
+  }
+
+  /** See {@link gatedDeltaNetInplace}. */
+  gatedDeltaNetInplace(args: GatedDeltaNetInplaceArguments): void {
+    this.#add("gatedDeltaNetInplace", args);
+  }
+
+  /** See {@link gatedDeltaNetInplaceIds}. */
+  gatedDeltaNetInplaceIds(args: GatedDeltaNetInplaceIdsArguments): void {
+    this.#add("gatedDeltaNetInplaceIds", args);
+  }
+
+  /** See {@link ssmConvUpdateInplace}. */
+  ssmConvUpdateInplace(args: SsmConvUpdateInplaceArguments): void {
+    this.#add("ssmConvUpdateInplace", args);
+  }
+
+  /** See {@link ssmConvUpdateInplaceIds}. */
+  ssmConvUpdateInplaceIds(args: SsmConvUpdateInplaceIdsArguments): void {
+    this.#add("ssmConvUpdateInplaceIds", args);
   }
 
   /** Adds an op that was made before. */

@@ -54,6 +54,10 @@ export class Descriptor<S extends OpStruct> {
     this.#words[this.#offsets[field] >> 2] = value;
   }
 
+  i32(field: FieldOf<S, "i32">, value: number): void {
+    this.#words[this.#offsets[field] >> 2] = value; // modulo 2^32
+  }
+
   u64(field: FieldOf<S, "u64">, value: number): void {
     this.#wide(this.#offsets[field] >> 2, value);
   }

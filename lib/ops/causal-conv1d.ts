@@ -16,6 +16,8 @@ import { Descriptor } from "../native/descriptor.ts";
 import type { Tensor } from "../tensor.ts";
 import { readIndices, sequencesOf } from "./indices.ts";
 import type { Indices } from "./indices.ts";
+import { checkKept, keptFields, packKept, readKept, withCounts } from "./kept-states.ts";
+import type { KeptStateArguments } from "./kept-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import { convActivations } from "./options.ts";
@@ -26,7 +28,7 @@ import type { Recorder } from "./recorder.ts";
 const op = "causalConv1d";
 
 /** Arguments of {@link causalConv1d}. Dimensions are called tokens, channels, width and slots. */
-export interface CausalConv1dArguments {
+export interface CausalConv1dArguments extends KeptStateArguments {
   /** `[tokens, channels]`, f32, f16 or bf16: the activation dtype. */
   readonly x: Tensor;
   /** `[channels, width]`, any float dtype, contiguous, oldest tap first. width is 2..9. */
@@ -86,6 +88,10 @@ function read(args: CausalConv1dArguments) {
     cuSeqlens,
     readSlots,
     writeSlots,
+    source,
+    snapshots,
+    snapshotSlots,
+    checkpoints,
   } = asArguments(op, args);
   const x = asTensor(op, "x", givenX);
   expectRank(op, "x", x, rowLayout);
@@ -100,6 +106,14 @@ function read(args: CausalConv1dArguments) {
   const state = asOptionalTensor(op, "state", givenState);
   if (state !== undefined) checkConvState(op, "state", state, channels, width, x.dtype);
 
+  const slotShape = [channels, width - 1];
+  const kept = checkKept(op, state, slotShape, stateLayout.slice(1), source, snapshots, snapshotSlots, checkpoints);
+  if (state === undefined) {
+    // Where there is no pool to compare with, the dtypes are the pool's own rule.
+    if (kept.source !== undefined) expectDType(op, "source", kept.source, x.dtype, "f32");
+    if (kept.snapshots !== undefined) expectDType(op, "snapshots", kept.snapshots, x.dtype, "f32");
+  }
+
   const out = asTensor(op, "out", givenOut);
   expectShape(op, "out", out, x.shape, rowLayout);
   expectDType(op, "out", out, x.dtype, "f32");
@@ -113,6 +127,7 @@ function read(args: CausalConv1dArguments) {
     weight,
     bias,
     state,
+    kept,
     out,
     cuSeqlens,
     readSlots,
@@ -165,9 +180,12 @@ function encode(recorder: Recorder, values: Values): void {
   const cuSeqlens = readIndices(op, "cuSeqlens", values.cuSeqlens);
   const readSlots = readIndices(op, "readSlots", values.readSlots);
   const writeSlots = readIndices(op, "writeSlots", values.writeSlots);
+  const keptIndices = readKept(op, values.kept);
+  const sequences = sequencesOf(cuSeqlens, readSlots, writeSlots, 1);
+  const kept = withCounts(op, sequences, values.kept.snapshots, keptIndices);
   // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
   descriptor.u32("tokens", values.tokens);
-  descriptor.u32("sequences", sequencesOf(cuSeqlens, readSlots, writeSlots, 1));
+  descriptor.u32("sequences", sequences);
   descriptor.u32("channels", values.channels);
   descriptor.u32("width", values.width);
   descriptor.u32("slots", values.state?.shape[0] ?? 0);
@@ -177,10 +195,12 @@ function encode(recorder: Recorder, values: Values): void {
   placeTensor(recorder, descriptor, "bias", op, "bias", values.bias);
   placeTensor(recorder, descriptor, "state", op, "state", values.state);
   placeTensor(recorder, descriptor, "out", op, "out", values.out);
+  packKept(recorder, descriptor, op, values.kept, kept);
   placeIndices(recorder, descriptor, [
     ["cu_seqlens", cuSeqlens],
     ["read_slots", readSlots],
     ["write_slots", writeSlots],
+    ...keptFields(kept),
   ]);
   descriptor.encode(recorder.target, op);
 }

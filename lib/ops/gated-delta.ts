@@ -16,17 +16,21 @@ import { checkGates, checkRecurrence } from "./gates.ts";
 import type { GateTensors, RecurrenceOptions } from "./gates.ts";
 import { readIndices, sequencesOf } from "./indices.ts";
 import type { Indices } from "./indices.ts";
+import { checkKept, keptFields, packKept, readKept, withCounts } from "./kept-states.ts";
+import type { KeptStateArguments } from "./kept-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
-import { algorithms } from "./options.ts";
+import { algorithms, gateDimsNames } from "./options.ts";
 import type { Algorithm } from "./options.ts";
 import { placeIndices, placeTensor } from "./recorder.ts";
 import type { Recorder } from "./recorder.ts";
+import { checkRecords, packRecords } from "./records.ts";
+import type { DeltaRecords } from "./records.ts";
 
 const op = "gatedDelta";
 
 /** Arguments of {@link gatedDelta}. Dimensions are called tokens, keyHeads, valueHeads, keyDim, valueDim and slots. */
-export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors {
+export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors, KeptStateArguments {
   /** `[tokens, keyHeads, keyDim]`, f32, f16 or bf16: the activation dtype. keyDim is a multiple of 8 in 8..256. */
   readonly query: Tensor;
   /** `[tokens, keyHeads, keyDim]`, the activation dtype. */
@@ -46,6 +50,11 @@ export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors {
   readonly readSlots?: Indices | undefined;
   /** The slot that each sequence's final state goes to, each at most once; −1 drops it. @default readSlots */
   readonly writeSlots?: Indices | undefined;
+  /**
+   * Written: what {@link commitGatedDelta} needs to bring the states forward by as many of these tokens as turn out to
+   * be right. Not with the chunked algorithm. @default none
+   */
+  readonly records?: DeltaRecords | undefined;
   /** @default "auto" */
   readonly algorithm?: Algorithm | undefined;
 }
@@ -102,6 +111,11 @@ function read(args: GatedDeltaArguments) {
     qkNormEps,
     scale,
     algorithm,
+    source,
+    snapshots,
+    snapshotSlots,
+    checkpoints,
+    records: givenRecords,
   } = asArguments(op, args);
 
   const query = asTensor(op, "query", givenQuery);
@@ -144,6 +158,11 @@ function read(args: GatedDeltaArguments) {
 
   const state = asOptionalTensor(op, "state", givenState);
   if (state !== undefined) checkState(op, state, valueHeads, valueDim, keyDim);
+  const slotShape = [valueHeads, valueDim, keyDim];
+  const kept = checkKept(op, state, slotShape, stateLayout.slice(1), source, snapshots, snapshotSlots, checkpoints);
+  const records = checkRecords(op, givenRecords, {
+    tokens, keyHeads, valueHeads, keyDim, valueDim, perKey: recurrence.gateDims === gateDimsNames.key,
+  });
   return {
     tokens,
     keyHeads,
@@ -157,6 +176,8 @@ function read(args: GatedDeltaArguments) {
     key,
     value,
     state,
+    kept,
+    records,
     out,
     cuSeqlens,
     readSlots,
@@ -178,10 +199,13 @@ function encode(recorder: Recorder, values: Values): void {
   const cuSeqlens = readIndices(op, "cuSeqlens", values.cuSeqlens);
   const readSlots = readIndices(op, "readSlots", values.readSlots);
   const writeSlots = readIndices(op, "writeSlots", values.writeSlots);
+  const keptIndices = readKept(op, values.kept);
+  const sequences = sequencesOf(cuSeqlens, readSlots, writeSlots, 1);
+  const kept = withCounts(op, sequences, values.kept.snapshots, keptIndices);
   const { recurrence, gates } = values;
   // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
   descriptor.u32("tokens", values.tokens);
-  descriptor.u32("sequences", sequencesOf(cuSeqlens, readSlots, writeSlots, 1));
+  descriptor.u32("sequences", sequences);
   descriptor.u32("key_heads", values.keyHeads);
   descriptor.u32("value_heads", values.valueHeads);
   descriptor.u32("key_dim", values.keyDim);
@@ -205,10 +229,13 @@ function encode(recorder: Recorder, values: Values): void {
   placeTensor(recorder, descriptor, "dt_bias", op, "dtBias", gates.dtBias);
   placeTensor(recorder, descriptor, "state", op, "state", values.state);
   placeTensor(recorder, descriptor, "out", op, "out", values.out);
+  packKept(recorder, descriptor, op, values.kept, kept);
+  packRecords(recorder, descriptor, op, values.records);
   placeIndices(recorder, descriptor, [
     ["cu_seqlens", cuSeqlens],
     ["read_slots", readSlots],
     ["write_slots", writeSlots],
+    ...keptFields(kept),
   ]);
   descriptor.encode(recorder.target, op);
 }

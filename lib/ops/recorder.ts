@@ -70,7 +70,7 @@ export function usable(device: Device, op: string, argument: string, tensor: Ten
   }
 }
 
-/** Puts up to three index arguments into a descriptor. */
+/** Puts all index arguments of an op into its descriptor. */
 export function placeIndices<S extends OpStruct>(
   recorder: Recorder,
   descriptor: Descriptor<S>,

@@ -8,12 +8,15 @@ import { options, integer, nameOf } from "../schema-parts.ts";
 import { isTensor } from "../tensor.ts";
 import type { Tensor } from "../tensor.ts";
 import type { CausalConv1dArguments } from "./causal-conv1d.ts";
+import type { CommitCausalConv1dArguments, CommitGatedDeltaArguments } from "./commit.ts";
 import type { CopySlotsArguments } from "./copy-slots.ts";
+import type { GatedDeltaNetInplaceArguments, GatedDeltaNetInplaceIdsArguments } from "./gated-delta-net.ts";
 import type { GatedDeltaStepArguments } from "./gated-delta-step.ts";
 import type { GatedDeltaArguments } from "./gated-delta.ts";
 import type { GatedRmsNormArguments } from "./gated-rms-norm.ts";
 import type { Indices } from "./indices.ts";
 import type { LinearArguments } from "./linear.ts";
+import type { SsmConvUpdateInplaceArguments, SsmConvUpdateInplaceIdsArguments } from "./ssm-conv-update.ts";
 import {
   algorithms,
   betaForms,
@@ -49,6 +52,15 @@ const gate = {
   scale: number.optional(),
 };
 
+const kept = {
+  source: tensor.optional(),
+  snapshots: tensor.optional(),
+  snapshotSlots: indices.optional(),
+  checkpoints: z.strictObject({ offsets: indices, tokens: indices, slots: indices }, "{ offsets, tokens, slots }").optional(),
+};
+
+const records = z.strictObject({ key: tensor, delta: tensor, decay: tensor }, "{ key, delta, decay }");
+
 const ragged = {
   cuSeqlens: indices.optional(),
   readSlots: indices.optional(),
@@ -64,6 +76,8 @@ export const gatedDelta = options<GatedDeltaArguments>()({
   state: tensor.optional(),
   out: tensor,
   ...ragged,
+  ...kept,
+  records: records.optional(),
   algorithm: nameOf(algorithms).optional(),
 });
 
@@ -76,6 +90,7 @@ export const causalConv1d = options<CausalConv1dArguments>()({
   out: tensor,
   activation: nameOf(convActivations).optional(),
   ...ragged,
+  ...kept,
 });
 
 /** {@link GatedRmsNormArguments} */
@@ -114,3 +129,35 @@ export const linear = options<LinearArguments>()({ x: tensor, weight: tensor, ou
 
 /** {@link CopySlotsArguments} */
 export const copySlots = options<CopySlotsArguments>()({ pool: tensor, readSlots: indices, writeSlots: indices });
+
+/** {@link CommitGatedDeltaArguments} */
+export const commitGatedDelta = options<CommitGatedDeltaArguments>()({
+  records,
+  state: tensor,
+  heads: nameOf(headMaps).optional(),
+  counts: indices,
+  ...ragged,
+});
+
+/** {@link CommitCausalConv1dArguments} */
+export const commitCausalConv1d = options<CommitCausalConv1dArguments>()({ x: tensor, state: tensor, counts: indices, ...ragged });
+
+const net = { q: tensor, k: tensor, v: tensor, gate: tensor, beta: tensor, snapshots: tensor.optional(), out: tensor };
+const update = { weight: tensor, x: tensor, silu: z.boolean("a boolean"), out: tensor };
+const ids = { ids: indices, rsHead: integer(0, 2 ** 31 - 1) };
+
+/** {@link GatedDeltaNetInplaceArguments} */
+export const gatedDeltaNetInplace = options<GatedDeltaNetInplaceArguments>()({ ...net, state: tensor, stateDst: tensor });
+
+/** {@link GatedDeltaNetInplaceIdsArguments} */
+export const gatedDeltaNetInplaceIds = options<GatedDeltaNetInplaceIdsArguments>()({ ...net, cache: tensor, ...ids });
+
+/** {@link SsmConvUpdateInplaceArguments} */
+export const ssmConvUpdateInplace = options<SsmConvUpdateInplaceArguments>()({
+  ...update,
+  convStates: tensor,
+  convStateDst: tensor,
+});
+
+/** {@link SsmConvUpdateInplaceIdsArguments} */
+export const ssmConvUpdateInplaceIds = options<SsmConvUpdateInplaceIdsArguments>()({ ...update, convCache: tensor, ...ids });

@@ -10,6 +10,7 @@ final class Executor {
   /// Per-sequence parameters of the op that runs; the second array is for the op that has two pools.
   private var sequences = GrowingBuffer<gd_cpu_sequence>()
   private var otherSequences = GrowingBuffer<gd_cpu_sequence>()
+  private var stores = GrowingBuffer<gd_cpu_state_store>()
   private var copies = GrowingBuffer<gd_cpu_slot_copy>()
   private let staging = Staging()
   private let otherStaging = Staging()
@@ -35,6 +36,8 @@ final class Executor {
     case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
     case .linear(let op): run(op)
     case .copySlots(let op, let sequences): try run(op, sequences)
+    case .commitGatedDelta(let op, let sequences): try run(op, sequences)
+    case .commitCausalConv1d(let op, let sequences): try run(op, sequences)
     }
   }
 
@@ -44,12 +47,14 @@ final class Executor {
     let elements = op.valueHeads &* op.valueDim &* op.keyDim
     let pool = Pool(op.state, slotElements: elements)
     try stage(sequences, of: pool, in: staging)
-    fill(&self.sequences, sequences, pool, staging)
+    fill(&self.sequences, sequences, pool, staging, from: Pool(op.states.source, slotElements: elements))
+    addStores(sequences, pool, snapshots: Pool(op.states.snapshots, slotElements: elements), op.stateDType)
     let tokens = sequences.rowCount
     let parts = self.parts(nanoseconds: Double(elements) * 0.08 * Double(tokens &+ sequences.count))
     var params = gd_cpu_gated_delta(
       heads: gd_cpu_heads(op), gates: gd_cpu_gates(op), query: gd_cpu_tensor(op.query), key: gd_cpu_tensor(op.key),
-      value: gd_cpu_tensor(op.value), out: gd_cpu_tensor(op.out), state_dtype: pool.dtype,
+      value: gd_cpu_tensor(op.value), out: gd_cpu_tensor(op.out), records: gd_cpu_records(op.records),
+      state_dtype: op.stateDType.rawValue,
       rows_per_item: Int64(rowsPerItem(op.valueDim, heads: sequences.count &* op.valueHeads, parts: parts)),
       sequences: self.sequences.start, sequence_count: Int64(sequences.count))
     let items = gd_cpu_gated_delta_items(&params)
@@ -57,18 +62,48 @@ final class Executor {
   }
 
   private func run(_ op: CausalConv1d, _ sequences: Sequences) throws(Failure) {
-    let pool = Pool(op.state, slotElements: op.channels &* (op.width &- 1))
+    let elements = op.channels &* (op.width &- 1)
+    let pool = Pool(op.state, slotElements: elements)
     try stage(sequences, of: pool, in: staging)
-    fill(&self.sequences, sequences, pool, staging)
+    fill(&self.sequences, sequences, pool, staging, from: Pool(op.states.source, slotElements: elements))
+    addStores(sequences, pool, snapshots: Pool(op.states.snapshots, slotElements: elements), op.stateDType)
     let tokens = sequences.rowCount
     let parts = self.parts(nanoseconds: Double(op.channels) * 0.4 * Double(tokens &+ 2 &* sequences.count))
     var params = gd_cpu_causal_conv1d(
       channels: Int64(op.channels), width: Int64(op.width), activation: op.activation.rawValue, x: gd_cpu_tensor(op.x),
       weight: gd_cpu_tensor(op.weight), bias: gd_cpu_tensor(op.bias), out: gd_cpu_tensor(op.out),
-      state_dtype: pool.dtype, channels_per_item: channelsPerItem(op.channels, sequences.count, parts: parts),
+      state_dtype: op.stateDType.rawValue, channels_per_item: channelsPerItem(op.channels, sequences.count, parts: parts),
       sequences: self.sequences.start, sequence_count: Int64(sequences.count))
     let items = gd_cpu_causal_conv1d_items(&params)
     launch(kernels.causal_conv1d, &params, cut(sequences, itemsEach: items, base: 3, parts: parts))
+  }
+
+  private func run(_ op: CommitGatedDelta, _ sequences: Sequences) throws(Failure) {
+    let elements = op.valueHeads &* op.valueDim &* op.keyDim
+    let pool = Pool(op.state, slotElements: elements)
+    try stage(sequences, of: pool, in: staging)
+    fill(&self.sequences, sequences, pool, staging)
+    let parts = self.parts(nanoseconds: Double(elements) * 0.05 * Double(sequences.rowCount &+ sequences.count))
+    var params = gd_cpu_commit_gated_delta(
+      heads: gd_cpu_heads(op), gate_dims: op.gateDims.rawValue, state_dtype: pool.dtype,
+      records: gd_cpu_records(op.records),
+      rows_per_item: Int64(rowsPerItem(op.valueDim, heads: sequences.count &* op.valueHeads, parts: parts)),
+      sequences: self.sequences.start, sequence_count: Int64(sequences.count))
+    let items = gd_cpu_commit_gated_delta_items(&params)
+    launch(kernels.commit_gated_delta, &params, cut(sequences, itemsEach: items, base: 1, parts: parts))
+  }
+
+  private func run(_ op: CommitCausalConv1d, _ sequences: Sequences) throws(Failure) {
+    let pool = Pool(op.state, slotElements: op.channels &* (op.width &- 1))
+    try stage(sequences, of: pool, in: staging)
+    fill(&self.sequences, sequences, pool, staging)
+    let parts = self.parts(nanoseconds: Double(op.channels) * 2 * Double(sequences.count))
+    var params = gd_cpu_commit_causal_conv1d(
+      channels: Int64(op.channels), width: Int64(op.width), x: gd_cpu_tensor(op.x), state_dtype: pool.dtype,
+      channels_per_item: channelsPerItem(op.channels, sequences.count, parts: parts),
+      sequences: self.sequences.start, sequence_count: Int64(sequences.count))
+    let items = gd_cpu_commit_causal_conv1d_items(&params) &* Int64(sequences.count)
+    launch(kernels.commit_causal_conv1d, &params, cut(items, parts: parts))
   }
 
   private func run(_ op: GatedRMSNorm) {
@@ -144,16 +179,36 @@ final class Executor {
     copy(staging.copies.count, slotBytes: pool.slotBytes)
   }
 
+  /// - Parameter source: where read slots are instead of the pool, if it is there.
   private func fill(
-    _ buffer: inout GrowingBuffer<gd_cpu_sequence>, _ sequences: Sequences, _ pool: Pool, _ staging: Staging
+    _ buffer: inout GrowingBuffer<gd_cpu_sequence>, _ sequences: Sequences, _ pool: Pool, _ staging: Staging,
+    from source: Pool = .none
   ) {
+    let readPool = source.exists ? source : pool
     buffer.reserve(sequences.count)
     for index in 0..<sequences.count {
-      let first = Int64(sequences.starts[index])
       buffer.start[index] = gd_cpu_sequence(
-        first: first, count: Int64(sequences.starts[index &+ 1]) &- first,
-        read: UnsafeRawPointer(staging.copy(of: index) ?? pool.slot(sequences.readSlots[index])),
+        first: Int64(sequences.starts[index]), count: sequences.rows(of: index),
+        read: UnsafeRawPointer(staging.copy(of: index) ?? readPool.slot(sequences.readSlots[index])),
         write: pool.slot(sequences.writeSlots[index]), stores: nil, store_count: 0)
+    }
+  }
+
+  private func addStores(_ sequences: Sequences, _ pool: Pool, snapshots: Pool, _ dtype: DType) {
+    guard let stores = sequences.stores else { return }
+    self.stores.reserve(stores.stores.count)
+    for (index, store) in stores.stores.enumerated() {
+      let target =
+        switch store.target {
+        case .slot(let slot): pool.slot(slot)
+        case .snapshot(let entry): snapshots.slot(entry)
+        }
+      self.stores.start[index] = gd_cpu_state_store(after: Int64(store.tokens), state: target, dtype: dtype.rawValue)
+    }
+    for index in 0..<sequences.count {
+      let first = Int(stores.offsets[index])
+      self.sequences.start[index].stores = UnsafePointer(self.stores.start + first)
+      self.sequences.start[index].store_count = Int64(stores.offsets[index &+ 1]) &- Int64(first)
     }
   }
 

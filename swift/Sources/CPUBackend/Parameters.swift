@@ -38,6 +38,26 @@ extension gd_cpu_heads {
   }
 }
 
+extension gd_cpu_heads {
+  /// The shape alone: a commit normalises nothing.
+  init(_ op: CommitGatedDelta) {
+    self.init(
+      key_heads: Int64(op.keyHeads), value_heads: Int64(op.valueHeads), key_dim: Int64(op.keyDim),
+      value_dim: Int64(op.valueDim), head_map: op.headMap.rawValue, qk_norm: QKNorm.none.rawValue, qk_norm_eps: 0,
+      scale: 1)
+  }
+}
+
+extension gd_cpu_records {
+  /// NULL where there are none.
+  init(_ records: Records?) {
+    func floats(_ view: TensorView?) -> UnsafeMutablePointer<Float>? {
+      view?.pointer.assumingMemoryBound(to: Float.self)
+    }
+    self.init(key: floats(records?.key), delta: floats(records?.delta), decay: floats(records?.decay))
+  }
+}
+
 extension gd_cpu_gates {
   init(_ op: GatedDelta) {
     self.init(
@@ -58,11 +78,17 @@ extension Sequences {
   /// Rows of all sequences together.
   var rowCount: Int { Int(starts[count]) }
 
+  /// Rows of one that the op takes.
+  func rows(of index: Int) -> Int64 {
+    if let counts { return Int64(counts[index]) }
+    return Int64(starts[index &+ 1]) &- Int64(starts[index])
+  }
+
   func cost(of index: Int, base: Int) -> Double { Double(starts[index &+ 1]) - Double(starts[index]) + Double(base) }
 }
 
 /// The slots of a pool; without one, none.
-struct Pool {
+struct Pool: @unchecked Sendable {
   private let start: UnsafeMutableRawPointer?
   let slotBytes: Int
   let dtype: UInt32
@@ -72,6 +98,9 @@ struct Pool {
     slotBytes = slotElements &* (view?.dtype.size ?? 0)
     dtype = (view?.dtype ?? .f32).rawValue
   }
+
+  static let none = Pool(nil, slotElements: 0)
+  var exists: Bool { start != nil }
 
   /// Nil for -1.
   func slot(_ index: Int32) -> UnsafeMutableRawPointer? {

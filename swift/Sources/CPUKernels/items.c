@@ -11,6 +11,14 @@ int64_t gd_cpu_causal_conv1d_items(const gd_cpu_causal_conv1d *op) {
   return blocks_of(op->channels, op->channels_per_item);
 }
 
+int64_t gd_cpu_commit_gated_delta_items(const gd_cpu_commit_gated_delta *op) {
+  return op->heads.value_heads * blocks_of(op->heads.value_dim, op->rows_per_item);
+}
+
+int64_t gd_cpu_commit_causal_conv1d_items(const gd_cpu_commit_causal_conv1d *op) {
+  return blocks_of(op->channels, op->channels_per_item);
+}
+
 int64_t gd_cpu_gated_rms_norm_items(const gd_cpu_gated_rms_norm *op) { return op->tokens * op->heads; }
 
 int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op) { return op->heads.key_heads; }

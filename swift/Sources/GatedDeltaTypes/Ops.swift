@@ -16,12 +16,16 @@ public struct GatedDelta: Sendable {
   /// Absent where no slot is read or written.
   public var state: TensorView?
   public var out: TensorView
+  public var states: StateTensors
+  /// What a commit takes; absent where none is to follow.
+  public var records: Records?
 
   public init(
     tokens: Int, keyHeads: Int, valueHeads: Int, keyDim: Int, valueDim: Int, slots: Int, gateForm: GateForm,
     gateDims: GateDims, betaForm: BetaForm, headMap: HeadMap, qkNorm: QKNorm, algorithm: Algorithm, qkNormEps: Float,
     scale: Float, gateBound: Float, query: TensorView, key: TensorView, value: TensorView, gate: TensorView,
-    beta: TensorView, raw: RawGate?, state: TensorView?, out: TensorView
+    beta: TensorView, raw: RawGate?, state: TensorView?, out: TensorView, states: StateTensors = .none,
+    records: Records? = nil
   ) {
     self.tokens = tokens
     self.keyHeads = keyHeads
@@ -46,7 +50,12 @@ public struct GatedDelta: Sendable {
     self.raw = raw
     self.state = state
     self.out = out
+    self.states = states
+    self.records = records
   }
+
+  /// Of states, wherever they lie.
+  public var stateDType: DType { states.dtype(or: state) }
 }
 
 /// What the raw gate forms take beside the gate.
@@ -64,10 +73,11 @@ public struct CausalConv1d: Sendable {
   public var x, weight: TensorView
   public var bias, state: TensorView?
   public var out: TensorView
+  public var states: StateTensors
 
   public init(
     tokens: Int, channels: Int, width: Int, slots: Int, activation: Activation, x: TensorView, weight: TensorView,
-    bias: TensorView?, state: TensorView?, out: TensorView
+    bias: TensorView?, state: TensorView?, out: TensorView, states: StateTensors = .none
   ) {
     self.tokens = tokens
     self.channels = channels
@@ -79,7 +89,11 @@ public struct CausalConv1d: Sendable {
     self.bias = bias
     self.state = state
     self.out = out
+    self.states = states
   }
+
+  /// Of states, wherever they lie.
+  public var stateDType: DType { states.dtype(or: state) }
 }
 
 public struct GatedRMSNorm: Sendable {
@@ -197,4 +211,6 @@ public enum Op: Sendable {
   case gatedDeltaStep(GatedDeltaStep, Sequences)
   case linear(Linear)
   case copySlots(CopySlots, Sequences)
+  case commitGatedDelta(CommitGatedDelta, Sequences)
+  case commitCausalConv1d(CommitCausalConv1d, Sequences)
 }

@@ -1,6 +1,6 @@
 /// The ragged batch of one op: which rows belong to which sequence, and which slots each reads and writes. Validated:
-/// starts are non-decreasing, begin at 0 and end within the op's rows; slots are -1 or inside the pool; no slot is
-/// written twice.
+/// starts are non-decreasing, begin at 0 and end within the op's rows; slots are -1 or inside the pool (read slots inside
+/// the source, where the op has one); no slot is written twice.
 public struct Sequences: Sendable {
   public var count: Int
   /// `count + 1` row offsets.
@@ -10,16 +10,58 @@ public struct Sequences: Sendable {
   /// -1 drops the final state.
   public var writeSlots: [Int32]
   /// Indices of the sequences whose read slot another sequence of this op writes. Every read sees the pool as it was
-  /// before the op, so a backend copies the slots that these read aside before it writes any.
+  /// before the op, so a backend copies the slots that these read aside before it writes any. None where reads come from
+  /// a source.
   public var stagedReads: [Int32]
+  /// Nil where final states are all that is stored.
+  public var stores: StateStores?
+  /// Of a commit: how many of its rows each sequence takes, 0 and up. Nil for the other ops, which take all.
+  public var counts: [Int32]?
 
   public init(
-    count: Int, starts: [Int32], readSlots: [Int32], writeSlots: [Int32], stagedReads: [Int32]
+    count: Int, starts: [Int32], readSlots: [Int32], writeSlots: [Int32], stagedReads: [Int32],
+    stores: StateStores? = nil, counts: [Int32]? = nil
   ) {
     self.count = count
     self.starts = starts
     self.readSlots = readSlots
     self.writeSlots = writeSlots
     self.stagedReads = stagedReads
+    self.stores = stores
+    self.counts = counts
+  }
+}
+
+/// States that an op stores along the way: its snapshots and checkpoints, sequence by sequence.
+public struct StateStores: Sendable, Equatable {
+  public enum Target: Sendable, Equatable {
+    case slot(Int32)
+    /// An entry of the snapshot tensor.
+    case snapshot(Int32)
+  }
+
+  public struct Store: Sendable, Equatable {
+    /// After how many of the sequence's tokens, 0 (the state as it was read) up to all of them.
+    public var tokens: Int32
+    public var target: Target
+
+    public init(tokens: Int32, target: Target) {
+      self.tokens = tokens
+      self.target = target
+    }
+  }
+
+  /// One more than there are sequences: those of sequence s are `offsets[s]..<offsets[s + 1]`.
+  public var offsets: [Int32]
+  /// Ascending by tokens within a sequence.
+  public var stores: [Store]
+
+  public init(offsets: [Int32], stores: [Store]) {
+    self.offsets = offsets
+    self.stores = stores
+  }
+
+  public func of(_ sequence: Int) -> ArraySlice<Store> {
+    stores[Int(offsets[sequence])..<Int(offsets[sequence &+ 1])]
   }
 }

@@ -5,26 +5,26 @@ extension Pass {
   mutating func encode(_ op: CausalConv1d, _ sequences: Sequences) throws(Failure) {
     guard sequences.count > 0, op.channels > 0 else { return }
     let tokens = Int(sequences.starts.last ?? 0)
-    let table = try slots(sequences)
+    let table = try slots(sequences, fromSource: op.states.source != nil)
     let slotElements = op.channels * (op.width - 1)
-    let staged = try stage(op.state, slotElements: slotElements, slots: op.slots, sequences)
+    let states = try states(op.states, pool: op.state, slotElements: slotElements, slots: op.slots, sequences)
 
     var kernel = Kernel(family: .conv, activation: op.x.dtype)
     kernel.constants.set(.convWidth, UInt32(element: op.width))
     kernel.constants.set(.convBias, op.bias != nil)
     kernel.constants.set(.convSilu, op.activation == .silu)
-    kernel.constants.set(.convStateF32, op.state?.dtype == .f32)
+    kernel.constants.set(.convStateF32, op.stateDType == .f32)
     kernel.constants.set(.convWeightDType, op.weight.dtype)
     kernel.constants.set(.convBiasDType, op.bias?.dtype ?? .f32)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
-    kernel.constants.set(.hasStores, false)
+    kernel.constants.set(.hasStores, sequences.stores != nil)
     try dispatch(
       kernel,
       [
         .reads(op.x, tokens: tokens, width: op.channels), .reads(op.weight, elements: op.channels * op.width),
-        .reads(op.bias, elements: op.channels), .writes(op.state, elements: op.slots * slotElements), staged,
+        .reads(op.bias, elements: op.channels), .writes(op.state, elements: op.slots * slotElements), states.staged,
         .writes(op.out, tokens: tokens, width: op.channels), .reads(table.starts), .reads(table.readSlots),
-        .reads(table.writeSlots), .absent, .absent, .absent,
+        .reads(table.writeSlots), states.storeOffsets, states.stores, states.snapshots,
       ],
       GDMConv(
         channels: UInt32(element: op.channels), xTokenStride: UInt32(element: op.x.tokenStride),

@@ -94,6 +94,8 @@ extension Op {
     case .gatedRMSNorm(let op): op.tokens * op.heads * op.dim
     case .gatedDeltaStep(let op, _): 2 * op.sequences * op.valueHeads * op.valueDim * op.keyDim
     case .linear(let op): op.rows * op.inFeatures * op.outFeatures
+    case .commitGatedDelta(let op, _): op.tokens * op.valueHeads * op.valueDim * op.keyDim
+    case .commitCausalConv1d(let op, let sequences): sequences.count * op.channels * op.width
     case .copySlots(let op, let sequences): op.slots > 0 ? sequences.count * op.slotElements : 0
     }
   }

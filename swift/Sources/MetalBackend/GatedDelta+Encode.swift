@@ -15,14 +15,14 @@ extension Pass {
     guard sequences.count > 0 else { return }
     let tokens = Int(sequences.starts.last ?? 0)
     let gates = try resolve(op, tokens: tokens)
-    let table = try slots(sequences)
+    let table = try slots(sequences, fromSource: op.states.source != nil)
     let slotElements = op.valueHeads * op.valueDim * op.keyDim
-    let staged = try stage(op.state, slotElements: slotElements, slots: op.slots, sequences)
+    let states = try states(op.states, pool: op.state, slotElements: slotElements, slots: op.slots, sequences)
     let state = try Argument.writes(op.state, elements: op.slots * slotElements)
 
     switch op.algorithm {
-    case .chunked: try chunked(op, sequences, tokens, gates, table, state, staged)
-    case .auto, .recurrent: try recurrent(op, sequences, tokens, gates, table, state, staged)
+    case .chunked: try chunked(op, sequences, tokens, gates, table, state, states)
+    case .auto, .recurrent: try recurrent(op, sequences, tokens, gates, table, state, states)
     }
   }
 
@@ -30,7 +30,7 @@ extension Pass {
     let dims = op.gateDims == .perKey ? op.keyDim : 1
     // Nothing to compute: the kernels read the tensors themselves. They take the betas of a token for neighbours, and
     // read per-key gates as vectors, which the core has aligned.
-    if op.gateForm == .decay, op.betaForm == .given, op.beta.dtype == .f32, op.beta.headStride == 1 {
+    if op.records == nil, op.gateForm == .decay, op.betaForm == .given, op.beta.dtype == .f32, op.beta.headStride == 1 {
       return ResolvedGates(
         decay: try op.gate.region(tokens: tokens, heads: op.valueHeads, width: dims),
         beta: try op.beta.region(tokens: tokens, width: op.valueHeads), gateTokenStride: op.gate.tokenStride,
@@ -38,7 +38,13 @@ extension Pass {
     }
 
     let rows = tokens * op.valueHeads
-    let decay = try arena.region(byteCount: max(rows * dims * 4, 4))
+    // Decays that are kept for a commit are computed where they are kept.
+    let decay =
+      if let records = op.records {
+        try records.decay.region(elements: rows * dims)
+      } else {
+        try arena.region(byteCount: max(rows * dims * 4, 4))
+      }
     let beta = try arena.region(byteCount: max(rows * 4, 4))
     var kernel = Kernel(family: .gates)
     kernel.constants.setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw)
@@ -63,15 +69,15 @@ extension Pass {
 
   private mutating func recurrent(
     _ op: GatedDelta, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
-    _ state: Argument, _ staged: Argument
+    _ state: Argument, _ states: StateArguments
   ) throws(Failure) {
     func kernel(_ family: Kernel.Family) -> Kernel {
       var kernel = Kernel(
-        family: family, activation: op.query.dtype, storage: op.state?.dtype ?? .f32,
+        family: family, activation: op.query.dtype, storage: op.stateDType,
         keyClass: Kernel.KeyClass(op.keyDim))
       kernel.constants.setRecurrence(op)
-      kernel.constants.set(.hasStores, false)
-      kernel.constants.set(.record, false)
+      kernel.constants.set(.hasStores, sequences.stores != nil)
+      kernel.constants.set(.record, op.records != nil)
       return kernel
     }
     // Equal bits either way. Where a block of tokens can be staged for many rows at once, it is the faster way, if its
@@ -86,10 +92,12 @@ extension Pass {
         .reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
         .reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
         .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(gates.decay), .reads(gates.beta), state, staged,
+        .reads(gates.decay), .reads(gates.beta), state, states.staged,
         .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
         .reads(table.starts), .reads(table.readSlots), .reads(table.writeSlots),
-        .absent, .absent, .absent, .absent, .absent,
+        states.storeOffsets, states.stores, states.snapshots,
+        .writes(op.records?.key, elements: tokens * op.keyHeads * op.keyDim),
+        .writes(op.records?.delta, elements: tokens * op.valueHeads * op.valueDim),
       ],
       params(op, gates),
       groups: (
@@ -102,17 +110,9 @@ extension Pass {
 
   private mutating func chunked(
     _ op: GatedDelta, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
-    _ state: Argument, _ staged: Argument
+    _ state: Argument, _ states: StateArguments
   ) throws(Failure) {
-    // Pairs of GDMChunk: first token, count.
-    var chunks: [Int32] = []
-    var offsets: [UInt32] = [0]
-    for (start, end) in zip(sequences.starts, sequences.starts.dropFirst()) {
-      for first in stride(from: start, to: end, by: GDM_CHUNK) {
-        chunks += [first, min(Int32(GDM_CHUNK), end - first)]
-      }
-      offsets.append(UInt32(chunks.count / 2))
-    }
+    let (chunks, offsets) = sequences.chunks
     let count = chunks.count / 2
     let chunkTable = try arena.region(copying: chunks)
     let chunkOffsets = try arena.region(copying: offsets)
@@ -131,17 +131,17 @@ extension Pass {
       threadgroupBytes: ThreadgroupBytes.chunkPrepare(keyDim: op.keyDim))
 
     var scan = Kernel(
-      family: .chunkScan, activation: op.query.dtype, storage: op.state?.dtype ?? .f32, keyClass: keyClass)
+      family: .chunkScan, activation: op.query.dtype, storage: op.stateDType, keyClass: keyClass)
     scan.constants.setRecurrence(op)
-    scan.constants.set(.hasStores, false)
+    scan.constants.set(.hasStores, sequences.stores != nil)
     try dispatch(
       scan,
       [
         query, key, .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(gates.decay), .reads(scratch), state, staged,
+        .reads(gates.decay), .reads(scratch), state, states.staged,
         .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(chunkTable), .reads(chunkOffsets), .reads(table.readSlots), .reads(table.writeSlots), .absent, .absent,
-        .absent,
+        .reads(chunkTable), .reads(chunkOffsets), .reads(table.readSlots), .reads(table.writeSlots),
+        states.storeOffsets, states.stores, states.snapshots,
       ],
       params, groups: (ceilDiv(op.valueDim, GDM_CHUNK_ROWS), op.valueHeads, sequences.count),
       threads: .exactly(GDM_CHUNK_THREADS),
@@ -167,6 +167,28 @@ extension Sequences {
     var longest: Int32 = 0
     for (start, end) in zip(starts, starts.dropFirst()) { longest = max(longest, end &- start) }
     return Int(longest)
+  }
+
+  /// Pairs of GDMChunk (first token, count), and where those of each sequence begin. A chunk ends wherever a store wants
+  /// the state.
+  fileprivate var chunks: (chunks: [Int32], offsets: [UInt32]) {
+    var chunks: [Int32] = []
+    var offsets: [UInt32] = [0]
+    for sequence in 0..<count {
+      let start = starts[sequence]
+      let end = starts[sequence + 1]
+      let cuts = (stores?.of(sequence) ?? []).map { start + $0.tokens } + [end]
+      var first = start
+      for cut in cuts {
+        while first < cut {
+          let length = min(Int32(GDM_CHUNK), cut - first)
+          chunks += [first, length]
+          first += length
+        }
+      }
+      offsets.append(UInt32(chunks.count / 2))
+    }
+    return (chunks, offsets)
   }
 }
 

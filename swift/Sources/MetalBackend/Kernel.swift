@@ -15,6 +15,8 @@ struct Kernel: Hashable {
     case step = "gd_step"
     case gather = "gd_slots_gather"
     case copy = "gd_slots_copy"
+    case commit = "gd_commit"
+    case convShift = "gd_conv_shift"
   }
 
   /// The key dimensions that have a kernel of their own; a function of the dimension alone, since bits depend on it.

@@ -109,6 +109,8 @@ struct Pass {
     case .gatedDeltaStep(let op, let sequences): try encode(op, sequences)
     case .linear(let op): try encode(op)
     case .copySlots(let op, let sequences): try encode(op, sequences)
+    case .commitGatedDelta(let op, let sequences): try encode(op, sequences)
+    case .commitCausalConv1d(let op, let sequences): try encode(op, sequences)
     }
   }
 }

@@ -8,16 +8,53 @@ struct SlotTable {
   var writeSlots: Region
 }
 
+/// States that an op reads from elsewhere than its pool, and those that it stores beside the final ones: arguments.
+struct StateArguments {
+  var staged: Argument
+  var storeOffsets: Argument
+  var stores: Argument
+  var snapshots: Argument
+}
+
 extension Pass {
-  /// Index data of a ragged batch. Reads of slots that other sequences write go to copies: -2 - i is copy i.
-  mutating func slots(_ sequences: Sequences) throws(Failure) -> SlotTable {
+  /// Index data of a ragged batch. Reads that do not go to the pool are -2 - i: of slots that other sequences write, i is
+  /// the copy; where the op has a source, it is the source's slot.
+  mutating func slots(_ sequences: Sequences, fromSource: Bool = false) throws(Failure) -> SlotTable {
     var reads = sequences.readSlots
-    for (copy, sequence) in sequences.stagedReads.enumerated() where reads.indices.contains(Int(sequence)) {
-      reads[Int(sequence)] = Int32(GDM_SLOT_STAGED - copy)
+    if fromSource {
+      reads = reads.map { $0 < 0 ? $0 : Int32(GDM_SLOT_STAGED) - $0 }
+    } else {
+      for (copy, sequence) in sequences.stagedReads.enumerated() where reads.indices.contains(Int(sequence)) {
+        reads[Int(sequence)] = Int32(GDM_SLOT_STAGED - copy)
+      }
     }
     return SlotTable(
       starts: try arena.region(copying: sequences.starts), readSlots: try arena.region(copying: reads),
       writeSlots: try arena.region(copying: sequences.writeSlots))
+  }
+
+  mutating func states(
+    _ states: StateTensors, pool: TensorView?, slotElements: Int, slots: Int, _ sequences: Sequences
+  ) throws(Failure) -> StateArguments {
+    var arguments = StateArguments(staged: .absent, storeOffsets: .absent, stores: .absent, snapshots: .absent)
+    arguments.staged =
+      states.source == nil
+      ? try stage(pool, slotElements: slotElements, slots: slots, sequences)
+      : try .reads(states.source, elements: states.sourceSlots * slotElements)
+    guard let stores = sequences.stores else { return arguments }
+    // Pairs of GDMStore: tokens, slot.
+    var pairs: [Int32] = []
+    pairs.reserveCapacity(2 * stores.stores.count)
+    for store in stores.stores {
+      switch store.target {
+      case .slot(let slot): pairs += [store.tokens, slot]
+      case .snapshot(let entry): pairs += [store.tokens, -1 - entry]
+      }
+    }
+    arguments.storeOffsets = .reads(try arena.region(copying: stores.offsets))
+    arguments.stores = .reads(try arena.region(copying: pairs))
+    arguments.snapshots = try .writes(states.snapshots, elements: states.snapshotEntries * slotElements)
+    return arguments
   }
 
   /// Copies aside the slots of `pool` that one sequence reads and another writes; absent where there are none.

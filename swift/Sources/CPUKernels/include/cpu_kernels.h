@@ -56,7 +56,7 @@ typedef struct gd_cpu_sequence {
   int64_t first, count;
   const void *read;
   void *write;
-  const gd_cpu_state_store *stores; /* ascending by after; only gated_delta has them */
+  const gd_cpu_state_store *stores; /* ascending by after; only gated_delta and causal_conv1d have them */
   int64_t store_count;
 } gd_cpu_sequence;
 
@@ -74,15 +74,34 @@ typedef struct gd_cpu_heads {
   float qk_norm_eps, scale;
 } gd_cpu_heads;
 
+/* What a token did to its state, f32, contiguous: key [tokens, keyHeads, keyDim] (normalised), delta
+ * [tokens, valueHeads, valueDim], decay [tokens, valueHeads] or [tokens, valueHeads, keyDim]. NULL, all, where there are
+ * none. */
+typedef struct gd_cpu_records {
+  float *key, *delta, *decay;
+} gd_cpu_records;
+
 typedef struct gd_cpu_gated_delta {
   gd_cpu_heads heads;
   gd_cpu_gates gates;
   gd_cpu_tensor query, key, value, out;
+  gd_cpu_records records;
   uint32_t state_dtype;
   int64_t rows_per_item; /* value rows that one work item owns: a multiple of 8 */
   const gd_cpu_sequence *sequences;
   int64_t sequence_count;
 } gd_cpu_gated_delta;
+
+/* S <- a S + d k^T for the records of rows first .. first + count - 1 of each sequence: what gated_delta did to the
+ * state for them. */
+typedef struct gd_cpu_commit_gated_delta {
+  gd_cpu_heads heads; /* its shape and map only */
+  uint32_t gate_dims, state_dtype;
+  gd_cpu_records records;
+  int64_t rows_per_item;
+  const gd_cpu_sequence *sequences;
+  int64_t sequence_count;
+} gd_cpu_commit_gated_delta;
 
 typedef struct gd_cpu_causal_conv1d {
   int64_t channels, width;
@@ -94,6 +113,16 @@ typedef struct gd_cpu_causal_conv1d {
   int64_t sequence_count;
 } gd_cpu_causal_conv1d;
 enum { GD_CPU_CONV_BLOCK = 256 };
+
+/* The state as rows first .. first + count - 1 of x leave it; no output. */
+typedef struct gd_cpu_commit_causal_conv1d {
+  int64_t channels, width;
+  gd_cpu_tensor x;
+  uint32_t state_dtype;
+  int64_t channels_per_item; /* as in gd_cpu_causal_conv1d */
+  const gd_cpu_sequence *sequences;
+  int64_t sequence_count;
+} gd_cpu_commit_causal_conv1d;
 
 typedef struct gd_cpu_gated_rms_norm {
   int64_t tokens, heads, dim;
@@ -133,14 +162,16 @@ typedef struct gd_cpu_copy_slots {
   int64_t count;
 } gd_cpu_copy_slots;
 
-/* Independent work items of one sequence (gated_delta, causal_conv1d, gated_delta_step) or of the whole op. Items are
- * numbered sequence by sequence. */
+/* Independent work items of one sequence (gated_delta, causal_conv1d, their commits, gated_delta_step) or of the whole
+ * op. Items are numbered sequence by sequence. */
 int64_t gd_cpu_gated_delta_items(const gd_cpu_gated_delta *op);
 int64_t gd_cpu_causal_conv1d_items(const gd_cpu_causal_conv1d *op);
 int64_t gd_cpu_gated_rms_norm_items(const gd_cpu_gated_rms_norm *op);
 int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op);
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op);
 int64_t gd_cpu_copy_slots_items(const gd_cpu_copy_slots *op);
+int64_t gd_cpu_commit_gated_delta_items(const gd_cpu_commit_gated_delta *op);
+int64_t gd_cpu_commit_causal_conv1d_items(const gd_cpu_commit_causal_conv1d *op);
 
 /* Runs items begin .. end - 1. scratch: gd_cpu_scratch_bytes() bytes of the calling thread's own, 64-byte aligned. The
  * caller has entered gd_cpu_float_environment. */
@@ -149,6 +180,7 @@ typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratc
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
   gd_cpu_run *gated_delta, *causal_conv1d, *gated_rms_norm, *gated_delta_step, *linear, *copy_slots;
+  gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
   /* One helper each for the whole library, for its tests: out[i] = f(in[i]). */
   void (*exp)(const float *in, float *out, int64_t count);
   void (*sigmoid)(const float *in, float *out, int64_t count);

@@ -65,7 +65,18 @@ static const float *as_floats(const void *in, int64_t at, uint32_t dtype, int64_
   return converted;
 }
 
-/* Weight, bias and state of the block's channels. bias.data may be NULL; so may state: it starts from zero. */
+/* The block's channels of a state, as columns. state may be NULL: it starts from zero. */
+static void conv_read(conv_block *block, const void *state, uint32_t state_dtype) {
+  int64_t taps = block->width - 1, count = block->count;
+  if (state == NULL) {
+    for (int64_t j = 0; j < taps; j++) __builtin_memset(block->columns[j], 0, (size_t)count * sizeof(float));
+  } else {
+    taps_in(
+      as_floats(state, block->first * taps, state_dtype, count * taps, block->turned), block->columns, taps, count);
+  }
+}
+
+/* Weight, bias and state of the block's channels. bias.data may be NULL. */
 static void conv_begin(
   conv_block *block, const gd_cpu_tensor *weight, const gd_cpu_tensor *bias, const void *state, uint32_t state_dtype
 ) {
@@ -76,13 +87,7 @@ static void conv_begin(
     as_floats(weight->data, block->first * width, weight->dtype, count * width, block->turned), weights, width, count);
   if (bias->data != NULL) convert(bias->data, block->first, bias->dtype, block->bias, 0, GD_CPU_F32, count);
   else __builtin_memset(block->bias, 0, (size_t)count * sizeof(float));
-  int64_t taps = width - 1;
-  if (state == NULL) {
-    for (int64_t j = 0; j < taps; j++) __builtin_memset(block->columns[j], 0, (size_t)count * sizeof(float));
-  } else {
-    taps_in(
-      as_floats(state, block->first * taps, state_dtype, count * taps, block->turned), block->columns, taps, count);
-  }
+  conv_read(block, state, state_dtype);
 }
 
 GD_INLINE vf conv_vector(const conv_block *block, int64_t width, int64_t c) {
@@ -100,6 +105,13 @@ GD_INLINE void conv_row(const conv_block *block, int64_t width, void *out, int64
   if (c < block->count) store_first(out, at + c, dtype, block->count - c, conv_vector(block, width, c));
 }
 
+/* A column that was taken in last becomes the newest of the state; the oldest one's place is free. */
+GD_INLINE void conv_shift(conv_block *block) {
+  float *oldest = block->columns[0];
+  for (int64_t j = 0; j + 1 < block->width; j++) block->columns[j] = block->columns[j + 1];
+  block->columns[block->width - 1] = oldest;
+}
+
 /* One token: x and out hold the block's channels from elements x_at and out_at on. */
 static void conv_token(
   conv_block *block, const void *x, int64_t x_at, uint32_t x_dtype, void *out, int64_t out_at, uint32_t out_dtype
@@ -109,12 +121,10 @@ static void conv_token(
   if (out_dtype == GD_CPU_F32 && width == 4) conv_row(block, 4, out, out_at, GD_CPU_F32);
   else if (out_dtype == GD_CPU_BF16 && width == 4) conv_row(block, 4, out, out_at, GD_CPU_BF16);
   else conv_row(block, width, out, out_at, out_dtype);
-  float *oldest = block->columns[0];
-  for (int64_t j = 0; j + 1 < width; j++) block->columns[j] = block->columns[j + 1];
-  block->columns[width - 1] = oldest;
+  conv_shift(block);
 }
 
-/* The last K - 1 columns become the state. */
+/* The last K - 1 columns become the state, or another one along the way. */
 static void conv_end(conv_block *block, void *state, uint32_t state_dtype) {
   int64_t taps = block->width - 1, at = block->first * taps, count = block->count * taps;
   if (state == NULL) return;

@@ -136,12 +136,20 @@ typedef struct delta_state {
   int64_t source_stride;
 } delta_state;
 
+/* What else is kept along the way: states after some tokens, and each token's d. */
+typedef struct delta_extras {
+  const gd_cpu_state_store *stores;
+  int64_t store_count, tokens_before; /* stores count tokens from the sequence's first */
+  int64_t head;
+  float *record; /* d of the block's first token and the head's first row; NULL: not kept */
+  int64_t record_stride;
+} delta_extras;
+
 /* Runs prepared tokens 0 .. count - 1 over rows first_row .. end_row - 1. state: rows of the head before these tokens
- * and after; stores: this head's part of what else is to be stored, the tokens counted from the block's first. */
+ * and after. */
 static void delta_tokens(
   const delta_scratch *scratch, const gd_cpu_heads *heads, int per_key, delta_state state, int64_t first_row,
-  int64_t end_row, int64_t count, const gd_cpu_state_store *stores, int64_t store_count, int64_t tokens_before,
-  int64_t head
+  int64_t end_row, int64_t count, const delta_extras *extras
 ) {
   int64_t dim = heads->key_dim, value_dim = heads->value_dim;
   int64_t decay_step = per_key ? scratch->padded : 1;
@@ -149,7 +157,8 @@ static void delta_tokens(
     /* Between tokens the rows are here. */
     int in_target = state.target != NULL && state.target_dtype == GD_CPU_F32;
     float *between = (in_target ? (float *)state.target : scratch->state) + row * dim;
-    const gd_cpu_state_store *next_store = stores, *stores_end = stores + store_count;
+    const gd_cpu_state_store *next_store = extras->stores, *stores_end = next_store + extras->store_count;
+    int64_t tokens_before = extras->tokens_before;
     delta_pass pass;
     pass.rows = end_row - row < DELTA_BLOCK ? end_row - row : DELTA_BLOCK;
     pass.key_dim = dim;
@@ -172,6 +181,10 @@ static void delta_tokens(
       pass.query = scratch->query + t * scratch->padded;
       pass.out = scratch->out + t * value_dim + row;
       pass.target_stride = dim;
+      if (extras->record != NULL) {
+        convert(
+          scratch->delta, 0, GD_CPU_F32, extras->record + t * extras->record_stride, row, GD_CPU_F32, pass.rows);
+      }
       uint32_t target_dtype = direct ? state.target_dtype : GD_CPU_F32;
       pass.target = direct ? (char *)state.target + row * dim * dtype_size(target_dtype) : (char *)between;
       if (last) {
@@ -183,7 +196,7 @@ static void delta_tokens(
         next_pass[per_key][source_dtype - 1](&pass);
       }
       for (; next_store < stores_end && next_store->after == tokens_before + t + 1; next_store++) {
-        int64_t at = (head * value_dim + row) * dim;
+        int64_t at = (extras->head * value_dim + row) * dim;
         convert(between, 0, GD_CPU_F32, next_store->state, at, next_store->dtype, pass.rows * dim);
       }
       if (last && !direct && state.target != NULL) {

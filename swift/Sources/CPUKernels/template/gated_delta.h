@@ -8,14 +8,6 @@ GD_INLINE int64_t value_head_at(const gd_cpu_heads *heads, int64_t h, int64_t *k
   return heads->head_map == GD_CPU_HEADS_BLOCK ? h : h % group * heads->key_heads + h / group;
 }
 
-static void copy_state(const gd_cpu_gated_delta *op, const gd_cpu_sequence *sequence, int64_t at, int64_t count) {
-  int64_t size = dtype_size(op->state_dtype);
-  if (sequence->write == NULL || sequence->write == sequence->read) return;
-  char *target = (char *)sequence->write + at * size;
-  if (sequence->read == NULL) __builtin_memset(target, 0, (size_t)(count * size));
-  else __builtin_memcpy(target, (const char *)sequence->read + at * size, (size_t)(count * size));
-}
-
 /* What is to be stored of the state before the first token. */
 static void store_before(
   const gd_cpu_sequence *sequence, delta_state state, int64_t head, const gd_cpu_heads *heads, int64_t first_row,
@@ -47,6 +39,26 @@ static void prepare_keys(
   scratch->prepared_token = first;
 }
 
+/* Records of a block's keys and decays: rows of a head share them, and heads of a key head its keys, so that the first
+ * of each keeps them. */
+static void record_inputs(
+  const gd_cpu_gated_delta *op, const delta_scratch *scratch, int64_t h, int64_t head, int64_t first, int64_t count,
+  int64_t first_row
+) {
+  int64_t heads = op->heads.value_heads, key_heads = op->heads.key_heads, dim = op->heads.key_dim;
+  if (op->records.key == NULL || first_row != 0) return;
+  int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
+  for (int64_t t = 0; t < count; t++) {
+    if (h % (heads / key_heads) == 0) {
+      float *key = op->records.key + ((first + t) * key_heads + h / (heads / key_heads)) * dim;
+      convert(scratch->key, t * scratch->padded, GD_CPU_F32, key, 0, GD_CPU_F32, dim);
+    }
+    float *decay = op->records.decay + ((first + t) * heads + head) * (per_key ? dim : 1);
+    if (per_key) convert(scratch->decay, t * scratch->padded, GD_CPU_F32, decay, 0, GD_CPU_F32, dim);
+    else *decay = scratch->decay[t];
+  }
+}
+
 static void gated_delta_item(
   const gd_cpu_gated_delta *op, delta_scratch *scratch, int64_t sequence_index, int64_t h, int64_t first_row,
   int64_t end_row
@@ -64,7 +76,7 @@ static void gated_delta_item(
   }
   store_before(sequence, state, head, &op->heads, first_row, end_row);
   if (sequence->count == 0) {
-    copy_state(op, sequence, (head * value_dim + first_row) * dim, (end_row - first_row) * dim);
+    copy_state(sequence, op->state_dtype, (head * value_dim + first_row) * dim, (end_row - first_row) * dim);
     return;
   }
   void *target = sequence->write == NULL ? NULL : (char *)sequence->write + offset;
@@ -79,11 +91,15 @@ static void gated_delta_item(
         element(&op->value, first + t, head, first_row), 0, op->value.dtype, scratch->value, t * value_dim + first_row,
         GD_CPU_F32, end_row - first_row);
     }
+    record_inputs(op, scratch, h, head, first, count, first_row);
     /* A slot of 16-bit elements is written with the last tokens only. */
     state.target = count == left || op->state_dtype == GD_CPU_F32 ? target : NULL;
-    delta_tokens(
-      scratch, &op->heads, per_key, state, first_row, end_row, count, sequence->stores, sequence->store_count, done,
-      head);
+    delta_extras extras = {sequence->stores, sequence->store_count, done, head, NULL, 0};
+    if (op->records.delta != NULL) {
+      extras.record = op->records.delta + (first * op->heads.value_heads + head) * value_dim;
+      extras.record_stride = op->heads.value_heads * value_dim;
+    }
+    delta_tokens(scratch, &op->heads, per_key, state, first_row, end_row, count, &extras);
     for (int64_t t = 0; t < count; t++) {
       convert(
         scratch->out, t * value_dim + first_row, GD_CPU_F32, element(&op->out, first + t, head, first_row), 0,

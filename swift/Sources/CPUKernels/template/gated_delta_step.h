@@ -61,7 +61,7 @@ static void gated_delta_step(const void *params, int64_t begin, int64_t end, voi
         state.source_stride = key_dim;
       }
       if (states->write != NULL) state.target = (char *)states->write + head * head_bytes;
-      delta_tokens(&scratch, heads, per_key, state, 0, value_dim, 1, NULL, 0, 0, head);
+      delta_tokens(&scratch, heads, per_key, state, 0, value_dim, 1, &(delta_extras){0});
       row.z = element(&op->z, token, head, 0);
       row.out = element(&op->out, token, head, 0);
       norm_row_any(&row, gated);

@@ -6,9 +6,11 @@
 #include "rows.h"
 #include "delta_passes.h"
 #include "delta.h"
+#include "states.h"
 #include "gated_delta.h"
 #include "conv.h"
 #include "causal_conv1d.h"
+#include "commits.h"
 #include "norm.h"
 #include "gated_rms_norm.h"
 #include "gated_delta_step.h"
@@ -39,6 +41,8 @@ const gd_cpu_kernels GD_TABLE = {
   .gated_delta_step = gated_delta_step,
   .linear = linear,
   .copy_slots = gd_cpu_copy_slots_run,
+  .commit_gated_delta = commit_gated_delta,
+  .commit_causal_conv1d = commit_causal_conv1d,
   .exp = map_exp,
   .sigmoid = map_sigmoid,
   .softplus = map_softplus,

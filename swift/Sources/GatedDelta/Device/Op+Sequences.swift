@@ -10,6 +10,8 @@ extension Op {
     case .gatedDeltaStep: "gatedDeltaStep"
     case .linear: "linear"
     case .copySlots: "copySlots"
+    case .commitGatedDelta: "commitGatedDelta"
+    case .commitCausalConv1d: "commitCausalConv1d"
     }
   }
 
@@ -18,7 +20,7 @@ extension Op {
     get {
       switch self {
       case .gatedDelta(_, let sequences), .causalConv1d(_, let sequences), .gatedDeltaStep(_, let sequences),
-        .copySlots(_, let sequences):
+        .copySlots(_, let sequences), .commitGatedDelta(_, let sequences), .commitCausalConv1d(_, let sequences):
         sequences
       case .gatedRMSNorm, .linear: nil
       }
@@ -30,6 +32,8 @@ extension Op {
       case .causalConv1d(let op, _): self = .causalConv1d(op, newValue)
       case .gatedDeltaStep(let op, _): self = .gatedDeltaStep(op, newValue)
       case .copySlots(let op, _): self = .copySlots(op, newValue)
+      case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
+      case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
       case .gatedRMSNorm, .linear: break
       }
     }

@@ -14,7 +14,8 @@ final class Plan: @unchecked Sendable {
   private struct Ragged {
     let position: Int
     let recipe: SequenceRecipe
-    var sequences: Sequences
+    let opName: StaticString
+    var batch: Batch
   }
 
   let device: Device
@@ -32,9 +33,10 @@ final class Plan: @unchecked Sendable {
     for use in newUses where known.insert(ObjectIdentifier(use.buffer)).inserted { uses.append(use) }
   }
 
-  func record(_ op: consuming Op, _ recipe: SequenceRecipe?) {
-    if let recipe, recipe.isVariable, let sequences = op.sequences {
-      ragged.append(Ragged(position: ops.count, recipe: recipe, sequences: sequences))
+  /// - Parameter opName: what the caller knows the op as.
+  func record(_ op: consuming Op, _ opName: StaticString, _ recipe: SequenceRecipe?, _ batch: Batch?) {
+    if let recipe, recipe.isVariable, let batch {
+      ragged.append(Ragged(position: ops.count, recipe: recipe, opName: opName, batch: batch))
     }
     ops.append(op)
   }
@@ -46,20 +48,20 @@ final class Plan: @unchecked Sendable {
         .handle, op: use.op, argument: use.argument, expected: "a buffer", received: "one that was released")
     }
     // All of the new index data is checked before any of it takes effect.
-    var changes: [(index: Int, sequences: Sequences)] = []
-    for index in ragged.indices where !ragged[index].recipe.isCurrent(ragged[index].sequences) {
+    var changes: [(index: Int, batch: Batch)] = []
+    for index in ragged.indices where !ragged[index].recipe.isCurrent(ragged[index].batch) {
       let entry = ragged[index]
       do throws(Failure) {
         changes.append((index, try entry.recipe.resolve(device.slotChecker)))
       } catch {
         var failure = error
-        failure.op = ops[entry.position].name
+        failure.op = "\(entry.opName)"
         throw failure
       }
     }
     for change in changes {
-      ragged[change.index].sequences = change.sequences
-      ops[ragged[change.index].position].sequences = change.sequences
+      ragged[change.index].batch = change.batch
+      ops[ragged[change.index].position].sequences = change.batch.sequences
     }
     return device.commit(following: ops)
   }

@@ -34,9 +34,10 @@ extension gd_gated_delta_step: OpDescriptor {
     let z = try validator.input(self.z, "z", valueShape, DTypes(x.dtype))
     let normWeight = try validator.input(norm_weight, "normWeight", Shape(1, 1, value_dim), .floats, .block)
     let convState = try validator.pool(
-      conv_state, "convState", Shape(slots, channels, width &- 1), .orF32(x.dtype), .block)
+      conv_state, "convState", slots: slots, StateShape(channels, width &- 1, .orF32(x.dtype), .block))
     let state = try validator.pool(
-      self.state, "state", Shape(slots, value_heads, UInt64(value_dim) &* UInt64(key_dim)), .floats, .vectorBlock)
+      self.state, "state", slots: slots,
+      StateShape(value_heads, UInt64(value_dim) &* UInt64(key_dim), .floats, .vectorBlock))
     guard (convState == nil) == (state == nil) else {
       throw Failure(
         .invalidArgument, argument: state == nil ? "state" : "convState", expected: "both states or neither",
@@ -46,9 +47,10 @@ extension gd_gated_delta_step: OpDescriptor {
     try validator.checkOverlaps()
 
     let recipe = SequenceRecipe(
-      count: Int(sequences), rows: .oneEach, slots: Int(slots), hasPool: state != nil,
+      count: Int(sequences), rows: .each(tokens: 1), slots: Int(slots), hasPool: state != nil,
       readSlots: try validator.index(read_slots, "readSlots", count: Int(sequences)),
       writeSlots: try validator.index(write_slots, "writeSlots", count: Int(sequences)))
+    let batch = try validator.resolve(recipe)
     let op = Op.gatedDeltaStep(
       GatedDeltaStep(
         sequences: Int(sequences), keyHeads: Int(key_heads), valueHeads: Int(value_heads), keyDim: Int(key_dim),
@@ -57,7 +59,7 @@ extension gd_gated_delta_step: OpDescriptor {
         normActivation: normActivation, normOrder: normOrder, qkNormEps: qkNormEps, scale: scale,
         gateBound: gates.bound, normEps: normEps, x: x, convWeight: convWeight, convBias: convBias, convState: convState,
         state: state, gate: gates.gate, beta: gates.beta, raw: gates.raw, z: z, normWeight: normWeight, out: out),
-      try validator.resolve(recipe))
-    try validator.finish(op, recipe, isEmpty: sequences == 0)
+      batch.sequences)
+    try validator.finish(op, recipe, batch, isEmpty: sequences == 0)
   }
 }

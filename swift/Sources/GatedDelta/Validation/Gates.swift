@@ -61,18 +61,4 @@ extension Validator {
       }
     }
   }
-
-  /// A pool that may be absent, where its op then has no slots.
-  mutating func pool(
-    _ tensor: gd_tensor, _ name: StaticString, _ shape: Shape, _ dtypes: DTypes, _ layout: Layout
-  ) throws(Failure) -> TensorView? {
-    if isAbsent(tensor) {
-      guard shape.tokens == 0 else {
-        throw Failure(
-          .invalidArgument, argument: "\(name)", expected: "a tensor of \(shape.tokens) slots", received: "none")
-      }
-      return nil
-    }
-    return try output(tensor, name, shape, dtypes, layout)
-  }
 }

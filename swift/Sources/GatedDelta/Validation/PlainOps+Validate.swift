@@ -59,9 +59,10 @@ extension gd_copy_slots: OpDescriptor {
     }
     let recipe = SequenceRecipe(
       count: Int(count), rows: .none, slots: Int(slots), hasPool: true, readSlots: readSlots, writeSlots: writeSlots)
+    let batch = try validator.resolve(recipe)
     let op = Op.copySlots(
       CopySlots(slots: Int(slots), slotElements: slotElements, pool: pool),
-      try validator.resolve(recipe))
-    try validator.finish(op, recipe, isEmpty: count == 0 || slotElements == 0)
+      batch.sequences)
+    try validator.finish(op, recipe, batch, isEmpty: count == 0 || slotElements == 0)
   }
 }

@@ -8,7 +8,7 @@ struct SequenceRecipe: Sendable {
   enum Rows: Sendable {
     /// As `cuSeqlens` says, or one sequence of all tokens.
     case ragged(tokens: Int, cuSeqlens: IndexSource?)
-    case oneEach
+    case each(tokens: Int)
     /// The op has slots only.
     case none
   }
@@ -18,22 +18,33 @@ struct SequenceRecipe: Sendable {
   /// 0 without a pool.
   var slots: Int
   var hasPool: Bool
+  /// Of what read slots index instead of the pool; nil where they index the pool.
+  var sourceSlots: Int?
   var readSlots: IndexSource?
+  var readName: StaticString = "readSlots"
   var writeSlots: IndexSource?
+  /// Of a commit.
+  var counts: IndexSource?
+  /// Nil where final states are all that is stored.
+  var stores: StoreRecipe?
 
   /// Whether a replay may find other index data than the last one did.
   var isVariable: Bool {
     if case .ragged(_, let cuSeqlens?) = rows, cuSeqlens.isVariable { return true }
-    return readSlots?.isVariable == true || writeSlots?.isVariable == true
+    return readSlots?.isVariable == true || writeSlots?.isVariable == true || counts?.isVariable == true
+      || stores?.isVariable == true
   }
 
-  /// Whether the index data is still what `sequences` were made of.
-  func isCurrent(_ sequences: Sequences) -> Bool {
+  /// Whether the index data is still what `batch` was made of.
+  func isCurrent(_ batch: Batch) -> Bool {
+    let sequences = batch.sequences
     if case .ragged(_, let cuSeqlens?) = rows, !cuSeqlens.holds(sequences.starts) { return false }
+    if let counts, let known = sequences.counts, !counts.holds(known) { return false }
+    if let stores, let known = batch.storeIndices, !stores.isCurrent(known) { return false }
     return readSlots?.holds(sequences.readSlots) != false && writeSlots?.holds(sequences.writeSlots) != false
   }
 
-  func resolve(_ checker: SlotChecker) throws(Failure) -> Sequences {
+  func resolve(_ checker: SlotChecker) throws(Failure) -> Batch {
     let starts = try resolveStarts()
     let reads = try resolveReads()
     let writes: [Int32]
@@ -41,19 +52,28 @@ struct SequenceRecipe: Sendable {
     if let writeSlots {
       writes = writeSlots.read()
       writeName = "writeSlots"
-      try check(writes, writeName)
     } else {
-      writes = reads
-      writeName = readSlots == nil ? "writeSlots" : "readSlots"
+      writes = hasPool ? reads : [Int32](repeating: -1, count: count)
+      writeName = readSlots == nil ? "writeSlots" : readName
     }
-    let staged = try checker.stagedReads(readSlots: reads, writeSlots: writes, slots: slots, writeName: writeName)
-    return Sequences(count: count, starts: starts, readSlots: reads, writeSlots: writes, stagedReads: staged)
+    if writeSlots != nil || sourceSlots != nil { try check(writes, writeName, slots, hasPool) }
+    let counts = try resolveCounts(starts)
+    let stores = try resolveStores(starts)
+    let staged = try checker.stagedReads(
+      readSlots: sourceSlots == nil ? reads : [], writeSlots: writes, stores: stores?.written ?? [], slots: slots,
+      writeName: writeName)
+    return Batch(
+      sequences: Sequences(
+        count: count, starts: starts, readSlots: reads, writeSlots: writes, stagedReads: staged,
+        stores: stores.flatMap { $0.stores.stores.isEmpty ? nil : $0.stores }, counts: counts),
+      storeIndices: stores?.indices)
   }
 
   private func resolveStarts() throws(Failure) -> [Int32] {
     switch rows {
     case .none: return []
-    case .oneEach: return (0...Int32(truncatingIfNeeded: count)).map { $0 }
+    // The core has checked that the product is no more rows than there are.
+    case .each(let tokens): return (0...count).map { Int32(truncatingIfNeeded: $0 &* tokens) }
     case .ragged(let tokens, nil): return [0, Int32(truncatingIfNeeded: tokens)]
     case .ragged(let tokens, let cuSeqlens?):
       let starts = cuSeqlens.read()
@@ -79,26 +99,62 @@ struct SequenceRecipe: Sendable {
   }
 
   private func resolveReads() throws(Failure) -> [Int32] {
+    let slots = sourceSlots ?? slots
+    let hasAny = hasPool || sourceSlots != nil
     if let readSlots {
       let reads = readSlots.read()
-      try check(reads, "readSlots")
+      try check(reads, readName, slots, hasAny)
       return reads
     }
-    guard hasPool else { return [Int32](repeating: -1, count: count) }
+    guard hasAny else { return [Int32](repeating: -1, count: count) }
     guard count <= slots else {
       throw Failure(
-        .range, argument: "readSlots", expected: "slots for \(count) sequences in a pool of \(slots)",
+        .range, argument: "\(readName)", expected: "slots for \(count) sequences in a pool of \(slots)",
         received: "none, which means 0, 1, 2, ...")
     }
     return (0..<Int32(truncatingIfNeeded: count)).map { $0 }
   }
 
-  private func check(_ values: [Int32], _ name: StaticString) throws(Failure) {
-    let slots = self.slots
-    for (sequence, slot) in values.enumerated() where slot < -1 || Int(slot) >= slots {
-      throw Failure(
-        .range, argument: "\(name)[\(sequence)]",
-        expected: hasPool ? "-1 or a slot in 0..<\(slots)" : "-1, since there is no state", received: "\(slot)")
+  private func resolveCounts(_ starts: [Int32]) throws(Failure) -> [Int32]? {
+    guard let counts = counts?.read() else { return nil }
+    for (sequence, count) in counts.enumerated() {
+      let length = starts[sequence &+ 1] &- starts[sequence]
+      guard count >= 0, count <= length else {
+        throw Failure(
+          .range, argument: "counts[\(sequence)]", expected: "0..\(length), the sequence's tokens",
+          received: "\(count)")
+      }
+    }
+    return counts
+  }
+
+  private func resolveStores(_ starts: [Int32]) throws(Failure) -> StoreRecipe.Resolved? {
+    guard let stores else { return nil }
+    return try stores.resolve(starts: starts) { (slot, name, position, least) throws(Failure) in
+      try check(slot, name, position, slots, hasPool, least: least)
     }
   }
+
+  private func check(_ values: [Int32], _ name: StaticString, _ slots: Int, _ hasAny: Bool) throws(Failure) {
+    for (sequence, slot) in values.enumerated() where slot < -1 || Int(slot) >= slots {
+      try check(slot, name, sequence, slots, hasAny, least: -1)
+    }
+  }
+
+  private func check(
+    _ slot: Int32, _ name: StaticString, _ position: Int, _ slots: Int, _ hasAny: Bool, least: Int32
+  ) throws(Failure) {
+    guard slot < least || Int(slot) >= slots else { return }
+    let inside = least < 0 ? "-1 or a slot in 0..<\(slots)" : "a slot in 0..<\(slots)"
+    throw Failure(
+      .range, argument: "\(name)[\(position)]",
+      expected: hasAny ? inside : least < 0 ? "-1, since there is no state" : "none, since there is no state",
+      received: "\(slot)")
+  }
+}
+
+/// The sequences of an op as its index data has them, and as much of that data as they do not show.
+struct Batch: Sendable {
+  var sequences: Sequences
+  var storeIndices: StoreRecipe.Indices?
 }

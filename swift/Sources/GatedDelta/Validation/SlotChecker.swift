@@ -11,13 +11,16 @@ final class SlotChecker: @unchecked Sendable {
   private var stamp: UInt64 = 0
 
   /// The sequences whose read slot another one writes, in order. Slots are -1 or in 0..<slots already.
+  /// - Parameters:
+  ///   - readSlots: empty where reads come from elsewhere.
+  ///   - stores: what is written beside the final states.
   func stagedReads(
-    readSlots: [Int32], writeSlots: [Int32], slots: Int, writeName: StaticString
+    readSlots: [Int32], writeSlots: [Int32], stores: [SlotStore] = [], slots: Int, writeName: StaticString
   ) throws(Failure) -> [Int32] {
     // Ascending slots, each read by its own writer: the usual decode step.
-    if readSlots == writeSlots, SlotChecker.isAscending(writeSlots) { return [] }
-    return slots <= SlotChecker.tableLimit
-      ? try byTable(readSlots, writeSlots, slots, writeName) : try bySorting(readSlots, writeSlots, writeName)
+    if stores.isEmpty, readSlots.isEmpty || readSlots == writeSlots, SlotChecker.isAscending(writeSlots) { return [] }
+    let writes = Writes(slots: writeSlots, stores: stores, name: writeName)
+    return slots <= SlotChecker.tableLimit ? try byTable(readSlots, writes, slots) : try bySorting(readSlots, writes)
   }
 
   private static func isAscending(_ slots: [Int32]) -> Bool {
@@ -29,9 +32,34 @@ final class SlotChecker: @unchecked Sendable {
     return true
   }
 
-  private func byTable(
-    _ readSlots: [Int32], _ writeSlots: [Int32], _ slots: Int, _ writeName: StaticString
-  ) throws(Failure) -> [Int32] {
+  /// Everything that an op writes, numbered: final states first, then stores.
+  private struct Writes {
+    let slots: [Int32]
+    let stores: [SlotStore]
+    let name: StaticString
+
+    var count: Int { slots.count &+ stores.count }
+
+    func slot(_ number: Int) -> Int32 { number < slots.count ? slots[number] : stores[number &- slots.count].slot }
+
+    func sequence(_ number: Int) -> Int32 {
+      number < slots.count ? Int32(truncatingIfNeeded: number) : stores[number &- slots.count].sequence
+    }
+
+    func name(_ number: Int) -> String {
+      guard number >= slots.count else { return "\(name)[\(number)]" }
+      let store = stores[number &- slots.count]
+      return "\(store.name)[\(store.position)]"
+    }
+
+    func writtenTwice(_ first: Int, _ second: Int) -> Failure {
+      Failure(
+        .overlap, argument: name(second), expected: "slots that are written once each",
+        received: "\(slot(second)), which \(name(first)) writes as well")
+    }
+  }
+
+  private func byTable(_ readSlots: [Int32], _ writes: Writes, _ slots: Int) throws(Failure) -> [Int32] {
     if writers.count < slots { writers = [UInt64](repeating: 0, count: slots) }
     stamp &+= 1
     // The upper half is the stamp: 2^32 checks later a stale entry would look fresh, so start over before that.
@@ -40,36 +68,32 @@ final class SlotChecker: @unchecked Sendable {
       stamp = 1
     }
     let base = stamp << 32
-    for (sequence, slot) in writeSlots.enumerated() where slot >= 0 {
+    for number in 0..<writes.count {
+      let slot = writes.slot(number)
+      guard slot >= 0 else { continue }
       let entry = writers[Int(slot)]
-      if entry >> 32 == stamp {
-        throw SlotChecker.writtenTwice(slot, Int(truncatingIfNeeded: entry & 0xffff_ffff), sequence, writeName)
-      }
-      writers[Int(slot)] = base | UInt64(truncatingIfNeeded: sequence)
+      if entry >> 32 == stamp { throw writes.writtenTwice(Int(truncatingIfNeeded: entry & 0xffff_ffff), number) }
+      writers[Int(slot)] = base | UInt64(truncatingIfNeeded: number)
     }
     var staged: [Int32] = []
     for (sequence, slot) in readSlots.enumerated() where slot >= 0 {
       let entry = writers[Int(slot)]
-      if entry >> 32 == stamp, entry & 0xffff_ffff != UInt64(truncatingIfNeeded: sequence) {
+      if entry >> 32 == stamp, Int(writes.sequence(Int(truncatingIfNeeded: entry & 0xffff_ffff))) != sequence {
         staged.append(Int32(truncatingIfNeeded: sequence))
       }
     }
     return staged
   }
 
-  private func bySorting(
-    _ readSlots: [Int32], _ writeSlots: [Int32], _ writeName: StaticString
-  ) throws(Failure) -> [Int32] {
-    // Slot above, sequence below: sorting brings the writers of one slot together, the earliest first.
+  private func bySorting(_ readSlots: [Int32], _ writes: Writes) throws(Failure) -> [Int32] {
+    // Slot above, number below: sorting brings the writers of one slot together, the earliest first.
     var entries: [UInt64] = []
-    for (sequence, slot) in writeSlots.enumerated() where slot >= 0 {
-      entries.append(UInt64(truncatingIfNeeded: slot) << 32 | UInt64(truncatingIfNeeded: sequence))
+    for number in 0..<writes.count where writes.slot(number) >= 0 {
+      entries.append(UInt64(truncatingIfNeeded: writes.slot(number)) << 32 | UInt64(truncatingIfNeeded: number))
     }
     entries.sort()
     for (left, right) in zip(entries, entries.dropFirst()) where left >> 32 == right >> 32 {
-      throw SlotChecker.writtenTwice(
-        Int32(truncatingIfNeeded: left >> 32), Int(truncatingIfNeeded: left & 0xffff_ffff),
-        Int(truncatingIfNeeded: right & 0xffff_ffff), writeName)
+      throw writes.writtenTwice(Int(truncatingIfNeeded: left & 0xffff_ffff), Int(truncatingIfNeeded: right & 0xffff_ffff))
     }
     var staged: [Int32] = []
     for (sequence, slot) in readSlots.enumerated() where slot >= 0 {
@@ -81,17 +105,19 @@ final class SlotChecker: @unchecked Sendable {
         if entries[middle] >> 32 < wanted { low = middle &+ 1 } else { high = middle }
       }
       if low < entries.count, entries[low] >> 32 == wanted,
-        entries[low] & 0xffff_ffff != UInt64(truncatingIfNeeded: sequence)
+        Int(writes.sequence(Int(truncatingIfNeeded: entries[low] & 0xffff_ffff))) != sequence
       {
         staged.append(Int32(truncatingIfNeeded: sequence))
       }
     }
     return staged
   }
+}
 
-  private static func writtenTwice(_ slot: Int32, _ first: Int, _ second: Int, _ name: StaticString) -> Failure {
-    Failure(
-      .overlap, argument: "\(name)[\(second)]", expected: "slots that are written once each",
-      received: "\(slot), which \(name)[\(first)] writes as well")
-  }
+/// A slot that an op writes beside the final states, and the element of index data that says so.
+struct SlotStore: Sendable {
+  var slot: Int32
+  var sequence: Int32
+  var name: StaticString
+  var position: Int
 }

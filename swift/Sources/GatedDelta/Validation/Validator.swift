@@ -156,6 +156,12 @@ struct Validator {
     return strides
   }
 
+  /// Takes back the overlap rule for the last input, which has turned out to be an output's very range.
+  mutating func forget(_ input: TensorView) {
+    guard let last = extents.last, !last.isOutput, last.start == UInt(bitPattern: input.pointer) else { return }
+    extents.removeLast()
+  }
+
   /// Inputs may overlap each other; what an output covers, from its first element to its last, overlaps nothing.
   /// Compared by address, so that two handles of one memory are seen through.
   func checkOverlaps() throws(Failure) {

@@ -1,0 +1,68 @@
+import CGatedDelta
+import GatedDeltaTypes
+
+/// Where a fused op's states are: in a pool and, where they come from elsewhere, in a source.
+struct FusedStates {
+  var state: TensorView
+  var source: TensorView?
+  var slots: UInt32
+  /// Nil: sequence s reads state s.
+  var ids: IndexSource?
+  /// Nil: sequence s writes state s.
+  var writeSlots: [Int32]?
+
+  init(pair: (state: TensorView, source: TensorView?), count: UInt32) {
+    state = pair.state
+    source = pair.source
+    slots = count
+  }
+
+  init(state: TensorView, slots: UInt32, ids: IndexSource, writeSlots: [Int32]) {
+    self.state = state
+    self.slots = slots
+    self.ids = ids
+    self.writeSlots = writeSlots
+  }
+
+  /// Sequences of equal lengths.
+  func recipe(sequences: UInt32, tokens: UInt32) -> SequenceRecipe {
+    SequenceRecipe(
+      count: Int(sequences), rows: .each(tokens: Int(tokens)), slots: Int(slots), hasPool: true,
+      sourceSlots: source.map { _ in Int(sequences) }, readSlots: ids, readName: "ids",
+      writeSlots: writeSlots.map { .copied($0) })
+  }
+}
+
+extension Validator {
+  /// States, and where they go: the same range, in place, or a disjoint one. The second is the op's pool, the first its
+  /// source where it is another.
+  mutating func statePair(
+    _ from: (tensor: gd_tensor, name: StaticString), _ to: (tensor: gd_tensor, name: StaticString), _ shape: Shape,
+    _ layout: Layout
+  ) throws(Failure) -> (state: TensorView, source: TensorView?) {
+    let state = try output(to.tensor, to.name, shape, .f32, layout)
+    let source = try input(from.tensor, from.name, shape, .f32, layout)
+    guard source.pointer == state.pointer else { return (state, source) }
+    forget(source)
+    return (state, nil)
+  }
+
+  mutating func ids(_ given: gd_index, count: UInt32) throws(Failure) -> IndexSource {
+    guard let ids = try index(given, "ids", count: Int(count)) else { throw Validator.missing("ids") }
+    return ids
+  }
+}
+
+extension Check {
+  /// Slots rsHead, rsHead + 1, ..., one a sequence.
+  static func destinations(_ rsHead: Int32, count: UInt32, slots: UInt32, of cache: StaticString) throws(Failure)
+    -> [Int32]
+  {
+    guard rsHead >= 0, UInt64(rsHead) &+ UInt64(count) <= UInt64(slots) else {
+      throw Failure(
+        .range, argument: "rsHead", expected: "the first of \(count) slots inside \(cache), which has \(slots)",
+        received: "\(rsHead)")
+    }
+    return (0..<Int64(count)).map { Int32(truncatingIfNeeded: Int64(rsHead) &+ $0) }
+  }
+}

@@ -51,6 +51,10 @@ export type { StatePoolOptions, StepOptions } from "./state-pool.ts";
 export { StateHandle } from "./state-handle.ts";
 export { PoolStep } from "./pool-step.ts";
 export type { Checkpoints } from "./pool-step.ts";
+export { PoolVerification } from "./pool-verification.ts";
+export type { VerifyOptions } from "./pool-verification.ts";
+export { PrefixCache } from "./prefix-cache.ts";
+export type { PrefixCacheOptions, PrefixHit, Tokens } from "./prefix-cache.ts";
 export type { PoolShape } from "./pool-shape.ts";
 export type { SaveOptions } from "./state-files/save.ts";
 export type { LoadOptions } from "./state-files/load.ts";
@@ -64,6 +68,7 @@ export type {
   MixStepArguments,
   StateArguments,
   StepSlots,
+  VerifyArguments,
 } from "./layer/arguments.ts";
 export type { LayerConfig } from "./layer/config.ts";
 export {

@@ -1,6 +1,8 @@
 /** The zod schemas of options objects. Loaded lazily by options.ts, and by nothing else. */
 import type { DeviceOptions } from "./device-options.ts";
-import { headMaps } from "./ops/options.ts";
+import { gateDimsNames, headMaps } from "./ops/options.ts";
+import type { VerifyOptions } from "./pool-verification.ts";
+import type { PrefixCacheOptions } from "./prefix-cache.ts";
 import { choice, integer, nameOf, options } from "./schema-parts.ts";
 import { z } from "zod";
 import type { ExportOptions } from "./state-files/export.ts";
@@ -48,3 +50,14 @@ export const exportOptions = options<ExportOptions>()({
   convColumns: integer(1, 9).optional(),
   heads: nameOf(headMaps).optional(),
 });
+
+/** {@link VerifyOptions} */
+export const verifyOptions = options<VerifyOptions>()({
+  records: choice("deltas", "snapshots").default("deltas"),
+  gateDims: nameOf(gateDimsNames).default("head"),
+  heads: nameOf(headMaps).default("block"),
+  activationDtype: floatDType.default("f32"),
+});
+
+/** {@link PrefixCacheOptions} */
+export const prefixCacheOptions = options<PrefixCacheOptions>()({ bytes: integer(0, Number.MAX_SAFE_INTEGER) });

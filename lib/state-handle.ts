@@ -1,5 +1,6 @@
 import { DisposedError, GatedDeltaError } from "./errors.ts";
 import type { PoolStep } from "./pool-step.ts";
+import type { PoolVerification } from "./pool-verification.ts";
 import type { Holder, SlotLedger } from "./slot-ledger.ts";
 import type { StatePool } from "./state-pool.ts";
 
@@ -10,7 +11,7 @@ export let isHandle: (value: unknown) => value is StateHandle;
 export let holderOf: (handle: StateHandle) => Holder;
 
 /** Notes the step that a handle is in; undefined when that is over. */
-export let setStep: (handle: StateHandle, step: PoolStep | undefined) => void;
+export let setStep: (handle: StateHandle, step: PoolStep | PoolVerification | undefined) => void;
 
 /** Makes the handle of a ledger's entry. */
 export let makeHandle: (pool: StatePool, ledger: SlotLedger, holder: Holder) => StateHandle;
@@ -34,7 +35,7 @@ export class StateHandle implements Disposable {
   readonly pool: StatePool;
   readonly #ledger: SlotLedger;
   readonly #holder: Holder;
-  #step: PoolStep | undefined;
+  #step: PoolStep | PoolVerification | undefined;
 
   private constructor(pool: StatePool, ledger: SlotLedger, holder: Holder) {
     if (!makingHandle)
@@ -80,7 +81,7 @@ export class StateHandle implements Disposable {
   }
 
   /** The step that it is in, if any. */
-  get step(): PoolStep | undefined {
+  get step(): PoolStep | PoolVerification | undefined {
     return this.#step;
   }
 

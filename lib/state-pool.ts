@@ -7,6 +7,8 @@ import { dtypeOf, rowShape } from "./pool-shape.ts";
 import type { PoolShape } from "./pool-shape.ts";
 import { makeStep } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
+import { makeVerification } from "./pool-verification.ts";
+import type { PoolVerification, VerifyOptions } from "./pool-verification.ts";
 import { SlotLedger } from "./slot-ledger.ts";
 import type { Holder } from "./slot-ledger.ts";
 import { holderOf, isHandle, makeHandle } from "./state-handle.ts";
@@ -205,6 +207,36 @@ export class StatePool implements Disposable {
     const positions = asPositions(op, options?.checkpoints, own.length);
     const extra = positions.reduce((sum, list) => sum + list.length, 0);
     return makeStep(this, this.#ledger, own, this.#ledger.begin(op, holders, undoable, extra), positions);
+  }
+
+  /**
+   * Opens a verification: one forward pass over drafted tokens, `counts[i]` of them for handle i, of which
+   * {@link PoolVerification.commit} accepts as many as turn out to be right. It counts as the handle's step until then,
+   * so that a second one is an error. Records of `snapshots` take a free slot a token until the commit.
+   *
+   * @example
+   * using draft = pool.verify([state], [4]);
+   * device.run(...layers.flatMap((layer) => layer.verify({ hidden, out, pool, verification: draft })));
+   * device.wait();
+   * draft.commit([acceptedOf(out)]);
+   */
+  verify(handles: readonly StateHandle[], counts: readonly number[], options: VerifyOptions = {}): PoolVerification {
+    const op = "pool.verify";
+    this.#alive(op);
+    const checked = checkOptions("verifyOptions", op, options);
+    if (!Array.isArray(handles)) throw invalid(op, "handles", "an array of StateHandles", handles);
+    if (!Array.isArray(counts)) throw invalid(op, "counts", "an array of numbers of tokens", counts);
+    const own: readonly StateHandle[] = Object.freeze([...(handles as readonly StateHandle[])]);
+    const holders = own.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
+    const tokens = [...(counts as readonly number[])].map((n, i) => asInteger(op, `counts[${i}]`, n, 0, largestIndex));
+    if (tokens.length !== own.length) {
+      throw new ShapeError({ op, argument: "counts", expected: `${own.length} numbers, one a handle`, received: `${tokens.length}` });
+    }
+    if (tokens.reduce((sum, n) => sum + n, 0) > largestIndex) throw invalid(op, "counts", `at most ${largestIndex} tokens in all`, counts);
+    const books = checked.records === "snapshots"
+      ? this.#ledger.beginTrial(op, holders, tokens)
+      : this.#ledger.begin(op, holders, false);
+    return makeVerification(this, this.#ledger, own, tokens, books, checked);
   }
 
   /**

@@ -4,6 +4,8 @@ import { basename } from "node:path";
 import { Device } from "../device.ts";
 import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
 import { causalConvKind } from "./verify/causal-conv.ts";
+import { fusedConvKind } from "./verify/fused-conv.ts";
+import { fusedGdnKind } from "./verify/fused-gdn.ts";
 import { gatedDeltaKind } from "./verify/gated-delta.ts";
 import { gatedRmsNormKind } from "./verify/gated-rmsnorm.ts";
 import { GoldenFile } from "./verify/golden-file.ts";
@@ -12,7 +14,7 @@ import { layerKind } from "./verify/layer.ts";
 import { Report, summary, type Row } from "./verify/report.ts";
 
 /** Every kind of files that can be checked, found by how a file's name begins. */
-const kinds: readonly Kind[] = [gatedDeltaKind, causalConvKind, gatedRmsNormKind, layerKind];
+const kinds: readonly Kind[] = [gatedDeltaKind, causalConvKind, gatedRmsNormKind, layerKind, fusedGdnKind, fusedConvKind];
 
 const help = `Usage: gated-delta verify FILES... [--backend auto|cpu|metal] [--threads N] [--json]
 

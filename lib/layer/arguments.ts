@@ -2,6 +2,9 @@
 
 import type { FloatDType } from "../dtype.ts";
 import type { Indices } from "../ops/indices.ts";
+import type { CheckpointArguments } from "../ops/kept-states.ts";
+import type { DeltaRecords } from "../ops/records.ts";
+import type { PoolVerification } from "../pool-verification.ts";
 import type { StatePool } from "../state-pool.ts";
 import type { Tensor } from "../tensor.ts";
 
@@ -21,6 +24,8 @@ export interface GatedDeltaNetOptions {
 export interface StepSlots {
   readonly readSlots: Indices;
   readonly writeSlots: Indices;
+  /** States on the way that are kept, for ragged batches: not by `decode` and `mixStep`. */
+  readonly checkpoints?: CheckpointArguments | undefined;
 }
 
 /** Where a call's states come from and go to. */
@@ -37,6 +42,17 @@ export interface ForwardArguments extends StateArguments {
   readonly out: Tensor;
   /** `[sequences + 1]`, ending in tokens. Absent: one sequence. */
   readonly cuSeqlens?: Indices | undefined;
+}
+
+/** Arguments of {@link GatedDeltaNet.verify}. */
+export interface VerifyArguments {
+  /** `[tokens, hidden]`, the sequences' drafted tokens one after another. */
+  readonly hidden: Tensor;
+  /** `[tokens, hidden]`, in the layer's dtype or f32. */
+  readonly out: Tensor;
+  readonly pool: StatePool;
+  /** What `pool.verify` gave; its activation dtype is the layer's. */
+  readonly verification: PoolVerification;
 }
 
 /** Arguments of {@link GatedDeltaNet.decode}. */
@@ -65,4 +81,8 @@ export interface MixStepArguments extends StateArguments {
 export interface MixArguments extends MixStepArguments {
   /** `[sequences + 1]`, ending in tokens. Absent: one sequence. */
   readonly cuSeqlens?: Indices | undefined;
+  /** Kept for {@link commitGatedDelta}; `qkv` is the convolution's record and must then stay as it is. @default none */
+  readonly records?: DeltaRecords | undefined;
+  /** Slots for the states after each token, newest first; see {@link gatedDelta}. @default none */
+  readonly snapshotSlots?: Indices | undefined;
 }

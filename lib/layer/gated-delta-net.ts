@@ -11,7 +11,7 @@
  * Gates and everything between the delta rule and the norm's product are float32 whatever the activations are.
  */
 
-import { asTensor, expectDType, expectShape } from "../check.ts";
+import { asTensor, expectDType, expectShape, invalid } from "../check.ts";
 import type { Device } from "../device.ts";
 import type { FloatDType } from "../dtype.ts";
 import { DisposedError, GatedDeltaError } from "../errors.ts";
@@ -21,6 +21,7 @@ import { gatedDeltaStep } from "../ops/gated-delta-step.ts";
 import { gatedRmsNorm } from "../ops/gated-rms-norm.ts";
 import { linear } from "../ops/linear.ts";
 import type { Op } from "../ops/op.ts";
+import { PoolVerification } from "../pool-verification.ts";
 import { openCheckpoint } from "../safetensors.ts";
 import type { StatePool } from "../state-pool.ts";
 import { isTensor, type Tensor } from "../tensor.ts";
@@ -30,6 +31,8 @@ import type {
   GatedDeltaNetOptions,
   MixArguments,
   MixStepArguments,
+  StepSlots,
+  VerifyArguments,
 } from "./arguments.ts";
 import type { LayerConfig } from "./config.ts";
 import { parseLoadOptions, type LoadOptions } from "./options.ts";
@@ -110,11 +113,38 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /**
+   * The ops that take drafted tokens through the layer without changing any state: {@link forward}, with what
+   * `verification.commit` needs kept beside. Commit once the ops of all layers have been run.
+   *
+   * @example
+   * using draft = pool.verify([state], [4], { activationDtype: layer.dtype });
+   * device.run(...layer.verify({ hidden, out, pool, verification: draft }));
+   * device.wait();
+   * draft.commit([2]); // two of the four were right
+   */
+  verify(args: VerifyArguments): Op[] {
+    const { hidden, out, pool, verification } = args;
+    const tokens = this.#tokensOf("verify", hidden, out);
+    if (!(verification instanceof PoolVerification)) throw invalid(`${op}.verify`, "verification", "a PoolVerification", verification);
+    const index = this.#layerOf(pool);
+    // The projection's output is the convolution's record, so it goes where it stays until the commit.
+    const scratch = { ...this.#scratch.views(tokens), qkv: verification.convInput(index) };
+    const { cuSeqlens, readSlots, writeSlots, snapshotSlots } = verification;
+    const records = verification.records(index);
+    return [
+      ...this.#project(hidden, scratch),
+      ...this.mix({ ...scratch, out: scratch.normed, cuSeqlens, pool, step: { readSlots, writeSlots }, records, snapshotSlots }),
+      linear({ x: scratch.normed, weight: this.#weights.out, out }),
+    ];
+  }
+
+  /**
    * The ops that take one token of each sequence through the layer, everything between the projections in one fused
    * step. The bits are those of {@link forward}.
    */
   decode(args: DecodeArguments): Op[] {
     const { hidden, out, pool, step } = args;
+    this.#noCheckpoints("decode", step);
     const tokens = this.#tokensOf("decode", hidden, out);
     const scratch = this.#scratch.views(tokens);
     return [
@@ -129,15 +159,16 @@ export class GatedDeltaNet implements Disposable {
    * delta rule and gated norm of a ragged batch.
    */
   mix(args: MixArguments): Op[] {
-    const { qkv, z, a, b, out, cuSeqlens, pool, step } = args;
+    const { qkv, z, a, b, out, cuSeqlens, pool, step, records, snapshotSlots } = args;
     this.#alive("mix");
     const { conv, query, key, value, delta } = this.#scratch.views(rowsOf("mix", "qkv", qkv));
     const { state, convState } = this.#statesOf(pool);
     const weights = this.#weights;
-    const slots = { readSlots: step.readSlots, writeSlots: step.writeSlots, cuSeqlens };
+    const { readSlots, writeSlots, checkpoints } = step;
+    const slots = { readSlots, writeSlots, checkpoints, snapshotSlots, cuSeqlens };
     return [
       causalConv1d({ x: qkv, weight: weights.conv, bias: weights.convBias, state: convState, out: conv, ...slots }),
-      gatedDelta({ query, key, value, gate: a, beta: b, out: delta, state, ...slots, ...this.#gates() }),
+      gatedDelta({ query, key, value, gate: a, beta: b, out: delta, state, records, ...slots, ...this.#gates() }),
       gatedRmsNorm({ x: delta, z: this.#asHeads(z), weight: weights.norm, out: this.#asHeads(out), ...this.#norm() }),
     ];
   }
@@ -146,6 +177,7 @@ export class GatedDeltaNet implements Disposable {
   mixStep(args: MixStepArguments): Op[] {
     const { qkv, z, a, b, out, pool, step } = args;
     this.#alive("mixStep");
+    this.#noCheckpoints("mixStep", step);
     const { state, convState } = this.#statesOf(pool);
     const weights = this.#weights;
     const { eps: normEps, activation: normActivation } = this.#norm();
@@ -199,13 +231,19 @@ export class GatedDeltaNet implements Disposable {
   }
 
   #statesOf(pool: StatePool): { state: Tensor; convState: Tensor } {
+    const layer = this.#layerOf(pool);
+    return { state: pool.state(layer), convState: pool.conv(layer) };
+  }
+
+  /** Which of a pool's layers is this one. */
+  #layerOf(pool: StatePool): number {
     const layer = this.#poolLayer ?? (pool.layers === 1 ? 0 : undefined);
     if (layer === undefined) {
       const expected = "the option poolLayer at load, for a pool of several layers";
       const received = `a pool of ${pool.layers}`;
       throw new GatedDeltaError("invalid-argument", { op, argument: "pool", expected, received });
     }
-    return { state: pool.state(layer), convState: pool.conv(layer) };
+    return layer;
   }
 
   /** Checks what every projection shares; returns the number of tokens. */
@@ -228,6 +266,12 @@ export class GatedDeltaNet implements Disposable {
     const view = tensor.reshape([tensor.shape[0] ?? 0, valueHeads, valueDim]);
     this.#heads.set(tensor, view);
     return view;
+  }
+
+  /** One token has no states on the way that its end does not give. */
+  #noCheckpoints(method: string, step: StepSlots): void {
+    if (step.checkpoints === undefined) return;
+    throw invalid(`${op}.${method}`, "step.checkpoints", "none: forward and mix take them", step.checkpoints);
   }
 
   #alive(method: string): void {

@@ -78,6 +78,16 @@ export class GoldenFile implements Disposable {
     return this.#file.float32(name);
   }
 
+  /** Integers within i32. */
+  integers(name: string, shape: readonly Dimension[]): Int32Array {
+    const info = this.#check(name, shape);
+    if (info.dtype !== "I32" && info.dtype !== "I64") throw this.bad(`tensor ${describe(name)} of I32 or I64`, info.dtype);
+    const numbers = this.#file.float64(name);
+    const wrong = numbers.find((n) => (n | 0) !== n);
+    if (wrong !== undefined) throw this.bad(`tensor ${describe(name)} of integers within i32`, `${wrong}`);
+    return Int32Array.from(numbers);
+  }
+
   /** An option by the first pattern that its text matches; `fallback` where the file does not say. */
   option<T>(key: string, choices: readonly (readonly [pattern: RegExp, value: T])[], fallback: T): T {
     const text = this.#file.metadata.get(key);

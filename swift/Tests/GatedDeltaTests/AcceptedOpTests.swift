@@ -100,7 +100,7 @@ import Testing
       case .copySlots(let op, let sequences):
         #expect(op.slots == 4 && op.slotElements == 5 && sequences.count == 2)
         #expect(sequences.readSlots == [2, -1] && sequences.writeSlots == [0, -1])
-      case .gatedDelta: Issue.record("nobody encoded one")
+      case .gatedDelta, .commitGatedDelta, .commitCausalConv1d: Issue.record("nobody encoded one")
       }
     }
   }

@@ -66,12 +66,19 @@ import Testing
           ? input(op.raw?.dtBias, op.valueHeads, 1, op.keyDim) : input(op.raw?.dtBias, 1, 1, op.valueHeads),
         output(op.state, op.slots, op.valueHeads, op.valueDim * op.keyDim),
         output(op.out, op.tokens, op.valueHeads, op.valueDim),
+        input(op.states.source, op.states.sourceSlots, op.valueHeads, op.valueDim * op.keyDim),
+        output(op.states.snapshots, op.states.snapshotEntries, op.valueHeads, op.valueDim * op.keyDim),
+        output(op.records?.key, op.tokens, op.keyHeads, op.keyDim),
+        output(op.records?.delta, op.tokens, op.valueHeads, op.valueDim),
+        output(op.records?.decay, op.tokens, op.valueHeads, gate),
       ]
     case .causalConv1d(let op, _):
       walks = [
         input(op.x, op.tokens, 1, op.channels), input(op.weight, op.channels, 1, op.width),
         input(op.bias, 1, 1, op.channels), output(op.state, op.slots, op.channels, op.width - 1),
         output(op.out, op.tokens, 1, op.channels),
+        input(op.states.source, op.states.sourceSlots, op.channels, op.width - 1),
+        output(op.states.snapshots, op.states.snapshotEntries, op.channels, op.width - 1),
       ]
     case .gatedRMSNorm(let op):
       walks = [
@@ -94,6 +101,15 @@ import Testing
         output(op.out, op.rows, 1, op.outFeatures),
       ]
     case .copySlots(let op, _): walks = [output(op.pool, op.slots, 1, op.slotElements)]
+    case .commitGatedDelta(let op, _):
+      walks = [
+        input(op.records.key, op.tokens, op.keyHeads, op.keyDim),
+        input(op.records.delta, op.tokens, op.valueHeads, op.valueDim),
+        input(op.records.decay, op.tokens, op.valueHeads, op.gateDims == .perKey ? op.keyDim : 1),
+        output(op.state, op.slots, op.valueHeads, op.valueDim * op.keyDim),
+      ]
+    case .commitCausalConv1d(let op, _):
+      walks = [input(op.x, op.tokens, 1, op.channels), output(op.state, op.slots, op.channels, op.width - 1)]
     }
     return walks.compactMap { $0 }
   }
@@ -113,17 +129,40 @@ import Testing
       }
     }
     guard let sequences = op.sequences else { return }
-    let slots: Int
+    let (slots, states): (Int, StateTensors)
     switch op {
-    case .gatedDelta(let op, _): slots = op.slots
-    case .causalConv1d(let op, _): slots = op.slots
-    case .gatedDeltaStep(let op, _): slots = op.slots
-    case .copySlots(let op, _): slots = op.slots
-    default: slots = 0
+    case .gatedDelta(let op, _): (slots, states) = (op.slots, op.states)
+    case .causalConv1d(let op, _): (slots, states) = (op.slots, op.states)
+    case .gatedDeltaStep(let op, _): (slots, states) = (op.slots, .none)
+    case .copySlots(let op, _): (slots, states) = (op.slots, .none)
+    case .commitGatedDelta(let op, _): (slots, states) = (op.slots, .none)
+    case .commitCausalConv1d(let op, _): (slots, states) = (op.slots, .none)
+    case .gatedRMSNorm, .linear: (slots, states) = (0, .none)
     }
+    check(sequences, slots: slots, states)
+  }
+
+  static func check(_ sequences: Sequences, slots: Int, _ states: StateTensors) {
+    let readable = states.source == nil ? slots : states.sourceSlots
     #expect(sequences.readSlots.count == sequences.count && sequences.writeSlots.count == sequences.count)
-    #expect((sequences.readSlots + sequences.writeSlots).allSatisfy { $0 >= -1 && Int($0) < slots })
-    let written = sequences.writeSlots.filter { $0 >= 0 }
+    #expect(sequences.readSlots.allSatisfy { $0 >= -1 && Int($0) < readable })
+    #expect(sequences.writeSlots.allSatisfy { $0 >= -1 && Int($0) < slots })
+    var written = sequences.writeSlots.filter { $0 >= 0 }
+    for sequence in 0..<sequences.count where sequences.stores != nil || sequences.counts != nil {
+      let length = sequences.starts[sequence + 1] - sequences.starts[sequence]
+      if let counts = sequences.counts { #expect((0...length).contains(counts[sequence])) }
+      var last: Int32 = 0
+      for store in sequences.stores?.of(sequence) ?? [] {
+        #expect(store.tokens >= last && store.tokens <= length)
+        last = store.tokens
+        switch store.target {
+        case .slot(let slot):
+          #expect((0..<slots).contains(Int(slot)))
+          written.append(slot)
+        case .snapshot(let entry): #expect((0..<states.snapshotEntries).contains(Int(entry)))
+        }
+      }
+    }
     #expect(Set(written).count == written.count)
   }
 
@@ -155,15 +194,65 @@ import Testing
     valid.cu_seqlens = try fixture.index([0, 2, 2, 6]).index
     valid.write_slots = try fixture.index([2, 0, 1]).index
     try Self.fuzz(
-      rounds: 4000, seed: 1,
-      keeping: [\.cu_seqlens.pointer, \.read_slots.pointer, \.write_slots.pointer], fixture, valid, gd_encode_gated_delta)
+      rounds: 4000, seed: 1, keeping: Self.deltaPointers, fixture, valid, gd_encode_gated_delta)
+  }
+
+  static var deltaPointers: [PartialKeyPath<gd_gated_delta>] {
+    [
+      \.cu_seqlens.pointer, \.read_slots.pointer, \.write_slots.pointer, \.snapshot_slots.pointer,
+      \.checkpoint_offsets.pointer, \.checkpoint_tokens.pointer, \.checkpoint_slots.pointer,
+    ]
+  }
+
+  static var convPointers: [PartialKeyPath<gd_causal_conv1d>] {
+    [
+      \.cu_seqlens.pointer, \.read_slots.pointer, \.write_slots.pointer, \.snapshot_slots.pointer,
+      \.checkpoint_offsets.pointer, \.checkpoint_tokens.pointer, \.checkpoint_slots.pointer,
+    ]
+  }
+
+  @Test func gatedDeltaWithAllThatItCanStore() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(
+      rounds: 4000, seed: 7, keeping: Self.deltaPointers, fixture, try fixture.storingDelta(), gd_encode_gated_delta)
+  }
+
+  @Test func causalConv1dWithAllThatItCanStore() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(
+      rounds: 4000, seed: 8, keeping: Self.convPointers, fixture, try fixture.storingConv(), gd_encode_causal_conv1d)
+  }
+
+  @Test func commits() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(
+      rounds: 4000, seed: 9,
+      keeping: [\.cu_seqlens.pointer, \.counts.pointer, \.read_slots.pointer, \.write_slots.pointer], fixture,
+      try fixture.commitDelta(), gd_encode_commit_gated_delta)
+    try Self.fuzz(
+      rounds: 4000, seed: 10,
+      keeping: [\.cu_seqlens.pointer, \.counts.pointer, \.read_slots.pointer, \.write_slots.pointer], fixture,
+      try fixture.commitConv(), gd_encode_commit_causal_conv1d)
+  }
+
+  @Test func fusedOps() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(
+      rounds: 3000, seed: 11, keeping: [], fixture, try fixture.fusedDelta(), gd_encode_gated_delta_net_inplace)
+    try Self.fuzz(
+      rounds: 3000, seed: 12, keeping: [\.ids.pointer], fixture, try fixture.fusedDeltaIds(),
+      gd_encode_gated_delta_net_inplace_ids)
+    try Self.fuzz(
+      rounds: 3000, seed: 13, keeping: [], fixture, try fixture.fusedConv(), gd_encode_ssm_conv_update_inplace)
+    try Self.fuzz(
+      rounds: 3000, seed: 14, keeping: [\.ids.pointer], fixture, try fixture.fusedConvIds(),
+      gd_encode_ssm_conv_update_inplace_ids)
   }
 
   @Test func causalConv1d() throws {
     let fixture = try Fixture()
     try Self.fuzz(
-      rounds: 4000, seed: 2, keeping: [\.cu_seqlens.pointer, \.read_slots.pointer, \.write_slots.pointer], fixture,
-      try fixture.causalConv1d(), gd_encode_causal_conv1d)
+      rounds: 4000, seed: 2, keeping: Self.convPointers, fixture, try fixture.causalConv1d(), gd_encode_causal_conv1d)
   }
 
   @Test func gatedRMSNorm() throws {

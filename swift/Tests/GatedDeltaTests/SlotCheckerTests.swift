@@ -50,6 +50,54 @@ import Testing
     #expect(duplicates > 300 && staged > 300, "the cases are not varied enough")
   }
 
+  /// Stores are writes of their sequences.
+  @Test func storesCountAsWrites() {
+    var generator = SplitMix(seed: 12)
+    let checker = SlotChecker()
+    var kinds = [0, 0, 0]
+    for _ in 0..<3000 {
+      let count = 1 + Int(generator.next() % 4)
+      let slots = 4 + Int(generator.next() % 12)
+      let free = (0..<Int32(slots)).shuffled(using: &generator)
+      let writes = (0..<count).map { generator.next() % 4 == 0 ? -1 : free[$0] }
+      let reads = writes.map { _ in Int32(generator.next() % UInt64(slots + 1)) - 1 }
+      let clash = generator.next() % 3 == 0
+      let stores = (0..<Int(generator.next() % 5)).map { position in
+        SlotStore(
+          slot: clash ? Int32(generator.next() % UInt64(slots)) : free[(count + position) % slots],
+          sequence: Int32(generator.next() % UInt64(count)), name: "checkpoints.slots", position: position)
+      }
+      let all = zip(writes, 0...).map { ($0, Int32($1)) }.filter { $0.0 >= 0 } + stores.map { ($0.slot, $0.sequence) }
+      var expected: [Int32]?
+      if Set(all.map(\.0)).count == all.count {
+        expected = reads.indices.filter { reader in
+          all.contains { $0.0 == reads[reader] && Int($0.1) != reader }
+        }.map { Int32($0) }
+      }
+      for limit in [slots, SlotChecker.tableLimit + 1] {
+        let found = try? checker.stagedReads(
+          readSlots: reads, writeSlots: writes, stores: stores, slots: limit, writeName: "writeSlots")
+        #expect(found == expected, "\(reads) \(writes) \(stores)")
+      }
+      kinds[expected == nil ? 0 : expected == [] ? 1 : 2] += 1
+    }
+    #expect(kinds.allSatisfy { $0 > 300 }, "\(kinds)")
+  }
+
+  @Test func theLaterOfTwoWritesIsNamed() {
+    let checker = SlotChecker()
+    let stores = [SlotStore(slot: 2, sequence: 0, name: "snapshotSlots", position: 7)]
+    for slots in [4, SlotChecker.tableLimit + 1] {
+      do throws(Failure) {
+        _ = try checker.stagedReads(
+          readSlots: [], writeSlots: [1, 2], stores: stores, slots: slots, writeName: "writeSlots")
+        Issue.record("accepted")
+      } catch {
+        #expect(error.argument == "snapshotSlots[7]" && error.received.contains("writeSlots[1]"))
+      }
+    }
+  }
+
   @Test func aHundredThousandSequences() {
     let count = 100_000
     let writes = (0..<Int32(count)).map { $0 }

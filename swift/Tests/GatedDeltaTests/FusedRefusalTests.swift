@@ -1,0 +1,122 @@
+import CGatedDelta
+import GatedDeltaTypes
+import Testing
+
+@testable import GatedDelta
+
+/// Every rule of the four fused ops, broken once: arguments go by the fused ops' own names.
+@Suite struct FusedRefusalTests {
+  typealias Delta = Refusal<gd_gated_delta_net_inplace>
+  typealias DeltaIds = Refusal<gd_gated_delta_net_inplace_ids>
+  typealias Conv = Refusal<gd_ssm_conv_update_inplace>
+  typealias ConvIds = Refusal<gd_ssm_conv_update_inplace_ids>
+  static let slotBytes: UInt64 = 4 * 16 * 16 * 4
+
+  static let delta: [Delta] = [
+    Delta("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
+    Delta("dim", GD_ERROR_SHAPE, "q") { $1.dim = 12 },
+    Delta("heads that do not divide", GD_ERROR_SHAPE, "v") { $1.value_heads = 3 },
+    Delta("too many sequences", GD_ERROR_RANGE, "q") { $1.sequences = (1 << 20) + 1 },
+    Delta("too many tokens", GD_ERROR_SHAPE, "q") { ($1.sequences, $1.tokens) = (1 << 20, 1 << 12) },
+    Delta("tokens beyond 32 bits", GD_ERROR_SHAPE, "q") { $1.tokens = .max },
+    Delta("gate dims", GD_ERROR_INVALID_ARGUMENT, "gateDims") { $1.gate_dims = 3 },
+    Delta("no q", GD_ERROR_INVALID_ARGUMENT, "q") { $1.query = gd_tensor() },
+    Delta("q too short", GD_ERROR_SHAPE, "q") { $1.query = try $0.tensor(.f32, 6 * 2 * 16 - 8) },
+    Delta("16-bit q", GD_ERROR_DTYPE, "q") { $1.query.dtype = DType.f16.rawValue },
+    Delta("no k", GD_ERROR_INVALID_ARGUMENT, "k") { $1.key = gd_tensor() },
+    Delta("16-bit k", GD_ERROR_DTYPE, "k") { $1.key.dtype = DType.bf16.rawValue },
+    Delta("v off its vectors", GD_ERROR_RANGE, "v") { $1.value.offset = 4 },
+    Delta("v too short", GD_ERROR_SHAPE, "v") { $1.value.offset = 32 },
+    Delta("gate per head for dims per key", GD_ERROR_SHAPE, "gate") { $1.gate_dims = GateDims.perKey.rawValue },
+    Delta("no beta", GD_ERROR_INVALID_ARGUMENT, "beta") { $1.beta = gd_tensor() },
+    Delta("no state", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state = gd_tensor() },
+    Delta("16-bit state", GD_ERROR_DTYPE, "state") { $1.state.dtype = DType.bf16.rawValue },
+    Delta("state too short", GD_ERROR_SHAPE, "state") { $1.state.offset = 32 },
+    Delta("no stateDst", GD_ERROR_INVALID_ARGUMENT, "stateDst") { $1.state_dst = gd_tensor() },
+    Delta("stateDst with gaps", GD_ERROR_SHAPE, "stateDst") { $1.state_dst.token_stride = 1032 },
+    Delta("stateDst one slot on", GD_ERROR_OVERLAP, "stateDst") {
+      $1.state.buffer = try $0.buffer(4 * 4096).handle
+      $1.state_dst.buffer = $1.state.buffer
+      $1.state_dst.offset = slotBytes
+    },
+    Delta("stateDst a few elements on", GD_ERROR_OVERLAP, "stateDst") {
+      $1.state.buffer = try $0.buffer(4 * 4096).handle
+      $1.state_dst.buffer = $1.state.buffer
+      $1.state.offset = 64
+    },
+    Delta("snapshots over the state", GD_ERROR_OVERLAP, "snapshots") {
+      $1.snapshots.buffer = try $0.buffer(8 * 4096).handle
+      $1.state.buffer = $1.snapshots.buffer
+      $1.state.offset = 5 * slotBytes
+    },
+    Delta("no snapshots", GD_ERROR_INVALID_ARGUMENT, "snapshots") { $1.snapshots = gd_tensor() },
+    Delta("snapshots too few", GD_ERROR_SHAPE, "snapshots") { $1.snapshot_count = 3 },
+    Delta("too many snapshots", GD_ERROR_RANGE, "snapshots") { $1.snapshot_count = .max },
+    Delta("no out", GD_ERROR_INVALID_ARGUMENT, "out") { $1.out = gd_tensor() },
+    Delta("out is v", GD_ERROR_OVERLAP, "out") { $1.out = $1.value },
+  ]
+
+  static let deltaIds: [DeltaIds] = [
+    DeltaIds("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
+    DeltaIds("no cache", GD_ERROR_INVALID_ARGUMENT, "cache") { $1.cache = gd_tensor() },
+    DeltaIds("cache too short", GD_ERROR_SHAPE, "cache") { $1.slots = 8 },
+    DeltaIds("rsHead below 0", GD_ERROR_RANGE, "rsHead") { $1.rs_head = -1 },
+    DeltaIds("rsHead too far", GD_ERROR_RANGE, "rsHead") { $1.rs_head = 5 },
+    DeltaIds("rsHead beyond integers", GD_ERROR_RANGE, "rsHead") { $1.rs_head = .max },
+    DeltaIds("no ids", GD_ERROR_INVALID_ARGUMENT, "ids") { $1.ids = gd_index() },
+    DeltaIds("too few ids", GD_ERROR_SHAPE, "ids") { $1.ids.count = 2 },
+    DeltaIds("an id below", GD_ERROR_RANGE, "ids[1]") { $1.ids = try $0.index([0, -2, 0]).index },
+    DeltaIds("an id above", GD_ERROR_RANGE, "ids[2]") { $1.ids = try $0.index([0, -1, 7]).index },
+    DeltaIds("snapshots over the cache", GD_ERROR_OVERLAP, "snapshots") { $1.snapshots = $1.cache },
+    DeltaIds("out over the cache", GD_ERROR_OVERLAP, "out") { $1.out = $1.cache },
+  ]
+
+  static let conv: [Conv] = [
+    Conv("width below", GD_ERROR_SHAPE, "weight") { $1.width = 1 },
+    Conv("width above", GD_ERROR_SHAPE, "weight") { $1.width = 10 },
+    Conv("silu", GD_ERROR_INVALID_ARGUMENT, "silu") { $1.silu = 2 },
+    Conv("too many sequences", GD_ERROR_RANGE, "x") { $1.sequences = .max },
+    Conv("no weight", GD_ERROR_INVALID_ARGUMENT, "weight") { $1.weight = gd_tensor() },
+    Conv("16-bit weight", GD_ERROR_DTYPE, "weight") { $1.weight.dtype = DType.bf16.rawValue },
+    Conv("no x", GD_ERROR_INVALID_ARGUMENT, "x") { $1.x = gd_tensor() },
+    Conv("16-bit x", GD_ERROR_DTYPE, "x") { $1.x.dtype = DType.f16.rawValue },
+    Conv("no states", GD_ERROR_INVALID_ARGUMENT, "convStates") { $1.conv_states = gd_tensor() },
+    Conv("states too short", GD_ERROR_SHAPE, "convStates") { $1.conv_states.offset = 4 },
+    Conv("no destination", GD_ERROR_INVALID_ARGUMENT, "convStateDst") { $1.conv_state_dst = gd_tensor() },
+    Conv("a destination in part", GD_ERROR_OVERLAP, "convStateDst") {
+      $1.conv_states.buffer = try $0.buffer(2000).handle
+      $1.conv_state_dst.buffer = $1.conv_states.buffer
+      $1.conv_state_dst.offset = 4
+    },
+    Conv("out is x", GD_ERROR_OVERLAP, "out") { $1.out = $1.x },
+  ]
+
+  static let convIds: [ConvIds] = [
+    ConvIds("no cache", GD_ERROR_INVALID_ARGUMENT, "convCache") { $1.conv_cache = gd_tensor() },
+    ConvIds("cache too short", GD_ERROR_SHAPE, "convCache") { $1.cells = 8 },
+    ConvIds("rsHead below 0", GD_ERROR_RANGE, "rsHead") { $1.rs_head = .min },
+    ConvIds("rsHead too far", GD_ERROR_RANGE, "rsHead") { $1.rs_head = 5 },
+    ConvIds("no ids", GD_ERROR_INVALID_ARGUMENT, "ids") { $1.ids = gd_index() },
+    ConvIds("an id below", GD_ERROR_RANGE, "ids[0]") { $1.ids = try $0.index([-2, 0, 0]).index },
+    ConvIds("an id above", GD_ERROR_RANGE, "ids[2]") { $1.ids = try $0.index([0, -1, 7]).index },
+    ConvIds("silu", GD_ERROR_INVALID_ARGUMENT, "silu") { $1.silu = 2 },
+  ]
+
+  @Test func theRecurrence() throws {
+    for rule in Self.delta {
+      try rule.verify(op: "gatedDeltaNetInplace", { try $0.fusedDelta() }, gd_encode_gated_delta_net_inplace)
+    }
+    for rule in Self.deltaIds {
+      try rule.verify(op: "gatedDeltaNetInplaceIds", { try $0.fusedDeltaIds() }, gd_encode_gated_delta_net_inplace_ids)
+    }
+  }
+
+  @Test func theConvolution() throws {
+    for rule in Self.conv {
+      try rule.verify(op: "ssmConvUpdateInplace", { try $0.fusedConv() }, gd_encode_ssm_conv_update_inplace)
+    }
+    for rule in Self.convIds {
+      try rule.verify(op: "ssmConvUpdateInplaceIds", { try $0.fusedConvIds() }, gd_encode_ssm_conv_update_inplace_ids)
+    }
+  }
+}

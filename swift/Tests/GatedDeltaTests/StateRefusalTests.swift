@@ -1,0 +1,216 @@
+import CGatedDelta
+import GatedDeltaTypes
+import Testing
+
+@testable import GatedDelta
+
+/// Every rule of sources, snapshots, checkpoints, records and commits, broken once.
+@Suite struct StateRefusalTests {
+  typealias Delta = Refusal<gd_gated_delta>
+  typealias Conv = Refusal<gd_causal_conv1d>
+  typealias Commit = Refusal<gd_commit_gated_delta>
+  typealias CommitConv = Refusal<gd_commit_causal_conv1d>
+
+  static let delta: [Delta] = [
+    Delta("source slots without a source", GD_ERROR_INVALID_ARGUMENT, "source") { $1.source = gd_tensor() },
+    Delta("source of another dtype", GD_ERROR_DTYPE, "source") { $1.source.dtype = DType.f16.rawValue },
+    Delta("source too short", GD_ERROR_SHAPE, "source") { $1.source_slots = 4 },
+    Delta("source off its vectors", GD_ERROR_RANGE, "source") { $1.source.offset = 4 },
+    Delta("source with gaps", GD_ERROR_SHAPE, "source") { $1.source.token_stride = 6 * 8 * 16 + 8 },
+    Delta("source is the state", GD_ERROR_OVERLAP, "state") { $1.source = $1.state },
+    Delta("out is over the source", GD_ERROR_OVERLAP, "out") { $1.out = $1.source },
+    Delta("reads beyond the source", GD_ERROR_RANGE, "readSlots[2]") {
+      $1.read_slots = try $0.index([2, -1, 3]).index
+    },
+    Delta("more sequences than source slots", GD_ERROR_RANGE, "readSlots") {
+      $1.read_slots = gd_index()
+      $1.source_slots = 2
+    },
+    Delta("reads stand for writes, beyond the pool", GD_ERROR_RANGE, "readSlots[0]") {
+      $1 = try $0.gatedDelta(slots: 2)
+      $1.source_slots = 4
+      $1.source = try $0.tensor(.f32, 4 * 6 * 8 * 16)
+      $1.read_slots = try $0.index([3]).index
+    },
+    Delta("snapshots to nowhere", GD_ERROR_INVALID_ARGUMENT, "snapshots") {
+      $1.snapshots = gd_tensor()
+      $1.snapshot_slots = gd_index()
+    },
+    Delta("snapshots of another dtype", GD_ERROR_DTYPE, "snapshots") { $1.snapshots.dtype = DType.bf16.rawValue },
+    Delta("snapshots of the source's dtype only", GD_ERROR_DTYPE, "snapshots") {
+      $1 = try $0.gatedDelta(slots: 0)
+      ($1.source_slots, $1.snapshot_count) = (1, 1)
+      $1.source = try $0.tensor(.bf16, 6 * 8 * 16)
+      $1.snapshots = try $0.tensor(.f32, 6 * 8 * 16)
+    },
+    Delta("snapshots too few", GD_ERROR_SHAPE, "snapshots") { $1.snapshot_count = 3 },
+    Delta("snapshots without number", GD_ERROR_RANGE, "snapshots") { $1.snapshot_count = .max },
+    Delta("more snapshots than there may be", GD_ERROR_RANGE, "snapshots") { $1.snapshot_count = 1 << 19 },
+    Delta("snapshots over the state", GD_ERROR_OVERLAP, "snapshots") { $1.snapshots = $1.state },
+    Delta("snapshots over the source", GD_ERROR_OVERLAP, "snapshots") {
+      $1.snapshots.buffer = try $0.buffer(9 * 6 * 8 * 16 * 4).handle
+      $1.source.buffer = $1.snapshots.buffer
+      $1.source.offset = 5 * 6 * 8 * 16 * 4
+    },
+    Delta("snapshot slots of another number", GD_ERROR_SHAPE, "snapshotSlots") {
+      $1.snapshot_slots = try $0.index([-1, 3, 0]).index
+    },
+    Delta("snapshot slots without snapshots", GD_ERROR_SHAPE, "snapshotSlots") {
+      $1.snapshot_count = 0
+      $1.snapshots = gd_tensor()
+    },
+    Delta("a snapshot slot below", GD_ERROR_RANGE, "snapshotSlots[3]") {
+      $1.snapshot_slots = try $0.index([-1, 3, 0, -2, 4, -1]).index
+    },
+    Delta("a snapshot slot above", GD_ERROR_RANGE, "snapshotSlots[1]") {
+      $1.snapshot_slots = try $0.index([-1, 8, 0, 0, 4, -1]).index
+    },
+    Delta("a snapshot slot that is written", GD_ERROR_OVERLAP, "snapshotSlots[4]") {
+      $1.snapshot_slots = try $0.index([-1, 3, 0, 0, 1, -1]).index
+    },
+    Delta("two snapshots to one slot", GD_ERROR_OVERLAP, "snapshotSlots[4]") {
+      $1.snapshot_slots = try $0.index([-1, 4, 0, 0, 4, -1]).index
+    },
+    Delta("no offsets", GD_ERROR_INVALID_ARGUMENT, "checkpoints.offsets") { $1.checkpoint_offsets = gd_index() },
+    Delta("no tokens", GD_ERROR_INVALID_ARGUMENT, "checkpoints.tokens") { $1.checkpoint_tokens = gd_index() },
+    Delta("no checkpoint slots", GD_ERROR_SHAPE, "checkpoints.tokens") { $1.checkpoint_slots = gd_index() },
+    Delta("offsets only", GD_ERROR_INVALID_ARGUMENT, "checkpoints.tokens") {
+      $1.checkpoint_tokens = gd_index()
+      $1.checkpoint_slots = gd_index()
+    },
+    Delta("more checkpoints than there may be", GD_ERROR_RANGE, "checkpoints.slots") {
+      $1.checkpoint_slots.count = (1 << 20) + 1
+    },
+    Delta("tokens of another number", GD_ERROR_SHAPE, "checkpoints.tokens") { $1.checkpoint_tokens.count = 2 },
+    Delta("offsets of another number", GD_ERROR_SHAPE, "checkpoints.offsets") { $1.checkpoint_offsets.count = 3 },
+    Delta("offsets that begin late", GD_ERROR_RANGE, "checkpoints.offsets[0]") {
+      $1.checkpoint_offsets = try $0.index([1, 1, 1, 3]).index
+    },
+    Delta("offsets that fall", GD_ERROR_RANGE, "checkpoints.offsets[2]") {
+      $1.checkpoint_offsets = try $0.index([0, 2, 1, 3]).index
+    },
+    Delta("offsets beyond the end", GD_ERROR_RANGE, "checkpoints.offsets[3]") {
+      $1.checkpoint_offsets = try $0.index([0, 0, 1, 4]).index
+    },
+    Delta("a token before the first", GD_ERROR_RANGE, "checkpoints.tokens[2]") {
+      $1.checkpoint_tokens = try $0.index([0, 3, -1]).index
+    },
+    Delta("a token after the last", GD_ERROR_RANGE, "checkpoints.tokens[0]") {
+      $1.checkpoint_tokens = try $0.index([1, 3, 1]).index
+    },
+    Delta("a checkpoint that is dropped", GD_ERROR_RANGE, "checkpoints.slots[1]") {
+      $1.checkpoint_slots = try $0.index([5, -1, 7]).index
+    },
+    Delta("a checkpoint slot above", GD_ERROR_RANGE, "checkpoints.slots[2]") {
+      $1.checkpoint_slots = try $0.index([5, 6, 8]).index
+    },
+    Delta("a checkpoint slot that is written", GD_ERROR_OVERLAP, "checkpoints.slots[1]") {
+      $1.checkpoint_slots = try $0.index([5, 2, 7]).index
+    },
+    Delta("two checkpoints to one slot", GD_ERROR_OVERLAP, "checkpoints.slots[2]") {
+      $1.checkpoint_slots = try $0.index([5, 6, 6]).index
+    },
+    Delta("a checkpoint where a snapshot goes", GD_ERROR_OVERLAP, "checkpoints.slots[0]") {
+      $1.checkpoint_slots = try $0.index([3, 6, 7]).index
+    },
+    Delta("checkpoints without a state", GD_ERROR_RANGE, "checkpoints.slots[0]") {
+      $1 = try $0.gatedDelta(slots: 0)
+      $1.checkpoint_offsets = try $0.index([0, 1]).index
+      $1.checkpoint_tokens = try $0.index([2]).index
+      $1.checkpoint_slots = try $0.index([0]).index
+    },
+    Delta("records of keys only", GD_ERROR_INVALID_ARGUMENT, "records.delta") {
+      $1.record_delta = gd_tensor()
+      $1.record_decay = gd_tensor()
+    },
+    Delta("records without keys", GD_ERROR_INVALID_ARGUMENT, "records.key") { $1.record_key = gd_tensor() },
+    Delta("records without decays", GD_ERROR_INVALID_ARGUMENT, "records.decay") { $1.record_decay = gd_tensor() },
+    Delta("16-bit records", GD_ERROR_DTYPE, "records.key") { $1.record_key.dtype = DType.f16.rawValue },
+    Delta("records with gaps", GD_ERROR_SHAPE, "records.delta") { $1.record_delta.token_stride = 56 },
+    Delta("records too short", GD_ERROR_SHAPE, "records.decay") { $1.record_decay.offset = 4 },
+    Delta("records off their vectors", GD_ERROR_RANGE, "records.key") { $1.record_key.offset = 16 },
+    Delta("records over each other", GD_ERROR_OVERLAP, "records.decay") { $1.record_decay = $1.record_delta },
+    Delta("records over the key", GD_ERROR_OVERLAP, "records.key") { $1.record_key = $1.key },
+    Delta("records of chunks", GD_ERROR_INVALID_ARGUMENT, "algorithm") { $1.algorithm = Algorithm.chunked.rawValue },
+  ]
+
+  static let conv: [Conv] = [
+    Conv("source slots without a source", GD_ERROR_INVALID_ARGUMENT, "source") { $1.source = gd_tensor() },
+    Conv("source of another dtype", GD_ERROR_DTYPE, "source") { $1.source.dtype = DType.f16.rawValue },
+    Conv("source is the state", GD_ERROR_OVERLAP, "state") { $1.source = $1.state },
+    Conv("snapshots of another dtype", GD_ERROR_DTYPE, "snapshots") { $1.snapshots.dtype = DType.bf16.rawValue },
+    Conv("snapshots too few", GD_ERROR_SHAPE, "snapshots") { $1.snapshot_count = 3 },
+    Conv("snapshots over x", GD_ERROR_OVERLAP, "snapshots") {
+      $1.snapshots = try $0.tensor(.f32, 6 * 24 * 3)
+      $1.x = $1.snapshots
+    },
+    Conv("a snapshot slot above", GD_ERROR_RANGE, "snapshotSlots[1]") {
+      $1.snapshot_slots = try $0.index([-1, 8, 0, 0, 4, -1]).index
+    },
+    Conv("a token after the last", GD_ERROR_RANGE, "checkpoints.tokens[1]") {
+      $1.checkpoint_tokens = try $0.index([0, 5, 1]).index
+    },
+    Conv("two checkpoints to one slot", GD_ERROR_OVERLAP, "checkpoints.slots[2]") {
+      $1.checkpoint_slots = try $0.index([5, 6, 6]).index
+    },
+  ]
+
+  static let commit: [Commit] = [
+    Commit("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
+    Commit("key dim", GD_ERROR_SHAPE, "records.key") { $1.key_dim = 12 },
+    Commit("value dim", GD_ERROR_SHAPE, "records.delta") { $1.value_dim = 264 },
+    Commit("heads that do not divide", GD_ERROR_SHAPE, "records.delta") { $1.value_heads = 5 },
+    Commit("too many tokens", GD_ERROR_SHAPE, "records.delta") { $1.tokens = 1 << 31 },
+    Commit("too many sequences", GD_ERROR_RANGE, "cuSeqlens") { $1.sequences = (1 << 20) + 1 },
+    Commit("gate dims", GD_ERROR_INVALID_ARGUMENT, "gateDims") { $1.gate_dims = 0 },
+    Commit("head map", GD_ERROR_INVALID_ARGUMENT, "heads") { $1.head_map = 3 },
+    Commit("no keys", GD_ERROR_INVALID_ARGUMENT, "records.key") { $1.record_key = gd_tensor() },
+    Commit("16-bit deltas", GD_ERROR_DTYPE, "records.delta") { $1.record_delta.dtype = DType.bf16.rawValue },
+    Commit("decays per head for dims per key", GD_ERROR_SHAPE, "records.decay") {
+      $1.gate_dims = GateDims.perKey.rawValue
+    },
+    Commit("keys with gaps", GD_ERROR_SHAPE, "records.key") { $1.record_key.head_stride = 24 },
+    Commit("no state", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state = gd_tensor() },
+    Commit("state over the deltas", GD_ERROR_OVERLAP, "state") {
+      $1.record_delta.buffer = $1.state.buffer
+    },
+    Commit("no counts", GD_ERROR_INVALID_ARGUMENT, "counts") { $1.counts = gd_index() },
+    Commit("counts of another number", GD_ERROR_SHAPE, "counts") { $1.counts.count = 1 },
+    Commit("a count below 0", GD_ERROR_RANGE, "counts[1]") { $1.counts = try $0.index([3, -1]).index },
+    Commit("a count above the tokens", GD_ERROR_RANGE, "counts[0]") { $1.counts = try $0.index([5, 0]).index },
+    Commit("no starts", GD_ERROR_INVALID_ARGUMENT, "cuSeqlens") { $1.cu_seqlens = gd_index() },
+    Commit("a slot above", GD_ERROR_RANGE, "readSlots[0]") { $1.read_slots = try $0.index([4, 0]).index },
+    Commit("a slot twice", GD_ERROR_OVERLAP, "writeSlots[1]") { $1.write_slots = try $0.index([1, 1]).index },
+  ]
+
+  static let commitConv: [CommitConv] = [
+    CommitConv("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
+    CommitConv("width", GD_ERROR_SHAPE, "state") { $1.width = 10 },
+    CommitConv("too many tokens", GD_ERROR_SHAPE, "x") { $1.tokens = 1 << 31 },
+    CommitConv("too many sequences", GD_ERROR_RANGE, "cuSeqlens") { $1.sequences = (1 << 20) + 1 },
+    CommitConv("no x", GD_ERROR_INVALID_ARGUMENT, "x") { $1.x = gd_tensor() },
+    CommitConv("no state", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state = gd_tensor() },
+    CommitConv("state of a third dtype", GD_ERROR_DTYPE, "state") { $1.state.dtype = DType.bf16.rawValue },
+    CommitConv("state over x", GD_ERROR_OVERLAP, "state") { $1.x.buffer = $1.state.buffer },
+    CommitConv("no counts", GD_ERROR_INVALID_ARGUMENT, "counts") { $1.counts = gd_index() },
+    CommitConv("a count above the tokens", GD_ERROR_RANGE, "counts[1]") { $1.counts = try $0.index([3, 3]).index },
+    CommitConv("a slot below", GD_ERROR_RANGE, "writeSlots[1]") { $1.write_slots = try $0.index([1, -2]).index },
+  ]
+
+  @Test func theRecurrence() throws {
+    for rule in Self.delta { try rule.verify(op: "gatedDelta", { try $0.storingDelta() }, gd_encode_gated_delta) }
+  }
+
+  @Test func theConvolution() throws {
+    for rule in Self.conv { try rule.verify(op: "causalConv1d", { try $0.storingConv() }, gd_encode_causal_conv1d) }
+  }
+
+  @Test func commits() throws {
+    for rule in Self.commit {
+      try rule.verify(op: "commitGatedDelta", { try $0.commitDelta() }, gd_encode_commit_gated_delta)
+    }
+    for rule in Self.commitConv {
+      try rule.verify(op: "commitCausalConv1d", { try $0.commitConv() }, gd_encode_commit_causal_conv1d)
+    }
+  }
+}

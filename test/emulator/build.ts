@@ -57,7 +57,9 @@ async function precompiledShim(cache: string, sanitizer: Sanitizer): Promise<str
 
 async function runtimeObjects(cache: string, sanitizer: Sanitizer): Promise<string[]> {
   const text = folderText(runtimeFolder) + folderText(shimFolder);
-  const sources = readdirSync(runtimeFolder).filter((f) => f.endsWith(".cpp") && f !== "runner.cpp");
+  // UndefinedBehaviorSanitizer brings the handlers that sanitize.cpp stands in for.
+  const left = sanitizer === "undefined" ? ["runner.cpp", "sanitize.cpp"] : ["runner.cpp"];
+  const sources = readdirSync(runtimeFolder).filter((f) => f.endsWith(".cpp") && !left.includes(f));
   return await inParallel(
     sources.map((f) => () => object(cache, runtimeFlags(sanitizer), { path: join(runtimeFolder, f) }, [text])),
   );

@@ -210,7 +210,7 @@ const cases: readonly Case[] = [
   { kernel: "component", says: /component 4 of a vector of 4/ },
   { kernel: "zero_divisor", says: /division by zero/ },
   { kernel: "zero_vector_divisor", says: /division by zero/, buffers: { 0: new Int32Array(256) } },
-  { kernel: "recursion", line: 147, order: "reverse", says: /stack overflow/ },
+  { kernel: "recursion", order: "reverse", says: /stack overflow/ },
   { kernel: "waits_for_another_group", says: /waits for another in a loop on an atomic/, grid: [2], threads: [1] },
   { kernel: "null_pointer", says: /null pointer: a buffer that is not bound/, constants: [{ name: "HAS_BIAS", type: "bool", value: false }] },
 ];

@@ -37,7 +37,7 @@ export function translate(file: string, options: Pick<BuildOptions, "only" | "de
   const directory = options.directory ?? process.cwd();
   const path = displayPath(file, directory);
   const source = preprocess(path, { directory, ...(options.defines === undefined ? {} : { defines: options.defines }) });
-  const unit = parseUnit(source, path);
+  const unit = parseUnit(source.replaceAll('"./', '"'), path);
   const code = emitRun(unit, { prefix: symbolPrefix(path), ...(options.only === undefined ? {} : { only: new Set(options.only) }) });
   return { unit, code };
 }

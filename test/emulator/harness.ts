@@ -11,6 +11,7 @@ import { build, buildRunner } from "./build.ts";
 
 export type Bytes = Float32Array | Float64Array | Uint32Array | Int32Array | Uint16Array | Int16Array | Uint8Array | Int8Array | BigUint64Array | BigInt64Array;
 
+/** Buffers that hold the same array are one memory. */
 export type BoundBuffer = { readonly data: Bytes; readonly offset?: number; readonly readOnly?: boolean };
 
 export type Constant = { readonly name: string; readonly type: string; readonly value: number | boolean };
@@ -77,7 +78,7 @@ function constantBytes(c: Constant): Uint8Array {
 }
 
 function encode(d: Dispatch): { file: Uint8Array; targets: { index: number; data: Bytes }[] } {
-  const out = new Writer().raw(new TextEncoder().encode("EMUREC01")).text(d.kernel);
+  const out = new Writer().raw(new TextEncoder().encode("EMUREC02")).text(d.kernel);
   const constants = d.constants ?? [];
   out.number(constants.length, 4);
   for (const c of constants) out.text(c.name).number(0, 4).text(c.type).block(constantBytes(c));
@@ -95,7 +96,9 @@ function encode(d: Dispatch): { file: Uint8Array; targets: { index: number; data
   for (const [key, bound] of buffers) {
     const index = Number(key);
     const buffer: BoundBuffer = "data" in bound ? bound : { data: bound };
-    out.number(index, 4).number(buffer.readOnly === true ? 1 : 0, 4).number(buffer.offset ?? 0, 8).block(bytesOf(buffer.data));
+    out.number(index, 4).number(buffer.readOnly === true ? 1 : 0, 4).number(buffer.offset ?? 0, 8);
+    const same = targets.findIndex((t) => t.data === buffer.data);
+    out.number(same < 0 ? 0xffffffff : same, 4).block(same < 0 ? bytesOf(buffer.data) : new Uint8Array(0));
     targets.push({ index, data: buffer.data });
   }
   return { file: out.bytes(), targets };
@@ -156,7 +159,7 @@ function readBack(path: string, targets: readonly { index: number; data: Bytes }
   let at = 12;
   for (const target of targets) {
     const bytes = Number(file.readBigUInt64LE(at + 4));
-    bytesOf(target.data).set(file.subarray(at + 12, at + 12 + bytes));
+    if (bytes > 0) bytesOf(target.data).set(file.subarray(at + 12, at + 12 + bytes));
     at += 12 + bytes;
   }
 }

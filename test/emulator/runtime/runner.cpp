@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
     return 0;
   }
   std::vector<unsigned char> file;
-  if (!read_file(argv[2], file) || file.size() < 8 || memcmp(file.data(), "EMUREC01", 8) != 0) {
+  if (!read_file(argv[2], file) || file.size() < 8 || memcmp(file.data(), "EMUREC02", 8) != 0) {
     fprintf(stderr, "%s is not a recorded dispatch\n", argv[2]);
     return 2;
   }
@@ -129,8 +129,13 @@ int main(int argc, char **argv) {
     b.index = in.number<uint32_t>();
     b.flags = in.number<uint32_t>();
     b.offset = in.number<uint64_t>();
+    const uint32_t same = in.number<uint32_t>();
     const std::vector<unsigned char> data = in.bytes(in.number<uint64_t>());
     b.bytes = data.size();
+    if (same < bound.size()) {
+      bound.push_back({bound[same].pointer, bound[same].bytes, b.offset, b.index, b.flags});
+      continue;
+    }
     void *memory = nullptr;
     if (posix_memalign(&memory, 64, data.empty() ? 1 : data.size()) != 0) return 2;
     b.memory.reset(static_cast<unsigned char *>(memory));

@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import {
-  folderText, hashOf, inParallel, kernelFlags, object, run, runtimeFlags, runtimeFolder, shimFolder, type Sanitizer,
+  cacheFolder, folderText, hashOf, inParallel, kernelFlags, object, prune, run, runtimeFlags, runtimeFolder, shimFolder, type Sanitizer,
 } from "./compile.ts";
 import { emitRun } from "./emit/run.ts";
 import { preprocess } from "./frontend/preprocess.ts";
@@ -10,8 +10,6 @@ import { parseUnit, type Unit } from "./frontend/unit.ts";
 
 export type BuildOptions = {
   readonly output: string;
-  /** Where objects are kept; beside the output by default. */
-  readonly cache?: string;
   readonly sanitizer?: Sanitizer;
   /** Kernels by host name; the others are left out. */
   readonly only?: readonly string[];
@@ -69,7 +67,10 @@ async function runtimeObjects(cache: string, sanitizer: Sanitizer): Promise<stri
 export async function build(files: readonly string[], options: BuildOptions): Promise<string[]> {
   const sanitizer = options.sanitizer ?? "none";
   const output = resolve(options.output);
-  const cache = options.cache ?? join(dirname(output), "objects");
+  const cache = cacheFolder;
+  mkdirSync(dirname(output), { recursive: true });
+  mkdirSync(cache, { recursive: true });
+  prune(cache);
   const units = files.map((f) => translate(f, options));
   const names = new Map<string, string>();
   for (const { unit } of units) {
@@ -105,12 +106,12 @@ async function link(output: string, objects: readonly string[], sanitizer: Sanit
 }
 
 /** The runner for libraries of a sanitizer; resolves to its path. */
-export async function buildRunner(folder: string, sanitizer: Sanitizer): Promise<string> {
+export async function buildRunner(sanitizer: Sanitizer): Promise<string> {
   const source = join(runtimeFolder, "runner.cpp");
   const flags = runtimeFlags(sanitizer);
-  const file = join(folder, `runner-${sanitizer}-${hashOf([...flags, folderText(runtimeFolder)])}`);
+  const file = join(cacheFolder, `runner-${sanitizer}-${hashOf([...flags, folderText(runtimeFolder)])}`);
   if (existsSync(file)) return file;
-  mkdirSync(folder, { recursive: true });
+  mkdirSync(cacheFolder, { recursive: true });
   const partial = `${file}.${process.pid}.tmp`;
   const libraries = sanitizer === "none" ? ["-static-libstdc++", "-static-libgcc"] : [`-fsanitize=${sanitizer}`];
   await run([...flags, source, "-x", "none", "-fuse-ld=lld", "-o", partial, ...libraries, "-ldl"]);

@@ -3,7 +3,7 @@
  * in a process of its own. What the emulator's own tests use.
  */
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Sanitizer } from "./compile.ts";
@@ -166,12 +166,10 @@ function readBack(path: string, targets: readonly { index: number; data: Bytes }
 
 let scratch: string | undefined;
 
-/** A folder for this process's libraries; objects are shared between processes, under the system's temporary folder. */
+/** A folder for this process's libraries and dispatches. */
 function scratchFolder(): string {
   if (scratch === undefined) {
-    const shared = join(tmpdir(), "gated-delta-emulator");
-    mkdirSync(shared, { recursive: true });
-    scratch = mkdtempSync(join(shared, "run-"));
+    scratch = mkdtempSync(join(tmpdir(), "gated-delta-emulator-"));
     process.on("exit", () => rmSync(scratch ?? "", { recursive: true, force: true }));
   }
   return scratch;
@@ -185,9 +183,8 @@ export async function openLibrary(
 ): Promise<Library> {
   const folder = scratchFolder();
   const path = join(folder, `library-${built++}.so`);
-  const cache = join(folder, "..", "objects");
-  await build(files, { ...options, output: path, cache });
-  const runner = await buildRunner(join(folder, "..", "runners"), options.sanitizer ?? "none");
+  await build(files, { ...options, output: path });
+  const runner = await buildRunner(options.sanitizer ?? "none");
   return new Library(path, runner, folder);
 }
 

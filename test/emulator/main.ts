@@ -6,7 +6,7 @@
  *   bun test/emulator/main.ts lint shaders/*.metal       the lint alone
  *   bun test/emulator/main.ts reflect shaders/*.metal    the kernels, as JSON
  *   bun test/emulator/main.ts translate shaders/x.metal  the C++ that runs, for reading
- *   bun test/emulator/main.ts runner [-o FOLDER] [--sanitizer address|undefined]
+ *   bun test/emulator/main.ts runner [--sanitizer address|undefined]
  *
  * Exit status: 0 done, 1 the sources have problems (one a line, "file:line: ..."), 2 bad usage.
  */
@@ -48,7 +48,7 @@ const commands: Record<string, Command> = {
     return await Promise.resolve(0);
   },
   async runner(_files, options) {
-    console.log(await buildRunner(options.output ?? join(".build", "emulator"), options.sanitizer));
+    console.log(await buildRunner(options.sanitizer));
     return 0;
   },
 };

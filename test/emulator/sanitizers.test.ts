@@ -107,7 +107,7 @@ test("a recorded dispatch runs again with the same result", async () => {
   expect(error).toBe("");
   const records = readdirSync(folder);
   expect(records).toEqual(["000000-good.emurec"]);
-  const runner = await buildRunner(join(tmpdir(), "gated-delta-emulator", "runners"), "none");
+  const runner = await buildRunner("none");
   const replay = spawnSync(runner, [library.path, join(folder, "000000-good.emurec"), join(folder, "out")], { encoding: "utf8" });
   expect(replay.stderr).toBe("");
   // Header, then index, length and contents of each buffer.

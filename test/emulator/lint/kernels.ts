@@ -1,6 +1,6 @@
 /** Rules about kernels' signatures: names, arguments, attributes. */
 import type { Parameter } from "../frontend/parameters.ts";
-import type { StructDeclaration } from "../frontend/declarations.ts";
+import type { StructDeclaration } from "../frontend/syntax.ts";
 import { builtins, integerValue, structsOf, type Unit } from "../frontend/unit.ts";
 import { definitionsOf, eachToken, functionsOf, type Report, type Rule } from "./rule.ts";
 

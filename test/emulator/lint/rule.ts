@@ -1,6 +1,6 @@
 /** What a lint rule is, and walks over functions that several rules share. */
 import type { Range, Tokens } from "../frontend/cursor.ts";
-import type { FunctionDeclaration } from "../frontend/declarations.ts";
+import type { FunctionDeclaration } from "../frontend/syntax.ts";
 import type { Place } from "../frontend/tokens.ts";
 import { allDeclarations, type Unit } from "../frontend/unit.ts";
 

@@ -23,12 +23,14 @@ let visibility: [LinkerSetting] = [
     .target(name: "Metal", dependencies: ["CEmulator"], path: "swift/Sources/Metal", exclude: ["apple-api.txt"]),
   ]
   let metal: [Target.Dependency] = ["Metal"]
+  let emulator: [Target.Dependency] = ["CEmulator"]
   let emulationTests: [Target] = [
     .testTarget(name: "MetalTests", dependencies: ["Metal", "CEmulator"], path: "swift/Tests/MetalTests")
   ]
 #else
   let emulation: [Target] = []
   let metal: [Target.Dependency] = []
+  let emulator: [Target.Dependency] = []
   let emulationTests: [Target] = []
 #endif
 
@@ -49,7 +51,9 @@ let package = Package(
     .target(name: "ShaderParams", path: "swift/Sources/ShaderParams"),
     .target(
       name: "MetalBackend", dependencies: ["GatedDeltaTypes", "ShaderParams"] + metal,
-      path: "swift/Sources/MetalBackend"),
+      path: "swift/Sources/MetalBackend",
+      // Without it a process that draws nothing is given no Metal device.
+      linkerSettings: [.linkedFramework("CoreGraphics", .when(platforms: [.macOS]))]),
     .target(
       name: "GatedDelta", dependencies: ["CGatedDelta", "GatedDeltaTypes", "CPUBackend", "MetalBackend"],
       path: "swift/Sources/GatedDelta"),
@@ -62,6 +66,10 @@ let package = Package(
     .testTarget(
       name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend"],
       path: "swift/Tests/GatedDeltaTests"),
+    .testTarget(
+      name: "MetalBackendTests",
+      dependencies: ["MetalBackend", "CPUBackend", "GatedDeltaTypes", "ShaderParams"] + metal + emulator,
+      path: "swift/Tests/MetalBackendTests"),
   ] + emulation + emulationTests,
   swiftLanguageModes: [.v6]
 )

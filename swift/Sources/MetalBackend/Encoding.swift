@@ -8,7 +8,7 @@ import Synchronization
 /// More than one, because the system ends command buffers that keep a GPU to themselves for seconds. A single op is
 /// never split, so a very long sequence can still take too long.
 struct Encoding {
-  /// Multiply-adds of a command buffer: some tenths of a second on the slowest GPU.
+  /// Multiply-adds of a command buffer, unless a test sets fewer: some tenths of a second on the slowest GPU.
   static let workLimit = 1 << 35
 
   private let device: MetalBackend
@@ -27,7 +27,7 @@ struct Encoding {
   var chunks: [Chunk] { pass.arena.chunks }
 
   mutating func add(_ op: Op) throws(Failure) {
-    if work > 0, work + op.work > Self.workLimit {
+    if work > 0, work + op.work > device.workLimit {
       end()
       let next = try Self.begin(device)
       commandBuffers.append(next.commandBuffer)

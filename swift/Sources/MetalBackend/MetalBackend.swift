@@ -2,8 +2,8 @@ import GatedDeltaTypes
 import Metal
 import Synchronization
 
-/// Runs ops as Metal pipelines over unified memory. Dispatches of a submission may overlap, with barriers only where one
-/// needs another's result.
+/// Runs ops as Metal pipelines over unified memory. Dispatches of a submission may overlap, with barriers only where
+/// one needs another's result.
 ///
 /// A failed submission leaves what it was to write undefined, and says nothing of those after it, which run. Only a GPU
 /// that the system has taken from the process fails everything from then on: the device is lost, and refuses new ops.
@@ -22,6 +22,8 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   let sink: any MTLBuffer
   private let device: any MTLDevice
   private let loss = Mutex<Failure?>(nil)
+  /// Multiply-adds of a command buffer; see `Encoding`.
+  var workLimit = Encoding.workLimit
 
   public static func open() throws(Failure) -> any Backend {
     let opened: Result<MetalBackend, Failure> = autoreleasepool {

@@ -32,7 +32,8 @@ interface Subject {
 }
 
 const spec: StepSpec = {
-  seed: 41, keyHeads: 2, ratio: 2, keyDim: 16, valueDim: 8, gateForm: "raw", gateDims: "head", betaForm: "sigmoid",
+  // A key dimension that fills no vector: what pads it must not turn an infinity into NaN elsewhere.
+  seed: 41, keyHeads: 2, ratio: 2, keyDim: 24, valueDim: 8, gateForm: "raw", gateDims: "head", betaForm: "sigmoid",
   heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
   stateFormat: "f32", outFormat: "f32", width: 3, bias: true, convActivation: "silu", convStateFormat: "f32",
   normActivation: "silu", normOrder: "norm-then-gate", sequences: 3, slots: 4, readSlots: [3, 1, 0], writeSlots: [0, 1, 2],

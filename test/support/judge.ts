@@ -27,9 +27,10 @@ export function expectRounded(subject: string, format: Format, narrow: Float32Ar
   expectSameBits(`${subject} in ${format}`, narrow, wide.map((value) => round(format, value)));
 }
 
-// Numbers for whoever asks: how near their bounds the results come.
-if (process.env["GATED_DELTA_TEST_ERRORS"] === "1") {
-  process.on("exit", () => {
-    for (const [subject, ratio] of [...worst].sort()) console.log(`${subject}: worst error ${ratio.toFixed(3)} of its bound`);
-  });
+/** Prints how near their bounds the results have come since the last report, where GATED_DELTA_TEST_ERRORS is 1. */
+export function reportErrors(): void {
+  const subjects = [...worst].sort();
+  worst.clear();
+  if (process.env["GATED_DELTA_TEST_ERRORS"] !== "1") return;
+  for (const [subject, ratio] of subjects) console.log(`${subject}: worst error ${ratio.toFixed(3)} of its bound`);
 }

@@ -95,10 +95,18 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
   return [...names.keys()];
 }
 
+/** The interface is all that a host sees; the C++ library inside is this library's own. */
+function plainLink(): string[] {
+  const script = "{ global: emu_interface_version; emu_reflection; emu_pipeline_*; emu_dispatch; emu_string_free; local: *; };\n";
+  const file = join(cacheFolder, `exports-${hashOf([script])}.map`);
+  if (!existsSync(file)) writeFileSync(file, script);
+  return ["-static-libstdc++", "-static-libgcc", "-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,--gc-sections", `-Wl,--version-script=${file}`];
+}
+
 async function link(output: string, objects: readonly string[], sanitizer: Sanitizer): Promise<void> {
-  const stamp = `${output}.${hashOf([...objects, sanitizer])}`;
+  const stamp = `${output}.${hashOf([...objects, sanitizer, ...plainLink()])}`;
   if (existsSync(output) && existsSync(stamp)) return;
-  const libraries = sanitizer === "none" ? ["-static-libstdc++", "-static-libgcc", "-Wl,-z,defs"] : [`-fsanitize=${sanitizer}`];
+  const libraries = sanitizer === "none" ? plainLink() : [`-fsanitize=${sanitizer}`];
   const partial = `${output}.${process.pid}.tmp`;
   await run(["-shared", "-fuse-ld=lld", "-o", partial, ...objects, ...libraries, "-ldl", "-lm"]);
   renameSync(partial, output);

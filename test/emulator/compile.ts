@@ -50,7 +50,7 @@ export function kernelFlags(sanitizer: Sanitizer): string[] {
 }
 
 export function runtimeFlags(sanitizer: Sanitizer): string[] {
-  const base = ["-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-ffp-contract=off", "-Wall", "-Wextra", ...processor];
+  const base = ["-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-fno-exceptions", "-ffp-contract=off", "-Wall", "-Wextra", ...processor];
   if (sanitizer === "none") return [...base, "-O2"];
   return [...base, "-O1", "-g1", `-fsanitize=${sanitizer}`, "-fno-sanitize=vptr,function", "-fno-sanitize-recover=all"];
 }

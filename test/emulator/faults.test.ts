@@ -236,6 +236,32 @@ describe("a kernel's faults", async () => {
   });
 });
 
+test("a fault leaves nothing behind: the next dispatch of the same process is right", async () => {
+  const library = await openSource("again.metal", `#include <metal_stdlib>
+using namespace metal;
+constant int WIDTH [[function_constant(0)]];
+kernel void sums(device const float* in [[buffer(0)]], device float* out [[buffer(1)]], uint i [[thread_index_in_threadgroup]], uint group [[threadgroup_position_in_grid]]) {
+  threadgroup float tile[256];
+  tile[i] = in[group * 256 + i];
+  if (WIDTH > 1 || i != 77) threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[group * 256 + i] = tile[255 - i] + simd_sum(1.0f) + float(WIDTH);
+}
+`);
+  const input = Float32Array.from({ length: 512 }, (_, i) => i);
+  const sums = (width: number, out: Float32Array, order: "forward" | "reverse" | "random:9"): Dispatch => ({
+    kernel: "sums", constants: [{ name: "WIDTH", type: "int", value: width }], buffers: { 0: input, 1: out }, grid: [512], threads: [256], order,
+  });
+  const outs = [floats(512), floats(512), floats(512), floats(512)];
+  const { error, status } = library.runAll([
+    sums(1, outs[0] ?? input, "forward"), sums(2, outs[1] ?? input, "reverse"), sums(1, outs[2] ?? input, "random:9"), sums(3, outs[3] ?? input, "forward"),
+  ]);
+  expect(status).toBe(0);
+  expect(error.split("\n")).toHaveLength(2);
+  for (const [width, out] of [[2, outs[1]], [3, outs[3]]] as const) {
+    expect(Array.from(out ?? [])).toEqual(Array.from({ length: 512 }, (_, i) => (i & 256) + 255 - (i & 255) + 32 + width));
+  }
+});
+
 describe("the host's mistakes", async () => {
   const library = await openSource("host.metal", `#include <metal_stdlib>
 using namespace metal;

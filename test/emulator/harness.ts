@@ -3,7 +3,7 @@
  * in a process of its own. What the emulator's own tests use.
  */
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Sanitizer } from "./compile.ts";
@@ -118,18 +118,25 @@ export class Library {
 
   /** Runs a kernel; on success the buffers' arrays hold what it left. */
   run(dispatch: Dispatch): Outcome {
-    const { file, targets } = encode(dispatch);
-    const base = join(this.#folder, `dispatch-${process.pid}-${this.#count++}`);
-    writeFileSync(`${base}.emurec`, file);
-    const result = spawnSync(this.#runner, [this.path, `${base}.emurec`, `${base}.out`], {
+    return this.runAll([dispatch]);
+  }
+
+  /** Runs kernels one after another in one process. The outcome is the last one's; messages of those before it come first. */
+  runAll(dispatches: readonly Dispatch[]): Outcome {
+    const encoded = dispatches.map((d) => ({ ...encode(d), base: join(this.#folder, `dispatch-${process.pid}-${this.#count++}`) }));
+    for (const { file, base } of encoded) writeFileSync(`${base}.emurec`, file);
+    const result = spawnSync(this.#runner, [this.path, ...encoded.flatMap(({ base }) => [`${base}.emurec`, `${base}.out`])], {
       encoding: "utf8", timeout: 60_000,
       // The lanes' stacks are not the thread's, which AddressSanitizer's fake stacks cannot know.
       env: { ...process.env, ASAN_OPTIONS: "detect_stack_use_after_return=0:detect_leaks=0", UBSAN_OPTIONS: "print_stacktrace=0" },
     });
-    if (result.status === 0) readBack(`${base}.out`, targets);
-    rmSync(`${base}.emurec`, { force: true });
-    rmSync(`${base}.out`, { force: true });
-    return { error: result.status === 0 ? "" : (result.stderr ?? "").trim() || String(result.error ?? result.signal), status: result.status };
+    for (const { base, targets } of encoded) {
+      if (existsSync(`${base}.out`)) readBack(`${base}.out`, targets);
+      rmSync(`${base}.emurec`, { force: true });
+      rmSync(`${base}.out`, { force: true });
+    }
+    const messages = (result.stderr ?? "").trim();
+    return { error: result.status === 0 ? messages : messages || String(result.error ?? result.signal), status: result.status };
   }
 
   /** The library's reflection. */

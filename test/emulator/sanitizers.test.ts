@@ -114,6 +114,6 @@ test("a recorded dispatch runs again with the same result", async () => {
   const file = readFileSync(join(folder, "out"));
   expect(Array.from(new Float32Array(new Uint8Array(file.subarray(12 + 12 + 256 + 12)).buffer))).toEqual(Array.from(out));
   writeFileSync(join(folder, "000000-good.emurec"), readFileSync(join(folder, "000000-good.emurec")).subarray(0, 100));
-  expect(spawnSync(runner, [library.path, join(folder, "000000-good.emurec")], { encoding: "utf8" }).status).toBe(2);
+  expect(spawnSync(runner, [library.path, join(folder, "000000-good.emurec"), "-"], { encoding: "utf8" }).status).toBe(2);
   rmSync(folder, { recursive: true });
 });

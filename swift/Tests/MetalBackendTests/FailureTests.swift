@@ -1,12 +1,12 @@
 import GatedDeltaTypes
 import Testing
 
-@testable import Metal
 @testable import MetalBackend
 
 #if os(Linux)
   import CEmulator
   import Glibc
+  @testable import Metal
 
   typealias EmulatedSettings = EmulatedDevice.Settings
 

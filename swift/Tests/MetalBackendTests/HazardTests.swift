@@ -1,8 +1,13 @@
 import GatedDeltaTypes
 import Testing
 
-@testable import Metal
 @testable import MetalBackend
+
+#if os(Linux)
+  @testable import Metal
+#else
+  import Metal
+#endif
 
 @Suite struct HazardTests {
   let memory: MetalMemory

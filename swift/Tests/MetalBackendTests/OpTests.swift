@@ -2,8 +2,13 @@ import CPUBackend
 import GatedDeltaTypes
 import Testing
 
-@testable import Metal
 @testable import MetalBackend
+
+#if os(Linux)
+  @testable import Metal
+#else
+  import Metal
+#endif
 
 /// Every op on the GPU (emulated, where there is none) against the CPU backend: what the host binds, and how, is right
 /// where nothing faults and results agree.
@@ -106,6 +111,25 @@ struct OpTests {
     #expect(metal.run(try build(&a)) == nil)
     #expect(cpu.run(try build(&b)) == nil)
     #expect(distance(a, b) < 2e-6)
+  }
+
+  @Test func moreGatesThanAKernelCounts() throws {
+    let backend = try Devices.backend()
+    let memory = try backend.allocate(byteCount: 16384)
+    // Rows that overlap: a small tensor of very many tokens.
+    func op(_ tokens: Int) -> Op {
+      let view = TensorView(memory: memory, offset: 0, dtype: .f32, tokenStride: 8, headStride: 8)
+      return .gatedDelta(
+        GatedDelta(
+          tokens: tokens, keyHeads: 1, valueHeads: 1, keyDim: 256, valueDim: 8, slots: 0, gateForm: .log,
+          gateDims: .perKey, betaForm: .given, headMap: .block, qkNorm: .l2, algorithm: .auto, qkNormEps: 1e-6,
+          scale: 1, gateBound: 0, query: view, key: view, value: view, gate: view, beta: view, raw: nil, state: nil,
+          out: view), Sequences(count: 0, starts: [0], readSlots: [], writeSlots: [], stagedReads: []))
+    }
+    #expect(throws: Never.self) { try backend.check(op(1 << 23)) }
+    #expect { try backend.check(op(1 << 24)) } throws: { error in
+      (error as? Failure)?.code == .unsupported && (error as? Failure)?.argument == "gate"
+    }
   }
 
   /// Nothing to do, in every way that is legal.

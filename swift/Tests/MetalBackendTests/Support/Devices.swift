@@ -1,12 +1,14 @@
 import GatedDeltaTypes
 import Testing
 
-@testable import Metal
 @testable import MetalBackend
 
 #if os(Linux)
   import CEmulator
   import Glibc
+  @testable import Metal
+#else
+  import Metal
 #endif
 
 #if os(Linux)

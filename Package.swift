@@ -21,16 +21,20 @@ let visibility: [LinkerSetting] = [
   let emulation: [Target] = [
     .target(name: "CEmulator", path: "swift/Sources/CEmulator"),
     .target(name: "Metal", dependencies: ["CEmulator"], path: "swift/Sources/Metal", exclude: ["apple-api.txt"]),
+    .testTarget(name: "MetalTests", dependencies: ["Metal", "CEmulator"], path: "swift/Tests/MetalTests"),
   ]
-  let metal: [Target.Dependency] = ["Metal"]
-  let emulationTests: [Target] = [
-    .testTarget(name: "MetalTests", dependencies: ["Metal", "CEmulator"], path: "swift/Tests/MetalTests")
+  let backend: [Target.Dependency] = ["GatedDeltaTypes", "ShaderParams", "Metal"]
+  let backendTests: [Target.Dependency] = [
+    "MetalBackend", "CPUBackend", "GatedDeltaTypes", "ShaderParams", "Metal", "CEmulator",
   ]
 #else
   let emulation: [Target] = []
-  let metal: [Target.Dependency] = []
-  let emulationTests: [Target] = []
+  let backend: [Target.Dependency] = ["GatedDeltaTypes", "ShaderParams"]
+  let backendTests: [Target.Dependency] = ["MetalBackend", "CPUBackend", "GatedDeltaTypes", "ShaderParams"]
 #endif
+
+/// Without CoreGraphics a process that draws nothing is given no Metal device.
+let frameworks: [LinkerSetting] = [.linkedFramework("CoreGraphics", .when(platforms: [.macOS]))]
 
 let package = Package(
   name: "GatedDelta",
@@ -48,8 +52,7 @@ let package = Package(
     // Structs and sizes that the host shares with the kernels: shaders/params.h.
     .target(name: "ShaderParams", path: "swift/Sources/ShaderParams"),
     .target(
-      name: "MetalBackend", dependencies: ["GatedDeltaTypes", "ShaderParams"] + metal,
-      path: "swift/Sources/MetalBackend"),
+      name: "MetalBackend", dependencies: backend, path: "swift/Sources/MetalBackend", linkerSettings: frameworks),
     .target(
       name: "GatedDelta", dependencies: ["CGatedDelta", "GatedDeltaTypes", "CPUBackend", "MetalBackend"],
       path: "swift/Sources/GatedDelta"),
@@ -62,6 +65,8 @@ let package = Package(
     .testTarget(
       name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend"],
       path: "swift/Tests/GatedDeltaTests"),
-  ] + emulation + emulationTests,
+    .testTarget(name: "MetalBackendTests", dependencies: backendTests, path: "swift/Tests/MetalBackendTests"),
+  ],
   swiftLanguageModes: [.v6]
 )
+package.targets += emulation

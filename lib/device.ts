@@ -78,6 +78,7 @@ export class Device implements Disposable, HasHandle {
     this.#submissions = new Submissions(submissionsOf(this.#handle, description.status), this.#pins);
     this.#recorder = new DeviceRecorder(this, this.#handle, this.#pins);
     Device.#collected.register(this, { handle: this.#handle, pins: this.#pins }, this);
+    Object.freeze(this);
   }
 
   /**

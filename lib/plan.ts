@@ -77,6 +77,7 @@ export class Plan implements Disposable {
     const owners = this.#recorder.tensors.map(({ tensor }) => storageOf(tensor).owner);
     this.#owners = [...new Set(owners.filter((owner) => owner !== undefined))];
     Plan.#collected.register(this, this.#handle, this);
+    Object.freeze(this);
   }
 
   static {

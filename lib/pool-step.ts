@@ -65,6 +65,7 @@ export class PoolStep implements Disposable {
     this.#books = books;
     this.#ticket = pool.device.lastTicket;
     for (const handle of handles) setStep(handle, this);
+    Object.freeze(this);
   }
 
   static {

@@ -44,6 +44,7 @@ export class StateHandle implements Disposable {
     this.#ledger = ledger;
     this.#holder = holder;
     StateHandle.#collected.register(this, { ledger, holder }, this);
+    Object.freeze(this);
   }
 
   static {

@@ -21,12 +21,12 @@ export function contiguousStrides(shape: readonly number[]): number[] {
   return strides;
 }
 
-/** Whether the layout has no gaps. The strides of dimensions of length 1 do not matter. */
+/** Whether the layout has no gaps. The strides of dimensions of length 1 do not matter, nor any of an empty layout. */
 export function isContiguous(shape: readonly number[], strides: readonly number[]): boolean {
+  if (shape.includes(0)) return true;
   let expected = 1;
   for (let axis = shape.length - 1; axis >= 0; axis--) {
     const dimension = shape[axis]!;
-    if (dimension === 0) return true;
     if (dimension !== 1 && strides[axis] !== expected) return false;
     expected *= dimension;
   }

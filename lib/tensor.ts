@@ -108,6 +108,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
     this.#storage = storage;
     this.#byteOffset = byteOffset;
     this.#tenure = tenure;
+    Object.freeze(this); // what was checked stays so, for JavaScript callers too
   }
 
   static {

@@ -2,7 +2,7 @@
 import { asDType, dtypes } from "./dtype.ts";
 import type { DType } from "./dtype.ts";
 import type { Device } from "./device.ts";
-import { GatedDeltaError, ShapeError, describe } from "./errors.ts";
+import { DisposedError, GatedDeltaError, ShapeError, describe } from "./errors.ts";
 import { native } from "./internal.ts";
 import { asShape, elementsWithin } from "./shape.ts";
 import { borrowStorage, storageBehind } from "./storage.ts";
@@ -68,7 +68,7 @@ function asBytes(op: string, memory: unknown, unsafe: boolean): Uint8Array<Array
     throw new GatedDeltaError("invalid-argument", { op, argument: "memory", expected, received: "a resizable buffer" });
   }
   if (!shared && buffer.detached) {
-    throw new GatedDeltaError("disposed", {
+    throw new DisposedError({
       op,
       argument: "memory",
       expected: "memory that is there",

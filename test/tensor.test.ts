@@ -31,6 +31,9 @@ describe("making tensors", () => {
     const t = device.tensor("f32", [2, 2]);
     expect(() => ((t.shape as number[])[0] = 9)).toThrow(TypeError);
     expect(() => ((t.strides as number[])[0] = 9)).toThrow(TypeError);
+    for (const change of [{ shape: [9] }, { dtype: "f16" }, { size: 9 }, { contiguous: false }, { device: null }]) {
+      expect(() => Object.assign(t, change)).toThrow(TypeError);
+    }
     const given = [2, 2];
     const u = device.tensor("f32", given);
     given[0] = 9;

@@ -97,6 +97,7 @@ describe("files of other shapes and dtypes", () => {
     ["norm of one row, sigmoid, wide eps", writeGatedRmsNorm({ rows: 1, activation: "sigmoid", eps: 0.01 })],
     ["norm, bf16", writeGatedRmsNorm({ rows: 40, dtype: "bf16" })],
     ["norm, f16", writeGatedRmsNorm({ rows: 40, dtype: "f16" })],
+    ["norm of seven numbers, which lose more than 2e-3 by being bf16", writeGatedRmsNorm({ rows: 1, n: 7, dtype: "bf16" })],
     ["layer, ratio 3", writeLayerCase(smallConfig, {})],
     ["layer, vision prefix, sigmoid, bf16", writeLayerCase(
       { ...smallConfig, output_gate_type: "sigmoid", linear_conv_kernel_dim: 3 },
@@ -148,6 +149,7 @@ describe("what must fail does", () => {
       (tensors["state_out"]!.data as Float32Array).fill(-0);
     }), "state"],
     ["a norm", writeGatedRmsNorm({}, nudge("out_f64", 0.01)), "output"],
+    ["a norm of seven numbers in bf16", writeGatedRmsNorm({ rows: 1, n: 7, dtype: "bf16" }, nudge("out_f64", 0.02)), "output"],
     ["another eps", writeGatedRmsNorm({}, (_, metadata) => (metadata["eps"] = "0.1")), "output"],
     ["a layer", writeLayerCase(smallConfig, {}, nudge("output_f32", 0.01)), "output"],
   ];

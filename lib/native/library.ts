@@ -7,7 +7,7 @@
 import { dlopen } from "bun:ffi";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { GatedDeltaError, LibraryError } from "../errors.ts";
+import { LibraryError } from "../errors.ts";
 import { constants, symbols } from "./layout.ts";
 
 /** Where a candidate for the native library came from. */
@@ -149,7 +149,7 @@ function abiVersionOf(path: string, loadError: unknown): number {
 
 function checkAbi(abiVersion: number): void {
   if (abiVersion === constants.GD_ABI_VERSION) return;
-  throw new GatedDeltaError("library", {
+  throw new LibraryError({
     argument: "ABI version",
     expected: String(constants.GD_ABI_VERSION),
     received: `${abiVersion}; it was built from other sources`,

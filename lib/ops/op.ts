@@ -36,6 +36,7 @@ export class Op {
     this.name = name;
     this.#values = values;
     this.#encode = encode;
+    Object.freeze(this);
   }
 
   static {

@@ -6,13 +6,15 @@ import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
-const target = join(root, "swift/Sources/MetalBackend/KernelSource.swift");
 
-/** The text of a shader file with every project header in its place, each once; `#line` keeps the compiler's messages true. */
-function flatten(path, seen) {
+/** The generated file. */
+export const target = join(root, "swift/Sources/MetalBackend/KernelSource.swift");
+
+/** A shader file with every project header in its place, each once; `#line` keeps the compiler's messages true. */
+function flatten(path, folder, seen) {
   if (seen.has(path)) return "";
   seen.add(path);
-  const name = relative(root, path);
+  const name = `shaders/${relative(folder, path)}`;
   const lines = readFileSync(path, "utf8").split("\n");
   let text = `#line 1 "${name}"\n`;
   lines.forEach((line, index) => {
@@ -20,19 +22,23 @@ function flatten(path, seen) {
     if (include === null) {
       text += line + "\n";
     } else {
-      const inner = flatten(resolve(dirname(path), include[1]), seen);
+      const inner = flatten(resolve(dirname(path), include[1]), folder, seen);
       text += inner === "" ? "\n" : `${inner}#line ${index + 2} "${name}"\n`;
     }
   });
   return text;
 }
 
-export function kernelSource() {
-  const folder = join(root, "shaders");
+/** The generated file's text, from the shaders in `folder`. */
+export function kernelSource(folder = join(root, "shaders")) {
   const seen = new Set();
   const files = readdirSync(folder).filter((name) => name.endsWith(".metal")).sort();
-  const text = files.map((name) => flatten(join(folder, name), seen)).join("");
+  const text = files.map((name) => flatten(join(folder, name), folder, seen)).join("");
   if (text.includes('"""##')) throw new Error('a shader contains """##, which would end the Swift string');
+  // The backend compiles one kernel at a time, and leaves out the lines that name others.
+  const whole = /^template \[\[host_name\("\w+"\)\]\] kernel .*;$/;
+  const split = text.split("\n").find((line) => line.includes("[[host_name(") && !whole.test(line));
+  if (split !== undefined) throw new Error(`an instantiation is not one line from its first column on: ${split}`);
   return (
     "// Generated from shaders/ by swift/scripts/shader-source.mjs. Do not edit.\n\n" +
     '/// Every kernel, as Metal\'s runtime compiler takes it.\nlet kernelSource = ##"""\n' +
@@ -41,8 +47,12 @@ export function kernelSource() {
   );
 }
 
-const wanted = kernelSource();
-if (process.argv.includes("--check")) {
+function main() {
+  const wanted = kernelSource();
+  if (!process.argv.includes("--check")) {
+    writeFileSync(target, wanted);
+    return;
+  }
   let found = "";
   try {
     found = readFileSync(target, "utf8");
@@ -50,9 +60,9 @@ if (process.argv.includes("--check")) {
     // A missing file is out of date like any other.
   }
   if (found !== wanted) {
-    console.error("swift/Sources/MetalBackend/KernelSource.swift is out of date: run node swift/scripts/shader-source.mjs");
+    console.error(`${relative(root, target)} is out of date: run node swift/scripts/shader-source.mjs`);
     process.exitCode = 1;
   }
-} else {
-  writeFileSync(target, wanted);
 }
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) main();

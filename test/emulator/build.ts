@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import {
-  folderText, hashOf, inParallel, kernelFlags, object, run, runtimeFlags, runtimeFolder, shimFolder, type Sanitizer,
+  cacheFolder, folderText, hashOf, inParallel, kernelFlags, object, prune, run, runtimeFlags, runtimeFolder, shimFolder, type Sanitizer,
 } from "./compile.ts";
 import { emitRun } from "./emit/run.ts";
 import { preprocess } from "./frontend/preprocess.ts";
@@ -10,8 +10,6 @@ import { parseUnit, type Unit } from "./frontend/unit.ts";
 
 export type BuildOptions = {
   readonly output: string;
-  /** Where objects are kept; beside the output by default. */
-  readonly cache?: string;
   readonly sanitizer?: Sanitizer;
   /** Kernels by host name; the others are left out. */
   readonly only?: readonly string[];
@@ -37,7 +35,7 @@ export function translate(file: string, options: Pick<BuildOptions, "only" | "de
   const directory = options.directory ?? process.cwd();
   const path = displayPath(file, directory);
   const source = preprocess(path, { directory, ...(options.defines === undefined ? {} : { defines: options.defines }) });
-  const unit = parseUnit(source, path);
+  const unit = parseUnit(source.replaceAll('"./', '"'), path);
   const code = emitRun(unit, { prefix: symbolPrefix(path), ...(options.only === undefined ? {} : { only: new Set(options.only) }) });
   return { unit, code };
 }
@@ -57,7 +55,9 @@ async function precompiledShim(cache: string, sanitizer: Sanitizer): Promise<str
 
 async function runtimeObjects(cache: string, sanitizer: Sanitizer): Promise<string[]> {
   const text = folderText(runtimeFolder) + folderText(shimFolder);
-  const sources = readdirSync(runtimeFolder).filter((f) => f.endsWith(".cpp") && f !== "runner.cpp");
+  // UndefinedBehaviorSanitizer brings the handlers that sanitize.cpp stands in for.
+  const left = sanitizer === "undefined" ? ["runner.cpp", "sanitize.cpp"] : ["runner.cpp"];
+  const sources = readdirSync(runtimeFolder).filter((f) => f.endsWith(".cpp") && !left.includes(f));
   return await inParallel(
     sources.map((f) => () => object(cache, runtimeFlags(sanitizer), { path: join(runtimeFolder, f) }, [text])),
   );
@@ -67,7 +67,10 @@ async function runtimeObjects(cache: string, sanitizer: Sanitizer): Promise<stri
 export async function build(files: readonly string[], options: BuildOptions): Promise<string[]> {
   const sanitizer = options.sanitizer ?? "none";
   const output = resolve(options.output);
-  const cache = options.cache ?? join(dirname(output), "objects");
+  const cache = cacheFolder;
+  mkdirSync(dirname(output), { recursive: true });
+  mkdirSync(cache, { recursive: true });
+  prune(cache);
   const units = files.map((f) => translate(f, options));
   const names = new Map<string, string>();
   for (const { unit } of units) {
@@ -92,10 +95,18 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
   return [...names.keys()];
 }
 
+/** The interface is all that a host sees; the C++ library inside is this library's own. */
+function plainLink(): string[] {
+  const script = "{ global: emu_interface_version; emu_reflection; emu_pipeline_*; emu_dispatch; emu_string_free; local: *; };\n";
+  const file = join(cacheFolder, `exports-${hashOf([script])}.map`);
+  if (!existsSync(file)) writeFileSync(file, script);
+  return ["-static-libstdc++", "-static-libgcc", "-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,--gc-sections", `-Wl,--version-script=${file}`];
+}
+
 async function link(output: string, objects: readonly string[], sanitizer: Sanitizer): Promise<void> {
-  const stamp = `${output}.${hashOf([...objects, sanitizer])}`;
+  const stamp = `${output}.${hashOf([...objects, sanitizer, ...plainLink()])}`;
   if (existsSync(output) && existsSync(stamp)) return;
-  const libraries = sanitizer === "none" ? ["-static-libstdc++", "-static-libgcc", "-Wl,-z,defs"] : [`-fsanitize=${sanitizer}`];
+  const libraries = sanitizer === "none" ? plainLink() : [`-fsanitize=${sanitizer}`];
   const partial = `${output}.${process.pid}.tmp`;
   await run(["-shared", "-fuse-ld=lld", "-o", partial, ...objects, ...libraries, "-ldl", "-lm"]);
   renameSync(partial, output);
@@ -103,12 +114,12 @@ async function link(output: string, objects: readonly string[], sanitizer: Sanit
 }
 
 /** The runner for libraries of a sanitizer; resolves to its path. */
-export async function buildRunner(folder: string, sanitizer: Sanitizer): Promise<string> {
+export async function buildRunner(sanitizer: Sanitizer): Promise<string> {
   const source = join(runtimeFolder, "runner.cpp");
   const flags = runtimeFlags(sanitizer);
-  const file = join(folder, `runner-${sanitizer}-${hashOf([...flags, folderText(runtimeFolder)])}`);
+  const file = join(cacheFolder, `runner-${sanitizer}-${hashOf([...flags, folderText(runtimeFolder)])}`);
   if (existsSync(file)) return file;
-  mkdirSync(folder, { recursive: true });
+  mkdirSync(cacheFolder, { recursive: true });
   const partial = `${file}.${process.pid}.tmp`;
   const libraries = sanitizer === "none" ? ["-static-libstdc++", "-static-libgcc"] : [`-fsanitize=${sanitizer}`];
   await run([...flags, source, "-x", "none", "-fuse-ld=lld", "-o", partial, ...libraries, "-ldl"]);

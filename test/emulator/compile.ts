@@ -1,13 +1,15 @@
 /** Running the compiler: options of each kind of build, and object files kept by the hash of what went into them. */
 import { createHash } from "node:crypto";
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { clang } from "./toolchain.ts";
 
 export type Sanitizer = "none" | "address" | "undefined";
 
 const here = import.meta.dirname;
+/** Where objects, precompiled headers and runners are kept between runs. */
+export const cacheFolder = join(here, "..", "..", ".build", "emulator", "cache");
 export const shimFolder = join(here, "shim");
 export const runtimeFolder = join(here, "runtime");
 
@@ -48,7 +50,7 @@ export function kernelFlags(sanitizer: Sanitizer): string[] {
 }
 
 export function runtimeFlags(sanitizer: Sanitizer): string[] {
-  const base = ["-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-ffp-contract=off", "-Wall", "-Wextra", ...processor];
+  const base = ["-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-fno-exceptions", "-ffp-contract=off", "-Wall", "-Wextra", ...processor];
   if (sanitizer === "none") return [...base, "-O2"];
   return [...base, "-O1", "-g1", `-fsanitize=${sanitizer}`, "-fno-sanitize=vptr,function", "-fno-sanitize-recover=all"];
 }
@@ -96,6 +98,16 @@ export async function inParallel<T>(jobs: readonly (() => Promise<T>)[], width =
   };
   await Promise.all(Array.from({ length: Math.min(width, jobs.length) }, worker));
   return results;
+}
+
+const kept = 600;
+
+/** Forgets the oldest files of a cache that has grown: sources change, and each version leaves an object. */
+export function prune(cache: string): void {
+  const files = readdirSync(cache).map((name) => ({ path: join(cache, name), time: statSync(join(cache, name)).mtimeMs }));
+  if (files.length <= kept) return;
+  files.sort((a, b) => a.time - b.time);
+  for (const file of files.slice(0, files.length - kept / 2)) rmSync(file.path, { force: true });
 }
 
 /** Compiles to `cache/HASH.o` unless that is there already; a build that was cut off leaves nothing behind. */

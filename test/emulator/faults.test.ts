@@ -210,7 +210,7 @@ const cases: readonly Case[] = [
   { kernel: "component", says: /component 4 of a vector of 4/ },
   { kernel: "zero_divisor", says: /division by zero/ },
   { kernel: "zero_vector_divisor", says: /division by zero/, buffers: { 0: new Int32Array(256) } },
-  { kernel: "recursion", line: 147, order: "reverse", says: /stack overflow/ },
+  { kernel: "recursion", order: "reverse", says: /stack overflow/ },
   { kernel: "waits_for_another_group", says: /waits for another in a loop on an atomic/, grid: [2], threads: [1] },
   { kernel: "null_pointer", says: /null pointer: a buffer that is not bound/, constants: [{ name: "HAS_BIAS", type: "bool", value: false }] },
 ];
@@ -234,6 +234,32 @@ describe("a kernel's faults", async () => {
       expect(error).toContain("data race");
     }
   });
+});
+
+test("a fault leaves nothing behind: the next dispatch of the same process is right", async () => {
+  const library = await openSource("again.metal", `#include <metal_stdlib>
+using namespace metal;
+constant int WIDTH [[function_constant(0)]];
+kernel void sums(device const float* in [[buffer(0)]], device float* out [[buffer(1)]], uint i [[thread_index_in_threadgroup]], uint group [[threadgroup_position_in_grid]]) {
+  threadgroup float tile[256];
+  tile[i] = in[group * 256 + i];
+  if (WIDTH > 1 || i != 77) threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[group * 256 + i] = tile[255 - i] + simd_sum(1.0f) + float(WIDTH);
+}
+`);
+  const input = Float32Array.from({ length: 512 }, (_, i) => i);
+  const sums = (width: number, out: Float32Array, order: "forward" | "reverse" | "random:9"): Dispatch => ({
+    kernel: "sums", constants: [{ name: "WIDTH", type: "int", value: width }], buffers: { 0: input, 1: out }, grid: [512], threads: [256], order,
+  });
+  const outs = [floats(512), floats(512), floats(512), floats(512)];
+  const { error, status } = library.runAll([
+    sums(1, outs[0] ?? input, "forward"), sums(2, outs[1] ?? input, "reverse"), sums(1, outs[2] ?? input, "random:9"), sums(3, outs[3] ?? input, "forward"),
+  ]);
+  expect(status).toBe(0);
+  expect(error.split("\n")).toHaveLength(2);
+  for (const [width, out] of [[2, outs[1]], [3, outs[3]]] as const) {
+    expect(Array.from(out ?? [])).toEqual(Array.from({ length: 512 }, (_, i) => (i & 256) + 255 - (i & 255) + 32 + width));
+  }
 });
 
 describe("the host's mistakes", async () => {

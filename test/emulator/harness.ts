@@ -3,7 +3,7 @@
  * in a process of its own. What the emulator's own tests use.
  */
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Sanitizer } from "./compile.ts";
@@ -11,6 +11,7 @@ import { build, buildRunner } from "./build.ts";
 
 export type Bytes = Float32Array | Float64Array | Uint32Array | Int32Array | Uint16Array | Int16Array | Uint8Array | Int8Array | BigUint64Array | BigInt64Array;
 
+/** Buffers that hold the same array are one memory. */
 export type BoundBuffer = { readonly data: Bytes; readonly offset?: number; readonly readOnly?: boolean };
 
 export type Constant = { readonly name: string; readonly type: string; readonly value: number | boolean };
@@ -77,7 +78,7 @@ function constantBytes(c: Constant): Uint8Array {
 }
 
 function encode(d: Dispatch): { file: Uint8Array; targets: { index: number; data: Bytes }[] } {
-  const out = new Writer().raw(new TextEncoder().encode("EMUREC01")).text(d.kernel);
+  const out = new Writer().raw(new TextEncoder().encode("EMUREC02")).text(d.kernel);
   const constants = d.constants ?? [];
   out.number(constants.length, 4);
   for (const c of constants) out.text(c.name).number(0, 4).text(c.type).block(constantBytes(c));
@@ -95,7 +96,9 @@ function encode(d: Dispatch): { file: Uint8Array; targets: { index: number; data
   for (const [key, bound] of buffers) {
     const index = Number(key);
     const buffer: BoundBuffer = "data" in bound ? bound : { data: bound };
-    out.number(index, 4).number(buffer.readOnly === true ? 1 : 0, 4).number(buffer.offset ?? 0, 8).block(bytesOf(buffer.data));
+    out.number(index, 4).number(buffer.readOnly === true ? 1 : 0, 4).number(buffer.offset ?? 0, 8);
+    const same = targets.findIndex((t) => t.data === buffer.data);
+    out.number(same < 0 ? 0xffffffff : same, 4).block(same < 0 ? bytesOf(buffer.data) : new Uint8Array(0));
     targets.push({ index, data: buffer.data });
   }
   return { file: out.bytes(), targets };
@@ -115,18 +118,25 @@ export class Library {
 
   /** Runs a kernel; on success the buffers' arrays hold what it left. */
   run(dispatch: Dispatch): Outcome {
-    const { file, targets } = encode(dispatch);
-    const base = join(this.#folder, `dispatch-${process.pid}-${this.#count++}`);
-    writeFileSync(`${base}.emurec`, file);
-    const result = spawnSync(this.#runner, [this.path, `${base}.emurec`, `${base}.out`], {
+    return this.runAll([dispatch]);
+  }
+
+  /** Runs kernels one after another in one process. The outcome is the last one's; messages of those before it come first. */
+  runAll(dispatches: readonly Dispatch[]): Outcome {
+    const encoded = dispatches.map((d) => ({ ...encode(d), base: join(this.#folder, `dispatch-${process.pid}-${this.#count++}`) }));
+    for (const { file, base } of encoded) writeFileSync(`${base}.emurec`, file);
+    const result = spawnSync(this.#runner, [this.path, ...encoded.flatMap(({ base }) => [`${base}.emurec`, `${base}.out`])], {
       encoding: "utf8", timeout: 60_000,
       // The lanes' stacks are not the thread's, which AddressSanitizer's fake stacks cannot know.
       env: { ...process.env, ASAN_OPTIONS: "detect_stack_use_after_return=0:detect_leaks=0", UBSAN_OPTIONS: "print_stacktrace=0" },
     });
-    if (result.status === 0) readBack(`${base}.out`, targets);
-    rmSync(`${base}.emurec`, { force: true });
-    rmSync(`${base}.out`, { force: true });
-    return { error: result.status === 0 ? "" : (result.stderr ?? "").trim() || String(result.error ?? result.signal), status: result.status };
+    for (const { base, targets } of encoded) {
+      if (existsSync(`${base}.out`)) readBack(`${base}.out`, targets);
+      rmSync(`${base}.emurec`, { force: true });
+      rmSync(`${base}.out`, { force: true });
+    }
+    const messages = (result.stderr ?? "").trim();
+    return { error: result.status === 0 ? messages : messages || String(result.error ?? result.signal), status: result.status };
   }
 
   /** The library's reflection. */
@@ -156,19 +166,17 @@ function readBack(path: string, targets: readonly { index: number; data: Bytes }
   let at = 12;
   for (const target of targets) {
     const bytes = Number(file.readBigUInt64LE(at + 4));
-    bytesOf(target.data).set(file.subarray(at + 12, at + 12 + bytes));
+    if (bytes > 0) bytesOf(target.data).set(file.subarray(at + 12, at + 12 + bytes));
     at += 12 + bytes;
   }
 }
 
 let scratch: string | undefined;
 
-/** A folder for this process's libraries; objects are shared between processes, under the system's temporary folder. */
+/** A folder for this process's libraries and dispatches. */
 function scratchFolder(): string {
   if (scratch === undefined) {
-    const shared = join(tmpdir(), "gated-delta-emulator");
-    mkdirSync(shared, { recursive: true });
-    scratch = mkdtempSync(join(shared, "run-"));
+    scratch = mkdtempSync(join(tmpdir(), "gated-delta-emulator-"));
     process.on("exit", () => rmSync(scratch ?? "", { recursive: true, force: true }));
   }
   return scratch;
@@ -182,9 +190,8 @@ export async function openLibrary(
 ): Promise<Library> {
   const folder = scratchFolder();
   const path = join(folder, `library-${built++}.so`);
-  const cache = join(folder, "..", "objects");
-  await build(files, { ...options, output: path, cache });
-  const runner = await buildRunner(join(folder, "..", "runners"), options.sanitizer ?? "none");
+  await build(files, { ...options, output: path });
+  const runner = await buildRunner(options.sanitizer ?? "none");
   return new Library(path, runner, folder);
 }
 

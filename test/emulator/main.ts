@@ -6,14 +6,17 @@
  *   bun test/emulator/main.ts lint shaders/*.metal       the lint alone
  *   bun test/emulator/main.ts reflect shaders/*.metal    the kernels, as JSON
  *   bun test/emulator/main.ts translate shaders/x.metal  the C++ that runs, for reading
- *   bun test/emulator/main.ts runner [-o FOLDER] [--sanitizer address|undefined]
+ *   bun test/emulator/main.ts runner [--sanitizer address|undefined]
  *
  * Exit status: 0 done, 1 the sources have problems (one a line, "file:line: ..."), 2 bad usage.
  */
 import { parseArgs } from "node:util";
 import { join } from "node:path";
 import { build, buildRunner, translate } from "./build.ts";
+import { checkTypes, parseTogether, type Problem } from "./check.ts";
 import type { Sanitizer } from "./compile.ts";
+import { lint } from "./lint/lint.ts";
+import { reflectUnits } from "./reflect.ts";
 
 type Command = (files: readonly string[], options: Options) => Promise<number>;
 type Options = { readonly output: string | undefined; readonly sanitizer: Sanitizer; readonly only: readonly string[] | undefined; readonly keep: boolean };
@@ -29,15 +32,31 @@ const commands: Record<string, Command> = {
     console.log(`${output}: ${names.length} kernels`);
     return 0;
   },
+  async check(files) {
+    const unit = parseTogether(files);
+    return await Promise.resolve(print([...checkTypes(unit), ...lint(unit)]));
+  },
+  async lint(files) {
+    return await Promise.resolve(print(lint(parseTogether(files))));
+  },
+  async reflect(files) {
+    console.log(JSON.stringify(reflectUnits(files), null, 2));
+    return await Promise.resolve(0);
+  },
   async translate(files, options) {
     for (const file of files) console.log(translate(file, options.only === undefined ? {} : { only: options.only }).code);
     return await Promise.resolve(0);
   },
   async runner(_files, options) {
-    console.log(await buildRunner(options.output ?? join(".build", "emulator"), options.sanitizer));
+    console.log(await buildRunner(options.sanitizer));
     return 0;
   },
 };
+
+function print(problems: readonly Problem[]): number {
+  for (const p of problems) console.log(`${p.file}:${p.line}: [${p.rule}] ${p.message}`);
+  return problems.length > 0 ? 1 : 0;
+}
 
 function usage(problem: string): number {
   console.error(`${problem}\nusage: bun test/emulator/main.ts ${Object.keys(commands).join("|")} FILES [-o OUTPUT] [--sanitizer address|undefined] [--only KERNEL] [--keep]`);

@@ -58,6 +58,12 @@ onEachBackend("gatedRmsNorm", (backend) => {
     }
   });
 
+  test("more rows than 16 bits count", () => {
+    if (backend.emulated) return;
+    expectReference("tokens", buildGatedRmsNorm({ ...plain, tokens: 70_000, heads: 1, dim: 3 }));
+    expectReference("heads", buildGatedRmsNorm({ ...plain, tokens: 1, heads: 70_000, dim: 3 }));
+  });
+
   test("[tokens, dim] is [tokens, 1, dim]", () => {
     const given = buildGatedRmsNorm({ ...plain, heads: 1 });
     const flat = (tensor: typeof given.x) => reshape(tensor, [4, 40]);

@@ -70,6 +70,14 @@ onEachBackend("linear", (backend) => {
     }
   });
 
+  test("more rows, and more features, than 16 bits count", () => {
+    if (backend.emulated) return;
+    for (const [rows, outFeatures] of [[70_000, 3], [3, 70_000]] as const) {
+      const given = build(rows, [rows, 5, outFeatures]);
+      expectNear(`${rows} rows`, run(given.x, given.weight), referenceOf(given.x, given.weight).data, bounds.f32);
+    }
+  });
+
   test("a row and a feature have the same bits in any company", () => {
     const given = build(3, [9, 75, 21]);
     const together = run(given.x, given.weight);

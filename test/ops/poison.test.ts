@@ -32,7 +32,8 @@ interface Subject {
 }
 
 const spec: StepSpec = {
-  seed: 41, keyHeads: 2, ratio: 2, keyDim: 16, valueDim: 8, gateForm: "raw", gateDims: "head", betaForm: "sigmoid",
+  // A key dimension that fills no vector: what pads it must not turn an infinity into NaN elsewhere.
+  seed: 41, keyHeads: 2, ratio: 2, keyDim: 24, valueDim: 8, gateForm: "raw", gateDims: "head", betaForm: "sigmoid",
   heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
   stateFormat: "f32", outFormat: "f32", width: 3, bias: true, convActivation: "silu", convStateFormat: "f32",
   normActivation: "silu", normOrder: "norm-then-gate", sequences: 3, slots: 4, readSlots: [3, 1, 0], writeSlots: [0, 1, 2],
@@ -159,6 +160,25 @@ onEachBackend("NaN and infinity", ({ device, emulated }) => {
           });
         }
       }
+    }
+  });
+
+  test("infinity stays infinity where keys and queries are positive, whatever pads a row", () => {
+    for (const keyDim of [8, 16, 24, 32, 40, 72]) {
+      const given = buildGatedDelta({ ...spec, keyDim, gateForm: "log", qkNorm: "none", betaForm: "given", batch: { ...batch, readSlots: [-1, -1, -1] } });
+      const positive = (tensor: Reference) => ({ shape: tensor.shape, data: tensor.data.map((x) => Math.fround(Math.abs(x) + 0.01)) });
+      const value = copyOf(given.value);
+      const at = 2 * 4 * 8 + 3; // token 2, head 0, row 3
+      value.data[at] = Infinity;
+      // No correction after it: infinity less infinity would be NaN.
+      const beta = { shape: given.beta.shape, data: given.beta.data.map((b, i) => (i < 3 * 4 ? b + 0.01 : 0)).map(Math.fround) };
+      const sound = { ...given, query: positive(given.query), key: positive(given.key), value, beta };
+      const expected = gatedDelta(sound).out.data;
+      const got = runGatedDelta(device, sound, allF32).out;
+      const infinite = (numbers: ArrayLike<number>) => Array.from(numbers, (x, i) => (Number.isFinite(x) ? -1 : x === Infinity ? i : NaN));
+      expect(expected[at]).toBe(Infinity);
+      // A decayed infinity times beta 0 is NaN from the next token on, in both.
+      expect(infinite(got)).toEqual(infinite(expected));
     }
   });
 });

@@ -111,6 +111,22 @@ onEachBackend("ragged batches", ({ device, emulated }) => {
     }
   });
 
+  test("thousands of sequences, most of them of one token or none", () => {
+    const count = emulated ? 150 : 5000;
+    const random = new Random(12);
+    const lengths = Array.from({ length: count }, () => random.pick([0, 1, 1, 1, 2]));
+    const slots = random.distinct(count, count);
+    const batch = { lengths, rowsBeyond: 0, slots: count, readSlots: [...slots].reverse(), writeSlots: slots };
+    const delta = buildGatedDelta(deltaSpec(batch, { keyHeads: 1, ratio: 1, keyDim: 8, valueDim: 8 }));
+    const got = runGatedDelta(device, delta, allF32);
+    const expected = deltaOf({ ...delta, decayFormat: "f32" });
+    expectNear("out", got.out, expected.out.data, bounds.f32);
+    expectNear("state", got.state!, expected.state!.data, bounds.f32);
+    const conv = buildCausalConv1d(convSpec(batch, { channels: 3, width: 3 }));
+    const convolved = runCausalConv1d(device, conv, allF32);
+    expectSameBits("conv state", convolved.state!, Float32Array.from(convOf(conv).state!.data));
+  });
+
   test("no pool: every sequence starts from zero", () => {
     const without = { lengths: [5, 0, 9], rowsBeyond: 1, slots: 0, readSlots: [], writeSlots: [] };
     const given = buildGatedDelta(deltaSpec(without));

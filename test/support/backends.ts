@@ -5,6 +5,7 @@
  */
 import { afterAll, describe, setDefaultTimeout } from "bun:test";
 import { Device } from "../../lib/index.ts";
+import { reportErrors } from "./judge.ts";
 
 /** How much of the random tests a backend gets: an emulated GPU is some thousand times slower than a real one. */
 export interface Sizes {
@@ -83,7 +84,10 @@ function onBackend(subject: string, name: "cpu" | "metal", tests: (backend: Back
   setDefaultTimeout(longest); // of the test file that calls this
   describe(`${subject} on ${name}`, () => {
     const device = Device.open(name);
-    afterAll(() => device.close());
+    afterAll(() => {
+      device.close();
+      reportErrors();
+    });
     tests({ name, device, emulated: device.emulated, sizes: device.emulated ? emulated : native });
   });
 }

@@ -1,5 +1,4 @@
 /** Verdicts on results: near a float64 reference, or equal to the bit. */
-import { expect } from "bun:test";
 import { round } from "../reference/rounding.ts";
 import type { Format } from "../reference/rounding.ts";
 import { firstDifference, relRms } from "./compare.ts";
@@ -11,7 +10,7 @@ const worst = new Map<string, number>();
 export function expectNear(subject: string, numbers: ArrayLike<number>, reference: ArrayLike<number>, bound: number): void {
   const error = relRms(numbers, reference);
   worst.set(subject, Math.max(worst.get(subject) ?? 0, error / bound));
-  if (!(error <= bound)) expect(`${subject}: relRms ${error}`).toBe(`${subject}: relRms at most ${bound}`);
+  if (!(error <= bound)) throw new Error(`${subject}: relRms ${error}, allowed ${bound}`);
 }
 
 /** Fails unless two results have the same bits. */
@@ -19,7 +18,8 @@ export function expectSameBits(subject: string, numbers: Float32Array, same: Flo
   const at = firstDifference(numbers, same);
   if (at === undefined) return;
   const i = Math.floor(at / 4);
-  expect(`${subject}[${i}] of ${numbers.length}: ${numbers[i]}`).toBe(`${subject}[${i}] of ${same.length}: ${same[i]}`);
+  const [got, wanted] = [numbers, same].map((array) => `${Object.is(array[i], -0) ? "-0" : array[i]} of ${array.length}`);
+  throw new Error(`${subject}[${i}]: got ${got}, expected the bits of ${wanted}`);
 }
 
 /** Fails unless a narrow result is the float32 one, each number rounded once. */
@@ -27,9 +27,10 @@ export function expectRounded(subject: string, format: Format, narrow: Float32Ar
   expectSameBits(`${subject} in ${format}`, narrow, wide.map((value) => round(format, value)));
 }
 
-// Numbers for whoever asks: how near their bounds the results come.
-if (process.env["GATED_DELTA_TEST_ERRORS"] === "1") {
-  process.on("exit", () => {
-    for (const [subject, ratio] of [...worst].sort()) console.log(`${subject}: worst error ${ratio.toFixed(3)} of its bound`);
-  });
+/** Prints how near their bounds the results have come since the last report, where GATED_DELTA_TEST_ERRORS is 1. */
+export function reportErrors(): void {
+  const subjects = [...worst].sort();
+  worst.clear();
+  if (process.env["GATED_DELTA_TEST_ERRORS"] !== "1") return;
+  for (const [subject, ratio] of subjects) console.log(`${subject}: worst error ${ratio.toFixed(3)} of its bound`);
 }

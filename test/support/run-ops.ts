@@ -16,35 +16,40 @@ import type { ConvSpec, DeltaSpec, NormSpec, StepSpec } from "./cases.ts";
 import { Layouts, download } from "./layouts.ts";
 import type { Random } from "./random.ts";
 
-/** The formats of a recurrence's tensors. */
+/** The formats of a recurrence's tensors; `format` is that of query, key and value. */
 export interface DeltaFormats {
   readonly format: Format;
   readonly gate: Format;
   readonly beta: Format;
-  readonly weights: Format;
+  readonly aLog: Format;
+  readonly dtBias: Format;
   readonly state: Format;
   readonly out: Format;
 }
 
-/** The formats of a convolution's tensors; `weights` is the bias's as well. */
+/** The formats of a convolution's tensors; `format` is that of x. */
 export interface ConvFormats {
   readonly format: Format;
-  readonly weights: Format;
+  readonly weight: Format;
+  readonly bias: Format;
   readonly state: Format;
   readonly out: Format;
 }
 
-/** The formats of a norm's tensors. */
+/** The formats of a norm's tensors; `format` is that of z. */
 export interface NormFormats {
   readonly x: Format;
   readonly format: Format;
-  readonly weights: Format;
+  readonly weight: Format;
   readonly out: Format;
 }
 
-/** The formats of a fused step's tensors. */
+/** The formats of a fused step's tensors; `format` is that of x and z. */
 export interface StepFormats extends DeltaFormats {
+  readonly convWeight: Format;
+  readonly convBias: Format;
   readonly convState: Format;
+  readonly normWeight: Format;
 }
 
 /** How to run a case. */
@@ -56,28 +61,30 @@ export interface Running {
 
 /** The formats that a description of a case asks for. */
 export function deltaFormats(spec: DeltaSpec): DeltaFormats {
-  const { format, weightFormat: weights, stateFormat: state, outFormat: out } = spec;
-  return { format, weights, state, out, gate: gateFormatOf(spec), beta: betaFormatOf(spec) };
+  const { format, weightFormat: weight, stateFormat: state, outFormat: out } = spec;
+  return { format, gate: gateFormatOf(spec), beta: betaFormatOf(spec), aLog: weight, dtBias: weight, state, out };
 }
 
 /** The formats that a description of a step asks for. */
 export function stepFormats(spec: StepSpec): StepFormats {
-  return { ...deltaFormats(spec), convState: spec.convStateFormat };
+  const { weightFormat: weight, convStateFormat: convState } = spec;
+  return { ...deltaFormats(spec), convWeight: weight, convBias: weight, convState, normWeight: weight };
 }
 
 /** The formats that a description of a convolution asks for. */
-export function convFormats({ format, weightFormat: weights, stateFormat: state, outFormat: out }: ConvSpec): ConvFormats {
-  return { format, weights, state, out };
+export function convFormats({ format, weightFormat: weight, stateFormat: state, outFormat: out }: ConvSpec): ConvFormats {
+  return { format, weight, bias: weight, state, out };
 }
 
 /** The formats that a description of a norm asks for. */
-export function normFormats({ xFormat: x, format, weightFormat: weights, outFormat: out }: NormSpec): NormFormats {
-  return { x, format, weights, out };
+export function normFormats({ xFormat: x, format, weightFormat: weight, outFormat: out }: NormSpec): NormFormats {
+  return { x, format, weight, out };
 }
 
-/** Everything in float32. */
-export const allF32: StepFormats & NormFormats = {
-  format: "f32", gate: "f32", beta: "f32", weights: "f32", state: "f32", convState: "f32", x: "f32", out: "f32",
+/** Everything in float32, for every op. */
+export const allF32: StepFormats & ConvFormats & NormFormats = {
+  format: "f32", gate: "f32", beta: "f32", aLog: "f32", dtBias: "f32", state: "f32", out: "f32", weight: "f32",
+  bias: "f32", x: "f32", convWeight: "f32", convBias: "f32", convState: "f32", normWeight: "f32",
 };
 
 /** An op's output, without rows beyond the last sequence, and the pool after it. */
@@ -124,8 +131,8 @@ export function placeGatedDelta(layouts: Layouts, given: GatedDeltaCase, formats
     value: layouts.rows("value", formats.format, given.value, rows),
     gate: layouts.rows("gate", formats.gate, given.gate, rows, perKey ? 8 : 1),
     beta: layouts.rows("beta", formats.beta, given.beta, rows, 1),
-    aLog: given.aLog && layouts.packed("aLog", formats.weights, given.aLog, 1),
-    dtBias: given.dtBias && layouts.packed("dtBias", formats.weights, given.dtBias, 1),
+    aLog: given.aLog && layouts.packed("aLog", formats.aLog, given.aLog, 1),
+    dtBias: given.dtBias && layouts.packed("dtBias", formats.dtBias, given.dtBias, 1),
     state: given.state && layouts.pool("state", formats.state, given.state, writtenSlots(given)),
     out: layouts.out("out", formats.out, given.value.shape, rows),
     ...optionsOf(given, perKey),
@@ -146,8 +153,8 @@ export function placeCausalConv1d(layouts: Layouts, given: CausalConv1dCase, for
   const rows = usedRows(given, given.x.shape[0]!);
   return {
     x: layouts.rows("x", formats.format, given.x, rows),
-    weight: layouts.packed("weight", formats.weights, given.weight, 1),
-    bias: given.bias && layouts.packed("bias", formats.weights, given.bias, 1),
+    weight: layouts.packed("weight", formats.weight, given.weight, 1),
+    bias: given.bias && layouts.packed("bias", formats.bias, given.bias, 1),
     state: given.state && layouts.pool("state", formats.state, given.state, writtenSlots(given), 1),
     out: layouts.out("out", formats.out, given.x.shape, rows),
     activation: given.activation,
@@ -168,7 +175,7 @@ export function placeGatedRmsNorm(layouts: Layouts, given: GatedRmsNormCase, for
   return {
     x: layouts.rows("x", formats.x, given.x),
     z: layouts.rows("z", formats.format, given.z),
-    weight: layouts.packed("weight", formats.weights, given.weight, 1),
+    weight: layouts.packed("weight", formats.weight, given.weight, 1),
     out: layouts.out("out", formats.out, given.x.shape),
     eps: given.eps,
     activation: given.activation,
@@ -191,16 +198,16 @@ export function placeGatedDeltaStep(layouts: Layouts, given: GatedDeltaStepCase,
   return {
     x: layouts.rows("x", formats.format, given.x),
     keyHeads: given.keyHeads,
-    convWeight: layouts.packed("convWeight", formats.weights, given.convWeight, 1),
-    convBias: given.convBias && layouts.packed("convBias", formats.weights, given.convBias, 1),
+    convWeight: layouts.packed("convWeight", formats.convWeight, given.convWeight, 1),
+    convBias: given.convBias && layouts.packed("convBias", formats.convBias, given.convBias, 1),
     convState: layouts.pool("convState", formats.convState, given.convState, written, 1),
     gate: layouts.rows("gate", formats.gate, given.gate, undefined, perKey ? 8 : 1),
     beta: layouts.rows("beta", formats.beta, given.beta, undefined, 1),
-    aLog: given.aLog && layouts.packed("aLog", formats.weights, given.aLog, 1),
-    dtBias: given.dtBias && layouts.packed("dtBias", formats.weights, given.dtBias, 1),
+    aLog: given.aLog && layouts.packed("aLog", formats.aLog, given.aLog, 1),
+    dtBias: given.dtBias && layouts.packed("dtBias", formats.dtBias, given.dtBias, 1),
     state: layouts.pool("state", formats.state, given.state, written),
     z: layouts.rows("z", formats.format, given.z),
-    normWeight: layouts.packed("normWeight", formats.weights, given.normWeight, 1),
+    normWeight: layouts.packed("normWeight", formats.normWeight, given.normWeight, 1),
     out: layouts.out("out", formats.out, given.z.shape),
     ...optionsOf(given, perKey),
     convActivation: given.convActivation,

@@ -10,7 +10,7 @@ import type { Tensor } from "../../tensor.ts";
 import type { GoldenFile, GoldenTensor } from "./golden-file.ts";
 import type { Kind } from "./kind.ts";
 import { gather, rowsOf, scatter, transposed } from "./ragged.ts";
-import { tolerances, type Report } from "./report.ts";
+import { outputTolerance, type Report } from "./report.ts";
 import { cuSeqlensOf, otherSchedules, pieces, whole, type Schedule, type Span } from "./schedule.ts";
 import { Slots } from "./slots.ts";
 
@@ -68,7 +68,7 @@ function check(file: GoldenFile, device: Device, report: Report): void {
 
 function judge(report: Report, data: Case, way: string, outDType: FloatDType, result: Result): void {
   const { dtype, data: expected } = data.stateOut;
-  report.near(way, "output", numbers(outDType, result.output), data.y, tolerances[outDType]);
+  report.near(way, "output", numbers(outDType, result.output), data.y, outputTolerance(outDType, data.y));
   report.equal(way, "state", result.state, expected, (array) => numbers(dtype, array));
 }
 

@@ -11,7 +11,7 @@ import type { Tensor } from "../../tensor.ts";
 import type { GoldenFile, GoldenTensor } from "./golden-file.ts";
 import type { Kind } from "./kind.ts";
 import { gather, rowsOf, scatter, transposed } from "./ragged.ts";
-import { tolerances, type Report } from "./report.ts";
+import { outputTolerance, tolerances, type Report } from "./report.ts";
 import { cuSeqlensOf, oneSequenceAtATime, otherSchedules, pieces, whole, type Schedule, type Span } from "./schedule.ts";
 import { Slots } from "./slots.ts";
 
@@ -62,10 +62,11 @@ export const gatedDeltaKind: Kind = { prefix: "gated-delta-", op: "gatedDelta", 
 function check(file: GoldenFile, device: Device, report: Report): void {
   const data = read(file);
   const dtype = data.q.dtype;
+  const tolerance = outputTolerance(dtype, data.output);
   const main: Variant = { algorithm: "recurrent", outDType: dtype };
   const first = whole(data.sequences, data.tokens);
   const base = run(device, data, first, main);
-  judge(report, data, "whole", dtype, base, tolerances[dtype], tolerances.f32);
+  judge(report, data, "whole", dtype, base, tolerance, tolerances.f32);
 
   const exact = dtype === "f32" ? base : run(device, data, first, { ...main, outDType: "f32" });
   if (exact !== base) {
@@ -78,7 +79,7 @@ function check(file: GoldenFile, device: Device, report: Report): void {
 
   const promised = (way: string, schedule: Schedule, variant: Partial<Variant>) => {
     const result = run(device, data, schedule, { ...main, ...variant });
-    judge(report, data, way, dtype, result, tolerances[dtype], tolerances.f32);
+    judge(report, data, way, dtype, result, tolerance, tolerances.f32);
     same(report, way, result, base);
   };
   promised("algorithm auto", first, { algorithm: "auto" });
@@ -92,7 +93,7 @@ function check(file: GoldenFile, device: Device, report: Report): void {
 /** The chunked algorithm, where the backend has one: its own bounds, and its own promise about batches. */
 function chunked(device: Device, report: Report, data: Case, dtype: FloatDType, half: Schedule): void {
   const variant: Variant = { algorithm: "chunked", outDType: dtype };
-  const outputBound = Math.max(tolerances.chunked, tolerances[dtype]);
+  const outputBound = Math.max(tolerances.chunked, outputTolerance(dtype, data.output));
   let base: Result;
   try {
     base = run(device, data, whole(data.sequences, data.tokens), variant);

@@ -8,7 +8,7 @@ import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "
 import { gatedRmsNorm } from "../../ops/gated-rms-norm.ts";
 import type { GoldenFile, GoldenTensor } from "./golden-file.ts";
 import type { Kind } from "./kind.ts";
-import { tolerances, type Report } from "./report.ts";
+import { outputTolerance, tolerances, type Report } from "./report.ts";
 import { mostCalls } from "./schedule.ts";
 
 type Elements = ArrayOfDType[FloatDType];
@@ -32,8 +32,9 @@ function check(file: GoldenFile, device: Device, report: Report): void {
   const data = read(file);
   const { rows } = data;
   const dtype = data.z.dtype;
+  const tolerance = outputTolerance(dtype, data.out);
   const base = run(device, data, [0, rows], dtype, "tokens");
-  report.near("whole", "output", numbers(dtype, base), data.out, tolerances[dtype]);
+  report.near("whole", "output", numbers(dtype, base), data.out, tolerance);
   if (dtype !== "f32") {
     const way = "whole, float32 output";
     const exact = run(device, data, [0, rows], "f32", "tokens");
@@ -42,7 +43,7 @@ function check(file: GoldenFile, device: Device, report: Report): void {
   }
   const promised = (way: string, cuts: readonly number[], axis: "tokens" | "heads") => {
     const output = run(device, data, cuts, dtype, axis);
-    report.near(way, "output", numbers(dtype, output), data.out, tolerances[dtype]);
+    report.near(way, "output", numbers(dtype, output), data.out, tolerance);
     report.equal(way, "output, bits of whole", output, base, (array) => numbers(dtype, array));
   };
   promised("rows as heads of one token", [0, rows], "heads");

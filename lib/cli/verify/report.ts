@@ -1,5 +1,6 @@
 /** The rows that `verify` collects for a file, and how they are printed. */
 
+import { encode, toFloat32, type FloatDType } from "../../dtype.ts";
 import { distance, sameBytes } from "./compare.ts";
 
 /** One tensor of one way to run one file: a line of `--json`. A number that is not finite is printed as null. */
@@ -24,6 +25,17 @@ export interface Subject {
 
 /** Largest relRms by what is compared: a float32 result, a chunked one, a layer's, or one rounded to 16 bits. */
 export const tolerances = { f32: 2e-6, chunked: 5e-6, layer: 5e-6, bf16: 2e-3, f16: 3e-4, bytes: 0 } as const;
+
+/**
+ * Largest relRms of an output that is stored as `dtype`. The bounds of 16-bit dtypes are those of many numbers: of a few,
+ * rounding alone may take more. So where the reference itself loses more by being rounded, its own loss counts, with
+ * what float32 arithmetic may add.
+ */
+export function outputTolerance(dtype: FloatDType, reference: ArrayLike<number>): number {
+  if (dtype === "f32") return tolerances.f32;
+  const loss = distance(toFloat32(dtype, encode(dtype, reference)), reference).relRms;
+  return Number.isFinite(loss) ? Math.max(tolerances[dtype], loss + tolerances.f32) : tolerances[dtype];
+}
 
 /** How much worse than transformers' own float32 path an output may be. */
 export const peerFactor = 1.25;

@@ -9,7 +9,7 @@ import GatedDeltaTypes
 /// Whoever waits for a submission runs it at once.
 final class DeviceQueue: @unchecked Sendable {
   static let dozeNanoseconds: UInt64 = 100_000
-  static let dozesUntilSleep = 200
+  static let sleepAfterNanoseconds: UInt64 = 20_000_000
 
   private enum ThreadState { case none, awake, dozing, sleeping }
 
@@ -74,7 +74,7 @@ final class DeviceQueue: @unchecked Sendable {
     let environment = gd_cpu_float_environment_enter()
     var failure: Failure?
     do throws(Failure) {
-      for op in submission.ops { try executor.run(op) }
+      try executor.run(submission.ops)
     } catch {
       failure = error
     }
@@ -86,20 +86,19 @@ final class DeviceQueue: @unchecked Sendable {
 
   private func serve() {
     lock.lock()
-    var dozes = 0
+    var lastWork = monotonicNanoseconds()
     while !isClosed {
       if !isRunning, let submission = take() {
         thread = .awake
         run(submission)
-        dozes = 0
-      } else if dozes < DeviceQueue.dozesUntilSleep {
+        lastWork = monotonicNanoseconds()
+      } else if isRunning || monotonicNanoseconds() &- lastWork < DeviceQueue.sleepAfterNanoseconds {
         thread = .dozing
         lock.sleep(nanoseconds: DeviceQueue.dozeNanoseconds)
-        dozes &+= 1
       } else {
         thread = .sleeping
         lock.sleep()
-        dozes = 0
+        lastWork = monotonicNanoseconds()
       }
     }
     lock.unlock()

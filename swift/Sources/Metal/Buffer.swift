@@ -43,7 +43,7 @@ final class EmulatedBuffer: MTLBuffer, @unchecked Sendable {
   func contents() -> UnsafeMutableRawPointer { pointer }
 }
 
-/// Command buffers run one after another here, so there is nothing to wait for: the encoder checks the rules of its use.
+/// Command buffers run one after another here, so there is nothing to wait for: the encoder checks how it is used.
 final class EmulatedFence: MTLFence {
   let device: EmulatedDevice
   init(device: EmulatedDevice) { self.device = device }

@@ -8,6 +8,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   private var problem: MTLCommandBufferError?
   private var handlers: [MTLCommandBufferHandler] = []
   private var groups: [[Dispatch]] = []
+  private var dispatches = 0
   private var hasEncoder = false
   private var isOver = false
 
@@ -37,6 +38,12 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
 
   func beginGroup() { condition.locked { groups.append([]) } }
   func encoderEnded() { condition.locked { hasEncoder = false } }
+  func nextNumber() -> Int {
+    condition.locked {
+      dispatches += 1
+      return dispatches
+    }
+  }
   func append(_ dispatch: Dispatch) {
     condition.locked { groups[groups.count - 1].append(dispatch) }
   }
@@ -76,7 +83,8 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   /// Called by the queue's thread.
   func run() {
     var (work, fault) = condition.locked { (groups, problem) }
-    fault = fault ?? queue.takeFailure().map { MTLCommandBufferError($0, "the emulated GPU was told to fail") }
+    fault =
+      fault ?? queue.takeFailure().map { MTLCommandBufferError($0, "the emulated GPU was told to fail") }
       ?? execute(work)
     // What the dispatches hold is let go of before anybody hears of the end.
     work = []
@@ -96,14 +104,14 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
 
   private func execute(_ groups: [[Dispatch]]) -> MTLCommandBufferError? {
     for group in groups {
-      for (position, dispatch) in group.enumerated() {
-        if let clash = dispatch.clash(with: Array(group[..<position])) {
-          return MTLCommandBufferError(.internal, clash)
-        }
-      }
       for dispatch in queue.order(group) {
+        let shared = dispatch.written(sharedWith: group)
+        let before = shared.map { $0.contents }
         if let message = dispatch.run() {
           return MTLCommandBufferError(.pageFault, "\(dispatch.kernel): \(message)")
+        }
+        for (place, bytes) in zip(shared, before) where place.contents != bytes {
+          return MTLCommandBufferError(.internal, place.problem)
         }
       }
     }

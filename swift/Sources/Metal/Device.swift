@@ -15,8 +15,8 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
 
     init() {}
 
-    /// GATED_DELTA_EMULATOR_MAX_THREADS: `384`, or `gd_prefill:128,gd_step:96`. GATED_DELTA_EMULATOR_DELAY: microseconds.
-    /// GATED_DELTA_EMULATOR_ORDER: as for the kernels' lanes.
+    /// GATED_DELTA_EMULATOR_MAX_THREADS: `384`, or `gd_prefill:128,gd_step:96`. GATED_DELTA_EMULATOR_DELAY:
+    /// microseconds. GATED_DELTA_EMULATOR_ORDER: as for the kernels' lanes.
     init(variable: (String) -> String?) {
       for entry in (variable("GATED_DELTA_EMULATOR_MAX_THREADS") ?? "").split(separator: ",") {
         let parts = entry.split(separator: ":")
@@ -41,7 +41,9 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
   var maxThreadgroupMemoryLength: Int { 32768 }
 
   init?(functions: emulator_functions, settings: Settings) {
-    guard let text = functions.reflection(), let kernels = KernelReflection.read(String(cString: text)) else { return nil }
+    guard let text = functions.reflection(), let kernels = KernelReflection.read(String(cString: text)) else {
+      return nil
+    }
     self.functions = functions
     self.kernels = kernels
     self.settings = settings
@@ -61,7 +63,9 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
       if let problem = emulator_load(path, &functions) {
         return .failure(MetalEmulationError(String(cString: problem)))
       }
-      guard let device = EmulatedDevice(functions: functions, settings: Settings { getenv($0).map { String(cString: $0) } }) else {
+      guard
+        let device = EmulatedDevice(functions: functions, settings: Settings { getenv($0).map { String(cString: $0) } })
+      else {
         return .failure(MetalEmulationError("\(path): describes its kernels in another way: build it anew"))
       }
       opened[path] = device

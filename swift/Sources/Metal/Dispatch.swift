@@ -16,6 +16,8 @@ struct Dispatch {
       if case .buffer(let buffer, let offset) = value { UInt(bitPattern: buffer.contents() + offset) } else { nil }
     }
   }
+  /// In its command buffer.
+  var number: Int
   var pipeline: EmulatedPipeline
   /// In order of index.
   var arguments: [Argument]
@@ -25,18 +27,37 @@ struct Dispatch {
 
   var kernel: String { pipeline.function.name }
 
-  /// What is wrong with running `others` at the same time: one writes what the other touches, and there is no barrier.
-  func clash(with others: [Dispatch]) -> String? {
-    for other in others {
-      for theirs in other.arguments {
-        guard let address = theirs.address else { continue }
-        for ours in arguments where ours.address == address && (ours.isWritten || theirs.isWritten) {
-          return "\(kernel): \(pipeline.describe(ours.index)) is the memory of \(other.kernel): "
-            + "\(other.pipeline.describe(theirs.index)), one of them writes it, and no barrier is between the two"
+  /// Memory that this dispatch may write and another one of its group is bound to as well.
+  struct SharedPlace {
+    var buffer: EmulatedBuffer
+    var offset: Int
+    var problem: String
+
+    /// What is there now. A megabyte tells enough of any pool.
+    var contents: [UInt8] {
+      let count = min(buffer.length - offset, 1 << 20)
+      return [UInt8](UnsafeRawBufferPointer(start: buffer.contents() + offset, count: count))
+    }
+  }
+
+  /// Where a barrier is missing if this dispatch does write. An argument that an option switches off may well share its
+  /// memory with another's, since nobody touches it.
+  func written(sharedWith group: [Dispatch]) -> [SharedPlace] {
+    guard group.count > 1 else { return [] }
+    var places: [SharedPlace] = []
+    for ours in arguments where ours.isWritten {
+      guard case .buffer(let buffer, let offset) = ours.value else { continue }
+      for other in group where other.number != number {
+        for theirs in other.arguments where theirs.address == ours.address {
+          places.append(
+            SharedPlace(
+              buffer: buffer, offset: offset,
+              problem: "\(kernel): \(pipeline.describe(ours.index)) is written, and is the memory of \(other.kernel): "
+                + "\(other.pipeline.describe(theirs.index)), with no barrier between the two"))
         }
       }
     }
-    return nil
+    return places
   }
 
   /// The emulator's message, or nil.

@@ -83,13 +83,17 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
 
   func updateFence(_ fence: any MTLFence) {
     guard open("updateFence") else { return }
-    guard let fence = fence as? EmulatedFence, fence.device === device else { return misuse("a fence of another device") }
+    guard let fence = fence as? EmulatedFence, fence.device === device else {
+      return misuse("a fence of another device")
+    }
     updatedFences.append(fence)
   }
 
   func waitForFence(_ fence: any MTLFence) {
     guard open("waitForFence") else { return }
-    guard let fence = fence as? EmulatedFence, fence.device === device else { return misuse("a fence of another device") }
+    guard let fence = fence as? EmulatedFence, fence.device === device else {
+      return misuse("a fence of another device")
+    }
     // A pass would wait for itself.
     if updatedFences.contains(where: { $0 === fence }) { misuse("waitForFence after updateFence of the same fence") }
   }
@@ -103,7 +107,8 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
     if dispatchType == .serial { commandBuffer.beginGroup() }
     commandBuffer.append(
       Dispatch(
-        pipeline: pipeline, arguments: arguments, threadgroupBytes: threadgroupBytes,
+        number: commandBuffer.nextNumber(), pipeline: pipeline, arguments: arguments,
+        threadgroupBytes: threadgroupBytes,
         threadgroups: threadgroupsPerGrid, threads: threadsPerThreadgroup))
   }
 

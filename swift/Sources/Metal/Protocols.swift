@@ -1,6 +1,6 @@
-/// The protocols of the Metal API subset that `MetalBackend` uses. What Apple documents is on Apple's pages; the comments
-/// here say only what this emulation adds. Which of them are Sendable is Apple's choice too: code that compiles here
-/// passes objects between threads as it may there.
+/// The protocols of the Metal API subset that `MetalBackend` uses. What Apple documents is on Apple's pages; the
+/// comments here say only what this emulation adds. Which of them are Sendable is Apple's choice too: code that
+/// compiles here passes objects between threads as it may there.
 
 public func MTLCreateSystemDefaultDevice() -> (any MTLDevice)? {
   switch EmulatedDevice.systemDefault() {

@@ -42,8 +42,8 @@ final class Condition: @unchecked Sendable {
   }
 }
 
-/// Runs command buffers in order on a thread of its own, which ends when nothing is left to run and is started anew when
-/// something is: an idle queue costs nothing and keeps nothing alive.
+/// Runs command buffers in order on a thread of its own, which ends when nothing is left to run and is started anew
+/// when something is: an idle queue costs nothing and keeps nothing alive.
 final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
   let device: EmulatedDevice
   private let limit: Int

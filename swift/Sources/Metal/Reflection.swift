@@ -1,4 +1,5 @@
-/// What the translated library says of one kernel: enough to name a misused argument and to check its size and alignment.
+/// What the translated library says of one kernel: enough to name a misused argument and to check its size and
+/// alignment.
 struct KernelReflection {
   struct Buffer {
     var index: Int

@@ -8,7 +8,7 @@ import Synchronization
 /// More than one, because the system ends command buffers that keep a GPU to themselves for seconds. A single op is
 /// never split, so a very long sequence can still take too long.
 struct Encoding {
-  /// Multiply-adds of a command buffer: some tenths of a second on the slowest GPU.
+  /// Multiply-adds of a command buffer, unless a test sets fewer: some tenths of a second on the slowest GPU.
   static let workLimit = 1 << 35
 
   private let device: MetalBackend
@@ -18,7 +18,7 @@ struct Encoding {
 
   init(device: MetalBackend) throws(Failure) {
     self.device = device
-    let first = try Self.begin(device)
+    let first = try Self.begin(device, waits: device.hasCommitted)
     commandBuffers = [first.commandBuffer]
     pass = Pass(device: device, encoder: first.encoder, arena: Arena(pool: device.arenas))
   }
@@ -27,9 +27,9 @@ struct Encoding {
   var chunks: [Chunk] { pass.arena.chunks }
 
   mutating func add(_ op: Op) throws(Failure) {
-    if work > 0, work + op.work > Self.workLimit {
+    if work > 0, work + op.work > device.workLimit {
       end()
-      let next = try Self.begin(device)
+      let next = try Self.begin(device, waits: true)
       commandBuffers.append(next.commandBuffer)
       pass = Pass(device: device, encoder: next.encoder, arena: pass.arena)
       work = 0
@@ -46,7 +46,7 @@ struct Encoding {
 
   /// Every pass waits for the one before it. Metal tracks what passes share by buffer, and two buffers may lie over the
   /// same memory.
-  private static func begin(_ device: MetalBackend) throws(Failure) -> (
+  private static func begin(_ device: MetalBackend, waits: Bool) throws(Failure) -> (
     commandBuffer: any MTLCommandBuffer, encoder: any MTLComputeCommandEncoder
   ) {
     guard let commandBuffer = device.queue.makeCommandBuffer(),
@@ -54,7 +54,7 @@ struct Encoding {
     else {
       throw Failure(.device, expected: "a command buffer", received: "none")
     }
-    encoder.waitForFence(device.fence)
+    if waits { encoder.waitForFence(device.fence) }
     return (commandBuffer, encoder)
   }
 }

@@ -200,8 +200,9 @@ extension Constants {
     set(.outF32, op.out.dtype == .f32)
   }
 
-  mutating func setGates(_ form: GateForm, _ betaForm: BetaForm, _ gate: TensorView, _ beta: TensorView, _ raw: RawGate?)
-  {
+  mutating func setGates(
+    _ form: GateForm, _ betaForm: BetaForm, _ gate: TensorView, _ beta: TensorView, _ raw: RawGate?
+  ) {
     set(.gateForm, form.rawValue)
     set(.betaForm, betaForm.rawValue)
     set(.gateDType, gate.dtype)

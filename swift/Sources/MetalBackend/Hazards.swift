@@ -1,5 +1,5 @@
-/// What was read and written since the last barrier. Dispatches of a concurrent encoder may run at the same time, so one
-/// that reads what an earlier one wrote, or writes what an earlier one touched, needs a barrier before it.
+/// What was read and written since the last barrier. Dispatches of a concurrent encoder may run at the same time, so
+/// one that reads what an earlier one wrote, or writes what an earlier one touched, needs a barrier before it.
 struct Hazards {
   private var reads: [Range<UInt>] = []
   private var writes: [Range<UInt>] = []

@@ -1,9 +1,9 @@
 import GatedDeltaTypes
 
-/// Which instantiation of which kernel, with which function constants: the key of the pipeline cache. Small and flat, so
-/// that looking a pipeline up on the way to a dispatch neither builds a name nor allocates.
+/// Which instantiation of which kernel, with which function constants: the key of the pipeline cache. Small and flat,
+/// so that looking a pipeline up on the way to a dispatch neither builds a name nor allocates.
 struct Kernel: Hashable {
-  enum Family: String {
+  enum Family: String, CaseIterable {
     case gates = "gd_gates"
     case decode = "gd_decode"
     case prefill = "gd_prefill"

@@ -2,8 +2,8 @@ import GatedDeltaTypes
 import Metal
 import Synchronization
 
-/// Runs ops as Metal pipelines over unified memory. Dispatches of a submission may overlap, with barriers only where one
-/// needs another's result.
+/// Runs ops as Metal pipelines over unified memory. Dispatches of a submission may overlap, with barriers only where
+/// one needs another's result.
 ///
 /// A failed submission leaves what it was to write undefined, and says nothing of those after it, which run. Only a GPU
 /// that the system has taken from the process fails everything from then on: the device is lost, and refuses new ops.
@@ -12,6 +12,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   static let commandBufferLimit = 512
   /// Of the sink, to each argument: as much as Metal may want offsets to be aligned to, so that no two overlap.
   static let sinkPiece = 256
+  static let sinkBytes = 16384
 
   public let description: DeviceDescription
   let pipelines: Pipelines
@@ -22,6 +23,10 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   let sink: any MTLBuffer
   private let device: any MTLDevice
   private let loss = Mutex<Failure?>(nil)
+  /// Multiply-adds of a command buffer; see `Encoding`.
+  var workLimit = Encoding.workLimit
+  /// Whether a pass that updates the fence is before the next one. The owning thread's.
+  private(set) var hasCommitted = false
 
   public static func open() throws(Failure) -> any Backend {
     let opened: Result<MetalBackend, Failure> = autoreleasepool {
@@ -43,7 +48,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
         .device, argument: "backend", expected: "an Apple M1 or later (GPU family Apple7)", received: device.name)
     }
     guard let queue = device.makeCommandQueue(maxCommandBufferCount: Self.commandBufferLimit),
-      let fence = device.makeFence(), let sink = device.makeBuffer(length: 16384, options: .storageModeShared)
+      let fence = device.makeFence(), let sink = device.makeBuffer(length: Self.sinkBytes, options: .storageModeShared)
     else {
       throw Failure(.device, argument: "backend", expected: "a command queue", received: "none from \(device.name)")
     }
@@ -83,7 +88,16 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     return MetalMemory(buffer, byteCount: byteCount, isWrapped: true)
   }
 
-  public func check(_ op: Op) throws(Failure) { try checkNotLost() }
+  public func check(_ op: Op) throws(Failure) {
+    try checkNotLost()
+    // Resolved gates are numbered in 32 bits. More than that fit a tensor only where its rows overlap.
+    if case .gatedDelta(let op, _) = op {
+      let gates = op.tokens * op.valueHeads * (op.gateDims == .perKey ? op.keyDim : 1)
+      guard gates <= Int(UInt32.max) else {
+        throw Failure(.unsupported, argument: "gate", expected: "at most \(UInt32.max) gates", received: "\(gates)")
+      }
+    }
+  }
 
   public func submit(_ submission: any Submission) {
     autoreleasepool {
@@ -122,6 +136,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
       }
       commandBuffer.commit()
     }
+    hasCommitted = true
   }
 
   private func checkNotLost() throws(Failure) {

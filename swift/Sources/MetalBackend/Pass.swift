@@ -7,8 +7,8 @@ enum Argument {
   case reads(Region)
   /// Also what is read and written in place.
   case writes(Region)
-  /// Declared by the kernel and switched off by an option. Every declared buffer must be bound, so it gets a piece of the
-  /// sink, which nothing reads or writes.
+  /// Declared by the kernel and switched off by an option. Every declared buffer must be bound, so it gets a piece of
+  /// the sink, which nothing reads or writes.
   case absent
 }
 
@@ -131,7 +131,7 @@ extension Pipeline {
 func ceilDiv(_ a: Int, _ b: Int) -> Int { (a + b - 1) / b }
 
 extension UInt32 {
-  /// A size or stride of a validated tensor. Those that a kernel uses fit 32 bits; one that does not belongs to a tensor
-  /// of at most one row, where it is multiplied by 0.
+  /// A size or stride of a validated tensor. Those that a kernel uses fit 32 bits; one that does not belongs to a
+  /// tensor of at most one row, where it is multiplied by 0.
   init(element value: Int) { self = UInt32(truncatingIfNeeded: value) }
 }

@@ -83,7 +83,7 @@ import Testing
     #expect(submissions.allSatisfy { $0.finishedCount == 1 && $0.failure == nil })
     #expect(a[raw: 0] == 600)
     // After the thread has gone to sleep it still wakes.
-    usleep(40_000)
+    usleep(150_000)
     let late = TestSubmission([increment(a, b, weight)])
     device.submit(late)
     while late.finishedCount == 0 && monotonicNanoseconds() < end { usleep(100) }

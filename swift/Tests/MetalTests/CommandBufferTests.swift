@@ -12,7 +12,12 @@ import Testing
     for (name, use) in [
       ("setComputePipelineState", { $0.setComputePipelineState(call.pipeline) }),
       ("setBuffer", { $0.setBuffer(nil, offset: 0, index: 0) }),
-      ("setBytes", { var byte: UInt8 = 0; $0.setBytes(&byte, length: 1, index: 0) }),
+      (
+        "setBytes",
+        {
+          var byte: UInt8 = 0; $0.setBytes(&byte, length: 1, index: 0)
+        }
+      ),
       ("setThreadgroupMemoryLength", { $0.setThreadgroupMemoryLength(16, index: 0) }),
       ("memoryBarrier", { $0.memoryBarrier(scope: .buffers) }), ("endEncoding", { $0.endEncoding() }),
       ("dispatchThreadgroups", { $0.dispatchThreadgroups(call.groups, threadsPerThreadgroup: call.threads) }),
@@ -98,31 +103,50 @@ import Testing
     let rig = try Rig()
     let (first, second) = try chain(rig)
     #expect(
-      try rig.run { first.encode($0); second.encode($0) }
-        == "plain: buffer 0 (input) is the memory of plain: buffer 1 (output), one of them writes it, and no barrier is "
+      try rig.run {
+        first.encode($0); second.encode($0)
+      }
+        == "plain: buffer 1 (output) is written, and is the memory of plain: buffer 0 (input), with no barrier "
         + "between the two")
-    #expect(try rig.run { first.encode($0); $0.memoryBarrier(scope: .buffers); second.encode($0) } == nil)
+    #expect(
+      try rig.run {
+        first.encode($0); $0.memoryBarrier(scope: .buffers); second.encode($0)
+      } == nil)
     #expect(second.output?.first == 44)
-    #expect(try rig.run(.serial) { first.encode($0); second.encode($0) } == nil)
+    #expect(
+      try rig.run(.serial) {
+        first.encode($0); second.encode($0)
+      } == nil)
   }
 
   @Test func aBarrierThatIsMissingThroughTwoBuffers() throws {
     let rig = try Rig()
     var (first, second) = try chain(rig)
     first.output = rig.device.makeBuffer(bytesNoCopy: try #require(second.input).contents(), length: 16384)
-    #expect(try rig.run { first.encode($0); second.encode($0) }?.contains("no barrier") == true)
+    #expect(
+      try rig.run {
+        first.encode($0); second.encode($0)
+      }?.contains("no barrier") == true)
     // Two that only read it may run together.
     var third = try rig.call()
     third.input = second.input
-    #expect(try rig.run { second.encode($0); third.encode($0) } == nil)
+    #expect(
+      try rig.run {
+        second.encode($0); third.encode($0)
+      } == nil)
   }
 
   @Test func fences() throws {
     let rig = try Rig()
     let fence = try #require(rig.device.makeFence())
-    #expect(try rig.run { $0.waitForFence(fence); $0.updateFence(fence) } == nil)
     #expect(
-      try rig.run { $0.updateFence(fence); $0.waitForFence(fence) }
+      try rig.run {
+        $0.waitForFence(fence); $0.updateFence(fence)
+      } == nil)
+    #expect(
+      try rig.run {
+        $0.updateFence(fence); $0.waitForFence(fence)
+      }
         == "waitForFence after updateFence of the same fence")
   }
 
@@ -131,10 +155,10 @@ import Testing
     let one = try rig.call()
     let group = [
       Dispatch(
-        pipeline: try #require(one.pipeline as? EmulatedPipeline), arguments: [], threadgroupBytes: [1],
+        number: 1, pipeline: try #require(one.pipeline as? EmulatedPipeline), arguments: [], threadgroupBytes: [1],
         threadgroups: one.groups, threads: one.threads),
       Dispatch(
-        pipeline: try #require(one.pipeline as? EmulatedPipeline), arguments: [], threadgroupBytes: [2],
+        number: 2, pipeline: try #require(one.pipeline as? EmulatedPipeline), arguments: [], threadgroupBytes: [2],
         threadgroups: one.groups, threads: one.threads),
     ]
     #expect(DispatchOrder("reverse").apply(group, salt: 0).map(\.threadgroupBytes) == [[2], [1]])
@@ -201,7 +225,8 @@ import Testing
   }
 
   private func encode(
-    _ rig: Rig, borrowing memory: UnsafeMutableRawPointer, _ result: any MTLBuffer, _ commandBuffer: any MTLCommandBuffer
+    _ rig: Rig, borrowing memory: UnsafeMutableRawPointer, _ result: any MTLBuffer,
+    _ commandBuffer: any MTLCommandBuffer
   ) throws {
     var call = try rig.call()
     call.input = rig.device.makeBuffer(bytesNoCopy: memory, length: 16384) { _, _ in

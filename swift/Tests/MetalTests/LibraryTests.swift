@@ -23,7 +23,8 @@ import Testing
     #expect(problem { _ in } == nil)
     #expect(problem { $0.mathMode = .fast } == "the kernels promise their bits under mathMode .safe, not .fast")
     #expect(problem { $0.mathMode = .relaxed }?.contains(".relaxed") == true)
-    #expect(problem { $0.mathFloatingPointFunctions = .fast } == "the kernels promise their bits with precise functions")
+    #expect(
+      problem { $0.mathFloatingPointFunctions = .fast } == "the kernels promise their bits with precise functions")
     #expect(problem { $0.languageVersion = .version4_1 } == "the kernels are written in MSL 3.2, not .version4_1")
     #expect(message { try rig.device.makeLibrary(source: "", options: nil) } != nil)
   }

@@ -16,16 +16,23 @@ import Testing
     let (pipeline, buffer) = (try rig.pipeline(), try rig.buffer(1))
     let message = "plain: argument index \(index), the last is 30"
     #expect(
-      try rig.run { $0.setComputePipelineState(pipeline); $0.setBuffer(buffer, offset: 0, index: index) } == message)
+      try rig.run {
+        $0.setComputePipelineState(pipeline); $0.setBuffer(buffer, offset: 0, index: index)
+      } == message)
     var byte: UInt8 = 0
     #expect(
-      try rig.run { $0.setComputePipelineState(pipeline); $0.setBytes(&byte, length: 1, index: index) } == message)
+      try rig.run {
+        $0.setComputePipelineState(pipeline); $0.setBytes(&byte, length: 1, index: index)
+      } == message)
   }
 
   @Test func theLastArgumentIndexIsLegal() throws {
     let rig = try Rig()
     let (call, buffer) = (try rig.call(), try rig.buffer(1))
-    #expect(try rig.run { $0.setBuffer(buffer, offset: 0, index: 30); call.encode($0) } == nil)
+    #expect(
+      try rig.run {
+        $0.setBuffer(buffer, offset: 0, index: 30); call.encode($0)
+      } == nil)
   }
 
   @Test(arguments: [(0, true), (4095, false), (4096, true), (100_000, true)])
@@ -38,7 +45,8 @@ import Testing
       encoder.setBytes(bytes, length: length, index: 2)
     }
     #expect(
-      problem == (isWrong ? "plain: buffer 2 (params): setBytes of \(length) bytes, which must be fewer than 4096" : nil))
+      problem
+        == (isWrong ? "plain: buffer 2 (params): setBytes of \(length) bytes, which must be fewer than 4096" : nil))
   }
 
   @Test func fewerBytesThanTheKernelRefersTo() throws {
@@ -134,9 +142,14 @@ import Testing
   @Test func threadgroupMemoryTogether() throws {
     let rig = try Rig()
     let call = try rig.call("wide")
-    #expect(try rig.run { $0.setThreadgroupMemoryLength(27648, index: 0); call.encode($0) } == nil)
     #expect(
-      try rig.run { $0.setThreadgroupMemoryLength(27664, index: 0); call.encode($0) }
+      try rig.run {
+        $0.setThreadgroupMemoryLength(27648, index: 0); call.encode($0)
+      } == nil)
+    #expect(
+      try rig.run {
+        $0.setThreadgroupMemoryLength(27664, index: 0); call.encode($0)
+      }
         == "wide: 32784 bytes of threadgroup memory, the limit is 32768")
   }
 

@@ -1,7 +1,7 @@
 /** Edits that both C++ outputs need: attributes, entry point keywords, instantiations, literals, threadgroup variables. */
 import type { Range, Tokens } from "../frontend/cursor.ts";
-import type { FunctionDeclaration } from "../frontend/declarations.ts";
-import { statementEnd } from "../frontend/declarations.ts";
+import type { FunctionDeclaration } from "../frontend/syntax.ts";
+import { statementEnd } from "../frontend/declarators.ts";
 import { allDeclarations, type Unit } from "../frontend/unit.ts";
 import type { Edits } from "./edits.ts";
 

@@ -137,3 +137,8 @@ export function attributesIn(tokens: Tokens, range: Range): Attribute[] {
   }
   return found;
 }
+
+/** The value of string literals side by side, which are one string. */
+export function stringValue(text: string): string {
+  return [...text.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map((m) => m[1] ?? "").join("");
+}

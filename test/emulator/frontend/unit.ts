@@ -1,9 +1,8 @@
 /** What a translation unit holds that matters to a host: kernels, function constants, and who uses what. */
-import { Tokens, type Range } from "./cursor.ts";
-import {
-  parseDeclarations, type Declaration, type FunctionDeclaration, type Instantiation, type StructDeclaration, type VariableDeclaration,
-} from "./declarations.ts";
+import { stringValue, Tokens, type Range } from "./cursor.ts";
+import { parseDeclarations } from "./declarations.ts";
 import type { Parameter } from "./parameters.ts";
+import type { Declaration, FunctionDeclaration, Instantiation, StructDeclaration, VariableDeclaration } from "./syntax.ts";
 import { SourceError, tokenize, type Place } from "./tokens.ts";
 
 export type FunctionConstant = {
@@ -124,7 +123,8 @@ function findKernels(unit: Omit<Unit, "kernels">): Kernel[] {
   for (const fn of functions) {
     if (fn.stage !== "kernel" || fn.template !== null || fn.body === null) continue;
     const path = [...fn.scope.path, fn.name].join("::");
-    make(fn, fn.attributes.find((a) => a.name === "host_name")?.argument.replace(/^"|"$/g, "") ?? path, path, fn.place);
+    const given = fn.attributes.find((a) => a.name === "host_name");
+    make(fn, given === undefined ? path : stringValue(given.argument), path, fn.place);
   }
   for (const inst of instantiations) {
     const fn = lookup(functions, inst);

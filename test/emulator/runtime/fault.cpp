@@ -39,7 +39,7 @@ static void record(const std::string &place, const std::string &text) {
     fprintf(stderr, "emulator: %s\n", fault_message.c_str());
     abort();  // not reachable: translated code runs under run_threadgroup or run_guarded only
   }
-  emu_jump(scheduler.host);
+  stack_jump(scheduler.host);
 }
 
 void fault_at(emu_site site, const std::string &text) {

@@ -6,6 +6,7 @@
 
 #ifdef EMU_ASAN
 #include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
 #endif
 
 #if defined(__x86_64__)
@@ -130,6 +131,47 @@ Stack stack_take() {
 }
 
 void stack_give(Stack stack) { free_stacks.push_back(stack); }
+
+#ifdef EMU_ASAN
+static const void *host_bottom;
+static size_t host_size;
+
+/// Announces a switch to the stack that `to` lies on.
+static void announce(void **fake, void *to) {
+  const uintptr_t offset = uintptr_t(to) - stack_region.low;
+  if (offset < stack_region.bytes) {
+    const uintptr_t base = stack_region.low + offset / stack_bytes * stack_bytes;
+    __sanitizer_start_switch_fiber(fake, reinterpret_cast<void *>(base + 4096), stack_bytes - 4096);
+  } else {
+    __sanitizer_start_switch_fiber(fake, host_bottom, host_size);
+  }
+}
+
+/// Where a switch came from, remembered if that was the host's stack.
+static void arrived(void *fake) {
+  const void *bottom = nullptr;
+  size_t size = 0;
+  __sanitizer_finish_switch_fiber(fake, &bottom, &size);
+  if (uintptr_t(bottom) - stack_region.low >= stack_region.bytes) {
+    host_bottom = bottom;
+    host_size = size;
+  }
+}
+
+void stack_switch(void **save, void *to) {
+  void *fake = nullptr;
+  announce(&fake, to);
+  emu_switch(save, to);
+  arrived(fake);
+}
+
+void stack_jump(void *to) {
+  announce(nullptr, to);
+  emu_jump(to);
+}
+
+void stack_entered() { arrived(nullptr); }
+#endif
 
 void *stack_start(Stack stack, void (*entry)()) {
 #ifdef EMU_ASAN

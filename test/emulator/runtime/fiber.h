@@ -31,6 +31,12 @@ void stacks_reset();
 /// A stack on which `entry` will start when it is first switched to. `entry` must not return.
 void *stack_start(Stack stack, void (*entry)());
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EMU_ASAN 1
+#endif
+#endif
+
 extern "C" {
 /// Saves the caller's registers and stack pointer to *save and continues where `to` was saved.
 void emu_switch(void **save, void *to);
@@ -38,10 +44,16 @@ void emu_switch(void **save, void *to);
 [[noreturn]] void emu_jump(void *to);
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define EMU_ASAN 1
-#endif
+// The same for callers: AddressSanitizer wants to know which stack is in use.
+#ifdef EMU_ASAN
+void stack_switch(void **save, void *to);
+[[noreturn]] void stack_jump(void *to);
+/// The first thing on a new stack.
+void stack_entered();
+#else
+inline void stack_switch(void **save, void *to) { emu_switch(save, to); }
+[[noreturn]] inline void stack_jump(void *to) { emu_jump(to); }
+inline void stack_entered() {}
 #endif
 
 }  // namespace emu

@@ -2,28 +2,18 @@
 
 #include <sys/mman.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <unordered_map>
 
 #include "fault.h"
 #include "fence.h"
-#include "race.h"
 #include "scheduler.h"
+#include "tracking.h"
 
 namespace emu {
 
 char *arena;
 
 namespace {
-
-constexpr unsigned page_shift = 12, page_bytes = 1u << page_shift;
-
-/// The history of one page of device memory.
-struct Page {
-  unsigned shift;  // log2 of the bytes of a cell
-  Cell *cells;
-};
 
 /// Which range a page belongs to: the usual answer, found without a search.
 struct Cached {
@@ -40,9 +30,7 @@ const Variable *variables;
 unsigned variable_count;
 bool check_races, check_uninitialised;
 
-std::unordered_map<uintptr_t, Page> pages;
-size_t page_cell_bytes;
-constexpr size_t page_cell_limit = size_t(1) << 30;
+constexpr size_t history_limit = size_t(1) << 30;
 
 Clock device_clock, group_clock;
 Accessor device_who, group_who;
@@ -52,61 +40,6 @@ uint8_t arena_owner[arena_bytes / 16];
 unsigned arena_shift[256];
 Cell arena_cells[arena_bytes];
 uint32_t arena_used;
-extern "C" char __executable_start __attribute__((weak));
-extern "C" const char emu_anchor;
-
-struct Where {
-  const void *pc;
-  const emu_site *site;
-  [[noreturn]] void fault(const std::string &text) const {
-    if (site != nullptr) fault_at(*site, text);
-    fault_pc(pc, text);
-  }
-  uint32_t relative() const { return site != nullptr ? 0 : uint32_t(uintptr_t(pc) - uintptr_t(&emu_anchor)); }
-};
-
-std::string earlier(uint32_t relative) {
-  if (relative == 0) return "";
-  const int32_t offset = int32_t(relative);
-  const std::string place = source_of(reinterpret_cast<const void *>(uintptr_t(&emu_anchor) + offset));
-  return place.empty() ? "" : " (at " + place + ")";
-}
-
-[[noreturn]] void report_race(const Where &at, Conflict kind, bool write, bool earlier_write, Stamp other, uint32_t pc, const std::string &what) {
-  const std::string who = kind == Conflict::group ? "a thread of another threadgroup" : thread_text(thread_of(other));
-  const char *need = kind == Conflict::group ? "threadgroups of one dispatch are not ordered"
-                     : what.compare(0, 11, "threadgroup") == 0
-                         ? "no barrier with mem_threadgroup is between them"
-                         : "no barrier with mem_device is between them";
-  at.fault(format("data race: %s of %s that ", write ? "write" : "read", what.c_str()) + who +
-           (earlier_write ? " wrote" : " read") + earlier(pc) + "; " + need);
-}
-
-template <bool Device> inline void check_cells(Cell *cell, unsigned count, bool write, bool atomic, const Where &at, const std::string (*what)(uintptr_t), uintptr_t address) {
-  const Clock &clock = Device ? device_clock : group_clock;
-  const Accessor who = Device ? device_who : group_who;
-  const uint32_t pc = at.relative();
-  for (unsigned i = 0; i < count; ++i, ++cell) {
-    Conflict c = conflict(clock, who, cell->write);
-    if (__builtin_expect(c != Conflict::none, 0)) {
-      const bool both_atomic = atomic && (cell->write & atomic_access);
-      if (!both_atomic && !(c == Conflict::group && fence_acquired(serial_of(cell->write)))) {
-        report_race(at, c, write, true, cell->write, cell->write_pc, what(address));
-      }
-    }
-    if (write) {
-      c = read_conflict(clock, who, *cell);
-      if (__builtin_expect(c != Conflict::none, 0) && !(c == Conflict::group && fence_acquired(serial_of(cell->read)))) {
-        report_race(at, c, true, false, cell->read, cell->read_pc, what(address));
-      }
-      cell->write = stamp(clock, who, atomic ? unsigned(atomic_access) : 0u);
-      cell->write_pc = pc;
-      cell->read = 0;
-    } else if (!atomic) {
-      note_read(clock, who, *cell, pc);
-    }
-  }
-}
 
 /// The segment that holds an address.
 const Range *find_range(uintptr_t address) {
@@ -114,13 +47,13 @@ const Range *find_range(uintptr_t address) {
   return nullptr;
 }
 
-const std::string device_text(uintptr_t address) {
+std::string device_text(uintptr_t address) {
   const Range *r = find_range(address);
   if (r == nullptr) return "device memory";
   return format("buffer %u \"%s\" at byte %lu", r->index, r->name, (unsigned long)(address - r->low));
 }
 
-const std::string group_text(uintptr_t address) {
+std::string group_text(uintptr_t address) {
   const uint32_t offset = uint32_t(address - uintptr_t(arena));
   const unsigned owner = arena_owner[offset / 16];
   if (owner == 0) return "threadgroup memory";
@@ -143,28 +76,6 @@ const std::string group_text(uintptr_t address) {
   const unsigned long size = near->high - near->low;
   const long position = long(address - near->low);
   at.fault(format("out of bounds: %s of %u bytes at byte %ld of buffer %u \"%s\", which has %lu", verb, bytes, position, near->index, near->name, size));
-}
-
-Page *history_of(uintptr_t page, unsigned shift) {
-  Page &p = pages[page];
-  if (p.cells == nullptr) {
-    const size_t bytes = (size_t(page_bytes) >> shift) * sizeof(Cell);
-    p.shift = shift;
-    p.cells = static_cast<Cell *>(calloc(1, bytes));
-    page_cell_bytes += bytes;
-  }
-  return &p;
-}
-
-/// Threads share this page by smaller pieces than thought: every cell becomes several.
-void refine(Page *p, unsigned shift) {
-  const size_t old_count = page_bytes >> p->shift, ratio = size_t(1) << (p->shift - shift);
-  Cell *cells = static_cast<Cell *>(calloc(old_count * ratio, sizeof(Cell)));
-  for (size_t i = 0; i < old_count * ratio; ++i) cells[i] = p->cells[i / ratio];
-  free(p->cells);
-  page_cell_bytes += (old_count * ratio - old_count) * sizeof(Cell);
-  p->cells = cells;
-  p->shift = shift;
 }
 
 void fill(Cached &entry, uintptr_t page) {
@@ -195,7 +106,7 @@ void track_device(const Range *r, uintptr_t address, unsigned bytes, bool write,
     const unsigned grain = 1u << p->shift;
     if (__builtin_expect((inside | part) & (grain - 1), 0)) refine(p, __builtin_ctz(inside | part));
     const unsigned cells = part >> p->shift;
-    check_cells<true>(p->cells + (inside >> p->shift), cells, write, atomic, at, device_text, address);
+    check_cells(device_clock, device_who, true, p->cells + (inside >> p->shift), cells, write, atomic, at, device_text, address);
     address += part;
     bytes -= part;
   }
@@ -254,7 +165,7 @@ void access_group(uintptr_t address, unsigned bytes, bool write, bool atomic, co
       }
     }
   }
-  if (check_races) check_cells<false>(cell, count, write, atomic, at, group_text, address);
+  if (check_races) check_cells(group_clock, group_who, false, cell, count, write, atomic, at, group_text, address);
   else if (write) for (unsigned i = 0; i < count; ++i) cell[i].write = stamp(group_clock, group_who, 0);
 }
 
@@ -290,10 +201,8 @@ void memory_begin_dispatch(const Range *r, unsigned rn, const Variable *v, unsig
     if (v[i].offset + v[i].bytes > arena_used) arena_used = v[i].offset + v[i].bytes;
   }
   // Histories from earlier dispatches are older than `dispatch`; serials near their end start everything afresh.
-  if (device_clock.now > 0xf0000000u || group_clock.now > 0xf0000000u || page_cell_bytes > page_cell_limit) {
-    for (auto &p : pages) free(p.second.cells);
-    pages.clear();
-    page_cell_bytes = 0;
+  if (device_clock.now > 0xf0000000u || group_clock.now > 0xf0000000u || history_bytes() > history_limit) {
+    history_clear();
     memset(arena_cells, 0, sizeof arena_cells);
     device_clock = group_clock = Clock();
   }

@@ -34,7 +34,7 @@ void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &d, u
   const std::string path = format("%s/%06u-%s.emurec", folder, number++, pipeline.kernel->info->name);
   File out = {fopen(path.c_str(), "wb")};
   if (out.file == nullptr) return;
-  fwrite("EMUREC01", 1, 8, out.file);
+  fwrite("EMUREC02", 1, 8, out.file);
   out.text(pipeline.kernel->info->name);
   out.number(uint32_t(pipeline.constants.size()));
   for (const ConstantValue &v : pipeline.constants) {
@@ -57,7 +57,10 @@ void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &d, u
     out.number(b.index);
     out.number(b.flags);
     out.number(b.offset);
-    out.block(b.pointer, b.pointer != nullptr ? b.bytes : 0);
+    uint32_t same = ~0u;
+    for (unsigned k = 0; k < i; ++k) if (d.buffers[k].pointer == b.pointer && d.buffers[k].bytes == b.bytes) { same = k; break; }
+    out.number(same);
+    out.block(b.pointer, b.pointer != nullptr && same == ~0u ? b.bytes : 0);
   }
   fclose(out.file);
 }

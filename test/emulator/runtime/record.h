@@ -10,7 +10,8 @@ void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &disp
 }
 
 // The file, little-endian. Texts are a u32 length and bytes; blocks are a u64 length and bytes.
-//   "EMUREC01"  text kernel  u32 constants { text name, u32 index, text type, block value }
+//   "EMUREC02"  text kernel  u32 constants { text name, u32 index, text type, block value }
 //   u32 order  u64 seed  u32 checks  u64 grid[3]  u32 threads[3]
-//   u32 lengths { u32 bytes }  u32 buffers { u32 index, u32 flags, u64 offset, block contents }
+//   u32 lengths { u32 bytes }  u32 buffers { u32 index, u32 flags, u64 offset, u32 same, block contents }
+//     where `same` is the position of an earlier buffer whose memory this one is (its block is empty), or 0xffffffff
 // The runner writes the buffers' contents after the run: "EMUOUT01"  u32 buffers { u32 index, block contents }.

@@ -1,8 +1,9 @@
 // Runs one recorded dispatch (record.h) against a library, in a process of its own: a sanitizer's report or a crash ends this
 // process and nothing else.
 //
-//   runner LIBRARY RECORD [OUTPUT]     0 it ran; 1 a fault, its message on standard error; 2 bad usage or a bad file
-//   runner LIBRARY --reflect           prints the library's reflection
+//   runner LIBRARY RECORD OUTPUT [RECORD OUTPUT]...   runs each; "-" for an output writes none. The last one's status: 0 it ran;
+//                                                     1 a fault, its message on standard error; 2 bad usage or a bad file
+//   runner LIBRARY --reflect                          prints the library's reflection
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -74,33 +75,10 @@ struct Buffer {
   std::unique_ptr<unsigned char, decltype(&free)> memory{nullptr, free};
 };
 
-}  // namespace
-
-int main(int argc, char **argv) {
-  if (argc < 3) {
-    fprintf(stderr, "usage: runner LIBRARY RECORD [OUTPUT] | runner LIBRARY --reflect\n");
-    return 2;
-  }
-  void *handle = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    fprintf(stderr, "%s\n", dlerror());
-    return 2;
-  }
-  Library lib;
-  if (!look_up(handle, "emu_interface_version", lib.version) || !look_up(handle, "emu_reflection", lib.reflection) ||
-      !look_up(handle, "emu_pipeline_create", lib.create) || !look_up(handle, "emu_pipeline_destroy", lib.destroy) ||
-      !look_up(handle, "emu_dispatch", lib.dispatch) || !look_up(handle, "emu_string_free", lib.free_string)) return 2;
-  if (lib.version() != EMU_INTERFACE_VERSION) {
-    fprintf(stderr, "the library's interface is version %u, not %u\n", lib.version(), EMU_INTERFACE_VERSION);
-    return 2;
-  }
-  if (strcmp(argv[2], "--reflect") == 0) {
-    fputs(lib.reflection(), stdout);
-    return 0;
-  }
+int run(const Library &lib, const char *record, const char *output) {
   std::vector<unsigned char> file;
-  if (!read_file(argv[2], file) || file.size() < 8 || memcmp(file.data(), "EMUREC01", 8) != 0) {
-    fprintf(stderr, "%s is not a recorded dispatch\n", argv[2]);
+  if (!read_file(record, file) || file.size() < 8 || memcmp(file.data(), "EMUREC02", 8) != 0) {
+    fprintf(stderr, "%s is not a recorded dispatch\n", record);
     return 2;
   }
   Reader in{file, 8};
@@ -129,8 +107,13 @@ int main(int argc, char **argv) {
     b.index = in.number<uint32_t>();
     b.flags = in.number<uint32_t>();
     b.offset = in.number<uint64_t>();
+    const uint32_t same = in.number<uint32_t>();
     const std::vector<unsigned char> data = in.bytes(in.number<uint64_t>());
     b.bytes = data.size();
+    if (same < bound.size()) {
+      bound.push_back({bound[same].pointer, bound[same].bytes, b.offset, b.index, b.flags});
+      continue;
+    }
     void *memory = nullptr;
     if (posix_memalign(&memory, 64, data.empty() ? 1 : data.size()) != 0) return 2;
     b.memory.reset(static_cast<unsigned char *>(memory));
@@ -138,7 +121,7 @@ int main(int argc, char **argv) {
     bound.push_back({memory, b.bytes, b.offset, b.index, b.flags});
   }
   if (!in.good) {
-    fprintf(stderr, "%s ends too early\n", argv[2]);
+    fprintf(stderr, "%s ends too early\n", record);
     return 2;
   }
   info.threadgroup_count = uint32_t(lengths.size());
@@ -156,8 +139,8 @@ int main(int argc, char **argv) {
     lib.free_string(error);
     return 1;
   }
-  if (argc > 3) {
-    FILE *out = fopen(argv[3], "wb");
+  if (strcmp(output, "-") != 0) {
+    FILE *out = fopen(output, "wb");
     if (out == nullptr) return 2;
     const uint32_t count = uint32_t(buffers.size());
     fwrite("EMUOUT01", 1, 8, out);
@@ -170,4 +153,33 @@ int main(int argc, char **argv) {
     fclose(out);
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 3) {
+    fprintf(stderr, "usage: runner LIBRARY RECORD OUTPUT [RECORD OUTPUT]... | runner LIBRARY --reflect\n");
+    return 2;
+  }
+  void *handle = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    fprintf(stderr, "%s\n", dlerror());
+    return 2;
+  }
+  Library lib;
+  if (!look_up(handle, "emu_interface_version", lib.version) || !look_up(handle, "emu_reflection", lib.reflection) ||
+      !look_up(handle, "emu_pipeline_create", lib.create) || !look_up(handle, "emu_pipeline_destroy", lib.destroy) ||
+      !look_up(handle, "emu_dispatch", lib.dispatch) || !look_up(handle, "emu_string_free", lib.free_string)) return 2;
+  if (lib.version() != EMU_INTERFACE_VERSION) {
+    fprintf(stderr, "the library's interface is version %u, not %u\n", lib.version(), EMU_INTERFACE_VERSION);
+    return 2;
+  }
+  if (strcmp(argv[2], "--reflect") == 0) {
+    fputs(lib.reflection(), stdout);
+    return 0;
+  }
+  int status = 2;
+  for (int i = 2; i + 1 < argc; i += 2) status = run(lib, argv[i], argv[i + 1]);
+  return status;
 }

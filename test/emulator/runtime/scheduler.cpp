@@ -81,18 +81,19 @@ static void lane_returned() {
 }
 
 static void fiber_main() {
+  stack_entered();
   Stack stack = scheduler.lanes[scheduler.thread].stack;
   for (;;) {
     scheduler.entry(scheduler.lanes[scheduler.thread].info);
     lane_returned();
     if (!choose()) {
       stack_give(stack);
-      emu_jump(scheduler.host);
+      stack_jump(scheduler.host);
     }
     Simdgroup &g = *scheduler.simdgroup;
     if ((g.fresh >> scheduler.lane & 1) == 0) {
       stack_give(stack);
-      emu_jump(scheduler.lanes[scheduler.thread].context);
+      stack_jump(scheduler.lanes[scheduler.thread].context);
     }
     g.fresh &= ~(1u << scheduler.lane);
     scheduler.lanes[scheduler.thread].stack = stack;
@@ -111,7 +112,7 @@ static void yield_lane() {
     next.stack = stack_take();
     next.context = stack_start(next.stack, fiber_main);
   }
-  emu_switch(&scheduler.lanes[self].context, next.context);
+  stack_switch(&scheduler.lanes[self].context, next.context);
 }
 
 bool run_threadgroup(unsigned threads, void (*entry)(const emu_lane &)) {
@@ -137,7 +138,7 @@ bool run_threadgroup(unsigned threads, void (*entry)(const emu_lane &)) {
   Lane &first = scheduler.lanes[scheduler.thread];
   first.stack = stack_take();
   scheduler.running = true;
-  emu_switch(&scheduler.host, stack_start(first.stack, fiber_main));
+  stack_switch(&scheduler.host, stack_start(first.stack, fiber_main));
   scheduler.running = false;
   if (fault_message.empty()) return true;
   stacks_reset();
@@ -147,15 +148,16 @@ bool run_threadgroup(unsigned threads, void (*entry)(const emu_lane &)) {
 static void (*guarded)();
 
 static void guarded_main() {
+  stack_entered();
   guarded();
-  emu_jump(scheduler.host);
+  stack_jump(scheduler.host);
 }
 
 bool run_guarded(void (*function)()) {
   guarded = function;
   const Stack stack = stack_take();
   scheduler.running = true;
-  emu_switch(&scheduler.host, stack_start(stack, guarded_main));
+  stack_switch(&scheduler.host, stack_start(stack, guarded_main));
   scheduler.running = false;
   stack_give(stack);
   if (fault_message.empty()) return true;

@@ -109,6 +109,7 @@ EMU_TEST(isnan) EMU_TEST(isinf) EMU_TEST(isfinite) EMU_TEST(isnormal) EMU_TEST(s
 #undef EMU_TEST_S
 #undef EMU_TEST_V
 
+#ifndef EMU_TYPED
 EMU_SHIM inline bool all(bool x) { return x; }
 EMU_SHIM inline bool any(bool x) { return x; }
 #define EMU_ANY_OF(name, V, N, T)                                                                       \
@@ -123,6 +124,7 @@ EMU_REALS(EMU_SELECT_S, EMU_SELECT_V, select) EMU_WHOLES(EMU_SELECT_S, EMU_SELEC
 EMU_SELECT_S(select, bfloat) EMU_SELECT_S(select, bool) EMU_SIZES(EMU_SELECT_V, select, bfloat) EMU_SIZES(EMU_SELECT_V, select, bool)
 #undef EMU_SELECT_S
 #undef EMU_SELECT_V
+#endif
 
 #define EMU_DOT(name, V, N, T)                                                                                \
   EMU_SHIM inline T dot(V x, V y) { T r = x[0] * y[0]; for (int i = 1; i < N; ++i) r += x[i] * y[i]; return r; } \

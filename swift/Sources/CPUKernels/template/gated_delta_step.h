@@ -38,10 +38,9 @@ static void gated_delta_step(const void *params, int64_t begin, int64_t end, voi
   block.width = op->width;
   block.activation = op->conv_activation;
   convert(op->norm_weight.data, 0, op->norm_weight.dtype, weight, 0, GD_CPU_F32, value_dim);
-  norm_row_of row = {
-    .dim = value_dim, .activation = op->norm_activation, .order = op->norm_order, .eps = op->norm_eps,
-    .x = scratch.out, .weight = weight, .x_dtype = GD_CPU_F32, .z_dtype = op->z.dtype, .weight_dtype = GD_CPU_F32,
-    .out_dtype = op->out.dtype};
+  norm_rows row = {
+    .kind = {GD_CPU_F32, op->z.dtype, GD_CPU_F32, op->out.dtype, op->norm_activation}, .order = op->norm_order,
+    .eps = op->norm_eps, .dim = value_dim, .count = 1, .weight = weight, .x = {scratch.out}};
   for (int64_t item = begin; item < end; item++) {
     int64_t sequence = item / heads->key_heads, key_head = item % heads->key_heads;
     const gd_cpu_sequence *states = &op->sequences[sequence];
@@ -62,9 +61,9 @@ static void gated_delta_step(const void *params, int64_t begin, int64_t end, voi
       }
       if (states->write != NULL) state.target = (char *)states->write + head * head_bytes;
       delta_tokens(&scratch, heads, per_key, state, 0, value_dim, 1, &(delta_extras){0});
-      row.z = element(&op->z, token, head, 0);
-      row.out = element(&op->out, token, head, 0);
-      norm_row_any(&row, gated);
+      row.z[0] = element(&op->z, token, head, 0);
+      row.out[0] = element(&op->out, token, head, 0);
+      norm_run(&row, gated);
     }
   }
 }

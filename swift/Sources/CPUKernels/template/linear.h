@@ -70,8 +70,6 @@ static void linear_tile_run(linear_tile *tile, int one_row, int64_t count, uint3
 #undef GD_CASE
 }
 
-GD_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static void linear_item(const gd_cpu_linear *op, int64_t first_feature, int64_t end_feature) {
   linear_tile tile;
   for (int64_t row = 0; row < op->rows; row += LINEAR_ROWS) {

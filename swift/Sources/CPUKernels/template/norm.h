@@ -1,89 +1,116 @@
-/* Gated RMS norm of one row, after `n = x rsqrt(mean x^2 + eps)`:
+/* Gated RMS norm of rows, after `n = x rsqrt(mean x^2 + eps)`:
  *
  *   norm-then-gate: out = weight n act(z)        gate-then-norm: the same n of x act(z), out = weight n
  *
  * multiplied from left to right: ((x r) weight) act(z). Sums as sum_of_squares, whatever the length. */
 
 enum { NORM_BLOCK = 1024 }; /* elements that are gated together; a multiple of 2 GD_LANES */
+enum { NORM_ROWS = 16 };    /* rows that are worked on together: the roots of some overlap with the sums of others */
 
-typedef struct norm_row_of {
-  int64_t dim;
-  uint32_t activation, order;
-  float eps;
-  const void *x, *z, *weight;
-  void *out;
+/* How a row's elements are read, gated and written: constants where a loop is compiled. */
+typedef struct norm_kind {
   uint32_t x_dtype, z_dtype, weight_dtype, out_dtype;
-} norm_row_of;
+  uint32_t activation; /* none: not gated */
+} norm_kind;
+
+typedef struct norm_rows {
+  norm_kind kind;
+  uint32_t order;
+  float eps;
+  int64_t dim, count;
+  const void *weight, *x[NORM_ROWS], *z[NORM_ROWS];
+  void *out[NORM_ROWS];
+} norm_rows;
+
+GD_INLINE vf load_left(const void *array, int64_t i, uint32_t dtype, int64_t left) {
+  return left >= GD_WIDTH ? load(array, i, dtype) : load_first(array, i, dtype, left);
+}
+GD_INLINE void store_left(void *array, int64_t i, uint32_t dtype, int64_t left, vf x) {
+  if (left >= GD_WIDTH) store(array, i, dtype, x);
+  else store_first(array, i, dtype, left, x);
+}
+
+/* x factor weight act(z) from element i on, where x begins with element i - at. */
+GD_INLINE void norm_vector(
+  norm_kind kind, const void *x, int64_t at, const void *z, const void *weight, void *out, int64_t i, int64_t left,
+  vf factor
+) {
+  vf n = load_left(x, at, kind.x_dtype, left) * factor * load_left(weight, i, kind.weight_dtype, left);
+  if (kind.activation != GD_CPU_ACTIVATION_NONE) {
+    n = n * activate_vf(load_left(z, i, kind.z_dtype, left), kind.activation);
+  }
+  store_left(out, i, kind.out_dtype, left, n);
+}
+
+GD_INLINE void norm_elements(
+  norm_kind kind, const void *x, const void *z, const void *weight, void *out, int64_t i, int64_t count, float factor
+) {
+  int64_t at = 0;
+  for (; at + GD_WIDTH <= count; at += GD_WIDTH) {
+    norm_vector(kind, x, at, z, weight, out, i + at, GD_WIDTH, splat(factor));
+  }
+  if (at < count) norm_vector(kind, x, at, z, weight, out, i + at, count - at, splat(factor));
+}
+
+GD_INLINE float norm_factor(const norm_rows *rows, double sum) {
+  return rsqrt_one(sum / (double)rows->dim + rows->eps);
+}
+
+GD_INLINE void norm_then_gate(const norm_rows *rows, norm_kind kind) {
+  float factors[NORM_ROWS];
+  int64_t dim = rows->dim;
+  for (int64_t r = 0; r < rows->count; r++) {
+    factors[r] = norm_factor(rows, sum_of_squares(rows->x[r], kind.x_dtype, dim));
+  }
+  for (int64_t r = 0; r < rows->count; r++) {
+    norm_elements(kind, rows->x[r], rows->z[r], rows->weight, rows->out[r], 0, dim, factors[r]);
+  }
+}
 
 /* x act(z) of count elements from i on. */
-GD_INLINE void gate_elements(const norm_row_of *row, int64_t i, int64_t count, float *out) {
-  int64_t end = i + count, at = 0;
-  for (; i + GD_WIDTH <= end; i += GD_WIDTH, at += GD_WIDTH) {
-    vf gate = activate_vf(load(row->z, i, row->z_dtype), row->activation);
-    store(out, at, GD_CPU_F32, load(row->x, i, row->x_dtype) * gate);
-  }
-  if (i < end) {
-    vf gate = activate_vf(load_first(row->z, i, row->z_dtype, end - i), row->activation);
-    store_first(out, at, GD_CPU_F32, end - i, load_first(row->x, i, row->x_dtype, end - i) * gate);
+GD_INLINE void gate_elements(const norm_rows *rows, int64_t r, int64_t i, int64_t count, float *out) {
+  norm_kind kind = rows->kind;
+  for (int64_t at = 0; at < count; at += GD_WIDTH) {
+    int64_t left = count - at;
+    vf gate = activate_vf(load_left(rows->z[r], i + at, kind.z_dtype, left), kind.activation);
+    store_left(out, at, GD_CPU_F32, left, load_left(rows->x[r], i + at, kind.x_dtype, left) * gate);
   }
 }
 
-GD_INLINE vf norm_vector(const norm_row_of *row, vf x, vf factor, vf weight, vf z) {
-  vf n = x * factor * weight;
-  return row->order == GD_CPU_NORM_THEN_GATE ? n * activate_vf(z, row->activation) : n;
-}
-
-/* Elements i .. i + count - 1; x is read from `from` at `at`. */
-GD_INLINE void norm_elements(
-  const norm_row_of *row, int64_t i, int64_t count, vf factor, const void *from, int64_t at, uint32_t from_dtype
-) {
-  int64_t end = i + count;
-  for (; i + GD_WIDTH <= end; i += GD_WIDTH, at += GD_WIDTH) {
-    vf weight = load(row->weight, i, row->weight_dtype), z = load(row->z, i, row->z_dtype);
-    store(row->out, i, row->out_dtype, norm_vector(row, load(from, at, from_dtype), factor, weight, z));
-  }
-  int64_t left = end - i;
-  if (left > 0) {
-    vf weight = load_first(row->weight, i, row->weight_dtype, left), z = load_first(row->z, i, row->z_dtype, left);
-    vf x = load_first(from, at, from_dtype, left);
-    store_first(row->out, i, row->out_dtype, left, norm_vector(row, x, factor, weight, z));
-  }
-}
-
-GD_INLINE void norm_row(const norm_row_of *row, float *gated) {
-  if (row->order == GD_CPU_NORM_THEN_GATE) {
-    double mean = sum_of_squares(row->x, row->x_dtype, row->dim) / (double)row->dim;
-    norm_elements(row, 0, row->dim, splat(rsqrt_one(mean + row->eps)), row->x, 0, row->x_dtype);
-    return;
-  }
-  square_sums sums = {0};
-  for (int64_t i = 0; i < row->dim; i += NORM_BLOCK) {
-    int64_t count = row->dim - i < NORM_BLOCK ? row->dim - i : NORM_BLOCK;
-    gate_elements(row, i, count, gated);
-    add_squares(&sums, gated, GD_CPU_F32, count);
-  }
-  vf factor = splat(rsqrt_one(squares_total(&sums) / (double)row->dim + row->eps));
-  for (int64_t i = 0; i < row->dim; i += NORM_BLOCK) {
-    int64_t count = row->dim - i < NORM_BLOCK ? row->dim - i : NORM_BLOCK;
-    if (row->dim > NORM_BLOCK) gate_elements(row, i, count, gated); /* one block is still there */
-    norm_elements(row, i, count, factor, gated, 0, GD_CPU_F32);
+/* gated: NORM_BLOCK elements of scratch. A longer row is gated twice: for its sum, and for its norm. */
+static void gate_then_norm(const norm_rows *rows, float *gated) {
+  norm_kind kind = rows->kind;
+  kind.x_dtype = GD_CPU_F32;
+  kind.activation = GD_CPU_ACTIVATION_NONE;
+  for (int64_t r = 0; r < rows->count; r++) {
+    square_sums sums = {0};
+    for (int64_t i = 0; i < rows->dim; i += NORM_BLOCK) {
+      int64_t count = least(rows->dim - i, NORM_BLOCK);
+      gate_elements(rows, r, i, count, gated);
+      add_squares(&sums, gated, GD_CPU_F32, count);
+    }
+    float factor = norm_factor(rows, squares_total(&sums));
+    for (int64_t i = 0; i < rows->dim; i += NORM_BLOCK) {
+      int64_t count = least(rows->dim - i, NORM_BLOCK);
+      if (rows->dim > NORM_BLOCK) gate_elements(rows, r, i, count, gated);
+      norm_elements(kind, gated, rows->z[r], rows->weight, rows->out[r], i, count, factor);
+    }
   }
 }
 
-/* Loops whose dtypes are known: x is f32 or z's dtype, out is z's dtype or f32. */
-static void norm_row_any(norm_row_of *row, float *gated) {
-#define GD_CASE(X, Z, OUT)                                                                          \
-  if (row->x_dtype == X && row->z_dtype == Z && row->out_dtype == OUT) {                            \
-    norm_row_of known = *row;                                                                       \
-    known.x_dtype = X, known.z_dtype = Z, known.out_dtype = OUT, known.weight_dtype = GD_CPU_F32;   \
-    return norm_row(&known, gated);                                                                 \
+static void norm_run(const norm_rows *rows, float *gated) {
+  norm_kind kind = rows->kind;
+  if (rows->order == GD_CPU_GATE_THEN_NORM) return gate_then_norm(rows, gated);
+#define GD_CASE(X, Z, OUT)                                                                                   \
+  if (kind.x_dtype == X && kind.z_dtype == Z && kind.out_dtype == OUT) {                                     \
+    return norm_then_gate(rows, (norm_kind){X, Z, GD_CPU_F32, OUT, GD_CPU_ACTIVATION_SILU});                 \
   }
-  if (row->weight_dtype == GD_CPU_F32) {
+  if (kind.weight_dtype == GD_CPU_F32 && kind.activation == GD_CPU_ACTIVATION_SILU) {
     GD_CASE(GD_CPU_F32, GD_CPU_F32, GD_CPU_F32)
     GD_CASE(GD_CPU_F32, GD_CPU_BF16, GD_CPU_BF16)
     GD_CASE(GD_CPU_F32, GD_CPU_F16, GD_CPU_F16)
     GD_CASE(GD_CPU_BF16, GD_CPU_BF16, GD_CPU_BF16)
   }
 #undef GD_CASE
-  norm_row(row, gated);
+  norm_then_gate(rows, kind);
 }

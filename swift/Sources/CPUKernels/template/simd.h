@@ -21,6 +21,8 @@ typedef float vf_memory __attribute__((vector_size(GD_WIDTH * 4), aligned(4), ma
 typedef uint16_t vh_memory __attribute__((vector_size(GD_WIDTH * 2), aligned(2), may_alias));
 typedef float v4_memory __attribute__((vector_size(16), aligned(4), may_alias));
 
+GD_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 GD_INLINE vf splat(float x) { return x - (vf){0}; }
 
 /* a * b + c, in one rounding where the instruction set can. */

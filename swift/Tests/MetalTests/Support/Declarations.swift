@@ -118,7 +118,8 @@ struct SourceParser {
 
   private mutating func end(_ statement: String) {
     let kind = containers.last?.kind
-    let isListed = statement.hasPrefix("public ") || kind == .proto || (kind == .enumeration && statement.hasPrefix("case "))
+    let isListed =
+      statement.hasPrefix("public ") || kind == .proto || (kind == .enumeration && statement.hasPrefix("case "))
     guard isListed, kind != .hidden, !statement.isEmpty else { return }
     var text = statement.replacing("public ", with: "")
     if text.hasPrefix("var "), !text.contains("{") {

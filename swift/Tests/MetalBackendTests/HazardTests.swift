@@ -1,0 +1,128 @@
+import GatedDeltaTypes
+import Testing
+
+@testable import MetalBackend
+
+#if os(Linux)
+  @testable import Metal
+#else
+  import Metal
+#endif
+
+@Suite struct HazardTests {
+  let memory: MetalMemory
+  let other: MetalMemory
+
+  init() throws {
+    let device = try Devices.bare()
+    memory = MetalMemory(try #require(device.makeBuffer(length: 32768)), byteCount: 32768, isWrapped: false)
+    other = MetalMemory(
+      try #require(device.makeBuffer(bytesNoCopy: memory.pointer, length: 32768)), byteCount: 32768, isWrapped: true)
+  }
+
+  func region(_ bytes: Range<Int>, _ memory: MetalMemory? = nil) -> Region {
+    let memory = memory ?? self.memory
+    return Region(
+      buffer: memory.buffer, contents: memory.pointer, offset: bytes.lowerBound, byteCount: bytes.count)
+  }
+
+  /// Whether the second dispatch has to wait for the first.
+  func blocks(_ first: Argument, _ second: Argument) -> Bool {
+    var hazards = Hazards()
+    hazards.add([.absent, first])
+    return hazards.block([.absent, second])
+  }
+
+  @Test func whatIsWrittenIsWaitedFor() {
+    #expect(blocks(.writes(region(0..<64)), .reads(region(0..<64))))
+    #expect(blocks(.writes(region(0..<64)), .writes(region(32..<96))))
+    #expect(blocks(.reads(region(0..<64)), .writes(region(63..<64))))
+    #expect(blocks(.writes(region(0..<1024)), .reads(region(512..<516))))
+  }
+
+  @Test func whatIsOnlyReadIsNot() {
+    #expect(!blocks(.reads(region(0..<64)), .reads(region(0..<64))))
+  }
+
+  @Test func neighboursAndEmptyRegionsAreNot() {
+    #expect(!blocks(.writes(region(0..<64)), .reads(region(64..<128))))
+    #expect(!blocks(.writes(region(64..<128)), .writes(region(0..<64))))
+    #expect(!blocks(.writes(region(0..<64)), .reads(region(32..<32))))
+    #expect(!blocks(.writes(region(32..<32)), .reads(region(0..<64))))
+    #expect(!blocks(.absent, .writes(region(0..<64))))
+  }
+
+  @Test func twoBuffersOverOneMemoryAreSeenThrough() {
+    #expect(blocks(.writes(region(0..<64)), .reads(region(0..<64, other))))
+    #expect(!blocks(.writes(region(0..<64)), .reads(region(64..<128, other))))
+  }
+
+  @Test func aBarrierSettlesAll() {
+    var hazards = Hazards()
+    hazards.add([.writes(region(0..<64)), .reads(region(64..<128))])
+    #expect(hazards.block([.reads(region(0..<4))]) && hazards.block([.writes(region(100..<104))]))
+    hazards.reset()
+    #expect(!hazards.block([.writes(region(0..<128))]))
+  }
+
+  @Test func tensorsCoverWhatTheirStridesReach() throws {
+    let view = TensorView(memory: memory, offset: 128, dtype: .f16, tokenStride: 64, headStride: 16)
+    let start = UInt(bitPattern: memory.pointer)
+    #expect(try view.region(tokens: 3, heads: 2, width: 8).addresses == start + 128..<start + 128 + 2 * (128 + 16 + 8))
+    #expect(try view.region(tokens: 0, heads: 2, width: 8).isEmpty)
+    #expect(try view.region(elements: 5).addresses.count == 10)
+    let foreign = TensorView(
+      memory: Memory(pointer: memory.pointer, byteCount: 64, isWrapped: true), offset: 0, dtype: .f32, tokenStride: 1,
+      headStride: 1)
+    #expect(throws: Failure.self) { try foreign.region(elements: 1) }
+  }
+}
+
+@Suite struct ArenaTests {
+  @Test func piecesAreAlignedAndApart() throws {
+    let pool = ArenaPool(device: try Devices.bare())
+    var arena = Arena(pool: pool)
+    var seen: [Range<UInt>] = []
+    for bytes in [1, 4, 255, 256, 257, 100_000, 200_000, 1 << 20, 4] {
+      let region = try arena.region(byteCount: bytes)
+      #expect(region.offset % 256 == 0 && region.addresses.count == bytes)
+      #expect(region.offset + bytes <= region.buffer.length)
+      #expect(!seen.contains { $0.overlaps(region.addresses) })
+      seen.append(region.addresses)
+    }
+    #expect(arena.chunks.count == 4)
+  }
+
+  @Test func indexDataIsCopied() throws {
+    var arena = Arena(pool: ArenaPool(device: try Devices.bare()))
+    _ = try arena.region(byteCount: 300)
+    let values: [Int32] = [3, -1, .min, .max]
+    let region = try arena.region(copying: values)
+    let start = region.buffer.contents() + region.offset
+    #expect(values.indices.map { start.load(fromByteOffset: 4 * $0, as: Int32.self) } == values)
+    #expect(try arena.region(copying: [Int32]()).addresses.count == 4)
+    let long = [UInt32](repeating: 7, count: 100_000)
+    let far = try arena.region(copying: long)
+    #expect((far.buffer.contents() + far.offset).load(fromByteOffset: 399_996, as: UInt32.self) == 7)
+  }
+
+  @Test func chunksAreUsedAgainUpToABound() throws {
+    let pool = ArenaPool(device: try Devices.bare())
+    var arena = Arena(pool: pool)
+    _ = try arena.region(byteCount: 10)
+    _ = try arena.region(byteCount: ArenaPool.keptBytes)
+    let first = try #require(arena.chunks.first)
+    pool.giveBack(arena.chunks)
+    #expect(try pool.take(atLeast: 1).buffer === first.buffer)
+    // The large one was more than is kept.
+    #expect(try pool.take(atLeast: 1 << 20).byteCount == 1 << 20)
+  }
+
+  @Test func moreThanABufferHoldsIsAnError() throws {
+    let device = try Devices.bare()
+    var arena = Arena(pool: ArenaPool(device: device))
+    #expect { try arena.region(byteCount: device.maxBufferLength + 1) } throws: { error in
+      (error as? Failure)?.code == .outOfMemory
+    }
+  }
+}

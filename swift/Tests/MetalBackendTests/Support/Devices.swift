@@ -1,0 +1,85 @@
+import GatedDeltaTypes
+import Testing
+
+@testable import MetalBackend
+
+#if os(Linux)
+  import CEmulator
+  import Glibc
+  @testable import Metal
+#else
+  import Metal
+#endif
+
+#if os(Linux)
+  private func noKernels() -> UnsafePointer<CChar>? {
+    let text: StaticString = "{\"kernels\": []}"
+    return UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)
+  }
+#endif
+
+/// Devices for tests. On a Mac there is one, the real one; here they are emulated, and their kernels need the
+/// translated library.
+enum Devices {
+  #if os(Linux)
+    /// A device that runs nothing: for what needs memory only.
+    static func bare() throws -> any MTLDevice {
+      var functions = emulator_functions()
+      functions.reflection = noKernels
+      return try #require(EmulatedDevice(functions: functions, settings: .init()))
+    }
+
+    static var haveKernels: Bool { emulator_find() != nil }
+
+    /// The translated kernels on a GPU with these settings; `change` may break the library.
+    static func emulated(
+      _ settings: EmulatedDevice.Settings = .init(), _ change: (inout emulator_functions) -> Void = { _ in }
+    ) throws -> EmulatedDevice {
+      let path = try #require(emulator_find())
+      var functions = emulator_functions()
+      if let problem = emulator_load(path, &functions) { throw TestFailure(String(cString: problem)) }
+      change(&functions)
+      return try #require(EmulatedDevice(functions: functions, settings: settings))
+    }
+  #else
+    static func bare() throws -> any MTLDevice { try #require(MTLCreateSystemDefaultDevice()) }
+    static var haveKernels: Bool { MTLCreateSystemDefaultDevice()?.supportsFamily(.apple7) == true }
+  #endif
+
+  static func backend() throws -> MetalBackend { try #require(try MetalBackend.open() as? MetalBackend) }
+}
+
+struct TestFailure: Error, CustomStringConvertible {
+  var description: String
+  init(_ description: String) { self.description = description }
+}
+
+/// What a backend is given by the core, with a wait.
+final class TestSubmission: Submission, @unchecked Sendable {
+  let ops: [Op]
+  private let done = Gate()
+  private var outcome: Failure?
+
+  init(_ ops: [Op]) { self.ops = ops }
+
+  func finish(_ failure: Failure?) {
+    outcome = failure
+    done.open()
+  }
+
+  /// Nil where all went well.
+  func wait() -> Failure? {
+    done.wait()
+    return outcome
+  }
+}
+
+extension Backend {
+  /// Runs ops as one submission.
+  func run(_ ops: Op...) -> Failure? {
+    let submission = TestSubmission(ops)
+    submit(submission)
+    assist(submission)
+    return submission.wait()
+  }
+}

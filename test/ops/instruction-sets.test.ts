@@ -1,0 +1,73 @@
+/**
+ * The tests of the ops under every instruction set of the CPU's kernels, each in a process of its own: which one is in
+ * use is settled when the library opens a device. What this processor lacks is said and not run.
+ */
+import { describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import { Device } from "../../lib/index.ts";
+
+/** The kernels that are built for each architecture, as GATED_DELTA_ISA names them. */
+const built: Readonly<Record<string, readonly string[]>> = { x64: ["avx512", "avx2", "baseline"], arm64: ["neon"] };
+
+/** Subjects that depend on how the kernels are compiled. */
+const subjects = [
+  "adversarial", "call-splits", "causal-conv", "composition", "determinism", "dtypes", "fused-equals-unfused",
+  "gated-delta", "gated-rms-norm", "golden", "linear", "poison", "ragged", "slots", "step", "strides",
+];
+
+/** Share of the random cases: this process runs all of them on the best instruction set. */
+const share = "0.15";
+
+const forced = process.env["GATED_DELTA_ISA"];
+
+function run(isa: string, ...args: string[]): { readonly ok: boolean; readonly text: string } {
+  const { success, stdout, stderr } = Bun.spawnSync([process.execPath, ...args], {
+    cwd: join(import.meta.dir, "..", ".."),
+    env: { ...process.env, GATED_DELTA_ISA: isa, GATED_DELTA_TEST_BACKENDS: "cpu", GATED_DELTA_TEST_SHARE: share },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  return { ok: success, text: `${stdout}${stderr}` };
+}
+
+/** What a device says of itself under an instruction set. */
+function opened(isa: string): { readonly ok: boolean; readonly text: string } {
+  const library = join(import.meta.dir, "..", "..", "lib", "index.ts");
+  const program = `import { Device } from ${JSON.stringify(library)};
+    try { console.log(Device.open("cpu").isa); } catch (error) { console.log(error.message); process.exit(1); }`;
+  return run(isa, "--eval", program);
+}
+
+if (forced === undefined) {
+  describe("every instruction set by force", () => {
+    for (const isa of built[process.arch] ?? []) {
+      const { ok, text } = opened(isa);
+      if (!ok && !text.includes("GATED_DELTA_ISA")) throw new Error(`no device under ${isa}: ${text}`);
+      if (!ok) {
+        console.log(`Not run with GATED_DELTA_ISA=${isa}: ${text.trim()}`);
+        continue;
+      }
+      test(isa, () => {
+        expect(text.trim()).toBe(isa);
+        const files = subjects.map((subject) => `./test/ops/${subject}.test.ts`);
+        const result = run(isa, "test", "--timeout=300000", ...files);
+        if (!result.ok) throw new Error(`under ${isa}:\n${result.text}`);
+        const passed = Number(/^ *(\d+) pass$/m.exec(result.text)?.[1] ?? 0);
+        expect(passed).toBeGreaterThan(subjects.length); // it found the files
+        console.log(`${isa}: ${passed} tests of the ops passed`);
+      }, 600_000);
+    }
+
+    test("one that is unknown is refused by name", () => {
+      const { ok, text } = opened("mmx");
+      expect(ok).toBe(false);
+      expect(text).toContain("GATED_DELTA_ISA");
+      expect(text).toContain("mmx");
+    });
+  });
+} else {
+  test(`${forced} is in use`, () => {
+    using device = Device.open("cpu");
+    expect(device.isa).toBe(forced);
+  });
+}

@@ -18,6 +18,11 @@ import {
   expectRefused,
 } from "./support/raw-ops.ts";
 
+const indexArguments = [
+  "cu_seqlens", "read_slots", "write_slots", "counts", "ids",
+  "snapshot_slots", "checkpoint_offsets", "checkpoint_tokens", "checkpoint_slots",
+];
+
 test("every op is here", () => {
   expect(Object.keys(ops).sort()).toEqual(
     Object.keys(symbols)
@@ -60,7 +65,7 @@ describe.each(Object.keys(ops))("%s", (name) => {
                     ? [0, 5, 2 ** 32 - 1, c.GD_I32]
                     : field === "pointer"
                       ? [] // a pointer must be valid: the one thing that can't be checked
-                      : field === "slots" || field === "tokens" || field === "sequences" || field === "rows"
+                      : field === "slots" || field === "cells" || field === "tokens" || field === "sequences" || field === "rows"
                         ? [2 ** 31, 2 ** 32 - 1]
                         : field === "slot_elements"
                           ? [2 ** 31, 2 ** 52]
@@ -71,7 +76,7 @@ describe.each(Object.keys(ops))("%s", (name) => {
         if (status === c.GD_OK && field.endsWith("_stride")) {
           expect([c.GD_OK, native.gd_discard(device)]).toEqual([c.GD_OK, c.GD_OK]);
           expect(path).toMatch(
-            /^(weight|bias|conv_bias|conv_weight|norm_weight|a_log|dt_bias|gate|beta|x|pool|query|key|z|out)\./,
+            /^(source|snapshots|record_key|record_delta|record_decay|state|state_dst|cache|conv_states|conv_state_dst|conv_cache|weight|bias|conv_bias|conv_weight|norm_weight|a_log|dt_bias|gate|beta|x|pool|query|key|z|out)\./,
           );
           continue;
         }
@@ -94,11 +99,11 @@ describe.each(Object.keys(ops))("%s", (name) => {
       const argument = path.split(".")[0]!;
       if (
         path.endsWith(".buffer") &&
-        !["bias", "conv_bias", "cu_seqlens", "read_slots", "write_slots"].includes(argument)
+        !["bias", "conv_bias", "snapshots", ...indexArguments].includes(argument)
       ) {
         const missing = base.copy();
         for (const field of Object.keys(structs.gd_tensor.offsets)) missing.set(`${argument}.${field}`, 0);
-        if (argument === "state" || argument === "conv_state") missing.set("slots", 0); // then it is the slots that are wrong
+        if ((argument === "state" || argument === "conv_state") && missing.has("slots")) missing.set("slots", 0); // then it is the slots that are wrong
         const status = encode(name, device, missing);
         if (argument === "state" && status === c.GD_OK) native.gd_discard(device);
         else expectRefused(status, argument);

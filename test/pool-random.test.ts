@@ -1,6 +1,6 @@
 /**
  * Random histories of a pool against a plain model: every state is what its tokens make it, no slot is lost, and memory
- * does not grow. `GATED_DELTA_TEST_LONG=1` runs 100,000 operations instead of 20,000.
+ * does not grow.
  */
 import { expect, test } from "bun:test";
 import type { StateHandle } from "../lib/index.ts";
@@ -11,7 +11,7 @@ import type { Content } from "./support/pool-model.ts";
 import { Random } from "./support/random.ts";
 
 const device = openDevice();
-const operations = process.env["GATED_DELTA_TEST_LONG"] === "1" ? 100_000 : device.emulated ? 300 : 20_000;
+const operations = device.emulated ? 300 : 100_000;
 const files = scratch();
 const capacity = 12;
 

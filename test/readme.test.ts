@@ -40,9 +40,18 @@ describe("the README", () => {
     expect(out).toContain("hiddenSize: 192");
   });
 
+  test("has an agent that goes on in a new process with the bits it had in the old one", () => {
+    const { status, out, errors } = run("agent");
+    expect([status, errors]).toEqual([0, ""]);
+    const [here, elsewhere] = out.trim().split("\n").map((line) => line.slice(line.indexOf(": ")));
+    expect(here).toMatch(/^: token \d+(?: -?\d[\d.e-]*){3}$/);
+    expect(elsewhere).toBe(here!);
+  });
+
   test("tells of every operation, and of none that is not there", () => {
     const table = text.slice(text.indexOf("## The operations"), text.indexOf("## How it works"));
-    const told = [...table.matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name!);
+    const firstCells = [...table.matchAll(/^\|([^|]+)\|/gm)].map(([, cell]) => cell!);
+    const told = firstCells.flatMap((cell) => [...cell.matchAll(/`(\w+)`/g)].map(([, name]) => name!));
     const operations = Object.entries(api).filter(([name, value]) => {
       return typeof value === "function" && /^[a-z]/.test(name) && !/^(?:encode|decode)Bf16$|^libraryInfo$/.test(name);
     });

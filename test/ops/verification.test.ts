@@ -16,7 +16,7 @@ onEachBackend("drafts", ({ device, emulated }) => {
   const width = layer.config.hiddenSize;
   const newPool = (slots: number, dtypes: { stateDtype?: "f32" | "bf16" } = {}) =>
     StatePool.create(device, { slots, layers: 2, ...layer.stateShape, ...dtypes });
-  const longest = emulated ? 3 : 6;
+  const longest = emulated ? 2 : 6;
   const rows = randomHidden(new Random(3), [64], width)[0]!.data;
   const inputOf = (tokens: readonly number[]) => tokens.flatMap((t) => [...rows.subarray(t * width, (t + 1) * width)]);
 

@@ -33,6 +33,7 @@ export class Descriptor {
     at += layout.offsets[field]!;
     const type = layout.types[field]!;
     if (type === "f32") this.view.setFloat32(at, value, true);
+    else if (type === "i32") this.view.setInt32(at, value | 0, true);
     else if (type === "u32") this.view.setUint32(at, value, true);
     else this.view.setBigUint64(at, BigInt(value), true);
     return this;
@@ -47,6 +48,11 @@ export class Descriptor {
     const other = new Descriptor(this.name);
     new Uint8Array(other.view.buffer).set(this.bytes);
     return other;
+  }
+
+  /** Whether the struct has a field of this name. */
+  has(field: string): boolean {
+    return Object.hasOwn(layoutOf(this.name).offsets, field);
   }
 
   /** Every field's path, with its type. */

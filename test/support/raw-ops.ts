@@ -42,6 +42,9 @@ export function bufferFor(argument: string): number {
   return handle;
 }
 
+/** Index data for which zeros are sound. */
+const zeros = ["cu_seqlens", "counts", "checkpoint_offsets", "checkpoint_tokens"];
+
 /** A sound descriptor of an op: plain numbers, then f32 tensors in buffers of their own, then i32 index data. */
 function sound(name: string, numbers: Fields, tensors: readonly string[], indices: Fields): Descriptor {
   const descriptor = new Descriptor(name);
@@ -51,7 +54,7 @@ function sound(name: string, numbers: Fields, tensors: readonly string[], indice
   for (const [argument, count] of Object.entries(indices)) {
     // Zeros are sound cuSeqlens of empty sequences, and -1 a sound slot, so one buffer of each serves all.
     descriptor
-      .set(`${argument}.buffer`, argument === "cu_seqlens" ? bufferFor("zeros") : minusOnes)
+      .set(`${argument}.buffer`, zeros.includes(argument) ? bufferFor("zeros") : minusOnes)
       .set(`${argument}.count`, count);
   }
   return descriptor;
@@ -81,19 +84,29 @@ const recurrence = {
   gate_bound: 0,
 };
 
+/** States on the way. Sequences without tokens have none, so that no slot is written twice. */
+const kept = { source_slots: 2, snapshot_count: 2 };
+const indices = { cu_seqlens: 3, read_slots: 2, write_slots: 2 };
+const keptIndices = { snapshot_slots: 4, checkpoint_offsets: 3, checkpoint_tokens: 2, checkpoint_slots: 2 };
+const net = { sequences: 2, tokens: 2, key_heads: 1, value_heads: 2, dim: 8, gate_dims: c.GD_GATE_PER_HEAD, snapshot_count: 2 };
+const netTensors = ["query", "key", "value", "gate", "beta", "snapshots", "out"];
+
 /** A sound descriptor of each op, by the function that encodes it. */
 export const ops: Record<string, Descriptor> = {
   gd_encode_gated_delta: sound(
     "gd_gated_delta",
-    { ...recurrence, tokens: 4, sequences: 2, algorithm: c.GD_ALGORITHM_AUTO },
-    ["query", "key", "value", "gate", "beta", "a_log", "dt_bias", "state", "out"],
-    { cu_seqlens: 3, read_slots: 2, write_slots: 2 },
+    { ...recurrence, tokens: 4, sequences: 2, algorithm: c.GD_ALGORITHM_AUTO, ...kept },
+    [
+      "query", "key", "value", "gate", "beta", "a_log", "dt_bias", "state", "out", "source", "snapshots",
+      "record_key", "record_delta", "record_decay",
+    ],
+    { ...indices, ...keptIndices },
   ),
   gd_encode_causal_conv1d: sound(
     "gd_causal_conv1d",
-    { tokens: 4, sequences: 2, channels: 8, width: 4, slots: 2, activation: c.GD_ACTIVATION_SILU },
-    ["x", "weight", "bias", "state", "out"],
-    { cu_seqlens: 3, read_slots: 2, write_slots: 2 },
+    { tokens: 4, sequences: 2, channels: 8, width: 4, slots: 2, activation: c.GD_ACTIVATION_SILU, ...kept },
+    ["x", "weight", "bias", "state", "out", "source", "snapshots"],
+    { ...indices, ...keptIndices },
   ),
   gd_encode_gated_rms_norm: sound(
     "gd_gated_rms_norm",
@@ -133,6 +146,40 @@ export const ops: Record<string, Descriptor> = {
     read_slots: 2,
     write_slots: 2,
   }),
+  gd_encode_commit_gated_delta: sound(
+    "gd_commit_gated_delta",
+    {
+      tokens: 4, sequences: 2, key_heads: 1, value_heads: 2, key_dim: 8, value_dim: 8, slots: 2,
+      gate_dims: c.GD_GATE_PER_HEAD, head_map: c.GD_HEADS_BLOCK,
+    },
+    ["record_key", "record_delta", "record_decay", "state"],
+    { ...indices, counts: 2 },
+  ),
+  gd_encode_commit_causal_conv1d: sound(
+    "gd_commit_causal_conv1d",
+    { tokens: 4, sequences: 2, channels: 8, width: 4, slots: 2 },
+    ["x", "state"],
+    { ...indices, counts: 2 },
+  ),
+  gd_encode_gated_delta_net_inplace: sound("gd_gated_delta_net_inplace", net, [...netTensors, "state", "state_dst"], {}),
+  gd_encode_gated_delta_net_inplace_ids: sound(
+    "gd_gated_delta_net_inplace_ids",
+    { ...net, slots: 3, rs_head: 1 },
+    [...netTensors, "cache"],
+    { ids: 2 },
+  ),
+  gd_encode_ssm_conv_update_inplace: sound(
+    "gd_ssm_conv_update_inplace",
+    { sequences: 2, channels: 8, width: 4, silu: 1 },
+    ["conv_states", "conv_state_dst", "weight", "x", "out"],
+    {},
+  ),
+  gd_encode_ssm_conv_update_inplace_ids: sound(
+    "gd_ssm_conv_update_inplace_ids",
+    { sequences: 2, channels: 8, width: 4, silu: 1, cells: 3, rs_head: 1 },
+    ["conv_cache", "weight", "x", "out"],
+    { ids: 2 },
+  ),
 };
 
 /** What a refusal may be. */

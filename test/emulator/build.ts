@@ -1,9 +1,10 @@
 /** Building a shader library: .metal files to one shared library, and the runner that replays recorded dispatches. */
-import { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import {
   cacheFolder, folderText, hashOf, inParallel, kernelFlags, object, prune, run, runtimeFlags, runtimeFolder, shimFolder, type Sanitizer,
 } from "./compile.ts";
+import { emitCuda } from "./emit/cuda.ts";
 import { emitRun } from "./emit/run.ts";
 import { preprocess } from "./frontend/preprocess.ts";
 import { parseUnit, type Unit } from "./frontend/unit.ts";
@@ -111,6 +112,24 @@ async function link(output: string, objects: readonly string[], sanitizer: Sanit
   await run(["-shared", "-fuse-ld=lld", "-o", partial, ...objects, ...libraries, "-ldl", "-lm"]);
   renameSync(partial, output);
   writeFileSync(stamp, "");
+}
+
+/** Writes each file's CUDA source and manifest, and the runner's sources, to a folder that needs nothing else; returns their names. */
+export function writeCuda(files: readonly string[], folder: string, directory = process.cwd()): string[] {
+  mkdirSync(folder, { recursive: true });
+  const names = files.map((file) => {
+    const path = displayPath(file, directory);
+    const unit = parseUnit(preprocess(path, { directory }).replaceAll('"./', '"'), path);
+    const { code, manifest } = emitCuda(unit);
+    const name = basename(file).replace(/\.metal$/, "");
+    writeFileSync(join(folder, `${name}.cu`), code);
+    writeFileSync(join(folder, `${name}.kernels`), manifest);
+    return name;
+  });
+  for (const source of [join(import.meta.dirname, "cuda", "runner.cpp"), join(runtimeFolder, "record_file.h")]) {
+    writeFileSync(join(folder, basename(source)), readFileSync(source));
+  }
+  return names;
 }
 
 /** The runner for libraries of a sanitizer; resolves to its path. */

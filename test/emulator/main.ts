@@ -6,13 +6,14 @@
  *   bun test/emulator/main.ts lint shaders/*.metal       the lint alone
  *   bun test/emulator/main.ts reflect shaders/*.metal    the kernels, as JSON
  *   bun test/emulator/main.ts translate shaders/x.metal  the C++ that runs, for reading
+ *   bun test/emulator/main.ts cuda shaders/*.metal -o FOLDER   CUDA sources and a runner for them (cuda/runner.cpp says how)
  *   bun test/emulator/main.ts runner [--sanitizer address|undefined]
  *
  * Exit status: 0 done, 1 the sources have problems (one a line, "file:line: ..."), 2 bad usage.
  */
 import { parseArgs } from "node:util";
 import { join } from "node:path";
-import { build, buildRunner, translate } from "./build.ts";
+import { build, buildRunner, translate, writeCuda } from "./build.ts";
 import { checkTypes, parseTogether, type Problem } from "./check.ts";
 import type { Sanitizer } from "./compile.ts";
 import { lint } from "./lint/lint.ts";
@@ -45,6 +46,11 @@ const commands: Record<string, Command> = {
   },
   async translate(files, options) {
     for (const file of files) console.log(translate(file, options.only === undefined ? {} : { only: options.only }).code);
+    return await Promise.resolve(0);
+  },
+  async cuda(files, options) {
+    const folder = options.output ?? join(".build", "emulator", "cuda");
+    console.log(`${folder}: ${writeCuda(files, folder).join(", ")}`);
     return await Promise.resolve(0);
   },
   async runner(_files, options) {

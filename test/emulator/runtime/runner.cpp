@@ -1,4 +1,4 @@
-// Runs one recorded dispatch (record.h) against a library, in a process of its own: a sanitizer's report or a crash ends this
+// Runs recorded dispatches (record.h) against a library, in a process of its own: a sanitizer's report or a crash ends this
 // process and nothing else.
 //
 //   runner LIBRARY RECORD OUTPUT [RECORD OUTPUT]...   runs each; "-" for an output writes none. The last one's status: 0 it ran;
@@ -6,13 +6,8 @@
 //   runner LIBRARY --reflect                          prints the library's reflection
 #include <dlfcn.h>
 
-#include <cstdio>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "emulator.h"
+#include "record_file.h"
 
 namespace {
 
@@ -31,105 +26,30 @@ template <class F> bool look_up(void *handle, const char *name, F &function) {
   return function != nullptr;
 }
 
-struct Reader {
-  const std::vector<unsigned char> &data;
-  size_t at = 0;
-  bool good = true;
-  template <class T> T number() {
-    T value{};
-    if (data.size() - at < sizeof value) { good = false; return value; }
-    memcpy(&value, data.data() + at, sizeof value);
-    at += sizeof value;
-    return value;
+int run(const Library &lib, const char *path, const char *output) {
+  emu::Recorded record;
+  if (!emu::read_record(path, record)) return 2;
+  std::vector<emu_constant> constants;
+  for (const emu::RecordedConstant &c : record.constants) {
+    constants.push_back({c.name.empty() ? nullptr : c.name.c_str(), c.index, uint32_t(c.value.size()), c.type.c_str(), c.value.data()});
   }
-  std::vector<unsigned char> bytes(uint64_t count) {
-    if (count > data.size() - at) { good = false; return {}; }
-    std::vector<unsigned char> out(data.begin() + long(at), data.begin() + long(at + count));
-    at += count;
-    return out;
-  }
-  std::string text() {
-    const std::vector<unsigned char> raw = bytes(number<uint32_t>());
-    return std::string(raw.begin(), raw.end());
-  }
-};
-
-bool read_file(const char *path, std::vector<unsigned char> &out) {
-  FILE *file = fopen(path, "rb");
-  if (file == nullptr) return false;
-  unsigned char part[65536];
-  for (size_t n; (n = fread(part, 1, sizeof part, file)) > 0;) out.insert(out.end(), part, part + n);
-  fclose(file);
-  return true;
-}
-
-struct Constant {
-  std::string name, type;
-  uint32_t index;
-  std::vector<unsigned char> value;
-};
-/// The contents in a heap block of exactly their size (but aligned), so that AddressSanitizer sees its end.
-struct Buffer {
-  uint32_t index, flags;
-  uint64_t offset, bytes;
-  std::unique_ptr<unsigned char, decltype(&free)> memory{nullptr, free};
-};
-
-int run(const Library &lib, const char *record, const char *output) {
-  std::vector<unsigned char> file;
-  if (!read_file(record, file) || file.size() < 8 || memcmp(file.data(), "EMUREC02", 8) != 0) {
-    fprintf(stderr, "%s is not a recorded dispatch\n", record);
-    return 2;
-  }
-  Reader in{file, 8};
-  const std::string kernel = in.text();
-  std::vector<Constant> constants(in.number<uint32_t>() & 0xffff);
-  std::vector<emu_constant> given;
-  for (Constant &c : constants) {
-    c.name = in.text();
-    c.index = in.number<uint32_t>();
-    c.type = in.text();
-    c.value = in.bytes(in.number<uint64_t>());
-    given.push_back({c.name.empty() ? nullptr : c.name.c_str(), c.index, uint32_t(c.value.size()), c.type.c_str(), c.value.data()});
-  }
+  std::vector<emu_buffer> buffers;
+  for (const emu::RecordedBuffer &b : record.buffers) buffers.push_back({b.data, b.bytes, b.offset, b.index, b.flags});
   emu_dispatch_info info = {};
   info.size = sizeof info;
-  info.order = in.number<uint32_t>();
-  info.seed = in.number<uint64_t>();
-  info.checks = in.number<uint32_t>();
-  for (uint64_t &n : info.threads_per_grid) n = in.number<uint64_t>();
-  for (uint32_t &n : info.threads_per_threadgroup) n = in.number<uint32_t>();
-  std::vector<uint32_t> lengths(in.number<uint32_t>() & 0xff);
-  for (uint32_t &n : lengths) n = in.number<uint32_t>();
-  std::vector<Buffer> buffers(in.number<uint32_t>() & 0xff);
-  std::vector<emu_buffer> bound;
-  for (Buffer &b : buffers) {
-    b.index = in.number<uint32_t>();
-    b.flags = in.number<uint32_t>();
-    b.offset = in.number<uint64_t>();
-    const uint32_t same = in.number<uint32_t>();
-    const std::vector<unsigned char> data = in.bytes(in.number<uint64_t>());
-    b.bytes = data.size();
-    if (same < bound.size()) {
-      bound.push_back({bound[same].pointer, bound[same].bytes, b.offset, b.index, b.flags});
-      continue;
-    }
-    void *memory = nullptr;
-    if (posix_memalign(&memory, 64, data.empty() ? 1 : data.size()) != 0) return 2;
-    b.memory.reset(static_cast<unsigned char *>(memory));
-    if (!data.empty()) memcpy(memory, data.data(), data.size());
-    bound.push_back({memory, b.bytes, b.offset, b.index, b.flags});
+  info.order = record.order;
+  info.seed = record.seed;
+  info.checks = record.checks;
+  for (int i = 0; i < 3; ++i) {
+    info.threads_per_grid[i] = record.grid[i];
+    info.threads_per_threadgroup[i] = record.threads[i];
   }
-  if (!in.good) {
-    fprintf(stderr, "%s ends too early\n", record);
-    return 2;
-  }
-  info.threadgroup_count = uint32_t(lengths.size());
-  info.threadgroup_bytes = lengths.data();
-  info.buffer_count = uint32_t(bound.size());
-  info.buffers = bound.data();
+  info.threadgroup_count = uint32_t(record.lengths.size());
+  info.threadgroup_bytes = record.lengths.data();
+  info.buffer_count = uint32_t(buffers.size());
+  info.buffers = buffers.data();
   char *error = nullptr;
-  emu_pipeline *pipeline = lib.create(kernel.c_str(), given.data(), given.size(), &error);
+  emu_pipeline *pipeline = lib.create(record.kernel.c_str(), constants.data(), constants.size(), &error);
   if (pipeline != nullptr) {
     error = lib.dispatch(pipeline, &info);
     lib.destroy(pipeline);
@@ -139,20 +59,7 @@ int run(const Library &lib, const char *record, const char *output) {
     lib.free_string(error);
     return 1;
   }
-  if (strcmp(output, "-") != 0) {
-    FILE *out = fopen(output, "wb");
-    if (out == nullptr) return 2;
-    const uint32_t count = uint32_t(buffers.size());
-    fwrite("EMUOUT01", 1, 8, out);
-    fwrite(&count, sizeof count, 1, out);
-    for (const Buffer &b : buffers) {
-      fwrite(&b.index, sizeof b.index, 1, out);
-      fwrite(&b.bytes, sizeof b.bytes, 1, out);
-      fwrite(b.memory.get(), 1, b.bytes, out);
-    }
-    fclose(out);
-  }
-  return 0;
+  return strcmp(output, "-") == 0 || emu::write_output(output, record) ? 0 : 2;
 }
 
 }  // namespace

@@ -1,0 +1,121 @@
+/** What a call from JavaScript costs, apart from what the kernels do. */
+import { gatedRmsNorm } from "../../lib/index.ts";
+import type { Device, Op } from "../../lib/index.ts";
+import { time } from "../benchmark.ts";
+import type { Benchmark, Budget, Figure } from "../benchmark.ts";
+import { filled } from "../operands.ts";
+
+/** Ops of a plan, as many as a model of 48 layers has. */
+const planOps = 200;
+
+/** One of the least ops there are: a norm of eight numbers. */
+export function leastOp(device: Device): { readonly op: Op } & Disposable {
+  const [x, z, out] = [0, 1, 2].map(() => filled(device, "f32", [1, 8])) as [ReturnType<typeof filled>, ReturnType<typeof filled>, ReturnType<typeof filled>];
+  const weight = filled(device, "f32", [8]);
+  const op = gatedRmsNorm({ x, z, weight, out });
+  return { op, [Symbol.dispose]: () => [x, z, weight, out].forEach((tensor) => tensor[Symbol.dispose]()) };
+}
+
+function callBenchmark(name: string, device: () => Device, measure: (device: Device, op: Op, budget: Budget) => Promise<Figure>): Benchmark {
+  return {
+    name,
+    threads: 1,
+    work: undefined,
+    async measure(budget) {
+      const opened = device();
+      using least = leastOp(opened);
+      return await measure(opened, least.op, budget);
+    },
+  };
+}
+
+/** The benchmarks of calls on a device of one thread. */
+export function callBenchmarks(device: () => Device): Benchmark[] {
+  return [
+    callBenchmark("calls/make-op", device, (opened, _, budget) => makeOp(opened, budget)),
+    callBenchmark("calls/encode", device, (opened, op, budget) => encode(opened, op, budget)),
+    callBenchmark("calls/run-wait", device, (opened, op, budget) =>
+      time(() => {
+        opened.run(op);
+        opened.wait();
+      }, budget),
+    ),
+    callBenchmark("calls/run-wait-over-kernel", device, runOverKernel),
+    callBenchmark(`calls/plan-${planOps}-per-op`, device, planPerOp),
+    callBenchmark("calls/heap-1e6", device, heapGrowth),
+  ];
+}
+
+/** Checking the arguments of an op and making it, without running it. */
+async function makeOp(device: Device, budget: Budget): Promise<Figure> {
+  const [x, z, out, weight] = [[1, 8], [1, 8], [1, 8], [8]].map((shape) => filled(device, "f32", shape)) as [ReturnType<typeof filled>, ReturnType<typeof filled>, ReturnType<typeof filled>, ReturnType<typeof filled>];
+  try {
+    let last: Op | undefined;
+    return await time(() => {
+      last = gatedRmsNorm({ x, z, weight, out });
+      if (last === undefined) throw new Error("no op"); // what nobody looks at need not be computed
+    }, budget);
+  } finally {
+    for (const tensor of [x, z, out, weight]) tensor[Symbol.dispose]();
+  }
+}
+
+/** Encoding into a submission that is dropped again, 64 ops at a time. */
+async function encode(device: Device, op: Op, budget: Budget): Promise<Figure> {
+  const ops = 64;
+  const figure = await time(() => {
+    for (let i = 0; i < ops; i++) device.encode(op);
+    device.discard();
+  }, budget);
+  return { us: figure.us / ops, usMin: figure.usMin / ops };
+}
+
+/** `run` and `wait` of one op, less the op's own time: what it adds to a plan that holds it more often. */
+async function runOverKernel(device: Device, op: Op, budget: Budget): Promise<Figure> {
+  const single = await time(() => {
+    device.run(op);
+    device.wait();
+  }, budget);
+  const [one, many] = [await planTime(device, op, 1, budget), await planTime(device, op, 1 + planOps, budget)];
+  const kernel = (many.us - one.us) / planOps;
+  return { us: single.us - kernel, usMin: single.usMin - kernel };
+}
+
+async function planPerOp(device: Device, op: Op, budget: Budget): Promise<Figure> {
+  const { us, usMin } = await planTime(device, op, planOps, budget);
+  return { us: us / planOps, usMin: usMin / planOps };
+}
+
+async function planTime(device: Device, op: Op, ops: number, budget: Budget): Promise<Figure> {
+  using plan = device.plan((pass) => {
+    for (let i = 0; i < ops; i++) pass.encode(op);
+  });
+  return await time(() => {
+    plan.run();
+    device.wait();
+  }, budget);
+}
+
+/** A million calls, waited for now and then: the time of each, and by how much the heap has grown at the end. */
+async function heapGrowth(device: Device, op: Op, budget: Budget): Promise<Figure> {
+  const calls = budget.milliseconds < 100 ? 1e5 : 1e6;
+  const go = (count: number) => {
+    for (let i = 0; i < count; i++) {
+      device.run(op);
+      if (i % 100 === 99) device.wait();
+    }
+    device.wait();
+  };
+  go(10_000); // compiled by now
+  Bun.gc(true);
+  const before = heapBytes();
+  const since = Bun.nanoseconds();
+  go(calls);
+  const us = (Bun.nanoseconds() - since) / 1e3 / calls;
+  Bun.gc(true);
+  return { us, usMin: us, heapBytesPerCall: (heapBytes() - before) / calls };
+}
+
+function heapBytes(): number {
+  return process.memoryUsage().heapUsed;
+}

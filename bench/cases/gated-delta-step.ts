@@ -1,0 +1,95 @@
+/** The fused decode step, and the chain of ops that it stands for, over the same tensors. */
+import { causalConv1d, gatedDelta, gatedDeltaStep, gatedRmsNorm } from "../../lib/index.ts";
+import type { Device, GatedDeltaStepArguments, Op, Tensor } from "../../lib/index.ts";
+import type { Benchmark } from "../benchmark.ts";
+import { bytesOf, copiesOf, bytesWork, filled, opBenchmark } from "../operands.ts";
+import { channelsOf, convWidth, dim, keyHeads, nameOf } from "../shapes.ts";
+import type { Shape } from "../shapes.ts";
+
+/** Bytes of one call's states of both kinds, and of what is read or written once. */
+function stepBytes(shape: Shape): { readonly states: number; readonly rest: number } {
+  const { dtype, sequences, valueHeads } = shape;
+  const channels = channelsOf(shape);
+  const size = bytesOf[dtype];
+  return {
+    states: sequences * (valueHeads * dim * dim + channels * (convWidth - 1)) * size,
+    rest: sequences * ((channels + 2 * valueHeads * dim) * size + 8 * valueHeads) + channels * convWidth * 4,
+  };
+}
+
+/** Calls of the step; `between` holds what the chain passes from op to op. */
+export interface StepCalls {
+  readonly calls: readonly (GatedDeltaStepArguments & { readonly between: { readonly conv: Tensor; readonly core: Tensor } })[];
+  readonly tensors: readonly Disposable[];
+}
+
+/** As for the recurrence, with gates and beta as a checkpoint's projections give them. */
+export function stepCalls(device: Device, shape: Shape): StepCalls {
+  const { dtype, sequences, valueHeads, temperature } = shape;
+  const channels = channelsOf(shape);
+  const { states, rest } = stepBytes(shape);
+  const copies = copiesOf(temperature, states + rest);
+  const rows = copies * sequences;
+  const tensors = {
+    x: filled(device, dtype, [rows, channels]),
+    z: filled(device, dtype, [rows, valueHeads, dim]),
+    gate: filled(device, "f32", [rows, valueHeads], -1, 1),
+    beta: filled(device, "f32", [rows, valueHeads], -1, 1),
+    out: filled(device, dtype, [rows, valueHeads, dim]),
+    state: filled(device, dtype, [rows, valueHeads, dim, dim], -0.1, 0.1),
+    convState: filled(device, dtype, [rows, channels, convWidth - 1]),
+    convWeight: filled(device, "f32", [copies * channels, convWidth]),
+    aLog: filled(device, "f32", [valueHeads], -3, -1),
+    dtBias: filled(device, "f32", [valueHeads]),
+    normWeight: filled(device, "f32", [dim], 0.5, 1.5),
+  };
+  const between = { conv: filled(device, dtype, [sequences, channels]), core: filled(device, dtype, [sequences, valueHeads, dim]) };
+  const calls = Array.from({ length: copies }, (_, i) => {
+    const part = (tensor: Tensor) => tensor.slice(i * sequences, (i + 1) * sequences);
+    const { aLog, dtBias, normWeight } = tensors;
+    return {
+      x: part(tensors.x),
+      z: part(tensors.z),
+      gate: part(tensors.gate),
+      beta: part(tensors.beta),
+      out: part(tensors.out),
+      state: part(tensors.state),
+      convState: part(tensors.convState),
+      convWeight: tensors.convWeight.slice(i * channels, (i + 1) * channels),
+      ...{ aLog, dtBias, normWeight, keyHeads, between },
+      ...({ gateForm: "raw", betaForm: "sigmoid", qkNorm: "l2" } as const),
+    };
+  });
+  return { calls, tensors: [...Object.values(tensors), between.conv, between.core] };
+}
+
+/** The same work as three ops. */
+export function chainOf(call: StepCalls["calls"][number]): readonly Op[] {
+  const { x, z, gate, beta, out, state, convState, convWeight, aLog, dtBias, normWeight, between } = call;
+  const { conv, core } = between;
+  const [sequences, channels] = x.shape as [number, number];
+  const heads = (offset: number, count: number) => conv.view({ offset, shape: [sequences, count, dim], strides: [channels, dim, 1] });
+  const cuSeqlens = Array.from({ length: sequences + 1 }, (_, i) => i);
+  const { gateForm, betaForm, qkNorm } = call;
+  return [
+    causalConv1d({ x, weight: convWeight, state: convState, out: conv, cuSeqlens }),
+    gatedDelta({
+      query: heads(0, keyHeads),
+      key: heads(keyHeads * dim, keyHeads),
+      value: heads(2 * keyHeads * dim, z.shape[1]!),
+      ...{ gate, beta, aLog, dtBias, state, out: core, cuSeqlens, gateForm, betaForm, qkNorm },
+    }),
+    gatedRmsNorm({ x: core, z, weight: normWeight, out }),
+  ];
+}
+
+export function stepBenchmark(shape: Shape, device: () => Device, how: "fused" | "chain"): Benchmark {
+  const { states, rest } = stepBytes(shape);
+  const name = nameOf(how === "fused" ? "gatedDeltaStep" : "gatedDeltaStep-unfused", shape);
+  const work = bytesWork(shape.temperature, 2 * states + rest, "in-place", states + rest);
+  return opBenchmark(name, device, shape.threads, work, (opened) => {
+    const { calls, tensors } = stepCalls(opened, shape);
+    if (how === "chain") return { calls: calls.map(chainOf), tensors };
+    return { calls: calls.map(({ between: _, ...args }) => [gatedDeltaStep(args)]), tensors };
+  });
+}

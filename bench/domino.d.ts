@@ -1,0 +1,5 @@
+// The package's own declaration is for a module of another name.
+declare module "@mixmark-io/domino" {
+  /** An HTML document without a browser. */
+  export function createDocument(html?: string): unknown;
+}

@@ -1,0 +1,77 @@
+/** The probes of probe.c: how much memory this machine streams and how many multiply-adds it does in a second. */
+import { dlopen } from "bun:ffi";
+import type { Pointer } from "bun:ffi";
+import { existsSync } from "node:fs";
+
+/** What an op does with memory: overwrites what it read, reads one array and writes another, reads two and writes one, or only reads. */
+export type Pattern = "in-place" | "copy" | "two-to-one" | "read";
+
+const patterns = ["in-place", "copy", "two-to-one", "read"] as const satisfies readonly Pattern[];
+
+/** Arrays that each pattern streams. In place one array counts twice: it is read and written. */
+const arrays = { "in-place": 1, copy: 2, "two-to-one": 3, read: 1 } as const;
+const bytesMoved = { "in-place": 2, copy: 2, "two-to-one": 3, read: 1 } as const;
+
+const symbols = {
+  probe_allocate: { args: ["u64"], returns: "ptr" },
+  probe_stream: { args: ["i32", "ptr", "ptr", "ptr", "i64", "i32", "i32", "ptr"], returns: "i32" },
+  probe_peak: { args: ["i64", "i32", "i32", "ptr"], returns: "i32" },
+  probe_multiply_adds: { args: ["i64"], returns: "f64" },
+  probe_name: { args: [], returns: "cstring" },
+} as const;
+
+/** Where the build puts the probes. */
+export const probePath = `${import.meta.dir}/../../.build/bench/libprobe.${process.platform === "darwin" ? "dylib" : "so"}`;
+
+/** At least this much is streamed where memory, not a cache, is asked for. */
+export const coldBytes = 512 * 2 ** 20;
+
+/** The loaded probes, with memory of their own that is kept: a fresh page costs more than what is measured. */
+export class Probe {
+  readonly #native;
+  readonly #memory: Pointer;
+
+  constructor(path = probePath) {
+    if (!existsSync(path)) throw new Error("the probes are not built: `npm run bench` builds them");
+    this.#native = dlopen(path, symbols).symbols;
+    const memory = this.#native.probe_allocate(BigInt(coldBytes + 4096));
+    if (typeof memory !== "number") throw new Error("not enough memory for the probes: 512 MiB are needed");
+    this.#memory = memory;
+  }
+
+  /** The instruction set in use. */
+  get isa(): string {
+    return String(this.#native.probe_name());
+  }
+
+  /**
+   * Bytes a second, the median of passes over `workingSet` bytes in all (up to 512 MiB); `milliseconds` is about what it
+   * may take.
+   */
+  bandwidth(pattern: Pattern, workingSet: number, threads: number, milliseconds: number): number {
+    const each = Math.floor(Math.min(workingSet, coldBytes) / arrays[pattern] / 64) * 64;
+    const [a, b, c] = [0, 1, 2].map((i) => (this.#memory + (i < arrays[pattern] ? i * each : 0)) as Pointer);
+    const moved = each * bytesMoved[pattern];
+    const pass = (passes: number) =>
+      median(passes, (out) => this.#native.probe_stream(patterns.indexOf(pattern), a!, b!, c!, BigInt(each / 4), threads, passes, out));
+    const first = pass(3);
+    return moved / pass(passesIn(milliseconds, first));
+  }
+
+  /** Multiply-adds a second, each of one float, on `threads` threads together. */
+  multiplyAdds(threads: number, milliseconds: number): number {
+    const rounds = 20_000;
+    const pass = (passes: number) => median(passes, (out) => this.#native.probe_peak(BigInt(rounds), threads, passes, out));
+    return (threads * this.#native.probe_multiply_adds(BigInt(rounds))) / pass(passesIn(milliseconds, pass(3)));
+  }
+}
+
+function passesIn(milliseconds: number, seconds: number): number {
+  return Math.max(3, Math.min(10_000, Math.round(milliseconds / 1000 / seconds)));
+}
+
+function median(passes: number, run: (seconds: Float64Array) => number): number {
+  const seconds = new Float64Array(passes);
+  if (run(seconds) !== 0) throw new Error("the probe has no room for so many threads");
+  return seconds.sort()[passes >> 1]!;
+}

@@ -1,0 +1,40 @@
+/** What `npm run bench` takes. */
+import { parseArgs } from "node:util";
+
+export interface Options {
+  readonly json: boolean;
+  readonly quick: boolean;
+  readonly list: boolean;
+  readonly filter: RegExp | undefined;
+  readonly compare: string | undefined;
+  readonly picture: string | undefined;
+}
+
+export const usage = `npm run bench -- [options]
+  --filter EXPRESSION  only benchmarks whose names match it, such as 'gatedDelta/f32/B1/.*t1/cold'
+  --quick              a few samples each: says whether it runs, not how fast
+  --json               one object a line instead of a table
+  --compare FILE       ratios to an earlier --json output: above 1 is faster now
+  --picture FILE       an SVG of what part of its limit each op reaches
+  --list               names only`;
+
+/** Reads arguments; a string is what is wrong with them. */
+export function readOptions(args: readonly string[]): Options | string {
+  try {
+    const { values } = parseArgs({
+      args: [...args],
+      options: {
+        json: { type: "boolean", default: false },
+        quick: { type: "boolean", default: false },
+        list: { type: "boolean", default: false },
+        filter: { type: "string" },
+        compare: { type: "string" },
+        picture: { type: "string" },
+      },
+    });
+    const { json, quick, list, filter, compare, picture } = values;
+    return { json, quick, list, filter: filter === undefined ? undefined : new RegExp(filter), compare, picture };
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}

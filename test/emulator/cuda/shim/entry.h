@@ -1,0 +1,17 @@
+// What a kernel's entry point is made with.
+struct emu_arguments {
+  void *buffers[31];
+  uint threadgroups[31];  // offsets into dynamic shared memory
+};
+__forceinline__ uint emu_thread_index() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+
+/// A pointer or reference of whatever type the kernel takes.
+struct emu_pointer {
+  void *p;
+  template <class T> __forceinline__ operator T *() const { return static_cast<T *>(p); }
+};
+struct emu_reference {
+  void *p;
+  template <class T> __forceinline__ operator const T &() const { return *static_cast<const T *>(p); }
+  template <class T> __forceinline__ operator T &() const { return *static_cast<T *>(p); }
+};

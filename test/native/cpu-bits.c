@@ -86,6 +86,40 @@ static void any_conv(void) {
   TABLE.causal_conv1d(&op, 0, gd_cpu_causal_conv1d_items(&op), scratch);
 }
 
+/* A verified draft with a store on the way, and the commits of its records and of a convolution's. */
+static void any_commit(void) {
+  uint32_t type = any_type();
+  int64_t tokens = 1 + draw(12);
+  gd_cpu_heads heads = any_heads();
+  gd_cpu_tensor pool = tensor(any_type(), 2, heads.value_heads, heads.value_dim * heads.key_dim, -1, 1);
+  void *other = (char *)pool.data + pool.token_stride * (pool.dtype == GD_CPU_F32 ? 4 : 2);
+  gd_cpu_state_store store = {draw(2) ? tokens : 0, other, pool.dtype};
+  gd_cpu_sequence sequence = {0, tokens, draw(4) ? pool.data : NULL, NULL, &store, 1};
+  gd_cpu_gated_delta op = {
+    .heads = heads, .gates = any_gates(type, tokens, &heads),
+    .query = tensor(type, tokens, heads.key_heads, heads.key_dim, -1, 1),
+    .key = tensor(type, tokens, heads.key_heads, heads.key_dim, -1, 1),
+    .value = tensor(type, tokens, heads.value_heads, heads.value_dim, -1, 1),
+    .out = tensor(GD_CPU_F32, tokens, heads.value_heads, heads.value_dim, 0, 1), .state_dtype = pool.dtype,
+    .rows_per_item = 16, .sequences = &sequence, .sequence_count = 1};
+  op.records.key = tensor(GD_CPU_F32, tokens, heads.key_heads, heads.key_dim, 0, 1).data;
+  op.records.delta = tensor(GD_CPU_F32, tokens, heads.value_heads, heads.value_dim, 0, 1).data;
+  op.records.decay = tensor(GD_CPU_F32, tokens, heads.value_heads, heads.key_dim, 0, 1).data;
+  TABLE.gated_delta(&op, 0, gd_cpu_gated_delta_items(&op), scratch);
+  gd_cpu_sequence accepted = {0, draw((uint32_t)tokens + 1), sequence.read, pool.data, NULL, 0};
+  gd_cpu_commit_gated_delta commit = {
+    .heads = heads, .gate_dims = op.gates.gate_dims, .state_dtype = pool.dtype, .records = op.records,
+    .rows_per_item = 16, .sequences = &accepted, .sequence_count = 1};
+  TABLE.commit_gated_delta(&commit, 0, gd_cpu_commit_gated_delta_items(&commit), scratch);
+  int64_t channels = 1 + draw(300), width = 2 + draw(8);
+  gd_cpu_tensor taps = tensor(draw(2) ? type : GD_CPU_F32, 1, channels, width - 1, -1, 1);
+  gd_cpu_sequence moved = {0, tokens, draw(4) ? taps.data : NULL, taps.data, NULL, 0};
+  gd_cpu_commit_causal_conv1d shift = {
+    .channels = channels, .width = width, .x = tensor(type, tokens, 1, channels, -2, 2), .state_dtype = taps.dtype,
+    .channels_per_item = 64, .sequences = &moved, .sequence_count = 1};
+  TABLE.commit_causal_conv1d(&shift, 0, gd_cpu_commit_causal_conv1d_items(&shift), scratch);
+}
+
 static void any_norm(void) {
   uint32_t type = any_type();
   int64_t tokens = 1 + draw(3), heads = 1 + draw(3), dim = 1 + draw(draw(4) ? 200 : 3000);
@@ -126,14 +160,14 @@ static void print(const char *text, size_t size);
 
 static int run(void) {
   static const char digits[] = "0123456789abcdef";
-  static void (*const cases[])(void) = {any_delta, any_conv, any_norm, any_linear, any_step};
-  static const char names[] = "dcnls";
+  static void (*const cases[])(void) = {any_delta, any_conv, any_norm, any_linear, any_step, any_commit};
+  static const char names[] = "dcnlsk";
   if (gd_cpu_scratch_bytes() > SCRATCH) return 1;
   for (int i = 0; i < 200; i++) {
     used = 0;
-    cases[i % 5]();
+    cases[i % 6]();
     uint64_t hash = hash_of_arena();
-    char line[19] = {names[i % 5], ' '};
+    char line[19] = {names[i % 6], ' '};
     for (int d = 0; d < 16; d++) line[2 + d] = digits[hash >> (60 - 4 * d) & 15];
     line[18] = '\n';
     print(line, sizeof line);

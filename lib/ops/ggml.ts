@@ -3,7 +3,7 @@
  * `ggml_ssm_conv`, with the in-place and ids forms that llama.cpp's forks give them). Everything is f32.
  */
 import { asInteger, asOptionalTensor, asTensor, expectContiguous, expectContiguousRows, expectDType, expectRank, expectShape, invalid } from "../check.ts";
-import { ShapeError } from "../errors.ts";
+import { DisposedError, ShapeError } from "../errors.ts";
 import type { Tensor } from "../tensor.ts";
 import { checkConvWeights } from "./causal-conv1d.ts";
 import { gateDimsNames } from "./options.ts";
@@ -100,6 +100,7 @@ export function checkNet(
 
 /** `[B, T, …]` as `[B·T, …]`: sequences lie one after another with the tokens' stride. */
 function asRows(op: string, argument: string, tensor: Tensor): Tensor {
+  if (tensor.disposed) throw new DisposedError({ op, argument, expected: "a tensor that is not disposed", received: "a disposed one" });
   const [sequences, tokens, ...rest] = tensor.shape as [number, number, ...number[]];
   try {
     return tensor.reshape([sequences * tokens, ...rest]);

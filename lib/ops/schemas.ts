@@ -144,7 +144,7 @@ export const commitCausalConv1d = options<CommitCausalConv1dArguments>()({ x: te
 
 const net = { q: tensor, k: tensor, v: tensor, gate: tensor, beta: tensor, snapshots: tensor.optional(), out: tensor };
 const update = { weight: tensor, x: tensor, silu: z.boolean("a boolean"), out: tensor };
-const ids = { ids: indices, rsHead: integer(0, 2 ** 31 - 1) };
+const ids = { ids: indices, rsHead: integer(-(2 ** 31), 2 ** 31 - 1) };
 
 /** {@link GatedDeltaNetInplaceArguments} */
 export const gatedDeltaNetInplace = options<GatedDeltaNetInplaceArguments>()({ ...net, state: tensor, stateDst: tensor });

@@ -3,13 +3,42 @@ import * as api from "../../lib/index.ts";
 import type { Device, Op, Pass, Tensor } from "../../lib/index.ts";
 
 /** The ops by name. */
-export type OpName = "gatedDelta" | "causalConv1d" | "gatedRmsNorm" | "gatedDeltaStep" | "linear" | "copySlots";
+export type OpName =
+  | "gatedDelta"
+  | "causalConv1d"
+  | "gatedRmsNorm"
+  | "gatedDeltaStep"
+  | "linear"
+  | "copySlots"
+  | "commitGatedDelta"
+  | "commitCausalConv1d"
+  | "gatedDeltaNetInplace"
+  | "gatedDeltaNetInplaceIds"
+  | "ssmConvUpdateInplace"
+  | "ssmConvUpdateInplaceIds";
 
 /** Arguments of any op, to be changed at will. */
 export type Arguments = Record<string, unknown>;
 
 const [tokens, keyHeads, valueHeads, keyDim, valueDim, slots, width] = [5, 1, 2, 8, 16, 3, 4] as const;
 const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
+
+/** What the two forms of ggml's recurrence share: two sequences of three tokens. */
+const net = (device: Device): Arguments => ({
+  q: device.tensor("f32", [2, 3, keyHeads, keyDim]),
+  k: device.tensor("f32", [2, 3, keyHeads, keyDim]),
+  v: device.tensor("f32", [2, 3, valueHeads, keyDim]),
+  gate: device.tensor("f32", [2, 3, valueHeads]),
+  beta: device.tensor("f32", [2, 3, valueHeads]),
+  snapshots: device.tensor("f32", [2, 2, valueHeads, keyDim, keyDim]),
+  out: device.tensor("f32", [2, 3, valueHeads, keyDim]),
+});
+const update = (device: Device): Arguments => ({
+  weight: device.tensor("f32", [channels, width]),
+  x: device.tensor("f32", [2, channels]),
+  silu: true,
+  out: device.tensor("f32", [2, channels]),
+});
 
 /** Fresh arguments of each op. Every tensor has memory of its own. */
 export const soundArguments: { readonly [Name in OpName]: (device: Device) => Arguments } = {
@@ -71,6 +100,48 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
     pool: device.tensor("f32", [slots, 4, 2]),
     readSlots: [0, -1],
     writeSlots: [1, 2],
+  }),
+  commitGatedDelta: (device) => ({
+    records: {
+      key: device.tensor("f32", [tokens, keyHeads, keyDim]),
+      delta: device.tensor("f32", [tokens, valueHeads, valueDim]),
+      decay: device.tensor("f32", [tokens, valueHeads]),
+    },
+    state: device.tensor("f32", [slots, valueHeads, valueDim, keyDim]),
+    counts: [1, 3],
+    cuSeqlens: [0, 2, 5],
+    readSlots: [0, 1],
+    writeSlots: [0, 1],
+  }),
+  commitCausalConv1d: (device) => ({
+    x: device.tensor("f32", [tokens, channels]),
+    state: device.tensor("f32", [slots, channels, width - 1]),
+    counts: [1, 3],
+    cuSeqlens: [0, 2, 5],
+    readSlots: [0, 1],
+    writeSlots: [0, 1],
+  }),
+  gatedDeltaNetInplace: (device) => ({
+    ...net(device),
+    state: device.tensor("f32", [2, valueHeads, keyDim, keyDim]),
+    stateDst: device.tensor("f32", [2, valueHeads, keyDim, keyDim]),
+  }),
+  gatedDeltaNetInplaceIds: (device) => ({
+    ...net(device),
+    cache: device.tensor("f32", [slots, valueHeads, keyDim, keyDim]),
+    ids: [1, 0],
+    rsHead: 1,
+  }),
+  ssmConvUpdateInplace: (device) => ({
+    ...update(device),
+    convStates: device.tensor("f32", [2, channels, width - 1]),
+    convStateDst: device.tensor("f32", [2, channels, width - 1]),
+  }),
+  ssmConvUpdateInplaceIds: (device) => ({
+    ...update(device),
+    convCache: device.tensor("f32", [slots, channels, width - 1]),
+    ids: [1, 0],
+    rsHead: 1,
   }),
 };
 

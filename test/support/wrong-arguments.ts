@@ -100,9 +100,106 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
     [({ beta }) => ({ beta: tensor((beta as Tensor).shape, "f16") }), "dtype", "beta"],
   ];
 
+  /** What states on the way can be wrong in; `slot` is the shape of one of the op's slots. */
+  const kept = (slot: readonly number[], other: DType): Wrong[] => [
+    [{ source: tensor([3, 1, ...slot.slice(1)]) }, "shape", "source"],
+    [{ source: tensor([3, ...slot], other) }, "dtype", "source"],
+    [{ source: tensor([3, ...slot].slice(1)) }, "shape", "source"],
+    [{ source: 3 }, "invalid-argument", "source"],
+    [({ state }) => ({ source: state }), "overlap", "state"],
+    [{ snapshots: tensor([2, 3, ...slot]) }, "shape", "snapshots"],
+    [{ snapshots: tensor([2, ...slot]) }, "shape", "snapshots"],
+    [{ snapshots: tensor([2, 2, ...slot], other) }, "dtype", "snapshots"],
+    [{ snapshotSlots: [2, 2, 2] }, "shape", "snapshotSlots"],
+    [{ snapshotSlots: [2, 3] }, "range", "snapshotSlots[1]"],
+    [{ snapshotSlots: [-2, 2] }, "range", "snapshotSlots[0]"],
+    [{ snapshotSlots: [2, 0] }, "overlap", "snapshotSlots[1]"],
+    [{ snapshotSlots: [2, 2] }, "overlap", "snapshotSlots[1]"],
+    [{ snapshotSlots: "22" }, "invalid-argument", "snapshotSlots"],
+    [{ snapshots: tensor([3, 2, ...slot]), snapshotSlots: [2, -1] }, "shape", "snapshotSlots"],
+    [{ checkpoints: 3 }, "invalid-argument", "checkpoints"],
+    [{ checkpoints: { offsets: [0, 1, 1], tokens: [1] } }, "invalid-argument", "checkpoints.slots"],
+    [{ checkpoints: { offsets: [0, 1], tokens: [1], slots: [2] } }, "shape", "checkpoints.offsets"],
+    [{ checkpoints: { offsets: [0, 1, 1], tokens: [1, 1], slots: [2] } }, "shape", "checkpoints.slots"],
+    [{ checkpoints: { offsets: [0, 1, 1], tokens: [3], slots: [2] } }, "range", "checkpoints.tokens[0]"],
+    [{ checkpoints: { offsets: [0, 1, 1], tokens: [-1], slots: [2] } }, "range", "checkpoints.tokens[0]"],
+    [{ checkpoints: { offsets: [0, 2, 1], tokens: [1], slots: [2] } }, "range", "checkpoints.offsets[2]"],
+    [{ checkpoints: { offsets: [0, 0, 2], tokens: [1], slots: [2] } }, "range", "checkpoints.offsets[2]"],
+    [{ checkpoints: { offsets: [0, 1, 1], tokens: [1], slots: [3] } }, "range", "checkpoints.slots[0]"],
+    [{ checkpoints: { offsets: [0, 1, 1], tokens: [1], slots: [-1] } }, "range", "checkpoints.slots[0]"],
+    [{ checkpoints: { offsets: [0, 1, 1], tokens: [1], slots: [1] } }, "overlap", "checkpoints.slots[0]"],
+    [{ checkpoints: { offsets: [0, 1, 2], tokens: [1, 1], slots: [2, 2] } }, "overlap", "checkpoints.slots[1]"],
+  ];
+
+  const counts: Wrong[] = [
+    [{ counts: undefined }, "invalid-argument", "counts"],
+    [{ counts: [1] }, "shape", "counts"],
+    [{ counts: [1, 4] }, "range", "counts[1]"],
+    [{ counts: [-1, 1] }, "range", "counts[0]"],
+    [{ counts: [0.5, 1] }, "invalid-argument", "counts[0]"],
+  ];
+
+  const ids: Wrong[] = [
+    [{ ids: undefined }, "invalid-argument", "ids"],
+    [{ ids: [0] }, "shape", "ids"],
+    [{ ids: [0, 3] }, "range", "ids[1]"],
+    [{ ids: [-2, 0] }, "range", "ids[0]"],
+    [{ ids: [0, 0.5] }, "invalid-argument", "ids[1]"],
+    [{ rsHead: 2 }, "range", "rsHead"],
+    [{ rsHead: -1 }, "range", "rsHead"],
+    [{ rsHead: 0.5 }, "invalid-argument", "rsHead"],
+    [{ rsHead: undefined }, "invalid-argument", "rsHead"],
+  ];
+
+  const net: Wrong[] = [
+    [{ q: tensor([6, 1, 8]) }, "shape", "q"],
+    [{ q: tensor([2, 3, 1, 8], "f16") }, "dtype", "q"],
+    [{ k: tensor([2, 3, 1, 16]) }, "shape", "k"],
+    [{ k: tensor([3, 2, 1, 8]) }, "shape", "k"],
+    [{ v: tensor([2, 3, 2, 16]) }, "shape", "v"],
+    [{ v: tensor([2, 3, 2, 8], "bf16") }, "dtype", "v"],
+    [({ v }) => ({ v: gapped(v) }), "shape", "v"],
+    [{ gate: tensor([2, 3, 2, 4]) }, "shape", "gate"],
+    [{ gate: tensor([2, 3]) }, "shape", "gate"],
+    [{ gate: tensor([2, 3, 2], "f16") }, "dtype", "gate"],
+    [{ beta: tensor([2, 3, 3]) }, "shape", "beta"],
+    [{ beta: tensor([2, 3, 2, 1]) }, "shape", "beta"],
+    [{ out: tensor([2, 3, 1, 8]) }, "shape", "out"],
+    [{ out: tensor([2, 3, 2, 8], "bf16") }, "dtype", "out"],
+    [({ v }) => ({ out: v }), "overlap", "out"],
+    [{ snapshots: tensor([2, 3, 2, 8, 8]) }, "shape", "snapshots"],
+    [{ snapshots: tensor([2, 2, 2, 64]) }, "shape", "snapshots"],
+    [{ snapshots: tensor([2, 2, 2, 8, 8], "f16") }, "dtype", "snapshots"],
+    // Sequences that lie as rows of another tensor do: no one stride takes all tokens.
+    [{ q: tensor([2, 4, 1, 8]).narrow(1, 0, 3) }, "shape", "q"],
+    [() => ({ q: tensor([2, 3, 3, 8]), k: tensor([2, 3, 3, 8]) }), "shape", "v"],
+  ];
+
+  const update: Wrong[] = [
+    [{ x: tensor([48]) }, "shape", "x"],
+    [{ x: tensor([2, 48], "f16") }, "dtype", "x"],
+    [({ x }) => ({ x: gapped(x) }), "shape", "x"],
+    [{ weight: tensor([47, 4]) }, "shape", "weight"],
+    [{ weight: tensor([48, 1]) }, "shape", "weight"],
+    [{ weight: tensor([48, 10]) }, "shape", "weight"],
+    [{ weight: tensor([48, 4], "bf16") }, "dtype", "weight"],
+    [{ out: tensor([3, 48]) }, "shape", "out"],
+    [{ out: tensor([2, 48], "f16") }, "dtype", "out"],
+    [({ x }) => ({ out: x }), "overlap", "out"],
+    [{ silu: 1 }, "invalid-argument", "silu"],
+    [{ silu: undefined }, "invalid-argument", "silu"],
+  ];
+
   return {
     gatedDelta: [
       ...ragged,
+      ...kept([2, 16, 8], "f16"),
+      [{ records: 3 }, "invalid-argument", "records"],
+      [{ records: { key: tensor([5, 1, 8]), delta: tensor([5, 2, 16]) } }, "invalid-argument", "records.decay"],
+      [{ records: { key: tensor([5, 1, 8]), delta: tensor([5, 2, 8]), decay: tensor([5, 2]) } }, "shape", "records.delta"],
+      [{ records: { key: tensor([5, 2, 8]), delta: tensor([5, 2, 16]), decay: tensor([5, 2]) } }, "shape", "records.key"],
+      [{ records: { key: tensor([5, 1, 8]), delta: tensor([5, 2, 16]), decay: tensor([5, 2, 8]) } }, "shape", "records.decay"],
+      [{ records: { key: tensor([5, 1, 8], "f16"), delta: tensor([5, 2, 16]), decay: tensor([5, 2]) } }, "dtype", "records.key"],
       ...recurrence,
       [{ algorithm: "fast" }, "invalid-argument", "algorithm"],
       [{ query: tensor([5, 8]) }, "shape", "query"],
@@ -144,6 +241,7 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
     ],
     causalConv1d: [
       ...ragged,
+      ...kept([48, 3], "f16"),
       [{ activation: "sigmoid" }, "invalid-argument", "activation"],
       [{ x: tensor([5, 6, 8]) }, "shape", "x"],
       [{ x: tensor([5, 48], "i32") }, "dtype", "x"],
@@ -261,6 +359,77 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
       [{ readSlots: [0, 1, 2] }, "shape", "writeSlots"],
       [{ pool: tensor([3, 8], "i32") }, "dtype", "pool"],
       [({ pool }) => ({ pool: gapped(pool) }), "shape", "pool"],
+    ],
+    commitGatedDelta: [
+      ...slotCounts,
+      ...slots,
+      ...counts,
+      [{ records: undefined }, "invalid-argument", "records"],
+      [{ records: { key: tensor([5, 8]), delta: tensor([5, 2, 16]), decay: tensor([5, 2]) } }, "shape", "records.key"],
+      [{ records: { key: tensor([5, 1, 8]), delta: tensor([4, 2, 16]), decay: tensor([5, 2]) } }, "shape", "records.delta"],
+      [{ records: { key: tensor([5, 1, 8]), delta: tensor([5, 2, 16]), decay: tensor([5, 3]) } }, "shape", "records.decay"],
+      [{ records: { key: tensor([5, 1, 8]), delta: tensor([5, 2, 16], "bf16"), decay: tensor([5, 2]) } }, "dtype", "records.delta"],
+      [{ state: undefined }, "invalid-argument", "state"],
+      [{ state: tensor([3, 2, 8, 16]) }, "shape", "state"],
+      [{ state: tensor([3, 2, 16, 8], "i32") }, "dtype", "state"],
+      [{ heads: "rows" }, "invalid-argument", "heads"],
+    ],
+    commitCausalConv1d: [
+      ...slotCounts,
+      ...slots,
+      ...counts,
+      [{ x: tensor([48]) }, "shape", "x"],
+      [{ x: tensor([5, 48], "i32") }, "dtype", "x"],
+      [({ x }) => ({ x: gapped(x) }), "shape", "x"],
+      [{ state: undefined }, "invalid-argument", "state"],
+      [{ state: tensor([3, 47, 3]) }, "shape", "state"],
+      [{ state: tensor([3, 48, 9]) }, "shape", "state"],
+      [{ state: tensor([3, 48, 3], "bf16") }, "dtype", "state"],
+    ],
+    gatedDeltaNetInplace: [
+      ...net,
+      [{ state: tensor([3, 2, 8, 8]) }, "shape", "state"],
+      [{ state: tensor([2, 2, 8, 8], "f16") }, "dtype", "state"],
+      [{ stateDst: tensor([2, 2, 64]) }, "shape", "stateDst"],
+      [{ stateDst: undefined }, "invalid-argument", "stateDst"],
+      [
+        () =>
+          overlapping((both) => ({
+            state: both.view({ shape: [2, 2, 8, 8] }),
+            stateDst: both.view({ offset: 128, shape: [2, 2, 8, 8] }),
+          })),
+        "overlap",
+        "stateDst",
+      ],
+    ],
+    gatedDeltaNetInplaceIds: [
+      ...net,
+      ...ids,
+      [{ cache: tensor([3, 2, 8, 16]) }, "shape", "cache"],
+      [{ cache: tensor([1, 2, 8, 8]), rsHead: 0 }, "shape", "cache"],
+      [{ cache: tensor([3, 2, 8, 8], "bf16") }, "dtype", "cache"],
+    ],
+    ssmConvUpdateInplace: [
+      ...update,
+      [{ convStates: tensor([3, 48, 3]) }, "shape", "convStates"],
+      [{ convStates: tensor([2, 48, 3], "f16") }, "dtype", "convStates"],
+      [{ convStateDst: tensor([2, 48, 4]) }, "shape", "convStateDst"],
+      [
+        () =>
+          overlapping((both) => ({
+            convStates: both.view({ shape: [2, 48, 3] }),
+            convStateDst: both.view({ offset: 144, shape: [2, 48, 3] }),
+          })),
+        "overlap",
+        "convStateDst",
+      ],
+    ],
+    ssmConvUpdateInplaceIds: [
+      ...update,
+      ...ids,
+      [{ convCache: tensor([3, 48, 4]) }, "shape", "convCache"],
+      [{ convCache: tensor([1, 48, 3]), rsHead: 0 }, "shape", "convCache"],
+      [{ convCache: tensor([3, 48, 3], "f16") }, "dtype", "convCache"],
     ],
   };
 }

@@ -5,6 +5,7 @@ import { DisposedError, ShapeError } from "./errors.ts";
 import { checkOptions } from "./options.ts";
 import { dtypeOf, rowShape } from "./pool-shape.ts";
 import type { PoolShape } from "./pool-shape.ts";
+import { asPositions } from "./pool-positions.ts";
 import { makeStep } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
 import { makeVerification } from "./pool-verification.ts";
@@ -13,7 +14,7 @@ import { SlotLedger } from "./slot-ledger.ts";
 import type { Holder } from "./slot-ledger.ts";
 import { holderOf, isHandle, makeHandle } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
-import { writeExport } from "./state-files/export.ts";
+import { checkExport, writeExport } from "./state-files/export.ts";
 import type { ExportOptions } from "./state-files/export.ts";
 import { StateFile } from "./state-files/load.ts";
 import type { LoadOptions } from "./state-files/load.ts";
@@ -292,17 +293,7 @@ export class StatePool implements Disposable {
   export(handles: readonly StateHandle[], path: string, options: ExportOptions): void {
     const op = "pool.export";
     const checked = checkOptions("exportOptions", op, options);
-    const { convWidth, convChannels, valueHeads, valueDim } = this.shape;
-    const { convColumns } = checked;
-    if (convColumns !== undefined && (checked.layout !== "hf" || (convColumns !== convWidth && convColumns !== convWidth - 1))) {
-      const expected = checked.layout === "hf" ? `${convWidth} or ${convWidth - 1}` : "nothing but with layout hf";
-      throw invalid(op, "convColumns", expected, convColumns);
-    }
-    if (checked.heads !== undefined && checked.layout !== "ggml") throw invalid(op, "heads", "nothing but with layout ggml", checked.heads);
-    if (checked.layout === "ggml" && convChannels < valueHeads * valueDim) {
-      const expected = `convolutions of at least ${valueHeads * valueDim} channels for layout ggml`;
-      throw new ShapeError({ op, argument: "pool", expected, received: `${convChannels}` });
-    }
+    checkExport(op, this.shape, checked);
     const slots = this.#slotsToRead(op, handles);
     this.device.wait();
     writeExport(this.#files(), slots, path, checked);
@@ -343,19 +334,4 @@ export class StatePool implements Disposable {
   #alive(op: string): void {
     if (this.#disposed) throw new DisposedError({ op, expected: "a pool that is not disposed" });
   }
-}
-
-/** The checkpoints of a step: one list of positions a handle. How many tokens there are is for the ops to know. */
-function asPositions(op: string, value: unknown, count: number): readonly (readonly number[])[] {
-  if (value === undefined) return [];
-  if (!Array.isArray(value)) throw invalid(op, "checkpoints", "an array of arrays of positions", value);
-  const lists = [...(value as unknown[])];
-  if (lists.length !== count) {
-    throw new ShapeError({ op, argument: "checkpoints", expected: `${count} lists, one a handle`, received: `${lists.length}` });
-  }
-  return lists.map((list, i) => {
-    const argument = `checkpoints[${i}]`;
-    if (!Array.isArray(list)) throw invalid(op, argument, "an array of positions", list);
-    return [...(list as unknown[])].map((position) => asInteger(op, argument, position, 0, largestIndex));
-  });
 }

@@ -1,6 +1,8 @@
 /** Writes states as other systems lay them out. */
+import { invalid } from "../check.ts";
 import { dtypes } from "../dtype.ts";
 import type { FloatDType } from "../dtype.ts";
+import { ShapeError } from "../errors.ts";
 import type { HeadMap } from "../ops/options.ts";
 import { rowShape } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
@@ -33,6 +35,20 @@ export interface ExportOptions {
 interface Target {
   readonly shape: readonly number[];
   readonly place: (index: number) => number;
+}
+
+/** Checks options that only some layouts have. */
+export function checkExport(op: string, shape: PoolShape, { layout, convColumns, heads }: ExportOptions): void {
+  const { convWidth, convChannels, valueHeads, valueDim } = shape;
+  if (convColumns !== undefined && (layout !== "hf" || (convColumns !== convWidth && convColumns !== convWidth - 1))) {
+    const expected = layout === "hf" ? `${convWidth} or ${convWidth - 1}` : "nothing but with layout hf";
+    throw invalid(op, "convColumns", expected, convColumns);
+  }
+  if (heads !== undefined && layout !== "ggml") throw invalid(op, "heads", "nothing but with layout ggml", heads);
+  if (layout === "ggml" && convChannels < valueHeads * valueDim) {
+    const expected = `convolutions of at least ${valueHeads * valueDim} channels for layout ggml`;
+    throw new ShapeError({ op, argument: "pool", expected, received: `${convChannels}` });
+  }
 }
 
 /** Writes the states in some slots; −1 stands for zeros. */

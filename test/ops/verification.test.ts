@@ -176,16 +176,21 @@ onEachBackend("drafts", ({ device, emulated }) => {
   });
 
   test("many children of one parent in one batch; the parent stepped or freed before them", () => {
-    for (const how of ["stays", "steps", "frees"] as const) {
-      using pool = newPool(8);
+    for (const how of ["stays", "steps", "frees", "checkpoints"] as const) {
+      using pool = newPool(9);
       const parent = pool.allocate();
       advance(pool, [parent], [[1, 2]]);
       const children = Array.from({ length: emulated ? 3 : 7 }, () => parent.fork());
       if (how === "frees") parent.free();
       if (how === "steps") advance(pool, [parent], [[3]]);
+      if (how === "checkpoints") {
+        const [kept] = advance(pool, [parent], [[3]], [[0]]).saved[0]!;
+        expect(bitsOf(pool, kept!)).toEqual(decoded([1, 2]).bits);
+        kept!.free();
+      }
       advance(pool, children, children.map((_, i) => [10 + i]));
       expect(children.map((child) => bitsOf(pool, child))).toEqual(children.map((_, i) => decoded([1, 2, 10 + i]).bits));
-      if (how !== "frees") expect(bitsOf(pool, parent)).toEqual(decoded(how === "steps" ? [1, 2, 3] : [1, 2]).bits);
+      if (how !== "frees") expect(bitsOf(pool, parent)).toEqual(decoded(how === "stays" ? [1, 2] : [1, 2, 3]).bits);
     }
   });
 });

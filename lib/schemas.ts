@@ -3,6 +3,7 @@ import type { DeviceOptions } from "./device-options.ts";
 import { choice, integer, options } from "./schema-parts.ts";
 import type { StatePoolOptions } from "./state-pool.ts";
 
+export { loadOptions } from "./layer/schemas.ts";
 export * from "./ops/schemas.ts";
 
 const largestCount = 2 ** 31 - 1;

@@ -1,10 +1,12 @@
 import { asInteger, invalid } from "./check.ts";
 import type { FloatDType } from "./dtype.ts";
-import { Device } from "./device.ts";
+import type { Device } from "./device.ts";
 import { DisposedError, ShapeError } from "./errors.ts";
+import { asDevice } from "./internal.ts";
 import { checkOptions } from "./options.ts";
 import { makeStep } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
+import { asArray, reading } from "./reading.ts";
 import { SlotLedger } from "./slot-ledger.ts";
 import type { Holder } from "./slot-ledger.ts";
 import { holderOf, isHandle, makeHandle } from "./state-handle.ts";
@@ -43,6 +45,9 @@ export interface StepOptions {
   readonly undoable?: boolean | undefined;
 }
 
+/** Whether a value is a {@link StatePool}. */
+export let isPool: (value: unknown) => value is StatePool;
+
 /**
  * The states of many sequences: for every layer, a pool of recurrent states and one of convolution states, in slots.
  *
@@ -66,6 +71,7 @@ export interface StepOptions {
  * step.done();
  */
 export class StatePool implements Disposable {
+  /** The device whose memory it is in. */
   readonly device: Device;
   /** Number of layers. */
   readonly layers: number;
@@ -74,9 +80,13 @@ export class StatePool implements Disposable {
   readonly #convs: readonly Tensor[];
   #disposed = false;
 
+  static {
+    isPool = (value): value is StatePool => typeof value === "object" && value !== null && #ledger in value;
+  }
+
   private constructor(device: Device, options: StatePoolOptions) {
     const op = "StatePool.create";
-    if (!(device instanceof Device)) throw invalid(op, "device", "a Device", device);
+    asDevice(op, device);
     const checked = checkOptions("statePoolOptions", op, options);
     const { slots, layers, keyHeads, valueHeads, keyDim, valueDim, convWidth, stateDtype, convDtype } = checked;
     if (valueHeads % keyHeads !== 0) {
@@ -171,11 +181,12 @@ export class StatePool implements Disposable {
   step(handles: readonly StateHandle[], options: StepOptions = {}): PoolStep {
     const op = "pool.step";
     this.#alive(op);
-    if (!Array.isArray(handles)) throw invalid(op, "handles", "an array of StateHandles", handles);
-    const undoable = options?.undoable ?? false;
+    const undoable = reading(op, "undoable", () => options?.undoable ?? false);
     if (typeof undoable !== "boolean") throw invalid(op, "undoable", "a boolean", undoable);
-    const own: readonly StateHandle[] = Object.freeze([...(handles as readonly StateHandle[])]);
-    const holders = own.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
+    // A state comes once in a step, so no step has more of them than the pool has slots.
+    const given = asArray(op, "handles", "an array of StateHandles", handles, this.capacity);
+    const holders = given.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
+    const own = Object.freeze(given as StateHandle[]);
     return makeStep(this, this.#ledger, own, this.#ledger.begin(op, holders, undoable));
   }
 
@@ -186,7 +197,7 @@ export class StatePool implements Disposable {
     for (const tensor of [...this.#states, ...this.#convs]) tensor[Symbol.dispose]();
   }
 
-  #holder(op: string, argument: string, handle: StateHandle): Holder {
+  #holder(op: string, argument: string, handle: unknown): Holder {
     this.#alive(op);
     if (!isHandle(handle)) throw invalid(op, argument, "a StateHandle", handle);
     if (handle.pool !== this) throw invalid(op, argument, "a StateHandle of this pool", "one of another pool");

@@ -20,7 +20,7 @@ function dotsOf({ name, limitPercent }: Row): Dot[] {
 
 const symbols = { f32: "circle", bf16: "square", f16: "diamond" } as const;
 
-/** The rows with limits, as an SVG document. A working set that fits a nearer cache than the probe's passes 100 %. */
+/** The rows with limits, as an SVG document. Above 100 % the probe was disturbed, or a nearer cache held part of the op's memory. */
 export function picture(rows: readonly Row[]): string {
   const dots = rows.flatMap(dotsOf);
   const lines = [...new Set(dots.map(({ line }) => line))];

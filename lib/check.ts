@@ -21,16 +21,6 @@ export function asArguments<A extends object>(op: string, value: A): A {
   return value;
 }
 
-/**
- * What was thrown while a caller's object was read: our own errors as they are, anything else (a getter or a proxy
- * that throws) as the cause of a typed one.
- */
-export function whileReading(op: string, argument: string, error: unknown): GatedDeltaError {
-  if (error instanceof GatedDeltaError) return error;
-  const message = "reading it threw an error";
-  return new GatedDeltaError("invalid-argument", { op, argument, message, cause: error });
-}
-
 /** A required tensor. */
 export function asTensor(op: string, argument: string, value: unknown): Tensor {
   if (!isTensor(value)) throw invalid(op, argument, "a Tensor", value);

@@ -1,6 +1,7 @@
 /** What {@link Device}'s methods take besides tensors and ops. */
 import { GatedDeltaError, describe } from "./errors.ts";
 import { checkOptions } from "./options.ts";
+import { reading } from "./reading.ts";
 
 /** A backend by name: `auto` is Metal on a Mac and the CPU elsewhere. */
 export type BackendName = "auto" | "cpu" | "metal";
@@ -40,8 +41,11 @@ export function asFinishOptions(op: string, options: FinishOptions): FinishOptio
       received: describe(options),
     });
   }
-  const { signal, timeoutMs } = options;
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+  const { signal, timeoutMs } = reading(op, "", () => {
+    const { signal, timeoutMs } = options;
+    return { signal, timeoutMs };
+  });
+  if (signal !== undefined && !isSignal(signal)) {
     throw new GatedDeltaError("invalid-argument", {
       op,
       argument: "signal",
@@ -50,6 +54,18 @@ export function asFinishOptions(op: string, options: FinishOptions): FinishOptio
     });
   }
   return { signal, timeoutMs: asTimeout(op, timeoutMs) };
+}
+
+const abortedOf = Object.getOwnPropertyDescriptor(AbortSignal.prototype, "aborted")!.get!;
+
+/** Whether a value is an AbortSignal: not a proxy of one and not an object that only has its prototype. */
+function isSignal(value: unknown): value is AbortSignal {
+  try {
+    abortedOf.call(value);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Checks a time to wait; undefined is for ever. */

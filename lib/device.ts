@@ -3,7 +3,7 @@ import type { BackendName, DeviceOptions, FinishOptions } from "./device-options
 import { asDType } from "./dtype.ts";
 import type { DType } from "./dtype.ts";
 import { DisposedError, GatedDeltaError, describe } from "./errors.ts";
-import { native } from "./internal.ts";
+import { knowDevice, native } from "./internal.ts";
 import type { HasHandle } from "./internal.ts";
 import * as nativeDevice from "./native/device.ts";
 import type { Handle } from "./native/handle.ts";
@@ -78,6 +78,7 @@ export class Device implements Disposable, HasHandle {
     this.#submissions = new Submissions(submissionsOf(this.#handle, description.status), this.#pins);
     this.#recorder = new DeviceRecorder(this, this.#handle, this.#pins);
     Device.#collected.register(this, { handle: this.#handle, pins: this.#pins }, this);
+    knowDevice(this);
     Object.freeze(this);
   }
 

@@ -1,4 +1,5 @@
-/** Keys of properties that this package's own modules use on its public objects. Not exported from the package. */
+/** What this package's own modules use on its public objects. Not exported from the package. */
+import type { Device } from "./device.ts";
 import { GatedDeltaError, describe } from "./errors.ts";
 import type { Handle } from "./native/handle.ts";
 
@@ -10,13 +11,20 @@ export interface HasHandle {
   readonly [native]: Handle;
 }
 
-/** The native handle of a device, or of whatever a caller passed for one. */
-export function handleOf(op: string, device: unknown): Handle {
-  if (typeof device === "object" && device !== null && native in device) return (device as HasHandle)[native];
+const devices = new WeakSet<object>();
+
+/** Notes a new device for {@link asDevice}. */
+export function knowDevice(device: Device): void {
+  devices.add(device);
+}
+
+/** A device. `instanceof` would let proxies through, and objects that only have its prototype. */
+export function asDevice(op: string, value: unknown): Device {
+  if (typeof value === "object" && value !== null && devices.has(value)) return value as Device;
   throw new GatedDeltaError("invalid-argument", {
     op,
     argument: "device",
     expected: "a Device",
-    received: describe(device),
+    received: describe(value),
   });
 }

@@ -1,3 +1,4 @@
+import { types } from "node:util";
 import { GatedDeltaError, describe } from "./errors.ts";
 import { causalConv1d } from "./ops/causal-conv1d.ts";
 import type { CausalConv1dArguments } from "./ops/causal-conv1d.ts";
@@ -69,7 +70,7 @@ export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void, 
   });
   try {
     const result: unknown = build(pass);
-    if (result instanceof Promise) {
+    if (types.isPromise(result)) {
       result.catch(() => {}); // its failure is not the one to report
       throw new GatedDeltaError("invalid-argument", {
         op,

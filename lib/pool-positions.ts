@@ -1,18 +1,22 @@
 /** The positions of a step's checkpoints, as callers pass them. */
-import { asInteger, invalid, largestIndex } from "./check.ts";
+import { asInteger, largestIndex } from "./check.ts";
 import { ShapeError } from "./errors.ts";
+import { asArray } from "./reading.ts";
 
-/** The checkpoints of a step: one list of positions a handle. How many tokens there are is for the ops to know. */
-export function asPositions(op: string, value: unknown, count: number): readonly (readonly number[])[] {
+/**
+ * The checkpoints of a step: one list of positions a handle. How many tokens there are is for the ops to know.
+ *
+ * @param most more lists or positions than this are refused unread.
+ */
+export function asPositions(op: string, value: unknown, count: number, most: number): readonly (readonly number[])[] {
   if (value === undefined) return [];
-  if (!Array.isArray(value)) throw invalid(op, "checkpoints", "an array of arrays of positions", value);
-  const lists = [...(value as unknown[])];
+  const lists = asArray(op, "checkpoints", "an array of arrays of positions", value, most);
   if (lists.length !== count) {
     throw new ShapeError({ op, argument: "checkpoints", expected: `${count} lists, one a handle`, received: `${lists.length}` });
   }
   return lists.map((list, i) => {
     const argument = `checkpoints[${i}]`;
-    if (!Array.isArray(list)) throw invalid(op, argument, "an array of positions", list);
-    return [...(list as unknown[])].map((position) => asInteger(op, argument, position, 0, largestIndex));
+    const positions = asArray(op, argument, "an array of positions", list, most);
+    return positions.map((position) => asInteger(op, argument, position, 0, largestIndex));
   });
 }

@@ -1,8 +1,9 @@
-import { asInteger, invalid, largestIndex, whileReading } from "./check.ts";
-import { DisposedError, GatedDeltaError, ShapeError, describe } from "./errors.ts";
+import { asInteger, invalid, largestIndex } from "./check.ts";
+import { DisposedError, GatedDeltaError, describe } from "./errors.ts";
 import { checkOptions } from "./options.ts";
 import { PrefixTree } from "./prefix-tree.ts";
 import type { PrefixNode } from "./prefix-tree.ts";
+import { asArray } from "./reading.ts";
 import { isHandle } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
 import { StatePool } from "./state-pool.ts";
@@ -182,21 +183,10 @@ function asTokens(op: string, value: unknown): Uint32Array {
   if (!(value instanceof Int32Array) && !Array.isArray(value)) {
     throw invalid(op, argument, "a Uint32Array, an Int32Array or an array of token ids", value);
   }
-  try {
-    const source = value as readonly unknown[];
-    const { length } = source;
-    if (length > largestIndex) throw new ShapeError({ op, argument, expected: `at most ${largestIndex} tokens`, received: `${length}` });
-    const tokens: number[] = [];
-    for (let i = 0; i < length; i++) {
-      const token = source[i];
-      if (typeof token !== "number" || token >>> 0 !== token) {
-        const expected = "a token id in 0..4294967295";
-        throw new GatedDeltaError("invalid-argument", { op, argument: `tokens[${i}]`, expected, received: describe(token) });
-      }
-      tokens.push(token);
-    }
-    return Uint32Array.from(tokens);
-  } catch (error) {
-    throw whileReading(op, argument, error);
-  }
+  const source = Array.isArray(value) ? asArray(op, argument, "an array of token ids", value, largestIndex) : value;
+  return Uint32Array.from(source, (token: unknown, i) => {
+    if (typeof token === "number" && token >>> 0 === token) return token;
+    const expected = "a token id in 0..4294967295";
+    throw new GatedDeltaError("invalid-argument", { op, argument: `tokens[${i}]`, expected, received: describe(token) });
+  });
 }

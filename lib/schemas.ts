@@ -10,6 +10,7 @@ import type { LoadOptions } from "./state-files/load.ts";
 import type { SaveOptions } from "./state-files/save.ts";
 import type { StatePoolOptions } from "./state-pool.ts";
 
+export { loadOptions } from "./layer/schemas.ts";
 export * from "./ops/schemas.ts";
 
 const largestCount = 2 ** 31 - 1;
@@ -39,8 +40,8 @@ export const statePoolOptions = options<StatePoolOptions>()({
 /** {@link SaveOptions} */
 export const saveOptions = options<SaveOptions>()({ stateDtype: floatDType.optional(), convDtype: floatDType.optional() });
 
-/** {@link LoadOptions} */
-export const loadOptions = options<LoadOptions>()({ convert: z.boolean("a boolean").default(false) });
+/** {@link LoadOptions} of a pool */
+export const poolLoadOptions = options<LoadOptions>()({ convert: z.boolean("a boolean").default(false) });
 
 /** {@link ExportOptions} */
 export const exportOptions = options<ExportOptions>()({

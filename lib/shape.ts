@@ -2,6 +2,7 @@
 import { dtypes } from "./dtype.ts";
 import type { DType } from "./dtype.ts";
 import { BoundsError, GatedDeltaError, ShapeError, describe } from "./errors.ts";
+import { asArray, reading } from "./reading.ts";
 import { contiguousStrides, sizeOf } from "./strides.ts";
 
 /** A strided view: offset and strides in elements. */
@@ -84,7 +85,10 @@ export function asView(
       received: describe(value),
     });
   }
-  const { offset = 0, shape: givenShape, strides: givenStrides } = value;
+  const { offset, givenShape, givenStrides } = reading(op, "", () => {
+    const { offset = 0, shape: givenShape, strides: givenStrides } = value;
+    return { offset, givenShape, givenStrides };
+  });
   if (!Number.isSafeInteger(offset) || offset < 0) {
     throw new BoundsError({ op, argument: "offset", expected: "an integer of at least 0", received: describe(offset) });
   }
@@ -114,17 +118,10 @@ export function asView(
 
 /** A short array of numbers, each element read once. */
 function asNumbers(op: string, argument: string, value: unknown): number[] {
-  let numbers: unknown[] | undefined;
-  try {
-    if (Array.isArray(value) && value.length >= 1 && value.length <= largestRank) numbers = Array.from(value);
-  } catch (cause) {
-    throw new GatedDeltaError("invalid-argument", { op, argument, message: "reading it threw an error", cause });
-  }
-  if (numbers?.every((item) => typeof item === "number")) return numbers as number[];
   const expected = `an array of 1 to ${largestRank} numbers`;
-  // A wrong count is a matter of shape, anything else one of kind.
-  if (Array.isArray(value)) throw new ShapeError({ op, argument, expected, received: describe(value) });
-  throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: describe(value) });
+  const numbers = asArray(op, argument, expected, value, largestRank);
+  if (numbers.length >= 1 && numbers.every((item) => typeof item === "number")) return numbers;
+  throw new ShapeError({ op, argument, expected, received: describe(numbers) });
 }
 
 /** Checks a range of indices inside 0..length. */
@@ -148,7 +145,7 @@ export function asAddress(op: string, argument: string, value: unknown): number 
 
 /** Checks what keeps foreign memory valid. */
 export function asOwner(op: string, options: { readonly owner: object } | undefined): object {
-  const owner: unknown = options?.owner;
+  const owner: unknown = reading(op, "owner", () => options?.owner);
   if ((typeof owner === "object" && owner !== null) || typeof owner === "function") return owner;
   throw new GatedDeltaError("invalid-argument", {
     op,

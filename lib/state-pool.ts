@@ -1,7 +1,8 @@
 import { asInteger, invalid, largestIndex } from "./check.ts";
 import type { FloatDType } from "./dtype.ts";
-import { Device } from "./device.ts";
+import type { Device } from "./device.ts";
 import { DisposedError, ShapeError } from "./errors.ts";
+import { asDevice } from "./internal.ts";
 import { checkOptions } from "./options.ts";
 import { dtypeOf, rowShape } from "./pool-shape.ts";
 import type { PoolShape } from "./pool-shape.ts";
@@ -10,6 +11,7 @@ import { makeStep } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
 import { makeVerification } from "./pool-verification.ts";
 import type { PoolVerification, VerifyOptions } from "./pool-verification.ts";
+import { asArray, reading } from "./reading.ts";
 import { SlotLedger } from "./slot-ledger.ts";
 import type { Holder } from "./slot-ledger.ts";
 import { holderOf, isHandle, makeHandle } from "./state-handle.ts";
@@ -61,6 +63,9 @@ export interface StepOptions {
   readonly checkpoints?: readonly (readonly number[])[] | undefined;
 }
 
+/** Whether a value is a {@link StatePool}. */
+export let isPool: (value: unknown) => value is StatePool;
+
 /**
  * The states of many sequences: for every layer, a pool of recurrent states and one of convolution states, in slots.
  *
@@ -84,6 +89,7 @@ export interface StepOptions {
  * step.done();
  */
 export class StatePool implements Disposable {
+  /** The device whose memory it is in. */
   readonly device: Device;
   /** Number of layers. */
   readonly layers: number;
@@ -94,9 +100,13 @@ export class StatePool implements Disposable {
   readonly #convs: readonly Tensor[];
   #disposed = false;
 
+  static {
+    isPool = (value): value is StatePool => typeof value === "object" && value !== null && #ledger in value;
+  }
+
   private constructor(device: Device, options: StatePoolOptions) {
     const op = "StatePool.create";
-    if (!(device instanceof Device)) throw invalid(op, "device", "a Device", device);
+    asDevice(op, device);
     const checked = checkOptions("statePoolOptions", op, options);
     const { slots, layers, keyHeads, valueHeads, keyDim, valueDim, convWidth, stateDtype, convDtype } = checked;
     if (valueHeads % keyHeads !== 0) {
@@ -200,12 +210,13 @@ export class StatePool implements Disposable {
   step(handles: readonly StateHandle[], options: StepOptions = {}): PoolStep {
     const op = "pool.step";
     this.#alive(op);
-    if (!Array.isArray(handles)) throw invalid(op, "handles", "an array of StateHandles", handles);
-    const undoable = options?.undoable ?? false;
+    const undoable = reading(op, "undoable", () => options?.undoable ?? false);
     if (typeof undoable !== "boolean") throw invalid(op, "undoable", "a boolean", undoable);
-    const own: readonly StateHandle[] = Object.freeze([...(handles as readonly StateHandle[])]);
-    const holders = own.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
-    const positions = asPositions(op, options?.checkpoints, own.length);
+    // A state comes once in a step, so no step has more of them than the pool has slots.
+    const given = asArray(op, "handles", "an array of StateHandles", handles, this.capacity);
+    const holders = given.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
+    const own = Object.freeze(given as StateHandle[]);
+    const positions = asPositions(op, reading(op, "checkpoints", () => options?.checkpoints), own.length, this.capacity);
     const extra = positions.reduce((sum, list) => sum + list.length, 0);
     return makeStep(this, this.#ledger, own, this.#ledger.begin(op, holders, undoable, extra), positions);
   }
@@ -225,11 +236,11 @@ export class StatePool implements Disposable {
     const op = "pool.verify";
     this.#alive(op);
     const checked = checkOptions("verifyOptions", op, options);
-    if (!Array.isArray(handles)) throw invalid(op, "handles", "an array of StateHandles", handles);
-    if (!Array.isArray(counts)) throw invalid(op, "counts", "an array of numbers of tokens", counts);
-    const own: readonly StateHandle[] = Object.freeze([...(handles as readonly StateHandle[])]);
-    const holders = own.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
-    const tokens = [...(counts as readonly number[])].map((n, i) => asInteger(op, `counts[${i}]`, n, 0, largestIndex));
+    const given = asArray(op, "handles", "an array of StateHandles", handles, this.capacity);
+    const holders = given.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
+    const own = Object.freeze(given as StateHandle[]);
+    const numbers = asArray(op, "counts", "an array of numbers of tokens", counts, this.capacity);
+    const tokens = numbers.map((n, i) => asInteger(op, `counts[${i}]`, n, 0, largestIndex));
     if (tokens.length !== own.length) {
       throw new ShapeError({ op, argument: "counts", expected: `${own.length} numbers, one a handle`, received: `${tokens.length}` });
     }
@@ -266,7 +277,7 @@ export class StatePool implements Disposable {
   load(path: string, options: LoadOptions = {}): StateHandle[] {
     const op = "pool.load";
     this.#alive(op);
-    const { convert } = checkOptions("loadOptions", op, options);
+    const { convert } = checkOptions("poolLoadOptions", op, options);
     using file = new StateFile(path, this.shape, convert);
     this.device.wait(); // what is pending may still write a slot that was freed
     const holders: Holder[] = [];
@@ -308,8 +319,8 @@ export class StatePool implements Disposable {
 
   #slotsToRead(op: string, handles: readonly StateHandle[]): number[] {
     this.#alive(op);
-    if (!Array.isArray(handles)) throw invalid(op, "handles", "an array of StateHandles", handles);
-    return [...(handles as readonly StateHandle[])].map((handle, i) => {
+    const given = asArray(op, "handles", "an array of StateHandles", handles, largestIndex);
+    return given.map((handle, i) => {
       const argument = `handles[${i}]`;
       return this.#ledger.slotToRead(op, this.#holder(op, argument, handle), argument);
     });
@@ -319,7 +330,7 @@ export class StatePool implements Disposable {
     return { shape: this.shape, tensor: (layer, kind) => (kind === "state" ? this.#states : this.#convs)[layer]! };
   }
 
-  #holder(op: string, argument: string, handle: StateHandle): Holder {
+  #holder(op: string, argument: string, handle: unknown): Holder {
     this.#alive(op);
     if (!isHandle(handle)) throw invalid(op, argument, "a StateHandle", handle);
     if (handle.pool !== this) throw invalid(op, argument, "a StateHandle of this pool", "one of another pool");

@@ -2,57 +2,60 @@
 import { encodeInto } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
 import { BoundsError, GatedDeltaError, ShapeError, describe } from "./errors.ts";
+import { reading } from "./reading.ts";
 
 const op = "tensor.copyFrom";
 
-/**
- * Writes `source` into all of `target`, each number rounded once.
- *
- * @throws {ShapeError} unless there are as many numbers as elements.
- * @throws {GatedDeltaError} for what is not a number, or for i32 not an integer within it; nothing is written then.
- */
-export function fillFrom<D extends DType>(dtype: D, source: ArrayLike<number>, target: ArrayOfDType[D]): void {
-  const numbers = asNumbers(source, target.length);
-  if (dtype === "i32" && !(numbers instanceof Int32Array)) checkIntegers(numbers);
-  // Same elements: a plain copy, which for bf16 takes a Uint16Array as the bits that it holds.
-  if (dtype === "bf16" && numbers instanceof Uint16Array) target.set(numbers);
-  else encodeInto(dtype, numbers, target);
-}
-
 type NumberArray = Exclude<NodeJS.TypedArray, BigInt64Array | BigUint64Array>;
 
+/** Numbers that were checked: a typed array of the caller's, or a copy of anything else. */
+export type Numbers = NumberArray | readonly number[];
+
 /**
- * A typed array of numbers as it is; anything else array-like as a checked copy. The length is compared before
- * anything is read: a lying one must not keep us busy.
+ * Takes `source` as `count` numbers for a tensor of `dtype`. The length is compared before anything is read: a lying one
+ * must not keep us busy. Reading may run code of the caller's, which may dispose the tensor that the numbers are for.
+ *
+ * @throws {ShapeError} unless there are `count` numbers.
+ * @throws {GatedDeltaError} for what is not a number, or for i32 not an integer within it.
  */
-function asNumbers(source: unknown, count: number): NumberArray | number[] {
+export function readNumbers(dtype: DType, source: unknown, count: number): Numbers {
+  const numbers = reading(op, "source", () => asNumbers(source, count));
+  if (dtype === "i32" && !(numbers instanceof Int32Array)) checkIntegers(numbers);
+  return numbers;
+}
+
+/** Writes numbers into all of `target`, each rounded once. */
+export function writeNumbers<D extends DType>(dtype: D, numbers: Numbers, target: ArrayOfDType[D]): void {
+  // A view of growable memory may have another length by now, which the engine refuses as a whole.
+  reading(op, "source", () => {
+    // Same elements: a plain copy, which for bf16 takes a Uint16Array as the bits that it holds.
+    if (dtype === "bf16" && numbers instanceof Uint16Array) target.set(numbers);
+    else encodeInto(dtype, numbers, target);
+  });
+}
+
+const typedArray = Object.getPrototypeOf(Int32Array.prototype) as object;
+const lengthOf = Object.getOwnPropertyDescriptor(typedArray, "length")!.get!;
+
+function asNumbers(source: unknown, count: number): Numbers {
   if (ArrayBuffer.isView(source)) {
     if (source instanceof DataView || source instanceof BigInt64Array || source instanceof BigUint64Array) {
       throw wrong(describe(source));
     }
-    checkCount((source as NumberArray).length, count);
+    checkCount(lengthOf.call(source) as number, count); // the engine's own: a subclass may have another idea of it
     return source as NumberArray;
   }
-  let copy: unknown[];
-  try {
-    const length: unknown =
-      typeof source === "object" && source !== null ? (source as ArrayLike<unknown>).length : undefined;
-    if (typeof length !== "number") throw wrong(describe(source));
-    checkCount(length, count);
-    copy = Array.prototype.slice.call(source, 0, count) as unknown[];
-  } catch (cause) {
-    if (cause instanceof GatedDeltaError) throw cause;
-    throw new GatedDeltaError("invalid-argument", {
-      op,
-      argument: "source",
-      message: "reading it threw an error",
-      cause,
-    });
-  }
+  const length: unknown =
+    typeof source === "object" && source !== null ? (source as ArrayLike<unknown>).length : undefined;
+  if (typeof length !== "number") throw wrong(describe(source));
+  checkCount(length, count);
+  const copy = new Array<number>(count);
   for (let i = 0; i < count; i++) {
-    if (typeof copy[i] !== "number") throw wrong(`${describe(copy[i])} at index ${i}`);
+    const item = (source as ArrayLike<unknown>)[i];
+    if (typeof item !== "number") throw wrong(`${describe(item)} at index ${i}`);
+    copy[i] = item;
   }
-  return copy as number[];
+  return copy;
 }
 
 function checkCount(received: number, expected: number): void {

@@ -2,13 +2,14 @@ import { DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from
 import { asDType, dtypes, toFloat32 } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
 import type { Device } from "./device.ts";
-import { handleOf } from "./internal.ts";
+import { asDevice, native } from "./internal.ts";
 import { asAddress, asOwner, asRange, asShape, asView, elementsWithin } from "./shape.ts";
 import type { TensorView } from "./shape.ts";
 import { borrowPointer } from "./storage.ts";
 import type { Storage } from "./storage.ts";
 import { contiguousStrides, copyStrided, extentOf, isContiguous, reshapedStrides, sizeOf } from "./strides.ts";
-import { fillFrom } from "./tensor-copy.ts";
+import { readNumbers, writeNumbers } from "./tensor-copy.ts";
+import type { Numbers } from "./tensor-copy.ts";
 
 /** What a tensor has to do with the memory that it lies in. */
 interface Tenure {
@@ -144,7 +145,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
     options: { readonly owner: object },
   ): Tensor<D> {
     const op = "Tensor.fromPointer";
-    const handle = handleOf(op, device);
+    const handle = asDevice(op, device)[native];
     asDType(dtype, op, "dtype");
     const dimensions = asShape(op, "shape", shape);
     const address = asAddress(op, "pointer", pointer);
@@ -248,7 +249,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
    */
   copyFrom(source: ArrayLike<number> | Tensor): this {
     this.#alive("copyFrom");
-    let elements: ArrayLike<number> = isTensor(source) ? [] : source;
+    let numbers: Numbers;
     if (isTensor(source)) {
       if (source.shape.length !== this.shape.length || source.shape.some((n, axis) => n !== this.shape[axis])) {
         throw new ShapeError({
@@ -266,13 +267,16 @@ export class Tensor<D extends DType = DType> implements Disposable {
           received: source.dtype,
         });
       }
-      elements = source.dtype === this.dtype ? source.#packed() : source.toFloat32();
+      numbers = source.dtype === this.dtype ? source.#packed() : source.toFloat32();
+    } else {
+      numbers = readNumbers(this.dtype, source, this.size);
+      this.#alive("copyFrom");
     }
     if (this.contiguous) {
-      fillFrom(this.dtype, elements, this.data);
+      writeNumbers(this.dtype, numbers, this.data);
     } else {
       const packed = dtypes[this.dtype].create(this.size);
-      fillFrom(this.dtype, elements, packed);
+      writeNumbers(this.dtype, numbers, packed);
       const target = this.#elements(extentOf(this.shape, this.strides));
       copyStrided(this.shape, target, 0, this.strides, packed, 0, contiguousStrides(this.shape));
     }

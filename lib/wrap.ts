@@ -4,6 +4,7 @@ import type { DType } from "./dtype.ts";
 import type { Device } from "./device.ts";
 import { DisposedError, GatedDeltaError, ShapeError, describe } from "./errors.ts";
 import { native } from "./internal.ts";
+import { reading } from "./reading.ts";
 import { asShape, elementsWithin } from "./shape.ts";
 import { borrowStorage, storageBehind } from "./storage.ts";
 import { contiguousStrides } from "./strides.ts";
@@ -26,7 +27,7 @@ export function wrapMemory<D extends DType>(
   const handle = device[native];
   asDType(dtype, op, "dtype");
   const dimensions = asShape(op, "shape", shape);
-  const view = asBytes(op, memory, unsafe);
+  const view = reading(op, "memory", () => bytesOfMemory(op, memory, unsafe));
   elementsWithin(op, "memory", view.byteLength, dtype, dimensions);
   const elementBytes = dtypes[dtype].bytes;
   if (view.byteOffset % elementBytes !== 0) {
@@ -53,7 +54,7 @@ export function wrapMemory<D extends DType>(
 }
 
 /** The bytes of the memory, if it is of a kind that can be used in place. */
-function asBytes(op: string, memory: unknown, unsafe: boolean): Uint8Array<ArrayBufferLike> {
+function bytesOfMemory(op: string, memory: unknown, unsafe: boolean): Uint8Array<ArrayBufferLike> {
   const view = ArrayBuffer.isView(memory) ? memory : undefined;
   const buffer: unknown = view?.buffer ?? memory;
   const shared = buffer instanceof SharedArrayBuffer;

@@ -49,7 +49,7 @@ kernel void gd_commit(device const float* recordKey [[buffer(0)]],
     } else {
       row_scale(s, gate[pair]);
     }
-    row_add(s, recordDelta[pair * valueDim + row], k);
+    row_add(s, recordDelta[pair * valueDim + row], k, lane, keyDim);
   }
   int slot = writeSlots[sequence];
   if (slot >= 0) state_write<S>(state, s, uint(slot), slotRows, slotRow, lane, keyDim);

@@ -82,7 +82,7 @@ kernel void gd_decode(device const T* query [[buffer(0)]],
       row_scale(s, gate[gateAt]);
     }
     float delta = 0.0f;
-    float o = row_step(s, k, q, v, b, delta);
+    float o = row_step(s, k, q, v, b, delta, lane, keyDim);
     if (lane == 0) {
       write_wide(out, token * params.outTokenStride + ulong(valueHead) * params.outHeadStride + row, o, OUT_F32);
       if (RECORD) recordDelta[(token * valueHeads + valueHead) * valueDim + row] = delta;

@@ -132,7 +132,7 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
         row_scale(s, decays[t]);
       }
       float delta = 0.0f;
-      float o = row_step(s, k, q, values[t * GDM_PREFILL_ROWS + rowGroup], betas[t], delta);
+      float o = row_step(s, k, q, values[t * GDM_PREFILL_ROWS + rowGroup], betas[t], delta, lane, keyDim);
       if (lane == 0) {
         outputs[t * GDM_PREFILL_ROWS + rowGroup] = o;
         if (RECORD && valid) recordDelta[((base + t) * valueHeads + valueHead) * valueDim + row] = delta;

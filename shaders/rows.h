@@ -80,9 +80,13 @@ template <uint N> inline void row_scale(thread Row<N>& row, thread const Row<N>&
   for (uint i = 0; i < N; ++i) row.part[i] *= factors.part[i];
 }
 
-// S <- S + delta k^T for this row.
-template <uint N> inline void row_add(thread Row<N>& state, float delta, thread const Row<N>& key) {
-  for (uint i = 0; i < N; ++i) state.part[i] = fma(float4(delta), key.part[i], state.part[i]);
+// S <- S + delta k^T for this row. Columns beyond the key dim stay zero: an infinite delta times their zeros is NaN.
+template <uint N>
+inline void row_add(thread Row<N>& state, float delta, thread const Row<N>& key, uint lane, uint keyDim) {
+  for (uint i = 0; i < N; ++i) {
+    float4 sum = fma(float4(delta), key.part[i], state.part[i]);
+    state.part[i] = row_holds<N>(row_column(lane, i), keyDim) ? sum : float4(0.0f);
+  }
 }
 
 // Normalises a query or key row and applies `scale` (1 for keys):
@@ -106,9 +110,9 @@ template <uint N> inline void row_normalise(thread Row<N>& row, uint keyDim, flo
 // The update of one token on an already decayed row. Returns the output, and delta through its argument.
 template <uint N>
 inline float row_step(thread Row<N>& state, thread const Row<N>& key, thread const Row<N>& query, float value,
-                      float beta, thread float& delta) {
+                      float beta, thread float& delta, uint lane, uint keyDim) {
   delta = beta * (value - row_dot(state, key));
-  row_add(state, delta, key);
+  row_add(state, delta, key, lane, keyDim);
   return row_dot(state, query);
 }
 

@@ -128,7 +128,7 @@ kernel void gd_step(device const T* x [[buffer(0)]],
         row_scale(s, decayRow[0]);
       }
       float delta = 0.0f;
-      float o = row_step(s, k, q, valueRow[row], b, delta);
+      float o = row_step(s, k, q, valueRow[row], b, delta, lane, keyDim);
       if (valid && lane == 0) outRow[row] = o;
       if (valid && writeSlot >= 0) {
         state_write<S>(state, s, uint(writeSlot), valueHeads * valueDim, slotRow, lane, keyDim);

@@ -9,7 +9,9 @@ import { temporaryFolder } from "./setup/folder.ts";
 const kernels = join(import.meta.dir, "../swift/Sources/CPUKernels");
 const program = join(import.meta.dir, "native/cpu-bits.c");
 const flags = ["-x", "c", "-std=c17", "-O3", "-ffp-contract=off", "-fno-math-errno", `-I${join(kernels, "include")}`];
-const freestanding = ["--no-default-config", "--target=aarch64-linux-gnu", "-ffreestanding", "-nostdlib", "-static", "-fuse-ld=lld"];
+const freestanding = [
+  "--no-default-config", "--target=aarch64-linux-gnu", "-ffreestanding", "-nostdlib", "-static", "-fuse-ld=lld",
+];
 
 function output(command: string[]): string {
   const { success, stdout, stderr } = Bun.spawnSync(command);
@@ -17,8 +19,10 @@ function output(command: string[]): string {
   return stdout.toString();
 }
 
+type Isa = "avx2" | "avx512" | "neon";
+
 /** What the program prints with one instruction set's table. */
-function lines(folder: string, isa: "avx2" | "avx512" | "neon", target: string[] = [], emulator: string[] = []): string {
+function lines(folder: string, isa: Isa, target: string[] = [], emulator: string[] = []): string {
   const binary = join(folder, isa);
   const files = [`isa_${isa}.c`, "items.c"].map((name) => join(kernels, name));
   output([clang(), ...target, ...flags, `-DTABLE=gd_cpu_${isa}`, program, ...files, "-o", binary]);

@@ -209,7 +209,7 @@ describe("weights that are refused", () => {
 
 describe("arguments that are refused", () => {
   test.each([
-    [null, "options"],
+    [null, ""],
     [{}, "layer"],
     [{ layer: -1 }, "layer"],
     [{ layer: 1.5 }, "layer"],
@@ -217,7 +217,7 @@ describe("arguments that are refused", () => {
     [{ layer: 0, dtype: "f64" }, "dtype"],
     [{ layer: 0, poolLayer: NaN }, "poolLayer"],
     [{ layer: 0, config: 3 }, "config"],
-    [{ layer: 0, layers: 3 }, "options"],
+    [{ layer: 0, layers: 3 }, "layers"],
   ])("load with %j", (options, argument) => {
     const error = refused(good, options as object);
     expect([error.code, error.argument]).toEqual(["invalid-argument", argument]);

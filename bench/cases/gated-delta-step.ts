@@ -27,8 +27,7 @@ export interface StepCalls {
 export function stepCalls(device: Device, shape: Shape): StepCalls {
   const { dtype, sequences, valueHeads, temperature } = shape;
   const channels = channelsOf(shape);
-  const { states, rest } = stepBytes(shape);
-  const copies = copiesOf(temperature, states + rest);
+  const copies = copiesOf(temperature, stepBytes(shape).states);
   const rows = copies * sequences;
   const tensors = {
     x: filled(device, dtype, [rows, channels]),
@@ -43,7 +42,7 @@ export function stepCalls(device: Device, shape: Shape): StepCalls {
     dtBias: filled(device, "f32", [valueHeads]),
     normWeight: filled(device, "f32", [dim], 0.5, 1.5),
   };
-  const between = { conv: filled(device, dtype, [sequences, channels]), core: filled(device, dtype, [sequences, valueHeads, dim]) };
+  const between = { conv: filled(device, dtype, [sequences, channels]), core: filled(device, "f32", [sequences, valueHeads, dim]) };
   const calls = Array.from({ length: copies }, (_, i) => {
     const part = (tensor: Tensor) => tensor.slice(i * sequences, (i + 1) * sequences);
     const { aLog, dtBias, normWeight } = tensors;

@@ -29,8 +29,7 @@ export function deltaWork(shape: Shape): Work {
 export function deltaCalls(device: Device, shape: Shape, algorithm: Algorithm = "auto"): { readonly calls: readonly GatedDeltaArguments[]; readonly tensors: readonly Disposable[] } {
   const { dtype, sequences, valueHeads, temperature } = shape;
   const rows = rowsOf(shape);
-  const { states, rest } = deltaBytes(shape);
-  const copies = copiesOf(temperature, states + rest);
+  const copies = copiesOf(temperature, deltaBytes(shape).states);
   const query = filled(device, dtype, [copies * rows, keyHeads, dim]);
   const key = filled(device, dtype, [copies * rows, keyHeads, dim]);
   const value = filled(device, dtype, [copies * rows, valueHeads, dim]);

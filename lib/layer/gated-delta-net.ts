@@ -11,19 +11,22 @@
  * Gates and everything between the delta rule and the norm's product are float32 whatever the activations are.
  */
 
-import { asTensor, expectDType, expectShape, invalid } from "../check.ts";
+import { asArguments, asTensor, expectDType, expectShape, invalid } from "../check.ts";
 import type { Device } from "../device.ts";
 import type { FloatDType } from "../dtype.ts";
 import { DisposedError, GatedDeltaError } from "../errors.ts";
+import { asDevice } from "../internal.ts";
 import { causalConv1d } from "../ops/causal-conv1d.ts";
 import { gatedDelta } from "../ops/gated-delta.ts";
 import { gatedDeltaStep } from "../ops/gated-delta-step.ts";
 import { gatedRmsNorm } from "../ops/gated-rms-norm.ts";
 import { linear } from "../ops/linear.ts";
 import type { Op } from "../ops/op.ts";
+import { checkOptions } from "../options.ts";
 import { PoolVerification } from "../pool-verification.ts";
+import { reading } from "../reading.ts";
 import { openCheckpoint } from "../safetensors.ts";
-import type { StatePool } from "../state-pool.ts";
+import { isPool, type StatePool } from "../state-pool.ts";
 import { isTensor, type Tensor } from "../tensor.ts";
 import type {
   DecodeArguments,
@@ -35,7 +38,6 @@ import type {
   VerifyArguments,
 } from "./arguments.ts";
 import type { LayerConfig } from "./config.ts";
-import { parseLoadOptions, type LoadOptions } from "./options.ts";
 import { readLayerConfig } from "./read-config.ts";
 import { Scratch, type ScratchViews } from "./scratch.ts";
 import { loadWeights, type LayerWeights } from "./weights.ts";
@@ -57,14 +59,15 @@ export class GatedDeltaNet implements Disposable {
   readonly #heads = new WeakMap<Tensor, Tensor>();
   #disposed = false;
 
-  private constructor(device: Device, weights: LayerWeights, config: LayerConfig, options: LoadOptions) {
+  private constructor(device: Device, weights: LayerWeights, config: LayerConfig, options: GatedDeltaNetOptions) {
+    const { layer, dtype = "f32", poolLayer } = options;
     this.device = device;
     this.config = config;
-    this.layer = options.layer;
-    this.dtype = options.dtype;
-    this.#poolLayer = options.poolLayer;
+    this.layer = layer;
+    this.dtype = dtype;
+    this.#poolLayer = poolLayer;
     this.#weights = weights;
-    this.#scratch = new Scratch(device, config, options.dtype);
+    this.#scratch = new Scratch(device, config, dtype);
   }
 
   /**
@@ -77,7 +80,8 @@ export class GatedDeltaNet implements Disposable {
    * weights of another dtype; UnsupportedError for quantised weights and unknown activations.
    */
   static load(device: Device, files: string | readonly string[], options: GatedDeltaNetOptions): GatedDeltaNet {
-    const checked = parseLoadOptions(options);
+    asDevice(`${op}.load`, device);
+    const checked = checkOptions("loadOptions", `${op}.load`, options);
     using source = openCheckpoint(files);
     const config = readLayerConfig(source, checked.layer, checked.config);
     return new GatedDeltaNet(device, loadWeights(device, source, checked.layer, config), config, checked);
@@ -102,14 +106,15 @@ export class GatedDeltaNet implements Disposable {
    * step.done();
    */
   forward(args: ForwardArguments): Op[] {
-    const { hidden, out, cuSeqlens, pool, step } = args;
-    const tokens = this.#tokensOf("forward", hidden, out);
-    const scratch = this.#scratch.views(tokens);
-    return [
-      ...this.#project(hidden, scratch),
-      ...this.mix({ ...scratch, out: scratch.normed, cuSeqlens, pool, step }),
-      linear({ x: scratch.normed, weight: this.#weights.out, out }),
-    ];
+    return this.#ops("forward", args, ({ hidden, out, cuSeqlens, pool, step }) => {
+      const tokens = this.#tokensOf("forward", hidden, out);
+      const scratch = this.#scratch.views(tokens);
+      return [
+        ...this.#project(hidden, scratch),
+        ...this.mix({ ...scratch, out: scratch.normed, cuSeqlens, pool, step }),
+        linear({ x: scratch.normed, weight: this.#weights.out, out }),
+      ];
+    });
   }
 
   /**
@@ -123,19 +128,22 @@ export class GatedDeltaNet implements Disposable {
    * draft.commit([2]); // two of the four were right
    */
   verify(args: VerifyArguments): Op[] {
-    const { hidden, out, pool, verification } = args;
-    const tokens = this.#tokensOf("verify", hidden, out);
-    if (!(verification instanceof PoolVerification)) throw invalid(`${op}.verify`, "verification", "a PoolVerification", verification);
-    const index = this.#layerOf(pool);
-    // The projection's output is the convolution's record, so it goes where it stays until the commit.
-    const scratch = { ...this.#scratch.views(tokens), qkv: verification.convInput(index) };
-    const { cuSeqlens, readSlots, writeSlots, snapshotSlots } = verification;
-    const records = verification.records(index);
-    return [
-      ...this.#project(hidden, scratch),
-      ...this.mix({ ...scratch, out: scratch.normed, cuSeqlens, pool, step: { readSlots, writeSlots }, records, snapshotSlots }),
-      linear({ x: scratch.normed, weight: this.#weights.out, out }),
-    ];
+    return this.#ops("verify", args, ({ hidden, out, pool, verification }) => {
+      const tokens = this.#tokensOf("verify", hidden, out);
+      const layer = this.#layerOf("verify", pool);
+      if (!(verification instanceof PoolVerification)) {
+        throw invalid(`${op}.verify`, "verification", "a PoolVerification", verification);
+      }
+      // The projection's output is the convolution's record, so it goes where it stays until the commit.
+      const scratch = { ...this.#scratch.views(tokens), qkv: verification.convInput(layer) };
+      const { cuSeqlens, readSlots, writeSlots, snapshotSlots } = verification;
+      const kept = { records: verification.records(layer), snapshotSlots };
+      return [
+        ...this.#project(hidden, scratch),
+        ...this.mix({ ...scratch, out: scratch.normed, cuSeqlens, pool, step: { readSlots, writeSlots }, ...kept }),
+        linear({ x: scratch.normed, weight: this.#weights.out, out }),
+      ];
+    });
   }
 
   /**
@@ -143,15 +151,16 @@ export class GatedDeltaNet implements Disposable {
    * step. The bits are those of {@link forward}.
    */
   decode(args: DecodeArguments): Op[] {
-    const { hidden, out, pool, step } = args;
-    this.#noCheckpoints("decode", step);
-    const tokens = this.#tokensOf("decode", hidden, out);
-    const scratch = this.#scratch.views(tokens);
-    return [
-      ...this.#project(hidden, scratch),
-      ...this.mixStep({ ...scratch, out: scratch.normed, pool, step }),
-      linear({ x: scratch.normed, weight: this.#weights.out, out }),
-    ];
+    return this.#ops("decode", args, ({ hidden, out, pool, step }) => {
+      noCheckpoints("decode", step);
+      const tokens = this.#tokensOf("decode", hidden, out);
+      const scratch = this.#scratch.views(tokens);
+      return [
+        ...this.#project(hidden, scratch),
+        ...this.mixStep({ ...scratch, out: scratch.normed, pool, step }),
+        linear({ x: scratch.normed, weight: this.#weights.out, out }),
+      ];
+    });
   }
 
   /**
@@ -159,48 +168,46 @@ export class GatedDeltaNet implements Disposable {
    * delta rule and gated norm of a ragged batch.
    */
   mix(args: MixArguments): Op[] {
-    const { qkv, z, a, b, out, cuSeqlens, pool, step, records, snapshotSlots } = args;
-    this.#alive("mix");
-    const { conv, query, key, value, delta } = this.#scratch.views(rowsOf("mix", "qkv", qkv));
-    const { state, convState } = this.#statesOf(pool);
-    const weights = this.#weights;
-    const { readSlots, writeSlots, checkpoints } = step;
-    const slots = { readSlots, writeSlots, checkpoints, snapshotSlots, cuSeqlens };
-    return [
-      causalConv1d({ x: qkv, weight: weights.conv, bias: weights.convBias, state: convState, out: conv, ...slots }),
-      gatedDelta({ query, key, value, gate: a, beta: b, out: delta, state, records, ...slots, ...this.#gates() }),
-      gatedRmsNorm({ x: delta, z: this.#asHeads(z), weight: weights.norm, out: this.#asHeads(out), ...this.#norm() }),
-    ];
+    return this.#ops("mix", args, ({ qkv, z, a, b, out, cuSeqlens, pool, step, records, snapshotSlots }) => {
+      const { state, convState } = this.#statesOf("mix", pool);
+      const slots = { ...slotsOf("mix", step), snapshotSlots, cuSeqlens };
+      const { conv, query, key, value, delta } = this.#scratch.views(rowsOf("mix", "qkv", qkv));
+      const weights = this.#weights;
+      return [
+        causalConv1d({ x: qkv, weight: weights.conv, bias: weights.convBias, state: convState, out: conv, ...slots }),
+        gatedDelta({ query, key, value, gate: a, beta: b, out: delta, state, records, ...slots, ...this.#gates() }),
+        gatedRmsNorm({ x: delta, z: this.#asHeads(z), weight: weights.norm, out: this.#asHeads(out), ...this.#norm() }),
+      ];
+    });
   }
 
   /** {@link mix} for one token of each sequence, as one fused op with the same bits. */
   mixStep(args: MixStepArguments): Op[] {
-    const { qkv, z, a, b, out, pool, step } = args;
-    this.#alive("mixStep");
-    this.#noCheckpoints("mixStep", step);
-    const { state, convState } = this.#statesOf(pool);
-    const weights = this.#weights;
-    const { eps: normEps, activation: normActivation } = this.#norm();
-    return [
-      gatedDeltaStep({
-        x: qkv,
-        convWeight: weights.conv,
-        convBias: weights.convBias,
-        convState,
-        gate: a,
-        beta: b,
-        state,
-        z: this.#asHeads(z),
-        normWeight: weights.norm,
-        out: this.#asHeads(out),
-        keyHeads: this.config.keyHeads,
-        readSlots: step.readSlots,
-        writeSlots: step.writeSlots,
-        normEps,
-        normActivation,
-        ...this.#gates(),
-      }),
-    ];
+    return this.#ops("mixStep", args, ({ qkv, z, a, b, out, pool, step }) => {
+      noCheckpoints("mixStep", step);
+      const { state, convState } = this.#statesOf("mixStep", pool);
+      const weights = this.#weights;
+      const { eps: normEps, activation: normActivation } = this.#norm();
+      return [
+        gatedDeltaStep({
+          x: qkv,
+          convWeight: weights.conv,
+          convBias: weights.convBias,
+          convState,
+          gate: a,
+          beta: b,
+          state,
+          z: this.#asHeads(z),
+          normWeight: weights.norm,
+          out: this.#asHeads(out),
+          keyHeads: this.config.keyHeads,
+          ...slotsOf("mixStep", step),
+          normEps,
+          normActivation,
+          ...this.#gates(),
+        }),
+      ];
+    });
   }
 
   /** Frees weights and scratch as soon as no pending work needs them. Doing it again does nothing. */
@@ -209,6 +216,13 @@ export class GatedDeltaNet implements Disposable {
     this.#disposed = true;
     this.#scratch[Symbol.dispose]();
     for (const tensor of Object.values(this.#weights) as (Tensor | undefined)[]) tensor?.[Symbol.dispose]();
+  }
+
+  /** Makes a method's ops of its arguments, each of which is read once. */
+  #ops<Arguments extends object>(method: string, args: Arguments, make: (args: Arguments) => Op[]): Op[] {
+    this.#alive(method);
+    const name = `${op}.${method}`;
+    return reading(name, "", () => make(asArguments(name, args)));
   }
 
   #project(hidden: Tensor, { qkv, z, a, b }: ScratchViews): Op[] {
@@ -230,25 +244,25 @@ export class GatedDeltaNet implements Disposable {
     return { eps: this.config.normEps, activation: this.config.outputGate } as const;
   }
 
-  #statesOf(pool: StatePool): { state: Tensor; convState: Tensor } {
-    const layer = this.#layerOf(pool);
+  #statesOf(method: string, pool: StatePool): { state: Tensor; convState: Tensor } {
+    const layer = this.#layerOf(method, pool);
     return { state: pool.state(layer), convState: pool.conv(layer) };
   }
 
   /** Which of a pool's layers is this one. */
-  #layerOf(pool: StatePool): number {
+  #layerOf(method: string, pool: StatePool): number {
+    if (!isPool(pool)) throw invalid(`${op}.${method}`, "pool", "a StatePool", pool);
     const layer = this.#poolLayer ?? (pool.layers === 1 ? 0 : undefined);
     if (layer === undefined) {
       const expected = "the option poolLayer at load, for a pool of several layers";
       const received = `a pool of ${pool.layers}`;
-      throw new GatedDeltaError("invalid-argument", { op, argument: "pool", expected, received });
+      throw new GatedDeltaError("invalid-argument", { op: `${op}.${method}`, argument: "pool", expected, received });
     }
     return layer;
   }
 
   /** Checks what every projection shares; returns the number of tokens. */
   #tokensOf(method: string, hidden: Tensor, out: Tensor): number {
-    this.#alive(method);
     const tokens = rowsOf(method, "hidden", hidden);
     const shape = [tokens, this.config.hiddenSize];
     expectShape(`${op}.${method}`, "hidden", hidden, shape, ["tokens", "hidden"]);
@@ -268,15 +282,26 @@ export class GatedDeltaNet implements Disposable {
     return view;
   }
 
-  /** One token has no states on the way that its end does not give. */
-  #noCheckpoints(method: string, step: StepSlots): void {
-    if (step.checkpoints === undefined) return;
-    throw invalid(`${op}.${method}`, "step.checkpoints", "none: forward and mix take them", step.checkpoints);
-  }
-
   #alive(method: string): void {
     if (this.#disposed) throw new DisposedError({ op: `${op}.${method}`, expected: "a layer that is not disposed" });
   }
+}
+
+/** One token has no states on the way that its end does not give. */
+function noCheckpoints(method: string, step: StepSlots): void {
+  const { checkpoints } = slotsOf(method, step);
+  if (checkpoints === undefined) return;
+  throw invalid(`${op}.${method}`, "step.checkpoints", "none: forward and mix take them", checkpoints);
+}
+
+/** What the ops take of a step, whatever else it is. */
+function slotsOf(method: string, step: StepSlots): StepSlots {
+  const name = `${op}.${method}`;
+  if (typeof step !== "object" || step === null) throw invalid(name, "step", "{ readSlots, writeSlots }", step);
+  return reading(name, "step", () => {
+    const { readSlots, writeSlots, checkpoints } = step;
+    return { readSlots, writeSlots, ...(checkpoints !== undefined && { checkpoints }) };
+  });
 }
 
 function rowsOf(method: string, argument: string, tensor: Tensor): number {

@@ -4,6 +4,7 @@ import { closeSync, existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { FileError, describe } from "../errors.ts";
 import { openRegularFile, readFully } from "../safetensors/file.ts";
+import { reading } from "../reading.ts";
 import type { TensorSource } from "../safetensors.ts";
 import { parseLayerConfig, type LayerConfig } from "./config.ts";
 
@@ -19,7 +20,7 @@ const largestConfig = 16 * 1024 * 1024;
  * @param given a path of a `config.json`, its parsed contents, or undefined.
  */
 export function readLayerConfig(source: TensorSource, layer: number, given: string | object | undefined): LayerConfig {
-  if (typeof given === "object") return parseLayerConfig(given, layer);
+  if (typeof given === "object") return reading(op, "config", () => parseLayerConfig(given, layer));
   if (typeof given === "string") return parseLayerConfig(readJson(given), layer, given);
   const embedded = source.metadata.get("config");
   if (embedded !== undefined) return parseLayerConfig(parseJson(embedded, source.path), layer, source.path);

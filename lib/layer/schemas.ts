@@ -1,6 +1,8 @@
 /** The zod schemas of a layer's configuration and options. Loaded when a layer is: importing zod takes 13 ms. */
 
 import { z } from "zod";
+import { choice, integer, options } from "../schema-parts.ts";
+import type { GatedDeltaNetOptions } from "./arguments.ts";
 
 const size = (largest: number) => z.number().int().min(1).max(largest);
 const headDim = z.number().int().min(8).max(256).multipleOf(8);
@@ -21,12 +23,12 @@ export const configSchema = z.object({
   full_attention_interval: size(1 << 16).nullish(),
 });
 
-const index = z.number().int().min(0).max(65535);
+const index = integer(0, 65535);
 
-/** The options of `GatedDeltaNet.load`. */
-export const loadSchema = z.strictObject({
+/** {@link GatedDeltaNetOptions} */
+export const loadOptions = options<GatedDeltaNetOptions>()({
   layer: index,
   poolLayer: index.optional(),
-  config: z.union([z.string(), z.looseObject({})]).optional(),
-  dtype: z.enum(["f32", "f16", "bf16"]).optional(),
+  config: z.union([z.string(), z.looseObject({})], "a path or an object").optional(),
+  dtype: choice("f32", "f16", "bf16").optional(),
 });

@@ -1,6 +1,6 @@
 /** Index data: cuSeqlens and slots, as callers pass them. */
-import { whileReading } from "../check.ts";
 import { BoundsError, DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { asArray } from "../reading.ts";
 import { isTensor } from "../tensor.ts";
 import type { Tensor } from "../tensor.ts";
 import type { IndexArgument } from "./recorder.ts";
@@ -53,29 +53,21 @@ export function readElements(op: string, argument: string, source: Indices): Int
     }
     return source;
   }
-  if (!Array.isArray(source)) throw notIndices(op, argument, source);
-  try {
-    const values: readonly unknown[] = source;
-    const { length } = values;
-    // A proxy may claim any length; this one is read element by element below.
-    if (length > longestArray) {
-      throw new ShapeError({ op, argument, expected: `at most ${longestArray} elements`, received: `${length}` });
-    }
-    const integers = new Int32Array(length);
-    for (let i = 0; i < length; i++) integers[i] = asI32(op, argument, i, values[i]);
-    return integers;
-  } catch (error) {
-    throw whileReading(op, argument, error);
-  }
+  const values = asArray(op, argument, indicesText, source, longestArray);
+  const integers = new Int32Array(values.length);
+  for (let i = 0; i < integers.length; i++) integers[i] = asI32(op, argument, i, values[i]);
+  return integers;
 }
 
 /** The longest JavaScript array of index data. Longer batches are no use, and a mistake should not take for ever. */
 const longestArray = 2 ** 24;
 
+/** What index data may be. */
+const indicesText = "an Int32Array, an array of integers or an i32 tensor";
+
 /** What is thrown for a value that is no index data. */
 export function notIndices(op: string, argument: string, value: unknown): GatedDeltaError {
-  const expected = "an Int32Array, an array of integers or an i32 tensor";
-  return new GatedDeltaError("invalid-argument", { op, argument, expected, received: describe(value) });
+  return new GatedDeltaError("invalid-argument", { op, argument, expected: indicesText, received: describe(value) });
 }
 
 function asI32(op: string, argument: string, index: number, value: unknown): number {

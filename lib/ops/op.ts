@@ -1,5 +1,5 @@
-import { whileReading } from "../check.ts";
 import { GatedDeltaError } from "../errors.ts";
+import { reading } from "../reading.ts";
 import type { Recorder } from "./recorder.ts";
 
 /** Whether a value is an {@link Op}. */
@@ -43,12 +43,7 @@ export class Op {
     isOp = (value): value is Op => typeof value === "object" && value !== null && #values in value;
     encodeOp = (op, recorder) => op.#encode(recorder, op.#values as never);
     makeOp = (name, args, read, encode) => {
-      let values;
-      try {
-        values = read(args);
-      } catch (error) {
-        throw whileReading(name, "", error);
-      }
+      const values = reading(name, "", () => read(args));
       makingOp = true;
       try {
         return new Op(name, values, encode);

@@ -8,6 +8,7 @@ import { DisposedError, FileError, GatedDeltaError, describe } from "../errors.t
 import type { FloatArray } from "./dtypes.ts";
 import { openRegularFile, openSafetensors, readFully } from "./file.ts";
 import type { SafetensorsFile } from "./file.ts";
+import { asArray } from "../reading.ts";
 import { decodeText, longestHeader } from "./header.ts";
 import type { TensorInfo } from "./header.ts";
 import { JsonScanner, ScanError } from "./scanner.ts";
@@ -16,6 +17,9 @@ import type { TensorSource } from "./source.ts";
 const op = "openCheckpoint";
 const indexName = "model.safetensors.index.json";
 const singleName = "model.safetensors";
+
+/** More files than any checkpoint has, and fewer than a process may open. */
+const mostFiles = 65536;
 
 /**
  * Opens a checkpoint.
@@ -28,10 +32,8 @@ const singleName = "model.safetensors";
  * @throws {FileError} if something is missing, damaged, or ambiguous.
  */
 export function openCheckpoint(source: string | readonly string[]): TensorSource {
-  if (Array.isArray(source)) return openList(source);
   if (typeof source !== "string") {
-    const expected = "a path or a list of paths";
-    throw new GatedDeltaError("invalid-argument", { op, argument: "source", expected, received: describe(source) });
+    return openList(asArray(op, "source", "a path or a list of paths", source, mostFiles) as readonly string[]);
   }
   const path = isDirectory(source) ? findIn(source) : source;
   if (!path.endsWith(".json")) return openSafetensors(path);

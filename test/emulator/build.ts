@@ -105,13 +105,14 @@ function plainLink(): string[] {
 }
 
 async function link(output: string, objects: readonly string[], sanitizer: Sanitizer): Promise<void> {
-  const stamp = `${output}.${hashOf([...objects, sanitizer, ...plainLink()])}`;
-  if (existsSync(output) && existsSync(stamp)) return;
+  const stamp = `${output}.stamp`;
+  const made = hashOf([...objects, sanitizer, ...plainLink()]);
+  if (existsSync(output) && existsSync(stamp) && readFileSync(stamp, "utf8") === made) return;
   const libraries = sanitizer === "none" ? plainLink() : [`-fsanitize=${sanitizer}`];
   const partial = `${output}.${process.pid}.tmp`;
   await run(["-shared", "-fuse-ld=lld", "-o", partial, ...objects, ...libraries, "-ldl", "-lm"]);
   renameSync(partial, output);
-  writeFileSync(stamp, "");
+  writeFileSync(stamp, made);
 }
 
 /** Writes each file's CUDA source and manifest, and the runner's sources, to a folder that needs nothing else; returns their names. */

@@ -7,20 +7,24 @@
  *   bun test/emulator/main.ts reflect shaders/*.metal    the kernels, as JSON
  *   bun test/emulator/main.ts translate shaders/x.metal  the C++ that runs, for reading
  *   bun test/emulator/main.ts cuda shaders/*.metal -o FOLDER   CUDA sources and a runner for them (cuda/runner.cpp says how)
+ *   bun test/emulator/main.ts replay RECORDS shaders/*.metal -o FOLDER [--library LIBRARY.so]   the same with recorded dispatches
+ *   bun test/emulator/main.ts receipt RESULTS.jsonl            what a card made of them, as JSON
  *   bun test/emulator/main.ts runner [--sanitizer address|undefined]
  *
  * Exit status: 0 done, 1 the sources have problems (one a line, "file:line: ..."), 2 bad usage.
  */
+import { spawnSync } from "node:child_process";
 import { parseArgs } from "node:util";
 import { join } from "node:path";
 import { build, buildRunner, translate, writeCuda } from "./build.ts";
+import { packReplay, receipt } from "./cuda/replay.ts";
 import { checkTypes, parseTogether, type Problem } from "./check.ts";
 import type { Sanitizer } from "./compile.ts";
 import { lint } from "./lint/lint.ts";
 import { reflectUnits } from "./reflect.ts";
 
 type Command = (files: readonly string[], options: Options) => Promise<number>;
-type Options = { readonly output: string | undefined; readonly sanitizer: Sanitizer; readonly only: readonly string[] | undefined; readonly keep: boolean };
+type Options = { readonly output: string | undefined; readonly sanitizer: Sanitizer; readonly only: readonly string[] | undefined; readonly keep: boolean; readonly library: string | undefined };
 
 const defaultOutput = join(".build", "emulator", process.platform === "darwin" ? "libGatedDeltaShaders.dylib" : "libGatedDeltaShaders.so");
 
@@ -53,6 +57,17 @@ const commands: Record<string, Command> = {
     console.log(`${folder}: ${writeCuda(files, folder).join(", ")}`);
     return await Promise.resolve(0);
   },
+  async replay([records, ...shaders], options) {
+    const folder = options.output ?? join(".build", "emulator", "cuda");
+    const count = await packReplay(shaders, records ?? "", options.library ?? defaultOutput, folder, 3);
+    console.log(`${folder}: ${count} dispatches; on a machine with a card: ${join(folder, "run.sh")}`);
+    return 0;
+  },
+  async receipt([results]) {
+    const commit = spawnSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" }).stdout.trim();
+    console.log(JSON.stringify(receipt(results ?? "", commit, new Date().toISOString().slice(0, 10)), null, 2));
+    return await Promise.resolve(0);
+  },
   async runner(_files, options) {
     console.log(await buildRunner(options.sanitizer));
     return 0;
@@ -77,6 +92,7 @@ async function main(): Promise<number> {
       sanitizer: { type: "string", default: "none" },
       only: { type: "string", multiple: true },
       keep: { type: "boolean", default: false },
+      library: { type: "string" },
     },
   });
   const [name, ...files] = positionals;
@@ -86,7 +102,7 @@ async function main(): Promise<number> {
   const { sanitizer } = values;
   if (sanitizer !== "none" && sanitizer !== "address" && sanitizer !== "undefined") return usage(`unknown sanitizer ${sanitizer}`);
   try {
-    return await command(files, { output: values.output, sanitizer, only: values.only, keep: values.keep });
+    return await command(files, { output: values.output, sanitizer, only: values.only, keep: values.keep, library: values.library });
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     console.error(error.message);

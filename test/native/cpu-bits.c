@@ -40,7 +40,8 @@ static gd_cpu_gates any_gates(uint32_t type, int64_t tokens, const gd_cpu_heads 
   gd_cpu_gates gates = {.gate_form = 1 + draw(6), .gate_dims = 1 + draw(2), .beta_form = 1 + draw(3), .bound = -2.0f};
   int64_t dim = gates.gate_dims == GD_CPU_GATE_PER_KEY ? heads->key_dim : 1;
   int raw = gates.gate_form >= GD_CPU_GATE_RAW, log = gates.gate_form == GD_CPU_GATE_LOG;
-  gates.gate = tensor(raw ? type : GD_CPU_F32, tokens, heads->value_heads, dim, raw ? -3 : log ? -1 : 0, raw ? 3 : log ? 0 : 1);
+  float low = raw ? -3 : log ? -1 : 0, high = raw ? 3 : log ? 0 : 1;
+  gates.gate = tensor(raw ? type : GD_CPU_F32, tokens, heads->value_heads, dim, low, high);
   gates.beta = tensor(type, tokens, heads->value_heads, 1, 0, 1);
   gates.a_log = tensor(any_type(), 1, heads->value_heads, 1, -1, 0);
   gates.dt_bias = tensor(any_type(), 1, heads->value_heads, dim, -1, 1);

@@ -19,12 +19,14 @@ struct Chunk: @unchecked Sendable {
 /// pieces front to back and never reuses one, so pieces need no barriers among themselves; when it has finished its
 /// buffers serve the next.
 final class ArenaPool: @unchecked Sendable {
-  /// Enough for the index data and gates of a decode step.
-  static let chunkBytes = 256 << 10
+  /// A submission begins with a page, since hundreds may be in flight, and doubles what it takes up to `largestStep`.
+  static let smallestStep = 16 << 10
+  static let largestStep = 256 << 10
   /// Scratch that a long prefill took may never be needed again.
   static let keptBytes = 64 << 20
 
   private struct State {
+    /// Smallest last.
     var free: [Chunk] = []
     var bytes = 0
   }
@@ -33,15 +35,16 @@ final class ArenaPool: @unchecked Sendable {
 
   init(device: any MTLDevice) { self.device = device }
 
-  func take(atLeast byteCount: Int) throws(Failure) -> Chunk {
+  /// The smallest chunk of `byteCount` and `step` or more that is free, else a new one.
+  func take(atLeast byteCount: Int, step: Int = smallestStep) throws(Failure) -> Chunk {
+    let length = max(step, ceilDiv(byteCount, Self.smallestStep) * Self.smallestStep)
     let reused: Chunk? = state.withLock { state in
-      guard let index = state.free.firstIndex(where: { $0.byteCount >= byteCount }) else { return nil }
+      guard let index = state.free.lastIndex(where: { $0.byteCount >= length }) else { return nil }
       let chunk = state.free.remove(at: index)
       state.bytes -= chunk.byteCount
       return chunk
     }
     if let reused { return reused }
-    let length = max(Self.chunkBytes, ceilDiv(byteCount, 16384) * 16384)
     guard length <= device.maxBufferLength, let made = device.makeBuffer(length: length, options: .storageModeShared)
     else {
       throw Failure(.outOfMemory, expected: "\(length) bytes of scratch memory", received: "no buffer")
@@ -52,7 +55,8 @@ final class ArenaPool: @unchecked Sendable {
   func giveBack(_ chunks: [Chunk]) {
     state.withLock { state in
       for chunk in chunks where state.bytes + chunk.byteCount <= Self.keptBytes {
-        state.free.append(chunk)
+        let larger = state.free.lastIndex { $0.byteCount >= chunk.byteCount }
+        state.free.insert(chunk, at: larger.map { $0 + 1 } ?? 0)
         state.bytes += chunk.byteCount
       }
     }
@@ -64,6 +68,7 @@ struct Arena {
   private let pool: ArenaPool
   private(set) var chunks: [Chunk] = []
   private var used = 0
+  private var step = ArenaPool.smallestStep
 
   init(pool: ArenaPool) { self.pool = pool }
 
@@ -74,7 +79,8 @@ struct Arena {
       used = start + byteCount
       return Region(buffer: last.buffer, contents: last.contents, offset: start, byteCount: byteCount)
     }
-    let chunk = try pool.take(atLeast: byteCount)
+    let chunk = try pool.take(atLeast: byteCount, step: step)
+    step = min(2 * step, ArenaPool.largestStep)
     chunks.append(chunk)
     used = byteCount
     return Region(buffer: chunk.buffer, contents: chunk.contents, offset: 0, byteCount: byteCount)

@@ -417,9 +417,13 @@ template <uint N> inline void row_scale(thread Row<N>& row, thread const Row<N>&
   for (uint i = 0; i < N; ++i) row.part[i] *= factors.part[i];
 }
 
-// S <- S + delta k^T for this row.
-template <uint N> inline void row_add(thread Row<N>& state, float delta, thread const Row<N>& key) {
-  for (uint i = 0; i < N; ++i) state.part[i] = fma(float4(delta), key.part[i], state.part[i]);
+// S <- S + delta k^T for this row. Columns beyond the key dim stay zero: an infinite delta times their zeros is NaN.
+template <uint N>
+inline void row_add(thread Row<N>& state, float delta, thread const Row<N>& key, uint lane, uint keyDim) {
+  for (uint i = 0; i < N; ++i) {
+    float4 sum = fma(float4(delta), key.part[i], state.part[i]);
+    state.part[i] = row_holds<N>(row_column(lane, i), keyDim) ? sum : float4(0.0f);
+  }
 }
 
 // Normalises a query or key row and applies `scale` (1 for keys):
@@ -443,9 +447,9 @@ template <uint N> inline void row_normalise(thread Row<N>& row, uint keyDim, flo
 // The update of one token on an already decayed row. Returns the output, and delta through its argument.
 template <uint N>
 inline float row_step(thread Row<N>& state, thread const Row<N>& key, thread const Row<N>& query, float value,
-                      float beta, thread float& delta) {
+                      float beta, thread float& delta, uint lane, uint keyDim) {
   delta = beta * (value - row_dot(state, key));
-  row_add(state, delta, key);
+  row_add(state, delta, key, lane, keyDim);
   return row_dot(state, query);
 }
 
@@ -1472,7 +1476,7 @@ kernel void gd_commit(device const float* recordKey [[buffer(0)]],
     } else {
       row_scale(s, gate[pair]);
     }
-    row_add(s, recordDelta[pair * valueDim + row], k);
+    row_add(s, recordDelta[pair * valueDim + row], k, lane, keyDim);
   }
   int slot = writeSlots[sequence];
   if (slot >= 0) state_write<S>(state, s, uint(slot), slotRows, slotRow, lane, keyDim);
@@ -1574,7 +1578,7 @@ kernel void gd_decode(device const T* query [[buffer(0)]],
       row_scale(s, gate[gateAt]);
     }
     float delta = 0.0f;
-    float o = row_step(s, k, q, v, b, delta);
+    float o = row_step(s, k, q, v, b, delta, lane, keyDim);
     if (lane == 0) {
       write_wide(out, token * params.outTokenStride + ulong(valueHead) * params.outHeadStride + row, o, OUT_F32);
       if (RECORD) recordDelta[(token * valueHeads + valueHead) * valueDim + row] = delta;
@@ -1755,7 +1759,7 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
         row_scale(s, decays[t]);
       }
       float delta = 0.0f;
-      float o = row_step(s, k, q, values[t * GDM_PREFILL_ROWS + rowGroup], betas[t], delta);
+      float o = row_step(s, k, q, values[t * GDM_PREFILL_ROWS + rowGroup], betas[t], delta, lane, keyDim);
       if (lane == 0) {
         outputs[t * GDM_PREFILL_ROWS + rowGroup] = o;
         if (RECORD && valid) recordDelta[((base + t) * valueHeads + valueHead) * valueDim + row] = delta;
@@ -1991,7 +1995,7 @@ kernel void gd_step(device const T* x [[buffer(0)]],
         row_scale(s, decayRow[0]);
       }
       float delta = 0.0f;
-      float o = row_step(s, k, q, valueRow[row], b, delta);
+      float o = row_step(s, k, q, valueRow[row], b, delta, lane, keyDim);
       if (valid && lane == 0) outRow[row] = o;
       if (valid && writeSlot >= 0) {
         state_write<S>(state, s, uint(writeSlot), valueHeads * valueDim, slotRow, lane, keyDim);

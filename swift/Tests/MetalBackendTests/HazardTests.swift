@@ -90,7 +90,25 @@ import Testing
       #expect(!seen.contains { $0.overlaps(region.addresses) })
       seen.append(region.addresses)
     }
-    #expect(arena.chunks.count == 4)
+    #expect(arena.chunks.count == 5)
+  }
+
+  /// Hundreds of submissions of a piece each may be in flight; one of thousands of pieces takes few chunks.
+  @Test func chunksGrow() throws {
+    let pool = ArenaPool(device: try Devices.bare())
+    var arena = Arena(pool: pool)
+    _ = try arena.region(byteCount: 4)
+    #expect(arena.chunks.map(\.byteCount) == [16 << 10])
+    for _ in 0..<4096 { _ = try arena.region(byteCount: 256) }
+    let sizes = arena.chunks.map(\.byteCount)
+    #expect(sizes == [16, 32, 64, 128, 256, 256, 256, 256].prefix(sizes.count).map { $0 << 10 })
+    #expect(sizes.count >= 6)
+    // Free chunks serve in the order of their sizes, whatever order they came back in.
+    pool.giveBack(arena.chunks.shuffled())
+    var next = Arena(pool: pool)
+    for _ in 0..<4097 { _ = try next.region(byteCount: 256) }
+    #expect(next.chunks.map(\.byteCount) == sizes)
+    #expect(next.chunks.allSatisfy { chunk in arena.chunks.contains { $0.buffer === chunk.buffer } })
   }
 
   @Test func indexDataIsCopied() throws {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string>
 
 #include "fault.h"
@@ -31,6 +32,9 @@ void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &d, u
   const char *folder = getenv("GATED_DELTA_EMULATOR_RECORD");
   if (folder == nullptr || folder[0] == 0) return;
   static unsigned number;
+  static std::map<std::string, unsigned> recorded;
+  const char *limit = getenv("GATED_DELTA_EMULATOR_RECORD_LIMIT");
+  if (limit != nullptr && ++recorded[pipeline.kernel->info->name] > unsigned(atoi(limit))) return;
   const std::string path = format("%s/%06u-%s.emurec", folder, number++, pipeline.kernel->info->name);
   File out = {fopen(path.c_str(), "wb")};
   if (out.file == nullptr) return;

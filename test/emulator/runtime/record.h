@@ -5,7 +5,8 @@
 #include "emulator.h"
 
 namespace emu {
-/// Where GATED_DELTA_EMULATOR_RECORD names a folder: writes the dispatch there before it runs.
+/// Where GATED_DELTA_EMULATOR_RECORD names a folder: writes the dispatch there before it runs. At most
+/// GATED_DELTA_EMULATOR_RECORD_LIMIT of each kernel, where that is set.
 void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &dispatch, uint32_t order, uint64_t seed, uint32_t checks);
 }
 

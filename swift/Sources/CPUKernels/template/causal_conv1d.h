@@ -13,20 +13,23 @@ static void causal_conv1d(const void *params, int64_t begin, int64_t end, void *
     int64_t left = op->channels - block.first;
     block.count = left < op->channels_per_item ? left : op->channels_per_item;
     int64_t taps = op->width - 1;
-    const gd_cpu_state_store *store = sequence->stores, *stores_end = store + sequence->store_count;
+    const gd_cpu_state_store *stores = sequence->stores;
+    int64_t next_store = 0, store_count = sequence->store_count;
     if (sequence->count == 0) {
       copy_state(sequence, op->state_dtype, block.first * taps, block.count * taps);
-      if (store == stores_end) continue;
+      if (store_count == 0) continue;
     }
     conv_begin(&block, &op->weight, &op->bias, sequence->read, op->state_dtype);
-    for (; store < stores_end && store->after == 0; store++) conv_end(&block, store->state, store->dtype);
+    for (; next_store < store_count && stores[next_store].after == 0; next_store++) {
+      conv_end(&block, stores[next_store].state, stores[next_store].dtype);
+    }
     if (sequence->count == 0) continue;
     for (int64_t t = sequence->first; t < sequence->first + sequence->count; t++) {
       conv_token(
         &block, op->x.data, t * op->x.token_stride + block.first, op->x.dtype, op->out.data,
         t * op->out.token_stride + block.first, op->out.dtype);
-      for (; store < stores_end && store->after == t - sequence->first + 1; store++) {
-        conv_end(&block, store->state, store->dtype);
+      for (; next_store < store_count && stores[next_store].after == t - sequence->first + 1; next_store++) {
+        conv_end(&block, stores[next_store].state, stores[next_store].dtype);
       }
     }
     conv_end(&block, sequence->write, op->state_dtype);

@@ -153,12 +153,13 @@ static void delta_tokens(
 ) {
   int64_t dim = heads->key_dim, value_dim = heads->value_dim;
   int64_t decay_step = per_key ? scratch->padded : 1;
+  const gd_cpu_state_store *stores = extras->stores;
+  int64_t store_count = extras->store_count;
   for (int64_t row = first_row; row < end_row; row += DELTA_BLOCK) {
     /* Between tokens the rows are here. */
     int in_target = state.target != NULL && state.target_dtype == GD_CPU_F32;
     float *between = (in_target ? (float *)state.target : scratch->state) + row * dim;
-    const gd_cpu_state_store *next_store = extras->stores, *stores_end = next_store + extras->store_count;
-    int64_t tokens_before = extras->tokens_before;
+    int64_t next_store = 0;
     delta_pass pass;
     pass.rows = end_row - row < DELTA_BLOCK ? end_row - row : DELTA_BLOCK;
     pass.key_dim = dim;
@@ -171,8 +172,9 @@ static void delta_tokens(
     first_pass[state.source_dtype - 1](&pass);
     uint32_t source_dtype = state.source_dtype;
     for (int64_t t = 0; t < count; t++) {
-      while (next_store < stores_end && next_store->after <= tokens_before + t) next_store++;
-      int stored = next_store < stores_end && next_store->after == tokens_before + t + 1;
+      int64_t after = extras->tokens_before + t + 1;
+      while (next_store < store_count && stores[next_store].after < after) next_store++;
+      int stored = next_store < store_count && stores[next_store].after == after;
       int last = t + 1 == count;
       /* A last token's rows go to their slot at once, unless another store wants them in f32 first. */
       int direct = last && state.target != NULL && !(stored && state.target_dtype != GD_CPU_F32);
@@ -195,9 +197,10 @@ static void delta_tokens(
         pass.next_beta = scratch->beta[t + 1];
         next_pass[per_key][source_dtype - 1](&pass);
       }
-      for (; next_store < stores_end && next_store->after == tokens_before + t + 1; next_store++) {
+      for (; next_store < store_count && stores[next_store].after == after; next_store++) {
+        const gd_cpu_state_store *store = &stores[next_store];
         int64_t at = (extras->head * value_dim + row) * dim;
-        convert(between, 0, GD_CPU_F32, next_store->state, at, next_store->dtype, pass.rows * dim);
+        convert(between, 0, GD_CPU_F32, store->state, at, store->dtype, pass.rows * dim);
       }
       if (last && !direct && state.target != NULL) {
         convert(between, 0, GD_CPU_F32, state.target, row * dim, state.target_dtype, pass.rows * dim);

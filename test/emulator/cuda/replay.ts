@@ -1,0 +1,82 @@
+/** Folders of recorded dispatches for another machine's GPU, and the receipt of what it made of them. */
+import { spawnSync } from "node:child_process";
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import { buildRunner, writeCuda } from "../build.ts";
+
+/** "000012-gd_norm_f32.emurec" is of gd_norm_f32. */
+function kernelOf(record: string): string {
+  return basename(record).replace(/^\d+-/, "").replace(/\.emurec$/, "");
+}
+
+/** At most `each` records of every kernel: the smallest, the largest and some between. */
+export function choose(folder: string, each: number): string[] {
+  const byKernel = new Map<string, { name: string; size: number }[]>();
+  for (const name of readdirSync(folder).filter((f) => f.endsWith(".emurec"))) {
+    const list = byKernel.get(kernelOf(name)) ?? [];
+    list.push({ name, size: statSync(join(folder, name)).size });
+    byKernel.set(kernelOf(name), list);
+  }
+  return [...byKernel.keys()].sort().flatMap((kernel) => {
+    const list = (byKernel.get(kernel) ?? []).sort((a, b) => a.size - b.size || (a.name < b.name ? -1 : 1));
+    const picked = new Set<string>();
+    for (let i = 0; i < each; i += 1) {
+      const record = list[Math.round((i * (list.length - 1)) / Math.max(1, each - 1))];
+      if (record !== undefined) picked.add(record.name);
+    }
+    return [...picked];
+  });
+}
+
+/** Fills `output` with CUDA sources, records and what the emulator makes of each; run.sh there does the rest. Returns how many. */
+export async function packReplay(shaders: readonly string[], records: string, library: string, output: string, each: number): Promise<number> {
+  const folder = join(output, "records");
+  mkdirSync(folder, { recursive: true });
+  writeCuda(shaders, output);
+  copyFileSync(join(import.meta.dirname, "run.sh"), join(output, "run.sh"));
+  const runner = await buildRunner("none");
+  const chosen = choose(records, each);
+  for (const name of chosen) copyFileSync(join(records, name), join(folder, name));
+  for (let i = 0; i < chosen.length; i += 50) {
+    const pairs = chosen.slice(i, i + 50).flatMap((name) => [join(folder, name), join(folder, name.replace(/\.emurec$/, ".expected"))]);
+    const result = spawnSync(runner, [library, ...pairs], { encoding: "utf8", maxBuffer: 1 << 26 });
+    if (result.stderr !== "") throw new Error(result.stderr.trim());
+  }
+  return chosen.length;
+}
+
+type Line = { card?: string; computeCapability?: string; cuda?: number; record?: string; kernel?: string; ran?: boolean; sameBits?: boolean; microseconds?: number; error?: string; differences?: unknown[] };
+
+export type Receipt = {
+  readonly card: string;
+  readonly computeCapability: string;
+  readonly cudaDriver: string;
+  readonly date: string;
+  readonly commit: string;
+  readonly dispatches: number;
+  readonly sameBits: number;
+  /** What failed or differs, by record. */
+  readonly problems: readonly { record: string; kernel: string; error: string; differences: readonly unknown[] }[];
+  /** By kernel: its dispatches, and the median time in microseconds of each that was timed, in order of size. */
+  readonly kernels: Readonly<Record<string, { dispatches: number; microseconds: readonly number[] }>>;
+};
+
+/** Sums up results.jsonl. */
+export function receipt(results: string, commit: string, date: string): Receipt {
+  const lines = readFileSync(results, "utf8").split("\n").filter((l) => l.startsWith("{")).map((l) => JSON.parse(l) as Line);
+  const head = lines.find((l) => l.card !== undefined);
+  const runs = lines.filter((l) => l.record !== undefined);
+  const kernels: Record<string, { dispatches: number; microseconds: number[] }> = {};
+  for (const r of runs.sort((a, b) => ((a.record ?? "") < (b.record ?? "") ? -1 : 1))) {
+    const entry = (kernels[r.kernel ?? ""] ??= { dispatches: 0, microseconds: [] });
+    entry.dispatches += 1;
+    if ((r.microseconds ?? 0) > 0) entry.microseconds.push(r.microseconds ?? 0);
+  }
+  return {
+    card: head?.card ?? "", computeCapability: head?.computeCapability ?? "", date, commit,
+    cudaDriver: head?.cuda === undefined ? "" : `${Math.floor(head.cuda / 1000)}.${Math.floor((head.cuda % 1000) / 10)}`,
+    dispatches: runs.length, sameBits: runs.filter((r) => r.sameBits === true && r.ran === true).length,
+    problems: runs.filter((r) => r.ran !== true || r.sameBits !== true).map((r) => ({ record: basename(r.record ?? ""), kernel: r.kernel ?? "", error: r.error ?? "", differences: r.differences ?? [] })),
+    kernels: Object.fromEntries(Object.entries(kernels).sort(([a], [b]) => (a < b ? -1 : 1))),
+  };
+}

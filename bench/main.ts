@@ -6,7 +6,7 @@ import type { Benchmark, Budget } from "./benchmark.ts";
 import { Probe } from "./native/probe.ts";
 import { readOptions, usage } from "./options.ts";
 import { picture } from "./picture.ts";
-import { heading, readTimes, text } from "./row.ts";
+import { heading, markdown, readTimes, text } from "./row.ts";
 import type { Row } from "./row.ts";
 import { Devices, suite } from "./suite.ts";
 import { limitOf, rateOf } from "./work.ts";
@@ -56,6 +56,7 @@ async function main(): Promise<number> {
     else if (earlier !== undefined) console.error(text(row, earlier.get(row.name), true));
   }
   if (options.picture !== undefined) writeFileSync(options.picture, picture(rows));
+  if (options.markdown !== undefined) writeFileSync(options.markdown, markdown(rows));
   return 0;
 }
 

@@ -8,6 +8,7 @@ export interface Options {
   readonly filter: RegExp | undefined;
   readonly compare: string | undefined;
   readonly picture: string | undefined;
+  readonly markdown: string | undefined;
 }
 
 export const usage = `npm run bench -- [options]
@@ -16,6 +17,7 @@ export const usage = `npm run bench -- [options]
   --json               one object a line instead of a table
   --compare FILE       ratios to an earlier --json output: above 1 is faster now
   --picture FILE       an SVG of what part of its limit each op reaches
+  --markdown FILE      the results as a table for a document
   --list               names only`;
 
 /** Reads arguments; a string is what is wrong with them. */
@@ -30,10 +32,11 @@ export function readOptions(args: readonly string[]): Options | string {
         filter: { type: "string" },
         compare: { type: "string" },
         picture: { type: "string" },
+        markdown: { type: "string" },
       },
     });
-    const { json, quick, list, filter, compare, picture } = values;
-    return { json, quick, list, filter: filter === undefined ? undefined : new RegExp(filter), compare, picture };
+    const { json, quick, list, filter, compare, picture, markdown } = values;
+    return { json, quick, list, filter: filter === undefined ? undefined : new RegExp(filter), compare, picture, markdown };
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }

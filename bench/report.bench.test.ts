@@ -9,7 +9,7 @@ import { buildProbe } from "./native/build.mjs";
 import { Probe } from "./native/probe.ts";
 import { readOptions } from "./options.ts";
 import { picture } from "./picture.ts";
-import { readTimes, text } from "./row.ts";
+import { markdown, readTimes, text } from "./row.ts";
 import type { Row } from "./row.ts";
 import { Devices, suite } from "./suite.ts";
 import { limitOf, rateOf } from "./work.ts";
@@ -28,7 +28,7 @@ describe("options", () => {
     const options = readOptions(["--json", "--filter", "f32/B1", "--compare", "old.jsonl"]);
     if (typeof options === "string") throw new Error(options);
     const { filter, ...others } = options;
-    expect(others).toEqual({ json: true, quick: false, list: false, compare: "old.jsonl", picture: undefined });
+    expect(others).toEqual({ json: true, quick: false, list: false, compare: "old.jsonl", picture: undefined, markdown: undefined });
     expect(filter?.test("gatedDelta/f32/B1/T1")).toBe(true);
     expect(filter?.test("gatedDelta/f32/B8/T1")).toBe(false);
   });
@@ -62,6 +62,14 @@ test("the picture has a dot for every row with a limit, and the key's", () => {
   const other: Row = { ...row, name: "gatedDelta/bf16/B1/T1/Hv32/t2/hot", limitPercent: 120 };
   expect(dots([row, other, { ...row, name: "calls/run-wait", limitPercent: null }])).toEqual([2, 4]);
   expect(picture([row])).toStartWith("<svg ");
+});
+
+test("the table for documents has a line for every row", () => {
+  expect(markdown([row]).trimEnd().split("\n")).toEqual([
+    "| benchmark | µs | at best | rate | of limit | limit |",
+    "|---|--:|--:|--:|--:|---|",
+    "| `gatedDelta/f32/B1/T1/Hv32/t1/cold` | 100.0 | 90.0 | 42.4 GB/s | 77 % | in-place 55.0 GB/s, 512 MiB |",
+  ]);
 });
 
 test("a time is that of one call, however many a batch has", async () => {

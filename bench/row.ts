@@ -55,3 +55,13 @@ export function text(row: Row, earlier: number | undefined, compared: boolean): 
 function timeText(us: number): string {
   return us < 10 ? us.toFixed(3) : us < 1000 ? us.toFixed(1) : us.toFixed(0);
 }
+
+/** Rows as a table for a document. */
+export function markdown(rows: readonly Row[]): string {
+  const lines = rows.map((row) => {
+    const rate = row.rate === null ? "" : `${row.rate.toFixed(1)} ${row.unit}`;
+    const percent = row.limitPercent === null ? "" : `${row.limitPercent.toFixed(0)} %`;
+    return `| \`${row.name}\` | ${timeText(row.us)} | ${timeText(row.usMin)} | ${rate} | ${percent} | ${row.limit ?? ""} |`;
+  });
+  return `| benchmark | µs | at best | rate | of limit | limit |\n|---|--:|--:|--:|--:|---|\n${lines.join("\n")}\n`;
+}

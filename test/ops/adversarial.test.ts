@@ -11,9 +11,6 @@ import { expectNear, expectSameBits } from "../support/judge.ts";
 import { Random } from "../support/random.ts";
 import { allF32, runCausalConv1d, runGatedDelta, writtenSlots } from "../support/run-ops.ts";
 
-/** Tokens beyond which an emulated GPU takes too long. */
-const longestEmulated = 1000;
-
 function check({ device }: Backend, { name, given, bound }: AdversarialCase, algorithm: "recurrent" | "chunked"): void {
   const expected = deltaOf({ ...given, decayFormat: "f32" });
   const got = runGatedDelta(device, given, allF32, { layouts: new Random(name.length), algorithm });
@@ -36,14 +33,12 @@ onOnly("metal", "gatedDelta chunked, adversarial", (backend) => {
 });
 
 onEachBackend("gatedDelta, long", (backend) => {
-  if (backend.emulated) return;
   const long = longSequence();
   test(long.name, () => check(backend, long, "recurrent"));
 });
 
 onEachBackend("causalConv1d, adversarial", (backend) => {
-  const cases = convAdversarial().filter(({ given }) => !backend.emulated || given.x.shape[0]! <= longestEmulated);
-  test.each(cases)("$name", ({ given }) => {
+  test.each(convAdversarial())("$name", ({ given }) => {
     const expected = convOf(given);
     const got = runCausalConv1d(backend.device, given, allF32, { layouts: new Random(3) });
     expectNear("adversarial convolution: out", got.out, expected.out.data, bounds.f32);

@@ -61,9 +61,8 @@ onEachBackend("causalConv1d", (backend) => {
   });
 
   test("every number of channels up to two vectors of the widest kind, and thousands", () => {
-    const step = backend.emulated ? 7 : 1;
-    const counts = Array.from({ length: 40 }, (_, i) => i + 1).filter((count) => count % step === 1 % step);
-    for (const channels of [...counts, backend.emulated ? 514 : 8193]) {
+    const counts = Array.from({ length: 40 }, (_, i) => i + 1);
+    for (const channels of [...counts, 8193]) {
       const given = buildCausalConv1d({ ...plain, channels, seed: channels });
       expectReference("channels", runCausalConv1d(device, given, allF32, { layouts: new Random(channels) }), given);
     }

@@ -1,84 +1,15 @@
 /** The same bits at every run, on any number of threads, and replayed from a plan. */
 import { describe, expect, test } from "bun:test";
-import { Device, causalConv1d, copySlots, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear } from "../../lib/index.ts";
-import type { Op, Pass } from "../../lib/index.ts";
+import { Device } from "../../lib/index.ts";
+import type { Pass } from "../../lib/index.ts";
 import { availability, onEachBackend } from "../support/backends.ts";
-import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsNorm, fill } from "../support/cases.ts";
-import type { StepSpec } from "../support/cases.ts";
+import { buildCausalConv1d } from "../support/cases.ts";
+import { everyOp, large, runEach, small } from "../support/every-op.ts";
+import type { PlacedOp } from "../support/every-op.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
 import { Random } from "../support/random.ts";
-import { allF32, placeCausalConv1d, placeGatedDelta, placeGatedDeltaStep, placeGatedRmsNorm } from "../support/run-ops.ts";
-
-interface Scale {
-  readonly heads: number;
-  readonly dim: number;
-  readonly lengths: readonly number[];
-}
-
-/** Work that several threads share, in pieces that do not come out even. */
-const large: Scale = { heads: 3, dim: 72, lengths: [37, 1, 0, 64, 5] };
-const small: Scale = { heads: 2, dim: 24, lengths: [17, 1, 0, 9] };
-
-interface Running {
-  readonly name: string;
-  readonly op: Op;
-  readonly results: () => Float32Array[];
-}
-
-/** One of every op, over tensors that hold the same at every call. */
-function everyOp(layouts: Layouts, { heads, dim, lengths }: Scale): Running[] {
-  const count = lengths.length;
-  const slots = lengths.map((_, s) => s);
-  const readSlots = lengths.map((_, s) => (s + 1) % count); // rotated: states are staged
-  const batch = { lengths, rowsBeyond: 2, slots: count, readSlots, writeSlots: slots };
-  const spec: StepSpec = {
-    seed: 77, keyHeads: heads, ratio: 3, keyDim: dim, valueDim: dim + 8, gateForm: "raw", gateDims: "key",
-    betaForm: "sigmoid", heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true,
-    weightFormat: "f32", stateFormat: "f32", outFormat: "f32", width: 5, bias: true, convActivation: "silu",
-    convStateFormat: "f32", normActivation: "silu", normOrder: "norm-then-gate", sequences: count, slots: count, readSlots,
-    writeSlots: slots,
-  };
-  const channels = heads * dim * 5 + 3;
-  const delta = placeGatedDelta(layouts, buildGatedDelta({ ...spec, batch }), allF32);
-  const conv = placeCausalConv1d(layouts, buildCausalConv1d({ ...spec, channels, activation: "silu", batch }), allF32);
-  const norm = placeGatedRmsNorm(layouts, buildGatedRmsNorm({
-    ...spec, tokens: 40, heads, dim: dim + 3, eps: 1e-6, activation: "silu", order: "norm-then-gate", xFormat: "f32",
-  }), allF32);
-  const step = placeGatedDeltaStep(layouts, buildGatedDeltaStep(spec), allF32);
-  const random = new Random(4);
-  const matrix = (rows: number, columns: number) => fill([rows, columns], "f32", () => random.normal());
-  const product = {
-    x: layouts.rows("x", "f32", matrix(13, channels)),
-    weight: layouts.packed("weight", "f32", matrix(67, channels)),
-    out: layouts.out("out", "f32", [13, 67]),
-  };
-  const pool = layouts.pool("pool", "f32", matrix(count, channels), slots);
-  const used = delta.cuSeqlens!.at(-1)!;
-  return [
-    { name: "gatedDelta", op: gatedDelta(delta), results: () => [download(delta.out, used), download(delta.state!)] },
-    { name: "causalConv1d", op: causalConv1d(conv), results: () => [download(conv.out, used), download(conv.state!)] },
-    { name: "gatedRmsNorm", op: gatedRmsNorm(norm), results: () => [download(norm.out)] },
-    {
-      name: "gatedDeltaStep",
-      op: gatedDeltaStep(step),
-      results: () => [download(step.out), download(step.state), download(step.convState)],
-    },
-    { name: "linear", op: linear(product), results: () => [download(product.out)] },
-    { name: "copySlots", op: copySlots({ pool, readSlots, writeSlots: slots }), results: () => [download(pool)] },
-  ];
-}
-
-/** What every op gives on a device, each run by itself. */
-function runEach(device: Device, scale: Scale): Map<string, Float32Array[]> {
-  using layouts = new Layouts(device, new Random(8));
-  const got = everyOp(layouts, scale).map(({ name, op, results }) => {
-    device.run(op);
-    device.wait();
-    return [name, results()] as const;
-  });
-  return new Map(got);
-}
+import { allF32, placeCausalConv1d } from "../support/run-ops.ts";
 
 function expectSame(subject: string, one: ReadonlyMap<string, Float32Array[]>, other: ReadonlyMap<string, Float32Array[]>): void {
   for (const [name, results] of one) {
@@ -115,7 +46,7 @@ onEachBackend("determinism", ({ device, emulated }) => {
       plan.run();
       device.run(...run.map(({ op }) => op));
       device.wait();
-      const all = (ops: Running[]) => new Map(ops.map(({ name, results }) => [name, results()]));
+      const all = (ops: readonly PlacedOp[]) => new Map(ops.map(({ name, results }) => [name, results()]));
       expectSame(`replay ${time}`, all(run), all(replayed));
     }
   });

@@ -74,7 +74,7 @@ onEachBackend("dtypes", (backend) => {
     for (const gateDims of ["head", "key"] as const) {
       const all = activationMixtures(["gate", "beta", "out"], ["aLog", "dtBias", "state"]);
       expect(all.length).toBe(27 + 2 * 8 * 27);
-      for (const mixture of some(backend, all, 300, 20)) {
+      for (const mixture of some(backend, all, 300, 100)) {
         const activations = ["query", "key", "value"];
         const choose = (name: string) => (activations.includes(name) ? mixture.format : (mixture as Record<string, Format>)[name]);
         const given: GatedDeltaCase = inFormats(buildGatedDelta({ ...spec, gateDims }), choose);
@@ -93,7 +93,7 @@ onEachBackend("dtypes", (backend) => {
   });
 
   test("causalConv1d", () => {
-    for (const mixture of some(backend, activationMixtures(["state", "out"], ["weight", "bias"]), 100, 25)) {
+    for (const mixture of some(backend, activationMixtures(["state", "out"], ["weight", "bias"]), 100, 100)) {
       const choose = (name: string) => (name === "x" ? mixture.format : (mixture as Record<string, Format>)[name]);
       const built = buildCausalConv1d({ ...spec, channels: 19, width: 4, bias: true, activation: "silu" });
       const given: CausalConv1dCase = inFormats(built, choose);
@@ -109,7 +109,7 @@ onEachBackend("dtypes", (backend) => {
   });
 
   test("gatedRmsNorm", () => {
-    for (const mixture of some(backend, activationMixtures(["x", "out"], ["weight"]), 100, 20)) {
+    for (const mixture of some(backend, activationMixtures(["x", "out"], ["weight"]), 100, 100)) {
       const choose = (name: string) => (name === "z" ? mixture.format : (mixture as Record<string, Format>)[name]);
       const built = buildGatedRmsNorm({
         ...spec, tokens: 3, heads: 2, dim: 21, eps: 1e-6, activation: "silu", order: "norm-then-gate", xFormat: "f32",
@@ -129,7 +129,7 @@ onEachBackend("dtypes", (backend) => {
     };
     const any = ["aLog", "dtBias", "state", "convWeight", "convBias", "normWeight"] as const;
     const all = activationMixtures(["gate", "beta", "convState", "out"], any);
-    for (const mixture of some(backend, all, 400, 25)) {
+    for (const mixture of some(backend, all, 400, 100)) {
       const choose = (name: string) => (name === "x" || name === "z" ? mixture.format : (mixture as Record<string, Format>)[name]);
       const given: GatedDeltaStepCase = inFormats(buildGatedDeltaStep(stepSpec), choose);
       const wide = runGatedDeltaStep(device, given, { ...mixture, state: "f32", out: "f32" });

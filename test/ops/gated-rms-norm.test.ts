@@ -44,8 +44,7 @@ onEachBackend("gatedRmsNorm", (backend) => {
   });
 
   test("rows of every length to 70 and of thousands, with both activations in both orders", () => {
-    const step = backend.emulated ? 9 : 1;
-    const lengths = Array.from({ length: 70 }, (_, i) => i + 1).filter((length) => length % step === 1 % step);
+    const lengths = Array.from({ length: 70 }, (_, i) => i + 1);
     for (const [i, dim] of [...lengths, 100, 1000, 1003, 5120].entries()) {
       const activation = i % 2 === 0 ? "silu" : "sigmoid";
       const order = i % 4 < 2 ? "norm-then-gate" : "gate-then-norm";

@@ -14,7 +14,7 @@ import { allF32, runCausalConv1d, runGatedDelta, runGatedRmsNorm } from "../supp
 import { randomCuts, tokenByToken } from "../support/spans.ts";
 
 /** The number of tokens that an emulated GPU gets of a long file, the first ones. */
-const mostTokens = ({ emulated }: Backend) => (emulated ? 40 : Infinity);
+const mostTokens = ({ emulated }: Backend) => (emulated ? 50 : Infinity);
 
 function caseOf(golden: GatedDeltaGolden): GatedDeltaCase {
   const slots = golden.cuSeqlens.slice(1).map((_, s) => s);

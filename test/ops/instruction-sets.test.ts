@@ -3,8 +3,8 @@
  * use is settled when the library opens a device. What this processor lacks is said and not run.
  */
 import { describe, expect, test } from "bun:test";
-import { join } from "node:path";
 import { Device } from "../../lib/index.ts";
+import { runProgram, testOps } from "../support/children.ts";
 
 /** The kernels that are built for each architecture, as GATED_DELTA_ISA names them. */
 const built: Readonly<Record<string, readonly string[]>> = { x64: ["avx512", "avx2", "baseline"], arm64: ["neon"] };
@@ -12,30 +12,18 @@ const built: Readonly<Record<string, readonly string[]>> = { x64: ["avx512", "av
 /** Subjects that depend on how the kernels are compiled. */
 const subjects = [
   "adversarial", "call-splits", "causal-conv", "composition", "determinism", "dtypes", "fused-equals-unfused",
-  "gated-delta", "gated-rms-norm", "golden", "linear", "poison", "ragged", "slots", "step", "strides",
+  "gated-delta", "gated-rms-norm", "golden", "instruction-sets", "linear", "poison", "ragged", "slots", "step", "strides",
 ];
-
-/** Share of the random cases: this process runs all of them on the best instruction set. */
-const share = "0.15";
 
 const forced = process.env["GATED_DELTA_ISA"];
 
-function run(isa: string, ...args: string[]): { readonly ok: boolean; readonly text: string } {
-  const { success, stdout, stderr } = Bun.spawnSync([process.execPath, ...args], {
-    cwd: join(import.meta.dir, "..", ".."),
-    env: { ...process.env, GATED_DELTA_ISA: isa, GATED_DELTA_TEST_BACKENDS: "cpu", GATED_DELTA_TEST_SHARE: share },
-    stdout: "pipe",
-    stderr: "pipe",
-  });
-  return { ok: success, text: `${stdout}${stderr}` };
-}
+/** A share of the random cases: this process runs all of them on the best instruction set. */
+const environment = (isa: string) => ({ GATED_DELTA_ISA: isa, GATED_DELTA_TEST_BACKENDS: "cpu", GATED_DELTA_TEST_SHARE: "0.15" });
 
 /** What a device says of itself under an instruction set. */
-function opened(isa: string): { readonly ok: boolean; readonly text: string } {
-  const library = join(import.meta.dir, "..", "..", "lib", "index.ts");
-  const program = `import { Device } from ${JSON.stringify(library)};
-    try { console.log(Device.open("cpu").isa); } catch (error) { console.log(error.message); process.exit(1); }`;
-  return run(isa, "--eval", program);
+function opened(isa: string) {
+  return runProgram(environment(isa), `import { Device } from "ROOT/lib/index.ts";
+    try { console.log(Device.open("cpu").isa); } catch (error) { console.log(error.message); process.exit(1); }`);
 }
 
 if (forced === undefined) {
@@ -48,11 +36,7 @@ if (forced === undefined) {
         continue;
       }
       test(isa, () => {
-        expect(text.trim()).toBe(isa);
-        const files = subjects.map((subject) => `./test/ops/${subject}.test.ts`);
-        const result = run(isa, "test", "--timeout=300000", ...files);
-        if (!result.ok) throw new Error(`under ${isa}:\n${result.text}`);
-        const passed = Number(/^ *(\d+) pass$/m.exec(result.text)?.[1] ?? 0);
+        const passed = testOps(environment(isa), subjects);
         expect(passed).toBeGreaterThan(subjects.length); // it found the files
         console.log(`${isa}: ${passed} tests of the ops passed`);
       }, 600_000);

@@ -40,7 +40,7 @@ const stepSpec: StepSpec = {
 
 onEachBackend("ragged batches", ({ device, emulated }) => {
   test("every edge length in one batch, in every rotation", () => {
-    for (let shift = 0; shift < edgeLengths.length; shift += emulated ? 5 : 1) {
+    for (let shift = 0; shift < edgeLengths.length; shift++) {
       const lengths = [...edgeLengths.slice(shift), ...edgeLengths.slice(0, shift)];
       const slots = lengths.map((_, s) => s);
       const batch = { lengths, rowsBeyond: shift % 3, slots: lengths.length, readSlots: slots, writeSlots: slots };
@@ -112,7 +112,7 @@ onEachBackend("ragged batches", ({ device, emulated }) => {
   });
 
   test("thousands of sequences, most of them of one token or none", () => {
-    const count = emulated ? 150 : 5000;
+    const count = emulated ? 1000 : 5000;
     const random = new Random(12);
     const lengths = Array.from({ length: count }, () => random.pick([0, 1, 1, 1, 2]));
     const slots = random.distinct(count, count);

@@ -27,12 +27,9 @@ const randomBytes = (seed: number, bytes: Uint8Array) => {
   for (let i = 0; i < bytes.length; i++) bytes[i] = random.below(256);
 };
 
-onEachBackend("refused calls", (backend) => {
-  const { device } = backend;
-
+onEachBackend("refused calls", ({ device }) => {
   test.each(opNames)("%s: whatever is wrong, no byte of any tensor changes", (name) => {
-    for (const [i, [change, code]] of wrongArguments(device)[name].entries()) {
-      if (backend.emulated && i % 5 !== 0) continue;
+    for (const [change, code] of wrongArguments(device)[name]) {
       const sound = soundArguments[name](device);
       const args = { ...sound, ...(typeof change === "function" ? change(sound) : change) };
       const watched = tensorsOf(args).filter(([, tensor]) => tensor.contiguous && tensor.dtype !== "i32");

@@ -7,7 +7,7 @@ import { afterAll, describe, setDefaultTimeout } from "bun:test";
 import { Device } from "../../lib/index.ts";
 import { reportErrors } from "./judge.ts";
 
-/** How much of the random tests a backend gets: an emulated GPU is some thousand times slower than a real one. */
+/** How much of the random tests a backend gets: an emulated GPU is far slower than a real one. */
 export interface Sizes {
   /** Share of the random cases that run. */
   readonly share: number;
@@ -31,7 +31,7 @@ export interface Backend {
 const longest = 300_000;
 
 const native: Sizes = { share: 1, mostTokens: 80, mostState: 2 ** 20, mostWork: 2 ** 23 };
-const emulated: Sizes = { share: 0.2, mostTokens: 40, mostState: 2 ** 16, mostWork: 2 ** 19 };
+const emulated: Sizes = { share: 0.6, mostTokens: 80, mostState: 2 ** 18, mostWork: 2 ** 21 };
 
 /** Whether a backend opens here, and if not, why. */
 export interface Availability {

@@ -182,6 +182,16 @@ export const ops: Record<string, Descriptor> = {
   ),
 };
 
+/** Whether the native side has let go of a buffer of a device: then no op takes it any more. Nothing is left encoded. */
+export function isReleased(of: number, buffer: number): boolean {
+  const op = new Descriptor("gd_linear").set("in_features", 1).set("out_features", 1); // of no rows
+  for (const tensor of ["x", "weight", "out"]) op.set(`${tensor}.buffer`, buffer).set(`${tensor}.dtype`, c.GD_F32);
+  const status = encode("gd_encode_linear", of, op);
+  expect(native.gd_discard(of)).toBe(c.GD_OK);
+  expect([c.GD_OK, c.GD_ERROR_HANDLE]).toContain(status);
+  return status === c.GD_ERROR_HANDLE;
+}
+
 /** What a refusal may be. */
 export const wrongStatuses = [
   c.GD_ERROR_INVALID_ARGUMENT,

@@ -1,0 +1,45 @@
+/**
+ * The emulated GPU runs lanes and threadgroups in any order that is asked for, each in a process of its own. Kernels
+ * that lean on one order fail in another; those that do not give the same bits in all of them.
+ */
+import { describe, expect, test } from "bun:test";
+import { availability, onOnly } from "../support/backends.ts";
+import { runProgram, testOps } from "../support/children.ts";
+import { digest, small } from "../support/every-op.ts";
+
+const subjects = [
+  "adversarial", "call-splits", "causal-conv", "composition", "copy-slots", "dtypes", "fused-equals-unfused", "gated-delta",
+  "gated-rms-norm", "golden", "linear", "poison", "ragged", "slots", "step",
+];
+
+/** All but the sequence of 32768 tokens, which says nothing about order that a short one does not. */
+const pattern = "^(?!.*16-bit number counts)";
+
+const environment = (order: string) => ({
+  GATED_DELTA_EMULATOR_ORDER: order,
+  GATED_DELTA_TEST_BACKENDS: "metal",
+  GATED_DELTA_TEST_SHARE: "0.1",
+});
+
+const there = availability.some(({ name, absence }) => name === "metal" && absence === undefined);
+
+if (there && process.env["GATED_DELTA_EMULATOR_ORDER"] === undefined) {
+  onOnly("metal", "lane orders", ({ device, emulated }) => {
+    if (!emulated) return; // a real GPU has its own order
+
+    test.each(["forward", "reverse", "random:1", "random:2"])("%s: the same bits", (order) => {
+      const program = `import { Device } from "ROOT/lib/index.ts";
+        import { digest, small } from "ROOT/test/support/every-op.ts";
+        using device = Device.open("metal");
+        console.log(digest(device, small));`;
+      const { ok, text } = runProgram(environment(order), program);
+      expect([ok, text.trim()]).toEqual([true, digest(device, small)]);
+    });
+
+    describe.each(["reverse", "random:20260"])("%s", (order) => {
+      test("the tests of the ops", () => {
+        expect(testOps(environment(order), subjects, pattern)).toBeGreaterThan(subjects.length);
+      }, 600_000);
+    });
+  });
+}

@@ -1,0 +1,92 @@
+/** One of every op, for tests that compare whole runs. */
+import { causalConv1d, copySlots, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear } from "../../lib/index.ts";
+import type { Device, Op } from "../../lib/index.ts";
+import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsNorm, fill } from "./cases.ts";
+import type { StepSpec } from "./cases.ts";
+import { Layouts, download } from "./layouts.ts";
+import { Random } from "./random.ts";
+import { allF32, placeCausalConv1d, placeGatedDelta, placeGatedDeltaStep, placeGatedRmsNorm } from "./run-ops.ts";
+
+/** Sizes of the ops. */
+export interface Scale {
+  readonly heads: number;
+  readonly dim: number;
+  readonly lengths: readonly number[];
+}
+
+/** Work that several threads share, in pieces that do not come out even. */
+export const large: Scale = { heads: 3, dim: 72, lengths: [37, 1, 0, 64, 5] };
+
+/** Work for an emulated GPU. */
+export const small: Scale = { heads: 2, dim: 24, lengths: [17, 1, 0, 9] };
+
+/** An op over tensors in memory. */
+export interface PlacedOp {
+  readonly name: string;
+  readonly op: Op;
+  readonly results: () => Float32Array[];
+}
+
+/** One of every op, over tensors that hold the same at every call. */
+export function everyOp(layouts: Layouts, { heads, dim, lengths }: Scale): PlacedOp[] {
+  const count = lengths.length;
+  const slots = lengths.map((_, s) => s);
+  const readSlots = lengths.map((_, s) => (s + 1) % count); // rotated: states are staged
+  const batch = { lengths, rowsBeyond: 2, slots: count, readSlots, writeSlots: slots };
+  const spec: StepSpec = {
+    seed: 77, keyHeads: heads, ratio: 3, keyDim: dim, valueDim: dim + 8, gateForm: "raw", gateDims: "key",
+    betaForm: "sigmoid", heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true,
+    weightFormat: "f32", stateFormat: "f32", outFormat: "f32", width: 5, bias: true, convActivation: "silu",
+    convStateFormat: "f32", normActivation: "silu", normOrder: "norm-then-gate", sequences: count, slots: count, readSlots,
+    writeSlots: slots,
+  };
+  const channels = heads * dim * 5 + 3;
+  const delta = placeGatedDelta(layouts, buildGatedDelta({ ...spec, batch }), allF32);
+  const conv = placeCausalConv1d(layouts, buildCausalConv1d({ ...spec, channels, activation: "silu", batch }), allF32);
+  const norm = placeGatedRmsNorm(layouts, buildGatedRmsNorm({
+    ...spec, tokens: 40, heads, dim: dim + 3, eps: 1e-6, activation: "silu", order: "norm-then-gate", xFormat: "f32",
+  }), allF32);
+  const step = placeGatedDeltaStep(layouts, buildGatedDeltaStep(spec), allF32);
+  const random = new Random(4);
+  const matrix = (rows: number, columns: number) => fill([rows, columns], "f32", () => random.normal());
+  const product = {
+    x: layouts.rows("x", "f32", matrix(13, channels)),
+    weight: layouts.packed("weight", "f32", matrix(67, channels)),
+    out: layouts.out("out", "f32", [13, 67]),
+  };
+  const pool = layouts.pool("pool", "f32", matrix(count, channels), slots);
+  const used = delta.cuSeqlens!.at(-1)!;
+  return [
+    { name: "gatedDelta", op: gatedDelta(delta), results: () => [download(delta.out, used), download(delta.state!)] },
+    { name: "causalConv1d", op: causalConv1d(conv), results: () => [download(conv.out, used), download(conv.state!)] },
+    { name: "gatedRmsNorm", op: gatedRmsNorm(norm), results: () => [download(norm.out)] },
+    {
+      name: "gatedDeltaStep",
+      op: gatedDeltaStep(step),
+      results: () => [download(step.out), download(step.state), download(step.convState)],
+    },
+    { name: "linear", op: linear(product), results: () => [download(product.out)] },
+    { name: "copySlots", op: copySlots({ pool, readSlots, writeSlots: slots }), results: () => [download(pool)] },
+  ];
+}
+
+/** What every op gives on a device, each run by itself. */
+export function runEach(device: Device, scale: Scale): Map<string, Float32Array[]> {
+  using layouts = new Layouts(device, new Random(8));
+  const got = everyOp(layouts, scale).map(({ name, op, results }) => {
+    device.run(op);
+    device.wait();
+    return [name, results()] as const;
+  });
+  return new Map(got);
+}
+
+/** One number that tells the bits of all results. */
+export function digest(device: Device, scale: Scale): string {
+  const hash = new Bun.CryptoHasher("sha256");
+  for (const [name, results] of runEach(device, scale)) {
+    hash.update(name);
+    for (const result of results) hash.update(result);
+  }
+  return hash.digest("hex");
+}

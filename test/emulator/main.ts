@@ -8,7 +8,7 @@
  *   bun test/emulator/main.ts translate shaders/x.metal  the C++ that runs, for reading
  *   bun test/emulator/main.ts cuda shaders/*.metal -o FOLDER   CUDA sources and a runner for them (cuda/runner.cpp says how)
  *   bun test/emulator/main.ts replay RECORDS shaders/*.metal -o FOLDER [--library LIBRARY.so]   the same with recorded dispatches
- *   bun test/emulator/main.ts receipt RESULTS.jsonl            what a card made of them, as JSON
+ *   bun test/emulator/main.ts receipt RESULTS.jsonl...         what a card made of them, as JSON
  *   bun test/emulator/main.ts runner [--sanitizer address|undefined]
  *
  * Exit status: 0 done, 1 the sources have problems (one a line, "file:line: ..."), 2 bad usage.
@@ -24,9 +24,15 @@ import { lint } from "./lint/lint.ts";
 import { reflectUnits } from "./reflect.ts";
 
 type Command = (files: readonly string[], options: Options) => Promise<number>;
-type Options = { readonly output: string | undefined; readonly sanitizer: Sanitizer; readonly only: readonly string[] | undefined; readonly keep: boolean; readonly library: string | undefined };
+type Options = {
+  readonly output: string | undefined;
+  readonly sanitizer: Sanitizer;
+  readonly only: readonly string[] | undefined;
+  readonly keep: boolean;
+  readonly library: string | undefined;
+};
 
-const defaultOutput = join(".build", "emulator", process.platform === "darwin" ? "libGatedDeltaShaders.dylib" : "libGatedDeltaShaders.so");
+const defaultOutput = join(".build", "emulator", "libGatedDeltaShaders.so");
 
 const commands: Record<string, Command> = {
   async build(files, options) {
@@ -63,9 +69,9 @@ const commands: Record<string, Command> = {
     console.log(`${folder}: ${count} dispatches; on a machine with a card: ${join(folder, "run.sh")}`);
     return 0;
   },
-  async receipt([results]) {
+  async receipt(results) {
     const commit = spawnSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" }).stdout.trim();
-    console.log(JSON.stringify(receipt(results ?? "", commit, new Date().toISOString().slice(0, 10)), null, 2));
+    console.log(JSON.stringify(receipt(results, commit, new Date().toISOString().slice(0, 10)), null, 2));
     return await Promise.resolve(0);
   },
   async runner(_files, options) {

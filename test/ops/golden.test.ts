@@ -1,12 +1,15 @@
 /** The golden files through the ops themselves, on every backend, within the bounds that DESIGN gives. */
 import { expect, test } from "bun:test";
+import { GatedDeltaNet } from "../../lib/index.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";
 import { rounded } from "../reference/rounding.ts";
+import { rows } from "../reference/tensor.ts";
 import { onEachBackend, onOnly } from "../support/backends.ts";
 import type { Backend } from "../support/backends.ts";
 import { convCalls, deltaCalls } from "../support/calls.ts";
 import { boundOf, bounds, relRms } from "../support/compare.ts";
-import { goldenFiles, loadCausalConv, loadGatedDelta, loadGatedRmsNorm } from "../support/golden.ts";
+import { drive } from "../support/drive.ts";
+import { goldenFiles, loadCausalConv, loadGatedDelta, loadGatedRmsNorm, loadLayer } from "../support/golden.ts";
 import type { GatedDeltaGolden } from "../support/golden.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Random } from "../support/random.ts";
@@ -57,6 +60,21 @@ onEachBackend("golden files", (backend) => {
       expectSameBits("out", split.out, whole.out);
       expectSameBits("state", split.state!, whole.state!);
     }
+  });
+
+  test.each(goldenFiles("layer").map(loadLayer))("$name", (golden) => {
+    const layer = GatedDeltaNet.load(device, golden.path, { layer: 0 });
+    const { sequences, tokens } = golden;
+    const hidden = golden.cuSeqlens.slice(1).map((end) => rows(golden.hidden, end - tokens, end));
+    const all = Array.from({ length: sequences }, (_, sequence) => sequence);
+    const whole = drive(layer, hidden, [all.map((sequence) => ({ sequence, tokens }))]);
+    expectNear("golden layer", whole.outputs.flatMap((out) => [...out]), golden.out.data, bounds.layer);
+    // As it was used: a prefill in two chunks, then one token a step.
+    const prefill = [5, golden.prefillTokens - 5].map((part) => all.map((sequence) => ({ sequence, tokens: part })));
+    const steps = Array.from({ length: golden.decodeSteps }, () => all.map((sequence) => ({ sequence, tokens: 1 })));
+    const used = drive(layer, hidden, [...prefill, ...steps], "decode");
+    used.outputs.forEach((out, s) => expectSameBits(`sequence ${s}`, out, whole.outputs[s]!));
+    used.states.forEach((state, s) => expectSameBits(`state ${s}`, state, whole.states[s]!));
   });
 
   test.each(goldenFiles("gated-rmsnorm").map(loadGatedRmsNorm))("$name", (golden) => {

@@ -188,7 +188,7 @@ export function isReleased(of: number, buffer: number): boolean {
   for (const tensor of ["x", "weight", "out"]) op.set(`${tensor}.buffer`, buffer).set(`${tensor}.dtype`, c.GD_F32);
   const status = encode("gd_encode_linear", of, op);
   expect(native.gd_discard(of)).toBe(c.GD_OK);
-  expect([c.GD_OK, c.GD_ERROR_HANDLE]).toContain(status);
+  expect<readonly number[]>([c.GD_OK, c.GD_ERROR_HANDLE]).toContain(status);
   return status === c.GD_ERROR_HANDLE;
 }
 

@@ -15,8 +15,8 @@ final class DeviceQueue: @unchecked Sendable {
 
   private let lock = SleepLock()
   private let executor: Executor
-  private var waiting: [any Submission] = []
-  /// Index of the first one that is still waiting: the array is cut when it has run empty.
+  /// Submissions from `next` on; nil where they were taken, so that nothing holds on to their memory.
+  private var waiting: [(any Submission)?] = []
   private var next = 0
   private var isRunning = false
   private var isClosed = false
@@ -59,9 +59,14 @@ final class DeviceQueue: @unchecked Sendable {
   private func take() -> (any Submission)? {
     guard next < waiting.count else { return nil }
     let submission = waiting[next]
+    waiting[next] = nil
     next &+= 1
     if next == waiting.count {
       waiting.removeAll(keepingCapacity: true)
+      next = 0
+    } else if next >= 64, next &* 2 >= waiting.count {
+      // A device that always has something to do never runs empty.
+      waiting.removeFirst(next)
       next = 0
     }
     return submission

@@ -99,6 +99,53 @@ import Testing
     device.close()
   }
 
+  /// Each submission adds one after the next, so that there is always one that waits.
+  @Test func aQueueThatNeverRunsEmptyHoldsOnToNothing() throws {
+    let device = try device(instructionSets[0])
+    let links = Links(on: device, count: 2000)
+    for _ in 0..<2 { links.add() }
+    let end = monotonicNanoseconds() + 20_000_000_000
+    while links.finished.load(ordering: .acquiring) < 2000 && monotonicNanoseconds() < end { usleep(100) }
+    #expect(links.finished.load(ordering: .acquiring) == 2000)
+    #expect(links.most.load(ordering: .acquiring) < 10)
+    device.close()
+  }
+
+  private final class Links: Sendable {
+    let device: CPUDevice
+    let left: Atomic<Int>
+    let alive = Atomic<Int>(0)
+    let most = Atomic<Int>(0)
+    let finished = Atomic<Int>(0)
+
+    init(on device: CPUDevice, count: Int) {
+      self.device = device
+      left = Atomic(count)
+    }
+
+    func add() {
+      guard left.subtract(1, ordering: .relaxed).newValue >= 0 else { return }
+      device.submit(Link(self))
+    }
+
+    private final class Link: Submission {
+      let ops: [Op] = []
+      private let links: Links
+
+      init(_ links: Links) {
+        self.links = links
+        links.most.max(links.alive.add(1, ordering: .relaxed).newValue, ordering: .relaxed)
+      }
+
+      deinit { links.alive.subtract(1, ordering: .relaxed) }
+
+      func finish(_ failure: Failure?) {
+        links.add()
+        links.finished.add(1, ordering: .releasing)
+      }
+    }
+  }
+
   /// Several devices at once, as several Workers open them: the pool is one, and results do not depend on who has it.
   @Test func devicesOfSeveralThreadsShareThePool() throws {
     var random = Random(seed: 77)

@@ -61,22 +61,33 @@ export type Receipt = {
   readonly kernels: Readonly<Record<string, { dispatches: number; microseconds: readonly number[] }>>;
 };
 
-/** Sums up results.jsonl. */
-export function receipt(results: string, commit: string, date: string): Receipt {
-  const lines = readFileSync(results, "utf8").split("\n").filter((l) => l.startsWith("{")).map((l) => JSON.parse(l) as Line);
+/** Sums up the lines of one or more results files; a record that ran more than once must have been right each time. */
+export function receipt(results: readonly string[], commit: string, date: string): Receipt {
+  const lines = results.flatMap((file) => readFileSync(file, "utf8").split("\n")).filter((l) => l.startsWith("{")).map((l) => JSON.parse(l) as Line);
   const head = lines.find((l) => l.card !== undefined);
-  const runs = lines.filter((l) => l.record !== undefined);
+  const runs = new Map<string, { kernel: string; good: boolean; microseconds: number; error: string; differences: readonly unknown[] }>();
+  for (const l of lines) {
+    if (l.record === undefined) continue;
+    const record = basename(l.record);
+    const before = runs.get(record);
+    const good = l.ran === true && l.sameBits === true;
+    runs.set(record, {
+      kernel: l.kernel ?? "", good: good && before?.good !== false, microseconds: l.microseconds || (before?.microseconds ?? 0),
+      error: (l.error ?? "") || (before?.error ?? ""), differences: [...(before?.differences ?? []), ...(l.differences ?? [])],
+    });
+  }
   const kernels: Record<string, { dispatches: number; microseconds: number[] }> = {};
-  for (const r of runs.sort((a, b) => ((a.record ?? "") < (b.record ?? "") ? -1 : 1))) {
-    const entry = (kernels[r.kernel ?? ""] ??= { dispatches: 0, microseconds: [] });
+  const ordered = [...runs].sort(([a], [b]) => (a < b ? -1 : 1));
+  for (const [, r] of ordered) {
+    const entry = (kernels[r.kernel] ??= { dispatches: 0, microseconds: [] });
     entry.dispatches += 1;
-    if ((r.microseconds ?? 0) > 0) entry.microseconds.push(r.microseconds ?? 0);
+    if (r.microseconds > 0) entry.microseconds.push(r.microseconds);
   }
   return {
     card: head?.card ?? "", computeCapability: head?.computeCapability ?? "", date, commit,
     cudaDriver: head?.cuda === undefined ? "" : `${Math.floor(head.cuda / 1000)}.${Math.floor((head.cuda % 1000) / 10)}`,
-    dispatches: runs.length, sameBits: runs.filter((r) => r.sameBits === true && r.ran === true).length,
-    problems: runs.filter((r) => r.ran !== true || r.sameBits !== true).map((r) => ({ record: basename(r.record ?? ""), kernel: r.kernel ?? "", error: r.error ?? "", differences: r.differences ?? [] })),
+    dispatches: runs.size, sameBits: ordered.filter(([, r]) => r.good).length,
+    problems: ordered.filter(([, r]) => !r.good).map(([record, { kernel, error, differences }]) => ({ record, kernel, error, differences })),
     kernels: Object.fromEntries(Object.entries(kernels).sort(([a], [b]) => (a < b ? -1 : 1))),
   };
 }

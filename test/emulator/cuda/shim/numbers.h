@@ -32,6 +32,15 @@ __forceinline__ float emu_widen_half(ushort bits) { float x; asm("cvt.f32.f16 %0
 __forceinline__ ushort emu_narrow_bfloat(float x) { ushort bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits; }
 __forceinline__ float emu_widen_bfloat(ushort bits) { return __uint_as_float(uint(bits) << 16); }
 
+// With a float they give a float, with an integer what they are.
+#define EMU_MIXED(name, op)                                                                                          \
+  __forceinline__ friend name operator op(name a, name b) { return name(float(a) op float(b)); }                     \
+  __forceinline__ friend float operator op(name a, float b) { return float(a) op b; }                                \
+  __forceinline__ friend float operator op(float a, name b) { return a op float(b); }                                \
+  __forceinline__ friend name operator op(name a, int b) { return name(float(a) op float(name(b))); }                \
+  __forceinline__ friend name operator op(int a, name b) { return name(float(name(a)) op float(b)); }                \
+  __forceinline__ friend name operator op(name a, uint b) { return name(float(a) op float(name(b))); }               \
+  __forceinline__ friend name operator op(uint a, name b) { return name(float(name(a)) op float(b)); }
 #define EMU_SMALL(name)                                                                          \
   struct name {                                                                                  \
     ushort bits;                                                                                 \
@@ -42,15 +51,13 @@ __forceinline__ float emu_widen_bfloat(ushort bits) { return __uint_as_float(uin
     __forceinline__ name &operator-=(name o) { return *this = name(float(*this) - float(o)); }   \
     __forceinline__ name &operator*=(name o) { return *this = name(float(*this) * float(o)); }   \
     __forceinline__ name &operator/=(name o) { return *this = name(float(*this) / float(o)); }   \
-    __forceinline__ friend name operator+(name a, name b) { return name(float(a) + float(b)); }  \
-    __forceinline__ friend name operator-(name a, name b) { return name(float(a) - float(b)); }  \
-    __forceinline__ friend name operator*(name a, name b) { return name(float(a) * float(b)); }  \
-    __forceinline__ friend name operator/(name a, name b) { return name(float(a) / float(b)); }  \
+    EMU_MIXED(name, +) EMU_MIXED(name, -) EMU_MIXED(name, *) EMU_MIXED(name, /)                  \
     __forceinline__ friend name operator-(name a) { return name(-float(a)); }                    \
   };
 EMU_SMALL(half)
 EMU_SMALL(bfloat)
 #undef EMU_SMALL
+#undef EMU_MIXED
 
 template <class D, class S> __forceinline__ D as_type(S value) {
   static_assert(sizeof(D) == sizeof(S), "as_type needs types of the same size");

@@ -19,8 +19,10 @@
 typedef struct variant {
   const char *name;
   int32_t width; /* floats in a vector */
-  /* pattern 0: a ← a·s; 1: a ← b·s; 2: a ← b·s + c; 3: Σ a. Whole vectors of 16 floats. */
-  float (*stream)(int pattern, float *a, const float *b, const float *c, int64_t floats, int64_t ahead, float s);
+  /* pattern 0: a ← a·s; 1: a ← b·s; 2: a ← b·s + c; 3: Σ a. Which way of doing so is fastest differs between processors
+   * and between caches and memory, so there are several. way: 1 prefetches a page ahead, 2 goes through four parts at
+   * once, 4 stores past the caches. */
+  float (*stream)(int pattern, int way, float *a, const float *b, const float *c, int64_t floats, float s);
   /* Returns a number that depends on every multiply-add. */
   float (*multiply_add)(int64_t rounds, float x, float y);
 } variant;
@@ -76,10 +78,10 @@ static double now(void) {
 /* One measurement: every thread does its share of each pass, and no pass begins before the last one has ended everywhere. */
 typedef struct job {
   variant use;
-  int pattern; /* -1: multiply-adds */
+  int pattern, way; /* pattern -1: multiply-adds */
   float *a;
   const float *b, *c;
-  int64_t floats, ahead, rounds;
+  int64_t floats, rounds;
   int32_t threads, passes;
   double *seconds;
   _Atomic int32_t arrived, phase;
@@ -107,7 +109,7 @@ static void work(job *j, int32_t thread) {
   for (int32_t pass = 0; pass < j->passes; pass++) {
     barrier(j);
     double since = now();
-    float result = j->pattern >= 0 ? j->use.stream(j->pattern, j->a + from, j->b + from, j->c + from, to - from, j->ahead, scale)
+    float result = j->pattern >= 0 ? j->use.stream(j->pattern, j->way, j->a + from, j->b + from, j->c + from, to - from, scale)
                                    : j->use.multiply_add(j->rounds, scale, 1e-9f);
     atomic_store_explicit(&j->sink, result, memory_order_relaxed);
     barrier(j);
@@ -159,11 +161,13 @@ EXPORT float *probe_allocate(uint64_t bytes) {
   return floats;
 }
 
-/* Streams `floats` floats (of each array) `passes` times, prefetching `ahead` bytes ahead unless that is 0; `seconds` gets the time of each pass. */
-EXPORT int32_t probe_stream(int32_t pattern, float *a, float *b, float *c, int64_t floats, int64_t ahead, int32_t threads,
+#define WAYS_THERE_ARE 8
+
+/* Streams `floats` floats (of each array) `passes` times, in one of 8 ways; `seconds` gets the time of each pass. */
+EXPORT int32_t probe_stream(int32_t pattern, int32_t way, float *a, float *b, float *c, int64_t floats, int32_t threads,
                             int32_t passes, double *seconds) {
-  if (pattern < 0 || pattern > 3 || ahead < 0) return -1;
-  job j = {.use = chosen(), .pattern = pattern, .a = a, .b = b, .c = c, .floats = floats, .ahead = ahead};
+  if (pattern < 0 || pattern > 3 || way < 0 || way >= WAYS_THERE_ARE) return -1;
+  job j = {.use = chosen(), .pattern = pattern, .way = way, .a = a, .b = b, .c = c, .floats = floats};
   j.threads = threads, j.passes = passes, j.seconds = seconds;
   return run(&j);
 }

@@ -24,7 +24,7 @@ const arithmetic = [
 
 const language = [
   "-x", "c++", "-std=c++17", "-nostdinc", "-nostdinc++", "-fdeclspec", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
-  "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-Wno-everything", "-Werror=vla", "-ferror-limit=20",
+  "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-fno-finite-loops", "-Wno-everything", "-Werror=vla", "-ferror-limit=20",
 ];
 
 /**

@@ -1,5 +1,5 @@
 /** The CUDA back end, as far as it can be tested without a card: its output is C++ that compiles, and says what it holds. */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,6 +10,9 @@ import { emitCuda } from "./emit/cuda.ts";
 import { parseUnit } from "./frontend/unit.ts";
 import { openSource } from "./harness.ts";
 import { clang } from "./toolchain.ts";
+
+// A first run compiles the runtime, which a busy machine may take its time for.
+setDefaultTimeout(300_000);
 
 const root = join(import.meta.dirname, "..", "..");
 const shaders = join(root, "shaders");

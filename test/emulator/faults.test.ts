@@ -1,6 +1,9 @@
 /** What a kernel does wrong comes back as a message that names the .metal file and line, and nothing else breaks. */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { openSource, type Dispatch } from "./harness.ts";
+
+// A first run compiles the runtime, which a busy machine may take its time for.
+setDefaultTimeout(300_000);
 
 const source = `#include <metal_stdlib>
 using namespace metal;

@@ -24,9 +24,9 @@ export type Dispatch = {
   /** Threads of the grid and of a threadgroup. */
   readonly grid: readonly [number, number?, number?];
   readonly threads: readonly [number, number?, number?];
-  readonly order?: "forward" | "reverse" | `random:${number}`;
-  /** 1 races, 2 uninitialised threadgroup memory; both by default. */
-  readonly checks?: number;
+  readonly order?: "forward" | "reverse" | `random:${number}` | "environment";
+  /** 1 races, 2 uninitialised threadgroup memory; both by default. "environment" leaves it to GATED_DELTA_EMULATOR_CHECKS. */
+  readonly checks?: number | "environment";
 };
 
 export type Outcome = {
@@ -83,8 +83,8 @@ function encode(d: Dispatch): { file: Uint8Array; targets: { index: number; data
   out.number(constants.length, 4);
   for (const c of constants) out.text(c.name).number(0, 4).text(c.type).block(constantBytes(c));
   const order = d.order ?? "forward";
-  out.number(order === "forward" ? 1 : order === "reverse" ? 2 : 3, 4);
-  out.number(order.startsWith("random:") ? Number(order.slice(7)) : 0, 8).number(d.checks ?? 3, 4);
+  out.number(["environment", "forward", "reverse"].indexOf(order) < 0 ? 3 : ["environment", "forward", "reverse"].indexOf(order), 4);
+  out.number(order.startsWith("random:") ? Number(order.slice(7)) : 0, 8).number(d.checks === "environment" ? 0x80000000 : (d.checks ?? 3), 4);
   for (let i = 0; i < 3; i += 1) out.number(d.grid[i] ?? 1, 8);
   for (let i = 0; i < 3; i += 1) out.number(d.threads[i] ?? 1, 4);
   const lengths = d.threadgroupBytes ?? [];
@@ -117,18 +117,18 @@ export class Library {
   }
 
   /** Runs a kernel; on success the buffers' arrays hold what it left. */
-  run(dispatch: Dispatch): Outcome {
-    return this.runAll([dispatch]);
+  run(dispatch: Dispatch, environment: Readonly<Record<string, string>> = {}): Outcome {
+    return this.runAll([dispatch], environment);
   }
 
   /** Runs kernels one after another in one process. The outcome is the last one's; messages of those before it come first. */
-  runAll(dispatches: readonly Dispatch[]): Outcome {
+  runAll(dispatches: readonly Dispatch[], environment: Readonly<Record<string, string>> = {}): Outcome {
     const encoded = dispatches.map((d) => ({ ...encode(d), base: join(this.#folder, `dispatch-${process.pid}-${this.#count++}`) }));
     for (const { file, base } of encoded) writeFileSync(`${base}.emurec`, file);
     const result = spawnSync(this.#runner, [this.path, ...encoded.flatMap(({ base }) => [`${base}.emurec`, `${base}.out`])], {
       encoding: "utf8", timeout: 60_000,
       // The lanes' stacks are not the thread's, which AddressSanitizer's fake stacks cannot know.
-      env: { ...process.env, ASAN_OPTIONS: "detect_stack_use_after_return=0:detect_leaks=0", UBSAN_OPTIONS: "print_stacktrace=0" },
+      env: { ...process.env, ASAN_OPTIONS: "detect_stack_use_after_return=0:detect_leaks=0", UBSAN_OPTIONS: "print_stacktrace=0", ...environment },
     });
     for (const { base, targets } of encoded) {
       if (existsSync(`${base}.out`)) readBack(`${base}.out`, targets);

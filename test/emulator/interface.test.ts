@@ -1,11 +1,14 @@
 /** The C interface: one header, two places; and what a built library says about itself. */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { openSource } from "./harness.ts";
 import { reflectUnits } from "./reflect.ts";
 import { preprocess } from "./frontend/preprocess.ts";
 import { parseUnit } from "./frontend/unit.ts";
+
+// A first run compiles the runtime, which a busy machine may take its time for.
+setDefaultTimeout(300_000);
 
 const header = join(import.meta.dirname, "runtime", "emulator.h");
 const copy = join(import.meta.dirname, "..", "..", "swift", "Sources", "CEmulator", "include", "emulator.h");

@@ -1,7 +1,10 @@
 /** Metal's types, operators and library as the specification describes them, one expression a case. */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { CompileError } from "./compile.ts";
 import { openSource } from "./harness.ts";
+
+// A first run compiles the runtime, which a busy machine may take its time for.
+setDefaultTimeout(300_000);
 
 /** Expressions that are true in Metal. `x` is 1.5f, `n` is 7, `v` is float4(1, 2, 3, 4), all unknown to the compiler. */
 const truths: readonly string[] = [

@@ -1,11 +1,14 @@
 /** Each rule of the typed check and of the linter has a kernel that breaks it, and is refused by name and line. */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { checkTypes, parseTogether, type Problem } from "./check.ts";
 import { defaults, lint, rules } from "./lint/lint.ts";
 import type { LintOptions } from "./lint/rule.ts";
+
+// A first run compiles the runtime, which a busy machine may take its time for.
+setDefaultTimeout(300_000);
 
 const head = "#include <metal_stdlib>\nusing namespace metal;\n#pragma METAL fp contract(off)\n";
 

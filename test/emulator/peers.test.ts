@@ -4,11 +4,14 @@
  *   ggml/ggml-metal.metal (with ggml-common.h and ggml-metal-impl.h beside it), mlx-native/gated_delta_net.metal and
  *   gated_delta_net_decode.metal, vllm-metal/gdn_recurrent_decode.metal
  */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openLibrary, type Dispatch, type Library } from "./harness.ts";
+
+// A first run compiles the runtime, which a busy machine may take its time for.
+setDefaultTimeout(300_000);
 
 const folder = process.env["GATED_DELTA_PEER_KERNELS"] ?? "";
 const present = (...path: string[]): boolean => folder !== "" && existsSync(join(folder, ...path));

@@ -1,11 +1,14 @@
 /** AddressSanitizer and UndefinedBehaviorSanitizer builds, in the runner: what they find that the checked build cannot. */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buildRunner } from "./build.ts";
 import { openSource } from "./harness.ts";
+
+// A first run compiles the runtime, which a busy machine may take its time for.
+setDefaultTimeout(300_000);
 
 const source = `#include <metal_stdlib>
 using namespace metal;

@@ -1,6 +1,9 @@
 /** Simdgroup and quadgroup functions, matrices, barriers, atomics and builtins, in every lane order. */
-import { describe, expect, test } from "bun:test";
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { openSource, type Dispatch } from "./harness.ts";
+
+// A first run compiles the runtime, which a busy machine may take its time for.
+setDefaultTimeout(300_000);
 
 const orders = ["forward", "reverse", "random:1", "random:99"] as const;
 const lanes = Array.from({ length: 32 }, (_, i) => i);

@@ -1,5 +1,6 @@
 #include "dispatch.h"
 
+#include <ctime>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -22,6 +23,16 @@ std::mutex &library_lock() {
   static std::mutex lock;
   return lock;
 }
+
+static double deadline;
+
+static double seconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
+}
+
+bool dispatch_overdue() { return seconds() > deadline; }
 
 namespace {
 
@@ -80,6 +91,16 @@ std::string read_options(const emu_dispatch_info &d, Options &options) {
   else if (name == "pairwise") matrix_sum = MatrixSum::pairwise;
   else if (name == "exact") matrix_sum = MatrixSum::exact;
   else return "GATED_DELTA_EMULATOR_MATRIX is \"" + name + "\"; it must be fused, pairwise or exact";
+  const char *limit = getenv("GATED_DELTA_EMULATOR_TIMEOUT");
+  double allowed = 300;
+  if (limit != nullptr && limit[0] != 0) {
+    allowed = 0;
+    for (const char *c = limit; *c != 0; ++c) {
+      if (*c < '0' || *c > '9') return format("GATED_DELTA_EMULATOR_TIMEOUT is \"%s\"; it must be a whole number of seconds", limit);
+      allowed = allowed * 10 + (*c - '0');
+    }
+  }
+  deadline = seconds() + allowed;
   return "";
 }
 

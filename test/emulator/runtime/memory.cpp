@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "dispatch.h"
 #include "fault.h"
 #include "fence.h"
 #include "scheduler.h"
@@ -169,7 +170,14 @@ void access_group(uintptr_t address, unsigned bytes, bool write, bool atomic, co
   else if (write) for (unsigned i = 0; i < count; ++i) cell[i].write = stamp(group_clock, group_who, 0);
 }
 
+/// A kernel that never ends would hang the host: now and then, is there time left?
+[[gnu::noinline]] void look_at_clock(const Where &at) {
+  if (dispatch_overdue()) at.fault("the dispatch has run for longer than GATED_DELTA_EMULATOR_TIMEOUT allows");
+}
+uint32_t accesses;
+
 inline void access(uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
+  if (__builtin_expect((++accesses & 0xfffff) == 0, 0)) look_at_clock(at);
   if (address - uintptr_t(arena) < arena_bytes) return access_group(address, bytes, write, atomic, at);
   if (address - stack_region.low < stack_region.bytes) return;
   access_device(address, bytes, write, atomic, at);

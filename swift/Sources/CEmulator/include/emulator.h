@@ -95,7 +95,7 @@ uint32_t emu_interface_version(void);
  *
  * "bytes" of a buffer is its element's (pointer) or its referent's (reference); "optional" names the function constant
  * that must be true for the argument to exist; "constants" are those that the kernel's code can reach, "required" those
- * that it reads without asking is_function_constant_defined. */
+ * that it never asks is_function_constant_defined about. */
 const char *emu_reflection(void);
 
 /** A kernel with its constants. NULL and `*error` (if error is not NULL) when there is no such kernel, a required constant is

@@ -25,7 +25,7 @@ export interface Benchmark {
   /** Parts between slashes: what, dtype, sizes, threads, and whether the memory is hot or cold. */
   readonly name: string;
   readonly threads: number;
-  /** What the limit is computed from; undefined where no machine's limit stands behind the figure, as in the cost of a call. */
+  /** What the limit is computed from; undefined where no limit of the machine stands behind the figure. */
   readonly work: Work | undefined;
   measure(budget: Budget): Promise<Figure>;
 }

@@ -13,7 +13,8 @@ import { limitOf, rateOf } from "./work.ts";
 
 async function rowOf(benchmark: Benchmark, probe: Probe, budget: Budget): Promise<Row> {
   const { name, threads, work } = benchmark;
-  if (work === undefined) return { name, ...(await benchmark.measure(budget)), limitPercent: null, limit: null, rate: null, unit: null };
+  if (work === undefined)
+    return { name, ...(await benchmark.measure(budget)), limitPercent: null, limit: null, rate: null, unit: null };
   // Before and after: whatever else runs on the machine may be there at one of the two times only.
   const before = limitOf(probe, work, threads, budget.milliseconds / 4);
   const figure = await benchmark.measure(budget);
@@ -43,7 +44,9 @@ async function main(): Promise<number> {
   const probe = new Probe();
   if (!options.json) {
     const { isa } = devices.of(1);
-    console.log(`${cpus()[0]?.model ?? "unknown processor"}, ${isa} kernels, ${probe.isa} probes, Bun ${Bun.version}${options.quick ? ", quick: not for comparison" : ""}`);
+    console.log(
+      `${cpus()[0]?.model ?? "unknown processor"}, ${isa} kernels, ${probe.isa} probes, Bun ${Bun.version}${options.quick ? ", quick: not for comparison" : ""}`,
+    );
     console.log(heading(earlier !== undefined));
   }
   const rows: Row[] = [];

@@ -15,12 +15,22 @@ export const bytesOf = { f32: 4, f16: 2, bf16: 2 } as const satisfies Record<Flo
  * A tensor of numbers from `low` to `high`. They repeat: making half a gigabyte of different ones takes longer than the
  * benchmark. Every page is written, since pages that nobody wrote share one piece of memory.
  */
-export function filled<D extends FloatDType>(device: Device, dtype: D, shape: readonly number[], low = -1, high = 1): Tensor<D> {
+export function filled<D extends FloatDType>(
+  device: Device,
+  dtype: D,
+  shape: readonly number[],
+  low = -1,
+  high = 1,
+): Tensor<D> {
   const tensor = device.tensor(dtype, shape);
   const data = tensor.data;
   const length = Math.min(data.length, 8191);
   const random = new Random(data.length);
-  using few = device.tensorFrom(dtype, [length], Float32Array.from({ length }, () => random.uniform(low, high)));
+  using few = device.tensorFrom(
+    dtype,
+    [length],
+    Float32Array.from({ length }, () => random.uniform(low, high)),
+  );
   data.set(few.data as typeof data);
   for (let done = length; done < data.length; done *= 2) data.copyWithin(done, 0, Math.min(done, data.length - done));
   return tensor;
@@ -31,15 +41,23 @@ export function copiesOf(temperature: Temperature, bytes: number): number {
   return temperature === "hot" ? 1 : Math.ceil(coldBytes / bytes) + 1;
 }
 
-/** The calls of a benchmark, one after the other, each on memory of its own. */
-export interface Rotation {
-  readonly calls: readonly (readonly Op[])[];
-  /** What to dispose afterwards. */
+/** Arguments of a benchmark's calls, each of tensors of its own, and what to dispose afterwards. */
+export interface Calls<Arguments> {
+  readonly calls: readonly Arguments[];
   readonly tensors: readonly Disposable[];
 }
 
+/** The calls of a benchmark, one after the other, each on memory of its own. */
+export type Rotation = Calls<readonly Op[]>;
+
 /** A benchmark of ops: its calls run and are waited for one by one. */
-export function opBenchmark(name: string, device: () => Device, threads: number, work: Work, make: (device: Device) => Rotation): Benchmark {
+export function opBenchmark(
+  name: string,
+  device: () => Device,
+  threads: number,
+  work: Work,
+  make: (device: Device) => Rotation,
+): Benchmark {
   return {
     name,
     threads,

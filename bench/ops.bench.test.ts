@@ -1,4 +1,4 @@
-/** The benchmarks' own calls, at their own sizes: each result is compared with the float64 reference, its time is printed. */
+/** The benchmarks' own calls, at their own sizes: each result is compared with the float64 reference, its time printed. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { Device, causalConv1d, copySlots, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear } from "../lib/index.ts";
 import type { GatedDeltaArguments, Op, Tensor } from "../lib/index.ts";
@@ -16,6 +16,7 @@ import { deltaCalls } from "./cases/gated-delta.ts";
 import { normCalls } from "./cases/gated-rms-norm.ts";
 import { copyCalls, linearCalls } from "./cases/plain.ts";
 import { numbers, printFigure } from "./figures.ts";
+import type { Calls } from "./operands.ts";
 import { nameOf } from "./shapes.ts";
 import type { Shape } from "./shapes.ts";
 
@@ -23,7 +24,12 @@ const device = Device.open({ backend: "cpu", threads: 1 });
 afterAll(() => device.close());
 
 const decode: Shape = { dtype: "f32", sequences: 1, tokens: 1, valueHeads: 32, threads: 1, temperature: "hot" };
-const shapes: readonly Shape[] = [decode, { ...decode, sequences: 8 }, { ...decode, tokens: 16 }, { ...decode, dtype: "bf16" }];
+const shapes: readonly Shape[] = [
+  decode,
+  { ...decode, sequences: 8 },
+  { ...decode, tokens: 16 },
+  { ...decode, dtype: "bf16" },
+];
 
 function run(...ops: readonly Op[]): void {
   device.run(...ops);
@@ -36,7 +42,7 @@ function expectNear(tensor: Tensor, expected: Reference): void {
 }
 
 /** The first call of a benchmark and what frees its tensors. */
-function first<Call>({ calls, tensors }: { readonly calls: readonly Call[]; readonly tensors: readonly Disposable[] }): { readonly call: Call } & Disposable {
+function first<Arguments>({ calls, tensors }: Calls<Arguments>): { readonly call: Arguments } & Disposable {
   return { call: calls[0]!, [Symbol.dispose]: () => tensors.forEach((tensor) => tensor[Symbol.dispose]()) };
 }
 
@@ -91,7 +97,13 @@ describe("causalConv1d", () => {
     test(name, async () => {
       using made = first(convCalls(device, shape));
       const { x, weight, state, out, cuSeqlens } = made.call;
-      const expected = convReference({ x: numbers(x), weight: numbers(weight), state: numbers(state!), cuSeqlens: cuSeqlens as readonly number[], activation: "silu" });
+      const expected = convReference({
+        x: numbers(x),
+        weight: numbers(weight),
+        state: numbers(state!),
+        cuSeqlens: cuSeqlens as readonly number[],
+        activation: "silu",
+      });
       const op = causalConv1d(made.call);
       run(op);
       expectNear(out, expected.out);
@@ -122,9 +134,31 @@ describe("gatedDeltaStep", () => {
       using made = first(stepCalls(device, shape));
       using again = first(stepCalls(device, shape));
       const { between: _, ...args } = made.call;
-      const { x, convWeight, convState, gate, beta, aLog, dtBias, state, z, normWeight, keyHeads, gateForm, betaForm, qkNorm } = args;
+      const {
+        x,
+        convWeight,
+        convState,
+        gate,
+        beta,
+        aLog,
+        dtBias,
+        state,
+        z,
+        normWeight,
+        keyHeads,
+        gateForm,
+        betaForm,
+        qkNorm,
+      } = args;
       const expected = stepReference({
-        ...{ keyHeads, gateForm, betaForm: betaForm!, qkNorm: qkNorm!, format: shape.dtype as "f32" | "bf16", decayFormat: "f32" },
+        ...{
+          keyHeads,
+          gateForm,
+          betaForm: betaForm!,
+          qkNorm: qkNorm!,
+          format: shape.dtype as "f32" | "bf16",
+          decayFormat: "f32",
+        },
         x: numbers(x),
         convWeight: numbers(convWeight),
         convState: numbers(convState!),

@@ -36,7 +36,15 @@ export function readOptions(args: readonly string[]): Options | string {
       },
     });
     const { json, quick, list, filter, compare, picture, markdown } = values;
-    return { json, quick, list, filter: filter === undefined ? undefined : new RegExp(filter), compare, picture, markdown };
+    return {
+      json,
+      quick,
+      list,
+      filter: filter === undefined ? undefined : new RegExp(filter),
+      compare,
+      picture,
+      markdown,
+    };
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }

@@ -15,12 +15,19 @@ function dotsOf({ name, limitPercent }: Row): Dot[] {
   const [what, dtype, sequences, tokens, heads, threads, temperature] = name.split("/");
   if (limitPercent === null || temperature === undefined) return [];
   const count = threads!.slice(1);
-  return [{ line: [what, sequences, tokens, heads].join(" "), percent: limitPercent, dtype: dtype!, how: `${count} thread${count === "1" ? "" : "s"}, ${temperature}` }];
+  return [
+    {
+      line: [what, sequences, tokens, heads].join(" "),
+      percent: limitPercent,
+      dtype: dtype!,
+      how: `${count} thread${count === "1" ? "" : "s"}, ${temperature}`,
+    },
+  ];
 }
 
 const symbols = { f32: "circle", bf16: "square", f16: "diamond" } as const;
 
-/** The rows with limits, as an SVG document. Above 100 % the probe was disturbed, or a nearer cache held part of the op's memory. */
+/** The rows with limits, as an SVG document. Above 100 % the probe was disturbed, or a nearer cache held the memory. */
 export function picture(rows: readonly Row[]): string {
   const dots = rows.flatMap(dotsOf);
   const lines = [...new Set(dots.map(({ line }) => line))];
@@ -42,9 +49,17 @@ export function picture(rows: readonly Row[]): string {
     style: { background: "white", color: "black", fontFamily: "sans-serif", fontSize: "11px" },
     x: { label: "percent of the limit probed in the same run", domain: [0, most], grid: true },
     y: { label: null, domain: [" ", "  ", ...lines] },
-    color: { domain: [...ways, "key"], range: ["#4269d0", "#97bbf5", "#ff725c", "#efb118", "#3ca951", "#a463f2"].slice(0, ways.length).concat("#777777") },
+    color: {
+      domain: [...ways, "key"],
+      range: ["#4269d0", "#97bbf5", "#ff725c", "#efb118", "#3ca951", "#a463f2"].slice(0, ways.length).concat("#777777"),
+    },
     symbol: { domain: Object.keys(symbols), range: Object.values(symbols) },
-    marks: [Plot.ruleX([100], { stroke: "#999999" }), Plot.dot(dots, dot), Plot.dot(key, dot), Plot.text(key, { x: "percent", y: "line", text: "label", textAnchor: "start", dx: 8 })],
+    marks: [
+      Plot.ruleX([100], { stroke: "#999999" }),
+      Plot.dot(dots, dot),
+      Plot.dot(key, dot),
+      Plot.text(key, { x: "percent", y: "line", text: "label", textAnchor: "start", dx: 8 }),
+    ],
   });
   chart.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   return `${chart.outerHTML}\n`;

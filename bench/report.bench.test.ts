@@ -14,7 +14,15 @@ import type { Row } from "./row.ts";
 import { Devices, suite } from "./suite.ts";
 import { limitOf, rateOf } from "./work.ts";
 
-const row: Row = { name: "gatedDelta/f32/B1/T1/Hv32/t1/cold", us: 100, usMin: 90, limitPercent: 77, limit: "in-place 55.0 GB/s, 512 MiB", rate: 42.4, unit: "GB/s" };
+const row: Row = {
+  name: "gatedDelta/f32/B1/T1/Hv32/t1/cold",
+  us: 100,
+  usMin: 90,
+  limitPercent: 77,
+  limit: "in-place 55.0 GB/s, 512 MiB",
+  rate: 42.4,
+  unit: "GB/s",
+};
 
 test("every benchmark has a name of its own", () => {
   using devices = new Devices();
@@ -28,7 +36,14 @@ describe("options", () => {
     const options = readOptions(["--json", "--filter", "f32/B1", "--compare", "old.jsonl"]);
     if (typeof options === "string") throw new Error(options);
     const { filter, ...others } = options;
-    expect(others).toEqual({ json: true, quick: false, list: false, compare: "old.jsonl", picture: undefined, markdown: undefined });
+    expect(others).toEqual({
+      json: true,
+      quick: false,
+      list: false,
+      compare: "old.jsonl",
+      picture: undefined,
+      markdown: undefined,
+    });
     expect(filter?.test("gatedDelta/f32/B1/T1")).toBe(true);
     expect(filter?.test("gatedDelta/f32/B8/T1")).toBe(false);
   });
@@ -58,7 +73,10 @@ describe("earlier results", () => {
 });
 
 test("the picture has a dot for every row with a limit, and the key's", () => {
-  const dots = (rows: readonly Row[]) => [...picture(rows).matchAll(/<g aria-label="dot"[\s\S]*?<\/g>/g)].map(([group]) => group.match(/<path /g)?.length ?? 0);
+  const dots = (rows: readonly Row[]) =>
+    [...picture(rows).matchAll(/<g aria-label="dot"[\s\S]*?<\/g>/g)].map(
+      ([group]) => group.match(/<path /g)?.length ?? 0,
+    );
   const other: Row = { ...row, name: "gatedDelta/bf16/B1/T1/Hv32/t2/hot", limitPercent: 120 };
   expect(dots([row, other, { ...row, name: "calls/run-wait", limitPercent: null }])).toEqual([2, 4]);
   expect(picture([row])).toStartWith("<svg ");

@@ -33,7 +33,15 @@ export function readTimes(path: string): Map<string, number> {
 }
 
 function isTime(value: unknown): value is { name: string; us: number } {
-  return typeof value === "object" && value !== null && "name" in value && typeof value.name === "string" && "us" in value && typeof value.us === "number" && value.us > 0;
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    "name" in value &&
+    typeof value.name === "string" &&
+    "us" in value &&
+    typeof value.us === "number" &&
+    value.us > 0
+  );
 }
 
 const nameWidth = 52;

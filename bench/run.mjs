@@ -10,7 +10,10 @@ import { buildProbe } from "./native/build.mjs";
 await runMain(async () => {
   const { root, bun, toolchain } = await setUp(rootFolder);
   const clang = clangOf(toolchain);
-  if (clang === null) throw new Failure("the Swift toolchain has no clang, which the benchmarks' probes are built with: install swift.org's.");
+  if (clang === null)
+    throw new Failure(
+      "the Swift toolchain has no clang, which the benchmarks' probes are built with: install swift.org's.",
+    );
   await buildProbe(root, clang);
   const args = [join(root, "bench/main.ts"), ...process.argv.slice(2)];
   const { code } = await run(bun, args, { cwd: root, output: "inherit", stdout: 1 });

@@ -42,23 +42,69 @@ export function suite(devices: Devices): Benchmark[] {
   const threads = devices.threadCounts;
   const both = ["cold", "hot"] as const;
   const decode = [
-    ...shapesOf({ dtype: ["f32"], sequences: [1, 8], tokens: [1], valueHeads: [16, 32, 48, 64], threads, temperature: both }),
+    ...shapesOf({
+      dtype: ["f32"],
+      sequences: [1, 8],
+      tokens: [1],
+      valueHeads: [16, 32, 48, 64],
+      threads,
+      temperature: both,
+    }),
     ...shapesOf({ dtype: ["f32"], sequences: [64], tokens: [1], valueHeads: [32], threads, temperature: ["cold"] }),
-    ...shapesOf({ dtype: ["bf16", "f16"], sequences: [1, 8], tokens: [1], valueHeads: [32], threads, temperature: both }),
+    ...shapesOf({
+      dtype: ["bf16", "f16"],
+      sequences: [1, 8],
+      tokens: [1],
+      valueHeads: [32],
+      threads,
+      temperature: both,
+    }),
   ];
   const prefill = [
-    ...shapesOf({ dtype: ["f32"], sequences: [1], tokens: [512, 2048], valueHeads: [16, 32, 64], threads, temperature: ["hot"] }),
+    ...shapesOf({
+      dtype: ["f32"],
+      sequences: [1],
+      tokens: [512, 2048],
+      valueHeads: [16, 32, 64],
+      threads,
+      temperature: ["hot"],
+    }),
     ...shapesOf({ dtype: ["bf16"], sequences: [1], tokens: [512], valueHeads: [32], threads, temperature: ["hot"] }),
   ];
-  const rows = shapesOf({ dtype: ["f32", "bf16"], sequences: [1, 8], tokens: [1], valueHeads: [32], threads, temperature: both });
-  const longRows = shapesOf({ dtype: ["f32", "bf16"], sequences: [1], tokens: [512, 2048], valueHeads: [32], threads, temperature: both });
-  const oneToken = shapesOf({ dtype: ["f32", "bf16"], sequences: [1], tokens: [1], valueHeads: [32], threads, temperature: ["cold"] });
+  const rows = shapesOf({
+    dtype: ["f32", "bf16"],
+    sequences: [1, 8],
+    tokens: [1],
+    valueHeads: [32],
+    threads,
+    temperature: both,
+  });
+  const longRows = shapesOf({
+    dtype: ["f32", "bf16"],
+    sequences: [1],
+    tokens: [512, 2048],
+    valueHeads: [32],
+    threads,
+    temperature: both,
+  });
+  const oneToken = shapesOf({
+    dtype: ["f32", "bf16"],
+    sequences: [1],
+    tokens: [1],
+    valueHeads: [32],
+    threads,
+    temperature: ["cold"],
+  });
   return [
     ...[...decode, ...prefill].map((shape) => deltaBenchmark(shape, () => devices.of(shape.threads))),
     ...[...rows, ...longRows].map((shape) => convBenchmark(shape, () => devices.of(shape.threads))),
     ...[...rows, ...longRows].map((shape) => normBenchmark(shape, () => devices.of(shape.threads))),
-    ...rows.flatMap((shape) => (["fused", "chain"] as const).map((how) => stepBenchmark(shape, () => devices.of(shape.threads), how))),
-    ...oneToken.flatMap((shape) => [linearBenchmark, copyBenchmark].map((make) => make(shape, () => devices.of(shape.threads)))),
+    ...rows.flatMap((shape) =>
+      (["fused", "chain"] as const).map((how) => stepBenchmark(shape, () => devices.of(shape.threads), how)),
+    ),
+    ...oneToken.flatMap((shape) =>
+      [linearBenchmark, copyBenchmark].map((make) => make(shape, () => devices.of(shape.threads))),
+    ),
     ...callBenchmarks(() => devices.of(1)),
     ...firstResultBenchmarks(),
   ];

@@ -17,7 +17,10 @@ export interface Limit {
 export function limitOf(probe: Probe, work: Work, threads: number, milliseconds: number): Limit {
   if (work.kind === "bytes") {
     const rate = probe.bandwidth(work.pattern, work.workingSet, threads, milliseconds);
-    return { us: (work.bytes / rate) * 1e6, text: `${work.pattern} ${(rate / 1e9).toFixed(1)} GB/s, ${sizeText(work.workingSet)}` };
+    return {
+      us: (work.bytes / rate) * 1e6,
+      text: `${work.pattern} ${(rate / 1e9).toFixed(1)} GB/s, ${sizeText(work.workingSet)}`,
+    };
   }
   const rate = probe.multiplyAdds(threads, milliseconds);
   return { us: (work.count / rate) * 1e6, text: `${(rate / 1e9).toFixed(1)} G multiply-adds/s` };

@@ -1,6 +1,6 @@
 /** What a call from JavaScript costs, apart from what the kernels do. */
 import { gatedRmsNorm } from "../../lib/index.ts";
-import type { Device, Op } from "../../lib/index.ts";
+import type { Device, GatedRmsNormArguments, Op, Tensor } from "../../lib/index.ts";
 import { time } from "../benchmark.ts";
 import type { Benchmark, Budget, Figure } from "../benchmark.ts";
 import { filled } from "../operands.ts";
@@ -10,13 +10,21 @@ const planOps = 200;
 
 /** One of the least ops there are: a norm of eight numbers. */
 export function leastOp(device: Device): { readonly op: Op } & Disposable {
-  const [x, z, out] = [0, 1, 2].map(() => filled(device, "f32", [1, 8])) as [ReturnType<typeof filled>, ReturnType<typeof filled>, ReturnType<typeof filled>];
-  const weight = filled(device, "f32", [8]);
-  const op = gatedRmsNorm({ x, z, weight, out });
-  return { op, [Symbol.dispose]: () => [x, z, weight, out].forEach((tensor) => tensor[Symbol.dispose]()) };
+  const { args, tensors } = leastArguments(device);
+  return { op: gatedRmsNorm(args), [Symbol.dispose]: () => tensors.forEach((tensor) => tensor[Symbol.dispose]()) };
 }
 
-function callBenchmark(name: string, device: () => Device, measure: (device: Device, op: Op, budget: Budget) => Promise<Figure>): Benchmark {
+function leastArguments(device: Device): { readonly args: GatedRmsNormArguments; readonly tensors: readonly Tensor[] } {
+  const row = () => filled(device, "f32", [1, 8]);
+  const args = { x: row(), z: row(), weight: filled(device, "f32", [8]), out: row() };
+  return { args, tensors: Object.values(args) };
+}
+
+function callBenchmark(
+  name: string,
+  device: () => Device,
+  measure: (device: Device, op: Op, budget: Budget) => Promise<Figure>,
+): Benchmark {
   return {
     name,
     threads: 1,
@@ -48,15 +56,15 @@ export function callBenchmarks(device: () => Device): Benchmark[] {
 
 /** Checking the arguments of an op and making it, without running it. */
 async function makeOp(device: Device, budget: Budget): Promise<Figure> {
-  const [x, z, out, weight] = [[1, 8], [1, 8], [1, 8], [8]].map((shape) => filled(device, "f32", shape)) as [ReturnType<typeof filled>, ReturnType<typeof filled>, ReturnType<typeof filled>, ReturnType<typeof filled>];
+  const { args, tensors } = leastArguments(device);
   try {
     let last: Op | undefined;
     return await time(() => {
-      last = gatedRmsNorm({ x, z, weight, out });
+      last = gatedRmsNorm(args);
       if (last === undefined) throw new Error("no op"); // what nobody looks at need not be computed
     }, budget);
   } finally {
-    for (const tensor of [x, z, out, weight]) tensor[Symbol.dispose]();
+    for (const tensor of tensors) tensor[Symbol.dispose]();
   }
 }
 

@@ -3,6 +3,7 @@ import { causalConv1d } from "../../lib/index.ts";
 import type { CausalConv1dArguments, Device } from "../../lib/index.ts";
 import type { Benchmark } from "../benchmark.ts";
 import { bytesOf, bytesWork, copiesOf, filled, opBenchmark } from "../operands.ts";
+import type { Calls } from "../operands.ts";
 import { channelsOf, convWidth, nameOf, offsetsOf, rowsOf } from "../shapes.ts";
 import type { Shape } from "../shapes.ts";
 import type { Work } from "../work.ts";
@@ -25,7 +26,7 @@ function convWork(shape: Shape): Work {
 }
 
 /** As for the recurrence. */
-export function convCalls(device: Device, shape: Shape): { readonly calls: readonly CausalConv1dArguments[]; readonly tensors: readonly Disposable[] } {
+export function convCalls(device: Device, shape: Shape): Calls<CausalConv1dArguments> {
   const { dtype, sequences, temperature } = shape;
   const rows = rowsOf(shape);
   const channels = channelsOf(shape);

@@ -3,6 +3,7 @@ import { causalConv1d, gatedDelta, gatedDeltaStep, gatedRmsNorm } from "../../li
 import type { Device, GatedDeltaStepArguments, Op, Tensor } from "../../lib/index.ts";
 import type { Benchmark } from "../benchmark.ts";
 import { bytesOf, copiesOf, bytesWork, filled, opBenchmark } from "../operands.ts";
+import type { Calls } from "../operands.ts";
 import { channelsOf, convWidth, dim, keyHeads, nameOf } from "../shapes.ts";
 import type { Shape } from "../shapes.ts";
 
@@ -17,14 +18,13 @@ function stepBytes(shape: Shape): { readonly states: number; readonly rest: numb
   };
 }
 
-/** Calls of the step; `between` holds what the chain passes from op to op. */
-export interface StepCalls {
-  readonly calls: readonly (GatedDeltaStepArguments & { readonly between: { readonly conv: Tensor; readonly core: Tensor } })[];
-  readonly tensors: readonly Disposable[];
+/** Arguments of the step; `between` holds what the chain passes from op to op. */
+export interface StepArguments extends GatedDeltaStepArguments {
+  readonly between: { readonly conv: Tensor; readonly core: Tensor };
 }
 
 /** As for the recurrence, with gates and beta as a checkpoint's projections give them. */
-export function stepCalls(device: Device, shape: Shape): StepCalls {
+export function stepCalls(device: Device, shape: Shape): Calls<StepArguments> {
   const { dtype, sequences, valueHeads, temperature } = shape;
   const channels = channelsOf(shape);
   const copies = copiesOf(temperature, stepBytes(shape).states);
@@ -42,7 +42,10 @@ export function stepCalls(device: Device, shape: Shape): StepCalls {
     dtBias: filled(device, "f32", [valueHeads]),
     normWeight: filled(device, "f32", [dim], 0.5, 1.5),
   };
-  const between = { conv: filled(device, dtype, [sequences, channels]), core: filled(device, "f32", [sequences, valueHeads, dim]) };
+  const between = {
+    conv: filled(device, dtype, [sequences, channels]),
+    core: filled(device, "f32", [sequences, valueHeads, dim]),
+  };
   const calls = Array.from({ length: copies }, (_, i) => {
     const part = (tensor: Tensor) => tensor.slice(i * sequences, (i + 1) * sequences);
     const { aLog, dtBias, normWeight } = tensors;
@@ -63,11 +66,12 @@ export function stepCalls(device: Device, shape: Shape): StepCalls {
 }
 
 /** The same work as three ops. */
-export function chainOf(call: StepCalls["calls"][number]): readonly Op[] {
+export function chainOf(call: StepArguments): readonly Op[] {
   const { x, z, gate, beta, out, state, convState, convWeight, aLog, dtBias, normWeight, between } = call;
   const { conv, core } = between;
   const [sequences, channels] = x.shape as [number, number];
-  const heads = (offset: number, count: number) => conv.view({ offset, shape: [sequences, count, dim], strides: [channels, dim, 1] });
+  const heads = (offset: number, count: number) =>
+    conv.view({ offset, shape: [sequences, count, dim], strides: [channels, dim, 1] });
   const cuSeqlens = Array.from({ length: sequences + 1 }, (_, i) => i);
   const { gateForm, betaForm, qkNorm } = call;
   return [

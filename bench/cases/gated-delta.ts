@@ -3,7 +3,7 @@ import { gatedDelta } from "../../lib/index.ts";
 import type { Algorithm, Device, GatedDeltaArguments } from "../../lib/index.ts";
 import type { Benchmark } from "../benchmark.ts";
 import { bytesOf, bytesWork, copiesOf, filled, opBenchmark } from "../operands.ts";
-import type { Rotation } from "../operands.ts";
+import type { Calls, Rotation } from "../operands.ts";
 import { dim, keyHeads, nameOf, offsetsOf, rowsOf } from "../shapes.ts";
 import type { Shape } from "../shapes.ts";
 import type { Work } from "../work.ts";
@@ -12,7 +12,10 @@ import type { Work } from "../work.ts";
 export function deltaBytes(shape: Shape): { readonly states: number; readonly rest: number } {
   const { dtype, sequences, valueHeads } = shape;
   const activations = (2 * keyHeads + 2 * valueHeads) * dim * bytesOf[dtype];
-  return { states: sequences * valueHeads * dim * dim * bytesOf[dtype], rest: rowsOf(shape) * (activations + 8 * valueHeads) };
+  return {
+    states: sequences * valueHeads * dim * dim * bytesOf[dtype],
+    rest: rowsOf(shape) * (activations + 8 * valueHeads),
+  };
 }
 
 /**
@@ -26,7 +29,7 @@ export function deltaWork(shape: Shape): Work {
 }
 
 /** The arguments of as many calls as the shape's temperature asks for, each with tensors of its own. */
-export function deltaCalls(device: Device, shape: Shape, algorithm: Algorithm = "auto"): { readonly calls: readonly GatedDeltaArguments[]; readonly tensors: readonly Disposable[] } {
+export function deltaCalls(device: Device, shape: Shape, algorithm: Algorithm = "auto"): Calls<GatedDeltaArguments> {
   const { dtype, sequences, valueHeads, temperature } = shape;
   const rows = rowsOf(shape);
   const copies = copiesOf(temperature, deltaBytes(shape).states);

@@ -3,6 +3,7 @@ import { gatedRmsNorm } from "../../lib/index.ts";
 import type { Device, GatedRmsNormArguments } from "../../lib/index.ts";
 import type { Benchmark } from "../benchmark.ts";
 import { bytesOf, bytesWork, copiesOf, filled, opBenchmark } from "../operands.ts";
+import type { Calls } from "../operands.ts";
 import { dim, nameOf, rowsOf } from "../shapes.ts";
 import type { Shape } from "../shapes.ts";
 
@@ -11,11 +12,12 @@ function normBytes(shape: Shape): number {
 }
 
 /** As for the recurrence. */
-export function normCalls(device: Device, shape: Shape): { readonly calls: readonly GatedRmsNormArguments[]; readonly tensors: readonly Disposable[] } {
+export function normCalls(device: Device, shape: Shape): Calls<GatedRmsNormArguments> {
   const { dtype, valueHeads, temperature } = shape;
   const rows = rowsOf(shape);
   const copies = copiesOf(temperature, normBytes(shape));
-  const [x, z, out] = [0, 1, 2].map(() => filled(device, dtype, [copies * rows, valueHeads, dim])) as [ReturnType<typeof filled>, ReturnType<typeof filled>, ReturnType<typeof filled>];
+  const fresh = () => filled(device, dtype, [copies * rows, valueHeads, dim]);
+  const [x, z, out] = [fresh(), fresh(), fresh()];
   const weight = filled(device, "f32", [dim], 0.5, 1.5);
   const calls = Array.from({ length: copies }, (_, i) => {
     const part = (tensor: typeof x) => tensor.slice(i * rows, (i + 1) * rows);

@@ -3,6 +3,7 @@ import { copySlots, linear } from "../../lib/index.ts";
 import type { CopySlotsArguments, Device, LinearArguments } from "../../lib/index.ts";
 import type { Benchmark } from "../benchmark.ts";
 import { bytesOf, bytesWork, copiesOf, filled, opBenchmark } from "../operands.ts";
+import type { Calls } from "../operands.ts";
 import { dim, nameOf } from "../shapes.ts";
 import type { Shape } from "../shapes.ts";
 
@@ -10,13 +11,17 @@ import type { Shape } from "../shapes.ts";
 const hidden = 2048;
 
 /** The output projection of a layer: valueHeads · dim → hidden. */
-export function linearCalls(device: Device, shape: Shape): { readonly calls: readonly LinearArguments[]; readonly tensors: readonly Disposable[] } {
+export function linearCalls(device: Device, shape: Shape): Calls<LinearArguments> {
   const inputs = shape.valueHeads * dim;
   const copies = copiesOf(shape.temperature, inputs * hidden * bytesOf[shape.dtype]);
   const x = filled(device, shape.dtype, [shape.sequences, inputs]);
   const weight = filled(device, shape.dtype, [copies * hidden, inputs]);
   const out = filled(device, "f32", [shape.sequences, hidden]);
-  const calls = Array.from({ length: copies }, (_, i) => ({ x, weight: weight.slice(i * hidden, (i + 1) * hidden), out }));
+  const calls = Array.from({ length: copies }, (_, i) => ({
+    x,
+    weight: weight.slice(i * hidden, (i + 1) * hidden),
+    out,
+  }));
   return { calls, tensors: [x, weight, out] };
 }
 
@@ -30,7 +35,7 @@ export function linearBenchmark(shape: Shape, device: () => Device): Benchmark {
 }
 
 /** Slot i of the first half goes to slot i of the second, one a sequence. */
-export function copyCalls(device: Device, shape: Shape): { readonly calls: readonly CopySlotsArguments[]; readonly tensors: readonly Disposable[] } {
+export function copyCalls(device: Device, shape: Shape): Calls<CopySlotsArguments> {
   const { sequences, valueHeads } = shape;
   const copies = copiesOf(shape.temperature, 2 * sequences * valueHeads * dim * dim * bytesOf[shape.dtype]);
   const pool = filled(device, shape.dtype, [2 * copies * sequences, valueHeads, dim, dim]);
@@ -45,7 +50,8 @@ export function copyCalls(device: Device, shape: Shape): { readonly calls: reado
 
 export function copyBenchmark(shape: Shape, device: () => Device): Benchmark {
   const bytes = 2 * shape.sequences * shape.valueHeads * dim * dim * bytesOf[shape.dtype];
-  return opBenchmark(nameOf("copySlots", shape), device, shape.threads, bytesWork(shape.temperature, bytes, "copy", bytes), (opened) => {
+  const work = bytesWork(shape.temperature, bytes, "copy", bytes);
+  return opBenchmark(nameOf("copySlots", shape), device, shape.threads, work, (opened) => {
     const { calls, tensors } = copyCalls(opened, shape);
     return { calls: calls.map((args) => [copySlots(args)]), tensors };
   });

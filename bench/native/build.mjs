@@ -10,10 +10,15 @@ import { layout } from "../../swift/toolchain/recipe.mjs";
 function linkFlags(clang) {
   const prefix = join(dirname(clang), "../../../..");
   if (!dirname(clang).endsWith(join(layout.swift, "bin")) || !existsSync(join(prefix, layout.product))) return [];
-  return ["--no-default-config", `--sysroot=${join(prefix, layout.sysroot)}`, "-fuse-ld=lld", `-L${join(prefix, layout.product)}`];
+  return [
+    "--no-default-config",
+    `--sysroot=${join(prefix, layout.sysroot)}`,
+    "-fuse-ld=lld",
+    `-L${join(prefix, layout.product)}`,
+  ];
 }
 
-/** Builds what is not there or older than its sources. `compiler` is a clang, or the clang++ beside one. Returns the library's path. */
+/** Builds what is not there or older than its sources. `compiler` is a clang, or the clang++ beside one. Returns a path. */
 export async function buildProbe(root, compiler) {
   // As C++ it would be linked with the C++ library, which need not be there at run time.
   const clang = compiler.replace(/clang\+\+$/, "clang");
@@ -27,7 +32,14 @@ export async function buildProbe(root, compiler) {
   // Whole or not at all: another run may be loading the old one.
   const fresh = `${library}.${process.pid}`;
   const flags = ["-x", "c", "-O3", "-std=gnu17", "-Wall", "-Wextra", "-shared", "-fPIC", "-fvisibility=hidden"];
-  const { code, text } = await run(clang, [...flags, ...linkFlags(clang), join(root, "bench/native/probe.c"), "-o", fresh, "-lpthread"]);
+  const { code, text } = await run(clang, [
+    ...flags,
+    ...linkFlags(clang),
+    join(root, "bench/native/probe.c"),
+    "-o",
+    fresh,
+    "-lpthread",
+  ]);
   if (code !== 0) {
     process.stderr.write(`${tail(text)}\n`);
     throw new Failure("the benchmarks' probes could not be built: see the compiler's message above.");

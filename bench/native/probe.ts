@@ -3,7 +3,7 @@ import { dlopen } from "bun:ffi";
 import type { Pointer } from "bun:ffi";
 import { existsSync } from "node:fs";
 
-/** What an op does with memory: overwrites what it read, reads one array and writes another, reads two and writes one, or only reads. */
+/** What an op does with memory: overwrites what it read, reads one or two arrays and writes another, or only reads. */
 export type Pattern = "in-place" | "copy" | "two-to-one" | "read";
 
 const patterns = ["in-place", "copy", "two-to-one", "read"] as const satisfies readonly Pattern[];
@@ -12,7 +12,7 @@ const patterns = ["in-place", "copy", "two-to-one", "read"] as const satisfies r
 const arrays = { "in-place": 1, copy: 2, "two-to-one": 3, read: 1 } as const;
 const bytesMoved = { "in-place": 2, copy: 2, "two-to-one": 3, read: 1 } as const;
 
-/** Ways of going through memory that probe.c knows: with and without prefetching, in one part or four, past the caches or not. */
+/** Ways of going through memory that probe.c knows: prefetching or not, one part or four, past the caches or not. */
 const ways = 8;
 
 const symbols = {
@@ -58,7 +58,9 @@ export class Probe {
     const [a, b, c] = [0, 1, 2].map((i) => (this.#memory + (i < arrays[pattern] ? i * each : 0)) as Pointer);
     const moved = each * bytesMoved[pattern];
     const pass = (way: number, passes: number) =>
-      fastest(passes, (out) => this.#native.probe_stream(patterns.indexOf(pattern), way, a!, b!, c!, BigInt(each / 4), threads, passes, out));
+      fastest(passes, (out) =>
+        this.#native.probe_stream(patterns.indexOf(pattern), way, a!, b!, c!, BigInt(each / 4), threads, passes, out),
+      );
     const kind = `${pattern} ${workingSet} ${threads}`;
     let way = this.#ways.get(kind);
     if (way === undefined) {
@@ -72,7 +74,8 @@ export class Probe {
   /** Multiply-adds a second, each of one float, on `threads` threads together. */
   multiplyAdds(threads: number, milliseconds: number): number {
     const rounds = 20_000;
-    const pass = (passes: number) => fastest(passes, (out) => this.#native.probe_peak(BigInt(rounds), threads, passes, out));
+    const pass = (passes: number) =>
+      fastest(passes, (out) => this.#native.probe_peak(BigInt(rounds), threads, passes, out));
     return (threads * this.#native.probe_multiply_adds(BigInt(rounds))) / pass(passesIn(milliseconds, pass(3)));
   }
 }

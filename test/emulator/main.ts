@@ -70,8 +70,11 @@ const commands: Record<string, Command> = {
     return 0;
   },
   async receipt(results) {
-    const commit = spawnSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" }).stdout.trim();
-    console.log(JSON.stringify(receipt(results, commit, new Date().toISOString().slice(0, 10)), null, 2));
+    // The kernels' version, which is what the receipt is about.
+    const commit = spawnSync("git", ["log", "-1", "--format=%h", "--", "shaders"], { encoding: "utf8" }).stdout.trim();
+    const text = JSON.stringify(receipt(results, commit, new Date().toISOString().slice(0, 10)), null, 2);
+    // One kernel a line.
+    console.log(text.replace(/\{\s+("dispatches": \d+),\s+"microseconds": \[([^\]]*)\]\s+\}/g, (_, n: string, times: string) => `{ ${n}, "microseconds": [${times.replace(/\s+/g, " ").trim()}] }`));
     return await Promise.resolve(0);
   },
   async runner(_files, options) {

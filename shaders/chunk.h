@@ -12,7 +12,8 @@
 // be kept in memory.
 #define GDM_UNROLL _Pragma("clang loop unroll(full)")
 
-// The state rows of one simdgroup: part f is [key columns 8 f .. 8 f + 7, 8 rows].
+// The state rows of one simdgroup (never passed as const: the operations on matrices are documented to take references
+// to ones that are not): part f is [key columns 8 f .. 8 f + 7, 8 rows].
 template <uint P> struct Panels {
   simdgroup_float8x8 part[P];
 };
@@ -58,7 +59,7 @@ inline void chunk_scale_after(threadgroup float* tile, threadgroup float* decays
 // result += (8 rows of the tile) times the state.
 template <uint P>
 inline void chunk_times_state(thread simdgroup_float8x8& result, threadgroup const float* tile,
-                              thread const Panels<P>& s, uint panels, uint keyDim) {
+                              thread Panels<P>& s, uint panels, uint keyDim) {
   GDM_UNROLL
   for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
@@ -133,7 +134,7 @@ inline void chunk_state_read(thread Panels<4 * N>& s, threadgroup float* tile, d
 
 // The same way back. Begins with a barrier: the tile may still be in use.
 template <typename S, uint N>
-inline void chunk_state_write(thread const Panels<4 * N>& s, threadgroup float* tile, device S* pool, uint slot,
+inline void chunk_state_write(thread Panels<4 * N>& s, threadgroup float* tile, device S* pool, uint slot,
                               uint slotRows, uint slotRow, uint rows, uint index, uint keyDim) {
   uint lane = index % GDM_ROW_LANES;
   uint own = index / GDM_ROW_LANES;
@@ -159,7 +160,7 @@ inline void chunk_state_write(thread const Panels<4 * N>& s, threadgroup float* 
 // Extra stores due after `done` tokens.
 template <typename S, uint N>
 inline void chunk_stores(thread uint& cursor, uint end, device const GDMStore* stores, int done,
-                         thread const Panels<4 * N>& s, threadgroup float* tile, device S* pool, device S* snapshots,
+                         thread Panels<4 * N>& s, threadgroup float* tile, device S* pool, device S* snapshots,
                          uint slotRows, uint slotRow, uint rows, uint index, uint keyDim) {
   while (cursor < end && stores[cursor].tokens <= done) {
     int slot = stores[cursor].slot;

@@ -53,6 +53,7 @@ inline void chunk_stage(thread Row<N>& row, threadgroup float* tile, device cons
 }
 
 template <typename T, uint N>
+[[max_total_threads_per_threadgroup(GDM_CHUNK_THREADS)]]
 kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
                              device const T* key [[buffer(1)]],
                              device const float* gate [[buffer(2)]],

@@ -19,6 +19,7 @@
 #include "chunk.h"
 
 template <typename T, typename S, uint N>
+[[max_total_threads_per_threadgroup(GDM_CHUNK_THREADS)]]
 kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
                           device const T* key [[buffer(1)]],
                           device const T* value [[buffer(2)]],

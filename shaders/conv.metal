@@ -20,6 +20,7 @@
 #include "conv.h"
 
 template <typename T>
+[[max_total_threads_per_threadgroup(GDM_CONV_THREADS)]]
 kernel void gd_conv(device const T* x [[buffer(0)]],
                     device const ushort* weight [[buffer(1)]],
                     device const ushort* bias [[buffer(2)]],
@@ -79,6 +80,7 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
 }
 
 template <typename T>
+[[max_total_threads_per_threadgroup(GDM_CONV_THREADS)]]
 kernel void gd_conv_shift(device const T* x [[buffer(0)]],
                           device T* state [[buffer(1)]],
                           device const T* staged [[buffer(2)]],

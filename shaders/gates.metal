@@ -9,6 +9,7 @@
 // Function constants: GATE_FORM, BETA_FORM, GATE_DTYPE, BETA_DTYPE, A_LOG_DTYPE, DT_BIAS_DTYPE.
 #include "gates.h"
 
+[[max_total_threads_per_threadgroup(GDM_GATE_THREADS)]]
 kernel void gd_gates(device const ushort* gate [[buffer(0)]],
                      device const ushort* beta [[buffer(1)]],
                      device const ushort* aLog [[buffer(2)]],

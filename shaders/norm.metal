@@ -10,6 +10,7 @@
 #include "norm.h"
 
 template <typename T>
+[[max_total_threads_per_threadgroup(GDM_NORM_THREADS)]]
 kernel void gd_norm(device const T* x [[buffer(0)]],
                     device const T* z [[buffer(1)]],
                     device const ushort* weight [[buffer(2)]],

@@ -5,6 +5,10 @@
 
 #include "params.h"
 
+#include <metal_stdlib>
+// Here and not only in numerics.h: the unsigned types' short names are of this namespace.
+using namespace metal;
+
 // Recurrence.
 constant bool TILED_HEADS [[function_constant(0)]];     // key head of value head h: h % Hk; otherwise h / (Hv / Hk)
 constant bool GATE_PER_KEY [[function_constant(1)]];    // a decay for every key dimension, not one a head

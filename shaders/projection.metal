@@ -11,6 +11,7 @@
 #include "storage.h"
 
 template <typename T, typename W>
+[[max_total_threads_per_threadgroup(GDM_PROJECT_THREADS)]]
 kernel void gd_project(device const T* x [[buffer(0)]],
                        device const W* weight [[buffer(1)]],
                        device T* out [[buffer(2)]],

@@ -10,6 +10,7 @@
 #include "rows.h"
 
 template <typename S, uint N>
+[[max_total_threads_per_threadgroup(GDM_DECODE_THREADS)]]
 kernel void gd_commit(device const float* recordKey [[buffer(0)]],
                       device const float* recordDelta [[buffer(1)]],
                       device const float* gate [[buffer(2)]],

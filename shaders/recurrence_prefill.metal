@@ -21,6 +21,7 @@
 #include "rows.h"
 
 template <typename T, typename S, uint N>
+[[max_total_threads_per_threadgroup(GDM_PREFILL_THREADS)]]
 kernel void gd_prefill(device const T* query [[buffer(0)]],
                        device const T* key [[buffer(1)]],
                        device const T* value [[buffer(2)]],

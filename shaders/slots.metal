@@ -12,6 +12,7 @@
 #include "storage.h"
 
 template <typename U>
+[[max_total_threads_per_threadgroup(GDM_COPY_THREADS)]]
 kernel void gd_slots_gather(device const U* pool [[buffer(0)]],
                             device U* staged [[buffer(1)]],
                             device const int* slots [[buffer(2)]],
@@ -24,6 +25,7 @@ kernel void gd_slots_gather(device const U* pool [[buffer(0)]],
 }
 
 template <typename U>
+[[max_total_threads_per_threadgroup(GDM_COPY_THREADS)]]
 kernel void gd_slots_copy(device U* pool [[buffer(0)]],
                           device const U* staged [[buffer(1)]],
                           device const int* readSlots [[buffer(2)]],

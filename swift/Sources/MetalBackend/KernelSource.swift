@@ -206,6 +206,10 @@ GDM_ASSERT_SIZE(GDMSlots, 4);
 
 #line 7 "shaders/options.h"
 
+#include <metal_stdlib>
+// Here and not only in numerics.h: the unsigned types' short names are of this namespace.
+using namespace metal;
+
 // Recurrence.
 constant bool TILED_HEADS [[function_constant(0)]];     // key head of value head h: h % Hk; otherwise h / (Hv / Hk)
 constant bool GATE_PER_KEY [[function_constant(1)]];    // a decay for every key dimension, not one a head
@@ -527,6 +531,7 @@ inline void chunk_stage(thread Row<N>& row, threadgroup float* tile, device cons
 }
 
 template <typename T, uint N>
+[[max_total_threads_per_threadgroup(GDM_CHUNK_THREADS)]]
 kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
                              device const T* key [[buffer(1)]],
                              device const float* gate [[buffer(2)]],
@@ -661,7 +666,8 @@ template [[host_name("gd_chunk_prepare_bf16_kany")]] kernel decltype(gd_chunk_pr
 // be kept in memory.
 #define GDM_UNROLL _Pragma("clang loop unroll(full)")
 
-// The state rows of one simdgroup: part f is [key columns 8 f .. 8 f + 7, 8 rows].
+// The state rows of one simdgroup (never passed as const: the operations on matrices are documented to take references
+// to ones that are not): part f is [key columns 8 f .. 8 f + 7, 8 rows].
 template <uint P> struct Panels {
   simdgroup_float8x8 part[P];
 };
@@ -707,7 +713,7 @@ inline void chunk_scale_after(threadgroup float* tile, threadgroup float* decays
 // result += (8 rows of the tile) times the state.
 template <uint P>
 inline void chunk_times_state(thread simdgroup_float8x8& result, threadgroup const float* tile,
-                              thread const Panels<P>& s, uint panels, uint keyDim) {
+                              thread Panels<P>& s, uint panels, uint keyDim) {
   GDM_UNROLL
   for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
@@ -782,7 +788,7 @@ inline void chunk_state_read(thread Panels<4 * N>& s, threadgroup float* tile, d
 
 // The same way back. Begins with a barrier: the tile may still be in use.
 template <typename S, uint N>
-inline void chunk_state_write(thread const Panels<4 * N>& s, threadgroup float* tile, device S* pool, uint slot,
+inline void chunk_state_write(thread Panels<4 * N>& s, threadgroup float* tile, device S* pool, uint slot,
                               uint slotRows, uint slotRow, uint rows, uint index, uint keyDim) {
   uint lane = index % GDM_ROW_LANES;
   uint own = index / GDM_ROW_LANES;
@@ -808,7 +814,7 @@ inline void chunk_state_write(thread const Panels<4 * N>& s, threadgroup float* 
 // Extra stores due after `done` tokens.
 template <typename S, uint N>
 inline void chunk_stores(thread uint& cursor, uint end, device const GDMStore* stores, int done,
-                         thread const Panels<4 * N>& s, threadgroup float* tile, device S* pool, device S* snapshots,
+                         thread Panels<4 * N>& s, threadgroup float* tile, device S* pool, device S* snapshots,
                          uint slotRows, uint slotRow, uint rows, uint index, uint keyDim) {
   while (cursor < end && stores[cursor].tokens <= done) {
     int slot = stores[cursor].slot;
@@ -823,6 +829,7 @@ inline void chunk_stores(thread uint& cursor, uint end, device const GDMStore* s
 #line 20 "shaders/chunk_scan.metal"
 
 template <typename T, typename S, uint N>
+[[max_total_threads_per_threadgroup(GDM_CHUNK_THREADS)]]
 kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
                           device const T* key [[buffer(1)]],
                           device const T* value [[buffer(2)]],
@@ -1104,6 +1111,7 @@ inline void conv_columns(thread ConvTaps& taps, thread const ConvTaps& old, devi
 #line 21 "shaders/conv.metal"
 
 template <typename T>
+[[max_total_threads_per_threadgroup(GDM_CONV_THREADS)]]
 kernel void gd_conv(device const T* x [[buffer(0)]],
                     device const ushort* weight [[buffer(1)]],
                     device const ushort* bias [[buffer(2)]],
@@ -1163,6 +1171,7 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
 }
 
 template <typename T>
+[[max_total_threads_per_threadgroup(GDM_CONV_THREADS)]]
 kernel void gd_conv_shift(device const T* x [[buffer(0)]],
                           device T* state [[buffer(1)]],
                           device const T* staged [[buffer(2)]],
@@ -1249,6 +1258,7 @@ inline float beta_read(device const ushort* beta, ulong at) {
 
 #line 11 "shaders/gates.metal"
 
+[[max_total_threads_per_threadgroup(GDM_GATE_THREADS)]]
 kernel void gd_gates(device const ushort* gate [[buffer(0)]],
                      device const ushort* beta [[buffer(1)]],
                      device const ushort* aLog [[buffer(2)]],
@@ -1321,6 +1331,7 @@ inline float norm_result(float x, float z, float inverse, float weight) {
 #line 11 "shaders/norm.metal"
 
 template <typename T>
+[[max_total_threads_per_threadgroup(GDM_NORM_THREADS)]]
 kernel void gd_norm(device const T* x [[buffer(0)]],
                     device const T* z [[buffer(1)]],
                     device const ushort* weight [[buffer(2)]],
@@ -1369,6 +1380,7 @@ template [[host_name("gd_norm_bf16")]] kernel decltype(gd_norm<bfloat>) gd_norm<
 
 
 template <typename T, typename W>
+[[max_total_threads_per_threadgroup(GDM_PROJECT_THREADS)]]
 kernel void gd_project(device const T* x [[buffer(0)]],
                        device const W* weight [[buffer(1)]],
                        device T* out [[buffer(2)]],
@@ -1437,6 +1449,7 @@ template [[host_name("gd_project_bf16_bf16")]] kernel decltype(gd_project<bfloat
 
 
 template <typename S, uint N>
+[[max_total_threads_per_threadgroup(GDM_DECODE_THREADS)]]
 kernel void gd_commit(device const float* recordKey [[buffer(0)]],
                       device const float* recordDelta [[buffer(1)]],
                       device const float* gate [[buffer(2)]],
@@ -1517,6 +1530,7 @@ template [[host_name("gd_commit_bf16_kany")]] kernel decltype(gd_commit<bfloat, 
 
 
 template <typename T, typename S, uint N>
+[[max_total_threads_per_threadgroup(GDM_DECODE_THREADS)]]
 kernel void gd_decode(device const T* query [[buffer(0)]],
                       device const T* key [[buffer(1)]],
                       device const T* value [[buffer(2)]],
@@ -1648,6 +1662,7 @@ template [[host_name("gd_decode_bf16_bf16_kany")]] kernel decltype(gd_decode<bfl
 
 
 template <typename T, typename S, uint N>
+[[max_total_threads_per_threadgroup(GDM_PREFILL_THREADS)]]
 kernel void gd_prefill(device const T* query [[buffer(0)]],
                        device const T* key [[buffer(1)]],
                        device const T* value [[buffer(2)]],
@@ -1827,6 +1842,7 @@ template [[host_name("gd_prefill_bf16_bf16_kany")]] kernel decltype(gd_prefill<b
 
 
 template <typename U>
+[[max_total_threads_per_threadgroup(GDM_COPY_THREADS)]]
 kernel void gd_slots_gather(device const U* pool [[buffer(0)]],
                             device U* staged [[buffer(1)]],
                             device const int* slots [[buffer(2)]],
@@ -1839,6 +1855,7 @@ kernel void gd_slots_gather(device const U* pool [[buffer(0)]],
 }
 
 template <typename U>
+[[max_total_threads_per_threadgroup(GDM_COPY_THREADS)]]
 kernel void gd_slots_copy(device U* pool [[buffer(0)]],
                           device const U* staged [[buffer(1)]],
                           device const int* readSlots [[buffer(2)]],

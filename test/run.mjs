@@ -8,6 +8,7 @@ import { rootFolder } from "../swift/scripts/root.mjs";
 import { setUp } from "../swift/scripts/steps.mjs";
 import { clangOf, commonFlags, swiftEnvironment } from "../swift/scripts/swift.mjs";
 import { countBun, countSwiftTesting, countXunit, settle } from "./run/counts.mjs";
+import { writeReceipt } from "./run/receipt.mjs";
 
 /** A test that hangs fails by itself after this long; machines with two busy cores are no reason to fail. */
 const testTimeout = 120_000;
@@ -71,15 +72,19 @@ await runMain(async () => {
   const state = await setUp(rootFolder);
   const sum = { passed: 0, failed: 0 };
   const lines = [];
+  const results = [];
   for (const { name, go } of runners(state)) {
     say(`running ${name}`);
     const since = performance.now();
     const { passed, failed } = await go();
     sum.passed += passed;
     sum.failed += failed;
+    results.push({ name, passed, failed, seconds: Math.round((performance.now() - since) / 1000) });
     lines.push(`${name}: ${passed} ok, ${failed} not ok, ${elapsed(since)}`);
   }
   for (const line of lines) say(line);
+  // A Mac's GPU is the real one: what it made of the tests is written down, to be committed.
+  if (process.platform === "darwin") say(`receipt: ${await writeReceipt(state.root, state.bun, results)}`);
   // The last line is for whoever reads only that one.
   process.stdout.write(`${sum.passed} passed, ${sum.failed} failed\n`);
   return sum.failed === 0 ? 0 : 1;

@@ -2,7 +2,18 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import {
-  cacheFolder, folderText, hashOf, inParallel, kernelFlags, object, prune, run, runtimeFlags, runtimeFolder, shimFolder, type Sanitizer,
+  cacheFolder,
+  folderText,
+  hashOf,
+  inParallel,
+  kernelFlags,
+  object,
+  prune,
+  run,
+  runtimeFlags,
+  runtimeFolder,
+  shimFolder,
+  type Sanitizer,
 } from "./compile.ts";
 import { emitCuda } from "./emit/cuda.ts";
 import { emitRun } from "./emit/run.ts";
@@ -32,12 +43,21 @@ function displayPath(file: string, directory: string): string {
   return path.startsWith("..") ? resolve(directory, file) : path;
 }
 
-export function translate(file: string, options: Pick<BuildOptions, "only" | "defines" | "directory">): { unit: Unit; code: string } {
+export function translate(
+  file: string,
+  options: Pick<BuildOptions, "only" | "defines" | "directory">,
+): { unit: Unit; code: string } {
   const directory = options.directory ?? process.cwd();
   const path = displayPath(file, directory);
-  const source = preprocess(path, { directory, ...(options.defines === undefined ? {} : { defines: options.defines }) });
+  const source = preprocess(path, {
+    directory,
+    ...(options.defines === undefined ? {} : { defines: options.defines }),
+  });
   const unit = parseUnit(source.replaceAll('"./', '"'), path);
-  const code = emitRun(unit, { prefix: symbolPrefix(path), ...(options.only === undefined ? {} : { only: new Set(options.only) }) });
+  const code = emitRun(unit, {
+    prefix: symbolPrefix(path),
+    ...(options.only === undefined ? {} : { only: new Set(options.only) }),
+  });
   return { unit, code };
 }
 
@@ -98,10 +118,18 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
 
 /** The interface is all that a host sees; the C++ library inside is this library's own. */
 function plainLink(): string[] {
-  const script = "{ global: emu_interface_version; emu_reflection; emu_pipeline_*; emu_dispatch; emu_string_free; local: *; };\n";
+  const script =
+    "{ global: emu_interface_version; emu_reflection; emu_pipeline_*; emu_dispatch; emu_string_free; local: *; };\n";
   const file = join(cacheFolder, `exports-${hashOf([script])}.map`);
   if (!existsSync(file)) writeFileSync(file, script);
-  return ["-static-libstdc++", "-static-libgcc", "-Wl,-z,defs", "-Wl,-Bsymbolic", "-Wl,--gc-sections", `-Wl,--version-script=${file}`];
+  return [
+    "-static-libstdc++",
+    "-static-libgcc",
+    "-Wl,-z,defs",
+    "-Wl,-Bsymbolic",
+    "-Wl,--gc-sections",
+    `-Wl,--version-script=${file}`,
+  ];
 }
 
 async function link(output: string, objects: readonly string[], sanitizer: Sanitizer): Promise<void> {
@@ -127,7 +155,11 @@ export function writeCuda(files: readonly string[], folder: string, directory = 
     writeFileSync(join(folder, `${name}.kernels`), manifest);
     return name;
   });
-  for (const source of [join(import.meta.dirname, "cuda", "runner.cpp"), join(runtimeFolder, "record_file.h")]) {
+  for (const source of [
+    join(import.meta.dirname, "cuda", "runner.cpp"),
+    join(import.meta.dirname, "cuda", "compile.h"),
+    join(runtimeFolder, "record_file.h"),
+  ]) {
     writeFileSync(join(folder, basename(source)), readFileSync(source));
   }
   return names;

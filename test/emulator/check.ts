@@ -19,16 +19,41 @@ export function parseTogether(files: readonly string[], options: CheckOptions = 
     const path = relative(directory, resolve(directory, f));
     return path.startsWith("..") ? resolve(directory, f) : path;
   });
-  const source = preprocessTogether(paths, { directory, ...(options.defines === undefined ? {} : { defines: options.defines }) });
+  const source = preprocessTogether(paths, {
+    directory,
+    ...(options.defines === undefined ? {} : { defines: options.defines }),
+  });
   // The preprocessor finds them through an include path, which it then writes before each name.
   return parseUnit(source.replaceAll(`"${directory}/`, '"').replaceAll('"./', '"'), paths[0] ?? "(empty)");
 }
 
 const flags = [
-  "--no-default-config", "-x", "c++", "-std=c++14", "-nostdinc", "-nostdinc++", "-fdeclspec", "-fsyntax-only", "-fno-exceptions", "-fno-rtti",
-  "-fsigned-char", "-ferror-limit=200", "-fno-caret-diagnostics", "-fno-color-diagnostics", "-fno-diagnostics-show-note-include-stack",
-  "-fno-lax-vector-conversions", "-Wno-everything", "-Wconversion", "-Wdouble-promotion", "-Wvla", "-Wreturn-type", "-Wshift-count-overflow",
-  "-Wshadow-field-in-constructor", "-Wuninitialized", "-Wc++17-attribute-extensions", "-Wno-c++17-extensions",
+  "--no-default-config",
+  "-x",
+  "c++",
+  "-std=c++14",
+  "-nostdinc",
+  "-nostdinc++",
+  "-fdeclspec",
+  "-fsyntax-only",
+  "-fno-exceptions",
+  "-fno-rtti",
+  "-fsigned-char",
+  "-ferror-limit=200",
+  "-fno-caret-diagnostics",
+  "-fno-color-diagnostics",
+  "-fno-diagnostics-show-note-include-stack",
+  "-fno-lax-vector-conversions",
+  "-Wno-everything",
+  "-Wconversion",
+  "-Wdouble-promotion",
+  "-Wvla",
+  "-Wreturn-type",
+  "-Wshift-count-overflow",
+  "-Wshadow-field-in-constructor",
+  "-Wuninitialized",
+  "-Wc++17-attribute-extensions",
+  "-Wno-c++17-extensions",
 ];
 
 /** The shim, compiled once: most of a small check's time would go into reading it. */
@@ -38,7 +63,11 @@ function precompiledShim(): string {
     mkdirSync(cacheFolder, { recursive: true });
     const partial = `${file}.${process.pid}.tmp`;
     const options = flags.filter((f, i) => f !== "-x" && flags[i - 1] !== "-x" && f !== "-fsyntax-only");
-    const result = spawnSync(clang(), [...options, "-x", "c++-header", join(shimFolder, "emu_typed.h"), "-o", partial], { encoding: "utf8" });
+    const result = spawnSync(
+      clang(),
+      [...options, "-x", "c++-header", join(shimFolder, "emu_typed.h"), "-o", partial],
+      { encoding: "utf8" },
+    );
     if (result.status !== 0) throw new Error(result.stderr);
     renameSync(partial, file);
   }
@@ -65,8 +94,11 @@ function parseDiagnostics(output: string): Diagnostic[] {
  */
 function isStructureCopy(d: Diagnostic): boolean {
   // The shim's matrices and packed vectors are structures too.
-  if (/no viable (overloaded operator\[\]|conversion)/.test(d.message) && /(matrix|packed_vec)</.test(d.message)) return true;
-  const implicit = d.notes.some((n) => /candidate (constructor|function) \(the implicit (copy|move) (constructor|assignment operator)\)/.test(n));
+  if (/no viable (overloaded operator\[\]|conversion)/.test(d.message) && /(matrix|packed_vec)</.test(d.message))
+    return true;
+  const implicit = d.notes.some((n) =>
+    /candidate (constructor|function) \(the implicit (copy|move) (constructor|assignment operator)\)/.test(n),
+  );
   if (!implicit || !/no (matching constructor|viable overloaded '=')/.test(d.message)) return false;
   return d.notes.some((n) => /address space|__attribute__\(\(address_space/.test(n));
 }
@@ -77,7 +109,9 @@ function isBrainConversion(message: string): boolean {
   if (types === null) return false;
   const [from, to] = [types[1] ?? "", types[2] ?? ""];
   const brain = /bfloat|__bf16/;
-  return brain.test(to) ? /float|half|_Float16|double/.test(from) && !brain.test(from) : brain.test(from) && !/^(const )?float/.test(to);
+  return brain.test(to)
+    ? /float|half|_Float16|double/.test(from) && !brain.test(from)
+    : brain.test(from) && !/^(const )?float/.test(to);
 }
 
 function readable(message: string): string {
@@ -107,7 +141,11 @@ function rule(d: Diagnostic): string | null {
 /** Problems of the typed compile, in order. */
 export function checkTypes(unit: Unit): Problem[] {
   const source = `# 1 "${unit.file}"\n${emitTyped(unit)}`;
-  const result = spawnSync(clang(), [...flags, "-include-pch", precompiledShim(), "-"], { encoding: "utf8", input: source, maxBuffer: 1 << 28 });
+  const result = spawnSync(clang(), [...flags, "-include-pch", precompiledShim(), "-"], {
+    encoding: "utf8",
+    input: source,
+    maxBuffer: 1 << 28,
+  });
   if (result.error !== undefined) throw result.error;
   const problems: Problem[] = [];
   const seen = new Set<string>();
@@ -120,7 +158,11 @@ export function checkTypes(unit: Unit): Problem[] {
     seen.add(key);
     problems.push(problem);
   }
-  if (problems.length === 0 && result.status !== 0 && parseDiagnostics(result.stderr).every((d) => d.severity === "warning")) {
+  if (
+    problems.length === 0 &&
+    result.status !== 0 &&
+    parseDiagnostics(result.stderr).every((d) => d.severity === "warning")
+  ) {
     throw new Error(result.stderr);
   }
   return problems;

@@ -13,18 +13,37 @@ export const cacheFolder = join(here, "..", "..", ".build", "emulator", "cache")
 export const shimFolder = join(here, "shim");
 export const runtimeFolder = join(here, "runtime");
 
-const processor =
-  process.arch === "arm64" ? ["-march=armv8.2-a+fp16"] : ["-march=x86-64-v3"];
+const processor = process.arch === "arm64" ? ["-march=armv8.2-a+fp16"] : ["-march=x86-64-v3"];
 
 /** No contraction, and one rounding for every half and bfloat operation, as a GPU's own units have it. */
 const arithmetic = [
-  "-ffp-contract=off", "-fno-math-errno", "-fsigned-char", "-Xclang", "-ffloat16-excess-precision=none", "-Xclang",
+  "-ffp-contract=off",
+  "-fno-math-errno",
+  "-fsigned-char",
+  "-Xclang",
+  "-ffloat16-excess-precision=none",
+  "-Xclang",
   "-fbfloat16-excess-precision=none",
 ];
 
 const language = [
-  "-x", "c++", "-std=c++17", "-nostdinc", "-nostdinc++", "-fdeclspec", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
-  "-fPIC", "-fvisibility=hidden", "-fno-strict-aliasing", "-fno-delete-null-pointer-checks", "-fno-finite-loops", "-Wno-everything", "-Werror=vla", "-ferror-limit=20",
+  "-x",
+  "c++",
+  "-std=c++17",
+  "-nostdinc",
+  "-nostdinc++",
+  "-fdeclspec",
+  "-fno-exceptions",
+  "-fno-rtti",
+  "-fno-threadsafe-statics",
+  "-fPIC",
+  "-fvisibility=hidden",
+  "-fno-strict-aliasing",
+  "-fno-delete-null-pointer-checks",
+  "-fno-finite-loops",
+  "-Wno-everything",
+  "-Werror=vla",
+  "-ferror-limit=20",
 ];
 
 /**
@@ -32,16 +51,39 @@ const language = [
  * not inlined (is there stack left?), and locals start as poison.
  */
 const checked = [
-  "-O2", "-fno-vectorize", "-fno-slp-vectorize", "-fsanitize=thread,bounds,integer-divide-by-zero,unreachable,return",
-  "-fno-sanitize-recover=all", "-finstrument-functions-after-inlining", "-mllvm", "-tsan-instrument-func-entry-exit=0", "-ftrivial-auto-var-init=pattern", "-gline-tables-only", "-gdwarf-4", "-fno-omit-frame-pointer",
+  "-O2",
+  "-fno-vectorize",
+  "-fno-slp-vectorize",
+  "-fsanitize=thread,bounds,integer-divide-by-zero,unreachable,return",
+  "-fno-sanitize-recover=all",
+  "-finstrument-functions-after-inlining",
+  "-mllvm",
+  "-tsan-instrument-func-entry-exit=0",
+  "-ftrivial-auto-var-init=pattern",
+  "-gline-tables-only",
+  "-gdwarf-4",
+  "-fno-omit-frame-pointer",
 ];
 
 const sanitized: Record<Exclude<Sanitizer, "none">, readonly string[]> = {
-  address: ["-O1", "-fno-vectorize", "-fno-slp-vectorize", "-fsanitize=address", "-gline-tables-only", "-gdwarf-4", "-fno-omit-frame-pointer"],
+  address: [
+    "-O1",
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
+    "-fsanitize=address",
+    "-gline-tables-only",
+    "-gdwarf-4",
+    "-fno-omit-frame-pointer",
+  ],
   undefined: [
-    "-O1", "-fno-vectorize", "-fno-slp-vectorize",
+    "-O1",
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
     "-fsanitize=undefined,integer-divide-by-zero,shift,float-cast-overflow,implicit-integer-truncation",
-    "-fno-sanitize=vptr,function", "-fno-sanitize-recover=all", "-gline-tables-only", "-gdwarf-4",
+    "-fno-sanitize=vptr,function",
+    "-fno-sanitize-recover=all",
+    "-gline-tables-only",
+    "-gdwarf-4",
   ],
 };
 
@@ -50,7 +92,20 @@ export function kernelFlags(sanitizer: Sanitizer): string[] {
 }
 
 export function runtimeFlags(sanitizer: Sanitizer): string[] {
-  const base = ["-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections", "-fno-exceptions", "-ffp-contract=off", "-Wall", "-Wextra", ...processor];
+  const base = [
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-exceptions",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
+    ...processor,
+  ];
   if (sanitizer === "none") return [...base, "-O2"];
   return [...base, "-O1", "-g1", `-fsanitize=${sanitizer}`, "-fno-sanitize=vptr,function", "-fno-sanitize-recover=all"];
 }
@@ -65,7 +120,9 @@ export function hashOf(parts: readonly (string | Uint8Array)[]): string {
 export function folderText(folder: string): string {
   return readdirSync(folder, { withFileTypes: true })
     .sort((a, b) => (a.name < b.name ? -1 : 1))
-    .map((e) => (e.isDirectory() ? folderText(join(folder, e.name)) : `${e.name}\n${readFileSync(join(folder, e.name), "utf8")}`))
+    .map((e) =>
+      e.isDirectory() ? folderText(join(folder, e.name)) : `${e.name}\n${readFileSync(join(folder, e.name), "utf8")}`,
+    )
     .join("\n");
 }
 
@@ -81,7 +138,9 @@ export async function run(args: readonly string[], input?: string): Promise<stri
     child.stdout.on("data", (data: Buffer) => (output += data.toString()));
     child.stderr.on("data", (data: Buffer) => (output += data.toString()));
     child.on("error", reject);
-    child.on("close", (code) => (code === 0 ? resolve(output) : reject(new CompileError(output.trim() || `clang++ ended with ${code}`))));
+    child.on("close", (code) =>
+      code === 0 ? resolve(output) : reject(new CompileError(output.trim() || `clang++ ended with ${code}`)),
+    );
     child.stdin.end(input ?? "");
   });
 }
@@ -104,20 +163,31 @@ const kept = 600;
 
 /** Forgets the oldest files of a cache that has grown: sources change, and each version leaves an object. */
 export function prune(cache: string): void {
-  const files = readdirSync(cache).map((name) => ({ path: join(cache, name), time: statSync(join(cache, name)).mtimeMs }));
+  const files = readdirSync(cache).map((name) => ({
+    path: join(cache, name),
+    time: statSync(join(cache, name)).mtimeMs,
+  }));
   if (files.length <= kept) return;
   files.sort((a, b) => a.time - b.time);
   for (const file of files.slice(0, files.length - kept / 2)) rmSync(file.path, { force: true });
 }
 
 /** Compiles to `cache/HASH.o` unless that is there already; a build that was cut off leaves nothing behind. */
-export async function object(cache: string, flags: readonly string[], source: string | { path: string }, extra: readonly string[]): Promise<string> {
+export async function object(
+  cache: string,
+  flags: readonly string[],
+  source: string | { path: string },
+  extra: readonly string[],
+): Promise<string> {
   const text = typeof source === "string" ? source : readFileSync(source.path, "utf8");
   const file = join(cache, `${hashOf([clang(), ...flags, text, ...extra])}.o`);
   if (existsSync(file)) return file;
   mkdirSync(cache, { recursive: true });
   const partial = `${file}.${process.pid}.tmp`;
-  await run([...flags, "-c", typeof source === "string" ? "-" : source.path, "-o", partial], typeof source === "string" ? source : undefined);
+  await run(
+    [...flags, "-c", typeof source === "string" ? "-" : source.path, "-o", partial],
+    typeof source === "string" ? source : undefined,
+  );
   renameSync(partial, file);
   return file;
 }

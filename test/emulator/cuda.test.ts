@@ -20,21 +20,37 @@ const shaders = join(root, "shaders");
 /** What the host's C++ compiler says about translated code, all entries at once, in place of NVRTC. */
 function problems(code: string): string {
   const text = `#include "${join(import.meta.dirname, "cuda", "host.h")}"\n${code.replace(/^#if EMU_ENTRY == \d+$/gm, "#if 1")}`;
-  const flags = ["--no-default-config", "-x", "c++", "-std=c++17", "-fsyntax-only", "-nostdinc", "-Wno-everything", "-ferror-limit=5", "-"];
+  const flags = [
+    "--no-default-config",
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-fsyntax-only",
+    "-nostdinc",
+    "-Wno-everything",
+    "-ferror-limit=5",
+    "-",
+  ];
   return spawnSync(clang(), flags, { input: text, encoding: "utf8" }).stderr;
 }
 
 describe("this project's kernels", () => {
   const folder = mkdtempSync(join(tmpdir(), "gated-delta-cuda-"));
   const files = readdirSync(shaders).filter((f) => f.endsWith(".metal"));
-  const names = writeCuda(files.map((f) => join("shaders", f)), folder, root);
+  const names = writeCuda(
+    files.map((f) => join("shaders", f)),
+    folder,
+    root,
+  );
   for (const name of names) {
     test(`${name} is C++`, () => {
       expect(problems(readFileSync(join(folder, `${name}.cu`), "utf8"))).toBe("");
     });
   }
   test("the folder is whole", () => {
-    expect(readdirSync(folder).sort()).toEqual([...names.flatMap((n) => [`${n}.cu`, `${n}.kernels`]), "record_file.h", "runner.cpp"].sort());
+    expect(readdirSync(folder).sort()).toEqual(
+      [...names.flatMap((n) => [`${n}.cu`, `${n}.kernels`]), "compile.h", "record_file.h", "runner.cpp"].sort(),
+    );
     rmSync(folder, { recursive: true });
   });
 });
@@ -65,13 +81,17 @@ template [[host_name("k_float")]] kernel decltype(k<float>) k<float>;
   test("the manifest names entries, arguments and constants", () => {
     expect(manifest).toBe(
       ["k_half emu_entry_0 0", "k_float emu_entry_1 1"]
-        .map((head) => `kernel ${head}\nbuffer 0 in\nbuffer 2 out\nbuffer 5 p\nthreadgroup 0 t\nconstant FLAG bool\nconstant N int\n`)
+        .map(
+          (head) =>
+            `kernel ${head}\nbuffer 0 in\nbuffer 2 out\nbuffer 5 p\nthreadgroup 0 t\nconstant FLAG bool\nconstant N int\n`,
+        )
         .join(""),
     );
   });
 
   test("a swizzle that is assigned to is refused with its place", () => {
-    const wrong = "using namespace metal;\nkernel void k(device float4* out [[buffer(0)]]) {\n  float4 v = out[0];\n  v.xy = v.zw;\n  out[0] = v;\n}\n";
+    const wrong =
+      "using namespace metal;\nkernel void k(device float4* out [[buffer(0)]]) {\n  float4 v = out[0];\n  v.xy = v.zw;\n  out[0] = v;\n}\n";
     expect(() => emitCuda(parseUnit(wrong, "s.metal"))).toThrow(/^s\.metal:4: assignment to the swizzle \.xy/);
   });
 });
@@ -81,12 +101,20 @@ describe("replay", () => {
     const folder = mkdtempSync(join(tmpdir(), "gated-delta-replay-"));
     const records = join(folder, "made");
     mkdirSync(records);
-    const source = "#include <metal_stdlib>\nusing namespace metal;\nkernel void twice(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] *= 2.0f; }\n";
+    const source =
+      "#include <metal_stdlib>\nusing namespace metal;\nkernel void twice(device float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) { x[i] *= 2.0f; }\n";
     writeFileSync(join(folder, "twice.metal"), source);
     const library = await openSource("twice.metal", source);
     process.env["GATED_DELTA_EMULATOR_RECORD"] = records;
     process.env["GATED_DELTA_EMULATOR_RECORD_LIMIT"] = "3";
-    library.runAll([64, 32, 96, 128, 160].map((n) => ({ kernel: "twice", buffers: { 0: new Float32Array(n).fill(n) }, grid: [n], threads: [32] })));
+    library.runAll(
+      [64, 32, 96, 128, 160].map((n) => ({
+        kernel: "twice",
+        buffers: { 0: new Float32Array(n).fill(n) },
+        grid: [n],
+        threads: [32],
+      })),
+    );
     delete process.env["GATED_DELTA_EMULATOR_RECORD"];
     delete process.env["GATED_DELTA_EMULATOR_RECORD_LIMIT"];
     expect(readdirSync(records).sort()).toEqual(["000000-twice.emurec", "000001-twice.emurec", "000002-twice.emurec"]);
@@ -98,14 +126,46 @@ describe("replay", () => {
 
     const lines = [
       { card: "a card", computeCapability: "9.0", cuda: 13020 },
-      { record: "records/000001-twice.emurec", kernel: "twice", ran: true, sameBits: true, microseconds: 0, differences: [], error: "" },
-      { record: "records/000002-twice.emurec", kernel: "twice", ran: true, sameBits: false, microseconds: 0, differences: [{ buffer: 0 }], error: "" },
+      {
+        record: "records/000001-twice.emurec",
+        kernel: "twice",
+        ran: true,
+        sameBits: true,
+        microseconds: 0,
+        differences: [],
+        error: "",
+      },
+      {
+        record: "records/000002-twice.emurec",
+        kernel: "twice",
+        ran: true,
+        sameBits: false,
+        microseconds: 0,
+        differences: [{ buffer: 0 }],
+        error: "",
+      },
     ];
-    const times = [{ record: "records/000001-twice.emurec", kernel: "twice", ran: true, sameBits: true, microseconds: 2.5, differences: [], error: "" }];
+    const times = [
+      {
+        record: "records/000001-twice.emurec",
+        kernel: "twice",
+        ran: true,
+        sameBits: true,
+        microseconds: 2.5,
+        differences: [],
+        error: "",
+      },
+    ];
     writeFileSync(join(folder, "a.jsonl"), lines.map((l) => JSON.stringify(l)).join("\n"));
     writeFileSync(join(folder, "b.jsonl"), times.map((l) => JSON.stringify(l)).join("\n"));
     expect(receipt([join(folder, "a.jsonl"), join(folder, "b.jsonl")], "abc", "2030-01-02")).toEqual({
-      card: "a card", computeCapability: "9.0", cudaDriver: "13.2", date: "2030-01-02", commit: "abc", dispatches: 2, sameBits: 1,
+      card: "a card",
+      computeCapability: "9.0",
+      cudaDriver: "13.2",
+      date: "2030-01-02",
+      commit: "abc",
+      dispatches: 2,
+      sameBits: 1,
       problems: [{ record: "000002-twice.emurec", kernel: "twice", error: "", differences: [{ buffer: 0 }] }],
       kernels: { twice: { dispatches: 2, microseconds: [2.5] } },
     });

@@ -9,7 +9,17 @@ import { join } from "node:path";
 import type { Sanitizer } from "./compile.ts";
 import { build, buildRunner } from "./build.ts";
 
-export type Bytes = Float32Array | Float64Array | Uint32Array | Int32Array | Uint16Array | Int16Array | Uint8Array | Int8Array | BigUint64Array | BigInt64Array;
+export type Bytes =
+  | Float32Array
+  | Float64Array
+  | Uint32Array
+  | Int32Array
+  | Uint16Array
+  | Int16Array
+  | Uint8Array
+  | Int8Array
+  | BigUint64Array
+  | BigInt64Array;
 
 /** Buffers that hold the same array are one memory. */
 export type BoundBuffer = { readonly data: Bytes; readonly offset?: number; readonly readOnly?: boolean };
@@ -70,10 +80,21 @@ function constantBytes(c: Constant): Uint8Array {
   const out = new DataView(new ArrayBuffer(8));
   const value = Number(c.value);
   switch (c.type) {
-    case "bool": case "char": case "uchar": out.setInt8(0, value); return new Uint8Array(out.buffer, 0, 1);
-    case "short": case "ushort": out.setInt16(0, value, true); return new Uint8Array(out.buffer, 0, 2);
-    case "float": out.setFloat32(0, value, true); return new Uint8Array(out.buffer, 0, 4);
-    default: out.setInt32(0, value, true); return new Uint8Array(out.buffer, 0, 4);
+    case "bool":
+    case "char":
+    case "uchar":
+      out.setInt8(0, value);
+      return new Uint8Array(out.buffer, 0, 1);
+    case "short":
+    case "ushort":
+      out.setInt16(0, value, true);
+      return new Uint8Array(out.buffer, 0, 2);
+    case "float":
+      out.setFloat32(0, value, true);
+      return new Uint8Array(out.buffer, 0, 4);
+    default:
+      out.setInt32(0, value, true);
+      return new Uint8Array(out.buffer, 0, 4);
   }
 }
 
@@ -83,8 +104,13 @@ function encode(d: Dispatch): { file: Uint8Array; targets: { index: number; data
   out.number(constants.length, 4);
   for (const c of constants) out.text(c.name).number(0, 4).text(c.type).block(constantBytes(c));
   const order = d.order ?? "forward";
-  out.number(["environment", "forward", "reverse"].indexOf(order) < 0 ? 3 : ["environment", "forward", "reverse"].indexOf(order), 4);
-  out.number(order.startsWith("random:") ? Number(order.slice(7)) : 0, 8).number(d.checks === "environment" ? 0x80000000 : (d.checks ?? 3), 4);
+  out.number(
+    ["environment", "forward", "reverse"].indexOf(order) < 0 ? 3 : ["environment", "forward", "reverse"].indexOf(order),
+    4,
+  );
+  out
+    .number(order.startsWith("random:") ? Number(order.slice(7)) : 0, 8)
+    .number(d.checks === "environment" ? 0x80000000 : (d.checks ?? 3), 4);
   for (let i = 0; i < 3; i += 1) out.number(d.grid[i] ?? 1, 8);
   for (let i = 0; i < 3; i += 1) out.number(d.threads[i] ?? 1, 4);
   const lengths = d.threadgroupBytes ?? [];
@@ -96,7 +122,10 @@ function encode(d: Dispatch): { file: Uint8Array; targets: { index: number; data
   for (const [key, bound] of buffers) {
     const index = Number(key);
     const buffer: BoundBuffer = "data" in bound ? bound : { data: bound };
-    out.number(index, 4).number(buffer.readOnly === true ? 1 : 0, 4).number(buffer.offset ?? 0, 8);
+    out
+      .number(index, 4)
+      .number(buffer.readOnly === true ? 1 : 0, 4)
+      .number(buffer.offset ?? 0, 8);
     const same = targets.findIndex((t) => t.data === buffer.data);
     out.number(same < 0 ? 0xffffffff : same, 4).block(same < 0 ? bytesOf(buffer.data) : new Uint8Array(0));
     targets.push({ index, data: buffer.data });
@@ -123,20 +152,36 @@ export class Library {
 
   /** Runs kernels one after another in one process. The outcome is the last one's; messages of those before it come first. */
   runAll(dispatches: readonly Dispatch[], environment: Readonly<Record<string, string>> = {}): Outcome {
-    const encoded = dispatches.map((d) => ({ ...encode(d), base: join(this.#folder, `dispatch-${process.pid}-${this.#count++}`) }));
+    const encoded = dispatches.map((d) => ({
+      ...encode(d),
+      base: join(this.#folder, `dispatch-${process.pid}-${this.#count++}`),
+    }));
     for (const { file, base } of encoded) writeFileSync(`${base}.emurec`, file);
-    const result = spawnSync(this.#runner, [this.path, ...encoded.flatMap(({ base }) => [`${base}.emurec`, `${base}.out`])], {
-      encoding: "utf8", timeout: 60_000,
-      // The lanes' stacks are not the thread's, which AddressSanitizer's fake stacks cannot know.
-      env: { ...process.env, ASAN_OPTIONS: "detect_stack_use_after_return=0:detect_leaks=0", UBSAN_OPTIONS: "print_stacktrace=0", ...environment },
-    });
+    const result = spawnSync(
+      this.#runner,
+      [this.path, ...encoded.flatMap(({ base }) => [`${base}.emurec`, `${base}.out`])],
+      {
+        encoding: "utf8",
+        timeout: 60_000,
+        // The lanes' stacks are not the thread's, which AddressSanitizer's fake stacks cannot know.
+        env: {
+          ...process.env,
+          ASAN_OPTIONS: "detect_stack_use_after_return=0:detect_leaks=0",
+          UBSAN_OPTIONS: "print_stacktrace=0",
+          ...environment,
+        },
+      },
+    );
     for (const { base, targets } of encoded) {
       if (existsSync(`${base}.out`)) readBack(`${base}.out`, targets);
       rmSync(`${base}.emurec`, { force: true });
       rmSync(`${base}.out`, { force: true });
     }
     const messages = (result.stderr ?? "").trim();
-    return { error: result.status === 0 ? messages : messages || String(result.error ?? result.signal), status: result.status };
+    return {
+      error: result.status === 0 ? messages : messages || String(result.error ?? result.signal),
+      status: result.status,
+    };
   }
 
   /** The library's reflection. */
@@ -152,7 +197,17 @@ export type Reflection = {
     readonly name: string;
     readonly file: string;
     readonly line: number;
-    readonly buffers: readonly { index: number; name: string; space: string; const: boolean; reference: boolean; type: string; bytes: number; align: number; optional: string | null }[];
+    readonly buffers: readonly {
+      index: number;
+      name: string;
+      space: string;
+      const: boolean;
+      reference: boolean;
+      type: string;
+      bytes: number;
+      align: number;
+      optional: string | null;
+    }[];
     readonly threadgroups: readonly { index: number; name: string; type: string; bytes: number; align: number }[];
     readonly builtins: readonly { name: string; attribute: string; type: string }[];
     readonly constants: readonly { index: number; name: string; type: string; bytes: number; required: boolean }[];
@@ -186,7 +241,8 @@ let built = 0;
 
 /** Builds and opens a library of some files, with its runner. */
 export async function openLibrary(
-  files: readonly string[], options: { sanitizer?: Sanitizer; only?: readonly string[]; directory?: string; defines?: readonly string[] } = {},
+  files: readonly string[],
+  options: { sanitizer?: Sanitizer; only?: readonly string[]; directory?: string; defines?: readonly string[] } = {},
 ): Promise<Library> {
   const folder = scratchFolder();
   const path = join(folder, `library-${built++}.so`);
@@ -196,7 +252,11 @@ export async function openLibrary(
 }
 
 /** The same of source text, which messages call `name`. */
-export async function openSource(name: string, source: string, options: { sanitizer?: Sanitizer } = {}): Promise<Library> {
+export async function openSource(
+  name: string,
+  source: string,
+  options: { sanitizer?: Sanitizer } = {},
+): Promise<Library> {
   const folder = mkdtempSync(join(scratchFolder(), "source-"));
   writeFileSync(join(folder, name), source);
   return await openLibrary([name], { ...options, directory: folder });

@@ -72,7 +72,9 @@ const truths: readonly string[] = [
   "twice<int>(n) == 14 && Pair{1, 2}.sum() == 3 && shadowed(n) == 8 && lambda(n) == 21",
 ];
 
-const library = openSource("truths.metal", `#include <metal_stdlib>
+const library = openSource(
+  "truths.metal",
+  `#include <metal_stdlib>
 #include <metal_math>
 using namespace metal;
 #define WIDTH(n) (2 * (n))
@@ -93,12 +95,16 @@ kernel void truths(device uint* out [[buffer(0)]], constant float& x [[buffer(1)
   float4 v = v4;
 ${truths.map((e, i) => `  out[${i}] = (${e}) ? 1u : 2u;`).join("\n")}
 }
-`);
+`,
+);
 
 describe("expressions", async () => {
   const out = new Uint32Array(truths.length);
   const { error } = (await library).run({
-    kernel: "truths", grid: [1], threads: [1], constants: [{ name: "GIVEN", type: "int", value: 7 }],
+    kernel: "truths",
+    grid: [1],
+    threads: [1],
+    constants: [{ name: "GIVEN", type: "int", value: 7 }],
     buffers: { 0: out, 1: new Float32Array([1.5]), 2: new Int32Array([7]), 3: new Float32Array([1, 2, 3, 4]) },
   });
   test("run", () => expect(error).toBe(""));
@@ -110,25 +116,57 @@ const errors: readonly [string, string, RegExp][] = [
   ["max of int and uint", "int i = 1; uint u = 2; out[0] = max(i, u);", /ambiguous/],
   ["min of half and float", "half h = 1.0h; float f = 2.0f; out[0] = min(h, f);", /ambiguous/],
   ["a vector converted to another", "float4 v = int4(1); out[0] = v.x;", /no viable conversion/],
-  ["a vector as a condition", "float2 v = float2(1.0f); if (v > 0.0f) out[0] = 1.0f;", /not contextually convertible|no viable|not convertible/],
-  ["a vector selects", "bool2 c = bool2(true); float2 v = c ? float2(1.0f) : float2(2.0f); out[0] = v.x;", /not contextually convertible|no viable|vector/],
+  [
+    "a vector as a condition",
+    "float2 v = float2(1.0f); if (v > 0.0f) out[0] = 1.0f;",
+    /not contextually convertible|no viable|not convertible/,
+  ],
+  [
+    "a vector selects",
+    "bool2 c = bool2(true); float2 v = c ? float2(1.0f) : float2(2.0f); out[0] = v.x;",
+    /not contextually convertible|no viable|vector/,
+  ],
   ["&& of float vectors", "float2 v = float2(1.0f); out[0] = all(v && v) ? 1.0f : 0.0f;", /&& acts on bool vectors/],
   ["float scalar to bfloat vector", "bfloat2 v = 1.5f; out[0] = float(v.x);", /no viable conversion/],
-  ["bfloat vector times half", "bfloat2 v = bfloat2(1.0bf); half h = 1.0h; v = v * h; out[0] = float(v.x);", /invalid operands|no viable/],
-  ["a swizzle with a component twice on the left", "float4 v = float4(0.0f); v.xx = float2(1.0f); out[0] = v.x;", /repeats a component/],
+  [
+    "bfloat vector times half",
+    "bfloat2 v = bfloat2(1.0bf); half h = 1.0h; v = v * h; out[0] = float(v.x);",
+    /invalid operands|no viable/,
+  ],
+  [
+    "a swizzle with a component twice on the left",
+    "float4 v = float4(0.0f); v.xx = float2(1.0f); out[0] = v.x;",
+    /repeats a component/,
+  ],
   ["a component that is not there", "float2 v = float2(0.0f); out[0] = v.z;", /no member named 'z'/],
   ["xyzw mixed with rgba", "float4 v = float4(0.0f); out[0] = v.xg.x;", /no member named 'xg'/],
-  ["too few components", "float4 v = float4(1.0f, 2.0f); out[0] = v.x;", /no matching conversion|no matching constructor/],
-  ["too many components", "float2 v = float2(1.0f, 2.0f, 3.0f); out[0] = v.x;", /no matching conversion|no matching constructor/],
+  [
+    "too few components",
+    "float4 v = float4(1.0f, 2.0f); out[0] = v.x;",
+    /no matching conversion|no matching constructor/,
+  ],
+  [
+    "too many components",
+    "float2 v = float2(1.0f, 2.0f, 3.0f); out[0] = v.x;",
+    /no matching conversion|no matching constructor/,
+  ],
   ["a function Metal does not have", "out[0] = log1p(1.0f);", /undeclared identifier 'log1p'/],
   ["the C library", "out[0] = expf(1.0f);", /undeclared identifier 'expf'/],
   ["as_type of another size", "out[0] = as_type<float>(ushort(1));", /same size/],
   ["simd_sum of a long", "out[0] = float(simd_sum(1L));", /deleted|ambiguous/],
   ["simd_shuffle of a bool", "out[0] = float(simd_shuffle(true, ushort(0)));", /deleted|ambiguous/],
   ["an array of a function constant's size", "float a[WIDTH]; a[0] = 1.0f; out[0] = a[0];", /variable length array/],
-  ["a function constant as a template argument", "vec<float, WIDTH> v = 1.0f; out[0] = v[0];", /not a constant expression/],
+  [
+    "a function constant as a template argument",
+    "vec<float, WIDTH> v = 1.0f; out[0] = v[0];",
+    /not a constant expression/,
+  ],
   ["a matrix of doubles", "simdgroup_matrix<int, 8, 8> m; out[0] = 1.0f;", /float, half or bfloat/],
-  ["reading an atomic directly", "device atomic_uint* a = (device atomic_uint*)out; uint x = *a; out[0] = float(x);", /no viable conversion/],
+  [
+    "reading an atomic directly",
+    "device atomic_uint* a = (device atomic_uint*)out; uint x = *a; out[0] = float(x);",
+    /no viable conversion/,
+  ],
   ["a write through constant", "fixed[0] = 1.0f;", /const-qualified|read-only|not assignable/],
 ];
 

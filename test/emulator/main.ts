@@ -38,7 +38,10 @@ const commands: Record<string, Command> = {
   async build(files, options) {
     const output = options.output ?? defaultOutput;
     const names = await build(files, {
-      output, sanitizer: options.sanitizer, keep: options.keep, ...(options.only === undefined ? {} : { only: options.only }),
+      output,
+      sanitizer: options.sanitizer,
+      keep: options.keep,
+      ...(options.only === undefined ? {} : { only: options.only }),
     });
     console.log(`${output}: ${names.length} kernels`);
     return 0;
@@ -55,7 +58,8 @@ const commands: Record<string, Command> = {
     return await Promise.resolve(0);
   },
   async translate(files, options) {
-    for (const file of files) console.log(translate(file, options.only === undefined ? {} : { only: options.only }).code);
+    for (const file of files)
+      console.log(translate(file, options.only === undefined ? {} : { only: options.only }).code);
     return await Promise.resolve(0);
   },
   async cuda(files, options) {
@@ -74,7 +78,12 @@ const commands: Record<string, Command> = {
     const commit = spawnSync("git", ["log", "-1", "--format=%h", "--", "shaders"], { encoding: "utf8" }).stdout.trim();
     const text = JSON.stringify(receipt(results, commit, new Date().toISOString().slice(0, 10)), null, 2);
     // One kernel a line.
-    console.log(text.replace(/\{\s+("dispatches": \d+),\s+"microseconds": \[([^\]]*)\]\s+\}/g, (_, n: string, times: string) => `{ ${n}, "microseconds": [${times.replace(/\s+/g, " ").trim()}] }`));
+    console.log(
+      text.replace(
+        /\{\s+("dispatches": \d+),\s+"microseconds": \[([^\]]*)\]\s+\}/g,
+        (_, n: string, times: string) => `{ ${n}, "microseconds": [${times.replace(/\s+/g, " ").trim()}] }`,
+      ),
+    );
     return await Promise.resolve(0);
   },
   async runner(_files, options) {
@@ -89,7 +98,9 @@ function print(problems: readonly Problem[]): number {
 }
 
 function usage(problem: string): number {
-  console.error(`${problem}\nusage: bun test/emulator/main.ts ${Object.keys(commands).join("|")} FILES [-o OUTPUT] [--sanitizer address|undefined] [--only KERNEL] [--keep]`);
+  console.error(
+    `${problem}\nusage: bun test/emulator/main.ts ${Object.keys(commands).join("|")} FILES [-o OUTPUT] [--sanitizer address|undefined] [--only KERNEL] [--keep]`,
+  );
   return 2;
 }
 
@@ -109,9 +120,16 @@ async function main(): Promise<number> {
   if (command === undefined) return usage(`unknown command ${name ?? "(none)"}`);
   if (files.length === 0 && name !== "runner") return usage(`${name ?? ""}: no files`);
   const { sanitizer } = values;
-  if (sanitizer !== "none" && sanitizer !== "address" && sanitizer !== "undefined") return usage(`unknown sanitizer ${sanitizer}`);
+  if (sanitizer !== "none" && sanitizer !== "address" && sanitizer !== "undefined")
+    return usage(`unknown sanitizer ${sanitizer}`);
   try {
-    return await command(files, { output: values.output, sanitizer, only: values.only, keep: values.keep, library: values.library });
+    return await command(files, {
+      output: values.output,
+      sanitizer,
+      only: values.only,
+      keep: values.keep,
+      library: values.library,
+    });
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     console.error(error.message);

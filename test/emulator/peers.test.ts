@@ -17,9 +17,21 @@ const folder = process.env["GATED_DELTA_PEER_KERNELS"] ?? "";
 const present = (...path: string[]): boolean => folder !== "" && existsSync(join(folder, ...path));
 const orders = ["forward", "reverse", "random:7"] as const;
 
-type Shape = { tokens: number; keyHeads: number; valueHeads: number; keyDim: number; valueDim: number; sequences: number };
+type Shape = {
+  tokens: number;
+  keyHeads: number;
+  valueHeads: number;
+  keyDim: number;
+  valueDim: number;
+  sequences: number;
+};
 type Problem = Shape & {
-  query: Float32Array; key: Float32Array; value: Float32Array; decay: Float32Array; beta: Float32Array; state: Float32Array;
+  query: Float32Array;
+  key: Float32Array;
+  value: Float32Array;
+  decay: Float32Array;
+  beta: Float32Array;
+  state: Float32Array;
 };
 
 function numbers(count: number, seed: number): Float32Array {
@@ -35,14 +47,21 @@ function problem(shape: Shape): Problem {
   const unit = numbers(b * t * hk * dk, 3).map((x) => x * (2 / Math.sqrt(dk)));
   return {
     ...shape,
-    query: numbers(b * t * hk * dk, 1), key: unit, value: numbers(b * t * hv * dv, 5),
-    decay: numbers(b * t * hv, 7).map((x) => Math.fround(0.8 + 0.19 * x)), beta: numbers(b * t * hv, 11).map((x) => 0.5 + 0.4 * x),
+    query: numbers(b * t * hk * dk, 1),
+    key: unit,
+    value: numbers(b * t * hv * dv, 5),
+    decay: numbers(b * t * hv, 7).map((x) => Math.fround(0.8 + 0.19 * x)),
+    beta: numbers(b * t * hv, 11).map((x) => 0.5 + 0.4 * x),
     state: numbers(b * hv * dv * dk, 13),
   };
 }
 
 /** The recurrence in float64. State rows are [sequence, value head, value, key]; `keyHead` says whose key a value head uses. */
-function reference(p: Problem, keyHead: (valueHead: number) => number, scale: number): { out: Float64Array; state: Float64Array } {
+function reference(
+  p: Problem,
+  keyHead: (valueHead: number) => number,
+  scale: number,
+): { out: Float64Array; state: Float64Array } {
   const state = Float64Array.from(p.state);
   const out = new Float64Array(p.sequences * p.tokens * p.valueHeads * p.valueDim);
   for (let b = 0; b < p.sequences; b += 1) {
@@ -90,7 +109,11 @@ describe.if(present("ggml", "ggml-metal.metal"))("llama.cpp's kernel_gated_delta
   if (!present("ggml", "ggml-metal.metal")) return;
   const names = ["kernel_gated_delta_net_f32_1", "kernel_gated_delta_net_f32_2", "kernel_gated_delta_net_f32_4"];
   const library = await openLibrary(["ggml-metal.metal"], { directory: join(folder, "ggml"), only: names });
-  for (const [n, order] of [[1, "forward"], [2, "reverse"], [4, "random:3"]] as const) {
+  for (const [n, order] of [
+    [1, "forward"],
+    [2, "reverse"],
+    [4, "random:3"],
+  ] as const) {
     test(`${32 * n} columns, ${order}`, () => {
       const p = problem({ tokens: 3, keyHeads: 2, valueHeads: 4, keyDim: 32 * n, valueDim: 32 * n, sequences: 2 });
       const expected = reference(p, (h) => h % p.keyHeads, p.keyDim ** -0.5);
@@ -99,8 +122,10 @@ describe.if(present("ggml", "ggml-metal.metal"))("llama.cpp's kernel_gated_delta
       const out = new Float32Array(attention + p.state.length);
       const args = new DataView(new ArrayBuffer(208));
       // ne00..03, nb00..03 of q; the same of k and v; token strides in elements.
-      const put = (at: number, values: readonly number[]): void => values.forEach((v, i) => args.setInt32(at + 4 * i, v, true));
-      const wide = (at: number, values: readonly number[]): void => values.forEach((v, i) => args.setBigUint64(at + 8 * i, BigInt(v), true));
+      const put = (at: number, values: readonly number[]): void =>
+        values.forEach((v, i) => args.setInt32(at + 4 * i, v, true));
+      const wide = (at: number, values: readonly number[]): void =>
+        values.forEach((v, i) => args.setBigUint64(at + 8 * i, BigInt(v), true));
       const heads = (at: number, dim: number, count: number): void => {
         put(at, [dim, count, p.tokens, p.sequences]);
         wide(at + 16, [4, 4 * dim, 4 * dim * count, 4 * dim * count * p.tokens]);
@@ -109,12 +134,27 @@ describe.if(present("ggml", "ggml-metal.metal"))("llama.cpp's kernel_gated_delta
       heads(48, p.keyDim, p.keyHeads);
       heads(96, p.valueDim, p.valueHeads);
       put(144, [p.keyDim * p.keyHeads, p.keyDim * p.keyHeads, p.valueDim * p.valueHeads]);
-      const short = (name: string, value: number): { name: string; type: string; value: number } => ({ name: `FC_gated_delta_net_${name}`, type: "short", value });
+      const short = (name: string, value: number): { name: string; type: string; value: number } => ({
+        name: `FC_gated_delta_net_${name}`,
+        type: "short",
+        value,
+      });
       run(library, {
-        kernel: `kernel_gated_delta_net_f32_${n}`, order,
+        kernel: `kernel_gated_delta_net_f32_${n}`,
+        order,
         constants: [short("ne20", p.valueDim), short("ne30", 1), short("K", 1)],
-        buffers: { 0: new Uint8Array(args.buffer), 1: p.query, 2: p.key, 3: p.value, 4: gate, 5: p.beta, 6: p.state, 7: out },
-        grid: [(p.valueDim / n) * 32, p.valueHeads * n, p.sequences], threads: [32, n, 1],
+        buffers: {
+          0: new Uint8Array(args.buffer),
+          1: p.query,
+          2: p.key,
+          3: p.value,
+          4: gate,
+          5: p.beta,
+          6: p.state,
+          7: out,
+        },
+        grid: [(p.valueDim / n) * 32, p.valueHeads * n, p.sequences],
+        threads: [32, n, 1],
       });
       expect(relativeRms(out.subarray(0, attention), expected.out)).toBeLessThan(2e-6);
       expect(relativeRms(out.subarray(attention), expected.state)).toBeLessThan(2e-6);
@@ -133,10 +173,22 @@ describe.if(present("mlx-native", "gated_delta_net.metal"))("mlx-native's gated_
       const state = new Float32Array(p.state.length);
       const params = new Uint32Array([p.keyDim, p.valueDim, p.keyHeads, p.valueHeads, p.tokens, p.sequences, 0, 0]);
       run(library, {
-        kernel: "gated_delta_net_f32", order,
-        buffers: { 0: p.query, 1: p.key, 2: p.value, 3: p.decay.map((a) => -Math.log(a)), 4: p.beta, 5: p.state, 6: out, 7: state, 8: params },
+        kernel: "gated_delta_net_f32",
+        order,
+        buffers: {
+          0: p.query,
+          1: p.key,
+          2: p.value,
+          3: p.decay.map((a) => -Math.log(a)),
+          4: p.beta,
+          5: p.state,
+          6: out,
+          7: state,
+          8: params,
+        },
         threadgroupBytes: [(2 * p.keyDim + 2 * p.valueDim) * 4],
-        grid: [p.valueHeads * p.valueDim, p.sequences], threads: [p.valueDim],
+        grid: [p.valueHeads * p.valueDim, p.sequences],
+        threads: [p.valueDim],
       });
       expect(relativeRms(out, expected.out)).toBeLessThan(2e-6);
       expect(relativeRms(state, expected.state)).toBeLessThan(2e-6);
@@ -180,9 +232,22 @@ template [[host_name("gdn_decode")]] [[kernel]] decltype(gdn_decode<float, float
       const out = new Float32Array(expected.out.length);
       const state = new Float32Array(p.state.length);
       run(library, {
-        kernel: "gdn_decode", order,
-        buffers: { 0: p.query, 1: p.key, 2: p.value, 3: p.decay, 4: p.beta, 5: cache, 6: slots, 7: new Int32Array([3]), 8: out, 9: state },
-        grid: [32, p.valueDim, p.sequences * p.valueHeads], threads: [32, 8, 1],
+        kernel: "gdn_decode",
+        order,
+        buffers: {
+          0: p.query,
+          1: p.key,
+          2: p.value,
+          3: p.decay,
+          4: p.beta,
+          5: cache,
+          6: slots,
+          7: new Int32Array([3]),
+          8: out,
+          9: state,
+        },
+        grid: [32, p.valueDim, p.sequences * p.valueHeads],
+        threads: [32, 8, 1],
       });
       expect(relativeRms(out, expected.out)).toBeLessThan(2e-6);
       expect(relativeRms(state, expected.state)).toBeLessThan(2e-6);

@@ -72,7 +72,14 @@ for (const sanitizer of ["address", "undefined"] as const) {
       test(`a good kernel runs, ${order}`, () => {
         const input = Float32Array.from({ length: 64 }, (_, i) => i);
         const out = new Float32Array(64);
-        const { error } = library.run({ kernel: "good", constants, buffers: { 0: input, 1: out }, threadgroupBytes: [256], ...run, order });
+        const { error } = library.run({
+          kernel: "good",
+          constants,
+          buffers: { 0: input, 1: out },
+          threadgroupBytes: [256],
+          ...run,
+          order,
+        });
         expect(error).toBe("");
         expect(Array.from(out)).toEqual(Array.from({ length: 64 }, (_, i) => 4032 + (i % 4)));
       });
@@ -81,13 +88,21 @@ for (const sanitizer of ["address", "undefined"] as const) {
       sanitizer === "address"
         ? [
             ["beyond", /heap-buffer-overflow[\s\S]*sanitized\.metal:LINE/, { 1: new Float32Array(64) }],
-            ["stack", /stack-buffer-(over|under)flow[\s\S]*sanitized\.metal:LINE/, { 0: ones(), 1: new Float32Array(64) }],
+            [
+              "stack",
+              /stack-buffer-(over|under)flow[\s\S]*sanitized\.metal:LINE/,
+              { 0: ones(), 1: new Float32Array(64) },
+            ],
           ]
         : [
             ["overflow", /sanitized\.metal:LINE:\d+: runtime error: signed integer overflow/, { 0: ones(), 1: ones() }],
             ["wide_shift", /sanitized\.metal:LINE:\d+: runtime error: shift exponent 33/, { 0: ones(), 1: ones() }],
             ["counter", /sanitized\.metal:LINE:\d+: runtime error: implicit conversion/, { 0: ones(), 1: ones() }],
-            ["conversion", /sanitized\.metal:LINE:\d+: runtime error: .*outside the range/, { 0: new Float32Array(64).fill(1), 1: ones() }],
+            [
+              "conversion",
+              /sanitized\.metal:LINE:\d+: runtime error: .*outside the range/,
+              { 0: new Float32Array(64).fill(1), 1: ones() },
+            ],
           ];
     for (const [kernel, says, buffers] of cases) {
       test(kernel, () => {
@@ -105,18 +120,31 @@ test("a recorded dispatch runs again with the same result", async () => {
   const input = Float32Array.from({ length: 64 }, (_, i) => i);
   const out = new Float32Array(64);
   process.env["GATED_DELTA_EMULATOR_RECORD"] = folder;
-  const { error } = library.run({ kernel: "good", constants, buffers: { 0: input, 1: out }, threadgroupBytes: [256], ...run, order: "random:3" });
+  const { error } = library.run({
+    kernel: "good",
+    constants,
+    buffers: { 0: input, 1: out },
+    threadgroupBytes: [256],
+    ...run,
+    order: "random:3",
+  });
   delete process.env["GATED_DELTA_EMULATOR_RECORD"];
   expect(error).toBe("");
   const records = readdirSync(folder);
   expect(records).toEqual(["000000-good.emurec"]);
   const runner = await buildRunner("none");
-  const replay = spawnSync(runner, [library.path, join(folder, "000000-good.emurec"), join(folder, "out")], { encoding: "utf8" });
+  const replay = spawnSync(runner, [library.path, join(folder, "000000-good.emurec"), join(folder, "out")], {
+    encoding: "utf8",
+  });
   expect(replay.stderr).toBe("");
   // Header, then index, length and contents of each buffer.
   const file = readFileSync(join(folder, "out"));
-  expect(Array.from(new Float32Array(new Uint8Array(file.subarray(12 + 12 + 256 + 12)).buffer))).toEqual(Array.from(out));
+  expect(Array.from(new Float32Array(new Uint8Array(file.subarray(12 + 12 + 256 + 12)).buffer))).toEqual(
+    Array.from(out),
+  );
   writeFileSync(join(folder, "000000-good.emurec"), readFileSync(join(folder, "000000-good.emurec")).subarray(0, 100));
-  expect(spawnSync(runner, [library.path, join(folder, "000000-good.emurec"), "-"], { encoding: "utf8" }).status).toBe(2);
+  expect(spawnSync(runner, [library.path, join(folder, "000000-good.emurec"), "-"], { encoding: "utf8" }).status).toBe(
+    2,
+  );
   rmSync(folder, { recursive: true });
 });

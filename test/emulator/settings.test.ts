@@ -5,7 +5,9 @@ import { openSource, type Dispatch } from "./harness.ts";
 // A first run compiles the runtime, which a busy machine may take its time for.
 setDefaultTimeout(300_000);
 
-const library = openSource("settings.metal", `#include <metal_stdlib>
+const library = openSource(
+  "settings.metal",
+  `#include <metal_stdlib>
 using namespace metal;
 kernel void order(device atomic_uint* count [[buffer(0)]], device uint* out [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   out[atomic_fetch_add_explicit(count, 1u, memory_order_relaxed)] = i;
@@ -25,14 +27,30 @@ kernel void endless(device uint* out [[buffer(1)]], uint i [[thread_position_in_
   volatile device uint* p = out;
   for (uint k = 0; p[i] != 1u; k = (k + 1) % 64) p[i] = 2u + k;
 }
-`);
-const run = async (dispatch: Partial<Dispatch> & { kernel: string }, environment: Record<string, string>): Promise<string> =>
-  (await library).run({ grid: [64], threads: [64], buffers: { 0: new Uint32Array(1), 1: new Uint32Array(64) }, order: "environment", checks: "environment", ...dispatch }, environment).error;
+`,
+);
+const run = async (
+  dispatch: Partial<Dispatch> & { kernel: string },
+  environment: Record<string, string>,
+): Promise<string> =>
+  (await library).run(
+    {
+      grid: [64],
+      threads: [64],
+      buffers: { 0: new Uint32Array(1), 1: new Uint32Array(64) },
+      order: "environment",
+      checks: "environment",
+      ...dispatch,
+    },
+    environment,
+  ).error;
 
 describe("GATED_DELTA_EMULATOR_ORDER", () => {
   const ordered = async (order: string): Promise<number[]> => {
     const out = new Uint32Array(64);
-    expect(await run({ kernel: "order", buffers: { 0: new Uint32Array(1), 1: out } }, { GATED_DELTA_EMULATOR_ORDER: order })).toBe("");
+    expect(
+      await run({ kernel: "order", buffers: { 0: new Uint32Array(1), 1: out } }, { GATED_DELTA_EMULATOR_ORDER: order }),
+    ).toBe("");
     return Array.from(out);
   };
   const forward = Array.from({ length: 64 }, (_, i) => i);
@@ -51,7 +69,9 @@ describe("GATED_DELTA_EMULATOR_ORDER", () => {
   });
   for (const bad of ["backward", "random", "random:", "random:x"]) {
     test(`${bad} is refused`, async () => {
-      expect(await run({ kernel: "order" }, { GATED_DELTA_EMULATOR_ORDER: bad })).toMatch(/^kernel order: GATED_DELTA_EMULATOR_ORDER/);
+      expect(await run({ kernel: "order" }, { GATED_DELTA_EMULATOR_ORDER: bad })).toMatch(
+        /^kernel order: GATED_DELTA_EMULATOR_ORDER/,
+      );
     });
   }
 });
@@ -73,7 +93,9 @@ describe("GATED_DELTA_EMULATOR_CHECKS", () => {
     expect(await found("uninitialised,races")).toEqual([true, true]);
   });
   test("others are refused", async () => {
-    expect(await run({ kernel: "race" }, { GATED_DELTA_EMULATOR_CHECKS: "races,everything" })).toContain('"everything" is not all, none, races or uninitialised');
+    expect(await run({ kernel: "race" }, { GATED_DELTA_EMULATOR_CHECKS: "races,everything" })).toContain(
+      '"everything" is not all, none, races or uninitialised',
+    );
   });
 });
 
@@ -81,7 +103,12 @@ describe("GATED_DELTA_EMULATOR_MATRIX", () => {
   const input = Float32Array.from({ length: 64 }, (_, i) => Math.fround(Math.sin(i * 12.9898) * 1.7));
   const product = async (sum: string): Promise<Float32Array> => {
     const out = new Float32Array(64);
-    expect(await run({ kernel: "product", grid: [32], threads: [32], buffers: { 0: input, 1: out } }, { GATED_DELTA_EMULATOR_MATRIX: sum })).toBe("");
+    expect(
+      await run(
+        { kernel: "product", grid: [32], threads: [32], buffers: { 0: input, 1: out } },
+        { GATED_DELTA_EMULATOR_MATRIX: sum },
+      ),
+    ).toBe("");
     return out;
   };
   test("three ways to sum, near each other and not the same", async () => {
@@ -97,16 +124,22 @@ describe("GATED_DELTA_EMULATOR_MATRIX", () => {
     }
   });
   test("others are refused", async () => {
-    expect(await run({ kernel: "product" }, { GATED_DELTA_EMULATOR_MATRIX: "sloppy" })).toContain("it must be fused, pairwise or exact");
+    expect(await run({ kernel: "product" }, { GATED_DELTA_EMULATOR_MATRIX: "sloppy" })).toContain(
+      "it must be fused, pairwise or exact",
+    );
   });
 });
 
 describe("GATED_DELTA_EMULATOR_TIMEOUT", () => {
   test("a kernel that does not end is a fault", async () => {
     const error = await run({ kernel: "endless", grid: [1], threads: [1] }, { GATED_DELTA_EMULATOR_TIMEOUT: "1" });
-    expect(error).toMatch(/^settings\.metal:19: the dispatch has run for longer than GATED_DELTA_EMULATOR_TIMEOUT allows; kernel endless, thread \(0, 0, 0\)/);
+    expect(error).toMatch(
+      /^settings\.metal:19: the dispatch has run for longer than GATED_DELTA_EMULATOR_TIMEOUT allows; kernel endless, thread \(0, 0, 0\)/,
+    );
   });
   test("what is no number is refused", async () => {
-    expect(await run({ kernel: "endless" }, { GATED_DELTA_EMULATOR_TIMEOUT: "soon" })).toContain("it must be a whole number of seconds");
+    expect(await run({ kernel: "endless" }, { GATED_DELTA_EMULATOR_TIMEOUT: "soon" })).toContain(
+      "it must be a whole number of seconds",
+    );
   });
 });

@@ -1,4 +1,5 @@
-// Just enough of CUDA's language for a C++ compiler to read translated kernels: a check where no card and no CUDA is at hand.
+// Just enough of CUDA's language for a C++ compiler to read translated kernels: a check where no card and no CUDA is at
+// hand.
 #pragma once
 #define __forceinline__ inline __attribute__((__always_inline__))
 #define __global__
@@ -7,7 +8,9 @@
 #define __grid_constant__
 #define __launch_bounds__(n)
 #define asm(...) ((void)0)
-struct emu_host_dimensions { unsigned x, y, z; };
+struct emu_host_dimensions {
+  unsigned x, y, z;
+};
 extern emu_host_dimensions threadIdx, blockIdx, blockDim, gridDim;
 extern "C" void *memcpy(void *, const void *, unsigned long);
 void __syncthreads();
@@ -21,8 +24,10 @@ int __clz(int);
 int __ffs(int);
 float __int_as_float(int);
 float __uint_as_float(unsigned);
-float expf(float), exp2f(float), logf(float), log2f(float), sqrtf(float), sinf(float), cosf(float), tanhf(float), fabsf(float), floorf(float), ceilf(float), truncf(float);
-float roundf(float), rintf(float), fmaf(float, float, float), powf(float, float), fmodf(float, float), copysignf(float, float), ldexpf(float, int), fmaxf(float, float);
+float expf(float), exp2f(float), logf(float), log2f(float), sqrtf(float), sinf(float), cosf(float), tanhf(float),
+    fabsf(float), floorf(float), ceilf(float), truncf(float);
+float roundf(float), rintf(float), fmaf(float, float, float), powf(float, float), fmodf(float, float),
+    copysignf(float, float), ldexpf(float, int), fmaxf(float, float);
 float fminf(float, float);
 double fma(double, double, double);
 template <class T> T atomicExch(T *, T);

@@ -6,7 +6,9 @@ import { buildRunner, writeCuda } from "../build.ts";
 
 /** "000012-gd_norm_f32.emurec" is of gd_norm_f32. */
 function kernelOf(record: string): string {
-  return basename(record).replace(/^\d+-/, "").replace(/\.emurec$/, "");
+  return basename(record)
+    .replace(/^\d+-/, "")
+    .replace(/\.emurec$/, "");
 }
 
 /** At most `each` records of every kernel: the smallest, the largest and some between. */
@@ -29,7 +31,13 @@ export function choose(folder: string, each: number): string[] {
 }
 
 /** Fills `output` with CUDA sources, records and what the emulator makes of each; run.sh there does the rest. Returns how many. */
-export async function packReplay(shaders: readonly string[], records: string, library: string, output: string, each: number): Promise<number> {
+export async function packReplay(
+  shaders: readonly string[],
+  records: string,
+  library: string,
+  output: string,
+  each: number,
+): Promise<number> {
   const folder = join(output, "records");
   mkdirSync(folder, { recursive: true });
   writeCuda(shaders, output);
@@ -38,14 +46,27 @@ export async function packReplay(shaders: readonly string[], records: string, li
   const chosen = choose(records, each);
   for (const name of chosen) copyFileSync(join(records, name), join(folder, name));
   for (let i = 0; i < chosen.length; i += 50) {
-    const pairs = chosen.slice(i, i + 50).flatMap((name) => [join(folder, name), join(folder, name.replace(/\.emurec$/, ".expected"))]);
+    const pairs = chosen
+      .slice(i, i + 50)
+      .flatMap((name) => [join(folder, name), join(folder, name.replace(/\.emurec$/, ".expected"))]);
     const result = spawnSync(runner, [library, ...pairs], { encoding: "utf8", maxBuffer: 1 << 26 });
     if (result.stderr !== "") throw new Error(result.stderr.trim());
   }
   return chosen.length;
 }
 
-type Line = { card?: string; computeCapability?: string; cuda?: number; record?: string; kernel?: string; ran?: boolean; sameBits?: boolean; microseconds?: number; error?: string; differences?: unknown[] };
+type Line = {
+  card?: string;
+  computeCapability?: string;
+  cuda?: number;
+  record?: string;
+  kernel?: string;
+  ran?: boolean;
+  sameBits?: boolean;
+  microseconds?: number;
+  error?: string;
+  differences?: unknown[];
+};
 
 export type Receipt = {
   readonly card: string;
@@ -63,17 +84,26 @@ export type Receipt = {
 
 /** Sums up the lines of one or more results files; a record that ran more than once must have been right each time. */
 export function receipt(results: readonly string[], commit: string, date: string): Receipt {
-  const lines = results.flatMap((file) => readFileSync(file, "utf8").split("\n")).filter((l) => l.startsWith("{")).map((l) => JSON.parse(l) as Line);
+  const lines = results
+    .flatMap((file) => readFileSync(file, "utf8").split("\n"))
+    .filter((l) => l.startsWith("{"))
+    .map((l) => JSON.parse(l) as Line);
   const head = lines.find((l) => l.card !== undefined);
-  const runs = new Map<string, { kernel: string; good: boolean; microseconds: number; error: string; differences: readonly unknown[] }>();
+  const runs = new Map<
+    string,
+    { kernel: string; good: boolean; microseconds: number; error: string; differences: readonly unknown[] }
+  >();
   for (const l of lines) {
     if (l.record === undefined) continue;
     const record = basename(l.record);
     const before = runs.get(record);
     const good = l.ran === true && l.sameBits === true;
     runs.set(record, {
-      kernel: l.kernel ?? "", good: good && before?.good !== false, microseconds: l.microseconds || (before?.microseconds ?? 0),
-      error: (l.error ?? "") || (before?.error ?? ""), differences: [...(before?.differences ?? []), ...(l.differences ?? [])],
+      kernel: l.kernel ?? "",
+      good: good && before?.good !== false,
+      microseconds: l.microseconds || (before?.microseconds ?? 0),
+      error: (l.error ?? "") || (before?.error ?? ""),
+      differences: [...(before?.differences ?? []), ...(l.differences ?? [])],
     });
   }
   const kernels: Record<string, { dispatches: number; microseconds: number[] }> = {};
@@ -84,10 +114,17 @@ export function receipt(results: readonly string[], commit: string, date: string
     if (r.microseconds > 0) entry.microseconds.push(r.microseconds);
   }
   return {
-    card: head?.card ?? "", computeCapability: head?.computeCapability ?? "", date, commit,
-    cudaDriver: head?.cuda === undefined ? "" : `${Math.floor(head.cuda / 1000)}.${Math.floor((head.cuda % 1000) / 10)}`,
-    dispatches: runs.size, sameBits: ordered.filter(([, r]) => r.good).length,
-    problems: ordered.filter(([, r]) => !r.good).map(([record, { kernel, error, differences }]) => ({ record, kernel, error, differences })),
+    card: head?.card ?? "",
+    computeCapability: head?.computeCapability ?? "",
+    date,
+    commit,
+    cudaDriver:
+      head?.cuda === undefined ? "" : `${Math.floor(head.cuda / 1000)}.${Math.floor((head.cuda % 1000) / 10)}`,
+    dispatches: runs.size,
+    sameBits: ordered.filter(([, r]) => r.good).length,
+    problems: ordered
+      .filter(([, r]) => !r.good)
+      .map(([record, { kernel, error, differences }]) => ({ record, kernel, error, differences })),
     kernels: Object.fromEntries(Object.entries(kernels).sort(([a], [b]) => (a < b ? -1 : 1))),
   };
 }

@@ -1,147 +1,19 @@
-// Runs recorded dispatches on an NVIDIA GPU: the same kernels, the same inputs, compared byte by byte with what the emulator
-// left. Built by itself, without nvcc's front end:
+// Runs recorded dispatches on an NVIDIA GPU: the same kernels, the same inputs, compared byte by byte with what the
+// emulator left. Built by itself, without nvcc's front end:
 //
 //   g++ -std=c++17 -O2 runner.cpp -o runner -I$CUDA/include -L$CUDA/lib64 -lnvrtc -lcuda
 //   runner [--repeat N] FOLDER RECORD EXPECTED [RECORD EXPECTED]...
 //
-// FOLDER holds NAME.cu and NAME.kernels as `main.ts cuda` writes them. "-" for EXPECTED compares nothing. One line of JSON a
-// record on standard output; status 1 if any failed to run or differs.
-#include <cuda.h>
-#include <dirent.h>
-#include <nvrtc.h>
-
+// FOLDER holds NAME.cu and NAME.kernels as `main.ts cuda` writes them. "-" for EXPECTED compares nothing. One line of
+// JSON a record on standard output; status 1 if any failed to run or differs.
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <sstream>
 
-#include "record_file.h"
+#include "compile.h"
+
+using namespace emu;
 
 namespace {
-
-struct Parameter {
-  std::string kind, name;  // "buffer" or "threadgroup"
-  unsigned index;
-};
-struct Kernel {
-  std::string file, entry;
-  int number;
-  std::vector<Parameter> parameters;
-  std::vector<std::pair<std::string, std::string>> constants;  // name, type
-};
-struct Arguments {
-  void *buffers[31];
-  unsigned threadgroups[31];
-};
-
-std::map<std::string, Kernel> kernels;
-std::map<std::string, std::string> sources;
-std::map<std::string, CUfunction> compiled;
-std::string problem;
-
-bool ok(CUresult result, const char *what) {
-  if (result == CUDA_SUCCESS) return true;
-  const char *text = nullptr;
-  cuGetErrorString(result, &text);
-  problem = std::string(what) + ": " + (text != nullptr ? text : "unknown error");
-  return false;
-}
-
-std::string text_of(const std::string &path) {
-  std::vector<unsigned char> data;
-  emu::read_file(path.c_str(), data);
-  return std::string(data.begin(), data.end());
-}
-
-void load_folder(const std::string &folder) {
-  DIR *dir = opendir(folder.c_str());
-  if (dir == nullptr) return;
-  while (const dirent *entry = readdir(dir)) {
-    const std::string name = entry->d_name;
-    if (name.size() < 8 || name.substr(name.size() - 8) != ".kernels") continue;
-    const std::string base = folder + "/" + name.substr(0, name.size() - 8);
-    sources[base] = text_of(base + ".cu");
-    std::istringstream lines(text_of(base + ".kernels"));
-    Kernel *kernel = nullptr;
-    std::string line, word;
-    while (std::getline(lines, line)) {
-      std::istringstream in(line);
-      in >> word;
-      if (word == "kernel") {
-        std::string host;
-        in >> host;
-        kernel = &kernels[host];
-        kernel->file = base;
-        in >> kernel->entry >> kernel->number;
-      } else if (word == "constant" && kernel != nullptr) {
-        std::string constant, type;
-        in >> constant >> type;
-        kernel->constants.push_back({constant, type});
-      } else if (kernel != nullptr) {
-        Parameter p;
-        p.kind = word;
-        in >> p.index >> p.name;
-        kernel->parameters.push_back(p);
-      }
-    }
-  }
-  closedir(dir);
-}
-
-/// A constant's value as a C++ literal.
-std::string literal(const emu::RecordedConstant &c) {
-  char text[64];
-  long whole = 0;
-  if (c.type == "float") {
-    float value;
-    memcpy(&value, c.value.data(), 4);
-    snprintf(text, sizeof text, "%af", double(value));
-    return text;
-  }
-  if (c.value.size() <= sizeof whole) memcpy(&whole, c.value.data(), c.value.size());
-  if (c.type == "int" || c.type == "short" || c.type == "char") {
-    const unsigned shift = 64 - 8 * unsigned(c.value.size());
-    whole = long(uint64_t(whole) << shift) >> shift;
-  }
-  snprintf(text, sizeof text, "%ld", whole);
-  return text;
-}
-
-CUfunction compile(const Kernel &kernel, const emu::Recorded &record, const std::string &architecture) {
-  std::vector<std::string> options = {"--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--gpu-architecture=" + architecture,
-                                      "--device-int128", "-DEMU_ENTRY=" + std::to_string(kernel.number)};
-  for (const emu::RecordedConstant &c : record.constants) {
-    // By name, or by the position that the emulator recorded it under.
-    for (const auto &known : kernel.constants) if (known.first == c.name) options.push_back("-DEMU_FC_" + c.name + "=" + literal(c));
-  }
-  std::string key = kernel.file;
-  for (const std::string &o : options) key += " " + o;
-  const auto found = compiled.find(key);
-  if (found != compiled.end()) return found->second;
-  nvrtcProgram program;
-  nvrtcCreateProgram(&program, sources[kernel.file].c_str(), (kernel.file + ".cu").c_str(), 0, nullptr, nullptr);
-  std::vector<const char *> arguments;
-  for (const std::string &o : options) arguments.push_back(o.c_str());
-  const nvrtcResult result = nvrtcCompileProgram(program, int(arguments.size()), arguments.data());
-  CUfunction function = nullptr;
-  if (result != NVRTC_SUCCESS) {
-    size_t size = 0;
-    nvrtcGetProgramLogSize(program, &size);
-    std::string log(size, ' ');
-    nvrtcGetProgramLog(program, &log[0]);
-    problem = "does not compile: " + log.substr(0, 2000);
-  } else {
-    size_t size = 0;
-    nvrtcGetCUBINSize(program, &size);
-    std::string image(size, ' ');
-    nvrtcGetCUBIN(program, &image[0]);
-    CUmodule module;
-    if (ok(cuModuleLoadData(&module, image.data()), "cuModuleLoadData")) ok(cuModuleGetFunction(&function, module, kernel.entry.c_str()), "cuModuleGetFunction");
-  }
-  nvrtcDestroyProgram(&program);
-  compiled[key] = function;
-  return function;
-}
 
 struct Outcome {
   double microseconds = 0;
@@ -149,10 +21,12 @@ struct Outcome {
   bool same = true;
 };
 
-bool launch(CUfunction function, const Kernel &kernel, const emu::Recorded &record, const std::vector<CUdeviceptr> &memory, CUstream stream) {
+bool launch(CUfunction function, const Kernel &kernel, const emu::Recorded &record,
+            const std::vector<CUdeviceptr> &memory, CUstream stream) {
   Arguments arguments = {};
   for (size_t i = 0; i < record.buffers.size(); ++i) {
-    if (record.buffers[i].index < 31) arguments.buffers[record.buffers[i].index] = reinterpret_cast<void *>(memory[i] + record.buffers[i].offset);
+    if (record.buffers[i].index < 31)
+      arguments.buffers[record.buffers[i].index] = reinterpret_cast<void *>(memory[i] + record.buffers[i].offset);
   }
   unsigned shared = 0;
   for (const Parameter &p : kernel.parameters) {
@@ -162,18 +36,28 @@ bool launch(CUfunction function, const Kernel &kernel, const emu::Recorded &reco
   }
   unsigned groups[3];
   for (int i = 0; i < 3; ++i) {
-    if (record.grid[i] % record.threads[i] != 0) { problem = "the grid is not a whole number of threadgroups"; return false; }
+    if (record.grid[i] % record.threads[i] != 0) {
+      problem = "the grid is not a whole number of threadgroups";
+      return false;
+    }
     groups[i] = unsigned(record.grid[i] / record.threads[i]);
     if (groups[i] == 0) return true;
   }
   void *pointers[] = {&arguments};
-  return ok(cuLaunchKernel(function, groups[0], groups[1], groups[2], record.threads[0], record.threads[1], record.threads[2], shared, stream, pointers, nullptr), "cuLaunchKernel");
+  return ok(cuLaunchKernel(function, groups[0], groups[1], groups[2], record.threads[0], record.threads[1],
+                           record.threads[2], shared, stream, pointers, nullptr),
+            "cuLaunchKernel");
 }
 
 /// The contents of the buffers after a run, against the file that the emulator's runner wrote.
-void compare(const char *expected, const emu::Recorded &record, const std::vector<std::vector<unsigned char>> &results, Outcome &outcome) {
+void compare(const char *expected, const emu::Recorded &record, const std::vector<std::vector<unsigned char>> &results,
+             Outcome &outcome) {
   std::vector<unsigned char> file;
-  if (!emu::read_file(expected, file) || file.size() < 12) { outcome.same = false; outcome.differences = "\"no expected output\""; return; }
+  if (!emu::read_file(expected, file) || file.size() < 12) {
+    outcome.same = false;
+    outcome.differences = "\"no expected output\"";
+    return;
+  }
   size_t at = 12;
   for (size_t i = 0; i < record.buffers.size() && at + 12 <= file.size(); ++i) {
     uint32_t index;
@@ -181,7 +65,10 @@ void compare(const char *expected, const emu::Recorded &record, const std::vecto
     memcpy(&index, file.data() + at, 4);
     memcpy(&bytes, file.data() + at + 4, 8);
     at += 12;
-    if (at + bytes > file.size() || bytes != (record.buffers[i].memory ? results[i].size() : 0)) { outcome.same = false; return; }
+    if (at + bytes > file.size() || bytes != (record.buffers[i].memory ? results[i].size() : 0)) {
+      outcome.same = false;
+      return;
+    }
     size_t differing = 0;
     double error = 0, size = 0;
     for (size_t k = 0; k < bytes; ++k) differing += file[at + k] != results[i][k];
@@ -189,12 +76,16 @@ void compare(const char *expected, const emu::Recorded &record, const std::vecto
       float a, b;
       memcpy(&a, file.data() + at + k, 4);
       memcpy(&b, results[i].data() + k, 4);
-      if (std::isfinite(a) && std::isfinite(b)) { error += (double(a) - b) * (double(a) - b); size += double(a) * a; }
+      if (std::isfinite(a) && std::isfinite(b)) {
+        error += (double(a) - b) * (double(a) - b);
+        size += double(a) * a;
+      }
     }
     if (differing > 0) {
       char text[160];
-      snprintf(text, sizeof text, "%s{\"buffer\": %u, \"differingBytes\": %zu, \"of\": %llu, \"relRmsAsFloat\": %.3g}", outcome.differences.empty() ? "" : ", ", index, differing,
-               (unsigned long long)bytes, size > 0 ? std::sqrt(error / size) : 0.0);
+      snprintf(text, sizeof text, "%s{\"buffer\": %u, \"differingBytes\": %zu, \"of\": %llu, \"relRmsAsFloat\": %.3g}",
+               outcome.differences.empty() ? "" : ", ", index, differing, (unsigned long long)bytes,
+               size > 0 ? std::sqrt(error / size) : 0.0);
       outcome.differences += text;
       outcome.same = false;
     }
@@ -202,12 +93,19 @@ void compare(const char *expected, const emu::Recorded &record, const std::vecto
   }
 }
 
-bool run(const char *path, const char *expected, int repeat, const std::string &architecture, Outcome &outcome, std::string &name) {
+bool run(const char *path, const char *expected, int repeat, const std::string &architecture, Outcome &outcome,
+         std::string &name) {
   emu::Recorded record;
-  if (!emu::read_record(path, record)) { problem = "not a record"; return false; }
+  if (!emu::read_record(path, record)) {
+    problem = "not a record";
+    return false;
+  }
   name = record.kernel;
   const auto found = kernels.find(record.kernel);
-  if (found == kernels.end()) { problem = "no such kernel in the folder"; return false; }
+  if (found == kernels.end()) {
+    problem = "no such kernel in the folder";
+    return false;
+  }
   const CUfunction function = compile(found->second, record, architecture);
   if (function == nullptr) return false;
   std::vector<CUdeviceptr> memory;
@@ -215,9 +113,11 @@ bool run(const char *path, const char *expected, int repeat, const std::string &
   for (const emu::RecordedBuffer &b : record.buffers) {
     CUdeviceptr p = 0;
     if (!b.memory) {
-      for (size_t k = 0; k < memory.size(); ++k) if (record.buffers[k].data == b.data) p = memory[k];
+      for (size_t k = 0; k < memory.size(); ++k)
+        if (record.buffers[k].data == b.data) p = memory[k];
     } else {
-      good = good && ok(cuMemAlloc(&p, b.bytes + 256), "cuMemAlloc") && ok(cuMemsetD8(p, 0x7f, b.bytes + 256), "cuMemsetD8") &&
+      good = good && ok(cuMemAlloc(&p, b.bytes + 256), "cuMemAlloc") &&
+             ok(cuMemsetD8(p, 0x7f, b.bytes + 256), "cuMemsetD8") &&
              (b.bytes == 0 || ok(cuMemcpyHtoD(p, b.data, b.bytes), "cuMemcpyHtoD"));
     }
     memory.push_back(p);
@@ -226,7 +126,8 @@ bool run(const char *path, const char *expected, int repeat, const std::string &
   std::vector<std::vector<unsigned char>> results;
   for (size_t i = 0; good && i < memory.size(); ++i) {
     results.emplace_back(record.buffers[i].bytes);
-    if (record.buffers[i].bytes > 0) good = ok(cuMemcpyDtoH(results.back().data(), memory[i], record.buffers[i].bytes), "cuMemcpyDtoH");
+    if (record.buffers[i].bytes > 0)
+      good = ok(cuMemcpyDtoH(results.back().data(), memory[i], record.buffers[i].bytes), "cuMemcpyDtoH");
   }
   if (good && strcmp(expected, "-") != 0) compare(expected, record, results, outcome);
   if (good && repeat > 0) {
@@ -248,7 +149,8 @@ bool run(const char *path, const char *expected, int repeat, const std::string &
     cuEventDestroy(start);
     cuEventDestroy(end);
   }
-  for (size_t i = 0; i < memory.size(); ++i) if (record.buffers[i].memory) cuMemFree(memory[i]);
+  for (size_t i = 0; i < memory.size(); ++i)
+    if (record.buffers[i].memory) cuMemFree(memory[i]);
   return good;
 }
 
@@ -266,7 +168,8 @@ int main(int argc, char **argv) {
   }
   CUdevice device;
   CUcontext context;
-  if (!ok(cuInit(0), "cuInit") || !ok(cuDeviceGet(&device, 0), "cuDeviceGet") || !ok(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain") ||
+  if (!ok(cuInit(0), "cuInit") || !ok(cuDeviceGet(&device, 0), "cuDeviceGet") ||
+      !ok(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain") ||
       !ok(cuCtxSetCurrent(context), "cuCtxSetCurrent")) {
     fprintf(stderr, "%s\n", problem.c_str());
     return 2;
@@ -287,9 +190,13 @@ int main(int argc, char **argv) {
     problem.clear();
     const bool good = run(argv[i], argv[i + 1], repeat, architecture, outcome, name);
     std::string text;
-    for (const char c : problem) text += c == '"' || c == '\\' ? std::string("'") : c == '\n' ? std::string(" | ") : std::string(1, c);
-    printf("{\"record\": \"%s\", \"kernel\": \"%s\", \"ran\": %s, \"sameBits\": %s, \"microseconds\": %.2f, \"differences\": [%s], \"error\": \"%s\"}\n", argv[i], name.c_str(),
-           good ? "true" : "false", outcome.same ? "true" : "false", outcome.microseconds, outcome.differences.c_str(), text.c_str());
+    for (const char c : problem)
+      text += c == '"' || c == '\\' ? std::string("'") : c == '\n' ? std::string(" | ") : std::string(1, c);
+    printf(
+        "{\"record\": \"%s\", \"kernel\": \"%s\", \"ran\": %s, \"sameBits\": %s, \"microseconds\": %.2f, "
+        "\"differences\": [%s], \"error\": \"%s\"}\n",
+        argv[i], name.c_str(), good ? "true" : "false", outcome.same ? "true" : "false", outcome.microseconds,
+        outcome.differences.c_str(), text.c_str());
     fflush(stdout);
     all = all && good && outcome.same;
   }

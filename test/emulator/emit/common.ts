@@ -39,7 +39,8 @@ export function commonEdits(unit: Unit, edits: Edits): void {
       if (template || d.kernel) edits.replace(d.range, "");
     } else if (d.kind === "function" && d.stage !== null) {
       for (let i = d.specifiers.begin; i < d.specifiers.end; i += 1) {
-        if (tokens.text(i) === d.stage && !insideAttribute(tokens, d.specifiers, i)) edits.replace({ begin: i, end: i + 1 }, "");
+        if (tokens.text(i) === d.stage && !insideAttribute(tokens, d.specifiers, i))
+          edits.replace({ begin: i, end: i + 1 }, "");
       }
     }
   }
@@ -82,7 +83,8 @@ export function threadgroupVariables(tokens: Tokens, body: Range): ThreadgroupVa
         if (tokens.is(name, "<") && tokens.isWord(name - 1)) {
           const after = tokens.closeAngle(name, part.end);
           if (after > 0) name = after - 1;
-        } else if (tokens.text(name) === "alignas" || tokens.text(name) === "decltype") name = tokens.close(name + 1) - 1;
+        } else if (tokens.text(name) === "alignas" || tokens.text(name) === "decltype")
+          name = tokens.close(name + 1) - 1;
       }
       if (!plain || tokens.is(name, "(")) break;
       const bound = name;
@@ -90,9 +92,13 @@ export function threadgroupVariables(tokens: Tokens, body: Range): ThreadgroupVa
       while (tokens.is(suffixEnd, "[") && !tokens.isAttribute(suffixEnd)) suffixEnd = tokens.close(suffixEnd);
       if (typeEnd < 0) typeEnd = bound - 1;
       found.push({
-        name: tokens.text(bound - 1), type: tokens.slice({ begin: i + 1, end: typeEnd }),
-        suffix: tokens.slice({ begin: bound, end: suffixEnd }), initialized: tokens.skipAttributes(suffixEnd) < part.end,
-        statement: { begin, end }, index: i, depth,
+        name: tokens.text(bound - 1),
+        type: tokens.slice({ begin: i + 1, end: typeEnd }),
+        suffix: tokens.slice({ begin: bound, end: suffixEnd }),
+        initialized: tokens.skipAttributes(suffixEnd) < part.end,
+        statement: { begin, end },
+        index: i,
+        depth,
       });
     }
     i = end - 1;
@@ -114,15 +120,24 @@ function statementBegin(tokens: Tokens, body: Range, index: number): number {
 }
 
 /** Functions that differ from an earlier one by address spaces alone, which C++ without address spaces sees as the same. */
-export function addressSpaceTwins(unit: Unit): { twin: FunctionDeclaration; of: FunctionDeclaration; sameBody: boolean }[] {
+export function addressSpaceTwins(
+  unit: Unit,
+): { twin: FunctionDeclaration; of: FunctionDeclaration; sameBody: boolean }[] {
   const { tokens } = unit;
   const spaces = /\b(device|constant|threadgroup|thread)\b/g;
-  const erased = (range: Range): string => tokens.slice(range).replace(spaces, "").replace(/\bconst\b/g, "").replace(/\s+/g, "");
+  const erased = (range: Range): string =>
+    tokens
+      .slice(range)
+      .replace(spaces, "")
+      .replace(/\bconst\b/g, "")
+      .replace(/\s+/g, "");
   const seen = new Map<string, FunctionDeclaration>();
   const twins: { twin: FunctionDeclaration; of: FunctionDeclaration; sameBody: boolean }[] = [];
   for (const d of allDeclarations(unit.declarations)) {
     if (d.kind !== "function" || d.body === null) continue;
-    const spaced = d.parameters.some((p) => p.space !== null) || /\b(device|constant|threadgroup|thread)\b/.test(tokens.slice(d.trailing));
+    const spaced =
+      d.parameters.some((p) => p.space !== null) ||
+      /\b(device|constant|threadgroup|thread)\b/.test(tokens.slice(d.trailing));
     if (!spaced) continue;
     const types = d.parameters.map((p) => withoutSpaces(p.type)).join(",");
     const template = d.template === null ? "" : d.template.map((p) => p.type).join(",") + d.template.length;
@@ -142,5 +157,8 @@ function withoutSpaces(type: string): string {
   const pointee = star < 0 ? plain : plain.slice(0, star);
   const rest = star < 0 ? "" : plain.slice(star);
   const constant = /\bconst\b/.test(pointee) ? "const " : "";
-  return (constant + pointee.replace(/\bconst\b/g, "") + rest).replace(/\s+/g, " ").replace(/ ([*&])/g, "$1").trim();
+  return (constant + pointee.replace(/\bconst\b/g, "") + rest)
+    .replace(/\s+/g, " ")
+    .replace(/ ([*&])/g, "$1")
+    .trim();
 }

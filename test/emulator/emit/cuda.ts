@@ -10,7 +10,10 @@ import { addressSpaceTwins, commonEdits, threadgroupVariables } from "./common.t
 import { Edits } from "./edits.ts";
 
 const folder = join(import.meta.dirname, "..", "cuda", "shim");
-const shim = (): string => ["numbers.h", "entry.h", "vectors.h", "functions.h", "lanes.h", "builtins.h"].map((f) => readFileSync(join(folder, f), "utf8")).join("\n");
+const shim = (): string =>
+  ["numbers.h", "entry.h", "vectors.h", "functions.h", "lanes.h", "builtins.h"]
+    .map((f) => readFileSync(join(folder, f), "utf8"))
+    .join("\n");
 
 export type CudaUnit = {
   readonly code: string;
@@ -25,16 +28,33 @@ export function emitCuda(unit: Unit): CudaUnit {
   swizzleEdits(unit, edits);
   for (const d of unit.declarations) {
     if (d.kind !== "function" || d.body === null || d.stage !== "kernel") continue;
-    for (const v of threadgroupVariables(unit.tokens, d.body)) edits.replace({ begin: v.index, end: v.index + 1 }, "__shared__");
+    for (const v of threadgroupVariables(unit.tokens, d.body))
+      edits.replace({ begin: v.index, end: v.index + 1 }, "__shared__");
   }
   for (const { twin, of, sameBody } of addressSpaceTwins(unit)) {
-    if (!sameBody) throw new SourceError(twin.place, `${twin.name} differs from the one at ${of.place.file}:${of.place.line} by address space alone but has another body`);
+    if (!sameBody)
+      throw new SourceError(
+        twin.place,
+        `${twin.name} differs from the one at ${of.place.file}:${of.place.line} by address space alone but has another body`,
+      );
     edits.replace(twin.range, "");
   }
   const code = [
-    "namespace msl {", shim(), "#define device", "#define thread", "#define threadgroup", "#define constant const", "#define coherent(space)",
-    edits.apply(), "#undef constant", "#undef thread", "#undef device", "#undef threadgroup",
-    ...unit.kernels.map(entry), "}", "",
+    "namespace msl {",
+    shim(),
+    "#define device",
+    "#define thread",
+    "#define threadgroup",
+    "#define constant const",
+    "#define coherent(space)",
+    edits.apply(),
+    "#undef constant",
+    "#undef thread",
+    "#undef device",
+    "#undef threadgroup",
+    ...unit.kernels.map(entry),
+    "}",
+    "",
   ].join("\n");
   return { code, manifest: unit.kernels.map((k, n) => describe(unit, k, n)).join("") };
 }
@@ -49,7 +69,8 @@ function constantEdits(unit: Unit, edits: Edits): void {
     );
   }
   for (let i = 0; i + 3 < tokens.list.length; i += 1) {
-    if (tokens.text(i) === "is_function_constant_defined" && tokens.is(i + 1, "(")) edits.replace({ begin: i, end: i + 4 }, `emu_defined_${tokens.text(i + 2)}`);
+    if (tokens.text(i) === "is_function_constant_defined" && tokens.is(i + 1, "("))
+      edits.replace({ begin: i, end: i + 4 }, `emu_defined_${tokens.text(i + 2)}`);
   }
 }
 
@@ -62,8 +83,12 @@ function swizzleEdits(unit: Unit, edits: Edits): void {
     if (!tokens.is(i - 1, ".") || members.has(text)) continue;
     const letters = /^[xyzw]{2,4}$/.test(text) ? "xyzw" : /^[rgba]{2,4}$/.test(text) ? "rgba" : null;
     if (letters === null) continue;
-    if (/^([+\-*/&|^]?=)$/.test(tokens.text(i + 1))) throw new SourceError(tokens.at(i), `assignment to the swizzle .${text} is not translated to CUDA`);
-    edits.replace({ begin: i, end: i + 1 }, `template swizzle<${[...text].map((c) => letters.indexOf(c)).join(", ")}>()`);
+    if (/^([+\-*/&|^]?=)$/.test(tokens.text(i + 1)))
+      throw new SourceError(tokens.at(i), `assignment to the swizzle .${text} is not translated to CUDA`);
+    edits.replace(
+      { begin: i, end: i + 1 },
+      `template swizzle<${[...text].map((c) => letters.indexOf(c)).join(", ")}>()`,
+    );
   }
 }
 

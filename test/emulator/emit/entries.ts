@@ -7,7 +7,9 @@ export function entries(unit: Unit, kernels: readonly Kernel[], prefix: string):
   const lines: string[] = ["namespace {", `namespace emu_unit_${prefix} {`];
   kernels.forEach((k, n) => lines.push(...kernelEntry(unit, k, n)));
   lines.push(...constantTable(unit));
-  lines.push(`const emu_unit_info emu_unit = {${quote(unit.file)}, emu_constants, ${unit.constants.length}, emu_derive_all};`);
+  lines.push(
+    `const emu_unit_info emu_unit = {${quote(unit.file)}, emu_constants, ${unit.constants.length}, emu_derive_all};`,
+  );
   lines.push("const emu_kernel_info emu_kernels[] = {");
   kernels.forEach((k, n) => lines.push(`  ${kernelRow(unit, k, n)},`));
   lines.push("  {}", "};");
@@ -22,7 +24,8 @@ function kernelEntry(unit: Unit, kernel: Kernel, n: number): string[] {
   const rows = kernel.parameters.map((p, i) => `  ${parameterRow(p, `emu_at_${n}<${i}>`)},`);
   const optional = kernel.parameters.flatMap((p) => (p.kind === "buffer" && p.optional !== null ? [p.optional] : []));
   const scope = kernel.function.scope.path.map((s) => `${s}::`).join("");
-  const known = (name: string): string => (unit.constants.some((c) => c.name === name) || unit.derived.some((c) => c.name === name) ? scope : "") + name;
+  const known = (name: string): string =>
+    (unit.constants.some((c) => c.name === name) || unit.derived.some((c) => c.name === name) ? scope : "") + name;
   return [
     `template <unsigned I> using emu_at_${n} = emu::parameter_type<decltype(&${kernel.expression}), I>;`,
     ...optional.map((name) => `bool emu_has_${n}_${name}() { return ${known(name)}; }`),

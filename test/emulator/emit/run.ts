@@ -36,7 +36,7 @@ export function emitRun(unit: Unit, options: RunOptions): string {
     "#define threadgroup",
     "#define constant const",
     "#define coherent(space)",
-    '#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)',
+    "#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)",
     edits.apply(),
     "",
     "#pragma clang attribute pop",

@@ -48,7 +48,8 @@ function constantEdits(unit: Unit, edits: Edits): void {
   const seen = new Set<number>();
   for (const d of unit.declarations) {
     // Program-scope constants need constant initialisers, which constexpr makes the compiler see to.
-    if (d.kind !== "variable" || special.has(d) || d.template || d.initializer === null || seen.has(d.range.begin)) continue;
+    if (d.kind !== "variable" || special.has(d) || d.template || d.initializer === null || seen.has(d.range.begin))
+      continue;
     seen.add(d.range.begin);
     const text = tokens.slice(d.type);
     if (/\bconstant\b/.test(text) && !/\bconstexpr\b/.test(text)) edits.insertBefore(d.range.begin, "constexpr ");
@@ -64,7 +65,8 @@ function vectorishNames(tokens: Tokens, unit: Unit): Set<string> {
   for (let i = 0; i + 1 < tokens.list.length; i += 1) {
     const text = tokens.text(i);
     if (vectorName.test(text)) names.add(text);
-    else if ((text === "typename" || text === "class") && /^[,<]$/.test(tokens.text(i - 1)) && tokens.isWord(i + 1)) names.add(tokens.text(i + 1));
+    else if ((text === "typename" || text === "class") && /^[,<]$/.test(tokens.text(i - 1)) && tokens.isWord(i + 1))
+      names.add(tokens.text(i + 1));
     else if (text === "using" && tokens.is(i + 2, "=")) names.add(tokens.text(i + 1));
     else if (text === "typedef") {
       let end = i;
@@ -91,7 +93,13 @@ function vectorEdits(unit: Unit, edits: Edits): void {
       i += 3;
     } else if (names.has(text) && tokens.is(i + 1, "(") && isExpression(tokens, i)) {
       wrap(edits, i, i);
-    } else if (text === "(" && names.has(tokens.text(i + 1)) && tokens.is(i + 2, ")") && startsOperand(tokens, i + 3) && !endsOperand(tokens, i - 1)) {
+    } else if (
+      text === "(" &&
+      names.has(tokens.text(i + 1)) &&
+      tokens.is(i + 2, ")") &&
+      startsOperand(tokens, i + 3) &&
+      !endsOperand(tokens, i - 1)
+    ) {
       edits.replace({ begin: i, end: i + 3 }, `emu::caster<${tokens.text(i + 1)}>()->*`);
       i += 2;
     }
@@ -109,7 +117,7 @@ function isExpression(tokens: Tokens, index: number): boolean {
   const previous = tokens.list[index - 1];
   if (previous === undefined) return false;
   if (previous.kind === "identifier") return /^(return|case|else|do)$/.test(previous.text);
-  return !/^(~|\.|->)$/.test(previous.text) && !(previous.text === ">" && !/^[,(=+\-*/]$/.test(tokens.text(index + 1)) );
+  return !/^(~|\.|->)$/.test(previous.text) && !(previous.text === ">" && !/^[,(=+\-*/]$/.test(tokens.text(index + 1)));
 }
 
 function startsOperand(tokens: Tokens, index: number): boolean {

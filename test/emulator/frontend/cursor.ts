@@ -84,7 +84,8 @@ export class Tokens {
     let i = index;
     for (;;) {
       if (this.isAttribute(i)) i = this.close(i);
-      else if (/^(alignas|__attribute__|__declspec|_Alignas)$/.test(this.text(i)) && this.is(i + 1, "(")) i = this.close(i + 1);
+      else if (/^(alignas|__attribute__|__declspec|_Alignas)$/.test(this.text(i)) && this.is(i + 1, "("))
+        i = this.close(i + 1);
       else return i;
     }
   }

@@ -81,16 +81,29 @@ function parseTypedef(tokens: Tokens, index: number, limit: number, scope: Scope
 }
 
 function structAt(
-  tokens: Tokens, keyword: number, brace: number, limit: number, scope: Scope,
-  template: readonly Parameter[] | null, begin: number, name: string,
+  tokens: Tokens,
+  keyword: number,
+  brace: number,
+  limit: number,
+  scope: Scope,
+  template: readonly Parameter[] | null,
+  begin: number,
+  name: string,
 ): StructDeclaration {
   const close = tokens.close(brace, limit);
   let colon = keyword;
   while (colon < brace && !tokens.is(colon, ":")) colon += 1;
   const body = { begin: brace + 1, end: close - 1 };
   return {
-    kind: "struct", name, keyword: tokens.text(keyword) as StructDeclaration["keyword"], scope, place: tokens.at(keyword),
-    range: { begin, end: close }, template, bases: colon < brace ? { begin: colon + 1, end: brace } : null, body,
+    kind: "struct",
+    name,
+    keyword: tokens.text(keyword) as StructDeclaration["keyword"],
+    scope,
+    place: tokens.at(keyword),
+    range: { begin, end: close },
+    template,
+    bases: colon < brace ? { begin: colon + 1, end: brace } : null,
+    body,
     members: parseDeclarations(tokens, body, { path: [...scope.path, name], inClass: true }),
   };
 }
@@ -111,7 +124,8 @@ function parseGeneral(tokens: Tokens, index: number, limit: number, scope: Scope
   }
   const begin = i;
   let head = tokens.skipAttributes(i);
-  while (/^(static|constant|constexpr|const|inline|friend)$/.test(tokens.text(head))) head = tokens.skipAttributes(head + 1);
+  while (/^(static|constant|constexpr|const|inline|friend)$/.test(tokens.text(head)))
+    head = tokens.skipAttributes(head + 1);
   if (/^(struct|class|union|enum)$/.test(tokens.text(head))) {
     let brace = head + 1;
     while (brace < limit && !/^[{;(=]$/.test(tokens.text(brace))) {
@@ -144,8 +158,14 @@ function parseGeneral(tokens: Tokens, index: number, limit: number, scope: Scope
 }
 
 function parseTagged(
-  tokens: Tokens, begin: number, keyword: number, brace: number, limit: number, scope: Scope,
-  template: readonly Parameter[] | null, found: Declaration[],
+  tokens: Tokens,
+  begin: number,
+  keyword: number,
+  brace: number,
+  limit: number,
+  scope: Scope,
+  template: readonly Parameter[] | null,
+  found: Declaration[],
 ): number {
   const end = statementEnd(tokens, keyword, limit);
   const place = tokens.at(keyword);

@@ -48,7 +48,11 @@ export function parseInstantiation(tokens: Tokens, range: Range, scope: Scope): 
   while (tokens.is(begin - 1, "::")) begin -= 2;
   const nameEnd = angle < 0 ? end : angle;
   return {
-    kind: "instantiation", scope, place: tokens.at(range.begin), range, kernel,
+    kind: "instantiation",
+    scope,
+    place: tokens.at(range.begin),
+    range,
+    kernel,
     hostName: host === undefined ? null : stringValue(host.argument),
     name: tokens.slice({ begin, end: nameEnd }).replace(/\s/g, ""),
     arguments: angle < 0 ? "" : tokens.slice({ begin: angle, end }),
@@ -56,8 +60,14 @@ export function parseInstantiation(tokens: Tokens, range: Range, scope: Scope): 
 }
 
 export function parseFunction(
-  tokens: Tokens, begin: number, first: number, paren: number, limit: number, scope: Scope,
-  template: readonly Parameter[] | null, found: Declaration[],
+  tokens: Tokens,
+  begin: number,
+  first: number,
+  paren: number,
+  limit: number,
+  scope: Scope,
+  template: readonly Parameter[] | null,
+  found: Declaration[],
 ): number {
   let nameBegin = paren - 1;
   for (let k = paren - 1; k >= first; k -= 1) if (tokens.text(k) === "operator") nameBegin = k;
@@ -98,8 +108,16 @@ export function parseFunction(
   }
   for (const a of outside) if (stages.has(a.name)) stage = a.name as "kernel";
   found.push({
-    kind: "function", name: tokens.slice({ begin: nameBegin, end: paren }).replace(/\s*<.*/, ""), scope,
-    place: tokens.at(nameBegin), range: { begin, end }, template, specifiers, trailing, attributes: outside, stage,
+    kind: "function",
+    name: tokens.slice({ begin: nameBegin, end: paren }).replace(/\s*<.*/, ""),
+    scope,
+    place: tokens.at(nameBegin),
+    range: { begin, end },
+    template,
+    specifiers,
+    trailing,
+    attributes: outside,
+    stage,
     parameters: parseParameters(tokens, { begin: paren + 1, end: close - 1 }),
     parameterRange: { begin: paren + 1, end: close - 1 },
     body: bodyEnd < 0 ? null : { begin: i + 1, end: bodyEnd - 1 },
@@ -108,7 +126,13 @@ export function parseFunction(
 }
 
 export function parseVariables(
-  tokens: Tokens, begin: number, first: number, limit: number, scope: Scope, template: boolean, found: Declaration[],
+  tokens: Tokens,
+  begin: number,
+  first: number,
+  limit: number,
+  scope: Scope,
+  template: boolean,
+  found: Declaration[],
 ): number {
   const end = statementEnd(tokens, first, limit);
   let previous: Range | null = null;
@@ -128,8 +152,15 @@ export function parseVariables(
     const type: Range = previous ?? { begin: part.begin, end: name };
     previous = type;
     found.push({
-      kind: "variable", name: tokens.text(name), scope, place: tokens.at(name), range: { begin, end }, type, template,
-      suffix: { begin: nameEnd, end: suffixEnd }, attributes: attributesIn(tokens, part),
+      kind: "variable",
+      name: tokens.text(name),
+      scope,
+      place: tokens.at(name),
+      range: { begin, end },
+      type,
+      template,
+      suffix: { begin: nameEnd, end: suffixEnd },
+      attributes: attributesIn(tokens, part),
       initializer: after < part.end ? { begin: tokens.is(after, "=") ? after + 1 : after, end: part.end } : null,
     });
   }

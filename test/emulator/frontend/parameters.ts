@@ -23,7 +23,8 @@ export type Parameter = {
 
 const spaces = new Set(["device", "constant", "threadgroup", "thread"]);
 /** Words that end a type but are no name. */
-const typeWords = /^(const|volatile|device|constant|threadgroup|thread|unsigned|signed|int|char|short|long|float|half|bfloat|bool|void|typename|class|auto|struct)$/;
+const typeWords =
+  /^(const|volatile|device|constant|threadgroup|thread|unsigned|signed|int|char|short|long|float|half|bfloat|bool|void|typename|class|auto|struct)$/;
 
 export function parseParameters(tokens: Tokens, range: Range): Parameter[] {
   return tokens
@@ -82,7 +83,9 @@ function parseParameter(tokens: Tokens, range: Range): Parameter {
   const last = kept[bracket - 1];
   if (last !== undefined && tokens.isWord(last) && bracket > 1 && !typeWords.test(tokens.text(last))) {
     const before = kept.slice(0, bracket - 1);
-    const typed = before.some((k) => !/^(const|volatile|device|constant|threadgroup|thread|::|typename|struct)$/.test(tokens.text(k)));
+    const typed = before.some(
+      (k) => !/^(const|volatile|device|constant|threadgroup|thread|::|typename|struct)$/.test(tokens.text(k)),
+    );
     const qualified = tokens.is(kept[bracket - 2] ?? -1, "::");
     if (typed && !qualified) nameAt = last;
   }
@@ -93,7 +96,12 @@ function parseParameter(tokens: Tokens, range: Range): Parameter {
   // A pointer to a function: its name is inside the first parentheses.
   for (let k = 0; k + 3 < kept.length; k += 1) {
     const [open, star, word, close] = kept.slice(k, k + 4);
-    if (tokens.is(open ?? -1, "(") && tokens.is(star ?? -1, "*") && tokens.isWord(word ?? -1) && tokens.is(close ?? -1, ")")) {
+    if (
+      tokens.is(open ?? -1, "(") &&
+      tokens.is(star ?? -1, "*") &&
+      tokens.isWord(word ?? -1) &&
+      tokens.is(close ?? -1, ")")
+    ) {
       nameAt = word ?? -1;
       break;
     }
@@ -104,7 +112,11 @@ function parseParameter(tokens: Tokens, range: Range): Parameter {
     type: joinTokens(type),
     place: tokens.at(range.begin),
     range: { begin: range.begin, end },
-    attributes, space, pointer, reference, pack,
+    attributes,
+    space,
+    pointer,
+    reference,
+    pack,
     constant: constBefore || space === "constant",
   };
 }

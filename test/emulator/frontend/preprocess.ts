@@ -20,8 +20,14 @@ const headers = join(import.meta.dirname, "..", "shim", "headers");
 function run(input: string, text: string | null, options: PreprocessOptions, extra: readonly string[]): string {
   const flags = ["-E", "-x", "c++", "-std=c++17", "-nostdinc", "-nostdinc++", "-isystem", headers, ...predefined];
   const result = spawnSync(
-    clang(), [...flags, "-Wno-everything", ...(options.defines ?? []).map((d) => `-D${d}`), ...extra, input],
-    { cwd: options.directory ?? process.cwd(), encoding: "utf8", maxBuffer: 1 << 28, ...(text === null ? {} : { input: text }) },
+    clang(),
+    [...flags, "-Wno-everything", ...(options.defines ?? []).map((d) => `-D${d}`), ...extra, input],
+    {
+      cwd: options.directory ?? process.cwd(),
+      encoding: "utf8",
+      maxBuffer: 1 << 28,
+      ...(text === null ? {} : { input: text }),
+    },
   );
   if (result.status !== 0) throw new PreprocessError((result.stderr || String(result.error)).trim());
   return result.stdout;

@@ -84,9 +84,4 @@ export type OtherDeclaration = {
 };
 
 export type Declaration =
-  | FunctionDeclaration
-  | VariableDeclaration
-  | StructDeclaration
-  | AliasDeclaration
-  | Instantiation
-  | OtherDeclaration;
+  FunctionDeclaration | VariableDeclaration | StructDeclaration | AliasDeclaration | Instantiation | OtherDeclaration;

@@ -34,7 +34,8 @@ const number = /\.?\d(?:[eEpP][+-]|['\w.])*/y;
 const text = /(?:u8|u|U|L)?"(?:[^"\\\n]|\\.)*"/y;
 const character = /'(?:[^'\\\n]|\\.)*'/y;
 // A closing angle bracket stands alone, so that template argument lists nest; "[[" is two tokens for the same reason.
-const punctuation = /\.\.\.|<<=|->\*|::|->|\+\+|--|<<|<=|>=|==|!=|&&|\|\||\+=|-=|\*=|\/=|%=|&=|\|=|\^=|##|\.\*|[^\s\w]/y;
+const punctuation =
+  /\.\.\.|<<=|->\*|::|->|\+\+|--|<<|<=|>=|==|!=|&&|\|\||\+=|-=|\*=|\/=|%=|&=|\|=|\^=|##|\.\*|[^\s\w]/y;
 
 /** Splits preprocessed text. `file` names the text up to its first line marker. */
 export function tokenize(source: string, file: string): Token[] {

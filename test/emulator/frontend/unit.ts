@@ -2,7 +2,13 @@
 import { stringValue, Tokens, type Range } from "./cursor.ts";
 import { parseDeclarations } from "./declarations.ts";
 import type { Parameter } from "./parameters.ts";
-import type { Declaration, FunctionDeclaration, Instantiation, StructDeclaration, VariableDeclaration } from "./syntax.ts";
+import type {
+  Declaration,
+  FunctionDeclaration,
+  Instantiation,
+  StructDeclaration,
+  VariableDeclaration,
+} from "./syntax.ts";
 import { SourceError, tokenize, type Place } from "./tokens.ts";
 
 export type FunctionConstant = {
@@ -13,7 +19,11 @@ export type FunctionConstant = {
 };
 
 /** A program-scope constant whose value depends on function constants: known when a pipeline is made. */
-export type DerivedConstant = { readonly name: string; readonly type: string; readonly declaration: VariableDeclaration };
+export type DerivedConstant = {
+  readonly name: string;
+  readonly type: string;
+  readonly declaration: VariableDeclaration;
+};
 
 export type Kernel = {
   /** What the host calls it. */
@@ -46,11 +56,25 @@ export type Unit = {
 };
 
 export const builtins: ReadonlySet<string> = new Set([
-  "dispatch_quadgroups_per_threadgroup", "dispatch_simdgroups_per_threadgroup", "dispatch_threads_per_threadgroup",
-  "grid_origin", "grid_size", "quadgroup_index_in_threadgroup", "quadgroups_per_threadgroup",
-  "simdgroup_index_in_threadgroup", "simdgroups_per_threadgroup", "thread_execution_width", "thread_index_in_quadgroup",
-  "thread_index_in_simdgroup", "thread_index_in_threadgroup", "thread_position_in_grid", "thread_position_in_threadgroup",
-  "threadgroup_position_in_grid", "threadgroups_per_grid", "threads_per_grid", "threads_per_simdgroup",
+  "dispatch_quadgroups_per_threadgroup",
+  "dispatch_simdgroups_per_threadgroup",
+  "dispatch_threads_per_threadgroup",
+  "grid_origin",
+  "grid_size",
+  "quadgroup_index_in_threadgroup",
+  "quadgroups_per_threadgroup",
+  "simdgroup_index_in_threadgroup",
+  "simdgroups_per_threadgroup",
+  "thread_execution_width",
+  "thread_index_in_quadgroup",
+  "thread_index_in_simdgroup",
+  "thread_index_in_threadgroup",
+  "thread_position_in_grid",
+  "thread_position_in_threadgroup",
+  "threadgroup_position_in_grid",
+  "threadgroups_per_grid",
+  "threads_per_grid",
+  "threads_per_simdgroup",
   "threads_per_threadgroup",
 ]);
 
@@ -85,10 +109,15 @@ export function parseUnit(source: string, file: string): Unit {
   for (const d of declarations) {
     if (d.kind !== "variable" || d.template) continue;
     const attribute = d.attributes.find((a) => a.name === "function_constant");
-    const type = tokens.slice(d.type).replace(/\b(constant|static|const|constexpr|extern|inline)\b/g, "").replace(/\s+/g, " ").trim();
+    const type = tokens
+      .slice(d.type)
+      .replace(/\b(constant|static|const|constexpr|extern|inline)\b/g, "")
+      .replace(/\s+/g, " ")
+      .trim();
     if (attribute !== undefined) {
       const index = integerValue(attribute.argument);
-      if (index === null) throw new SourceError(d.place, `function_constant(${attribute.argument}): not an integer constant`);
+      if (index === null)
+        throw new SourceError(d.place, `function_constant(${attribute.argument}): not an integer constant`);
       constants.push({ name: d.name, type, index, declaration: d });
       special.add(d.name);
     } else if (d.initializer !== null && uses(tokens, d.initializer, special)) {
@@ -116,8 +145,14 @@ function findKernels(unit: Omit<Unit, "kernels">): Kernel[] {
     const required = new Set(constants.filter((c) => used.required.has(c.name)).map((c) => c.name));
     const limit = fn.attributes.find((a) => a.name === "max_total_threads_per_threadgroup");
     kernels.push({
-      hostName, expression, function: fn, place, constants, required,
-      parameters: kernelParameters(fn), maxTotalThreads: limit?.argument ?? null,
+      hostName,
+      expression,
+      function: fn,
+      place,
+      constants,
+      required,
+      parameters: kernelParameters(fn),
+      maxTotalThreads: limit?.argument ?? null,
     });
   };
   for (const fn of functions) {
@@ -129,7 +164,8 @@ function findKernels(unit: Omit<Unit, "kernels">): Kernel[] {
   for (const inst of instantiations) {
     const fn = lookup(functions, inst);
     if (fn === undefined) {
-      if (inst.kernel) throw new SourceError(inst.place, `instantiates ${inst.name}, which is no function template seen before`);
+      if (inst.kernel)
+        throw new SourceError(inst.place, `instantiates ${inst.name}, which is no function template seen before`);
       continue;
     }
     if (fn.stage !== "kernel" && !inst.kernel) continue;
@@ -142,7 +178,9 @@ function findKernels(unit: Omit<Unit, "kernels">): Kernel[] {
 /** The template that an instantiation means: the last one of that name before it (a later #if may declare another). */
 function lookup(functions: readonly FunctionDeclaration[], inst: Instantiation): FunctionDeclaration | undefined {
   const short = inst.name.split("::").at(-1);
-  const before = functions.filter((f) => f.name === short && f.template !== null && f.body !== null && f.range.begin < inst.range.begin);
+  const before = functions.filter(
+    (f) => f.name === short && f.template !== null && f.body !== null && f.range.begin < inst.range.begin,
+  );
   return before.findLast((f) => f.stage === "kernel") ?? before.at(-1);
 }
 
@@ -152,7 +190,8 @@ function kernelParameters(fn: FunctionDeclaration): KernelParameter[] {
     const attribute = p.attributes.find((a) => a.name === kind);
     if (attribute === undefined) return null;
     const index = integerValue(attribute.argument);
-    if (index === null) throw new SourceError(p.place, `[[${kind}(${attribute.argument})]]: only a literal index is supported`);
+    if (index === null)
+      throw new SourceError(p.place, `[[${kind}(${attribute.argument})]]: only a literal index is supported`);
     return index;
   };
   for (const p of fn.parameters) {
@@ -166,7 +205,10 @@ function kernelParameters(fn: FunctionDeclaration): KernelParameter[] {
     if (builtin !== undefined) return { kind: "builtin", parameter: p, attribute: builtin.name };
     if (!p.pointer && !p.reference) {
       const what = p.attributes.map((a) => a.name).join(", ");
-      throw new SourceError(p.place, `kernel ${fn.name}: parameter ${p.name || p.type} is neither a buffer nor a known attribute (${what || "it has none"})`);
+      throw new SourceError(
+        p.place,
+        `kernel ${fn.name}: parameter ${p.name || p.type} is neither a buffer nor a known attribute (${what || "it has none"})`,
+      );
     }
     const kind = p.space === "threadgroup" ? "threadgroup" : "buffer";
     let index = explicit(p, kind);

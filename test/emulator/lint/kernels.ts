@@ -1,7 +1,6 @@
 /** Rules about kernels' signatures: names, arguments, attributes. */
 import type { Parameter } from "../frontend/parameters.ts";
-import type { StructDeclaration } from "../frontend/syntax.ts";
-import { builtins, integerValue, structsOf, type Unit } from "../frontend/unit.ts";
+import { builtins, integerValue } from "../frontend/unit.ts";
 import { definitionsOf, eachToken, functionsOf, type Report, type Rule } from "./rule.ts";
 
 const naming: Rule = {
@@ -16,7 +15,8 @@ const naming: Rule = {
       else seen.set(k.hostName, `${k.place.file}:${k.place.line}`);
     }
     for (const d of unit.declarations) {
-      if (d.kind === "instantiation" && d.kernel && d.hostName === null) report(d.place, `${d.name}${d.arguments} has no [[host_name("...")]]: all instantiations would share one name`);
+      if (d.kind === "instantiation" && d.kernel && d.hostName === null)
+        report(d.place, `${d.name}${d.arguments} has no [[host_name("...")]]: all instantiations would share one name`);
     }
     const kernels = functionsOf(unit).filter((f) => f.stage === "kernel" && f.body !== null);
     const names = new Map<string, number>();
@@ -25,9 +25,13 @@ const naming: Rule = {
       names.set(key, (names.get(key) ?? 0) + 1);
       if ((names.get(key) ?? 0) > 1) report(f.place, `kernel ${key} is overloaded`);
       if (f.name === "main") report(f.place, "a kernel cannot be called main");
-      const type = tokens.slice(f.specifiers).replace(/\[\[.*?\]\]|\b(kernel|inline|static|METAL_FUNC)\b/g, "").trim();
+      const type = tokens
+        .slice(f.specifiers)
+        .replace(/\[\[.*?\]\]|\b(kernel|inline|static|METAL_FUNC)\b/g, "")
+        .trim();
       if (type !== "void") report(f.place, `kernel ${f.name} returns ${type}, not void`);
-      if (f.template !== null && !unit.kernels.some((k) => k.function === f)) report(f.place, `kernel template ${f.name} is never instantiated`);
+      if (f.template !== null && !unit.kernels.some((k) => k.function === f))
+        report(f.place, `kernel template ${f.name} is never instantiated`);
     }
     const kernelNames = new Set(kernels.map((f) => f.name));
     for (const f of definitionsOf(unit)) {
@@ -63,7 +67,11 @@ const indices: Rule = {
         }
         const key = `${kind} ${index}`;
         const optional = p.attributes.some((a) => a.name === "function_constant");
-        if (taken.has(key) && !optional) report(p.place, `arguments ${taken.get(key) ?? ""} and ${p.name} of kernel ${f.name} have the same ${kind} index ${index}`);
+        if (taken.has(key) && !optional)
+          report(
+            p.place,
+            `arguments ${taken.get(key) ?? ""} and ${p.name} of kernel ${f.name} have the same ${kind} index ${index}`,
+          );
         taken.set(key, p.name);
       }
     }
@@ -71,12 +79,35 @@ const indices: Rule = {
 };
 
 const vector = /^(ushort|uint)([23])?$/;
-const positions = ["thread_position_in_grid", "threads_per_grid", "thread_position_in_threadgroup", "threads_per_threadgroup", "threadgroup_position_in_grid", "dispatch_threads_per_threadgroup", "threadgroups_per_grid"];
-const lanes = ["thread_index_in_simdgroup", "threads_per_simdgroup", "thread_execution_width", "simdgroup_index_in_threadgroup", "simdgroups_per_threadgroup", "dispatch_simdgroups_per_threadgroup", "quadgroup_index_in_threadgroup", "quadgroups_per_threadgroup", "dispatch_quadgroups_per_threadgroup", "thread_index_in_quadgroup"];
+const positions = [
+  "thread_position_in_grid",
+  "threads_per_grid",
+  "thread_position_in_threadgroup",
+  "threads_per_threadgroup",
+  "threadgroup_position_in_grid",
+  "dispatch_threads_per_threadgroup",
+  "threadgroups_per_grid",
+];
+const lanes = [
+  "thread_index_in_simdgroup",
+  "threads_per_simdgroup",
+  "thread_execution_width",
+  "simdgroup_index_in_threadgroup",
+  "simdgroups_per_threadgroup",
+  "dispatch_simdgroups_per_threadgroup",
+  "quadgroup_index_in_threadgroup",
+  "quadgroups_per_threadgroup",
+  "dispatch_quadgroups_per_threadgroup",
+  "thread_index_in_quadgroup",
+];
 
 /** "uint3" for what a builtin argument is declared as; the namespace and const do not matter. */
 function builtinType(p: Parameter): string {
-  return p.type.replace(/\b(const|metal::)\s*/g, "").replace(/^unsigned int$|^uint32_t$/, "uint").replace(/^unsigned short$|^uint16_t$/, "ushort").trim();
+  return p.type
+    .replace(/\b(const|metal::)\s*/g, "")
+    .replace(/^unsigned int$|^uint32_t$/, "uint")
+    .replace(/^unsigned short$|^uint16_t$/, "ushort")
+    .trim();
 }
 
 const builtinTypes: Rule = {
@@ -89,30 +120,56 @@ const builtinTypes: Rule = {
       for (const p of f.parameters) {
         const attribute = p.attributes.find((a) => builtins.has(a.name));
         if (attribute === undefined) {
-          if (!p.pointer && !p.reference) report(p.place, `argument ${p.name} of kernel ${f.name} is neither a pointer, a reference nor a built-in`);
+          if (!p.pointer && !p.reference)
+            report(p.place, `argument ${p.name} of kernel ${f.name} is neither a pointer, a reference nor a built-in`);
           continue;
         }
         const type = builtinType(p);
         types.set(attribute.name, { type, p });
         const scalarOnly = lanes.includes(attribute.name) || attribute.name === "thread_index_in_threadgroup";
-        if (!vector.test(type)) report(p.place, `${attribute.name} is declared ${type}; ushort and uint${scalarOnly ? "" : ", and their vectors of 2 and 3,"} are possible`);
-        else if (scalarOnly && /\d$/.test(type)) report(p.place, `${attribute.name} is declared ${type}; it is a scalar`);
+        if (!vector.test(type))
+          report(
+            p.place,
+            `${attribute.name} is declared ${type}; ushort and uint${scalarOnly ? "" : ", and their vectors of 2 and 3,"} are possible`,
+          );
+        else if (scalarOnly && /\d$/.test(type))
+          report(p.place, `${attribute.name} is declared ${type}; it is a scalar`);
       }
-      agree(types, positions, (t) => (/\d$/.test(t) ? `${t.slice(-1)} components` : "scalar"), "have the same number of components", report, true);
+      agree(
+        types,
+        positions,
+        (t) => (/\d$/.test(t) ? `${t.slice(-1)} components` : "scalar"),
+        "have the same number of components",
+        report,
+        true,
+      );
       agree(types, ["thread_position_in_grid", "threads_per_grid"], (t) => t, "have the same type", report);
-      agree(types, ["thread_position_in_threadgroup", "threads_per_threadgroup", "dispatch_threads_per_threadgroup"], (t) => t, "have the same type", report);
+      agree(
+        types,
+        ["thread_position_in_threadgroup", "threads_per_threadgroup", "dispatch_threads_per_threadgroup"],
+        (t) => t,
+        "have the same type",
+        report,
+      );
       agree(types, lanes, (t) => t, "have the same type", report);
       const local = types.get("thread_position_in_threadgroup")?.type ?? "";
       const index = types.get("thread_index_in_threadgroup");
       if (local.startsWith("uint") && index !== undefined && index.type !== "uint") {
-        report(index.p.place, `thread_index_in_threadgroup is ${index.type}; with a ${local} thread_position_in_threadgroup it must be uint`);
+        report(
+          index.p.place,
+          `thread_index_in_threadgroup is ${index.type}; with a ${local} thread_position_in_threadgroup it must be uint`,
+        );
       }
     }
   },
 };
 
 function agree(
-  types: ReadonlyMap<string, { type: string; p: Parameter }>, names: readonly string[], key: (type: string) => string, must: string, report: Report,
+  types: ReadonlyMap<string, { type: string; p: Parameter }>,
+  names: readonly string[],
+  key: (type: string) => string,
+  must: string,
+  report: Report,
   vectorsOnly = false,
 ): void {
   let first: { name: string; type: string } | null = null;
@@ -120,66 +177,10 @@ function agree(
     const found = types.get(name);
     if (found === undefined || (vectorsOnly && !/\d$/.test(found.type))) continue;
     if (first === null) first = { name, type: found.type };
-    else if (key(first.type) !== key(found.type)) report(found.p.place, `${name} is ${found.type} and ${first.name} is ${first.type}; they must ${must}`);
+    else if (key(first.type) !== key(found.type))
+      report(found.p.place, `${name} is ${found.type} and ${first.name} is ${first.type}; they must ${must}`);
   }
 }
-
-/** Structures that a kernel's arguments point at, those inside them too. */
-function argumentStructures(unit: Unit): Map<StructDeclaration, string> {
-  const structs = new Map(structsOf(unit.declarations).map((s) => [s.name, s]));
-  const found = new Map<StructDeclaration, string>();
-  const visit = (type: string, kernel: string): void => {
-    for (const word of type.split(/\W+/)) {
-      const s = structs.get(word);
-      if (s === undefined || found.has(s)) continue;
-      found.set(s, kernel);
-      for (const m of s.members) if (m.kind === "variable") visit(unit.tokens.slice(m.type), kernel);
-    }
-  };
-  for (const k of unit.kernels) for (const p of k.parameters) if (p.kind === "buffer") visit(p.parameter.type, k.function.name);
-  // A typedef names its structure by the alias.
-  for (const d of unit.declarations) {
-    if (d.kind !== "alias") continue;
-    const text = unit.tokens.slice(d.range);
-    const tag = /^typedef struct (\w+)/.exec(text)?.[1];
-    const s = tag === undefined ? undefined : structs.get(tag);
-    if (s !== undefined && !found.has(s)) for (const k of unit.kernels) for (const p of k.parameters) if (p.kind === "buffer" && p.parameter.type.split(/\W+/).includes(d.name)) found.set(s, k.function.name);
-  }
-  return found;
-}
-
-const argumentTypes: Rule = {
-  name: "argument-type",
-  source: "MSL 5.2, 5.11",
-  check(unit, report) {
-    const bad = /\b(size_t|ptrdiff_t)\b/;
-    for (const f of functionsOf(unit)) {
-      if (f.stage !== "kernel") continue;
-      for (const p of f.parameters) if (bad.test(p.type)) report(p.place, `argument ${p.name} of kernel ${f.name} is ${p.type}; size_t and ptrdiff_t cannot be arguments`);
-    }
-    for (const [s, kernel] of argumentStructures(unit)) {
-      if (s.bases !== null) report(s.place, `${s.name}, an argument of kernel ${kernel}, is a derived class`);
-      for (const m of s.members) {
-        if (m.kind === "variable" && bad.test(unit.tokens.slice(m.type))) report(m.place, `${s.name}.${m.name}: size_t and ptrdiff_t cannot be in an argument of kernel ${kernel}`);
-      }
-    }
-  },
-};
-
-const sharedLayout: Rule = {
-  name: "shared-layout",
-  source: "MSL 2.2: sizes that C and Swift do not share",
-  check(unit, report) {
-    for (const [s, kernel] of argumentStructures(unit)) {
-      for (const m of s.members) {
-        if (m.kind !== "variable") continue;
-        const type = unit.tokens.slice(m.type);
-        if (/^(const )?(metal::)?\w*[a-z]3$/.test(type) && !/^packed_/.test(type)) report(m.place, `${s.name}.${m.name} is a ${type}, which has the size of four components: use packed_${type} or scalars in what kernel ${kernel} shares with the host`);
-        if (/\bbool\b/.test(type)) report(m.place, `${s.name}.${m.name} is a bool in what kernel ${kernel} shares with the host: use uint`);
-      }
-    }
-  },
-};
 
 const maxThreads: Rule = {
   name: "max-threads",
@@ -189,7 +190,8 @@ const maxThreads: Rule = {
       for (const a of f.attributes) {
         if (a.name !== "max_total_threads_per_threadgroup") continue;
         const value = integerValue(a.argument);
-        if (value !== null && (value < 1 || value > 1024)) report(f.place, `max_total_threads_per_threadgroup(${value}): 1 to 1024 are possible`);
+        if (value !== null && (value < 1 || value > 1024))
+          report(f.place, `max_total_threads_per_threadgroup(${value}): 1 to 1024 are possible`);
       }
     }
   },
@@ -204,13 +206,18 @@ const functionConstants: Rule = {
       const { place, initializer, suffix } = c.declaration;
       if (initializer !== null) report(place, `function constant ${c.name} has an initialiser`);
       if (suffix.end > suffix.begin) report(place, `function constant ${c.name} is an array`);
-      if (!/^(metal::)?(bool|char|uchar|short|ushort|int|uint|half|float|bfloat|(u?int(8|16|32)_t))([234])?$/.test(c.type)) report(place, `function constant ${c.name} is a ${c.type}; scalars and vectors are possible`);
-      if (c.index < 0 || c.index > 65535) report(place, `function constant ${c.name}: index ${c.index} is not 0 to 65535`);
+      if (
+        !/^(metal::)?(bool|char|uchar|short|ushort|int|uint|half|float|bfloat|(u?int(8|16|32)_t))([234])?$/.test(c.type)
+      )
+        report(place, `function constant ${c.name} is a ${c.type}; scalars and vectors are possible`);
+      if (c.index < 0 || c.index > 65535)
+        report(place, `function constant ${c.name}: index ${c.index} is not 0 to 65535`);
       const first = byIndex.get(c.index);
-      if (first !== undefined) report(place, `function constants ${first} and ${c.name} have the same index ${c.index}`);
+      if (first !== undefined)
+        report(place, `function constants ${first} and ${c.name} have the same index ${c.index}`);
       else byIndex.set(c.index, c.name);
     }
   },
 };
 
-export const kernelRules: readonly Rule[] = [naming, indices, builtinTypes, argumentTypes, sharedLayout, maxThreads, functionConstants];
+export const kernelRules: readonly Rule[] = [naming, indices, builtinTypes, maxThreads, functionConstants];

@@ -3,10 +3,22 @@ import { allDeclarations } from "../frontend/unit.ts";
 import { definitionsOf, eachToken, functionsOf, type Rule } from "./rule.ts";
 
 const forbiddenWords: Readonly<Record<string, string>> = {
-  double: "Metal has no double", goto: "Metal has no goto", dynamic_cast: "Metal has no dynamic_cast", typeid: "Metal has no type identification",
-  new: "Metal has no new", delete: "Metal has no delete", try: "Metal has no exceptions", catch: "Metal has no exceptions", throw: "Metal has no exceptions",
-  virtual: "Metal has no virtual functions", thread_local: "Metal has no thread_local", register: "Metal has no register", asm: "Metal has no inline assembly",
-  __asm__: "Metal has no inline assembly", std: "Metal has no C++ standard library", co_await: "Metal has no coroutines",
+  double: "Metal has no double",
+  goto: "Metal has no goto",
+  dynamic_cast: "Metal has no dynamic_cast",
+  typeid: "Metal has no type identification",
+  new: "Metal has no new",
+  delete: "Metal has no delete",
+  try: "Metal has no exceptions",
+  catch: "Metal has no exceptions",
+  throw: "Metal has no exceptions",
+  virtual: "Metal has no virtual functions",
+  thread_local: "Metal has no thread_local",
+  register: "Metal has no register",
+  asm: "Metal has no inline assembly",
+  __asm__: "Metal has no inline assembly",
+  std: "Metal has no C++ standard library",
+  co_await: "Metal has no coroutines",
 };
 
 const forbidden: Rule = {
@@ -20,11 +32,13 @@ const forbidden: Rule = {
       const why = forbiddenWords[token.text];
       const deleted = token.text === "delete" && tokens.is(i - 1, "=");
       if (why !== undefined && Object.hasOwn(forbiddenWords, token.text) && !deleted) report(token, why);
-      if (token.text === "long" && (tokens.text(i + 1) === "long" || tokens.text(i + 1) === "double")) report(token, `Metal has no long ${tokens.text(i + 1)}`);
+      if (token.text === "long" && (tokens.text(i + 1) === "long" || tokens.text(i + 1) === "double"))
+        report(token, `Metal has no long ${tokens.text(i + 1)}`);
       if (token.text === "noexcept" && tokens.is(i + 1, "(")) report(token, "Metal has no noexcept operator");
     });
     for (const d of allDeclarations(unit.declarations)) {
-      if (d.kind === "struct" && d.bases !== null) report(d.place, `${d.name} is a derived class, which Metal does not have`);
+      if (d.kind === "struct" && d.bases !== null)
+        report(d.place, `${d.name} is a derived class, which Metal does not have`);
     }
   },
 };
@@ -38,7 +52,8 @@ const modern: Rule = {
       eachToken(tokens, f.body, (i) => {
         const text = tokens.text(i);
         if (text === "if" && tokens.text(i + 1) === "constexpr") report(tokens.at(i), "if constexpr is C++17");
-        if (text === "auto" && (tokens.is(i + 1, "[") || (/^&&?$/.test(tokens.text(i + 1)) && tokens.is(i + 2, "[")))) report(tokens.at(i), "a structured binding is C++17");
+        if (text === "auto" && (tokens.is(i + 1, "[") || (/^&&?$/.test(tokens.text(i + 1)) && tokens.is(i + 2, "["))))
+          report(tokens.at(i), "a structured binding is C++17");
         if ((text === "if" || text === "switch") && tokens.is(i + 1, "(")) {
           const end = tokens.close(i + 1);
           for (let k = i + 2; k < end; k += 1) {
@@ -46,14 +61,17 @@ const modern: Rule = {
             else if (tokens.is(k, ";")) report(tokens.at(i), `${text} with an initialiser is C++17`);
           }
         }
-        if (text === "..." && /^[+\-*/&|]{1,2}$|^,$/.test(tokens.text(i - 1)) && tokens.is(i + 1, ")")) report(tokens.at(i), "a fold expression is C++17");
+        if (text === "..." && /^[+\-*/&|]{1,2}$|^,$/.test(tokens.text(i - 1)) && tokens.is(i + 1, ")"))
+          report(tokens.at(i), "a fold expression is C++17");
       });
     }
     for (const d of unit.declarations) {
-      if (d.kind === "variable" && /\binline\b/.test(tokens.slice(d.type))) report(d.place, `inline variable ${d.name} is C++17`);
+      if (d.kind === "variable" && /\binline\b/.test(tokens.slice(d.type)))
+        report(d.place, `inline variable ${d.name} is C++17`);
     }
     for (const f of functionsOf(unit)) {
-      for (const p of f.template ?? []) if (/^auto\b/.test(p.type)) report(p.place, `template parameter ${p.name} of type auto is C++17`);
+      for (const p of f.template ?? [])
+        if (/^auto\b/.test(p.type)) report(p.place, `template parameter ${p.name} of type auto is C++17`);
     }
   },
 };
@@ -63,17 +81,20 @@ const lambdas: Rule = {
   source: "MSL 2.15: function pointers need visible functions",
   check(unit, report) {
     for (const f of functionsOf(unit)) {
-      for (const p of f.parameters) if (/\(\s*\*/.test(p.type)) report(p.place, `parameter ${p.name} of ${f.name} is a pointer to a function`);
+      for (const p of f.parameters)
+        if (/\(\s*\*/.test(p.type)) report(p.place, `parameter ${p.name} of ${f.name} is a pointer to a function`);
     }
   },
 };
 
 /** Words of Metal that are no types or functions of C++, and so could be taken for free names. */
 const reserved = new Set(
-  ("kernel vertex fragment compute device constant thread threadgroup threadgroup_imageblock ray_data object_data sampler texture1d texture1d_array texture2d " +
+  (
+    "kernel vertex fragment compute device constant thread threadgroup threadgroup_imageblock ray_data object_data sampler texture1d texture1d_array texture2d " +
     "texture2d_array texture3d texturecube texturecube_array texture2d_ms texture_buffer depth2d depth2d_array depthcube imageblock mesh metal half bfloat uchar " +
     "ushort uint ulong size_t ptrdiff_t vec matrix atomic_int atomic_uint atomic_bool atomic_float simdgroup_matrix access address coord filter mip_filter " +
-    "compare_func visible stitchable intersection patch_control_point primitive_acceleration_structure coherent as_type").split(" "),
+    "compare_func visible stitchable intersection patch_control_point primitive_acceleration_structure coherent as_type"
+  ).split(" "),
 );
 
 const keywords: Rule = {
@@ -84,12 +105,18 @@ const keywords: Rule = {
     const check = (name: string, place: { file: string; line: number }): void => {
       if (reserved.has(name)) report(place, `${name} is a name of Metal's own`);
     };
-    for (const d of allDeclarations(unit.declarations)) if (d.kind === "variable" || d.kind === "struct" || d.kind === "alias" || d.kind === "function") check(d.name, d.place);
+    for (const d of allDeclarations(unit.declarations))
+      if (d.kind === "variable" || d.kind === "struct" || d.kind === "alias" || d.kind === "function")
+        check(d.name, d.place);
     for (const f of functionsOf(unit)) for (const p of f.parameters) check(p.name, p.place);
     for (const f of definitionsOf(unit)) {
       eachToken(tokens, f.body, (i) => {
-        const declared = tokens.isWord(i) && /^[=;,[]$/.test(tokens.text(i + 1)) && (tokens.isWord(i - 1) || /^[*&>]$/.test(tokens.text(i - 1)));
-        if (declared && !/^(return|else|case|thread|device|constant|threadgroup)$/.test(tokens.text(i - 1))) check(tokens.text(i), tokens.at(i));
+        const declared =
+          tokens.isWord(i) &&
+          /^[=;,[]$/.test(tokens.text(i + 1)) &&
+          (tokens.isWord(i - 1) || /^[*&>]$/.test(tokens.text(i - 1)));
+        if (declared && !/^(return|else|case|thread|device|constant|threadgroup)$/.test(tokens.text(i - 1)))
+          check(tokens.text(i), tokens.at(i));
       });
     }
   },
@@ -101,7 +128,8 @@ const suffix: Rule = {
   check(unit, report) {
     for (const token of unit.tokens.list) {
       if (token.kind !== "number" || /^0[xX](?!.*[pP])/.test(token.text)) continue;
-      if (/[.eEpP]/.test(token.text) && !/[fFhH]$|bf$|BF$/.test(token.text)) report(token, `${token.text} has no suffix: write ${token.text}f or ${token.text}h`);
+      if (/[.eEpP]/.test(token.text) && !/[fFhH]$|bf$|BF$/.test(token.text))
+        report(token, `${token.text} has no suffix: write ${token.text}f or ${token.text}h`);
     }
   },
 };
@@ -123,9 +151,13 @@ const narrowCounter: Rule = {
         const bound: string[] = [];
         for (let b = k + 3; !tokens.is(b, ";"); b += 1) bound.push(tokens.text(b));
         // Literals, constants in capitals and template parameters are known to be small where they are used.
-        const known = bound.every((w) => !/^[A-Za-z_]/.test(w) || /^[A-Z][A-Z0-9_]*$/.test(w) || (f.template ?? []).some((p) => p.name === w));
-        const sameType = bound.length === 1 && f.parameters.some((p) => p.name === bound[0] && p.type.replace(/const /, "") === type);
-        if (!known && !sameType) report(tokens.at(i), `counter ${name} is a ${type} and its bound, ${bound.join(" ")}, may be larger`);
+        const known = bound.every(
+          (w) => !/^[A-Za-z_]/.test(w) || /^[A-Z][A-Z0-9_]*$/.test(w) || (f.template ?? []).some((p) => p.name === w),
+        );
+        const sameType =
+          bound.length === 1 && f.parameters.some((p) => p.name === bound[0] && p.type.replace(/const /, "") === type);
+        if (!known && !sameType)
+          report(tokens.at(i), `counter ${name} is a ${type} and its bound, ${bound.join(" ")}, may be larger`);
       });
     }
   },
@@ -144,7 +176,8 @@ const family: Rule = {
   check(unit, report, options) {
     for (const token of unit.tokens.list) {
       if (token.kind !== "identifier") continue;
-      for (const [pattern, needed, what] of families) if (pattern.test(token.text) && options.appleFamily < needed) report(token, `${token.text} needs ${what}`);
+      for (const [pattern, needed, what] of families)
+        if (pattern.test(token.text) && options.appleFamily < needed) report(token, `${token.text} needs ${what}`);
     }
   },
 };
@@ -156,12 +189,16 @@ const memoryOrder: Rule = {
     const { tokens } = unit;
     for (let i = 0; i < tokens.list.length; i += 1) {
       const text = tokens.text(i);
-      if (/^memory_order_(acquire|release|acq_rel|consume)$/.test(text)) report(tokens.at(i), `${text}: Metal has memory_order_relaxed, and memory_order_seq_cst for fences`);
+      if (/^memory_order_(acquire|release|acq_rel|consume)$/.test(text))
+        report(tokens.at(i), `${text}: Metal has memory_order_relaxed, and memory_order_seq_cst for fences`);
       if (/^atomic_\w+_explicit$/.test(text) && tokens.is(i + 1, "(")) {
         const end = tokens.close(i + 1);
-        for (let k = i + 2; k < end; k += 1) if (tokens.text(k) === "memory_order_seq_cst") report(tokens.at(k), `${text} takes memory_order_relaxed only`);
+        for (let k = i + 2; k < end; k += 1)
+          if (tokens.text(k) === "memory_order_seq_cst")
+            report(tokens.at(k), `${text} takes memory_order_relaxed only`);
       }
-      if (/^atomic_(load|store|exchange|fetch_[a-z]+|compare_exchange_weak)$/.test(text) && tokens.is(i + 1, "(")) report(tokens.at(i), `${text} is not on macOS: use ${text}_explicit`);
+      if (/^atomic_(load|store|exchange|fetch_[a-z]+|compare_exchange_weak)$/.test(text) && tokens.is(i + 1, "("))
+        report(tokens.at(i), `${text} is not on macOS: use ${text}_explicit`);
     }
   },
 };
@@ -176,10 +213,22 @@ const coherence: Rule = {
       return false;
     };
     for (const f of definitionsOf(unit)) {
-      if (f.stage !== "kernel" || !uses(f.body.begin, f.body.end, "atomic_thread_fence") || !uses(f.body.begin, f.body.end, "mem_device")) continue;
-      if (uses(f.body.begin, f.body.end, "thread_scope_threadgroup") || uses(f.body.begin, f.body.end, "thread_scope_simdgroup")) continue;
+      if (
+        f.stage !== "kernel" ||
+        !uses(f.body.begin, f.body.end, "atomic_thread_fence") ||
+        !uses(f.body.begin, f.body.end, "mem_device")
+      )
+        continue;
+      if (
+        uses(f.body.begin, f.body.end, "thread_scope_threadgroup") ||
+        uses(f.body.begin, f.body.end, "thread_scope_simdgroup")
+      )
+        continue;
       if (!uses(f.parameterRange.begin, f.parameterRange.end, "coherent")) {
-        report(f.place, `kernel ${f.name} fences device memory between threadgroups, but none of its arguments is coherent(device)`);
+        report(
+          f.place,
+          `kernel ${f.name} fences device memory between threadgroups, but none of its arguments is coherent(device)`,
+        );
       }
     }
   },
@@ -189,10 +238,13 @@ const nonFinite: Rule = {
   name: "non-finite",
   source: "MSL 1.6.3: fast math assumes neither NaN nor infinity",
   check(unit, report, options) {
-    const safe = unit.tokens.list.some((t) => t.kind === "pragma" && /METAL\s+fp\s+math_mode\s*\(\s*safe\s*\)/.test(t.text));
+    const safe = unit.tokens.list.some(
+      (t) => t.kind === "pragma" && /METAL\s+fp\s+math_mode\s*\(\s*safe\s*\)/.test(t.text),
+    );
     if (options.mathMode === "safe" || safe) return;
     for (const token of unit.tokens.list) {
-      if (token.kind === "identifier" && /^(INFINITY|NAN|HUGE_VALF|isnan|isinf|isfinite)$/.test(token.text)) report(token, `${token.text} means nothing under ${options.mathMode} math`);
+      if (token.kind === "identifier" && /^(INFINITY|NAN|HUGE_VALF|isnan|isinf|isfinite)$/.test(token.text))
+        report(token, `${token.text} means nothing under ${options.mathMode} math`);
     }
   },
 };
@@ -203,11 +255,26 @@ const contraction: Rule = {
   check(unit, report) {
     const first = definitionsOf(unit)[0];
     if (first === undefined) return;
-    const off = unit.tokens.list.some((t, i) => t.kind === "pragma" && i < first.range.begin && /METAL\s+fp\s+contract\s*\(\s*off\s*\)|STDC\s+FP_CONTRACT\s+OFF/.test(t.text));
+    const off = unit.tokens.list.some(
+      (t, i) =>
+        t.kind === "pragma" &&
+        i < first.range.begin &&
+        /METAL\s+fp\s+contract\s*\(\s*off\s*\)|STDC\s+FP_CONTRACT\s+OFF/.test(t.text),
+    );
     if (!off) report(first.place, "no #pragma METAL fp contract(off) before the first function");
   },
 };
 
 export const languageRules: readonly Rule[] = [
-  forbidden, modern, lambdas, keywords, suffix, narrowCounter, family, memoryOrder, coherence, nonFinite, contraction,
+  forbidden,
+  modern,
+  lambdas,
+  keywords,
+  suffix,
+  narrowCounter,
+  family,
+  memoryOrder,
+  coherence,
+  nonFinite,
+  contraction,
 ];

@@ -1,12 +1,13 @@
 /** The linter: rules of Apple's compiler and devices that neither C++ compile finds, and the project's own. */
 import type { Problem } from "../check.ts";
 import type { Unit } from "../frontend/unit.ts";
+import { argumentRules } from "./arguments.ts";
 import { kernelRules } from "./kernels.ts";
 import { languageRules } from "./language.ts";
 import type { LintOptions, Rule } from "./rule.ts";
 import { spaceRules } from "./spaces.ts";
 
-export const rules: readonly Rule[] = [...spaceRules, ...kernelRules, ...languageRules];
+export const rules: readonly Rule[] = [...spaceRules, ...kernelRules, ...argumentRules, ...languageRules];
 
 /** How this project's host compiles, and the oldest GPU it promises. */
 export const defaults: LintOptions = { mathMode: "safe", appleFamily: 7 };

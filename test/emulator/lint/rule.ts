@@ -40,23 +40,58 @@ export function eachToken(tokens: Tokens, range: Range, visit: (index: number) =
   }
 }
 
-export const spaceWords: ReadonlySet<string> = new Set(["device", "constant", "threadgroup", "thread", "threadgroup_imageblock", "ray_data", "object_data"]);
+export const spaceWords: ReadonlySet<string> = new Set([
+  "device",
+  "constant",
+  "threadgroup",
+  "thread",
+  "threadgroup_imageblock",
+  "ray_data",
+  "object_data",
+]);
 
 const typeWords = new Set([
-  "void", "bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "bfloat", "float", "size_t", "ptrdiff_t", "unsigned",
-  "signed", "auto", "int8_t", "uint8_t", "int16_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t",
+  "void",
+  "bool",
+  "char",
+  "uchar",
+  "short",
+  "ushort",
+  "int",
+  "uint",
+  "long",
+  "ulong",
+  "half",
+  "bfloat",
+  "float",
+  "size_t",
+  "ptrdiff_t",
+  "unsigned",
+  "signed",
+  "auto",
+  "int8_t",
+  "uint8_t",
+  "int16_t",
+  "uint16_t",
+  "int32_t",
+  "uint32_t",
+  "int64_t",
+  "uint64_t",
 ]);
 
 /** Names of types that the unit declares or that Metal has: enough to tell a declaration from an expression. */
 export function typeNames(unit: Unit): Set<string> {
   const names = new Set(typeWords);
   const { tokens } = unit;
-  for (const d of allDeclarations(unit.declarations)) if (d.kind === "struct" || d.kind === "alias" || d.kind === "enum") names.add(d.name);
+  for (const d of allDeclarations(unit.declarations))
+    if (d.kind === "struct" || d.kind === "alias" || d.kind === "enum") names.add(d.name);
   for (let i = 0; i + 1 < tokens.list.length; i += 1) {
     const text = tokens.text(i);
-    if (/^(packed_)?(bool|char|uchar|short|ushort|int|uint|long|ulong|half|bfloat|float)[234](x[234])?$/.test(text)) names.add(text);
+    if (/^(packed_)?(bool|char|uchar|short|ushort|int|uint|long|ulong|half|bfloat|float)[234](x[234])?$/.test(text))
+      names.add(text);
     if ((text === "typename" || text === "class") && /^[,<]$/.test(tokens.text(i - 1))) names.add(tokens.text(i + 1));
-    if (/^(atomic_\w+|simdgroup_\w+8x8|simdgroup_matrix|vec|array)$/.test(text) && !/_explicit$/.test(text)) names.add(text);
+    if (/^(atomic_\w+|simdgroup_\w+8x8|simdgroup_matrix|vec|array)$/.test(text) && !/_explicit$/.test(text))
+      names.add(text);
   }
   return names;
 }

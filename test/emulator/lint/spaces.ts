@@ -21,7 +21,12 @@ function hasPointer(tokens: Tokens, range: Range): boolean {
 }
 
 /** Pointer and reference types inside a function's body: declarations, and casts of each kind. */
-function inBody(unit: Unit, body: Range, names: ReadonlySet<string>, visit: (begin: number, end: number, what: string) => void): void {
+function inBody(
+  unit: Unit,
+  body: Range,
+  names: ReadonlySet<string>,
+  visit: (begin: number, end: number, what: string) => void,
+): void {
   const { tokens } = unit;
   const typeEnd = (begin: number): number => {
     // The index after qualifiers, a type's name and its template arguments; -1 where no type starts at `begin`.
@@ -33,7 +38,11 @@ function inBody(unit: Unit, body: Range, names: ReadonlySet<string>, visit: (beg
       else if (!named && names.has(text)) {
         named = true;
         i += 1;
-        while (/^(int|long|char|short)$/.test(tokens.text(i)) && /^(unsigned|signed|long|short)$/.test(tokens.text(i - 1))) i += 1;
+        while (
+          /^(int|long|char|short)$/.test(tokens.text(i)) &&
+          /^(unsigned|signed|long|short)$/.test(tokens.text(i - 1))
+        )
+          i += 1;
         if (tokens.is(i, "<")) {
           const after = tokens.closeAngle(i);
           if (after > 0) i = after;
@@ -46,18 +55,23 @@ function inBody(unit: Unit, body: Range, names: ReadonlySet<string>, visit: (beg
   };
   eachToken(tokens, body, (i) => {
     const previous = tokens.text(i - 1);
-    const statement = /^[;{}:]$/.test(previous) || (previous === "(" && /^(for|if|while)$/.test(tokens.text(i - 2))) || i === body.begin;
+    const statement =
+      /^[;{}:]$/.test(previous) ||
+      (previous === "(" && /^(for|if|while)$/.test(tokens.text(i - 2))) ||
+      i === body.begin;
     if (statement) {
       const end = typeEnd(i);
       if (end > 0 && /^(\*|&|&&)$/.test(tokens.text(end))) {
         let name = end;
         while (/^(\*|&|&&|const|thread|device|constant|threadgroup)$/.test(tokens.text(name))) name += 1;
-        if (tokens.isWord(name) && /^[=;,([{:]$/.test(tokens.text(name + 1))) visit(i, name, `${tokens.text(name)} is declared`);
+        if (tokens.isWord(name) && /^[=;,([{:]$/.test(tokens.text(name + 1)))
+          visit(i, name, `${tokens.text(name)} is declared`);
       }
     }
     if (/^(static|reinterpret|const)_cast$/.test(tokens.text(i)) && tokens.is(i + 1, "<")) {
       const after = tokens.closeAngle(i + 1);
-      if (after > 0 && hasPointer(tokens, { begin: i + 2, end: after - 1 })) visit(i + 2, after - 1, `${tokens.text(i)} to`);
+      if (after > 0 && hasPointer(tokens, { begin: i + 2, end: after - 1 }))
+        visit(i + 2, after - 1, `${tokens.text(i)} to`);
     }
     if (tokens.is(i, "(") && !(tokens.isWord(i - 1) && !/^(return|case|else|do|sizeof)$/.test(previous))) {
       const end = typeEnd(i + 1);
@@ -81,20 +95,29 @@ const missing: Rule = {
       for (const p of f.parameters) {
         const functionPointer = /\(\s*\*/.test(p.type);
         if ((p.pointer || p.reference) && p.space === null && !functionPointer) {
-          report(p.place, `parameter ${p.name || p.type} of ${f.name} is a ${p.pointer ? "pointer" : "reference"} without an address space`);
+          report(
+            p.place,
+            `parameter ${p.name || p.type} of ${f.name} is a ${p.pointer ? "pointer" : "reference"} without an address space`,
+          );
         }
       }
-      if (unqualified(f.specifiers) && !/^operator/.test(f.name)) report(f.place, `${f.name} returns a pointer or reference without an address space`);
+      if (unqualified(f.specifiers) && !/^operator/.test(f.name))
+        report(f.place, `${f.name} returns a pointer or reference without an address space`);
     }
     for (const d of allDeclarations(unit.declarations)) {
-      if (d.kind === "variable" && unqualified(d.type)) report(d.place, `${d.name} is a pointer or reference without an address space`);
+      if (d.kind === "variable" && unqualified(d.type))
+        report(d.place, `${d.name} is a pointer or reference without an address space`);
       if (d.kind === "alias" && unqualified(d.range) && !/\(\s*\*|\{/.test(tokens.slice(d.range))) {
         report(d.place, `${d.name} names a pointer or reference type without an address space`);
       }
     }
     for (const f of definitionsOf(unit)) {
       inBody(unit, f.body, names, (begin, end, what) => {
-        if (!hasSpace(tokens, { begin, end })) report(tokens.at(begin), `${what} a pointer or reference without an address space: ${tokens.slice({ begin, end })}`);
+        if (!hasSpace(tokens, { begin, end }))
+          report(
+            tokens.at(begin),
+            `${what} a pointer or reference without an address space: ${tokens.slice({ begin, end })}`,
+          );
       });
     }
   },
@@ -120,7 +143,12 @@ const castSpace: Rule = {
         let operand = end + 1;
         while (tokens.is(operand, "(") || tokens.is(operand, "&")) operand += 1;
         const home = homes.get(tokens.text(operand));
-        if (space !== undefined && home !== undefined && home !== space && /^[)+;,[\]-]$/.test(tokens.text(operand + 1))) {
+        if (
+          space !== undefined &&
+          home !== undefined &&
+          home !== space &&
+          /^[)+;,[\]-]$/.test(tokens.text(operand + 1))
+        ) {
           report(tokens.at(begin), `${tokens.text(operand)} points to ${home} memory and is cast to ${space}`);
         }
       });
@@ -137,7 +165,8 @@ const threadgroupPlace: Rule = {
       for (const v of threadgroupVariables(tokens, f.body)) {
         const place = tokens.at(v.index);
         if (f.stage !== "kernel") report(place, `threadgroup variable ${v.name} in ${f.name}, which is no kernel`);
-        else if (v.depth > 0) report(place, `threadgroup variable ${v.name} in a block; it must be in the kernel's outermost scope`);
+        else if (v.depth > 0)
+          report(place, `threadgroup variable ${v.name} in a block; it must be in the kernel's outermost scope`);
         if (v.initialized) report(place, `threadgroup variable ${v.name} has an initialiser`);
       }
     }
@@ -153,7 +182,11 @@ const programScope: Rule = {
       const type = unit.tokens.slice(d.type);
       const constant = /\bconstant\b/.test(type);
       if (!constant) report(d.place, `${d.name} is a variable at program scope and not constant`);
-      else if (d.initializer === null && !d.attributes.some((a) => a.name === "function_constant") && !/\bextern\b/.test(type)) {
+      else if (
+        d.initializer === null &&
+        !d.attributes.some((a) => a.name === "function_constant") &&
+        !/\bextern\b/.test(type)
+      ) {
         report(d.place, `constant ${d.name} has no initialiser`);
       }
     }
@@ -166,7 +199,8 @@ const staticLocal: Rule = {
   check(unit, report) {
     for (const f of definitionsOf(unit)) {
       eachToken(unit.tokens, f.body, (i) => {
-        if (unit.tokens.text(i) === "static" && unit.tokens.isWord(i)) report(unit.tokens.at(i), `a static variable in ${f.name}`);
+        if (unit.tokens.text(i) === "static" && unit.tokens.isWord(i))
+          report(unit.tokens.at(i), `a static variable in ${f.name}`);
       });
     }
   },

@@ -7,4 +7,4 @@ namespace emu {
 std::mutex &library_lock();
 /// Has the dispatch that runs taken longer than it may? GATED_DELTA_EMULATOR_TIMEOUT, in seconds; 300 if that is unset.
 bool dispatch_overdue();
-}
+}  // namespace emu

@@ -18,7 +18,7 @@ std::unordered_map<uintptr_t, Intervals> released;  // by atomic object
 Intervals acquired;                                 // by this group
 Intervals observed[max_threads];                    // read from atomics by a thread since its last fence
 bool any_observed;
-Interval fenced[max_threads];                       // what a thread's last fence covers
+Interval fenced[max_threads];  // what a thread's last fence covers
 bool any_fenced;
 
 void add(Intervals &to, const Intervals &from) {
@@ -44,8 +44,10 @@ void fences_begin_dispatch() {
 
 void fences_begin_group() {
   acquired.clear();
-  if (any_observed) for (Intervals &o : observed) o.clear();
-  if (any_fenced) for (Interval &f : fenced) f = {0, 0};
+  if (any_observed)
+    for (Intervals &o : observed) o.clear();
+  if (any_fenced)
+    for (Interval &f : fenced) f = {0, 0};
   any_observed = any_fenced = false;
 }
 
@@ -77,7 +79,8 @@ void fence_atomic(uintptr_t address, bool reads, bool writes) {
 }
 
 bool fence_acquired(uint32_t serial) {
-  for (const Interval &i : acquired) if (serial >= i.first && serial <= i.last) return true;
+  for (const Interval &i : acquired)
+    if (serial >= i.first && serial <= i.last) return true;
   return false;
 }
 

@@ -1,6 +1,6 @@
 // The functions that -fsanitize=thread makes translated code call. The sanitizer's own runtime is not linked: these are
-// ours, and check what a GPU's threads must keep to. Shim code has no debug information, so a return address is the line of
-// the .metal source that caused the access.
+// ours, and check what a GPU's threads must keep to. Shim code has no debug information, so a return address is the
+// line of the .metal source that caused the access.
 #include <cstdint>
 #include <cstring>
 
@@ -12,15 +12,15 @@
 namespace emu {
 void check_hook(uintptr_t address, unsigned bytes, bool write, bool aligned, const void *pc);
 void device_fence_now();
-}
+}  // namespace emu
 
 using namespace emu;
 
 #define PC __builtin_return_address(0)
-#define HOOKS(N)                                                                                                    \
-  void __tsan_read##N(void *p) { check_hook(uintptr_t(p), N, false, true, PC); }                                    \
-  void __tsan_write##N(void *p) { check_hook(uintptr_t(p), N, true, true, PC); }                                    \
-  void __tsan_unaligned_read##N(void *p) { check_hook(uintptr_t(p), N, false, false, PC); }                         \
+#define HOOKS(N)                                                                            \
+  void __tsan_read##N(void *p) { check_hook(uintptr_t(p), N, false, true, PC); }            \
+  void __tsan_write##N(void *p) { check_hook(uintptr_t(p), N, true, true, PC); }            \
+  void __tsan_unaligned_read##N(void *p) { check_hook(uintptr_t(p), N, false, false, PC); } \
   void __tsan_unaligned_write##N(void *p) { check_hook(uintptr_t(p), N, true, false, PC); }
 
 namespace {
@@ -72,53 +72,56 @@ void *__tsan_memset(void *to, int value, size_t bytes) {
   return memset(to, value, bytes);
 }
 
-#define ATOMIC_FETCH(BITS, T, name, expression)                              \
-  T __tsan_atomic##BITS##_fetch_##name(volatile T *p, T v, int) {            \
-    check_atomic(uintptr_t(p), sizeof(T), true, PC);                         \
-    const T old = *p;                                                        \
-    *p = T(expression);                                                      \
-    fence_atomic(uintptr_t(p), true, true);                                  \
-    return old;                                                              \
+#define ATOMIC_FETCH(BITS, T, name, expression)                   \
+  T __tsan_atomic##BITS##_fetch_##name(volatile T *p, T v, int) { \
+    check_atomic(uintptr_t(p), sizeof(T), true, PC);              \
+    const T old = *p;                                             \
+    *p = T(expression);                                           \
+    fence_atomic(uintptr_t(p), true, true);                       \
+    return old;                                                   \
   }
-#define ATOMICS(BITS, T)                                                     \
-  T __tsan_atomic##BITS##_load(const volatile T *p, int) {                   \
-    check_atomic(uintptr_t(p), sizeof(T), false, PC);                        \
-    fence_atomic(uintptr_t(p), true, false);                                 \
-    count_spin(PC);                                                          \
-    return *p;                                                               \
-  }                                                                          \
-  void __tsan_atomic##BITS##_store(volatile T *p, T v, int) {                \
-    check_atomic(uintptr_t(p), sizeof(T), true, PC);                         \
-    *p = v;                                                                  \
-    fence_atomic(uintptr_t(p), false, true);                                 \
-  }                                                                          \
-  T __tsan_atomic##BITS##_exchange(volatile T *p, T v, int) {                \
-    check_atomic(uintptr_t(p), sizeof(T), true, PC);                         \
-    const T old = *p;                                                        \
-    *p = v;                                                                  \
-    fence_atomic(uintptr_t(p), true, true);                                  \
-    count_spin(PC);                                                          \
-    return old;                                                              \
-  }                                                                          \
+#define ATOMICS(BITS, T)                                                                   \
+  T __tsan_atomic##BITS##_load(const volatile T *p, int) {                                 \
+    check_atomic(uintptr_t(p), sizeof(T), false, PC);                                      \
+    fence_atomic(uintptr_t(p), true, false);                                               \
+    count_spin(PC);                                                                        \
+    return *p;                                                                             \
+  }                                                                                        \
+  void __tsan_atomic##BITS##_store(volatile T *p, T v, int) {                              \
+    check_atomic(uintptr_t(p), sizeof(T), true, PC);                                       \
+    *p = v;                                                                                \
+    fence_atomic(uintptr_t(p), false, true);                                               \
+  }                                                                                        \
+  T __tsan_atomic##BITS##_exchange(volatile T *p, T v, int) {                              \
+    check_atomic(uintptr_t(p), sizeof(T), true, PC);                                       \
+    const T old = *p;                                                                      \
+    *p = v;                                                                                \
+    fence_atomic(uintptr_t(p), true, true);                                                \
+    count_spin(PC);                                                                        \
+    return old;                                                                            \
+  }                                                                                        \
   T __tsan_atomic##BITS##_compare_exchange_val(volatile T *p, T expected, T v, int, int) { \
-    check_atomic(uintptr_t(p), sizeof(T), true, PC);                         \
-    const T old = *p;                                                        \
-    if (old == expected) *p = v; else count_spin(PC);                        \
-    fence_atomic(uintptr_t(p), true, old == expected);                       \
-    return old;                                                              \
-  }                                                                          \
-  ATOMIC_FETCH(BITS, T, add, old + v)                                        \
-  ATOMIC_FETCH(BITS, T, sub, old - v)                                        \
-  ATOMIC_FETCH(BITS, T, and, old & v)                                        \
-  ATOMIC_FETCH(BITS, T, or, old | v)                                         \
+    check_atomic(uintptr_t(p), sizeof(T), true, PC);                                       \
+    const T old = *p;                                                                      \
+    if (old == expected)                                                                   \
+      *p = v;                                                                              \
+    else                                                                                   \
+      count_spin(PC);                                                                      \
+    fence_atomic(uintptr_t(p), true, old == expected);                                     \
+    return old;                                                                            \
+  }                                                                                        \
+  ATOMIC_FETCH(BITS, T, add, old + v)                                                      \
+  ATOMIC_FETCH(BITS, T, sub, old - v)                                                      \
+  ATOMIC_FETCH(BITS, T, and, old &v)                                                       \
+  ATOMIC_FETCH(BITS, T, or, old | v)                                                       \
   ATOMIC_FETCH(BITS, T, xor, old ^ v)
 
 }  // extern "C"
 
 namespace {
 
-/// Threads that have not run yet cannot make a lane's wait end, and other threadgroups run later: a lane that asks the same
-/// atomic again and again will do so for ever.
+/// Threads that have not run yet cannot make a lane's wait end, and other threadgroups run later: a lane that asks the
+/// same atomic again and again will do so for ever.
 uint64_t spins;
 unsigned spinning_thread = ~0u;
 
@@ -129,7 +132,9 @@ void count_spin(const void *pc) {
   }
   if (++spins > 20'000'000) {
     spins = 0;
-    fault_pc(pc, "this thread waits for another in a loop on an atomic; threads and threadgroups have no guarantee of running side by side");
+    fault_pc(pc,
+             "this thread waits for another in a loop on an atomic; threads and threadgroups have no guarantee of "
+             "running side by side");
   }
 }
 

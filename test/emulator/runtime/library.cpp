@@ -22,17 +22,20 @@ std::vector<Registered> &registered_variables() {
 }
 bool gathered;
 
-/// Units register while the library is loaded, their kernels and variables in no particular order: put together on first use.
+/// Units register while the library is loaded, their kernels and variables in no particular order: put together on
+/// first use.
 void gather() {
   if (gathered) return;
   gathered = true;
   for (Kernel &k : kernels()) {
-    for (const Registered &r : registered_variables()) if (r.function == k.info->function) k.variables.push_back(r.variable);
+    for (const Registered &r : registered_variables())
+      if (r.function == k.info->function) k.variables.push_back(r.variable);
   }
 }
 
 std::string replace_all(std::string text, const char *from, const char *to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + strlen(to))) text.replace(at, strlen(from), to);
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + strlen(to)))
+    text.replace(at, strlen(from), to);
   return text;
 }
 
@@ -45,13 +48,15 @@ std::vector<Kernel> &kernels() {
 
 const Kernel *find_kernel(const char *name) {
   gather();
-  for (const Kernel &k : kernels()) if (strcmp(k.info->name, name) == 0) return &k;
+  for (const Kernel &k : kernels())
+    if (strcmp(k.info->name, name) == 0) return &k;
   return nullptr;
 }
 
 unsigned long Kernel::static_bytes() const {
   unsigned long most = 0;
-  for (const ThreadgroupVariable &v : variables) if (v.sum > most) most = v.sum;
+  for (const ThreadgroupVariable &v : variables)
+    if (v.sum > most) most = v.sum;
   return (most + 15) / 16 * 16;
 }
 
@@ -61,18 +66,26 @@ std::string pretty_type(const char *(*type)()) {
   if (start == std::string::npos) return text;
   text = text.substr(start + 4);
   if (!text.empty() && text.back() == ']') text.pop_back();
-  const char *const names[][2] = {{"const ", ""}, {"(anonymous namespace)::", ""}, {"unsigned char", "uchar"}, {"unsigned short", "ushort"},
-                                  {"unsigned int", "uint"}, {"unsigned long", "ulong"}, {"_Float16", "half"}, {"__bf16", "bfloat"}};
+  const char *const names[][2] = {{"const ", ""},
+                                  {"(anonymous namespace)::", ""},
+                                  {"unsigned char", "uchar"},
+                                  {"unsigned short", "ushort"},
+                                  {"unsigned int", "uint"},
+                                  {"unsigned long", "ulong"},
+                                  {"_Float16", "half"},
+                                  {"__bf16", "bfloat"}};
   for (const auto &n : names) text = replace_all(text, n[0], n[1]);
   for (const char *prefix : {"metal::vec<", "metal::packed_vec<"}) {
     const size_t at = text.find(prefix);
     if (at != 0) continue;
     const size_t comma = text.find(", "), end = text.find('>');
     const std::string element = text.substr(strlen(prefix), comma - strlen(prefix));
-    text = (prefix[7] == 'p' ? "packed_" : "") + element + text.substr(comma + 2, end - comma - 2) + text.substr(end + 1);
+    text =
+        (prefix[7] == 'p' ? "packed_" : "") + element + text.substr(comma + 2, end - comma - 2) + text.substr(end + 1);
   }
   const char *atomic = "metal::atomic<";
-  if (text.compare(0, strlen(atomic), atomic) == 0) text = "atomic_" + text.substr(strlen(atomic), text.find('>') - strlen(atomic));
+  if (text.compare(0, strlen(atomic), atomic) == 0)
+    text = "atomic_" + text.substr(strlen(atomic), text.find('>') - strlen(atomic));
   return text;
 }
 
@@ -105,10 +118,12 @@ static std::string make_pipeline(emu_pipeline &pipeline, const emu_constant *con
       if (c.name != nullptr ? strcmp(c.name, info.name) != 0 : c.index != info.index) continue;
       const std::string type = pretty_type(info.type);
       if (c.type == nullptr || type != c.type) {
-        return format("function constant %s (%u) is a %s, and the value given is a %s", info.name, info.index, type.c_str(), c.type != nullptr ? c.type : "(nothing)");
+        return format("function constant %s (%u) is a %s, and the value given is a %s", info.name, info.index,
+                      type.c_str(), c.type != nullptr ? c.type : "(nothing)");
       }
       if (c.bytes != info.bytes || c.value == nullptr) {
-        return format("function constant %s (%u) is %u bytes, and the value given is %u", info.name, info.index, info.bytes, c.bytes);
+        return format("function constant %s (%u) is %u bytes, and the value given is %u", info.name, info.index,
+                      info.bytes, c.bytes);
       }
       ConstantValue value = {};
       value.position = p;
@@ -121,7 +136,8 @@ static std::string make_pipeline(emu_pipeline &pipeline, const emu_constant *con
     bool given = false;
     for (const ConstantValue &v : pipeline.constants) given = given || v.position == position;
     if (!given && (kernel.info->uses[u] & 1)) {
-      return format("kernel %s needs function constant %s (%u), which is not given", kernel.info->name, unit.constants[position].name, unit.constants[position].index);
+      return format("kernel %s needs function constant %s (%u), which is not given", kernel.info->name,
+                    unit.constants[position].name, unit.constants[position].index);
     }
   }
   fault_message.clear();
@@ -186,7 +202,9 @@ EXPORT emu_pipeline *emu_pipeline_create(const char *name, const emu_constant *c
 
 EXPORT void emu_pipeline_destroy(emu_pipeline *pipeline) { delete pipeline; }
 EXPORT uint32_t emu_pipeline_max_total_threads(const emu_pipeline *p) { return p->kernel->max_total_threads(); }
-EXPORT uint32_t emu_pipeline_static_threadgroup_bytes(const emu_pipeline *p) { return uint32_t(p->kernel->static_bytes()); }
+EXPORT uint32_t emu_pipeline_static_threadgroup_bytes(const emu_pipeline *p) {
+  return uint32_t(p->kernel->static_bytes());
+}
 
 EXPORT uint32_t emu_pipeline_uses_buffer(const emu_pipeline *p, uint32_t index) {
   return present_buffer(p, index) != nullptr;

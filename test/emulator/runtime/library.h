@@ -48,4 +48,4 @@ struct emu_pipeline {
 namespace emu {
 /// Puts a pipeline's constants where its unit reads them. False (with fault_message) if deriving others faulted.
 bool install_constants(const emu_pipeline &pipeline);
-}
+}  // namespace emu

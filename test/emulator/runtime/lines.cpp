@@ -80,9 +80,15 @@ class Reader {
 void read_unit(Reader &r, const uint8_t *limit) {
   const uint32_t length = r.fixed<uint32_t>();
   const uint8_t *end = r.position() + length;
-  if (length >= 0xfffffff0u || end > limit) { r.seek(limit); return; }
+  if (length >= 0xfffffff0u || end > limit) {
+    r.seek(limit);
+    return;
+  }
   const uint16_t version = r.fixed<uint16_t>();
-  if (version < 2 || version > 4) { r.seek(end); return; }
+  if (version < 2 || version > 4) {
+    r.seek(end);
+    return;
+  }
   const uint32_t header = r.fixed<uint32_t>();
   const uint8_t *program = r.position() + header;
   const uint8_t minimum = r.fixed<uint8_t>();
@@ -105,7 +111,10 @@ void read_unit(Reader &r, const uint8_t *limit) {
     files.push_back(uint32_t(names.size()));
     names.push_back(path);
   }
-  if (line_range == 0) { r.seek(end); return; }
+  if (line_range == 0) {
+    r.seek(end);
+    return;
+  }
   r.seek(program);
   uint64_t address = 0, file = 1;
   int64_t line = 1;
@@ -131,7 +140,8 @@ void read_unit(Reader &r, const uint8_t *limit) {
           address = 0;
           file = 1;
           line = 1;
-        } else if (extended == 2) address = r.fixed<uint64_t>();
+        } else if (extended == 2)
+          address = r.fixed<uint64_t>();
         r.seek(next);
         break;
       }
@@ -143,8 +153,12 @@ void read_unit(Reader &r, const uint8_t *limit) {
       case 8: address += uint64_t((255 - opcode_base) / line_range) * minimum; break;
       case 9: address += r.fixed<uint16_t>(); break;
       case 12: r.uleb(); break;
-      case 6: case 7: case 10: case 11: break;
-      default: for (unsigned i = 0; i < lengths[op]; ++i) r.uleb();
+      case 6:
+      case 7:
+      case 10:
+      case 11: break;
+      default:
+        for (unsigned i = 0; i < lengths[op]; ++i) r.uleb();
     }
   }
   r.seek(end);
@@ -172,7 +186,9 @@ void load(const char *path) {
   }
   close(fd);
   // The end of a sequence comes before what starts at the same address.
-  std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) { return a.address != b.address ? a.address < b.address : a.end > b.end; });
+  std::stable_sort(rows.begin(), rows.end(), [](const Row &a, const Row &b) {
+    return a.address != b.address ? a.address < b.address : a.end > b.end;
+  });
 }
 
 }  // namespace
@@ -186,7 +202,8 @@ std::string source_of(const void *pc) {
   }
   // A return address belongs to the instruction before it.
   const uint64_t address = uint64_t(uintptr_t(pc) - uintptr_t(info.dli_fbase)) - 1;
-  auto after = std::upper_bound(rows.begin(), rows.end(), address, [](uint64_t a, const Row &row) { return a < row.address; });
+  auto after =
+      std::upper_bound(rows.begin(), rows.end(), address, [](uint64_t a, const Row &row) { return a < row.address; });
   while (after != rows.begin()) {
     --after;
     if (after->end) return "";

@@ -1,4 +1,5 @@
-// Mathematical functions: computed in double and rounded once, which is within what Metal promises of its precise variants.
+// Mathematical functions: computed in double and rounded once, which is within what Metal promises of its precise
+// variants.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -26,7 +27,8 @@ extern "C" {
 float emu_math_1(unsigned function, float argument) {
   const double x = argument;
   switch (function) {
-#define EMU_FUNCTION_1(name, value) case function_##name: return float(value);
+#define EMU_FUNCTION_1(name, value) \
+  case function_##name: return float(value);
 #define EMU_FUNCTION_2(name, value)
 #include "../shim/math_functions.inc"
 #undef EMU_FUNCTION_1
@@ -39,7 +41,8 @@ float emu_math_2(unsigned function, float first, float second) {
   const double x = first, y = second;
   switch (function) {
 #define EMU_FUNCTION_1(name, value)
-#define EMU_FUNCTION_2(name, value) case function_##name: return float(value);
+#define EMU_FUNCTION_2(name, value) \
+  case function_##name: return float(value);
 #include "../shim/math_functions.inc"
 #undef EMU_FUNCTION_1
 #undef EMU_FUNCTION_2
@@ -48,12 +51,15 @@ float emu_math_2(unsigned function, float first, float second) {
 }
 
 #if defined(__x86_64__)
-// The compiler's call for float to bfloat, which its own library has and libgcc may not: round to nearest, ties to even.
+// The compiler's call for float to bfloat, which its own library has and libgcc may not: round to nearest, ties to
+// even.
 __bf16 __truncsfbf2(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) bits |= 0x00400000u;
-  else bits += 0x7fffu + (bits >> 16 & 1);
+  if ((bits & 0x7fffffffu) > 0x7f800000u)
+    bits |= 0x00400000u;
+  else
+    bits += 0x7fffu + (bits >> 16 & 1);
   const uint16_t upper = uint16_t(bits >> 16);
   __bf16 out;
   memcpy(&out, &upper, sizeof out);

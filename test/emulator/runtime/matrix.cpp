@@ -23,8 +23,16 @@ unsigned size_of(unsigned type) { return type == EMU_FLOAT ? 4 : 2; }
 
 float read(uint64_t bits, unsigned type, unsigned component) {
   const char *p = reinterpret_cast<const char *>(&bits) + component * size_of(type);
-  if (type == EMU_FLOAT) { float v; memcpy(&v, p, 4); return v; }
-  if (type == EMU_HALF) { _Float16 v; memcpy(&v, p, 2); return float(v); }
+  if (type == EMU_FLOAT) {
+    float v;
+    memcpy(&v, p, 4);
+    return v;
+  }
+  if (type == EMU_HALF) {
+    _Float16 v;
+    memcpy(&v, p, 2);
+    return float(v);
+  }
   __bf16 v;
   memcpy(&v, p, 2);
   return float(v);
@@ -32,9 +40,15 @@ float read(uint64_t bits, unsigned type, unsigned component) {
 
 void write(uint64_t &bits, unsigned type, unsigned component, float value) {
   char *p = reinterpret_cast<char *>(&bits) + component * size_of(type);
-  if (type == EMU_FLOAT) memcpy(p, &value, 4);
-  else if (type == EMU_HALF) { const _Float16 v = _Float16(value); memcpy(p, &v, 2); }
-  else { const __bf16 v = __bf16(value); memcpy(p, &v, 2); }
+  if (type == EMU_FLOAT)
+    memcpy(p, &value, 4);
+  else if (type == EMU_HALF) {
+    const _Float16 v = _Float16(value);
+    memcpy(p, &v, 2);
+  } else {
+    const __bf16 v = __bf16(value);
+    memcpy(p, &v, 2);
+  }
 }
 
 void unpack(float (&m)[8][8], const emu_bits (&values)[lanes_per_simdgroup], bool high, unsigned type) {
@@ -74,7 +88,8 @@ void complete_matrix(Simdgroup &g, Exchange &e) {
     }
     return;
   }
-  const unsigned types = g.rendezvous.control, d = types & 0xff, ta = types >> 8 & 0xff, tb = types >> 16 & 0xff, tc = types >> 24;
+  const unsigned types = g.rendezvous.control, d = types & 0xff, ta = types >> 8 & 0xff, tb = types >> 16 & 0xff,
+                 tc = types >> 24;
   float a[8][8], b[8][8], c[8][8];
   unpack(a, e.value, false, ta);
   unpack(b, e.value, true, tb);

@@ -36,7 +36,8 @@ constexpr size_t history_limit = size_t(1) << 30;
 Clock device_clock, group_clock;
 Accessor device_who, group_who;
 
-// Threadgroup memory: which variable a 16-byte piece belongs to (0: none), and every byte's history at its variable's grain.
+// Threadgroup memory: which variable a 16-byte piece belongs to (0: none), and every byte's history at its variable's
+// grain.
 uint8_t arena_owner[arena_bytes / 16];
 unsigned arena_shift[256];
 Cell arena_cells[arena_bytes];
@@ -44,7 +45,8 @@ uint32_t arena_used;
 
 /// The segment that holds an address.
 const Range *find_range(uintptr_t address) {
-  for (unsigned i = 0; i < range_count; ++i) if (address >= ranges[i].low && address < ranges[i].high) return &ranges[i];
+  for (unsigned i = 0; i < range_count; ++i)
+    if (address >= ranges[i].low && address < ranges[i].high) return &ranges[i];
   return nullptr;
 }
 
@@ -64,19 +66,27 @@ std::string group_text(uintptr_t address) {
 
 [[noreturn]] void out_of_bounds(uintptr_t address, unsigned bytes, bool write, const Where &at) {
   const char *verb = write ? "write" : "read";
-  if (address < 4096) at.fault(format("out of bounds: %s of %u bytes at address %lu (a null pointer: a buffer that is not bound?)", verb, bytes, (unsigned long)address));
+  if (address < 4096)
+    at.fault(format("out of bounds: %s of %u bytes at address %lu (a null pointer: a buffer that is not bound?)", verb,
+                    bytes, (unsigned long)address));
   // The nearest argument is most likely the one meant.
   const Range *near = nullptr;
   uintptr_t best = ~uintptr_t(0);
   for (unsigned i = 0; i < range_count; ++i) {
     const Range &r = ranges[i];
-    const uintptr_t distance = address < r.low ? r.low - address : address + bytes > r.high ? address + bytes - r.high : 0;
-    if (distance < best) { best = distance; near = &r; }
+    const uintptr_t distance = address < r.low            ? r.low - address
+                               : address + bytes > r.high ? address + bytes - r.high
+                                                          : 0;
+    if (distance < best) {
+      best = distance;
+      near = &r;
+    }
   }
   if (near == nullptr) at.fault(format("out of bounds: %s of %u bytes, and no buffer is bound", verb, bytes));
   const unsigned long size = near->high - near->low;
   const long position = long(address - near->low);
-  at.fault(format("out of bounds: %s of %u bytes at byte %ld of buffer %u \"%s\", which has %lu", verb, bytes, position, near->index, near->name, size));
+  at.fault(format("out of bounds: %s of %u bytes at byte %ld of buffer %u \"%s\", which has %lu", verb, bytes, position,
+                  near->index, near->name, size));
 }
 
 void fill(Cached &entry, uintptr_t page) {
@@ -97,7 +107,8 @@ void fill(Cached &entry, uintptr_t page) {
 void track_device(const Range *r, uintptr_t address, unsigned bytes, bool write, bool atomic, const Where &at) {
   while (bytes > 0) {
     const uintptr_t page = address >> page_shift;
-    const unsigned inside = address & (page_bytes - 1), part = bytes < page_bytes - inside ? bytes : page_bytes - inside;
+    const unsigned inside = address & (page_bytes - 1),
+                   part = bytes < page_bytes - inside ? bytes : page_bytes - inside;
     Cached &entry = cache[page & (cache_size - 1)];
     Page *p = entry.page == page ? entry.history : nullptr;
     if (p == nullptr) {
@@ -107,7 +118,8 @@ void track_device(const Range *r, uintptr_t address, unsigned bytes, bool write,
     const unsigned grain = 1u << p->shift;
     if (__builtin_expect((inside | part) & (grain - 1), 0)) refine(p, __builtin_ctz(inside | part));
     const unsigned cells = part >> p->shift;
-    check_cells(device_clock, device_who, true, p->cells + (inside >> p->shift), cells, write, atomic, at, device_text, address);
+    check_cells(device_clock, device_who, true, p->cells + (inside >> p->shift), cells, write, atomic, at, device_text,
+                address);
     address += part;
     bytes -= part;
   }
@@ -121,7 +133,7 @@ void access_device(uintptr_t address, unsigned bytes, bool write, bool atomic, c
   if (__builtin_expect(r == nullptr || address < r->low || address + bytes > r->high, 0)) {
     // Several arguments on this page, or one past the end: every byte must belong to some argument.
     r = find_range(address);
-    for (const Range *part = r; ; ) {
+    for (const Range *part = r;;) {
       // Constructors of a unit's tables run before anything is dispatched.
       if (part == nullptr && !scheduler.running) return;
       if (part == nullptr) out_of_bounds(address, bytes, write, at);
@@ -140,7 +152,8 @@ void access_group(uintptr_t address, unsigned bytes, bool write, bool atomic, co
   const uint32_t offset = uint32_t(address - uintptr_t(arena));
   const unsigned owner = arena_owner[offset / 16];
   if (__builtin_expect(owner == 0, 0)) {
-    at.fault(format("out of bounds: %s of %u bytes outside every threadgroup variable", write ? "write" : "read", bytes));
+    at.fault(
+        format("out of bounds: %s of %u bytes outside every threadgroup variable", write ? "write" : "read", bytes));
   }
   const Variable &v = variables[owner - 1];
   if (__builtin_expect(offset < v.offset || offset + bytes > v.offset + v.bytes, 0)) {
@@ -166,8 +179,10 @@ void access_group(uintptr_t address, unsigned bytes, bool write, bool atomic, co
       }
     }
   }
-  if (check_races) check_cells(group_clock, group_who, false, cell, count, write, atomic, at, group_text, address);
-  else if (write) for (unsigned i = 0; i < count; ++i) cell[i].write = stamp(group_clock, group_who, 0);
+  if (check_races)
+    check_cells(group_clock, group_who, false, cell, count, write, atomic, at, group_text, address);
+  else if (write)
+    for (unsigned i = 0; i < count; ++i) cell[i].write = stamp(group_clock, group_who, 0);
 }
 
 /// A kernel that never ends would hang the host: now and then, is there time left?
@@ -184,13 +199,14 @@ inline void access(uintptr_t address, unsigned bytes, bool write, bool atomic, c
 }
 
 [[noreturn]] void misaligned(uintptr_t address, unsigned bytes, bool write, const void *pc) {
-  fault_pc(pc, format("misaligned %s of %u bytes: the address is a multiple of %lu only", write ? "write" : "read", bytes,
-                      (unsigned long)(address & -address)));
+  fault_pc(pc, format("misaligned %s of %u bytes: the address is a multiple of %lu only", write ? "write" : "read",
+                      bytes, (unsigned long)(address & -address)));
 }
 
 }  // namespace
 
-void memory_begin_dispatch(const Range *r, unsigned rn, const Variable *v, unsigned vn, bool races, bool uninitialised) {
+void memory_begin_dispatch(const Range *r, unsigned rn, const Variable *v, unsigned vn, bool races,
+                           bool uninitialised) {
   ranges = r;
   range_count = rn;
   variables = v;
@@ -219,7 +235,10 @@ void memory_begin_dispatch(const Range *r, unsigned rn, const Variable *v, unsig
   fences_begin_dispatch();
 }
 
-void memory_end_dispatch() { ranges = nullptr; range_count = 0; }
+void memory_end_dispatch() {
+  ranges = nullptr;
+  range_count = 0;
+}
 
 void memory_begin_group() {
   device_clock.group = ++device_clock.now;

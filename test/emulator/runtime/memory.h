@@ -1,5 +1,6 @@
-// Every access that a kernel makes to device or threadgroup memory comes through here (the compiler calls __tsan_read4 and
-// its like before each): is it inside a bound buffer or variable, aligned, allowed, and ordered with other threads' accesses?
+// Every access that a kernel makes to device or threadgroup memory comes through here (the compiler calls __tsan_read4
+// and its like before each): is it inside a bound buffer or variable, aligned, allowed, and ordered with other threads'
+// accesses?
 #pragma once
 #include <cstdint>
 
@@ -12,9 +13,9 @@ struct Range {
   uintptr_t low, high;
   unsigned index;
   const char *name;
-  bool writable;  // by the argument's type and the binding
-  bool tracked;   // some argument may write here: races are possible
-  unsigned shift; // log2 of the element's size, the first guess at what threads share it by
+  bool writable;   // by the argument's type and the binding
+  bool tracked;    // some argument may write here: races are possible
+  unsigned shift;  // log2 of the element's size, the first guess at what threads share it by
 };
 
 /// A threadgroup variable or argument in the arena.
@@ -28,8 +29,8 @@ constexpr uint32_t arena_bytes = 96 * 1024;  // Metal's 32 KiB and the gaps betw
 extern char *arena;
 
 /// Sets up a dispatch; the arrays must outlive it.
-void memory_begin_dispatch(const Range *ranges, unsigned range_count, const Variable *variables, unsigned variable_count,
-                           bool races, bool uninitialised);
+void memory_begin_dispatch(const Range *ranges, unsigned range_count, const Variable *variables,
+                           unsigned variable_count, bool races, bool uninitialised);
 void memory_end_dispatch();
 /// A new threadgroup: threadgroup memory is poisoned, and earlier groups' accesses are another group's.
 void memory_begin_group();

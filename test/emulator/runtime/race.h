@@ -1,7 +1,7 @@
 // Who touched a piece of memory last, and whether a new access is ordered after it.
 //
-// Time is a serial number that grows with every threadgroup and with every barrier whose mem_flags cover the memory; groups
-// run one after another, so a serial says which group and which stretch between barriers. Within a stretch only
+// Time is a serial number that grows with every threadgroup and with every barrier whose mem_flags cover the memory;
+// groups run one after another, so a serial says which group and which stretch between barriers. Within a stretch only
 // simdgroup_barrier orders accesses, and only within its simdgroup. Fences and atomics order groups: fence.h.
 #pragma once
 #include <cstdint>
@@ -56,9 +56,12 @@ inline void note_read(const Clock &clock, Accessor who, Cell &cell, uint32_t pc)
     if (thread_of(cell.read) == who.thread) {
       if (epoch_of(cell.read) == (who.epoch & 0xffff)) return;
       flags &= ~unsigned(many_near);
-    } else if (thread_of(cell.read) >> 5 != who.thread >> 5) flags |= many_far;
-    else if (epoch_of(cell.read) == (who.epoch & 0xffff)) flags |= many_near;
-    else flags &= ~unsigned(many_near);
+    } else if (thread_of(cell.read) >> 5 != who.thread >> 5)
+      flags |= many_far;
+    else if (epoch_of(cell.read) == (who.epoch & 0xffff))
+      flags |= many_near;
+    else
+      flags &= ~unsigned(many_near);
   } else if (serial >= clock.dispatch) {
     flags = serial < clock.group ? unsigned(foreign) : unsigned(cell.read & foreign);
   }

@@ -16,23 +16,32 @@ std::string bind_buffers(const emu_pipeline &pipeline, const emu_dispatch_info &
     const emu_parameter_info &p = info.parameters[i];
     if (p.kind != EMU_BUFFER || !pipeline.present[i]) continue;
     const emu_buffer *bound = nullptr;
-    for (unsigned b = 0; b < dispatch.buffer_count; ++b) if (dispatch.buffers[b].index == p.index) bound = &dispatch.buffers[b];
+    for (unsigned b = 0; b < dispatch.buffer_count; ++b)
+      if (dispatch.buffers[b].index == p.index) bound = &dispatch.buffers[b];
     if (p.index > 30) return argument_text(p) + ": the highest index is 30";
     if (bound == nullptr) return argument_text(p) + " is not bound";
-    if (bound->offset > bound->bytes) return argument_text(p) + format(": offset %lu is beyond the buffer's %lu bytes", (unsigned long)bound->offset, (unsigned long)bound->bytes);
+    if (bound->offset > bound->bytes)
+      return argument_text(p) + format(": offset %lu is beyond the buffer's %lu bytes", (unsigned long)bound->offset,
+                                       (unsigned long)bound->bytes);
     const uintptr_t low = uintptr_t(bound->pointer) + bound->offset, high = uintptr_t(bound->pointer) + bound->bytes;
     // A device pointer's element alignment; constant buffers lie at multiples of 4 on Apple's GPUs.
     const unsigned align = p.space[0] == 'c' && p.align < 4 ? 4 : p.align > 16 ? 16 : p.align;
-    if (low % align != 0) return argument_text(p) + format(": offset %lu leaves it misaligned; it must be a multiple of %u", (unsigned long)bound->offset, align);
-    if (p.is_reference && high - low < p.bytes) return argument_text(p) + format(" needs %u bytes and has %lu", p.bytes, (unsigned long)(high - low));
+    if (low % align != 0)
+      return argument_text(p) + format(": offset %lu leaves it misaligned; it must be a multiple of %u",
+                                       (unsigned long)bound->offset, align);
+    if (p.is_reference && high - low < p.bytes)
+      return argument_text(p) + format(" needs %u bytes and has %lu", p.bytes, (unsigned long)(high - low));
     pointers[p.index] = reinterpret_cast<void *>(low);
     const bool writable = !p.is_const && (bound->flags & EMU_BUFFER_READ_ONLY) == 0;
     for (const Binding &other : bindings) {
-      // Arguments at different offsets of one buffer overlap only if the kernel goes that far; the same place is certain.
+      // Arguments at different offsets of one buffer overlap only if the kernel goes that far; the same place is
+      // certain.
       const bool same = other.low == low && low != high && other.low != other.high;
-      const bool nested = other.low != low && low < other.high && other.low < high && other.high != high && !(p.is_const && other.parameter->is_const);
+      const bool nested = other.low != low && low < other.high && other.low < high && other.high != high &&
+                          !(p.is_const && other.parameter->is_const);
       if ((same || nested) && !(p.is_const && other.parameter->is_const)) {
-        return argument_text(p) + " overlaps " + argument_text(*other.parameter) + format(": kernel arguments must not, where one is written");
+        return argument_text(p) + " overlaps " + argument_text(*other.parameter) +
+               format(": kernel arguments must not, where one is written");
       }
     }
     bindings.push_back({&p, low, high, writable});
@@ -57,12 +66,15 @@ std::vector<Range> segments(const std::vector<Binding> &bindings) {
     if (owner == nullptr) continue;
     const unsigned bytes = owner->parameter->bytes;
     const unsigned shift = bytes % 4 == 0 ? 2 : bytes % 2 == 0 ? 1 : 0;
-    const unsigned aligned = shift > unsigned(__builtin_ctzl(cuts[i] | 4)) ? unsigned(__builtin_ctzl(cuts[i] | 4)) : shift;
-    if (!out.empty() && out.back().high == cuts[i] && out.back().name == owner->parameter->name && out.back().index == owner->parameter->index) {
+    const unsigned aligned =
+        shift > unsigned(__builtin_ctzl(cuts[i] | 4)) ? unsigned(__builtin_ctzl(cuts[i] | 4)) : shift;
+    if (!out.empty() && out.back().high == cuts[i] && out.back().name == owner->parameter->name &&
+        out.back().index == owner->parameter->index) {
       out.back().high = cuts[i + 1];
       continue;
     }
-    out.push_back({cuts[i], cuts[i + 1], owner->parameter->index, owner->parameter->name, owner->writable, owner->writable, aligned});
+    out.push_back({cuts[i], cuts[i + 1], owner->parameter->index, owner->parameter->name, owner->writable,
+                   owner->writable, aligned});
   }
   return out;
 }

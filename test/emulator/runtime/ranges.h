@@ -15,13 +15,14 @@ struct Binding {
   bool writable;
 };
 
-/// Checks what is bound against what the pipeline's kernel takes; returns the problem, or "". `pointers[i]` becomes what
+/// Checks what is bound against what the pipeline's kernel takes; returns the problem, or "". `pointers[i]` becomes
+/// what
 /// [[buffer(i)]] points at.
 std::string bind_buffers(const emu_pipeline &pipeline, const emu_dispatch_info &dispatch, void *(&pointers)[31],
                          std::vector<Binding> &bindings);
 
-/// Cuts bindings into segments that do not overlap: each byte belongs to the argument that starts closest before it. A buffer
-/// that several arguments share by offset is thereby cut where the next one begins.
+/// Cuts bindings into segments that do not overlap: each byte belongs to the argument that starts closest before it. A
+/// buffer that several arguments share by offset is thereby cut where the next one begins.
 std::vector<Range> segments(const std::vector<Binding> &bindings);
 
 }  // namespace emu

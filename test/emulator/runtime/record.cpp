@@ -28,7 +28,8 @@ struct File {
 
 }  // namespace
 
-void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &d, uint32_t order, uint64_t seed, uint32_t checks) {
+void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &d, uint32_t order, uint64_t seed,
+                     uint32_t checks) {
   const char *folder = getenv("GATED_DELTA_EMULATOR_RECORD");
   if (folder == nullptr || folder[0] == 0) return;
   static unsigned number;
@@ -62,7 +63,11 @@ void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &d, u
     out.number(b.flags);
     out.number(b.offset);
     uint32_t same = ~0u;
-    for (unsigned k = 0; k < i; ++k) if (d.buffers[k].pointer == b.pointer && d.buffers[k].bytes == b.bytes) { same = k; break; }
+    for (unsigned k = 0; k < i; ++k)
+      if (d.buffers[k].pointer == b.pointer && d.buffers[k].bytes == b.bytes) {
+        same = k;
+        break;
+      }
     out.number(same);
     out.block(b.pointer, b.pointer != nullptr && same == ~0u ? b.bytes : 0);
   }

@@ -7,8 +7,9 @@
 namespace emu {
 /// Where GATED_DELTA_EMULATOR_RECORD names a folder: writes the dispatch there before it runs. At most
 /// GATED_DELTA_EMULATOR_RECORD_LIMIT of each kernel, where that is set.
-void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &dispatch, uint32_t order, uint64_t seed, uint32_t checks);
-}
+void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &dispatch, uint32_t order, uint64_t seed,
+                     uint32_t checks);
+}  // namespace emu
 
 // The file, little-endian. Texts are a u32 length and bytes; blocks are a u64 length and bytes.
 //   "EMUREC02"  text kernel  u32 constants { text name, u32 index, text type, block value }

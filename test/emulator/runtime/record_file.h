@@ -49,13 +49,19 @@ class RecordReader {
   bool good() const { return good_; }
   template <class T> T number() {
     T value{};
-    if (data_.size() - at_ < sizeof value) { good_ = false; return value; }
+    if (data_.size() - at_ < sizeof value) {
+      good_ = false;
+      return value;
+    }
     memcpy(&value, data_.data() + at_, sizeof value);
     at_ += sizeof value;
     return value;
   }
   std::vector<unsigned char> bytes(uint64_t count) {
-    if (count > data_.size() - at_) { good_ = false; return {}; }
+    if (count > data_.size() - at_) {
+      good_ = false;
+      return {};
+    }
     std::vector<unsigned char> out(data_.begin() + long(at_), data_.begin() + long(at_ + count));
     at_ += count;
     return out;

@@ -1,8 +1,10 @@
-// Runs recorded dispatches (record.h) against a library, in a process of its own: a sanitizer's report or a crash ends this
-// process and nothing else.
+// Runs recorded dispatches (record.h) against a library, in a process of its own: a sanitizer's report or a crash ends
+// this process and nothing else.
 //
-//   runner LIBRARY RECORD OUTPUT [RECORD OUTPUT]...   runs each; "-" for an output writes none. The last one's status: 0 it ran;
-//                                                     1 a fault, its message on standard error; 2 bad usage or a bad file
+//   runner LIBRARY RECORD OUTPUT [RECORD OUTPUT]...   runs each; "-" for an output writes none. The last one's status:
+//   0 it ran;
+//                                                     1 a fault, its message on standard error; 2 bad usage or a bad
+//                                                     file
 //   runner LIBRARY --reflect                          prints the library's reflection
 #include <dlfcn.h>
 
@@ -31,7 +33,8 @@ int run(const Library &lib, const char *path, const char *output) {
   if (!emu::read_record(path, record)) return 2;
   std::vector<emu_constant> constants;
   for (const emu::RecordedConstant &c : record.constants) {
-    constants.push_back({c.name.empty() ? nullptr : c.name.c_str(), c.index, uint32_t(c.value.size()), c.type.c_str(), c.value.data()});
+    constants.push_back(
+        {c.name.empty() ? nullptr : c.name.c_str(), c.index, uint32_t(c.value.size()), c.type.c_str(), c.value.data()});
   }
   std::vector<emu_buffer> buffers;
   for (const emu::RecordedBuffer &b : record.buffers) buffers.push_back({b.data, b.bytes, b.offset, b.index, b.flags});
@@ -77,7 +80,8 @@ int main(int argc, char **argv) {
   Library lib;
   if (!look_up(handle, "emu_interface_version", lib.version) || !look_up(handle, "emu_reflection", lib.reflection) ||
       !look_up(handle, "emu_pipeline_create", lib.create) || !look_up(handle, "emu_pipeline_destroy", lib.destroy) ||
-      !look_up(handle, "emu_dispatch", lib.dispatch) || !look_up(handle, "emu_string_free", lib.free_string)) return 2;
+      !look_up(handle, "emu_dispatch", lib.dispatch) || !look_up(handle, "emu_string_free", lib.free_string))
+    return 2;
   if (lib.version() != EMU_INTERFACE_VERSION) {
     fprintf(stderr, "the library's interface is version %u, not %u\n", lib.version(), EMU_INTERFACE_VERSION);
     return 2;

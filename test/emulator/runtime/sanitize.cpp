@@ -19,7 +19,7 @@ struct TypeDescriptor;
 }  // namespace
 
 // Every handler's first argument starts with the location.
-#define HANDLER(name, text, ...) \
+#define HANDLER(name, text, ...)                                                             \
   void __ubsan_handle_##name##_abort(Location *data, ##__VA_ARGS__) { report(*data, text); } \
   void __ubsan_handle_##name(Location *data, ##__VA_ARGS__) { report(*data, text); }
 

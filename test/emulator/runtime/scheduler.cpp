@@ -64,9 +64,8 @@ static void lane_returned() {
   g.live &= ~(1u << scheduler.lane);
   --scheduler.live;
   if (scheduler.blocked != 0) {
-    fault_at(scheduler.barrier_site,
-             "divergent threadgroup_barrier: " + thread_text(scheduler.barrier_thread) +
-                 " waits here, but another thread has returned from the kernel");
+    fault_at(scheduler.barrier_site, "divergent threadgroup_barrier: " + thread_text(scheduler.barrier_thread) +
+                                         " waits here, but another thread has returned from the kernel");
   }
   // The others may have been waiting for this lane alone.
   if (g.waiting != 0 && g.waiting == g.live) {
@@ -211,8 +210,9 @@ extern "C" void emu_threadgroup_barrier(emu_site at, unsigned flags) {
   using namespace emu;
   Simdgroup &g = *scheduler.simdgroup;
   if (g.waiting != 0) {
-    fault_at(at, "divergent threadgroup_barrier: " + thread_text(any_lane(g, g.waiting)) + " of this simdgroup waits in " +
-                     operation_name(g.rendezvous.operation) + " at " + site_text(g.rendezvous.site));
+    fault_at(at, "divergent threadgroup_barrier: " + thread_text(any_lane(g, g.waiting)) +
+                     " of this simdgroup waits in " + operation_name(g.rendezvous.operation) + " at " +
+                     site_text(g.rendezvous.site));
   }
   if (scheduler.live != scheduler.threads) {
     fault_at(at, "divergent threadgroup_barrier: another thread of the group has already returned from the kernel");
@@ -222,8 +222,8 @@ extern "C" void emu_threadgroup_barrier(emu_site at, unsigned flags) {
     scheduler.barrier_flags = flags;
     scheduler.barrier_thread = scheduler.thread;
   } else if (!same_site(scheduler.barrier_site, at)) {
-    fault_at(at, "divergent threadgroup_barrier: " + thread_text(scheduler.barrier_thread) + " waits in another one, at " +
-                     site_text(scheduler.barrier_site));
+    fault_at(at, "divergent threadgroup_barrier: " + thread_text(scheduler.barrier_thread) +
+                     " waits in another one, at " + site_text(scheduler.barrier_site));
   } else if (scheduler.barrier_flags != flags) {
     fault_at(at, "threadgroup_barrier: threads disagree about its mem_flags");
   }

@@ -1,7 +1,7 @@
 // One threadgroup at a time: its lanes on stacks of their own, run one after the other until each waits or returns.
 //
-// Between two synchronisations lanes run in the order that was asked for: forward, reverse, or random by seed. A lane that
-// does not wait never costs a switch: the next lane starts on the same stack.
+// Between two synchronisations lanes run in the order that was asked for: forward, reverse, or random by seed. A lane
+// that does not wait never costs a switch: the next lane starts on the same stack.
 #pragma once
 #include <cstdint>
 
@@ -21,7 +21,16 @@ struct Rendezvous {
   unsigned control;    // the first lane's layout, types or flags, which all must share
 };
 
-enum class Operation : unsigned { barrier = 1, permute, fill, reduce, vote, matrix_load, matrix_store, matrix_multiply };
+enum class Operation : unsigned {
+  barrier = 1,
+  permute,
+  fill,
+  reduce,
+  vote,
+  matrix_load,
+  matrix_store,
+  matrix_multiply
+};
 
 /// What lanes exchange. Two sets in turn: a lane may be at the next operation while others still read the last one's.
 struct Exchange {

@@ -8,11 +8,27 @@
 
 namespace emu {
 
-static const char *const permute_names[] = {"shuffle", "shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_rotate_up",
-                                            "shuffle_rotate_down", "broadcast", "broadcast_first", "shuffle_and_fill_up",
+static const char *const permute_names[] = {"shuffle",
+                                            "shuffle_xor",
+                                            "shuffle_up",
+                                            "shuffle_down",
+                                            "shuffle_rotate_up",
+                                            "shuffle_rotate_down",
+                                            "broadcast",
+                                            "broadcast_first",
+                                            "shuffle_and_fill_up",
                                             "shuffle_and_fill_down"};
-static const char *const reduce_names[] = {"sum", "product", "min", "max", "and", "or", "xor", "prefix_inclusive_sum",
-                                           "prefix_exclusive_sum", "prefix_inclusive_product", "prefix_exclusive_product"};
+static const char *const reduce_names[] = {"sum",
+                                           "product",
+                                           "min",
+                                           "max",
+                                           "and",
+                                           "or",
+                                           "xor",
+                                           "prefix_inclusive_sum",
+                                           "prefix_exclusive_sum",
+                                           "prefix_inclusive_product",
+                                           "prefix_exclusive_product"};
 static const char *const vote_names[] = {"ballot", "all", "any", "is_first", "active_threads_mask"};
 
 const char *operation_name(unsigned operation) {
@@ -25,7 +41,8 @@ const char *operation_name(unsigned operation) {
     case Operation::matrix_load: return "simdgroup_load";
     case Operation::matrix_store: return "simdgroup_store";
     case Operation::matrix_multiply: return "simdgroup_multiply_accumulate";
-    case Operation::permute: case Operation::fill: name = permute_names[kind]; break;
+    case Operation::permute:
+    case Operation::fill: name = permute_names[kind]; break;
     case Operation::reduce: name = reduce_names[kind]; break;
     case Operation::vote: name = vote_names[kind]; break;
   }
@@ -52,14 +69,30 @@ template <> constexpr bool is_float<__bf16> = true;
 
 template <class T> T combine(unsigned kind, T a, T b) {
   switch (kind) {
-    case EMU_SUM: case EMU_INCLUSIVE_SUM: case EMU_EXCLUSIVE_SUM:
-      if constexpr (is_float<T>) return T(a + b); else return T(uint64_t(a) + uint64_t(b));
-    case EMU_PRODUCT: case EMU_INCLUSIVE_PRODUCT: case EMU_EXCLUSIVE_PRODUCT:
-      if constexpr (is_float<T>) return T(a * b); else return T(uint64_t(a) * uint64_t(b));
+    case EMU_SUM:
+    case EMU_INCLUSIVE_SUM:
+    case EMU_EXCLUSIVE_SUM:
+      if constexpr (is_float<T>)
+        return T(a + b);
+      else
+        return T(uint64_t(a) + uint64_t(b));
+    case EMU_PRODUCT:
+    case EMU_INCLUSIVE_PRODUCT:
+    case EMU_EXCLUSIVE_PRODUCT:
+      if constexpr (is_float<T>)
+        return T(a * b);
+      else
+        return T(uint64_t(a) * uint64_t(b));
     case EMU_MIN:
-      if constexpr (is_float<T>) return T(__builtin_fminf(float(a), float(b))); else return b < a ? b : a;
+      if constexpr (is_float<T>)
+        return T(__builtin_fminf(float(a), float(b)));
+      else
+        return b < a ? b : a;
     case EMU_MAX:
-      if constexpr (is_float<T>) return T(__builtin_fmaxf(float(a), float(b))); else return a < b ? b : a;
+      if constexpr (is_float<T>)
+        return T(__builtin_fmaxf(float(a), float(b)));
+      else
+        return a < b ? b : a;
     default: break;
   }
   if constexpr (!is_float<T>) {
@@ -70,8 +103,8 @@ template <class T> T combine(unsigned kind, T a, T b) {
   return a;
 }
 
-/// Lanes first .. first + width - 1 of one component. A reduction is a tree by lane distance 1, 2, 4, ... over the active
-/// lanes; Metal leaves the order open. A prefix goes lane by lane.
+/// Lanes first .. first + width - 1 of one component. A reduction is a tree by lane distance 1, 2, 4, ... over the
+/// active lanes; Metal leaves the order open. A prefix goes lane by lane.
 template <class T> void reduce(Exchange &e, unsigned kind, unsigned component, unsigned first, unsigned width) {
   if (kind >= EMU_INCLUSIVE_SUM) {
     const bool inclusive = kind == EMU_INCLUSIVE_SUM || kind == EMU_INCLUSIVE_PRODUCT;
@@ -92,8 +125,12 @@ template <class T> void reduce(Exchange &e, unsigned kind, unsigned component, u
   }
   for (unsigned step = 1; step < width; step *= 2) {
     for (unsigned i = 0; i < width; i += 2 * step) {
-      if (there[i] && there[i + step]) value[i] = combine(kind, value[i], value[i + step]);
-      else if (there[i + step]) { value[i] = value[i + step]; there[i] = true; }
+      if (there[i] && there[i + step])
+        value[i] = combine(kind, value[i], value[i + step]);
+      else if (there[i + step]) {
+        value[i] = value[i + step];
+        there[i] = true;
+      }
     }
   }
   if (!there[0]) return;
@@ -135,10 +172,13 @@ void check_uniform(const Simdgroup &g, const Exchange &e) {
     for (unsigned lane = first; lane < first + width; ++lane) {
       if ((e.active >> lane & 1) == 0) continue;
       if (seen >= 0 && e.argument[seen] != e.argument[lane]) {
-        fault_at(g.rendezvous.site, format("%s: %s is %u in lane %d and %u in lane %u; it must be the same in all lanes",
-                                           operation_name(g.rendezvous.operation),
-                                           kind == EMU_BROADCAST ? "the lane" : kind == EMU_SHUFFLE_XOR ? "the mask" : "delta",
-                                           e.argument[seen] & 0xffff, seen, e.argument[lane] & 0xffff, lane));
+        fault_at(g.rendezvous.site,
+                 format("%s: %s is %u in lane %d and %u in lane %u; it must be the same in all lanes",
+                        operation_name(g.rendezvous.operation),
+                        kind == EMU_BROADCAST     ? "the lane"
+                        : kind == EMU_SHUFFLE_XOR ? "the mask"
+                                                  : "delta",
+                        e.argument[seen] & 0xffff, seen, e.argument[lane] & 0xffff, lane));
       }
       seen = int(lane);
     }
@@ -146,8 +186,9 @@ void check_uniform(const Simdgroup &g, const Exchange &e) {
 }
 
 [[noreturn]] void inactive(emu_site at, unsigned operation, unsigned lane, unsigned source) {
-  fault_at(at, format("%s: lane %u reads lane %u, which %s", operation_name(operation), lane, source,
-                      source >= 32 ? "does not exist" : "is not active (it has returned, or the simdgroup is not full)"));
+  fault_at(at,
+           format("%s: lane %u reads lane %u, which %s", operation_name(operation), lane, source,
+                  source >= 32 ? "does not exist" : "is not active (it has returned, or the simdgroup is not full)"));
 }
 
 }  // namespace
@@ -158,10 +199,13 @@ void complete_operation(Simdgroup &g, Exchange &e) {
       if (g.rendezvous.control & 1) ++g.device_epoch;
       if (g.rendezvous.control & 2) ++g.threadgroup_epoch;
       break;
-    case Operation::permute: case Operation::fill: check_uniform(g, e); break;
+    case Operation::permute:
+    case Operation::fill: check_uniform(g, e); break;
     case Operation::reduce: complete_reduce(g, e); break;
     case Operation::vote: break;
-    case Operation::matrix_load: case Operation::matrix_store: case Operation::matrix_multiply:
+    case Operation::matrix_load:
+    case Operation::matrix_store:
+    case Operation::matrix_multiply:
       if (e.active != ~0u) {
         fault_at(g.rendezvous.site, format("%s with %u active lanes of 32", operation_name(g.rendezvous.operation),
                                            unsigned(__builtin_popcount(e.active))));
@@ -177,9 +221,7 @@ using namespace emu;
 
 extern "C" {
 
-void emu_simdgroup_barrier(emu_site at, unsigned flags) {
-  gather(arrive(at, Operation::barrier, 0, flags));
-}
+void emu_simdgroup_barrier(emu_site at, unsigned flags) { gather(arrive(at, Operation::barrier, 0, flags)); }
 
 emu_bits emu_simd_permute(emu_site at, unsigned kind, emu_bits value, unsigned argument) {
   Exchange &e = arrive(at, Operation::permute, kind, 0);
@@ -189,7 +231,8 @@ emu_bits emu_simd_permute(emu_site at, unsigned kind, emu_bits value, unsigned a
   gather(e);
   unsigned source = own;
   switch (kind & 0xff) {
-    case EMU_SHUFFLE: case EMU_BROADCAST: source = argument; break;
+    case EMU_SHUFFLE:
+    case EMU_BROADCAST: source = argument; break;
     case EMU_SHUFFLE_XOR: source = own ^ argument; break;
     case EMU_SHUFFLE_UP: source = own >= argument ? own - argument : own; break;
     case EMU_SHUFFLE_DOWN: source = own + argument < width ? own + argument : own; break;
@@ -209,9 +252,11 @@ emu_bits emu_simd_permute(emu_site at, unsigned kind, emu_bits value, unsigned a
 emu_bits emu_simd_fill(emu_site at, unsigned kind, emu_bits value, unsigned control, unsigned bytes, emu_bits filling) {
   (void)bytes;
   Exchange &e = arrive(at, Operation::fill, kind, 0);
-  const unsigned lane = scheduler.lane, delta = control & 0xffff, modulo = control >> 16, limit = kind & EMU_QUAD ? 4 : 32;
+  const unsigned lane = scheduler.lane, delta = control & 0xffff, modulo = control >> 16,
+                 limit = kind & EMU_QUAD ? 4 : 32;
   if (modulo < 2 || modulo > limit || (modulo & (modulo - 1)) != 0) {
-    fault_at(at, format("%s: modulo is %u, not a power of two up to %u", operation_name(unsigned(Operation::fill) << 16 | kind), modulo, limit));
+    fault_at(at, format("%s: modulo is %u, not a power of two up to %u",
+                        operation_name(unsigned(Operation::fill) << 16 | kind), modulo, limit));
   }
   e.value[lane] = value;
   e.second[lane] = filling;

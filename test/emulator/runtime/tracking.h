@@ -23,11 +23,12 @@ struct Where {
 };
 
 /// Says that an access is unordered with an earlier one. `what` names the memory.
-[[noreturn]] void report_race(const Where &at, Conflict kind, bool write, bool earlier_write, Stamp other, uint32_t pc, const std::string &what);
+[[noreturn]] void report_race(const Where &at, Conflict kind, bool write, bool earlier_write, Stamp other, uint32_t pc,
+                              const std::string &what);
 
 /// Checks and remembers an access to `count` cells. `what(address)` names the memory if there is a race.
-inline void check_cells(const Clock &clock, Accessor who, bool device, Cell *cell, unsigned count, bool write, bool atomic, const Where &at,
-                        std::string (*what)(uintptr_t), uintptr_t address) {
+inline void check_cells(const Clock &clock, Accessor who, bool device, Cell *cell, unsigned count, bool write,
+                        bool atomic, const Where &at, std::string (*what)(uintptr_t), uintptr_t address) {
   const uint32_t pc = at.relative();
   for (unsigned i = 0; i < count; ++i, ++cell) {
     Conflict c = conflict(clock, who, cell->write);
@@ -39,7 +40,8 @@ inline void check_cells(const Clock &clock, Accessor who, bool device, Cell *cel
     }
     if (write) {
       c = read_conflict(clock, who, *cell);
-      if (__builtin_expect(c != Conflict::none, 0) && !(device && c == Conflict::group && fence_acquired(serial_of(cell->read)))) {
+      if (__builtin_expect(c != Conflict::none, 0) &&
+          !(device && c == Conflict::group && fence_acquired(serial_of(cell->read)))) {
         report_race(at, c, true, false, cell->read, cell->read_pc, what(address));
       }
       cell->write = stamp(clock, who, atomic ? unsigned(atomic_access) : 0u);

@@ -1,4 +1,5 @@
-// What a translated unit tells the runtime about its kernels. Plain structs: the unit is compiled without the C library.
+// What a translated unit tells the runtime about its kernels. Plain structs: the unit is compiled without the C
+// library.
 #ifndef EMU_KERNEL_INFO_H
 #define EMU_KERNEL_INFO_H
 

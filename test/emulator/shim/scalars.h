@@ -88,9 +88,22 @@ typedef __bf16 bfloat;
 #define M_SQRT1_2_H ((half)M_SQRT1_2_F)
 
 namespace metal {
-using ::uchar; using ::ushort; using ::uint; using ::ulong; using ::half; using ::bfloat; using ::size_t; using ::ptrdiff_t;
-using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t; using ::uint32_t; using ::int64_t;
+using ::bfloat;
+using ::half;
+using ::int16_t;
+using ::int32_t;
+using ::int64_t;
+using ::int8_t;
+using ::ptrdiff_t;
+using ::size_t;
+using ::uchar;
+using ::uint;
+using ::uint16_t;
+using ::uint32_t;
 using ::uint64_t;
-}
+using ::uint8_t;
+using ::ulong;
+using ::ushort;
+}  // namespace metal
 
 #endif

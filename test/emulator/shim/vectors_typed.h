@@ -1,6 +1,6 @@
-// Metal's vectors for the typed check: clang's own, since a class could not lie in device memory there (its member functions
-// are for the default address space). The translator writes emu_make<float4>(...) for float4(...); what these compute does not
-// matter, only which types go in and come out.
+// Metal's vectors for the typed check: clang's own, since a class could not lie in device memory there (its member
+// functions are for the default address space). The translator writes emu_make<float4>(...) for float4(...); what these
+// compute does not matter, only which types go in and come out.
 #ifndef EMU_VECTORS_TYPED_H
 #define EMU_VECTORS_TYPED_H
 
@@ -11,9 +11,13 @@
 
 namespace emu {
 // A comparison of clang vectors gives integers of the operands' width, so a vector of bools is one of integers.
-template <class T> struct lane { typedef T type; };
-template <> struct lane<bool> { typedef int type; };
-}
+template <class T> struct lane {
+  typedef T type;
+};
+template <> struct lane<bool> {
+  typedef int type;
+};
+}  // namespace emu
 namespace metal {
 template <class T, int N> using vec = typename emu::lane<T>::type __attribute__((ext_vector_type(N)));
 template <class T, int N> struct packed_vec {
@@ -25,14 +29,15 @@ template <class T, int N> struct packed_vec {
   T &operator[](int);
   T x, y, z, w;
 };
-}
+}  // namespace metal
 
-#define EMU_NAME(name, T)                                                             \
-  typedef emu::lane<T>::type name##2 __attribute__((ext_vector_type(2)));             \
-  typedef emu::lane<T>::type name##3 __attribute__((ext_vector_type(3)));             \
+#define EMU_NAME(name, T)                                                 \
+  typedef emu::lane<T>::type name##2 __attribute__((ext_vector_type(2))); \
+  typedef emu::lane<T>::type name##3 __attribute__((ext_vector_type(3))); \
   typedef emu::lane<T>::type name##4 __attribute__((ext_vector_type(4)));
-#define EMU_PACKED(name, T)                                                           \
-  typedef metal::packed_vec<T, 2> packed_##name##2; typedef metal::packed_vec<T, 3> packed_##name##3; \
+#define EMU_PACKED(name, T)                         \
+  typedef metal::packed_vec<T, 2> packed_##name##2; \
+  typedef metal::packed_vec<T, 3> packed_##name##3; \
   typedef metal::packed_vec<T, 4> packed_##name##4;
 #include "vector_names.inc"
 #undef EMU_NAME
@@ -42,14 +47,36 @@ template <class D, class S> constexpr D as_type(S value) {
   static_assert(sizeof(D) == sizeof(S), "as_type needs types of the same size");
   return D();
 }
-namespace metal { using ::as_type; }
+namespace metal {
+using ::as_type;
+}
 
 namespace emu {
-template <class T> struct parts { static constexpr int count = 1; static constexpr bool is_vector = false; typedef T type; };
-template <class T> struct parts<T __attribute__((ext_vector_type(2)))> { static constexpr int count = 2; static constexpr bool is_vector = true; typedef T type; };
-template <class T> struct parts<T __attribute__((ext_vector_type(3)))> { static constexpr int count = 3; static constexpr bool is_vector = true; typedef T type; };
-template <class T> struct parts<T __attribute__((ext_vector_type(4)))> { static constexpr int count = 4; static constexpr bool is_vector = true; typedef T type; };
-template <class T, int N> struct parts<metal::packed_vec<T, N>> { static constexpr int count = N; static constexpr bool is_vector = true; typedef T type; };
+template <class T> struct parts {
+  static constexpr int count = 1;
+  static constexpr bool is_vector = false;
+  typedef T type;
+};
+template <class T> struct parts<T __attribute__((ext_vector_type(2)))> {
+  static constexpr int count = 2;
+  static constexpr bool is_vector = true;
+  typedef T type;
+};
+template <class T> struct parts<T __attribute__((ext_vector_type(3)))> {
+  static constexpr int count = 3;
+  static constexpr bool is_vector = true;
+  typedef T type;
+};
+template <class T> struct parts<T __attribute__((ext_vector_type(4)))> {
+  static constexpr int count = 4;
+  static constexpr bool is_vector = true;
+  typedef T type;
+};
+template <class T, int N> struct parts<metal::packed_vec<T, N>> {
+  static constexpr int count = N;
+  static constexpr bool is_vector = true;
+  typedef T type;
+};
 template <class... A> constexpr int total = (parts<A>::count + ... + 0);
 
 template <class T, bool Vector> struct maker {
@@ -73,9 +100,11 @@ template <class T> struct caster {
   constexpr caster operator~() const { return {}; }
 };
 template <class T, class A> constexpr T operator->*(caster<T>, A a) { return maker<T, parts<T>::is_vector>::make(a); }
-}
+}  // namespace emu
 // T(...) and (T)x for a type that may be a vector.
-template <class T, class... A> constexpr T emu_make(A... a) { return emu::maker<T, emu::parts<T>::is_vector>::make(a...); }
+template <class T, class... A> constexpr T emu_make(A... a) {
+  return emu::maker<T, emu::parts<T>::is_vector>::make(a...);
+}
 
 // Bool vectors: whatever a comparison gives.
 namespace metal {
@@ -84,8 +113,9 @@ inline bool any(bool x) { return x; }
 template <class V, class = emu::enable_if_t<emu::parts<V>::is_vector>> bool all(V);
 template <class V, class = emu::enable_if_t<emu::parts<V>::is_vector>> bool any(V);
 template <class T, class = emu::enable_if_t<!emu::parts<T>::is_vector>> T select(T, T, bool);
-template <class V, class C, class = emu::enable_if_t<emu::parts<V>::is_vector && emu::parts<C>::count == emu::parts<V>::count>>
+template <class V, class C,
+          class = emu::enable_if_t<emu::parts<V>::is_vector && emu::parts<C>::count == emu::parts<V>::count>>
 V select(V, V, C);
-}
+}  // namespace metal
 
 #endif

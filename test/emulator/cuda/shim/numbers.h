@@ -1,5 +1,5 @@
-// Metal's scalar types for CUDA: half and bfloat whose every operation rounds once, which float arithmetic and one conversion
-// give (float has more than twice their digits). No CUDA header is needed.
+// Metal's scalar types for CUDA: half and bfloat whose every operation rounds once, which float arithmetic and one
+// conversion give (float has more than twice their digits). No CUDA header is needed.
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
@@ -27,32 +27,46 @@ typedef unsigned long uint64_t;
 #define M_LN2_F 0.693147180559945309417f
 #define M_LOG2E_F 1.44269504088896340736f
 
-__forceinline__ ushort emu_narrow_half(float x) { ushort bits; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits; }
-__forceinline__ float emu_widen_half(ushort bits) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits)); return x; }
-__forceinline__ ushort emu_narrow_bfloat(float x) { ushort bits; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x)); return bits; }
+__forceinline__ ushort emu_narrow_half(float x) {
+  ushort bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+__forceinline__ float emu_widen_half(ushort bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+__forceinline__ ushort emu_narrow_bfloat(float x) {
+  ushort bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
 __forceinline__ float emu_widen_bfloat(ushort bits) { return __uint_as_float(uint(bits) << 16); }
 
 // With a float they give a float, with an integer what they are.
-#define EMU_MIXED(name, op)                                                                                          \
-  __forceinline__ friend name operator op(name a, name b) { return name(float(a) op float(b)); }                     \
-  __forceinline__ friend float operator op(name a, float b) { return float(a) op b; }                                \
-  __forceinline__ friend float operator op(float a, name b) { return a op float(b); }                                \
-  __forceinline__ friend name operator op(name a, int b) { return name(float(a) op float(name(b))); }                \
-  __forceinline__ friend name operator op(int a, name b) { return name(float(name(a)) op float(b)); }                \
-  __forceinline__ friend name operator op(name a, uint b) { return name(float(a) op float(name(b))); }               \
+#define EMU_MIXED(name, op)                                                                            \
+  __forceinline__ friend name operator op(name a, name b) { return name(float(a) op float(b)); }       \
+  __forceinline__ friend float operator op(name a, float b) { return float(a) op b; }                  \
+  __forceinline__ friend float operator op(float a, name b) { return a op float(b); }                  \
+  __forceinline__ friend name operator op(name a, int b) { return name(float(a) op float(name(b))); }  \
+  __forceinline__ friend name operator op(int a, name b) { return name(float(name(a)) op float(b)); }  \
+  __forceinline__ friend name operator op(name a, uint b) { return name(float(a) op float(name(b))); } \
   __forceinline__ friend name operator op(uint a, name b) { return name(float(name(a)) op float(b)); }
-#define EMU_SMALL(name)                                                                          \
-  struct name {                                                                                  \
-    ushort bits;                                                                                 \
-    name() = default;                                                                            \
-    template <class T> __forceinline__ name(T x) : bits(emu_narrow_##name(float(x))) {}          \
-    __forceinline__ operator float() const { return emu_widen_##name(bits); }                    \
-    __forceinline__ name &operator+=(name o) { return *this = name(float(*this) + float(o)); }   \
-    __forceinline__ name &operator-=(name o) { return *this = name(float(*this) - float(o)); }   \
-    __forceinline__ name &operator*=(name o) { return *this = name(float(*this) * float(o)); }   \
-    __forceinline__ name &operator/=(name o) { return *this = name(float(*this) / float(o)); }   \
-    EMU_MIXED(name, +) EMU_MIXED(name, -) EMU_MIXED(name, *) EMU_MIXED(name, /)                  \
-    __forceinline__ friend name operator-(name a) { return name(-float(a)); }                    \
+#define EMU_SMALL(name)                                                                                      \
+  struct name {                                                                                              \
+    ushort bits;                                                                                             \
+    name() = default;                                                                                        \
+    template <class T> __forceinline__ name(T x) : bits(emu_narrow_##name(float(x))) {}                      \
+    __forceinline__ operator float() const { return emu_widen_##name(bits); }                                \
+    __forceinline__ name &operator+=(name o) { return *this = name(float(*this) + float(o)); }               \
+    __forceinline__ name &operator-=(name o) { return *this = name(float(*this) - float(o)); }               \
+    __forceinline__ name &operator*=(name o) { return *this = name(float(*this) * float(o)); }               \
+    __forceinline__ name &operator/=(name o) { return *this = name(float(*this) / float(o)); }               \
+    EMU_MIXED(name, +)                                                                                       \
+    EMU_MIXED(name, -) EMU_MIXED(name, *) EMU_MIXED(name, /) __forceinline__ friend name operator-(name a) { \
+      return name(-float(a));                                                                                \
+    }                                                                                                        \
   };
 EMU_SMALL(half)
 EMU_SMALL(bfloat)

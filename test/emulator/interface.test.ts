@@ -1,6 +1,5 @@
-/** The C interface: one header, two places; and what a built library says about itself. */
+/** What a built library says about itself, and what the front end makes of sources. */
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
-import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { openSource } from "./harness.ts";
 import { reflectUnits } from "./reflect.ts";
@@ -9,13 +8,6 @@ import { parseUnit } from "./frontend/unit.ts";
 
 // A first run compiles the runtime, which a busy machine may take its time for.
 setDefaultTimeout(300_000);
-
-const header = join(import.meta.dirname, "runtime", "emulator.h");
-const copy = join(import.meta.dirname, "..", "..", "swift", "Sources", "CEmulator", "include", "emulator.h");
-
-test.if(existsSync(copy))("the Swift package's copy of the header is the header", () => {
-  expect(readFileSync(copy, "utf8")).toBe(readFileSync(header, "utf8"));
-});
 
 const source = `#include <metal_stdlib>
 using namespace metal;

@@ -18,7 +18,7 @@ function show(line) {
   if (!isNoise(line)) process.stdout.write(`${line}\n`);
 }
 
-/** Each runner: what it is called, and a function that runs it and counts. They run one after the other, quick ones first. */
+/** Each runner: what it is called, and a function that runs it and counts. They run one after the other, and in this order: some need what others make. */
 function runners({ root, bun, toolchain }) {
   const clang = clangOf(toolchain);
   const linux = process.platform === "linux";
@@ -26,9 +26,9 @@ function runners({ root, bun, toolchain }) {
   const env = { ...(clang === null ? {} : { GATED_DELTA_CLANG: clang }), ...(linux ? { GATED_DELTA_TEST_BACKENDS: "cpu,metal" } : {}), ...process.env };
   return [
     { name: "types", go: () => one(bun, ["check", "--no-script"], { cwd: root, env }) },
-    { name: "swift test", go: () => swiftTest(root, toolchain, env) },
-    // Linux has no Metal: the kernels are translated and built for the processor, for the tests that open the emulated device.
+    // Linux has no Metal: the kernels are translated and built for the processor. Swift's tests and Bun's both run on them.
     ...(linux ? [{ name: "emulated Metal's kernels", go: () => one(bun, ["test/emulator/main.ts", "build", ...shaders(root)], { cwd: root, env }) }] : []),
+    { name: "swift test", go: () => swiftTest(root, toolchain, env) },
     {
       name: "bun test",
       go: async () => {

@@ -27,34 +27,13 @@ export function parseTogether(files: readonly string[], options: CheckOptions = 
   return parseUnit(source.replaceAll(`"${directory}/`, '"').replaceAll('"./', '"'), paths[0] ?? "(empty)");
 }
 
-const flags = [
-  "--no-default-config",
-  "-x",
-  "c++",
-  "-std=c++14",
-  "-nostdinc",
-  "-nostdinc++",
-  "-fdeclspec",
-  "-fsyntax-only",
-  "-fno-exceptions",
-  "-fno-rtti",
-  "-fsigned-char",
-  "-ferror-limit=200",
-  "-fno-caret-diagnostics",
-  "-fno-color-diagnostics",
-  "-fno-diagnostics-show-note-include-stack",
-  "-fno-lax-vector-conversions",
-  "-Wno-everything",
-  "-Wconversion",
-  "-Wdouble-promotion",
-  "-Wvla",
-  "-Wreturn-type",
-  "-Wshift-count-overflow",
-  "-Wshadow-field-in-constructor",
-  "-Wuninitialized",
-  "-Wc++17-attribute-extensions",
-  "-Wno-c++17-extensions",
-];
+const flags = (
+  "--no-default-config -x c++ -std=c++14 -nostdinc -nostdinc++ -fdeclspec -fsyntax-only -fno-exceptions " +
+  "-fno-rtti -fsigned-char -ferror-limit=200 -fno-caret-diagnostics -fno-color-diagnostics " +
+  "-fno-diagnostics-show-note-include-stack -fno-lax-vector-conversions -Wno-everything -Wconversion " +
+  "-Wdouble-promotion -Wvla -Wreturn-type -Wshift-count-overflow -Wshadow-field-in-constructor " +
+  "-Wuninitialized -Wc++17-attribute-extensions -Wno-c++17-extensions"
+).split(" ");
 
 /** The shim, compiled once: most of a small check's time would go into reading it. */
 function precompiledShim(): string {

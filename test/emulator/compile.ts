@@ -16,75 +16,37 @@ export const runtimeFolder = join(here, "runtime");
 const processor = process.arch === "arm64" ? ["-march=armv8.2-a+fp16"] : ["-march=x86-64-v3"];
 
 /** No contraction, and one rounding for every half and bfloat operation, as a GPU's own units have it. */
-const arithmetic = [
-  "-ffp-contract=off",
-  "-fno-math-errno",
-  "-fsigned-char",
-  "-Xclang",
-  "-ffloat16-excess-precision=none",
-  "-Xclang",
-  "-fbfloat16-excess-precision=none",
-];
+const arithmetic = (
+  "-ffp-contract=off -fno-math-errno -fsigned-char -Xclang -ffloat16-excess-precision=none -Xclang " +
+  "-fbfloat16-excess-precision=none"
+).split(" ");
 
-const language = [
-  "-x",
-  "c++",
-  "-std=c++17",
-  "-nostdinc",
-  "-nostdinc++",
-  "-fdeclspec",
-  "-fno-exceptions",
-  "-fno-rtti",
-  "-fno-threadsafe-statics",
-  "-fPIC",
-  "-fvisibility=hidden",
-  "-fno-strict-aliasing",
-  "-fno-delete-null-pointer-checks",
-  "-fno-finite-loops",
-  "-Wno-everything",
-  "-Werror=vla",
-  "-ferror-limit=20",
-];
+const language = (
+  "-x c++ -std=c++17 -nostdinc -nostdinc++ -fdeclspec -fno-exceptions -fno-rtti -fno-threadsafe-statics " +
+  "-fPIC -fvisibility=hidden -fno-strict-aliasing -fno-delete-null-pointer-checks -fno-finite-loops " +
+  "-Wno-everything -Werror=vla -ferror-limit=20"
+).split(" ");
 
 /**
  * Translated kernels: memory accesses call the runtime (which stands in for ThreadSanitizer's), so does every function that was
  * not inlined (is there stack left?), and locals start as poison.
  */
-const checked = [
-  "-O2",
-  "-fno-vectorize",
-  "-fno-slp-vectorize",
-  "-fsanitize=thread,bounds,integer-divide-by-zero,unreachable,return",
-  "-fno-sanitize-recover=all",
-  "-finstrument-functions-after-inlining",
-  "-mllvm",
-  "-tsan-instrument-func-entry-exit=0",
-  "-ftrivial-auto-var-init=pattern",
-  "-gline-tables-only",
-  "-gdwarf-4",
-  "-fno-omit-frame-pointer",
-];
+const checked = (
+  "-O2 -fno-vectorize -fno-slp-vectorize -fsanitize=thread,bounds,integer-divide-by-zero,unreachable,return " +
+  "-fno-sanitize-recover=all -finstrument-functions-after-inlining -mllvm " +
+  "-tsan-instrument-func-entry-exit=0 -ftrivial-auto-var-init=pattern -gline-tables-only -gdwarf-4 " +
+  "-fno-omit-frame-pointer"
+).split(" ");
 
 const sanitized: Record<Exclude<Sanitizer, "none">, readonly string[]> = {
-  address: [
-    "-O1",
-    "-fno-vectorize",
-    "-fno-slp-vectorize",
-    "-fsanitize=address",
-    "-gline-tables-only",
-    "-gdwarf-4",
-    "-fno-omit-frame-pointer",
-  ],
-  undefined: [
-    "-O1",
-    "-fno-vectorize",
-    "-fno-slp-vectorize",
-    "-fsanitize=undefined,integer-divide-by-zero,shift,float-cast-overflow,implicit-integer-truncation",
-    "-fno-sanitize=vptr,function",
-    "-fno-sanitize-recover=all",
-    "-gline-tables-only",
-    "-gdwarf-4",
-  ],
+  address: (
+    "-O1 -fno-vectorize -fno-slp-vectorize -fsanitize=address -gline-tables-only -gdwarf-4 " + "-fno-omit-frame-pointer"
+  ).split(" "),
+  undefined: (
+    "-O1 -fno-vectorize -fno-slp-vectorize " +
+    "-fsanitize=undefined,integer-divide-by-zero,shift,float-cast-overflow,implicit-integer-truncation " +
+    "-fno-sanitize=vptr,function -fno-sanitize-recover=all -gline-tables-only -gdwarf-4"
+  ).split(" "),
 };
 
 export function kernelFlags(sanitizer: Sanitizer): string[] {
@@ -92,20 +54,10 @@ export function kernelFlags(sanitizer: Sanitizer): string[] {
 }
 
 export function runtimeFlags(sanitizer: Sanitizer): string[] {
-  const base = [
-    "-x",
-    "c++",
-    "-std=c++17",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-ffunction-sections",
-    "-fdata-sections",
-    "-fno-exceptions",
-    "-ffp-contract=off",
-    "-Wall",
-    "-Wextra",
-    ...processor,
-  ];
+  const common =
+    "-x c++ -std=c++17 -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -fno-exceptions " +
+    "-ffp-contract=off -Wall -Wextra";
+  const base = [...common.split(" "), ...processor];
   if (sanitizer === "none") return [...base, "-O2"];
   return [...base, "-O1", "-g1", `-fsanitize=${sanitizer}`, "-fno-sanitize=vptr,function", "-fno-sanitize-recover=all"];
 }

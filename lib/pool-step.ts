@@ -36,9 +36,10 @@ export class PoolStep implements Disposable {
   readonly readSlots: Int32Array;
   /** The slot that each sequence writes, all distinct. */
   readonly writeSlots: Int32Array;
-  /** Where ops write the states that were asked for on the way; undefined where none were. */
-  readonly checkpoints: Checkpoints | undefined;
   readonly #positions: readonly (readonly number[])[];
+  readonly #checkpoints: Checkpoints | undefined;
+  /** Whether anybody looked at the checkpoints; where nobody did, no op can have written them. */
+  #taken = false;
   #saved: readonly (readonly StateHandle[])[] | undefined;
   readonly #pool: StatePool;
   readonly #ledger: SlotLedger;
@@ -58,7 +59,7 @@ export class PoolStep implements Disposable {
     // Copies: what a caller writes into these arrays must not reach the books.
     this.readSlots = books.readSlots.slice();
     this.writeSlots = books.writeSlots.slice();
-    this.checkpoints = checkpointsOf(positions, books.extraSlots);
+    this.#checkpoints = checkpointsOf(positions, books.extraSlots);
     this.#positions = positions;
     this.#pool = pool;
     this.#ledger = ledger;
@@ -79,6 +80,12 @@ export class PoolStep implements Disposable {
     };
   }
 
+  /** Where ops write the states that were asked for on the way; undefined where none were. For every layer's ops, both kinds. */
+  get checkpoints(): Checkpoints | undefined {
+    this.#taken = true;
+    return this.#checkpoints;
+  }
+
   /** Whether neither {@link done} nor {@link abort} was called yet. */
   get open(): boolean {
     return this.#books.open && !this.#pool.disposed;
@@ -87,9 +94,17 @@ export class PoolStep implements Disposable {
   /**
    * Makes what was written the content of each state. The ops must have been committed, not finished: later ops on the
    * device run after them.
+   *
+   * @throws {GatedDeltaError} of code `state` where checkpoints were asked for and nobody took {@link checkpoints}: their
+   *   slots hold whatever was there before. The step stays open.
    */
   done(): void {
-    this.#expectOpen("step.done");
+    const op = "step.done";
+    this.#expectOpen(op);
+    if (this.#checkpoints !== undefined && !this.#taken) {
+      const message = "checkpoints were asked for, but no op was given step.checkpoints, so none were written";
+      throw new GatedDeltaError("state", { op, argument: "checkpoints", message });
+    }
     const holders = this.#ledger.finish(this.#books);
     let next = 0;
     this.#saved = this.#positions.map((list) => list.map(() => makeHandle(this.#pool, this.#ledger, holders[next++]!)));

@@ -72,6 +72,7 @@ export class PoolVerification implements Disposable {
   readonly #ledger: SlotLedger;
   readonly #books: LedgerStep | LedgerTrial;
   readonly #counts: readonly number[];
+  readonly #starts: Int32Array;
   readonly #options: CheckedVerifyOptions;
   readonly #layers: LayerRecords[];
 
@@ -85,8 +86,9 @@ export class PoolVerification implements Disposable {
   ) {
     if (!making) throw new GatedDeltaError("invalid-argument", { op: "PoolVerification", expected: "pool.verify(…)" });
     this.handles = handles;
-    this.cuSeqlens = new Int32Array(counts.length + 1);
-    for (const [i, count] of counts.entries()) this.cuSeqlens[i + 1] = this.cuSeqlens[i]! + count;
+    this.#starts = startsOf(counts);
+    // Copies: what a caller writes into these arrays must not reach the commit.
+    this.cuSeqlens = this.#starts.slice();
     this.readSlots = books.readSlots.slice();
     this.writeSlots = new Int32Array(handles.length).fill(-1);
     this.snapshotSlots = "choices" in books ? newestFirst(books.choices) : undefined;
@@ -97,6 +99,7 @@ export class PoolVerification implements Disposable {
     this.#options = options;
     this.#layers = Array.from({ length: pool.layers }, () => ({ convInput: undefined, records: undefined }));
     for (const handle of handles) setStep(handle, this);
+    Object.freeze(this);
   }
 
   static {
@@ -130,11 +133,12 @@ export class PoolVerification implements Disposable {
       const { keyHeads, valueHeads, keyDim, valueDim } = this.#pool.shape;
       const { device } = this.#pool;
       const perKey = this.#options.gateDims === "key" ? [keyDim] : [];
-      kept.records = {
+      // Frozen: the commit reads these tensors and frees them, and no other.
+      kept.records = Object.freeze({
         key: device.tensor("f32", [this.#tokens, keyHeads, keyDim]),
         delta: device.tensor("f32", [this.#tokens, valueHeads, valueDim]),
         decay: device.tensor("f32", [this.#tokens, valueHeads, ...perKey]),
-      };
+      });
     }
     return kept.records;
   }
@@ -176,7 +180,7 @@ export class PoolVerification implements Disposable {
   }
 
   get #tokens(): number {
-    return this.cuSeqlens.at(-1)!;
+    return this.#starts.at(-1)!;
   }
 
   #runCommits(op: string, counts: readonly number[], { readSlots, writeSlots }: LedgerStep): void {
@@ -189,7 +193,7 @@ export class PoolVerification implements Disposable {
       const message = `layer ${missing} was not verified: it asked for no convInput(${missing}) and records(${missing})`;
       throw new GatedDeltaError("state", { op, message });
     }
-    const common = { cuSeqlens: this.cuSeqlens, counts, readSlots, writeSlots };
+    const common = { cuSeqlens: this.#starts, counts, readSlots, writeSlots };
     this.#pool.device.run((pass) => {
       for (const [layer, { convInput, records }] of this.#layers.entries()) {
         pass.commitCausalConv1d({ x: convInput!, state: this.#pool.conv(layer), ...common });
@@ -225,6 +229,13 @@ export class PoolVerification implements Disposable {
     if (this.#pool.disposed) throw new DisposedError({ op, expected: "a pool that is not disposed" });
     if (!this.#books.open) throw new GatedDeltaError("state", { op, message: "the verification is over" });
   }
+}
+
+/** Where each sequence's rows start, and where the last one's end. */
+function startsOf(counts: readonly number[]): Int32Array {
+  const starts = new Int32Array(counts.length + 1);
+  for (const [i, count] of counts.entries()) starts[i + 1] = starts[i]! + count;
+  return starts;
 }
 
 /** The slots of each sequence's states, newest first as snapshots are; −1 where a sequence is shorter than the longest. */

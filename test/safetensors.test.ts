@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, truncateSync } from "node:fs";
 import { join } from "node:path";
 import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, UnsupportedError } from "../lib/errors.ts";
+import { temporaryName } from "../lib/safetensors/leftovers.ts";
 import { openSafetensors, safetensorsDTypes, writeSafetensors } from "../lib/safetensors.ts";
 import type { SafetensorsDType, TensorToWrite } from "../lib/safetensors.ts";
 import { oneTensor, scratch } from "./support/files.ts";
@@ -231,6 +232,11 @@ describe("the writer", () => {
       expect(() => writeSafetensors(join(inside, "y.safetensors"), { a: good })).toThrow(FileError);
       chmodSync(inside, 0o700);
     }
+  });
+
+  test("writers of one file have temporary files of their own, also within one process", () => {
+    const names = Array.from({ length: 1000 }, () => temporaryName(join(folder, "one")));
+    expect(new Set(names).size).toBe(names.length);
   });
 
   test("equal contents give equal files, whatever the order and the pieces", () => {

@@ -2,7 +2,7 @@
  * The names of files that are being written, and what becomes of those whose writer was killed: the next writer of the
  * same file removes them. A name says which process wrote it and among which processes that number counts.
  */
-import { createHash } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { readdirSync, readlinkSync, unlinkSync } from "node:fs";
 import { hostname } from "node:os";
 import { basename, dirname, join } from "node:path";
@@ -21,10 +21,10 @@ function processSpace(): string {
   return (space = createHash("sha256").update(`${hostname()} ${namespace}`).digest("hex").slice(0, 12));
 }
 
-/** A name beside `path` that no other writer has. */
+/** A name beside `path` that no other writer has, another Worker of this process included. */
 export function temporaryName(path: string): string {
-  const time = performance.now().toString(36).replace(".", "");
-  return join(dirname(path), `.${basename(path)}.${processSpace()}.${process.pid}.${time}.tmp`);
+  const once = randomBytes(8).toString("hex");
+  return join(dirname(path), `.${basename(path)}.${processSpace()}.${process.pid}.${once}.tmp`);
 }
 
 /** Removes what killed writers of `path` left. Failing to is no failure: nothing reads these files. */

@@ -49,10 +49,12 @@ export function writeSafetensors(
   const folder = dirname(path);
   const temporary = temporaryName(path);
   let descriptor: number | undefined;
+  let made = false;
   try {
     removeLeftovers(path);
     // `wx` refuses to write through anything that is already there.
     descriptor = openSync(temporary, "wx", 0o666);
+    made = true;
     for (const piece of pieces) writeFully(descriptor, piece);
     fsyncSync(descriptor);
     closeSync(descriptor);
@@ -62,9 +64,9 @@ export function writeSafetensors(
   } catch (cause) {
     if (descriptor !== undefined) closeSync(descriptor);
     try {
-      unlinkSync(temporary);
+      if (made) unlinkSync(temporary); // one that was there before is another writer's
     } catch {
-      // It was never made, or already has its real name.
+      // It already has its real name.
     }
     throw new FileError(path, { op, message: `cannot be written: ${(cause as Error).message}`, cause });
   }

@@ -128,6 +128,28 @@ onEachBackend("drafts", ({ device, emulated }) => {
     draft.abort();
   });
 
+  test("what a caller writes into a draft's arrays does not reach its commit", () => {
+    using pool = newPool(2);
+    const handle = pool.allocate();
+    advance(pool, [handle], [[1]]);
+    const draft = pool.verify([handle], [2]);
+    through([[2, 3]], (args) => layers.flatMap((each) => each.verify({ ...args, pool, verification: draft })));
+    for (const array of [draft.cuSeqlens, draft.readSlots, draft.writeSlots]) array.fill(7);
+    expect([Object.isFrozen(draft), Object.isFrozen(draft.records(0))]).toEqual([true, true]);
+    draft.commit([2]);
+    expect(bitsOf(pool, handle)).toEqual(decoded([1, 2, 3]).bits);
+  });
+
+  test("checkpoints that were never taken are no states: done is refused, and the step can be aborted", () => {
+    using pool = newPool(2);
+    const handle = pool.allocate();
+    const step = pool.step([handle], { checkpoints: [[1]] });
+    const { code, argument } = thrownBy(() => step.done());
+    expect([code, argument, step.open, thrownBy(() => step.saved).code]).toEqual(["state", "checkpoints", true, "state"]);
+    step.abort();
+    expect(pool.free).toBe(1);
+  });
+
   test("options and counts are checked by name; too few slots for snapshots change nothing", () => {
     using pool = newPool(3);
     const handle = pool.allocate();

@@ -74,11 +74,13 @@ private struct FusedDelta {
     var recipe = taken.recipe(sequences: sequences, tokens: tokens)
     recipe.stores = try validator.stores(snapshotArguments, sequences: sequences)
     let batch = try validator.resolve(recipe)
+    // Rounded once, as the general op's default is: two float32 roundings differ from it at some dims, 96 among them.
+    let scale = Float(1 / Double(dim).squareRoot())
     let op = Op.gatedDelta(
       GatedDelta(
         tokens: Int(rows), keyHeads: Int(keyHeads), valueHeads: Int(valueHeads), keyDim: Int(dim), valueDim: Int(dim),
         slots: Int(taken.slots), gateForm: .log, gateDims: dims, betaForm: .given, headMap: .tiled, qkNorm: .none,
-        algorithm: .auto, qkNormEps: 0, scale: 1 / Float(dim).squareRoot(), gateBound: 0, query: query, key: key,
+        algorithm: .auto, qkNormEps: 0, scale: scale, gateBound: 0, query: query, key: key,
         value: value, gate: gate, beta: beta, raw: nil, state: taken.state, out: out, states: states),
       batch.sequences)
     try validator.finish(op, recipe, batch, isEmpty: sequences == 0)

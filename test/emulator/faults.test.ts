@@ -1,8 +1,9 @@
 /** What a kernel does wrong comes back as a message that names the .metal file and line, and nothing else breaks. */
-import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { expect, setDefaultTimeout } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { openLibrary, type Dispatch } from "./harness.ts";
+import { describe, test } from "./linux.ts";
 
 // A first run compiles the runtime, which a busy machine may take its time for.
 setDefaultTimeout(300_000);

@@ -152,6 +152,7 @@ export class Library {
 
   /** Runs kernels one after another in one process. The outcome is the last one's; messages of those before it come first. */
   runAll(dispatches: readonly Dispatch[], environment: Readonly<Record<string, string>> = {}): Outcome {
+    if (this.path === "") return { error: "the emulator is for Linux", status: null };
     const encoded = dispatches.map((d) => ({
       ...encode(d),
       base: join(this.#folder, `dispatch-${process.pid}-${this.#count++}`),
@@ -186,6 +187,7 @@ export class Library {
 
   /** The library's reflection. */
   reflect(): Reflection {
+    if (this.path === "") return { kernels: [] };
     const result = spawnSync(this.#runner, [this.path, "--reflect"], { encoding: "utf8", maxBuffer: 1 << 28 });
     if (result.status !== 0) throw new Error(result.stderr);
     return JSON.parse(result.stdout) as Reflection;
@@ -244,6 +246,8 @@ export async function openLibrary(
   files: readonly string[],
   options: { sanitizer?: Sanitizer; only?: readonly string[]; directory?: string; defines?: readonly string[] } = {},
 ): Promise<Library> {
+  // Elsewhere the tests that would use it are skipped (linux.ts).
+  if (process.platform !== "linux") return new Library("", "", "");
   const folder = scratchFolder();
   const path = join(folder, `library-${built++}.so`);
   await build(files, { ...options, output: path });

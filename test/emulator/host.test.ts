@@ -1,6 +1,7 @@
 /** What a host binds wrong is refused before the kernel runs, by kernel and argument; and what one fault leaves behind. */
-import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { expect, setDefaultTimeout } from "bun:test";
 import { openSource, type Dispatch } from "./harness.ts";
+import { describe, test } from "./linux.ts";
 
 // A first run compiles the runtime, which a busy machine may take its time for.
 setDefaultTimeout(300_000);

@@ -1,10 +1,11 @@
 /** What a built library says about itself, and what the front end makes of sources. */
-import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { expect, setDefaultTimeout } from "bun:test";
 import { join } from "node:path";
 import { openSource } from "./harness.ts";
 import { reflectUnits } from "./reflect.ts";
 import { preprocess } from "./frontend/preprocess.ts";
 import { parseUnit } from "./frontend/unit.ts";
+import { describe, test } from "./linux.ts";
 
 // A first run compiles the runtime, which a busy machine may take its time for.
 setDefaultTimeout(300_000);

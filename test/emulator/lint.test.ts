@@ -1,5 +1,5 @@
 /** Each rule of the typed check and of the linter has a kernel that breaks it, and is refused by name and line. */
-import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { expect, setDefaultTimeout } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,6 +8,7 @@ import { head, kernel, wrongTypes } from "./lint-cases.ts";
 import { wrongKernels } from "./lint-cases-kernels.ts";
 import { defaults, lint, rules } from "./lint/lint.ts";
 import type { LintOptions } from "./lint/rule.ts";
+import { describe, test } from "./linux.ts";
 
 // A first run compiles the runtime, which a busy machine may take its time for.
 setDefaultTimeout(300_000);

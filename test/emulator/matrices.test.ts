@@ -1,7 +1,8 @@
 /** Simdgroup matrices: products of every element type, the lane map, loads and stores, in every lane order. */
-import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { expect, setDefaultTimeout } from "bun:test";
 import { join } from "node:path";
 import { openLibrary, type Dispatch } from "./harness.ts";
+import { describe, test } from "./linux.ts";
 
 // A first run compiles the runtime, which a busy machine may take its time for.
 setDefaultTimeout(300_000);

@@ -1,11 +1,12 @@
 /** This project's own prefill kernel: right as it is, and each mistake planted in it or in its dispatch is reported. */
-import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { expect, setDefaultTimeout } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { checkTypes, parseTogether } from "./check.ts";
 import { openLibrary, type Dispatch, type Library } from "./harness.ts";
 import { lint } from "./lint/lint.ts";
+import { describe, test } from "./linux.ts";
 
 // A first run compiles the runtime, which a busy machine may take its time for.
 setDefaultTimeout(300_000);

@@ -1,11 +1,12 @@
 /** AddressSanitizer and UndefinedBehaviorSanitizer builds, in the runner: what they find that the checked build cannot. */
-import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { expect, setDefaultTimeout } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buildRunner } from "./build.ts";
 import { openSource } from "./harness.ts";
+import { describe, test } from "./linux.ts";
 
 // A first run compiles the runtime, which a busy machine may take its time for.
 setDefaultTimeout(300_000);

@@ -1,0 +1,9 @@
+/**
+ * describe and test for what needs the emulator, which is for Linux: on a Mac the same kernels run on the real GPU, and these
+ * are counted as skipped.
+ */
+import { describe as always, test as alwaysTest } from "bun:test";
+
+export const onLinux = process.platform === "linux";
+export const describe = onLinux ? always : always.skip;
+export const test = onLinux ? alwaysTest : alwaysTest.skip;

@@ -19,7 +19,8 @@ function check({ device }: Backend, { name, given, bound }: AdversarialCase, alg
   // Only what was written: a slot that nothing read or wrote may hold NaN.
   const slots = writtenSlots(given).filter((slot) => slot >= 0);
   const size = expected.state!.data.length / given.state!.shape[0]!;
-  const of = (pool: Float32Array | Float64Array) => slots.flatMap((slot) => [...pool.subarray(slot * size, (slot + 1) * size)]);
+  const of = (pool: Float32Array | Float64Array) =>
+    slots.flatMap((slot) => [...pool.subarray(slot * size, (slot + 1) * size)]);
   expectNear(`${algorithm}, ${name}: state`, of(got.state!), of(expected.state!.data), most);
   expect(got.out.every(Number.isFinite)).toBe(true);
 }

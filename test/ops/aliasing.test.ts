@@ -9,48 +9,55 @@ import type { GatedDeltaSpec } from "../support/cases.ts";
 import { thrownBy } from "../support/devices.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { Layouts, bytesOf, download } from "../support/layouts.ts";
+import { plainConv, plainDelta } from "../support/plain-specs.ts";
 import { Random } from "../support/random.ts";
 import { allF32, placeGatedDelta, runChecked, runGatedDelta } from "../support/run-ops.ts";
 
 const spec: GatedDeltaSpec = {
-  seed: 81, keyHeads: 2, ratio: 2, keyDim: 16, valueDim: 24, gateForm: "raw", gateDims: "head", betaForm: "sigmoid",
-  heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
-  stateFormat: "f32", outFormat: "f32",
+  ...plainDelta,
+  seed: 81,
+  gateForm: "raw",
+  betaForm: "sigmoid",
   batch: { lengths: [6, 0, 3], rowsBeyond: 1, slots: 3, readSlots: [0, 1, 2], writeSlots: [0, 1, 2] },
 };
 
 onEachBackend("shared inputs", ({ device }) => {
-  test.each(["f32", "f16", "bf16"] as const)("query, key and value as views of one packed convolution output, %s", (format) => {
-    const given = buildGatedDelta({ ...spec, format });
-    const [tokens, keyHeads, keyDim] = given.query.shape as [number, number, number];
-    const [, valueHeads, valueDim] = given.value.shape as [number, number, number];
-    const keys = keyHeads * keyDim;
-    const channels = 2 * keys + valueHeads * valueDim;
-    const conv = buildCausalConv1d({ ...spec, format, channels, width: 4, bias: true, activation: "silu" });
-    const run = (separate: boolean) => {
-      using layouts = new Layouts(device);
-      const args = placeGatedDelta(layouts, given, allF32);
-      using x = device.tensorFrom(format, conv.x.shape, conv.x.data);
-      using weight = device.tensorFrom("f32", conv.weight.shape, conv.weight.data);
-      using packed = device.tensor(format, [tokens, channels]);
-      const part = (offset: number, heads: number, dim: number) =>
-        packed.view({ offset, shape: [tokens, heads, dim], strides: [channels, dim, 1] });
-      const views = [part(0, keyHeads, keyDim), part(keys, keyHeads, keyDim), part(2 * keys, valueHeads, valueDim)];
-      const convolve = causalConv1d({ x, weight, out: packed, cuSeqlens: given.cuSeqlens });
-      if (separate) {
-        device.run(convolve);
-        device.wait();
-      }
-      const [query, key, value] = views.map((view) => (separate ? device.tensor(format, view.shape).copyFrom(view) : view));
-      const delta = gatedDelta({ ...args, query: query!, key: key!, value: value! });
-      runChecked(device, layouts, ...(separate ? [delta] : [convolve, delta]));
-      return { out: download(args.out, 9), state: download(args.state!) };
-    };
-    const [views, copies] = [run(false), run(true)];
-    expectSameBits("out", views.out, copies.out);
-    expectSameBits("state", views.state, copies.state);
-    expect(views.out.some((value) => value !== 0)).toBe(true);
-  });
+  test.each(["f32", "f16", "bf16"] as const)(
+    "query, key and value as views of one packed convolution output, %s",
+    (format) => {
+      const given = buildGatedDelta({ ...spec, format });
+      const [tokens, keyHeads, keyDim] = given.query.shape as [number, number, number];
+      const [, valueHeads, valueDim] = given.value.shape as [number, number, number];
+      const keys = keyHeads * keyDim;
+      const channels = 2 * keys + valueHeads * valueDim;
+      const conv = buildCausalConv1d({ ...plainConv, seed: 81, format, channels, batch: spec.batch });
+      const run = (separate: boolean) => {
+        using layouts = new Layouts(device);
+        const args = placeGatedDelta(layouts, given, allF32);
+        using x = device.tensorFrom(format, conv.x.shape, conv.x.data);
+        using weight = device.tensorFrom("f32", conv.weight.shape, conv.weight.data);
+        using packed = device.tensor(format, [tokens, channels]);
+        const part = (offset: number, heads: number, dim: number) =>
+          packed.view({ offset, shape: [tokens, heads, dim], strides: [channels, dim, 1] });
+        const views = [part(0, keyHeads, keyDim), part(keys, keyHeads, keyDim), part(2 * keys, valueHeads, valueDim)];
+        const convolve = causalConv1d({ x, weight, out: packed, cuSeqlens: given.cuSeqlens });
+        if (separate) {
+          device.run(convolve);
+          device.wait();
+        }
+        const [query, key, value] = views.map((view) =>
+          separate ? device.tensor(format, view.shape).copyFrom(view) : view,
+        );
+        const delta = gatedDelta({ ...args, query: query!, key: key!, value: value! });
+        runChecked(device, layouts, ...(separate ? [delta] : [convolve, delta]));
+        return { out: download(args.out, 9), state: download(args.state!) };
+      };
+      const [views, copies] = [run(false), run(true)];
+      expectSameBits("out", views.out, copies.out);
+      expectSameBits("state", views.state, copies.state);
+      expect(views.out.some((value) => value !== 0)).toBe(true);
+    },
+  );
 
   test("one tensor for several inputs", () => {
     const square = buildGatedDelta({ ...spec, ratio: 1, valueDim: 16 });
@@ -98,8 +105,15 @@ const subjects: readonly Subject[] = [
   {
     name: "gatedDelta",
     shapes: {
-      query: [4, 1, 8], key: [4, 1, 8], value: [4, 2, 16], gate: [4, 2], beta: [4, 2], aLog: [2], dtBias: [2],
-      state: [3, 2, 16, 8], out: [4, 2, 16],
+      query: [4, 1, 8],
+      key: [4, 1, 8],
+      value: [4, 2, 16],
+      gate: [4, 2],
+      beta: [4, 2],
+      aLog: [2],
+      dtBias: [2],
+      state: [3, 2, 16, 8],
+      out: [4, 2, 16],
     },
     outputs: ["state", "out"],
     op: (tensors) => gatedDelta({ ...(tensors as unknown as Parameters<typeof gatedDelta>[0]), gateForm: "raw" }),
@@ -119,8 +133,18 @@ const subjects: readonly Subject[] = [
   {
     name: "gatedDeltaStep",
     shapes: {
-      x: [2, 48], convWeight: [48, 4], convBias: [48], convState: [3, 48, 3], gate: [2, 2], beta: [2, 2], aLog: [2],
-      dtBias: [2], state: [3, 2, 16, 8], z: [2, 2, 16], normWeight: [16], out: [2, 2, 16],
+      x: [2, 48],
+      convWeight: [48, 4],
+      convBias: [48],
+      convState: [3, 48, 3],
+      gate: [2, 2],
+      beta: [2, 2],
+      aLog: [2],
+      dtBias: [2],
+      state: [3, 2, 16, 8],
+      z: [2, 2, 16],
+      normWeight: [16],
+      out: [2, 2, 16],
     },
     outputs: ["convState", "state", "out"],
     op: (tensors) =>
@@ -136,13 +160,22 @@ const subjects: readonly Subject[] = [
 
 const sizeOf = (shape: readonly number[]) => shape.reduce((product, length) => product * length, 1);
 
-/** Fresh tensors of an op; the two named ones lie in one buffer, `gap` elements from the first's end to the second's start. */
-function tensorsWith(device: Device, shapes: Shapes, first: string, second: string, gap: number, dtype: FloatDType = "f32") {
+/** Fresh tensors of an op; the two named ones lie in one buffer, the second `gap` elements behind the first's end. */
+function tensorsWith(
+  device: Device,
+  shapes: Shapes,
+  first: string,
+  second: string,
+  gap: number,
+  dtype: FloatDType = "f32",
+) {
   const [a, b] = [shapes[first]!, shapes[second]!];
   const shared = device.tensor(dtype, [sizeOf(a) + sizeOf(b) + 64]);
   const start = Math.ceil(sizeOf(a) / 8) * 8;
   const views = { [first]: shared.view({ shape: a }), [second]: shared.view({ offset: start + gap, shape: b }) };
-  const others = Object.entries(shapes).map(([name, shape]) => [name, views[name] ?? device.tensor(dtype, shape)] as const);
+  const others = Object.entries(shapes).map(
+    ([name, shape]) => [name, views[name] ?? device.tensor(dtype, shape)] as const,
+  );
   const tensors: Record<string, Tensor> = Object.fromEntries(others);
   const bases = [shared, ...others.filter(([name]) => !(name in views)).map(([, tensor]) => tensor)];
   shared.copyFrom(new Float32Array(shared.size).fill(7));
@@ -155,25 +188,31 @@ function tensorsWith(device: Device, shapes: Shapes, first: string, second: stri
 }
 
 onEachBackend("shared outputs", ({ device }) => {
-  test.each(subjects)("$name: an output that overlaps anything by one row is refused, and nothing is written", ({ shapes, outputs, op }) => {
-    for (const output of outputs) {
-      for (const other of Object.keys(shapes)) {
-        if (other === output) continue;
-        for (const [first, second] of [[output, other], [other, output]] as const) {
-          // Small tensors are padded to 8 elements: reach back over the padding and into the tensor.
-          const { tensors, bases } = tensorsWith(device, shapes, first, second, -8);
-          const before = bases.map((base) => bytesOf(base).slice());
-          const error = thrownBy(() => device.run(op(tensors)));
-          expect([output, other, error.code]).toEqual([output, other, "overlap"]);
-          expect([first, second]).toContain(error.argument ?? "none");
-          expect(thrownBy(() => device.plan((pass) => pass.encode(op(tensors)))).code).toBe("overlap");
-          device.wait();
-          bases.forEach((base, i) => expect(bytesOf(base)).toEqual(before[i]!));
-          for (const base of bases) base[Symbol.dispose]();
+  test.each(subjects)(
+    "$name: an output that overlaps anything by one row is refused, and nothing is written",
+    ({ shapes, outputs, op }) => {
+      for (const output of outputs) {
+        for (const other of Object.keys(shapes)) {
+          if (other === output) continue;
+          for (const [first, second] of [
+            [output, other],
+            [other, output],
+          ] as const) {
+            // Small tensors are padded to 8 elements: reach back over the padding and into the tensor.
+            const { tensors, bases } = tensorsWith(device, shapes, first, second, -8);
+            const before = bases.map((base) => bytesOf(base).slice());
+            const error = thrownBy(() => device.run(op(tensors)));
+            expect([output, other, error.code]).toEqual([output, other, "overlap"]);
+            expect([first, second]).toContain(error.argument ?? "none");
+            expect(thrownBy(() => device.plan((pass) => pass.encode(op(tensors)))).code).toBe("overlap");
+            device.wait();
+            bases.forEach((base, i) => expect(bytesOf(base)).toEqual(before[i]!));
+            for (const base of bases) base[Symbol.dispose]();
+          }
         }
       }
-    }
-  });
+    },
+  );
 
   test.each(subjects)("$name: tensors that only touch are legal", ({ shapes, outputs, op }) => {
     for (const output of outputs) {
@@ -183,7 +222,8 @@ onEachBackend("shared outputs", ({ device }) => {
         const { tensors: apart } = tensorsWith(device, shapes, other, output, 8);
         device.run(op(tensors), op(apart));
         device.wait();
-        for (const name of outputs) expectSameBits(`${output} behind ${other}: ${name}`, download(tensors[name]!), download(apart[name]!));
+        for (const name of outputs)
+          expectSameBits(`${output} behind ${other}: ${name}`, download(tensors[name]!), download(apart[name]!));
         for (const base of bases) base[Symbol.dispose]();
       }
     }
@@ -207,7 +247,10 @@ onEachBackend("shared outputs", ({ device }) => {
     const random = new Random(3);
     const numbers = fill([5, 8], "f32", () => random.normal());
     const matrix = reference([8, 8], fill([8, 8], "f32", () => random.normal()).data);
-    const [x, weight] = [numbers, matrix].map(({ shape, data }) => device.tensorFrom("f32", shape, data)) as [Tensor, Tensor];
+    const [x, weight] = [numbers, matrix].map(({ shape, data }) => device.tensorFrom("f32", shape, data)) as [
+      Tensor,
+      Tensor,
+    ];
     const [y, z, again] = [0, 1, 2].map(() => device.tensor("f32", [5, 8])) as [Tensor, Tensor, Tensor];
     device.run(linear({ x, weight, out: y }));
     device.run(linear({ x: y, weight, out: z }));

@@ -6,10 +6,19 @@ import { convCalls, deltaCalls } from "../support/calls.ts";
 import { buildCausalConv1d, buildGatedDelta } from "../support/cases.ts";
 import type { BatchSpec, GatedDeltaSpec } from "../support/cases.ts";
 import { expectSameBits } from "../support/judge.ts";
+import { plainDelta } from "../support/plain-specs.ts";
 import { forAll, specsFor, withPool } from "../support/property.ts";
 import { Random } from "../support/random.ts";
 import { allF32, convFormats, deltaFormats, runCausalConv1d, runGatedDelta } from "../support/run-ops.ts";
-import { deltaOfSpans, randomCuts, sequenceCount, sequenceRows, slotOf, tokenByToken, wholeSpan } from "../support/spans.ts";
+import {
+  deltaOfSpans,
+  randomCuts,
+  sequenceCount,
+  sequenceRows,
+  slotOf,
+  tokenByToken,
+  wholeSpan,
+} from "../support/spans.ts";
 
 /** A batch whose sequences each have a slot of their own, which they read or start fresh, and always write. */
 function inOwnSlots<S extends { readonly batch: BatchSpec; readonly seed: number }>(spec: S): S {
@@ -61,10 +70,19 @@ onEachBackend("call splits", (backend) => {
       const calls = randomCuts(new Random(spec.seed), given, 3);
       const together = deltaCalls(device, given, formats, calls);
       for (let s = 0; s < sequenceCount(given); s++) {
-        const alone = deltaCalls(device, given, formats, calls.map((spans) => spans.filter(({ sequence }) => sequence === s)));
+        const alone = deltaCalls(
+          device,
+          given,
+          formats,
+          calls.map((spans) => spans.filter(({ sequence }) => sequence === s)),
+        );
         expectSameBits(`sequence ${s}`, alone.out, sequenceRows(together.out, given, s));
         const slot = own.batch.writeSlots[s]!;
-        expectSameBits(`slot ${slot}`, slotOf(alone.state!, own.batch.slots, slot), slotOf(together.state!, own.batch.slots, slot));
+        expectSameBits(
+          `slot ${slot}`,
+          slotOf(alone.state!, own.batch.slots, slot),
+          slotOf(together.state!, own.batch.slots, slot),
+        );
       }
     });
   });
@@ -73,13 +91,20 @@ onEachBackend("call splits", (backend) => {
     forAll(backend, 60, specsFor.gatedDelta(backend).filter(withPool), (spec) => {
       const count = spec.batch.lengths.length;
       const slots = Array.from({ length: count }, (_, s) => s);
-      const given = buildGatedDelta({ ...spec, batch: { ...spec.batch, slots: 2 * count, readSlots: slots, writeSlots: slots } });
+      const given = buildGatedDelta({
+        ...spec,
+        batch: { ...spec.batch, slots: 2 * count, readSlots: slots, writeSlots: slots },
+      });
       const formats = deltaFormats(spec);
       const inPlace = runGatedDelta(device, given, formats);
       const elsewhere = runGatedDelta(device, { ...given, writeSlots: slots.map((s) => 2 * count - 1 - s) }, formats);
       expectSameBits("out", elsewhere.out, inPlace.out);
       for (const s of slots) {
-        expectSameBits(`slot ${s}`, slotOf(elsewhere.state!, 2 * count, 2 * count - 1 - s), slotOf(inPlace.state!, 2 * count, s));
+        expectSameBits(
+          `slot ${s}`,
+          slotOf(elsewhere.state!, 2 * count, 2 * count - 1 - s),
+          slotOf(inPlace.state!, 2 * count, s),
+        );
       }
     });
   });
@@ -87,12 +112,8 @@ onEachBackend("call splits", (backend) => {
 
 /** One prefix of `prefix` tokens in slot 0 of a pool, then continuations of the given lengths. */
 function forkSpec(prefix: number, lengths: readonly number[], slots: number): GatedDeltaSpec {
-  return {
-    seed: 21, keyHeads: 2, ratio: 2, keyDim: 24, valueDim: 16, gateForm: "log", gateDims: "head", betaForm: "given",
-    heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
-    stateFormat: "f32", outFormat: "f32",
-    batch: { lengths: [prefix, ...lengths], rowsBeyond: 0, slots, readSlots: [], writeSlots: [] },
-  };
+  const batch = { lengths: [prefix, ...lengths], rowsBeyond: 0, slots, readSlots: [], writeSlots: [] };
+  return { ...plainDelta, seed: 21, batch };
 }
 
 onEachBackend("forks", ({ device }) => {
@@ -101,7 +122,11 @@ onEachBackend("forks", ({ device }) => {
     const given = buildGatedDelta(forkSpec(19, lengths, 6));
     const prefix = wholeSpan(given, 0);
     const tails = lengths.map((_, i) => wholeSpan(given, i + 1));
-    const pool = runGatedDelta(device, deltaOfSpans(given, [prefix], { readSlots: [-1], writeSlots: [2] }), allF32).state!;
+    const pool = runGatedDelta(
+      device,
+      deltaOfSpans(given, [prefix], { readSlots: [-1], writeSlots: [2] }),
+      allF32,
+    ).state!;
     const state = { shape: given.state!.shape, data: Float64Array.from(pool) };
     // All read slot 2; the second of them writes it, too.
     const writeSlots = [0, 2, 5, 1];

@@ -6,9 +6,24 @@ import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep } from "../supp
 import { expectSameBits } from "../support/judge.ts";
 import { forAll, specsFor, withPool } from "../support/property.ts";
 import { Random } from "../support/random.ts";
-import { convFormats, deltaFormats, runCausalConv1d, runGatedDelta, runGatedDeltaStep, stepFormats } from "../support/run-ops.ts";
+import {
+  convFormats,
+  deltaFormats,
+  runCausalConv1d,
+  runGatedDelta,
+  runGatedDeltaStep,
+  stepFormats,
+} from "../support/run-ops.ts";
 import type { Results } from "../support/run-ops.ts";
-import { convOfSpans, deltaOfSpans, sequenceCount, sequenceRows, slotOf, stepOfSequences, wholeSpan } from "../support/spans.ts";
+import {
+  convOfSpans,
+  deltaOfSpans,
+  sequenceCount,
+  sequenceRows,
+  slotOf,
+  stepOfSequences,
+  wholeSpan,
+} from "../support/spans.ts";
 import type { Slots } from "../support/spans.ts";
 
 /** Slots of a case, in another order of its sequences. */
@@ -21,7 +36,14 @@ interface Batch extends BatchOptions {
 }
 
 /** One sequence's results in a run of all and in a run of some, where it came at `place`. */
-function expectSameSequence(all: Results, given: Batch, sequence: number, some: Results, part: Batch, place: number): void {
+function expectSameSequence(
+  all: Results,
+  given: Batch,
+  sequence: number,
+  some: Results,
+  part: Batch,
+  place: number,
+): void {
   expectSameBits(`sequence ${sequence}`, sequenceRows(some.out, part, place), sequenceRows(all.out, given, sequence));
   const slot = given.writeSlots?.[sequence] ?? -1;
   if (!all.state || slot < 0) return;
@@ -31,7 +53,6 @@ function expectSameSequence(all: Results, given: Batch, sequence: number, some: 
 
 /** Shuffles 0 .. count - 1. */
 const shuffled = (random: Random, count: number) => random.distinct(count, count);
-
 
 onEachBackend("batch composition", (backend) => {
   const { device } = backend;
@@ -45,7 +66,11 @@ onEachBackend("batch composition", (backend) => {
       const count = sequenceCount(given);
       const orders = [shuffled(random, count), ...Array.from({ length: count }, (_, s) => [s])];
       for (const order of orders) {
-        const part = deltaOfSpans(given, order.map((s) => wholeSpan(given, s)), slotsIn(given, order));
+        const part = deltaOfSpans(
+          given,
+          order.map((s) => wholeSpan(given, s)),
+          slotsIn(given, order),
+        );
         const got = runGatedDelta(device, part, formats, { layouts: random });
         order.forEach((sequence, place) => expectSameSequence(together, given, sequence, got, part, place));
       }
@@ -61,7 +86,11 @@ onEachBackend("batch composition", (backend) => {
       const count = sequenceCount(given);
       const orders = [shuffled(random, count), ...Array.from({ length: count }, (_, s) => [s])];
       for (const order of orders) {
-        const part = convOfSpans(given, order.map((s) => wholeSpan(given, s)), slotsIn(given, order));
+        const part = convOfSpans(
+          given,
+          order.map((s) => wholeSpan(given, s)),
+          slotsIn(given, order),
+        );
         const got = runCausalConv1d(device, part, formats, { layouts: random });
         order.forEach((sequence, place) => expectSameSequence(together, given, sequence, got, part, place));
       }
@@ -69,22 +98,39 @@ onEachBackend("batch composition", (backend) => {
   });
 
   test("gatedDeltaStep: alone, in another order and together are equal", () => {
-    forAll(backend, 100, specsFor.gatedDeltaStep(backend).filter(({ sequences }) => sequences > 0), (spec) => {
-      const given = buildGatedDeltaStep(spec);
-      const formats = stepFormats(spec);
-      const together = runGatedDeltaStep(device, given, formats);
-      const random = new Random(spec.seed);
-      const one = { ...given, cuSeqlens: Array.from({ length: spec.sequences + 1 }, (_, s) => s) };
-      for (const order of [shuffled(random, spec.sequences), ...Array.from({ length: spec.sequences }, (_, s) => [s])]) {
-        const got = runGatedDeltaStep(device, stepOfSequences(given, order, slotsIn(given, order)), formats, { layouts: random });
-        const part = { cuSeqlens: Array.from({ length: order.length + 1 }, (_, s) => s) };
-        order.forEach((sequence, place) => {
-          expectSameSequence(together, one, sequence, got, part, place);
-          const conv = { ...one, state: given.convState };
-          expectSameSequence({ ...together, state: together.convState }, conv, sequence, { ...got, state: got.convState }, part, place);
-        });
-      }
-    });
+    forAll(
+      backend,
+      100,
+      specsFor.gatedDeltaStep(backend).filter(({ sequences }) => sequences > 0),
+      (spec) => {
+        const given = buildGatedDeltaStep(spec);
+        const formats = stepFormats(spec);
+        const together = runGatedDeltaStep(device, given, formats);
+        const random = new Random(spec.seed);
+        const one = { ...given, cuSeqlens: Array.from({ length: spec.sequences + 1 }, (_, s) => s) };
+        for (const order of [
+          shuffled(random, spec.sequences),
+          ...Array.from({ length: spec.sequences }, (_, s) => [s]),
+        ]) {
+          const got = runGatedDeltaStep(device, stepOfSequences(given, order, slotsIn(given, order)), formats, {
+            layouts: random,
+          });
+          const part = { cuSeqlens: Array.from({ length: order.length + 1 }, (_, s) => s) };
+          order.forEach((sequence, place) => {
+            expectSameSequence(together, one, sequence, got, part, place);
+            const conv = { ...one, state: given.convState };
+            expectSameSequence(
+              { ...together, state: together.convState },
+              conv,
+              sequence,
+              { ...got, state: got.convState },
+              part,
+              place,
+            );
+          });
+        }
+      },
+    );
   });
 });
 
@@ -97,7 +143,11 @@ onOnly("metal", "chunked", (backend) => {
       const random = new Random(spec.seed);
       const count = sequenceCount(given);
       for (const order of [shuffled(random, count), ...Array.from({ length: count }, (_, s) => [s])]) {
-        const part = deltaOfSpans(given, order.map((s) => wholeSpan(given, s)), slotsIn(given, order));
+        const part = deltaOfSpans(
+          given,
+          order.map((s) => wholeSpan(given, s)),
+          slotsIn(given, order),
+        );
         const got = runGatedDelta(backend.device, part, formats, { layouts: random, algorithm: "chunked" });
         order.forEach((sequence, place) => expectSameSequence(together, given, sequence, got, part, place));
       }

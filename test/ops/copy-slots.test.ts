@@ -15,7 +15,12 @@ onEachBackend("copySlots", (backend) => {
   const { device } = backend;
 
   /** A pool of random bits between guards, NaN of every payload among them. */
-  function randomPool(seed: number, format: FloatDType, shape: readonly number[], offset: number): { base: Tensor; pool: Tensor } {
+  function randomPool(
+    seed: number,
+    format: FloatDType,
+    shape: readonly number[],
+    offset: number,
+  ): { base: Tensor; pool: Tensor } {
     const random = new Random(seed);
     const size = shape.reduce((product, length) => product * length, 1);
     const base = device.tensor(format, [offset + size + 16]);
@@ -28,7 +33,10 @@ onEachBackend("copySlots", (backend) => {
     fc.record({
       seed: fc.integer({ min: 1, max: 2 ** 30 }),
       format: formats,
-      rest: fc.oneof(fc.tuple(fc.integer({ min: 1, max: 70 })), fc.tuple(fc.integer({ min: 1, max: 5 }), fc.constantFrom(3, 8, 128))),
+      rest: fc.oneof(
+        fc.tuple(fc.integer({ min: 1, max: 70 })),
+        fc.tuple(fc.integer({ min: 1, max: 5 }), fc.constantFrom(3, 8, 128)),
+      ),
       offset: fc.nat({ max: 9 }),
       slots: slotsOf(count),
     }),
@@ -39,7 +47,8 @@ onEachBackend("copySlots", (backend) => {
       const { base, pool } = randomPool(seed, format, [slots, ...rest], offset);
       const before = bytesOf(base).slice();
       const size = (pool.size / slots) * widths[format];
-      const slotOf = (bytes: Uint8Array, slot: number) => bytes.subarray(offset * widths[format] + slot * size).subarray(0, size);
+      const slotOf = (bytes: Uint8Array, slot: number) =>
+        bytes.subarray(offset * widths[format] + slot * size).subarray(0, size);
       const expected = before.slice();
       writeSlots.forEach((to, i) => {
         const from = readSlots[i]!;
@@ -55,7 +64,11 @@ onEachBackend("copySlots", (backend) => {
   test("long cycles, and a slot copied to all others", () => {
     const slots = 300;
     const ring = Array.from({ length: slots }, (_, i) => i);
-    using pool = device.tensorFrom("f32", [slots, 3], Array.from({ length: slots * 3 }, (_, i) => i));
+    using pool = device.tensorFrom(
+      "f32",
+      [slots, 3],
+      Array.from({ length: slots * 3 }, (_, i) => i),
+    );
     const slotNumbers = () => ring.map((slot) => Math.floor(pool.data[slot * 3]! / 3));
     device.run(copySlots({ pool, readSlots: ring.map((i) => (i + 1) % slots), writeSlots: ring }));
     device.wait();

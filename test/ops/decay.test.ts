@@ -9,21 +9,40 @@ import { buildGatedDelta } from "../support/cases.ts";
 import type { GatedDeltaSpec } from "../support/cases.ts";
 import { bounds } from "../support/compare.ts";
 import { expectNear, expectSameBits } from "../support/judge.ts";
+import { plainDelta } from "../support/plain-specs.ts";
 import { allF32, runGatedDelta } from "../support/run-ops.ts";
 
 const spec: GatedDeltaSpec = {
-  seed: 111, keyHeads: 1, ratio: 2, keyDim: 24, valueDim: 16, gateForm: "log", gateDims: "head", betaForm: "given",
-  heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
-  stateFormat: "f32", outFormat: "f32",
+  ...plainDelta,
+  seed: 111,
+  keyHeads: 1,
+  keyDim: 24,
+  valueDim: 16,
   batch: { lengths: [3, 20], rowsBeyond: 0, slots: 2, readSlots: [0, 1], writeSlots: [0, 1] },
 };
 
-const all = (tensor: Reference, value: number) => reference(tensor.shape, tensor.data.map(() => value));
+const all = (tensor: Reference, value: number) =>
+  reference(
+    tensor.shape,
+    tensor.data.map(() => value),
+  );
 
-/** Ways to say a decay of exactly 0, and of exactly 1: what is given, with A_log 0 and dt_bias 0 where they are read. */
+/** Ways to say a decay of exactly 0, and of exactly 1; A_log and dt_bias are 0 where they are read. */
 const limits = {
-  0: { decay: [0, -0], log: [-Infinity, -104, -1e30], "neg-log": [Infinity, 104, 1e30], raw: [Infinity, 200, 3e38], "raw-ssm": [Infinity, 200, 3e38] },
-  1: { decay: [1], log: [0, -0], "neg-log": [0, -0], raw: [-Infinity, -200, -3e38], "raw-ssm": [-Infinity, -200, -3e38] },
+  0: {
+    decay: [0, -0],
+    log: [-Infinity, -104, -1e30],
+    "neg-log": [Infinity, 104, 1e30],
+    raw: [Infinity, 200, 3e38],
+    "raw-ssm": [Infinity, 200, 3e38],
+  },
+  1: {
+    decay: [1],
+    log: [0, -0],
+    "neg-log": [0, -0],
+    raw: [-Infinity, -200, -3e38],
+    "raw-ssm": [-Infinity, -200, -3e38],
+  },
 } as const;
 
 type Limited = keyof (typeof limits)[0];
@@ -33,8 +52,14 @@ function cases(decay: 0 | 1): { name: string; given: GatedDeltaCase }[] {
     (Object.keys(limits[decay]) as Limited[]).flatMap((gateForm) =>
       limits[decay][gateForm].map((gate) => {
         const given = buildGatedDelta({ ...spec, gateForm, gateDims });
-        const raw = given.aLog && { aLog: all(given.aLog, gateForm === "raw-ssm" ? -1 : 0), dtBias: all(given.dtBias!, 0) };
-        return { name: `${gateForm} ${Object.is(gate, -0) ? "-0" : gate} per ${gateDims}`, given: { ...given, ...raw, gate: all(given.gate, gate) } };
+        const raw = given.aLog && {
+          aLog: all(given.aLog, gateForm === "raw-ssm" ? -1 : 0),
+          dtBias: all(given.dtBias!, 0),
+        };
+        return {
+          name: `${gateForm} ${Object.is(gate, -0) ? "-0" : gate} per ${gateDims}`,
+          given: { ...given, ...raw, gate: all(given.gate, gate) },
+        };
       }),
     ),
   );
@@ -42,7 +67,10 @@ function cases(decay: 0 | 1): { name: string; given: GatedDeltaCase }[] {
 
 onEachBackend("decay", ({ device }) => {
   test.each(cases(0))("exactly 0 forgets even the largest state: $name", ({ given }) => {
-    const large = reference(given.state!.shape, given.state!.data.map((x) => Math.fround(x * 1e37)));
+    const large = reference(
+      given.state!.shape,
+      given.state!.data.map((x) => Math.fround(x * 1e37)),
+    );
     const from = runGatedDelta(device, { ...given, state: large }, allF32);
     const fresh = runGatedDelta(device, { ...given, readSlots: [-1, -1] }, allF32);
     expectSameBits("out", from.out, fresh.out);
@@ -62,7 +90,10 @@ onOnly("cpu", "decay", ({ device }) => {
     const gates = [-80, -87, -87.5, -88, -90, -95, -100, -102, -103];
     for (const gate of gates) {
       const given = buildGatedDelta(spec);
-      const large = reference(given.state!.shape, given.state!.data.map((x) => Math.fround(x * 1e37)));
+      const large = reference(
+        given.state!.shape,
+        given.state!.data.map((x) => Math.fround(x * 1e37)),
+      );
       const one = { ...given, gate: all(given.gate, gate), state: large };
       const expected = deltaOf({ ...one, decayFormat: "f32" });
       const got = runGatedDelta(device, one, allF32);

@@ -8,10 +8,15 @@ import { everyOp, large, runEach, small } from "../support/every-op.ts";
 import type { PlacedOp } from "../support/every-op.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
+import { plainConv } from "../support/plain-specs.ts";
 import { Random } from "../support/random.ts";
 import { allF32, placeCausalConv1d } from "../support/run-ops.ts";
 
-function expectSame(subject: string, one: ReadonlyMap<string, Float32Array[]>, other: ReadonlyMap<string, Float32Array[]>): void {
+function expectSame(
+  subject: string,
+  one: ReadonlyMap<string, Float32Array[]>,
+  other: ReadonlyMap<string, Float32Array[]>,
+): void {
   for (const [name, results] of one) {
     results.forEach((result, i) => expectSameBits(`${subject}, ${name} ${i}`, other.get(name)![i]!, result));
   }
@@ -55,14 +60,15 @@ onEachBackend("determinism", ({ device, emulated }) => {
     const random = new Random(6);
     const lengths = [6, 3];
     const batch = { lengths, rowsBeyond: 3, slots: 4, readSlots: [0, 1], writeSlots: [0, 1] };
-    const given = buildCausalConv1d({
-      seed: 2, channels: 40, width: 4, bias: false, activation: "silu", format: "f32", weightFormat: "f32",
-      stateFormat: "f32", outFormat: "f32", batch,
-    });
+    const given = buildCausalConv1d({ ...plainConv, channels: 40, batch });
     using planned = new Layouts(device);
     using direct = new Layouts(device);
     const [one, other] = [placeCausalConv1d(planned, given, allF32), placeCausalConv1d(direct, given, allF32)];
-    const indices = { cuSeqlens: Int32Array.from([0, 6, 9]), readSlots: new Int32Array(2), writeSlots: Int32Array.from([0, 1]) };
+    const indices = {
+      cuSeqlens: Int32Array.from([0, 6, 9]),
+      readSlots: new Int32Array(2),
+      writeSlots: Int32Array.from([0, 1]),
+    };
     const slots = device.tensorFrom("i32", [2], [0, 1]);
     const build = (args: typeof one) => (pass: Pass) => {
       pass.causalConv1d({ ...args, ...indices });

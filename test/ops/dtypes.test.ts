@@ -19,6 +19,7 @@ import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsN
 import type { GatedDeltaSpec, StepSpec } from "../support/cases.ts";
 import { bounds } from "../support/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
+import { plainConv, plainDelta, plainNorm, plainStep } from "../support/plain-specs.ts";
 import { Random } from "../support/random.ts";
 import { allF32, runCausalConv1d, runGatedDelta, runGatedDeltaStep, runGatedRmsNorm } from "../support/run-ops.ts";
 
@@ -34,10 +35,17 @@ function mixtures<K extends string>(choices: Readonly<Record<K, readonly Format[
 }
 
 /** The mixtures under each activation format; `own` names those that are the activation's or float32. */
-function activationMixtures<O extends string, A extends string>(own: readonly O[], any: readonly A[]): Record<O | A | "format", Format>[] {
+function activationMixtures<O extends string, A extends string>(
+  own: readonly O[],
+  any: readonly A[],
+): Record<O | A | "format", Format>[] {
   return formats.flatMap((format) => {
     const two = format === "f32" ? [format] : [format, "f32" as const];
-    const choices = Object.fromEntries([["format", [format]], ...own.map((name) => [name, two]), ...any.map((name) => [name, formats])]);
+    const choices = Object.fromEntries([
+      ["format", [format]],
+      ...own.map((name) => [name, two]),
+      ...any.map((name) => [name, formats]),
+    ]);
     return mixtures(choices) as Record<O | A | "format", Format>[];
   });
 }
@@ -48,14 +56,23 @@ function some<T>({ emulated }: Backend, all: readonly T[], most: number, mostEmu
   return new Random(all.length).distinct(count, all.length).map((i) => all[i]!);
 }
 
+const batch = { lengths: [4, 0, 2], rowsBeyond: 0, slots: 3, readSlots: [0, 1, -1], writeSlots: [0, 1, 2] };
+
+/** Raw gates and betas: every tensor is in use. */
 const spec: GatedDeltaSpec = {
-  seed: 61, keyHeads: 1, ratio: 2, keyDim: 16, valueDim: 8, gateForm: "raw", gateDims: "head", betaForm: "sigmoid",
-  heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
-  stateFormat: "f32", outFormat: "f32",
-  batch: { lengths: [4, 0, 2], rowsBeyond: 0, slots: 3, readSlots: [0, 1, -1], writeSlots: [0, 1, 2] },
+  ...plainDelta,
+  seed: 61,
+  keyHeads: 1,
+  valueDim: 8,
+  gateForm: "raw",
+  betaForm: "sigmoid",
+  batch,
 };
 
-const words = (mixture: object) => Object.entries(mixture).map(([name, format]) => `${name} ${format}`).join(", ");
+const words = (mixture: object) =>
+  Object.entries(mixture)
+    .map(([name, format]) => `${name} ${format}`)
+    .join(", ");
 
 /** A case whose tensors are rounded to a mixture's formats. */
 function inFormats<C extends object>(given: C, choose: (name: string) => Format | undefined): C {
@@ -76,7 +93,8 @@ onEachBackend("dtypes", (backend) => {
       expect(all.length).toBe(27 + 2 * 8 * 27);
       for (const mixture of some(backend, all, 300, 100)) {
         const activations = ["query", "key", "value"];
-        const choose = (name: string) => (activations.includes(name) ? mixture.format : (mixture as Record<string, Format>)[name]);
+        const choose = (name: string) =>
+          activations.includes(name) ? mixture.format : (mixture as Record<string, Format>)[name];
         const given: GatedDeltaCase = inFormats(buildGatedDelta({ ...spec, gateDims }), choose);
         const wide = runGatedDelta(device, given, { ...mixture, state: "f32", out: "f32" });
         const expected = gatedDelta({ ...given, decayFormat: "f32" });
@@ -95,7 +113,7 @@ onEachBackend("dtypes", (backend) => {
   test("causalConv1d", () => {
     for (const mixture of some(backend, activationMixtures(["state", "out"], ["weight", "bias"]), 100, 100)) {
       const choose = (name: string) => (name === "x" ? mixture.format : (mixture as Record<string, Format>)[name]);
-      const built = buildCausalConv1d({ ...spec, channels: 19, width: 4, bias: true, activation: "silu" });
+      const built = buildCausalConv1d({ ...plainConv, channels: 19, batch });
       const given: CausalConv1dCase = inFormats(built, choose);
       const wide = runCausalConv1d(device, given, { ...mixture, out: "f32" });
       const expected = causalConv1d(given);
@@ -111,9 +129,7 @@ onEachBackend("dtypes", (backend) => {
   test("gatedRmsNorm", () => {
     for (const mixture of some(backend, activationMixtures(["x", "out"], ["weight"]), 100, 100)) {
       const choose = (name: string) => (name === "z" ? mixture.format : (mixture as Record<string, Format>)[name]);
-      const built = buildGatedRmsNorm({
-        ...spec, tokens: 3, heads: 2, dim: 21, eps: 1e-6, activation: "silu", order: "norm-then-gate", xFormat: "f32",
-      });
+      const built = buildGatedRmsNorm({ ...plainNorm, tokens: 3, heads: 2, dim: 21 });
       const given: GatedRmsNormCase = inFormats(built, choose);
       const wide = runGatedRmsNorm(device, given, { ...mixture, out: "f32" });
       expectNear(`${words(mixture)}: out`, wide, gatedRmsNorm(given).data, bounds.f32);
@@ -123,14 +139,12 @@ onEachBackend("dtypes", (backend) => {
   });
 
   test("gatedDeltaStep", () => {
-    const stepSpec: StepSpec = {
-      ...spec, width: 4, bias: true, convActivation: "silu", convStateFormat: "f32", normActivation: "silu",
-      normOrder: "norm-then-gate", sequences: 3, slots: 3, readSlots: [0, 1, -1], writeSlots: [0, 1, 2],
-    };
+    const stepSpec: StepSpec = { ...plainStep, keyHeads: 1, ratio: 2, valueDim: 8, readSlots: [0, 1, -1] };
     const any = ["aLog", "dtBias", "state", "convWeight", "convBias", "normWeight"] as const;
     const all = activationMixtures(["gate", "beta", "convState", "out"], any);
     for (const mixture of some(backend, all, 400, 100)) {
-      const choose = (name: string) => (name === "x" || name === "z" ? mixture.format : (mixture as Record<string, Format>)[name]);
+      const choose = (name: string) =>
+        name === "x" || name === "z" ? mixture.format : (mixture as Record<string, Format>)[name];
       const given: GatedDeltaStepCase = inFormats(buildGatedDeltaStep(stepSpec), choose);
       const wide = runGatedDeltaStep(device, given, { ...mixture, state: "f32", out: "f32" });
       const got = runGatedDeltaStep(device, given, mixture);
@@ -146,12 +160,38 @@ onEachBackend("dtypes", (backend) => {
 
   test("results too large for f16 become infinite, tiny ones subnormal or 0, ties go to even", () => {
     // A state of one number per row, read out by a query of one 1: out is that number.
-    const numbers = [65504, 65519.99, 65520, -1e6, 6e-8, 2.9e-8, 2.98e-8, -4e-8, 2049, 2051, 1 + 2 ** -11, 1 + 3 * 2 ** -11, -0, 3.4e38, 1e-40, 5];
+    const numbers = [
+      65504,
+      65519.99,
+      65520,
+      -1e6,
+      6e-8,
+      2.9e-8,
+      2.98e-8,
+      -4e-8,
+      2049,
+      2051,
+      1 + 2 ** -11,
+      1 + 3 * 2 ** -11,
+      -0,
+      3.4e38,
+      1e-40,
+      5,
+    ];
     const read = (format: Format) => {
       const state = device.tensor("f32", [1, 1, 16, 8]);
       numbers.forEach((number, row) => (state.data[row * 8] = number));
-      const one = (name: Format, shape: number[], first: number) => device.tensorFrom(name, shape, Float32Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => (i === 0 ? first : 0)));
-      const given = { query: one(format, [1, 1, 8], 1), key: one(format, [1, 1, 8], 0), value: device.tensor(format, [1, 1, 16]) };
+      const one = (name: Format, shape: number[], first: number) =>
+        device.tensorFrom(
+          name,
+          shape,
+          Float32Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => (i === 0 ? first : 0)),
+        );
+      const given = {
+        query: one(format, [1, 1, 8], 1),
+        key: one(format, [1, 1, 8], 0),
+        value: device.tensor(format, [1, 1, 16]),
+      };
       const gates = { gate: one("f32", [1, 1], 1), beta: one("f32", [1, 1], 0), gateForm: "decay", scale: 1 } as const;
       return { state, given, gates };
     };

@@ -6,8 +6,10 @@ import type { GatedDeltaStepCase } from "../reference/gated-delta-step.ts";
 import { onEachBackend } from "../support/backends.ts";
 import type { Backend } from "../support/backends.ts";
 import { buildGatedDeltaStep } from "../support/cases.ts";
+import type { StepSpec } from "../support/cases.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
+import { plainStep } from "../support/plain-specs.ts";
 import { forAll, specsFor } from "../support/property.ts";
 import { Random } from "../support/random.ts";
 import { placeGatedDeltaStep, runChecked, runGatedDeltaStep, stepFormats } from "../support/run-ops.ts";
@@ -32,7 +34,12 @@ function chainOf(args: Placed, mixed: Tensor, delta: Tensor) {
     mixed.view({ offset, shape: [sequences, heads, dim], strides: [channels, dim, 1] });
   return [
     causalConv1d({
-      ...batch, x: args.x, weight: args.convWeight, bias: args.convBias, state: args.convState, out: mixed,
+      ...batch,
+      x: args.x,
+      weight: args.convWeight,
+      bias: args.convBias,
+      state: args.convState,
+      out: mixed,
       activation: args.convActivation,
     }),
     gatedDelta({
@@ -40,12 +47,28 @@ function chainOf(args: Placed, mixed: Tensor, delta: Tensor) {
       query: part(0, keyHeads, keyDim),
       key: part(keys, keyHeads, keyDim),
       value: part(2 * keys, valueHeads, valueDim),
-      gate: args.gate, beta: args.beta, aLog: args.aLog, dtBias: args.dtBias, state: args.state, out: delta,
-      gateForm: args.gateForm, gateDims: args.gateDims, gateBound: args.gateBound, betaForm: args.betaForm,
-      heads: args.heads, qkNorm: args.qkNorm, qkNormEps: args.qkNormEps, scale: args.scale,
+      gate: args.gate,
+      beta: args.beta,
+      aLog: args.aLog,
+      dtBias: args.dtBias,
+      state: args.state,
+      out: delta,
+      gateForm: args.gateForm,
+      gateDims: args.gateDims,
+      gateBound: args.gateBound,
+      betaForm: args.betaForm,
+      heads: args.heads,
+      qkNorm: args.qkNorm,
+      qkNormEps: args.qkNormEps,
+      scale: args.scale,
     }),
     gatedRmsNorm({
-      x: delta, z: args.z, weight: args.normWeight, out: args.out, eps: args.normEps, activation: args.normActivation,
+      x: delta,
+      z: args.z,
+      weight: args.normWeight,
+      out: args.out,
+      eps: args.normEps,
+      activation: args.normActivation,
       order: args.normOrder,
     }),
   ];
@@ -54,7 +77,8 @@ function chainOf(args: Placed, mixed: Tensor, delta: Tensor) {
 function runChain({ device }: Backend, given: GatedDeltaStepCase, formats: StepFormats, random: Random): StepResults {
   using layouts = new Layouts(device, random);
   const args = placeGatedDeltaStep(layouts, given, formats);
-  if (given.x.shape[0] === 0) return { out: download(args.out), state: download(args.state), convState: download(args.convState) };
+  if (given.x.shape[0] === 0)
+    return { out: download(args.out), state: download(args.state), convState: download(args.convState) };
   using mixed = device.tensor(formats.format, given.x.shape);
   using delta = device.tensor("f32", given.z.shape);
   runChecked(device, layouts, ...chainOf(args, mixed, delta));
@@ -97,7 +121,11 @@ onEachBackend("the fused step", (backend) => {
         apart.x.copyFrom(x);
         device.run(gatedDeltaStep(fused), ...chainOf(apart, mixed, delta));
         device.wait();
-        const results = ({ out, state, convState }: Placed) => ({ out: download(out), state: download(state), convState: download(convState) });
+        const results = ({ out, state, convState }: Placed) => ({
+          out: download(out),
+          state: download(state),
+          convState: download(convState),
+        });
         expectSame(results(fused), results(apart));
       }
     }
@@ -105,11 +133,13 @@ onEachBackend("the fused step", (backend) => {
 });
 
 /** A step as real models have it, small. */
-function stepOf(stateFormat: "f32" | "f16" | "bf16") {
-  return {
-    seed: 5, keyHeads: 2, ratio: 2, keyDim: 64, valueDim: 32, gateForm: "raw", gateDims: "head", betaForm: "sigmoid",
-    heads: "block", qkNorm: "l2", scale: undefined, format: "bf16", gatesF32: false, weightFormat: "bf16", stateFormat,
-    outFormat: "bf16", width: 4, bias: false, convActivation: "silu", convStateFormat: "bf16", normActivation: "silu",
-    normOrder: "norm-then-gate",
+function stepOf(stateFormat: "f32" | "f16" | "bf16"): StepSpec {
+  const bf16 = {
+    format: "bf16",
+    gatesF32: false,
+    weightFormat: "bf16",
+    convStateFormat: "bf16",
+    outFormat: "bf16",
   } as const;
+  return { ...plainStep, ...bf16, stateFormat, ratio: 2, keyDim: 64, valueDim: 32, bias: false };
 }

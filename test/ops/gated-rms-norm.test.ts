@@ -5,27 +5,13 @@ import type { GatedRmsNormCase } from "../reference/gated-rms-norm.ts";
 import { reference, reshape } from "../reference/tensor.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { buildGatedRmsNorm, fill } from "../support/cases.ts";
-import type { NormSpec } from "../support/cases.ts";
 import { bounds } from "../support/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
+import { plainNorm } from "../support/plain-specs.ts";
 import { forAll, specsFor } from "../support/property.ts";
 import { Random } from "../support/random.ts";
 import { allF32, normFormats, placeGatedRmsNorm, runChecked, runGatedRmsNorm } from "../support/run-ops.ts";
-
-const plain: NormSpec = {
-  seed: 3,
-  tokens: 4,
-  heads: 3,
-  dim: 40,
-  eps: 1e-6,
-  activation: "silu",
-  order: "norm-then-gate",
-  xFormat: "f32",
-  format: "f32",
-  weightFormat: "f32",
-  outFormat: "f32",
-};
 
 onEachBackend("gatedRmsNorm", (backend) => {
   const { device } = backend;
@@ -39,7 +25,12 @@ onEachBackend("gatedRmsNorm", (backend) => {
       const wide = runGatedRmsNorm(device, given, { ...formats, out: "f32" }, { layouts: new Random(spec.seed) });
       expectNear(`${backend.name} gatedRmsNorm, ${spec.format} inputs`, wide, referenceOf(given).data, bounds.f32);
       if (formats.out === "f32") return;
-      expectRounded("out", formats.out, runGatedRmsNorm(device, given, formats, { layouts: new Random(spec.seed + 1) }), wide);
+      expectRounded(
+        "out",
+        formats.out,
+        runGatedRmsNorm(device, given, formats, { layouts: new Random(spec.seed + 1) }),
+        wide,
+      );
     });
   });
 
@@ -48,33 +39,47 @@ onEachBackend("gatedRmsNorm", (backend) => {
     for (const [i, dim] of [...lengths, 100, 1000, 1003, 5120].entries()) {
       const activation = i % 2 === 0 ? "silu" : "sigmoid";
       const order = i % 4 < 2 ? "norm-then-gate" : "gate-then-norm";
-      expectReference(`${dim}`, buildGatedRmsNorm({ ...plain, tokens: 2, dim, activation, order, seed: dim }), new Random(dim));
+      expectReference(
+        `${dim}`,
+        buildGatedRmsNorm({ ...plainNorm, tokens: 2, dim, activation, order, seed: dim }),
+        new Random(dim),
+      );
     }
     for (const activation of ["silu", "sigmoid"] as const) {
       for (const order of ["norm-then-gate", "gate-then-norm"] as const) {
-        expectReference(`${activation} ${order}`, buildGatedRmsNorm({ ...plain, activation, order }));
+        expectReference(`${activation} ${order}`, buildGatedRmsNorm({ ...plainNorm, activation, order }));
       }
     }
   });
 
   test("more rows than 16 bits count", () => {
     if (backend.emulated) return;
-    expectReference("tokens", buildGatedRmsNorm({ ...plain, tokens: 70_000, heads: 1, dim: 3 }));
-    expectReference("heads", buildGatedRmsNorm({ ...plain, tokens: 1, heads: 70_000, dim: 3 }));
+    expectReference("tokens", buildGatedRmsNorm({ ...plainNorm, tokens: 70_000, heads: 1, dim: 3 }));
+    expectReference("heads", buildGatedRmsNorm({ ...plainNorm, tokens: 1, heads: 70_000, dim: 3 }));
   });
 
   test("[tokens, dim] is [tokens, 1, dim]", () => {
-    const given = buildGatedRmsNorm({ ...plain, heads: 1 });
+    const given = buildGatedRmsNorm({ ...plainNorm, heads: 1 });
     const flat = (tensor: typeof given.x) => reshape(tensor, [4, 40]);
     const expected = runGatedRmsNorm(device, given, allF32);
-    expectSameBits("out", runGatedRmsNorm(device, { ...given, x: flat(given.x), z: flat(given.z) }, allF32, { layouts: new Random(1) }), expected);
+    expectSameBits(
+      "out",
+      runGatedRmsNorm(device, { ...given, x: flat(given.x), z: flat(given.z) }, allF32, { layouts: new Random(1) }),
+      expected,
+    );
   });
 
   test("epsilon is the one given, 1e-6 by default", () => {
-    const given = buildGatedRmsNorm(plain);
+    const given = buildGatedRmsNorm(plainNorm);
     for (const eps of [0, 1e-3, 2]) expectReference(`eps ${eps}`, { ...given, eps: Math.fround(eps) });
     // Numbers so small that epsilon decides everything.
-    const small = { ...given, x: reference(given.x.shape, given.x.data.map((x) => Math.fround(x * 1e-5))) };
+    const small = {
+      ...given,
+      x: reference(
+        given.x.shape,
+        given.x.data.map((x) => Math.fround(x * 1e-5)),
+      ),
+    };
     expectReference("tiny rows", { ...small, eps: Math.fround(1e-6) });
     const byDefault = runGatedRmsNorm(device, { ...small, eps: undefined }, allF32);
     expectSameBits("out", byDefault, runGatedRmsNorm(device, { ...small, eps: 1e-6 }, allF32));
@@ -97,7 +102,10 @@ onEachBackend("gatedRmsNorm", (backend) => {
   });
 
   test("no rows, or no heads: nothing happens", () => {
-    for (const shape of [[0, 3, 8], [2, 0, 8]]) {
+    for (const shape of [
+      [0, 3, 8],
+      [2, 0, 8],
+    ]) {
       using layouts = new Layouts(device);
       const given = { x: reference(shape), z: reference(shape), weight: reference([8]) };
       const args = placeGatedRmsNorm(layouts, given, allF32);

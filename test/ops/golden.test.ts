@@ -22,7 +22,19 @@ const mostTokens = ({ emulated }: Backend) => (emulated ? 50 : Infinity);
 function caseOf(golden: GatedDeltaGolden): GatedDeltaCase {
   const slots = golden.cuSeqlens.slice(1).map((_, s) => s);
   const { query, key, value, gate, beta, cuSeqlens, qkNorm } = golden;
-  return { query, key, value, gate, beta, cuSeqlens, qkNorm, state: golden.stateIn, gateForm: "log", readSlots: slots, writeSlots: slots };
+  return {
+    query,
+    key,
+    value,
+    gate,
+    beta,
+    cuSeqlens,
+    qkNorm,
+    state: golden.stateIn,
+    gateForm: "log",
+    readSlots: slots,
+    writeSlots: slots,
+  };
 }
 
 onEachBackend("golden files", (backend) => {
@@ -68,7 +80,12 @@ onEachBackend("golden files", (backend) => {
     const hidden = golden.cuSeqlens.slice(1).map((end) => rows(golden.hidden, end - tokens, end));
     const all = Array.from({ length: sequences }, (_, sequence) => sequence);
     const whole = drive(layer, hidden, [all.map((sequence) => ({ sequence, tokens }))]);
-    expectNear("golden layer", whole.outputs.flatMap((out) => [...out]), golden.out.data, bounds.layer);
+    expectNear(
+      "golden layer",
+      whole.outputs.flatMap((out) => [...out]),
+      golden.out.data,
+      bounds.layer,
+    );
     // As it was used: a prefill in two chunks, then one token a step.
     const prefill = [5, golden.prefillTokens - 5].map((part) => all.map((sequence) => ({ sequence, tokens: part })));
     const steps = Array.from({ length: golden.decodeSteps }, () => all.map((sequence) => ({ sequence, tokens: 1 })));

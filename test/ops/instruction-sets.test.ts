@@ -11,19 +11,41 @@ const built: Readonly<Record<string, readonly string[]>> = { x64: ["avx512", "av
 
 /** Subjects that depend on how the kernels are compiled. */
 const subjects = [
-  "adversarial", "call-splits", "causal-conv", "composition", "determinism", "dtypes", "fused-equals-unfused",
-  "gated-delta", "gated-rms-norm", "golden", "instruction-sets", "linear", "poison", "ragged", "slots", "step", "strides",
+  "adversarial",
+  "call-splits",
+  "causal-conv",
+  "composition",
+  "determinism",
+  "dtypes",
+  "fused-equals-unfused",
+  "gated-delta",
+  "gated-rms-norm",
+  "golden",
+  "instruction-sets",
+  "linear",
+  "poison",
+  "ragged",
+  "slots",
+  "step",
+  "strides",
 ];
 
 const forced = process.env["GATED_DELTA_ISA"];
 
 /** A share of the random cases: this process runs all of them on the best instruction set. */
-const environment = (isa: string) => ({ GATED_DELTA_ISA: isa, GATED_DELTA_TEST_BACKENDS: "cpu", GATED_DELTA_TEST_SHARE: "0.15" });
+const environment = (isa: string) => ({
+  GATED_DELTA_ISA: isa,
+  GATED_DELTA_TEST_BACKENDS: "cpu",
+  GATED_DELTA_TEST_SHARE: "0.15",
+});
 
 /** What a device says of itself under an instruction set. */
 function opened(isa: string) {
-  return runProgram(environment(isa), `import { Device } from "ROOT/lib/index.ts";
-    try { console.log(Device.open("cpu").isa); } catch (error) { console.log(error.message); process.exit(1); }`);
+  return runProgram(
+    environment(isa),
+    `import { Device } from "ROOT/lib/index.ts";
+    try { console.log(Device.open("cpu").isa); } catch (error) { console.log(error.message); process.exit(1); }`,
+  );
 }
 
 if (forced === undefined) {
@@ -35,11 +57,15 @@ if (forced === undefined) {
         console.log(`Not run with GATED_DELTA_ISA=${isa}: ${text.trim()}`);
         continue;
       }
-      test(isa, () => {
-        const passed = testOps(environment(isa), subjects);
-        expect(passed).toBeGreaterThan(subjects.length); // it found the files
-        console.log(`${isa}: ${passed} tests of the ops passed`);
-      }, 600_000);
+      test(
+        isa,
+        () => {
+          const passed = testOps(environment(isa), subjects);
+          expect(passed).toBeGreaterThan(subjects.length); // it found the files
+          console.log(`${isa}: ${passed} tests of the ops passed`);
+        },
+        600_000,
+      );
     }
 
     test("one that is unknown is refused by name", () => {

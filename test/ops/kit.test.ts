@@ -11,14 +11,14 @@ import type { GatedDeltaSpec } from "../support/cases.ts";
 import { bounds, relRms } from "../support/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, bytesOf } from "../support/layouts.ts";
+import { plainConv, plainDelta, plainNorm } from "../support/plain-specs.ts";
 import { Random } from "../support/random.ts";
 import { allF32, runCausalConv1d, runGatedDelta, runGatedRmsNorm } from "../support/run-ops.ts";
 import { deltaOfSpans, randomCuts, sequenceRows, slotOf, tokenByToken } from "../support/spans.ts";
 
 const spec: GatedDeltaSpec = {
-  seed: 101, keyHeads: 2, ratio: 2, keyDim: 16, valueDim: 24, gateForm: "log", gateDims: "head", betaForm: "given",
-  heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
-  stateFormat: "f32", outFormat: "f32",
+  ...plainDelta,
+  seed: 101,
   batch: { lengths: [5, 0, 4], rowsBeyond: 2, slots: 4, readSlots: [0, 1, 2], writeSlots: [0, 1, 3] },
 };
 
@@ -59,7 +59,9 @@ test("spans cover each token once, and rows are gathered from where they were", 
   const part = deltaOfSpans(given, [{ sequence: 2, start: 1, end: 3 }], { readSlots: [2], writeSlots: [3] });
   expect(part.cuSeqlens).toEqual([0, 2]);
   expect([...part.beta.data]).toEqual([...given.beta.data.subarray(6 * 4, 8 * 4)]);
-  expect([...sequenceRows(given.beta.data.subarray(0, 9 * 4), given, 2)]).toEqual([...given.beta.data.subarray(5 * 4, 9 * 4)]);
+  expect([...sequenceRows(given.beta.data.subarray(0, 9 * 4), given, 2)]).toEqual([
+    ...given.beta.data.subarray(5 * 4, 9 * 4),
+  ]);
   expect([...slotOf(Float32Array.of(1, 2, 3, 4), 2, 1)]).toEqual([3, 4]);
 });
 
@@ -85,7 +87,11 @@ onEachBackend("layouts", ({ device }) => {
   test("a byte that changes where none may is found: guards, gaps, inputs, rows beyond, slots not written", () => {
     const places: readonly [string, (layouts: Layouts) => Uint8Array, number][] = [
       ["an input's element", (layouts) => bytesOf(layouts.packed("w", "f32", numbers([8]))), 5],
-      ["the guard behind an input", (layouts) => memoryOf(bytesOf(layouts.packed("w", "f32", numbers([8])))), 32 * 4 + 8 * 4 + 1],
+      [
+        "the guard behind an input",
+        (layouts) => memoryOf(bytesOf(layouts.packed("w", "f32", numbers([8])))),
+        32 * 4 + 8 * 4 + 1,
+      ],
       ["the guard before an output", (layouts) => memoryOf(bytesOf(layouts.out("o", "f32", [2, 8]))), 32 * 4 - 1],
       ["the guard behind an output", (layouts) => memoryOf(bytesOf(layouts.out("o", "bf16", [2, 8]))), (32 + 16) * 2],
       ["a row beyond", (layouts) => bytesOf(layouts.out("o", "f16", [4, 8], 3)), 3 * 8 * 2],
@@ -104,7 +110,10 @@ onEachBackend("layouts", ({ device }) => {
     using layouts = new Layouts(device, new Random(4));
     const out = layouts.out("o", "f32", [3, 2, 8], 2);
     out.slice(0, 2).copyFrom(new Array<number>(32).fill(1));
-    layouts.pool("p", "f16", numbers([2, 8]), [1]).slice(1, 2).copyFrom(new Array<number>(8).fill(1));
+    layouts
+      .pool("p", "f16", numbers([2, 8]), [1])
+      .slice(1, 2)
+      .copyFrom(new Array<number>(8).fill(1));
     expect(layouts.trespasses()).toEqual([]);
     out.slice(2, 3).copyFrom(new Array<number>(16).fill(1));
     expect(layouts.trespasses().length).toBe(1);
@@ -123,26 +132,45 @@ onEachBackend("options", ({ device }) => {
       return [relRms(got.out, out.data.subarray(0, got.out.length)), relRms(got.state!, state!.data)] as const;
     };
     expect(Math.max(...distance({}))).toBeLessThan(bounds.f32);
-    const negative = reference(given.gate.shape, given.gate.data.map((g) => -g));
+    const negative = reference(
+      given.gate.shape,
+      given.gate.data.map((g) => -g),
+    );
     const changes: Partial<GatedDeltaCase>[] = [
-      { heads: "tiled" }, { qkNorm: "none" }, { betaForm: "sigmoid" }, { betaForm: "2-sigmoid" }, { gateForm: "neg-log" },
-      { gateForm: "decay" }, { gate: negative }, { readSlots: [-1, 1, 2] }, { cuSeqlens: [0, 4, 5, 9] }, { qkNormEps: 0.1 },
-      { query: given.key }, { key: given.query },
+      { heads: "tiled" },
+      { qkNorm: "none" },
+      { betaForm: "sigmoid" },
+      { betaForm: "2-sigmoid" },
+      { gateForm: "neg-log" },
+      { gateForm: "decay" },
+      { gate: negative },
+      { readSlots: [-1, 1, 2] },
+      { cuSeqlens: [0, 4, 5, 9] },
+      { qkNormEps: 0.1 },
+      { query: given.key },
+      { key: given.query },
     ];
-    for (const change of changes) expect([Object.keys(change), Math.max(...distance(change)) > 50 * bounds.f32]).toEqual([Object.keys(change), true]);
+    for (const change of changes)
+      expect([Object.keys(change), Math.max(...distance(change)) > 50 * bounds.f32]).toEqual([
+        Object.keys(change),
+        true,
+      ]);
     expect(distance({ scale: 0.2501 })[0]).toBeGreaterThan(50 * bounds.f32);
     expect(distance({ readSlots: [0, 2, 2] })[1]).toBeGreaterThan(50 * bounds.f32);
   });
 
   test("so do those of convolution and norm", () => {
-    const conv = buildCausalConv1d({ ...spec, channels: 24, width: 4, bias: true, activation: "silu" });
+    const conv = buildCausalConv1d({ ...plainConv, batch: spec.batch });
     const { out } = runCausalConv1d(device, conv, allF32);
-    for (const change of [{ activation: "none" }, { bias: undefined }, { state: undefined }, { cuSeqlens: [0, 4, 5, 9] }] as const) {
+    for (const change of [
+      { activation: "none" },
+      { bias: undefined },
+      { state: undefined },
+      { cuSeqlens: [0, 4, 5, 9] },
+    ] as const) {
       expect(relRms(out, convOf({ ...conv, ...change }).out.data.subarray(0, out.length))).toBeGreaterThan(1e-3);
     }
-    const norm = buildGatedRmsNorm({
-      ...spec, tokens: 3, heads: 2, dim: 24, eps: 1e-6, activation: "silu", order: "norm-then-gate", xFormat: "f32",
-    });
+    const norm = buildGatedRmsNorm({ ...plainNorm, tokens: 3, heads: 2, dim: 24 });
     const normed = runGatedRmsNorm(device, norm, allF32);
     for (const change of [{ activation: "sigmoid" }, { order: "gate-then-norm" }, { eps: 1 }] as const) {
       expect(relRms(normed, normOf({ ...norm, ...change }).data)).toBeGreaterThan(1e-6 * 50);

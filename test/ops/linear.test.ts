@@ -25,7 +25,11 @@ interface Formats {
 const f32: Formats = { x: "f32", weight: "f32", out: "f32" };
 
 /** A case's matrices. */
-function build(seed: number, [rows, inFeatures, outFeatures]: readonly [number, number, number], { x, weight }: Formats = f32) {
+function build(
+  seed: number,
+  [rows, inFeatures, outFeatures]: readonly [number, number, number],
+  { x, weight }: Formats = f32,
+) {
   const random = new Random(seed);
   return {
     x: fill([rows, inFeatures], x, () => random.normal()),
@@ -44,7 +48,11 @@ onEachBackend("linear", (backend) => {
     return download(out);
   }
 
-  const size = (most: number) => fc.oneof(fc.integer({ min: 1, max: most }), fc.integer({ min: 1, max: most / 8 }).map((n) => n * 8));
+  const size = (most: number) =>
+    fc.oneof(
+      fc.integer({ min: 1, max: most }),
+      fc.integer({ min: 1, max: most / 8 }).map((n) => n * 8),
+    );
   const cases = fc.record({
     seed: fc.integer({ min: 1, max: 2 ** 30 }),
     sizes: fc.tuple(fc.nat({ max: 20 }), size(200), size(80)),
@@ -66,13 +74,21 @@ onEachBackend("linear", (backend) => {
   test("long sums", () => {
     for (const inFeatures of [1000, 20483]) {
       const given = build(inFeatures, [2, inFeatures, 3]);
-      expectNear(`${inFeatures} terms`, run(given.x, given.weight), referenceOf(given.x, given.weight).data, bounds.f32);
+      expectNear(
+        `${inFeatures} terms`,
+        run(given.x, given.weight),
+        referenceOf(given.x, given.weight).data,
+        bounds.f32,
+      );
     }
   });
 
   test("more rows, and more features, than 16 bits count", () => {
     if (backend.emulated) return;
-    for (const [rows, outFeatures] of [[70_000, 3], [3, 70_000]] as const) {
+    for (const [rows, outFeatures] of [
+      [70_000, 3],
+      [3, 70_000],
+    ] as const) {
       const given = build(rows, [rows, 5, outFeatures]);
       expectNear(`${rows} rows`, run(given.x, given.weight), referenceOf(given.x, given.weight).data, bounds.f32);
     }
@@ -87,7 +103,11 @@ onEachBackend("linear", (backend) => {
     }
     for (let feature = 0; feature < 21; feature++) {
       const alone = run(given.x, reference([1, 75], given.weight.data.subarray(feature * 75, (feature + 1) * 75)));
-      expectSameBits(`feature ${feature}`, alone, Float32Array.from({ length: 9 }, (_, row) => together[row * 21 + feature]!));
+      expectSameBits(
+        `feature ${feature}`,
+        alone,
+        Float32Array.from({ length: 9 }, (_, row) => together[row * 21 + feature]!),
+      );
     }
   });
 

@@ -27,7 +27,7 @@ const extents = {
   linear: { out: [4], in: [4, 8] }, // [4, 8] x, [8, 8] weight
   norm: { out: [4], in: [4, 4, 1] }, // [4, 8] x, z, [8] weight
   conv: { out: [4, 6], in: [4, 4] }, // [4, 8] x, [8, 4] weight, state [2, 8, 3]
-  delta: { out: [4, 16], in: [4, 4, 4, 1] }, // [4, 1, 8] query, key, value, gate and beta [4, 1] each, state [2, 1, 8, 8]
+  delta: { out: [4, 16], in: [4, 4, 4, 1] }, // [4, 1, 8] query, key, value, [4, 1] gate and beta, [2, 1, 8, 8] state
   copy: { out: [24], in: [] }, // [3, 64]
 } as const;
 
@@ -50,17 +50,41 @@ function opOf({ kind, at }: Instruction, buffer: Tensor): Op {
     case "linear":
       return linear({ out: view(0, 4, 8), x: view(1, 4, 8), weight: view(2, 8, 8) });
     case "norm":
-      return gatedRmsNorm({ out: view(0, 4, 8), x: view(1, 4, 8), z: view(2, 4, 8), weight: view(3, 8), activation: "sigmoid" });
+      return gatedRmsNorm({
+        out: view(0, 4, 8),
+        x: view(1, 4, 8),
+        z: view(2, 4, 8),
+        weight: view(3, 8),
+        activation: "sigmoid",
+      });
     case "conv": {
       const slots = { cuSeqlens: [0, 1, 4], readSlots: [1, 0], writeSlots: [0, 1] };
-      return causalConv1d({ out: view(0, 4, 8), state: view(1, 2, 8, 3), x: view(2, 4, 8), weight: view(3, 8, 4), ...slots });
+      return causalConv1d({
+        out: view(0, 4, 8),
+        state: view(1, 2, 8, 3),
+        x: view(2, 4, 8),
+        weight: view(3, 8, 4),
+        ...slots,
+      });
     }
     case "delta":
       return gatedDelta({
-        out: view(0, 4, 1, 8), state: view(1, 2, 1, 8, 8), query: view(2, 4, 1, 8), key: view(3, 4, 1, 8),
-        value: view(4, 4, 1, 8), gate: view(5, 4, 1), beta: view(5, 4, 1), cuSeqlens: [0, 3, 4], readSlots: [1, 0],
-        writeSlots: [0, 1], gateForm: "raw-bounded", gateBound: -1, aLog: view(5, 1), dtBias: view(5, 1),
-        betaForm: "sigmoid", qkNorm: "l2",
+        out: view(0, 4, 1, 8),
+        state: view(1, 2, 1, 8, 8),
+        query: view(2, 4, 1, 8),
+        key: view(3, 4, 1, 8),
+        value: view(4, 4, 1, 8),
+        gate: view(5, 4, 1),
+        beta: view(5, 4, 1),
+        cuSeqlens: [0, 3, 4],
+        readSlots: [1, 0],
+        writeSlots: [0, 1],
+        gateForm: "raw-bounded",
+        gateBound: -1,
+        aLog: view(5, 1),
+        dtBias: view(5, 1),
+        betaForm: "sigmoid",
+        qkNorm: "l2",
       });
     case "copy":
       return copySlots({ pool: view(0, 3, 64), readSlots: [2, 0, -1], writeSlots: [0, 2, 1] });
@@ -70,15 +94,29 @@ function opOf({ kind, at }: Instruction, buffer: Tensor): Op {
 onEachBackend("passes", (backend) => {
   const { device } = backend;
 
-  function run(program: readonly Instruction[], seed: number, submit: (device: Device, ops: readonly Op[]) => void): Float32Array {
+  function run(
+    program: readonly Instruction[],
+    seed: number,
+    submit: (device: Device, ops: readonly Op[]) => void,
+  ): Float32Array {
     const random = new Random(seed);
-    using buffer = device.tensorFrom("f32", [units * 8], Array.from({ length: units * 8 }, () => random.normal() * 0.5));
-    submit(device, program.map((one) => opOf(one, buffer)));
+    using buffer = device.tensorFrom(
+      "f32",
+      [units * 8],
+      Array.from({ length: units * 8 }, () => random.normal() * 0.5),
+    );
+    submit(
+      device,
+      program.map((one) => opOf(one, buffer)),
+    );
     device.wait();
     return buffer.toFloat32();
   }
 
-  const programs = fc.tuple(fc.array(instruction, { minLength: 1, maxLength: 14 }), fc.integer({ min: 1, max: 2 ** 30 }));
+  const programs = fc.tuple(
+    fc.array(instruction, { minLength: 1, maxLength: 14 }),
+    fc.integer({ min: 1, max: 2 ** 30 }),
+  );
 
   test("programs of dependent ops give the same bits in one submission, in many, and from a plan", () => {
     forAll(backend, 150, programs, ([program, seed]) => {
@@ -88,7 +126,11 @@ onEachBackend("passes", (backend) => {
           on.wait();
         }
       });
-      expectSameBits("in one submission", run(program, seed, (on, ops) => void on.run(...ops)), apart);
+      expectSameBits(
+        "in one submission",
+        run(program, seed, (on, ops) => void on.run(...ops)),
+        apart,
+      );
       const inMany = run(program, seed, (on, ops) => {
         for (const op of ops) on.run(op); // not waited for
       });
@@ -103,7 +145,13 @@ onEachBackend("passes", (backend) => {
   });
 
   test("every kind of op changes its outputs", () => {
-    const at = { linear: [0, 10, 20], norm: [0, 10, 20, 30], conv: [0, 10, 20, 30], delta: [0, 10, 40, 50, 60, 70], copy: [0] };
+    const at = {
+      linear: [0, 10, 20],
+      norm: [0, 10, 20, 30],
+      conv: [0, 10, 20, 30],
+      delta: [0, 10, 40, 50, 60, 70],
+      copy: [0],
+    };
     for (const kind of kinds) {
       expect(isLegal(kind, at[kind])).toBe(true);
       const after = run([{ kind, at: at[kind] }], 3, (on, ops) => void on.run(...ops));

@@ -17,8 +17,16 @@ import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsN
 import type { StepSpec } from "../support/cases.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
+import { plainConv, plainNorm, plainStep } from "../support/plain-specs.ts";
 import { Random } from "../support/random.ts";
-import { allF32, runCausalConv1d, runChecked, runGatedDelta, runGatedDeltaStep, runGatedRmsNorm } from "../support/run-ops.ts";
+import {
+  allF32,
+  runCausalConv1d,
+  runChecked,
+  runGatedDelta,
+  runGatedDeltaStep,
+  runGatedRmsNorm,
+} from "../support/run-ops.ts";
 
 type Results = readonly (Float32Array | Float64Array)[];
 type Tensors = Readonly<Record<string, Reference | undefined>>;
@@ -32,11 +40,15 @@ interface Subject {
 }
 
 const spec: StepSpec = {
+  ...plainStep,
+  seed: 41,
+  ratio: 2,
   // A key dimension that fills no vector: what pads it must not turn an infinity into NaN elsewhere.
-  seed: 41, keyHeads: 2, ratio: 2, keyDim: 24, valueDim: 8, gateForm: "raw", gateDims: "head", betaForm: "sigmoid",
-  heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
-  stateFormat: "f32", outFormat: "f32", width: 3, bias: true, convActivation: "silu", convStateFormat: "f32",
-  normActivation: "silu", normOrder: "norm-then-gate", sequences: 3, slots: 4, readSlots: [3, 1, 0], writeSlots: [0, 1, 2],
+  keyDim: 24,
+  valueDim: 8,
+  width: 3,
+  slots: 4,
+  readSlots: [3, 1, 0],
 };
 
 const batch = { lengths: [5, 9, 2], rowsBeyond: 0, slots: 4, readSlots: [3, 1, 0], writeSlots: [0, 1, 2] };
@@ -59,7 +71,7 @@ function deltaSubject(name: string, more: Partial<StepSpec>): Subject {
 }
 
 function convSubject(): Subject {
-  const { x, weight, bias, state, ...rest } = buildCausalConv1d({ ...spec, channels: 21, activation: "silu", batch });
+  const { x, weight, bias, state, ...rest } = buildCausalConv1d({ ...plainConv, channels: 21, width: 3, batch });
   const given = (inputs: Tensors) => ({ ...rest, ...inputs }) as Parameters<typeof causalConv1d>[0];
   return {
     name: "causalConv1d",
@@ -76,9 +88,7 @@ function convSubject(): Subject {
 }
 
 function normSubject(order: "norm-then-gate" | "gate-then-norm"): Subject {
-  const { x, z, weight, ...rest } = buildGatedRmsNorm({
-    ...spec, tokens: 5, heads: 2, dim: 19, eps: 1e-6, activation: "sigmoid", order, xFormat: "f32",
-  });
+  const { x, z, weight, ...rest } = buildGatedRmsNorm({ ...plainNorm, dim: 19, activation: "sigmoid", order });
   const given = (inputs: Tensors) => ({ ...rest, ...inputs }) as Parameters<typeof gatedRmsNorm>[0];
   return {
     name: `gatedRmsNorm ${order}`,
@@ -115,7 +125,11 @@ function linearSubject(): Subject {
     run: (device, { x, weight }) => {
       using layouts = new Layouts(device);
       const out = layouts.out("out", "f32", [5, 11]);
-      runChecked(device, layouts, linear({ x: layouts.rows("x", "f32", x!), weight: layouts.packed("weight", "f32", weight!), out }));
+      runChecked(
+        device,
+        layouts,
+        linear({ x: layouts.rows("x", "f32", x!), weight: layouts.packed("weight", "f32", weight!), out }),
+      );
       return [download(out)];
     },
     reference: ({ x, weight }) => [linearOf(x!, weight!).data],
@@ -130,7 +144,12 @@ const subjects = [
   normSubject("norm-then-gate"),
   normSubject("gate-then-norm"),
   stepSubject("gatedDeltaStep", {}),
-  stepSubject("gatedDeltaStep, gates per key", { gateDims: "key", heads: "tiled", qkNorm: "rms", gateForm: "raw-bounded" }),
+  stepSubject("gatedDeltaStep, gates per key", {
+    gateDims: "key",
+    heads: "tiled",
+    qkNorm: "rms",
+    gateForm: "raw-bounded",
+  }),
   linearSubject(),
 ];
 
@@ -156,7 +175,9 @@ onEachBackend("NaN and infinity", ({ device }) => {
             expectSameBits(`${input}[${at}] = ${value}, result ${r}`, elsewhere(result), elsewhere(clean[r]!));
             if (!Number.isNaN(value)) return;
             const lost = depends.findIndex((yes, i) => yes && !Number.isNaN(result[i]!));
-            expect(`${input}[${at}]: first result ${r} that lost NaN: ${lost}`).toBe(`${input}[${at}]: first result ${r} that lost NaN: -1`);
+            expect(`${input}[${at}]: first result ${r} that lost NaN: ${lost}`).toBe(
+              `${input}[${at}]: first result ${r} that lost NaN: -1`,
+            );
           });
         }
       }
@@ -165,17 +186,31 @@ onEachBackend("NaN and infinity", ({ device }) => {
 
   test("infinity stays infinity where keys and queries are positive, whatever pads a row", () => {
     for (const keyDim of [8, 16, 24, 32, 40, 72]) {
-      const given = buildGatedDelta({ ...spec, keyDim, gateForm: "log", qkNorm: "none", betaForm: "given", batch: { ...batch, readSlots: [-1, -1, -1] } });
-      const positive = (tensor: Reference) => ({ shape: tensor.shape, data: tensor.data.map((x) => Math.fround(Math.abs(x) + 0.01)) });
+      const given = buildGatedDelta({
+        ...spec,
+        keyDim,
+        gateForm: "log",
+        qkNorm: "none",
+        betaForm: "given",
+        batch: { ...batch, readSlots: [-1, -1, -1] },
+      });
+      const positive = (tensor: Reference) => ({
+        shape: tensor.shape,
+        data: tensor.data.map((x) => Math.fround(Math.abs(x) + 0.01)),
+      });
       const value = copyOf(given.value);
       const at = 2 * 4 * 8 + 3; // token 2, head 0, row 3
       value.data[at] = Infinity;
       // No correction after it: infinity less infinity would be NaN.
-      const beta = { shape: given.beta.shape, data: given.beta.data.map((b, i) => (i < 3 * 4 ? b + 0.01 : 0)).map(Math.fround) };
+      const beta = {
+        shape: given.beta.shape,
+        data: given.beta.data.map((b, i) => (i < 3 * 4 ? b + 0.01 : 0)).map(Math.fround),
+      };
       const sound = { ...given, query: positive(given.query), key: positive(given.key), value, beta };
       const expected = gatedDelta(sound).out.data;
       const got = runGatedDelta(device, sound, allF32).out;
-      const infinite = (numbers: ArrayLike<number>) => Array.from(numbers, (x, i) => (Number.isFinite(x) ? -1 : x === Infinity ? i : NaN));
+      const infinite = (numbers: ArrayLike<number>) =>
+        Array.from(numbers, (x, i) => (Number.isFinite(x) ? -1 : x === Infinity ? i : NaN));
       expect(expected[at]).toBe(Infinity);
       // A decayed infinity times beta 0 is NaN from the next token on, in both.
       expect(infinite(got)).toEqual(infinite(expected));

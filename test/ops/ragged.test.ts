@@ -1,4 +1,4 @@
-/** Batches of unequal sequences: none, empty ones, rows that belong to nobody, and every length round a block's edge. */
+/** Batches of unequal sequences: none, empty ones, rows that are nobody's, and every length round a block's edge. */
 import { expect, test } from "bun:test";
 import { causalConv1d, gatedDelta, gatedDeltaStep } from "../../lib/index.ts";
 import { causalConv1d as convOf } from "../reference/causal-conv1d.ts";
@@ -11,32 +11,28 @@ import type { BatchSpec, ConvSpec, GatedDeltaSpec, StepSpec } from "../support/c
 import { bounds } from "../support/compare.ts";
 import { expectNear, expectSameBits } from "../support/judge.ts";
 import { Layouts, bytesOf } from "../support/layouts.ts";
+import { plainConv, plainDelta, plainStep } from "../support/plain-specs.ts";
 import { Random } from "../support/random.ts";
 import {
-  allF32, placeCausalConv1d, placeGatedDelta, placeGatedDeltaStep, runCausalConv1d, runChecked, runGatedDelta,
+  allF32,
+  placeCausalConv1d,
+  placeGatedDelta,
+  placeGatedDeltaStep,
+  runCausalConv1d,
+  runChecked,
+  runGatedDelta,
 } from "../support/run-ops.ts";
 import { slotOf } from "../support/spans.ts";
 
 function deltaSpec(batch: BatchSpec, more: Partial<GatedDeltaSpec> = {}): GatedDeltaSpec {
-  return {
-    seed: 31, keyHeads: 2, ratio: 2, keyDim: 16, valueDim: 24, gateForm: "log", gateDims: "head", betaForm: "given",
-    heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
-    stateFormat: "f32", outFormat: "f32", batch, ...more,
-  };
+  return { ...plainDelta, seed: 31, batch, ...more };
 }
 
 function convSpec(batch: BatchSpec, more: Partial<ConvSpec> = {}): ConvSpec {
-  return {
-    seed: 32, channels: 40, width: 4, bias: true, activation: "silu", format: "f32", weightFormat: "f32",
-    stateFormat: "f32", outFormat: "f32", batch, ...more,
-  };
+  return { ...plainConv, seed: 32, channels: 40, batch, ...more };
 }
 
-const stepSpec: StepSpec = {
-  ...deltaSpec({ lengths: [], rowsBeyond: 0, slots: 0, readSlots: [], writeSlots: [] }),
-  width: 4, bias: false, convActivation: "silu", convStateFormat: "f32", normActivation: "silu",
-  normOrder: "norm-then-gate", sequences: 0, slots: 3, readSlots: [], writeSlots: [],
-};
+const stepSpec: StepSpec = { ...plainStep, sequences: 0, readSlots: [], writeSlots: [] };
 
 onEachBackend("ragged batches", ({ device, emulated }) => {
   test("every edge length in one batch, in every rotation", () => {
@@ -57,7 +53,13 @@ onEachBackend("ragged batches", ({ device, emulated }) => {
   });
 
   test("an empty sequence's state goes from the slot it reads to the slot it writes, bit for bit", () => {
-    const batch = { lengths: [0, 4, 0, 0, 0], rowsBeyond: 0, slots: 6, readSlots: [0, 1, 5, -1, 2], writeSlots: [3, 1, 0, 4, -1] };
+    const batch = {
+      lengths: [0, 4, 0, 0, 0],
+      rowsBeyond: 0,
+      slots: 6,
+      readSlots: [0, 1, 5, -1, 2],
+      writeSlots: [3, 1, 0, 4, -1],
+    };
     for (const format of ["f32", "f16", "bf16"] as const satisfies Format[]) {
       const spec = deltaSpec(batch, { stateFormat: format });
       const given = buildGatedDelta(spec);
@@ -132,7 +134,14 @@ onEachBackend("ragged batches", ({ device, emulated }) => {
     const given = buildGatedDelta(deltaSpec(without));
     const fresh = { lengths: [5, 0, 9], rowsBeyond: 1, slots: 1, readSlots: [-1, -1, -1], writeSlots: [-1, -1, -1] };
     const pooled = buildGatedDelta(deltaSpec(fresh));
-    const parts = { ...pooled, query: given.query, key: given.key, value: given.value, gate: given.gate, beta: given.beta };
+    const parts = {
+      ...pooled,
+      query: given.query,
+      key: given.key,
+      value: given.value,
+      gate: given.gate,
+      beta: given.beta,
+    };
     expectSameBits("out", runGatedDelta(device, given, allF32).out, runGatedDelta(device, parts, allF32).out);
     const conv = buildCausalConv1d(convSpec(without));
     const { out } = runCausalConv1d(device, conv, allF32);

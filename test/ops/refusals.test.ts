@@ -11,14 +11,17 @@ import { buildGatedDelta } from "../support/cases.ts";
 import { thrownBy } from "../support/devices.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { Layouts, bytesOf, download } from "../support/layouts.ts";
+import { plainDelta } from "../support/plain-specs.ts";
 import { Random } from "../support/random.ts";
 import { allF32, placeGatedDelta, runGatedDelta } from "../support/run-ops.ts";
 import { wrongArguments } from "../support/wrong-arguments.ts";
 
 const given = buildGatedDelta({
-  seed: 91, keyHeads: 1, ratio: 2, keyDim: 8, valueDim: 16, gateForm: "log", gateDims: "head", betaForm: "given",
-  heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
-  stateFormat: "f32", outFormat: "f32",
+  ...plainDelta,
+  seed: 91,
+  keyHeads: 1,
+  keyDim: 8,
+  valueDim: 16,
   batch: { lengths: [2, 3], rowsBeyond: 2, slots: 3, readSlots: [0, 1], writeSlots: [0, 1] },
 });
 
@@ -45,8 +48,12 @@ onEachBackend("refused calls", ({ device }) => {
     const of = (dtype: DType, ...shape: number[]) => device.tensor(dtype, shape);
     const refused = (keyDim: number, valueDim: number, code: ErrorCode, argument: string) => {
       const args = {
-        query: of("f32", 2, 1, keyDim), key: of("f32", 2, 1, keyDim), value: of("f32", 2, 1, valueDim),
-        gate: of("f32", 2, 1), beta: of("f32", 2, 1), out: of("f32", 2, 1, valueDim),
+        query: of("f32", 2, 1, keyDim),
+        key: of("f32", 2, 1, keyDim),
+        value: of("f32", 2, 1, valueDim),
+        gate: of("f32", 2, 1),
+        beta: of("f32", 2, 1),
+        out: of("f32", 2, 1, valueDim),
       };
       args.out.data.fill(3);
       const error = thrownBy(() => device.run(gatedDelta({ ...args, gateForm: "log" })));
@@ -65,7 +72,11 @@ onEachBackend("refused calls", ({ device }) => {
     const before = layouts.snapshot();
     const good = gatedDelta(args);
     const bad = gatedDelta({ ...args, writeSlots: [2, 2] });
-    for (const ops of [[good, bad], [bad, good], [good, good, bad]]) {
+    for (const ops of [
+      [good, bad],
+      [bad, good],
+      [good, good, bad],
+    ]) {
       expect(thrownBy(() => device.run(...ops)).code).toBe("overlap");
       device.wait();
       expect(layouts.snapshot()).toEqual(before);
@@ -81,11 +92,21 @@ onEachBackend("refused calls", ({ device }) => {
   test("a replay with index data that are wrong by now runs nothing, and the next one all", () => {
     using layouts = new Layouts(device);
     const args = placeGatedDelta(layouts, given, allF32);
-    const x = device.tensorFrom("f32", [2, 8], Array.from({ length: 16 }, (_, i) => i));
+    const x = device.tensorFrom(
+      "f32",
+      [2, 8],
+      Array.from({ length: 16 }, (_, i) => i),
+    );
     const y = device.tensor("f32", [2, 2]);
-    const weight = device.tensorFrom("f32", [2, 8], Array.from({ length: 16 }, (_, i) => i));
+    const weight = device.tensorFrom(
+      "f32",
+      [2, 8],
+      Array.from({ length: 16 }, (_, i) => i),
+    );
     const indices = {
-      cuSeqlens: Int32Array.from(given.cuSeqlens!), readSlots: Int32Array.of(0, 1), writeSlots: device.tensorFrom("i32", [2], [0, 1]),
+      cuSeqlens: Int32Array.from(given.cuSeqlens!),
+      readSlots: Int32Array.of(0, 1),
+      writeSlots: device.tensorFrom("i32", [2], [0, 1]),
     };
     using plan = device.plan((pass) => {
       pass.linear({ x, weight, out: y });

@@ -11,16 +11,21 @@ import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep } from "../supp
 import type { StepSpec } from "../support/cases.ts";
 import { bounds } from "../support/compare.ts";
 import { expectNear, expectSameBits } from "../support/judge.ts";
+import { plainConv, plainStep } from "../support/plain-specs.ts";
 import { Random } from "../support/random.ts";
 import { allF32, runCausalConv1d, runGatedDelta, runGatedDeltaStep } from "../support/run-ops.ts";
 import type { Slots } from "../support/spans.ts";
 import { slotOf } from "../support/spans.ts";
 
 const spec: StepSpec = {
-  seed: 51, keyHeads: 1, ratio: 2, keyDim: 24, valueDim: 16, gateForm: "log", gateDims: "head", betaForm: "given",
-  heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
-  stateFormat: "f32", outFormat: "f32", width: 4, bias: false, convActivation: "silu", convStateFormat: "f32",
-  normActivation: "silu", normOrder: "norm-then-gate", sequences: 0, slots: 0, readSlots: [], writeSlots: [],
+  ...plainStep,
+  seed: 51,
+  keyHeads: 1,
+  ratio: 2,
+  keyDim: 24,
+  valueDim: 16,
+  gateForm: "log",
+  betaForm: "given",
 };
 
 /** Slots with every hazard. */
@@ -30,7 +35,11 @@ function hazards(): (Slots & { readonly name: string; readonly slots: number })[
   const ring = upTo(9);
   return [
     { name: "in place", slots: 9, readSlots: ring, writeSlots: ring },
-    { name: "in place in random order", slots: 12, ...((order) => ({ readSlots: order, writeSlots: order }))(random.distinct(9, 12)) },
+    {
+      name: "in place in random order",
+      slots: 12,
+      ...((order) => ({ readSlots: order, writeSlots: order }))(random.distinct(9, 12)),
+    },
     { name: "a swap", slots: 2, readSlots: [1, 0], writeSlots: [0, 1] },
     { name: "a ring forwards", slots: 9, readSlots: ring.map((i) => (i + 1) % 9), writeSlots: ring },
     { name: "a ring backwards", slots: 9, readSlots: ring.map((i) => (i + 8) % 9), writeSlots: ring },
@@ -39,7 +48,12 @@ function hazards(): (Slots & { readonly name: string; readonly slots: number })[
     { name: "one slot to all others", slots: 10, readSlots: ring.map(() => 9), writeSlots: ring },
     { name: "a chain", slots: 10, readSlots: ring, writeSlots: ring.map((i) => i + 1) },
     { name: "a chain from its end", slots: 10, readSlots: [...ring].reverse(), writeSlots: ring.map((i) => 9 - i) },
-    { name: "fresh and dropped among rings", slots: 7, readSlots: [-1, 2, 1, -1, 5, 5, 0], writeSlots: [1, 0, 2, -1, -1, 6, 5] },
+    {
+      name: "fresh and dropped among rings",
+      slots: 7,
+      readSlots: [-1, 2, 1, -1, 5, 5, 0],
+      writeSlots: [1, 0, 2, -1, -1, 6, 5],
+    },
     { name: "all fresh", slots: 3, readSlots: [-1, -1, -1], writeSlots: [2, 0, 1] },
     { name: "all dropped", slots: 2, readSlots: [0, 0, 1], writeSlots: [-1, -1, -1] },
   ];
@@ -48,12 +62,15 @@ function hazards(): (Slots & { readonly name: string; readonly slots: number })[
 /** A pool with NaN in the slots chosen. */
 function withNaN(pool: Reference, slots: readonly number[]): Reference {
   const size = pool.data.length / pool.shape[0]!;
-  return reference(pool.shape, pool.data.map((value, i) => (slots.includes(Math.floor(i / size)) ? NaN : value)));
+  return reference(
+    pool.shape,
+    pool.data.map((value, i) => (slots.includes(Math.floor(i / size)) ? NaN : value)),
+  );
 }
 
 onEachBackend("slots", ({ device }) => {
   test.each(hazards())("$name: as if every read came first", ({ slots, readSlots, writeSlots }) => {
-    const lengths = readSlots.map((_, s) => (s % 4 === 3 ? 0 : (s * 5) % 7 + 1));
+    const lengths = readSlots.map((_, s) => (s % 4 === 3 ? 0 : ((s * 5) % 7) + 1));
     const batch = { lengths, rowsBeyond: 1, slots, readSlots, writeSlots };
     const delta = buildGatedDelta({ ...spec, batch });
     const got = runGatedDelta(device, delta, allF32);
@@ -61,7 +78,7 @@ onEachBackend("slots", ({ device }) => {
     expectNear("out", got.out, expected.out.data.subarray(0, got.out.length), bounds.f32);
     expectNear("state", got.state!, expected.state!.data, bounds.f32);
 
-    const conv = buildCausalConv1d({ ...spec, channels: 20, activation: "silu", batch });
+    const conv = buildCausalConv1d({ ...plainConv, channels: 20, batch });
     const convolved = runCausalConv1d(device, conv, allF32);
     expectSameBits("conv state", convolved.state!, Float32Array.from(convOf(conv).state!.data));
 
@@ -77,9 +94,15 @@ onEachBackend("slots", ({ device }) => {
     const batch = { lengths: [3, 0, 1], rowsBeyond: 0, slots: 4, readSlots: [-1, -1, -1], writeSlots: [0, 1, 2] };
     for (const format of ["f32", "f16", "bf16"] as const) {
       const delta = buildGatedDelta({ ...spec, stateFormat: format, batch });
-      const conv = buildCausalConv1d({ ...spec, channels: 20, activation: "silu", format, stateFormat: format, batch });
+      const conv = buildCausalConv1d({ ...plainConv, channels: 20, format, stateFormat: format, batch });
       const step = buildGatedDeltaStep({
-        ...spec, format, stateFormat: format, convStateFormat: format, sequences: 3, slots: 4, readSlots: [-1, -1, -1],
+        ...spec,
+        format,
+        stateFormat: format,
+        convStateFormat: format,
+        sequences: 3,
+        slots: 4,
+        readSlots: [-1, -1, -1],
         writeSlots: [0, 1, 2],
       });
       const formats = { ...allF32, format, state: format, convState: format };
@@ -92,7 +115,11 @@ onEachBackend("slots", ({ device }) => {
       const dirty = [
         runGatedDelta(device, { ...delta, state: withNaN(delta.state!, all) }, { ...formats, format: "f32" }),
         runCausalConv1d(device, { ...conv, state: withNaN(conv.state!, all) }, formats),
-        runGatedDeltaStep(device, { ...step, state: withNaN(step.state, all), convState: withNaN(step.convState, all) }, formats),
+        runGatedDeltaStep(
+          device,
+          { ...step, state: withNaN(step.state, all), convState: withNaN(step.convState, all) },
+          formats,
+        ),
       ];
       dirty.forEach((got, i) => {
         expectSameBits(`out ${i}`, got.out, clean[i]!.out);
@@ -111,14 +138,29 @@ onEachBackend("slots", ({ device }) => {
 
   test("a state that is only moved keeps -0, subnormal numbers, infinity and NaN", () => {
     const batch = { lengths: [0, 0, 0], rowsBeyond: 0, slots: 4, readSlots: [1, 0, 2], writeSlots: [0, 1, 3] };
-    const numbers = { f32: [-0, 1e-45, -1e-40, Infinity, -Infinity, NaN, 3e38], f16: [-0, 6e-8, -5e-7, Infinity, NaN, 65504], bf16: [-0, 1e-40, -Infinity, NaN] };
+    const numbers = {
+      f32: [-0, 1e-45, -1e-40, Infinity, -Infinity, NaN, 3e38],
+      f16: [-0, 6e-8, -5e-7, Infinity, NaN, 65504],
+      bf16: [-0, 1e-40, -Infinity, NaN],
+    };
     for (const format of ["f32", "f16", "bf16"] as const) {
       const of = numbers[format];
       const delta = buildGatedDelta({ ...spec, stateFormat: format, batch });
-      const state = reference(delta.state!.shape, delta.state!.data.map((_, i) => of[(i * 7) % of.length]!));
-      const uploaded = runGatedDelta(device, { ...delta, state, readSlots: [0, 1, 2], writeSlots: [-1, -1, -1] }, { ...allF32, state: format });
+      const state = reference(
+        delta.state!.shape,
+        delta.state!.data.map((_, i) => of[(i * 7) % of.length]!),
+      );
+      const uploaded = runGatedDelta(
+        device,
+        { ...delta, state, readSlots: [0, 1, 2], writeSlots: [-1, -1, -1] },
+        { ...allF32, state: format },
+      );
       const moved = runGatedDelta(device, { ...delta, state }, { ...allF32, state: format });
-      for (const [from, to] of [[1, 0], [0, 1], [2, 3]] as const) {
+      for (const [from, to] of [
+        [1, 0],
+        [0, 1],
+        [2, 3],
+      ] as const) {
         expectSameBits(`${from} to ${to}`, slotOf(moved.state!, 4, to), slotOf(uploaded.state!, 4, from));
       }
     }

@@ -6,23 +6,25 @@ import type { ErrorCode, Op, Tensor } from "../../lib/index.ts";
 import { reference } from "../reference/tensor.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsNorm } from "../support/cases.ts";
-import type { GatedDeltaSpec } from "../support/cases.ts";
 import { thrownBy } from "../support/devices.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
+import { plainDelta, twoSequences } from "../support/plain-specs.ts";
 import { forAll, specsFor } from "../support/property.ts";
 import { Random } from "../support/random.ts";
 import {
-  allF32, convFormats, deltaFormats, normFormats, placeGatedDelta, runCausalConv1d, runChecked, runGatedDelta,
-  runGatedDeltaStep, runGatedRmsNorm, stepFormats,
+  allF32,
+  convFormats,
+  deltaFormats,
+  normFormats,
+  placeGatedDelta,
+  runCausalConv1d,
+  runChecked,
+  runGatedDelta,
+  runGatedDeltaStep,
+  runGatedRmsNorm,
+  stepFormats,
 } from "../support/run-ops.ts";
-
-const spec: GatedDeltaSpec = {
-  seed: 71, keyHeads: 2, ratio: 2, keyDim: 16, valueDim: 24, gateForm: "log", gateDims: "head", betaForm: "given",
-  heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true, weightFormat: "f32",
-  stateFormat: "f32", outFormat: "f32",
-  batch: { lengths: [5, 2], rowsBeyond: 0, slots: 2, readSlots: [0, 1], writeSlots: [0, 1] },
-};
 
 onEachBackend("strides", (backend) => {
   const { device } = backend;
@@ -62,11 +64,15 @@ onEachBackend("strides", (backend) => {
   });
 
   test("input rows may overlap: a window that moves by 8 elements a token", () => {
-    const given = buildGatedDelta({ ...spec, keyHeads: 1, ratio: 1, keyDim: 32, valueDim: 32 });
+    const batch = { ...twoSequences, lengths: [5, 2] };
+    const given = buildGatedDelta({ ...plainDelta, keyHeads: 1, ratio: 1, keyDim: 32, valueDim: 32, batch });
     const random = new Random(9);
     const windows = { offset: 8, strides: [8, 32, 1] };
     const line = Array.from({ length: 8 + 6 * 8 + 32 }, () => Math.fround(random.normal()));
-    const window = reference([7, 1, 32], Array.from({ length: 7 * 32 }, (_, i) => line[8 + Math.floor(i / 32) * 8 + (i % 32)]!));
+    const window = reference(
+      [7, 1, 32],
+      Array.from({ length: 7 * 32 }, (_, i) => line[8 + Math.floor(i / 32) * 8 + (i % 32)]!),
+    );
     const expected = runGatedDelta(device, { ...given, query: window, key: window, value: window }, allF32);
     using placed = new Layouts(device);
     const args = placeGatedDelta(placed, given, allF32);
@@ -80,7 +86,11 @@ onEachBackend("strides", (backend) => {
   test("strides far larger than the tensor", () => {
     const far = 3_000_000;
     using base = device.tensor("bf16", [2 * far + 8]);
-    using weight = device.tensorFrom("f32", [8, 2], Array.from({ length: 16 }, (_, i) => i));
+    using weight = device.tensorFrom(
+      "f32",
+      [8, 2],
+      Array.from({ length: 16 }, (_, i) => i),
+    );
     using out = device.tensor("f32", [3, 8]);
     using packed = device.tensor("bf16", [3, 8]);
     const x = base.view({ shape: [3, 8], strides: [far, 1] });
@@ -101,12 +111,24 @@ onEachBackend("illegal layouts", ({ device }) => {
     base.data.fill(fill);
     return base;
   };
-  const bases = { query: memory(1), key: memory(2), value: memory(3), out: memory(4), gate: memory(0.5), beta: memory(0.25) };
+  const bases = {
+    query: memory(1),
+    key: memory(2),
+    value: memory(3),
+    out: memory(4),
+    gate: memory(0.5),
+    beta: memory(0.25),
+  };
   const good = { shape: [4, 2, 16], strides: [48, 24, 1], offset: 8 };
   const views = (change: Partial<Record<keyof typeof bases, object>>) => {
     const per = { shape: [4, 2] };
-    const layout = (name: keyof typeof bases) => ({ ...(name === "gate" || name === "beta" ? per : good), ...change[name] });
-    return Object.fromEntries(Object.entries(bases).map(([name, base]) => [name, base.view(layout(name as keyof typeof bases))])) as Record<keyof typeof bases, Tensor>;
+    const layout = (name: keyof typeof bases) => ({
+      ...(name === "gate" || name === "beta" ? per : good),
+      ...change[name],
+    });
+    return Object.fromEntries(
+      Object.entries(bases).map(([name, base]) => [name, base.view(layout(name as keyof typeof bases))]),
+    ) as Record<keyof typeof bases, Tensor>;
   };
   const refused = (make: () => Op, argument: string, code: ErrorCode) => {
     const before = Object.values(bases).map(({ data }) => data.slice());
@@ -122,21 +144,36 @@ onEachBackend("illegal layouts", ({ device }) => {
     bases.out.data.fill(4);
   });
 
-  test.each(["query", "key", "value", "out"] as const)("%s: offsets and strides that are no multiple of 8 elements", (name) => {
-    const delta = (change: object) => () => gatedDelta({ ...views({ [name]: change }), gateForm: "decay" });
-    refused(delta({ offset: 4 }), name, "range");
-    refused(delta({ strides: [52, 24, 1] }), name, "shape");
-    refused(delta({ strides: [48, 20, 1] }), name, "shape");
-  });
+  test.each(["query", "key", "value", "out"] as const)(
+    "%s: offsets and strides that are no multiple of 8 elements",
+    (name) => {
+      const delta = (change: object) => () => gatedDelta({ ...views({ [name]: change }), gateForm: "decay" });
+      refused(delta({ offset: 4 }), name, "range");
+      refused(delta({ strides: [52, 24, 1] }), name, "shape");
+      refused(delta({ strides: [48, 20, 1] }), name, "shape");
+    },
+  );
 
   test("rows of an output that overlap each other", () => {
     refused(() => gatedDelta({ ...views({ out: { strides: [8, 64, 1] } }), gateForm: "decay" }), "out", "overlap");
     refused(() => gatedDelta({ ...views({ out: { strides: [48, 8, 1] } }), gateForm: "decay" }), "out", "overlap");
     refused(() => gatedDelta({ ...views({ out: { strides: [16, 16, 1] } }), gateForm: "decay" }), "out", "overlap");
     const flat = { x: bases.query.view({ shape: [4, 16] }), weight: bases.key.view({ shape: [16, 2] }) };
-    refused(() => causalConv1d({ ...flat, out: bases.out.view({ shape: [4, 16], strides: [8, 1] }) }), "out", "overlap");
-    const norm = { x: bases.query.view({ shape: [4, 16] }), z: bases.key.view({ shape: [4, 16] }), weight: bases.value.view({ shape: [16] }) };
-    refused(() => gatedRmsNorm({ ...norm, out: bases.out.view({ shape: [4, 16], strides: [8, 1] }) }), "out", "overlap");
+    refused(
+      () => causalConv1d({ ...flat, out: bases.out.view({ shape: [4, 16], strides: [8, 1] }) }),
+      "out",
+      "overlap",
+    );
+    const norm = {
+      x: bases.query.view({ shape: [4, 16] }),
+      z: bases.key.view({ shape: [4, 16] }),
+      weight: bases.value.view({ shape: [16] }),
+    };
+    refused(
+      () => gatedRmsNorm({ ...norm, out: bases.out.view({ shape: [4, 16], strides: [8, 1] }) }),
+      "out",
+      "overlap",
+    );
     const product = { x: bases.query.view({ shape: [4, 16] }), weight: bases.key.view({ shape: [16, 16] }) };
     refused(() => linear({ ...product, out: bases.out.view({ shape: [4, 16], strides: [8, 1] }) }), "out", "overlap");
   });

@@ -50,7 +50,13 @@ function runCalls<C extends Stateful>(
 }
 
 /** `gatedDelta`, call by call. */
-export function deltaCalls(device: Device, given: GatedDeltaCase, formats: DeltaFormats, calls: Calls, algorithm?: Algorithm) {
+export function deltaCalls(
+  device: Device,
+  given: GatedDeltaCase,
+  formats: DeltaFormats,
+  calls: Calls,
+  algorithm?: Algorithm,
+) {
   return runCalls(given, calls, deltaOfSpans, (part) => runGatedDelta(device, part, formats, { algorithm }));
 }
 

@@ -4,6 +4,7 @@ import type { Device, Op } from "../../lib/index.ts";
 import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsNorm, fill } from "./cases.ts";
 import type { StepSpec } from "./cases.ts";
 import { Layouts, download } from "./layouts.ts";
+import { plainConv, plainNorm, plainStep } from "./plain-specs.ts";
 import { Random } from "./random.ts";
 import { allF32, placeCausalConv1d, placeGatedDelta, placeGatedDeltaStep, placeGatedRmsNorm } from "./run-ops.ts";
 
@@ -34,18 +35,22 @@ export function everyOp(layouts: Layouts, { heads, dim, lengths }: Scale): Place
   const readSlots = lengths.map((_, s) => (s + 1) % count); // rotated: states are staged
   const batch = { lengths, rowsBeyond: 2, slots: count, readSlots, writeSlots: slots };
   const spec: StepSpec = {
-    seed: 77, keyHeads: heads, ratio: 3, keyDim: dim, valueDim: dim + 8, gateForm: "raw", gateDims: "key",
-    betaForm: "sigmoid", heads: "block", qkNorm: "l2", scale: undefined, format: "f32", gatesF32: true,
-    weightFormat: "f32", stateFormat: "f32", outFormat: "f32", width: 5, bias: true, convActivation: "silu",
-    convStateFormat: "f32", normActivation: "silu", normOrder: "norm-then-gate", sequences: count, slots: count, readSlots,
+    ...plainStep,
+    seed: 77,
+    keyHeads: heads,
+    keyDim: dim,
+    valueDim: dim + 8,
+    gateDims: "key",
+    width: 5,
+    sequences: count,
+    slots: count,
+    readSlots,
     writeSlots: slots,
   };
   const channels = heads * dim * 5 + 3;
   const delta = placeGatedDelta(layouts, buildGatedDelta({ ...spec, batch }), allF32);
-  const conv = placeCausalConv1d(layouts, buildCausalConv1d({ ...spec, channels, activation: "silu", batch }), allF32);
-  const norm = placeGatedRmsNorm(layouts, buildGatedRmsNorm({
-    ...spec, tokens: 40, heads, dim: dim + 3, eps: 1e-6, activation: "silu", order: "norm-then-gate", xFormat: "f32",
-  }), allF32);
+  const conv = placeCausalConv1d(layouts, buildCausalConv1d({ ...plainConv, channels, width: 5, batch }), allF32);
+  const norm = placeGatedRmsNorm(layouts, buildGatedRmsNorm({ ...plainNorm, tokens: 40, heads, dim: dim + 3 }), allF32);
   const step = placeGatedDeltaStep(layouts, buildGatedDeltaStep(spec), allF32);
   const random = new Random(4);
   const matrix = (rows: number, columns: number) => fill([rows, columns], "f32", () => random.normal());

@@ -7,7 +7,12 @@ import { firstDifference, relRms } from "./compare.ts";
 const worst = new Map<string, number>();
 
 /** Fails unless numbers are within a bound of the reference, in relRms. */
-export function expectNear(subject: string, numbers: ArrayLike<number>, reference: ArrayLike<number>, bound: number): void {
+export function expectNear(
+  subject: string,
+  numbers: ArrayLike<number>,
+  reference: ArrayLike<number>,
+  bound: number,
+): void {
   const error = relRms(numbers, reference);
   worst.set(subject, Math.max(worst.get(subject) ?? 0, error / bound));
   if (!(error <= bound)) throw new Error(`${subject}: relRms ${error}, allowed ${bound}`);
@@ -18,13 +23,19 @@ export function expectSameBits(subject: string, numbers: Float32Array, same: Flo
   const at = firstDifference(numbers, same);
   if (at === undefined) return;
   const i = Math.floor(at / 4);
-  const [got, wanted] = [numbers, same].map((array) => `${Object.is(array[i], -0) ? "-0" : array[i]} of ${array.length}`);
+  const [got, wanted] = [numbers, same].map(
+    (array) => `${Object.is(array[i], -0) ? "-0" : array[i]} of ${array.length}`,
+  );
   throw new Error(`${subject}[${i}]: got ${got}, expected the bits of ${wanted}`);
 }
 
 /** Fails unless a narrow result is the float32 one, each number rounded once. */
 export function expectRounded(subject: string, format: Format, narrow: Float32Array, wide: Float32Array): void {
-  expectSameBits(`${subject} in ${format}`, narrow, wide.map((value) => round(format, value)));
+  expectSameBits(
+    `${subject} in ${format}`,
+    narrow,
+    wide.map((value) => round(format, value)),
+  );
 }
 
 /** Prints how near their bounds the results have come since the last report, where GATED_DELTA_TEST_ERRORS is 1. */

@@ -11,7 +11,7 @@ import type { Random } from "./random.ts";
 /** Elements before and after every tensor: 64 bytes or more, and a multiple of every alignment. */
 const guard = 32;
 
-/** What lies between the elements. Inputs': NaN in every dtype, so that reading one shows. Outputs': no NaN's pattern. */
+/** What lies between elements. Inputs': NaN in every dtype, so that reading one shows. Outputs': no NaN's pattern. */
 const poison = { input: 0xff, output: 0xa5 } as const;
 
 interface Placed {
@@ -55,7 +55,13 @@ export class Layouts implements Disposable {
    *
    * @param unit what strides and offset are multiples of: 8 where rows are vectors, 1 where they are not.
    */
-  rows<D extends FloatDType>(name: string, format: D, numbers: Reference, used = numbers.shape[0]!, unit = unitOf(numbers.shape)): Tensor<D> {
+  rows<D extends FloatDType>(
+    name: string,
+    format: D,
+    numbers: Reference,
+    used = numbers.shape[0]!,
+    unit = unitOf(numbers.shape),
+  ): Tensor<D> {
     const tensor = this.#input(name, format, numbers, this.#strided(numbers.shape, unit));
     for (let row = used; row < numbers.shape[0]!; row++) fillRow(tensor, row, poison.input);
     this.#refresh(tensor);
@@ -63,7 +69,13 @@ export class Layouts implements Disposable {
   }
 
   /** A pool that is read and written in place; only the slots given may change. */
-  pool<D extends FloatDType>(name: string, format: D, numbers: Reference, written: readonly number[], multiple = 8): Tensor<D> {
+  pool<D extends FloatDType>(
+    name: string,
+    format: D,
+    numbers: Reference,
+    written: readonly number[],
+    multiple = 8,
+  ): Tensor<D> {
     const slots = new Set(written);
     const layout = { offset: guard + multiple * this.#below(4), strides: contiguous(numbers.shape) };
     const tensor = this.#place(name, format, numbers.shape, layout, poison.output, (slot) => slots.has(slot));
@@ -73,7 +85,13 @@ export class Layouts implements Disposable {
   }
 
   /** An output with free strides; only its rows before `used` may change. */
-  out<D extends FloatDType>(name: string, format: D, shape: readonly number[], used = shape[0]!, unit = unitOf(shape)): Tensor<D> {
+  out<D extends FloatDType>(
+    name: string,
+    format: D,
+    shape: readonly number[],
+    used = shape[0]!,
+    unit = unitOf(shape),
+  ): Tensor<D> {
     return this.#place(name, format, shape, this.#strided(shape, unit), poison.output, (row) => row < used);
   }
 
@@ -93,7 +111,9 @@ export class Layouts implements Disposable {
       });
       for (let i = 0; i < now.length; i++) {
         if (allowed[i] === now[i]) continue;
-        return [`${name}: element ${i - offset} from its first (shape [${tensor.shape.join(", ")}], strides [${tensor.strides.join(", ")}])`];
+        return [
+          `${name}: element ${i - offset} from its first, of shape [${tensor.shape}] with strides [${tensor.strides}]`,
+        ];
       }
       return [];
     });
@@ -141,7 +161,8 @@ export class Layouts implements Disposable {
     filling: number,
     writable: (index: number) => boolean,
   ): Tensor<D> {
-    const extent = sizeOf(shape) === 0 ? 0 : shape.reduce((sum, length, axis) => sum + (length - 1) * strides[axis]!, 1);
+    const extent =
+      sizeOf(shape) === 0 ? 0 : shape.reduce((sum, length, axis) => sum + (length - 1) * strides[axis]!, 1);
     const base = this.#device.tensor(format, [offset + extent + guard]);
     bytesOf(base).fill(filling);
     const tensor = base.view({ offset, shape, strides });
@@ -184,7 +205,11 @@ function contiguous(shape: readonly number[]): number[] {
 }
 
 /** Where each element lies, and its index in the first dimension. */
-function eachElement(shape: readonly number[], strides: readonly number[], visit: (at: number, row: number) => void): void {
+function eachElement(
+  shape: readonly number[],
+  strides: readonly number[],
+  visit: (at: number, row: number) => void,
+): void {
   const walk = (axis: number, at: number, row: number): void => {
     if (axis === shape.length) return visit(at, row);
     for (let i = 0; i < shape[axis]!; i++) walk(axis + 1, at + i * strides[axis]!, axis === 0 ? i : row);

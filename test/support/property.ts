@@ -12,7 +12,12 @@ const share = Number(process.env["GATED_DELTA_TEST_SHARE"] ?? "1");
  *
  * GATED_DELTA_TEST_SEED takes other values than those of every run, GATED_DELTA_TEST_SHARE more or fewer of them.
  */
-export function forAll<T>(backend: Backend, cases: number, values: fc.Arbitrary<T>, property: (value: T) => void): void {
+export function forAll<T>(
+  backend: Backend,
+  cases: number,
+  values: fc.Arbitrary<T>,
+  property: (value: T) => void,
+): void {
   const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20260");
   const numRuns = Math.max(3, Math.round(cases * backend.sizes.share * share));
   fc.assert(fc.property(values, property), { numRuns, seed, endOnFailure: false });

@@ -72,7 +72,12 @@ export function stepFormats(spec: StepSpec): StepFormats {
 }
 
 /** The formats that a description of a convolution asks for. */
-export function convFormats({ format, weightFormat: weight, stateFormat: state, outFormat: out }: ConvSpec): ConvFormats {
+export function convFormats({
+  format,
+  weightFormat: weight,
+  stateFormat: state,
+  outFormat: out,
+}: ConvSpec): ConvFormats {
   return { format, weight, bias: weight, state, out };
 }
 
@@ -83,8 +88,20 @@ export function normFormats({ xFormat: x, format, weightFormat: weight, outForma
 
 /** Everything in float32, for every op. */
 export const allF32: StepFormats & ConvFormats & NormFormats = {
-  format: "f32", gate: "f32", beta: "f32", aLog: "f32", dtBias: "f32", state: "f32", out: "f32", weight: "f32",
-  bias: "f32", x: "f32", convWeight: "f32", convBias: "f32", convState: "f32", normWeight: "f32",
+  format: "f32",
+  gate: "f32",
+  beta: "f32",
+  aLog: "f32",
+  dtBias: "f32",
+  state: "f32",
+  out: "f32",
+  weight: "f32",
+  bias: "f32",
+  x: "f32",
+  convWeight: "f32",
+  convBias: "f32",
+  convState: "f32",
+  normWeight: "f32",
 };
 
 /** An op's output, without rows beyond the last sequence, and the pool after it. */
@@ -106,7 +123,16 @@ export function writtenSlots({ cuSeqlens, readSlots, writeSlots }: BatchOptions)
 /** What both recurrent ops take as it is; options that a case leaves out stay out. */
 function optionsOf(given: GatedDeltaOptions, perKey: boolean) {
   const { gateForm, gateBound, betaForm, heads, qkNorm, qkNormEps, scale } = given;
-  return { gateForm, gateDims: perKey ? ("key" as const) : undefined, gateBound, betaForm, heads, qkNorm, qkNormEps, scale };
+  return {
+    gateForm,
+    gateDims: perKey ? ("key" as const) : undefined,
+    gateBound,
+    betaForm,
+    heads,
+    qkNorm,
+    qkNormEps,
+    scale,
+  };
 }
 
 function batchOf({ cuSeqlens, readSlots, writeSlots }: BatchOptions) {
@@ -141,7 +167,12 @@ export function placeGatedDelta(layouts: Layouts, given: GatedDeltaCase, formats
 }
 
 /** Runs `gatedDelta`. */
-export function runGatedDelta(device: Device, given: GatedDeltaCase, formats: DeltaFormats, running: Running = {}): Results {
+export function runGatedDelta(
+  device: Device,
+  given: GatedDeltaCase,
+  formats: DeltaFormats,
+  running: Running = {},
+): Results {
   using layouts = new Layouts(device, running.layouts);
   const args = placeGatedDelta(layouts, given, formats);
   runChecked(device, layouts, gatedDelta({ ...args, algorithm: running.algorithm }));
@@ -163,7 +194,12 @@ export function placeCausalConv1d(layouts: Layouts, given: CausalConv1dCase, for
 }
 
 /** Runs `causalConv1d`. */
-export function runCausalConv1d(device: Device, given: CausalConv1dCase, formats: ConvFormats, running: Running = {}): Results {
+export function runCausalConv1d(
+  device: Device,
+  given: CausalConv1dCase,
+  formats: ConvFormats,
+  running: Running = {},
+): Results {
   using layouts = new Layouts(device, running.layouts);
   const args = placeCausalConv1d(layouts, given, formats);
   runChecked(device, layouts, causalConv1d(args));
@@ -184,7 +220,12 @@ export function placeGatedRmsNorm(layouts: Layouts, given: GatedRmsNormCase, for
 }
 
 /** Runs `gatedRmsNorm`. */
-export function runGatedRmsNorm(device: Device, given: GatedRmsNormCase, formats: NormFormats, running: Running = {}): Float32Array<ArrayBuffer> {
+export function runGatedRmsNorm(
+  device: Device,
+  given: GatedRmsNormCase,
+  formats: NormFormats,
+  running: Running = {},
+): Float32Array<ArrayBuffer> {
   using layouts = new Layouts(device, running.layouts);
   const args = placeGatedRmsNorm(layouts, given, formats);
   runChecked(device, layouts, gatedRmsNorm(args));
@@ -227,7 +268,12 @@ export interface StepResults {
 }
 
 /** Runs `gatedDeltaStep`. */
-export function runGatedDeltaStep(device: Device, given: GatedDeltaStepCase, formats: StepFormats, running: Running = {}): StepResults {
+export function runGatedDeltaStep(
+  device: Device,
+  given: GatedDeltaStepCase,
+  formats: StepFormats,
+  running: Running = {},
+): StepResults {
   using layouts = new Layouts(device, running.layouts);
   const args = placeGatedDeltaStep(layouts, given, formats);
   runChecked(device, layouts, gatedDeltaStep(args));

@@ -58,7 +58,11 @@ export function convOfSpans(given: CausalConv1dCase, spans: readonly Span[], slo
 }
 
 /** A step of some of a case's sequences. */
-export function stepOfSequences(given: GatedDeltaStepCase, sequences: readonly number[], slots: Slots): GatedDeltaStepCase {
+export function stepOfSequences(
+  given: GatedDeltaStepCase,
+  sequences: readonly number[],
+  slots: Slots,
+): GatedDeltaStepCase {
   const ones = Array.from({ length: given.x.shape[0]! + 1 }, (_, s) => s);
   const spans = sequences.map((sequence) => ({ sequence, start: 0, end: 1 }));
   const rows = (tensor: Reference) => gather(tensor, ones, spans);
@@ -76,7 +80,11 @@ export function sequenceCount({ cuSeqlens }: BatchOptions): number {
 }
 
 /** The numbers of one sequence's rows in an output of the whole batch. */
-export function sequenceRows<A extends Float32Array | Float64Array>(out: A, { cuSeqlens }: BatchOptions, sequence: number): A {
+export function sequenceRows<A extends Float32Array | Float64Array>(
+  out: A,
+  { cuSeqlens }: BatchOptions,
+  sequence: number,
+): A {
   const size = out.length / Math.max(cuSeqlens!.at(-1)!, 1);
   return out.slice(cuSeqlens![sequence]! * size, cuSeqlens![sequence + 1]! * size) as A;
 }
@@ -106,7 +114,11 @@ export function randomCuts(random: Random, batch: BatchOptions, calls: number): 
 /** One token a call: sequences that have ended take no part, those without tokens take part in the first call. */
 export function tokenByToken(batch: BatchOptions): Span[][] {
   const ends = Array.from({ length: sequenceCount(batch) }, (_, s) => wholeSpan(batch, s).end);
-  const spanAt = (sequence: number, token: number) => ({ sequence, start: token, end: Math.min(token + 1, ends[sequence]!) });
+  const spanAt = (sequence: number, token: number) => ({
+    sequence,
+    start: token,
+    end: Math.min(token + 1, ends[sequence]!),
+  });
   return Array.from({ length: Math.max(1, ...ends) }, (_, token) =>
     ends.flatMap((end, sequence) => (token < end || token === 0 ? [spanAt(sequence, token)] : [])),
   );

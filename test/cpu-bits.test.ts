@@ -19,7 +19,7 @@ function output(command: string[]): string {
   return stdout.toString();
 }
 
-type Isa = "avx2" | "avx512" | "neon";
+type Isa = "avx2" | "avx512" | "avx512bf16" | "neon";
 
 /** What the program prints with one instruction set's table. */
 function lines(folder: string, isa: Isa, target: string[] = [], emulator: string[] = []): string {
@@ -44,6 +44,10 @@ if (process.platform === "linux" && process.arch === "x64") {
       if (features.includes(" avx512vl")) {
         const avx512 = lines(place.path, "avx512");
         test("AVX-512 and AVX2", () => expect(avx512).toBe(avx2));
+      }
+      if (features.includes(" avx512_bf16")) {
+        const avx512bf16 = lines(place.path, "avx512bf16");
+        test("AVX-512 with its bf16 instruction and AVX2", () => expect(avx512bf16).toBe(avx2));
       }
       if (qemu === null) {
         console.warn("cpu-bits: NEON is not run, since there is no qemu-aarch64 (Debian's qemu-user)");

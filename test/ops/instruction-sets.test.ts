@@ -7,7 +7,10 @@ import { Device } from "../../lib/index.ts";
 import { runProgram, testOps } from "../support/children.ts";
 
 /** The kernels that are built for each architecture, as GATED_DELTA_ISA names them. */
-const built: Readonly<Record<string, readonly string[]>> = { x64: ["avx512", "avx2", "baseline"], arm64: ["neon"] };
+const built: Readonly<Record<string, readonly string[]>> = {
+  x64: ["avx512bf16", "avx512", "avx2", "baseline"],
+  arm64: ["neon"],
+};
 
 /** Subjects that depend on how the kernels are compiled. */
 const subjects = [

@@ -1,6 +1,8 @@
 /* How ops are cut into work items; the kernels count the same way. */
 #include "tables.h"
 
+float gd_cpu_zeros[GD_CPU_MAX_DIM * GD_CPU_MAX_DIM];
+
 static int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 int64_t gd_cpu_gated_delta_items(const gd_cpu_gated_delta *op) {

@@ -22,35 +22,42 @@ static uint64_t enabled_state(void) {
 }
 
 /* The processor's instructions, less those whose registers the operating system does not save. */
-static void detect(int *avx2, int *avx512) {
+typedef struct x86_sets {
+  int avx2, avx512, avx512bf16;
+} x86_sets;
+
+static x86_sets detect(void) {
   unsigned a, b, c, d;
-  *avx2 = *avx512 = 0;
-  if (!__get_cpuid(1, &a, &b, &c, &d)) return;
-  if ((c & (bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) != (bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return;
+  x86_sets sets = {0};
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return sets;
+  if ((c & (bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) != (bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return sets;
   uint64_t state = enabled_state();
-  if ((state & 0x6) != 0x6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
-  *avx2 = (b & bit_AVX2) != 0;
+  if ((state & 0x6) != 0x6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return sets;
+  sets.avx2 = (b & bit_AVX2) != 0;
   unsigned wanted = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
-  *avx512 = *avx2 && (b & wanted) == wanted && (state & 0xe6) == 0xe6;
+  sets.avx512 = sets.avx2 && (b & wanted) == wanted && (state & 0xe6) == 0xe6;
+  /* Leaf 7 says in its first part how many parts it has. */
+  sets.avx512bf16 = sets.avx512 && a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVX512BF16) != 0;
+  return sets;
 }
 #endif
 
 static const gd_cpu_kernels *table_at(int32_t index) {
 #if defined(__x86_64__)
-  int avx2, avx512;
-  detect(&avx2, &avx512);
-  if (index == 0) return avx512 ? &gd_cpu_avx512 : NULL;
-  if (index == 1) return avx2 ? &gd_cpu_avx2 : NULL;
-  if (index == 2) return &gd_cpu_baseline;
+  x86_sets sets = detect();
+  if (index == 0) return sets.avx512bf16 ? &gd_cpu_avx512bf16 : NULL;
+  if (index == 1) return sets.avx512 ? &gd_cpu_avx512 : NULL;
+  if (index == 2) return sets.avx2 ? &gd_cpu_avx2 : NULL;
+  if (index == 3) return &gd_cpu_baseline;
 #elif defined(__aarch64__)
-  if (index == 3) return &gd_cpu_neon;
+  if (index == 4) return &gd_cpu_neon;
 #else
-  if (index == 2) return &gd_cpu_baseline;
+  if (index == 3) return &gd_cpu_baseline;
 #endif
   return NULL;
 }
 
-static const char *const isa_names[] = {"avx512", "avx2", "baseline", "neon"};
+static const char *const isa_names[] = {"avx512bf16", "avx512", "avx2", "baseline", "neon"};
 enum { ISA_COUNT = sizeof isa_names / sizeof isa_names[0] };
 
 const char *gd_cpu_isa_name(int32_t index) { return index >= 0 && index < ISA_COUNT ? isa_names[index] : NULL; }

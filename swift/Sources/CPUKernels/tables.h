@@ -5,13 +5,16 @@
 #include "cpu_kernels.h"
 
 #if defined(__x86_64__)
-extern const gd_cpu_kernels gd_cpu_avx512, gd_cpu_avx2;
+extern const gd_cpu_kernels gd_cpu_avx512bf16, gd_cpu_avx512, gd_cpu_avx2;
 #endif
 #if defined(__aarch64__)
 extern const gd_cpu_kernels gd_cpu_neon;
 #else
 extern const gd_cpu_kernels gd_cpu_baseline;
 #endif
+
+/* A head's state that starts from nothing. Nobody writes it: as a constant, its zeros would lie in the library's file. */
+extern float gd_cpu_zeros[GD_CPU_MAX_DIM * GD_CPU_MAX_DIM];
 
 /* Moves bytes: the same for every instruction set. */
 void gd_cpu_copy_slots_run(const void *op, int64_t begin, int64_t end, void *scratch);

@@ -1,10 +1,5 @@
-/* The gated delta rule for one sequence and value head: prepare a block of tokens, then run its value rows over them.
- *
- * 1. For a block of tokens: k, q normalised (and q scaled), decay, beta, decayed key and value, all f32 in scratch.
- * 2. For each DELTA_BLOCK value rows: one pass a token (delta_passes.h). The state is read from its slot by the first
- *    pass, stays f32 between tokens (in its own slot where that is f32, else in scratch) and is rounded once, by the
- *    pass of the last token.
- * 3. The block's outputs are stored. */
+/* What the gated delta rule takes of a token, in the form that its passes read: k and q normalised (and q scaled), decay,
+ * beta, decayed key and value, all f32 in scratch, for some tokens of one head at a time. */
 
 enum { DELTA_TOKENS = 32 }; /* tokens prepared together */
 
@@ -13,8 +8,7 @@ typedef struct delta_scratch {
   float *decay;                     /* [DELTA_TOKENS, 1 or padded keyDim] */
   float *beta;                      /* [DELTA_TOKENS] */
   float *value, *out;               /* [DELTA_TOKENS, valueDim] */
-  float *delta;                     /* [DELTA_BLOCK] */
-  float *zeros;                     /* one row */
+  float *delta;                     /* [valueDim] */
   float *state;                     /* [valueDim, keyDim], where the state's own slot cannot hold it in f32 */
   int64_t padded;
   int64_t prepared_head, prepared_token; /* the key head and first token of those */
@@ -29,10 +23,8 @@ static delta_scratch delta_scratch_make(char **memory) {
   scratch.beta = scratch_take(memory, DELTA_TOKENS);
   scratch.value = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
   scratch.out = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
-  scratch.delta = scratch_take(memory, DELTA_BLOCK);
-  scratch.zeros = scratch_take(memory, GD_CPU_MAX_DIM);
+  scratch.delta = scratch_take(memory, GD_CPU_MAX_DIM);
   scratch.state = scratch_take(memory, GD_CPU_MAX_DIM * GD_CPU_MAX_DIM);
-  for (int64_t i = 0; i < GD_CPU_MAX_DIM; i++) scratch.zeros[i] = 0.0f;
   scratch.padded = 0;
   scratch.prepared_head = scratch.prepared_token = -1;
   return scratch;
@@ -125,89 +117,5 @@ GD_INLINE void decay_key(const delta_scratch *scratch, int per_key, int64_t t) {
   for (int64_t i = 0; i < scratch->padded; i += GD_WIDTH) {
     vf a = per_key ? load(decay, i, GD_CPU_F32) : splat(decay[0]);
     store(decayed, i, GD_CPU_F32, load(key, i, GD_CPU_F32) * a);
-  }
-}
-
-/* Where a head's rows lie before and after some tokens. */
-typedef struct delta_state {
-  const void *source; /* with stride 0: one row of zeros */
-  void *target;       /* NULL: not stored, and left in scratch->state as f32 */
-  uint32_t source_dtype, target_dtype;
-  int64_t source_stride;
-} delta_state;
-
-/* What else is kept along the way: states after some tokens, and each token's d. */
-typedef struct delta_extras {
-  const gd_cpu_state_store *stores;
-  int64_t store_count, tokens_before; /* stores count tokens from the sequence's first */
-  int64_t head;
-  float *record; /* d of the block's first token and the head's first row; NULL: not kept */
-  int64_t record_stride;
-} delta_extras;
-
-/* Runs prepared tokens 0 .. count - 1 over rows first_row .. end_row - 1. state: rows of the head before these tokens
- * and after. */
-static void delta_tokens(
-  const delta_scratch *scratch, const gd_cpu_heads *heads, int per_key, delta_state state, int64_t first_row,
-  int64_t end_row, int64_t count, const delta_extras *extras
-) {
-  int64_t dim = heads->key_dim, value_dim = heads->value_dim;
-  int64_t decay_step = per_key ? scratch->padded : 1;
-  const gd_cpu_state_store *stores = extras->stores;
-  int64_t store_count = extras->store_count;
-  for (int64_t row = first_row; row < end_row; row += DELTA_BLOCK) {
-    /* Between tokens the rows are here. */
-    int in_target = state.target != NULL && state.target_dtype == GD_CPU_F32;
-    float *between = (in_target ? (float *)state.target : scratch->state) + row * dim;
-    int64_t next_store = 0;
-    delta_pass pass;
-    pass.rows = end_row - row < DELTA_BLOCK ? end_row - row : DELTA_BLOCK;
-    pass.key_dim = dim;
-    pass.source = (const char *)state.source + row * state.source_stride * dtype_size(state.source_dtype);
-    pass.source_stride = state.source_stride;
-    pass.delta = scratch->delta;
-    pass.next_key = scratch->decayed_key;
-    pass.next_value = scratch->value + row;
-    pass.next_beta = scratch->beta[0];
-    first_pass[state.source_dtype - 1](&pass);
-    uint32_t source_dtype = state.source_dtype;
-    for (int64_t t = 0; t < count; t++) {
-      int64_t after = extras->tokens_before + t + 1;
-      while (next_store < store_count && stores[next_store].after < after) next_store++;
-      int stored = next_store < store_count && stores[next_store].after == after;
-      int last = t + 1 == count;
-      /* A last token's rows go to their slot at once, unless another store wants them in f32 first. */
-      int direct = last && state.target != NULL && !(stored && state.target_dtype != GD_CPU_F32);
-      pass.decay = scratch->decay + t * decay_step;
-      pass.key = scratch->key + t * scratch->padded;
-      pass.query = scratch->query + t * scratch->padded;
-      pass.out = scratch->out + t * value_dim + row;
-      pass.target_stride = dim;
-      if (extras->record != NULL) {
-        convert(
-          scratch->delta, 0, GD_CPU_F32, extras->record + t * extras->record_stride, row, GD_CPU_F32, pass.rows);
-      }
-      uint32_t target_dtype = direct ? state.target_dtype : GD_CPU_F32;
-      pass.target = direct ? (char *)state.target + row * dim * dtype_size(target_dtype) : (char *)between;
-      if (last) {
-        last_pass[per_key][source_dtype - 1][target_dtype - 1](&pass);
-      } else {
-        pass.next_key = scratch->decayed_key + (t + 1) * scratch->padded;
-        pass.next_value = scratch->value + (t + 1) * value_dim + row;
-        pass.next_beta = scratch->beta[t + 1];
-        next_pass[per_key][source_dtype - 1](&pass);
-      }
-      for (; next_store < store_count && stores[next_store].after == after; next_store++) {
-        const gd_cpu_state_store *store = &stores[next_store];
-        int64_t at = (extras->head * value_dim + row) * dim;
-        convert(between, 0, GD_CPU_F32, store->state, at, store->dtype, pass.rows * dim);
-      }
-      if (last && !direct && state.target != NULL) {
-        convert(between, 0, GD_CPU_F32, state.target, row * dim, state.target_dtype, pass.rows * dim);
-      }
-      pass.source = between;
-      pass.source_stride = dim;
-      source_dtype = GD_CPU_F32;
-    }
   }
 }

@@ -8,31 +8,33 @@
  *
  * With S the state, per token t:   S <- a_t S + d_t k_t^T;   out_t = S q_t;   d_t+1 = b_t+1 (v_t+1 - S (a_t+1 k_t+1))
  * so one pass updates the state for token t, reads it for token t's output and for token t + 1's correction. A pass
- * `first` only forms d of the first token; the pass of the last token forms none. Row dots sum over GD_LANES partials
- * (rows.h): the same bits whether d came from `first` or from the pass before it. Keys are rows of GD_LANES multiples
- * with zeros after keyDim. */
+ * `first` only forms d of the first token; the pass of the last token forms none. Where a call brings one token, there
+ * is one pass, which while it updates some rows reads the next ones for their d: memory never waits. Row dots sum over
+ * GD_LANES partials (sums.h): the same bits in whichever pass d was formed. Keys are rows of GD_LANES multiples with
+ * zeros after keyDim. */
 
-enum { DELTA_GROUP = 4 };  /* rows whose dots are summed together */
-enum { DELTA_BLOCK = 16 }; /* rows that stay in the cache together */
+enum { DELTA_GROUP = 8 };  /* rows whose dots are summed together; valueDim is a multiple of it */
+enum { DELTA_BLOCK = 32 }; /* rows that stay in the cache together */
+enum { DELTA_AHEAD = 12288 }; /* bytes from what is read to what is fetched meanwhile */
 
 typedef struct delta_pass {
-  const void *source; /* the rows as they are; stride 0 repeats one row of zeros */
+  const void *source; /* the rows as they are, keyDim elements each */
+  const void *next_source; /* what is read after them */
   void *target;
-  int64_t source_stride, target_stride; /* elements */
-  int64_t rows;                         /* a multiple of DELTA_GROUP */
+  int64_t rows; /* a multiple of DELTA_GROUP */
   int64_t key_dim;
   const float *decay;      /* one number, or one for each key dimension */
   const float *key, *query;
   const float *next_key;   /* decayed */
   const float *next_value; /* of these rows */
   float next_beta;
-  float *delta; /* of these rows: d_t in, d_t+1 out */
+  float *delta; /* of these rows: d_t in, d_t+1 out; of the only token: out */
   float *out;
 } delta_pass;
 
 /* Rows whose partial sums fit the registers beside what they are made of. */
 #if GD_WIDTH == 16
-#define DELTA_TOGETHER 4
+#define DELTA_TOGETHER 8
 #elif defined(__aarch64__) || GD_WIDTH == 8
 #define DELTA_TOGETHER 2
 #else
@@ -93,10 +95,14 @@ GD_INLINE vf keep_part(vf x, int part, int half) {
 #endif
 }
 
-GD_INLINE void delta_of(const delta_pass *pass, int64_t row, v4 memory) {
-  v4 value = (v4) * (const v4_memory *)(pass->next_value + row);
-  v4 beta = {pass->next_beta, pass->next_beta, pass->next_beta, pass->next_beta};
-  *(v4_memory *)(pass->delta + row) = beta * (value - memory);
+/* d of a group of rows from its row on. */
+GD_INLINE void delta_of(const delta_pass *pass, int64_t row, const row_sum memory[DELTA_GROUP]) {
+  float sums[DELTA_GROUP];
+  sum_eight(memory, sums);
+  GD_UNROLL for (int r = 0; r < DELTA_GROUP; r += GD_EIGHT_WIDTH) {
+    ve value = *(const ve_memory *)(pass->next_value + row + r), beta = pass->next_beta - (ve){0};
+    *(ve_memory *)(pass->delta + row + r) = beta * (value - *(const ve_memory *)(sums + r));
+  }
 }
 
 /* Between the parts of a block where it has many: loads of a later part, brought forward by the compiler, would push
@@ -107,103 +113,147 @@ GD_INLINE void delta_of(const delta_pass *pass, int64_t row, v4 memory) {
 #define DELTA_KEEP_ORDER (void)0
 #endif
 
+/* d of DELTA_TOGETHER rows: as vectors, or in memory where an instruction takes one number for all lanes from
+ * there (AVX-512, whose eight rows need the registers). */
+#if GD_WIDTH == 16
+typedef const float *row_deltas;
+#define DELTA_OF_ROW(deltas, r) splat((deltas)[r])
+#else
+typedef struct row_deltas {
+  vf row[DELTA_TOGETHER];
+} row_deltas;
+#define DELTA_OF_ROW(deltas, r) (deltas).row[r]
+#endif
+
+GD_INLINE row_deltas row_deltas_of(const float *delta) {
+#if GD_WIDTH == 16
+  return delta;
+#else
+  row_deltas deltas;
+  GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) deltas.row[r] = splat(delta[r]);
+  return deltas;
+#endif
+}
+
 /* What DELTA_TOGETHER rows keep in registers. */
 typedef struct delta_rows {
-  vf out[DELTA_TOGETHER][GD_PARTS], memory[DELTA_TOGETHER][GD_PARTS], delta[DELTA_TOGETHER];
+  vf out[DELTA_TOGETHER][GD_PARTS], memory[DELTA_TOGETHER][GD_PARTS];
 } delta_rows;
 
 GD_INLINE void first_block(
-  const delta_pass *pass, delta_rows *rows, const char *source, int64_t step, uint32_t dtype, int64_t i, int half
+  const delta_pass *pass, delta_rows *rows, const char *source, uint32_t dtype, int64_t key_dim, int64_t i, int half
 ) {
   GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
     vf key = load(pass->next_key, i + p * GD_WIDTH, GD_CPU_F32);
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
-      rows->memory[r][p] = fma_vf(load_part(source + r * step, i, p, dtype, half), key, rows->memory[r][p]);
+      vf s = load_part(source + r * key_dim * dtype_size(dtype), i, p, dtype, half);
+      rows->memory[r][p] = fma_vf(s, key, rows->memory[r][p]);
     }
     DELTA_KEEP_ORDER;
   }
 }
 
-GD_INLINE void delta_first(const delta_pass *pass, uint32_t source_dtype, int64_t key_dim) {
-  int64_t step = pass->source_stride * dtype_size(source_dtype);
-  for (int64_t row = 0; row < pass->rows; row += DELTA_GROUP) {
-    v4 memory[DELTA_GROUP];
-    GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
-      delta_rows rows = {0};
-      const char *source = (const char *)pass->source + (row + base) * step;
-      int64_t i = 0;
-      for (; i + GD_LANES <= key_dim; i += GD_LANES) first_block(pass, &rows, source, step, source_dtype, i, 0);
-      if (i < key_dim) first_block(pass, &rows, source, step, source_dtype, i, 1);
-      GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) memory[base + r] = fold(rows.memory[r]);
-    }
-    delta_of(pass, row, sum_four(memory[0], memory[1], memory[2], memory[3]));
+GD_INLINE void first_group(const delta_pass *pass, int64_t row, uint32_t dtype, int64_t key_dim) {
+  row_sum memory[DELTA_GROUP];
+  GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
+    const char *source = (const char *)pass->source + (row + base) * key_dim * dtype_size(dtype);
+    delta_rows rows = {0};
+    int64_t i = 0;
+    _Pragma("clang loop unroll(disable)")
+    for (; i + GD_LANES <= key_dim; i += GD_LANES) first_block(pass, &rows, source, dtype, key_dim, i, 0);
+    if (i < key_dim) first_block(pass, &rows, source, dtype, key_dim, i, 1);
+    GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) memory[base + r] = row_sum_of(rows.memory[r]);
   }
+  delta_of(pass, row, memory);
 }
 
-/* What a pass is, known when it is compiled. */
+GD_INLINE void delta_first(const delta_pass *pass, uint32_t dtype, int64_t key_dim) {
+  for (int64_t row = 0; row < pass->rows; row += DELTA_GROUP) first_group(pass, row, dtype, key_dim);
+}
+
+/* What a pass is, known when it is compiled; `next`: whose d it forms, that of the next token or that of the next group
+ * of rows. */
+enum { NEXT_NONE, NEXT_TOKEN, NEXT_ROWS };
 typedef struct delta_kind {
   uint32_t source_dtype, target_dtype;
   int per_key, next;
 } delta_kind;
 
 /* pass by value: its fields stay in registers although the rows' stores could, for all the compiler knows, change
- * those in memory. head_decay is the decay where it is one number. */
+ * those in memory. head_decay: the decay where it is one number. ahead: what to fetch meanwhile, as many bytes. */
 GD_INLINE void update_block(
-  const delta_pass pass, delta_kind kind, delta_rows *rows, vf head_decay, const char *source, char *target, int64_t i,
-  int half
+  const delta_pass pass, delta_kind kind, delta_rows *rows, row_deltas deltas, vf head_decay, const char *source,
+  char *target, const char *ahead, int64_t key_dim, int64_t i, int half
 ) {
-  int64_t source_step = pass.source_stride * dtype_size(kind.source_dtype);
-  int64_t target_step = pass.target_stride * dtype_size(kind.target_dtype);
+  int64_t source_step = key_dim * dtype_size(kind.source_dtype);
+  int64_t target_step = key_dim * dtype_size(kind.target_dtype);
   GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-    int64_t at = i + p * GD_WIDTH;
-    vf key = load(pass.key, at, GD_CPU_F32), query = load(pass.query, at, GD_CPU_F32);
-    vf next_key = kind.next ? load(pass.next_key, at, GD_CPU_F32) : key;
-    vf decay = kind.per_key ? load(pass.decay, at, GD_CPU_F32) : head_decay;
+    int64_t first = i + p * GD_WIDTH;
+    vf key = load(pass.key, first, GD_CPU_F32), query = load(pass.query, first, GD_CPU_F32);
+    vf next_key = kind.next ? load(pass.next_key, first, GD_CPU_F32) : key;
+    vf decay = kind.per_key ? load(pass.decay, first, GD_CPU_F32) : head_decay;
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
       vf s = load_part(source + r * source_step, i, p, kind.source_dtype, half);
-      s = keep_part(fma_vf(rows->delta[r], key, decay * s), p, half);
+      s = keep_part(fma_vf(DELTA_OF_ROW(deltas, r), key, decay * s), p, half);
       store_part(target + r * target_step, i, p, kind.target_dtype, half, s);
       rows->out[r][p] = fma_vf(s, query, rows->out[r][p]);
+      if (kind.next == NEXT_ROWS) {
+        s = load_part(source + (r + DELTA_GROUP) * source_step, i, p, kind.source_dtype, half);
+      }
       if (kind.next) rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
     }
     DELTA_KEEP_ORDER;
   }
-  /* While a last pass is busy with these rows, those of the next block come nearer. */
-  GD_UNROLL for (int r = 0; r < DELTA_TOGETHER && !kind.next; r++) {
-    __builtin_prefetch(source + (r + DELTA_BLOCK) * source_step + i * dtype_size(kind.source_dtype), 1);
+  if (kind.next == NEXT_TOKEN) return;
+  ahead += i * DELTA_TOGETHER * dtype_size(kind.source_dtype);
+  int64_t bytes = GD_LANES * DELTA_TOGETHER * dtype_size(kind.source_dtype);
+  GD_UNROLL for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(ahead + byte);
+}
+
+/* The processor by itself fetches too little of rows that are read once. ahead: by how many bytes to fetch before they
+ * are read, beyond the pass's rows where those are that it is followed by. */
+GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row, int64_t ahead, int64_t key_dim) {
+  vf head_decay = splat(pass.decay[0]);
+  row_sum out[DELTA_GROUP], memory[DELTA_GROUP];
+  GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
+    delta_rows rows = {0};
+    row_deltas deltas = row_deltas_of(pass.delta + row + base);
+    const char *source = (const char *)pass.source + (row + base) * key_dim * dtype_size(kind.source_dtype);
+    char *target = (char *)pass.target + (row + base) * key_dim * dtype_size(kind.target_dtype);
+    int64_t step = key_dim * dtype_size(kind.source_dtype), bytes = pass.rows * step, to = (row + base) * step + ahead;
+    const char *fetched = to < bytes ? (const char *)pass.source + to : (const char *)pass.next_source + (to - bytes);
+    int64_t i = 0;
+    /* Unrolled any further, the loads of later blocks would push the sums out of the registers. */
+    _Pragma("clang loop unroll(disable)")
+    for (; i + GD_LANES <= key_dim; i += GD_LANES) {
+      update_block(pass, kind, &rows, deltas, head_decay, source, target, fetched, key_dim, i, 0);
+    }
+    if (i < key_dim) update_block(pass, kind, &rows, deltas, head_decay, source, target, fetched, key_dim, i, 1);
+    GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
+      out[base + r] = row_sum_of(rows.out[r]);
+      memory[base + r] = row_sum_of(rows.memory[r]);
+    }
   }
+  sum_eight(out, pass.out + row);
+  if (kind.next) delta_of(&pass, kind.next == NEXT_ROWS ? row + DELTA_GROUP : row, memory);
 }
 
 GD_INLINE void delta_update(const delta_pass *from, delta_kind kind, int64_t key_dim) {
   const delta_pass pass = *from;
-  vf head_decay = splat(pass.decay[0]);
-  for (int64_t row = 0; row < pass.rows; row += DELTA_GROUP) {
-    v4 out[DELTA_GROUP], memory[DELTA_GROUP];
-    GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
-      delta_rows rows = {0};
-      GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) rows.delta[r] = splat(pass.delta[row + base + r]);
-      int64_t at = row + base;
-      const char *source = (const char *)pass.source + at * pass.source_stride * dtype_size(kind.source_dtype);
-      char *target = (char *)pass.target + at * pass.target_stride * dtype_size(kind.target_dtype);
-      int64_t i = 0;
-      /* Unrolled any further, the loads of later blocks would push the sums out of the registers. */
-      _Pragma("clang loop unroll(disable)")
-      for (; i + GD_LANES <= key_dim; i += GD_LANES) {
-        update_block(pass, kind, &rows, head_decay, source, target, i, 0);
-      }
-      if (i < key_dim) update_block(pass, kind, &rows, head_decay, source, target, i, 1);
-      GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
-        out[base + r] = fold(rows.out[r]);
-        memory[base + r] = fold(rows.memory[r]);
-      }
-    }
-    *(v4_memory *)(pass.out + row) = sum_four(out[0], out[1], out[2], out[3]);
-    if (kind.next) delta_of(&pass, row, sum_four(memory[0], memory[1], memory[2], memory[3]));
+  int64_t row = 0, ahead = DELTA_AHEAD;
+  if (kind.next == NEXT_ROWS) {
+    first_group(&pass, 0, kind.source_dtype, key_dim);
+    for (; row + DELTA_GROUP < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
+    kind.next = NEXT_NONE;
+  } else {
+    /* These rows are near already. */
+    ahead = pass.rows * key_dim * dtype_size(kind.source_dtype);
   }
+  for (; row < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
 }
 
 /* Every combination that occurs, the common row length as a constant. Between tokens a block is f32, so that a 16-bit
- * target belongs to a last token, and a pass that forms the next d has an f32 target. */
+ * target belongs to a last token, and a pass that forms the next token's d has an f32 target. */
 typedef void delta_function(const delta_pass *pass);
 
 #define DELTA_FIRST(NAME, SOURCE)                                   \
@@ -223,16 +273,20 @@ typedef void delta_function(const delta_pass *pass);
 DELTA_FIRST(first_f32, GD_CPU_F32)
 DELTA_FIRST(first_f16, GD_CPU_F16)
 DELTA_FIRST(first_bf16, GD_CPU_BF16)
-DELTA_UPDATE_GATES(next_f32, GD_CPU_F32, GD_CPU_F32, 1)
-DELTA_UPDATE_GATES(next_f16, GD_CPU_F16, GD_CPU_F32, 1)
-DELTA_UPDATE_GATES(next_bf16, GD_CPU_BF16, GD_CPU_F32, 1)
-DELTA_UPDATE_GATES(last_f32_f32, GD_CPU_F32, GD_CPU_F32, 0)
-DELTA_UPDATE_GATES(last_f32_f16, GD_CPU_F32, GD_CPU_F16, 0)
-DELTA_UPDATE_GATES(last_f32_bf16, GD_CPU_F32, GD_CPU_BF16, 0)
-DELTA_UPDATE_GATES(last_f16_f32, GD_CPU_F16, GD_CPU_F32, 0)
-DELTA_UPDATE_GATES(last_f16_f16, GD_CPU_F16, GD_CPU_F16, 0)
-DELTA_UPDATE_GATES(last_bf16_f32, GD_CPU_BF16, GD_CPU_F32, 0)
-DELTA_UPDATE_GATES(last_bf16_bf16, GD_CPU_BF16, GD_CPU_BF16, 0)
+DELTA_UPDATE_GATES(next_f32, GD_CPU_F32, GD_CPU_F32, NEXT_TOKEN)
+DELTA_UPDATE_GATES(next_f16, GD_CPU_F16, GD_CPU_F32, NEXT_TOKEN)
+DELTA_UPDATE_GATES(next_bf16, GD_CPU_BF16, GD_CPU_F32, NEXT_TOKEN)
+/* The last token's, and the only one's. */
+#define DELTA_UPDATE_LAST(NAME, SOURCE, TARGET)               \
+  DELTA_UPDATE_GATES(last_##NAME, SOURCE, TARGET, NEXT_NONE)  \
+  DELTA_UPDATE_GATES(only_##NAME, SOURCE, TARGET, NEXT_ROWS)
+DELTA_UPDATE_LAST(f32_f32, GD_CPU_F32, GD_CPU_F32)
+DELTA_UPDATE_LAST(f32_f16, GD_CPU_F32, GD_CPU_F16)
+DELTA_UPDATE_LAST(f32_bf16, GD_CPU_F32, GD_CPU_BF16)
+DELTA_UPDATE_LAST(f16_f32, GD_CPU_F16, GD_CPU_F32)
+DELTA_UPDATE_LAST(f16_f16, GD_CPU_F16, GD_CPU_F16)
+DELTA_UPDATE_LAST(bf16_f32, GD_CPU_BF16, GD_CPU_F32)
+DELTA_UPDATE_LAST(bf16_bf16, GD_CPU_BF16, GD_CPU_BF16)
 
 /* Indexed by gate dims (0 per head, 1 per key) and dtype - 1. The slots of one pool share their dtype, so nothing
  * leads from f16 to bf16. */
@@ -241,11 +295,11 @@ static delta_function *const next_pass[2][3] = {
   {next_f32_per_head, next_f16_per_head, next_bf16_per_head},
   {next_f32_per_key, next_f16_per_key, next_bf16_per_key},
 };
+#define DELTA_LAST_TABLE(NAME, GATES)                                          \
+  {{NAME##_f32_f32_##GATES, NAME##_f32_f16_##GATES, NAME##_f32_bf16_##GATES}, \
+   {NAME##_f16_f32_##GATES, NAME##_f16_f16_##GATES, NULL},                    \
+   {NAME##_bf16_f32_##GATES, NULL, NAME##_bf16_bf16_##GATES}}
 static delta_function *const last_pass[2][3][3] = {
-  {{last_f32_f32_per_head, last_f32_f16_per_head, last_f32_bf16_per_head},
-   {last_f16_f32_per_head, last_f16_f16_per_head, NULL},
-   {last_bf16_f32_per_head, NULL, last_bf16_bf16_per_head}},
-  {{last_f32_f32_per_key, last_f32_f16_per_key, last_f32_bf16_per_key},
-   {last_f16_f32_per_key, last_f16_f16_per_key, NULL},
-   {last_bf16_f32_per_key, NULL, last_bf16_bf16_per_key}},
-};
+  DELTA_LAST_TABLE(last, per_head), DELTA_LAST_TABLE(last, per_key)};
+static delta_function *const only_pass[2][3][3] = {
+  DELTA_LAST_TABLE(only, per_head), DELTA_LAST_TABLE(only, per_key)};

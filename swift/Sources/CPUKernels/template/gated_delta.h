@@ -18,7 +18,7 @@ static void store_before(
     const gd_cpu_state_store *store = &sequence->stores[i];
     for (int64_t row = first_row; row < end_row; row++) {
       int64_t to = (head * heads->value_dim + row) * dim;
-      convert(state.source, row * state.source_stride, state.source_dtype, store->state, to, store->dtype, dim);
+      convert(state.source, row * dim, state.source_dtype, store->state, to, store->dtype, dim);
     }
   }
 }
@@ -37,6 +37,13 @@ static void prepare_keys(
   }
   scratch->prepared_head = head;
   scratch->prepared_token = first;
+}
+
+/* Rows of a tensor, from one token's on. */
+GD_INLINE delta_wanted wanted_of(const gd_cpu_tensor *tensor, int64_t token, int64_t head, int64_t at, int64_t elements,
+                                 int64_t tokens) {
+  int64_t size = dtype_size(tensor->dtype);
+  return (delta_wanted){element(tensor, token, head, at), tensor->token_stride * size, elements * size, tokens};
 }
 
 /* Records of a block's keys and decays: rows of a head share them, and heads of a key head its keys, so that the first
@@ -61,18 +68,17 @@ static void record_inputs(
 
 static void gated_delta_item(
   const gd_cpu_gated_delta *op, delta_scratch *scratch, int64_t sequence_index, int64_t h, int64_t first_row,
-  int64_t end_row
+  int64_t end_row, const void *next
 ) {
   const gd_cpu_sequence *sequence = &op->sequences[sequence_index];
   int64_t dim = op->heads.key_dim, value_dim = op->heads.value_dim, key_head;
   int64_t head = value_head_at(&op->heads, h, &key_head);
   int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
   int64_t size = dtype_size(op->state_dtype), offset = head * value_dim * dim * size;
-  delta_state state = {scratch->zeros, NULL, GD_CPU_F32, op->state_dtype, 0};
+  delta_state state = {gd_cpu_zeros, next, NULL, GD_CPU_F32, op->state_dtype};
   if (sequence->read != NULL) {
     state.source = (const char *)sequence->read + offset;
     state.source_dtype = op->state_dtype;
-    state.source_stride = dim;
   }
   store_before(sequence, state, head, &op->heads, first_row, end_row);
   if (sequence->count == 0) {
@@ -94,7 +100,13 @@ static void gated_delta_item(
     record_inputs(op, scratch, h, head, first, count, first_row);
     /* A slot of 16-bit elements is written with the last tokens only. */
     state.target = count == left || op->state_dtype == GD_CPU_F32 ? target : NULL;
-    delta_extras extras = {sequence->stores, sequence->store_count, done, head, NULL, 0};
+    int64_t then = first + count, more = least(left - count, DELTA_TOKENS), rows = end_row - first_row;
+    delta_extras extras = {
+      .stores = sequence->stores, .store_count = sequence->store_count, .tokens_before = done, .head = head,
+      .wanted = {
+        wanted_of(&op->key, then, key_head, 0, dim, more), wanted_of(&op->query, then, key_head, 0, dim, more),
+        wanted_of(&op->value, then, head, first_row, rows, more),
+        wanted_of(&op->out, first, head, first_row, rows, count)}};
     if (op->records.delta != NULL) {
       extras.record = op->records.delta + (first * op->heads.value_heads + head) * value_dim;
       extras.record_stride = op->heads.value_heads * value_dim;
@@ -107,8 +119,17 @@ static void gated_delta_item(
     }
     state.source = state.target != NULL ? state.target : (const void *)scratch->state;
     state.source_dtype = GD_CPU_F32;
-    state.source_stride = dim;
   }
+}
+
+/* Where an item's state is read from. */
+GD_INLINE const void *item_state(const gd_cpu_gated_delta *op, int64_t item, int64_t blocks) {
+  int64_t per_sequence = blocks * op->heads.value_heads, rest = item % per_sequence, key_head;
+  const char *read = op->sequences[item / per_sequence].read;
+  if (read == NULL) return gd_cpu_zeros;
+  int64_t head = value_head_at(&op->heads, rest / blocks, &key_head);
+  int64_t row = head * op->heads.value_dim + rest % blocks * op->rows_per_item;
+  return read + row * op->heads.key_dim * dtype_size(op->state_dtype);
 }
 
 static void gated_delta(const void *params, int64_t begin, int64_t end, void *memory) {
@@ -121,6 +142,7 @@ static void gated_delta(const void *params, int64_t begin, int64_t end, void *me
   for (int64_t item = begin; item < end; item++) {
     int64_t rest = item % per_sequence, first_row = rest % blocks * rows;
     int64_t end_row = first_row + rows < value_dim ? first_row + rows : value_dim;
-    gated_delta_item(op, &scratch, item / per_sequence, rest / blocks, first_row, end_row);
+    const void *next = item_state(op, item + 1 < end ? item + 1 : item, blocks);
+    gated_delta_item(op, &scratch, item / per_sequence, rest / blocks, first_row, end_row, next);
   }
 }

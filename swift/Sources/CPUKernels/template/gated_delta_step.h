@@ -53,11 +53,10 @@ static void gated_delta_step(const void *params, int64_t begin, int64_t end, voi
       step_conv(op, &block, sequence, 2 * keys + head * value_dim, value_dim, rounded, scratch.value);
       prepare_gates(&op->gates, head, token, 1, key_dim, &scratch);
       decay_key(&scratch, per_key, 0);
-      delta_state state = {scratch.zeros, NULL, GD_CPU_F32, op->state_dtype, 0};
+      delta_state state = {gd_cpu_zeros, gd_cpu_zeros, NULL, GD_CPU_F32, op->state_dtype};
       if (states->read != NULL) {
         state.source = (const char *)states->read + head * head_bytes;
         state.source_dtype = op->state_dtype;
-        state.source_stride = key_dim;
       }
       if (states->write != NULL) state.target = (char *)states->write + head * head_bytes;
       delta_tokens(&scratch, heads, per_key, state, 0, value_dim, 1, &(delta_extras){0});

@@ -3,9 +3,11 @@
 
 #include "simd.h"
 #include "math.h"
+#include "sums.h"
 #include "rows.h"
 #include "delta_passes.h"
 #include "delta.h"
+#include "delta_tokens.h"
 #include "states.h"
 #include "gated_delta.h"
 #include "conv.h"

@@ -1,32 +1,4 @@
-/* Whole rows: sums over GD_LANES partials, conversion, normalisation. */
-
-/* The order in which partial sums p[0 .. 15] become one number, everywhere: p[l] + p[l + 8], then + 4, + 2, + 1. */
-GD_INLINE v4 fold(const vf parts[GD_PARTS]) {
-#if GD_WIDTH == 16
-  vf x = parts[0];
-  typedef float v8 __attribute__((vector_size(32)));
-  v8 y = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
-         __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
-  return __builtin_shufflevector(y, y, 0, 1, 2, 3) + __builtin_shufflevector(y, y, 4, 5, 6, 7);
-#elif GD_WIDTH == 8
-  vf y = parts[0] + parts[1];
-  return __builtin_shufflevector(y, y, 0, 1, 2, 3) + __builtin_shufflevector(y, y, 4, 5, 6, 7);
-#else
-  return (parts[0] + parts[2]) + (parts[1] + parts[3]);
-#endif
-}
-
-/* Lane r of the result is the sum of fold r. */
-GD_INLINE v4 sum_four(v4 a, v4 b, v4 c, v4 d) {
-  v4 ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
-  v4 cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
-  return __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
-}
-
-GD_INLINE float sum_one(v4 a) {
-  v4 pair = a + __builtin_shufflevector(a, a, 2, 3, 0, 1);
-  return pair[0] + pair[1];
-}
+/* Whole rows: sums of squares, conversion, normalisation. */
 
 /* A sum of squares in two sets of partials that take turns, block of 16 elements by block, added at the end. */
 typedef struct square_sums {

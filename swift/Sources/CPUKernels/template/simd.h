@@ -1,7 +1,8 @@
 /* Vectors of the native width, included once for every instruction set inside its target region.
  *
  * The including file defines GD_WIDTH (floats in a vector: 16, 8 or 4), GD_FMA (1 where fused multiply-add is an
- * instruction) and one of GD_F16_AVX512, GD_F16_F16C, GD_F16_NEON or none of them.
+ * instruction), one of GD_F16_AVX512, GD_F16_F16C, GD_F16_NEON or none of them, and GD_BF16_AVX512 where there is an
+ * instruction that rounds to bf16.
  *
  * Everything that sums does so over GD_LANES partial sums, element i into partial i mod 16, whatever the width: the
  * order of a sum depends on its length alone. */
@@ -15,11 +16,9 @@ typedef float vf __attribute__((vector_size(GD_WIDTH * 4)));
 typedef int32_t vi __attribute__((vector_size(GD_WIDTH * 4)));
 typedef uint32_t vu __attribute__((vector_size(GD_WIDTH * 4)));
 typedef uint16_t vh __attribute__((vector_size(GD_WIDTH * 2)));
-typedef float v4 __attribute__((vector_size(16)));
 /* The same in memory, at any address that suits the elements. */
 typedef float vf_memory __attribute__((vector_size(GD_WIDTH * 4), aligned(4), may_alias));
 typedef uint16_t vh_memory __attribute__((vector_size(GD_WIDTH * 2), aligned(2), may_alias));
-typedef float v4_memory __attribute__((vector_size(16), aligned(4), may_alias));
 
 GD_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -38,13 +37,29 @@ GD_INLINE vf select_vf(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | 
 
 GD_INLINE vf bf16_to_vf(vh h) { return (vf)(__builtin_convertvector(h, vu) << 16); }
 
-GD_INLINE vh vf_to_bf16(vf x) {
+GD_INLINE vu bf16_rounded(vf x) {
   vu bits = (vu)x;
-  vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  vu quiet = (bits >> 16) | 0x40u;
-  vu nan = (vu)(x != x);
-  return __builtin_convertvector((nan & quiet) | (~nan & rounded), vh);
+  return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
+
+#if defined(GD_BF16_AVX512)
+/* The instruction rounds as the others do, but takes numbers below the normal ones for zeros. They are rare. */
+GD_INLINE vh vf_to_bf16(vf x) {
+  vh rounded = (vh)_mm512_cvtneps_pbh((__m512)x);
+  __mmask16 subnormal = _mm512_fpclass_ps_mask((__m512)x, 0x20);
+  if (__builtin_expect(subnormal != 0, 0)) {
+    vh exact = __builtin_convertvector(bf16_rounded(x), vh);
+    rounded = (vh)_mm256_mask_mov_epi16((__m256i)rounded, subnormal, (__m256i)exact);
+  }
+  return rounded;
+}
+#else
+GD_INLINE vh vf_to_bf16(vf x) {
+  vu quiet = ((vu)x >> 16) | 0x40u;
+  vu nan = (vu)(x != x);
+  return __builtin_convertvector((nan & quiet) | (~nan & bf16_rounded(x)), vh);
+}
+#endif
 
 #if defined(GD_F16_AVX512)
 GD_INLINE vf f16_to_vf(vh h) { return (vf)_mm512_cvtph_ps((__m256i)h); }

@@ -1,0 +1,20 @@
+/* AVX-512 with the instruction that rounds to bf16 (Cooper Lake, Zen 4 and later). */
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "tables.h"
+
+#define GD_TABLE gd_cpu_avx512bf16
+#define GD_ISA_NAME "avx512bf16"
+#define GD_WIDTH 16
+#define GD_FMA 1
+#define GD_F16_AVX512 1
+#define GD_BF16_AVX512 1
+
+#pragma clang attribute push( \
+  __attribute__((target("avx,avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16"))), apply_to = function)
+#include "template/kernels.h"
+#pragma clang attribute pop
+#else
+typedef int gd_cpu_no_avx512bf16;
+#endif

@@ -1,24 +1,24 @@
 /// Validated ops. Shapes, layouts and formulas are those of `gated_delta.h`; names are the public ones. What varies
 /// between replays of a plan (index data) is apart, in `Sequences`.
 
-public struct GatedDelta: Sendable {
-  public var tokens, keyHeads, valueHeads, keyDim, valueDim, slots: Int
-  public var gateForm: GateForm
-  public var gateDims: GateDims
-  public var betaForm: BetaForm
-  public var headMap: HeadMap
-  public var qkNorm: QKNorm
-  public var algorithm: Algorithm
-  public var qkNormEps, scale, gateBound: Float
-  public var query, key, value, gate, beta: TensorView
+public final class GatedDelta: Sendable {
+  public let tokens, keyHeads, valueHeads, keyDim, valueDim, slots: Int
+  public let gateForm: GateForm
+  public let gateDims: GateDims
+  public let betaForm: BetaForm
+  public let headMap: HeadMap
+  public let qkNorm: QKNorm
+  public let algorithm: Algorithm
+  public let qkNormEps, scale, gateBound: Float
+  public let query, key, value, gate, beta: TensorView
   /// Present exactly where `gateForm.isRaw`.
-  public var raw: RawGate?
+  public let raw: RawGate?
   /// Absent where no slot is read or written.
-  public var state: TensorView?
-  public var out: TensorView
-  public var states: StateTensors
+  public let state: TensorView?
+  public let out: TensorView
+  public let states: StateTensors
   /// What a commit takes; absent where none is to follow.
-  public var records: Records?
+  public let records: Records?
 
   public init(
     tokens: Int, keyHeads: Int, valueHeads: Int, keyDim: Int, valueDim: Int, slots: Int, gateForm: GateForm,
@@ -67,13 +67,13 @@ public struct RawGate: Sendable {
   }
 }
 
-public struct CausalConv1d: Sendable {
-  public var tokens, channels, width, slots: Int
-  public var activation: Activation
-  public var x, weight: TensorView
-  public var bias, state: TensorView?
-  public var out: TensorView
-  public var states: StateTensors
+public final class CausalConv1d: Sendable {
+  public let tokens, channels, width, slots: Int
+  public let activation: Activation
+  public let x, weight: TensorView
+  public let bias, state: TensorView?
+  public let out: TensorView
+  public let states: StateTensors
 
   public init(
     tokens: Int, channels: Int, width: Int, slots: Int, activation: Activation, x: TensorView, weight: TensorView,
@@ -96,12 +96,12 @@ public struct CausalConv1d: Sendable {
   public var stateDType: DType { states.dtype(or: state) }
 }
 
-public struct GatedRMSNorm: Sendable {
-  public var tokens, heads, dim: Int
-  public var activation: Activation
-  public var order: NormOrder
-  public var eps: Float
-  public var x, z, weight, out: TensorView
+public final class GatedRMSNorm: Sendable {
+  public let tokens, heads, dim: Int
+  public let activation: Activation
+  public let order: NormOrder
+  public let eps: Float
+  public let x, z, weight, out: TensorView
 
   public init(
     tokens: Int, heads: Int, dim: Int, activation: Activation, order: NormOrder, eps: Float, x: TensorView,
@@ -120,23 +120,23 @@ public struct GatedRMSNorm: Sendable {
   }
 }
 
-public struct GatedDeltaStep: Sendable {
-  public var sequences, keyHeads, valueHeads, keyDim, valueDim, width, slots: Int
-  public var gateForm: GateForm
-  public var gateDims: GateDims
-  public var betaForm: BetaForm
-  public var headMap: HeadMap
-  public var qkNorm: QKNorm
-  public var convActivation, normActivation: Activation
-  public var normOrder: NormOrder
-  public var qkNormEps, scale, gateBound, normEps: Float
-  public var x, convWeight: TensorView
-  public var convBias: TensorView?
+public final class GatedDeltaStep: Sendable {
+  public let sequences, keyHeads, valueHeads, keyDim, valueDim, width, slots: Int
+  public let gateForm: GateForm
+  public let gateDims: GateDims
+  public let betaForm: BetaForm
+  public let headMap: HeadMap
+  public let qkNorm: QKNorm
+  public let convActivation, normActivation: Activation
+  public let normOrder: NormOrder
+  public let qkNormEps, scale, gateBound, normEps: Float
+  public let x, convWeight: TensorView
+  public let convBias: TensorView?
   /// Absent, both, where no slot is read or written.
-  public var convState, state: TensorView?
-  public var gate, beta: TensorView
-  public var raw: RawGate?
-  public var z, normWeight, out: TensorView
+  public let convState, state: TensorView?
+  public let gate, beta: TensorView
+  public let raw: RawGate?
+  public let z, normWeight, out: TensorView
 
   public init(
     sequences: Int, keyHeads: Int, valueHeads: Int, keyDim: Int, valueDim: Int, width: Int, slots: Int,
@@ -179,9 +179,9 @@ public struct GatedDeltaStep: Sendable {
   }
 }
 
-public struct Linear: Sendable {
-  public var rows, inFeatures, outFeatures: Int
-  public var x, weight, out: TensorView
+public final class Linear: Sendable {
+  public let rows, inFeatures, outFeatures: Int
+  public let x, weight, out: TensorView
 
   public init(rows: Int, inFeatures: Int, outFeatures: Int, x: TensorView, weight: TensorView, out: TensorView) {
     self.rows = rows
@@ -193,9 +193,9 @@ public struct Linear: Sendable {
   }
 }
 
-public struct CopySlots: Sendable {
-  public var slots, slotElements: Int
-  public var pool: TensorView
+public final class CopySlots: Sendable {
+  public let slots, slotElements: Int
+  public let pool: TensorView
 
   public init(slots: Int, slotElements: Int, pool: TensorView) {
     self.slots = slots

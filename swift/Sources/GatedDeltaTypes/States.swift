@@ -37,12 +37,12 @@ public struct Records: Sendable {
 }
 
 /// Applies each sequence's first `Sequences.counts` records to its state.
-public struct CommitGatedDelta: Sendable {
-  public var tokens, keyHeads, valueHeads, keyDim, valueDim, slots: Int
-  public var gateDims: GateDims
-  public var headMap: HeadMap
-  public var records: Records
-  public var state: TensorView
+public final class CommitGatedDelta: Sendable {
+  public let tokens, keyHeads, valueHeads, keyDim, valueDim, slots: Int
+  public let gateDims: GateDims
+  public let headMap: HeadMap
+  public let records: Records
+  public let state: TensorView
 
   public init(
     tokens: Int, keyHeads: Int, valueHeads: Int, keyDim: Int, valueDim: Int, slots: Int, gateDims: GateDims,
@@ -62,9 +62,9 @@ public struct CommitGatedDelta: Sendable {
 }
 
 /// Moves each sequence's convolution state on by its first `Sequences.counts` rows of `x`.
-public struct CommitCausalConv1d: Sendable {
-  public var tokens, channels, width, slots: Int
-  public var x, state: TensorView
+public final class CommitCausalConv1d: Sendable {
+  public let tokens, channels, width, slots: Int
+  public let x, state: TensorView
 
   public init(tokens: Int, channels: Int, width: Int, slots: Int, x: TensorView, state: TensorView) {
     self.tokens = tokens

@@ -206,8 +206,7 @@ GD_INLINE void update_block(
   }
   if (kind.next == NEXT_TOKEN) return;
   ahead += i * DELTA_TOGETHER * dtype_size(kind.source_dtype);
-  int64_t bytes = GD_LANES * DELTA_TOGETHER * dtype_size(kind.source_dtype);
-  GD_UNROLL for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(ahead + byte);
+  fetch(ahead, GD_LANES * DELTA_TOGETHER * dtype_size(kind.source_dtype));
 }
 
 /* The processor by itself fetches too little of rows that are read once. ahead: by how many bytes to fetch before they

@@ -34,8 +34,8 @@ GD_INLINE void fetch_wanted(const delta_extras *extras, int64_t t, int64_t part,
     const delta_wanted *wanted = &extras->wanted[j];
     if (t >= wanted->tokens) continue;
     const char *row = wanted->row + t * wanted->step;
-    int64_t end = wanted->bytes * (part + 1) / parts;
-    for (int64_t at = wanted->bytes * part / parts; at < end; at += 64) __builtin_prefetch(row + at);
+    int64_t begin = wanted->bytes * part / parts;
+    fetch(row + begin, wanted->bytes * (part + 1) / parts - begin);
   }
 }
 

@@ -57,7 +57,7 @@ describe("earlier results", () => {
   test("give ratios", () => {
     using place = temporaryFolder();
     const file = join(place.path, "old.jsonl");
-    writeFileSync(file, `${JSON.stringify({ ...row, us: 150 })}\n\n`);
+    writeFileSync(file, `\n> gated-delta@0.1.0 bench\n> node bench/run.mjs --json\n\n${JSON.stringify({ ...row, us: 150 })}\n\n`);
     const earlier = readTimes(file);
     expect([...earlier]).toEqual([[row.name, 150]]);
     expect(text(row, earlier.get(row.name), true)).toContain("1.50×");

@@ -19,7 +19,7 @@ export interface Row {
 export function readTimes(path: string): Map<string, number> {
   const times = new Map<string, number>();
   for (const [i, line] of readFileSync(path, "utf8").split("\n").entries()) {
-    if (line.trim() === "") continue;
+    if (line.trim() === "" || line.startsWith("> ")) continue; // npm says what it runs
     let row: unknown;
     try {
       row = JSON.parse(line);

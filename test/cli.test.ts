@@ -115,7 +115,7 @@ describe("doctor", () => {
     const path = newPath("half.so");
     const whole = readFileSync(libraryInfo().path);
     writeFileSync(path, whole);
-    truncateSync(path, Math.floor(whole.byteLength / 2));
+    truncateSync(path, 1 << 16); // its later pages are not there when the loader touches them
     const { status, out } = gatedDelta(["doctor"], { GATED_DELTA_LIBRARY: path });
     expect(status).toBe(1);
     expect(out).toContain("FAILED");

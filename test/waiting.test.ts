@@ -41,7 +41,7 @@ describe("waiting", () => {
   test("finish can be given up, and the work goes on", async () => {
     using device = openDevice();
     const { op, check } = slowWork(device);
-    device.run(op);
+    device.run(op, op, op, op);
     const late = await device.finish({ timeoutMs: 0 }).catch((error) => error);
     expect(late).toBeInstanceOf(TimeoutError);
     expect(late.op).toBe("device.finish");

@@ -45,7 +45,7 @@ export interface SlowWork {
 
 /** Work that is long for the device, about a billion multiplications for a real one: out = 2 x. */
 export function slowWork(device: Device): SlowWork {
-  const [rows, features] = device.emulated ? [32, 128] : [768, 1024];
+  const [rows, features] = device.emulated ? [32, 128] : [2048, 1024];
   const x = device.tensor("f32", [rows, features]);
   for (let i = 0; i < x.data.length; i++) x.data[i] = i % 1000;
   const weight = diagonal(device, "f32", features, 2);

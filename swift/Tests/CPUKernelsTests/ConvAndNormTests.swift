@@ -92,9 +92,7 @@ struct ConvCase {
         let device = try device(isa, threads: threads)
         var start = 0
         for length in split {
-          var op = one.op
-          op.x.offset += start * op.x.tokenStride * 2
-          op.out.offset += start * op.out.tokenStride * 4
+          let op = one.op.with(x: one.op.x.after(start), out: one.op.out.after(start))
           try device.run([.causalConv1d(op, Sequences(lengths: [length], read: [0], write: [0]))])
           start += length
         }
@@ -191,10 +189,9 @@ struct ConvCase {
 
       // Each row alone, on one thread: the same bits.
       for row in 0..<rows {
-        var one = op
-        one.rows = 1
-        one.x.offset += row * op.x.tokenStride * type.size
-        one.out.offset += row * op.out.tokenStride * out.dtype.size
+        let one = Linear(
+          rows: 1, inFeatures: op.inFeatures, outFeatures: op.outFeatures, x: op.x.after(row), weight: op.weight,
+          out: op.out.after(row))
         try device(isa).run([.linear(one)])
       }
       #expect((0..<rows).flatMap { row in (0..<outputs).map { out[row, 0, $0] } } == whole)

@@ -34,7 +34,7 @@ import Testing
     var random = Random(seed: 1)
     var one = try DeltaCase(.inPlace([2]), &random)
     try device.check(.gatedDelta(one.op, one.sequences))
-    one.op.algorithm = .chunked
+    one.op = one.op.with(algorithm: .chunked)
     let op = Op.gatedDelta(one.op, one.sequences)
     #expect { try device.check(op) } throws: { error in
       let failure = error as? Failure

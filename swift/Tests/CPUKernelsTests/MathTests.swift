@@ -81,6 +81,7 @@ import Testing
     var floats: [Float] = [0, -0.0, 65504, 65519.996, 65520, -65520, 1e30, 0x1p-24, 0x1p-25, 0x1.8p-24]
     floats += [.infinity, -.infinity]
     for _ in 0..<20_000 { floats.append(Float(bitPattern: UInt32(truncatingIfNeeded: random.next()))) }
+    for _ in 0..<2000 { floats.append(Float(bitPattern: UInt32(truncatingIfNeeded: random.next()) & 0x807f_ffff)) }
     for _ in 0..<20_000 { floats.append(Float.random(in: -2...2, using: &random) * 0x1p-12) }
     for dtype in [DType.f16, .bf16] {
       var bits = [UInt16](repeating: 0, count: floats.count)

@@ -69,12 +69,9 @@ import Testing
     let device = try device(isa)
     for (position, stored) in zip(positions, stores) {
       // The same tokens from the same state into an f32 pool.
-      var shorter = one.op
       let pool = try TestTensor(.f32, tokens: 1, heads: op.valueHeads, dim: op.valueDim * op.keyDim)
       for i in 0..<elements { pool[raw: i] = initial[raw: i] }
-      shorter.state = pool.view
-      shorter.tokens = position
-      shorter.out = try out.copy().view
+      let shorter = one.op.with(tokens: position, state: pool.view, out: try out.copy().view)
       try device.run([.gatedDelta(shorter, Sequences(lengths: [position], read: [0], write: [0]))])
       #expect(pool.bytes == stored.bytes, "after \(position) of \(length)")
       guard position == length else { continue }

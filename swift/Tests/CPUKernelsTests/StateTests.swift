@@ -36,8 +36,7 @@ import Testing
         let before = try one.state.copy()
         let snapshots = try TestTensor(
           stateType, tokens: entries, heads: one.op.valueHeads, dim: dims.0 * dims.1)
-        one.op.states.snapshots = snapshots.view
-        one.op.states.snapshotEntries = entries
+        one.op = one.op.with(states: one.op.states.with(snapshots: snapshots.view, entries: entries))
         one.sequences.stores = stores
         try device(isa, threads: 2).run([.gatedDelta(one.op, one.sequences)])
 
@@ -45,10 +44,8 @@ import Testing
         for (sequence, length) in lengths.enumerated() {
           for tokens in 0...length {
             let pool = try before.copy()
-            var op = one.op
-            (op.state, op.states, op.out) = (pool.view, .none, try one.out.copy().view)
             var shorter = one
-            shorter.op = op
+            shorter.op = one.op.with(state: pool.view, out: try one.out.copy().view, states: StateTensors.none)
             let start = Int(one.sequences.starts[sequence])
             try plain.run([shorter.part([tokens], from: [start], read: [read[sequence]], write: [2])])
             let store = stores.of(sequence).filter { $0.tokens == tokens }
@@ -80,20 +77,19 @@ import Testing
           stateType: stateType, &random)
         let state = try TestTensor(stateType, tokens: slots, heads: 70, dim: width - 1)
         state.memory.pointer.copyMemory(from: one.state.memory.pointer, byteCount: one.state.memory.byteCount)
-        (one.op.state, one.op.slots) = (state.view, slots)
         let before = try state.copy()
         let snapshots = try TestTensor(stateType, tokens: entries, heads: 70, dim: width - 1)
-        one.op.states.snapshots = snapshots.view
-        one.op.states.snapshotEntries = entries
+        one.op = one.op.with(
+          slots: slots, state: state.view, states: one.op.states.with(snapshots: snapshots.view, entries: entries))
         one.sequences.stores = stores
         try device(isa, threads: 2).run([.causalConv1d(one.op, one.sequences)])
 
         for (sequence, length) in lengths.enumerated() {
           for tokens in 0...length {
             let pool = try before.copy()
-            var op = one.op
-            (op.state, op.states, op.out) = (pool.view, .none, try one.out.copy().view)
-            op.x.offset += Int(one.sequences.starts[sequence]) * op.x.tokenStride * type.size
+            let op = one.op.with(
+              x: one.op.x.after(Int(one.sequences.starts[sequence])), state: pool.view, out: try one.out.copy().view,
+              states: StateTensors.none)
             let read = Int(one.sequences.readSlots[sequence])
             try device(isa).run([.causalConv1d(op, Sequences(lengths: [tokens], read: [read], write: [3]))])
             for target in stores.of(sequence).filter({ $0.tokens == tokens }).map(\.target) {
@@ -143,8 +139,7 @@ import Testing
         if fromSource {
           let source = try one.state.copy()
           one.state.fill(with: .nan)
-          one.op.states.source = source.view
-          one.op.states.sourceSlots = 4
+          one.op = one.op.with(states: one.op.states.with(source: source.view, slots: 4))
           one.sequences.stagedReads = []
           let before = source.bytes
           try device(isa, threads: 2).run([.gatedDelta(one.op, one.sequences)])
@@ -166,7 +161,7 @@ import Testing
         let source = try one.state.copy()
         if fromSource {
           for i in 0..<2 * 37 * 3 { one.state[raw: i] = .nan }
-          (one.op.states.source, one.op.states.sourceSlots) = (source.view, one.op.slots)
+          one.op = one.op.with(states: one.op.states.with(source: source.view, slots: one.op.slots))
           one.sequences.stagedReads = []
         }
         try device(isa, threads: 2).run([.causalConv1d(one.op, one.sequences)])
@@ -202,9 +197,8 @@ import Testing
           for record in [records.key, records.delta, records.decay] { record.fill(with: 77) }
           let kept = Records(key: records.key.view, delta: records.delta.view, decay: records.decay.view)
           let plain = try one.out.copy()
-          var unrecorded = one.op
-          unrecorded.out = plain.view
-          one.op.records = kept
+          let unrecorded = one.op.with(out: plain.view)
+          one.op = one.op.with(records: kept)
           let device = try device(isa, threads: 3)
           try device.run([.gatedDelta(unrecorded, one.sequences), .gatedDelta(one.op, one.sequences)])
           #expect(one.out.bytes == plain.bytes, "records change nothing")
@@ -227,7 +221,7 @@ import Testing
           for sequence in lengths.indices {
             let pool = try before.copy()
             var steps = one
-            (steps.op.state, steps.op.records, steps.op.out) = (pool.view, nil, plain.view)
+            steps.op = one.op.with(state: pool.view, out: plain.view, records: .some(nil))
             let start = Int(one.sequences.starts[sequence])
             let target = write[sequence]
             try device.run([steps.part([0], from: [start], read: [read[sequence]], write: [target])])
@@ -265,14 +259,12 @@ import Testing
           for sequence in lengths.indices {
             let pool = try before.copy()
             let target = Int(sequences.writeSlots[sequence])
-            var step = one.op
-            step.state = pool.view
+            let first = one.op.with(state: pool.view)
             let read = Int(sequences.readSlots[sequence])
-            try device(isa).run([.causalConv1d(step, Sequences(lengths: [0], read: [read], write: [target]))])
-            step.x.offset += Int(sequences.starts[sequence]) * step.x.tokenStride * type.size
-            for _ in 0..<counts[sequence] {
+            try device(isa).run([.causalConv1d(first, Sequences(lengths: [0], read: [read], write: [target]))])
+            for token in 0..<counts[sequence] {
+              let step = first.with(x: first.x.after(Int(sequences.starts[sequence]) + token))
               try device(isa).run([.causalConv1d(step, Sequences(lengths: [1], read: [target], write: [target]))])
-              step.x.offset += step.x.tokenStride * type.size
             }
             #expect(
               one.state.rowBytes(target..<target + 1) == pool.rowBytes(target..<target + 1),

@@ -39,9 +39,9 @@ static void commit_gated_delta(const void *params, int64_t begin, int64_t end, v
   (void)memory;
   for (int64_t item = begin; item < end; item++) {
     const gd_cpu_sequence *sequence = &op->sequences[item / per_sequence];
-    int64_t rest = item % per_sequence, first = rest % blocks * rows, key_head;
+    int64_t rest = item % per_sequence, first = rest % blocks * rows;
     int64_t last = first + rows < value_dim ? first + rows : value_dim;
-    int64_t head = value_head_at(&op->heads, rest / blocks, &key_head);
+    int64_t head = rest / blocks, key_head = key_head_of(&op->heads, head);
     if (sequence->write == NULL) continue;
     if (sequence->count == 0) {
       copy_state(sequence, op->state_dtype, (head * value_dim + first) * dim, (last - first) * dim);

@@ -11,7 +11,6 @@ typedef struct delta_scratch {
   float *delta;                     /* [valueDim] */
   float *state;                     /* [valueDim, keyDim], where the state's own slot cannot hold it in f32 */
   int64_t padded;
-  int64_t prepared_head, prepared_token; /* the key head and first token of those */
 } delta_scratch;
 
 static delta_scratch delta_scratch_make(char **memory) {
@@ -26,7 +25,6 @@ static delta_scratch delta_scratch_make(char **memory) {
   scratch.delta = scratch_take(memory, GD_CPU_MAX_DIM);
   scratch.state = scratch_take(memory, GD_CPU_MAX_DIM * GD_CPU_MAX_DIM);
   scratch.padded = 0;
-  scratch.prepared_head = scratch.prepared_token = -1;
   return scratch;
 }
 

@@ -1,11 +1,16 @@
-/* gatedDelta: work items are (sequence, value head, block of value rows), the value heads of a key head side by side,
- * so that a thread that runs several of them prepares query and key once. */
+/* gatedDelta: work items are (sequence, value head, block of value rows). Of several tokens the value heads of a key head
+ * go side by side, so that a thread that runs several of them prepares query and key once. Of a single one heads go as
+ * their states lie in memory, which is what it takes its time for; its keys, a row each, are kept all. */
 
-/* The h-th value head in that order, and its key head. */
-GD_INLINE int64_t value_head_at(const gd_cpu_heads *heads, int64_t h, int64_t *key_head) {
+GD_INLINE int64_t key_head_of(const gd_cpu_heads *heads, int64_t value_head) {
+  if (heads->head_map == GD_CPU_HEADS_TILED) return value_head % heads->key_heads;
+  return value_head / (heads->value_heads / heads->key_heads);
+}
+
+/* The h-th value head in that order. */
+GD_INLINE int64_t value_head_at(const gd_cpu_heads *heads, int64_t tokens, int64_t h) {
   int64_t group = heads->value_heads / heads->key_heads;
-  *key_head = h / group;
-  return heads->head_map == GD_CPU_HEADS_BLOCK ? h : h % group * heads->key_heads + h / group;
+  return tokens == 1 || heads->head_map == GD_CPU_HEADS_BLOCK ? h : h % group * heads->key_heads + h / group;
 }
 
 /* What is to be stored of the state before the first token. */
@@ -23,20 +28,25 @@ static void store_before(
   }
 }
 
-/* Query and key of a block of tokens, unless they are there already. */
+/* Whose key and query a row of scratch holds. */
+typedef struct prepared_row {
+  int64_t key_head, token; /* -1: nobody's */
+} prepared_row;
+
+/* Query and key of a block of tokens, where they are not there already. */
 static void prepare_keys(
-  const gd_cpu_gated_delta *op, delta_scratch *scratch, int64_t head, int64_t first, int64_t count
+  const gd_cpu_gated_delta *op, const delta_scratch *scratch, prepared_row *prepared, int64_t head, int64_t first,
+  int64_t count
 ) {
-  if (scratch->prepared_head == head && scratch->prepared_token == first) return;
   int64_t dim = op->heads.key_dim;
   for (int64_t t = 0; t < count; t++) {
+    if (prepared[t].key_head == head && prepared[t].token == first + t) continue;
+    prepared[t] = (prepared_row){head, first + t};
     float *key = scratch->key + t * scratch->padded, *query = scratch->query + t * scratch->padded;
     convert(element(&op->key, first + t, head, 0), 0, op->key.dtype, key, 0, GD_CPU_F32, dim);
     convert(element(&op->query, first + t, head, 0), 0, op->query.dtype, query, 0, GD_CPU_F32, dim);
     prepare_key(&op->heads, key, query, scratch->padded);
   }
-  scratch->prepared_head = head;
-  scratch->prepared_token = first;
 }
 
 /* Rows of a tensor, from one token's on. */
@@ -49,15 +59,17 @@ GD_INLINE delta_wanted wanted_of(const gd_cpu_tensor *tensor, int64_t token, int
 /* Records of a block's keys and decays: rows of a head share them, and heads of a key head its keys, so that the first
  * of each keeps them. */
 static void record_inputs(
-  const gd_cpu_gated_delta *op, const delta_scratch *scratch, int64_t h, int64_t head, int64_t first, int64_t count,
+  const gd_cpu_gated_delta *op, const delta_scratch *scratch, int64_t head, int64_t first, int64_t count,
   int64_t first_row
 ) {
   int64_t heads = op->heads.value_heads, key_heads = op->heads.key_heads, dim = op->heads.key_dim;
   if (op->records.key == NULL || first_row != 0) return;
   int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
+  int64_t key_head = key_head_of(&op->heads, head);
+  int is_first = op->heads.head_map == GD_CPU_HEADS_BLOCK ? head % (heads / key_heads) == 0 : head < key_heads;
   for (int64_t t = 0; t < count; t++) {
-    if (h % (heads / key_heads) == 0) {
-      float *key = op->records.key + ((first + t) * key_heads + h / (heads / key_heads)) * dim;
+    if (is_first) {
+      float *key = op->records.key + ((first + t) * key_heads + key_head) * dim;
       convert(scratch->key, t * scratch->padded, GD_CPU_F32, key, 0, GD_CPU_F32, dim);
     }
     float *decay = op->records.decay + ((first + t) * heads + head) * (per_key ? dim : 1);
@@ -67,12 +79,18 @@ static void record_inputs(
 }
 
 static void gated_delta_item(
-  const gd_cpu_gated_delta *op, delta_scratch *scratch, int64_t sequence_index, int64_t h, int64_t first_row,
-  int64_t end_row, const void *next
+  const gd_cpu_gated_delta *op, const delta_scratch *shared, prepared_row *prepared, int64_t sequence_index,
+  int64_t head, int64_t first_row, int64_t end_row, const void *next
 ) {
   const gd_cpu_sequence *sequence = &op->sequences[sequence_index];
-  int64_t dim = op->heads.key_dim, value_dim = op->heads.value_dim, key_head;
-  int64_t head = value_head_at(&op->heads, h, &key_head);
+  int64_t dim = op->heads.key_dim, value_dim = op->heads.value_dim, key_head = key_head_of(&op->heads, head);
+  delta_scratch of_head = *shared, *scratch = &of_head;
+  if (sequence->count == 1) {
+    int64_t row = key_head % DELTA_TOKENS;
+    prepared += row;
+    of_head.key += row * of_head.padded, of_head.query += row * of_head.padded;
+    of_head.decayed_key += row * of_head.padded;
+  }
   int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
   int64_t size = dtype_size(op->state_dtype), offset = head * value_dim * dim * size;
   delta_state state = {gd_cpu_zeros, next, NULL, GD_CPU_F32, op->state_dtype};
@@ -89,7 +107,7 @@ static void gated_delta_item(
   for (int64_t done = 0; done < sequence->count; done += DELTA_TOKENS) {
     int64_t left = sequence->count - done, count = left < DELTA_TOKENS ? left : DELTA_TOKENS;
     int64_t first = sequence->first + done;
-    prepare_keys(op, scratch, key_head, first, count);
+    prepare_keys(op, scratch, prepared, key_head, first, count);
     prepare_gates(&op->gates, head, first, count, dim, scratch);
     for (int64_t t = 0; t < count; t++) {
       decay_key(scratch, per_key, t);
@@ -97,7 +115,7 @@ static void gated_delta_item(
         element(&op->value, first + t, head, first_row), 0, op->value.dtype, scratch->value, t * value_dim + first_row,
         GD_CPU_F32, end_row - first_row);
     }
-    record_inputs(op, scratch, h, head, first, count, first_row);
+    record_inputs(op, scratch, head, first, count, first_row);
     /* A slot of 16-bit elements is written with the last tokens only. */
     state.target = count == left || op->state_dtype == GD_CPU_F32 ? target : NULL;
     int64_t then = first + count, more = least(left - count, DELTA_TOKENS), rows = end_row - first_row;
@@ -124,10 +142,11 @@ static void gated_delta_item(
 
 /* Where an item's state is read from. */
 GD_INLINE const void *item_state(const gd_cpu_gated_delta *op, int64_t item, int64_t blocks) {
-  int64_t per_sequence = blocks * op->heads.value_heads, rest = item % per_sequence, key_head;
-  const char *read = op->sequences[item / per_sequence].read;
+  int64_t per_sequence = blocks * op->heads.value_heads, rest = item % per_sequence;
+  const gd_cpu_sequence *sequence = &op->sequences[item / per_sequence];
+  const char *read = sequence->read;
   if (read == NULL) return gd_cpu_zeros;
-  int64_t head = value_head_at(&op->heads, rest / blocks, &key_head);
+  int64_t head = value_head_at(&op->heads, sequence->count, rest / blocks);
   int64_t row = head * op->heads.value_dim + rest % blocks * op->rows_per_item;
   return read + row * op->heads.key_dim * dtype_size(op->state_dtype);
 }
@@ -139,10 +158,13 @@ static void gated_delta(const void *params, int64_t begin, int64_t end, void *me
   char *cursor = memory;
   delta_scratch scratch = delta_scratch_make(&cursor);
   scratch.padded = (op->heads.key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
+  prepared_row prepared[DELTA_TOKENS];
+  for (int64_t row = 0; row < DELTA_TOKENS; row++) prepared[row] = (prepared_row){-1, -1};
   for (int64_t item = begin; item < end; item++) {
-    int64_t rest = item % per_sequence, first_row = rest % blocks * rows;
+    int64_t sequence = item / per_sequence, rest = item % per_sequence, first_row = rest % blocks * rows;
+    int64_t head = value_head_at(&op->heads, op->sequences[sequence].count, rest / blocks);
     int64_t end_row = first_row + rows < value_dim ? first_row + rows : value_dim;
     const void *next = item_state(op, item + 1 < end ? item + 1 : item, blocks);
-    gated_delta_item(op, &scratch, item / per_sequence, rest / blocks, first_row, end_row, next);
+    gated_delta_item(op, &scratch, prepared, sequence, head, first_row, end_row, next);
   }
 }

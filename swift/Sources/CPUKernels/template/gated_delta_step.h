@@ -58,14 +58,12 @@ static void step_heads(step_run *run, int64_t first, const void *next) {
   const gd_cpu_gated_delta_step *op = run->op;
   const gd_cpu_heads *heads = &op->heads;
   const gd_cpu_sequence *states = &op->sequences[run->sequence];
-  int64_t key_dim = heads->key_dim, value_dim = heads->value_dim, group = heads->value_heads / heads->key_heads;
+  int64_t key_dim = heads->key_dim, value_dim = heads->value_dim;
   int64_t head_bytes = value_dim * key_dim * dtype_size(op->state_dtype);
   int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
   step_conv(run, 2 * heads->key_heads * key_dim + first * value_dim, run->count * value_dim, run->scratch.value);
   for (int64_t h = 0; h < run->count; h++) {
-    int64_t head = first + h;
-    int64_t key_head = heads->head_map == GD_CPU_HEADS_BLOCK ? head / group : head % heads->key_heads;
-    int64_t row = (key_head - run->first_key_head) * run->scratch.padded;
+    int64_t head = first + h, row = (key_head_of(heads, head) - run->first_key_head) * run->scratch.padded;
     delta_scratch scratch = run->scratch;
     scratch.key += row, scratch.query += row, scratch.decayed_key += row;
     scratch.value += h * value_dim, scratch.out += h * value_dim;

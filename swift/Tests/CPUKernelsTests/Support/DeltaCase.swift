@@ -154,13 +154,12 @@ struct DeltaCase {
   /// The same inputs and options for part of the tokens, on this state and output.
   func part(_ lengths: [Int], from starts: [Int], read: [Int], write: [Int]) -> Op {
     var sequences = Sequences(lengths: lengths, read: read, write: write)
-    var op = op
     // One sequence at a time: its rows are found by moving the tensors.
     precondition(lengths.count == 1)
-    for path in [\GatedDelta.query, \.key, \.value, \.gate, \.beta, \.out] {
-      op[keyPath: path].offset += starts[0] * op[keyPath: path].tokenStride * op[keyPath: path].dtype.size
-    }
-    op.tokens = lengths[0]
+    let start = starts[0]
+    let op = op.with(
+      tokens: lengths[0], query: op.query.after(start), key: op.key.after(start), value: op.value.after(start),
+      gate: op.gate.after(start), beta: op.beta.after(start), out: op.out.after(start))
     sequences.starts = [0, Int32(lengths[0])]
     return .gatedDelta(op, sequences)
   }

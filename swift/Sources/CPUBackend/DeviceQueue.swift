@@ -5,10 +5,11 @@ import GatedDeltaTypes
 /// only wait for them otherwise.
 ///
 /// Waking a thread costs the one that commits more than a small op does. So the device's thread, while the device is in
-/// use, looks for work by itself every `dozeNanoseconds`, and only after a while without any sleeps until it is woken.
-/// Whoever waits for a submission runs it at once.
+/// use, looks for work by itself every `dozeNanoseconds` (`busyNanoseconds` where it sees another thread run some), and
+/// only after a while without any sleeps until it is woken. Whoever waits for a submission runs it at once.
 final class DeviceQueue: @unchecked Sendable {
   static let dozeNanoseconds: UInt64 = 100_000
+  static let busyNanoseconds: UInt64 = 2_000_000
   static let sleepAfterNanoseconds: UInt64 = 20_000_000
 
   private enum ThreadState { case none, awake, dozing, sleeping }
@@ -99,7 +100,8 @@ final class DeviceQueue: @unchecked Sendable {
         lastWork = monotonicNanoseconds()
       } else if isRunning || monotonicNanoseconds() &- lastWork < DeviceQueue.sleepAfterNanoseconds {
         thread = .dozing
-        lock.sleep(nanoseconds: DeviceQueue.dozeNanoseconds)
+        // Whoever is at work now needs the cores; what comes meanwhile would wait for it in any case.
+        lock.sleep(nanoseconds: isRunning ? DeviceQueue.busyNanoseconds : DeviceQueue.dozeNanoseconds)
       } else {
         thread = .sleeping
         lock.sleep()

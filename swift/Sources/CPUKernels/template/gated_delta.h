@@ -78,11 +78,44 @@ static void record_inputs(
   }
 }
 
+typedef struct delta_item {
+  const gd_cpu_sequence *sequence;
+  int64_t head, first_row, end_row;
+} delta_item;
+
+GD_INLINE delta_item delta_item_at(const gd_cpu_gated_delta *op, int64_t blocks, int64_t item) {
+  int64_t per_sequence = blocks * op->heads.value_heads, rest = item % per_sequence;
+  const gd_cpu_sequence *sequence = &op->sequences[item / per_sequence];
+  int64_t head = value_head_at(&op->heads, sequence->count, rest / blocks), row = rest % blocks * op->rows_per_item;
+  return (delta_item){sequence, head, row, least(row + op->rows_per_item, op->heads.value_dim)};
+}
+
+/* Where an item's state is read from. */
+GD_INLINE const void *item_state(const gd_cpu_gated_delta *op, const delta_item *item) {
+  const char *read = item->sequence->read;
+  if (read == NULL) return gd_cpu_zeros;
+  int64_t row = item->head * op->heads.value_dim + item->first_row;
+  return read + row * op->heads.key_dim * dtype_size(op->state_dtype);
+}
+
+/* Asks for an item's first rows of inputs and of the output. */
+GD_INLINE void fetch_inputs(const gd_cpu_gated_delta *op, const delta_item *item) {
+  if (item->sequence->count == 0) return;
+  int64_t token = item->sequence->first, key_head = key_head_of(&op->heads, item->head);
+  int64_t dim = op->heads.key_dim, rows = item->end_row - item->first_row;
+  fetch(element(&op->key, token, key_head, 0), dim * dtype_size(op->key.dtype));
+  fetch(element(&op->query, token, key_head, 0), dim * dtype_size(op->query.dtype));
+  fetch(element(&op->value, token, item->head, item->first_row), rows * dtype_size(op->value.dtype));
+  fetch(element(&op->out, token, item->head, item->first_row), rows * dtype_size(op->out.dtype));
+}
+
+/* next: the item that this one is followed by. */
 static void gated_delta_item(
-  const gd_cpu_gated_delta *op, const delta_scratch *shared, prepared_row *prepared, int64_t sequence_index,
-  int64_t head, int64_t first_row, int64_t end_row, const void *next
+  const gd_cpu_gated_delta *op, const delta_scratch *shared, prepared_row *prepared, const delta_item *item,
+  const delta_item *next
 ) {
-  const gd_cpu_sequence *sequence = &op->sequences[sequence_index];
+  const gd_cpu_sequence *sequence = item->sequence;
+  int64_t head = item->head, first_row = item->first_row, end_row = item->end_row;
   int64_t dim = op->heads.key_dim, value_dim = op->heads.value_dim, key_head = key_head_of(&op->heads, head);
   delta_scratch of_head = *shared, *scratch = &of_head;
   if (sequence->count == 1) {
@@ -93,7 +126,7 @@ static void gated_delta_item(
   }
   int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
   int64_t size = dtype_size(op->state_dtype), offset = head * value_dim * dim * size;
-  delta_state state = {gd_cpu_zeros, next, NULL, GD_CPU_F32, op->state_dtype};
+  delta_state state = {gd_cpu_zeros, item_state(op, next), NULL, GD_CPU_F32, op->state_dtype};
   if (sequence->read != NULL) {
     state.source = (const char *)sequence->read + offset;
     state.source_dtype = op->state_dtype;
@@ -129,6 +162,7 @@ static void gated_delta_item(
       extras.record = op->records.delta + (first * op->heads.value_heads + head) * value_dim;
       extras.record_stride = op->heads.value_heads * value_dim;
     }
+    if (count == left) fetch_inputs(op, next);
     delta_tokens(scratch, &op->heads, per_key, state, first_row, end_row, count, &extras);
     for (int64_t t = 0; t < count; t++) {
       convert(
@@ -140,31 +174,19 @@ static void gated_delta_item(
   }
 }
 
-/* Where an item's state is read from. */
-GD_INLINE const void *item_state(const gd_cpu_gated_delta *op, int64_t item, int64_t blocks) {
-  int64_t per_sequence = blocks * op->heads.value_heads, rest = item % per_sequence;
-  const gd_cpu_sequence *sequence = &op->sequences[item / per_sequence];
-  const char *read = sequence->read;
-  if (read == NULL) return gd_cpu_zeros;
-  int64_t head = value_head_at(&op->heads, sequence->count, rest / blocks);
-  int64_t row = head * op->heads.value_dim + rest % blocks * op->rows_per_item;
-  return read + row * op->heads.key_dim * dtype_size(op->state_dtype);
-}
-
 static void gated_delta(const void *params, int64_t begin, int64_t end, void *memory) {
   const gd_cpu_gated_delta *op = params;
-  int64_t value_dim = op->heads.value_dim, rows = op->rows_per_item;
-  int64_t blocks = (value_dim + rows - 1) / rows, per_sequence = blocks * op->heads.value_heads;
+  if (begin == end) return;
+  int64_t blocks = (op->heads.value_dim + op->rows_per_item - 1) / op->rows_per_item;
   char *cursor = memory;
   delta_scratch scratch = delta_scratch_make(&cursor);
   scratch.padded = (op->heads.key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
   prepared_row prepared[DELTA_TOKENS];
   for (int64_t row = 0; row < DELTA_TOKENS; row++) prepared[row] = (prepared_row){-1, -1};
-  for (int64_t item = begin; item < end; item++) {
-    int64_t sequence = item / per_sequence, rest = item % per_sequence, first_row = rest % blocks * rows;
-    int64_t head = value_head_at(&op->heads, op->sequences[sequence].count, rest / blocks);
-    int64_t end_row = first_row + rows < value_dim ? first_row + rows : value_dim;
-    const void *next = item_state(op, item + 1 < end ? item + 1 : item, blocks);
-    gated_delta_item(op, &scratch, prepared, sequence, head, first_row, end_row, next);
+  delta_item next = delta_item_at(op, blocks, begin);
+  for (int64_t i = begin; i < end; i++) {
+    delta_item item = next;
+    if (i + 1 < end) next = delta_item_at(op, blocks, i + 1);
+    gated_delta_item(op, &scratch, prepared, &item, &next);
   }
 }

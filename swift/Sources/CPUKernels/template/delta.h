@@ -1,5 +1,5 @@
-/* What the gated delta rule takes of a token, in the form that its passes read: k and q normalised (and q scaled), decay,
- * beta, decayed key and value, all f32 in scratch, for some tokens of one head at a time. */
+/* What the gated delta rule takes of a token, in the form that its passes read: k and q normalised (and q scaled),
+ * decay, beta, decayed key and value, all f32 in scratch, for some tokens of one head at a time. */
 
 enum { DELTA_TOKENS = 32 }; /* tokens prepared together */
 

@@ -13,9 +13,9 @@
  * GD_LANES partials (sums.h): the same bits in whichever pass d was formed. Keys are rows of GD_LANES multiples with
  * zeros after keyDim. */
 
-enum { DELTA_GROUP = 8 };  /* rows whose dots are summed together; valueDim is a multiple of it */
-enum { DELTA_BLOCK = 32 }; /* rows that stay in the cache together */
-enum { DELTA_AHEAD = 12288 }; /* bytes from what is read to what is fetched meanwhile */
+enum { DELTA_GROUP = 8 };     /* rows whose dots are summed together; valueDim is a multiple of it */
+enum { DELTA_BLOCK = 32 };    /* rows that stay in the cache together */
+enum { DELTA_AHEAD = 12288 }; /* bytes from what a single token reads to what is fetched meanwhile */
 
 typedef struct delta_pass {
   const void *source; /* the rows as they are, keyDim elements each */

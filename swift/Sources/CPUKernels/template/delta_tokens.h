@@ -39,7 +39,7 @@ GD_INLINE void fetch_wanted(const delta_extras *extras, int64_t t, int64_t part,
   }
 }
 
-/* Stores that are due `after` so many tokens, of rows that are f32 at `rows`; where: elements before them in a state. */
+/* Stores that are due `after` so many tokens, of rows, f32 at `rows`. where: elements before them in a state. */
 GD_INLINE int64_t store_rows(
   const delta_extras *extras, int64_t next, int64_t after, const float *rows, int64_t where, int64_t count
 ) {

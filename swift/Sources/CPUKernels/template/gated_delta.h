@@ -1,6 +1,6 @@
-/* gatedDelta: work items are (sequence, value head, block of value rows). Of several tokens the value heads of a key head
- * go side by side, so that a thread that runs several of them prepares query and key once. Of a single one heads go as
- * their states lie in memory, which is what it takes its time for; its keys, a row each, are kept all. */
+/* gatedDelta: work items are (sequence, value head, block of value rows). Of several tokens the value heads of a key
+ * head go side by side, so that a thread that runs several of them prepares query and key once. Of a single one heads
+ * go as their states lie in memory, since to read those is what takes its time; its keys, a row each, are all kept. */
 
 GD_INLINE int64_t key_head_of(const gd_cpu_heads *heads, int64_t value_head) {
   if (heads->head_map == GD_CPU_HEADS_TILED) return value_head % heads->key_heads;

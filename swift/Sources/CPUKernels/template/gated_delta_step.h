@@ -53,7 +53,7 @@ static void step_keys(step_run *run) {
   }
 }
 
-/* Value heads first .. first + count - 1, which follow one another in memory. next: whose state is read after theirs. */
+/* Value heads first .. first + count - 1, which follow one another in memory. next: the state that is read then. */
 static void step_heads(step_run *run, int64_t first, const void *next) {
   const gd_cpu_gated_delta_step *op = run->op;
   const gd_cpu_heads *heads = &op->heads;
@@ -90,7 +90,7 @@ static void step_heads(step_run *run, int64_t first, const void *next) {
   }
 }
 
-/* The first value head of part g of a run: heads of a group follow one another, or every keyHeads-th one is of a group. */
+/* The first value head of part g of a run: a group's heads follow one another, or lie keyHeads apart. */
 GD_INLINE int64_t step_first_head(const gd_cpu_heads *heads, int64_t first_key_head, int64_t count, int64_t g) {
   int64_t group = heads->value_heads / heads->key_heads;
   return heads->head_map == GD_CPU_HEADS_BLOCK ? first_key_head * group + g * count

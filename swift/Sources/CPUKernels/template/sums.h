@@ -27,8 +27,8 @@ GD_INLINE float sum_one(v4 a) {
   return pair[0] + pair[1];
 }
 
-/* Eight sums at once: out[r] is that of the partials that rows[r] stands for. Where a vector holds all partials of a row
- * it stays as it is until halves of rows can be added side by side, so that no addition has an empty lane. */
+/* Eight sums at once: out[r] is that of the partials that rows[r] stands for. Where a vector holds all partials of a
+ * row it stays as it is until halves of rows can be added side by side, so that no addition has an empty lane. */
 #if GD_WIDTH == 16
 typedef vf row_sum;
 #else

@@ -4,15 +4,21 @@ import { Device } from "../lib/index.ts";
 import { quickBudget } from "./benchmark.ts";
 import { callBenchmarks } from "./cases/calls.ts";
 import { firstResult } from "./cases/first-result.ts";
+import { wakeBenchmarks } from "./cases/wake.ts";
 
 const device = Device.open({ backend: "cpu", threads: 1 });
-afterAll(() => device.close());
+const pair = Device.open({ backend: "cpu", threads: 2 });
+afterAll(() => {
+  device.close();
+  pair.close();
+});
 
 /** An object that a call leaves behind takes at least 16 bytes. */
 const leastObject = 16;
 
 describe("calls", () => {
-  for (const benchmark of callBenchmarks(() => device)) {
+  const wakes = wakeBenchmarks([1, 2], (threads) => (threads === 1 ? device : pair));
+  for (const benchmark of [...callBenchmarks(() => device), ...wakes]) {
     test(benchmark.name, async () => {
       const { us, usMin, heapBytesPerCall = 0 } = await benchmark.measure(quickBudget);
       expect(Number.isFinite(us)).toBe(true);

@@ -8,6 +8,7 @@ import { stepBenchmark } from "./cases/gated-delta-step.ts";
 import { deltaBenchmark } from "./cases/gated-delta.ts";
 import { normBenchmark } from "./cases/gated-rms-norm.ts";
 import { copyBenchmark, linearBenchmark } from "./cases/plain.ts";
+import { wakeBenchmarks } from "./cases/wake.ts";
 import { shapesOf } from "./shapes.ts";
 
 /** Devices by their number of threads, opened when a benchmark first asks. */
@@ -106,6 +107,7 @@ export function suite(devices: Devices): Benchmark[] {
       [linearBenchmark, copyBenchmark].map((make) => make(shape, () => devices.of(shape.threads))),
     ),
     ...callBenchmarks(() => devices.of(1)),
+    ...wakeBenchmarks(threads, (count) => devices.of(count)),
     ...firstResultBenchmarks(),
   ];
 }

@@ -65,6 +65,9 @@ function faultLine(kernel: string): number {
 const constants = [{ name: "SCALE", type: "int", value: 2 }] as const;
 const ones = (): Int32Array => new Int32Array(64).fill(1);
 const run = { grid: [64], threads: [64] } as const;
+/** The kernel without a fault, on its buffers. */
+const good = (input: Float32Array, out: Float32Array) =>
+  ({ kernel: "good", constants, buffers: { 0: input, 1: out }, threadgroupBytes: [256], ...run }) as const;
 
 for (const sanitizer of ["address", "undefined"] as const) {
   describe(sanitizer, async () => {
@@ -73,14 +76,7 @@ for (const sanitizer of ["address", "undefined"] as const) {
       test(`a good kernel runs, ${order}`, () => {
         const input = Float32Array.from({ length: 64 }, (_, i) => i);
         const out = new Float32Array(64);
-        const { error } = library.run({
-          kernel: "good",
-          constants,
-          buffers: { 0: input, 1: out },
-          threadgroupBytes: [256],
-          ...run,
-          order,
-        });
+        const { error } = library.run({ ...good(input, out), order });
         expect(error).toBe("");
         expect(Array.from(out)).toEqual(Array.from({ length: 64 }, (_, i) => 4032 + (i % 4)));
       });
@@ -121,14 +117,7 @@ test("a recorded dispatch runs again with the same result", async () => {
   const input = Float32Array.from({ length: 64 }, (_, i) => i);
   const out = new Float32Array(64);
   process.env["GATED_DELTA_EMULATOR_RECORD"] = folder;
-  const { error } = library.run({
-    kernel: "good",
-    constants,
-    buffers: { 0: input, 1: out },
-    threadgroupBytes: [256],
-    ...run,
-    order: "random:3",
-  });
+  const { error } = library.run({ ...good(input, out), order: "random:3" });
   delete process.env["GATED_DELTA_EMULATOR_RECORD"];
   expect(error).toBe("");
   const records = readdirSync(folder);

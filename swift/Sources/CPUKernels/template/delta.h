@@ -13,7 +13,7 @@ typedef struct delta_scratch {
   int64_t padded;
 } delta_scratch;
 
-static delta_scratch delta_scratch_make(char **memory) {
+static delta_scratch delta_scratch_make(char **memory, int64_t key_dim) {
   delta_scratch scratch;
   scratch.key = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
   scratch.query = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
@@ -24,7 +24,14 @@ static delta_scratch delta_scratch_make(char **memory) {
   scratch.out = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
   scratch.delta = scratch_take(memory, GD_CPU_MAX_DIM);
   scratch.state = scratch_take(memory, GD_CPU_MAX_DIM * GD_CPU_MAX_DIM);
-  scratch.padded = 0;
+  scratch.padded = (key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
+  return scratch;
+}
+
+/* The same with the keys from a row on as the first ones. */
+GD_INLINE delta_scratch delta_scratch_from(delta_scratch scratch, int64_t key_row) {
+  int64_t at = key_row * scratch.padded;
+  scratch.key += at, scratch.query += at, scratch.decayed_key += at;
   return scratch;
 }
 

@@ -117,13 +117,8 @@ static void gated_delta_item(
   const gd_cpu_sequence *sequence = item->sequence;
   int64_t head = item->head, first_row = item->first_row, end_row = item->end_row;
   int64_t dim = op->heads.key_dim, value_dim = op->heads.value_dim, key_head = key_head_of(&op->heads, head);
-  delta_scratch of_head = *shared, *scratch = &of_head;
-  if (sequence->count == 1) {
-    int64_t row = key_head % DELTA_TOKENS;
-    prepared += row;
-    of_head.key += row * of_head.padded, of_head.query += row * of_head.padded;
-    of_head.decayed_key += row * of_head.padded;
-  }
+  int64_t key_row = sequence->count == 1 ? key_head % DELTA_TOKENS : 0;
+  delta_scratch of_head = delta_scratch_from(*shared, key_row), *scratch = &of_head;
   int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
   int64_t size = dtype_size(op->state_dtype), offset = head * value_dim * dim * size;
   delta_state state = {gd_cpu_zeros, item_state(op, next), NULL, GD_CPU_F32, op->state_dtype};
@@ -140,7 +135,7 @@ static void gated_delta_item(
   for (int64_t done = 0; done < sequence->count; done += DELTA_TOKENS) {
     int64_t left = sequence->count - done, count = left < DELTA_TOKENS ? left : DELTA_TOKENS;
     int64_t first = sequence->first + done;
-    prepare_keys(op, scratch, prepared, key_head, first, count);
+    prepare_keys(op, scratch, prepared + key_row, key_head, first, count);
     prepare_gates(&op->gates, head, first, count, dim, scratch);
     for (int64_t t = 0; t < count; t++) {
       decay_key(scratch, per_key, t);
@@ -179,8 +174,7 @@ static void gated_delta(const void *params, int64_t begin, int64_t end, void *me
   if (begin == end) return;
   int64_t blocks = (op->heads.value_dim + op->rows_per_item - 1) / op->rows_per_item;
   char *cursor = memory;
-  delta_scratch scratch = delta_scratch_make(&cursor);
-  scratch.padded = (op->heads.key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
+  delta_scratch scratch = delta_scratch_make(&cursor, op->heads.key_dim);
   prepared_row prepared[DELTA_TOKENS];
   for (int64_t row = 0; row < DELTA_TOKENS; row++) prepared[row] = (prepared_row){-1, -1};
   delta_item next = delta_item_at(op, blocks, begin);

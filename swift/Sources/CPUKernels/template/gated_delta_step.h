@@ -63,9 +63,8 @@ static void step_heads(step_run *run, int64_t first, const void *next) {
   int per_key = op->gates.gate_dims == GD_CPU_GATE_PER_KEY;
   step_conv(run, 2 * heads->key_heads * key_dim + first * value_dim, run->count * value_dim, run->scratch.value);
   for (int64_t h = 0; h < run->count; h++) {
-    int64_t head = first + h, row = (key_head_of(heads, head) - run->first_key_head) * run->scratch.padded;
-    delta_scratch scratch = run->scratch;
-    scratch.key += row, scratch.query += row, scratch.decayed_key += row;
+    int64_t head = first + h;
+    delta_scratch scratch = delta_scratch_from(run->scratch, key_head_of(heads, head) - run->first_key_head);
     scratch.value += h * value_dim, scratch.out += h * value_dim;
     prepare_gates(&op->gates, head, run->token, 1, key_dim, &scratch);
     decay_key(&scratch, per_key, 0);
@@ -103,11 +102,10 @@ static void gated_delta_step(const void *params, int64_t begin, int64_t end, voi
   int64_t group = heads->value_heads / heads->key_heads;
   int64_t head_bytes = heads->value_dim * heads->key_dim * dtype_size(op->state_dtype);
   char *cursor = memory;
-  step_run run = {.op = op, .scratch = delta_scratch_make(&cursor), .block = conv_block_make(&cursor)};
+  step_run run = {.op = op, .scratch = delta_scratch_make(&cursor, heads->key_dim), .block = conv_block_make(&cursor)};
   run.rounded = scratch_take(&cursor, GD_CPU_CONV_BLOCK);
   run.gated = scratch_take(&cursor, NORM_BLOCK);
   float *weight = scratch_take(&cursor, GD_CPU_MAX_DIM);
-  run.scratch.padded = (heads->key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
   run.block.width = op->width;
   run.block.activation = op->conv_activation;
   convert(op->norm_weight.data, 0, op->norm_weight.dtype, weight, 0, GD_CPU_F32, heads->value_dim);

@@ -3,14 +3,14 @@
  *
  * @module
  */
-export { Device } from "./device.ts";
-export type { BackendName, DeviceOptions, FinishOptions } from "./device-options.ts";
-export { Tensor } from "./tensor.ts";
-export type { TensorView } from "./shape.ts";
-export { decodeBf16, encodeBf16 } from "./dtype.ts";
-export type { ArrayOfDType, DType, FloatDType } from "./dtype.ts";
-export { Plan } from "./plan.ts";
-export { Pass } from "./pass.ts";
+export { Device } from "./device/device.ts";
+export type { BackendName, DeviceOptions, FinishOptions } from "./device/device-options.ts";
+export { Tensor } from "./tensor/tensor.ts";
+export type { TensorView } from "./tensor/shape.ts";
+export { decodeBf16, encodeBf16 } from "./tensor/dtype.ts";
+export type { ArrayOfDType, DType, FloatDType } from "./tensor/dtype.ts";
+export { Plan } from "./device/plan.ts";
+export { Pass } from "./device/pass.ts";
 export { Op } from "./ops/op.ts";
 export { gatedDelta } from "./ops/gated-delta.ts";
 export type { GatedDeltaArguments } from "./ops/gated-delta.ts";
@@ -26,10 +26,10 @@ export { copySlots } from "./ops/copy-slots.ts";
 export type { CopySlotsArguments } from "./ops/copy-slots.ts";
 export { commitCausalConv1d, commitGatedDelta } from "./ops/commit.ts";
 export type { CommitArguments, CommitCausalConv1dArguments, CommitGatedDeltaArguments } from "./ops/commit.ts";
-export { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "./ops/gated-delta-net.ts";
-export type { GatedDeltaNetInplaceArguments, GatedDeltaNetInplaceIdsArguments } from "./ops/gated-delta-net.ts";
-export { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "./ops/ssm-conv-update.ts";
-export type { SsmConvUpdateInplaceArguments, SsmConvUpdateInplaceIdsArguments } from "./ops/ssm-conv-update.ts";
+export { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "./ops/ggml-delta.ts";
+export type { GatedDeltaNetInplaceArguments, GatedDeltaNetInplaceIdsArguments } from "./ops/ggml-delta.ts";
+export { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "./ops/ggml-conv.ts";
+export type { SsmConvUpdateInplaceArguments, SsmConvUpdateInplaceIdsArguments } from "./ops/ggml-conv.ts";
 export type { GatedDeltaNetArguments, SsmConvUpdateArguments } from "./ops/ggml.ts";
 export type { CheckpointArguments, KeptStateArguments } from "./ops/kept-states.ts";
 export type { DeltaRecords } from "./ops/records.ts";
@@ -45,20 +45,20 @@ export type {
   NormActivation,
   NormOrder,
   QKNorm,
-} from "./ops/options.ts";
-export { StatePool } from "./state-pool.ts";
-export type { StatePoolOptions, StepOptions } from "./state-pool.ts";
-export { StateHandle } from "./state-handle.ts";
-export { PoolStep } from "./pool-step.ts";
-export type { Checkpoints } from "./pool-step.ts";
-export { PoolVerification } from "./pool-verification.ts";
-export type { VerifyOptions } from "./pool-verification.ts";
-export { PrefixCache } from "./prefix-cache.ts";
-export type { PrefixCacheOptions, PrefixHit, Tokens } from "./prefix-cache.ts";
-export type { PoolShape } from "./pool-shape.ts";
-export type { SaveOptions } from "./state-files/save.ts";
-export type { LoadOptions } from "./state-files/load.ts";
-export type { ExportOptions, StateLayout } from "./state-files/export.ts";
+} from "./ops/option-names.ts";
+export { StatePool } from "./states/state-pool.ts";
+export type { StatePoolOptions, StepOptions } from "./states/state-pool.ts";
+export { StateHandle } from "./states/state-handle.ts";
+export { PoolStep } from "./states/pool-step.ts";
+export type { Checkpoints } from "./states/pool-step.ts";
+export { PoolVerification } from "./states/pool-verification.ts";
+export type { VerifyOptions } from "./states/pool-verification.ts";
+export { PrefixCache } from "./states/prefix-cache.ts";
+export type { PrefixCacheOptions, PrefixHit, Tokens } from "./states/prefix-cache.ts";
+export type { PoolShape } from "./states/pool-shape.ts";
+export type { SaveOptions } from "./states/files/save.ts";
+export type { LoadOptions } from "./states/files/load.ts";
+export type { ExportOptions, StateLayout } from "./states/files/export.ts";
 export { GatedDeltaNet } from "./layer/gated-delta-net.ts";
 export type {
   DecodeArguments,
@@ -69,7 +69,7 @@ export type {
   StateArguments,
   StepSlots,
   VerifyArguments,
-} from "./layer/arguments.ts";
+} from "./layer/layer-arguments.ts";
 export type { LayerConfig } from "./layer/config.ts";
 export {
   BoundsError,

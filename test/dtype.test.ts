@@ -12,8 +12,8 @@ import {
   isDType,
   roundTo,
   toFloat32,
-} from "../lib/dtype.ts";
-import type { DType } from "../lib/dtype.ts";
+} from "../lib/tensor/dtype.ts";
+import type { DType } from "../lib/tensor/dtype.ts";
 import { DTypeError } from "../lib/errors.ts";
 
 const names = Object.keys(dtypes) as DType[];

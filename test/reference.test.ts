@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { roundTo } from "../lib/dtype.ts";
+import { roundTo } from "../lib/tensor/dtype.ts";
 import { causalConv1d } from "./reference/causal-conv1d.ts";
 import { gatedDelta } from "./reference/gated-delta.ts";
 import { gatedRmsNorm } from "./reference/gated-rms-norm.ts";

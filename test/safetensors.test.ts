@@ -4,8 +4,8 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, 
 import { join } from "node:path";
 import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, UnsupportedError } from "../lib/errors.ts";
 import { temporaryName } from "../lib/safetensors/leftovers.ts";
-import { openSafetensors, safetensorsDTypes, writeSafetensors } from "../lib/safetensors.ts";
-import type { SafetensorsDType, TensorToWrite } from "../lib/safetensors.ts";
+import { openSafetensors, safetensorsDTypes, writeSafetensors } from "../lib/safetensors/safetensors.ts";
+import type { SafetensorsDType, TensorToWrite } from "../lib/safetensors/safetensors.ts";
 import { oneTensor, scratch } from "./support/files.ts";
 
 const { folder, newPath, fileOf } = scratch();

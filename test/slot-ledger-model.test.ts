@@ -1,8 +1,8 @@
 /** The books of slots against a plain model: every history of calls, with what each holder must contain. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { SlotLedger } from "../lib/slot-ledger.ts";
-import type { Holder, LedgerStep } from "../lib/slot-ledger.ts";
+import { SlotLedger } from "../lib/states/slot-ledger.ts";
+import type { Holder, LedgerStep } from "../lib/states/slot-ledger.ts";
 import { thrownBy } from "./support/devices.ts";
 
 const op = "test";

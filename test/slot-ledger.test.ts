@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { SlotLedger } from "../lib/slot-ledger.ts";
-import type { Holder } from "../lib/slot-ledger.ts";
+import { SlotLedger } from "../lib/states/slot-ledger.ts";
+import type { Holder } from "../lib/states/slot-ledger.ts";
 import { thrownBy } from "./support/devices.ts";
 
 const op = "test";

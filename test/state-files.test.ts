@@ -4,7 +4,7 @@ import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { FileError } from "../lib/index.ts";
 import type { FloatDType } from "../lib/index.ts";
-import { openSafetensors, writeSafetensors } from "../lib/safetensors.ts";
+import { openSafetensors, writeSafetensors } from "../lib/safetensors/safetensors.ts";
 import { round } from "./reference/rounding.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { DeviceError, TimeoutError } from "../lib/index.ts";
-import { Pins } from "../lib/pins.ts";
-import { Submissions } from "../lib/submissions.ts";
+import { Pins } from "../lib/tensor/pins.ts";
+import { Submissions } from "../lib/device/submissions.ts";
 import { thrownBy } from "./support/devices.ts";
 
 /** A device whose submissions finish and fail when told to. */

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { DisposedError, Tensor, linear } from "../lib/index.ts";
-import { native } from "../lib/internal.ts";
+import { native } from "../lib/tensor/device-handle.ts";
 import type { Handle } from "../lib/native/handle.ts";
-import { storageOf } from "../lib/tensor.ts";
+import { storageOf } from "../lib/tensor/tensor.ts";
 import { counting, diagonal, isPending, openDevice, slowWork, thrownBy } from "./support/devices.ts";
 import { isReleased } from "./support/raw-ops.ts";
 

@@ -2,9 +2,9 @@
 
 import { readdirSync } from "node:fs";
 import { basename, join } from "node:path";
-import { Device } from "../device.ts";
+import { Device } from "../device/device.ts";
 import { packageRoot } from "../native/library.ts";
-import { StatePool } from "../state-pool.ts";
+import { StatePool } from "../states/state-pool.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
 import { distance } from "./verify/compare.ts";
 import { GoldenFile } from "./verify/golden-file.ts";

@@ -3,7 +3,7 @@
  * line of JSON. A library that crashes takes only this process with it.
  */
 
-import { Device } from "../device.ts";
+import { Device } from "../device/device.ts";
 import { libraryInfo } from "../native/library.ts";
 import { errorText } from "./command.ts";
 

@@ -1,7 +1,7 @@
 /** `gated-delta verify`: golden files, every way that their cases can be run. */
 
 import { basename } from "node:path";
-import { Device } from "../device.ts";
+import { Device } from "../device/device.ts";
 import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
 import { causalConvKind } from "./verify/causal-conv.ts";
 import { fusedConvKind } from "./verify/fused-conv.ts";

@@ -6,7 +6,7 @@
 
 import type { z } from "zod";
 import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
-import type { configSchema } from "./schemas.ts";
+import type { configSchema } from "./layer-schemas.ts";
 
 /** The shape and options of one Gated DeltaNet mixer. */
 export interface LayerConfig {
@@ -50,7 +50,7 @@ export function valueChannels(config: LayerConfig): number {
  */
 export function parseLayerConfig(source: unknown, layer: number, path?: string): LayerConfig {
   const root = isRecord(source) && isRecord(source["text_config"]) ? source["text_config"] : source;
-  const { configSchema } = require("./schemas.ts") as typeof import("./schemas.ts");
+  const { configSchema } = require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
   const parsed = configSchema.safeParse(root);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];

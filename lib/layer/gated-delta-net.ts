@@ -11,23 +11,24 @@
  * Gates and everything between the delta rule and the norm's product are float32 whatever the activations are.
  */
 
-import { asArguments, asTensor, expectDType, expectShape, invalid } from "../check.ts";
-import type { Device } from "../device.ts";
-import type { FloatDType } from "../dtype.ts";
+import { asArguments, invalid } from "../arguments/checks.ts";
+import { asTensor, expectDType, expectShape } from "../tensor/expect.ts";
+import type { Device } from "../device/device.ts";
+import type { FloatDType } from "../tensor/dtype.ts";
 import { DisposedError, GatedDeltaError } from "../errors.ts";
-import { asDevice } from "../internal.ts";
+import { asDevice } from "../tensor/device-handle.ts";
 import { causalConv1d } from "../ops/causal-conv1d.ts";
 import { gatedDelta } from "../ops/gated-delta.ts";
 import { gatedDeltaStep } from "../ops/gated-delta-step.ts";
 import { gatedRmsNorm } from "../ops/gated-rms-norm.ts";
 import { linear } from "../ops/linear.ts";
 import type { Op } from "../ops/op.ts";
-import { checkOptions } from "../options.ts";
-import { PoolVerification } from "../pool-verification.ts";
-import { reading } from "../reading.ts";
-import { openCheckpoint } from "../safetensors.ts";
-import { isPool, type StatePool } from "../state-pool.ts";
-import { isTensor, type Tensor } from "../tensor.ts";
+import { checkOptions } from "../arguments/options.ts";
+import { PoolVerification } from "../states/pool-verification.ts";
+import { reading } from "../arguments/reading.ts";
+import { openCheckpoint } from "../safetensors/safetensors.ts";
+import { isPool, type StatePool } from "../states/state-pool.ts";
+import { isTensor, type Tensor } from "../tensor/tensor.ts";
 import type {
   DecodeArguments,
   ForwardArguments,
@@ -36,13 +37,15 @@ import type {
   MixStepArguments,
   StepSlots,
   VerifyArguments,
-} from "./arguments.ts";
+} from "./layer-arguments.ts";
 import type { LayerConfig } from "./config.ts";
 import { readLayerConfig } from "./read-config.ts";
 import { Scratch, type ScratchViews } from "./scratch.ts";
 import { loadWeights, type LayerWeights } from "./weights.ts";
 
 const op = "GatedDeltaNet";
+
+const schemas = () => require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
 
 /** One layer's mixer on a device. Its methods make ops, which run where the caller puts them: see {@link forward}. */
 export class GatedDeltaNet implements Disposable {
@@ -81,7 +84,7 @@ export class GatedDeltaNet implements Disposable {
    */
   static load(device: Device, files: string | readonly string[], options: GatedDeltaNetOptions): GatedDeltaNet {
     asDevice(`${op}.load`, device);
-    const checked = checkOptions("loadOptions", `${op}.load`, options);
+    const checked = checkOptions(schemas().loadOptions, `${op}.load`, options);
     using source = openCheckpoint(files);
     const config = readLayerConfig(source, checked.layer, checked.config);
     return new GatedDeltaNet(device, loadWeights(device, source, checked.layer, config), config, checked);

@@ -4,8 +4,8 @@ import { closeSync, existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { FileError, describe } from "../errors.ts";
 import { openRegularFile, readFully } from "../safetensors/file.ts";
-import { reading } from "../reading.ts";
-import type { TensorSource } from "../safetensors.ts";
+import { reading } from "../arguments/reading.ts";
+import type { TensorSource } from "../safetensors/safetensors.ts";
 import { parseLayerConfig, type LayerConfig } from "./config.ts";
 
 const op = "GatedDeltaNet.load";

@@ -1,8 +1,8 @@
 /** The memory between a layer's ops: allocated once, grown when a larger batch comes, reused by every call. */
 
-import type { Device } from "../device.ts";
-import type { FloatDType } from "../dtype.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Device } from "../device/device.ts";
+import type { FloatDType } from "../tensor/dtype.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { convChannels, valueChannels, type LayerConfig } from "./config.ts";
 
 /** Tensors for a number of tokens; all are views of the same memory, so only one batch can use them at a time. */

@@ -11,12 +11,12 @@
  * The interleaved rows are put in the split form's order while they are read, so that one form is all that runs.
  */
 
-import type { Device } from "../device.ts";
-import { dtypes, type FloatDType } from "../dtype.ts";
+import type { Device } from "../device/device.ts";
+import { dtypes, type FloatDType } from "../tensor/dtype.ts";
 import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
 import type { SafetensorsDType } from "../safetensors/dtypes.ts";
 import type { TensorSource } from "../safetensors/source.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { convChannels, valueChannels, type LayerConfig } from "./config.ts";
 import { splitBa, splitQkvz, type Gather } from "./interleaved.ts";
 

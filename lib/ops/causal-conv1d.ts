@@ -1,6 +1,5 @@
+import { asArguments, asChoice } from "../arguments/checks.ts";
 import {
-  asArguments,
-  asChoice,
   asOptionalTensor,
   asTensor,
   expectContiguous,
@@ -9,19 +8,19 @@ import {
   expectFloat,
   expectRank,
   expectShape,
-} from "../check.ts";
+} from "../tensor/expect.ts";
 import { ShapeError } from "../errors.ts";
-import type { DType } from "../dtype.ts";
+import type { DType } from "../tensor/dtype.ts";
 import { Descriptor } from "../native/descriptor.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { readIndices, sequencesOf } from "./indices.ts";
 import type { Indices } from "./indices.ts";
 import { checkKept, keptFields, packKept, readKept, withCounts } from "./kept-states.ts";
 import type { KeptStateArguments } from "./kept-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
-import { convActivations } from "./options.ts";
-import type { ConvActivation } from "./options.ts";
+import { convActivations } from "./option-names.ts";
+import type { ConvActivation } from "./option-names.ts";
 import { placeIndices, placeTensor } from "./recorder.ts";
 import type { Recorder } from "./recorder.ts";
 

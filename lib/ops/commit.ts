@@ -1,24 +1,17 @@
 /** The commits of a verified draft: the accepted tokens' records, applied to the states that were verified. */
-import {
-  asArguments,
-  asChoice,
-  asTensor,
-  expectContiguousRows,
-  expectFloat,
-  expectRank,
-  invalid,
-} from "../check.ts";
+import { asArguments, asChoice, invalid } from "../arguments/checks.ts";
+import { asTensor, expectContiguousRows, expectFloat, expectRank } from "../tensor/expect.ts";
 import { ShapeError } from "../errors.ts";
 import { Descriptor } from "../native/descriptor.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { checkConvState } from "./causal-conv1d.ts";
 import { checkState } from "./gated-delta.ts";
 import { readIndices, notIndices, sequencesOf } from "./indices.ts";
 import type { IndexData, Indices } from "./indices.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
-import { gateDimsNames, headMaps } from "./options.ts";
-import type { HeadMap } from "./options.ts";
+import { gateDimsNames, headMaps } from "./option-names.ts";
+import type { HeadMap } from "./option-names.ts";
 import { placeIndices, placeTensor } from "./recorder.ts";
 import type { Recorder } from "./recorder.ts";
 import { checkRecords, packRecords } from "./records.ts";

@@ -1,8 +1,9 @@
-import { asArguments, asTensor, expectContiguous, expectFloat } from "../check.ts";
+import { asArguments } from "../arguments/checks.ts";
+import { asTensor, expectContiguous, expectFloat } from "../tensor/expect.ts";
 import { ShapeError } from "../errors.ts";
 import { Descriptor } from "../native/descriptor.ts";
-import { sizeOf } from "../strides.ts";
-import type { Tensor } from "../tensor.ts";
+import { sizeOf } from "../tensor/strides.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { notIndices, readIndices } from "./indices.ts";
 import type { Indices } from "./indices.ts";
 import { makeOp } from "./op.ts";

@@ -1,8 +1,5 @@
+import { asArguments, asChoice, asEpsilon, asInteger, invalid, largestIndex } from "../arguments/checks.ts";
 import {
-  asArguments,
-  asChoice,
-  asEpsilon,
-  asInteger,
   asOptionalTensor,
   asTensor,
   expectContiguous,
@@ -11,12 +8,10 @@ import {
   expectFloat,
   expectRank,
   expectShape,
-  invalid,
-  largestIndex,
-} from "../check.ts";
+} from "../tensor/expect.ts";
 import { ShapeError } from "../errors.ts";
 import { Descriptor } from "../native/descriptor.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { checkConvState, checkConvWeights } from "./causal-conv1d.ts";
 import { checkState } from "./gated-delta.ts";
 import { checkGates, checkRecurrence } from "./gates.ts";
@@ -25,8 +20,8 @@ import { readIndices, sequencesOf } from "./indices.ts";
 import type { Indices } from "./indices.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
-import { convActivations, normActivations, normOrders } from "./options.ts";
-import type { ConvActivation, NormActivation, NormOrder } from "./options.ts";
+import { convActivations, normActivations, normOrders } from "./option-names.ts";
+import type { ConvActivation, NormActivation, NormOrder } from "./option-names.ts";
 import { placeIndices, placeTensor } from "./recorder.ts";
 import type { Recorder } from "./recorder.ts";
 

@@ -1,6 +1,5 @@
+import { asArguments, asChoice } from "../arguments/checks.ts";
 import {
-  asArguments,
-  asChoice,
   asOptionalTensor,
   asTensor,
   expectContiguous,
@@ -9,9 +8,9 @@ import {
   expectFloat,
   expectRank,
   expectShape,
-} from "../check.ts";
+} from "../tensor/expect.ts";
 import { Descriptor } from "../native/descriptor.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { checkGates, checkRecurrence } from "./gates.ts";
 import type { GateTensors, RecurrenceOptions } from "./gates.ts";
 import { readIndices, sequencesOf } from "./indices.ts";
@@ -20,8 +19,8 @@ import { checkKept, keptFields, packKept, readKept, withCounts } from "./kept-st
 import type { KeptStateArguments } from "./kept-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
-import { algorithms, gateDimsNames } from "./options.ts";
-import type { Algorithm } from "./options.ts";
+import { algorithms, gateDimsNames } from "./option-names.ts";
+import type { Algorithm } from "./option-names.ts";
 import { placeIndices, placeTensor } from "./recorder.ts";
 import type { Recorder } from "./recorder.ts";
 import { checkRecords, packRecords } from "./records.ts";

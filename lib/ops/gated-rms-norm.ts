@@ -1,7 +1,5 @@
+import { asArguments, asChoice, asEpsilon } from "../arguments/checks.ts";
 import {
-  asArguments,
-  asChoice,
-  asEpsilon,
   asTensor,
   expectContiguous,
   expectContiguousRows,
@@ -9,14 +7,14 @@ import {
   expectFloat,
   expectShape,
   shapeText,
-} from "../check.ts";
+} from "../tensor/expect.ts";
 import { ShapeError } from "../errors.ts";
 import { Descriptor } from "../native/descriptor.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
-import { normActivations, normOrders } from "./options.ts";
-import type { NormActivation, NormOrder } from "./options.ts";
+import { normActivations, normOrders } from "./option-names.ts";
+import type { NormActivation, NormOrder } from "./option-names.ts";
 import { placeTensor } from "./recorder.ts";
 import type { Recorder } from "./recorder.ts";
 

@@ -1,21 +1,18 @@
 /** Arguments that the gated delta rule and its fused step share. */
+import { asChoice, asEpsilon, asFloat32, invalid } from "../arguments/checks.ts";
 import {
-  asChoice,
-  asEpsilon,
-  asFloat32,
   asTensor,
   expectContiguous,
   expectContiguousRows,
   expectDType,
   expectFloat,
   expectShape,
-  invalid,
-} from "../check.ts";
-import type { DType } from "../dtype.ts";
+} from "../tensor/expect.ts";
+import type { DType } from "../tensor/dtype.ts";
 import { describe } from "../errors.ts";
-import type { Tensor } from "../tensor.ts";
-import { betaForms, gateDimsNames, gateForms, headMaps, qkNorms } from "./options.ts";
-import type { BetaForm, GateDims, GateForm, HeadMap, QKNorm } from "./options.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import { betaForms, gateDimsNames, gateForms, headMaps, qkNorms } from "./option-names.ts";
+import type { BetaForm, GateDims, GateForm, HeadMap, QKNorm } from "./option-names.ts";
 
 /** Options of the recurrence. */
 export interface RecurrenceOptions {

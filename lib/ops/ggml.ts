@@ -2,11 +2,20 @@
  * What the four fused ops share: ggml's conventions (https://github.com/ggml-org/ggml, `ggml_gated_delta_net` and
  * `ggml_ssm_conv`, with the in-place and ids forms that llama.cpp's forks give them). Everything is f32.
  */
-import { asInteger, asOptionalTensor, asTensor, expectContiguous, expectContiguousRows, expectDType, expectRank, expectShape, invalid } from "../check.ts";
+import { asInteger, invalid } from "../arguments/checks.ts";
+import {
+  asOptionalTensor,
+  asTensor,
+  expectContiguous,
+  expectContiguousRows,
+  expectDType,
+  expectRank,
+  expectShape,
+} from "../tensor/expect.ts";
 import { DisposedError, ShapeError } from "../errors.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { checkConvWeights } from "./causal-conv1d.ts";
-import { gateDimsNames } from "./options.ts";
+import { gateDimsNames } from "./option-names.ts";
 
 /** Inputs and outputs of both forms of the recurrence. Dimensions: B sequences of T tokens, heads Hk and Hv, dim S. */
 export interface GatedDeltaNetArguments {

@@ -1,8 +1,8 @@
 /** Index data: cuSeqlens and slots, as callers pass them. */
 import { BoundsError, DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
-import { asArray } from "../reading.ts";
-import { isTensor } from "../tensor.ts";
-import type { Tensor } from "../tensor.ts";
+import { asArray } from "../arguments/reading.ts";
+import { isTensor } from "../tensor/tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import type { IndexArgument } from "./recorder.ts";
 
 /**

@@ -1,8 +1,16 @@
 /** What the ops with states share: where states are read from, and which states on the way are kept. */
-import { asOptionalTensor, expectContiguous, expectDType, expectFloat, expectShape, expectRank, invalid } from "../check.ts";
+import { invalid } from "../arguments/checks.ts";
+import {
+  asOptionalTensor,
+  expectContiguous,
+  expectDType,
+  expectFloat,
+  expectShape,
+  expectRank,
+} from "../tensor/expect.ts";
 import { ShapeError } from "../errors.ts";
 import type { Descriptor } from "../native/descriptor.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { readIndices } from "./indices.ts";
 import type { IndexData, Indices } from "./indices.ts";
 import { placeTensor } from "./recorder.ts";

@@ -1,5 +1,5 @@
+import { asArguments } from "../arguments/checks.ts";
 import {
-  asArguments,
   asTensor,
   expectContiguous,
   expectContiguousRows,
@@ -7,9 +7,9 @@ import {
   expectFloat,
   expectRank,
   expectShape,
-} from "../check.ts";
+} from "../tensor/expect.ts";
 import { Descriptor } from "../native/descriptor.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import { placeTensor } from "./recorder.ts";

@@ -1,5 +1,5 @@
 import { GatedDeltaError } from "../errors.ts";
-import { reading } from "../reading.ts";
+import { reading } from "../arguments/reading.ts";
 import type { Recorder } from "./recorder.ts";
 
 /** Whether a value is an {@link Op}. */

@@ -1,10 +1,10 @@
 /** What an op needs of the device or plan that it is encoded into. */
 import { DisposedError, GatedDeltaError } from "../errors.ts";
-import type { Device } from "../device.ts";
+import type { Device } from "../device/device.ts";
 import type { Descriptor, FieldOf, OpStruct } from "../native/descriptor.ts";
 import type { Handle } from "../native/handle.ts";
-import { byteOffsetOf, storageOf } from "../tensor.ts";
-import type { Tensor } from "../tensor.ts";
+import { byteOffsetOf, storageOf } from "../tensor/tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import type { IndexData, Indices } from "./indices.ts";
 
 /** A device's open submission, or a plan. */

@@ -1,7 +1,8 @@
 /** The records of a verified draft: what each token would do to the states, kept until it is known which tokens stay. */
-import { asTensor, expectContiguous, expectDType, expectShape, invalid } from "../check.ts";
+import { invalid } from "../arguments/checks.ts";
+import { asTensor, expectContiguous, expectDType, expectShape } from "../tensor/expect.ts";
 import type { Descriptor } from "../native/descriptor.ts";
-import type { Tensor } from "../tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import { placeTensor } from "./recorder.ts";
 import type { Recorder } from "./recorder.ts";
 

@@ -8,7 +8,7 @@ import { DisposedError, FileError, GatedDeltaError, describe } from "../errors.t
 import type { FloatArray } from "./dtypes.ts";
 import { openRegularFile, openSafetensors, readFully } from "./file.ts";
 import type { SafetensorsFile } from "./file.ts";
-import { asArray } from "../reading.ts";
+import { asArray } from "../arguments/reading.ts";
 import { decodeText, longestHeader } from "./header.ts";
 import type { TensorInfo } from "./header.ts";
 import { JsonScanner, ScanError } from "./scanner.ts";

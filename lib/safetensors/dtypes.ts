@@ -2,7 +2,7 @@
  * The element types of the safetensors format: their sizes, and how each becomes numbers. Data is little-endian, as is
  * every machine that Bun runs on.
  */
-import { decodeBf16 } from "../dtype.ts";
+import { decodeBf16 } from "../tensor/dtype.ts";
 
 /** An element type as a safetensors header spells it. */
 export type SafetensorsDType =

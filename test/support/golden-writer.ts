@@ -4,10 +4,10 @@
  */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import type { FloatDType } from "../../lib/dtype.ts";
-import { encode } from "../../lib/dtype.ts";
-import { writeSafetensors } from "../../lib/safetensors.ts";
-import type { TensorToWrite } from "../../lib/safetensors.ts";
+import type { FloatDType } from "../../lib/tensor/dtype.ts";
+import { encode } from "../../lib/tensor/dtype.ts";
+import { writeSafetensors } from "../../lib/safetensors/safetensors.ts";
+import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
 import { causalConv1d } from "../reference/causal-conv1d.ts";
 import { gatedDelta } from "../reference/gated-delta.ts";
 import { gatedRmsNorm } from "../reference/gated-rms-norm.ts";

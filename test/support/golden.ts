@@ -5,8 +5,8 @@
  */
 import { readdirSync } from "node:fs";
 import { basename, join } from "node:path";
-import { openSafetensors } from "../../lib/safetensors.ts";
-import type { SafetensorsDType, SafetensorsFile } from "../../lib/safetensors.ts";
+import { openSafetensors } from "../../lib/safetensors/safetensors.ts";
+import type { SafetensorsDType, SafetensorsFile } from "../../lib/safetensors/safetensors.ts";
 import type { Format } from "../reference/rounding.ts";
 import { permute, reference, reshape } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";

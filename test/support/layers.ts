@@ -1,11 +1,11 @@
 /** Random layers: their weights, checkpoints of them in the forms in circulation, and what float64 makes of them. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { encode } from "../../lib/dtype.ts";
+import { encode } from "../../lib/tensor/dtype.ts";
 import { GatedDeltaNet } from "../../lib/index.ts";
 import type { Device, FloatDType, GatedDeltaNetOptions } from "../../lib/index.ts";
-import { writeSafetensors } from "../../lib/safetensors.ts";
-import type { SafetensorsDType, TensorToWrite } from "../../lib/safetensors.ts";
+import { writeSafetensors } from "../../lib/safetensors/safetensors.ts";
+import type { SafetensorsDType, TensorToWrite } from "../../lib/safetensors/safetensors.ts";
 import { mix, projectSplit } from "../reference/layer.ts";
 import { rounded } from "../reference/rounding.ts";
 import { reference, rows } from "../reference/tensor.ts";

@@ -3,7 +3,7 @@
  * did: inputs must be as they were, outputs may change only where the op is to write.
  */
 import type { DType, Device, FloatDType, Tensor } from "../../lib/index.ts";
-import { dtypes } from "../../lib/dtype.ts";
+import { dtypes } from "../../lib/tensor/dtype.ts";
 import { sizeOf } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import type { Random } from "./random.ts";

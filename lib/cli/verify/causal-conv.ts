@@ -3,10 +3,10 @@
  * The state is a copy of inputs, so it is compared by its bytes.
  */
 
-import type { Device } from "../../device.ts";
-import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../dtype.ts";
+import type { Device } from "../../device/device.ts";
+import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
 import { causalConv1d } from "../../ops/causal-conv1d.ts";
-import type { Tensor } from "../../tensor.ts";
+import type { Tensor } from "../../tensor/tensor.ts";
 import type { GoldenFile, GoldenTensor } from "./golden-file.ts";
 import type { Kind } from "./kind.ts";
 import { gather, rowsOf, scatter, transposed } from "./ragged.ts";

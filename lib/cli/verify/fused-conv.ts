@@ -3,11 +3,11 @@
  * ids `[B]` for the op that takes them. The cache is a copy of inputs, so it is compared by its bytes.
  */
 
-import type { Device } from "../../device.ts";
+import type { Device } from "../../device/device.ts";
 import { causalConv1d } from "../../ops/causal-conv1d.ts";
 import type { Op } from "../../ops/op.ts";
-import { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../ops/ssm-conv-update.ts";
-import type { Tensor } from "../../tensor.ts";
+import { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../ops/ggml-conv.ts";
+import type { Tensor } from "../../tensor/tensor.ts";
 import { readIds, slotsOf, type Ids } from "./fused.ts";
 import type { GoldenFile } from "./golden-file.ts";
 import type { Kind } from "./kind.ts";

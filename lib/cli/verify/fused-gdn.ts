@@ -4,11 +4,11 @@
  * `[K,B,Hv,S,S]`, and ids `[B]` for the op that takes them. Heads are tiled and decays logarithms, as ggml has them.
  */
 
-import type { Device } from "../../device.ts";
+import type { Device } from "../../device/device.ts";
 import { gatedDelta } from "../../ops/gated-delta.ts";
-import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "../../ops/gated-delta-net.ts";
+import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "../../ops/ggml-delta.ts";
 import type { Op } from "../../ops/op.ts";
-import type { Tensor } from "../../tensor.ts";
+import type { Tensor } from "../../tensor/tensor.ts";
 import { readIds, slotsOf, untouched, type Ids } from "./fused.ts";
 import type { GoldenFile } from "./golden-file.ts";
 import type { Kind } from "./kind.ts";

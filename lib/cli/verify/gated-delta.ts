@@ -3,11 +3,11 @@
  * transformers' functions give for them in float64 and float32. Their states are K-major, ours V-major.
  */
 
-import type { Device } from "../../device.ts";
-import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../dtype.ts";
+import type { Device } from "../../device/device.ts";
+import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { gatedDelta } from "../../ops/gated-delta.ts";
-import type { Tensor } from "../../tensor.ts";
+import type { Tensor } from "../../tensor/tensor.ts";
 import type { GoldenFile, GoldenTensor } from "./golden-file.ts";
 import type { Kind } from "./kind.ts";
 import { gather, rowsOf, scatter, transposed } from "./ragged.ts";

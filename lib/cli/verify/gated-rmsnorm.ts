@@ -3,8 +3,8 @@
  * weight · y · rsqrt(mean y² + eps) · act(z).
  */
 
-import type { Device } from "../../device.ts";
-import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../dtype.ts";
+import type { Device } from "../../device/device.ts";
+import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
 import { gatedRmsNorm } from "../../ops/gated-rms-norm.ts";
 import type { GoldenFile, GoldenTensor } from "./golden-file.ts";
 import type { Kind } from "./kind.ts";

@@ -4,10 +4,10 @@
  * read strictly: an unknown spelling is an error and never a default.
  */
 
-import { dtypes, type ArrayOfDType, type FloatDType } from "../../dtype.ts";
+import { dtypes, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
 import { FileError, describe } from "../../errors.ts";
 import { floatDType } from "../../layer/weights.ts";
-import { openSafetensors, type SafetensorsFile } from "../../safetensors.ts";
+import { openSafetensors, type SafetensorsFile } from "../../safetensors/safetensors.ts";
 
 /** A dimension: a name that is bound when first seen, a size, or a name less one (`K-1`). */
 type Dimension = string | number;

@@ -1,6 +1,6 @@
 /** What `verify` knows about one kind of golden files. */
 
-import type { Device } from "../../device.ts";
+import type { Device } from "../../device/device.ts";
 import type { GoldenFile } from "./golden-file.ts";
 import type { Report } from "./report.ts";
 

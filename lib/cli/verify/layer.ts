@@ -4,11 +4,11 @@
  * runs in float32, whatever dtype the weights have.
  */
 
-import type { Device } from "../../device.ts";
+import type { Device } from "../../device/device.ts";
 import { gatedDeltaLayers } from "../../layer/weights.ts";
 import { GatedDeltaNet } from "../../layer/gated-delta-net.ts";
-import { StatePool } from "../../state-pool.ts";
-import type { Tensor } from "../../tensor.ts";
+import { StatePool } from "../../states/state-pool.ts";
+import type { Tensor } from "../../tensor/tensor.ts";
 import type { GoldenFile } from "./golden-file.ts";
 import type { Kind } from "./kind.ts";
 import { gather, rowsOf, scatter } from "./ragged.ts";

@@ -1,6 +1,6 @@
 /** Moving tokens between a case's arrays, `[sequences, tokens, ...]`, and the packed rows of a ragged batch. */
 
-import type { ArrayOfDType, DType, FloatDType } from "../../dtype.ts";
+import type { ArrayOfDType, DType, FloatDType } from "../../tensor/dtype.ts";
 import type { Span } from "./schedule.ts";
 
 type AnyArray = ArrayOfDType[DType];

@@ -1,6 +1,6 @@
 /** The rows that `verify` collects for a file, and how they are printed. */
 
-import { encode, toFloat32, type FloatDType } from "../../dtype.ts";
+import { encode, toFloat32, type FloatDType } from "../../tensor/dtype.ts";
 import { distance, sameBytes } from "./compare.ts";
 
 /** One tensor of one way to run one file: a line of `--json`. A number that is not finite is printed as null. */

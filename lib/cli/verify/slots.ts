@@ -1,6 +1,6 @@
 /** Which slot of a pool holds each sequence's state, from call to call. */
 
-import type { ArrayOfDType, FloatDType } from "../../dtype.ts";
+import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
 import type { Span } from "./schedule.ts";
 
 type Elements = ArrayOfDType[FloatDType];

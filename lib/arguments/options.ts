@@ -1,0 +1,61 @@
+/**
+ * Validation of options objects by zod. A schema stands beside the interface that it describes and is loaded by the
+ * caller when the first one is needed: importing zod takes about 13 ms, more than everything else that a small program
+ * starts with.
+ */
+import { GatedDeltaError, describe } from "../errors.ts";
+
+/** What {@link checkOptions} needs of a schema; `schema-parts.ts` makes them. */
+export interface OptionsSchema<Checked> {
+  /** The names of all options. */
+  readonly keys: readonly string[];
+  safeParse(value: unknown): { readonly success: true; readonly data: Checked } | FailedParse;
+}
+
+interface FailedParse {
+  readonly success: false;
+  readonly error: { readonly issues: readonly Issue[] };
+}
+
+interface Issue {
+  readonly code?: string | undefined;
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+  readonly keys?: readonly string[];
+}
+
+/**
+ * Checks an options object against its schema.
+ *
+ * @returns a plain copy with the defaults filled in.
+ * @throws {GatedDeltaError} of code `invalid-argument` that names the first option at fault.
+ */
+export function checkOptions<Checked>(schema: OptionsSchema<Checked>, op: string, value: unknown): Checked {
+  let result;
+  try {
+    result = schema.safeParse(value);
+  } catch (cause) {
+    throw new GatedDeltaError("invalid-argument", { op, message: "reading the options threw an error", cause });
+  }
+  if (result.success) return result.data;
+  const issue = result.error.issues[0]!;
+  const unknown = issue.code === "unrecognized_keys" ? issue.keys?.[0] : undefined;
+  const path = [...issue.path, ...(unknown === undefined ? [] : [unknown])];
+  throw new GatedDeltaError("invalid-argument", {
+    op,
+    argument: path.join("."),
+    expected: unknown === undefined ? issue.message : `one of the options ${schema.keys.join(", ")}`,
+    received: received(value, path),
+    cause: result.error,
+  });
+}
+
+function received(value: unknown, path: readonly PropertyKey[]): string {
+  try {
+    let current = value;
+    for (const key of path) current = (current as Record<PropertyKey, unknown>)[key];
+    return describe(current);
+  } catch {
+    return "a value that can't be read";
+  }
+}

@@ -1,0 +1,49 @@
+/**
+ * Reading objects that a caller passed. A getter, a proxy or an iterator can throw, change its answers or never end;
+ * here that becomes a typed error, and nothing is read more often or longer than the caller's own numbers say.
+ */
+import { GatedDeltaError, ShapeError, describe } from "../errors.ts";
+
+/**
+ * What was thrown while a caller's object was read: our own errors as they are, anything else (a getter or a proxy
+ * that throws) as the cause of a typed one.
+ */
+export function whileReading(op: string, argument: string, error: unknown): GatedDeltaError {
+  if (error instanceof GatedDeltaError) return error;
+  const message = "reading it threw an error";
+  return new GatedDeltaError("invalid-argument", { op, argument, message, cause: error });
+}
+
+/** Runs code that reads a caller's object, and throws what {@link whileReading} makes of its errors. */
+export function reading<T>(op: string, argument: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw whileReading(op, argument, error);
+  }
+}
+
+/**
+ * Copies a JavaScript array. Its elements are read by index, each once; its iterator is not asked.
+ *
+ * @param most more elements than this are refused before any is read: a proxy may claim any length.
+ * @throws {GatedDeltaError} for what is no array, or throws while it is read; {@link ShapeError} for too many elements.
+ */
+export function asArray(op: string, argument: string, expected: string, value: unknown, most: number): unknown[] {
+  return reading(op, argument, () => {
+    if (!Array.isArray(value)) {
+      throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: describe(value) });
+    }
+    const length: unknown = value.length;
+    if (typeof length !== "number" || !Number.isSafeInteger(length) || length < 0) {
+      const received = `one of length ${describe(length)}`;
+      throw new GatedDeltaError("invalid-argument", { op, argument, expected, received });
+    }
+    if (length > most) {
+      throw new ShapeError({ op, argument, expected: `at most ${most} elements`, received: `${length}` });
+    }
+    const elements = new Array<unknown>(length);
+    for (let i = 0; i < length; i++) elements[i] = (value as readonly unknown[])[i];
+    return elements;
+  });
+}

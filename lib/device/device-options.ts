@@ -1,0 +1,78 @@
+/** What {@link Device}'s methods take besides tensors and ops. */
+import { GatedDeltaError, describe } from "../errors.ts";
+import { checkOptions } from "../arguments/options.ts";
+import { reading } from "../arguments/reading.ts";
+
+/** A backend by name: `auto` is Metal on a Mac and the CPU elsewhere. */
+export type BackendName = "auto" | "cpu" | "metal";
+
+/** Options of {@link Device.open}. */
+export interface DeviceOptions {
+  /** @default "auto" */
+  readonly backend?: BackendName | undefined;
+  /** CPU threads that this device's work may use, 0..1024; 0 is every core that the process may use. @default 0 */
+  readonly threads?: number | undefined;
+}
+
+/** Options of {@link Device.finish}. */
+export interface FinishOptions {
+  /** Ends the waiting, not the work, which can't be called back. The promise rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** Milliseconds after which the promise rejects with a {@link TimeoutError}; the work goes on. @default Infinity */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** Checks the options of {@link Device.open}. The common forms don't need zod, which takes longer to load than the rest. */
+export function asDeviceOptions(options: BackendName | DeviceOptions | undefined): {
+  backend: BackendName;
+  threads: number;
+} {
+  if (options === undefined) return { backend: "auto", threads: 0 };
+  if (options === "auto" || options === "cpu" || options === "metal") return { backend: options, threads: 0 };
+  const { deviceOptions } = require("./device-schemas.ts") as typeof import("./device-schemas.ts");
+  return checkOptions(deviceOptions, "Device.open", typeof options === "string" ? { backend: options } : options);
+}
+
+/** Checks the options of {@link Device.finish}. */
+export function asFinishOptions(op: string, options: FinishOptions): FinishOptions {
+  if (typeof options !== "object" || options === null) {
+    throw new GatedDeltaError("invalid-argument", {
+      op,
+      expected: "{ signal?, timeoutMs? }",
+      received: describe(options),
+    });
+  }
+  const { signal, timeoutMs } = reading(op, "", () => {
+    const { signal, timeoutMs } = options;
+    return { signal, timeoutMs };
+  });
+  if (signal !== undefined && !isSignal(signal)) {
+    throw new GatedDeltaError("invalid-argument", {
+      op,
+      argument: "signal",
+      expected: "an AbortSignal",
+      received: describe(signal),
+    });
+  }
+  return { signal, timeoutMs: asTimeout(op, timeoutMs) };
+}
+
+const abortedOf = Object.getOwnPropertyDescriptor(AbortSignal.prototype, "aborted")!.get!;
+
+/** Whether a value is an AbortSignal: not a proxy of one and not an object that only has its prototype. */
+function isSignal(value: unknown): value is AbortSignal {
+  try {
+    abortedOf.call(value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Checks a time to wait; undefined is for ever. */
+export function asTimeout(op: string, value: unknown): number | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value === "number" && value >= 0) return value;
+  const expected = "a number of milliseconds, at least 0";
+  throw new GatedDeltaError("invalid-argument", { op, argument: "timeoutMs", expected, received: describe(value) });
+}

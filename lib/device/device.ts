@@ -1,0 +1,331 @@
+import { asDeviceOptions, asFinishOptions, asTimeout } from "./device-options.ts";
+import type { BackendName, DeviceOptions, FinishOptions } from "./device-options.ts";
+import { asDType } from "../tensor/dtype.ts";
+import type { DType } from "../tensor/dtype.ts";
+import { DisposedError, GatedDeltaError, describe } from "../errors.ts";
+import { knowDevice, native } from "../tensor/device-handle.ts";
+import type { HasHandle } from "../tensor/device-handle.ts";
+import * as nativeDevice from "../native/device.ts";
+import type { Handle } from "../native/handle.ts";
+import { isOp } from "../ops/op.ts";
+import type { Op } from "../ops/op.ts";
+import { recordPass } from "./pass.ts";
+import type { Pass } from "./pass.ts";
+import { Pins } from "../tensor/pins.ts";
+import { makePlan } from "./plan.ts";
+import type { Plan } from "./plan.ts";
+import { DeviceRecorder } from "./encoders.ts";
+import { asShape, bytesOf } from "../tensor/shape.ts";
+import { allocateStorage } from "../tensor/storage.ts";
+import { contiguousStrides } from "../tensor/strides.ts";
+import { Submissions } from "./submissions.ts";
+import type { SubmissionSource } from "./submissions.ts";
+import { makeTensor } from "../tensor/tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import { wrapMemory } from "../tensor/wrap.ts";
+
+/**
+ * A device that runs ops: the GPU through Metal, or the CPU.
+ *
+ * Ops are encoded, then committed as one submission; submissions run in order, without blocking the caller. `run`
+ * does both. Nothing has happened for sure before {@link wait} or {@link finish} returns.
+ *
+ * A device belongs to the Worker that opened it. Use one per Worker: threads are shared by all of them.
+ *
+ * @example
+ * using device = Device.open();
+ * const x = device.tensorFrom("f32", [2, 2], [1, 2, 3, 4]);
+ * const weight = device.tensorFrom("f32", [2, 2], [1, 0, 0, 1]);
+ * const out = device.tensor("f32", [2, 2]);
+ * device.run(linear({ x, weight, out }));
+ * await device.finish();
+ * console.log(out.data); // Float32Array [1, 2, 3, 4]
+ */
+export class Device implements Disposable, HasHandle {
+  static readonly #collected = new FinalizationRegistry<{ handle: Handle; pins: Pins }>(({ handle, pins }) => {
+    nativeDevice.closeDevice(handle);
+    pins.clear();
+  });
+
+  /** Which backend it is. */
+  readonly backend: "cpu" | "metal";
+  /** What a person calls the hardware. */
+  readonly name: string;
+  /** The instruction set of the CPU backend's kernels; empty on Metal. */
+  readonly isa: string;
+  /** CPU threads in use. */
+  readonly threads: number;
+  /** Whether Metal is the emulation that stands in for it on Linux. */
+  readonly emulated: boolean;
+
+  readonly #handle: Handle;
+  readonly #pins = new Pins();
+  readonly #submissions: Submissions;
+  readonly #recorder: DeviceRecorder;
+  #closed = false;
+  /** Whether a `run` or `plan` callback is being recorded. */
+  #recording = false;
+
+  private constructor(options: BackendName | DeviceOptions | undefined) {
+    const { backend, threads } = asDeviceOptions(options);
+    this.#handle = nativeDevice.openDevice(backend, threads);
+    const description = describeOrClose(this.#handle);
+    this.backend = description.backend;
+    this.name = description.name;
+    this.isa = description.isa;
+    this.threads = description.threads;
+    this.emulated = description.emulated;
+    this.#submissions = new Submissions(submissionsOf(this.#handle, description.status), this.#pins);
+    this.#recorder = new DeviceRecorder(this, this.#handle, this.#pins);
+    Device.#collected.register(this, { handle: this.#handle, pins: this.#pins }, this);
+    knowDevice(this);
+    Object.freeze(this);
+  }
+
+  /**
+   * Opens a device, loading the native library on first use.
+   *
+   * @param options a backend's name, or options.
+   * @throws {LibraryError} when the library can't be found or loaded.
+   * @throws {GatedDeltaError} for unknown options, or a backend that is not there.
+   */
+  static open(options?: BackendName | DeviceOptions): Device {
+    return new Device(options);
+  }
+
+  /** The native handle. @internal */
+  get [native](): Handle {
+    this.#opened("device");
+    return this.#handle;
+  }
+
+  /** Whether it was closed. */
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** The ticket of the last commit, 0 before any. */
+  get lastTicket(): number {
+    return this.#submissions.last;
+  }
+
+  /**
+   * Allocates a tensor of zeros.
+   *
+   * @param shape 1 to 8 dimensions; 0 is a legal length.
+   * @throws {ShapeError} beyond 4 GiB − 16 KiB.
+   */
+  tensor<D extends DType>(dtype: D, shape: readonly number[]): Tensor<D> {
+    return this.#allocate("device.tensor", dtype, shape);
+  }
+
+  /**
+   * Allocates a tensor and copies elements into it, as {@link Tensor.copyFrom} does.
+   *
+   * @param source as many numbers as the shape has elements.
+   */
+  tensorFrom<D extends DType>(dtype: D, shape: readonly number[], source: ArrayLike<number>): Tensor<D> {
+    const tensor = this.#allocate("device.tensorFrom", dtype, shape);
+    try {
+      return tensor.copyFrom(source);
+    } catch (error) {
+      tensor[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /**
+   * A tensor over memory that exists already, without a copy: a SharedArrayBuffer (or a view of one) of fixed length,
+   * or a typed array over a tensor of this device. Where the backend can't use it as it lies it is refused:
+   * the CPU backend wants a start at a multiple of 64 bytes, Metal start and length at multiples of 16384. Allocate
+   * and {@link Tensor.copyFrom} is the way for everything else.
+   *
+   * The memory stays reachable until the tensor is disposed and pending work on it is done.
+   */
+  wrap<D extends DType>(
+    dtype: D,
+    shape: readonly number[],
+    memory: SharedArrayBuffer | ArrayBufferView<ArrayBufferLike>,
+  ): Tensor<D> {
+    return wrapMemory(this, dtype, shape, memory, false);
+  }
+
+  /**
+   * As {@link wrap}, but also for ordinary ArrayBuffers and views of them. JavaScript can detach such a buffer, by
+   * transfer or postMessage, and its memory is then freed under the device: the process may crash. The caller answers
+   * for that not happening before the tensor is disposed and pending work on it is done.
+   */
+  unsafeWrap<D extends DType>(
+    dtype: D,
+    shape: readonly number[],
+    memory: ArrayBufferLike | ArrayBufferView<ArrayBufferLike>,
+  ): Tensor<D> {
+    return wrapMemory(this, dtype, shape, memory, true);
+  }
+
+  /**
+   * Encodes ops and commits them as one submission, which then runs by itself.
+   *
+   * If an op is refused, nothing runs: everything encoded since the last commit is dropped.
+   *
+   * @returns the submission's ticket: 1, 2, 3, … in order.
+   * @example
+   * device.run(causalConv1d({ … }), gatedDelta({ … }));
+   * device.run((pass) => {
+   *   pass.causalConv1d({ … });
+   *   pass.gatedDelta({ … });
+   * });
+   */
+  run(build: (pass: Pass) => void): number;
+  run(...ops: readonly Op[]): number;
+  run(...work: readonly (Op | ((pass: Pass) => void))[]): number {
+    this.#idle("device.run");
+    const [first] = work;
+    try {
+      if (typeof first === "function" && work.length === 1) {
+        this.#record(() => recordPass(this.#recorder, "device.run", first));
+      } else {
+        for (const op of work) this.#encode("device.run", op);
+      }
+      return this.#commit("device.run");
+    } catch (error) {
+      this.discard();
+      throw error;
+    }
+  }
+
+  /** Encodes an op for the next {@link commit}. If it is refused, what was encoded before stays. */
+  encode(op: Op): void {
+    this.#idle("device.encode");
+    this.#encode("device.encode", op);
+  }
+
+  /** Commits what was encoded as one submission. @returns its ticket; the last one again where nothing was encoded. */
+  commit(): number {
+    this.#idle("device.commit");
+    return this.#commit("device.commit");
+  }
+
+  /** Drops what was encoded since the last commit. */
+  discard(): void {
+    this.#idle("device.discard");
+    nativeDevice.discard(this.#handle);
+    this.#pins.discard();
+  }
+
+  /**
+   * Records ops to be replayed, without running them. Everything is checked here, once; {@link Plan.run} then is a
+   * single native call.
+   */
+  plan(build: (pass: Pass) => void): Plan {
+    this.#idle("device.plan");
+    const host = { device: this, submissions: this.#submissions, expectIdle: (op: string) => this.#idle(op) };
+    return this.#record(() => makePlan(host, build));
+  }
+
+  /**
+   * Blocks until everything that was committed is done.
+   *
+   * @param timeoutMs how long at most. @default Infinity
+   * @throws {TimeoutError} when the time is over; the work goes on.
+   * @throws {GatedDeltaError} the failure of a submission that was not reported before, with its op. Several
+   *   failures come one a call.
+   */
+  wait(timeoutMs?: number): void {
+    this.#idle("device.wait");
+    this.#submissions.wait("device.wait", asTimeout("device.wait", timeoutMs));
+  }
+
+  /**
+   * Resolves when everything that was committed by now is done, without blocking the event loop. While it waits it
+   * keeps the process alive. Rejects as {@link wait} throws, and with the signal's reason when that is aborted.
+   */
+  async finish(options: FinishOptions = {}): Promise<void> {
+    const op = "device.finish";
+    this.#idle(op);
+    const { signal, timeoutMs } = asFinishOptions(op, options);
+    await this.#submissions.finish(op, signal, timeoutMs);
+  }
+
+  /**
+   * Closes the device after waiting for pending work, the failures of which are not reported any more. Its tensors
+   * can still be read; its plans end. Closing again does nothing.
+   */
+  close(): void {
+    if (this.#closed) return;
+    this.#idle("device.close");
+    this.#closed = true;
+    Device.#collected.unregister(this);
+    nativeDevice.closeDevice(this.#handle);
+    this.#submissions.close();
+    this.#pins.clear();
+  }
+
+  /** {@link close}. */
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #allocate<D extends DType>(op: string, dtype: D, shape: readonly number[]): Tensor<D> {
+    this.#opened(op);
+    asDType(dtype, op, "dtype");
+    const dimensions = asShape(op, "shape", shape);
+    const storage = allocateStorage(this.#handle, bytesOf(op, dtype, dimensions), op);
+    return makeTensor(this, storage, dtype, 0, dimensions, contiguousStrides(dimensions));
+  }
+
+  #encode(caller: string, op: unknown): void {
+    if (!isOp(op)) {
+      const expected = "ops, such as gatedDelta(…) returns, or one function that records a pass";
+      throw new GatedDeltaError("invalid-argument", { op: caller, expected, received: describe(op) });
+    }
+    // Index arrays are read here, and reading a caller's array can run code that calls this device.
+    this.#recording = true;
+    try {
+      this.#recorder.encode(op);
+    } finally {
+      this.#recording = false;
+    }
+  }
+
+  #commit(op: string): number {
+    return this.#submissions.committed(nativeDevice.commit(this.#handle, op));
+  }
+
+  #record<T>(record: () => T): T {
+    this.#recording = true;
+    try {
+      return record();
+    } finally {
+      this.#recording = false;
+    }
+  }
+
+  #opened(op: string): void {
+    if (this.#closed) throw new DisposedError({ op, expected: "an open device", received: "a closed one" });
+  }
+
+  /** Calls between the start and the end of a recording would mix with it. */
+  #idle(op: string): void {
+    this.#opened(op);
+    if (!this.#recording) return;
+    throw new GatedDeltaError("state", { op, message: "a pass is being recorded on this device" });
+  }
+}
+
+function submissionsOf(handle: Handle, status: Int32Array): SubmissionSource {
+  return {
+    status,
+    failureOf: (ticket, op) => nativeDevice.failureOf(handle, ticket, op),
+    waitFor: (ticket, timeoutMs, op) => nativeDevice.waitFor(handle, ticket, timeoutMs, op),
+  };
+}
+
+function describeOrClose(handle: Handle): nativeDevice.DeviceDescription {
+  try {
+    return nativeDevice.describeDevice(handle);
+  } catch (error) {
+    nativeDevice.closeDevice(handle);
+    throw error;
+  }
+}

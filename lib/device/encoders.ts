@@ -1,0 +1,107 @@
+/** The two things that ops are encoded into: a device's open submission, and a plan. */
+import { placeIndices as placeInArena, beginIndices } from "../native/index-arena.ts";
+import type { Descriptor, FieldOf, OpStruct } from "../native/descriptor.ts";
+import type { Handle } from "../native/handle.ts";
+import type { Device } from "./device.ts";
+import { encodeOp } from "../ops/op.ts";
+import type { Op } from "../ops/op.ts";
+import { usable } from "../ops/recorder.ts";
+import type { IndexArgument, Recorder } from "../ops/recorder.ts";
+import type { Pins } from "../tensor/pins.ts";
+import { PlanIndices } from "./plan-indices.ts";
+import { byteOffsetOf, isTensor, storageOf } from "../tensor/tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+
+/** Puts index data that lie in a tensor into a descriptor: the native side reads them there. */
+function placeIndexTensor<S extends OpStruct>(
+  recorder: Recorder,
+  descriptor: Descriptor<S>,
+  field: FieldOf<S, "gd_index">,
+  { op, argument, count }: IndexArgument,
+  tensor: Tensor<"i32">,
+): void {
+  usable(recorder.device, op, argument, tensor);
+  recorder.keep(op, argument, tensor);
+  descriptor.indexBuffer(field, storageOf(tensor).handle, byteOffsetOf(tensor), count);
+}
+
+/** Encodes into a device's open submission. Index data are borrowed for the call. */
+export class DeviceRecorder implements Recorder {
+  readonly device: Device;
+  readonly target: Handle;
+  readonly #pins: Pins;
+
+  constructor(device: Device, target: Handle, pins: Pins) {
+    this.device = device;
+    this.target = target;
+    this.#pins = pins;
+  }
+
+  encode(op: Op): void {
+    encodeOp(op, this);
+  }
+
+  beginIndices(count: number): void {
+    beginIndices(count);
+  }
+
+  placeIndices<S extends OpStruct>(
+    descriptor: Descriptor<S>,
+    field: FieldOf<S, "gd_index">,
+    index: IndexArgument,
+    data: Int32Array | Tensor<"i32">,
+  ): void {
+    if (isTensor(data)) placeIndexTensor(this, descriptor, field, index, data);
+    else descriptor.indexAddress(field, placeInArena(data, index.count), index.count);
+  }
+
+  keep(_op: string, _argument: string, tensor: Tensor): void {
+    const { owner } = storageOf(tensor);
+    if (owner !== undefined) this.#pins.add(owner);
+  }
+}
+
+/** A tensor that a plan uses, and as what. */
+export interface PlanTensor {
+  readonly op: string;
+  readonly argument: string;
+  readonly tensor: Tensor;
+}
+
+/** Encodes into a plan. Index arrays get a place in memory of the plan's own, which is refreshed before each replay. */
+export class PlanRecorder implements Recorder {
+  readonly device: Device;
+  readonly target: Handle;
+  readonly tensors: PlanTensor[] = [];
+  readonly indices: PlanIndices;
+
+  constructor(device: Device, target: Handle) {
+    this.device = device;
+    this.target = target;
+    this.indices = new PlanIndices(device);
+  }
+
+  encode(op: Op): void {
+    encodeOp(op, this);
+  }
+
+  beginIndices(): void {}
+
+  placeIndices<S extends OpStruct>(
+    descriptor: Descriptor<S>,
+    field: FieldOf<S, "gd_index">,
+    index: IndexArgument,
+    data: Int32Array | Tensor<"i32">,
+  ): void {
+    if (isTensor(data)) {
+      placeIndexTensor(this, descriptor, field, index, data);
+    } else {
+      const { handle, byteOffset } = this.indices.add(index, data);
+      descriptor.indexBuffer(field, handle, byteOffset, index.count);
+    }
+  }
+
+  keep(op: string, argument: string, tensor: Tensor): void {
+    this.tensors.push({ op, argument, tensor });
+  }
+}

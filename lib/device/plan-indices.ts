@@ -1,0 +1,81 @@
+/** The index arrays of a plan, in native memory of its own that replays read. */
+import type { Device } from "./device.ts";
+import { ShapeError } from "../errors.ts";
+import { native } from "../tensor/device-handle.ts";
+import type { Handle } from "../native/handle.ts";
+import { readIndices } from "../ops/indices.ts";
+import type { IndexArgument } from "../ops/recorder.ts";
+import { allocateStorage } from "../tensor/storage.ts";
+import type { Storage } from "../tensor/storage.ts";
+
+/** Native memory comes in pages of 16 KiB, so less would save nothing. */
+const chunkElements = 4096;
+
+interface Entry {
+  readonly index: IndexArgument;
+  /** Where the plan keeps its copy. */
+  readonly copy: Int32Array;
+}
+
+/** Copies of a plan's index arrays. */
+export class PlanIndices {
+  readonly #device: Device;
+  readonly #entries: Entry[] = [];
+  readonly #chunks: Storage[] = [];
+  #used = 0;
+
+  constructor(device: Device) {
+    this.#device = device;
+  }
+
+  /** Makes a place for index data and copies them there. */
+  add(index: IndexArgument, data: Int32Array): { readonly handle: Handle; readonly byteOffset: number } {
+    const chunk = this.#chunkFor(index.count, index.op);
+    const byteOffset = this.#used * 4;
+    const copy = new Int32Array(chunk.memory, byteOffset, index.count);
+    this.#used += index.count;
+    copyInto(copy, data);
+    this.#entries.push({ index, copy });
+    return { handle: chunk.handle, byteOffset };
+  }
+
+  /**
+   * Reads every array anew.
+   *
+   * @throws {GatedDeltaError} for elements that are no indices, or a length that is not the recorded one.
+   */
+  refresh(): void {
+    for (const { index, copy } of this.#entries) {
+      const { op, argument, source, count } = index;
+      const data = readIndices(op, argument, source)!;
+      if (data.count !== count) {
+        throw new ShapeError({
+          op,
+          argument,
+          expected: `${count} elements, as when recorded`,
+          received: `${data.count}`,
+        });
+      }
+      copyInto(copy, data.elements as Int32Array);
+    }
+  }
+
+  dispose(): void {
+    for (const chunk of this.#chunks) chunk.dispose();
+    this.#entries.length = 0;
+  }
+
+  #chunkFor(count: number, op: string): Storage {
+    const last = this.#chunks.at(-1);
+    if (last !== undefined && this.#used + count <= last.bytes / 4) return last;
+    const chunk = allocateStorage(this.#device[native], Math.max(count, chunkElements) * 4, op);
+    this.#chunks.push(chunk);
+    this.#used = 0;
+    return chunk;
+  }
+}
+
+/** Copies by the target's length: a source over growable memory may have another one by now. */
+function copyInto(target: Int32Array, source: Int32Array): void {
+  for (let i = 0; i < target.length; i++) target[i] = source[i]!;
+}

@@ -1,0 +1,115 @@
+/** Writes states as other systems lay them out. */
+import { invalid } from "../../arguments/checks.ts";
+import { dtypes } from "../../tensor/dtype.ts";
+import type { FloatDType } from "../../tensor/dtype.ts";
+import { ShapeError } from "../../errors.ts";
+import type { HeadMap } from "../../ops/option-names.ts";
+import { rowShape } from "../pool-shape.ts";
+import type { PoolShape, StateKind } from "../pool-shape.ts";
+import { writeSafetensors } from "../../safetensors/safetensors.ts";
+import type { TensorToWrite } from "../../safetensors/safetensors.ts";
+import { converted, fileDTypes, rowOf } from "./rows.ts";
+import type { FloatElements } from "./rows.ts";
+import type { StateTensors } from "./save.ts";
+
+/** A system whose layout states can be written in; see {@link exportStates}. */
+export type StateLayout = "mlx" | "hf" | "ggml";
+
+/** Options of {@link exportStates}. */
+export interface ExportOptions {
+  readonly layout: StateLayout;
+  /** Element type of the recurrent states in the file. @default the pool's */
+  readonly stateDtype?: FloatDType | undefined;
+  /** Element type of the convolution states in the file. @default the pool's */
+  readonly convDtype?: FloatDType | undefined;
+  /**
+   * For `hf`: columns of a convolution state, convWidth (as transformers keeps them, the oldest being of no use any
+   * more and zero here) or convWidth − 1. @default convWidth
+   */
+  readonly convColumns?: number | undefined;
+  /** For `ggml`: how the ops that made the states mapped heads. `block` is reordered to ggml's `tiled`. @default "block" */
+  readonly heads?: HeadMap | undefined;
+}
+
+/** A row of one layout: its shape, and where element i of ours goes. */
+interface Target {
+  readonly shape: readonly number[];
+  readonly place: (index: number) => number;
+}
+
+/** Checks options that only some layouts have. */
+export function checkExport(op: string, shape: PoolShape, { layout, convColumns, heads }: ExportOptions): void {
+  const { convWidth, convChannels, valueHeads, valueDim } = shape;
+  if (convColumns !== undefined && (layout !== "hf" || (convColumns !== convWidth && convColumns !== convWidth - 1))) {
+    const expected = layout === "hf" ? `${convWidth} or ${convWidth - 1}` : "nothing but with layout hf";
+    throw invalid(op, "convColumns", expected, convColumns);
+  }
+  if (heads !== undefined && layout !== "ggml") throw invalid(op, "heads", "nothing but with layout ggml", heads);
+  if (layout === "ggml" && convChannels < valueHeads * valueDim) {
+    const expected = `convolutions of at least ${valueHeads * valueDim} channels for layout ggml`;
+    throw new ShapeError({ op, argument: "pool", expected, received: `${convChannels}` });
+  }
+}
+
+/** Writes the states in some slots; −1 stands for zeros. */
+export function writeExport(pool: StateTensors, slots: readonly number[], path: string, options: ExportOptions): void {
+  const { shape } = pool;
+  const tensors = new Map<string, TensorToWrite>();
+  for (let layer = 0; layer < shape.layers; layer++) {
+    for (const kind of ["state", "conv"] as const) {
+      const target = targetOf(shape, kind, options);
+      const from = kind === "state" ? shape.stateDtype : shape.convDtype;
+      const to = (kind === "state" ? options.stateDtype : options.convDtype) ?? from;
+      const rows = slots.map((slot) => placed(converted(rowOf(pool.tensor(layer, kind), slot), from, to), to, target));
+      tensors.set(`layers.${layer}.${kind}`, { dtype: fileDTypes[to], shape: [slots.length, ...target.shape], data: rows });
+    }
+  }
+  writeSafetensors(path, tensors, { format: "gated-delta-export", layout: options.layout });
+}
+
+function placed(row: FloatElements, dtype: FloatDType, { shape, place }: Target): FloatElements {
+  const out = dtypes[dtype].create(shape.reduce((product, n) => product * n, 1));
+  for (let i = 0; i < row.length; i++) out[place(i)] = row[i]!;
+  return out;
+}
+
+function targetOf(shape: PoolShape, kind: StateKind, options: ExportOptions): Target {
+  const { valueHeads, valueDim, keyDim, convChannels, convWidth } = shape;
+  const ours = rowShape(shape, kind);
+  const columns = convWidth - 1;
+  switch (options.layout) {
+    case "mlx": {
+      if (kind === "state") return { shape: ours, place: (i) => i };
+      return { shape: [columns, convChannels], place: (i) => (i % columns) * convChannels + Math.floor(i / columns) };
+    }
+    case "hf": {
+      if (kind === "state") return { shape: [valueHeads, keyDim, valueDim], place: transposer(valueDim, keyDim) };
+      const width = options.convColumns ?? convWidth;
+      const first = width - columns;
+      return { shape: [convChannels, width], place: (i) => Math.floor(i / columns) * width + first + (i % columns) };
+    }
+    case "ggml": {
+      const head = options.heads === "tiled" ? (hv: number) => hv : tiledHead(shape);
+      if (kind === "state") return { shape: ours, place: reorderer(valueDim * keyDim, 0, head) };
+      const values = convChannels - valueHeads * valueDim;
+      return { shape: ours, place: reorderer(valueDim * columns, values * columns, head) };
+    }
+  }
+}
+
+/** `[heads, rows, columns]` to `[heads, columns, rows]`. */
+function transposer(rows: number, columns: number): (index: number) => number {
+  const size = rows * columns;
+  return (i) => i - (i % size) + (i % columns) * rows + Math.floor((i % size) / columns);
+}
+
+/** Heads of `size` elements each, from element `start` on, in another order. */
+function reorderer(size: number, start: number, head: (hv: number) => number): (index: number) => number {
+  return (i) => (i < start ? i : start + head(Math.floor((i - start) / size)) * size + ((i - start) % size));
+}
+
+/** Where ggml has the value head that block order numbers hv: head hk·ratio + r there is r·keyHeads + hk. */
+function tiledHead({ keyHeads, valueHeads }: PoolShape): (hv: number) => number {
+  const ratio = valueHeads / keyHeads;
+  return (hv) => (hv % ratio) * keyHeads + Math.floor(hv / ratio);
+}

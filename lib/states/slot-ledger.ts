@@ -1,0 +1,331 @@
+/**
+ * Which physical slot of a pool holds what: the bookkeeping behind StatePool, without any tensor.
+ *
+ * Each holder (a logical state) has a slot with its content. Holders that were forked from one another share it until
+ * they step. As many slots are set aside for them as they can need when they part, so that a fork fails at once or
+ * never. In-place steps cost no slot: with every fork stepped, n holders use n slots.
+ *
+ *     holders of slot p   refs[p]
+ *     of these, away      away[p]    an open step of theirs writes to another slot, which is their own when it is done
+ *     set aside           max(0, refs[p] − away[p] − 1)    one can stay where it is, the others must leave
+ */
+import { BoundsError, DisposedError, GatedDeltaError } from "../errors.ts";
+
+/** A logical state. Its fields are the ledger's. */
+export interface Holder {
+  /** Where its content is, or goes when it has none yet. */
+  slot: number;
+  /** Nothing was stepped into it yet: it reads as zeros, whatever its slot holds. */
+  fresh: boolean;
+  step: LedgerStep | LedgerTrial | undefined;
+  live: boolean;
+}
+
+/** One forward pass over some holders. */
+export interface LedgerStep {
+  readonly holders: readonly Holder[];
+  /** The slot that each holder's state is read from; −1 for zeros. */
+  readonly readSlots: Int32Array;
+  /** The slot that each holder's next state goes to; all distinct. */
+  readonly writeSlots: Int32Array;
+  /** Slots for states on the way, which become holders of their own when the step is done. */
+  readonly extraSlots: readonly number[];
+  /** Whether a write replaces content that aborting would have to bring back. */
+  readonly overwrites: boolean;
+  open: boolean;
+}
+
+/** A forward pass whose end is chosen later: each holder moves to one of its slots, or stays where it is. */
+export interface LedgerTrial {
+  readonly holders: readonly Holder[];
+  /** The slot that each holder's state is read from; −1 for zeros. */
+  readonly readSlots: Int32Array;
+  /** The slots that each holder can move to. */
+  readonly choices: readonly (readonly number[])[];
+  open: boolean;
+}
+
+/** Books of `capacity` slots. A failing call changes nothing. */
+export class SlotLedger {
+  readonly capacity: number;
+  /** Slots that hold nothing; some of them are set aside. */
+  readonly #unused: number[];
+  readonly #refs: Int32Array;
+  readonly #away: Int32Array;
+  readonly #aside: Int32Array;
+  #totalAside = 0;
+
+  constructor(capacity: number) {
+    this.capacity = capacity;
+    this.#unused = Array.from({ length: capacity }, (_, i) => capacity - 1 - i);
+    this.#refs = new Int32Array(capacity);
+    this.#away = new Int32Array(capacity);
+    this.#aside = new Int32Array(capacity);
+  }
+
+  /** Slots that a new holder or fork can have. */
+  get free(): number {
+    return this.#unused.length - this.#totalAside;
+  }
+
+  /** A new holder, which reads as zeros until its first step. */
+  allocate(op: string): Holder {
+    this.#expectFree(op);
+    return this.#freshHolder();
+  }
+
+  /** A new holder whose slot the caller fills: it has content from now on. */
+  allocateFilled(op: string): Holder {
+    const holder = this.allocate(op);
+    holder.fresh = false;
+    return holder;
+  }
+
+  /** The slot to read a holder's content from; −1 for zeros. Not during a step: what it has then is about to change. */
+  slotToRead(op: string, holder: Holder, argument: string): number {
+    expectIdle(op, holder, argument);
+    return holder.fresh ? -1 : holder.slot;
+  }
+
+  /** Whether others hold the same slot. */
+  isShared(holder: Holder): boolean {
+    return this.#refs[holder.slot]! > 1;
+  }
+
+  /** A second holder of the same content. */
+  fork(op: string, holder: Holder): Holder {
+    expectIdle(op, holder);
+    this.#expectFree(op);
+    if (holder.fresh) return this.#freshHolder();
+    this.#refs[holder.slot]!++;
+    this.#settle(holder.slot);
+    return { slot: holder.slot, fresh: false, step: undefined, live: true };
+  }
+
+  /** Ends a holder; the content stays as long as others hold it. */
+  release(op: string, holder: Holder): void {
+    expectIdle(op, holder);
+    holder.live = false;
+    this.#leave(holder.slot);
+  }
+
+  /** Makes a holder read as zeros again. */
+  zero(op: string, holder: Holder): void {
+    expectIdle(op, holder);
+    if (this.#refs[holder.slot]! > 1) {
+      if (!this.#canPart(holder.slot)) throw stillRead(op);
+      this.#leave(holder.slot);
+      holder.slot = this.#take();
+      this.#refs[holder.slot] = 1;
+    }
+    holder.fresh = true;
+  }
+
+  /**
+   * Opens a step.
+   *
+   * @param undoable whether content must survive until the step is done: then nothing is written in place.
+   * @param extra how many slots more to take, for states on the way.
+   */
+  begin(op: string, holders: readonly Holder[], undoable: boolean, extra = 0): LedgerStep {
+    const readSlots = new Int32Array(holders.length);
+    const writeSlots = new Int32Array(holders.length);
+    const step: { -readonly [K in keyof LedgerStep]: LedgerStep[K] } = {
+      holders,
+      readSlots,
+      writeSlots,
+      extraSlots: [],
+      overwrites: false,
+      open: true,
+    };
+    for (const [i, holder] of holders.entries()) {
+      try {
+        expectIdle(op, holder, `handles[${i}]`);
+        const { slot, fresh } = holder;
+        readSlots[i] = fresh ? -1 : slot;
+        const inPlace = fresh || this.#staysInPlace(op, step, holder, undoable);
+        if (inPlace) {
+          writeSlots[i] = slot;
+          step.overwrites ||= !fresh;
+        } else {
+          writeSlots[i] = this.#take();
+          this.#away[slot]!++;
+          this.#settle(slot);
+        }
+        holder.step = step;
+      } catch (error) {
+        this.#undo(step, i);
+        throw error;
+      }
+    }
+    if (extra > this.free) {
+      const { free } = this;
+      this.#undo(step, holders.length);
+      throw tooFew(op, "checkpoints", extra, free);
+    }
+    step.extraSlots = Array.from({ length: extra }, () => this.#take());
+    return step;
+  }
+
+  /**
+   * What was written is each holder's content from now on.
+   *
+   * @returns holders of the extra slots.
+   */
+  finish(step: LedgerStep): Holder[] {
+    step.open = false;
+    for (const [i, holder] of step.holders.entries()) {
+      holder.step = undefined;
+      holder.fresh = false;
+      const from = holder.slot;
+      const to = step.writeSlots[i]!;
+      if (to === from) continue;
+      holder.slot = to;
+      this.#refs[to] = 1;
+      this.#away[from]!--;
+      this.#leave(from);
+    }
+    return step.extraSlots.map((slot) => {
+      this.#refs[slot] = 1;
+      return { slot, fresh: false, step: undefined, live: true };
+    });
+  }
+
+  /** Everything is as before {@link begin} or {@link beginTrial}. */
+  abort(step: LedgerStep | LedgerTrial): void {
+    if ("choices" in step) {
+      this.finishTrial(step, step.holders.map(() => 0));
+    } else {
+      this.#unused.push(...step.extraSlots);
+      this.#undo(step, step.holders.length);
+    }
+  }
+
+  /** Opens a trial: `counts[i]` slots for holder i. */
+  beginTrial(op: string, holders: readonly Holder[], counts: readonly number[]): LedgerTrial {
+    const needed = counts.reduce((sum, count) => sum + count, 0);
+    if (needed > this.free) throw tooFew(op, "tokens", needed, this.free);
+    const trial = {
+      holders,
+      readSlots: new Int32Array(holders.length),
+      choices: counts.map((count) => Array.from({ length: count }, () => this.#take())),
+      open: true,
+    };
+    for (const [i, holder] of holders.entries()) {
+      try {
+        expectIdle(op, holder, `handles[${i}]`);
+      } catch (error) {
+        for (const begun of holders.slice(0, i)) begun.step = undefined;
+        for (const slots of trial.choices) this.#unused.push(...slots);
+        throw error;
+      }
+      trial.readSlots[i] = holder.fresh ? -1 : holder.slot;
+      holder.step = trial;
+    }
+    return trial;
+  }
+
+  /** Moves each holder to its choice `chosen[i]`, counted from 1; 0 leaves it. */
+  finishTrial(trial: LedgerTrial, chosen: readonly number[]): void {
+    trial.open = false;
+    for (const [i, holder] of trial.holders.entries()) {
+      holder.step = undefined;
+      const slots = trial.choices[i]!;
+      const to = slots[chosen[i]! - 1];
+      for (const slot of slots) if (slot !== to) this.#unused.push(slot);
+      if (to === undefined) continue;
+      this.#leave(holder.slot);
+      holder.slot = to;
+      holder.fresh = false;
+      this.#refs[to] = 1;
+    }
+  }
+
+  #undo(step: LedgerStep, count: number): void {
+    step.open = false;
+    for (let i = count - 1; i >= 0; i--) {
+      const holder = step.holders[i]!;
+      holder.step = undefined;
+      const to = step.writeSlots[i]!;
+      if (to === holder.slot) continue;
+      this.#unused.push(to);
+      this.#away[holder.slot]!--;
+      this.#settle(holder.slot);
+    }
+  }
+
+  /** Whether a holder with content steps in place; throws where it can neither do that nor get another slot. */
+  #staysInPlace(op: string, step: LedgerStep, holder: Holder, undoable: boolean): boolean {
+    const { slot } = holder;
+    const alone = this.#refs[slot] === 1;
+    if (alone && !undoable) return true;
+    if (this.#canPart(slot)) return false;
+    if (alone || undoable) {
+      throw new BoundsError({
+        op,
+        argument: "handles",
+        expected: "a free slot for each state of an undoable step",
+        received: `a pool whose ${this.capacity} slots are in use`,
+      });
+    }
+    // The last one to leave a full pool's slot. Ops read everything before they write, so it may be overwritten when
+    // nobody but this step reads it.
+    const others = step.holders.filter((other) => other !== holder && other.slot === slot);
+    if (others.length === this.#refs[slot]! - 1) return true;
+    throw stillRead(op);
+  }
+
+  /** Whether a holder of a slot can have another slot: one that is set aside for it, or one that is free. */
+  #canPart(slot: number): boolean {
+    return this.#aside[slot]! > 0 || this.free > 0;
+  }
+
+  #freshHolder(): Holder {
+    const slot = this.#take();
+    this.#refs[slot] = 1;
+    return { slot, fresh: true, step: undefined, live: true };
+  }
+
+  #take(): number {
+    return this.#unused.pop()!;
+  }
+
+  #leave(slot: number): void {
+    if (--this.#refs[slot]! === 0) this.#unused.push(slot);
+    this.#settle(slot);
+  }
+
+  /** Sets aside what the holders of a slot can need. */
+  #settle(slot: number): void {
+    const needed = Math.max(0, this.#refs[slot]! - this.#away[slot]! - 1);
+    this.#totalAside += needed - this.#aside[slot]!;
+    this.#aside[slot] = needed;
+  }
+
+  #expectFree(op: string): void {
+    if (this.free > 0) return;
+    throw new GatedDeltaError("out-of-memory", {
+      op,
+      expected: "a free slot",
+      received: `a pool whose ${this.capacity} slots are in use`,
+    });
+  }
+}
+
+function expectIdle(op: string, holder: Holder, argument?: string): void {
+  if (!holder.live)
+    throw new DisposedError({ op, argument, expected: "a state that is not freed", received: "a freed one" });
+  if (holder.step === undefined) return;
+  const message = "this state has an open step: call its done() or abort() first";
+  throw new GatedDeltaError("state", { op, argument, message });
+}
+
+function tooFew(op: string, argument: string, needed: number, free: number): BoundsError {
+  return new BoundsError({ op, argument, expected: `at most ${free} slots, as many as are free`, received: `${needed}` });
+}
+
+function stillRead(op: string): GatedDeltaError {
+  const message =
+    "open steps of this state's forks still read it, and no slot is free: call their done() or abort() first";
+  return new GatedDeltaError("state", { op, message });
+}

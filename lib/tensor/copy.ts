@@ -1,0 +1,81 @@
+/** Copying numbers into a tensor's elements, with checks. */
+import { encodeInto } from "./dtype.ts";
+import type { ArrayOfDType, DType } from "./dtype.ts";
+import { BoundsError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { reading } from "../arguments/reading.ts";
+
+const op = "tensor.copyFrom";
+
+type NumberArray = Exclude<NodeJS.TypedArray, BigInt64Array | BigUint64Array>;
+
+/** Numbers that were checked: a typed array of the caller's, or a copy of anything else. */
+export type Numbers = NumberArray | readonly number[];
+
+/**
+ * Takes `source` as `count` numbers for a tensor of `dtype`. The length is compared before anything is read: a lying one
+ * must not keep us busy. Reading may run code of the caller's, which may dispose the tensor that the numbers are for.
+ *
+ * @throws {ShapeError} unless there are `count` numbers.
+ * @throws {GatedDeltaError} for what is not a number, or for i32 not an integer within it.
+ */
+export function readNumbers(dtype: DType, source: unknown, count: number): Numbers {
+  const numbers = reading(op, "source", () => asNumbers(source, count));
+  if (dtype === "i32" && !(numbers instanceof Int32Array)) checkIntegers(numbers);
+  return numbers;
+}
+
+/** Writes numbers into all of `target`, each rounded once. */
+export function writeNumbers<D extends DType>(dtype: D, numbers: Numbers, target: ArrayOfDType[D]): void {
+  // A view of growable memory may have another length by now, which the engine refuses as a whole.
+  reading(op, "source", () => {
+    // Same elements: a plain copy, which for bf16 takes a Uint16Array as the bits that it holds.
+    if (dtype === "bf16" && numbers instanceof Uint16Array) target.set(numbers);
+    else encodeInto(dtype, numbers, target);
+  });
+}
+
+const typedArray = Object.getPrototypeOf(Int32Array.prototype) as object;
+const lengthOf = Object.getOwnPropertyDescriptor(typedArray, "length")!.get!;
+
+function asNumbers(source: unknown, count: number): Numbers {
+  if (ArrayBuffer.isView(source)) {
+    if (source instanceof DataView || source instanceof BigInt64Array || source instanceof BigUint64Array) {
+      throw wrong(describe(source));
+    }
+    checkCount(lengthOf.call(source) as number, count); // the engine's own: a subclass may have another idea of it
+    return source as NumberArray;
+  }
+  const length: unknown =
+    typeof source === "object" && source !== null ? (source as ArrayLike<unknown>).length : undefined;
+  if (typeof length !== "number") throw wrong(describe(source));
+  checkCount(length, count);
+  const copy = new Array<number>(count);
+  for (let i = 0; i < count; i++) {
+    const item = (source as ArrayLike<unknown>)[i];
+    if (typeof item !== "number") throw wrong(`${describe(item)} at index ${i}`);
+    copy[i] = item;
+  }
+  return copy;
+}
+
+function checkCount(received: number, expected: number): void {
+  if (received === expected) return;
+  throw new ShapeError({ op, argument: "source", expected: `${expected} numbers`, received: `${received}` });
+}
+
+function wrong(received: string): GatedDeltaError {
+  return new GatedDeltaError("invalid-argument", { op, argument: "source", expected: "numbers or a Tensor", received });
+}
+
+function checkIntegers(numbers: ArrayLike<number>): void {
+  for (let i = 0; i < numbers.length; i++) {
+    if ((numbers[i]! | 0) !== numbers[i]) {
+      throw new BoundsError({
+        op,
+        argument: `source[${i}]`,
+        expected: "an integer within i32",
+        received: describe(numbers[i]),
+      });
+    }
+  }
+}

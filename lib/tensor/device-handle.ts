@@ -1,0 +1,30 @@
+/** What this package's own modules use on its public objects. Not exported from the package. */
+import type { Device } from "../device/device.ts";
+import { GatedDeltaError, describe } from "../errors.ts";
+import type { Handle } from "../native/handle.ts";
+
+/** A device's native handle; reading it throws once the device is closed. */
+export const native: unique symbol = Symbol("native handle");
+
+/** What has a native handle. */
+export interface HasHandle {
+  readonly [native]: Handle;
+}
+
+const devices = new WeakSet<object>();
+
+/** Notes a new device for {@link asDevice}. */
+export function knowDevice(device: Device): void {
+  devices.add(device);
+}
+
+/** A device. `instanceof` would let proxies through, and objects that only have its prototype. */
+export function asDevice(op: string, value: unknown): Device {
+  if (typeof value === "object" && value !== null && devices.has(value)) return value as Device;
+  throw new GatedDeltaError("invalid-argument", {
+    op,
+    argument: "device",
+    expected: "a Device",
+    received: describe(value),
+  });
+}

@@ -1,0 +1,138 @@
+/**
+ * Element types and their typed arrays.
+ *
+ * bf16 has no typed array in JavaScript, so its bits travel in a Uint16Array. That makes a Uint16Array ambiguous by
+ * itself: every function here takes the dtype as its own argument and never guesses it from the array.
+ */
+import { DTypeError, describe } from "../errors.ts";
+
+/** Element type of a tensor. `i32` is for index data (cuSeqlens, slots) only. */
+export type DType = "f32" | "f16" | "bf16" | "i32";
+
+/** The dtypes that hold numbers to compute with. */
+export type FloatDType = Exclude<DType, "i32">;
+
+/** The typed array that views each dtype. */
+export interface ArrayOfDType {
+  readonly f32: Float32Array;
+  readonly f16: Float16Array;
+  /** Raw bits; see {@link decodeBf16} and {@link encodeBf16}. */
+  readonly bf16: Uint16Array;
+  readonly i32: Int32Array;
+}
+
+/** How one dtype lies in memory. */
+export interface DTypeInfo<D extends DType = DType> {
+  /** Bytes of one element. */
+  readonly bytes: 2 | 4;
+  /** Views `length` elements of a buffer from `byteOffset`, without a copy. */
+  view(buffer: ArrayBufferLike, byteOffset: number, length: number): ArrayOfDType[D];
+  /** A zeroed array of its own memory. */
+  create(length: number): ArrayOfDType[D];
+}
+
+/** Every dtype's layout, keyed by its name. */
+export const dtypes: { readonly [D in DType]: DTypeInfo<D> } = {
+  f32: { bytes: 4, view: (b, o, n) => new Float32Array(b, o, n), create: (n) => new Float32Array(n) },
+  f16: { bytes: 2, view: (b, o, n) => new Float16Array(b, o, n), create: (n) => new Float16Array(n) },
+  bf16: { bytes: 2, view: (b, o, n) => new Uint16Array(b, o, n), create: (n) => new Uint16Array(n) },
+  i32: { bytes: 4, view: (b, o, n) => new Int32Array(b, o, n), create: (n) => new Int32Array(n) },
+};
+
+/** Whether a value names a dtype. */
+export function isDType(value: unknown): value is DType {
+  return typeof value === "string" && Object.hasOwn(dtypes, value);
+}
+
+/**
+ * Takes a value as a dtype.
+ *
+ * @throws {DTypeError} when it names none.
+ */
+export function asDType(value: unknown, op: string, argument: string): DType {
+  if (isDType(value)) return value;
+  throw new DTypeError({ op, argument, expected: `one of ${Object.keys(dtypes).join(", ")}`, received: describe(value) });
+}
+
+const f32Box = new Float32Array(1);
+const u32Box = new Uint32Array(f32Box.buffer);
+
+/**
+ * The bf16 nearest to `value`, as bits. Ties go to even; what is too large becomes infinity; NaN stays NaN (quiet, with
+ * its sign and upper payload).
+ *
+ * A JavaScript number has more bits than float32, and rounding twice can go wrong when the first rounding lands on a
+ * tie of the second. That one case looks at the number again.
+ */
+export function encodeBf16Value(value: number): number {
+  f32Box[0] = value;
+  const bits = u32Box[0]!;
+  if (value !== value) return (bits >>> 16) | 0x40;
+  const single = f32Box[0]!;
+  const high = bits >>> 16;
+  const low = bits & 0xffff;
+  if (low !== 0x8000) return low > 0x8000 ? high + 1 : high;
+  // Exactly half way as float32: where the number itself lies beyond or short of it, it is no tie.
+  const beyond = Math.abs(value) - Math.abs(single);
+  if (beyond !== 0) return beyond > 0 ? high + 1 : high;
+  return high + (high & 1);
+}
+
+/** The value of bf16 bits; exact. Bits above the lowest 16 are ignored. */
+export function decodeBf16Value(bits: number): number {
+  u32Box[0] = (bits & 0xffff) << 16;
+  return f32Box[0]!;
+}
+
+/** Numbers as bf16 bits, each rounded by {@link encodeBf16Value}. */
+export function encodeBf16(values: ArrayLike<number>): Uint16Array<ArrayBuffer> {
+  const out = new Uint16Array(values.length);
+  for (let i = 0; i < out.length; i++) out[i] = encodeBf16Value(values[i]!);
+  return out;
+}
+
+/** bf16 bits as float32; exact. */
+export function decodeBf16(bits: ArrayLike<number>): Float32Array<ArrayBuffer> {
+  const out = new Float32Array(bits.length);
+  const words = new Uint32Array(out.buffer);
+  for (let i = 0; i < out.length; i++) words[i] = bits[i]! << 16;
+  return out;
+}
+
+/**
+ * Writes numbers into an array of the given dtype, each rounded once: to nearest, ties to even; i32 as JavaScript
+ * converts (towards zero, modulo 2^32).
+ *
+ * @param target at least as long as `values`; the rest of it is left alone.
+ */
+export function encodeInto<D extends DType>(dtype: D, values: ArrayLike<number>, target: ArrayOfDType[D]): void {
+  if (dtype === "bf16") {
+    for (let i = 0; i < values.length; i++) target[i] = encodeBf16Value(values[i]!);
+  } else {
+    target.set(values);
+  }
+}
+
+/** Numbers as a new array of the given dtype; see {@link encodeInto}. */
+export function encode<D extends DType>(dtype: D, values: ArrayLike<number>): ArrayOfDType[D] {
+  const out = dtypes[dtype].create(values.length);
+  encodeInto(dtype, values, out);
+  return out;
+}
+
+/** A copy as float32: exact for f32, f16 and bf16; i32 rounds beyond 2^24. */
+export function toFloat32<D extends DType>(dtype: D, values: ArrayOfDType[D]): Float32Array<ArrayBuffer> {
+  return dtype === "bf16" ? decodeBf16(values) : new Float32Array(values);
+}
+
+/** What a number becomes when it is stored as `dtype` and read back. */
+export function roundTo(dtype: FloatDType, value: number): number {
+  switch (dtype) {
+    case "f32":
+      return Math.fround(value);
+    case "f16":
+      return Math.f16round(value);
+    case "bf16":
+      return decodeBf16Value(encodeBf16Value(value));
+  }
+}

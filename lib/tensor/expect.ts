@@ -1,0 +1,78 @@
+/** Checks of tensors that were passed as arguments: each names the argument, what was expected and what came. */
+import { invalid } from "../arguments/checks.ts";
+import { DTypeError, ShapeError } from "../errors.ts";
+import type { DType } from "./dtype.ts";
+import { isTensor } from "./tensor.ts";
+import type { Tensor } from "./tensor.ts";
+
+/** A required tensor. */
+export function asTensor(op: string, argument: string, value: unknown): Tensor {
+  if (!isTensor(value)) throw invalid(op, argument, "a Tensor", value);
+  return value;
+}
+
+/** A tensor or undefined. */
+export function asOptionalTensor(op: string, argument: string, value: unknown): Tensor | undefined {
+  return value === undefined ? undefined : asTensor(op, argument, value);
+}
+
+/** Checks that a tensor holds numbers to compute with. */
+export function expectFloat(op: string, argument: string, tensor: Tensor): void {
+  if (tensor.dtype === "i32") throw new DTypeError({ op, argument, expected: "f32, f16 or bf16", received: "i32" });
+}
+
+/** Checks a tensor's dtype: the given one, or the other where there is one. */
+export function expectDType(op: string, argument: string, tensor: Tensor, dtype: DType, or: DType = dtype): void {
+  if (tensor.dtype === dtype || tensor.dtype === or) return;
+  throw new DTypeError({ op, argument, expected: dtype === or ? dtype : `${dtype} or ${or}`, received: tensor.dtype });
+}
+
+/** A shape in words: `[tokens, 4, 128]`. */
+export function shapeText(shape: readonly (number | string)[]): string {
+  return `[${shape.join(", ")}]`;
+}
+
+/** Checks a tensor's rank; `layout` names its dimensions. */
+export function expectRank(op: string, argument: string, tensor: Tensor, layout: readonly string[]): void {
+  if (tensor.shape.length === layout.length) return;
+  throw new ShapeError({ op, argument, expected: shapeText(layout), received: shapeText(tensor.shape) });
+}
+
+/** Checks a tensor's shape; `layout` names the dimensions for the message. */
+export function expectShape(
+  op: string,
+  argument: string,
+  tensor: Tensor,
+  shape: readonly number[],
+  layout: readonly string[],
+): void {
+  const got = tensor.shape;
+  let axis = 0;
+  while (axis < shape.length && got[axis] === shape[axis]) axis++;
+  if (axis === shape.length && axis === got.length) return;
+  const expected = `${shapeText(layout)} = ${shapeText(shape)}`;
+  throw new ShapeError({ op, argument, expected, received: shapeText(got) });
+}
+
+/** Checks that a tensor has no gaps. */
+export function expectContiguous(op: string, argument: string, tensor: Tensor): void {
+  if (tensor.contiguous) return;
+  throw new ShapeError({
+    op,
+    argument,
+    expected: "a contiguous tensor",
+    received: `strides ${shapeText(tensor.strides)} for shape ${shapeText(tensor.shape)}`,
+  });
+}
+
+/** Checks that a tensor's rows have no gaps: its last dimension is contiguous. */
+export function expectContiguousRows(op: string, argument: string, tensor: Tensor): void {
+  const last = tensor.shape.length - 1;
+  if (tensor.strides[last] === 1 || tensor.shape[last]! <= 1) return;
+  throw new ShapeError({
+    op,
+    argument,
+    expected: "a last dimension of stride 1",
+    received: `strides ${shapeText(tensor.strides)}`,
+  });
+}

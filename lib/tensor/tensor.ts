@@ -1,0 +1,342 @@
+import { DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { asDType, dtypes, toFloat32 } from "./dtype.ts";
+import type { ArrayOfDType, DType } from "./dtype.ts";
+import type { Device } from "../device/device.ts";
+import { asDevice, native } from "./device-handle.ts";
+import { asAddress, asOwner, asRange, asShape, asView, elementsWithin } from "./shape.ts";
+import type { TensorView } from "./shape.ts";
+import { borrowPointer } from "./storage.ts";
+import type { Storage } from "./storage.ts";
+import { contiguousStrides, copyStrided, extentOf, isContiguous, reshapedStrides, sizeOf } from "./strides.ts";
+import { readNumbers, writeNumbers } from "./copy.ts";
+import type { Numbers } from "./copy.ts";
+
+/** What a tensor has to do with the memory that it lies in. */
+interface Tenure {
+  /** Whether disposing the tensor disposes the memory. */
+  readonly owns: boolean;
+  /** The tensor that this one is a view of: when it goes, so does this one. */
+  readonly viewed: Tensor | undefined;
+}
+
+/** True only while {@link makeTensor} calls the constructor, which JavaScript callers could reach as well. */
+let makingTensor = false;
+
+/** Whether a value is a {@link Tensor} of this package: not a lookalike and not an object with its prototype. */
+export let isTensor: (value: unknown) => value is Tensor;
+
+/** The memory that a tensor lies in. */
+export let storageOf: (tensor: Tensor) => Storage;
+
+/** Where a tensor's first element lies in its buffer, in bytes. */
+export let byteOffsetOf: (tensor: Tensor) => number;
+
+/**
+ * Makes a tensor over a storage.
+ *
+ * @param byteOffset from the start of the storage's buffer.
+ * @param tenure by default the tensor owns the storage.
+ */
+export let makeTensor: <D extends DType>(
+  device: Device,
+  storage: Storage,
+  dtype: D,
+  byteOffset: number,
+  shape: readonly number[],
+  strides: readonly number[],
+  tenure?: Tenure,
+) => Tensor<D>;
+
+/**
+ * A tensor in memory that JavaScript and the device share: what the typed array shows is what ops read and write.
+ * Nothing is ever copied unless a method says so.
+ *
+ * Tensors come from {@link Device.tensor} and its relatives, and views of them from {@link view}, {@link slice},
+ * {@link narrow} and {@link reshape}. A view shares its base's memory; disposing the base disposes its views, and
+ * disposing a view only ends that view.
+ *
+ * Memory is freed by `[Symbol.dispose]()` (so `using` works) or else when it is garbage. Ops that were encoded or
+ * committed keep what they need, so a tensor may be disposed while work on it is pending. Its typed array is then
+ * detached: it has length 0.
+ *
+ * @example
+ * using device = Device.open();
+ * using x = device.tensor("f32", [3, 4]); // zeros
+ * x.data[0] = 1; // no copy: this is the memory that ops read
+ * const lastRow = x.slice(2, 3); // [1, 4]
+ */
+export class Tensor<D extends DType = DType> implements Disposable {
+  /** The device whose ops can use this tensor. */
+  readonly device: Device;
+  /** Element type. */
+  readonly dtype: D;
+  /** Lengths of the dimensions, outermost first. */
+  readonly shape: readonly number[];
+  /** Steps between neighbours in each dimension, in elements. */
+  readonly strides: readonly number[];
+  /** Number of elements: the product of `shape`. */
+  readonly size: number;
+  /** Whether the elements lie without gaps in row-major order. */
+  readonly contiguous: boolean;
+
+  readonly #storage: Storage;
+  readonly #byteOffset: number;
+  readonly #tenure: Tenure;
+  #data: ArrayOfDType[D] | undefined;
+  #ended = false;
+
+  private constructor(
+    device: Device,
+    storage: Storage,
+    dtype: D,
+    byteOffset: number,
+    shape: readonly number[],
+    strides: readonly number[],
+    tenure: Tenure,
+  ) {
+    if (!makingTensor) {
+      throw new GatedDeltaError("invalid-argument", {
+        op: "Tensor",
+        expected: "device.tensor(…) instead of a constructor",
+      });
+    }
+    this.device = device;
+    this.dtype = dtype;
+    this.shape = Object.freeze([...shape]);
+    this.strides = Object.freeze([...strides]);
+    this.size = sizeOf(shape);
+    this.contiguous = isContiguous(shape, strides);
+    this.#storage = storage;
+    this.#byteOffset = byteOffset;
+    this.#tenure = tenure;
+    Object.freeze(this); // what was checked stays so, for JavaScript callers too
+  }
+
+  static {
+    isTensor = (value): value is Tensor => typeof value === "object" && value !== null && #storage in value;
+    storageOf = (tensor) => tensor.#storage;
+    byteOffsetOf = (tensor) => tensor.#byteOffset;
+    makeTensor = (device, storage, dtype, byteOffset, shape, strides, tenure = { owns: true, viewed: undefined }) => {
+      makingTensor = true;
+      try {
+        return new Tensor(device, storage, dtype, byteOffset, shape, strides, tenure);
+      } finally {
+        makingTensor = false;
+      }
+    };
+  }
+
+  /**
+   * A tensor over memory of another native library, without a copy. The memory must stay valid until the tensor is
+   * disposed and pending work on it is done; `owner` is kept reachable that long.
+   *
+   * This is as dangerous as any raw pointer: an address that is not what it is said to be ends the process.
+   *
+   * @param pointer address of the first element: the CPU backend wants a multiple of 64, Metal of 16384.
+   * @param bytes length of the memory, at least that of the tensor; Metal wants a multiple of 16384.
+   * @throws {GatedDeltaError} where the backend can't use the memory as it lies.
+   */
+  static fromPointer<D extends DType>(
+    device: Device,
+    pointer: number,
+    bytes: number,
+    dtype: D,
+    shape: readonly number[],
+    options: { readonly owner: object },
+  ): Tensor<D> {
+    const op = "Tensor.fromPointer";
+    const handle = asDevice(op, device)[native];
+    asDType(dtype, op, "dtype");
+    const dimensions = asShape(op, "shape", shape);
+    const address = asAddress(op, "pointer", pointer);
+    elementsWithin(op, "bytes", bytes, dtype, dimensions);
+    const storage = borrowPointer(handle, address, bytes, asOwner(op, options), op);
+    return makeTensor(device, storage, dtype, 0, dimensions, contiguousStrides(dimensions));
+  }
+
+  /** Length of the elements in bytes, gaps not counted. */
+  get bytes(): number {
+    return this.size * dtypes[this.dtype].bytes;
+  }
+
+  /** Whether the memory, or this view of it, is gone. */
+  get disposed(): boolean {
+    return this.#ended || this.#storage.disposed || (this.#tenure.viewed?.disposed ?? false);
+  }
+
+  /**
+   * The elements, in place: Float32Array, Float16Array, Uint16Array (bf16's bits) or Int32Array.
+   *
+   * While work on the tensor is pending, what is read may be old, new or half of each; wait first.
+   *
+   * @throws {ShapeError} for a strided view, whose elements are not one run; {@link toFloat32} copies those out.
+   * @throws {DisposedError} after disposal.
+   */
+  get data(): ArrayOfDType[D] {
+    this.#alive("data");
+    if (!this.contiguous) {
+      throw new ShapeError({
+        op: "tensor.data",
+        expected: "a contiguous tensor (toFloat32() copies out of any)",
+        received: `shape ${describe(this.shape)} with strides ${describe(this.strides)}`,
+      });
+    }
+    return (this.#data ??= this.#elements(this.size));
+  }
+
+  /**
+   * A strided view inside this tensor's memory.
+   *
+   * @param layout `offset` of the first element, in elements from this tensor's (default 0); `shape`; `strides` in
+   *   elements (default contiguous), at least 1 each. Every element must lie between this tensor's first and last.
+   * @throws {ShapeError} for a layout that reaches outside.
+   */
+  view(layout: TensorView): Tensor<D> {
+    this.#alive("view");
+    const { offset, shape, strides } = asView("tensor.view", layout);
+    return this.#part("tensor.view", offset, shape, strides);
+  }
+
+  /** The rows `start` to `end` (not included) of the first dimension; `end` defaults to its length. */
+  slice(start: number, end: number = this.shape[0]!): Tensor<D> {
+    this.#alive("slice");
+    const [from, to] = asRange("tensor.slice", start, end, this.shape[0]!);
+    return this.#narrowed(0, from, to - from);
+  }
+
+  /** The `length` indices of dimension `axis` from `start` on. */
+  narrow(axis: number, start: number, length: number): Tensor<D> {
+    this.#alive("narrow");
+    const op = "tensor.narrow";
+    if (!Number.isInteger(axis) || axis < 0 || axis >= this.shape.length) {
+      throw new ShapeError({ op, argument: "axis", expected: `0..${this.shape.length - 1}`, received: describe(axis) });
+    }
+    const end = typeof start === "number" && typeof length === "number" ? start + length : NaN;
+    const [from, to] = asRange(op, start, end, this.shape[axis]!);
+    return this.#narrowed(axis, from, to - from);
+  }
+
+  /**
+   * The same elements under another shape of equal size, such as `[tokens, heads · dim]` as `[tokens, heads, dim]`.
+   *
+   * @throws {ShapeError} where the size differs, or where a strided view would need a copy for it.
+   */
+  reshape(shape: readonly number[]): Tensor<D> {
+    this.#alive("reshape");
+    const op = "tensor.reshape";
+    const target = asShape(op, "shape", shape);
+    if (sizeOf(target) !== this.size) {
+      throw new ShapeError({ op, argument: "shape", expected: `${this.size} elements`, received: describe(target) });
+    }
+    const strides = reshapedStrides(this.shape, this.strides, target);
+    if (strides === undefined) {
+      throw new ShapeError({
+        op,
+        argument: "shape",
+        expected: `one that shape ${describe(this.shape)} with strides ${describe(this.strides)} has without a copy`,
+        received: describe(target),
+      });
+    }
+    return this.#part(op, 0, target, strides);
+  }
+
+  /**
+   * Copies elements in, in row-major order, each rounded once to this dtype (to nearest, ties to even).
+   *
+   * @param source as many numbers as the tensor has elements, or a tensor of the same shape. For a bf16 tensor, a
+   *   Uint16Array is taken as bf16 bits. For an i32 tensor, numbers must be integers within i32.
+   * @returns this tensor.
+   */
+  copyFrom(source: ArrayLike<number> | Tensor): this {
+    this.#alive("copyFrom");
+    let numbers: Numbers;
+    if (isTensor(source)) {
+      if (source.shape.length !== this.shape.length || source.shape.some((n, axis) => n !== this.shape[axis])) {
+        throw new ShapeError({
+          op: "tensor.copyFrom",
+          argument: "source",
+          expected: `shape ${describe(this.shape)}`,
+          received: describe(source.shape),
+        });
+      }
+      if (source.dtype !== this.dtype && (source.dtype === "i32" || this.dtype === "i32")) {
+        throw new DTypeError({
+          op: "tensor.copyFrom",
+          argument: "source",
+          expected: this.dtype,
+          received: source.dtype,
+        });
+      }
+      numbers = source.dtype === this.dtype ? source.#packed() : source.toFloat32();
+    } else {
+      numbers = readNumbers(this.dtype, source, this.size);
+      this.#alive("copyFrom");
+    }
+    if (this.contiguous) {
+      writeNumbers(this.dtype, numbers, this.data);
+    } else {
+      const packed = dtypes[this.dtype].create(this.size);
+      writeNumbers(this.dtype, numbers, packed);
+      const target = this.#elements(extentOf(this.shape, this.strides));
+      copyStrided(this.shape, target, 0, this.strides, packed, 0, contiguousStrides(this.shape));
+    }
+    return this;
+  }
+
+  /** A copy of the elements in row-major order as float32: exact for f32, f16 and bf16. */
+  toFloat32(): Float32Array<ArrayBuffer> {
+    this.#alive("toFloat32");
+    return toFloat32(this.dtype, this.contiguous ? this.data : this.#packed());
+  }
+
+  /**
+   * Ends this tensor. Of a tensor that owns memory, the memory is freed as soon as no pending work needs it, its typed
+   * arrays are detached, and its views end too. Doing it again does nothing.
+   */
+  [Symbol.dispose](): void {
+    this.#ended = true;
+    this.#data = undefined;
+    if (this.#tenure.owns) this.#storage.dispose();
+  }
+
+  /** The elements without gaps, as a copy. */
+  #packed(): ArrayOfDType[D] {
+    this.#alive("copyFrom");
+    const packed = dtypes[this.dtype].create(this.size);
+    const source = this.#elements(extentOf(this.shape, this.strides));
+    copyStrided(this.shape, packed, 0, contiguousStrides(this.shape), source, 0, this.strides);
+    return packed;
+  }
+
+  #elements(count: number): ArrayOfDType[D] {
+    const { memory, byteOffset } = this.#storage;
+    return dtypes[this.dtype].view(memory, byteOffset + this.#byteOffset, count);
+  }
+
+  #narrowed(axis: number, start: number, length: number): Tensor<D> {
+    const shape = this.shape.with(axis, length);
+    return this.#part("tensor.narrow", start * this.strides[axis]!, shape, this.strides);
+  }
+
+  #part(op: string, offset: number, shape: readonly number[], strides: readonly number[]): Tensor<D> {
+    const extent = extentOf(shape, strides);
+    if (extent === 0) offset = 0; // nothing lies anywhere
+    const available = extentOf(this.shape, this.strides);
+    if (offset + extent > available) {
+      throw new ShapeError({
+        op,
+        expected: `at most ${available} elements from first to last`,
+        received: `offset ${offset}, shape ${describe(shape)}, strides ${describe(strides)}`,
+      });
+    }
+    const byteOffset = this.#byteOffset + offset * dtypes[this.dtype].bytes;
+    return makeTensor(this.device, this.#storage, this.dtype, byteOffset, shape, strides, {
+      viewed: this,
+      owns: false,
+    });
+  }
+
+  #alive(method: string): void {
+    if (this.disposed) throw new DisposedError({ op: `tensor.${method}`, expected: "a tensor that is not disposed" });
+  }
+}

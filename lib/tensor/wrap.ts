@@ -1,0 +1,88 @@
+/** Tensors over memory that JavaScript already has. */
+import { asDType, dtypes } from "./dtype.ts";
+import type { DType } from "./dtype.ts";
+import type { Device } from "../device/device.ts";
+import { DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { native } from "./device-handle.ts";
+import { reading } from "../arguments/reading.ts";
+import { asShape, elementsWithin } from "./shape.ts";
+import { borrowStorage, storageBehind } from "./storage.ts";
+import { contiguousStrides } from "./strides.ts";
+import { makeTensor } from "./tensor.ts";
+import type { Tensor } from "./tensor.ts";
+
+/**
+ * What {@link Device.wrap} and {@link Device.unsafeWrap} do.
+ *
+ * @param unsafe whether an ordinary ArrayBuffer will do.
+ */
+export function wrapMemory<D extends DType>(
+  device: Device,
+  dtype: D,
+  shape: readonly number[],
+  memory: ArrayBufferLike | ArrayBufferView<ArrayBufferLike>,
+  unsafe: boolean,
+): Tensor<D> {
+  const op = unsafe ? "device.unsafeWrap" : "device.wrap";
+  const handle = device[native];
+  asDType(dtype, op, "dtype");
+  const dimensions = asShape(op, "shape", shape);
+  const view = reading(op, "memory", () => bytesOfMemory(op, memory, unsafe));
+  elementsWithin(op, "memory", view.byteLength, dtype, dimensions);
+  const elementBytes = dtypes[dtype].bytes;
+  if (view.byteOffset % elementBytes !== 0) {
+    const expected = `a start at a multiple of ${elementBytes} bytes`;
+    throw new ShapeError({ op, argument: "memory", expected, received: `byteOffset ${view.byteOffset}` });
+  }
+  const strides = contiguousStrides(dimensions);
+  const own = storageBehind(view.buffer);
+  if (own !== undefined) {
+    if (own.device !== handle) {
+      const expected = "memory of this device's tensors";
+      throw new GatedDeltaError("invalid-argument", {
+        op,
+        argument: "memory",
+        expected,
+        received: "memory of another device's",
+      });
+    }
+    // The device knows this memory already. Who allocated it frees it; this tensor is one more view of it.
+    const tenure = { owns: false, viewed: undefined };
+    return makeTensor(device, own, dtype, view.byteOffset, dimensions, strides, tenure);
+  }
+  return makeTensor(device, borrowStorage(handle, view, op), dtype, 0, dimensions, strides);
+}
+
+/** The bytes of the memory, if it is of a kind that can be used in place. */
+function bytesOfMemory(op: string, memory: unknown, unsafe: boolean): Uint8Array<ArrayBufferLike> {
+  const view = ArrayBuffer.isView(memory) ? memory : undefined;
+  const buffer: unknown = view?.buffer ?? memory;
+  const shared = buffer instanceof SharedArrayBuffer;
+  if (!shared && !(buffer instanceof ArrayBuffer)) {
+    const expected = unsafe
+      ? "an ArrayBuffer, a SharedArrayBuffer or a view of one"
+      : "a SharedArrayBuffer or a view of one";
+    throw new GatedDeltaError("invalid-argument", { op, argument: "memory", expected, received: describe(memory) });
+  }
+  if (shared ? buffer.growable : buffer.resizable) {
+    const expected = "memory of fixed length";
+    throw new GatedDeltaError("invalid-argument", { op, argument: "memory", expected, received: "a resizable buffer" });
+  }
+  if (!shared && buffer.detached) {
+    throw new DisposedError({
+      op,
+      argument: "memory",
+      expected: "memory that is there",
+      received: "a detached buffer",
+    });
+  }
+  if (!shared && !unsafe && storageBehind(buffer) === undefined) {
+    throw new GatedDeltaError("invalid-argument", {
+      op,
+      argument: "memory",
+      expected: "a SharedArrayBuffer or memory of this library, which JavaScript can't move",
+      received: "an ArrayBuffer; allocate and copyFrom(…), or see unsafeWrap",
+    });
+  }
+  return view === undefined ? new Uint8Array(buffer) : new Uint8Array(buffer, view.byteOffset, view.byteLength);
+}

@@ -43,7 +43,7 @@ import { wrapMemory } from "../tensor/wrap.ts";
  */
 export class Device implements Disposable, HasHandle {
   static readonly #collected = new FinalizationRegistry<{ handle: Handle; pins: Pins }>(({ handle, pins }) => {
-    nativeDevice.closeDevice(handle);
+    nativeDevice.abandonDevice(handle);
     pins.clear();
   });
 
@@ -75,7 +75,7 @@ export class Device implements Disposable, HasHandle {
     this.isa = description.isa;
     this.threads = description.threads;
     this.emulated = description.emulated;
-    this.#submissions = new Submissions(submissionsOf(this.#handle, description.status), this.#pins);
+    this.#submissions = new Submissions(submissionsOf(this, this.#handle, description.status), this.#pins);
     this.#recorder = new DeviceRecorder(this, this.#handle, this.#pins);
     Device.#collected.register(this, { handle: this.#handle, pins: this.#pins }, this);
     knowDevice(this);
@@ -313,8 +313,9 @@ export class Device implements Disposable, HasHandle {
   }
 }
 
-function submissionsOf(handle: Handle, status: Int32Array): SubmissionSource {
+function submissionsOf(device: Device, handle: Handle, status: Int32Array): SubmissionSource {
   return {
+    device,
     status,
     failureOf: (ticket, op) => nativeDevice.failureOf(handle, ticket, op),
     waitFor: (ticket, timeoutMs, op) => nativeDevice.waitFor(handle, ticket, timeoutMs, op),

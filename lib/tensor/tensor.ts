@@ -128,7 +128,8 @@ export class Tensor<D extends DType = DType> implements Disposable {
 
   /**
    * A tensor over memory of another native library, without a copy. The memory must stay valid until the tensor is
-   * disposed and pending work on it is done; `owner` is kept reachable that long.
+   * disposed and pending work on it is done. `owner` is kept reachable that long, and as long as {@link data} or another
+   * typed array over the memory is.
    *
    * This is as dangerous as any raw pointer: an address that is not what it is said to be ends the process.
    *

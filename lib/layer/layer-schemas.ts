@@ -2,7 +2,7 @@
 
 import { z } from "zod";
 import { choice, integer, options } from "../arguments/schema-parts.ts";
-import type { GatedDeltaNetOptions } from "./layer-arguments.ts";
+import type { GatedDeltaNetOptions, LoadAllOptions } from "./layer-arguments.ts";
 
 const size = (largest: number) => z.number().int().min(1).max(largest);
 const headDim = z.number().int().min(8).max(256).multipleOf(8);
@@ -25,10 +25,17 @@ export const configSchema = z.object({
 
 const index = integer(0, 65535);
 
+const common = {
+  config: z.union([z.string(), z.looseObject({})], "a path or an object").optional(),
+  dtype: choice("f32", "f16", "bf16").optional(),
+};
+
+/** {@link LoadAllOptions} */
+export const loadAllOptions = options<LoadAllOptions>()(common);
+
 /** {@link GatedDeltaNetOptions} */
 export const loadOptions = options<GatedDeltaNetOptions>()({
   layer: index,
   poolLayer: index.optional(),
-  config: z.union([z.string(), z.looseObject({})], "a path or an object").optional(),
-  dtype: choice("f32", "f16", "bf16").optional(),
+  ...common,
 });

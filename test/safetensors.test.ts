@@ -131,9 +131,9 @@ describe("a sound file", () => {
     expect(() => file.info("toString")).toThrow(FileError);
   });
 
-  test("offsets may come in any order, with spaces and unknown fields between", () => {
+  test("offsets may come in any order and in any form of a number, with spaces and unknown fields between", () => {
     const path = fileOf(
-      ` { "b" : {"data_offsets":[2,4],"shape":[2],"dtype":"U8","extra":{"deep":[1,2.5e-3,{"x":null}],"t":true}} ,
+      ` { "b" : {"data_offsets":[2.0,4e0],"shape":[2],"dtype":"U8","extra":{"deep":[1,2.5e-3,{"x":null}],"t":true}} ,
       \t"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}   `,
       4,
     );

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Device, GatedDeltaError, GatedDeltaNet, StatePool } from "../lib/index.ts";
+import { BoundsError, Device, GatedDeltaError, GatedDeltaNet, StatePool } from "../lib/index.ts";
 import type { ErrorCode, GatedDeltaNetOptions } from "../lib/index.ts";
 import { writeSafetensors } from "../lib/safetensors/safetensors.ts";
 import type { TensorToWrite } from "../lib/safetensors/safetensors.ts";
@@ -141,6 +141,32 @@ describe("where a configuration may be", () => {
     else expect(refused(good, { layer: 0, config }).code).toBe(code as ErrorCode);
   });
 
+  test("messages are in our own words", () => {
+    for (const [, config] of bad) expect(refused(good, { layer: 0, config }).message).not.toMatch(/Invalid|received|Too /);
+    const { linear_key_head_dim: _, ...without } = smallConfig;
+    expect(refused(good, { layer: 0, config: without }).message).toContain("expected a multiple of 8 in 8..256, got none");
+    expect(refused(good, { layer: 0, config: { ...smallConfig, layer_types: 3 } }).expected).toBe("an array of strings");
+  });
+
+  test("another kind of model is named", () => {
+    const llama = { model_type: "llama", hidden_size: 4096, num_attention_heads: 32, num_hidden_layers: 32, rms_norm_eps: 1e-5 };
+    const error = refused(good, { layer: 0, config: llama });
+    expect([error.code, error.argument]).toEqual(["invalid-argument", "config"]);
+    expect(error.message).toContain("a Gated DeltaNet model");
+    expect(error.message).toContain('a model_type of "llama"');
+    const path = newPath("config.json");
+    writeFileSync(path, JSON.stringify({ ...llama, model_type: undefined }));
+    expect(refused(good, { layer: 0, config: path }).message).toContain("neither these nor a model_type");
+  });
+
+  test("a layer beyond the model's last is out of bounds", () => {
+    for (const more of [{ num_hidden_layers: 24 }, { layer_types: Array(24).fill("linear_attention") }]) {
+      const error = refused(good, { layer: 99, config: { ...smallConfig, ...more } });
+      expect(error).toBeInstanceOf(BoundsError);
+      expect([error.code, error.argument, error.expected, error.received]).toEqual(["range", "layer", "0..23", "99"]);
+    }
+  });
+
   test("files that are no configuration", () => {
     const path = newPath("config.json");
     for (const text of ["", "{", "null", "[]", "3"]) {
@@ -148,6 +174,8 @@ describe("where a configuration may be", () => {
       const error = refused(good, { layer: 0, config: path });
       expect([error.code, error.argument]).toEqual(["file", path]);
     }
+    writeFileSync(path, "version https://git-lfs.github.com/spec/v1\n");
+    expect(refused(good, { layer: 0, config: path }).message).toContain("git-lfs pointer");
     expect(refused(good, { layer: 0, config: folder }).code).toBe("file");
     expect(refused(good, { layer: 0, config: join(folder, "none.json") }).code).toBe("file");
   });

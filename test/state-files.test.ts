@@ -1,6 +1,6 @@
 /** States on disk: what is saved comes back to the bit, and nothing else is taken for it. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, lstatSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { FileError } from "../lib/index.ts";
 import type { FloatDType } from "../lib/index.ts";
@@ -176,6 +176,28 @@ describe("states on disk", () => {
     pool.save([handle], path);
     expect(beside()).toEqual([basename(path)]);
   });
+});
+
+test.each(["save", "export"] as const)("%s replaces regular files only, through links, and keeps their mode", (method) => {
+  using pool = newPool(1);
+  const handle = pool.allocate();
+  advance(pool, [handle], [[1]]);
+  const write = (path: string) => void (method === "save" ? pool.save([handle], path) : pool.export([handle], path, { layout: "mlx" }));
+  const path = files.newPath();
+  write(path);
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  chmodSync(path, 0o644);
+  const link = files.newPath("link");
+  symlinkSync(path, link);
+  write(link);
+  expect([lstatSync(link).isSymbolicLink(), lstatSync(path).isFile(), statSync(path).mode & 0o777]).toEqual([true, true, 0o644]);
+  const pipe = files.newPath("pipe");
+  if (Bun.spawnSync(["mkfifo", pipe]).exitCode !== 0) throw new Error("mkfifo failed");
+  for (const bad of [pipe, files.folder]) {
+    const error = thrownBy(() => write(bad));
+    expect([error.code, error.expected]).toEqual(["file", "a regular file"]);
+  }
+  expect(lstatSync(pipe).isFIFO()).toBe(true);
 });
 
 describe("exports", () => {

@@ -15,11 +15,11 @@ export interface PoolShape {
   readonly keyDim: number;
   /** Elements of a value head. */
   readonly valueDim: number;
-  /** Whether it holds convolution states; where not, the three sizes of the convolution do not matter. */
+  /** Whether it holds convolution states. */
   readonly conv: boolean;
-  /** Taps of the convolution, 2..9. */
+  /** Taps of the convolution, 2..9; 0 where the pool holds no convolution states. */
   readonly convWidth: number;
-  /** Channels of the convolution. */
+  /** Channels of the convolution; 0 where the pool holds no convolution states. */
   readonly convChannels: number;
   /** Element type of the recurrent states. */
   readonly stateDtype: FloatDType;

@@ -85,11 +85,12 @@ export class StatePool implements Disposable {
       throw new ShapeError({ op, argument: "valueHeads", expected, received: `${valueHeads}` });
     }
     if (conv && convWidth === undefined) throw invalid(op, "convWidth", "an integer in 2..9, or conv: false", convWidth);
-    const channels = checked.convChannels ?? 2 * keyHeads * keyDim + valueHeads * valueDim;
+    const convChannels = checked.convChannels ?? 2 * keyHeads * keyDim + valueHeads * valueDim;
+    const convolution = conv ? { conv, convWidth: convWidth!, convChannels } : { conv, convWidth: 0, convChannels: 0 };
     this.device = device;
     this.layers = layers;
     this.shape = Object.freeze({
-      layers, keyHeads, valueHeads, keyDim, valueDim, conv, convWidth: convWidth ?? 2, convChannels: channels, stateDtype, convDtype,
+      layers, keyHeads, valueHeads, keyDim, valueDim, ...convolution, stateDtype, convDtype,
     });
     const tensors: Record<StateKind, Tensor[]> = { state: [], conv: [] };
     try {

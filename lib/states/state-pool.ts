@@ -1,7 +1,7 @@
 import { asInteger, invalid, largestIndex } from "../arguments/checks.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { asArray } from "../arguments/reading.ts";
-import { settle } from "../device/device.ts";
+import { runPass, settle } from "../device/device.ts";
 import type { Device } from "../device/device.ts";
 import { Plan } from "../device/plan.ts";
 import { DisposedError, GatedDeltaError, ShapeError } from "../errors.ts";
@@ -184,7 +184,8 @@ export class StatePool implements Disposable {
 
   /**
    * Takes states through one forward pass: opens a step, runs the ops that `build` makes of it as one submission, and
-   * ends the step. If anything throws, no state has changed.
+   * ends the step. If anything throws, no state has changed, and what was encoded
+   * since the last commit is dropped.
    *
    * @param handles one a sequence, each once.
    * @param build returns the ops of all layers; or a plan that was recorded with {@link placeholder}.
@@ -199,12 +200,16 @@ export class StatePool implements Disposable {
   run(handles: readonly StateHandle[], build: Plan | ((step: PoolStep) => readonly Op[]), options: StepOptions = {}): number {
     const op = "pool.run";
     const step = this.#step(op, handles, options);
+    const { coverage } = stepParts(step)!;
     try {
-      stepParts(step)!.coverage.requireWhole();
-      const ticket = build instanceof Plan ? build.run({ step }) : this.device.run(...opsOf(op, build, step));
+      coverage.requireWhole();
+      const ticket = build instanceof Plan
+        ? build.run({ step })
+        : this.device[runPass](op, coverage, opsOf(op, build, step));
       step.done();
       return ticket;
     } catch (error) {
+      if (coverage.pending) this.device.discard();
       leaveStep(step);
       throw error;
     }

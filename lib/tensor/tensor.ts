@@ -28,6 +28,9 @@ export function guardTensor(tensor: Tensor): void {
   (storageOf(tensor) as { guarded: boolean }).guarded = true;
 }
 
+/** How many tensors were disposed so far: while it stays, every tensor that was there is there. */
+export let disposals = 0;
+
 /** The memory that a tensor lies in. */
 export let storageOf: (tensor: Tensor) => Storage;
 
@@ -269,6 +272,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
    * arrays are detached, and its views end too. Doing it again does nothing.
    */
   [Symbol.dispose](): void {
+    disposals++;
     this.#ended = true;
     this.#data = undefined;
     if (this.#tenure.owns) this.#storage.dispose();

@@ -20,8 +20,11 @@ const napsAfterMs = sleepMs;
 export interface SubmissionSource {
   /** Kept reachable while somebody awaits its work: the collection of a device ends it. */
   readonly device: object;
-  /** [0] the low 32 bits of the number of finished submissions, [1] the number of failed ones; written by the device. */
-  readonly status: Int32Array;
+  /**
+   * [0] the low 32 bits of the number of finished submissions, [1] the number of failed ones; written by the device, and
+   * a copy once {@link Submissions.close} has run: the words are another device's after the native close.
+   */
+  status: Int32Array;
   /** The failure of a finished submission, or undefined. */
   failureOf(ticket: number, op: string): Error | undefined;
   /** Blocks until a submission has finished; returns what the native call reported. */
@@ -92,14 +95,14 @@ export class Submissions {
     if (!this.#closed) this.#report(op);
   }
 
-  /** The device was closed: everything is done, and there is nobody left to ask about failures. */
+  /** Before the device is closed: waits until everything is done, and reports no failure any more. */
   close(): void {
     this.#closed = true;
+    if (!this.#isFinished(this.#last)) this.#source.waitFor(this.#last, undefined, "device.close");
+    this.#source.status = this.#source.status.slice();
   }
 
-  /** The status words of a closed device are another's by now. */
-  readonly #isFinished = (ticket: number): boolean =>
-    this.#closed || ((Atomics.load(this.#source.status, 0) - ticket) | 0) >= 0;
+  readonly #isFinished = (ticket: number): boolean => ((Atomics.load(this.#source.status, 0) - ticket) | 0) >= 0;
 
   /** Throws the first failure that was not reported yet. Costs one read where there is none. */
   #report(op: string): void {

@@ -14,7 +14,7 @@ final class Device: @unchecked Sendable {
 
   let slotChecker = SlotChecker()
   /// What a test wants to fail.
-  var faults = Faults()
+  let faults = Faults()
   private var encoded: [EncodedOp] = []
   private var plans: Set<Handle> = []
 
@@ -64,10 +64,10 @@ final class Device: @unchecked Sendable {
   private func submit(_ ops: [EncodedOp]) -> UInt64 {
     let submission: PendingSubmission
     if let failing = faults.takeRun(ops.count) {
-      let fault = Faults.failure("the op to run", op: ops[failing].name)
-      submission = queue.add(Array(ops[..<failing]), fault: fault)
+      submission = queue.add(Array(ops[..<failing]))
+      queue.fail(submission.ticket, with: Faults.failure("the op to run", op: ops[failing].name))
     } else {
-      submission = queue.add(ops, fault: nil)
+      submission = queue.add(ops)
     }
     backend.submit(submission)
     return submission.ticket

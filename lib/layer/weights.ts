@@ -14,7 +14,7 @@
 import type { Device } from "../device/device.ts";
 import { dtypes, type FloatDType } from "../tensor/dtype.ts";
 import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
-import type { SafetensorsDType } from "../safetensors/dtypes.ts";
+import { floatDType } from "../safetensors/dtypes.ts";
 import type { TensorSource } from "../safetensors/source.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { convChannels, valueChannels, type LayerConfig } from "./config.ts";
@@ -189,11 +189,6 @@ function check(source: TensorSource, name: string, shapes: readonly (readonly nu
   const own = floatDType(dtype);
   if (own) return own;
   throw new DTypeError({ op, argument: `${source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
-}
-
-/** Our name of a checkpoint's dtype, if weights may have it. */
-export function floatDType(dtype: SafetensorsDType): FloatDType | undefined {
-  return dtype === "F32" ? "f32" : dtype === "F16" ? "f16" : dtype === "BF16" ? "bf16" : undefined;
 }
 
 function bytesOf(tensor: Tensor): Uint8Array {

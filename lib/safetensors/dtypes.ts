@@ -3,6 +3,7 @@
  * every machine that Bun runs on.
  */
 import { decodeBf16 } from "../tensor/dtype.ts";
+import type { FloatDType } from "../tensor/dtype.ts";
 
 /** An element type as a safetensors header spells it. */
 export type SafetensorsDType =
@@ -114,4 +115,12 @@ export function tensorBytes(dtype: SafetensorsDType, shape: readonly number[]): 
   const bits = elements * safetensorsDTypes[dtype].bits;
   if (!Number.isSafeInteger(bits)) return "overflow";
   return bits % 8 === 0 ? bits / 8 : "partial byte";
+}
+
+/** How safetensors spells the dtypes of tensors that the library computes with. */
+export const fileDTypes = { f32: "F32", f16: "F16", bf16: "BF16" } as const satisfies Record<FloatDType, SafetensorsDType>;
+
+/** The reverse of {@link fileDTypes}: undefined for a dtype that the library does not compute with. */
+export function floatDType(dtype: SafetensorsDType): FloatDType | undefined {
+  return dtype === "F32" ? "f32" : dtype === "F16" ? "f16" : dtype === "BF16" ? "bf16" : undefined;
 }

@@ -5,7 +5,7 @@
  * read, so that a damaged, lying or hostile file of any size ends in a {@link FileError} that names it.
  */
 export { openCheckpoint } from "./checkpoint.ts";
-export { safetensorsDTypes, tensorBytes } from "./dtypes.ts";
+export { fileDTypes, floatDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";
 export type { FloatArray, SafetensorsDType } from "./dtypes.ts";
 export { SafetensorsFile, openSafetensors } from "./file.ts";
 export type { TensorInfo } from "./header.ts";

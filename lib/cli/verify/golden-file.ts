@@ -4,10 +4,11 @@
  * read strictly: an unknown spelling is an error and never a default.
  */
 
-import { dtypes, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
+import type { Device } from "../../device/device.ts";
+import { dtypes, toFloat32, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
 import { FileError, describe } from "../../errors.ts";
-import { floatDType } from "../../layer/weights.ts";
-import { openSafetensors, type SafetensorsFile } from "../../safetensors/safetensors.ts";
+import { floatDType, openSafetensors, type SafetensorsFile } from "../../safetensors/safetensors.ts";
+import type { Report } from "./report.ts";
 
 /** A dimension: a name that is bound when first seen, a size, or a name less one (`K-1`). */
 type Dimension = string | number;
@@ -28,6 +29,21 @@ const op = "verify";
 const legalSizes: Readonly<Record<string, readonly [least: number, most: number]>> = { B: [1, 65536], T: [0, 2 ** 28] };
 const usualSizes = [1, 2 ** 28] as const;
 
+/** What `verify` knows about one kind of golden files. */
+export interface FileKind {
+  /** How the names of its files begin. */
+  readonly prefix: string;
+  /** The operation that the files are about, for the report. */
+  readonly op: string;
+  /**
+   * Runs the file's case in every way there is and reports each.
+   *
+   * @throws a typed error where the file is not what its kind says; nothing of it is reported then.
+   */
+  check(file: GoldenFile, device: Device, report: Report): void;
+}
+
+/** An open golden file. */
 export class GoldenFile implements Disposable {
   readonly path: string;
   readonly #file: SafetensorsFile;
@@ -153,4 +169,23 @@ export class GoldenFile implements Disposable {
     if (bound !== undefined) return `${dimension} = ${bound}`;
     return `${dimension} in ${(legalSizes[dimension] ?? usualSizes).join("..")}`;
   }
+}
+
+/** A tensor's elements as numbers. */
+export function numbersOf({ dtype, data }: GoldenTensor): Float32Array {
+  return toFloat32(dtype, data as never);
+}
+
+/** A copy with the last two of three dimensions exchanged: `[outer, rows, columns]` to `[outer, columns, rows]`. */
+export function transposed<A extends ArrayOfDType[FloatDType] | Float64Array>(source: A, rows: number, columns: number): A {
+  const target = source.slice() as A;
+  const block = rows * columns;
+  for (let start = 0; start + block <= source.length && block > 0; start += block) {
+    for (let row = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++) {
+        target[start + column * rows + row] = source[start + row * columns + column] ?? NaN;
+      }
+    }
+  }
+  return target;
 }

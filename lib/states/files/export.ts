@@ -6,10 +6,10 @@ import { ShapeError } from "../../errors.ts";
 import type { HeadMap } from "../../ops/option-names.ts";
 import { rowShape } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
-import { writeSafetensors } from "../../safetensors/safetensors.ts";
+import { fileDTypes, writeSafetensors } from "../../safetensors/safetensors.ts";
 import type { TensorToWrite } from "../../safetensors/safetensors.ts";
-import { converted, fileDTypes, rowOf } from "./rows.ts";
-import type { FloatElements } from "./rows.ts";
+import { converted, rowOf } from "./format.ts";
+import type { FloatElements } from "./format.ts";
 import type { StateTensors } from "./save.ts";
 
 /** A system whose layout states can be written in; see {@link exportStates}. */

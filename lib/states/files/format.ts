@@ -5,9 +5,12 @@
  */
 import { createHash } from "node:crypto";
 import type { Hash } from "node:crypto";
+import { fileDTypes } from "../../safetensors/safetensors.ts";
+import { dtypes, encode, toFloat32 } from "../../tensor/dtype.ts";
+import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
+import type { Tensor } from "../../tensor/tensor.ts";
 import { dtypeOf, rowShape } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
-import { fileDTypes } from "./rows.ts";
 
 /** What the metadata's `format` and `version` are. */
 export const formatName = "gated-delta-states";
@@ -56,4 +59,25 @@ export function beginChecksum(metadata: Readonly<Record<string, string>>, shape:
   const entries = Object.entries(metadata).filter(([key]) => key !== checksumKey).sort(([a], [b]) => (a < b ? -1 : 1));
   const tensors = tensorsOf(shape, count).map(({ name, kind, shape: dims }) => [name, fileDTypes[dtypeOf(shape, kind)], dims]);
   return createHash("sha256").update(JSON.stringify([entries, tensors]));
+}
+
+/** Any dtype of a state. */
+export type FloatElements = ArrayOfDType[FloatDType];
+
+/** The elements of a slot of a contiguous pool; zeros for slot −1. */
+export function rowOf(tensor: Tensor, slot: number): FloatElements {
+  const dtype = tensor.dtype as FloatDType;
+  const length = tensor.size / tensor.shape[0]!;
+  if (slot < 0) return dtypes[dtype].create(length);
+  return (tensor.data as FloatElements).subarray(slot * length, (slot + 1) * length) as FloatElements;
+}
+
+/** Elements in another dtype, each rounded once; the same array where the dtype stays. */
+export function converted(elements: FloatElements, from: FloatDType, to: FloatDType): FloatElements {
+  return from === to ? elements : encode(to, toFloat32(from, elements as never));
+}
+
+/** The bytes of an array, in place. */
+export function bytesOf(array: ArrayBufferView): Uint8Array {
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 }

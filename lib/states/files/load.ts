@@ -4,11 +4,10 @@ import type { FloatDType } from "../../tensor/dtype.ts";
 import { FileError, describe } from "../../errors.ts";
 import { dtypeOf } from "../pool-shape.ts";
 import type { PoolShape } from "../pool-shape.ts";
-import { openSafetensors } from "../../safetensors/safetensors.ts";
+import { fileDTypes, openSafetensors } from "../../safetensors/safetensors.ts";
 import type { SafetensorsFile } from "../../safetensors/safetensors.ts";
 import { shapeText } from "../../tensor/expect.ts";
-import { beginChecksum, checksumKey, formatName, formatVersion, sizeKeys, tensorsOf } from "./format.ts";
-import { bytesOf, converted, fileDTypes, rowOf } from "./rows.ts";
+import { beginChecksum, bytesOf, checksumKey, converted, formatName, formatVersion, rowOf, sizeKeys, tensorsOf } from "./format.ts";
 import type { StateTensors } from "./save.ts";
 
 const op = "pool.load";

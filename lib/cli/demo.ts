@@ -40,7 +40,7 @@ function run(args: readonly string[]): number {
   return passed ? 0 : 1;
 }
 
-/** Runs one layer and prints what came of it. */
+/** Runs one layer and prints its speed and its errors. */
 function show(device: Device, path: string, data: LayerCase): boolean {
   const { layer, sequences, tokens, prefill, hidden } = data;
   const { keyHeads, valueHeads, keyDim, valueDim } = layer.config;
@@ -82,7 +82,7 @@ function show(device: Device, path: string, data: LayerCase): boolean {
   return passed;
 }
 
-/** First calls allocate and warm up, so these are what the demo took and not what the library can do. */
+/** Of first calls, which allocate and compile: not a measurement of the library. */
 function rate(tokens: number, seconds: number): string {
   return tokens === 0 ? "nothing to do" : `${Math.round(tokens / seconds)} tokens/s (first run, nothing warmed up)`;
 }

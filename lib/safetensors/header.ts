@@ -32,7 +32,7 @@ export interface Header {
 /** The longest header the format allows, in bytes. */
 export const longestHeader = 100_000_000;
 
-/** More dimensions than any framework has. */
+/** The most dimensions of a tensor: more than any framework has. */
 const mostDimensions = 64;
 
 /**

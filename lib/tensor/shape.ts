@@ -143,7 +143,7 @@ export function asAddress(op: string, argument: string, value: unknown): number 
   throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: describe(value) });
 }
 
-/** Checks what keeps foreign memory valid. */
+/** Checks the owner of foreign memory. */
 export function asOwner(op: string, options: { readonly owner: object } | undefined): object {
   const owner: unknown = reading(op, "owner", () => options?.owner);
   if ((typeof owner === "object" && owner !== null) || typeof owner === "function") return owner;

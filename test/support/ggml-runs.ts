@@ -83,7 +83,7 @@ export interface NetResult {
   readonly snapshots: Float32Array<ArrayBuffer> | undefined;
 }
 
-/** Runs a case through the op that its ids ask for. `NaN` reads of slots of id −1 are the caller's to plant. */
+/** Runs a case through the op that its ids ask for. The caller puts NaN into what slots of id −1 would read. */
 export function runNet(device: Device, given: GatedDeltaNetCase, apart = false): NetResult {
   using stack = new DisposableStack();
   const place = ({ shape, data }: Reference) => stack.use(device.tensorFrom("f32", shape, data));

@@ -158,7 +158,7 @@ export function loadGatedRmsNorm(path: string): GatedRmsNormGolden {
 export interface LayerGolden extends Golden {
   readonly path: string;
   readonly format: Format;
-  /** The file's own words, under Hugging Face's keys. */
+  /** The configuration in the file's metadata, under Hugging Face's keys. */
   readonly config: Readonly<Record<string, number>>;
   readonly prefillTokens: number;
   readonly decodeSteps: number;

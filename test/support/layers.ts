@@ -1,4 +1,4 @@
-/** Random layers: their weights, checkpoints of them in the forms in circulation, and what float64 makes of them. */
+/** Random layers: their weights, checkpoints of them in the published forms, and their results in float64. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { encode } from "../../lib/tensor/dtype.ts";
@@ -141,7 +141,7 @@ export function writeSharded(folder: string, config: object, weights: LayerWeigh
   writeFileSync(join(folder, "config.json"), JSON.stringify(config));
 }
 
-/** What float64 makes of a packed batch whose sequences all start from zero: `[tokens, hidden]`. */
+/** The float64 result for a packed batch whose sequences all start from zero: `[tokens, hidden]`. */
 export function expectedOutput(
   config: RandomLayerConfig,
   weights: LayerWeights,

@@ -1,4 +1,4 @@
-/** Batches made of pieces of a case's sequences: to run them alone, in another order, or call by call. */
+/** Batches of pieces of a case's sequences, to run them alone, in another order, or call by call. */
 import type { BatchOptions } from "../reference/batch.ts";
 import type { CausalConv1dCase } from "../reference/causal-conv1d.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";

@@ -92,7 +92,7 @@ function check(file: GoldenFile, device: Device, report: Report): void {
   chunked(device, report, data, dtype, half);
 }
 
-/** The chunked algorithm, where the backend has one: its own bounds, and its own promise about batches. */
+/** The chunked algorithm, where the backend has one: its bounds, and equal bits whatever shares a batch. */
 function chunked(device: Device, report: Report, data: GatedDeltaCase, dtype: FloatDType, half: Schedule): void {
   const variant: Variant = { algorithm: "chunked", outDType: dtype };
   const tolerance = Math.max(bounds.chunked, outputBound(dtype, data.output));
@@ -100,7 +100,7 @@ function chunked(device: Device, report: Report, data: GatedDeltaCase, dtype: Fl
   try {
     base = run(device, data, whole(data.sequences, data.tokens), variant);
   } catch (error) {
-    if (error instanceof UnsupportedError) return; // this backend has none, and says so
+    if (error instanceof UnsupportedError) return; // this backend has no chunked kernel
     throw error;
   }
   judge(report, data, "chunked", dtype, base, tolerance, bounds.chunked);

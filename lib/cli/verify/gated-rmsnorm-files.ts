@@ -86,7 +86,7 @@ function run(
   for (let i = 0; i + 1 < cuts.length; i++) {
     const [from = 0, to = 0] = cuts.slice(i, i + 2);
     const shape = axis === "tokens" ? [to - from, 1, length] : [1, to - from, length];
-    // Tensors of their own: a row of any length need not begin where a view may.
+    // Copies, not views: a row of any length may begin at an offset that no view may have.
     using part = device.tensor(outDType, shape);
     using x = device.tensorFrom(y.dtype, shape, y.data.subarray(from * length, to * length));
     using gate = device.tensorFrom(z.dtype, shape, z.data.subarray(from * length, to * length));

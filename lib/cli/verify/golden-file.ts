@@ -1,7 +1,6 @@
 /**
- * A golden file with its claims checked: tensors are asked for by name and shape, where a shape names its dimensions
- * (`["B", "T", "Hk", "Dk"]`) and a name must mean the same size wherever it comes again. Options in the metadata are
- * read strictly: an unknown spelling is an error and never a default.
+ * Reads golden files. Tensors are asked for by name and shape, where a shape names its dimensions (`["B", "T", "Hk", "Dk"]`)
+ * and a name must have the same size wherever it occurs. An option in the metadata with an unknown value is an error.
  */
 
 import type { Device } from "../../device/device.ts";
@@ -23,8 +22,8 @@ export interface GoldenTensor {
 const op = "verify";
 
 /**
- * Legal sizes by dimension. Without them, a file of a few bytes could say that it has no heads but 2^50 sequences, and
- * keep us busy for ever. Only T, the tokens of a sequence, may be 0.
+ * Legal sizes by dimension. Without them, a file of a few bytes could have 0 heads and 2^50 sequences, a loop without end.
+ * Only T, the tokens of a sequence, may be 0.
  */
 const legalSizes: Readonly<Record<string, readonly [least: number, most: number]>> = { B: [1, 65536], T: [0, 2 ** 28] };
 const usualSizes = [1, 2 ** 28] as const;
@@ -104,7 +103,7 @@ export class GoldenFile implements Disposable {
     return Int32Array.from(numbers);
   }
 
-  /** An option by the first pattern that its text matches; `fallback` where the file does not say. */
+  /** An option by the first pattern that its text matches; `fallback` where the file does not have it. */
   option<T>(key: string, choices: readonly (readonly [pattern: RegExp, value: T])[], fallback: T): T {
     const text = this.#file.metadata.get(key);
     if (text === undefined) return fallback;
@@ -152,7 +151,7 @@ export class GoldenFile implements Disposable {
     return info;
   }
 
-  /** Whether a size is what a dimension says, which it does from now on if it said nothing yet. */
+  /** Whether a dimension has this size; binds a name that has none yet. */
   #bind(dimension: Dimension, size: number): boolean {
     if (typeof dimension === "number") return dimension === size;
     const [least, most] = legalSizes[dimension] ?? usualSizes;

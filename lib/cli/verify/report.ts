@@ -53,7 +53,7 @@ export class Report {
     this.#add(way, tensor, distance(numbers(actual), numbers(expected)), 0, bitsEqual(actual, expected));
   }
 
-  /** Compares our distance from the reference with that of another implementation. */
+  /** Compares the library's distance from the reference with that of another implementation. */
   asGoodAs(
     way: string,
     tensor: string,

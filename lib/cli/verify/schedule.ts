@@ -18,7 +18,7 @@ export interface Schedule {
   readonly calls: readonly (readonly Span[])[];
 }
 
-/** A case of more tokens or sequences than this is not run one at a time: it would take minutes and show no more. */
+/** A case of more tokens or sequences than this is not run one at a time, which would take minutes. */
 export const mostCalls = 8192;
 
 /** Every sequence whole, in one call: what the other schedules are compared with. */

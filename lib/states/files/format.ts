@@ -1,7 +1,7 @@
 /**
  * Files of states: safetensors with, for each layer, `layers.N.state` `[states, valueHeads, valueDim, keyDim]` and
  * `layers.N.conv` `[states, convChannels, convWidth − 1]`. The metadata hold the model's shape and a SHA-256 over
- * everything that the file says.
+ * the metadata, the header and the data.
  */
 import { createHash } from "node:crypto";
 import type { Hash } from "node:crypto";
@@ -27,7 +27,7 @@ export const sizeKeys = {
   convChannels: "conv_channels",
 } as const satisfies Partial<Record<keyof PoolShape, string>>;
 
-/** The key of the checksum, which alone it does not cover. */
+/** The key of the checksum, the only entry that it does not cover. */
 export const checksumKey = "sha256";
 
 /** One tensor of a file, in the order of the checksum. */
@@ -54,7 +54,7 @@ export function metadataOf(shape: PoolShape, count: number): Record<string, stri
   return { ...metadata, state_dtype: shape.stateDtype, conv_dtype: shape.convDtype };
 }
 
-/** A hash that has seen what a header says; the tensors' bytes come next, in the order of {@link tensorsOf}. */
+/** A hash of the metadata and the tensors' names, dtypes and shapes; their bytes come next, in the order of {@link tensorsOf}. */
 export function beginChecksum(metadata: Readonly<Record<string, string>>, shape: PoolShape, count: number): Hash {
   const entries = Object.entries(metadata).filter(([key]) => key !== checksumKey).sort(([a], [b]) => (a < b ? -1 : 1));
   const tensors = tensorsOf(shape, count).map(({ name, kind, shape: dims }) => [name, fileDTypes[dtypeOf(shape, kind)], dims]);

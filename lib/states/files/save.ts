@@ -13,7 +13,7 @@ export interface StateTensors {
   tensor(layer: number, kind: StateKind): Tensor;
 }
 
-/** What {@link StatePool.save} may be told. */
+/** Options of {@link StatePool.save}. */
 export interface SaveOptions {
   /** Element type of the recurrent states in the file. @default the pool's */
   readonly stateDtype?: FloatDType | undefined;

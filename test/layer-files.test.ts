@@ -27,10 +27,8 @@ function outputOf(files: string | readonly string[], options: Partial<GatedDelta
   using handle = pool.allocate();
   using hidden = device.tensorFrom("f32", [1, 48], Array.from({ length: 48 }, (_, i) => Math.sin(i)));
   using out = device.tensor("f32", [1, 48]);
-  const step = pool.step([handle]);
-  device.run(...layer.decode({ hidden, out, pool, step }));
+  pool.run([handle], (step) => layer.decode({ hidden, out, step }));
   device.wait();
-  step.done();
   return out.data.slice();
 }
 
@@ -255,13 +253,16 @@ describe("arguments that are refused", () => {
     using layer = GatedDeltaNet.load(device, good, { layer: 0 });
     using pool = StatePool.create(device, { slots: 2, layers: 1, ...layer.stateShape });
     using deep = StatePool.create(device, { slots: 2, layers: 2, ...layer.stateShape });
-    using other = StatePool.create(device, { slots: 2, layers: 1, ...layer.stateShape, valueDim: 16 });
+    using other = StatePool.create(device, { slots: 4, layers: 1, ...layer.stateShape, valueDim: 16 });
     using hidden = device.tensor("f32", [2, 48]);
     using out = device.tensor("f32", [2, 48]);
-    const step = { readSlots: [-1, -1], writeSlots: [0, 1] };
+    const stepOf = (of: StatePool) => of.step([of.allocate(), of.allocate()]);
     const cuSeqlens = [0, 1, 2];
-    const fine = { hidden, out, cuSeqlens, pool, step };
-    const failing: [change: object, code: ErrorCode, argument: string][] = [
+    const step = stepOf(pool);
+    const over = stepOf(other);
+    over.abort();
+    const fine = { hidden, out, cuSeqlens, step };
+    const failing: [change: object, code: ErrorCode, argument: string | undefined][] = [
       [{ hidden: device.tensor("f32", [2, 40]) }, "shape", "hidden"],
       [{ hidden: device.tensor("f32", [2, 1, 48]) }, "shape", "hidden"],
       [{ hidden: device.tensor("bf16", [2, 48]) }, "dtype", "hidden"],
@@ -269,11 +270,17 @@ describe("arguments that are refused", () => {
       [{ out: device.tensor("f32", [3, 48]) }, "shape", "out"],
       [{ out: device.tensor("f16", [2, 48]) }, "dtype", "out"],
       [{ out: hidden.data }, "invalid-argument", "out"],
-      [{ pool: deep }, "invalid-argument", "pool"],
-      [{ pool: other }, "shape", "state"],
-      [{ cuSeqlens: [0, 1, 3] }, "range", "cuSeqlens[2]"],
-      [{ step: { readSlots: [0, 7], writeSlots: [0, 1] } }, "range", "readSlots[1]"],
-      [{ step: { readSlots: [0, 1], writeSlots: [1, 1] } }, "overlap", "writeSlots[1]"],
+      [{ step: stepOf(deep) }, "invalid-argument", "step"],
+      [{ step: stepOf(other) }, "shape", "state"],
+      [{ step: over }, "state", undefined],
+      [{ step: undefined }, "invalid-argument", "step"],
+      [{ step: { readSlots: [0, 1], writeSlots: [0, 1] } }, "invalid-argument", "step"],
+      [{ draft: step }, "invalid-argument", "draft"],
+      [{ pool }, "invalid-argument", "pool"],
+      [{ cuSeqlens: [0, 1, 3] }, "range", "cuSeqlens"],
+      [{ cuSeqlens: [0, 1, 1] }, "range", "cuSeqlens"],
+      [{ cuSeqlens: undefined }, "shape", "cuSeqlens"],
+      [{ cuSeqlens: [0, 2] }, "shape", "readSlots"],
     ];
     for (const [change, code, argument] of failing) {
       let error: unknown;
@@ -286,6 +293,7 @@ describe("arguments that are refused", () => {
       expect([(error as GatedDeltaError).code, (error as GatedDeltaError).argument]).toEqual([code, argument]);
     }
     device.run(...layer.forward(fine));
+    step.done();
     device.wait();
     expect(new Set(out.data)).toEqual(new Set([0])); // zeros in, zeros out: what failed before left nothing behind
   });
@@ -294,7 +302,7 @@ describe("arguments that are refused", () => {
     using layer = GatedDeltaNet.load(device, good, { layer: 0 });
     using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });
     using hidden = device.tensorFrom("f32", [1, 48], Array.from({ length: 48 }, (_, i) => Math.sin(i)));
-    device.run(...layer.decode({ hidden, out: hidden, pool, step: { readSlots: [-1], writeSlots: [0] } }));
+    pool.run([pool.allocate()], (step) => layer.decode({ hidden, out: hidden, step }));
     device.wait();
     expect(hidden.data).toEqual(expected);
   });
@@ -304,7 +312,7 @@ describe("arguments that are refused", () => {
     using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });
     using hidden = device.tensor("f32", [1, 48]);
     using out = device.tensor("f32", [1, 48]);
-    const args = { hidden, out, pool, step: { readSlots: [-1], writeSlots: [0] } };
+    const args = { hidden, out, step: pool.step([pool.allocate()]) };
     const ops = layer.decode(args);
     layer[Symbol.dispose]();
     layer[Symbol.dispose]();

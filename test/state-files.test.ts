@@ -8,7 +8,7 @@ import { openSafetensors, writeSafetensors } from "../lib/safetensors/safetensor
 import { round } from "./reference/rounding.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
-import { channels, sizes, statesOn } from "./support/states.ts";
+import { channels, finish, sizes, statesOn } from "./support/states.ts";
 
 const device = openDevice();
 afterAll(() => device.close());
@@ -212,7 +212,7 @@ describe("exports", () => {
     const [Hv, Dv, Dk, C] = [6, 16, 8, 2 * 2 * 8 + 6 * 16];
     pool.state(0).data.forEach((_, i, data) => void (data[i] = i));
     pool.conv(0).data.forEach((_, i, data) => void (data[i] = -i));
-    step.done();
+    finish(step);
     const state = (b: number, ...rest: [number, number, number]) =>
       at(pool.state(0).data as Float32Array, [3, Hv, Dv, Dk], handles[b]!.slot, ...rest);
     const conv = (b: number, c: number, j: number) => at(pool.conv(0).data as Float32Array, [3, C, 3], handles[b]!.slot, c, j);

@@ -2,7 +2,7 @@
 
 import { z } from "zod";
 import { choice, integer, options } from "../arguments/schema-parts.ts";
-import type { GatedDeltaNetOptions } from "./layer-arguments.ts";
+import type { GatedDeltaNetOptions, LoadAllOptions } from "./layer-arguments.ts";
 
 const size = (largest: number) => integer(1, largest);
 const headDimText = "a multiple of 8 in 8..256";
@@ -28,10 +28,17 @@ export const configSchema = z.object({
 
 const index = integer(0, 65535);
 
+const common = {
+  config: z.union([z.string(), z.looseObject({})], "a path or an object").optional(),
+  dtype: choice("f32", "f16", "bf16").optional(),
+};
+
+/** {@link LoadAllOptions} */
+export const loadAllOptions = options<LoadAllOptions>()(common);
+
 /** {@link GatedDeltaNetOptions} */
 export const loadOptions = options<GatedDeltaNetOptions>()({
   layer: index,
   poolLayer: index.optional(),
-  config: z.union([z.string(), z.looseObject({})], "a path or an object").optional(),
-  dtype: choice("f32", "f16", "bf16").optional(),
+  ...common,
 });

@@ -17,6 +17,8 @@ import { readIndices, sequencesOf } from "./indices.ts";
 import type { Indices } from "./indices.ts";
 import { checkKept, keptFields, packKept, readKept, withCounts } from "./kept-states.ts";
 import type { KeptStateArguments } from "./kept-states.ts";
+import { admit, bindStates, encoded, withDraft } from "./layer-states.ts";
+import type { LayerStates, StateKind, StateUse } from "./layer-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import { convActivations } from "./option-names.ts";
@@ -43,6 +45,8 @@ export interface CausalConv1dArguments extends KeptStateArguments {
   readonly out: Tensor;
   /** Applied to each sum. @default "silu" */
   readonly activation?: ConvActivation | undefined;
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state`, the slots and what is kept on the way. */
+  readonly states?: LayerStates | undefined;
   /** Row offsets `[sequences + 1]`, from 0, not decreasing, the last at most tokens. @default [0, tokens]: one sequence */
   readonly cuSeqlens?: Indices | undefined;
   /** The slot that each sequence starts from; −1 starts from zeros. @default 0, 1, 2, …; −1 without `state` */
@@ -74,6 +78,7 @@ type Values = ReturnType<typeof read>;
 
 const rowLayout = ["tokens", "channels"];
 const weightLayout = ["channels", "width"];
+const kinds: readonly StateKind[] = ["conv"];
 const stateLayout = ["slots", "channels", "width - 1"];
 
 function read(args: CausalConv1dArguments) {
@@ -81,16 +86,17 @@ function read(args: CausalConv1dArguments) {
     x: givenX,
     weight: givenWeight,
     bias: givenBias,
-    state: givenState,
+    state: rawState,
     out: givenOut,
     activation,
-    cuSeqlens,
-    readSlots,
-    writeSlots,
+    cuSeqlens: rawCuSeqlens,
+    readSlots: rawReadSlots,
+    writeSlots: rawWriteSlots,
     source,
     snapshots,
-    snapshotSlots,
-    checkpoints,
+    snapshotSlots: rawSnapshotSlots,
+    checkpoints: rawCheckpoints,
+    states,
   } = asArguments(op, args);
   const x = asTensor(op, "x", givenX);
   expectRank(op, "x", x, rowLayout);
@@ -102,7 +108,15 @@ function read(args: CausalConv1dArguments) {
   const bias = asOptionalTensor(op, "bias", givenBias);
   const width = checkConvWeights(op, ["weight", "bias"], weight, bias, channels);
 
-  const state = asOptionalTensor(op, "state", givenState);
+  const use: StateUse = { op, kinds, drafts: true, x };
+  const raw = {
+    state: rawState, readSlots: rawReadSlots, writeSlots: rawWriteSlots, source, snapshots,
+    snapshotSlots: rawSnapshotSlots, checkpoints: rawCheckpoints,
+  };
+  const bound = states === undefined ? undefined : bindStates(states, use, raw);
+  const { readSlots, writeSlots, snapshotSlots, checkpoints } = bound ?? raw;
+  const cuSeqlens = withDraft(op, bound, rawCuSeqlens);
+  const state = asOptionalTensor(op, "state", bound === undefined ? rawState : bound.convState);
   if (state !== undefined) checkConvState(op, "state", state, channels, width, x.dtype);
 
   const slotShape = [channels, width - 1];
@@ -131,6 +145,9 @@ function read(args: CausalConv1dArguments) {
     cuSeqlens,
     readSlots,
     writeSlots,
+    states,
+    bound,
+    use,
   };
 }
 
@@ -182,6 +199,7 @@ function encode(recorder: Recorder, values: Values): void {
   const keptIndices = readKept(op, values.kept);
   const sequences = sequencesOf(cuSeqlens, readSlots, writeSlots, 1);
   const kept = withCounts(op, sequences, values.kept.snapshots, keptIndices);
+  values.states?.[admit](values.use, recorder);
   // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
   descriptor.u32("tokens", values.tokens);
   descriptor.u32("sequences", sequences);
@@ -192,7 +210,7 @@ function encode(recorder: Recorder, values: Values): void {
   placeTensor(recorder, descriptor, "x", op, "x", values.x);
   placeTensor(recorder, descriptor, "weight", op, "weight", values.weight);
   placeTensor(recorder, descriptor, "bias", op, "bias", values.bias);
-  placeTensor(recorder, descriptor, "state", op, "state", values.state);
+  placeTensor(recorder, descriptor, "state", op, "state", values.state, values.bound);
   placeTensor(recorder, descriptor, "out", op, "out", values.out);
   packKept(recorder, descriptor, op, values.kept, kept);
   placeIndices(recorder, descriptor, [
@@ -202,4 +220,5 @@ function encode(recorder: Recorder, values: Values): void {
     ...keptFields(kept),
   ]);
   descriptor.encode(recorder.target, op);
+  values.states?.[encoded](values.use, recorder);
 }

@@ -8,6 +8,8 @@ import { checkConvState } from "./causal-conv1d.ts";
 import { checkState } from "./gated-delta.ts";
 import { readIndices, notIndices, sequencesOf } from "./indices.ts";
 import type { IndexData, Indices } from "./indices.ts";
+import { admit, bindStates, encoded } from "./layer-states.ts";
+import type { LayerStates, StateUse } from "./layer-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import { gateDimsNames, headMaps } from "./option-names.ts";
@@ -27,6 +29,8 @@ export interface CommitArguments {
   readonly readSlots?: Indices | undefined;
   /** The slot that each sequence's state goes to, each at most once; −1 drops it. @default readSlots */
   readonly writeSlots?: Indices | undefined;
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state` and the slots. */
+  readonly states?: LayerStates | undefined;
 }
 
 /** Arguments of {@link commitGatedDelta}. */
@@ -34,7 +38,7 @@ export interface CommitGatedDeltaArguments extends CommitArguments {
   /** What {@link gatedDelta} kept. */
   readonly records: DeltaRecords;
   /** Read and written in place: `[slots, valueHeads, valueDim, keyDim]`, f32, f16 or bf16, contiguous. */
-  readonly state: Tensor;
+  readonly state?: Tensor | undefined;
   /** As in the verified call. @default "block" */
   readonly heads?: HeadMap | undefined;
 }
@@ -44,7 +48,7 @@ export interface CommitCausalConv1dArguments extends CommitArguments {
   /** `[tokens, channels]`: the verified call's input, as it was. */
   readonly x: Tensor;
   /** Read and written in place: `[slots, channels, width − 1]`, x's dtype or f32, contiguous, oldest first. */
-  readonly state: Tensor;
+  readonly state?: Tensor | undefined;
 }
 
 const rowLayout = ["tokens", "channels"];
@@ -75,7 +79,7 @@ export function commitCausalConv1d(args: CommitCausalConv1dArguments): Op {
 
 function readDelta(args: CommitGatedDeltaArguments) {
   const op = "commitGatedDelta";
-  const { records: given, state: givenState, heads, counts, cuSeqlens, readSlots, writeSlots } = asArguments(op, args);
+  const { records: given, state: rawState, heads, counts, cuSeqlens, readSlots: read, writeSlots: write, states } = asArguments(op, args);
   if (typeof given !== "object" || given === null) throw invalid(op, "records", "{ key, delta, decay }", given);
   const { key: givenKey, delta: givenDelta, decay: givenDecay } = given;
   const key = asTensor(op, "records.key", givenKey);
@@ -88,21 +92,29 @@ function readDelta(args: CommitGatedDeltaArguments) {
   const perKey = decay.shape.length === 3;
   const sizes = { tokens, keyHeads, valueHeads, keyDim, valueDim, perKey };
   const records = checkRecords(op, { key, delta, decay }, sizes);
+  const use: StateUse = { op, kinds: ["state"], drafts: false };
+  const raw = { state: rawState, readSlots: read, writeSlots: write };
+  const bound = states === undefined ? undefined : bindStates(states, use, raw);
+  const { state: givenState, readSlots, writeSlots } = bound ?? raw;
   const state = asTensor(op, "state", givenState);
   checkState(op, state, valueHeads, valueDim, keyDim);
   if (counts === undefined) throw notIndices(op, "counts", counts);
-  return { ...sizes, records, state, heads: asChoice(op, "heads", heads, headMaps, "block"), counts, cuSeqlens, readSlots, writeSlots };
+  return { ...sizes, records, state, heads: asChoice(op, "heads", heads, headMaps, "block"), counts, cuSeqlens, readSlots, writeSlots, states, bound, use };
 }
 
 function readConv(args: CommitCausalConv1dArguments) {
   const op = "commitCausalConv1d";
-  const { x: givenX, state: givenState, counts, cuSeqlens, readSlots, writeSlots } = asArguments(op, args);
+  const { x: givenX, state: rawState, counts, cuSeqlens, readSlots: read, writeSlots: write, states } = asArguments(op, args);
   const x = asTensor(op, "x", givenX);
   expectRank(op, "x", x, rowLayout);
   expectFloat(op, "x", x);
   expectContiguousRows(op, "x", x);
   const [tokens, channels] = x.shape as [number, number];
-  const state = asTensor(op, "state", givenState);
+  const use: StateUse = { op, kinds: ["conv"], drafts: false };
+  const raw = { state: rawState, readSlots: read, writeSlots: write };
+  const bound = states === undefined ? undefined : bindStates(states, use, raw);
+  const { readSlots, writeSlots } = bound ?? raw;
+  const state = asTensor(op, "state", bound === undefined ? rawState : bound.convState);
   expectRank(op, "state", state, ["slots", "channels", "width - 1"]);
   const width = state.shape[2]! + 1;
   if (width < 2 || width > 9) {
@@ -110,7 +122,7 @@ function readConv(args: CommitCausalConv1dArguments) {
   }
   checkConvState(op, "state", state, channels, width, x.dtype);
   if (counts === undefined) throw notIndices(op, "counts", counts);
-  return { tokens, channels, width, x, state, counts, cuSeqlens, readSlots, writeSlots };
+  return { tokens, channels, width, x, state, counts, cuSeqlens, readSlots, writeSlots, states, bound, use };
 }
 
 /** Reads the index data of a commit and checks their counts. */
@@ -137,6 +149,7 @@ const delta = new Descriptor("gd_commit_gated_delta");
 function encodeDelta(recorder: Recorder, values: ReturnType<typeof readDelta>): void {
   const op = "commitGatedDelta";
   const { sequences, fields } = readCommit(op, values);
+  values.states?.[admit](values.use, recorder);
   // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
   delta.u32("tokens", values.tokens);
   delta.u32("sequences", sequences);
@@ -148,9 +161,10 @@ function encodeDelta(recorder: Recorder, values: ReturnType<typeof readDelta>): 
   delta.u32("gate_dims", values.perKey ? gateDimsNames.key : gateDimsNames.head);
   delta.u32("head_map", values.heads);
   packRecords(recorder, delta, op, values.records);
-  placeTensor(recorder, delta, "state", op, "state", values.state);
+  placeTensor(recorder, delta, "state", op, "state", values.state, values.bound);
   placeIndices(recorder, delta, fields);
   delta.encode(recorder.target, op);
+  values.states?.[encoded](values.use, recorder);
 }
 
 const conv = new Descriptor("gd_commit_causal_conv1d");
@@ -158,13 +172,15 @@ const conv = new Descriptor("gd_commit_causal_conv1d");
 function encodeConv(recorder: Recorder, values: ReturnType<typeof readConv>): void {
   const op = "commitCausalConv1d";
   const { sequences, fields } = readCommit(op, values);
+  values.states?.[admit](values.use, recorder);
   conv.u32("tokens", values.tokens);
   conv.u32("sequences", sequences);
   conv.u32("channels", values.channels);
   conv.u32("width", values.width);
   conv.u32("slots", values.state.shape[0]!);
   placeTensor(recorder, conv, "x", op, "x", values.x);
-  placeTensor(recorder, conv, "state", op, "state", values.state);
+  placeTensor(recorder, conv, "state", op, "state", values.state, values.bound);
   placeIndices(recorder, conv, fields);
   conv.encode(recorder.target, op);
+  values.states?.[encoded](values.use, recorder);
 }

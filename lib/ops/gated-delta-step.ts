@@ -18,6 +18,8 @@ import { checkGates, checkRecurrence } from "./gates.ts";
 import type { GateTensors, RecurrenceOptions } from "./gates.ts";
 import { readIndices, sequencesOf } from "./indices.ts";
 import type { Indices } from "./indices.ts";
+import { admit, bindStates, encoded } from "./layer-states.ts";
+import type { LayerStates, StateKind, StateUse } from "./layer-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import { convActivations, normActivations, normOrders } from "./option-names.ts";
@@ -44,6 +46,8 @@ export interface GatedDeltaStepArguments extends RecurrenceOptions, GateTensors 
   readonly convState?: Tensor | undefined;
   /** Read and written in place: `[slots, valueHeads, valueDim, keyDim]`, f32, f16 or bf16. */
   readonly state?: Tensor | undefined;
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state`, `convState` and the slots. */
+  readonly states?: LayerStates | undefined;
   /** `[sequences, valueHeads, valueDim]`, the activation dtype: the norm's gate. */
   readonly z: Tensor;
   /** `[valueDim]`, any float dtype. */
@@ -85,6 +89,7 @@ export function gatedDeltaStep(args: GatedDeltaStepArguments): Op {
 type Values = ReturnType<typeof read>;
 
 const xLayout = ["sequences", "channels"];
+const kinds: readonly StateKind[] = ["state", "conv"];
 const rowLayout = ["sequences", "valueHeads", "valueDim"];
 
 function read(args: GatedDeltaStepArguments) {
@@ -93,17 +98,18 @@ function read(args: GatedDeltaStepArguments) {
     keyHeads: givenKeyHeads,
     convWeight: givenConvWeight,
     convBias: givenConvBias,
-    convState: givenConvState,
+    convState: rawConvState,
     gate,
     beta,
     aLog,
     dtBias,
-    state: givenState,
+    state: rawState,
+    states,
     z: givenZ,
     normWeight: givenNormWeight,
     out: givenOut,
-    readSlots,
-    writeSlots,
+    readSlots: rawReadSlots,
+    writeSlots: rawWriteSlots,
     gateForm,
     gateDims,
     gateBound,
@@ -152,6 +158,10 @@ function read(args: GatedDeltaStepArguments) {
   const convBias = asOptionalTensor(op, "convBias", givenConvBias);
   const width = checkConvWeights(op, ["convWeight", "convBias"], convWeight, convBias, channels);
 
+  const use: StateUse = { op, kinds, drafts: false, x };
+  const raw = { state: rawState, convState: rawConvState, readSlots: rawReadSlots, writeSlots: rawWriteSlots };
+  const bound = states === undefined ? undefined : bindStates(states, use, raw);
+  const { state: givenState, convState: givenConvState, readSlots, writeSlots } = bound ?? raw;
   const state = asOptionalTensor(op, "state", givenState);
   const convState = asOptionalTensor(op, "convState", givenConvState);
   if (state !== undefined) checkState(op, state, valueHeads, valueDim, keyDim);
@@ -216,6 +226,9 @@ function read(args: GatedDeltaStepArguments) {
     out,
     readSlots,
     writeSlots,
+    states,
+    bound,
+    use,
   };
 }
 
@@ -225,6 +238,7 @@ function encode(recorder: Recorder, values: Values): void {
   const readSlots = readIndices(op, "readSlots", values.readSlots);
   const writeSlots = readIndices(op, "writeSlots", values.writeSlots);
   const { recurrence, gates } = values;
+  values.states?.[admit](values.use, recorder);
   // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
   descriptor.u32("sequences", sequencesOf(undefined, readSlots, writeSlots, values.sequences));
   descriptor.u32("key_heads", values.keyHeads);
@@ -248,12 +262,12 @@ function encode(recorder: Recorder, values: Values): void {
   placeTensor(recorder, descriptor, "x", op, "x", values.x);
   placeTensor(recorder, descriptor, "conv_weight", op, "convWeight", values.convWeight);
   placeTensor(recorder, descriptor, "conv_bias", op, "convBias", values.convBias);
-  placeTensor(recorder, descriptor, "conv_state", op, "convState", values.convState);
+  placeTensor(recorder, descriptor, "conv_state", op, "convState", values.convState, values.bound);
   placeTensor(recorder, descriptor, "gate", op, "gate", gates.gate);
   placeTensor(recorder, descriptor, "beta", op, "beta", gates.beta);
   placeTensor(recorder, descriptor, "a_log", op, "aLog", gates.aLog);
   placeTensor(recorder, descriptor, "dt_bias", op, "dtBias", gates.dtBias);
-  placeTensor(recorder, descriptor, "state", op, "state", values.state);
+  placeTensor(recorder, descriptor, "state", op, "state", values.state, values.bound);
   placeTensor(recorder, descriptor, "z", op, "z", values.z);
   placeTensor(recorder, descriptor, "norm_weight", op, "normWeight", values.normWeight);
   placeTensor(recorder, descriptor, "out", op, "out", values.out);
@@ -262,4 +276,5 @@ function encode(recorder: Recorder, values: Values): void {
     ["write_slots", writeSlots],
   ]);
   descriptor.encode(recorder.target, op);
+  values.states?.[encoded](values.use, recorder);
 }

@@ -17,6 +17,8 @@ import { readIndices, sequencesOf } from "./indices.ts";
 import type { Indices } from "./indices.ts";
 import { checkKept, keptFields, packKept, readKept, withCounts } from "./kept-states.ts";
 import type { KeptStateArguments } from "./kept-states.ts";
+import { admit, bindStates, encoded, withDraft } from "./layer-states.ts";
+import type { LayerStates, StateKind, StateUse } from "./layer-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import { algorithms, gateDimsNames } from "./option-names.ts";
@@ -43,6 +45,8 @@ export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors, Kep
    * sequence starts from zero and drops its final state.
    */
   readonly state?: Tensor | undefined;
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state`, the slots and what is kept on the way. */
+  readonly states?: LayerStates | undefined;
   /** Row offsets `[sequences + 1]`, from 0, not decreasing, the last at most tokens. @default [0, tokens]: one sequence */
   readonly cuSeqlens?: Indices | undefined;
   /** The slot that each sequence starts from; −1 starts from zero. @default 0, 1, 2, …; −1 without `state` */
@@ -85,6 +89,7 @@ type Values = ReturnType<typeof read>;
 
 const keyLayout = ["tokens", "keyHeads", "keyDim"];
 const valueLayout = ["tokens", "valueHeads", "valueDim"];
+const kinds: readonly StateKind[] = ["state"];
 const stateLayout = ["slots", "valueHeads", "valueDim", "keyDim"];
 
 function read(args: GatedDeltaArguments) {
@@ -96,11 +101,12 @@ function read(args: GatedDeltaArguments) {
     beta,
     aLog,
     dtBias,
-    state: givenState,
+    state: rawState,
+    states,
     out: givenOut,
-    cuSeqlens,
-    readSlots,
-    writeSlots,
+    cuSeqlens: rawCuSeqlens,
+    readSlots: rawReadSlots,
+    writeSlots: rawWriteSlots,
     gateForm,
     gateDims,
     gateBound,
@@ -112,9 +118,9 @@ function read(args: GatedDeltaArguments) {
     algorithm,
     source,
     snapshots,
-    snapshotSlots,
-    checkpoints,
-    records: givenRecords,
+    snapshotSlots: rawSnapshotSlots,
+    checkpoints: rawCheckpoints,
+    records: rawRecords,
   } = asArguments(op, args);
 
   const query = asTensor(op, "query", givenQuery);
@@ -155,6 +161,16 @@ function read(args: GatedDeltaArguments) {
   );
   const gates = checkGates(op, recurrence, activation, tokens, valueHeads, keyDim, "tokens", gate, beta, aLog, dtBias);
 
+  const use: StateUse = {
+    op, kinds, drafts: true, perKey: recurrence.gateDims === gateDimsNames.key, headMap: heads,
+  };
+  const raw = {
+    state: rawState, readSlots: rawReadSlots, writeSlots: rawWriteSlots, source, snapshots,
+    snapshotSlots: rawSnapshotSlots, checkpoints: rawCheckpoints, records: rawRecords,
+  };
+  const bound = states === undefined ? undefined : bindStates(states, use, raw);
+  const { state: givenState, readSlots, writeSlots, snapshotSlots, checkpoints, records: givenRecords } = bound ?? raw;
+  const cuSeqlens = withDraft(op, bound, rawCuSeqlens);
   const state = asOptionalTensor(op, "state", givenState);
   if (state !== undefined) checkState(op, state, valueHeads, valueDim, keyDim);
   const slotShape = [valueHeads, valueDim, keyDim];
@@ -181,6 +197,9 @@ function read(args: GatedDeltaArguments) {
     cuSeqlens,
     readSlots,
     writeSlots,
+    states,
+    bound,
+    use,
   };
 }
 
@@ -202,6 +221,7 @@ function encode(recorder: Recorder, values: Values): void {
   const sequences = sequencesOf(cuSeqlens, readSlots, writeSlots, 1);
   const kept = withCounts(op, sequences, values.kept.snapshots, keptIndices);
   const { recurrence, gates } = values;
+  values.states?.[admit](values.use, recorder);
   // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
   descriptor.u32("tokens", values.tokens);
   descriptor.u32("sequences", sequences);
@@ -226,7 +246,7 @@ function encode(recorder: Recorder, values: Values): void {
   placeTensor(recorder, descriptor, "beta", op, "beta", gates.beta);
   placeTensor(recorder, descriptor, "a_log", op, "aLog", gates.aLog);
   placeTensor(recorder, descriptor, "dt_bias", op, "dtBias", gates.dtBias);
-  placeTensor(recorder, descriptor, "state", op, "state", values.state);
+  placeTensor(recorder, descriptor, "state", op, "state", values.state, values.bound);
   placeTensor(recorder, descriptor, "out", op, "out", values.out);
   packKept(recorder, descriptor, op, values.kept, kept);
   packRecords(recorder, descriptor, op, values.records);
@@ -237,4 +257,5 @@ function encode(recorder: Recorder, values: Values): void {
     ...keptFields(kept),
   ]);
   descriptor.encode(recorder.target, op);
+  values.states?.[encoded](values.use, recorder);
 }

@@ -15,6 +15,8 @@ import type { GatedDeltaStepArguments } from "./gated-delta-step.ts";
 import type { GatedDeltaArguments } from "./gated-delta.ts";
 import type { GatedRmsNormArguments } from "./gated-rms-norm.ts";
 import type { Indices } from "./indices.ts";
+import { isLayerStates } from "./layer-states.ts";
+import type { LayerStates } from "./layer-states.ts";
 import type { LinearArguments } from "./linear.ts";
 import type { SsmConvUpdateInplaceArguments, SsmConvUpdateInplaceIdsArguments } from "./ggml-conv.ts";
 import {
@@ -59,6 +61,8 @@ const kept = {
   checkpoints: z.strictObject({ offsets: indices, tokens: indices, slots: indices }, "{ offsets, tokens, slots }").optional(),
 };
 
+const states = z.custom<LayerStates>(isLayerStates, "what step.layer(i) or draft.layer(i) gives").optional();
+
 const records = z.strictObject({ key: tensor, delta: tensor, decay: tensor }, "{ key, delta, decay }");
 
 const ragged = {
@@ -78,6 +82,7 @@ export const gatedDelta = options<GatedDeltaArguments>()({
   ...ragged,
   ...kept,
   records: records.optional(),
+  states,
   algorithm: nameOf(algorithms).optional(),
 });
 
@@ -91,6 +96,7 @@ export const causalConv1d = options<CausalConv1dArguments>()({
   activation: nameOf(convActivations).optional(),
   ...ragged,
   ...kept,
+  states,
 });
 
 /** {@link GatedRmsNormArguments} */
@@ -116,6 +122,7 @@ export const gatedDeltaStep = options<GatedDeltaStepArguments>()({
   z: tensor,
   normWeight: tensor,
   out: tensor,
+  states,
   readSlots: ragged.readSlots,
   writeSlots: ragged.writeSlots,
   convActivation: nameOf(convActivations).optional(),
@@ -133,14 +140,15 @@ export const copySlots = options<CopySlotsArguments>()({ pool: tensor, readSlots
 /** {@link CommitGatedDeltaArguments} */
 export const commitGatedDelta = options<CommitGatedDeltaArguments>()({
   records,
-  state: tensor,
+  state: tensor.optional(),
+  states,
   heads: nameOf(headMaps).optional(),
   counts: indices,
   ...ragged,
 });
 
 /** {@link CommitCausalConv1dArguments} */
-export const commitCausalConv1d = options<CommitCausalConv1dArguments>()({ x: tensor, state: tensor, counts: indices, ...ragged });
+export const commitCausalConv1d = options<CommitCausalConv1dArguments>()({ x: tensor, state: tensor.optional(), states, counts: indices, ...ragged });
 
 const net = { q: tensor, k: tensor, v: tensor, gate: tensor, beta: tensor, snapshots: tensor.optional(), out: tensor };
 const update = { weight: tensor, x: tensor, silu: z.boolean("a boolean"), out: tensor };

@@ -1,7 +1,7 @@
 /**
  * Files of states: safetensors with, for each layer, `layers.N.state` `[states, valueHeads, valueDim, keyDim]` and
- * `layers.N.conv` `[states, convChannels, convWidth − 1]`. The metadata hold the model's shape and a SHA-256 over
- * the metadata, the header and the data.
+ * `layers.N.conv` `[states, convChannels, convWidth − 1]` (of pools that hold them). The metadata hold the
+ * model's shape and a SHA-256 over the metadata, the header and the data.
  */
 import { createHash } from "node:crypto";
 import type { Hash } from "node:crypto";
@@ -9,7 +9,7 @@ import { fileDTypes } from "../../safetensors/safetensors.ts";
 import { dtypes, encode, toFloat32 } from "../../tensor/dtype.ts";
 import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
-import { dtypeOf, rowShape } from "../pool-shape.ts";
+import { dtypeOf, kindsOf, rowShape } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
 
 /** What the metadata's `format` and `version` are. */
@@ -41,7 +41,7 @@ export interface StateTensor {
 /** The tensors of a file of `count` states. */
 export function tensorsOf(shape: PoolShape, count: number): StateTensor[] {
   return Array.from({ length: shape.layers }, (_, layer) => layer).flatMap((layer) =>
-    (["state", "conv"] as const).map((kind) => {
+    kindsOf(shape).map((kind) => {
       return { name: `layers.${layer}.${kind}`, layer, kind, shape: [count, ...rowShape(shape, kind)] };
     }),
   );

@@ -360,6 +360,18 @@ gd_status gd_poll(gd_handle device, uint64_t ticket);    /* GD_OK, GD_PENDING or
 /* Blocks for at most timeout_ns (UINT64_MAX: for ever): GD_OK, GD_ERROR_TIMEOUT or the submission's failure. */
 gd_status gd_wait(gd_handle device, uint64_t ticket, uint64_t timeout_ns);
 
+/* For tests of what uses the library: makes the count-th event of a kind from now on fail with GD_ERROR_DEVICE; a count
+ * of 0 takes the request back, a second request replaces the first. Each kind is counted on its own, for this device
+ * only.
+ *  - GD_TEST_ENCODE: a gd_encode_* call into the device or one of its plans, which encodes nothing;
+ *  - GD_TEST_COMMIT: gd_commit or gd_plan_run, which commits nothing and leaves what was encoded;
+ *  - GD_TEST_RUN: an op that is committed after this call. The ops of its submission before it run, it and those after
+ *    it do not, and the submission fails with the op's name. */
+#define GD_TEST_ENCODE 1
+#define GD_TEST_COMMIT 2
+#define GD_TEST_RUN 3
+gd_status gd_test_fail(gd_handle device, uint32_t stage, uint64_t count);
+
 /* Plans: ops validated once and replayed. A replay reads index data anew and checks it; it is committed at once, after
  * anything encoded on the device and under the same ticket. Replaying over a released buffer is GD_ERROR_HANDLE. A plan
  * keeps the memory of its tensors until it is released. */

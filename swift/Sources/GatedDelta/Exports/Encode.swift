@@ -73,6 +73,7 @@ private func encode<D: OpDescriptor>(_ pointer: UnsafePointer<D>?, into handle: 
   boundary(D.opName) { () throws(Failure) in
     let target = try Caller.target(handle)
     let descriptor = try Descriptors.read(pointer)
+    try target.device.faults.takeEncode()
     var validator = Validator(target: target, op: D.opName)
     defer { validator.endLookups() }
     try descriptor.validate(&validator)

@@ -1,7 +1,7 @@
 /**
  * Files of states: safetensors with, for each layer, `layers.N.state` `[states, valueHeads, valueDim, keyDim]` and
- * `layers.N.conv` `[states, convChannels, convWidth − 1]` (of pools that hold them). The metadata hold the
- * model's shape and a SHA-256 over the metadata, the header and the data.
+ * `layers.N.conv` `[states, convChannels, convWidth − 1]` (of pools that hold them). The metadata hold the model's
+ * shape and a SHA-256 over the metadata, the header and the data.
  */
 import { createHash } from "node:crypto";
 import type { Hash } from "node:crypto";

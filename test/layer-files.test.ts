@@ -119,6 +119,7 @@ describe("all layers of a model", () => {
     parse.mockRestore();
     expect(parsed.filter((text) => text.includes("weight_map"))).toHaveLength(1);
     expect(parsed.filter((text) => text.includes("data_offsets"))).toHaveLength(2);
+    expect(parsed.filter((text) => text.includes("hidden_size"))).toHaveLength(1);
     expect(layers.map(({ layer, poolLayer }) => [layer, poolLayer])).toEqual([[0, 0], [1, 1], [3, 2]]);
     using pool = StatePool.create(device, { slots: 1, layers: layers.length, ...layers[0]!.stateShape });
     using handle = pool.allocate();

@@ -1,5 +1,6 @@
 /** How steps end where their caller did not end them well, and what is known of submissions then. */
 import { expect, test } from "bun:test";
+import type { GatedDeltaError, PoolStep } from "../lib/index.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
 import { statesOn } from "./support/states.ts";
 
@@ -20,4 +21,20 @@ test("a left step of a full pool, whose last state was written in place, loses e
   expect(a.slot).toBe(b.slot);
   expect([a.valid, b.valid]).toEqual([false, false]);
   expect(thrownBy(() => a.fork()).code).toBe("state");
+});
+
+test("pool.run ends its step itself: its callback can neither finish nor abort it", () => {
+  using device = openDevice();
+  const { newPool, run, fromScratch, contentOf } = statesOn(device);
+  using pool = newPool(2);
+  const state = pool.allocate();
+  const errors: GatedDeltaError[] = [];
+  pool.run([state], (step: PoolStep) => {
+    run(step, [[1]]);
+    errors.push(thrownBy(() => step.done()), thrownBy(() => step.abort()));
+    return [];
+  });
+  expect(errors.map(({ code, op }) => [code, op])).toEqual([["state", "step.done"], ["state", "step.abort"]]);
+  device.wait();
+  expect(contentOf(pool, state)).toEqual(fromScratch([1]));
 });

@@ -24,7 +24,7 @@ import { asPositions, asStepOptions } from "./pool-options.ts";
 import type { StatePoolOptions, StepOptions } from "./pool-options.ts";
 import { dtypeOf, kindsOf, rowShape } from "./pool-shape.ts";
 import type { PoolShape, StateKind } from "./pool-shape.ts";
-import { leaveStep, makeStep, stepParts } from "./pool-step.ts";
+import { holdStep, leaveStep, makeStep, stepParts } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
 import { SlotLedger } from "./slot-ledger.ts";
 import type { Holder } from "./slot-ledger.ts";
@@ -201,7 +201,9 @@ export class StatePool implements Disposable {
     const step = this.#step(op, handles, options);
     try {
       stepParts(step)!.coverage.requireWhole();
+      holdStep(step, true);
       const ticket = build instanceof Plan ? build.run({ step }) : this.device.run(...opsOf(op, build, step));
+      holdStep(step, false);
       step.done();
       return ticket;
     } catch (error) {

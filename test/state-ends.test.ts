@@ -1,8 +1,10 @@
 /** How steps end where their caller did not end them well, and what is known of submissions then. */
 import { expect, test } from "bun:test";
+import { causalConv1d } from "../lib/index.ts";
 import type { GatedDeltaError, PoolStep } from "../lib/index.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
-import { statesOn } from "./support/states.ts";
+import { failAt } from "./support/faults.ts";
+import { channels, sizes, statesOn } from "./support/states.ts";
 
 test("a left step of a full pool, whose last state was written in place, loses every state that shared the slot", () => {
   using device = openDevice();
@@ -37,4 +39,23 @@ test("pool.run ends its step itself: its callback can neither finish nor abort i
   expect(errors.map(({ code, op }) => [code, op])).toEqual([["state", "step.done"], ["state", "step.abort"]]);
   device.wait();
   expect(contentOf(pool, state)).toEqual(fromScratch([1]));
+});
+
+test("a pass over no states is no work, and has no part in an earlier submission's failure", () => {
+  using device = openDevice();
+  const { newPool, run } = statesOn(device);
+  using pool = newPool(1);
+  const state = pool.allocate();
+  failAt(device, "run");
+  const failing = pool.step([state]);
+  run(failing, [[1]]);
+  failing.done();
+  expect(thrownBy(() => device.wait()).code).toBe("device");
+  const draft = pool.draft([], []);
+  const ticket = device.lastTicket;
+  const weight = device.tensor("f32", [channels, sizes.convWidth]);
+  const verify = () => causalConv1d({ x: draft.convInput(0), weight, out: device.tensor("f32", [0, channels]), states: draft.layer(0) });
+  expect(draft.run(() => [verify()])).toBe(ticket);
+  draft.commit([]);
+  device.wait();
 });

@@ -9,6 +9,7 @@ import * as nativeDevice from "../native/device.ts";
 import type { Handle } from "../native/handle.ts";
 import { isOp } from "../ops/op.ts";
 import type { Op } from "../ops/op.ts";
+import type { Participant } from "../ops/recorder.ts";
 import { Participants } from "./participants.ts";
 import { recordPass } from "./pass.ts";
 import type { Pass } from "./pass.ts";
@@ -25,6 +26,9 @@ import { makeTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { wrapAddress, wrapMemory } from "../tensor/wrap.ts";
 import type { FromPointerOptions } from "../tensor/wrap.ts";
+
+/** Runs the ops of a pass over states. */
+export const runPass: unique symbol = Symbol("run pass");
 
 /** Brings what pools know of ended submissions up to date. */
 export const settle: unique symbol = Symbol("settle");
@@ -215,19 +219,27 @@ export class Device implements Disposable, HasHandle {
   run(build: (pass: Pass) => void): number;
   run(...ops: readonly Op[]): number;
   run(...work: readonly (Op | ((pass: Pass) => void))[]): number {
-    this.#idle("device.run");
+    const op = "device.run";
+    this.#idle(op);
     const [first] = work;
-    try {
+    return this.#orDiscard(() => {
       if (typeof first === "function" && work.length === 1) {
-        this.#record(() => recordPass(this.#recorder, "device.run", first));
+        this.#record(() => recordPass(this.#recorder, op, first));
       } else {
-        for (const op of work) this.#encode("device.run", op);
+        for (const each of work) this.#encode(op, each);
       }
-      return this.#submit("device.run");
-    } catch (error) {
-      this.discard();
-      throw error;
-    }
+      return this.#submit(op);
+    });
+  }
+
+  /** {@link run} for a pass over states, which takes part in the submission whatever its ops are. @internal */
+  [runPass](op: string, participant: Participant, ops: readonly Op[]): number {
+    this.#idle(op);
+    return this.#orDiscard(() => {
+      this.#participants.join(participant);
+      for (const each of ops) this.#encode(op, each);
+      return this.#submit(op);
+    });
   }
 
   /** Encodes an op for the next {@link submit}. If it is refused, what was encoded before stays. */
@@ -349,6 +361,16 @@ export class Device implements Disposable, HasHandle {
     const ticket = this.#submissions.committed(nativeDevice.commit(this.#handle, op));
     this.#participants.committed(ticket);
     return ticket;
+  }
+
+  /** Runs what encodes and commits; if it throws, everything encoded since the last commit is dropped. */
+  #orDiscard(run: () => number): number {
+    try {
+      return run();
+    } catch (error) {
+      this.discard();
+      throw error;
+    }
   }
 
   #record<T>(record: () => T): T {

@@ -11,7 +11,7 @@ import type { ArgumentCheck, Pass } from "./pass.ts";
 import { PlanRecorder } from "./encoders.ts";
 import type { Participants } from "./participants.ts";
 import type { Submissions } from "./submissions.ts";
-import { storageOf } from "../tensor/tensor.ts";
+import { disposals, storageOf } from "../tensor/tensor.ts";
 
 /** Records a plan; what {@link Device.plan} does. */
 export let makePlan: (host: PlanHost, build: (pass: Pass) => void) => Plan;
@@ -21,6 +21,9 @@ export interface PlanRunOptions {
   /** The step whose states a plan over a placeholder reads and writes; of no other plan. */
   readonly step?: object | undefined;
 }
+
+/** Whether a value is a {@link Plan}. */
+export let isPlan: (value: unknown) => value is Plan;
 
 /** What a plan needs of its device. */
 export interface PlanHost {
@@ -68,6 +71,8 @@ export class Plan implements Disposable {
   readonly #host: PlanHost;
   /** Memory of the caller's that pending replays need; usually none. */
   readonly #owners: readonly unknown[];
+  /** The count of disposals when all tensors were there. */
+  #disposals = -1;
   #disposed = false;
   #running = false;
 
@@ -94,6 +99,7 @@ export class Plan implements Disposable {
   }
 
   static {
+    isPlan = (value): value is Plan => typeof value === "object" && value !== null && #handle in value;
     makePlan = (host, build) => {
       makingPlan = true;
       try {
@@ -126,20 +132,12 @@ export class Plan implements Disposable {
     if (this.#running) throw new GatedDeltaError("state", { op, message: "this plan is being run" });
     this.#running = true;
     try {
-      for (const used of this.#recorder.tensors) {
-        if (!used.tensor.disposed) continue;
-        const received = "a disposed one";
-        throw new DisposedError({
-          op: used.op,
-          argument: used.argument,
-          expected: "a tensor that is not disposed",
-          received,
-        });
-      }
+      this.#expectTensors();
       const entered = this.#enter(op, step);
       this.#recorder.indices.refresh();
       if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
       this.#host.expectIdle(op);
+      entered?.expectOpen(); // reading index arrays can run code of the caller's
       const { participants, submissions } = this.#host;
       participants.expectCommittable(op);
       const ticket = runPlan(this.#handle, op);
@@ -153,6 +151,17 @@ export class Plan implements Disposable {
     } finally {
       this.#running = false;
     }
+  }
+
+  /** Throws where a tensor was disposed. The native side looks after buffers, so views are all that can have gone. */
+  #expectTensors(): void {
+    if (this.#disposals === disposals) return;
+    for (const { op, argument, tensor } of this.#recorder.tensors) {
+      if (!tensor.disposed) continue;
+      const expected = "a tensor that is not disposed";
+      throw new DisposedError({ op, argument, expected, received: "a disposed one" });
+    }
+    this.#disposals = disposals;
   }
 
   /** Puts the step of this replay in the placeholder's place. */

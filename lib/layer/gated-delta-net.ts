@@ -11,17 +11,16 @@
  * Gates and everything between the delta rule and the norm's product are float32 whatever the activations are.
  */
 
-import { asArguments, invalid } from "../arguments/checks.ts";
+import { invalid } from "../arguments/checks.ts";
 import { asTensor, expectDType, expectShape } from "../tensor/expect.ts";
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
-import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { DisposedError, FileError, GatedDeltaError, ShapeError } from "../errors.ts";
 import { asDevice } from "../tensor/device-handle.ts";
 import { causalConv1d } from "../ops/causal-conv1d.ts";
 import { gatedDelta } from "../ops/gated-delta.ts";
 import { gatedDeltaStep } from "../ops/gated-delta-step.ts";
 import { gatedRmsNorm } from "../ops/gated-rms-norm.ts";
-import { readElements, type Indices } from "../ops/indices.ts";
 import type { LayerStates } from "../ops/layer-states.ts";
 import { linear } from "../ops/linear.ts";
 import type { Op } from "../ops/op.ts";
@@ -30,9 +29,9 @@ import { reading } from "../arguments/reading.ts";
 import { openCheckpoint } from "../safetensors/safetensors.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import { isDraft } from "../states/draft.ts";
-import { PoolStep } from "../states/pool-step.ts";
+import { isStep } from "../states/pool-step.ts";
 import type { StatePool } from "../states/state-pool.ts";
-import { StepPlaceholder } from "../states/step-placeholder.ts";
+import { isPlaceholder } from "../states/step-placeholder.ts";
 import { isTensor, type Tensor } from "../tensor/tensor.ts";
 import type {
   DecodeArguments,
@@ -43,6 +42,7 @@ import type {
   MixStepArguments,
 } from "./layer-arguments.ts";
 import type { LayerConfig } from "./config.ts";
+import { asKnown, expectEnd, rowsOf } from "./layer-checks.ts";
 import { readLayerConfig } from "./read-config.ts";
 import { takeScratch, type Scratch, type ScratchViews } from "./scratch.ts";
 import { gatedDeltaLayers, loadWeights, type LayerWeights } from "./weights.ts";
@@ -286,7 +286,7 @@ export class GatedDeltaNet implements Disposable {
       if (!isDraft(draft)) throw invalid(name, "draft", "what pool.draft(…) gives", draft);
       return draft.layer(this.#layerOf(method, "draft", draft.pool));
     }
-    if (!(step instanceof PoolStep || step instanceof StepPlaceholder)) {
+    if (!isStep(step) && !isPlaceholder(step)) {
       throw invalid(name, "step", "what pool.step(…) or pool.placeholder(…) gives", step);
     }
     return step.layer(this.#layerOf(method, "step", step.pool));
@@ -326,26 +326,4 @@ export class GatedDeltaNet implements Disposable {
   #alive(method: string): void {
     if (this.#disposed) throw new DisposedError({ op: `${op}.${method}`, expected: "a layer that is not disposed" });
   }
-}
-
-/** Every row belongs to a sequence: the last offset is the number of tokens. */
-function expectEnd(name: string, cuSeqlens: Indices | undefined, tokens: number): void {
-  if (cuSeqlens === undefined) return;
-  const elements = readElements(name, "cuSeqlens", cuSeqlens);
-  const end = (isTensor(elements) ? (elements as Tensor<"i32">).data : elements).at(-1);
-  if (end === tokens) return;
-  throw new BoundsError({ op: name, argument: "cuSeqlens", expected: `offsets that end in ${tokens}, the number of tokens`, received: describe(end) });
-}
-
-/** The named arguments, copied; one that is not known is refused. */
-function asKnown<Arguments extends object>(name: string, args: Arguments, known: readonly PropertyKey[]): Arguments {
-  const copy = { ...asArguments<object>(name, args) } as Record<string, unknown>;
-  for (const key in copy) {
-    if (!known.includes(key)) throw invalid(name, key, `one of the arguments ${known.join(", ")}`, copy[key]);
-  }
-  return copy as Arguments;
-}
-
-function rowsOf(method: string, argument: string, tensor: Tensor): number {
-  return asTensor(`${op}.${method}`, argument, tensor).shape[0] ?? 0;
 }

@@ -15,7 +15,8 @@ import type { GatedDeltaStepArguments } from "./gated-delta-step.ts";
 import type { GatedDeltaArguments } from "./gated-delta.ts";
 import type { GatedRmsNormArguments } from "./gated-rms-norm.ts";
 import type { Indices } from "./indices.ts";
-import { LayerStates } from "./layer-states.ts";
+import { isLayerStates } from "./layer-states.ts";
+import type { LayerStates } from "./layer-states.ts";
 import type { LinearArguments } from "./linear.ts";
 import type { SsmConvUpdateInplaceArguments, SsmConvUpdateInplaceIdsArguments } from "./ggml-conv.ts";
 import {
@@ -60,7 +61,7 @@ const kept = {
   checkpoints: z.strictObject({ offsets: indices, tokens: indices, slots: indices }, "{ offsets, tokens, slots }").optional(),
 };
 
-const states = z.custom<LayerStates>((value) => value instanceof LayerStates, "what step.layer(i) or draft.layer(i) gives").optional();
+const states = z.custom<LayerStates>(isLayerStates, "what step.layer(i) or draft.layer(i) gives").optional();
 
 const records = z.strictObject({ key: tensor, delta: tensor, decay: tensor }, "{ key, delta, decay }");
 

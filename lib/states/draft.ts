@@ -1,4 +1,5 @@
 import { asInteger, invalid } from "../arguments/checks.ts";
+import { runPass } from "../device/device.ts";
 import { GatedDeltaError, ShapeError } from "../errors.ts";
 import { readElements } from "../ops/indices.ts";
 import type { Indices } from "../ops/indices.ts";
@@ -155,7 +156,7 @@ export class Draft implements Disposable {
     const { pool, coverage } = this.#parts;
     const ops = opsOf(op, build, this);
     coverage.requireWhole();
-    return pool.device.run(...ops);
+    return pool.device[runPass](op, coverage, ops);
   }
 
   /**

@@ -1,15 +1,13 @@
 import { asInteger, invalid, largestIndex } from "../arguments/checks.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { asArray } from "../arguments/reading.ts";
-import { settle } from "../device/device.ts";
+import { runPass, settle } from "../device/device.ts";
 import type { Device } from "../device/device.ts";
-import { Plan } from "../device/plan.ts";
+import { isPlan } from "../device/plan.ts";
+import type { Plan } from "../device/plan.ts";
 import { DisposedError, GatedDeltaError, ShapeError } from "../errors.ts";
 import type { Op } from "../ops/op.ts";
 import { asDevice } from "../tensor/device-handle.ts";
-import { dtypes } from "../tensor/dtype.ts";
-import { sizeOf } from "../tensor/strides.ts";
-import { guardTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { makeDraft } from "./draft.ts";
 import type { Draft, DraftOptions } from "./draft.ts";
@@ -18,12 +16,12 @@ import type { ExportOptions } from "./files/export.ts";
 import { StateFile } from "./files/load.ts";
 import type { LoadOptions } from "./files/load.ts";
 import { saveStates } from "./files/save.ts";
-import type { SaveOptions, StateTensors } from "./files/save.ts";
+import type { SaveOptions } from "./files/save.ts";
 import { opsOf } from "./pass-states.ts";
 import { asPositions, asStepOptions } from "./pool-options.ts";
 import type { StatePoolOptions, StepOptions } from "./pool-options.ts";
-import { dtypeOf, kindsOf, rowShape } from "./pool-shape.ts";
-import type { PoolShape, StateKind } from "./pool-shape.ts";
+import type { PoolShape } from "./pool-shape.ts";
+import { PoolTensors, asPoolShape } from "./pool-tensors.ts";
 import { holdStep, leaveStep, makeStep, stepParts } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
 import { SlotLedger } from "./slot-ledger.ts";
@@ -37,9 +35,6 @@ const schemas = () => require("./state-schemas.ts") as typeof import("./state-sc
 
 /** Only {@link StatePool.create} constructs pools. */
 let creating = false;
-
-/** Whether a value is a {@link StatePool}. */
-export let isPool: (value: unknown) => value is StatePool;
 
 /**
  * The states of many sequences: for every layer, a pool of recurrent states and one of convolution states, in slots.
@@ -67,45 +62,18 @@ export class StatePool implements Disposable {
   /** Sizes and dtypes of its states. */
   readonly shape: PoolShape;
   readonly #ledger: SlotLedger;
-  readonly #tensors: Readonly<Record<StateKind, readonly Tensor[]>>;
+  readonly #tensors: PoolTensors;
   #disposed = false;
-
-  static {
-    isPool = (value): value is StatePool => typeof value === "object" && value !== null && #ledger in value;
-  }
 
   private constructor(device: Device, options: StatePoolOptions) {
     const op = "StatePool.create";
     if (!creating) throw new GatedDeltaError("invalid-argument", { op: "StatePool", expected: "StatePool.create(…)" });
     asDevice(op, device);
-    const checked = checkOptions(schemas().statePoolOptions, op, options);
-    const { slots, layers, keyHeads, valueHeads, keyDim, valueDim, conv, convWidth, stateDtype, convDtype } = checked;
-    if (valueHeads % keyHeads !== 0) {
-      const expected = `a multiple of keyHeads, ${keyHeads}`;
-      throw new ShapeError({ op, argument: "valueHeads", expected, received: `${valueHeads}` });
-    }
-    if (conv && convWidth === undefined) throw invalid(op, "convWidth", "an integer in 2..9, or conv: false", convWidth);
-    const convChannels = checked.convChannels ?? 2 * keyHeads * keyDim + valueHeads * valueDim;
-    const convolution = conv ? { conv, convWidth: convWidth!, convChannels } : { conv, convWidth: 0, convChannels: 0 };
+    const { slots, shape } = asPoolShape(op, options);
     this.device = device;
-    this.layers = layers;
-    this.shape = Object.freeze({
-      layers, keyHeads, valueHeads, keyDim, valueDim, ...convolution, stateDtype, convDtype,
-    });
-    const tensors: Record<StateKind, Tensor[]> = { state: [], conv: [] };
-    try {
-      for (let layer = 0; layer < layers; layer++) {
-        for (const kind of kindsOf(this.shape)) {
-          const tensor = device.tensor(dtypeOf(this.shape, kind), [slots, ...rowShape(this.shape, kind)]);
-          tensors[kind].push(tensor);
-          guardTensor(tensor);
-        }
-      }
-    } catch (error) {
-      for (const tensor of [...tensors.state, ...tensors.conv]) tensor[Symbol.dispose]();
-      throw error;
-    }
-    this.#tensors = tensors;
+    this.layers = shape.layers;
+    this.shape = shape;
+    this.#tensors = new PoolTensors(device, slots, shape);
     this.#ledger = new SlotLedger(slots);
   }
 
@@ -138,8 +106,7 @@ export class StatePool implements Disposable {
 
   /** Bytes of one slot in all layers. */
   get slotBytes(): number {
-    const bytes = (kind: "state" | "conv") => sizeOf(rowShape(this.shape, kind)) * dtypes[dtypeOf(this.shape, kind)].bytes;
-    return this.layers * kindsOf(this.shape).reduce((sum, kind) => sum + bytes(kind), 0);
+    return this.#tensors.slotBytes;
   }
 
   /** Whether the pool is gone. */
@@ -152,7 +119,8 @@ export class StatePool implements Disposable {
    * refuse this tensor: they take `states: step.layer(i)`.
    */
   state(layer: number): Tensor {
-    return this.#layer("pool.state", "state", layer);
+    this.#alive("pool.state");
+    return this.#tensors.find("pool.state", layer, "state");
   }
 
   /**
@@ -161,7 +129,8 @@ export class StatePool implements Disposable {
    * @throws {GatedDeltaError} where the pool was created with `conv: false`.
    */
   conv(layer: number): Tensor {
-    return this.#layer("pool.conv", "conv", layer);
+    this.#alive("pool.conv");
+    return this.#tensors.find("pool.conv", layer, "conv");
   }
 
   /**
@@ -184,7 +153,8 @@ export class StatePool implements Disposable {
 
   /**
    * Takes states through one forward pass: opens a step, runs the ops that `build` makes of it as one submission, and
-   * ends the step. If anything throws, no state has changed.
+   * ends the step. If anything throws, no state has changed, and what was encoded
+   * since the last commit is dropped.
    *
    * @param handles one a sequence, each once.
    * @param build returns the ops of all layers; or a plan that was recorded with {@link placeholder}.
@@ -199,14 +169,18 @@ export class StatePool implements Disposable {
   run(handles: readonly StateHandle[], build: Plan | ((step: PoolStep) => readonly Op[]), options: StepOptions = {}): number {
     const op = "pool.run";
     const step = this.#step(op, handles, options);
+    const { coverage } = stepParts(step)!;
     try {
-      stepParts(step)!.coverage.requireWhole();
+      coverage.requireWhole();
       holdStep(step, true);
-      const ticket = build instanceof Plan ? build.run({ step }) : this.device.run(...opsOf(op, build, step));
+      const ticket = isPlan(build)
+        ? build.run({ step })
+        : this.device[runPass](op, coverage, opsOf(op, build, step));
       holdStep(step, false);
       step.done();
       return ticket;
     } catch (error) {
+      if (coverage.pending) this.device.discard();
       leaveStep(step);
       throw error;
     }
@@ -278,7 +252,7 @@ export class StatePool implements Disposable {
     this.#slotsToRead(op, handles); // what is wrong with the handles comes before the failures of pending work
     this.device.wait();
     const slots = this.#slotsToRead(op, handles);
-    saveStates(this.#files(), slots, path, checked);
+    saveStates(this.#tensors, slots, path, checked);
   }
 
   /**
@@ -297,7 +271,7 @@ export class StatePool implements Disposable {
     const holders: Holder[] = [];
     try {
       for (let i = 0; i < file.count; i++) holders.push(this.#ledger.allocateFilled(op));
-      file.readInto(this.#files(), holders.map(({ slot }) => slot));
+      file.readInto(this.#tensors, holders.map(({ slot }) => slot));
     } catch (error) {
       for (const holder of holders) this.#ledger.release(op, holder);
       throw error;
@@ -322,14 +296,14 @@ export class StatePool implements Disposable {
     this.#slotsToRead(op, handles); // what is wrong with the handles comes before the failures of pending work
     this.device.wait();
     const slots = this.#slotsToRead(op, handles);
-    writeExport(this.#files(), slots, path, checked);
+    writeExport(this.#tensors, slots, path, checked);
   }
 
   /** Frees the pool's memory as soon as no pending work needs it. Its handles and steps end too. */
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    for (const tensor of [...this.#tensors.state, ...this.#tensors.conv]) tensor[Symbol.dispose]();
+    this.#tensors.dispose();
   }
 
   #step(op: string, handles: readonly StateHandle[], options: StepOptions): PoolStep {
@@ -358,10 +332,6 @@ export class StatePool implements Disposable {
     });
   }
 
-  #files(): StateTensors {
-    return { shape: this.shape, tensor: (layer, kind) => this.#tensors[kind][layer]! };
-  }
-
   #holder(op: string, argument: string, handle: unknown): Holder {
     this.#alive(op);
     if (!isHandle(handle)) throw invalid(op, argument, "a StateHandle", handle);
@@ -370,15 +340,6 @@ export class StatePool implements Disposable {
       throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: "one of another pool" });
     }
     return holderOf(handle);
-  }
-
-  #layer(op: string, kind: StateKind, layer: number): Tensor {
-    this.#alive(op);
-    const index = asInteger(op, "layer", layer, 0, this.layers - 1);
-    const tensor = this.#tensors[kind][index];
-    if (tensor !== undefined) return tensor;
-    const expected = "a pool that holds convolution states";
-    throw new GatedDeltaError("invalid-argument", { op, expected, received: "one created with conv: false" });
   }
 
   #alive(op: string): void {

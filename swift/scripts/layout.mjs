@@ -6,8 +6,8 @@
 //   swift/Sources/CGatedDelta/exports.txt  the same for Apple's linker
 //   lib/native/layout.ts                   constants, struct layouts and the symbol table of bun:ffi
 //
-// The parser knows just the C that the header uses and fails on anything else: a declaration that it skipped would be
-// a hole in the boundary.
+// The parser accepts only the C that the header uses and fails on anything else: a declaration that it skipped would be
+// unchecked.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
@@ -72,7 +72,7 @@ export function parse(header) {
   return { constants, structs, functions };
 }
 
-/** Offsets by C's rules. Padding is refused: it would be bytes that nobody sets. */
+/** Offsets by C's rules. Padding is refused: its bytes would be undefined. */
 function layoutOf(struct, body, structs) {
   const fields = [];
   let offset = 0;
@@ -90,7 +90,7 @@ function layoutOf(struct, body, structs) {
       if (fields.some((field) => field.name === name)) throw new Error(`struct ${struct}: ${name} twice`);
       const fieldAlign = kind.align ?? kind.size;
       if (offset % fieldAlign !== 0) throw new Error(`struct ${struct}: padding before ${name}`);
-      // In memory a handle is a plain 64-bit integer; only as an argument does it travel as a pointer.
+      // In memory a handle is a 64-bit integer; as an argument it is passed as a pointer.
       fields.push({ name, offset, type: type === "gd_handle" ? "u64" : kind.ffi });
       align = Math.max(align, fieldAlign);
       offset += kind.size * Number(count ?? 1);

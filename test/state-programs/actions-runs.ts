@@ -74,14 +74,14 @@ function script(program: Program, random: Random, pass: PassPair, shape: Shape, 
         program.call("  step.done() inside its run", refused("state"), () => (pass.real as PoolStep).done());
         program.call("  step.abort() inside its run", refused("state"), () => pass.real.abort());
       }
-      const verdict = complete(model, "written") ? legal : refused("state");
-      return { returns: [], verdict: firstOf(world.committable(), model.kind === "step" ? verdict : legal), uses: [], reaches: true };
+      const verdict = complete(model, "written") ? world.committable() : refused("state");
+      return { returns: [], verdict, uses: [], reaches: true };
     }
     case "disposed":
       want.pool.real[Symbol.dispose]();
       want.pool.model.disposed = true;
       program.lines.push(`  p${want.pool.model.id}[Symbol.dispose]()`);
-      return { ...full, verdict: ops.length > 0 ? refused("disposed") : refused("disposed") };
+      return { ...full, verdict: refused("disposed") };
     case "no ops":
       return { returns: random.pick([undefined, 7, [undefined], [{}], {}]), verdict: refused("invalid-argument"), uses: [], reaches: false };
     case "stale": {
@@ -122,7 +122,8 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
   const { pair, script: ran } = said;
   program.count(`pool.run, ${shape}`);
   if (!outcome) {
-    if (ran?.reaches) world.discard();
+    // A run that is refused drops what is encoded, where its own ops are among it or it got as far as the device.
+    if (ran?.reaches || world.pending(model)) world.discard();
     if (pair !== undefined) world.leave(model);
     else if (begun.must === undefined) world.cancel(model);
     return;
@@ -179,7 +180,7 @@ const draftRun: Action = (program, random) => {
     // The draft's submission must be complete from here on, and what is judged is judged with that.
     const reaches = said.script.reaches;
     if (reaches) model.whole = true;
-    if (reaches) said.script = { ...said.script, verdict: firstOf(world.committable(said.script.uses)) };
+    if (reaches && shape !== "by hand") said.script = { ...said.script, verdict: world.committable(said.script.uses) };
     return said.script.returns as Op[];
   }));
   program.count(`draft.run, ${shape}`);

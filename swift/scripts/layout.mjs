@@ -61,7 +61,7 @@ export function parse(header) {
       if (match[1] !== match[3]) throw new Error(`struct ${match[1]} is named ${match[3]}`);
       if (structs.has(match[1])) throw new Error(`struct ${match[1]} is declared twice`);
       structs.set(match[1], layoutOf(match[1], match[2], structs));
-    } else if ((match = /^([\w ]+?[ *]+)(gd_\w+)\(([^()]*)\);/.exec(rest))) {
+    } else if ((match = /^([\w ]+?[ *]+)(gd_\w+|napi_register_module_v1)\(([^()]*)\);/.exec(rest))) {
       const parameters = match[3].trim() === "void" ? [] : match[3].split(",").map((p) => parameterOf(p, structs));
       functions.push({ name: match[2], args: parameters, returns: returnOf(match[1].trim()) });
     } else {
@@ -116,6 +116,7 @@ function parameterOf(text, structs) {
 function returnOf(type) {
   if (type === "void") return "void";
   if (type === "const char *") return "cstring";
+  if (type === "void *") return pointer.ffi;
   if (scalars[type] && scalars[type].size === 4) return scalars[type].ffi;
   throw new Error(`unknown return type ${type}`);
 }
@@ -157,6 +158,7 @@ function typescript({ constants, structs, functions }) {
   lines.push("} as const;", "", "/** The exported functions, in the form that `dlopen` of bun:ffi takes. */");
   lines.push("export const symbols = {");
   for (const { name, args, returns } of functions) {
+    if (!name.startsWith("gd_")) continue; // for the host, not for bun:ffi
     lines.push(`  ${name}: { args: [${args.map((arg) => `"${arg}"`).join(", ")}], returns: "${returns}" },`);
   }
   lines.push("} as const;", "");

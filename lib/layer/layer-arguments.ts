@@ -2,8 +2,8 @@
 
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Indices } from "../ops/indices.ts";
-import type { CheckpointArguments } from "../ops/kept-states.ts";
-import type { DeltaRecords } from "../ops/records.ts";
+import type { CheckpointArguments } from "../ops/state-arguments.ts";
+import type { DeltaRecords } from "../ops/recurrence-arguments.ts";
 import type { PoolVerification } from "../states/pool-verification.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import type { Tensor } from "../tensor/tensor.ts";

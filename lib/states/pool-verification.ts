@@ -3,8 +3,8 @@ import type { FloatDType } from "../tensor/dtype.ts";
 import { DisposedError, GatedDeltaError, ShapeError } from "../errors.ts";
 import { readElements } from "../ops/indices.ts";
 import type { Indices } from "../ops/indices.ts";
-import type { GateDims, HeadMap } from "../ops/option-names.ts";
-import type { DeltaRecords } from "../ops/records.ts";
+import type { GateDims, HeadMap } from "../native/options.ts";
+import type { DeltaRecords } from "../ops/recurrence-arguments.ts";
 import type { LedgerStep, LedgerTrial, SlotLedger } from "./slot-ledger.ts";
 import { setStep } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
@@ -23,7 +23,7 @@ export interface VerifyOptions {
   /** As the ops that verify have it; for `deltas`. @default "head" */
   readonly gateDims?: GateDims | undefined;
   /** As the ops that verify have it; for `deltas`. @default "block" */
-  readonly heads?: HeadMap | undefined;
+  readonly headMap?: HeadMap | undefined;
   /** The activation dtype, that of {@link PoolVerification.convInput}. @default "f32" */
   readonly activationDtype?: FloatDType | undefined;
 }
@@ -197,7 +197,7 @@ export class PoolVerification implements Disposable {
     this.#pool.device.run((pass) => {
       for (const [layer, { convInput, records }] of this.#layers.entries()) {
         pass.commitCausalConv1d({ x: convInput!, state: this.#pool.conv(layer), ...common });
-        pass.commitGatedDelta({ records: records!, state: this.#pool.state(layer), heads: this.#options.heads, ...common });
+        pass.commitGatedDelta({ records: records!, state: this.#pool.state(layer), headMap: this.#options.headMap, ...common });
       }
     });
   }

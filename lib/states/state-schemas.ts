@@ -1,7 +1,7 @@
 /** The zod schemas of a pool's options. Loaded when the first one is needed: importing zod takes 13 ms. */
 import { z } from "zod";
 import { choice, integer, nameOf, options } from "../arguments/schema-parts.ts";
-import { gateDimsNames, headMaps } from "../ops/option-names.ts";
+import { gateDims, headMaps } from "../native/options.ts";
 import type { ExportOptions } from "./files/export.ts";
 import type { LoadOptions } from "./files/load.ts";
 import type { SaveOptions } from "./files/save.ts";
@@ -39,14 +39,14 @@ export const exportOptions = options<ExportOptions>()({
   stateDtype: floatDType.optional(),
   convDtype: floatDType.optional(),
   convColumns: integer(1, 9).optional(),
-  heads: nameOf(headMaps).optional(),
+  headMap: nameOf(headMaps).optional(),
 });
 
 /** {@link VerifyOptions} */
 export const verifyOptions = options<VerifyOptions>()({
   records: choice("deltas", "snapshots").default("deltas"),
-  gateDims: nameOf(gateDimsNames).default("head"),
-  heads: nameOf(headMaps).default("block"),
+  gateDims: nameOf(gateDims).default("head"),
+  headMap: nameOf(headMaps).default("block"),
   activationDtype: floatDType.default("f32"),
 });
 

@@ -46,8 +46,9 @@ export function statesOn(device: Device) {
     states: readonly Tensor[],
     convs: readonly Tensor[],
     lists: readonly (readonly number[])[],
-    slots: Slots,
+    { readSlots, writeSlots }: Slots,
   ): void {
+    const slots = { readSlots, writeSlots };
     const tokens = lists.flat().map(tokenOf);
     const cuSeqlens = [0];
     for (const list of lists) cuSeqlens.push(cuSeqlens.at(-1)! + list.length);

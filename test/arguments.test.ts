@@ -24,7 +24,7 @@ function expectRefusal(name: OpName, [change, code, argument]: Wrong): void {
   if (error.cause === undefined) expect(`${error.expected}`).not.toBe("undefined");
   const planned = thrownBy(() => device.plan((pass) => addOp(pass, name, args)));
   expect({ code: planned.code, op: planned.op, argument: planned.argument }).toEqual({ code, op: name, argument });
-  expect(device.commit()).toBe(last);
+  expect(device.submit()).toBe(last);
   for (const [key, value] of watched) expect([key, value.data.every((x) => x === 7)]).toEqual([key, true]);
 }
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import manifest from "../package.json" with { type: "json" };
 import { libraryInfo } from "../lib/index.ts";
 import { gatedDelta, rowsOf } from "./support/command.ts";
 import { scratch } from "./support/files.ts";
@@ -13,7 +14,8 @@ describe("gated-delta", () => {
     for (const args of [[], ["prove"], ["__proto__"], ["-x"]]) {
       const { status, out, errors } = gatedDelta(args);
       expect([status, out]).toEqual([2, ""]);
-      for (const command of ["demo", "doctor", "verify"]) expect(errors).toContain(command);
+      for (const command of ["demo", "doctor", "verify", "--help"]) expect(errors).toContain(command);
+      expect(errors.trimEnd().split("\n")).toHaveLength(1);
     }
   });
 
@@ -23,20 +25,27 @@ describe("gated-delta", () => {
     expect(out).toStartWith("Usage: gated-delta");
   });
 
+  test("--version is the package's", () => {
+    expect(gatedDelta(["--version"])).toEqual({ status: 0, out: `gated-delta ${manifest.version}\n`, errors: "" });
+  });
+
   test.each([
     [["verify"], "file"],
     [["verify", "x", "--backend", "gpu"], "--backend"],
     [["verify", "x", "--threads", "0"], "--threads"],
     [["verify", "x", "--threads", "many"], "--threads"],
-    [["verify", "x", "--fast"], "--fast"],
+    [["verify", "x", "--fast"], "no option --fast; there is --backend, --threads, --json, --help"],
+    [["verify", "x", "-f"], "no option -f"],
+    [["doctor", "--json"], "no option --json; there are none"],
     [["verify", "x", "--json=no"], "--json"],
     [["demo", "--backend"], "--backend"],
     [["doctor", "me"], "arguments"],
   ])("%j is a mistake of usage", (args, mention) => {
     const { status, out, errors } = gatedDelta(args);
     expect([status, out]).toEqual([2, ""]);
-    expect(errors.split("\n")[0]).toContain(mention);
-    expect(errors).toContain("Usage: gated-delta");
+    expect(errors).toContain(mention);
+    expect(errors).toContain(`gated-delta ${args[0]} --help`);
+    expect(errors.trimEnd().split("\n")).toHaveLength(1);
   });
 });
 

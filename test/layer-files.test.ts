@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Device, GatedDeltaError, GatedDeltaNet, StatePool } from "../lib/index.ts";
+import { BoundsError, Device, GatedDeltaError, GatedDeltaNet, StatePool } from "../lib/index.ts";
 import type { ErrorCode, GatedDeltaNetOptions } from "../lib/index.ts";
 import { writeSafetensors } from "../lib/safetensors/safetensors.ts";
 import type { TensorToWrite } from "../lib/safetensors/safetensors.ts";
@@ -27,10 +27,8 @@ function outputOf(files: string | readonly string[], options: Partial<GatedDelta
   using handle = pool.allocate();
   using hidden = device.tensorFrom("f32", [1, 48], Array.from({ length: 48 }, (_, i) => Math.sin(i)));
   using out = device.tensor("f32", [1, 48]);
-  const step = pool.step([handle]);
-  device.run(...layer.decode({ hidden, out, pool, step }));
+  pool.run([handle], (step) => layer.decode({ hidden, out, step }));
   device.wait();
-  step.done();
   return out.data.slice();
 }
 
@@ -143,6 +141,32 @@ describe("where a configuration may be", () => {
     else expect(refused(good, { layer: 0, config }).code).toBe(code as ErrorCode);
   });
 
+  test("messages are in our own words", () => {
+    for (const [, config] of bad) expect(refused(good, { layer: 0, config }).message).not.toMatch(/Invalid|received|Too /);
+    const { linear_key_head_dim: _, ...without } = smallConfig;
+    expect(refused(good, { layer: 0, config: without }).message).toContain("expected a multiple of 8 in 8..256, got none");
+    expect(refused(good, { layer: 0, config: { ...smallConfig, layer_types: 3 } }).expected).toBe("an array of strings");
+  });
+
+  test("another kind of model is named", () => {
+    const llama = { model_type: "llama", hidden_size: 4096, num_attention_heads: 32, num_hidden_layers: 32, rms_norm_eps: 1e-5 };
+    const error = refused(good, { layer: 0, config: llama });
+    expect([error.code, error.argument]).toEqual(["invalid-argument", "config"]);
+    expect(error.message).toContain("a Gated DeltaNet model");
+    expect(error.message).toContain('a model_type of "llama"');
+    const path = newPath("config.json");
+    writeFileSync(path, JSON.stringify({ ...llama, model_type: undefined }));
+    expect(refused(good, { layer: 0, config: path }).message).toContain("neither these nor a model_type");
+  });
+
+  test("a layer beyond the model's last is out of bounds", () => {
+    for (const more of [{ num_hidden_layers: 24 }, { layer_types: Array(24).fill("linear_attention") }]) {
+      const error = refused(good, { layer: 99, config: { ...smallConfig, ...more } });
+      expect(error).toBeInstanceOf(BoundsError);
+      expect([error.code, error.argument, error.expected, error.received]).toEqual(["range", "layer", "0..23", "99"]);
+    }
+  });
+
   test("files that are no configuration", () => {
     const path = newPath("config.json");
     for (const text of ["", "{", "null", "[]", "3"]) {
@@ -150,6 +174,8 @@ describe("where a configuration may be", () => {
       const error = refused(good, { layer: 0, config: path });
       expect([error.code, error.argument]).toEqual(["file", path]);
     }
+    writeFileSync(path, "version https://git-lfs.github.com/spec/v1\n");
+    expect(refused(good, { layer: 0, config: path }).message).toContain("git-lfs pointer");
     expect(refused(good, { layer: 0, config: folder }).code).toBe("file");
     expect(refused(good, { layer: 0, config: join(folder, "none.json") }).code).toBe("file");
   });
@@ -227,13 +253,16 @@ describe("arguments that are refused", () => {
     using layer = GatedDeltaNet.load(device, good, { layer: 0 });
     using pool = StatePool.create(device, { slots: 2, layers: 1, ...layer.stateShape });
     using deep = StatePool.create(device, { slots: 2, layers: 2, ...layer.stateShape });
-    using other = StatePool.create(device, { slots: 2, layers: 1, ...layer.stateShape, valueDim: 16 });
+    using other = StatePool.create(device, { slots: 4, layers: 1, ...layer.stateShape, valueDim: 16 });
     using hidden = device.tensor("f32", [2, 48]);
     using out = device.tensor("f32", [2, 48]);
-    const step = { readSlots: [-1, -1], writeSlots: [0, 1] };
+    const stepOf = (of: StatePool) => of.step([of.allocate(), of.allocate()]);
     const cuSeqlens = [0, 1, 2];
-    const fine = { hidden, out, cuSeqlens, pool, step };
-    const failing: [change: object, code: ErrorCode, argument: string][] = [
+    const step = stepOf(pool);
+    const over = stepOf(other);
+    over.abort();
+    const fine = { hidden, out, cuSeqlens, step };
+    const failing: [change: object, code: ErrorCode, argument: string | undefined][] = [
       [{ hidden: device.tensor("f32", [2, 40]) }, "shape", "hidden"],
       [{ hidden: device.tensor("f32", [2, 1, 48]) }, "shape", "hidden"],
       [{ hidden: device.tensor("bf16", [2, 48]) }, "dtype", "hidden"],
@@ -241,11 +270,17 @@ describe("arguments that are refused", () => {
       [{ out: device.tensor("f32", [3, 48]) }, "shape", "out"],
       [{ out: device.tensor("f16", [2, 48]) }, "dtype", "out"],
       [{ out: hidden.data }, "invalid-argument", "out"],
-      [{ pool: deep }, "invalid-argument", "pool"],
-      [{ pool: other }, "shape", "state"],
-      [{ cuSeqlens: [0, 1, 3] }, "range", "cuSeqlens[2]"],
-      [{ step: { readSlots: [0, 7], writeSlots: [0, 1] } }, "range", "readSlots[1]"],
-      [{ step: { readSlots: [0, 1], writeSlots: [1, 1] } }, "overlap", "writeSlots[1]"],
+      [{ step: stepOf(deep) }, "invalid-argument", "step"],
+      [{ step: stepOf(other) }, "shape", "state"],
+      [{ step: over }, "state", undefined],
+      [{ step: undefined }, "invalid-argument", "step"],
+      [{ step: { readSlots: [0, 1], writeSlots: [0, 1] } }, "invalid-argument", "step"],
+      [{ draft: step }, "invalid-argument", "draft"],
+      [{ pool }, "invalid-argument", "pool"],
+      [{ cuSeqlens: [0, 1, 3] }, "range", "cuSeqlens"],
+      [{ cuSeqlens: [0, 1, 1] }, "range", "cuSeqlens"],
+      [{ cuSeqlens: undefined }, "shape", "cuSeqlens"],
+      [{ cuSeqlens: [0, 2] }, "shape", "readSlots"],
     ];
     for (const [change, code, argument] of failing) {
       let error: unknown;
@@ -258,6 +293,7 @@ describe("arguments that are refused", () => {
       expect([(error as GatedDeltaError).code, (error as GatedDeltaError).argument]).toEqual([code, argument]);
     }
     device.run(...layer.forward(fine));
+    step.done();
     device.wait();
     expect(new Set(out.data)).toEqual(new Set([0])); // zeros in, zeros out: what failed before left nothing behind
   });
@@ -266,7 +302,7 @@ describe("arguments that are refused", () => {
     using layer = GatedDeltaNet.load(device, good, { layer: 0 });
     using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });
     using hidden = device.tensorFrom("f32", [1, 48], Array.from({ length: 48 }, (_, i) => Math.sin(i)));
-    device.run(...layer.decode({ hidden, out: hidden, pool, step: { readSlots: [-1], writeSlots: [0] } }));
+    pool.run([pool.allocate()], (step) => layer.decode({ hidden, out: hidden, step }));
     device.wait();
     expect(hidden.data).toEqual(expected);
   });
@@ -276,7 +312,7 @@ describe("arguments that are refused", () => {
     using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });
     using hidden = device.tensor("f32", [1, 48]);
     using out = device.tensor("f32", [1, 48]);
-    const args = { hidden, out, pool, step: { readSlots: [-1], writeSlots: [0] } };
+    const args = { hidden, out, step: pool.step([pool.allocate()]) };
     const ops = layer.decode(args);
     layer[Symbol.dispose]();
     layer[Symbol.dispose]();

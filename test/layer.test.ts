@@ -176,12 +176,12 @@ describe("the core without projections", () => {
           a: project(input, "in_proj_a.weight", valueHeads),
           b: project(input, "in_proj_b.weight", valueHeads),
           out,
-          pool,
           step,
         }),
       );
       const projected = project(out.reshape([size, valueHeads * valueDim]), "out_proj.weight", hiddenSize);
       device.wait();
+      for (const unused of [0, 1]) for (const kind of ["state", "conv"] as const) step.wrote(unused, kind);
       step.done();
       output.set(projected.data, at * hiddenSize);
     }

@@ -1,6 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, truncateSync } from "node:fs";
+import {
+  chmodSync, chownSync, existsSync, lstatSync, mkdirSync, readFileSync, readdirSync, statSync, symlinkSync, truncateSync,
+} from "node:fs";
 import { join } from "node:path";
 import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, UnsupportedError } from "../lib/errors.ts";
 import { temporaryName } from "../lib/safetensors/leftovers.ts";
@@ -131,9 +133,9 @@ describe("a sound file", () => {
     expect(() => file.info("toString")).toThrow(FileError);
   });
 
-  test("offsets may come in any order, with spaces and unknown fields between", () => {
+  test("offsets may come in any order and in any form of a number, with spaces and unknown fields between", () => {
     const path = fileOf(
-      ` { "b" : {"data_offsets":[2,4],"shape":[2],"dtype":"U8","extra":{"deep":[1,2.5e-3,{"x":null}],"t":true}} ,
+      ` { "b" : {"data_offsets":[2.0,4e0],"shape":[2],"dtype":"U8","extra":{"deep":[1,2.5e-3,{"x":null}],"t":true}} ,
       \t"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}   `,
       4,
     );
@@ -217,7 +219,9 @@ describe("the writer", () => {
     for (const [name, tensor, metadata] of bad) {
       expect(() => writeSafetensors(path, { [name]: tensor as TensorToWrite }, metadata)).toThrow(GatedDeltaError);
     }
-    expect(() => writeSafetensors("", { a: good })).toThrow("expected a path");
+    for (const bad of ["", "x/", undefined]) {
+      expect(() => writeSafetensors(bad as string, { a: good })).toThrow("expected a file's path");
+    }
     expect(existsSync(path)).toBe(false);
   });
 
@@ -232,6 +236,73 @@ describe("the writer", () => {
       expect(() => writeSafetensors(join(inside, "y.safetensors"), { a: good })).toThrow(FileError);
       chmodSync(inside, 0o700);
     }
+  });
+
+  test("replaces regular files only", () => {
+    const pipe = newPath("pipe");
+    if (Bun.spawnSync(["mkfifo", pipe]).exitCode !== 0) throw new Error("mkfifo failed");
+    const device = newPath("device");
+    symlinkSync("/dev/null", device);
+    for (const path of [pipe, device, folder]) {
+      const before = lstatSync(path);
+      expect(() => writeSafetensors(path, { a: good })).toThrow("expected a regular file");
+      expect([lstatSync(path).ino, lstatSync(path).mode]).toEqual([before.ino, before.mode]);
+    }
+    expect(statSync("/dev/null").isCharacterDevice()).toBe(true);
+  });
+
+  test("writes through symbolic links, which stay", () => {
+    const inside = join(folder, "linked");
+    mkdirSync(join(inside, "deep", "er"), { recursive: true });
+    symlinkSync("deep/er", join(inside, "folder")); // folder/.. is deep
+    const links: [link: string, to: string, target: string][] = [
+      ["first", "file", "file"],
+      ["second", "first", "file"],
+      ["up", "folder/../file", "deep/file"],
+      ["absolute", join(inside, "other"), "other"],
+    ];
+    for (const [link, to, target] of links) {
+      symlinkSync(to, join(inside, link));
+      for (const value of [1, 2]) { // what the link names is not there, then it is
+        writeSafetensors(join(inside, link), { a: { ...good, data: new Uint8Array([value, value]) } });
+        expect(lstatSync(join(inside, link)).isSymbolicLink()).toBe(true);
+        expect(lstatSync(join(inside, target)).isFile()).toBe(true);
+        using file = openSafetensors(join(inside, target));
+        expect(file.read("a")[0]).toBe(value);
+      }
+    }
+    expect(readdirSync(inside).sort()).toEqual(["absolute", "deep", "file", "first", "folder", "other", "second", "up"]);
+    const loop = newPath("loop");
+    symlinkSync(loop, loop);
+    expect(() => writeSafetensors(loop, { a: good })).toThrow(FileError);
+    expect(lstatSync(loop).isSymbolicLink()).toBe(true);
+  });
+
+  test("keeps the permissions of what is there; a new file is its owner's alone", () => {
+    const path = newPath();
+    const mode = () => statSync(path).mode & 0o7777;
+    const umask = process.umask(0o002);
+    try {
+      writeSafetensors(path, { a: good });
+      expect(mode()).toBe(0o600);
+      for (const kept of [0o600, 0o640, 0o664, 0o444, 0o777]) {
+        chmodSync(path, kept);
+        writeSafetensors(path, { a: good });
+        expect(mode()).toBe(kept);
+      }
+    } finally {
+      process.umask(umask);
+    }
+  });
+
+  test.skipIf(process.getuid?.() !== 0)("keeps the owner and group of what is there, where it may", () => {
+    const path = newPath();
+    writeSafetensors(path, { a: good });
+    chownSync(path, 12345, 23456);
+    chmodSync(path, 0o640);
+    writeSafetensors(path, { a: good });
+    const { uid, gid, mode } = statSync(path);
+    expect([uid, gid, mode & 0o7777]).toEqual([12345, 23456, 0o640]);
   });
 
   test("writers of one file have temporary files of their own, also within one process", () => {

@@ -61,13 +61,10 @@ function show(device: Device, path: string, data: LayerCase): boolean {
     using input = device.tensorFrom("f32", [rows, hidden], gather(spans, tokens, hidden, data.input));
     using out = device.tensor("f32", [rows, hidden]);
     const start = performance.now();
-    const step = pool.step(handles);
-    const ops = isPrefill
-      ? layer.forward({ hidden: input, out, cuSeqlens, pool, step })
-      : layer.decode({ hidden: input, out, pool, step });
-    device.run(...ops);
+    pool.run(handles, (step) => isPrefill
+      ? layer.forward({ hidden: input, out, cuSeqlens, step })
+      : layer.decode({ hidden: input, out, step }));
     device.wait();
-    step.done();
     const seconds = (performance.now() - start) / 1000;
     if (isPrefill) prefillSeconds += seconds;
     else decodeSeconds += seconds;

@@ -6,8 +6,9 @@ import type { Device } from "./device.ts";
 import { encodeOp } from "../ops/op.ts";
 import type { Op } from "../ops/op.ts";
 import { usable } from "../ops/recorder.ts";
-import type { IndexArgument, Recorder } from "../ops/recorder.ts";
+import type { IndexArgument, Participant, PlanStates, Recorder } from "../ops/recorder.ts";
 import type { Pins } from "../tensor/pins.ts";
+import type { Participants } from "./participants.ts";
 import { PlanIndices } from "./plan-indices.ts";
 import { byteOffsetOf, isTensor, storageOf } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -30,11 +31,21 @@ export class DeviceRecorder implements Recorder {
   readonly device: Device;
   readonly target: Handle;
   readonly #pins: Pins;
+  readonly #participants: Participants;
 
-  constructor(device: Device, target: Handle, pins: Pins) {
+  constructor(device: Device, target: Handle, pins: Pins, participants: Participants) {
     this.device = device;
     this.target = target;
     this.#pins = pins;
+    this.#participants = participants;
+  }
+
+  get planStates(): undefined {
+    return undefined;
+  }
+
+  join(participant: Participant): void {
+    this.#participants.join(participant);
   }
 
   encode(op: Op): void {
@@ -69,12 +80,16 @@ export class PlanRecorder implements Recorder {
   readonly target: Handle;
   readonly tensors: PlanTensor[] = [];
   readonly indices: PlanIndices;
+  readonly planStates: PlanStates = { placeholder: undefined, uses: [] };
 
   constructor(device: Device, target: Handle) {
     this.device = device;
     this.target = target;
     this.indices = new PlanIndices(device);
   }
+
+  /** A step is over before a replay, so none takes part in a plan. */
+  join(): void {}
 
   encode(op: Op): void {
     encodeOp(op, this);

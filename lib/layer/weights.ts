@@ -161,8 +161,7 @@ function findPrefix(source: TensorSource, layer: number): string {
  */
 function refuseUnknown(source: TensorSource, prefix: string): void {
   const known = /^(?:in_proj_(?:qkv|qkvz|z|b|a|ba)\.weight|conv1d\.(?:weight|bias)|out_proj\.weight)$/;
-  for (const name of source.names) {
-    if (!name.startsWith(prefix)) continue;
+  for (const name of source.namesWithPrefix(prefix)) {
     const rest = name.slice(prefix.length);
     if (/^(?:in_proj_|conv1d\.|out_proj\.)/.test(rest) && !known.test(rest)) {
       throw new UnsupportedError({

@@ -50,6 +50,9 @@ export const constants = {
   GD_NORM_THEN_GATE: 1,
   GD_GATE_THEN_NORM: 2,
   GD_MAX_RANK: 8,
+  GD_TEST_ENCODE: 1,
+  GD_TEST_COMMIT: 2,
+  GD_TEST_RUN: 3,
 } as const;
 
 /** The header's structs: size in bytes, each field's offset in bytes and its type (a scalar or another struct). */
@@ -568,6 +571,7 @@ export const symbols = {
   gd_discard: { args: ["ptr"], returns: "i32" },
   gd_poll: { args: ["ptr", "u64"], returns: "i32" },
   gd_wait: { args: ["ptr", "u64", "u64"], returns: "i32" },
+  gd_test_fail: { args: ["ptr", "u32", "u64"], returns: "i32" },
   gd_plan_create: { args: ["ptr", "ptr"], returns: "i32" },
   gd_plan_run: { args: ["ptr", "ptr"], returns: "i32" },
   gd_plan_release: { args: ["ptr"], returns: "i32" },

@@ -1,5 +1,6 @@
 import type { ConvActivation } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import type { LayerStates } from "./layer-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import type { KeptStateArguments, RaggedArguments } from "./state-arguments.ts";
@@ -17,6 +18,8 @@ export interface CausalConv1dArguments extends RaggedArguments, KeptStateArgumen
    * Without it every sequence starts from zeros and drops its final state.
    */
   readonly state?: Tensor | undefined;
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state`, the slots and what is kept on the way. */
+  readonly states?: LayerStates | undefined;
   /** Written: `[tokens, channels]`, the activation dtype or f32. */
   readonly out: Tensor;
   /** Applied to each sum. @default "silu" */

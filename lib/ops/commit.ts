@@ -2,6 +2,7 @@
 import type { HeadMap } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Indices } from "./indices.ts";
+import type { LayerStates } from "./layer-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import type { DeltaRecords } from "./recurrence-arguments.ts";
@@ -11,6 +12,8 @@ import type { RaggedArguments } from "./state-arguments.ts";
 export interface CommitArguments extends RaggedArguments {
   /** How many of each sequence's tokens to apply, `[sequences]`: 0..T. */
   readonly counts: Indices;
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state` and the slots. */
+  readonly states?: LayerStates | undefined;
 }
 
 /** Arguments of {@link commitGatedDelta}. */
@@ -18,7 +21,7 @@ export interface CommitGatedDeltaArguments extends CommitArguments {
   /** What {@link gatedDelta} kept. */
   readonly records: DeltaRecords;
   /** Read and written in place: `[slots, valueHeads, valueDim, keyDim]`, f32, f16 or bf16, contiguous. */
-  readonly state: Tensor;
+  readonly state?: Tensor | undefined;
   /** As in the verified call. @default "block" */
   readonly headMap?: HeadMap | undefined;
 }
@@ -28,7 +31,7 @@ export interface CommitCausalConv1dArguments extends CommitArguments {
   /** `[tokens, channels]`: the verified call's input, as it was. */
   readonly x: Tensor;
   /** Read and written in place: `[slots, channels, width − 1]`, x's dtype or f32, contiguous, oldest first. */
-  readonly state: Tensor;
+  readonly state?: Tensor | undefined;
 }
 
 /**

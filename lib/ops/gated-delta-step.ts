@@ -1,5 +1,6 @@
 import type { ConvActivation, NormActivation, NormOrder } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import type { LayerStates } from "./layer-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import type { GateTensors, RecurrenceOptions } from "./recurrence-arguments.ts";
@@ -22,6 +23,8 @@ export interface GatedDeltaStepArguments extends RecurrenceOptions, GateTensors,
   readonly convState?: Tensor | undefined;
   /** Read and written in place: `[slots, valueHeads, valueDim, keyDim]`, f32, f16 or bf16. */
   readonly state?: Tensor | undefined;
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state`, `convState` and the slots. */
+  readonly states?: LayerStates | undefined;
   /** `[sequences, valueHeads, valueDim]`, the activation dtype: the norm's gate. */
   readonly z: Tensor;
   /** `[valueDim]`, any float dtype. */

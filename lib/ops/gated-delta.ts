@@ -1,5 +1,6 @@
 import type { Algorithm } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import type { LayerStates } from "./layer-states.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
 import type { DeltaRecords, GateTensors, RecurrenceOptions } from "./recurrence-arguments.ts";
@@ -20,6 +21,8 @@ export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors, Rag
    * sequence starts from zero and drops its final state.
    */
   readonly state?: Tensor | undefined;
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state`, the slots and what is kept on the way. */
+  readonly states?: LayerStates | undefined;
   /**
    * Written: what {@link commitGatedDelta} needs to bring the states forward by as many of these tokens as turn out to
    * be right. Not with the chunked algorithm. @default none

@@ -2,16 +2,24 @@
 import { Descriptor } from "../native/descriptor.ts";
 import type { OpName } from "../native/descriptor.ts";
 import { ops } from "../native/ops.ts";
+import type { BoundStates, StateKind } from "./layer-states.ts";
 
 export type { OpName } from "../native/descriptor.ts";
 
 /** One argument, as the table has it. `key` is the property that holds it. */
-export type Argument = { readonly name: string; readonly key: string; readonly optional: boolean } & (
+export type Argument = {
+  readonly name: string;
+  readonly key: string;
+  readonly optional: boolean;
+  /** What `states` gives in its place; undefined where the two have nothing to do with each other. */
+  readonly bound?: keyof BoundStates | "nothing" | undefined;
+} & (
   | { readonly kind: "tensor" | "indices" | "boolean" }
   | { readonly kind: "integer"; readonly least: number }
   | { readonly kind: "number"; readonly byDefault: number | undefined }
   | { readonly kind: "option"; readonly names: Readonly<Record<string, number>>; readonly byDefault: number | undefined }
   | { readonly kind: "group"; readonly members: readonly Argument[] }
+  | { readonly kind: "states"; readonly kinds: readonly StateKind[]; readonly drafts: boolean }
 );
 
 /** Where an argument goes, in words from the descriptor's start. */
@@ -28,6 +36,10 @@ export interface OpKind {
   readonly tensors: readonly Place[];
   readonly indices: readonly Place[];
   readonly descriptor: Descriptor;
+  /** Where among the values of the op are those that a `states` argument asks for; −1 where there is none. */
+  readonly x: number;
+  readonly gateDims: number;
+  readonly headMap: number;
 }
 
 type Entry = Omit<Argument, "key"> & { readonly at?: number; readonly members?: readonly Entry[] };
@@ -42,13 +54,19 @@ function kindOf(name: OpName): OpKind {
   const flat = entries.flatMap((entry) => entry.members ?? [entry]);
   const places = (wanted: (kind: string) => boolean): Place[] =>
     flat.filter(({ kind }) => wanted(kind)).map((entry) => ({ name: entry.name, at: entry.at! }));
+  const tensors = places((kind) => kind === "tensor");
+  const numbers = places((kind) => !["tensor", "indices", "states"].includes(kind));
+  const find = (list: readonly Place[], wanted: string) => list.findIndex((place) => place.name === wanted);
   return {
     name,
     arguments: entries.map(argumentOf),
-    numbers: places((kind) => kind !== "tensor" && kind !== "indices"),
-    tensors: places((kind) => kind === "tensor"),
+    numbers,
+    tensors,
     indices: places((kind) => kind === "indices"),
     descriptor: new Descriptor(name),
+    x: find(tensors, "x"),
+    gateDims: find(numbers, "gateDims"),
+    headMap: find(numbers, "headMap"),
   };
 }
 

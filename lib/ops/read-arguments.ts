@@ -5,10 +5,13 @@
  */
 import { asArguments, asInteger, invalid, largestIndex } from "../arguments/checks.ts";
 import { GatedDeltaError, describe } from "../errors.ts";
+import { gateDims as gateDimsCodes, headMaps } from "../native/options.ts";
 import { isTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { indicesText } from "./indices.ts";
 import type { Indices } from "./indices.ts";
+import { bindStates, withDraft } from "./layer-states.ts";
+import type { BoundStates, GivenStates, StateUse } from "./layer-states.ts";
 import type { Argument, OpKind } from "./op-kind.ts";
 
 /** What was read, in the order of the op's lists. Numbers are the bits that cross the boundary. */
@@ -17,18 +20,20 @@ export interface Values {
   readonly tensors: (Tensor | undefined)[];
   /** Looked into when the op is encoded. */
   readonly indices: (Indices | undefined)[];
+  states: GivenStates | undefined;
 }
 
 /** Reads the arguments of an op. */
 export function readArguments(kind: OpKind, args: unknown): Values {
-  const values: Values = { numbers: [], tensors: [], indices: [] };
-  readObject(kind.name, kind.arguments, asArguments(kind.name, args as object) as Given, "", values);
+  const values: Values = { numbers: [], tensors: [], indices: [], states: undefined };
+  readObject(kind, kind.arguments, asArguments(kind.name, args as object) as Given, "", values);
   return values;
 }
 
 type Given = Readonly<Record<string, unknown>>;
 
-function readObject(op: string, list: readonly Argument[], given: Given, prefix: string, values: Values): void {
+function readObject(kind: OpKind, list: readonly Argument[], given: Given, prefix: string, values: Values): void {
+  const op = kind.name;
   let known = 0;
   for (let i = 0; i < list.length; i++) {
     const argument = list[i]!;
@@ -38,7 +43,9 @@ function readObject(op: string, list: readonly Argument[], given: Given, prefix:
       checkKeys(op, list, given, prefix); // a misspelt name is the likely reason
       throw invalid(op, argument.name, expectedOf(argument), value);
     }
-    readOne(op, argument, value, values);
+    const { states } = values;
+    const bound = states === undefined || argument.bound === undefined;
+    readOne(kind, argument, bound ? value : boundValue(op, argument, states.bound, value), values);
   }
   // Counting is all that a usual call costs; names are looked at where the numbers differ.
   if (Object.keys(given).length !== known || Object.getPrototypeOf(given) !== Object.prototype) {
@@ -46,7 +53,15 @@ function readObject(op: string, list: readonly Argument[], given: Given, prefix:
   }
 }
 
-function readOne(op: string, argument: Argument, value: unknown, values: Values): void {
+/** What `states` gives for an argument that it stands for; giving both is a mistake. */
+function boundValue(op: string, { name, bound }: Argument, states: BoundStates, value: unknown): unknown {
+  if (bound === "cuSeqlens") return withDraft(op, states, value as Indices | undefined);
+  if (value !== undefined) throw invalid(op, name, "nothing beside states, which stands for it", value);
+  return bound === "nothing" ? undefined : states[bound!];
+}
+
+function readOne(kind: OpKind, argument: Argument, value: unknown, values: Values): void {
+  const op = kind.name;
   switch (argument.kind) {
     case "tensor":
       if (value !== undefined && !isTensor(value)) throw invalid(op, argument.name, expectedOf(argument), value);
@@ -69,17 +84,33 @@ function readOne(op: string, argument: Argument, value: unknown, values: Values)
       values.numbers.push(value ? 1 : 0);
       break;
     case "group":
-      readGroup(op, argument, value, values);
+      readGroup(kind, argument, value, values);
+      break;
+    case "states":
+      if (value !== undefined) values.states = bindStates(value, useOf(kind, argument, values));
   }
 }
 
-function readGroup(op: string, group: Argument & { kind: "group" }, value: unknown, values: Values): void {
+/** What a `states` argument has to know of its op, of which all else has been read. */
+function useOf({ name, x, gateDims, headMap }: OpKind, states: Argument & { kind: "states" }, values: Values): StateUse {
+  const { kinds, drafts } = states;
+  return {
+    op: name,
+    kinds,
+    drafts,
+    x: values.tensors[x],
+    perKey: values.numbers[gateDims] === gateDimsCodes.key,
+    headMap: values.numbers[headMap] === headMaps.tiled ? "tiled" : "block",
+  };
+}
+
+function readGroup(kind: OpKind, group: Argument & { kind: "group" }, value: unknown, values: Values): void {
   if (value === undefined) {
-    for (const { kind } of group.members) (kind === "tensor" ? values.tensors : values.indices).push(undefined);
+    for (const member of group.members) (member.kind === "tensor" ? values.tensors : values.indices).push(undefined);
     return;
   }
-  if (typeof value !== "object" || value === null) throw invalid(op, group.name, expectedOf(group), value);
-  readObject(op, group.members, value as Given, `${group.name}.`, values);
+  if (typeof value !== "object" || value === null) throw invalid(kind.name, group.name, expectedOf(group), value);
+  readObject(kind, group.members, value as Given, `${group.name}.`, values);
 }
 
 /** The number of an option's name. */
@@ -133,5 +164,7 @@ function expectedOf(argument: Argument): string {
       return "a boolean";
     case "group":
       return `{ ${argument.members.map(({ key }) => key).join(", ")} }`;
+    case "states":
+      return "what step.layer(i) or draft.layer(i) gives";
   }
 }

@@ -3,12 +3,48 @@ import { DisposedError, GatedDeltaError } from "../errors.ts";
 import type { Device } from "../device/device.ts";
 import type { Descriptor } from "../native/descriptor.ts";
 import type { Handle } from "../native/handle.ts";
-import { wordsOf } from "../tensor/tensor.ts";
+import { storageOf, wordsOf } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { readIndices } from "./indices.ts";
 import type { IndexData, Indices } from "./indices.ts";
+import { admit, encoded } from "./layer-states.ts";
+import type { BoundStates, StateKind } from "./layer-states.ts";
 import type { OpKind } from "./op-kind.ts";
 import type { Values } from "./read-arguments.ts";
+
+/** Who must know what becomes of the submission that its ops are in: a step or draft of a pool. */
+export interface Participant {
+  /** Called before the submission is committed. Throws where it must not be. */
+  beforeCommit(op: string): void;
+  /** The submission was committed. */
+  committed(ticket: number): void;
+  /** What was encoded was dropped. */
+  discarded(): void;
+  /** A committed submission has ended, with or without a failure. */
+  settled(failure: Error | undefined): void;
+}
+
+/** A layer's states that one op of a plan writes. */
+export interface LayerUse {
+  readonly layer: number;
+  readonly kinds: readonly StateKind[];
+}
+
+/** What stands in a plan for the step of each of its replays. */
+export interface Placeholder {
+  /**
+   * Puts a step's slots where the plan reads them, after checking that it can write everything in `uses`.
+   *
+   * @returns the step, and a function that notes that a replay has written all of `uses`.
+   */
+  enter(op: string, step: unknown, uses: readonly LayerUse[]): { readonly participant: Participant; wrote(): void };
+}
+
+/** The states of a plan: what stands for the step of each replay, and what the ops write of it. */
+export interface PlanStates {
+  placeholder: Placeholder | undefined;
+  readonly uses: LayerUse[];
+}
 
 /** A device's open submission, or a plan. */
 export interface Recorder {
@@ -18,6 +54,10 @@ export interface Recorder {
   beginIndices(count: number): void;
   /** Puts index data into a descriptor: `data` is what `source` held a moment ago. */
   placeIndices(descriptor: Descriptor, at: number, argument: IndexArgument, data: Int32Array | Tensor<"i32">): void;
+  /** What a plan's ops write of a pool's states; undefined for a device's open submission. */
+  readonly planStates: PlanStates | undefined;
+  /** Notes that a step or draft has an op in a device's open submission. */
+  join(participant: Participant): void;
   /** Called for every tensor that an op uses. */
   keep(op: string, argument: string, tensor: Tensor): void;
 }
@@ -30,6 +70,13 @@ export interface IndexArgument {
   readonly count: number;
 }
 
+/** Refuses tensors of a pool, which ops reach through `states` only. */
+function expectUnguarded(op: string, argument: string, tensor: Tensor, bound: BoundStates | undefined): void {
+  if (!storageOf(tensor).guarded || tensor === bound?.state || tensor === bound?.convState) return;
+  const expected = "a tensor that is no StatePool's: ops take a pool's states as `states: step.layer(i)`";
+  throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: "a tensor of a StatePool" });
+}
+
 const noIndices: readonly (IndexData | undefined)[] = [];
 
 /** Packs what was read of an op's arguments and hands it to the native side. */
@@ -40,6 +87,8 @@ export function encodeValues(recorder: Recorder, { name, numbers, tensors, indic
     data = indices.map((place, i) => readIndices(name, place.name, values.indices[i]));
     for (const one of data) count += one?.count ?? 0;
   }
+  const { states } = values;
+  states?.layer[admit](states.use, recorder);
   // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
   for (let i = 0; i < numbers.length; i++) descriptor.number(numbers[i]!.at, values.numbers[i]!);
   for (let i = 0; i < tensors.length; i++) {
@@ -50,6 +99,7 @@ export function encodeValues(recorder: Recorder, { name, numbers, tensors, indic
       continue;
     }
     usable(recorder.device, name, place.name, tensor);
+    expectUnguarded(name, place.name, tensor, states?.bound);
     recorder.keep(name, place.name, tensor);
     descriptor.tensor(place.at, wordsOf(tensor));
   }
@@ -60,6 +110,7 @@ export function encodeValues(recorder: Recorder, { name, numbers, tensors, indic
     else recorder.placeIndices(descriptor, indices[i]!.at, one, one.elements);
   }
   descriptor.encode(recorder.target, name);
+  states?.layer[encoded](states.use, recorder);
 }
 
 /** Checks that a tensor can be used by ops of a device. */

@@ -17,6 +17,8 @@ export interface Storage {
    * the native side keeps alive by itself.
    */
   readonly owner: unknown;
+  /** Whether it holds a pool's states, which ops reach through a step or draft only. */
+  readonly guarded: boolean;
   readonly disposed: boolean;
   dispose(): void;
 }
@@ -36,6 +38,7 @@ class OwnedStorage implements Storage {
   readonly byteOffset = 0;
   readonly bytes: number;
   readonly owner = undefined;
+  guarded = false;
 
   constructor(device: Handle, bytes: number, op: string) {
     // An ArrayBuffer of no bytes can't be adopted: an empty tensor gets one element's worth that nobody sees.
@@ -66,6 +69,7 @@ class BorrowedStorage implements Storage {
   readonly byteOffset: number;
   readonly bytes: number;
   readonly owner: unknown;
+  readonly guarded = false;
   /** Whether the ArrayBuffer was made here, so that disposal may detach it. */
   readonly #detachable: boolean;
   #disposed = false;

@@ -1,12 +1,10 @@
 import { DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
-import { asDType, dtypes, toFloat32 } from "./dtype.ts";
+import { dtypes, toFloat32 } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
 import type { Device } from "../device/device.ts";
-import { asDevice, native } from "./device-handle.ts";
-import { asAddress, asOwner, asRange, asShape, asView, elementsWithin } from "./shape.ts";
+import { asRange, asShape, asView } from "./shape.ts";
 import type { TensorView } from "./shape.ts";
 import { tensorWords } from "../native/descriptor.ts";
-import { borrowPointer } from "./storage.ts";
 import type { Storage } from "./storage.ts";
 import { contiguousStrides, copyStrided, extentOf, isContiguous, reshapedStrides, sizeOf } from "./strides.ts";
 import { readNumbers, writeNumbers } from "./copy.ts";
@@ -25,6 +23,14 @@ let makingTensor = false;
 
 /** Whether a value is a {@link Tensor} of this package: not a lookalike and not an object with its prototype. */
 export let isTensor: (value: unknown) => value is Tensor;
+
+/** Makes a tensor's memory a pool's, which ops reach through a step or draft only. */
+export function guardTensor(tensor: Tensor): void {
+  (storageOf(tensor) as { guarded: boolean }).guarded = true;
+}
+
+/** How many tensors were disposed so far: while it stays, every tensor that was there is there. */
+export let disposals = 0;
 
 /** The memory that a tensor lies in. */
 export let storageOf: (tensor: Tensor) => Storage;
@@ -133,34 +139,6 @@ export class Tensor<D extends DType = DType> implements Disposable {
         makingTensor = false;
       }
     };
-  }
-
-  /**
-   * A tensor over memory of another native library, without a copy. The memory must stay valid until the tensor is
-   * disposed and pending work on it is done; `owner` is kept reachable that long.
-   *
-   * This is as dangerous as any raw pointer: an address that is not what it is said to be ends the process.
-   *
-   * @param pointer address of the first element: the CPU backend wants a multiple of 64, Metal of 16384.
-   * @param bytes length of the memory, at least that of the tensor; Metal wants a multiple of 16384.
-   * @throws {GatedDeltaError} where the backend can't use the memory as it lies.
-   */
-  static fromPointer<D extends DType>(
-    device: Device,
-    pointer: number,
-    bytes: number,
-    dtype: D,
-    shape: readonly number[],
-    options: { readonly owner: object },
-  ): Tensor<D> {
-    const op = "Tensor.fromPointer";
-    const handle = asDevice(op, device)[native];
-    asDType(dtype, op, "dtype");
-    const dimensions = asShape(op, "shape", shape);
-    const address = asAddress(op, "pointer", pointer);
-    elementsWithin(op, "bytes", bytes, dtype, dimensions);
-    const storage = borrowPointer(handle, address, bytes, asOwner(op, options), op);
-    return makeTensor(device, storage, dtype, 0, dimensions, contiguousStrides(dimensions));
   }
 
   /** Length of the elements in bytes, gaps not counted. */
@@ -303,6 +281,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
    * arrays are detached, and its views end too. Doing it again does nothing.
    */
   [Symbol.dispose](): void {
+    disposals++;
     this.#ended = true;
     this.#data = undefined;
     if (this.#tenure.owns) this.#storage.dispose();

@@ -23,7 +23,7 @@ function runCommandLine(bun, args) {
 
 /** The steps that a command line needs: help needs no library, and a named library need not be built. */
 function neededSteps(args) {
-  const help = args.length === 0 || args.some((arg) => arg === "--help" || arg === "-h" || arg === "help");
+  const help = args.length === 0 || args.some((arg) => ["--help", "-h", "help", "--version"].includes(arg));
   const named = (process.env.GATED_DELTA_LIBRARY ?? "") !== "";
   return help || named ? ["dependencies"] : ["dependencies", "library"];
 }

@@ -24,7 +24,9 @@ type Value<Entry> = Entry extends { kind: "tensor" }
           ? keyof Names
           : Entry extends { kind: "group"; members: infer Members extends readonly { name: string }[] }
             ? Described<Members>
-            : never;
+            : Entry extends { kind: "states" }
+              ? api.LayerStates
+              : never;
 
 type Flat<T> = { [K in keyof T]: T[K] };
 type Described<Entries extends readonly { name: string }[]> = Flat<

@@ -105,19 +105,15 @@ function run(device: Device, data: LayerCase, schedule: Schedule, single: Single
     const rows = rowsOf(spans);
     using input = device.tensorFrom("f32", [rows, hidden], gather(spans, tokens, hidden, data.input));
     using out = device.tensor("f32", [rows, hidden]);
-    const step = pool.step(spans.flatMap(({ sequence }) => handles[sequence] ?? []));
+    const members = spans.flatMap(({ sequence }) => handles[sequence] ?? []);
     const decodes = single === "fused" && spans.every(({ from, to }) => to - from === 1);
-    const ops = decodes
-      ? layer.decode({ hidden: input, out, pool, step })
-      : layer.forward({ hidden: input, out, cuSeqlens: cuSeqlensOf(spans), pool, step });
-    device.run(...ops);
+    pool.run(members, (step) => decodes
+      ? layer.decode({ hidden: input, out, step })
+      : layer.forward({ hidden: input, out, cuSeqlens: cuSeqlensOf(spans), step }));
     device.wait();
-    step.done();
     scatter(spans, tokens, hidden, out.data, output);
   }
-  const step = pool.step(handles);
-  const { readSlots } = step;
-  step.abort();
+  const readSlots = Int32Array.from(handles, ({ slot }) => slot);
   return { output, state: slotsOf(pool.state(0), readSlots), conv: slotsOf(pool.conv(0), readSlots) };
 }
 

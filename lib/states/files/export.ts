@@ -4,7 +4,7 @@ import { dtypes } from "../../tensor/dtype.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { ShapeError } from "../../errors.ts";
 import type { HeadMap } from "../../native/options.ts";
-import { rowShape } from "../pool-shape.ts";
+import { kindsOf, rowShape } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
 import { writeSafetensors } from "../../safetensors/safetensors.ts";
 import type { TensorToWrite } from "../../safetensors/safetensors.ts";
@@ -40,12 +40,12 @@ interface Target {
 /** Checks options that only some layouts have. */
 export function checkExport(op: string, shape: PoolShape, { layout, convColumns, headMap }: ExportOptions): void {
   const { convWidth, convChannels, valueHeads, valueDim } = shape;
-  if (convColumns !== undefined && (layout !== "hf" || (convColumns !== convWidth && convColumns !== convWidth - 1))) {
+  if (convColumns !== undefined && (layout !== "hf" || !shape.conv || (convColumns !== convWidth && convColumns !== convWidth - 1))) {
     const expected = layout === "hf" ? `${convWidth} or ${convWidth - 1}` : "nothing but with layout hf";
     throw invalid(op, "convColumns", expected, convColumns);
   }
   if (headMap !== undefined && layout !== "ggml") throw invalid(op, "headMap", "nothing but with layout ggml", headMap);
-  if (layout === "ggml" && convChannels < valueHeads * valueDim) {
+  if (layout === "ggml" && shape.conv && convChannels < valueHeads * valueDim) {
     const expected = `convolutions of at least ${valueHeads * valueDim} channels for layout ggml`;
     throw new ShapeError({ op, argument: "pool", expected, received: `${convChannels}` });
   }
@@ -56,7 +56,7 @@ export function writeExport(pool: StateTensors, slots: readonly number[], path: 
   const { shape } = pool;
   const tensors = new Map<string, TensorToWrite>();
   for (let layer = 0; layer < shape.layers; layer++) {
-    for (const kind of ["state", "conv"] as const) {
+    for (const kind of kindsOf(shape)) {
       const target = targetOf(shape, kind, options);
       const from = kind === "state" ? shape.stateDtype : shape.convDtype;
       const to = (kind === "state" ? options.stateDtype : options.convDtype) ?? from;

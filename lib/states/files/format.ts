@@ -1,11 +1,11 @@
 /**
  * Files of states: safetensors with, for each layer, `layers.N.state` `[states, valueHeads, valueDim, keyDim]` and
- * `layers.N.conv` `[states, convChannels, convWidth − 1]`. The metadata hold the model's shape and a SHA-256 over
+ * `layers.N.conv` `[states, convChannels, convWidth − 1]` (of pools that hold them). The metadata hold the model's shape and a SHA-256 over
  * everything that the file says.
  */
 import { createHash } from "node:crypto";
 import type { Hash } from "node:crypto";
-import { dtypeOf, rowShape } from "../pool-shape.ts";
+import { dtypeOf, kindsOf, rowShape } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
 import { fileDTypes } from "./rows.ts";
 
@@ -38,7 +38,7 @@ export interface StateTensor {
 /** The tensors of a file of `count` states. */
 export function tensorsOf(shape: PoolShape, count: number): StateTensor[] {
   return Array.from({ length: shape.layers }, (_, layer) => layer).flatMap((layer) =>
-    (["state", "conv"] as const).map((kind) => {
+    kindsOf(shape).map((kind) => {
       return { name: `layers.${layer}.${kind}`, layer, kind, shape: [count, ...rowShape(shape, kind)] };
     }),
   );

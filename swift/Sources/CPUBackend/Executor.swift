@@ -28,19 +28,30 @@ final class Executor {
     bounds.reserve(threads &+ 1)
   }
 
-  func run(_ ops: [Op]) throws(Failure) {
+  /// - Throws: the failure of an op, with the op's name; those after it have not run.
+  func run(_ ops: [EncodedOp]) throws(Failure) {
     // By index: an op in a variable of its own would be a copy, with a count up and down for each of its buffers.
     for index in ops.indices {
-      switch ops[index] {
-      case .gatedDelta(let op, let sequences): try run(op, sequences)
-      case .causalConv1d(let op, let sequences): try run(op, sequences)
-      case .gatedRMSNorm(let op): run(op)
-      case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
-      case .linear(let op): run(op)
-      case .copySlots(let op, let sequences): try run(op, sequences)
-      case .commitGatedDelta(let op, let sequences): try run(op, sequences)
-      case .commitCausalConv1d(let op, let sequences): try run(op, sequences)
+      do throws(Failure) {
+        try run(ops, index)
+      } catch {
+        var failure = error
+        failure.op = "\(ops[index].name)"
+        throw failure
       }
+    }
+  }
+
+  private func run(_ ops: [EncodedOp], _ index: Int) throws(Failure) {
+    switch ops[index].op {
+    case .gatedDelta(let op, let sequences): try run(op, sequences)
+    case .causalConv1d(let op, let sequences): try run(op, sequences)
+    case .gatedRMSNorm(let op): run(op)
+    case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
+    case .linear(let op): run(op)
+    case .copySlots(let op, let sequences): try run(op, sequences)
+    case .commitGatedDelta(let op, let sequences): try run(op, sequences)
+    case .commitCausalConv1d(let op, let sequences): try run(op, sequences)
     }
   }
 

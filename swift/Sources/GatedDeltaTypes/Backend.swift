@@ -21,9 +21,28 @@ public struct DeviceDescription: Sendable {
   }
 }
 
-/// The ops of one commit. The backend calls `finish` once, from any thread, when the last op is done or one has failed.
+/// An op of a submission.
+public struct EncodedOp: Sendable {
+  public var op: Op
+  /// What the caller encoded it as, such as `gatedDeltaNetInplace` for what is run as a `gatedDelta`. A failure while it
+  /// runs carries this name.
+  public let name: StaticString
+  /// Whether it reads or writes memory that is not the library's own (`Memory.isWrapped`).
+  public let borrows: Bool
+
+  public init(_ op: consuming Op, name: StaticString, borrows: Bool) {
+    self.op = op
+    self.name = name
+    self.borrows = borrows
+  }
+}
+
+/// The ops of one commit. The backend calls `finish` once, from any thread, when the last op is done or one has failed;
+/// of the submission's memory it touches nothing any more by then.
 public protocol Submission: AnyObject, Sendable {
-  var ops: [Op] { get }
+  /// Later submissions of a device have higher tickets.
+  var ticket: UInt64 { get }
+  var ops: [EncodedOp] { get }
   func finish(_ failure: Failure?)
 }
 

@@ -157,7 +157,7 @@ import Testing
     ids[2] = 7
     #expect(gd_plan_run(plan, nil) == GD_ERROR_RANGE)
     #expect(LastError().op == "gatedDeltaNetInplaceIds" && LastError().argument == "ids[2]", "\(LastError())")
-    let seen = fixture.backend.submissions.map { $0.ops[0].sequences }
+    let seen = fixture.backend.submissions.map { $0.ops[0].op.sequences }
     #expect(seen.map { $0?.readSlots } == [[3, 4, 5], [5, 4, 5]] && seen.map { $0?.stagedReads } == [[], [0]])
   }
 }

@@ -166,7 +166,7 @@ import Testing
     #expect(gd_encode_causal_conv1d(plan, &given) == GD_OK, "\(LastError())")
     #expect(gd_encode_commit_causal_conv1d(plan, &commit) == GD_OK, "\(LastError())")
     func run() -> (stores: StateStores?, counts: [Int32]?)? {
-      guard gd_plan_run(plan, nil) == GD_OK, let ops = fixture.backend.submissions.last?.ops else { return nil }
+      guard gd_plan_run(plan, nil) == GD_OK, let ops = fixture.backend.submissions.last?.ops.map(\.op) else { return nil }
       return (ops[0].sequences?.stores, ops[1].sequences?.counts)
     }
     let checkpoint = Store(tokens: 1, target: .slot(4))

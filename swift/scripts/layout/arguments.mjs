@@ -6,7 +6,7 @@ export function publicName(field) {
   return field.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 }
 
-const tags = ["as", "optional", "is", "default", "from", "boolean"];
+const tags = ["as", "optional", "is", "default", "from", "boolean", "bound"];
 
 /** The tags of a field's annotation, by name. */
 export function readNote(note) {
@@ -33,17 +33,29 @@ export function argumentsOf({ fields }, options) {
     // Whether the group may be left out says the annotation; of a group that is there, every member is.
     const last = found.at(-1);
     if (last?.name === group) last.members.push({ ...argument, optional: false });
-    else found.push({ name: group, kind: "group", optional: argument.optional, members: [{ ...argument, optional: false }] });
+    else {
+      const { optional, bound } = argument;
+      found.push({ name: group, kind: "group", optional, bound, members: [{ ...argument, optional: false }] });
+    }
   }
   const names = found.map(({ name }) => name);
   if (new Set(names).size !== names.length) throw new Error(`arguments of one name: ${names.join(", ")}`);
-  return found;
+  const bound = found.filter((argument) => argument.bound !== undefined);
+  if (bound.length === 0) return found;
+  // `states` is read when all else is known, and before what it stands for.
+  const states = { name: "states", kind: "states", optional: true, kinds: kindsOf(bound), drafts: bound.some((one) => one.bound === "cuSeqlens") };
+  return [...found.filter((argument) => argument.bound === undefined), states, ...bound];
+}
+
+/** The kinds of state that an op reads and writes. */
+function kindsOf(bound) {
+  return [["state", "state"], ["convState", "conv"]].filter(([name]) => bound.some((one) => one.bound === name)).map(([, kind]) => kind);
 }
 
 function argumentOf({ name: field, offset, type, note }, options) {
   const name = note.as ?? publicName(field);
   const optional = note.optional === true || note.default !== undefined;
-  const common = { name, field, at: offset / 4, optional };
+  const common = { name, field, at: offset / 4, optional, bound: note.bound };
   if (type === "gd_tensor") return { ...common, kind: "tensor" };
   if (type === "gd_index") return { ...common, kind: "indices" };
   if (type === "f32") return { ...common, kind: "number", default: note.default === undefined ? undefined : Number(note.default) };

@@ -78,8 +78,10 @@ export function typescriptOps({ ops }) {
 }
 
 function argumentText(argument, used) {
-  const { name, kind, optional, at } = argument;
+  const { name, kind, optional, bound, at } = argument;
   const parts = [`name: "${name}"`, `kind: "${kind}"`, `optional: ${optional}`];
+  if (kind === "states") return `{ ${parts.join(", ")}, kinds: [${argument.kinds.map((one) => `"${one}"`).join(", ")}], drafts: ${argument.drafts} }`;
+  if (bound !== undefined && !name.includes(".")) parts.push(`bound: "${bound}"`);
   if (kind === "group") return `{ ${parts.join(", ")}, members: [\n        ${argument.members.map((one) => `${argumentText(one, used)},`).join("\n        ")}\n      ] }`;
   parts.push(`at: ${at}`);
   if (kind === "integer") parts.push(`least: ${argument.least}`);

@@ -21,7 +21,9 @@
  *  - In the struct of an op every field but size, version and reserved is an argument of the public function. Its public
  *    name is the field's in camel case or "@as name"; "@as group.member" is a member of a nested object. It is needed
  *    unless "@optional" or "@default value" says otherwise. A u32 is an integer ("@from least"), "@boolean", or one of
- *    an option's values ("@is Option"). A default of nan stands for one that depends on other arguments. */
+ *    an option's values ("@is Option"). A default of nan stands for one that depends on other arguments.
+ *  - "@bound name": the public function's argument `states`, a layer's states in a pass over a pool, stands for this
+ *    argument and gives it under that name, or refuses it ("@bound nothing"). */
 #ifndef GATED_DELTA_H
 #define GATED_DELTA_H
 
@@ -180,17 +182,20 @@ typedef struct gd_gated_delta {
   float gate_bound;   /* @default nan */
   uint32_t reserved;
   gd_tensor query, key, value, gate, beta;
-  gd_tensor a_log, dt_bias, state; /* @optional */
+  gd_tensor a_log, dt_bias; /* @optional */
+  gd_tensor state;          /* @optional @bound state */
   gd_tensor out;
-  gd_index cu_seqlens, read_slots, write_slots; /* @optional */
-  gd_tensor source, snapshots;                  /* @optional */
-  gd_index snapshot_slots;                      /* @optional */
-  gd_index checkpoint_offsets;                  /* @optional @as checkpoints.offsets */
-  gd_index checkpoint_tokens;                   /* @optional @as checkpoints.tokens */
-  gd_index checkpoint_slots;                    /* @optional @as checkpoints.slots */
-  gd_tensor record_key;                         /* @optional @as records.key */
-  gd_tensor record_delta;                       /* @optional @as records.delta */
-  gd_tensor record_decay;                       /* @optional @as records.decay */
+  gd_index cu_seqlens;          /* @optional @bound cuSeqlens */
+  gd_index read_slots;          /* @optional @bound readSlots */
+  gd_index write_slots;         /* @optional @bound writeSlots */
+  gd_tensor source, snapshots;  /* @optional @bound nothing */
+  gd_index snapshot_slots;      /* @optional @bound snapshotSlots */
+  gd_index checkpoint_offsets;  /* @optional @bound checkpoints @as checkpoints.offsets */
+  gd_index checkpoint_tokens;   /* @optional @bound checkpoints @as checkpoints.tokens */
+  gd_index checkpoint_slots;    /* @optional @bound checkpoints @as checkpoints.slots */
+  gd_tensor record_key;         /* @optional @bound records @as records.key */
+  gd_tensor record_delta;       /* @optional @bound records @as records.delta */
+  gd_tensor record_decay;       /* @optional @bound records @as records.decay */
 } gd_gated_delta;
 
 /* Causal depthwise convolution over time with its state. x, out [tokens, channels]; weight [channels, width], width 2 to
@@ -202,14 +207,17 @@ typedef struct gd_causal_conv1d {
   uint32_t activation; /* @is ConvActivation @default silu */
   uint32_t reserved;
   gd_tensor x, weight;
-  gd_tensor bias, state; /* @optional */
+  gd_tensor bias;  /* @optional */
+  gd_tensor state; /* @optional @bound convState */
   gd_tensor out;
-  gd_index cu_seqlens, read_slots, write_slots; /* @optional */
-  gd_tensor source, snapshots;                  /* @optional */
-  gd_index snapshot_slots;                      /* @optional */
-  gd_index checkpoint_offsets;                  /* @optional @as checkpoints.offsets */
-  gd_index checkpoint_tokens;                   /* @optional @as checkpoints.tokens */
-  gd_index checkpoint_slots;                    /* @optional @as checkpoints.slots */
+  gd_index cu_seqlens;         /* @optional @bound cuSeqlens */
+  gd_index read_slots;         /* @optional @bound readSlots */
+  gd_index write_slots;        /* @optional @bound writeSlots */
+  gd_tensor source, snapshots; /* @optional @bound nothing */
+  gd_index snapshot_slots;     /* @optional @bound snapshotSlots */
+  gd_index checkpoint_offsets; /* @optional @bound checkpoints @as checkpoints.offsets */
+  gd_index checkpoint_tokens;  /* @optional @bound checkpoints @as checkpoints.tokens */
+  gd_index checkpoint_slots;   /* @optional @bound checkpoints @as checkpoints.slots */
 } gd_causal_conv1d;
 
 /* Applies the first counts[s] of each sequence's records, kept by a gd_gated_delta over the same tokens, to its state:
@@ -225,18 +233,23 @@ typedef struct gd_commit_gated_delta {
   gd_tensor record_key;   /* @as records.key */
   gd_tensor record_delta; /* @as records.delta */
   gd_tensor record_decay; /* @as records.decay */
-  gd_tensor state;
+  gd_tensor state; /* @optional @bound state */
   gd_index counts;
-  gd_index cu_seqlens, read_slots, write_slots; /* @optional */
+  gd_index cu_seqlens;  /* @optional */
+  gd_index read_slots;  /* @optional @bound readSlots */
+  gd_index write_slots; /* @optional @bound writeSlots */
 } gd_commit_gated_delta;
 
 /* The same for the convolution, whose record is its own input: the new state is the last width - 1 columns of (old
  * state, the first counts[s] rows of x). x [tokens, channels]; state [slots, channels, width - 1], x's dtype or f32. */
 typedef struct gd_commit_causal_conv1d {
   uint32_t size, version;
-  gd_tensor x, state;
+  gd_tensor x;
+  gd_tensor state; /* @optional @bound convState */
   gd_index counts;
-  gd_index cu_seqlens, read_slots, write_slots; /* @optional */
+  gd_index cu_seqlens;  /* @optional */
+  gd_index read_slots;  /* @optional @bound readSlots */
+  gd_index write_slots; /* @optional @bound writeSlots */
 } gd_commit_causal_conv1d;
 
 /* Gated RMS norm over the last dimension. x, z, out [tokens, heads, dim] or [tokens, dim]; weight [dim].
@@ -274,11 +287,14 @@ typedef struct gd_gated_delta_step {
   float norm_eps;           /* @default 1e-6 */
   uint32_t reserved;
   gd_tensor x, conv_weight;
-  gd_tensor conv_bias, conv_state; /* @optional */
+  gd_tensor conv_bias;  /* @optional */
+  gd_tensor conv_state; /* @optional @bound convState */
   gd_tensor gate, beta;
-  gd_tensor a_log, dt_bias, state; /* @optional */
+  gd_tensor a_log, dt_bias; /* @optional */
+  gd_tensor state;          /* @optional @bound state */
   gd_tensor z, norm_weight, out;
-  gd_index read_slots, write_slots; /* @optional */
+  gd_index read_slots;  /* @optional @bound readSlots */
+  gd_index write_slots; /* @optional @bound writeSlots */
 } gd_gated_delta_step;
 
 /* out[r, o] = sum over i of x[r, i] weight[o, i]. x [rows, inFeatures]; weight [outFeatures, inFeatures], any float
@@ -404,6 +420,18 @@ gd_status gd_discard(gd_handle device);                  /* drops what was encod
 gd_status gd_poll(gd_handle device, uint64_t ticket);    /* GD_OK, GD_PENDING or the submission's failure */
 /* Blocks for at most timeout_ns (UINT64_MAX: for ever): GD_OK, GD_ERROR_TIMEOUT or the submission's failure. */
 gd_status gd_wait(gd_handle device, uint64_t ticket, uint64_t timeout_ns);
+
+/* For tests of what uses the library: makes the count-th event of a kind from now on fail with GD_ERROR_DEVICE; a count
+ * of 0 takes the request back, a second request replaces the first. Each kind is counted on its own, for this device
+ * only.
+ *  - GD_TEST_ENCODE: a gd_encode_* call into the device or one of its plans, which encodes nothing;
+ *  - GD_TEST_COMMIT: gd_commit or gd_plan_run, which commits nothing and leaves what was encoded;
+ *  - GD_TEST_RUN: an op that is committed after this call. The ops of its submission before it run, it and those after
+ *    it do not, and the submission fails with the op's name. */
+#define GD_TEST_ENCODE 1
+#define GD_TEST_COMMIT 2
+#define GD_TEST_RUN 3
+gd_status gd_test_fail(gd_handle device, uint32_t stage, uint64_t count);
 
 /* Plans: ops validated once and replayed. A replay reads index data anew and checks it; it is committed at once, after
  * anything encoded on the device and under the same ticket. Replaying over a released buffer is GD_ERROR_HANDLE. A plan

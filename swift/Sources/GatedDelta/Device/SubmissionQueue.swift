@@ -2,17 +2,20 @@ import GatedDeltaTypes
 
 /// The ops of one commit on their way through a backend. Whoever holds it holds the memory that its ops touch.
 final class PendingSubmission: Submission {
-  let ops: [Op]
+  let ops: [EncodedOp]
   let ticket: UInt64
   private let queue: SubmissionQueue
+  /// What becomes of it where its ops succeed: nil but in tests.
+  private let fault: Failure?
 
-  fileprivate init(ops: [Op], ticket: UInt64, queue: SubmissionQueue) {
+  fileprivate init(ops: [EncodedOp], ticket: UInt64, queue: SubmissionQueue, fault: Failure?) {
     self.ops = ops
     self.ticket = ticket
     self.queue = queue
+    self.fault = fault
   }
 
-  func finish(_ failure: Failure?) { queue.finish(ticket, failure) }
+  func finish(_ failure: Failure?) { queue.finish(ticket, failure ?? fault) }
 }
 
 /// The submissions of one device: tickets, what is still pending, and what failed. Committing and waiting is the owning
@@ -36,11 +39,11 @@ final class SubmissionQueue: @unchecked Sendable {
   }
 
   /// A submission with the next ticket, for the caller to hand to the backend.
-  func add(_ ops: [Op]) -> PendingSubmission {
+  func add(_ ops: [EncodedOp], fault: Failure?) -> PendingSubmission {
     monitor.lock()
     defer { monitor.unlock() }
     committed &+= 1
-    let submission = PendingSubmission(ops: ops, ticket: committed, queue: self)
+    let submission = PendingSubmission(ops: ops, ticket: committed, queue: self, fault: fault)
     pending[committed] = .some(submission)
     return submission
   }

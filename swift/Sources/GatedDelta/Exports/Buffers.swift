@@ -64,7 +64,7 @@ private func checkedBytes(_ bytes: UInt64) throws(Failure) -> Int {
 }
 
 private func register(_ memory: Memory, _ device: Device) throws(Failure) -> UInt64 {
-  try HandleTable.shared.add(.buffer(Buffer(memory: memory, device: device.identity))).rawValue
+  try HandleTable.shared.add(.buffer(Buffer(memory: memory, device: device.serial))).rawValue
 }
 
 private func release(_ handle: UInt64) throws(Failure) {

@@ -58,6 +58,7 @@ func encode<D: OpDescriptor>(_ pointer: UnsafePointer<D>?, into handle: UInt64) 
   boundary(D.opName) { () throws(Failure) in
     let target = try Caller.target(handle)
     let descriptor = try Descriptors.read(pointer)
+    try target.device.faults.takeEncode()
     var validator = Validator(target: target, op: D.opName)
     defer { validator.endLookups() }
     try descriptor.validate(&validator)

@@ -17,6 +17,8 @@ struct Validator {
   let op: StaticString
   private let table = HandleTable.shared
   private var isLocked = true
+  /// Whether the op uses memory that is not the library's own.
+  private(set) var borrows = false
   /// Which buffers the op uses, collected only where somebody will ask.
   private(set) var uses: [Plan.Use] = []
   private let collectsUses: Bool
@@ -45,10 +47,11 @@ struct Validator {
 
   mutating func buffer(_ handle: UInt64, _ name: StaticString) throws(Failure) -> Buffer {
     let buffer = try table.buffer(handle, "\(name)")
-    guard buffer.device == device.identity else {
+    guard buffer.device == device.serial else {
       throw Failure(
         .handle, argument: "\(name)", expected: "a buffer of the same device", received: "one of another device")
     }
+    if buffer.memory.isWrapped { borrows = true }
     if collectsUses { uses.append(Plan.Use(buffer: buffer, op: "\(op)", argument: "\(name)")) }
     return buffer
   }

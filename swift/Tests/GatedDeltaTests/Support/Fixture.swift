@@ -55,7 +55,7 @@ final class Fixture {
     let before = backend.submissions.count
     _ = commit()
     let submissions = backend.submissions
-    return submissions.count == before ? [] : try #require(submissions.last).ops
+    return submissions.count == before ? [] : try #require(submissions.last).ops.map(\.op)
   }
 
   func plan() throws -> UInt64 {

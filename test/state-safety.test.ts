@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { afterAll, describe, expect, test } from "bun:test";
 import { GatedDeltaNet, PrefixCache, StatePool, gatedDelta, linear } from "../lib/index.ts";
-import type { GatedDeltaError, Op, PoolStep } from "../lib/index.ts";
+import type { Draft, GatedDeltaError, Op, PoolStep } from "../lib/index.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
 import { failAt } from "./support/faults.ts";
 import { scratch } from "./support/files.ts";
@@ -17,13 +17,15 @@ const { layer, weights } = loadRandom(device, smallConfig, 1);
 const width = smallConfig.hidden_size;
 const rows = (count: number) => device.tensor("f32", [count, width]);
 
-/** One layer's recurrence for a sequence of one token, of the sizes of the small pools. */
-function recurrence(step: PoolStep, at: number): Op {
+/** The tensors of a recurrence for a sequence of one token, of the sizes of the small pools. */
+function recurrenceParts() {
   const f32 = (...shape: number[]) => device.tensor("f32", shape);
-  return gatedDelta({
-    query: f32(1, 1, 8), key: f32(1, 1, 8), value: f32(1, 2, 8), gate: f32(1, 2), beta: f32(1, 2), out: f32(1, 2, 8),
-    gateForm: "log", states: step.layer(at),
-  });
+  return { query: f32(1, 1, 8), key: f32(1, 1, 8), value: f32(1, 2, 8), gate: f32(1, 2), beta: f32(1, 2), out: f32(1, 2, 8) };
+}
+
+/** One layer's recurrence for a sequence of one token. */
+function recurrence(step: PoolStep | Draft, at: number): Op {
+  return gatedDelta({ ...recurrenceParts(), gateForm: "log", states: step.layer(at) });
 }
 
 const failureOf = (use: () => unknown): Pick<GatedDeltaError, "code" | "message"> => thrownBy(use);
@@ -38,13 +40,30 @@ describe("a step belongs to its pool, and to its layers", () => {
     other[Symbol.dispose]();
   });
 
+  test("objects that only have the prototype of a step, a draft, a placeholder or their layers are none", () => {
+    using pool = newPool(2);
+    const handle = pool.allocate();
+    const step = pool.step([handle]);
+    const fake = (value: object) => Object.create(Object.getPrototypeOf(value) as object) as never;
+    for (const wrong of [fake(step), fake(pool.placeholder(1)), {}, 3]) {
+      expect(thrownBy(() => layer.forward({ hidden: rows(1), out: rows(1), step: wrong as never })).argument).toBe("step");
+    }
+    const parts = { ...recurrenceParts(), gateForm: "log" as const };
+    for (const wrong of [fake(step.layer(0)), fake(pool.placeholder(1).layer(0)), {}, 3]) {
+      expect(thrownBy(() => device.run(gatedDelta({ ...parts, states: wrong as never }))).argument).toBe("states");
+    }
+    step.abort();
+    const draft = pool.draft([handle], [1]);
+    expect(thrownBy(() => layer.forward({ hidden: rows(1), out: rows(1), draft: fake(draft) })).argument).toBe("draft");
+    expect(thrownBy(() => pool.run([pool.allocate()], fake(device.plan(() => {})))).argument).toBe("build");
+    draft.abort();
+  });
+
   test("pool tensors are refused by ops, as states, inputs and outputs", () => {
     using pool = newPool(2);
     const step = pool.step([pool.allocate()]);
     const f32 = (...shape: number[]) => device.tensor("f32", shape);
-    const parts = {
-      query: f32(1, 1, 8), key: f32(1, 1, 8), value: f32(1, 2, 8), gate: f32(1, 2), beta: f32(1, 2), out: f32(1, 2, 8),
-    };
+    const parts = recurrenceParts();
     const raw = gatedDelta({ ...parts, gateForm: "log", state: pool.state(0), readSlots: [0], writeSlots: [1] });
     expect(thrownBy(() => device.run(raw)).argument).toBe("state");
     const source = gatedDelta({ ...parts, gateForm: "log", source: pool.state(1), readSlots: [0], writeSlots: [-1] });
@@ -80,11 +99,7 @@ describe("a pass that is over", () => {
     const states = draft.layer(0);
     draft.abort();
     expect(failureOf(() => draft.layer(0)).code).toBe("state");
-    const parts = {
-      query: device.tensor("f32", [1, 1, 8]), key: device.tensor("f32", [1, 1, 8]), value: device.tensor("f32", [1, 2, 8]),
-      gate: device.tensor("f32", [1, 2]), beta: device.tensor("f32", [1, 2]), out: device.tensor("f32", [1, 2, 8]),
-    };
-    expect(failureOf(() => gatedDelta({ ...parts, gateForm: "log", states })).code).toBe("state");
+    expect(failureOf(() => device.run(gatedDelta({ ...recurrenceParts(), gateForm: "log", states }))).code).toBe("state");
   });
 });
 
@@ -315,12 +330,8 @@ describe("a submission that fails", () => {
     using pool = newPool(2, { conv: false });
     const handle = pool.allocate();
     const draft = pool.draft([handle], [1]);
-    const f32 = (...shape: number[]) => device.tensor("f32", shape);
     failAt(device, "run", 1);
-    draft.run(() => [0, 1].map((at) => gatedDelta({
-      query: f32(1, 1, 8), key: f32(1, 1, 8), value: f32(1, 2, 8), gate: f32(1, 2), beta: f32(1, 2), out: f32(1, 2, 8),
-      gateForm: "log", states: draft.layer(at),
-    })));
+    draft.run(() => [recurrence(draft, 0), recurrence(draft, 1)]);
     expect(failureOf(() => device.wait()).code).toBe("device");
     expect(failureOf(() => draft.commit([1])).message).toContain("abort() it");
     draft.abort();

@@ -21,6 +21,9 @@ export interface PlanRunOptions {
   readonly step?: object | undefined;
 }
 
+/** Whether a value is a {@link Plan}. */
+export let isPlan: (value: unknown) => value is Plan;
+
 /** What a plan needs of its device. */
 export interface PlanHost {
   readonly device: Device;
@@ -89,6 +92,7 @@ export class Plan implements Disposable {
   }
 
   static {
+    isPlan = (value): value is Plan => typeof value === "object" && value !== null && #handle in value;
     makePlan = (host, build) => {
       makingPlan = true;
       try {
@@ -126,6 +130,7 @@ export class Plan implements Disposable {
       this.#recorder.indices.refresh();
       if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
       this.#host.expectIdle(op);
+      entered?.expectOpen(); // reading index arrays can run code of the caller's
       const { participants, submissions } = this.#host;
       participants.expectCommittable(op);
       const ticket = runPlan(this.#handle, op);

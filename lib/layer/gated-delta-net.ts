@@ -29,9 +29,9 @@ import { reading } from "../arguments/reading.ts";
 import { openCheckpoint } from "../safetensors/safetensors.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import { isDraft } from "../states/draft.ts";
-import { PoolStep } from "../states/pool-step.ts";
+import { isStep } from "../states/pool-step.ts";
 import type { StatePool } from "../states/state-pool.ts";
-import { StepPlaceholder } from "../states/step-placeholder.ts";
+import { isPlaceholder } from "../states/step-placeholder.ts";
 import { isTensor, type Tensor } from "../tensor/tensor.ts";
 import type {
   DecodeArguments,
@@ -286,7 +286,7 @@ export class GatedDeltaNet implements Disposable {
       if (!isDraft(draft)) throw invalid(name, "draft", "what pool.draft(…) gives", draft);
       return draft.layer(this.#layerOf(method, "draft", draft.pool));
     }
-    if (!(step instanceof PoolStep || step instanceof StepPlaceholder)) {
+    if (!isStep(step) && !isPlaceholder(step)) {
       throw invalid(name, "step", "what pool.step(…) or pool.placeholder(…) gives", step);
     }
     return step.layer(this.#layerOf(method, "step", step.pool));

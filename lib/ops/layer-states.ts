@@ -48,11 +48,21 @@ export const admit: unique symbol = Symbol("admit");
 /** Notes that the op was encoded. */
 export const encoded: unique symbol = Symbol("encoded");
 
+/** Whether a value is a {@link LayerStates}. */
+export let isLayerStates: (value: unknown) => value is LayerStates;
+
 /**
  * The states of one layer in one forward pass, as ops take them in `states`: `step.layer(i)`, `draft.layer(i)` or
  * `placeholder.layer(i)`. An op that is encoded with it counts as having written the layer's state of its kind.
  */
 export abstract class LayerStates {
+  /** Tells these objects from any that only have their prototype. */
+  readonly #made = true;
+
+  static {
+    isLayerStates = (value): value is LayerStates => typeof value === "object" && value !== null && #made in value && value.#made;
+  }
+
   /** @internal */
   abstract [bind](use: StateUse): BoundStates;
   /** @internal */
@@ -82,7 +92,7 @@ export interface GivenStates {
 
 /** Takes the `states` argument of an op. */
 export function bindStates(value: unknown, use: StateUse): GivenStates {
-  if (!(value instanceof LayerStates)) {
+  if (!isLayerStates(value)) {
     throw invalid(use.op, "states", "what step.layer(i) or draft.layer(i) gives", value);
   }
   return { layer: value, use, bound: value[bind](use) };

@@ -35,9 +35,9 @@ export interface Placeholder {
   /**
    * Puts a step's slots where the plan reads them, after checking that it can write everything in `uses`.
    *
-   * @returns the step, and a function that notes that a replay has written all of `uses`.
+   * @returns the step; a check that it is still open; and a function that notes that a replay has written all of `uses`.
    */
-  enter(op: string, step: unknown, uses: readonly LayerUse[]): { readonly participant: Participant; wrote(): void };
+  enter(op: string, step: unknown, uses: readonly LayerUse[]): { readonly participant: Participant; expectOpen(): void; wrote(): void };
 }
 
 /** The states of a plan: what stands for the step of each replay, and what the ops write of it. */

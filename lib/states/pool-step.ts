@@ -40,6 +40,9 @@ export let makeStep: (
   positions?: readonly (readonly number[])[],
 ) => PoolStep;
 
+/** Whether a value is a {@link PoolStep}. */
+export let isStep: (value: unknown) => value is PoolStep;
+
 /** A step's parts; undefined for any other value. */
 export let stepParts: (value: unknown) => StepParts | undefined;
 
@@ -82,7 +85,8 @@ export class PoolStep implements Disposable {
         makingStep = false;
       }
     };
-    stepParts = (value) => (typeof value === "object" && value !== null && #parts in value ? value.#parts : undefined);
+    isStep = (value): value is PoolStep => typeof value === "object" && value !== null && #parts in value;
+    stepParts = (value) => (isStep(value) ? value.#parts : undefined);
     leaveStep = (step) => {
       if (!step.open) return;
       leave(step.#parts);

@@ -3,7 +3,8 @@ import { checkOptions } from "../arguments/options.ts";
 import { asArray } from "../arguments/reading.ts";
 import { runPass, settle } from "../device/device.ts";
 import type { Device } from "../device/device.ts";
-import { Plan } from "../device/plan.ts";
+import { isPlan } from "../device/plan.ts";
+import type { Plan } from "../device/plan.ts";
 import { DisposedError, GatedDeltaError, ShapeError } from "../errors.ts";
 import type { Op } from "../ops/op.ts";
 import { asDevice } from "../tensor/device-handle.ts";
@@ -171,7 +172,7 @@ export class StatePool implements Disposable {
     const { coverage } = stepParts(step)!;
     try {
       coverage.requireWhole();
-      const ticket = build instanceof Plan
+      const ticket = isPlan(build)
         ? build.run({ step })
         : this.device[runPass](op, coverage, opsOf(op, build, step));
       step.done();

@@ -10,6 +10,9 @@ import type { StatePool } from "./state-pool.ts";
 /** Makes a placeholder. */
 export let makePlaceholder: (pool: StatePool, sequences: number) => StepPlaceholder;
 
+/** Whether a value is a {@link StepPlaceholder}. */
+export let isPlaceholder: (value: unknown) => value is StepPlaceholder;
+
 let making = false;
 
 /**
@@ -35,6 +38,7 @@ export class StepPlaceholder {
   }
 
   static {
+    isPlaceholder = (value): value is StepPlaceholder => typeof value === "object" && value !== null && #slots in value;
     makePlaceholder = (pool, sequences) => {
       making = true;
       try {
@@ -92,6 +96,9 @@ class PlaceholderSlots implements Placeholder {
     this.writeSlots.set(writeSlots);
     return {
       participant: coverage,
+      expectOpen() {
+        expectOpen(op, parts, "step");
+      },
       wrote() {
         for (const use of uses) coverage.encode(op, use);
       },

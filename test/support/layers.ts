@@ -1,11 +1,11 @@
-/** Random layers: their weights, checkpoints of them in the forms in circulation, and what float64 makes of them. */
+/** Random layers: their weights, checkpoints of them in the published forms, and their results in float64. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { encode } from "../../lib/tensor/dtype.ts";
 import { GatedDeltaNet } from "../../lib/index.ts";
 import type { Device, FloatDType, GatedDeltaNetOptions } from "../../lib/index.ts";
-import { writeSafetensors } from "../../lib/safetensors/safetensors.ts";
-import type { SafetensorsDType, TensorToWrite } from "../../lib/safetensors/safetensors.ts";
+import { fileDTypes, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
+import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
 import { mix, projectSplit } from "../reference/layer.ts";
 import { rounded } from "../reference/rounding.ts";
 import { reference, rows } from "../reference/tensor.ts";
@@ -91,12 +91,10 @@ function stacked(parts: readonly Reference[]): Reference {
   return reference([parts.reduce((sum, { shape }) => sum + shape[0]!, 0), columns], parts.flatMap(({ data }) => [...data]));
 }
 
-const names = { f32: "F32", f16: "F16", bf16: "BF16" } as const satisfies Record<FloatDType, SafetensorsDType>;
-
 /** Weights as tensors of a file. */
 export function tensorsOf(weights: LayerWeights, dtype: FloatDType, prefix: string): Record<string, TensorToWrite> {
   const entries = [...weights].map(([name, { shape, data }]) => {
-    return [prefix + name, { dtype: names[dtype], shape, data: encode(dtype, data) }] as const;
+    return [prefix + name, { dtype: fileDTypes[dtype], shape, data: encode(dtype, data) }] as const;
   });
   return Object.fromEntries(entries);
 }
@@ -143,7 +141,7 @@ export function writeSharded(folder: string, config: object, weights: LayerWeigh
   writeFileSync(join(folder, "config.json"), JSON.stringify(config));
 }
 
-/** What float64 makes of a packed batch whose sequences all start from zero: `[tokens, hidden]`. */
+/** The float64 result for a packed batch whose sequences all start from zero: `[tokens, hidden]`. */
 export function expectedOutput(
   config: RandomLayerConfig,
   weights: LayerWeights,

@@ -1,7 +1,7 @@
 // Reads gated_delta.h: constants, options, structs, functions and the arguments of every op.
 //
-// The parser knows just the C that the header uses and fails on anything else: a declaration that it skipped would be
-// a hole in the boundary. Comments that begin with @ are annotations; the header says what they mean.
+// The parser accepts only the C that the header uses and fails on anything else: a declaration that it skipped would be
+// unchecked. Comments that begin with @ are annotations; the header says what they mean.
 import { argumentsOf, publicName, readNote } from "./arguments.mjs";
 import { choiceOf, optionOf, valueOf } from "./options.mjs";
 
@@ -96,7 +96,7 @@ function declarations(text, notes) {
   return { structs, functions };
 }
 
-/** Offsets by C's rules. Padding is refused: it would be bytes that nobody sets. */
+/** Offsets by C's rules. Padding is refused: its bytes would be undefined. */
 function layoutOf(struct, body, structs, notes) {
   const fields = [];
   let offset = 0;
@@ -118,7 +118,7 @@ function layoutOf(struct, body, structs, notes) {
       if (fields.some((field) => field.name === name)) throw new Error(`struct ${struct}: ${name} twice`);
       const fieldAlign = kind.align ?? kind.size;
       if (offset % fieldAlign !== 0) throw new Error(`struct ${struct}: padding before ${name}`);
-      // In memory a handle is a plain 64-bit integer; only as an argument does it travel as a pointer.
+      // In memory a handle is a 64-bit integer; as an argument it is passed as a pointer.
       const plain = type === "gd_handle" ? "u64" : kind.ffi;
       fields.push({ name, offset, type: type === "char" || count === undefined ? plain : `${plain}[${count}]`, note });
       align = Math.max(align, fieldAlign);

@@ -53,7 +53,7 @@ describe.each(["head", "key"] as const)("gates per %s", (gateDims) => {
     };
     const op = (states: ReturnType<ReturnType<StatePool["step"]>["layer"]>, from: number, to: number): Op => {
       const part = Object.fromEntries(Object.entries(all).map(([name, tensor]) => [name, tensor.slice(from, to)])) as typeof all;
-      return gatedDelta({ ...part, gateForm: "log", gateDims, qkNorm: "l2", states, heads: headMap as HeadMap });
+      return gatedDelta({ ...part, gateForm: "log", gateDims, qkNorm: "l2", states, headMap: headMap as HeadMap });
     };
     const stateAfter = (how: "draft" | "steps") => {
       using pool = StatePool.create(device, { slots: 1, layers: 1, ...sizes, conv: false });

@@ -104,7 +104,7 @@ describe("generated cases", () => {
           expect(within ?? true).toBe(true);
           expect(size?.data.every((value) => Math.abs(value) < 1e4) ?? true).toBe(true);
         }
-        for (const name of [spec.gateForm, spec.gateDims, spec.betaForm, spec.heads, spec.qkNorm, spec.format]) seen.add(name);
+        for (const name of [spec.gateForm, spec.gateDims, spec.betaForm, spec.headMap, spec.qkNorm, spec.format]) seen.add(name);
       }),
       { numRuns: 60, seed: 1 },
     );

@@ -219,7 +219,7 @@ export class Draft implements Disposable {
         const common = { cuSeqlens: starts, counts, states };
         if (kinds.includes("conv")) pass.commitCausalConv1d({ x: this.convInput(layer), ...common });
         const records = kept.records ?? states.noRecords();
-        pass.commitGatedDelta({ records, heads: kept.headMap, ...common });
+        pass.commitGatedDelta({ records, headMap: kept.headMap, ...common });
       }
     });
   }

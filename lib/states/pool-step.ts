@@ -1,4 +1,4 @@
-import { asChoice, asInteger } from "../arguments/checks.ts";
+import { asInteger, invalid } from "../arguments/checks.ts";
 import { GatedDeltaError } from "../errors.ts";
 import { bind } from "../ops/layer-states.ts";
 import type { BoundStates, LayerStates, StateKind, StateUse } from "../ops/layer-states.ts";
@@ -150,7 +150,7 @@ export class PoolStep implements Disposable {
     const { pool, coverage } = this.#parts;
     expectOpen(op, this.#parts);
     const index = asInteger(op, "layer", layer, 0, pool.layers - 1);
-    asChoice(op, "kind", kind, { state: 0, conv: 1 });
+    if (kind !== "state" && kind !== "conv") throw invalid(op, "kind", `"state" | "conv"`, kind);
     coverage.wrote(op, { layer: index, kinds: [kind] });
   }
 

@@ -4,6 +4,7 @@ import type { ArrayOfDType, DType } from "./dtype.ts";
 import type { Device } from "../device/device.ts";
 import { asRange, asShape, asView } from "./shape.ts";
 import type { TensorView } from "./shape.ts";
+import { tensorWords } from "../native/descriptor.ts";
 import type { Storage } from "./storage.ts";
 import { contiguousStrides, copyStrided, extentOf, isContiguous, reshapedStrides, sizeOf } from "./strides.ts";
 import { readNumbers, writeNumbers } from "./copy.ts";
@@ -36,6 +37,9 @@ export let storageOf: (tensor: Tensor) => Storage;
 
 /** Where a tensor's first element lies in its buffer, in bytes. */
 export let byteOffsetOf: (tensor: Tensor) => number;
+
+/** A tensor as the native side takes it; made once. */
+export let wordsOf: (tensor: Tensor) => Uint32Array;
 
 /**
  * Makes a tensor over a storage.
@@ -89,6 +93,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   readonly #byteOffset: number;
   readonly #tenure: Tenure;
   #data: ArrayOfDType[D] | undefined;
+  #words: Uint32Array | undefined;
   #ended = false;
 
   private constructor(
@@ -122,6 +127,10 @@ export class Tensor<D extends DType = DType> implements Disposable {
     isTensor = (value): value is Tensor => typeof value === "object" && value !== null && #storage in value;
     storageOf = (tensor) => tensor.#storage;
     byteOffsetOf = (tensor) => tensor.#byteOffset;
+    wordsOf = (tensor) => {
+      const { dtype, shape, strides } = tensor;
+      return (tensor.#words ??= tensorWords(tensor.#storage.handle, tensor.#byteOffset, dtype, shape, strides));
+    };
     makeTensor = (device, storage, dtype, byteOffset, shape, strides, tenure = { owns: true, viewed: undefined }) => {
       makingTensor = true;
       try {

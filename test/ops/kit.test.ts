@@ -137,7 +137,7 @@ onEachBackend("options", ({ device }) => {
       given.gate.data.map((g) => -g),
     );
     const changes: Partial<GatedDeltaCase>[] = [
-      { heads: "tiled" },
+      { headMap: "tiled" },
       { qkNorm: "none" },
       { betaForm: "sigmoid" },
       { betaForm: "2-sigmoid" },

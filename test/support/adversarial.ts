@@ -145,7 +145,7 @@ export function gatedDeltaAdversarial(): AdversarialCase[] {
     ...edgeLengths.map((length) => build(`${length} tokens`, { lengths: [length, 3], ratio: 1, keyDim: 64, valueDim: 16 })),
     build("every edge length in one batch", { lengths: edgeLengths, keyDim: 8, valueDim: 8 }),
     build("three value heads to a key head, block", { lengths: [9, 5], keyHeads: 2, ratio: 3 }),
-    build("three value heads to a key head, tiled", { lengths: [9, 5], keyHeads: 2, ratio: 3, edit: () => ({ heads: "tiled" }) }),
+    build("three value heads to a key head, tiled", { lengths: [9, 5], keyHeads: 2, ratio: 3, edit: () => ({ headMap: "tiled" }) }),
     build("swapped slots", { lengths: [5, 8], readSlots: [1, 0], writeSlots: [0, 1] }),
     build("rotated slots", { lengths: [3, 1, 0, 7], readSlots: [1, 2, 3, 0], writeSlots: [0, 1, 2, 3] }),
     build("a chain: each reads what the one before it writes", { lengths: [4, 4, 4], slots: 4, readSlots: [0, 1, 2], writeSlots: [1, 2, 3] }),

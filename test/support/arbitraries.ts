@@ -75,7 +75,7 @@ export const deltaSpecs: fc.Arbitrary<DeltaSpec> = formats.chain((format) =>
     gateForm: fc.constantFrom("decay", "log", "neg-log", "raw", "raw-ssm", "raw-bounded"),
     gateDims: fc.constantFrom("head", "key"),
     betaForm: fc.constantFrom("given", "sigmoid", "2-sigmoid"),
-    heads: fc.constantFrom("block", "tiled"),
+    headMap: fc.constantFrom("block", "tiled"),
     qkNorm: fc.constantFrom("none", "l2", "l2-max", "rms"),
     scale: fc.constantFrom(undefined, undefined, 1, 0.3),
     format: fc.constant(format),

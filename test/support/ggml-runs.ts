@@ -1,6 +1,6 @@
 /** Cases of the four fused ops: inputs as ggml's own tests draw them, run on a device and judged against float64. */
 import { expect } from "bun:test";
-import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds, ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../lib/index.ts";
+import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds, ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../lib/ggml.ts";
 import type { Device, Tensor } from "../../lib/index.ts";
 import { gatedDeltaNet, ssmConvUpdate } from "../reference/ggml.ts";
 import type { GatedDeltaNetCase, SsmConvUpdateCase } from "../reference/ggml.ts";

@@ -20,7 +20,7 @@ export const plainDelta: DeltaSpec = {
   gateForm: "log",
   gateDims: "head",
   betaForm: "given",
-  heads: "block",
+  headMap: "block",
   qkNorm: "l2",
   scale: undefined,
   format: "f32",

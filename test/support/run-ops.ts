@@ -122,13 +122,13 @@ export function writtenSlots({ cuSeqlens, readSlots, writeSlots }: BatchOptions)
 
 /** What both recurrent ops take as it is; options that a case leaves out stay out. */
 function optionsOf(given: GatedDeltaOptions, perKey: boolean) {
-  const { gateForm, gateBound, betaForm, heads, qkNorm, qkNormEps, scale } = given;
+  const { gateForm, gateBound, betaForm, headMap, qkNorm, qkNormEps, scale } = given;
   return {
     gateForm,
     gateDims: perKey ? ("key" as const) : undefined,
     gateBound,
     betaForm,
-    heads,
+    headMap,
     qkNorm,
     qkNormEps,
     scale,

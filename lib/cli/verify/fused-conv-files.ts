@@ -6,7 +6,7 @@
 import type { Device } from "../../device/device.ts";
 import { causalConv1d } from "../../ops/causal-conv1d.ts";
 import type { Op } from "../../ops/op.ts";
-import { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../ops/ggml-conv.ts";
+import { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../ops/ggml.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
 import { readIds, slotsOf, type Ids } from "./ids.ts";
 import { bounds } from "./compare.ts";

@@ -6,7 +6,7 @@
 
 import type { Device } from "../../device/device.ts";
 import { gatedDelta } from "../../ops/gated-delta.ts";
-import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "../../ops/ggml-delta.ts";
+import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "../../ops/ggml.ts";
 import type { Op } from "../../ops/op.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
 import { readIds, slotsOf, untouched, type Ids } from "./ids.ts";
@@ -101,7 +101,7 @@ function general(data: FusedGdnCase): (tensors: Tensors) => Op[] {
   return ({ q, k, v, gate, beta, cache, snapshots, out }) => [
     gatedDelta({
       query: asRows(q), key: asRows(k), value: asRows(v), gate: asRows(gate), beta: asRows(beta), out: asRows(out),
-      state: cache, snapshots, gateForm: "log", gateDims: data.kda ? "key" : "head", heads: "tiled",
+      state: cache, snapshots, gateForm: "log", gateDims: data.kda ? "key" : "head", headMap: "tiled",
       cuSeqlens: Int32Array.from({ length: data.sequences + 1 }, (_, s) => s * data.tokens),
       ...slotsOf(data, data.sequences),
     }),

@@ -222,7 +222,7 @@ function call(
       ...slots,
       cuSeqlens: cuSeqlensOf(spans),
       gateForm: "log",
-      heads: data.heads,
+      headMap: data.heads,
       qkNorm: data.qkNorm,
       qkNormEps: data.eps,
       scale: data.scale,

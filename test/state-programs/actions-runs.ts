@@ -107,9 +107,10 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
   const inputs = program.machine.inputs(want.lists);
   if (inputs === undefined) return;
   const undoable = random.below(6) === 0;
-  const model = program.pass("step", want.pool, want.states, want.lists);
+  const checkpoints = random.below(6) > 0 ? [] : want.lists.map(({ length }) => Array.from({ length: random.below(3) }, () => random.below(length + 1)));
+  const model = program.pass("step", want.pool, want.states, want.lists, checkpoints);
   const begun = want.verdict.must !== undefined ? want.verdict : world.begin(model, undoable);
-  const text = `p${want.pool.model.id}.run([${want.text}], ${shape}${undoable ? ", undoable" : ""})`;
+  const text = `p${want.pool.model.id}.run([${want.text}], ${shape}${undoable ? ", undoable" : ""}${checkpoints.length > 0 ? `, checkpoints ${JSON.stringify(checkpoints)}` : ""})`;
   const said: { pair?: PassPair; script?: Script } = {};
   // What the run must do is known once the callback was there: it is judged then.
   const verdict = { get must() { return said.script === undefined ? (said.pair === undefined ? begun.must : "caller") : said.script.verdict.must; }, may: begun.may === true };
@@ -118,7 +119,7 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
     said.pair = keepPass(program, model, real, want.pool, inputs);
     said.script = script(program, random, said.pair, shape, want);
     return said.script.returns as Op[];
-  }, { undoable }));
+  }, { undoable, ...(checkpoints.length > 0 && { checkpoints }) }));
   const { pair, script: ran } = said;
   program.count(`pool.run, ${shape}`);
   if (!outcome) {

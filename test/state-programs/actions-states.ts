@@ -202,23 +202,31 @@ const save: Action = (program, random) => {
   const states = statesOf(program, random, random.below(10) === 0 ? undefined : pool).filter(() => random.below(2) === 0);
   const { world } = program;
   if (states.some(({ content }) => world.usable(content).may)) program.settle(); // it is known then which are invalid
-  const target = random.below(4);
+  const target = random.below(5);
   mkdirSync(program.folder, { recursive: true });
   const failing = [join(program.folder, "missing", "x"), program.folder, join(program.folder, "x".repeat(300))];
-  const path = failing[target] ?? join(program.folder, `${program.files.length}`);
+  // A file that is there is replaced now and then; where that fails it stays as it was.
+  const index = program.files.length > 0 && random.below(3) === 0 ? random.below(program.files.length) : program.files.length;
+  const path = failing[target] ?? join(program.folder, `${index}`);
+  const exports = random.below(6) === 0;
   const mine = (state: State) => (state.pool === pool.model ? legal : refused("invalid-argument"));
-  const handlesGood = () => firstOf(alive(pool), ...states.flatMap((state) => [mine(state), world.idle(state), world.usable(state.content)]));
-  let verdict = handlesGood();
+  let verdict = firstOf(alive(pool), ...states.flatMap((state) => [mine(state), world.idle(state), world.usable(state.content)]));
   if (verdict.must === undefined) {
     const failure = world.noteWait();
     if (failure !== undefined) program.count("failed: run");
     verdict = firstOf(failure === undefined ? legal : refused(failure), failing[target] === undefined ? legal : refused("file"));
   }
-  const name = `p${pool.model.id}.save([${states.map(({ id }) => `h${id}`).join()}], ${failing[target] === undefined ? `file ${program.files.length}` : ["a missing folder", "a folder", "a name too long"][target]})`;
-  const result = program.call(name, verdict, () => pool.real.save(states.map((state) => program.handles.get(state)!), path));
+  const where = ["a missing folder", "a folder", "a name too long"][target] ?? (exports ? "a file" : `file ${index}`);
+  const text = `p${pool.model.id}.${exports ? "export" : "save"}([${states.map(({ id }) => `h${id}`).join()}], ${where})`;
+  const handles = states.map((state) => program.handles.get(state)!);
+  const result = program.call(text, { ...verdict, full: program.shortFiles }, () => {
+    if (exports) pool.real.export(handles, failing[target] ?? join(program.folder, "exported"), { layout: random.pick(["mlx", "hf", "ggml"] as const) });
+    else pool.real.save(handles, path);
+  });
   if (verdict.must === "file") program.count("failed: save");
   if (!result.ok) return;
-  program.count("files saved");
+  program.count(exports ? "files exported" : "files saved");
+  if (exports) return;
   const patterns = states.map(({ content }) => content.pattern);
   let damaged = false;
   if (patterns.length > 0 && random.below(4) === 0) {
@@ -227,7 +235,7 @@ const save: Action = (program, random) => {
     writeFileSync(path, bytes);
     damaged = true;
   }
-  program.files.push({ path, conv: pool.model.conv, patterns, damaged });
+  program.files[index] = { path, conv: pool.model.conv, patterns, damaged };
 };
 
 const load: Action = (program, random) => {

@@ -1,4 +1,6 @@
 // The long run: `bun test/state-programs/long.ts [--programs N] [--seed N] [--first N] [--backend cpu|metal]`.
+// With `--short-files` the process must be unable to write files of more than a few KiB (`ulimit -f`): saving is frequent
+// then, and may fail half way.
 import { mkdtempSync, rmSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,6 +16,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: "1" },
     first: { type: "string", default: "0" },
     backend: { type: "string", default: "cpu" },
+    "short-files": { type: "boolean", default: false },
   },
 });
 const [programs, seed, first] = [Number(values.programs), Number(values.seed), Number(values.first)];
@@ -21,7 +24,7 @@ const folder = mkdtempSync(join(tmpdir(), "gated-delta-programs-"));
 using device = Device.open({ backend: values.backend as BackendName, threads: 1 });
 const machine = new Machine(device);
 const start = performance.now();
-const report = runPrograms(machine, folder, seed, first, programs);
+const report = runPrograms(machine, folder, seed, first, programs, values["short-files"] ? { shortFiles: true, weights: { save: 8, load: 8 } } : {});
 const seconds = (performance.now() - start) / 1000;
 rmSync(folder, { recursive: true, force: true });
 

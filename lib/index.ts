@@ -27,14 +27,8 @@ export { copySlots } from "./ops/copy-slots.ts";
 export type { CopySlotsArguments } from "./ops/copy-slots.ts";
 export { commitCausalConv1d, commitGatedDelta } from "./ops/commit.ts";
 export type { CommitArguments, CommitCausalConv1dArguments, CommitGatedDeltaArguments } from "./ops/commit.ts";
-export { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "./ops/ggml-delta.ts";
-export type { GatedDeltaNetInplaceArguments, GatedDeltaNetInplaceIdsArguments } from "./ops/ggml-delta.ts";
-export { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "./ops/ggml-conv.ts";
-export type { SsmConvUpdateInplaceArguments, SsmConvUpdateInplaceIdsArguments } from "./ops/ggml-conv.ts";
-export type { GatedDeltaNetArguments, SsmConvUpdateArguments } from "./ops/ggml.ts";
-export type { CheckpointArguments, KeptStateArguments } from "./ops/kept-states.ts";
-export type { DeltaRecords } from "./ops/records.ts";
-export type { GateTensors, RecurrenceOptions } from "./ops/gates.ts";
+export type { CheckpointArguments, KeptStateArguments, RaggedArguments } from "./ops/state-arguments.ts";
+export type { DeltaRecords, GateTensors, RecurrenceOptions } from "./ops/recurrence-arguments.ts";
 export type { Indices } from "./ops/indices.ts";
 export type { LayerStates, StateKind } from "./ops/layer-states.ts";
 export type {
@@ -47,7 +41,7 @@ export type {
   NormActivation,
   NormOrder,
   QKNorm,
-} from "./ops/option-names.ts";
+} from "./native/options.ts";
 export { StatePool } from "./states/state-pool.ts";
 export type { StatePoolOptions, StepOptions } from "./states/pool-options.ts";
 export { StateHandle } from "./states/state-handle.ts";

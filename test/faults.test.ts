@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { gatedDeltaNetInplace, linear } from "../lib/index.ts";
+import { gatedDeltaNetInplace } from "../lib/ggml.ts";
+import { linear } from "../lib/index.ts";
 import type { Op, Tensor } from "../lib/index.ts";
 import { library } from "../lib/native/library.ts";
 import { constants } from "../lib/native/layout.ts";

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { Device, StatePool } from "../lib/index.ts";
-import { bitsEqual } from "./support/compare.ts";
+import type { GatedDeltaNet } from "../lib/index.ts";
+import { bitsEqual } from "../lib/cli/verify/compare.ts";
 import { drive, randomHidden } from "./support/drive.ts";
 import { loadRandom, smallConfig } from "./support/layers.ts";
 import { Random } from "./support/random.ts";
@@ -37,6 +38,37 @@ describe("what a call costs", () => {
     } finally {
       allocate.mockRestore();
     }
+  });
+
+  test("layers of one shape share scratch memory, until the last of them is disposed", () => {
+    using own = Device.open("cpu");
+    const { layer: first } = loadRandom(own, smallConfig, 10);
+    const { layer: second } = loadRandom(own, smallConfig, 11);
+    using pool = StatePool.create(own, { slots: 1, layers: 1, ...first.stateShape });
+    using handle = pool.allocate();
+    using hidden = own.tensor("f32", [8, smallConfig.hidden_size]);
+    const allocate = spyOn(own, "tensor");
+    const run = (layer: GatedDeltaNet) => void pool.run([handle], (step) => layer.forward({ hidden, out: hidden, step }));
+    try {
+      run(first);
+      const [made] = [allocate.mock.calls.length];
+      expect(made).toBeGreaterThan(0);
+      run(second);
+      first[Symbol.dispose]();
+      run(second);
+      expect(allocate).toHaveBeenCalledTimes(made);
+      const { layer: wider } = loadRandom(own, { ...smallConfig, linear_num_key_heads: 1, linear_num_value_heads: 4 }, 12);
+      using _ = wider;
+      second[Symbol.dispose]();
+      const { layer: third } = loadRandom(own, smallConfig, 13);
+      using __ = third;
+      allocate.mockClear();
+      run(third);
+      expect(allocate).toHaveBeenCalled();
+    } finally {
+      allocate.mockRestore();
+    }
+    own.wait();
   });
 
   test("ops made before the scratch grew still run", () => {

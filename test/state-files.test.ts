@@ -227,7 +227,7 @@ describe("exports", () => {
     const hf = read({ layout: "hf" });
     const hfShort = read({ layout: "hf", convColumns: 3 });
     const ggml = read({ layout: "ggml" });
-    const tiled = read({ layout: "ggml", heads: "tiled" });
+    const tiled = read({ layout: "ggml", headMap: "tiled" });
     expect([mlx, hf, hfShort, ggml].map((file) => [file.state.shape, file.conv.shape])).toEqual([
       [[2, Hv, Dv, Dk], [2, 3, C]], [[2, Hv, Dk, Dv], [2, C, 4]], [[2, Hv, Dk, Dv], [2, C, 3]], [[2, Hv, Dv, Dk], [2, C, 3]],
     ]);
@@ -274,7 +274,7 @@ describe("exports", () => {
       [{}, "layout"],
       [{ layout: "hf", convColumns: 2 }, "convColumns"],
       [{ layout: "mlx", convColumns: sizes.convWidth }, "convColumns"],
-      [{ layout: "mlx", heads: "tiled" }, "heads"],
+      [{ layout: "mlx", headMap: "tiled" }, "headMap"],
       [{ layout: "mlx", dtype: "f32" }, "dtype"],
     ] as const) {
       expect(thrownBy(() => pool.export([handle], path, options as never)).argument).toBe(argument);

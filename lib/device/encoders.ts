@@ -1,6 +1,6 @@
 /** The two things that ops are encoded into: a device's open submission, and a plan. */
 import { placeIndices as placeInArena, beginIndices } from "../native/index-arena.ts";
-import type { Descriptor, FieldOf, OpStruct } from "../native/descriptor.ts";
+import type { Descriptor } from "../native/descriptor.ts";
 import type { Handle } from "../native/handle.ts";
 import type { Device } from "./device.ts";
 import { encodeOp } from "../ops/op.ts";
@@ -14,16 +14,16 @@ import { byteOffsetOf, isTensor, storageOf } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 
 /** Puts index data that lie in a tensor into a descriptor: the native side reads them there. */
-function placeIndexTensor<S extends OpStruct>(
+function placeIndexTensor(
   recorder: Recorder,
-  descriptor: Descriptor<S>,
-  field: FieldOf<S, "gd_index">,
+  descriptor: Descriptor,
+  at: number,
   { op, argument, count }: IndexArgument,
   tensor: Tensor<"i32">,
 ): void {
   usable(recorder.device, op, argument, tensor);
   recorder.keep(op, argument, tensor);
-  descriptor.indexBuffer(field, storageOf(tensor).handle, byteOffsetOf(tensor), count);
+  descriptor.indexBuffer(at, storageOf(tensor).handle, byteOffsetOf(tensor), count);
 }
 
 /** Encodes into a device's open submission. Index data are borrowed for the call. */
@@ -56,14 +56,9 @@ export class DeviceRecorder implements Recorder {
     beginIndices(count);
   }
 
-  placeIndices<S extends OpStruct>(
-    descriptor: Descriptor<S>,
-    field: FieldOf<S, "gd_index">,
-    index: IndexArgument,
-    data: Int32Array | Tensor<"i32">,
-  ): void {
-    if (isTensor(data)) placeIndexTensor(this, descriptor, field, index, data);
-    else descriptor.indexAddress(field, placeInArena(data, index.count), index.count);
+  placeIndices(descriptor: Descriptor, at: number, index: IndexArgument, data: Int32Array | Tensor<"i32">): void {
+    if (isTensor(data)) placeIndexTensor(this, descriptor, at, index, data);
+    else descriptor.indexAddress(at, placeInArena(data, index.count), index.count);
   }
 
   keep(_op: string, _argument: string, tensor: Tensor): void {
@@ -102,17 +97,12 @@ export class PlanRecorder implements Recorder {
 
   beginIndices(): void {}
 
-  placeIndices<S extends OpStruct>(
-    descriptor: Descriptor<S>,
-    field: FieldOf<S, "gd_index">,
-    index: IndexArgument,
-    data: Int32Array | Tensor<"i32">,
-  ): void {
+  placeIndices(descriptor: Descriptor, at: number, index: IndexArgument, data: Int32Array | Tensor<"i32">): void {
     if (isTensor(data)) {
-      placeIndexTensor(this, descriptor, field, index, data);
+      placeIndexTensor(this, descriptor, at, index, data);
     } else {
       const { handle, byteOffset } = this.indices.add(index, data);
-      descriptor.indexBuffer(field, handle, byteOffset, index.count);
+      descriptor.indexBuffer(at, handle, byteOffset, index.count);
     }
   }
 

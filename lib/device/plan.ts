@@ -4,10 +4,9 @@ import { native } from "../tensor/device-handle.ts";
 import { createPlan, releasePlan, runPlan } from "../native/device.ts";
 import type { Handle } from "../native/handle.ts";
 import { invalid } from "../arguments/checks.ts";
-import { checkOptions } from "../arguments/options.ts";
 import { reading } from "../arguments/reading.ts";
 import { recordPass } from "./pass.ts";
-import type { ArgumentCheck, Pass } from "./pass.ts";
+import type { Pass } from "./pass.ts";
 import { PlanRecorder } from "./encoders.ts";
 import type { Participants } from "./participants.ts";
 import type { Submissions } from "./submissions.ts";
@@ -35,12 +34,6 @@ export interface PlanHost {
 }
 
 let makingPlan = false;
-
-/** A plan is recorded once and replayed often, so its arguments get the strict check that finds misspelt options. */
-const checkArguments: ArgumentCheck = (op, args) => {
-  const schemas = require("../ops/op-schemas.ts") as typeof import("../ops/op-schemas.ts");
-  return checkOptions<unknown>(schemas[op], op, args) as typeof args;
-};
 
 /**
  * Ops that were checked once and can be replayed with a single native call each time.
@@ -87,7 +80,7 @@ export class Plan implements Disposable {
     this.#handle = createPlan(host.device[native], "device.plan");
     this.#recorder = new PlanRecorder(host.device, this.#handle);
     try {
-      recordPass(this.#recorder, "device.plan", build, checkArguments);
+      recordPass(this.#recorder, "device.plan", build);
     } catch (error) {
       this.#release();
       throw error;

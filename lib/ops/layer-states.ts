@@ -3,10 +3,10 @@ import { invalid } from "../arguments/checks.ts";
 import { ShapeError } from "../errors.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Indices } from "./indices.ts";
-import type { CheckpointArguments } from "./kept-states.ts";
-import type { HeadMap } from "./option-names.ts";
+import type { HeadMap } from "../native/options.ts";
+import type { CheckpointArguments } from "./state-arguments.ts";
 import type { Recorder } from "./recorder.ts";
-import type { DeltaRecords } from "./records.ts";
+import type { DeltaRecords } from "./recurrence-arguments.ts";
 
 /** The two kinds of state that a layer has: the recurrence's (`state`) and the convolution's (`conv`). */
 export type StateKind = "state" | "conv";
@@ -83,13 +83,17 @@ export function withDraft(op: string, bound: BoundStates | undefined, cuSeqlens:
   return bound.cuSeqlens;
 }
 
-/** Reads the `states` argument. `beside` are the arguments that it replaces: giving one of them too is a mistake. */
-export function bindStates(value: unknown, use: StateUse, beside: Readonly<Record<string, unknown>>): BoundStates {
+/** A `states` argument with what it gives. */
+export interface GivenStates {
+  readonly layer: LayerStates;
+  readonly use: StateUse;
+  readonly bound: BoundStates;
+}
+
+/** Takes the `states` argument of an op. */
+export function bindStates(value: unknown, use: StateUse): GivenStates {
   if (!isLayerStates(value)) {
     throw invalid(use.op, "states", "what step.layer(i) or draft.layer(i) gives", value);
   }
-  for (const name in beside) {
-    if (beside[name] !== undefined) throw invalid(use.op, name, "nothing beside states, which stands for it", beside[name]);
-  }
-  return value[bind](use);
+  return { layer: value, use, bound: value[bind](use) };
 }

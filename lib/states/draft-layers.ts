@@ -2,9 +2,9 @@
 import { GatedDeltaError } from "../errors.ts";
 import { admit, bind, encoded } from "../ops/layer-states.ts";
 import type { BoundStates, StateUse } from "../ops/layer-states.ts";
-import type { HeadMap } from "../ops/option-names.ts";
+import type { HeadMap } from "../native/options.ts";
 import type { Recorder } from "../ops/recorder.ts";
-import type { DeltaRecords } from "../ops/records.ts";
+import type { DeltaRecords } from "../ops/recurrence-arguments.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { PassLayer, expectOpen, tensorsOf } from "./pass-states.ts";
 import type { StatePass } from "./pass-states.ts";

@@ -83,6 +83,7 @@ export class Draft implements Disposable {
         snapshotSlots: "choices" in entry ? newestFirst(entry.choices) : undefined,
         layers: Array.from({ length: pool.layers }, () => ({ convInput: undefined, records: undefined, headMap: undefined })),
       };
+      entry.collected = () => parts.coverage.leave();
       making = true;
       try {
         return new Draft(handles, parts);
@@ -219,7 +220,7 @@ export class Draft implements Disposable {
         const common = { cuSeqlens: starts, counts, states };
         if (kinds.includes("conv")) pass.commitCausalConv1d({ x: this.convInput(layer), ...common });
         const records = kept.records ?? states.noRecords();
-        pass.commitGatedDelta({ records, heads: kept.headMap, ...common });
+        pass.commitGatedDelta({ records, headMap: kept.headMap, ...common });
       }
     });
   }

@@ -22,7 +22,7 @@ import { asPositions, asStepOptions } from "./pool-options.ts";
 import type { StatePoolOptions, StepOptions } from "./pool-options.ts";
 import type { PoolShape } from "./pool-shape.ts";
 import { PoolTensors, asPoolShape } from "./pool-tensors.ts";
-import { leaveStep, makeStep, stepParts } from "./pool-step.ts";
+import { holdStep, leaveStep, makeStep, stepParts } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
 import { SlotLedger } from "./slot-ledger.ts";
 import type { Holder } from "./slot-ledger.ts";
@@ -172,9 +172,11 @@ export class StatePool implements Disposable {
     const { coverage } = stepParts(step)!;
     try {
       coverage.requireWhole();
+      holdStep(step, true);
       const ticket = isPlan(build)
         ? build.run({ step })
         : this.device[runPass](op, coverage, opsOf(op, build, step));
+      holdStep(step, false);
       step.done();
       return ticket;
     } catch (error) {
@@ -237,7 +239,8 @@ export class StatePool implements Disposable {
 
   /**
    * Writes states to a file, in this order: safetensors with the model's shape and a checksum. Waits for pending work.
-   * The file appears whole or not at all: a process killed at any moment leaves the old file or the new one.
+   * A process killed at any moment leaves the old file or the new one. A new file has mode 600; one that is replaced is
+   * a regular file, possibly through links, and keeps its mode.
    *
    * @param handles none of them in a step.
    * @throws {FileError} where the file can't be written.
@@ -279,7 +282,7 @@ export class StatePool implements Disposable {
 
   /**
    * Writes states to a safetensors file in the layout of another system, one row a handle, as `layers.N.state` and
-   * `layers.N.conv`. Waits for pending work. The file appears whole or not at all.
+   * `layers.N.conv`. Waits for pending work. Files are replaced as {@link save} replaces them.
    *
    * | layout | recurrent state | convolution state, oldest first |
    * |---|---|---|

@@ -1,7 +1,7 @@
 /** The zod schemas of a pool's options. Loaded when the first one is needed: importing zod takes 13 ms. */
 import { z } from "zod";
 import { choice, integer, nameOf, options } from "../arguments/schema-parts.ts";
-import { headMaps } from "../ops/option-names.ts";
+import { headMaps } from "../native/options.ts";
 import type { ExportOptions } from "./files/export.ts";
 import type { LoadOptions } from "./files/load.ts";
 import type { SaveOptions } from "./files/save.ts";
@@ -40,7 +40,7 @@ export const exportOptions = options<ExportOptions>()({
   stateDtype: floatDType.optional(),
   convDtype: floatDType.optional(),
   convColumns: integer(1, 9).optional(),
-  heads: nameOf(headMaps).optional(),
+  headMap: nameOf(headMaps).optional(),
 });
 
 /** {@link DraftOptions} */

@@ -4,16 +4,17 @@ import type { ArrayOfDType, DType } from "./dtype.ts";
 import type { Device } from "../device/device.ts";
 import { asRange, asShape, asView } from "./shape.ts";
 import type { TensorView } from "./shape.ts";
+import { tensorWords } from "../native/descriptor.ts";
 import type { Storage } from "./storage.ts";
 import { contiguousStrides, copyStrided, extentOf, isContiguous, reshapedStrides, sizeOf } from "./strides.ts";
 import { readNumbers, writeNumbers } from "./copy.ts";
 import type { Numbers } from "./copy.ts";
 
-/** What a tensor has to do with the memory that it lies in. */
+/** Whether a tensor owns its memory or is a view of one that does. */
 interface Tenure {
   /** Whether disposing the tensor disposes the memory. */
   readonly owns: boolean;
-  /** The tensor that this one is a view of: when it goes, so does this one. */
+  /** The tensor that this one is a view of: disposing it disposes this one. */
   readonly viewed: Tensor | undefined;
 }
 
@@ -37,6 +38,9 @@ export let storageOf: (tensor: Tensor) => Storage;
 /** Where a tensor's first element lies in its buffer, in bytes. */
 export let byteOffsetOf: (tensor: Tensor) => number;
 
+/** A tensor as the native side takes it; made once. */
+export let wordsOf: (tensor: Tensor) => Uint32Array;
+
 /**
  * Makes a tensor over a storage.
  *
@@ -54,16 +58,16 @@ export let makeTensor: <D extends DType>(
 ) => Tensor<D>;
 
 /**
- * A tensor in memory that JavaScript and the device share: what the typed array shows is what ops read and write.
- * Nothing is ever copied unless a method says so.
+ * A tensor in memory that JavaScript and the device share: ops read and write the memory of the typed array. Only the
+ * methods that say so copy.
  *
  * Tensors come from {@link Device.tensor} and its relatives, and views of them from {@link view}, {@link slice},
  * {@link narrow} and {@link reshape}. A view shares its base's memory; disposing the base disposes its views, and
  * disposing a view only ends that view.
  *
- * Memory is freed by `[Symbol.dispose]()` (so `using` works) or else when it is garbage. Ops that were encoded or
- * committed keep what they need, so a tensor may be disposed while work on it is pending. Its typed array is then
- * detached: it has length 0.
+ * Memory is freed by `[Symbol.dispose]()` (so `using` works), or when the tensor and its typed arrays are garbage-collected. Ops
+ * that were encoded or committed hold references to it, so a tensor may be disposed while work on it is pending. Its typed
+ * array is then detached: it has length 0.
  *
  * @example
  * using device = Device.open();
@@ -89,6 +93,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   readonly #byteOffset: number;
   readonly #tenure: Tenure;
   #data: ArrayOfDType[D] | undefined;
+  #words: Uint32Array | undefined;
   #ended = false;
 
   private constructor(
@@ -115,13 +120,17 @@ export class Tensor<D extends DType = DType> implements Disposable {
     this.#storage = storage;
     this.#byteOffset = byteOffset;
     this.#tenure = tenure;
-    Object.freeze(this); // what was checked stays so, for JavaScript callers too
+    Object.freeze(this); // JavaScript callers cannot change what was checked
   }
 
   static {
     isTensor = (value): value is Tensor => typeof value === "object" && value !== null && #storage in value;
     storageOf = (tensor) => tensor.#storage;
     byteOffsetOf = (tensor) => tensor.#byteOffset;
+    wordsOf = (tensor) => {
+      const { dtype, shape, strides } = tensor;
+      return (tensor.#words ??= tensorWords(tensor.#storage.handle, tensor.#byteOffset, dtype, shape, strides));
+    };
     makeTensor = (device, storage, dtype, byteOffset, shape, strides, tenure = { owns: true, viewed: undefined }) => {
       makingTensor = true;
       try {
@@ -301,7 +310,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
 
   #part(op: string, offset: number, shape: readonly number[], strides: readonly number[]): Tensor<D> {
     const extent = extentOf(shape, strides);
-    if (extent === 0) offset = 0; // nothing lies anywhere
+    if (extent === 0) offset = 0; // no element has an address
     const available = extentOf(this.shape, this.strides);
     if (offset + extent > available) {
       throw new ShapeError({

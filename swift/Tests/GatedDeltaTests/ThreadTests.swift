@@ -99,9 +99,8 @@ private func onNewThread(_ body: @escaping @Sendable () -> Void) {
       _ = gd_buffer_create(device.rawValue, 4096, &handles.buffer, &pointer)
       var op = gd_copy_slots()
       op.size = UInt32(MemoryLayout<gd_copy_slots>.size)
-      (op.version, op.slots, op.count, op.slot_elements) = (1, 4, 1, 8)
-      op.pool = gd_tensor(
-        buffer: handles.buffer, offset: 0, token_stride: 0, head_stride: 0, dtype: DType.f32.rawValue, reserved: 0)
+      op.version = 1
+      op.pool = gd_tensor(buffer: handles.buffer, .f32, [4, 8])
       let index = gd_index(buffer: handles.buffer, offset: 2048, pointer: nil, count: 1)
       (op.read_slots, op.write_slots) = (index, index)
       #expect(gd_encode_copy_slots(device.rawValue, &op) == GD_OK, "\(LastError())")

@@ -30,11 +30,10 @@ final class Fixture {
     return (handle, try #require(pointer))
   }
 
-  /// A tensor in a new buffer that just holds it.
-  func tensor(_ dtype: DType, _ count: Int) throws -> gd_tensor {
-    gd_tensor(
-      buffer: try buffer(count * dtype.size).handle, offset: 0, token_stride: 0, head_stride: 0, dtype: dtype.rawValue,
-      reserved: 0)
+  /// A contiguous tensor in a new buffer that just holds it, or that lacks some elements at its end.
+  func tensor(_ dtype: DType, _ shape: Int..., lacking: Int = 0) throws -> gd_tensor {
+    let count = shape.reduce(1, *) - lacking
+    return gd_tensor(buffer: try buffer(count * dtype.size).handle, dtype, shape)
   }
 
   /// Index data in a new buffer.

@@ -254,7 +254,9 @@ export class Tensor<D extends DType = DType> implements Disposable {
           received: source.dtype,
         });
       }
-      numbers = source.dtype === this.dtype ? source.#packed() : source.toFloat32();
+      // Elements that lie side by side are copied at once, as if through a copy where the tensors overlap.
+      if (source.dtype !== this.dtype) numbers = source.toFloat32();
+      else numbers = source.contiguous ? source.data : source.#packed();
     } else {
       numbers = readNumbers(this.dtype, source, this.size);
       this.#alive("copyFrom");

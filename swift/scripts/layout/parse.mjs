@@ -85,7 +85,7 @@ function declarations(text, notes) {
       if (match[1] !== match[3]) throw new Error(`struct ${match[1]} is named ${match[3]}`);
       if (structs.has(match[1])) throw new Error(`struct ${match[1]} is declared twice`);
       structs.set(match[1], layoutOf(match[1], match[2], structs, notes));
-    } else if ((match = /^([\w ]+?[ *]+)(gd_\w+)\(([^()]*)\);/.exec(rest))) {
+    } else if ((match = /^([\w ]+?[ *]+)(gd_\w+|napi_register_module_v1)\(([^()]*)\);/.exec(rest))) {
       const parameters = match[3].trim() === "void" ? [] : match[3].split(",").map((p) => parameterOf(p, structs));
       functions.push({ name: match[2], args: parameters, returns: returnOf(match[1].trim()) });
     } else {
@@ -145,6 +145,7 @@ function parameterOf(text, structs) {
 function returnOf(type) {
   if (type === "void") return "void";
   if (type === "const char *") return "cstring";
+  if (type === "void *") return pointer.ffi;
   if (scalars[type] && scalars[type].size === 4) return scalars[type].ffi;
   throw new Error(`unknown return type ${type}`);
 }

@@ -24,6 +24,7 @@ export function typescriptLayout({ constants, structs, functions }) {
   lines.push("} as const;", "", "/** The exported functions, in the form that `dlopen` of bun:ffi takes. */");
   lines.push("export const symbols = {");
   for (const { name, args, returns } of functions) {
+    if (!name.startsWith("gd_")) continue; // for the host, not for bun:ffi
     lines.push(`  ${name}: { args: [${args.map((arg) => `"${arg}"`).join(", ")}], returns: "${returns}" },`);
   }
   lines.push("} as const;", "");

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { appleExports, assertions, optionConstants, versionScript } from "./layout/c.mjs";
 import { parse } from "./layout/parse.mjs";
 import { swiftEncoders, swiftOptions } from "./layout/swift.mjs";
-import { typescriptLayout, typescriptOps, typescriptOptions } from "./layout/typescript.mjs";
+import { typescriptFunctions, typescriptLayout, typescriptOps, typescriptOptions, typescriptPass } from "./layout/typescript.mjs";
 
 export { parse };
 
@@ -27,6 +27,8 @@ export function generate(header) {
     ["lib/native/layout.ts", typescriptLayout(parsed)],
     ["lib/native/options.ts", typescriptOptions(parsed)],
     ["lib/native/ops.ts", typescriptOps(parsed)],
+    ["lib/ops/functions.ts", typescriptFunctions(parsed)],
+    ["lib/device/pass-ops.ts", typescriptPass(parsed)],
   ]);
 }
 
@@ -37,19 +39,18 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     process.exit(2);
   }
   for (const [path, text] of generate(readFileSync(new URL(headerPath, root), "utf8"))) {
-    if (!check) {
-      writeFileSync(new URL(path, root), text);
-      continue;
-    }
     let current;
     try {
       current = readFileSync(new URL(path, root), "utf8");
     } catch {
       current = undefined;
     }
-    if (current !== text) {
+    if (current === text) continue;
+    if (check) {
       console.error(`${path} does not agree with ${headerPath}: run node swift/scripts/layout.mjs`);
       process.exitCode = 1;
+    } else {
+      writeFileSync(new URL(path, root), text); // only what differs, so that nothing else is built again
     }
   }
 }

@@ -23,7 +23,8 @@
  *    unless "@optional" or "@default value" says otherwise. A u32 is an integer ("@from least"), "@boolean", or one of
  *    an option's values ("@is Option"). A default of nan stands for one that depends on other arguments.
  *  - "@bound name": the public function's argument `states`, a layer's states in a pass over a pool, stands for this
- *    argument and gives it under that name, or refuses it ("@bound nothing"). */
+ *    argument and gives it under that name, or refuses it ("@bound nothing").
+ *  - "@in module" after an op's struct: its function stands in another module than the main one. */
 #ifndef GATED_DELTA_H
 #define GATED_DELTA_H
 
@@ -325,7 +326,7 @@ typedef struct gd_gated_delta_net_inplace {
   gd_tensor q, k, v, gate, beta, state, state_dst;
   gd_tensor snapshots; /* @optional */
   gd_tensor out;
-} gd_gated_delta_net_inplace;
+} gd_gated_delta_net_inplace; /* @in ggml */
 
 /* Sequence s reads slot ids[s] of cache [slots, ...] and writes slot rs_head + s, as if all read before any wrote.
  * An id of -1 starts from zero. rs_head .. rs_head + B - 1 are slots of the cache. */
@@ -337,7 +338,7 @@ typedef struct gd_gated_delta_net_inplace_ids {
   gd_tensor snapshots; /* @optional */
   gd_tensor out;
   gd_index ids; /* [B] */
-} gd_gated_delta_net_inplace_ids;
+} gd_gated_delta_net_inplace_ids; /* @in ggml */
 
 /* One token of the causal convolution: x, out [B, C]; weight [C, K]; conv_states and conv_state_dst [B, C, K - 1],
  * oldest first, the latter the former's own range or disjoint. silu: whether the output goes through SiLU. */
@@ -346,7 +347,7 @@ typedef struct gd_ssm_conv_update_inplace {
   uint32_t silu; /* @boolean */
   uint32_t reserved;
   gd_tensor conv_states, conv_state_dst, weight, x, out;
-} gd_ssm_conv_update_inplace;
+} gd_ssm_conv_update_inplace; /* @in ggml */
 
 /* The same with ids and rs_head as above, over conv_cache [cells, C, K - 1]. */
 typedef struct gd_ssm_conv_update_inplace_ids {
@@ -355,7 +356,7 @@ typedef struct gd_ssm_conv_update_inplace_ids {
   int32_t rs_head;
   gd_tensor conv_cache, weight, x, out;
   gd_index ids; /* [B] */
-} gd_ssm_conv_update_inplace_ids;
+} gd_ssm_conv_update_inplace_ids; /* @in ggml */
 
 typedef struct gd_device_options {
   uint32_t size, version;

@@ -5,7 +5,7 @@ import GatedDeltaTypes
 /// at the end. It locks the handle table, so that no other thread's release comes between the lookups of one op: whoever
 /// makes one ends its lookups.
 struct Validator {
-  private struct Extent {
+  struct Extent {
     var name: StaticString
     var start: UInt
     var end: UInt
@@ -35,8 +35,14 @@ struct Validator {
       device = plan.device
       collectsUses = true
     }
-    extents.reserveCapacity(16)
+    extents = device.takeExtents()
     table.lock()
+  }
+
+  /// Called once, when the op has been encoded or refused.
+  mutating func end() {
+    endLookups()
+    device.keepExtents(&extents)
   }
 
   /// Every tensor is held by now. A second call changes nothing.

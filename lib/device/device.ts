@@ -42,7 +42,9 @@ let opening = false;
  * Ops are encoded, then committed as one submission; submissions run in order, without blocking the caller. `run`
  * does both. Results are there when {@link wait} or {@link finish} has returned.
  *
- * A device belongs to the Worker that opened it. Use one per Worker: threads are shared by all of them.
+ * A device belongs to the Worker that opened it. Use one per Worker: threads are shared by all of them. When the Worker
+ * ends, or when a device that was not closed is collected, pending work on memory of the library's own goes on by itself;
+ * from the first submission on that uses wrapped memory, work is stopped, and what it was to write is undefined.
  *
  * @example
  * using device = Device.open();

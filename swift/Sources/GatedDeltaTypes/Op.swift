@@ -1,8 +1,18 @@
-import GatedDeltaTypes
+// Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
 
-extension Op {
+/// A validated op and, where it has any, the part that index data decides.
+public enum Op: Sendable {
+  case gatedDelta(GatedDelta, Sequences)
+  case causalConv1d(CausalConv1d, Sequences)
+  case gatedRMSNorm(GatedRMSNorm)
+  case gatedDeltaStep(GatedDeltaStep, Sequences)
+  case linear(Linear)
+  case copySlots(CopySlots, Sequences)
+  case commitGatedDelta(CommitGatedDelta, Sequences)
+  case commitCausalConv1d(CommitCausalConv1d, Sequences)
+
   /// The public name, for messages.
-  var name: String {
+  public var name: String {
     switch self {
     case .gatedDelta: "gatedDelta"
     case .causalConv1d: "causalConv1d"
@@ -16,12 +26,15 @@ extension Op {
   }
 
   /// The part that index data decides; nil for ops without any.
-  var sequences: Sequences? {
+  public var sequences: Sequences? {
     get {
       switch self {
-      case .gatedDelta(_, let sequences), .causalConv1d(_, let sequences), .gatedDeltaStep(_, let sequences),
-        .copySlots(_, let sequences), .commitGatedDelta(_, let sequences), .commitCausalConv1d(_, let sequences):
-        sequences
+      case .gatedDelta(_, let sequences): sequences
+      case .causalConv1d(_, let sequences): sequences
+      case .gatedDeltaStep(_, let sequences): sequences
+      case .copySlots(_, let sequences): sequences
+      case .commitGatedDelta(_, let sequences): sequences
+      case .commitCausalConv1d(_, let sequences): sequences
       case .gatedRMSNorm, .linear: nil
       }
     }

@@ -110,6 +110,16 @@ typedef struct GDMNorm {
 } GDMNorm;
 GDM_ASSERT_SIZE(GDMNorm, 40);
 
+// rms_norm.metal. Rows as in GDMNorm.
+typedef struct GDMRMSNorm {
+  uint32_t rows, heads, length;
+  uint32_t xTokenStride, xHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t plusOne;  // whether rows are multiplied by 1 + weight
+  float epsilon;
+} GDMRMSNorm;
+GDM_ASSERT_SIZE(GDMRMSNorm, 36);
+
 // projection.metal
 typedef struct GDMProject {
   uint32_t rows, inputs, outputs;

@@ -4,6 +4,7 @@ import type { OpName } from "../ops/op-kind.ts";
 import type { GatedDeltaArguments } from "../ops/gated-delta.ts";
 import type { CausalConv1dArguments } from "../ops/causal-conv1d.ts";
 import type { GatedRmsNormArguments } from "../ops/gated-rms-norm.ts";
+import type { RmsNormArguments } from "../ops/rms-norm.ts";
 import type { GatedDeltaStepArguments } from "../ops/gated-delta-step.ts";
 import type { LinearArguments } from "../ops/linear.ts";
 import type { CopySlotsArguments } from "../ops/copy-slots.ts";
@@ -32,6 +33,11 @@ export abstract class PassOps {
   /** See {@link gatedRmsNorm}. */
   gatedRmsNorm(args: GatedRmsNormArguments): void {
     this[add]("gatedRmsNorm", args);
+  }
+
+  /** See {@link rmsNorm}. */
+  rmsNorm(args: RmsNormArguments): void {
+    this[add]("rmsNorm", args);
   }
 
   /** See {@link gatedDeltaStep}. */

@@ -7,6 +7,8 @@ export { causalConv1d } from "./causal-conv1d.ts";
 export type { CausalConv1dArguments } from "./causal-conv1d.ts";
 export { gatedRmsNorm } from "./gated-rms-norm.ts";
 export type { GatedRmsNormArguments } from "./gated-rms-norm.ts";
+export { rmsNorm } from "./rms-norm.ts";
+export type { RmsNormArguments } from "./rms-norm.ts";
 export { gatedDeltaStep } from "./gated-delta-step.ts";
 export type { GatedDeltaStepArguments } from "./gated-delta-step.ts";
 export { linear } from "./linear.ts";

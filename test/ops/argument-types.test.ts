@@ -51,6 +51,7 @@ const agrees: { readonly [Name in keyof Ops]: true } = {
   gatedDelta: true satisfies Agrees<"gatedDelta", api.GatedDeltaArguments>,
   causalConv1d: true satisfies Agrees<"causalConv1d", api.CausalConv1dArguments>,
   gatedRmsNorm: true satisfies Agrees<"gatedRmsNorm", api.GatedRmsNormArguments>,
+  rmsNorm: true satisfies Agrees<"rmsNorm", api.RmsNormArguments>,
   gatedDeltaStep: true satisfies Agrees<"gatedDeltaStep", api.GatedDeltaStepArguments>,
   linear: true satisfies Agrees<"linear", api.LinearArguments>,
   copySlots: true satisfies Agrees<"copySlots", api.CopySlotsArguments>,

@@ -8,6 +8,7 @@ export type OpName =
   | "gatedDelta"
   | "causalConv1d"
   | "gatedRmsNorm"
+  | "rmsNorm"
   | "gatedDeltaStep"
   | "linear"
   | "copySlots"
@@ -71,6 +72,11 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
   gatedRmsNorm: (device) => ({
     x: device.tensor("f32", [tokens, valueHeads, valueDim]),
     z: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    weight: device.tensor("f32", [valueDim]),
+    out: device.tensor("f32", [tokens, valueHeads, valueDim]),
+  }),
+  rmsNorm: (device) => ({
+    x: device.tensor("f32", [tokens, valueHeads, valueDim]),
     weight: device.tensor("f32", [valueDim]),
     out: device.tensor("f32", [tokens, valueHeads, valueDim]),
   }),

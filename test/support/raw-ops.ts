@@ -116,6 +116,12 @@ export const ops: Record<string, Descriptor> = {
     { x: [4, 2, 8], z: [4, 2, 8], weight: [8], out: [4, 2, 8] },
     {},
   ),
+  gd_encode_rms_norm: sound(
+    "gd_rms_norm",
+    { weight_form: c.GD_WEIGHT_PLUS_ONE, eps: 1e-6 },
+    { x: [4, 2, 8], weight: [8], out: [4, 2, 8] },
+    {},
+  ),
   gd_encode_gated_delta_step: sound(
     "gd_gated_delta_step",
     { ...recurrence, ...norm, key_heads: 1, conv_activation: c.GD_ACTIVATION_SILU },

@@ -8,6 +8,7 @@ extension Executor {
     case .gatedDelta(let op, let sequences): try run(op, sequences)
     case .causalConv1d(let op, let sequences): try run(op, sequences)
     case .gatedRMSNorm(let op): try run(op)
+    case .rmsNorm(let op): try run(op)
     case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
     case .linear(let op): try run(op)
     case .copySlots(let op, let sequences): try run(op, sequences)

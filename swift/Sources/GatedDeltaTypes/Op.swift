@@ -5,6 +5,7 @@ public enum Op: Sendable {
   case gatedDelta(GatedDelta, Sequences)
   case causalConv1d(CausalConv1d, Sequences)
   case gatedRMSNorm(GatedRMSNorm)
+  case rmsNorm(RmsNorm)
   case gatedDeltaStep(GatedDeltaStep, Sequences)
   case linear(Linear)
   case copySlots(CopySlots, Sequences)
@@ -17,6 +18,7 @@ public enum Op: Sendable {
     case .gatedDelta: "gatedDelta"
     case .causalConv1d: "causalConv1d"
     case .gatedRMSNorm: "gatedRmsNorm"
+    case .rmsNorm: "rmsNorm"
     case .gatedDeltaStep: "gatedDeltaStep"
     case .linear: "linear"
     case .copySlots: "copySlots"
@@ -35,7 +37,7 @@ public enum Op: Sendable {
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
       case .commitCausalConv1d(_, let sequences): sequences
-      case .gatedRMSNorm, .linear: nil
+      case .gatedRMSNorm, .rmsNorm, .linear: nil
       }
     }
     set {
@@ -47,7 +49,7 @@ public enum Op: Sendable {
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
       case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
-      case .gatedRMSNorm, .linear: break
+      case .gatedRMSNorm, .rmsNorm, .linear: break
       }
     }
   }

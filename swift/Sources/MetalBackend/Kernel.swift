@@ -11,6 +11,7 @@ struct Kernel: Hashable {
     case chunkScan = "gd_chunk_scan"
     case conv = "gd_conv"
     case norm = "gd_norm"
+    case rmsNorm = "gd_rms_norm"
     case project = "gd_project"
     case step = "gd_step"
     case gather = "gd_slots_gather"

@@ -118,6 +118,10 @@ enum {
   GDM_ACTIVATION_SIGMOID = 3
 };
 enum {
+  GDM_WEIGHT_PLAIN = 1,
+  GDM_WEIGHT_PLUS_ONE = 2
+};
+enum {
   GDM_NORM_THEN_GATE = 1,
   GDM_GATE_THEN_NORM = 2
 };
@@ -221,6 +225,16 @@ typedef struct GDMNorm {
   float epsilon;
 } GDMNorm;
 GDM_ASSERT_SIZE(GDMNorm, 40);
+
+// rms_norm.metal. Rows as in GDMNorm.
+typedef struct GDMRMSNorm {
+  uint32_t rows, heads, length;
+  uint32_t xTokenStride, xHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t plusOne;  // whether rows are multiplied by 1 + weight
+  float epsilon;
+} GDMRMSNorm;
+GDM_ASSERT_SIZE(GDMRMSNorm, 36);
 
 // projection.metal
 typedef struct GDMProject {
@@ -1870,6 +1884,54 @@ template [[host_name("gd_prefill_f16_bf16_kany")]] kernel decltype(gd_prefill<ha
 template [[host_name("gd_prefill_bf16_f32_kany")]] kernel decltype(gd_prefill<bfloat, float, 8>) gd_prefill<bfloat, float, 8>;
 template [[host_name("gd_prefill_bf16_f16_kany")]] kernel decltype(gd_prefill<bfloat, half, 8>) gd_prefill<bfloat, half, 8>;
 template [[host_name("gd_prefill_bf16_bf16_kany")]] kernel decltype(gd_prefill<bfloat, bfloat, 8>) gd_prefill<bfloat, bfloat, 8>;
+
+#line 1 "shaders/rms_norm.metal"
+// RMS norm over the last dimension, without a gate.
+//
+//   out = (x r) w or, plusOne, (x r) (1 + w)      r = rsqrt(mean x^2 + eps)        (Zhang and Sennrich 2019)
+//
+// x [tokens, heads, length] T; out likewise, T or f32 (OUT_F32); token and head strides in elements, any length.
+// weight [length]: NORM_WEIGHT_DTYPE.
+//
+// Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup a row, row = token heads + head.
+// 1. Each lane sums the squares of its elements.   2. The lanes combine them.   3. Each lane writes its elements.
+// Order of the sum: lane l adds elements l, l + 32, ... by fma, then lanes as in norm.h. Function constants:
+// NORM_WEIGHT_DTYPE, OUT_F32.
+
+
+template <typename T>
+[[max_total_threads_per_threadgroup(GDM_NORM_THREADS)]]
+kernel void gd_rms_norm(device const T* x [[buffer(0)]],
+                        device const ushort* weight [[buffer(1)]],
+                        device T* out [[buffer(2)]],
+                        constant GDMRMSNorm& params [[buffer(3)]],
+                        uint group [[threadgroup_position_in_grid]],
+                        uint index [[thread_index_in_threadgroup]]) {
+  uint lane = index % GDM_SIMD_LANES;
+  uint row = group * GDM_NORM_ROWS + index / GDM_SIMD_LANES;
+  if (row >= params.rows) return;  // whole simdgroups
+  uint token = row / params.heads;
+  uint head = row - token * params.heads;
+  ulong xAt = ulong(token) * params.xTokenStride + ulong(head) * params.xHeadStride;
+  ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
+
+  float sum = 0.0f;
+  for (uint i = lane; i < params.length; i += GDM_SIMD_LANES) {
+    float u = float(x[xAt + i]);
+    sum = fma(u, u, sum);
+  }
+  float inverse = norm_inverse(sum, params.length, params.epsilon);
+  for (uint i = lane; i < params.length; i += GDM_SIMD_LANES) {
+    float w = read_any(weight, i, NORM_WEIGHT_DTYPE);
+    if (params.plusOne != 0) w = 1.0f + w;
+    write_wide(out, outAt + i, (float(x[xAt + i]) * inverse) * w, OUT_F32);
+  }
+}
+
+// Names: gd_rms_norm_<T>.
+template [[host_name("gd_rms_norm_f32")]] kernel decltype(gd_rms_norm<float>) gd_rms_norm<float>;
+template [[host_name("gd_rms_norm_f16")]] kernel decltype(gd_rms_norm<half>) gd_rms_norm<half>;
+template [[host_name("gd_rms_norm_bf16")]] kernel decltype(gd_rms_norm<bfloat>) gd_rms_norm<bfloat>;
 
 #line 1 "shaders/slots.metal"
 // Slots of a state pool, copied and zeroed whole.

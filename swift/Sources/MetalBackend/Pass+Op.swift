@@ -8,6 +8,7 @@ extension Pass {
     case .gatedDelta(let op, let sequences): try encode(op, sequences)
     case .causalConv1d(let op, let sequences): try encode(op, sequences)
     case .gatedRMSNorm(let op): try encode(op)
+    case .rmsNorm(let op): try encode(op)
     case .gatedDeltaStep(let op, let sequences): try encode(op, sequences)
     case .linear(let op): try encode(op)
     case .copySlots(let op, let sequences): try encode(op, sequences)
@@ -24,6 +25,7 @@ extension Op {
     case .gatedDelta(let op, let sequences): op.work(sequences)
     case .causalConv1d(let op, let sequences): op.work(sequences)
     case .gatedRMSNorm(let op): op.work
+    case .rmsNorm(let op): op.work
     case .gatedDeltaStep(let op, let sequences): op.work(sequences)
     case .linear(let op): op.work
     case .copySlots(let op, let sequences): op.work(sequences)

@@ -15,6 +15,7 @@
 #include "commits.h"
 #include "norm.h"
 #include "gated_rms_norm.h"
+#include "rms_norm.h"
 #include "gated_delta_step.h"
 #include "linear.h"
 
@@ -40,6 +41,7 @@ const gd_cpu_kernels GD_TABLE = {
   .gated_delta = gated_delta,
   .causal_conv1d = causal_conv1d,
   .gated_rms_norm = gated_rms_norm,
+  .rms_norm = rms_norm,
   .gated_delta_step = gated_delta_step,
   .linear = linear,
   .copy_slots = gd_cpu_copy_slots_run,

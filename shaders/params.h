@@ -127,6 +127,18 @@ typedef struct GDMProject {
 } GDMProject;
 GDM_ASSERT_SIZE(GDMProject, 20);
 
+// add.metal. A row is a (token, head) pair.
+enum { GDM_ADD_PART = 4 };  // elements of a thread
+typedef struct GDMAdd {
+  uint32_t heads, length;
+  uint32_t aTokenStride, aHeadStride;
+  uint32_t bTokenStride, bHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t aF32;                  // a is f32, not the activation dtype
+  uint32_t replacesA, replacesB;  // out is that very tensor, which is not bound then
+} GDMAdd;
+GDM_ASSERT_SIZE(GDMAdd, 44);
+
 // step.metal: strides of one row (token) a sequence; channels are query | key | value, each head-major.
 typedef struct GDMStep {
   uint32_t keyHeads, valueHeads, keyDim, valueDim;

@@ -7,6 +7,7 @@ import type { GatedRmsNormArguments } from "../ops/gated-rms-norm.ts";
 import type { RmsNormArguments } from "../ops/rms-norm.ts";
 import type { GatedDeltaStepArguments } from "../ops/gated-delta-step.ts";
 import type { LinearArguments } from "../ops/linear.ts";
+import type { AddArguments } from "../ops/add.ts";
 import type { CopySlotsArguments } from "../ops/copy-slots.ts";
 import type { CommitGatedDeltaArguments } from "../ops/commit-gated-delta.ts";
 import type { CommitCausalConv1dArguments } from "../ops/commit-causal-conv1d.ts";
@@ -48,6 +49,11 @@ export abstract class PassOps {
   /** See {@link linear}. */
   linear(args: LinearArguments): void {
     this[add]("linear", args);
+  }
+
+  /** See {@link add}. */
+  add(args: AddArguments): void {
+    this[add]("add", args);
   }
 
   /** See {@link copySlots}. */

@@ -395,6 +395,23 @@ export const structs = {
       out: "gd_tensor",
     },
   },
+  gd_add: {
+    size: 272,
+    offsets: {
+      size: 0,
+      version: 4,
+      a: 8,
+      b: 96,
+      out: 184,
+    },
+    types: {
+      size: "u32",
+      version: "u32",
+      a: "gd_tensor",
+      b: "gd_tensor",
+      out: "gd_tensor",
+    },
+  },
   gd_copy_slots: {
     size: 160,
     offsets: {
@@ -585,6 +602,7 @@ export const symbols = {
   gd_encode_rms_norm: { args: ["ptr", "ptr"], returns: "i32" },
   gd_encode_gated_delta_step: { args: ["ptr", "ptr"], returns: "i32" },
   gd_encode_linear: { args: ["ptr", "ptr"], returns: "i32" },
+  gd_encode_add: { args: ["ptr", "ptr"], returns: "i32" },
   gd_encode_copy_slots: { args: ["ptr", "ptr"], returns: "i32" },
   gd_encode_commit_gated_delta: { args: ["ptr", "ptr"], returns: "i32" },
   gd_encode_commit_causal_conv1d: { args: ["ptr", "ptr"], returns: "i32" },

@@ -139,6 +139,15 @@ export const ops = {
       { name: "out", kind: "tensor", optional: false, at: 46 },
     ],
   },
+  add: {
+    encode: "gd_encode_add",
+    bytes: 272,
+    arguments: [
+      { name: "a", kind: "tensor", optional: false, at: 2 },
+      { name: "b", kind: "tensor", optional: false, at: 24 },
+      { name: "out", kind: "tensor", optional: false, at: 46 },
+    ],
+  },
   copySlots: {
     encode: "gd_encode_copy_slots",
     bytes: 160,

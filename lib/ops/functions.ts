@@ -13,6 +13,8 @@ export { gatedDeltaStep } from "./gated-delta-step.ts";
 export type { GatedDeltaStepArguments } from "./gated-delta-step.ts";
 export { linear } from "./linear.ts";
 export type { LinearArguments } from "./linear.ts";
+export { add } from "./add.ts";
+export type { AddArguments } from "./add.ts";
 export { copySlots } from "./copy-slots.ts";
 export type { CopySlotsArguments } from "./copy-slots.ts";
 export { commitGatedDelta } from "./commit-gated-delta.ts";

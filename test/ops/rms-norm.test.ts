@@ -3,7 +3,7 @@ import { rmsNorm } from "../../lib/index.ts";
 import type { FloatDType, Tensor } from "../../lib/index.ts";
 import { rmsNorm as reference } from "../reference/rms-norm.ts";
 import { onEachBackend } from "../support/backends.ts";
-import { relRms } from "../support/compare.ts";
+import { relRms } from "../../lib/cli/verify/compare.ts";
 import { Random } from "../support/random.ts";
 
 const bounds = { f32: 2e-6, f16: 3e-4, bf16: 2e-3 } as const;

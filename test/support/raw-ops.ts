@@ -132,6 +132,7 @@ export const ops: Record<string, Descriptor> = {
     { read_slots: 2, write_slots: 2 },
   ),
   gd_encode_linear: sound("gd_linear", {}, { x: [4, 8], weight: [16, 8], out: [4, 16] }, {}),
+  gd_encode_add: sound("gd_add", {}, { a: [4, 2, 8], b: [4, 2, 8], out: [4, 2, 8] }, {}),
   gd_encode_copy_slots: sound("gd_copy_slots", {}, { pool: [2, 8] }, { read_slots: 2, write_slots: 2 }),
   gd_encode_commit_gated_delta: sound(
     "gd_commit_gated_delta",

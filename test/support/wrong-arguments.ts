@@ -368,6 +368,39 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
         "out",
       ],
     ],
+    add: [
+      [{ a: tensor([160]) }, "shape", "a"],
+      [{ a: tensor([5, 16, 2]) }, "shape", "b"],
+      [{ a: tensor([5, 2, 16], "i32") }, "dtype", "a"],
+      [{ a: tensor([5, 2, 16], "bf16") }, "dtype", "a"],
+      [({ a }) => ({ a: gapped(a) }), "shape", "a"],
+      [{ b: tensor([10, 16]) }, "shape", "b"],
+      [{ b: tensor([5, 2, 16], "i32") }, "dtype", "b"],
+      [({ b }) => ({ b: gapped(b) }), "shape", "b"],
+      [{ out: tensor([5, 2, 8]) }, "shape", "out"],
+      [{ out: tensor([5, 2, 16], "f16") }, "dtype", "out"],
+      [({ out }) => ({ out: gapped(out) }), "shape", "out"],
+      // Part of an input, or an input in another layout.
+      [
+        () => overlapping((both) => ({ a: both.view({ shape: [5, 2, 16] }), out: both.view({ offset: 8, shape: [5, 2, 16] }) })),
+        "overlap",
+        "out",
+      ],
+      [
+        () => overlapping((both) => ({ b: both.view({ shape: [5, 2, 16] }), out: both.view({ shape: [5, 2, 16], strides: [40, 16, 1] }) })),
+        "overlap",
+        "out",
+      ],
+      [
+        () =>
+          overlapping((both) => {
+            const out = both.view({ shape: [5, 2, 16] });
+            return { a: out, b: both.view({ offset: 16, shape: [5, 2, 16] }), out };
+          }),
+        "overlap",
+        "out",
+      ],
+    ],
     copySlots: [
       ...slots,
       [{ readSlots: undefined }, "invalid-argument", "readSlots"],

@@ -156,6 +156,13 @@ _Static_assert(offsetof(gd_linear, x) == 8, "gd_linear.x");
 _Static_assert(offsetof(gd_linear, weight) == 96, "gd_linear.weight");
 _Static_assert(offsetof(gd_linear, out) == 184, "gd_linear.out");
 
+_Static_assert(sizeof(gd_add) == 272 && _Alignof(gd_add) == 8, "gd_add");
+_Static_assert(offsetof(gd_add, size) == 0, "gd_add.size");
+_Static_assert(offsetof(gd_add, version) == 4, "gd_add.version");
+_Static_assert(offsetof(gd_add, a) == 8, "gd_add.a");
+_Static_assert(offsetof(gd_add, b) == 96, "gd_add.b");
+_Static_assert(offsetof(gd_add, out) == 184, "gd_add.out");
+
 _Static_assert(sizeof(gd_copy_slots) == 160 && _Alignof(gd_copy_slots) == 8, "gd_copy_slots");
 _Static_assert(offsetof(gd_copy_slots, size) == 0, "gd_copy_slots.size");
 _Static_assert(offsetof(gd_copy_slots, version) == 4, "gd_copy_slots.version");

@@ -11,6 +11,7 @@ extension Executor {
     case .rmsNorm(let op): try run(op)
     case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
     case .linear(let op): try run(op)
+    case .add(let op): try run(op)
     case .copySlots(let op, let sequences): try run(op, sequences)
     case .commitGatedDelta(let op, let sequences): try run(op, sequences)
     case .commitCausalConv1d(let op, let sequences): try run(op, sequences)

@@ -8,6 +8,7 @@ public enum Op: Sendable {
   case rmsNorm(RmsNorm)
   case gatedDeltaStep(GatedDeltaStep, Sequences)
   case linear(Linear)
+  case add(Add)
   case copySlots(CopySlots, Sequences)
   case commitGatedDelta(CommitGatedDelta, Sequences)
   case commitCausalConv1d(CommitCausalConv1d, Sequences)
@@ -21,6 +22,7 @@ public enum Op: Sendable {
     case .rmsNorm: "rmsNorm"
     case .gatedDeltaStep: "gatedDeltaStep"
     case .linear: "linear"
+    case .add: "add"
     case .copySlots: "copySlots"
     case .commitGatedDelta: "commitGatedDelta"
     case .commitCausalConv1d: "commitCausalConv1d"
@@ -37,7 +39,7 @@ public enum Op: Sendable {
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
       case .commitCausalConv1d(_, let sequences): sequences
-      case .gatedRMSNorm, .rmsNorm, .linear: nil
+      case .gatedRMSNorm, .rmsNorm, .linear, .add: nil
       }
     }
     set {
@@ -49,7 +51,7 @@ public enum Op: Sendable {
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
       case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
-      case .gatedRMSNorm, .rmsNorm, .linear: break
+      case .gatedRMSNorm, .rmsNorm, .linear, .add: break
       }
     }
   }

@@ -13,6 +13,7 @@ struct Kernel: Hashable {
     case norm = "gd_norm"
     case rmsNorm = "gd_rms_norm"
     case project = "gd_project"
+    case add = "gd_add"
     case step = "gd_step"
     case gather = "gd_slots_gather"
     case copy = "gd_slots_copy"

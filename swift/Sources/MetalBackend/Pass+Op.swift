@@ -11,6 +11,7 @@ extension Pass {
     case .rmsNorm(let op): try encode(op)
     case .gatedDeltaStep(let op, let sequences): try encode(op, sequences)
     case .linear(let op): try encode(op)
+    case .add(let op): try encode(op)
     case .copySlots(let op, let sequences): try encode(op, sequences)
     case .commitGatedDelta(let op, let sequences): try encode(op, sequences)
     case .commitCausalConv1d(let op, let sequences): try encode(op, sequences)
@@ -28,6 +29,7 @@ extension Op {
     case .rmsNorm(let op): op.work
     case .gatedDeltaStep(let op, let sequences): op.work(sequences)
     case .linear(let op): op.work
+    case .add(let op): op.work
     case .copySlots(let op, let sequences): op.work(sequences)
     case .commitGatedDelta(let op, let sequences): op.work(sequences)
     case .commitCausalConv1d(let op, let sequences): op.work(sequences)

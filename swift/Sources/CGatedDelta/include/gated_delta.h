@@ -318,6 +318,13 @@ typedef struct gd_linear {
   gd_tensor x, weight, out;
 } gd_linear;
 
+/* out = a + b, a float32 sum rounded once. a, b, out [tokens, heads, dim] or [tokens, dim]; a is f32 or b's dtype, out
+ * b's dtype or f32. out may be a or b itself: the same buffer, offset, dtype and strides. */
+typedef struct gd_add {
+  uint32_t size, version;
+  gd_tensor a, b, out;
+} gd_add;
+
 /* Copies or zeroes whole slots of a pool [slots, ...] of floats: slot write_slots[i] becomes what slot read_slots[i] was
  * before the op; -1 reads zeros, or writes nothing. Zeros are stored, not multiplied in. */
 typedef struct gd_copy_slots {
@@ -428,6 +435,7 @@ gd_status gd_encode_gated_rms_norm(gd_handle target, const gd_gated_rms_norm *op
 gd_status gd_encode_rms_norm(gd_handle target, const gd_rms_norm *op);
 gd_status gd_encode_gated_delta_step(gd_handle target, const gd_gated_delta_step *op);
 gd_status gd_encode_linear(gd_handle target, const gd_linear *op);
+gd_status gd_encode_add(gd_handle target, const gd_add *op);
 gd_status gd_encode_copy_slots(gd_handle target, const gd_copy_slots *op);
 gd_status gd_encode_commit_gated_delta(gd_handle target, const gd_commit_gated_delta *op);
 gd_status gd_encode_commit_causal_conv1d(gd_handle target, const gd_commit_causal_conv1d *op);

@@ -56,6 +56,15 @@ public func encodeLinear(_ target: UInt64, _ op: UnsafePointer<gd_linear>?) -> g
   encode(op, into: target)
 }
 
+extension gd_add {
+  static var opName: StaticString { "add" }
+}
+
+@_cdecl("gd_encode_add")
+public func encodeAdd(_ target: UInt64, _ op: UnsafePointer<gd_add>?) -> gd_status {
+  encode(op, into: target)
+}
+
 extension gd_copy_slots {
   static var opName: StaticString { "copySlots" }
 }

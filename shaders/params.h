@@ -110,12 +110,34 @@ typedef struct GDMNorm {
 } GDMNorm;
 GDM_ASSERT_SIZE(GDMNorm, 40);
 
+// rms_norm.metal. Rows as in GDMNorm.
+typedef struct GDMRMSNorm {
+  uint32_t rows, heads, length;
+  uint32_t xTokenStride, xHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t plusOne;  // whether rows are multiplied by 1 + weight
+  float epsilon;
+} GDMRMSNorm;
+GDM_ASSERT_SIZE(GDMRMSNorm, 36);
+
 // projection.metal
 typedef struct GDMProject {
   uint32_t rows, inputs, outputs;
   uint32_t xRowStride, outRowStride;
 } GDMProject;
 GDM_ASSERT_SIZE(GDMProject, 20);
+
+// add.metal. A row is a (token, head) pair.
+enum { GDM_ADD_PART = 4 };  // elements of a thread
+typedef struct GDMAdd {
+  uint32_t heads, length;
+  uint32_t aTokenStride, aHeadStride;
+  uint32_t bTokenStride, bHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t aF32;                  // a is f32, not the activation dtype
+  uint32_t replacesA, replacesB;  // out is that very tensor, which is not bound then
+} GDMAdd;
+GDM_ASSERT_SIZE(GDMAdd, 44);
 
 // step.metal: strides of one row (token) a sequence; channels are query | key | value, each head-major.
 typedef struct GDMStep {

@@ -4,8 +4,10 @@ import type { OpName } from "../ops/op-kind.ts";
 import type { GatedDeltaArguments } from "../ops/gated-delta.ts";
 import type { CausalConv1dArguments } from "../ops/causal-conv1d.ts";
 import type { GatedRmsNormArguments } from "../ops/gated-rms-norm.ts";
+import type { RmsNormArguments } from "../ops/rms-norm.ts";
 import type { GatedDeltaStepArguments } from "../ops/gated-delta-step.ts";
 import type { LinearArguments } from "../ops/linear.ts";
+import type { AddArguments } from "../ops/add.ts";
 import type { CopySlotsArguments } from "../ops/copy-slots.ts";
 import type { CommitGatedDeltaArguments } from "../ops/commit-gated-delta.ts";
 import type { CommitCausalConv1dArguments } from "../ops/commit-causal-conv1d.ts";
@@ -34,6 +36,11 @@ export abstract class PassOps {
     this[add]("gatedRmsNorm", args);
   }
 
+  /** See {@link rmsNorm}. */
+  rmsNorm(args: RmsNormArguments): void {
+    this[add]("rmsNorm", args);
+  }
+
   /** See {@link gatedDeltaStep}. */
   gatedDeltaStep(args: GatedDeltaStepArguments): void {
     this[add]("gatedDeltaStep", args);
@@ -42,6 +49,11 @@ export abstract class PassOps {
   /** See {@link linear}. */
   linear(args: LinearArguments): void {
     this[add]("linear", args);
+  }
+
+  /** See {@link add}. */
+  add(args: AddArguments): void {
+    this[add]("add", args);
   }
 
   /** See {@link copySlots}. */

@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { appleExports, assertions, optionConstants, versionScript } from "./layout/c.mjs";
 import { parse } from "./layout/parse.mjs";
-import { swiftEncoders, swiftOptions } from "./layout/swift.mjs";
+import { swiftEncoders, swiftExecutor, swiftOps, swiftOptions, swiftPass } from "./layout/swift.mjs";
 import { typescriptFunctions, typescriptLayout, typescriptOps, typescriptOptions, typescriptPass } from "./layout/typescript.mjs";
 
 export { parse };
@@ -23,7 +23,10 @@ export function generate(header) {
     ["swift/Sources/CPUKernels/include/option_values.h", optionConstants(parsed, "GD_CPU_", "GATED_DELTA_CPU_OPTION_VALUES_H")],
     ["shaders/option_values.h", optionConstants(parsed, "GDM_", "GATED_DELTA_SHADERS_OPTION_VALUES_H")],
     ["swift/Sources/GatedDeltaTypes/Options.swift", swiftOptions(parsed)],
+    ["swift/Sources/GatedDeltaTypes/Op.swift", swiftOps(parsed)],
     ["swift/Sources/GatedDelta/Exports/Encode.swift", swiftEncoders(parsed)],
+    ["swift/Sources/CPUBackend/Executor+Op.swift", swiftExecutor(parsed)],
+    ["swift/Sources/MetalBackend/Pass+Op.swift", swiftPass(parsed)],
     ["lib/native/layout.ts", typescriptLayout(parsed)],
     ["lib/native/options.ts", typescriptOptions(parsed)],
     ["lib/native/ops.ts", typescriptOps(parsed)],

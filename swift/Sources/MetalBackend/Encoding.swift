@@ -96,18 +96,36 @@ final class Completion: Sendable {
   func finish() { submission.finish(state.withLock { $0.failure }) }
 }
 
-extension Op {
-  /// Multiply-adds, roughly.
-  var work: Int {
-    switch self {
-    case .gatedDelta(let op, _): 2 * op.tokens * op.valueHeads * op.valueDim * op.keyDim
-    case .causalConv1d(let op, _): op.tokens * op.channels * op.width
-    case .gatedRMSNorm(let op): op.tokens * op.heads * op.dim
-    case .gatedDeltaStep(let op, _): 2 * op.sequences * op.valueHeads * op.valueDim * op.keyDim
-    case .linear(let op): op.rows * op.inFeatures * op.outFeatures
-    case .commitGatedDelta(let op, _): op.tokens * op.valueHeads * op.valueDim * op.keyDim
-    case .commitCausalConv1d(let op, let sequences): sequences.count * op.channels * op.width
-    case .copySlots(let op, let sequences): op.slots > 0 ? sequences.count * op.slotElements : 0
-    }
-  }
+// Multiply-adds of the ops, roughly.
+
+extension GatedDelta {
+  func work(_ sequences: Sequences) -> Int { 2 * tokens * valueHeads * valueDim * keyDim }
+}
+
+extension CausalConv1d {
+  func work(_ sequences: Sequences) -> Int { tokens * channels * width }
+}
+
+extension GatedRMSNorm {
+  var work: Int { tokens * heads * dim }
+}
+
+extension GatedDeltaStep {
+  func work(_ sequences: Sequences) -> Int { 2 * self.sequences * valueHeads * valueDim * keyDim }
+}
+
+extension Linear {
+  var work: Int { rows * inFeatures * outFeatures }
+}
+
+extension CopySlots {
+  func work(_ sequences: Sequences) -> Int { slots > 0 ? sequences.count * slotElements : 0 }
+}
+
+extension CommitGatedDelta {
+  func work(_ sequences: Sequences) -> Int { tokens * valueHeads * valueDim * keyDim }
+}
+
+extension CommitCausalConv1d {
+  func work(_ sequences: Sequences) -> Int { sequences.count * channels * width }
 }

@@ -2,45 +2,14 @@
 
 /// Every kernel, as Metal's runtime compiler takes it.
 let kernelSource = ##"""
-#line 1 "shaders/chunk_prepare.metal"
-// Chunked gated delta rule, first half: the two 16 x 16 matrices of every chunk and value head, all in parallel.
+#line 1 "shaders/add.metal"
+// The sum of two tensors, in float32 and rounded once: out = a + b.
 //
-// query, key [tokens, Hk, Dk] T; gate (decay) [tokens, Hv] or [tokens, Hv, Dk] f32; beta [tokens, Hv] f32; strides as
-// in recurrence_decode.metal. chunks [count]: rows of each chunk, 1..16. scratch [count, Hv, 2, 16, 16] f32, out.
+// b [tokens, heads, length] T; a and out likewise, T or f32; token and head strides in elements, any length. Where out
+// is a or b itself, that argument is not bound and its elements are read from out: arguments may not overlap.
 //
-// With D(i, j) the product of the decays after token j up to token i (per key dimension it lies inside the dot):
-//   A(i, j) = beta_i k_i . (D(i, j) k_j), j < i        scratch 0 = (I + A)^-1 diag(beta)
-//   P(i, j) = q_i . (D(i, j) k_j), j <= i              scratch 1 = P
-// (Yang et al. 2024, section 3.3, in the form that needs no W: Vn = (I + A)^-1 beta (V - decayed K S).)
-//
-// D is a running product over at most 16 decays, which is exp(G_i - G_j) without the logarithm: never a ratio, and a
-// decay of exactly 0 stays exactly 0 (its log would give -inf - -inf). It also serves decays per key dimension.
-//
-// Grid: (Hv, chunks) threadgroups of GDM_CHUNK_THREADS: 16 row groups, group j owning token j's key (rows.h).
-// Threadgroup memory, in floats: tile [16, Dk] | A [16, 16] | P [16, 16], passed by the host.
-//
-// 1. Normalise key j into the tile and keep it in registers.   2. For i = 0 .. 15: carry key j on to token i by its
-//    decay, dot with key i: -A(i, j).   3. The same with the queries in the tile: P(i, j).
-// 4. Simdgroup 0 inverts I + A: each 8 x 8 diagonal block by its Neumann product (I + N)(I + N^2)(I + N^4), N = -A,
-//    which is exact in eight terms; the lower left block by T21 = T22 N21 T11. (A 16 x 16 or larger Neumann product
-//    cancels badly where keys repeat; blocks do not.)
-// 5. Write both matrices. Tokens past the chunk's end are zero rows: A and P zero, the inverse the identity.
-//
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM.
-#line 1 "shaders/rows.h"
-// One state row of the recurrence, held by GDM_ROW_LANES = 8 neighbouring lanes in registers; four rows a simdgroup.
-//
-// Lane map: lane l holds the key columns 4 (l + 8 i) + {0, 1, 2, 3} for i = 0 .. N - 1, so that the eight lanes read
-// 128 neighbouring bytes of float32 at a time. N = 2 for a key dim of 64, 4 for 128; N = 8 serves any multiple of 8 up
-// to 256, columns at or beyond the key dim being zero. Which N a call uses depends on the key dim alone, and so does
-// the order of every sum: in a lane over i by fma, then (x + y) + (z + w), then across lanes by xor 1, 2, 4. Decode,
-// prefill, chunk_prepare, commit and step share it, which is why their bits agree.
-//
-// The rule (Yang, Kautz, Hatamizadeh, "Gated Delta Networks", 2024, equation 10, in its state-row form):
-//   S <- a S;  delta = beta (v - S k);  S <- S + delta k^T;  o = S q
-#ifndef GATED_DELTA_SHADERS_ROWS_H
-#define GATED_DELTA_SHADERS_ROWS_H
-
+// Grid: (rows, ceil(length / (GDM_ADD_PART GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread takes
+// GDM_ADD_PART elements, GDM_COPY_THREADS apart. Function constants: OUT_F32.
 #line 1 "shaders/storage.h"
 // How values lie in memory. The activation dtype T and the state dtype S are template parameters of the kernels; the
 // dtype of small parameter vectors and the f32 variant of an output are options, read here through one place each, so
@@ -116,6 +85,10 @@ enum {
   GDM_ACTIVATION_NONE = 1,
   GDM_ACTIVATION_SILU = 2,
   GDM_ACTIVATION_SIGMOID = 3
+};
+enum {
+  GDM_WEIGHT_PLAIN = 1,
+  GDM_WEIGHT_PLUS_ONE = 2
 };
 enum {
   GDM_NORM_THEN_GATE = 1,
@@ -222,12 +195,34 @@ typedef struct GDMNorm {
 } GDMNorm;
 GDM_ASSERT_SIZE(GDMNorm, 40);
 
+// rms_norm.metal. Rows as in GDMNorm.
+typedef struct GDMRMSNorm {
+  uint32_t rows, heads, length;
+  uint32_t xTokenStride, xHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t plusOne;  // whether rows are multiplied by 1 + weight
+  float epsilon;
+} GDMRMSNorm;
+GDM_ASSERT_SIZE(GDMRMSNorm, 36);
+
 // projection.metal
 typedef struct GDMProject {
   uint32_t rows, inputs, outputs;
   uint32_t xRowStride, outRowStride;
 } GDMProject;
 GDM_ASSERT_SIZE(GDMProject, 20);
+
+// add.metal. A row is a (token, head) pair.
+enum { GDM_ADD_PART = 4 };  // elements of a thread
+typedef struct GDMAdd {
+  uint32_t heads, length;
+  uint32_t aTokenStride, aHeadStride;
+  uint32_t bTokenStride, bHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t aF32;                  // a is f32, not the activation dtype
+  uint32_t replacesA, replacesB;  // out is that very tensor, which is not bound then
+} GDMAdd;
+GDM_ASSERT_SIZE(GDMAdd, 44);
 
 // step.metal: strides of one row (token) a sequence; channels are query | key | value, each head-major.
 typedef struct GDMStep {
@@ -396,7 +391,76 @@ template <typename T> inline void write_wide(device T* p, ulong i, float value, 
 
 #endif
 
-#line 15 "shaders/rows.h"
+#line 9 "shaders/add.metal"
+
+template <typename T>
+[[max_total_threads_per_threadgroup(GDM_COPY_THREADS)]]
+kernel void gd_add(device const T* a [[buffer(0)]],
+                   device const T* b [[buffer(1)]],
+                   device T* out [[buffer(2)]],
+                   constant GDMAdd& params [[buffer(3)]],
+                   uint3 group [[threadgroup_position_in_grid]],
+                   uint index [[thread_index_in_threadgroup]]) {
+  uint token = group.x / params.heads;
+  uint head = group.x - token * params.heads;
+  ulong aAt = ulong(token) * params.aTokenStride + ulong(head) * params.aHeadStride;
+  ulong bAt = ulong(token) * params.bTokenStride + ulong(head) * params.bHeadStride;
+  ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
+  for (uint part = 0; part < GDM_ADD_PART; ++part) {
+    uint i = (group.y * GDM_ADD_PART + part) * GDM_COPY_THREADS + index;
+    if (i >= params.length) return;
+    float x = params.replacesA != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32)
+                                    : read_wide(a, aAt + i, params.aF32 != 0);
+    float y = params.replacesB != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32) : float(b[bAt + i]);
+    write_wide(out, outAt + i, x + y, OUT_F32);
+  }
+}
+
+// Names: gd_add_<T>.
+template [[host_name("gd_add_f32")]] kernel decltype(gd_add<float>) gd_add<float>;
+template [[host_name("gd_add_f16")]] kernel decltype(gd_add<half>) gd_add<half>;
+template [[host_name("gd_add_bf16")]] kernel decltype(gd_add<bfloat>) gd_add<bfloat>;
+
+#line 1 "shaders/chunk_prepare.metal"
+// Chunked gated delta rule, first half: the two 16 x 16 matrices of every chunk and value head, all in parallel.
+//
+// query, key [tokens, Hk, Dk] T; gate (decay) [tokens, Hv] or [tokens, Hv, Dk] f32; beta [tokens, Hv] f32; strides as
+// in recurrence_decode.metal. chunks [count]: rows of each chunk, 1..16. scratch [count, Hv, 2, 16, 16] f32, out.
+//
+// With D(i, j) the product of the decays after token j up to token i (per key dimension it lies inside the dot):
+//   A(i, j) = beta_i k_i . (D(i, j) k_j), j < i        scratch 0 = (I + A)^-1 diag(beta)
+//   P(i, j) = q_i . (D(i, j) k_j), j <= i              scratch 1 = P
+// (Yang et al. 2024, section 3.3, in the form that needs no W: Vn = (I + A)^-1 beta (V - decayed K S).)
+//
+// D is a running product over at most 16 decays, which is exp(G_i - G_j) without the logarithm: never a ratio, and a
+// decay of exactly 0 stays exactly 0 (its log would give -inf - -inf). It also serves decays per key dimension.
+//
+// Grid: (Hv, chunks) threadgroups of GDM_CHUNK_THREADS: 16 row groups, group j owning token j's key (rows.h).
+// Threadgroup memory, in floats: tile [16, Dk] | A [16, 16] | P [16, 16], passed by the host.
+//
+// 1. Normalise key j into the tile and keep it in registers.   2. For i = 0 .. 15: carry key j on to token i by its
+//    decay, dot with key i: -A(i, j).   3. The same with the queries in the tile: P(i, j).
+// 4. Simdgroup 0 inverts I + A: each 8 x 8 diagonal block by its Neumann product (I + N)(I + N^2)(I + N^4), N = -A,
+//    which is exact in eight terms; the lower left block by T21 = T22 N21 T11. (A 16 x 16 or larger Neumann product
+//    cancels badly where keys repeat; blocks do not.)
+// 5. Write both matrices. Tokens past the chunk's end are zero rows: A and P zero, the inverse the identity.
+//
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM.
+#line 1 "shaders/rows.h"
+// One state row of the recurrence, held by GDM_ROW_LANES = 8 neighbouring lanes in registers; four rows a simdgroup.
+//
+// Lane map: lane l holds the key columns 4 (l + 8 i) + {0, 1, 2, 3} for i = 0 .. N - 1, so that the eight lanes read
+// 128 neighbouring bytes of float32 at a time. N = 2 for a key dim of 64, 4 for 128; N = 8 serves any multiple of 8 up
+// to 256, columns at or beyond the key dim being zero. Which N a call uses depends on the key dim alone, and so does
+// the order of every sum: in a lane over i by fma, then (x + y) + (z + w), then across lanes by xor 1, 2, 4. Decode,
+// prefill, chunk_prepare, commit and step share it, which is why their bits agree.
+//
+// The rule (Yang, Kautz, Hatamizadeh, "Gated Delta Networks", 2024, equation 10, in its state-row form):
+//   S <- a S;  delta = beta (v - S k);  S <- S + delta k^T;  o = S q
+#ifndef GATED_DELTA_SHADERS_ROWS_H
+#define GATED_DELTA_SHADERS_ROWS_H
+
+
 
 template <uint N> struct Row {
   float4 part[N];
@@ -1870,6 +1934,54 @@ template [[host_name("gd_prefill_f16_bf16_kany")]] kernel decltype(gd_prefill<ha
 template [[host_name("gd_prefill_bf16_f32_kany")]] kernel decltype(gd_prefill<bfloat, float, 8>) gd_prefill<bfloat, float, 8>;
 template [[host_name("gd_prefill_bf16_f16_kany")]] kernel decltype(gd_prefill<bfloat, half, 8>) gd_prefill<bfloat, half, 8>;
 template [[host_name("gd_prefill_bf16_bf16_kany")]] kernel decltype(gd_prefill<bfloat, bfloat, 8>) gd_prefill<bfloat, bfloat, 8>;
+
+#line 1 "shaders/rms_norm.metal"
+// RMS norm over the last dimension, without a gate.
+//
+//   out = (x r) w or, plusOne, (x r) (1 + w)      r = rsqrt(mean x^2 + eps)        (Zhang and Sennrich 2019)
+//
+// x [tokens, heads, length] T; out likewise, T or f32 (OUT_F32); token and head strides in elements, any length.
+// weight [length]: NORM_WEIGHT_DTYPE.
+//
+// Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup a row, row = token heads + head.
+// 1. Each lane sums the squares of its elements.   2. The lanes combine them.   3. Each lane writes its elements.
+// Order of the sum: lane l adds elements l, l + 32, ... by fma, then lanes as in norm.h. Function constants:
+// NORM_WEIGHT_DTYPE, OUT_F32.
+
+
+template <typename T>
+[[max_total_threads_per_threadgroup(GDM_NORM_THREADS)]]
+kernel void gd_rms_norm(device const T* x [[buffer(0)]],
+                        device const ushort* weight [[buffer(1)]],
+                        device T* out [[buffer(2)]],
+                        constant GDMRMSNorm& params [[buffer(3)]],
+                        uint group [[threadgroup_position_in_grid]],
+                        uint index [[thread_index_in_threadgroup]]) {
+  uint lane = index % GDM_SIMD_LANES;
+  uint row = group * GDM_NORM_ROWS + index / GDM_SIMD_LANES;
+  if (row >= params.rows) return;  // whole simdgroups
+  uint token = row / params.heads;
+  uint head = row - token * params.heads;
+  ulong xAt = ulong(token) * params.xTokenStride + ulong(head) * params.xHeadStride;
+  ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
+
+  float sum = 0.0f;
+  for (uint i = lane; i < params.length; i += GDM_SIMD_LANES) {
+    float u = float(x[xAt + i]);
+    sum = fma(u, u, sum);
+  }
+  float inverse = norm_inverse(sum, params.length, params.epsilon);
+  for (uint i = lane; i < params.length; i += GDM_SIMD_LANES) {
+    float w = read_any(weight, i, NORM_WEIGHT_DTYPE);
+    if (params.plusOne != 0) w = 1.0f + w;
+    write_wide(out, outAt + i, (float(x[xAt + i]) * inverse) * w, OUT_F32);
+  }
+}
+
+// Names: gd_rms_norm_<T>.
+template [[host_name("gd_rms_norm_f32")]] kernel decltype(gd_rms_norm<float>) gd_rms_norm<float>;
+template [[host_name("gd_rms_norm_f16")]] kernel decltype(gd_rms_norm<half>) gd_rms_norm<half>;
+template [[host_name("gd_rms_norm_bf16")]] kernel decltype(gd_rms_norm<bfloat>) gd_rms_norm<bfloat>;
 
 #line 1 "shaders/slots.metal"
 // Slots of a state pool, copied and zeroed whole.

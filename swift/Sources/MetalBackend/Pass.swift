@@ -100,19 +100,6 @@ struct Pass {
     if wanted != threadgroupBytes { encoder.setThreadgroupMemoryLength(wanted, index: 0) }
     threadgroupBytes = wanted
   }
-
-  mutating func encode(_ op: Op) throws(Failure) {
-    switch op {
-    case .gatedDelta(let op, let sequences): try encode(op, sequences)
-    case .causalConv1d(let op, let sequences): try encode(op, sequences)
-    case .gatedRMSNorm(let op): try encode(op)
-    case .gatedDeltaStep(let op, let sequences): try encode(op, sequences)
-    case .linear(let op): try encode(op)
-    case .copySlots(let op, let sequences): try encode(op, sequences)
-    case .commitGatedDelta(let op, let sequences): try encode(op, sequences)
-    case .commitCausalConv1d(let op, let sequences): try encode(op, sequences)
-    }
-  }
 }
 
 extension Pipeline {

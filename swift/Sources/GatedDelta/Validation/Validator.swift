@@ -223,6 +223,16 @@ struct Validator {
     return (UInt64(tensor.stride(1)), head)
   }
 
+  /// Rows [tokens, heads, dim] or [tokens, dim].
+  func rows(of tensor: gd_tensor, _ name: StaticString) throws(Failure) -> (dims: Dims, layout: StaticString) {
+    let dims = try dims(tensor, name)
+    guard dims.rank == 2 || dims.rank == 3 else {
+      throw Failure(
+        .shape, argument: "\(name)", expected: "[tokens, heads, dim] or [tokens, dim]", received: dims.text)
+    }
+    return (dims, dims.rank == 2 ? "[tokens, dim]" : "[tokens, heads, dim]")
+  }
+
   /// Takes back the overlap rule for the last input, which has turned out to be an output's very range.
   mutating func forget(_ input: TensorView) {
     guard let last = extents.last, !last.isOutput, last.start == UInt(bitPattern: input.pointer) else { return }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import manifest from "../package.json" with { type: "json" };
 import { libraryInfo } from "../lib/index.ts";
@@ -93,6 +93,18 @@ describe("doctor", () => {
     expect(lines.get("cpu")).toMatch(/\d+ threads?$/);
     expect(lines.get("metal")).toMatch(process.platform === "darwin" ? /./ : /^none: |emulated/);
     expect(["cpu", "metal"]).toContain(lines.get("backend")!);
+  });
+
+  test.skipIf(process.platform !== "linux")("names the command that builds a missing emulated Metal, and so does verify", () => {
+    const path = newPath("lonely.so"); // the emulation is looked for beside the library
+    copyFileSync(libraryInfo().path, path);
+    const env = { GATED_DELTA_LIBRARY: path, GATED_DELTA_METAL_EMULATOR: "" };
+    expect(gatedDelta(["doctor"], env).out).toMatch(/^metal: +none: .*`npm run emulator` builds it/m);
+    const { status, errors } = gatedDelta(["verify", "--backend", "metal", "x"], env);
+    expect(status).toBe(2);
+    expect(errors).toContain("`npm run emulator` builds it");
+    const { scripts } = manifest as { scripts: Record<string, string> };
+    expect(existsSync(join(import.meta.dir, "..", scripts["emulator"]!.replace(/^node /, "")))).toBe(true);
   });
 
   test("says which instruction set is forced", () => {

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { Device, StatePool } from "../lib/index.ts";
 import type { GatedDeltaNet } from "../lib/index.ts";
-import { bitsEqual } from "./support/compare.ts";
+import { bitsEqual } from "../lib/cli/verify/compare.ts";
 import { drive, randomHidden } from "./support/drive.ts";
 import { loadRandom, smallConfig } from "./support/layers.ts";
 import { Random } from "./support/random.ts";

@@ -3,7 +3,7 @@ import { Device, GatedDeltaNet, StatePool, linear } from "../lib/index.ts";
 import type { FloatDType, Tensor } from "../lib/index.ts";
 import { reference } from "./reference/tensor.ts";
 import type { Reference } from "./reference/tensor.ts";
-import { bitsEqual, bounds, relRms } from "./support/compare.ts";
+import { bitsEqual, bounds, relRms } from "../lib/cli/verify/compare.ts";
 import { drive, randomHidden, together } from "./support/drive.ts";
 import type { Call } from "./support/drive.ts";
 import { goldenFiles, loadLayer } from "./support/golden.ts";

@@ -105,6 +105,29 @@ describe("memory of the caller's", () => {
     expect(memory[0]).toBe(10);
   });
 
+  test("the owner of a pointer is kept as long as a typed array over its memory is", async () => {
+    const owners: WeakRef<object>[] = [];
+    const arrays: Float32Array[] = [];
+    for (let i = 0; i < 20; i++) {
+      (() => {
+        const owner = { memory: new Float32Array(new ArrayBuffer(bytes)) };
+        owners.push(new WeakRef(owner));
+        arrays.push(device.fromPointer("f32", shape, ptr(owner.memory), { owner }).data);
+      })();
+    }
+    const alive = async () => {
+      for (let i = 0; i < 5; i++) {
+        await Bun.sleep(1); // a WeakRef holds its target until the turn that looked at it is over
+        Bun.gc(true);
+      }
+      return owners.filter((owner) => owner.deref() !== undefined).length;
+    };
+    expect(await alive()).toBe(20);
+    expect(arrays.length).toBe(20);
+    arrays.length = 0;
+    expect(await alive()).toBeLessThan(10); // the engine may still see one or another on its stack
+  });
+
   test("fromPointer checks what it can", () => {
     const memory = new Float32Array(new ArrayBuffer(bytes));
     const good = ptr(memory);

@@ -58,7 +58,7 @@ export function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** An error as text for a person: our own are complete as they are, others keep their class. */
+/** An error as text: the message of a {@link GatedDeltaError}, the class and message of any other. */
 export function errorText(error: unknown): string {
   if (error instanceof GatedDeltaError) return error.message;
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);

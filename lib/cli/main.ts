@@ -86,11 +86,11 @@ export async function main(args: readonly string[]): Promise<number> {
 }
 
 if (import.meta.main) {
-  // A reader that has gone (`… | head -1`) ends the command as it ends any other: with the status of SIGPIPE.
+  // Where the reader of a pipe has ended (`… | head -1`), the command ends with the status of SIGPIPE.
   process.stdout.on("error", (error: { readonly code?: unknown }) => {
     if (error.code !== "EPIPE") throw error;
     process.exit(128 + constants.signals.SIGPIPE);
   });
-  // exitCode, not exit(): a pipe that is slow to read still gets every line.
+  // exitCode, not exit(): output that is still buffered is written first.
   process.exitCode = await main(process.argv.slice(2));
 }

@@ -55,7 +55,7 @@ let opening = false;
  */
 export class Device implements Disposable, HasHandle {
   static readonly #collected = new FinalizationRegistry<{ handle: Handle; pins: Pins }>(({ handle, pins }) => {
-    nativeDevice.closeDevice(handle);
+    nativeDevice.abandonDevice(handle);
     pins.clear();
   });
 
@@ -89,7 +89,7 @@ export class Device implements Disposable, HasHandle {
     this.isa = description.isa;
     this.threads = description.threads;
     this.emulated = description.emulated;
-    const source = submissionsOf(this.#handle, description.status);
+    const source = submissionsOf(this, this.#handle, description.status);
     this.#submissions = new Submissions(source, this.#pins);
     this.#participants = new Participants(source);
     this.#recorder = new DeviceRecorder(this, this.#handle, this.#pins, this.#participants);
@@ -324,8 +324,9 @@ export class Device implements Disposable, HasHandle {
     this.#idle("device.close");
     this.#closed = true;
     Device.#collected.unregister(this);
-    nativeDevice.closeDevice(this.#handle);
     this.#submissions.close();
+    this.#participants.settle();
+    nativeDevice.closeDevice(this.#handle);
     this.#pins.clear();
   }
 
@@ -394,8 +395,9 @@ export class Device implements Disposable, HasHandle {
   }
 }
 
-function submissionsOf(handle: Handle, status: Int32Array): SubmissionSource {
+function submissionsOf(device: Device, handle: Handle, status: Int32Array): SubmissionSource {
   return {
+    device,
     status,
     failureOf: (ticket, op) => nativeDevice.failureOf(handle, ticket, op),
     waitFor: (ticket, timeoutMs, op) => nativeDevice.waitFor(handle, ticket, timeoutMs, op),

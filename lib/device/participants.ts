@@ -8,6 +8,8 @@ export class Participants {
   readonly #open = new Set<Participant>();
   /** In the order of the tickets, which is the order in which submissions end. */
   #pending: { readonly ticket: number; readonly participants: readonly Participant[] }[] = [];
+  /** The ticket of the last submission. */
+  #last = 0;
 
   constructor(source: SubmissionSource) {
     this.#source = source;
@@ -27,9 +29,12 @@ export class Participants {
     if (this.#open.size > 0) {
       const participants = [...this.#open];
       this.#open.clear();
-      this.#pending.push({ ticket, participants });
       for (const participant of participants) participant.committed(ticket);
+      // Ops over no sequences are no work. Where there was no other, the ticket is an earlier submission's.
+      if (ticket === this.#last) for (const participant of participants) participant.settled(undefined);
+      else this.#pending.push({ ticket, participants });
     }
+    this.#last = ticket;
     this.settle();
   }
 

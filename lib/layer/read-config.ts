@@ -20,10 +20,12 @@ export interface ConfigSource {
   readonly path: string | undefined;
 }
 
+/** What {@link readConfig} found for a checkpoint: it is read once for all layers. */
+const found = new WeakMap<TensorSource, ConfigSource>();
+
 /**
- * The configuration of a checkpoint: the one passed, if any; else the `config` that the first file opened carries in its
- * metadata, as JSON; else `config.json` in the checkpoint's folder. One serves all layers, each by
- * {@link parseLayerConfig}.
+ * The configuration of a checkpoint: the one passed, if any; else the `config` that the first file opened has in its
+ * metadata, as JSON; else `config.json` in the checkpoint's folder.
  *
  * @param given a path of a `config.json`, its parsed contents, or undefined.
  * @throws FileError for a file that is missing or not JSON, and where there is no configuration.
@@ -31,6 +33,12 @@ export interface ConfigSource {
 export function readConfig(source: TensorSource, given: string | object | undefined): ConfigSource {
   if (typeof given === "object") return { config: given, path: undefined };
   if (typeof given === "string") return { config: readJson(given), path: given };
+  let config = found.get(source);
+  if (config === undefined) found.set(source, (config = findConfig(source)));
+  return config;
+}
+
+function findConfig(source: TensorSource): ConfigSource {
   const embedded = source.metadata.get("config");
   if (embedded !== undefined) return { config: parseJson(new TextEncoder().encode(embedded), source.path), path: source.path };
   const beside = join(dirname(source.path), "config.json");

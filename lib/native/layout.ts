@@ -680,6 +680,7 @@ export const symbols = {
   gd_device_open: { args: ["ptr", "ptr"], returns: "i32" },
   gd_device_describe: { args: ["ptr", "ptr"], returns: "i32" },
   gd_device_close: { args: ["ptr"], returns: "i32" },
+  gd_device_abandon: { args: ["ptr"], returns: "i32" },
   gd_buffer_create: { args: ["ptr", "u64", "ptr", "ptr"], returns: "i32" },
   gd_buffer_wrap: { args: ["ptr", "ptr", "u64", "ptr"], returns: "i32" },
   gd_buffer_release: { args: ["ptr"], returns: "i32" },

@@ -22,19 +22,19 @@ const op = "openCheckpoint";
 const indexName = "model.safetensors.index.json";
 const singleName = "model.safetensors";
 
-/** More files than any checkpoint has, and fewer than a process may open. */
+/** The most files of a list: more than any checkpoint has. */
 const mostFiles = 65536;
 
 /**
  * Opens a checkpoint. Its index is parsed here and a file's header when the file is opened, once each: open a checkpoint
  * once and load all layers from it.
  *
- * Shards named by an index are opened when a tensor of theirs is first asked for, so that a checkpoint of which only
- * some shards are there serves the tensors it has.
+ * Shards named by an index are opened when a tensor of theirs is first asked for, so that the tensors of some
+ * shards can be read where others are missing.
  *
  * @param source a `.safetensors` file, an index (`.json`), a directory that holds either, or a list of files, whose
  *   tensors must have distinct names.
- * @throws {FileError} if something is missing, damaged, or ambiguous.
+ * @throws {FileError} if a file is missing or damaged, or two files have a tensor of one name.
  */
 export function openCheckpoint(source: string | readonly string[]): TensorSource {
   if (typeof source !== "string") {

@@ -13,7 +13,7 @@ import type { TensorSource } from "./source.ts";
 
 const op = "openSafetensors";
 
-/** Closes the files of those who forget to. */
+/** Closes files that were collected without being disposed. */
 const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(descriptor));
 
 /**
@@ -22,7 +22,7 @@ const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(des
  * The file is kept open, so that replacing it by a rename does not mix two versions; dispose it (`using`) when done.
  *
  * @param path a regular file.
- * @throws {FileError} if it is missing, no regular file, damaged, or lies about its contents.
+ * @throws {FileError} if it is missing, no regular file, damaged, or its header does not fit its contents.
  */
 export function openSafetensors(path: string): SafetensorsFile {
   return new SafetensorsFile(path);

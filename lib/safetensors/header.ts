@@ -32,7 +32,7 @@ export interface Header {
 /** The longest header the format allows, in bytes. */
 export const longestHeader = 100_000_000;
 
-/** More dimensions than any framework has. */
+/** The most dimensions of a tensor: more than any framework has. */
 const mostDimensions = 64;
 
 /**
@@ -98,13 +98,8 @@ function isSizes(value: unknown): value is readonly number[] {
 
 /** Every byte after the header belongs to exactly one tensor. */
 function checkCover(tensors: ReadonlyMap<string, TensorInfo>, dataBytes: number): void {
-  // Empty tensors first where several start at one place, so that each starts where the one before it ends.
-  const order = ([, a]: [string, TensorInfo], [, b]: [string, TensorInfo]) => a.offset - b.offset || a.bytes - b.bytes;
-  const inOrder = [...tensors];
-  // Most writers list tensors as they lie.
-  if (inOrder.some((tensor, i) => i > 0 && order(inOrder[i - 1]!, tensor) > 0)) inOrder.sort(order);
   let covered = 0;
-  for (const [name, { offset, bytes }] of inOrder) {
+  for (const [name, { offset, bytes }] of inOrder(tensors)) {
     if (offset !== covered) {
       const kind = offset < covered ? "overlapping the tensor before it" : "leaving a hole before it";
       throw new FormatError(`tensor ${describe(name)} to start at byte ${covered}`, `${offset}, ${kind}`);
@@ -115,4 +110,18 @@ function checkCover(tensors: ReadonlyMap<string, TensorInfo>, dataBytes: number)
     }
   }
   if (covered !== dataBytes) throw new FormatError(`${covered} bytes of data, as the header says`, `${dataBytes}`);
+}
+
+/** Tensors as they lie; empty ones first where several start at one place, so that each starts where the one before it ends. */
+function inOrder(tensors: ReadonlyMap<string, TensorInfo>): Iterable<[string, TensorInfo]> {
+  let last: TensorInfo | undefined;
+  for (const info of tensors.values()) {
+    if (last !== undefined && order(last, info) > 0) return [...tensors].sort(([, a], [, b]) => order(a, b));
+    last = info;
+  }
+  return tensors; // as most writers list them
+}
+
+function order(a: TensorInfo, b: TensorInfo): number {
+  return a.offset - b.offset || a.bytes - b.bytes;
 }

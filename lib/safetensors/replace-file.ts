@@ -45,7 +45,7 @@ export function replaceFile(path: string, op: string, pieces: readonly Uint8Arra
   }
 }
 
-/** Where a path leads, in a folder free of links; links to a file that is not there are followed, too. */
+/** The path without symbolic links. A link to a file that is not there is followed, too. */
 function targetOf(path: string): string {
   let target = path;
   for (let links = 0; lstatSync(target, { throwIfNoEntry: false })?.isSymbolicLink(); links++) {
@@ -76,9 +76,9 @@ function write(target: string, before: Stats | undefined, pieces: readonly Uint8
   } catch (error) {
     if (descriptor !== undefined) closeSync(descriptor);
     try {
-      if (made) unlinkSync(temporary); // one that was there before is another writer's
+      if (made) unlinkSync(temporary); // else the file is another writer's
     } catch {
-      // It already has its real name.
+      // It was renamed already.
     }
     throw error;
   }

@@ -13,7 +13,7 @@ export interface TensorSource extends Disposable {
   readonly names: readonly string[];
   /** The names that begin with `prefix`, in the order of their UTF-16 code units, found by binary search. */
   namesWithPrefix(prefix: string): readonly string[];
-  /** The file's `__metadata__`; a checkpoint's is that of all its shards opened so far, the first to say a key winning. */
+  /** The file's `__metadata__`; a checkpoint's is that of all its shards opened so far, the first to have a key deciding. */
   readonly metadata: ReadonlyMap<string, string>;
   /** Whether there is a tensor of this name. */
   has(name: string): boolean;
@@ -31,15 +31,15 @@ export interface TensorSource extends Disposable {
    */
   read(name: string): Uint8Array<ArrayBuffer>;
   /**
-   * Reads a tensor's bytes into memory of the caller's, without a copy between.
+   * Reads a tensor's bytes into memory of the caller's, without an intermediate copy.
    *
    * @param target exactly as long as the tensor.
    * @throws {ShapeError} if it is not.
    */
   readInto(name: string, target: Uint8Array): void;
   /**
-   * Reads part of a tensor: `target.byteLength` bytes from its byte `from`. This is the way through tensors that are
-   * larger than an array can be.
+   * Reads part of a tensor: `target.byteLength` bytes from its byte `from`. Tensors larger than an
+   * array can be are read this way.
    *
    * @throws {BoundsError} if they are not all within the tensor.
    */

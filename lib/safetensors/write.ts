@@ -75,7 +75,7 @@ function encodeHeader(ordered: [string, TensorToWrite][], metadata: [string, str
       const argument = `metadata ${describe(key)}`;
       throw new GatedDeltaError("invalid-argument", { op, argument, expected: "well-formed text", received: describe(value) });
     }
-    // Joined by hand: an object would put numeric keys first and take __proto__ for something else.
+    // Not by JSON.stringify of an object, which puts numeric keys first and sets a prototype by __proto__.
     const texts = metadata.map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`);
     members.push(`"__metadata__":{${texts.join(",")}}`);
   }

@@ -46,6 +46,9 @@ export let isStep: (value: unknown) => value is PoolStep;
 /** A step's parts; undefined for any other value. */
 export let stepParts: (value: unknown) => StepParts | undefined;
 
+/** Whether a run of the pool's has the step: it ends it, and nobody else can. */
+export let holdStep: (step: PoolStep, held: boolean) => void;
+
 /** Ends a step without an error, whatever state it is in: see {@link leave}. */
 export let leaveStep: (step: PoolStep) => void;
 
@@ -64,6 +67,7 @@ export class PoolStep implements Disposable {
   readonly #parts: StepParts;
   readonly #layers: LayerStates[] = [];
   #saved: readonly (readonly StateHandle[])[] | undefined;
+  #held = false;
 
   private constructor(handles: readonly StateHandle[], parts: StepParts) {
     if (!makingStep) throw new GatedDeltaError("invalid-argument", { op: "PoolStep", expected: "pool.step(…)" });
@@ -87,6 +91,7 @@ export class PoolStep implements Disposable {
     };
     isStep = (value): value is PoolStep => typeof value === "object" && value !== null && #parts in value;
     stepParts = (value) => (isStep(value) ? value.#parts : undefined);
+    holdStep = (step, held) => void (step.#held = held);
     leaveStep = (step) => {
       if (!step.open) return;
       leave(step.#parts);
@@ -154,12 +159,13 @@ export class PoolStep implements Disposable {
    * device run after them.
    *
    * @throws {GatedDeltaError} of code `state` where a layer was not written, by layer and kind: its slots hold whatever
-   *   was there before. The step stays open.
+   *   was there before; and inside the callback of `pool.run`, which ends its step itself. The step stays open.
    */
   done(): void {
     const op = "step.done";
     const { pool, ledger, entry, coverage } = this.#parts;
     expectOpen(op, this.#parts);
+    this.#expectOwn(op);
     coverage.expectComplete(op, true);
     const holders = ledger.finish(entry, coverage.outcome);
     this.#saved = holders.map((list) => list.map((holder) => makeHandle(pool, ledger, holder)));
@@ -181,12 +187,13 @@ export class PoolStep implements Disposable {
    *
    * @throws {GatedDeltaError} of code `state` where ops of it are encoded and not committed (call `device.discard()`
    *   first), or where work has run that writes over states in place (call {@link done}, or begin such steps with
-   *   `undoable`). The step stays open.
+   *   `undoable`); and inside the callback of `pool.run`. The step stays open.
    */
   abort(): void {
     const op = "step.abort";
     const { ledger, entry, coverage } = this.#parts;
     expectOpen(op, this.#parts);
+    this.#expectOwn(op);
     expectNothingEncoded(op, this.#parts);
     if (entry.overwrites && coverage.ran) {
       const message =
@@ -201,6 +208,11 @@ export class PoolStep implements Disposable {
   /** Leaves the step, if it is open; never throws. */
   [Symbol.dispose](): void {
     leaveStep(this);
+  }
+
+  /** Throws inside the callback of `pool.run`: what that throws must not be about a step that is over. */
+  #expectOwn(op: string): void {
+    if (this.#held) throw new GatedDeltaError("state", { op, message: "pool.run, whose callback this is, ends the step" });
   }
 
   #end(): void {

@@ -182,12 +182,14 @@ export class SlotLedger {
     }
   }
 
-  /** {@link abort} of a step whose work has run: states that it wrote in place are lost. */
+  /**
+   * {@link abort} of a step whose work has run: states whose slot it wrote are lost. In a full pool the last of a slot's
+   * holders steps in place, and those that shared the slot with it are in the same step: they go back to it.
+   */
   abandon(step: LedgerStep, failure: Error): void {
     this.abort(step);
-    for (const [i, holder] of step.holders.entries()) {
-      if (!holder.fresh && step.writeSlots[i] === holder.slot) holder.content = lostContent(failure);
-    }
+    const overwritten = new Set(step.holders.flatMap(({ fresh, slot }, i) => (!fresh && step.writeSlots[i] === slot ? [slot] : [])));
+    for (const holder of step.holders) if (!holder.fresh && overwritten.has(holder.slot)) holder.content = lostContent(failure);
   }
 
   /** Opens a trial: `counts[i]` slots for holder i. */

@@ -22,7 +22,7 @@ import { asPositions, asStepOptions } from "./pool-options.ts";
 import type { StatePoolOptions, StepOptions } from "./pool-options.ts";
 import type { PoolShape } from "./pool-shape.ts";
 import { PoolTensors, asPoolShape } from "./pool-tensors.ts";
-import { leaveStep, makeStep, stepParts } from "./pool-step.ts";
+import { holdStep, leaveStep, makeStep, stepParts } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
 import { SlotLedger } from "./slot-ledger.ts";
 import type { Holder } from "./slot-ledger.ts";
@@ -172,9 +172,11 @@ export class StatePool implements Disposable {
     const { coverage } = stepParts(step)!;
     try {
       coverage.requireWhole();
+      holdStep(step, true);
       const ticket = isPlan(build)
         ? build.run({ step })
         : this.device[runPass](op, coverage, opsOf(op, build, step));
+      holdStep(step, false);
       step.done();
       return ticket;
     } catch (error) {

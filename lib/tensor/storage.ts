@@ -23,6 +23,9 @@ export interface Storage {
   dispose(): void;
 }
 
+/** What keeps the memory under an ArrayBuffer over borrowed memory valid: reachable as long as the ArrayBuffer is. */
+const owners = new WeakMap<ArrayBuffer, object>();
+
 /** The storage of each adopted buffer, to recognise a typed array over library memory. */
 const storages = new WeakMap<ArrayBufferLike, Storage>();
 
@@ -116,5 +119,6 @@ export function borrowStorage(device: Handle, view: Uint8Array<ArrayBufferLike>,
 /** Borrows memory at an address; `owner` is what keeps it valid. */
 export function borrowPointer(device: Handle, pointer: number, bytes: number, owner: object, op: string): Storage {
   const { handle, memory } = wrapPointer(device, pointer, bytes, op);
+  owners.set(memory, owner);
   return new BorrowedStorage(device, handle, new Uint8Array(memory), owner, true);
 }

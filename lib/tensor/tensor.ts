@@ -9,11 +9,11 @@ import { contiguousStrides, copyStrided, extentOf, isContiguous, reshapedStrides
 import { readNumbers, writeNumbers } from "./copy.ts";
 import type { Numbers } from "./copy.ts";
 
-/** What a tensor has to do with the memory that it lies in. */
+/** Whether a tensor owns its memory or is a view of one that does. */
 interface Tenure {
   /** Whether disposing the tensor disposes the memory. */
   readonly owns: boolean;
-  /** The tensor that this one is a view of: when it goes, so does this one. */
+  /** The tensor that this one is a view of: disposing it disposes this one. */
   readonly viewed: Tensor | undefined;
 }
 
@@ -54,16 +54,16 @@ export let makeTensor: <D extends DType>(
 ) => Tensor<D>;
 
 /**
- * A tensor in memory that JavaScript and the device share: what the typed array shows is what ops read and write.
- * Nothing is ever copied unless a method says so.
+ * A tensor in memory that JavaScript and the device share: ops read and write the memory of the typed array. Only the
+ * methods that say so copy.
  *
  * Tensors come from {@link Device.tensor} and its relatives, and views of them from {@link view}, {@link slice},
  * {@link narrow} and {@link reshape}. A view shares its base's memory; disposing the base disposes its views, and
  * disposing a view only ends that view.
  *
- * Memory is freed by `[Symbol.dispose]()` (so `using` works) or else when it is garbage. Ops that were encoded or
- * committed keep what they need, so a tensor may be disposed while work on it is pending. Its typed array is then
- * detached: it has length 0.
+ * Memory is freed by `[Symbol.dispose]()` (so `using` works), or when the tensor and its typed arrays are garbage-collected. Ops
+ * that were encoded or committed hold references to it, so a tensor may be disposed while work on it is pending. Its typed
+ * array is then detached: it has length 0.
  *
  * @example
  * using device = Device.open();
@@ -115,7 +115,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
     this.#storage = storage;
     this.#byteOffset = byteOffset;
     this.#tenure = tenure;
-    Object.freeze(this); // what was checked stays so, for JavaScript callers too
+    Object.freeze(this); // JavaScript callers cannot change what was checked
   }
 
   static {
@@ -245,7 +245,9 @@ export class Tensor<D extends DType = DType> implements Disposable {
           received: source.dtype,
         });
       }
-      numbers = source.dtype === this.dtype ? source.#packed() : source.toFloat32();
+      // Elements that lie side by side are copied at once, as if through a copy where the tensors overlap.
+      if (source.dtype !== this.dtype) numbers = source.toFloat32();
+      else numbers = source.contiguous ? source.data : source.#packed();
     } else {
       numbers = readNumbers(this.dtype, source, this.size);
       this.#alive("copyFrom");
@@ -299,7 +301,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
 
   #part(op: string, offset: number, shape: readonly number[], strides: readonly number[]): Tensor<D> {
     const extent = extentOf(shape, strides);
-    if (extent === 0) offset = 0; // nothing lies anywhere
+    if (extent === 0) offset = 0; // no element has an address
     const available = extentOf(this.shape, this.strides);
     if (offset + extent > available) {
       throw new ShapeError({

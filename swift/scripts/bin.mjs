@@ -33,7 +33,7 @@ await runMain(async () => {
   try {
     if (isClone(rootFolder)) await setUp(rootFolder, neededSteps(args));
   } catch (error) {
-    // The doctor is there for broken set-ups.
+    // `doctor` reports broken set-ups.
     if (!(error instanceof Failure) || args[0] !== "doctor") throw error;
     say(error.message);
   }

@@ -6,8 +6,8 @@
 //   swift/Sources/CGatedDelta/exports.txt  the same for Apple's linker
 //   lib/native/layout.ts                   constants, struct layouts and the symbol table of bun:ffi
 //
-// The parser knows just the C that the header uses and fails on anything else: a declaration that it skipped would be
-// a hole in the boundary.
+// The parser accepts only the C that the header uses and fails on anything else: a declaration that it skipped would be
+// unchecked.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
@@ -61,7 +61,7 @@ export function parse(header) {
       if (match[1] !== match[3]) throw new Error(`struct ${match[1]} is named ${match[3]}`);
       if (structs.has(match[1])) throw new Error(`struct ${match[1]} is declared twice`);
       structs.set(match[1], layoutOf(match[1], match[2], structs));
-    } else if ((match = /^([\w ]+?[ *]+)(gd_\w+)\(([^()]*)\);/.exec(rest))) {
+    } else if ((match = /^([\w ]+?[ *]+)(gd_\w+|napi_register_module_v1)\(([^()]*)\);/.exec(rest))) {
       const parameters = match[3].trim() === "void" ? [] : match[3].split(",").map((p) => parameterOf(p, structs));
       functions.push({ name: match[2], args: parameters, returns: returnOf(match[1].trim()) });
     } else {
@@ -72,7 +72,7 @@ export function parse(header) {
   return { constants, structs, functions };
 }
 
-/** Offsets by C's rules. Padding is refused: it would be bytes that nobody sets. */
+/** Offsets by C's rules. Padding is refused: its bytes would be undefined. */
 function layoutOf(struct, body, structs) {
   const fields = [];
   let offset = 0;
@@ -90,7 +90,7 @@ function layoutOf(struct, body, structs) {
       if (fields.some((field) => field.name === name)) throw new Error(`struct ${struct}: ${name} twice`);
       const fieldAlign = kind.align ?? kind.size;
       if (offset % fieldAlign !== 0) throw new Error(`struct ${struct}: padding before ${name}`);
-      // In memory a handle is a plain 64-bit integer; only as an argument does it travel as a pointer.
+      // In memory a handle is a 64-bit integer; as an argument it is passed as a pointer.
       fields.push({ name, offset, type: type === "gd_handle" ? "u64" : kind.ffi });
       align = Math.max(align, fieldAlign);
       offset += kind.size * Number(count ?? 1);
@@ -116,6 +116,7 @@ function parameterOf(text, structs) {
 function returnOf(type) {
   if (type === "void") return "void";
   if (type === "const char *") return "cstring";
+  if (type === "void *") return pointer.ffi;
   if (scalars[type] && scalars[type].size === 4) return scalars[type].ffi;
   throw new Error(`unknown return type ${type}`);
 }
@@ -157,6 +158,7 @@ function typescript({ constants, structs, functions }) {
   lines.push("} as const;", "", "/** The exported functions, in the form that `dlopen` of bun:ffi takes. */");
   lines.push("export const symbols = {");
   for (const { name, args, returns } of functions) {
+    if (!name.startsWith("gd_")) continue; // for the host, not for bun:ffi
     lines.push(`  ${name}: { args: [${args.map((arg) => `"${arg}"`).join(", ")}], returns: "${returns}" },`);
   }
   lines.push("} as const;", "");

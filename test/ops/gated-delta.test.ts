@@ -5,7 +5,7 @@ import type { GatedDeltaCase } from "../reference/gated-delta.ts";
 import { onEachBackend, onOnly } from "../support/backends.ts";
 import { buildGatedDelta } from "../support/cases.ts";
 import type { GatedDeltaSpec } from "../support/cases.ts";
-import { bounds } from "../support/compare.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
 import { plainDelta, twoSequences } from "../support/plain-specs.ts";

@@ -3,7 +3,7 @@ import { gatedDeltaStep as referenceOf } from "../reference/gated-delta-step.ts"
 import type { GatedDeltaStepCase } from "../reference/gated-delta-step.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { buildGatedDeltaStep } from "../support/cases.ts";
-import { bounds, boundOf } from "../support/compare.ts";
+import { bounds, boundOf } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { plainStep } from "../support/plain-specs.ts";
 import { forAll, specsFor } from "../support/property.ts";

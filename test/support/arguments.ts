@@ -17,7 +17,7 @@ export type OpName =
   | "ssmConvUpdateInplace"
   | "ssmConvUpdateInplaceIds";
 
-/** Arguments of any op, to be changed at will. */
+/** Arguments of any op, which tests change. */
 export type Arguments = Record<string, unknown>;
 
 const [tokens, keyHeads, valueHeads, keyDim, valueDim, slots, width] = [5, 1, 2, 8, 16, 3, 4] as const;

@@ -1,4 +1,4 @@
-/** Runs sequences of hidden states through a layer, cut into calls as a test likes. */
+/** Runs sequences of hidden states through a layer, cut into calls as a test asks. */
 import { StatePool } from "../../lib/index.ts";
 import type { FloatDType, GatedDeltaNet } from "../../lib/index.ts";
 import { round } from "../reference/rounding.ts";

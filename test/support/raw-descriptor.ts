@@ -1,4 +1,4 @@
-/** The C structs as plain bytes, for calls that no TypeScript of this package would make. */
+/** The C structs as plain bytes, for calls that the TypeScript of this package never makes. */
 import { constants, structs } from "../../lib/native/layout.ts";
 
 export type Fields = Readonly<Record<string, number>>;

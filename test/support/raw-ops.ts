@@ -5,7 +5,7 @@ import { library } from "../../lib/native/library.ts";
 import { Descriptor } from "./raw-descriptor.ts";
 import type { Fields } from "./raw-descriptor.ts";
 
-/** The library, without types to be held to. */
+/** The library, untyped. */
 export const native = library() as unknown as Record<keyof typeof symbols, (...args: unknown[]) => number>;
 /** Eight bytes for a result. */
 export const word = () => new Uint32Array(new ArrayBuffer(8));
@@ -60,7 +60,7 @@ function sound(name: string, numbers: Fields, tensors: readonly string[], indice
   return descriptor;
 }
 
-/** Borrowed by the device: it has to stay. */
+/** Kept reachable: the device borrows it. */
 const minusOneMemory = new Int32Array(new ArrayBuffer(bufferBytes)).fill(-1);
 const minusOnes = (() => {
   const handle = word();
@@ -84,7 +84,7 @@ const recurrence = {
   gate_bound: 0,
 };
 
-/** States on the way. Sequences without tokens have none, so that no slot is written twice. */
+/** Checkpoints. Sequences without tokens have none, so that no slot is written twice. */
 const kept = { source_slots: 2, snapshot_count: 2 };
 const indices = { cu_seqlens: 3, read_slots: 2, write_slots: 2 };
 const keptIndices = { snapshot_slots: 4, checkpoint_offsets: 3, checkpoint_tokens: 2, checkpoint_slots: 2 };
@@ -182,7 +182,7 @@ export const ops: Record<string, Descriptor> = {
   ),
 };
 
-/** Whether the native side has let go of a buffer of a device: then no op takes it any more. Nothing is left encoded. */
+/** Whether the native side has released a buffer of a device: no op takes it then. Nothing stays encoded. */
 export function isReleased(of: number, buffer: number): boolean {
   const op = new Descriptor("gd_linear").set("in_features", 1).set("out_features", 1); // of no rows
   for (const tensor of ["x", "weight", "out"]) op.set(`${tensor}.buffer`, buffer).set(`${tensor}.dtype`, c.GD_F32);
@@ -192,7 +192,7 @@ export function isReleased(of: number, buffer: number): boolean {
   return status === c.GD_ERROR_HANDLE;
 }
 
-/** What a refusal may be. */
+/** The statuses of a refusal. */
 export const wrongStatuses = [
   c.GD_ERROR_INVALID_ARGUMENT,
   c.GD_ERROR_SHAPE,
@@ -208,7 +208,7 @@ export function encode(name: string, target: number, descriptor: Descriptor): nu
   return native[name as "gd_encode_linear"](target, descriptor.bytes);
 }
 
-/** A refusal has a status of its kind and words for it. */
+/** A refusal has one of its statuses and a message. */
 export function expectRefused(status: number, what: string): void {
   expect([what, wrongStatuses.includes(status as never)]).toEqual([what, true]);
   expect([what, lastError(0) !== "", lastError(3) !== ""]).toEqual([what, true, true]);

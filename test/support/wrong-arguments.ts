@@ -100,7 +100,7 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
     [({ beta }) => ({ beta: tensor((beta as Tensor).shape, "f16") }), "dtype", "beta"],
   ];
 
-  /** What states on the way can be wrong in; `slot` is the shape of one of the op's slots. */
+  /** Wrong snapshots and checkpoints; `slot` is the shape of one of the op's slots. */
   const kept = (slot: readonly number[], other: DType): Wrong[] => [
     [{ source: tensor([3, 1, ...slot.slice(1)]) }, "shape", "source"],
     [{ source: tensor([3, ...slot], other) }, "dtype", "source"],
@@ -170,7 +170,7 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
     [{ snapshots: tensor([2, 3, 2, 8, 8]) }, "shape", "snapshots"],
     [{ snapshots: tensor([2, 2, 2, 64]) }, "shape", "snapshots"],
     [{ snapshots: tensor([2, 2, 2, 8, 8], "f16") }, "dtype", "snapshots"],
-    // Sequences that lie as rows of another tensor do: no one stride takes all tokens.
+    // Sequences strided like rows of another tensor: no single stride covers all tokens.
     [{ q: tensor([2, 4, 1, 8]).narrow(1, 0, 3) }, "shape", "q"],
     [() => ({ q: tensor([2, 3, 3, 8]), k: tensor([2, 3, 3, 8]) }), "shape", "v"],
   ];

@@ -6,16 +6,16 @@ import { ShapeError } from "../../errors.ts";
 import type { HeadMap } from "../../ops/option-names.ts";
 import { kindsOf, rowShape } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
-import { writeSafetensors } from "../../safetensors/safetensors.ts";
+import { fileDTypes, writeSafetensors } from "../../safetensors/safetensors.ts";
 import type { TensorToWrite } from "../../safetensors/safetensors.ts";
-import { converted, fileDTypes, rowOf } from "./rows.ts";
-import type { FloatElements } from "./rows.ts";
+import { converted, rowOf } from "./format.ts";
+import type { FloatElements } from "./format.ts";
 import type { StateTensors } from "./save.ts";
 
-/** A system whose layout states can be written in; see {@link exportStates}. */
+/** A system whose layout states can be written in; see {@link StatePool.export}. */
 export type StateLayout = "mlx" | "hf" | "ggml";
 
-/** Options of {@link exportStates}. */
+/** Options of {@link StatePool.export}. */
 export interface ExportOptions {
   readonly layout: StateLayout;
   /** Element type of the recurrent states in the file. @default the pool's */
@@ -23,15 +23,15 @@ export interface ExportOptions {
   /** Element type of the convolution states in the file. @default the pool's */
   readonly convDtype?: FloatDType | undefined;
   /**
-   * For `hf`: columns of a convolution state, convWidth (as transformers keeps them, the oldest being of no use any
-   * more and zero here) or convWidth − 1. @default convWidth
+   * For `hf`: columns of a convolution state, convWidth (as transformers keeps them; the oldest, which no op
+   * reads, is zero here) or convWidth − 1. @default convWidth
    */
   readonly convColumns?: number | undefined;
   /** For `ggml`: how the ops that made the states mapped heads. `block` is reordered to ggml's `tiled`. @default "block" */
   readonly heads?: HeadMap | undefined;
 }
 
-/** A row of one layout: its shape, and where element i of ours goes. */
+/** A row of one layout: its shape, and the index in it of the pool's element i. */
 interface Target {
   readonly shape: readonly number[];
   readonly place: (index: number) => number;

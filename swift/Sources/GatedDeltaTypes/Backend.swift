@@ -58,6 +58,11 @@ public protocol Backend: AnyObject, Sendable {
   /// Called by a thread that is about to block until `submission` has finished: a chance to do the work on it.
   func assist(_ submission: any Submission)
 
-  /// Called once, when nothing is pending any more.
+  /// Ends the submissions from `ticket` on as soon as it can, without blocking: those that have not begun never do, and
+  /// of those that run whatever can be left out is. Each is finished, and as ever touches no memory after that. Nothing
+  /// is submitted any more.
+  func stop(from ticket: UInt64)
+
+  /// Called once, and last. What is pending still runs, and the backend ends after it.
   func close()
 }

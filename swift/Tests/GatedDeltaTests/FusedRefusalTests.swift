@@ -96,6 +96,9 @@ import Testing
     ConvIds("cache too short", GD_ERROR_SHAPE, "convCache") { $1.cells = 8 },
     ConvIds("rsHead below 0", GD_ERROR_RANGE, "rsHead") { $1.rs_head = .min },
     ConvIds("rsHead too far", GD_ERROR_RANGE, "rsHead") { $1.rs_head = 5 },
+    ConvIds("rsHead of slots beyond integers", GD_ERROR_RANGE, "rsHead") {
+      ($1.channels, $1.cells, $1.rs_head) = (0, .max, .max)
+    },
     ConvIds("no ids", GD_ERROR_INVALID_ARGUMENT, "ids") { $1.ids = gd_index() },
     ConvIds("an id below", GD_ERROR_RANGE, "ids[0]") { $1.ids = try $0.index([-2, 0, 0]).index },
     ConvIds("an id above", GD_ERROR_RANGE, "ids[2]") { $1.ids = try $0.index([0, -1, 7]).index },

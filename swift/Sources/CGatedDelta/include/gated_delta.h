@@ -307,8 +307,8 @@ typedef struct gd_device_info {
   uint32_t backend;  /* which one it is */
   uint32_t emulated; /* 1 where Metal is the Linux emulation */
   uint32_t threads, reserved;
-  /* Two words of shared memory, readable at any time until the process ends, the device closed or not: [0] the low 32
-   * bits of the number of finished submissions (they finish in order), [1] the number of failed ones. */
+  /* Two words of shared memory, the device's until it is closed and another device's after that: [0] the low 32 bits of
+   * the number of finished submissions (they finish in order), [1] the number of failed ones. */
   const int32_t *status;
   char name[128];
   char isa[32];
@@ -322,10 +322,19 @@ const char *gd_version(void);
 const char *gd_last_error(uint32_t which);
 
 /* Devices. Closing drops what was encoded but not committed and waits for pending work; it also releases the device's
- * plans. Buffers outlive it. A device left open by a thread that exits is closed then. */
+ * plans. Buffers outlive it.
+ * gd_device_abandon is for where nobody waits, such as a finaliser. It drops and releases the same. Pending submissions
+ * that touch nothing but memory of gd_buffer_create go on by themselves, up to the first one that touches wrapped memory:
+ * that one and those after it are stopped. What has not begun never does, on the CPU what runs ends within about a
+ * millisecond, and a GPU's committed work is waited for. Wrapped memory may be freed when the call returns.
+ * A thread that exits abandons the devices that it has left open and releases the buffers that it has wrapped. */
 gd_status gd_device_open(const gd_device_options *options, gd_handle *device);
 gd_status gd_device_describe(gd_handle device, gd_device_info *info);
 gd_status gd_device_close(gd_handle device);
+gd_status gd_device_abandon(gd_handle device);
+/* Makes the library a Node-API module, for one thing: a thread that has loaded it as such (process.dlopen) does what its
+ * exit would do when its JavaScript environment is taken down, before the memory of that environment goes. */
+void *napi_register_module_v1(void *env, void *exports);
 
 /* Buffers. bytes may be 0; memory is zeroed, aligned to 16384 bytes, at most 4 GiB - 16 KiB.
  * gd_buffer_wrap borrows memory of the caller's, without a copy: the CPU backend wants 64-byte alignment, Metal 16384

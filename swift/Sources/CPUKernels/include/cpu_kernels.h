@@ -174,8 +174,10 @@ int64_t gd_cpu_commit_gated_delta_items(const gd_cpu_commit_gated_delta *op);
 int64_t gd_cpu_commit_causal_conv1d_items(const gd_cpu_commit_causal_conv1d *op);
 
 /* Runs items begin .. end - 1. scratch: gd_cpu_scratch_bytes() bytes of the calling thread's own, 64-byte aligned. The
- * caller has entered gd_cpu_float_environment. */
-typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratch);
+ * caller has entered gd_cpu_float_environment. stop: a word that another thread may set at any time to something other
+ * than 0. It is looked at between items, and inside long ones after at most a millisecond of work (rows of more than a
+ * million elements excepted); once it is set the function returns, and what it was to write is undefined. */
+typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratch, const uint32_t *stop);
 
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */

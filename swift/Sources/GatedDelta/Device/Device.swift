@@ -76,12 +76,29 @@ final class Device: @unchecked Sendable {
   func adopt(_ plan: Handle) { plans.insert(plan) }
   func forget(_ plan: Handle) { plans.remove(plan) }
 
-  /// Ends the device once its handle is gone. Also called at the exit of the owning thread.
+  /// Ends the device once its handle is gone, after its pending work.
   func close() {
+    dropUncommitted()
+    queue.drain(assistedBy: backend)
+    backend.close()
+  }
+
+  /// Ends the device where nobody is left to wait for its work: the owning thread exits, or its object was collected.
+  /// Pending work that touches nothing but the library's own memory goes on by itself, which keeps that memory. From the
+  /// first submission on that touches other memory, work is stopped: the memory may go once this has returned.
+  func abandon() {
+    dropUncommitted()
+    let borrowing = queue.borrowing()
+    if let first = borrowing.first {
+      backend.stop(from: first)
+      queue.waitForEnd(of: borrowing)
+    }
+    backend.close()
+  }
+
+  private func dropUncommitted() {
     discard()
     for plan in plans { _ = HandleTable.shared.take(plan) }
     plans = []
-    queue.drain(assistedBy: backend)
-    backend.close()
   }
 }

@@ -1,5 +1,6 @@
 import CGatedDelta
 import GatedDeltaTypes
+import Threading
 
 @_cdecl("gd_commit")
 public func commit(_ handle: UInt64, _ ticket: UnsafeMutablePointer<UInt64>?) -> gd_status {

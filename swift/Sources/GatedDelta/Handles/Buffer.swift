@@ -7,11 +7,14 @@ final class Buffer: Sendable {
   let memory: Memory
   /// The serial number of the device, which no other one ever has: a buffer may outlive its device.
   let device: UInt64
+  /// The thread that made it, by `ThreadState.id`.
+  let owner: UInt64
   private let released = Atomic<Bool>(false)
 
-  init(memory: Memory, device: UInt64) {
+  init(memory: Memory, device: UInt64, owner: UInt64) {
     self.memory = memory
     self.device = device
+    self.owner = owner
   }
 
   var isReleased: Bool { released.load(ordering: .acquiring) }

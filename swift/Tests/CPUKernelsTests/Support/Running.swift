@@ -1,6 +1,7 @@
 import CPUKernels
 import GatedDeltaTypes
 import Testing
+import Threading
 
 @testable import CPUBackend
 
@@ -26,7 +27,7 @@ final class TestSubmission: Submission, @unchecked Sendable {
   let ticket: UInt64
   let ops: [EncodedOp]
   // The backend's own lock: a thread sanitizer knows pthread's, but not Synchronization.Mutex.
-  private let lock = SleepLock()
+  private let lock = Lock()
   private var finishes: [Failure?] = []
 
   init(_ ops: [Op], ticket: UInt64 = 1, borrows: Bool = false) {

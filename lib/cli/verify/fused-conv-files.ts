@@ -8,12 +8,13 @@ import { causalConv1d } from "../../ops/causal-conv1d.ts";
 import type { Op } from "../../ops/op.ts";
 import { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../ops/ggml-conv.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
-import { readIds, slotsOf, type Ids } from "./fused.ts";
-import type { GoldenFile } from "./golden-file.ts";
-import type { Kind } from "./kind.ts";
-import { tolerances, type Report } from "./report.ts";
+import { readIds, slotsOf, type Ids } from "./ids.ts";
+import { bounds } from "./compare.ts";
+import type { FileKind, GoldenFile } from "./golden-file.ts";
+import type { Report } from "./report.ts";
 
-interface Case extends Ids {
+/** One file's inputs and references. */
+export interface FusedConvCase extends Ids {
   readonly sequences: number;
   readonly channels: number;
   readonly width: number;
@@ -37,10 +38,10 @@ interface Tensors {
 }
 
 /** The kind of these files. */
-export const fusedConvKind: Kind = { prefix: "fused-conv-", op: "ssmConvUpdateInplace", check };
+export const fusedConvKind: FileKind = { prefix: "fused-conv-", op: "ssmConvUpdateInplace", check };
 
 function check(file: GoldenFile, device: Device, report: Report): void {
-  const data = read(file);
+  const data = readFusedConv(file);
   const base = run(device, data, fused(data));
   judge(report, data, "fused op", base);
   const compare = (way: string, make: (tensors: Tensors) => Op, apart = false) => {
@@ -58,7 +59,7 @@ function check(file: GoldenFile, device: Device, report: Report): void {
   }
 }
 
-function fused(data: Case): (tensors: Tensors) => Op {
+function fused(data: FusedConvCase): (tensors: Tensors) => Op {
   const { ids, rsHead, silu } = data;
   if (ids !== undefined) return ({ x, weight, cache, out }) => ssmConvUpdateInplaceIds({ convCache: cache, ids, rsHead, weight, x, silu, out });
   return ({ x, weight, cache, out }) => {
@@ -67,22 +68,23 @@ function fused(data: Case): (tensors: Tensors) => Op {
   };
 }
 
-function windowOf({ rsHead, sequences }: Case, cache: Tensor): Tensor {
+function windowOf({ rsHead, sequences }: FusedConvCase, cache: Tensor): Tensor {
   return cache.slice(rsHead, rsHead + sequences);
 }
 
-function batchOf(data: Case) {
+function batchOf(data: FusedConvCase) {
   const activation = data.silu ? ("silu" as const) : ("none" as const);
   const cuSeqlens = Int32Array.from({ length: data.sequences + 1 }, (_, s) => s);
   return { activation, cuSeqlens, ...slotsOf(data, data.sequences) };
 }
 
-function judge(report: Report, data: Case, way: string, result: { output: Float32Array; cache: Float32Array }): void {
-  report.near(way, "output", result.output, data.y, tolerances.f32);
+function judge(report: Report, data: FusedConvCase, way: string, result: { output: Float32Array; cache: Float32Array }): void {
+  report.near(way, "output", result.output, data.y, bounds.f32);
   report.equal(way, "cache", result.cache, data.after, (array) => array);
 }
 
-function read(file: GoldenFile): Case {
+/** Reads a file's case. */
+export function readFusedConv(file: GoldenFile): FusedConvCase {
   const x = file.float32("x", ["B", "C"]);
   const weight = file.float32("weight", ["C", "K"]);
   const before = file.float32("cache_before", ["cells", "C", "K-1"]);
@@ -104,7 +106,7 @@ function read(file: GoldenFile): Case {
 }
 
 /** @param apart whether the states go to the other memory, which then is what the cache is compared by. */
-function run(device: Device, data: Case, make: (tensors: Tensors) => Op, apart = false): { output: Float32Array; cache: Float32Array } {
+function run(device: Device, data: FusedConvCase, make: (tensors: Tensors) => Op, apart = false): { output: Float32Array; cache: Float32Array } {
   const { sequences, channels, width, cells } = data;
   using x = device.tensorFrom("f32", [sequences, channels], data.x);
   using weight = device.tensorFrom("f32", [channels, width], data.weight);

@@ -9,13 +9,14 @@ import { gatedDelta } from "../../ops/gated-delta.ts";
 import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "../../ops/ggml-delta.ts";
 import type { Op } from "../../ops/op.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
-import { readIds, slotsOf, untouched, type Ids } from "./fused.ts";
-import type { GoldenFile } from "./golden-file.ts";
-import type { Kind } from "./kind.ts";
-import { tolerances, type Report } from "./report.ts";
+import { readIds, slotsOf, untouched, type Ids } from "./ids.ts";
+import { bounds } from "./compare.ts";
+import type { FileKind, GoldenFile } from "./golden-file.ts";
+import type { Report } from "./report.ts";
 import { mostCalls } from "./schedule.ts";
 
-interface Case extends Ids {
+/** One file's inputs and references. */
+export interface FusedGdnCase extends Ids {
   readonly sequences: number;
   readonly tokens: number;
   readonly keyHeads: number;
@@ -56,10 +57,10 @@ interface Result {
 }
 
 /** The kind of these files. */
-export const fusedGdnKind: Kind = { prefix: "fused-gdn-", op: "gatedDeltaNetInplace", check };
+export const fusedGdnKind: FileKind = { prefix: "fused-gdn-", op: "gatedDeltaNetInplace", check };
 
 function check(file: GoldenFile, device: Device, report: Report): void {
-  const data = read(file);
+  const data = readFusedGdn(file);
   const base = run(device, data, fused(data));
   judge(report, data, "fused op", base);
   const compare = (way: string, make: (tensors: Tensors) => Op[], how: { apart?: boolean; snapshots?: boolean } = {}) => {
@@ -80,7 +81,7 @@ function check(file: GoldenFile, device: Device, report: Report): void {
   if (data.tokens > 1 && data.tokens <= mostCalls) compare("token by token", tokenByToken(data), { snapshots: false });
 }
 
-function fused(data: Case): (tensors: Tensors) => Op[] {
+function fused(data: FusedGdnCase): (tensors: Tensors) => Op[] {
   const { ids, rsHead } = data;
   if (ids !== undefined) return ({ apart: _, ...rest }) => [gatedDeltaNetInplaceIds({ ...rest, ids, rsHead })];
   return ({ apart: _, cache, ...rest }) => {
@@ -89,12 +90,12 @@ function fused(data: Case): (tensors: Tensors) => Op[] {
   };
 }
 
-function windowOf({ rsHead, sequences }: Case, cache: Tensor): Tensor {
+function windowOf({ rsHead, sequences }: FusedGdnCase, cache: Tensor): Tensor {
   return cache.slice(rsHead, rsHead + sequences);
 }
 
 /** The general op over the same tensors, as rows. */
-function general(data: Case): (tensors: Tensors) => Op[] {
+function general(data: FusedGdnCase): (tensors: Tensors) => Op[] {
   const rows = data.sequences * data.tokens;
   const asRows = (tensor: Tensor) => tensor.reshape([rows, ...tensor.shape.slice(2)]);
   return ({ q, k, v, gate, beta, cache, snapshots, out }) => [
@@ -108,7 +109,7 @@ function general(data: Case): (tensors: Tensors) => Op[] {
 }
 
 /** One fused op a token: each later one reads what the one before wrote. */
-function tokenByToken(data: Case): (tensors: Tensors) => Op[] {
+function tokenByToken(data: FusedGdnCase): (tensors: Tensors) => Op[] {
   return ({ q, k, v, gate, beta, cache, out }) => Array.from({ length: data.tokens }, (_, t) => {
     const ids = t === 0 && data.ids ? data.ids : slotsOf(data, data.sequences).writeSlots;
     const one = (tensor: Tensor) => tensor.narrow(1, t, 1);
@@ -117,19 +118,20 @@ function tokenByToken(data: Case): (tensors: Tensors) => Op[] {
   });
 }
 
-function judge(report: Report, data: Case, way: string, result: Result, withSnapshots = true): void {
-  report.near(way, "output", result.output, data.output, tolerances.f32);
-  report.near(way, "cache", result.cache, data.after, tolerances.f32);
+function judge(report: Report, data: FusedGdnCase, way: string, result: Result, withSnapshots = true): void {
+  report.near(way, "output", result.output, data.output, bounds.f32);
+  report.near(way, "cache", result.cache, data.after, bounds.f32);
   const { rsHead, sequences } = data;
   const rowSize = data.valueHeads * data.dim * data.dim;
   const rest = (cache: Float32Array) => untouched(cache, rowSize, rsHead, sequences);
   report.equal(way, "slots that nothing writes", rest(result.cache), rest(data.before), (array) => array);
   if (withSnapshots && data.snapshots && result.snapshots) {
-    report.near(way, "snapshots", result.snapshots, data.snapshots, tolerances.f32);
+    report.near(way, "snapshots", result.snapshots, data.snapshots, bounds.f32);
   }
 }
 
-function read(file: GoldenFile): Case {
+/** Reads a file's case. */
+export function readFusedGdn(file: GoldenFile): FusedGdnCase {
   const q = file.float32("q", ["B", "T", "Hk", "S"]);
   const k = file.float32("k", ["B", "T", "Hk", "S"]);
   const v = file.float32("v", ["B", "T", "Hv", "S"]);
@@ -165,7 +167,7 @@ function read(file: GoldenFile): Case {
 }
 
 /** @param apart whether the states go to the other memory, which then is what the cache is compared by. */
-function run(device: Device, data: Case, make: (tensors: Tensors) => Op[], apart = false): Result {
+function run(device: Device, data: FusedGdnCase, make: (tensors: Tensors) => Op[], apart = false): Result {
   const { sequences, tokens, keyHeads, valueHeads, dim, slots } = data;
   using stack = new DisposableStack();
   const place = (shape: readonly number[], source: Float32Array) => stack.use(device.tensorFrom("f32", shape, source));

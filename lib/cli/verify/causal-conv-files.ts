@@ -7,19 +7,21 @@ import type { Device } from "../../device/device.ts";
 import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
 import { causalConv1d } from "../../ops/causal-conv1d.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
-import type { GoldenFile, GoldenTensor } from "./golden-file.ts";
-import type { Kind } from "./kind.ts";
-import { gather, rowsOf, scatter, transposed } from "./ragged.ts";
-import { outputTolerance, type Report } from "./report.ts";
-import { cuSeqlensOf, otherSchedules, pieces, whole, type Schedule, type Span } from "./schedule.ts";
+import { outputBound } from "./compare.ts";
+import { transposed } from "./golden-file.ts";
+import type { FileKind, GoldenFile, GoldenTensor } from "./golden-file.ts";
+import type { Report } from "./report.ts";
+import { cuSeqlensOf, evenSeqlens, gather, otherSchedules, pieces, rowsOf, scatter, whole, type Schedule, type Span } from "./schedule.ts";
 import { Slots } from "./slots.ts";
 
 type Elements = ArrayOfDType[FloatDType];
 
 /** One file's inputs and references. */
-interface Case {
+export interface CausalConvCase {
   readonly sequences: number;
   readonly tokens: number;
+  /** Where each sequence's tokens begin in arrays of all of them. */
+  readonly cuSeqlens: Int32Array;
   readonly channels: number;
   readonly width: number;
   readonly dtype: FloatDType;
@@ -40,10 +42,10 @@ interface Result {
 }
 
 /** The kind of these files. */
-export const causalConvKind: Kind = { prefix: "causal-conv-", op: "causalConv1d", check };
+export const causalConvKind: FileKind = { prefix: "causal-conv-", op: "causalConv1d", check };
 
 function check(file: GoldenFile, device: Device, report: Report): void {
-  const data = read(file);
+  const data = readCausalConv(file);
   const first = whole(data.sequences, data.tokens);
   const base = run(device, data, first, data.dtype);
   judge(report, data, "whole", data.dtype, base);
@@ -66,9 +68,9 @@ function check(file: GoldenFile, device: Device, report: Report): void {
   for (const schedule of otherSchedules(data.sequences, data.tokens)) promised(schedule.way, schedule);
 }
 
-function judge(report: Report, data: Case, way: string, outDType: FloatDType, result: Result): void {
+function judge(report: Report, data: CausalConvCase, way: string, outDType: FloatDType, result: Result): void {
   const { dtype, data: expected } = data.stateOut;
-  report.near(way, "output", numbers(outDType, result.output), data.y, outputTolerance(outDType, data.y));
+  report.near(way, "output", numbers(outDType, result.output), data.y, outputBound(outDType, data.y));
   report.equal(way, "state", result.state, expected, (array) => numbers(dtype, array));
 }
 
@@ -76,7 +78,8 @@ function numbers(dtype: FloatDType, array: Elements): ArrayLike<number> {
   return dtype === "bf16" ? decodeBf16(array) : array;
 }
 
-function read(file: GoldenFile): Case {
+/** Reads a file's case. */
+export function readCausalConv(file: GoldenFile): CausalConvCase {
   const x = file.tensor("x", ["B", "C", "T"]);
   const weight = file.tensor("weight", ["C", "K"]);
   const stateIn = file.tensor("state_in", ["B", "C", "K-1"], [x.dtype, "f32"]);
@@ -85,6 +88,7 @@ function read(file: GoldenFile): Case {
   return {
     sequences: file.size("B"),
     tokens,
+    cuSeqlens: evenSeqlens(file.size("B"), tokens),
     channels,
     width: file.size("K"),
     dtype: x.dtype,
@@ -98,8 +102,8 @@ function read(file: GoldenFile): Case {
   };
 }
 
-function run(device: Device, data: Case, schedule: Schedule, outDType: FloatDType, otherSlots = false): Result {
-  const { sequences, tokens, channels, width, stateIn } = data;
+function run(device: Device, data: CausalConvCase, schedule: Schedule, outDType: FloatDType, otherSlots = false): Result {
+  const { sequences, tokens, cuSeqlens, channels, width, stateIn } = data;
   const output = dtypes[outDType].create(sequences * tokens * channels);
   const slots = new Slots(sequences, otherSlots);
   using pool = device.tensor(stateIn.dtype, [slots.count, channels, width - 1]);
@@ -108,7 +112,7 @@ function run(device: Device, data: Case, schedule: Schedule, outDType: FloatDTyp
   using bias = data.bias && device.tensorFrom(data.bias.dtype, data.bias.shape, data.bias.data);
   for (const spans of schedule.calls) {
     const part = call(device, data, spans, outDType, { weight, bias, state: pool, ...slots.step(spans) });
-    scatter(spans, tokens, channels, part, output);
+    scatter(spans, cuSeqlens, channels, part, output);
   }
   const state = dtypes[stateIn.dtype].create(stateIn.data.length);
   slots.collect(pool.data, state);
@@ -118,7 +122,7 @@ function run(device: Device, data: Case, schedule: Schedule, outDType: FloatDTyp
 /** Runs one ragged batch and copies its output out. */
 function call(
   device: Device,
-  data: Case,
+  data: CausalConvCase,
   spans: readonly Span[],
   outDType: FloatDType,
   rest: {
@@ -130,7 +134,7 @@ function call(
   },
 ): Elements {
   const shape = [rowsOf(spans), data.channels];
-  using x = device.tensorFrom(data.dtype, shape, gather(spans, data.tokens, data.channels, data.x));
+  using x = device.tensorFrom(data.dtype, shape, gather(spans, data.cuSeqlens, data.channels, data.x));
   using out = device.tensor(outDType, shape);
   device.run(causalConv1d({ x, out, ...rest, activation: data.activation, cuSeqlens: cuSeqlensOf(spans) }));
   device.wait();

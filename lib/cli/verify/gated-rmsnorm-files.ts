@@ -6,15 +6,15 @@
 import type { Device } from "../../device/device.ts";
 import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
 import { gatedRmsNorm } from "../../ops/gated-rms-norm.ts";
-import type { GoldenFile, GoldenTensor } from "./golden-file.ts";
-import type { Kind } from "./kind.ts";
-import { outputTolerance, tolerances, type Report } from "./report.ts";
+import { bounds, outputBound } from "./compare.ts";
+import type { FileKind, GoldenFile, GoldenTensor } from "./golden-file.ts";
+import type { Report } from "./report.ts";
 import { mostCalls } from "./schedule.ts";
 
 type Elements = ArrayOfDType[FloatDType];
 
 /** One file's inputs and reference. */
-interface Case {
+export interface GatedRmsNormCase {
   readonly rows: number;
   readonly length: number;
   readonly y: GoldenTensor;
@@ -26,19 +26,19 @@ interface Case {
 }
 
 /** The kind of these files. */
-export const gatedRmsNormKind: Kind = { prefix: "gated-rmsnorm-", op: "gatedRmsNorm", check };
+export const gatedRmsNormKind: FileKind = { prefix: "gated-rmsnorm-", op: "gatedRmsNorm", check };
 
 function check(file: GoldenFile, device: Device, report: Report): void {
-  const data = read(file);
+  const data = readGatedRmsNorm(file);
   const { rows } = data;
   const dtype = data.z.dtype;
-  const tolerance = outputTolerance(dtype, data.out);
+  const tolerance = outputBound(dtype, data.out);
   const base = run(device, data, [0, rows], dtype, "tokens");
   report.near("whole", "output", numbers(dtype, base), data.out, tolerance);
   if (dtype !== "f32") {
     const way = "whole, float32 output";
     const exact = run(device, data, [0, rows], "f32", "tokens");
-    report.near(way, "output", exact, data.out, tolerances.f32);
+    report.near(way, "output", exact, data.out, bounds.f32);
     report.equal(way, "output rounded, bits of whole", encode(dtype, exact), base, (array) => numbers(dtype, array));
   }
   const promised = (way: string, cuts: readonly number[], axis: "tokens" | "heads") => {
@@ -57,7 +57,8 @@ function numbers(dtype: FloatDType, array: Elements): ArrayLike<number> {
   return dtype === "bf16" ? decodeBf16(array) : array;
 }
 
-function read(file: GoldenFile): Case {
+/** Reads a file's case. */
+export function readGatedRmsNorm(file: GoldenFile): GatedRmsNormCase {
   const z = file.tensor("z", ["rows", "n"]);
   return {
     z,
@@ -74,7 +75,7 @@ function read(file: GoldenFile): Case {
 /** Runs the rows between each two neighbouring cuts as one call, laid out as tokens or as the heads of one token. */
 function run(
   device: Device,
-  data: Case,
+  data: GatedRmsNormCase,
   cuts: readonly number[],
   outDType: FloatDType,
   axis: "tokens" | "heads",
@@ -85,7 +86,7 @@ function run(
   for (let i = 0; i + 1 < cuts.length; i++) {
     const [from = 0, to = 0] = cuts.slice(i, i + 2);
     const shape = axis === "tokens" ? [to - from, 1, length] : [1, to - from, length];
-    // Tensors of their own: a row of any length need not begin where a view may.
+    // Copies, not views: a row of any length may begin at an offset that no view may have.
     using part = device.tensor(outDType, shape);
     using x = device.tensorFrom(y.dtype, shape, y.data.subarray(from * length, to * length));
     using gate = device.tensorFrom(z.dtype, shape, z.data.subarray(from * length, to * length));

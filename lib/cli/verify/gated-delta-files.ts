@@ -8,17 +8,19 @@ import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "
 import { UnsupportedError } from "../../errors.ts";
 import { gatedDelta } from "../../ops/gated-delta.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
-import type { GoldenFile, GoldenTensor } from "./golden-file.ts";
-import type { Kind } from "./kind.ts";
-import { gather, rowsOf, scatter, transposed } from "./ragged.ts";
-import { outputTolerance, tolerances, type Report } from "./report.ts";
-import { cuSeqlensOf, oneSequenceAtATime, otherSchedules, pieces, whole, type Schedule, type Span } from "./schedule.ts";
+import { bounds, outputBound } from "./compare.ts";
+import { transposed } from "./golden-file.ts";
+import type { FileKind, GoldenFile, GoldenTensor } from "./golden-file.ts";
+import type { Report } from "./report.ts";
+import { cuSeqlensOf, evenSeqlens, gather, oneSequenceAtATime, otherSchedules, pieces, rowsOf, scatter, whole, type Schedule, type Span } from "./schedule.ts";
 import { Slots } from "./slots.ts";
 
 /** One file's inputs, references and options. */
-interface Case {
+export interface GatedDeltaCase {
   readonly sequences: number;
   readonly tokens: number;
+  /** Where each sequence's tokens begin in arrays of all of them. */
+  readonly cuSeqlens: Int32Array;
   readonly keyHeads: number;
   readonly valueHeads: number;
   readonly keyDim: number;
@@ -57,21 +59,21 @@ interface Result {
 }
 
 /** The kind of these files. */
-export const gatedDeltaKind: Kind = { prefix: "gated-delta-", op: "gatedDelta", check };
+export const gatedDeltaKind: FileKind = { prefix: "gated-delta-", op: "gatedDelta", check };
 
 function check(file: GoldenFile, device: Device, report: Report): void {
-  const data = read(file);
+  const data = readGatedDelta(file);
   const dtype = data.q.dtype;
-  const tolerance = outputTolerance(dtype, data.output);
+  const tolerance = outputBound(dtype, data.output);
   const main: Variant = { algorithm: "recurrent", outDType: dtype };
   const first = whole(data.sequences, data.tokens);
   const base = run(device, data, first, main);
-  judge(report, data, "whole", dtype, base, tolerance, tolerances.f32);
+  judge(report, data, "whole", dtype, base, tolerance, bounds.f32);
 
   const exact = dtype === "f32" ? base : run(device, data, first, { ...main, outDType: "f32" });
   if (exact !== base) {
     const way = "whole, float32 output";
-    judge(report, data, way, "f32", exact, tolerances.f32, tolerances.f32);
+    judge(report, data, way, "f32", exact, bounds.f32, bounds.f32);
     const rounded = encode(dtype, exact.output);
     report.equal(way, "output rounded, bits of whole", rounded, base.output, (array) => numbers(dtype, array));
   }
@@ -79,7 +81,7 @@ function check(file: GoldenFile, device: Device, report: Report): void {
 
   const promised = (way: string, schedule: Schedule, variant: Partial<Variant>) => {
     const result = run(device, data, schedule, { ...main, ...variant });
-    judge(report, data, way, dtype, result, tolerance, tolerances.f32);
+    judge(report, data, way, dtype, result, tolerance, bounds.f32);
     same(report, way, result, base);
   };
   promised("algorithm auto", first, { algorithm: "auto" });
@@ -90,37 +92,37 @@ function check(file: GoldenFile, device: Device, report: Report): void {
   chunked(device, report, data, dtype, half);
 }
 
-/** The chunked algorithm, where the backend has one: its own bounds, and its own promise about batches. */
-function chunked(device: Device, report: Report, data: Case, dtype: FloatDType, half: Schedule): void {
+/** The chunked algorithm, where the backend has one: its bounds, and equal bits whatever shares a batch. */
+function chunked(device: Device, report: Report, data: GatedDeltaCase, dtype: FloatDType, half: Schedule): void {
   const variant: Variant = { algorithm: "chunked", outDType: dtype };
-  const outputBound = Math.max(tolerances.chunked, outputTolerance(dtype, data.output));
+  const tolerance = Math.max(bounds.chunked, outputBound(dtype, data.output));
   let base: Result;
   try {
     base = run(device, data, whole(data.sequences, data.tokens), variant);
   } catch (error) {
-    if (error instanceof UnsupportedError) return; // this backend has none, and says so
+    if (error instanceof UnsupportedError) return; // this backend has no chunked kernel
     throw error;
   }
-  judge(report, data, "chunked", dtype, base, outputBound, tolerances.chunked);
-  judge(report, data, "chunked, split in half", dtype, run(device, data, half, variant), outputBound, tolerances.chunked);
+  judge(report, data, "chunked", dtype, base, tolerance, bounds.chunked);
+  judge(report, data, "chunked, split in half", dtype, run(device, data, half, variant), tolerance, bounds.chunked);
   if (data.sequences > 1) {
     const apart = run(device, data, oneSequenceAtATime(data.sequences, data.tokens), variant);
-    judge(report, data, "chunked, one sequence at a time", dtype, apart, outputBound, tolerances.chunked);
+    judge(report, data, "chunked, one sequence at a time", dtype, apart, tolerance, bounds.chunked);
     same(report, "chunked, one sequence at a time", apart, base, "chunked");
   }
 }
 
 function judge(
   report: Report,
-  data: Case,
+  data: GatedDeltaCase,
   way: string,
   dtype: FloatDType,
   result: Result,
-  outputBound: number,
-  stateBound: number,
+  outputTolerance: number,
+  stateTolerance: number,
 ): void {
-  report.near(way, "output", numbers(dtype, result.output), data.output, outputBound);
-  report.near(way, "state", result.state, data.state, stateBound);
+  report.near(way, "output", numbers(dtype, result.output), data.output, outputTolerance);
+  report.near(way, "state", result.state, data.state, stateTolerance);
 }
 
 function same(report: Report, way: string, result: Result, base: Result, reference = "whole"): void {
@@ -136,7 +138,8 @@ function numbers(dtype: FloatDType, array: ArrayOfDType[FloatDType]): ArrayLike<
 /** How the files write keyDim^-1/2; any other scale is a number. */
 const usualScale = /^\s*Dk\s*\*\*\s*-0\.5\s*$/;
 
-function read(file: GoldenFile): Case {
+/** Reads a file's case. */
+export function readGatedDelta(file: GoldenFile): GatedDeltaCase {
   const q = file.tensor("q", ["B", "T", "Hk", "Dk"]);
   const k = file.tensor("k", ["B", "T", "Hk", "Dk"], [q.dtype]);
   const v = file.tensor("v", ["B", "T", "Hv", "Dv"], [q.dtype]);
@@ -149,6 +152,7 @@ function read(file: GoldenFile): Case {
   return {
     sequences: file.size("B"),
     tokens: file.size("T"),
+    cuSeqlens: evenSeqlens(file.size("B"), file.size("T")),
     keyHeads: file.size("Hk"),
     valueHeads: file.size("Hv"),
     keyDim,
@@ -169,7 +173,7 @@ function read(file: GoldenFile): Case {
   };
 }
 
-function run(device: Device, data: Case, schedule: Schedule, variant: Variant): Result {
+function run(device: Device, data: GatedDeltaCase, schedule: Schedule, variant: Variant): Result {
   const { sequences, tokens, valueHeads, valueDim, keyDim } = data;
   const output = dtypes[variant.outDType].create(sequences * tokens * valueHeads * valueDim);
   const slots = new Slots(sequences, variant.otherSlots ?? false);
@@ -177,7 +181,7 @@ function run(device: Device, data: Case, schedule: Schedule, variant: Variant): 
   pool.data.set(data.stateIn);
   for (const spans of schedule.calls) {
     const part = call(device, data, spans, variant, { state: pool, ...slots.step(spans) });
-    scatter(spans, tokens, valueHeads * valueDim, part, output);
+    scatter(spans, data.cuSeqlens, valueHeads * valueDim, part, output);
   }
   const state = new Float32Array(data.stateIn.length);
   slots.collect(pool.data, state);
@@ -187,12 +191,12 @@ function run(device: Device, data: Case, schedule: Schedule, variant: Variant): 
 /** Runs one ragged batch and copies its output out. */
 function call(
   device: Device,
-  data: Case,
+  data: GatedDeltaCase,
   spans: readonly Span[],
   { algorithm, outDType, packed: isPacked = false }: Variant,
   slots: { readonly state: Tensor; readonly readSlots: Int32Array; readonly writeSlots: Int32Array },
 ): ArrayOfDType[FloatDType] {
-  const { tokens, keyHeads, valueHeads, keyDim, valueDim, q, k, v } = data;
+  const { cuSeqlens, keyHeads, valueHeads, keyDim, valueDim, q, k, v } = data;
   const rows = rowsOf(spans);
   const keys = keyHeads * keyDim;
   const width = 2 * keys + valueHeads * valueDim;
@@ -202,10 +206,10 @@ function call(
     const tensor = packed
       ? packed.view({ offset: rows === 0 ? 0 : offset, shape: [rows, heads, dim], strides: [width, dim, 1] })
       : stack.use(device.tensor(q.dtype, [rows, heads, dim]));
-    return tensor.copyFrom(gather(spans, tokens, heads * dim, source));
+    return tensor.copyFrom(gather(spans, cuSeqlens, heads * dim, source));
   };
   const perHead = (source: Float32Array) =>
-    stack.use(device.tensor("f32", [rows, valueHeads])).copyFrom(gather(spans, tokens, valueHeads, source));
+    stack.use(device.tensor("f32", [rows, valueHeads])).copyFrom(gather(spans, cuSeqlens, valueHeads, source));
   const out = stack.use(device.tensor(outDType, [rows, valueHeads, valueDim]));
   device.run(
     gatedDelta({

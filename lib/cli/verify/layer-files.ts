@@ -9,17 +9,17 @@ import { gatedDeltaLayers } from "../../layer/weights.ts";
 import { GatedDeltaNet } from "../../layer/gated-delta-net.ts";
 import { StatePool } from "../../states/state-pool.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
-import type { GoldenFile } from "./golden-file.ts";
-import type { Kind } from "./kind.ts";
-import { gather, rowsOf, scatter } from "./ragged.ts";
-import { tolerances, type Report } from "./report.ts";
-import { cuSeqlensOf, otherSchedules, pieces, whole, type Schedule } from "./schedule.ts";
+import { bounds } from "./compare.ts";
+import type { FileKind, GoldenFile } from "./golden-file.ts";
+import type { Report } from "./report.ts";
+import { cuSeqlensOf, evenSeqlens, gather, otherSchedules, pieces, rowsOf, scatter, whole, type Schedule } from "./schedule.ts";
 
-/** One file's inputs and reference, and the layer made of its weights. */
-export interface LayerCase {
-  readonly layer: GatedDeltaNet;
+/** One file's inputs and reference. */
+export interface LayerInputs {
   readonly sequences: number;
   readonly tokens: number;
+  /** Where each sequence's tokens begin in arrays of all of them. */
+  readonly cuSeqlens: Int32Array;
   readonly hidden: number;
   /** `[B, T, hidden]`. */
   readonly input: Float32Array;
@@ -27,6 +27,11 @@ export interface LayerCase {
   readonly output: Float64Array;
   /** Tokens of the prompt; those after it are meant to be decoded. */
   readonly prefill: number;
+}
+
+/** The same, and the layer made of the file's weights. */
+export interface LayerCase extends LayerInputs {
+  readonly layer: GatedDeltaNet;
 }
 
 interface Result {
@@ -40,18 +45,18 @@ interface Result {
 type SingleTokens = "fused" | "unfused";
 
 /** The kind of these files. */
-export const layerKind: Kind = { prefix: "layer-", op: "GatedDeltaNet", check };
+export const layerKind: FileKind = { prefix: "layer-", op: "GatedDeltaNet", check };
 
 function check(file: GoldenFile, device: Device, report: Report): void {
   const data = readLayerCase(file, device);
   using _ = data.layer;
   const { sequences, tokens, prefill } = data;
   const base = run(device, data, whole(sequences, tokens), "unfused");
-  report.near("one prefill", "output", base.output, data.output, tolerances.layer);
+  report.near("one prefill", "output", base.output, data.output, bounds.layer);
 
   const promised = (way: string, schedule: Schedule, single: SingleTokens) => {
     const result = run(device, data, schedule, single);
-    report.near(way, "output", result.output, data.output, tolerances.layer);
+    report.near(way, "output", result.output, data.output, bounds.layer);
     for (const tensor of ["output", "state", "conv"] as const) {
       report.equal(way, `${tensor}, bits of one prefill`, result[tensor], base[tensor], (array) => array);
     }
@@ -74,44 +79,52 @@ function chunks(prefill: number): number[] {
   return [...lengths, 1];
 }
 
-/** Reads a layer file and loads its weights; the caller disposes the layer. */
-export function readLayerCase(file: GoldenFile, device: Device): LayerCase {
+/** Reads everything of a file but the weights. */
+export function readLayerInputs(file: GoldenFile): LayerInputs {
   const input = file.float32("hidden_states", ["B", "T", "hidden"]);
   const output = file.reference("output_f32", ["B", "T", "hidden"]);
+  const sequences = file.size("B");
   const tokens = file.size("T");
   const prefill = file.number("prefill_tokens", 0, Math.floor(tokens / 2));
   const steps = file.number("decode_steps", 0, tokens - prefill);
   if (!Number.isInteger(prefill) || !Number.isInteger(steps) || prefill + steps !== tokens) {
     throw file.bad(`prefill_tokens and decode_steps that add up to ${tokens} tokens`, `${prefill} and ${steps}`);
   }
+  const cuSeqlens = evenSeqlens(sequences, tokens);
+  return { sequences, tokens, cuSeqlens, hidden: file.size("hidden"), input, output, prefill };
+}
+
+/** Reads a file and loads its layer, which the caller disposes. */
+export function readLayerCase(file: GoldenFile, device: Device): LayerCase {
+  const inputs = readLayerInputs(file);
   const [index, ...others] = gatedDeltaLayers(file.names);
   if (index === undefined || others.length > 0) {
     throw file.bad("the weights of one layer", index === undefined ? "none" : "several");
   }
   const layer = GatedDeltaNet.load(device, file.path, { layer: index });
-  if (layer.config.hiddenSize !== file.size("hidden")) {
+  if (layer.config.hiddenSize !== inputs.hidden) {
     layer[Symbol.dispose]();
-    throw file.bad(`hidden_states of width ${layer.config.hiddenSize}, as its config says`, String(file.size("hidden")));
+    throw file.bad(`hidden_states of width ${layer.config.hiddenSize}, as its config says`, String(inputs.hidden));
   }
-  return { layer, sequences: file.size("B"), tokens, hidden: file.size("hidden"), input, output, prefill };
+  return { ...inputs, layer };
 }
 
 function run(device: Device, data: LayerCase, schedule: Schedule, single: SingleTokens): Result {
-  const { layer, sequences, tokens, hidden } = data;
+  const { layer, sequences, tokens, cuSeqlens, hidden } = data;
   const output = new Float32Array(sequences * tokens * hidden);
   using pool = StatePool.create(device, { slots: Math.max(1, sequences), layers: 1, ...layer.stateShape });
   const handles = Array.from({ length: sequences }, () => pool.allocate());
   for (const spans of schedule.calls) {
     const rows = rowsOf(spans);
-    using input = device.tensorFrom("f32", [rows, hidden], gather(spans, tokens, hidden, data.input));
+    using input = device.tensorFrom("f32", [rows, hidden], gather(spans, cuSeqlens, hidden, data.input));
     using out = device.tensor("f32", [rows, hidden]);
     const members = spans.flatMap(({ sequence }) => handles[sequence] ?? []);
-    const decodes = single === "fused" && spans.every(({ from, to }) => to - from === 1);
+    const decodes = single === "fused" && spans.every(({ start, end }) => end - start === 1);
     pool.run(members, (step) => decodes
       ? layer.decode({ hidden: input, out, step })
       : layer.forward({ hidden: input, out, cuSeqlens: cuSeqlensOf(spans), step }));
     device.wait();
-    scatter(spans, tokens, hidden, out.data, output);
+    scatter(spans, cuSeqlens, hidden, out.data, output);
   }
   const readSlots = Int32Array.from(handles, ({ slot }) => slot);
   return { output, state: slotsOf(pool.state(0), readSlots), conv: slotsOf(pool.conv(0), readSlots) };

@@ -11,10 +11,17 @@ import { tool } from "./tools.mjs";
 const copied = ["README.md", "LICENSE", "CHANGELOG.md", "lib", "test/golden/layer-bf16.safetensors", "test/golden/layer-f32.safetensors"];
 
 /**
- * Type libraries that the declarations refer to. A consumer's `lib` may be older than `using` and Float16Array; with these
- * lines it need not be newer.
+ * What the declarations take from outside. A consumer's `lib` may be older than `using` and Float16Array, and it may have neither
+ * the DOM's types nor Bun's, of which one is named; an interface declared twice is one.
  */
-const references = ["esnext.disposable", "esnext.float16"].map((name) => `/// <reference lib="${name}" />\n`).join("");
+const globals = "/** In full where the DOM's, Node's or Bun's types are. */\ninterface AbortSignal {\n  readonly aborted: boolean;\n}\n";
+
+/** The lines that bring these in, at the head of an entry in dist/. */
+function references(entry) {
+  const path = relative(dirname(entry), "dist/globals.d.ts");
+  const libraries = ["esnext.disposable", "esnext.float16"].map((name) => `/// <reference lib="${name}" />\n`);
+  return `${libraries.join("")}/// <reference path="${path.startsWith(".") ? path : `./${path}`}" />\n`;
+}
 
 /** Makes the package's folder and returns its path. */
 export async function buildMainPackage() {
@@ -120,12 +127,14 @@ function finishModules(target, entries) {
   for (const path of filesBelow(dist)) {
     if (/\.d\.ts(?:\.map)?$/.test(path) && !kept.has(path.replace(/\.map$/, ""))) rmSync(path);
   }
+  writeFileSync(join(dist, "globals.d.ts"), globals);
   for (const entry of entries) {
     const path = join(target, entry);
-    writeFileSync(path, references + readFileSync(path, "utf8"));
-    // Two lines more above: two lines of the mapping that stand for nothing.
+    const head = references(join(entry));
+    writeFileSync(path, head + readFileSync(path, "utf8"));
+    // Lines more above are lines of the mapping that stand for nothing.
     const map = JSON.parse(readFileSync(`${path}.map`, "utf8"));
-    map.mappings = `${";".repeat(references.split("\n").length - 1)}${map.mappings}`;
+    map.mappings = `${";".repeat(head.split("\n").length - 1)}${map.mappings}`;
     writeFileSync(`${path}.map`, JSON.stringify(map));
   }
   if (!existsSync(join(dist, "cli", "main.js"))) throw new Failure(`${basename(dist)}/cli/main.js is missing`);

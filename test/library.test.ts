@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { libraryInfo } from "../lib/index.ts";
-import { libraryCandidates, packageRoot } from "../lib/native/library.ts";
+import { libraryCandidates, packageRoot } from "../lib/native/candidates.ts";
 import { scratch } from "./support/files.ts";
 
 const { newPath } = scratch();

@@ -4,7 +4,8 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { run, tail } from "../swift/scripts/exec.mjs";
 import { withLock } from "../swift/scripts/lock.mjs";
-import { Failure, say, withProgress } from "../swift/scripts/report.mjs";
+import { withProgress } from "../swift/scripts/progress.mjs";
+import { Failure, say } from "../swift/scripts/report.mjs";
 import { rootFolder } from "../swift/scripts/root.mjs";
 import { contentHash, readStamp, writeStamp } from "../swift/scripts/stamp.mjs";
 

@@ -12,8 +12,8 @@ import { installTools } from "./tools.mjs";
 
 const kinds = ["main", "platform"];
 
-/** Makes what is named; returns the folders by name. */
-export async function buildPackages(names = kinds) {
+/** Makes what is named; returns the folders by name. `forRelease`: see buildPlatformPackage. */
+export async function buildPackages(names = kinds, { forRelease = true } = {}) {
   const folders = {};
   if (names.includes("main")) {
     await setUp(rootFolder, ["dependencies"]);
@@ -24,7 +24,7 @@ export async function buildPackages(names = kinds) {
   if (names.includes("platform")) {
     const platform = hostPlatform();
     if (platform === null) throw new Failure(`there is no package for ${process.platform}-${process.arch}.`);
-    const { folder, bytes, gzipped, origins } = await buildPlatformPackage(platform, await setUp(rootFolder));
+    const { folder, bytes, gzipped, origins } = await buildPlatformPackage(platform, await setUp(rootFolder), { forRelease });
     folders.platform = folder;
     say(`made ${folder}: ${platform.file} has ${(bytes / 1e6).toFixed(2)} MB, ${(gzipped / 1e6).toFixed(2)} MB gzipped`);
     for (const { name, bytes: part } of origins.slice(0, 12)) say(`  ${(part / 1e6).toFixed(2).padStart(5)} MB  ${name}`);
@@ -32,7 +32,7 @@ export async function buildPackages(names = kinds) {
   return folders;
 }
 
-if (import.meta.main ?? process.argv[1]?.endsWith("packages/build.mjs")) {
+if (process.argv[1]?.endsWith("build.mjs")) {
   await runMain(async () => {
     const names = process.argv.slice(2);
     const unknown = names.filter((name) => !kinds.includes(name));

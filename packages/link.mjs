@@ -25,8 +25,11 @@ export async function linkLibrary(state, work, target) {
   const { root, toolchain } = state;
   if (process.platform === "darwin") {
     cpSync(libraryFile(root), target);
-    const { code, text } = await run("strip", ["-x", target]);
-    if (code !== 0) throw new Failure(`strip failed:\n${tail(text)}`);
+    // A changed file needs a new signature, or the system ends whoever loads it.
+    for (const [tool, ...args] of [["strip", "-x", target], ["codesign", "--force", "--sign", "-", target]]) {
+      const { code, text } = await run(tool, args);
+      if (code !== 0) throw new Failure(`${tool} failed:\n${tail(text)}`);
+    }
     return null;
   }
   mkdirSync(work, { recursive: true });

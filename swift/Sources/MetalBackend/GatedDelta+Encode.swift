@@ -1,40 +1,79 @@
 import GatedDeltaTypes
 import ShaderParams
 
-/// What the recurrence takes for a gate: float32 decays and betas, with the strides that they have.
+/// What the recurrence takes for a gate: float32 decays and betas, or the op's own where decode resolves them itself.
 private struct ResolvedGates {
   var decay: Region
   var beta: Region
   var gateTokenStride: Int
   var gateHeadStride: Int
   var betaTokenStride: Int
+  var betaHeadStride: Int
+}
+
+/// How a recurrence runs. Equal bits whichever.
+private enum Way {
+  case decode(resolvesGates: Bool)
+  case prefill
+  case chunked
 }
 
 extension Pass {
   mutating func encode(_ op: GatedDelta, _ sequences: Sequences) throws(Failure) {
     guard sequences.count > 0 else { return }
     let tokens = Int(sequences.starts.last ?? 0)
-    let gates = try resolve(op, tokens: tokens)
-    let table = try slots(sequences, fromSource: op.states.source != nil)
+    let way = try way(op, sequences, tokens: tokens)
+    let gates = try gates(op, way, tokens: tokens)
+    var small = false
+    if case .decode = way { small = true }
+    let table = try slots(sequences, fromSource: op.states.source != nil, small: small)
     let slotElements = op.valueHeads * op.valueDim * op.keyDim
     let states = try states(op.states, pool: op.state, slotElements: slotElements, slots: op.slots, sequences)
     let state = try Argument.writes(op.state, elements: op.slots * slotElements)
 
-    switch op.algorithm {
+    switch way {
     case .chunked: try chunked(op, sequences, tokens, gates, table, state, states)
-    case .auto, .recurrent: try recurrent(op, sequences, tokens, gates, table, state, states)
+    case .prefill, .decode: try recurrent(op, way, sequences, tokens, gates, table, state, states)
     }
   }
 
-  private mutating func resolve(_ op: GatedDelta, tokens: Int) throws(Failure) -> ResolvedGates {
+  private func way(_ op: GatedDelta, _ sequences: Sequences, tokens: Int) throws(Failure) -> Way {
+    if op.algorithm == .chunked { return .chunked }
+    // Where a block of tokens can be staged for many rows at once, it is the faster way, if the kernel's registers leave
+    // it the threads.
+    if sequences.longest >= Self.shortestPrefill,
+      try device.pipelines.pipeline(kernel(.prefill, op, sequences)).maxThreads >= GDM_PREFILL_THREADS
+    {
+      return .prefill
+    }
+    // A dispatch costs more than a few decays that each threadgroup resolves again.
+    let few = tokens <= GDM_SMALL_BATCH && op.gateDims == .perHead && op.records == nil && !op.hasResolvedGates
+    return .decode(resolvesGates: few)
+  }
+
+  private static var shortestPrefill: Int { 16 }
+
+  private func kernel(_ family: Kernel.Family, _ op: GatedDelta, _ sequences: Sequences) -> Kernel {
+    var kernel = Kernel(
+      family: family, activation: op.query.dtype, storage: op.stateDType, keyClass: Kernel.KeyClass(op.keyDim))
+    kernel.constants.setRecurrence(op)
+    kernel.constants.set(.hasStores, sequences.stores != nil)
+    kernel.constants.set(.record, op.records != nil)
+    if family == .prefill { kernel.constants.set(.parts, false) }
+    return kernel
+  }
+
+  private mutating func gates(_ op: GatedDelta, _ way: Way, tokens: Int) throws(Failure) -> ResolvedGates {
     let dims = op.gateDims == .perKey ? op.keyDim : 1
-    // Nothing to compute: the kernels read the tensors themselves. They take the betas of a token for neighbours, and
-    // read per-key gates as vectors, which the core has aligned.
-    if op.records == nil, op.gateForm == .decay, op.betaForm == .given, op.beta.dtype == .f32, op.beta.headStride == 1 {
+    var inPlace = op.hasResolvedGates
+    if case .decode(let resolvesGates) = way, resolvesGates { inPlace = true }
+    // The kernels read the tensors themselves; per-key gates as vectors, which the core has aligned.
+    if inPlace {
       return ResolvedGates(
         decay: try op.gate.region(tokens: tokens, heads: op.valueHeads, width: dims),
-        beta: try op.beta.region(tokens: tokens, width: op.valueHeads), gateTokenStride: op.gate.tokenStride,
-        gateHeadStride: op.gate.headStride, betaTokenStride: op.beta.tokenStride)
+        beta: try op.beta.region(tokens: tokens, heads: op.valueHeads, width: 1),
+        gateTokenStride: op.gate.tokenStride, gateHeadStride: op.gate.headStride,
+        betaTokenStride: op.beta.tokenStride, betaHeadStride: op.beta.headStride)
     }
 
     let rows = tokens * op.valueHeads
@@ -64,48 +103,45 @@ extension Pass {
       groups: (groups, 1, 1), threads: .exactly(GDM_GATE_THREADS))
     return ResolvedGates(
       decay: decay, beta: beta, gateTokenStride: op.valueHeads * dims, gateHeadStride: dims,
-      betaTokenStride: op.valueHeads)
+      betaTokenStride: op.valueHeads, betaHeadStride: 1)
   }
 
   private mutating func recurrent(
-    _ op: GatedDelta, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
+    _ op: GatedDelta, _ way: Way, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
     _ state: Argument, _ states: StateArguments
   ) throws(Failure) {
-    func kernel(_ family: Kernel.Family) -> Kernel {
-      var kernel = Kernel(
-        family: family, activation: op.query.dtype, storage: op.stateDType,
-        keyClass: Kernel.KeyClass(op.keyDim))
-      kernel.constants.setRecurrence(op)
-      kernel.constants.set(.hasStores, sequences.stores != nil)
-      kernel.constants.set(.record, op.records != nil)
-      return kernel
+    let arguments: [Argument] = [
+      try .reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
+      try .reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
+      try .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
+      .reads(gates.decay), .reads(gates.beta), state, states.staged,
+      try .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
+      table.starts, table.readSlots, table.writeSlots, states.storeOffsets, states.stores, states.snapshots,
+      try .writes(op.records?.key, elements: tokens * op.keyHeads * op.keyDim),
+      try .writes(op.records?.delta, elements: tokens * op.valueHeads * op.valueDim),
+    ]
+    if case .decode(let resolvesGates) = way {
+      var decode = kernel(.decode, op, sequences)
+      decode.constants.set(.smallBatch, table.isSmall)
+      decode.constants.set(.resolveGates, resolvesGates)
+      if resolvesGates { decode.constants.setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw) }
+      else { decode.constants.setNoGates() }
+      let shape = DecodeShape(op.stateDType)
+      try dispatch(
+        decode,
+        arguments + [
+          .reads(resolvesGates ? op.raw?.aLog : nil, elements: op.valueHeads),
+          .reads(resolvesGates ? op.raw?.dtBias : nil, elements: op.valueHeads),
+        ],
+        params(op, gates), table.batch,
+        groups: (ceilDiv(op.valueDim, shape.rows), op.valueHeads, sequences.count), threads: .exactly(shape.threads))
+    } else {
+      try dispatch(
+        kernel(.prefill, op, sequences), arguments + [.absent], params(op, gates), .absent,
+        groups: (ceilDiv(op.valueDim, GDM_PREFILL_ROWS), op.valueHeads, sequences.count),
+        threads: .exactly(GDM_PREFILL_THREADS),
+        threadgroupBytes: ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.gateDims == .perKey))
     }
-    // Equal bits either way. Where a block of tokens can be staged for many rows at once, it is the faster way, if its
-    // registers leave it the threads.
-    let prefill = kernel(.prefill)
-    var blocked = sequences.longest >= 16
-    if blocked { blocked = try device.pipelines.pipeline(prefill).maxThreads >= GDM_PREFILL_THREADS }
-
-    try dispatch(
-      blocked ? prefill : kernel(.decode),
-      [
-        .reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
-        .reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
-        .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(gates.decay), .reads(gates.beta), state, states.staged,
-        .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(table.starts), .reads(table.readSlots), .reads(table.writeSlots),
-        states.storeOffsets, states.stores, states.snapshots,
-        .writes(op.records?.key, elements: tokens * op.keyHeads * op.keyDim),
-        .writes(op.records?.delta, elements: tokens * op.valueHeads * op.valueDim),
-      ],
-      params(op, gates),
-      groups: (
-        ceilDiv(op.valueDim, blocked ? GDM_PREFILL_ROWS : GDM_DECODE_ROWS), op.valueHeads, sequences.count
-      ),
-      threads: .exactly(blocked ? GDM_PREFILL_THREADS : GDM_DECODE_THREADS),
-      threadgroupBytes: blocked
-        ? ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.gateDims == .perKey) : 0)
   }
 
   private mutating func chunked(
@@ -140,7 +176,7 @@ extension Pass {
         query, key, .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
         .reads(gates.decay), .reads(scratch), state, states.staged,
         .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(chunkTable), .reads(chunkOffsets), .reads(table.readSlots), .reads(table.writeSlots),
+        .reads(chunkTable), .reads(chunkOffsets), table.readSlots, table.writeSlots,
         states.storeOffsets, states.stores, states.snapshots,
       ],
       params, groups: (ceilDiv(op.valueDim, GDM_CHUNK_ROWS), op.valueHeads, sequences.count),
@@ -157,7 +193,15 @@ extension Pass {
       valueTokenStride: UInt32(element: op.value.tokenStride), valueHeadStride: UInt32(element: op.value.headStride),
       outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
       gateTokenStride: UInt32(element: gates.gateTokenStride), gateHeadStride: UInt32(element: gates.gateHeadStride),
-      betaTokenStride: UInt32(element: gates.betaTokenStride), scale: op.scale, epsilon: op.qkNormEps)
+      betaTokenStride: UInt32(element: gates.betaTokenStride), betaHeadStride: UInt32(element: gates.betaHeadStride),
+      scale: op.scale, epsilon: op.qkNormEps, bound: op.gateBound)
+  }
+}
+
+extension GatedDelta {
+  /// Nothing to compute: the gates are decays and the betas themselves, in float32.
+  fileprivate var hasResolvedGates: Bool {
+    records == nil && gateForm == .decay && gate.dtype == .f32 && betaForm == .given && beta.dtype == .f32
   }
 }
 
@@ -198,6 +242,13 @@ extension Constants {
     set(.gatePerKey, op.gateDims == .perKey)
     set(.qkNorm, op.qkNorm.rawValue)
     set(.outF32, op.out.dtype == .f32)
+  }
+
+  /// What the gates' options are where a kernel takes resolved ones.
+  mutating func setNoGates() {
+    set(.gateForm, GateForm.decay.rawValue)
+    set(.betaForm, BetaForm.given.rawValue)
+    for index in [Index.gateDType, .betaDType, .aLogDType, .dtBiasDType] { set(index, DType.f32) }
   }
 
   mutating func setGates(

@@ -10,6 +10,10 @@ extension Pass {
     kernel.constants.set(.normXF32, op.x.dtype == .f32)
     kernel.constants.set(.normWeightDType, op.weight.dtype)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
+    kernel.constants.set(
+      .alignedRows,
+      op.x.isAligned(to: 4, rowsOf: op.dim) && op.z.isAligned(to: 4, rowsOf: op.dim)
+        && op.out.isAligned(to: 4, rowsOf: op.dim) && op.weight.offset % (4 * op.weight.dtype.size) == 0)
     try dispatch(
       kernel,
       [
@@ -30,6 +34,10 @@ extension Pass {
     guard op.rows > 0, op.outFeatures > 0 else { return }
     var kernel = Kernel(family: .project, activation: op.x.dtype, storage: op.weight.dtype)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
+    kernel.constants.set(
+      .alignedRows,
+      op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.weight.offset % 16 == 0 && op.x.offset % 16 == 0)
+    kernel.constants.set(.oneRow, op.rows == 1)
     // Four simdgroups a threadgroup, each a square tile of outputs.
     let outputs = GDM_PROJECT_TILE * GDM_PROJECT_THREADS / GDM_SIMD_LANES
     try dispatch(
@@ -43,7 +51,7 @@ extension Pass {
         rows: UInt32(element: op.rows), inputs: UInt32(element: op.inFeatures),
         outputs: UInt32(element: op.outFeatures), xRowStride: UInt32(element: op.x.tokenStride),
         outRowStride: UInt32(element: op.out.tokenStride)),
-      groups: (ceilDiv(op.outFeatures, outputs), ceilDiv(op.rows, GDM_PROJECT_TILE), 1),
+      groups: (ceilDiv(op.outFeatures, outputs), op.rows == 1 ? 1 : ceilDiv(op.rows, GDM_PROJECT_TILE), 1),
       threads: .exactly(GDM_PROJECT_THREADS))
   }
 }

@@ -34,6 +34,16 @@ extension Argument {
   }
 }
 
+/// A constant that a kernel takes beside its parameters.
+enum MoreConstants {
+  /// The kernel declares none.
+  case none
+  /// Declared and switched off by an option.
+  case absent
+  case batch(GDMBatch)
+  case part(GDMPart)
+}
+
 /// Threads of a threadgroup.
 enum Threads {
   /// What the kernel is written for.
@@ -57,10 +67,10 @@ struct Pass {
     self.arena = arena
   }
 
-  /// Arguments are bound from index 0 on, `params` after the last.
+  /// Arguments are bound from index 0 on, `params` after the last, and what else is a constant of the dispatch after it.
   mutating func dispatch<Params>(
-    _ kernel: Kernel, _ arguments: [Argument], _ params: Params, groups: (Int, Int, Int), threads: Threads,
-    threadgroupBytes: Int = 0
+    _ kernel: Kernel, _ arguments: [Argument], _ params: Params, _ more: MoreConstants = .none,
+    groups: (Int, Int, Int), threads: Threads, threadgroupBytes: Int = 0
   ) throws(Failure) {
     guard groups.0 > 0, groups.1 > 0, groups.2 > 0 else { return }
     let pipeline = try device.pipelines.pipeline(kernel)
@@ -73,13 +83,23 @@ struct Pass {
 
     encoder.setComputePipelineState(pipeline.state)
     for (index, argument) in arguments.enumerated() { bind(argument, index) }
-    withUnsafeBytes(of: params) { bytes in
-      if let base = bytes.baseAddress { encoder.setBytes(base, length: bytes.count, index: arguments.count) }
+    setConstant(params, arguments.count)
+    switch more {
+    case .none: break
+    case .absent: bind(.absent, arguments.count + 1)
+    case .batch(let batch): setConstant(batch, arguments.count + 1)
+    case .part(let part): setConstant(part, arguments.count + 1)
     }
     setThreadgroupMemory(threadgroupBytes)
     encoder.dispatchThreadgroups(
       MTLSize(width: groups.0, height: groups.1, depth: groups.2),
       threadsPerThreadgroup: MTLSize(width: threads, height: 1, depth: 1))
+  }
+
+  private func setConstant<Value>(_ value: Value, _ index: Int) {
+    withUnsafeBytes(of: value) { bytes in
+      if let base = bytes.baseAddress { encoder.setBytes(base, length: bytes.count, index: index) }
+    }
   }
 
   private func bind(_ argument: Argument, _ index: Int) {

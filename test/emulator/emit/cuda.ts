@@ -23,7 +23,7 @@ export type CudaUnit = {
 
 export function emitCuda(unit: Unit): CudaUnit {
   const edits = new Edits(unit.tokens);
-  commonEdits(unit, edits);
+  commonEdits(unit, edits, true);
   constantEdits(unit, edits);
   swizzleEdits(unit, edits);
   for (const d of unit.declarations) {

@@ -51,7 +51,7 @@ template <typename T> METAL_FUNC void norm_store(device T* row, uint at, uint le
 METAL_FUNC float norm_squares(float sum, float4 x, float4 z, uint at, uint length) {
   GDM_UNROLL for (uint j = 0; j < 4; ++j) {
     float u = norm_operand(x[j], z[j]);
-    if (at + j < length) sum = fma(u, u, sum);
+    if (ALIGNED_ROWS || at + j < length) sum = fma(u, u, sum);
   }
   return sum;
 }
@@ -89,18 +89,23 @@ kernel void gd_norm(device const T* x [[buffer(0)]],
   float4 ws[held];
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
     uint at = norm_element(lane, i);
+    if (at >= length) continue;
     xs[i] = norm_load(xRow, at, length, NORM_X_F32);
     zs[i] = norm_load(zRow, at, length, false);
     ws[i] = norm_weights(weight, at, length);
   }
   float sum = 0.0f;
-  GDM_UNROLL for (uint i = 0; i < held; ++i) sum = norm_squares(sum, xs[i], zs[i], norm_element(lane, i), length);
+  GDM_UNROLL for (uint i = 0; i < held; ++i) {
+    uint at = norm_element(lane, i);
+    if (at < length) sum = norm_squares(sum, xs[i], zs[i], at, length);
+  }
   for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
     sum = norm_squares(sum, norm_load(xRow, at, length, NORM_X_F32), norm_load(zRow, at, length, false), at, length);
   }
   float inverse = norm_inverse(sum, length, params.epsilon);
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
-    norm_store(outRow, norm_element(lane, i), length, norm_results(xs[i], zs[i], inverse, ws[i]));
+    uint at = norm_element(lane, i);
+    if (at < length) norm_store(outRow, at, length, norm_results(xs[i], zs[i], inverse, ws[i]));
   }
   for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
     float4 xi = norm_load(xRow, at, length, NORM_X_F32);

@@ -74,6 +74,7 @@ constant bool CONV_SILU [[function_constant(18)]];
 constant bool CONV_STATE_F32 [[function_constant(19)]]; // the conv state is f32, not the activation dtype
 constant uint CONV_WEIGHT_DTYPE [[function_constant(20)]];
 constant uint CONV_BIAS_DTYPE [[function_constant(21)]];
+constant bool CONV_UPDATE [[function_constant(22)]];    // one token of each sequence, four channels a thread
 
 // Gated norm.
 constant bool NORM_SIGMOID [[function_constant(24)]];   // gate by sigmoid(z), not silu(z)
@@ -83,7 +84,7 @@ constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
 
 // Memory accesses of norm and projection: rows that begin at multiples of 16 bytes are read as vectors.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
-constant bool ONE_ROW [[function_constant(29)]];        // projection of a single row
+constant uint PROJECT_ROWS [[function_constant(29)]];   // rows of a projection's tile: 1, 4 or 8
 
 constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states
 

@@ -63,6 +63,7 @@ enum {
   GDM_NORM_ROWS = 4,
   GDM_PROJECT_THREADS = 128,  // four simdgroups, each GDM_PROJECT_TILE outputs of GDM_PROJECT_TILE rows
   GDM_PROJECT_TILE = 4,
+  GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
   GDM_COPY_THREADS = 256,
   GDM_MAX_DIM = 256           // the largest key or value dim
 };

@@ -10,10 +10,10 @@
 // It depends on `inputs` alone. Here a chain is a lane. A kernel of many rows with a thread an output can go through
 // the chains depth first instead, and holds five partial sums at most.
 //
-// Grid: (ceil(outputs / 16), ceil(rows / 4)) threadgroups of GDM_PROJECT_THREADS. A simdgroup makes a tile of 4 outputs
-// by 4 rows (ONE_ROW: 1), so that a weight read once serves four rows; past the edge it repeats the last row or output,
+// Grid: (ceil(outputs / 16), ceil(rows / PROJECT_ROWS)) threadgroups of GDM_PROJECT_THREADS. A simdgroup makes a tile of 4 outputs
+// by PROJECT_ROWS rows (1, 4 or 8), so that a weight read once serves them all; past the edge it repeats the last row or output,
 // unstored. A lane's weights of a turn, 4 x 8 neighbours, are all asked for before the first is used.
-// Function constants: OUT_F32, ALIGNED_ROWS, ONE_ROW.
+// Function constants: OUT_F32, ALIGNED_ROWS, PROJECT_ROWS.
 #include "storage.h"
 
 // Elements at .. at + 7; those from `inputs` on are zeros.
@@ -63,30 +63,32 @@ kernel void gd_project(device const T* x [[buffer(0)]],
   constexpr uint simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES;
   uint lane = index % GDM_SIMD_LANES;
   uint firstOutput = (group.x * simdgroups + index / GDM_SIMD_LANES) * tile;
-  uint firstRow = group.y * (ONE_ROW ? 1 : tile);
+  uint firstRow = group.y * PROJECT_ROWS;
   uint inputs = params.inputs;
 
-  device const T* xRow[tile];
+  device const T* xRow[GDM_PROJECT_ROWS];
   device const W* weightRow[tile];
-  float sum[tile][tile];
-  GDM_UNROLL for (uint a = 0; a < tile; ++a) {
+  float sum[GDM_PROJECT_ROWS][tile];
+  GDM_UNROLL for (uint b = 0; b < tile; ++b) {
+    weightRow[b] = weight + ulong(min(firstOutput + b, params.outputs - 1)) * inputs;
+  }
+  GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
     xRow[a] = x + ulong(min(firstRow + a, params.rows - 1)) * params.xRowStride;
-    weightRow[a] = weight + ulong(min(firstOutput + a, params.outputs - 1)) * inputs;
     GDM_UNROLL for (uint b = 0; b < tile; ++b) sum[a][b] = 0.0f;
   }
   for (uint i = 8 * lane; i < inputs; i += 8 * GDM_SIMD_LANES) {
     Eight w[tile];
     GDM_UNROLL for (uint b = 0; b < tile; ++b) eight_load(w[b], weightRow[b], i, inputs);
-    GDM_UNROLL for (uint a = 0; a < tile; ++a) {
-      if (a == 0 || !ONE_ROW) {
+    GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
+      if (a < PROJECT_ROWS) {
         Eight v;
         eight_load(v, xRow[a], i, inputs);
         GDM_UNROLL for (uint b = 0; b < tile; ++b) sum[a][b] = chain8(sum[a][b], v, w[b], i, inputs);
       }
     }
   }
-  GDM_UNROLL for (uint a = 0; a < tile; ++a) {
-    if (a == 0 || !ONE_ROW) {
+  GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
+    if (a < PROJECT_ROWS) {
       GDM_UNROLL for (uint b = 0; b < tile; ++b) {
         float total = sum[a][b];
         total += simd_shuffle_xor(total, ushort(1));

@@ -35,7 +35,8 @@ kernel void gd_commit(device const float* recordKey [[buffer(0)]],
   uint sequence = group.z;
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
   uint headRow = valueHead * valueDim;
-  RowSet set = {headRow + group.x * (apart * R) + index / L, apart, headRow + valueDim, lane};
+  RowSet set = {headRow + group.x * (apart * R) + index / L, apart, decode_limit<S>(headRow + valueDim),
+                lane};
   States<S> states = {state, staged, state, (device const GDMStore*)staged, 0, 0, valueHeads * valueDim, keyDim};
 
   int count = counts[sequence];

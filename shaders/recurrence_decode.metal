@@ -69,7 +69,7 @@ kernel void gd_decode(device const T* query [[buffer(0)]],
   int begin = SMALL_BATCH ? batch.starts[sequence] : cuSeqlens[sequence];
   int count = (SMALL_BATCH ? batch.starts[sequence + 1] : cuSeqlens[sequence + 1]) - begin;
   uint headRow = valueHead * valueDim;
-  RowSet set = {headRow + firstRow, apart, headRow + valueDim, lane};
+  RowSet set = {headRow + firstRow, apart, decode_limit<S>(headRow + valueDim), lane};
   States<S> states = {state, staged, snapshots, stores, 0, 0, valueHeads * valueDim, keyDim};
   if (HAS_STORES) {
     states.next = storeOffsets[sequence];

@@ -34,6 +34,49 @@ template <uint G> struct Asked {
   float beta;
 };
 
+// What a walk over a block reads and leaves, at this lane group's row.
+template <typename S> struct Walk {
+  threadgroup const float* keys;
+  threadgroup const float* queries;
+  threadgroup const float* decays;
+  threadgroup const float* values;
+  threadgroup float* outputs;
+  threadgroup const float* betas;
+  device float* recordDelta;
+  ulong record;
+  uint recordStride;
+  int first;
+};
+
+// `tokens` tokens; a COUNT other than 0 is their number.
+template <uint COUNT, typename S, uint L, uint G>
+METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<S>& walk, uint tokens,
+                             RowSet set) {
+  uint keyDim = states.keyDim;
+  uint end = COUNT > 0 ? COUNT : tokens;
+  _Pragma("unroll 4") for (uint t = 0; t < end; ++t) {
+    if (HAS_STORES) states_store(states, walk.first + int(t), s, set);
+    Row<L, G> k;
+    Row<L, G> q;
+    row_load(k, walk.keys + t * keyDim, set.lane, keyDim);
+    row_load(q, walk.queries + t * keyDim, set.lane, keyDim);
+    if (GATE_PER_KEY) {
+      Row<L, G> decay;
+      row_load(decay, walk.decays + t * keyDim, set.lane, keyDim);
+      rows_scale(s, decay);
+    } else {
+      rows_scale(s, walk.decays[t]);
+    }
+    Step<L, G, 1> step;
+    step.value[0] = walk.values[t * GDM_PREFILL_ROWS];
+    rows_step(s, k, q, step, walk.betas[t], set.lane, keyDim);
+    if (set.lane == 0) {
+      walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
+      if (RECORD && row_exists(set, 0)) walk.recordDelta[walk.record + ulong(t) * walk.recordStride] = step.delta[0];
+    }
+  }
+}
+
 template <typename T, typename S, uint G>
 [[max_total_threads_per_threadgroup(GDM_PREFILL_THREADS)]]
 kernel void gd_prefill(device const T* query [[buffer(0)]],
@@ -156,30 +199,11 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
       asked.beta = betaSource[(base + min(index % block, last)) * params.betaTokenStride];
     }
     if (first < start) continue;
-    _Pragma("unroll 4") for (uint t = 0; t < tokens; ++t) {
-      if (HAS_STORES) states_store(states, first + int(t), s, set);
-      Row<L, G> k;
-      Row<L, G> q;
-      row_load(k, keys + t * keyDim, lane, keyDim);
-      row_load(q, queries + t * keyDim, lane, keyDim);
-      if (GATE_PER_KEY) {
-        Row<L, G> decay;
-        row_load(decay, decays + t * keyDim, lane, keyDim);
-        rows_scale(s, decay);
-      } else {
-        rows_scale(s, decays[t]);
-      }
-      Step<L, G, 1> step;
-      step.value[0] = values[t * GDM_PREFILL_ROWS + rowGroup];
-      rows_step(s, k, q, step, betas[t], lane, keyDim);
-      if (lane == 0) {
-        outputs[t * GDM_PREFILL_ROWS + rowGroup] = step.out[0];
-        if (RECORD && row_exists(set, 0)) {
-          ulong pair = (ulong(begin + first) + t) * valueHeads + valueHead;
-          recordDelta[pair * valueDim + firstRow + rowGroup] = step.delta[0];
-        }
-      }
-    }
+    Walk<S> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, recordDelta, 0, valueHeads * valueDim,
+                    first};
+    if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
+    if (tokens == block) prefill_walk<block>(states, s, walk, block, set);
+    else prefill_walk<0>(states, s, walk, tokens, set);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
     // (c) The next block's staging touches nothing that is read here.

@@ -14,6 +14,10 @@ template <typename S> struct DecodeShape {
 template <> struct DecodeShape<float> {
   enum : uint { lanes = GDM_DECODE_LANES_F32, rows = GDM_DECODE_ROWS_F32, threads = GDM_DECODE_THREADS_F32 };
 };
+// Value dims are multiples of 8: threadgroups of eight rows have no rows beyond the last.
+template <typename S> METAL_FUNC uint decode_limit(uint limit) {
+  return DecodeShape<S>::threads / DecodeShape<S>::lanes * DecodeShape<S>::rows == 8 ? 0 : limit;
+}
 
 // Where an op's states are, the same for every row of a threadgroup. `next` .. `end` are its extra stores.
 template <typename S> struct States {
@@ -28,34 +32,47 @@ template <typename S> struct States {
 };
 
 // Which rows of a slot a lane group holds: first, first + apart, .... Those from `limit` on do not exist: they are read
-// as the last that does, and never written.
+// as the last that does, and never written. A limit of 0 says that all of them exist.
 struct RowSet {
   uint first;
   uint apart;
   uint limit;
   uint lane;
 };
-METAL_FUNC uint row_of(RowSet rows, uint r) { return min(rows.first + r * rows.apart, rows.limit - 1); }
-METAL_FUNC bool row_exists(RowSet rows, uint r) { return rows.first + r * rows.apart < rows.limit; }
+METAL_FUNC uint row_of(RowSet rows, uint r) {
+  uint row = rows.first + r * rows.apart;
+  return rows.limit == 0 ? row : min(row, rows.limit - 1);
+}
+METAL_FUNC bool row_exists(RowSet rows, uint r) {
+  return rows.limit == 0 || rows.first + r * rows.apart < rows.limit;
+}
+// Elements from row `first` to row r.
+METAL_FUNC ulong row_offset(RowSet rows, uint r, uint keyDim) {
+  if (rows.limit == 0) return ulong(r * rows.apart * keyDim);
+  return ulong(row_of(rows, r)) * keyDim;
+}
+METAL_FUNC uint row_base(RowSet rows) { return rows.limit == 0 ? rows.first : 0; }
 
 // The rows as the op found them, in slot `slot` of the pool or of the staged copies; -1 is zeros.
 template <typename S, uint L, uint G, uint R>
 METAL_FUNC void states_read(thread Rows<L, G, R>& rows, thread const States<S>& at, int slot, RowSet set) {
+  if (slot == GDM_SLOT_NONE) {
+    GDM_UNROLL for (uint r = 0; r < R; ++r) row_zero(rows.row[r]);
+    return;
+  }
   device const S* from = slot >= 0 ? (device const S*)at.pool : at.staged;
-  ulong base = ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows;
+  from += (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows + row_base(set)) * at.keyDim;
   GDM_UNROLL for (uint r = 0; r < R; ++r) {
-    if (slot == GDM_SLOT_NONE) row_zero(rows.row[r]);
-    else row_load<S>(rows.row[r], from + (base + row_of(set, r)) * at.keyDim, set.lane, at.keyDim);
+    row_load<S>(rows.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
   }
 }
 
 template <typename S, uint L, uint G, uint R>
 METAL_FUNC void states_write(thread const States<S>& at, device S* to, uint slot, thread const Rows<L, G, R>& rows,
                              RowSet set) {
+  device S* base = to + (ulong(slot) * at.slotRows + row_base(set)) * at.keyDim;
   GDM_UNROLL for (uint r = 0; r < R; ++r) {
-    if (row_exists(set, r)) {
-      row_store<S>(to + (ulong(slot) * at.slotRows + row_of(set, r)) * at.keyDim, rows.row[r], set.lane, at.keyDim);
-    }
+    if (row_exists(set, r)) row_store<S>(base + row_offset(set, r, at.keyDim), rows.row[r], set.lane, at.keyDim);
   }
 }
 

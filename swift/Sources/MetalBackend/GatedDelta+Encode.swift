@@ -213,6 +213,8 @@ extension Sequences {
     return Int(longest)
   }
 
+  var areSingleTokens: Bool { zip(starts, starts.dropFirst()).allSatisfy { $1 &- $0 == 1 } }
+
   /// Pairs of GDMChunk (first token, count), and where those of each sequence begin. A chunk ends wherever a store wants
   /// the state.
   fileprivate var chunks: (chunks: [Int32], offsets: [UInt32]) {

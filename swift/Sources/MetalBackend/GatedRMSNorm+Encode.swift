@@ -37,7 +37,8 @@ extension Pass {
     kernel.constants.set(
       .alignedRows,
       op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.weight.offset % 16 == 0 && op.x.offset % 16 == 0)
-    kernel.constants.set(.oneRow, op.rows == 1)
+    let rows = op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS
+    kernel.constants.set(.projectRows, UInt32(element: rows))
     // Four simdgroups a threadgroup, each a square tile of outputs.
     let outputs = GDM_PROJECT_TILE * GDM_PROJECT_THREADS / GDM_SIMD_LANES
     try dispatch(
@@ -51,7 +52,7 @@ extension Pass {
         rows: UInt32(element: op.rows), inputs: UInt32(element: op.inFeatures),
         outputs: UInt32(element: op.outFeatures), xRowStride: UInt32(element: op.x.tokenStride),
         outRowStride: UInt32(element: op.out.tokenStride)),
-      groups: (ceilDiv(op.outFeatures, outputs), op.rows == 1 ? 1 : ceilDiv(op.rows, GDM_PROJECT_TILE), 1),
+      groups: (ceilDiv(op.outFeatures, outputs), ceilDiv(op.rows, rows), 1),
       threads: .exactly(GDM_PROJECT_THREADS))
   }
 }

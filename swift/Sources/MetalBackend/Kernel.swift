@@ -79,17 +79,18 @@ struct Constants: Hashable {
     case convStateF32 = 19
     case convWeightDType = 20
     case convBiasDType = 21
+    case convUpdate = 22
     case normSigmoid = 24
     case normGateFirst = 25
     case normXF32 = 26
     case normWeightDType = 27
     case alignedRows = 28
-    case oneRow = 29
+    case projectRows = 29
 
     var isBool: Bool {
       switch self {
-      case .tiledHeads, .gatePerKey, .outF32, .hasStores, .record, .smallBatch, .resolveGates, .parts, .convBias,
-        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .alignedRows, .oneRow:
+      case .convUpdate, .tiledHeads, .gatePerKey, .outF32, .hasStores, .record, .smallBatch, .resolveGates, .parts, .convBias,
+        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .alignedRows:
         true
       default: false
       }

@@ -133,6 +133,7 @@ enum {
   GDM_NORM_ROWS = 4,
   GDM_PROJECT_THREADS = 128,  // four simdgroups, each GDM_PROJECT_TILE outputs of GDM_PROJECT_TILE rows
   GDM_PROJECT_TILE = 4,
+  GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
   GDM_COPY_THREADS = 256,
   GDM_MAX_DIM = 256           // the largest key or value dim
 };
@@ -313,6 +314,7 @@ constant bool CONV_SILU [[function_constant(18)]];
 constant bool CONV_STATE_F32 [[function_constant(19)]]; // the conv state is f32, not the activation dtype
 constant uint CONV_WEIGHT_DTYPE [[function_constant(20)]];
 constant uint CONV_BIAS_DTYPE [[function_constant(21)]];
+constant bool CONV_UPDATE [[function_constant(22)]];    // one token of each sequence, four channels a thread
 
 // Gated norm.
 constant bool NORM_SIGMOID [[function_constant(24)]];   // gate by sigmoid(z), not silu(z)
@@ -322,7 +324,7 @@ constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
 
 // Memory accesses of norm and projection: rows that begin at multiples of 16 bytes are read as vectors.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
-constant bool ONE_ROW [[function_constant(29)]];        // projection of a single row
+constant uint PROJECT_ROWS [[function_constant(29)]];   // rows of a projection's tile: 1, 4 or 8
 
 constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states
 
@@ -618,6 +620,10 @@ template <typename S> struct DecodeShape {
 template <> struct DecodeShape<float> {
   enum : uint { lanes = GDM_DECODE_LANES_F32, rows = GDM_DECODE_ROWS_F32, threads = GDM_DECODE_THREADS_F32 };
 };
+// Value dims are multiples of 8: threadgroups of eight rows have no rows beyond the last.
+template <typename S> METAL_FUNC uint decode_limit(uint limit) {
+  return DecodeShape<S>::threads / DecodeShape<S>::lanes * DecodeShape<S>::rows == 8 ? 0 : limit;
+}
 
 // Where an op's states are, the same for every row of a threadgroup. `next` .. `end` are its extra stores.
 template <typename S> struct States {
@@ -632,34 +638,47 @@ template <typename S> struct States {
 };
 
 // Which rows of a slot a lane group holds: first, first + apart, .... Those from `limit` on do not exist: they are read
-// as the last that does, and never written.
+// as the last that does, and never written. A limit of 0 says that all of them exist.
 struct RowSet {
   uint first;
   uint apart;
   uint limit;
   uint lane;
 };
-METAL_FUNC uint row_of(RowSet rows, uint r) { return min(rows.first + r * rows.apart, rows.limit - 1); }
-METAL_FUNC bool row_exists(RowSet rows, uint r) { return rows.first + r * rows.apart < rows.limit; }
+METAL_FUNC uint row_of(RowSet rows, uint r) {
+  uint row = rows.first + r * rows.apart;
+  return rows.limit == 0 ? row : min(row, rows.limit - 1);
+}
+METAL_FUNC bool row_exists(RowSet rows, uint r) {
+  return rows.limit == 0 || rows.first + r * rows.apart < rows.limit;
+}
+// Elements from row `first` to row r.
+METAL_FUNC ulong row_offset(RowSet rows, uint r, uint keyDim) {
+  if (rows.limit == 0) return ulong(r * rows.apart * keyDim);
+  return ulong(row_of(rows, r)) * keyDim;
+}
+METAL_FUNC uint row_base(RowSet rows) { return rows.limit == 0 ? rows.first : 0; }
 
 // The rows as the op found them, in slot `slot` of the pool or of the staged copies; -1 is zeros.
 template <typename S, uint L, uint G, uint R>
 METAL_FUNC void states_read(thread Rows<L, G, R>& rows, thread const States<S>& at, int slot, RowSet set) {
+  if (slot == GDM_SLOT_NONE) {
+    GDM_UNROLL for (uint r = 0; r < R; ++r) row_zero(rows.row[r]);
+    return;
+  }
   device const S* from = slot >= 0 ? (device const S*)at.pool : at.staged;
-  ulong base = ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows;
+  from += (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows + row_base(set)) * at.keyDim;
   GDM_UNROLL for (uint r = 0; r < R; ++r) {
-    if (slot == GDM_SLOT_NONE) row_zero(rows.row[r]);
-    else row_load<S>(rows.row[r], from + (base + row_of(set, r)) * at.keyDim, set.lane, at.keyDim);
+    row_load<S>(rows.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
   }
 }
 
 template <typename S, uint L, uint G, uint R>
 METAL_FUNC void states_write(thread const States<S>& at, device S* to, uint slot, thread const Rows<L, G, R>& rows,
                              RowSet set) {
+  device S* base = to + (ulong(slot) * at.slotRows + row_base(set)) * at.keyDim;
   GDM_UNROLL for (uint r = 0; r < R; ++r) {
-    if (row_exists(set, r)) {
-      row_store<S>(to + (ulong(slot) * at.slotRows + row_of(set, r)) * at.keyDim, rows.row[r], set.lane, at.keyDim);
-    }
+    if (row_exists(set, r)) row_store<S>(base + row_offset(set, r, at.keyDim), rows.row[r], set.lane, at.keyDim);
   }
 }
 
@@ -1192,11 +1211,15 @@ GDM_INSTANTIATE_TSK(gd_chunk_scan)
 // 2. For each token of the tile: one output, rounded once at its store.
 // 3. Tile 0 alone writes states: it alone has read the old one, and whatever else a new state holds is in x.
 //
+// CONV_UPDATE, one token of each sequence and K = 4: a thread has four channels, whose columns, weights, inputs and
+// outputs are whole vectors; channels are a multiple of 4 and every row of x and out begins at a multiple of four
+// elements' bytes. Grid: (ceil(C / (4 GDM_CONV_THREADS)), 1, n). The same bits.
+//
 // gd_conv_shift. Grid: (ceil(C / GDM_CONV_THREADS), n). Moves each sequence's state on by counts[s] of its tokens and
 // computes no output: the commit of a verified draft whose inputs x were kept.
 //
 // Function constants: CONV_WIDTH, CONV_BIAS, CONV_SILU, CONV_STATE_F32, CONV_WEIGHT_DTYPE, CONV_BIAS_DTYPE, OUT_F32,
-// HAS_STORES; gd_conv_shift: CONV_WIDTH, CONV_STATE_F32.
+// HAS_STORES, CONV_UPDATE; gd_conv_shift: CONV_WIDTH, CONV_STATE_F32.
 #line 1 "shaders/conv.h"
 // Causal depthwise convolution, the parts that conv.metal and step.metal share: the state's layout and one output.
 //
@@ -1307,7 +1330,7 @@ METAL_FUNC void conv_columns(thread ConvTaps& taps, thread const ConvTaps& old, 
 
 #endif
 
-#line 22 "shaders/conv.metal"
+#line 26 "shaders/conv.metal"
 
 // The states of a threadgroup's channels, [GDM_CONV_THREADS, K - 1] neighbouring elements, to threadgroup memory.
 template <typename T>
@@ -1347,6 +1370,64 @@ METAL_FUNC void conv_put(threadgroup uint* memory, thread const ConvTaps& taps, 
   }
 }
 
+// Four neighbouring columns of a state.
+template <typename T> METAL_FUNC uint4 conv_bits4(device const T* p, ulong at) {
+  if (CONV_STATE_F32) return *(device const uint4*)((device const uint*)p + at);
+  return uint4(*(device const typename Bits<T>::type4*)(p + at));
+}
+template <typename T> METAL_FUNC void conv_set_bits4(device T* p, ulong at, uint4 bits) {
+  typedef typename Bits<T>::type4 U4;
+  if (CONV_STATE_F32) *(device uint4*)((device uint*)p + at) = bits;
+  else *(device U4*)(p + at) = U4(bits);
+}
+
+// Elements at .. at + 3 of the weights.
+METAL_FUNC float4 conv_weights4(device const ushort* weight, ulong at) {
+  if (CONV_WEIGHT_DTYPE == GDM_F32) return *(device const float4*)((device const float*)weight + at);
+  float4 v = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) v[j] = read_any(weight, at + j, CONV_WEIGHT_DTYPE);
+  return v;
+}
+
+// One token of channels first .. first + 3, W taps before it: their state is 4 W neighbouring elements, read and written
+// as vectors. `x` and `out` point at the token's row.
+template <typename T, uint W>
+METAL_FUNC void conv_update(device const T* x, device const ushort* weight, device const ushort* bias, device T* state,
+                            device const T* staged, device T* out, ulong outAt, int readSlot, int writeSlot,
+                            uint channels, uint first) {
+  typedef typename Vec4<T>::type T4;
+  device const T* from = readSlot >= 0 ? (device const T*)state : staged;
+  ulong at = (ulong(readSlot >= 0 ? readSlot : GDM_SLOT_STAGED - readSlot) * channels + first) * W;
+  uint4 old[W];
+  GDM_UNROLL for (uint i = 0; i < W; ++i) {
+    old[i] = uint4(0u);
+    if (readSlot != GDM_SLOT_NONE) old[i] = conv_bits4(from, at + 4 * i);
+  }
+  T4 in = *(device const T4*)(x + first);
+  float4 w[W + 1];
+  GDM_UNROLL for (uint i = 0; i < W + 1; ++i) w[i] = conv_weights4(weight, ulong(first) * (W + 1) + 4 * i);
+  float4 y = float4(0.0f);
+  uint4 next[W];
+  GDM_UNROLL for (uint c = 0; c < 4; ++c) {
+    uint column = conv_column(T(in[c]));
+    float sum = CONV_BIAS ? read_any(bias, first + c, CONV_BIAS_DTYPE) : 0.0f;
+    GDM_UNROLL for (uint j = 0; j < W; ++j) {
+      uint n = c * W + j;
+      uint m = c * (W + 1) + j;
+      sum = fma(w[m / 4][m % 4], conv_value<T>(old[n / 4][n % 4]), sum);
+      next[n / 4][n % 4] = j + 1 < W ? old[(n + (j + 1 < W ? 1 : 0)) / 4][(n + 1) % 4] : column;
+    }
+    uint last = c * (W + 1) + W;
+    sum = fma(w[last / 4][last % 4], conv_value<T>(column), sum);
+    y[c] = CONV_SILU ? gd_silu(sum) : sum;
+  }
+  if (OUT_F32) *(device float4*)((device float*)out + outAt + first) = y;
+  else *(device T4*)(out + outAt + first) = Vec4<T>::round(y);
+  if (writeSlot < 0) return;
+  ulong to = (ulong(writeSlot) * channels + first) * W;
+  GDM_UNROLL for (uint i = 0; i < W; ++i) conv_set_bits4(state, to + 4 * i, next[i]);
+}
+
 template <typename T>
 [[max_total_threads_per_threadgroup(GDM_CONV_THREADS)]]
 kernel void gd_conv(device const T* x [[buffer(0)]],
@@ -1365,6 +1446,14 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
                     uint3 group [[threadgroup_position_in_grid]],
                     uint index [[thread_index_in_threadgroup]]) {
   threadgroup uint memory[GDM_CONV_THREADS * GDM_CONV_MAX_TAPS];
+  if (CONV_UPDATE) {
+    uint four = 4 * (group.x * GDM_CONV_THREADS + index);
+    if (four >= params.channels) return;
+    ulong row = ulong(cuSeqlens[group.z]);
+    conv_update<T, 3>(x + row * params.xTokenStride, weight, bias, state, staged, out, row * params.outTokenStride,
+                      readSlots[group.z], writeSlots[group.z], params.channels, four);
+    return;
+  }
   uint firstChannel = group.x * GDM_CONV_THREADS;
   uint channel = firstChannel + index;
   uint sequence = group.z;
@@ -1376,9 +1465,11 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
   uint safe = exists ? channel : params.channels - 1;
   device const T* input = x + (ulong(begin) * params.xTokenStride + safe);
 
+  // A whole tile's inputs together; those of a last, shorter one as they come.
+  bool whole = first + GDM_CONV_TILE <= count;
   T in[GDM_CONV_TILE];
-  GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
-    in[t] = first + t < count ? input[ulong(first + t) * params.xTokenStride] : T(0.0f);
+  if (whole) {
+    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) in[t] = input[ulong(first + t) * params.xTokenStride];
   }
   ConvWeights w;
   conv_weights(w, weight, bias, safe);
@@ -1395,10 +1486,15 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
     conv_columns(taps, old, input, params.xTokenStride, first);
   }
 
-  GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
-    if (first + t < count) {
+  if (whole) {
+    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
       float y = conv_token(taps, w, in[t]);
       if (exists) write_wide(out, ulong(begin + first + t) * params.outTokenStride + channel, y, OUT_F32);
+    }
+  } else {
+    for (int t = first; t < count; ++t) {
+      float y = conv_token(taps, w, input[ulong(t) * params.xTokenStride]);
+      if (exists) write_wide(out, ulong(begin + t) * params.outTokenStride + channel, y, OUT_F32);
     }
   }
 
@@ -1622,7 +1718,7 @@ template <typename T> METAL_FUNC void norm_store(device T* row, uint at, uint le
 METAL_FUNC float norm_squares(float sum, float4 x, float4 z, uint at, uint length) {
   GDM_UNROLL for (uint j = 0; j < 4; ++j) {
     float u = norm_operand(x[j], z[j]);
-    if (at + j < length) sum = fma(u, u, sum);
+    if (ALIGNED_ROWS || at + j < length) sum = fma(u, u, sum);
   }
   return sum;
 }
@@ -1660,18 +1756,23 @@ kernel void gd_norm(device const T* x [[buffer(0)]],
   float4 ws[held];
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
     uint at = norm_element(lane, i);
+    if (at >= length) continue;
     xs[i] = norm_load(xRow, at, length, NORM_X_F32);
     zs[i] = norm_load(zRow, at, length, false);
     ws[i] = norm_weights(weight, at, length);
   }
   float sum = 0.0f;
-  GDM_UNROLL for (uint i = 0; i < held; ++i) sum = norm_squares(sum, xs[i], zs[i], norm_element(lane, i), length);
+  GDM_UNROLL for (uint i = 0; i < held; ++i) {
+    uint at = norm_element(lane, i);
+    if (at < length) sum = norm_squares(sum, xs[i], zs[i], at, length);
+  }
   for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
     sum = norm_squares(sum, norm_load(xRow, at, length, NORM_X_F32), norm_load(zRow, at, length, false), at, length);
   }
   float inverse = norm_inverse(sum, length, params.epsilon);
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
-    norm_store(outRow, norm_element(lane, i), length, norm_results(xs[i], zs[i], inverse, ws[i]));
+    uint at = norm_element(lane, i);
+    if (at < length) norm_store(outRow, at, length, norm_results(xs[i], zs[i], inverse, ws[i]));
   }
   for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
     float4 xi = norm_load(xRow, at, length, NORM_X_F32);
@@ -1696,10 +1797,10 @@ GDM_INSTANTIATE_T(gd_norm)
 // It depends on `inputs` alone. Here a chain is a lane. A kernel of many rows with a thread an output can go through
 // the chains depth first instead, and holds five partial sums at most.
 //
-// Grid: (ceil(outputs / 16), ceil(rows / 4)) threadgroups of GDM_PROJECT_THREADS. A simdgroup makes a tile of 4 outputs
-// by 4 rows (ONE_ROW: 1), so that a weight read once serves four rows; past the edge it repeats the last row or output,
+// Grid: (ceil(outputs / 16), ceil(rows / PROJECT_ROWS)) threadgroups of GDM_PROJECT_THREADS. A simdgroup makes a tile of 4 outputs
+// by PROJECT_ROWS rows (1, 4 or 8), so that a weight read once serves them all; past the edge it repeats the last row or output,
 // unstored. A lane's weights of a turn, 4 x 8 neighbours, are all asked for before the first is used.
-// Function constants: OUT_F32, ALIGNED_ROWS, ONE_ROW.
+// Function constants: OUT_F32, ALIGNED_ROWS, PROJECT_ROWS.
 
 
 // Elements at .. at + 7; those from `inputs` on are zeros.
@@ -1749,30 +1850,32 @@ kernel void gd_project(device const T* x [[buffer(0)]],
   constexpr uint simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES;
   uint lane = index % GDM_SIMD_LANES;
   uint firstOutput = (group.x * simdgroups + index / GDM_SIMD_LANES) * tile;
-  uint firstRow = group.y * (ONE_ROW ? 1 : tile);
+  uint firstRow = group.y * PROJECT_ROWS;
   uint inputs = params.inputs;
 
-  device const T* xRow[tile];
+  device const T* xRow[GDM_PROJECT_ROWS];
   device const W* weightRow[tile];
-  float sum[tile][tile];
-  GDM_UNROLL for (uint a = 0; a < tile; ++a) {
+  float sum[GDM_PROJECT_ROWS][tile];
+  GDM_UNROLL for (uint b = 0; b < tile; ++b) {
+    weightRow[b] = weight + ulong(min(firstOutput + b, params.outputs - 1)) * inputs;
+  }
+  GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
     xRow[a] = x + ulong(min(firstRow + a, params.rows - 1)) * params.xRowStride;
-    weightRow[a] = weight + ulong(min(firstOutput + a, params.outputs - 1)) * inputs;
     GDM_UNROLL for (uint b = 0; b < tile; ++b) sum[a][b] = 0.0f;
   }
   for (uint i = 8 * lane; i < inputs; i += 8 * GDM_SIMD_LANES) {
     Eight w[tile];
     GDM_UNROLL for (uint b = 0; b < tile; ++b) eight_load(w[b], weightRow[b], i, inputs);
-    GDM_UNROLL for (uint a = 0; a < tile; ++a) {
-      if (a == 0 || !ONE_ROW) {
+    GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
+      if (a < PROJECT_ROWS) {
         Eight v;
         eight_load(v, xRow[a], i, inputs);
         GDM_UNROLL for (uint b = 0; b < tile; ++b) sum[a][b] = chain8(sum[a][b], v, w[b], i, inputs);
       }
     }
   }
-  GDM_UNROLL for (uint a = 0; a < tile; ++a) {
-    if (a == 0 || !ONE_ROW) {
+  GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
+    if (a < PROJECT_ROWS) {
       GDM_UNROLL for (uint b = 0; b < tile; ++b) {
         float total = sum[a][b];
         total += simd_shuffle_xor(total, ushort(1));
@@ -1830,7 +1933,8 @@ kernel void gd_commit(device const float* recordKey [[buffer(0)]],
   uint sequence = group.z;
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
   uint headRow = valueHead * valueDim;
-  RowSet set = {headRow + group.x * (apart * R) + index / L, apart, headRow + valueDim, lane};
+  RowSet set = {headRow + group.x * (apart * R) + index / L, apart, decode_limit<S>(headRow + valueDim),
+                lane};
   States<S> states = {state, staged, state, (device const GDMStore*)staged, 0, 0, valueHeads * valueDim, keyDim};
 
   int count = counts[sequence];
@@ -1936,7 +2040,7 @@ kernel void gd_decode(device const T* query [[buffer(0)]],
   int begin = SMALL_BATCH ? batch.starts[sequence] : cuSeqlens[sequence];
   int count = (SMALL_BATCH ? batch.starts[sequence + 1] : cuSeqlens[sequence + 1]) - begin;
   uint headRow = valueHead * valueDim;
-  RowSet set = {headRow + firstRow, apart, headRow + valueDim, lane};
+  RowSet set = {headRow + firstRow, apart, decode_limit<S>(headRow + valueDim), lane};
   States<S> states = {state, staged, snapshots, stores, 0, 0, valueHeads * valueDim, keyDim};
   if (HAS_STORES) {
     states.next = storeOffsets[sequence];
@@ -2029,6 +2133,49 @@ template <uint G> struct Asked {
   float gate;
   float beta;
 };
+
+// What a walk over a block reads and leaves, at this lane group's row.
+template <typename S> struct Walk {
+  threadgroup const float* keys;
+  threadgroup const float* queries;
+  threadgroup const float* decays;
+  threadgroup const float* values;
+  threadgroup float* outputs;
+  threadgroup const float* betas;
+  device float* recordDelta;
+  ulong record;
+  uint recordStride;
+  int first;
+};
+
+// `tokens` tokens; a COUNT other than 0 is their number.
+template <uint COUNT, typename S, uint L, uint G>
+METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<S>& walk, uint tokens,
+                             RowSet set) {
+  uint keyDim = states.keyDim;
+  uint end = COUNT > 0 ? COUNT : tokens;
+  _Pragma("unroll 4") for (uint t = 0; t < end; ++t) {
+    if (HAS_STORES) states_store(states, walk.first + int(t), s, set);
+    Row<L, G> k;
+    Row<L, G> q;
+    row_load(k, walk.keys + t * keyDim, set.lane, keyDim);
+    row_load(q, walk.queries + t * keyDim, set.lane, keyDim);
+    if (GATE_PER_KEY) {
+      Row<L, G> decay;
+      row_load(decay, walk.decays + t * keyDim, set.lane, keyDim);
+      rows_scale(s, decay);
+    } else {
+      rows_scale(s, walk.decays[t]);
+    }
+    Step<L, G, 1> step;
+    step.value[0] = walk.values[t * GDM_PREFILL_ROWS];
+    rows_step(s, k, q, step, walk.betas[t], set.lane, keyDim);
+    if (set.lane == 0) {
+      walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
+      if (RECORD && row_exists(set, 0)) walk.recordDelta[walk.record + ulong(t) * walk.recordStride] = step.delta[0];
+    }
+  }
+}
 
 template <typename T, typename S, uint G>
 [[max_total_threads_per_threadgroup(GDM_PREFILL_THREADS)]]
@@ -2152,30 +2299,11 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
       asked.beta = betaSource[(base + min(index % block, last)) * params.betaTokenStride];
     }
     if (first < start) continue;
-    _Pragma("unroll 4") for (uint t = 0; t < tokens; ++t) {
-      if (HAS_STORES) states_store(states, first + int(t), s, set);
-      Row<L, G> k;
-      Row<L, G> q;
-      row_load(k, keys + t * keyDim, lane, keyDim);
-      row_load(q, queries + t * keyDim, lane, keyDim);
-      if (GATE_PER_KEY) {
-        Row<L, G> decay;
-        row_load(decay, decays + t * keyDim, lane, keyDim);
-        rows_scale(s, decay);
-      } else {
-        rows_scale(s, decays[t]);
-      }
-      Step<L, G, 1> step;
-      step.value[0] = values[t * GDM_PREFILL_ROWS + rowGroup];
-      rows_step(s, k, q, step, betas[t], lane, keyDim);
-      if (lane == 0) {
-        outputs[t * GDM_PREFILL_ROWS + rowGroup] = step.out[0];
-        if (RECORD && row_exists(set, 0)) {
-          ulong pair = (ulong(begin + first) + t) * valueHeads + valueHead;
-          recordDelta[pair * valueDim + firstRow + rowGroup] = step.delta[0];
-        }
-      }
-    }
+    Walk<S> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, recordDelta, 0, valueHeads * valueDim,
+                    first};
+    if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
+    if (tokens == block) prefill_walk<block>(states, s, walk, block, set);
+    else prefill_walk<0>(states, s, walk, tokens, set);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
     // (c) The next block's staging touches nothing that is read here.
@@ -2283,7 +2411,7 @@ GDM_KERNEL("gd_slots_copy_u128", gd_slots_copy, uint4)
 // Counters begin at any multiple of the ratio, since each dispatch adds the ratio.
 //
 // Formulas: conv.h, gates.h, rows.h, norm.h. Function constants: all but NORM_X_F32, HAS_STORES, RECORD, RESOLVE_GATES,
-// PARTS, ALIGNED_ROWS and ONE_ROW.
+// PARTS, ALIGNED_ROWS and PROJECT_ROWS.
 
 
 

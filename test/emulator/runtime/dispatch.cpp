@@ -264,6 +264,7 @@ extern "C" __attribute__((visibility("default"))) char *emu_dispatch(const emu_p
   if (problem.empty()) problem = make_plan(*pipeline, *d, plan);
   if (!problem.empty()) return copy_string(format("kernel %s: ", name) + problem);
   record_dispatch(*pipeline, *d, unsigned(options.order), options.seed, options.checks);
+  if (outlines()) return nullptr;
   fault_message.clear();
   fault_kernel = "";
 #if defined(__x86_64__)

@@ -14,7 +14,7 @@
 METAL_FUNC float norm_gate(float z) { return NORM_SIGMOID ? gd_sigmoid(z) : gd_silu(z); }
 
 // What the norm is taken of.
-METAL_FUNC float norm_operand(float x, float z) { return NORM_GATE_FIRST ? x * norm_gate(z) : x; }
+METAL_FUNC float norm_operand(float x, float gate) { return NORM_GATE_FIRST ? x * gate : x; }
 
 // The first element of part i of this lane.
 METAL_FUNC uint norm_element(uint lane, uint i) { return 4 * (lane + GDM_SIMD_LANES * i); }
@@ -29,9 +29,10 @@ METAL_FUNC float norm_inverse(float sum, uint length, float epsilon) {
   return gd_rsqrt(precise::divide(sum, float(length)) + epsilon);
 }
 
-METAL_FUNC float norm_result(float x, float z, float inverse, float weight) {
-  float y = (norm_operand(x, z) * inverse) * weight;
-  return NORM_GATE_FIRST ? y : y * norm_gate(z);
+// `gate` is norm_gate(z), which can be had before the sum is.
+METAL_FUNC float norm_result(float x, float gate, float inverse, float weight) {
+  float y = (norm_operand(x, gate) * inverse) * weight;
+  return NORM_GATE_FIRST ? y : y * gate;
 }
 
 #endif

@@ -5,10 +5,11 @@
 // every row of all four begins at a multiple of four elements' bytes.
 //
 // Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup a row, row = token heads + head.
-// 1. Each lane sums the squares of its elements, four neighbours at a time, and keeps the first eight in registers.
+// 1. Each lane sums the squares of its elements, four neighbours at a time, and keeps the first four or, NORM_PARTS = 2,
+//    eight in registers. NORM_PARTS is 1 for lengths to 128.
 // 2. The lanes combine them.   3. Each lane writes its elements.
 // Formula and order of the sum: norm.h. Function constants: NORM_SIGMOID, NORM_GATE_FIRST, NORM_X_F32,
-// NORM_WEIGHT_DTYPE, OUT_F32, ALIGNED_ROWS.
+// NORM_WEIGHT_DTYPE, OUT_F32, ALIGNED_ROWS, NORM_PARTS.
 #include "norm.h"
 
 // Elements at .. at + 3 of a row; those from `length` on are zeros.
@@ -48,17 +49,23 @@ template <typename T> METAL_FUNC void norm_store(device T* row, uint at, uint le
   }
 }
 
-METAL_FUNC float norm_squares(float sum, float4 x, float4 z, uint at, uint length) {
+METAL_FUNC float4 norm_gates(float4 z) {
+  float4 gates = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) gates[j] = norm_gate(z[j]);
+  return gates;
+}
+
+METAL_FUNC float norm_squares(float sum, float4 x, float4 gates, uint at, uint length) {
   GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    float u = norm_operand(x[j], z[j]);
+    float u = norm_operand(x[j], gates[j]);
     if (ALIGNED_ROWS || at + j < length) sum = fma(u, u, sum);
   }
   return sum;
 }
 
-METAL_FUNC float4 norm_results(float4 x, float4 z, float inverse, float4 w) {
+METAL_FUNC float4 norm_results(float4 x, float4 gates, float inverse, float4 w) {
   float4 y = float4(0.0f);
-  GDM_UNROLL for (uint j = 0; j < 4; ++j) y[j] = norm_result(x[j], z[j], inverse, w[j]);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) y[j] = norm_result(x[j], gates[j], inverse, w[j]);
   return y;
 }
 
@@ -85,32 +92,41 @@ kernel void gd_norm(device const T* x [[buffer(0)]],
   device T* outRow = OUT_F32 ? (device T*)((device float*)out + outAt) : out + outAt;
 
   float4 xs[held];
-  float4 zs[held];
+  float4 gs[held];
   float4 ws[held];
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
     uint at = norm_element(lane, i);
-    if (at >= length) continue;
-    xs[i] = norm_load(xRow, at, length, NORM_X_F32);
-    zs[i] = norm_load(zRow, at, length, false);
-    ws[i] = norm_weights(weight, at, length);
+    if (i < NORM_PARTS) {
+      xs[i] = norm_load(xRow, at, length, NORM_X_F32);
+      gs[i] = norm_load(zRow, at, length, false);
+      ws[i] = norm_weights(weight, at, length);
+    }
   }
   float sum = 0.0f;
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
-    uint at = norm_element(lane, i);
-    if (at < length) sum = norm_squares(sum, xs[i], zs[i], at, length);
+    if (i < NORM_PARTS) {
+      gs[i] = norm_gates(gs[i]);
+      sum = norm_squares(sum, xs[i], gs[i], norm_element(lane, i), length);
+    }
   }
-  for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
-    sum = norm_squares(sum, norm_load(xRow, at, length, NORM_X_F32), norm_load(zRow, at, length, false), at, length);
+  if (NORM_PARTS == held) {
+    for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
+      float4 gates = norm_gates(norm_load(zRow, at, length, false));
+      sum = norm_squares(sum, norm_load(xRow, at, length, NORM_X_F32), gates, at, length);
+    }
   }
   float inverse = norm_inverse(sum, length, params.epsilon);
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
-    uint at = norm_element(lane, i);
-    if (at < length) norm_store(outRow, at, length, norm_results(xs[i], zs[i], inverse, ws[i]));
+    if (i < NORM_PARTS) {
+      norm_store(outRow, norm_element(lane, i), length, norm_results(xs[i], gs[i], inverse, ws[i]));
+    }
   }
-  for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
-    float4 xi = norm_load(xRow, at, length, NORM_X_F32);
-    float4 zi = norm_load(zRow, at, length, false);
-    norm_store(outRow, at, length, norm_results(xi, zi, inverse, norm_weights(weight, at, length)));
+  if (NORM_PARTS == held) {
+    for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
+      float4 xi = norm_load(xRow, at, length, NORM_X_F32);
+      float4 gates = norm_gates(norm_load(zRow, at, length, false));
+      norm_store(outRow, at, length, norm_results(xi, gates, inverse, norm_weights(weight, at, length)));
+    }
   }
 }
 

@@ -82,6 +82,8 @@ constant bool NORM_GATE_FIRST [[function_constant(25)]]; // norm(x act(z)), not 
 constant bool NORM_X_F32 [[function_constant(26)]];     // x is f32, not the activation dtype
 constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
 
+constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elements that a lane keeps: 1 or 2
+
 // Memory accesses of norm and projection: rows that begin at multiples of 16 bytes are read as vectors.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
 constant uint PROJECT_ROWS [[function_constant(29)]];   // rows of a projection's tile: 1, 4 or 8

@@ -38,7 +38,7 @@ enum {
   GDM_DECODE_LANES_F32 = 16,      // float32 states: lanes of a row, rows of a lane group, threads
   GDM_DECODE_ROWS_F32 = 2,
   GDM_DECODE_THREADS_F32 = 64,
-  GDM_DECODE_LANES_16 = 8,        // 16-bit states
+  GDM_DECODE_LANES_16 = 16,       // 16-bit states
   GDM_DECODE_ROWS_16 = 4,
   GDM_DECODE_THREADS_16 = 32,
   GDM_SMALL_BATCH = 8,            // sequences whose tables fit a constant of the dispatch
@@ -49,7 +49,7 @@ enum {
   GDM_PREFILL_STAGE_LANES = 16,   // lanes that stage a key or query
   GDM_STEP_THREADS = 512,         // threads of a step threadgroup, at most
   GDM_STEP_LANES = 16,
-  GDM_STEP_ROWS = 4,              // rows of a lane group at a time
+  GDM_STEP_ROWS = 2,              // rows of a lane group at a time
   GDM_CHUNK_LANES = 8,
   GDM_CHUNK = 16,             // tokens of a chunk
   GDM_CHUNK_THREADS = 128,

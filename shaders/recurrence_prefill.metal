@@ -18,8 +18,9 @@
 //
 // 1. Read the rows of the state into registers. Ask for the first block: sixteen lanes a key or query, one value a
 //    thread, decays and betas.
-// 2. For each block: (a) normalise what was asked for, into threadgroup memory; barrier. (b) Ask for the next block into
-//    registers; walk the tokens, leaving outputs in threadgroup memory; barrier. (c) Write the outputs, coalesced.
+// 2. For each block: (a) put what was asked for into threadgroup memory; barrier. (b) Ask for the next block into
+//    registers; walk half of the tokens, leaving outputs in threadgroup memory; normalise what was asked for; walk the
+//    other half; barrier. (c) Write the outputs, coalesced.
 // 3. Write the rows to the write slot.
 //
 // Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS.
@@ -48,13 +49,17 @@ template <typename S> struct Walk {
   int first;
 };
 
-// `tokens` tokens; a COUNT other than 0 is their number.
+// Tokens from .. end - 1; a COUNT other than 0 is their number.
 template <uint COUNT, typename S, uint L, uint G>
-METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<S>& walk, uint tokens,
-                             RowSet set) {
+METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<S>& walk, uint from,
+                             uint end, RowSet set) {
   uint keyDim = states.keyDim;
-  uint end = COUNT > 0 ? COUNT : tokens;
-  _Pragma("unroll 4") for (uint t = 0; t < end; ++t) {
+  uint count = COUNT > 0 ? COUNT : end - from;
+  // Outputs of a known number of tokens wait in registers: a store into threadgroup memory between two tokens would keep
+  // the next one's key and query from being loaded ahead of it.
+  float outputs[COUNT > 0 ? COUNT : 1];
+  _Pragma("unroll 4") for (uint i = 0; i < count; ++i) {
+    uint t = from + i;
     if (HAS_STORES) states_store(states, walk.first + int(t), s, set);
     Row<L, G> k;
     Row<L, G> q;
@@ -71,9 +76,13 @@ METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, 
     step.value[0] = walk.values[t * GDM_PREFILL_ROWS];
     rows_step(s, k, q, step, walk.betas[t], set.lane, keyDim);
     if (set.lane == 0) {
-      walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
+      if (COUNT == 0) walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
       if (RECORD && row_exists(set, 0)) walk.recordDelta[walk.record + ulong(t) * walk.recordStride] = step.delta[0];
     }
+    outputs[COUNT > 0 ? i : 0] = step.out[0];
+  }
+  if (COUNT > 0 && set.lane == 0) {
+    GDM_UNROLL for (uint i = 0; i < (COUNT > 0 ? COUNT : 1); ++i) walk.outputs[(from + i) * GDM_PREFILL_ROWS] = outputs[i];
   }
 }
 
@@ -170,7 +179,6 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
     uint tokens = 0;
     if (first >= start) {
       tokens = min(block, uint(end - first));
-      row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
       if (slotOf < tokens) {
         row_store((isKey ? keys : queries) + slotOf * keyDim, asked.row, wide, keyDim);
         if (GATE_PER_KEY && isKey) row_store(decays + slotOf * keyDim, asked.decay, wide, keyDim);
@@ -198,12 +206,18 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
       }
       asked.beta = betaSource[(base + min(index % block, last)) * params.betaTokenStride];
     }
-    if (first < start) continue;
+    if (first < start) {
+      row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+      continue;
+    }
     Walk<S> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, recordDelta, 0, valueHeads * valueDim,
                     first};
     if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
-    if (tokens == block) prefill_walk<block>(states, s, walk, block, set);
-    else prefill_walk<0>(states, s, walk, tokens, set);
+    if (tokens == block) prefill_walk<block / 2>(states, s, walk, 0, block / 2, set);
+    else prefill_walk<0>(states, s, walk, 0, tokens, set);
+    // What has been asked for is there by now; its norm's latency hides behind the second half.
+    if (first + int(block) < end) row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+    if (tokens == block) prefill_walk<block / 2>(states, s, walk, block / 2, block, set);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
     // (c) The next block's staging touches nothing that is read here.

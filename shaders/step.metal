@@ -43,10 +43,10 @@ METAL_FUNC uint step_channel(uint i, uint keyHead, uint valueHead, uint keyHeads
 
 // Arrivals at a counter before this one: what the caller's threadgroup has read, it has read before any threadgroup that
 // arrives later writes. Orders reads before writes only; nothing written is read elsewhere, so nothing is coherent.
-METAL_FUNC uint step_arrive(device atomic_uint* counter) {
+METAL_FUNC uint step_arrive(device atomic_uint* counter, uint ratio) {
   atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
   uint before = atomic_fetch_add_explicit(counter, 1u, memory_order_relaxed);
-  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  if (before % ratio == ratio - 1) atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
   return before;
 }
 
@@ -82,7 +82,7 @@ kernel void gd_step(device const T* x [[buffer(0)]],
   threadgroup float4 decayMemory[GDM_MAX_DIM / 4];
   threadgroup float valueRow[GDM_MAX_DIM];
   threadgroup float outRow[GDM_MAX_DIM];
-  threadgroup float zRow[GDM_MAX_DIM];
+  threadgroup float gateRow[GDM_MAX_DIM];
   threadgroup float betaOf[1];
   threadgroup uint before[1];
   threadgroup float* queryRow = (threadgroup float*)queryMemory;
@@ -142,9 +142,10 @@ kernel void gd_step(device const T* x [[buffer(0)]],
     betaOf[0] = beta_read(beta, ulong(token) * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
-  if (index == 0 && ratio > 1) before[0] = step_arrive(arrivals + (token * keyHeads + keyHead));
+  if (index == 0 && ratio > 1) before[0] = step_arrive(arrivals + (token * keyHeads + keyHead), ratio);
 
-  // 3.
+  // 3. The norm's gate needs nothing of the rows, and has arrived while the channels were convolved.
+  float ownGate = norm_gate(ownZ);
   Row<L, G> k;
   Row<L, G> q;
   row_load(k, keyRow, lane, keyDim);
@@ -171,9 +172,31 @@ kernel void gd_step(device const T* x [[buffer(0)]],
     if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
   }
   if (NORM_GATE_FIRST) {
-    for (uint i = index; i < valueDim; i += threads) zRow[i] = i == index ? ownZ : float(z[zAt + i]);
+    for (uint i = index; i < valueDim; i += threads) gateRow[i] = i == index ? ownGate : norm_gate(float(z[zAt + i]));
   }
   threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
+
+  // 4. Whole simdgroups with or without an output.
+  uint simdLane = index % GDM_SIMD_LANES;
+  if (index - simdLane < valueDim) {
+    float sum = 0.0f;
+    GDM_UNROLL for (uint i = 0; i < GDM_MAX_DIM / (4 * GDM_SIMD_LANES); ++i) {
+      uint at = norm_element(simdLane, i);
+      if (at < valueDim) {
+        GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+          float u = norm_operand(outRow[at + j], NORM_GATE_FIRST ? gateRow[at + j] : 0.0f);
+          sum = fma(u, u, sum);
+        }
+      }
+    }
+    float inverse = norm_inverse(sum, valueDim, params.normEpsilon);
+    ulong outAt = ulong(token) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+    for (uint i = index; i < valueDim; i += threads) {
+      float gateOf = i == index ? ownGate : norm_gate(float(z[zAt + i]));
+      float w = i == index ? ownWeight : read_any(normWeight, i, NORM_WEIGHT_DTYPE);
+      write_wide(out, outAt + i, norm_result(outRow[i], gateOf, inverse, w), OUT_F32);
+    }
+  }
 
   if (writeSlot >= 0 && (ratio == 1 || before[0] % ratio == ratio - 1)) {
     for (uint i = index; i < 2 * keyDim; i += threads) {
@@ -184,27 +207,6 @@ kernel void gd_step(device const T* x [[buffer(0)]],
       }
       conv_write(convState, taps, uint(writeSlot), channels, channel);
     }
-  }
-
-  // 4. Whole simdgroups without an output have nothing left to do.
-  uint simdLane = index % GDM_SIMD_LANES;
-  if (index - simdLane >= valueDim) return;
-  float sum = 0.0f;
-  GDM_UNROLL for (uint i = 0; i < GDM_MAX_DIM / (4 * GDM_SIMD_LANES); ++i) {
-    uint at = norm_element(simdLane, i);
-    if (at < valueDim) {
-      GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-        float u = norm_operand(outRow[at + j], NORM_GATE_FIRST ? zRow[at + j] : 0.0f);
-        sum = fma(u, u, sum);
-      }
-    }
-  }
-  float inverse = norm_inverse(sum, valueDim, params.normEpsilon);
-  ulong outAt = ulong(token) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
-  for (uint i = index; i < valueDim; i += threads) {
-    float zOf = i == index ? ownZ : float(z[zAt + i]);
-    float w = i == index ? ownWeight : read_any(normWeight, i, NORM_WEIGHT_DTYPE);
-    write_wide(out, outAt + i, norm_result(outRow[i], zOf, inverse, w), OUT_F32);
   }
 }
 

@@ -18,9 +18,26 @@ private enum Way {
   case chunked
 }
 
+/// A recurrence as it is encoded: what its parts share.
+struct Recurrence {
+  fileprivate let op: GatedDelta
+  fileprivate let sequences: Sequences
+  fileprivate let way: Way
+  fileprivate let tokens: Int
+  fileprivate let gates: ResolvedGates
+  fileprivate let table: SlotTable
+  fileprivate let state: Argument
+  fileprivate let states: StateArguments
+  /// Of one part, of each sequence; the states between parts.
+  fileprivate var partTokens = 0
+  fileprivate var carried = Argument.absent
+  /// Dispatches that the op is made as, in this order.
+  fileprivate(set) var parts = 1
+}
+
 extension Pass {
-  mutating func encode(_ op: GatedDelta, _ sequences: Sequences) throws(Failure) {
-    guard sequences.count > 0 else { return }
+  /// What every part needs: gates, slots, copies of states.
+  mutating func begin(_ op: GatedDelta, _ sequences: Sequences, workLimit: Int) throws(Failure) -> Recurrence {
     let tokens = Int(sequences.starts.last ?? 0)
     let way = try way(op, sequences, tokens: tokens)
     let gates = try gates(op, way, tokens: tokens)
@@ -31,9 +48,25 @@ extension Pass {
     let states = try states(op.states, pool: op.state, slotElements: slotElements, slots: op.slots, sequences)
     let state = try Argument.writes(op.state, elements: op.slots * slotElements)
 
-    switch way {
-    case .chunked: try chunked(op, sequences, tokens, gates, table, state, states)
-    case .prefill, .decode: try recurrent(op, way, sequences, tokens, gates, table, state, states)
+    var recurrence = Recurrence(
+      op: op, sequences: sequences, way: way, tokens: tokens, gates: gates, table: table, state: state, states: states)
+    if sequences.count == 0 { recurrence.parts = 0 }
+    // A long prefill would keep the GPU to itself: whole blocks of tokens, as many as the limit allows.
+    let work = 2 * op.valueHeads * op.valueDim * op.keyDim * max(sequences.count, 1)
+    let partTokens = max(workLimit / max(work, 1) / GDM_PREFILL_BLOCK, 1) * GDM_PREFILL_BLOCK
+    if case .prefill = way, sequences.longest > partTokens {
+      recurrence.parts = ceilDiv(sequences.longest, partTokens)
+      recurrence.partTokens = partTokens
+      recurrence.carried = .writes(try arena.region(byteCount: sequences.count * slotElements * 4))
+    }
+    return recurrence
+  }
+
+  mutating func encode(_ recurrence: inout Recurrence, part: Int) throws(Failure) {
+    switch recurrence.way {
+    case .chunked: try chunked(recurrence)
+    case .prefill: try prefill(recurrence, part: part)
+    case .decode(let resolvesGates): try decode(recurrence, resolvesGates: resolvesGates)
     }
   }
 
@@ -106,48 +139,58 @@ extension Pass {
       betaTokenStride: op.valueHeads, betaHeadStride: 1)
   }
 
-  private mutating func recurrent(
-    _ op: GatedDelta, _ way: Way, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
-    _ state: Argument, _ states: StateArguments
-  ) throws(Failure) {
-    let arguments: [Argument] = [
+  private func arguments(_ r: Recurrence) throws(Failure) -> [Argument] {
+    let (op, tokens) = (r.op, r.tokens)
+    return [
       try .reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
       try .reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
       try .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-      .reads(gates.decay), .reads(gates.beta), state, states.staged,
+      .reads(r.gates.decay), .reads(r.gates.beta), r.state, r.states.staged,
       try .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-      table.starts, table.readSlots, table.writeSlots, states.storeOffsets, states.stores, states.snapshots,
+      r.table.starts, r.table.readSlots, r.table.writeSlots, r.states.storeOffsets, r.states.stores,
+      r.states.snapshots,
       try .writes(op.records?.key, elements: tokens * op.keyHeads * op.keyDim),
       try .writes(op.records?.delta, elements: tokens * op.valueHeads * op.valueDim),
     ]
-    if case .decode(let resolvesGates) = way {
-      var decode = kernel(.decode, op, sequences)
-      decode.constants.set(.smallBatch, table.isSmall)
-      decode.constants.set(.resolveGates, resolvesGates)
-      if resolvesGates { decode.constants.setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw) }
-      else { decode.constants.setNoGates() }
-      let shape = DecodeShape(op.stateDType)
-      try dispatch(
-        decode,
-        arguments + [
-          .reads(resolvesGates ? op.raw?.aLog : nil, elements: op.valueHeads),
-          .reads(resolvesGates ? op.raw?.dtBias : nil, elements: op.valueHeads),
-        ],
-        params(op, gates), table.batch,
-        groups: (ceilDiv(op.valueDim, shape.rows), op.valueHeads, sequences.count), threads: .exactly(shape.threads))
-    } else {
-      try dispatch(
-        kernel(.prefill, op, sequences), arguments + [.absent], params(op, gates), .absent,
-        groups: (ceilDiv(op.valueDim, GDM_PREFILL_ROWS), op.valueHeads, sequences.count),
-        threads: .exactly(GDM_PREFILL_THREADS),
-        threadgroupBytes: ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.gateDims == .perKey))
-    }
   }
 
-  private mutating func chunked(
-    _ op: GatedDelta, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
-    _ state: Argument, _ states: StateArguments
-  ) throws(Failure) {
+  private mutating func decode(_ r: Recurrence, resolvesGates: Bool) throws(Failure) {
+    let op = r.op
+    var decode = kernel(.decode, op, r.sequences)
+    decode.constants.set(.smallBatch, r.table.isSmall)
+    decode.constants.set(.resolveGates, resolvesGates)
+    if resolvesGates {
+      decode.constants.setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw)
+    } else {
+      decode.constants.setNoGates()
+    }
+    var arguments = try arguments(r)
+    arguments.append(try .reads(resolvesGates ? op.raw?.aLog : nil, elements: op.valueHeads))
+    arguments.append(try .reads(resolvesGates ? op.raw?.dtBias : nil, elements: op.valueHeads))
+    let shape = DecodeShape(op.stateDType)
+    try dispatch(
+      decode, arguments, params(op, r.gates), r.table.batch,
+      groups: (ceilDiv(op.valueDim, shape.rows), op.valueHeads, r.sequences.count), threads: .exactly(shape.threads))
+  }
+
+  private mutating func prefill(_ r: Recurrence, part: Int) throws(Failure) {
+    let op = r.op
+    var prefill = kernel(.prefill, op, r.sequences)
+    prefill.constants.set(.parts, r.parts > 1)
+    var arguments = try arguments(r)
+    arguments.append(r.carried)
+    let constant = GDMPart(
+      first: UInt32(element: part * r.partTokens), tokens: UInt32(element: r.partTokens))
+    try dispatch(
+      prefill, arguments, params(op, r.gates), r.parts > 1 ? .part(constant) : .absent,
+      groups: (ceilDiv(op.valueDim, GDM_PREFILL_ROWS), op.valueHeads, r.sequences.count),
+      threads: .exactly(GDM_PREFILL_THREADS),
+      threadgroupBytes: ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.gateDims == .perKey))
+  }
+
+  private mutating func chunked(_ r: Recurrence) throws(Failure) {
+    let (op, sequences, tokens, gates) = (r.op, r.sequences, r.tokens, r.gates)
+    let (table, state, states) = (r.table, r.state, r.states)
     let (chunks, offsets) = sequences.chunks
     let count = chunks.count / 2
     let chunkTable = try arena.region(copying: chunks)

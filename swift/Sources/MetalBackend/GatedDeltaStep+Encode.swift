@@ -51,7 +51,7 @@ extension Pass {
 
 extension Pass {
   /// Where few threadgroups would leave a large GPU idle, each takes its rows in fewer turns.
-  static func stepThreads(threadgroups: Int) -> Int { threadgroups <= 512 ? GDM_STEP_THREADS : 256 }
+  static func stepThreads(threadgroups: Int) -> Int { threadgroups <= 1024 ? GDM_STEP_THREADS : 256 }
 }
 
 extension Constants {

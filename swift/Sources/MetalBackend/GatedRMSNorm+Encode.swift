@@ -9,6 +9,7 @@ extension Pass {
     kernel.constants.set(.normGateFirst, op.order == .gateThenNorm)
     kernel.constants.set(.normXF32, op.x.dtype == .f32)
     kernel.constants.set(.normWeightDType, op.weight.dtype)
+    kernel.constants.set(.normParts, UInt32(op.dim <= 4 * GDM_SIMD_LANES ? 1 : 2))
     kernel.constants.set(.outF32, op.out.dtype == .f32)
     kernel.constants.set(
       .alignedRows,

@@ -86,6 +86,7 @@ struct Constants: Hashable {
     case normWeightDType = 27
     case alignedRows = 28
     case projectRows = 29
+    case normParts = 30
 
     var isBool: Bool {
       switch self {

@@ -108,7 +108,7 @@ enum {
   GDM_DECODE_LANES_F32 = 16,      // float32 states: lanes of a row, rows of a lane group, threads
   GDM_DECODE_ROWS_F32 = 2,
   GDM_DECODE_THREADS_F32 = 64,
-  GDM_DECODE_LANES_16 = 8,        // 16-bit states
+  GDM_DECODE_LANES_16 = 16,       // 16-bit states
   GDM_DECODE_ROWS_16 = 4,
   GDM_DECODE_THREADS_16 = 32,
   GDM_SMALL_BATCH = 8,            // sequences whose tables fit a constant of the dispatch
@@ -119,7 +119,7 @@ enum {
   GDM_PREFILL_STAGE_LANES = 16,   // lanes that stage a key or query
   GDM_STEP_THREADS = 512,         // threads of a step threadgroup, at most
   GDM_STEP_LANES = 16,
-  GDM_STEP_ROWS = 4,              // rows of a lane group at a time
+  GDM_STEP_ROWS = 2,              // rows of a lane group at a time
   GDM_CHUNK_LANES = 8,
   GDM_CHUNK = 16,             // tokens of a chunk
   GDM_CHUNK_THREADS = 128,
@@ -321,6 +321,8 @@ constant bool NORM_SIGMOID [[function_constant(24)]];   // gate by sigmoid(z), n
 constant bool NORM_GATE_FIRST [[function_constant(25)]]; // norm(x act(z)), not norm(x) act(z)
 constant bool NORM_X_F32 [[function_constant(26)]];     // x is f32, not the activation dtype
 constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
+
+constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elements that a lane keeps: 1 or 2
 
 // Memory accesses of norm and projection: rows that begin at multiples of 16 bytes are read as vectors.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
@@ -1633,10 +1635,11 @@ kernel void gd_gates(device const ushort* gate [[buffer(0)]],
 // every row of all four begins at a multiple of four elements' bytes.
 //
 // Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup a row, row = token heads + head.
-// 1. Each lane sums the squares of its elements, four neighbours at a time, and keeps the first eight in registers.
+// 1. Each lane sums the squares of its elements, four neighbours at a time, and keeps the first four or, NORM_PARTS = 2,
+//    eight in registers. NORM_PARTS is 1 for lengths to 128.
 // 2. The lanes combine them.   3. Each lane writes its elements.
 // Formula and order of the sum: norm.h. Function constants: NORM_SIGMOID, NORM_GATE_FIRST, NORM_X_F32,
-// NORM_WEIGHT_DTYPE, OUT_F32, ALIGNED_ROWS.
+// NORM_WEIGHT_DTYPE, OUT_F32, ALIGNED_ROWS, NORM_PARTS.
 #line 1 "shaders/norm.h"
 // The gated RMS norm of one row, shared by norm.metal and step.metal.
 //
@@ -1654,7 +1657,7 @@ kernel void gd_gates(device const ushort* gate [[buffer(0)]],
 METAL_FUNC float norm_gate(float z) { return NORM_SIGMOID ? gd_sigmoid(z) : gd_silu(z); }
 
 // What the norm is taken of.
-METAL_FUNC float norm_operand(float x, float z) { return NORM_GATE_FIRST ? x * norm_gate(z) : x; }
+METAL_FUNC float norm_operand(float x, float gate) { return NORM_GATE_FIRST ? x * gate : x; }
 
 // The first element of part i of this lane.
 METAL_FUNC uint norm_element(uint lane, uint i) { return 4 * (lane + GDM_SIMD_LANES * i); }
@@ -1669,14 +1672,15 @@ METAL_FUNC float norm_inverse(float sum, uint length, float epsilon) {
   return gd_rsqrt(precise::divide(sum, float(length)) + epsilon);
 }
 
-METAL_FUNC float norm_result(float x, float z, float inverse, float weight) {
-  float y = (norm_operand(x, z) * inverse) * weight;
-  return NORM_GATE_FIRST ? y : y * norm_gate(z);
+// `gate` is norm_gate(z), which can be had before the sum is.
+METAL_FUNC float norm_result(float x, float gate, float inverse, float weight) {
+  float y = (norm_operand(x, gate) * inverse) * weight;
+  return NORM_GATE_FIRST ? y : y * gate;
 }
 
 #endif
 
-#line 13 "shaders/norm.metal"
+#line 14 "shaders/norm.metal"
 
 // Elements at .. at + 3 of a row; those from `length` on are zeros.
 template <typename T> METAL_FUNC float4 norm_load(device const T* row, uint at, uint length, bool wide) {
@@ -1715,17 +1719,23 @@ template <typename T> METAL_FUNC void norm_store(device T* row, uint at, uint le
   }
 }
 
-METAL_FUNC float norm_squares(float sum, float4 x, float4 z, uint at, uint length) {
+METAL_FUNC float4 norm_gates(float4 z) {
+  float4 gates = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) gates[j] = norm_gate(z[j]);
+  return gates;
+}
+
+METAL_FUNC float norm_squares(float sum, float4 x, float4 gates, uint at, uint length) {
   GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    float u = norm_operand(x[j], z[j]);
+    float u = norm_operand(x[j], gates[j]);
     if (ALIGNED_ROWS || at + j < length) sum = fma(u, u, sum);
   }
   return sum;
 }
 
-METAL_FUNC float4 norm_results(float4 x, float4 z, float inverse, float4 w) {
+METAL_FUNC float4 norm_results(float4 x, float4 gates, float inverse, float4 w) {
   float4 y = float4(0.0f);
-  GDM_UNROLL for (uint j = 0; j < 4; ++j) y[j] = norm_result(x[j], z[j], inverse, w[j]);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) y[j] = norm_result(x[j], gates[j], inverse, w[j]);
   return y;
 }
 
@@ -1752,32 +1762,41 @@ kernel void gd_norm(device const T* x [[buffer(0)]],
   device T* outRow = OUT_F32 ? (device T*)((device float*)out + outAt) : out + outAt;
 
   float4 xs[held];
-  float4 zs[held];
+  float4 gs[held];
   float4 ws[held];
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
     uint at = norm_element(lane, i);
-    if (at >= length) continue;
-    xs[i] = norm_load(xRow, at, length, NORM_X_F32);
-    zs[i] = norm_load(zRow, at, length, false);
-    ws[i] = norm_weights(weight, at, length);
+    if (i < NORM_PARTS) {
+      xs[i] = norm_load(xRow, at, length, NORM_X_F32);
+      gs[i] = norm_load(zRow, at, length, false);
+      ws[i] = norm_weights(weight, at, length);
+    }
   }
   float sum = 0.0f;
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
-    uint at = norm_element(lane, i);
-    if (at < length) sum = norm_squares(sum, xs[i], zs[i], at, length);
+    if (i < NORM_PARTS) {
+      gs[i] = norm_gates(gs[i]);
+      sum = norm_squares(sum, xs[i], gs[i], norm_element(lane, i), length);
+    }
   }
-  for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
-    sum = norm_squares(sum, norm_load(xRow, at, length, NORM_X_F32), norm_load(zRow, at, length, false), at, length);
+  if (NORM_PARTS == held) {
+    for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
+      float4 gates = norm_gates(norm_load(zRow, at, length, false));
+      sum = norm_squares(sum, norm_load(xRow, at, length, NORM_X_F32), gates, at, length);
+    }
   }
   float inverse = norm_inverse(sum, length, params.epsilon);
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
-    uint at = norm_element(lane, i);
-    if (at < length) norm_store(outRow, at, length, norm_results(xs[i], zs[i], inverse, ws[i]));
+    if (i < NORM_PARTS) {
+      norm_store(outRow, norm_element(lane, i), length, norm_results(xs[i], gs[i], inverse, ws[i]));
+    }
   }
-  for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
-    float4 xi = norm_load(xRow, at, length, NORM_X_F32);
-    float4 zi = norm_load(zRow, at, length, false);
-    norm_store(outRow, at, length, norm_results(xi, zi, inverse, norm_weights(weight, at, length)));
+  if (NORM_PARTS == held) {
+    for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
+      float4 xi = norm_load(xRow, at, length, NORM_X_F32);
+      float4 gates = norm_gates(norm_load(zRow, at, length, false));
+      norm_store(outRow, at, length, norm_results(xi, gates, inverse, norm_weights(weight, at, length)));
+    }
   }
 }
 
@@ -2118,8 +2137,9 @@ GDM_INSTANTIATE_TSK(gd_decode)
 //
 // 1. Read the rows of the state into registers. Ask for the first block: sixteen lanes a key or query, one value a
 //    thread, decays and betas.
-// 2. For each block: (a) normalise what was asked for, into threadgroup memory; barrier. (b) Ask for the next block into
-//    registers; walk the tokens, leaving outputs in threadgroup memory; barrier. (c) Write the outputs, coalesced.
+// 2. For each block: (a) put what was asked for into threadgroup memory; barrier. (b) Ask for the next block into
+//    registers; walk half of the tokens, leaving outputs in threadgroup memory; normalise what was asked for; walk the
+//    other half; barrier. (c) Write the outputs, coalesced.
 // 3. Write the rows to the write slot.
 //
 // Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS.
@@ -2148,13 +2168,17 @@ template <typename S> struct Walk {
   int first;
 };
 
-// `tokens` tokens; a COUNT other than 0 is their number.
+// Tokens from .. end - 1; a COUNT other than 0 is their number.
 template <uint COUNT, typename S, uint L, uint G>
-METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<S>& walk, uint tokens,
-                             RowSet set) {
+METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<S>& walk, uint from,
+                             uint end, RowSet set) {
   uint keyDim = states.keyDim;
-  uint end = COUNT > 0 ? COUNT : tokens;
-  _Pragma("unroll 4") for (uint t = 0; t < end; ++t) {
+  uint count = COUNT > 0 ? COUNT : end - from;
+  // Outputs of a known number of tokens wait in registers: a store into threadgroup memory between two tokens would keep
+  // the next one's key and query from being loaded ahead of it.
+  float outputs[COUNT > 0 ? COUNT : 1];
+  _Pragma("unroll 4") for (uint i = 0; i < count; ++i) {
+    uint t = from + i;
     if (HAS_STORES) states_store(states, walk.first + int(t), s, set);
     Row<L, G> k;
     Row<L, G> q;
@@ -2171,9 +2195,13 @@ METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, 
     step.value[0] = walk.values[t * GDM_PREFILL_ROWS];
     rows_step(s, k, q, step, walk.betas[t], set.lane, keyDim);
     if (set.lane == 0) {
-      walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
+      if (COUNT == 0) walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
       if (RECORD && row_exists(set, 0)) walk.recordDelta[walk.record + ulong(t) * walk.recordStride] = step.delta[0];
     }
+    outputs[COUNT > 0 ? i : 0] = step.out[0];
+  }
+  if (COUNT > 0 && set.lane == 0) {
+    GDM_UNROLL for (uint i = 0; i < (COUNT > 0 ? COUNT : 1); ++i) walk.outputs[(from + i) * GDM_PREFILL_ROWS] = outputs[i];
   }
 }
 
@@ -2270,7 +2298,6 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
     uint tokens = 0;
     if (first >= start) {
       tokens = min(block, uint(end - first));
-      row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
       if (slotOf < tokens) {
         row_store((isKey ? keys : queries) + slotOf * keyDim, asked.row, wide, keyDim);
         if (GATE_PER_KEY && isKey) row_store(decays + slotOf * keyDim, asked.decay, wide, keyDim);
@@ -2298,12 +2325,18 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
       }
       asked.beta = betaSource[(base + min(index % block, last)) * params.betaTokenStride];
     }
-    if (first < start) continue;
+    if (first < start) {
+      row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+      continue;
+    }
     Walk<S> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, recordDelta, 0, valueHeads * valueDim,
                     first};
     if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
-    if (tokens == block) prefill_walk<block>(states, s, walk, block, set);
-    else prefill_walk<0>(states, s, walk, tokens, set);
+    if (tokens == block) prefill_walk<block / 2>(states, s, walk, 0, block / 2, set);
+    else prefill_walk<0>(states, s, walk, 0, tokens, set);
+    // What has been asked for is there by now; its norm's latency hides behind the second half.
+    if (first + int(block) < end) row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+    if (tokens == block) prefill_walk<block / 2>(states, s, walk, block / 2, block, set);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
     // (c) The next block's staging touches nothing that is read here.
@@ -2426,10 +2459,10 @@ METAL_FUNC uint step_channel(uint i, uint keyHead, uint valueHead, uint keyHeads
 
 // Arrivals at a counter before this one: what the caller's threadgroup has read, it has read before any threadgroup that
 // arrives later writes. Orders reads before writes only; nothing written is read elsewhere, so nothing is coherent.
-METAL_FUNC uint step_arrive(device atomic_uint* counter) {
+METAL_FUNC uint step_arrive(device atomic_uint* counter, uint ratio) {
   atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
   uint before = atomic_fetch_add_explicit(counter, 1u, memory_order_relaxed);
-  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  if (before % ratio == ratio - 1) atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
   return before;
 }
 
@@ -2465,7 +2498,7 @@ kernel void gd_step(device const T* x [[buffer(0)]],
   threadgroup float4 decayMemory[GDM_MAX_DIM / 4];
   threadgroup float valueRow[GDM_MAX_DIM];
   threadgroup float outRow[GDM_MAX_DIM];
-  threadgroup float zRow[GDM_MAX_DIM];
+  threadgroup float gateRow[GDM_MAX_DIM];
   threadgroup float betaOf[1];
   threadgroup uint before[1];
   threadgroup float* queryRow = (threadgroup float*)queryMemory;
@@ -2525,9 +2558,10 @@ kernel void gd_step(device const T* x [[buffer(0)]],
     betaOf[0] = beta_read(beta, ulong(token) * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
-  if (index == 0 && ratio > 1) before[0] = step_arrive(arrivals + (token * keyHeads + keyHead));
+  if (index == 0 && ratio > 1) before[0] = step_arrive(arrivals + (token * keyHeads + keyHead), ratio);
 
-  // 3.
+  // 3. The norm's gate needs nothing of the rows, and has arrived while the channels were convolved.
+  float ownGate = norm_gate(ownZ);
   Row<L, G> k;
   Row<L, G> q;
   row_load(k, keyRow, lane, keyDim);
@@ -2554,9 +2588,31 @@ kernel void gd_step(device const T* x [[buffer(0)]],
     if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
   }
   if (NORM_GATE_FIRST) {
-    for (uint i = index; i < valueDim; i += threads) zRow[i] = i == index ? ownZ : float(z[zAt + i]);
+    for (uint i = index; i < valueDim; i += threads) gateRow[i] = i == index ? ownGate : norm_gate(float(z[zAt + i]));
   }
   threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
+
+  // 4. Whole simdgroups with or without an output.
+  uint simdLane = index % GDM_SIMD_LANES;
+  if (index - simdLane < valueDim) {
+    float sum = 0.0f;
+    GDM_UNROLL for (uint i = 0; i < GDM_MAX_DIM / (4 * GDM_SIMD_LANES); ++i) {
+      uint at = norm_element(simdLane, i);
+      if (at < valueDim) {
+        GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+          float u = norm_operand(outRow[at + j], NORM_GATE_FIRST ? gateRow[at + j] : 0.0f);
+          sum = fma(u, u, sum);
+        }
+      }
+    }
+    float inverse = norm_inverse(sum, valueDim, params.normEpsilon);
+    ulong outAt = ulong(token) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+    for (uint i = index; i < valueDim; i += threads) {
+      float gateOf = i == index ? ownGate : norm_gate(float(z[zAt + i]));
+      float w = i == index ? ownWeight : read_any(normWeight, i, NORM_WEIGHT_DTYPE);
+      write_wide(out, outAt + i, norm_result(outRow[i], gateOf, inverse, w), OUT_F32);
+    }
+  }
 
   if (writeSlot >= 0 && (ratio == 1 || before[0] % ratio == ratio - 1)) {
     for (uint i = index; i < 2 * keyDim; i += threads) {
@@ -2567,27 +2623,6 @@ kernel void gd_step(device const T* x [[buffer(0)]],
       }
       conv_write(convState, taps, uint(writeSlot), channels, channel);
     }
-  }
-
-  // 4. Whole simdgroups without an output have nothing left to do.
-  uint simdLane = index % GDM_SIMD_LANES;
-  if (index - simdLane >= valueDim) return;
-  float sum = 0.0f;
-  GDM_UNROLL for (uint i = 0; i < GDM_MAX_DIM / (4 * GDM_SIMD_LANES); ++i) {
-    uint at = norm_element(simdLane, i);
-    if (at < valueDim) {
-      GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-        float u = norm_operand(outRow[at + j], NORM_GATE_FIRST ? zRow[at + j] : 0.0f);
-        sum = fma(u, u, sum);
-      }
-    }
-  }
-  float inverse = norm_inverse(sum, valueDim, params.normEpsilon);
-  ulong outAt = ulong(token) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
-  for (uint i = index; i < valueDim; i += threads) {
-    float zOf = i == index ? ownZ : float(z[zAt + i]);
-    float w = i == index ? ownWeight : read_any(normWeight, i, NORM_WEIGHT_DTYPE);
-    write_wide(out, outAt + i, norm_result(outRow[i], zOf, inverse, w), OUT_F32);
   }
 }
 

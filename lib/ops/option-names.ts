@@ -73,8 +73,10 @@ export const algorithms = {
 } as const;
 
 /**
- * `auto` is the fastest that gives the bits of `recurrent`. `chunked` rounds differently (within its own tolerance)
- * and must be asked for by name; a backend that has no such kernel refuses it.
+ * `auto` is the fastest that gives the bits of `recurrent`. `chunked` goes through 16 tokens at a time as products of
+ * matrices: faster over many tokens, with bits of its own (within its own tolerance), and to be asked for by name. With
+ * f32 states calls that end at multiples of 16 tokens of a sequence have the bits of one call. On the CPU a checkpoint
+ * or a snapshot changes no other bit; on Metal a chunk ends where a state is stored, so bits may change from there on.
  */
 export type Algorithm = keyof typeof algorithms;
 

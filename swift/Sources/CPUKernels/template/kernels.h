@@ -10,6 +10,10 @@
 #include "delta_tokens.h"
 #include "states.h"
 #include "gated_delta.h"
+#include "chunk_tiles.h"
+#include "chunk.h"
+#include "chunk_panel.h"
+#include "gated_delta_chunked.h"
 #include "conv.h"
 #include "causal_conv1d.h"
 #include "commits.h"
@@ -38,6 +42,7 @@ static void map_convert(const void *in, uint32_t in_dtype, void *out, uint32_t o
 const gd_cpu_kernels GD_TABLE = {
   .name = GD_ISA_NAME,
   .gated_delta = gated_delta,
+  .gated_delta_chunked = gated_delta_chunked,
   .causal_conv1d = causal_conv1d,
   .gated_rms_norm = gated_rms_norm,
   .gated_delta_step = gated_delta_step,

@@ -185,6 +185,8 @@ typedef struct gd_cpu_kernels {
   void (*exp)(const float *in, float *out, int64_t count);
   void (*sigmoid)(const float *in, float *out, int64_t count);
   void (*softplus)(const float *in, float *out, int64_t count);
+  void (*silu)(const float *in, float *out, int64_t count);
+  void (*activation_sigmoid)(const float *in, float *out, int64_t count);
   /* Reads count elements of one dtype and writes them as another, rounding to nearest even; NaN stays NaN. */
   void (*convert)(const void *in, uint32_t in_dtype, void *out, uint32_t out_dtype, int64_t count);
 } gd_cpu_kernels;

@@ -33,6 +33,8 @@
 GD_MAP(map_exp, exp_vf)
 GD_MAP(map_sigmoid, sigmoid_vf)
 GD_MAP(map_softplus, softplus_vf)
+GD_MAP(map_silu, silu_vf)
+GD_MAP(map_activation_sigmoid, activation_sigmoid_vf)
 #undef GD_MAP
 
 static void map_convert(const void *in, uint32_t in_dtype, void *out, uint32_t out_dtype, int64_t count) {
@@ -53,5 +55,7 @@ const gd_cpu_kernels GD_TABLE = {
   .exp = map_exp,
   .sigmoid = map_sigmoid,
   .softplus = map_softplus,
+  .silu = map_silu,
+  .activation_sigmoid = map_activation_sigmoid,
   .convert = map_convert,
 };

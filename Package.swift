@@ -47,23 +47,28 @@ let package = Package(
     .target(name: "CGatedDelta", path: "swift/Sources/CGatedDelta", exclude: ["exports.map", "exports.txt"]),
     // Validated ops and what a backend is: the one thing that the core and the backends share.
     .target(name: "GatedDeltaTypes", path: "swift/Sources/GatedDeltaTypes"),
+    // A lock, the clock and threads, for the core and the CPU backend.
+    .target(name: "Threading", path: "swift/Sources/Threading"),
     .target(name: "CPUKernels", path: "swift/Sources/CPUKernels", cSettings: exact),
-    .target(name: "CPUBackend", dependencies: ["CPUKernels", "GatedDeltaTypes"], path: "swift/Sources/CPUBackend"),
+    .target(
+      name: "CPUBackend", dependencies: ["CPUKernels", "GatedDeltaTypes", "Threading"],
+      path: "swift/Sources/CPUBackend"),
     // Structs and sizes that the host shares with the kernels: shaders/params.h.
     .target(name: "ShaderParams", path: "swift/Sources/ShaderParams"),
     .target(
       name: "MetalBackend", dependencies: backend, path: "swift/Sources/MetalBackend", linkerSettings: frameworks),
     .target(
-      name: "GatedDelta", dependencies: ["CGatedDelta", "GatedDeltaTypes", "CPUBackend", "MetalBackend"],
+      name: "GatedDelta",
+      dependencies: ["CGatedDelta", "GatedDeltaTypes", "Threading", "CPUBackend", "MetalBackend"],
       path: "swift/Sources/GatedDelta"),
     .target(
       name: "GatedDeltaLibrary", dependencies: ["GatedDelta"], path: "swift/Sources/GatedDeltaLibrary",
       linkerSettings: visibility),
     .testTarget(
-      name: "CPUKernelsTests", dependencies: ["CPUKernels", "CPUBackend", "GatedDeltaTypes"],
+      name: "CPUKernelsTests", dependencies: ["CPUKernels", "CPUBackend", "GatedDeltaTypes", "Threading"],
       path: "swift/Tests/CPUKernelsTests"),
     .testTarget(
-      name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend"],
+      name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend", "Threading"],
       path: "swift/Tests/GatedDeltaTests"),
     .testTarget(name: "MetalBackendTests", dependencies: backendTests, path: "swift/Tests/MetalBackendTests"),
   ],

@@ -17,7 +17,7 @@ export interface Figure {
   /** The median. */
   readonly us: number;
   readonly usMin: number;
-  /** Bytes of heap that a call leaves behind, where that is the question. */
+  /** Bytes of heap that a call leaves behind, where they are measured. */
   readonly heapBytesPerCall?: number;
 }
 
@@ -25,7 +25,7 @@ export interface Benchmark {
   /** Parts between slashes: what, dtype, sizes, threads, and whether the memory is hot or cold. */
   readonly name: string;
   readonly threads: number;
-  /** What the limit is computed from; undefined where no limit of the machine stands behind the figure. */
+  /** What the limit is computed from; undefined where no limit of the machine applies. */
   readonly work: Work | undefined;
   measure(budget: Budget): Promise<Figure>;
 }

@@ -9,7 +9,7 @@ export function numbers(tensor: Tensor): Reference {
   return reference(tensor.shape, tensor.toFloat32());
 }
 
-/** Times a call with mitata, briefly, and prints what it took. Says nothing about whether that is fast. */
+/** Times a call with mitata, briefly, and prints the time. Asserts nothing. */
 export async function printFigure(name: string, call: () => void): Promise<void> {
   const { us, usMin } = await time(call, quickBudget);
   console.log(`${name}: ${us.toFixed(2)} µs, at best ${usMin.toFixed(2)} µs`);

@@ -15,7 +15,7 @@ async function rowOf(benchmark: Benchmark, probe: Probe, budget: Budget): Promis
   const { name, threads, work } = benchmark;
   if (work === undefined)
     return { name, ...(await benchmark.measure(budget)), limitPercent: null, limit: null, rate: null, unit: null };
-  // Before and after: whatever else runs on the machine may be there at one of the two times only.
+  // Before and after: other load on the machine may be present at one of the two times only.
   const before = limitOf(probe, work, threads, budget.milliseconds / 4);
   const figure = await benchmark.measure(budget);
   const after = limitOf(probe, work, threads, budget.milliseconds / 4);
@@ -53,7 +53,7 @@ async function main(): Promise<number> {
   for (const benchmark of benchmarks) {
     const row = await rowOf(benchmark, probe, budget);
     rows.push(row);
-    // Ratios are for people, so they go to stderr where stdout is for programs.
+    // Ratios go to stderr where stdout is JSON.
     if (options.json) console.log(JSON.stringify(row));
     if (!options.json) console.log(text(row, earlier?.get(row.name), earlier !== undefined));
     else if (earlier !== undefined) console.error(text(row, earlier.get(row.name), true));

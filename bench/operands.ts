@@ -12,8 +12,8 @@ export type Temperature = "hot" | "cold";
 export const bytesOf = { f32: 4, f16: 2, bf16: 2 } as const satisfies Record<FloatDType, number>;
 
 /**
- * A tensor of numbers from `low` to `high`. They repeat: making half a gigabyte of different ones takes longer than the
- * benchmark. Every page is written, since pages that nobody wrote share one piece of memory.
+ * A tensor of numbers from `low` to `high`. They repeat: half a gigabyte of different ones would take longer than the
+ * benchmark. Every page is written, since pages never written share one page of zeros.
  */
 export function filled<D extends FloatDType>(
   device: Device,
@@ -36,7 +36,7 @@ export function filled<D extends FloatDType>(
   return tensor;
 }
 
-/** How many copies of a call's memory are gone through: one, or as many as no cache holds. */
+/** How many copies of a call's memory the calls rotate through: one, or more than any cache holds. */
 export function copiesOf(temperature: Temperature, bytes: number): number {
   return temperature === "hot" ? 1 : Math.ceil(coldBytes / bytes) + 1;
 }
@@ -79,7 +79,7 @@ export function opBenchmark(
   };
 }
 
-/** Work that is bytes: cold, or in whatever cache holds the call's own memory. */
+/** Work measured in bytes: from memory, or from the cache that holds the call's operands. */
 export function bytesWork(temperature: Temperature, bytes: number, pattern: Pattern, footprint: number): Work {
   return { kind: "bytes", bytes, pattern, workingSet: temperature === "cold" ? coldBytes : footprint };
 }

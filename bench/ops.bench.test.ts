@@ -9,7 +9,7 @@ import { gatedDelta as deltaReference } from "../test/reference/gated-delta.ts";
 import { gatedRmsNorm as normReference } from "../test/reference/gated-rms-norm.ts";
 import { linear as linearReference } from "../test/reference/linear.ts";
 import type { Reference } from "../test/reference/tensor.ts";
-import { bounds, firstDifference, relRms } from "../test/support/compare.ts";
+import { bounds, firstDifference, relRms } from "../lib/cli/verify/compare.ts";
 import { convCalls } from "./cases/causal-conv1d.ts";
 import { chainOf, stepCalls } from "./cases/gated-delta-step.ts";
 import { deltaCalls } from "./cases/gated-delta.ts";

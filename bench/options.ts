@@ -1,4 +1,4 @@
-/** What `npm run bench` takes. */
+/** The options of `npm run bench`. */
 import { parseArgs } from "node:util";
 
 export interface Options {
@@ -20,7 +20,7 @@ export const usage = `npm run bench -- [options]
   --markdown FILE      the results as a table for a document
   --list               names only`;
 
-/** Reads arguments; a string is what is wrong with them. */
+/** Reads arguments; a string is the message of a wrong one. */
 export function readOptions(args: readonly string[]): Options | string {
   try {
     const { values } = parseArgs({

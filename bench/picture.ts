@@ -1,4 +1,4 @@
-/** The picture: what part of its limit each op reaches. */
+/** The picture: the share of its limit that each op reaches. */
 import { createDocument } from "@mixmark-io/domino";
 import * as Plot from "@observablehq/plot";
 import type { Row } from "./row.ts";
@@ -34,7 +34,7 @@ export function picture(rows: readonly Row[]): string {
   const ways = [...new Set(dots.map(({ how }) => how))].sort();
   const dtypes = Object.keys(symbols).filter((name) => dots.some(({ dtype }) => dtype === name));
   const most = Math.max(110, ...dots.map(({ percent }) => percent));
-  // The key stands in the picture, in lines of its own: Plot's is HTML, which no SVG file can hold.
+  // The key is drawn as lines of the picture: Plot's own is HTML, which no SVG file can hold.
   const key = [
     ...ways.map((how, i) => ({ line: " ", percent: (i * most) / 4, how, dtype: "f32", label: how })),
     ...dtypes.map((dtype, i) => ({ line: "  ", percent: (i * most) / 4, how: "key", dtype, label: dtype })),

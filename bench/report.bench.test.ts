@@ -95,7 +95,7 @@ test("a time is that of one call, however many a batch has", async () => {
   const since = Bun.nanoseconds();
   const { us, usMin } = await time(() => void calls++, { milliseconds: 5, leastSamples: 3 });
   expect(usMin).toBeLessThanOrEqual(us);
-  // No median is above twice the mean, whatever the machine does meanwhile; a batch's time in place of a call's would be.
+  // No median exceeds twice the mean under any load; the time of a batch in place of a call's would.
   expect(us * calls).toBeLessThan(20 * ((Bun.nanoseconds() - since) / 1e3));
 });
 

@@ -6,7 +6,7 @@ export interface Row {
   /** The median time of a call. */
   readonly us: number;
   readonly usMin: number;
-  /** What part of the limit was reached, in percent; null where there is none. */
+  /** The share of the limit that was reached, in percent; null where there is none. */
   readonly limitPercent: number | null;
   /** What was probed; null where nothing was. */
   readonly limit: string | null;
@@ -15,11 +15,11 @@ export interface Row {
   readonly heapBytesPerCall?: number;
 }
 
-/** The times of an earlier `--json` run by name. Lines that are not results are an error: a wrong file gives no ratios. */
+/** The times of an earlier `--json` run by name. A line that is no result is an error. */
 export function readTimes(path: string): Map<string, number> {
   const times = new Map<string, number>();
   for (const [i, line] of readFileSync(path, "utf8").split("\n").entries()) {
-    if (line.trim() === "" || line.startsWith("> ")) continue; // npm says what it runs
+    if (line.trim() === "" || line.startsWith("> ")) continue; // npm prints the command that it runs
     let row: unknown;
     try {
       row = JSON.parse(line);
@@ -51,7 +51,7 @@ export function heading(compared: boolean): string {
   return `${"benchmark".padEnd(nameWidth)} ${"µs".padStart(11)} ${"rate".padStart(15)} ${"of limit".padStart(9)}  ${compared ? "earlier/now  " : ""}limit`;
 }
 
-/** A row for people; `earlier` is the time that it is compared with. */
+/** A row of the printed table; `earlier` is the time that it is compared with. */
 export function text(row: Row, earlier: number | undefined, compared: boolean): string {
   const rate = row.rate === null ? "" : `${row.rate.toFixed(1)} ${row.unit}`;
   const percent = row.limitPercent === null ? "" : `${row.limitPercent.toFixed(0)} %`;

@@ -1,4 +1,4 @@
-/** Every benchmark there is. */
+/** All benchmarks. */
 import { Device } from "../lib/index.ts";
 import type { Benchmark } from "./benchmark.ts";
 import { callBenchmarks } from "./cases/calls.ts";
@@ -11,7 +11,7 @@ import { copyBenchmark, linearBenchmark } from "./cases/plain.ts";
 import { wakeBenchmarks } from "./cases/wake.ts";
 import { shapesOf } from "./shapes.ts";
 
-/** Devices by their number of threads, opened when a benchmark first asks. */
+/** Devices by their number of threads, opened at first use. */
 export class Devices implements Disposable {
   readonly #open = new Map<number, Device>();
   readonly #most: number;

@@ -1,4 +1,4 @@
-/** What a benchmark's call does at least, and how long that takes a machine that does nothing else. */
+/** The least work of a benchmark's call, and the time that it takes at the machine's limit. */
 import type { Pattern, Probe } from "./native/probe.ts";
 
 /** Bytes that have to be moved, of a working set that either stays in a cache or does not; or multiply-adds to be done. */
@@ -9,7 +9,7 @@ export type Work =
 /** The limit of a call, as probed. */
 export interface Limit {
   readonly us: number;
-  /** What was probed, for people. */
+  /** What was probed, as text. */
   readonly text: string;
 }
 
@@ -26,7 +26,7 @@ export function limitOf(probe: Probe, work: Work, threads: number, milliseconds:
   return { us: (work.count / rate) * 1e6, text: `${(rate / 1e9).toFixed(1)} G multiply-adds/s` };
 }
 
-/** What a call of `us` microseconds comes to: GB/s, or GFLOP/s with two operations a multiply-add. */
+/** The rate of a call of `us` microseconds: GB/s, or GFLOP/s with two operations a multiply-add. */
 export function rateOf(work: Work, us: number): { readonly rate: number; readonly unit: "GB/s" | "GFLOP/s" } {
   if (work.kind === "bytes") return { rate: work.bytes / us / 1e3, unit: "GB/s" };
   return { rate: (2 * work.count) / us / 1e3, unit: "GFLOP/s" };

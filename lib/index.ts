@@ -10,6 +10,7 @@ export type { TensorView } from "./tensor/shape.ts";
 export { decodeBf16, encodeBf16 } from "./tensor/dtype.ts";
 export type { ArrayOfDType, DType, FloatDType } from "./tensor/dtype.ts";
 export { Plan } from "./device/plan.ts";
+export type { PlanRunOptions } from "./device/plan.ts";
 export { Pass } from "./device/pass.ts";
 export { Op } from "./ops/op.ts";
 export { gatedDelta } from "./ops/gated-delta.ts";
@@ -26,15 +27,10 @@ export { copySlots } from "./ops/copy-slots.ts";
 export type { CopySlotsArguments } from "./ops/copy-slots.ts";
 export { commitCausalConv1d, commitGatedDelta } from "./ops/commit.ts";
 export type { CommitArguments, CommitCausalConv1dArguments, CommitGatedDeltaArguments } from "./ops/commit.ts";
-export { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "./ops/ggml-delta.ts";
-export type { GatedDeltaNetInplaceArguments, GatedDeltaNetInplaceIdsArguments } from "./ops/ggml-delta.ts";
-export { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "./ops/ggml-conv.ts";
-export type { SsmConvUpdateInplaceArguments, SsmConvUpdateInplaceIdsArguments } from "./ops/ggml-conv.ts";
-export type { GatedDeltaNetArguments, SsmConvUpdateArguments } from "./ops/ggml.ts";
-export type { CheckpointArguments, KeptStateArguments } from "./ops/kept-states.ts";
-export type { DeltaRecords } from "./ops/records.ts";
-export type { GateTensors, RecurrenceOptions } from "./ops/gates.ts";
+export type { CheckpointArguments, KeptStateArguments, RaggedArguments } from "./ops/state-arguments.ts";
+export type { DeltaRecords, GateTensors, RecurrenceOptions } from "./ops/recurrence-arguments.ts";
 export type { Indices } from "./ops/indices.ts";
+export type { LayerStates, StateKind } from "./ops/layer-states.ts";
 export type {
   Algorithm,
   BetaForm,
@@ -45,14 +41,15 @@ export type {
   NormActivation,
   NormOrder,
   QKNorm,
-} from "./ops/option-names.ts";
+} from "./native/options.ts";
 export { StatePool } from "./states/state-pool.ts";
-export type { StatePoolOptions, StepOptions } from "./states/state-pool.ts";
+export type { StatePoolOptions, StepOptions } from "./states/pool-options.ts";
 export { StateHandle } from "./states/state-handle.ts";
 export { PoolStep } from "./states/pool-step.ts";
 export type { Checkpoints } from "./states/pool-step.ts";
-export { PoolVerification } from "./states/pool-verification.ts";
-export type { VerifyOptions } from "./states/pool-verification.ts";
+export { StepPlaceholder } from "./states/step-placeholder.ts";
+export { Draft } from "./states/draft.ts";
+export type { DraftOptions } from "./states/draft.ts";
 export { PrefixCache } from "./states/prefix-cache.ts";
 export type { PrefixCacheOptions, PrefixHit, Tokens } from "./states/prefix-cache.ts";
 export type { PoolShape } from "./states/pool-shape.ts";
@@ -64,11 +61,10 @@ export type {
   DecodeArguments,
   ForwardArguments,
   GatedDeltaNetOptions,
+  LoadAllOptions,
   MixArguments,
   MixStepArguments,
-  StateArguments,
-  StepSlots,
-  VerifyArguments,
+  PassArguments,
 } from "./layer/layer-arguments.ts";
 export type { LayerConfig } from "./layer/config.ts";
 export {

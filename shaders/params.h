@@ -12,24 +12,13 @@
 #include <stdint.h>
 #endif
 
+#include "option_values.h"
+
 #if defined(__METAL_VERSION__) || defined(__cplusplus)
 #define GDM_ASSERT_SIZE(type, bytes) static_assert(sizeof(type) == bytes, "layout shared with the host")
 #else
 #define GDM_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == bytes, "layout shared with the host")
 #endif
-
-// Options, with the values that the C header gives them.
-enum { GDM_F32 = 1, GDM_F16 = 2, GDM_BF16 = 3 };
-enum {
-  GDM_GATE_DECAY = 1,
-  GDM_GATE_LOG = 2,
-  GDM_GATE_NEG_LOG = 3,
-  GDM_GATE_RAW = 4,
-  GDM_GATE_RAW_SSM = 5,
-  GDM_GATE_RAW_BOUNDED = 6
-};
-enum { GDM_BETA_GIVEN = 1, GDM_BETA_SIGMOID = 2, GDM_BETA_TWICE_SIGMOID = 3 };
-enum { GDM_NORM_NONE = 1, GDM_NORM_L2 = 2, GDM_NORM_L2_MAX = 3, GDM_NORM_RMS = 4 };
 
 // Shapes of the work. A state row is spread over GDM_ROW_LANES neighbouring lanes; see rows.h.
 enum {

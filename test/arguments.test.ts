@@ -1,6 +1,7 @@
 /** Every way in which an op's arguments can be wrong, as TypeScript callers meet it. */
 import { describe, expect, test } from "bun:test";
 import { GatedDeltaError, Op, Tensor } from "../lib/index.ts";
+import type { DType } from "../lib/index.ts";
 import { addOp, makeOp, opNames, soundArguments, tensorsOf } from "./support/arguments.ts";
 import type { OpName } from "./support/arguments.ts";
 import { counting, openDevice, thrownBy } from "./support/devices.ts";
@@ -23,7 +24,7 @@ function expectRefusal(name: OpName, [change, code, argument]: Wrong): void {
   if (error.cause === undefined) expect(`${error.expected}`).not.toBe("undefined");
   const planned = thrownBy(() => device.plan((pass) => addOp(pass, name, args)));
   expect({ code: planned.code, op: planned.op, argument: planned.argument }).toEqual({ code, op: name, argument });
-  expect(device.commit()).toBe(last);
+  expect(device.submit()).toBe(last);
   for (const [key, value] of watched) expect([key, value.data.every((x) => x === 7)]).toEqual([key, true]);
 }
 
@@ -48,13 +49,13 @@ describe.each(opNames)("%s", (name) => {
   test.each(named)("refuses wrong arguments: %s", (_, wrong) => expectRefusal(name, wrong));
 
   test("takes arguments without what may be left out", () => {
-    const optional = ["bias", "convBias", "cuSeqlens", "readSlots", "writeSlots", "state", "convState"];
     const args = sound();
-    if (!required.test(name)) for (const argument of optional) delete args[argument];
-    device.run(makeOp(name, args));
-    device.run(
-      makeOp(name, Object.fromEntries([...optional.map((argument) => [argument, undefined]), ...Object.entries(args)])),
+    const optional = ["bias", "convBias", "cuSeqlens", "readSlots", "writeSlots", "state", "convState"].filter(
+      (argument) => argument in args && !required.test(name),
     );
+    for (const argument of optional) delete args[argument];
+    device.run(makeOp(name, args));
+    device.run(makeOp(name, { ...args, ...Object.fromEntries(optional.map((argument) => [argument, undefined])) }));
     if ("aLog" in args) device.run(makeOp(name, { ...args, gateForm: "log", aLog: undefined, dtBias: undefined }));
     device.wait();
   });
@@ -64,6 +65,30 @@ describe.each(opNames)("%s", (name) => {
       expect(thrownBy(() => makeOp(name, args))).toMatchObject({ code: "invalid-argument", op: name });
     }
     expect(thrownBy(() => makeOp(name, {})).code).toBe("invalid-argument");
+  });
+
+  test("refuses unknown arguments, in a call and in a plan, whatever they are", () => {
+    for (const value of ["l2", undefined, 3]) {
+      const args = { ...sound(), qknorm: value };
+      const expected = { code: "invalid-argument", op: name, argument: "qknorm" };
+      expect(thrownBy(() => makeOp(name, args))).toMatchObject(expected);
+      expect(thrownBy(() => device.plan((pass) => addOp(pass, name, args)))).toMatchObject(expected);
+    }
+    // One that takes the place of a needed one is named, not what is missing.
+    const [first, ...rest] = Object.entries(sound());
+    const misspelt = { ...Object.fromEntries(rest), [`${first![0]}s`]: first![1] };
+    expect(thrownBy(() => makeOp(name, misspelt))).toMatchObject({ argument: `${first![0]}s` });
+    // An object with a prototype may count as many keys as are known, and still have one that is not.
+    const inherits = Object.assign(Object.create({ [first![0]]: first![1] }) as object, Object.fromEntries(rest), { extra: 1 });
+    expect(thrownBy(() => makeOp(name, inherits))).toMatchObject({ code: "invalid-argument", op: name, argument: "extra" });
+  });
+
+  test("takes arguments of any prototype", () => {
+    const args = sound();
+    for (const object of [Object.assign(Object.create(null) as object, args), Object.create(args) as object]) {
+      device.run(makeOp(name, object));
+    }
+    device.wait();
   });
 
   test("refuses what is no tensor, wherever one is due", () => {
@@ -216,4 +241,56 @@ test("index arrays of any length are borrowed whole", () => {
 
 test("the constructor is not a way to make an op", () => {
   expect(thrownBy(() => Reflect.construct(Op, ["linear", {}, () => {}])).code).toBe("invalid-argument");
+});
+
+test("unknown members of nested arguments are refused by their path", () => {
+  const args = soundArguments.gatedDelta(device);
+  const checkpoints = { offsets: [0, 1, 1], tokens: [1], slots: [2] };
+  expect(thrownBy(() => makeOp("gatedDelta", { ...args, checkpoints: { ...checkpoints, token: [1] } }))).toMatchObject({
+    code: "invalid-argument", op: "gatedDelta", argument: "checkpoints.token", expected: "one of offsets, tokens, slots",
+  });
+  const { records, ...commit } = soundArguments.commitGatedDelta(device) as { records: object };
+  expect(thrownBy(() => makeOp("commitGatedDelta", { ...commit, records: { ...records, value: 1 } }))).toMatchObject({
+    code: "invalid-argument", op: "commitGatedDelta", argument: "records.value", expected: "one of key, delta, decay",
+  });
+});
+
+test("a batch whose cuSeqlens is missing is told so", () => {
+  const { cuSeqlens: _, ...args } = soundArguments.gatedDelta(device);
+  expect(thrownBy(() => device.run(makeOp("gatedDelta", args)))).toMatchObject({
+    code: "invalid-argument", op: "gatedDelta", argument: "cuSeqlens",
+    expected: "3 offsets for the 2 sequences of readSlots", received: "none, which means one sequence",
+  });
+  const { readSlots: __, ...writing } = args as { readSlots: unknown };
+  expect(thrownBy(() => device.run(makeOp("gatedDelta", writing)))).toMatchObject({
+    argument: "cuSeqlens", expected: "3 offsets for the 2 sequences of writeSlots",
+  });
+  // Slots that disagree with each other are another mistake.
+  expect(thrownBy(() => device.run(makeOp("gatedDelta", { ...args, writeSlots: [0] })))).toMatchObject({
+    code: "shape", argument: "readSlots", expected: "1 slots, one a sequence", received: "2",
+  });
+});
+
+test("shapes, dtypes and strides are told in the words of the API", () => {
+  const tensor = (shape: readonly number[], dtype: DType = "f32") => device.tensor(dtype, shape);
+  const said = (name: OpName, change: object) => {
+    const { argument, expected, received } = thrownBy(() => device.run(makeOp(name, { ...soundArguments[name](device), ...change })));
+    return [argument, expected, received];
+  };
+  expect(said("gatedDelta", { query: tensor([5, 8]) })).toEqual(["query", "[tokens, keyHeads, keyDim]", "[5, 8]"]);
+  expect(said("gatedDelta", { out: tensor([5, 2, 8]) })).toEqual([
+    "out", "[tokens, valueHeads, valueDim] = [5, 2, 16]", "[5, 2, 8]",
+  ]);
+  expect(said("gatedDelta", { state: tensor([3, 2, 8, 16]) })).toEqual([
+    "state", "[slots, valueHeads, valueDim, keyDim] = [3, 2, 16, 8]", "[3, 2, 8, 16]",
+  ]);
+  expect(said("gatedDelta", { query: tensor([5, 1, 8], "i32") })).toEqual(["query", "f32, f16 or bf16", "i32"]);
+  expect(said("causalConv1d", { out: tensor([5, 48], "bf16") })).toEqual(["out", "f32", "bf16"]);
+  expect(said("gatedDelta", { aLog: tensor([4]).view({ shape: [2], strides: [2] }) })).toEqual([
+    "aLog", "a contiguous tensor", "strides [2] for shape [2]",
+  ]);
+  expect(said("gatedDeltaStep", { gate: tensor([3, 2]) })).toEqual(["gate", "[sequences, valueHeads] = [2, 2]", "[3, 2]"]);
+  expect(said("gatedDeltaNetInplace", { k: tensor([3, 2, 1, 8]) })).toEqual(["k", "[B, T, Hk, S] = [2, 3, 1, 8]", "[3, 2, 1, 8]"]);
+  expect(said("gatedDelta", { gateForm: "log" })).toEqual(["aLog", "none with gateForm log", "a tensor"]);
+  expect(said("gatedDelta", { gateForm: "decay", gateBound: -2 })[1]).toBe("none with gateForm decay");
 });

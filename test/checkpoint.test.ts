@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { describe, expect, spyOn, test } from "bun:test";
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DisposedError, FileError } from "../lib/errors.ts";
@@ -63,6 +63,8 @@ describe("a checkpoint", () => {
     const path = join(folder, `single-${count++}`);
     mkdirSync(path);
     expect(refusal(path, openCheckpoint)).toContain("got none");
+    writeFileSync(join(path, "model.gguf"), "GGUF");
+    expect(refusal(path, openCheckpoint)).toContain("got none, but model.gguf");
     writeSafetensors(join(path, "x.safetensors"), { a: byte(5) });
     using only = openCheckpoint(path);
     expect(only.read("a")[0]).toBe(5);
@@ -71,6 +73,43 @@ describe("a checkpoint", () => {
     writeSafetensors(join(path, "model.safetensors"), { a: byte(7) });
     using named = openCheckpoint(path);
     expect(named.read("a")[0]).toBe(7);
+  });
+
+  test("is parsed once, however many tensors are asked for", () => {
+    const { path } = sharded();
+    using parse = spyOn(JSON, "parse");
+    using checkpoint = openCheckpoint(path);
+    expect(parse).toHaveBeenCalledTimes(1); // the index
+    for (let i = 0; i < 3; i++) {
+      for (const name of checkpoint.names) {
+        checkpoint.info(name);
+        checkpoint.read(name);
+      }
+    }
+    expect(parse).toHaveBeenCalledTimes(3); // and each shard's header
+  });
+
+  test("names by their prefix", () => {
+    const names = ["a", "a.b", "a.b.c", "a.bc", "a/b", "b.1", "b.10", "b.2", "\uffff", "\u{1f600}", ""];
+    const path = newPath();
+    writeSafetensors(path, new Map(names.map((name) => [name, byte(1)])));
+    using checkpoint = openCheckpoint(path);
+    const prefixes = [...names, "a.", "b.", "c", "\ud83d"];
+    for (const prefix of prefixes) {
+      expect(checkpoint.namesWithPrefix(prefix)).toEqual(names.filter((name) => name.startsWith(prefix)).sort());
+    }
+    using both = openCheckpoint(sharded().path);
+    expect(["", "b", "bc"].map((prefix) => both.namesWithPrefix(prefix))).toEqual([["a", "b", "c"], ["b"], []]);
+  });
+
+  test("a model's name is no folder", () => {
+    const message = refusal("Qwen/Qwen3.5-0.8B", openCheckpoint);
+    expect(message).toContain("a local folder or file");
+    expect(message).toContain("hf download Qwen/Qwen3.5-0.8B");
+    for (const path of ["nowhere/model.safetensors", "nowhere/index.json", "./a/b", "nowhere"]) {
+      expect(refusal(path, openCheckpoint)).toContain("got no such file");
+      expect(refusal(path, openCheckpoint)).not.toContain("hf download");
+    }
   });
 
   test("a shard that is not there fails only those who ask for it", () => {
@@ -95,14 +134,16 @@ describe("a checkpoint", () => {
       expect(refusal(sharded(() => ({ weight_map: { a: shard } })).index, openCheckpoint)).toContain("beside the index");
     }
     const cases: [string, string][] = [
-      ["", "the index (an object)"],
+      ["", "an empty file"],
       ["{}", "a weight_map"],
-      [`{"weight_map":[]}`, "weight_map (an object)"],
-      [`{"weight_map":{"a":1}}`, "(a string)"],
+      ["[]", "the index to be an object"],
+      [`{"weight_map":[]}`, "weight_map, an object"],
+      [`{"weight_map":{"a":1}}`, "to be a string"],
       [`{"weight_map":{"a":"x.safetensors","a":"y.safetensors"}}`, "twice"],
       [`{"weight_map":{},"weight_map":{}}`, "twice"],
       [`{"metadata":${"[".repeat(500_000)}`, "levels"],
-      [`{"weight_map":{}} trailing`, "the end of the text"],
+      [`{"weight_map":{}} trailing`, "a syntax error"],
+      ["version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "a git-lfs pointer"],
     ];
     for (const [content, says] of cases) {
       expect(refusal(sharded(() => content).index, openCheckpoint)).toContain(says);

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
-import { readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import manifest from "../package.json" with { type: "json" };
 import { libraryInfo } from "../lib/index.ts";
 import { gatedDelta, rowsOf } from "./support/command.ts";
 import { scratch } from "./support/files.ts";
@@ -13,7 +14,8 @@ describe("gated-delta", () => {
     for (const args of [[], ["prove"], ["__proto__"], ["-x"]]) {
       const { status, out, errors } = gatedDelta(args);
       expect([status, out]).toEqual([2, ""]);
-      for (const command of ["demo", "doctor", "verify"]) expect(errors).toContain(command);
+      for (const command of ["demo", "doctor", "verify", "--help"]) expect(errors).toContain(command);
+      expect(errors.trimEnd().split("\n")).toHaveLength(1);
     }
   });
 
@@ -23,20 +25,27 @@ describe("gated-delta", () => {
     expect(out).toStartWith("Usage: gated-delta");
   });
 
+  test("--version is the package's", () => {
+    expect(gatedDelta(["--version"])).toEqual({ status: 0, out: `gated-delta ${manifest.version}\n`, errors: "" });
+  });
+
   test.each([
     [["verify"], "file"],
     [["verify", "x", "--backend", "gpu"], "--backend"],
     [["verify", "x", "--threads", "0"], "--threads"],
     [["verify", "x", "--threads", "many"], "--threads"],
-    [["verify", "x", "--fast"], "--fast"],
+    [["verify", "x", "--fast"], "no option --fast; there is --backend, --threads, --json, --help"],
+    [["verify", "x", "-f"], "no option -f"],
+    [["doctor", "--json"], "no option --json; there are none"],
     [["verify", "x", "--json=no"], "--json"],
     [["demo", "--backend"], "--backend"],
     [["doctor", "me"], "arguments"],
   ])("%j is a mistake of usage", (args, mention) => {
     const { status, out, errors } = gatedDelta(args);
     expect([status, out]).toEqual([2, ""]);
-    expect(errors.split("\n")[0]).toContain(mention);
-    expect(errors).toContain("Usage: gated-delta");
+    expect(errors).toContain(mention);
+    expect(errors).toContain(`gated-delta ${args[0]} --help`);
+    expect(errors.trimEnd().split("\n")).toHaveLength(1);
   });
 });
 
@@ -84,6 +93,18 @@ describe("doctor", () => {
     expect(lines.get("cpu")).toMatch(/\d+ threads?$/);
     expect(lines.get("metal")).toMatch(process.platform === "darwin" ? /./ : /^none: |emulated/);
     expect(["cpu", "metal"]).toContain(lines.get("backend")!);
+  });
+
+  test.skipIf(process.platform !== "linux")("names the command that builds a missing emulated Metal, and so does verify", () => {
+    const path = newPath("lonely.so"); // the emulation is looked for beside the library
+    copyFileSync(libraryInfo().path, path);
+    const env = { GATED_DELTA_LIBRARY: path, GATED_DELTA_METAL_EMULATOR: "" };
+    expect(gatedDelta(["doctor"], env).out).toMatch(/^metal: +none: .*`npm run emulator` builds it/m);
+    const { status, errors } = gatedDelta(["verify", "--backend", "metal", "x"], env);
+    expect(status).toBe(2);
+    expect(errors).toContain("`npm run emulator` builds it");
+    const { scripts } = manifest as { scripts: Record<string, string> };
+    expect(existsSync(join(import.meta.dir, "..", scripts["emulator"]!.replace(/^node /, "")))).toBe(true);
   });
 
   test("says which instruction set is forced", () => {

@@ -105,13 +105,13 @@ describe("running", () => {
     device.encode(linear({ x: a, weight: twice, out: b }));
     device.wait();
     copied(b, 0); // nothing was committed
-    expect(device.commit()).toBe(last + 1);
-    expect(device.commit()).toBe(last + 1);
+    expect(device.submit()).toBe(last + 1);
+    expect(device.submit()).toBe(last + 1);
     device.wait();
     copied(b, 4);
     device.encode(linear({ x, weight: twice, out: b }));
     device.discard();
-    expect(device.commit()).toBe(last + 1);
+    expect(device.submit()).toBe(last + 1);
   });
 
   test("a refused op leaves nothing of its pass to run", () => {
@@ -142,7 +142,7 @@ describe("running", () => {
         throw boo;
       }),
     ).toThrow(boo);
-    expect(device.commit()).toBe(last);
+    expect(device.submit()).toBe(last);
     device.wait();
     copied(a, 0);
   });
@@ -177,7 +177,7 @@ describe("running", () => {
     const attempts: (() => unknown)[] = [
       () => device.run(),
       () => device.encode(linear({ x, weight: twice, out: fresh() })),
-      () => device.commit(),
+      () => device.submit(),
       () => device.discard(),
       () => device.wait(),
       () => device.close(),

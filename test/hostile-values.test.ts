@@ -1,6 +1,6 @@
 /** Whatever a caller passes in whatever place ends in a typed error or in a sound result: never in one of the engine's. */
 import { describe, expect, test } from "bun:test";
-import { GatedDeltaError, GatedDeltaNet, StatePool, Tensor } from "../lib/index.ts";
+import { GatedDeltaError, GatedDeltaNet, StatePool } from "../lib/index.ts";
 import type { Op } from "../lib/index.ts";
 import { makeOp, addOp, opNames, soundArguments } from "./support/arguments.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
@@ -42,9 +42,9 @@ const calls: Record<string, (value: unknown) => unknown> = {
   "copyFrom two": (value) => device.tensor("f32", [2]).copyFrom([as(value), as(value)]),
   wrap: (value) => device.wrap("f32", [1], as(value)),
   unsafeWrap: (value) => device.unsafeWrap("f32", [1], as(value)),
-  "fromPointer's device": (value) => Tensor.fromPointer(as(value), 64, 64, "f32", [1], { owner: {} }),
-  "fromPointer's bytes": (value) => Tensor.fromPointer(device, 64, as(value), "f32", [2 ** 29], { owner: {} }),
-  "fromPointer's options": (value) => Tensor.fromPointer(device, 1, 64, "f32", [1], as(value)),
+  "fromPointer's shape": (value) => device.fromPointer("f32", as(value), 64, { owner: {} }),
+  "fromPointer's bytes": (value) => device.fromPointer("f32", [2 ** 29], 64, { owner: {}, bytes: as(value) }),
+  "fromPointer's options": (value) => device.fromPointer("f32", [1], 1, as(value)),
   view: (value) => tensor().view(as(value)),
   "view's shape": (value) => tensor().view({ shape: as(value) }),
   "view's strides": (value) => tensor().view({ shape: [1, 1], strides: as(value) }),

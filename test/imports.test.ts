@@ -9,7 +9,7 @@ import { dirname, join, relative, resolve } from "node:path";
 
 const root = resolve(import.meta.dir, "../lib");
 
-/** From the lowest room to the highest. `errors` and `index` are files. */
+/** From the lowest room to the highest. `errors`, `ggml` and `index` are files. */
 const floors = [
   ["errors"],
   ["arguments"],
@@ -22,7 +22,7 @@ const floors = [
   ["layer"],
   ["model"],
   ["cli"],
-  ["index"],
+  ["ggml", "index"],
 ];
 
 /** Type imports from a room above, by the file that has them: why the lower file must name the higher type. */

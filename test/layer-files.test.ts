@@ -2,11 +2,11 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Device, GatedDeltaError, GatedDeltaNet, StatePool } from "../lib/index.ts";
-import type { ErrorCode, GatedDeltaNetOptions } from "../lib/index.ts";
+import type { ErrorCode } from "../lib/index.ts";
 import { writeSafetensors } from "../lib/safetensors/safetensors.ts";
 import type { TensorToWrite } from "../lib/safetensors/safetensors.ts";
 import { scratch } from "./support/files.ts";
-import { prefixOf, randomWeights, smallConfig, tensorsOf, writeLayer, writeSharded } from "./support/layers.ts";
+import { loadingOn, prefixOf, randomWeights, smallConfig, tensorsOf, writeLayer, writeSharded } from "./support/layers.ts";
 import { Random } from "./support/random.ts";
 
 const { folder, newPath } = scratch();
@@ -14,38 +14,13 @@ const device = Device.open();
 afterAll(() => device[Symbol.dispose]());
 const weights = randomWeights(new Random(21), smallConfig, "f32");
 const good = writeLayer(smallConfig, weights, "f32");
-const { hidden_size: _, ...withoutHidden } = smallConfig;
+const { outputOf, refused } = loadingOn(device);
 
 function newFolder(): string {
   return mkdtempSync(join(folder, "checkpoint-"));
 }
 
-/** Loads, runs one token so that the weights are proven to be the right ones, and gives the output. */
-function outputOf(files: string | readonly string[], options: Partial<GatedDeltaNetOptions> = {}): Float32Array {
-  using layer = GatedDeltaNet.load(device, files, { layer: 0, ...options });
-  using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });
-  using handle = pool.allocate();
-  using hidden = device.tensorFrom("f32", [1, 48], Array.from({ length: 48 }, (_, i) => Math.sin(i)));
-  using out = device.tensor("f32", [1, 48]);
-  const step = pool.step([handle]);
-  device.run(...layer.decode({ hidden, out, pool, step }));
-  device.wait();
-  step.done();
-  return out.data.slice();
-}
-
 const expected = outputOf(good);
-
-/** The error of a load that must fail. */
-function refused(files: string | readonly string[], options: object = { layer: 0 }): GatedDeltaError {
-  try {
-    GatedDeltaNet.load(device, files, options as GatedDeltaNetOptions)[Symbol.dispose]();
-  } catch (error) {
-    if (error instanceof GatedDeltaError) return error;
-    throw error;
-  }
-  throw new Error("it was loaded");
-}
 
 describe("where a layer's tensors may be", () => {
   test.each([
@@ -90,68 +65,6 @@ describe("where a layer's tensors may be", () => {
     const none = { ...bias, data: new Float32Array(208) };
     const plain = writeLayer(smallConfig, weights, "f32", { more: { [`${prefixOf(0)}conv1d.bias`]: none } });
     expect(outputOf(plain)).toEqual(expected);
-  });
-});
-
-describe("where a configuration may be", () => {
-  test("what is passed wins over the file's own", () => {
-    const path = writeLayer({ ...smallConfig, output_gate_type: "sigmoid" }, weights, "f32");
-    expect(outputOf(path)).not.toEqual(expected);
-    expect(outputOf(path, { config: smallConfig })).toEqual(expected);
-    const file = newPath("config.json");
-    writeFileSync(file, JSON.stringify({ text_config: smallConfig, vision_config: {} }));
-    expect(outputOf(path, { config: file })).toEqual(expected);
-  });
-
-  test("sizes and options of a layer can be read", () => {
-    using layer = GatedDeltaNet.load(device, good, { layer: 0, dtype: "bf16" });
-    expect(layer.config).toEqual({
-      hiddenSize: 48, keyHeads: 2, valueHeads: 6, keyDim: 16, valueDim: 24, convWidth: 4, normEps: 1e-6, outputGate: "silu",
-    });
-    expect(layer.stateShape).toEqual({ keyHeads: 2, valueHeads: 6, keyDim: 16, valueDim: 24, convWidth: 4 });
-    expect([layer.layer, layer.dtype, layer.device]).toEqual([0, "bf16", device]);
-  });
-
-  const bad: [what: string, config: object, code: ErrorCode, argument: string][] = [
-    ["a missing size", withoutHidden, "invalid-argument", "config.hidden_size"],
-    ["a size of another type", { ...smallConfig, hidden_size: "48" }, "invalid-argument", "config.hidden_size"],
-    ["a head dimension that is no multiple of 8", { ...smallConfig, linear_key_head_dim: 12 }, "invalid-argument", "config.linear_key_head_dim"],
-    ["too wide a head", { ...smallConfig, linear_value_head_dim: 264 }, "invalid-argument", "config.linear_value_head_dim"],
-    ["too many taps", { ...smallConfig, linear_conv_kernel_dim: 10 }, "invalid-argument", "config.linear_conv_kernel_dim"],
-    ["heads that do not divide", { ...smallConfig, linear_num_value_heads: 5 }, "invalid-argument", "config.linear_num_value_heads"],
-    ["a size out of all proportion", { ...smallConfig, linear_num_key_heads: 1e9 }, "invalid-argument", "config.linear_num_key_heads"],
-    ["a negative epsilon", { ...smallConfig, rms_norm_eps: -1 }, "invalid-argument", "config.rms_norm_eps"],
-    ["an activation without a kernel", { ...smallConfig, hidden_act: "gelu" }, "unsupported", "config: hidden_act"],
-    ["a gate without a kernel", { ...smallConfig, output_gate_type: "tanh" }, "unsupported", "config: output_gate_type"],
-    ["an array", [], "invalid-argument", "config"],
-  ];
-  test.each(bad)("%s is refused", (_, config, code, argument) => {
-    const error = refused(good, { layer: 0, config });
-    expect([error.code, error.argument]).toEqual([code, argument]);
-  });
-
-  test.each([
-    [{ layer_types: ["full_attention", "linear_attention"] }, "invalid-argument"],
-    [{ full_attention_interval: 1 }, "invalid-argument"],
-    [{ layer_types: [] }, "range"],
-    [{ num_hidden_layers: 4, layer_types: null }, undefined],
-    [{ layer_types: ["linear_attention"], full_attention_interval: 1 }, undefined],
-    [{ full_attention_interval: 4 }, undefined],
-  ])("%j decides whether layer 0 is there to load", (more, code) => {
-    const config = { ...smallConfig, ...more };
-    if (code === undefined) expect(outputOf(good, { config })).toEqual(expected);
-    else expect(refused(good, { layer: 0, config }).code).toBe(code as ErrorCode);
-  });
-
-  test("files that are no configuration", () => {
-    const path = newPath("config.json");
-    for (const text of ["", "{", "null", "[]", "3"]) {
-      writeFileSync(path, text);
-      const error = refused(good, { layer: 0, config: path });
-      expect([error.code, error.argument]).toEqual(["file", path]);
-    }
-    expect(refused(good, { layer: 0, config: folder }).code).toBe("file");
-    expect(refused(good, { layer: 0, config: join(folder, "none.json") }).code).toBe("file");
   });
 });
 
@@ -227,13 +140,16 @@ describe("arguments that are refused", () => {
     using layer = GatedDeltaNet.load(device, good, { layer: 0 });
     using pool = StatePool.create(device, { slots: 2, layers: 1, ...layer.stateShape });
     using deep = StatePool.create(device, { slots: 2, layers: 2, ...layer.stateShape });
-    using other = StatePool.create(device, { slots: 2, layers: 1, ...layer.stateShape, valueDim: 16 });
+    using other = StatePool.create(device, { slots: 4, layers: 1, ...layer.stateShape, valueDim: 16 });
     using hidden = device.tensor("f32", [2, 48]);
     using out = device.tensor("f32", [2, 48]);
-    const step = { readSlots: [-1, -1], writeSlots: [0, 1] };
+    const stepOf = (of: StatePool) => of.step([of.allocate(), of.allocate()]);
     const cuSeqlens = [0, 1, 2];
-    const fine = { hidden, out, cuSeqlens, pool, step };
-    const failing: [change: object, code: ErrorCode, argument: string][] = [
+    const step = stepOf(pool);
+    const over = stepOf(other);
+    over.abort();
+    const fine = { hidden, out, cuSeqlens, step };
+    const failing: [change: object, code: ErrorCode, argument: string | undefined][] = [
       [{ hidden: device.tensor("f32", [2, 40]) }, "shape", "hidden"],
       [{ hidden: device.tensor("f32", [2, 1, 48]) }, "shape", "hidden"],
       [{ hidden: device.tensor("bf16", [2, 48]) }, "dtype", "hidden"],
@@ -241,11 +157,17 @@ describe("arguments that are refused", () => {
       [{ out: device.tensor("f32", [3, 48]) }, "shape", "out"],
       [{ out: device.tensor("f16", [2, 48]) }, "dtype", "out"],
       [{ out: hidden.data }, "invalid-argument", "out"],
-      [{ pool: deep }, "invalid-argument", "pool"],
-      [{ pool: other }, "shape", "state"],
-      [{ cuSeqlens: [0, 1, 3] }, "range", "cuSeqlens[2]"],
-      [{ step: { readSlots: [0, 7], writeSlots: [0, 1] } }, "range", "readSlots[1]"],
-      [{ step: { readSlots: [0, 1], writeSlots: [1, 1] } }, "overlap", "writeSlots[1]"],
+      [{ step: stepOf(deep) }, "invalid-argument", "step"],
+      [{ step: stepOf(other) }, "shape", "state"],
+      [{ step: over }, "state", undefined],
+      [{ step: undefined }, "invalid-argument", "step"],
+      [{ step: { readSlots: [0, 1], writeSlots: [0, 1] } }, "invalid-argument", "step"],
+      [{ draft: step }, "invalid-argument", "draft"],
+      [{ pool }, "invalid-argument", "pool"],
+      [{ cuSeqlens: [0, 1, 3] }, "range", "cuSeqlens"],
+      [{ cuSeqlens: [0, 1, 1] }, "range", "cuSeqlens"],
+      [{ cuSeqlens: undefined }, "shape", "cuSeqlens"],
+      [{ cuSeqlens: [0, 2] }, "shape", "readSlots"],
     ];
     for (const [change, code, argument] of failing) {
       let error: unknown;
@@ -258,6 +180,7 @@ describe("arguments that are refused", () => {
       expect([(error as GatedDeltaError).code, (error as GatedDeltaError).argument]).toEqual([code, argument]);
     }
     device.run(...layer.forward(fine));
+    step.done();
     device.wait();
     expect(new Set(out.data)).toEqual(new Set([0])); // zeros in, zeros out: what failed before left nothing behind
   });
@@ -266,7 +189,7 @@ describe("arguments that are refused", () => {
     using layer = GatedDeltaNet.load(device, good, { layer: 0 });
     using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });
     using hidden = device.tensorFrom("f32", [1, 48], Array.from({ length: 48 }, (_, i) => Math.sin(i)));
-    device.run(...layer.decode({ hidden, out: hidden, pool, step: { readSlots: [-1], writeSlots: [0] } }));
+    pool.run([pool.allocate()], (step) => layer.decode({ hidden, out: hidden, step }));
     device.wait();
     expect(hidden.data).toEqual(expected);
   });
@@ -276,7 +199,7 @@ describe("arguments that are refused", () => {
     using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });
     using hidden = device.tensor("f32", [1, 48]);
     using out = device.tensor("f32", [1, 48]);
-    const args = { hidden, out, pool, step: { readSlots: [-1], writeSlots: [0] } };
+    const args = { hidden, out, step: pool.step([pool.allocate()]) };
     const ops = layer.decode(args);
     layer[Symbol.dispose]();
     layer[Symbol.dispose]();

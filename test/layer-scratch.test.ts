@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { Device, StatePool } from "../lib/index.ts";
-import { bitsEqual } from "./support/compare.ts";
+import type { GatedDeltaNet } from "../lib/index.ts";
+import { bitsEqual } from "../lib/cli/verify/compare.ts";
 import { drive, randomHidden } from "./support/drive.ts";
 import { loadRandom, smallConfig } from "./support/layers.ts";
 import { Random } from "./support/random.ts";
@@ -18,12 +19,10 @@ describe("what a call costs", () => {
     using hidden = device.tensor("f32", [40, width]);
     using out = device.tensor("f32", [40, width]);
     const call = (tokens: number) => {
-      const step = pool.step(handles);
       const cuSeqlens = [0, 1, tokens];
-      device.run(...layer.forward({ hidden: hidden.slice(0, tokens), out: out.slice(0, tokens), cuSeqlens, pool, step }));
-      if (tokens === 2) device.run(...layer.decode({ hidden: hidden.slice(0, 2), out: out.slice(0, 2), pool, step }));
+      pool.run(handles, (step) => layer.forward({ hidden: hidden.slice(0, tokens), out: out.slice(0, tokens), cuSeqlens, step }));
+      if (tokens === 2) pool.run(handles, (step) => layer.decode({ hidden: hidden.slice(0, 2), out: out.slice(0, 2), step }));
       device.wait();
-      step.done();
     };
     call(20);
     const allocate = spyOn(device, "tensor");
@@ -41,6 +40,37 @@ describe("what a call costs", () => {
     }
   });
 
+  test("layers of one shape share scratch memory, until the last of them is disposed", () => {
+    using own = Device.open("cpu");
+    const { layer: first } = loadRandom(own, smallConfig, 10);
+    const { layer: second } = loadRandom(own, smallConfig, 11);
+    using pool = StatePool.create(own, { slots: 1, layers: 1, ...first.stateShape });
+    using handle = pool.allocate();
+    using hidden = own.tensor("f32", [8, smallConfig.hidden_size]);
+    const allocate = spyOn(own, "tensor");
+    const run = (layer: GatedDeltaNet) => void pool.run([handle], (step) => layer.forward({ hidden, out: hidden, step }));
+    try {
+      run(first);
+      const [made] = [allocate.mock.calls.length];
+      expect(made).toBeGreaterThan(0);
+      run(second);
+      first[Symbol.dispose]();
+      run(second);
+      expect(allocate).toHaveBeenCalledTimes(made);
+      const { layer: wider } = loadRandom(own, { ...smallConfig, linear_num_key_heads: 1, linear_num_value_heads: 4 }, 12);
+      using _ = wider;
+      second[Symbol.dispose]();
+      const { layer: third } = loadRandom(own, smallConfig, 13);
+      using __ = third;
+      allocate.mockClear();
+      run(third);
+      expect(allocate).toHaveBeenCalled();
+    } finally {
+      allocate.mockRestore();
+    }
+    own.wait();
+  });
+
   test("ops made before the scratch grew still run", () => {
     const { layer } = loadRandom(device, smallConfig, 11);
     using _ = layer;
@@ -53,7 +83,7 @@ describe("what a call costs", () => {
     const tensors = hidden.map(({ shape, data }) => device.tensorFrom("f32", shape, data));
     const outs = hidden.map(({ shape }) => device.tensor("f32", shape));
     const steps = handles.map((handle) => pool.step([handle]));
-    const ops = steps.flatMap((step, i) => fresh.forward({ hidden: tensors[i]!, out: outs[i]!, pool, step }));
+    const ops = steps.flatMap((step, i) => fresh.forward({ hidden: tensors[i]!, out: outs[i]!, step }));
     device.run(...ops);
     device.wait();
     expect(bitsEqual(outs[0]!.data, base.outputs[0]!)).toBe(true);
@@ -70,22 +100,15 @@ describe("what a call costs", () => {
     using handle = pool.allocate();
     using input = device.tensor("f32", [1, width]);
     using out = device.tensor("f32", [1, width]);
-    const slots = { readSlots: new Int32Array(1), writeSlots: new Int32Array(1) };
-    const ops = layer.decode({ hidden: input, out, pool, step: slots });
-    const first = pool.step([handle]);
-    slots.readSlots.set(first.readSlots);
-    slots.writeSlots.set(first.writeSlots);
-    first.abort();
-    using plan = device.plan((pass) => ops.forEach((op) => pass.encode(op)));
+    const placeholder = pool.placeholder(1);
+    using plan = device.plan((pass) => {
+      for (const op of layer.decode({ hidden: input, out, step: placeholder })) pass.encode(op);
+    });
     const output = new Float32Array(tokens * width);
     for (let at = 0; at < tokens; at++) {
       input.data.set(hidden[0]!.data.subarray(at * width, (at + 1) * width));
-      const step = pool.step([handle]);
-      slots.readSlots.set(step.readSlots);
-      slots.writeSlots.set(step.writeSlots);
-      plan.run();
+      pool.run([handle], plan);
       device.wait();
-      step.done();
       output.set(out.data, at * width);
     }
     expect(bitsEqual(output, base.outputs[0]!)).toBe(true);

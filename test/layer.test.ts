@@ -3,7 +3,7 @@ import { Device, GatedDeltaNet, StatePool, linear } from "../lib/index.ts";
 import type { FloatDType, Tensor } from "../lib/index.ts";
 import { reference } from "./reference/tensor.ts";
 import type { Reference } from "./reference/tensor.ts";
-import { bitsEqual, bounds, relRms } from "./support/compare.ts";
+import { bitsEqual, bounds, relRms } from "../lib/cli/verify/compare.ts";
 import { drive, randomHidden, together } from "./support/drive.ts";
 import type { Call } from "./support/drive.ts";
 import { goldenFiles, loadLayer } from "./support/golden.ts";
@@ -176,12 +176,12 @@ describe("the core without projections", () => {
           a: project(input, "in_proj_a.weight", valueHeads),
           b: project(input, "in_proj_b.weight", valueHeads),
           out,
-          pool,
           step,
         }),
       );
       const projected = project(out.reshape([size, valueHeads * valueDim]), "out_proj.weight", hiddenSize);
       device.wait();
+      for (const unused of [0, 1]) for (const kind of ["state", "conv"] as const) step.wrote(unused, kind);
       step.done();
       output.set(projected.data, at * hiddenSize);
     }

@@ -166,7 +166,7 @@ describe("plans", () => {
       }),
     ).toThrow(boo);
     expect(thrownBy(() => kept!.copySlots({} as never)).code).toBe("state");
-    expect(device.commit()).toBe(last);
+    expect(device.submit()).toBe(last);
   });
 
   test("a plan keeps its tensors", () => {

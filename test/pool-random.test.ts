@@ -100,12 +100,12 @@ test(`${operations} random operations on a pool`, () => {
         const records = kind === "drop" ? random.pick(["deltas", "snapshots"] as const) : kind;
         const counts = lists.map((list) => list.length);
         if (records === "snapshots" && counts.reduce((sum, n) => sum + n, 0) > pool.free) {
-          expect(thrownBy(() => pool.verify(handles, counts, { records })).code).toBe("range");
+          expect(thrownBy(() => pool.draft(handles, counts, { records })).code).toBe("range");
           return true;
         }
-        const draft = pool.verify(handles, counts, { records });
+        const draft = pool.draft(handles, counts, { records });
         simple.run(draft, lists);
-        expect(thrownBy(() => pool.verify([one.handle], [1])).code).toBe("state");
+        expect(thrownBy(() => pool.draft([one.handle], [1])).code).toBe("state");
         if (kind === "drop") {
           draft.abort();
           break;
@@ -119,7 +119,7 @@ test(`${operations} random operations on a pool`, () => {
       case "refuse": {
         const free = pool.free;
         expect(thrownBy(() => pool.step([one.handle, one.handle])).code).toBe("state");
-        expect(thrownBy(() => pool.verify([one.handle, one.handle], [1, 1])).code).toBe("state");
+        expect(thrownBy(() => pool.draft([one.handle, one.handle], [1, 1])).code).toBe("state");
         expect(pool.free).toBe(free);
         return true;
       }

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { DisposedError, PrefixCache } from "../lib/index.ts";
 import type { StateHandle, StatePool } from "../lib/index.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
-import { statesOn } from "./support/states.ts";
+import { finish, statesOn } from "./support/states.ts";
 
 const device = openDevice();
 afterAll(() => device.close());
@@ -13,7 +13,7 @@ const { newPool, fromScratch, contentOf, advance } = statesOn(device);
 /** A state that was stepped once, so that forks of it share a slot. */
 function stepped(pool: StatePool): StateHandle {
   const handle = pool.allocate();
-  pool.step([handle]).done();
+  finish(pool.step([handle]));
   return handle;
 }
 
@@ -55,7 +55,7 @@ describe("a prefix cache", () => {
     expect(cache.lookup(Int32Array.of(3))!.length).toBe(0);
   });
 
-  test("the least recently used goes first; what a fork still shares stays", () => {
+  test("the least recently used goes first, whoever holds a fork of it", () => {
     using pool = newPool(8);
     using cache = new PrefixCache(pool, { bytes: 3 * (pool.slotBytes + 4) });
     const states = [1, 2, 3, 4].map(() => stepped(pool));
@@ -65,11 +65,34 @@ describe("a prefix cache", () => {
     }
     expect([cache.size, cache.bytes]).toEqual([3, cache.budget]);
     cache.lookup([1])!.state.free(); // used: 2 is the oldest
-    const held = cache.lookup([2])!.state; // shared: not evictable, though 3 is now the oldest
+    const held = cache.lookup([2])!.state; // used, and still held: 3 is the oldest
     expect(cache.insert([4], states[3]!)).toBe(true);
     expect([1, 2, 3, 4].map((token) => cache.lookup([token])?.state[Symbol.dispose]() === undefined && cache.lookup([token]) !== undefined))
       .toEqual([true, true, false, true]);
     held.free();
+  });
+
+  test("an entry whose slot an idle handle shares gives a slot back when it goes", () => {
+    using pool = newPool(3);
+    using cache = new PrefixCache(pool, { bytes: 1e6 });
+    using handle = stepped(pool);
+    cache.insert([1], handle);
+    cache.insert([2], handle);
+    expect([pool.free, cache.size]).toEqual([0, 2]);
+    expect([cache.makeRoom(1), pool.free, cache.size]).toEqual([true, 1, 1]);
+    expect([cache.makeRoom(2), pool.free, cache.size]).toEqual([true, 2, 0]);
+    expect(cache.makeRoom(3)).toBe(false);
+  });
+
+  test("an entry that gives no slot back, since an open step reads its slot, stays", () => {
+    using pool = newPool(2);
+    using cache = new PrefixCache(pool, { bytes: 1e6 });
+    using handle = stepped(pool);
+    cache.insert([1], handle);
+    const step = pool.step([handle]); // writes to the other slot and reads the entry's
+    expect([pool.free, cache.makeRoom(1), cache.size]).toEqual([0, false, 1]);
+    finish(step);
+    expect([cache.makeRoom(1), pool.free, cache.size]).toEqual([true, 1, 0]);
   });
 
   test("where everything is in use nothing more is kept, and nothing is lost", () => {
@@ -77,12 +100,12 @@ describe("a prefix cache", () => {
     using cache = new PrefixCache(pool, { bytes: 1e6 });
     using handle = stepped(pool);
     expect(cache.insert([1], handle)).toBe(true);
-    expect(cache.insert([2], handle)).toBe(true);
-    expect([pool.free, cache.insert([3], handle), cache.size]).toEqual([0, false, 2]);
-    expect(cache.insert([2], handle)).toBe(true); // known already
-    expect(thrownBy(() => cache.lookup([1])).code).toBe("out-of-memory");
-    expect(cache.makeRoom(1)).toBe(false);
+    using _other = pool.allocate();
+    expect([pool.free, cache.insert([1], handle), cache.size]).toEqual([0, true, 1]); // known already
+    expect(thrownBy(() => cache.lookup([1])).code).toBe("out-of-memory"); // the entry itself does not go
+    expect([cache.insert([3], handle), cache.size]).toEqual([true, 1]); // in the place of the other
     handle.free();
+    _other.free();
     cache.clear();
     expect([cache.size, cache.bytes, pool.free]).toEqual([0, 0, 3]);
     using small = new PrefixCache(pool, { bytes: pool.slotBytes });
@@ -141,17 +164,17 @@ describe("a prefix cache", () => {
         const budget = entries * (pool.slotBytes + 8);
         using cache = new PrefixCache(pool, { bytes: budget });
         // The model: tokens, state's slot, oldest first.
+        const strays: StateHandle[] = [];
         let model: { tokens: number[]; bytes: number; held: StateHandle[] }[] = [];
         const same = (a: readonly number[], b: readonly number[]) => a.length === b.length && a.every((x, i) => x === b[i]);
         const evict = (except?: object) => {
-          const at = model.findIndex((entry) => entry !== except && entry.held.every((handle) => handle.freed));
+          const at = model.findIndex((entry) => entry !== except);
           if (at < 0) return false;
-          model.splice(at, 1);
+          strays.push(...model.splice(at, 1)[0]!.held);
           return true;
         };
         const bytes = () => model.reduce((sum, entry) => sum + entry.bytes, 0);
         const used = () => model.length + model.flatMap((entry) => entry.held).concat(strays).filter((handle) => !handle.freed).length;
-        const strays: StateHandle[] = [];
         for (const { kind, tokens: list, n } of commands) {
           if (kind === "insert") {
             if (slots - used() < 2) continue;
@@ -195,7 +218,7 @@ describe("a prefix cache", () => {
           expect(cache.bytes).toBeLessThanOrEqual(budget);
           expect(pool.free).toBe(slots - used());
         }
-        for (const handle of model.flatMap((entry) => entry.held)) if (!handle.freed) handle.free();
+        for (const handle of model.flatMap((entry) => entry.held).concat(strays)) if (!handle.freed) handle.free();
         cache.clear();
         expect(pool.free).toBe(slots);
       }),

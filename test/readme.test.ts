@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import * as ggml from "../lib/ggml.ts";
 import * as api from "../lib/index.ts";
 import { scratch } from "./support/files.ts";
 
@@ -52,7 +53,7 @@ describe("the README", () => {
     const table = text.slice(text.indexOf("## The operations"), text.indexOf("## How it works"));
     const firstCells = [...table.matchAll(/^\|([^|]+)\|/gm)].map(([, cell]) => cell!);
     const told = firstCells.flatMap((cell) => [...cell.matchAll(/`(\w+)`/g)].map(([, name]) => name!));
-    const operations = Object.entries(api).filter(([name, value]) => {
+    const operations = Object.entries({ ...api, ...ggml }).filter(([name, value]) => {
       return typeof value === "function" && /^[a-z]/.test(name) && !/^(?:encode|decode)Bf16$|^libraryInfo$/.test(name);
     });
     expect(told.sort()).toEqual(operations.map(([name]) => name).sort());

@@ -10,7 +10,7 @@ import type { LayerConfig } from "./reference/layer.ts";
 import { round } from "./reference/rounding.ts";
 import { reference, rows } from "./reference/tensor.ts";
 import type { Reference } from "./reference/tensor.ts";
-import { bitsEqual, bounds, relRms } from "./support/compare.ts";
+import { bitsEqual, bounds, relRms } from "../lib/cli/verify/compare.ts";
 import {
   goldenFiles,
   loadCausalConv,

@@ -1,13 +1,14 @@
 // `npm test`: set-up, then every runner, then one line with the sum: "N passed, N failed".
-import { mkdirSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { isNoise } from "../swift/scripts/build.mjs";
 import { run } from "../swift/scripts/exec.mjs";
 import { elapsed, runMain, say } from "../swift/scripts/report.mjs";
 import { rootFolder } from "../swift/scripts/root.mjs";
 import { setUp } from "../swift/scripts/steps.mjs";
-import { clangOf, commonFlags, swiftEnvironment } from "../swift/scripts/swift.mjs";
+import { commonFlags, swiftEnvironment } from "../swift/scripts/swift.mjs";
 import { countBun, countSwiftTesting, countXunit, settle } from "./run/counts.mjs";
+import { buildEmulator, emulatorEnvironment } from "./run/emulator.mjs";
 import { writeReceipt } from "./run/receipt.mjs";
 
 /** A test that hangs fails by itself after this long; machines with two busy cores are no reason to fail. */
@@ -19,15 +20,15 @@ function show(line) {
 }
 
 /** Each runner: what it is called, and a function that runs it and counts. They run one after the other, and in this order: some need what others make. */
-function runners({ root, bun, toolchain }) {
-  const clang = clangOf(toolchain);
+function runners(state) {
+  const { root, bun, toolchain } = state;
   const linux = process.platform === "linux";
   // What is set already stays. On Linux both backends are there, so a test that finds one missing has found a mistake.
-  const env = { ...(clang === null ? {} : { GATED_DELTA_CLANG: clang }), ...(linux ? { GATED_DELTA_TEST_BACKENDS: "cpu,metal" } : {}), ...process.env };
+  const env = { ...(linux ? { GATED_DELTA_TEST_BACKENDS: "cpu,metal" } : {}), ...emulatorEnvironment(toolchain) };
   return [
     { name: "types", go: () => one(bun, ["check", "--no-script"], { cwd: root, env }) },
     // Linux has no Metal: the kernels are translated and built for the processor. Swift's tests and Bun's both run on them.
-    ...(linux ? [{ name: "emulated Metal's kernels", go: () => one(bun, ["test/emulator/main.ts", "build", ...shaders(root)], { cwd: root, env }) }] : []),
+    ...(linux ? [{ name: "emulated Metal's kernels", go: async () => counted(await buildEmulator(state, show)) }] : []),
     { name: "swift test", go: () => swiftTest(root, toolchain, env) },
     {
       name: "bun test",
@@ -41,12 +42,11 @@ function runners({ root, bun, toolchain }) {
 
 /** A program that is one test: it passes if it ends well. */
 async function one(command, args, options) {
-  const { code } = await run(command, args, { ...options, output: show });
-  return { passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1 };
+  return counted(await run(command, args, { ...options, output: show }));
 }
 
-function shaders(root) {
-  return readdirSync(join(root, "shaders")).filter((name) => name.endsWith(".metal")).sort().map((name) => `shaders/${name}`);
+function counted({ code }) {
+  return { passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1 };
 }
 
 async function swiftTest(root, toolchain, env) {

@@ -1,14 +1,12 @@
+/** Sound safetensors files: what was written is read back. */
 import { describe, expect, test } from "bun:test";
-import fc from "fast-check";
-import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, truncateSync } from "node:fs";
-import { join } from "node:path";
+import { statSync, truncateSync } from "node:fs";
 import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, UnsupportedError } from "../lib/errors.ts";
-import { temporaryName } from "../lib/safetensors/leftovers.ts";
 import { openSafetensors, safetensorsDTypes, writeSafetensors } from "../lib/safetensors/safetensors.ts";
 import type { SafetensorsDType, TensorToWrite } from "../lib/safetensors/safetensors.ts";
 import { oneTensor, scratch } from "./support/files.ts";
 
-const { folder, newPath, fileOf } = scratch();
+const { newPath, fileOf } = scratch();
 
 describe("a sound file", () => {
   test("reads back what was written, in every dtype", () => {
@@ -131,9 +129,9 @@ describe("a sound file", () => {
     expect(() => file.info("toString")).toThrow(FileError);
   });
 
-  test("offsets may come in any order, with spaces and unknown fields between", () => {
+  test("offsets may come in any order and in any form of a number, with spaces and unknown fields between", () => {
     const path = fileOf(
-      ` { "b" : {"data_offsets":[2,4],"shape":[2],"dtype":"U8","extra":{"deep":[1,2.5e-3,{"x":null}],"t":true}} ,
+      ` { "b" : {"data_offsets":[2.0,4e0],"shape":[2],"dtype":"U8","extra":{"deep":[1,2.5e-3,{"x":null}],"t":true}} ,
       \t"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}   `,
       4,
     );
@@ -194,87 +192,5 @@ describe("a sound file", () => {
     } catch (error) {
       expect((error as GatedDeltaError).code).toBe("out-of-memory");
     }
-  });
-});
-
-describe("the writer", () => {
-  const good: TensorToWrite = { dtype: "U8", shape: [2], data: new Uint8Array([1, 2]) };
-
-  test("refuses what a file could not say, before it writes", () => {
-    const path = newPath();
-    const bad: [string, unknown, Record<string, string>?][] = [
-      ["a", { ...good, dtype: "f32" }],
-      ["a", { ...good, shape: [3] }],
-      ["a", { ...good, shape: [-2] }],
-      ["a", { ...good, shape: [0.5, 4] }],
-      ["a", { ...good, shape: [2 ** 40, 2 ** 40] }],
-      ["a", { dtype: "F4", shape: [1], data: new Uint8Array(1) }],
-      ["__metadata__", good],
-      ["\ud800", good],
-      ["a", good, { x: 3 as unknown as string }],
-      ["a", good, { x: "\udc00" }],
-    ];
-    for (const [name, tensor, metadata] of bad) {
-      expect(() => writeSafetensors(path, { [name]: tensor as TensorToWrite }, metadata)).toThrow(GatedDeltaError);
-    }
-    expect(() => writeSafetensors("", { a: good })).toThrow("expected a path");
-    expect(existsSync(path)).toBe(false);
-  });
-
-  test("a failing write leaves what was there, and nothing else", () => {
-    const inside = join(folder, "taken");
-    mkdirSync(join(inside, "x.safetensors"), { recursive: true }); // a folder under the file's name: rename fails
-    expect(() => writeSafetensors(join(inside, "x.safetensors"), { a: good })).toThrow(FileError);
-    expect(readdirSync(inside)).toEqual(["x.safetensors"]);
-    expect(() => writeSafetensors(join(folder, "no", "such", "folder"), { a: good })).toThrow("cannot be written");
-    if (process.getuid?.() !== 0) {
-      chmodSync(inside, 0o500);
-      expect(() => writeSafetensors(join(inside, "y.safetensors"), { a: good })).toThrow(FileError);
-      chmodSync(inside, 0o700);
-    }
-  });
-
-  test("writers of one file have temporary files of their own, also within one process", () => {
-    const names = Array.from({ length: 1000 }, () => temporaryName(join(folder, "one")));
-    expect(new Set(names).size).toBe(names.length);
-  });
-
-  test("equal contents give equal files, whatever the order and the pieces", () => {
-    const [first, second] = [newPath(), newPath()];
-    const f32: TensorToWrite = { dtype: "F32", shape: [3], data: new Float32Array([1, 2, 3]) };
-    const data = [new Float32Array([9, 1]).subarray(1), new Float32Array([2, 3])];
-    const pieces: TensorToWrite = { dtype: "F32", shape: [3], data };
-    writeSafetensors(first, { x: good, b: f32, a: f32 });
-    writeSafetensors(second, { a: pieces, b: pieces, x: good });
-    expect(readFileSync(first)).toEqual(readFileSync(second));
-    using file = openSafetensors(first);
-    expect(file.names).toEqual(["a", "b", "x"]);
-  });
-
-  test("anything written reads back", () => {
-    const path = newPath();
-    const names = Object.keys(safetensorsDTypes) as SafetensorsDType[];
-    const dtypes = names.filter((name) => safetensorsDTypes[name].bits >= 8);
-    const tensor = fc.record({ dtype: fc.constantFrom(...dtypes), shape: fc.array(fc.nat({ max: 4 }), { maxLength: 4 }) });
-    const text = fc.string({ unit: "binary", maxLength: 8 });
-    fc.assert(
-      fc.property(fc.dictionary(text, tensor, { maxKeys: 6 }), fc.dictionary(text, text, { maxKeys: 3 }), (shapes, metadata) => {
-        const tensors = new Map<string, TensorToWrite>();
-        for (const [name, { dtype, shape }] of Object.entries(shapes)) {
-          if (name === "__metadata__") continue;
-          const bytes = (shape.reduce((product, size) => product * size, 1) * safetensorsDTypes[dtype].bits) / 8;
-          tensors.set(name, { dtype, shape, data: Uint8Array.from({ length: bytes }, (_, i) => i * 7 + bytes) });
-        }
-        writeSafetensors(path, tensors, metadata);
-        using file = openSafetensors(path);
-        expect(new Set(file.names)).toEqual(new Set(tensors.keys()));
-        expect(new Map(file.metadata)).toEqual(new Map(Object.entries(metadata)));
-        for (const [name, { dtype, shape, data }] of tensors) {
-          expect(file.info(name)).toMatchObject({ dtype, shape });
-          expect(file.read(name)).toEqual(data as Uint8Array<ArrayBuffer>);
-        }
-      }),
-      { numRuns: 60 },
-    );
   });
 });

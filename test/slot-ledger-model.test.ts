@@ -1,6 +1,7 @@
 /** The books of slots against a plain model: every history of calls, with what each holder must contain. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { Outcome } from "../lib/states/content.ts";
 import { SlotLedger } from "../lib/states/slot-ledger.ts";
 import type { Holder, LedgerStep } from "../lib/states/slot-ledger.ts";
 import { thrownBy } from "./support/devices.ts";
@@ -82,7 +83,7 @@ class Model {
 
   finish(step: Model["steps"][number]): void {
     if (!step.ran) this.run(step);
-    this.ledger.finish(step.books);
+    this.ledger.finish(step.books, new Outcome());
     for (const [i, member] of step.members.entries()) this.holders[member]!.content = step.written[i]!;
     this.steps.splice(this.steps.indexOf(step), 1);
   }

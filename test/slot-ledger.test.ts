@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { Outcome } from "../lib/states/content.ts";
 import { SlotLedger } from "../lib/states/slot-ledger.ts";
 import type { Holder } from "../lib/states/slot-ledger.ts";
 import { thrownBy } from "./support/devices.ts";
@@ -7,7 +8,7 @@ const op = "test";
 
 /** A holder whose content was written once: with slot `slot` as its own. */
 function stepped(ledger: SlotLedger, holder = ledger.allocate(op)): Holder {
-  ledger.finish(ledger.begin(op, [holder], false));
+  ledger.finish(ledger.begin(op, [holder], false), new Outcome());
   return holder;
 }
 
@@ -21,12 +22,12 @@ describe("slots", () => {
     expect([...first.readSlots]).toEqual([-1, -1]);
     expect([...first.writeSlots].sort()).toEqual([0, 1]);
     expect(first.overwrites).toBe(false);
-    ledger.finish(first);
+    ledger.finish(first, new Outcome());
     const second = ledger.begin(op, [b, a], false);
     expect([...second.readSlots]).toEqual([...first.writeSlots].reverse());
     expect([...second.writeSlots]).toEqual([...second.readSlots]);
     expect(second.overwrites).toBe(true);
-    ledger.finish(second);
+    ledger.finish(second, new Outcome());
     expect(ledger.free).toBe(0);
   });
 
@@ -40,10 +41,10 @@ describe("slots", () => {
       const step = ledger.begin(op, [first], false);
       expect(step.readSlots[0]).toBe(second.slot);
       expect(step.writeSlots[0]).not.toBe(second.slot);
-      ledger.finish(step);
+      ledger.finish(step, new Outcome());
       const other = ledger.begin(op, [second], false);
       expect(other.writeSlots[0]).toBe(other.readSlots[0]!);
-      ledger.finish(other);
+      ledger.finish(other, new Outcome());
       expect(parent.slot).not.toBe(child.slot);
     }
   });
@@ -60,7 +61,7 @@ describe("slots", () => {
       // With a slot to spare none of them writes what the others read; in a full pool the last one does.
       expect(step.writeSlots.includes(shared)).toBe(capacity === 4);
       expect(step.overwrites).toBe(capacity === 4);
-      ledger.finish(step);
+      ledger.finish(step, new Outcome());
       expect(ledger.free).toBe(capacity - 4);
     }
   });
@@ -84,7 +85,7 @@ describe("slots", () => {
     // The pool is full: there is no third slot that the child could write to while the parent's step reads.
     expect(thrownBy(() => ledger.begin(op, [child], false)).code).toBe("state");
     expect(thrownBy(() => ledger.zero(op, child)).code).toBe("state");
-    ledger.finish(first);
+    ledger.finish(first, new Outcome());
     stepped(ledger, child);
   });
 
@@ -99,7 +100,7 @@ describe("slots", () => {
     const kept = a.slot;
     ledger.abort(step);
     expect([a.slot, ledger.free]).toEqual([kept, 1]);
-    ledger.finish(ledger.begin(op, [a], true));
+    ledger.finish(ledger.begin(op, [a], true), new Outcome());
     expect(a.slot).not.toBe(kept);
     expect(ledger.free).toBe(1);
   });

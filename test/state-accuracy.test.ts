@@ -7,7 +7,7 @@ import { gatedDelta } from "../lib/index.ts";
 import type { FloatDType } from "../lib/index.ts";
 import { gatedDelta as reference } from "./reference/gated-delta.ts";
 import { reference as tensorOf } from "./reference/tensor.ts";
-import { relRms } from "./support/compare.ts";
+import { relRms } from "../lib/cli/verify/compare.ts";
 import { openDevice } from "./support/devices.ts";
 import { Random } from "./support/random.ts";
 

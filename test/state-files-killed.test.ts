@@ -22,7 +22,9 @@ const [path, first] = process.argv.slice(-2);
 const device = Device.open("cpu");
 const pool = StatePool.create(device, { slots: 1, layers: 2, keyHeads: 1, valueHeads: 2, keyDim: 64, valueDim: 64, convWidth: 4 });
 const handle = pool.allocate();
-pool.step([handle]).done();
+const step = pool.step([handle]);
+for (let layer = 0; layer < 2; layer++) for (const kind of ["state", "conv"]) step.wrote(layer, kind);
+step.done();
 for (let n = Number(first); ; n++) {
   for (let layer = 0; layer < 2; layer++) for (const tensor of [pool.state(layer), pool.conv(layer)]) tensor.data.fill(n);
   pool.save([handle], path);
@@ -41,7 +43,7 @@ test(`${killed} saves, each killed at a random moment`, async () => {
   let saved = 0;
   let kills = 0;
   for (let started = 0; kills < killed; started++) {
-    // A process saves for a while and dies in the middle of it. Several at a time would write the same file.
+    // One process at a time saves, and is killed while it does: several would write the same file.
     const child = Bun.spawn([process.execPath, script, path, String(saved + 1)], { stdout: "pipe", stderr: "inherit" });
     const reader = child.stdout.getReader();
     let text = "";
@@ -67,5 +69,5 @@ test(`${killed} saves, each killed at a random moment`, async () => {
     if (started === 0) expect(saved).toBeGreaterThan(0);
   }
   const leftovers = readdirSync(dirname(path)).filter((name) => name.startsWith(`.${basename(path)}.`));
-  expect(leftovers.length).toBeLessThanOrEqual(1); // the last one's; the next writer would remove it
+  expect(leftovers.length).toBeLessThanOrEqual(1); // that of the last writer; the next one would remove it
 }, 180_000);

@@ -1,6 +1,6 @@
 /** States on disk: what is saved comes back to the bit, and nothing else is taken for it. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, lstatSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { FileError } from "../lib/index.ts";
 import type { FloatDType } from "../lib/index.ts";
@@ -8,7 +8,7 @@ import { openSafetensors, writeSafetensors } from "../lib/safetensors/safetensor
 import { round } from "./reference/rounding.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
-import { channels, sizes, statesOn } from "./support/states.ts";
+import { channels, finish, sizes, statesOn } from "./support/states.ts";
 
 const device = openDevice();
 afterAll(() => device.close());
@@ -178,6 +178,28 @@ describe("states on disk", () => {
   });
 });
 
+test.each(["save", "export"] as const)("%s replaces regular files only, through links, and keeps their mode", (method) => {
+  using pool = newPool(1);
+  const handle = pool.allocate();
+  advance(pool, [handle], [[1]]);
+  const write = (path: string) => void (method === "save" ? pool.save([handle], path) : pool.export([handle], path, { layout: "mlx" }));
+  const path = files.newPath();
+  write(path);
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  chmodSync(path, 0o644);
+  const link = files.newPath("link");
+  symlinkSync(path, link);
+  write(link);
+  expect([lstatSync(link).isSymbolicLink(), lstatSync(path).isFile(), statSync(path).mode & 0o777]).toEqual([true, true, 0o644]);
+  const pipe = files.newPath("pipe");
+  if (Bun.spawnSync(["mkfifo", pipe]).exitCode !== 0) throw new Error("mkfifo failed");
+  for (const bad of [pipe, files.folder]) {
+    const error = thrownBy(() => write(bad));
+    expect([error.code, error.expected]).toEqual(["file", "a regular file"]);
+  }
+  expect(lstatSync(pipe).isFIFO()).toBe(true);
+});
+
 describe("exports", () => {
   const at = (tensor: Float32Array, shape: readonly number[], ...index: number[]) =>
     tensor[index.reduce((sum, i, axis) => sum * shape[axis]! + i, 0)]!;
@@ -190,7 +212,7 @@ describe("exports", () => {
     const [Hv, Dv, Dk, C] = [6, 16, 8, 2 * 2 * 8 + 6 * 16];
     pool.state(0).data.forEach((_, i, data) => void (data[i] = i));
     pool.conv(0).data.forEach((_, i, data) => void (data[i] = -i));
-    step.done();
+    finish(step);
     const state = (b: number, ...rest: [number, number, number]) =>
       at(pool.state(0).data as Float32Array, [3, Hv, Dv, Dk], handles[b]!.slot, ...rest);
     const conv = (b: number, c: number, j: number) => at(pool.conv(0).data as Float32Array, [3, C, 3], handles[b]!.slot, c, j);
@@ -205,7 +227,7 @@ describe("exports", () => {
     const hf = read({ layout: "hf" });
     const hfShort = read({ layout: "hf", convColumns: 3 });
     const ggml = read({ layout: "ggml" });
-    const tiled = read({ layout: "ggml", heads: "tiled" });
+    const tiled = read({ layout: "ggml", headMap: "tiled" });
     expect([mlx, hf, hfShort, ggml].map((file) => [file.state.shape, file.conv.shape])).toEqual([
       [[2, Hv, Dv, Dk], [2, 3, C]], [[2, Hv, Dk, Dv], [2, C, 4]], [[2, Hv, Dk, Dv], [2, C, 3]], [[2, Hv, Dv, Dk], [2, C, 3]],
     ]);
@@ -252,7 +274,7 @@ describe("exports", () => {
       [{}, "layout"],
       [{ layout: "hf", convColumns: 2 }, "convColumns"],
       [{ layout: "mlx", convColumns: sizes.convWidth }, "convColumns"],
-      [{ layout: "mlx", heads: "tiled" }, "heads"],
+      [{ layout: "mlx", headMap: "tiled" }, "headMap"],
       [{ layout: "mlx", dtype: "f32" }, "dtype"],
     ] as const) {
       expect(thrownBy(() => pool.export([handle], path, options as never)).argument).toBe(argument);

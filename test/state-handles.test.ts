@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { DisposedError, PoolStep, StateHandle } from "../lib/index.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
-import { statesOn } from "./support/states.ts";
+import { finish, statesOn } from "./support/states.ts";
 
 const device = openDevice();
 const { newPool } = statesOn(device);
@@ -31,7 +31,7 @@ describe("handles", () => {
     for (const use of [() => pool.step([handle]), () => handle.fork(), () => handle.free(), () => pool.zero(handle)]) {
       expect(thrownBy(use).code).toBe("state");
     }
-    step.done();
+    finish(step);
     for (const use of [() => step.done(), () => step.abort()]) expect(thrownBy(use).code).toBe("state");
     step[Symbol.dispose]();
 

@@ -15,6 +15,7 @@ class FakeDevice {
     this.status[0] = finished;
     this.submissions = new Submissions(
       {
+        device: this,
         status: this.status,
         failureOf: (ticket) => this.failures.get(ticket),
         waitFor: (ticket, timeoutMs) => {
@@ -74,7 +75,7 @@ describe("submissions", () => {
   test("a failure of the waiting itself is thrown", () => {
     const status = new Int32Array(2);
     const failure = new DeviceError({ op: "wait", message: "another thread's device" });
-    const submissions = new Submissions({ status, failureOf: () => undefined, waitFor: () => failure }, new Pins());
+    const submissions = new Submissions({ device: {}, status, failureOf: () => undefined, waitFor: () => failure }, new Pins());
     submissions.committed(1);
     expect(thrownBy(() => submissions.wait("wait", undefined))).toBe(failure);
   });

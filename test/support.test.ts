@@ -7,10 +7,11 @@ import { gatedDeltaStep } from "./reference/gated-delta-step.ts";
 import { gatedRmsNorm } from "./reference/gated-rms-norm.ts";
 import { rounded } from "./reference/rounding.ts";
 import type { Reference } from "./reference/tensor.ts";
-import { convAdversarial, gatedDeltaAdversarial, longSequence } from "./support/adversarial.ts";
+import { adversarialBound, convAdversarial, gatedDeltaAdversarial, longSequence } from "./support/adversarial.ts";
 import { convSpecs, gatedDeltaSpecs, normSpecs, stepSpecs } from "./support/arbitraries.ts";
 import { betaFormatOf, buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsNorm, gateFormatOf } from "./support/cases.ts";
-import { adversarialBound, bitsEqual, firstDifference, maxAbs, nmse, relRms } from "./support/compare.ts";
+import { bitsEqual, firstDifference, maxAbs, relRms } from "../lib/cli/verify/compare.ts";
+import { nmse } from "./support/ggml-runs.ts";
 import { Random } from "./support/random.ts";
 
 describe("comparison", () => {
@@ -103,7 +104,7 @@ describe("generated cases", () => {
           expect(within ?? true).toBe(true);
           expect(size?.data.every((value) => Math.abs(value) < 1e4) ?? true).toBe(true);
         }
-        for (const name of [spec.gateForm, spec.gateDims, spec.betaForm, spec.heads, spec.qkNorm, spec.format]) seen.add(name);
+        for (const name of [spec.gateForm, spec.gateDims, spec.betaForm, spec.headMap, spec.qkNorm, spec.format]) seen.add(name);
       }),
       { numRuns: 60, seed: 1 },
     );

@@ -79,7 +79,7 @@ describe("lifetimes", () => {
     x[Symbol.dispose]();
     weight[Symbol.dispose]();
     device.tensor("f32", [2, 8]).data.fill(NaN);
-    device.commit();
+    device.submit();
     device.wait();
     expect([...out.data]).toEqual(Array.from({ length: 16 }, (_, i) => i));
   });

@@ -256,6 +256,28 @@ describe("copying", () => {
     expect([...t.data]).toEqual([0, 0, 1, 2, 3, 4]);
   });
 
+  test("long rows are copied like short ones: gaps stay, overlaps are as if through a copy", () => {
+    for (const dtype of ["f32", "f16", "bf16", "i32"] as const) {
+      const wide = counting(device, dtype, [3, 256], 0, dtype === "i32" ? 1 : 0.5);
+      const before = [...wide.data];
+      const source = wide.narrow(1, 3, 100);
+      const target = counting(device, dtype, [3, 200], -1, 0);
+      target.narrow(1, 50, 100).copyFrom(source);
+      for (let row = 0; row < 3; row++) {
+        for (const column of [0, 49, 50, 51, 149, 150, 199]) {
+          const copied = column >= 50 && column < 150;
+          const expected = copied ? before[row * 256 + column - 47]! : target.data[0]!;
+          expect(target.data[row * 200 + column]).toBe(expected);
+        }
+      }
+      wide.narrow(1, 20, 100).copyFrom(source);
+      for (let i = 0; i < 100; i++) expect(wide.data[256 + 20 + i]).toBe(before[256 + 3 + i]!);
+      const whole = wide.reshape([3 * 256]);
+      whole.slice(1, 768).copyFrom(whole.slice(0, 767));
+      expect(whole.data[767]).toBe(before[766]!);
+    }
+  });
+
   test("what does not fit is refused and writes nothing", () => {
     const t = counting(device, "f32", [3]);
     const before = [...t.data];

@@ -13,7 +13,7 @@ import {
   gatedRmsNorm,
   linear,
 } from "../lib/index.ts";
-import type { DType, GatedDeltaError, Op, Plan, PoolStep, StateHandle } from "../lib/index.ts";
+import type { DType, GatedDeltaArguments, GatedDeltaError, Op, Plan, PoolStep, StateHandle } from "../lib/index.ts";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 const same = <A, B>(..._: Equal<A, B> extends true ? [] : [different: never]): void => {};
@@ -23,6 +23,7 @@ declare const f32: Tensor<"f32">;
 declare const bf16: Tensor<"bf16">;
 declare const i32: Tensor<"i32">;
 declare const pool: StatePool;
+declare const recurrence: GatedDeltaArguments;
 
 export async function promises(): Promise<void> {
   // A tensor's dtype decides its typed array.
@@ -52,7 +53,7 @@ export async function promises(): Promise<void> {
   device.unsafeWrap("f32", [1], new ArrayBuffer(4));
   device.wrap("f32", [1], new SharedArrayBuffer(4));
   // @ts-expect-error an owner is not optional
-  Tensor.fromPointer(device, 1, 4, "f32", [1]);
+  device.fromPointer("f32", [1], 1);
 
   // Opening.
   Device.open();
@@ -120,8 +121,10 @@ export async function promises(): Promise<void> {
   StatePool.create(device, { ...sizes, convWidth: 4, stateDtype: "bf16" });
   // @ts-expect-error states are floats
   StatePool.create(device, { ...sizes, convWidth: 4, stateDtype: "i32" });
-  // @ts-expect-error a pool has a convolution's width
-  StatePool.create(device, sizes);
+  StatePool.create(device, { ...sizes, conv: false });
+  pool.run([pool.allocate()], (step) => [linear({ x: f32, weight: f32, out: f32 }), gatedDelta({ ...recurrence, gateForm: "log", states: step.layer(0) })]);
+  // @ts-expect-error a step's states stand for the slots of one layer
+  gatedDelta({ ...recurrence, gateForm: "log", states: pool.step([]) });
 
   // Everything that ends is Disposable.
   const disposables: Disposable[] = [device, f32, pool, pool.allocate(), pool.step([]), device.plan(() => {})];

@@ -189,7 +189,7 @@ describe("bad files", () => {
     ["a directory", dirname(good), "directory"],
     ["an unknown kind", copy(() => {}, "mystery.safetensors"), "gated-delta-"],
     ["cut short", copy((path) => truncateSync(path, 1000)), "bytes"],
-    ["empty", copy((path) => truncateSync(path, 0)), "8 bytes"],
+    ["empty", copy((path) => truncateSync(path, 0)), "an empty file"],
     ["a header of 2^62 bytes", copy((path) => {
       const bytes = readFileSync(path);
       bytes.writeBigUInt64LE(1n << 62n, 0);

@@ -136,7 +136,7 @@ describe("closing", () => {
       () => device.unsafeWrap("f32", [1], new ArrayBuffer(64)),
       () => device.run(op),
       () => device.encode(op),
-      () => device.commit(),
+      () => device.submit(),
       () => device.discard(),
       () => device.wait(),
       () => device.plan(() => {}),

@@ -1,5 +1,5 @@
 /** What a call from JavaScript costs, apart from what the kernels do. */
-import { gatedRmsNorm } from "../../lib/index.ts";
+import { StatePool, gatedRmsNorm } from "../../lib/index.ts";
 import type { Device, GatedRmsNormArguments, Op, Tensor } from "../../lib/index.ts";
 import { time } from "../benchmark.ts";
 import type { Benchmark, Budget, Figure } from "../benchmark.ts";
@@ -51,6 +51,7 @@ export function callBenchmarks(device: () => Device): Benchmark[] {
     callBenchmark("calls/run-wait-over-kernel", device, runOverKernel),
     callBenchmark(`calls/plan-${planOps}-per-op`, device, planPerOp),
     callBenchmark("calls/heap-1e6", device, heapGrowth),
+    callBenchmark("calls/decode-plan-per-layer", device, (opened, _, budget) => decodePlan(opened, budget)),
   ];
 }
 
@@ -122,6 +123,48 @@ async function heapGrowth(device: Device, op: Op, budget: Budget): Promise<Figur
   const us = (Bun.nanoseconds() - since) / 1e3 / calls;
   Bun.gc(true);
   return { us, usMin: us, heapBytesPerCall: (heapBytes() - before) / calls };
+}
+
+/** Layers of a model's decode, and ops of each: four projections, the fused step, the output's projection. */
+const layers = 36;
+const projections = 5;
+
+/**
+ * What JavaScript does for a token and layer where a whole model's decode is a plan over a pool: a step, a replay, the
+ * step's end. The device works meanwhile and is waited for outside the measured time.
+ */
+async function decodePlan(device: Device, budget: Budget): Promise<Figure> {
+  const sizes = { keyHeads: 1, valueHeads: 1, keyDim: 8, valueDim: 8, convWidth: 4 };
+  using pool = StatePool.create(device, { slots: 2, layers, ...sizes });
+  const handles = [pool.allocate(), pool.allocate()];
+  const row = (...shape: number[]) => filled(device, "f32", shape);
+  const projection = { x: row(2, 8), weight: row(8, 8), out: row(2, 8) };
+  const step = {
+    x: row(2, 24), keyHeads: 1, convWeight: row(24, 4), gate: row(2, 1), beta: row(2, 1), z: row(2, 1, 8), normWeight: row(8),
+    out: row(2, 1, 8), gateForm: "log",
+  } as const;
+  const placeholder = pool.placeholder(2);
+  using plan = device.plan((pass) => {
+    for (let layer = 0; layer < layers; layer++) {
+      for (let i = 0; i < projections; i++) pass.linear(projection);
+      pass.gatedDeltaStep({ ...step, states: placeholder.layer(layer) });
+    }
+  });
+  const samples: number[] = [];
+  const inARow = 8;
+  for (let spent = 0; spent < budget.milliseconds * 1e6 || samples.length < budget.leastSamples; ) {
+    const since = Bun.nanoseconds();
+    for (let i = 0; i < inARow; i++) pool.run(handles, plan);
+    const elapsed = Bun.nanoseconds() - since;
+    device.wait();
+    samples.push(elapsed / 1e3 / inARow / layers);
+    spent += elapsed;
+  }
+  for (const tensor of [...Object.values(projection), ...Object.values(step)]) {
+    if (typeof tensor === "object") tensor[Symbol.dispose]();
+  }
+  samples.sort((a, b) => a - b);
+  return { us: samples[samples.length >> 1]!, usMin: samples[0]! };
 }
 
 function heapBytes(): number {

@@ -18,35 +18,6 @@ export function asArguments<A extends object>(op: string, value: A): A {
   return value;
 }
 
-/** The number that a table gives to a name; that of the default when undefined. */
-export function asChoice<Table extends Record<string, number>>(
-  op: string,
-  argument: string,
-  value: unknown,
-  table: Table,
-  byDefault?: keyof Table,
-): number {
-  const name = value === undefined ? byDefault : value;
-  const code: unknown = typeof name === "string" ? table[name] : undefined;
-  if (typeof code === "number") return code; // not what a table inherits from Object.prototype
-  const names = Object.keys(table).map((known) => JSON.stringify(known));
-  throw invalid(op, argument, names.join(" | "), value);
-}
-
-/** A number that float32 can hold; the default when undefined. */
-export function asFloat32(op: string, argument: string, value: unknown, byDefault: number): number {
-  if (value === undefined) return byDefault;
-  if (typeof value === "number" && Number.isFinite(Math.fround(value))) return value;
-  throw invalid(op, argument, "a finite number within float32's range", value);
-}
-
-/** An epsilon: a finite number of at least 0. */
-export function asEpsilon(op: string, argument: string, value: unknown, byDefault: number): number {
-  const epsilon = asFloat32(op, argument, value, byDefault);
-  if (epsilon >= 0) return epsilon;
-  throw invalid(op, argument, "a number of at least 0", value);
-}
-
 /** An integer within limits. */
 export function asInteger(op: string, argument: string, value: unknown, least: number, most: number): number {
   if (typeof value !== "number" || !Number.isInteger(value)) {

@@ -44,7 +44,7 @@ export function checkOptions<Checked>(schema: OptionsSchema<Checked>, op: string
   throw new GatedDeltaError("invalid-argument", {
     op,
     argument: path.join("."),
-    expected: unknown === undefined ? issue.message : `one of the options ${schema.keys.join(", ")}`,
+    expected: unknown === undefined || issue.path.length > 0 ? issue.message : `one of the options ${schema.keys.join(", ")}`,
     received: received(value, path),
     cause: result.error,
   });

@@ -5,8 +5,8 @@
 import { GatedDeltaError, ShapeError, describe } from "../errors.ts";
 
 /**
- * What was thrown while a caller's object was read: our own errors as they are, anything else (a getter or a proxy
- * that throws) as the cause of a typed one.
+ * What was thrown while a caller's object was read: a {@link GatedDeltaError} as it is, anything else (from a getter or a
+ * proxy) as the cause of a typed one.
  */
 export function whileReading(op: string, argument: string, error: unknown): GatedDeltaError {
   if (error instanceof GatedDeltaError) return error;
@@ -24,7 +24,7 @@ export function reading<T>(op: string, argument: string, read: () => T): T {
 }
 
 /**
- * Copies a JavaScript array. Its elements are read by index, each once; its iterator is not asked.
+ * Copies a JavaScript array. Its elements are read by index, each once; its iterator is not used.
  *
  * @param most more elements than this are refused before any is read: a proxy may claim any length.
  * @throws {GatedDeltaError} for what is no array, or throws while it is read; {@link ShapeError} for too many elements.

@@ -1,4 +1,4 @@
-/** What the zod schemas are made of. Messages are expectations: they end up as an error's `expected`. */
+/** The parts of the zod schemas. Their messages become the `expected` of an error. */
 import { z } from "zod";
 
 /** Nothing where what a schema gives is the public interface, no option missing; else an argument that can't be had. */

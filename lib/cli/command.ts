@@ -11,15 +11,23 @@ export interface Command {
   run(args: readonly string[]): number | Promise<number>;
 }
 
-/** A command line that cannot be understood: the message is shown with the command's help, exit status 2. */
+/** A command line that cannot be understood: one line says why and names the command's `--help`, exit status 2. */
 export class UsageError extends Error {}
 
-/** Parses options strictly; whatever `parseArgs` refuses becomes a {@link UsageError}. */
+/**
+ * Parses the options of a command.
+ *
+ * @throws {UsageError} for an option that the command does not have, a missing value, or a value where none is taken.
+ */
 export function parseOptions<const T extends ParseArgsOptionsConfig>(args: readonly string[], options: T) {
   try {
     return parseArgs({ args: [...args], options, allowPositionals: true, strict: true });
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
+    const { code, message } = error as { readonly code?: unknown; readonly message: string };
+    const name = /'(-[^' ]*)/.exec(message)?.[1];
+    if (code !== "ERR_PARSE_ARGS_UNKNOWN_OPTION" || name === undefined) throw new UsageError(message.charAt(0).toLowerCase() + message.slice(1));
+    const known = Object.keys(options).map((option) => `--${option}`);
+    throw new UsageError(`no option ${name}; there ${known.length === 0 ? "are none" : `is ${[...known, "--help"].join(", ")}`}`);
   }
 }
 
@@ -50,7 +58,7 @@ export function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** An error as text for a person: our own are complete as they are, others keep their class. */
+/** An error as text: the message of a {@link GatedDeltaError}, the class and message of any other. */
 export function errorText(error: unknown): string {
   if (error instanceof GatedDeltaError) return error.message;
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);

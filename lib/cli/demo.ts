@@ -6,12 +6,10 @@ import { Device } from "../device/device.ts";
 import { packageRoot } from "../native/library.ts";
 import { StatePool } from "../states/state-pool.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
-import { distance } from "./verify/compare.ts";
+import { bounds, maxAbs, relRms } from "./verify/compare.ts";
 import { GoldenFile } from "./verify/golden-file.ts";
-import { readLayerCase, type LayerCase } from "./verify/layer.ts";
-import { gather, scatter } from "./verify/ragged.ts";
-import { tolerances } from "./verify/report.ts";
-import { cuSeqlensOf, pieces } from "./verify/schedule.ts";
+import { readLayerCase, type LayerCase } from "./verify/layer-files.ts";
+import { cuSeqlensOf, gather, pieces, scatter } from "./verify/schedule.ts";
 
 const help = `Usage: gated-delta demo [FILES...] [--backend auto|cpu|metal] [--threads N]
 
@@ -19,7 +17,7 @@ Loads Gated DeltaNet layers (default: the layer-*.safetensors of test/golden), p
 the prompts of a batch, decodes the rest token by token through a StatePool, and compares
 every output with what transformers computed.
 
-Exit status: 0 if all outputs are within ${tolerances.layer} of the reference, 1 if not.
+Exit status: 0 if all outputs are within ${bounds.layer} of the reference, 1 if not.
 `;
 
 /** The `demo` subcommand. */
@@ -42,7 +40,7 @@ function run(args: readonly string[]): number {
   return passed ? 0 : 1;
 }
 
-/** Runs one layer and prints what came of it. */
+/** Runs one layer and prints its speed and its errors. */
 function show(device: Device, path: string, data: LayerCase): boolean {
   const { layer, sequences, tokens, prefill, hidden } = data;
   const { keyHeads, valueHeads, keyDim, valueDim } = layer.config;
@@ -55,36 +53,33 @@ function show(device: Device, path: string, data: LayerCase): boolean {
   using pool = StatePool.create(device, { slots: sequences, layers: 1, ...layer.stateShape });
   const handles = Array.from({ length: sequences }, () => pool.allocate());
   for (const spans of pieces("", sequences, tokens, [prefill, 1]).calls) {
-    const isPrefill = (spans[0]?.to ?? 0) <= prefill;
+    const isPrefill = (spans[0]?.end ?? 0) <= prefill;
     const cuSeqlens = cuSeqlensOf(spans);
     const rows = cuSeqlens.at(-1) ?? 0;
-    using input = device.tensorFrom("f32", [rows, hidden], gather(spans, tokens, hidden, data.input));
+    using input = device.tensorFrom("f32", [rows, hidden], gather(spans, data.cuSeqlens, hidden, data.input));
     using out = device.tensor("f32", [rows, hidden]);
     const start = performance.now();
-    const step = pool.step(handles);
-    const ops = isPrefill
-      ? layer.forward({ hidden: input, out, cuSeqlens, pool, step })
-      : layer.decode({ hidden: input, out, pool, step });
-    device.run(...ops);
+    pool.run(handles, (step) => isPrefill
+      ? layer.forward({ hidden: input, out, cuSeqlens, step })
+      : layer.decode({ hidden: input, out, step }));
     device.wait();
-    step.done();
     const seconds = (performance.now() - start) / 1000;
     if (isPrefill) prefillSeconds += seconds;
     else decodeSeconds += seconds;
-    scatter(spans, tokens, hidden, out.data, output);
+    scatter(spans, data.cuSeqlens, hidden, out.data, output);
   }
 
   const decoded = tokens - prefill;
   print(`  prefill  ${sequences} x ${prefill} tokens in one batch: ${rate(sequences * prefill, prefillSeconds)}`);
   print(`  decode   ${sequences} x ${decoded} tokens, one at a time: ${rate(sequences * decoded, decodeSeconds)}`);
-  const { relRms, maxAbs } = distance(output, data.output);
-  const passed = relRms <= tolerances.layer;
-  const errors = `relRms ${relRms.toExponential(2)}, largest error ${maxAbs.toExponential(2)}`;
-  print(`  outputs  ${errors}; bound ${tolerances.layer}: ${passed ? "ok" : "FAILED"}`);
+  const error = relRms(output, data.output);
+  const passed = error <= bounds.layer;
+  const errors = `relRms ${error.toExponential(2)}, largest error ${maxAbs(output, data.output).toExponential(2)}`;
+  print(`  outputs  ${errors}; bound ${bounds.layer}: ${passed ? "ok" : "FAILED"}`);
   return passed;
 }
 
-/** First calls allocate and warm up, so these are what the demo took and not what the library can do. */
+/** Of first calls, which allocate and compile: not a measurement of the library. */
 function rate(tokens: number, seconds: number): string {
   return tokens === 0 ? "nothing to do" : `${Math.round(tokens / seconds)} tokens/s (first run, nothing warmed up)`;
 }

@@ -1,6 +1,6 @@
 /**
  * What `doctor` runs in a process of its own: loads the library, opens each backend and writes what it found as one
- * line of JSON. A library that crashes takes only this process with it.
+ * line of JSON. A library that crashes ends only this process.
  */
 
 import { Device } from "../device/device.ts";

@@ -1,4 +1,4 @@
-/** `gated-delta doctor`: what this machine has, and what of it works. */
+/** `gated-delta doctor`: shows Bun, the native library and its backends on this machine. */
 
 import { availableParallelism, cpus, release } from "node:os";
 import { fileURLToPath } from "node:url";
@@ -16,7 +16,7 @@ that a broken one is reported here instead of ending this command.
 Exit status: 0 if the library loads and a backend opens, 1 if not.
 `;
 
-/** A probe that says nothing for this long is stuck: opening a device takes milliseconds. */
+/** After this long the probe is ended: opening a device takes milliseconds. */
 const patienceMs = 60_000;
 
 const sources: Readonly<Record<string, string>> = {
@@ -59,7 +59,7 @@ function probeInChild(): Probe {
   const script = fileURLToPath(new URL("doctor-probe.ts", import.meta.url));
   let child: Bun.SyncSubprocess<"pipe", "pipe">;
   try {
-    // A crash is ours to report: without DO_NOT_TRACK, Bun would send it to Bun's makers.
+    // Without DO_NOT_TRACK, Bun uploads a report of the crash to its own server.
     const env = { ...process.env, DO_NOT_TRACK: "1" };
     child = Bun.spawnSync([process.execPath, script], { stdout: "pipe", stderr: "pipe", timeout: patienceMs, env });
   } catch (error) {
@@ -75,7 +75,7 @@ function probeInChild(): Probe {
     : child.signalCode ? `was ended by ${child.signalCode}`
     : `exited with status ${child.exitCode}`;
   const errors = child.stderr.toString().trim();
-  // Of a crash, Bun's own report is long and speaks of Bun; the line that counts is the one with the address.
+  // Bun's report of a crash is long; its line with the address is the useful one.
   const text = child.signalCode ? /^panic.*$/m.exec(errors)?.[0] : errors.slice(-2000);
   return { error: `the process that loaded it ${how}${text ? `: ${text}` : ""}` };
 }

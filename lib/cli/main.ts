@@ -1,13 +1,14 @@
 #!/usr/bin/env bun
 /**
  * The `gated-delta` command. Each subcommand is one module that exports a `run` function: arguments in, exit status
- * out. Nothing native is loaded before the subcommand asks for it, so that `--help` and a usage mistake cost nothing and
- * `doctor` can look at a broken library from outside.
+ * out. The native library is loaded by the subcommand, so that `--help` does not need it and `doctor` can examine one that
+ * does not load.
  *
- * Exit status: 0 all is well; 1 the check that was asked for failed; 2 it could not be made (usage, a bad file, no device).
+ * Exit status: 0 success; 1 the check that was asked for failed; 2 it could not be made (usage, a bad file, no device).
  */
 
 import { constants } from "node:os";
+import manifest from "../../package.json" with { type: "json" };
 import { GatedDeltaError } from "../errors.ts";
 import { UsageError, type Command } from "./command.ts";
 
@@ -35,7 +36,7 @@ function help(): string {
 Commands:
 ${lines.join("\n")}
 
-gated-delta COMMAND --help tells more about one.
+gated-delta COMMAND --help describes one of them; gated-delta --version prints the version.
 `;
 }
 
@@ -51,10 +52,15 @@ export async function main(args: readonly string[]): Promise<number> {
     process.stdout.write(help());
     return 0;
   }
+  if (name === "--version") {
+    process.stdout.write(`gated-delta ${manifest.version}\n`);
+    return 0;
+  }
   const entry = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (!entry) {
     const mistake = name === undefined ? "a command is missing" : `no command ${JSON.stringify(name)}`;
-    process.stderr.write(`gated-delta: ${mistake}\n\n${help()}`);
+    const names = Object.keys(commands).join(", ");
+    process.stderr.write(`gated-delta: ${mistake}; there is ${names} (gated-delta --help describes them)\n`);
     return 2;
   }
   const command = await entry.load();
@@ -66,25 +72,25 @@ export async function main(args: readonly string[]): Promise<number> {
     return await command.run(rest);
   } catch (error) {
     if (error instanceof UsageError) {
-      process.stderr.write(`gated-delta ${name}: ${error.message}\n\n${command.help}`);
+      process.stderr.write(`gated-delta ${name}: ${error.message} (gated-delta ${name} --help describes it)\n`);
       return 2;
     }
     if (error instanceof GatedDeltaError) {
       process.stderr.write(`gated-delta ${name}: ${error.message}\n`);
       return 2;
     }
-    // A mistake of ours: not a failed check, which status 1 would say.
+    // A mistake in this library, and no failed check, which status 1 says.
     process.stderr.write(`gated-delta ${name}: ${error instanceof Error ? error.stack : String(error)}\n`);
     return 2;
   }
 }
 
 if (import.meta.main) {
-  // A reader that has gone (`… | head -1`) ends the command as it ends any other: with the status of SIGPIPE.
+  // Where the reader of a pipe has ended (`… | head -1`), the command ends with the status of SIGPIPE.
   process.stdout.on("error", (error: { readonly code?: unknown }) => {
     if (error.code !== "EPIPE") throw error;
     process.exit(128 + constants.signals.SIGPIPE);
   });
-  // exitCode, not exit(): a pipe that is slow to read still gets every line.
+  // exitCode, not exit(): output that is still buffered is written first.
   process.exitCode = await main(process.argv.slice(2));
 }

@@ -3,18 +3,17 @@
 import { basename } from "node:path";
 import { Device } from "../device/device.ts";
 import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
-import { causalConvKind } from "./verify/causal-conv.ts";
-import { fusedConvKind } from "./verify/fused-conv.ts";
-import { fusedGdnKind } from "./verify/fused-gdn.ts";
-import { gatedDeltaKind } from "./verify/gated-delta.ts";
-import { gatedRmsNormKind } from "./verify/gated-rmsnorm.ts";
-import { GoldenFile } from "./verify/golden-file.ts";
-import type { Kind } from "./verify/kind.ts";
-import { layerKind } from "./verify/layer.ts";
+import { causalConvKind } from "./verify/causal-conv-files.ts";
+import { fusedConvKind } from "./verify/fused-conv-files.ts";
+import { fusedGdnKind } from "./verify/fused-gdn-files.ts";
+import { gatedDeltaKind } from "./verify/gated-delta-files.ts";
+import { gatedRmsNormKind } from "./verify/gated-rmsnorm-files.ts";
+import { GoldenFile, type FileKind } from "./verify/golden-file.ts";
+import { layerKind } from "./verify/layer-files.ts";
 import { Report, summary, type Row } from "./verify/report.ts";
 
 /** Every kind of files that can be checked, found by how a file's name begins. */
-const kinds: readonly Kind[] = [gatedDeltaKind, causalConvKind, gatedRmsNormKind, layerKind, fusedGdnKind, fusedConvKind];
+const kinds: readonly FileKind[] = [gatedDeltaKind, causalConvKind, gatedRmsNormKind, layerKind, fusedGdnKind, fusedConvKind];
 
 const help = `Usage: gated-delta verify FILES... [--backend auto|cpu|metal] [--threads N] [--json]
 

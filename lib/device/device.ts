@@ -9,6 +9,8 @@ import * as nativeDevice from "../native/device.ts";
 import type { Handle } from "../native/handle.ts";
 import { isOp } from "../ops/op.ts";
 import type { Op } from "../ops/op.ts";
+import type { Participant } from "../ops/recorder.ts";
+import { Participants } from "./participants.ts";
 import { recordPass } from "./pass.ts";
 import type { Pass } from "./pass.ts";
 import { Pins } from "../tensor/pins.ts";
@@ -22,7 +24,17 @@ import { Submissions } from "./submissions.ts";
 import type { SubmissionSource } from "./submissions.ts";
 import { makeTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { wrapMemory } from "../tensor/wrap.ts";
+import { wrapAddress, wrapMemory } from "../tensor/wrap.ts";
+import type { FromPointerOptions } from "../tensor/wrap.ts";
+
+/** Runs the ops of a pass over states. */
+export const runPass: unique symbol = Symbol("run pass");
+
+/** Brings what pools know of ended submissions up to date. */
+export const settle: unique symbol = Symbol("settle");
+
+/** Only {@link Device.open} constructs devices. */
+let opening = false;
 
 /**
  * A device that runs ops: the GPU through Metal, or the CPU.
@@ -43,13 +55,13 @@ import { wrapMemory } from "../tensor/wrap.ts";
  */
 export class Device implements Disposable, HasHandle {
   static readonly #collected = new FinalizationRegistry<{ handle: Handle; pins: Pins }>(({ handle, pins }) => {
-    nativeDevice.closeDevice(handle);
+    nativeDevice.abandonDevice(handle);
     pins.clear();
   });
 
   /** Which backend it is. */
   readonly backend: "cpu" | "metal";
-  /** What a person calls the hardware. */
+  /** Name of the hardware, as the system gives it. */
   readonly name: string;
   /** The instruction set of the CPU backend's kernels; empty on Metal. */
   readonly isa: string;
@@ -61,12 +73,14 @@ export class Device implements Disposable, HasHandle {
   readonly #handle: Handle;
   readonly #pins = new Pins();
   readonly #submissions: Submissions;
+  readonly #participants: Participants;
   readonly #recorder: DeviceRecorder;
   #closed = false;
   /** Whether a `run` or `plan` callback is being recorded. */
   #recording = false;
 
   private constructor(options: BackendName | DeviceOptions | undefined) {
+    if (!opening) throw new GatedDeltaError("invalid-argument", { op: "Device", expected: "Device.open(…)" });
     const { backend, threads } = asDeviceOptions(options);
     this.#handle = nativeDevice.openDevice(backend, threads);
     const description = describeOrClose(this.#handle);
@@ -75,8 +89,10 @@ export class Device implements Disposable, HasHandle {
     this.isa = description.isa;
     this.threads = description.threads;
     this.emulated = description.emulated;
-    this.#submissions = new Submissions(submissionsOf(this.#handle, description.status), this.#pins);
-    this.#recorder = new DeviceRecorder(this, this.#handle, this.#pins);
+    const source = submissionsOf(this, this.#handle, description.status);
+    this.#submissions = new Submissions(source, this.#pins);
+    this.#participants = new Participants(source);
+    this.#recorder = new DeviceRecorder(this, this.#handle, this.#pins, this.#participants);
     Device.#collected.register(this, { handle: this.#handle, pins: this.#pins }, this);
     knowDevice(this);
     Object.freeze(this);
@@ -90,13 +106,23 @@ export class Device implements Disposable, HasHandle {
    * @throws {GatedDeltaError} for unknown options, or a backend that is not there.
    */
   static open(options?: BackendName | DeviceOptions): Device {
-    return new Device(options);
+    opening = true;
+    try {
+      return new Device(options);
+    } finally {
+      opening = false;
+    }
   }
 
   /** The native handle. @internal */
   get [native](): Handle {
     this.#opened("device");
     return this.#handle;
+  }
+
+  /** Tells pools which submissions have ended and how. @internal */
+  [settle](): void {
+    if (!this.#closed) this.#participants.settle();
   }
 
   /** Whether it was closed. */
@@ -164,6 +190,20 @@ export class Device implements Disposable, HasHandle {
   }
 
   /**
+   * A tensor over memory of another native library, without a copy. The memory must stay valid until the tensor and
+   * its `data` are gone and pending work on it is done; `owner` is kept reachable that long.
+   *
+   * This is as dangerous as any raw pointer: an address that is not what it is said to be ends the process.
+   *
+   * @param pointer address of the first element: the CPU backend wants a multiple of 64, Metal of 16384.
+   * @param options `owner`, and `bytes`, the length of the memory; Metal wants a multiple of 16384.
+   * @throws {GatedDeltaError} where the backend can't use the memory as it lies.
+   */
+  fromPointer<D extends DType>(dtype: D, shape: readonly number[], pointer: number, options: FromPointerOptions): Tensor<D> {
+    return wrapAddress(this, dtype, shape, pointer, options);
+  }
+
+  /**
    * Encodes ops and commits them as one submission, which then runs by itself.
    *
    * If an op is refused, nothing runs: everything encoded since the last commit is dropped.
@@ -179,31 +219,44 @@ export class Device implements Disposable, HasHandle {
   run(build: (pass: Pass) => void): number;
   run(...ops: readonly Op[]): number;
   run(...work: readonly (Op | ((pass: Pass) => void))[]): number {
-    this.#idle("device.run");
+    const op = "device.run";
+    this.#idle(op);
     const [first] = work;
-    try {
+    return this.#orDiscard(() => {
       if (typeof first === "function" && work.length === 1) {
-        this.#record(() => recordPass(this.#recorder, "device.run", first));
+        this.#record(() => recordPass(this.#recorder, op, first));
       } else {
-        for (const op of work) this.#encode("device.run", op);
+        for (const each of work) this.#encode(op, each);
       }
-      return this.#commit("device.run");
-    } catch (error) {
-      this.discard();
-      throw error;
-    }
+      return this.#submit(op);
+    });
   }
 
-  /** Encodes an op for the next {@link commit}. If it is refused, what was encoded before stays. */
+  /** {@link run} for a pass over states, which takes part in the submission whatever its ops are. @internal */
+  [runPass](op: string, participant: Participant, ops: readonly Op[]): number {
+    this.#idle(op);
+    return this.#orDiscard(() => {
+      this.#participants.join(participant);
+      for (const each of ops) this.#encode(op, each);
+      return this.#submit(op);
+    });
+  }
+
+  /** Encodes an op for the next {@link submit}. If it is refused, what was encoded before stays. */
   encode(op: Op): void {
     this.#idle("device.encode");
     this.#encode("device.encode", op);
   }
 
-  /** Commits what was encoded as one submission. @returns its ticket; the last one again where nothing was encoded. */
-  commit(): number {
-    this.#idle("device.commit");
-    return this.#commit("device.commit");
+  /**
+   * Commits what was encoded as one submission.
+   *
+   * @returns its ticket; the last one again where nothing was encoded.
+   * @throws {GatedDeltaError} of code `state` where an op belongs to a step or draft that was left; {@link discard} drops it.
+   */
+  submit(): number {
+    this.#idle("device.submit");
+    return this.#submit("device.submit");
   }
 
   /** Drops what was encoded since the last commit. */
@@ -211,6 +264,7 @@ export class Device implements Disposable, HasHandle {
     this.#idle("device.discard");
     nativeDevice.discard(this.#handle);
     this.#pins.discard();
+    this.#participants.discarded();
   }
 
   /**
@@ -219,7 +273,12 @@ export class Device implements Disposable, HasHandle {
    */
   plan(build: (pass: Pass) => void): Plan {
     this.#idle("device.plan");
-    const host = { device: this, submissions: this.#submissions, expectIdle: (op: string) => this.#idle(op) };
+    const host = {
+      device: this,
+      submissions: this.#submissions,
+      participants: this.#participants,
+      expectIdle: (op: string) => this.#idle(op),
+    };
     return this.#record(() => makePlan(host, build));
   }
 
@@ -233,7 +292,12 @@ export class Device implements Disposable, HasHandle {
    */
   wait(timeoutMs?: number): void {
     this.#idle("device.wait");
-    this.#submissions.wait("device.wait", asTimeout("device.wait", timeoutMs));
+    const timeout = asTimeout("device.wait", timeoutMs);
+    try {
+      this.#submissions.wait("device.wait", timeout);
+    } finally {
+      this.#participants.settle();
+    }
   }
 
   /**
@@ -244,7 +308,11 @@ export class Device implements Disposable, HasHandle {
     const op = "device.finish";
     this.#idle(op);
     const { signal, timeoutMs } = asFinishOptions(op, options);
-    await this.#submissions.finish(op, signal, timeoutMs);
+    try {
+      await this.#submissions.finish(op, signal, timeoutMs);
+    } finally {
+      if (!this.#closed) this.#participants.settle();
+    }
   }
 
   /**
@@ -256,8 +324,9 @@ export class Device implements Disposable, HasHandle {
     this.#idle("device.close");
     this.#closed = true;
     Device.#collected.unregister(this);
-    nativeDevice.closeDevice(this.#handle);
     this.#submissions.close();
+    this.#participants.settle();
+    nativeDevice.closeDevice(this.#handle);
     this.#pins.clear();
   }
 
@@ -288,8 +357,21 @@ export class Device implements Disposable, HasHandle {
     }
   }
 
-  #commit(op: string): number {
-    return this.#submissions.committed(nativeDevice.commit(this.#handle, op));
+  #submit(op: string): number {
+    this.#participants.expectCommittable(op);
+    const ticket = this.#submissions.committed(nativeDevice.commit(this.#handle, op));
+    this.#participants.committed(ticket);
+    return ticket;
+  }
+
+  /** Runs what encodes and commits; if it throws, everything encoded since the last commit is dropped. */
+  #orDiscard(run: () => number): number {
+    try {
+      return run();
+    } catch (error) {
+      this.discard();
+      throw error;
+    }
   }
 
   #record<T>(record: () => T): T {
@@ -313,8 +395,9 @@ export class Device implements Disposable, HasHandle {
   }
 }
 
-function submissionsOf(handle: Handle, status: Int32Array): SubmissionSource {
+function submissionsOf(device: Device, handle: Handle, status: Int32Array): SubmissionSource {
   return {
+    device,
     status,
     failureOf: (ticket, op) => nativeDevice.failureOf(handle, ticket, op),
     waitFor: (ticket, timeoutMs, op) => nativeDevice.waitFor(handle, ticket, timeoutMs, op),

@@ -1,28 +1,29 @@
 /** The two things that ops are encoded into: a device's open submission, and a plan. */
 import { placeIndices as placeInArena, beginIndices } from "../native/index-arena.ts";
-import type { Descriptor, FieldOf, OpStruct } from "../native/descriptor.ts";
+import type { Descriptor } from "../native/descriptor.ts";
 import type { Handle } from "../native/handle.ts";
 import type { Device } from "./device.ts";
 import { encodeOp } from "../ops/op.ts";
 import type { Op } from "../ops/op.ts";
 import { usable } from "../ops/recorder.ts";
-import type { IndexArgument, Recorder } from "../ops/recorder.ts";
+import type { IndexArgument, Participant, PlanStates, Recorder } from "../ops/recorder.ts";
 import type { Pins } from "../tensor/pins.ts";
+import type { Participants } from "./participants.ts";
 import { PlanIndices } from "./plan-indices.ts";
 import { byteOffsetOf, isTensor, storageOf } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 
 /** Puts index data that lie in a tensor into a descriptor: the native side reads them there. */
-function placeIndexTensor<S extends OpStruct>(
+function placeIndexTensor(
   recorder: Recorder,
-  descriptor: Descriptor<S>,
-  field: FieldOf<S, "gd_index">,
+  descriptor: Descriptor,
+  at: number,
   { op, argument, count }: IndexArgument,
   tensor: Tensor<"i32">,
 ): void {
   usable(recorder.device, op, argument, tensor);
   recorder.keep(op, argument, tensor);
-  descriptor.indexBuffer(field, storageOf(tensor).handle, byteOffsetOf(tensor), count);
+  descriptor.indexBuffer(at, storageOf(tensor).handle, byteOffsetOf(tensor), count);
 }
 
 /** Encodes into a device's open submission. Index data are borrowed for the call. */
@@ -30,11 +31,21 @@ export class DeviceRecorder implements Recorder {
   readonly device: Device;
   readonly target: Handle;
   readonly #pins: Pins;
+  readonly #participants: Participants;
 
-  constructor(device: Device, target: Handle, pins: Pins) {
+  constructor(device: Device, target: Handle, pins: Pins, participants: Participants) {
     this.device = device;
     this.target = target;
     this.#pins = pins;
+    this.#participants = participants;
+  }
+
+  get planStates(): undefined {
+    return undefined;
+  }
+
+  join(participant: Participant): void {
+    this.#participants.join(participant);
   }
 
   encode(op: Op): void {
@@ -45,14 +56,9 @@ export class DeviceRecorder implements Recorder {
     beginIndices(count);
   }
 
-  placeIndices<S extends OpStruct>(
-    descriptor: Descriptor<S>,
-    field: FieldOf<S, "gd_index">,
-    index: IndexArgument,
-    data: Int32Array | Tensor<"i32">,
-  ): void {
-    if (isTensor(data)) placeIndexTensor(this, descriptor, field, index, data);
-    else descriptor.indexAddress(field, placeInArena(data, index.count), index.count);
+  placeIndices(descriptor: Descriptor, at: number, index: IndexArgument, data: Int32Array | Tensor<"i32">): void {
+    if (isTensor(data)) placeIndexTensor(this, descriptor, at, index, data);
+    else descriptor.indexAddress(at, placeInArena(data, index.count), index.count);
   }
 
   keep(_op: string, _argument: string, tensor: Tensor): void {
@@ -74,6 +80,7 @@ export class PlanRecorder implements Recorder {
   readonly target: Handle;
   readonly tensors: PlanTensor[] = [];
   readonly indices: PlanIndices;
+  readonly planStates: PlanStates = { placeholder: undefined, uses: [] };
 
   constructor(device: Device, target: Handle) {
     this.device = device;
@@ -81,23 +88,21 @@ export class PlanRecorder implements Recorder {
     this.indices = new PlanIndices(device);
   }
 
+  /** A step is over before a replay, so none takes part in a plan. */
+  join(): void {}
+
   encode(op: Op): void {
     encodeOp(op, this);
   }
 
   beginIndices(): void {}
 
-  placeIndices<S extends OpStruct>(
-    descriptor: Descriptor<S>,
-    field: FieldOf<S, "gd_index">,
-    index: IndexArgument,
-    data: Int32Array | Tensor<"i32">,
-  ): void {
+  placeIndices(descriptor: Descriptor, at: number, index: IndexArgument, data: Int32Array | Tensor<"i32">): void {
     if (isTensor(data)) {
-      placeIndexTensor(this, descriptor, field, index, data);
+      placeIndexTensor(this, descriptor, at, index, data);
     } else {
       const { handle, byteOffset } = this.indices.add(index, data);
-      descriptor.indexBuffer(field, handle, byteOffset, index.count);
+      descriptor.indexBuffer(at, handle, byteOffset, index.count);
     }
   }
 

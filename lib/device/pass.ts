@@ -6,8 +6,6 @@ import { commitCausalConv1d, commitGatedDelta } from "../ops/commit.ts";
 import type { CommitCausalConv1dArguments, CommitGatedDeltaArguments } from "../ops/commit.ts";
 import { copySlots } from "../ops/copy-slots.ts";
 import type { CopySlotsArguments } from "../ops/copy-slots.ts";
-import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "../ops/ggml-delta.ts";
-import type { GatedDeltaNetInplaceArguments, GatedDeltaNetInplaceIdsArguments } from "../ops/ggml-delta.ts";
 import { gatedDeltaStep } from "../ops/gated-delta-step.ts";
 import type { GatedDeltaStepArguments } from "../ops/gated-delta-step.ts";
 import { gatedDelta } from "../ops/gated-delta.ts";
@@ -18,8 +16,18 @@ import { linear } from "../ops/linear.ts";
 import type { LinearArguments } from "../ops/linear.ts";
 import { isOp } from "../ops/op.ts";
 import type { Op } from "../ops/op.ts";
-import { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../ops/ggml-conv.ts";
-import type { SsmConvUpdateInplaceArguments, SsmConvUpdateInplaceIdsArguments } from "../ops/ggml-conv.ts";
+import {
+  gatedDeltaNetInplace,
+  gatedDeltaNetInplaceIds,
+  ssmConvUpdateInplace,
+  ssmConvUpdateInplaceIds,
+} from "../ops/ggml.ts";
+import type {
+  GatedDeltaNetInplaceArguments,
+  GatedDeltaNetInplaceIdsArguments,
+  SsmConvUpdateInplaceArguments,
+  SsmConvUpdateInplaceIdsArguments,
+} from "../ops/ggml.ts";
 
 /** What takes a pass's ops. */
 interface Sink {
@@ -42,19 +50,15 @@ const functions = {
   ssmConvUpdateInplaceIds,
 };
 
-/** The name of an op's function, which is also that of the pass's method and of the schema of its arguments. */
-export type OpName = keyof typeof functions;
-
-/** What a pass tells of each op before it is made. Returns the arguments to make it of. */
-export type ArgumentCheck = <Arguments>(op: OpName, args: Arguments) => Arguments;
+/** The name of an op's function, which is also that of the pass's method. */
+type OpName = keyof typeof functions;
 
 /**
  * Runs `build` with a pass that encodes into `sink`, and ends the pass.
  *
- * @param check applied to the arguments of every op that is made by the pass.
  * @throws {GatedDeltaError} for a `build` that returns a promise: what it does later would be lost.
  */
-export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void, check?: ArgumentCheck): void {
+export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void): void {
   if (typeof build !== "function") {
     throw new GatedDeltaError("invalid-argument", {
       op,
@@ -66,7 +70,7 @@ export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void, 
   const pass = new Pass((name, args) => {
     if (!open) throw new GatedDeltaError("state", { op: `pass.${name}`, message: "the pass is over" });
     if (name === "encode") sink.encode(args as Op);
-    else sink.encode(functions[name]((check === undefined ? args : check(name, args)) as never));
+    else sink.encode(functions[name](args as never));
   });
   try {
     const result: unknown = build(pass);

@@ -21,6 +21,8 @@ interface Entry {
 export class PlanIndices {
   readonly #device: Device;
   readonly #entries: Entry[] = [];
+  /** Places by the array that they are copies of: ops that share an array share its place. */
+  readonly #places = new Map<unknown, { readonly handle: Handle; readonly byteOffset: number; readonly count: number }>();
   readonly #chunks: Storage[] = [];
   #used = 0;
 
@@ -30,13 +32,17 @@ export class PlanIndices {
 
   /** Makes a place for index data and copies them there. */
   add(index: IndexArgument, data: Int32Array): { readonly handle: Handle; readonly byteOffset: number } {
+    const known = this.#places.get(index.source);
+    if (known?.count === index.count) return known;
     const chunk = this.#chunkFor(index.count, index.op);
     const byteOffset = this.#used * 4;
     const copy = new Int32Array(chunk.memory, byteOffset, index.count);
     this.#used += index.count;
     copyInto(copy, data);
     this.#entries.push({ index, copy });
-    return { handle: chunk.handle, byteOffset };
+    const place = { handle: chunk.handle, byteOffset, count: index.count };
+    this.#places.set(index.source, place);
+    return place;
   }
 
   /**

@@ -1,33 +1,39 @@
 import type { Device } from "./device.ts";
-import { DisposedError, GatedDeltaError } from "../errors.ts";
+import { DisposedError, GatedDeltaError, describe } from "../errors.ts";
 import { native } from "../tensor/device-handle.ts";
 import { createPlan, releasePlan, runPlan } from "../native/device.ts";
 import type { Handle } from "../native/handle.ts";
-import { checkOptions } from "../arguments/options.ts";
+import { invalid } from "../arguments/checks.ts";
+import { reading } from "../arguments/reading.ts";
 import { recordPass } from "./pass.ts";
-import type { ArgumentCheck, Pass } from "./pass.ts";
+import type { Pass } from "./pass.ts";
 import { PlanRecorder } from "./encoders.ts";
+import type { Participants } from "./participants.ts";
 import type { Submissions } from "./submissions.ts";
-import { storageOf } from "../tensor/tensor.ts";
+import { disposals, storageOf } from "../tensor/tensor.ts";
 
 /** Records a plan; what {@link Device.plan} does. */
 export let makePlan: (host: PlanHost, build: (pass: Pass) => void) => Plan;
+
+/** What {@link Plan.run} takes. */
+export interface PlanRunOptions {
+  /** The step whose states a plan over a placeholder reads and writes; of no other plan. */
+  readonly step?: object | undefined;
+}
+
+/** Whether a value is a {@link Plan}. */
+export let isPlan: (value: unknown) => value is Plan;
 
 /** What a plan needs of its device. */
 export interface PlanHost {
   readonly device: Device;
   readonly submissions: Submissions;
+  readonly participants: Participants;
   /** Throws where the device can't take work now. */
   expectIdle(op: string): void;
 }
 
 let makingPlan = false;
-
-/** A plan is recorded once and replayed often, so its arguments get the strict check that finds misspelt options. */
-const checkArguments: ArgumentCheck = (op, args) => {
-  const schemas = require("../ops/op-schemas.ts") as typeof import("../ops/op-schemas.ts");
-  return checkOptions<unknown>(schemas[op], op, args) as typeof args;
-};
 
 /**
  * Ops that were checked once and can be replayed with a single native call each time.
@@ -58,6 +64,8 @@ export class Plan implements Disposable {
   readonly #host: PlanHost;
   /** Memory of the caller's that pending replays need; usually none. */
   readonly #owners: readonly unknown[];
+  /** The count of disposals when all tensors were there. */
+  #disposals = -1;
   #disposed = false;
   #running = false;
 
@@ -72,7 +80,7 @@ export class Plan implements Disposable {
     this.#handle = createPlan(host.device[native], "device.plan");
     this.#recorder = new PlanRecorder(host.device, this.#handle);
     try {
-      recordPass(this.#recorder, "device.plan", build, checkArguments);
+      recordPass(this.#recorder, "device.plan", build);
     } catch (error) {
       this.#release();
       throw error;
@@ -84,6 +92,7 @@ export class Plan implements Disposable {
   }
 
   static {
+    isPlan = (value): value is Plan => typeof value === "object" && value !== null && #handle in value;
     makePlan = (host, build) => {
       makingPlan = true;
       try {
@@ -102,34 +111,59 @@ export class Plan implements Disposable {
   /**
    * Runs the plan's ops, after everything that was encoded or committed before.
    *
+   * @param options `{ step }` for a plan that was recorded with a pool's placeholder: an open step of that pool, of as
+   *   many sequences. It counts as written by the replay.
    * @returns the submission's ticket.
    * @throws {DisposedError} when the plan or one of its tensors was disposed.
    * @throws {GatedDeltaError} for index data that are out of range by now; nothing runs then.
    */
-  run(): number {
+  run(options?: PlanRunOptions): number {
     const op = "plan.run";
+    const step = options === undefined ? undefined : asStep(op, options);
     if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
     // Reading index arrays can run code of the caller's, which must not replay this plan half way through.
     if (this.#running) throw new GatedDeltaError("state", { op, message: "this plan is being run" });
     this.#running = true;
     try {
-      for (const used of this.#recorder.tensors) {
-        if (!used.tensor.disposed) continue;
-        const received = "a disposed one";
-        throw new DisposedError({
-          op: used.op,
-          argument: used.argument,
-          expected: "a tensor that is not disposed",
-          received,
-        });
-      }
+      this.#expectTensors();
+      const entered = this.#enter(op, step);
       this.#recorder.indices.refresh();
       if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
       this.#host.expectIdle(op);
-      return this.#host.submissions.committed(runPlan(this.#handle, op), this.#owners);
+      entered?.expectOpen(); // reading index arrays can run code of the caller's
+      const { participants, submissions } = this.#host;
+      participants.expectCommittable(op);
+      const ticket = runPlan(this.#handle, op);
+      if (entered !== undefined) {
+        participants.join(entered.participant);
+        entered.wrote();
+      }
+      submissions.committed(ticket, this.#owners);
+      participants.committed(ticket);
+      return ticket;
     } finally {
       this.#running = false;
     }
+  }
+
+  /** Throws where a tensor was disposed. The native side looks after buffers, so views are all that can have gone. */
+  #expectTensors(): void {
+    if (this.#disposals === disposals) return;
+    for (const { op, argument, tensor } of this.#recorder.tensors) {
+      if (!tensor.disposed) continue;
+      const expected = "a tensor that is not disposed";
+      throw new DisposedError({ op, argument, expected, received: "a disposed one" });
+    }
+    this.#disposals = disposals;
+  }
+
+  /** Puts the step of this replay in the placeholder's place. */
+  #enter(op: string, step: unknown) {
+    const { placeholder, uses } = this.#recorder.planStates;
+    if (placeholder !== undefined) return placeholder.enter(op, step, uses);
+    if (step === undefined) return undefined;
+    const expected = "nothing: the plan was recorded without a placeholder";
+    throw new GatedDeltaError("invalid-argument", { op, argument: "step", expected, received: describe(step) });
   }
 
   /** Ends the plan; replays that are pending still run. Doing it again does nothing. */
@@ -144,4 +178,15 @@ export class Plan implements Disposable {
     if (!this.device.closed) releasePlan(this.#handle);
     this.#recorder.indices.dispose();
   }
+}
+
+/** The step in the options of a replay. */
+function asStep(op: string, options: unknown): unknown {
+  if (typeof options !== "object" || options === null) throw invalid(op, "", "{ step }", options);
+  return reading(op, "", () => {
+    for (const key of Object.keys(options)) {
+      if (key !== "step") throw invalid(op, key, "one of the options step", (options as Record<string, unknown>)[key]);
+    }
+    return (options as PlanRunOptions).step;
+  });
 }

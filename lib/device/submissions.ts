@@ -3,16 +3,28 @@ import { TimeoutError } from "../errors.ts";
 import type { Pins } from "../tensor/pins.ts";
 
 /**
- * How long to poll once a turn of the event loop before sleeping 1 ms between polls. Short work is noticed within
- * microseconds; long work does not keep a core busy that it could use itself.
+ * How `finish` waits. At first it looks once a turn of the event loop, so that short work is noticed within microseconds.
+ * Around the time at which the last wait was over it lets the native side wake it, in naps that are short beside what a
+ * turn of an event loop may take: an engine's timers are no finer than a millisecond. Otherwise it sleeps that long
+ * between looks: long work does not keep a core busy that it could use itself.
  */
 const eagerTurns = 64;
 const eagerMs = 0.25;
+const sleepMs = 1;
+const napMs = 0.1;
+/** A wait that ended in a sleep took up to a sleep too long: a sleep that begins before the naps ends before its true end. */
+const napsBeforeMs = 2.5 * sleepMs;
+const napsAfterMs = sleepMs;
 
 /** What submissions need of a device. */
 export interface SubmissionSource {
-  /** [0] the low 32 bits of the number of finished submissions, [1] the number of failed ones; written by the device. */
-  readonly status: Int32Array;
+  /** Kept reachable while somebody awaits its work: the collection of a device ends it. */
+  readonly device: object;
+  /**
+   * [0] the low 32 bits of the number of finished submissions, [1] the number of failed ones; written by the device, and
+   * a copy once {@link Submissions.close} has run: the words are another device's after the native close.
+   */
+  status: Int32Array;
   /** The failure of a finished submission, or undefined. */
   failureOf(ticket: number, op: string): Error | undefined;
   /** Blocks until a submission has finished; returns what the native call reported. */
@@ -29,6 +41,8 @@ export class Submissions {
   #examined = 0;
   /** Failures that were reported or deliberately dropped. */
   #reported = 0;
+  /** How long the last `finish` that had to wait took. */
+  #lastWaitMs = 0;
 
   constructor(source: SubmissionSource, pins: Pins) {
     this.#source = source;
@@ -62,20 +76,30 @@ export class Submissions {
     signal?.throwIfAborted();
     const ticket = this.#last;
     const start = performance.now();
-    for (let turn = 0; !this.#isFinished(ticket); turn++) {
+    let turn = 0;
+    for (; !this.#isFinished(ticket); turn++) {
       const elapsed = performance.now() - start;
       if (timeoutMs !== undefined && elapsed >= timeoutMs) throw timedOut(op, timeoutMs);
       // Both keep the process alive; a bare promise would not.
-      if (turn < eagerTurns || elapsed < eagerMs) await new Promise<void>((resolve) => void setImmediate(resolve));
-      else await Bun.sleep(1);
+      const eager = turn < eagerTurns || elapsed < eagerMs;
+      const late = elapsed - this.#lastWaitMs;
+      if (eager || (late > -napsBeforeMs && late < napsAfterMs)) {
+        if (!eager) this.#source.waitFor(ticket, napMs, op);
+        await new Promise<void>((resolve) => void setImmediate(resolve));
+      } else {
+        await Bun.sleep(sleepMs);
+      }
       signal?.throwIfAborted();
     }
+    if (turn > 0) this.#lastWaitMs = performance.now() - start;
     if (!this.#closed) this.#report(op);
   }
 
-  /** The device was closed: everything is done, and there is nobody left to ask about failures. */
+  /** Before the device is closed: waits until everything is done, and reports no failure any more. */
   close(): void {
     this.#closed = true;
+    if (!this.#isFinished(this.#last)) this.#source.waitFor(this.#last, undefined, "device.close");
+    this.#source.status = this.#source.status.slice();
   }
 
   readonly #isFinished = (ticket: number): boolean => ((Atomics.load(this.#source.status, 0) - ticket) | 0) >= 0;

@@ -1,11 +1,11 @@
 /**
  * What a Gated DeltaNet layer needs of a Hugging Face `config.json`, under the names that Qwen3-Next and Qwen3.5
- * configurations use. Sizes are never guessed: a missing one is an error that names it. The three keys that published
- * configurations leave out (`rms_norm_eps`, `hidden_act`, `output_gate_type`) take the value that transformers gives them.
+ * configurations use. A missing size is an error that names it. The three keys that published configurations leave out
+ * (`rms_norm_eps`, `hidden_act`, `output_gate_type`) have the defaults of transformers.
  */
 
 import type { z } from "zod";
-import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
+import { BoundsError, FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
 import type { configSchema } from "./layer-schemas.ts";
 
 /** The shape and options of one Gated DeltaNet mixer. */
@@ -46,17 +46,23 @@ export function valueChannels(config: LayerConfig): number {
  * `full_attention_interval` where the configuration has them.
  * @param path the file that it came from, for error messages; absent for an object passed by a caller.
  * @throws FileError (from a file) or an `invalid-argument` error (from an object) naming the key at fault;
- * UnsupportedError for an activation that has no kernel.
+ * BoundsError for a layer that the model does not have; UnsupportedError for an activation that has no kernel.
  */
 export function parseLayerConfig(source: unknown, layer: number, path?: string): LayerConfig {
   const root = isRecord(source) && isRecord(source["text_config"]) ? source["text_config"] : source;
+  if (!isRecord(root)) throw mistake(path, "", "the configuration of a Gated DeltaNet model, an object", describe(root));
+  if (!Object.keys(root).some((key) => /^linear_(?:num|key|value|conv)_/.test(key))) {
+    const type = root["model_type"];
+    const received = type === undefined ? "neither these nor a model_type" : `a model_type of ${describe(type)} without them`;
+    throw mistake(path, "", "a Gated DeltaNet model, with linear_num_key_heads and other linear_* keys", received);
+  }
   const { configSchema } = require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
   const parsed = configSchema.safeParse(root);
   if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    const key = issue?.path.join(".") ?? "";
-    const received = describe(valueAt(root, issue?.path ?? []));
-    throw mistake(path, key, issue?.message ?? "a Gated DeltaNet configuration", received);
+    const [issue] = parsed.error.issues;
+    const at = issue?.path ?? [];
+    const value = valueAt(root, at);
+    throw mistake(path, at.join("."), issue?.message ?? "", value === undefined ? "none" : describe(value));
   }
   const data = parsed.data;
   if (data.linear_num_value_heads % data.linear_num_key_heads !== 0) {
@@ -86,7 +92,7 @@ export function parseLayerConfig(source: unknown, layer: number, path?: string):
 function checkLayer(data: z.infer<typeof configSchema>, layer: number, path: string | undefined): void {
   const layers = data.layer_types?.length ?? data.num_hidden_layers;
   if (typeof layers === "number" && layer >= layers) {
-    throw new GatedDeltaError("range", { op, argument: "layer", expected: `0..${layers - 1}`, received: String(layer) });
+    throw new BoundsError({ op, argument: "layer", expected: `0..${layers - 1}`, received: String(layer) });
   }
   const interval = data.full_attention_interval;
   const type = data.layer_types

@@ -11,37 +11,41 @@
  * Gates and everything between the delta rule and the norm's product are float32 whatever the activations are.
  */
 
-import { asArguments, invalid } from "../arguments/checks.ts";
+import { invalid } from "../arguments/checks.ts";
 import { asTensor, expectDType, expectShape } from "../tensor/expect.ts";
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
-import { DisposedError, GatedDeltaError } from "../errors.ts";
+import { DisposedError, FileError, GatedDeltaError, ShapeError } from "../errors.ts";
 import { asDevice } from "../tensor/device-handle.ts";
 import { causalConv1d } from "../ops/causal-conv1d.ts";
 import { gatedDelta } from "../ops/gated-delta.ts";
 import { gatedDeltaStep } from "../ops/gated-delta-step.ts";
 import { gatedRmsNorm } from "../ops/gated-rms-norm.ts";
+import type { LayerStates } from "../ops/layer-states.ts";
 import { linear } from "../ops/linear.ts";
 import type { Op } from "../ops/op.ts";
 import { checkOptions } from "../arguments/options.ts";
-import { PoolVerification } from "../states/pool-verification.ts";
 import { reading } from "../arguments/reading.ts";
 import { openCheckpoint } from "../safetensors/safetensors.ts";
-import { isPool, type StatePool } from "../states/state-pool.ts";
+import type { TensorSource } from "../safetensors/safetensors.ts";
+import { isDraft } from "../states/draft.ts";
+import { isStep } from "../states/pool-step.ts";
+import type { StatePool } from "../states/state-pool.ts";
+import { isPlaceholder } from "../states/step-placeholder.ts";
 import { isTensor, type Tensor } from "../tensor/tensor.ts";
 import type {
   DecodeArguments,
   ForwardArguments,
   GatedDeltaNetOptions,
+  LoadAllOptions,
   MixArguments,
   MixStepArguments,
-  StepSlots,
-  VerifyArguments,
 } from "./layer-arguments.ts";
 import type { LayerConfig } from "./config.ts";
+import { asKnown, expectEnd, rowsOf } from "./layer-checks.ts";
 import { readLayerConfig } from "./read-config.ts";
-import { Scratch, type ScratchViews } from "./scratch.ts";
-import { loadWeights, type LayerWeights } from "./weights.ts";
+import { takeScratch, type Scratch, type ScratchViews } from "./scratch.ts";
+import { gatedDeltaLayers, loadWeights, type LayerWeights } from "./weights.ts";
 
 const op = "GatedDeltaNet";
 
@@ -56,7 +60,8 @@ export class GatedDeltaNet implements Disposable {
   readonly config: LayerConfig;
   /** Dtype of the activations between the ops. */
   readonly dtype: FloatDType;
-  readonly #poolLayer: number | undefined;
+  /** Which of a pool's layers holds this mixer's states; undefined where that was not said, for pools of one layer. */
+  readonly poolLayer: number | undefined;
   readonly #weights: LayerWeights;
   readonly #scratch: Scratch;
   readonly #heads = new WeakMap<Tensor, Tensor>();
@@ -68,9 +73,9 @@ export class GatedDeltaNet implements Disposable {
     this.config = config;
     this.layer = layer;
     this.dtype = dtype;
-    this.#poolLayer = poolLayer;
+    this.poolLayer = poolLayer;
     this.#weights = weights;
-    this.#scratch = new Scratch(device, config, dtype);
+    this.#scratch = takeScratch(device, config, dtype);
   }
 
   /**
@@ -79,15 +84,49 @@ export class GatedDeltaNet implements Disposable {
    *
    * @param files a `.safetensors` file, an index (`model.safetensors.index.json`), the directory of either, or a list
    * of files.
-   * @throws FileError for files that are missing, damaged, of other shapes, or without this layer; DTypeError for
-   * weights of another dtype; UnsupportedError for quantised weights and unknown activations.
+   * @throws {FileError} for files that are missing, damaged, of other shapes, or without this layer; {@link DTypeError}
+   * for weights of another dtype; {@link UnsupportedError} for quantised weights and unknown activations.
    */
   static load(device: Device, files: string | readonly string[], options: GatedDeltaNetOptions): GatedDeltaNet {
-    asDevice(`${op}.load`, device);
-    const checked = checkOptions(schemas().loadOptions, `${op}.load`, options);
+    const name = `${op}.load`;
+    asDevice(name, device);
+    const checked = checkOptions(schemas().loadOptions, name, options);
     using source = openCheckpoint(files);
-    const config = readLayerConfig(source, checked.layer, checked.config);
-    return new GatedDeltaNet(device, loadWeights(device, source, checked.layer, config), config, checked);
+    return GatedDeltaNet.#load(device, source, checked);
+  }
+
+  /**
+   * Loads the mixers of all Gated DeltaNet layers of a checkpoint, in order. The k-th of them has `poolLayer` k, for a
+   * pool of as many layers. The checkpoint is opened once.
+   *
+   * @param files as for {@link load}.
+   * @throws as {@link load}; nothing stays allocated then.
+   * @example
+   * const layers = GatedDeltaNet.loadAll(device, folder);
+   * using pool = StatePool.create(device, { slots: 8, layers: layers.length, ...layers[0].stateShape });
+   */
+  static loadAll(device: Device, files: string | readonly string[], options: LoadAllOptions = {}): GatedDeltaNet[] {
+    const name = `${op}.loadAll`;
+    asDevice(name, device);
+    const checked = checkOptions(schemas().loadAllOptions, name, options);
+    using source = openCheckpoint(files);
+    const loaded: GatedDeltaNet[] = [];
+    try {
+      for (const [poolLayer, layer] of gatedDeltaLayers(source.names).entries()) {
+        loaded.push(GatedDeltaNet.#load(device, source, { ...checked, layer, poolLayer }));
+      }
+    } catch (error) {
+      for (const layer of loaded) layer[Symbol.dispose]();
+      throw error;
+    }
+    if (loaded.length > 0) return loaded;
+    const expected = "a checkpoint with Gated DeltaNet layers, such as model.layers.0.linear_attn.A_log";
+    throw new FileError(source.path, { op: name, expected, received: "none" });
+  }
+
+  static #load(device: Device, source: TensorSource, options: GatedDeltaNetOptions): GatedDeltaNet {
+    const config = readLayerConfig(source, options.layer, options.config);
+    return new GatedDeltaNet(device, loadWeights(device, source, options.layer, config), config, options);
   }
 
   /** The sizes that `StatePool.create` wants, for this layer or any like it. */
@@ -97,53 +136,31 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /**
-   * The ops that take any ragged batch of tokens through the layer: whole prompts, pieces of them, single tokens. With
-   * f32 states, however a sequence is cut into calls and whatever shares its batch, its bits are the same.
+   * The ops that take any ragged batch of tokens through the layer: whole prompts, pieces of them, single tokens; or,
+   * with `draft`, drafted tokens without changing any state. With f32 states, however a sequence is cut into calls and
+   * whatever shares its batch, its bits are the same.
    *
-   * The ops share this layer's scratch memory: run those of one call before or after those of another, never
-   * concurrently on two devices. Scratch grows with `tokens`; long prompts are best fed in pieces of some hundred.
+   * The layers of a device share scratch memory: run the ops of one call as they come, before or after those of another.
+   * Scratch grows with `tokens`; long prompts are best fed in pieces of some hundred.
    *
+   * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    * @example
-   * device.run(...layer.forward({ hidden, out, cuSeqlens, pool, step }));
-   * device.wait();
-   * step.done();
+   * pool.run([state], (step) => layer.forward({ hidden, out, step }));
    */
   forward(args: ForwardArguments): Op[] {
-    return this.#ops("forward", args, ({ hidden, out, cuSeqlens, pool, step }) => {
+    return this.#ops("forward", args, ["hidden", "out", "cuSeqlens", "step", "draft"], ({ hidden, out, cuSeqlens, ...pass }) => {
       const tokens = this.#tokensOf("forward", hidden, out);
       const scratch = this.#scratch.views(tokens);
-      return [
-        ...this.#project(hidden, scratch),
-        ...this.mix({ ...scratch, out: scratch.normed, cuSeqlens, pool, step }),
-        linear({ x: scratch.normed, weight: this.#weights.out, out }),
-      ];
-    });
-  }
-
-  /**
-   * The ops that take drafted tokens through the layer without changing any state: {@link forward}, with what
-   * `verification.commit` needs kept beside. Commit once the ops of all layers have been run.
-   *
-   * @example
-   * using draft = pool.verify([state], [4], { activationDtype: layer.dtype });
-   * device.run(...layer.verify({ hidden, out, pool, verification: draft }));
-   * device.wait();
-   * draft.commit([2]); // two of the four were right
-   */
-  verify(args: VerifyArguments): Op[] {
-    return this.#ops("verify", args, ({ hidden, out, pool, verification }) => {
-      const tokens = this.#tokensOf("verify", hidden, out);
-      const layer = this.#layerOf("verify", pool);
-      if (!(verification instanceof PoolVerification)) {
-        throw invalid(`${op}.verify`, "verification", "a PoolVerification", verification);
+      // The projection's output is a draft's record of the convolution, so it goes where it stays until the commit.
+      const { draft } = pass;
+      const qkv = isDraft(draft) ? draft.convInput(this.#layerOf("forward", "draft", draft.pool), this.dtype) : scratch.qkv;
+      if (draft !== undefined && qkv.shape[0] !== tokens) {
+        const expected = `${qkv.shape[0]} tokens, as were drafted`;
+        throw new ShapeError({ op: `${op}.forward`, argument: "hidden", expected, received: `${tokens}` });
       }
-      // The projection's output is the convolution's record, so it goes where it stays until the commit.
-      const scratch = { ...this.#scratch.views(tokens), qkv: verification.convInput(layer) };
-      const { cuSeqlens, readSlots, writeSlots, snapshotSlots } = verification;
-      const kept = { records: verification.records(layer), snapshotSlots };
       return [
-        ...this.#project(hidden, scratch),
-        ...this.mix({ ...scratch, out: scratch.normed, cuSeqlens, pool, step: { readSlots, writeSlots }, ...kept }),
+        ...this.#project(hidden, { ...scratch, qkv }),
+        ...this.#mix("forward", { ...scratch, qkv, out: scratch.normed, cuSeqlens, ...pass }),
         linear({ x: scratch.normed, weight: this.#weights.out, out }),
       ];
     });
@@ -152,15 +169,16 @@ export class GatedDeltaNet implements Disposable {
   /**
    * The ops that take one token of each sequence through the layer, everything between the projections in one fused
    * step. The bits are those of {@link forward}.
+   *
+   * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    */
   decode(args: DecodeArguments): Op[] {
-    return this.#ops("decode", args, ({ hidden, out, pool, step }) => {
-      noCheckpoints("decode", step);
+    return this.#ops("decode", args, ["hidden", "out", "step"], ({ hidden, out, step }) => {
       const tokens = this.#tokensOf("decode", hidden, out);
       const scratch = this.#scratch.views(tokens);
       return [
         ...this.#project(hidden, scratch),
-        ...this.mixStep({ ...scratch, out: scratch.normed, pool, step }),
+        ...this.#mixStep("decode", { ...scratch, out: scratch.normed, step }),
         linear({ x: scratch.normed, weight: this.#weights.out, out }),
       ];
     });
@@ -169,48 +187,21 @@ export class GatedDeltaNet implements Disposable {
   /**
    * The layer without its projections, for callers that have their own (quantised) matrix products: convolution, gated
    * delta rule and gated norm of a ragged batch.
+   *
+   * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    */
   mix(args: MixArguments): Op[] {
-    return this.#ops("mix", args, ({ qkv, z, a, b, out, cuSeqlens, pool, step, records, snapshotSlots }) => {
-      const { state, convState } = this.#statesOf("mix", pool);
-      const slots = { ...slotsOf("mix", step), snapshotSlots, cuSeqlens };
-      const { conv, query, key, value, delta } = this.#scratch.views(rowsOf("mix", "qkv", qkv));
-      const weights = this.#weights;
-      return [
-        causalConv1d({ x: qkv, weight: weights.conv, bias: weights.convBias, state: convState, out: conv, ...slots }),
-        gatedDelta({ query, key, value, gate: a, beta: b, out: delta, state, records, ...slots, ...this.#gates() }),
-        gatedRmsNorm({ x: delta, z: this.#asHeads(z), weight: weights.norm, out: this.#asHeads(out), ...this.#norm() }),
-      ];
-    });
+    const known = ["qkv", "z", "a", "b", "out", "cuSeqlens", "step", "draft"] as const;
+    return this.#ops("mix", args, known, (given) => this.#mix("mix", given));
   }
 
-  /** {@link mix} for one token of each sequence, as one fused op with the same bits. */
+  /**
+   * {@link mix} for one token of each sequence, as one fused op with the same bits.
+   *
+   * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
+   */
   mixStep(args: MixStepArguments): Op[] {
-    return this.#ops("mixStep", args, ({ qkv, z, a, b, out, pool, step }) => {
-      noCheckpoints("mixStep", step);
-      const { state, convState } = this.#statesOf("mixStep", pool);
-      const weights = this.#weights;
-      const { eps: normEps, activation: normActivation } = this.#norm();
-      return [
-        gatedDeltaStep({
-          x: qkv,
-          convWeight: weights.conv,
-          convBias: weights.convBias,
-          convState,
-          gate: a,
-          beta: b,
-          state,
-          z: this.#asHeads(z),
-          normWeight: weights.norm,
-          out: this.#asHeads(out),
-          keyHeads: this.config.keyHeads,
-          ...slotsOf("mixStep", step),
-          normEps,
-          normActivation,
-          ...this.#gates(),
-        }),
-      ];
-    });
+    return this.#ops("mixStep", args, ["qkv", "z", "a", "b", "out", "step"], (given) => this.#mixStep("mixStep", given));
   }
 
   /** Frees weights and scratch as soon as no pending work needs them. Doing it again does nothing. */
@@ -222,13 +213,53 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /** Makes a method's ops of its arguments, each of which is read once. */
-  #ops<Arguments extends object>(method: string, args: Arguments, make: (args: Arguments) => Op[]): Op[] {
+  #ops<Arguments extends object>(
+    method: string,
+    args: Arguments,
+    known: readonly (Arguments extends unknown ? keyof Arguments : never)[],
+    make: (args: Arguments) => Op[],
+  ): Op[] {
     this.#alive(method);
     const name = `${op}.${method}`;
-    return reading(name, "", () => make(asArguments(name, args)));
+    return reading(name, "", () => make(asKnown(name, args, known)));
   }
 
-  #project(hidden: Tensor, { qkv, z, a, b }: ScratchViews): Op[] {
+  #mix(method: string, { qkv, z, a, b, out, cuSeqlens, step, draft }: MixArguments): Op[] {
+    const tokens = rowsOf(method, "qkv", qkv);
+    expectEnd(`${op}.${method}`, cuSeqlens, tokens);
+    const states = this.#statesOf(method, step, draft);
+    const { conv, query, key, value, delta } = this.#scratch.views(tokens);
+    const weights = this.#weights;
+    return [
+      causalConv1d({ x: qkv, weight: weights.conv, bias: weights.convBias, out: conv, cuSeqlens, states }),
+      gatedDelta({ query, key, value, gate: a, beta: b, out: delta, cuSeqlens, states, ...this.#gates() }),
+      gatedRmsNorm({ x: delta, z: this.#asHeads(z), weight: weights.norm, out: this.#asHeads(out), ...this.#norm() }),
+    ];
+  }
+
+  #mixStep(method: string, { qkv, z, a, b, out, step }: MixStepArguments): Op[] {
+    const weights = this.#weights;
+    const { eps: normEps, activation: normActivation } = this.#norm();
+    return [
+      gatedDeltaStep({
+        x: qkv,
+        convWeight: weights.conv,
+        convBias: weights.convBias,
+        gate: a,
+        beta: b,
+        z: this.#asHeads(z),
+        normWeight: weights.norm,
+        out: this.#asHeads(out),
+        keyHeads: this.config.keyHeads,
+        states: this.#statesOf(method, step, undefined),
+        normEps,
+        normActivation,
+        ...this.#gates(),
+      }),
+    ];
+  }
+
+  #project(hidden: Tensor, { qkv, z, a, b }: Pick<ScratchViews, "qkv" | "z" | "a" | "b">): Op[] {
     const weights = this.#weights;
     return [
       linear({ x: hidden, weight: weights.qkv, out: qkv }),
@@ -247,21 +278,28 @@ export class GatedDeltaNet implements Disposable {
     return { eps: this.config.normEps, activation: this.config.outputGate } as const;
   }
 
-  #statesOf(method: string, pool: StatePool): { state: Tensor; convState: Tensor } {
-    const layer = this.#layerOf(method, pool);
-    return { state: pool.state(layer), convState: pool.conv(layer) };
+  /** This layer's states in a step or a draft. */
+  #statesOf(method: string, step: unknown, draft: unknown): LayerStates {
+    const name = `${op}.${method}`;
+    if (draft !== undefined) {
+      if (step !== undefined) throw invalid(name, "draft", "nothing beside step", draft);
+      if (!isDraft(draft)) throw invalid(name, "draft", "what pool.draft(…) gives", draft);
+      return draft.layer(this.#layerOf(method, "draft", draft.pool));
+    }
+    if (!isStep(step) && !isPlaceholder(step)) {
+      throw invalid(name, "step", "what pool.step(…) or pool.placeholder(…) gives", step);
+    }
+    return step.layer(this.#layerOf(method, "step", step.pool));
   }
 
   /** Which of a pool's layers is this one. */
-  #layerOf(method: string, pool: StatePool): number {
-    if (!isPool(pool)) throw invalid(`${op}.${method}`, "pool", "a StatePool", pool);
-    const layer = this.#poolLayer ?? (pool.layers === 1 ? 0 : undefined);
-    if (layer === undefined) {
-      const expected = "the option poolLayer at load, for a pool of several layers";
-      const received = `a pool of ${pool.layers}`;
-      throw new GatedDeltaError("invalid-argument", { op: `${op}.${method}`, argument: "pool", expected, received });
-    }
-    return layer;
+  #layerOf(method: string, argument: string, pool: StatePool): number {
+    const layer = this.poolLayer ?? (pool.layers === 1 ? 0 : undefined);
+    if (layer !== undefined && layer < pool.layers) return layer;
+    const expected = layer === undefined
+      ? "a pool of one layer, or a layer loaded with the option poolLayer"
+      : `a pool of at least ${layer + 1} layers, since poolLayer is ${layer}`;
+    throw new GatedDeltaError("invalid-argument", { op: `${op}.${method}`, argument, expected, received: `one of ${pool.layers}` });
   }
 
   /** Checks what every projection shares; returns the number of tokens. */
@@ -288,25 +326,4 @@ export class GatedDeltaNet implements Disposable {
   #alive(method: string): void {
     if (this.#disposed) throw new DisposedError({ op: `${op}.${method}`, expected: "a layer that is not disposed" });
   }
-}
-
-/** One token has no states on the way that its end does not give. */
-function noCheckpoints(method: string, step: StepSlots): void {
-  const { checkpoints } = slotsOf(method, step);
-  if (checkpoints === undefined) return;
-  throw invalid(`${op}.${method}`, "step.checkpoints", "none: forward and mix take them", checkpoints);
-}
-
-/** What the ops take of a step, whatever else it is. */
-function slotsOf(method: string, step: StepSlots): StepSlots {
-  const name = `${op}.${method}`;
-  if (typeof step !== "object" || step === null) throw invalid(name, "step", "{ readSlots, writeSlots }", step);
-  return reading(name, "step", () => {
-    const { readSlots, writeSlots, checkpoints } = step;
-    return { readSlots, writeSlots, ...(checkpoints !== undefined && { checkpoints }) };
-  });
-}
-
-function rowsOf(method: string, argument: string, tensor: Tensor): number {
-  return asTensor(`${op}.${method}`, argument, tensor).shape[0] ?? 0;
 }

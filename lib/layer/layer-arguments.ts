@@ -2,10 +2,9 @@
 
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Indices } from "../ops/indices.ts";
-import type { CheckpointArguments } from "../ops/kept-states.ts";
-import type { DeltaRecords } from "../ops/records.ts";
-import type { PoolVerification } from "../states/pool-verification.ts";
-import type { StatePool } from "../states/state-pool.ts";
+import type { Draft } from "../states/draft.ts";
+import type { PoolStep } from "../states/pool-step.ts";
+import type { StepPlaceholder } from "../states/step-placeholder.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 
 /** What {@link GatedDeltaNet.load} needs beside the files. */
@@ -20,52 +19,39 @@ export interface GatedDeltaNetOptions {
   readonly dtype?: FloatDType | undefined;
 }
 
-/** The slots of one forward pass, as `pool.step(handles)` gives them: one of each for every sequence. */
-export interface StepSlots {
-  readonly readSlots: Indices;
-  readonly writeSlots: Indices;
-  /** States on the way that are kept, for ragged batches: not by `decode` and `mixStep`. */
-  readonly checkpoints?: CheckpointArguments | undefined;
+/** Options of {@link GatedDeltaNet.loadAll}: those of every layer. */
+export type LoadAllOptions = Pick<GatedDeltaNetOptions, "config" | "dtype">;
+
+/** The pass that a call's states belong to: a step, or in a plan what stands for one; or a draft. */
+export type PassArguments =
+  | { readonly step: PoolStep | StepPlaceholder; readonly draft?: undefined }
+  | { readonly draft: Draft; readonly step?: undefined };
+
+/** The step of one token a sequence, or in a plan what stands for it. */
+export interface StepArguments {
+  readonly step: PoolStep | StepPlaceholder;
 }
 
-/** Where a call's states come from and go to. */
-export interface StateArguments {
-  readonly pool: StatePool;
-  readonly step: StepSlots;
-}
-
-/** Arguments of {@link GatedDeltaNet.forward}. */
-export interface ForwardArguments extends StateArguments {
-  /** `[tokens, hidden]`, the sequences' tokens one after another. */
-  readonly hidden: Tensor;
-  /** `[tokens, hidden]`, in the layer's dtype or f32. */
-  readonly out: Tensor;
-  /** `[sequences + 1]`, ending in tokens. Absent: one sequence. */
+/** Row offsets of a ragged batch. */
+export interface BatchArguments {
+  /** `[sequences + 1]`, from 0, not decreasing, ending in tokens. Absent: one sequence, or those of a draft. */
   readonly cuSeqlens?: Indices | undefined;
 }
 
-/** Arguments of {@link GatedDeltaNet.verify}. */
-export interface VerifyArguments {
-  /** `[tokens, hidden]`, the sequences' drafted tokens one after another. */
+/** What goes into a whole mixer and comes out. */
+export interface HiddenArguments {
+  /** `[tokens, hidden]`, in the layer's dtype: the sequences' tokens one after another. */
   readonly hidden: Tensor;
-  /** `[tokens, hidden]`, in the layer's dtype or f32. */
-  readonly out: Tensor;
-  readonly pool: StatePool;
-  /** What `pool.verify` gave; its activation dtype is the layer's. */
-  readonly verification: PoolVerification;
-}
-
-/** Arguments of {@link GatedDeltaNet.decode}. */
-export interface DecodeArguments extends StateArguments {
-  /** `[sequences, hidden]`. */
-  readonly hidden: Tensor;
-  /** `[sequences, hidden]`, in the layer's dtype or f32. */
+  /** Written: `[tokens, hidden]`, in the layer's dtype or f32. May be `hidden`. */
   readonly out: Tensor;
 }
 
-/** Arguments of {@link GatedDeltaNet.mixStep}: what the projections of one token of each sequence gave. */
-export interface MixStepArguments extends StateArguments {
-  /** `[tokens, conv channels]`, in the layer's dtype: query, key and value side by side, before the convolution. */
+/** What the projections of some tokens gave. */
+export interface ProjectedArguments {
+  /**
+   * `[tokens, conv channels]`, in the layer's dtype: query, key and value side by side, before the convolution. With a
+   * draft it is `draft.convInput(layer.poolLayer, layer.dtype)`.
+   */
   readonly qkv: Tensor;
   /** `[tokens, value channels]` or `[tokens, value heads, value dim]`, in the layer's dtype. */
   readonly z: Tensor;
@@ -73,16 +59,18 @@ export interface MixStepArguments extends StateArguments {
   readonly a: Tensor;
   /** `[tokens, value heads]`, in the layer's dtype or f32. */
   readonly b: Tensor;
-  /** `[tokens, value channels]` or `[tokens, value heads, value dim]`: what `out_proj` is to be applied to. */
+  /** Written: `[tokens, value channels]` or `[tokens, value heads, value dim]`: what `out_proj` is to be applied to. */
   readonly out: Tensor;
 }
 
+/** Arguments of {@link GatedDeltaNet.forward}. */
+export type ForwardArguments = HiddenArguments & BatchArguments & PassArguments;
+
+/** Arguments of {@link GatedDeltaNet.decode}, one token a sequence. */
+export type DecodeArguments = HiddenArguments & StepArguments;
+
 /** Arguments of {@link GatedDeltaNet.mix}. */
-export interface MixArguments extends MixStepArguments {
-  /** `[sequences + 1]`, ending in tokens. Absent: one sequence. */
-  readonly cuSeqlens?: Indices | undefined;
-  /** Kept for {@link commitGatedDelta}; `qkv` is the convolution's record and must then stay as it is. @default none */
-  readonly records?: DeltaRecords | undefined;
-  /** Slots for the states after each token, newest first; see {@link gatedDelta}. @default none */
-  readonly snapshotSlots?: Indices | undefined;
-}
+export type MixArguments = ProjectedArguments & BatchArguments & PassArguments;
+
+/** Arguments of {@link GatedDeltaNet.mixStep}, one token a sequence. */
+export type MixStepArguments = ProjectedArguments & StepArguments;

@@ -1,55 +1,68 @@
 /** Where a layer's configuration comes from: an argument, the checkpoint's metadata, or the `config.json` beside it. */
 
-import { closeSync, existsSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { FileError, describe } from "../errors.ts";
-import { openRegularFile, readFully } from "../safetensors/file.ts";
+import { foreignToJson } from "../safetensors/foreign.ts";
+import { readWhole } from "../safetensors/regular-file.ts";
 import { reading } from "../arguments/reading.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import { parseLayerConfig, type LayerConfig } from "./config.ts";
 
 const op = "GatedDeltaNet.load";
 
-/** No configuration comes near this; a larger file is something else. */
+/** In bytes; published configurations have some ten thousand. */
 const largestConfig = 16 * 1024 * 1024;
 
+/** A configuration as parsed JSON, and the file that it came from: undefined for an object that the caller passed. */
+export interface ConfigSource {
+  readonly config: unknown;
+  readonly path: string | undefined;
+}
+
+/** What {@link readConfig} found for a checkpoint: it is read once for all layers. */
+const found = new WeakMap<TensorSource, ConfigSource>();
+
 /**
- * The configuration of a checkpoint's layer. What was passed wins; then the `config` that a file carries in its own
- * metadata, as JSON; then `config.json` in the checkpoint's folder.
+ * The configuration of a checkpoint: the one passed, if any; else the `config` that the first file opened has in its
+ * metadata, as JSON; else `config.json` in the checkpoint's folder.
  *
  * @param given a path of a `config.json`, its parsed contents, or undefined.
+ * @throws FileError for a file that is missing or not JSON, and where there is no configuration.
  */
-export function readLayerConfig(source: TensorSource, layer: number, given: string | object | undefined): LayerConfig {
-  if (typeof given === "object") return reading(op, "config", () => parseLayerConfig(given, layer));
-  if (typeof given === "string") return parseLayerConfig(readJson(given), layer, given);
+export function readConfig(source: TensorSource, given: string | object | undefined): ConfigSource {
+  if (typeof given === "object") return { config: given, path: undefined };
+  if (typeof given === "string") return { config: readJson(given), path: given };
+  let config = found.get(source);
+  if (config === undefined) found.set(source, (config = findConfig(source)));
+  return config;
+}
+
+function findConfig(source: TensorSource): ConfigSource {
   const embedded = source.metadata.get("config");
-  if (embedded !== undefined) return parseLayerConfig(parseJson(embedded, source.path), layer, source.path);
+  if (embedded !== undefined) return { config: parseJson(new TextEncoder().encode(embedded), source.path), path: source.path };
   const beside = join(dirname(source.path), "config.json");
-  if (existsSync(beside)) return parseLayerConfig(readJson(beside), layer, beside);
+  if (existsSync(beside)) return { config: readJson(beside), path: beside };
   const expected = "config.json beside it, a config in its metadata, or the option `config`";
   throw new FileError(source.path, { op, expected, received: "none of them" });
 }
 
-function readJson(path: string): unknown {
-  const { descriptor, size } = openRegularFile(path, op);
-  try {
-    if (size > largestConfig) {
-      const expected = `at most ${largestConfig} bytes of configuration`;
-      throw new FileError(path, { op, expected, received: String(size) });
-    }
-    const bytes = new Uint8Array(size);
-    readFully(path, descriptor, 0, bytes);
-    return parseJson(new TextDecoder().decode(bytes), path);
-  } finally {
-    closeSync(descriptor);
-  }
+/** The configuration of one layer: {@link readConfig}, then {@link parseLayerConfig}. */
+export function readLayerConfig(source: TensorSource, layer: number, given: string | object | undefined): LayerConfig {
+  const { config, path } = readConfig(source, given);
+  if (path !== undefined) return parseLayerConfig(config, layer, path);
+  return reading(op, "config", () => parseLayerConfig(config, layer)); // the caller's object may have getters that throw
 }
 
-function parseJson(text: string, path: string): unknown {
+function readJson(path: string): unknown {
+  return parseJson(readWhole(path, op, "a configuration", largestConfig), path);
+}
+
+function parseJson(bytes: Uint8Array, path: string): unknown {
   try {
-    return JSON.parse(text);
+    return JSON.parse(new TextDecoder().decode(bytes));
   } catch (cause) {
-    const received = cause instanceof Error ? cause.message : describe(cause);
+    const received = foreignToJson(bytes) ?? (cause instanceof Error ? cause.message : describe(cause));
     throw new FileError(path, { op, expected: "a configuration in JSON", received, cause });
   }
 }

@@ -1,4 +1,4 @@
-/** The memory between a layer's ops: allocated once, grown when a larger batch comes, reused by every call. */
+/** The memory between a layer's ops: allocated once a device, grown when a larger batch comes, reused by every call. */
 
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
@@ -44,7 +44,28 @@ interface Memory {
 /** A prompt's length seldom comes twice, a batch's number of sequences often: a few sets of views serve both. */
 const mostViews = 8;
 
-/** One layer's scratch memory. */
+/** The scratch memory of a device's layers of one shape, by that shape. */
+const shared = new WeakMap<Device, Map<string, Scratch>>();
+
+/**
+ * Scratch memory for one more layer: layers of a device that have the same sizes share it, since their ops run one after
+ * the other. Dispose it once for each time that it was taken.
+ */
+export function takeScratch(device: Device, config: LayerConfig, dtype: FloatDType): Scratch {
+  let ofDevice = shared.get(device);
+  if (ofDevice === undefined) shared.set(device, (ofDevice = new Map()));
+  const { keyHeads, valueHeads, keyDim, valueDim } = config;
+  const key = [keyHeads, valueHeads, keyDim, valueDim, dtype].join();
+  let scratch = ofDevice.get(key);
+  if (scratch === undefined) {
+    const made = new Scratch(device, config, dtype, () => void (ofDevice.get(key) === made && ofDevice.delete(key)));
+    ofDevice.set(key, (scratch = made));
+  }
+  scratch.take();
+  return scratch;
+}
+
+/** The scratch memory of layers of one shape. */
 export class Scratch implements Disposable {
   readonly #device: Device;
   readonly #config: LayerConfig;
@@ -52,9 +73,14 @@ export class Scratch implements Disposable {
   readonly #views = new Map<number, ScratchViews>();
   /** Outgrown memory. Ops and plans made before still refer to it; growth by halves keeps the sum small. */
   readonly #retired: Memory[] = [];
+  readonly #ended: () => void;
   #memory: Memory | undefined;
+  /** Layers that use it. */
+  #users = 0;
 
-  constructor(device: Device, config: LayerConfig, dtype: FloatDType) {
+  /** @param ended called when the last layer has let go of it. */
+  constructor(device: Device, config: LayerConfig, dtype: FloatDType, ended: () => void) {
+    this.#ended = ended;
     this.#device = device;
     this.#config = config;
     this.#dtype = dtype;
@@ -71,7 +97,15 @@ export class Scratch implements Disposable {
     return made;
   }
 
+  /** One more layer uses it. */
+  take(): void {
+    this.#users++;
+  }
+
+  /** One layer no longer uses it; with the last one the memory is freed. */
   [Symbol.dispose](): void {
+    if (--this.#users > 0) return;
+    this.#ended();
     for (const memory of [...this.#retired, ...(this.#memory ? [this.#memory] : [])]) disposeMemory(memory);
     this.#retired.length = 0;
     this.#views.clear();

@@ -8,13 +8,13 @@
  * | `in_proj_qkv`, `in_proj_z` | `in_proj_qkvz`, per key head     | query Dk, key Dk, value r·Dv, z r·Dv    |
  * | `in_proj_b`, `in_proj_a`   | `in_proj_ba`, per key head       | b r, a r      (r = value heads a key head) |
  *
- * The interleaved rows are put in the split form's order while they are read, so that one form is all that runs.
+ * The interleaved rows are put in the split form's order while they are read, so that only one form runs.
  */
 
 import type { Device } from "../device/device.ts";
 import { dtypes, type FloatDType } from "../tensor/dtype.ts";
 import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
-import type { SafetensorsDType } from "../safetensors/dtypes.ts";
+import { floatDType } from "../safetensors/dtypes.ts";
 import type { TensorSource } from "../safetensors/source.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { convChannels, valueChannels, type LayerConfig } from "./config.ts";
@@ -46,7 +46,7 @@ export interface LayerWeights {
 
 const op = "GatedDeltaNet.load";
 
-/** How checkpoints call layer N; a bare `layers.N.` is that of a file cut out for one layer. */
+/** The prefixes of layer N's tensors in checkpoints; `layers.N.` alone is that of a file with one layer's weights. */
 function prefixesOf(layer: number): string[] {
   return [
     `model.layers.${layer}.linear_attn.`,
@@ -156,13 +156,12 @@ function findPrefix(source: TensorSource, layer: number): string {
 }
 
 /**
- * A tensor beside a projection that we do not know changes what the projection means: scales of quantised weights are
- * the usual case. Running without it would give plausible nonsense.
+ * Refuses unknown tensors beside a projection, which change its meaning; scales of quantised weights are the usual case.
+ * Results without them would be wrong without looking it.
  */
 function refuseUnknown(source: TensorSource, prefix: string): void {
   const known = /^(?:in_proj_(?:qkv|qkvz|z|b|a|ba)\.weight|conv1d\.(?:weight|bias)|out_proj\.weight)$/;
-  for (const name of source.names) {
-    if (!name.startsWith(prefix)) continue;
+  for (const name of source.namesWithPrefix(prefix)) {
     const rest = name.slice(prefix.length);
     if (/^(?:in_proj_|conv1d\.|out_proj\.)/.test(rest) && !known.test(rest)) {
       throw new UnsupportedError({
@@ -190,11 +189,6 @@ function check(source: TensorSource, name: string, shapes: readonly (readonly nu
   const own = floatDType(dtype);
   if (own) return own;
   throw new DTypeError({ op, argument: `${source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
-}
-
-/** Our name of a checkpoint's dtype, if weights may have it. */
-export function floatDType(dtype: SafetensorsDType): FloatDType | undefined {
-  return dtype === "F32" ? "f32" : dtype === "F16" ? "f16" : dtype === "BF16" ? "bf16" : undefined;
 }
 
 function bytesOf(tensor: Tensor): Uint8Array {

@@ -6,6 +6,7 @@ import type { Handle } from "./handle.ts";
 import { constants, structs } from "./layout.ts";
 import { library } from "./library.ts";
 import { check, lastError } from "./status.ts";
+import { endWithEnvironment } from "./environment.ts";
 
 /** Version of every descriptor that this package writes. */
 export const descriptorVersion = constants.GD_ABI_VERSION;
@@ -36,6 +37,7 @@ export function openDevice(backend: keyof typeof backends, threads: number): Han
   options.setUint32(offsets.version, descriptorVersion, true);
   options.setUint32(offsets.backend, backends[backend], true);
   options.setUint32(offsets.threads, threads, true);
+  endWithEnvironment();
   check(library().gd_device_open(options as never, firstOut as never), "Device.open");
   return firstResult() as Handle;
 }
@@ -68,6 +70,11 @@ function textAt(view: DataView<ArrayBuffer>, start: number, end: number): string
 /** Closes a device after its pending work, without an error: there is nothing left to do about one. */
 export function closeDevice(device: Handle): void {
   library().gd_device_close(asPointer(device));
+}
+
+/** Ends a device without waiting for its work, which is stopped where it touches memory of the caller's. */
+export function abandonDevice(device: Handle): void {
+  library().gd_device_abandon(asPointer(device));
 }
 
 /** Commits what was encoded; returns the ticket. */

@@ -1,23 +1,14 @@
 /**
- * What the four fused ops share: ggml's conventions (https://github.com/ggml-org/ggml, `ggml_gated_delta_net` and
- * `ggml_ssm_conv`, with the in-place and ids forms that llama.cpp's forks give them). Everything is f32.
+ * The four fused ops under ggml's names and conventions (https://github.com/ggml-org/ggml, `ggml_gated_delta_net` and
+ * `ggml_ssm_conv`, with the in-place and ids forms that llama.cpp's forks give them). Everything is f32. Dimensions: B
+ * sequences of T tokens, heads Hk and Hv, dim S; C channels, K taps.
  */
-import { asInteger, invalid } from "../arguments/checks.ts";
-import {
-  asOptionalTensor,
-  asTensor,
-  expectContiguous,
-  expectContiguousRows,
-  expectDType,
-  expectRank,
-  expectShape,
-} from "../tensor/expect.ts";
-import { DisposedError, ShapeError } from "../errors.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { checkConvWeights } from "./causal-conv1d.ts";
-import { gateDimsNames } from "./option-names.ts";
+import type { Indices } from "./indices.ts";
+import { makeOp } from "./op.ts";
+import type { Op } from "./op.ts";
 
-/** Inputs and outputs of both forms of the recurrence. Dimensions: B sequences of T tokens, heads Hk and Hv, dim S. */
+/** Inputs and outputs of both forms of the recurrence. */
 export interface GatedDeltaNetArguments {
   /** `[B, T, Hk, S]`, f32. S is a multiple of 8 in 8..256. */
   readonly q: Tensor;
@@ -38,93 +29,26 @@ export interface GatedDeltaNetArguments {
   readonly out: Tensor;
 }
 
-/** Checked: every tensor of B·T rows as `[B·T, …]`. */
-export interface CheckedNet {
-  readonly sequences: number;
-  readonly tokens: number;
-  readonly keyHeads: number;
-  readonly valueHeads: number;
-  readonly dim: number;
-  readonly gateDims: number;
-  readonly query: Tensor;
-  readonly key: Tensor;
-  readonly value: Tensor;
-  readonly gate: Tensor;
-  readonly beta: Tensor;
-  readonly snapshots: Tensor | undefined;
-  readonly out: Tensor;
+/** Arguments of {@link gatedDeltaNetInplace}. */
+export interface GatedDeltaNetInplaceArguments extends GatedDeltaNetArguments {
+  /** Read: `[B, Hv, S(value), S(key)]`, f32, contiguous. */
+  readonly state: Tensor;
+  /** Written: as `state`, either the same range of memory or one that shares nothing with it. */
+  readonly stateDst: Tensor;
 }
 
-/** Layout of a state, after the dimension that counts them. */
-export const stateLayout = ["Hv", "S", "S"];
-
-/** Checks the tensors of the recurrence, each of which was read once. */
-export function checkNet(
-  op: string,
-  q: unknown,
-  k: unknown,
-  v: unknown,
-  givenGate: unknown,
-  givenBeta: unknown,
-  givenSnapshots: unknown,
-  givenOut: unknown,
-): CheckedNet {
-  const query = asTensor(op, "q", q);
-  expectRank(op, "q", query, ["B", "T", "Hk", "S"]);
-  const [sequences, tokens, keyHeads, dim] = query.shape as [number, number, number, number];
-  const value = asTensor(op, "v", v);
-  expectRank(op, "v", value, ["B", "T", "Hv", "S"]);
-  const valueHeads = value.shape[2]!;
-  const rows = (argument: string, given: unknown, rest: readonly number[], layout: readonly string[]): Tensor => {
-    const tensor = asTensor(op, argument, given);
-    expectShape(op, argument, tensor, [sequences, tokens, ...rest], ["B", "T", ...layout]);
-    expectDType(op, argument, tensor, "f32");
-    expectContiguousRows(op, argument, tensor);
-    return asRows(op, argument, tensor);
-  };
-  const gate = asTensor(op, "gate", givenGate);
-  const perKey = gate.shape.length === 4;
-  const snapshots = asOptionalTensor(op, "snapshots", givenSnapshots);
-  if (snapshots !== undefined) {
-    const layout = ["K", "B", ...stateLayout];
-    expectRank(op, "snapshots", snapshots, layout);
-    checkF32(op, "snapshots", snapshots, [snapshots.shape[0]!, sequences, valueHeads, dim, dim], layout);
-  }
-  return {
-    sequences,
-    tokens,
-    keyHeads,
-    valueHeads,
-    dim,
-    gateDims: perKey ? gateDimsNames.key : gateDimsNames.head,
-    query: rows("q", query, [keyHeads, dim], ["Hk", "S"]),
-    key: rows("k", k, [keyHeads, dim], ["Hk", "S"]),
-    value: rows("v", value, [valueHeads, dim], ["Hv", "S"]),
-    gate: perKey ? rows("gate", gate, [valueHeads, dim], ["Hv", "S"]) : rows("gate", gate, [valueHeads], ["Hv"]),
-    beta: rows("beta", givenBeta, [valueHeads], ["Hv"]),
-    snapshots,
-    out: rows("out", givenOut, [valueHeads, dim], ["Hv", "S"]),
-  };
+/** Which slots a form with ids reads and writes. */
+export interface IdsArguments {
+  /** `[B]`: the slot that each sequence reads; −1 starts from zero, by store, so that a slot's old NaN can't survive. */
+  readonly ids: Indices;
+  /** Sequence s writes slot rsHead + s. */
+  readonly rsHead: number;
 }
 
-/** `[B, T, …]` as `[B·T, …]`: sequences lie one after another with the tokens' stride. */
-function asRows(op: string, argument: string, tensor: Tensor): Tensor {
-  if (tensor.disposed) throw new DisposedError({ op, argument, expected: "a tensor that is not disposed", received: "a disposed one" });
-  const [sequences, tokens, ...rest] = tensor.shape as [number, number, ...number[]];
-  try {
-    return tensor.reshape([sequences * tokens, ...rest]);
-  } catch (cause) {
-    if (!(cause instanceof ShapeError)) throw cause;
-    const expected = "sequences that follow one another with the stride of tokens";
-    throw new ShapeError({ op, argument, expected, received: `strides [${tensor.strides.join(", ")}]`, cause });
-  }
-}
-
-/** A contiguous f32 tensor of a shape. */
-export function checkF32(op: string, argument: string, tensor: Tensor, shape: readonly number[], layout: readonly string[]): void {
-  expectShape(op, argument, tensor, shape, layout);
-  expectDType(op, argument, tensor, "f32");
-  expectContiguous(op, argument, tensor);
+/** Arguments of {@link gatedDeltaNetInplaceIds}. */
+export interface GatedDeltaNetInplaceIdsArguments extends GatedDeltaNetArguments, IdsArguments {
+  /** Read and written: `[slots, Hv, S(value), S(key)]`, f32, contiguous. */
+  readonly cache: Tensor;
 }
 
 /** Inputs and output of both forms of the convolution, one token a sequence. */
@@ -139,25 +63,77 @@ export interface SsmConvUpdateArguments {
   readonly out: Tensor;
 }
 
-/** Checks the tensors of the convolution. */
-export function checkUpdate(op: string, givenWeight: unknown, givenX: unknown, silu: unknown, givenOut: unknown) {
-  const x = asTensor(op, "x", givenX);
-  expectRank(op, "x", x, ["B", "C"]);
-  expectDType(op, "x", x, "f32");
-  expectContiguousRows(op, "x", x);
-  const [sequences, channels] = x.shape as [number, number];
-  const weight = asTensor(op, "weight", givenWeight);
-  const width = checkConvWeights(op, ["weight", "bias"], weight, undefined, channels);
-  expectDType(op, "weight", weight, "f32");
-  const out = asTensor(op, "out", givenOut);
-  expectShape(op, "out", out, x.shape, ["B", "C"]);
-  expectDType(op, "out", out, "f32");
-  expectContiguousRows(op, "out", out);
-  if (typeof silu !== "boolean") throw invalid(op, "silu", "a boolean", silu);
-  return { sequences, channels, width, x, weight, silu: silu ? 1 : 0, out };
+/** Arguments of {@link ssmConvUpdateInplace}. */
+export interface SsmConvUpdateInplaceArguments extends SsmConvUpdateArguments {
+  /** Read: `[B, C, K − 1]`, f32, contiguous, oldest first. */
+  readonly convStates: Tensor;
+  /** Written: as `convStates`, either the same range of memory or one that shares nothing with it. */
+  readonly convStateDst: Tensor;
 }
 
-/** The first slot that is written; all of them must lie in the cache. */
-export function asHead(op: string, value: unknown, sequences: number, slots: number): number {
-  return asInteger(op, "rsHead", value, 0, Math.max(0, slots - sequences));
+/** Arguments of {@link ssmConvUpdateInplaceIds}, whose slots are called cells. */
+export interface SsmConvUpdateInplaceIdsArguments extends SsmConvUpdateArguments, IdsArguments {
+  /** Read and written: `[cells, C, K − 1]`, f32, contiguous, oldest first. */
+  readonly convCache: Tensor;
+}
+
+/**
+ * ggml's gated delta rule that updates its states in place: {@link gatedDelta} with tiled heads, the gate as a logarithm,
+ * β given, no normalisation and outputs scaled by 1/√S. State s of `state` becomes state s of `stateDst`.
+ *
+ * Source: `ggml_gated_delta_net` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`).
+ *
+ * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
+ *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @example
+ * device.run(gatedDeltaNetInplace({ q, k, v, gate, beta, state, stateDst: state, out }));
+ */
+export function gatedDeltaNetInplace(args: GatedDeltaNetInplaceArguments): Op {
+  return makeOp("gatedDeltaNetInplace", args);
+}
+
+/**
+ * {@link gatedDeltaNetInplace} over a cache: sequence s reads slot ids[s] and writes slot rsHead + s. Every read sees the
+ * cache as it was before the op, so ids may swap, rotate or fan out, inside the written slots or outside.
+ *
+ * Source: `ggml_gated_delta_net` with its state gathered by ids (llama.cpp, `src/models/delta-net-base.cpp`).
+ *
+ * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
+ *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @example
+ * device.run(gatedDeltaNetInplaceIds({ q, k, v, gate, beta, cache, ids: [1, 0], rsHead: 0, out })); // swap
+ */
+export function gatedDeltaNetInplaceIds(args: GatedDeltaNetInplaceIdsArguments): Op {
+  return makeOp("gatedDeltaNetInplaceIds", args);
+}
+
+/**
+ * One token of each sequence through the causal convolution, ggml's way: the taps in ascending order, then optionally
+ * SiLU; the state drops its oldest column and takes x as its newest. {@link causalConv1d} with one token a sequence.
+ *
+ * Source: `ggml_ssm_conv` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`) and the state update around it (llama.cpp,
+ * `src/models/delta-net-base.cpp`).
+ *
+ * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
+ *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @example
+ * device.run(ssmConvUpdateInplace({ convStates, convStateDst: convStates, weight, x, silu: true, out }));
+ */
+export function ssmConvUpdateInplace(args: SsmConvUpdateInplaceArguments): Op {
+  return makeOp("ssmConvUpdateInplace", args);
+}
+
+/**
+ * {@link ssmConvUpdateInplace} over a cache: sequence s reads cell ids[s] and writes cell rsHead + s. Every read sees the
+ * cache as it was before the op.
+ *
+ * Source: as {@link ssmConvUpdateInplace}, with its states gathered by ids.
+ *
+ * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
+ *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @example
+ * device.run(ssmConvUpdateInplaceIds({ convCache, ids: [2, 2], rsHead: 0, weight, x, silu: true, out })); // fan-out
+ */
+export function ssmConvUpdateInplaceIds(args: SsmConvUpdateInplaceIdsArguments): Op {
+  return makeOp("ssmConvUpdateInplaceIds", args);
 }

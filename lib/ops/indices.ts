@@ -63,12 +63,7 @@ export function readElements(op: string, argument: string, source: Indices): Int
 const longestArray = 2 ** 24;
 
 /** What index data may be. */
-const indicesText = "an Int32Array, an array of integers or an i32 tensor";
-
-/** What is thrown for a value that is no index data. */
-export function notIndices(op: string, argument: string, value: unknown): GatedDeltaError {
-  return new GatedDeltaError("invalid-argument", { op, argument, expected: indicesText, received: describe(value) });
-}
+export const indicesText = "an Int32Array, an array of integers or an i32 tensor";
 
 function asI32(op: string, argument: string, index: number, value: unknown): number {
   if (typeof value === "number" && (value | 0) === value) return value;
@@ -80,33 +75,4 @@ function asI32(op: string, argument: string, index: number, value: unknown): num
   };
   if (typeof value === "number" && Number.isInteger(value)) throw new BoundsError(details);
   throw new GatedDeltaError("invalid-argument", details);
-}
-
-/**
- * The number of sequences of a ragged batch, and whether the slots agree with it.
- *
- * @param byDefault without cuSeqlens.
- */
-export function sequencesOf(
-  cuSeqlens: IndexData | undefined,
-  readSlots: IndexData | undefined,
-  writeSlots: IndexData | undefined,
-  byDefault: number,
-): number {
-  if (cuSeqlens !== undefined && cuSeqlens.count === 0) {
-    const { op, argument } = cuSeqlens;
-    throw new ShapeError({ op, argument, expected: "sequences + 1 offsets", received: "none" });
-  }
-  const sequences = cuSeqlens === undefined ? byDefault : cuSeqlens.count - 1;
-  for (const slots of [readSlots, writeSlots]) {
-    if (slots === undefined || slots.count === sequences) continue;
-    const why = cuSeqlens === undefined ? "" : " (cuSeqlens has one more)";
-    throw new ShapeError({
-      op: slots.op,
-      argument: slots.argument,
-      expected: `${sequences} slots, one a sequence${why}`,
-      received: `${slots.count}`,
-    });
-  }
-  return sequences;
 }

@@ -1,5 +1,10 @@
 import { GatedDeltaError } from "../errors.ts";
 import { reading } from "../arguments/reading.ts";
+import { opKinds } from "./op-kind.ts";
+import type { OpName } from "./op-kind.ts";
+import { readArguments } from "./read-arguments.ts";
+import type { Values } from "./read-arguments.ts";
+import { encodeValues } from "./recorder.ts";
 import type { Recorder } from "./recorder.ts";
 
 /** Whether a value is an {@link Op}. */
@@ -8,45 +13,38 @@ export let isOp: (value: unknown) => value is Op;
 /** Encodes an op. */
 export let encodeOp: (op: Op, recorder: Recorder) => void;
 
-/** Checks arguments and makes an op of them: `read` looks at every argument once, `encode` packs what it returned. */
-export let makeOp: <Arguments, Values>(
-  name: string,
-  args: Arguments,
-  read: (args: Arguments) => Values,
-  encode: (recorder: Recorder, values: Values) => void,
-) => Op;
+/** Reads arguments, each once, and makes an op of them. */
+export let makeOp: (name: OpName, args: object) => Op;
 
 let makingOp = false;
 
 /**
  * One operation with its arguments: what `gatedDelta(…)` and the other ops return and what {@link Device.run} takes.
- * Its arguments were read and checked when it was made, index data apart, which are read when it is encoded. An op
- * may be run any number of times.
+ * Which arguments there are and of what kind was checked when it was made. Whether shapes, dtypes, memory and index
+ * data fit is checked when it is encoded, which is also when index data are read. An op may be run any number of times.
  */
 export class Op {
   /** The op's public name, such as `gatedDelta`. */
   readonly name: string;
-  readonly #values: unknown;
-  readonly #encode: (recorder: Recorder, values: never) => void;
+  readonly #values: Values;
 
-  private constructor(name: string, values: unknown, encode: (recorder: Recorder, values: never) => void) {
+  private constructor(name: OpName, values: Values) {
     if (!makingOp) {
       throw new GatedDeltaError("invalid-argument", { op: "Op", expected: "gatedDelta(…) or another op's function" });
     }
     this.name = name;
     this.#values = values;
-    this.#encode = encode;
     Object.freeze(this);
   }
 
   static {
     isOp = (value): value is Op => typeof value === "object" && value !== null && #values in value;
-    encodeOp = (op, recorder) => op.#encode(recorder, op.#values as never);
-    makeOp = (name, args, read, encode) => {
-      const values = reading(name, "", () => read(args));
+    encodeOp = (op, recorder) => encodeValues(recorder, opKinds[op.name as OpName], op.#values);
+    makeOp = (name, args) => {
+      const values = reading(name, "", () => readArguments(opKinds[name], args));
       makingOp = true;
       try {
-        return new Op(name, values, encode);
+        return new Op(name, values);
       } finally {
         makingOp = false;
       }

@@ -1,11 +1,50 @@
 /** What an op needs of the device or plan that it is encoded into. */
 import { DisposedError, GatedDeltaError } from "../errors.ts";
 import type { Device } from "../device/device.ts";
-import type { Descriptor, FieldOf, OpStruct } from "../native/descriptor.ts";
+import type { Descriptor } from "../native/descriptor.ts";
 import type { Handle } from "../native/handle.ts";
-import { byteOffsetOf, storageOf } from "../tensor/tensor.ts";
+import { storageOf, wordsOf } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import { readIndices } from "./indices.ts";
 import type { IndexData, Indices } from "./indices.ts";
+import { admit, encoded } from "./layer-states.ts";
+import type { BoundStates, StateKind } from "./layer-states.ts";
+import type { OpKind } from "./op-kind.ts";
+import type { Values } from "./read-arguments.ts";
+
+/** Who must know what becomes of the submission that its ops are in: a step or draft of a pool. */
+export interface Participant {
+  /** Called before the submission is committed. Throws where it must not be. */
+  beforeCommit(op: string): void;
+  /** The submission was committed. */
+  committed(ticket: number): void;
+  /** What was encoded was dropped. */
+  discarded(): void;
+  /** A committed submission has ended, with or without a failure. */
+  settled(failure: Error | undefined): void;
+}
+
+/** A layer's states that one op of a plan writes. */
+export interface LayerUse {
+  readonly layer: number;
+  readonly kinds: readonly StateKind[];
+}
+
+/** What stands in a plan for the step of each of its replays. */
+export interface Placeholder {
+  /**
+   * Puts a step's slots where the plan reads them, after checking that it can write everything in `uses`.
+   *
+   * @returns the step; a check that it is still open; and a function that notes that a replay has written all of `uses`.
+   */
+  enter(op: string, step: unknown, uses: readonly LayerUse[]): { readonly participant: Participant; expectOpen(): void; wrote(): void };
+}
+
+/** The states of a plan: what stands for the step of each replay, and what the ops write of it. */
+export interface PlanStates {
+  placeholder: Placeholder | undefined;
+  readonly uses: LayerUse[];
+}
 
 /** A device's open submission, or a plan. */
 export interface Recorder {
@@ -14,12 +53,11 @@ export interface Recorder {
   /** Called once an op, before the first index is placed, with the number of all its elements. */
   beginIndices(count: number): void;
   /** Puts index data into a descriptor: `data` is what `source` held a moment ago. */
-  placeIndices<S extends OpStruct>(
-    descriptor: Descriptor<S>,
-    field: FieldOf<S, "gd_index">,
-    argument: IndexArgument,
-    data: Int32Array | Tensor<"i32">,
-  ): void;
+  placeIndices(descriptor: Descriptor, at: number, argument: IndexArgument, data: Int32Array | Tensor<"i32">): void;
+  /** What a plan's ops write of a pool's states; undefined for a device's open submission. */
+  readonly planStates: PlanStates | undefined;
+  /** Notes that a step or draft has an op in a device's open submission. */
+  join(participant: Participant): void;
   /** Called for every tensor that an op uses. */
   keep(op: string, argument: string, tensor: Tensor): void;
 }
@@ -32,31 +70,47 @@ export interface IndexArgument {
   readonly count: number;
 }
 
-/** Puts a tensor into a descriptor, or its absence. */
-export function placeTensor<S extends OpStruct>(
-  recorder: Recorder,
-  descriptor: Descriptor<S>,
-  field: FieldOf<S, "gd_tensor">,
-  op: string,
-  argument: string,
-  tensor: Tensor | undefined,
-): void {
-  if (tensor === undefined) {
-    descriptor.noTensor(field);
-    return;
+/** Refuses tensors of a pool, which ops reach through `states` only. */
+function expectUnguarded(op: string, argument: string, tensor: Tensor, bound: BoundStates | undefined): void {
+  if (!storageOf(tensor).guarded || tensor === bound?.state || tensor === bound?.convState) return;
+  const expected = "a tensor that is no StatePool's: ops take a pool's states as `states: step.layer(i)`";
+  throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: "a tensor of a StatePool" });
+}
+
+const noIndices: readonly (IndexData | undefined)[] = [];
+
+/** Packs what was read of an op's arguments and hands it to the native side. */
+export function encodeValues(recorder: Recorder, { name, numbers, tensors, indices, descriptor }: OpKind, values: Values): void {
+  let count = 0;
+  let data = noIndices;
+  if (indices.length > 0) {
+    data = indices.map((place, i) => readIndices(name, place.name, values.indices[i]));
+    for (const one of data) count += one?.count ?? 0;
   }
-  usable(recorder.device, op, argument, tensor);
-  recorder.keep(op, argument, tensor);
-  const { strides } = tensor;
-  const rank = strides.length;
-  descriptor.tensor(
-    field,
-    storageOf(tensor).handle,
-    byteOffsetOf(tensor),
-    tensor.dtype,
-    tensor.contiguous || rank < 2 ? 0 : strides[0]!,
-    tensor.contiguous || rank < 3 ? 0 : strides[1]!,
-  );
+  const { states } = values;
+  states?.layer[admit](states.use, recorder);
+  // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
+  for (let i = 0; i < numbers.length; i++) descriptor.number(numbers[i]!.at, values.numbers[i]!);
+  for (let i = 0; i < tensors.length; i++) {
+    const tensor = values.tensors[i];
+    const place = tensors[i]!;
+    if (tensor === undefined) {
+      descriptor.noTensor(place.at);
+      continue;
+    }
+    usable(recorder.device, name, place.name, tensor);
+    expectUnguarded(name, place.name, tensor, states?.bound);
+    recorder.keep(name, place.name, tensor);
+    descriptor.tensor(place.at, wordsOf(tensor));
+  }
+  if (indices.length > 0) recorder.beginIndices(count);
+  for (let i = 0; i < data.length; i++) {
+    const one = data[i];
+    if (one === undefined) descriptor.noIndex(indices[i]!.at);
+    else recorder.placeIndices(descriptor, indices[i]!.at, one, one.elements);
+  }
+  descriptor.encode(recorder.target, name);
+  states?.layer[encoded](states.use, recorder);
 }
 
 /** Checks that a tensor can be used by ops of a device. */
@@ -67,20 +121,5 @@ export function usable(device: Device, op: string, argument: string, tensor: Ten
   if (tensor.device !== device) {
     const expected = "a tensor of the device that runs the op";
     throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: "one of another device" });
-  }
-}
-
-/** Puts all index arguments of an op into its descriptor. */
-export function placeIndices<S extends OpStruct>(
-  recorder: Recorder,
-  descriptor: Descriptor<S>,
-  indices: readonly (readonly [FieldOf<S, "gd_index">, IndexData | undefined])[],
-): void {
-  let count = 0;
-  for (const [, data] of indices) count += data?.count ?? 0;
-  recorder.beginIndices(count);
-  for (const [field, data] of indices) {
-    if (data === undefined) descriptor.noIndex(field);
-    else recorder.placeIndices(descriptor, field, data, data.elements);
   }
 }

@@ -2,40 +2,50 @@
  * A checkpoint as Hugging Face lays it out: one safetensors file, or several with an index
  * (`model.safetensors.index.json`) whose `weight_map` says which file holds which tensor.
  */
-import { closeSync, readdirSync, statSync } from "node:fs";
+import { readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DisposedError, FileError, GatedDeltaError, describe } from "../errors.ts";
 import type { FloatArray } from "./dtypes.ts";
-import { openRegularFile, openSafetensors, readFully } from "./file.ts";
+import { openSafetensors } from "./file.ts";
 import type { SafetensorsFile } from "./file.ts";
 import { asArray } from "../arguments/reading.ts";
-import { decodeText, longestHeader } from "./header.ts";
+import { foreignToJson } from "./foreign.ts";
+import { longestHeader } from "./header.ts";
 import type { TensorInfo } from "./header.ts";
-import { JsonScanner, ScanError } from "./scanner.ts";
+import { FormatError, isJsonObject, parseJsonObject } from "./json.ts";
+import type { JsonObject } from "./json.ts";
+import { readWhole } from "./regular-file.ts";
+import { PrefixedNames } from "./source.ts";
 import type { TensorSource } from "./source.ts";
 
 const op = "openCheckpoint";
 const indexName = "model.safetensors.index.json";
 const singleName = "model.safetensors";
 
-/** More files than any checkpoint has, and fewer than a process may open. */
+/** The most files of a list: more than any checkpoint has. */
 const mostFiles = 65536;
 
 /**
- * Opens a checkpoint.
+ * Opens a checkpoint. Its index is parsed here and a file's header when the file is opened, once each: open a checkpoint
+ * once and load all layers from it.
  *
- * Shards named by an index are opened when a tensor of theirs is first asked for, so that a checkpoint of which only
- * some shards are there serves the tensors it has.
+ * Shards named by an index are opened when a tensor of theirs is first asked for, so that the tensors of some
+ * shards can be read where others are missing.
  *
  * @param source a `.safetensors` file, an index (`.json`), a directory that holds either, or a list of files, whose
  *   tensors must have distinct names.
- * @throws {FileError} if something is missing, damaged, or ambiguous.
+ * @throws {FileError} if a file is missing or damaged, or two files have a tensor of one name.
  */
 export function openCheckpoint(source: string | readonly string[]): TensorSource {
   if (typeof source !== "string") {
     return openList(asArray(op, "source", "a path or a list of paths", source, mostFiles) as readonly string[]);
   }
-  const path = isDirectory(source) ? findIn(source) : source;
+  const kind = kindOfPath(source);
+  if (kind === "nothing" && /^[\w.-]+\/[\w.-]+$/.test(source) && !/\.(?:safetensors|json)$/.test(source)) {
+    const expected = `a local folder or file: models are not downloaded (\`hf download ${source}\` does that, and prints the folder)`;
+    throw new FileError(source, { op, expected, received: "no such folder or file" });
+  }
+  const path = kind === "directory" ? findIn(source) : source;
   if (!path.endsWith(".json")) return openSafetensors(path);
   return new ShardedCheckpoint(path, readIndex(path));
 }
@@ -73,16 +83,22 @@ class ShardedCheckpoint implements TensorSource {
   readonly path: string;
   readonly #shardOf: ReadonlyMap<string, string>;
   readonly #opened: Map<string, SafetensorsFile>;
+  readonly #names: PrefixedNames;
   #disposed = false;
 
   constructor(path: string, shardOf: ReadonlyMap<string, string>, opened = new Map<string, SafetensorsFile>()) {
     this.path = path;
     this.#shardOf = shardOf;
     this.#opened = opened;
+    this.#names = new PrefixedNames(shardOf);
   }
 
   get names(): readonly string[] {
-    return [...this.#shardOf.keys()];
+    return this.#names.all;
+  }
+
+  namesWithPrefix(prefix: string): readonly string[] {
+    return this.#names.withPrefix(prefix);
   }
 
   get metadata(): ReadonlyMap<string, string> {
@@ -147,11 +163,12 @@ class ShardedCheckpoint implements TensorSource {
   }
 }
 
-function isDirectory(path: string): boolean {
+function kindOfPath(path: string): "directory" | "nothing" | "something" {
   try {
-    return statSync(path).isDirectory();
-  } catch {
-    return false; // what is not there is reported by the one who opens it
+    return statSync(path).isDirectory() ? "directory" : "something";
+  } catch (cause) {
+    // Other failures are reported where the file is opened.
+    return (cause as { code?: unknown }).code === "ENOENT" ? "nothing" : "something";
   }
 }
 
@@ -167,49 +184,42 @@ function findIn(directory: string): string {
   const found = entries.includes(indexName) ? indexName : files.includes(singleName) ? singleName : files[0];
   if (found === undefined || (found !== indexName && found !== singleName && files.length > 1)) {
     const expected = `${indexName}, ${singleName} or a single .safetensors file in it`;
-    throw new FileError(directory, { op, expected, received: files.length === 0 ? "none" : `${files.length} files` });
+    const others = entries.filter((entry) => /\.(?:gguf|bin|pt|pth|npz|h5|onnx)$/.test(entry));
+    const none = others.length === 0 ? "none" : `none, but ${others.slice(0, 3).join(", ")}${others.length > 3 ? ", …" : ""}`;
+    throw new FileError(directory, { op, expected, received: files.length === 0 ? none : `${files.length} files` });
   }
   return join(directory, found);
 }
 
 /** The shard's path of every tensor of an index. */
 function readIndex(path: string): ReadonlyMap<string, string> {
-  const { descriptor, size } = openRegularFile(path, op);
-  let bytes: Uint8Array;
+  const bytes = readWhole(path, op, "an index", longestHeader);
   try {
-    if (size > longestHeader) {
-      throw new FileError(path, { op, expected: `an index of at most ${longestHeader} bytes`, received: `${size}` });
-    }
-    bytes = new Uint8Array(size);
-    readFully(path, descriptor, 0, bytes);
-  } finally {
-    closeSync(descriptor);
-  }
-  const directory = dirname(path);
-  const shardOf = new Map<string, string>();
-  let found = false;
-  try {
-    const scanner = new JsonScanner(decodeText(bytes));
-    scanner.object("the index", (key) => {
-      if (key !== "weight_map") {
-        scanner.skip(`${describe(key)} of the index`);
-        return;
-      }
-      found = true;
-      scanner.object("weight_map", (name) => {
-        const shard = scanner.string(`weight_map ${describe(name)}`);
-        if (!isPlainName(shard)) {
-          throw new ScanError(`weight_map ${describe(name)} to be a .safetensors file beside the index`, describe(shard));
-        }
-        shardOf.set(name, join(directory, shard));
-      });
-    });
-    scanner.end();
+    return weightMapOf(parseJsonObject(bytes, "the index"), dirname(path));
   } catch (cause) {
-    if (!(cause instanceof ScanError)) throw cause;
-    throw new FileError(path, { op, expected: cause.expected, received: cause.received });
+    if (!(cause instanceof FormatError)) throw cause;
+    const foreign = foreignToJson(bytes);
+    const expected = foreign === undefined ? cause.expected : "an index in JSON";
+    throw new FileError(path, { op, expected, received: foreign ?? cause.received });
   }
-  if (!found) throw new FileError(path, { op, expected: "a weight_map", received: "an index without one" });
+}
+
+function weightMapOf({ weight_map: map }: JsonObject, directory: string): ReadonlyMap<string, string> {
+  if (!isJsonObject(map)) throw new FormatError("the index to have a weight_map, an object", map === undefined ? "none" : describe(map));
+  const paths = new Map<string, string>(); // by the shard's name: an index repeats a few names thousands of times
+  const shardOf = new Map<string, string>();
+  for (const [name, shard] of Object.entries(map)) {
+    if (typeof shard !== "string") throw new FormatError(`weight_map ${describe(name)} to be a string`, describe(shard));
+    let path = paths.get(shard);
+    if (path === undefined) {
+      if (!isPlainName(shard)) {
+        throw new FormatError(`weight_map ${describe(name)} to be a .safetensors file beside the index`, describe(shard));
+      }
+      path = join(directory, shard);
+      paths.set(shard, path);
+    }
+    shardOf.set(name, path);
+  }
   return shardOf;
 }
 

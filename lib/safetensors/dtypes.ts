@@ -3,6 +3,7 @@
  * every machine that Bun runs on.
  */
 import { decodeBf16 } from "../tensor/dtype.ts";
+import type { FloatDType } from "../tensor/dtype.ts";
 
 /** An element type as a safetensors header spells it. */
 export type SafetensorsDType =
@@ -51,7 +52,7 @@ function minifloat(exponentBits: number, bias: number, special: (bits: number) =
   });
 }
 
-/** OCP's E4M3 gives up infinities for range: only all ones is NaN. */
+/** OCP's E4M3 has no infinities: only all ones is NaN. */
 const e4m3 = minifloat(4, 7, (bits) => ((bits & 0x7f) === 0x7f ? NaN : undefined));
 const e5m2 = minifloat(5, 15, (bits) => {
   const magnitude = bits & 0x7f;
@@ -61,7 +62,7 @@ const e5m2 = minifloat(5, 15, (bits) => {
 /** FNUZ: no infinities, no negative zero (its bits are the NaN), and a bias one higher. */
 const e4m3fnuz = minifloat(4, 8, (bits) => (bits === 0x80 ? NaN : undefined));
 const e5m2fnuz = minifloat(5, 16, (bits) => (bits === 0x80 ? NaN : undefined));
-/** A bare exponent: powers of two from 2^-127, which float32 holds as a subnormal. */
+/** An exponent alone: powers of two from 2^-127, which is a subnormal in float32. */
 const e8m0 = Float32Array.from({ length: 256 }, (_, bits) => (bits === 0xff ? NaN : 2 ** (bits - 127)));
 
 const table = (values: Float32Array) => (bytes: Uint8Array) => {
@@ -70,7 +71,7 @@ const table = (values: Float32Array) => (bytes: Uint8Array) => {
   return out;
 };
 
-/** What the format knows, in its own order of alignment. */
+/** Every element type of the format, in the order of its specification. */
 export const safetensorsDTypes: { readonly [D in SafetensorsDType]: ElementType } = {
   BOOL: { bits: 8, decode: (bytes) => new Float32Array(bytes) },
   F4: { bits: 4 },
@@ -114,4 +115,12 @@ export function tensorBytes(dtype: SafetensorsDType, shape: readonly number[]): 
   const bits = elements * safetensorsDTypes[dtype].bits;
   if (!Number.isSafeInteger(bits)) return "overflow";
   return bits % 8 === 0 ? bits / 8 : "partial byte";
+}
+
+/** How safetensors spells the dtypes of tensors that the library computes with. */
+export const fileDTypes = { f32: "F32", f16: "F16", bf16: "BF16" } as const satisfies Record<FloatDType, SafetensorsDType>;
+
+/** The reverse of {@link fileDTypes}: undefined for a dtype that the library does not compute with. */
+export function floatDType(dtype: SafetensorsDType): FloatDType | undefined {
+  return dtype === "F32" ? "f32" : dtype === "F16" ? "f16" : dtype === "BF16" ? "bf16" : undefined;
 }

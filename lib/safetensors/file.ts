@@ -1,19 +1,19 @@
 /** Reads one safetensors file. Only the header and what is asked for are read; the file may be of any size. */
-import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync } from "node:fs";
 import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, UnsupportedError, describe } from "../errors.ts";
 import { safetensorsDTypes } from "./dtypes.ts";
 import type { FloatArray } from "./dtypes.ts";
+import { foreignKind, headBytes } from "./foreign.ts";
 import { longestHeader, parseHeader } from "./header.ts";
 import type { Header, TensorInfo } from "./header.ts";
-import { ScanError } from "./scanner.ts";
+import { FormatError } from "./json.ts";
+import { openRegularFile, readFully } from "./regular-file.ts";
+import { PrefixedNames } from "./source.ts";
 import type { TensorSource } from "./source.ts";
-
-/** One read call's bytes: below the 2 GiB that a system call may take. */
-const mostPerRead = 2 ** 30;
 
 const op = "openSafetensors";
 
-/** Closes the files of those who forget to. */
+/** Closes files that were collected without being disposed. */
 const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(descriptor));
 
 /**
@@ -22,7 +22,7 @@ const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(des
  * The file is kept open, so that replacing it by a rename does not mix two versions; dispose it (`using`) when done.
  *
  * @param path a regular file.
- * @throws {FileError} if it is missing, no regular file, damaged, or lies about its contents.
+ * @throws {FileError} if it is missing, no regular file, damaged, or its header does not fit its contents.
  */
 export function openSafetensors(path: string): SafetensorsFile {
   return new SafetensorsFile(path);
@@ -33,6 +33,7 @@ export class SafetensorsFile implements TensorSource {
   readonly path: string;
   readonly #header: Header;
   readonly #dataStart: number;
+  readonly #names: PrefixedNames;
   #descriptor: number | undefined;
 
   constructor(path: string) {
@@ -44,6 +45,7 @@ export class SafetensorsFile implements TensorSource {
       const { header, dataStart } = readHeader(path, descriptor, size);
       this.path = path;
       this.#header = header;
+      this.#names = new PrefixedNames(header.tensors);
       this.#dataStart = dataStart;
     } catch (error) {
       closeSync(descriptor);
@@ -54,7 +56,11 @@ export class SafetensorsFile implements TensorSource {
   }
 
   get names(): readonly string[] {
-    return [...this.#header.tensors.keys()];
+    return this.#names.all;
+  }
+
+  namesWithPrefix(prefix: string): readonly string[] {
+    return this.#names.withPrefix(prefix);
   }
 
   get metadata(): ReadonlyMap<string, string> {
@@ -132,59 +138,15 @@ export class SafetensorsFile implements TensorSource {
   }
 }
 
-/**
- * Opens a regular file for reading. O_NONBLOCK keeps a named pipe from blocking the process before it can be refused.
- *
- * @throws {FileError} for anything else than a regular file.
- */
-export function openRegularFile(path: string, op: string): { descriptor: number; size: number } {
-  let descriptor: number | undefined;
-  try {
-    descriptor = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
-    const stat = fstatSync(descriptor);
-    if (stat.isFile()) return { descriptor, size: stat.size };
-    const received = stat.isDirectory() ? "a directory" : "a device, pipe or socket";
-    throw new FileError(path, { op, expected: "a regular file", received });
-  } catch (cause) {
-    if (descriptor !== undefined) closeSync(descriptor);
-    if (cause instanceof FileError) throw cause;
-    throw new FileError(path, { op, expected: "a readable file", received: reasonOf(cause), cause });
-  }
-}
-
-/** Fills `target` from the file's byte `position` on. */
-export function readFully(path: string, descriptor: number, position: number, target: Uint8Array): void {
-  let done = 0;
-  while (done < target.byteLength) {
-    let count: number;
-    try {
-      count = readSync(descriptor, target, done, Math.min(target.byteLength - done, mostPerRead), position + done);
-    } catch (cause) {
-      throw new FileError(path, { op: "read", expected: "readable bytes", received: reasonOf(cause), cause });
-    }
-    if (count === 0) {
-      const expected = `${target.byteLength} bytes at byte ${position}`;
-      throw new FileError(path, { op: "read", expected, received: `the end of the file after ${done}` });
-    }
-    done += count;
-  }
-}
-
-/** The short reason of a failed system call. */
-function reasonOf(cause: unknown): string {
-  const code = (cause as { code?: unknown } | null)?.code;
-  if (code === "ENOENT") return "no such file";
-  if (code === "EACCES" || code === "EPERM") return "no permission to read it";
-  if (code === "EISDIR") return "a directory";
-  return typeof code === "string" ? code : describe(String(cause));
-}
-
 function readHeader(path: string, descriptor: number, size: number): { header: Header; dataStart: number } {
-  if (size < 8) throw new FileError(path, { op, expected: "at least 8 bytes", received: `${size}` });
-  const lengthBytes = new Uint8Array(8);
-  readFully(path, descriptor, 0, lengthBytes);
-  const length = new DataView(lengthBytes.buffer).getBigUint64(0, true);
-  if (length > BigInt(longestHeader)) {
+  const head = new Uint8Array(Math.min(size, headBytes));
+  readFully(path, descriptor, 0, head);
+  const length = size < 8 ? 0n : new DataView(head.buffer).getBigUint64(0, true);
+  // No file of another format begins with a length within the limit: its bytes 4 to 7 would be zero.
+  if (size < 8 || length > BigInt(longestHeader)) {
+    const kind = foreignKind(head);
+    if (kind !== undefined) throw new FileError(path, { op, expected: "a safetensors file", received: kind });
+    if (size < 8) throw new FileError(path, { op, expected: "at least 8 bytes", received: `${size}` });
     throw new FileError(path, { op, expected: `a header of at most ${longestHeader} bytes`, received: `${length}` });
   }
   const dataStart = 8 + Number(length);
@@ -197,7 +159,7 @@ function readHeader(path: string, descriptor: number, size: number): { header: H
   try {
     return { header: parseHeader(json, size - dataStart), dataStart };
   } catch (cause) {
-    if (!(cause instanceof ScanError)) throw cause;
+    if (!(cause instanceof FormatError)) throw cause;
     throw new FileError(path, { op, expected: cause.expected, received: cause.received });
   }
 }

@@ -2,13 +2,13 @@
  * The header of a safetensors file: eight bytes of little-endian length, then JSON, then the tensors' bytes without a
  * hole: https://github.com/huggingface/safetensors (README, "Format").
  *
- * Everything a header claims is checked here, once, so that what comes out can be trusted: sizes agree with shapes,
- * extents lie within the file, touch each other and leave nothing uncovered.
+ * Everything that a header claims is checked here, once: sizes agree with shapes, and every byte after the header
+ * belongs to exactly one tensor.
  */
 import { describe } from "../errors.ts";
 import { isSafetensorsDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";
 import type { SafetensorsDType } from "./dtypes.ts";
-import { JsonScanner, ScanError } from "./scanner.ts";
+import { FormatError, isJsonObject, parseJsonObject } from "./json.ts";
 
 /** One tensor of a file. */
 export interface TensorInfo {
@@ -25,14 +25,14 @@ export interface TensorInfo {
 export interface Header {
   /** `__metadata__`, empty where there is none. */
   readonly metadata: ReadonlyMap<string, string>;
-  /** In the order of the header's text. */
+  /** In the order of the header's text; names that are array indices ("0", "17") come first. */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
 }
 
 /** The longest header the format allows, in bytes. */
 export const longestHeader = 100_000_000;
 
-/** More dimensions than any framework has. */
+/** The most dimensions of a tensor: more than any framework has. */
 const mostDimensions = 64;
 
 /**
@@ -40,84 +40,88 @@ const mostDimensions = 64;
  *
  * @param json the header's bytes, without the length before them.
  * @param dataBytes how many bytes follow the header in the file.
- * @throws {ScanError} naming what was wrong.
+ * @throws {FormatError} naming what was wrong.
  */
 export function parseHeader(json: Uint8Array, dataBytes: number): Header {
-  const scanner = new JsonScanner(decodeText(json));
   const metadata = new Map<string, string>();
   const tensors = new Map<string, TensorInfo>();
-  scanner.object("the header", (name) => {
-    if (name === "__metadata__") {
-      scanner.object("__metadata__", (key) => metadata.set(key, scanner.string(`__metadata__ ${describe(key)}`)));
-    } else {
-      tensors.set(name, parseTensor(scanner, name));
-    }
-  });
-  scanner.end();
+  for (const [name, value] of Object.entries(parseJsonObject(json, "the header"))) {
+    if (!name.isWellFormed()) throw new FormatError("names of well-formed Unicode", describe(name));
+    if (name === "__metadata__") readMetadata(value, metadata);
+    else tensors.set(name, tensorOf(name, value));
+  }
   checkCover(tensors, dataBytes);
   return { metadata, tensors };
 }
 
-/** Bytes as text. A byte order mark is not taken off: the format has none. */
-export function decodeText(bytes: Uint8Array): string {
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    throw new ScanError("UTF-8 text", "bytes that are not");
+function readMetadata(value: unknown, metadata: Map<string, string>): void {
+  if (!isJsonObject(value)) throw new FormatError("__metadata__ to be an object", describe(value));
+  for (const [key, text] of Object.entries(value)) {
+    if (typeof text !== "string") throw new FormatError(`__metadata__ ${describe(key)} to be a string`, describe(text));
+    if (!key.isWellFormed() || !text.isWellFormed()) {
+      throw new FormatError(`__metadata__ ${describe(key)} of well-formed Unicode`, describe(text));
+    }
+    metadata.set(key, text);
   }
 }
 
-function parseTensor(scanner: JsonScanner, name: string): TensorInfo {
-  const tensor = `tensor ${describe(name)}`;
-  let dtype: SafetensorsDType | undefined;
-  let shape: number[] | undefined;
-  let offsets: number[] | undefined;
-  scanner.object(tensor, (key) => {
-    if (key === "dtype") {
-      const text = scanner.string(`dtype of ${tensor}`);
-      if (!isSafetensorsDType(text)) {
-        throw new ScanError(`dtype of ${tensor} to be one of ${Object.keys(safetensorsDTypes).join(", ")}`, describe(text));
-      }
-      dtype = text;
-    } else if (key === "shape") {
-      shape = scanner.integers(`shape of ${tensor}`, mostDimensions);
-    } else if (key === "data_offsets") {
-      offsets = scanner.integers(`data_offsets of ${tensor}`, 2);
-    } else {
-      scanner.skip(`${describe(key)} of ${tensor}`);
-    }
-  });
-  if (dtype === undefined || shape === undefined || offsets === undefined) {
-    const missing = dtype === undefined ? "dtype" : shape === undefined ? "shape" : "data_offsets";
-    throw new ScanError(`${missing} of ${tensor}`, "none");
+function tensorOf(name: string, value: unknown): TensorInfo {
+  const refuse = (what: string, expected: string, received: unknown): never => {
+    throw new FormatError(`${what}tensor ${describe(name)} ${expected}`, received === undefined ? "none" : describe(received));
+  };
+  if (!isJsonObject(value)) return refuse("", "to be an object", value);
+  const { dtype, shape, data_offsets: offsets } = value;
+  if (typeof dtype !== "string" || !isSafetensorsDType(dtype)) {
+    return refuse("dtype of ", `to be one of ${Object.keys(safetensorsDTypes).join(", ")}`, dtype);
   }
+  if (!isSizes(shape)) return refuse("shape of ", "to be whole numbers below 2^53", shape);
+  if (shape.length > mostDimensions) return refuse("shape of ", `to have at most ${mostDimensions} dimensions`, shape);
+  if (!isSizes(offsets)) return refuse("data_offsets of ", "to be whole numbers below 2^53", offsets);
   const [begin, end] = offsets;
-  if (begin === undefined || end === undefined || begin > end) {
-    throw new ScanError(`data_offsets of ${tensor} to be [begin, end], begin <= end`, describe(offsets));
+  if (begin === undefined || end === undefined || offsets.length > 2 || begin > end) {
+    return refuse("data_offsets of ", "to be [begin, end], begin <= end", offsets);
   }
   const bytes = tensorBytes(dtype, shape);
-  if (bytes === "overflow") throw new ScanError(`shape of ${tensor} to have fewer than 2^53 bits`, describe(shape));
-  if (bytes === "partial byte") throw new ScanError(`${tensor} of ${dtype} to fill whole bytes`, describe(shape));
+  if (bytes === "overflow") return refuse("shape of ", "to have fewer than 2^53 bits", shape);
+  if (bytes === "partial byte") return refuse("", `of ${dtype} to fill whole bytes`, shape);
   if (bytes !== end - begin) {
-    throw new ScanError(`${bytes} bytes for ${tensor}, ${dtype} ${describe(shape)}`, `${end - begin} (data_offsets ${describe(offsets)})`);
+    const expected = `${bytes} bytes for tensor ${describe(name)}, ${dtype} ${describe(shape)}`;
+    throw new FormatError(expected, `${end - begin} (data_offsets ${describe(offsets)})`);
   }
   return { dtype, shape, bytes, offset: begin };
 }
 
+/** Whether a value is an array of integers in 0..2^53 - 1. */
+function isSizes(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size >= 0 && !Object.is(size, -0));
+}
+
 /** Every byte after the header belongs to exactly one tensor. */
 function checkCover(tensors: ReadonlyMap<string, TensorInfo>, dataBytes: number): void {
-  // Empty tensors first where several start at one place, so that each starts where the one before it ends.
-  const inOrder = [...tensors].sort(([, a], [, b]) => a.offset - b.offset || a.bytes - b.bytes);
   let covered = 0;
-  for (const [name, { offset, bytes }] of inOrder) {
+  for (const [name, { offset, bytes }] of inOrder(tensors)) {
     if (offset !== covered) {
       const kind = offset < covered ? "overlapping the tensor before it" : "leaving a hole before it";
-      throw new ScanError(`tensor ${describe(name)} to start at byte ${covered}`, `${offset}, ${kind}`);
+      throw new FormatError(`tensor ${describe(name)} to start at byte ${covered}`, `${offset}, ${kind}`);
     }
     covered += bytes;
     if (covered > dataBytes) {
-      throw new ScanError(`tensor ${describe(name)} to end within the file's ${dataBytes} bytes of data`, `its end at ${covered}`);
+      throw new FormatError(`tensor ${describe(name)} to end within the file's ${dataBytes} bytes of data`, `its end at ${covered}`);
     }
   }
-  if (covered !== dataBytes) throw new ScanError(`${covered} bytes of data, as the header says`, `${dataBytes}`);
+  if (covered !== dataBytes) throw new FormatError(`${covered} bytes of data, as the header says`, `${dataBytes}`);
+}
+
+/** Tensors as they lie; empty ones first where several start at one place, so that each starts where the one before it ends. */
+function inOrder(tensors: ReadonlyMap<string, TensorInfo>): Iterable<[string, TensorInfo]> {
+  let last: TensorInfo | undefined;
+  for (const info of tensors.values()) {
+    if (last !== undefined && order(last, info) > 0) return [...tensors].sort(([, a], [, b]) => order(a, b));
+    last = info;
+  }
+  return tensors; // as most writers list them
+}
+
+function order(a: TensorInfo, b: TensorInfo): number {
+  return a.offset - b.offset || a.bytes - b.bytes;
 }

@@ -1,6 +1,6 @@
 /**
- * The names of files that are being written, and what becomes of those whose writer was killed: the next writer of the
- * same file removes them. A name says which process wrote it and among which processes that number counts.
+ * The names of temporary files, and the removal of those whose writer was killed, by the next writer of the same file. A
+ * name holds the writer's process number and a hash of the machine and namespace in which the number is valid.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { readdirSync, readlinkSync, unlinkSync } from "node:fs";
@@ -21,13 +21,13 @@ function processSpace(): string {
   return (space = createHash("sha256").update(`${hostname()} ${namespace}`).digest("hex").slice(0, 12));
 }
 
-/** A name beside `path` that no other writer has, another Worker of this process included. */
+/** A name beside `path` that no other writer has, not even another Worker of this process. */
 export function temporaryName(path: string): string {
   const once = randomBytes(8).toString("hex");
   return join(dirname(path), `.${basename(path)}.${processSpace()}.${process.pid}.${once}.tmp`);
 }
 
-/** Removes what killed writers of `path` left. Failing to is no failure: nothing reads these files. */
+/** Removes what killed writers of `path` left. Errors are ignored: nothing reads these files. */
 export function removeLeftovers(path: string): void {
   const prefix = `.${basename(path)}.${processSpace()}.`;
   try {
@@ -37,7 +37,7 @@ export function removeLeftovers(path: string): void {
       if (process !== undefined && !isAlive(Number(process))) unlinkSync(join(dirname(path), entry));
     }
   } catch {
-    // The folder cannot be listed, or another writer was faster.
+    // The folder cannot be listed, or another writer has removed the file.
   }
 }
 

@@ -1,11 +1,11 @@
 /**
  * Safetensors files and checkpoints: https://github.com/huggingface/safetensors.
  *
- * Files come from strangers. Everything a header claims is checked before it is used, and only what is asked for is
- * read, so that a damaged, lying or hostile file of any size ends in a {@link FileError} that names it.
+ * Files are untrusted. Everything that a header says is checked before it is used, and only what is asked for is read: a
+ * damaged or hostile file of any size ends in a {@link FileError} that names it.
  */
 export { openCheckpoint } from "./checkpoint.ts";
-export { safetensorsDTypes, tensorBytes } from "./dtypes.ts";
+export { fileDTypes, floatDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";
 export type { FloatArray, SafetensorsDType } from "./dtypes.ts";
 export { SafetensorsFile, openSafetensors } from "./file.ts";
 export type { TensorInfo } from "./header.ts";

@@ -2,13 +2,18 @@
 import type { FloatArray } from "./dtypes.ts";
 import type { TensorInfo } from "./header.ts";
 
-/** Named tensors that can be read. Dispose it to close its files. */
+/**
+ * Named tensors that can be read. What a header or an index says is read once, when it is opened; every layer of a model
+ * can be loaded from one source. Dispose it to close its files.
+ */
 export interface TensorSource extends Disposable {
   /** What was opened. */
   readonly path: string;
   /** The names of all tensors. */
   readonly names: readonly string[];
-  /** The file's `__metadata__`; a checkpoint's is that of all its shards opened so far, the first to say a key winning. */
+  /** The names that begin with `prefix`, in the order of their UTF-16 code units, found by binary search. */
+  namesWithPrefix(prefix: string): readonly string[];
+  /** The file's `__metadata__`; a checkpoint's is that of all its shards opened so far, the first to have a key deciding. */
   readonly metadata: ReadonlyMap<string, string>;
   /** Whether there is a tensor of this name. */
   has(name: string): boolean;
@@ -26,15 +31,15 @@ export interface TensorSource extends Disposable {
    */
   read(name: string): Uint8Array<ArrayBuffer>;
   /**
-   * Reads a tensor's bytes into memory of the caller's, without a copy between.
+   * Reads a tensor's bytes into memory of the caller's, without an intermediate copy.
    *
    * @param target exactly as long as the tensor.
    * @throws {ShapeError} if it is not.
    */
   readInto(name: string, target: Uint8Array): void;
   /**
-   * Reads part of a tensor: `target.byteLength` bytes from its byte `from`. This is the way through tensors that are
-   * larger than an array can be.
+   * Reads part of a tensor: `target.byteLength` bytes from its byte `from`. Tensors larger than an
+   * array can be are read this way.
    *
    * @throws {BoundsError} if they are not all within the tensor.
    */
@@ -50,4 +55,34 @@ export interface TensorSource extends Disposable {
   float32(name: string): Float32Array<ArrayBuffer>;
   /** {@link floats} as float64. */
   float64(name: string): Float64Array<ArrayBuffer>;
+}
+
+/** The names of a source, listed and sorted when first asked for. */
+export class PrefixedNames {
+  readonly #tensors: ReadonlyMap<string, unknown>;
+  #all: readonly string[] | undefined;
+  #sorted: readonly string[] | undefined;
+
+  constructor(tensors: ReadonlyMap<string, unknown>) {
+    this.#tensors = tensors;
+  }
+
+  /** All names, in the order of the map. */
+  get all(): readonly string[] {
+    return (this.#all ??= [...this.#tensors.keys()]);
+  }
+
+  /** See {@link TensorSource.namesWithPrefix}. */
+  withPrefix(prefix: string): readonly string[] {
+    const names = (this.#sorted ??= this.all.toSorted());
+    let from = 0;
+    for (let to = names.length; from < to; ) {
+      const middle = (from + to) >>> 1;
+      if (names[middle]! < prefix) from = middle + 1;
+      else to = middle;
+    }
+    let end = from;
+    while (end < names.length && names[end]!.startsWith(prefix)) end++;
+    return names.slice(from, end);
+  }
 }

@@ -1,17 +1,9 @@
-/**
- * Writes safetensors files.
- *
- * The file appears under its name only when it is whole: it is written under another name in the same folder, flushed
- * to the disk and renamed. A process killed at any moment leaves the old file or the new one, and perhaps a temporary
- * one, whose name begins with a dot and ends in `.tmp`: nothing reads it, and the next writer of the file removes it.
- */
-import { closeSync, constants, fsyncSync, openSync, renameSync, unlinkSync, writeSync } from "node:fs";
-import { dirname } from "node:path";
-import { FileError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+/** Writes safetensors files. */
+import { GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { isSafetensorsDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";
 import type { SafetensorsDType } from "./dtypes.ts";
 import { longestHeader } from "./header.ts";
-import { removeLeftovers, temporaryName } from "./leftovers.ts";
+import { replaceFile } from "./replace-file.ts";
 
 const op = "writeSafetensors";
 
@@ -24,52 +16,26 @@ export interface TensorToWrite {
 }
 
 /**
- * Writes a safetensors file, replacing what is there.
+ * Writes a safetensors file, replacing the one that is there; a process killed meanwhile leaves the old one.
  *
  * Tensors are laid out by descending element size, then by name, behind a header padded to 8 bytes: each starts at a
  * multiple of its element size, and equal contents give equal files.
  *
- * @param path the file; its folder must exist.
+ * @param path a regular file or a link to one, which keeps its permissions, or nothing yet: then only its owner can read
+ *   what is written. Its folder must exist.
  * @param tensors by name. `__metadata__` is no tensor's name.
  * @param metadata `__metadata__`: text under each key; left out where it is empty.
  * @throws {GatedDeltaError} `invalid-argument` or {@link ShapeError} if a tensor is not what it says, before anything
  *   is written.
- * @throws {FileError} if writing fails; what was there is unchanged.
+ * @throws {FileError} if a directory, device, pipe or socket is there, or writing fails; what was there is unchanged.
  */
 export function writeSafetensors(
   path: string,
   tensors: Readonly<Record<string, TensorToWrite>> | ReadonlyMap<string, TensorToWrite>,
   metadata: Readonly<Record<string, string>> | ReadonlyMap<string, string> = {},
 ): void {
-  if (typeof path !== "string" || path === "") {
-    throw new GatedDeltaError("invalid-argument", { op, argument: "path", expected: "a path", received: describe(path) });
-  }
   const ordered = inFileOrder(entriesOf(tensors));
-  const pieces = [encodeHeader(ordered, entriesOf(metadata)), ...ordered.flatMap(([, tensor]) => piecesOf(tensor))];
-  const folder = dirname(path);
-  const temporary = temporaryName(path);
-  let descriptor: number | undefined;
-  let made = false;
-  try {
-    removeLeftovers(path);
-    // `wx` refuses to write through anything that is already there.
-    descriptor = openSync(temporary, "wx", 0o666);
-    made = true;
-    for (const piece of pieces) writeFully(descriptor, piece);
-    fsyncSync(descriptor);
-    closeSync(descriptor);
-    descriptor = undefined;
-    renameSync(temporary, path);
-    flushFolder(folder);
-  } catch (cause) {
-    if (descriptor !== undefined) closeSync(descriptor);
-    try {
-      if (made) unlinkSync(temporary); // one that was there before is another writer's
-    } catch {
-      // It already has its real name.
-    }
-    throw new FileError(path, { op, message: `cannot be written: ${(cause as Error).message}`, cause });
-  }
+  replaceFile(path, op, [encodeHeader(ordered, entriesOf(metadata)), ...ordered.flatMap(([, tensor]) => piecesOf(tensor))]);
 }
 
 function entriesOf<T>(items: Readonly<Record<string, T>> | ReadonlyMap<string, T>): [string, T][] {
@@ -109,7 +75,7 @@ function encodeHeader(ordered: [string, TensorToWrite][], metadata: [string, str
       const argument = `metadata ${describe(key)}`;
       throw new GatedDeltaError("invalid-argument", { op, argument, expected: "well-formed text", received: describe(value) });
     }
-    // Joined by hand: an object would put numeric keys first and take __proto__ for something else.
+    // Not by JSON.stringify of an object, which puts numeric keys first and sets a prototype by __proto__.
     const texts = metadata.map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`);
     members.push(`"__metadata__":{${texts.join(",")}}`);
   }
@@ -129,22 +95,4 @@ function encodeHeader(ordered: [string, TensorToWrite][], metadata: [string, str
   header.set(json, 8);
   new DataView(header.buffer).setBigUint64(0, BigInt(length), true);
   return header;
-}
-
-function writeFully(descriptor: number, piece: Uint8Array): void {
-  let done = 0;
-  while (done < piece.byteLength) done += writeSync(descriptor, piece, done, Math.min(piece.byteLength - done, 2 ** 30));
-}
-
-/** Makes the rename itself survive a power cut; where a folder cannot be opened or flushed, the rename has to do. */
-function flushFolder(folder: string): void {
-  let descriptor: number | undefined;
-  try {
-    descriptor = openSync(folder, constants.O_RDONLY);
-    fsyncSync(descriptor);
-  } catch {
-    // Some file systems refuse; the data itself is already flushed.
-  } finally {
-    if (descriptor !== undefined) closeSync(descriptor);
-  }
 }

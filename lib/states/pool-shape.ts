@@ -1,16 +1,25 @@
+import type { StateKind } from "../ops/layer-states.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
+
+export type { StateKind };
 
 /** The sizes and dtypes of a pool's states, slots apart: two pools of the same shape can exchange states. */
 export interface PoolShape {
   /** Gated DeltaNet layers of the model. */
   readonly layers: number;
+  /** Query and key heads. */
   readonly keyHeads: number;
+  /** Value heads, a multiple of the key heads. */
   readonly valueHeads: number;
+  /** Elements of a query or key head. */
   readonly keyDim: number;
+  /** Elements of a value head. */
   readonly valueDim: number;
-  /** Taps of the convolution. */
+  /** Whether it holds convolution states. */
+  readonly conv: boolean;
+  /** Taps of the convolution, 2..9; 0 where the pool holds no convolution states. */
   readonly convWidth: number;
-  /** Channels of the convolution. */
+  /** Channels of the convolution; 0 where the pool holds no convolution states. */
   readonly convChannels: number;
   /** Element type of the recurrent states. */
   readonly stateDtype: FloatDType;
@@ -18,8 +27,13 @@ export interface PoolShape {
   readonly convDtype: FloatDType;
 }
 
-/** The two kinds of state. */
-export type StateKind = "state" | "conv";
+/** Every kind of state that a pool can hold. */
+export const allKinds: readonly StateKind[] = ["state", "conv"];
+
+/** The kinds of state that pools of a shape hold. */
+export function kindsOf(shape: PoolShape): readonly StateKind[] {
+  return shape.conv ? allKinds : ["state"];
+}
 
 /** Shape of one state of one layer: `[valueHeads, valueDim, keyDim]` or `[convChannels, convWidth − 1]`. */
 export function rowShape(shape: PoolShape, kind: StateKind): readonly number[] {

@@ -4,7 +4,7 @@ import { checkOptions } from "../arguments/options.ts";
 import { PrefixTree } from "./prefix-tree.ts";
 import type { PrefixNode } from "./prefix-tree.ts";
 import { asArray } from "../arguments/reading.ts";
-import { isHandle } from "./state-handle.ts";
+import { givesSlot, isHandle } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
 import { StatePool } from "./state-pool.ts";
 
@@ -40,15 +40,14 @@ interface Entry {
  * of a prefill and the end of each turn.
  *
  * Entries are found by comparing tokens, never by a hash alone. Above the budget the entry that was not used for
- * longest goes first. An entry in use, whose slot a fork still shares, is not evicted: that would free nothing.
+ * longest goes first. Where the pool needs slots, entries go in the same order, those apart whose eviction gives none
+ * back: an open step still needs what they hold.
  *
  * @example
  * using cache = new PrefixCache(pool, { bytes: 2 ** 30 });
  * const hit = cache.lookup(prompt.slice(0, -1)); // leave a token to compute the next one's probabilities from
  * const state = hit?.state ?? pool.allocate();
- * const step = pool.step([state], { checkpoints: [[512, 1024]] }); // positions count from hit?.length ?? 0
- * …
- * step.done();
+ * pool.run([state], (step) => …); // the rest of the prompt, from hit?.length ?? 0 on
  * cache.insert(prompt, state);
  */
 export class PrefixCache implements Disposable {
@@ -87,10 +86,16 @@ export class PrefixCache implements Disposable {
   lookup(tokens: Tokens): PrefixHit | undefined {
     const op = "cache.lookup";
     this.#alive(op);
-    const entry = this.#tree.longestPrefix(asTokens(op, tokens));
+    const key = asTokens(op, tokens);
+    let entry = this.#tree.longestPrefix(key);
+    // An entry whose state was lost with a failed submission is none.
+    while (entry !== undefined && !entry.state.valid) {
+      this.#remove(entry);
+      entry = this.#tree.longestPrefix(key);
+    }
     if (entry === undefined) return undefined;
     this.#touch(entry);
-    while (this.pool.free === 0 && this.#evictOne(entry)) continue;
+    while (this.pool.free === 0 && this.#evictForSlot(entry)) continue;
     return { state: entry.state.fork(), length: entry.length };
   }
 
@@ -105,20 +110,25 @@ export class PrefixCache implements Disposable {
     const op = "cache.insert";
     this.#alive(op);
     if (!isHandle(handle)) throw invalid(op, "handle", "a StateHandle", handle);
-    if (handle.pool !== this.pool) throw invalid(op, "handle", "a StateHandle of the cache's pool", "one of another pool");
+    if (handle.pool !== this.pool) {
+      const expected = "a StateHandle of the cache's pool";
+      throw new GatedDeltaError("invalid-argument", { op, argument: "handle", expected, received: "one of another pool" });
+    }
     if (handle.freed) throw new DisposedError({ op, argument: "handle", expected: "a state that is not freed" });
     if (handle.step !== undefined) {
       throw new GatedDeltaError("state", { op, argument: "handle", message: "this state has an open step: call its done() or abort() first" });
     }
     const key = asTokens(op, tokens);
     const known = this.#tree.find(key);
-    if (known !== undefined) {
+    if (known?.state.valid) {
       this.#touch(known);
       return true;
     }
+    if (known !== undefined) this.#remove(known);
     const bytes = this.pool.slotBytes + key.byteLength;
     if (bytes > this.budget) return false;
-    while (this.#bytes + bytes > this.budget || this.pool.free === 0) if (!this.#evictOne()) return false;
+    while (this.#bytes + bytes > this.budget) this.#remove(this.#entries.values().next().value!);
+    while (this.pool.free === 0) if (!this.#evictForSlot()) return false;
     const state = handle.fork();
     this.#entries.add(this.#tree.insert(key, (node) => ({ state, node, length: key.length, bytes })));
     this.#bytes += bytes;
@@ -126,7 +136,7 @@ export class PrefixCache implements Disposable {
   }
 
   /**
-   * Evicts entries that are not in use until so many slots of the pool are free, the least recently used first.
+   * Evicts entries until so many slots of the pool are free, the least recently used first.
    *
    * @returns whether that many are free now.
    */
@@ -134,7 +144,7 @@ export class PrefixCache implements Disposable {
     const op = "cache.makeRoom";
     this.#alive(op);
     const wanted = asInteger(op, "slots", slots, 0, largestIndex);
-    while (this.pool.free < wanted) if (!this.#evictOne()) return false;
+    while (this.pool.free < wanted) if (!this.#evictForSlot()) return false;
     return true;
   }
 
@@ -156,9 +166,10 @@ export class PrefixCache implements Disposable {
     this.#entries.add(entry);
   }
 
-  #evictOne(except?: Entry): boolean {
+  /** Evicts the least recently used entry whose eviction gives the pool a slot; false where none does. */
+  #evictForSlot(except?: Entry): boolean {
     for (const entry of this.#entries) {
-      if (entry === except || entry.state.shared) continue;
+      if (entry === except || !givesSlot(entry.state)) continue;
       this.#remove(entry);
       return true;
     }

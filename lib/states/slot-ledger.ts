@@ -9,43 +9,14 @@
  *     of these, away      away[p]    an open step of theirs writes to another slot, which is their own when it is done
  *     set aside           max(0, refs[p] − away[p] − 1)    one can stay where it is, the others must leave
  */
-import { BoundsError, DisposedError, GatedDeltaError } from "../errors.ts";
+import { BoundsError, GatedDeltaError } from "../errors.ts";
+import { Outcome, lostContent, soundContent } from "./content.ts";
+import { expectIdle, expectUsable, stillRead, tooFew } from "./ledger-entries.ts";
+import type { Holder, LedgerStep, LedgerTrial } from "./ledger-entries.ts";
 
-/** A logical state. Its fields are the ledger's. */
-export interface Holder {
-  /** Where its content is, or goes when it has none yet. */
-  slot: number;
-  /** Nothing was stepped into it yet: it reads as zeros, whatever its slot holds. */
-  fresh: boolean;
-  step: LedgerStep | LedgerTrial | undefined;
-  live: boolean;
-}
+export type { Holder, LedgerStep, LedgerTrial };
 
-/** One forward pass over some holders. */
-export interface LedgerStep {
-  readonly holders: readonly Holder[];
-  /** The slot that each holder's state is read from; −1 for zeros. */
-  readonly readSlots: Int32Array;
-  /** The slot that each holder's next state goes to; all distinct. */
-  readonly writeSlots: Int32Array;
-  /** Slots for states on the way, which become holders of their own when the step is done. */
-  readonly extraSlots: readonly number[];
-  /** Whether a write replaces content that aborting would have to bring back. */
-  readonly overwrites: boolean;
-  open: boolean;
-}
-
-/** A forward pass whose end is chosen later: each holder moves to one of its slots, or stays where it is. */
-export interface LedgerTrial {
-  readonly holders: readonly Holder[];
-  /** The slot that each holder's state is read from; −1 for zeros. */
-  readonly readSlots: Int32Array;
-  /** The slots that each holder can move to. */
-  readonly choices: readonly (readonly number[])[];
-  open: boolean;
-}
-
-/** Books of `capacity` slots. A failing call changes nothing. */
+/** Keeps account of `capacity` slots. A failing call changes nothing. */
 export class SlotLedger {
   readonly capacity: number;
   /** Slots that hold nothing; some of them are set aside. */
@@ -83,7 +54,7 @@ export class SlotLedger {
 
   /** The slot to read a holder's content from; −1 for zeros. Not during a step: what it has then is about to change. */
   slotToRead(op: string, holder: Holder, argument: string): number {
-    expectIdle(op, holder, argument);
+    expectUsable(op, holder, argument);
     return holder.fresh ? -1 : holder.slot;
   }
 
@@ -92,14 +63,20 @@ export class SlotLedger {
     return this.#refs[holder.slot]! > 1;
   }
 
+  /** Whether ending a holder would leave one more slot free: its own, or one that is set aside for it. */
+  givesSlot(holder: Holder): boolean {
+    const refs = this.#refs[holder.slot]!;
+    return refs === 1 || this.#asideFor(refs - 1, this.#away[holder.slot]!) < this.#aside[holder.slot]!;
+  }
+
   /** A second holder of the same content. */
   fork(op: string, holder: Holder): Holder {
-    expectIdle(op, holder);
+    expectUsable(op, holder);
     this.#expectFree(op);
     if (holder.fresh) return this.#freshHolder();
     this.#refs[holder.slot]!++;
     this.#settle(holder.slot);
-    return { slot: holder.slot, fresh: false, step: undefined, live: true };
+    return { slot: holder.slot, fresh: false, content: holder.content, step: undefined, live: true };
   }
 
   /** Ends a holder; the content stays as long as others hold it. */
@@ -119,15 +96,16 @@ export class SlotLedger {
       this.#refs[holder.slot] = 1;
     }
     holder.fresh = true;
+    holder.content = soundContent();
   }
 
   /**
    * Opens a step.
    *
    * @param undoable whether content must survive until the step is done: then nothing is written in place.
-   * @param extra how many slots more to take, for states on the way.
+   * @param extras for each holder, how many slots more to take, for states on the way.
    */
-  begin(op: string, holders: readonly Holder[], undoable: boolean, extra = 0): LedgerStep {
+  begin(op: string, holders: readonly Holder[], undoable: boolean, extras: readonly number[] = []): LedgerStep {
     const readSlots = new Int32Array(holders.length);
     const writeSlots = new Int32Array(holders.length);
     const step: { -readonly [K in keyof LedgerStep]: LedgerStep[K] } = {
@@ -140,7 +118,7 @@ export class SlotLedger {
     };
     for (const [i, holder] of holders.entries()) {
       try {
-        expectIdle(op, holder, `handles[${i}]`);
+        expectUsable(op, holder, `handles[${i}]`);
         const { slot, fresh } = holder;
         readSlots[i] = fresh ? -1 : slot;
         const inPlace = fresh || this.#staysInPlace(op, step, holder, undoable);
@@ -158,25 +136,28 @@ export class SlotLedger {
         throw error;
       }
     }
+    const extra = extras.reduce((sum, count) => sum + count, 0);
     if (extra > this.free) {
       const { free } = this;
       this.#undo(step, holders.length);
       throw tooFew(op, "checkpoints", extra, free);
     }
-    step.extraSlots = Array.from({ length: extra }, () => this.#take());
+    step.extraSlots = extras.map((count) => Array.from({ length: count }, () => this.#take()));
     return step;
   }
 
   /**
    * What was written is each holder's content from now on.
    *
-   * @returns holders of the extra slots.
+   * @returns holders of the extra slots, for each holder of the step.
    */
-  finish(step: LedgerStep): Holder[] {
+  finish(step: LedgerStep, outcome: Outcome): Holder[][] {
     step.open = false;
+    const sources = step.holders.map(({ content }) => content);
     for (const [i, holder] of step.holders.entries()) {
       holder.step = undefined;
       holder.fresh = false;
+      holder.content = outcome.contentFrom(sources[i]!);
       const from = holder.slot;
       const to = step.writeSlots[i]!;
       if (to === from) continue;
@@ -185,20 +166,30 @@ export class SlotLedger {
       this.#away[from]!--;
       this.#leave(from);
     }
-    return step.extraSlots.map((slot) => {
+    return step.extraSlots.map((slots, i) => slots.map((slot) => {
       this.#refs[slot] = 1;
-      return { slot, fresh: false, step: undefined, live: true };
-    });
+      return { slot, fresh: false, content: outcome.contentFrom(sources[i]!), step: undefined, live: true };
+    }));
   }
 
   /** Everything is as before {@link begin} or {@link beginTrial}. */
   abort(step: LedgerStep | LedgerTrial): void {
     if ("choices" in step) {
-      this.finishTrial(step, step.holders.map(() => 0));
+      this.finishTrial(step, step.holders.map(() => 0), new Outcome());
     } else {
-      this.#unused.push(...step.extraSlots);
+      this.#unused.push(...step.extraSlots.flat());
       this.#undo(step, step.holders.length);
     }
+  }
+
+  /**
+   * {@link abort} of a step whose work has run: states whose slot it wrote are lost. In a full pool the last of a slot's
+   * holders steps in place, and those that shared the slot with it are in the same step: they go back to it.
+   */
+  abandon(step: LedgerStep, failure: Error): void {
+    this.abort(step);
+    const overwritten = new Set(step.holders.flatMap(({ fresh, slot }, i) => (!fresh && step.writeSlots[i] === slot ? [slot] : [])));
+    for (const holder of step.holders) if (!holder.fresh && overwritten.has(holder.slot)) holder.content = lostContent(failure);
   }
 
   /** Opens a trial: `counts[i]` slots for holder i. */
@@ -213,7 +204,7 @@ export class SlotLedger {
     };
     for (const [i, holder] of holders.entries()) {
       try {
-        expectIdle(op, holder, `handles[${i}]`);
+        expectUsable(op, holder, `handles[${i}]`);
       } catch (error) {
         for (const begun of holders.slice(0, i)) begun.step = undefined;
         for (const slots of trial.choices) this.#unused.push(...slots);
@@ -226,7 +217,7 @@ export class SlotLedger {
   }
 
   /** Moves each holder to its choice `chosen[i]`, counted from 1; 0 leaves it. */
-  finishTrial(trial: LedgerTrial, chosen: readonly number[]): void {
+  finishTrial(trial: LedgerTrial, chosen: readonly number[], outcome: Outcome): void {
     trial.open = false;
     for (const [i, holder] of trial.holders.entries()) {
       holder.step = undefined;
@@ -237,6 +228,7 @@ export class SlotLedger {
       this.#leave(holder.slot);
       holder.slot = to;
       holder.fresh = false;
+      holder.content = outcome.contentFrom(holder.content);
       this.#refs[to] = 1;
     }
   }
@@ -283,7 +275,7 @@ export class SlotLedger {
   #freshHolder(): Holder {
     const slot = this.#take();
     this.#refs[slot] = 1;
-    return { slot, fresh: true, step: undefined, live: true };
+    return { slot, fresh: true, content: soundContent(), step: undefined, live: true };
   }
 
   #take(): number {
@@ -297,9 +289,14 @@ export class SlotLedger {
 
   /** Sets aside what the holders of a slot can need. */
   #settle(slot: number): void {
-    const needed = Math.max(0, this.#refs[slot]! - this.#away[slot]! - 1);
+    const needed = this.#asideFor(this.#refs[slot]!, this.#away[slot]!);
     this.#totalAside += needed - this.#aside[slot]!;
     this.#aside[slot] = needed;
+  }
+
+  /** Of a slot's holders one can stay where it is, and those that are away have a slot: the others must leave. */
+  #asideFor(refs: number, away: number): number {
+    return Math.max(0, refs - away - 1);
   }
 
   #expectFree(op: string): void {
@@ -310,22 +307,4 @@ export class SlotLedger {
       received: `a pool whose ${this.capacity} slots are in use`,
     });
   }
-}
-
-function expectIdle(op: string, holder: Holder, argument?: string): void {
-  if (!holder.live)
-    throw new DisposedError({ op, argument, expected: "a state that is not freed", received: "a freed one" });
-  if (holder.step === undefined) return;
-  const message = "this state has an open step: call its done() or abort() first";
-  throw new GatedDeltaError("state", { op, argument, message });
-}
-
-function tooFew(op: string, argument: string, needed: number, free: number): BoundsError {
-  return new BoundsError({ op, argument, expected: `at most ${free} slots, as many as are free`, received: `${needed}` });
-}
-
-function stillRead(op: string): GatedDeltaError {
-  const message =
-    "open steps of this state's forks still read it, and no slot is free: call their done() or abort() first";
-  return new GatedDeltaError("state", { op, message });
 }

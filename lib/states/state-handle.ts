@@ -1,6 +1,7 @@
+import { settle } from "../device/device.ts";
 import { DisposedError, GatedDeltaError } from "../errors.ts";
 import type { PoolStep } from "./pool-step.ts";
-import type { PoolVerification } from "./pool-verification.ts";
+import type { Draft } from "./draft.ts";
 import type { Holder, SlotLedger } from "./slot-ledger.ts";
 import type { StatePool } from "./state-pool.ts";
 
@@ -10,8 +11,11 @@ export let isHandle: (value: unknown) => value is StateHandle;
 /** A handle's entry in the ledger. */
 export let holderOf: (handle: StateHandle) => Holder;
 
+/** Whether freeing a handle would give its pool a slot at once. */
+export let givesSlot: (handle: StateHandle) => boolean;
+
 /** Notes the step that a handle is in; undefined when that is over. */
-export let setStep: (handle: StateHandle, step: PoolStep | PoolVerification | undefined) => void;
+export let setStep: (handle: StateHandle, step: PoolStep | Draft | undefined) => void;
 
 /** Makes the handle of a ledger's entry. */
 export let makeHandle: (pool: StatePool, ledger: SlotLedger, holder: Holder) => StateHandle;
@@ -20,7 +24,7 @@ let makingHandle = false;
 
 /**
  * One sequence's state in every layer of a {@link StatePool}. Free it when the sequence is over; a handle that is
- * collected as garbage frees itself, some time.
+ * collected as garbage frees itself at a time that the engine chooses.
  */
 export class StateHandle implements Disposable {
   static readonly #collected = new FinalizationRegistry<{ ledger: SlotLedger; holder: Holder }>(
@@ -35,7 +39,7 @@ export class StateHandle implements Disposable {
   readonly pool: StatePool;
   readonly #ledger: SlotLedger;
   readonly #holder: Holder;
-  #step: PoolStep | PoolVerification | undefined;
+  #step: PoolStep | Draft | undefined;
 
   private constructor(pool: StatePool, ledger: SlotLedger, holder: Holder) {
     if (!makingHandle)
@@ -50,6 +54,7 @@ export class StateHandle implements Disposable {
   static {
     isHandle = (value): value is StateHandle => typeof value === "object" && value !== null && #holder in value;
     holderOf = (handle) => handle.#holder;
+    givesSlot = (handle) => handle.#ledger.givesSlot(handle.#holder);
     setStep = (handle, step) => void (handle.#step = step);
     makeHandle = (pool, ledger, holder) => {
       makingHandle = true;
@@ -81,8 +86,18 @@ export class StateHandle implements Disposable {
     return this.#ledger.isShared(this.#holder);
   }
 
-  /** The step that it is in, if any. */
-  get step(): PoolStep | PoolVerification | undefined {
+  /**
+   * Whether it can be read: not after work that was to write it, or what it was forked from, has failed. What has failed
+   * is known at the latest when `device.wait`, `device.finish` or `pool.save` returns.
+   */
+  get valid(): boolean {
+    this.#alive("handle.valid");
+    this.pool.device[settle]();
+    return this.#holder.content.failure === undefined;
+  }
+
+  /** The step or draft that it is in, if any. */
+  get step(): PoolStep | Draft | undefined {
     return this.#step;
   }
 
@@ -90,10 +105,12 @@ export class StateHandle implements Disposable {
    * A second state with the same content, without a copy. The slot that the two need when they part is set aside now:
    * a fork fails here or never.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` when no slot is free, of code `state` during a step of this handle.
+   * @throws {GatedDeltaError} of code `out-of-memory` when no slot is free, of code `state` during a step of this handle
+   *   or when the state is invalid.
    */
   fork(): StateHandle {
     this.#alive("handle.fork");
+    this.pool.device[settle]();
     return makeHandle(this.pool, this.#ledger, this.#ledger.fork("handle.fork", this.#holder));
   }
 

@@ -1,78 +1,47 @@
 import { asInteger, invalid, largestIndex } from "../arguments/checks.ts";
-import type { FloatDType } from "../tensor/dtype.ts";
-import type { Device } from "../device/device.ts";
-import { DisposedError, ShapeError } from "../errors.ts";
-import { asDevice } from "../tensor/device-handle.ts";
 import { checkOptions } from "../arguments/options.ts";
-import { dtypeOf, rowShape } from "./pool-shape.ts";
-import type { PoolShape } from "./pool-shape.ts";
-import { asPositions } from "./positions.ts";
-import { makeStep } from "./pool-step.ts";
-import type { PoolStep } from "./pool-step.ts";
-import { makeVerification } from "./pool-verification.ts";
-import type { PoolVerification, VerifyOptions } from "./pool-verification.ts";
-import { asArray, reading } from "../arguments/reading.ts";
-import { SlotLedger } from "./slot-ledger.ts";
-import type { Holder } from "./slot-ledger.ts";
-import { holderOf, isHandle, makeHandle } from "./state-handle.ts";
-import type { StateHandle } from "./state-handle.ts";
+import { asArray } from "../arguments/reading.ts";
+import { runPass, settle } from "../device/device.ts";
+import type { Device } from "../device/device.ts";
+import { isPlan } from "../device/plan.ts";
+import type { Plan } from "../device/plan.ts";
+import { DisposedError, GatedDeltaError, ShapeError } from "../errors.ts";
+import type { Op } from "../ops/op.ts";
+import { asDevice } from "../tensor/device-handle.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import { makeDraft } from "./draft.ts";
+import type { Draft, DraftOptions } from "./draft.ts";
 import { checkExport, writeExport } from "./files/export.ts";
 import type { ExportOptions } from "./files/export.ts";
 import { StateFile } from "./files/load.ts";
 import type { LoadOptions } from "./files/load.ts";
 import { saveStates } from "./files/save.ts";
-import type { SaveOptions, StateTensors } from "./files/save.ts";
-import { dtypes } from "../tensor/dtype.ts";
-import { sizeOf } from "../tensor/strides.ts";
-import type { Tensor } from "../tensor/tensor.ts";
-
-/** Options of {@link StatePool.create}. */
-export interface StatePoolOptions {
-  /** How many states there can be at a time. Forks count like any other. */
-  readonly slots: number;
-  /** Gated DeltaNet layers of the model. */
-  readonly layers: number;
-  readonly keyHeads: number;
-  /** A multiple of `keyHeads`. */
-  readonly valueHeads: number;
-  /** A multiple of 8 in 8..256. */
-  readonly keyDim: number;
-  /** A multiple of 8 in 8..256. */
-  readonly valueDim: number;
-  /** Taps of the convolution, 2..9. */
-  readonly convWidth: number;
-  /** Channels of the convolution. @default 2·keyHeads·keyDim + valueHeads·valueDim */
-  readonly convChannels?: number | undefined;
-  /** Element type of the recurrent states. Arithmetic is float32 in any case. @default "f32" */
-  readonly stateDtype?: FloatDType | undefined;
-  /** Element type of the convolution's states: the activation dtype or f32. @default "f32" */
-  readonly convDtype?: FloatDType | undefined;
-}
-
-/** Options of {@link StatePool.step}. */
-export interface StepOptions {
-  /**
-   * Write beside every state and never over one, so that {@link PoolStep.abort} can take back work that has run. Costs
-   * a free slot for each handle until the step is done. @default false
-   */
-  readonly undoable?: boolean | undefined;
-  /**
-   * For each handle, after how many of its tokens in this pass its state is kept: 0..T, in any order. Each takes a free
-   * slot. Give {@link PoolStep.checkpoints} to the ops; after {@link PoolStep.done} the states are {@link PoolStep.saved}.
-   */
-  readonly checkpoints?: readonly (readonly number[])[] | undefined;
-}
+import type { SaveOptions } from "./files/save.ts";
+import { opsOf } from "./pass-states.ts";
+import { asPositions, asStepOptions } from "./pool-options.ts";
+import type { StatePoolOptions, StepOptions } from "./pool-options.ts";
+import type { PoolShape } from "./pool-shape.ts";
+import { PoolTensors, asPoolShape } from "./pool-tensors.ts";
+import { holdStep, leaveStep, makeStep, stepParts } from "./pool-step.ts";
+import type { PoolStep } from "./pool-step.ts";
+import { SlotLedger } from "./slot-ledger.ts";
+import type { Holder } from "./slot-ledger.ts";
+import { holderOf, isHandle, makeHandle } from "./state-handle.ts";
+import type { StateHandle } from "./state-handle.ts";
+import { makePlaceholder } from "./step-placeholder.ts";
+import type { StepPlaceholder } from "./step-placeholder.ts";
 
 const schemas = () => require("./state-schemas.ts") as typeof import("./state-schemas.ts");
 
-/** Whether a value is a {@link StatePool}. */
-export let isPool: (value: unknown) => value is StatePool;
+/** Only {@link StatePool.create} constructs pools. */
+let creating = false;
 
 /**
  * The states of many sequences: for every layer, a pool of recurrent states and one of convolution states, in slots.
  *
- * A {@link StateHandle} is one sequence's state in all layers. Which slot holds it is the pool's business: `step`
- * gives the slots to read and to write for one forward pass, the same for every layer and both kinds of state.
+ * A {@link StateHandle} is one sequence's state in all layers. The pool chooses the slot that holds it. {@link run}
+ * takes states through one forward pass, and {@link step} is the tool beneath it; ops reach the states of layer i as
+ * `states: step.layer(i)`.
  *
  * - A new state reads as zeros: its read slot is −1 at first, which ops turn into stored zeros.
  * - A fork costs no copy. It shares its parent's slot until one of them steps; that one writes to another slot, which
@@ -82,13 +51,8 @@ export let isPool: (value: unknown) => value is StatePool;
  * @example
  * using pool = StatePool.create(device, { slots: 8, layers: 36, keyHeads: 16, valueHeads: 32, keyDim: 128, valueDim: 128, convWidth: 4 });
  * using state = pool.allocate();
- * using step = pool.step([state]);
- * device.run((pass) => {
- *   for (const layer of layers) {
- *     pass.gatedDeltaStep({ …, convState: pool.conv(layer), state: pool.state(layer), readSlots: step.readSlots, writeSlots: step.writeSlots });
- *   }
- * });
- * step.done();
+ * pool.run([state], (step) => layers.map((layer, i) => gatedDeltaStep({ …, states: step.layer(i) })));
+ * await device.finish();
  */
 export class StatePool implements Disposable {
   /** The device whose memory it is in. */
@@ -98,46 +62,18 @@ export class StatePool implements Disposable {
   /** Sizes and dtypes of its states. */
   readonly shape: PoolShape;
   readonly #ledger: SlotLedger;
-  readonly #states: readonly Tensor[];
-  readonly #convs: readonly Tensor[];
+  readonly #tensors: PoolTensors;
   #disposed = false;
-
-  static {
-    isPool = (value): value is StatePool => typeof value === "object" && value !== null && #ledger in value;
-  }
 
   private constructor(device: Device, options: StatePoolOptions) {
     const op = "StatePool.create";
+    if (!creating) throw new GatedDeltaError("invalid-argument", { op: "StatePool", expected: "StatePool.create(…)" });
     asDevice(op, device);
-    const checked = checkOptions(schemas().statePoolOptions, op, options);
-    const { slots, layers, keyHeads, valueHeads, keyDim, valueDim, convWidth, stateDtype, convDtype } = checked;
-    if (valueHeads % keyHeads !== 0) {
-      throw new ShapeError({
-        op,
-        argument: "valueHeads",
-        expected: `a multiple of keyHeads, ${keyHeads}`,
-        received: `${valueHeads}`,
-      });
-    }
-    const channels = checked.convChannels ?? 2 * keyHeads * keyDim + valueHeads * valueDim;
+    const { slots, shape } = asPoolShape(op, options);
     this.device = device;
-    this.layers = layers;
-    this.shape = Object.freeze({
-      layers, keyHeads, valueHeads, keyDim, valueDim, convWidth, convChannels: channels, stateDtype, convDtype,
-    });
-    const states: Tensor[] = [];
-    const convs: Tensor[] = [];
-    try {
-      for (let layer = 0; layer < layers; layer++) {
-        states.push(device.tensor(stateDtype, [slots, valueHeads, valueDim, keyDim]));
-        convs.push(device.tensor(convDtype, [slots, channels, convWidth - 1]));
-      }
-    } catch (error) {
-      for (const tensor of [...states, ...convs]) tensor[Symbol.dispose]();
-      throw error;
-    }
-    this.#states = states;
-    this.#convs = convs;
+    this.layers = shape.layers;
+    this.shape = shape;
+    this.#tensors = new PoolTensors(device, slots, shape);
     this.#ledger = new SlotLedger(slots);
   }
 
@@ -147,7 +83,12 @@ export class StatePool implements Disposable {
    * @throws {ShapeError} where one layer's pool would be longer than a tensor can be (4 GiB − 16 KiB).
    */
   static create(device: Device, options: StatePoolOptions): StatePool {
-    return new StatePool(device, options);
+    creating = true;
+    try {
+      return new StatePool(device, options);
+    } finally {
+      creating = false;
+    }
   }
 
   /** Slots in all. */
@@ -165,8 +106,7 @@ export class StatePool implements Disposable {
 
   /** Bytes of one slot in all layers. */
   get slotBytes(): number {
-    const bytes = (kind: "state" | "conv") => sizeOf(rowShape(this.shape, kind)) * dtypes[dtypeOf(this.shape, kind)].bytes;
-    return this.layers * (bytes("state") + bytes("conv"));
+    return this.#tensors.slotBytes;
   }
 
   /** Whether the pool is gone. */
@@ -174,14 +114,23 @@ export class StatePool implements Disposable {
     return this.#disposed;
   }
 
-  /** The recurrent states of a layer, `[slots, valueHeads, valueDim, keyDim]`. */
+  /**
+   * The recurrent states of a layer, `[slots, valueHeads, valueDim, keyDim]`, to look at and for kernels of others. Ops
+   * refuse this tensor: they take `states: step.layer(i)`.
+   */
   state(layer: number): Tensor {
-    return this.#layer("pool.state", this.#states, layer);
+    this.#alive("pool.state");
+    return this.#tensors.find("pool.state", layer, "state");
   }
 
-  /** The convolution states of a layer, `[slots, convChannels, convWidth − 1]`, oldest first. */
+  /**
+   * The convolution states of a layer, `[slots, convChannels, convWidth − 1]`, oldest first; as {@link state}.
+   *
+   * @throws {GatedDeltaError} where the pool was created with `conv: false`.
+   */
   conv(layer: number): Tensor {
-    return this.#layer("pool.conv", this.#convs, layer);
+    this.#alive("pool.conv");
+    return this.#tensors.find("pool.conv", layer, "conv");
   }
 
   /**
@@ -203,54 +152,89 @@ export class StatePool implements Disposable {
   }
 
   /**
-   * Opens a step: one forward pass over some states, in this order. Run every layer's ops with its slots, then call
-   * {@link PoolStep.done}. A state has at most one open step.
+   * Takes states through one forward pass: opens a step, runs the ops that `build` makes of it as one submission, and
+   * ends the step. If anything throws, no state has changed, and what was encoded
+   * since the last commit is dropped.
    *
    * @param handles one a sequence, each once.
-   * @throws {GatedDeltaError} of code `state` for a handle that has an open step; nothing has changed then.
+   * @param build returns the ops of all layers; or a plan that was recorded with {@link placeholder}.
+   * @param options those of {@link step}. States on the way are the {@link PoolStep.saved} of the step that `build` gets.
+   * @returns the submission's ticket.
+   * @throws {GatedDeltaError} of code `state` for a handle that has an open step or is invalid, and where a layer was not
+   *   written, by layer and kind; of code `invalid-argument` for a `build` that returns a promise. Nothing has run then.
+   * @example
+   * pool.run([a, b], (step) => layers.flatMap((layer, i) => layer.decode({ hidden: x[i], out: x[i + 1], step })));
+   * await device.finish();
    */
-  step(handles: readonly StateHandle[], options: StepOptions = {}): PoolStep {
-    const op = "pool.step";
-    this.#alive(op);
-    const undoable = reading(op, "undoable", () => options?.undoable ?? false);
-    if (typeof undoable !== "boolean") throw invalid(op, "undoable", "a boolean", undoable);
-    // A state comes once in a step, so no step has more of them than the pool has slots.
-    const given = asArray(op, "handles", "an array of StateHandles", handles, this.capacity);
-    const holders = given.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
-    const own = Object.freeze(given as StateHandle[]);
-    const positions = asPositions(op, reading(op, "checkpoints", () => options?.checkpoints), own.length, this.capacity);
-    const extra = positions.reduce((sum, list) => sum + list.length, 0);
-    return makeStep(this, this.#ledger, own, this.#ledger.begin(op, holders, undoable, extra), positions);
+  run(handles: readonly StateHandle[], build: Plan | ((step: PoolStep) => readonly Op[]), options: StepOptions = {}): number {
+    const op = "pool.run";
+    const step = this.#step(op, handles, options);
+    const { coverage } = stepParts(step)!;
+    try {
+      coverage.requireWhole();
+      holdStep(step, true);
+      const ticket = isPlan(build)
+        ? build.run({ step })
+        : this.device[runPass](op, coverage, opsOf(op, build, step));
+      holdStep(step, false);
+      step.done();
+      return ticket;
+    } catch (error) {
+      if (coverage.pending) this.device.discard();
+      leaveStep(step);
+      throw error;
+    }
   }
 
   /**
-   * Opens a verification: one forward pass over drafted tokens, `counts[i]` of them for handle i, of which
-   * {@link PoolVerification.commit} accepts as many as turn out to be right. It counts as the handle's step until then,
-   * so that a second one is an error. Records of `snapshots` take a free slot a token until the commit.
+   * Opens a step: one forward pass over some states, in this order. Give each layer's ops `states: step.layer(i)`, run
+   * them, then call {@link PoolStep.done}. A state has at most one open step. {@link run} does all of it.
+   *
+   * @param handles one a sequence, each once.
+   * @throws {GatedDeltaError} of code `state` for a handle that has an open step or is invalid; nothing has changed then.
+   */
+  step(handles: readonly StateHandle[], options: StepOptions = {}): PoolStep {
+    return this.#step("pool.step", handles, options);
+  }
+
+  /**
+   * What stands for the step in a plan: record the plan's ops with `states: placeholder.layer(i)`, and replay it with
+   * `plan.run({ step })` or `pool.run(handles, plan)`, for any step of as many sequences.
+   *
+   * @param sequences 1 or more, at most as many as the pool has slots.
+   */
+  placeholder(sequences: number): StepPlaceholder {
+    const op = "pool.placeholder";
+    this.#alive(op);
+    return makePlaceholder(this, asInteger(op, "sequences", sequences, 1, this.capacity));
+  }
+
+  /**
+   * Opens a draft: one forward pass over drafted tokens, `counts[i]` of them for handle i, of which
+   * {@link Draft.commit} accepts as many as turn out to be right. It counts as the handle's step until then, so that a
+   * second one is an error. Records of `snapshots` take a free slot a token until the commit.
    *
    * @example
-   * using draft = pool.verify([state], [4]);
-   * device.run(...layers.flatMap((layer) => layer.verify({ hidden, out, pool, verification: draft })));
+   * using draft = pool.draft([state], [4]);
+   * draft.run(() => layers.flatMap((layer) => layer.forward({ hidden, out, draft })));
    * device.wait();
    * draft.commit([acceptedOf(out)]);
    */
-  verify(handles: readonly StateHandle[], counts: readonly number[], options: VerifyOptions = {}): PoolVerification {
-    const op = "pool.verify";
+  draft(handles: readonly StateHandle[], counts: readonly number[], options: DraftOptions = {}): Draft {
+    const op = "pool.draft";
     this.#alive(op);
-    const checked = checkOptions(schemas().verifyOptions, op, options);
-    const given = asArray(op, "handles", "an array of StateHandles", handles, this.capacity);
-    const holders = given.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
-    const own = Object.freeze(given as StateHandle[]);
+    const { records } = checkOptions(schemas().draftOptions, op, options);
+    const { own, holders } = this.#members(op, handles);
     const numbers = asArray(op, "counts", "an array of numbers of tokens", counts, this.capacity);
     const tokens = numbers.map((n, i) => asInteger(op, `counts[${i}]`, n, 0, largestIndex));
     if (tokens.length !== own.length) {
       throw new ShapeError({ op, argument: "counts", expected: `${own.length} numbers, one a handle`, received: `${tokens.length}` });
     }
     if (tokens.reduce((sum, n) => sum + n, 0) > largestIndex) throw invalid(op, "counts", `at most ${largestIndex} tokens in all`, counts);
-    const books = checked.records === "snapshots"
+    const entry = records === "snapshots"
       ? this.#ledger.beginTrial(op, holders, tokens)
       : this.#ledger.begin(op, holders, false);
-    return makeVerification(this, this.#ledger, own, tokens, books, checked);
+    return makeDraft(this, this.#ledger, own, tokens, entry);
   }
 
   /**
@@ -259,14 +243,16 @@ export class StatePool implements Disposable {
    *
    * @param handles none of them in a step.
    * @throws {FileError} where the file can't be written.
-   * @throws {GatedDeltaError} of code `state` for a handle in a step; the failure of pending work, as `device.wait`.
+   * @throws {GatedDeltaError} of code `state` for a handle in a step or an invalid one; the failure of pending work, as
+   *   `device.wait`.
    */
   save(handles: readonly StateHandle[], path: string, options: SaveOptions = {}): void {
     const op = "pool.save";
     const checked = checkOptions(schemas().saveOptions, op, options);
-    const slots = this.#slotsToRead(op, handles);
+    this.#slotsToRead(op, handles); // what is wrong with the handles comes before the failures of pending work
     this.device.wait();
-    saveStates(this.#files(), slots, path, checked);
+    const slots = this.#slotsToRead(op, handles);
+    saveStates(this.#tensors, slots, path, checked);
   }
 
   /**
@@ -285,7 +271,7 @@ export class StatePool implements Disposable {
     const holders: Holder[] = [];
     try {
       for (let i = 0; i < file.count; i++) holders.push(this.#ledger.allocateFilled(op));
-      file.readInto(this.#files(), holders.map(({ slot }) => slot));
+      file.readInto(this.#tensors, holders.map(({ slot }) => slot));
     } catch (error) {
       for (const holder of holders) this.#ledger.release(op, holder);
       throw error;
@@ -307,16 +293,34 @@ export class StatePool implements Disposable {
     const op = "pool.export";
     const checked = checkOptions(schemas().exportOptions, op, options);
     checkExport(op, this.shape, checked);
-    const slots = this.#slotsToRead(op, handles);
+    this.#slotsToRead(op, handles); // what is wrong with the handles comes before the failures of pending work
     this.device.wait();
-    writeExport(this.#files(), slots, path, checked);
+    const slots = this.#slotsToRead(op, handles);
+    writeExport(this.#tensors, slots, path, checked);
   }
 
   /** Frees the pool's memory as soon as no pending work needs it. Its handles and steps end too. */
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    for (const tensor of [...this.#states, ...this.#convs]) tensor[Symbol.dispose]();
+    this.#tensors.dispose();
+  }
+
+  #step(op: string, handles: readonly StateHandle[], options: StepOptions): PoolStep {
+    this.#alive(op);
+    const { undoable, checkpoints } = asStepOptions(op, options);
+    const { own, holders } = this.#members(op, handles);
+    const positions = asPositions(op, checkpoints, own.length, this.capacity);
+    const extras = positions.map((list) => list.length);
+    return makeStep(this, this.#ledger, own, this.#ledger.begin(op, holders, undoable, extras), positions);
+  }
+
+  /** The states of a pass, copied. A state comes once in a pass, so no pass has more of them than the pool has slots. */
+  #members(op: string, handles: readonly StateHandle[]): { readonly own: readonly StateHandle[]; readonly holders: Holder[] } {
+    const given = asArray(op, "handles", "an array of StateHandles", handles, this.capacity);
+    const holders = given.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
+    this.device[settle]();
+    return { own: Object.freeze(given as StateHandle[]), holders };
   }
 
   #slotsToRead(op: string, handles: readonly StateHandle[]): number[] {
@@ -328,20 +332,14 @@ export class StatePool implements Disposable {
     });
   }
 
-  #files(): StateTensors {
-    return { shape: this.shape, tensor: (layer, kind) => (kind === "state" ? this.#states : this.#convs)[layer]! };
-  }
-
   #holder(op: string, argument: string, handle: unknown): Holder {
     this.#alive(op);
     if (!isHandle(handle)) throw invalid(op, argument, "a StateHandle", handle);
-    if (handle.pool !== this) throw invalid(op, argument, "a StateHandle of this pool", "one of another pool");
+    if (handle.pool !== this) {
+      const expected = "a StateHandle of this pool";
+      throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: "one of another pool" });
+    }
     return holderOf(handle);
-  }
-
-  #layer(op: string, tensors: readonly Tensor[], layer: number): Tensor {
-    this.#alive(op);
-    return tensors[asInteger(op, "layer", layer, 0, this.layers - 1)]!;
   }
 
   #alive(op: string): void {

@@ -1,13 +1,13 @@
 /** The zod schemas of a pool's options. Loaded when the first one is needed: importing zod takes 13 ms. */
 import { z } from "zod";
 import { choice, integer, nameOf, options } from "../arguments/schema-parts.ts";
-import { gateDimsNames, headMaps } from "../ops/option-names.ts";
+import { headMaps } from "../native/options.ts";
 import type { ExportOptions } from "./files/export.ts";
 import type { LoadOptions } from "./files/load.ts";
 import type { SaveOptions } from "./files/save.ts";
-import type { VerifyOptions } from "./pool-verification.ts";
+import type { DraftOptions } from "./draft.ts";
 import type { PrefixCacheOptions } from "./prefix-cache.ts";
-import type { StatePoolOptions } from "./state-pool.ts";
+import type { StatePoolOptions } from "./pool-options.ts";
 
 const largestCount = 2 ** 31 - 1;
 const headDim = integer(8, 256).multipleOf(8, "a multiple of 8 in 8..256");
@@ -21,7 +21,8 @@ export const statePoolOptions = options<StatePoolOptions>()({
   valueHeads: integer(1, largestCount),
   keyDim: headDim,
   valueDim: headDim,
-  convWidth: integer(2, 9),
+  conv: z.boolean("a boolean").default(true),
+  convWidth: integer(2, 9).optional(),
   convChannels: integer(1, largestCount).optional(),
   stateDtype: floatDType.default("f32"),
   convDtype: floatDType.default("f32"),
@@ -39,16 +40,11 @@ export const exportOptions = options<ExportOptions>()({
   stateDtype: floatDType.optional(),
   convDtype: floatDType.optional(),
   convColumns: integer(1, 9).optional(),
-  heads: nameOf(headMaps).optional(),
+  headMap: nameOf(headMaps).optional(),
 });
 
-/** {@link VerifyOptions} */
-export const verifyOptions = options<VerifyOptions>()({
-  records: choice("deltas", "snapshots").default("deltas"),
-  gateDims: nameOf(gateDimsNames).default("head"),
-  heads: nameOf(headMaps).default("block"),
-  activationDtype: floatDType.default("f32"),
-});
+/** {@link DraftOptions} */
+export const draftOptions = options<DraftOptions>()({ records: choice("deltas", "snapshots").default("deltas") });
 
 /** {@link PrefixCacheOptions} */
 export const prefixCacheOptions = options<PrefixCacheOptions>()({ bytes: integer(0, Number.MAX_SAFE_INTEGER) });

@@ -12,8 +12,8 @@ type NumberArray = Exclude<NodeJS.TypedArray, BigInt64Array | BigUint64Array>;
 export type Numbers = NumberArray | readonly number[];
 
 /**
- * Takes `source` as `count` numbers for a tensor of `dtype`. The length is compared before anything is read: a lying one
- * must not keep us busy. Reading may run code of the caller's, which may dispose the tensor that the numbers are for.
+ * Takes `source` as `count` numbers for a tensor of `dtype`. The length is compared before anything is read: a proxy
+ * may have any length. Reading may run code of the caller's, which may dispose the tensor that the numbers are for.
  *
  * @throws {ShapeError} unless there are `count` numbers.
  * @throws {GatedDeltaError} for what is not a number, or for i32 not an integer within it.
@@ -26,7 +26,7 @@ export function readNumbers(dtype: DType, source: unknown, count: number): Numbe
 
 /** Writes numbers into all of `target`, each rounded once. */
 export function writeNumbers<D extends DType>(dtype: D, numbers: Numbers, target: ArrayOfDType[D]): void {
-  // A view of growable memory may have another length by now, which the engine refuses as a whole.
+  // A view of growable memory may have another length by now; `set` then throws before it writes.
   reading(op, "source", () => {
     // Same elements: a plain copy, which for bf16 takes a Uint16Array as the bits that it holds.
     if (dtype === "bf16" && numbers instanceof Uint16Array) target.set(numbers);
@@ -42,7 +42,7 @@ function asNumbers(source: unknown, count: number): Numbers {
     if (source instanceof DataView || source instanceof BigInt64Array || source instanceof BigUint64Array) {
       throw wrong(describe(source));
     }
-    checkCount(lengthOf.call(source) as number, count); // the engine's own: a subclass may have another idea of it
+    checkCount(lengthOf.call(source) as number, count); // the getter of TypedArray: a subclass may override it
     return source as NumberArray;
   }
   const length: unknown =

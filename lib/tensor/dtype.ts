@@ -1,8 +1,8 @@
 /**
  * Element types and their typed arrays.
  *
- * bf16 has no typed array in JavaScript, so its bits travel in a Uint16Array. That makes a Uint16Array ambiguous by
- * itself: every function here takes the dtype as its own argument and never guesses it from the array.
+ * bf16 has no typed array in JavaScript, so its bits are kept in a Uint16Array. Every function here therefore takes the dtype as
+ * an argument and never infers it from the array.
  */
 import { DTypeError, describe } from "../errors.ts";
 
@@ -61,8 +61,8 @@ const u32Box = new Uint32Array(f32Box.buffer);
  * The bf16 nearest to `value`, as bits. Ties go to even; what is too large becomes infinity; NaN stays NaN (quiet, with
  * its sign and upper payload).
  *
- * A JavaScript number has more bits than float32, and rounding twice can go wrong when the first rounding lands on a
- * tie of the second. That one case looks at the number again.
+ * A JavaScript number has more bits than float32, and rounding twice is wrong where the first rounding gives a tie of
+ * the second. In that case the number itself decides.
  */
 export function encodeBf16Value(value: number): number {
   f32Box[0] = value;
@@ -103,7 +103,7 @@ export function decodeBf16(bits: ArrayLike<number>): Float32Array<ArrayBuffer> {
  * Writes numbers into an array of the given dtype, each rounded once: to nearest, ties to even; i32 as JavaScript
  * converts (towards zero, modulo 2^32).
  *
- * @param target at least as long as `values`; the rest of it is left alone.
+ * @param target at least as long as `values`; the rest of it is unchanged.
  */
 export function encodeInto<D extends DType>(dtype: D, values: ArrayLike<number>, target: ArrayOfDType[D]): void {
   if (dtype === "bf16") {

@@ -11,16 +11,6 @@ export function asTensor(op: string, argument: string, value: unknown): Tensor {
   return value;
 }
 
-/** A tensor or undefined. */
-export function asOptionalTensor(op: string, argument: string, value: unknown): Tensor | undefined {
-  return value === undefined ? undefined : asTensor(op, argument, value);
-}
-
-/** Checks that a tensor holds numbers to compute with. */
-export function expectFloat(op: string, argument: string, tensor: Tensor): void {
-  if (tensor.dtype === "i32") throw new DTypeError({ op, argument, expected: "f32, f16 or bf16", received: "i32" });
-}
-
 /** Checks a tensor's dtype: the given one, or the other where there is one. */
 export function expectDType(op: string, argument: string, tensor: Tensor, dtype: DType, or: DType = dtype): void {
   if (tensor.dtype === dtype || tensor.dtype === or) return;
@@ -30,12 +20,6 @@ export function expectDType(op: string, argument: string, tensor: Tensor, dtype:
 /** A shape in words: `[tokens, 4, 128]`. */
 export function shapeText(shape: readonly (number | string)[]): string {
   return `[${shape.join(", ")}]`;
-}
-
-/** Checks a tensor's rank; `layout` names its dimensions. */
-export function expectRank(op: string, argument: string, tensor: Tensor, layout: readonly string[]): void {
-  if (tensor.shape.length === layout.length) return;
-  throw new ShapeError({ op, argument, expected: shapeText(layout), received: shapeText(tensor.shape) });
 }
 
 /** Checks a tensor's shape; `layout` names the dimensions for the message. */
@@ -52,27 +36,4 @@ export function expectShape(
   if (axis === shape.length && axis === got.length) return;
   const expected = `${shapeText(layout)} = ${shapeText(shape)}`;
   throw new ShapeError({ op, argument, expected, received: shapeText(got) });
-}
-
-/** Checks that a tensor has no gaps. */
-export function expectContiguous(op: string, argument: string, tensor: Tensor): void {
-  if (tensor.contiguous) return;
-  throw new ShapeError({
-    op,
-    argument,
-    expected: "a contiguous tensor",
-    received: `strides ${shapeText(tensor.strides)} for shape ${shapeText(tensor.shape)}`,
-  });
-}
-
-/** Checks that a tensor's rows have no gaps: its last dimension is contiguous. */
-export function expectContiguousRows(op: string, argument: string, tensor: Tensor): void {
-  const last = tensor.shape.length - 1;
-  if (tensor.strides[last] === 1 || tensor.shape[last]! <= 1) return;
-  throw new ShapeError({
-    op,
-    argument,
-    expected: "a last dimension of stride 1",
-    received: `strides ${shapeText(tensor.strides)}`,
-  });
 }

@@ -142,15 +142,3 @@ export function asAddress(op: string, argument: string, value: unknown): number 
   const expected = "an address: a positive integer";
   throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: describe(value) });
 }
-
-/** Checks what keeps foreign memory valid. */
-export function asOwner(op: string, options: { readonly owner: object } | undefined): object {
-  const owner: unknown = reading(op, "owner", () => options?.owner);
-  if ((typeof owner === "object" && owner !== null) || typeof owner === "function") return owner;
-  throw new GatedDeltaError("invalid-argument", {
-    op,
-    argument: "owner",
-    expected: "an object",
-    received: describe(owner),
-  });
-}

@@ -17,9 +17,14 @@ export interface Storage {
    * the native side keeps alive by itself.
    */
   readonly owner: unknown;
+  /** Whether it holds a pool's states, which ops reach through a step or draft only. */
+  readonly guarded: boolean;
   readonly disposed: boolean;
   dispose(): void;
 }
+
+/** What keeps the memory under an ArrayBuffer over borrowed memory valid: reachable as long as the ArrayBuffer is. */
+const owners = new WeakMap<ArrayBuffer, object>();
 
 /** The storage of each adopted buffer, to recognise a typed array over library memory. */
 const storages = new WeakMap<ArrayBufferLike, Storage>();
@@ -36,6 +41,7 @@ class OwnedStorage implements Storage {
   readonly byteOffset = 0;
   readonly bytes: number;
   readonly owner = undefined;
+  guarded = false;
 
   constructor(device: Handle, bytes: number, op: string) {
     // An ArrayBuffer of no bytes can't be adopted: an empty tensor gets one element's worth that nobody sees.
@@ -66,6 +72,7 @@ class BorrowedStorage implements Storage {
   readonly byteOffset: number;
   readonly bytes: number;
   readonly owner: unknown;
+  readonly guarded = false;
   /** Whether the ArrayBuffer was made here, so that disposal may detach it. */
   readonly #detachable: boolean;
   #disposed = false;
@@ -112,5 +119,6 @@ export function borrowStorage(device: Handle, view: Uint8Array<ArrayBufferLike>,
 /** Borrows memory at an address; `owner` is what keeps it valid. */
 export function borrowPointer(device: Handle, pointer: number, bytes: number, owner: object, op: string): Storage {
   const { handle, memory } = wrapPointer(device, pointer, bytes, op);
+  owners.set(memory, owner);
   return new BorrowedStorage(device, handle, new Uint8Array(memory), owner, true);
 }

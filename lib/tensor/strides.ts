@@ -86,7 +86,12 @@ export function reshapedStrides(
 interface Elements {
   readonly length: number;
   [index: number]: number;
+  set(source: Elements, at: number): void;
+  subarray(start: number, end: number): Elements;
 }
+
+/** From this length on a run of elements is copied faster as a whole than one by one. */
+const longRun = 64;
 
 /**
  * Copies every element of one strided layout into another of the same shape.
@@ -108,8 +113,10 @@ export function copyStrided(
   const inner = shape[rank - 1]!;
   const targetStep = targetStrides[rank - 1]!;
   const sourceStep = sourceStrides[rank - 1]!;
+  const asRuns = inner >= longRun && targetStep === 1 && sourceStep === 1;
   for (;;) {
-    for (let i = 0; i < inner; i++) target[targetAt + i * targetStep] = source[sourceAt + i * sourceStep]!;
+    if (asRuns) target.set(source.subarray(sourceAt, sourceAt + inner), targetAt);
+    else for (let i = 0; i < inner; i++) target[targetAt + i * targetStep] = source[sourceAt + i * sourceStep]!;
     let axis = rank - 2;
     for (; axis >= 0; axis--) {
       targetAt += targetStrides[axis]!;

@@ -1,21 +1,20 @@
 import { DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
-import { asDType, dtypes, toFloat32 } from "./dtype.ts";
+import { dtypes, toFloat32 } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
 import type { Device } from "../device/device.ts";
-import { asDevice, native } from "./device-handle.ts";
-import { asAddress, asOwner, asRange, asShape, asView, elementsWithin } from "./shape.ts";
+import { asRange, asShape, asView } from "./shape.ts";
 import type { TensorView } from "./shape.ts";
-import { borrowPointer } from "./storage.ts";
+import { tensorWords } from "../native/descriptor.ts";
 import type { Storage } from "./storage.ts";
 import { contiguousStrides, copyStrided, extentOf, isContiguous, reshapedStrides, sizeOf } from "./strides.ts";
 import { readNumbers, writeNumbers } from "./copy.ts";
 import type { Numbers } from "./copy.ts";
 
-/** What a tensor has to do with the memory that it lies in. */
+/** Whether a tensor owns its memory or is a view of one that does. */
 interface Tenure {
   /** Whether disposing the tensor disposes the memory. */
   readonly owns: boolean;
-  /** The tensor that this one is a view of: when it goes, so does this one. */
+  /** The tensor that this one is a view of: disposing it disposes this one. */
   readonly viewed: Tensor | undefined;
 }
 
@@ -25,11 +24,22 @@ let makingTensor = false;
 /** Whether a value is a {@link Tensor} of this package: not a lookalike and not an object with its prototype. */
 export let isTensor: (value: unknown) => value is Tensor;
 
+/** Makes a tensor's memory a pool's, which ops reach through a step or draft only. */
+export function guardTensor(tensor: Tensor): void {
+  (storageOf(tensor) as { guarded: boolean }).guarded = true;
+}
+
+/** How many tensors were disposed so far: while it stays, every tensor that was there is there. */
+export let disposals = 0;
+
 /** The memory that a tensor lies in. */
 export let storageOf: (tensor: Tensor) => Storage;
 
 /** Where a tensor's first element lies in its buffer, in bytes. */
 export let byteOffsetOf: (tensor: Tensor) => number;
+
+/** A tensor as the native side takes it; made once. */
+export let wordsOf: (tensor: Tensor) => Uint32Array;
 
 /**
  * Makes a tensor over a storage.
@@ -48,16 +58,16 @@ export let makeTensor: <D extends DType>(
 ) => Tensor<D>;
 
 /**
- * A tensor in memory that JavaScript and the device share: what the typed array shows is what ops read and write.
- * Nothing is ever copied unless a method says so.
+ * A tensor in memory that JavaScript and the device share: ops read and write the memory of the typed array. Only the
+ * methods that say so copy.
  *
  * Tensors come from {@link Device.tensor} and its relatives, and views of them from {@link view}, {@link slice},
  * {@link narrow} and {@link reshape}. A view shares its base's memory; disposing the base disposes its views, and
  * disposing a view only ends that view.
  *
- * Memory is freed by `[Symbol.dispose]()` (so `using` works) or else when it is garbage. Ops that were encoded or
- * committed keep what they need, so a tensor may be disposed while work on it is pending. Its typed array is then
- * detached: it has length 0.
+ * Memory is freed by `[Symbol.dispose]()` (so `using` works), or when the tensor and its typed arrays are garbage-collected. Ops
+ * that were encoded or committed hold references to it, so a tensor may be disposed while work on it is pending. Its typed
+ * array is then detached: it has length 0.
  *
  * @example
  * using device = Device.open();
@@ -83,6 +93,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   readonly #byteOffset: number;
   readonly #tenure: Tenure;
   #data: ArrayOfDType[D] | undefined;
+  #words: Uint32Array | undefined;
   #ended = false;
 
   private constructor(
@@ -109,13 +120,17 @@ export class Tensor<D extends DType = DType> implements Disposable {
     this.#storage = storage;
     this.#byteOffset = byteOffset;
     this.#tenure = tenure;
-    Object.freeze(this); // what was checked stays so, for JavaScript callers too
+    Object.freeze(this); // JavaScript callers cannot change what was checked
   }
 
   static {
     isTensor = (value): value is Tensor => typeof value === "object" && value !== null && #storage in value;
     storageOf = (tensor) => tensor.#storage;
     byteOffsetOf = (tensor) => tensor.#byteOffset;
+    wordsOf = (tensor) => {
+      const { dtype, shape, strides } = tensor;
+      return (tensor.#words ??= tensorWords(tensor.#storage.handle, tensor.#byteOffset, dtype, shape, strides));
+    };
     makeTensor = (device, storage, dtype, byteOffset, shape, strides, tenure = { owns: true, viewed: undefined }) => {
       makingTensor = true;
       try {
@@ -124,34 +139,6 @@ export class Tensor<D extends DType = DType> implements Disposable {
         makingTensor = false;
       }
     };
-  }
-
-  /**
-   * A tensor over memory of another native library, without a copy. The memory must stay valid until the tensor is
-   * disposed and pending work on it is done; `owner` is kept reachable that long.
-   *
-   * This is as dangerous as any raw pointer: an address that is not what it is said to be ends the process.
-   *
-   * @param pointer address of the first element: the CPU backend wants a multiple of 64, Metal of 16384.
-   * @param bytes length of the memory, at least that of the tensor; Metal wants a multiple of 16384.
-   * @throws {GatedDeltaError} where the backend can't use the memory as it lies.
-   */
-  static fromPointer<D extends DType>(
-    device: Device,
-    pointer: number,
-    bytes: number,
-    dtype: D,
-    shape: readonly number[],
-    options: { readonly owner: object },
-  ): Tensor<D> {
-    const op = "Tensor.fromPointer";
-    const handle = asDevice(op, device)[native];
-    asDType(dtype, op, "dtype");
-    const dimensions = asShape(op, "shape", shape);
-    const address = asAddress(op, "pointer", pointer);
-    elementsWithin(op, "bytes", bytes, dtype, dimensions);
-    const storage = borrowPointer(handle, address, bytes, asOwner(op, options), op);
-    return makeTensor(device, storage, dtype, 0, dimensions, contiguousStrides(dimensions));
   }
 
   /** Length of the elements in bytes, gaps not counted. */
@@ -267,7 +254,9 @@ export class Tensor<D extends DType = DType> implements Disposable {
           received: source.dtype,
         });
       }
-      numbers = source.dtype === this.dtype ? source.#packed() : source.toFloat32();
+      // Elements that lie side by side are copied at once, as if through a copy where the tensors overlap.
+      if (source.dtype !== this.dtype) numbers = source.toFloat32();
+      else numbers = source.contiguous ? source.data : source.#packed();
     } else {
       numbers = readNumbers(this.dtype, source, this.size);
       this.#alive("copyFrom");
@@ -294,6 +283,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
    * arrays are detached, and its views end too. Doing it again does nothing.
    */
   [Symbol.dispose](): void {
+    disposals++;
     this.#ended = true;
     this.#data = undefined;
     if (this.#tenure.owns) this.#storage.dispose();
@@ -320,7 +310,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
 
   #part(op: string, offset: number, shape: readonly number[], strides: readonly number[]): Tensor<D> {
     const extent = extentOf(shape, strides);
-    if (extent === 0) offset = 0; // nothing lies anywhere
+    if (extent === 0) offset = 0; // no element has an address
     const available = extentOf(this.shape, this.strides);
     if (offset + extent > available) {
       throw new ShapeError({

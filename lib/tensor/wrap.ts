@@ -4,9 +4,10 @@ import type { DType } from "./dtype.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { native } from "./device-handle.ts";
+import { invalid } from "../arguments/checks.ts";
 import { reading } from "../arguments/reading.ts";
-import { asShape, elementsWithin } from "./shape.ts";
-import { borrowStorage, storageBehind } from "./storage.ts";
+import { asAddress, asShape, bytesOf, elementsWithin } from "./shape.ts";
+import { borrowPointer, borrowStorage, storageBehind } from "./storage.ts";
 import { contiguousStrides } from "./strides.ts";
 import { makeTensor } from "./tensor.ts";
 import type { Tensor } from "./tensor.ts";
@@ -51,6 +52,51 @@ export function wrapMemory<D extends DType>(
     return makeTensor(device, own, dtype, view.byteOffset, dimensions, strides, tenure);
   }
   return makeTensor(device, borrowStorage(handle, view, op), dtype, 0, dimensions, strides);
+}
+
+/** Options of {@link Device.fromPointer}. */
+export interface FromPointerOptions {
+  /** What keeps the memory valid: it stays reachable as long as the tensor, its `data` and pending work need it. */
+  readonly owner: object;
+  /** Length of the memory in bytes, at least that of the tensor. @default the tensor's */
+  readonly bytes?: number | undefined;
+}
+
+/** What {@link Device.fromPointer} does. */
+export function wrapAddress<D extends DType>(
+  device: Device,
+  dtype: D,
+  shape: readonly number[],
+  pointer: number,
+  options: FromPointerOptions,
+): Tensor<D> {
+  const op = "device.fromPointer";
+  const handle = device[native];
+  asDType(dtype, op, "dtype");
+  const dimensions = asShape(op, "shape", shape);
+  const address = asAddress(op, "pointer", pointer);
+  const { owner, bytes } = asPointerOptions(op, options);
+  const length = bytes ?? bytesOf(op, dtype, dimensions);
+  elementsWithin(op, "bytes", length, dtype, dimensions);
+  return makeTensor(device, borrowPointer(handle, address, length, owner, op), dtype, 0, dimensions, contiguousStrides(dimensions));
+}
+
+/** Checks the options of {@link wrapAddress}, each of which is read once. */
+function asPointerOptions(op: string, options: unknown): FromPointerOptions {
+  if (typeof options !== "object" || options === null) throw invalid(op, "options", "{ owner, bytes? }", options);
+  return reading(op, "options", () => {
+    for (const key of Object.keys(options)) {
+      if (key === "owner" || key === "bytes") continue;
+      throw invalid(op, key, "one of the options owner, bytes", (options as Record<string, unknown>)[key]);
+    }
+    const { owner, bytes } = options as FromPointerOptions;
+    const isObject = (typeof owner === "object" && owner !== null) || typeof owner === "function";
+    if (!isObject) throw invalid(op, "owner", "an object", owner);
+    if (bytes !== undefined && !(typeof bytes === "number" && Number.isSafeInteger(bytes) && bytes >= 0)) {
+      throw invalid(op, "bytes", "a number of bytes", bytes);
+    }
+    return { owner, bytes };
+  });
 }
 
 /** The bytes of the memory, if it is of a kind that can be used in place. */

@@ -23,7 +23,7 @@ function runCommandLine(bun, args) {
 
 /** The steps that a command line needs: help needs no library, and a named library need not be built. */
 function neededSteps(args) {
-  const help = args.length === 0 || args.some((arg) => arg === "--help" || arg === "-h" || arg === "help");
+  const help = args.length === 0 || args.some((arg) => ["--help", "-h", "help", "--version"].includes(arg));
   const named = (process.env.GATED_DELTA_LIBRARY ?? "") !== "";
   return help || named ? ["dependencies"] : ["dependencies", "library"];
 }
@@ -33,7 +33,7 @@ await runMain(async () => {
   try {
     if (isClone(rootFolder)) await setUp(rootFolder, neededSteps(args));
   } catch (error) {
-    // The doctor is there for broken set-ups.
+    // `doctor` reports broken set-ups.
     if (!(error instanceof Failure) || args[0] !== "doctor") throw error;
     say(error.message);
   }

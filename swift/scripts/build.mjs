@@ -31,7 +31,7 @@ export function libraryIsCurrent(root, toolchain) {
   return Object.entries(wantedStamp(root, toolchain)).every(([key, value]) => stamp[key] === value);
 }
 
-/** A line of the toolchain's that tells nobody anything: a private Swift looks for a C library in jobs that need none. */
+/** A warning of no consequence: a private Swift looks for a C library in jobs that need none. */
 export function isNoise(line) {
   return line.includes("warning: libc not found for");
 }
@@ -39,7 +39,7 @@ export function isNoise(line) {
 export async function buildLibrary(root, toolchain) {
   say(`building the library with Swift ${toolchain.version} (about a minute)`);
   const since = performance.now();
-  // Before the build: an edit while it runs then builds again next time.
+  // Before the build, so that an edit meanwhile causes another one next time.
   const stamp = wantedStamp(root, toolchain);
   dropStamp(stampFile(root));
   let current = "";
@@ -58,7 +58,7 @@ export async function buildLibrary(root, toolchain) {
   say(`the library is built (${elapsed(since)})`);
 }
 
-/** Build systems to come may put products elsewhere; where lib/ looks, there is then a link to what Swift says is its place. */
+/** Another build system may put products elsewhere; a link is then made where lib/ looks. */
 function linkLibrary(root, toolchain) {
   const place = quick(toolchain.swift, ["build", "-c", "release", "--show-bin-path", ...commonFlags(toolchain, root)], { cwd: root, env: swiftEnvironment(toolchain, root) });
   const built = join(place ?? "", basename(libraryFile(root)));

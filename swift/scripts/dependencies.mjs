@@ -33,7 +33,7 @@ export function findBun(root) {
   return null;
 }
 
-/** Whether this folder is a clone, whose dependencies are ours to install; in an installed package they are the package manager's. */
+/** Whether this folder is a clone, whose dependencies set-up installs; in an installed package the package manager has. */
 export function isClone(root) {
   return existsSync(join(root, "package-lock.json"));
 }
@@ -50,7 +50,7 @@ export function currentBun(root) {
 
 const network = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|network|ConnectionRefused|FailedToOpenSocket/;
 
-/** Known causes are one line; the tool's own words are shown for the others only. */
+/** Known causes are one line; for others the tool's output is shown. */
 function installFailure(command, text) {
   if (/ENOSPC|No space left/.test(text)) return new Failure("the disk is full: free 400 MB for the dependencies and run the same command again.");
   if (/EACCES|EPERM|EROFS/.test(text)) return new Failure("the dependencies can't be written: make the project's folder writable for this user and run the same command again.");
@@ -59,7 +59,7 @@ function installFailure(command, text) {
   return new Failure(`${command} failed: see its message above, then run the same command again.`);
 }
 
-/** npm is what the lock file was written by; Bun alone reads the same file. */
+/** By npm, which wrote the lock file, or by Bun, which reads it. */
 function installer() {
   const npm = which("npm");
   if (npm !== null && which("node") !== null) {

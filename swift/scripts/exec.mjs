@@ -12,13 +12,13 @@ export function which(name, path = process.env.PATH ?? "") {
       accessSync(file, constants.X_OK);
       if (statSync(file).isFile()) return file;
     } catch {
-      // Not there, or not ours to run: the next folder may have it.
+      // Not there, or no permission to run it: the next folder may have it.
     }
   }
   return null;
 }
 
-/** Linux lets a child be ended when its parent is killed outright: a half-done npm or apt-get must not go on beside the next run. */
+/** On Linux a child ends when its parent is killed: an unfinished npm or apt-get must not go on beside the next run. */
 function tied(command, args) {
   const setpriv = process.platform === "linux" ? which("setpriv") : null;
   return setpriv === null ? [command, args] : [setpriv, ["--pdeathsig", "KILL", command, ...args]];
@@ -26,7 +26,7 @@ function tied(command, args) {
 
 /**
  * Runs a command to its end. `output`: "capture" keeps it, "inherit" shows it (stdout and stderr both on stderr unless
- * `stdout` says otherwise), a function gets each whole line as it comes. Never throws for a failing command: the caller has the words for that.
+ * `stdout` says otherwise), a function gets each whole line as it comes. A failing command does not throw.
  */
 export function run(command, args, { cwd, env = process.env, output = "capture", input = "ignore", stdout } = {}) {
   const [file, fileArgs] = tied(command, args);

@@ -1,7 +1,7 @@
 // One set-up at a time per folder, also when an earlier one was killed while it held the lock.
 //
-// Lock files are numbered. A free, released or abandoned lock N is taken by creating N+1, which the file system lets only one
-// process do; the highest number is never removed, so nobody can take over a lock that has meanwhile changed hands.
+// Lock files are numbered. A free, released or abandoned lock N is taken by creating N+1, which succeeds for only one
+// process; the highest number is never removed, so that no process takes over a lock that another has taken meanwhile.
 import { linkSync, mkdirSync, readFileSync, readdirSync, rmSync, utimesSync, statSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
@@ -36,7 +36,7 @@ function birth(pid) {
 
 function alive(holder, file) {
   if (holder.neighbourhood !== neighbourhood) {
-    // Another container or machine: its processes can't be asked, but a live holder touches its file.
+    // Another container or machine: its processes cannot be seen, but a live holder touches its file.
     try {
       return Date.now() - statSync(file).mtimeMs < silence;
     } catch {
@@ -69,7 +69,7 @@ function holderOf(file) {
   }
 }
 
-/** One attempt: the number taken, or the live holder that stands in the way. */
+/** One attempt: the number taken, or the live holder. */
 function attempt(folder) {
   const top = highest(folder);
   if (top > 0) {
@@ -89,7 +89,7 @@ function attempt(folder) {
     rmSync(temporary, { force: true });
   }
   if (highest(folder) !== top + 1) {
-    // The number had been used and cleared away before: the lock has moved on, and this file means nothing.
+    // The number had been used and removed before: a higher one is the lock now.
     rmSync(join(folder, String(top + 1)), { force: true });
     return { retry: true };
   }
@@ -103,13 +103,13 @@ function clear(folder, number) {
       try {
         if (Date.now() - statSync(join(folder, name)).mtimeMs > silence) rmSync(join(folder, name), { force: true });
       } catch {
-        // Its owner has just removed it.
+        // Its owner has removed it meanwhile.
       }
     }
   }
 }
 
-/** Runs `work` while holding the lock of `folder` (made if missing). Waits for another holder, and says for whom. */
+/** Runs `work` while holding the lock of `folder` (made if missing). Waits for another holder, which it names. */
 export async function withLock(folder, what, work) {
   mkdirSync(folder, { recursive: true });
   let since = 0;

@@ -1,6 +1,6 @@
-// What set-up says: progress on stderr (stdout belongs to the program that is started afterwards), and failures as one line.
+// The messages of set-up: progress on stderr (stdout is for the program that is started afterwards), and failures as one line.
 
-/** An expected end: one line that says what is wrong and what to do. Anything else that is thrown is a bug and keeps its stack. */
+/** An expected failure: one line that says what is wrong and what to do. Other errors are bugs and are shown with their stacks. */
 export class Failure extends Error {}
 
 const started = performance.now();
@@ -10,20 +10,20 @@ export function say(message) {
   process.stderr.write(`gated-delta: ${message}\n`);
 }
 
-/** Seconds since this process began, for people: "7 s", "3 min 20 s". */
+/** Time since this process began, as text: "7 s", "3 min 20 s". */
 export function elapsed(since = started) {
   const seconds = Math.round((performance.now() - since) / 1000);
   return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
-/** Bytes for people. */
+/** Bytes as text. */
 export function megabytes(bytes) {
   return bytes < 1e9 ? `${Math.round(bytes / 1e6)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
 }
 
 /**
- * Runs `work` and meanwhile says every few seconds what is going on, whether or not stderr is a terminal: a log that stands
- * still for a minute looks like a hang. `detail` may add how far it is; the first line comes after `every` ms only, so short
+ * Runs `work` and prints a line every few seconds, whether or not stderr is a terminal: a log without lines for a minute
+ * looks like a hang. `detail` may add how far it is; the first line comes after `every` ms only, so short
  * steps stay quiet.
  */
 export async function withProgress(what, work, { detail = () => "", every = 3000 } = {}) {
@@ -51,7 +51,7 @@ export async function runMain(main) {
   }
 }
 
-/** The three system errors that are the machine's and not ours, in words. */
+/** The message of a system error whose cause is the machine: a full disk, no permission, a read-only file system. */
 function systemFailure(error) {
   const where = error.path === undefined ? "" : ` (${error.path})`;
   if (error.code === "ENOSPC") return `the disk is full${where}: free some space and run the same command again.`;

@@ -12,7 +12,7 @@ export function readStamp(file) {
   }
 }
 
-/** Writes a stamp whole or not at all. */
+/** Writes a stamp by a rename. */
 export function writeStamp(file, value) {
   mkdirSync(dirname(file), { recursive: true });
   const temporary = `${file}.${process.pid}.new`;
@@ -20,7 +20,7 @@ export function writeStamp(file, value) {
   renameSync(temporary, file);
 }
 
-/** Before a step begins, so that a killed run is seen as not done. */
+/** Removes a stamp before its step begins, so that a killed run counts as not done. */
 export function dropStamp(file) {
   rmSync(file, { force: true });
 }

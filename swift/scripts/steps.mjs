@@ -1,4 +1,4 @@
-// All of set-up, in order. Each step says cheaply whether it is done, and is done under the lock of this clone.
+// All of set-up, in order. Each step checks in milliseconds whether it is done, and runs under the lock of this clone.
 import { join } from "node:path";
 import { buildLibrary, lastToolchain, libraryIsCurrent } from "./build.mjs";
 import { currentBun, dependenciesAreCurrent, installDependencies, isClone } from "./dependencies.mjs";
@@ -26,8 +26,8 @@ const steps = [
 ];
 
 /**
- * Sets everything up in `root`, or only the steps named. Returns what was found: `{root, bun, toolchain}`. Costs little when
- * all is done.
+ * Sets everything up in `root`, or only the steps named. Returns what was found: `{root, bun, toolchain}`. Takes milliseconds
+ * when all is done.
  */
 export async function setUp(root, names = steps.map(({ name }) => name)) {
   const state = { root };

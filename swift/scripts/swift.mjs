@@ -27,14 +27,14 @@ function identity(swift) {
   return [real, size, mtimeMs, xcode ?? ""].join(" ");
 }
 
-/** The prefix that a swift of our own stands in, when somebody has put it on PATH. */
+/** The prefix of a private Swift that was put on PATH. */
 function prefixOf(swift) {
   const real = realpathSync(swift);
   const prefix = join(dirname(real), "../../../..");
   return real.includes(`/${layout.swift}/bin/`) && isComplete(prefix) ? prefix : null;
 }
 
-/** glibc's version as [major, minor], null on a system with another C library. The runtime's own report is asked last: it is slow. */
+/** glibc's version as [major, minor], null on a system with another C library. The runtime's report is used last: it is slow. */
 function glibc() {
   const text = quick("getconf", ["GNU_LIBC_VERSION"]) ?? `glibc ${process.report?.getReport().header.glibcVersionRuntime}`;
   const match = /glibc (\d+)\.(\d+)/i.exec(text);
@@ -42,8 +42,8 @@ function glibc() {
 }
 
 /**
- * Why no private toolchain can be made on this system, as the line that tells its user what to do; null when one can.
- * `system` is described by values, so that every answer can be tested anywhere.
+ * Why no private toolchain can be made on this system, as a line that says what to do; null when one can.
+ * `system` is passed as values, so that every result can be tested anywhere.
  */
 export function whyNotPrivate({ platform, arch, libc, debianTools }) {
   const swift = "install Swift 6.0 or later from swift.org, put it on PATH";
@@ -106,9 +106,9 @@ export function commonFlags(toolchain, root) {
 }
 
 /**
- * Flags of the product's build. On Linux the Swift runtime goes into the library, which then asks for nothing but libc and
+ * Flags of the product's build. On Linux the Swift runtime goes into the library, which then needs nothing but libc and
  * libm (SwiftPM's own --static-swift-stdlib does nothing for dynamic products). With a private toolchain clang's
- * configuration files are left out of the link: what they say is for programs that run on the prefix's glibc, and the
+ * configuration files are not used for the link: they are for programs that run on the prefix's glibc, and the
  * library must load on the system's.
  */
 export function productFlags(toolchain) {

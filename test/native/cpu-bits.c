@@ -15,6 +15,7 @@ static float draw_float(float low, float high) { return low + (high - low) * (fl
 
 enum { ARENA = 8 << 20, SCRATCH = 2 << 20 };
 static _Alignas(64) char arena[ARENA], scratch[SCRATCH];
+static const uint32_t stop;
 static size_t used;
 
 /* A tensor of random elements, written as dtype by the kernels' own conversion. */
@@ -71,7 +72,7 @@ static void any_delta(void) {
     .value = tensor(type, tokens, heads.value_heads, heads.value_dim, -1, 1),
     .out = tensor(draw(2) ? type : GD_CPU_F32, tokens, heads.value_heads, heads.value_dim, 0, 1),
     .state_dtype = pool.dtype, .rows_per_item = 16, .sequences = &sequence, .sequence_count = 1};
-  TABLE.gated_delta(&op, 0, gd_cpu_gated_delta_items(&op), scratch);
+  TABLE.gated_delta(&op, 0, gd_cpu_gated_delta_items(&op), scratch, &stop);
 }
 
 /* By chunks, with a store on the way. */
@@ -90,7 +91,7 @@ static void any_chunked(void) {
     .value = tensor(type, tokens, heads.value_heads, heads.value_dim, -1, 1),
     .out = tensor(draw(2) ? type : GD_CPU_F32, tokens, heads.value_heads, heads.value_dim, 0, 1),
     .state_dtype = pool.dtype, .rows_per_item = 16 << draw(2), .sequences = &sequence, .sequence_count = 1};
-  TABLE.gated_delta_chunked(&op, 0, gd_cpu_gated_delta_items(&op), scratch);
+  TABLE.gated_delta_chunked(&op, 0, gd_cpu_gated_delta_items(&op), scratch, &stop);
 }
 
 static void any_conv(void) {
@@ -103,7 +104,7 @@ static void any_conv(void) {
     .weight = tensor(any_type(), channels, 1, width, -1, 1), .out = tensor(type, tokens, 1, channels, 0, 1),
     .state_dtype = pool.dtype, .channels_per_item = 64, .sequences = &sequence, .sequence_count = 1};
   if (draw(2)) op.bias = tensor(any_type(), 1, 1, channels, -1, 1);
-  TABLE.causal_conv1d(&op, 0, gd_cpu_causal_conv1d_items(&op), scratch);
+  TABLE.causal_conv1d(&op, 0, gd_cpu_causal_conv1d_items(&op), scratch, &stop);
 }
 
 /* A verified draft with a store on the way, and the commits of its records and of a convolution's. */
@@ -125,19 +126,19 @@ static void any_commit(void) {
   op.records.key = tensor(GD_CPU_F32, tokens, heads.key_heads, heads.key_dim, 0, 1).data;
   op.records.delta = tensor(GD_CPU_F32, tokens, heads.value_heads, heads.value_dim, 0, 1).data;
   op.records.decay = tensor(GD_CPU_F32, tokens, heads.value_heads, heads.key_dim, 0, 1).data;
-  TABLE.gated_delta(&op, 0, gd_cpu_gated_delta_items(&op), scratch);
+  TABLE.gated_delta(&op, 0, gd_cpu_gated_delta_items(&op), scratch, &stop);
   gd_cpu_sequence accepted = {0, draw((uint32_t)tokens + 1), sequence.read, pool.data, NULL, 0};
   gd_cpu_commit_gated_delta commit = {
     .heads = heads, .gate_dims = op.gates.gate_dims, .state_dtype = pool.dtype, .records = op.records,
     .rows_per_item = 16, .sequences = &accepted, .sequence_count = 1};
-  TABLE.commit_gated_delta(&commit, 0, gd_cpu_commit_gated_delta_items(&commit), scratch);
+  TABLE.commit_gated_delta(&commit, 0, gd_cpu_commit_gated_delta_items(&commit), scratch, &stop);
   int64_t channels = 1 + draw(300), width = 2 + draw(8);
   gd_cpu_tensor taps = tensor(draw(2) ? type : GD_CPU_F32, 1, channels, width - 1, -1, 1);
   gd_cpu_sequence moved = {0, tokens, draw(4) ? taps.data : NULL, taps.data, NULL, 0};
   gd_cpu_commit_causal_conv1d shift = {
     .channels = channels, .width = width, .x = tensor(type, tokens, 1, channels, -2, 2), .state_dtype = taps.dtype,
     .channels_per_item = 64, .sequences = &moved, .sequence_count = 1};
-  TABLE.commit_causal_conv1d(&shift, 0, gd_cpu_commit_causal_conv1d_items(&shift), scratch);
+  TABLE.commit_causal_conv1d(&shift, 0, gd_cpu_commit_causal_conv1d_items(&shift), scratch, &stop);
 }
 
 static void any_norm(void) {
@@ -147,7 +148,7 @@ static void any_norm(void) {
     .tokens = tokens, .heads = heads, .dim = dim, .activation = 2 + draw(2), .order = 1 + draw(2), .eps = 1e-6f,
     .x = tensor(draw(2) ? type : GD_CPU_F32, tokens, heads, dim, -2, 2), .z = tensor(type, tokens, heads, dim, -4, 4),
     .weight = tensor(any_type(), 1, 1, dim, -1, 1), .out = tensor(type, tokens, heads, dim, 0, 1)};
-  TABLE.gated_rms_norm(&op, 0, gd_cpu_gated_rms_norm_items(&op), scratch);
+  TABLE.gated_rms_norm(&op, 0, gd_cpu_gated_rms_norm_items(&op), scratch, &stop);
 }
 
 static void any_linear(void) {
@@ -155,7 +156,7 @@ static void any_linear(void) {
   gd_cpu_linear op = {
     .rows = rows, .in_features = inputs, .out_features = outputs, .x = tensor(any_type(), rows, 1, inputs, -1, 1),
     .weight = tensor(any_type(), outputs, 1, inputs, -1, 1), .out = tensor(GD_CPU_F32, rows, 1, outputs, 0, 1)};
-  TABLE.linear(&op, 0, gd_cpu_linear_items(&op), scratch);
+  TABLE.linear(&op, 0, gd_cpu_linear_items(&op), scratch, &stop);
 }
 
 static void any_step(void) {
@@ -173,7 +174,7 @@ static void any_step(void) {
     .norm_weight = tensor(any_type(), 1, 1, heads.value_dim, -1, 1),
     .out = tensor(type, 1, heads.value_heads, heads.value_dim, 0, 1), .conv_state_dtype = conv.dtype,
     .state_dtype = pool.dtype, .conv_sequences = &taps, .sequences = &sequence, .sequence_count = 1};
-  TABLE.gated_delta_step(&op, 0, gd_cpu_gated_delta_step_items(&op), scratch);
+  TABLE.gated_delta_step(&op, 0, gd_cpu_gated_delta_step_items(&op), scratch, &stop);
 }
 
 static void print(const char *text, size_t size);

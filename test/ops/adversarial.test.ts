@@ -6,7 +6,7 @@ import { convAdversarial, gatedDeltaAdversarial, longSequence } from "../support
 import type { AdversarialCase } from "../support/adversarial.ts";
 import { onEachBackend } from "../support/backends.ts";
 import type { Backend } from "../support/backends.ts";
-import { bounds } from "../support/compare.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectSameBits } from "../support/judge.ts";
 import { Random } from "../support/random.ts";
 import { allF32, runCausalConv1d, runGatedDelta, writtenSlots } from "../support/run-ops.ts";

@@ -5,7 +5,7 @@ import { round } from "../reference/rounding.ts";
 import { reference } from "../reference/tensor.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { buildCausalConv1d } from "../support/cases.ts";
-import { bounds } from "../support/compare.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { plainConv } from "../support/plain-specs.ts";
 import { forAll, specsFor } from "../support/property.ts";

@@ -7,7 +7,7 @@ import type { Reference } from "../reference/tensor.ts";
 import { onEachBackend, onOnly } from "../support/backends.ts";
 import { buildGatedDelta } from "../support/cases.ts";
 import type { GatedDeltaSpec } from "../support/cases.ts";
-import { bounds } from "../support/compare.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectSameBits } from "../support/judge.ts";
 import { plainDelta } from "../support/plain-specs.ts";
 import { allF32, runGatedDelta } from "../support/run-ops.ts";

@@ -17,7 +17,7 @@ import { onEachBackend } from "../support/backends.ts";
 import type { Backend } from "../support/backends.ts";
 import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsNorm } from "../support/cases.ts";
 import type { GatedDeltaSpec, StepSpec } from "../support/cases.ts";
-import { bounds } from "../support/compare.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { plainConv, plainDelta, plainNorm, plainStep } from "../support/plain-specs.ts";
 import { Random } from "../support/random.ts";

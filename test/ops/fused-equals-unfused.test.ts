@@ -57,7 +57,7 @@ function chainOf(args: Placed, mixed: Tensor, delta: Tensor) {
       gateDims: args.gateDims,
       gateBound: args.gateBound,
       betaForm: args.betaForm,
-      heads: args.heads,
+      headMap: args.headMap,
       qkNorm: args.qkNorm,
       qkNormEps: args.qkNormEps,
       scale: args.scale,

@@ -5,7 +5,7 @@ import type { GatedDeltaCase } from "../reference/gated-delta.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { buildGatedDelta } from "../support/cases.ts";
 import type { GatedDeltaSpec } from "../support/cases.ts";
-import { bounds } from "../support/compare.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
 import { plainDelta, twoSequences } from "../support/plain-specs.ts";
@@ -49,7 +49,7 @@ onEachBackend("gatedDelta", (backend) => {
     for (const gateForm of ["decay", "log", "neg-log", "raw", "raw-ssm", "raw-bounded"] as const) {
       for (const gateDims of ["head", "key"] as const) {
         for (const betaForm of ["given", "sigmoid", "2-sigmoid"] as const) {
-          for (const heads of ["block", "tiled"] as const) {
+          for (const headMap of ["block", "tiled"] as const) {
             for (const qkNorm of ["none", "l2", "l2-max", "rms"] as const) {
               index++;
               const spec: GatedDeltaSpec = {
@@ -58,12 +58,12 @@ onEachBackend("gatedDelta", (backend) => {
                 gateForm,
                 gateDims,
                 betaForm,
-                heads,
+                headMap,
                 qkNorm,
                 batch: twoSequences,
               };
               const given = buildGatedDelta(spec);
-              const subject = [gateForm, gateDims, betaForm, heads, qkNorm].join(" ");
+              const subject = [gateForm, gateDims, betaForm, headMap, qkNorm].join(" ");
               const got = runGatedDelta(device, given, allF32);
               const expected = expectedOf(given);
               expectNear(`${subject} out`, got.out, expected.out.data, bounds.f32);
@@ -98,8 +98,8 @@ onEachBackend("gatedDelta", (backend) => {
       [32, 1],
       [5, 4],
     ] as const) {
-      for (const heads of ["block", "tiled"] as const) {
-        const given = buildGatedDelta({ ...plainDelta, keyHeads, ratio, heads, keyDim: 8, batch: twoSequences });
+      for (const headMap of ["block", "tiled"] as const) {
+        const given = buildGatedDelta({ ...plainDelta, keyHeads, ratio, headMap, keyDim: 8, batch: twoSequences });
         expectNearReference(`${keyHeads} key heads`, runGatedDelta(device, given, allF32), given, bounds.f32);
       }
     }
@@ -120,10 +120,10 @@ onEachBackend("gatedDelta", (backend) => {
 
   test("what is left out has the documented defaults", () => {
     const given = buildGatedDelta({ ...plainDelta, qkNorm: "none", batch: twoSequences });
-    const bare = { ...given, heads: undefined, qkNorm: undefined, betaForm: undefined, scale: undefined };
+    const bare = { ...given, headMap: undefined, qkNorm: undefined, betaForm: undefined, scale: undefined };
     const full = {
       ...given,
-      heads: "block",
+      headMap: "block",
       qkNorm: "none",
       betaForm: "given",
       scale: 16 ** -0.5,

@@ -5,7 +5,7 @@ import type { GatedRmsNormCase } from "../reference/gated-rms-norm.ts";
 import { reference, reshape } from "../reference/tensor.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { buildGatedRmsNorm, fill } from "../support/cases.ts";
-import { bounds } from "../support/compare.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
 import { plainNorm } from "../support/plain-specs.ts";

@@ -3,7 +3,8 @@
  * slots, fresh starts over NaN. Results have the bits of each sequence alone on a copy of the cache.
  */
 import { expect, test } from "bun:test";
-import { gatedDelta, gatedDeltaNetInplace, gatedDeltaNetInplaceIds, ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../lib/index.ts";
+import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds, ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../lib/ggml.ts";
+import { gatedDelta } from "../../lib/index.ts";
 import type { Device } from "../../lib/index.ts";
 import { rows } from "../reference/tensor.ts";
 import { onEachBackend } from "../support/backends.ts";
@@ -126,7 +127,7 @@ onEachBackend("slots of the fused ops", ({ device, emulated }) => {
       const out = stack.use(device.tensor("f32", [1, 1, dim]));
       device.run(gatedDelta({
         query: one(given.q), key: one(given.k), value: one(given.v), gate: one(given.gate), beta: one(given.beta),
-        state: place(given.cache), out, gateForm: "log", heads: "tiled",
+        state: place(given.cache), out, gateForm: "log", headMap: "tiled",
       }));
       device.wait();
       expect([dim, runNet(device, given).out]).toEqual([dim, out.data.slice()]);

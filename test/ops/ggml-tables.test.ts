@@ -5,7 +5,8 @@
  * largest of LocalAI's cases take half a minute; they run with `GATED_DELTA_TEST_LONG=1`.
  */
 import { describe, expect, test } from "bun:test";
-import { causalConv1d, gatedDeltaNetInplace } from "../../lib/index.ts";
+import { gatedDeltaNetInplace } from "../../lib/ggml.ts";
+import { causalConv1d } from "../../lib/index.ts";
 import type { Tensor } from "../../lib/index.ts";
 import { causalConv1d as referenceConv } from "../reference/causal-conv1d.ts";
 import { onEachBackend, onOnly } from "../support/backends.ts";

@@ -7,7 +7,7 @@ import { rows } from "../reference/tensor.ts";
 import { onEachBackend } from "../support/backends.ts";
 import type { Backend } from "../support/backends.ts";
 import { convCalls, deltaCalls } from "../support/calls.ts";
-import { boundOf, bounds, relRms } from "../support/compare.ts";
+import { boundOf, bounds, relRms } from "../../lib/cli/verify/compare.ts";
 import { drive } from "../support/drive.ts";
 import { goldenFiles, loadCausalConv, loadGatedDelta, loadGatedRmsNorm, loadLayer } from "../support/golden.ts";
 import type { GatedDeltaGolden } from "../support/golden.ts";

@@ -8,7 +8,7 @@ import { reference } from "../reference/tensor.ts";
 import { backendsWanted, onEachBackend } from "../support/backends.ts";
 import { buildCausalConv1d, buildGatedDelta, buildGatedRmsNorm } from "../support/cases.ts";
 import type { GatedDeltaSpec } from "../support/cases.ts";
-import { bounds, relRms } from "../support/compare.ts";
+import { bounds, relRms } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, bytesOf } from "../support/layouts.ts";
 import { plainConv, plainDelta, plainNorm } from "../support/plain-specs.ts";
@@ -137,7 +137,7 @@ onEachBackend("options", ({ device }) => {
       given.gate.data.map((g) => -g),
     );
     const changes: Partial<GatedDeltaCase>[] = [
-      { heads: "tiled" },
+      { headMap: "tiled" },
       { qkNorm: "none" },
       { betaForm: "sigmoid" },
       { betaForm: "2-sigmoid" },

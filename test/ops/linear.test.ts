@@ -9,7 +9,7 @@ import type { Reference } from "../reference/tensor.ts";
 import { formats } from "../support/arbitraries.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { fill } from "../support/cases.ts";
-import { bounds } from "../support/compare.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
 import { forAll } from "../support/property.ts";

@@ -138,7 +138,7 @@ function linearSubject(): Subject {
 
 const subjects = [
   deltaSubject("gatedDelta", {}),
-  deltaSubject("gatedDelta, gates per key", { gateDims: "key", heads: "tiled", qkNorm: "none", gateForm: "log" }),
+  deltaSubject("gatedDelta, gates per key", { gateDims: "key", headMap: "tiled", qkNorm: "none", gateForm: "log" }),
   deltaSubject("gatedDelta, l2-max", { qkNorm: "l2-max", gateForm: "neg-log", betaForm: "given" }),
   convSubject(),
   normSubject("norm-then-gate"),
@@ -146,7 +146,7 @@ const subjects = [
   stepSubject("gatedDeltaStep", {}),
   stepSubject("gatedDeltaStep, gates per key", {
     gateDims: "key",
-    heads: "tiled",
+    headMap: "tiled",
     qkNorm: "rms",
     gateForm: "raw-bounded",
   }),

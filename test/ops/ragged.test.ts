@@ -8,7 +8,7 @@ import { edgeLengths } from "../support/adversarial.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep } from "../support/cases.ts";
 import type { BatchSpec, ConvSpec, GatedDeltaSpec, StepSpec } from "../support/cases.ts";
-import { bounds } from "../support/compare.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectSameBits } from "../support/judge.ts";
 import { Layouts, bytesOf } from "../support/layouts.ts";
 import { plainConv, plainDelta, plainStep } from "../support/plain-specs.ts";

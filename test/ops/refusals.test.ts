@@ -83,7 +83,7 @@ onEachBackend("refused calls", ({ device }) => {
     }
     device.encode(good);
     expect(thrownBy(() => device.encode(bad)).code).toBe("overlap"); // what was encoded before stays
-    device.commit();
+    device.submit();
     device.wait();
     expect(layouts.trespasses()).toEqual([]);
     expectSameBits("out", download(args.out, 5), runGatedDelta(device, given, allF32).out);
@@ -145,7 +145,7 @@ onEachBackend("refused calls", ({ device }) => {
     device.encode(copySlots({ pool, readSlots: read, writeSlots: write }));
     read[0] = 77;
     write.data[0] = -99;
-    device.commit();
+    device.submit();
     device.wait();
     expect([...pool.data]).toEqual([1, 1, 3]);
   });

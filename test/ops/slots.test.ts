@@ -9,7 +9,7 @@ import type { Reference } from "../reference/tensor.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep } from "../support/cases.ts";
 import type { StepSpec } from "../support/cases.ts";
-import { bounds } from "../support/compare.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectSameBits } from "../support/judge.ts";
 import { plainConv, plainStep } from "../support/plain-specs.ts";
 import { Random } from "../support/random.ts";

@@ -3,7 +3,7 @@ import { gatedDeltaStep as referenceOf } from "../reference/gated-delta-step.ts"
 import type { GatedDeltaStepCase } from "../reference/gated-delta-step.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { buildGatedDeltaStep } from "../support/cases.ts";
-import { bounds, boundOf } from "../support/compare.ts";
+import { bounds, boundOf } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { plainStep } from "../support/plain-specs.ts";
 import { forAll, specsFor } from "../support/property.ts";
@@ -47,7 +47,7 @@ onEachBackend("gatedDeltaStep", (backend) => {
     for (const gateForm of ["decay", "log", "neg-log", "raw", "raw-ssm", "raw-bounded"] as const) {
       for (const gateDims of ["head", "key"] as const) {
         for (const betaForm of ["given", "sigmoid", "2-sigmoid"] as const) {
-          for (const heads of ["block", "tiled"] as const) {
+          for (const headMap of ["block", "tiled"] as const) {
             for (const qkNorm of ["none", "l2", "l2-max", "rms"] as const) {
               index++;
               const given = buildGatedDeltaStep({
@@ -56,10 +56,10 @@ onEachBackend("gatedDeltaStep", (backend) => {
                 gateForm,
                 gateDims,
                 betaForm,
-                heads,
+                headMap,
                 qkNorm,
               });
-              const subject = [gateForm, gateDims, betaForm, heads, qkNorm].join(" ");
+              const subject = [gateForm, gateDims, betaForm, headMap, qkNorm].join(" ");
               expectReference(subject, runGatedDeltaStep(device, given, allF32), given, bounds.f32);
             }
           }
@@ -121,7 +121,7 @@ onEachBackend("gatedDeltaStep", (backend) => {
     const given = buildGatedDeltaStep({ ...plainStep, qkNorm: "none", betaForm: "given" });
     const full = {
       ...given,
-      heads: "block",
+      headMap: "block",
       scale: 16 ** -0.5,
       qkNormEps: 1e-6,
       normEps: 1e-6,
@@ -131,7 +131,7 @@ onEachBackend("gatedDeltaStep", (backend) => {
     } as const;
     const bare = {
       ...given,
-      heads: undefined,
+      headMap: undefined,
       scale: undefined,
       qkNorm: undefined,
       betaForm: undefined,

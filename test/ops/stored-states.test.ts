@@ -75,7 +75,7 @@ function checkStores(
 }
 
 const deltaSpec = {
-  seed: 71, keyHeads: 2, ratio: 2, gateForm: "raw", betaForm: "sigmoid", heads: "tiled", qkNorm: "l2", scale: undefined,
+  seed: 71, keyHeads: 2, ratio: 2, gateForm: "raw", betaForm: "sigmoid", headMap: "tiled", qkNorm: "l2", scale: undefined,
   gatesF32: false, weightFormat: "f32", outFormat: "f32",
 } as const;
 
@@ -106,7 +106,7 @@ onEachBackend("stored states", ({ name, device }) => {
     };
     const options = {
       aLog: make("f32", built.aLog!), dtBias: make("f32", built.dtBias!), gateForm: spec.gateForm, gateDims: spec.gateDims,
-      betaForm: spec.betaForm, heads: spec.heads, qkNorm: spec.qkNorm,
+      betaForm: spec.betaForm, headMap: spec.headMap, qkNorm: spec.qkNorm,
     };
     const part = (from: number, to: number) =>
       Object.fromEntries(Object.entries(rows).map(([argument, tensor]) => [argument, tensor.slice(from, to)])) as typeof rows;
@@ -182,7 +182,7 @@ onEachBackend("stored states", ({ name, device }) => {
       const counts = lengths.map((length) => Math.ceil(length * share));
       // A swap of 0 and 1, and a new state.
       state.copyFrom(poolOf(3));
-      device.run(commitGatedDelta({ records, state, heads: "tiled", cuSeqlens: starts, counts, readSlots, writeSlots: [0, 1, 2] }));
+      device.run(commitGatedDelta({ records, state, headMap: "tiled", cuSeqlens: starts, counts, readSlots, writeSlots: [0, 1, 2] }));
       for (const [s, count] of counts.entries()) {
         const pool = device.tensor(stateFormat, [1, ...state.shape.slice(1)]);
         if (readSlots[s]! >= 0) pool.copyFrom(poolOf(3).slice(readSlots[s]!, readSlots[s]! + 1));

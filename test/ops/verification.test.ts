@@ -29,7 +29,7 @@ onEachBackend("drafts", ({ device, emulated }) => {
   /** Takes tokens through both layers; the second gets the first's output. Returns what comes out. */
   function advance(pool: StatePool, handles: readonly StateHandle[], lists: readonly (readonly number[])[], checkpoints?: number[][]) {
     const step = pool.step(handles, { checkpoints });
-    const out = through(lists, (args) => layers.flatMap((each) => each.forward({ ...args, pool, step })));
+    const out = through(lists, (args) => layers.flatMap((each) => each.forward({ ...args, step })));
     step.done();
     return { out, saved: step.saved };
   }
@@ -60,9 +60,9 @@ onEachBackend("drafts", ({ device, emulated }) => {
         using pool = newPool(12);
         const handle = pool.allocate();
         advance(pool, [handle], [[1, 2]]);
-        const draft = pool.verify([handle], [longest], { records });
+        const draft = pool.draft([handle], [longest], { records });
         const before = bitsOf(pool, handle);
-        const out = through([drafted], (args) => layers.flatMap((each) => each.verify({ ...args, pool, verification: draft })));
+        const out = through([drafted], (args) => layers.flatMap((each) => each.forward({ ...args, cuSeqlens: undefined, draft })));
         expect([...out]).toEqual(all.outs.slice(2).flat());
         expect(bitsOf(pool, handle)).toEqual(before); // verifying writes no state
         draft.commit([n]);
@@ -81,8 +81,8 @@ onEachBackend("drafts", ({ device, emulated }) => {
       const fresh = pool.allocate();
       const lists = [[10, 11, 12], [20, 21], [30], []];
       const other = parent.fork();
-      const draft = pool.verify([child, fresh, parent, other], lists.map((list) => list.length), { records });
-      through(lists, (args) => layers.flatMap((each) => each.verify({ ...args, pool, verification: draft })));
+      const draft = pool.draft([child, fresh, parent, other], lists.map((list) => list.length), { records });
+      through(lists, (args) => layers.flatMap((each) => each.forward({ ...args, cuSeqlens: undefined, draft })));
       draft.commit([2, 1, 1, 0]);
       expect([child, fresh, parent, other].map((handle) => bitsOf(pool, handle))).toEqual(
         [[1, 10, 11], [20], [1, 30], [1]].map((tokens) => decoded(tokens).bits),
@@ -97,12 +97,12 @@ onEachBackend("drafts", ({ device, emulated }) => {
       const handle = pool.allocate();
       advance(pool, [handle], [[1]]);
       const bits = bitsOf(pool, handle);
-      const draft = pool.verify([handle], [2], { records });
+      const draft = pool.draft([handle], [2], { records });
       for (const misuse of [
-        () => pool.verify([handle], [1]), () => pool.step([handle]), () => handle.fork(), () => handle.free(), () => pool.zero(handle),
+        () => pool.draft([handle], [1]), () => pool.step([handle]), () => handle.fork(), () => handle.free(), () => pool.zero(handle),
         () => pool.save([handle], "never"),
       ]) expect(thrownBy(misuse).code).toBe("state");
-      through([[2, 3]], (args) => layers.flatMap((each) => each.verify({ ...args, pool, verification: draft })));
+      through([[2, 3]], (args) => layers.flatMap((each) => each.forward({ ...args, cuSeqlens: undefined, draft })));
       for (const [counts, code] of [[[3], "range"], [[-1], "range"], [[1.5], "invalid-argument"], [[1, 1], "shape"], [undefined, "invalid-argument"]] as const) {
         expect(thrownBy(() => draft.commit(counts as never)).code).toBe(code);
       }
@@ -112,7 +112,7 @@ onEachBackend("drafts", ({ device, emulated }) => {
       expect(thrownBy(() => draft.commit([1])).code).toBe("state");
       expect(thrownBy(() => draft.abort()).code).toBe("state");
       {
-        using _dropped = pool.verify([handle], [2], { records });
+        using _dropped = pool.draft([handle], [2], { records });
       }
       expect([handle.step, pool.free]).toEqual([undefined, 7]);
     });
@@ -121,8 +121,8 @@ onEachBackend("drafts", ({ device, emulated }) => {
   test("a layer that was left out is an error, and the draft stays open", () => {
     using pool = newPool(4);
     const handle = pool.allocate();
-    const draft = pool.verify([handle], [1]);
-    through([[1]], (args) => layer.verify({ ...args, pool, verification: draft }));
+    const draft = pool.draft([handle], [1]);
+    through([[1]], (args) => layer.forward({ ...args, cuSeqlens: undefined, draft }));
     const error = thrownBy(() => draft.commit([1]));
     expect([error.code, error.message.includes("layer 1"), draft.open]).toEqual(["state", true, true]);
     draft.abort();
@@ -132,20 +132,20 @@ onEachBackend("drafts", ({ device, emulated }) => {
     using pool = newPool(2);
     const handle = pool.allocate();
     advance(pool, [handle], [[1]]);
-    const draft = pool.verify([handle], [2]);
-    through([[2, 3]], (args) => layers.flatMap((each) => each.verify({ ...args, pool, verification: draft })));
-    for (const array of [draft.cuSeqlens, draft.readSlots, draft.writeSlots]) array.fill(7);
-    expect([Object.isFrozen(draft), Object.isFrozen(draft.records(0))]).toEqual([true, true]);
+    const draft = pool.draft([handle], [2]);
+    through([[2, 3]], (args) => layers.flatMap((each) => each.forward({ ...args, cuSeqlens: undefined, draft })));
+    draft.cuSeqlens.fill(7);
+    expect(Object.isFrozen(draft)).toBe(true);
     draft.commit([2]);
     expect(bitsOf(pool, handle)).toEqual(decoded([1, 2, 3]).bits);
   });
 
-  test("checkpoints that were never taken are no states: done is refused, and the step can be aborted", () => {
+  test("checkpoints that nobody wrote are no states: done is refused, and the step can be aborted", () => {
     using pool = newPool(2);
     const handle = pool.allocate();
     const step = pool.step([handle], { checkpoints: [[1]] });
-    const { code, argument } = thrownBy(() => step.done());
-    expect([code, argument, step.open, thrownBy(() => step.saved).code]).toEqual(["state", "checkpoints", true, "state"]);
+    const { code, message } = thrownBy(() => step.done());
+    expect([code, message.includes("layer 0"), step.open, thrownBy(() => step.saved).code]).toEqual(["state", true, true, "state"]);
     step.abort();
     expect(pool.free).toBe(1);
   });
@@ -160,10 +160,10 @@ onEachBackend("drafts", ({ device, emulated }) => {
       [[handle, [1]], "handles"],
       [[[handle], [1], { records: "both" }], "records"],
       [[[handle], [1], { gates: "key" }], "gates"],
-    ] as const) expect(thrownBy(() => pool.verify(...(args as unknown as Parameters<typeof pool.verify>))).argument).toBe(argument);
-    expect(thrownBy(() => pool.verify([handle], [3], { records: "snapshots" })).code).toBe("range");
+    ] as const) expect(thrownBy(() => pool.draft(...(args as unknown as Parameters<typeof pool.draft>))).argument).toBe(argument);
+    expect(thrownBy(() => pool.draft([handle], [3], { records: "snapshots" })).code).toBe("range");
     expect([pool.free, handle.step]).toEqual([2, undefined]);
-    pool.verify([handle], [2], { records: "snapshots" }).abort();
+    pool.draft([handle], [2], { records: "snapshots" }).abort();
     expect(pool.free).toBe(2);
   });
 
@@ -187,8 +187,8 @@ onEachBackend("drafts", ({ device, emulated }) => {
     const step = pool.step([handle], { checkpoints: [[2]] });
     expect(thrownBy(() => step.saved).code).toBe("state");
     expect(pool.free).toBe(1);
-    expect(thrownBy(() => through([[1]], (args) => layers.flatMap((each) => each.forward({ ...args, pool, step })))).code).toBe("range");
-    expect(thrownBy(() => layer.decode({ hidden: device.tensor("f32", [1, width]), out: device.tensor("f32", [1, width]), pool, step })).argument).toBe("step.checkpoints");
+    expect(thrownBy(() => through([[1]], (args) => layers.flatMap((each) => each.forward({ ...args, step })))).code).toBe("range");
+    expect(thrownBy(() => layer.decode({ hidden: device.tensor("f32", [1, width]), out: device.tensor("f32", [1, width]), step })).argument).toBe("states");
     step.abort();
     expect(pool.free).toBe(2);
     for (const [checkpoints, code] of [[[[0, 0, 0]], "range"], [[[1], [1]], "shape"], [[[-1]], "range"], [[["1"]], "invalid-argument"], [[1], "invalid-argument"], [1, "invalid-argument"]] as const) {

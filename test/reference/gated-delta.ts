@@ -15,7 +15,7 @@ import type { Reference } from "./tensor.ts";
 
 export interface GatedDeltaOptions extends GateOptions {
   readonly betaForm?: BetaForm | undefined;
-  readonly heads?: HeadMap | undefined;
+  readonly headMap?: HeadMap | undefined;
   readonly qkNorm?: QkNorm | undefined;
   readonly qkNormEps?: number | undefined;
   readonly scale?: number | undefined;
@@ -102,7 +102,7 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
       return tensor.data.subarray((t * heads + head) * width, (t * heads + head + 1) * width);
     };
     for (let hv = 0; hv < valueHeads; hv++) {
-      const hk = keyHeadOf(hv, keyHeads, valueHeads, given.heads ?? "block");
+      const hk = keyHeadOf(hv, keyHeads, valueHeads, given.headMap ?? "block");
       const q = normalised(rowOf(given.query, hk, keyDim), norm, eps).map((x) => x * scale);
       const k = normalised(rowOf(given.key, hk, keyDim), norm, eps);
       const v = rowOf(given.value, hv, valueDim);

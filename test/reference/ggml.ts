@@ -42,7 +42,7 @@ export function gatedDeltaNet(given: GatedDeltaNetCase): { out: Reference; cache
     readSlots: given.ids ?? writeSlots,
     writeSlots,
     gateForm: "log",
-    heads: "tiled",
+    headMap: "tiled",
     scale: 1 / Math.sqrt(size),
     snapshots: given.snapshots,
     decayFormat: given.decayFormat,

@@ -120,7 +120,7 @@ export function mix(
     dtBias: weights("dt_bias"),
     beta: projected.b,
     betaForm: "sigmoid",
-    heads: "block",
+    headMap: "block",
     qkNorm: "l2",
     state: before?.recurrent,
   });

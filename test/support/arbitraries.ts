@@ -5,12 +5,12 @@ import type { BatchSpec, ConvSpec, DeltaSpec, GatedDeltaSpec, NormSpec, StepSpec
 
 export const formats: fc.Arbitrary<Format> = fc.constantFrom("f32", "f16", "bf16");
 
-/** What something may be stored in beside its own format: that one, or float32. */
+/** The formats that a tensor may be stored in: its own, or float32. */
 const ownOrF32 = (format: Format): fc.Arbitrary<Format> => fc.constantFrom<Format[]>(format, "f32");
 
 const seed = fc.integer({ min: 1, max: 2 ** 31 - 1 });
 
-/** Lengths round the edges of blocks and chunks. */
+/** Lengths around the edges of blocks and chunks. */
 const edges = [0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33];
 
 /** Sequences that share at most this many tokens. */
@@ -26,7 +26,7 @@ function lengthsOf(mostTokens: number): fc.Arbitrary<number[]> {
   });
 }
 
-/** Read slots as they come, forks among them, and write slots that are all different; -1 now and then in both. */
+/** Read slots as they come, forks among them, and write slots that are all different; some of both are -1. */
 export function slotsOf(sequences: number): fc.Arbitrary<{ slots: number; readSlots: number[]; writeSlots: number[] }> {
   return fc.integer({ min: Math.max(sequences, 1), max: sequences + 3 }).chain((slots) => {
     const all = Array.from({ length: slots }, (_, slot) => slot);
@@ -37,7 +37,7 @@ export function slotsOf(sequences: number): fc.Arbitrary<{ slots: number; readSl
         fc.array(fc.nat({ max: 4 }), { minLength: sequences, maxLength: sequences }),
       )
       .map(([order, drop]) => order.map((slot, s) => (drop[s] === 0 ? -1 : slot)));
-    // In place, the commonest of all, gets its own share.
+    // In place is the most frequent use, so it has a share of its own.
     return fc
       .record({ readSlots: reads, writeSlots: writes, inPlace: fc.boolean() })
       .map(({ readSlots, writeSlots, inPlace }) => ({ slots, readSlots: inPlace ? writeSlots : readSlots, writeSlots }));
@@ -57,7 +57,7 @@ export function batches(mostTokens = 80): fc.Arbitrary<BatchSpec> {
   });
 }
 
-/** Multiples of 8, small ones more often, the sizes of real models among them. */
+/** Multiples of 8, small ones more often, and among them the sizes of real models. */
 const headDims = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 1, max: 6 }).map((n) => n * 8) },
   { weight: 2, arbitrary: fc.constantFrom(64, 128) },
@@ -75,7 +75,7 @@ export const deltaSpecs: fc.Arbitrary<DeltaSpec> = formats.chain((format) =>
     gateForm: fc.constantFrom("decay", "log", "neg-log", "raw", "raw-ssm", "raw-bounded"),
     gateDims: fc.constantFrom("head", "key"),
     betaForm: fc.constantFrom("given", "sigmoid", "2-sigmoid"),
-    heads: fc.constantFrom("block", "tiled"),
+    headMap: fc.constantFrom("block", "tiled"),
     qkNorm: fc.constantFrom("none", "l2", "l2-max", "rms"),
     scale: fc.constantFrom(undefined, undefined, 1, 0.3),
     format: fc.constant(format),

@@ -1,4 +1,5 @@
 /** Small sound arguments of every op, for tests that break them one at a time. */
+import * as ggml from "../../lib/ggml.ts";
 import * as api from "../../lib/index.ts";
 import type { Device, Op, Pass, Tensor } from "../../lib/index.ts";
 
@@ -17,7 +18,7 @@ export type OpName =
   | "ssmConvUpdateInplace"
   | "ssmConvUpdateInplaceIds";
 
-/** Arguments of any op, to be changed at will. */
+/** Arguments of any op, which tests change. */
 export type Arguments = Record<string, unknown>;
 
 const [tokens, keyHeads, valueHeads, keyDim, valueDim, slots, width] = [5, 1, 2, 8, 16, 3, 4] as const;
@@ -150,7 +151,7 @@ export const opNames = Object.keys(soundArguments) as OpName[];
 
 /** An op of whatever arguments. */
 export function makeOp(name: OpName, args: unknown): Op {
-  return (api[name] as (args: unknown) => Op)(args);
+  return ({ ...api, ...ggml }[name] as (args: unknown) => Op)(args);
 }
 
 /** Adds an op of whatever arguments to a pass. */

@@ -1,13 +1,13 @@
 /**
  * The backends that the tests of the ops run on: the CPU always, Metal wherever it opens. On Linux that is the
- * emulation, once it was built. `GATED_DELTA_TEST_BACKENDS` (`cpu`, `metal` or `cpu,metal`) chooses: a backend that is
- * named there must be there.
+ * emulation, if it was built. `GATED_DELTA_TEST_BACKENDS` (`cpu`, `metal` or `cpu,metal`) chooses: a backend that is
+ * named must open.
  */
 import { afterAll, describe, setDefaultTimeout } from "bun:test";
 import { Device } from "../../lib/index.ts";
 import { reportErrors } from "./judge.ts";
 
-/** How much of the random tests a backend gets: an emulated GPU is far slower than a real one. */
+/** How much of the random tests runs on a backend: an emulated GPU is far slower than a real one. */
 export interface Sizes {
   /** Share of the random cases that run. */
   readonly share: number;
@@ -15,7 +15,7 @@ export interface Sizes {
   readonly mostTokens: number;
   /** Numbers in all states of a random case: slots · valueHeads · valueDim · keyDim. */
   readonly mostState: number;
-  /** Tokens · state numbers of a token: what the recurrence's time grows with. */
+  /** Tokens · state numbers of a token: the recurrence's time is proportional to it. */
   readonly mostWork: number;
 }
 
@@ -27,7 +27,7 @@ export interface Backend {
   readonly sizes: Sizes;
 }
 
-/** Milliseconds after which a test hangs: an emulated GPU on a busy machine gets done in less. */
+/** The longest test in milliseconds: an emulated GPU on a busy machine takes less. */
 const longest = 300_000;
 
 const native: Sizes = { share: 1, mostTokens: 80, mostState: 2 ** 20, mostWork: 2 ** 23 };

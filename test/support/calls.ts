@@ -1,4 +1,5 @@
-/** Runs a case call by call over one pool, and puts the pieces of its output together again. */
+/** Runs a case call by call over one pool, and joins the pieces of its output. */
+import { rowsOf } from "../../lib/cli/verify/schedule.ts";
 import type { Algorithm, Device } from "../../lib/index.ts";
 import type { BatchOptions } from "../reference/batch.ts";
 import type { CausalConv1dCase } from "../reference/causal-conv1d.ts";
@@ -35,9 +36,9 @@ function runCalls<C extends Stateful>(
       writeSlots: spans.map(({ sequence }) => given.writeSlots![sequence]!),
     };
     const got = run(pick({ ...given, state }, spans, slots));
-    // The pool travels through float64 numbers between calls: they hold every format's exactly.
+    // Between calls the pool is kept in float64, which holds the numbers of every format exactly.
     state = { shape: state.shape, data: Float64Array.from(got.state!) };
-    const rows = spans.reduce((sum, { start, end }) => sum + end - start, 0);
+    const rows = rowsOf(spans);
     const size = rows === 0 ? 0 : got.out.length / rows;
     let at = 0;
     for (const { sequence, start, end } of spans) {

@@ -37,7 +37,7 @@ export interface DeltaSpec {
   readonly gateForm: GateForm;
   readonly gateDims: GateDims;
   readonly betaForm: BetaForm;
-  readonly heads: HeadMap;
+  readonly headMap: HeadMap;
   readonly qkNorm: QkNorm;
   /** Absent: the default, Dk^-½. */
   readonly scale: number | undefined;
@@ -158,8 +158,8 @@ function gatesOf(spec: DeltaSpec, rows: number, random: Random): Pick<GatedDelta
   };
 }
 
-function optionsOf({ gateForm, betaForm, heads, qkNorm, scale }: DeltaSpec) {
-  return { gateForm, betaForm, heads, qkNorm, scale: scale === undefined ? undefined : Math.fround(scale) };
+function optionsOf({ gateForm, betaForm, headMap, qkNorm, scale }: DeltaSpec) {
+  return { gateForm, betaForm, headMap, qkNorm, scale: scale === undefined ? undefined : Math.fround(scale) };
 }
 
 /** The inputs of `gatedDelta`. */

@@ -12,7 +12,7 @@ export function openDevice(threads = 0): Device {
   return Device.open({ backend: testBackend, threads });
 }
 
-/** A tensor of numbers that tell its elements apart: first, first + step, … */
+/** A tensor of distinct numbers: first, first + step, … */
 export function counting<D extends DType>(
   device: Device,
   dtype: D,
@@ -33,7 +33,7 @@ export function diagonal<D extends FloatDType>(device: Device, dtype: D, size: n
   );
 }
 
-/** An op that keeps any device busy for long enough to look at it while it is pending, and its result. */
+/** An op that runs long enough for a test to observe it while it is pending, and its result. */
 export interface SlowWork {
   readonly op: Op;
   readonly x: Tensor<"f32">;

@@ -1,4 +1,4 @@
-/** Runs sequences of hidden states through a layer, cut into calls as a test likes. */
+/** Runs sequences of hidden states through a layer, cut into calls as a test asks. */
 import { StatePool } from "../../lib/index.ts";
 import type { FloatDType, GatedDeltaNet } from "../../lib/index.ts";
 import { round } from "../reference/rounding.ts";
@@ -34,21 +34,17 @@ export function drive(
       return [...hidden[sequence]!.data.subarray(from * width, (from + tokens) * width)];
     });
     input.copyFrom(given);
-    const step = pool.step(call.map(({ sequence }) => handles[sequence]!));
-    device.run(...(how === "decode" && total === call.length
-      ? layer.decode({ hidden: input, out, pool, step })
-      : layer.forward({ hidden: input, out, cuSeqlens, pool, step })));
+    pool.run(call.map(({ sequence }) => handles[sequence]!), (step) => how === "decode" && total === call.length
+      ? layer.decode({ hidden: input, out, step })
+      : layer.forward({ hidden: input, out, cuSeqlens, step }));
     device.wait();
-    step.done();
     call.forEach(({ sequence, tokens }, i) => {
       outputs[sequence]!.set(out.data.subarray(cuSeqlens[i]! * width, cuSeqlens[i + 1]! * width), done[sequence]! * width);
       done[sequence]! += tokens;
     });
   }
-  const step = pool.step(handles);
   const stateAt = (slot: number) => (slot < 0 ? new Float32Array() : pool.state(0).slice(slot, slot + 1).toFloat32());
-  const states = [...step.readSlots].map(stateAt);
-  step.abort();
+  const states = handles.map(({ slot }) => stateAt(slot));
   return { outputs, states };
 }
 

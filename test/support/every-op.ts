@@ -15,7 +15,7 @@ export interface Scale {
   readonly lengths: readonly number[];
 }
 
-/** Work that several threads share, in pieces that do not come out even. */
+/** Sizes that several threads share in unequal pieces. */
 export const large: Scale = { heads: 3, dim: 72, lengths: [37, 1, 0, 64, 5] };
 
 /** Work for an emulated GPU. */

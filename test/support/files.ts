@@ -18,13 +18,13 @@ export interface Scratch {
   fileOf(header: string | Uint8Array, dataBytes?: number, claimedLength?: bigint): string;
 }
 
-/** Makes a folder that is gone after the calling file's tests. */
+/** Makes a folder that is removed after the calling file's tests. */
 export function scratch(): Scratch {
   const folder = mkdtempSync(join(tmpdir(), "gated-delta-test-"));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
   let made = 0;
   const newPath = (name = "x.safetensors") => {
-    mkdirSync(folder, { recursive: true }); // a module shared by two test files outlives the first one's clean-up
+    mkdirSync(folder, { recursive: true }); // the first of two test files that share a module may have removed it
     return join(folder, `${made++}-${name}`);
   };
   const fileOf: Scratch["fileOf"] = (header, dataBytes = 0, claimedLength) => {

@@ -1,14 +1,19 @@
 /** Cases of the four fused ops: inputs as ggml's own tests draw them, run on a device and judged against float64. */
 import { expect } from "bun:test";
-import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds, ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../lib/index.ts";
+import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds, ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../lib/ggml.ts";
 import type { Device, Tensor } from "../../lib/index.ts";
 import { gatedDeltaNet, ssmConvUpdate } from "../reference/ggml.ts";
 import type { GatedDeltaNetCase, SsmConvUpdateCase } from "../reference/ggml.ts";
 import { round } from "../reference/rounding.ts";
 import { reference } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
-import { nmse } from "./compare.ts";
+import { relRms } from "../../lib/cli/verify/compare.ts";
 import { Random } from "./random.ts";
+
+/** ggml's measure, ‖x − ref‖₂² / ‖ref‖₂²: the square of {@link relRms}. */
+export function nmse(x: ArrayLike<number>, ref: ArrayLike<number>): number {
+  return relRms(x, ref) ** 2;
+}
 
 /** Largest ‖x − ref‖² / ‖ref‖², a thousandth of what ggml's own tests allow. */
 export const mostNmse = 1e-10;
@@ -78,7 +83,7 @@ export interface NetResult {
   readonly snapshots: Float32Array<ArrayBuffer> | undefined;
 }
 
-/** Runs a case through the op that its ids ask for. `NaN` reads of slots of id −1 are the caller's to plant. */
+/** Runs a case through the op that its ids ask for. The caller puts NaN into what slots of id −1 would read. */
 export function runNet(device: Device, given: GatedDeltaNetCase, apart = false): NetResult {
   using stack = new DisposableStack();
   const place = ({ shape, data }: Reference) => stack.use(device.tensorFrom("f32", shape, data));

@@ -6,7 +6,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { FloatDType } from "../../lib/tensor/dtype.ts";
 import { encode } from "../../lib/tensor/dtype.ts";
-import { writeSafetensors } from "../../lib/safetensors/safetensors.ts";
+import { fileDTypes, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
 import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
 import { causalConv1d } from "../reference/causal-conv1d.ts";
 import { gatedDelta } from "../reference/gated-delta.ts";
@@ -22,7 +22,6 @@ import { Random } from "./random.ts";
 /** What a test may change before a file is written: the tensors and the metadata. */
 export type Change = (tensors: Record<string, TensorToWrite>, metadata: Record<string, string>) => void;
 
-const stored = { f32: "F32", f16: "F16", bf16: "BF16" } as const;
 const { newPath } = scratch();
 const leaveIt: Change = () => {};
 
@@ -36,7 +35,7 @@ function write(name: string, tensors: Record<string, TensorToWrite>, metadata: R
 }
 
 function as(dtype: FloatDType, { shape, data }: Reference): TensorToWrite {
-  return { dtype: stored[dtype], shape, data: encode(dtype, data) };
+  return { dtype: fileDTypes[dtype], shape, data: encode(dtype, data) };
 }
 
 function f64({ shape, data }: Reference): TensorToWrite {
@@ -76,7 +75,7 @@ export function writeGatedDelta(
     cuSeqlens: starts(b, t),
   });
   const output = reshape(out, [b, t, hv, dv]);
-  // Another implementation's float32: what is right, but for the last bits.
+  // In the place of another implementation's float32: the right numbers, changed in the last bits.
   const peer = { ...output, data: output.data.map((value, i) => value * (1 + (i % 2 === 0 ? 1e-6 : -1e-6))) };
   const tensors = {
     q: as(dtype, q!),

@@ -1,14 +1,21 @@
 /**
- * The golden files in the library's own layouts: rows are tokens of sequences one after the other, pools have the
- * value dimension before the key dimension, and the convolution's channels are last. test/golden/README.md has the
- * files' layouts.
+ * The golden files as the float64 reference takes them, read by the modules of `gated-delta verify`: rows are tokens of
+ * sequences one after the other, pools have the value dimension before the key dimension, and the convolution's channels
+ * are last. test/golden/README.md has the files' layouts.
  */
 import { readdirSync } from "node:fs";
 import { basename, join } from "node:path";
+import { readCausalConv } from "../../lib/cli/verify/causal-conv-files.ts";
+import { readFusedConv } from "../../lib/cli/verify/fused-conv-files.ts";
+import { readFusedGdn } from "../../lib/cli/verify/fused-gdn-files.ts";
+import { readGatedDelta } from "../../lib/cli/verify/gated-delta-files.ts";
+import { readGatedRmsNorm } from "../../lib/cli/verify/gated-rmsnorm-files.ts";
+import { GoldenFile, numbersOf, transposed } from "../../lib/cli/verify/golden-file.ts";
+import type { GoldenTensor } from "../../lib/cli/verify/golden-file.ts";
+import { readLayerInputs } from "../../lib/cli/verify/layer-files.ts";
 import { openSafetensors } from "../../lib/safetensors/safetensors.ts";
-import type { SafetensorsDType, SafetensorsFile } from "../../lib/safetensors/safetensors.ts";
 import type { Format } from "../reference/rounding.ts";
-import { permute, reference, reshape } from "../reference/tensor.ts";
+import { reference } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 
 /** The kinds of file, as their names begin. */
@@ -34,31 +41,13 @@ interface Golden {
   readonly cuSeqlens: number[];
 }
 
-/** One tensor of a file, exact, and the format it was stored in. */
-export function tensorOf(file: SafetensorsFile, name: string): Reference {
-  return reference(file.info(name).shape, file.floats(name));
-}
-
-/** A tensor's stored format, where it is one that the library computes with. */
-export function formatOf(file: SafetensorsFile, name: string): Format {
-  const formats: Partial<Record<SafetensorsDType, Format>> = { F32: "f32", F16: "f16", BF16: "bf16" };
-  const format = formats[file.info(name).dtype];
-  if (format === undefined) throw new Error(`${file.path}: ${name} is ${file.info(name).dtype}`);
-  return format;
+/** A tensor under its own shape or another. */
+function exact(tensor: GoldenTensor, shape = tensor.shape): Reference {
+  return reference(shape, numbersOf(tensor));
 }
 
 function nameOf(path: string): string {
   return basename(path, ".safetensors");
-}
-
-function ragged(sequences: number, tokens: number): Pick<Golden, "sequences" | "tokens" | "cuSeqlens"> {
-  return { sequences, tokens, cuSeqlens: Array.from({ length: sequences + 1 }, (_, s) => s * tokens) };
-}
-
-/** `[B, T, …]` as rows `[B T, …]`. */
-function flat(tensor: Reference): Reference {
-  const [b, t, ...rest] = tensor.shape;
-  return reshape(tensor, [b! * t!, ...rest]);
 }
 
 export interface GatedDeltaGolden extends Golden {
@@ -81,25 +70,31 @@ export interface GatedDeltaGolden extends Golden {
 
 /** A `gated-delta-` file. */
 export function loadGatedDelta(path: string): GatedDeltaGolden {
-  using file = openSafetensors(path);
-  const rows = (name: string) => flat(tensorOf(file, name));
-  const pool = (name: string) => permute(tensorOf(file, name), [0, 1, 3, 2]);
-  const [b, t] = file.info("q").shape;
+  using file = new GoldenFile(path);
+  const data = readGatedDelta(file);
+  const { sequences, tokens, keyHeads, valueHeads, keyDim, valueDim } = data;
+  const rows = sequences * tokens;
+  const poolShape = [sequences, valueHeads, valueDim, keyDim];
+  const outShape = [rows, valueHeads, valueDim];
+  const outDims = ["B", "T", "Hv", "Dv"];
+  const stateChunk = file.reference("state_chunk_f32", ["B", "Hv", "Dk", "Dv"]);
   return {
     name: nameOf(path),
-    ...ragged(b!, t!),
-    query: rows("q"),
-    key: rows("k"),
-    value: rows("v"),
-    gate: rows("g"),
-    beta: rows("beta"),
-    stateIn: pool("state_in"),
-    stateOut: pool("state_out_f64"),
-    out: rows("output_f64"),
-    outRecurrentF32: rows("output_recurrent_f32"),
-    outChunkF32: rows("output_chunk_f32"),
-    stateChunkF32: pool("state_chunk_f32"),
-    qkNorm: file.metadata.get("qk_l2norm") === "True" ? "l2" : "none",
+    sequences,
+    tokens,
+    cuSeqlens: [...data.cuSeqlens],
+    query: exact(data.q, [rows, keyHeads, keyDim]),
+    key: exact(data.k, [rows, keyHeads, keyDim]),
+    value: exact(data.v, outShape),
+    gate: reference([rows, valueHeads], data.gate),
+    beta: reference([rows, valueHeads], data.beta),
+    stateIn: reference(poolShape, data.stateIn),
+    stateOut: reference(poolShape, data.state),
+    out: reference(outShape, data.output),
+    outRecurrentF32: reference(outShape, file.reference("output_recurrent_f32", outDims)),
+    outChunkF32: reference(outShape, file.reference("output_chunk_f32", outDims)),
+    stateChunkF32: reference(poolShape, transposed(stateChunk, keyDim, valueDim)),
+    qkNorm: data.qkNorm,
   };
 }
 
@@ -115,18 +110,20 @@ export interface CausalConvGolden extends Golden {
 
 /** A `causal-conv-` file. */
 export function loadCausalConv(path: string): CausalConvGolden {
-  using file = openSafetensors(path);
-  const rows = (name: string) => flat(permute(tensorOf(file, name), [0, 2, 1]));
-  const [b, , t] = file.info("x").shape;
+  using file = new GoldenFile(path);
+  const { sequences, tokens, channels, cuSeqlens, dtype, x, y, weight, stateIn, stateOut } = readCausalConv(file);
+  const shape = [sequences * tokens, channels];
   return {
     name: nameOf(path),
-    ...ragged(b!, t!),
-    format: formatOf(file, "x"),
-    x: rows("x"),
-    weight: tensorOf(file, "weight"),
-    stateIn: tensorOf(file, "state_in"),
-    stateOut: tensorOf(file, "state_out"),
-    out: rows("y_f64"),
+    sequences,
+    tokens,
+    cuSeqlens: [...cuSeqlens],
+    format: dtype,
+    x: exact({ dtype, shape, data: x }),
+    weight: exact(weight),
+    stateIn: exact(stateIn),
+    stateOut: exact(stateOut),
+    out: reference(shape, y),
   };
 }
 
@@ -144,23 +141,24 @@ export interface GatedRmsNormGolden {
 
 /** A `gated-rmsnorm-` file. */
 export function loadGatedRmsNorm(path: string): GatedRmsNormGolden {
-  using file = openSafetensors(path);
+  using file = new GoldenFile(path);
+  const { y, z, weight, eps, out } = readGatedRmsNorm(file);
   return {
     name: nameOf(path),
-    format: formatOf(file, "z"),
-    x: tensorOf(file, "y"),
-    z: tensorOf(file, "z"),
-    weight: tensorOf(file, "weight"),
-    eps: Number(file.metadata.get("eps")),
-    out: tensorOf(file, "out_f64"),
-    outHfF32: tensorOf(file, "out_hf_f32"),
+    format: z.dtype,
+    x: exact(y),
+    z: exact(z),
+    weight: exact(weight),
+    eps,
+    out: reference(y.shape, out),
+    outHfF32: reference(y.shape, file.reference("out_hf_f32", ["rows", "n"])),
   };
 }
 
 export interface LayerGolden extends Golden {
   readonly path: string;
   readonly format: Format;
-  /** The file's own words, under Hugging Face's keys. */
+  /** The configuration in the file's metadata, under Hugging Face's keys. */
   readonly config: Readonly<Record<string, number>>;
   readonly prefillTokens: number;
   readonly decodeSteps: number;
@@ -173,21 +171,25 @@ export interface LayerGolden extends Golden {
 
 /** A `layer-` file. */
 export function loadLayer(path: string): LayerGolden {
+  using golden = new GoldenFile(path);
+  const { sequences, tokens, cuSeqlens, hidden, prefill, input, output } = readLayerInputs(golden);
   using file = openSafetensors(path);
   const prefix = "model.layers.0.linear_attn.";
-  const names = file.names.filter((name) => name.startsWith(prefix));
-  const [b, t] = file.info("hidden_states").shape;
+  const weight = (name: string) => reference(file.info(name).shape, file.floats(name));
+  const shape = [sequences * tokens, hidden];
   return {
     name: nameOf(path),
     path,
-    ...ragged(b!, t!),
-    format: formatOf(file, "hidden_states"),
+    sequences,
+    tokens,
+    cuSeqlens: [...cuSeqlens],
+    format: golden.tensor("hidden_states", ["B", "T", "hidden"]).dtype,
     config: JSON.parse(file.metadata.get("config") ?? "{}") as Record<string, number>,
-    prefillTokens: Number(file.metadata.get("prefill_tokens")),
-    decodeSteps: Number(file.metadata.get("decode_steps")),
-    hidden: flat(tensorOf(file, "hidden_states")),
-    out: flat(tensorOf(file, "output_f32")),
-    weights: new Map(names.map((name) => [name.slice(prefix.length), tensorOf(file, name)])),
+    prefillTokens: prefill,
+    decodeSteps: tokens - prefill,
+    hidden: reference(shape, input),
+    out: reference(shape, output),
+    weights: new Map(file.namesWithPrefix(prefix).map((name) => [name.slice(prefix.length), weight(name)])),
   };
 }
 
@@ -209,22 +211,28 @@ export interface FusedGdnGolden {
 
 /** A `fused-gdn-` file; its layouts are the ops' own. */
 export function loadFusedGdn(path: string): FusedGdnGolden {
-  using file = openSafetensors(path);
-  const maybe = (name: string) => (file.has(name) ? tensorOf(file, name) : undefined);
+  using file = new GoldenFile(path);
+  const data = readFusedGdn(file);
+  const { sequences, tokens, keyHeads, valueHeads, dim, slots } = data;
+  const perHead = [sequences, tokens, valueHeads];
+  const stateShape = [valueHeads, dim, dim];
+  const snapshots = (numbers: ArrayLike<number> | undefined) => {
+    return numbers && reference([numbers.length / (sequences * valueHeads * dim * dim), sequences, ...stateShape], numbers);
+  };
   return {
     name: nameOf(path),
-    q: tensorOf(file, "q"),
-    k: tensorOf(file, "k"),
-    v: tensorOf(file, "v"),
-    gate: tensorOf(file, "g"),
-    beta: tensorOf(file, "beta"),
-    cacheBefore: tensorOf(file, "cache_before"),
-    cacheAfter: tensorOf(file, "cache_after_f64"),
-    out: tensorOf(file, "output_f64"),
-    ids: file.has("ids") ? [...file.floats("ids")] : undefined,
-    rsHead: Number(file.metadata.get("rs_head")),
-    snapshotsBefore: maybe("snapshots_before"),
-    snapshots: maybe("snapshots_f64"),
+    q: reference([sequences, tokens, keyHeads, dim], data.q),
+    k: reference([sequences, tokens, keyHeads, dim], data.k),
+    v: reference([...perHead, dim], data.v),
+    gate: reference(data.kda ? [...perHead, dim] : perHead, data.gate),
+    beta: reference(perHead, data.beta),
+    cacheBefore: reference([slots, ...stateShape], data.before),
+    cacheAfter: reference([slots, ...stateShape], data.after),
+    out: reference([...perHead, dim], data.output),
+    ids: data.ids && [...data.ids],
+    rsHead: data.rsHead,
+    snapshotsBefore: snapshots(data.snapshotsBefore),
+    snapshots: snapshots(data.snapshots),
   };
 }
 
@@ -242,16 +250,19 @@ export interface FusedConvGolden {
 
 /** A `fused-conv-` file. */
 export function loadFusedConv(path: string): FusedConvGolden {
-  using file = openSafetensors(path);
+  using file = new GoldenFile(path);
+  const data = readFusedConv(file);
+  const { sequences, channels, width, cells } = data;
+  const cacheShape = [cells, channels, width - 1];
   return {
     name: nameOf(path),
-    x: tensorOf(file, "x"),
-    weight: tensorOf(file, "weight"),
-    cacheBefore: tensorOf(file, "cache_before"),
-    cacheAfter: tensorOf(file, "cache_after"),
-    out: tensorOf(file, "y_f64"),
-    ids: file.has("ids") ? [...file.floats("ids")] : undefined,
-    rsHead: Number(file.metadata.get("rs_head")),
-    silu: file.metadata.get("silu") === "True",
+    x: reference([sequences, channels], data.x),
+    weight: reference([channels, width], data.weight),
+    cacheBefore: reference(cacheShape, data.before),
+    cacheAfter: reference(cacheShape, data.after),
+    out: reference([sequences, channels], data.y),
+    ids: data.ids && [...data.ids],
+    rsHead: data.rsHead,
+    silu: data.silu,
   };
 }

@@ -1,4 +1,4 @@
-/** Values that no caller means well with: proxies, getters that throw, lengths that lie, iterators without end. */
+/** Hostile values: proxies, getters that throw, false lengths, iterators without end. */
 import { Tensor } from "../../lib/index.ts";
 import type { Device } from "../../lib/index.ts";
 
@@ -42,7 +42,7 @@ function endless(): number[] {
   return array;
 }
 
-/** A typed array whose memory has gone elsewhere. */
+/** A typed array whose buffer was transferred. */
 function detached(): Float32Array {
   const array = new Float32Array(6);
   array.buffer.transfer(0);

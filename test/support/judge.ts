@@ -1,7 +1,7 @@
-/** Verdicts on results: near a float64 reference, or equal to the bit. */
+/** Expectations of results: near a float64 reference, or equal to the bit. */
 import { round } from "../reference/rounding.ts";
 import type { Format } from "../reference/rounding.ts";
-import { firstDifference, relRms } from "./compare.ts";
+import { firstDifference, relRms } from "../../lib/cli/verify/compare.ts";
 
 /** The worst error of each subject as a share of its bound. */
 const worst = new Map<string, number>();

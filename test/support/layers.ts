@@ -1,15 +1,16 @@
-/** Random layers: their weights, checkpoints of them in the forms in circulation, and what float64 makes of them. */
+/** Random layers: their weights, checkpoints of them in the published forms, and their results in float64. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { encode } from "../../lib/tensor/dtype.ts";
-import { GatedDeltaNet } from "../../lib/index.ts";
-import type { Device, FloatDType, GatedDeltaNetOptions } from "../../lib/index.ts";
-import { writeSafetensors } from "../../lib/safetensors/safetensors.ts";
-import type { SafetensorsDType, TensorToWrite } from "../../lib/safetensors/safetensors.ts";
+import { GatedDeltaNet, StatePool } from "../../lib/index.ts";
+import type { Device, FloatDType, GatedDeltaError, GatedDeltaNetOptions } from "../../lib/index.ts";
+import { fileDTypes, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
+import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
 import { mix, projectSplit } from "../reference/layer.ts";
 import { rounded } from "../reference/rounding.ts";
 import { reference, rows } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
+import { thrownBy } from "./devices.ts";
 import { scratch } from "./files.ts";
 import { Random } from "./random.ts";
 
@@ -91,12 +92,10 @@ function stacked(parts: readonly Reference[]): Reference {
   return reference([parts.reduce((sum, { shape }) => sum + shape[0]!, 0), columns], parts.flatMap(({ data }) => [...data]));
 }
 
-const names = { f32: "F32", f16: "F16", bf16: "BF16" } as const satisfies Record<FloatDType, SafetensorsDType>;
-
 /** Weights as tensors of a file. */
 export function tensorsOf(weights: LayerWeights, dtype: FloatDType, prefix: string): Record<string, TensorToWrite> {
   const entries = [...weights].map(([name, { shape, data }]) => {
-    return [prefix + name, { dtype: names[dtype], shape, data: encode(dtype, data) }] as const;
+    return [prefix + name, { dtype: fileDTypes[dtype], shape, data: encode(dtype, data) }] as const;
   });
   return Object.fromEntries(entries);
 }
@@ -143,7 +142,7 @@ export function writeSharded(folder: string, config: object, weights: LayerWeigh
   writeFileSync(join(folder, "config.json"), JSON.stringify(config));
 }
 
-/** What float64 makes of a packed batch whose sequences all start from zero: `[tokens, hidden]`. */
+/** The float64 result for a packed batch whose sequences all start from zero: `[tokens, hidden]`. */
 export function expectedOutput(
   config: RandomLayerConfig,
   weights: LayerWeights,
@@ -160,4 +159,25 @@ export function expectedOutput(
     outputGate: config.output_gate_type === "sigmoid" ? "sigmoid" : "silu",
   } as const;
   return mix(projectSplit(hidden, weight), weight, sizes, { cuSeqlens }).out;
+}
+
+/** Loading on a device, for tests of what may and may not be loaded; layers are of `hidden_size` 48. */
+export function loadingOn(device: Device) {
+  return {
+    /** Loads a layer, runs one token, so that other weights would give another output, and gives the output. */
+    outputOf(files: string | readonly string[], options: Partial<GatedDeltaNetOptions> = {}): Float32Array {
+      using layer = GatedDeltaNet.load(device, files, { layer: 0, ...options });
+      using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });
+      using handle = pool.allocate();
+      using hidden = device.tensorFrom("f32", [1, 48], Array.from({ length: 48 }, (_, i) => Math.sin(i)));
+      using out = device.tensor("f32", [1, 48]);
+      pool.run([handle], (step) => layer.decode({ hidden, out, step }));
+      device.wait();
+      return out.data.slice();
+    },
+    /** The error of a load that must fail. */
+    refused(files: string | readonly string[], options: object = { layer: 0 }): GatedDeltaError {
+      return thrownBy(() => GatedDeltaNet.load(device, files, options as GatedDeltaNetOptions)[Symbol.dispose]());
+    },
+  };
 }

@@ -1,5 +1,5 @@
 /**
- * Places the tensors of a case in device memory, between bytes that no op may touch, and says afterwards whether one
+ * Places the tensors of a case in device memory, between bytes that no op may touch, and checks afterwards whether one
  * did: inputs must be as they were, outputs may change only where the op is to write.
  */
 import type { DType, Device, FloatDType, Tensor } from "../../lib/index.ts";
@@ -51,7 +51,7 @@ export class Layouts implements Disposable {
   }
 
   /**
-   * An input of rows with free strides. Rows of the first dimension from `used` on hold nothing to be read.
+   * An input of rows with free strides. Rows of the first dimension from `used` on hold poison.
    *
    * @param unit what strides and offset are multiples of: 8 where rows are vectors, 1 where they are not.
    */
@@ -119,7 +119,7 @@ export class Layouts implements Disposable {
     });
   }
 
-  /** Every byte of every tensor and round it, for comparing before and after. */
+  /** Every byte of every tensor and around it, for comparing before and after. */
   snapshot(): Uint8Array[] {
     return this.#placed.map(({ base }) => bytesOf(base).slice());
   }

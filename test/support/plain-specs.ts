@@ -1,4 +1,4 @@
-/** Small plain cases of each op, for tests to change in the one respect that matters to them. */
+/** Small plain cases of each op; a test changes the property that it is about. */
 import type { BatchSpec, ConvSpec, DeltaSpec, NormSpec, StepSpec } from "./cases.ts";
 
 /** Two sequences, each in a slot of its own. */
@@ -20,7 +20,7 @@ export const plainDelta: DeltaSpec = {
   gateForm: "log",
   gateDims: "head",
   betaForm: "given",
-  heads: "block",
+  headMap: "block",
   qkNorm: "l2",
   scale: undefined,
   format: "f32",

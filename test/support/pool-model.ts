@@ -4,8 +4,8 @@
  * vector as key, so δ is what is missing), and the convolution's state holds the last three tokens. All of it is exact.
  */
 import { expect } from "bun:test";
-import { StatePool } from "../../lib/index.ts";
-import type { Device, PoolStep, PoolVerification, StateHandle, Tensor } from "../../lib/index.ts";
+import { Draft, StatePool } from "../../lib/index.ts";
+import type { Device, PoolStep, StateHandle, Tensor } from "../../lib/index.ts";
 
 const dim = 8;
 const channels = 3 * dim;
@@ -28,11 +28,6 @@ export function after(content: Content, tokens: readonly number[]): Content {
   for (const n of tokens) columns[n % dim] = n;
   return { columns, last: [...content.last, ...tokens].slice(-past) };
 }
-
-/** What ops need of a step or a verification. */
-type Slots = Pick<PoolStep, "readSlots" | "writeSlots"> &
-  Partial<Pick<PoolStep, "checkpoints">> &
-  Partial<Pick<PoolVerification, "records" | "snapshotSlots" | "convInput">>;
 
 /** The pool's pass, on tensors that are allocated once. */
 export class SimplePool {
@@ -63,26 +58,25 @@ export class SimplePool {
   }
 
   /** Runs each sequence's tokens through both ops, and waits. */
-  run(slots: Slots, lists: readonly (readonly number[])[]): void {
+  run(pass: PoolStep | Draft, lists: readonly (readonly number[])[]): void {
     const tokens = lists.flat();
     if (tokens.length > mostTokens) throw new Error("too many tokens for one pass");
     const cuSeqlens = [0];
     for (const list of lists) cuSeqlens.push(cuSeqlens.at(-1)! + list.length);
-    const x = slots.convInput?.(0) ?? this.#x.slice(0, tokens.length);
+    const x = pass instanceof Draft ? pass.convInput(0) : this.#x.slice(0, tokens.length);
     for (const [t, n] of tokens.entries()) {
       x.data.fill(n, t * channels, (t + 1) * channels);
       this.#key.data.fill(0, t * dim, (t + 1) * dim)[t * dim + (n % dim)] = 1;
       this.#value.data.fill(n, t * dim, (t + 1) * dim);
     }
     const rows = (tensor: Tensor) => tensor.slice(0, tokens.length);
-    const { readSlots, writeSlots, checkpoints, snapshotSlots } = slots;
-    const common = { cuSeqlens, readSlots, writeSlots, checkpoints, snapshotSlots };
+    const common = { states: pass.layer(0), ...(pass instanceof Draft ? {} : { cuSeqlens }) };
     const ones = rows(this.#ones);
-    this.#device.run((pass) => {
-      pass.causalConv1d({ x, weight: this.#weight, state: this.pool.conv(0), out: rows(this.#convOut), ...common });
-      pass.gatedDelta({
+    this.#device.run((ops) => {
+      ops.causalConv1d({ x, weight: this.#weight, out: rows(this.#convOut), ...common });
+      ops.gatedDelta({
         query: rows(this.#key), key: rows(this.#key), value: rows(this.#value), gate: ones, beta: ones, out: rows(this.#out),
-        state: this.pool.state(0), gateForm: "decay", records: slots.records?.(0), ...common,
+        gateForm: "decay", ...common,
       });
     });
     this.#device.wait();

@@ -1,6 +1,6 @@
 /**
  * Random numbers from a seed: the same on every machine and run, so that a failing case can be named by its seed.
- * The generator is Bob Jenkins's small fast one (burtleburtle.net/bob/rand/smallprng.html, public domain).
+ * The generator is Bob Jenkins's small fast one, jsf32 (burtleburtle.net/bob/rand/smallprng.html, public domain).
  */
 export class Random {
   #a = 0xf1ea5eed;

@@ -1,4 +1,4 @@
-/** The C structs as plain bytes, for calls that no TypeScript of this package would make. */
+/** The C structs as plain bytes, for calls that the TypeScript of this package never makes. */
 import { constants, structs } from "../../lib/native/layout.ts";
 
 export type Fields = Readonly<Record<string, number>>;
@@ -9,7 +9,7 @@ interface Layout {
 }
 const layoutOf = (name: string) => (structs as unknown as Record<string, Layout>)[name]!;
 
-/** A struct's bytes, written by field paths such as `query.offset`. */
+/** A struct's bytes, written by field paths such as `query.offset` or `query.shape[0]`. */
 export class Descriptor {
   readonly name: string;
   readonly view: DataView<ArrayBuffer>;
@@ -21,7 +21,21 @@ export class Descriptor {
     this.set("version", constants.GD_ABI_VERSION);
   }
 
+  /** A field of 32 bits. */
+  get(path: string): number {
+    return this.view.getUint32(this.#at(path).at, true);
+  }
+
   set(path: string, value: number): this {
+    const { at, type } = this.#at(path);
+    if (type === "f32") this.view.setFloat32(at, value, true);
+    else if (type === "i32") this.view.setInt32(at, value | 0, true);
+    else if (type === "u32") this.view.setUint32(at, value, true);
+    else this.view.setBigUint64(at, BigInt(value), true);
+    return this;
+  }
+
+  #at(path: string): { at: number; type: string } {
     let layout = layoutOf(this.name);
     let at = 0;
     const keys = path.split(".");
@@ -29,13 +43,19 @@ export class Descriptor {
       at += layout.offsets[key]!;
       layout = layoutOf(layout.types[key]!);
     }
-    const field = keys.at(-1)!;
-    at += layout.offsets[field]!;
-    const type = layout.types[field]!;
-    if (type === "f32") this.view.setFloat32(at, value, true);
-    else if (type === "i32") this.view.setInt32(at, value | 0, true);
-    else if (type === "u32") this.view.setUint32(at, value, true);
-    else this.view.setBigUint64(at, BigInt(value), true);
+    const [field, index = "0"] = keys.at(-1)!.split("[");
+    at += layout.offsets[field!]! + 4 * Number.parseInt(index);
+    return { at, type: layout.types[field!]!.replace(/\[\d+\]$/, "") };
+  }
+
+  /** A contiguous tensor of f32. */
+  tensor(argument: string, buffer: number, shape: readonly number[]): this {
+    this.set(`${argument}.buffer`, buffer).set(`${argument}.dtype`, constants.GD_F32).set(`${argument}.rank`, shape.length);
+    let stride = 1;
+    for (let axis = shape.length - 1; axis >= 0; axis--) {
+      this.set(`${argument}.shape[${axis}]`, shape[axis]!).set(`${argument}.strides[${axis}]`, stride);
+      stride *= Math.max(1, shape[axis]!);
+    }
     return this;
   }
 
@@ -58,9 +78,12 @@ export class Descriptor {
   /** Every field's path, with its type. */
   paths(): [path: string, type: string][] {
     const walk = (name: string, prefix: string): [string, string][] =>
-      Object.entries(layoutOf(name).types).flatMap(([field, type]) =>
-        type in structs ? walk(type, `${prefix}${field}.`) : [[prefix + field, type] as [string, string]],
-      );
+      Object.entries(layoutOf(name).types).flatMap(([field, type]) => {
+        if (type in structs) return walk(type, `${prefix}${field}.`);
+        const [, element, count] = /^(\w+)\[(\d+)\]$/.exec(type) ?? [];
+        if (element === undefined) return [[prefix + field, type] as [string, string]];
+        return Array.from({ length: Number(count) }, (_, i) => [`${prefix}${field}[${i}]`, element] as [string, string]);
+      });
     return walk(this.name, "");
   }
 }

@@ -5,7 +5,7 @@ import { library } from "../../lib/native/library.ts";
 import { Descriptor } from "./raw-descriptor.ts";
 import type { Fields } from "./raw-descriptor.ts";
 
-/** The library, without types to be held to. */
+/** The library, untyped. */
 export const native = library() as unknown as Record<keyof typeof symbols, (...args: unknown[]) => number>;
 /** Eight bytes for a result. */
 export const word = () => new Uint32Array(new ArrayBuffer(8));
@@ -45,12 +45,13 @@ export function bufferFor(argument: string): number {
 /** Index data for which zeros are sound. */
 const zeros = ["cu_seqlens", "counts", "checkpoint_offsets", "checkpoint_tokens"];
 
+type Shapes = Readonly<Record<string, readonly number[]>>;
+
 /** A sound descriptor of an op: plain numbers, then f32 tensors in buffers of their own, then i32 index data. */
-function sound(name: string, numbers: Fields, tensors: readonly string[], indices: Fields): Descriptor {
+function sound(name: string, numbers: Fields, tensors: Shapes, indices: Fields): Descriptor {
   const descriptor = new Descriptor(name);
   for (const [field, value] of Object.entries(numbers)) descriptor.set(field, value);
-  for (const argument of tensors)
-    descriptor.set(`${argument}.buffer`, bufferFor(argument)).set(`${argument}.dtype`, c.GD_F32);
+  for (const [argument, shape] of Object.entries(tensors)) descriptor.tensor(argument, bufferFor(argument), shape);
   for (const [argument, count] of Object.entries(indices)) {
     // Zeros are sound cuSeqlens of empty sequences, and -1 a sound slot, so one buffer of each serves all.
     descriptor
@@ -60,7 +61,7 @@ function sound(name: string, numbers: Fields, tensors: readonly string[], indice
   return descriptor;
 }
 
-/** Borrowed by the device: it has to stay. */
+/** Kept reachable: the device borrows it. */
 const minusOneMemory = new Int32Array(new ArrayBuffer(bufferBytes)).fill(-1);
 const minusOnes = (() => {
   const handle = word();
@@ -69,11 +70,6 @@ const minusOnes = (() => {
 })();
 
 const recurrence = {
-  key_heads: 1,
-  value_heads: 2,
-  key_dim: 8,
-  value_dim: 8,
-  slots: 2,
   gate_form: c.GD_GATE_RAW,
   gate_dims: c.GD_GATE_PER_HEAD,
   beta_form: c.GD_BETA_GIVEN,
@@ -81,118 +77,105 @@ const recurrence = {
   qk_norm: c.GD_NORM_L2,
   qk_norm_eps: 1e-6,
   scale: 1,
-  gate_bound: 0,
+  gate_bound: NaN,
 };
+const norm = { norm_activation: c.GD_ACTIVATION_SILU, norm_order: c.GD_NORM_THEN_GATE, norm_eps: 1e-6 };
 
-/** States on the way. Sequences without tokens have none, so that no slot is written twice. */
-const kept = { source_slots: 2, snapshot_count: 2 };
+/** Four tokens of two sequences, one key and two value heads of 8; 8 channels, four taps; two slots. */
+const gates = { gate: [4, 2], beta: [4, 2], a_log: [2], dt_bias: [2] };
+const states = { state: [2, 2, 8, 8], source: [2, 2, 8, 8], snapshots: [2, 2, 2, 8, 8] };
+const convStates = { state: [2, 8, 3], source: [2, 8, 3], snapshots: [2, 2, 8, 3] };
+const records = { record_key: [4, 1, 8], record_delta: [4, 2, 8], record_decay: [4, 2] };
+/** Checkpoints. Sequences without tokens have none, so that no slot is written twice. */
 const indices = { cu_seqlens: 3, read_slots: 2, write_slots: 2 };
 const keptIndices = { snapshot_slots: 4, checkpoint_offsets: 3, checkpoint_tokens: 2, checkpoint_slots: 2 };
-const net = { sequences: 2, tokens: 2, key_heads: 1, value_heads: 2, dim: 8, gate_dims: c.GD_GATE_PER_HEAD, snapshot_count: 2 };
-const netTensors = ["query", "key", "value", "gate", "beta", "snapshots", "out"];
+/** Two sequences of two tokens. */
+const net = {
+  q: [2, 2, 1, 8], k: [2, 2, 1, 8], v: [2, 2, 2, 8], gate: [2, 2, 2], beta: [2, 2, 2],
+  snapshots: [2, 2, 2, 8, 8], out: [2, 2, 2, 8],
+};
+const update = { weight: [8, 4], x: [2, 8], out: [2, 8] };
 
 /** A sound descriptor of each op, by the function that encodes it. */
 export const ops: Record<string, Descriptor> = {
   gd_encode_gated_delta: sound(
     "gd_gated_delta",
-    { ...recurrence, tokens: 4, sequences: 2, algorithm: c.GD_ALGORITHM_AUTO, ...kept },
-    [
-      "query", "key", "value", "gate", "beta", "a_log", "dt_bias", "state", "out", "source", "snapshots",
-      "record_key", "record_delta", "record_decay",
-    ],
+    { ...recurrence, algorithm: c.GD_ALGORITHM_AUTO },
+    { query: [4, 1, 8], key: [4, 1, 8], value: [4, 2, 8], out: [4, 2, 8], ...gates, ...states, ...records },
     { ...indices, ...keptIndices },
   ),
   gd_encode_causal_conv1d: sound(
     "gd_causal_conv1d",
-    { tokens: 4, sequences: 2, channels: 8, width: 4, slots: 2, activation: c.GD_ACTIVATION_SILU, ...kept },
-    ["x", "weight", "bias", "state", "out", "source", "snapshots"],
+    { activation: c.GD_ACTIVATION_SILU },
+    { x: [4, 8], weight: [8, 4], bias: [8], out: [4, 8], ...convStates },
     { ...indices, ...keptIndices },
   ),
   gd_encode_gated_rms_norm: sound(
     "gd_gated_rms_norm",
-    { tokens: 4, heads: 2, dim: 8, activation: c.GD_ACTIVATION_SILU, order: c.GD_NORM_THEN_GATE, eps: 1e-6 },
-    ["x", "z", "weight", "out"],
+    { activation: c.GD_ACTIVATION_SILU, order: c.GD_NORM_THEN_GATE, eps: 1e-6 },
+    { x: [4, 2, 8], z: [4, 2, 8], weight: [8], out: [4, 2, 8] },
     {},
   ),
   gd_encode_gated_delta_step: sound(
     "gd_gated_delta_step",
+    { ...recurrence, ...norm, key_heads: 1, conv_activation: c.GD_ACTIVATION_SILU },
     {
-      ...recurrence,
-      sequences: 2,
-      width: 4,
-      conv_activation: c.GD_ACTIVATION_SILU,
-      norm_activation: c.GD_ACTIVATION_SILU,
-      norm_order: c.GD_NORM_THEN_GATE,
-      norm_eps: 1e-6,
+      x: [2, 32], conv_weight: [32, 4], conv_bias: [32], conv_state: [2, 32, 3],
+      ...gates, gate: [2, 2], beta: [2, 2], state: [2, 2, 8, 8], z: [2, 2, 8], norm_weight: [8], out: [2, 2, 8],
     },
-    [
-      "x",
-      "conv_weight",
-      "conv_bias",
-      "conv_state",
-      "gate",
-      "beta",
-      "a_log",
-      "dt_bias",
-      "state",
-      "z",
-      "norm_weight",
-      "out",
-    ],
     { read_slots: 2, write_slots: 2 },
   ),
-  gd_encode_linear: sound("gd_linear", { rows: 4, in_features: 8, out_features: 16 }, ["x", "weight", "out"], {}),
-  gd_encode_copy_slots: sound("gd_copy_slots", { slots: 2, count: 2, slot_elements: 8 }, ["pool"], {
-    read_slots: 2,
-    write_slots: 2,
-  }),
+  gd_encode_linear: sound("gd_linear", {}, { x: [4, 8], weight: [16, 8], out: [4, 16] }, {}),
+  gd_encode_copy_slots: sound("gd_copy_slots", {}, { pool: [2, 8] }, { read_slots: 2, write_slots: 2 }),
   gd_encode_commit_gated_delta: sound(
     "gd_commit_gated_delta",
-    {
-      tokens: 4, sequences: 2, key_heads: 1, value_heads: 2, key_dim: 8, value_dim: 8, slots: 2,
-      gate_dims: c.GD_GATE_PER_HEAD, head_map: c.GD_HEADS_BLOCK,
-    },
-    ["record_key", "record_delta", "record_decay", "state"],
+    { head_map: c.GD_HEADS_BLOCK },
+    { ...records, state: [2, 2, 8, 8] },
     { ...indices, counts: 2 },
   ),
   gd_encode_commit_causal_conv1d: sound(
     "gd_commit_causal_conv1d",
-    { tokens: 4, sequences: 2, channels: 8, width: 4, slots: 2 },
-    ["x", "state"],
+    {},
+    { x: [4, 8], state: [2, 8, 3] },
     { ...indices, counts: 2 },
   ),
-  gd_encode_gated_delta_net_inplace: sound("gd_gated_delta_net_inplace", net, [...netTensors, "state", "state_dst"], {}),
+  gd_encode_gated_delta_net_inplace: sound(
+    "gd_gated_delta_net_inplace",
+    {},
+    { ...net, state: [2, 2, 8, 8], state_dst: [2, 2, 8, 8] },
+    {},
+  ),
   gd_encode_gated_delta_net_inplace_ids: sound(
     "gd_gated_delta_net_inplace_ids",
-    { ...net, slots: 3, rs_head: 1 },
-    [...netTensors, "cache"],
+    { rs_head: 1 },
+    { ...net, cache: [3, 2, 8, 8] },
     { ids: 2 },
   ),
   gd_encode_ssm_conv_update_inplace: sound(
     "gd_ssm_conv_update_inplace",
-    { sequences: 2, channels: 8, width: 4, silu: 1 },
-    ["conv_states", "conv_state_dst", "weight", "x", "out"],
+    { silu: 1 },
+    { conv_states: [2, 8, 3], conv_state_dst: [2, 8, 3], ...update },
     {},
   ),
   gd_encode_ssm_conv_update_inplace_ids: sound(
     "gd_ssm_conv_update_inplace_ids",
-    { sequences: 2, channels: 8, width: 4, silu: 1, cells: 3, rs_head: 1 },
-    ["conv_cache", "weight", "x", "out"],
+    { silu: 1, rs_head: 1 },
+    { conv_cache: [3, 8, 3], ...update },
     { ids: 2 },
   ),
 };
 
-/** Whether the native side has let go of a buffer of a device: then no op takes it any more. Nothing is left encoded. */
+/** Whether the native side has released a buffer of a device: no op takes it then. Nothing stays encoded. */
 export function isReleased(of: number, buffer: number): boolean {
-  const op = new Descriptor("gd_linear").set("in_features", 1).set("out_features", 1); // of no rows
-  for (const tensor of ["x", "weight", "out"]) op.set(`${tensor}.buffer`, buffer).set(`${tensor}.dtype`, c.GD_F32);
+  const op = new Descriptor("gd_linear"); // of no rows
+  for (const [tensor, rows] of Object.entries({ x: 0, weight: 1, out: 0 })) op.tensor(tensor, buffer, [rows, 1]);
   const status = encode("gd_encode_linear", of, op);
   expect(native.gd_discard(of)).toBe(c.GD_OK);
   expect<readonly number[]>([c.GD_OK, c.GD_ERROR_HANDLE]).toContain(status);
   return status === c.GD_ERROR_HANDLE;
 }
 
-/** What a refusal may be. */
+/** The statuses of a refusal. */
 export const wrongStatuses = [
   c.GD_ERROR_INVALID_ARGUMENT,
   c.GD_ERROR_SHAPE,
@@ -208,7 +191,7 @@ export function encode(name: string, target: number, descriptor: Descriptor): nu
   return native[name as "gd_encode_linear"](target, descriptor.bytes);
 }
 
-/** A refusal has a status of its kind and words for it. */
+/** A refusal has one of its statuses and a message. */
 export function expectRefused(status: number, what: string): void {
   expect([what, wrongStatuses.includes(status as never)]).toEqual([what, true]);
   expect([what, lastError(0) !== "", lastError(3) !== ""]).toEqual([what, true, true]);

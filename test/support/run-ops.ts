@@ -1,6 +1,6 @@
 /**
  * Runs the library's ops on cases of the reference: uploads the inputs in the formats asked for, runs, downloads, and
- * fails where the op touched memory that is not its own to write.
+ * fails where the op wrote to memory that it must not change.
  */
 import { expect } from "bun:test";
 import { causalConv1d, gatedDelta, gatedDeltaStep, gatedRmsNorm } from "../../lib/index.ts";
@@ -122,13 +122,13 @@ export function writtenSlots({ cuSeqlens, readSlots, writeSlots }: BatchOptions)
 
 /** What both recurrent ops take as it is; options that a case leaves out stay out. */
 function optionsOf(given: GatedDeltaOptions, perKey: boolean) {
-  const { gateForm, gateBound, betaForm, heads, qkNorm, qkNormEps, scale } = given;
+  const { gateForm, gateBound, betaForm, headMap, qkNorm, qkNormEps, scale } = given;
   return {
     gateForm,
     gateDims: perKey ? ("key" as const) : undefined,
     gateBound,
     betaForm,
-    heads,
+    headMap,
     qkNorm,
     qkNormEps,
     scale,

@@ -1,18 +1,15 @@
-/** Batches made of pieces of a case's sequences: to run them alone, in another order, or call by call. */
+/** Batches of pieces of a case's sequences, to run them alone, in another order, or call by call. */
 import type { BatchOptions } from "../reference/batch.ts";
 import type { CausalConv1dCase } from "../reference/causal-conv1d.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";
 import type { GatedDeltaStepCase } from "../reference/gated-delta-step.ts";
-import { reference, sizeOf } from "../reference/tensor.ts";
+import { cuSeqlensOf, gather, rowsOf } from "../../lib/cli/verify/schedule.ts";
+import type { Span } from "../../lib/cli/verify/schedule.ts";
+import { sizeOf } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import type { Random } from "./random.ts";
 
-/** Tokens `start` to `end` of a sequence, counted from its first. */
-export interface Span {
-  readonly sequence: number;
-  readonly start: number;
-  readonly end: number;
-}
+export type { Span };
 
 /** A sequence's slots in a call. */
 export interface Slots {
@@ -21,40 +18,22 @@ export interface Slots {
 }
 
 /** Rows of a tensor, span by span. */
-function gather(tensor: Reference, cuSeqlens: readonly number[], spans: readonly Span[]): Reference {
-  const [, ...rest] = tensor.shape;
-  const size = sizeOf(rest);
-  const parts = spans.map(({ sequence, start, end }) => {
-    const first = cuSeqlens[sequence]!;
-    return tensor.data.subarray((first + start) * size, (first + end) * size);
-  });
-  const rows = spans.reduce((sum, { start, end }) => sum + end - start, 0);
-  const out = reference([rows, ...rest]);
-  let at = 0;
-  for (const part of parts) {
-    out.data.set(part, at);
-    at += part.length;
-  }
-  return out;
-}
-
-function cuSeqlensOfSpans(spans: readonly Span[]): number[] {
-  const bounds = [0];
-  for (const { start, end } of spans) bounds.push(bounds.at(-1)! + end - start);
-  return bounds;
+function rowsOfSpans({ shape, data }: Reference, cuSeqlens: readonly number[], spans: readonly Span[]): Reference {
+  const [, ...rest] = shape;
+  return { shape: [rowsOf(spans), ...rest], data: gather(spans, cuSeqlens, sizeOf(rest), data) };
 }
 
 /** A recurrence over pieces of a case's sequences. */
 export function deltaOfSpans(given: GatedDeltaCase, spans: readonly Span[], slots: Slots): GatedDeltaCase {
-  const rows = (tensor: Reference) => gather(tensor, given.cuSeqlens!, spans);
+  const rows = (tensor: Reference) => rowsOfSpans(tensor, given.cuSeqlens!, spans);
   const { query, key, value, gate, beta } = given;
   const parts = { query: rows(query), key: rows(key), value: rows(value), gate: rows(gate), beta: rows(beta) };
-  return { ...given, ...parts, ...slots, cuSeqlens: cuSeqlensOfSpans(spans) };
+  return { ...given, ...parts, ...slots, cuSeqlens: [...cuSeqlensOf(spans)] };
 }
 
 /** A convolution over pieces of a case's sequences. */
 export function convOfSpans(given: CausalConv1dCase, spans: readonly Span[], slots: Slots): CausalConv1dCase {
-  return { ...given, ...slots, x: gather(given.x, given.cuSeqlens!, spans), cuSeqlens: cuSeqlensOfSpans(spans) };
+  return { ...given, ...slots, x: rowsOfSpans(given.x, given.cuSeqlens!, spans), cuSeqlens: [...cuSeqlensOf(spans)] };
 }
 
 /** A step of some of a case's sequences. */
@@ -65,7 +44,7 @@ export function stepOfSequences(
 ): GatedDeltaStepCase {
   const ones = Array.from({ length: given.x.shape[0]! + 1 }, (_, s) => s);
   const spans = sequences.map((sequence) => ({ sequence, start: 0, end: 1 }));
-  const rows = (tensor: Reference) => gather(tensor, ones, spans);
+  const rows = (tensor: Reference) => rowsOfSpans(tensor, ones, spans);
   return { ...given, ...slots, x: rows(given.x), gate: rows(given.gate), beta: rows(given.beta), z: rows(given.z) };
 }
 

@@ -1,6 +1,6 @@
 /** Small state pools, a two-layer model that runs on them, and what its states must be. */
 import { StatePool } from "../../lib/index.ts";
-import type { Device, StateHandle, StatePoolOptions, Tensor } from "../../lib/index.ts";
+import type { Device, PoolStep, StateHandle, StatePoolOptions, Tensor } from "../../lib/index.ts";
 import { counting } from "./devices.ts";
 import { Random } from "./random.ts";
 
@@ -29,10 +29,10 @@ const bitsOf = (tensor: Tensor, slot: number): number[] => {
   return [...new Uint32Array(row.buffer)];
 };
 
-/** Where a pass reads and writes. */
-interface Slots {
-  readonly readSlots: Int32Array;
-  readonly writeSlots: Int32Array;
+/** Ends a step as if kernels of somebody else's had written all of it. */
+export function finish(step: PoolStep): void {
+  for (let layer = 0; layer < step.pool.layers; layer++) for (const kind of ["state", "conv"] as const) step.wrote(layer, kind);
+  step.done();
 }
 
 /** The model and its pools on one device. */
@@ -42,12 +42,7 @@ export function statesOn(device: Device) {
   }
 
   /** One forward pass of both layers: sequence i gets `lists[i]`'s tokens. Encodes and commits. */
-  function forward(
-    states: readonly Tensor[],
-    convs: readonly Tensor[],
-    lists: readonly (readonly number[])[],
-    slots: Slots,
-  ): void {
+  function run(step: PoolStep, lists: readonly (readonly number[])[]): void {
     const tokens = lists.flat().map(tokenOf);
     const cuSeqlens = [0];
     for (const list of lists) cuSeqlens.push(cuSeqlens.at(-1)! + list.length);
@@ -67,9 +62,10 @@ export function statesOn(device: Device) {
       tokens.flatMap((token) => token.x),
     );
     device.run((pass) => {
-      for (const [layer, state] of states.entries()) {
+      for (let layer = 0; layer < sizes.layers; layer++) {
+        const states = step.layer(layer);
         const packed = device.tensor("f32", [count, channels]);
-        pass.causalConv1d({ x, weight, state: convs[layer]!, out: packed, cuSeqlens, ...slots });
+        pass.causalConv1d({ x, weight, out: packed, cuSeqlens, states });
         const part = (start: number, heads: number, dim: number) =>
           packed.narrow(1, start, heads * dim).reshape([count, heads, dim]);
         const next = device.tensor("f32", [count, channels]);
@@ -80,12 +76,11 @@ export function statesOn(device: Device) {
           value: part(2 * keyHeads * keyDim, valueHeads, valueDim),
           gate,
           beta,
-          state,
+          states,
           out,
           gateForm: "log",
           qkNorm: "l2",
           cuSeqlens,
-          ...slots,
         });
         x = next;
       }
@@ -99,33 +94,28 @@ export function statesOn(device: Device) {
     let content = contents.get(key);
     if (content === undefined) {
       using pool = newPool(1);
-      const states = [pool.state(0), pool.state(1)];
-      const convs = [pool.conv(0), pool.conv(1)];
-      for (const [i, token] of tokens.entries()) {
-        forward(states, convs, [[token]], { readSlots: Int32Array.of(i === 0 ? -1 : 0), writeSlots: Int32Array.of(0) });
-      }
+      const handle = pool.allocate();
+      for (const token of tokens) advance(pool, [handle], [[token]]);
       device.wait();
-      content = [...states, ...convs].flatMap((tensor) => bitsOf(tensor, 0));
+      content = bitsIn(pool, 0);
       contents.set(key, content);
     }
     return content;
   }
 
-  /** What a handle's state is now; the content of no tokens for one that is all zeros. */
-  function contentOf(pool: StatePool, handle: StateHandle): Content {
-    const { slot } = handle;
-    if (slot < 0) return fromScratch([]);
+  /** What lies in a slot, in all layers. */
+  function bitsIn(pool: StatePool, slot: number): Content {
     return [pool.state(0), pool.state(1), pool.conv(0), pool.conv(1)].flatMap((tensor) => bitsOf(tensor, slot));
   }
 
-  /** Runs tokens through a pool's states. */
-  function run(pool: StatePool, slots: Slots, lists: readonly (readonly number[])[]): void {
-    forward([pool.state(0), pool.state(1)], [pool.conv(0), pool.conv(1)], lists, slots);
+  /** What a handle's state is now; the content of no tokens for one that is all zeros. */
+  function contentOf(pool: StatePool, handle: StateHandle): Content {
+    return handle.slot < 0 ? fromScratch([]) : bitsIn(pool, handle.slot);
   }
 
   function advance(pool: StatePool, handles: readonly StateHandle[], lists: readonly (readonly number[])[]): void {
     const step = pool.step(handles);
-    run(pool, step, lists);
+    run(step, lists);
     step.done();
   }
 

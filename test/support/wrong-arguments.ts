@@ -55,7 +55,7 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
     ...slots,
     [{ cuSeqlens: [] }, "shape", "cuSeqlens"],
     [{ cuSeqlens: [0, 5] }, "shape", "readSlots"],
-    [{ cuSeqlens: undefined }, "shape", "readSlots"],
+    [{ cuSeqlens: undefined }, "invalid-argument", "cuSeqlens"],
     [{ cuSeqlens: [1, 2, 5] }, "range", "cuSeqlens[0]"],
     [{ cuSeqlens: [0, 3, 2] }, "range", "cuSeqlens[2]"],
     [{ cuSeqlens: [0, 2, 6] }, "range", "cuSeqlens[2]"],
@@ -81,7 +81,7 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
     [{ gateDims: "value" }, "invalid-argument", "gateDims"],
     [{ gateDims: "key" }, "shape", "gate"],
     [{ betaForm: "tanh" }, "invalid-argument", "betaForm"],
-    [{ heads: "interleaved" }, "invalid-argument", "heads"],
+    [{ headMap: "interleaved" }, "invalid-argument", "headMap"],
     [{ qkNorm: "layer" }, "invalid-argument", "qkNorm"],
     [{ qkNormEps: -1 }, "invalid-argument", "qkNormEps"],
     [{ qkNormEps: NaN }, "invalid-argument", "qkNormEps"],
@@ -100,7 +100,7 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
     [({ beta }) => ({ beta: tensor((beta as Tensor).shape, "f16") }), "dtype", "beta"],
   ];
 
-  /** What states on the way can be wrong in; `slot` is the shape of one of the op's slots. */
+  /** Wrong snapshots and checkpoints; `slot` is the shape of one of the op's slots. */
   const kept = (slot: readonly number[], other: DType): Wrong[] => [
     [{ source: tensor([3, 1, ...slot.slice(1)]) }, "shape", "source"],
     [{ source: tensor([3, ...slot], other) }, "dtype", "source"],
@@ -170,7 +170,7 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
     [{ snapshots: tensor([2, 3, 2, 8, 8]) }, "shape", "snapshots"],
     [{ snapshots: tensor([2, 2, 2, 64]) }, "shape", "snapshots"],
     [{ snapshots: tensor([2, 2, 2, 8, 8], "f16") }, "dtype", "snapshots"],
-    // Sequences that lie as rows of another tensor do: no one stride takes all tokens.
+    // Sequences strided like rows of another tensor: no single stride covers all tokens.
     [{ q: tensor([2, 4, 1, 8]).narrow(1, 0, 3) }, "shape", "q"],
     [() => ({ q: tensor([2, 3, 3, 8]), k: tensor([2, 3, 3, 8]) }), "shape", "v"],
   ];
@@ -372,7 +372,7 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
       [{ state: undefined }, "invalid-argument", "state"],
       [{ state: tensor([3, 2, 8, 16]) }, "shape", "state"],
       [{ state: tensor([3, 2, 16, 8], "i32") }, "dtype", "state"],
-      [{ heads: "rows" }, "invalid-argument", "heads"],
+      [{ headMap: "rows" }, "invalid-argument", "headMap"],
     ],
     commitCausalConv1d: [
       ...slotCounts,

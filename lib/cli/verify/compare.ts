@@ -1,36 +1,77 @@
-/** How far a result is from its reference, and whether two results have the same bits. */
+/** How far results are from a reference, how far they may be, and whether two results have the same bits. */
 
-/** The two distances that a row of the report shows. */
-export interface Distance {
-  /** ‖actual − reference‖₂ / ‖reference‖₂. For a reference of all zeros: 0 if actual is, too, else infinity. */
-  readonly relRms: number;
-  /** The largest absolute difference of an element. */
-  readonly maxAbs: number;
+import { encode, toFloat32, type FloatDType } from "../../tensor/dtype.ts";
+
+/** The largest {@link relRms} allowed, by what is compared: a float32 result of an op, a chunked one, a layer's, or one rounded to 16 bits. */
+export const bounds = { f32: 2e-6, chunked: 5e-6, layer: 5e-6, bf16: 2e-3, f16: 3e-4 } as const;
+
+/** The bound of a result that is stored as `dtype`. */
+export function boundOf(dtype: FloatDType): number {
+  return bounds[dtype];
 }
 
-/** Distance of `actual` from `reference`, summed in float64. A NaN on either side makes both numbers NaN. */
-export function distance(actual: ArrayLike<number>, reference: ArrayLike<number>): Distance {
-  if (actual.length !== reference.length) throw new Error(`lengths differ: ${actual.length} and ${reference.length}`);
-  let difference = 0;
-  let norm = 0;
-  let maxAbs = 0;
-  for (let i = 0; i < reference.length; i++) {
-    const expected = reference[i] ?? NaN;
-    const delta = (actual[i] ?? NaN) - expected;
-    difference += delta * delta;
-    norm += expected * expected;
-    const magnitude = Math.abs(delta);
-    if (magnitude > maxAbs) maxAbs = magnitude;
+/**
+ * The bound of an output that is stored as `dtype`, where it may have few elements. The bounds of 16-bit dtypes are those
+ * of many numbers: of a few, rounding alone may take more. Where the reference itself loses more by being rounded, its
+ * own loss is the bound, with what float32 arithmetic may add.
+ */
+export function outputBound(dtype: FloatDType, reference: ArrayLike<number>): number {
+  if (dtype === "f32") return bounds.f32;
+  const loss = relRms(toFloat32(dtype, encode(dtype, reference)), reference);
+  return Number.isFinite(loss) ? Math.max(bounds[dtype], loss + bounds.f32) : bounds[dtype];
+}
+
+/**
+ * ‖x − ref‖₂ / ‖ref‖₂, summed in float64. For a reference of all zeros, 0 if x is all zeros and infinity if not. NaN
+ * anywhere gives NaN or infinity.
+ */
+export function relRms(x: ArrayLike<number>, ref: ArrayLike<number>): number {
+  sameLength(x, ref);
+  let error = 0;
+  let size = 0;
+  let different = false;
+  for (let i = 0; i < ref.length; i++) {
+    error += (x[i]! - ref[i]!) ** 2;
+    size += ref[i]! ** 2;
+    if (x[i] !== ref[i]) different = true; // the square of a small difference can be 0
   }
-  if (Number.isNaN(difference)) return { relRms: NaN, maxAbs: NaN };
-  if (norm === 0) return { relRms: difference === 0 ? 0 : Infinity, maxAbs };
-  return { relRms: Math.sqrt(difference / norm), maxAbs };
+  if (size === 0) return different ? Infinity : 0;
+  return Math.sqrt(error / size);
 }
 
-/** Whether two typed arrays hold the same bytes. */
-export function sameBytes(a: ArrayBufferView, b: ArrayBufferView): boolean {
-  if (a.byteLength !== b.byteLength) return false;
-  return Buffer.compare(bytesOf(a), bytesOf(b)) === 0;
+/** The largest |x − ref|; NaN if either has one where the other has not. */
+export function maxAbs(x: ArrayLike<number>, ref: ArrayLike<number>): number {
+  sameLength(x, ref);
+  let most = 0;
+  for (let i = 0; i < ref.length; i++) {
+    if (Object.is(x[i], ref[i])) continue;
+    const error = Math.abs(x[i]! - ref[i]!);
+    if (!(error <= most)) most = error;
+    if (Number.isNaN(most)) return NaN;
+  }
+  return most;
+}
+
+function sameLength(x: ArrayLike<number>, ref: ArrayLike<number>): void {
+  if (x.length !== ref.length) throw new Error(`${x.length} numbers compared with ${ref.length}`);
+}
+
+/**
+ * Where two pieces of memory first differ, in bytes; undefined where they are equal to the bit. Unlike a comparison of
+ * numbers this tells 0 from −0 and one NaN from another.
+ */
+export function firstDifference(a: ArrayBufferView, b: ArrayBufferView): number | undefined {
+  const one = bytesOf(a);
+  const other = bytesOf(b);
+  if (Buffer.compare(one, other) === 0) return undefined;
+  const length = Math.min(one.length, other.length);
+  for (let i = 0; i < length; i++) if (one[i] !== other[i]) return i;
+  return length;
+}
+
+/** Whether two pieces of memory hold the same bits. */
+export function bitsEqual(a: ArrayBufferView, b: ArrayBufferView): boolean {
+  return a.byteLength === b.byteLength && Buffer.compare(bytesOf(a), bytesOf(b)) === 0;
 }
 
 function bytesOf(view: ArrayBufferView): Uint8Array {

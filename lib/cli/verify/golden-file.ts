@@ -1,13 +1,13 @@
 /**
- * A golden file with its claims checked: tensors are asked for by name and shape, where a shape names its dimensions
- * (`["B", "T", "Hk", "Dk"]`) and a name must mean the same size wherever it comes again. Options in the metadata are
- * read strictly: an unknown spelling is an error and never a default.
+ * Reads golden files. Tensors are asked for by name and shape, where a shape names its dimensions (`["B", "T", "Hk", "Dk"]`)
+ * and a name must have the same size wherever it occurs. An option in the metadata with an unknown value is an error.
  */
 
-import { dtypes, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
+import type { Device } from "../../device/device.ts";
+import { dtypes, toFloat32, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
 import { FileError, describe } from "../../errors.ts";
-import { floatDType } from "../../layer/weights.ts";
-import { openSafetensors, type SafetensorsFile } from "../../safetensors/safetensors.ts";
+import { floatDType, openSafetensors, type SafetensorsFile } from "../../safetensors/safetensors.ts";
+import type { Report } from "./report.ts";
 
 /** A dimension: a name that is bound when first seen, a size, or a name less one (`K-1`). */
 type Dimension = string | number;
@@ -22,12 +22,27 @@ export interface GoldenTensor {
 const op = "verify";
 
 /**
- * Legal sizes by dimension. Without them, a file of a few bytes could say that it has no heads but 2^50 sequences, and
- * keep us busy for ever. Only T, the tokens of a sequence, may be 0.
+ * Legal sizes by dimension. Without them, a file of a few bytes could have 0 heads and 2^50 sequences, a loop without end.
+ * Only T, the tokens of a sequence, may be 0.
  */
 const legalSizes: Readonly<Record<string, readonly [least: number, most: number]>> = { B: [1, 65536], T: [0, 2 ** 28] };
 const usualSizes = [1, 2 ** 28] as const;
 
+/** What `verify` knows about one kind of golden files. */
+export interface FileKind {
+  /** How the names of its files begin. */
+  readonly prefix: string;
+  /** The operation that the files are about, for the report. */
+  readonly op: string;
+  /**
+   * Runs the file's case in every way there is and reports each.
+   *
+   * @throws a typed error where the file is not what its kind says; nothing of it is reported then.
+   */
+  check(file: GoldenFile, device: Device, report: Report): void;
+}
+
+/** An open golden file. */
 export class GoldenFile implements Disposable {
   readonly path: string;
   readonly #file: SafetensorsFile;
@@ -88,7 +103,7 @@ export class GoldenFile implements Disposable {
     return Int32Array.from(numbers);
   }
 
-  /** An option by the first pattern that its text matches; `fallback` where the file does not say. */
+  /** An option by the first pattern that its text matches; `fallback` where the file does not have it. */
   option<T>(key: string, choices: readonly (readonly [pattern: RegExp, value: T])[], fallback: T): T {
     const text = this.#file.metadata.get(key);
     if (text === undefined) return fallback;
@@ -136,7 +151,7 @@ export class GoldenFile implements Disposable {
     return info;
   }
 
-  /** Whether a size is what a dimension says, which it does from now on if it said nothing yet. */
+  /** Whether a dimension has this size; binds a name that has none yet. */
   #bind(dimension: Dimension, size: number): boolean {
     if (typeof dimension === "number") return dimension === size;
     const [least, most] = legalSizes[dimension] ?? usualSizes;
@@ -153,4 +168,23 @@ export class GoldenFile implements Disposable {
     if (bound !== undefined) return `${dimension} = ${bound}`;
     return `${dimension} in ${(legalSizes[dimension] ?? usualSizes).join("..")}`;
   }
+}
+
+/** A tensor's elements as numbers. */
+export function numbersOf({ dtype, data }: GoldenTensor): Float32Array {
+  return toFloat32(dtype, data as never);
+}
+
+/** A copy with the last two of three dimensions exchanged: `[outer, rows, columns]` to `[outer, columns, rows]`. */
+export function transposed<A extends ArrayOfDType[FloatDType] | Float64Array>(source: A, rows: number, columns: number): A {
+  const target = source.slice() as A;
+  const block = rows * columns;
+  for (let start = 0; start + block <= source.length && block > 0; start += block) {
+    for (let row = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++) {
+        target[start + column * rows + row] = source[start + row * columns + column] ?? NaN;
+      }
+    }
+  }
+  return target;
 }

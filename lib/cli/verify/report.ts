@@ -1,7 +1,6 @@
 /** The rows that `verify` collects for a file, and how they are printed. */
 
-import { encode, toFloat32, type FloatDType } from "../../tensor/dtype.ts";
-import { distance, sameBytes } from "./compare.ts";
+import { bitsEqual, maxAbs, relRms } from "./compare.ts";
 
 /** One tensor of one way to run one file: a line of `--json`. A number that is not finite is printed as null. */
 export interface Row {
@@ -23,20 +22,6 @@ export interface Subject {
   readonly backend: string;
 }
 
-/** Largest relRms by what is compared: a float32 result, a chunked one, a layer's, or one rounded to 16 bits. */
-export const tolerances = { f32: 2e-6, chunked: 5e-6, layer: 5e-6, bf16: 2e-3, f16: 3e-4, bytes: 0 } as const;
-
-/**
- * Largest relRms of an output that is stored as `dtype`. The bounds of 16-bit dtypes are those of many numbers: of a few,
- * rounding alone may take more. So where the reference itself loses more by being rounded, its own loss counts, with
- * what float32 arithmetic may add.
- */
-export function outputTolerance(dtype: FloatDType, reference: ArrayLike<number>): number {
-  if (dtype === "f32") return tolerances.f32;
-  const loss = distance(toFloat32(dtype, encode(dtype, reference)), reference).relRms;
-  return Number.isFinite(loss) ? Math.max(tolerances[dtype], loss + tolerances.f32) : tolerances[dtype];
-}
-
 /** How much worse than transformers' own float32 path an output may be. */
 export const peerFactor = 1.25;
 
@@ -51,8 +36,7 @@ export class Report {
 
   /** Compares numbers with a reference. Nothing passes with a NaN in it. */
   near(way: string, tensor: string, actual: ArrayLike<number>, reference: ArrayLike<number>, tolerance: number): void {
-    const { relRms, maxAbs } = distance(actual, reference);
-    this.#add(way, tensor, relRms, maxAbs, tolerance, relRms <= tolerance);
+    this.#add(way, tensor, distance(actual, reference), tolerance);
   }
 
   /**
@@ -66,11 +50,10 @@ export class Report {
     expected: A,
     numbers: (array: A) => ArrayLike<number>,
   ): void {
-    const { relRms, maxAbs } = distance(numbers(actual), numbers(expected));
-    this.#add(way, tensor, relRms, maxAbs, tolerances.bytes, relRms === 0 && sameBytes(actual, expected));
+    this.#add(way, tensor, distance(numbers(actual), numbers(expected)), 0, bitsEqual(actual, expected));
   }
 
-  /** Compares our distance from the reference with that of another implementation. */
+  /** Compares the library's distance from the reference with that of another implementation. */
   asGoodAs(
     way: string,
     tensor: string,
@@ -78,14 +61,20 @@ export class Report {
     peer: ArrayLike<number>,
     reference: ArrayLike<number>,
   ): void {
-    const { relRms, maxAbs } = distance(actual, reference);
-    const tolerance = peerFactor * distance(peer, reference).relRms;
-    this.#add(way, tensor, relRms, maxAbs, tolerance, relRms <= tolerance);
+    this.#add(way, tensor, distance(actual, reference), peerFactor * relRms(peer, reference));
   }
 
-  #add(way: string, tensor: string, relRms: number, maxAbs: number, tolerance: number, pass: boolean): void {
-    this.rows.push({ ...this.#subject, way, tensor, relRms, maxAbs, tolerance, pass });
+  /** @param also what a row must be besides within its tolerance. */
+  #add(way: string, tensor: string, { relRms, maxAbs }: Distance, tolerance: number, also = true): void {
+    this.rows.push({ ...this.#subject, way, tensor, relRms, maxAbs, tolerance, pass: relRms <= tolerance && also });
   }
+}
+
+/** The two distances that a row shows. */
+type Distance = Pick<Row, "relRms" | "maxAbs">;
+
+function distance(actual: ArrayLike<number>, reference: ArrayLike<number>): Distance {
+  return { relRms: relRms(actual, reference), maxAbs: maxAbs(actual, reference) };
 }
 
 /** How many failed checks a line names. */

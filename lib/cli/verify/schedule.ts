@@ -1,13 +1,15 @@
 /**
- * The ways that a batch of sequences can be cut into calls. All of them promise the same bits, so one list of them
- * serves every op that carries state from call to call.
+ * The ways that a batch of sequences can be cut into calls, and the packed rows of each call. All ways promise the same
+ * bits, so one list of them serves every op that carries state from call to call.
  */
 
-/** Tokens `from` up to, not including, `to` of one sequence. */
+import type { ArrayOfDType, DType } from "../../tensor/dtype.ts";
+
+/** Tokens `start` up to, not including, `end` of one sequence, counted from its first. */
 export interface Span {
   readonly sequence: number;
-  readonly from: number;
-  readonly to: number;
+  readonly start: number;
+  readonly end: number;
 }
 
 /** A name for the report, and the calls in order; each call is a ragged batch of spans. */
@@ -16,7 +18,7 @@ export interface Schedule {
   readonly calls: readonly (readonly Span[])[];
 }
 
-/** A case of more tokens or sequences than this is not run one at a time: it would take minutes and show no more. */
+/** A case of more tokens or sequences than this is not run one at a time, which would take minutes. */
 export const mostCalls = 8192;
 
 /** Every sequence whole, in one call: what the other schedules are compared with. */
@@ -27,10 +29,10 @@ export function whole(sequences: number, tokens: number): Schedule {
 /** All sequences together, cut after each of `lengths` tokens in turn; the last length repeats until the end. */
 export function pieces(way: string, sequences: number, tokens: number, lengths: readonly number[]): Schedule {
   const calls: Span[][] = [];
-  for (let from = 0, i = 0; from < tokens; i++) {
-    const to = Math.min(tokens, from + Math.max(1, lengths[Math.min(i, lengths.length - 1)] ?? tokens));
-    calls.push(all(sequences, from, to));
-    from = to;
+  for (let start = 0, i = 0; start < tokens; i++) {
+    const end = Math.min(tokens, start + Math.max(1, lengths[Math.min(i, lengths.length - 1)] ?? tokens));
+    calls.push(all(sequences, start, end));
+    start = end;
   }
   return { way, calls };
 }
@@ -42,7 +44,7 @@ export function tokenByToken(sequences: number, tokens: number): Schedule {
 
 /** One sequence a call, each whole: the same tokens in the smallest batches. */
 export function oneSequenceAtATime(sequences: number, tokens: number): Schedule {
-  const calls = Array.from({ length: sequences }, (_, sequence) => [{ sequence, from: 0, to: tokens }]);
+  const calls = Array.from({ length: sequences }, (_, sequence) => [{ sequence, start: 0, end: tokens }]);
   return { way: "one sequence at a time", calls };
 }
 
@@ -53,8 +55,8 @@ export function uneven(sequences: number, tokens: number): Schedule {
   return {
     way: "uneven batch",
     calls: [
-      order.map((sequence) => ({ sequence, from: 0, to: cut(sequence) })),
-      order.map((sequence) => ({ sequence, from: cut(sequence), to: tokens })),
+      order.map((sequence) => ({ sequence, start: 0, end: cut(sequence) })),
+      order.map((sequence) => ({ sequence, start: cut(sequence), end: tokens })),
     ],
   };
 }
@@ -71,15 +73,55 @@ export function otherSchedules(sequences: number, tokens: number): Schedule[] {
   return list;
 }
 
+function all(sequences: number, start: number, end: number): Span[] {
+  return Array.from({ length: sequences }, (_, sequence) => ({ sequence, start, end }));
+}
+
+/** How many rows a call has. */
+export function rowsOf(spans: readonly Span[]): number {
+  return spans.reduce((sum, { start, end }) => sum + (end - start), 0);
+}
+
 /** The cuSeqlens of a call: where each span's tokens begin in its packed rows, and the total. */
 export function cuSeqlensOf(spans: readonly Span[]): Int32Array {
   const starts = new Int32Array(spans.length + 1);
-  spans.forEach(({ from, to }, i) => {
-    starts[i + 1] = (starts[i] ?? 0) + (to - from);
+  spans.forEach(({ start, end }, i) => {
+    starts[i + 1] = (starts[i] ?? 0) + (end - start);
   });
   return starts;
 }
 
-function all(sequences: number, from: number, to: number): Span[] {
-  return Array.from({ length: sequences }, (_, sequence) => ({ sequence, from, to }));
+/** The cuSeqlens of sequences of `tokens` each. */
+export function evenSeqlens(sequences: number, tokens: number): Int32Array {
+  return cuSeqlensOf(all(sequences, 0, tokens));
+}
+
+type AnyArray = ArrayOfDType[DType] | Float64Array;
+
+/**
+ * The tokens of some spans as packed rows.
+ *
+ * @param cuSeqlens where each sequence's tokens begin in `source`, in rows.
+ * @param width elements of a row.
+ */
+export function gather<A extends AnyArray>(spans: readonly Span[], cuSeqlens: ArrayLike<number>, width: number, source: A): A {
+  const target = source.slice(0, rowsOf(spans) * width) as A;
+  let at = 0;
+  for (const { sequence, start, end } of spans) {
+    const first = cuSeqlens[sequence] ?? NaN;
+    const part = source.subarray((first + start) * width, (first + end) * width);
+    target.set(part, at);
+    at += part.length;
+  }
+  return target;
+}
+
+/** The reverse of {@link gather}. */
+export function scatter(spans: readonly Span[], cuSeqlens: ArrayLike<number>, width: number, source: AnyArray, target: AnyArray): void {
+  let at = 0;
+  for (const { sequence, start, end } of spans) {
+    const length = (end - start) * width;
+    target.set(source.subarray(at, at + length), ((cuSeqlens[sequence] ?? NaN) + start) * width);
+    at += length;
+  }
 }

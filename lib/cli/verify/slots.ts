@@ -22,7 +22,7 @@ export class Slots {
   step(spans: readonly Span[]): { readonly readSlots: Int32Array; readonly writeSlots: Int32Array } {
     const readSlots = this.#slotsOf(spans);
     if (this.#moving) {
-      // A sequence's two slots lie mirrored, so that sequences do not move in step.
+      // A sequence's two slots are s and count − 1 − s.
       for (const { sequence } of spans) this.#slotOf[sequence] = this.count - 1 - (this.#slotOf[sequence] ?? 0);
     }
     return { readSlots, writeSlots: this.#slotsOf(spans) };

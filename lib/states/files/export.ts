@@ -3,19 +3,19 @@ import { invalid } from "../../arguments/checks.ts";
 import { dtypes } from "../../tensor/dtype.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { ShapeError } from "../../errors.ts";
-import type { HeadMap } from "../../ops/option-names.ts";
-import { rowShape } from "../pool-shape.ts";
+import type { HeadMap } from "../../native/options.ts";
+import { kindsOf, rowShape } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
-import { writeSafetensors } from "../../safetensors/safetensors.ts";
+import { fileDTypes, writeSafetensors } from "../../safetensors/safetensors.ts";
 import type { TensorToWrite } from "../../safetensors/safetensors.ts";
-import { converted, fileDTypes, rowOf } from "./rows.ts";
-import type { FloatElements } from "./rows.ts";
+import { converted, rowOf } from "./format.ts";
+import type { FloatElements } from "./format.ts";
 import type { StateTensors } from "./save.ts";
 
-/** A system whose layout states can be written in; see {@link exportStates}. */
+/** A system whose layout states can be written in; see {@link StatePool.export}. */
 export type StateLayout = "mlx" | "hf" | "ggml";
 
-/** Options of {@link exportStates}. */
+/** Options of {@link StatePool.export}. */
 export interface ExportOptions {
   readonly layout: StateLayout;
   /** Element type of the recurrent states in the file. @default the pool's */
@@ -23,29 +23,29 @@ export interface ExportOptions {
   /** Element type of the convolution states in the file. @default the pool's */
   readonly convDtype?: FloatDType | undefined;
   /**
-   * For `hf`: columns of a convolution state, convWidth (as transformers keeps them, the oldest being of no use any
-   * more and zero here) or convWidth − 1. @default convWidth
+   * For `hf`: columns of a convolution state, convWidth (as transformers keeps them; the oldest, which no op
+   * reads, is zero here) or convWidth − 1. @default convWidth
    */
   readonly convColumns?: number | undefined;
   /** For `ggml`: how the ops that made the states mapped heads. `block` is reordered to ggml's `tiled`. @default "block" */
-  readonly heads?: HeadMap | undefined;
+  readonly headMap?: HeadMap | undefined;
 }
 
-/** A row of one layout: its shape, and where element i of ours goes. */
+/** A row of one layout: its shape, and the index in it of the pool's element i. */
 interface Target {
   readonly shape: readonly number[];
   readonly place: (index: number) => number;
 }
 
 /** Checks options that only some layouts have. */
-export function checkExport(op: string, shape: PoolShape, { layout, convColumns, heads }: ExportOptions): void {
+export function checkExport(op: string, shape: PoolShape, { layout, convColumns, headMap }: ExportOptions): void {
   const { convWidth, convChannels, valueHeads, valueDim } = shape;
-  if (convColumns !== undefined && (layout !== "hf" || (convColumns !== convWidth && convColumns !== convWidth - 1))) {
+  if (convColumns !== undefined && (layout !== "hf" || !shape.conv || (convColumns !== convWidth && convColumns !== convWidth - 1))) {
     const expected = layout === "hf" ? `${convWidth} or ${convWidth - 1}` : "nothing but with layout hf";
     throw invalid(op, "convColumns", expected, convColumns);
   }
-  if (heads !== undefined && layout !== "ggml") throw invalid(op, "heads", "nothing but with layout ggml", heads);
-  if (layout === "ggml" && convChannels < valueHeads * valueDim) {
+  if (headMap !== undefined && layout !== "ggml") throw invalid(op, "headMap", "nothing but with layout ggml", headMap);
+  if (layout === "ggml" && shape.conv && convChannels < valueHeads * valueDim) {
     const expected = `convolutions of at least ${valueHeads * valueDim} channels for layout ggml`;
     throw new ShapeError({ op, argument: "pool", expected, received: `${convChannels}` });
   }
@@ -56,7 +56,7 @@ export function writeExport(pool: StateTensors, slots: readonly number[], path: 
   const { shape } = pool;
   const tensors = new Map<string, TensorToWrite>();
   for (let layer = 0; layer < shape.layers; layer++) {
-    for (const kind of ["state", "conv"] as const) {
+    for (const kind of kindsOf(shape)) {
       const target = targetOf(shape, kind, options);
       const from = kind === "state" ? shape.stateDtype : shape.convDtype;
       const to = (kind === "state" ? options.stateDtype : options.convDtype) ?? from;
@@ -89,7 +89,7 @@ function targetOf(shape: PoolShape, kind: StateKind, options: ExportOptions): Ta
       return { shape: [convChannels, width], place: (i) => Math.floor(i / columns) * width + first + (i % columns) };
     }
     case "ggml": {
-      const head = options.heads === "tiled" ? (hv: number) => hv : tiledHead(shape);
+      const head = options.headMap === "tiled" ? (hv: number) => hv : tiledHead(shape);
       if (kind === "state") return { shape: ours, place: reorderer(valueDim * keyDim, 0, head) };
       const values = convChannels - valueHeads * valueDim;
       return { shape: ours, place: reorderer(valueDim * columns, values * columns, head) };

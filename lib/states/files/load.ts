@@ -4,16 +4,15 @@ import type { FloatDType } from "../../tensor/dtype.ts";
 import { FileError, describe } from "../../errors.ts";
 import { dtypeOf } from "../pool-shape.ts";
 import type { PoolShape } from "../pool-shape.ts";
-import { openSafetensors } from "../../safetensors/safetensors.ts";
+import { fileDTypes, openSafetensors } from "../../safetensors/safetensors.ts";
 import type { SafetensorsFile } from "../../safetensors/safetensors.ts";
 import { shapeText } from "../../tensor/expect.ts";
-import { beginChecksum, checksumKey, formatName, formatVersion, sizeKeys, tensorsOf } from "./format.ts";
-import { bytesOf, converted, fileDTypes, rowOf } from "./rows.ts";
+import { beginChecksum, bytesOf, checksumKey, converted, formatName, formatVersion, rowOf, sizeKeys, tensorsOf } from "./format.ts";
 import type { StateTensors } from "./save.ts";
 
 const op = "pool.load";
 
-/** What {@link StatePool.load} may be told. */
+/** Options of {@link StatePool.load}. */
 export interface LoadOptions {
   /** Whether states of other dtypes than the pool's are converted, each number rounded once, or refused. @default false */
   readonly convert?: boolean | undefined;
@@ -55,7 +54,7 @@ export class StateFile implements Disposable {
   /**
    * Reads every state into a slot of the pools.
    *
-   * @throws {FileError} where the bytes do not match the checksum; the slots then hold anything.
+   * @throws {FileError} where the bytes do not match the checksum; the contents of the slots are undefined then.
    */
   readInto(pool: StateTensors, slots: readonly number[]): void {
     const metadata = Object.fromEntries(this.#file.metadata);
@@ -65,7 +64,7 @@ export class StateFile implements Disposable {
       const to = dtypeOf(pool.shape, kind);
       for (const [i, slot] of slots.entries()) {
         const row = rowOf(pool.tensor(layer, kind), slot);
-        // Bytes of the pool's own dtype go straight to their place.
+        // Bytes of the pool's own dtype are read in place.
         const target = from === to ? row : dtypes[from].create(row.length);
         const bytes = bytesOf(target);
         this.#file.readSlice(name, i * bytes.length, bytes);

@@ -2,11 +2,10 @@
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { dtypeOf } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
-import { writeSafetensors } from "../../safetensors/safetensors.ts";
+import { fileDTypes, writeSafetensors } from "../../safetensors/safetensors.ts";
 import type { TensorToWrite } from "../../safetensors/safetensors.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
-import { beginChecksum, checksumKey, metadataOf, tensorsOf } from "./format.ts";
-import { bytesOf, converted, fileDTypes, rowOf } from "./rows.ts";
+import { beginChecksum, bytesOf, checksumKey, converted, metadataOf, rowOf, tensorsOf } from "./format.ts";
 
 /** The pools of every layer, as files read and write them. */
 export interface StateTensors {
@@ -14,7 +13,7 @@ export interface StateTensors {
   tensor(layer: number, kind: StateKind): Tensor;
 }
 
-/** What {@link StatePool.save} may be told. */
+/** Options of {@link StatePool.save}. */
 export interface SaveOptions {
   /** Element type of the recurrent states in the file. @default the pool's */
   readonly stateDtype?: FloatDType | undefined;

@@ -26,5 +26,7 @@ final class CPUDevice: Backend, @unchecked Sendable {
 
   func assist(_ submission: any Submission) { queue.assist(submission) }
 
+  func stop(from ticket: UInt64) { queue.stop(from: ticket) }
+
   func close() { queue.close() }
 }

@@ -1,5 +1,6 @@
 import CPUKernels
 import GatedDeltaTypes
+import Threading
 
 /// The submissions of one device, in order, one at a time: run by the device's own thread, or by a thread that would
 /// only wait for them otherwise.
@@ -14,12 +15,12 @@ final class DeviceQueue: @unchecked Sendable {
 
   private enum ThreadState { case none, awake, dozing, sleeping }
 
-  private let lock = SleepLock()
+  private let lock = Lock()
   private let executor: Executor
   /// Submissions from `next` on; nil where they were taken, so that nothing holds on to their memory.
   private var waiting: [(any Submission)?] = []
   private var next = 0
-  private var isRunning = false
+  private var running: (any Submission)?
   private var isClosed = false
   private var thread = ThreadState.none
 
@@ -30,10 +31,10 @@ final class DeviceQueue: @unchecked Sendable {
     waiting.append(submission)
     switch thread {
     case .none:
-      if startThread(named: "gd-device", { self.serve() }) {
+      if startThread({ self.serve() }) {
         thread = .awake
       } else if !isRunning {
-        // No thread to be had: the work is done here, late but surely.
+        // No thread to be had: the work is done here.
         while let submission = take() { run(submission) }
       }
     case .sleeping: lock.wake()
@@ -49,12 +50,29 @@ final class DeviceQueue: @unchecked Sendable {
     lock.unlock()
   }
 
+  /// Ends the submissions from `ticket` on without their work being done: those that have not begun never do, one that
+  /// runs ends after its current work items. Each is finished with a failure. Does not wait for that.
+  func stop(from ticket: UInt64) {
+    lock.lock()
+    var dropped: [any Submission] = []
+    while waiting.count > next, let last = waiting.last, let submission = last, submission.ticket >= ticket {
+      dropped.append(submission)
+      waiting.removeLast()
+    }
+    if let running, running.ticket >= ticket { executor.stop() }
+    lock.unlock()
+    for submission in dropped.reversed() { submission.finish(Executor.stopped) }
+  }
+
+  /// Nothing is added any more. The device's thread ends when nothing is left to run.
   func close() {
     lock.lock()
     isClosed = true
     lock.wake()
     lock.unlock()
   }
+
+  private var isRunning: Bool { running != nil }
 
   /// With the lock held.
   private func take() -> (any Submission)? {
@@ -75,7 +93,7 @@ final class DeviceQueue: @unchecked Sendable {
 
   /// With the lock held, which it gives up meanwhile.
   private func run(_ submission: any Submission) {
-    isRunning = true
+    running = submission
     lock.unlock()
     let environment = gd_cpu_float_environment_enter()
     var failure: Failure?
@@ -87,25 +105,26 @@ final class DeviceQueue: @unchecked Sendable {
     gd_cpu_float_environment_leave(environment)
     submission.finish(failure)
     lock.lock()
-    isRunning = false
+    running = nil
   }
 
   private func serve() {
+    gd_cpu_name_thread("gd-device")
     lock.lock()
-    var lastWork = monotonicNanoseconds()
-    while !isClosed {
+    var lastWork = Clock.now
+    while !isClosed || isRunning || next < waiting.count {
       if !isRunning, let submission = take() {
         thread = .awake
         run(submission)
-        lastWork = monotonicNanoseconds()
-      } else if isRunning || monotonicNanoseconds() &- lastWork < DeviceQueue.sleepAfterNanoseconds {
+        lastWork = Clock.now
+      } else if isRunning || Clock.now &- lastWork < DeviceQueue.sleepAfterNanoseconds {
         thread = .dozing
         // Whoever is at work now needs the cores; what comes meanwhile would wait for it in any case.
-        lock.sleep(nanoseconds: isRunning ? DeviceQueue.busyNanoseconds : DeviceQueue.dozeNanoseconds)
+        lock.sleep(until: Deadline(timeout: isRunning ? DeviceQueue.busyNanoseconds : DeviceQueue.dozeNanoseconds))
       } else {
         thread = .sleeping
         lock.sleep()
-        lastWork = monotonicNanoseconds()
+        lastWork = Clock.now
       }
     }
     lock.unlock()

@@ -1,7 +1,8 @@
 import CPUKernels
 import GatedDeltaTypes
+import Synchronization
 
-/// Runs ops one after the other for a device. Used by one thread at a time.
+/// Runs ops one after the other for a device. Used by one thread at a time, but for `stop`.
 final class Executor {
   let kernels: gd_cpu_kernels
   let threads: Int
@@ -15,6 +16,9 @@ final class Executor {
   private let staging = Staging()
   private let otherStaging = Staging()
 
+  /// What `stop` sets and the kernels look at.
+  private let stopWord: UnsafeMutablePointer<Atomic<UInt32>>
+
   /// Estimated work below this a thread is not worth telling one.
   static let worthAThread = 4000.0
   private let leastNanoseconds: Double
@@ -26,21 +30,45 @@ final class Executor {
     scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
     bounds = GrowingBuffer()
     bounds.reserve(threads &+ 1)
+    stopWord = .allocate(capacity: 1)
+    stopWord.initialize(to: Atomic(0))
   }
 
-  func run(_ ops: [Op]) throws(Failure) {
+  deinit { stopWord.deallocate() }
+
+  /// Ends what runs after the work item that it is at, and every later run at once, with a failure. From any thread.
+  func stop() { stopWord.pointee.store(1, ordering: .relaxed) }
+
+  private var isStopped: Bool { stopWord.pointee.load(ordering: .relaxed) != 0 }
+
+  /// - Throws: the failure of an op, with the op's name; those after it have not run. Also once it was stopped.
+  func run(_ ops: [EncodedOp]) throws(Failure) {
     // By index: an op in a variable of its own would be a copy, with a count up and down for each of its buffers.
     for index in ops.indices {
-      switch ops[index] {
-      case .gatedDelta(let op, let sequences): try run(op, sequences)
-      case .causalConv1d(let op, let sequences): try run(op, sequences)
-      case .gatedRMSNorm(let op): run(op)
-      case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
-      case .linear(let op): run(op)
-      case .copySlots(let op, let sequences): try run(op, sequences)
-      case .commitGatedDelta(let op, let sequences): try run(op, sequences)
-      case .commitCausalConv1d(let op, let sequences): try run(op, sequences)
+      do throws(Failure) {
+        try run(ops, index)
+      } catch {
+        var failure = error
+        failure.op = "\(ops[index].name)"
+        throw failure
       }
+      if isStopped { throw Executor.stopped }
+    }
+  }
+
+  /// What becomes of work whose device has no owner any more.
+  static let stopped = Failure(.state, argument: "device", expected: "an open device", received: "one that has ended")
+
+  private func run(_ ops: [EncodedOp], _ index: Int) throws(Failure) {
+    switch ops[index].op {
+    case .gatedDelta(let op, let sequences): try run(op, sequences)
+    case .causalConv1d(let op, let sequences): try run(op, sequences)
+    case .gatedRMSNorm(let op): run(op)
+    case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
+    case .linear(let op): run(op)
+    case .copySlots(let op, let sequences): try run(op, sequences)
+    case .commitGatedDelta(let op, let sequences): try run(op, sequences)
+    case .commitCausalConv1d(let op, let sequences): try run(op, sequences)
     }
   }
 
@@ -270,10 +298,13 @@ final class Executor {
 
   private func launch<Params>(_ kernel: OpaqueRun?, _ params: inout Params, _ parts: Int) {
     guard let kernel, bounds.start[parts] > 0 else { return }
+    // An atomic word lies in memory as a plain one does, which is how C reads it.
+    let stop = UnsafePointer<UInt32>(OpaquePointer(stopWord))
     withUnsafePointer(to: &params) { params in
-      let job = PoolJob(run: kernel, op: UnsafeRawPointer(params), bounds: UnsafePointer(bounds.start), parts: parts)
+      let job = PoolJob(run: kernel, op: UnsafeRawPointer(params), bounds: UnsafePointer(bounds.start), parts: parts,
+        stop: stop)
       if parts > 1, ThreadPool.shared.run(job, scratch: scratch.start) { return }
-      kernel(job.op, 0, bounds.start[parts], scratch.start)
+      kernel(job.op, 0, bounds.start[parts], scratch.start, stop)
     }
   }
 }

@@ -1,7 +1,10 @@
 import CPUKernels
 import GatedDeltaTypes
 
-typealias OpaqueRun = @convention(c) (UnsafeRawPointer?, Int64, Int64, UnsafeMutableRawPointer?) -> Void
+/// A kernel: see `gd_cpu_run`.
+typealias OpaqueRun = @convention(c) (
+  UnsafeRawPointer?, Int64, Int64, UnsafeMutableRawPointer?, UnsafePointer<UInt32>?
+) -> Void
 
 /// From validated values to the kernels' parameters, field by field.
 

@@ -8,8 +8,14 @@ import CPUKernels
 
 /// What this machine is.
 enum Processor {
-  /// Cores that this process may use, at least 1.
-  static let usableCores = Int(gd_cpu_usable_cores())
+  /// Cores that this process may use, at least 1: those that it may run on, but no more than it is given the time of.
+  static let usableCores: Int = {
+    let cores = Int(gd_cpu_usable_cores())
+    #if os(Linux)
+      if let quota = CPUQuota.cores() { return min(cores, quota) }
+    #endif
+    return cores
+  }()
 
   /// What a person calls it.
   static let name: String = {

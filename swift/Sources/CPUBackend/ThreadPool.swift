@@ -1,12 +1,15 @@
 import CPUKernels
 import Synchronization
+import Threading
 
 /// One op's work, cut into parts: part i is work items bounds[i] ..< bounds[i + 1].
 struct PoolJob {
-  var run: @convention(c) (UnsafeRawPointer?, Int64, Int64, UnsafeMutableRawPointer?) -> Void
+  var run: OpaqueRun
   var op: UnsafeRawPointer
   var bounds: UnsafePointer<Int64>
   var parts: Int
+  /// Not 0 once the work is to end.
+  var stop: UnsafePointer<UInt32>
 }
 
 /// The threads that help, one pool for the process, shared by its devices. One job at a time: whoever finds the pool
@@ -71,7 +74,7 @@ final class ThreadPool: @unchecked Sendable {
       else { continue }
       // The claim keeps the job in place until this part is counted as done.
       guard let work = job.pointee else { continue }
-      work.run(work.op, work.bounds[part], work.bounds[part &+ 1], scratch)
+      work.run(work.op, work.bounds[part], work.bounds[part &+ 1], scratch, work.stop)
       if unfinished.subtract(1, ordering: .sequentiallyConsistent).newValue == 0 { caller.wakeIfParked() }
     }
   }
@@ -81,7 +84,7 @@ final class ThreadPool: @unchecked Sendable {
       let parking = Parking()
       let index = workers.count
       guard let scratch = try? PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096),
-        startThread(named: "gd-cpu-\(index &+ 1)", { self.work(index, parking, scratch) })
+        startThread({ self.work(index, parking, scratch) })
       else {
         refused = true
         return
@@ -91,6 +94,7 @@ final class ThreadPool: @unchecked Sendable {
   }
 
   private func work(_ index: Int, _ parking: Parking, _ scratch: PageRange) {
+    gd_cpu_name_thread("gd-cpu-\(index &+ 1)")
     _ = gd_cpu_float_environment_enter()
     var seen: UInt64 = 0
     while true {
@@ -112,17 +116,17 @@ final class ThreadPool: @unchecked Sendable {
 /// Where one thread waits: it spins for a while, then sleeps until it is woken.
 final class Parking: @unchecked Sendable {
   private let parked = Atomic<Bool>(false)
-  private let lock = SleepLock()
+  private let lock = Lock()
 
   /// Returns once `condition` holds. Whoever makes it hold calls `wakeIfParked` after that.
   func wait(until condition: () -> Bool) {
-    let end = monotonicNanoseconds() &+ ThreadPool.spinNanoseconds
+    let end = Clock.now &+ ThreadPool.spinNanoseconds
     repeat {
       for _ in 0..<64 {
         if condition() { return }
         gd_cpu_pause()
       }
-    } while monotonicNanoseconds() < end
+    } while Clock.now < end
     lock.lock()
     parked.store(true, ordering: .sequentiallyConsistent)
     while !condition() { lock.sleep() }

@@ -34,11 +34,11 @@ int64_t gd_cpu_copy_slots_items(const gd_cpu_copy_slots *op) {
   return op->count * blocks_of(op->slot_bytes, COPY_BLOCK);
 }
 
-void gd_cpu_copy_slots_run(const void *params, int64_t begin, int64_t end, void *scratch) {
+void gd_cpu_copy_slots_run(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
   const gd_cpu_copy_slots *op = params;
   int64_t blocks = blocks_of(op->slot_bytes, COPY_BLOCK);
   (void)scratch;
-  for (int64_t item = begin; item < end; item++) {
+  for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
     const gd_cpu_slot_copy *copy = &op->copies[item / blocks];
     int64_t at = item % blocks * COPY_BLOCK;
     int64_t left = op->slot_bytes - at, bytes = left < COPY_BLOCK ? left : COPY_BLOCK;

@@ -1,3 +1,8 @@
+public enum BackendKind: UInt32, Sendable {
+  case cpu = 1
+  case metal = 2
+}
+
 public struct DeviceDescription: Sendable {
   public var backend: BackendKind
   /// What a person calls the device, such as `AMD EPYC` or `Apple M3 (emulated)`; at most 127 bytes of UTF-8.
@@ -16,9 +21,28 @@ public struct DeviceDescription: Sendable {
   }
 }
 
-/// The ops of one commit. The backend calls `finish` once, from any thread, when the last op is done or one has failed.
+/// An op of a submission.
+public struct EncodedOp: Sendable {
+  public var op: Op
+  /// What the caller encoded it as, such as `gatedDeltaNetInplace` for what is run as a `gatedDelta`. A failure while it
+  /// runs carries this name.
+  public let name: StaticString
+  /// Whether it reads or writes memory that is not the library's own (`Memory.isWrapped`).
+  public let borrows: Bool
+
+  public init(_ op: consuming Op, name: StaticString, borrows: Bool) {
+    self.op = op
+    self.name = name
+    self.borrows = borrows
+  }
+}
+
+/// The ops of one commit. The backend calls `finish` once, from any thread, when the last op is done or one has failed;
+/// of the submission's memory it touches nothing any more by then.
 public protocol Submission: AnyObject, Sendable {
-  var ops: [Op] { get }
+  /// Later submissions of a device have higher tickets.
+  var ticket: UInt64 { get }
+  var ops: [EncodedOp] { get }
   func finish(_ failure: Failure?)
 }
 
@@ -39,6 +63,11 @@ public protocol Backend: AnyObject, Sendable {
   /// Called by a thread that is about to block until `submission` has finished: a chance to do the work on it.
   func assist(_ submission: any Submission)
 
-  /// Called once, when nothing is pending any more.
+  /// Ends the submissions from `ticket` on as soon as it can, without blocking: those that have not begun never do, and
+  /// of those that run whatever can be left out is. Each is finished, and as ever touches no memory after that. Nothing
+  /// is submitted any more.
+  func stop(from ticket: UInt64)
+
+  /// Called once, and last. What is pending still runs, and the backend ends after it.
   func close()
 }

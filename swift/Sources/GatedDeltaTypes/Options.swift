@@ -1,14 +1,19 @@
-/// The options of the ops, one enum each. Raw values are those of the C header, so that the boundary is a plain
-/// `init(rawValue:)`; a test compares the two.
+// Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
 
-public enum DType: UInt32, Sendable, CaseIterable {
+/// An option with the name that the public (TypeScript) API has for it: messages use it.
+public protocol NamedOption: RawRepresentable<UInt32>, CaseIterable, Sendable {
+  var publicName: String { get }
+}
+
+/// Element types; bf16 crosses into JavaScript as Uint16Array.
+public enum DType: UInt32, NamedOption {
   case f32 = 1
   case f16 = 2
   case bf16 = 3
+  /// index data only
   case i32 = 4
 
-  public var size: Int { self == .f32 || self == .i32 ? 4 : 2 }
-  public var name: String {
+  public var publicName: String {
     switch self {
     case .f32: "f32"
     case .f16: "f16"
@@ -18,64 +23,148 @@ public enum DType: UInt32, Sendable, CaseIterable {
   }
 }
 
-public enum BackendKind: UInt32, Sendable {
-  case cpu = 1
-  case metal = 2
-}
-
-/// How the decay a in (0, 1] comes from what is given.
-public enum GateForm: UInt32, Sendable, CaseIterable {
+/// How the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong guess gives
+/// plausible nonsense, so there is no default.
+public enum GateForm: UInt32, NamedOption {
+  /// a (mlx-lm, MAX)
   case decay = 1
+  /// exp(g) (Hugging Face, FLA, ggml)
   case log = 2
+  /// exp(-g) (mlx-native)
   case negLog = 3
+  /// exp(-exp(aLog) softplus(a + dtBias)) (a Qwen checkpoint's projection, vLLM)
   case raw = 4
+  /// exp(aLog softplus(a + dtBias)), aLog holding ssm_a = -exp(A_log) (GGUF)
   case rawSSM = 5
+  /// exp(gateBound sigmoid(exp(aLog) (a + dtBias))) (Kimi Linear)
   case rawBounded = 6
 
-  /// The raw forms take `aLog` and `dtBias` beside the gate.
-  public var isRaw: Bool { rawValue >= GateForm.raw.rawValue }
+  public var publicName: String {
+    switch self {
+    case .decay: "decay"
+    case .log: "log"
+    case .negLog: "neg-log"
+    case .raw: "raw"
+    case .rawSSM: "raw-ssm"
+    case .rawBounded: "raw-bounded"
+    }
+  }
 }
 
-public enum GateDims: UInt32, Sendable, CaseIterable {
+/// One gate a head, or one for every key dimension.
+public enum GateDims: UInt32, NamedOption {
   case perHead = 1
-  /// KDA: one gate for every key dimension.
+  /// Kimi's KDA
   case perKey = 2
+
+  public var publicName: String {
+    switch self {
+    case .perHead: "head"
+    case .perKey: "key"
+    }
+  }
 }
 
-public enum BetaForm: UInt32, Sendable, CaseIterable {
+/// How beta comes from what is given.
+public enum BetaForm: UInt32, NamedOption {
+  /// b
   case given = 1
+  /// sigmoid(b)
   case sigmoid = 2
+  /// 2 sigmoid(b), which allows negative eigenvalues
   case twiceSigmoid = 3
+
+  public var publicName: String {
+    switch self {
+    case .given: "given"
+    case .sigmoid: "sigmoid"
+    case .twiceSigmoid: "2-sigmoid"
+    }
+  }
 }
 
 /// Which key head serves value head hv.
-public enum HeadMap: UInt32, Sendable, CaseIterable {
-  /// hv / (valueHeads / keyHeads)
+public enum HeadMap: UInt32, NamedOption {
+  /// hv / (valueHeads / keyHeads), rounded down (Hugging Face, MLX, vLLM, MAX)
   case block = 1
-  /// hv % keyHeads
+  /// hv mod keyHeads (ggml)
   case tiled = 2
+
+  public var publicName: String {
+    switch self {
+    case .block: "block"
+    case .tiled: "tiled"
+    }
+  }
 }
 
-public enum QKNorm: UInt32, Sendable, CaseIterable {
+/// Normalisation of each query and key row x of length keyDim, before the query's scale.
+public enum QKNorm: UInt32, NamedOption {
   case none = 1
+  /// x rsqrt(sum x^2 + eps) (Hugging Face, FLA)
   case l2 = 2
+  /// x / max(sqrt(sum x^2), eps) (ggml)
   case l2Max = 3
+  /// x rsqrt(sum x^2 + keyDim eps) (MLX)
   case rms = 4
+
+  public var publicName: String {
+    switch self {
+    case .none: "none"
+    case .l2: "l2"
+    case .l2Max: "l2-max"
+    case .rms: "rms"
+    }
+  }
 }
 
-public enum Algorithm: UInt32, Sendable, CaseIterable {
+/// How prefill is computed.
+public enum Algorithm: UInt32, NamedOption {
+  /// the fastest that gives the bits of recurrent
   case auto = 0
+  /// token by token
   case recurrent = 1
+  /// 16 tokens at a time as products of matrices, with bits of its own
   case chunked = 2
+
+  public var publicName: String {
+    switch self {
+    case .auto: "auto"
+    case .recurrent: "recurrent"
+    case .chunked: "chunked"
+    }
+  }
 }
 
-public enum Activation: UInt32, Sendable, CaseIterable {
+/// What a sum or a gate goes through.
+public enum Activation: UInt32, NamedOption {
+  /// x
   case none = 1
+  /// x sigmoid(x)
   case silu = 2
+  /// sigmoid(x)
   case sigmoid = 3
+
+  public var publicName: String {
+    switch self {
+    case .none: "none"
+    case .silu: "silu"
+    case .sigmoid: "sigmoid"
+    }
+  }
 }
 
-public enum NormOrder: UInt32, Sendable, CaseIterable {
+/// Whether x is normalised before it is multiplied by act(z), or after.
+public enum NormOrder: UInt32, NamedOption {
+  /// n(x) act(z) (Qwen3-Next)
   case normThenGate = 1
+  /// n(x act(z)) (Mamba-2)
   case gateThenNorm = 2
+
+  public var publicName: String {
+    switch self {
+    case .normThenGate: "norm-then-gate"
+    case .gateThenNorm: "gate-then-norm"
+    }
+  }
 }

@@ -30,6 +30,40 @@ public struct Sequences: Sendable {
     self.stores = stores
     self.counts = counts
   }
+
+  /// The same without the sequences that have no rows, write no slot and store nothing; nil where there are none of
+  /// those. At least one sequence stays.
+  public func withoutIdle() -> Sequences? {
+    guard count > 1, writeSlots.contains(where: { $0 < 0 }) else { return nil }
+    let kept = (0..<count).filter { !isIdle($0) }
+    if kept.count == count { return nil }
+    return only(kept.isEmpty ? [0] : kept)
+  }
+
+  private func isIdle(_ sequence: Int) -> Bool {
+    guard writeSlots[sequence] < 0 else { return false }
+    if !starts.isEmpty, starts[sequence] != starts[sequence &+ 1] { return false }
+    return stores?.of(sequence).isEmpty ?? true
+  }
+
+  /// These sequences, in ascending order, where all others have no rows and store nothing.
+  private func only(_ kept: [Int]) -> Sequences {
+    var result = Sequences(
+      count: kept.count, starts: [], readSlots: readSlots.isEmpty ? [] : kept.map { readSlots[$0] },
+      writeSlots: kept.map { writeSlots[$0] }, stagedReads: [], counts: counts.map { counts in kept.map { counts[$0] } })
+    if !starts.isEmpty { result.starts = kept.map { starts[$0] } + [starts[count]] }
+    if !stagedReads.isEmpty {
+      let staged = Set(stagedReads)
+      result.stagedReads = kept.indices.filter { staged.contains(Int32(truncatingIfNeeded: kept[$0])) }.map {
+        Int32(truncatingIfNeeded: $0)
+      }
+    }
+    if let stores {
+      result.stores = StateStores(
+        offsets: kept.map { stores.offsets[$0] } + [stores.offsets[count]], stores: stores.stores)
+    }
+    return result
+  }
 }
 
 /// States that an op stores along the way: its snapshots and checkpoints, sequence by sequence.

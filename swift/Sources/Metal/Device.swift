@@ -54,7 +54,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
 
   static func systemDefault() -> Result<EmulatedDevice, MetalEmulationError> {
     guard let found = emulator_find() else {
-      return .failure(MetalEmulationError("the emulated shader library has not been built"))
+      return .failure(MetalEmulationError("no emulated shader library (in a clone, `npm run emulator` builds it)"))
     }
     let path = String(cString: found)
     return opened.withLock { opened in
@@ -66,7 +66,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
       guard
         let device = EmulatedDevice(functions: functions, settings: Settings { getenv($0).map { String(cString: $0) } })
       else {
-        return .failure(MetalEmulationError("\(path): describes its kernels in another way: build it anew"))
+        return .failure(MetalEmulationError("\(path): describes its kernels in another way: build it anew (`npm run emulator`)"))
       }
       opened[path] = device
       return .success(device)

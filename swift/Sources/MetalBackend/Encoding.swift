@@ -26,7 +26,18 @@ struct Encoding {
   /// Scratch memory of all command buffers.
   var chunks: [Chunk] { pass.arena.chunks }
 
-  mutating func add(_ op: Op) throws(Failure) {
+  /// - Throws: what is wrong, with the op's name.
+  mutating func add(_ op: EncodedOp) throws(Failure) {
+    do throws(Failure) {
+      try add(op.op)
+    } catch {
+      var failure = error
+      failure.op = "\(op.name)"
+      throw failure
+    }
+  }
+
+  private mutating func add(_ op: Op) throws(Failure) {
     if work > 0, work + op.work > device.workLimit {
       end()
       let next = try Self.begin(device, waits: true)

@@ -69,14 +69,17 @@ let kernelSource = ##"""
 #include <stdint.h>
 #endif
 
-#if defined(__METAL_VERSION__) || defined(__cplusplus)
-#define GDM_ASSERT_SIZE(type, bytes) static_assert(sizeof(type) == bytes, "layout shared with the host")
-#else
-#define GDM_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == bytes, "layout shared with the host")
-#endif
+#line 1 "shaders/option_values.h"
+/* Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again. */
+#ifndef GATED_DELTA_SHADERS_OPTION_VALUES_H
+#define GATED_DELTA_SHADERS_OPTION_VALUES_H
 
-// Options, with the values that the C header gives them.
-enum { GDM_F32 = 1, GDM_F16 = 2, GDM_BF16 = 3 };
+enum {
+  GDM_F32 = 1,
+  GDM_F16 = 2,
+  GDM_BF16 = 3,
+  GDM_I32 = 4
+};
 enum {
   GDM_GATE_DECAY = 1,
   GDM_GATE_LOG = 2,
@@ -85,8 +88,49 @@ enum {
   GDM_GATE_RAW_SSM = 5,
   GDM_GATE_RAW_BOUNDED = 6
 };
-enum { GDM_BETA_GIVEN = 1, GDM_BETA_SIGMOID = 2, GDM_BETA_TWICE_SIGMOID = 3 };
-enum { GDM_NORM_NONE = 1, GDM_NORM_L2 = 2, GDM_NORM_L2_MAX = 3, GDM_NORM_RMS = 4 };
+enum {
+  GDM_GATE_PER_HEAD = 1,
+  GDM_GATE_PER_KEY = 2
+};
+enum {
+  GDM_BETA_GIVEN = 1,
+  GDM_BETA_SIGMOID = 2,
+  GDM_BETA_TWICE_SIGMOID = 3
+};
+enum {
+  GDM_HEADS_BLOCK = 1,
+  GDM_HEADS_TILED = 2
+};
+enum {
+  GDM_NORM_NONE = 1,
+  GDM_NORM_L2 = 2,
+  GDM_NORM_L2_MAX = 3,
+  GDM_NORM_RMS = 4
+};
+enum {
+  GDM_ALGORITHM_AUTO = 0,
+  GDM_ALGORITHM_RECURRENT = 1,
+  GDM_ALGORITHM_CHUNKED = 2
+};
+enum {
+  GDM_ACTIVATION_NONE = 1,
+  GDM_ACTIVATION_SILU = 2,
+  GDM_ACTIVATION_SIGMOID = 3
+};
+enum {
+  GDM_NORM_THEN_GATE = 1,
+  GDM_GATE_THEN_NORM = 2
+};
+
+#endif
+
+#line 16 "shaders/params.h"
+
+#if defined(__METAL_VERSION__) || defined(__cplusplus)
+#define GDM_ASSERT_SIZE(type, bytes) static_assert(sizeof(type) == bytes, "layout shared with the host")
+#else
+#define GDM_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == bytes, "layout shared with the host")
+#endif
 
 // Shapes of the work. A state row is spread over GDM_ROW_LANES neighbouring lanes; see rows.h.
 enum {

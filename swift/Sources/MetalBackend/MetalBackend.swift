@@ -148,6 +148,9 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   /// The GPU does the work: a waiting thread has nothing to help with.
   public func assist(_ submission: any Submission) {}
 
+  /// A submission is committed to the GPU at once, and what is committed runs: the core waits for it.
+  public func stop(from ticket: UInt64) {}
+
   public func close() {}
 }
 

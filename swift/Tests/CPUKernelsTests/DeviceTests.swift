@@ -2,6 +2,7 @@ import CPUKernels
 import GatedDeltaTypes
 import Synchronization
 import Testing
+import Threading
 
 #if canImport(Darwin)
   import Darwin
@@ -74,15 +75,15 @@ import Testing
     let (a, b, weight) = try counter()
     let submissions = (0..<300).map { _ in TestSubmission([increment(a, b, weight), increment(b, a, weight)]) }
     for submission in submissions { device.submit(submission) }
-    let end = monotonicNanoseconds() + 20_000_000_000
-    while submissions.last?.finishedCount == 0 && monotonicNanoseconds() < end { usleep(100) }
+    let end = Clock.now + 20_000_000_000
+    while submissions.last?.finishedCount == 0 && Clock.now < end { usleep(100) }
     #expect(submissions.allSatisfy { $0.finishedCount == 1 && $0.failure == nil })
     #expect(a[raw: 0] == 600)
     // After the thread has gone to sleep it still wakes.
     usleep(150_000)
     let late = TestSubmission([increment(a, b, weight)])
     device.submit(late)
-    while late.finishedCount == 0 && monotonicNanoseconds() < end { usleep(100) }
+    while late.finishedCount == 0 && Clock.now < end { usleep(100) }
     #expect(late.finishedCount == 1 && b[raw: 0] == 601)
     device.close()
   }
@@ -100,8 +101,8 @@ import Testing
     let device = try device(instructionSets[0])
     let links = Links(on: device, count: 2000)
     for _ in 0..<2 { links.add() }
-    let end = monotonicNanoseconds() + 20_000_000_000
-    while links.finished.load(ordering: .acquiring) < 2000 && monotonicNanoseconds() < end { usleep(100) }
+    let end = Clock.now + 20_000_000_000
+    while links.finished.load(ordering: .acquiring) < 2000 && Clock.now < end { usleep(100) }
     #expect(links.finished.load(ordering: .acquiring) == 2000)
     #expect(links.most.load(ordering: .acquiring) < 10)
     device.close()
@@ -125,7 +126,8 @@ import Testing
     }
 
     private final class Link: Submission {
-      let ops: [Op] = []
+      let ticket: UInt64 = 1
+      let ops: [EncodedOp] = []
       private let links: Links
 
       init(_ links: Links) {
@@ -163,7 +165,7 @@ import Testing
         device.close()
       } catch {}
     }) { work in
-      for index in 0..<4 { #expect(startThread(named: "test-\(index)", work)) }
+      for _ in 0..<4 { #expect(startThread(work)) }
       while finished.load(ordering: .acquiring) < 4 { usleep(200) }
     }
     #expect(right.load(ordering: .relaxed) == 160)

@@ -63,7 +63,8 @@ import Testing
           heads: gd_cpu_heads(op), gates: gd_cpu_gates(op), query: gd_cpu_tensor(op.query),
           key: gd_cpu_tensor(op.key), value: gd_cpu_tensor(op.value), out: gd_cpu_tensor(out.view),
           records: gd_cpu_records(), state_dtype: stateType.rawValue, rows_per_item: 16, sequences: sequence, sequence_count: 1)
-        table.gated_delta(&params, 0, gd_cpu_gated_delta_items(&params), scratch.start)
+        var stop: UInt32 = 0
+        table.gated_delta(&params, 0, gd_cpu_gated_delta_items(&params), scratch.start, &stop)
       }
     }
     let device = try device(isa)

@@ -54,7 +54,7 @@ import Testing
     var op = try fixture.gatedDelta(form: .negLog)
     op.gate_bound = -1
     #expect(gd_encode_gated_delta(fixture.device, &op) == GD_ERROR_INVALID_ARGUMENT)
-    #expect(LastError().message == "gatedDelta: gateBound: expected 0 with gateForm neg-log, got -1.0")
+    #expect(LastError().message == "gatedDelta: gateBound: expected none with gateForm neg-log, got -1.0")
   }
 
   @Test func versions() {

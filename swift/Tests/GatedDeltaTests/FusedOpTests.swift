@@ -74,8 +74,8 @@ import Testing
   @Test func adjacentRangesAreDisjoint() throws {
     let fixture = try Fixture()
     var given = try fixture.fusedDelta()
-    let both = try fixture.tensor(.f32, 6 * 4 * 16 * 16)
-    (given.state, given.state_dst) = (both, both)
+    given.state.buffer = try fixture.buffer(6 * 4096).handle
+    given.state_dst.buffer = given.state.buffer
     given.state.offset = 3 * FusedRefusalTests.slotBytes
     #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_OK, "\(LastError())")
     #expect(try Self.delta(fixture).0.states.source != nil)
@@ -103,22 +103,45 @@ import Testing
 
   @Test func gatesPerKeyAndShortSequences() throws {
     let fixture = try Fixture()
-    var given = try fixture.fusedDelta()
-    given.gate_dims = GateDims.perKey.rawValue
-    given.gate = try fixture.tensor(.f32, 6 * 4 * 16)
+    var given = try fixture.fusedDelta(dims: .perKey)
     #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_OK, "\(LastError())")
     #expect(try Self.delta(fixture).0.gateDims == .perKey)
     // Fewer tokens than snapshots: the older ones stay as they were.
-    given.tokens = 1
+    given = try fixture.fusedDelta(tokens: 1)
     #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_OK, "\(LastError())")
     let stores = try #require(try fixture.committedOps().first).sequences?.stores
     #expect(stores?.stores.map(\.target) == [.snapshot(0), .snapshot(1), .snapshot(2)])
-    given.tokens = 0
+    given = try fixture.fusedDelta(tokens: 0)
     #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_OK, "\(LastError())")
     #expect(try #require(try fixture.committedOps().first).sequences?.starts == [0, 0, 0, 0])
-    given.sequences = 0
+    given = try fixture.fusedDelta(sequences: 0)
     #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_OK, "\(LastError())")
     #expect(try fixture.committedOps().isEmpty)
+  }
+
+  /// [sequences, tokens, ...] becomes one dimension of rows: it needs one stride, and any will do.
+  @Test func sequencesFollowOneAnother() throws {
+    let fixture = try Fixture()
+    var given = try fixture.fusedDelta()
+    let wide = try fixture.buffer(3 * 4 * 2 * 16 * 4).handle
+    given.q = gd_tensor(buffer: wide, .f32, [3, 2, 2, 16])
+    given.q.setStride(1, 64)
+    given.q.setStride(0, 128)
+    #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_OK, "\(LastError())")
+    #expect(try Self.delta(fixture).0.query.tokenStride == 64)
+    given.q.setStride(0, 160)
+    #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_ERROR_SHAPE)
+    #expect(LastError().argument == "q" && LastError().expected.contains("follow one another"), "\(LastError())")
+    // With one token each it is the sequences' own stride that counts.
+    given = try fixture.fusedDelta(tokens: 1, snapshots: 0)
+    given.q = gd_tensor(buffer: wide, .f32, [3, 1, 2, 16])
+    given.q.setStride(0, 96)
+    #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_OK, "\(LastError())")
+    guard case .gatedDelta(let op, _)? = try fixture.committedOps().first else {
+      Issue.record("no op")
+      return
+    }
+    #expect(op.query.tokenStride == 96 && op.query.headStride == 16 && op.tokens == 3)
   }
 
   @Test func replaysReadIdsAnew() throws {
@@ -134,7 +157,7 @@ import Testing
     ids[2] = 7
     #expect(gd_plan_run(plan, nil) == GD_ERROR_RANGE)
     #expect(LastError().op == "gatedDeltaNetInplaceIds" && LastError().argument == "ids[2]", "\(LastError())")
-    let seen = fixture.backend.submissions.map { $0.ops[0].sequences }
+    let seen = fixture.backend.submissions.map { $0.ops[0].op.sequences }
     #expect(seen.map { $0?.readSlots } == [[3, 4, 5], [5, 4, 5]] && seen.map { $0?.stagedReads } == [[], [0]])
   }
 }

@@ -13,20 +13,20 @@ import Testing
     Rule("no gate form", GD_ERROR_INVALID_ARGUMENT, "gateForm") { $1.gate_form = 0 },
     Rule("gate dims", GD_ERROR_INVALID_ARGUMENT, "gateDims") { $1.gate_dims = 3 },
     Rule("beta form", GD_ERROR_INVALID_ARGUMENT, "betaForm") { $1.beta_form = 0 },
-    Rule("head map", GD_ERROR_INVALID_ARGUMENT, "heads") { $1.head_map = 3 },
+    Rule("head map", GD_ERROR_INVALID_ARGUMENT, "headMap") { $1.head_map = 3 },
     Rule("q/k norm", GD_ERROR_INVALID_ARGUMENT, "qkNorm") { $1.qk_norm = .max },
     Rule("algorithm", GD_ERROR_INVALID_ARGUMENT, "algorithm") { $1.algorithm = 3 },
     Rule("eps NaN", GD_ERROR_INVALID_ARGUMENT, "qkNormEps") { $1.qk_norm_eps = .nan },
     Rule("eps infinite", GD_ERROR_INVALID_ARGUMENT, "qkNormEps") { $1.qk_norm_eps = .infinity },
     Rule("eps negative", GD_ERROR_INVALID_ARGUMENT, "qkNormEps") { $1.qk_norm_eps = -1e-6 },
-    Rule("scale NaN", GD_ERROR_INVALID_ARGUMENT, "scale") { $1.scale = .nan },
     Rule("scale infinite", GD_ERROR_INVALID_ARGUMENT, "scale") { $1.scale = -.infinity },
+    Rule("bound of 0 with another form", GD_ERROR_INVALID_ARGUMENT, "gateBound") { $1.gate_bound = 0 },
     Rule("bound with another form", GD_ERROR_INVALID_ARGUMENT, "gateBound") { $1.gate_bound = -1 },
     Rule("bound of 0", GD_ERROR_INVALID_ARGUMENT, "gateBound") {
       $1 = try $0.gatedDelta(form: .rawBounded)
       $1.gate_bound = 0
     },
-    Rule("bound NaN", GD_ERROR_INVALID_ARGUMENT, "gateBound") {
+    Rule("no bound", GD_ERROR_INVALID_ARGUMENT, "gateBound") {
       $1 = try $0.gatedDelta(form: .rawBounded)
       $1.gate_bound = .nan
     },
@@ -47,29 +47,40 @@ import Testing
   ]
 
   static let shapes: [Rule] = [
-    Rule("keyDim 4", GD_ERROR_SHAPE, "query") { $1.key_dim = 4 },
-    Rule("keyDim 12", GD_ERROR_SHAPE, "query") { $1.key_dim = 12 },
-    Rule("keyDim 0", GD_ERROR_SHAPE, "query") { $1.key_dim = 0 },
-    Rule("keyDim 264", GD_ERROR_SHAPE, "query") { $1.key_dim = 264 },
-    Rule("valueDim 20", GD_ERROR_SHAPE, "value") { $1.value_dim = 20 },
-    Rule("valueDim huge", GD_ERROR_SHAPE, "value") { $1.value_dim = .max - 7 },
-    Rule("heads no multiple", GD_ERROR_SHAPE, "value") { $1.key_heads = 4 },
-    Rule("no key heads", GD_ERROR_SHAPE, "value") { $1.key_heads = 0 },
-    Rule("no value heads", GD_ERROR_SHAPE, "value") { $1.value_heads = 0 },
-    Rule("tokens beyond i32", GD_ERROR_SHAPE, "query") { $1.tokens = 1 << 31 },
-    Rule("more tokens than there are", GD_ERROR_SHAPE, "query") { $1.tokens = 7 },
-    Rule("tokens huge", GD_ERROR_SHAPE, "query") { $1.tokens = (1 << 31) - 1 },
-    Rule("more heads than there are", GD_ERROR_SHAPE, "query") { $1.key_heads = 6 },
-    Rule("more slots than there are", GD_ERROR_SHAPE, "state") { $1.slots = 5 },
-    Rule("slots huge", GD_ERROR_SHAPE, "state") { $1.slots = .max },
-    Rule("query short", GD_ERROR_SHAPE, "query") { $1.query = try $0.tensor(.f32, 6 * 2 * 16 - 1) },
-    Rule("key short", GD_ERROR_SHAPE, "key") { $1.key = try $0.tensor(.f32, 6 * 2 * 16 - 1) },
-    Rule("value short", GD_ERROR_SHAPE, "value") { $1.value = try $0.tensor(.f32, 6 * 6 * 8 - 1) },
-    Rule("gate short", GD_ERROR_SHAPE, "gate") { $1.gate = try $0.tensor(.f32, 6 * 6 - 1) },
+    Rule("keyDim 4", GD_ERROR_SHAPE, "query") { try $1.take(keyDim: 4, from: $0) },
+    Rule("keyDim 12", GD_ERROR_SHAPE, "query") { try $1.take(keyDim: 12, from: $0) },
+    Rule("keyDim 0", GD_ERROR_SHAPE, "query") { try $1.take(keyDim: 0, from: $0) },
+    Rule("keyDim 264", GD_ERROR_SHAPE, "query") { try $1.take(keyDim: 264, from: $0) },
+    Rule("valueDim 20", GD_ERROR_SHAPE, "value") { $1.value = try $0.tensor(.f32, 6, 6, 20) },
+    Rule("valueDim huge", GD_ERROR_SHAPE, "value") { $1.value.setLength(2, .max - 7) },
+    Rule("heads no multiple", GD_ERROR_SHAPE, "value") { $1.value = try $0.tensor(.f32, 6, 5, 8) },
+    Rule("no key heads", GD_ERROR_SHAPE, "value") {
+      $1.query.setLength(1, 0)
+      $1.key.setLength(1, 0)
+    },
+    Rule("no value heads", GD_ERROR_SHAPE, "value") { $1.value.setLength(1, 0) },
+    Rule("tokens beyond i32", GD_ERROR_SHAPE, "query") { $1.query.setLength(0, 1 << 31) },
+    Rule("more tokens than there are", GD_ERROR_SHAPE, "query") { $1.query.setLength(0, 7) },
+    Rule("tokens huge", GD_ERROR_SHAPE, "query") { $1.query.setLength(0, (1 << 31) - 1) },
+    Rule("query of two dimensions", GD_ERROR_SHAPE, "query") { $1.query.reshape([12, 16]) },
+    Rule("query of no dimension", GD_ERROR_SHAPE, "query") { $1.query.rank = 0 },
+    Rule("query of nine dimensions", GD_ERROR_SHAPE, "query") { $1.query.rank = 9 },
+    Rule("query of a rank beyond reason", GD_ERROR_SHAPE, "query") { $1.query.rank = .max },
+    Rule("key of other heads", GD_ERROR_SHAPE, "key") { $1.key.setLength(1, 1) },
+    Rule("value of other tokens", GD_ERROR_SHAPE, "value") { $1.value.setLength(0, 5) },
+    Rule("more slots than there are", GD_ERROR_SHAPE, "state") { $1.state.setLength(0, 5) },
+    Rule("slots huge", GD_ERROR_SHAPE, "state") { $1.state.setLength(0, .max) },
+    Rule("slots huge and legal", GD_ERROR_SHAPE, "state") { $1.state.setLength(0, (1 << 31) - 1) },
+    Rule("query short", GD_ERROR_SHAPE, "query") { $1.query = try $0.tensor(.f32, 6, 2, 16, lacking: 1) },
+    Rule("key short", GD_ERROR_SHAPE, "key") { $1.key = try $0.tensor(.f32, 6, 2, 16, lacking: 1) },
+    Rule("value short", GD_ERROR_SHAPE, "value") { $1.value = try $0.tensor(.f32, 6, 6, 8, lacking: 1) },
+    Rule("gate short", GD_ERROR_SHAPE, "gate") { $1.gate = try $0.tensor(.f32, 6, 6, lacking: 1) },
     Rule("gate per head where per key is said", GD_ERROR_SHAPE, "gate") { $1.gate_dims = GateDims.perKey.rawValue },
-    Rule("beta short", GD_ERROR_SHAPE, "beta") { $1.beta = try $0.tensor(.f32, 6 * 6 - 1) },
-    Rule("state short", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4 * 6 * 8 * 16 - 1) },
-    Rule("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 6 * 6 * 8 - 1) },
+    Rule("beta short", GD_ERROR_SHAPE, "beta") { $1.beta = try $0.tensor(.f32, 6, 6, lacking: 1) },
+    Rule("state short", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4, 6, 8, 16, lacking: 1) },
+    Rule("state of other rows", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4, 6, 16, 8) },
+    Rule("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 6, 6, 8, lacking: 1) },
+    Rule("out of other heads", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 6, 3, 16) },
     Rule("aLog short", GD_ERROR_SHAPE, "aLog") {
       $1 = try $0.gatedDelta(form: .raw)
       $1.a_log = try $0.tensor(.f32, 5)
@@ -78,28 +89,43 @@ import Testing
       $1 = try $0.gatedDelta(form: .raw, dims: .perKey)
       $1.dt_bias = try $0.tensor(.f32, 6)
     },
+    Rule("a slot list without offsets", GD_ERROR_INVALID_ARGUMENT, "cuSeqlens") {
+      $1.read_slots = try $0.index([0, 1, 2]).index
+    },
+    Rule("write slots without offsets", GD_ERROR_INVALID_ARGUMENT, "cuSeqlens") {
+      $1.write_slots = try $0.index([0, 1]).index
+    },
+    Rule("slots that disagree", GD_ERROR_SHAPE, "readSlots") {
+      $1.read_slots = try $0.index([0, 1]).index
+      $1.write_slots = try $0.index([0]).index
+    },
+    Rule("offsets of no sequence", GD_ERROR_SHAPE, "cuSeqlens") {
+      $1.cu_seqlens = try $0.index([0]).index
+      $1.cu_seqlens.count = 0
+    },
     Rule("offset pushes it out", GD_ERROR_SHAPE, "out") { $1.out.offset = 32 },
     Rule("offset beyond the buffer", GD_ERROR_SHAPE, "key") { $1.key.offset = 1 << 40 },
     Rule("offset at the end of the integers", GD_ERROR_SHAPE, "key") { $1.key.offset = .max - 31 },
-    Rule("token stride too long", GD_ERROR_SHAPE, "value") { $1.value.token_stride = 56 },
-    Rule("head stride too long", GD_ERROR_SHAPE, "query") { $1.query.head_stride = 1 << 20 },
-    Rule("token stride overflows", GD_ERROR_SHAPE, "value") { $1.value.token_stride = 1 << 63 },
-    Rule("strides overflow together", GD_ERROR_SHAPE, "value") {
-      $1.value.token_stride = 1 << 60
-      $1.value.head_stride = 1 << 60
+    Rule("token stride too long", GD_ERROR_SHAPE, "value") { $1.value.setStride(0, 56) },
+    Rule("head stride too long", GD_ERROR_SHAPE, "query") { $1.query.setStride(1, 1 << 20) },
+    Rule("token stride of the largest number", GD_ERROR_SHAPE, "value") { $1.value.setStride(0, .max - 7) },
+    Rule("token stride of 0", GD_ERROR_SHAPE, "value") { $1.value.setStride(0, 0) },
+    Rule("rows with gaps", GD_ERROR_SHAPE, "value") { $1.value.setStride(2, 2) },
+    Rule("strides huge together", GD_ERROR_SHAPE, "value") {
+      $1.value.setStride(0, .max - 7)
+      $1.value.setStride(1, .max - 7)
     },
-    Rule("head stride overflows", GD_ERROR_SHAPE, "value") { $1.value.head_stride = .max - 7 },
-    Rule("token stride no multiple of 8", GD_ERROR_SHAPE, "key") { $1.key.token_stride = 33 },
-    Rule("head stride no multiple of 8", GD_ERROR_SHAPE, "query") { $1.query.head_stride = 12 },
-    Rule("state with gaps", GD_ERROR_SHAPE, "state") { $1.state.token_stride = 6 * 8 * 16 + 8 },
-    Rule("state heads with gaps", GD_ERROR_SHAPE, "state") { $1.state.head_stride = 8 * 16 + 8 },
+    Rule("head stride of the largest number", GD_ERROR_SHAPE, "value") { $1.value.setStride(1, .max - 7) },
+    Rule("token stride no multiple of 8", GD_ERROR_SHAPE, "key") { $1.key.setStride(0, 33) },
+    Rule("head stride no multiple of 8", GD_ERROR_SHAPE, "query") { $1.query.setStride(1, 12) },
+    Rule("state with gaps", GD_ERROR_SHAPE, "state") { $1.state.setStride(0, 6 * 8 * 16 + 8) },
+    Rule("state heads with gaps", GD_ERROR_SHAPE, "state") { $1.state.setStride(1, 8 * 16 + 8) },
   ]
 
   static let tensors: [Rule] = [
     Rule("no query", GD_ERROR_INVALID_ARGUMENT, "query") { $1.query.buffer = 0 },
     Rule("no out", GD_ERROR_INVALID_ARGUMENT, "out") { $1.out = gd_tensor() },
-    Rule("slots without a state", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state = gd_tensor() },
-    Rule("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.beta.reserved = 1 },
+    Rule("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
     Rule("released key", GD_ERROR_HANDLE, "key") { #expect(gd_buffer_release($1.key.buffer) == GD_OK) },
     Rule("query of integers", GD_ERROR_DTYPE, "query") { $1.query.dtype = DType.i32.rawValue },
     Rule("query of no dtype", GD_ERROR_DTYPE, "query") { $1.query.dtype = 0 },
@@ -107,11 +133,11 @@ import Testing
     Rule("value of another dtype", GD_ERROR_DTYPE, "value") { $1.value.dtype = DType.f16.rawValue },
     Rule("16-bit log gate", GD_ERROR_DTYPE, "gate") {
       $1 = try $0.gatedDelta(dtype: .bf16)
-      $1.gate = try $0.tensor(.bf16, 36)
+      $1.gate = try $0.tensor(.bf16, 6, 6)
     },
     Rule("raw gate of a third dtype", GD_ERROR_DTYPE, "gate") {
       $1 = try $0.gatedDelta(form: .raw, dtype: .bf16)
-      $1.gate = try $0.tensor(.f16, 36)
+      $1.gate = try $0.tensor(.f16, 6, 6)
     },
     Rule("beta of a third dtype", GD_ERROR_DTYPE, "beta") {
       $1 = try $0.gatedDelta(dtype: .f16)
@@ -127,21 +153,17 @@ import Testing
     Rule("state off its vectors", GD_ERROR_RANGE, "state") { $1.state.offset = 4 },
     Rule("beta off its elements", GD_ERROR_RANGE, "beta") { $1.beta.offset = 2 },
     Rule("out is query", GD_ERROR_OVERLAP, "out") {
-      let both = try $0.tensor(.f32, 288)
-      $1.query = both
-      $1.out = both
+      $1.query.buffer = $1.out.buffer
     },
     Rule("out is the state", GD_ERROR_OVERLAP, "out") {
-      $1.out = $1.state
+      $1.out.buffer = $1.state.buffer
     },
-    Rule("out's tokens overlap", GD_ERROR_OVERLAP, "out") { $1.out.token_stride = 40 },
+    Rule("out's tokens overlap", GD_ERROR_OVERLAP, "out") { $1.out.setStride(0, 40) },
     Rule("out's heads overlap", GD_ERROR_OVERLAP, "out") {
-      $1.value_dim = 16
-      $1.value = try $0.tensor(.f32, 6 * 6 * 16)
-      $1.state = try $0.tensor(.f32, 4 * 6 * 16 * 16)
-      $1.out = try $0.tensor(.f32, 6 * 6 * 16)
-      $1.out.head_stride = 8
-      $1.out.token_stride = 96
+      $1.value = try $0.tensor(.f32, 6, 6, 16)
+      $1.state = try $0.tensor(.f32, 4, 6, 16, 16)
+      $1.out = try $0.tensor(.f32, 6, 6, 16)
+      $1.out.setStride(1, 8)
     },
   ]
 
@@ -151,5 +173,13 @@ import Testing
 
   static func verify(_ rules: [Rule]) throws {
     for rule in rules { try rule.verify(op: "gatedDelta", { try $0.gatedDelta() }, gd_encode_gated_delta) }
+  }
+}
+
+extension gd_gated_delta {
+  /// Query and key of another dimension.
+  fileprivate mutating func take(keyDim: Int, from fixture: Fixture) throws {
+    query = try fixture.tensor(.f32, 6, 2, keyDim)
+    key = try fixture.tensor(.f32, 6, 2, keyDim)
   }
 }

@@ -9,8 +9,7 @@ import Testing
   static func sequences(
     _ fixture: Fixture, starts: [Int32]? = nil, reads: [Int32]? = nil, writes: [Int32]? = nil, slots: Int = 4
   ) throws -> Sequences? {
-    let count = starts.map { $0.count - 1 } ?? 1
-    var op = try fixture.causalConv1d(sequences: count, slots: slots)
+    var op = try fixture.causalConv1d(slots: slots)
     if let starts { op.cu_seqlens = try fixture.index(starts).index }
     if let reads { op.read_slots = try fixture.index(reads).index }
     if let writes { op.write_slots = try fixture.index(writes).index }
@@ -94,8 +93,9 @@ import Testing
       gd_index(buffer: inside.buffer, offset: offset, pointer: pointer, count: count)
     }
     for (name, index, status) in [
-      ("a count of one too few", at(4, count: 2), GD_ERROR_SHAPE),
-      ("a count beyond memory", at(0, count: .max), GD_ERROR_SHAPE),
+      ("no count", at(4, count: 0), GD_ERROR_SHAPE),
+      ("a count beyond memory", at(0, count: .max), GD_ERROR_RANGE),
+      ("a count beyond its memory", at(0, count: 5), GD_ERROR_SHAPE),
       ("a count without data", gd_index(buffer: 0, offset: 0, pointer: nil, count: 3), GD_ERROR_INVALID_ARGUMENT),
       ("an offset beyond the end", at(8), GD_ERROR_SHAPE),
       ("an offset beyond integers", at(.max - 3), GD_ERROR_SHAPE),

@@ -8,38 +8,42 @@ import Testing
 /// in every way, here once for each tensor.
 @Suite struct OpRefusalTests {
   static let conv: [Refusal<gd_causal_conv1d>] = [
-    .init("width 1", GD_ERROR_SHAPE, "weight") { $1.width = 1 },
-    .init("width 10", GD_ERROR_SHAPE, "weight") { $1.width = 10 },
-    .init("tokens beyond i32", GD_ERROR_SHAPE, "x") { $1.tokens = .max },
+    .init("width 1", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f32, 24, 1) },
+    .init("width 10", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f32, 24, 10) },
+    .init("tokens beyond i32", GD_ERROR_SHAPE, "x") { $1.x.setLength(0, .max) },
     .init("sigmoid", GD_ERROR_INVALID_ARGUMENT, "activation") { $1.activation = 3 },
     .init("no activation", GD_ERROR_INVALID_ARGUMENT, "activation") { $1.activation = 0 },
-    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.f32, 6 * 24 - 1) },
+    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.f32, 6, 24, lacking: 1) },
     .init("x of integers", GD_ERROR_DTYPE, "x") { $1.x.dtype = DType.i32.rawValue },
-    .init("x stride", GD_ERROR_SHAPE, "x") { $1.x.token_stride = 28 },
-    .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f32, 24 * 4 - 1) },
-    .init("weight with gaps", GD_ERROR_SHAPE, "weight") { $1.weight.token_stride = 5 },
+    .init("x stride", GD_ERROR_SHAPE, "x") { $1.x.setStride(0, 28) },
+    .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f32, 24, 4, lacking: 1) },
+    .init("weight with gaps", GD_ERROR_SHAPE, "weight") { $1.weight.setStride(0, 5) },
     .init("no weight", GD_ERROR_INVALID_ARGUMENT, "weight") { $1.weight.buffer = 0 },
     .init("weight of integers", GD_ERROR_DTYPE, "weight") { $1.weight.dtype = DType.i32.rawValue },
     .init("bias short", GD_ERROR_SHAPE, "bias") { $1.bias = try $0.tensor(.f32, 23) },
     .init("bias of integers", GD_ERROR_DTYPE, "bias") { $1.bias.dtype = DType.i32.rawValue },
-    .init("state short", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4 * 24 * 3 - 1) },
+    .init("state short", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4, 24, 3, lacking: 1) },
     .init("state of a third dtype", GD_ERROR_DTYPE, "state") { $1.state.dtype = DType.f16.rawValue },
-    .init("state with gaps", GD_ERROR_SHAPE, "state") { $1.state.head_stride = 4 },
-    .init("slots without a state", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state.buffer = 0 },
-    .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 6 * 24 - 1) },
+    .init("state with gaps", GD_ERROR_SHAPE, "state") { $1.state.setStride(1, 4) },
+    .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 6, 24, lacking: 1) },
     .init("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.bf16.rawValue },
     .init("in place", GD_ERROR_OVERLAP, "out") { $1.out = $1.x },
     .init("out overlaps x's end", GD_ERROR_OVERLAP, "out") {
-      $1.x = try $0.tensor(.f32, 12 * 24 - 8)
-      $1.out = $1.x
+      $1.x.buffer = try $0.buffer((12 * 24 - 8) * 4).handle
+      $1.out.buffer = $1.x.buffer
       $1.out.offset = UInt64((6 * 24 - 8) * 4)
     },
-    .init("out in the state", GD_ERROR_OVERLAP, "out") { $1.out = $1.state },
+    .init("out in the state", GD_ERROR_OVERLAP, "out") { $1.out.buffer = $1.state.buffer },
     .init("weight in the state", GD_ERROR_OVERLAP, "state") {
-      $1.weight = $1.state
+      $1.weight.buffer = $1.state.buffer
     },
-    .init("many sequences without offsets", GD_ERROR_INVALID_ARGUMENT, "cuSeqlens") { $1.sequences = 2 },
-    .init("too many sequences", GD_ERROR_RANGE, "cuSeqlens") { $1.sequences = (1 << 20) + 1 },
+    .init("many sequences without offsets", GD_ERROR_INVALID_ARGUMENT, "cuSeqlens") {
+      $1.read_slots = try $0.index([0, 1]).index
+    },
+    .init("too many sequences", GD_ERROR_RANGE, "cuSeqlens") {
+      $1.cu_seqlens = try $0.index([0, 6]).index
+      $1.cu_seqlens.count = (1 << 20) + 2
+    },
   ]
 
   static let norm: [Refusal<gd_gated_rms_norm>] = [
@@ -47,30 +51,38 @@ import Testing
     .init("order", GD_ERROR_INVALID_ARGUMENT, "order") { $1.order = 3 },
     .init("eps negative", GD_ERROR_INVALID_ARGUMENT, "eps") { $1.eps = -1 },
     .init("eps NaN", GD_ERROR_INVALID_ARGUMENT, "eps") { $1.eps = .nan },
-    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.f32, 95) },
+    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.f32, 3, 2, 16, lacking: 1) },
     .init("x of a third dtype", GD_ERROR_DTYPE, "x") { $1.x.dtype = DType.f16.rawValue },
-    .init("z short", GD_ERROR_SHAPE, "z") { $1.z = try $0.tensor(.bf16, 95) },
+    .init("z short", GD_ERROR_SHAPE, "z") { $1.z = try $0.tensor(.bf16, 3, 2, 16, lacking: 1) },
     .init("z of integers", GD_ERROR_DTYPE, "z") { $1.z.dtype = DType.i32.rawValue },
     .init("z off its vectors", GD_ERROR_RANGE, "z") { $1.z.offset = 8 },
     .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f32, 15) },
-    .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.bf16, 95) },
+    .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.bf16, 3, 2, 16, lacking: 1) },
     .init("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.f16.rawValue },
     .init("in place", GD_ERROR_OVERLAP, "out") { $1.out = $1.z },
+    .init("x of one dimension", GD_ERROR_SHAPE, "x") { $1.x.reshape([96]) },
+    .init("x of four dimensions", GD_ERROR_SHAPE, "x") { $1.x.reshape([1, 3, 2, 16]) },
+    .init("z of another shape", GD_ERROR_SHAPE, "z") { $1.z.reshape([2, 3, 16]) },
     .init("all dimensions huge", GD_ERROR_SHAPE, "z") {
-      $1.tokens = .max
-      $1.heads = .max
-      $1.dim = .max
+      for path in [\gd_gated_rms_norm.x, \.z, \.out] { $1[keyPath: path].reshape([1 << 30, 1 << 30, 1 << 30]) }
     },
   ]
 
   static let step: [Refusal<gd_gated_delta_step>] = [
     .init("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
-    .init("keyDim", GD_ERROR_SHAPE, "x") { $1.key_dim = 9 },
-    .init("valueDim", GD_ERROR_SHAPE, "z") { $1.value_dim = 0 },
-    .init("heads no multiple", GD_ERROR_SHAPE, "keyHeads") { $1.key_heads = 3 },
-    .init("width", GD_ERROR_SHAPE, "convWeight") { $1.width = 0 },
-    .init("too many sequences", GD_ERROR_RANGE, "x") { $1.sequences = .max },
-    .init("head map", GD_ERROR_INVALID_ARGUMENT, "heads") { $1.head_map = 0 },
+    .init("keyDim", GD_ERROR_SHAPE, "x") { $1.key_heads = 16 },
+    .init("valueDim", GD_ERROR_SHAPE, "z") { $1.z = try $0.tensor(.bf16, 3, 16, 4) },
+    .init("channels that do not divide", GD_ERROR_SHAPE, "x") { $1.key_heads = 3 },
+    .init("no key heads", GD_ERROR_RANGE, "keyHeads") { $1.key_heads = 0 },
+    .init("key heads beyond i32", GD_ERROR_RANGE, "keyHeads") { $1.key_heads = .max },
+    .init("heads no multiple", GD_ERROR_SHAPE, "keyHeads") {
+      $1.key_heads = 2
+      $1.z = try $0.tensor(.bf16, 3, 1, 64)
+    },
+    .init("pools of other slots", GD_ERROR_SHAPE, "convState") { $1.conv_state = try $0.tensor(.bf16, 3, 96, 3) },
+    .init("width", GD_ERROR_SHAPE, "convWeight") { $1.conv_weight = try $0.tensor(.bf16, 96, 0) },
+    .init("too many sequences", GD_ERROR_RANGE, "x") { $1.x.setLength(0, (1 << 20) + 1) },
+    .init("head map", GD_ERROR_INVALID_ARGUMENT, "headMap") { $1.head_map = 0 },
     .init("q/k norm", GD_ERROR_INVALID_ARGUMENT, "qkNorm") { $1.qk_norm = 0 },
     .init("conv activation", GD_ERROR_INVALID_ARGUMENT, "convActivation") { $1.conv_activation = 3 },
     .init("norm activation", GD_ERROR_INVALID_ARGUMENT, "normActivation") { $1.norm_activation = 1 },
@@ -81,61 +93,54 @@ import Testing
     .init("gate form", GD_ERROR_INVALID_ARGUMENT, "gateForm") { $1.gate_form = 0 },
     .init("gate dims", GD_ERROR_INVALID_ARGUMENT, "gateDims") { $1.gate_dims = 0 },
     .init("beta form", GD_ERROR_INVALID_ARGUMENT, "betaForm") { $1.beta_form = 4 },
-    .init("bound", GD_ERROR_INVALID_ARGUMENT, "gateBound") { $1.gate_bound = .nan },
-    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.bf16, 3 * 96 - 1) },
-    .init("convWeight short", GD_ERROR_SHAPE, "convWeight") { $1.conv_weight = try $0.tensor(.bf16, 96 * 4 - 1) },
+    .init("bound", GD_ERROR_INVALID_ARGUMENT, "gateBound") { $1.gate_bound = -1 },
+    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.bf16, 3, 96, lacking: 1) },
+    .init("convWeight short", GD_ERROR_SHAPE, "convWeight") { $1.conv_weight = try $0.tensor(.bf16, 96, 4, lacking: 1) },
     .init("convBias short", GD_ERROR_SHAPE, "convBias") { $1.conv_bias = try $0.tensor(.bf16, 95) },
-    .init("convState short", GD_ERROR_SHAPE, "convState") { $1.conv_state = try $0.tensor(.bf16, 4 * 96 * 3 - 1) },
+    .init("convState short", GD_ERROR_SHAPE, "convState") { $1.conv_state = try $0.tensor(.bf16, 4, 96, 3, lacking: 1) },
     .init("convState of a third dtype", GD_ERROR_DTYPE, "convState") { $1.conv_state.dtype = DType.f16.rawValue },
-    .init("convState alone", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state.buffer = 0 },
+    .init("convState alone", GD_ERROR_INVALID_ARGUMENT, "convState") { $1.state.buffer = 0 },
     .init("state alone", GD_ERROR_INVALID_ARGUMENT, "convState") { $1.conv_state.buffer = 0 },
-    .init("state alone, without slots", GD_ERROR_INVALID_ARGUMENT, "convState") {
-      $1.slots = 0
-      $1.conv_state.buffer = 0
-    },
-    .init("gate short", GD_ERROR_SHAPE, "gate") { $1.gate = try $0.tensor(.f32, 11) },
-    .init("beta short", GD_ERROR_SHAPE, "beta") { $1.beta = try $0.tensor(.f32, 11) },
+    .init("gate short", GD_ERROR_SHAPE, "gate") { $1.gate = try $0.tensor(.f32, 3, 4, lacking: 1) },
+    .init("beta short", GD_ERROR_SHAPE, "beta") { $1.beta = try $0.tensor(.f32, 3, 4, lacking: 1) },
     .init("aLog short", GD_ERROR_SHAPE, "aLog") { $1.a_log = try $0.tensor(.f32, 3) },
     .init("dtBias short", GD_ERROR_SHAPE, "dtBias") { $1.dt_bias = try $0.tensor(.f32, 3) },
-    .init("state short", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4 * 4 * 16 * 8 - 1) },
-    .init("z of another dtype", GD_ERROR_DTYPE, "z") { $1.z = try $0.tensor(.f32, 192) },
+    .init("state short", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4, 4, 16, 8, lacking: 1) },
+    .init("z of another dtype", GD_ERROR_DTYPE, "z") { $1.z = try $0.tensor(.f32, 3, 4, 16) },
     .init("normWeight short", GD_ERROR_SHAPE, "normWeight") { $1.norm_weight = try $0.tensor(.f32, 15) },
     .init("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.f16.rawValue },
     .init("out is z", GD_ERROR_OVERLAP, "out") { $1.out = $1.z },
     .init("one memory for both states", GD_ERROR_OVERLAP, "state") {
-      $1.conv_state = try $0.tensor(.f32, 4 * 4 * 16 * 8)
-      $1.state = $1.conv_state
+      $1.conv_state.buffer = $1.state.buffer
     },
   ]
 
   static let linear: [Refusal<gd_linear>] = [
-    .init("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 9 },
-    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.f16, 47) },
+    .init("x short", GD_ERROR_SHAPE, "x") { $1.x = try $0.tensor(.f16, 3, 16, lacking: 1) },
     .init("x of integers", GD_ERROR_DTYPE, "x") { $1.x.dtype = DType.i32.rawValue },
-    .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f16, 159) },
+    .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f16, 10, 16, lacking: 1) },
     .init("weight off its vectors", GD_ERROR_RANGE, "weight") { $1.weight.offset = 2 },
-    .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 29) },
+    .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 3, 10, lacking: 1) },
     .init("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.bf16.rawValue },
     .init("in place", GD_ERROR_OVERLAP, "out") {
-      $1.out_features = 8
-      $1.out = $1.x
+      $1.out.buffer = $1.weight.buffer
     },
     .init("everything huge", GD_ERROR_SHAPE, "x") {
-      $1.rows = .max
-      $1.in_features = .max
-      $1.out_features = .max
+      $1.x.reshape([(1 << 31) - 1, (1 << 31) - 1])
+      $1.weight.reshape([(1 << 31) - 1, (1 << 31) - 1])
     },
   ]
 
   static let copies: [Refusal<gd_copy_slots>] = [
-    .init("pool short", GD_ERROR_SHAPE, "pool") { $1.slots = 5 },
-    .init("slot elements huge", GD_ERROR_SHAPE, "pool") { $1.slot_elements = .max },
-    .init("slot elements overflow", GD_ERROR_SHAPE, "pool") { $1.slot_elements = 1 << 62 },
+    .init("pool short", GD_ERROR_SHAPE, "pool") { $1.pool.setLength(0, 5) },
+    .init("slot elements huge", GD_ERROR_SHAPE, "pool") { $1.pool.setLength(1, .max) },
+    .init("slot elements overflow", GD_ERROR_SHAPE, "pool") { $1.pool.reshape([4, 1 << 30, 1 << 30, 1 << 30]) },
+    .init("pool with gaps", GD_ERROR_SHAPE, "pool") { $1.pool.setStride(0, 6) },
     .init("pool of integers", GD_ERROR_DTYPE, "pool") { $1.pool.dtype = DType.i32.rawValue },
     .init("no reads", GD_ERROR_INVALID_ARGUMENT, "readSlots") { $1.read_slots = gd_index() },
     .init("no writes", GD_ERROR_INVALID_ARGUMENT, "writeSlots") { $1.write_slots = gd_index() },
     .init("counts differ", GD_ERROR_SHAPE, "writeSlots") { $1.write_slots = try $0.index([1, 2]).index },
-    .init("too many", GD_ERROR_RANGE, "readSlots") { $1.count = .max },
+    .init("too many", GD_ERROR_RANGE, "readSlots") { $1.read_slots.count = (1 << 20) + 1 },
     .init("read outside", GD_ERROR_RANGE, "readSlots[0]") { $1.read_slots = try $0.index([4]).index },
     .init("write outside", GD_ERROR_RANGE, "writeSlots[0]") { $1.write_slots = try $0.index([-2]).index },
   ]

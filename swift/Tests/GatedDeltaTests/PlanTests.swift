@@ -29,9 +29,9 @@ import Testing
     #expect(fixture.backend.submissions.isEmpty, "recording submits nothing")
     for ticket in 1...3 as ClosedRange<UInt64> { #expect(Self.run(plan) == ticket) }
     for submission in fixture.backend.submissions {
-      #expect(submission.ops.map(\.name) == ["causalConv1d", "gatedRmsNorm"])
+      #expect(submission.ops.map(\.op.name) == ["causalConv1d", "gatedRmsNorm"])
     }
-    #expect(fixture.backend.submissions[2].ops[0].sequences?.starts == [0, 2, 6])
+    #expect(fixture.backend.submissions[2].ops[0].op.sequences?.starts == [0, 2, 6])
     // Ops may be added later, too.
     #expect(gd_encode_gated_rms_norm(plan, &norm) == GD_OK)
     #expect(Self.run(plan) == 4)
@@ -51,8 +51,8 @@ import Testing
     starts[1] = 5
     _ = Self.run(plan)
     // What was submitted keeps what it was checked with.
-    #expect(fixture.backend.submissions.map { $0.ops[0].sequences?.starts } == [[0, 2, 6], [0, 5, 6], [0, 5, 6]])
-    #expect(fixture.backend.submissions.map { $0.ops[0].sequences?.writeSlots } == [[3, 1], [3, 1], [3, 1]])
+    #expect(fixture.backend.submissions.map { $0.ops[0].op.sequences?.starts } == [[0, 2, 6], [0, 5, 6], [0, 5, 6]])
+    #expect(fixture.backend.submissions.map { $0.ops[0].op.sequences?.writeSlots } == [[3, 1], [3, 1], [3, 1]])
   }
 
   @Test func aReplayThatIsRefusedChangesNothing() throws {
@@ -68,7 +68,7 @@ import Testing
     #expect(fixture.backend.submissions.isEmpty && fixture.commit() == 0)
     second[1] = 3
     #expect(Self.run(plan) == 1)
-    #expect(fixture.backend.submissions[0].ops.map { $0.sequences?.starts } == [[0, 4, 6], [0, 3, 6]])
+    #expect(fixture.backend.submissions[0].ops.map { $0.op.sequences?.starts } == [[0, 4, 6], [0, 3, 6]])
   }
 
   @Test func indexDataAtAPointerIsCopiedWhenRecorded() throws {
@@ -81,7 +81,7 @@ import Testing
     #expect(gd_encode_causal_conv1d(plan, &op) == GD_OK)
     words.words[1] = 99
     #expect(Self.run(plan) == 1)
-    #expect(fixture.backend.submissions[0].ops[0].sequences?.starts == [0, 2, 6])
+    #expect(fixture.backend.submissions[0].ops[0].op.sequences?.starts == [0, 2, 6])
   }
 
   @Test func aReleasedBufferStopsThePlanThatUsesIt() throws {
@@ -107,7 +107,7 @@ import Testing
     #expect(fixture.backend.submissions.isEmpty)
     starts[1] = 1
     #expect(Self.run(plan) == 1)
-    #expect(fixture.backend.submissions.map { $0.ops.map(\.name) } == [["linear", "causalConv1d"]])
+    #expect(fixture.backend.submissions.map { $0.ops.map(\.op.name) } == [["linear", "causalConv1d"]])
     #expect(fixture.commit() == 1)
   }
 

@@ -62,11 +62,9 @@ import Testing
     let fixture = try Fixture()
     for (source, snapshots) in [(DType.bf16, DType?.none), (.f16, .f16), (.f32, nil)] {
       var given = try fixture.gatedDelta(slots: 0)
-      given.source_slots = 2
-      given.source = try fixture.tensor(source, 2 * 6 * 8 * 16)
+      given.source = try fixture.tensor(source, 2, 6, 8, 16)
       if let snapshots {
-        given.snapshot_count = 1
-        given.snapshots = try fixture.tensor(snapshots, 6 * 8 * 16)
+        given.snapshots = try fixture.tensor(snapshots, 1, 1, 6, 8, 16)
       }
       given.read_slots = try fixture.index([1]).index
       #expect(gd_encode_gated_delta(fixture.device, &given) == GD_OK, "\(LastError())")
@@ -99,7 +97,6 @@ import Testing
       given.checkpoint_offsets = gd_index()
       given.checkpoint_tokens = gd_index()
       given.checkpoint_slots = gd_index()
-      given.snapshot_count = 1
       given.snapshot_slots = try fixture.index(slots).index
       #expect(gd_encode_causal_conv1d(fixture.device, &given) == GD_OK, "\(LastError())")
       #expect(try #require(try fixture.committedOps().first).sequences?.stagedReads == staged, "snapshots to \(slots)")
@@ -110,13 +107,11 @@ import Testing
   @Test func snapshotsBeyondTheTokensAreNotWritten() throws {
     let fixture = try Fixture()
     var given = try fixture.causalConv1d(tokens: 1)
-    given.snapshot_count = 3
     given.snapshot_slots = try fixture.index([1, 0, 1]).index
     #expect(gd_encode_causal_conv1d(fixture.device, &given) == GD_OK, "\(LastError())")
     let stores = try #require(try fixture.committedOps().first).sequences?.stores
     #expect(stores == StateStores(offsets: [0, 1], stores: [Store(tokens: 1, target: .slot(1))]))
     var none = try fixture.causalConv1d(tokens: 0)
-    none.snapshot_count = 1
     none.snapshot_slots = try fixture.index([1]).index
     #expect(gd_encode_causal_conv1d(fixture.device, &none) == GD_OK, "\(LastError())")
     #expect(try #require(try fixture.committedOps().first).sequences?.stores == nil)
@@ -145,7 +140,7 @@ import Testing
     #expect(moved.counts == [3, 0] && moved.readSlots == [0, 1])
     // Without a slot there is nothing to do.
     var empty = try fixture.commitConv()
-    empty.slots = 0
+    empty.state = try fixture.tensor(.f32, 0, 24, 3)
     empty.write_slots = try fixture.index([-1, -1]).index
     empty.read_slots = empty.write_slots
     #expect(gd_encode_commit_causal_conv1d(fixture.device, &empty) == GD_OK, "\(LastError())")
@@ -162,7 +157,6 @@ import Testing
     let tokens = try fixture.index([1, 1])
     let slots = try fixture.index([4, 5])
     given.cu_seqlens = starts.index
-    given.snapshot_count = 1
     given.snapshot_slots = snapshotSlots.index
     (given.checkpoint_offsets, given.checkpoint_tokens) = (offsets.index, tokens.index)
     given.checkpoint_slots = slots.index
@@ -172,7 +166,7 @@ import Testing
     #expect(gd_encode_causal_conv1d(plan, &given) == GD_OK, "\(LastError())")
     #expect(gd_encode_commit_causal_conv1d(plan, &commit) == GD_OK, "\(LastError())")
     func run() -> (stores: StateStores?, counts: [Int32]?)? {
-      guard gd_plan_run(plan, nil) == GD_OK, let ops = fixture.backend.submissions.last?.ops else { return nil }
+      guard gd_plan_run(plan, nil) == GD_OK, let ops = fixture.backend.submissions.last?.ops.map(\.op) else { return nil }
       return (ops[0].sequences?.stores, ops[1].sequences?.counts)
     }
     let checkpoint = Store(tokens: 1, target: .slot(4))

@@ -12,41 +12,35 @@ import Testing
   typealias CommitConv = Refusal<gd_commit_causal_conv1d>
 
   static let delta: [Delta] = [
-    Delta("source slots without a source", GD_ERROR_INVALID_ARGUMENT, "source") { $1.source = gd_tensor() },
     Delta("source of another dtype", GD_ERROR_DTYPE, "source") { $1.source.dtype = DType.f16.rawValue },
-    Delta("source too short", GD_ERROR_SHAPE, "source") { $1.source_slots = 4 },
+    Delta("source too short", GD_ERROR_SHAPE, "source") { $1.source.setLength(0, 4) },
     Delta("source off its vectors", GD_ERROR_RANGE, "source") { $1.source.offset = 4 },
-    Delta("source with gaps", GD_ERROR_SHAPE, "source") { $1.source.token_stride = 6 * 8 * 16 + 8 },
+    Delta("source with gaps", GD_ERROR_SHAPE, "source") { $1.source.setStride(0, 6 * 8 * 16 + 8) },
     Delta("source is the state", GD_ERROR_OVERLAP, "state") { $1.source = $1.state },
-    Delta("out is over the source", GD_ERROR_OVERLAP, "out") { $1.out = $1.source },
+    Delta("out is over the source", GD_ERROR_OVERLAP, "out") { $1.out.buffer = $1.source.buffer },
     Delta("reads beyond the source", GD_ERROR_RANGE, "readSlots[2]") {
       $1.read_slots = try $0.index([2, -1, 3]).index
     },
     Delta("more sequences than source slots", GD_ERROR_RANGE, "readSlots") {
       $1.read_slots = gd_index()
-      $1.source_slots = 2
+      $1.source = try $0.tensor(.f32, 2, 6, 8, 16)
     },
     Delta("reads stand for writes, beyond the pool", GD_ERROR_RANGE, "readSlots[0]") {
       $1 = try $0.gatedDelta(slots: 2)
-      $1.source_slots = 4
-      $1.source = try $0.tensor(.f32, 4 * 6 * 8 * 16)
+      $1.source = try $0.tensor(.f32, 4, 6, 8, 16)
       $1.read_slots = try $0.index([3]).index
-    },
-    Delta("snapshots to nowhere", GD_ERROR_INVALID_ARGUMENT, "snapshots") {
-      $1.snapshots = gd_tensor()
-      $1.snapshot_slots = gd_index()
     },
     Delta("snapshots of another dtype", GD_ERROR_DTYPE, "snapshots") { $1.snapshots.dtype = DType.bf16.rawValue },
     Delta("snapshots of the source's dtype only", GD_ERROR_DTYPE, "snapshots") {
       $1 = try $0.gatedDelta(slots: 0)
-      ($1.source_slots, $1.snapshot_count) = (1, 1)
-      $1.source = try $0.tensor(.bf16, 6 * 8 * 16)
-      $1.snapshots = try $0.tensor(.f32, 6 * 8 * 16)
+      $1.source = try $0.tensor(.bf16, 1, 6, 8, 16)
+      $1.snapshots = try $0.tensor(.f32, 1, 1, 6, 8, 16)
     },
-    Delta("snapshots too few", GD_ERROR_SHAPE, "snapshots") { $1.snapshot_count = 3 },
-    Delta("snapshots without number", GD_ERROR_RANGE, "snapshots") { $1.snapshot_count = .max },
-    Delta("more snapshots than there may be", GD_ERROR_RANGE, "snapshots") { $1.snapshot_count = 1 << 19 },
-    Delta("snapshots over the state", GD_ERROR_OVERLAP, "snapshots") { $1.snapshots = $1.state },
+    Delta("snapshots beyond their buffer", GD_ERROR_SHAPE, "snapshots") { $1.snapshots.setLength(0, 3) },
+    Delta("snapshots of other sequences", GD_ERROR_SHAPE, "snapshots") { $1.snapshots.setLength(1, 2) },
+    Delta("snapshots without number", GD_ERROR_RANGE, "snapshots") { $1.snapshots.setLength(0, (1 << 31) - 1) },
+    Delta("more snapshots than there may be", GD_ERROR_RANGE, "snapshots") { $1.snapshots.setLength(0, 1 << 19) },
+    Delta("snapshots over the state", GD_ERROR_OVERLAP, "snapshots") { $1.snapshots.buffer = $1.state.buffer },
     Delta("snapshots over the source", GD_ERROR_OVERLAP, "snapshots") {
       $1.snapshots.buffer = try $0.buffer(9 * 6 * 8 * 16 * 4).handle
       $1.source.buffer = $1.snapshots.buffer
@@ -55,9 +49,17 @@ import Testing
     Delta("snapshot slots of another number", GD_ERROR_SHAPE, "snapshotSlots") {
       $1.snapshot_slots = try $0.index([-1, 3, 0]).index
     },
-    Delta("snapshot slots without snapshots", GD_ERROR_SHAPE, "snapshotSlots") {
-      $1.snapshot_count = 0
+    Delta("snapshot slots that sequences share unevenly", GD_ERROR_SHAPE, "snapshotSlots") {
       $1.snapshots = gd_tensor()
+      $1.snapshot_slots.count = 5
+    },
+    Delta("more snapshot slots than there may be", GD_ERROR_RANGE, "snapshotSlots") {
+      $1.snapshots = gd_tensor()
+      $1.snapshot_slots.count = 3 << 20
+    },
+    Delta("snapshot slots without a state", GD_ERROR_INVALID_ARGUMENT, "snapshotSlots") {
+      $1 = try $0.gatedDelta(slots: 0)
+      $1.snapshot_slots = try $0.index([0]).index
     },
     Delta("a snapshot slot below", GD_ERROR_RANGE, "snapshotSlots[3]") {
       $1.snapshot_slots = try $0.index([-1, 3, 0, -2, 4, -1]).index
@@ -73,15 +75,15 @@ import Testing
     },
     Delta("no offsets", GD_ERROR_INVALID_ARGUMENT, "checkpoints.offsets") { $1.checkpoint_offsets = gd_index() },
     Delta("no tokens", GD_ERROR_INVALID_ARGUMENT, "checkpoints.tokens") { $1.checkpoint_tokens = gd_index() },
-    Delta("no checkpoint slots", GD_ERROR_SHAPE, "checkpoints.tokens") { $1.checkpoint_slots = gd_index() },
+    Delta("no checkpoint slots", GD_ERROR_INVALID_ARGUMENT, "checkpoints.slots") { $1.checkpoint_slots = gd_index() },
     Delta("offsets only", GD_ERROR_INVALID_ARGUMENT, "checkpoints.tokens") {
       $1.checkpoint_tokens = gd_index()
       $1.checkpoint_slots = gd_index()
     },
-    Delta("more checkpoints than there may be", GD_ERROR_RANGE, "checkpoints.slots") {
-      $1.checkpoint_slots.count = (1 << 20) + 1
+    Delta("more checkpoints than there may be", GD_ERROR_RANGE, "checkpoints.tokens") {
+      $1.checkpoint_tokens.count = (1 << 20) + 1
     },
-    Delta("tokens of another number", GD_ERROR_SHAPE, "checkpoints.tokens") { $1.checkpoint_tokens.count = 2 },
+    Delta("slots of another number", GD_ERROR_SHAPE, "checkpoints.slots") { $1.checkpoint_slots.count = 2 },
     Delta("offsets of another number", GD_ERROR_SHAPE, "checkpoints.offsets") { $1.checkpoint_offsets.count = 3 },
     Delta("offsets that begin late", GD_ERROR_RANGE, "checkpoints.offsets[0]") {
       $1.checkpoint_offsets = try $0.index([1, 1, 1, 3]).index
@@ -113,7 +115,7 @@ import Testing
     Delta("a checkpoint where a snapshot goes", GD_ERROR_OVERLAP, "checkpoints.slots[0]") {
       $1.checkpoint_slots = try $0.index([3, 6, 7]).index
     },
-    Delta("checkpoints without a state", GD_ERROR_RANGE, "checkpoints.slots[0]") {
+    Delta("checkpoints without a state", GD_ERROR_INVALID_ARGUMENT, "checkpoints") {
       $1 = try $0.gatedDelta(slots: 0)
       $1.checkpoint_offsets = try $0.index([0, 1]).index
       $1.checkpoint_tokens = try $0.index([2]).index
@@ -126,23 +128,21 @@ import Testing
     Delta("records without keys", GD_ERROR_INVALID_ARGUMENT, "records.key") { $1.record_key = gd_tensor() },
     Delta("records without decays", GD_ERROR_INVALID_ARGUMENT, "records.decay") { $1.record_decay = gd_tensor() },
     Delta("16-bit records", GD_ERROR_DTYPE, "records.key") { $1.record_key.dtype = DType.f16.rawValue },
-    Delta("records with gaps", GD_ERROR_SHAPE, "records.delta") { $1.record_delta.token_stride = 56 },
+    Delta("records with gaps", GD_ERROR_SHAPE, "records.delta") { $1.record_delta.setStride(0, 56) },
     Delta("records too short", GD_ERROR_SHAPE, "records.decay") { $1.record_decay.offset = 4 },
     Delta("records off their vectors", GD_ERROR_RANGE, "records.key") { $1.record_key.offset = 16 },
-    Delta("records over each other", GD_ERROR_OVERLAP, "records.decay") { $1.record_decay = $1.record_delta },
+    Delta("records over each other", GD_ERROR_OVERLAP, "records.decay") { $1.record_decay.buffer = $1.record_delta.buffer },
     Delta("records over the key", GD_ERROR_OVERLAP, "records.key") { $1.record_key = $1.key },
     Delta("records of chunks", GD_ERROR_INVALID_ARGUMENT, "algorithm") { $1.algorithm = Algorithm.chunked.rawValue },
   ]
 
   static let conv: [Conv] = [
-    Conv("source slots without a source", GD_ERROR_INVALID_ARGUMENT, "source") { $1.source = gd_tensor() },
     Conv("source of another dtype", GD_ERROR_DTYPE, "source") { $1.source.dtype = DType.f16.rawValue },
     Conv("source is the state", GD_ERROR_OVERLAP, "state") { $1.source = $1.state },
     Conv("snapshots of another dtype", GD_ERROR_DTYPE, "snapshots") { $1.snapshots.dtype = DType.bf16.rawValue },
-    Conv("snapshots too few", GD_ERROR_SHAPE, "snapshots") { $1.snapshot_count = 3 },
+    Conv("snapshots beyond their buffer", GD_ERROR_SHAPE, "snapshots") { $1.snapshots.setLength(0, 3) },
     Conv("snapshots over x", GD_ERROR_OVERLAP, "snapshots") {
-      $1.snapshots = try $0.tensor(.f32, 6 * 24 * 3)
-      $1.x = $1.snapshots
+      $1.x.buffer = $1.snapshots.buffer
     },
     Conv("a snapshot slot above", GD_ERROR_RANGE, "snapshotSlots[1]") {
       $1.snapshot_slots = try $0.index([-1, 8, 0, 0, 4, -1]).index
@@ -157,19 +157,24 @@ import Testing
 
   static let commit: [Commit] = [
     Commit("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
-    Commit("key dim", GD_ERROR_SHAPE, "records.key") { $1.key_dim = 12 },
-    Commit("value dim", GD_ERROR_SHAPE, "records.delta") { $1.value_dim = 264 },
-    Commit("heads that do not divide", GD_ERROR_SHAPE, "records.delta") { $1.value_heads = 5 },
-    Commit("too many tokens", GD_ERROR_SHAPE, "records.delta") { $1.tokens = 1 << 31 },
-    Commit("too many sequences", GD_ERROR_RANGE, "cuSeqlens") { $1.sequences = (1 << 20) + 1 },
-    Commit("gate dims", GD_ERROR_INVALID_ARGUMENT, "gateDims") { $1.gate_dims = 0 },
-    Commit("head map", GD_ERROR_INVALID_ARGUMENT, "heads") { $1.head_map = 3 },
+    Commit("key dim", GD_ERROR_SHAPE, "records.key") {
+      $1.record_key = try $0.tensor(.f32, 6, 2, 12)
+    },
+    Commit("value dim", GD_ERROR_SHAPE, "records.delta") {
+      $1.record_delta = try $0.tensor(.f32, 6, 6, 264)
+    },
+    Commit("heads that do not divide", GD_ERROR_SHAPE, "records.delta") {
+      $1.record_delta = try $0.tensor(.f32, 6, 5, 8)
+      $1.record_decay = try $0.tensor(.f32, 6, 5)
+    },
+    Commit("too many tokens", GD_ERROR_SHAPE, "records.key") { $1.record_key.setLength(0, 1 << 31) },
+    Commit("deltas of other tokens", GD_ERROR_SHAPE, "records.delta") { $1.record_delta.setLength(0, 5) },
+    Commit("too many sequences", GD_ERROR_RANGE, "cuSeqlens") { $1.cu_seqlens.count = (1 << 20) + 2 },
+    Commit("head map", GD_ERROR_INVALID_ARGUMENT, "headMap") { $1.head_map = 3 },
     Commit("no keys", GD_ERROR_INVALID_ARGUMENT, "records.key") { $1.record_key = gd_tensor() },
     Commit("16-bit deltas", GD_ERROR_DTYPE, "records.delta") { $1.record_delta.dtype = DType.bf16.rawValue },
-    Commit("decays per head for dims per key", GD_ERROR_SHAPE, "records.decay") {
-      $1.gate_dims = GateDims.perKey.rawValue
-    },
-    Commit("keys with gaps", GD_ERROR_SHAPE, "records.key") { $1.record_key.head_stride = 24 },
+    Commit("decays of other heads", GD_ERROR_SHAPE, "records.decay") { $1.record_decay = try $0.tensor(.f32, 6, 5) },
+    Commit("keys with gaps", GD_ERROR_SHAPE, "records.key") { $1.record_key.setStride(1, 24) },
     Commit("no state", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state = gd_tensor() },
     Commit("state over the deltas", GD_ERROR_OVERLAP, "state") {
       $1.record_delta.buffer = $1.state.buffer
@@ -184,10 +189,9 @@ import Testing
   ]
 
   static let commitConv: [CommitConv] = [
-    CommitConv("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
-    CommitConv("width", GD_ERROR_SHAPE, "state") { $1.width = 10 },
-    CommitConv("too many tokens", GD_ERROR_SHAPE, "x") { $1.tokens = 1 << 31 },
-    CommitConv("too many sequences", GD_ERROR_RANGE, "cuSeqlens") { $1.sequences = (1 << 20) + 1 },
+    CommitConv("width", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4, 24, 9) },
+    CommitConv("too many tokens", GD_ERROR_SHAPE, "x") { $1.x.setLength(0, 1 << 31) },
+    CommitConv("too many sequences", GD_ERROR_RANGE, "cuSeqlens") { $1.cu_seqlens.count = (1 << 20) + 2 },
     CommitConv("no x", GD_ERROR_INVALID_ARGUMENT, "x") { $1.x = gd_tensor() },
     CommitConv("no state", GD_ERROR_INVALID_ARGUMENT, "state") { $1.state = gd_tensor() },
     CommitConv("state of a third dtype", GD_ERROR_DTYPE, "state") { $1.state.dtype = DType.bf16.rawValue },

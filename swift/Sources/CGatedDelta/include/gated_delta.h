@@ -1,7 +1,8 @@
 /* GatedDelta: fused Gated DeltaNet operations behind a plain C boundary.
  *
- * This header is the source of every struct layout and constant that crosses the boundary: the TypeScript tables in
- * lib/native/layout.ts and the static assertions in layout.c are generated from it.
+ * This header is the one description of every struct, option and op that crosses the boundary. swift/scripts/layout.mjs
+ * generates from it: static assertions on the layouts, export lists, the option enums of Swift, C and Metal, the Swift
+ * functions that encode, and the TypeScript tables of layouts, options and arguments.
  *
  * Conventions
  *  - A function returns gd_status. GD_OK is 0; anything else but GD_PENDING is a failure, described by
@@ -13,7 +14,16 @@
  *  - A device belongs to the thread that opened it, and so do its plans: calls from another thread are
  *    GD_ERROR_STATE. gd_buffer_release and gd_buffer_deallocate may be called from any thread.
  *  - Layouts are row-major, last index fastest. Offsets are in bytes, strides in elements.
- */
+ *
+ * Annotations: a comment that begins with @ is read by the generator.
+ *  - "@option Name: text" before constants that are the values of an option, each with "@name: text", the public name;
+ *    "@choice Name of Option: a b: text" is an option that takes some of another's values.
+ *  - In the struct of an op every field but size, version and reserved is an argument of the public function. Its public
+ *    name is the field's in camel case or "@as name"; "@as group.member" is a member of a nested object. It is needed
+ *    unless "@optional" or "@default value" says otherwise. A u32 is an integer ("@from least"), "@boolean", or one of
+ *    an option's values ("@is Option"). A default of nan stands for one that depends on other arguments.
+ *  - "@bound name": the public function's argument `states`, a layer's states in a pass over a pool, stands for this
+ *    argument and gives it under that name, or refuses it ("@bound nothing"). */
 #ifndef GATED_DELTA_H
 #define GATED_DELTA_H
 
@@ -44,67 +54,79 @@ typedef uint64_t gd_handle;
 #define GD_ERROR_STATE 12            /* the call does not fit what came before it, or the wrong thread */
 #define GD_ERROR_INTERNAL 13
 
-/* Element types. bf16 crosses into JavaScript as Uint16Array. */
-#define GD_F32 1
-#define GD_F16 2
-#define GD_BF16 3
-#define GD_I32 4
+/* @option DType: element types; bf16 crosses into JavaScript as Uint16Array */
+#define GD_F32 1  /* @f32 */
+#define GD_F16 2  /* @f16 */
+#define GD_BF16 3 /* @bf16 */
+#define GD_I32 4  /* @i32: index data only */
 
 /* Backends. */
 #define GD_BACKEND_AUTO 0
 #define GD_BACKEND_CPU 1
 #define GD_BACKEND_METAL 2
 
-/* Gate forms: how the decay a in (0, 1] comes from what is given. */
-#define GD_GATE_DECAY 1        /* a                                                            */
-#define GD_GATE_LOG 2          /* exp(g)                                                       */
-#define GD_GATE_NEG_LOG 3      /* exp(-g)                                                      */
-#define GD_GATE_RAW 4          /* exp(-exp(aLog) * softplus(a + dtBias))                       */
-#define GD_GATE_RAW_SSM 5      /* exp(aLog * softplus(a + dtBias)), aLog holding ssm_a         */
-#define GD_GATE_RAW_BOUNDED 6  /* exp(gateBound * sigmoid(exp(aLog) * (a + dtBias)))           */
+/* @option GateForm: how the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong
+ * guess gives plausible nonsense, so there is no default. */
+#define GD_GATE_DECAY 1       /* @decay: a (mlx-lm, MAX) */
+#define GD_GATE_LOG 2         /* @log: exp(g) (Hugging Face, FLA, ggml) */
+#define GD_GATE_NEG_LOG 3     /* @neg-log: exp(-g) (mlx-native) */
+#define GD_GATE_RAW 4         /* @raw: exp(-exp(aLog) softplus(a + dtBias)) (a Qwen checkpoint's projection, vLLM) */
+#define GD_GATE_RAW_SSM 5     /* @raw-ssm: exp(aLog softplus(a + dtBias)), aLog holding ssm_a = -exp(A_log) (GGUF) */
+#define GD_GATE_RAW_BOUNDED 6 /* @raw-bounded: exp(gateBound sigmoid(exp(aLog) (a + dtBias))) (Kimi Linear) */
 
-#define GD_GATE_PER_HEAD 1
-#define GD_GATE_PER_KEY 2 /* KDA: one gate for every key dimension */
+/* @option GateDims: one gate a head, or one for every key dimension */
+#define GD_GATE_PER_HEAD 1 /* @head */
+#define GD_GATE_PER_KEY 2  /* @key: Kimi's KDA */
 
-#define GD_BETA_GIVEN 1
-#define GD_BETA_SIGMOID 2
-#define GD_BETA_TWICE_SIGMOID 3
+/* @option BetaForm: how beta comes from what is given */
+#define GD_BETA_GIVEN 1         /* @given: b */
+#define GD_BETA_SIGMOID 2       /* @sigmoid: sigmoid(b) */
+#define GD_BETA_TWICE_SIGMOID 3 /* @2-sigmoid: 2 sigmoid(b), which allows negative eigenvalues */
 
-/* Which key head serves value head hv. */
-#define GD_HEADS_BLOCK 1 /* hv / (valueHeads / keyHeads) */
-#define GD_HEADS_TILED 2 /* hv % keyHeads */
+/* @option HeadMap: which key head serves value head hv */
+#define GD_HEADS_BLOCK 1 /* @block: hv / (valueHeads / keyHeads), rounded down (Hugging Face, MLX, vLLM, MAX) */
+#define GD_HEADS_TILED 2 /* @tiled: hv mod keyHeads (ggml) */
 
-/* Normalisation of query and key rows x of length keyDim. */
-#define GD_NORM_NONE 1
-#define GD_NORM_L2 2     /* x * rsqrt(sum x^2 + eps) */
-#define GD_NORM_L2_MAX 3 /* x / max(sqrt(sum x^2), eps) */
-#define GD_NORM_RMS 4    /* x * rsqrt(sum x^2 + keyDim * eps) */
+/* @option QKNorm: normalisation of each query and key row x of length keyDim, before the query's scale */
+#define GD_NORM_NONE 1   /* @none */
+#define GD_NORM_L2 2     /* @l2: x rsqrt(sum x^2 + eps) (Hugging Face, FLA) */
+#define GD_NORM_L2_MAX 3 /* @l2-max: x / max(sqrt(sum x^2), eps) (ggml) */
+#define GD_NORM_RMS 4    /* @rms: x rsqrt(sum x^2 + keyDim eps) (MLX) */
 
-#define GD_ALGORITHM_AUTO 0 /* the fastest that gives recurrent's bits */
-#define GD_ALGORITHM_RECURRENT 1
-#define GD_ALGORITHM_CHUNKED 2
+/* @option Algorithm: how prefill is computed */
+#define GD_ALGORITHM_AUTO 0      /* @auto: the fastest that gives the bits of recurrent */
+#define GD_ALGORITHM_RECURRENT 1 /* @recurrent: token by token */
+#define GD_ALGORITHM_CHUNKED 2   /* @chunked: 16 tokens at a time as products of matrices, with bits of its own */
 
-#define GD_ACTIVATION_NONE 1
-#define GD_ACTIVATION_SILU 2
-#define GD_ACTIVATION_SIGMOID 3
+/* @option Activation: what a sum or a gate goes through */
+#define GD_ACTIVATION_NONE 1    /* @none: x */
+#define GD_ACTIVATION_SILU 2    /* @silu: x sigmoid(x) */
+#define GD_ACTIVATION_SIGMOID 3 /* @sigmoid: sigmoid(x) */
+/* @choice ConvActivation of Activation: none silu: what a convolution's sums go through */
+/* @choice NormActivation of Activation: silu sigmoid: what a norm's gate goes through */
 
-#define GD_NORM_THEN_GATE 1
-#define GD_GATE_THEN_NORM 2
+/* @option NormOrder: whether x is normalised before it is multiplied by act(z), or after */
+#define GD_NORM_THEN_GATE 1 /* @norm-then-gate: n(x) act(z) (Qwen3-Next) */
+#define GD_GATE_THEN_NORM 2 /* @gate-then-norm: n(x act(z)) (Mamba-2) */
 
-/* Where a tensor lies. buffer 0 means absent. A stride of 0 means contiguous; one between rows of which there is but
- * one is ignored.
- * query, key, value, gate, beta, x, z and out take free strides, inputs even overlapping ones. Where the length of
- * their rows is a multiple of 8, strides and offset are multiples of 8 elements (never so for a gate or beta per head,
- * whose rows are single elements). All other tensors are contiguous; a recurrent state and linear's weight also begin
- * at a multiple of 8 elements where their rows are such. What an output or a pool covers, from its first element to its
- * last, overlaps no other tensor of the op, and an output's rows do not overlap each other. */
+#define GD_MAX_RANK 8
+
+/* A tensor as JavaScript knows it. buffer 0 means absent; the rest is not looked at then. Dimensions come outermost
+ * first; entries beyond rank are not looked at. Lengths are below 2^31; a stride is at least 1, but those of dimensions
+ * of length 0 or 1 do not matter.
+ * query, key, value, gate, beta, x, z and out take free strides, inputs even overlapping ones, but for the last
+ * dimension, which is contiguous. Where its length is a multiple of 8, the other strides and the offset are multiples of
+ * 8 elements (never so for a gate or beta per head, whose rows are single elements). All other tensors are contiguous;
+ * a recurrent state and linear's weight also begin at a multiple of 8 elements where their rows are such. What an output
+ * or a pool covers, from its first element to its last, overlaps no other tensor of the op, and an output's rows do not
+ * overlap each other. */
 typedef struct gd_tensor {
   gd_handle buffer;
-  uint64_t offset;       /* bytes from the buffer's start, a multiple of the element size */
-  uint64_t token_stride; /* elements from one token (row) to the next */
-  uint64_t head_stride;  /* elements from one head to the next */
-  uint32_t dtype;        /* GD_F32, ... */
-  uint32_t reserved;
+  uint64_t offset; /* bytes from the buffer's start, a multiple of the element size */
+  uint32_t dtype;  /* GD_F32, ... */
+  uint32_t rank;   /* 1 .. GD_MAX_RANK */
+  uint32_t shape[8];
+  uint32_t strides[8]; /* elements from one index to the next */
 } gd_tensor;
 
 /* Index data, i32. Either in a buffer (read at encode and again at every replay of a plan) or, where buffer is 0, at a
@@ -118,16 +140,20 @@ typedef struct gd_index {
 
 /* States that an op stores beside the final ones, in one pass over its tokens (gd_gated_delta, gd_causal_conv1d).
  *
- * Snapshots: entry j of sequence s is the state after all but the last j of its T tokens, j in 0 .. snapshot_count - 1
- * (0 is the final state). They go to the tensor snapshots [snapshotCount, sequences, slot's shape], in the pool's dtype,
- * to the slots snapshot_slots [sequences, snapshotCount] (-1 skips one), or to both. Where j >= T, what was there stays.
+ * Snapshots: entry j of sequence s is the state after all but the last j of its T tokens, j in 0 .. K - 1 (0 is the final
+ * state). They go to the tensor snapshots [K, sequences, slot's shape], in the pool's dtype, to the slots snapshot_slots
+ * [sequences, K] (-1 skips one), or to both. Where j >= T, what was there stays.
  *
  * Checkpoints: entries checkpoint_offsets[s] .. checkpoint_offsets[s + 1] - 1 belong to sequence s: its state after
  * checkpoint_tokens[i] of its tokens (0 .. T, in any order; 0 is the state as it was read) goes to slot
  * checkpoint_slots[i]. Offsets begin at 0 and do not decrease; entries beyond the last are ignored.
  *
  * All slots that one op writes (final states, snapshots, checkpoints) are distinct, else GD_ERROR_OVERLAP. Every read
- * sees the pool as it was before the op. At most 1048576 snapshots and as many checkpoints an op. */
+ * sees the pool as it was before the op. At most 1048576 snapshots and as many checkpoints an op.
+ *
+ * The sequences of an op: cu_seqlens [sequences + 1]; absent: one sequence of all tokens. read_slots [sequences]: -1
+ * starts from zero; absent: 0, 1, 2, ... or, without state or source, -1. write_slots [sequences]: -1 drops the final
+ * state; absent: read_slots or, without state, -1. At most 1048576 sequences. */
 
 /* The gated delta rule over a ragged batch. Per sequence and value head, with state S of valueDim rows of keyDim:
  *   S <- a S;  d = beta (v - S k);  S <- S + d k^T;  out = S q        (k, q normalised, q scaled)
@@ -136,164 +162,199 @@ typedef struct gd_index {
  * dtBias [valueHeads] (per-key [valueHeads, keyDim]); state [slots, valueHeads, valueDim, keyDim].
  * query, key and value share the activation dtype; out has it or f32; gate is f32 for the decay and log forms, else
  * the activation dtype or f32; beta the activation dtype or f32; aLog, dtBias any; state f32, f16 or bf16.
- * state may be absent where no slot is read or written; slots is then 0. aLog and dtBias are given for the raw forms
- * and absent otherwise; gateBound is below 0 for GD_GATE_RAW_BOUNDED and 0 otherwise. At most 1048576 sequences.
- * source [sourceSlots, valueHeads, valueDim, keyDim] or absent (sourceSlots 0): what read_slots index instead of state;
- * it has the state's dtype and overlaps nothing that is written.
+ * aLog and dtBias are given for the raw forms and absent otherwise. scale is keyDim^-0.5 by default. gateBound is below 0
+ * for GD_GATE_RAW_BOUNDED and NaN otherwise.
+ * source [sourceSlots, valueHeads, valueDim, keyDim] or absent: what read_slots index instead of state; it has the
+ * state's dtype and overlaps nothing that is written.
  * The records (all three or none, f32, contiguous; not with GD_ALGORITHM_CHUNKED) are what gd_commit_gated_delta takes:
  * record_key [tokens, keyHeads, keyDim] the normalised keys, record_delta [tokens, valueHeads, valueDim] the d,
  * record_decay [tokens, valueHeads] the a (per-key [tokens, valueHeads, keyDim]). */
 typedef struct gd_gated_delta {
   uint32_t size, version;
-  uint32_t tokens, sequences;
-  uint32_t key_heads, value_heads, key_dim, value_dim;
-  uint32_t slots;
-  uint32_t gate_form, gate_dims, beta_form, head_map, qk_norm, algorithm;
-  float qk_norm_eps, scale, gate_bound;
-  gd_tensor query, key, value, gate, beta, a_log, dt_bias, state, out;
-  gd_index cu_seqlens;  /* [sequences + 1]; absent: one sequence of all tokens */
-  gd_index read_slots;  /* [sequences]; -1 starts from zero; absent: 0, 1, 2, ... or, without state or source, -1 */
-  gd_index write_slots; /* [sequences]; -1 drops the final state; absent: read_slots or, without state, -1 */
-  uint32_t source_slots, snapshot_count;
-  gd_tensor source, snapshots;
-  gd_index snapshot_slots, checkpoint_offsets, checkpoint_tokens, checkpoint_slots;
-  gd_tensor record_key, record_delta, record_decay;
+  uint32_t gate_form; /* @is GateForm */
+  uint32_t gate_dims; /* @is GateDims @default head */
+  uint32_t beta_form; /* @is BetaForm @default given */
+  uint32_t head_map;  /* @is HeadMap @default block */
+  uint32_t qk_norm;   /* @is QKNorm @default none */
+  uint32_t algorithm; /* @is Algorithm @default auto */
+  float qk_norm_eps;  /* @default 1e-6 */
+  float scale;        /* @default nan */
+  float gate_bound;   /* @default nan */
+  uint32_t reserved;
+  gd_tensor query, key, value, gate, beta;
+  gd_tensor a_log, dt_bias; /* @optional */
+  gd_tensor state;          /* @optional @bound state */
+  gd_tensor out;
+  gd_index cu_seqlens;          /* @optional @bound cuSeqlens */
+  gd_index read_slots;          /* @optional @bound readSlots */
+  gd_index write_slots;         /* @optional @bound writeSlots */
+  gd_tensor source, snapshots;  /* @optional @bound nothing */
+  gd_index snapshot_slots;      /* @optional @bound snapshotSlots */
+  gd_index checkpoint_offsets;  /* @optional @bound checkpoints @as checkpoints.offsets */
+  gd_index checkpoint_tokens;   /* @optional @bound checkpoints @as checkpoints.tokens */
+  gd_index checkpoint_slots;    /* @optional @bound checkpoints @as checkpoints.slots */
+  gd_tensor record_key;         /* @optional @bound records @as records.key */
+  gd_tensor record_delta;       /* @optional @bound records @as records.delta */
+  gd_tensor record_decay;       /* @optional @bound records @as records.decay */
 } gd_gated_delta;
 
-/* Causal depthwise convolution over time with its state. x, out [tokens, channels]; weight [channels, width];
- * bias [channels] or absent; state [slots, channels, width - 1], oldest first; the new state is the last width - 1
+/* Causal depthwise convolution over time with its state. x, out [tokens, channels]; weight [channels, width], width 2 to
+ * 9; bias [channels] or absent; state [slots, channels, width - 1], oldest first; the new state is the last width - 1
  * columns of (old state, x). x and out share the activation dtype (out may be f32); state has x's dtype or f32.
  * source [sourceSlots, channels, width - 1], snapshots and checkpoints as in gd_gated_delta. */
 typedef struct gd_causal_conv1d {
   uint32_t size, version;
-  uint32_t tokens, sequences;
-  uint32_t channels, width, slots, activation; /* activation: none or silu */
-  gd_tensor x, weight, bias, state, out;
-  gd_index cu_seqlens, read_slots, write_slots; /* as in gd_gated_delta */
-  uint32_t source_slots, snapshot_count;
-  gd_tensor source, snapshots;
-  gd_index snapshot_slots, checkpoint_offsets, checkpoint_tokens, checkpoint_slots;
+  uint32_t activation; /* @is ConvActivation @default silu */
+  uint32_t reserved;
+  gd_tensor x, weight;
+  gd_tensor bias;  /* @optional */
+  gd_tensor state; /* @optional @bound convState */
+  gd_tensor out;
+  gd_index cu_seqlens;         /* @optional @bound cuSeqlens */
+  gd_index read_slots;         /* @optional @bound readSlots */
+  gd_index write_slots;        /* @optional @bound writeSlots */
+  gd_tensor source, snapshots; /* @optional @bound nothing */
+  gd_index snapshot_slots;     /* @optional @bound snapshotSlots */
+  gd_index checkpoint_offsets; /* @optional @bound checkpoints @as checkpoints.offsets */
+  gd_index checkpoint_tokens;  /* @optional @bound checkpoints @as checkpoints.tokens */
+  gd_index checkpoint_slots;   /* @optional @bound checkpoints @as checkpoints.slots */
 } gd_causal_conv1d;
 
 /* Applies the first counts[s] of each sequence's records, kept by a gd_gated_delta over the same tokens, to its state:
  *   S <- a S;  S <- S + d k^T
  * With an f32 state these are the bits of that many decode steps. records [tokens, ...] as in gd_gated_delta; state
- * [slots, valueHeads, valueDim, keyDim]. A verified draft is one gd_gated_delta with records and write slots of -1, then
- * this with the numbers of accepted tokens. */
+ * [slots, valueHeads, valueDim, keyDim]; counts [sequences], 0 .. the sequence's tokens. A verified draft is one
+ * gd_gated_delta with records and write slots of -1, then this with the numbers of accepted tokens and the verified
+ * call's cu_seqlens and read_slots. */
 typedef struct gd_commit_gated_delta {
   uint32_t size, version;
-  uint32_t tokens, sequences;
-  uint32_t key_heads, value_heads, key_dim, value_dim;
-  uint32_t slots, gate_dims, head_map, reserved;
-  gd_tensor record_key, record_delta, record_decay, state;
-  gd_index cu_seqlens; /* the verified call's; absent: one sequence of all tokens */
-  gd_index counts;     /* [sequences]; 0 .. the sequence's tokens */
-  gd_index read_slots, write_slots; /* as in gd_gated_delta */
+  uint32_t head_map; /* @is HeadMap @default block */
+  uint32_t reserved;
+  gd_tensor record_key;   /* @as records.key */
+  gd_tensor record_delta; /* @as records.delta */
+  gd_tensor record_decay; /* @as records.decay */
+  gd_tensor state; /* @optional @bound state */
+  gd_index counts;
+  gd_index cu_seqlens;  /* @optional */
+  gd_index read_slots;  /* @optional @bound readSlots */
+  gd_index write_slots; /* @optional @bound writeSlots */
 } gd_commit_gated_delta;
 
 /* The same for the convolution, whose record is its own input: the new state is the last width - 1 columns of (old
  * state, the first counts[s] rows of x). x [tokens, channels]; state [slots, channels, width - 1], x's dtype or f32. */
 typedef struct gd_commit_causal_conv1d {
   uint32_t size, version;
-  uint32_t tokens, sequences;
-  uint32_t channels, width, slots, reserved;
-  gd_tensor x, state;
-  gd_index cu_seqlens, counts, read_slots, write_slots; /* as in gd_commit_gated_delta */
+  gd_tensor x;
+  gd_tensor state; /* @optional @bound convState */
+  gd_index counts;
+  gd_index cu_seqlens;  /* @optional */
+  gd_index read_slots;  /* @optional @bound readSlots */
+  gd_index write_slots; /* @optional @bound writeSlots */
 } gd_commit_causal_conv1d;
 
-/* Gated RMS norm over the last dimension. x, z, out [tokens, heads, dim]; weight [dim].
+/* Gated RMS norm over the last dimension. x, z, out [tokens, heads, dim] or [tokens, dim]; weight [dim].
  * norm-then-gate: weight * x * rsqrt(mean x^2 + eps) * act(z); gate-then-norm: the same norm over x * act(z).
  * x is f32 or z's dtype; out z's dtype or f32. */
 typedef struct gd_gated_rms_norm {
   uint32_t size, version;
-  uint32_t tokens, heads, dim;
-  uint32_t activation, order; /* activation: silu or sigmoid */
-  float eps;
+  uint32_t activation; /* @is NormActivation @default silu */
+  uint32_t order;      /* @is NormOrder @default norm-then-gate */
+  float eps;           /* @default 1e-6 */
+  uint32_t reserved;
   gd_tensor x, z, weight, out;
 } gd_gated_rms_norm;
 
 /* One decode token of each sequence through conv, gates, query/key norm, recurrence and gated norm.
  * x [sequences, channels], channels = 2 keyHeads keyDim + valueHeads valueDim laid out query | key | value;
  * conv_weight [channels, width]; conv_state [slots, channels, width - 1]; gate and beta as in gd_gated_delta with
- * tokens = sequences; z, out [sequences, valueHeads, valueDim]; norm_weight [valueDim].
+ * tokens = sequences; z, out [sequences, valueHeads, valueDim]; norm_weight [valueDim]. read_slots and write_slots are
+ * those of both pools.
  * The convolution's output is rounded to x's dtype; nothing else is before the final store. */
 typedef struct gd_gated_delta_step {
   uint32_t size, version;
-  uint32_t sequences;
-  uint32_t key_heads, value_heads, key_dim, value_dim;
-  uint32_t width, slots;
-  uint32_t gate_form, gate_dims, beta_form, head_map, qk_norm;
-  uint32_t conv_activation, norm_activation, norm_order, reserved;
-  float qk_norm_eps, scale, gate_bound, norm_eps;
-  gd_tensor x, conv_weight, conv_bias, conv_state, gate, beta, a_log, dt_bias, state, z, norm_weight, out;
-  gd_index read_slots, write_slots; /* of both pools */
+  uint32_t key_heads;       /* @from 1 */
+  uint32_t gate_form;       /* @is GateForm */
+  uint32_t gate_dims;       /* @is GateDims @default head */
+  uint32_t beta_form;       /* @is BetaForm @default given */
+  uint32_t head_map;        /* @is HeadMap @default block */
+  uint32_t qk_norm;         /* @is QKNorm @default none */
+  uint32_t conv_activation; /* @is ConvActivation @default silu */
+  uint32_t norm_activation; /* @is NormActivation @default silu */
+  uint32_t norm_order;      /* @is NormOrder @default norm-then-gate */
+  float qk_norm_eps;        /* @default 1e-6 */
+  float scale;              /* @default nan */
+  float gate_bound;         /* @default nan */
+  float norm_eps;           /* @default 1e-6 */
+  uint32_t reserved;
+  gd_tensor x, conv_weight;
+  gd_tensor conv_bias;  /* @optional */
+  gd_tensor conv_state; /* @optional @bound convState */
+  gd_tensor gate, beta;
+  gd_tensor a_log, dt_bias; /* @optional */
+  gd_tensor state;          /* @optional @bound state */
+  gd_tensor z, norm_weight, out;
+  gd_index read_slots;  /* @optional @bound readSlots */
+  gd_index write_slots; /* @optional @bound writeSlots */
 } gd_gated_delta_step;
 
 /* out[r, o] = sum over i of x[r, i] weight[o, i]. x [rows, inFeatures]; weight [outFeatures, inFeatures], any float
  * dtype; out [rows, outFeatures] in x's dtype or f32. The order of summation depends on inFeatures only. */
 typedef struct gd_linear {
   uint32_t size, version;
-  uint32_t rows, in_features, out_features, reserved;
   gd_tensor x, weight, out;
 } gd_linear;
 
-/* Copies or zeroes whole slots of a pool [slots, slotElements] of floats: slot write_slots[i] becomes what slot
- * read_slots[i] was before the op; -1 reads zeros, or writes nothing. Zeros are stored, not multiplied in. */
+/* Copies or zeroes whole slots of a pool [slots, ...] of floats: slot write_slots[i] becomes what slot read_slots[i] was
+ * before the op; -1 reads zeros, or writes nothing. Zeros are stored, not multiplied in. */
 typedef struct gd_copy_slots {
   uint32_t size, version;
-  uint32_t slots, count;
-  uint64_t slot_elements;
   gd_tensor pool;
-  gd_index read_slots, write_slots; /* [count] each */
+  gd_index read_slots, write_slots;
 } gd_copy_slots;
 
 /* The four fused ops, with ggml's conventions, everything in f32: heads tiled, the gate a logarithm, beta given, query
- * and key taken as they are, the output scaled by 1 / sqrt(dim), states [.., valueHeads, dim (value), dim (key)]. They
- * are gd_gated_delta and gd_causal_conv1d under other names, with the same bits and the same rules. A sequence has
- * `tokens` tokens, which follow one another, sequence by sequence: query, key [sequences, tokens, keyHeads, dim];
- * value, out [sequences, tokens, valueHeads, dim]; gate [sequences, tokens, valueHeads] (per-key [.., dim]);
- * beta [sequences, tokens, valueHeads]; snapshots [snapshotCount, sequences, valueHeads, dim, dim], absent where
- * snapshotCount is 0: 0 is the newest, and those beyond a sequence's tokens stay as they were. */
+ * and key taken as they are, the output scaled by 1 / sqrt(S), states [.., Hv, S (value), S (key)]. They are
+ * gd_gated_delta and gd_causal_conv1d under other names, with the same bits and the same rules. B sequences of T tokens
+ * each, which follow one another, sequence by sequence: q, k [B, T, Hk, S]; v, out [B, T, Hv, S];
+ * gate [B, T, Hv] (per-key [B, T, Hv, S]); beta [B, T, Hv]; snapshots [K, B, Hv, S, S] or absent: 0 is the newest, and
+ * those beyond a sequence's tokens stay as they were. */
 
-/* State s of state [sequences, ...] becomes state s of state_dst, which is state's own range (in place) or disjoint. */
+/* State s of state [B, ...] becomes state s of state_dst, which is state's own range (in place) or disjoint. */
 typedef struct gd_gated_delta_net_inplace {
   uint32_t size, version;
-  uint32_t sequences, tokens;
-  uint32_t key_heads, value_heads, dim, gate_dims;
-  uint32_t snapshot_count, reserved;
-  gd_tensor query, key, value, gate, beta, state, state_dst, snapshots, out;
+  gd_tensor q, k, v, gate, beta, state, state_dst;
+  gd_tensor snapshots; /* @optional */
+  gd_tensor out;
 } gd_gated_delta_net_inplace;
 
 /* Sequence s reads slot ids[s] of cache [slots, ...] and writes slot rs_head + s, as if all read before any wrote.
- * An id of -1 starts from zero. rs_head .. rs_head + sequences - 1 are slots of the cache. */
+ * An id of -1 starts from zero. rs_head .. rs_head + B - 1 are slots of the cache. */
 typedef struct gd_gated_delta_net_inplace_ids {
   uint32_t size, version;
-  uint32_t sequences, tokens;
-  uint32_t key_heads, value_heads, dim, gate_dims;
-  uint32_t snapshot_count, slots;
   int32_t rs_head;
   uint32_t reserved;
-  gd_tensor query, key, value, gate, beta, cache, snapshots, out;
-  gd_index ids; /* [sequences] */
+  gd_tensor q, k, v, gate, beta, cache;
+  gd_tensor snapshots; /* @optional */
+  gd_tensor out;
+  gd_index ids; /* [B] */
 } gd_gated_delta_net_inplace_ids;
 
-/* One token of the causal convolution: x, out [sequences, channels]; weight [channels, width]; conv_states and
- * conv_state_dst [sequences, channels, width - 1], oldest first, the latter the former's own range or disjoint. */
+/* One token of the causal convolution: x, out [B, C]; weight [C, K]; conv_states and conv_state_dst [B, C, K - 1],
+ * oldest first, the latter the former's own range or disjoint. silu: whether the output goes through SiLU. */
 typedef struct gd_ssm_conv_update_inplace {
   uint32_t size, version;
-  uint32_t sequences, channels, width;
-  uint32_t silu; /* 1: the output goes through SiLU; else 0 */
+  uint32_t silu; /* @boolean */
+  uint32_t reserved;
   gd_tensor conv_states, conv_state_dst, weight, x, out;
 } gd_ssm_conv_update_inplace;
 
-/* The same with ids and rs_head as above, over conv_cache [cells, channels, width - 1]. */
+/* The same with ids and rs_head as above, over conv_cache [cells, C, K - 1]. */
 typedef struct gd_ssm_conv_update_inplace_ids {
   uint32_t size, version;
-  uint32_t sequences, channels, width, silu;
-  uint32_t cells;
+  uint32_t silu; /* @boolean */
   int32_t rs_head;
   gd_tensor conv_cache, weight, x, out;
-  gd_index ids; /* [sequences] */
+  gd_index ids; /* [B] */
 } gd_ssm_conv_update_inplace_ids;
 
 typedef struct gd_device_options {
@@ -307,8 +368,8 @@ typedef struct gd_device_info {
   uint32_t backend;  /* which one it is */
   uint32_t emulated; /* 1 where Metal is the Linux emulation */
   uint32_t threads, reserved;
-  /* Two words of shared memory, readable at any time until the process ends, the device closed or not: [0] the low 32
-   * bits of the number of finished submissions (they finish in order), [1] the number of failed ones. */
+  /* Two words of shared memory, the device's until it is closed and another device's after that: [0] the low 32 bits of
+   * the number of finished submissions (they finish in order), [1] the number of failed ones. */
   const int32_t *status;
   char name[128];
   char isa[32];
@@ -322,10 +383,19 @@ const char *gd_version(void);
 const char *gd_last_error(uint32_t which);
 
 /* Devices. Closing drops what was encoded but not committed and waits for pending work; it also releases the device's
- * plans. Buffers outlive it. A device left open by a thread that exits is closed then. */
+ * plans. Buffers outlive it.
+ * gd_device_abandon is for where nobody waits, such as a finaliser. It drops and releases the same. Pending submissions
+ * that touch nothing but memory of gd_buffer_create go on by themselves, up to the first one that touches wrapped memory:
+ * that one and those after it are stopped. What has not begun never does, on the CPU what runs ends within about a
+ * millisecond, and a GPU's committed work is waited for. Wrapped memory may be freed when the call returns.
+ * A thread that exits abandons the devices that it has left open and releases the buffers that it has wrapped. */
 gd_status gd_device_open(const gd_device_options *options, gd_handle *device);
 gd_status gd_device_describe(gd_handle device, gd_device_info *info);
 gd_status gd_device_close(gd_handle device);
+gd_status gd_device_abandon(gd_handle device);
+/* Makes the library a Node-API module, for one thing: a thread that has loaded it as such (process.dlopen) does what its
+ * exit would do when its JavaScript environment is taken down, before the memory of that environment goes. */
+void *napi_register_module_v1(void *env, void *exports);
 
 /* Buffers. bytes may be 0; memory is zeroed, aligned to 16384 bytes, at most 4 GiB - 16 KiB.
  * gd_buffer_wrap borrows memory of the caller's, without a copy: the CPU backend wants 64-byte alignment, Metal 16384
@@ -359,6 +429,18 @@ gd_status gd_discard(gd_handle device);                  /* drops what was encod
 gd_status gd_poll(gd_handle device, uint64_t ticket);    /* GD_OK, GD_PENDING or the submission's failure */
 /* Blocks for at most timeout_ns (UINT64_MAX: for ever): GD_OK, GD_ERROR_TIMEOUT or the submission's failure. */
 gd_status gd_wait(gd_handle device, uint64_t ticket, uint64_t timeout_ns);
+
+/* For tests of what uses the library: makes the count-th event of a kind from now on fail with GD_ERROR_DEVICE; a count
+ * of 0 takes the request back, a second request replaces the first. Each kind is counted on its own, for this device
+ * only.
+ *  - GD_TEST_ENCODE: a gd_encode_* call into the device or one of its plans, which encodes nothing;
+ *  - GD_TEST_COMMIT: gd_commit or gd_plan_run, which commits nothing and leaves what was encoded;
+ *  - GD_TEST_RUN: an op that is committed after this call. The ops of its submission before it run, it and those after
+ *    it do not, and the submission fails with the op's name. */
+#define GD_TEST_ENCODE 1
+#define GD_TEST_COMMIT 2
+#define GD_TEST_RUN 3
+gd_status gd_test_fail(gd_handle device, uint32_t stage, uint64_t count);
 
 /* Plans: ops validated once and replayed. A replay reads index data anew and checks it; it is committed at once, after
  * anything encoded on the device and under the same ticket. Replaying over a released buffer is GD_ERROR_HANDLE. A plan

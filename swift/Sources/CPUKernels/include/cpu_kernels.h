@@ -5,32 +5,18 @@
  * outputs and states, so a state may be updated in place. A state that one sequence writes and another reads has to be
  * copied aside first, and its reader pointed at the copy.
  *
- * Values of the options are those of gated_delta.h. Strides are in elements, vectors are contiguous. */
+ * The options' values are in option_values.h. Strides are in elements, vectors are contiguous. */
 #ifndef GATED_DELTA_CPU_KERNELS_H
 #define GATED_DELTA_CPU_KERNELS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "option_values.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum { GD_CPU_F32 = 1, GD_CPU_F16 = 2, GD_CPU_BF16 = 3 };
-enum {
-  GD_CPU_GATE_DECAY = 1,
-  GD_CPU_GATE_LOG = 2,
-  GD_CPU_GATE_NEG_LOG = 3,
-  GD_CPU_GATE_RAW = 4,
-  GD_CPU_GATE_RAW_SSM = 5,
-  GD_CPU_GATE_RAW_BOUNDED = 6
-};
-enum { GD_CPU_GATE_PER_HEAD = 1, GD_CPU_GATE_PER_KEY = 2 };
-enum { GD_CPU_BETA_GIVEN = 1, GD_CPU_BETA_SIGMOID = 2, GD_CPU_BETA_TWICE_SIGMOID = 3 };
-enum { GD_CPU_HEADS_BLOCK = 1, GD_CPU_HEADS_TILED = 2 };
-enum { GD_CPU_NORM_NONE = 1, GD_CPU_NORM_L2 = 2, GD_CPU_NORM_L2_MAX = 3, GD_CPU_NORM_RMS = 4 };
-enum { GD_CPU_ACTIVATION_NONE = 1, GD_CPU_ACTIVATION_SILU = 2, GD_CPU_ACTIVATION_SIGMOID = 3 };
-enum { GD_CPU_NORM_THEN_GATE = 1, GD_CPU_GATE_THEN_NORM = 2 };
 
 /* Limits that the scratch memory is sized for. */
 enum { GD_CPU_MAX_DIM = 256, GD_CPU_MAX_WIDTH = 9 };
@@ -174,8 +160,10 @@ int64_t gd_cpu_commit_gated_delta_items(const gd_cpu_commit_gated_delta *op);
 int64_t gd_cpu_commit_causal_conv1d_items(const gd_cpu_commit_causal_conv1d *op);
 
 /* Runs items begin .. end - 1. scratch: gd_cpu_scratch_bytes() bytes of the calling thread's own, 64-byte aligned. The
- * caller has entered gd_cpu_float_environment. */
-typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratch);
+ * caller has entered gd_cpu_float_environment. stop: a word that another thread may set at any time to something other
+ * than 0. It is looked at between items, and inside long ones after at most a millisecond of work (rows of more than a
+ * million elements excepted); once it is set the function returns, and what it was to write is undefined. */
+typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratch, const uint32_t *stop);
 
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */

@@ -1,13 +1,13 @@
 /* causalConv1d: work items are (sequence, block of channels). */
 
-static void causal_conv1d(const void *params, int64_t begin, int64_t end, void *memory) {
+static void causal_conv1d(const void *params, int64_t begin, int64_t end, void *memory, const uint32_t *stop) {
   const gd_cpu_causal_conv1d *op = params;
   int64_t blocks = (op->channels + op->channels_per_item - 1) / op->channels_per_item;
   char *cursor = memory;
   conv_block block = conv_block_make(&cursor);
   block.width = op->width;
   block.activation = op->activation;
-  for (int64_t item = begin; item < end; item++) {
+  for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
     const gd_cpu_sequence *sequence = &op->sequences[item / blocks];
     block.first = item % blocks * op->channels_per_item;
     int64_t left = op->channels - block.first;
@@ -25,6 +25,7 @@ static void causal_conv1d(const void *params, int64_t begin, int64_t end, void *
     }
     if (sequence->count == 0) continue;
     for (int64_t done = 0, count; done < sequence->count; done += count) {
+      if (done % 64 == 0 && gd_cpu_stopped(stop)) return;
       count = least(sequence->count - done, CONV_TOKENS);
       if (next_store < store_count) count = least(count, stores[next_store].after - done);
       conv_rows rows = {

@@ -32,12 +32,12 @@ GD_INLINE void commit_elements(
   }
 }
 
-static void commit_gated_delta(const void *params, int64_t begin, int64_t end, void *memory) {
+static void commit_gated_delta(const void *params, int64_t begin, int64_t end, void *memory, const uint32_t *stop) {
   const gd_cpu_commit_gated_delta *op = params;
   int64_t value_dim = op->heads.value_dim, dim = op->heads.key_dim, rows = op->rows_per_item;
   int64_t blocks = (value_dim + rows - 1) / rows, per_sequence = blocks * op->heads.value_heads;
   (void)memory;
-  for (int64_t item = begin; item < end; item++) {
+  for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
     const gd_cpu_sequence *sequence = &op->sequences[item / per_sequence];
     int64_t rest = item % per_sequence, first = rest % blocks * rows;
     int64_t last = first + rows < value_dim ? first + rows : value_dim;
@@ -49,19 +49,20 @@ static void commit_gated_delta(const void *params, int64_t begin, int64_t end, v
     }
     for (int64_t row = first; row < last; row += COMMIT_ROWS) {
       for (int64_t i = 0; i < dim; i += GD_WIDTH) {
+        if (gd_cpu_stopped(stop)) return;
         commit_elements(op, sequence, head, key_head, row, i, dim - i, sequence->read, sequence->write);
       }
     }
   }
 }
 
-static void commit_causal_conv1d(const void *params, int64_t begin, int64_t end, void *memory) {
+static void commit_causal_conv1d(const void *params, int64_t begin, int64_t end, void *memory, const uint32_t *stop) {
   const gd_cpu_commit_causal_conv1d *op = params;
   int64_t blocks = (op->channels + op->channels_per_item - 1) / op->channels_per_item, taps = op->width - 1;
   char *cursor = memory;
   conv_block block = conv_block_make(&cursor);
   block.width = op->width;
-  for (int64_t item = begin; item < end; item++) {
+  for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
     const gd_cpu_sequence *sequence = &op->sequences[item / blocks];
     block.first = item % blocks * op->channels_per_item;
     int64_t left = op->channels - block.first;

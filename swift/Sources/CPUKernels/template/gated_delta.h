@@ -112,7 +112,7 @@ GD_INLINE void fetch_inputs(const gd_cpu_gated_delta *op, const delta_item *item
 /* next: the item that this one is followed by. */
 static void gated_delta_item(
   const gd_cpu_gated_delta *op, const delta_scratch *shared, prepared_row *prepared, const delta_item *item,
-  const delta_item *next
+  const delta_item *next, const uint32_t *stop
 ) {
   const gd_cpu_sequence *sequence = item->sequence;
   int64_t head = item->head, first_row = item->first_row, end_row = item->end_row;
@@ -133,6 +133,7 @@ static void gated_delta_item(
   }
   void *target = sequence->write == NULL ? NULL : (char *)sequence->write + offset;
   for (int64_t done = 0; done < sequence->count; done += DELTA_TOKENS) {
+    if (gd_cpu_stopped(stop)) return;
     int64_t left = sequence->count - done, count = left < DELTA_TOKENS ? left : DELTA_TOKENS;
     int64_t first = sequence->first + done;
     prepare_keys(op, scratch, prepared + key_row, key_head, first, count);
@@ -169,7 +170,7 @@ static void gated_delta_item(
   }
 }
 
-static void gated_delta(const void *params, int64_t begin, int64_t end, void *memory) {
+static void gated_delta(const void *params, int64_t begin, int64_t end, void *memory, const uint32_t *stop) {
   const gd_cpu_gated_delta *op = params;
   if (begin == end) return;
   int64_t blocks = (op->heads.value_dim + op->rows_per_item - 1) / op->rows_per_item;
@@ -178,9 +179,9 @@ static void gated_delta(const void *params, int64_t begin, int64_t end, void *me
   prepared_row prepared[DELTA_TOKENS];
   for (int64_t row = 0; row < DELTA_TOKENS; row++) prepared[row] = (prepared_row){-1, -1};
   delta_item next = delta_item_at(op, blocks, begin);
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end && !gd_cpu_stopped(stop); i++) {
     delta_item item = next;
     if (i + 1 < end) next = delta_item_at(op, blocks, i + 1);
-    gated_delta_item(op, &scratch, prepared, &item, &next);
+    gated_delta_item(op, &scratch, prepared, &item, &next, stop);
   }
 }

@@ -108,7 +108,7 @@ static int64_t chunk_of_head(chunk_run *run, const chunk_head *head, int64_t don
 }
 
 /* The heads of a run over all tokens of their sequence. */
-static void chunk_run_all(chunk_run *run) {
+static void chunk_run_all(chunk_run *run, const uint32_t *stop) {
   const gd_cpu_gated_delta *op = run->op;
   const gd_cpu_sequence *sequence = run->sequence;
   int64_t dim = op->heads.key_dim, first_store = 0;
@@ -133,6 +133,7 @@ static void chunk_run_all(chunk_run *run) {
     int64_t count = least(sequence->count - done, CHUNK), next_store = first_store;
     chunk_keys(op, &run->scratch, run->key_head, sequence->first + done, count);
     for (int64_t h = 0; h < run->count; h++) {
+      if (gd_cpu_stopped(stop)) return;
       next_store = chunk_of_head(run, &run->heads[h], done, count, first_store);
     }
     first_store = next_store;
@@ -166,7 +167,7 @@ static int chunk_run_takes(chunk_run *run, const delta_item *item) {
   return 1;
 }
 
-static void gated_delta_chunked(const void *params, int64_t begin, int64_t end, void *memory) {
+static void gated_delta_chunked(const void *params, int64_t begin, int64_t end, void *memory, const uint32_t *stop) {
   const gd_cpu_gated_delta *op = params;
   int64_t blocks = (op->heads.value_dim + op->rows_per_item - 1) / op->rows_per_item;
   char *cursor = memory;
@@ -175,12 +176,12 @@ static void gated_delta_chunked(const void *params, int64_t begin, int64_t end, 
   run.scaled = scratch_take(&cursor, CHUNK * PANEL);
   run.stored = scratch_take(&cursor, GD_CPU_MAX_DIM * PANEL);
   run.states = scratch_take(&cursor, CHUNK_STATES);
-  for (int64_t i = begin; i < end; i++) {
+  for (int64_t i = begin; i < end && !gd_cpu_stopped(stop); i++) {
     delta_item item = delta_item_at(op, blocks, i);
     if (chunk_run_takes(&run, &item)) continue;
-    chunk_run_all(&run);
+    chunk_run_all(&run, stop);
     run.count = 0;
     chunk_run_takes(&run, &item);
   }
-  if (run.count > 0) chunk_run_all(&run);
+  if (run.count > 0) chunk_run_all(&run, stop);
 }

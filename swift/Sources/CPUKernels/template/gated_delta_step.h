@@ -96,7 +96,7 @@ GD_INLINE int64_t step_first_head(const gd_cpu_heads *heads, int64_t first_key_h
                                                : g * heads->key_heads + first_key_head;
 }
 
-static void gated_delta_step(const void *params, int64_t begin, int64_t end, void *memory) {
+static void gated_delta_step(const void *params, int64_t begin, int64_t end, void *memory, const uint32_t *stop) {
   const gd_cpu_gated_delta_step *op = params;
   const gd_cpu_heads *heads = &op->heads;
   int64_t group = heads->value_heads / heads->key_heads;
@@ -112,14 +112,14 @@ static void gated_delta_step(const void *params, int64_t begin, int64_t end, voi
   run.norm = (norm_rows){
     .kind = {GD_CPU_F32, op->z.dtype, GD_CPU_F32, op->out.dtype, op->norm_activation}, .order = op->norm_order,
     .eps = op->norm_eps, .dim = heads->value_dim, .weight = weight};
-  for (int64_t item = begin; item < end; item += run.count) {
+  for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item += run.count) {
     run.sequence = item / heads->key_heads;
     run.first_key_head = item % heads->key_heads;
     run.count = least(least(end - item, heads->key_heads - run.first_key_head), STEP_RUN);
     const gd_cpu_sequence *states = &op->sequences[run.sequence];
     run.token = states->first;
     step_keys(&run);
-    for (int64_t g = 0; g < group; g++) {
+    for (int64_t g = 0; g < group && !gd_cpu_stopped(stop); g++) {
       int64_t after = step_first_head(heads, run.first_key_head, run.count, least(g + 1, group - 1));
       const void *next = gd_cpu_zeros;
       if (states->read != NULL) next = (const char *)states->read + after * head_bytes;

@@ -1,6 +1,6 @@
 /* gatedRmsNorm: work items are rows. */
 
-static void gated_rms_norm(const void *params, int64_t begin, int64_t end, void *memory) {
+static void gated_rms_norm(const void *params, int64_t begin, int64_t end, void *memory, const uint32_t *stop) {
   const gd_cpu_gated_rms_norm *op = params;
   char *cursor = memory;
   float *gated = scratch_take(&cursor, NORM_BLOCK), *weight = scratch_take(&cursor, NORM_BLOCK);
@@ -12,8 +12,9 @@ static void gated_rms_norm(const void *params, int64_t begin, int64_t end, void 
     rows.weight = weight;
     rows.kind.weight_dtype = GD_CPU_F32;
   }
-  for (int64_t item = begin; item < end; item += rows.count) {
-    rows.count = least(end - item, NORM_ROWS);
+  int64_t together = op->dim <= 1 << 16 ? NORM_ROWS : 1;
+  for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item += rows.count) {
+    rows.count = least(end - item, together);
     for (int64_t r = 0; r < rows.count; r++) {
       int64_t token = (item + r) / op->heads, head = (item + r) % op->heads;
       rows.x[r] = element(&op->x, token, head, 0);

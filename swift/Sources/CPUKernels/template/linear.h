@@ -70,9 +70,11 @@ static void linear_tile_run(linear_tile *tile, int one_row, int64_t count, uint3
 #undef GD_CASE
 }
 
-static void linear_item(const gd_cpu_linear *op, int64_t first_feature, int64_t end_feature) {
+static void linear_item(
+  const gd_cpu_linear *op, int64_t first_feature, int64_t end_feature, const uint32_t *stop
+) {
   linear_tile tile;
-  for (int64_t row = 0; row < op->rows; row += LINEAR_ROWS) {
+  for (int64_t row = 0; row < op->rows && !gd_cpu_stopped(stop); row += LINEAR_ROWS) {
     for (int r = 0; r < LINEAR_ROWS; r++) tile.x[r] = element(&op->x, least(row + r, op->rows - 1), 0, 0);
     for (int64_t feature = first_feature; feature < end_feature; feature += LINEAR_FEATURES) {
       for (int f = 0; f < LINEAR_FEATURES; f++) {
@@ -88,11 +90,11 @@ static void linear_item(const gd_cpu_linear *op, int64_t first_feature, int64_t 
   }
 }
 
-static void linear(const void *params, int64_t begin, int64_t end, void *memory) {
+static void linear(const void *params, int64_t begin, int64_t end, void *memory, const uint32_t *stop) {
   const gd_cpu_linear *op = params;
   (void)memory;
-  for (int64_t item = begin; item < end; item++) {
+  for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
     int64_t first = item * LINEAR_BLOCK;
-    linear_item(op, first, least(first + LINEAR_BLOCK, op->out_features));
+    linear_item(op, first, least(first + LINEAR_BLOCK, op->out_features), stop);
   }
 }

@@ -50,9 +50,9 @@ GD_INLINE vf sigmoid_vf(vf x) {
 
 /* The activations of norms and convolutions, where one stands beside every element that memory moves: cheaper than the
  * sigmoid of gates, and as good as a result of a few roundings needs. 1 + e^-x with e^-x = 2^n e^-s, s = x + n ln 2,
- * e^-s by the polynomial of degree 5 that begins 1 - s and has the least relative error, 1.05e-7. ln 2 is one float where
- * the product is not rounded: s is off by |n| 2^-29. For x from -87 on 1 + e^-x doesn't overflow, and its reciprocal is
- * as exact for either sign. */
+ * e^-s by the polynomial of degree 5 that begins 1 - s and has the least relative error, 1.05e-7. ln 2 is one float
+ * where the product is not rounded: s is off by |n| 2^-29. For x from -87 on 1 + e^-x doesn't overflow, and its
+ * reciprocal is as exact for either sign. */
 enum { ACTIVATION_END = 87 }; /* e^87 is a normal number */
 
 GD_INLINE vf one_plus_exp_of_minus(vf x) {

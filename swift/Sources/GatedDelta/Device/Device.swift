@@ -1,4 +1,5 @@
 import GatedDeltaTypes
+import Synchronization
 
 /// An open device: a backend, the ops encoded since the last commit, and the submissions in flight. All of it but the
 /// queue is the owning thread's alone; the exports check that before they get here.
@@ -7,11 +8,14 @@ final class Device: @unchecked Sendable {
   let queue = SubmissionQueue()
   /// The thread that opened it, by `ThreadState.id`.
   let owner: UInt64
-  /// Buffers name their device by it.
-  var identity: ObjectIdentifier { ObjectIdentifier(self) }
+  /// Buffers name their device by it: no two devices of a process have the same one, whatever became of the first.
+  let serial = Device.lastSerial.wrappingAdd(1, ordering: .relaxed).newValue
+  private static let lastSerial = Atomic<UInt64>(0)
 
   let slotChecker = SlotChecker()
-  private var encoded: [Op] = []
+  /// What a test wants to fail.
+  var faults = Faults()
+  private var encoded: [EncodedOp] = []
   private var plans: Set<Handle> = []
 
   init(backend: any Backend, owner: UInt64) {
@@ -27,12 +31,13 @@ final class Device: @unchecked Sendable {
     }
   }
 
-  func encode(_ op: consuming Op) { encoded.append(op) }
+  func encode(_ op: consuming EncodedOp) { encoded.append(op) }
 
   func discard() { encoded.removeAll(keepingCapacity: true) }
 
   /// Submits what was encoded. Without anything the last ticket stands for it: waiting for it waits for everything.
-  func commit() -> UInt64 {
+  func commit() throws(Failure) -> UInt64 {
+    try faults.takeCommit()
     guard !encoded.isEmpty else { return queue.lastTicket }
     let ops = encoded
     encoded = []
@@ -41,14 +46,29 @@ final class Device: @unchecked Sendable {
   }
 
   /// Submits the ops of a plan after what was encoded: as one submission, so that one ticket reports for all of it.
-  func commit(following ops: [Op]) -> UInt64 {
-    if encoded.isEmpty { return ops.isEmpty ? queue.lastTicket : submit(ops) }
-    encoded.append(contentsOf: ops)
-    return commit()
+  func commit(following ops: [EncodedOp]) throws(Failure) -> UInt64 {
+    guard encoded.isEmpty else {
+      let before = encoded.count
+      encoded.append(contentsOf: ops)
+      do throws(Failure) {
+        return try commit()
+      } catch {
+        encoded.removeSubrange(before...)
+        throw error
+      }
+    }
+    try faults.takeCommit()
+    return ops.isEmpty ? queue.lastTicket : submit(ops)
   }
 
-  private func submit(_ ops: [Op]) -> UInt64 {
-    let submission = queue.add(ops)
+  private func submit(_ ops: [EncodedOp]) -> UInt64 {
+    let submission: PendingSubmission
+    if let failing = faults.takeRun(ops.count) {
+      let fault = Faults.failure("the op to run", op: ops[failing].name)
+      submission = queue.add(Array(ops[..<failing]), fault: fault)
+    } else {
+      submission = queue.add(ops, fault: nil)
+    }
     backend.submit(submission)
     return submission.ticket
   }
@@ -56,12 +76,29 @@ final class Device: @unchecked Sendable {
   func adopt(_ plan: Handle) { plans.insert(plan) }
   func forget(_ plan: Handle) { plans.remove(plan) }
 
-  /// Ends the device once its handle is gone. Also called at the exit of the owning thread.
+  /// Ends the device once its handle is gone, after its pending work.
   func close() {
+    dropUncommitted()
+    queue.drain(assistedBy: backend)
+    backend.close()
+  }
+
+  /// Ends the device where nobody is left to wait for its work: the owning thread exits, or its object was collected.
+  /// Pending work that touches nothing but the library's own memory goes on by itself, which keeps that memory. From the
+  /// first submission on that touches other memory, work is stopped: the memory may go once this has returned.
+  func abandon() {
+    dropUncommitted()
+    let borrowing = queue.borrowing()
+    if let first = borrowing.first {
+      backend.stop(from: first)
+      queue.waitForEnd(of: borrowing)
+    }
+    backend.close()
+  }
+
+  private func dropUncommitted() {
     discard()
     for plan in plans { _ = HandleTable.shared.take(plan) }
     plans = []
-    queue.drain(assistedBy: backend)
-    backend.close()
   }
 }

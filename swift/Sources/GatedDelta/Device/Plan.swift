@@ -14,12 +14,11 @@ final class Plan: @unchecked Sendable {
   private struct Ragged {
     let position: Int
     let recipe: SequenceRecipe
-    let opName: StaticString
     var batch: Batch
   }
 
   let device: Device
-  private var ops: [Op] = []
+  private var ops: [EncodedOp] = []
   private var uses: [Use] = []
   private var known: Set<ObjectIdentifier> = []
   private var ragged: [Ragged] = []
@@ -33,10 +32,9 @@ final class Plan: @unchecked Sendable {
     for use in newUses where known.insert(ObjectIdentifier(use.buffer)).inserted { uses.append(use) }
   }
 
-  /// - Parameter opName: what the caller knows the op as.
-  func record(_ op: consuming Op, _ opName: StaticString, _ recipe: SequenceRecipe?, _ batch: Batch?) {
+  func record(_ op: consuming EncodedOp, _ recipe: SequenceRecipe?, _ batch: Batch?) {
     if let recipe, recipe.isVariable, let batch {
-      ragged.append(Ragged(position: ops.count, recipe: recipe, opName: opName, batch: batch))
+      ragged.append(Ragged(position: ops.count, recipe: recipe, batch: batch))
     }
     ops.append(op)
   }
@@ -55,14 +53,14 @@ final class Plan: @unchecked Sendable {
         changes.append((index, try entry.recipe.resolve(device.slotChecker)))
       } catch {
         var failure = error
-        failure.op = "\(entry.opName)"
+        failure.op = "\(ops[entry.position].name)"
         throw failure
       }
     }
     for change in changes {
       ragged[change.index].batch = change.batch
-      ops[ragged[change.index].position].sequences = change.batch.sequences
+      ops[ragged[change.index].position].op.sequences = change.batch.sequences
     }
-    return device.commit(following: ops)
+    return try device.commit(following: ops)
   }
 }

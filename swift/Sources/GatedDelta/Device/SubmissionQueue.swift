@@ -1,18 +1,25 @@
 import GatedDeltaTypes
+import Threading
 
 /// The ops of one commit on their way through a backend. Whoever holds it holds the memory that its ops touch.
 final class PendingSubmission: Submission {
-  let ops: [Op]
+  let ops: [EncodedOp]
   let ticket: UInt64
   private let queue: SubmissionQueue
+  /// What becomes of it where its ops succeed: nil but in tests.
+  private let fault: Failure?
 
-  fileprivate init(ops: [Op], ticket: UInt64, queue: SubmissionQueue) {
+  fileprivate init(ops: [EncodedOp], ticket: UInt64, queue: SubmissionQueue, fault: Failure?) {
     self.ops = ops
     self.ticket = ticket
     self.queue = queue
+    self.fault = fault
   }
 
-  func finish(_ failure: Failure?) { queue.finish(ticket, failure) }
+  /// Whether an op touches memory that is not the library's own.
+  var borrows: Bool { ops.contains { $0.borrows } }
+
+  func finish(_ failure: Failure?) { queue.finish(ticket, failure ?? fault) }
 }
 
 /// The submissions of one device: tickets, what is still pending, and what failed. Committing and waiting is the owning
@@ -20,7 +27,7 @@ final class PendingSubmission: Submission {
 final class SubmissionQueue: @unchecked Sendable {
   let status = StatusWords()
 
-  private let monitor = Monitor()
+  private let mutex = Lock()
   private var committed: UInt64 = 0
   /// Every submission up to this ticket has finished.
   private var finished: UInt64 = 0
@@ -30,24 +37,24 @@ final class SubmissionQueue: @unchecked Sendable {
   private var failures = FailureLog()
 
   var lastTicket: UInt64 {
-    monitor.lock()
-    defer { monitor.unlock() }
+    mutex.lock()
+    defer { mutex.unlock() }
     return committed
   }
 
   /// A submission with the next ticket, for the caller to hand to the backend.
-  func add(_ ops: [Op]) -> PendingSubmission {
-    monitor.lock()
-    defer { monitor.unlock() }
+  func add(_ ops: [EncodedOp], fault: Failure?) -> PendingSubmission {
+    mutex.lock()
+    defer { mutex.unlock() }
     committed &+= 1
-    let submission = PendingSubmission(ops: ops, ticket: committed, queue: self)
+    let submission = PendingSubmission(ops: ops, ticket: committed, queue: self, fault: fault)
     pending[committed] = .some(submission)
     return submission
   }
 
   fileprivate func finish(_ ticket: UInt64, _ failure: Failure?) {
-    monitor.lock()
-    defer { monitor.unlock() }
+    mutex.lock()
+    defer { mutex.unlock() }
     // A second finish of one submission changes nothing.
     guard case .some(.some) = pending[ticket] else { return }
     pending[ticket] = .some(nil)
@@ -60,29 +67,29 @@ final class SubmissionQueue: @unchecked Sendable {
       pending[finished] = nil
     }
     status.publish(finished: finished, failed: failed)
-    monitor.broadcast()
+    mutex.wakeAll()
   }
 
   /// True once the submission has succeeded, false while it is pending.
   func poll(_ ticket: UInt64) throws(Failure) -> Bool {
-    monitor.lock()
-    defer { monitor.unlock() }
+    mutex.lock()
+    defer { mutex.unlock() }
     return try outcome(of: ticket)
   }
 
   /// Blocks until the submission has finished or `deadline` has passed; false for the latter. Work is lent a hand only
   /// where the wait has no deadline, since a backend says nothing about how long its help takes.
   func wait(_ ticket: UInt64, until deadline: Deadline, assistedBy backend: any Backend) throws(Failure) -> Bool {
-    monitor.lock()
-    defer { monitor.unlock() }
+    mutex.lock()
+    defer { mutex.unlock() }
     _ = try outcome(of: ticket)
     if deadline.isNever {
       var next = finished &+ 1
       while next <= ticket {
         if case .some(.some(let submission)) = pending[next] {
-          monitor.unlock()
+          mutex.unlock()
           backend.assist(submission)
-          monitor.lock()
+          mutex.lock()
         }
         next = max(next, finished) &+ 1
       }
@@ -90,7 +97,7 @@ final class SubmissionQueue: @unchecked Sendable {
     while true {
       if try outcome(of: ticket) { return true }
       if deadline.remaining == 0 { return false }
-      monitor.wait(until: deadline)
+      mutex.sleep(until: deadline)
     }
   }
 
@@ -100,6 +107,22 @@ final class SubmissionQueue: @unchecked Sendable {
       _ = try wait(lastTicket, until: Deadline(timeout: .max), assistedBy: backend)
     } catch {
       // The last submission failed, which is as finished as any: those before it finished earlier.
+    }
+  }
+
+  /// The tickets of pending submissions that touch memory which is not the library's own, in order.
+  func borrowing() -> [UInt64] {
+    mutex.lock()
+    defer { mutex.unlock() }
+    return pending.compactMap { ticket, submission in submission?.borrows == true ? ticket : nil }.sorted()
+  }
+
+  /// Blocks until these submissions have finished, whatever came of them.
+  func waitForEnd(of tickets: [UInt64]) {
+    mutex.lock()
+    defer { mutex.unlock() }
+    for ticket in tickets {
+      while case .some(.some) = pending[ticket] { mutex.sleep() }
     }
   }
 

@@ -33,6 +33,7 @@ public func wrapBuffer(
       throw Failure(.shape, argument: "bytes", expected: "memory inside the address space", received: "\(bytes)")
     }
     result.pointee = try register(device.backend.wrap(pointer: pointer, byteCount: byteCount), device)
+    try Caller.state().hasLent = true
     return GD_OK
   }
 }
@@ -64,7 +65,7 @@ private func checkedBytes(_ bytes: UInt64) throws(Failure) -> Int {
 }
 
 private func register(_ memory: Memory, _ device: Device) throws(Failure) -> UInt64 {
-  try HandleTable.shared.add(.buffer(Buffer(memory: memory, device: device.identity))).rawValue
+  try HandleTable.shared.add(.buffer(Buffer(memory: memory, device: device.serial, owner: device.owner))).rawValue
 }
 
 private func release(_ handle: UInt64) throws(Failure) {

@@ -41,6 +41,26 @@ public func describeDevice(_ handle: UInt64, _ result: UnsafeMutablePointer<gd_d
   }
 }
 
+@_cdecl("gd_device_abandon")
+public func abandonDevice(_ handle: UInt64) -> gd_status {
+  boundary("deviceAbandon") { () throws(Failure) in
+    let device = try Caller.device(handle)
+    _ = HandleTable.shared.take(Handle(rawValue: handle))
+    device.abandon()
+    try Caller.state().ownedDevices &-= 1
+    return GD_OK
+  }
+}
+
+/// The hook runs on the thread that has registered it.
+@_cdecl("napi_register_module_v1")
+public func registerModule(
+  _ env: UnsafeMutableRawPointer?, _ exports: UnsafeMutableRawPointer?
+) -> UnsafeMutableRawPointer? {
+  EnvironmentHook.add(to: env)
+  return exports
+}
+
 @_cdecl("gd_device_close")
 public func closeDevice(_ handle: UInt64) -> gd_status {
   boundary("deviceClose") { () throws(Failure) in

@@ -1,9 +1,18 @@
+// Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
+
 import CGatedDelta
-import GatedDeltaTypes
+
+extension gd_gated_delta {
+  static var opName: StaticString { "gatedDelta" }
+}
 
 @_cdecl("gd_encode_gated_delta")
 public func encodeGatedDelta(_ target: UInt64, _ op: UnsafePointer<gd_gated_delta>?) -> gd_status {
   encode(op, into: target)
+}
+
+extension gd_causal_conv1d {
+  static var opName: StaticString { "causalConv1d" }
 }
 
 @_cdecl("gd_encode_causal_conv1d")
@@ -11,9 +20,17 @@ public func encodeCausalConv1d(_ target: UInt64, _ op: UnsafePointer<gd_causal_c
   encode(op, into: target)
 }
 
+extension gd_gated_rms_norm {
+  static var opName: StaticString { "gatedRmsNorm" }
+}
+
 @_cdecl("gd_encode_gated_rms_norm")
-public func encodeGatedRMSNorm(_ target: UInt64, _ op: UnsafePointer<gd_gated_rms_norm>?) -> gd_status {
+public func encodeGatedRmsNorm(_ target: UInt64, _ op: UnsafePointer<gd_gated_rms_norm>?) -> gd_status {
   encode(op, into: target)
+}
+
+extension gd_gated_delta_step {
+  static var opName: StaticString { "gatedDeltaStep" }
 }
 
 @_cdecl("gd_encode_gated_delta_step")
@@ -21,9 +38,17 @@ public func encodeGatedDeltaStep(_ target: UInt64, _ op: UnsafePointer<gd_gated_
   encode(op, into: target)
 }
 
+extension gd_linear {
+  static var opName: StaticString { "linear" }
+}
+
 @_cdecl("gd_encode_linear")
 public func encodeLinear(_ target: UInt64, _ op: UnsafePointer<gd_linear>?) -> gd_status {
   encode(op, into: target)
+}
+
+extension gd_copy_slots {
+  static var opName: StaticString { "copySlots" }
 }
 
 @_cdecl("gd_encode_copy_slots")
@@ -31,9 +56,17 @@ public func encodeCopySlots(_ target: UInt64, _ op: UnsafePointer<gd_copy_slots>
   encode(op, into: target)
 }
 
+extension gd_commit_gated_delta {
+  static var opName: StaticString { "commitGatedDelta" }
+}
+
 @_cdecl("gd_encode_commit_gated_delta")
 public func encodeCommitGatedDelta(_ target: UInt64, _ op: UnsafePointer<gd_commit_gated_delta>?) -> gd_status {
   encode(op, into: target)
+}
+
+extension gd_commit_causal_conv1d {
+  static var opName: StaticString { "commitCausalConv1d" }
 }
 
 @_cdecl("gd_encode_commit_causal_conv1d")
@@ -41,41 +74,38 @@ public func encodeCommitCausalConv1d(_ target: UInt64, _ op: UnsafePointer<gd_co
   encode(op, into: target)
 }
 
+extension gd_gated_delta_net_inplace {
+  static var opName: StaticString { "gatedDeltaNetInplace" }
+}
+
 @_cdecl("gd_encode_gated_delta_net_inplace")
-public func encodeGatedDeltaNetInplace(
-  _ target: UInt64, _ op: UnsafePointer<gd_gated_delta_net_inplace>?
-) -> gd_status {
+public func encodeGatedDeltaNetInplace(_ target: UInt64, _ op: UnsafePointer<gd_gated_delta_net_inplace>?) -> gd_status {
   encode(op, into: target)
+}
+
+extension gd_gated_delta_net_inplace_ids {
+  static var opName: StaticString { "gatedDeltaNetInplaceIds" }
 }
 
 @_cdecl("gd_encode_gated_delta_net_inplace_ids")
-public func encodeGatedDeltaNetInplaceIds(
-  _ target: UInt64, _ op: UnsafePointer<gd_gated_delta_net_inplace_ids>?
-) -> gd_status {
+public func encodeGatedDeltaNetInplaceIds(_ target: UInt64, _ op: UnsafePointer<gd_gated_delta_net_inplace_ids>?) -> gd_status {
   encode(op, into: target)
+}
+
+extension gd_ssm_conv_update_inplace {
+  static var opName: StaticString { "ssmConvUpdateInplace" }
 }
 
 @_cdecl("gd_encode_ssm_conv_update_inplace")
-public func encodeSSMConvUpdateInplace(
-  _ target: UInt64, _ op: UnsafePointer<gd_ssm_conv_update_inplace>?
-) -> gd_status {
+public func encodeSsmConvUpdateInplace(_ target: UInt64, _ op: UnsafePointer<gd_ssm_conv_update_inplace>?) -> gd_status {
   encode(op, into: target)
+}
+
+extension gd_ssm_conv_update_inplace_ids {
+  static var opName: StaticString { "ssmConvUpdateInplaceIds" }
 }
 
 @_cdecl("gd_encode_ssm_conv_update_inplace_ids")
-public func encodeSSMConvUpdateInplaceIds(
-  _ target: UInt64, _ op: UnsafePointer<gd_ssm_conv_update_inplace_ids>?
-) -> gd_status {
+public func encodeSsmConvUpdateInplaceIds(_ target: UInt64, _ op: UnsafePointer<gd_ssm_conv_update_inplace_ids>?) -> gd_status {
   encode(op, into: target)
-}
-
-private func encode<D: OpDescriptor>(_ pointer: UnsafePointer<D>?, into handle: UInt64) -> gd_status {
-  boundary(D.opName) { () throws(Failure) in
-    let target = try Caller.target(handle)
-    let descriptor = try Descriptors.read(pointer)
-    var validator = Validator(target: target, op: D.opName)
-    defer { validator.endLookups() }
-    try descriptor.validate(&validator)
-    return GD_OK
-  }
 }

@@ -5,13 +5,16 @@ import Synchronization
 /// keeps the object, and with it the memory, but may not run once the handle has been released.
 final class Buffer: Sendable {
   let memory: Memory
-  /// Identity alone, so that buffers may outlive their device.
-  let device: ObjectIdentifier
+  /// The serial number of the device, which no other one ever has: a buffer may outlive its device.
+  let device: UInt64
+  /// The thread that made it, by `ThreadState.id`.
+  let owner: UInt64
   private let released = Atomic<Bool>(false)
 
-  init(memory: Memory, device: ObjectIdentifier) {
+  init(memory: Memory, device: UInt64, owner: UInt64) {
     self.memory = memory
     self.device = device
+    self.owner = owner
   }
 
   var isReleased: Bool { released.load(ordering: .acquiring) }

@@ -1,4 +1,5 @@
 import GatedDeltaTypes
+import Threading
 
 /// The objects behind the handles of the whole process. A handle is good for exactly one object: removing it moves its
 /// slot to the next generation, and a slot whose generations are used up is retired.
@@ -26,12 +27,12 @@ final class HandleTable: @unchecked Sendable {
     var object: Object?
   }
 
-  private let monitor = Monitor()
+  private let mutex = Lock()
   private var slots: [Slot] = []
   private var free: [Int] = []
 
-  func lock() { monitor.lock() }
-  func unlock() { monitor.unlock() }
+  func lock() { mutex.lock() }
+  func unlock() { mutex.unlock() }
 
   // MARK: With the lock held
 
@@ -111,17 +112,24 @@ final class HandleTable: @unchecked Sendable {
     return remove(handle)
   }
 
-  /// At the exit of a thread that left devices open, such as a terminated Worker: nobody could close them any more.
-  func closeDevices(ownedBy thread: UInt64) {
+  /// At the end of a thread, such as a terminated Worker's: ends the devices that it left open and releases the memory
+  /// that it lent, which nobody could do any more. When this returns nothing touches that memory.
+  func end(of thread: UInt64) {
+    var devices: [Device] = []
+    var buffers: [Buffer] = []
     lock()
-    let abandoned: [(Handle, Device)] = slots.indices.compactMap { index in
-      guard case .device(let device)? = slots[index].object, device.owner == thread else { return nil }
-      return (Handle(kind: .device, generation: slots[index].generation, index: index), device)
+    for index in slots.indices {
+      guard let object = slots[index].object else { continue }
+      switch object {
+      case .device(let device) where device.owner == thread: devices.append(device)
+      // The library's own memory is its ArrayBuffer's, which may have gone to another thread.
+      case .buffer(let buffer) where buffer.memory.isWrapped && buffer.owner == thread: buffers.append(buffer)
+      default: continue
+      }
+      remove(Handle(kind: object.kind, generation: slots[index].generation, index: index))
     }
     unlock()
-    for (handle, device) in abandoned {
-      _ = take(handle)
-      device.close()
-    }
+    for buffer in buffers { buffer.markReleased() }
+    for device in devices { device.abandon() }
   }
 }

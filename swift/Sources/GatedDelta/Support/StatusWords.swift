@@ -1,18 +1,12 @@
 import Synchronization
+import Threading
 
-/// The two words that a device shares with JavaScript: how many submissions have finished, and how many have failed.
-///
-/// They are never freed or reused: JavaScript holds a plain view of them, which outlives the device, and reading a
-/// word that means something else by then would be worse than 64 bytes a device.
-struct StatusWords: @unchecked Sendable {
-  private let words: UnsafeMutablePointer<Atomic<UInt32>>
+/// The two words that a device shares with its caller: how many submissions have finished, and how many have failed.
+/// They are the device's until it is closed, or abandoned and done with its work; a later device has them then.
+final class StatusWords: @unchecked Sendable {
+  private let words = StatusLines.shared.take()
 
-  init() {
-    // A cache line of its own, so that polling one device does not slow another down.
-    let line = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 64)
-    words = line.bindMemory(to: Atomic<UInt32>.self, capacity: 16)
-    for index in 0..<16 { (words + index).initialize(to: Atomic(0)) }
-  }
+  deinit { StatusLines.shared.giveBack(words) }
 
   var pointer: UnsafePointer<Int32> { UnsafePointer(UnsafeRawPointer(words).assumingMemoryBound(to: Int32.self)) }
 
@@ -20,5 +14,43 @@ struct StatusWords: @unchecked Sendable {
   func publish(finished: UInt64, failed: UInt64) {
     words[1].store(UInt32(truncatingIfNeeded: failed), ordering: .releasing)
     words[0].store(UInt32(truncatingIfNeeded: finished), ordering: .releasing)
+  }
+}
+
+/// Memory for status words, a cache line a device, so that polling one device does not slow another down. It is never
+/// given back to the system: a caller that reads the words of a closed device reads a number, if not its own.
+private final class StatusLines: @unchecked Sendable {
+  typealias Line = UnsafeMutablePointer<Atomic<UInt32>>
+
+  static let shared = StatusLines()
+  private static let lineBytes = 64
+  private static let linesPerSlab = 256
+
+  private let mutex = Lock()
+  private var free: [Line] = []
+
+  /// Two words of 0.
+  func take() -> Line {
+    mutex.lock()
+    defer { mutex.unlock() }
+    if free.isEmpty { addSlab() }
+    let line = free.removeLast()
+    line[0].store(0, ordering: .relaxed)
+    line[1].store(0, ordering: .relaxed)
+    return line
+  }
+
+  func giveBack(_ line: Line) {
+    mutex.lock()
+    free.append(line)
+    mutex.unlock()
+  }
+
+  private func addSlab() {
+    let bytes = StatusLines.lineBytes &* StatusLines.linesPerSlab
+    let slab = UnsafeMutableRawPointer.allocate(byteCount: bytes, alignment: StatusLines.lineBytes)
+    let words = slab.bindMemory(to: Atomic<UInt32>.self, capacity: bytes / 4)
+    for index in 0..<bytes / 4 { (words + index).initialize(to: Atomic(0)) }
+    for line in (0..<StatusLines.linesPerSlab).reversed() { free.append(words + line &* (StatusLines.lineBytes / 4)) }
   }
 }

@@ -17,7 +17,7 @@ struct ThreadState {
 
   /// Of each text; longer ones are cut at a character.
   static let capacity = 1024
-  private static let textsOffset = 16
+  private static let textsOffset = 24
   private static let byteCount = textsOffset + capacity * Text.allCases.count
 
   private let record: UnsafeMutableRawPointer
@@ -37,6 +37,20 @@ struct ThreadState {
   var ownedDevices: Int {
     get { record.load(fromByteOffset: 8, as: Int.self) }
     nonmutating set { record.storeBytes(of: newValue, toByteOffset: 8, as: Int.self) }
+  }
+
+  /// Whether this thread has ever lent memory of its own (`gd_buffer_wrap`).
+  var hasLent: Bool {
+    get { record.load(fromByteOffset: 16, as: Bool.self) }
+    nonmutating set { record.storeBytes(of: newValue, toByteOffset: 16, as: Bool.self) }
+  }
+
+  /// To be called when the thread comes to its end, before memory that it has lent may go.
+  func end() {
+    guard ownedDevices > 0 || hasLent else { return }
+    HandleTable.shared.end(of: id)
+    ownedDevices = 0
+    hasLent = false
   }
 
   func text(_ which: Text) -> UnsafePointer<CChar> {
@@ -68,8 +82,7 @@ struct ThreadState {
         let record: UnsafeMutableRawPointer? = record
       #endif
       guard let record else { return }
-      let state = ThreadState(record: record)
-      if state.ownedDevices > 0 { HandleTable.shared.closeDevices(ownedBy: state.id) }
+      ThreadState(record: record).end()
       free(record)
     }
     return key

@@ -2,73 +2,80 @@ import CGatedDelta
 import GatedDeltaTypes
 
 extension gd_commit_gated_delta: OpDescriptor {
-  static var opName: StaticString { "commitGatedDelta" }
-
   func validate(_ validator: inout Validator) throws(Failure) {
     try Check.reserved(reserved)
-    try Check.headDim(key_dim, "keyDim", of: "records.key")
-    try Check.headDim(value_dim, "valueDim", of: "records.delta")
-    try Check.heads(key: key_heads, value: value_heads, of: "records.delta")
-    try Check.tokens(tokens, of: "records.delta")
-    try Check.sequences(sequences, "cuSeqlens")
-    let gateDims: GateDims = try Check.option(gate_dims, "gateDims")
-    let headMap: HeadMap = try Check.option(head_map, "heads")
-
+    let headMap: HeadMap = try Check.option(head_map, "headMap")
+    let key = try validator.dims(record_key, "records.key", "[tokens, keyHeads, keyDim]", rank: 3)
+    let delta = try validator.dims(record_delta, "records.delta", "[tokens, valueHeads, valueDim]", rank: 3)
+    let (tokens, keyHeads, keyDim) = (key[0], key[1], key[2])
+    let (valueHeads, valueDim) = (delta[1], delta[2])
+    // Only the records say whether the gates were per key dimension.
+    let gateDims: GateDims = try validator.dims(record_decay, "records.decay").rank == 3 ? .perKey : .perHead
     let records = try validator.records(
-      record_key, record_delta, record_decay,
-      RecordShapes(
-        tokens: tokens, keyHeads: key_heads, valueHeads: value_heads, keyDim: key_dim, valueDim: value_dim,
+      RecordArguments(key: record_key, delta: record_delta, decay: record_decay),
+      RecordSizes(
+        tokens: tokens, keyHeads: keyHeads, valueHeads: valueHeads, keyDim: keyDim, valueDim: valueDim,
         gateDims: gateDims),
       isOutput: false)
-    let stateShape = StateShape(value_heads, UInt64(value_dim) &* UInt64(key_dim), .floats, .vectorBlock)
-    let state = try validator.output(
-      self.state, "state", stateShape.times(slots), stateShape.dtypes, stateShape.layout)
+    try Check.headDim(keyDim, "keyDim", of: "records.key")
+    try Check.headDim(valueDim, "valueDim", of: "records.delta")
+    try Check.heads(key: keyHeads, value: valueHeads, of: "records.delta")
+    let pool = try validator.requiredPool(state, .recurrent(valueHeads, valueDim, keyDim))
     try validator.checkOverlaps()
 
-    var recipe = try validator.ragged(
-      tokens: tokens, sequences: sequences, slots: slots, hasPool: true, cu_seqlens, read_slots, write_slots)
-    recipe.counts = try validator.counts(counts, sequences: sequences)
+    let ragged = RaggedArguments(cuSeqlens: cu_seqlens, readSlots: read_slots, writeSlots: write_slots)
+    let recipe = try validator.committing(ragged, counts, tokens: tokens, slots: pool.slots)
     let batch = try validator.resolve(recipe)
     let op = Op.commitGatedDelta(
       CommitGatedDelta(
-        tokens: Int(tokens), keyHeads: Int(key_heads), valueHeads: Int(value_heads), keyDim: Int(key_dim),
-        valueDim: Int(value_dim), slots: Int(slots), gateDims: gateDims, headMap: headMap, records: records,
-        state: state),
+        tokens: Int(tokens), keyHeads: Int(keyHeads), valueHeads: Int(valueHeads), keyDim: Int(keyDim),
+        valueDim: Int(valueDim), slots: Int(pool.slots), gateDims: gateDims, headMap: headMap, records: records,
+        state: pool.view),
       batch.sequences)
-    try validator.finish(op, recipe, batch, isEmpty: sequences == 0 || slots == 0)
+    try validator.finish(op, recipe, batch, isEmpty: recipe.count == 0 || pool.slots == 0)
   }
 }
 
 extension gd_commit_causal_conv1d: OpDescriptor {
-  static var opName: StaticString { "commitCausalConv1d" }
-
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
+    let rows = try validator.dims(self.x, "x", "[tokens, channels]", rank: 2)
+    let (tokens, channels) = (rows[0], rows[1])
+    let x = try validator.input(self.x, "x", rows, "[tokens, channels]", .floats)
     // No tensor but the state says how wide the convolution was.
-    try Check.convWidth(width, of: "state")
-    try Check.tokens(tokens, of: "x")
-    try Check.sequences(sequences, "cuSeqlens")
-
-    let x = try validator.input(self.x, "x", Shape(tokens, 1, channels), .floats)
-    let state = try validator.output(
-      self.state, "state", Shape(slots, channels, width &- 1), .orF32(x.dtype), .block)
+    let columns = try validator.dims(state, "state", "[slots, channels, width - 1]", rank: 3)[2]
+    let pool = try validator.requiredPool(state, .convolution(channels, columns, x.dtype))
+    try Check.convWidth(columns &+ 1, of: "state")
     try validator.checkOverlaps()
 
-    var recipe = try validator.ragged(
-      tokens: tokens, sequences: sequences, slots: slots, hasPool: true, cu_seqlens, read_slots, write_slots)
-    recipe.counts = try validator.counts(counts, sequences: sequences)
+    let ragged = RaggedArguments(cuSeqlens: cu_seqlens, readSlots: read_slots, writeSlots: write_slots)
+    let recipe = try validator.committing(ragged, counts, tokens: tokens, slots: pool.slots)
     let batch = try validator.resolve(recipe)
     let op = Op.commitCausalConv1d(
       CommitCausalConv1d(
-        tokens: Int(tokens), channels: Int(channels), width: Int(width), slots: Int(slots), x: x, state: state),
+        tokens: Int(tokens), channels: Int(channels), width: Int(columns) &+ 1, slots: Int(pool.slots), x: x,
+        state: pool.view),
       batch.sequences)
-    try validator.finish(op, recipe, batch, isEmpty: sequences == 0 || slots == 0 || channels == 0)
+    try validator.finish(op, recipe, batch, isEmpty: recipe.count == 0 || pool.slots == 0 || channels == 0)
   }
 }
 
 extension Validator {
-  fileprivate mutating func counts(_ given: gd_index, sequences: UInt32) throws(Failure) -> IndexSource {
-    guard let counts = try index(given, "counts", count: Int(sequences)) else { throw Validator.missing("counts") }
-    return counts
+  fileprivate mutating func requiredPool(
+    _ tensor: gd_tensor, _ state: StateShape
+  ) throws(Failure) -> (view: TensorView, slots: UInt32) {
+    let pool = try pool(tensor, "state", state)
+    guard let view = pool.view else {
+      throw Failure(.invalidArgument, argument: "state", expected: "a tensor", received: "none")
+    }
+    return (view, pool.slots)
+  }
+
+  fileprivate mutating func committing(
+    _ given: RaggedArguments, _ counts: gd_index, tokens: UInt32, slots: UInt32
+  ) throws(Failure) -> SequenceRecipe {
+    let sequences = try given.sequences()
+    var recipe = try ragged(given, tokens: tokens, sequences: sequences, slots: slots, hasPool: true)
+    recipe.counts = try requiredIndex(counts, "counts", count: sequences, "counts, one a sequence")
+    return recipe
   }
 }

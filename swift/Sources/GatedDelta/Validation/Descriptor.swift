@@ -47,7 +47,21 @@ enum Descriptors {
 
 /// An op's descriptor, which knows how to become a validated op.
 protocol OpDescriptor: Descriptor {
+  /// The public name, for messages.
   static var opName: StaticString { get }
   /// Checks everything and ends with `validator.finish`; where it throws, nothing has been encoded.
   func validate(_ validator: inout Validator) throws(Failure)
+}
+
+/// What every `gd_encode_*` does; those are generated.
+func encode<D: OpDescriptor>(_ pointer: UnsafePointer<D>?, into handle: UInt64) -> gd_status {
+  boundary(D.opName) { () throws(Failure) in
+    let target = try Caller.target(handle)
+    let descriptor = try Descriptors.read(pointer)
+    try target.device.faults.takeEncode()
+    var validator = Validator(target: target, op: D.opName)
+    defer { validator.endLookups() }
+    try descriptor.validate(&validator)
+    return GD_OK
+  }
 }

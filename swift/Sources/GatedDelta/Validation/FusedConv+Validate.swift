@@ -2,53 +2,53 @@ import CGatedDelta
 import GatedDeltaTypes
 
 extension gd_ssm_conv_update_inplace: OpDescriptor {
-  static var opName: StaticString { "ssmConvUpdateInplace" }
-
   func validate(_ validator: inout Validator) throws(Failure) {
-    let given = FusedConv(
-      sequences: sequences, channels: channels, width: width, silu: silu, weight: weight, x: x, out: out)
-    try given.validate(&validator) { (validator, shape) throws(Failure) in
+    try Check.reserved(reserved)
+    let given = FusedConv(silu: silu, weight: weight, x: x, out: out)
+    try given.validate(&validator) { (validator, sequences, channels, columns) throws(Failure) in
+      let dims = Dims(sequences, channels, columns)
       let pair = try validator.statePair(
-        (conv_states, "convStates"), (conv_state_dst, "convStateDst"), shape.times(sequences), shape.layout)
+        (conv_states, "convStates"), (conv_state_dst, "convStateDst"), dims, "[B, C, K - 1]", .block, as: Shape(dims))
       return FusedStates(pair: pair, count: sequences)
     }
   }
 }
 
 extension gd_ssm_conv_update_inplace_ids: OpDescriptor {
-  static var opName: StaticString { "ssmConvUpdateInplaceIds" }
-
   func validate(_ validator: inout Validator) throws(Failure) {
-    let given = FusedConv(
-      sequences: sequences, channels: channels, width: width, silu: silu, weight: weight, x: x, out: out)
-    try given.validate(&validator) { (validator, shape) throws(Failure) in
-      let cache = try validator.output(conv_cache, "convCache", shape.times(cells), .f32, shape.layout)
+    let given = FusedConv(silu: silu, weight: weight, x: x, out: out)
+    try given.validate(&validator) { (validator, sequences, channels, columns) throws(Failure) in
+      let cells = try validator.dims(conv_cache, "convCache", "[cells, C, K - 1]", rank: 3)[0]
+      let cache = try validator.output(
+        conv_cache, "convCache", Dims(cells, channels, columns), "[cells, C, K - 1]", .f32, .block)
+      let writeSlots = try Check.destinations(rs_head, count: sequences, slots: cells, of: "convCache")
       return FusedStates(
-        state: cache, slots: cells, ids: try validator.ids(ids, count: sequences),
-        writeSlots: try Check.destinations(rs_head, count: sequences, slots: cells, of: "convCache"))
+        state: cache, slots: cells, ids: try validator.ids(ids, count: sequences), writeSlots: writeSlots)
     }
   }
 }
 
 /// What both forms of the fused convolution take, as it comes.
 private struct FusedConv {
-  var sequences, channels, width, silu: UInt32
+  var silu: UInt32
   var weight, x, out: gd_tensor
 
   func validate(
     _ validator: inout Validator,
-    _ takeStates: (inout Validator, StateShape) throws(Failure) -> FusedStates
+    _ takeStates: (inout Validator, _ sequences: UInt32, _ channels: UInt32, _ columns: UInt32) throws(Failure) ->
+      FusedStates
   ) throws(Failure) {
-    try Check.convWidth(width, of: "weight")
-    try Check.sequences(sequences, "x")
     guard silu <= 1 else {
       throw Failure(.invalidArgument, argument: "silu", expected: "0 or 1", received: "\(silu)")
     }
-    let rows = Shape(sequences, 1, channels)
-    let weight = try validator.input(self.weight, "weight", Shape(channels, 1, width), .f32, .block)
-    let x = try validator.input(self.x, "x", rows, .f32)
-    let taken = try takeStates(&validator, StateShape(channels, width &- 1, .f32, .block))
-    let out = try validator.output(self.out, "out", rows, .f32)
+    let rows = try validator.dims(self.x, "x", "[B, C]", rank: 2)
+    let (sequences, channels) = (rows[0], rows[1])
+    try Check.sequences(UInt64(sequences), "x")
+    let x = try validator.input(self.x, "x", rows, "[B, C]", .f32)
+    let filter = try validator.convWeights(
+      (weight, "weight"), (gd_tensor(), "bias"), channels: channels, .f32, layout: "[C, K]")
+    let taken = try takeStates(&validator, sequences, channels, filter.width &- 1)
+    let out = try validator.output(self.out, "out", rows, "[B, C]", .f32)
     try validator.checkOverlaps()
 
     let recipe = taken.recipe(sequences: sequences, tokens: 1)
@@ -58,8 +58,8 @@ private struct FusedConv {
     states.sourceSlots = taken.source == nil ? 0 : Int(sequences)
     let op = Op.causalConv1d(
       CausalConv1d(
-        tokens: Int(sequences), channels: Int(channels), width: Int(width), slots: Int(taken.slots),
-        activation: silu == 1 ? .silu : .none, x: x, weight: weight, bias: nil, state: taken.state, out: out,
+        tokens: Int(sequences), channels: Int(channels), width: Int(filter.width), slots: Int(taken.slots),
+        activation: silu == 1 ? .silu : .none, x: x, weight: filter.weight, bias: nil, state: taken.state, out: out,
         states: states),
       batch.sequences)
     try validator.finish(op, recipe, batch, isEmpty: sequences == 0 || channels == 0)

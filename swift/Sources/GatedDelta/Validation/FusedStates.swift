@@ -37,19 +37,18 @@ extension Validator {
   /// States, and where they go: the same range, in place, or a disjoint one. The second is the op's pool, the first its
   /// source where it is another.
   mutating func statePair(
-    _ from: (tensor: gd_tensor, name: StaticString), _ to: (tensor: gd_tensor, name: StaticString), _ shape: Shape,
-    _ layout: Layout
+    _ from: (tensor: gd_tensor, name: StaticString), _ to: (tensor: gd_tensor, name: StaticString), _ dims: Dims,
+    _ layout: StaticString, _ placement: Layout, as shape: Shape
   ) throws(Failure) -> (state: TensorView, source: TensorView?) {
-    let state = try output(to.tensor, to.name, shape, .f32, layout)
-    let source = try input(from.tensor, from.name, shape, .f32, layout)
+    let state = try output(to.tensor, to.name, dims, layout, .f32, placement, as: shape)
+    let source = try input(from.tensor, from.name, dims, layout, .f32, placement, as: shape)
     guard source.pointer == state.pointer else { return (state, source) }
     forget(source)
     return (state, nil)
   }
 
   mutating func ids(_ given: gd_index, count: UInt32) throws(Failure) -> IndexSource {
-    guard let ids = try index(given, "ids", count: Int(count)) else { throw Validator.missing("ids") }
-    return ids
+    try requiredIndex(given, "ids", count: Int(count), "ids, one a sequence")
   }
 }
 
@@ -58,9 +57,16 @@ extension Check {
   static func destinations(_ rsHead: Int32, count: UInt32, slots: UInt32, of cache: StaticString) throws(Failure)
     -> [Int32]
   {
-    guard rsHead >= 0, UInt64(rsHead) &+ UInt64(count) <= UInt64(slots) else {
+    // A cache of no elements may have more slots than there are numbers for them.
+    let slots = min(UInt64(slots), 1 << 31)
+    guard UInt64(count) <= slots else {
       throw Failure(
-        .range, argument: "rsHead", expected: "the first of \(count) slots inside \(cache), which has \(slots)",
+        .shape, argument: "\(cache)", expected: "at least \(count) slots, one a sequence", received: "\(slots)")
+    }
+    guard rsHead >= 0, UInt64(rsHead) &+ UInt64(count) <= slots else {
+      throw Failure(
+        .range, argument: "rsHead",
+        expected: "an integer in 0..\(slots &- UInt64(count)), the first of \(count) of \(slots) slots",
         received: "\(rsHead)")
     }
     return (0..<Int64(count)).map { Int32(truncatingIfNeeded: Int64(rsHead) &+ $0) }

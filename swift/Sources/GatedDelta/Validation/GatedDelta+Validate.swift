@@ -2,75 +2,79 @@ import CGatedDelta
 import GatedDeltaTypes
 
 extension gd_gated_delta: OpDescriptor {
-  static var opName: StaticString { "gatedDelta" }
-
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.headDim(key_dim, "keyDim", of: "query")
-    try Check.headDim(value_dim, "valueDim", of: "value")
-    try Check.heads(key: key_heads, value: value_heads, of: "value")
-    try Check.tokens(tokens, of: "query")
-    try Check.sequences(sequences, "cuSeqlens")
-    let headMap: HeadMap = try Check.option(head_map, "heads")
+    try Check.reserved(reserved)
+    let headMap: HeadMap = try Check.option(head_map, "headMap")
     let qkNorm: QKNorm = try Check.option(qk_norm, "qkNorm")
     let algorithm: Algorithm = try Check.option(self.algorithm, "algorithm")
     let qkNormEps = try Check.epsilon(qk_norm_eps, "qkNormEps")
-    let scale = try Check.finite(self.scale, "scale")
 
-    let keyShape = Shape(tokens, key_heads, key_dim)
-    let valueShape = Shape(tokens, value_heads, value_dim)
-    let query = try validator.input(self.query, "query", keyShape, .floats)
-    let key = try validator.input(self.key, "key", keyShape, DTypes(query.dtype))
-    let value = try validator.input(self.value, "value", valueShape, DTypes(query.dtype))
+    let keyDims = try validator.dims(query, "query", "[tokens, keyHeads, keyDim]", rank: 3)
+    let (tokens, keyHeads, keyDim) = (keyDims[0], keyDims[1], keyDims[2])
+    let given = try validator.dims(value, "value", "[tokens, valueHeads, valueDim]", rank: 3)
+    let (valueHeads, valueDim) = (given[1], given[2])
+    let valueDims = Dims(tokens, valueHeads, valueDim)
+    let query = try validator.input(self.query, "query", keyDims, "[tokens, keyHeads, keyDim]", .floats)
+    let key = try validator.input(self.key, "key", keyDims, "[tokens, keyHeads, keyDim]", DTypes(query.dtype))
+    let value = try validator.input(
+      self.value, "value", valueDims, "[tokens, valueHeads, valueDim]", DTypes(query.dtype))
+    try Check.headDim(keyDim, "keyDim", of: "query")
+    try Check.headDim(valueDim, "valueDim", of: "value")
+    try Check.heads(key: keyHeads, value: valueHeads, of: "value")
     let gates = try validator.gates(
       GateArguments(
         form: gate_form, dims: gate_dims, betaForm: beta_form, bound: gate_bound, gate: gate, beta: beta, aLog: a_log,
         dtBias: dt_bias),
-      tokens: tokens, valueHeads: value_heads, keyDim: key_dim, activation: query.dtype)
-    let stateShape = StateShape(value_heads, UInt64(value_dim) &* UInt64(key_dim), .floats, .vectorBlock)
-    let state = try validator.pool(self.state, "state", slots: slots, stateShape)
-    let states = try validator.states(stateArguments, sequences: sequences, pool: state, stateShape)
-    let records = try records(&validator, gates.dims, algorithm)
-    let out = try validator.output(self.out, "out", valueShape, .orF32(query.dtype))
+      rows: tokens, valueHeads: valueHeads, keyDim: keyDim, activation: query.dtype)
+
+    let ragged = RaggedArguments(cuSeqlens: cu_seqlens, readSlots: read_slots, writeSlots: write_slots)
+    let sequences = try ragged.sequences()
+    let stateShape = StateShape.recurrent(valueHeads, valueDim, keyDim)
+    let pool = try validator.optionalPool(state, "state", stateShape)
+    let kept = stateArguments
+    let (states, snapshotCount) = try validator.states(kept, sequences: sequences, pool: pool.view, stateShape)
+    let records = try records(
+      &validator, algorithm,
+      RecordSizes(
+        tokens: tokens, keyHeads: keyHeads, valueHeads: valueHeads, keyDim: keyDim, valueDim: valueDim,
+        gateDims: gates.dims))
+    let out = try validator.output(
+      self.out, "out", valueDims, "[tokens, valueHeads, valueDim]", .orF32(query.dtype))
     try validator.checkOverlaps()
 
     var recipe = try validator.ragged(
-      tokens: tokens, sequences: sequences, slots: slots, hasPool: state != nil, cu_seqlens, read_slots, write_slots)
+      ragged, tokens: tokens, sequences: sequences, slots: pool.slots, hasPool: pool.view != nil)
     recipe.sourceSlots = states.source.map { _ in states.sourceSlots }
-    recipe.stores = try validator.stores(stateArguments, sequences: sequences)
+    recipe.stores = try validator.stores(kept, sequences: sequences, snapshotCount: snapshotCount)
     let batch = try validator.resolve(recipe)
     let op = Op.gatedDelta(
       GatedDelta(
-        tokens: Int(tokens), keyHeads: Int(key_heads), valueHeads: Int(value_heads), keyDim: Int(key_dim),
-        valueDim: Int(value_dim), slots: Int(slots), gateForm: gates.form, gateDims: gates.dims,
+        tokens: Int(tokens), keyHeads: Int(keyHeads), valueHeads: Int(valueHeads), keyDim: Int(keyDim),
+        valueDim: Int(valueDim), slots: Int(pool.slots), gateForm: gates.form, gateDims: gates.dims,
         betaForm: gates.betaForm, headMap: headMap, qkNorm: qkNorm, algorithm: algorithm, qkNormEps: qkNormEps,
-        scale: scale, gateBound: gates.bound, query: query, key: key, value: value, gate: gates.gate, beta: gates.beta,
-        raw: gates.raw, state: state, out: out, states: states, records: records),
+        scale: try Check.scale(scale, keyDim: keyDim), gateBound: gates.bound, query: query, key: key, value: value,
+        gate: gates.gate, beta: gates.beta, raw: gates.raw, state: pool.view, out: out, states: states,
+        records: records),
       batch.sequences)
-    let isEmpty = sequences == 0 || (tokens == 0 && slots == 0)
+    let isEmpty = sequences == 0 || (tokens == 0 && pool.slots == 0)
     try validator.finish(op, recipe, batch, isEmpty: isEmpty)
   }
 
   private var stateArguments: StateArguments {
     StateArguments(
-      sourceSlots: source_slots, snapshotCount: snapshot_count, source: source, snapshots: snapshots,
-      snapshotSlots: snapshot_slots, checkpointOffsets: checkpoint_offsets, checkpointTokens: checkpoint_tokens,
-      checkpointSlots: checkpoint_slots)
+      source: source, snapshots: snapshots, snapshotSlots: snapshot_slots, checkpointOffsets: checkpoint_offsets,
+      checkpointTokens: checkpoint_tokens, checkpointSlots: checkpoint_slots)
   }
 
-  private func records(_ validator: inout Validator, _ dims: GateDims, _ algorithm: Algorithm) throws(Failure)
-    -> Records?
-  {
-    let tensors = [record_key, record_delta, record_decay]
-    guard tensors.contains(where: { !validator.isAbsent($0) }) else { return nil }
+  private func records(
+    _ validator: inout Validator, _ algorithm: Algorithm, _ sizes: RecordSizes
+  ) throws(Failure) -> Records? {
+    let given = RecordArguments(key: record_key, delta: record_delta, decay: record_decay)
+    guard !given.areAbsent else { return nil }
     guard algorithm != .chunked else {
       throw Failure(
         .invalidArgument, argument: "algorithm", expected: "auto or recurrent with records", received: "chunked")
     }
-    return try validator.records(
-      record_key, record_delta, record_decay,
-      RecordShapes(
-        tokens: tokens, keyHeads: key_heads, valueHeads: value_heads, keyDim: key_dim, valueDim: value_dim,
-        gateDims: dims),
-      isOutput: true)
+    return try validator.records(given, sizes, isOutput: true)
   }
 }

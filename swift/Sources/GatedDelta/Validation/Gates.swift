@@ -13,52 +13,88 @@ struct Gates {
   var form: GateForm
   var dims: GateDims
   var betaForm: BetaForm
+  /// 0 where the form has none.
   var bound: Float
   var gate, beta: TensorView
   var raw: RawGate?
 }
 
 extension Validator {
-  /// `activation` is the dtype of the op's rows.
+  /// - Parameters:
+  ///   - rows: of the gate; `sequences` is what messages call them where each has one token.
+  ///   - activation: the dtype of the op's rows.
   mutating func gates(
-    _ given: GateArguments, tokens: UInt32, valueHeads: UInt32, keyDim: UInt32, activation: DType
+    _ given: GateArguments, rows: UInt32, areSequences: Bool = false, valueHeads: UInt32, keyDim: UInt32,
+    activation: DType
   ) throws(Failure) -> Gates {
     let form: GateForm = try Check.option(given.form, "gateForm")
     let dims: GateDims = try Check.option(given.dims, "gateDims")
     let betaForm: BetaForm = try Check.option(given.betaForm, "betaForm")
-    try checkBound(given.bound, form)
+    let bound = try Self.bound(given.bound, form)
 
-    let perHead = Shape(tokens, valueHeads, 1)
-    let gate = try input(
-      given.gate, "gate", dims == .perHead ? perHead : Shape(tokens, valueHeads, keyDim),
-      form.isRaw ? .orF32(activation) : .f32)
-    let beta = try input(given.beta, "beta", perHead, .orF32(activation))
-    var raw: RawGate?
-    if form.isRaw {
-      raw = RawGate(
-        aLog: try input(given.aLog, "aLog", Shape(1, 1, valueHeads), .floats, .block),
-        dtBias: try input(
-          given.dtBias, "dtBias", dims == .perHead ? Shape(1, 1, valueHeads) : Shape(valueHeads, 1, keyDim), .floats,
-          .block))
-    } else {
-      try requireAbsent(given.aLog, "aLog", because: "with gateForm \(form.publicName)")
-      try requireAbsent(given.dtBias, "dtBias", because: "with gateForm \(form.publicName)")
-    }
-    return Gates(form: form, dims: dims, betaForm: betaForm, bound: given.bound, gate: gate, beta: beta, raw: raw)
+    let perHead = Dims(rows, valueHeads)
+    let headLayout: StaticString = areSequences ? "[sequences, valueHeads]" : "[tokens, valueHeads]"
+    let keyLayout: StaticString = areSequences ? "[sequences, valueHeads, keyDim]" : "[tokens, valueHeads, keyDim]"
+    let scalars = Shape(rows, valueHeads, 1)
+    let gateDTypes = form.isRaw ? DTypes.orF32(activation) : .f32
+    let gate =
+      dims == .perHead
+      ? try input(given.gate, "gate", perHead, headLayout, gateDTypes, as: scalars)
+      : try input(given.gate, "gate", Dims(rows, valueHeads, keyDim), keyLayout, gateDTypes)
+    let beta = try input(given.beta, "beta", perHead, headLayout, .orF32(activation), as: scalars)
+    return Gates(
+      form: form, dims: dims, betaForm: betaForm, bound: bound, gate: gate, beta: beta,
+      raw: try raw(given, form, dims, valueHeads: valueHeads, keyDim: keyDim))
   }
 
-  private func checkBound(_ bound: Float, _ form: GateForm) throws(Failure) {
+  private mutating func raw(
+    _ given: GateArguments, _ form: GateForm, _ dims: GateDims, valueHeads: UInt32, keyDim: UInt32
+  ) throws(Failure) -> RawGate? {
+    guard form.isRaw else {
+      try Self.requireAbsent(given.aLog, "aLog", form)
+      try Self.requireAbsent(given.dtBias, "dtBias", form)
+      return nil
+    }
+    guard !given.aLog.isAbsent else { throw Self.needed("aLog", form) }
+    guard !given.dtBias.isAbsent else { throw Self.needed("dtBias", form) }
+    let aLog = try input(given.aLog, "aLog", Dims(valueHeads), "[valueHeads]", .floats, .block)
+    let dtBias =
+      dims == .perHead
+      ? try input(given.dtBias, "dtBias", Dims(valueHeads), "[valueHeads]", .floats, .block)
+      : try input(given.dtBias, "dtBias", Dims(valueHeads, keyDim), "[valueHeads, keyDim]", .floats, .block)
+    return RawGate(aLog: aLog, dtBias: dtBias)
+  }
+
+  /// The bound is the lowest logarithm of the decay: at 0 or above, nothing would decay, or states would grow.
+  private static func bound(_ bound: Float, _ form: GateForm) throws(Failure) -> Float {
     if form == .rawBounded {
-      // The bound is the lowest logarithm of the decay: at 0 or above, nothing would decay, or things would grow.
       guard bound.isFinite, bound < 0 else {
         throw Failure(
-          .invalidArgument, argument: "gateBound", expected: "a finite number below 0", received: "\(bound)")
+          .invalidArgument, argument: "gateBound", expected: "a finite number below 0 with gateForm raw-bounded",
+          received: bound.isNaN ? "none" : "\(bound)")
       }
-    } else {
-      guard bound == 0 else {
-        throw Failure(
-          .invalidArgument, argument: "gateBound", expected: "0 with gateForm \(form.publicName)", received: "\(bound)")
-      }
+      return bound
     }
+    guard bound.isNaN else {
+      throw Failure(
+        .invalidArgument, argument: "gateBound", expected: "none with gateForm \(form.publicName)",
+        received: "\(bound)")
+    }
+    return 0
+  }
+
+  private static func requireAbsent(
+    _ tensor: gd_tensor, _ name: StaticString, _ form: GateForm
+  ) throws(Failure) {
+    guard tensor.isAbsent else {
+      throw Failure(
+        .invalidArgument, argument: "\(name)", expected: "none with gateForm \(form.publicName)", received: "a tensor")
+    }
+  }
+
+  private static func needed(_ name: StaticString, _ form: GateForm) -> Failure {
+    Failure(
+      .invalidArgument, argument: "\(name)", expected: "a tensor, which gateForm \(form.publicName) needs",
+      received: "none")
   }
 }

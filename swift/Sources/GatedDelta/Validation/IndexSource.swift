@@ -51,9 +51,28 @@ enum IndexSource: Sendable {
   }
 }
 
+extension gd_index {
+  var isAbsent: Bool { buffer == 0 && pointer == nil && count == 0 }
+}
+
 extension Validator {
+  /// For index data that has no default.
+  mutating func requiredIndex(
+    _ given: gd_index, _ name: StaticString, count: Int, _ unit: StaticString
+  ) throws(Failure) -> IndexSource {
+    guard let index = try index(given, name, count: count, unit) else { throw Validator.missing(name) }
+    return index
+  }
+
+  static func missing(_ name: StaticString) -> Failure {
+    Failure(.invalidArgument, argument: "\(name)", expected: "index data", received: "none")
+  }
+
   /// Index data of exactly `count` elements, or nil where it is absent.
-  mutating func index(_ given: gd_index, _ name: StaticString, count: Int) throws(Failure) -> IndexSource? {
+  /// - Parameter unit: what the elements are, for messages.
+  mutating func index(
+    _ given: gd_index, _ name: StaticString, count: Int, _ unit: StaticString = "elements"
+  ) throws(Failure) -> IndexSource? {
     guard given.buffer != 0 || given.pointer != nil else {
       guard given.count == 0 else {
         throw Failure(
@@ -63,7 +82,7 @@ extension Validator {
       return nil
     }
     guard given.count == UInt64(count) else {
-      throw Failure(.shape, argument: "\(name)", expected: "\(count) elements", received: "\(given.count)")
+      throw Failure(.shape, argument: "\(name)", expected: "\(count) \(unit)", received: "\(given.count)")
     }
     guard given.buffer != 0 else {
       guard let pointer = given.pointer else { return nil }

@@ -3,34 +3,41 @@ import GatedDeltaTypes
 /// Checks of single values.
 enum Check {
   /// The option of a raw value, or a failure that lists what there is.
-  static func option<Option: RawRepresentable & CaseIterable & NamedOption>(
-    _ raw: UInt32, _ name: StaticString
-  ) throws(Failure) -> Option where Option.RawValue == UInt32 {
+  static func option<Option: NamedOption>(_ raw: UInt32, _ name: StaticString) throws(Failure) -> Option {
     if let option = Option(rawValue: raw) { return option }
     throw Failure(
       .invalidArgument, argument: "\(name)", expected: "one of " + list(Option.allCases), received: "\(raw)")
   }
 
-  private static func list<Option: RawRepresentable & NamedOption>(_ options: some Sequence<Option>) -> String {
+  private static func list(_ options: some Sequence<some NamedOption>) -> String {
     options.map { "\($0.publicName) (\($0.rawValue))" }.joined(separator: ", ")
   }
 
-  static func activation(_ raw: UInt32, _ name: StaticString, among allowed: [Activation]) throws(Failure) -> Activation {
-    if let activation = Activation(rawValue: raw), allowed.contains(activation) { return activation }
-    throw Failure(.invalidArgument, argument: "\(name)", expected: "one of " + list(allowed), received: "\(raw)")
+  static func convActivation(_ raw: UInt32, _ name: StaticString) throws(Failure) -> Activation {
+    if let activation = Activation(rawValue: raw), activation != .sigmoid { return activation }
+    throw Failure(
+      .invalidArgument, argument: "\(name)", expected: "one of " + list([Activation.none, .silu]), received: "\(raw)")
   }
 
-  static func finite(_ value: Float, _ name: StaticString) throws(Failure) -> Float {
-    guard value.isFinite else {
-      throw Failure(.invalidArgument, argument: "\(name)", expected: "a finite number", received: "\(value)")
-    }
-    return value
+  static func normActivation(_ raw: UInt32, _ name: StaticString) throws(Failure) -> Activation {
+    if let activation = Activation(rawValue: raw), activation != .none { return activation }
+    throw Failure(
+      .invalidArgument, argument: "\(name)", expected: "one of " + list([Activation.silu, .sigmoid]), received: "\(raw)")
   }
 
   static func epsilon(_ value: Float, _ name: StaticString) throws(Failure) -> Float {
     guard value.isFinite, value >= 0 else {
       throw Failure(
         .invalidArgument, argument: "\(name)", expected: "a finite number of at least 0", received: "\(value)")
+    }
+    return value
+  }
+
+  /// The factor of the query. NaN stands for the default: keyDim^-0.5, rounded once.
+  static func scale(_ value: Float, keyDim: UInt32) throws(Failure) -> Float {
+    if value.isNaN { return Float(1 / Double(keyDim).squareRoot()) }
+    guard value.isFinite else {
+      throw Failure(.invalidArgument, argument: "scale", expected: "a finite number", received: "\(value)")
     }
     return value
   }
@@ -59,21 +66,14 @@ enum Check {
 
   static func convWidth(_ value: UInt32, of argument: StaticString) throws(Failure) {
     guard value >= 2, value <= 9 else {
-      throw Failure(.shape, argument: "\(argument)", expected: "a width in 2..9", received: "\(value)")
+      throw Failure(.shape, argument: "\(argument)", expected: "a width of 2..9", received: "\(value)")
     }
   }
 
-  static func sequences(_ value: UInt32, _ name: StaticString) throws(Failure) {
-    guard value <= UInt32(SequenceRecipe.limit) else {
+  static func sequences(_ value: UInt64, _ name: StaticString) throws(Failure) {
+    guard value <= UInt64(SequenceRecipe.limit) else {
       throw Failure(
-        .range, argument: "\(name)", expected: "at most \(SequenceRecipe.limit)", received: "\(value)")
-    }
-  }
-
-  /// Rows are counted in i32 by `cuSeqlens`.
-  static func tokens(_ value: UInt32, of argument: StaticString) throws(Failure) {
-    guard value <= UInt32(Int32.max) else {
-      throw Failure(.shape, argument: "\(argument)", expected: "at most \(Int32.max) tokens", received: "\(value)")
+        .range, argument: "\(name)", expected: "at most \(SequenceRecipe.limit) sequences", received: "\(value)")
     }
   }
 }

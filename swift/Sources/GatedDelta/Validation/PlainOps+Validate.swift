@@ -2,67 +2,70 @@ import CGatedDelta
 import GatedDeltaTypes
 
 extension gd_gated_rms_norm: OpDescriptor {
-  static var opName: StaticString { "gatedRmsNorm" }
-
   func validate(_ validator: inout Validator) throws(Failure) {
-    let activation = try Check.activation(self.activation, "activation", among: [.silu, .sigmoid])
+    try Check.reserved(reserved)
+    let activation = try Check.normActivation(self.activation, "activation")
     let order: NormOrder = try Check.option(self.order, "order")
     let eps = try Check.epsilon(self.eps, "eps")
 
-    let shape = Shape(tokens, heads, dim)
-    let z = try validator.input(self.z, "z", shape, .floats)
-    let x = try validator.input(self.x, "x", shape, .orF32(z.dtype))
-    let weight = try validator.input(self.weight, "weight", Shape(1, 1, dim), .floats, .block)
-    let out = try validator.output(self.out, "out", shape, .orF32(z.dtype))
+    let dims = try validator.dims(self.x, "x")
+    guard dims.rank == 2 || dims.rank == 3 else {
+      throw Failure(
+        .shape, argument: "x", expected: "[tokens, heads, dim] or [tokens, dim]", received: dims.text)
+    }
+    let layout: StaticString = dims.rank == 2 ? "[tokens, dim]" : "[tokens, heads, dim]"
+    let shape = Shape(dims)
+    let z = try validator.input(self.z, "z", dims, layout, .floats)
+    let x = try validator.input(self.x, "x", dims, layout, .orF32(z.dtype))
+    let weight = try validator.input(
+      self.weight, "weight", Dims(dims[dims.rank &- 1]), "[dim]", .floats, .block)
+    let out = try validator.output(self.out, "out", dims, layout, .orF32(z.dtype))
     try validator.checkOverlaps()
 
     let op = GatedRMSNorm(
-      tokens: Int(tokens), heads: Int(heads), dim: Int(dim), activation: activation, order: order, eps: eps, x: x, z: z,
-      weight: weight, out: out)
+      tokens: Int(shape.tokens), heads: Int(shape.heads), dim: Int(shape.row), activation: activation, order: order,
+      eps: eps, x: x, z: z, weight: weight, out: out)
     try validator.finish(.gatedRMSNorm(op), isEmpty: shape.isEmpty)
   }
 }
 
 extension gd_linear: OpDescriptor {
-  static var opName: StaticString { "linear" }
-
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
-    let x = try validator.input(self.x, "x", Shape(rows, 1, in_features), .floats)
+    let dims = try validator.dims(self.x, "x", "[rows, inFeatures]", rank: 2)
+    let (rows, inFeatures) = (dims[0], dims[1])
+    let outFeatures = try validator.dims(self.weight, "weight", "[outFeatures, inFeatures]", rank: 2)[0]
+    let x = try validator.input(self.x, "x", dims, "[rows, inFeatures]", .floats)
     let weight = try validator.input(
-      self.weight, "weight", Shape(out_features, 1, in_features), .floats, .vectorBlock)
-    let out = try validator.output(self.out, "out", Shape(rows, 1, out_features), .orF32(x.dtype))
+      self.weight, "weight", Dims(outFeatures, inFeatures), "[outFeatures, inFeatures]", .floats, .vectorBlock)
+    let out = try validator.output(
+      self.out, "out", Dims(rows, outFeatures), "[rows, outFeatures]", .orF32(x.dtype))
     try validator.checkOverlaps()
 
     let op = Linear(
-      rows: Int(rows), inFeatures: Int(in_features), outFeatures: Int(out_features), x: x, weight: weight, out: out)
+      rows: Int(rows), inFeatures: Int(inFeatures), outFeatures: Int(outFeatures), x: x, weight: weight, out: out)
     // Without input features the sums are empty, and the output is zeros: that is still to be written.
-    try validator.finish(.linear(op), isEmpty: rows == 0 || out_features == 0)
+    try validator.finish(.linear(op), isEmpty: rows == 0 || outFeatures == 0)
   }
 }
 
 extension gd_copy_slots: OpDescriptor {
-  static var opName: StaticString { "copySlots" }
-
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.sequences(count, "readSlots")
-    guard let slotElements = Int(exactly: slot_elements) else {
-      throw Failure(
-        .shape, argument: "pool", expected: "slots inside its buffer", received: "\(slot_elements) elements each")
-    }
-    let pool = try validator.output(self.pool, "pool", Shape(slots, 1, slot_elements), .floats, .block)
-    guard let readSlots = try validator.index(read_slots, "readSlots", count: Int(count)) else {
-      throw Failure(.invalidArgument, argument: "readSlots", expected: "\(count) slots", received: "none")
-    }
-    guard let writeSlots = try validator.index(write_slots, "writeSlots", count: Int(count)) else {
-      throw Failure(.invalidArgument, argument: "writeSlots", expected: "\(count) slots", received: "none")
-    }
+    let dims = try validator.dims(self.pool, "pool")
+    let (slots, slotElements) = (dims[0], dims.elements(from: 1))
+    let pool = try validator.output(
+      self.pool, "pool", dims, "[slots, ...]", .floats, .block, as: Shape(slots, 1, slotElements))
+    guard !read_slots.isAbsent else { throw Validator.missing("readSlots") }
+    try Check.sequences(read_slots.count, "readSlots")
+    let count = Int(read_slots.count)
     let recipe = SequenceRecipe(
-      count: Int(count), rows: .none, slots: Int(slots), hasPool: true, readSlots: readSlots, writeSlots: writeSlots)
+      count: count, rows: .none, slots: Int(slots), hasPool: true,
+      readSlots: try validator.requiredIndex(read_slots, "readSlots", count: count, "slots"),
+      writeSlots: try validator.requiredIndex(
+        write_slots, "writeSlots", count: count, "slots, as many as readSlots has"))
     let batch = try validator.resolve(recipe)
-    let op = Op.copySlots(
-      CopySlots(slots: Int(slots), slotElements: slotElements, pool: pool),
-      batch.sequences)
-    try validator.finish(op, recipe, batch, isEmpty: count == 0 || slotElements == 0)
+    // A pool without slots may have slots of any size, which are never touched.
+    let elements = Int(exactly: slotElements) ?? 0
+    let op = Op.copySlots(CopySlots(slots: Int(slots), slotElements: elements, pool: pool), batch.sequences)
+    try validator.finish(op, recipe, batch, isEmpty: count == 0 || elements == 0)
   }
 }

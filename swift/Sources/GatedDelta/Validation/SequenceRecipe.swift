@@ -37,7 +37,7 @@ struct SequenceRecipe: Sendable {
 
   /// Whether the index data is still what `batch` was made of.
   func isCurrent(_ batch: Batch) -> Bool {
-    let sequences = batch.sequences
+    let sequences = batch.given ?? batch.sequences
     if case .ragged(_, let cuSeqlens?) = rows, !cuSeqlens.holds(sequences.starts) { return false }
     if let counts, let known = sequences.counts, !counts.holds(known) { return false }
     if let stores, let known = batch.storeIndices, !stores.isCurrent(known) { return false }
@@ -62,11 +62,11 @@ struct SequenceRecipe: Sendable {
     let staged = try checker.stagedReads(
       readSlots: sourceSlots == nil ? reads : [], writeSlots: writes, stores: stores?.written ?? [], slots: slots,
       writeName: writeName)
-    return Batch(
-      sequences: Sequences(
-        count: count, starts: starts, readSlots: reads, writeSlots: writes, stagedReads: staged,
-        stores: stores.flatMap { $0.stores.stores.isEmpty ? nil : $0.stores }, counts: counts),
-      storeIndices: stores?.indices)
+    let given = Sequences(
+      count: count, starts: starts, readSlots: reads, writeSlots: writes, stagedReads: staged,
+      stores: stores.flatMap { $0.stores.stores.isEmpty ? nil : $0.stores }, counts: counts)
+    let busy = given.withoutIdle()
+    return Batch(sequences: busy ?? given, given: busy == nil ? nil : given, storeIndices: stores?.indices)
   }
 
   private func resolveStarts() throws(Failure) -> [Int32] {
@@ -155,6 +155,9 @@ struct SequenceRecipe: Sendable {
 
 /// The sequences of an op as its index data has them, and as much of that data as they do not show.
 struct Batch: Sendable {
+  /// Those that have something to do.
   var sequences: Sequences
+  /// All of them, where some have nothing to do.
+  var given: Sequences?
   var storeIndices: StoreRecipe.Indices?
 }

@@ -6,11 +6,26 @@ struct Shape {
   var tokens: UInt64
   var heads: UInt64
   var row: UInt64
+  /// Whether the tensor is given as [sequences, tokens of each, ...], which the boundary sees as one dimension of tokens.
+  var mergesSequences = false
 
   init(_ tokens: some BinaryInteger, _ heads: some BinaryInteger, _ row: some BinaryInteger) {
     self.tokens = UInt64(truncatingIfNeeded: tokens)
     self.heads = UInt64(truncatingIfNeeded: heads)
     self.row = UInt64(truncatingIfNeeded: row)
+  }
+
+  /// The usual reading: [row], [tokens, row], [tokens, heads, row] or [tokens, heads, ...] with the rest as the row.
+  init(_ dims: Dims) {
+    tokens = dims.rank > 1 ? UInt64(dims[0]) : 1
+    heads = dims.rank > 2 ? UInt64(dims[1]) : 1
+    row = dims.elements(from: dims.rank > 2 ? 2 : dims.rank &- 1)
+  }
+
+  /// The same of [sequences, tokens, heads, row].
+  init(merging dims: Dims, heads: UInt32, row: UInt32) {
+    self.init(UInt64(dims[0]) &* UInt64(dims[1]), heads, row)
+    mergesSequences = true
   }
 
   var isEmpty: Bool { tokens == 0 || heads == 0 || row == 0 }
@@ -78,6 +93,7 @@ struct DTypes: OptionSet {
   static func orF32(_ dtype: DType) -> DTypes { [DTypes(dtype), .f32] }
 
   var names: String {
-    DType.allCases.filter { contains(DTypes($0)) }.map(\.name).joined(separator: " or ")
+    let names = DType.allCases.filter { contains(DTypes($0)) }.map(\.name)
+    return names.count < 2 ? names.joined() : names.dropLast().joined(separator: ", ") + " or " + names[names.count &- 1]
   }
 }

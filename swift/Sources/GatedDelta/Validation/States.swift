@@ -3,139 +3,181 @@ import GatedDeltaTypes
 
 /// What `gatedDelta` and `causalConv1d` take of states beside their pool, as it comes.
 struct StateArguments {
-  var sourceSlots, snapshotCount: UInt32
   var source, snapshots: gd_tensor
   var snapshotSlots, checkpointOffsets, checkpointTokens, checkpointSlots: gd_index
 }
 
-/// What a state is, wherever it lies: rows of `row` elements, `heads` of them.
-struct StateShape {
-  var heads, row: UInt64
-  /// Where the op has no pool, whose dtype it would be.
-  var dtypes: DTypes
-  var layout: Validator.Layout
+/// What a state is, wherever it lies.
+enum StateShape {
+  /// [valueHeads, valueDim, keyDim]
+  case recurrent(UInt32, UInt32, UInt32)
+  /// [channels, width - 1], of the activation dtype or f32.
+  case convolution(UInt32, UInt32, DType)
 
-  init(_ heads: some BinaryInteger, _ row: some BinaryInteger, _ dtypes: DTypes, _ layout: Validator.Layout) {
-    self.heads = UInt64(truncatingIfNeeded: heads)
-    self.row = UInt64(truncatingIfNeeded: row)
-    self.dtypes = dtypes
-    self.layout = layout
+  var dtypes: DTypes {
+    switch self {
+    case .recurrent: .floats
+    case .convolution(_, _, let activation): .orF32(activation)
+    }
   }
 
-  func times(_ count: some BinaryInteger) -> Shape { Shape(count, heads, row) }
+  var placement: Validator.Layout {
+    switch self {
+    case .recurrent: .vectorBlock
+    case .convolution: .block
+    }
+  }
+
+  var rank: Int {
+    switch self {
+    case .recurrent: 3
+    case .convolution: 2
+    }
+  }
+
+  func dims(_ slots: UInt32) -> Dims {
+    switch self {
+    case .recurrent(let heads, let valueDim, let keyDim): Dims(slots, heads, valueDim, keyDim)
+    case .convolution(let channels, let columns, _): Dims(slots, channels, columns)
+    }
+  }
+
+  func dims(_ count: UInt32, _ sequences: UInt32) -> Dims {
+    switch self {
+    case .recurrent(let heads, let valueDim, let keyDim): Dims(count, sequences, heads, valueDim, keyDim)
+    case .convolution(let channels, let columns, _): Dims(count, sequences, channels, columns)
+    }
+  }
+
+  /// As the backends see `count` of them.
+  func shape(_ count: UInt64) -> Shape {
+    switch self {
+    case .recurrent(let heads, let valueDim, let keyDim): Shape(count, heads, UInt64(valueDim) &* UInt64(keyDim))
+    case .convolution(let channels, let columns, _): Shape(count, channels, columns)
+    }
+  }
+
+  func isRecurrent<Value>(_ recurrent: Value, _ convolution: Value) -> Value {
+    switch self {
+    case .recurrent: recurrent
+    case .convolution: convolution
+    }
+  }
+
+  var poolLayout: StaticString {
+    isRecurrent("[slots, valueHeads, valueDim, keyDim]", "[slots, channels, width - 1]")
+  }
+  var sourceLayout: StaticString {
+    isRecurrent("[sourceSlots, valueHeads, valueDim, keyDim]", "[sourceSlots, channels, width - 1]")
+  }
+  var snapshotLayout: StaticString {
+    isRecurrent("[K, sequences, valueHeads, valueDim, keyDim]", "[K, sequences, channels, width - 1]")
+  }
+}
+
+/// A pool and the number of its slots; none of either where it is absent.
+struct Pool {
+  var view: TensorView?
+  var slots: UInt32
+
+  static let none = Pool(view: nil, slots: 0)
 }
 
 extension Validator {
-  /// A pool that may be absent, where its op then has no slots.
-  mutating func pool(_ tensor: gd_tensor, _ name: StaticString, slots: UInt32, _ shape: StateShape) throws(Failure)
-    -> TensorView?
-  {
-    if try isLeftOut(tensor, name, slots: slots) { return nil }
-    return try output(tensor, name, shape.times(slots), shape.dtypes, shape.layout)
+  mutating func pool(_ tensor: gd_tensor, _ name: StaticString, _ state: StateShape) throws(Failure) -> Pool {
+    let slots = try dims(tensor, name, state.poolLayout, rank: state.rank &+ 1)[0]
+    let view = try output(
+      tensor, name, state.dims(slots), state.poolLayout, state.dtypes, state.placement, as: state.shape(UInt64(slots)))
+    return Pool(view: view, slots: slots)
   }
 
+  mutating func optionalPool(
+    _ tensor: gd_tensor, _ name: StaticString, _ state: StateShape
+  ) throws(Failure) -> Pool {
+    tensor.isAbsent ? .none : try pool(tensor, name, state)
+  }
+
+  /// Source and snapshots. How many snapshots there are of each sequence, the tensor says or else the slots do.
   mutating func states(
-    _ given: StateArguments, sequences: UInt32, pool: TensorView?, _ shape: StateShape
-  ) throws(Failure) -> StateTensors {
+    _ given: StateArguments, sequences: Int, pool: TensorView?, _ state: StateShape
+  ) throws(Failure) -> (tensors: StateTensors, snapshotCount: Int) {
     var states = StateTensors.none
-    if try !isLeftOut(given.source, "source", slots: given.sourceSlots) {
+    if !given.source.isAbsent {
+      let slots = try dims(given.source, "source", state.sourceLayout, rank: state.rank &+ 1)[0]
       states.source = try input(
-        given.source, "source", shape.times(given.sourceSlots), pool.map { DTypes($0.dtype) } ?? shape.dtypes,
-        shape.layout)
-      states.sourceSlots = Int(given.sourceSlots)
+        given.source, "source", state.dims(slots), state.sourceLayout, pool.map { DTypes($0.dtype) } ?? state.dtypes,
+        state.placement, as: state.shape(UInt64(slots)))
+      states.sourceSlots = Int(slots)
     }
-    // Both factors are below 2^32.
-    let entries = UInt64(given.snapshotCount) &* UInt64(sequences)
-    guard entries <= UInt64(SequenceRecipe.limit), given.snapshotCount <= UInt32(SequenceRecipe.limit) else {
+    guard pool != nil || given.snapshotSlots.isAbsent else { throw Self.needsPool("snapshotSlots") }
+    guard pool != nil || given.checkpointSlots.isAbsent else { throw Self.needsPool("checkpoints") }
+    guard !given.snapshots.isAbsent else {
+      return (states, try Self.snapshotCount(given.snapshotSlots, sequences: sequences))
+    }
+    let count = try dims(given.snapshots, "snapshots", state.snapshotLayout, rank: state.rank &+ 2)[0]
+    // Both factors are below 2^31.
+    let entries = UInt64(count) &* UInt64(sequences)
+    try Self.checkEntries(entries, UInt64(count), of: "snapshots", sequences)
+    let known = (pool ?? states.source)?.dtype
+    states.snapshots = try output(
+      given.snapshots, "snapshots", state.dims(count, UInt32(sequences)), state.snapshotLayout,
+      known.map { DTypes($0) } ?? state.dtypes, state.placement, as: state.shape(entries))
+    states.snapshotEntries = Int(entries)
+    return (states, Int(count))
+  }
+
+  private static func snapshotCount(_ slots: gd_index, sequences: Int) throws(Failure) -> Int {
+    guard !slots.isAbsent, sequences > 0 else { return 0 }
+    try checkEntries(slots.count, slots.count / UInt64(sequences), of: "snapshotSlots", sequences)
+    guard slots.count % UInt64(sequences) == 0 else {
       throw Failure(
-        .range, argument: "snapshots", expected: "at most \(SequenceRecipe.limit) in all",
-        received: "\(given.snapshotCount) of each of \(sequences) sequences")
+        .shape, argument: "snapshotSlots", expected: "as many slots for each of \(sequences) sequences",
+        received: "\(slots.count)")
     }
-    if !isAbsent(given.snapshots) {
-      let known = (pool ?? states.source)?.dtype
-      states.snapshots = try output(
-        given.snapshots, "snapshots", shape.times(entries), known.map { DTypes($0) } ?? shape.dtypes, shape.layout)
-      states.snapshotEntries = Int(entries)
+    return Int(slots.count) / sequences
+  }
+
+  private static func checkEntries(
+    _ entries: UInt64, _ count: UInt64, of name: StaticString, _ sequences: Int
+  ) throws(Failure) {
+    guard entries <= UInt64(SequenceRecipe.limit), count <= UInt64(SequenceRecipe.limit) else {
+      throw Failure(
+        .range, argument: "\(name)", expected: "at most \(SequenceRecipe.limit) in all",
+        received: "\(count) of each of \(sequences) sequences")
     }
-    return states
+  }
+
+  private static func needsPool(_ name: StaticString) -> Failure {
+    Failure(.invalidArgument, argument: "\(name)", expected: "none without state", received: "slots")
   }
 
   /// Nil where final states are all that is stored.
-  mutating func stores(_ given: StateArguments, sequences: UInt32) throws(Failure) -> StoreRecipe? {
-    let entries = Int(given.snapshotCount) &* Int(sequences)
-    let slots = try index(given.snapshotSlots, "snapshotSlots", count: entries)
-    guard given.snapshotCount == 0 || slots != nil || !isAbsent(given.snapshots) else {
-      throw Failure(
-        .invalidArgument, argument: "snapshots", expected: "a tensor, or snapshotSlots",
-        received: "neither for \(given.snapshotCount) snapshots")
-    }
+  mutating func stores(
+    _ given: StateArguments, sequences: Int, snapshotCount: Int
+  ) throws(Failure) -> StoreRecipe? {
+    let slots = try index(
+      given.snapshotSlots, "snapshotSlots", count: snapshotCount &* sequences, "slots, as many as snapshots")
     let checkpoints = try checkpoints(given, sequences: sequences)
-    guard given.snapshotCount > 0 || checkpoints != nil else { return nil }
+    guard snapshotCount > 0 || checkpoints != nil else { return nil }
     return StoreRecipe(
-      snapshotCount: Int(given.snapshotCount), hasSnapshotTensor: !isAbsent(given.snapshots), snapshotSlots: slots,
+      snapshotCount: snapshotCount, hasSnapshotTensor: !given.snapshots.isAbsent, snapshotSlots: slots,
       checkpoints: checkpoints)
   }
 
-  private mutating func checkpoints(_ given: StateArguments, sequences: UInt32) throws(Failure)
-    -> StoreRecipe.Checkpoints?
-  {
-    let offsets = try index(given.checkpointOffsets, "checkpoints.offsets", count: Int(sequences) &+ 1)
-    guard given.checkpointSlots.count <= UInt64(SequenceRecipe.limit) else {
+  private mutating func checkpoints(
+    _ given: StateArguments, sequences: Int
+  ) throws(Failure) -> StoreRecipe.Checkpoints? {
+    if given.checkpointOffsets.isAbsent, given.checkpointTokens.isAbsent, given.checkpointSlots.isAbsent { return nil }
+    guard given.checkpointTokens.count <= UInt64(SequenceRecipe.limit) else {
       throw Failure(
-        .range, argument: "checkpoints.slots", expected: "at most \(SequenceRecipe.limit)",
-        received: "\(given.checkpointSlots.count)")
+        .range, argument: "checkpoints.tokens", expected: "at most \(SequenceRecipe.limit)",
+        received: "\(given.checkpointTokens.count)")
     }
-    let slots = try index(given.checkpointSlots, "checkpoints.slots", count: Int(given.checkpointSlots.count))
-    let tokens = try index(given.checkpointTokens, "checkpoints.tokens", count: Int(given.checkpointSlots.count))
-    if offsets == nil, tokens == nil, slots == nil { return nil }
-    guard let offsets else { throw Validator.missing("checkpoints.offsets") }
-    guard let tokens else { throw Validator.missing("checkpoints.tokens") }
-    guard let slots else { throw Validator.missing("checkpoints.slots") }
-    return StoreRecipe.Checkpoints(offsets: offsets, tokens: tokens, slots: slots)
-  }
-
-  /// For index data that has no default.
-  static func missing(_ name: StaticString) -> Failure {
-    Failure(.invalidArgument, argument: "\(name)", expected: "index data", received: "none")
-  }
-
-  private func isLeftOut(_ tensor: gd_tensor, _ name: StaticString, slots: UInt32) throws(Failure) -> Bool {
-    guard isAbsent(tensor) else { return false }
-    guard slots == 0 else {
-      throw Failure(
-        .invalidArgument, argument: "\(name)", expected: "a tensor of \(slots) slots", received: "none")
-    }
-    return true
-  }
-
-  // MARK: Records
-
-  /// What a gated delta op keeps, or a commit takes.
-  mutating func records(
-    _ key: gd_tensor, _ delta: gd_tensor, _ decay: gd_tensor, _ shapes: RecordShapes, isOutput: Bool
-  ) throws(Failure) -> Records {
-    Records(
-      key: try record(key, "records.key", shapes.key, isOutput: isOutput),
-      delta: try record(delta, "records.delta", shapes.delta, isOutput: isOutput),
-      decay: try record(decay, "records.decay", shapes.decay, isOutput: isOutput))
-  }
-
-  private mutating func record(
-    _ tensor: gd_tensor, _ name: StaticString, _ shape: Shape, isOutput: Bool
-  ) throws(Failure) -> TensorView {
-    isOutput
-      ? try output(tensor, name, shape, .f32, .vectorBlock) : try input(tensor, name, shape, .f32, .vectorBlock)
-  }
-}
-
-struct RecordShapes {
-  var key, delta, decay: Shape
-
-  init(
-    tokens: UInt32, keyHeads: UInt32, valueHeads: UInt32, keyDim: UInt32, valueDim: UInt32, gateDims: GateDims
-  ) {
-    key = Shape(tokens, keyHeads, keyDim)
-    delta = Shape(tokens, valueHeads, valueDim)
-    decay = Shape(tokens, valueHeads, gateDims == .perKey ? keyDim : 1)
+    let count = Int(given.checkpointTokens.count)
+    return StoreRecipe.Checkpoints(
+      offsets: try requiredIndex(
+        given.checkpointOffsets, "checkpoints.offsets", count: sequences &+ 1, "offsets, one more than sequences"),
+      tokens: try requiredIndex(given.checkpointTokens, "checkpoints.tokens", count: count, "tokens"),
+      slots: try requiredIndex(given.checkpointSlots, "checkpoints.slots", count: count, "slots, as many as tokens"))
   }
 }

@@ -17,6 +17,8 @@ struct Validator {
   let op: StaticString
   private let table = HandleTable.shared
   private var isLocked = true
+  /// Whether the op uses memory that is not the library's own.
+  private(set) var borrows = false
   /// Which buffers the op uses, collected only where somebody will ask.
   private(set) var uses: [Plan.Use] = []
   private let collectsUses: Bool
@@ -45,17 +47,18 @@ struct Validator {
 
   mutating func buffer(_ handle: UInt64, _ name: StaticString) throws(Failure) -> Buffer {
     let buffer = try table.buffer(handle, "\(name)")
-    guard buffer.device == device.identity else {
+    guard buffer.device == device.serial else {
       throw Failure(
         .handle, argument: "\(name)", expected: "a buffer of the same device", received: "one of another device")
     }
+    if buffer.memory.isWrapped { borrows = true }
     if collectsUses { uses.append(Plan.Use(buffer: buffer, op: "\(op)", argument: "\(name)")) }
     return buffer
   }
 
   /// How a tensor may lie in its buffer.
   enum Layout {
-    /// Free strides between tokens and heads. Rows whose length is a multiple of 8 are read as vectors, so that their
+    /// Free strides but for the last dimension. Rows whose length is a multiple of 8 are read as vectors, so that their
     /// strides and their offset are multiples of 8 elements.
     case rows
     /// Contiguous, aligned as rows are.
@@ -64,43 +67,73 @@ struct Validator {
     case block
   }
 
+  /// A tensor's dimensions, as many as its layout has names.
+  func dims(_ tensor: gd_tensor, _ name: StaticString, _ layout: StaticString, rank: Int) throws(Failure)
+    -> Dims
+  {
+    let dims = try dims(tensor, name)
+    guard dims.rank == rank else {
+      throw Failure(.shape, argument: "\(name)", expected: "\(layout)", received: dims.text)
+    }
+    return dims
+  }
+
+  /// A tensor's dimensions, whatever their number.
+  func dims(_ tensor: gd_tensor, _ name: StaticString) throws(Failure) -> Dims {
+    guard !tensor.isAbsent else {
+      throw Failure(.invalidArgument, argument: "\(name)", expected: "a tensor", received: "none")
+    }
+    guard tensor.rank >= 1, tensor.rank <= 8 else {
+      throw Failure(.shape, argument: "\(name)", expected: "1 to 8 dimensions", received: "\(tensor.rank)")
+    }
+    let dims = Dims(tensor)
+    for axis in 0..<dims.rank {
+      guard dims[axis] <= UInt32(Int32.max) else {
+        throw Failure(
+          .shape, argument: "\(name)", expected: "dimensions of at most \(Int32.max)", received: dims.text)
+      }
+      guard tensor.stride(axis) >= 1 || dims[axis] <= 1 else {
+        throw Failure(
+          .shape, argument: "\(name)", expected: "strides of at least 1", received: "strides \(tensor.stridesText)")
+      }
+    }
+    return dims
+  }
+
+  /// - Parameters:
+  ///   - layout: the dimensions' names, for messages.
+  ///   - shape: what the backends see, where it is not what `dims` are.
   mutating func input(
-    _ tensor: gd_tensor, _ name: StaticString, _ shape: Shape, _ dtypes: DTypes, _ layout: Layout = .rows
+    _ tensor: gd_tensor, _ name: StaticString, _ dims: Dims, _ layout: StaticString, _ dtypes: DTypes,
+    _ placement: Layout = .rows, as shape: Shape? = nil
   ) throws(Failure) -> TensorView {
-    try view(tensor, name, shape, dtypes, layout, isOutput: false)
+    try view(tensor, name, dims, layout, dtypes, placement, shape ?? Shape(dims), isOutput: false)
   }
 
   /// Also for pools, which are read and written.
   mutating func output(
-    _ tensor: gd_tensor, _ name: StaticString, _ shape: Shape, _ dtypes: DTypes, _ layout: Layout = .rows
+    _ tensor: gd_tensor, _ name: StaticString, _ dims: Dims, _ layout: StaticString, _ dtypes: DTypes,
+    _ placement: Layout = .rows, as shape: Shape? = nil
   ) throws(Failure) -> TensorView {
-    try view(tensor, name, shape, dtypes, layout, isOutput: true)
-  }
-
-  func isAbsent(_ tensor: gd_tensor) -> Bool { tensor.buffer == 0 }
-
-  /// For an argument that belongs to another choice of options: giving it is a mistake worth telling.
-  func requireAbsent(_ tensor: gd_tensor, _ name: StaticString, because reason: String) throws(Failure) {
-    guard isAbsent(tensor) else {
-      throw Failure(.invalidArgument, argument: "\(name)", expected: "none \(reason)", received: "a tensor")
-    }
+    try view(tensor, name, dims, layout, dtypes, placement, shape ?? Shape(dims), isOutput: true)
   }
 
   private mutating func view(
-    _ tensor: gd_tensor, _ name: StaticString, _ shape: Shape, _ dtypes: DTypes, _ layout: Layout, isOutput: Bool
+    _ tensor: gd_tensor, _ name: StaticString, _ dims: Dims, _ layout: StaticString, _ dtypes: DTypes,
+    _ placement: Layout, _ shape: Shape, isOutput: Bool
   ) throws(Failure) -> TensorView {
-    guard tensor.buffer != 0 else {
-      throw Failure(.invalidArgument, argument: "\(name)", expected: "a tensor", received: "none")
-    }
+    let given = try self.dims(tensor, name)
     let buffer = try buffer(tensor.buffer, name)
-    try Check.reserved(tensor.reserved)
+    guard given == dims else {
+      throw Failure(.shape, argument: "\(name)", expected: "\(layout) = \(dims.text)", received: given.text)
+    }
     guard let dtype = DType(rawValue: tensor.dtype), dtypes.contains(DTypes(dtype)) else {
       throw Failure(
         .dtype, argument: "\(name)", expected: dtypes.names,
         received: DType(rawValue: tensor.dtype)?.name ?? "\(tensor.dtype), which is no dtype")
     }
-    let strides = try strides(tensor, name, shape, layout)
-    let alignment = layout != .block && shape.hasVectors ? UInt64(8 * dtype.size) : UInt64(dtype.size)
+    let strides = try strides(tensor, name, dims, placement, shape)
+    let alignment = placement != .block && shape.hasVectors ? UInt64(8 * dtype.size) : UInt64(dtype.size)
     guard tensor.offset % alignment == 0 else {
       throw Failure(
         .range, argument: "\(name)",
@@ -118,7 +151,7 @@ struct Validator {
     if isOutput, strides.rowsOverlap(in: shape) {
       throw Failure(
         .overlap, argument: "\(name)", expected: "strides that keep an output's rows apart",
-        received: "a token stride of \(strides.token) and a head stride of \(strides.head) for rows of \(shape.row)")
+        received: "strides \(tensor.stridesText) for shape \(dims.text)")
     }
     let view = TensorView(
       memory: buffer.memory, offset: Int(tensor.offset), dtype: dtype, tokenStride: Int(strides.token),
@@ -130,30 +163,58 @@ struct Validator {
     return view
   }
 
+  /// The strides between the rows of `shape`.
   private func strides(
-    _ tensor: gd_tensor, _ name: StaticString, _ shape: Shape, _ layout: Layout
+    _ tensor: gd_tensor, _ name: StaticString, _ dims: Dims, _ placement: Layout, _ shape: Shape
   ) throws(Failure) -> Strides {
-    guard let strides = Strides(token: tensor.token_stride, head: tensor.head_stride, of: shape) else {
-      throw Failure(
-        .shape, argument: "\(name)", expected: "strides inside its buffer",
-        received: "a token stride of \(tensor.token_stride) and a head stride of \(tensor.head_stride)")
-    }
-    switch layout {
+    switch placement {
     case .block, .vectorBlock:
-      guard let packed = Strides(token: 0, head: 0, of: shape), packed.token == strides.token, packed.head == strides.head
-      else {
+      guard tensor.isContiguous(dims) else {
         throw Failure(
           .shape, argument: "\(name)", expected: "a contiguous tensor",
-          received: "a token stride of \(strides.token) and a head stride of \(strides.head) for rows of \(shape.row)")
+          received: "strides \(tensor.stridesText) for shape \(dims.text)")
       }
+      guard let strides = Strides(token: 0, head: 0, of: shape) else {
+        throw Failure(.shape, argument: "\(name)", expected: "a tensor inside its buffer", received: dims.text)
+      }
+      return strides
     case .rows:
+      let last = dims.rank &- 1
+      guard tensor.stride(last) == 1 || dims[last] <= 1 else {
+        throw Failure(
+          .shape, argument: "\(name)", expected: "a last dimension of stride 1",
+          received: "strides \(tensor.stridesText)")
+      }
+      let between = try betweenRows(tensor, name, dims, shape)
+      guard let strides = Strides(token: between.token, head: between.head, of: shape) else {
+        throw Failure(
+          .shape, argument: "\(name)", expected: "strides inside its buffer", received: "strides \(tensor.stridesText)")
+      }
       guard !shape.hasVectors || (strides.token % 8 == 0 && strides.head % 8 == 0) else {
         throw Failure(
           .shape, argument: "\(name)", expected: "strides that are multiples of 8 elements",
-          received: "a token stride of \(strides.token) and a head stride of \(strides.head)")
+          received: "strides \(tensor.stridesText)")
       }
+      return strides
     }
-    return strides
+  }
+
+  /// Between tokens and between heads; 0 stands for contiguous.
+  private func betweenRows(
+    _ tensor: gd_tensor, _ name: StaticString, _ dims: Dims, _ shape: Shape
+  ) throws(Failure) -> (token: UInt64, head: UInt64) {
+    if shape.isEmpty { return (0, 0) }
+    let leading = shape.mergesSequences ? 2 : 1
+    let head = dims.rank == leading &+ 2 ? UInt64(tensor.stride(leading)) : 0
+    guard shape.mergesSequences else { return (UInt64(tensor.stride(0)), head) }
+    // Sequences of one token follow one another with their own stride.
+    if dims[1] == 1 { return (UInt64(tensor.stride(0)), head) }
+    guard dims[0] == 1 || UInt64(tensor.stride(0)) == UInt64(dims[1]) &* UInt64(tensor.stride(1)) else {
+      throw Failure(
+        .shape, argument: "\(name)", expected: "sequences that follow one another with the stride of tokens",
+        received: "strides \(tensor.stridesText)")
+    }
+    return (UInt64(tensor.stride(1)), head)
   }
 
   /// Takes back the overlap rule for the last input, which has turned out to be an output's very range.

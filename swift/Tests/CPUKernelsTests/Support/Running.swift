@@ -1,6 +1,7 @@
 import CPUKernels
 import GatedDeltaTypes
 import Testing
+import Threading
 
 @testable import CPUBackend
 
@@ -23,12 +24,16 @@ func device(_ isa: String, threads: Int = 1) throws -> CPUDevice {
 }
 
 final class TestSubmission: Submission, @unchecked Sendable {
-  let ops: [Op]
+  let ticket: UInt64
+  let ops: [EncodedOp]
   // The backend's own lock: a thread sanitizer knows pthread's, but not Synchronization.Mutex.
-  private let lock = SleepLock()
+  private let lock = Lock()
   private var finishes: [Failure?] = []
 
-  init(_ ops: [Op]) { self.ops = ops }
+  init(_ ops: [Op], ticket: UInt64 = 1, borrows: Bool = false) {
+    self.ticket = ticket
+    self.ops = ops.map { EncodedOp($0, name: "anOp", borrows: borrows) }
+  }
 
   func finish(_ failure: Failure?) {
     lock.lock()

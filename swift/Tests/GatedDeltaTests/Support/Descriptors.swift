@@ -12,13 +12,6 @@ extension Fixture {
     var op = gd_gated_delta()
     op.size = UInt32(MemoryLayout<gd_gated_delta>.size)
     op.version = 1
-    op.tokens = UInt32(tokens)
-    op.sequences = UInt32(sequences)
-    op.key_heads = UInt32(keyHeads)
-    op.value_heads = UInt32(valueHeads)
-    op.key_dim = UInt32(keyDim)
-    op.value_dim = UInt32(valueDim)
-    op.slots = UInt32(slots)
     op.gate_form = form.rawValue
     op.gate_dims = dims.rawValue
     op.beta_form = BetaForm.given.rawValue
@@ -27,19 +20,22 @@ extension Fixture {
     op.algorithm = Algorithm.auto.rawValue
     op.qk_norm_eps = 1e-6
     op.scale = 0.25
-    op.gate_bound = form == .rawBounded ? -5 : 0
-    op.query = try tensor(dtype, tokens * keyHeads * keyDim)
-    op.key = try tensor(dtype, tokens * keyHeads * keyDim)
-    op.value = try tensor(dtype, tokens * valueHeads * valueDim)
-    let gates = dims == .perHead ? valueHeads : valueHeads * keyDim
-    op.gate = try tensor(form.isRaw ? dtype : .f32, tokens * gates)
-    op.beta = try tensor(dtype, tokens * valueHeads)
+    op.gate_bound = form == .rawBounded ? -5 : .nan
+    op.query = try tensor(dtype, tokens, keyHeads, keyDim)
+    op.key = try tensor(dtype, tokens, keyHeads, keyDim)
+    op.value = try tensor(dtype, tokens, valueHeads, valueDim)
+    let gateDType = form.isRaw ? dtype : .f32
+    op.gate =
+      dims == .perHead
+      ? try tensor(gateDType, tokens, valueHeads) : try tensor(gateDType, tokens, valueHeads, keyDim)
+    op.beta = try tensor(dtype, tokens, valueHeads)
     if form.isRaw {
       op.a_log = try tensor(.f32, valueHeads)
-      op.dt_bias = try tensor(.bf16, gates)
+      op.dt_bias = dims == .perHead ? try tensor(.bf16, valueHeads) : try tensor(.bf16, valueHeads, keyDim)
     }
-    if slots > 0 { op.state = try tensor(.f32, slots * valueHeads * valueDim * keyDim) }
-    op.out = try tensor(dtype, tokens * valueHeads * valueDim)
+    if slots > 0 { op.state = try tensor(.f32, slots, valueHeads, valueDim, keyDim) }
+    if sequences > 1 { op.cu_seqlens = try index([0] + [Int32](repeating: Int32(tokens), count: sequences)).index }
+    op.out = try tensor(dtype, tokens, valueHeads, valueDim)
     return op
   }
 
@@ -49,17 +45,13 @@ extension Fixture {
     var op = gd_causal_conv1d()
     op.size = UInt32(MemoryLayout<gd_causal_conv1d>.size)
     op.version = 1
-    op.tokens = UInt32(tokens)
-    op.sequences = UInt32(sequences)
-    op.channels = UInt32(channels)
-    op.width = UInt32(width)
-    op.slots = UInt32(slots)
     op.activation = Activation.silu.rawValue
-    op.x = try tensor(dtype, tokens * channels)
-    op.weight = try tensor(.bf16, channels * width)
+    op.x = try tensor(dtype, tokens, channels)
+    op.weight = try tensor(.bf16, channels, width)
     op.bias = try tensor(.f16, channels)
-    if slots > 0 { op.state = try tensor(dtype, slots * channels * (width - 1)) }
-    op.out = try tensor(dtype, tokens * channels)
+    if slots > 0 { op.state = try tensor(dtype, slots, channels, width - 1) }
+    op.out = try tensor(dtype, tokens, channels)
+    if sequences > 1 { op.cu_seqlens = try index([0] + [Int32](repeating: Int32(tokens), count: sequences)).index }
     return op
   }
 
@@ -67,16 +59,13 @@ extension Fixture {
     var op = gd_gated_rms_norm()
     op.size = UInt32(MemoryLayout<gd_gated_rms_norm>.size)
     op.version = 1
-    op.tokens = UInt32(tokens)
-    op.heads = UInt32(heads)
-    op.dim = UInt32(dim)
     op.activation = Activation.silu.rawValue
     op.order = NormOrder.normThenGate.rawValue
     op.eps = 1e-6
-    op.x = try tensor(.f32, tokens * heads * dim)
-    op.z = try tensor(dtype, tokens * heads * dim)
+    op.x = try tensor(.f32, tokens, heads, dim)
+    op.z = try tensor(dtype, tokens, heads, dim)
     op.weight = try tensor(.f32, dim)
-    op.out = try tensor(dtype, tokens * heads * dim)
+    op.out = try tensor(dtype, tokens, heads, dim)
     return op
   }
 
@@ -88,13 +77,6 @@ extension Fixture {
     var op = gd_gated_delta_step()
     op.size = UInt32(MemoryLayout<gd_gated_delta_step>.size)
     op.version = 1
-    op.sequences = UInt32(sequences)
-    op.key_heads = UInt32(keyHeads)
-    op.value_heads = UInt32(valueHeads)
-    op.key_dim = UInt32(keyDim)
-    op.value_dim = UInt32(valueDim)
-    op.width = 4
-    op.slots = UInt32(slots)
     op.gate_form = form.rawValue
     op.gate_dims = GateDims.perHead.rawValue
     op.beta_form = BetaForm.sigmoid.rawValue
@@ -106,22 +88,24 @@ extension Fixture {
     op.qk_norm_eps = 1e-6
     op.scale = 0.25
     op.norm_eps = 1e-6
-    op.x = try tensor(dtype, sequences * channels)
-    op.conv_weight = try tensor(dtype, channels * 4)
+    op.key_heads = UInt32(keyHeads)
+    op.gate_bound = form == .rawBounded ? -5 : .nan
+    op.x = try tensor(dtype, sequences, channels)
+    op.conv_weight = try tensor(dtype, channels, 4)
     op.conv_bias = try tensor(dtype, channels)
-    op.gate = try tensor(form.isRaw ? dtype : .f32, sequences * valueHeads)
-    op.beta = try tensor(dtype, sequences * valueHeads)
+    op.gate = try tensor(form.isRaw ? dtype : .f32, sequences, valueHeads)
+    op.beta = try tensor(dtype, sequences, valueHeads)
     if form.isRaw {
       op.a_log = try tensor(.f32, valueHeads)
       op.dt_bias = try tensor(.f32, valueHeads)
     }
     if slots > 0 {
-      op.conv_state = try tensor(dtype, slots * channels * 3)
-      op.state = try tensor(.f32, slots * valueHeads * valueDim * keyDim)
+      op.conv_state = try tensor(dtype, slots, channels, 3)
+      op.state = try tensor(.f32, slots, valueHeads, valueDim, keyDim)
     }
-    op.z = try tensor(dtype, sequences * valueHeads * valueDim)
+    op.z = try tensor(dtype, sequences, valueHeads, valueDim)
     op.norm_weight = try tensor(.f32, valueDim)
-    op.out = try tensor(dtype, sequences * valueHeads * valueDim)
+    op.out = try tensor(dtype, sequences, valueHeads, valueDim)
     return op
   }
 
@@ -129,12 +113,9 @@ extension Fixture {
     var op = gd_linear()
     op.size = UInt32(MemoryLayout<gd_linear>.size)
     op.version = 1
-    op.rows = UInt32(rows)
-    op.in_features = UInt32(inFeatures)
-    op.out_features = UInt32(outFeatures)
-    op.x = try tensor(.f16, rows * inFeatures)
-    op.weight = try tensor(.bf16, inFeatures * outFeatures)
-    op.out = try tensor(.f32, rows * outFeatures)
+    op.x = try tensor(.f16, rows, inFeatures)
+    op.weight = try tensor(.bf16, outFeatures, inFeatures)
+    op.out = try tensor(.f32, rows, outFeatures)
     return op
   }
 
@@ -145,10 +126,7 @@ extension Fixture {
     var op = gd_copy_slots()
     op.size = UInt32(MemoryLayout<gd_copy_slots>.size)
     op.version = 1
-    op.slots = UInt32(slots)
-    op.count = UInt32(reads.count)
-    op.slot_elements = UInt64(slotElements)
-    op.pool = try tensor(.f32, slots * slotElements)
+    op.pool = try tensor(.f32, slots, slotElements)
     op.read_slots = try index(reads).index
     op.write_slots = try index(writes).index
     return op

@@ -1,5 +1,6 @@
 import CGatedDelta
 import GatedDeltaTypes
+import Threading
 
 @testable import GatedDelta
 
@@ -20,11 +21,13 @@ final class FakeMemory: Memory, @unchecked Sendable {
 
 /// A backend that runs nothing: it keeps what it was given until the test finishes it.
 final class FakeBackend: Backend, @unchecked Sendable {
-  private let monitor = Monitor()
+  private let mutex = Lock()
   private var kept: [any Submission] = []
   private var live = 0
+  private var wrappedLive = 0
   private var closes = 0
   private var assists = 0
+  private var stops: [UInt64] = []
 
   /// What `check` refuses, by the op's name.
   var refusal: (op: String, failure: Failure)?
@@ -37,8 +40,10 @@ final class FakeBackend: Backend, @unchecked Sendable {
 
   var submissions: [any Submission] { locked { kept } }
   var liveMemories: Int { locked { live } }
+  var liveWrapped: Int { locked { wrappedLive } }
   var closeCount: Int { locked { closes } }
   var assistCount: Int { locked { assists } }
+  var stopsFrom: [UInt64] { locked { stops } }
 
   /// Takes the oldest submission that is still kept.
   func next() -> (any Submission)? {
@@ -68,18 +73,36 @@ final class FakeBackend: Backend, @unchecked Sendable {
     if finishesOnAssist { submission.finish(nil) }
   }
 
+  /// Finishes what is kept from `ticket` on.
+  func stop(from ticket: UInt64) {
+    let stopped = locked {
+      stops.append(ticket)
+      let stopped = kept.filter { $0.ticket >= ticket }
+      kept.removeAll { $0.ticket >= ticket }
+      return stopped
+    }
+    for submission in stopped { submission.finish(Failure(.state, expected: "an owner", received: "none")) }
+  }
+
   func close() { locked { closes += 1 } }
 
   private func remember(_ pointer: UnsafeMutableRawPointer, _ byteCount: Int, isWrapped: Bool) -> Memory {
-    locked { live += 1 }
+    locked {
+      live += 1
+      if isWrapped { wrappedLive += 1 }
+    }
     return FakeMemory(pointer: pointer, byteCount: byteCount, isWrapped: isWrapped) { [weak self] in
-      self?.locked { self?.live -= 1 }
+      guard let self else { return }
+      self.locked {
+        self.live -= 1
+        if isWrapped { self.wrappedLive -= 1 }
+      }
     }
   }
 
   private func locked<Result>(_ body: () -> Result) -> Result {
-    monitor.lock()
-    defer { monitor.unlock() }
+    mutex.lock()
+    defer { mutex.unlock() }
     return body()
   }
 }

@@ -30,11 +30,10 @@ final class Fixture {
     return (handle, try #require(pointer))
   }
 
-  /// A tensor in a new buffer that just holds it.
-  func tensor(_ dtype: DType, _ count: Int) throws -> gd_tensor {
-    gd_tensor(
-      buffer: try buffer(count * dtype.size).handle, offset: 0, token_stride: 0, head_stride: 0, dtype: dtype.rawValue,
-      reserved: 0)
+  /// A contiguous tensor in a new buffer that just holds it, or that lacks some elements at its end.
+  func tensor(_ dtype: DType, _ shape: Int..., lacking: Int = 0) throws -> gd_tensor {
+    let count = shape.reduce(1, *) - lacking
+    return gd_tensor(buffer: try buffer(count * dtype.size).handle, dtype, shape)
   }
 
   /// Index data in a new buffer.
@@ -56,7 +55,7 @@ final class Fixture {
     let before = backend.submissions.count
     _ = commit()
     let submissions = backend.submissions
-    return submissions.count == before ? [] : try #require(submissions.last).ops
+    return submissions.count == before ? [] : try #require(submissions.last).ops.map(\.op)
   }
 
   func plan() throws -> UInt64 {

@@ -10,19 +10,17 @@ extension Fixture {
   func storingDelta() throws -> gd_gated_delta {
     var op = try gatedDelta(sequences: 3, slots: 8)
     op.cu_seqlens = try index([0, 2, 2, 6]).index
-    op.source_slots = 3
-    op.source = try tensor(.f32, 3 * 6 * 8 * 16)
+    op.source = try tensor(.f32, 3, 6, 8, 16)
     op.read_slots = try index([2, -1, 2]).index
     op.write_slots = try index([0, 1, 2]).index
-    op.snapshot_count = 2
-    op.snapshots = try tensor(.f32, 6 * 6 * 8 * 16)
+    op.snapshots = try tensor(.f32, 2, 3, 6, 8, 16)
     op.snapshot_slots = try index([-1, 3, 0, 0, 4, -1]).index
     op.checkpoint_offsets = try index([0, 0, 1, 3]).index
     op.checkpoint_tokens = try index([0, 3, 1]).index
     op.checkpoint_slots = try index([5, 6, 7]).index
-    op.record_key = try tensor(.f32, 6 * 2 * 16)
-    op.record_delta = try tensor(.f32, 6 * 6 * 8)
-    op.record_decay = try tensor(.f32, 6 * 6)
+    op.record_key = try tensor(.f32, 6, 2, 16)
+    op.record_delta = try tensor(.f32, 6, 6, 8)
+    op.record_decay = try tensor(.f32, 6, 6)
     return op
   }
 
@@ -30,10 +28,8 @@ extension Fixture {
     let delta = try storingDelta()
     var op = try causalConv1d(sequences: 3, slots: 8)
     (op.cu_seqlens, op.read_slots, op.write_slots) = (delta.cu_seqlens, delta.read_slots, delta.write_slots)
-    op.source_slots = 3
-    op.source = try tensor(.f32, 3 * 24 * 3)
-    op.snapshot_count = 2
-    op.snapshots = try tensor(.f32, 6 * 24 * 3)
+    op.source = try tensor(.f32, 3, 24, 3)
+    op.snapshots = try tensor(.f32, 2, 3, 24, 3)
     op.snapshot_slots = delta.snapshot_slots
     op.checkpoint_offsets = delta.checkpoint_offsets
     op.checkpoint_tokens = delta.checkpoint_tokens
@@ -46,14 +42,11 @@ extension Fixture {
     var op = gd_commit_gated_delta()
     op.size = UInt32(MemoryLayout<gd_commit_gated_delta>.size)
     op.version = 1
-    (op.tokens, op.sequences, op.slots) = (6, 2, 4)
-    (op.key_heads, op.value_heads, op.key_dim, op.value_dim) = (2, 6, 16, 8)
-    op.gate_dims = dims.rawValue
     op.head_map = HeadMap.tiled.rawValue
-    op.record_key = try tensor(.f32, 6 * 2 * 16)
-    op.record_delta = try tensor(.f32, 6 * 6 * 8)
-    op.record_decay = try tensor(.f32, 6 * 6 * (dims == .perKey ? 16 : 1))
-    op.state = try tensor(.bf16, 4 * 6 * 8 * 16)
+    op.record_key = try tensor(.f32, 6, 2, 16)
+    op.record_delta = try tensor(.f32, 6, 6, 8)
+    op.record_decay = dims == .perKey ? try tensor(.f32, 6, 6, 16) : try tensor(.f32, 6, 6)
+    op.state = try tensor(.bf16, 4, 6, 8, 16)
     op.cu_seqlens = try index([0, 4, 6]).index
     op.counts = try index([3, 0]).index
     return op
@@ -63,31 +56,30 @@ extension Fixture {
     var op = gd_commit_causal_conv1d()
     op.size = UInt32(MemoryLayout<gd_commit_causal_conv1d>.size)
     op.version = 1
-    (op.tokens, op.sequences, op.channels, op.width, op.slots) = (6, 2, 24, 4, 4)
-    op.x = try tensor(.f16, 6 * 24)
-    op.state = try tensor(.f32, 4 * 24 * 3)
+    op.x = try tensor(.f16, 6, 24)
+    op.state = try tensor(.f32, 4, 24, 3)
     op.cu_seqlens = try index([0, 4, 6]).index
     op.counts = try index([3, 0]).index
     return op
   }
 
   /// Three sequences of two tokens, 2 key and 4 value heads of 16.
-  func fusedDelta(snapshots: Int = 2) throws -> gd_gated_delta_net_inplace {
+  func fusedDelta(sequences: Int = 3, tokens: Int = 2, snapshots: Int = 2, dims: GateDims = .perHead) throws
+    -> gd_gated_delta_net_inplace
+  {
     var op = gd_gated_delta_net_inplace()
     op.size = UInt32(MemoryLayout<gd_gated_delta_net_inplace>.size)
     op.version = 1
-    (op.sequences, op.tokens, op.key_heads, op.value_heads, op.dim) = (3, 2, 2, 4, 16)
-    op.gate_dims = GateDims.perHead.rawValue
-    op.snapshot_count = UInt32(snapshots)
-    op.query = try tensor(.f32, 6 * 2 * 16)
-    op.key = try tensor(.f32, 6 * 2 * 16)
-    op.value = try tensor(.f32, 6 * 4 * 16)
-    op.gate = try tensor(.f32, 6 * 4)
-    op.beta = try tensor(.f32, 6 * 4)
-    op.state = try tensor(.f32, 3 * 4 * 16 * 16)
-    op.state_dst = try tensor(.f32, 3 * 4 * 16 * 16)
-    if snapshots > 0 { op.snapshots = try tensor(.f32, snapshots * 3 * 4 * 16 * 16) }
-    op.out = try tensor(.f32, 6 * 4 * 16)
+    op.q = try tensor(.f32, sequences, tokens, 2, 16)
+    op.k = try tensor(.f32, sequences, tokens, 2, 16)
+    op.v = try tensor(.f32, sequences, tokens, 4, 16)
+    op.gate =
+      dims == .perHead ? try tensor(.f32, sequences, tokens, 4) : try tensor(.f32, sequences, tokens, 4, 16)
+    op.beta = try tensor(.f32, sequences, tokens, 4)
+    op.state = try tensor(.f32, sequences, 4, 16, 16)
+    op.state_dst = try tensor(.f32, sequences, 4, 16, 16)
+    if snapshots > 0 { op.snapshots = try tensor(.f32, snapshots, sequences, 4, 16, 16) }
+    op.out = try tensor(.f32, sequences, tokens, 4, 16)
     return op
   }
 
@@ -97,12 +89,10 @@ extension Fixture {
     var op = gd_gated_delta_net_inplace_ids()
     op.size = UInt32(MemoryLayout<gd_gated_delta_net_inplace_ids>.size)
     op.version = 1
-    (op.sequences, op.tokens, op.key_heads, op.value_heads, op.dim) = (3, 2, 2, 4, 16)
-    (op.gate_dims, op.snapshot_count) = (plain.gate_dims, plain.snapshot_count)
-    (op.query, op.key, op.value, op.gate, op.beta) = (plain.query, plain.key, plain.value, plain.gate, plain.beta)
+    (op.q, op.k, op.v, op.gate, op.beta) = (plain.q, plain.k, plain.v, plain.gate, plain.beta)
     (op.snapshots, op.out) = (plain.snapshots, plain.out)
-    (op.slots, op.rs_head) = (7, 3)
-    op.cache = try tensor(.f32, 7 * 4 * 16 * 16)
+    op.rs_head = 3
+    op.cache = try tensor(.f32, 7, 4, 16, 16)
     op.ids = try index(ids).index
     return op
   }
@@ -111,12 +101,12 @@ extension Fixture {
     var op = gd_ssm_conv_update_inplace()
     op.size = UInt32(MemoryLayout<gd_ssm_conv_update_inplace>.size)
     op.version = 1
-    (op.sequences, op.channels, op.width, op.silu) = (3, 24, 4, 1)
-    op.conv_states = try tensor(.f32, 3 * 24 * 3)
-    op.conv_state_dst = try tensor(.f32, 3 * 24 * 3)
-    op.weight = try tensor(.f32, 24 * 4)
-    op.x = try tensor(.f32, 3 * 24)
-    op.out = try tensor(.f32, 3 * 24)
+    op.silu = 1
+    op.conv_states = try tensor(.f32, 3, 24, 3)
+    op.conv_state_dst = try tensor(.f32, 3, 24, 3)
+    op.weight = try tensor(.f32, 24, 4)
+    op.x = try tensor(.f32, 3, 24)
+    op.out = try tensor(.f32, 3, 24)
     return op
   }
 
@@ -125,10 +115,10 @@ extension Fixture {
     var op = gd_ssm_conv_update_inplace_ids()
     op.size = UInt32(MemoryLayout<gd_ssm_conv_update_inplace_ids>.size)
     op.version = 1
-    (op.sequences, op.channels, op.width, op.silu) = (3, 24, 4, 1)
+    op.silu = 1
     (op.weight, op.x, op.out) = (plain.weight, plain.x, plain.out)
-    (op.cells, op.rs_head) = (7, 3)
-    op.conv_cache = try tensor(.f32, 7 * 24 * 3)
+    op.rs_head = 3
+    op.conv_cache = try tensor(.f32, 7, 24, 3)
     op.ids = try index(ids).index
     return op
   }

@@ -56,11 +56,15 @@ struct TestFailure: Error, CustomStringConvertible {
 
 /// What a backend is given by the core, with a wait.
 final class TestSubmission: Submission, @unchecked Sendable {
-  let ops: [Op]
+  let ticket: UInt64
+  let ops: [EncodedOp]
   private let done = Gate()
   private var outcome: Failure?
 
-  init(_ ops: [Op]) { self.ops = ops }
+  init(_ ops: [Op], ticket: UInt64 = 1, borrows: Bool = false) {
+    self.ticket = ticket
+    self.ops = ops.map { EncodedOp($0, name: "anOp", borrows: borrows) }
+  }
 
   func finish(_ failure: Failure?) {
     outcome = failure

@@ -1,0 +1,33 @@
+/** Checks of what a layer's methods take. */
+import { asArguments, invalid } from "../arguments/checks.ts";
+import { BoundsError, describe } from "../errors.ts";
+import { readElements } from "../ops/indices.ts";
+import type { Indices } from "../ops/indices.ts";
+import { asTensor } from "../tensor/expect.ts";
+import { isTensor } from "../tensor/tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+
+const op = "GatedDeltaNet";
+
+/** Every row belongs to a sequence: the last offset is the number of tokens. */
+export function expectEnd(name: string, cuSeqlens: Indices | undefined, tokens: number): void {
+  if (cuSeqlens === undefined) return;
+  const elements = readElements(name, "cuSeqlens", cuSeqlens);
+  const end = (isTensor(elements) ? (elements as Tensor<"i32">).data : elements).at(-1);
+  if (end === tokens) return;
+  throw new BoundsError({ op: name, argument: "cuSeqlens", expected: `offsets that end in ${tokens}, the number of tokens`, received: describe(end) });
+}
+
+/** The named arguments, copied; one that is not known is refused. */
+export function asKnown<Arguments extends object>(name: string, args: Arguments, known: readonly PropertyKey[]): Arguments {
+  const copy = { ...asArguments<object>(name, args) } as Record<string, unknown>;
+  for (const key in copy) {
+    if (!known.includes(key)) throw invalid(name, key, `one of the arguments ${known.join(", ")}`, copy[key]);
+  }
+  return copy as Arguments;
+}
+
+/** Rows of a tensor argument. */
+export function rowsOf(method: string, argument: string, tensor: Tensor): number {
+  return asTensor(`${op}.${method}`, argument, tensor).shape[0] ?? 0;
+}

@@ -1,0 +1,76 @@
+/** The generated table of each op's arguments, laid out for the code that reads and encodes them. */
+import { Descriptor } from "../native/descriptor.ts";
+import type { OpName } from "../native/descriptor.ts";
+import { ops } from "../native/ops.ts";
+import type { BoundStates, StateKind } from "./layer-states.ts";
+
+export type { OpName } from "../native/descriptor.ts";
+
+/** One argument, as the table has it. `key` is the property that holds it. */
+export type Argument = {
+  readonly name: string;
+  readonly key: string;
+  readonly optional: boolean;
+  /** What `states` gives in its place; undefined where the two have nothing to do with each other. */
+  readonly bound?: keyof BoundStates | "nothing" | undefined;
+} & (
+  | { readonly kind: "tensor" | "indices" | "boolean" }
+  | { readonly kind: "integer"; readonly least: number }
+  | { readonly kind: "number"; readonly byDefault: number | undefined }
+  | { readonly kind: "option"; readonly names: Readonly<Record<string, number>>; readonly byDefault: number | undefined }
+  | { readonly kind: "group"; readonly members: readonly Argument[] }
+  | { readonly kind: "states"; readonly kinds: readonly StateKind[]; readonly drafts: boolean }
+);
+
+/** Where an argument goes, in words from the descriptor's start. */
+export interface Place {
+  readonly name: string;
+  readonly at: number;
+}
+
+/** What reading and encoding need of one op. The lists are in the order in which arguments are read. */
+export interface OpKind {
+  readonly name: OpName;
+  readonly arguments: readonly Argument[];
+  readonly numbers: readonly Place[];
+  readonly tensors: readonly Place[];
+  readonly indices: readonly Place[];
+  readonly descriptor: Descriptor;
+  /** Where among the values of the op are those that a `states` argument asks for; −1 where there is none. */
+  readonly x: number;
+  readonly gateDims: number;
+  readonly headMap: number;
+}
+
+type Entry = Omit<Argument, "key"> & { readonly at?: number; readonly members?: readonly Entry[] };
+
+function argumentOf({ at: _, members, ...entry }: Entry): Argument {
+  const key = entry.name.slice(entry.name.indexOf(".") + 1);
+  return { ...entry, key, ...(members !== undefined && { members: members.map(argumentOf) }) } as Argument;
+}
+
+function kindOf(name: OpName): OpKind {
+  const entries = ops[name].arguments as readonly Entry[];
+  const flat = entries.flatMap((entry) => entry.members ?? [entry]);
+  const places = (wanted: (kind: string) => boolean): Place[] =>
+    flat.filter(({ kind }) => wanted(kind)).map((entry) => ({ name: entry.name, at: entry.at! }));
+  const tensors = places((kind) => kind === "tensor");
+  const numbers = places((kind) => !["tensor", "indices", "states"].includes(kind));
+  const find = (list: readonly Place[], wanted: string) => list.findIndex((place) => place.name === wanted);
+  return {
+    name,
+    arguments: entries.map(argumentOf),
+    numbers,
+    tensors,
+    indices: places((kind) => kind === "indices"),
+    descriptor: new Descriptor(name),
+    x: find(tensors, "x"),
+    gateDims: find(numbers, "gateDims"),
+    headMap: find(numbers, "headMap"),
+  };
+}
+
+/** The ops by name. */
+export const opKinds = Object.fromEntries(Object.keys(ops).map((name) => [name, kindOf(name as OpName)])) as {
+  readonly [Name in OpName]: OpKind;
+};

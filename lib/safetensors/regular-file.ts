@@ -1,0 +1,78 @@
+/** Opening and reading regular files: a path that a caller gave may name anything. */
+import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
+import type { Stats } from "node:fs";
+import { FileError, describe } from "../errors.ts";
+
+/** One read call's bytes: below the 2 GiB that a system call may take. */
+const mostPerRead = 2 ** 30;
+
+/**
+ * Opens a regular file for reading. O_NONBLOCK keeps a named pipe from blocking the process before it can be refused.
+ *
+ * @throws {FileError} for anything else than a regular file.
+ */
+export function openRegularFile(path: string, op: string): { descriptor: number; size: number } {
+  let descriptor: number | undefined;
+  try {
+    descriptor = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+    const stat = fstatSync(descriptor);
+    if (stat.isFile()) return { descriptor, size: stat.size };
+    throw notRegular(path, op, stat);
+  } catch (cause) {
+    if (descriptor !== undefined) closeSync(descriptor);
+    if (cause instanceof FileError) throw cause;
+    throw new FileError(path, { op, expected: "a readable file", received: reasonOf(cause), cause });
+  }
+}
+
+/** The error for something that is no regular file. */
+export function notRegular(path: string, op: string, stat: Stats): FileError {
+  const received = stat.isDirectory() ? "a directory" : "a device, pipe or socket";
+  return new FileError(path, { op, expected: "a regular file", received });
+}
+
+/**
+ * Reads a whole file.
+ *
+ * @param what the file, for messages.
+ * @throws {FileError} for anything else than a readable regular file of at most `most` bytes.
+ */
+export function readWhole(path: string, op: string, what: string, most: number): Uint8Array {
+  const { descriptor, size } = openRegularFile(path, op);
+  try {
+    if (size > most) throw new FileError(path, { op, expected: `${what} of at most ${most} bytes`, received: `${size}` });
+    const bytes = new Uint8Array(size);
+    readFully(path, descriptor, 0, bytes);
+    return bytes;
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Fills `target` from the file's byte `position` on. */
+export function readFully(path: string, descriptor: number, position: number, target: Uint8Array): void {
+  let done = 0;
+  while (done < target.byteLength) {
+    let count: number;
+    try {
+      count = readSync(descriptor, target, done, Math.min(target.byteLength - done, mostPerRead), position + done);
+    } catch (cause) {
+      throw new FileError(path, { op: "read", expected: "readable bytes", received: reasonOf(cause), cause });
+    }
+    if (count === 0) {
+      const expected = `${target.byteLength} bytes at byte ${position}`;
+      throw new FileError(path, { op: "read", expected, received: `the end of the file after ${done}` });
+    }
+    done += count;
+  }
+}
+
+/** The short reason of a failed system call. */
+function reasonOf(cause: unknown): string {
+  const code = (cause as { code?: unknown } | null)?.code;
+  if (code === "ENOENT") return "no such file";
+  if (code === "EACCES" || code === "EPERM") return "no permission to read it";
+  if (code === "EISDIR") return "a directory";
+  return typeof code === "string" ? code : describe(String(cause));
+}
+

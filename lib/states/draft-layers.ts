@@ -1,0 +1,113 @@
+/** The `states` of a draft's layers: while its tokens are verified, and when those that are right are committed. */
+import { GatedDeltaError } from "../errors.ts";
+import { admit, bind, encoded } from "../ops/layer-states.ts";
+import type { BoundStates, StateUse } from "../ops/layer-states.ts";
+import type { HeadMap } from "../native/options.ts";
+import type { Recorder } from "../ops/recorder.ts";
+import type { DeltaRecords } from "../ops/recurrence-arguments.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import { PassLayer, expectOpen, tensorsOf } from "./pass-states.ts";
+import type { StatePass } from "./pass-states.ts";
+
+/** What a layer keeps between the verification and the commit. */
+interface LayerRecords {
+  convInput: Tensor | undefined;
+  records: DeltaRecords | undefined;
+  headMap: HeadMap | undefined;
+}
+
+/** A draft's parts. */
+export interface DraftParts extends StatePass {
+  /** Drafted tokens of each sequence. */
+  readonly counts: readonly number[];
+  /** Where each sequence's rows start, and where the last one's end. */
+  readonly starts: Int32Array;
+  readonly readSlots: Int32Array;
+  /** −1 for each sequence: verifying stores no final state. */
+  readonly writeSlots: Int32Array;
+  /** `[sequences, K]`, K the largest number of tokens, for records of `snapshots`. */
+  readonly snapshotSlots: Int32Array | undefined;
+  readonly layers: readonly LayerRecords[];
+}
+
+/** The states of a layer while a draft is verified. */
+export class DraftLayer extends PassLayer {
+  declare protected readonly pass: DraftParts;
+
+  [bind](use: StateUse): BoundStates {
+    const { pass, layer } = this;
+    const { op } = use;
+    expectOpen(op, pass, "states");
+    const { pool, readSlots, writeSlots, snapshotSlots, starts, layers } = pass;
+    if (!use.drafts) {
+      const message = "a draft keeps records, which only gatedDelta and causalConv1d write";
+      throw new GatedDeltaError("invalid-argument", { op, argument: "states", message });
+    }
+    const kept = layers[layer]!;
+    const bound = { ...tensorsOf(pool, layer, use), readSlots, writeSlots, snapshotSlots, cuSeqlens: starts };
+    if (use.kinds.includes("conv") && use.x !== kept.convInput) {
+      const expected = `draft.convInput(${layer}), which is kept until the commit`;
+      throw new GatedDeltaError("invalid-argument", { op, argument: "x", expected, received: "another tensor" });
+    }
+    if (!use.kinds.includes("state") || snapshotSlots !== undefined) return bound;
+    kept.headMap = use.headMap;
+    return { ...bound, records: (kept.records ??= recordsFor(pass, use.perKey === true)) };
+  }
+}
+
+/** The states of a layer that a commit brings forward. */
+export class CommitLayer extends PassLayer {
+  declare protected readonly pass: DraftParts;
+  readonly #writeSlots: Int32Array;
+
+  constructor(pass: DraftParts, layer: number, writeSlots: Int32Array) {
+    super(pass, layer);
+    this.#writeSlots = writeSlots;
+  }
+
+  [bind](use: StateUse): BoundStates {
+    const { pass, layer } = this;
+    return { ...tensorsOf(pass.pool, layer, use), readSlots: pass.readSlots, writeSlots: this.#writeSlots };
+  }
+
+  override [admit](): void {}
+
+  override [encoded](_use: StateUse, recorder: Recorder): void {
+    recorder.join(this.pass.coverage);
+    this.pass.coverage.encodeMore();
+  }
+
+  /** Records of a layer that verified no token. */
+  noRecords(): DeltaRecords {
+    return (this.pass.layers[this.layer]!.records = recordsFor(this.pass, false));
+  }
+}
+
+/** Allocates a layer's records. They are frozen: the commit reads these tensors and frees them, and no other. */
+function recordsFor({ pool, starts }: DraftParts, perKey: boolean): DeltaRecords {
+  const { keyHeads, valueHeads, keyDim, valueDim } = pool.shape;
+  const { device } = pool;
+  const tokens = starts.at(-1)!;
+  return Object.freeze({
+    key: device.tensor("f32", [tokens, keyHeads, keyDim]),
+    delta: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    decay: device.tensor("f32", [tokens, valueHeads, ...(perKey ? [keyDim] : [])]),
+  });
+}
+
+/** Where each sequence's rows start, and where the last one's end. */
+export function startsOf(counts: readonly number[]): Int32Array {
+  const starts = new Int32Array(counts.length + 1);
+  for (const [i, count] of counts.entries()) starts[i + 1] = starts[i]! + count;
+  return starts;
+}
+
+/** The slots of each sequence's states, newest first as snapshots are; −1 where a sequence is shorter than the longest. */
+export function newestFirst(choices: readonly (readonly number[])[]): Int32Array {
+  const most = choices.reduce((length, slots) => Math.max(length, slots.length), 0);
+  const snapshotSlots = new Int32Array(choices.length * most).fill(-1);
+  for (const [s, slots] of choices.entries()) {
+    for (let age = 0; age < slots.length; age++) snapshotSlots[s * most + age] = slots[slots.length - 1 - age]!;
+  }
+  return snapshotSlots;
+}

@@ -1,0 +1,80 @@
+/** What {@link StatePool}'s methods take besides handles. */
+import { asInteger, invalid, largestIndex } from "../arguments/checks.ts";
+import { asArray, reading } from "../arguments/reading.ts";
+import { ShapeError } from "../errors.ts";
+import type { FloatDType } from "../tensor/dtype.ts";
+
+/** Options of {@link StatePool.create}. */
+export interface StatePoolOptions {
+  /** How many states there can be at a time. Forks count like any other. */
+  readonly slots: number;
+  /** Gated DeltaNet layers of the model. */
+  readonly layers: number;
+  /** Query and key heads. */
+  readonly keyHeads: number;
+  /** Value heads, a multiple of `keyHeads`. */
+  readonly valueHeads: number;
+  /** Elements of a query or key head: a multiple of 8 in 8..256. */
+  readonly keyDim: number;
+  /** Elements of a value head: a multiple of 8 in 8..256. */
+  readonly valueDim: number;
+  /**
+   * Whether the pool holds convolution states beside the recurrent ones: `false` for those who keep them elsewhere.
+   * @default true
+   */
+  readonly conv?: boolean | undefined;
+  /** Taps of the convolution, 2..9; needed unless `conv` is false. */
+  readonly convWidth?: number | undefined;
+  /** Channels of the convolution. @default 2·keyHeads·keyDim + valueHeads·valueDim */
+  readonly convChannels?: number | undefined;
+  /** Element type of the recurrent states. Arithmetic is float32 in any case. @default "f32" */
+  readonly stateDtype?: FloatDType | undefined;
+  /** Element type of the convolution's states: the activation dtype or f32. @default "f32" */
+  readonly convDtype?: FloatDType | undefined;
+}
+
+/** Options of {@link StatePool.step}. */
+export interface StepOptions {
+  /**
+   * Write beside every state and never over one, so that {@link PoolStep.abort} can take back work that has run. Costs
+   * a free slot for each handle until the step is done. @default false
+   */
+  readonly undoable?: boolean | undefined;
+  /**
+   * For each handle, after how many of its tokens in this pass its state is kept: 0..T, in any order. Each takes a free
+   * slot. After {@link PoolStep.done} the states are {@link PoolStep.saved}.
+   */
+  readonly checkpoints?: readonly (readonly number[])[] | undefined;
+}
+
+/** Checks the options of a step, each of which is read once; the positions themselves are left to {@link asPositions}. */
+export function asStepOptions(op: string, options: StepOptions): { readonly undoable: boolean; readonly checkpoints: unknown } {
+  if (typeof options !== "object" || options === null) throw invalid(op, "options", "{ undoable?, checkpoints? }", options);
+  return reading(op, "options", () => {
+    for (const key in options) {
+      if (key === "undoable" || key === "checkpoints") continue;
+      throw invalid(op, key, "one of the options undoable, checkpoints", (options as Record<string, unknown>)[key]);
+    }
+    const { undoable = false, checkpoints } = options;
+    if (typeof undoable !== "boolean") throw invalid(op, "undoable", "a boolean", undoable);
+    return { undoable, checkpoints };
+  });
+}
+
+/**
+ * The checkpoints of a step: one list of positions a handle. How many tokens there are is for the ops to know.
+ *
+ * @param most more lists or positions than this are refused unread.
+ */
+export function asPositions(op: string, value: unknown, count: number, most: number): readonly (readonly number[])[] {
+  if (value === undefined) return [];
+  const lists = asArray(op, "checkpoints", "an array of arrays of positions", value, most);
+  if (lists.length !== count) {
+    throw new ShapeError({ op, argument: "checkpoints", expected: `${count} lists, one a handle`, received: `${lists.length}` });
+  }
+  return lists.map((list, i) => {
+    const argument = `checkpoints[${i}]`;
+    const positions = asArray(op, argument, "an array of positions", list, most);
+    return positions.map((position) => asInteger(op, argument, position, 0, largestIndex));
+  });
+}

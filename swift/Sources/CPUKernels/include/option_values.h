@@ -1,0 +1,53 @@
+/* Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again. */
+#ifndef GATED_DELTA_CPU_OPTION_VALUES_H
+#define GATED_DELTA_CPU_OPTION_VALUES_H
+
+enum {
+  GD_CPU_F32 = 1,
+  GD_CPU_F16 = 2,
+  GD_CPU_BF16 = 3,
+  GD_CPU_I32 = 4
+};
+enum {
+  GD_CPU_GATE_DECAY = 1,
+  GD_CPU_GATE_LOG = 2,
+  GD_CPU_GATE_NEG_LOG = 3,
+  GD_CPU_GATE_RAW = 4,
+  GD_CPU_GATE_RAW_SSM = 5,
+  GD_CPU_GATE_RAW_BOUNDED = 6
+};
+enum {
+  GD_CPU_GATE_PER_HEAD = 1,
+  GD_CPU_GATE_PER_KEY = 2
+};
+enum {
+  GD_CPU_BETA_GIVEN = 1,
+  GD_CPU_BETA_SIGMOID = 2,
+  GD_CPU_BETA_TWICE_SIGMOID = 3
+};
+enum {
+  GD_CPU_HEADS_BLOCK = 1,
+  GD_CPU_HEADS_TILED = 2
+};
+enum {
+  GD_CPU_NORM_NONE = 1,
+  GD_CPU_NORM_L2 = 2,
+  GD_CPU_NORM_L2_MAX = 3,
+  GD_CPU_NORM_RMS = 4
+};
+enum {
+  GD_CPU_ALGORITHM_AUTO = 0,
+  GD_CPU_ALGORITHM_RECURRENT = 1,
+  GD_CPU_ALGORITHM_CHUNKED = 2
+};
+enum {
+  GD_CPU_ACTIVATION_NONE = 1,
+  GD_CPU_ACTIVATION_SILU = 2,
+  GD_CPU_ACTIVATION_SIGMOID = 3
+};
+enum {
+  GD_CPU_NORM_THEN_GATE = 1,
+  GD_CPU_GATE_THEN_NORM = 2
+};
+
+#endif

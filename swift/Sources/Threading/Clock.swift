@@ -1,0 +1,47 @@
+#if canImport(Darwin)
+  import Darwin
+#else
+  import Glibc
+#endif
+
+/// Monotonic time: a change of the wall clock neither ends nor prolongs a wait.
+public enum Clock {
+  /// Nanoseconds since some moment before the process began.
+  public static var now: UInt64 {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return UInt64(truncatingIfNeeded: time.tv_sec) &* 1_000_000_000 &+ UInt64(truncatingIfNeeded: time.tv_nsec)
+  }
+}
+
+/// A point in monotonic time.
+public struct Deadline: Sendable {
+  /// Nil: never.
+  private let nanoseconds: UInt64?
+
+  /// `timeout` in nanoseconds from now; anything beyond a century is never.
+  public init(timeout: UInt64) {
+    let sum = Clock.now.addingReportingOverflow(timeout)
+    nanoseconds = sum.overflow || sum.partialValue > UInt64(Int64.max) ? nil : sum.partialValue
+  }
+
+  public var isNever: Bool { nanoseconds == nil }
+
+  /// Nanoseconds left, 0 once it has passed; nil for never.
+  public var remaining: UInt64? {
+    guard let nanoseconds else { return nil }
+    let now = Clock.now
+    return nanoseconds > now ? nanoseconds &- now : 0
+  }
+
+  /// The moment as `pthread_cond_timedwait` takes it on Linux.
+  var timespec: timespec? { nanoseconds.map(Deadline.split) }
+
+  static func split(_ nanoseconds: UInt64) -> timespec {
+    #if canImport(Darwin)
+      return Darwin.timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
+    #else
+      return Glibc.timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
+    #endif
+  }
+}

@@ -1,0 +1,39 @@
+// What C and the linker get: assertions on the layouts, the export lists, and the options under the kernels' own prefixes.
+import { origin } from "./text.mjs";
+
+/** Static assertions, so that the C compiler confirms sizes and offsets. */
+export function assertions({ structs }) {
+  const lines = [`/* ${origin} */`, "#include <stddef.h>", "", '#include "gated_delta.h"', ""];
+  for (const [name, { size, align, fields }] of structs) {
+    lines.push(`_Static_assert(sizeof(${name}) == ${size} && _Alignof(${name}) == ${align}, "${name}");`);
+    for (const field of fields) {
+      const path = `${name}, ${field.name}`;
+      lines.push(`_Static_assert(offsetof(${path}) == ${field.offset}, "${name}.${field.name}");`);
+    }
+    lines.push("");
+  }
+  return lines.join("\n");
+}
+
+/** The linker's export list (GNU version script). */
+export function versionScript({ functions }) {
+  const names = functions.map(({ name }) => `    ${name};`);
+  return [`/* ${origin} */`, "{", "  global:", ...names, "  local: *;", "};", ""].join("\n");
+}
+
+/** The same for Apple's linker. */
+export function appleExports({ functions }) {
+  return [`# ${origin}`, ...functions.map(({ name }) => `_${name}`), ""].join("\n");
+}
+
+/** The options as enums whose constants begin with `prefix` instead of GD_. */
+export function optionConstants({ options }, prefix, guard) {
+  const lines = [`/* ${origin} */`, `#ifndef ${guard}`, `#define ${guard}`, ""];
+  for (const option of options) {
+    if (option.of !== undefined) continue;
+    lines.push("enum {");
+    lines.push(option.values.map(({ constant, value }) => `  ${prefix}${constant.slice(3)} = ${value}`).join(",\n"));
+    lines.push("};");
+  }
+  return [...lines, "", "#endif", ""].join("\n");
+}

@@ -1,0 +1,34 @@
+// The options of the header: their values and names.
+
+/** `@option Name: text`, whose values follow. */
+export function optionOf(note) {
+  const match = /^option (\w+): (.+)$/.exec(note);
+  if (!match) throw new Error(`cannot read the annotation "${note}"`);
+  return { name: match[1], of: undefined, text: match[2], values: [] };
+}
+
+/** `@choice Name of Option: a b: text`. */
+export function choiceOf(note, options) {
+  const match = /^choice (\w+) of (\w+): ([^:]+): (.+)$/.exec(note);
+  if (!match) throw new Error(`cannot read the annotation "${note}"`);
+  const of = options.find(({ name }) => name === match[2]);
+  if (of === undefined) throw new Error(`${match[1]}: no option ${match[2]}`);
+  const values = match[3].split(" ").map((name) => valueNamed(of, name));
+  return { name: match[1], of: of.name, text: match[4], values };
+}
+
+/** `@name: text` or `@name` of a constant, which belongs to the last option. */
+export function valueOf(constant, value, note, options) {
+  const match = /^([\w-]+)(?:: (.+))?$/.exec(note);
+  const option = options.at(-1);
+  if (!match || option === undefined || option.of !== undefined) throw new Error(`${constant}: cannot read "@${note}"`);
+  if (option.values.some(({ name }) => name === match[1])) throw new Error(`${option.name}: ${match[1]} twice`);
+  option.values.push({ name: match[1], constant, value, text: match[2] });
+}
+
+/** The value of an option by its public name. */
+export function valueNamed(option, name) {
+  const value = option.values.find((one) => one.name === name);
+  if (value === undefined) throw new Error(`${option.name} has no value ${name}`);
+  return value;
+}

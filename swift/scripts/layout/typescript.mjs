@@ -1,0 +1,95 @@
+// What TypeScript gets: constants, layouts and symbols, the options, and the arguments of every op.
+import { origin, wrapped } from "./text.mjs";
+
+/** Constants, struct layouts and the symbol table of bun:ffi. */
+export function typescriptLayout({ constants, structs, functions }) {
+  const lines = [
+    `// ${origin}`,
+    "",
+    "/** The header's constants. */",
+    "export const constants = {",
+    ...constants.map(({ name, value }) => `  ${name}: ${value},`),
+    "} as const;",
+    "",
+    "/** The header's structs: size in bytes, each field's offset in bytes and its type (a scalar or another struct). */",
+    "export const structs = {",
+  ];
+  for (const [name, { size, fields }] of structs) {
+    lines.push(`  ${name}: {`, `    size: ${size},`, "    offsets: {");
+    lines.push(...fields.map((field) => `      ${field.name}: ${field.offset},`));
+    lines.push("    },", "    types: {");
+    lines.push(...fields.map((field) => `      ${field.name}: "${field.type}",`));
+    lines.push("    },", "  },");
+  }
+  lines.push("} as const;", "", "/** The exported functions, in the form that `dlopen` of bun:ffi takes. */");
+  lines.push("export const symbols = {");
+  for (const { name, args, returns } of functions) {
+    lines.push(`  ${name}: { args: [${args.map((arg) => `"${arg}"`).join(", ")}], returns: "${returns}" },`);
+  }
+  lines.push("} as const;", "");
+  return lines.join("\n");
+}
+
+/** `GateForm` as `gateForms`. */
+function tableName(option) {
+  const name = option.replace(/^[A-Z]+(?=[A-Z][a-z]|$)|^[A-Z]/, (start) => start.toLowerCase());
+  return name.endsWith("s") ? name : `${name}s`;
+}
+
+/** Every option as a type and as a table from its names to the numbers that cross the boundary. */
+export function typescriptOptions({ options }) {
+  const lines = [`// ${origin}`];
+  for (const { name, text, values } of options) {
+    lines.push("", "/**", ...wrapped(`${text[0].toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`).map((line) => ` * ${line}`));
+    if (values.some((value) => value.text !== undefined)) lines.push(" *");
+    for (const value of values) if (value.text !== undefined) lines.push(` * - \`${value.name}\`: ${value.text}`);
+    lines.push(" */", `export type ${name} = keyof typeof ${tableName(name)};`, "", `/** See {@link ${name}}. */`);
+    lines.push(`export const ${tableName(name)} = {`);
+    for (const value of values) lines.push(`  ${/^[a-z]\w*$/.test(value.name) ? value.name : `"${value.name}"`}: ${value.value},`);
+    lines.push("} as const;");
+  }
+  return [...lines, ""].join("\n");
+}
+
+/** The arguments of every op, in the order in which they are read. */
+export function typescriptOps({ ops }) {
+  const used = new Set();
+  const body = [];
+  for (const { name, encode, size, arguments: list } of ops) {
+    body.push(`  ${name}: {`, `    encode: "${encode}",`, `    bytes: ${size},`, "    arguments: [");
+    for (const argument of list) body.push(`      ${argumentText(argument, used)},`);
+    body.push("    ],", "  },");
+  }
+  const tables = [...used].sort();
+  return [
+    `// ${origin}`,
+    "",
+    `import { ${tables.join(", ")} } from "./options.ts";`,
+    "",
+    "/**",
+    " * The ops under their public names: the function that encodes one, the length of its struct, and its arguments. `at` is",
+    " * an argument's place in the struct, in words of 4 bytes.",
+    " */",
+    "export const ops = {",
+    ...body,
+    "} as const;",
+    "",
+  ].join("\n");
+}
+
+function argumentText(argument, used) {
+  const { name, kind, optional, bound, at } = argument;
+  const parts = [`name: "${name}"`, `kind: "${kind}"`, `optional: ${optional}`];
+  if (kind === "states") return `{ ${parts.join(", ")}, kinds: [${argument.kinds.map((one) => `"${one}"`).join(", ")}], drafts: ${argument.drafts} }`;
+  if (bound !== undefined && !name.includes(".")) parts.push(`bound: "${bound}"`);
+  if (kind === "group") return `{ ${parts.join(", ")}, members: [\n        ${argument.members.map((one) => `${argumentText(one, used)},`).join("\n        ")}\n      ] }`;
+  parts.push(`at: ${at}`);
+  if (kind === "integer") parts.push(`least: ${argument.least}`);
+  if (kind === "number") parts.push(`byDefault: ${Number.isNaN(argument.default) ? "NaN" : String(argument.default)}`);
+  if (kind === "option") {
+    const table = tableName(argument.option.name);
+    used.add(table);
+    parts.push(`names: ${table}`, `byDefault: ${argument.default === undefined ? "undefined" : argument.default.value}`);
+  }
+  return `{ ${parts.join(", ")} }`;
+}

@@ -1,0 +1,61 @@
+/** How steps end where their caller did not end them well, and what is known of submissions then. */
+import { expect, test } from "bun:test";
+import { causalConv1d } from "../lib/index.ts";
+import type { GatedDeltaError, PoolStep } from "../lib/index.ts";
+import { openDevice, thrownBy } from "./support/devices.ts";
+import { failAt } from "./support/faults.ts";
+import { channels, sizes, statesOn } from "./support/states.ts";
+
+test("a left step of a full pool, whose last state was written in place, loses every state that shared the slot", () => {
+  using device = openDevice();
+  const { newPool, run, advance } = statesOn(device);
+  using pool = newPool(2);
+  const a = pool.allocate();
+  advance(pool, [a], [[1]]);
+  const b = a.fork();
+  expect(pool.free).toBe(0);
+  {
+    using step = pool.step([a, b]);
+    run(step, [[2], [3]]);
+    device.wait();
+  }
+  // Both are back in the slot that one of them has written.
+  expect(a.slot).toBe(b.slot);
+  expect([a.valid, b.valid]).toEqual([false, false]);
+  expect(thrownBy(() => a.fork()).code).toBe("state");
+});
+
+test("pool.run ends its step itself: its callback can neither finish nor abort it", () => {
+  using device = openDevice();
+  const { newPool, run, fromScratch, contentOf } = statesOn(device);
+  using pool = newPool(2);
+  const state = pool.allocate();
+  const errors: GatedDeltaError[] = [];
+  pool.run([state], (step: PoolStep) => {
+    run(step, [[1]]);
+    errors.push(thrownBy(() => step.done()), thrownBy(() => step.abort()));
+    return [];
+  });
+  expect(errors.map(({ code, op }) => [code, op])).toEqual([["state", "step.done"], ["state", "step.abort"]]);
+  device.wait();
+  expect(contentOf(pool, state)).toEqual(fromScratch([1]));
+});
+
+test("a pass over no states is no work, and has no part in an earlier submission's failure", () => {
+  using device = openDevice();
+  const { newPool, run } = statesOn(device);
+  using pool = newPool(1);
+  const state = pool.allocate();
+  failAt(device, "run");
+  const failing = pool.step([state]);
+  run(failing, [[1]]);
+  failing.done();
+  expect(thrownBy(() => device.wait()).code).toBe("device");
+  const draft = pool.draft([], []);
+  const ticket = device.lastTicket;
+  const weight = device.tensor("f32", [channels, sizes.convWidth]);
+  const verify = () => causalConv1d({ x: draft.convInput(0), weight, out: device.tensor("f32", [0, channels]), states: draft.layer(0) });
+  expect(draft.run(() => [verify()])).toBe(ticket);
+  draft.commit([]);
+  device.wait();
+});

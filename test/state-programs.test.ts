@@ -1,0 +1,38 @@
+/**
+ * Random programs over pools, steps, drafts, forks, plans, caches and files, with failures at every stage, against a
+ * model in plain TypeScript: no state ever shows a number of another one. The long run is state-programs/long.ts.
+ */
+import { afterAll, describe, expect, test } from "bun:test";
+import { join } from "node:path";
+import { openDevice } from "./support/devices.ts";
+import { scratch } from "./support/files.ts";
+import { Machine } from "./state-programs/machine.ts";
+import { planted } from "./state-programs/planted.ts";
+import { runPrograms } from "./state-programs/runner.ts";
+
+const device = openDevice(1);
+afterAll(() => device.close());
+const machine = new Machine(device);
+const files = scratch();
+const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20260");
+/** About 60 s of two quiet cores; an emulated GPU is far slower. */
+const programs = device.emulated ? 150 : 8000;
+
+test(`${programs} random programs do what the model says`, () => {
+  const { failure, counts } = runPrograms(machine, files.folder, seed, 0, programs);
+  expect(failure).toBeUndefined();
+  // Every stage has failed, and what is compared was there.
+  for (const what of ["failed: encode", "failed: commit", "failed: run", "failed: save", "states compared", "forks", "plans replayed", "files loaded", "cache hits"]) {
+    expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
+  }
+}, 600_000);
+
+describe("a planted fault is found within the same programs", () => {
+  for (const [name, plant] of Object.entries(planted)) {
+    test(name, () => {
+      using _ = plant(device);
+      const { failed } = runPrograms(machine, join(files.folder, "planted"), seed, 0, programs, false);
+      expect(failed).toBeLessThan(programs);
+    }, 600_000);
+  }
+});

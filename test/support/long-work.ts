@@ -1,0 +1,55 @@
+/** Work that keeps a device busy for a given time in little memory. */
+import { linear } from "../../lib/index.ts";
+import type { Device, Op, Tensor } from "../../lib/index.ts";
+
+const outFeatures = 16;
+
+/** An op, and where it writes: `rows` rows of sums of ones, in order. Its output starts as ones, which no sum is. */
+export interface LongOp {
+  readonly op: Op;
+  readonly out: Tensor<"f32">;
+}
+
+/**
+ * An op of so many rows, each with the same work. The rows of its input overlap, so that memory is small beside the work.
+ *
+ * @param wrapped whether the tensors lie in SharedArrayBuffers instead of the library's memory.
+ */
+export function longOp(device: Device, wrapped: boolean, rows: number, sharedOut?: SharedArrayBuffer): LongOp {
+  const inFeatures = device.emulated ? 256 : 65536;
+  const ones = (shape: readonly number[], shared?: SharedArrayBuffer): Tensor<"f32"> => {
+    const tensor = wrapped
+      ? device.wrap("f32", shape, shared ?? new SharedArrayBuffer(pagesOf(shape)))
+      : device.tensor("f32", shape);
+    tensor.data.fill(1);
+    return tensor;
+  };
+  const x = ones([inFeatures + 8 * rows]).view({ shape: [rows, inFeatures], strides: [8, 1] });
+  const out = ones([rows, outFeatures], sharedOut);
+  return { op: linear({ x, weight: ones([outFeatures, inFeatures]), out }), out };
+}
+
+/** Bytes of whole pages that hold floats of a shape: what every backend can wrap. */
+function pagesOf(shape: readonly number[]): number {
+  const bytes = shape.reduce((product, length) => product * length, 4);
+  return Math.ceil(bytes / 16384) * 16384;
+}
+
+/** Rows of a {@link longOp} that keep the device busy for about so long. */
+export function rowsFor(device: Device, milliseconds: number): number {
+  for (let rows = 4; ; rows *= 4) {
+    const { op } = longOp(device, false, rows);
+    const start = performance.now();
+    device.run(op);
+    device.wait();
+    const took = performance.now() - start;
+    if (took > 20 || took > milliseconds) return Math.max(1, Math.round((rows * milliseconds) / took));
+  }
+}
+
+/** Rows of an output that have been written. Those of one op are written in order, but for the last few. */
+export function rowsWritten(out: Float32Array): number {
+  let written = 0;
+  for (let at = 0; at < out.length; at += outFeatures) if (out[at] !== 1) written++;
+  return written;
+}

@@ -1,0 +1,167 @@
+/** What becomes of work whose Worker ends, or whose device is collected. */
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { join } from "node:path";
+import { linear } from "../lib/index.ts";
+import { constants } from "../lib/native/layout.ts";
+import { library } from "../lib/native/library.ts";
+import { native } from "../lib/tensor/device-handle.ts";
+import { counting, diagonal, openDevice, testBackend } from "./support/devices.ts";
+import { longOp, rowsFor, rowsWritten } from "./support/long-work.ts";
+import { device as rawDevice, isReleased, lastError } from "./support/raw-ops.ts";
+import { startBusy } from "./support/busy-worker.ts";
+
+setDefaultTimeout(300_000); // Workers start slowly on a busy machine
+
+/** An emulated GPU runs whatever was committed, as a real one does; the CPU stops between two work items. */
+const stops = openDevice().backend === "cpu";
+const ends = ["exit", "terminate"] as const;
+
+async function endWorker(end: (typeof ends)[number], wrapped: boolean, submissions: number) {
+  const milliseconds = stops ? 2000 : 300;
+  const order = { backend: testBackend, wrapped, submissions, milliseconds, exits: end === "exit" };
+  const { worker, busy, closed } = await startBusy(order);
+  if (end === "terminate") worker.terminate();
+  await closed;
+  return busy;
+}
+
+/** Waits until a number of rows is written, or for so long that they will never be. */
+async function untilWritten(out: Float32Array, rows: number, most = 60_000): Promise<number> {
+  const end = performance.now() + most;
+  while (rowsWritten(out) < rows && performance.now() < end) await Bun.sleep(20);
+  return rowsWritten(out);
+}
+
+describe("memory of a Worker that has ended", () => {
+  // Each process is a throw of dice: without the stop, about one in four shows a change.
+  test("is not touched any more: 45 short processes, both ways of ending", async () => {
+    const script = join(import.meta.dir, "support/ended-worker.ts");
+    const results: string[] = [];
+    let left = 45;
+    const runOne = async () => {
+      while (left > 0) {
+        const number = left--;
+        const args = [process.execPath, script, testBackend, ends[number % 2]!];
+        const child = Bun.spawn(args, { stdout: "pipe", stderr: "pipe" });
+        const [out, error] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+        results.push(`${out}${error}`);
+      }
+    };
+    await Promise.all([runOne(), runOne(), runOne()]);
+    expect(results.filter((result) => result !== "0 changed\n")).toEqual([]);
+    expect(results.length).toBe(45);
+  });
+});
+
+for (const end of ends) {
+  for (const submissions of [1, 400]) {
+    describe(`a Worker with work in ${submissions} submissions, ended by ${end}`, () => {
+      test("work on its own memory ends with it", async () => {
+        const { out, rows } = await endWorker(end, true, submissions);
+        const data = new Float32Array(out, 0, rows * 16);
+        const written = rowsWritten(data);
+        if (stops) expect(written).toBeLessThan(rows);
+        await Bun.sleep(100);
+        expect(rowsWritten(data)).toBe(written);
+      });
+
+      test("work on the library's memory goes on, and nobody waits for it", async () => {
+        const { out, rows } = await endWorker(end, false, submissions);
+        const data = new Float32Array(out, 0, rows * 16);
+        expect(rowsWritten(data)).toBeLessThan(rows);
+        expect(await untilWritten(data, rows)).toBe(rows);
+      });
+    });
+  }
+}
+
+test("handles of memory that an ended Worker has wrapped are released; its tensors' may live on elsewhere", async () => {
+  const refusalOf = ({ handle }: { handle: number }) => {
+    expect(isReleased(rawDevice, handle)).toBe(true); // or of another device
+    return lastError(4);
+  };
+  expect(refusalOf(await endWorker("terminate", true, 1))).toBe("one that was released");
+  expect(refusalOf(await endWorker("terminate", false, 1))).toBe("one of another device");
+});
+
+describe("a device that is collected", () => {
+  const rows = rowsFor(openDevice(), stops ? 2000 : 300);
+  const isOpen = (handle: number) =>
+    library().gd_device_describe(handle as never, null) !== constants.GD_ERROR_HANDLE;
+
+  /** Leaves a device to the collector while a long op is pending; returns the op's output once it is gone. */
+  async function collected(wrapped: boolean): Promise<Float32Array> {
+    const leave = () => {
+      const device = openDevice();
+      const { op, out } = longOp(device, wrapped, rows);
+      device.run(op);
+      return { handle: device[native] as number, data: out.data as Float32Array };
+    };
+    // The engine may see a device on its stack: then another is left.
+    for (let attempt = 0; attempt < 20; attempt++) {
+      const { handle, data } = leave();
+      for (let i = 0; i < 5 && isOpen(handle); i++) {
+        Bun.gc(true);
+        await Bun.sleep(5);
+      }
+      if (!isOpen(handle)) return data;
+    }
+    throw new Error("no device was collected");
+  }
+
+  test("does not hold up the program, and its work on the library's memory goes on", async () => {
+    const data = await collected(false);
+    expect(rowsWritten(data)).toBeLessThan(rows);
+    expect(await untilWritten(data, rows)).toBe(rows);
+  });
+
+  test("touches memory of the caller's no more", async () => {
+    const data = await collected(true);
+    const written = rowsWritten(data);
+    if (stops) expect(written).toBeLessThan(rows);
+    await Bun.sleep(100);
+    expect(rowsWritten(data)).toBe(written);
+  });
+
+  test("is not, while somebody awaits its work", async () => {
+    const { finished, data } = (() => {
+      const device = openDevice();
+      const { op, out } = longOp(device, true, Math.ceil(rows / 4));
+      device.run(op);
+      return { finished: device.finish(), data: out.data as Float32Array };
+    })();
+    const collecting = setInterval(() => Bun.gc(true), 10);
+    await finished;
+    clearInterval(collecting);
+    expect(rowsWritten(data)).toBe(Math.ceil(rows / 4));
+  });
+});
+
+test("closing waits for the work, whatever memory it touches", () => {
+  for (const wrapped of [false, true]) {
+    const device = openDevice();
+    const rows = rowsFor(device, 50);
+    const { op, out } = longOp(device, wrapped, rows);
+    const { data } = out;
+    device.run(op);
+    device.close();
+    expect(rowsWritten(data as Float32Array)).toBe(rows);
+  }
+});
+
+test("a device that opens as another one closes has its own status", async () => {
+  const x = (device: ReturnType<typeof openDevice>) => counting(device, "f32", [1, 8]);
+  for (let round = 0; round < 50; round++) {
+    const first = openDevice();
+    const op = linear({ x: x(first), weight: diagonal(first, "f32", 8), out: first.tensor("f32", [1, 8]) });
+    for (let i = 0; i < 5; i++) first.run(op);
+    const finished = first.finish();
+    first.close();
+    using second = openDevice();
+    const out = second.tensor("f32", [1, 8]);
+    second.run(linear({ x: x(second), weight: diagonal(second, "f32", 8), out }));
+    await second.finish();
+    expect(out.data[7]).toBe(7);
+    await finished;
+  }
+});

@@ -17,6 +17,13 @@ const archives = ["libswiftCore.a", "libswiftSynchronization.a", "libswiftGlibc.
  */
 const script = "SECTIONS { /DISCARD/ : { *(.eh_frame) } } INSERT AFTER .rodata;\n";
 
+/**
+ * The names of Unicode's characters: 0.5 MB of tables, which Swift's runtime keeps for `Unicode.Scalar.Properties.name` and `nameAlias`.
+ * Nothing here asks for them (a test reads the sources), so calls of them lead to the runtime's own fatal error instead.
+ */
+const unused = ["_swift_stdlib_getScalarName", "_swift_stdlib_getNameAlias"];
+const withoutUnused = unused.flatMap((name) => [`--wrap=${name}`, `--defsym=__wrap_${name}=swift_deletedMethodError`]);
+
 /** The compiler's own name for a linker's flag. */
 const forLinker = (...flags) => flags.flatMap((flag) => ["-Xlinker", flag]);
 
@@ -44,6 +51,7 @@ export async function linkLibrary(state, work, target) {
     ...trimmedRuntime(toolchain, env, work),
     `@${objectList(root)}`,
     ...forLinker("--gc-sections", "--strip-all", "--no-eh-frame-hdr", "-T", join(work, "discard.ld")),
+    ...forLinker(...withoutUnused),
     ...forLinker(`--version-script=${join(root, "swift/Sources/CGatedDelta/exports.map")}`, "-z", "nodelete", "-soname", basename(target)),
     ...forLinker(`-Map=${map}`),
     "-o", target,

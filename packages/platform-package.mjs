@@ -54,7 +54,10 @@ export async function buildPlatformPackage(platform, state, { forRelease = true 
   const bytes = readFileSync(library);
   if (platform.os === "linux" && forRelease) checkDemands(bytes);
   const { size } = statSync(library);
-  if (size > mostBytes) throw new Failure(`${platform.file} has ${size} bytes, more than ${mostBytes}.`);
+  if (size > mostBytes) {
+    const parts = map === null ? [] : bytesByOrigin(map).slice(0, 8).map(({ name, bytes: part }) => `${name} ${part}`);
+    throw new Failure(`${platform.file} has ${size} bytes, more than ${mostBytes}: ${parts.join(", ")}.`);
+  }
   return { folder: target, bytes: size, gzipped: gzipSync(bytes).length, origins: map === null ? [] : bytesByOrigin(map) };
 }
 

@@ -154,6 +154,13 @@ describe("bytes of a linked library", () => {
     ]);
   });
 
+  test("asks Swift for no character's name: the published library has none", () => {
+    const files = [...new Bun.Glob("swift/Sources/**/*.swift").scanSync(root)];
+    expect(files.length).toBeGreaterThan(50);
+    const users = files.filter((file) => /\bproperties\b|\bnameAlias\b/.test(readFileSync(join(root, file), "utf8")));
+    expect(users).toEqual([]);
+  });
+
   test("versions of glibc compare as numbers", () => {
     expect(newestGlibc(["GLIBC_2.4", "GLIBC_2.35", "GLIBC_2.9", "GCC_3.0", "GLIBC_PRIVATE"])).toEqual([2, 35]);
     expect(newestGlibc(["GCC_3.0"])).toBeNull();

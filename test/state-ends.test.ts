@@ -60,6 +60,20 @@ test("a pass over no states is no work, and has no part in an earlier submission
   device.wait();
 });
 
+test("a freed handle among a step's, in whose slot another state lies by now, is not one of those that share it", () => {
+  using device = openDevice();
+  const { newPool, advance } = statesOn(device);
+  using pool = newPool(2);
+  const freed = pool.allocate();
+  freed.free();
+  const a = pool.allocate();
+  advance(pool, [a], [[1]]);
+  using open = pool.step([a.fork()]);
+  // Nothing is free, and the open step reads a's slot: it is a that is refused.
+  expect(thrownBy(() => pool.step([a, freed])).code).toBe("state");
+  expect(open.open).toBe(true);
+});
+
 test("ops of a step whose handles were collected can't be committed: its slots are other states' by then", async () => {
   using device = openDevice();
   const { newPool } = statesOn(device);

@@ -1,6 +1,6 @@
 /** The end of a Worker, of which native code has to hear before the Worker's memory goes. */
 import { resolve } from "node:path";
-import { libraryInfo } from "./library.ts";
+import { libraryInfo } from "./library-info.ts";
 
 let registered = Bun.isMainThread; // the main thread's memory lasts as long as the process
 

@@ -14,7 +14,7 @@ const ends = ["exit", "throw", "terminate"] as const;
 /** Workers at a time. */
 const together = 3;
 /** Bytes of memory of the main thread's own that are watched. */
-const mostWatched = 256 * 2 ** 20;
+const mostWatched = 128 * 2 ** 20;
 
 /** What happened. */
 export interface WorkersReport {
@@ -95,7 +95,7 @@ export async function endWorkers(backend: BackendName, seed: number, count: numb
         resolve();
       };
     });
-    const order: Order = { backend, seed: random.below(2 ** 31), number, out, outOffset, end, steps: random.below(20) };
+    const order: Order = { backend, seed: random.below(2 ** 31), number, out, outOffset, end, steps: random.below(20), inFlight: 20 + random.below(100) };
     const delay = random.below(12);
     worker.postMessage(order);
     await busy;
@@ -103,10 +103,15 @@ export async function endWorkers(backend: BackendName, seed: number, count: numb
       await Bun.sleep(delay);
       worker.terminate();
     }
-    watched.add();
-    await closed;
-    watched.add();
+    let over = false;
+    void closed.then(() => (over = true));
+    // The memory that the Worker had is handed out again as it ends.
+    for (let after = 0; after < 20; after += over ? 1 : 0) {
+      watched.add();
+      await Bun.sleep(1);
+    }
     ended[end]++;
+    wrong.push(...watched.changed());
     const before = mine.slice();
     const foreign = before.find((each) => each !== 0 && each !== number);
     if (foreign !== undefined) wrong.push(`the output of Worker ${number} holds ${foreign}`);

@@ -15,7 +15,7 @@ type Name = keyof typeof actions;
 
 /** How often each kind of action comes. */
 const weights: Readonly<Record<Name, number>> = {
-  allocate: 12, fork: 10, free: 5, drop: 2, zero: 3, cache: 5, save: 0.25, load: 0.25, disposePool: 0.4, addPool: 1, inject: 3, wait: 4, waitOnce: 2,
+  allocate: 12, fork: 10, free: 4, drop: 1.5, zero: 3, cache: 5, save: 0.5, load: 0.5, disposePool: 0.3, addPool: 1, inject: 3, wait: 8, waitOnce: 2,
   step: 9, draft: 6, encodeOp: 9, encodeMade: 4, runRest: 12, submit: 5, discard: 2, wrote: 2, done: 11, abort: 3, leave: 3, commit: 6, raw: 0.5,
   poolRun: 9, draftRun: 5, record: 2, replay: 4, poolRunPlan: 5, dropPlan: 0.5,
 };
@@ -47,7 +47,7 @@ export interface Text {
 export function makeProgram(seed: number, n: number, other: RunOptions["weights"] = {}): Text {
   const own = (Math.imul(seed, 0x9e3779b1) ^ Math.imul(n + 1, 0x85ebca6b)) >>> 0;
   const random = new Random(own);
-  const length = 20 + random.below(50);
+  const length = 30 + random.below(60);
   const all = { ...weights, ...other };
   const calls = Array.from({ length }, () => ({ name: anyName(random, all), seed: random.below(2 ** 32) }));
   return { seed: own, calls };
@@ -65,7 +65,7 @@ export function runProgram(machine: Machine, folder: string, { seed, calls }: Te
   try {
     const random = new Random(seed);
     const pools = 1 + random.below(3);
-    for (let i = 0; i < pools; i++) program.addPool(2 + random.below(5), i === 0 || random.below(3) > 0);
+    for (let i = 0; i < pools; i++) program.addPool(2 + random.below(7), i === 0 || random.below(3) > 0);
     for (const call of calls) {
       actions[call.name](program, new Random(call.seed));
       program.checkFree();

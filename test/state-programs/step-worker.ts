@@ -17,12 +17,14 @@ export interface Order {
   readonly outOffset: number;
   /** How it ends by itself; it goes on until it is terminated otherwise. */
   readonly end: "exit" | "throw" | "terminate";
-  /** After how many steps it ends, and is ready to be terminated. */
+  /** After how many steps it ends, or says that it can be terminated. */
   readonly steps: number;
+  /** How many more are in flight then. */
+  readonly inFlight: number;
 }
 
 /** Sizes of its work: a step takes a few milliseconds. */
-export const work = { heads: 2, dim: 64, tokens: 64, slots: 3, layers: 2 } as const;
+export const work = { heads: 2, dim: 64, tokens: 128, slots: 3, layers: 2 } as const;
 /** Bytes of its output, of its queries, and of its gates: what it wraps. */
 export const wrappedBytes = { out: work.tokens * work.heads * work.dim * 4, gates: Math.max(16384, work.tokens * work.heads * 4) } as const;
 
@@ -30,7 +32,7 @@ declare const self: Worker;
 
 self.onmessage = ({ data: order }: MessageEvent<Order>) => run(order);
 
-function run({ backend, seed, number, out: shared, outOffset, end, steps }: Order): void {
+function run({ backend, seed, number, out: shared, outOffset, end, steps, inFlight }: Order): void {
   const random = new Random(seed);
   const { heads, dim, tokens, slots, layers } = work;
   const device = Device.open({ backend, threads: 2 });
@@ -50,13 +52,12 @@ function run({ backend, seed, number, out: shared, outOffset, end, steps }: Orde
     pool.run([state], (pass) => Array.from({ length: layers }, (_, layer) => gatedDelta({
       query: key, key, value, gate: gates, beta: gates, gateForm: "decay", scale: 1, out, states: pass.layer(layer),
     })));
-    if (step === steps) {
+    if (step === steps + inFlight) {
       postMessage("busy");
       if (end === "exit") process.exit(0);
       if (end === "throw") throw new Error("ends on purpose");
     }
-    // Some work stays in flight, but not without limit.
-    if (step % 8 !== 7) continue;
+    if (step % 4 !== 3 || (step >= steps && step < steps + 2 * inFlight)) continue;
     device.wait();
     const { slot } = state;
     const data = pool.state(random.below(layers)).data.subarray(slot * heads * dim * dim, (slot + 1) * heads * dim * dim);

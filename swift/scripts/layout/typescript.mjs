@@ -94,3 +94,43 @@ function argumentText(argument, used) {
   }
   return `{ ${parts.join(", ")} }`;
 }
+
+/** `gatedDelta` as the file that its function stands in. */
+function fileOf({ name, module }) {
+  return module ?? name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}
+
+const argumentsType = ({ name }) => `${name[0].toUpperCase()}${name.slice(1)}Arguments`;
+
+/** Exports of the ops' functions and of their arguments' types. */
+export function typescriptFunctions({ ops }) {
+  const lines = [`// ${origin}`, "", "/** The ops of the main module. */"];
+  for (const op of ops) {
+    if (op.module !== undefined) continue;
+    lines.push(`export { ${op.name} } from "./${fileOf(op)}.ts";`, `export type { ${argumentsType(op)} } from "./${fileOf(op)}.ts";`);
+  }
+  return [...lines, ""].join("\n");
+}
+
+/** The methods of a pass. */
+export function typescriptPass({ ops }) {
+  const lines = [`// ${origin}`, "", 'import type { OpName } from "../ops/op-kind.ts";'];
+  for (const file of new Set(ops.map(fileOf))) {
+    const names = ops.filter((op) => fileOf(op) === file).map(argumentsType);
+    lines.push(`import type { ${names.join(", ")} } from "../ops/${file}.ts";`);
+  }
+  lines.push(
+    "",
+    "/** Adds an op that is made of arguments. */",
+    'export const add: unique symbol = Symbol("add");',
+    "",
+    "/** The ops' functions as methods, each of which records an op. */",
+    "export abstract class PassOps {",
+    "  /** @internal */",
+    "  abstract [add](name: OpName, args: object): void;",
+  );
+  for (const op of ops) {
+    lines.push("", `  /** See {@link ${op.name}}. */`, `  ${op.name}(args: ${argumentsType(op)}): void {`, `    this[add]("${op.name}", args);`, "  }");
+  }
+  return [...lines, "}", ""].join("\n");
+}

@@ -13,6 +13,8 @@ final class Device: @unchecked Sendable {
   private static let lastSerial = Atomic<UInt64>(0)
 
   let slotChecker = SlotChecker()
+  /// Where the extents of one op's tensors are listed while it is checked. Kept, so that no op allocates a list.
+  private var extents: [Validator.Extent] = []
   /// What a test wants to fail.
   let faults = Faults()
   private var encoded: [EncodedOp] = []
@@ -21,6 +23,17 @@ final class Device: @unchecked Sendable {
   init(backend: any Backend, owner: UInt64) {
     self.backend = backend
     self.owner = owner
+  }
+
+  func takeExtents() -> [Validator.Extent] {
+    var taken: [Validator.Extent] = []
+    swap(&taken, &extents)
+    return taken
+  }
+
+  func keepExtents(_ list: inout [Validator.Extent]) {
+    list.removeAll(keepingCapacity: true)
+    swap(&list, &extents)
   }
 
   func checkOwner(_ thread: UInt64) throws(Failure) {

@@ -103,7 +103,7 @@ export const qkNorms = {
  *
  * - `auto`: the fastest that gives the bits of recurrent
  * - `recurrent`: token by token
- * - `chunked`: rounds differently; a backend that has no such kernel refuses it
+ * - `chunked`: 16 tokens at a time as products of matrices, with bits of its own
  */
 export type Algorithm = keyof typeof algorithms;
 

@@ -13,7 +13,7 @@ static uint32_t draw(uint32_t bound) {
 }
 static float draw_float(float low, float high) { return low + (high - low) * (float)draw(1u << 24) * 0x1p-24f; }
 
-enum { ARENA = 8 << 20, SCRATCH = 1 << 20 };
+enum { ARENA = 8 << 20, SCRATCH = 2 << 20 };
 static _Alignas(64) char arena[ARENA], scratch[SCRATCH];
 static const uint32_t stop;
 static size_t used;
@@ -73,6 +73,25 @@ static void any_delta(void) {
     .out = tensor(draw(2) ? type : GD_CPU_F32, tokens, heads.value_heads, heads.value_dim, 0, 1),
     .state_dtype = pool.dtype, .rows_per_item = 16, .sequences = &sequence, .sequence_count = 1};
   TABLE.gated_delta(&op, 0, gd_cpu_gated_delta_items(&op), scratch, &stop);
+}
+
+/* By chunks, with a store on the way. */
+static void any_chunked(void) {
+  uint32_t type = any_type();
+  int64_t tokens = 1 + draw(50);
+  gd_cpu_heads heads = any_heads();
+  gd_cpu_tensor pool = tensor(any_type(), 2, heads.value_heads, heads.value_dim * heads.key_dim, -1, 1);
+  void *other = (char *)pool.data + pool.token_stride * (pool.dtype == GD_CPU_F32 ? 4 : 2);
+  gd_cpu_state_store store = {draw((uint32_t)tokens + 1), other, pool.dtype};
+  gd_cpu_sequence sequence = {0, tokens, draw(4) ? pool.data : NULL, draw(4) ? pool.data : NULL, &store, draw(2)};
+  gd_cpu_gated_delta op = {
+    .heads = heads, .gates = any_gates(type, tokens, &heads),
+    .query = tensor(type, tokens, heads.key_heads, heads.key_dim, -1, 1),
+    .key = tensor(type, tokens, heads.key_heads, heads.key_dim, -1, 1),
+    .value = tensor(type, tokens, heads.value_heads, heads.value_dim, -1, 1),
+    .out = tensor(draw(2) ? type : GD_CPU_F32, tokens, heads.value_heads, heads.value_dim, 0, 1),
+    .state_dtype = pool.dtype, .rows_per_item = 16 << draw(2), .sequences = &sequence, .sequence_count = 1};
+  TABLE.gated_delta_chunked(&op, 0, gd_cpu_gated_delta_items(&op), scratch, &stop);
 }
 
 static void any_conv(void) {
@@ -162,14 +181,15 @@ static void print(const char *text, size_t size);
 
 static int run(void) {
   static const char digits[] = "0123456789abcdef";
-  static void (*const cases[])(void) = {any_delta, any_conv, any_norm, any_linear, any_step, any_commit};
-  static const char names[] = "dcnlsk";
+  static void (*const cases[])(void) = {any_delta, any_conv, any_norm, any_linear, any_step, any_commit,
+                                       any_chunked};
+  static const char names[] = "dcnlskx";
   if (gd_cpu_scratch_bytes() > SCRATCH) return 1;
   for (int i = 0; i < 200; i++) {
     used = 0;
-    cases[i % 6]();
+    cases[i % 7]();
     uint64_t hash = hash_of_arena();
-    char line[19] = {names[i % 6], ' '};
+    char line[19] = {names[i % 7], ' '};
     for (int d = 0; d < 16; d++) line[2 + d] = digits[hash >> (60 - 4 * d) & 15];
     line[18] = '\n';
     print(line, sizeof line);

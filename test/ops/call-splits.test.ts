@@ -46,6 +46,20 @@ onEachBackend("call splits", (backend) => {
     });
   });
 
+  test.each(["head", "key"] as const)("gatedDelta chunked, gates per %s: calls that end at multiples of 16 tokens are equal to one", (gateDims) => {
+    const lengths = [70, 16, 0, 33];
+    const batch = { lengths, rowsBeyond: 0, slots: 4, readSlots: [3, -1, 0, 2], writeSlots: [3, 1, 0, 2] };
+    const given = buildGatedDelta({ ...plainDelta, gateDims, batch });
+    const whole = runGatedDelta(device, given, allF32, { algorithm: "chunked" });
+    for (const inner of [[16], [32, 64], [16, 32, 48, 64], [48, 48]]) {
+      const calls = [...inner, Infinity].map((cut, call) =>
+        lengths.map((length, sequence) => ({ sequence, start: Math.min(inner[call - 1] ?? 0, length), end: Math.min(cut, length) })));
+      const got = deltaCalls(device, given, allF32, calls, "chunked");
+      expectSameBits("out", got.out, whole.out);
+      expectSameBits("state", got.state!, whole.state!);
+    }
+  });
+
   test("causalConv1d: one call, token by token and any split are equal, whatever the state's dtype", () => {
     forAll(backend, 100, specsFor.causalConv1d(backend).filter(withPool), (spec) => {
       const given = buildCausalConv1d(inOwnSlots(spec));

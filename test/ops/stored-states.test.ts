@@ -89,7 +89,9 @@ const deltaCases = [
 ] as const;
 
 onEachBackend("stored states", ({ name, device }) => {
-  const algorithms = name === "metal" ? (["recurrent", "chunked"] as const) : (["recurrent"] as const);
+  const algorithms = ["recurrent", "chunked"] as const;
+  // Metal ends a chunk where a state is stored; the CPU computes what lies within one apart.
+  const cutsChunks = name === "metal";
 
   /** A recurrence's tensors, but for the pool, which is to be given. */
   function deltaOf(given: (typeof deltaCases)[number]) {
@@ -120,7 +122,8 @@ onEachBackend("stored states", ({ name, device }) => {
   }
 
   for (const algorithm of algorithms) {
-    const cases = algorithm === "chunked" ? deltaCases.filter(({ stateFormat }) => stateFormat === "f32") : deltaCases;
+    const splits = algorithm === "chunked" && cutsChunks;
+    const cases = splits ? deltaCases.filter(({ stateFormat }) => stateFormat === "f32") : deltaCases;
     test.each(cases)(`${algorithm}: keyDim $keyDim, $stateFormat, gates per $gateDims, $lengths tokens: what shorter calls end with`, (given) => {
       const { rows, options, part, poolOf, slotShape, starts } = deltaOf(given);
       const { lengths, stateFormat } = given;
@@ -135,7 +138,7 @@ onEachBackend("stored states", ({ name, device }) => {
         readSlots: [1, 0, -1], writeSlots: [0, 1, 2],
       }));
       device.wait();
-      checkStores(device, lengths, [1, 0, -1], before, state, snapshots, snapshotSlots, checkpoints, algorithm === "chunked", ([from, to], pool, slot) =>
+      checkStores(device, lengths, [1, 0, -1], before, state, snapshots, snapshotSlots, checkpoints, splits, ([from, to], pool, slot) =>
         device.run(gatedDelta({ ...part(from, to), ...options, state: pool, algorithm, readSlots: [slot] })));
     });
   }

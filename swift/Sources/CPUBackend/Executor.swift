@@ -76,7 +76,8 @@ final class Executor {
       rows_per_item: Int64(rowsPerItem(op.valueDim, heads: sequences.count &* op.valueHeads, parts: parts)),
       sequences: self.sequences.start, sequence_count: Int64(sequences.count))
     let items = gd_cpu_gated_delta_items(&params)
-    launch(kernels.gated_delta, &params, cut(sequences, itemsEach: items, base: 1, parts: parts))
+    let kernel = op.algorithm == .chunked ? kernels.gated_delta_chunked : kernels.gated_delta
+    launch(kernel, &params, cut(sequences, itemsEach: items, base: 1, parts: parts))
   }
 
   func run(_ op: CausalConv1d, _ sequences: Sequences) throws(Failure) {

@@ -124,7 +124,7 @@ public enum Algorithm: UInt32, NamedOption {
   case auto = 0
   /// token by token
   case recurrent = 1
-  /// rounds differently; a backend that has no such kernel refuses it
+  /// 16 tokens at a time as products of matrices, with bits of its own
   case chunked = 2
 
   public var publicName: String {

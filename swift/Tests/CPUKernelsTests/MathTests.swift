@@ -50,6 +50,28 @@ import Testing
     #expect(worst[2] < 2.5)
   }
 
+  /// What norms and convolutions apply: the bounds that math.h gives, and its ends.
+  @Test(arguments: instructionSets) func activationsAreAccurate(_ isa: String) throws {
+    let table = try kernels(isa)
+    for (range, most) in [(Float(-20)...20, 3e-7), (-87...100, 5e-7)] {
+      var worst = [0.0, 0.0]
+      let x = inputs(range)
+      for (x, (silu, sigmoid)) in zip(x, zip(apply(table.silu, x), apply(table.activation_sigmoid, x))) where x != 0 {
+        let truth = Reference.sigmoid(Double(x))
+        worst[0] = max(worst[0], abs(Double(silu) / (Double(x) * truth) - 1))
+        worst[1] = max(worst[1], abs(Double(sigmoid) / truth - 1))
+      }
+      #expect(worst[0] < most && worst[1] < most, "\(range): \(worst)")
+    }
+    let extremes: [Float] = [-.infinity, -1e30, -88, 0, -0.0, 88, 1e30, .infinity, .nan]
+    let silus = apply(table.silu, extremes)
+    #expect(silus.prefix(3).allSatisfy { $0 < 0 && $0 > -2e-36 } && silus[3..<8] == [0, 0, 88, 1e30, .infinity])
+    #expect(silus[4].sign == .minus && silus[8].isNaN)
+    let sigmoids = apply(table.activation_sigmoid, extremes)
+    #expect(sigmoids.prefix(3).allSatisfy { $0 > 0 && $0 < 2e-38 } && sigmoids[3..<8] == [0.5, 0.5, 1, 1, 1])
+    #expect(sigmoids[8].isNaN)
+  }
+
   @Test(arguments: instructionSets) func limitsAreExact(_ isa: String) throws {
     let table = try kernels(isa)
     let extremes: [Float] = [-.infinity, -1e30, -104, 0, -0.0, 88.8, 1e30, .infinity, .nan]
@@ -66,7 +88,7 @@ import Testing
 
   @Test(arguments: instructionSets) func bitsDoNotDependOnTheLane(_ isa: String) throws {
     let table = try kernels(isa)
-    for map in [table.exp, table.sigmoid, table.softplus] {
+    for map in [table.exp, table.sigmoid, table.softplus, table.silu, table.activation_sigmoid] {
       let whole = apply(map, inputs(-90...80))
       for start in [1, 5, 13] {
         let part = apply(map, Array(inputs(-90...80).dropFirst(start).prefix(500)))

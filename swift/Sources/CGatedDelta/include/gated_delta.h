@@ -97,7 +97,7 @@ typedef uint64_t gd_handle;
 /* @option Algorithm: how prefill is computed */
 #define GD_ALGORITHM_AUTO 0      /* @auto: the fastest that gives the bits of recurrent */
 #define GD_ALGORITHM_RECURRENT 1 /* @recurrent: token by token */
-#define GD_ALGORITHM_CHUNKED 2   /* @chunked: rounds differently; a backend that has no such kernel refuses it */
+#define GD_ALGORITHM_CHUNKED 2   /* @chunked: 16 tokens at a time as products of matrices, with bits of its own */
 
 /* @option Activation: what a sum or a gate goes through */
 #define GD_ACTIVATION_NONE 1    /* @none: x */

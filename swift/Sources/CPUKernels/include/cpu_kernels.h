@@ -181,12 +181,15 @@ typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratc
 
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
-  gd_cpu_run *gated_delta, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear, *add, *copy_slots;
+  gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;
+  gd_cpu_run *add, *copy_slots;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
   /* One helper each for the whole library, for its tests: out[i] = f(in[i]). */
   void (*exp)(const float *in, float *out, int64_t count);
   void (*sigmoid)(const float *in, float *out, int64_t count);
   void (*softplus)(const float *in, float *out, int64_t count);
+  void (*silu)(const float *in, float *out, int64_t count);
+  void (*activation_sigmoid)(const float *in, float *out, int64_t count);
   /* Reads count elements of one dtype and writes them as another, rounding to nearest even; NaN stays NaN. */
   void (*convert)(const void *in, uint32_t in_dtype, void *out, uint32_t out_dtype, int64_t count);
 } gd_cpu_kernels;

@@ -24,12 +24,18 @@ static void causal_conv1d(const void *params, int64_t begin, int64_t end, void *
       conv_end(&block, stores[next_store].state, stores[next_store].dtype);
     }
     if (sequence->count == 0) continue;
-    for (int64_t t = sequence->first; t < sequence->first + sequence->count; t++) {
-      if (t % 64 == 0 && gd_cpu_stopped(stop)) return;
-      conv_token(
-        &block, op->x.data, t * op->x.token_stride + block.first, op->x.dtype, op->out.data,
-        t * op->out.token_stride + block.first, op->out.dtype);
-      for (; next_store < store_count && stores[next_store].after == t - sequence->first + 1; next_store++) {
+    for (int64_t done = 0, count; done < sequence->count; done += count) {
+      if (done % 64 == 0 && gd_cpu_stopped(stop)) return;
+      count = least(sequence->count - done, CONV_TOKENS);
+      if (next_store < store_count) count = least(count, stores[next_store].after - done);
+      conv_rows rows = {
+        .x = element(&op->x, sequence->first + done, 0, block.first), .x_dtype = op->x.dtype,
+        .x_step = op->x.token_stride * dtype_size(op->x.dtype),
+        .out = element(&op->out, sequence->first + done, 0, block.first), .out_dtype = op->out.dtype,
+        .out_step = op->out.token_stride * dtype_size(op->out.dtype),
+        .ahead = done + count + CONV_TOKENS <= sequence->count ? CONV_TOKENS : 0};
+      conv_tokens(&block, &rows, count);
+      for (; next_store < store_count && stores[next_store].after == done + count; next_store++) {
         conv_end(&block, stores[next_store].state, stores[next_store].dtype);
       }
     }

@@ -124,6 +124,63 @@ static void conv_token(
   conv_shift(block);
 }
 
+/* Rows of x and out, a token each, from the block's first channel on. */
+typedef struct conv_rows {
+  const void *x;
+  void *out;
+  int64_t x_step, out_step; /* in bytes */
+  int64_t ahead;            /* tokens from these to what is fetched meanwhile; 0: nothing is */
+  uint32_t x_dtype, out_dtype;
+} conv_rows;
+
+/* Tokens that a vector of channels goes through at once. Where tokens are a power of two apart their rows share a set
+ * of the nearest cache: not more of them than it has room for, and all of them read before one is written. */
+enum { CONV_TOKENS = 4 };
+
+/* CONV_TOKENS tokens of GD_WIDTH channels from c on, of a convolution of four taps. */
+GD_INLINE void conv_four_taps(
+  const conv_block *block, const conv_rows *rows, uint32_t x_dtype, uint32_t out_dtype, int64_t c
+) {
+  vf bias = load(block->bias, c, GD_CPU_F32), weight[4], tap[3 + CONV_TOKENS];
+  GD_UNROLL for (int j = 0; j < 4; j++) weight[j] = load(block->weight + j * GD_CPU_CONV_BLOCK, c, GD_CPU_F32);
+  GD_UNROLL for (int j = 0; j < 3; j++) tap[j] = load(block->columns[j], c, GD_CPU_F32);
+  GD_UNROLL for (int t = 0; t < CONV_TOKENS; t++) {
+    const char *x = (const char *)rows->x + t * rows->x_step;
+    __builtin_prefetch(x + rows->ahead * rows->x_step + c * dtype_size(x_dtype), 0, 2);
+    tap[3 + t] = load(x, c, x_dtype);
+  }
+  GD_UNROLL for (int t = 0; t < CONV_TOKENS; t++) {
+    char *out = (char *)rows->out + t * rows->out_step;
+    __builtin_prefetch(out + rows->ahead * rows->out_step + c * dtype_size(out_dtype), 0, 2);
+    vf sum = bias;
+    GD_UNROLL for (int j = 0; j < 4; j++) sum = fma_vf(weight[j], tap[t + j], sum);
+    store(out, c, out_dtype, block->activation == GD_CPU_ACTIVATION_SILU ? silu_vf(sum) : sum);
+  }
+  GD_UNROLL for (int j = 0; j < 3; j++) store(block->columns[j], c, GD_CPU_F32, tap[CONV_TOKENS + j]);
+}
+
+/* `count` tokens of the whole block. What a token's channels are does not depend on how many there are. */
+static void conv_tokens(conv_block *block, const conv_rows *rows, int64_t count) {
+#define GD_CASE(X, OUT)                                                                                 \
+  if (rows->x_dtype == X && rows->out_dtype == OUT) {                                                   \
+    for (int64_t c = 0; c < block->count; c += GD_WIDTH) conv_four_taps(block, rows, X, OUT, c);        \
+    return;                                                                                             \
+  }
+  if (block->width == 4 && block->count % GD_WIDTH == 0 && count == CONV_TOKENS) {
+    GD_CASE(GD_CPU_F32, GD_CPU_F32)
+    GD_CASE(GD_CPU_BF16, GD_CPU_BF16)
+    GD_CASE(GD_CPU_F16, GD_CPU_F16)
+    GD_CASE(GD_CPU_BF16, GD_CPU_F32)
+    GD_CASE(GD_CPU_F16, GD_CPU_F32)
+  }
+#undef GD_CASE
+  for (int64_t t = 0; t < count; t++) {
+    conv_token(
+      block, (const char *)rows->x + t * rows->x_step, 0, rows->x_dtype, (char *)rows->out + t * rows->out_step, 0,
+      rows->out_dtype);
+  }
+}
+
 /* The last K - 1 columns become the state, or another one along the way. */
 static void conv_end(conv_block *block, void *state, uint32_t state_dtype) {
   int64_t taps = block->width - 1, at = block->first * taps, count = block->count * taps;

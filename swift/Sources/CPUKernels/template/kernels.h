@@ -10,6 +10,10 @@
 #include "delta_tokens.h"
 #include "states.h"
 #include "gated_delta.h"
+#include "chunk_tiles.h"
+#include "chunk.h"
+#include "chunk_panel.h"
+#include "gated_delta_chunked.h"
 #include "conv.h"
 #include "causal_conv1d.h"
 #include "commits.h"
@@ -31,6 +35,8 @@
 GD_MAP(map_exp, exp_vf)
 GD_MAP(map_sigmoid, sigmoid_vf)
 GD_MAP(map_softplus, softplus_vf)
+GD_MAP(map_silu, silu_vf)
+GD_MAP(map_activation_sigmoid, activation_sigmoid_vf)
 #undef GD_MAP
 
 static void map_convert(const void *in, uint32_t in_dtype, void *out, uint32_t out_dtype, int64_t count) {
@@ -40,6 +46,7 @@ static void map_convert(const void *in, uint32_t in_dtype, void *out, uint32_t o
 const gd_cpu_kernels GD_TABLE = {
   .name = GD_ISA_NAME,
   .gated_delta = gated_delta,
+  .gated_delta_chunked = gated_delta_chunked,
   .causal_conv1d = causal_conv1d,
   .gated_rms_norm = gated_rms_norm,
   .rms_norm = rms_norm,
@@ -52,5 +59,7 @@ const gd_cpu_kernels GD_TABLE = {
   .exp = map_exp,
   .sigmoid = map_sigmoid,
   .softplus = map_softplus,
+  .silu = map_silu,
+  .activation_sigmoid = map_activation_sigmoid,
   .convert = map_convert,
 };

@@ -116,7 +116,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
 
   private func commit(_ submission: any Submission) throws(Failure) {
     let many = Encoding.commandBuffers(of: submission.ops, workLimit: workLimit) > Self.heldCommandBuffers
-    if many { try prepare(submission.ops) }
+    if many { try prepare(submission.ops.map(\.op)) }
     let completion = Completion(submission)
     let scratch = Scratch(pool: arenas)
     func commit(_ commandBuffer: any MTLCommandBuffer) {

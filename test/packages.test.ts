@@ -1,6 +1,6 @@
 /** The packages of a release: their manifests, what they say of systems, and how a library is linked and looked at. */
 import { describe, expect, test } from "bun:test";
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { oldestGlibc, whyUnsupported, type System } from "../lib/native/platform.ts";
 import { libraryInfo } from "../lib/index.ts";
@@ -9,6 +9,7 @@ import { bytesByOrigin } from "../packages/link.mjs";
 import { packedManifest } from "../packages/main-package.mjs";
 import { platformManifest } from "../packages/platform-package.mjs";
 import { cloneManifest, packageName, platforms } from "../packages/platforms.mjs";
+import { problemsOf } from "../packages/publish.mjs";
 import { bar } from "../swift/scripts/progress.mjs";
 import { oldestGlibc as toolchainGlibc } from "../swift/toolchain/recipe.mjs";
 import { scratch } from "./support/files.ts";
@@ -93,6 +94,42 @@ describe("the platforms", () => {
       expect(whyUnsupported(system)).toMatch(/ is not supported: supported are .*glibc 2\.35.*macOS 15/);
     }
     expect(oldestGlibc.join(".")).toBe(toolchainGlibc);
+  });
+});
+
+describe("a release", () => {
+  /** A folder with every package of a version, whose files are empty. */
+  function release(version: string): string {
+    const folder = newPath("release");
+    const packed = { ...packedManifest(clone, github), version };
+    const manifests: [name: string, manifest: object, file: string][] = [["gated-delta", packed, "dist/index.js"]];
+    for (const platform of platforms) manifests.push([platform.name, { ...platformManifest(platform, clone, github), version }, platform.file]);
+    for (const [name, manifest, file] of manifests) {
+      mkdirSync(join(folder, name, "dist"), { recursive: true });
+      writeFileSync(join(folder, name, "package.json"), JSON.stringify(manifest));
+      writeFileSync(join(folder, name, file), "");
+    }
+    return folder;
+  }
+  const onTag = (name: string) => ({ GITHUB_REF_TYPE: "tag", GITHUB_REF_NAME: name });
+
+  test("is whole, of one version, the tag's, and says where it comes from", () => {
+    const folder = release(clone.version);
+    expect(problemsOf(folder, clone.version, onTag(`v${clone.version}`))).toEqual([]);
+    expect(problemsOf(folder, clone.version, {})).toEqual([]);
+    expect(problemsOf(folder, clone.version, onTag("v9.9.9"))).toEqual([`the tag is v9.9.9, and package.json has ${clone.version}`]);
+    rmSync(join(folder, "linux-x64", "libGatedDelta.so"));
+    rmSync(join(folder, "darwin-arm64"), { recursive: true });
+    writeFileSync(join(folder, "gated-delta", "package.json"), JSON.stringify({ name: "gated-delta", version: "0.0.1", private: true }));
+    const problems = problemsOf(folder, clone.version, {});
+    expect(problems.map((line: string) => line.replace(/\/\S+/g, "FOLDER"))).toEqual([
+      "@gated-deltaFOLDER has no libGatedDelta.so",
+      "@gated-deltaFOLDER is missing in FOLDER",
+      `gated-delta is 0.0.1, and package.json has ${clone.version}`,
+      "gated-delta is private",
+      expect.stringMatching(/^gated-delta names no repository/),
+    ]);
+    expect(problemsOf(release("9.0.0"), clone.version, {})).toHaveLength(platforms.length + 1);
   });
 });
 

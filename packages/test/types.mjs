@@ -30,7 +30,7 @@ export async function checkTypes(project) {
   mkdirSync(folder);
   const subpaths = Object.keys(JSON.parse(readFileSync(join(rootFolder, "package.json"), "utf8")).exports).filter((path) => /^\.\/\w+$/.test(path));
   const imports = subpaths.map((path, i) => `import * as subpath${i} from "gated-delta/${path.slice(2)}";\nexport const keys${i} = Object.keys(subpath${i});\n`);
-  copyFileSync(join(rootFolder, "packages/test/consumer.ts.txt"), join(folder, "consumer.ts"));
+  copyFileSync(join(rootFolder, "packages/test/consumer-types.ts"), join(folder, "consumer.ts"));
   writeFileSync(join(folder, "subpaths.ts"), imports.join(""));
   const checks = [];
   for (const [name, options] of Object.entries(matrix)) {

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { ensureToolchain, isComplete, prefixFolder } from "../toolchain/install.mjs";
 import { haveDebianTools } from "../toolchain/debian.mjs";
-import { layout, oldestGlibc, version as privateVersion } from "../toolchain/recipe.mjs";
+import { architectures, layout, oldestGlibc, version as privateVersion } from "../toolchain/recipe.mjs";
 import { quick, which } from "./exec.mjs";
 import { Failure } from "./report.mjs";
 
@@ -56,7 +56,7 @@ export function whyNotPrivate({ platform, arch, libc, debianTools }) {
   if (libc[0] < major || (libc[0] === major && libc[1] < minor)) {
     return `glibc ${libc.join(".")} is too old: use a system with glibc ${oldestGlibc} or later, such as Debian 12.`;
   }
-  if (arch !== "x64") return `no Swift on PATH, and a private one can be made on x86-64 only: ${swift} ${again}`;
+  if (!Object.hasOwn(architectures, arch)) return `no Swift on PATH, and a private one can be made on x86-64 and arm64 only: ${swift} ${again}`;
   if (!debianTools) return `no Swift on PATH, and a private one can be made only where apt-get and dpkg-deb are: ${swift} ${again}`;
   return null;
 }

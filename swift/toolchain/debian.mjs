@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { quick, run, tail } from "../scripts/exec.mjs";
 import { withProgress } from "../scripts/progress.mjs";
 import { Failure, megabytes, say } from "../scripts/report.mjs";
+import { debianArchitecture } from "./recipe.mjs";
 
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
@@ -14,7 +15,7 @@ export function aptRoot(folder, suite, uri) {
   const file = (name) => join(folder, name);
   writeFileSync(file("status"), "");
   const signed = existsSync(keyring) ? `Signed-By: ${keyring}\n` : "";
-  writeFileSync(file("debian.sources"), `Types: deb\nURIs: ${uri}\nSuites: ${suite}\nComponents: main\nArchitectures: amd64\n${signed}`);
+  writeFileSync(file("debian.sources"), `Types: deb\nURIs: ${uri}\nSuites: ${suite}\nComponents: main\nArchitectures: ${debianArchitecture}\n${signed}`);
   // Hooks of the system's own apt (cache cleaners, notifiers) and its pins have no business here; its proxies do.
   const cleared = ["APT::Update::Pre-Invoke", "APT::Update::Post-Invoke", "APT::Update::Post-Invoke-Success", "APT::Architectures",
     "DPkg::Pre-Invoke", "DPkg::Post-Invoke", "DPkg::Pre-Install-Pkgs"];
@@ -32,7 +33,7 @@ export function aptRoot(folder, suite, uri) {
     "Dir::Etc::preferences": file("no-preferences"),
     "Dir::Etc::preferencesparts": file("empty"),
     "Dir::Log": folder,
-    "APT::Architecture": "amd64",
+    "APT::Architecture": debianArchitecture,
     "APT::Install-Recommends": "false",
     "APT::Install-Suggests": "false",
     "APT::Sandbox::User": "root",

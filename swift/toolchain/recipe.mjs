@@ -18,8 +18,14 @@ export const peakBytes = 3.5e9;
 /** The oldest glibc that the built library loads on. */
 export const oldestGlibc = "2.35";
 
-export const triple = "x86_64-linux-gnu";
-export const loader = "ld-linux-x86-64.so.2";
+/** Processors that the packages exist for, by Node's names: Debian's name, the folders of its libraries, the dynamic loader. */
+export const architectures = {
+  x64: { debian: "amd64", triple: "x86_64-linux-gnu", loader: "ld-linux-x86-64.so.2" },
+  arm64: { debian: "arm64", triple: "aarch64-linux-gnu", loader: "ld-linux-aarch64.so.1" },
+};
+
+/** This machine's; elsewhere no toolchain is made, and the names are of no use. */
+export const { debian: debianArchitecture, triple, loader } = architectures[process.arch] ?? architectures.x64;
 
 /** Where things are inside a prefix. */
 export const layout = {

@@ -58,7 +58,8 @@ describe("Swift", () => {
     expect(whyNotPrivate({ ...debian, libc: [2, 35] })).toBeNull();
     expect(whyNotPrivate({ ...debian, libc: [2, 31] })).toContain("glibc 2.31 is too old");
     expect(whyNotPrivate({ ...debian, libc: null })).toContain("musl");
-    expect(whyNotPrivate({ ...debian, arch: "arm64" })).toContain("x86-64 only");
+    expect(whyNotPrivate({ ...debian, arch: "arm64" })).toBeNull();
+    expect(whyNotPrivate({ ...debian, arch: "riscv64" })).toContain("x86-64 and arm64 only");
     expect(whyNotPrivate({ ...debian, debianTools: false })).toContain("apt-get");
     expect(whyNotPrivate({ ...debian, platform: "darwin", libc: null })).toContain("xcode-select --install");
     expect(whyNotPrivate({ ...debian, platform: "win32", libc: null })).toContain("WSL 2");

@@ -6,11 +6,7 @@
 #ifndef GATED_DELTA_SHADERS_CHUNK_H
 #define GATED_DELTA_SHADERS_CHUNK_H
 
-#include "rows.h"
-
-// The panels of the state must live in registers, so loops over them are unrolled: an array with a running index would
-// be kept in memory.
-#define GDM_UNROLL _Pragma("clang loop unroll(full)")
+#include "states.h"
 
 // The state rows of one simdgroup (never passed as const: the operations on matrices are documented to take references
 // to ones that are not): part f is [key columns 8 f .. 8 f + 7, 8 rows].
@@ -21,17 +17,17 @@ template <uint P> struct Panels {
 template <uint P> inline bool panel_exists(uint panel, uint panels) { return P < 32 || panel < panels; }
 
 // Puts row `own` into the tile, scaled; zeros past the chunk's end, whatever the norm made of the row.
-template <uint N>
-inline void chunk_put(threadgroup float* tile, thread const Row<N>& row, bool present, float scale, uint own,
+template <uint G>
+METAL_FUNC void chunk_put(threadgroup float* tile, thread const Row<GDM_CHUNK_LANES, G>& row, bool present, float scale, uint own,
                       uint lane, uint keyDim) {
-  Row<N> scaled = row;
+  Row<GDM_CHUNK_LANES, G> scaled = row;
   row_scale(scaled, scale);
   if (!present) row_zero(scaled);
   row_store(tile + own * keyDim, scaled, lane, keyDim);
 }
 
 // Scales row i of the tile by the product of the decays up to token i, per key dimension.
-inline void chunk_scale_up_to(threadgroup float* tile, device const float* gate, ulong gateStride, uint count,
+METAL_FUNC void chunk_scale_up_to(threadgroup float* tile, device const float* gate, ulong gateStride, uint count,
                               uint index, uint keyDim) {
   for (uint d = index; d < keyDim; d += GDM_CHUNK_THREADS) {
     float product = 1.0f;
@@ -44,7 +40,7 @@ inline void chunk_scale_up_to(threadgroup float* tile, device const float* gate,
 
 // Scales row i by the product of the decays after token i, and lays out the chunk's whole product as diagonal 8 x 8
 // matrices [Dk / 8, 8, 8].
-inline void chunk_scale_after(threadgroup float* tile, threadgroup float* decays, device const float* gate,
+METAL_FUNC void chunk_scale_after(threadgroup float* tile, threadgroup float* decays, device const float* gate,
                               ulong gateStride, uint count, uint index, uint keyDim) {
   for (uint d = index; d < keyDim; d += GDM_CHUNK_THREADS) {
     float product = 1.0f;
@@ -58,10 +54,9 @@ inline void chunk_scale_after(threadgroup float* tile, threadgroup float* decays
 
 // result += (8 rows of the tile) times the state.
 template <uint P>
-inline void chunk_times_state(thread simdgroup_float8x8& result, threadgroup const float* tile,
+METAL_FUNC void chunk_times_state(thread simdgroup_float8x8& result, threadgroup const float* tile,
                               thread Panels<P>& s, uint panels, uint keyDim) {
-  GDM_UNROLL
-  for (uint f = 0; f < P; ++f) {
+  GDM_UNROLL for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
       simdgroup_float8x8 rows;
       simdgroup_load(rows, tile + 8 * f, keyDim, 0, false);
@@ -71,7 +66,7 @@ inline void chunk_times_state(thread simdgroup_float8x8& result, threadgroup con
 }
 
 // (y0, y1) = (c0, c1) + M (x0, x1) for a lower triangular M [16, 16].
-inline void chunk_lower(thread simdgroup_float8x8& y0, thread simdgroup_float8x8& y1, threadgroup const float* m,
+METAL_FUNC void chunk_lower(thread simdgroup_float8x8& y0, thread simdgroup_float8x8& y1, threadgroup const float* m,
                         simdgroup_float8x8 x0, simdgroup_float8x8 x1, simdgroup_float8x8 c0, simdgroup_float8x8 c1) {
   simdgroup_float8x8 m00;
   simdgroup_float8x8 m10;
@@ -86,11 +81,10 @@ inline void chunk_lower(thread simdgroup_float8x8& y0, thread simdgroup_float8x8
 
 // S <- decay S + (tile)^T Vn. Per head the decay is `total`; per key dimension the diagonal matrices in `decays`.
 template <uint P>
-inline void chunk_update(thread Panels<P>& s, threadgroup const float* tile, threadgroup const float* decays,
+METAL_FUNC void chunk_update(thread Panels<P>& s, threadgroup const float* tile, threadgroup const float* decays,
                          float total, simdgroup_float8x8 v0, simdgroup_float8x8 v1, uint panels, uint keyDim) {
   simdgroup_float8x8 decay = simdgroup_float8x8(total);
-  GDM_UNROLL
-  for (uint f = 0; f < P; ++f) {
+  GDM_UNROLL for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
       simdgroup_float8x8 columns;
       simdgroup_float8x8 next;
@@ -105,27 +99,33 @@ inline void chunk_update(thread Panels<P>& s, threadgroup const float* tile, thr
   }
 }
 
-// The state rows from their slot, 16 at a time through the tile: each row group reads a row, then the two simdgroups
-// that own the rows take them transposed. Rows beyond `rows` are zeros.
-template <typename S, uint N>
-inline void chunk_state_read(thread Panels<4 * N>& s, threadgroup float* tile, device const S* pool,
-                             device const S* staged, int slot, uint slotRows, uint slotRow, uint rows, uint index,
-                             uint keyDim) {
-  uint lane = index % GDM_ROW_LANES;
-  uint own = index / GDM_ROW_LANES;
+// The rows of the state that this threadgroup's lane groups move: 16 apart, two slices.
+typedef RowSet ChunkRows;
+METAL_FUNC ChunkRows chunk_rows(uint slotRow, uint rows, uint index) {
+  ChunkRows set = {slotRow + index / GDM_CHUNK_LANES, GDM_CHUNK, slotRow + rows, index % GDM_CHUNK_LANES};
+  return set;
+}
+
+// The state rows from their slot, 16 at a time through the tile: each lane group reads a row, then the two simdgroups
+// that own the rows take them transposed. Rows beyond the last are zeros.
+template <typename S, uint G>
+METAL_FUNC void chunk_state_read(thread Panels<G / 2>& s, threadgroup float* tile, thread const States<S>& at, int slot,
+                                 ChunkRows set, uint index) {
+  uint own = index / GDM_CHUNK_LANES;
   uint owner = index / GDM_SIMD_LANES;
   for (uint slice = 0; slice < 2; ++slice) {
-    uint row = slice * 16 + own;
-    Row<N> x;
-    state_read(x, pool, staged, row < rows ? slot : GDM_SLOT_NONE, slotRows, slotRow + row, lane, keyDim);
+    RowSet one = set;
+    one.first += slice * GDM_CHUNK;
+    Rows<GDM_CHUNK_LANES, G, 1> x;
+    states_read(x, at, slot, one);
+    if (!row_exists(one, 0)) row_zero(x.row[0]);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    row_store(tile + own * keyDim, x, lane, keyDim);
+    row_store(tile + own * at.keyDim, x.row[0], set.lane, at.keyDim);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (owner / 2 == slice) {
-      GDM_UNROLL
-      for (uint f = 0; f < 4 * N; ++f) {
-        if (panel_exists<4 * N>(f, keyDim / 8)) {
-          simdgroup_load(s.part[f], tile + (owner % 2) * 8 * keyDim + 8 * f, keyDim, 0, true);
+      GDM_UNROLL for (uint f = 0; f < G / 2; ++f) {
+        if (panel_exists<G / 2>(f, at.keyDim / 8)) {
+          simdgroup_load(s.part[f], tile + (owner % 2) * 8 * at.keyDim + 8 * f, at.keyDim, 0, true);
         }
       }
     }
@@ -133,40 +133,38 @@ inline void chunk_state_read(thread Panels<4 * N>& s, threadgroup float* tile, d
 }
 
 // The same way back. Begins with a barrier: the tile may still be in use.
-template <typename S, uint N>
-inline void chunk_state_write(thread Panels<4 * N>& s, threadgroup float* tile, device S* pool, uint slot,
-                              uint slotRows, uint slotRow, uint rows, uint index, uint keyDim) {
-  uint lane = index % GDM_ROW_LANES;
-  uint own = index / GDM_ROW_LANES;
+template <typename S, uint G>
+METAL_FUNC void chunk_state_write(thread Panels<G / 2>& s, threadgroup float* tile, thread const States<S>& at,
+                                  device S* to, uint slot, ChunkRows set, uint index) {
+  uint own = index / GDM_CHUNK_LANES;
   uint owner = index / GDM_SIMD_LANES;
   for (uint slice = 0; slice < 2; ++slice) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (owner / 2 == slice) {
-      GDM_UNROLL
-      for (uint f = 0; f < 4 * N; ++f) {
-        if (panel_exists<4 * N>(f, keyDim / 8)) {
-          simdgroup_store(s.part[f], tile + (owner % 2) * 8 * keyDim + 8 * f, keyDim, 0, true);
+      GDM_UNROLL for (uint f = 0; f < G / 2; ++f) {
+        if (panel_exists<G / 2>(f, at.keyDim / 8)) {
+          simdgroup_store(s.part[f], tile + (owner % 2) * 8 * at.keyDim + 8 * f, at.keyDim, 0, true);
         }
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint row = slice * 16 + own;
-    Row<N> x;
-    row_load(x, tile + own * keyDim, lane, keyDim);
-    if (row < rows) state_write<S>(pool, x, slot, slotRows, slotRow + row, lane, keyDim);
+    RowSet one = set;
+    one.first += slice * GDM_CHUNK;
+    Rows<GDM_CHUNK_LANES, G, 1> x;
+    row_load(x.row[0], tile + own * at.keyDim, set.lane, at.keyDim);
+    states_write(at, to, slot, x, one);
   }
 }
 
 // Extra stores due after `done` tokens.
-template <typename S, uint N>
-inline void chunk_stores(thread uint& cursor, uint end, device const GDMStore* stores, int done,
-                         thread Panels<4 * N>& s, threadgroup float* tile, device S* pool, device S* snapshots,
-                         uint slotRows, uint slotRow, uint rows, uint index, uint keyDim) {
-  while (cursor < end && stores[cursor].tokens <= done) {
-    int slot = stores[cursor].slot;
-    if (slot >= 0) chunk_state_write<S, N>(s, tile, pool, uint(slot), slotRows, slotRow, rows, index, keyDim);
-    else chunk_state_write<S, N>(s, tile, snapshots, uint(-1 - slot), slotRows, slotRow, rows, index, keyDim);
-    ++cursor;
+template <typename S, uint G>
+METAL_FUNC void chunk_stores(thread States<S>& at, int done, thread Panels<G / 2>& s, threadgroup float* tile,
+                             ChunkRows set, uint index) {
+  while (at.next < at.end && at.stores[at.next].tokens <= done) {
+    int slot = at.stores[at.next].slot;
+    if (slot >= 0) chunk_state_write<S, G>(s, tile, at, at.pool, uint(slot), set, index);
+    else chunk_state_write<S, G>(s, tile, at, at.snapshots, uint(-1 - slot), set, index);
+    ++at.next;
   }
 }
 

@@ -22,10 +22,10 @@
 // 5. Write both matrices. Tokens past the chunk's end are zero rows: A and P zero, the inverse the identity.
 //
 // Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM.
-#include "rows.h"
+#include "states.h"
 
 // (I - N)^-1 for a strictly lower triangular 8 x 8 block N of a matrix of 16 columns.
-inline void chunk_leaf(thread simdgroup_float8x8& inverse, threadgroup const float* block) {
+METAL_FUNC void chunk_leaf(thread simdgroup_float8x8& inverse, threadgroup const float* block) {
   simdgroup_float8x8 one = simdgroup_float8x8(1.0f);
   simdgroup_float8x8 n;
   simdgroup_float8x8 square;
@@ -43,8 +43,8 @@ inline void chunk_leaf(thread simdgroup_float8x8& inverse, threadgroup const flo
 }
 
 // Stages row `group` of a chunk, normalised; zeros past the chunk's end, whatever the norm makes of them.
-template <typename T, uint N>
-inline void chunk_stage(thread Row<N>& row, threadgroup float* tile, device const T* source, bool present,
+template <typename T, uint G>
+METAL_FUNC void chunk_stage(thread Row<GDM_CHUNK_LANES, G>& row, threadgroup float* tile, device const T* source, bool present,
                         float epsilon, float scale, uint group, uint lane, uint keyDim) {
   row_load<T>(row, source, lane, keyDim);
   row_normalise(row, keyDim, epsilon, scale);
@@ -52,7 +52,7 @@ inline void chunk_stage(thread Row<N>& row, threadgroup float* tile, device cons
   row_store(tile + group * keyDim, row, lane, keyDim);
 }
 
-template <typename T, uint N>
+template <typename T, uint G>
 [[max_total_threads_per_threadgroup(GDM_CHUNK_THREADS)]]
 kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
                              device const T* key [[buffer(1)]],
@@ -64,47 +64,47 @@ kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
                              threadgroup float* memory [[threadgroup(0)]],
                              uint2 group [[threadgroup_position_in_grid]],
                              uint index [[thread_index_in_threadgroup]]) {
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint valueHead = group.x;
   uint keyHead = key_head_of(valueHead, params.keyHeads, params.valueHeads);
   threadgroup float* tile = memory;
   threadgroup float* negA = tile + GDM_CHUNK * keyDim;
   threadgroup float* dots = negA + GDM_CHUNK * GDM_CHUNK;
 
-  uint lane = index % GDM_ROW_LANES;
-  uint own = index / GDM_ROW_LANES;
+  uint lane = index % GDM_CHUNK_LANES;
+  uint own = index / GDM_CHUNK_LANES;
   uint count = uint(chunks[group.y].count);
   ulong base = ulong(chunks[group.y].firstToken);
   ulong token = base + min(own, count - 1);
   ulong gateBase = base * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
-  ulong betaBase = base * params.betaTokenStride + valueHead;
+  ulong betaBase = base * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
   device const T* keyRow = key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride);
   device const T* queryRow = query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride);
 
-  Row<N> ownKey;
+  Row<GDM_CHUNK_LANES, G> ownKey;
   chunk_stage(ownKey, tile, keyRow, own < count, params.epsilon, 1.0f, own, lane, keyDim);
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
   for (uint pass = 0; pass < 2; ++pass) {
     if (pass == 1) {
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      Row<N> ownQuery;
+      Row<GDM_CHUNK_LANES, G> ownQuery;
       chunk_stage(ownQuery, tile, queryRow, own < count, params.epsilon, params.scale, own, lane, keyDim);
       threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    Row<N> carried = ownKey;
+    Row<GDM_CHUNK_LANES, G> carried = ownKey;
     for (uint i = 0; i < GDM_CHUNK; ++i) {
       if (i > own && i < count) {
         ulong at = gateBase + ulong(i) * params.gateTokenStride;
         if (GATE_PER_KEY) {
-          Row<N> decay;
+          Row<GDM_CHUNK_LANES, G> decay;
           row_load<float>(decay, gate + at, lane, keyDim);
           row_scale(carried, decay);
         } else {
           row_scale(carried, gate[at]);
         }
       }
-      Row<N> other;
+      Row<GDM_CHUNK_LANES, G> other;
       row_load(other, tile + i * keyDim, lane, keyDim);
       float product = row_dot(carried, other);
       if (lane == 0 && pass == 0) {
@@ -144,12 +144,4 @@ kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
 }
 
 // Names: gd_chunk_prepare_<T>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_chunk_prepare_f32_k64")]] kernel decltype(gd_chunk_prepare<float, 2>) gd_chunk_prepare<float, 2>;
-template [[host_name("gd_chunk_prepare_f16_k64")]] kernel decltype(gd_chunk_prepare<half, 2>) gd_chunk_prepare<half, 2>;
-template [[host_name("gd_chunk_prepare_bf16_k64")]] kernel decltype(gd_chunk_prepare<bfloat, 2>) gd_chunk_prepare<bfloat, 2>;
-template [[host_name("gd_chunk_prepare_f32_k128")]] kernel decltype(gd_chunk_prepare<float, 4>) gd_chunk_prepare<float, 4>;
-template [[host_name("gd_chunk_prepare_f16_k128")]] kernel decltype(gd_chunk_prepare<half, 4>) gd_chunk_prepare<half, 4>;
-template [[host_name("gd_chunk_prepare_bf16_k128")]] kernel decltype(gd_chunk_prepare<bfloat, 4>) gd_chunk_prepare<bfloat, 4>;
-template [[host_name("gd_chunk_prepare_f32_kany")]] kernel decltype(gd_chunk_prepare<float, 8>) gd_chunk_prepare<float, 8>;
-template [[host_name("gd_chunk_prepare_f16_kany")]] kernel decltype(gd_chunk_prepare<half, 8>) gd_chunk_prepare<half, 8>;
-template [[host_name("gd_chunk_prepare_bf16_kany")]] kernel decltype(gd_chunk_prepare<bfloat, 8>) gd_chunk_prepare<bfloat, 8>;
+GDM_INSTANTIATE_TK(gd_chunk_prepare)

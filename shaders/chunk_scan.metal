@@ -18,7 +18,7 @@
 // Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES.
 #include "chunk.h"
 
-template <typename T, typename S, uint N>
+template <typename T, typename S, uint G>
 [[max_total_threads_per_threadgroup(GDM_CHUNK_THREADS)]]
 kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
                           device const T* key [[buffer(1)]],
@@ -39,7 +39,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
                           threadgroup float* memory [[threadgroup(0)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint index [[thread_index_in_threadgroup]]) {
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint panels = keyDim / 8;
   uint valueHead = group.y;
   uint sequence = group.z;
@@ -53,19 +53,25 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
   threadgroup float* matrices = values + GDM_CHUNK * GDM_CHUNK_ROWS;
   threadgroup float* decays = matrices + GDM_CHUNK_SCRATCH;
 
-  uint lane = index % GDM_ROW_LANES;
-  uint own = index / GDM_ROW_LANES;  // the token that this row group stages
+  uint lane = index % GDM_CHUNK_LANES;
+  uint own = index / GDM_CHUNK_LANES;  // the token that this row group stages
   uint column = 8 * (index / GDM_SIMD_LANES);  // this simdgroup's first row, a column of values
 
-  Panels<4 * N> s;
-  chunk_state_read<S, N>(s, tile, state, staged, readSlots[sequence], slotRows, slotRow, rows, index, keyDim);
-  uint cursor = HAS_STORES ? storeOffsets[sequence] : 0;
-  uint storesEnd = HAS_STORES ? storeOffsets[sequence + 1] : 0;
-  int done = 0;
+  States<S> states = {state, staged, snapshots, stores, 0, 0, slotRows, keyDim};
   if (HAS_STORES) {
-    chunk_stores<S, N>(cursor, storesEnd, stores, done, s, tile, state, snapshots, slotRows, slotRow, rows, index,
-                       keyDim);
+    states.next = storeOffsets[sequence];
+    states.end = storeOffsets[sequence + 1];
   }
+  ChunkRows set = chunk_rows(slotRow, rows, index);
+  int readSlot = readSlots[sequence];
+  int writeSlot = writeSlots[sequence];
+  bool empty = chunkOffsets[sequence] == chunkOffsets[sequence + 1];
+  if (HAS_STORES || empty) states_begin<S, GDM_CHUNK_LANES, G, 2>(states, readSlot, writeSlot, empty, set);
+  if (empty) return;
+
+  Panels<G / 2> s;
+  chunk_state_read<S, G>(s, tile, states, readSlot, set, index);
+  int done = 0;
 
   for (uint chunk = chunkOffsets[sequence]; chunk < chunkOffsets[sequence + 1]; ++chunk) {
     uint count = uint(chunks[chunk].count);
@@ -90,7 +96,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
 
     // 1. Queries, values and the chunk's matrices.
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    Row<N> row;
+    Row<GDM_CHUNK_LANES, G> row;
     row_load<T>(row, query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
     row_normalise(row, keyDim, params.epsilon, params.scale);
     chunk_put(tile, row, present, upTo, own, lane, keyDim);
@@ -154,43 +160,11 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
     chunk_update(s, tile, decays, total, v0, v1, panels, keyDim);
 
     done += int(count);
-    if (HAS_STORES) {
-      chunk_stores<S, N>(cursor, storesEnd, stores, done, s, tile, state, snapshots, slotRows, slotRow, rows, index,
-                         keyDim);
-    }
+    if (HAS_STORES) chunk_stores<S, G>(states, done, s, tile, set, index);
   }
 
-  int slot = writeSlots[sequence];
-  if (slot >= 0) {
-    chunk_state_write<S, N>(s, tile, state, uint(slot), slotRows, slotRow, rows, index, keyDim);
-  }
+  if (writeSlot >= 0) chunk_state_write<S, G>(s, tile, states, state, uint(writeSlot), set, index);
 }
 
 // Names: gd_chunk_scan_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_chunk_scan_f32_f32_k64")]] kernel decltype(gd_chunk_scan<float, float, 2>) gd_chunk_scan<float, float, 2>;
-template [[host_name("gd_chunk_scan_f32_f16_k64")]] kernel decltype(gd_chunk_scan<float, half, 2>) gd_chunk_scan<float, half, 2>;
-template [[host_name("gd_chunk_scan_f32_bf16_k64")]] kernel decltype(gd_chunk_scan<float, bfloat, 2>) gd_chunk_scan<float, bfloat, 2>;
-template [[host_name("gd_chunk_scan_f16_f32_k64")]] kernel decltype(gd_chunk_scan<half, float, 2>) gd_chunk_scan<half, float, 2>;
-template [[host_name("gd_chunk_scan_f16_f16_k64")]] kernel decltype(gd_chunk_scan<half, half, 2>) gd_chunk_scan<half, half, 2>;
-template [[host_name("gd_chunk_scan_f16_bf16_k64")]] kernel decltype(gd_chunk_scan<half, bfloat, 2>) gd_chunk_scan<half, bfloat, 2>;
-template [[host_name("gd_chunk_scan_bf16_f32_k64")]] kernel decltype(gd_chunk_scan<bfloat, float, 2>) gd_chunk_scan<bfloat, float, 2>;
-template [[host_name("gd_chunk_scan_bf16_f16_k64")]] kernel decltype(gd_chunk_scan<bfloat, half, 2>) gd_chunk_scan<bfloat, half, 2>;
-template [[host_name("gd_chunk_scan_bf16_bf16_k64")]] kernel decltype(gd_chunk_scan<bfloat, bfloat, 2>) gd_chunk_scan<bfloat, bfloat, 2>;
-template [[host_name("gd_chunk_scan_f32_f32_k128")]] kernel decltype(gd_chunk_scan<float, float, 4>) gd_chunk_scan<float, float, 4>;
-template [[host_name("gd_chunk_scan_f32_f16_k128")]] kernel decltype(gd_chunk_scan<float, half, 4>) gd_chunk_scan<float, half, 4>;
-template [[host_name("gd_chunk_scan_f32_bf16_k128")]] kernel decltype(gd_chunk_scan<float, bfloat, 4>) gd_chunk_scan<float, bfloat, 4>;
-template [[host_name("gd_chunk_scan_f16_f32_k128")]] kernel decltype(gd_chunk_scan<half, float, 4>) gd_chunk_scan<half, float, 4>;
-template [[host_name("gd_chunk_scan_f16_f16_k128")]] kernel decltype(gd_chunk_scan<half, half, 4>) gd_chunk_scan<half, half, 4>;
-template [[host_name("gd_chunk_scan_f16_bf16_k128")]] kernel decltype(gd_chunk_scan<half, bfloat, 4>) gd_chunk_scan<half, bfloat, 4>;
-template [[host_name("gd_chunk_scan_bf16_f32_k128")]] kernel decltype(gd_chunk_scan<bfloat, float, 4>) gd_chunk_scan<bfloat, float, 4>;
-template [[host_name("gd_chunk_scan_bf16_f16_k128")]] kernel decltype(gd_chunk_scan<bfloat, half, 4>) gd_chunk_scan<bfloat, half, 4>;
-template [[host_name("gd_chunk_scan_bf16_bf16_k128")]] kernel decltype(gd_chunk_scan<bfloat, bfloat, 4>) gd_chunk_scan<bfloat, bfloat, 4>;
-template [[host_name("gd_chunk_scan_f32_f32_kany")]] kernel decltype(gd_chunk_scan<float, float, 8>) gd_chunk_scan<float, float, 8>;
-template [[host_name("gd_chunk_scan_f32_f16_kany")]] kernel decltype(gd_chunk_scan<float, half, 8>) gd_chunk_scan<float, half, 8>;
-template [[host_name("gd_chunk_scan_f32_bf16_kany")]] kernel decltype(gd_chunk_scan<float, bfloat, 8>) gd_chunk_scan<float, bfloat, 8>;
-template [[host_name("gd_chunk_scan_f16_f32_kany")]] kernel decltype(gd_chunk_scan<half, float, 8>) gd_chunk_scan<half, float, 8>;
-template [[host_name("gd_chunk_scan_f16_f16_kany")]] kernel decltype(gd_chunk_scan<half, half, 8>) gd_chunk_scan<half, half, 8>;
-template [[host_name("gd_chunk_scan_f16_bf16_kany")]] kernel decltype(gd_chunk_scan<half, bfloat, 8>) gd_chunk_scan<half, bfloat, 8>;
-template [[host_name("gd_chunk_scan_bf16_f32_kany")]] kernel decltype(gd_chunk_scan<bfloat, float, 8>) gd_chunk_scan<bfloat, float, 8>;
-template [[host_name("gd_chunk_scan_bf16_f16_kany")]] kernel decltype(gd_chunk_scan<bfloat, half, 8>) gd_chunk_scan<bfloat, half, 8>;
-template [[host_name("gd_chunk_scan_bf16_bf16_kany")]] kernel decltype(gd_chunk_scan<bfloat, bfloat, 8>) gd_chunk_scan<bfloat, bfloat, 8>;
+GDM_INSTANTIATE_TSK(gd_chunk_scan)

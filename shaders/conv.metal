@@ -8,16 +8,117 @@
 //
 // gd_conv. Grid: (ceil(C / GDM_CONV_THREADS), tiles, n) threadgroups of GDM_CONV_THREADS, tiles the number of
 // GDM_CONV_TILE-token tiles of the longest sequence, at least 1.
-// 1. Take the K - 1 columns before the tile: from the state in tile 0, else from x.
+// 1. Ask for the tile's inputs, all of them before the first is used, and for the K - 1 columns before it: from the
+//    state in tile 0, by way of threadgroup memory, where neighbouring threads read neighbouring memory; else from x.
 // 2. For each token of the tile: one output, rounded once at its store.
 // 3. Tile 0 alone writes states: it alone has read the old one, and whatever else a new state holds is in x.
+//
+// CONV_UPDATE, one token of each sequence and K = 4: a thread has four channels, whose columns, weights, inputs and
+// outputs are whole vectors; channels are a multiple of 4 and every row of x and out begins at a multiple of four
+// elements' bytes. Grid: (ceil(C / (4 GDM_CONV_THREADS)), 1, n). The same bits.
 //
 // gd_conv_shift. Grid: (ceil(C / GDM_CONV_THREADS), n). Moves each sequence's state on by counts[s] of its tokens and
 // computes no output: the commit of a verified draft whose inputs x were kept.
 //
 // Function constants: CONV_WIDTH, CONV_BIAS, CONV_SILU, CONV_STATE_F32, CONV_WEIGHT_DTYPE, CONV_BIAS_DTYPE, OUT_F32,
-// HAS_STORES; gd_conv_shift: CONV_WIDTH, CONV_STATE_F32.
+// HAS_STORES, CONV_UPDATE; gd_conv_shift: CONV_WIDTH, CONV_STATE_F32.
 #include "conv.h"
+
+// The states of a threadgroup's channels, [GDM_CONV_THREADS, K - 1] neighbouring elements, to threadgroup memory.
+template <typename T>
+METAL_FUNC void conv_stage(threadgroup uint* memory, device const T* pool, device const T* staged, int slot,
+                           uint channels, uint firstChannel, uint index) {
+  uint width = CONV_WIDTH - 1;
+  uint count = min(uint(GDM_CONV_THREADS), channels - firstChannel) * width;
+  device const T* from = slot >= 0 ? pool : staged;
+  ulong at = (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * channels + firstChannel) * width;
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    uint i = index + j * GDM_CONV_THREADS;
+    if (i < count) memory[i] = slot == GDM_SLOT_NONE ? 0u : conv_bits(from, at + i);
+  }
+}
+
+// The same way back.
+template <typename T>
+METAL_FUNC void conv_unstage(device T* pool, threadgroup const uint* memory, uint slot, uint channels,
+                             uint firstChannel, uint index) {
+  uint width = CONV_WIDTH - 1;
+  uint count = min(uint(GDM_CONV_THREADS), channels - firstChannel) * width;
+  ulong at = (ulong(slot) * channels + firstChannel) * width;
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    uint i = index + j * GDM_CONV_THREADS;
+    if (i < count) conv_set_bits(pool, at + i, memory[i]);
+  }
+}
+
+METAL_FUNC void conv_take(thread ConvTaps& taps, threadgroup const uint* memory, uint index) {
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    taps.column[j] = j + 1 < CONV_WIDTH ? memory[index * (CONV_WIDTH - 1) + j] : 0u;
+  }
+}
+METAL_FUNC void conv_put(threadgroup uint* memory, thread const ConvTaps& taps, uint index) {
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    if (j + 1 < CONV_WIDTH) memory[index * (CONV_WIDTH - 1) + j] = taps.column[j];
+  }
+}
+
+// Four neighbouring columns of a state.
+template <typename T> METAL_FUNC uint4 conv_bits4(device const T* p, ulong at) {
+  if (CONV_STATE_F32) return *(device const uint4*)((device const uint*)p + at);
+  return uint4(*(device const typename Bits<T>::type4*)(p + at));
+}
+template <typename T> METAL_FUNC void conv_set_bits4(device T* p, ulong at, uint4 bits) {
+  typedef typename Bits<T>::type4 U4;
+  if (CONV_STATE_F32) *(device uint4*)((device uint*)p + at) = bits;
+  else *(device U4*)(p + at) = U4(bits);
+}
+
+// Elements at .. at + 3 of the weights.
+METAL_FUNC float4 conv_weights4(device const ushort* weight, ulong at) {
+  if (CONV_WEIGHT_DTYPE == GDM_F32) return *(device const float4*)((device const float*)weight + at);
+  float4 v = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) v[j] = read_any(weight, at + j, CONV_WEIGHT_DTYPE);
+  return v;
+}
+
+// One token of channels first .. first + 3, W taps before it: their state is 4 W neighbouring elements, read and written
+// as vectors. `x` and `out` point at the token's row.
+template <typename T, uint W>
+METAL_FUNC void conv_update(device const T* x, device const ushort* weight, device const ushort* bias, device T* state,
+                            device const T* staged, device T* out, ulong outAt, int readSlot, int writeSlot,
+                            uint channels, uint first) {
+  typedef typename Vec4<T>::type T4;
+  device const T* from = readSlot >= 0 ? (device const T*)state : staged;
+  ulong at = (ulong(readSlot >= 0 ? readSlot : GDM_SLOT_STAGED - readSlot) * channels + first) * W;
+  uint4 old[W];
+  GDM_UNROLL for (uint i = 0; i < W; ++i) {
+    old[i] = uint4(0u);
+    if (readSlot != GDM_SLOT_NONE) old[i] = conv_bits4(from, at + 4 * i);
+  }
+  T4 in = *(device const T4*)(x + first);
+  float4 w[W + 1];
+  GDM_UNROLL for (uint i = 0; i < W + 1; ++i) w[i] = conv_weights4(weight, ulong(first) * (W + 1) + 4 * i);
+  float4 y = float4(0.0f);
+  uint4 next[W];
+  GDM_UNROLL for (uint c = 0; c < 4; ++c) {
+    uint column = conv_column(T(in[c]));
+    float sum = CONV_BIAS ? read_any(bias, first + c, CONV_BIAS_DTYPE) : 0.0f;
+    GDM_UNROLL for (uint j = 0; j < W; ++j) {
+      uint n = c * W + j;
+      uint m = c * (W + 1) + j;
+      sum = fma(w[m / 4][m % 4], conv_value<T>(old[n / 4][n % 4]), sum);
+      next[n / 4][n % 4] = j + 1 < W ? old[(n + (j + 1 < W ? 1 : 0)) / 4][(n + 1) % 4] : column;
+    }
+    uint last = c * (W + 1) + W;
+    sum = fma(w[last / 4][last % 4], conv_value<T>(column), sum);
+    y[c] = CONV_SILU ? gd_silu(sum) : sum;
+  }
+  if (OUT_F32) *(device float4*)((device float*)out + outAt + first) = y;
+  else *(device T4*)(out + outAt + first) = Vec4<T>::round(y);
+  if (writeSlot < 0) return;
+  ulong to = (ulong(writeSlot) * channels + first) * W;
+  GDM_UNROLL for (uint i = 0; i < W; ++i) conv_set_bits4(state, to + 4 * i, next[i]);
+}
 
 template <typename T>
 [[max_total_threads_per_threadgroup(GDM_CONV_THREADS)]]
@@ -36,47 +137,76 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
                     constant GDMConv& params [[buffer(12)]],
                     uint3 group [[threadgroup_position_in_grid]],
                     uint index [[thread_index_in_threadgroup]]) {
-  uint channel = group.x * GDM_CONV_THREADS + index;
+  threadgroup uint memory[GDM_CONV_THREADS * GDM_CONV_MAX_TAPS];
+  if (CONV_UPDATE) {
+    uint four = 4 * (group.x * GDM_CONV_THREADS + index);
+    if (four >= params.channels) return;
+    ulong row = ulong(cuSeqlens[group.z]);
+    conv_update<T, 3>(x + row * params.xTokenStride, weight, bias, state, staged, out, row * params.outTokenStride,
+                      readSlots[group.z], writeSlots[group.z], params.channels, four);
+    return;
+  }
+  uint firstChannel = group.x * GDM_CONV_THREADS;
+  uint channel = firstChannel + index;
   uint sequence = group.z;
   int begin = cuSeqlens[sequence];
   int count = cuSeqlens[sequence + 1] - begin;
   int first = int(group.y) * GDM_CONV_TILE;
-  if (channel >= params.channels || (group.y > 0 && first >= count)) return;
+  if (group.y > 0 && first >= count) return;  // whole threadgroups
+  bool exists = channel < params.channels;
+  uint safe = exists ? channel : params.channels - 1;
+  device const T* input = x + (ulong(begin) * params.xTokenStride + safe);
 
-  device const T* input = x + (ulong(begin) * params.xTokenStride + channel);
+  // A whole tile's inputs together; those of a last, shorter one as they come.
+  bool whole = first + GDM_CONV_TILE <= count;
+  T in[GDM_CONV_TILE];
+  if (whole) {
+    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) in[t] = input[ulong(first + t) * params.xTokenStride];
+  }
+  ConvWeights w;
+  conv_weights(w, weight, bias, safe);
   ConvTaps old;
   ConvTaps taps;
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) old.column[j] = 0u;
   if (group.y == 0) {
-    conv_read(old, state, staged, readSlots[sequence], params.channels, channel);
+    conv_stage(memory, (device const T*)state, staged, readSlots[sequence], params.channels, firstChannel, index);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (exists) conv_take(old, memory, index);
     taps = old;
   } else {
     // GDM_CONV_TILE >= K - 1, so that the state is not needed beyond tile 0 and `old` is only a placeholder.
-    for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) old.column[j] = 0.0f;
     conv_columns(taps, old, input, params.xTokenStride, first);
   }
 
-  ConvWeights w;
-  conv_weights(w, weight, bias, channel);
-  int end = count - first < GDM_CONV_TILE ? count : first + GDM_CONV_TILE;
-  for (int t = first; t < end; ++t) {
-    float y = conv_token(taps, w, float(input[ulong(t) * params.xTokenStride]));
-    write_wide(out, ulong(begin + t) * params.outTokenStride + channel, y, OUT_F32);
+  if (whole) {
+    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
+      float y = conv_token(taps, w, in[t]);
+      if (exists) write_wide(out, ulong(begin + first + t) * params.outTokenStride + channel, y, OUT_F32);
+    }
+  } else {
+    for (int t = first; t < count; ++t) {
+      float y = conv_token(taps, w, input[ulong(t) * params.xTokenStride]);
+      if (exists) write_wide(out, ulong(begin + t) * params.outTokenStride + channel, y, OUT_F32);
+    }
   }
 
   if (group.y > 0) return;
-  if (HAS_STORES) {
+  if (HAS_STORES && exists) {
     for (uint i = storeOffsets[sequence]; i < storeOffsets[sequence + 1]; ++i) {
-      conv_columns(taps, old, input, params.xTokenStride, stores[i].tokens);
+      ConvTaps kept;
+      conv_columns(kept, old, input, params.xTokenStride, stores[i].tokens);
       int slot = stores[i].slot;
-      if (slot >= 0) conv_write(state, taps, uint(slot), params.channels, channel);
-      else conv_write(snapshots, taps, uint(-1 - slot), params.channels, channel);
+      if (slot >= 0) conv_write(state, kept, uint(slot), params.channels, channel);
+      else conv_write(snapshots, kept, uint(-1 - slot), params.channels, channel);
     }
   }
   int slot = writeSlots[sequence];
-  if (slot >= 0) {
-    conv_columns(taps, old, input, params.xTokenStride, count);
-    conv_write(state, taps, uint(slot), params.channels, channel);
-  }
+  if (slot < 0) return;
+  if (count > GDM_CONV_TILE) conv_columns(taps, old, input, params.xTokenStride, count);
+  // Each thread has taken its own entries out of threadgroup memory, and puts the new ones in their place.
+  if (exists) conv_put(memory, taps, index);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  conv_unstage(state, memory, uint(slot), params.channels, firstChannel, index);
 }
 
 template <typename T>
@@ -98,15 +228,11 @@ kernel void gd_conv_shift(device const T* x [[buffer(0)]],
   device const T* input = x + (ulong(cuSeqlens[sequence]) * params.xTokenStride + channel);
   ConvTaps old;
   ConvTaps taps;
-  conv_read(old, state, staged, readSlots[sequence], params.channels, channel);
+  conv_read(old, (device const T*)state, staged, readSlots[sequence], params.channels, channel);
   conv_columns(taps, old, input, params.xTokenStride, counts[sequence]);
   conv_write(state, taps, uint(slot), params.channels, channel);
 }
 
 // Names: gd_conv_<T>, gd_conv_shift_<T>.
-template [[host_name("gd_conv_f32")]] kernel decltype(gd_conv<float>) gd_conv<float>;
-template [[host_name("gd_conv_f16")]] kernel decltype(gd_conv<half>) gd_conv<half>;
-template [[host_name("gd_conv_bf16")]] kernel decltype(gd_conv<bfloat>) gd_conv<bfloat>;
-template [[host_name("gd_conv_shift_f32")]] kernel decltype(gd_conv_shift<float>) gd_conv_shift<float>;
-template [[host_name("gd_conv_shift_f16")]] kernel decltype(gd_conv_shift<half>) gd_conv_shift<half>;
-template [[host_name("gd_conv_shift_bf16")]] kernel decltype(gd_conv_shift<bfloat>) gd_conv_shift<bfloat>;
+GDM_INSTANTIATE_T(gd_conv)
+GDM_INSTANTIATE_T(gd_conv_shift)

@@ -12,7 +12,7 @@
 
 #include "storage.h"
 
-inline float gate_decay(float gate, float aLog, float dtBias, float bound) {
+METAL_FUNC float gate_decay(float gate, float aLog, float dtBias, float bound) {
   if (GATE_FORM == GDM_GATE_DECAY) return gate;
   if (GATE_FORM == GDM_GATE_LOG) return gd_exp(gate);
   if (GATE_FORM == GDM_GATE_NEG_LOG) return gd_exp(-gate);
@@ -23,7 +23,7 @@ inline float gate_decay(float gate, float aLog, float dtBias, float bound) {
 }
 
 // Reads what the form needs: gate at gateAt, A_log of the head, dt_bias at biasAt.
-inline float gate_read(device const ushort* gate, ulong gateAt, device const ushort* aLog, uint head,
+METAL_FUNC float gate_read(device const ushort* gate, ulong gateAt, device const ushort* aLog, uint head,
                        device const ushort* dtBias, uint biasAt, float bound) {
   bool raw = GATE_FORM == GDM_GATE_RAW || GATE_FORM == GDM_GATE_RAW_SSM || GATE_FORM == GDM_GATE_RAW_BOUNDED;
   float g = read_any(gate, gateAt, GATE_DTYPE);
@@ -32,7 +32,7 @@ inline float gate_read(device const ushort* gate, ulong gateAt, device const ush
   return gate_decay(g, a, b, bound);
 }
 
-inline float beta_read(device const ushort* beta, ulong at) {
+METAL_FUNC float beta_read(device const ushort* beta, ulong at) {
   float b = read_any(beta, at, BETA_DTYPE);
   if (BETA_FORM == GDM_BETA_GIVEN) return b;
   float s = gd_sigmoid(b);

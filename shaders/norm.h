@@ -4,20 +4,23 @@
 //   gate then norm  weight u rsqrt(mean u^2 + eps), u = x act(z)          act: silu or sigmoid
 // (RMS norm: Zhang and Sennrich 2019. The first order is Gated DeltaNet's output norm, the second Mamba-2's.)
 //
-// The sum of squares of a row is one simdgroup's: lane l adds elements l, l + 32, ... in order by fma, then lanes add
-// by xor 1, 2, 4, 8, 16. The order depends on the row's length alone.
+// The sum of squares of a row is one simdgroup's: lane l adds elements 4 (l + 32 i) + {0, 1, 2, 3}, i = 0, 1, ..., in
+// ascending order by fma, then lanes add by xor 1, 2, 4, 8, 16. The order depends on the row's length alone.
 #ifndef GATED_DELTA_SHADERS_NORM_H
 #define GATED_DELTA_SHADERS_NORM_H
 
 #include "storage.h"
 
-inline float norm_gate(float z) { return NORM_SIGMOID ? gd_sigmoid(z) : gd_silu(z); }
+METAL_FUNC float norm_gate(float z) { return NORM_SIGMOID ? gd_sigmoid(z) : gd_silu(z); }
 
 // What the norm is taken of.
-inline float norm_operand(float x, float z) { return NORM_GATE_FIRST ? x * norm_gate(z) : x; }
+METAL_FUNC float norm_operand(float x, float gate) { return NORM_GATE_FIRST ? x * gate : x; }
+
+// The first element of part i of this lane.
+METAL_FUNC uint norm_element(uint lane, uint i) { return 4 * (lane + GDM_SIMD_LANES * i); }
 
 // From a lane's sum of squares to 1 / rms of the row, in every lane. Every lane of the simdgroup must call it.
-inline float norm_inverse(float sum, uint length, float epsilon) {
+METAL_FUNC float norm_inverse(float sum, uint length, float epsilon) {
   sum += simd_shuffle_xor(sum, ushort(1));
   sum += simd_shuffle_xor(sum, ushort(2));
   sum += simd_shuffle_xor(sum, ushort(4));
@@ -26,9 +29,10 @@ inline float norm_inverse(float sum, uint length, float epsilon) {
   return gd_rsqrt(precise::divide(sum, float(length)) + epsilon);
 }
 
-inline float norm_result(float x, float z, float inverse, float weight) {
-  float y = (norm_operand(x, z) * inverse) * weight;
-  return NORM_GATE_FIRST ? y : y * norm_gate(z);
+// `gate` is norm_gate(z), which can be had before the sum is.
+METAL_FUNC float norm_result(float x, float gate, float inverse, float weight) {
+  float y = (norm_operand(x, gate) * inverse) * weight;
+  return NORM_GATE_FIRST ? y : y * gate;
 }
 
 #endif

@@ -13,7 +13,7 @@ using namespace metal;
 
 // e^x within 1 ulp; 0 below -104, infinity above 88.8, NaN for NaN. Cody-Waite reduction x = n ln 2 + r,
 // |r| <= ln 2 / 2, and a minimax polynomial for (e^r - 1 - r) / r^2 of relative weight, error 3e-9 of e^r.
-inline float gd_exp(float x) {
+METAL_FUNC float gd_exp(float x) {
   // The ends are compared first: NaN compares false and goes through the polynomial as NaN, with a harmless n.
   if (x > 88.8f) return as_type<float>(0x7f800000u);
   if (x < -104.0f) return 0.0f;
@@ -35,7 +35,7 @@ inline float gd_exp(float x) {
 }
 
 // log(1 + u) for u in [0, 1], relative error below 3 ulp for the smallest u too: 2 atanh(u / (2 + u)).
-inline float gd_log1p_unit(float u) {
+METAL_FUNC float gd_log1p_unit(float u) {
   float s = precise::divide(u, 2.0f + u);
   float z = s * s;
   float p = 0.243009329f;
@@ -47,20 +47,20 @@ inline float gd_log1p_unit(float u) {
 }
 
 // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|): no overflow, and e^x for very negative x.
-inline float gd_softplus(float x) {
+METAL_FUNC float gd_softplus(float x) {
   float tail = gd_log1p_unit(gd_exp(-fabs(x)));
   return x > 0.0f ? x + tail : tail;
 }
 
 // 1 / (1 + e^-x), from e^-|x| so that neither end loses relative precision.
-inline float gd_sigmoid(float x) {
+METAL_FUNC float gd_sigmoid(float x) {
   float e = gd_exp(-fabs(x));
   return precise::divide(x < 0.0f ? e : 1.0f, 1.0f + e);
 }
 
-inline float gd_silu(float x) { return x * gd_sigmoid(x); }
+METAL_FUNC float gd_silu(float x) { return x * gd_sigmoid(x); }
 
 // 1 / sqrt(x) from two correctly rounded operations: within 1 ulp, and the same bits everywhere.
-inline float gd_rsqrt(float x) { return precise::divide(1.0f, precise::sqrt(x)); }
+METAL_FUNC float gd_rsqrt(float x) { return precise::divide(1.0f, precise::sqrt(x)); }
 
 #endif

@@ -46,6 +46,10 @@ enum {
   GDM_ACTIVATION_SIGMOID = 3
 };
 enum {
+  GDM_WEIGHT_PLAIN = 1,
+  GDM_WEIGHT_PLUS_ONE = 2
+};
+enum {
   GDM_NORM_THEN_GATE = 1,
   GDM_GATE_THEN_NORM = 2
 };

@@ -9,6 +9,46 @@
 // Here and not only in numerics.h: the unsigned types' short names are of this namespace.
 using namespace metal;
 
+// Loops over arrays that live in registers: unrolled, since an array with a running index is kept in memory instead.
+#define GDM_UNROLL _Pragma("unroll")
+
+// An instantiation by the name that the host asks for; and those of every activation dtype T, state or weight dtype S
+// and key class. Groups of a key class: rows.h.
+#define GDM_KERNEL(name, function, ...) \
+  template [[host_name(name)]] kernel decltype(function<__VA_ARGS__>) function<__VA_ARGS__>;
+#define GDM_INSTANTIATE_T(function)             \
+  GDM_KERNEL(#function "_f32", function, float) \
+  GDM_KERNEL(#function "_f16", function, half)  \
+  GDM_KERNEL(#function "_bf16", function, bfloat)
+#define GDM_INSTANTIATE_K(name, function, ...)             \
+  GDM_KERNEL(name "_k64", function, __VA_ARGS__, 16)       \
+  GDM_KERNEL(name "_k128", function, __VA_ARGS__, 32)      \
+  GDM_KERNEL(name "_kany", function, __VA_ARGS__, 64)
+#define GDM_INSTANTIATE_TK(function)                   \
+  GDM_INSTANTIATE_K(#function "_f32", function, float) \
+  GDM_INSTANTIATE_K(#function "_f16", function, half)  \
+  GDM_INSTANTIATE_K(#function "_bf16", function, bfloat)
+#define GDM_INSTANTIATE_TS(function)                           \
+  GDM_KERNEL(#function "_f32_f32", function, float, float)     \
+  GDM_KERNEL(#function "_f32_f16", function, float, half)      \
+  GDM_KERNEL(#function "_f32_bf16", function, float, bfloat)   \
+  GDM_KERNEL(#function "_f16_f32", function, half, float)      \
+  GDM_KERNEL(#function "_f16_f16", function, half, half)       \
+  GDM_KERNEL(#function "_f16_bf16", function, half, bfloat)    \
+  GDM_KERNEL(#function "_bf16_f32", function, bfloat, float)   \
+  GDM_KERNEL(#function "_bf16_f16", function, bfloat, half)    \
+  GDM_KERNEL(#function "_bf16_bf16", function, bfloat, bfloat)
+#define GDM_INSTANTIATE_TSK(function)                                 \
+  GDM_INSTANTIATE_K(#function "_f32_f32", function, float, float)     \
+  GDM_INSTANTIATE_K(#function "_f32_f16", function, float, half)      \
+  GDM_INSTANTIATE_K(#function "_f32_bf16", function, float, bfloat)   \
+  GDM_INSTANTIATE_K(#function "_f16_f32", function, half, float)      \
+  GDM_INSTANTIATE_K(#function "_f16_f16", function, half, half)       \
+  GDM_INSTANTIATE_K(#function "_f16_bf16", function, half, bfloat)    \
+  GDM_INSTANTIATE_K(#function "_bf16_f32", function, bfloat, float)   \
+  GDM_INSTANTIATE_K(#function "_bf16_f16", function, bfloat, half)    \
+  GDM_INSTANTIATE_K(#function "_bf16_bf16", function, bfloat, bfloat)
+
 // Recurrence.
 constant bool TILED_HEADS [[function_constant(0)]];     // key head of value head h: h % Hk; otherwise h / (Hv / Hk)
 constant bool GATE_PER_KEY [[function_constant(1)]];    // a decay for every key dimension, not one a head
@@ -16,6 +56,8 @@ constant uint QK_NORM [[function_constant(2)]];         // GDM_NORM_*
 constant bool OUT_F32 [[function_constant(3)]];         // out is f32, not the activation dtype
 constant bool HAS_STORES [[function_constant(4)]];      // extra stores of the state inside a sequence
 constant bool RECORD [[function_constant(5)]];          // keep delta and normalised key of every token
+constant bool SMALL_BATCH [[function_constant(6)]];     // slots and starts are constants of the dispatch
+constant bool RESOLVE_GATES [[function_constant(7)]];   // decays and betas are resolved by the kernel itself
 
 // Gates.
 constant uint GATE_FORM [[function_constant(8)]];       // GDM_GATE_*
@@ -32,11 +74,20 @@ constant bool CONV_SILU [[function_constant(18)]];
 constant bool CONV_STATE_F32 [[function_constant(19)]]; // the conv state is f32, not the activation dtype
 constant uint CONV_WEIGHT_DTYPE [[function_constant(20)]];
 constant uint CONV_BIAS_DTYPE [[function_constant(21)]];
+constant bool CONV_UPDATE [[function_constant(22)]];    // one token of each sequence, four channels a thread
 
 // Gated norm.
 constant bool NORM_SIGMOID [[function_constant(24)]];   // gate by sigmoid(z), not silu(z)
 constant bool NORM_GATE_FIRST [[function_constant(25)]]; // norm(x act(z)), not norm(x) act(z)
 constant bool NORM_X_F32 [[function_constant(26)]];     // x is f32, not the activation dtype
 constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
+
+constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elements that a lane keeps: 1 or 2
+
+// Memory accesses of norm and projection: rows that begin at multiples of 16 bytes are read as vectors.
+constant bool ALIGNED_ROWS [[function_constant(28)]];
+constant uint PROJECT_ROWS [[function_constant(29)]];   // rows of a projection's tile: 1, 4 or 8
+
+constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states
 
 #endif

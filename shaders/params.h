@@ -20,16 +20,26 @@
 #define GDM_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == bytes, "layout shared with the host")
 #endif
 
-// Shapes of the work. A state row is spread over GDM_ROW_LANES neighbouring lanes; see rows.h.
+// Shapes of the work. Each kernel chooses the lanes that hold a state row (rows.h); the bits do not depend on them.
 enum {
   GDM_SIMD_LANES = 32,
-  GDM_ROW_LANES = 8,
-  GDM_DECODE_THREADS = 64,    // threads of a decode threadgroup
-  GDM_DECODE_ROWS = 8,        // state rows of a decode threadgroup
+  GDM_DECODE_THREADS = 64,        // threads of a decode or commit threadgroup, at most
+  GDM_DECODE_LANES_F32 = 16,      // float32 states: lanes of a row, rows of a lane group, threads
+  GDM_DECODE_ROWS_F32 = 2,
+  GDM_DECODE_THREADS_F32 = 64,
+  GDM_DECODE_LANES_16 = 16,       // 16-bit states
+  GDM_DECODE_ROWS_16 = 4,
+  GDM_DECODE_THREADS_16 = 32,
+  GDM_SMALL_BATCH = 8,            // sequences whose tables fit a constant of the dispatch
   GDM_PREFILL_THREADS = 256,
+  GDM_PREFILL_LANES = 8,
   GDM_PREFILL_ROWS = 32,
-  GDM_PREFILL_BLOCK = 16,     // tokens that prefill stages at a time for a key dim of 64 or 128
-  GDM_PREFILL_BLOCK_ANY = 8,  // for the others, so that 256 fits threadgroup memory
+  GDM_PREFILL_BLOCK = 8,          // tokens that prefill stages at a time
+  GDM_PREFILL_STAGE_LANES = 16,   // lanes that stage a key or query
+  GDM_STEP_THREADS = 512,         // threads of a step threadgroup, at most
+  GDM_STEP_LANES = 16,
+  GDM_STEP_ROWS = 2,              // rows of a lane group at a time
+  GDM_CHUNK_LANES = 8,
   GDM_CHUNK = 16,             // tokens of a chunk
   GDM_CHUNK_THREADS = 128,
   GDM_CHUNK_ROWS = 32,        // state rows of a chunk-scan threadgroup
@@ -42,6 +52,7 @@ enum {
   GDM_NORM_ROWS = 4,
   GDM_PROJECT_THREADS = 128,  // four simdgroups, each GDM_PROJECT_TILE outputs of GDM_PROJECT_TILE rows
   GDM_PROJECT_TILE = 4,
+  GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
   GDM_COPY_THREADS = 256,
   GDM_MAX_DIM = 256           // the largest key or value dim
 };
@@ -73,11 +84,26 @@ typedef struct GDMRecurrence {
   uint32_t valueTokenStride, valueHeadStride;
   uint32_t outTokenStride, outHeadStride;
   uint32_t gateTokenStride, gateHeadStride;  // per key dimension the last dim is contiguous
-  uint32_t betaTokenStride;
+  uint32_t betaTokenStride, betaHeadStride;
   float scale;    // of the query
   float epsilon;  // of the query and key norm
+  float bound;    // L of the raw-bounded gate, where decode resolves gates itself
 } GDMRecurrence;
-GDM_ASSERT_SIZE(GDMRecurrence, 68);
+GDM_ASSERT_SIZE(GDMRecurrence, 76);
+
+// Slots and starts of a batch of at most GDM_SMALL_BATCH sequences, in place of the tables in memory.
+typedef struct GDMBatch {
+  int32_t starts[GDM_SMALL_BATCH + 1];
+  int32_t readSlots[GDM_SMALL_BATCH];
+  int32_t writeSlots[GDM_SMALL_BATCH];
+} GDMBatch;
+GDM_ASSERT_SIZE(GDMBatch, 100);
+
+// A part of every sequence's tokens, in a prefill that is several dispatches.
+typedef struct GDMPart {
+  uint32_t first, tokens;
+} GDMPart;
+GDM_ASSERT_SIZE(GDMPart, 8);
 
 // recurrence_commit.metal
 typedef struct GDMCommit {
@@ -110,12 +136,34 @@ typedef struct GDMNorm {
 } GDMNorm;
 GDM_ASSERT_SIZE(GDMNorm, 40);
 
+// rms_norm.metal. Rows as in GDMNorm.
+typedef struct GDMRMSNorm {
+  uint32_t rows, heads, length;
+  uint32_t xTokenStride, xHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t plusOne;  // whether rows are multiplied by 1 + weight
+  float epsilon;
+} GDMRMSNorm;
+GDM_ASSERT_SIZE(GDMRMSNorm, 36);
+
 // projection.metal
 typedef struct GDMProject {
   uint32_t rows, inputs, outputs;
   uint32_t xRowStride, outRowStride;
 } GDMProject;
 GDM_ASSERT_SIZE(GDMProject, 20);
+
+// add.metal. A row is a (token, head) pair.
+enum { GDM_ADD_PART = 4 };  // elements of a thread
+typedef struct GDMAdd {
+  uint32_t heads, length;
+  uint32_t aTokenStride, aHeadStride;
+  uint32_t bTokenStride, bHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t aF32;                  // a is f32, not the activation dtype
+  uint32_t replacesA, replacesB;  // out is that very tensor, which is not bound then
+} GDMAdd;
+GDM_ASSERT_SIZE(GDMAdd, 44);
 
 // step.metal: strides of one row (token) a sequence; channels are query | key | value, each head-major.
 typedef struct GDMStep {

@@ -1,32 +1,38 @@
-// Gated delta rule, decode and short sequences: every row group walks its sequence's tokens on its own.
+// Gated delta rule, decode and short sequences: every lane group walks its sequence's tokens on its own.
 //
 // query, key [tokens, Hk, Dk] T; value [tokens, Hv, Dv] T; strides of tokens and heads in elements, multiples of 8.
-// gate [tokens, Hv] f32 decay in [0, 1], or [tokens, Hv, Dk] (GATE_PER_KEY); beta [tokens, Hv] f32.
+// gate [tokens, Hv] f32 decay in [0, 1], or [tokens, Hv, Dk] (GATE_PER_KEY); beta [tokens, Hv] f32. RESOLVE_GATES: gate,
+// beta, aLog [Hv] and dtBias [Hv] as gates.metal takes them, one gate a head.
 // state [slots, Hv, Dv, Dk] S, read and written in place: one argument, since kernel arguments must not overlap.
 // staged [copies, Hv, Dv, Dk] S: copies of slots that one sequence reads and another writes.
 // out [tokens, Hv, Dv] T, or f32 (OUT_F32).
-// cuSeqlens [n + 1]; readSlots, writeSlots [n] (GDM_SLOT_*; a write slot of -1 drops the final state).
+// cuSeqlens [n + 1]; readSlots, writeSlots [n] (GDM_SLOT_*; a write slot of -1 drops the final state). SMALL_BATCH: all
+// three in `batch`, a constant of the dispatch, since no state can be asked for before its slot is known.
 // HAS_STORES: sequence s stores its state as stores[storeOffsets[s] .. storeOffsets[s + 1] - 1] say, into the pool or
 // into snapshots [entries, Hv, Dv, Dk] S. RECORD: recordKey [tokens, Hk, Dk] and recordDelta [tokens, Hv, Dv], f32.
 //
-// Grid: (Dv / 8, Hv, n) threadgroups of GDM_DECODE_THREADS. A threadgroup holds 8 rows, a row 8 lanes (rows.h).
+// Grid: (ceil(Dv / rows), Hv, n) threadgroups; rows, threads and lanes by the state's dtype: GDM_DECODE_* in params.h. A
+// lane group holds several rows, so that a key and a query are loaded and normalised once for them, and keeps as many
+// loads under way as a GPU needs to be at the speed of its memory.
 //
-// 1. Read the row of the state into registers (zeros where the slot says so).
-// 2. For each token: load and normalise its key and query (each row group for itself: no barrier, the same bits as
-//    when prefill normalises them once), decay the row, update it, write its output.
-// 3. Write the row to the write slot. A sequence of no tokens thereby copies its state.
+// 1. Ask for the rows of the state (zeros where the slot says so).
+// 2. For each token: load and normalise its key and query (each lane group for itself: no barrier, the same bits as
+//    when prefill normalises them once), decay the rows, update them, write their outputs.
+// 3. Write the rows to the write slot. A sequence of no tokens moves its state there as bits.
 //
 // Formula: rows.h. A row is read and written by the same lanes, so read slot = write slot needs no copy.
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD.
-#include "rows.h"
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, SMALL_BATCH, RESOLVE_GATES; where
+// that is set, those of gates.metal.
+#include "gates.h"
+#include "states.h"
 
-template <typename T, typename S, uint N>
+template <typename T, typename S, uint G>
 [[max_total_threads_per_threadgroup(GDM_DECODE_THREADS)]]
 kernel void gd_decode(device const T* query [[buffer(0)]],
                       device const T* key [[buffer(1)]],
                       device const T* value [[buffer(2)]],
-                      device const float* gate [[buffer(3)]],
-                      device const float* beta [[buffer(4)]],
+                      device const ushort* gate [[buffer(3)]],
+                      device const ushort* beta [[buffer(4)]],
                       device S* state [[buffer(5)]],
                       device const S* staged [[buffer(6)]],
                       device T* out [[buffer(7)]],
@@ -38,93 +44,84 @@ kernel void gd_decode(device const T* query [[buffer(0)]],
                       device S* snapshots [[buffer(13)]],
                       device float* recordKey [[buffer(14)]],
                       device float* recordDelta [[buffer(15)]],
-                      constant GDMRecurrence& params [[buffer(16)]],
+                      device const ushort* aLog [[buffer(16)]],
+                      device const ushort* dtBias [[buffer(17)]],
+                      constant GDMRecurrence& params [[buffer(18)]],
+                      constant GDMBatch& batch [[buffer(19)]],
                       uint3 group [[threadgroup_position_in_grid]],
                       uint index [[thread_index_in_threadgroup]]) {
+  constexpr uint L = DecodeShape<S>::lanes;
+  constexpr uint R = DecodeShape<S>::rows;
+  constexpr uint apart = DecodeShape<S>::threads / L;
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint valueDim = params.valueDim;
-  uint lane = index % GDM_ROW_LANES;
-  uint row = group.x * GDM_DECODE_ROWS + index / GDM_ROW_LANES;
+  uint lane = index % L;
+  uint firstRow = group.x * (apart * R) + index / L;
   uint valueHead = group.y;
   uint sequence = group.z;
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
-  uint slotRows = valueHeads * valueDim;
-  uint slotRow = valueHead * valueDim + row;
-  bool recordsKey = row == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
+  bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
 
-  Row<N> s;
-  state_read(s, state, staged, readSlots[sequence], slotRows, slotRow, lane, keyDim);
-  uint cursor = HAS_STORES ? storeOffsets[sequence] : 0;
-  uint storesEnd = HAS_STORES ? storeOffsets[sequence + 1] : 0;
+  int readSlot = SMALL_BATCH ? batch.readSlots[sequence] : readSlots[sequence];
+  int writeSlot = SMALL_BATCH ? batch.writeSlots[sequence] : writeSlots[sequence];
+  int begin = SMALL_BATCH ? batch.starts[sequence] : cuSeqlens[sequence];
+  int count = (SMALL_BATCH ? batch.starts[sequence + 1] : cuSeqlens[sequence + 1]) - begin;
+  uint headRow = valueHead * valueDim;
+  RowSet set = {headRow + firstRow, apart, decode_limit<S>(headRow + valueDim), lane};
+  States<S> states = {state, staged, snapshots, stores, 0, 0, valueHeads * valueDim, keyDim};
+  if (HAS_STORES) {
+    states.next = storeOffsets[sequence];
+    states.end = storeOffsets[sequence + 1];
+  }
+  if (HAS_STORES || count == 0) states_begin<S, L, G, R>(states, readSlot, writeSlot, count == 0, set);
+  if (count == 0) return;
 
-  int begin = cuSeqlens[sequence];
-  int count = cuSeqlens[sequence + 1] - begin;
+  Rows<L, G, R> s;
+  states_read(s, states, readSlot, set);
   for (int t = 0; t < count; ++t) {
-    if (HAS_STORES) {
-      state_stores(cursor, storesEnd, stores, t, state, snapshots, s, slotRows, slotRow, true, lane, keyDim);
-    }
+    if (HAS_STORES) states_store(states, t, s, set);
     ulong token = ulong(begin + t);
-    Row<N> k;
-    Row<N> q;
+    Row<L, G> k;
+    Row<L, G> q;
     row_load<T>(k, key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
     row_load<T>(q, query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
+    ulong valueAt = token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride;
+    Step<L, G, R> step;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = float(value[valueAt + (row_of(set, r) - headRow)]);
+    ulong gateAt = token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
+    ulong betaAt = token * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
+    float b = RESOLVE_GATES ? beta_read(beta, betaAt) : ((device const float*)beta)[betaAt];
+    float a = 1.0f;
+    if (RESOLVE_GATES) a = gate_read(gate, gateAt, aLog, valueHead, dtBias, valueHead, params.bound);
+    else if (!GATE_PER_KEY) a = ((device const float*)gate)[gateAt];
     row_normalise(k, keyDim, params.epsilon, 1.0f);
     row_normalise(q, keyDim, params.epsilon, params.scale);
-    float v = float(value[token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride + row]);
-    float b = beta[token * params.betaTokenStride + valueHead];
-    ulong gateAt = token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
     if (GATE_PER_KEY) {
-      Row<N> decay;
-      row_load<float>(decay, gate + gateAt, lane, keyDim);
-      row_scale(s, decay);
+      Row<L, G> decay;
+      row_load<float>(decay, (device const float*)gate + gateAt, lane, keyDim);
+      rows_scale(s, decay);
     } else {
-      row_scale(s, gate[gateAt]);
+      rows_scale(s, a);
     }
-    float delta = 0.0f;
-    float o = row_step(s, k, q, v, b, delta, lane, keyDim);
-    if (lane == 0) {
-      write_wide(out, token * params.outTokenStride + ulong(valueHead) * params.outHeadStride + row, o, OUT_F32);
-      if (RECORD) recordDelta[(token * valueHeads + valueHead) * valueDim + row] = delta;
+    rows_step(s, k, q, step, b, lane, keyDim);
+    ulong outAt = token * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) {
+      if (lane == 0 && row_exists(set, r)) {
+        uint row = row_of(set, r) - headRow;
+        write_wide(out, outAt + row, step.out[r], OUT_F32);
+        if (RECORD) recordDelta[(token * valueHeads + valueHead) * valueDim + row] = step.delta[r];
+      }
     }
     if (RECORD && recordsKey) {
       row_store<float>(recordKey + (token * keyHeads + keyHead) * keyDim, k, lane, keyDim);
     }
   }
 
-  if (HAS_STORES) {
-    state_stores(cursor, storesEnd, stores, count, state, snapshots, s, slotRows, slotRow, true, lane, keyDim);
-  }
-  int slot = writeSlots[sequence];
-  if (slot >= 0) state_write<S>(state, s, uint(slot), slotRows, slotRow, lane, keyDim);
+  if (HAS_STORES) states_store(states, count, s, set);
+  if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
 }
 
 // Names: gd_decode_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_decode_f32_f32_k64")]] kernel decltype(gd_decode<float, float, 2>) gd_decode<float, float, 2>;
-template [[host_name("gd_decode_f32_f16_k64")]] kernel decltype(gd_decode<float, half, 2>) gd_decode<float, half, 2>;
-template [[host_name("gd_decode_f32_bf16_k64")]] kernel decltype(gd_decode<float, bfloat, 2>) gd_decode<float, bfloat, 2>;
-template [[host_name("gd_decode_f16_f32_k64")]] kernel decltype(gd_decode<half, float, 2>) gd_decode<half, float, 2>;
-template [[host_name("gd_decode_f16_f16_k64")]] kernel decltype(gd_decode<half, half, 2>) gd_decode<half, half, 2>;
-template [[host_name("gd_decode_f16_bf16_k64")]] kernel decltype(gd_decode<half, bfloat, 2>) gd_decode<half, bfloat, 2>;
-template [[host_name("gd_decode_bf16_f32_k64")]] kernel decltype(gd_decode<bfloat, float, 2>) gd_decode<bfloat, float, 2>;
-template [[host_name("gd_decode_bf16_f16_k64")]] kernel decltype(gd_decode<bfloat, half, 2>) gd_decode<bfloat, half, 2>;
-template [[host_name("gd_decode_bf16_bf16_k64")]] kernel decltype(gd_decode<bfloat, bfloat, 2>) gd_decode<bfloat, bfloat, 2>;
-template [[host_name("gd_decode_f32_f32_k128")]] kernel decltype(gd_decode<float, float, 4>) gd_decode<float, float, 4>;
-template [[host_name("gd_decode_f32_f16_k128")]] kernel decltype(gd_decode<float, half, 4>) gd_decode<float, half, 4>;
-template [[host_name("gd_decode_f32_bf16_k128")]] kernel decltype(gd_decode<float, bfloat, 4>) gd_decode<float, bfloat, 4>;
-template [[host_name("gd_decode_f16_f32_k128")]] kernel decltype(gd_decode<half, float, 4>) gd_decode<half, float, 4>;
-template [[host_name("gd_decode_f16_f16_k128")]] kernel decltype(gd_decode<half, half, 4>) gd_decode<half, half, 4>;
-template [[host_name("gd_decode_f16_bf16_k128")]] kernel decltype(gd_decode<half, bfloat, 4>) gd_decode<half, bfloat, 4>;
-template [[host_name("gd_decode_bf16_f32_k128")]] kernel decltype(gd_decode<bfloat, float, 4>) gd_decode<bfloat, float, 4>;
-template [[host_name("gd_decode_bf16_f16_k128")]] kernel decltype(gd_decode<bfloat, half, 4>) gd_decode<bfloat, half, 4>;
-template [[host_name("gd_decode_bf16_bf16_k128")]] kernel decltype(gd_decode<bfloat, bfloat, 4>) gd_decode<bfloat, bfloat, 4>;
-template [[host_name("gd_decode_f32_f32_kany")]] kernel decltype(gd_decode<float, float, 8>) gd_decode<float, float, 8>;
-template [[host_name("gd_decode_f32_f16_kany")]] kernel decltype(gd_decode<float, half, 8>) gd_decode<float, half, 8>;
-template [[host_name("gd_decode_f32_bf16_kany")]] kernel decltype(gd_decode<float, bfloat, 8>) gd_decode<float, bfloat, 8>;
-template [[host_name("gd_decode_f16_f32_kany")]] kernel decltype(gd_decode<half, float, 8>) gd_decode<half, float, 8>;
-template [[host_name("gd_decode_f16_f16_kany")]] kernel decltype(gd_decode<half, half, 8>) gd_decode<half, half, 8>;
-template [[host_name("gd_decode_f16_bf16_kany")]] kernel decltype(gd_decode<half, bfloat, 8>) gd_decode<half, bfloat, 8>;
-template [[host_name("gd_decode_bf16_f32_kany")]] kernel decltype(gd_decode<bfloat, float, 8>) gd_decode<bfloat, float, 8>;
-template [[host_name("gd_decode_bf16_f16_kany")]] kernel decltype(gd_decode<bfloat, half, 8>) gd_decode<bfloat, half, 8>;
-template [[host_name("gd_decode_bf16_bf16_kany")]] kernel decltype(gd_decode<bfloat, bfloat, 8>) gd_decode<bfloat, bfloat, 8>;
+GDM_INSTANTIATE_TSK(gd_decode)

@@ -1,26 +1,92 @@
 // Gated delta rule, long sequences: blocks of tokens staged in threadgroup memory, then walked in order.
 //
-// Tensors, slots, stores and records as in recurrence_decode.metal, and the same bits: each row is held by the same
-// eight lanes and goes through the same sums (rows.h). What differs is where keys and queries come from: a threadgroup
-// of 32 rows loads and normalises each key and query once, instead of once a row.
+// Tensors, slots, stores and records as in recurrence_decode.metal, with gates always resolved, and the same bits: every
+// sum has the order of rows.h. What differs is where keys and queries come from: a threadgroup of 32 rows loads and
+// normalises each key and query once, instead of once a lane group.
 //
-// Grid: (ceil(Dv / 32), Hv, n) threadgroups of GDM_PREFILL_THREADS. The last threadgroup of a head may have groups
-// beyond Dv: they start from zeros and write nothing, so that every lane takes part in every step.
+// Grid: (ceil(Dv / 32), Hv, n) threadgroups of GDM_PREFILL_THREADS, a row GDM_PREFILL_LANES. The last threadgroup of a
+// head may have groups beyond Dv: they repeat the last row and write nothing, so that every lane takes part in every step.
 //
-// A block is B tokens: GDM_PREFILL_BLOCK, or GDM_PREFILL_BLOCK_ANY for kany. Threadgroup memory, in floats:
+// A block is B = GDM_PREFILL_BLOCK tokens. Threadgroup memory, in floats:
 //   keys [B, Dk] | queries [B, Dk] | decays [B, Dk or 1] | betas [B] | values [B, 32] | outputs [B, 32]
-// that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64); the host passes it, rounded up to 16 bytes;
-// at most 28736 bytes (Dk = 128, GATE_PER_KEY).
+// that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64), 10.3 KB for Dk = 128: three threadgroups fit a core's 32 KB. The
+// host passes it, rounded up to 16 bytes; at most 26688 bytes (Dk = 256, GATE_PER_KEY).
 //
-// 1. Read the rows of the state into registers.
-// 2. For each block: (a) stage keys and queries, normalised, one row group each; decays, betas and values.
-//    (b) barrier; walk the tokens, leaving outputs in threadgroup memory. (c) barrier; write the outputs, coalesced.
+// A part of the tokens, [partFirst, partFirst + partTokens) of each sequence, is a dispatch of its own where an op would
+// keep a GPU to itself for too long. PARTS: the state goes from part to part in `carried` [n, Hv, Dv, Dk] f32, whatever
+// the state's dtype, so that the cuts change no bit.
+//
+// 1. Read the rows of the state into registers. Ask for the first block: sixteen lanes a key or query, one value a
+//    thread, decays and betas.
+// 2. For each block: (a) put what was asked for into threadgroup memory; barrier. (b) Ask for the next block into
+//    registers; walk half of the tokens, leaving outputs in threadgroup memory; normalise what was asked for; walk the
+//    other half; barrier. (c) Write the outputs, coalesced.
 // 3. Write the rows to the write slot.
 //
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD.
-#include "rows.h"
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS.
+#include "states.h"
 
-template <typename T, typename S, uint N>
+// What a thread has asked for of a block.
+template <uint G> struct Asked {
+  Row<GDM_PREFILL_STAGE_LANES, G> row;    // of key or query `item`
+  Row<GDM_PREFILL_STAGE_LANES, G> decay;  // of token `item`, GATE_PER_KEY
+  float value;
+  float gate;
+  float beta;
+};
+
+// What a walk over a block reads and leaves, at this lane group's row.
+template <typename S> struct Walk {
+  threadgroup const float* keys;
+  threadgroup const float* queries;
+  threadgroup const float* decays;
+  threadgroup const float* values;
+  threadgroup float* outputs;
+  threadgroup const float* betas;
+  device float* recordDelta;
+  ulong record;
+  uint recordStride;
+  int first;
+};
+
+// Tokens from .. end - 1; a COUNT other than 0 is their number.
+template <uint COUNT, typename S, uint L, uint G>
+METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<S>& walk, uint from,
+                             uint end, RowSet set) {
+  uint keyDim = states.keyDim;
+  uint count = COUNT > 0 ? COUNT : end - from;
+  // Outputs of a known number of tokens wait in registers: a store into threadgroup memory between two tokens would keep
+  // the next one's key and query from being loaded ahead of it.
+  float outputs[COUNT > 0 ? COUNT : 1];
+  _Pragma("unroll 4") for (uint i = 0; i < count; ++i) {
+    uint t = from + i;
+    if (HAS_STORES) states_store(states, walk.first + int(t), s, set);
+    Row<L, G> k;
+    Row<L, G> q;
+    row_load(k, walk.keys + t * keyDim, set.lane, keyDim);
+    row_load(q, walk.queries + t * keyDim, set.lane, keyDim);
+    if (GATE_PER_KEY) {
+      Row<L, G> decay;
+      row_load(decay, walk.decays + t * keyDim, set.lane, keyDim);
+      rows_scale(s, decay);
+    } else {
+      rows_scale(s, walk.decays[t]);
+    }
+    Step<L, G, 1> step;
+    step.value[0] = walk.values[t * GDM_PREFILL_ROWS];
+    rows_step(s, k, q, step, walk.betas[t], set.lane, keyDim);
+    if (set.lane == 0) {
+      if (COUNT == 0) walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
+      if (RECORD && row_exists(set, 0)) walk.recordDelta[walk.record + ulong(t) * walk.recordStride] = step.delta[0];
+    }
+    outputs[COUNT > 0 ? i : 0] = step.out[0];
+  }
+  if (COUNT > 0 && set.lane == 0) {
+    GDM_UNROLL for (uint i = 0; i < (COUNT > 0 ? COUNT : 1); ++i) walk.outputs[(from + i) * GDM_PREFILL_ROWS] = outputs[i];
+  }
+}
+
+template <typename T, typename S, uint G>
 [[max_total_threads_per_threadgroup(GDM_PREFILL_THREADS)]]
 kernel void gd_prefill(device const T* query [[buffer(0)]],
                        device const T* key [[buffer(1)]],
@@ -38,150 +104,138 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
                        device S* snapshots [[buffer(13)]],
                        device float* recordKey [[buffer(14)]],
                        device float* recordDelta [[buffer(15)]],
-                       constant GDMRecurrence& params [[buffer(16)]],
+                       device float* carried [[buffer(16)]],
+                       constant GDMRecurrence& params [[buffer(17)]],
+                       constant GDMPart& part [[buffer(18)]],
                        threadgroup float* memory [[threadgroup(0)]],
                        uint3 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
-  constexpr uint block = N < 8 ? GDM_PREFILL_BLOCK : GDM_PREFILL_BLOCK_ANY;
-  constexpr uint groups = GDM_PREFILL_THREADS / GDM_ROW_LANES;
+  constexpr uint L = GDM_PREFILL_LANES;
+  constexpr uint W = GDM_PREFILL_STAGE_LANES;
+  constexpr uint block = GDM_PREFILL_BLOCK;
+  static_assert(2 * block * W == GDM_PREFILL_THREADS, "a lane group stages one key or query");
+  static_assert(block * GDM_PREFILL_ROWS == GDM_PREFILL_THREADS, "a thread stages one value");
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint valueDim = params.valueDim;
   uint decayDim = GATE_PER_KEY ? keyDim : 1;
   threadgroup float* keys = memory;
   threadgroup float* queries = keys + block * keyDim;
   threadgroup float* decays = queries + block * keyDim;
-  threadgroup float* betas = decays + block * decayDim;
-  threadgroup float* values = betas + block;
+  threadgroup float* values = decays + block * decayDim;
   threadgroup float* outputs = values + block * GDM_PREFILL_ROWS;
+  threadgroup float* betas = outputs + block * GDM_PREFILL_ROWS;
 
-  uint lane = index % GDM_ROW_LANES;
-  uint rowGroup = index / GDM_ROW_LANES;
+  uint lane = index % L;
+  uint rowGroup = index / L;
   uint firstRow = group.x * GDM_PREFILL_ROWS;
   uint rows = min(uint(GDM_PREFILL_ROWS), valueDim - firstRow);
-  bool valid = rowGroup < rows;
-  uint row = firstRow + min(rowGroup, rows - 1);
   uint valueHead = group.y;
   uint sequence = group.z;
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
-  uint slotRows = valueHeads * valueDim;
-  uint slotRow = valueHead * valueDim + row;
   bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
-
-  Row<N> s;
-  state_read(s, state, staged, valid ? readSlots[sequence] : GDM_SLOT_NONE, slotRows, slotRow, lane, keyDim);
-  uint cursor = HAS_STORES ? storeOffsets[sequence] : 0;
-  uint storesEnd = HAS_STORES ? storeOffsets[sequence + 1] : 0;
 
   int begin = cuSeqlens[sequence];
   int count = cuSeqlens[sequence + 1] - begin;
-  for (int first = 0; first < count; first += int(block)) {
-    uint tokens = min(block, uint(count - first));
-    ulong base = ulong(begin + first);
+  int start = PARTS ? int(part.first) : 0;
+  int end = PARTS ? min(count, start + int(part.tokens)) : count;
+  int readSlot = readSlots[sequence];
+  int writeSlot = writeSlots[sequence];
+  uint headRow = valueHead * valueDim;
+  RowSet set = {headRow + firstRow + rowGroup, GDM_PREFILL_ROWS, headRow + valueDim, lane};
+  States<S> states = {state, staged, snapshots, stores, 0, 0, valueHeads * valueDim, keyDim};
+  if (HAS_STORES) {
+    states.next = storeOffsets[sequence];
+    states.end = storeOffsets[sequence + 1];
+  }
+  if (start == 0 && (HAS_STORES || count == 0)) {
+    states_begin<S, L, G, 1>(states, readSlot, writeSlot, count == 0, set);
+  }
+  if (start >= count) return;
 
-    // (a) Item i is key i for i < block, else query i - block. Groups without one repeat a token's and store nothing.
-    for (uint firstItem = 0; firstItem < 2 * block; firstItem += groups) {
-      uint item = firstItem + rowGroup;
-      bool isKey = item < block;
-      uint slotOf = isKey ? item : item - block;
-      ulong token = base + min(slotOf, tokens - 1);
-      device const T* source =
-          isKey ? key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride)
-                : query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride);
-      Row<N> x;
-      row_load<T>(x, source, lane, keyDim);
-      row_normalise(x, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
-      if (slotOf < tokens && item < 2 * block) {
-        row_store((isKey ? keys : queries) + slotOf * keyDim, x, lane, keyDim);
+  Rows<L, G, 1> s;
+  ulong carriedAt = (ulong(sequence) * states.slotRows + row_of(set, 0)) * keyDim;
+  if (PARTS && start > 0) row_load<float>(s.row[0], carried + carriedAt, lane, keyDim);
+  else states_read(s, states, readSlot, set);
+  while (PARTS && HAS_STORES && states.next < states.end && stores[states.next].tokens < start) ++states.next;
+
+  // Item i is key i for i < block, else query i - block.
+  uint item = index / W;
+  uint wide = index % W;
+  bool isKey = item < block;
+  uint slotOf = isKey ? item : item - block;
+  device const T* source = isKey ? key + ulong(keyHead) * params.keyHeadStride
+                                 : query + ulong(keyHead) * params.queryHeadStride;
+  uint sourceStride = isKey ? params.keyTokenStride : params.queryTokenStride;
+  device const T* valueSource =
+      value + (ulong(valueHead) * params.valueHeadStride + firstRow + min(index % GDM_PREFILL_ROWS, rows - 1));
+  device const float* gateSource = gate + ulong(valueHead) * params.gateHeadStride;
+  device const float* betaSource = beta + ulong(valueHead) * params.betaHeadStride;
+
+  Asked<G> asked;
+  for (int first = start - int(block); first < end; first += int(block)) {
+    // (a) What was asked for a block ago.
+    uint tokens = 0;
+    if (first >= start) {
+      tokens = min(block, uint(end - first));
+      if (slotOf < tokens) {
+        row_store((isKey ? keys : queries) + slotOf * keyDim, asked.row, wide, keyDim);
+        if (GATE_PER_KEY && isKey) row_store(decays + slotOf * keyDim, asked.decay, wide, keyDim);
         if (RECORD && recordsKey && isKey) {
-          row_store<float>(recordKey + (token * keyHeads + keyHead) * keyDim, x, lane, keyDim);
+          ulong at = ulong(begin + first) + slotOf;
+          row_store<float>(recordKey + (at * keyHeads + keyHead) * keyDim, asked.row, wide, keyDim);
         }
       }
+      values[index] = asked.value;
+      if (!GATE_PER_KEY && index < block) decays[index] = asked.gate;
+      if (index < block) betas[index] = asked.beta;
+      threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    for (uint i = index; i < tokens * decayDim; i += GDM_PREFILL_THREADS) {
-      uint t = i / decayDim;
-      ulong at = (base + t) * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
-      decays[i] = gate[at + (i - t * decayDim)];
-    }
-    for (uint i = index; i < tokens; i += GDM_PREFILL_THREADS) {
-      betas[i] = beta[(base + i) * params.betaTokenStride + valueHead];
-    }
-    for (uint i = index; i < tokens * GDM_PREFILL_ROWS; i += GDM_PREFILL_THREADS) {
-      uint t = i / GDM_PREFILL_ROWS;
-      uint r = min(i % GDM_PREFILL_ROWS, rows - 1);
-      ulong at = (base + t) * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride + firstRow + r;
-      values[i] = float(value[at]);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
 
-    // (b)
-    for (uint t = 0; t < tokens; ++t) {
-      if (HAS_STORES) {
-        state_stores(cursor, storesEnd, stores, first + int(t), state, snapshots, s, slotRows, slotRow, valid, lane,
-                     keyDim);
-      }
-      Row<N> k;
-      Row<N> q;
-      row_load(k, keys + t * keyDim, lane, keyDim);
-      row_load(q, queries + t * keyDim, lane, keyDim);
+    // (b) Tokens past the end repeat the last.
+    if (first + int(block) < end) {
+      uint last = uint(end - 1 - (first + int(block)));
+      ulong base = ulong(begin + first + int(block));
+      row_load<T>(asked.row, source + (base + min(slotOf, last)) * sourceStride, wide, keyDim);
+      asked.value = float(valueSource[(base + min(index / GDM_PREFILL_ROWS, last)) * params.valueTokenStride]);
       if (GATE_PER_KEY) {
-        Row<N> decay;
-        row_load(decay, decays + t * keyDim, lane, keyDim);
-        row_scale(s, decay);
+        row_load<float>(asked.decay, gateSource + (base + min(slotOf, last)) * params.gateTokenStride, wide, keyDim);
       } else {
-        row_scale(s, decays[t]);
+        asked.gate = gateSource[(base + min(index % block, last)) * params.gateTokenStride];
       }
-      float delta = 0.0f;
-      float o = row_step(s, k, q, values[t * GDM_PREFILL_ROWS + rowGroup], betas[t], delta, lane, keyDim);
-      if (lane == 0) {
-        outputs[t * GDM_PREFILL_ROWS + rowGroup] = o;
-        if (RECORD && valid) recordDelta[((base + t) * valueHeads + valueHead) * valueDim + row] = delta;
-      }
+      asked.beta = betaSource[(base + min(index % block, last)) * params.betaTokenStride];
     }
+    if (first < start) {
+      row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+      continue;
+    }
+    Walk<S> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, recordDelta, 0, valueHeads * valueDim,
+                    first};
+    if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
+    if (tokens == block) prefill_walk<block / 2>(states, s, walk, 0, block / 2, set);
+    else prefill_walk<0>(states, s, walk, 0, tokens, set);
+    // What has been asked for is there by now; its norm's latency hides behind the second half.
+    if (first + int(block) < end) row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+    if (tokens == block) prefill_walk<block / 2>(states, s, walk, block / 2, block, set);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
     // (c) The next block's staging touches nothing that is read here.
-    for (uint i = index; i < tokens * GDM_PREFILL_ROWS; i += GDM_PREFILL_THREADS) {
-      uint t = i / GDM_PREFILL_ROWS;
-      uint r = i % GDM_PREFILL_ROWS;
-      ulong at = (base + t) * params.outTokenStride + ulong(valueHead) * params.outHeadStride + firstRow + r;
-      if (r < rows) write_wide(out, at, outputs[i], OUT_F32);
+    uint t = index / GDM_PREFILL_ROWS;
+    uint r = index % GDM_PREFILL_ROWS;
+    if (t < tokens && r < rows) {
+      ulong at = (ulong(begin + first) + t) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+      write_wide(out, at + firstRow + r, outputs[index], OUT_F32);
     }
   }
 
-  if (HAS_STORES) {
-    state_stores(cursor, storesEnd, stores, count, state, snapshots, s, slotRows, slotRow, valid, lane, keyDim);
+  if (PARTS && end < count) {
+    if (row_exists(set, 0)) row_store<float>(carried + carriedAt, s.row[0], lane, keyDim);
+    return;
   }
-  int slot = writeSlots[sequence];
-  if (slot >= 0 && valid) state_write<S>(state, s, uint(slot), slotRows, slotRow, lane, keyDim);
+  if (HAS_STORES) states_store(states, count, s, set);
+  if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
 }
 
 // Names: gd_prefill_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_prefill_f32_f32_k64")]] kernel decltype(gd_prefill<float, float, 2>) gd_prefill<float, float, 2>;
-template [[host_name("gd_prefill_f32_f16_k64")]] kernel decltype(gd_prefill<float, half, 2>) gd_prefill<float, half, 2>;
-template [[host_name("gd_prefill_f32_bf16_k64")]] kernel decltype(gd_prefill<float, bfloat, 2>) gd_prefill<float, bfloat, 2>;
-template [[host_name("gd_prefill_f16_f32_k64")]] kernel decltype(gd_prefill<half, float, 2>) gd_prefill<half, float, 2>;
-template [[host_name("gd_prefill_f16_f16_k64")]] kernel decltype(gd_prefill<half, half, 2>) gd_prefill<half, half, 2>;
-template [[host_name("gd_prefill_f16_bf16_k64")]] kernel decltype(gd_prefill<half, bfloat, 2>) gd_prefill<half, bfloat, 2>;
-template [[host_name("gd_prefill_bf16_f32_k64")]] kernel decltype(gd_prefill<bfloat, float, 2>) gd_prefill<bfloat, float, 2>;
-template [[host_name("gd_prefill_bf16_f16_k64")]] kernel decltype(gd_prefill<bfloat, half, 2>) gd_prefill<bfloat, half, 2>;
-template [[host_name("gd_prefill_bf16_bf16_k64")]] kernel decltype(gd_prefill<bfloat, bfloat, 2>) gd_prefill<bfloat, bfloat, 2>;
-template [[host_name("gd_prefill_f32_f32_k128")]] kernel decltype(gd_prefill<float, float, 4>) gd_prefill<float, float, 4>;
-template [[host_name("gd_prefill_f32_f16_k128")]] kernel decltype(gd_prefill<float, half, 4>) gd_prefill<float, half, 4>;
-template [[host_name("gd_prefill_f32_bf16_k128")]] kernel decltype(gd_prefill<float, bfloat, 4>) gd_prefill<float, bfloat, 4>;
-template [[host_name("gd_prefill_f16_f32_k128")]] kernel decltype(gd_prefill<half, float, 4>) gd_prefill<half, float, 4>;
-template [[host_name("gd_prefill_f16_f16_k128")]] kernel decltype(gd_prefill<half, half, 4>) gd_prefill<half, half, 4>;
-template [[host_name("gd_prefill_f16_bf16_k128")]] kernel decltype(gd_prefill<half, bfloat, 4>) gd_prefill<half, bfloat, 4>;
-template [[host_name("gd_prefill_bf16_f32_k128")]] kernel decltype(gd_prefill<bfloat, float, 4>) gd_prefill<bfloat, float, 4>;
-template [[host_name("gd_prefill_bf16_f16_k128")]] kernel decltype(gd_prefill<bfloat, half, 4>) gd_prefill<bfloat, half, 4>;
-template [[host_name("gd_prefill_bf16_bf16_k128")]] kernel decltype(gd_prefill<bfloat, bfloat, 4>) gd_prefill<bfloat, bfloat, 4>;
-template [[host_name("gd_prefill_f32_f32_kany")]] kernel decltype(gd_prefill<float, float, 8>) gd_prefill<float, float, 8>;
-template [[host_name("gd_prefill_f32_f16_kany")]] kernel decltype(gd_prefill<float, half, 8>) gd_prefill<float, half, 8>;
-template [[host_name("gd_prefill_f32_bf16_kany")]] kernel decltype(gd_prefill<float, bfloat, 8>) gd_prefill<float, bfloat, 8>;
-template [[host_name("gd_prefill_f16_f32_kany")]] kernel decltype(gd_prefill<half, float, 8>) gd_prefill<half, float, 8>;
-template [[host_name("gd_prefill_f16_f16_kany")]] kernel decltype(gd_prefill<half, half, 8>) gd_prefill<half, half, 8>;
-template [[host_name("gd_prefill_f16_bf16_kany")]] kernel decltype(gd_prefill<half, bfloat, 8>) gd_prefill<half, bfloat, 8>;
-template [[host_name("gd_prefill_bf16_f32_kany")]] kernel decltype(gd_prefill<bfloat, float, 8>) gd_prefill<bfloat, float, 8>;
-template [[host_name("gd_prefill_bf16_f16_kany")]] kernel decltype(gd_prefill<bfloat, half, 8>) gd_prefill<bfloat, half, 8>;
-template [[host_name("gd_prefill_bf16_bf16_kany")]] kernel decltype(gd_prefill<bfloat, bfloat, 8>) gd_prefill<bfloat, bfloat, 8>;
+GDM_INSTANTIATE_TSK(gd_prefill)

@@ -44,9 +44,9 @@ kernel void gd_slots_copy(device U* pool [[buffer(0)]],
 }
 
 // Names: gd_slots_gather_<unit>, gd_slots_copy_<unit>.
-template [[host_name("gd_slots_gather_u16")]] kernel decltype(gd_slots_gather<ushort>) gd_slots_gather<ushort>;
-template [[host_name("gd_slots_gather_u32")]] kernel decltype(gd_slots_gather<uint>) gd_slots_gather<uint>;
-template [[host_name("gd_slots_gather_u128")]] kernel decltype(gd_slots_gather<uint4>) gd_slots_gather<uint4>;
-template [[host_name("gd_slots_copy_u16")]] kernel decltype(gd_slots_copy<ushort>) gd_slots_copy<ushort>;
-template [[host_name("gd_slots_copy_u32")]] kernel decltype(gd_slots_copy<uint>) gd_slots_copy<uint>;
-template [[host_name("gd_slots_copy_u128")]] kernel decltype(gd_slots_copy<uint4>) gd_slots_copy<uint4>;
+GDM_KERNEL("gd_slots_gather_u16", gd_slots_gather, ushort)
+GDM_KERNEL("gd_slots_gather_u32", gd_slots_gather, uint)
+GDM_KERNEL("gd_slots_gather_u128", gd_slots_gather, uint4)
+GDM_KERNEL("gd_slots_copy_u16", gd_slots_copy, ushort)
+GDM_KERNEL("gd_slots_copy_u32", gd_slots_copy, uint)
+GDM_KERNEL("gd_slots_copy_u128", gd_slots_copy, uint4)

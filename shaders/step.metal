@@ -4,36 +4,54 @@
 // x [n, C] T, C = 2 Hk Dk + Hv Dv: query | key | value channels, head-major; convWeight [C, K], convBias [C].
 // convState [slots, C, K - 1] T or f32 (CONV_STATE_F32), convStaged likewise; state [slots, Hv, Dv, Dk] S, staged
 // likewise; both in place. gate [n, Hv] or [n, Hv, Dk], beta [n, Hv], aLog, dtBias: as in gates.metal.
-// z [n, Hv, Dv] T; normWeight [Dv]; out [n, Hv, Dv] T or f32 (OUT_F32). readSlots, writeSlots [n], of both pools.
+// z [n, Hv, Dv] T; normWeight [Dv]; out [n, Hv, Dv] T or f32 (OUT_F32). readSlots, writeSlots [n], of both pools;
+// SMALL_BATCH: in `batch`. arrivals [n, Hk]: counters, see below.
 //
-// Grid: (Hk, n) threadgroups of any multiple of 32 threads, at most 1024; the bits do not depend on it.
-// A threadgroup owns a key head and every value head that it serves: it alone reads and writes their conv taps, so that
-// the shifted taps need no second dispatch and no counter between threadgroups.
+// Grid: (Hv, n) threadgroups of any multiple of 32 threads, at most GDM_STEP_THREADS; the bits do not depend on it. A
+// threadgroup owns a value head: its rows, its value channels, its outputs.
 //
-// 1. Convolve the key head's query and key channels, one thread a channel; round to T, as the unfused chain stores.
-// 2. For each value head: (a) convolve its value channels and resolve its decays; barrier. (b) Each group of eight
-//    lanes takes rows in turn: read the row, decay, update, write it, leave the output in threadgroup memory (f32).
-//    (c) barrier; every simdgroup sums the squares of the head's outputs; each thread writes its share.
-// Formulas: conv.h, gates.h, rows.h, norm.h. Function constants: all but NORM_X_F32, HAS_STORES and RECORD.
+// 1. Ask for the first rows of the state, z and the norm's weights.
+// 2. Convolve the query and key channels of the key head, and the value head's own channels; resolve its decays. Rounded
+//    to T, as the unfused chain stores. Barrier.
+// 3. Each group of GDM_STEP_LANES lanes normalises key and query once and takes GDM_STEP_ROWS rows at a time: decay,
+//    update, write; outputs stay in threadgroup memory (f32). Barrier.
+// 4. Every simdgroup sums the squares of the outputs; each thread writes its share.
+//
+// The taps that threadgroups share. All value heads of a key head convolve the same query and key channels, in place:
+// their columns may be moved on only when every one of those threadgroups has read them. The last to have read them does
+// it. A threadgroup arrives after the barrier of step 2, behind which all its threads have their columns: one thread
+// fences device memory and adds one to the key head's counter (relaxed, the only order that Metal's atomics have); the
+// one that finds ratio - 1 arrivals before its own is the last, fences again, and after the next barrier its threads
+// write. Read, barrier, fence, add, add's read, fence, barrier, write: every read happens before the write in the model
+// of MSL 3.2 (6.9.1, 6.15.3). Nothing that is written is read by another threadgroup of the dispatch, so that no
+// argument needs coherent(device). Nobody waits for anybody: no progress guarantee between threadgroups is used.
+// Counters begin at any multiple of the ratio, since each dispatch adds the ratio.
+//
+// Formulas: conv.h, gates.h, rows.h, norm.h. Function constants: all but NORM_X_F32, HAS_STORES, RECORD, RESOLVE_GATES,
+// PARTS, ALIGNED_ROWS and PROJECT_ROWS.
 #include "conv.h"
 #include "gates.h"
 #include "norm.h"
-#include "rows.h"
+#include "states.h"
 
-// One channel's token: output rounded to T, taps moved on in the write slot. A channel belongs to one thread.
-template <typename T>
-inline float step_conv(device const T* x, device const ushort* weight, device const ushort* bias, device T* state,
-                       device const T* staged, int readSlot, int writeSlot, uint channels, uint channel) {
-  ConvTaps taps;
-  ConvWeights w;
-  conv_read(taps, state, staged, readSlot, channels, channel);
-  conv_weights(w, weight, bias, channel);
-  float y = conv_token(taps, w, float(x[channel]));
-  if (writeSlot >= 0) conv_write(state, taps, uint(writeSlot), channels, channel);
-  return float(T(y));
+// The channel of item i: the key head's query, its key, the value head's own.
+METAL_FUNC uint step_channel(uint i, uint keyHead, uint valueHead, uint keyHeads, uint keyDim, uint valueDim) {
+  if (i < keyDim) return keyHead * keyDim + i;
+  if (i < 2 * keyDim) return (keyHeads + keyHead) * keyDim + (i - keyDim);
+  return 2 * keyHeads * keyDim + valueHead * valueDim + (i - 2 * keyDim);
 }
 
-template <typename T, typename S, uint N>
+// Arrivals at a counter before this one: what the caller's threadgroup has read, it has read before any threadgroup that
+// arrives later writes. Orders reads before writes only; nothing written is read elsewhere, so nothing is coherent.
+METAL_FUNC uint step_arrive(device atomic_uint* counter, uint ratio) {
+  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  uint before = atomic_fetch_add_explicit(counter, 1u, memory_order_relaxed);
+  if (before % ratio == ratio - 1) atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  return before;
+}
+
+template <typename T, typename S, uint G>
+[[max_total_threads_per_threadgroup(GDM_STEP_THREADS)]]
 kernel void gd_step(device const T* x [[buffer(0)]],
                     device const ushort* convWeight [[buffer(1)]],
                     device const ushort* convBias [[buffer(2)]],
@@ -50,16 +68,23 @@ kernel void gd_step(device const T* x [[buffer(0)]],
                     device T* out [[buffer(13)]],
                     device const int* readSlots [[buffer(14)]],
                     device const int* writeSlots [[buffer(15)]],
-                    constant GDMStep& params [[buffer(16)]],
+                    device atomic_uint* arrivals [[buffer(16)]],
+                    constant GDMStep& params [[buffer(17)]],
+                    constant GDMBatch& batch [[buffer(18)]],
                     uint2 group [[threadgroup_position_in_grid]],
                     uint2 threadCounts [[threads_per_threadgroup]],
                     uint index [[thread_index_in_threadgroup]]) {
+  constexpr uint L = GDM_STEP_LANES;
+  constexpr uint R = GDM_STEP_ROWS;
   // Rows read four elements at a time are declared so, for their alignment.
   threadgroup float4 queryMemory[GDM_MAX_DIM / 4];
   threadgroup float4 keyMemory[GDM_MAX_DIM / 4];
   threadgroup float4 decayMemory[GDM_MAX_DIM / 4];
   threadgroup float valueRow[GDM_MAX_DIM];
   threadgroup float outRow[GDM_MAX_DIM];
+  threadgroup float gateRow[GDM_MAX_DIM];
+  threadgroup float betaOf[1];
+  threadgroup uint before[1];
   threadgroup float* queryRow = (threadgroup float*)queryMemory;
   threadgroup float* keyRow = (threadgroup float*)keyMemory;
   threadgroup float* decayRow = (threadgroup float*)decayMemory;
@@ -67,116 +92,123 @@ kernel void gd_step(device const T* x [[buffer(0)]],
   uint threads = threadCounts.x;
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint valueDim = params.valueDim;
-  uint keyHead = group.x;
+  uint valueHead = group.x;
   uint token = group.y;
-  uint keyChannels = keyHeads * keyDim;
-  uint channels = 2 * keyChannels + valueHeads * valueDim;
-  uint decayDim = GATE_PER_KEY ? keyDim : 1;
-  int readSlot = readSlots[token];
-  int writeSlot = writeSlots[token];
-  device const T* input = x + ulong(token) * params.xTokenStride;
-
-  for (uint i = index; i < 2 * keyDim; i += threads) {
-    bool isQuery = i < keyDim;
-    uint d = isQuery ? i : i - keyDim;
-    uint channel = (isQuery ? 0 : keyChannels) + keyHead * keyDim + d;
-    float y = step_conv(input, convWeight, convBias, convState, convStaged, readSlot, writeSlot, channels, channel);
-    if (isQuery) queryRow[d] = y;
-    else keyRow[d] = y;
-  }
-
-  uint lane = index % GDM_ROW_LANES;
-  uint rowsAtOnce = threads / GDM_ROW_LANES;
+  uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
   uint ratio = valueHeads / keyHeads;
-  for (uint r = 0; r < ratio; ++r) {
-    uint valueHead = TILED_HEADS ? keyHead + r * keyHeads : keyHead * ratio + r;
+  uint channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
+  uint decayDim = GATE_PER_KEY ? keyDim : 1;
+  int readSlot = SMALL_BATCH ? batch.readSlots[token] : readSlots[token];
+  int writeSlot = SMALL_BATCH ? batch.writeSlots[token] : writeSlots[token];
+  device const T* input = x + ulong(token) * params.xTokenStride;
+  ulong zAt = ulong(token) * params.zTokenStride + ulong(valueHead) * params.zHeadStride;
 
-    // (a) The previous head's readers of valueRow and decayRow are behind the barrier before (c).
-    for (uint i = index; i < valueDim; i += threads) {
-      uint channel = 2 * keyChannels + valueHead * valueDim + i;
-      valueRow[i] =
-          step_conv(input, convWeight, convBias, convState, convStaged, readSlot, writeSlot, channels, channel);
-    }
-    for (uint i = index; i < decayDim; i += threads) {
-      ulong at = ulong(token) * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride + i;
-      decayRow[i] = gate_read(gate, at, aLog, valueHead, dtBias, valueHead * decayDim + i, params.bound);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+  // 1.
+  uint lane = index % L;
+  uint apart = threads / L;
+  uint headRow = valueHead * valueDim;
+  RowSet set = {headRow + index / L, apart, headRow + valueDim, lane};
+  States<S> states = {state, staged, state, (device const GDMStore*)staged, 0, 0, valueHeads * valueDim, keyDim};
+  Rows<L, G, R> s;
+  states_read(s, states, readSlot, set);
+  uint own = min(index, valueDim - 1);
+  float ownZ = float(z[zAt + own]);
+  float ownWeight = read_any(normWeight, own, NORM_WEIGHT_DTYPE);
 
-    // (b) Groups without a row in the last turn work on zeros, so that every lane takes part, and write nothing.
-    Row<N> k;
-    Row<N> q;
-    row_load(k, keyRow, lane, keyDim);
-    row_load(q, queryRow, lane, keyDim);
-    row_normalise(k, keyDim, params.epsilon, 1.0f);
-    row_normalise(q, keyDim, params.epsilon, params.scale);
-    float b = beta_read(beta, ulong(token) * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride);
-    for (uint first = 0; first < valueDim; first += rowsAtOnce) {
-      uint wanted = first + index / GDM_ROW_LANES;
-      bool valid = wanted < valueDim;
-      uint row = min(wanted, valueDim - 1);
-      uint slotRow = valueHead * valueDim + row;
-      Row<N> s;
-      state_read(s, state, staged, valid ? readSlot : GDM_SLOT_NONE, valueHeads * valueDim, slotRow, lane, keyDim);
-      if (GATE_PER_KEY) {
-        Row<N> decay;
-        row_load(decay, decayRow, lane, keyDim);
-        row_scale(s, decay);
-      } else {
-        row_scale(s, decayRow[0]);
-      }
-      float delta = 0.0f;
-      float o = row_step(s, k, q, valueRow[row], b, delta, lane, keyDim);
-      if (valid && lane == 0) outRow[row] = o;
-      if (valid && writeSlot >= 0) {
-        state_write<S>(state, s, uint(writeSlot), valueHeads * valueDim, slotRow, lane, keyDim);
-      }
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+  // 2. The columns of a thread's first channel stay in registers, moved on, until the last threadgroup writes them.
+  ConvTaps taps;
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) taps.column[j] = 0u;
+  uint items = 2 * keyDim + valueDim;
+  for (uint i = index; i < items; i += threads) {
+    uint channel = step_channel(i, keyHead, valueHead, keyHeads, keyDim, valueDim);
+    ConvTaps read;
+    ConvWeights w;
+    conv_read(read, (device const T*)convState, convStaged, readSlot, channels, channel);
+    conv_weights(w, convWeight, convBias, channel);
+    float y = float(T(conv_token(read, w, input[channel])));
+    if (i < keyDim) queryRow[i] = y;
+    else if (i < 2 * keyDim) keyRow[i - keyDim] = y;
+    else valueRow[i - 2 * keyDim] = y;
+    if (i >= 2 * keyDim && writeSlot >= 0) conv_write(convState, read, uint(writeSlot), channels, channel);
+    if (i == index) taps = read;
+  }
+  for (uint i = threads - 1 - index; i < decayDim; i += threads) {
+    ulong at = ulong(token) * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride + i;
+    decayRow[i] = gate_read(gate, at, aLog, valueHead, dtBias, valueHead * decayDim + i, params.bound);
+  }
+  if (index == 0) {
+    betaOf[0] = beta_read(beta, ulong(token) * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
+  if (index == 0 && ratio > 1) before[0] = step_arrive(arrivals + (token * keyHeads + keyHead), ratio);
 
-    // (c)
-    ulong zAt = ulong(token) * params.zTokenStride + ulong(valueHead) * params.zHeadStride;
-    ulong outAt = ulong(token) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+  // 3. The norm's gate needs nothing of the rows, and has arrived while the channels were convolved.
+  float ownGate = norm_gate(ownZ);
+  Row<L, G> k;
+  Row<L, G> q;
+  row_load(k, keyRow, lane, keyDim);
+  row_load(q, queryRow, lane, keyDim);
+  row_normalise(k, keyDim, params.epsilon, 1.0f);
+  row_normalise(q, keyDim, params.epsilon, params.scale);
+  float b = betaOf[0];
+  for (uint first = 0; first < valueDim; first += R * apart) {
+    set.first = headRow + first + index / L;
+    if (first > 0) states_read(s, states, readSlot, set);
+    if (GATE_PER_KEY) {
+      Row<L, G> decay;
+      row_load(decay, decayRow, lane, keyDim);
+      rows_scale(s, decay);
+    } else {
+      rows_scale(s, decayRow[0]);
+    }
+    Step<L, G, R> step;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = valueRow[row_of(set, r) - headRow];
+    rows_step(s, k, q, step, b, lane, keyDim);
+    GDM_UNROLL for (uint r = 0; r < R; ++r) {
+      if (lane == 0 && row_exists(set, r)) outRow[row_of(set, r) - headRow] = step.out[r];
+    }
+    if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
+  }
+  if (NORM_GATE_FIRST) {
+    for (uint i = index; i < valueDim; i += threads) gateRow[i] = i == index ? ownGate : norm_gate(float(z[zAt + i]));
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
+
+  // 4. Whole simdgroups with or without an output.
+  uint simdLane = index % GDM_SIMD_LANES;
+  if (index - simdLane < valueDim) {
     float sum = 0.0f;
-    for (uint i = index % GDM_SIMD_LANES; i < valueDim; i += GDM_SIMD_LANES) {
-      float u = norm_operand(outRow[i], float(z[zAt + i]));
-      sum = fma(u, u, sum);
+    GDM_UNROLL for (uint i = 0; i < GDM_MAX_DIM / (4 * GDM_SIMD_LANES); ++i) {
+      uint at = norm_element(simdLane, i);
+      if (at < valueDim) {
+        GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+          float u = norm_operand(outRow[at + j], NORM_GATE_FIRST ? gateRow[at + j] : 0.0f);
+          sum = fma(u, u, sum);
+        }
+      }
     }
     float inverse = norm_inverse(sum, valueDim, params.normEpsilon);
+    ulong outAt = ulong(token) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
     for (uint i = index; i < valueDim; i += threads) {
-      float w = read_any(normWeight, i, NORM_WEIGHT_DTYPE);
-      write_wide(out, outAt + i, norm_result(outRow[i], float(z[zAt + i]), inverse, w), OUT_F32);
+      float gateOf = i == index ? ownGate : norm_gate(float(z[zAt + i]));
+      float w = i == index ? ownWeight : read_any(normWeight, i, NORM_WEIGHT_DTYPE);
+      write_wide(out, outAt + i, norm_result(outRow[i], gateOf, inverse, w), OUT_F32);
+    }
+  }
+
+  if (writeSlot >= 0 && (ratio == 1 || before[0] % ratio == ratio - 1)) {
+    for (uint i = index; i < 2 * keyDim; i += threads) {
+      uint channel = step_channel(i, keyHead, valueHead, keyHeads, keyDim, valueDim);
+      if (i > index) {
+        conv_read(taps, (device const T*)convState, convStaged, readSlot, channels, channel);
+        conv_move(taps, conv_column(input[channel]));
+      }
+      conv_write(convState, taps, uint(writeSlot), channels, channel);
     }
   }
 }
 
 // Names: gd_step_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_step_f32_f32_k64")]] kernel decltype(gd_step<float, float, 2>) gd_step<float, float, 2>;
-template [[host_name("gd_step_f32_f16_k64")]] kernel decltype(gd_step<float, half, 2>) gd_step<float, half, 2>;
-template [[host_name("gd_step_f32_bf16_k64")]] kernel decltype(gd_step<float, bfloat, 2>) gd_step<float, bfloat, 2>;
-template [[host_name("gd_step_f16_f32_k64")]] kernel decltype(gd_step<half, float, 2>) gd_step<half, float, 2>;
-template [[host_name("gd_step_f16_f16_k64")]] kernel decltype(gd_step<half, half, 2>) gd_step<half, half, 2>;
-template [[host_name("gd_step_f16_bf16_k64")]] kernel decltype(gd_step<half, bfloat, 2>) gd_step<half, bfloat, 2>;
-template [[host_name("gd_step_bf16_f32_k64")]] kernel decltype(gd_step<bfloat, float, 2>) gd_step<bfloat, float, 2>;
-template [[host_name("gd_step_bf16_f16_k64")]] kernel decltype(gd_step<bfloat, half, 2>) gd_step<bfloat, half, 2>;
-template [[host_name("gd_step_bf16_bf16_k64")]] kernel decltype(gd_step<bfloat, bfloat, 2>) gd_step<bfloat, bfloat, 2>;
-template [[host_name("gd_step_f32_f32_k128")]] kernel decltype(gd_step<float, float, 4>) gd_step<float, float, 4>;
-template [[host_name("gd_step_f32_f16_k128")]] kernel decltype(gd_step<float, half, 4>) gd_step<float, half, 4>;
-template [[host_name("gd_step_f32_bf16_k128")]] kernel decltype(gd_step<float, bfloat, 4>) gd_step<float, bfloat, 4>;
-template [[host_name("gd_step_f16_f32_k128")]] kernel decltype(gd_step<half, float, 4>) gd_step<half, float, 4>;
-template [[host_name("gd_step_f16_f16_k128")]] kernel decltype(gd_step<half, half, 4>) gd_step<half, half, 4>;
-template [[host_name("gd_step_f16_bf16_k128")]] kernel decltype(gd_step<half, bfloat, 4>) gd_step<half, bfloat, 4>;
-template [[host_name("gd_step_bf16_f32_k128")]] kernel decltype(gd_step<bfloat, float, 4>) gd_step<bfloat, float, 4>;
-template [[host_name("gd_step_bf16_f16_k128")]] kernel decltype(gd_step<bfloat, half, 4>) gd_step<bfloat, half, 4>;
-template [[host_name("gd_step_bf16_bf16_k128")]] kernel decltype(gd_step<bfloat, bfloat, 4>) gd_step<bfloat, bfloat, 4>;
-template [[host_name("gd_step_f32_f32_kany")]] kernel decltype(gd_step<float, float, 8>) gd_step<float, float, 8>;
-template [[host_name("gd_step_f32_f16_kany")]] kernel decltype(gd_step<float, half, 8>) gd_step<float, half, 8>;
-template [[host_name("gd_step_f32_bf16_kany")]] kernel decltype(gd_step<float, bfloat, 8>) gd_step<float, bfloat, 8>;
-template [[host_name("gd_step_f16_f32_kany")]] kernel decltype(gd_step<half, float, 8>) gd_step<half, float, 8>;
-template [[host_name("gd_step_f16_f16_kany")]] kernel decltype(gd_step<half, half, 8>) gd_step<half, half, 8>;
-template [[host_name("gd_step_f16_bf16_kany")]] kernel decltype(gd_step<half, bfloat, 8>) gd_step<half, bfloat, 8>;
-template [[host_name("gd_step_bf16_f32_kany")]] kernel decltype(gd_step<bfloat, float, 8>) gd_step<bfloat, float, 8>;
-template [[host_name("gd_step_bf16_f16_kany")]] kernel decltype(gd_step<bfloat, half, 8>) gd_step<bfloat, half, 8>;
-template [[host_name("gd_step_bf16_bf16_kany")]] kernel decltype(gd_step<bfloat, bfloat, 8>) gd_step<bfloat, bfloat, 8>;
+GDM_INSTANTIATE_TSK(gd_step)

@@ -11,35 +11,54 @@
 template <typename T> struct Vec4;
 template <> struct Vec4<float> {
   typedef float4 type;
-  static float4 widen(float4 v) { return v; }
-  static float4 round(float4 v) { return v; }
+  static METAL_FUNC float4 widen(float4 v) { return v; }
+  static METAL_FUNC float4 round(float4 v) { return v; }
 };
 template <> struct Vec4<half> {
   typedef half4 type;
-  static float4 widen(half4 v) { return float4(v); }
-  static half4 round(float4 v) { return half4(v); }
+  static METAL_FUNC float4 widen(half4 v) { return float4(v); }
+  static METAL_FUNC half4 round(float4 v) { return half4(v); }
 };
 template <> struct Vec4<bfloat> {
   typedef bfloat4 type;
-  static float4 widen(bfloat4 v) { return float4(v); }
-  static bfloat4 round(float4 v) { return bfloat4(v); }
+  static METAL_FUNC float4 widen(bfloat4 v) { return float4(v); }
+  static METAL_FUNC bfloat4 round(float4 v) { return bfloat4(v); }
+};
+
+// Elements as the bits that they are, for values that are moved and not computed with. `value` widens without an
+// operation on floats where it can: bfloat is the upper half of a float.
+template <typename T> struct Bits;
+template <> struct Bits<float> {
+  typedef uint type;
+  typedef uint4 type4;
+  static METAL_FUNC float value(uint bits) { return as_type<float>(bits); }
+};
+template <> struct Bits<half> {
+  typedef ushort type;
+  typedef ushort4 type4;
+  static METAL_FUNC float value(uint bits) { return float(as_type<half>(ushort(bits))); }
+};
+template <> struct Bits<bfloat> {
+  typedef ushort type;
+  typedef ushort4 type4;
+  static METAL_FUNC float value(uint bits) { return as_type<float>(bits << 16); }
 };
 
 // Element i of a parameter vector (weights, biases, gates) of any float dtype. The pointer is in 16-bit units because
 // that is the alignment all three have; float32 data is 4-byte aligned by the host.
-inline float read_any(device const ushort* p, ulong i, uint dtype) {
+METAL_FUNC float read_any(device const ushort* p, ulong i, uint dtype) {
   if (dtype == GDM_F32) return ((device const float*)p)[i];
   if (dtype == GDM_F16) return float(as_type<half>(p[i]));
   return as_type<float>(uint(p[i]) << 16);
 }
 
 // Element i of a tensor that holds T or, where `wide`, float32.
-template <typename T> inline float read_wide(device const T* p, ulong i, bool wide) {
+template <typename T> METAL_FUNC float read_wide(device const T* p, ulong i, bool wide) {
   if (wide) return ((device const float*)p)[i];
   return float(p[i]);
 }
 
-template <typename T> inline void write_wide(device T* p, ulong i, float value, bool wide) {
+template <typename T> METAL_FUNC void write_wide(device T* p, ulong i, float value, bool wide) {
   if (wide) ((device float*)p)[i] = value;
   else p[i] = T(value);
 }

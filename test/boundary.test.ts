@@ -1,7 +1,9 @@
 /** The C boundary itself: what is generated agrees with the header, what is exported is the header's, bad calls fail. */
 import { describe, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
-import { library, libraryInfo, packageRoot } from "../lib/native/library.ts";
+import { packageRoot } from "../lib/native/candidates.ts";
+import { library } from "../lib/native/library.ts";
+import { libraryInfo } from "../lib/native/library-info.ts";
 import { constants, structs, symbols } from "../lib/native/layout.ts";
 import { generate, parse } from "../swift/scripts/layout.mjs";
 import { exportsOf } from "./support/exports.ts";

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { libraryInfo } from "../lib/index.ts";
-import { libraryCandidates, packageRoot } from "../lib/native/library.ts";
+import { libraryCandidates, packageRoot } from "../lib/native/candidates.ts";
 import { scratch } from "./support/files.ts";
 
 const { newPath } = scratch();
@@ -32,7 +32,7 @@ const opening = `
 describe("the native library", () => {
   test("says where it came from", () => {
     const info = libraryInfo();
-    expect(["environment", "platform-package", "build"]).toContain(info.source);
+    expect(["environment", "platform-package", "embedded", "build"]).toContain(info.source);
     expect(info.path).toMatch(/\.(so|dylib)$/);
     expect(info.version).toMatch(/^\d+\.\d+\.\d+/);
   });
@@ -79,7 +79,7 @@ describe("the native library", () => {
       expect([isLibraryError, code]).toEqual([true, "library"]);
       expect(message).toContain(path);
       expect(message).toContain(why);
-      expect(message).toContain("npm run build");
+      expect(message).toContain("unset it to use the one that comes with the package");
       expect(message).not.toContain(join(packageRoot, ".build"));
     }
   });

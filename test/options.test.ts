@@ -25,7 +25,7 @@ const zodsWords = /Invalid|Unrecognized|Too (?:small|big)|Expected|Required|rece
 const values = [undefined, null, -1.5, NaN, 2 ** 60, "", "zzz", true, Symbol("s"), {}, [], [{}], { zzz: 1 }, () => {}];
 
 test("there are schemas to try", () => {
-  expect(schemas.length).toBeGreaterThan(10);
+  expect(schemas.length).toBeGreaterThan(5);
 });
 
 describe.each(schemas)("%s", (_, schema) => {

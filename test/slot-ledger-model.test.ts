@@ -1,4 +1,4 @@
-/** The books of slots against a plain model: every history of calls, with what each holder must contain. */
+/** The accounts of slots against a plain model: every history of calls, with what each holder must contain. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Outcome } from "../lib/states/content.ts";
@@ -14,7 +14,7 @@ class Model {
   readonly #slots: number[];
   readonly holders: { readonly holder: Holder; content: number }[] = [];
   readonly steps: {
-    readonly books: LedgerStep;
+    readonly entry: LedgerStep;
     readonly members: number[];
     readonly written: number[];
     ran: boolean;
@@ -48,27 +48,27 @@ class Model {
 
   begin(members: readonly { holder: Holder; content: number }[], undoable: boolean): void {
     const before = members.map(({ holder }) => this.contentOf(holder));
-    const books = this.ledger.begin(
+    const entry = this.ledger.begin(
       op,
       members.map(({ holder }) => holder),
       undoable,
     );
-    expect([...books.readSlots].map((slot) => (slot < 0 ? 0 : this.#slots[slot]!))).toEqual(before);
-    expect(new Set(books.writeSlots).size).toBe(members.length);
+    expect([...entry.readSlots].map((slot) => (slot < 0 ? 0 : this.#slots[slot]!))).toEqual(before);
+    expect(new Set(entry.writeSlots).size).toBe(members.length);
     for (const [i, { holder }] of members.entries()) {
       // Nobody outside the step holds or reads what it writes.
       const others = this.live.filter((other) => !members.includes(other as never));
-      for (const other of others) expect(other.holder.slot).not.toBe(books.writeSlots[i]!);
-      for (const { books: open } of this.steps) {
-        expect(open.readSlots.includes(books.writeSlots[i]!) || open.writeSlots.includes(books.writeSlots[i]!)).toBe(
+      for (const other of others) expect(other.holder.slot).not.toBe(entry.writeSlots[i]!);
+      for (const { entry: open } of this.steps) {
+        expect(open.readSlots.includes(entry.writeSlots[i]!) || open.writeSlots.includes(entry.writeSlots[i]!)).toBe(
           false,
         );
       }
-      expect(holder.step).toBe(books);
+      expect(holder.step).toBe(entry);
     }
     const written = members.map(() => this.#next++);
     this.steps.push({
-      books,
+      entry,
       members: members.map((member) => this.holders.indexOf(member as never)),
       written,
       ran: false,
@@ -77,19 +77,19 @@ class Model {
 
   /** Runs a step's ops. */
   run(step: Model["steps"][number]): void {
-    for (const [i, slot] of step.books.writeSlots.entries()) this.#slots[slot] = step.written[i]!;
+    for (const [i, slot] of step.entry.writeSlots.entries()) this.#slots[slot] = step.written[i]!;
     step.ran = true;
   }
 
   finish(step: Model["steps"][number]): void {
     if (!step.ran) this.run(step);
-    this.ledger.finish(step.books, new Outcome());
+    this.ledger.finish(step.entry, new Outcome());
     for (const [i, member] of step.members.entries()) this.holders[member]!.content = step.written[i]!;
     this.steps.splice(this.steps.indexOf(step), 1);
   }
 
   abort(step: Model["steps"][number]): void {
-    this.ledger.abort(step.books);
+    this.ledger.abort(step.entry);
     this.steps.splice(this.steps.indexOf(step), 1);
   }
 
@@ -157,11 +157,11 @@ describe("slots against a plain model", () => {
               // Alone, a step that may write in place never fails: what it can need was set aside.
               if (quiet() && !undoable) begin();
               else attempt(begin, undoable ? ["state", "range"] : ["state"]);
-            } else if (kind === "run" && step && !step.books.overwrites) {
+            } else if (kind === "run" && step && !step.entry.overwrites) {
               model.run(step);
             } else if (kind === "finish" && step) {
               model.finish(step);
-            } else if (kind === "abort" && step && !(step.ran && step.books.overwrites)) {
+            } else if (kind === "abort" && step && !(step.ran && step.entry.overwrites)) {
               model.abort(step);
             } else if (kind === "one" && holder && quiet()) {
               // Of states that share, one at a time steps without fail too.
@@ -170,7 +170,7 @@ describe("slots against a plain model", () => {
             }
             model.check();
           }
-          while (model.steps.length > 0) model.abort(model.steps.find(({ ran, books }) => !(ran && books.overwrites))!);
+          while (model.steps.length > 0) model.abort(model.steps.find(({ ran, entry }) => !(ran && entry.overwrites))!);
           for (const { holder } of model.live) model.ledger.release(op, holder);
           expect(model.ledger.free).toBe(capacity);
         },

@@ -113,7 +113,7 @@ describe("slots", () => {
     expect([step.readSlots[0], step.writeSlots[0]]).toEqual([-1, 0]);
   });
 
-  test("what the books refuse", () => {
+  test("what the ledger refuses", () => {
     const ledger = new SlotLedger(3);
     const a = stepped(ledger);
     const step = ledger.begin(op, [a], false);

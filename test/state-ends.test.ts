@@ -59,3 +59,37 @@ test("a pass over no states is no work, and has no part in an earlier submission
   draft.commit([]);
   device.wait();
 });
+
+test("a freed handle among a step's, in whose slot another state lies by now, is not one of those that share it", () => {
+  using device = openDevice();
+  const { newPool, advance } = statesOn(device);
+  using pool = newPool(2);
+  const freed = pool.allocate();
+  freed.free();
+  const a = pool.allocate();
+  advance(pool, [a], [[1]]);
+  using open = pool.step([a.fork()]);
+  // Nothing is free, and the open step reads a's slot: it is a that is refused.
+  expect(thrownBy(() => pool.step([a, freed])).code).toBe("state");
+  expect(open.open).toBe(true);
+});
+
+test("ops of a step whose handles were collected can't be committed: its slots are other states' by then", async () => {
+  using device = openDevice();
+  const { newPool } = statesOn(device);
+  using pool = newPool(32);
+  const weight = device.tensor("f32", [channels, sizes.convWidth]);
+  const x = device.tensor("f32", [1, channels]);
+  const litter = () => {
+    for (let i = 0; i < 32; i++) device.encode(causalConv1d({ x, weight, out: device.tensor("f32", [1, channels]), states: pool.step([pool.allocate()]).layer(0) }));
+  };
+  litter();
+  for (let i = 0; i < 100 && pool.free < 16; i++) {
+    Bun.gc(true);
+    await Bun.sleep(5);
+  }
+  expect(pool.free).toBeGreaterThanOrEqual(16); // the engine may still see one or another
+  expect(thrownBy(() => device.submit()).code).toBe("state");
+  device.discard();
+  device.submit();
+});

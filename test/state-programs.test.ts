@@ -8,7 +8,7 @@ import { openDevice } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
 import { Machine } from "./state-programs/machine.ts";
 import { planted } from "./state-programs/planted.ts";
-import { runPrograms } from "./state-programs/runner.ts";
+import { makeProgram, runPrograms } from "./state-programs/runner.ts";
 
 const device = openDevice(1);
 afterAll(() => device.close());
@@ -16,7 +16,7 @@ const machine = new Machine(device);
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20260");
 /** About 60 s of two quiet cores; an emulated GPU is far slower. */
-const programs = device.emulated ? 150 : 8000;
+const programs = device.emulated ? 150 : 12_000;
 
 test(`${programs} random programs do what the model says`, () => {
   const { failure, counts } = runPrograms(machine, files.folder, seed, 0, programs);
@@ -31,8 +31,27 @@ describe("a planted fault is found within the same programs", () => {
   for (const [name, plant] of Object.entries(planted)) {
     test(name, () => {
       using _ = plant(device);
-      const { failed } = runPrograms(machine, join(files.folder, "planted"), seed, 0, programs, false);
+      const { failed } = runPrograms(machine, join(files.folder, "planted"), seed, 0, programs, { shrinking: false });
       expect(failed).toBeLessThan(programs);
     }, 600_000);
   }
+});
+
+test("a failing program is cut down and told, with its seed", () => {
+  using _ = Object.values(planted)[0]!(device);
+  const { failure, failed } = runPrograms(machine, files.folder, seed, 0, programs);
+  expect(failure).toStartWith(`program ${failed} of seed ${seed} differs from the model, after `);
+  const [, kept, all] = /after (\d+) of its (\d+) actions/.exec(failure!)!;
+  expect(Number(kept)).toBeLessThan(Number(all) / 2);
+  expect(failure).toContain("a pool of ");
+  // It is the same program each time.
+  expect(runPrograms(machine, files.folder, seed, failed!, 1).failure).toBe(failure!);
+}, 600_000);
+
+describe("the share runs the same programs as the long command", () => {
+  test("a program is made of its seed and number alone", () => {
+    expect(makeProgram(seed, 3)).toEqual(makeProgram(seed, 3));
+    expect(makeProgram(seed, 3)).not.toEqual(makeProgram(seed, 4));
+    expect(makeProgram(seed + 1, 3)).not.toEqual(makeProgram(seed, 3));
+  });
 });

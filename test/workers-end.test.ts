@@ -17,7 +17,7 @@ const stops = openDevice().backend === "cpu";
 const ends = ["exit", "terminate"] as const;
 
 async function endWorker(end: (typeof ends)[number], wrapped: boolean, submissions: number) {
-  const milliseconds = stops ? 2000 : 300;
+  const milliseconds = stops ? 2000 : 1000;
   const order = { backend: testBackend, wrapped, submissions, milliseconds, exits: end === "exit" };
   const { worker, busy, closed } = await startBusy(order);
   if (end === "terminate") worker.terminate();
@@ -85,7 +85,7 @@ test("handles of memory that an ended Worker has wrapped are released; its tenso
 });
 
 describe("a device that is collected", () => {
-  const rows = rowsFor(openDevice(), stops ? 2000 : 300);
+  const rows = rowsFor(openDevice(), stops ? 2000 : 1000);
   const isOpen = (handle: number) =>
     library().gd_device_describe(handle as never, null) !== constants.GD_ERROR_HANDLE;
 

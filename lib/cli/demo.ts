@@ -3,7 +3,7 @@
 import { readdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { Device } from "../device/device.ts";
-import { packageRoot } from "../native/library.ts";
+import { packageRoot } from "../native/candidates.ts";
 import { StatePool } from "../states/state-pool.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
 import { bounds, maxAbs, relRms } from "./verify/compare.ts";

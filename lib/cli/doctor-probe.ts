@@ -4,7 +4,7 @@
  */
 
 import { Device } from "../device/device.ts";
-import { libraryInfo } from "../native/library.ts";
+import { libraryInfo } from "../native/library-info.ts";
 import { errorText } from "./command.ts";
 
 /** A backend that could be opened, or why not. */

@@ -1,9 +1,10 @@
 /** `gated-delta doctor`: shows Bun, the native library and its backends on this machine. */
 
 import { availableParallelism, cpus, release } from "node:os";
+import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import manifest from "../../package.json" with { type: "json" };
-import { libraryCandidates, packageRoot } from "../native/library.ts";
+import { libraryCandidates, packageRoot } from "../native/candidates.ts";
 import { UsageError, errorText, parseOptions, print, type Command } from "./command.ts";
 import type { Probe, ProbedDevice } from "./doctor-probe.ts";
 
@@ -22,6 +23,7 @@ const patienceMs = 60_000;
 const sources: Readonly<Record<string, string>> = {
   environment: "named by GATED_DELTA_LIBRARY",
   "platform-package": "from the platform package",
+  embedded: "from inside this program",
   build: "built in this clone",
 };
 
@@ -56,7 +58,7 @@ function run(args: readonly string[]): number {
 
 /** Runs the probe as a child and gives its findings, or how it ended without any. */
 function probeInChild(): Probe {
-  const script = fileURLToPath(new URL("doctor-probe.ts", import.meta.url));
+  const script = fileURLToPath(new URL(`doctor-probe${extname(import.meta.path)}`, import.meta.url));
   let child: Bun.SyncSubprocess<"pipe", "pipe">;
   try {
     // Without DO_NOT_TRACK, Bun uploads a report of the crash to its own server.

@@ -40,9 +40,11 @@ let opening = false;
  * A device that runs ops: the GPU through Metal, or the CPU.
  *
  * Ops are encoded, then committed as one submission; submissions run in order, without blocking the caller. `run`
- * does both. Nothing has happened for sure before {@link wait} or {@link finish} returns.
+ * does both. Results are there when {@link wait} or {@link finish} has returned.
  *
- * A device belongs to the Worker that opened it. Use one per Worker: threads are shared by all of them.
+ * A device belongs to the Worker that opened it. Use one per Worker: threads are shared by all of them. When the Worker
+ * ends, or when a device that was not closed is collected, pending work on memory of the library's own goes on by itself;
+ * from the first submission on that uses wrapped memory, work is stopped, and what it was to write is undefined.
  *
  * @example
  * using device = Device.open();
@@ -178,8 +180,8 @@ export class Device implements Disposable, HasHandle {
 
   /**
    * As {@link wrap}, but also for ordinary ArrayBuffers and views of them. JavaScript can detach such a buffer, by
-   * transfer or postMessage, and its memory is then freed under the device: the process may crash. The caller answers
-   * for that not happening before the tensor is disposed and pending work on it is done.
+   * transfer or postMessage, and its memory is then freed under the device: the process may crash. The caller makes
+   * sure that this does not happen before the tensor is disposed and pending work on it is done.
    */
   unsafeWrap<D extends DType>(
     dtype: D,
@@ -193,7 +195,7 @@ export class Device implements Disposable, HasHandle {
    * A tensor over memory of another native library, without a copy. The memory must stay valid until the tensor and
    * its `data` are gone and pending work on it is done; `owner` is kept reachable that long.
    *
-   * This is as dangerous as any raw pointer: an address that is not what it is said to be ends the process.
+   * Nothing can check a raw pointer: a wrong address or length ends the process or corrupts memory.
    *
    * @param pointer address of the first element: the CPU backend wants a multiple of 64, Metal of 16384.
    * @param options `owner`, and `bytes`, the length of the memory; Metal wants a multiple of 16384.

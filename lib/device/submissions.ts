@@ -67,7 +67,7 @@ export class Submissions {
     const failure = this.#isFinished(this.#last) ? undefined : this.#source.waitFor(this.#last, timeoutMs, op);
     if (failure === "timeout") throw timedOut(op, timeoutMs);
     this.#report(op);
-    // A failure that no submission owns up to is that of the call itself.
+    // A failure that belongs to no submission is that of the call itself.
     if (failure !== undefined && !this.#isFinished(this.#last)) throw failure;
   }
 

@@ -41,7 +41,7 @@ interface Memory {
   readonly normed: Tensor;
 }
 
-/** A prompt's length seldom comes twice, a batch's number of sequences often: a few sets of views serve both. */
+/** How many sets of views are kept: prompts' lengths rarely repeat, a batch's number of sequences often does. */
 const mostViews = 8;
 
 /** The scratch memory of a device's layers of one shape, by that shape. */

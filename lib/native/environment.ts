@@ -1,5 +1,6 @@
 /** The end of a Worker, of which native code has to hear before the Worker's memory goes. */
-import { libraryInfo } from "./library.ts";
+import { resolve } from "node:path";
+import { libraryInfo } from "./library-info.ts";
 
 let registered = Bun.isMainThread; // the main thread's memory lasts as long as the process
 
@@ -13,7 +14,7 @@ export function endWithEnvironment(): void {
   if (registered) return;
   registered = true;
   try {
-    process.dlopen({ exports: {} }, libraryInfo().path);
+    process.dlopen({ exports: {} }, resolve(libraryInfo().path)); // a name without a folder would be searched for
   } catch {
     // an engine without Node-API
   }

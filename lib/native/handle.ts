@@ -2,12 +2,14 @@
  * Native handles are integers below 2^53, so they are plain numbers here. They cross as `ptr` arguments, which take a
  * number as it is; `u64` costs several times as much a call.
  */
-import type { Pointer } from "bun:ffi";
 
 declare const handleBrand: unique symbol;
 
 /** A device, buffer or plan on the native side. */
 export type Handle = number & { readonly [handleBrand]: true };
+
+/** What bun:ffi calls a Pointer. Spelt out, so that the package's declarations compile where Bun's types are missing. */
+type Pointer = number & { __pointer__: null };
 
 /** A handle as the argument type of bun:ffi. */
 export function asPointer(handle: Handle): Pointer {

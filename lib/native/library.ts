@@ -5,31 +5,19 @@
  * any more, so there is no `dlclose` here and no way to ask for one.
  */
 import { dlopen } from "bun:ffi";
-import { existsSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { LibraryError } from "../errors.ts";
+import {
+  isClone,
+  isCompiled,
+  libraryCandidates,
+  packageRoot,
+  platformPackage,
+  type LibraryCandidate,
+} from "./candidates.ts";
 import { constants, symbols } from "./layout.ts";
-
-/** Where a candidate for the native library came from. */
-export type LibrarySource = "environment" | "platform-package" | "build";
-
-/** One place where the library was looked for, and what came of it. */
-export interface LibraryCandidate {
-  readonly source: LibrarySource;
-  /** The file, or the name of the package that was asked for it. */
-  readonly path: string;
-  /** Why it was not used; undefined for the one that was. */
-  readonly problem?: string | undefined;
-}
-
-/** The library in use. */
-export interface LibraryInfo {
-  readonly path: string;
-  readonly source: LibrarySource;
-  /** Its own version text. */
-  readonly version: string;
-  readonly abiVersion: number;
-}
+import type { LibraryInfo } from "./library-info.ts";
+import { thisSystem, whyUnsupported } from "./platform.ts";
+import { unpackLibrary } from "./unpack.ts";
 
 type Native = ReturnType<typeof dlopen<typeof symbols>>["symbols"];
 
@@ -45,63 +33,9 @@ export function library(): Native {
   return (loaded ??= load()).symbols;
 }
 
-/**
- * Loads the library if need be and says which one it is.
- *
- * @throws {LibraryError} when none can be found or used; its message lists everything that was tried.
- */
-export function libraryInfo(): LibraryInfo {
+/** What `libraryInfo` gives. */
+export function loadedInfo(): LibraryInfo {
   return (loaded ??= load()).info;
-}
-
-/** The folder that holds this package. */
-export const packageRoot: string = fileURLToPath(new URL("../../", import.meta.url));
-
-const suffix = process.platform === "darwin" ? "dylib" : "so";
-const platformPackage = `@gated-delta/${process.platform}-${process.arch}`;
-
-/**
- * Every place where the library is looked for, in order, without loading anything. A path in `GATED_DELTA_LIBRARY`
- * is the only candidate where it is set: falling back from an explicit choice would hide a mistake.
- */
-export function libraryCandidates(): LibraryCandidate[] {
-  const explicit = process.env["GATED_DELTA_LIBRARY"];
-  if (explicit !== undefined && explicit !== "") {
-    return [{ source: "environment", path: explicit, problem: existsSync(explicit) ? undefined : "no such file" }];
-  }
-  const build = `${packageRoot}.build/release/libGatedDelta.${suffix}`;
-  return [
-    fromPlatformPackage(),
-    { source: "build", path: build, problem: existsSync(build) ? undefined : "no such file" },
-  ];
-}
-
-/** A platform package exports one path as its default. */
-function fromPlatformPackage(): LibraryCandidate {
-  const exported = platformExport() as { default?: unknown } | string | undefined;
-  const path = typeof exported === "object" ? exported.default : exported;
-  if (typeof path !== "string") return { source: "platform-package", path: platformPackage, problem: "not installed" };
-  return { source: "platform-package", path, problem: existsSync(path) ? undefined : "no such file" };
-}
-
-/**
- * The names are literals so that a bundler can follow them, and right inside the `try`: there it lets missing ones be.
- */
-function platformExport(): unknown {
-  try {
-    switch (`${process.platform}-${process.arch}`) {
-      case "linux-x64":
-        return require("@gated-delta/linux-x64");
-      case "linux-arm64":
-        return require("@gated-delta/linux-arm64");
-      case "darwin-arm64":
-        return require("@gated-delta/darwin-arm64");
-      default:
-        return undefined;
-    }
-  } catch {
-    return undefined; // not installed, as for everybody who builds from source
-  }
 }
 
 function load(): Loaded {
@@ -118,14 +52,31 @@ function load(): Loaded {
     tried.push(candidate);
   }
   const list = tried.map(({ path, problem }) => `\n  ${path}: ${problem}`).join("");
-  throw new LibraryError({
-    message:
-      `the native library could not be loaded; tried${list}\n` +
-      `Build it with "npm run build" in ${packageRoot}, or name one in GATED_DELTA_LIBRARY`,
-  });
+  throw new LibraryError({ message: `the native library could not be loaded; tried${list}\n${advice(tried)}` });
 }
 
-function open({ path, source }: LibraryCandidate): Loaded {
+/** What whoever reads the error can do. */
+function advice(tried: readonly LibraryCandidate[]): string {
+  if (tried.some(({ source }) => source === "environment")) {
+    return "Name another library in GATED_DELTA_LIBRARY, or unset it to use the one that comes with the package";
+  }
+  const unsupported = whyUnsupported(thisSystem());
+  if (unsupported !== undefined) return unsupported;
+  if (isClone()) return `Build it with "npm run setup" in ${packageRoot}`;
+  const missing = tried.some(({ problem }) => problem === "not installed");
+  if (isCompiled()) {
+    return missing
+      ? `This program was compiled without ${platformPackage}: install that package beside gated-delta and compile it again`
+      : "Compile this program again with gated-delta and its platform package installed in the same version";
+  }
+  return missing
+    ? `${platformPackage} is an optional dependency of gated-delta: install gated-delta again with optional packages allowed, ` +
+        `on this system, or add that package in gated-delta's own version`
+    : `Install gated-delta and ${platformPackage} again, both in the same version`;
+}
+
+function open({ path: found, source }: LibraryCandidate): Loaded {
+  const path = source === "embedded" ? unpackLibrary(found) : found;
   let native: Native;
   try {
     native = dlopen(path, symbols).symbols;

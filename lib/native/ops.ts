@@ -1,6 +1,6 @@
 // Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
 
-import { algorithms, betaForms, convActivations, gateDims, gateForms, headMaps, normActivations, normOrders, qkNorms } from "./options.ts";
+import { algorithms, betaForms, convActivations, gateDims, gateForms, headMaps, normActivations, normOrders, qkNorms, weightForms } from "./options.ts";
 
 /**
  * The ops under their public names: the function that encodes one, the length of its struct, and its arguments. `at` is
@@ -85,6 +85,17 @@ export const ops = {
       { name: "out", kind: "tensor", optional: false, at: 72 },
     ],
   },
+  rmsNorm: {
+    encode: "gd_encode_rms_norm",
+    bytes: 280,
+    arguments: [
+      { name: "weightForm", kind: "option", optional: true, at: 2, names: weightForms, byDefault: 1 },
+      { name: "eps", kind: "number", optional: true, at: 3, byDefault: 0.000001 },
+      { name: "x", kind: "tensor", optional: false, at: 4 },
+      { name: "weight", kind: "tensor", optional: false, at: 26 },
+      { name: "out", kind: "tensor", optional: false, at: 48 },
+    ],
+  },
   gatedDeltaStep: {
     encode: "gd_encode_gated_delta_step",
     bytes: 1184,
@@ -125,6 +136,15 @@ export const ops = {
     arguments: [
       { name: "x", kind: "tensor", optional: false, at: 2 },
       { name: "weight", kind: "tensor", optional: false, at: 24 },
+      { name: "out", kind: "tensor", optional: false, at: 46 },
+    ],
+  },
+  add: {
+    encode: "gd_encode_add",
+    bytes: 272,
+    arguments: [
+      { name: "a", kind: "tensor", optional: false, at: 2 },
+      { name: "b", kind: "tensor", optional: false, at: 24 },
       { name: "out", kind: "tensor", optional: false, at: 46 },
     ],
   },

@@ -159,6 +159,20 @@ export const normActivations = {
 } as const;
 
 /**
+ * What a norm's rows are multiplied by.
+ *
+ * - `weight`: w
+ * - `one-plus-weight`: 1 + w (Qwen3.5)
+ */
+export type WeightForm = keyof typeof weightForms;
+
+/** See {@link WeightForm}. */
+export const weightForms = {
+  weight: 1,
+  "one-plus-weight": 2,
+} as const;
+
+/**
  * Whether x is normalised before it is multiplied by act(z), or after.
  *
  * - `norm-then-gate`: n(x) act(z) (Qwen3-Next)

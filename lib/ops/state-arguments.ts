@@ -1,6 +1,7 @@
 /** Arguments about states that the ops with a pool share. */
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Indices } from "./indices.ts";
+import type { LayerStates } from "./layer-states.ts";
 
 /** Where states on the way go. {@link PoolStep.checkpoints} is one. */
 export interface CheckpointArguments {
@@ -38,4 +39,12 @@ export interface RaggedArguments {
   readonly readSlots?: Indices | undefined;
   /** The slot that each sequence's final state goes to, each at most once; −1 drops it. @default readSlots */
   readonly writeSlots?: Indices | undefined;
+}
+
+/** Arguments that both commits share. `cuSeqlens` and `readSlots` are those of the verified call. */
+export interface CommitArguments extends RaggedArguments {
+  /** How many of each sequence's tokens to apply, `[sequences]`: 0..T. */
+  readonly counts: Indices;
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state` and the slots. */
+  readonly states?: LayerStates | undefined;
 }

@@ -100,7 +100,7 @@ export class Coverage implements Participant {
     if (this.#whole) this.expectComplete(op, false, further);
   }
 
-  /** The pass was left while ops of it are encoded: they must never be committed. */
+  /** The pass was left: ops of it that are encoded must never be committed. */
   leave(): void {
     this.#left = true;
   }

@@ -83,6 +83,7 @@ export class Draft implements Disposable {
         snapshotSlots: "choices" in entry ? newestFirst(entry.choices) : undefined,
         layers: Array.from({ length: pool.layers }, () => ({ convInput: undefined, records: undefined, headMap: undefined })),
       };
+      entry.collected = () => parts.coverage.leave();
       making = true;
       try {
         return new Draft(handles, parts);

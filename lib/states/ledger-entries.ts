@@ -26,6 +26,8 @@ export interface LedgerStep {
   /** Whether a write replaces content that aborting would have to bring back. */
   readonly overwrites: boolean;
   open: boolean;
+  /** Called where the engine has collected its handles before it ended. */
+  collected?: () => void;
 }
 
 /** A forward pass whose end is chosen later: each holder moves to one of its slots, or stays where it is. */
@@ -36,6 +38,8 @@ export interface LedgerTrial {
   /** The slots that each holder can move to. */
   readonly choices: readonly (readonly number[])[];
   open: boolean;
+  /** Called where the engine has collected its handles before it ended. */
+  collected?: () => void;
 }
 
 export function expectIdle(op: string, holder: Holder, argument?: string): void {

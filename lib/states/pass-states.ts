@@ -77,7 +77,7 @@ export abstract class PassLayer extends LayerStates {
  */
 export function leave(pass: StatePass): void {
   const { entry, ledger, coverage, name } = pass;
-  if (coverage.pending) coverage.leave();
+  coverage.leave();
   // A draft writes no state before its commit.
   if (!coverage.ran || name === "draft" || "choices" in entry) {
     ledger.abort(entry);

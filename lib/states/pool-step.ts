@@ -82,6 +82,7 @@ export class PoolStep implements Disposable {
       const { readSlots, writeSlots } = entry;
       const coverage = new Coverage("step", pool.layers, kindsOf(pool.shape), handles.length > 0);
       const checkpoints = checkpointsOf(positions, entry.extraSlots);
+      entry.collected = () => coverage.leave();
       makingStep = true;
       try {
         return new PoolStep(handles, { name: "step", pool, ledger, entry, coverage, positions, readSlots, writeSlots, checkpoints });

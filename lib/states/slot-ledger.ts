@@ -262,7 +262,7 @@ export class SlotLedger {
     }
     // The last one to leave a full pool's slot. Ops read everything before they write, so it may be overwritten when
     // nobody but this step reads it.
-    const others = step.holders.filter((other) => other !== holder && other.slot === slot);
+    const others = step.holders.filter((other) => other !== holder && other.live && other.slot === slot);
     if (others.length === this.#refs[slot]! - 1) return true;
     throw stillRead(op);
   }

@@ -30,7 +30,10 @@ export class StateHandle implements Disposable {
   static readonly #collected = new FinalizationRegistry<{ ledger: SlotLedger; holder: Holder }>(
     ({ ledger, holder }) => {
       // A step lives as long as one of its handles: where one is open here, nobody can end it any more.
-      if (holder.step !== undefined) ledger.abort(holder.step);
+      if (holder.step !== undefined) {
+        holder.step.collected?.();
+        ledger.abort(holder.step);
+      }
       ledger.release("handle.free", holder);
     },
   );

@@ -239,7 +239,8 @@ export class StatePool implements Disposable {
 
   /**
    * Writes states to a file, in this order: safetensors with the model's shape and a checksum. Waits for pending work.
-   * The file appears whole or not at all: a process killed at any moment leaves the old file or the new one.
+   * A process killed at any moment leaves the old file or the new one. A new file has mode 600; one that is replaced is
+   * a regular file, possibly through links, and keeps its mode.
    *
    * @param handles none of them in a step.
    * @throws {FileError} where the file can't be written.
@@ -281,7 +282,7 @@ export class StatePool implements Disposable {
 
   /**
    * Writes states to a safetensors file in the layout of another system, one row a handle, as `layers.N.state` and
-   * `layers.N.conv`. Waits for pending work. The file appears whole or not at all.
+   * `layers.N.conv`. Waits for pending work. Files are replaced as {@link save} replaces them.
    *
    * | layout | recurrent state | convolution state, oldest first |
    * |---|---|---|

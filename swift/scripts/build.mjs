@@ -2,7 +2,8 @@
 import { existsSync, mkdirSync, rmSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { quick, run } from "./exec.mjs";
-import { Failure, elapsed, say, withProgress } from "./report.mjs";
+import { withProgress } from "./progress.mjs";
+import { Failure, elapsed, say } from "./report.mjs";
 import { dropStamp, readStamp, treeHash, writeStamp } from "./stamp.mjs";
 import { commonFlags, productFlags, swiftEnvironment } from "./swift.mjs";
 
@@ -42,15 +43,16 @@ export async function buildLibrary(root, toolchain) {
   // Before the build, so that an edit meanwhile causes another one next time.
   const stamp = wantedStamp(root, toolchain);
   dropStamp(stampFile(root));
-  let current = "";
+  let steps = {};
   const lines = [];
   const take = (line) => {
     if (isNoise(line) || line === "") return;
     lines.push(line);
-    if (/^\[\d+\/\d+\] /.test(line)) current = line;
+    const step = /^\[(\d+)\/(\d+)\] (.*)/.exec(line);
+    if (step !== null) steps = { done: Number(step[1]), total: Number(step[2]), text: `${step[1]} of ${step[2]}, ${step[3]}` };
   };
   const args = ["build", "-c", "release", "--product", "GatedDelta", ...commonFlags(toolchain, root), ...productFlags(toolchain)];
-  const result = await withProgress("building", () => run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root), output: take }), { detail: () => current });
+  const result = await withProgress("building", () => run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root), output: take }), () => steps);
   if (result.code !== 0) throw buildFailure(lines);
   if (!existsSync(libraryFile(root))) linkLibrary(root, toolchain);
   for (const line of lines.filter((text) => /warning:/.test(text))) process.stderr.write(`${line}\n`);

@@ -2,7 +2,8 @@
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { quick, run, tail, which } from "./exec.mjs";
-import { Failure, say, withProgress } from "./report.mjs";
+import { withProgress } from "./progress.mjs";
+import { Failure, say } from "./report.mjs";
 import { contentHash, dropStamp, readStamp, writeStamp } from "./stamp.mjs";
 
 /** The lowest Bun that the library runs on, as package.json has it. */

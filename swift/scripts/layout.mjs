@@ -5,8 +5,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { appleExports, assertions, optionConstants, versionScript } from "./layout/c.mjs";
 import { parse } from "./layout/parse.mjs";
-import { swiftEncoders, swiftOptions } from "./layout/swift.mjs";
-import { typescriptLayout, typescriptOps, typescriptOptions } from "./layout/typescript.mjs";
+import { swiftEncoders, swiftExecutor, swiftOps, swiftOptions, swiftPass } from "./layout/swift.mjs";
+import { typescriptFunctions, typescriptLayout, typescriptOps, typescriptOptions, typescriptPass } from "./layout/typescript.mjs";
 
 export { parse };
 
@@ -23,10 +23,15 @@ export function generate(header) {
     ["swift/Sources/CPUKernels/include/option_values.h", optionConstants(parsed, "GD_CPU_", "GATED_DELTA_CPU_OPTION_VALUES_H")],
     ["shaders/option_values.h", optionConstants(parsed, "GDM_", "GATED_DELTA_SHADERS_OPTION_VALUES_H")],
     ["swift/Sources/GatedDeltaTypes/Options.swift", swiftOptions(parsed)],
+    ["swift/Sources/GatedDeltaTypes/Op.swift", swiftOps(parsed)],
     ["swift/Sources/GatedDelta/Exports/Encode.swift", swiftEncoders(parsed)],
+    ["swift/Sources/CPUBackend/Executor+Op.swift", swiftExecutor(parsed)],
+    ["swift/Sources/MetalBackend/Pass+Op.swift", swiftPass(parsed)],
     ["lib/native/layout.ts", typescriptLayout(parsed)],
     ["lib/native/options.ts", typescriptOptions(parsed)],
     ["lib/native/ops.ts", typescriptOps(parsed)],
+    ["lib/ops/functions.ts", typescriptFunctions(parsed)],
+    ["lib/device/pass-ops.ts", typescriptPass(parsed)],
   ]);
 }
 
@@ -37,19 +42,18 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     process.exit(2);
   }
   for (const [path, text] of generate(readFileSync(new URL(headerPath, root), "utf8"))) {
-    if (!check) {
-      writeFileSync(new URL(path, root), text);
-      continue;
-    }
     let current;
     try {
       current = readFileSync(new URL(path, root), "utf8");
     } catch {
       current = undefined;
     }
-    if (current !== text) {
+    if (current === text) continue;
+    if (check) {
       console.error(`${path} does not agree with ${headerPath}: run node swift/scripts/layout.mjs`);
       process.exitCode = 1;
+    } else {
+      writeFileSync(new URL(path, root), text); // only what differs, so that nothing else is built again
     }
   }
 }

@@ -5,9 +5,25 @@ export class Failure extends Error {}
 
 const started = performance.now();
 
+/** Whether a status line stands on the terminal's last line. */
+let hasStatus = false;
+
 /** Writes one progress line. */
 export function say(message) {
+  clearStatus();
   process.stderr.write(`gated-delta: ${message}\n`);
+}
+
+/** Shows a line that the next one replaces; on terminals only. */
+export function showStatus(text) {
+  // Cut to the terminal's width: a line that wraps could not be taken back.
+  process.stderr.write(`\r\x1b[2K${text.slice(0, (process.stderr.columns ?? 80) - 1)}`);
+  hasStatus = true;
+}
+
+export function clearStatus() {
+  if (hasStatus) process.stderr.write("\r\x1b[2K");
+  hasStatus = false;
 }
 
 /** Time since this process began, as text: "7 s", "3 min 20 s". */
@@ -19,25 +35,6 @@ export function elapsed(since = started) {
 /** Bytes as text. */
 export function megabytes(bytes) {
   return bytes < 1e9 ? `${Math.round(bytes / 1e6)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
-}
-
-/**
- * Runs `work` and prints a line every few seconds, whether or not stderr is a terminal: a log without lines for a minute
- * looks like a hang. `detail` may add how far it is; the first line comes after `every` ms only, so short
- * steps stay quiet.
- */
-export async function withProgress(what, work, { detail = () => "", every = 3000 } = {}) {
-  const since = performance.now();
-  const timer = setInterval(() => {
-    const more = detail();
-    say(`  ${what}${more === "" ? "" : `: ${more}`} (${elapsed(since)})`);
-  }, every);
-  timer.unref();
-  try {
-    return await work();
-  } finally {
-    clearInterval(timer);
-  }
 }
 
 /** Runs a command's main function: its result is the exit code, a Failure is one line and exit code 1. */

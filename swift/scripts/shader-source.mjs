@@ -35,10 +35,6 @@ export function kernelSource(folder = join(root, "shaders")) {
   const files = readdirSync(folder).filter((name) => name.endsWith(".metal")).sort();
   const text = files.map((name) => flatten(join(folder, name), folder, seen)).join("");
   if (text.includes('"""##')) throw new Error('a shader contains """##, which would end the Swift string');
-  // The backend compiles one kernel at a time, and leaves out the lines that name others.
-  const whole = /^template \[\[host_name\("\w+"\)\]\] kernel .*;$/;
-  const split = text.split("\n").find((line) => line.includes("[[host_name(") && !whole.test(line));
-  if (split !== undefined) throw new Error(`an instantiation is not one line from its first column on: ${split}`);
   return (
     "// Generated from shaders/ by swift/scripts/shader-source.mjs. Do not edit.\n\n" +
     '/// Every kernel, as Metal\'s runtime compiler takes it.\nlet kernelSource = ##"""\n' +

@@ -3,7 +3,8 @@
 import { existsSync, mkdirSync, readdirSync, statSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { quick, run, tail } from "../scripts/exec.mjs";
-import { Failure, megabytes, say, withProgress } from "../scripts/report.mjs";
+import { withProgress } from "../scripts/progress.mjs";
+import { Failure, megabytes, say } from "../scripts/report.mjs";
 
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
@@ -112,7 +113,10 @@ export async function fetchPackages(apt, packages, files, what) {
   say(`fetching ${what}: ${files.length} Debian packages, ${megabytes(total)}${here === 0 ? "" : `, ${megabytes(here)} of it already here`}`);
   const result = await withProgress(`fetching ${what}`,
     () => run("apt-get", [...apt.options, "install", "--download-only", "--yes", ...packages], { env }),
-    { detail: () => `${megabytes(fetchedBytes(apt, files))} of ${megabytes(total)}` });
+    () => {
+      const done = fetchedBytes(apt, files);
+      return { done, total, text: `${megabytes(done)} of ${megabytes(total)}` };
+    });
   if (result.code !== 0) throw fetchFailure(`fetching ${what}`, result);
 }
 
@@ -130,7 +134,7 @@ export async function unpack(apt, files, target, what) {
       if (result.code !== 0) throw unpackFailure(name, result);
       done++;
     }
-  }, { detail: () => `${done} of ${files.length} packages, about ${size()}` });
+  }, () => ({ done, total: files.length, text: `${done} of ${files.length} packages, about ${size()}` }));
 }
 
 function unpackFailure(name, result) {

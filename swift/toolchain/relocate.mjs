@@ -3,7 +3,8 @@
 import { closeSync, existsSync, lstatSync, mkdirSync, openSync, readFileSync, readSync, readdirSync, readlinkSync, symlinkSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { run, tail } from "../scripts/exec.mjs";
-import { Failure, say, withProgress } from "../scripts/report.mjs";
+import { withProgress } from "../scripts/progress.mjs";
+import { Failure, say } from "../scripts/report.mjs";
 import { layout, loader, triple } from "./recipe.mjs";
 import { filesIn } from "./debian.mjs";
 
@@ -72,7 +73,7 @@ async function patchPrograms(staged, final) {
       const path = [...old.split(":").filter((part) => part !== "" && part !== libraries), libraries].join(":");
       await must(patchelf(...flags, "--set-rpath", path, file), "relocating the Swift toolchain");
     }
-  }, { detail: () => `${done} of ${programs.length + shared.length} files` });
+  }, () => ({ done, total: programs.length + shared.length, text: `${done} of ${programs.length + shared.length} files` }));
 }
 
 /**

@@ -1,4 +1,4 @@
-import { expect, test } from "bun:test";
+import { test } from "bun:test";
 import { gatedDelta } from "../../lib/index.ts";
 import { gatedDelta as referenceOf } from "../reference/gated-delta.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";

@@ -2,7 +2,7 @@
 import { Draft, copySlots } from "../../lib/index.ts";
 import type { Op, PoolStep, StateHandle, StepOptions } from "../../lib/index.ts";
 import type { Random } from "../support/random.ts";
-import { anyPool, statesOf } from "./actions-states.ts";
+import { allocateIn, anyPool, statesOf } from "./actions-states.ts";
 import type { Action } from "./actions-states.ts";
 import { kindsOf } from "./machine.ts";
 import type { OpName } from "./machine.ts";
@@ -22,16 +22,18 @@ export interface Wanted {
   readonly verdict: Verdict;
 }
 
-/** Chooses states and tokens for a pass: one token each where `single`. */
-export function wanted(program: Program, random: Random, single: boolean, of?: PoolPair): Wanted {
+/** Chooses states and tokens for a pass: one token each where `single`, as many states as `count` says if there are. */
+export function wanted(program: Program, random: Random, single: boolean, of?: PoolPair, count?: number): Wanted {
   const pool = of ?? anyPool(program, random);
+  const usable = () => [...pool.model.states].some((state) => program.handles.has(state) && state.pass === undefined && !state.content.bad);
+  if (!pool.model.disposed && !usable() && random.below(8) > 0) allocateIn(program, pool);
   const candidates = statesOf(program, random, random.below(25) === 0 ? undefined : pool);
   // States in a pass are chosen now and then, so as to be refused.
   const idle = candidates.filter((state) => (state.pass === undefined && !state.content.bad) || random.below(12) === 0);
   const states: State[] = [];
-  const most = 1 + random.below(3);
+  const most = count ?? 1 + random.below(3);
   while (states.length < most && idle.length > 0) states.push(...idle.splice(random.below(idle.length), 1));
-  if (states.length > 0 && random.below(40) === 0) states.push(random.pick(states));
+  if (states.length > 0 && random.below(40) === 0 && count === undefined) states.push(random.pick(states));
   const lists = states.map((state) => program.tokens(state, single ? 1 : random.below(5)));
   const foreign = states.some((state) => state.pool !== pool.model);
   const verdict = firstOf(pool.model.disposed ? refused("disposed") : legal,

@@ -107,9 +107,10 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
   const inputs = program.machine.inputs(want.lists);
   if (inputs === undefined) return;
   const undoable = random.below(6) === 0;
-  const model = program.pass("step", want.pool, want.states, want.lists);
+  const checkpoints = random.below(6) > 0 ? [] : want.lists.map(({ length }) => Array.from({ length: random.below(3) }, () => random.below(length + 1)));
+  const model = program.pass("step", want.pool, want.states, want.lists, checkpoints);
   const begun = want.verdict.must !== undefined ? want.verdict : world.begin(model, undoable);
-  const text = `p${want.pool.model.id}.run([${want.text}], ${shape}${undoable ? ", undoable" : ""})`;
+  const text = `p${want.pool.model.id}.run([${want.text}], ${shape}${undoable ? ", undoable" : ""}${checkpoints.length > 0 ? `, checkpoints ${JSON.stringify(checkpoints)}` : ""})`;
   const said: { pair?: PassPair; script?: Script } = {};
   // What the run must do is known once the callback was there: it is judged then.
   const verdict = { get must() { return said.script === undefined ? (said.pair === undefined ? begun.must : "caller") : said.script.verdict.must; }, may: begun.may === true };
@@ -118,7 +119,7 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
     said.pair = keepPass(program, model, real, want.pool, inputs);
     said.script = script(program, random, said.pair, shape, want);
     return said.script.returns as Op[];
-  }, { undoable }));
+  }, { undoable, ...(checkpoints.length > 0 && { checkpoints }) }));
   const { pair, script: ran } = said;
   program.count(`pool.run, ${shape}`);
   if (!outcome) {
@@ -162,7 +163,11 @@ function tryCall(program: Program, text: string, verdict: Verdict, body: () => v
   }
 }
 
-const poolRun: Action = (program, random) => runStep(program, random, random.pick(shapes), undefined);
+const poolRun: Action = (program, random) => {
+  const shape = random.pick(shapes);
+  // A pool that is disposed takes everything in it along: less often.
+  runStep(program, random, shape === "disposed" && random.below(4) > 0 ? "full" : shape, undefined);
+};
 
 const draftRun: Action = (program, random) => {
   const open = program.passes.filter(({ model }) => model.kind !== "step" && usablePass(model).must === undefined);
@@ -180,7 +185,7 @@ const draftRun: Action = (program, random) => {
     // The draft's submission must be complete from here on, and what is judged is judged with that.
     const reaches = said.script.reaches;
     if (reaches) model.whole = true;
-    if (reaches && shape !== "by hand") said.script = { ...said.script, verdict: world.committable(said.script.uses) };
+    if (reaches && shape !== "by hand") said.script = { ...said.script, verdict: complete(model, "encoded", said.script.uses) ? world.committable(said.script.uses) : refused("state") };
     return said.script.returns as Op[];
   }));
   program.count(`draft.run, ${shape}`);
@@ -200,7 +205,7 @@ function missingKinds({ model }: PassPair): number {
 const record: Action = (program, random) => {
   const pool = anyPool(program, random);
   if (pool.model.disposed || program.plans.length >= 3) return;
-  const sequences = 1 + random.below(Math.min(3, pool.model.slots));
+  const sequences = 1 + random.below(2);
   const lists = Array.from({ length: sequences }, () => [0]);
   const inputs = program.machine.inputs(lists);
   if (inputs === undefined) return;
@@ -250,7 +255,7 @@ function giveTokens(program: Program, plan: PlanPair, lists: PlanPair["lists"]):
 }
 
 const replay: Action = (program, random) => {
-  if (program.plans.length === 0) return record(program, random);
+  if (program.plans.length === 0) return;
   const plan = random.pick(program.plans);
   const fits = ({ model }: PassPair) => model.lists.length === plan.placeholder.sequences && model.lists.every(({ length }) => length === 1);
   const suited = program.passes.filter((pass) => fits(pass) && pass.model.pool === plan.pool.model);
@@ -281,8 +286,7 @@ const poolRunPlan: Action = (program, random) => {
   if (program.plans.length === 0) return record(program, random);
   const plan = random.pick(program.plans);
   const pool = random.below(10) === 0 ? anyPool(program, random) : plan.pool;
-  let want = wanted(program, random, true, pool);
-  if (want.states.length !== plan.placeholder.sequences && random.below(8) > 0) want = wanted(program, random, true, pool);
+  const want = wanted(program, random, true, pool, random.below(8) > 0 ? plan.placeholder.sequences : undefined);
   const { world } = program;
   // Replays of the same tokens need not wait for one another.
   const same = want.lists.length === plan.lists.length && plan.lists[0]![0] !== 0 && random.below(2) === 0;

@@ -38,14 +38,16 @@ function release(state: State): void {
   state.pool.states.delete(state);
 }
 
-const allocate: Action = (program, random) => {
-  const pool = anyPool(program, random);
+const allocate: Action = (program, random) => allocateIn(program, anyPool(program, random));
+
+/** Allocates a state in a pool, or is refused. */
+export function allocateIn(program: Program, pool: PoolPair): void {
   const verdict = firstOf(alive(pool), pool.model.free > 0 ? legal : refused("out-of-memory"));
   const result = program.call(`p${pool.model.id}.allocate()`, verdict, () => pool.real.allocate());
   if (!result.ok) return;
   const state = program.addState(pool, result.value, freshContent, true);
   program.lines[program.lines.length - 1] += `  → h${state.id}`;
-};
+}
 
 const fork: Action = (program, random) => {
   const state = oneState(program, random);
@@ -101,7 +103,7 @@ const zero: Action = (program, random) => {
   state.content = freshContent;
 };
 
-const keyOf = (random: Random) => Array.from({ length: random.below(5) }, () => 1 + random.below(2));
+const keyOf = (random: Random) => Array.from({ length: random.below(4) }, () => 1 + random.below(2));
 
 /** An entry goes. */
 function evict(cache: CachePair, entry: CachePair["entries"][number]): void {
@@ -130,13 +132,17 @@ const cache: Action = (program, random) => {
     program.lines.push(`c${id} = new PrefixCache(p${id}, { bytes: ${budget} })`);
     pool.cache = { real: new PrefixCache(pool.real, { bytes: budget }), budget, entries: [] };
   }
-  const held = pool.cache;
   program.settle(); // whether an entry is valid is known then
+  for (let times = 1 + random.below(4); times > 0; times--) useCache(program, random, pool, pool.cache);
+};
+
+function useCache(program: Program, random: Random, pool: PoolPair, held: CachePair): void {
+  const { id } = pool.model;
   const key = keyOf(random);
-  const what = random.below(12);
-  if (what < 5) insert(program, random, pool, held, key);
-  else if (what < 10) lookup(program, pool, held, key);
-  else if (what === 10) {
+  const what = random.below(16);
+  if (what < 7) insert(program, random, pool, held, key);
+  else if (what < 14) lookup(program, pool, held, key);
+  else if (what === 14) {
     const wanted = random.below(pool.model.slots + 1);
     const result = program.call(`c${id}.makeRoom(${wanted})`, legal, () => held.real.makeRoom(wanted));
     while (pool.model.free < wanted) if (!evictForSlot(held)) break;
@@ -145,7 +151,7 @@ const cache: Action = (program, random) => {
     program.call(`c${id}.clear()`, legal, () => held.real.clear());
     for (const entry of held.entries) evict(held, entry);
   }
-};
+}
 
 function insert(program: Program, random: Random, pool: PoolPair, held: CachePair, key: number[]): void {
   const state = oneState(program, random);
@@ -202,23 +208,31 @@ const save: Action = (program, random) => {
   const states = statesOf(program, random, random.below(10) === 0 ? undefined : pool).filter(() => random.below(2) === 0);
   const { world } = program;
   if (states.some(({ content }) => world.usable(content).may)) program.settle(); // it is known then which are invalid
-  const target = random.below(4);
+  const target = random.below(9);
   mkdirSync(program.folder, { recursive: true });
   const failing = [join(program.folder, "missing", "x"), program.folder, join(program.folder, "x".repeat(300))];
-  const path = failing[target] ?? join(program.folder, `${program.files.length}`);
+  // A file that is there is replaced now and then; where that fails it stays as it was.
+  const index = program.files.length > 0 && random.below(3) === 0 ? random.below(program.files.length) : program.files.length;
+  const path = failing[target] ?? join(program.folder, `${index}`);
+  const exports = random.below(6) === 0;
   const mine = (state: State) => (state.pool === pool.model ? legal : refused("invalid-argument"));
-  const handlesGood = () => firstOf(alive(pool), ...states.flatMap((state) => [mine(state), world.idle(state), world.usable(state.content)]));
-  let verdict = handlesGood();
+  let verdict = firstOf(alive(pool), ...states.flatMap((state) => [mine(state), world.idle(state), world.usable(state.content)]));
   if (verdict.must === undefined) {
     const failure = world.noteWait();
     if (failure !== undefined) program.count("failed: run");
     verdict = firstOf(failure === undefined ? legal : refused(failure), failing[target] === undefined ? legal : refused("file"));
   }
-  const name = `p${pool.model.id}.save([${states.map(({ id }) => `h${id}`).join()}], ${failing[target] === undefined ? `file ${program.files.length}` : ["a missing folder", "a folder", "a name too long"][target]})`;
-  const result = program.call(name, verdict, () => pool.real.save(states.map((state) => program.handles.get(state)!), path));
+  const where = ["a missing folder", "a folder", "a name too long"][target] ?? (exports ? "a file" : `file ${index}`);
+  const text = `p${pool.model.id}.${exports ? "export" : "save"}([${states.map(({ id }) => `h${id}`).join()}], ${where})`;
+  const handles = states.map((state) => program.handles.get(state)!);
+  const result = program.call(text, { ...verdict, full: program.shortFiles }, () => {
+    if (exports) pool.real.export(handles, failing[target] ?? join(program.folder, "exported"), { layout: random.pick(["mlx", "hf", "ggml"] as const) });
+    else pool.real.save(handles, path);
+  });
   if (verdict.must === "file") program.count("failed: save");
   if (!result.ok) return;
-  program.count("files saved");
+  program.count(exports ? "files exported" : "files saved");
+  if (exports) return;
   const patterns = states.map(({ content }) => content.pattern);
   let damaged = false;
   if (patterns.length > 0 && random.below(4) === 0) {
@@ -227,11 +241,12 @@ const save: Action = (program, random) => {
     writeFileSync(path, bytes);
     damaged = true;
   }
-  program.files.push({ path, conv: pool.model.conv, patterns, damaged });
+  program.files[index] = { path, conv: pool.model.conv, patterns, damaged };
 };
 
 const load: Action = (program, random) => {
-  if (program.files.length === 0) return save(program, random);
+  if (program.files.length === 0) save(program, random);
+  if (program.files.length === 0) return;
   const index = random.below(program.files.length);
   const { path, conv, patterns, damaged } = program.files[index]!;
   const pool = anyPool(program, random);
@@ -258,7 +273,7 @@ const disposePool: Action = (program, random) => {
 };
 
 const addPool: Action = (program, random) => {
-  if (program.pools.length < 3) program.addPool(2 + random.below(5), random.below(3) > 0);
+  if (program.pools.length < 3) program.addPool(2 + random.below(7), random.below(3) > 0);
 };
 
 const inject: Action = (program, random) => {

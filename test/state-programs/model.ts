@@ -12,6 +12,8 @@ export type Kind = "state" | "conv";
 export interface Verdict {
   readonly must: ErrorCode | undefined;
   readonly may?: boolean;
+  /** Whether a file may have no room. */
+  readonly full?: boolean;
 }
 
 export const legal: Verdict = { must: undefined };

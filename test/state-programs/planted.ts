@@ -6,7 +6,6 @@ import { StatePool } from "../../lib/index.ts";
 import type { Device } from "../../lib/index.ts";
 import { admit, bind } from "../../lib/ops/layer-states.ts";
 import type { BoundStates, LayerStates, StateUse } from "../../lib/ops/layer-states.ts";
-import type { Recorder } from "../../lib/ops/recorder.ts";
 import { Coverage } from "../../lib/states/coverage.ts";
 import type { StatePass } from "../../lib/states/pass-states.ts";
 import { SlotLedger } from "../../lib/states/slot-ledger.ts";
@@ -103,5 +102,3 @@ export const planted: Readonly<Record<string, (device: Device) => Disposable>> =
       return step;
     } as Method),
 };
-
-export type { Recorder };

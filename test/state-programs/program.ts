@@ -80,12 +80,15 @@ export class Program {
   /** What was done, by kind. */
   readonly counts: Map<string, number>;
   readonly folder: string;
+  /** Whether the process can write short files only. */
+  readonly shortFiles: boolean;
   #ids = 0;
   readonly #tokens = new Map<State, number>();
   #armed = { encode: false, commit: false };
 
-  constructor(machine: Machine, folder: string, counts: Map<string, number>) {
+  constructor(machine: Machine, folder: string, counts: Map<string, number>, shortFiles: boolean) {
     this.machine = machine;
+    this.shortFiles = shortFiles;
     this.folder = folder;
     this.counts = counts;
     machine.reset();
@@ -105,7 +108,7 @@ export class Program {
   }
 
   /** Makes a call that the model has judged. Throws a {@link Difference} where the library does something else. */
-  call<T>(text: string, { must, may = false }: Verdict | { must: "caller"; may?: boolean }, body: () => T): Result<T> {
+  call<T>(text: string, { must, may = false, full = false }: Verdict | (Omit<Verdict, "must"> & { must: "caller" }), body: () => T): Result<T> {
     const line = this.lines.push(text) - 1;
     const say = (what: string) => void (this.lines[line] += `  → ${what}`);
     let value: T;
@@ -119,6 +122,10 @@ export class Program {
       }
       if (!(error instanceof GatedDeltaError)) throw new Difference(`${text}: threw ${String(error)}`, { cause: error });
       say(`${error.code}: ${error.message}`);
+      if (full && error.code === "file" && must === undefined) {
+        this.count("failed: save, no room");
+        return { ok: false, injected: true };
+      }
       if (error.code === must || (may && error.code === "state")) {
         this.count(`refused: ${error.code}`);
         return { ok: false, injected: false };

@@ -15,18 +15,17 @@ type Name = keyof typeof actions;
 
 /** How often each kind of action comes. */
 const weights: Readonly<Record<Name, number>> = {
-  allocate: 12, fork: 10, free: 5, drop: 2, zero: 3, cache: 5, save: 0.25, load: 0.25, disposePool: 0.4, addPool: 1, inject: 3, wait: 4, waitOnce: 2,
+  allocate: 12, fork: 10, free: 4, drop: 1.5, zero: 3, cache: 5, save: 0.5, load: 0.5, disposePool: 0.3, addPool: 1, inject: 3, wait: 8, waitOnce: 2,
   step: 9, draft: 6, encodeOp: 9, encodeMade: 4, runRest: 12, submit: 5, discard: 2, wrote: 2, done: 11, abort: 3, leave: 3, commit: 6, raw: 0.5,
   poolRun: 9, draftRun: 5, record: 2, replay: 4, poolRunPlan: 5, dropPlan: 0.5,
 };
 
 const names = Object.keys(weights) as Name[];
-const sum = names.reduce((total, name) => total + weights[name], 0);
 
-function anyName(random: Random): Name {
-  let at = random.uniform(0, sum);
+function anyName(random: Random, of: Readonly<Record<Name, number>>): Name {
+  let at = random.uniform(0, names.reduce((total, name) => total + of[name], 0));
   for (const name of names) {
-    at -= weights[name];
+    at -= of[name];
     if (at < 0) return name;
   }
   return names[0]!;
@@ -45,11 +44,12 @@ export interface Text {
 }
 
 /** The n-th program of a seed. */
-export function makeProgram(seed: number, n: number): Text {
+export function makeProgram(seed: number, n: number, other: RunOptions["weights"] = {}): Text {
   const own = (Math.imul(seed, 0x9e3779b1) ^ Math.imul(n + 1, 0x85ebca6b)) >>> 0;
   const random = new Random(own);
-  const length = 20 + random.below(50);
-  const calls = Array.from({ length }, () => ({ name: anyName(random), seed: random.below(2 ** 32) }));
+  const length = 30 + random.below(60);
+  const all = { ...weights, ...other };
+  const calls = Array.from({ length }, () => ({ name: anyName(random, all), seed: random.below(2 ** 32) }));
   return { seed: own, calls };
 }
 
@@ -60,12 +60,12 @@ export interface Failure {
 }
 
 /** Runs a program; undefined where library and model agree throughout. */
-export function runProgram(machine: Machine, folder: string, { seed, calls }: Text, counts: Map<string, number>): Failure | undefined {
-  using program = new Program(machine, folder, counts);
+export function runProgram(machine: Machine, folder: string, { seed, calls }: Text, counts: Map<string, number>, shortFiles: boolean): Failure | undefined {
+  using program = new Program(machine, folder, counts, shortFiles);
   try {
     const random = new Random(seed);
     const pools = 1 + random.below(3);
-    for (let i = 0; i < pools; i++) program.addPool(2 + random.below(5), i === 0 || random.below(3) > 0);
+    for (let i = 0; i < pools; i++) program.addPool(2 + random.below(7), i === 0 || random.below(3) > 0);
     for (const call of calls) {
       actions[call.name](program, new Random(call.seed));
       program.checkFree();
@@ -81,9 +81,9 @@ export function runProgram(machine: Machine, folder: string, { seed, calls }: Te
 }
 
 /** The fewest actions found that still fail: parts are left out, halves first, single actions last. */
-export function shrink(machine: Machine, folder: string, text: Text): { readonly text: Text; readonly failure: Failure } {
+function shrink(machine: Machine, folder: string, text: Text, shortFiles: boolean): { readonly text: Text; readonly failure: Failure } {
   const unused = new Map<string, number>();
-  const attempt = (calls: readonly Call[]) => runProgram(machine, folder, { seed: text.seed, calls }, unused);
+  const attempt = (calls: readonly Call[]) => runProgram(machine, folder, { seed: text.seed, calls }, unused, shortFiles);
   let { calls } = text;
   let failure = attempt(calls)!;
   for (let size = Math.ceil(calls.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
@@ -106,27 +106,34 @@ export interface Report {
   readonly failed: number | undefined;
 }
 
-/**
- * Runs programs of a seed until one fails.
- *
- * @param shrinking whether a failing program is cut down and told.
- */
-export function runPrograms(machine: Machine, folder: string, seed: number, first: number, count: number, shrinking = true): Report {
+/** What else a run of programs can be told. */
+export interface RunOptions {
+  /** Whether a failing program is cut down and told. @default true */
+  readonly shrinking?: boolean;
+  /** Whether the process can write short files only, so that saving may fail half way. @default false */
+  readonly shortFiles?: boolean;
+  /** Makes some kinds of action more or less frequent. @default as often as makes sense */
+  readonly weights?: Partial<Record<string, number>>;
+}
+
+/** Runs programs of a seed until one fails. */
+export function runPrograms(machine: Machine, folder: string, seed: number, first: number, count: number, options: RunOptions = {}): Report {
+  const { shrinking = true, shortFiles = false } = options;
   const counts = new Map<string, number>();
   for (let n = first; n < first + count; n++) {
-    const text = makeProgram(seed, n);
+    const text = makeProgram(seed, n, options.weights);
     const place = join(folder, `${n}`);
-    const failure = runProgram(machine, place, text, counts);
+    const failure = runProgram(machine, place, text, counts, shortFiles);
     if (failure === undefined) continue;
-    const told = shrinking ? tell(machine, place, text, seed, n, failure) : failure.error.message;
+    const told = shrinking ? tell(machine, place, text, seed, n, failure, shortFiles) : failure.error.message;
     return { programs: n - first + 1, counts, failure: told, failed: n };
   }
   return { programs: count, counts, failure: undefined, failed: undefined };
 }
 
-function tell(machine: Machine, folder: string, text: Text, seed: number, n: number, first: Failure): string {
-  const again = runProgram(machine, folder, text, new Map());
-  const { failure, text: small } = again === undefined ? { failure: first, text } : shrink(machine, folder, text);
+function tell(machine: Machine, folder: string, text: Text, seed: number, n: number, first: Failure, shortFiles: boolean): string {
+  const again = runProgram(machine, folder, text, new Map(), shortFiles);
+  const { failure, text: small } = again === undefined ? { failure: first, text } : shrink(machine, folder, text, shortFiles);
   const note = again === undefined ? ["It did not fail a second time."] : [];
   return [
     `program ${n} of seed ${seed} differs from the model, after ${small.calls.length} of its ${text.calls.length} actions:`,

@@ -8,8 +8,10 @@ export type OpName =
   | "gatedDelta"
   | "causalConv1d"
   | "gatedRmsNorm"
+  | "rmsNorm"
   | "gatedDeltaStep"
   | "linear"
+  | "add"
   | "copySlots"
   | "commitGatedDelta"
   | "commitCausalConv1d"
@@ -74,6 +76,11 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
     weight: device.tensor("f32", [valueDim]),
     out: device.tensor("f32", [tokens, valueHeads, valueDim]),
   }),
+  rmsNorm: (device) => ({
+    x: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    weight: device.tensor("f32", [valueDim]),
+    out: device.tensor("f32", [tokens, valueHeads, valueDim]),
+  }),
   gatedDeltaStep: (device) => ({
     x: device.tensor("f32", [2, channels]),
     keyHeads,
@@ -96,6 +103,11 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
     x: device.tensor("f32", [tokens, 8]),
     weight: device.tensor("f32", [16, 8]),
     out: device.tensor("f32", [tokens, 16]),
+  }),
+  add: (device) => ({
+    a: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    b: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    out: device.tensor("f32", [tokens, valueHeads, valueDim]),
   }),
   copySlots: (device) => ({
     pool: device.tensor("f32", [slots, 4, 2]),

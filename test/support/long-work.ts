@@ -39,6 +39,8 @@ function pagesOf(shape: readonly number[]): number {
 export function rowsFor(device: Device, milliseconds: number): number {
   for (let rows = 4; ; rows *= 4) {
     const { op } = longOp(device, false, rows);
+    device.run(op); // pipelines and memory are made on first use
+    device.wait();
     const start = performance.now();
     device.run(op);
     device.wait();

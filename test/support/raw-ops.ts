@@ -116,6 +116,12 @@ export const ops: Record<string, Descriptor> = {
     { x: [4, 2, 8], z: [4, 2, 8], weight: [8], out: [4, 2, 8] },
     {},
   ),
+  gd_encode_rms_norm: sound(
+    "gd_rms_norm",
+    { weight_form: c.GD_WEIGHT_PLUS_ONE, eps: 1e-6 },
+    { x: [4, 2, 8], weight: [8], out: [4, 2, 8] },
+    {},
+  ),
   gd_encode_gated_delta_step: sound(
     "gd_gated_delta_step",
     { ...recurrence, ...norm, key_heads: 1, conv_activation: c.GD_ACTIVATION_SILU },
@@ -126,6 +132,7 @@ export const ops: Record<string, Descriptor> = {
     { read_slots: 2, write_slots: 2 },
   ),
   gd_encode_linear: sound("gd_linear", {}, { x: [4, 8], weight: [16, 8], out: [4, 16] }, {}),
+  gd_encode_add: sound("gd_add", {}, { a: [4, 2, 8], b: [4, 2, 8], out: [4, 2, 8] }, {}),
   gd_encode_copy_slots: sound("gd_copy_slots", {}, { pool: [2, 8] }, { read_slots: 2, write_slots: 2 }),
   gd_encode_commit_gated_delta: sound(
     "gd_commit_gated_delta",

@@ -285,6 +285,22 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
       [({ out }) => ({ out: gapped(out) }), "shape", "out"],
       [({ z }) => ({ out: z }), "overlap", "out"],
     ],
+    rmsNorm: [
+      [{ weightForm: "plus-one" }, "invalid-argument", "weightForm"],
+      [{ eps: -1e-6 }, "invalid-argument", "eps"],
+      [{ eps: NaN }, "invalid-argument", "eps"],
+      [{ x: tensor([160]) }, "shape", "x"],
+      [{ x: tensor([1, 5, 2, 16]) }, "shape", "x"],
+      [{ x: tensor([5, 2, 16], "i32") }, "dtype", "x"],
+      [({ x }) => ({ x: gapped(x) }), "shape", "x"],
+      [{ weight: tensor([2]) }, "shape", "weight"],
+      [{ weight: tensor([16], "i32") }, "dtype", "weight"],
+      [({ weight }) => ({ weight: gapped(weight) }), "shape", "weight"],
+      [{ out: tensor([5, 16, 2]) }, "shape", "out"],
+      [{ out: tensor([5, 2, 16], "bf16") }, "dtype", "out"],
+      [({ out }) => ({ out: gapped(out) }), "shape", "out"],
+      [({ x }) => ({ out: x }), "overlap", "out"],
+    ],
     gatedDeltaStep: [
       ...slotCounts,
       ...slots,
@@ -348,6 +364,39 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
           const x = tensor([5, 16]);
           return { x, weight: tensor([16, 16]), out: x };
         },
+        "overlap",
+        "out",
+      ],
+    ],
+    add: [
+      [{ a: tensor([160]) }, "shape", "a"],
+      [{ a: tensor([5, 16, 2]) }, "shape", "b"],
+      [{ a: tensor([5, 2, 16], "i32") }, "dtype", "a"],
+      [{ a: tensor([5, 2, 16], "bf16") }, "dtype", "a"],
+      [({ a }) => ({ a: gapped(a) }), "shape", "a"],
+      [{ b: tensor([10, 16]) }, "shape", "b"],
+      [{ b: tensor([5, 2, 16], "i32") }, "dtype", "b"],
+      [({ b }) => ({ b: gapped(b) }), "shape", "b"],
+      [{ out: tensor([5, 2, 8]) }, "shape", "out"],
+      [{ out: tensor([5, 2, 16], "f16") }, "dtype", "out"],
+      [({ out }) => ({ out: gapped(out) }), "shape", "out"],
+      // Part of an input, or an input in another layout.
+      [
+        () => overlapping((both) => ({ a: both.view({ shape: [5, 2, 16] }), out: both.view({ offset: 8, shape: [5, 2, 16] }) })),
+        "overlap",
+        "out",
+      ],
+      [
+        () => overlapping((both) => ({ b: both.view({ shape: [5, 2, 16] }), out: both.view({ shape: [5, 2, 16], strides: [40, 16, 1] }) })),
+        "overlap",
+        "out",
+      ],
+      [
+        () =>
+          overlapping((both) => {
+            const out = both.view({ shape: [5, 2, 16] });
+            return { a: out, b: both.view({ offset: 16, shape: [5, 2, 16] }), out };
+          }),
         "overlap",
         "out",
       ],

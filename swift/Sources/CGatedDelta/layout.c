@@ -108,6 +108,15 @@ _Static_assert(offsetof(gd_gated_rms_norm, z) == 112, "gd_gated_rms_norm.z");
 _Static_assert(offsetof(gd_gated_rms_norm, weight) == 200, "gd_gated_rms_norm.weight");
 _Static_assert(offsetof(gd_gated_rms_norm, out) == 288, "gd_gated_rms_norm.out");
 
+_Static_assert(sizeof(gd_rms_norm) == 280 && _Alignof(gd_rms_norm) == 8, "gd_rms_norm");
+_Static_assert(offsetof(gd_rms_norm, size) == 0, "gd_rms_norm.size");
+_Static_assert(offsetof(gd_rms_norm, version) == 4, "gd_rms_norm.version");
+_Static_assert(offsetof(gd_rms_norm, weight_form) == 8, "gd_rms_norm.weight_form");
+_Static_assert(offsetof(gd_rms_norm, eps) == 12, "gd_rms_norm.eps");
+_Static_assert(offsetof(gd_rms_norm, x) == 16, "gd_rms_norm.x");
+_Static_assert(offsetof(gd_rms_norm, weight) == 104, "gd_rms_norm.weight");
+_Static_assert(offsetof(gd_rms_norm, out) == 192, "gd_rms_norm.out");
+
 _Static_assert(sizeof(gd_gated_delta_step) == 1184 && _Alignof(gd_gated_delta_step) == 8, "gd_gated_delta_step");
 _Static_assert(offsetof(gd_gated_delta_step, size) == 0, "gd_gated_delta_step.size");
 _Static_assert(offsetof(gd_gated_delta_step, version) == 4, "gd_gated_delta_step.version");
@@ -146,6 +155,13 @@ _Static_assert(offsetof(gd_linear, version) == 4, "gd_linear.version");
 _Static_assert(offsetof(gd_linear, x) == 8, "gd_linear.x");
 _Static_assert(offsetof(gd_linear, weight) == 96, "gd_linear.weight");
 _Static_assert(offsetof(gd_linear, out) == 184, "gd_linear.out");
+
+_Static_assert(sizeof(gd_add) == 272 && _Alignof(gd_add) == 8, "gd_add");
+_Static_assert(offsetof(gd_add, size) == 0, "gd_add.size");
+_Static_assert(offsetof(gd_add, version) == 4, "gd_add.version");
+_Static_assert(offsetof(gd_add, a) == 8, "gd_add.a");
+_Static_assert(offsetof(gd_add, b) == 96, "gd_add.b");
+_Static_assert(offsetof(gd_add, out) == 184, "gd_add.out");
 
 _Static_assert(sizeof(gd_copy_slots) == 160 && _Alignof(gd_copy_slots) == 8, "gd_copy_slots");
 _Static_assert(offsetof(gd_copy_slots, size) == 0, "gd_copy_slots.size");

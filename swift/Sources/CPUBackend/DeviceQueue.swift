@@ -20,7 +20,9 @@ final class DeviceQueue: @unchecked Sendable {
   /// Submissions from `next` on; nil where they were taken, so that nothing holds on to their memory.
   private var waiting: [(any Submission)?] = []
   private var next = 0
-  private var running: (any Submission)?
+  private var isRunning = false
+  /// The ticket of what runs, or ran last.
+  private var runningTicket: UInt64 = 0
   private var isClosed = false
   private var thread = ThreadState.none
 
@@ -59,7 +61,7 @@ final class DeviceQueue: @unchecked Sendable {
       dropped.append(submission)
       waiting.removeLast()
     }
-    if let running, running.ticket >= ticket { executor.stop() }
+    if isRunning, runningTicket >= ticket { executor.stop() }
     lock.unlock()
     for submission in dropped.reversed() { submission.finish(Executor.stopped) }
   }
@@ -71,8 +73,6 @@ final class DeviceQueue: @unchecked Sendable {
     lock.wake()
     lock.unlock()
   }
-
-  private var isRunning: Bool { running != nil }
 
   /// With the lock held.
   private func take() -> (any Submission)? {
@@ -93,7 +93,8 @@ final class DeviceQueue: @unchecked Sendable {
 
   /// With the lock held, which it gives up meanwhile.
   private func run(_ submission: any Submission) {
-    running = submission
+    isRunning = true
+    runningTicket = submission.ticket
     lock.unlock()
     let environment = gd_cpu_float_environment_enter()
     var failure: Failure?
@@ -105,7 +106,7 @@ final class DeviceQueue: @unchecked Sendable {
     gd_cpu_float_environment_leave(environment)
     submission.finish(failure)
     lock.lock()
-    running = nil
+    isRunning = false
   }
 
   private func serve() {

@@ -59,22 +59,9 @@ final class Executor {
   /// What becomes of work whose device has no owner any more.
   static let stopped = Failure(.state, argument: "device", expected: "an open device", received: "one that has ended")
 
-  private func run(_ ops: [EncodedOp], _ index: Int) throws(Failure) {
-    switch ops[index].op {
-    case .gatedDelta(let op, let sequences): try run(op, sequences)
-    case .causalConv1d(let op, let sequences): try run(op, sequences)
-    case .gatedRMSNorm(let op): run(op)
-    case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
-    case .linear(let op): run(op)
-    case .copySlots(let op, let sequences): try run(op, sequences)
-    case .commitGatedDelta(let op, let sequences): try run(op, sequences)
-    case .commitCausalConv1d(let op, let sequences): try run(op, sequences)
-    }
-  }
-
   // MARK: The ops
 
-  private func run(_ op: GatedDelta, _ sequences: Sequences) throws(Failure) {
+  func run(_ op: GatedDelta, _ sequences: Sequences) throws(Failure) {
     let elements = op.valueHeads &* op.valueDim &* op.keyDim
     let pool = Pool(op.state, slotElements: elements)
     try stage(sequences, of: pool, in: staging)
@@ -93,7 +80,7 @@ final class Executor {
     launch(kernel, &params, cut(sequences, itemsEach: items, base: 1, parts: parts))
   }
 
-  private func run(_ op: CausalConv1d, _ sequences: Sequences) throws(Failure) {
+  func run(_ op: CausalConv1d, _ sequences: Sequences) throws(Failure) {
     let elements = op.channels &* (op.width &- 1)
     let pool = Pool(op.state, slotElements: elements)
     try stage(sequences, of: pool, in: staging)
@@ -110,7 +97,7 @@ final class Executor {
     launch(kernels.causal_conv1d, &params, cut(sequences, itemsEach: items, base: 3, parts: parts))
   }
 
-  private func run(_ op: CommitGatedDelta, _ sequences: Sequences) throws(Failure) {
+  func run(_ op: CommitGatedDelta, _ sequences: Sequences) throws(Failure) {
     let elements = op.valueHeads &* op.valueDim &* op.keyDim
     let pool = Pool(op.state, slotElements: elements)
     try stage(sequences, of: pool, in: staging)
@@ -125,7 +112,7 @@ final class Executor {
     launch(kernels.commit_gated_delta, &params, cut(sequences, itemsEach: items, base: 1, parts: parts))
   }
 
-  private func run(_ op: CommitCausalConv1d, _ sequences: Sequences) throws(Failure) {
+  func run(_ op: CommitCausalConv1d, _ sequences: Sequences) throws(Failure) {
     let pool = Pool(op.state, slotElements: op.channels &* (op.width &- 1))
     try stage(sequences, of: pool, in: staging)
     fill(&self.sequences, sequences, pool, staging)
@@ -138,7 +125,7 @@ final class Executor {
     launch(kernels.commit_causal_conv1d, &params, cut(items, parts: parts))
   }
 
-  private func run(_ op: GatedRMSNorm) {
+  func run(_ op: GatedRMSNorm) throws(Failure) {
     let elements = Double(op.tokens) * Double(op.heads) * Double(op.dim)
     var params = gd_cpu_gated_rms_norm(
       tokens: Int64(op.tokens), heads: Int64(op.heads), dim: Int64(op.dim), activation: op.activation.rawValue,
@@ -148,7 +135,7 @@ final class Executor {
     launch(kernels.gated_rms_norm, &params, cut(items, parts: parts(nanoseconds: elements * 0.4)))
   }
 
-  private func run(_ op: GatedDeltaStep, _ sequences: Sequences) throws(Failure) {
+  func run(_ op: GatedDeltaStep, _ sequences: Sequences) throws(Failure) {
     let elements = op.valueHeads &* op.valueDim &* op.keyDim
     let channels = 2 &* op.keyHeads &* op.keyDim &+ op.valueHeads &* op.valueDim
     let pool = Pool(op.state, slotElements: elements)
@@ -170,7 +157,7 @@ final class Executor {
     launch(kernels.gated_delta_step, &params, cut(items, parts: parts))
   }
 
-  private func run(_ op: Linear) {
+  func run(_ op: Linear) throws(Failure) {
     var params = gd_cpu_linear(
       rows: Int64(op.rows), in_features: Int64(op.inFeatures), out_features: Int64(op.outFeatures),
       x: gd_cpu_tensor(op.x), weight: gd_cpu_tensor(op.weight), out: gd_cpu_tensor(op.out))
@@ -179,7 +166,7 @@ final class Executor {
     launch(kernels.linear, &params, cut(items, parts: parts(nanoseconds: products * 0.05)))
   }
 
-  private func run(_ op: CopySlots, _ sequences: Sequences) throws(Failure) {
+  func run(_ op: CopySlots, _ sequences: Sequences) throws(Failure) {
     let pool = Pool(op.pool, slotElements: op.slotElements)
     try stage(sequences, of: pool, in: staging)
     copies.reserve(sequences.count)
@@ -246,7 +233,7 @@ final class Executor {
 
   // MARK: Cutting work
 
-  private func parts(nanoseconds: Double) -> Int {
+  func parts(nanoseconds: Double) -> Int {
     if nanoseconds >= leastNanoseconds * Double(threads) { return threads }
     return max(1, Int(nanoseconds / leastNanoseconds))
   }
@@ -266,7 +253,7 @@ final class Executor {
   }
 
   /// Equal items in equal shares.
-  private func cut(_ items: Int64, parts: Int) -> Int {
+  func cut(_ items: Int64, parts: Int) -> Int {
     let parts = max(1, min(parts, Int(items)))
     for part in 0...parts { bounds.start[part] = Int64(Int(items) &* part / parts) }
     return parts
@@ -296,7 +283,7 @@ final class Executor {
     return parts
   }
 
-  private func launch<Params>(_ kernel: OpaqueRun?, _ params: inout Params, _ parts: Int) {
+  func launch<Params>(_ kernel: OpaqueRun?, _ params: inout Params, _ parts: Int) {
     guard let kernel, bounds.start[parts] > 0 else { return }
     // An atomic word lies in memory as a plain one does, which is how C reads it.
     let stop = UnsafePointer<UInt32>(OpaquePointer(stopWord))

@@ -17,7 +17,7 @@ enum Processor {
     return cores
   }()
 
-  /// What a person calls it.
+  /// The name of the processor.
   static let name: String = {
     var bytes = [CChar](repeating: 0, count: 128)
     #if canImport(Darwin)

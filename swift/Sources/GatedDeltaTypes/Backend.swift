@@ -5,7 +5,7 @@ public enum BackendKind: UInt32, Sendable {
 
 public struct DeviceDescription: Sendable {
   public var backend: BackendKind
-  /// What a person calls the device, such as `AMD EPYC` or `Apple M3 (emulated)`; at most 127 bytes of UTF-8.
+  /// The name of the hardware, such as `AMD EPYC` or `Apple M3 (emulated)`; at most 127 bytes of UTF-8.
   public var name: String
   /// The instruction set of the CPU backend; empty elsewhere.
   public var isa: String

@@ -1,4 +1,4 @@
-/// Why a call was refused or a submission failed: the status code of the C header, and the words for a person.
+/// Why a call was refused or a submission failed: the status code of the C header, and its text.
 public struct Failure: Error, Sendable {
   public enum Code: Int32, Sendable, CaseIterable {
     case invalidArgument = 2

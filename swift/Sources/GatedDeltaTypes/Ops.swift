@@ -203,14 +203,3 @@ public final class CopySlots: Sendable {
     self.pool = pool
   }
 }
-
-public enum Op: Sendable {
-  case gatedDelta(GatedDelta, Sequences)
-  case causalConv1d(CausalConv1d, Sequences)
-  case gatedRMSNorm(GatedRMSNorm)
-  case gatedDeltaStep(GatedDeltaStep, Sequences)
-  case linear(Linear)
-  case copySlots(CopySlots, Sequences)
-  case commitGatedDelta(CommitGatedDelta, Sequences)
-  case commitCausalConv1d(CommitCausalConv1d, Sequences)
-}

@@ -154,6 +154,21 @@ public enum Activation: UInt32, NamedOption {
   }
 }
 
+/// What a norm's rows are multiplied by.
+public enum WeightForm: UInt32, NamedOption {
+  /// w
+  case plain = 1
+  /// 1 + w (Qwen3.5)
+  case plusOne = 2
+
+  public var publicName: String {
+    switch self {
+    case .plain: "weight"
+    case .plusOne: "one-plus-weight"
+    }
+  }
+}
+
 /// Whether x is normalised before it is multiplied by act(z), or after.
 public enum NormOrder: UInt32, NamedOption {
   /// n(x) act(z) (Qwen3-Next)

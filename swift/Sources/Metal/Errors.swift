@@ -4,10 +4,12 @@ public struct MTLCommandBufferError: Error, Sendable, CustomStringConvertible {
     case `internal`
     case timeout
     case pageFault
-    case accessRevoked
+    case blacklisted
     case notPermitted
     case outOfMemory
     case invalidResource
+    /// The other name of the same value, which Swift imports as a property.
+    public static var accessRevoked: MTLCommandBufferError.Code { .blacklisted }
   }
 
   public var code: MTLCommandBufferError.Code { reason }

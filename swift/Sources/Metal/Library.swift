@@ -11,10 +11,20 @@ final class EmulatedLibrary: MTLLibrary {
   }
 
   func makeFunction(name: String, constantValues: MTLFunctionConstantValues) throws -> any MTLFunction {
-    guard holds("[[host_name(\"\(name)\")]]") || holds("kernel void \(name)(") else {
+    guard holds("[[host_name(\"\(name)\")]]") || holdsFunction(of: name) else {
       throw MetalEmulationError("\(name): the library's source has no such kernel")
     }
     return try EmulatedFunction(device: device, name: name, constants: constantValues)
+  }
+
+  /// Instantiations are made by macros: the kernel's function is named as the instantiation is, up to some underscore.
+  private func holdsFunction(of name: String) -> Bool {
+    var prefix = Substring(name)
+    while true {
+      if holds("kernel void \(prefix)(") { return true }
+      guard let underscore = prefix.lastIndex(of: "_") else { return false }
+      prefix = prefix[..<underscore]
+    }
   }
 
   private func holds(_ part: String) -> Bool {

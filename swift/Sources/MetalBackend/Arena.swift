@@ -98,3 +98,23 @@ struct Arena {
     return region
   }
 }
+
+/// A submission's scratch memory, held until its last command buffer has completed.
+final class Scratch: Sendable {
+  private struct State: @unchecked Sendable {
+    var chunks: [Chunk] = []
+  }
+  private let pool: ArenaPool
+  private let state = Mutex(State())
+
+  init(pool: ArenaPool) { self.pool = pool }
+
+  func take(_ chunks: [Chunk]) { state.withLock { $0.chunks = chunks } }
+  func giveBack() {
+    pool.giveBack(
+      state.withLock { state in
+        defer { state.chunks = [] }
+        return state.chunks
+      })
+  }
+}

@@ -18,19 +18,25 @@ extension Pass {
     kernel.constants.set(.convBiasDType, op.bias?.dtype ?? .f32)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
     kernel.constants.set(.hasStores, sequences.stores != nil)
+    let isUpdate =
+      op.width == 4 && op.channels % 4 == 0 && sequences.stores == nil && sequences.areSingleTokens
+      && op.x.isAligned(to: 4, rowsOf: op.channels) && op.out.isAligned(to: 4, rowsOf: op.channels)
+      && op.weight.offset % (4 * op.weight.dtype.size) == 0 && (op.state?.offset ?? 0) % (4 * op.stateDType.size) == 0
+      && (op.states.source?.offset ?? 0) % (4 * op.stateDType.size) == 0
+    kernel.constants.set(.convUpdate, isUpdate)
     try dispatch(
       kernel,
       [
         .reads(op.x, tokens: tokens, width: op.channels), .reads(op.weight, elements: op.channels * op.width),
         .reads(op.bias, elements: op.channels), .writes(op.state, elements: op.slots * slotElements), states.staged,
-        .writes(op.out, tokens: tokens, width: op.channels), .reads(table.starts), .reads(table.readSlots),
-        .reads(table.writeSlots), states.storeOffsets, states.stores, states.snapshots,
+        .writes(op.out, tokens: tokens, width: op.channels), table.starts, table.readSlots,
+        table.writeSlots, states.storeOffsets, states.stores, states.snapshots,
       ],
       GDMConv(
         channels: UInt32(element: op.channels), xTokenStride: UInt32(element: op.x.tokenStride),
         outTokenStride: UInt32(element: op.out.tokenStride)),
       groups: (
-        ceilDiv(op.channels, GDM_CONV_THREADS), max(1, ceilDiv(sequences.longest, GDM_CONV_TILE)), sequences.count
+        ceilDiv(op.channels, isUpdate ? 4 * GDM_CONV_THREADS : GDM_CONV_THREADS), max(1, ceilDiv(sequences.longest, GDM_CONV_TILE)), sequences.count
       ),
       threads: .exactly(GDM_CONV_THREADS))
   }

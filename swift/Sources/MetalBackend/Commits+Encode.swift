@@ -10,6 +10,7 @@ extension Pass {
     let table = try slots(sequences)
     let staged = try stage(op.state, slotElements: slotElements, slots: op.slots, sequences)
     var kernel = Kernel(family: .commit, storage: op.state.dtype, keyClass: Kernel.KeyClass(op.keyDim))
+    let shape = DecodeShape(op.state.dtype)
     kernel.constants.set(.tiledHeads, op.headMap == .tiled)
     kernel.constants.set(.gatePerKey, op.gateDims == .perKey)
     try dispatch(
@@ -18,13 +19,13 @@ extension Pass {
         .reads(op.records.key, elements: tokens * op.keyHeads * op.keyDim),
         .reads(op.records.delta, elements: tokens * op.valueHeads * op.valueDim),
         .reads(op.records.decay, elements: tokens * op.valueHeads * dims),
-        .writes(op.state, elements: op.slots * slotElements), staged, .reads(table.starts),
-        .reads(arena.region(copying: sequences.counts ?? [])), .reads(table.readSlots), .reads(table.writeSlots),
+        .writes(op.state, elements: op.slots * slotElements), staged, table.starts,
+        .reads(arena.region(copying: sequences.counts ?? [])), table.readSlots, table.writeSlots,
       ],
       GDMCommit(
         keyHeads: UInt32(element: op.keyHeads), valueHeads: UInt32(element: op.valueHeads),
         keyDim: UInt32(element: op.keyDim), valueDim: UInt32(element: op.valueDim)),
-      groups: (op.valueDim / GDM_DECODE_ROWS, op.valueHeads, sequences.count), threads: .exactly(GDM_DECODE_THREADS))
+      groups: (ceilDiv(op.valueDim, shape.rows), op.valueHeads, sequences.count), threads: .exactly(shape.threads))
   }
 
   mutating func encode(_ op: CommitCausalConv1d, _ sequences: Sequences) throws(Failure) {
@@ -39,8 +40,8 @@ extension Pass {
       kernel,
       [
         .reads(op.x, tokens: Int(sequences.starts.last ?? 0), width: op.channels),
-        .writes(op.state, elements: op.slots * slotElements), staged, .reads(table.starts),
-        .reads(arena.region(copying: sequences.counts ?? [])), .reads(table.readSlots), .reads(table.writeSlots),
+        .writes(op.state, elements: op.slots * slotElements), staged, table.starts,
+        .reads(arena.region(copying: sequences.counts ?? [])), table.readSlots, table.writeSlots,
       ],
       GDMConv(
         channels: UInt32(element: op.channels), xTokenStride: UInt32(element: op.x.tokenStride), outTokenStride: 0),

@@ -2,22 +2,27 @@ import GatedDeltaTypes
 import Metal
 import Synchronization
 
-/// A submission as command buffers, of which none is committed before all are encoded: where one op cannot be encoded,
-/// none of the submission's ops runs.
+/// A submission as command buffers. None of an ordinary one is committed before all are encoded: where one op cannot be
+/// encoded, none of the submission's ops runs. One of very many command buffers is rehearsed first, and then committed as
+/// they fill, since a queue has only so many.
 ///
-/// More than one, because the system ends command buffers that keep a GPU to themselves for seconds. A single op is
-/// never split, so a very long sequence can still take too long.
+/// More than one, because the system ends command buffers that keep a GPU to themselves for seconds. A recurrence over
+/// very many tokens is several dispatches, in command buffers of their own.
 struct Encoding {
   /// Multiply-adds of a command buffer, unless a test sets fewer: some tenths of a second on the slowest GPU.
   static let workLimit = 1 << 35
 
   private let device: MetalBackend
+  /// Not committed yet.
   private(set) var commandBuffers: [any MTLCommandBuffer] = []
   private var pass: Pass
   private var work = 0
+  /// Commits a command buffer that is full; nil where all are committed at the end.
+  private let commit: ((any MTLCommandBuffer) -> Void)?
 
-  init(device: MetalBackend) throws(Failure) {
+  init(device: MetalBackend, commit: ((any MTLCommandBuffer) -> Void)? = nil) throws(Failure) {
     self.device = device
+    self.commit = commit
     let first = try Self.begin(device, waits: device.hasCommitted)
     commandBuffers = [first.commandBuffer]
     pass = Pass(device: device, encoder: first.encoder, arena: Arena(pool: device.arenas))
@@ -37,22 +42,44 @@ struct Encoding {
     }
   }
 
+  /// Command buffers that these ops will take, at most.
+  static func commandBuffers(of ops: [EncodedOp], workLimit: Int) -> Int {
+    ops.reduce(1) { $0 + $1.op.work / max(workLimit, 1) + 1 }
+  }
+
   private mutating func add(_ op: Op) throws(Failure) {
-    if work > 0, work + op.work > device.workLimit {
+    guard case .gatedDelta(let gatedDelta, let sequences) = op, op.work > device.workLimit else {
+      try roll(op.work)
+      return try pass.encode(op)
+    }
+    try roll(0)
+    var recurrence = try pass.begin(gatedDelta, sequences, workLimit: device.workLimit)
+    for part in 0..<recurrence.parts {
+      try roll(op.work / recurrence.parts)
+      try pass.encode(&recurrence, part: part)
+    }
+  }
+
+  /// Begins a new command buffer where this much more work would be too much for the current one.
+  private mutating func roll(_ more: Int) throws(Failure) {
+    if work > 0, work + more > device.workLimit {
       end()
+      if let commit {
+        for commandBuffer in commandBuffers { commit(commandBuffer) }
+        commandBuffers = []
+      }
       let next = try Self.begin(device, waits: true)
       commandBuffers.append(next.commandBuffer)
       pass = Pass(device: device, encoder: next.encoder, arena: pass.arena)
       work = 0
     }
-    work += op.work
-    try pass.encode(op)
+    work += more
   }
 
   /// Ends the current command buffer. An encoder must be ended also where its command buffer is not committed.
   func end() {
-    pass.encoder.updateFence(device.fence)
-    pass.encoder.endEncoding()
+    pass.encoder?.updateFence(device.fence)
+    pass.encoder?.endEncoding()
   }
 
   /// Every pass waits for the one before it. Metal tracks what passes share by buffer, and two buffers may lie over the
@@ -70,19 +97,20 @@ struct Encoding {
   }
 }
 
-/// Finishes a submission when the last of its command buffers has completed, with the first failure of any.
+/// Finishes a submission when the last of its command buffers has completed and no more will come, with the first
+/// failure of any.
 final class Completion: Sendable {
   private struct State {
-    var remaining: Int
+    /// Command buffers on their way, and one while more may come.
+    var remaining = 1
     var failure: Failure?
   }
   private let submission: any Submission
-  private let state: Mutex<State>
+  private let state = Mutex(State())
 
-  init(_ submission: any Submission, parts: Int) {
-    self.submission = submission
-    state = Mutex(State(remaining: parts))
-  }
+  init(_ submission: any Submission) { self.submission = submission }
+
+  func add() { state.withLock { $0.remaining += 1 } }
 
   /// True for the last part.
   func complete(_ failure: Failure?) -> Bool {
@@ -96,18 +124,36 @@ final class Completion: Sendable {
   func finish() { submission.finish(state.withLock { $0.failure }) }
 }
 
-extension Op {
-  /// Multiply-adds, roughly.
-  var work: Int {
-    switch self {
-    case .gatedDelta(let op, _): 2 * op.tokens * op.valueHeads * op.valueDim * op.keyDim
-    case .causalConv1d(let op, _): op.tokens * op.channels * op.width
-    case .gatedRMSNorm(let op): op.tokens * op.heads * op.dim
-    case .gatedDeltaStep(let op, _): 2 * op.sequences * op.valueHeads * op.valueDim * op.keyDim
-    case .linear(let op): op.rows * op.inFeatures * op.outFeatures
-    case .commitGatedDelta(let op, _): op.tokens * op.valueHeads * op.valueDim * op.keyDim
-    case .commitCausalConv1d(let op, let sequences): sequences.count * op.channels * op.width
-    case .copySlots(let op, let sequences): op.slots > 0 ? sequences.count * op.slotElements : 0
-    }
-  }
+// Multiply-adds of the ops, roughly.
+
+extension GatedDelta {
+  func work(_ sequences: Sequences) -> Int { 2 * tokens * valueHeads * valueDim * keyDim }
+}
+
+extension CausalConv1d {
+  func work(_ sequences: Sequences) -> Int { tokens * channels * width }
+}
+
+extension GatedRMSNorm {
+  var work: Int { tokens * heads * dim }
+}
+
+extension GatedDeltaStep {
+  func work(_ sequences: Sequences) -> Int { 2 * self.sequences * valueHeads * valueDim * keyDim }
+}
+
+extension Linear {
+  var work: Int { rows * inFeatures * outFeatures }
+}
+
+extension CopySlots {
+  func work(_ sequences: Sequences) -> Int { slots > 0 ? sequences.count * slotElements : 0 }
+}
+
+extension CommitGatedDelta {
+  func work(_ sequences: Sequences) -> Int { tokens * valueHeads * valueDim * keyDim }
+}
+
+extension CommitCausalConv1d {
+  func work(_ sequences: Sequences) -> Int { sequences.count * channels * width }
 }

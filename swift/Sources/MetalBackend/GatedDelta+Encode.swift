@@ -1,40 +1,112 @@
 import GatedDeltaTypes
 import ShaderParams
 
-/// What the recurrence takes for a gate: float32 decays and betas, with the strides that they have.
+/// What the recurrence takes for a gate: float32 decays and betas, or the op's own where decode resolves them itself.
 private struct ResolvedGates {
   var decay: Region
   var beta: Region
   var gateTokenStride: Int
   var gateHeadStride: Int
   var betaTokenStride: Int
+  var betaHeadStride: Int
+}
+
+/// How a recurrence runs. Equal bits whichever.
+private enum Way {
+  case decode(resolvesGates: Bool)
+  case prefill
+  case chunked
+}
+
+/// A recurrence as it is encoded: what its parts share.
+struct Recurrence {
+  fileprivate let op: GatedDelta
+  fileprivate let sequences: Sequences
+  fileprivate let way: Way
+  fileprivate let tokens: Int
+  fileprivate let gates: ResolvedGates
+  fileprivate let table: SlotTable
+  fileprivate let state: Argument
+  fileprivate let states: StateArguments
+  /// Of one part, of each sequence; the states between parts.
+  fileprivate var partTokens = 0
+  fileprivate var carried = Argument.absent
+  /// Dispatches that the op is made as, in this order.
+  fileprivate(set) var parts = 1
 }
 
 extension Pass {
-  mutating func encode(_ op: GatedDelta, _ sequences: Sequences) throws(Failure) {
-    guard sequences.count > 0 else { return }
+  /// What every part needs: gates, slots, copies of states.
+  mutating func begin(_ op: GatedDelta, _ sequences: Sequences, workLimit: Int) throws(Failure) -> Recurrence {
     let tokens = Int(sequences.starts.last ?? 0)
-    let gates = try resolve(op, tokens: tokens)
-    let table = try slots(sequences, fromSource: op.states.source != nil)
+    let way = try way(op, sequences, tokens: tokens)
+    let gates = try gates(op, way, tokens: tokens)
+    var small = false
+    if case .decode = way { small = true }
+    let table = try slots(sequences, fromSource: op.states.source != nil, small: small)
     let slotElements = op.valueHeads * op.valueDim * op.keyDim
     let states = try states(op.states, pool: op.state, slotElements: slotElements, slots: op.slots, sequences)
     let state = try Argument.writes(op.state, elements: op.slots * slotElements)
 
-    switch op.algorithm {
-    case .chunked: try chunked(op, sequences, tokens, gates, table, state, states)
-    case .auto, .recurrent: try recurrent(op, sequences, tokens, gates, table, state, states)
+    var recurrence = Recurrence(
+      op: op, sequences: sequences, way: way, tokens: tokens, gates: gates, table: table, state: state, states: states)
+    if sequences.count == 0 { recurrence.parts = 0 }
+    // A long prefill would keep the GPU to itself: whole blocks of tokens, as many as the limit allows.
+    let work = 2 * op.valueHeads * op.valueDim * op.keyDim * max(sequences.count, 1)
+    let partTokens = max(workLimit / max(work, 1) / GDM_PREFILL_BLOCK, 1) * GDM_PREFILL_BLOCK
+    if case .prefill = way, sequences.longest > partTokens {
+      recurrence.parts = ceilDiv(sequences.longest, partTokens)
+      recurrence.partTokens = partTokens
+      recurrence.carried = .writes(try arena.region(byteCount: sequences.count * slotElements * 4))
+    }
+    return recurrence
+  }
+
+  mutating func encode(_ recurrence: inout Recurrence, part: Int) throws(Failure) {
+    switch recurrence.way {
+    case .chunked: try chunked(recurrence)
+    case .prefill: try prefill(recurrence, part: part)
+    case .decode(let resolvesGates): try decode(recurrence, resolvesGates: resolvesGates)
     }
   }
 
-  private mutating func resolve(_ op: GatedDelta, tokens: Int) throws(Failure) -> ResolvedGates {
+  private func way(_ op: GatedDelta, _ sequences: Sequences, tokens: Int) throws(Failure) -> Way {
+    if op.algorithm == .chunked { return .chunked }
+    // Where a block of tokens can be staged for many rows at once, it is the faster way, if the kernel's registers leave
+    // it the threads.
+    if sequences.longest >= Self.shortestPrefill,
+      try device.pipelines.pipeline(kernel(.prefill, op, sequences)).maxThreads >= GDM_PREFILL_THREADS
+    {
+      return .prefill
+    }
+    // A dispatch costs more than a few decays that each threadgroup resolves again.
+    let few = tokens <= GDM_SMALL_BATCH && op.gateDims == .perHead && op.records == nil && !op.hasResolvedGates
+    return .decode(resolvesGates: few)
+  }
+
+  private static var shortestPrefill: Int { 16 }
+
+  private func kernel(_ family: Kernel.Family, _ op: GatedDelta, _ sequences: Sequences) -> Kernel {
+    var kernel = Kernel(
+      family: family, activation: op.query.dtype, storage: op.stateDType, keyClass: Kernel.KeyClass(op.keyDim))
+    kernel.constants.setRecurrence(op)
+    kernel.constants.set(.hasStores, sequences.stores != nil)
+    kernel.constants.set(.record, op.records != nil)
+    if family == .prefill { kernel.constants.set(.parts, false) }
+    return kernel
+  }
+
+  private mutating func gates(_ op: GatedDelta, _ way: Way, tokens: Int) throws(Failure) -> ResolvedGates {
     let dims = op.gateDims == .perKey ? op.keyDim : 1
-    // Nothing to compute: the kernels read the tensors themselves. They take the betas of a token for neighbours, and
-    // read per-key gates as vectors, which the core has aligned.
-    if op.records == nil, op.gateForm == .decay, op.betaForm == .given, op.beta.dtype == .f32, op.beta.headStride == 1 {
+    var inPlace = op.hasResolvedGates
+    if case .decode(let resolvesGates) = way, resolvesGates { inPlace = true }
+    // The kernels read the tensors themselves; per-key gates as vectors, which the core has aligned.
+    if inPlace {
       return ResolvedGates(
         decay: try op.gate.region(tokens: tokens, heads: op.valueHeads, width: dims),
-        beta: try op.beta.region(tokens: tokens, width: op.valueHeads), gateTokenStride: op.gate.tokenStride,
-        gateHeadStride: op.gate.headStride, betaTokenStride: op.beta.tokenStride)
+        beta: try op.beta.region(tokens: tokens, heads: op.valueHeads, width: 1),
+        gateTokenStride: op.gate.tokenStride, gateHeadStride: op.gate.headStride,
+        betaTokenStride: op.beta.tokenStride, betaHeadStride: op.beta.headStride)
     }
 
     let rows = tokens * op.valueHeads
@@ -64,54 +136,61 @@ extension Pass {
       groups: (groups, 1, 1), threads: .exactly(GDM_GATE_THREADS))
     return ResolvedGates(
       decay: decay, beta: beta, gateTokenStride: op.valueHeads * dims, gateHeadStride: dims,
-      betaTokenStride: op.valueHeads)
+      betaTokenStride: op.valueHeads, betaHeadStride: 1)
   }
 
-  private mutating func recurrent(
-    _ op: GatedDelta, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
-    _ state: Argument, _ states: StateArguments
-  ) throws(Failure) {
-    func kernel(_ family: Kernel.Family) -> Kernel {
-      var kernel = Kernel(
-        family: family, activation: op.query.dtype, storage: op.stateDType,
-        keyClass: Kernel.KeyClass(op.keyDim))
-      kernel.constants.setRecurrence(op)
-      kernel.constants.set(.hasStores, sequences.stores != nil)
-      kernel.constants.set(.record, op.records != nil)
-      return kernel
+  private func arguments(_ r: Recurrence) throws(Failure) -> [Argument] {
+    let (op, tokens) = (r.op, r.tokens)
+    return [
+      try .reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
+      try .reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
+      try .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
+      .reads(r.gates.decay), .reads(r.gates.beta), r.state, r.states.staged,
+      try .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
+      r.table.starts, r.table.readSlots, r.table.writeSlots, r.states.storeOffsets, r.states.stores,
+      r.states.snapshots,
+      try .writes(op.records?.key, elements: tokens * op.keyHeads * op.keyDim),
+      try .writes(op.records?.delta, elements: tokens * op.valueHeads * op.valueDim),
+    ]
+  }
+
+  private mutating func decode(_ r: Recurrence, resolvesGates: Bool) throws(Failure) {
+    let op = r.op
+    var decode = kernel(.decode, op, r.sequences)
+    decode.constants.set(.smallBatch, r.table.isSmall)
+    decode.constants.set(.resolveGates, resolvesGates)
+    if resolvesGates {
+      decode.constants.setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw)
+    } else {
+      decode.constants.setNoGates()
     }
-    // Equal bits either way. Where a block of tokens can be staged for many rows at once, it is the faster way, if its
-    // registers leave it the threads.
-    let prefill = kernel(.prefill)
-    var blocked = sequences.longest >= 16
-    if blocked { blocked = try device.pipelines.pipeline(prefill).maxThreads >= GDM_PREFILL_THREADS }
-
+    var arguments = try arguments(r)
+    arguments.append(try .reads(resolvesGates ? op.raw?.aLog : nil, elements: op.valueHeads))
+    arguments.append(try .reads(resolvesGates ? op.raw?.dtBias : nil, elements: op.valueHeads))
+    let shape = DecodeShape(op.stateDType)
     try dispatch(
-      blocked ? prefill : kernel(.decode),
-      [
-        .reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
-        .reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
-        .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(gates.decay), .reads(gates.beta), state, states.staged,
-        .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(table.starts), .reads(table.readSlots), .reads(table.writeSlots),
-        states.storeOffsets, states.stores, states.snapshots,
-        .writes(op.records?.key, elements: tokens * op.keyHeads * op.keyDim),
-        .writes(op.records?.delta, elements: tokens * op.valueHeads * op.valueDim),
-      ],
-      params(op, gates),
-      groups: (
-        ceilDiv(op.valueDim, blocked ? GDM_PREFILL_ROWS : GDM_DECODE_ROWS), op.valueHeads, sequences.count
-      ),
-      threads: .exactly(blocked ? GDM_PREFILL_THREADS : GDM_DECODE_THREADS),
-      threadgroupBytes: blocked
-        ? ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.gateDims == .perKey) : 0)
+      decode, arguments, params(op, r.gates), r.table.batch,
+      groups: (ceilDiv(op.valueDim, shape.rows), op.valueHeads, r.sequences.count), threads: .exactly(shape.threads))
   }
 
-  private mutating func chunked(
-    _ op: GatedDelta, _ sequences: Sequences, _ tokens: Int, _ gates: ResolvedGates, _ table: SlotTable,
-    _ state: Argument, _ states: StateArguments
-  ) throws(Failure) {
+  private mutating func prefill(_ r: Recurrence, part: Int) throws(Failure) {
+    let op = r.op
+    var prefill = kernel(.prefill, op, r.sequences)
+    prefill.constants.set(.parts, r.parts > 1)
+    var arguments = try arguments(r)
+    arguments.append(r.carried)
+    let constant = GDMPart(
+      first: UInt32(element: part * r.partTokens), tokens: UInt32(element: r.partTokens))
+    try dispatch(
+      prefill, arguments, params(op, r.gates), r.parts > 1 ? .part(constant) : .absent,
+      groups: (ceilDiv(op.valueDim, GDM_PREFILL_ROWS), op.valueHeads, r.sequences.count),
+      threads: .exactly(GDM_PREFILL_THREADS),
+      threadgroupBytes: ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.gateDims == .perKey))
+  }
+
+  private mutating func chunked(_ r: Recurrence) throws(Failure) {
+    let (op, sequences, tokens, gates) = (r.op, r.sequences, r.tokens, r.gates)
+    let (table, state, states) = (r.table, r.state, r.states)
     let (chunks, offsets) = sequences.chunks
     let count = chunks.count / 2
     let chunkTable = try arena.region(copying: chunks)
@@ -140,7 +219,7 @@ extension Pass {
         query, key, .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
         .reads(gates.decay), .reads(scratch), state, states.staged,
         .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-        .reads(chunkTable), .reads(chunkOffsets), .reads(table.readSlots), .reads(table.writeSlots),
+        .reads(chunkTable), .reads(chunkOffsets), table.readSlots, table.writeSlots,
         states.storeOffsets, states.stores, states.snapshots,
       ],
       params, groups: (ceilDiv(op.valueDim, GDM_CHUNK_ROWS), op.valueHeads, sequences.count),
@@ -157,7 +236,15 @@ extension Pass {
       valueTokenStride: UInt32(element: op.value.tokenStride), valueHeadStride: UInt32(element: op.value.headStride),
       outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
       gateTokenStride: UInt32(element: gates.gateTokenStride), gateHeadStride: UInt32(element: gates.gateHeadStride),
-      betaTokenStride: UInt32(element: gates.betaTokenStride), scale: op.scale, epsilon: op.qkNormEps)
+      betaTokenStride: UInt32(element: gates.betaTokenStride), betaHeadStride: UInt32(element: gates.betaHeadStride),
+      scale: op.scale, epsilon: op.qkNormEps, bound: op.gateBound)
+  }
+}
+
+extension GatedDelta {
+  /// Nothing to compute: the gates are decays and the betas themselves, in float32.
+  fileprivate var hasResolvedGates: Bool {
+    records == nil && gateForm == .decay && gate.dtype == .f32 && betaForm == .given && beta.dtype == .f32
   }
 }
 
@@ -168,6 +255,8 @@ extension Sequences {
     for (start, end) in zip(starts, starts.dropFirst()) { longest = max(longest, end &- start) }
     return Int(longest)
   }
+
+  var areSingleTokens: Bool { zip(starts, starts.dropFirst()).allSatisfy { $1 &- $0 == 1 } }
 
   /// Pairs of GDMChunk (first token, count), and where those of each sequence begin. A chunk ends wherever a store wants
   /// the state.
@@ -198,6 +287,13 @@ extension Constants {
     set(.gatePerKey, op.gateDims == .perKey)
     set(.qkNorm, op.qkNorm.rawValue)
     set(.outF32, op.out.dtype == .f32)
+  }
+
+  /// What the gates' options are where a kernel takes resolved ones.
+  mutating func setNoGates() {
+    set(.gateForm, GateForm.decay.rawValue)
+    set(.betaForm, BetaForm.given.rawValue)
+    for index in [Index.gateDType, .betaDType, .aLogDType, .dtBiasDType] { set(index, DType.f32) }
   }
 
   mutating func setGates(

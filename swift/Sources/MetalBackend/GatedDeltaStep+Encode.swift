@@ -9,13 +9,20 @@ extension Pass {
     let channels = 2 * op.keyHeads * op.keyDim + op.valueHeads * op.valueDim
     let convElements = channels * (op.width - 1)
     let stateElements = op.valueHeads * op.valueDim * op.keyDim
-    let table = try slots(sequences)
+    let table = try slots(sequences, small: true)
+    // Threadgroups that share a key head's conv columns count their arrivals; each counter begins at 0.
+    var arrivals = Argument.absent
+    if op.valueHeads > op.keyHeads {
+      let counters = try arena.region(byteCount: n * op.keyHeads * 4)
+      counters.contents.initializeMemory(as: UInt8.self, repeating: 0, count: n * op.keyHeads * 4)
+      arrivals = .writes(counters)
+    }
     let convStaged = try stage(op.convState, slotElements: convElements, slots: op.slots, sequences)
     let staged = try stage(op.state, slotElements: stateElements, slots: op.slots, sequences)
 
     var kernel = Kernel(
       family: .step, activation: op.x.dtype, storage: op.state?.dtype ?? .f32, keyClass: Kernel.KeyClass(op.keyDim))
-    kernel.constants.setStep(op)
+    kernel.constants.setStep(op, small: table.isSmall)
     try dispatch(
       kernel,
       [
@@ -27,7 +34,7 @@ extension Pass {
         staged, .reads(op.z, tokens: n, heads: op.valueHeads, width: op.valueDim),
         .reads(op.normWeight, elements: op.valueDim),
         .writes(op.out, tokens: n, heads: op.valueHeads, width: op.valueDim),
-        .reads(table.readSlots), .reads(table.writeSlots),
+        table.readSlots, table.writeSlots, arrivals,
       ],
       GDMStep(
         keyHeads: UInt32(element: op.keyHeads), valueHeads: UInt32(element: op.valueHeads),
@@ -38,16 +45,22 @@ extension Pass {
         zHeadStride: UInt32(element: op.z.headStride), outTokenStride: UInt32(element: op.out.tokenStride),
         outHeadStride: UInt32(element: op.out.headStride), scale: op.scale, epsilon: op.qkNormEps,
         bound: op.gateBound, normEpsilon: op.normEps),
-      groups: (op.keyHeads, n, 1), threads: .upTo(256))
+      table.batch, groups: (op.valueHeads, n, 1), threads: .upTo(Self.stepThreads(threadgroups: op.valueHeads * n)))
   }
 }
 
+extension Pass {
+  /// Where few threadgroups would leave a large GPU idle, each takes its rows in fewer turns.
+  static func stepThreads(threadgroups: Int) -> Int { threadgroups <= 1024 ? GDM_STEP_THREADS : 256 }
+}
+
 extension Constants {
-  mutating func setStep(_ op: GatedDeltaStep) {
+  mutating func setStep(_ op: GatedDeltaStep, small: Bool) {
     set(.tiledHeads, op.headMap == .tiled)
     set(.gatePerKey, op.gateDims == .perKey)
     set(.qkNorm, op.qkNorm.rawValue)
     set(.outF32, op.out.dtype == .f32)
+    set(.smallBatch, small)
     setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw)
     set(.convWidth, UInt32(element: op.width))
     set(.convBias, op.convBias != nil)

@@ -9,7 +9,12 @@ extension Pass {
     kernel.constants.set(.normGateFirst, op.order == .gateThenNorm)
     kernel.constants.set(.normXF32, op.x.dtype == .f32)
     kernel.constants.set(.normWeightDType, op.weight.dtype)
+    kernel.constants.set(.normParts, UInt32(op.dim <= 4 * GDM_SIMD_LANES ? 1 : 2))
     kernel.constants.set(.outF32, op.out.dtype == .f32)
+    kernel.constants.set(
+      .alignedRows,
+      op.x.isAligned(to: 4, rowsOf: op.dim) && op.z.isAligned(to: 4, rowsOf: op.dim)
+        && op.out.isAligned(to: 4, rowsOf: op.dim) && op.weight.offset % (4 * op.weight.dtype.size) == 0)
     try dispatch(
       kernel,
       [
@@ -30,6 +35,11 @@ extension Pass {
     guard op.rows > 0, op.outFeatures > 0 else { return }
     var kernel = Kernel(family: .project, activation: op.x.dtype, storage: op.weight.dtype)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
+    kernel.constants.set(
+      .alignedRows,
+      op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.weight.offset % 16 == 0 && op.x.offset % 16 == 0)
+    let rows = op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS
+    kernel.constants.set(.projectRows, UInt32(element: rows))
     // Four simdgroups a threadgroup, each a square tile of outputs.
     let outputs = GDM_PROJECT_TILE * GDM_PROJECT_THREADS / GDM_SIMD_LANES
     try dispatch(
@@ -43,7 +53,7 @@ extension Pass {
         rows: UInt32(element: op.rows), inputs: UInt32(element: op.inFeatures),
         outputs: UInt32(element: op.outFeatures), xRowStride: UInt32(element: op.x.tokenStride),
         outRowStride: UInt32(element: op.out.tokenStride)),
-      groups: (ceilDiv(op.outFeatures, outputs), ceilDiv(op.rows, GDM_PROJECT_TILE), 1),
+      groups: (ceilDiv(op.outFeatures, outputs), ceilDiv(op.rows, rows), 1),
       threads: .exactly(GDM_PROJECT_THREADS))
   }
 }

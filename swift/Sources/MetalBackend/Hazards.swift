@@ -1,36 +1,87 @@
 /// What was read and written since the last barrier. Dispatches of a concurrent encoder may run at the same time, so
 /// one that reads what an earlier one wrote, or writes what an earlier one touched, needs a barrier before it.
 struct Hazards {
-  private var reads: [Range<UInt>] = []
-  private var writes: [Range<UInt>] = []
+  private var reads = AddressSet()
+  private var writes = AddressSet()
 
   mutating func reset() {
-    reads.removeAll(keepingCapacity: true)
-    writes.removeAll(keepingCapacity: true)
+    reads.removeAll()
+    writes.removeAll()
   }
 
-  /// Whether a dispatch with these arguments has to wait for those before it.
+  /// Whether a dispatch with these arguments has to wait for those before it. It also has to where so much is kept apart
+  /// already that finding out would take longer than the wait.
   func block(_ arguments: [Argument]) -> Bool {
-    arguments.contains { argument in
+    if reads.isFull || writes.isFull { return true }
+    for argument in arguments {
       switch argument {
-      case .reads(let region): Self.meets(region, writes)
-      case .writes(let region): Self.meets(region, writes) || Self.meets(region, reads)
-      case .absent: false
+      case .reads(let region): if writes.meets(region.addresses) { return true }
+      case .writes(let region): if writes.meets(region.addresses) || reads.meets(region.addresses) { return true }
+      case .absent: continue
       }
     }
+    return false
   }
 
   mutating func add(_ arguments: [Argument]) {
     for argument in arguments {
       switch argument {
-      case .reads(let region): reads.append(region.addresses)
-      case .writes(let region): writes.append(region.addresses)
+      case .reads(let region): reads.insert(region.addresses)
+      case .writes(let region): writes.insert(region.addresses)
       case .absent: continue
       }
     }
   }
+}
 
-  private static func meets(_ region: Region, _ ranges: [Range<UInt>]) -> Bool {
-    ranges.contains { $0.overlaps(region.addresses) }
+/// Addresses, as ranges in ascending order that neither overlap nor touch: what neighbours in memory have in common is
+/// one range, and a search halves what is left.
+struct AddressSet {
+  /// Ranges at which a barrier is cheaper than to go on.
+  static let limit = 256
+
+  private(set) var ranges: [Range<UInt>] = []
+
+  /// One dispatch adds fewer than 32.
+  var isFull: Bool { ranges.count > Self.limit - 32 }
+
+  mutating func removeAll() { ranges.removeAll(keepingCapacity: true) }
+
+  /// The first range that ends at `address` or after it.
+  private func first(endingFrom address: UInt) -> Int {
+    var (low, high) = (0, ranges.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if ranges[middle].upperBound < address { low = middle + 1 } else { high = middle }
+    }
+    return low
+  }
+
+  func meets(_ range: Range<UInt>) -> Bool {
+    guard !range.isEmpty else { return false }
+    var index = first(endingFrom: range.lowerBound)
+    // One that only touches is before the one that may overlap.
+    while index < ranges.count, ranges[index].lowerBound < range.upperBound {
+      if ranges[index].upperBound > range.lowerBound { return true }
+      index += 1
+    }
+    return false
+  }
+
+  mutating func insert(_ range: Range<UInt>) {
+    guard !range.isEmpty else { return }
+    let start = first(endingFrom: range.lowerBound)
+    var end = start
+    var merged = range
+    while end < ranges.count, ranges[end].lowerBound <= range.upperBound {
+      merged = min(merged.lowerBound, ranges[end].lowerBound)..<max(merged.upperBound, ranges[end].upperBound)
+      end += 1
+    }
+    if end == start {
+      ranges.insert(merged, at: start)
+    } else {
+      ranges[start] = merged
+      ranges.removeSubrange((start + 1)..<end)
+    }
   }
 }

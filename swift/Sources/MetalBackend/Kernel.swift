@@ -11,7 +11,9 @@ struct Kernel: Hashable {
     case chunkScan = "gd_chunk_scan"
     case conv = "gd_conv"
     case norm = "gd_norm"
+    case rmsNorm = "gd_rms_norm"
     case project = "gd_project"
+    case add = "gd_add"
     case step = "gd_step"
     case gather = "gd_slots_gather"
     case copy = "gd_slots_copy"
@@ -64,27 +66,34 @@ struct Constants: Hashable {
     case outF32 = 3
     case hasStores = 4
     case record = 5
+    case smallBatch = 6
+    case resolveGates = 7
     case gateForm = 8
     case betaForm = 9
     case gateDType = 10
     case betaDType = 11
     case aLogDType = 12
     case dtBiasDType = 13
+    case parts = 14
     case convWidth = 16
     case convBias = 17
     case convSilu = 18
     case convStateF32 = 19
     case convWeightDType = 20
     case convBiasDType = 21
+    case convUpdate = 22
     case normSigmoid = 24
     case normGateFirst = 25
     case normXF32 = 26
     case normWeightDType = 27
+    case alignedRows = 28
+    case projectRows = 29
+    case normParts = 30
 
     var isBool: Bool {
       switch self {
-      case .tiledHeads, .gatePerKey, .outF32, .hasStores, .record, .convBias, .convSilu, .convStateF32, .normSigmoid,
-        .normGateFirst, .normXF32:
+      case .convUpdate, .tiledHeads, .gatePerKey, .outF32, .hasStores, .record, .smallBatch, .resolveGates, .parts, .convBias,
+        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .alignedRows:
         true
       default: false
       }

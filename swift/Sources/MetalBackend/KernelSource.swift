@@ -2,45 +2,14 @@
 
 /// Every kernel, as Metal's runtime compiler takes it.
 let kernelSource = ##"""
-#line 1 "shaders/chunk_prepare.metal"
-// Chunked gated delta rule, first half: the two 16 x 16 matrices of every chunk and value head, all in parallel.
+#line 1 "shaders/add.metal"
+// The sum of two tensors, in float32 and rounded once: out = a + b.
 //
-// query, key [tokens, Hk, Dk] T; gate (decay) [tokens, Hv] or [tokens, Hv, Dk] f32; beta [tokens, Hv] f32; strides as
-// in recurrence_decode.metal. chunks [count]: rows of each chunk, 1..16. scratch [count, Hv, 2, 16, 16] f32, out.
+// b [tokens, heads, length] T; a and out likewise, T or f32; token and head strides in elements, any length. Where out
+// is a or b itself, that argument is not bound and its elements are read from out: arguments may not overlap.
 //
-// With D(i, j) the product of the decays after token j up to token i (per key dimension it lies inside the dot):
-//   A(i, j) = beta_i k_i . (D(i, j) k_j), j < i        scratch 0 = (I + A)^-1 diag(beta)
-//   P(i, j) = q_i . (D(i, j) k_j), j <= i              scratch 1 = P
-// (Yang et al. 2024, section 3.3, in the form that needs no W: Vn = (I + A)^-1 beta (V - decayed K S).)
-//
-// D is a running product over at most 16 decays, which is exp(G_i - G_j) without the logarithm: never a ratio, and a
-// decay of exactly 0 stays exactly 0 (its log would give -inf - -inf). It also serves decays per key dimension.
-//
-// Grid: (Hv, chunks) threadgroups of GDM_CHUNK_THREADS: 16 row groups, group j owning token j's key (rows.h).
-// Threadgroup memory, in floats: tile [16, Dk] | A [16, 16] | P [16, 16], passed by the host.
-//
-// 1. Normalise key j into the tile and keep it in registers.   2. For i = 0 .. 15: carry key j on to token i by its
-//    decay, dot with key i: -A(i, j).   3. The same with the queries in the tile: P(i, j).
-// 4. Simdgroup 0 inverts I + A: each 8 x 8 diagonal block by its Neumann product (I + N)(I + N^2)(I + N^4), N = -A,
-//    which is exact in eight terms; the lower left block by T21 = T22 N21 T11. (A 16 x 16 or larger Neumann product
-//    cancels badly where keys repeat; blocks do not.)
-// 5. Write both matrices. Tokens past the chunk's end are zero rows: A and P zero, the inverse the identity.
-//
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM.
-#line 1 "shaders/rows.h"
-// One state row of the recurrence, held by GDM_ROW_LANES = 8 neighbouring lanes in registers; four rows a simdgroup.
-//
-// Lane map: lane l holds the key columns 4 (l + 8 i) + {0, 1, 2, 3} for i = 0 .. N - 1, so that the eight lanes read
-// 128 neighbouring bytes of float32 at a time. N = 2 for a key dim of 64, 4 for 128; N = 8 serves any multiple of 8 up
-// to 256, columns at or beyond the key dim being zero. Which N a call uses depends on the key dim alone, and so does
-// the order of every sum: in a lane over i by fma, then (x + y) + (z + w), then across lanes by xor 1, 2, 4. Decode,
-// prefill, chunk_prepare, commit and step share it, which is why their bits agree.
-//
-// The rule (Yang, Kautz, Hatamizadeh, "Gated Delta Networks", 2024, equation 10, in its state-row form):
-//   S <- a S;  delta = beta (v - S k);  S <- S + delta k^T;  o = S q
-#ifndef GATED_DELTA_SHADERS_ROWS_H
-#define GATED_DELTA_SHADERS_ROWS_H
-
+// Grid: (rows, ceil(length / (GDM_ADD_PART GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread takes
+// GDM_ADD_PART elements, GDM_COPY_THREADS apart. Function constants: OUT_F32.
 #line 1 "shaders/storage.h"
 // How values lie in memory. The activation dtype T and the state dtype S are template parameters of the kernels; the
 // dtype of small parameter vectors and the f32 variant of an output are options, read here through one place each, so
@@ -118,6 +87,10 @@ enum {
   GDM_ACTIVATION_SIGMOID = 3
 };
 enum {
+  GDM_WEIGHT_PLAIN = 1,
+  GDM_WEIGHT_PLUS_ONE = 2
+};
+enum {
   GDM_NORM_THEN_GATE = 1,
   GDM_GATE_THEN_NORM = 2
 };
@@ -132,16 +105,26 @@ enum {
 #define GDM_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(type) == bytes, "layout shared with the host")
 #endif
 
-// Shapes of the work. A state row is spread over GDM_ROW_LANES neighbouring lanes; see rows.h.
+// Shapes of the work. Each kernel chooses the lanes that hold a state row (rows.h); the bits do not depend on them.
 enum {
   GDM_SIMD_LANES = 32,
-  GDM_ROW_LANES = 8,
-  GDM_DECODE_THREADS = 64,    // threads of a decode threadgroup
-  GDM_DECODE_ROWS = 8,        // state rows of a decode threadgroup
+  GDM_DECODE_THREADS = 64,        // threads of a decode or commit threadgroup, at most
+  GDM_DECODE_LANES_F32 = 16,      // float32 states: lanes of a row, rows of a lane group, threads
+  GDM_DECODE_ROWS_F32 = 2,
+  GDM_DECODE_THREADS_F32 = 64,
+  GDM_DECODE_LANES_16 = 16,       // 16-bit states
+  GDM_DECODE_ROWS_16 = 4,
+  GDM_DECODE_THREADS_16 = 32,
+  GDM_SMALL_BATCH = 8,            // sequences whose tables fit a constant of the dispatch
   GDM_PREFILL_THREADS = 256,
+  GDM_PREFILL_LANES = 8,
   GDM_PREFILL_ROWS = 32,
-  GDM_PREFILL_BLOCK = 16,     // tokens that prefill stages at a time for a key dim of 64 or 128
-  GDM_PREFILL_BLOCK_ANY = 8,  // for the others, so that 256 fits threadgroup memory
+  GDM_PREFILL_BLOCK = 8,          // tokens that prefill stages at a time
+  GDM_PREFILL_STAGE_LANES = 16,   // lanes that stage a key or query
+  GDM_STEP_THREADS = 512,         // threads of a step threadgroup, at most
+  GDM_STEP_LANES = 16,
+  GDM_STEP_ROWS = 2,              // rows of a lane group at a time
+  GDM_CHUNK_LANES = 8,
   GDM_CHUNK = 16,             // tokens of a chunk
   GDM_CHUNK_THREADS = 128,
   GDM_CHUNK_ROWS = 32,        // state rows of a chunk-scan threadgroup
@@ -154,6 +137,7 @@ enum {
   GDM_NORM_ROWS = 4,
   GDM_PROJECT_THREADS = 128,  // four simdgroups, each GDM_PROJECT_TILE outputs of GDM_PROJECT_TILE rows
   GDM_PROJECT_TILE = 4,
+  GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
   GDM_COPY_THREADS = 256,
   GDM_MAX_DIM = 256           // the largest key or value dim
 };
@@ -185,11 +169,26 @@ typedef struct GDMRecurrence {
   uint32_t valueTokenStride, valueHeadStride;
   uint32_t outTokenStride, outHeadStride;
   uint32_t gateTokenStride, gateHeadStride;  // per key dimension the last dim is contiguous
-  uint32_t betaTokenStride;
+  uint32_t betaTokenStride, betaHeadStride;
   float scale;    // of the query
   float epsilon;  // of the query and key norm
+  float bound;    // L of the raw-bounded gate, where decode resolves gates itself
 } GDMRecurrence;
-GDM_ASSERT_SIZE(GDMRecurrence, 68);
+GDM_ASSERT_SIZE(GDMRecurrence, 76);
+
+// Slots and starts of a batch of at most GDM_SMALL_BATCH sequences, in place of the tables in memory.
+typedef struct GDMBatch {
+  int32_t starts[GDM_SMALL_BATCH + 1];
+  int32_t readSlots[GDM_SMALL_BATCH];
+  int32_t writeSlots[GDM_SMALL_BATCH];
+} GDMBatch;
+GDM_ASSERT_SIZE(GDMBatch, 100);
+
+// A part of every sequence's tokens, in a prefill that is several dispatches.
+typedef struct GDMPart {
+  uint32_t first, tokens;
+} GDMPart;
+GDM_ASSERT_SIZE(GDMPart, 8);
 
 // recurrence_commit.metal
 typedef struct GDMCommit {
@@ -222,12 +221,34 @@ typedef struct GDMNorm {
 } GDMNorm;
 GDM_ASSERT_SIZE(GDMNorm, 40);
 
+// rms_norm.metal. Rows as in GDMNorm.
+typedef struct GDMRMSNorm {
+  uint32_t rows, heads, length;
+  uint32_t xTokenStride, xHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t plusOne;  // whether rows are multiplied by 1 + weight
+  float epsilon;
+} GDMRMSNorm;
+GDM_ASSERT_SIZE(GDMRMSNorm, 36);
+
 // projection.metal
 typedef struct GDMProject {
   uint32_t rows, inputs, outputs;
   uint32_t xRowStride, outRowStride;
 } GDMProject;
 GDM_ASSERT_SIZE(GDMProject, 20);
+
+// add.metal. A row is a (token, head) pair.
+enum { GDM_ADD_PART = 4 };  // elements of a thread
+typedef struct GDMAdd {
+  uint32_t heads, length;
+  uint32_t aTokenStride, aHeadStride;
+  uint32_t bTokenStride, bHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+  uint32_t aF32;                  // a is f32, not the activation dtype
+  uint32_t replacesA, replacesB;  // out is that very tensor, which is not bound then
+} GDMAdd;
+GDM_ASSERT_SIZE(GDMAdd, 44);
 
 // step.metal: strides of one row (token) a sequence; channels are query | key | value, each head-major.
 typedef struct GDMStep {
@@ -254,6 +275,46 @@ GDM_ASSERT_SIZE(GDMSlots, 4);
 // Here and not only in numerics.h: the unsigned types' short names are of this namespace.
 using namespace metal;
 
+// Loops over arrays that live in registers: unrolled, since an array with a running index is kept in memory instead.
+#define GDM_UNROLL _Pragma("unroll")
+
+// An instantiation by the name that the host asks for; and those of every activation dtype T, state or weight dtype S
+// and key class. Groups of a key class: rows.h.
+#define GDM_KERNEL(name, function, ...) \
+  template [[host_name(name)]] kernel decltype(function<__VA_ARGS__>) function<__VA_ARGS__>;
+#define GDM_INSTANTIATE_T(function)             \
+  GDM_KERNEL(#function "_f32", function, float) \
+  GDM_KERNEL(#function "_f16", function, half)  \
+  GDM_KERNEL(#function "_bf16", function, bfloat)
+#define GDM_INSTANTIATE_K(name, function, ...)             \
+  GDM_KERNEL(name "_k64", function, __VA_ARGS__, 16)       \
+  GDM_KERNEL(name "_k128", function, __VA_ARGS__, 32)      \
+  GDM_KERNEL(name "_kany", function, __VA_ARGS__, 64)
+#define GDM_INSTANTIATE_TK(function)                   \
+  GDM_INSTANTIATE_K(#function "_f32", function, float) \
+  GDM_INSTANTIATE_K(#function "_f16", function, half)  \
+  GDM_INSTANTIATE_K(#function "_bf16", function, bfloat)
+#define GDM_INSTANTIATE_TS(function)                           \
+  GDM_KERNEL(#function "_f32_f32", function, float, float)     \
+  GDM_KERNEL(#function "_f32_f16", function, float, half)      \
+  GDM_KERNEL(#function "_f32_bf16", function, float, bfloat)   \
+  GDM_KERNEL(#function "_f16_f32", function, half, float)      \
+  GDM_KERNEL(#function "_f16_f16", function, half, half)       \
+  GDM_KERNEL(#function "_f16_bf16", function, half, bfloat)    \
+  GDM_KERNEL(#function "_bf16_f32", function, bfloat, float)   \
+  GDM_KERNEL(#function "_bf16_f16", function, bfloat, half)    \
+  GDM_KERNEL(#function "_bf16_bf16", function, bfloat, bfloat)
+#define GDM_INSTANTIATE_TSK(function)                                 \
+  GDM_INSTANTIATE_K(#function "_f32_f32", function, float, float)     \
+  GDM_INSTANTIATE_K(#function "_f32_f16", function, float, half)      \
+  GDM_INSTANTIATE_K(#function "_f32_bf16", function, float, bfloat)   \
+  GDM_INSTANTIATE_K(#function "_f16_f32", function, half, float)      \
+  GDM_INSTANTIATE_K(#function "_f16_f16", function, half, half)       \
+  GDM_INSTANTIATE_K(#function "_f16_bf16", function, half, bfloat)    \
+  GDM_INSTANTIATE_K(#function "_bf16_f32", function, bfloat, float)   \
+  GDM_INSTANTIATE_K(#function "_bf16_f16", function, bfloat, half)    \
+  GDM_INSTANTIATE_K(#function "_bf16_bf16", function, bfloat, bfloat)
+
 // Recurrence.
 constant bool TILED_HEADS [[function_constant(0)]];     // key head of value head h: h % Hk; otherwise h / (Hv / Hk)
 constant bool GATE_PER_KEY [[function_constant(1)]];    // a decay for every key dimension, not one a head
@@ -261,6 +322,8 @@ constant uint QK_NORM [[function_constant(2)]];         // GDM_NORM_*
 constant bool OUT_F32 [[function_constant(3)]];         // out is f32, not the activation dtype
 constant bool HAS_STORES [[function_constant(4)]];      // extra stores of the state inside a sequence
 constant bool RECORD [[function_constant(5)]];          // keep delta and normalised key of every token
+constant bool SMALL_BATCH [[function_constant(6)]];     // slots and starts are constants of the dispatch
+constant bool RESOLVE_GATES [[function_constant(7)]];   // decays and betas are resolved by the kernel itself
 
 // Gates.
 constant uint GATE_FORM [[function_constant(8)]];       // GDM_GATE_*
@@ -277,12 +340,21 @@ constant bool CONV_SILU [[function_constant(18)]];
 constant bool CONV_STATE_F32 [[function_constant(19)]]; // the conv state is f32, not the activation dtype
 constant uint CONV_WEIGHT_DTYPE [[function_constant(20)]];
 constant uint CONV_BIAS_DTYPE [[function_constant(21)]];
+constant bool CONV_UPDATE [[function_constant(22)]];    // one token of each sequence, four channels a thread
 
 // Gated norm.
 constant bool NORM_SIGMOID [[function_constant(24)]];   // gate by sigmoid(z), not silu(z)
 constant bool NORM_GATE_FIRST [[function_constant(25)]]; // norm(x act(z)), not norm(x) act(z)
 constant bool NORM_X_F32 [[function_constant(26)]];     // x is f32, not the activation dtype
 constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
+
+constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elements that a lane keeps: 1 or 2
+
+// Memory accesses of norm and projection: rows that begin at multiples of 16 bytes are read as vectors.
+constant bool ALIGNED_ROWS [[function_constant(28)]];
+constant uint PROJECT_ROWS [[function_constant(29)]];   // rows of a projection's tile: 1, 4 or 8
+
+constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states
 
 #endif
 
@@ -303,7 +375,7 @@ using namespace metal;
 
 // e^x within 1 ulp; 0 below -104, infinity above 88.8, NaN for NaN. Cody-Waite reduction x = n ln 2 + r,
 // |r| <= ln 2 / 2, and a minimax polynomial for (e^r - 1 - r) / r^2 of relative weight, error 3e-9 of e^r.
-inline float gd_exp(float x) {
+METAL_FUNC float gd_exp(float x) {
   // The ends are compared first: NaN compares false and goes through the polynomial as NaN, with a harmless n.
   if (x > 88.8f) return as_type<float>(0x7f800000u);
   if (x < -104.0f) return 0.0f;
@@ -325,7 +397,7 @@ inline float gd_exp(float x) {
 }
 
 // log(1 + u) for u in [0, 1], relative error below 3 ulp for the smallest u too: 2 atanh(u / (2 + u)).
-inline float gd_log1p_unit(float u) {
+METAL_FUNC float gd_log1p_unit(float u) {
   float s = precise::divide(u, 2.0f + u);
   float z = s * s;
   float p = 0.243009329f;
@@ -337,21 +409,21 @@ inline float gd_log1p_unit(float u) {
 }
 
 // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|): no overflow, and e^x for very negative x.
-inline float gd_softplus(float x) {
+METAL_FUNC float gd_softplus(float x) {
   float tail = gd_log1p_unit(gd_exp(-fabs(x)));
   return x > 0.0f ? x + tail : tail;
 }
 
 // 1 / (1 + e^-x), from e^-|x| so that neither end loses relative precision.
-inline float gd_sigmoid(float x) {
+METAL_FUNC float gd_sigmoid(float x) {
   float e = gd_exp(-fabs(x));
   return precise::divide(x < 0.0f ? e : 1.0f, 1.0f + e);
 }
 
-inline float gd_silu(float x) { return x * gd_sigmoid(x); }
+METAL_FUNC float gd_silu(float x) { return x * gd_sigmoid(x); }
 
 // 1 / sqrt(x) from two correctly rounded operations: within 1 ulp, and the same bits everywhere.
-inline float gd_rsqrt(float x) { return precise::divide(1.0f, precise::sqrt(x)); }
+METAL_FUNC float gd_rsqrt(float x) { return precise::divide(1.0f, precise::sqrt(x)); }
 
 #endif
 
@@ -361,122 +433,246 @@ inline float gd_rsqrt(float x) { return precise::divide(1.0f, precise::sqrt(x));
 template <typename T> struct Vec4;
 template <> struct Vec4<float> {
   typedef float4 type;
-  static float4 widen(float4 v) { return v; }
-  static float4 round(float4 v) { return v; }
+  static METAL_FUNC float4 widen(float4 v) { return v; }
+  static METAL_FUNC float4 round(float4 v) { return v; }
 };
 template <> struct Vec4<half> {
   typedef half4 type;
-  static float4 widen(half4 v) { return float4(v); }
-  static half4 round(float4 v) { return half4(v); }
+  static METAL_FUNC float4 widen(half4 v) { return float4(v); }
+  static METAL_FUNC half4 round(float4 v) { return half4(v); }
 };
 template <> struct Vec4<bfloat> {
   typedef bfloat4 type;
-  static float4 widen(bfloat4 v) { return float4(v); }
-  static bfloat4 round(float4 v) { return bfloat4(v); }
+  static METAL_FUNC float4 widen(bfloat4 v) { return float4(v); }
+  static METAL_FUNC bfloat4 round(float4 v) { return bfloat4(v); }
+};
+
+// Elements as the bits that they are, for values that are moved and not computed with. `value` widens without an
+// operation on floats where it can: bfloat is the upper half of a float.
+template <typename T> struct Bits;
+template <> struct Bits<float> {
+  typedef uint type;
+  typedef uint4 type4;
+  static METAL_FUNC float value(uint bits) { return as_type<float>(bits); }
+};
+template <> struct Bits<half> {
+  typedef ushort type;
+  typedef ushort4 type4;
+  static METAL_FUNC float value(uint bits) { return float(as_type<half>(ushort(bits))); }
+};
+template <> struct Bits<bfloat> {
+  typedef ushort type;
+  typedef ushort4 type4;
+  static METAL_FUNC float value(uint bits) { return as_type<float>(bits << 16); }
 };
 
 // Element i of a parameter vector (weights, biases, gates) of any float dtype. The pointer is in 16-bit units because
 // that is the alignment all three have; float32 data is 4-byte aligned by the host.
-inline float read_any(device const ushort* p, ulong i, uint dtype) {
+METAL_FUNC float read_any(device const ushort* p, ulong i, uint dtype) {
   if (dtype == GDM_F32) return ((device const float*)p)[i];
   if (dtype == GDM_F16) return float(as_type<half>(p[i]));
   return as_type<float>(uint(p[i]) << 16);
 }
 
 // Element i of a tensor that holds T or, where `wide`, float32.
-template <typename T> inline float read_wide(device const T* p, ulong i, bool wide) {
+template <typename T> METAL_FUNC float read_wide(device const T* p, ulong i, bool wide) {
   if (wide) return ((device const float*)p)[i];
   return float(p[i]);
 }
 
-template <typename T> inline void write_wide(device T* p, ulong i, float value, bool wide) {
+template <typename T> METAL_FUNC void write_wide(device T* p, ulong i, float value, bool wide) {
   if (wide) ((device float*)p)[i] = value;
   else p[i] = T(value);
 }
 
 #endif
 
-#line 15 "shaders/rows.h"
+#line 9 "shaders/add.metal"
 
-template <uint N> struct Row {
-  float4 part[N];
+template <typename T>
+[[max_total_threads_per_threadgroup(GDM_COPY_THREADS)]]
+kernel void gd_add(device const T* a [[buffer(0)]],
+                   device const T* b [[buffer(1)]],
+                   device T* out [[buffer(2)]],
+                   constant GDMAdd& params [[buffer(3)]],
+                   uint3 group [[threadgroup_position_in_grid]],
+                   uint index [[thread_index_in_threadgroup]]) {
+  uint token = group.x / params.heads;
+  uint head = group.x - token * params.heads;
+  ulong aAt = ulong(token) * params.aTokenStride + ulong(head) * params.aHeadStride;
+  ulong bAt = ulong(token) * params.bTokenStride + ulong(head) * params.bHeadStride;
+  ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
+  for (uint part = 0; part < GDM_ADD_PART; ++part) {
+    uint i = (group.y * GDM_ADD_PART + part) * GDM_COPY_THREADS + index;
+    if (i >= params.length) return;
+    float x = params.replacesA != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32)
+                                    : read_wide(a, aAt + i, params.aF32 != 0);
+    float y = params.replacesB != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32) : float(b[bAt + i]);
+    write_wide(out, outAt + i, x + y, OUT_F32);
+  }
+}
+
+// Names: gd_add_<T>.
+template [[host_name("gd_add_f32")]] kernel decltype(gd_add<float>) gd_add<float>;
+template [[host_name("gd_add_f16")]] kernel decltype(gd_add<half>) gd_add<half>;
+template [[host_name("gd_add_bf16")]] kernel decltype(gd_add<bfloat>) gd_add<bfloat>;
+
+#line 1 "shaders/chunk_prepare.metal"
+// Chunked gated delta rule, first half: the two 16 x 16 matrices of every chunk and value head, all in parallel.
+//
+// query, key [tokens, Hk, Dk] T; gate (decay) [tokens, Hv] or [tokens, Hv, Dk] f32; beta [tokens, Hv] f32; strides as
+// in recurrence_decode.metal. chunks [count]: rows of each chunk, 1..16. scratch [count, Hv, 2, 16, 16] f32, out.
+//
+// With D(i, j) the product of the decays after token j up to token i (per key dimension it lies inside the dot):
+//   A(i, j) = beta_i k_i . (D(i, j) k_j), j < i        scratch 0 = (I + A)^-1 diag(beta)
+//   P(i, j) = q_i . (D(i, j) k_j), j <= i              scratch 1 = P
+// (Yang et al. 2024, section 3.3, in the form that needs no W: Vn = (I + A)^-1 beta (V - decayed K S).)
+//
+// D is a running product over at most 16 decays, which is exp(G_i - G_j) without the logarithm: never a ratio, and a
+// decay of exactly 0 stays exactly 0 (its log would give -inf - -inf). It also serves decays per key dimension.
+//
+// Grid: (Hv, chunks) threadgroups of GDM_CHUNK_THREADS: 16 row groups, group j owning token j's key (rows.h).
+// Threadgroup memory, in floats: tile [16, Dk] | A [16, 16] | P [16, 16], passed by the host.
+//
+// 1. Normalise key j into the tile and keep it in registers.   2. For i = 0 .. 15: carry key j on to token i by its
+//    decay, dot with key i: -A(i, j).   3. The same with the queries in the tile: P(i, j).
+// 4. Simdgroup 0 inverts I + A: each 8 x 8 diagonal block by its Neumann product (I + N)(I + N^2)(I + N^4), N = -A,
+//    which is exact in eight terms; the lower left block by T21 = T22 N21 T11. (A 16 x 16 or larger Neumann product
+//    cancels badly where keys repeat; blocks do not.)
+// 5. Write both matrices. Tokens past the chunk's end are zero rows: A and P zero, the inverse the identity.
+//
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM.
+#line 1 "shaders/states.h"
+// Reading and writing state rows (rows.h) in a pool of slots.
+//
+// A state that is only moved, by an empty sequence or by a store of what a call began with, is moved as bits: GPUs may
+// take numbers below the normal ones for zero in any operation on floats.
+#ifndef GATED_DELTA_SHADERS_STATES_H
+#define GATED_DELTA_SHADERS_STATES_H
+
+#line 1 "shaders/rows.h"
+// State rows of the recurrence, held by neighbouring lanes in registers.
+//
+// A row of up to 256 key columns is G groups of four: G = 16 for a key dim of 64, 32 for 128, and 64 for any other
+// multiple of 8, columns at or beyond the key dim being zero. L lanes hold it (8, 16 or 32): lane l has the groups
+// l + L i, i = 0 .. G / L - 1, so that neighbouring lanes read neighbouring memory.
+//
+// The order of every sum over a row is a function of the key dim alone, whatever L is: each kernel chooses its lanes by
+// the shape of its work, and decode, prefill, chunk_prepare, commit and step have equal bits.
+//   1. a group: its four columns in ascending order, a product and three fma
+//   2. G = 64: position p is group p plus group p + 32, p = 0 .. 31; otherwise a position is a group
+//   3. positions by xor 16, 8, 1, 2, 4 of their number; a key dim of 64 has 16 positions and begins with 8
+// Steps of 3 inside a lane come first and steps between lanes last, so that a dot costs at most five shuffles.
+//
+// The rule (Yang, Kautz, Hatamizadeh, "Gated Delta Networks", 2024, equation 10, in its state-row form):
+//   S <- a S;  delta = beta (v - S k);  S <- S + delta k^T;  o = S q
+#ifndef GATED_DELTA_SHADERS_ROWS_H
+#define GATED_DELTA_SHADERS_ROWS_H
+
+
+
+template <uint L, uint G> struct Row {
+  float4 part[G / L];
+};
+
+// R rows of one lane group.
+template <uint L, uint G, uint R> struct Rows {
+  Row<L, G> row[R];
 };
 
 // The first column of part i of this lane.
-inline uint row_column(uint lane, uint i) { return 4 * (lane + GDM_ROW_LANES * i); }
+template <uint L> METAL_FUNC uint row_column(uint lane, uint i) { return 4 * (lane + L * i); }
 
-// Only N = 8 has columns beyond the key dim.
-template <uint N> inline bool row_holds(uint column, uint keyDim) { return N < 8 || column < keyDim; }
+// Only G = 64 has columns beyond the key dim.
+template <uint G> METAL_FUNC bool row_holds(uint column, uint keyDim) { return G < 64 || column < keyDim; }
 
-template <uint N> inline void row_zero(thread Row<N>& row) {
-  for (uint i = 0; i < N; ++i) row.part[i] = float4(0.0f);
+template <uint L, uint G> METAL_FUNC void row_zero(thread Row<L, G>& row) {
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) row.part[i] = float4(0.0f);
 }
 
-template <typename T, uint N>
-inline void row_load(thread Row<N>& row, device const T* p, uint lane, uint keyDim) {
+template <typename T, uint L, uint G>
+METAL_FUNC void row_load(thread Row<L, G>& row, device const T* p, uint lane, uint keyDim) {
   typedef typename Vec4<T>::type T4;
-  for (uint i = 0; i < N; ++i) {
-    uint column = row_column(lane, i);
-    row.part[i] = row_holds<N>(column, keyDim) ? Vec4<T>::widen(*(device const T4*)(p + column)) : float4(0.0f);
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) {
+    uint column = row_column<L>(lane, i);
+    row.part[i] = row_holds<G>(column, keyDim) ? Vec4<T>::widen(*(device const T4*)(p + column)) : float4(0.0f);
   }
 }
 
-template <uint N>
-inline void row_load(thread Row<N>& row, threadgroup const float* p, uint lane, uint keyDim) {
-  for (uint i = 0; i < N; ++i) {
-    uint column = row_column(lane, i);
-    row.part[i] = row_holds<N>(column, keyDim) ? *(threadgroup const float4*)(p + column) : float4(0.0f);
+template <uint L, uint G>
+METAL_FUNC void row_load(thread Row<L, G>& row, threadgroup const float* p, uint lane, uint keyDim) {
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) {
+    uint column = row_column<L>(lane, i);
+    row.part[i] = row_holds<G>(column, keyDim) ? *(threadgroup const float4*)(p + column) : float4(0.0f);
   }
 }
 
-template <typename T, uint N>
-inline void row_store(device T* p, thread const Row<N>& row, uint lane, uint keyDim) {
+template <typename T, uint L, uint G>
+METAL_FUNC void row_store(device T* p, thread const Row<L, G>& row, uint lane, uint keyDim) {
   typedef typename Vec4<T>::type T4;
-  for (uint i = 0; i < N; ++i) {
-    uint column = row_column(lane, i);
-    if (row_holds<N>(column, keyDim)) *(device T4*)(p + column) = Vec4<T>::round(row.part[i]);
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) {
+    uint column = row_column<L>(lane, i);
+    if (row_holds<G>(column, keyDim)) *(device T4*)(p + column) = Vec4<T>::round(row.part[i]);
   }
 }
 
-template <uint N>
-inline void row_store(threadgroup float* p, thread const Row<N>& row, uint lane, uint keyDim) {
-  for (uint i = 0; i < N; ++i) {
-    uint column = row_column(lane, i);
-    if (row_holds<N>(column, keyDim)) *(threadgroup float4*)(p + column) = row.part[i];
+template <uint L, uint G>
+METAL_FUNC void row_store(threadgroup float* p, thread const Row<L, G>& row, uint lane, uint keyDim) {
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) {
+    uint column = row_column<L>(lane, i);
+    if (row_holds<G>(column, keyDim)) *(threadgroup float4*)(p + column) = row.part[i];
   }
 }
 
-// The sum over the columns of a b, the same bits in all eight lanes. Every lane of the simdgroup must call it.
-template <uint N> inline float row_dot(thread const Row<N>& a, thread const Row<N>& b) {
-  float4 sum = a.part[0] * b.part[0];
-  for (uint i = 1; i < N; ++i) sum = fma(a.part[i], b.part[i], sum);
-  float total = (sum.x + sum.y) + (sum.z + sum.w);
+METAL_FUNC float group_dot(float4 a, float4 b) {
+  float sum = a.x * b.x;
+  sum = fma(a.y, b.y, sum);
+  sum = fma(a.z, b.z, sum);
+  return fma(a.w, b.w, sum);
+}
+
+// The sum over the columns of a b, the same bits in all lanes of the row. Every lane of the simdgroup must call it.
+template <uint L, uint G> METAL_FUNC float row_dot(thread const Row<L, G>& a, thread const Row<L, G>& b) {
+  constexpr uint positions = (G < 64 ? G : 32) / L;
+  float sum[positions];
+  GDM_UNROLL for (uint i = 0; i < positions; ++i) {
+    sum[i] = group_dot(a.part[i], b.part[i]);
+    if (G == 64) sum[i] += group_dot(a.part[i + G / L - positions], b.part[i + G / L - positions]);
+  }
+  if (positions > 2) {
+    GDM_UNROLL for (uint i = 0; i < positions / 2; ++i) sum[i] += sum[i + positions / 2];
+  }
+  if (positions > 1) sum[0] += sum[positions > 1 ? 1 : 0];
+  float total = sum[0];
+  if (L > 16) total += simd_shuffle_xor(total, ushort(16));
+  if (L > 8) total += simd_shuffle_xor(total, ushort(8));
   total += simd_shuffle_xor(total, ushort(1));
   total += simd_shuffle_xor(total, ushort(2));
   total += simd_shuffle_xor(total, ushort(4));
   return total;
 }
 
-template <uint N> inline void row_scale(thread Row<N>& row, float factor) {
-  for (uint i = 0; i < N; ++i) row.part[i] *= factor;
+template <uint L, uint G> METAL_FUNC void row_scale(thread Row<L, G>& row, float factor) {
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) row.part[i] *= factor;
 }
 
-template <uint N> inline void row_scale(thread Row<N>& row, thread const Row<N>& factors) {
-  for (uint i = 0; i < N; ++i) row.part[i] *= factors.part[i];
+template <uint L, uint G> METAL_FUNC void row_scale(thread Row<L, G>& row, thread const Row<L, G>& factors) {
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) row.part[i] *= factors.part[i];
 }
 
 // S <- S + delta k^T for this row. Columns beyond the key dim stay zero: an infinite delta times their zeros is NaN.
-template <uint N>
-inline void row_add(thread Row<N>& state, float delta, thread const Row<N>& key, uint lane, uint keyDim) {
-  for (uint i = 0; i < N; ++i) {
+template <uint L, uint G>
+METAL_FUNC void row_add(thread Row<L, G>& state, float delta, thread const Row<L, G>& key, uint lane, uint keyDim) {
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) {
     float4 sum = fma(float4(delta), key.part[i], state.part[i]);
-    state.part[i] = row_holds<N>(row_column(lane, i), keyDim) ? sum : float4(0.0f);
+    state.part[i] = row_holds<G>(row_column<L>(lane, i), keyDim) ? sum : float4(0.0f);
   }
 }
 
 // Normalises a query or key row and applies `scale` (1 for keys):
 //   l2  x rsqrt(sum x^2 + eps);  l2-max  x / max(sqrt(sum x^2), eps);  rms  x rsqrt(sum x^2 + keyDim eps)
-template <uint N> inline void row_normalise(thread Row<N>& row, uint keyDim, float epsilon, float scale) {
+template <uint L, uint G>
+METAL_FUNC void row_normalise(thread Row<L, G>& row, uint keyDim, float epsilon, float scale) {
   if (QK_NORM == GDM_NORM_NONE) {
     row_scale(row, scale);
     return;
@@ -492,54 +688,150 @@ template <uint N> inline void row_normalise(thread Row<N>& row, uint keyDim, flo
   row_scale(row, inverse * scale);
 }
 
-// The update of one token on an already decayed row. Returns the output, and delta through its argument.
-template <uint N>
-inline float row_step(thread Row<N>& state, thread const Row<N>& key, thread const Row<N>& query, float value,
-                      float beta, thread float& delta, uint lane, uint keyDim) {
-  delta = beta * (value - row_dot(state, key));
-  row_add(state, delta, key, lane, keyDim);
-  return row_dot(state, query);
+// The update of one token on already decayed rows: all dots with the key, then all updates, so that their shuffles
+// overlap. values[r] is each row's value; outputs and deltas come back.
+template <uint L, uint G, uint R> struct Step {
+  float value[R];
+  float out[R];
+  float delta[R];
+};
+template <uint L, uint G, uint R>
+METAL_FUNC void rows_step(thread Rows<L, G, R>& state, thread const Row<L, G>& key, thread const Row<L, G>& query,
+                          thread Step<L, G, R>& step, float beta, uint lane, uint keyDim) {
+  GDM_UNROLL for (uint r = 0; r < R; ++r) step.delta[r] = beta * (step.value[r] - row_dot(state.row[r], key));
+  GDM_UNROLL for (uint r = 0; r < R; ++r) row_add(state.row[r], step.delta[r], key, lane, keyDim);
+  GDM_UNROLL for (uint r = 0; r < R; ++r) step.out[r] = row_dot(state.row[r], query);
+}
+
+template <uint L, uint G, uint R> METAL_FUNC void rows_scale(thread Rows<L, G, R>& state, float factor) {
+  GDM_UNROLL for (uint r = 0; r < R; ++r) row_scale(state.row[r], factor);
+}
+template <uint L, uint G, uint R>
+METAL_FUNC void rows_scale(thread Rows<L, G, R>& state, thread const Row<L, G>& factors) {
+  GDM_UNROLL for (uint r = 0; r < R; ++r) row_scale(state.row[r], factors);
 }
 
 // The key head that serves a value head, and whether that value head is the first of its key head's.
-inline uint key_head_of(uint valueHead, uint keyHeads, uint valueHeads) {
+METAL_FUNC uint key_head_of(uint valueHead, uint keyHeads, uint valueHeads) {
   return TILED_HEADS ? valueHead % keyHeads : valueHead / (valueHeads / keyHeads);
 }
-inline bool is_first_of_key_head(uint valueHead, uint keyHeads, uint valueHeads) {
+METAL_FUNC bool is_first_of_key_head(uint valueHead, uint keyHeads, uint valueHeads) {
   return TILED_HEADS ? valueHead < keyHeads : valueHead % (valueHeads / keyHeads) == 0;
 }
 
-// A state row as the op found it, from slot `slot` of the pool or of the staged copies; -1 is zeros by store, so that
-// nothing of a slot's old content survives. `row` counts rows within a slot.
-template <typename S, uint N>
-inline void state_read(thread Row<N>& state, device const S* pool, device const S* staged, int slot, uint slotRows,
-                       uint row, uint lane, uint keyDim) {
+#endif
+
+#line 9 "shaders/states.h"
+
+// How decode and commit spread a state of dtype S.
+template <typename S> struct DecodeShape {
+  enum : uint { lanes = GDM_DECODE_LANES_16, rows = GDM_DECODE_ROWS_16, threads = GDM_DECODE_THREADS_16 };
+};
+template <> struct DecodeShape<float> {
+  enum : uint { lanes = GDM_DECODE_LANES_F32, rows = GDM_DECODE_ROWS_F32, threads = GDM_DECODE_THREADS_F32 };
+};
+// Value dims are multiples of 8: threadgroups of eight rows have no rows beyond the last.
+template <typename S> METAL_FUNC uint decode_limit(uint limit) {
+  return DecodeShape<S>::threads / DecodeShape<S>::lanes * DecodeShape<S>::rows == 8 ? 0 : limit;
+}
+
+// Where an op's states are, the same for every row of a threadgroup. `next` .. `end` are its extra stores.
+template <typename S> struct States {
+  device S* pool;
+  device const S* staged;
+  device S* snapshots;
+  device const GDMStore* stores;
+  uint next;
+  uint end;
+  uint slotRows;
+  uint keyDim;
+};
+
+// Which rows of a slot a lane group holds: first, first + apart, .... Those from `limit` on do not exist: they are read
+// as the last that does, and never written. A limit of 0 says that all of them exist.
+struct RowSet {
+  uint first;
+  uint apart;
+  uint limit;
+  uint lane;
+};
+METAL_FUNC uint row_of(RowSet rows, uint r) {
+  uint row = rows.first + r * rows.apart;
+  return rows.limit == 0 ? row : min(row, rows.limit - 1);
+}
+METAL_FUNC bool row_exists(RowSet rows, uint r) {
+  return rows.limit == 0 || rows.first + r * rows.apart < rows.limit;
+}
+// Elements from row `first` to row r.
+METAL_FUNC ulong row_offset(RowSet rows, uint r, uint keyDim) {
+  if (rows.limit == 0) return ulong(r * rows.apart * keyDim);
+  return ulong(row_of(rows, r)) * keyDim;
+}
+METAL_FUNC uint row_base(RowSet rows) { return rows.limit == 0 ? rows.first : 0; }
+
+// The rows as the op found them, in slot `slot` of the pool or of the staged copies; -1 is zeros.
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_read(thread Rows<L, G, R>& rows, thread const States<S>& at, int slot, RowSet set) {
   if (slot == GDM_SLOT_NONE) {
-    row_zero(state);
-  } else if (slot >= 0) {
-    row_load<S>(state, pool + (ulong(slot) * slotRows + row) * keyDim, lane, keyDim);
-  } else {
-    row_load<S>(state, staged + (ulong(GDM_SLOT_STAGED - slot) * slotRows + row) * keyDim, lane, keyDim);
+    GDM_UNROLL for (uint r = 0; r < R; ++r) row_zero(rows.row[r]);
+    return;
+  }
+  device const S* from = slot >= 0 ? (device const S*)at.pool : at.staged;
+  from += (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows + row_base(set)) * at.keyDim;
+  GDM_UNROLL for (uint r = 0; r < R; ++r) {
+    row_load<S>(rows.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
   }
 }
 
-template <typename S, uint N>
-inline void state_write(device S* pool, thread const Row<N>& state, uint slot, uint slotRows, uint row, uint lane,
-                        uint keyDim) {
-  row_store<S>(pool + (ulong(slot) * slotRows + row) * keyDim, state, lane, keyDim);
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_write(thread const States<S>& at, device S* to, uint slot, thread const Rows<L, G, R>& rows,
+                             RowSet set) {
+  device S* base = to + (ulong(slot) * at.slotRows + row_base(set)) * at.keyDim;
+  GDM_UNROLL for (uint r = 0; r < R; ++r) {
+    if (row_exists(set, r)) row_store<S>(base + row_offset(set, r, at.keyDim), rows.row[r], set.lane, at.keyDim);
+  }
 }
 
-// Extra stores due after `tokens` tokens: advances `cursor` over them. Only rows that exist are `valid`.
-template <typename S, uint N>
-inline void state_stores(thread uint& cursor, uint end, device const GDMStore* stores, int tokens, device S* pool,
-                         device S* snapshots, thread const Row<N>& state, uint slotRows, uint row, bool valid,
-                         uint lane, uint keyDim) {
-  while (cursor < end && stores[cursor].tokens <= tokens) {
-    int slot = stores[cursor].slot;
-    if (valid && slot >= 0) state_write<S>(pool, state, uint(slot), slotRows, row, lane, keyDim);
-    if (valid && slot < 0) state_write<S>(snapshots, state, uint(-1 - slot), slotRows, row, lane, keyDim);
-    ++cursor;
+// The rows of one slot to another, as bits; zeros are stored, so that nothing of a slot's old content survives.
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_move(thread const States<S>& at, int slot, device S* to, uint toSlot, RowSet set) {
+  typedef typename Bits<S>::type4 U4;
+  device const S* from = slot >= 0 ? (device const S*)at.pool : at.staged;
+  ulong base = ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows;
+  for (uint r = 0; r < R; ++r) {
+    if (!row_exists(set, r)) continue;
+    ulong row = row_of(set, r);
+    for (uint i = 0; i < G / L; ++i) {
+      uint column = row_column<L>(set.lane, i);
+      if (!row_holds<G>(column, at.keyDim)) continue;
+      U4 bits = U4(0);
+      if (slot != GDM_SLOT_NONE) bits = *(device const U4*)(from + (base + row) * at.keyDim + column);
+      *(device U4*)(to + (ulong(toSlot) * at.slotRows + row) * at.keyDim + column) = bits;
+    }
   }
+}
+
+// Extra stores due after `tokens` tokens: advances over them. Those due after none are states_begin's.
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_store(thread States<S>& at, int tokens, thread const Rows<L, G, R>& rows, RowSet set) {
+  while (at.next < at.end && at.stores[at.next].tokens <= tokens) {
+    int slot = at.stores[at.next].slot;
+    if (slot >= 0) states_write(at, at.pool, uint(slot), rows, set);
+    else states_write(at, at.snapshots, uint(-1 - slot), rows, set);
+    ++at.next;
+  }
+}
+
+// What needs no token: stores due after none and, for an empty sequence, the move to its write slot.
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_begin(thread States<S>& at, int slot, int writeSlot, bool empty, RowSet set) {
+  while (HAS_STORES && at.next < at.end && at.stores[at.next].tokens <= 0) {
+    int to = at.stores[at.next].slot;
+    if (to >= 0) states_move<S, L, G, R>(at, slot, at.pool, uint(to), set);
+    else states_move<S, L, G, R>(at, slot, at.snapshots, uint(-1 - to), set);
+    ++at.next;
+  }
+  if (empty && writeSlot >= 0 && writeSlot != slot) states_move<S, L, G, R>(at, slot, at.pool, uint(writeSlot), set);
 }
 
 #endif
@@ -547,7 +839,7 @@ inline void state_stores(thread uint& cursor, uint end, device const GDMStore* s
 #line 26 "shaders/chunk_prepare.metal"
 
 // (I - N)^-1 for a strictly lower triangular 8 x 8 block N of a matrix of 16 columns.
-inline void chunk_leaf(thread simdgroup_float8x8& inverse, threadgroup const float* block) {
+METAL_FUNC void chunk_leaf(thread simdgroup_float8x8& inverse, threadgroup const float* block) {
   simdgroup_float8x8 one = simdgroup_float8x8(1.0f);
   simdgroup_float8x8 n;
   simdgroup_float8x8 square;
@@ -565,8 +857,8 @@ inline void chunk_leaf(thread simdgroup_float8x8& inverse, threadgroup const flo
 }
 
 // Stages row `group` of a chunk, normalised; zeros past the chunk's end, whatever the norm makes of them.
-template <typename T, uint N>
-inline void chunk_stage(thread Row<N>& row, threadgroup float* tile, device const T* source, bool present,
+template <typename T, uint G>
+METAL_FUNC void chunk_stage(thread Row<GDM_CHUNK_LANES, G>& row, threadgroup float* tile, device const T* source, bool present,
                         float epsilon, float scale, uint group, uint lane, uint keyDim) {
   row_load<T>(row, source, lane, keyDim);
   row_normalise(row, keyDim, epsilon, scale);
@@ -574,7 +866,7 @@ inline void chunk_stage(thread Row<N>& row, threadgroup float* tile, device cons
   row_store(tile + group * keyDim, row, lane, keyDim);
 }
 
-template <typename T, uint N>
+template <typename T, uint G>
 [[max_total_threads_per_threadgroup(GDM_CHUNK_THREADS)]]
 kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
                              device const T* key [[buffer(1)]],
@@ -586,47 +878,47 @@ kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
                              threadgroup float* memory [[threadgroup(0)]],
                              uint2 group [[threadgroup_position_in_grid]],
                              uint index [[thread_index_in_threadgroup]]) {
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint valueHead = group.x;
   uint keyHead = key_head_of(valueHead, params.keyHeads, params.valueHeads);
   threadgroup float* tile = memory;
   threadgroup float* negA = tile + GDM_CHUNK * keyDim;
   threadgroup float* dots = negA + GDM_CHUNK * GDM_CHUNK;
 
-  uint lane = index % GDM_ROW_LANES;
-  uint own = index / GDM_ROW_LANES;
+  uint lane = index % GDM_CHUNK_LANES;
+  uint own = index / GDM_CHUNK_LANES;
   uint count = uint(chunks[group.y].count);
   ulong base = ulong(chunks[group.y].firstToken);
   ulong token = base + min(own, count - 1);
   ulong gateBase = base * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
-  ulong betaBase = base * params.betaTokenStride + valueHead;
+  ulong betaBase = base * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
   device const T* keyRow = key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride);
   device const T* queryRow = query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride);
 
-  Row<N> ownKey;
+  Row<GDM_CHUNK_LANES, G> ownKey;
   chunk_stage(ownKey, tile, keyRow, own < count, params.epsilon, 1.0f, own, lane, keyDim);
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
   for (uint pass = 0; pass < 2; ++pass) {
     if (pass == 1) {
       threadgroup_barrier(mem_flags::mem_threadgroup);
-      Row<N> ownQuery;
+      Row<GDM_CHUNK_LANES, G> ownQuery;
       chunk_stage(ownQuery, tile, queryRow, own < count, params.epsilon, params.scale, own, lane, keyDim);
       threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    Row<N> carried = ownKey;
+    Row<GDM_CHUNK_LANES, G> carried = ownKey;
     for (uint i = 0; i < GDM_CHUNK; ++i) {
       if (i > own && i < count) {
         ulong at = gateBase + ulong(i) * params.gateTokenStride;
         if (GATE_PER_KEY) {
-          Row<N> decay;
+          Row<GDM_CHUNK_LANES, G> decay;
           row_load<float>(decay, gate + at, lane, keyDim);
           row_scale(carried, decay);
         } else {
           row_scale(carried, gate[at]);
         }
       }
-      Row<N> other;
+      Row<GDM_CHUNK_LANES, G> other;
       row_load(other, tile + i * keyDim, lane, keyDim);
       float product = row_dot(carried, other);
       if (lane == 0 && pass == 0) {
@@ -666,15 +958,7 @@ kernel void gd_chunk_prepare(device const T* query [[buffer(0)]],
 }
 
 // Names: gd_chunk_prepare_<T>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_chunk_prepare_f32_k64")]] kernel decltype(gd_chunk_prepare<float, 2>) gd_chunk_prepare<float, 2>;
-template [[host_name("gd_chunk_prepare_f16_k64")]] kernel decltype(gd_chunk_prepare<half, 2>) gd_chunk_prepare<half, 2>;
-template [[host_name("gd_chunk_prepare_bf16_k64")]] kernel decltype(gd_chunk_prepare<bfloat, 2>) gd_chunk_prepare<bfloat, 2>;
-template [[host_name("gd_chunk_prepare_f32_k128")]] kernel decltype(gd_chunk_prepare<float, 4>) gd_chunk_prepare<float, 4>;
-template [[host_name("gd_chunk_prepare_f16_k128")]] kernel decltype(gd_chunk_prepare<half, 4>) gd_chunk_prepare<half, 4>;
-template [[host_name("gd_chunk_prepare_bf16_k128")]] kernel decltype(gd_chunk_prepare<bfloat, 4>) gd_chunk_prepare<bfloat, 4>;
-template [[host_name("gd_chunk_prepare_f32_kany")]] kernel decltype(gd_chunk_prepare<float, 8>) gd_chunk_prepare<float, 8>;
-template [[host_name("gd_chunk_prepare_f16_kany")]] kernel decltype(gd_chunk_prepare<half, 8>) gd_chunk_prepare<half, 8>;
-template [[host_name("gd_chunk_prepare_bf16_kany")]] kernel decltype(gd_chunk_prepare<bfloat, 8>) gd_chunk_prepare<bfloat, 8>;
+GDM_INSTANTIATE_TK(gd_chunk_prepare)
 
 #line 1 "shaders/chunk_scan.metal"
 // Chunked gated delta rule, second half: the state through a sequence's chunks, 16 tokens at a time, with 8 x 8
@@ -706,10 +990,6 @@ template [[host_name("gd_chunk_prepare_bf16_kany")]] kernel decltype(gd_chunk_pr
 
 
 
-// The panels of the state must live in registers, so loops over them are unrolled: an array with a running index would
-// be kept in memory.
-#define GDM_UNROLL _Pragma("clang loop unroll(full)")
-
 // The state rows of one simdgroup (never passed as const: the operations on matrices are documented to take references
 // to ones that are not): part f is [key columns 8 f .. 8 f + 7, 8 rows].
 template <uint P> struct Panels {
@@ -719,17 +999,17 @@ template <uint P> struct Panels {
 template <uint P> inline bool panel_exists(uint panel, uint panels) { return P < 32 || panel < panels; }
 
 // Puts row `own` into the tile, scaled; zeros past the chunk's end, whatever the norm made of the row.
-template <uint N>
-inline void chunk_put(threadgroup float* tile, thread const Row<N>& row, bool present, float scale, uint own,
+template <uint G>
+METAL_FUNC void chunk_put(threadgroup float* tile, thread const Row<GDM_CHUNK_LANES, G>& row, bool present, float scale, uint own,
                       uint lane, uint keyDim) {
-  Row<N> scaled = row;
+  Row<GDM_CHUNK_LANES, G> scaled = row;
   row_scale(scaled, scale);
   if (!present) row_zero(scaled);
   row_store(tile + own * keyDim, scaled, lane, keyDim);
 }
 
 // Scales row i of the tile by the product of the decays up to token i, per key dimension.
-inline void chunk_scale_up_to(threadgroup float* tile, device const float* gate, ulong gateStride, uint count,
+METAL_FUNC void chunk_scale_up_to(threadgroup float* tile, device const float* gate, ulong gateStride, uint count,
                               uint index, uint keyDim) {
   for (uint d = index; d < keyDim; d += GDM_CHUNK_THREADS) {
     float product = 1.0f;
@@ -742,7 +1022,7 @@ inline void chunk_scale_up_to(threadgroup float* tile, device const float* gate,
 
 // Scales row i by the product of the decays after token i, and lays out the chunk's whole product as diagonal 8 x 8
 // matrices [Dk / 8, 8, 8].
-inline void chunk_scale_after(threadgroup float* tile, threadgroup float* decays, device const float* gate,
+METAL_FUNC void chunk_scale_after(threadgroup float* tile, threadgroup float* decays, device const float* gate,
                               ulong gateStride, uint count, uint index, uint keyDim) {
   for (uint d = index; d < keyDim; d += GDM_CHUNK_THREADS) {
     float product = 1.0f;
@@ -756,10 +1036,9 @@ inline void chunk_scale_after(threadgroup float* tile, threadgroup float* decays
 
 // result += (8 rows of the tile) times the state.
 template <uint P>
-inline void chunk_times_state(thread simdgroup_float8x8& result, threadgroup const float* tile,
+METAL_FUNC void chunk_times_state(thread simdgroup_float8x8& result, threadgroup const float* tile,
                               thread Panels<P>& s, uint panels, uint keyDim) {
-  GDM_UNROLL
-  for (uint f = 0; f < P; ++f) {
+  GDM_UNROLL for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
       simdgroup_float8x8 rows;
       simdgroup_load(rows, tile + 8 * f, keyDim, 0, false);
@@ -769,7 +1048,7 @@ inline void chunk_times_state(thread simdgroup_float8x8& result, threadgroup con
 }
 
 // (y0, y1) = (c0, c1) + M (x0, x1) for a lower triangular M [16, 16].
-inline void chunk_lower(thread simdgroup_float8x8& y0, thread simdgroup_float8x8& y1, threadgroup const float* m,
+METAL_FUNC void chunk_lower(thread simdgroup_float8x8& y0, thread simdgroup_float8x8& y1, threadgroup const float* m,
                         simdgroup_float8x8 x0, simdgroup_float8x8 x1, simdgroup_float8x8 c0, simdgroup_float8x8 c1) {
   simdgroup_float8x8 m00;
   simdgroup_float8x8 m10;
@@ -784,11 +1063,10 @@ inline void chunk_lower(thread simdgroup_float8x8& y0, thread simdgroup_float8x8
 
 // S <- decay S + (tile)^T Vn. Per head the decay is `total`; per key dimension the diagonal matrices in `decays`.
 template <uint P>
-inline void chunk_update(thread Panels<P>& s, threadgroup const float* tile, threadgroup const float* decays,
+METAL_FUNC void chunk_update(thread Panels<P>& s, threadgroup const float* tile, threadgroup const float* decays,
                          float total, simdgroup_float8x8 v0, simdgroup_float8x8 v1, uint panels, uint keyDim) {
   simdgroup_float8x8 decay = simdgroup_float8x8(total);
-  GDM_UNROLL
-  for (uint f = 0; f < P; ++f) {
+  GDM_UNROLL for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
       simdgroup_float8x8 columns;
       simdgroup_float8x8 next;
@@ -803,27 +1081,33 @@ inline void chunk_update(thread Panels<P>& s, threadgroup const float* tile, thr
   }
 }
 
-// The state rows from their slot, 16 at a time through the tile: each row group reads a row, then the two simdgroups
-// that own the rows take them transposed. Rows beyond `rows` are zeros.
-template <typename S, uint N>
-inline void chunk_state_read(thread Panels<4 * N>& s, threadgroup float* tile, device const S* pool,
-                             device const S* staged, int slot, uint slotRows, uint slotRow, uint rows, uint index,
-                             uint keyDim) {
-  uint lane = index % GDM_ROW_LANES;
-  uint own = index / GDM_ROW_LANES;
+// The rows of the state that this threadgroup's lane groups move: 16 apart, two slices.
+typedef RowSet ChunkRows;
+METAL_FUNC ChunkRows chunk_rows(uint slotRow, uint rows, uint index) {
+  ChunkRows set = {slotRow + index / GDM_CHUNK_LANES, GDM_CHUNK, slotRow + rows, index % GDM_CHUNK_LANES};
+  return set;
+}
+
+// The state rows from their slot, 16 at a time through the tile: each lane group reads a row, then the two simdgroups
+// that own the rows take them transposed. Rows beyond the last are zeros.
+template <typename S, uint G>
+METAL_FUNC void chunk_state_read(thread Panels<G / 2>& s, threadgroup float* tile, thread const States<S>& at, int slot,
+                                 ChunkRows set, uint index) {
+  uint own = index / GDM_CHUNK_LANES;
   uint owner = index / GDM_SIMD_LANES;
   for (uint slice = 0; slice < 2; ++slice) {
-    uint row = slice * 16 + own;
-    Row<N> x;
-    state_read(x, pool, staged, row < rows ? slot : GDM_SLOT_NONE, slotRows, slotRow + row, lane, keyDim);
+    RowSet one = set;
+    one.first += slice * GDM_CHUNK;
+    Rows<GDM_CHUNK_LANES, G, 1> x;
+    states_read(x, at, slot, one);
+    if (!row_exists(one, 0)) row_zero(x.row[0]);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    row_store(tile + own * keyDim, x, lane, keyDim);
+    row_store(tile + own * at.keyDim, x.row[0], set.lane, at.keyDim);
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (owner / 2 == slice) {
-      GDM_UNROLL
-      for (uint f = 0; f < 4 * N; ++f) {
-        if (panel_exists<4 * N>(f, keyDim / 8)) {
-          simdgroup_load(s.part[f], tile + (owner % 2) * 8 * keyDim + 8 * f, keyDim, 0, true);
+      GDM_UNROLL for (uint f = 0; f < G / 2; ++f) {
+        if (panel_exists<G / 2>(f, at.keyDim / 8)) {
+          simdgroup_load(s.part[f], tile + (owner % 2) * 8 * at.keyDim + 8 * f, at.keyDim, 0, true);
         }
       }
     }
@@ -831,40 +1115,38 @@ inline void chunk_state_read(thread Panels<4 * N>& s, threadgroup float* tile, d
 }
 
 // The same way back. Begins with a barrier: the tile may still be in use.
-template <typename S, uint N>
-inline void chunk_state_write(thread Panels<4 * N>& s, threadgroup float* tile, device S* pool, uint slot,
-                              uint slotRows, uint slotRow, uint rows, uint index, uint keyDim) {
-  uint lane = index % GDM_ROW_LANES;
-  uint own = index / GDM_ROW_LANES;
+template <typename S, uint G>
+METAL_FUNC void chunk_state_write(thread Panels<G / 2>& s, threadgroup float* tile, thread const States<S>& at,
+                                  device S* to, uint slot, ChunkRows set, uint index) {
+  uint own = index / GDM_CHUNK_LANES;
   uint owner = index / GDM_SIMD_LANES;
   for (uint slice = 0; slice < 2; ++slice) {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (owner / 2 == slice) {
-      GDM_UNROLL
-      for (uint f = 0; f < 4 * N; ++f) {
-        if (panel_exists<4 * N>(f, keyDim / 8)) {
-          simdgroup_store(s.part[f], tile + (owner % 2) * 8 * keyDim + 8 * f, keyDim, 0, true);
+      GDM_UNROLL for (uint f = 0; f < G / 2; ++f) {
+        if (panel_exists<G / 2>(f, at.keyDim / 8)) {
+          simdgroup_store(s.part[f], tile + (owner % 2) * 8 * at.keyDim + 8 * f, at.keyDim, 0, true);
         }
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint row = slice * 16 + own;
-    Row<N> x;
-    row_load(x, tile + own * keyDim, lane, keyDim);
-    if (row < rows) state_write<S>(pool, x, slot, slotRows, slotRow + row, lane, keyDim);
+    RowSet one = set;
+    one.first += slice * GDM_CHUNK;
+    Rows<GDM_CHUNK_LANES, G, 1> x;
+    row_load(x.row[0], tile + own * at.keyDim, set.lane, at.keyDim);
+    states_write(at, to, slot, x, one);
   }
 }
 
 // Extra stores due after `done` tokens.
-template <typename S, uint N>
-inline void chunk_stores(thread uint& cursor, uint end, device const GDMStore* stores, int done,
-                         thread Panels<4 * N>& s, threadgroup float* tile, device S* pool, device S* snapshots,
-                         uint slotRows, uint slotRow, uint rows, uint index, uint keyDim) {
-  while (cursor < end && stores[cursor].tokens <= done) {
-    int slot = stores[cursor].slot;
-    if (slot >= 0) chunk_state_write<S, N>(s, tile, pool, uint(slot), slotRows, slotRow, rows, index, keyDim);
-    else chunk_state_write<S, N>(s, tile, snapshots, uint(-1 - slot), slotRows, slotRow, rows, index, keyDim);
-    ++cursor;
+template <typename S, uint G>
+METAL_FUNC void chunk_stores(thread States<S>& at, int done, thread Panels<G / 2>& s, threadgroup float* tile,
+                             ChunkRows set, uint index) {
+  while (at.next < at.end && at.stores[at.next].tokens <= done) {
+    int slot = at.stores[at.next].slot;
+    if (slot >= 0) chunk_state_write<S, G>(s, tile, at, at.pool, uint(slot), set, index);
+    else chunk_state_write<S, G>(s, tile, at, at.snapshots, uint(-1 - slot), set, index);
+    ++at.next;
   }
 }
 
@@ -872,7 +1154,7 @@ inline void chunk_stores(thread uint& cursor, uint end, device const GDMStore* s
 
 #line 20 "shaders/chunk_scan.metal"
 
-template <typename T, typename S, uint N>
+template <typename T, typename S, uint G>
 [[max_total_threads_per_threadgroup(GDM_CHUNK_THREADS)]]
 kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
                           device const T* key [[buffer(1)]],
@@ -893,7 +1175,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
                           threadgroup float* memory [[threadgroup(0)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint index [[thread_index_in_threadgroup]]) {
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint panels = keyDim / 8;
   uint valueHead = group.y;
   uint sequence = group.z;
@@ -907,19 +1189,25 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
   threadgroup float* matrices = values + GDM_CHUNK * GDM_CHUNK_ROWS;
   threadgroup float* decays = matrices + GDM_CHUNK_SCRATCH;
 
-  uint lane = index % GDM_ROW_LANES;
-  uint own = index / GDM_ROW_LANES;  // the token that this row group stages
+  uint lane = index % GDM_CHUNK_LANES;
+  uint own = index / GDM_CHUNK_LANES;  // the token that this row group stages
   uint column = 8 * (index / GDM_SIMD_LANES);  // this simdgroup's first row, a column of values
 
-  Panels<4 * N> s;
-  chunk_state_read<S, N>(s, tile, state, staged, readSlots[sequence], slotRows, slotRow, rows, index, keyDim);
-  uint cursor = HAS_STORES ? storeOffsets[sequence] : 0;
-  uint storesEnd = HAS_STORES ? storeOffsets[sequence + 1] : 0;
-  int done = 0;
+  States<S> states = {state, staged, snapshots, stores, 0, 0, slotRows, keyDim};
   if (HAS_STORES) {
-    chunk_stores<S, N>(cursor, storesEnd, stores, done, s, tile, state, snapshots, slotRows, slotRow, rows, index,
-                       keyDim);
+    states.next = storeOffsets[sequence];
+    states.end = storeOffsets[sequence + 1];
   }
+  ChunkRows set = chunk_rows(slotRow, rows, index);
+  int readSlot = readSlots[sequence];
+  int writeSlot = writeSlots[sequence];
+  bool empty = chunkOffsets[sequence] == chunkOffsets[sequence + 1];
+  if (HAS_STORES || empty) states_begin<S, GDM_CHUNK_LANES, G, 2>(states, readSlot, writeSlot, empty, set);
+  if (empty) return;
+
+  Panels<G / 2> s;
+  chunk_state_read<S, G>(s, tile, states, readSlot, set, index);
+  int done = 0;
 
   for (uint chunk = chunkOffsets[sequence]; chunk < chunkOffsets[sequence + 1]; ++chunk) {
     uint count = uint(chunks[chunk].count);
@@ -944,7 +1232,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
 
     // 1. Queries, values and the chunk's matrices.
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    Row<N> row;
+    Row<GDM_CHUNK_LANES, G> row;
     row_load<T>(row, query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
     row_normalise(row, keyDim, params.epsilon, params.scale);
     chunk_put(tile, row, present, upTo, own, lane, keyDim);
@@ -1008,46 +1296,14 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
     chunk_update(s, tile, decays, total, v0, v1, panels, keyDim);
 
     done += int(count);
-    if (HAS_STORES) {
-      chunk_stores<S, N>(cursor, storesEnd, stores, done, s, tile, state, snapshots, slotRows, slotRow, rows, index,
-                         keyDim);
-    }
+    if (HAS_STORES) chunk_stores<S, G>(states, done, s, tile, set, index);
   }
 
-  int slot = writeSlots[sequence];
-  if (slot >= 0) {
-    chunk_state_write<S, N>(s, tile, state, uint(slot), slotRows, slotRow, rows, index, keyDim);
-  }
+  if (writeSlot >= 0) chunk_state_write<S, G>(s, tile, states, state, uint(writeSlot), set, index);
 }
 
 // Names: gd_chunk_scan_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_chunk_scan_f32_f32_k64")]] kernel decltype(gd_chunk_scan<float, float, 2>) gd_chunk_scan<float, float, 2>;
-template [[host_name("gd_chunk_scan_f32_f16_k64")]] kernel decltype(gd_chunk_scan<float, half, 2>) gd_chunk_scan<float, half, 2>;
-template [[host_name("gd_chunk_scan_f32_bf16_k64")]] kernel decltype(gd_chunk_scan<float, bfloat, 2>) gd_chunk_scan<float, bfloat, 2>;
-template [[host_name("gd_chunk_scan_f16_f32_k64")]] kernel decltype(gd_chunk_scan<half, float, 2>) gd_chunk_scan<half, float, 2>;
-template [[host_name("gd_chunk_scan_f16_f16_k64")]] kernel decltype(gd_chunk_scan<half, half, 2>) gd_chunk_scan<half, half, 2>;
-template [[host_name("gd_chunk_scan_f16_bf16_k64")]] kernel decltype(gd_chunk_scan<half, bfloat, 2>) gd_chunk_scan<half, bfloat, 2>;
-template [[host_name("gd_chunk_scan_bf16_f32_k64")]] kernel decltype(gd_chunk_scan<bfloat, float, 2>) gd_chunk_scan<bfloat, float, 2>;
-template [[host_name("gd_chunk_scan_bf16_f16_k64")]] kernel decltype(gd_chunk_scan<bfloat, half, 2>) gd_chunk_scan<bfloat, half, 2>;
-template [[host_name("gd_chunk_scan_bf16_bf16_k64")]] kernel decltype(gd_chunk_scan<bfloat, bfloat, 2>) gd_chunk_scan<bfloat, bfloat, 2>;
-template [[host_name("gd_chunk_scan_f32_f32_k128")]] kernel decltype(gd_chunk_scan<float, float, 4>) gd_chunk_scan<float, float, 4>;
-template [[host_name("gd_chunk_scan_f32_f16_k128")]] kernel decltype(gd_chunk_scan<float, half, 4>) gd_chunk_scan<float, half, 4>;
-template [[host_name("gd_chunk_scan_f32_bf16_k128")]] kernel decltype(gd_chunk_scan<float, bfloat, 4>) gd_chunk_scan<float, bfloat, 4>;
-template [[host_name("gd_chunk_scan_f16_f32_k128")]] kernel decltype(gd_chunk_scan<half, float, 4>) gd_chunk_scan<half, float, 4>;
-template [[host_name("gd_chunk_scan_f16_f16_k128")]] kernel decltype(gd_chunk_scan<half, half, 4>) gd_chunk_scan<half, half, 4>;
-template [[host_name("gd_chunk_scan_f16_bf16_k128")]] kernel decltype(gd_chunk_scan<half, bfloat, 4>) gd_chunk_scan<half, bfloat, 4>;
-template [[host_name("gd_chunk_scan_bf16_f32_k128")]] kernel decltype(gd_chunk_scan<bfloat, float, 4>) gd_chunk_scan<bfloat, float, 4>;
-template [[host_name("gd_chunk_scan_bf16_f16_k128")]] kernel decltype(gd_chunk_scan<bfloat, half, 4>) gd_chunk_scan<bfloat, half, 4>;
-template [[host_name("gd_chunk_scan_bf16_bf16_k128")]] kernel decltype(gd_chunk_scan<bfloat, bfloat, 4>) gd_chunk_scan<bfloat, bfloat, 4>;
-template [[host_name("gd_chunk_scan_f32_f32_kany")]] kernel decltype(gd_chunk_scan<float, float, 8>) gd_chunk_scan<float, float, 8>;
-template [[host_name("gd_chunk_scan_f32_f16_kany")]] kernel decltype(gd_chunk_scan<float, half, 8>) gd_chunk_scan<float, half, 8>;
-template [[host_name("gd_chunk_scan_f32_bf16_kany")]] kernel decltype(gd_chunk_scan<float, bfloat, 8>) gd_chunk_scan<float, bfloat, 8>;
-template [[host_name("gd_chunk_scan_f16_f32_kany")]] kernel decltype(gd_chunk_scan<half, float, 8>) gd_chunk_scan<half, float, 8>;
-template [[host_name("gd_chunk_scan_f16_f16_kany")]] kernel decltype(gd_chunk_scan<half, half, 8>) gd_chunk_scan<half, half, 8>;
-template [[host_name("gd_chunk_scan_f16_bf16_kany")]] kernel decltype(gd_chunk_scan<half, bfloat, 8>) gd_chunk_scan<half, bfloat, 8>;
-template [[host_name("gd_chunk_scan_bf16_f32_kany")]] kernel decltype(gd_chunk_scan<bfloat, float, 8>) gd_chunk_scan<bfloat, float, 8>;
-template [[host_name("gd_chunk_scan_bf16_f16_kany")]] kernel decltype(gd_chunk_scan<bfloat, half, 8>) gd_chunk_scan<bfloat, half, 8>;
-template [[host_name("gd_chunk_scan_bf16_bf16_kany")]] kernel decltype(gd_chunk_scan<bfloat, bfloat, 8>) gd_chunk_scan<bfloat, bfloat, 8>;
+GDM_INSTANTIATE_TSK(gd_chunk_scan)
 
 #line 1 "shaders/conv.metal"
 // Causal depthwise convolution with its state, for prefill and decode alike: one thread a channel and token tile.
@@ -1060,15 +1316,20 @@ template [[host_name("gd_chunk_scan_bf16_bf16_kany")]] kernel decltype(gd_chunk_
 //
 // gd_conv. Grid: (ceil(C / GDM_CONV_THREADS), tiles, n) threadgroups of GDM_CONV_THREADS, tiles the number of
 // GDM_CONV_TILE-token tiles of the longest sequence, at least 1.
-// 1. Take the K - 1 columns before the tile: from the state in tile 0, else from x.
+// 1. Ask for the tile's inputs, all of them before the first is used, and for the K - 1 columns before it: from the
+//    state in tile 0, by way of threadgroup memory, where neighbouring threads read neighbouring memory; else from x.
 // 2. For each token of the tile: one output, rounded once at its store.
 // 3. Tile 0 alone writes states: it alone has read the old one, and whatever else a new state holds is in x.
+//
+// CONV_UPDATE, one token of each sequence and K = 4: a thread has four channels, whose columns, weights, inputs and
+// outputs are whole vectors; channels are a multiple of 4 and every row of x and out begins at a multiple of four
+// elements' bytes. Grid: (ceil(C / (4 GDM_CONV_THREADS)), 1, n). The same bits.
 //
 // gd_conv_shift. Grid: (ceil(C / GDM_CONV_THREADS), n). Moves each sequence's state on by counts[s] of its tokens and
 // computes no output: the commit of a verified draft whose inputs x were kept.
 //
 // Function constants: CONV_WIDTH, CONV_BIAS, CONV_SILU, CONV_STATE_F32, CONV_WEIGHT_DTYPE, CONV_BIAS_DTYPE, OUT_F32,
-// HAS_STORES; gd_conv_shift: CONV_WIDTH, CONV_STATE_F32.
+// HAS_STORES, CONV_UPDATE; gd_conv_shift: CONV_WIDTH, CONV_STATE_F32.
 #line 1 "shaders/conv.h"
 // Causal depthwise convolution, the parts that conv.metal and step.metal share: the state's layout and one output.
 //
@@ -1076,83 +1337,206 @@ template [[host_name("gd_chunk_scan_bf16_bf16_kany")]] kernel decltype(gd_chunk_
 // y[t] = act(bias + sum over j of w[j] x[t - (K - 1) + j]), taps in ascending order by fma, columns before the
 // sequence's first token coming from the state. (The short convolution of Mamba, Gu and Dao 2023, as Gated DeltaNet
 // applies it to the joint query, key and value channels.)
+//
+// Columns are held as bits, since a state only moves them. Loops over taps run to the largest width and leave out what
+// is beyond this one's: a bound that is an option would keep the arrays in memory.
 #ifndef GATED_DELTA_SHADERS_CONV_H
 #define GATED_DELTA_SHADERS_CONV_H
 
 
 
-// The K - 1 newest columns of one channel, oldest first; entries from K - 1 on are unused.
+// The K - 1 newest columns of one channel as the state stores them, oldest first; entries from K - 1 on are unused.
 struct ConvTaps {
-  float column[GDM_CONV_MAX_TAPS];
+  uint column[GDM_CONV_MAX_TAPS];
 };
 
 struct ConvWeights {
-  float tap[GDM_CONV_MAX_TAPS + 1];
+  float tap[GDM_CONV_MAX_TAPS];  // of columns
+  float last;                    // of the token itself
   float bias;
 };
 
-inline void conv_weights(thread ConvWeights& w, device const ushort* weight, device const ushort* bias, uint channel) {
-  for (uint j = 0; j < CONV_WIDTH; ++j) w.tap[j] = read_any(weight, ulong(channel) * CONV_WIDTH + j, CONV_WEIGHT_DTYPE);
+METAL_FUNC void conv_weights(thread ConvWeights& w, device const ushort* weight, device const ushort* bias,
+                             uint channel) {
+  ulong at = ulong(channel) * CONV_WIDTH;
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    w.tap[j] = j + 1 < CONV_WIDTH ? read_any(weight, at + j, CONV_WEIGHT_DTYPE) : 0.0f;
+  }
+  w.last = read_any(weight, at + CONV_WIDTH - 1, CONV_WEIGHT_DTYPE);
   w.bias = CONV_BIAS ? read_any(bias, channel, CONV_BIAS_DTYPE) : 0.0f;
+}
+
+// One column: of the state's memory, as a number, and of an input.
+template <typename T> METAL_FUNC uint conv_bits(device const T* p, ulong at) {
+  if (CONV_STATE_F32) return ((device const uint*)p)[at];
+  return uint(((device const typename Bits<T>::type*)p)[at]);
+}
+template <typename T> METAL_FUNC void conv_set_bits(device T* p, ulong at, uint bits) {
+  typedef typename Bits<T>::type U;
+  if (CONV_STATE_F32) ((device uint*)p)[at] = bits;
+  else ((device U*)p)[at] = U(bits);
+}
+template <typename T> METAL_FUNC float conv_value(uint bits) {
+  return CONV_STATE_F32 ? as_type<float>(bits) : Bits<T>::value(bits);
+}
+template <typename T> METAL_FUNC uint conv_column(T x) {
+  uint bits = uint(as_type<typename Bits<T>::type>(x));
+  return CONV_STATE_F32 ? as_type<uint>(Bits<T>::value(bits)) : bits;
 }
 
 // The state as the op found it: slot of the pool, of the staged copies, or zeros by store.
 template <typename T>
-inline void conv_read(thread ConvTaps& taps, device const T* pool, device const T* staged, int slot, uint channels,
-                      uint channel) {
-  uint width = CONV_WIDTH - 1;
-  for (uint j = 0; j < width; ++j) {
-    if (slot >= 0) {
-      taps.column[j] = read_wide(pool, (ulong(slot) * channels + channel) * width + j, CONV_STATE_F32);
-    } else if (slot == GDM_SLOT_NONE) {
-      taps.column[j] = 0.0f;
-    } else {
-      ulong from = (ulong(GDM_SLOT_STAGED - slot) * channels + channel) * width + j;
-      taps.column[j] = read_wide(staged, from, CONV_STATE_F32);
-    }
+METAL_FUNC void conv_read(thread ConvTaps& taps, device const T* pool, device const T* staged, int slot, uint channels,
+                          uint channel) {
+  device const T* from = slot >= 0 ? pool : staged;
+  ulong at = (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * channels + channel) * (CONV_WIDTH - 1);
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    taps.column[j] = slot != GDM_SLOT_NONE && j + 1 < CONV_WIDTH ? conv_bits(from, at + j) : 0u;
   }
 }
 
 template <typename T>
-inline void conv_write(device T* pool, thread const ConvTaps& taps, uint slot, uint channels, uint channel) {
-  uint width = CONV_WIDTH - 1;
-  for (uint j = 0; j < width; ++j) {
-    write_wide(pool, (ulong(slot) * channels + channel) * width + j, taps.column[j], CONV_STATE_F32);
+METAL_FUNC void conv_write(device T* pool, thread const ConvTaps& taps, uint slot, uint channels, uint channel) {
+  ulong at = (ulong(slot) * channels + channel) * (CONV_WIDTH - 1);
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    if (j + 1 < CONV_WIDTH) conv_set_bits(pool, at + j, taps.column[j]);
+  }
+}
+
+METAL_FUNC void conv_move(thread ConvTaps& taps, uint column) {
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    uint next = j + 1 < GDM_CONV_MAX_TAPS ? taps.column[j + 1 < GDM_CONV_MAX_TAPS ? j + 1 : j] : 0u;
+    taps.column[j] = j + 2 == CONV_WIDTH ? column : next;
   }
 }
 
 // One output, activated but not yet rounded, and the taps moved on by `x`.
-inline float conv_token(thread ConvTaps& taps, thread const ConvWeights& w, float x) {
+template <typename T> METAL_FUNC float conv_token(thread ConvTaps& taps, thread const ConvWeights& w, T x) {
+  uint column = conv_column(x);
   float sum = w.bias;
-  for (uint j = 0; j + 1 < CONV_WIDTH; ++j) sum = fma(w.tap[j], taps.column[j], sum);
-  sum = fma(w.tap[CONV_WIDTH - 1], x, sum);
-  for (uint j = 0; j + 2 < CONV_WIDTH; ++j) taps.column[j] = taps.column[j + 1];
-  taps.column[CONV_WIDTH - 2] = x;
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    if (j + 1 < CONV_WIDTH) sum = fma(w.tap[j], conv_value<T>(taps.column[j]), sum);
+  }
+  sum = fma(w.last, conv_value<T>(column), sum);
+  conv_move(taps, column);
   return CONV_SILU ? gd_silu(sum) : sum;
 }
 
 // The columns after `tokens` tokens: the last K - 1 of (old state, x[0 .. tokens)). `x` points at the channel's first
 // token of the sequence.
 template <typename T>
-inline void conv_columns(thread ConvTaps& taps, thread const ConvTaps& old, device const T* x, uint stride,
-                         int tokens) {
+METAL_FUNC void conv_columns(thread ConvTaps& taps, thread const ConvTaps& old, device const T* x, uint stride,
+                             int tokens) {
   int width = int(CONV_WIDTH) - 1;
-  for (int j = 0; j < width; ++j) {
+  GDM_UNROLL for (int j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
     int at = tokens - width + j;
-    float column = 0.0f;
-    if (at >= 0) {
-      column = float(x[ulong(at) * stride]);
-    } else {
-      // A loop over fixed entries, not old.column[at + width]: the taps stay in registers.
-      for (int m = 0; m < width; ++m) column = m == at + width ? old.column[m] : column;
-    }
+    uint column = 0u;
+    if (j < width && at >= 0) column = conv_column(x[ulong(at) * stride]);
+    // A loop over fixed entries, not old.column[at + width]: the taps stay in registers.
+    GDM_UNROLL for (int m = 0; m < GDM_CONV_MAX_TAPS; ++m) column = at < 0 && m == at + width ? old.column[m] : column;
     taps.column[j] = column;
   }
 }
 
 #endif
 
-#line 21 "shaders/conv.metal"
+#line 26 "shaders/conv.metal"
+
+// The states of a threadgroup's channels, [GDM_CONV_THREADS, K - 1] neighbouring elements, to threadgroup memory.
+template <typename T>
+METAL_FUNC void conv_stage(threadgroup uint* memory, device const T* pool, device const T* staged, int slot,
+                           uint channels, uint firstChannel, uint index) {
+  uint width = CONV_WIDTH - 1;
+  uint count = min(uint(GDM_CONV_THREADS), channels - firstChannel) * width;
+  device const T* from = slot >= 0 ? pool : staged;
+  ulong at = (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * channels + firstChannel) * width;
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    uint i = index + j * GDM_CONV_THREADS;
+    if (i < count) memory[i] = slot == GDM_SLOT_NONE ? 0u : conv_bits(from, at + i);
+  }
+}
+
+// The same way back.
+template <typename T>
+METAL_FUNC void conv_unstage(device T* pool, threadgroup const uint* memory, uint slot, uint channels,
+                             uint firstChannel, uint index) {
+  uint width = CONV_WIDTH - 1;
+  uint count = min(uint(GDM_CONV_THREADS), channels - firstChannel) * width;
+  ulong at = (ulong(slot) * channels + firstChannel) * width;
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    uint i = index + j * GDM_CONV_THREADS;
+    if (i < count) conv_set_bits(pool, at + i, memory[i]);
+  }
+}
+
+METAL_FUNC void conv_take(thread ConvTaps& taps, threadgroup const uint* memory, uint index) {
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    taps.column[j] = j + 1 < CONV_WIDTH ? memory[index * (CONV_WIDTH - 1) + j] : 0u;
+  }
+}
+METAL_FUNC void conv_put(threadgroup uint* memory, thread const ConvTaps& taps, uint index) {
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) {
+    if (j + 1 < CONV_WIDTH) memory[index * (CONV_WIDTH - 1) + j] = taps.column[j];
+  }
+}
+
+// Four neighbouring columns of a state.
+template <typename T> METAL_FUNC uint4 conv_bits4(device const T* p, ulong at) {
+  if (CONV_STATE_F32) return *(device const uint4*)((device const uint*)p + at);
+  return uint4(*(device const typename Bits<T>::type4*)(p + at));
+}
+template <typename T> METAL_FUNC void conv_set_bits4(device T* p, ulong at, uint4 bits) {
+  typedef typename Bits<T>::type4 U4;
+  if (CONV_STATE_F32) *(device uint4*)((device uint*)p + at) = bits;
+  else *(device U4*)(p + at) = U4(bits);
+}
+
+// Elements at .. at + 3 of the weights.
+METAL_FUNC float4 conv_weights4(device const ushort* weight, ulong at) {
+  if (CONV_WEIGHT_DTYPE == GDM_F32) return *(device const float4*)((device const float*)weight + at);
+  float4 v = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) v[j] = read_any(weight, at + j, CONV_WEIGHT_DTYPE);
+  return v;
+}
+
+// One token of channels first .. first + 3, W taps before it: their state is 4 W neighbouring elements, read and written
+// as vectors. `x` and `out` point at the token's row.
+template <typename T, uint W>
+METAL_FUNC void conv_update(device const T* x, device const ushort* weight, device const ushort* bias, device T* state,
+                            device const T* staged, device T* out, ulong outAt, int readSlot, int writeSlot,
+                            uint channels, uint first) {
+  typedef typename Vec4<T>::type T4;
+  device const T* from = readSlot >= 0 ? (device const T*)state : staged;
+  ulong at = (ulong(readSlot >= 0 ? readSlot : GDM_SLOT_STAGED - readSlot) * channels + first) * W;
+  uint4 old[W];
+  GDM_UNROLL for (uint i = 0; i < W; ++i) {
+    old[i] = uint4(0u);
+    if (readSlot != GDM_SLOT_NONE) old[i] = conv_bits4(from, at + 4 * i);
+  }
+  T4 in = *(device const T4*)(x + first);
+  float4 w[W + 1];
+  GDM_UNROLL for (uint i = 0; i < W + 1; ++i) w[i] = conv_weights4(weight, ulong(first) * (W + 1) + 4 * i);
+  float4 y = float4(0.0f);
+  uint4 next[W];
+  GDM_UNROLL for (uint c = 0; c < 4; ++c) {
+    uint column = conv_column(T(in[c]));
+    float sum = CONV_BIAS ? read_any(bias, first + c, CONV_BIAS_DTYPE) : 0.0f;
+    GDM_UNROLL for (uint j = 0; j < W; ++j) {
+      uint n = c * W + j;
+      uint m = c * (W + 1) + j;
+      sum = fma(w[m / 4][m % 4], conv_value<T>(old[n / 4][n % 4]), sum);
+      next[n / 4][n % 4] = j + 1 < W ? old[(n + (j + 1 < W ? 1 : 0)) / 4][(n + 1) % 4] : column;
+    }
+    uint last = c * (W + 1) + W;
+    sum = fma(w[last / 4][last % 4], conv_value<T>(column), sum);
+    y[c] = CONV_SILU ? gd_silu(sum) : sum;
+  }
+  if (OUT_F32) *(device float4*)((device float*)out + outAt + first) = y;
+  else *(device T4*)(out + outAt + first) = Vec4<T>::round(y);
+  if (writeSlot < 0) return;
+  ulong to = (ulong(writeSlot) * channels + first) * W;
+  GDM_UNROLL for (uint i = 0; i < W; ++i) conv_set_bits4(state, to + 4 * i, next[i]);
+}
 
 template <typename T>
 [[max_total_threads_per_threadgroup(GDM_CONV_THREADS)]]
@@ -1171,47 +1555,76 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
                     constant GDMConv& params [[buffer(12)]],
                     uint3 group [[threadgroup_position_in_grid]],
                     uint index [[thread_index_in_threadgroup]]) {
-  uint channel = group.x * GDM_CONV_THREADS + index;
+  threadgroup uint memory[GDM_CONV_THREADS * GDM_CONV_MAX_TAPS];
+  if (CONV_UPDATE) {
+    uint four = 4 * (group.x * GDM_CONV_THREADS + index);
+    if (four >= params.channels) return;
+    ulong row = ulong(cuSeqlens[group.z]);
+    conv_update<T, 3>(x + row * params.xTokenStride, weight, bias, state, staged, out, row * params.outTokenStride,
+                      readSlots[group.z], writeSlots[group.z], params.channels, four);
+    return;
+  }
+  uint firstChannel = group.x * GDM_CONV_THREADS;
+  uint channel = firstChannel + index;
   uint sequence = group.z;
   int begin = cuSeqlens[sequence];
   int count = cuSeqlens[sequence + 1] - begin;
   int first = int(group.y) * GDM_CONV_TILE;
-  if (channel >= params.channels || (group.y > 0 && first >= count)) return;
+  if (group.y > 0 && first >= count) return;  // whole threadgroups
+  bool exists = channel < params.channels;
+  uint safe = exists ? channel : params.channels - 1;
+  device const T* input = x + (ulong(begin) * params.xTokenStride + safe);
 
-  device const T* input = x + (ulong(begin) * params.xTokenStride + channel);
+  // A whole tile's inputs together; those of a last, shorter one as they come.
+  bool whole = first + GDM_CONV_TILE <= count;
+  T in[GDM_CONV_TILE];
+  if (whole) {
+    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) in[t] = input[ulong(first + t) * params.xTokenStride];
+  }
+  ConvWeights w;
+  conv_weights(w, weight, bias, safe);
   ConvTaps old;
   ConvTaps taps;
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) old.column[j] = 0u;
   if (group.y == 0) {
-    conv_read(old, state, staged, readSlots[sequence], params.channels, channel);
+    conv_stage(memory, (device const T*)state, staged, readSlots[sequence], params.channels, firstChannel, index);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (exists) conv_take(old, memory, index);
     taps = old;
   } else {
     // GDM_CONV_TILE >= K - 1, so that the state is not needed beyond tile 0 and `old` is only a placeholder.
-    for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) old.column[j] = 0.0f;
     conv_columns(taps, old, input, params.xTokenStride, first);
   }
 
-  ConvWeights w;
-  conv_weights(w, weight, bias, channel);
-  int end = count - first < GDM_CONV_TILE ? count : first + GDM_CONV_TILE;
-  for (int t = first; t < end; ++t) {
-    float y = conv_token(taps, w, float(input[ulong(t) * params.xTokenStride]));
-    write_wide(out, ulong(begin + t) * params.outTokenStride + channel, y, OUT_F32);
+  if (whole) {
+    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
+      float y = conv_token(taps, w, in[t]);
+      if (exists) write_wide(out, ulong(begin + first + t) * params.outTokenStride + channel, y, OUT_F32);
+    }
+  } else {
+    for (int t = first; t < count; ++t) {
+      float y = conv_token(taps, w, input[ulong(t) * params.xTokenStride]);
+      if (exists) write_wide(out, ulong(begin + t) * params.outTokenStride + channel, y, OUT_F32);
+    }
   }
 
   if (group.y > 0) return;
-  if (HAS_STORES) {
+  if (HAS_STORES && exists) {
     for (uint i = storeOffsets[sequence]; i < storeOffsets[sequence + 1]; ++i) {
-      conv_columns(taps, old, input, params.xTokenStride, stores[i].tokens);
+      ConvTaps kept;
+      conv_columns(kept, old, input, params.xTokenStride, stores[i].tokens);
       int slot = stores[i].slot;
-      if (slot >= 0) conv_write(state, taps, uint(slot), params.channels, channel);
-      else conv_write(snapshots, taps, uint(-1 - slot), params.channels, channel);
+      if (slot >= 0) conv_write(state, kept, uint(slot), params.channels, channel);
+      else conv_write(snapshots, kept, uint(-1 - slot), params.channels, channel);
     }
   }
   int slot = writeSlots[sequence];
-  if (slot >= 0) {
-    conv_columns(taps, old, input, params.xTokenStride, count);
-    conv_write(state, taps, uint(slot), params.channels, channel);
-  }
+  if (slot < 0) return;
+  if (count > GDM_CONV_TILE) conv_columns(taps, old, input, params.xTokenStride, count);
+  // Each thread has taken its own entries out of threadgroup memory, and puts the new ones in their place.
+  if (exists) conv_put(memory, taps, index);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  conv_unstage(state, memory, uint(slot), params.channels, firstChannel, index);
 }
 
 template <typename T>
@@ -1233,18 +1646,14 @@ kernel void gd_conv_shift(device const T* x [[buffer(0)]],
   device const T* input = x + (ulong(cuSeqlens[sequence]) * params.xTokenStride + channel);
   ConvTaps old;
   ConvTaps taps;
-  conv_read(old, state, staged, readSlots[sequence], params.channels, channel);
+  conv_read(old, (device const T*)state, staged, readSlots[sequence], params.channels, channel);
   conv_columns(taps, old, input, params.xTokenStride, counts[sequence]);
   conv_write(state, taps, uint(slot), params.channels, channel);
 }
 
 // Names: gd_conv_<T>, gd_conv_shift_<T>.
-template [[host_name("gd_conv_f32")]] kernel decltype(gd_conv<float>) gd_conv<float>;
-template [[host_name("gd_conv_f16")]] kernel decltype(gd_conv<half>) gd_conv<half>;
-template [[host_name("gd_conv_bf16")]] kernel decltype(gd_conv<bfloat>) gd_conv<bfloat>;
-template [[host_name("gd_conv_shift_f32")]] kernel decltype(gd_conv_shift<float>) gd_conv_shift<float>;
-template [[host_name("gd_conv_shift_f16")]] kernel decltype(gd_conv_shift<half>) gd_conv_shift<half>;
-template [[host_name("gd_conv_shift_bf16")]] kernel decltype(gd_conv_shift<bfloat>) gd_conv_shift<bfloat>;
+GDM_INSTANTIATE_T(gd_conv)
+GDM_INSTANTIATE_T(gd_conv_shift)
 
 #line 1 "shaders/gates.metal"
 // Gates and betas of a batch, resolved to the float32 that the recurrence takes.
@@ -1271,7 +1680,7 @@ template [[host_name("gd_conv_shift_bf16")]] kernel decltype(gd_conv_shift<bfloa
 
 
 
-inline float gate_decay(float gate, float aLog, float dtBias, float bound) {
+METAL_FUNC float gate_decay(float gate, float aLog, float dtBias, float bound) {
   if (GATE_FORM == GDM_GATE_DECAY) return gate;
   if (GATE_FORM == GDM_GATE_LOG) return gd_exp(gate);
   if (GATE_FORM == GDM_GATE_NEG_LOG) return gd_exp(-gate);
@@ -1282,7 +1691,7 @@ inline float gate_decay(float gate, float aLog, float dtBias, float bound) {
 }
 
 // Reads what the form needs: gate at gateAt, A_log of the head, dt_bias at biasAt.
-inline float gate_read(device const ushort* gate, ulong gateAt, device const ushort* aLog, uint head,
+METAL_FUNC float gate_read(device const ushort* gate, ulong gateAt, device const ushort* aLog, uint head,
                        device const ushort* dtBias, uint biasAt, float bound) {
   bool raw = GATE_FORM == GDM_GATE_RAW || GATE_FORM == GDM_GATE_RAW_SSM || GATE_FORM == GDM_GATE_RAW_BOUNDED;
   float g = read_any(gate, gateAt, GATE_DTYPE);
@@ -1291,7 +1700,7 @@ inline float gate_read(device const ushort* gate, ulong gateAt, device const ush
   return gate_decay(g, a, b, bound);
 }
 
-inline float beta_read(device const ushort* beta, ulong at) {
+METAL_FUNC float beta_read(device const ushort* beta, ulong at) {
   float b = read_any(beta, at, BETA_DTYPE);
   if (BETA_FORM == GDM_BETA_GIVEN) return b;
   float s = gd_sigmoid(b);
@@ -1330,12 +1739,15 @@ kernel void gd_gates(device const ushort* gate [[buffer(0)]],
 // Gated RMS norm over the last dimension.
 //
 // x [tokens, heads, length] T, or f32 (NORM_X_F32); z likewise, T; out likewise, T or f32 (OUT_F32); token and head
-// strides in elements, any length. weight [length]: NORM_WEIGHT_DTYPE.
+// strides in elements, any length. weight [length]: NORM_WEIGHT_DTYPE. ALIGNED_ROWS: the length is a multiple of 4 and
+// every row of all four begins at a multiple of four elements' bytes.
 //
 // Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup a row, row = token heads + head.
-// 1. Each lane sums the squares of its elements.   2. The lanes combine them.   3. Each lane writes its elements.
+// 1. Each lane sums the squares of its elements, four neighbours at a time, and keeps the first four or, NORM_PARTS = 2,
+//    eight in registers. NORM_PARTS is 1 for lengths to 128.
+// 2. The lanes combine them.   3. Each lane writes its elements.
 // Formula and order of the sum: norm.h. Function constants: NORM_SIGMOID, NORM_GATE_FIRST, NORM_X_F32,
-// NORM_WEIGHT_DTYPE, OUT_F32.
+// NORM_WEIGHT_DTYPE, OUT_F32, ALIGNED_ROWS, NORM_PARTS.
 #line 1 "shaders/norm.h"
 // The gated RMS norm of one row, shared by norm.metal and step.metal.
 //
@@ -1343,20 +1755,23 @@ kernel void gd_gates(device const ushort* gate [[buffer(0)]],
 //   gate then norm  weight u rsqrt(mean u^2 + eps), u = x act(z)          act: silu or sigmoid
 // (RMS norm: Zhang and Sennrich 2019. The first order is Gated DeltaNet's output norm, the second Mamba-2's.)
 //
-// The sum of squares of a row is one simdgroup's: lane l adds elements l, l + 32, ... in order by fma, then lanes add
-// by xor 1, 2, 4, 8, 16. The order depends on the row's length alone.
+// The sum of squares of a row is one simdgroup's: lane l adds elements 4 (l + 32 i) + {0, 1, 2, 3}, i = 0, 1, ..., in
+// ascending order by fma, then lanes add by xor 1, 2, 4, 8, 16. The order depends on the row's length alone.
 #ifndef GATED_DELTA_SHADERS_NORM_H
 #define GATED_DELTA_SHADERS_NORM_H
 
 
 
-inline float norm_gate(float z) { return NORM_SIGMOID ? gd_sigmoid(z) : gd_silu(z); }
+METAL_FUNC float norm_gate(float z) { return NORM_SIGMOID ? gd_sigmoid(z) : gd_silu(z); }
 
 // What the norm is taken of.
-inline float norm_operand(float x, float z) { return NORM_GATE_FIRST ? x * norm_gate(z) : x; }
+METAL_FUNC float norm_operand(float x, float gate) { return NORM_GATE_FIRST ? x * gate : x; }
+
+// The first element of part i of this lane.
+METAL_FUNC uint norm_element(uint lane, uint i) { return 4 * (lane + GDM_SIMD_LANES * i); }
 
 // From a lane's sum of squares to 1 / rms of the row, in every lane. Every lane of the simdgroup must call it.
-inline float norm_inverse(float sum, uint length, float epsilon) {
+METAL_FUNC float norm_inverse(float sum, uint length, float epsilon) {
   sum += simd_shuffle_xor(sum, ushort(1));
   sum += simd_shuffle_xor(sum, ushort(2));
   sum += simd_shuffle_xor(sum, ushort(4));
@@ -1365,14 +1780,72 @@ inline float norm_inverse(float sum, uint length, float epsilon) {
   return gd_rsqrt(precise::divide(sum, float(length)) + epsilon);
 }
 
-inline float norm_result(float x, float z, float inverse, float weight) {
-  float y = (norm_operand(x, z) * inverse) * weight;
-  return NORM_GATE_FIRST ? y : y * norm_gate(z);
+// `gate` is norm_gate(z), which can be had before the sum is.
+METAL_FUNC float norm_result(float x, float gate, float inverse, float weight) {
+  float y = (norm_operand(x, gate) * inverse) * weight;
+  return NORM_GATE_FIRST ? y : y * gate;
 }
 
 #endif
 
-#line 11 "shaders/norm.metal"
+#line 14 "shaders/norm.metal"
+
+// Elements at .. at + 3 of a row; those from `length` on are zeros.
+template <typename T> METAL_FUNC float4 norm_load(device const T* row, uint at, uint length, bool wide) {
+  if (ALIGNED_ROWS) {
+    if (at >= length) return float4(0.0f);
+    if (wide) return *(device const float4*)((device const float*)row + at);
+    return Vec4<T>::widen(*(device const typename Vec4<T>::type*)(row + at));
+  }
+  float4 v = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < length) v[j] = read_wide(row, at + j, wide);
+  }
+  return v;
+}
+
+METAL_FUNC float4 norm_weights(device const ushort* weight, uint at, uint length) {
+  if (ALIGNED_ROWS && NORM_WEIGHT_DTYPE == GDM_F32) {
+    return at < length ? *(device const float4*)((device const float*)weight + at) : float4(0.0f);
+  }
+  float4 v = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < length) v[j] = read_any(weight, at + j, NORM_WEIGHT_DTYPE);
+  }
+  return v;
+}
+
+template <typename T> METAL_FUNC void norm_store(device T* row, uint at, uint length, float4 v) {
+  if (ALIGNED_ROWS) {
+    if (at >= length) return;
+    if (OUT_F32) *(device float4*)((device float*)row + at) = v;
+    else *(device typename Vec4<T>::type*)(row + at) = Vec4<T>::round(v);
+    return;
+  }
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < length) write_wide(row, at + j, v[j], OUT_F32);
+  }
+}
+
+METAL_FUNC float4 norm_gates(float4 z) {
+  float4 gates = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) gates[j] = norm_gate(z[j]);
+  return gates;
+}
+
+METAL_FUNC float norm_squares(float sum, float4 x, float4 gates, uint at, uint length) {
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    float u = norm_operand(x[j], gates[j]);
+    if (ALIGNED_ROWS || at + j < length) sum = fma(u, u, sum);
+  }
+  return sum;
+}
+
+METAL_FUNC float4 norm_results(float4 x, float4 gates, float inverse, float4 w) {
+  float4 y = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) y[j] = norm_result(x[j], gates[j], inverse, w[j]);
+  return y;
+}
 
 template <typename T>
 [[max_total_threads_per_threadgroup(GDM_NORM_THREADS)]]
@@ -1383,45 +1856,114 @@ kernel void gd_norm(device const T* x [[buffer(0)]],
                     constant GDMNorm& params [[buffer(4)]],
                     uint group [[threadgroup_position_in_grid]],
                     uint index [[thread_index_in_threadgroup]]) {
+  constexpr uint held = 2;
   uint lane = index % GDM_SIMD_LANES;
   uint row = group * GDM_NORM_ROWS + index / GDM_SIMD_LANES;
   if (row >= params.rows) return;  // whole simdgroups
   uint token = row / params.heads;
   uint head = row - token * params.heads;
+  uint length = params.length;
   ulong xAt = ulong(token) * params.xTokenStride + ulong(head) * params.xHeadStride;
-  ulong zAt = ulong(token) * params.zTokenStride + ulong(head) * params.zHeadStride;
   ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
+  device const T* xRow = NORM_X_F32 ? (device const T*)((device const float*)x + xAt) : x + xAt;
+  device const T* zRow = z + (ulong(token) * params.zTokenStride + ulong(head) * params.zHeadStride);
+  device T* outRow = OUT_F32 ? (device T*)((device float*)out + outAt) : out + outAt;
 
-  float sum = 0.0f;
-  for (uint i = lane; i < params.length; i += GDM_SIMD_LANES) {
-    float u = norm_operand(read_wide(x, xAt + i, NORM_X_F32), float(z[zAt + i]));
-    sum = fma(u, u, sum);
+  float4 xs[held];
+  float4 gs[held];
+  float4 ws[held];
+  GDM_UNROLL for (uint i = 0; i < held; ++i) {
+    uint at = norm_element(lane, i);
+    if (i < NORM_PARTS) {
+      xs[i] = norm_load(xRow, at, length, NORM_X_F32);
+      gs[i] = norm_load(zRow, at, length, false);
+      ws[i] = norm_weights(weight, at, length);
+    }
   }
-  float inverse = norm_inverse(sum, params.length, params.epsilon);
-  for (uint i = lane; i < params.length; i += GDM_SIMD_LANES) {
-    float w = read_any(weight, i, NORM_WEIGHT_DTYPE);
-    float y = norm_result(read_wide(x, xAt + i, NORM_X_F32), float(z[zAt + i]), inverse, w);
-    write_wide(out, outAt + i, y, OUT_F32);
+  float sum = 0.0f;
+  GDM_UNROLL for (uint i = 0; i < held; ++i) {
+    if (i < NORM_PARTS) {
+      gs[i] = norm_gates(gs[i]);
+      sum = norm_squares(sum, xs[i], gs[i], norm_element(lane, i), length);
+    }
+  }
+  if (NORM_PARTS == held) {
+    for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
+      float4 gates = norm_gates(norm_load(zRow, at, length, false));
+      sum = norm_squares(sum, norm_load(xRow, at, length, NORM_X_F32), gates, at, length);
+    }
+  }
+  float inverse = norm_inverse(sum, length, params.epsilon);
+  GDM_UNROLL for (uint i = 0; i < held; ++i) {
+    if (i < NORM_PARTS) {
+      norm_store(outRow, norm_element(lane, i), length, norm_results(xs[i], gs[i], inverse, ws[i]));
+    }
+  }
+  if (NORM_PARTS == held) {
+    for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
+      float4 xi = norm_load(xRow, at, length, NORM_X_F32);
+      float4 gates = norm_gates(norm_load(zRow, at, length, false));
+      norm_store(outRow, at, length, norm_results(xi, gates, inverse, norm_weights(weight, at, length)));
+    }
   }
 }
 
 // Names: gd_norm_<T>.
-template [[host_name("gd_norm_f32")]] kernel decltype(gd_norm<float>) gd_norm<float>;
-template [[host_name("gd_norm_f16")]] kernel decltype(gd_norm<half>) gd_norm<half>;
-template [[host_name("gd_norm_bf16")]] kernel decltype(gd_norm<bfloat>) gd_norm<bfloat>;
+GDM_INSTANTIATE_T(gd_norm)
 
 #line 1 "shaders/projection.metal"
 // Plain linear projection: out[r, o] = sum over i of x[r, i] weight[o, i], accumulated in float32.
 //
 // x [rows, inputs] T, out [rows, outputs] T or f32 (OUT_F32), row strides in elements; weight [outputs, inputs] W.
+// ALIGNED_ROWS: inputs are a multiple of 8, and every row of x and weight begins at a multiple of 16 bytes.
 //
-// Grid: (ceil(outputs / 16), ceil(rows / 4)) threadgroups of GDM_PROJECT_THREADS. A simdgroup makes a tile of 4 outputs
-// by 4 rows, so that a weight read once serves four rows; past the edge it repeats the last row or output, unstored.
+// The order of a sum, for one row as for many and for any way to store weights (a quantised one is w = fma(q, scale,
+// bias) first, and eight of them are a whole number of bytes at any width):
+//   1. chain c = 0 .. 31 takes elements 8 (c + 32 i) + 0 .. 7, i = 0, 1, ..., in ascending order by fma, from 0
+//   2. chains add by xor 1, 2, 4, 8, 16 of their number
+// It depends on `inputs` alone. Here a chain is a lane. A kernel of many rows with a thread an output can go through
+// the chains depth first instead, and holds five partial sums at most.
 //
-// 1. Lane l sums elements l, l + 32, ... of each of the 16 products, in order, by fma.
-// 2. Lanes add by xor 1, 2, 4, 8, 16. The order depends on `inputs` alone, not on the tile or the number of rows.
-// Function constants: OUT_F32.
+// Grid: (ceil(outputs / 16), ceil(rows / PROJECT_ROWS)) threadgroups of GDM_PROJECT_THREADS. A simdgroup makes a tile of 4 outputs
+// by PROJECT_ROWS rows (1, 4 or 8), so that a weight read once serves them all; past the edge it repeats the last row or output,
+// unstored. A lane's weights of a turn, 4 x 8 neighbours, are all asked for before the first is used.
+// Function constants: OUT_F32, ALIGNED_ROWS, PROJECT_ROWS.
 
+
+// Elements at .. at + 7; those from `inputs` on are zeros.
+struct Eight {
+  float4 lower;
+  float4 upper;
+};
+template <typename T> METAL_FUNC void eight_load(thread Eight& v, device const T* row, uint at, uint inputs) {
+  typedef typename Vec4<T>::type T4;
+  if (ALIGNED_ROWS) {
+    v.lower = Vec4<T>::widen(*(device const T4*)(row + at));
+    v.upper = Vec4<T>::widen(*(device const T4*)(row + at + 4));
+    return;
+  }
+  v.lower = float4(0.0f);
+  v.upper = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < inputs) v.lower[j] = float(row[at + j]);
+    if (at + 4 + j < inputs) v.upper[j] = float(row[at + 4 + j]);
+  }
+}
+
+METAL_FUNC float chain4(float sum, float4 a, float4 b) {
+  sum = fma(a.x, b.x, sum);
+  sum = fma(a.y, b.y, sum);
+  sum = fma(a.z, b.z, sum);
+  return fma(a.w, b.w, sum);
+}
+
+// Past the last input nothing is added: a product with padding would make NaN of an infinite neighbour.
+METAL_FUNC float chain8(float sum, thread const Eight& a, thread const Eight& b, uint at, uint inputs) {
+  if (ALIGNED_ROWS || at + 8 <= inputs) return chain4(chain4(sum, a.lower, b.lower), a.upper, b.upper);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) sum = at + j < inputs ? fma(a.lower[j], b.lower[j], sum) : sum;
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) sum = at + 4 + j < inputs ? fma(a.upper[j], b.upper[j], sum) : sum;
+  return sum;
+}
 
 template <typename T, typename W>
 [[max_total_threads_per_threadgroup(GDM_PROJECT_THREADS)]]
@@ -1435,50 +1977,50 @@ kernel void gd_project(device const T* x [[buffer(0)]],
   constexpr uint simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES;
   uint lane = index % GDM_SIMD_LANES;
   uint firstOutput = (group.x * simdgroups + index / GDM_SIMD_LANES) * tile;
-  uint firstRow = group.y * tile;
+  uint firstRow = group.y * PROJECT_ROWS;
+  uint inputs = params.inputs;
 
-  device const T* xRow[tile];
+  device const T* xRow[GDM_PROJECT_ROWS];
   device const W* weightRow[tile];
-  float sum[tile][tile];
-  for (uint a = 0; a < tile; ++a) {
-    xRow[a] = x + ulong(min(firstRow + a, params.rows - 1)) * params.xRowStride;
-    weightRow[a] = weight + ulong(min(firstOutput + a, params.outputs - 1)) * params.inputs;
-    for (uint b = 0; b < tile; ++b) sum[a][b] = 0.0f;
+  float sum[GDM_PROJECT_ROWS][tile];
+  GDM_UNROLL for (uint b = 0; b < tile; ++b) {
+    weightRow[b] = weight + ulong(min(firstOutput + b, params.outputs - 1)) * inputs;
   }
-  for (uint i = lane; i < params.inputs; i += GDM_SIMD_LANES) {
-    float w[tile];
-    for (uint b = 0; b < tile; ++b) w[b] = float(weightRow[b][i]);
-    for (uint a = 0; a < tile; ++a) {
-      float v = float(xRow[a][i]);
-      for (uint b = 0; b < tile; ++b) sum[a][b] = fma(v, w[b], sum[a][b]);
+  GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
+    xRow[a] = x + ulong(min(firstRow + a, params.rows - 1)) * params.xRowStride;
+    GDM_UNROLL for (uint b = 0; b < tile; ++b) sum[a][b] = 0.0f;
+  }
+  for (uint i = 8 * lane; i < inputs; i += 8 * GDM_SIMD_LANES) {
+    Eight w[tile];
+    GDM_UNROLL for (uint b = 0; b < tile; ++b) eight_load(w[b], weightRow[b], i, inputs);
+    GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
+      if (a < PROJECT_ROWS) {
+        Eight v;
+        eight_load(v, xRow[a], i, inputs);
+        GDM_UNROLL for (uint b = 0; b < tile; ++b) sum[a][b] = chain8(sum[a][b], v, w[b], i, inputs);
+      }
     }
   }
-  for (uint a = 0; a < tile; ++a) {
-    for (uint b = 0; b < tile; ++b) {
-      float total = sum[a][b];
-      total += simd_shuffle_xor(total, ushort(1));
-      total += simd_shuffle_xor(total, ushort(2));
-      total += simd_shuffle_xor(total, ushort(4));
-      total += simd_shuffle_xor(total, ushort(8));
-      total += simd_shuffle_xor(total, ushort(16));
-      // Every lane has the total; lane (a, b) of the tile writes it.
-      if (lane == a * tile + b && firstRow + a < params.rows && firstOutput + b < params.outputs) {
-        write_wide(out, ulong(firstRow + a) * params.outRowStride + (firstOutput + b), total, OUT_F32);
+  GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
+    if (a < PROJECT_ROWS) {
+      GDM_UNROLL for (uint b = 0; b < tile; ++b) {
+        float total = sum[a][b];
+        total += simd_shuffle_xor(total, ushort(1));
+        total += simd_shuffle_xor(total, ushort(2));
+        total += simd_shuffle_xor(total, ushort(4));
+        total += simd_shuffle_xor(total, ushort(8));
+        total += simd_shuffle_xor(total, ushort(16));
+        // Every lane has the total; lane (a, b) of the tile writes it.
+        if (lane == a * tile + b && firstRow + a < params.rows && firstOutput + b < params.outputs) {
+          write_wide(out, ulong(firstRow + a) * params.outRowStride + (firstOutput + b), total, OUT_F32);
+        }
       }
     }
   }
 }
 
 // Names: gd_project_<T>_<W>.
-template [[host_name("gd_project_f32_f32")]] kernel decltype(gd_project<float, float>) gd_project<float, float>;
-template [[host_name("gd_project_f32_f16")]] kernel decltype(gd_project<float, half>) gd_project<float, half>;
-template [[host_name("gd_project_f32_bf16")]] kernel decltype(gd_project<float, bfloat>) gd_project<float, bfloat>;
-template [[host_name("gd_project_f16_f32")]] kernel decltype(gd_project<half, float>) gd_project<half, float>;
-template [[host_name("gd_project_f16_f16")]] kernel decltype(gd_project<half, half>) gd_project<half, half>;
-template [[host_name("gd_project_f16_bf16")]] kernel decltype(gd_project<half, bfloat>) gd_project<half, bfloat>;
-template [[host_name("gd_project_bf16_f32")]] kernel decltype(gd_project<bfloat, float>) gd_project<bfloat, float>;
-template [[host_name("gd_project_bf16_f16")]] kernel decltype(gd_project<bfloat, half>) gd_project<bfloat, half>;
-template [[host_name("gd_project_bf16_bf16")]] kernel decltype(gd_project<bfloat, bfloat>) gd_project<bfloat, bfloat>;
+GDM_INSTANTIATE_TS(gd_project)
 
 #line 1 "shaders/recurrence_commit.metal"
 // Commit of a verified draft: applies the first counts[s] records of each sequence to its state.
@@ -1487,12 +2029,12 @@ template [[host_name("gd_project_bf16_bf16")]] kernel decltype(gd_project<bfloat
 // [tokens, Hv] or [tokens, Hv, Dk] (GATE_PER_KEY), f32: the buffer that gates.metal wrote for them. All contiguous.
 // state, staged, readSlots, writeSlots: as in recurrence_decode.metal. cuSeqlens [n + 1]: the verify's.
 //
-// Grid: (Dv / 8, Hv, n) threadgroups of GDM_DECODE_THREADS.
+// Grid: (ceil(Dv / rows), Hv, n) threadgroups, as in recurrence_decode.metal.
 // For each record: S <- a S, S <- S + delta k^T, the operations of a step in a step's order: equal bits (rows.h).
 // Function constants: TILED_HEADS, GATE_PER_KEY.
 
 
-template <typename S, uint N>
+template <typename S, uint G>
 [[max_total_threads_per_threadgroup(GDM_DECODE_THREADS)]]
 kernel void gd_commit(device const float* recordKey [[buffer(0)]],
                       device const float* recordDelta [[buffer(1)]],
@@ -1506,80 +2048,89 @@ kernel void gd_commit(device const float* recordKey [[buffer(0)]],
                       constant GDMCommit& params [[buffer(9)]],
                       uint3 group [[threadgroup_position_in_grid]],
                       uint index [[thread_index_in_threadgroup]]) {
+  constexpr uint L = DecodeShape<S>::lanes;
+  constexpr uint R = DecodeShape<S>::rows;
+  constexpr uint apart = DecodeShape<S>::threads / L;
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint valueDim = params.valueDim;
-  uint lane = index % GDM_ROW_LANES;
-  uint row = group.x * GDM_DECODE_ROWS + index / GDM_ROW_LANES;
+  uint lane = index % L;
   uint valueHead = group.y;
   uint sequence = group.z;
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
-  uint slotRows = valueHeads * valueDim;
-  uint slotRow = valueHead * valueDim + row;
+  uint headRow = valueHead * valueDim;
+  RowSet set = {headRow + group.x * (apart * R) + index / L, apart, decode_limit<S>(headRow + valueDim),
+                lane};
+  States<S> states = {state, staged, state, (device const GDMStore*)staged, 0, 0, valueHeads * valueDim, keyDim};
 
-  Row<N> s;
-  state_read(s, state, staged, readSlots[sequence], slotRows, slotRow, lane, keyDim);
   int count = counts[sequence];
+  int readSlot = readSlots[sequence];
+  int writeSlot = writeSlots[sequence];
+  if (count == 0) {
+    if (writeSlot >= 0 && writeSlot != readSlot) states_move<S, L, G, R>(states, readSlot, state, uint(writeSlot), set);
+    return;
+  }
+  Rows<L, G, R> s;
+  states_read(s, states, readSlot, set);
   for (int t = 0; t < count; ++t) {
     ulong token = ulong(cuSeqlens[sequence] + t);
-    Row<N> k;
+    Row<L, G> k;
     row_load<float>(k, recordKey + (token * keyHeads + keyHead) * keyDim, lane, keyDim);
     ulong pair = token * valueHeads + valueHead;
     if (GATE_PER_KEY) {
-      Row<N> decay;
+      Row<L, G> decay;
       row_load<float>(decay, gate + pair * keyDim, lane, keyDim);
-      row_scale(s, decay);
+      rows_scale(s, decay);
     } else {
-      row_scale(s, gate[pair]);
+      rows_scale(s, gate[pair]);
     }
-    row_add(s, recordDelta[pair * valueDim + row], k, lane, keyDim);
+    GDM_UNROLL for (uint r = 0; r < R; ++r) {
+      row_add(s.row[r], recordDelta[pair * valueDim + (row_of(set, r) - headRow)], k, lane, keyDim);
+    }
   }
-  int slot = writeSlots[sequence];
-  if (slot >= 0) state_write<S>(state, s, uint(slot), slotRows, slotRow, lane, keyDim);
+  if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
 }
 
 // Names: gd_commit_<S>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_commit_f32_k64")]] kernel decltype(gd_commit<float, 2>) gd_commit<float, 2>;
-template [[host_name("gd_commit_f16_k64")]] kernel decltype(gd_commit<half, 2>) gd_commit<half, 2>;
-template [[host_name("gd_commit_bf16_k64")]] kernel decltype(gd_commit<bfloat, 2>) gd_commit<bfloat, 2>;
-template [[host_name("gd_commit_f32_k128")]] kernel decltype(gd_commit<float, 4>) gd_commit<float, 4>;
-template [[host_name("gd_commit_f16_k128")]] kernel decltype(gd_commit<half, 4>) gd_commit<half, 4>;
-template [[host_name("gd_commit_bf16_k128")]] kernel decltype(gd_commit<bfloat, 4>) gd_commit<bfloat, 4>;
-template [[host_name("gd_commit_f32_kany")]] kernel decltype(gd_commit<float, 8>) gd_commit<float, 8>;
-template [[host_name("gd_commit_f16_kany")]] kernel decltype(gd_commit<half, 8>) gd_commit<half, 8>;
-template [[host_name("gd_commit_bf16_kany")]] kernel decltype(gd_commit<bfloat, 8>) gd_commit<bfloat, 8>;
+GDM_INSTANTIATE_TK(gd_commit)
 
 #line 1 "shaders/recurrence_decode.metal"
-// Gated delta rule, decode and short sequences: every row group walks its sequence's tokens on its own.
+// Gated delta rule, decode and short sequences: every lane group walks its sequence's tokens on its own.
 //
 // query, key [tokens, Hk, Dk] T; value [tokens, Hv, Dv] T; strides of tokens and heads in elements, multiples of 8.
-// gate [tokens, Hv] f32 decay in [0, 1], or [tokens, Hv, Dk] (GATE_PER_KEY); beta [tokens, Hv] f32.
+// gate [tokens, Hv] f32 decay in [0, 1], or [tokens, Hv, Dk] (GATE_PER_KEY); beta [tokens, Hv] f32. RESOLVE_GATES: gate,
+// beta, aLog [Hv] and dtBias [Hv] as gates.metal takes them, one gate a head.
 // state [slots, Hv, Dv, Dk] S, read and written in place: one argument, since kernel arguments must not overlap.
 // staged [copies, Hv, Dv, Dk] S: copies of slots that one sequence reads and another writes.
 // out [tokens, Hv, Dv] T, or f32 (OUT_F32).
-// cuSeqlens [n + 1]; readSlots, writeSlots [n] (GDM_SLOT_*; a write slot of -1 drops the final state).
+// cuSeqlens [n + 1]; readSlots, writeSlots [n] (GDM_SLOT_*; a write slot of -1 drops the final state). SMALL_BATCH: all
+// three in `batch`, a constant of the dispatch, since no state can be asked for before its slot is known.
 // HAS_STORES: sequence s stores its state as stores[storeOffsets[s] .. storeOffsets[s + 1] - 1] say, into the pool or
 // into snapshots [entries, Hv, Dv, Dk] S. RECORD: recordKey [tokens, Hk, Dk] and recordDelta [tokens, Hv, Dv], f32.
 //
-// Grid: (Dv / 8, Hv, n) threadgroups of GDM_DECODE_THREADS. A threadgroup holds 8 rows, a row 8 lanes (rows.h).
+// Grid: (ceil(Dv / rows), Hv, n) threadgroups; rows, threads and lanes by the state's dtype: GDM_DECODE_* in params.h. A
+// lane group holds several rows, so that a key and a query are loaded and normalised once for them, and keeps as many
+// loads under way as a GPU needs to be at the speed of its memory.
 //
-// 1. Read the row of the state into registers (zeros where the slot says so).
-// 2. For each token: load and normalise its key and query (each row group for itself: no barrier, the same bits as
-//    when prefill normalises them once), decay the row, update it, write its output.
-// 3. Write the row to the write slot. A sequence of no tokens thereby copies its state.
+// 1. Ask for the rows of the state (zeros where the slot says so).
+// 2. For each token: load and normalise its key and query (each lane group for itself: no barrier, the same bits as
+//    when prefill normalises them once), decay the rows, update them, write their outputs.
+// 3. Write the rows to the write slot. A sequence of no tokens moves its state there as bits.
 //
 // Formula: rows.h. A row is read and written by the same lanes, so read slot = write slot needs no copy.
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD.
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, SMALL_BATCH, RESOLVE_GATES; where
+// that is set, those of gates.metal.
 
 
-template <typename T, typename S, uint N>
+
+template <typename T, typename S, uint G>
 [[max_total_threads_per_threadgroup(GDM_DECODE_THREADS)]]
 kernel void gd_decode(device const T* query [[buffer(0)]],
                       device const T* key [[buffer(1)]],
                       device const T* value [[buffer(2)]],
-                      device const float* gate [[buffer(3)]],
-                      device const float* beta [[buffer(4)]],
+                      device const ushort* gate [[buffer(3)]],
+                      device const ushort* beta [[buffer(4)]],
                       device S* state [[buffer(5)]],
                       device const S* staged [[buffer(6)]],
                       device T* out [[buffer(7)]],
@@ -1591,121 +2142,178 @@ kernel void gd_decode(device const T* query [[buffer(0)]],
                       device S* snapshots [[buffer(13)]],
                       device float* recordKey [[buffer(14)]],
                       device float* recordDelta [[buffer(15)]],
-                      constant GDMRecurrence& params [[buffer(16)]],
+                      device const ushort* aLog [[buffer(16)]],
+                      device const ushort* dtBias [[buffer(17)]],
+                      constant GDMRecurrence& params [[buffer(18)]],
+                      constant GDMBatch& batch [[buffer(19)]],
                       uint3 group [[threadgroup_position_in_grid]],
                       uint index [[thread_index_in_threadgroup]]) {
+  constexpr uint L = DecodeShape<S>::lanes;
+  constexpr uint R = DecodeShape<S>::rows;
+  constexpr uint apart = DecodeShape<S>::threads / L;
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint valueDim = params.valueDim;
-  uint lane = index % GDM_ROW_LANES;
-  uint row = group.x * GDM_DECODE_ROWS + index / GDM_ROW_LANES;
+  uint lane = index % L;
+  uint firstRow = group.x * (apart * R) + index / L;
   uint valueHead = group.y;
   uint sequence = group.z;
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
-  uint slotRows = valueHeads * valueDim;
-  uint slotRow = valueHead * valueDim + row;
-  bool recordsKey = row == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
+  bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
 
-  Row<N> s;
-  state_read(s, state, staged, readSlots[sequence], slotRows, slotRow, lane, keyDim);
-  uint cursor = HAS_STORES ? storeOffsets[sequence] : 0;
-  uint storesEnd = HAS_STORES ? storeOffsets[sequence + 1] : 0;
+  int readSlot = SMALL_BATCH ? batch.readSlots[sequence] : readSlots[sequence];
+  int writeSlot = SMALL_BATCH ? batch.writeSlots[sequence] : writeSlots[sequence];
+  int begin = SMALL_BATCH ? batch.starts[sequence] : cuSeqlens[sequence];
+  int count = (SMALL_BATCH ? batch.starts[sequence + 1] : cuSeqlens[sequence + 1]) - begin;
+  uint headRow = valueHead * valueDim;
+  RowSet set = {headRow + firstRow, apart, decode_limit<S>(headRow + valueDim), lane};
+  States<S> states = {state, staged, snapshots, stores, 0, 0, valueHeads * valueDim, keyDim};
+  if (HAS_STORES) {
+    states.next = storeOffsets[sequence];
+    states.end = storeOffsets[sequence + 1];
+  }
+  if (HAS_STORES || count == 0) states_begin<S, L, G, R>(states, readSlot, writeSlot, count == 0, set);
+  if (count == 0) return;
 
-  int begin = cuSeqlens[sequence];
-  int count = cuSeqlens[sequence + 1] - begin;
+  Rows<L, G, R> s;
+  states_read(s, states, readSlot, set);
   for (int t = 0; t < count; ++t) {
-    if (HAS_STORES) {
-      state_stores(cursor, storesEnd, stores, t, state, snapshots, s, slotRows, slotRow, true, lane, keyDim);
-    }
+    if (HAS_STORES) states_store(states, t, s, set);
     ulong token = ulong(begin + t);
-    Row<N> k;
-    Row<N> q;
+    Row<L, G> k;
+    Row<L, G> q;
     row_load<T>(k, key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
     row_load<T>(q, query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
+    ulong valueAt = token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride;
+    Step<L, G, R> step;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = float(value[valueAt + (row_of(set, r) - headRow)]);
+    ulong gateAt = token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
+    ulong betaAt = token * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
+    float b = RESOLVE_GATES ? beta_read(beta, betaAt) : ((device const float*)beta)[betaAt];
+    float a = 1.0f;
+    if (RESOLVE_GATES) a = gate_read(gate, gateAt, aLog, valueHead, dtBias, valueHead, params.bound);
+    else if (!GATE_PER_KEY) a = ((device const float*)gate)[gateAt];
     row_normalise(k, keyDim, params.epsilon, 1.0f);
     row_normalise(q, keyDim, params.epsilon, params.scale);
-    float v = float(value[token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride + row]);
-    float b = beta[token * params.betaTokenStride + valueHead];
-    ulong gateAt = token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
     if (GATE_PER_KEY) {
-      Row<N> decay;
-      row_load<float>(decay, gate + gateAt, lane, keyDim);
-      row_scale(s, decay);
+      Row<L, G> decay;
+      row_load<float>(decay, (device const float*)gate + gateAt, lane, keyDim);
+      rows_scale(s, decay);
     } else {
-      row_scale(s, gate[gateAt]);
+      rows_scale(s, a);
     }
-    float delta = 0.0f;
-    float o = row_step(s, k, q, v, b, delta, lane, keyDim);
-    if (lane == 0) {
-      write_wide(out, token * params.outTokenStride + ulong(valueHead) * params.outHeadStride + row, o, OUT_F32);
-      if (RECORD) recordDelta[(token * valueHeads + valueHead) * valueDim + row] = delta;
+    rows_step(s, k, q, step, b, lane, keyDim);
+    ulong outAt = token * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) {
+      if (lane == 0 && row_exists(set, r)) {
+        uint row = row_of(set, r) - headRow;
+        write_wide(out, outAt + row, step.out[r], OUT_F32);
+        if (RECORD) recordDelta[(token * valueHeads + valueHead) * valueDim + row] = step.delta[r];
+      }
     }
     if (RECORD && recordsKey) {
       row_store<float>(recordKey + (token * keyHeads + keyHead) * keyDim, k, lane, keyDim);
     }
   }
 
-  if (HAS_STORES) {
-    state_stores(cursor, storesEnd, stores, count, state, snapshots, s, slotRows, slotRow, true, lane, keyDim);
-  }
-  int slot = writeSlots[sequence];
-  if (slot >= 0) state_write<S>(state, s, uint(slot), slotRows, slotRow, lane, keyDim);
+  if (HAS_STORES) states_store(states, count, s, set);
+  if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
 }
 
 // Names: gd_decode_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_decode_f32_f32_k64")]] kernel decltype(gd_decode<float, float, 2>) gd_decode<float, float, 2>;
-template [[host_name("gd_decode_f32_f16_k64")]] kernel decltype(gd_decode<float, half, 2>) gd_decode<float, half, 2>;
-template [[host_name("gd_decode_f32_bf16_k64")]] kernel decltype(gd_decode<float, bfloat, 2>) gd_decode<float, bfloat, 2>;
-template [[host_name("gd_decode_f16_f32_k64")]] kernel decltype(gd_decode<half, float, 2>) gd_decode<half, float, 2>;
-template [[host_name("gd_decode_f16_f16_k64")]] kernel decltype(gd_decode<half, half, 2>) gd_decode<half, half, 2>;
-template [[host_name("gd_decode_f16_bf16_k64")]] kernel decltype(gd_decode<half, bfloat, 2>) gd_decode<half, bfloat, 2>;
-template [[host_name("gd_decode_bf16_f32_k64")]] kernel decltype(gd_decode<bfloat, float, 2>) gd_decode<bfloat, float, 2>;
-template [[host_name("gd_decode_bf16_f16_k64")]] kernel decltype(gd_decode<bfloat, half, 2>) gd_decode<bfloat, half, 2>;
-template [[host_name("gd_decode_bf16_bf16_k64")]] kernel decltype(gd_decode<bfloat, bfloat, 2>) gd_decode<bfloat, bfloat, 2>;
-template [[host_name("gd_decode_f32_f32_k128")]] kernel decltype(gd_decode<float, float, 4>) gd_decode<float, float, 4>;
-template [[host_name("gd_decode_f32_f16_k128")]] kernel decltype(gd_decode<float, half, 4>) gd_decode<float, half, 4>;
-template [[host_name("gd_decode_f32_bf16_k128")]] kernel decltype(gd_decode<float, bfloat, 4>) gd_decode<float, bfloat, 4>;
-template [[host_name("gd_decode_f16_f32_k128")]] kernel decltype(gd_decode<half, float, 4>) gd_decode<half, float, 4>;
-template [[host_name("gd_decode_f16_f16_k128")]] kernel decltype(gd_decode<half, half, 4>) gd_decode<half, half, 4>;
-template [[host_name("gd_decode_f16_bf16_k128")]] kernel decltype(gd_decode<half, bfloat, 4>) gd_decode<half, bfloat, 4>;
-template [[host_name("gd_decode_bf16_f32_k128")]] kernel decltype(gd_decode<bfloat, float, 4>) gd_decode<bfloat, float, 4>;
-template [[host_name("gd_decode_bf16_f16_k128")]] kernel decltype(gd_decode<bfloat, half, 4>) gd_decode<bfloat, half, 4>;
-template [[host_name("gd_decode_bf16_bf16_k128")]] kernel decltype(gd_decode<bfloat, bfloat, 4>) gd_decode<bfloat, bfloat, 4>;
-template [[host_name("gd_decode_f32_f32_kany")]] kernel decltype(gd_decode<float, float, 8>) gd_decode<float, float, 8>;
-template [[host_name("gd_decode_f32_f16_kany")]] kernel decltype(gd_decode<float, half, 8>) gd_decode<float, half, 8>;
-template [[host_name("gd_decode_f32_bf16_kany")]] kernel decltype(gd_decode<float, bfloat, 8>) gd_decode<float, bfloat, 8>;
-template [[host_name("gd_decode_f16_f32_kany")]] kernel decltype(gd_decode<half, float, 8>) gd_decode<half, float, 8>;
-template [[host_name("gd_decode_f16_f16_kany")]] kernel decltype(gd_decode<half, half, 8>) gd_decode<half, half, 8>;
-template [[host_name("gd_decode_f16_bf16_kany")]] kernel decltype(gd_decode<half, bfloat, 8>) gd_decode<half, bfloat, 8>;
-template [[host_name("gd_decode_bf16_f32_kany")]] kernel decltype(gd_decode<bfloat, float, 8>) gd_decode<bfloat, float, 8>;
-template [[host_name("gd_decode_bf16_f16_kany")]] kernel decltype(gd_decode<bfloat, half, 8>) gd_decode<bfloat, half, 8>;
-template [[host_name("gd_decode_bf16_bf16_kany")]] kernel decltype(gd_decode<bfloat, bfloat, 8>) gd_decode<bfloat, bfloat, 8>;
+GDM_INSTANTIATE_TSK(gd_decode)
 
 #line 1 "shaders/recurrence_prefill.metal"
 // Gated delta rule, long sequences: blocks of tokens staged in threadgroup memory, then walked in order.
 //
-// Tensors, slots, stores and records as in recurrence_decode.metal, and the same bits: each row is held by the same
-// eight lanes and goes through the same sums (rows.h). What differs is where keys and queries come from: a threadgroup
-// of 32 rows loads and normalises each key and query once, instead of once a row.
+// Tensors, slots, stores and records as in recurrence_decode.metal, with gates always resolved, and the same bits: every
+// sum has the order of rows.h. What differs is where keys and queries come from: a threadgroup of 32 rows loads and
+// normalises each key and query once, instead of once a lane group.
 //
-// Grid: (ceil(Dv / 32), Hv, n) threadgroups of GDM_PREFILL_THREADS. The last threadgroup of a head may have groups
-// beyond Dv: they start from zeros and write nothing, so that every lane takes part in every step.
+// Grid: (ceil(Dv / 32), Hv, n) threadgroups of GDM_PREFILL_THREADS, a row GDM_PREFILL_LANES. The last threadgroup of a
+// head may have groups beyond Dv: they repeat the last row and write nothing, so that every lane takes part in every step.
 //
-// A block is B tokens: GDM_PREFILL_BLOCK, or GDM_PREFILL_BLOCK_ANY for kany. Threadgroup memory, in floats:
+// A block is B = GDM_PREFILL_BLOCK tokens. Threadgroup memory, in floats:
 //   keys [B, Dk] | queries [B, Dk] | decays [B, Dk or 1] | betas [B] | values [B, 32] | outputs [B, 32]
-// that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64); the host passes it, rounded up to 16 bytes;
-// at most 28736 bytes (Dk = 128, GATE_PER_KEY).
+// that is B (2 Dk + (GATE_PER_KEY ? Dk : 1) + 1 + 64), 10.3 KB for Dk = 128: three threadgroups fit a core's 32 KB. The
+// host passes it, rounded up to 16 bytes; at most 26688 bytes (Dk = 256, GATE_PER_KEY).
 //
-// 1. Read the rows of the state into registers.
-// 2. For each block: (a) stage keys and queries, normalised, one row group each; decays, betas and values.
-//    (b) barrier; walk the tokens, leaving outputs in threadgroup memory. (c) barrier; write the outputs, coalesced.
+// A part of the tokens, [partFirst, partFirst + partTokens) of each sequence, is a dispatch of its own where an op would
+// keep a GPU to itself for too long. PARTS: the state goes from part to part in `carried` [n, Hv, Dv, Dk] f32, whatever
+// the state's dtype, so that the cuts change no bit.
+//
+// 1. Read the rows of the state into registers. Ask for the first block: sixteen lanes a key or query, one value a
+//    thread, decays and betas.
+// 2. For each block: (a) put what was asked for into threadgroup memory; barrier. (b) Ask for the next block into
+//    registers; walk half of the tokens, leaving outputs in threadgroup memory; normalise what was asked for; walk the
+//    other half; barrier. (c) Write the outputs, coalesced.
 // 3. Write the rows to the write slot.
 //
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD.
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS.
 
 
-template <typename T, typename S, uint N>
+// What a thread has asked for of a block.
+template <uint G> struct Asked {
+  Row<GDM_PREFILL_STAGE_LANES, G> row;    // of key or query `item`
+  Row<GDM_PREFILL_STAGE_LANES, G> decay;  // of token `item`, GATE_PER_KEY
+  float value;
+  float gate;
+  float beta;
+};
+
+// What a walk over a block reads and leaves, at this lane group's row.
+template <typename S> struct Walk {
+  threadgroup const float* keys;
+  threadgroup const float* queries;
+  threadgroup const float* decays;
+  threadgroup const float* values;
+  threadgroup float* outputs;
+  threadgroup const float* betas;
+  device float* recordDelta;
+  ulong record;
+  uint recordStride;
+  int first;
+};
+
+// Tokens from .. end - 1; a COUNT other than 0 is their number.
+template <uint COUNT, typename S, uint L, uint G>
+METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<S>& walk, uint from,
+                             uint end, RowSet set) {
+  uint keyDim = states.keyDim;
+  uint count = COUNT > 0 ? COUNT : end - from;
+  // Outputs of a known number of tokens wait in registers: a store into threadgroup memory between two tokens would keep
+  // the next one's key and query from being loaded ahead of it.
+  float outputs[COUNT > 0 ? COUNT : 1];
+  _Pragma("unroll 4") for (uint i = 0; i < count; ++i) {
+    uint t = from + i;
+    if (HAS_STORES) states_store(states, walk.first + int(t), s, set);
+    Row<L, G> k;
+    Row<L, G> q;
+    row_load(k, walk.keys + t * keyDim, set.lane, keyDim);
+    row_load(q, walk.queries + t * keyDim, set.lane, keyDim);
+    if (GATE_PER_KEY) {
+      Row<L, G> decay;
+      row_load(decay, walk.decays + t * keyDim, set.lane, keyDim);
+      rows_scale(s, decay);
+    } else {
+      rows_scale(s, walk.decays[t]);
+    }
+    Step<L, G, 1> step;
+    step.value[0] = walk.values[t * GDM_PREFILL_ROWS];
+    rows_step(s, k, q, step, walk.betas[t], set.lane, keyDim);
+    if (set.lane == 0) {
+      if (COUNT == 0) walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
+      if (RECORD && row_exists(set, 0)) walk.recordDelta[walk.record + ulong(t) * walk.recordStride] = step.delta[0];
+    }
+    outputs[COUNT > 0 ? i : 0] = step.out[0];
+  }
+  if (COUNT > 0 && set.lane == 0) {
+    GDM_UNROLL for (uint i = 0; i < (COUNT > 0 ? COUNT : 1); ++i) walk.outputs[(from + i) * GDM_PREFILL_ROWS] = outputs[i];
+  }
+}
+
+template <typename T, typename S, uint G>
 [[max_total_threads_per_threadgroup(GDM_PREFILL_THREADS)]]
 kernel void gd_prefill(device const T* query [[buffer(0)]],
                        device const T* key [[buffer(1)]],
@@ -1723,153 +2331,189 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
                        device S* snapshots [[buffer(13)]],
                        device float* recordKey [[buffer(14)]],
                        device float* recordDelta [[buffer(15)]],
-                       constant GDMRecurrence& params [[buffer(16)]],
+                       device float* carried [[buffer(16)]],
+                       constant GDMRecurrence& params [[buffer(17)]],
+                       constant GDMPart& part [[buffer(18)]],
                        threadgroup float* memory [[threadgroup(0)]],
                        uint3 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
-  constexpr uint block = N < 8 ? GDM_PREFILL_BLOCK : GDM_PREFILL_BLOCK_ANY;
-  constexpr uint groups = GDM_PREFILL_THREADS / GDM_ROW_LANES;
+  constexpr uint L = GDM_PREFILL_LANES;
+  constexpr uint W = GDM_PREFILL_STAGE_LANES;
+  constexpr uint block = GDM_PREFILL_BLOCK;
+  static_assert(2 * block * W == GDM_PREFILL_THREADS, "a lane group stages one key or query");
+  static_assert(block * GDM_PREFILL_ROWS == GDM_PREFILL_THREADS, "a thread stages one value");
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint valueDim = params.valueDim;
   uint decayDim = GATE_PER_KEY ? keyDim : 1;
   threadgroup float* keys = memory;
   threadgroup float* queries = keys + block * keyDim;
   threadgroup float* decays = queries + block * keyDim;
-  threadgroup float* betas = decays + block * decayDim;
-  threadgroup float* values = betas + block;
+  threadgroup float* values = decays + block * decayDim;
   threadgroup float* outputs = values + block * GDM_PREFILL_ROWS;
+  threadgroup float* betas = outputs + block * GDM_PREFILL_ROWS;
 
-  uint lane = index % GDM_ROW_LANES;
-  uint rowGroup = index / GDM_ROW_LANES;
+  uint lane = index % L;
+  uint rowGroup = index / L;
   uint firstRow = group.x * GDM_PREFILL_ROWS;
   uint rows = min(uint(GDM_PREFILL_ROWS), valueDim - firstRow);
-  bool valid = rowGroup < rows;
-  uint row = firstRow + min(rowGroup, rows - 1);
   uint valueHead = group.y;
   uint sequence = group.z;
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
-  uint slotRows = valueHeads * valueDim;
-  uint slotRow = valueHead * valueDim + row;
   bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
-
-  Row<N> s;
-  state_read(s, state, staged, valid ? readSlots[sequence] : GDM_SLOT_NONE, slotRows, slotRow, lane, keyDim);
-  uint cursor = HAS_STORES ? storeOffsets[sequence] : 0;
-  uint storesEnd = HAS_STORES ? storeOffsets[sequence + 1] : 0;
 
   int begin = cuSeqlens[sequence];
   int count = cuSeqlens[sequence + 1] - begin;
-  for (int first = 0; first < count; first += int(block)) {
-    uint tokens = min(block, uint(count - first));
-    ulong base = ulong(begin + first);
+  int start = PARTS ? int(part.first) : 0;
+  int end = PARTS ? min(count, start + int(part.tokens)) : count;
+  int readSlot = readSlots[sequence];
+  int writeSlot = writeSlots[sequence];
+  uint headRow = valueHead * valueDim;
+  RowSet set = {headRow + firstRow + rowGroup, GDM_PREFILL_ROWS, headRow + valueDim, lane};
+  States<S> states = {state, staged, snapshots, stores, 0, 0, valueHeads * valueDim, keyDim};
+  if (HAS_STORES) {
+    states.next = storeOffsets[sequence];
+    states.end = storeOffsets[sequence + 1];
+  }
+  if (start == 0 && (HAS_STORES || count == 0)) {
+    states_begin<S, L, G, 1>(states, readSlot, writeSlot, count == 0, set);
+  }
+  if (start >= count) return;
 
-    // (a) Item i is key i for i < block, else query i - block. Groups without one repeat a token's and store nothing.
-    for (uint firstItem = 0; firstItem < 2 * block; firstItem += groups) {
-      uint item = firstItem + rowGroup;
-      bool isKey = item < block;
-      uint slotOf = isKey ? item : item - block;
-      ulong token = base + min(slotOf, tokens - 1);
-      device const T* source =
-          isKey ? key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride)
-                : query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride);
-      Row<N> x;
-      row_load<T>(x, source, lane, keyDim);
-      row_normalise(x, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
-      if (slotOf < tokens && item < 2 * block) {
-        row_store((isKey ? keys : queries) + slotOf * keyDim, x, lane, keyDim);
+  Rows<L, G, 1> s;
+  ulong carriedAt = (ulong(sequence) * states.slotRows + row_of(set, 0)) * keyDim;
+  if (PARTS && start > 0) row_load<float>(s.row[0], carried + carriedAt, lane, keyDim);
+  else states_read(s, states, readSlot, set);
+  while (PARTS && HAS_STORES && states.next < states.end && stores[states.next].tokens < start) ++states.next;
+
+  // Item i is key i for i < block, else query i - block.
+  uint item = index / W;
+  uint wide = index % W;
+  bool isKey = item < block;
+  uint slotOf = isKey ? item : item - block;
+  device const T* source = isKey ? key + ulong(keyHead) * params.keyHeadStride
+                                 : query + ulong(keyHead) * params.queryHeadStride;
+  uint sourceStride = isKey ? params.keyTokenStride : params.queryTokenStride;
+  device const T* valueSource =
+      value + (ulong(valueHead) * params.valueHeadStride + firstRow + min(index % GDM_PREFILL_ROWS, rows - 1));
+  device const float* gateSource = gate + ulong(valueHead) * params.gateHeadStride;
+  device const float* betaSource = beta + ulong(valueHead) * params.betaHeadStride;
+
+  Asked<G> asked;
+  for (int first = start - int(block); first < end; first += int(block)) {
+    // (a) What was asked for a block ago.
+    uint tokens = 0;
+    if (first >= start) {
+      tokens = min(block, uint(end - first));
+      if (slotOf < tokens) {
+        row_store((isKey ? keys : queries) + slotOf * keyDim, asked.row, wide, keyDim);
+        if (GATE_PER_KEY && isKey) row_store(decays + slotOf * keyDim, asked.decay, wide, keyDim);
         if (RECORD && recordsKey && isKey) {
-          row_store<float>(recordKey + (token * keyHeads + keyHead) * keyDim, x, lane, keyDim);
+          ulong at = ulong(begin + first) + slotOf;
+          row_store<float>(recordKey + (at * keyHeads + keyHead) * keyDim, asked.row, wide, keyDim);
         }
       }
+      values[index] = asked.value;
+      if (!GATE_PER_KEY && index < block) decays[index] = asked.gate;
+      if (index < block) betas[index] = asked.beta;
+      threadgroup_barrier(mem_flags::mem_threadgroup);
     }
-    for (uint i = index; i < tokens * decayDim; i += GDM_PREFILL_THREADS) {
-      uint t = i / decayDim;
-      ulong at = (base + t) * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
-      decays[i] = gate[at + (i - t * decayDim)];
-    }
-    for (uint i = index; i < tokens; i += GDM_PREFILL_THREADS) {
-      betas[i] = beta[(base + i) * params.betaTokenStride + valueHead];
-    }
-    for (uint i = index; i < tokens * GDM_PREFILL_ROWS; i += GDM_PREFILL_THREADS) {
-      uint t = i / GDM_PREFILL_ROWS;
-      uint r = min(i % GDM_PREFILL_ROWS, rows - 1);
-      ulong at = (base + t) * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride + firstRow + r;
-      values[i] = float(value[at]);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
 
-    // (b)
-    for (uint t = 0; t < tokens; ++t) {
-      if (HAS_STORES) {
-        state_stores(cursor, storesEnd, stores, first + int(t), state, snapshots, s, slotRows, slotRow, valid, lane,
-                     keyDim);
-      }
-      Row<N> k;
-      Row<N> q;
-      row_load(k, keys + t * keyDim, lane, keyDim);
-      row_load(q, queries + t * keyDim, lane, keyDim);
+    // (b) Tokens past the end repeat the last.
+    if (first + int(block) < end) {
+      uint last = uint(end - 1 - (first + int(block)));
+      ulong base = ulong(begin + first + int(block));
+      row_load<T>(asked.row, source + (base + min(slotOf, last)) * sourceStride, wide, keyDim);
+      asked.value = float(valueSource[(base + min(index / GDM_PREFILL_ROWS, last)) * params.valueTokenStride]);
       if (GATE_PER_KEY) {
-        Row<N> decay;
-        row_load(decay, decays + t * keyDim, lane, keyDim);
-        row_scale(s, decay);
+        row_load<float>(asked.decay, gateSource + (base + min(slotOf, last)) * params.gateTokenStride, wide, keyDim);
       } else {
-        row_scale(s, decays[t]);
+        asked.gate = gateSource[(base + min(index % block, last)) * params.gateTokenStride];
       }
-      float delta = 0.0f;
-      float o = row_step(s, k, q, values[t * GDM_PREFILL_ROWS + rowGroup], betas[t], delta, lane, keyDim);
-      if (lane == 0) {
-        outputs[t * GDM_PREFILL_ROWS + rowGroup] = o;
-        if (RECORD && valid) recordDelta[((base + t) * valueHeads + valueHead) * valueDim + row] = delta;
-      }
+      asked.beta = betaSource[(base + min(index % block, last)) * params.betaTokenStride];
     }
+    if (first < start) {
+      row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+      continue;
+    }
+    Walk<S> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, recordDelta, 0, valueHeads * valueDim,
+                    first};
+    if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
+    if (tokens == block) prefill_walk<block / 2>(states, s, walk, 0, block / 2, set);
+    else prefill_walk<0>(states, s, walk, 0, tokens, set);
+    // What has been asked for is there by now; its norm's latency hides behind the second half.
+    if (first + int(block) < end) row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+    if (tokens == block) prefill_walk<block / 2>(states, s, walk, block / 2, block, set);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
     // (c) The next block's staging touches nothing that is read here.
-    for (uint i = index; i < tokens * GDM_PREFILL_ROWS; i += GDM_PREFILL_THREADS) {
-      uint t = i / GDM_PREFILL_ROWS;
-      uint r = i % GDM_PREFILL_ROWS;
-      ulong at = (base + t) * params.outTokenStride + ulong(valueHead) * params.outHeadStride + firstRow + r;
-      if (r < rows) write_wide(out, at, outputs[i], OUT_F32);
+    uint t = index / GDM_PREFILL_ROWS;
+    uint r = index % GDM_PREFILL_ROWS;
+    if (t < tokens && r < rows) {
+      ulong at = (ulong(begin + first) + t) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+      write_wide(out, at + firstRow + r, outputs[index], OUT_F32);
     }
   }
 
-  if (HAS_STORES) {
-    state_stores(cursor, storesEnd, stores, count, state, snapshots, s, slotRows, slotRow, valid, lane, keyDim);
+  if (PARTS && end < count) {
+    if (row_exists(set, 0)) row_store<float>(carried + carriedAt, s.row[0], lane, keyDim);
+    return;
   }
-  int slot = writeSlots[sequence];
-  if (slot >= 0 && valid) state_write<S>(state, s, uint(slot), slotRows, slotRow, lane, keyDim);
+  if (HAS_STORES) states_store(states, count, s, set);
+  if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
 }
 
 // Names: gd_prefill_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_prefill_f32_f32_k64")]] kernel decltype(gd_prefill<float, float, 2>) gd_prefill<float, float, 2>;
-template [[host_name("gd_prefill_f32_f16_k64")]] kernel decltype(gd_prefill<float, half, 2>) gd_prefill<float, half, 2>;
-template [[host_name("gd_prefill_f32_bf16_k64")]] kernel decltype(gd_prefill<float, bfloat, 2>) gd_prefill<float, bfloat, 2>;
-template [[host_name("gd_prefill_f16_f32_k64")]] kernel decltype(gd_prefill<half, float, 2>) gd_prefill<half, float, 2>;
-template [[host_name("gd_prefill_f16_f16_k64")]] kernel decltype(gd_prefill<half, half, 2>) gd_prefill<half, half, 2>;
-template [[host_name("gd_prefill_f16_bf16_k64")]] kernel decltype(gd_prefill<half, bfloat, 2>) gd_prefill<half, bfloat, 2>;
-template [[host_name("gd_prefill_bf16_f32_k64")]] kernel decltype(gd_prefill<bfloat, float, 2>) gd_prefill<bfloat, float, 2>;
-template [[host_name("gd_prefill_bf16_f16_k64")]] kernel decltype(gd_prefill<bfloat, half, 2>) gd_prefill<bfloat, half, 2>;
-template [[host_name("gd_prefill_bf16_bf16_k64")]] kernel decltype(gd_prefill<bfloat, bfloat, 2>) gd_prefill<bfloat, bfloat, 2>;
-template [[host_name("gd_prefill_f32_f32_k128")]] kernel decltype(gd_prefill<float, float, 4>) gd_prefill<float, float, 4>;
-template [[host_name("gd_prefill_f32_f16_k128")]] kernel decltype(gd_prefill<float, half, 4>) gd_prefill<float, half, 4>;
-template [[host_name("gd_prefill_f32_bf16_k128")]] kernel decltype(gd_prefill<float, bfloat, 4>) gd_prefill<float, bfloat, 4>;
-template [[host_name("gd_prefill_f16_f32_k128")]] kernel decltype(gd_prefill<half, float, 4>) gd_prefill<half, float, 4>;
-template [[host_name("gd_prefill_f16_f16_k128")]] kernel decltype(gd_prefill<half, half, 4>) gd_prefill<half, half, 4>;
-template [[host_name("gd_prefill_f16_bf16_k128")]] kernel decltype(gd_prefill<half, bfloat, 4>) gd_prefill<half, bfloat, 4>;
-template [[host_name("gd_prefill_bf16_f32_k128")]] kernel decltype(gd_prefill<bfloat, float, 4>) gd_prefill<bfloat, float, 4>;
-template [[host_name("gd_prefill_bf16_f16_k128")]] kernel decltype(gd_prefill<bfloat, half, 4>) gd_prefill<bfloat, half, 4>;
-template [[host_name("gd_prefill_bf16_bf16_k128")]] kernel decltype(gd_prefill<bfloat, bfloat, 4>) gd_prefill<bfloat, bfloat, 4>;
-template [[host_name("gd_prefill_f32_f32_kany")]] kernel decltype(gd_prefill<float, float, 8>) gd_prefill<float, float, 8>;
-template [[host_name("gd_prefill_f32_f16_kany")]] kernel decltype(gd_prefill<float, half, 8>) gd_prefill<float, half, 8>;
-template [[host_name("gd_prefill_f32_bf16_kany")]] kernel decltype(gd_prefill<float, bfloat, 8>) gd_prefill<float, bfloat, 8>;
-template [[host_name("gd_prefill_f16_f32_kany")]] kernel decltype(gd_prefill<half, float, 8>) gd_prefill<half, float, 8>;
-template [[host_name("gd_prefill_f16_f16_kany")]] kernel decltype(gd_prefill<half, half, 8>) gd_prefill<half, half, 8>;
-template [[host_name("gd_prefill_f16_bf16_kany")]] kernel decltype(gd_prefill<half, bfloat, 8>) gd_prefill<half, bfloat, 8>;
-template [[host_name("gd_prefill_bf16_f32_kany")]] kernel decltype(gd_prefill<bfloat, float, 8>) gd_prefill<bfloat, float, 8>;
-template [[host_name("gd_prefill_bf16_f16_kany")]] kernel decltype(gd_prefill<bfloat, half, 8>) gd_prefill<bfloat, half, 8>;
-template [[host_name("gd_prefill_bf16_bf16_kany")]] kernel decltype(gd_prefill<bfloat, bfloat, 8>) gd_prefill<bfloat, bfloat, 8>;
+GDM_INSTANTIATE_TSK(gd_prefill)
+
+#line 1 "shaders/rms_norm.metal"
+// RMS norm over the last dimension, without a gate.
+//
+//   out = (x r) w or, plusOne, (x r) (1 + w)      r = rsqrt(mean x^2 + eps)        (Zhang and Sennrich 2019)
+//
+// x [tokens, heads, length] T; out likewise, T or f32 (OUT_F32); token and head strides in elements, any length.
+// weight [length]: NORM_WEIGHT_DTYPE.
+//
+// Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup a row, row = token heads + head.
+// 1. Each lane sums the squares of its elements.   2. The lanes combine them.   3. Each lane writes its elements.
+// Order of the sum: lane l adds elements l, l + 32, ... by fma, then lanes as in norm.h. Function constants:
+// NORM_WEIGHT_DTYPE, OUT_F32.
+
+
+template <typename T>
+[[max_total_threads_per_threadgroup(GDM_NORM_THREADS)]]
+kernel void gd_rms_norm(device const T* x [[buffer(0)]],
+                        device const ushort* weight [[buffer(1)]],
+                        device T* out [[buffer(2)]],
+                        constant GDMRMSNorm& params [[buffer(3)]],
+                        uint group [[threadgroup_position_in_grid]],
+                        uint index [[thread_index_in_threadgroup]]) {
+  uint lane = index % GDM_SIMD_LANES;
+  uint row = group * GDM_NORM_ROWS + index / GDM_SIMD_LANES;
+  if (row >= params.rows) return;  // whole simdgroups
+  uint token = row / params.heads;
+  uint head = row - token * params.heads;
+  ulong xAt = ulong(token) * params.xTokenStride + ulong(head) * params.xHeadStride;
+  ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
+
+  float sum = 0.0f;
+  for (uint i = lane; i < params.length; i += GDM_SIMD_LANES) {
+    float u = float(x[xAt + i]);
+    sum = fma(u, u, sum);
+  }
+  float inverse = norm_inverse(sum, params.length, params.epsilon);
+  for (uint i = lane; i < params.length; i += GDM_SIMD_LANES) {
+    float w = read_any(weight, i, NORM_WEIGHT_DTYPE);
+    if (params.plusOne != 0) w = 1.0f + w;
+    write_wide(out, outAt + i, (float(x[xAt + i]) * inverse) * w, OUT_F32);
+  }
+}
+
+// Names: gd_rms_norm_<T>.
+template [[host_name("gd_rms_norm_f32")]] kernel decltype(gd_rms_norm<float>) gd_rms_norm<float>;
+template [[host_name("gd_rms_norm_f16")]] kernel decltype(gd_rms_norm<half>) gd_rms_norm<half>;
+template [[host_name("gd_rms_norm_bf16")]] kernel decltype(gd_rms_norm<bfloat>) gd_rms_norm<bfloat>;
 
 #line 1 "shaders/slots.metal"
 // Slots of a state pool, copied and zeroed whole.
@@ -1918,12 +2562,12 @@ kernel void gd_slots_copy(device U* pool [[buffer(0)]],
 }
 
 // Names: gd_slots_gather_<unit>, gd_slots_copy_<unit>.
-template [[host_name("gd_slots_gather_u16")]] kernel decltype(gd_slots_gather<ushort>) gd_slots_gather<ushort>;
-template [[host_name("gd_slots_gather_u32")]] kernel decltype(gd_slots_gather<uint>) gd_slots_gather<uint>;
-template [[host_name("gd_slots_gather_u128")]] kernel decltype(gd_slots_gather<uint4>) gd_slots_gather<uint4>;
-template [[host_name("gd_slots_copy_u16")]] kernel decltype(gd_slots_copy<ushort>) gd_slots_copy<ushort>;
-template [[host_name("gd_slots_copy_u32")]] kernel decltype(gd_slots_copy<uint>) gd_slots_copy<uint>;
-template [[host_name("gd_slots_copy_u128")]] kernel decltype(gd_slots_copy<uint4>) gd_slots_copy<uint4>;
+GDM_KERNEL("gd_slots_gather_u16", gd_slots_gather, ushort)
+GDM_KERNEL("gd_slots_gather_u32", gd_slots_gather, uint)
+GDM_KERNEL("gd_slots_gather_u128", gd_slots_gather, uint4)
+GDM_KERNEL("gd_slots_copy_u16", gd_slots_copy, ushort)
+GDM_KERNEL("gd_slots_copy_u32", gd_slots_copy, uint)
+GDM_KERNEL("gd_slots_copy_u128", gd_slots_copy, uint4)
 
 #line 1 "shaders/step.metal"
 // One decode token of each sequence through the mixer's core: convolution, gates, query/key norm, recurrence and gated
@@ -1932,36 +2576,54 @@ template [[host_name("gd_slots_copy_u128")]] kernel decltype(gd_slots_copy<uint4
 // x [n, C] T, C = 2 Hk Dk + Hv Dv: query | key | value channels, head-major; convWeight [C, K], convBias [C].
 // convState [slots, C, K - 1] T or f32 (CONV_STATE_F32), convStaged likewise; state [slots, Hv, Dv, Dk] S, staged
 // likewise; both in place. gate [n, Hv] or [n, Hv, Dk], beta [n, Hv], aLog, dtBias: as in gates.metal.
-// z [n, Hv, Dv] T; normWeight [Dv]; out [n, Hv, Dv] T or f32 (OUT_F32). readSlots, writeSlots [n], of both pools.
+// z [n, Hv, Dv] T; normWeight [Dv]; out [n, Hv, Dv] T or f32 (OUT_F32). readSlots, writeSlots [n], of both pools;
+// SMALL_BATCH: in `batch`. arrivals [n, Hk]: counters, see below.
 //
-// Grid: (Hk, n) threadgroups of any multiple of 32 threads, at most 1024; the bits do not depend on it.
-// A threadgroup owns a key head and every value head that it serves: it alone reads and writes their conv taps, so that
-// the shifted taps need no second dispatch and no counter between threadgroups.
+// Grid: (Hv, n) threadgroups of any multiple of 32 threads, at most GDM_STEP_THREADS; the bits do not depend on it. A
+// threadgroup owns a value head: its rows, its value channels, its outputs.
 //
-// 1. Convolve the key head's query and key channels, one thread a channel; round to T, as the unfused chain stores.
-// 2. For each value head: (a) convolve its value channels and resolve its decays; barrier. (b) Each group of eight
-//    lanes takes rows in turn: read the row, decay, update, write it, leave the output in threadgroup memory (f32).
-//    (c) barrier; every simdgroup sums the squares of the head's outputs; each thread writes its share.
-// Formulas: conv.h, gates.h, rows.h, norm.h. Function constants: all but NORM_X_F32, HAS_STORES and RECORD.
+// 1. Ask for the first rows of the state, z and the norm's weights.
+// 2. Convolve the query and key channels of the key head, and the value head's own channels; resolve its decays. Rounded
+//    to T, as the unfused chain stores. Barrier.
+// 3. Each group of GDM_STEP_LANES lanes normalises key and query once and takes GDM_STEP_ROWS rows at a time: decay,
+//    update, write; outputs stay in threadgroup memory (f32). Barrier.
+// 4. Every simdgroup sums the squares of the outputs; each thread writes its share.
+//
+// The taps that threadgroups share. All value heads of a key head convolve the same query and key channels, in place:
+// their columns may be moved on only when every one of those threadgroups has read them. The last to have read them does
+// it. A threadgroup arrives after the barrier of step 2, behind which all its threads have their columns: one thread
+// fences device memory and adds one to the key head's counter (relaxed, the only order that Metal's atomics have); the
+// one that finds ratio - 1 arrivals before its own is the last, fences again, and after the next barrier its threads
+// write. Read, barrier, fence, add, add's read, fence, barrier, write: every read happens before the write in the model
+// of MSL 3.2 (6.9.1, 6.15.3). Nothing that is written is read by another threadgroup of the dispatch, so that no
+// argument needs coherent(device). Nobody waits for anybody: no progress guarantee between threadgroups is used.
+// Counters begin at any multiple of the ratio, since each dispatch adds the ratio.
+//
+// Formulas: conv.h, gates.h, rows.h, norm.h. Function constants: all but NORM_X_F32, HAS_STORES, RECORD, RESOLVE_GATES,
+// PARTS, ALIGNED_ROWS and PROJECT_ROWS.
 
 
 
 
 
-// One channel's token: output rounded to T, taps moved on in the write slot. A channel belongs to one thread.
-template <typename T>
-inline float step_conv(device const T* x, device const ushort* weight, device const ushort* bias, device T* state,
-                       device const T* staged, int readSlot, int writeSlot, uint channels, uint channel) {
-  ConvTaps taps;
-  ConvWeights w;
-  conv_read(taps, state, staged, readSlot, channels, channel);
-  conv_weights(w, weight, bias, channel);
-  float y = conv_token(taps, w, float(x[channel]));
-  if (writeSlot >= 0) conv_write(state, taps, uint(writeSlot), channels, channel);
-  return float(T(y));
+// The channel of item i: the key head's query, its key, the value head's own.
+METAL_FUNC uint step_channel(uint i, uint keyHead, uint valueHead, uint keyHeads, uint keyDim, uint valueDim) {
+  if (i < keyDim) return keyHead * keyDim + i;
+  if (i < 2 * keyDim) return (keyHeads + keyHead) * keyDim + (i - keyDim);
+  return 2 * keyHeads * keyDim + valueHead * valueDim + (i - 2 * keyDim);
 }
 
-template <typename T, typename S, uint N>
+// Arrivals at a counter before this one: what the caller's threadgroup has read, it has read before any threadgroup that
+// arrives later writes. Orders reads before writes only; nothing written is read elsewhere, so nothing is coherent.
+METAL_FUNC uint step_arrive(device atomic_uint* counter, uint ratio) {
+  atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  uint before = atomic_fetch_add_explicit(counter, 1u, memory_order_relaxed);
+  if (before % ratio == ratio - 1) atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
+  return before;
+}
+
+template <typename T, typename S, uint G>
+[[max_total_threads_per_threadgroup(GDM_STEP_THREADS)]]
 kernel void gd_step(device const T* x [[buffer(0)]],
                     device const ushort* convWeight [[buffer(1)]],
                     device const ushort* convBias [[buffer(2)]],
@@ -1978,16 +2640,23 @@ kernel void gd_step(device const T* x [[buffer(0)]],
                     device T* out [[buffer(13)]],
                     device const int* readSlots [[buffer(14)]],
                     device const int* writeSlots [[buffer(15)]],
-                    constant GDMStep& params [[buffer(16)]],
+                    device atomic_uint* arrivals [[buffer(16)]],
+                    constant GDMStep& params [[buffer(17)]],
+                    constant GDMBatch& batch [[buffer(18)]],
                     uint2 group [[threadgroup_position_in_grid]],
                     uint2 threadCounts [[threads_per_threadgroup]],
                     uint index [[thread_index_in_threadgroup]]) {
+  constexpr uint L = GDM_STEP_LANES;
+  constexpr uint R = GDM_STEP_ROWS;
   // Rows read four elements at a time are declared so, for their alignment.
   threadgroup float4 queryMemory[GDM_MAX_DIM / 4];
   threadgroup float4 keyMemory[GDM_MAX_DIM / 4];
   threadgroup float4 decayMemory[GDM_MAX_DIM / 4];
   threadgroup float valueRow[GDM_MAX_DIM];
   threadgroup float outRow[GDM_MAX_DIM];
+  threadgroup float gateRow[GDM_MAX_DIM];
+  threadgroup float betaOf[1];
+  threadgroup uint before[1];
   threadgroup float* queryRow = (threadgroup float*)queryMemory;
   threadgroup float* keyRow = (threadgroup float*)keyMemory;
   threadgroup float* decayRow = (threadgroup float*)decayMemory;
@@ -1995,117 +2664,124 @@ kernel void gd_step(device const T* x [[buffer(0)]],
   uint threads = threadCounts.x;
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
-  uint keyDim = N < 8 ? 32 * N : params.keyDim;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint valueDim = params.valueDim;
-  uint keyHead = group.x;
+  uint valueHead = group.x;
   uint token = group.y;
-  uint keyChannels = keyHeads * keyDim;
-  uint channels = 2 * keyChannels + valueHeads * valueDim;
-  uint decayDim = GATE_PER_KEY ? keyDim : 1;
-  int readSlot = readSlots[token];
-  int writeSlot = writeSlots[token];
-  device const T* input = x + ulong(token) * params.xTokenStride;
-
-  for (uint i = index; i < 2 * keyDim; i += threads) {
-    bool isQuery = i < keyDim;
-    uint d = isQuery ? i : i - keyDim;
-    uint channel = (isQuery ? 0 : keyChannels) + keyHead * keyDim + d;
-    float y = step_conv(input, convWeight, convBias, convState, convStaged, readSlot, writeSlot, channels, channel);
-    if (isQuery) queryRow[d] = y;
-    else keyRow[d] = y;
-  }
-
-  uint lane = index % GDM_ROW_LANES;
-  uint rowsAtOnce = threads / GDM_ROW_LANES;
+  uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
   uint ratio = valueHeads / keyHeads;
-  for (uint r = 0; r < ratio; ++r) {
-    uint valueHead = TILED_HEADS ? keyHead + r * keyHeads : keyHead * ratio + r;
+  uint channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
+  uint decayDim = GATE_PER_KEY ? keyDim : 1;
+  int readSlot = SMALL_BATCH ? batch.readSlots[token] : readSlots[token];
+  int writeSlot = SMALL_BATCH ? batch.writeSlots[token] : writeSlots[token];
+  device const T* input = x + ulong(token) * params.xTokenStride;
+  ulong zAt = ulong(token) * params.zTokenStride + ulong(valueHead) * params.zHeadStride;
 
-    // (a) The previous head's readers of valueRow and decayRow are behind the barrier before (c).
-    for (uint i = index; i < valueDim; i += threads) {
-      uint channel = 2 * keyChannels + valueHead * valueDim + i;
-      valueRow[i] =
-          step_conv(input, convWeight, convBias, convState, convStaged, readSlot, writeSlot, channels, channel);
-    }
-    for (uint i = index; i < decayDim; i += threads) {
-      ulong at = ulong(token) * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride + i;
-      decayRow[i] = gate_read(gate, at, aLog, valueHead, dtBias, valueHead * decayDim + i, params.bound);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+  // 1.
+  uint lane = index % L;
+  uint apart = threads / L;
+  uint headRow = valueHead * valueDim;
+  RowSet set = {headRow + index / L, apart, headRow + valueDim, lane};
+  States<S> states = {state, staged, state, (device const GDMStore*)staged, 0, 0, valueHeads * valueDim, keyDim};
+  Rows<L, G, R> s;
+  states_read(s, states, readSlot, set);
+  uint own = min(index, valueDim - 1);
+  float ownZ = float(z[zAt + own]);
+  float ownWeight = read_any(normWeight, own, NORM_WEIGHT_DTYPE);
 
-    // (b) Groups without a row in the last turn work on zeros, so that every lane takes part, and write nothing.
-    Row<N> k;
-    Row<N> q;
-    row_load(k, keyRow, lane, keyDim);
-    row_load(q, queryRow, lane, keyDim);
-    row_normalise(k, keyDim, params.epsilon, 1.0f);
-    row_normalise(q, keyDim, params.epsilon, params.scale);
-    float b = beta_read(beta, ulong(token) * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride);
-    for (uint first = 0; first < valueDim; first += rowsAtOnce) {
-      uint wanted = first + index / GDM_ROW_LANES;
-      bool valid = wanted < valueDim;
-      uint row = min(wanted, valueDim - 1);
-      uint slotRow = valueHead * valueDim + row;
-      Row<N> s;
-      state_read(s, state, staged, valid ? readSlot : GDM_SLOT_NONE, valueHeads * valueDim, slotRow, lane, keyDim);
-      if (GATE_PER_KEY) {
-        Row<N> decay;
-        row_load(decay, decayRow, lane, keyDim);
-        row_scale(s, decay);
-      } else {
-        row_scale(s, decayRow[0]);
-      }
-      float delta = 0.0f;
-      float o = row_step(s, k, q, valueRow[row], b, delta, lane, keyDim);
-      if (valid && lane == 0) outRow[row] = o;
-      if (valid && writeSlot >= 0) {
-        state_write<S>(state, s, uint(writeSlot), valueHeads * valueDim, slotRow, lane, keyDim);
-      }
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+  // 2. The columns of a thread's first channel stay in registers, moved on, until the last threadgroup writes them.
+  ConvTaps taps;
+  GDM_UNROLL for (uint j = 0; j < GDM_CONV_MAX_TAPS; ++j) taps.column[j] = 0u;
+  uint items = 2 * keyDim + valueDim;
+  for (uint i = index; i < items; i += threads) {
+    uint channel = step_channel(i, keyHead, valueHead, keyHeads, keyDim, valueDim);
+    ConvTaps read;
+    ConvWeights w;
+    conv_read(read, (device const T*)convState, convStaged, readSlot, channels, channel);
+    conv_weights(w, convWeight, convBias, channel);
+    float y = float(T(conv_token(read, w, input[channel])));
+    if (i < keyDim) queryRow[i] = y;
+    else if (i < 2 * keyDim) keyRow[i - keyDim] = y;
+    else valueRow[i - 2 * keyDim] = y;
+    if (i >= 2 * keyDim && writeSlot >= 0) conv_write(convState, read, uint(writeSlot), channels, channel);
+    if (i == index) taps = read;
+  }
+  for (uint i = threads - 1 - index; i < decayDim; i += threads) {
+    ulong at = ulong(token) * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride + i;
+    decayRow[i] = gate_read(gate, at, aLog, valueHead, dtBias, valueHead * decayDim + i, params.bound);
+  }
+  if (index == 0) {
+    betaOf[0] = beta_read(beta, ulong(token) * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
+  if (index == 0 && ratio > 1) before[0] = step_arrive(arrivals + (token * keyHeads + keyHead), ratio);
 
-    // (c)
-    ulong zAt = ulong(token) * params.zTokenStride + ulong(valueHead) * params.zHeadStride;
-    ulong outAt = ulong(token) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+  // 3. The norm's gate needs nothing of the rows, and has arrived while the channels were convolved.
+  float ownGate = norm_gate(ownZ);
+  Row<L, G> k;
+  Row<L, G> q;
+  row_load(k, keyRow, lane, keyDim);
+  row_load(q, queryRow, lane, keyDim);
+  row_normalise(k, keyDim, params.epsilon, 1.0f);
+  row_normalise(q, keyDim, params.epsilon, params.scale);
+  float b = betaOf[0];
+  for (uint first = 0; first < valueDim; first += R * apart) {
+    set.first = headRow + first + index / L;
+    if (first > 0) states_read(s, states, readSlot, set);
+    if (GATE_PER_KEY) {
+      Row<L, G> decay;
+      row_load(decay, decayRow, lane, keyDim);
+      rows_scale(s, decay);
+    } else {
+      rows_scale(s, decayRow[0]);
+    }
+    Step<L, G, R> step;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = valueRow[row_of(set, r) - headRow];
+    rows_step(s, k, q, step, b, lane, keyDim);
+    GDM_UNROLL for (uint r = 0; r < R; ++r) {
+      if (lane == 0 && row_exists(set, r)) outRow[row_of(set, r) - headRow] = step.out[r];
+    }
+    if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
+  }
+  if (NORM_GATE_FIRST) {
+    for (uint i = index; i < valueDim; i += threads) gateRow[i] = i == index ? ownGate : norm_gate(float(z[zAt + i]));
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
+
+  // 4. Whole simdgroups with or without an output.
+  uint simdLane = index % GDM_SIMD_LANES;
+  if (index - simdLane < valueDim) {
     float sum = 0.0f;
-    for (uint i = index % GDM_SIMD_LANES; i < valueDim; i += GDM_SIMD_LANES) {
-      float u = norm_operand(outRow[i], float(z[zAt + i]));
-      sum = fma(u, u, sum);
+    GDM_UNROLL for (uint i = 0; i < GDM_MAX_DIM / (4 * GDM_SIMD_LANES); ++i) {
+      uint at = norm_element(simdLane, i);
+      if (at < valueDim) {
+        GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+          float u = norm_operand(outRow[at + j], NORM_GATE_FIRST ? gateRow[at + j] : 0.0f);
+          sum = fma(u, u, sum);
+        }
+      }
     }
     float inverse = norm_inverse(sum, valueDim, params.normEpsilon);
+    ulong outAt = ulong(token) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
     for (uint i = index; i < valueDim; i += threads) {
-      float w = read_any(normWeight, i, NORM_WEIGHT_DTYPE);
-      write_wide(out, outAt + i, norm_result(outRow[i], float(z[zAt + i]), inverse, w), OUT_F32);
+      float gateOf = i == index ? ownGate : norm_gate(float(z[zAt + i]));
+      float w = i == index ? ownWeight : read_any(normWeight, i, NORM_WEIGHT_DTYPE);
+      write_wide(out, outAt + i, norm_result(outRow[i], gateOf, inverse, w), OUT_F32);
+    }
+  }
+
+  if (writeSlot >= 0 && (ratio == 1 || before[0] % ratio == ratio - 1)) {
+    for (uint i = index; i < 2 * keyDim; i += threads) {
+      uint channel = step_channel(i, keyHead, valueHead, keyHeads, keyDim, valueDim);
+      if (i > index) {
+        conv_read(taps, (device const T*)convState, convStaged, readSlot, channels, channel);
+        conv_move(taps, conv_column(input[channel]));
+      }
+      conv_write(convState, taps, uint(writeSlot), channels, channel);
     }
   }
 }
 
 // Names: gd_step_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.
-template [[host_name("gd_step_f32_f32_k64")]] kernel decltype(gd_step<float, float, 2>) gd_step<float, float, 2>;
-template [[host_name("gd_step_f32_f16_k64")]] kernel decltype(gd_step<float, half, 2>) gd_step<float, half, 2>;
-template [[host_name("gd_step_f32_bf16_k64")]] kernel decltype(gd_step<float, bfloat, 2>) gd_step<float, bfloat, 2>;
-template [[host_name("gd_step_f16_f32_k64")]] kernel decltype(gd_step<half, float, 2>) gd_step<half, float, 2>;
-template [[host_name("gd_step_f16_f16_k64")]] kernel decltype(gd_step<half, half, 2>) gd_step<half, half, 2>;
-template [[host_name("gd_step_f16_bf16_k64")]] kernel decltype(gd_step<half, bfloat, 2>) gd_step<half, bfloat, 2>;
-template [[host_name("gd_step_bf16_f32_k64")]] kernel decltype(gd_step<bfloat, float, 2>) gd_step<bfloat, float, 2>;
-template [[host_name("gd_step_bf16_f16_k64")]] kernel decltype(gd_step<bfloat, half, 2>) gd_step<bfloat, half, 2>;
-template [[host_name("gd_step_bf16_bf16_k64")]] kernel decltype(gd_step<bfloat, bfloat, 2>) gd_step<bfloat, bfloat, 2>;
-template [[host_name("gd_step_f32_f32_k128")]] kernel decltype(gd_step<float, float, 4>) gd_step<float, float, 4>;
-template [[host_name("gd_step_f32_f16_k128")]] kernel decltype(gd_step<float, half, 4>) gd_step<float, half, 4>;
-template [[host_name("gd_step_f32_bf16_k128")]] kernel decltype(gd_step<float, bfloat, 4>) gd_step<float, bfloat, 4>;
-template [[host_name("gd_step_f16_f32_k128")]] kernel decltype(gd_step<half, float, 4>) gd_step<half, float, 4>;
-template [[host_name("gd_step_f16_f16_k128")]] kernel decltype(gd_step<half, half, 4>) gd_step<half, half, 4>;
-template [[host_name("gd_step_f16_bf16_k128")]] kernel decltype(gd_step<half, bfloat, 4>) gd_step<half, bfloat, 4>;
-template [[host_name("gd_step_bf16_f32_k128")]] kernel decltype(gd_step<bfloat, float, 4>) gd_step<bfloat, float, 4>;
-template [[host_name("gd_step_bf16_f16_k128")]] kernel decltype(gd_step<bfloat, half, 4>) gd_step<bfloat, half, 4>;
-template [[host_name("gd_step_bf16_bf16_k128")]] kernel decltype(gd_step<bfloat, bfloat, 4>) gd_step<bfloat, bfloat, 4>;
-template [[host_name("gd_step_f32_f32_kany")]] kernel decltype(gd_step<float, float, 8>) gd_step<float, float, 8>;
-template [[host_name("gd_step_f32_f16_kany")]] kernel decltype(gd_step<float, half, 8>) gd_step<float, half, 8>;
-template [[host_name("gd_step_f32_bf16_kany")]] kernel decltype(gd_step<float, bfloat, 8>) gd_step<float, bfloat, 8>;
-template [[host_name("gd_step_f16_f32_kany")]] kernel decltype(gd_step<half, float, 8>) gd_step<half, float, 8>;
-template [[host_name("gd_step_f16_f16_kany")]] kernel decltype(gd_step<half, half, 8>) gd_step<half, half, 8>;
-template [[host_name("gd_step_f16_bf16_kany")]] kernel decltype(gd_step<half, bfloat, 8>) gd_step<half, bfloat, 8>;
-template [[host_name("gd_step_bf16_f32_kany")]] kernel decltype(gd_step<bfloat, float, 8>) gd_step<bfloat, float, 8>;
-template [[host_name("gd_step_bf16_f16_kany")]] kernel decltype(gd_step<bfloat, half, 8>) gd_step<bfloat, half, 8>;
-template [[host_name("gd_step_bf16_bf16_kany")]] kernel decltype(gd_step<bfloat, bfloat, 8>) gd_step<bfloat, bfloat, 8>;
+GDM_INSTANTIATE_TSK(gd_step)
 """##

@@ -10,6 +10,9 @@ import Synchronization
 public final class MetalBackend: Backend, @unchecked Sendable {
   /// Command buffers that may be on their way. Metal blocks whoever asks for one more; its own default is 64.
   static let commandBufferLimit = 512
+  /// Of one submission, that are encoded before the first is committed. With more, others would have to complete first,
+  /// and the queue would run out where those are the submission's own.
+  static let heldCommandBuffers = 64
   /// Of the sink, to each argument: as much as Metal may want offsets to be aligned to, so that no two overlap.
   static let sinkPiece = 256
   static let sinkBytes = 16384
@@ -112,31 +115,50 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   }
 
   private func commit(_ submission: any Submission) throws(Failure) {
-    var encoding = try Encoding(device: self)
-    do throws(Failure) {
-      for op in submission.ops { try encoding.add(op) }
-    } catch {
-      encoding.end()
-      arenas.giveBack(encoding.chunks)
-      throw error
-    }
-    encoding.end()
-
-    let chunks = encoding.chunks
-    let completion = Completion(submission, parts: encoding.commandBuffers.count)
-    for commandBuffer in encoding.commandBuffers {
+    let many = Encoding.commandBuffers(of: submission.ops, workLimit: workLimit) > Self.heldCommandBuffers
+    if many { try prepare(submission.ops) }
+    let completion = Completion(submission)
+    let scratch = Scratch(pool: arenas)
+    func commit(_ commandBuffer: any MTLCommandBuffer) {
+      completion.add()
       commandBuffer.addCompletedHandler { commandBuffer in
         autoreleasepool {
           let failure = commandBuffer.failure
           if let failure, commandBuffer.deviceIsLost { self.loss.withLock { $0 = $0 ?? failure } }
           guard completion.complete(failure) else { return }
-          self.arenas.giveBack(chunks)
+          scratch.giveBack()
           completion.finish()
         }
       }
       commandBuffer.commit()
+      hasCommitted = true
     }
-    hasCommitted = true
+
+    var problem: Failure?
+    do throws(Failure) {
+      var encoding = try Encoding(device: self, commit: many ? commit : nil)
+      do throws(Failure) {
+        for op in submission.ops { try encoding.add(op) }
+      } catch {
+        problem = error
+      }
+      encoding.end()
+      scratch.take(encoding.chunks)
+      if problem == nil { for commandBuffer in encoding.commandBuffers { commit(commandBuffer) } }
+    } catch {
+      problem = error
+    }
+    guard completion.complete(problem) else { return }
+    scratch.giveBack()
+    completion.finish()
+  }
+
+  /// Encodes the ops without running them: whatever of them fails to be encoded fails here, and every pipeline that they
+  /// need is compiled.
+  public func prepare(_ ops: [Op]) throws(Failure) {
+    var pass = Pass(device: self, encoder: nil, arena: Arena(pool: arenas))
+    defer { arenas.giveBack(pass.arena.chunks) }
+    for op in ops { try pass.encode(op) }
   }
 
   private func checkNotLost() throws(Failure) {

@@ -16,12 +16,15 @@ final class MetalMemory: Memory, @unchecked Sendable {
 struct Region {
   var buffer: any MTLBuffer
   var offset: Int
+  /// Where it lies in the process.
+  var contents: UnsafeMutableRawPointer
   var addresses: Range<UInt>
 
   init(buffer: any MTLBuffer, contents: UnsafeMutableRawPointer, offset: Int, byteCount: Int) {
     self.buffer = buffer
     self.offset = offset
-    let start = UInt(bitPattern: contents + offset)
+    self.contents = contents + offset
+    let start = UInt(bitPattern: self.contents)
     addresses = start..<(start &+ UInt(byteCount))
   }
 
@@ -33,6 +36,13 @@ extension TensorView {
   func region(tokens: Int, heads: Int = 1, width: Int) throws(Failure) -> Region {
     guard tokens > 0, heads > 0, width > 0 else { return try region(elements: 0) }
     return try region(elements: (tokens - 1) * tokenStride + (heads - 1) * headStride + width)
+  }
+
+  /// Whether rows of `width` elements begin at multiples of 16 bytes (`elements` of 4 or, of 16-bit dtypes, 8 bytes
+  /// where those are enough) whatever their token and head.
+  func isAligned(to elements: Int, rowsOf width: Int) -> Bool {
+    width % elements == 0 && tokenStride % elements == 0 && headStride % elements == 0
+      && offset % (elements * dtype.size) == 0
   }
 
   func region(elements: Int) throws(Failure) -> Region {

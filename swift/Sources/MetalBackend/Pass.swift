@@ -34,6 +34,16 @@ extension Argument {
   }
 }
 
+/// A constant that a kernel takes beside its parameters.
+enum MoreConstants {
+  /// The kernel declares none.
+  case none
+  /// Declared and switched off by an option.
+  case absent
+  case batch(GDMBatch)
+  case part(GDMPart)
+}
+
 /// Threads of a threadgroup.
 enum Threads {
   /// What the kernel is written for.
@@ -42,76 +52,103 @@ enum Threads {
   case upTo(Int)
 }
 
-/// One command buffer being encoded.
+/// What a pass has last bound to an index. It stays bound, so that it need not be set again.
+private struct Bound {
+  var buffer: ObjectIdentifier?
+  var offset = 0
+}
+
+/// One command buffer being encoded. Without an encoder it is a rehearsal: whatever can fail does, pipelines are compiled,
+/// and nothing is dispatched.
 struct Pass {
   let device: MetalBackend
-  let encoder: any MTLComputeCommandEncoder
+  let encoder: (any MTLComputeCommandEncoder)?
   var arena: Arena
   private var hazards = Hazards()
+  private var bound = [Bound](repeating: Bound(), count: 31)
+  private var pipeline: ObjectIdentifier?
   /// What was last set for `[[threadgroup(0)]]`: it stays set for the kernels that follow.
   private var threadgroupBytes = 0
 
-  init(device: MetalBackend, encoder: any MTLComputeCommandEncoder, arena: Arena) {
+  init(device: MetalBackend, encoder: (any MTLComputeCommandEncoder)?, arena: Arena) {
     self.device = device
     self.encoder = encoder
     self.arena = arena
   }
 
-  /// Arguments are bound from index 0 on, `params` after the last.
+  /// Arguments are bound from index 0 on, `params` after the last, and what else is a constant of the dispatch after it.
   mutating func dispatch<Params>(
-    _ kernel: Kernel, _ arguments: [Argument], _ params: Params, groups: (Int, Int, Int), threads: Threads,
-    threadgroupBytes: Int = 0
+    _ kernel: Kernel, _ arguments: [Argument], _ params: Params, _ more: MoreConstants = .none,
+    groups: (Int, Int, Int), threads: Threads, threadgroupBytes: Int = 0
   ) throws(Failure) {
     guard groups.0 > 0, groups.1 > 0, groups.2 > 0 else { return }
     let pipeline = try device.pipelines.pipeline(kernel)
     let threads = try pipeline.threads(threads, kernel)
+    guard let encoder else { return }
     if hazards.block(arguments) {
       encoder.memoryBarrier(scope: .buffers)
       hazards.reset()
     }
     hazards.add(arguments)
 
-    encoder.setComputePipelineState(pipeline.state)
-    for (index, argument) in arguments.enumerated() { bind(argument, index) }
-    withUnsafeBytes(of: params) { bytes in
-      if let base = bytes.baseAddress { encoder.setBytes(base, length: bytes.count, index: arguments.count) }
+    let identity = ObjectIdentifier(pipeline.state)
+    if self.pipeline != identity {
+      encoder.setComputePipelineState(pipeline.state)
+      self.pipeline = identity
     }
-    setThreadgroupMemory(threadgroupBytes)
+    for index in arguments.indices { bind(arguments[index], index, encoder) }
+    setConstant(params, arguments.count, encoder)
+    switch more {
+    case .none: break
+    case .absent: bind(.absent, arguments.count + 1, encoder)
+    case .batch(let batch): setConstant(batch, arguments.count + 1, encoder)
+    case .part(let part): setConstant(part, arguments.count + 1, encoder)
+    }
+    setThreadgroupMemory(threadgroupBytes, encoder)
     encoder.dispatchThreadgroups(
       MTLSize(width: groups.0, height: groups.1, depth: groups.2),
       threadsPerThreadgroup: MTLSize(width: threads, height: 1, depth: 1))
   }
 
-  private func bind(_ argument: Argument, _ index: Int) {
+  private mutating func setConstant<Value>(_ value: Value, _ index: Int, _ encoder: any MTLComputeCommandEncoder) {
+    bound[index].buffer = nil
+    withUnsafeBytes(of: value) { bytes in
+      if let base = bytes.baseAddress { encoder.setBytes(base, length: bytes.count, index: index) }
+    }
+  }
+
+  private mutating func bind(_ argument: Argument, _ index: Int, _ encoder: any MTLComputeCommandEncoder) {
     switch argument {
     // An empty tensor may lie at its buffer's very end, where no binding can.
     case .reads(let region) where !region.isEmpty, .writes(let region) where !region.isEmpty:
-      encoder.setBuffer(region.buffer, offset: region.offset, index: index)
+      bind(region.buffer, region.offset, index, encoder)
     default:
-      encoder.setBuffer(device.sink, offset: index * MetalBackend.sinkPiece, index: index)
+      bind(device.sink, index * MetalBackend.sinkPiece, index, encoder)
     }
+  }
+
+  private mutating func bind(
+    _ buffer: any MTLBuffer, _ offset: Int, _ index: Int, _ encoder: any MTLComputeCommandEncoder
+  ) {
+    let identity = ObjectIdentifier(buffer)
+    if bound[index].buffer == identity, bound[index].offset == offset { return }
+    encoder.setBuffer(buffer, offset: offset, index: index)
+    bound[index] = Bound(buffer: identity, offset: offset)
   }
 
   /// Lengths are multiples of 16. A kernel that asks for none gets the least, since what an earlier one was given would
   /// count beside its own threadgroup arrays.
-  private mutating func setThreadgroupMemory(_ bytes: Int) {
+  private mutating func setThreadgroupMemory(_ bytes: Int, _ encoder: any MTLComputeCommandEncoder) {
     let wanted = max(16, ceilDiv(bytes, 16) * 16)
     if bytes == 0, threadgroupBytes <= wanted { return }
     if wanted != threadgroupBytes { encoder.setThreadgroupMemoryLength(wanted, index: 0) }
     threadgroupBytes = wanted
   }
 
-  mutating func encode(_ op: Op) throws(Failure) {
-    switch op {
-    case .gatedDelta(let op, let sequences): try encode(op, sequences)
-    case .causalConv1d(let op, let sequences): try encode(op, sequences)
-    case .gatedRMSNorm(let op): try encode(op)
-    case .gatedDeltaStep(let op, let sequences): try encode(op, sequences)
-    case .linear(let op): try encode(op)
-    case .copySlots(let op, let sequences): try encode(op, sequences)
-    case .commitGatedDelta(let op, let sequences): try encode(op, sequences)
-    case .commitCausalConv1d(let op, let sequences): try encode(op, sequences)
-    }
+  /// The whole op in this command buffer.
+  mutating func encode(_ op: GatedDelta, _ sequences: Sequences) throws(Failure) {
+    var recurrence = try begin(op, sequences, workLimit: device.workLimit)
+    for part in 0..<recurrence.parts { try encode(&recurrence, part: part) }
   }
 }
 

@@ -10,18 +10,18 @@ struct Pipeline: @unchecked Sendable {
   let maxThreads: Int
 }
 
-/// Compiles kernels at their first use, each from a text of its own: the runtime compiler would take seconds for all
-/// instantiations, and a program needs a handful.
+/// The kernels' library, compiled once, and the pipelines made of it, each at its first use.
 final class Pipelines: @unchecked Sendable {
   private struct Library: @unchecked Sendable {
     let library: any MTLLibrary
   }
   private struct State {
     var ready: [Kernel: Pipeline] = [:]
-    var libraries: [String: Library] = [:]
   }
   private let device: any MTLDevice
   private let state = Mutex(State())
+  /// Held while the library is compiled, so that it is compiled once.
+  private let library = Mutex<Library?>(nil)
 
   init(device: any MTLDevice) { self.device = device }
 
@@ -37,8 +37,7 @@ final class Pipelines: @unchecked Sendable {
     let name = kernel.name
     let made: any MTLComputePipelineState
     do {
-      let library = try library(of: name)
-      let function = try library.makeFunction(name: name, constantValues: Self.values(of: kernel.constants))
+      let function = try compiledLibrary().makeFunction(name: name, constantValues: Self.values(of: kernel.constants))
       made = try device.makeComputePipelineState(function: function)
     } catch {
       throw Failure(.device, expected: "the kernel \(name) to compile", received: "\(error)")
@@ -52,25 +51,18 @@ final class Pipelines: @unchecked Sendable {
       state: made, maxThreads: made.maxTotalThreadsPerThreadgroup / GDM_SIMD_LANES * GDM_SIMD_LANES)
   }
 
-  private func library(of name: String) throws -> any MTLLibrary {
-    if let known = state.withLock({ $0.libraries[name] }) { return known.library }
-    let options = MTLCompileOptions()
-    options.languageVersion = .version3_2
-    // The promises to the bit: no reassociation, correctly rounded division and roots.
-    options.mathMode = .safe
-    options.mathFloatingPointFunctions = .precise
-    let made = Library(library: try device.makeLibrary(source: Self.source(of: name), options: options))
-    state.withLock { $0.libraries[name] = made }
-    return made.library
-  }
-
-  /// All of the text but the instantiations of other kernels: templates that nothing instantiates cost next to nothing.
-  static func source(of name: String) -> String {
-    let all = "template [[host_name(\""
-    let own = all + name + "\")]]"
-    return kernelSource.split(separator: "\n", omittingEmptySubsequences: false)
-      .map { line in line.utf8.starts(with: all.utf8) && !line.utf8.starts(with: own.utf8) ? "" : line }
-      .joined(separator: "\n")
+  private func compiledLibrary() throws -> any MTLLibrary {
+    try library.withLock { library in
+      if let library { return library }
+      let options = MTLCompileOptions()
+      options.languageVersion = .version3_2
+      // The promises to the bit: no reassociation, correctly rounded division and roots.
+      options.mathMode = .safe
+      options.mathFloatingPointFunctions = .precise
+      let made = Library(library: try device.makeLibrary(source: kernelSource, options: options))
+      library = made
+      return made
+    }.library
   }
 
   private static func values(of constants: Constants) -> MTLFunctionConstantValues {

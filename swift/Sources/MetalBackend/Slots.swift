@@ -1,11 +1,14 @@
 import GatedDeltaTypes
 import ShaderParams
 
-/// The slots of one op as its kernels take them.
+/// The slots of one op as its kernels take them: tables in memory or, of a small batch, a constant of the dispatch.
 struct SlotTable {
-  var starts: Region
-  var readSlots: Region
-  var writeSlots: Region
+  var starts = Argument.absent
+  var readSlots = Argument.absent
+  var writeSlots = Argument.absent
+  var batch = MoreConstants.absent
+
+  var isSmall: Bool { if case .batch = batch { true } else { false } }
 }
 
 /// States that an op reads from elsewhere than its pool, and those that it stores beside the final ones: arguments.
@@ -19,18 +22,21 @@ struct StateArguments {
 extension Pass {
   /// Index data of a ragged batch. Reads that do not go to the pool are -2 - i: of slots that other sequences write, i is
   /// the copy; where the op has a source, it is the source's slot.
-  mutating func slots(_ sequences: Sequences, fromSource: Bool = false) throws(Failure) -> SlotTable {
-    var reads = sequences.readSlots
-    if fromSource {
-      reads = reads.map { $0 < 0 ? $0 : Int32(GDM_SLOT_STAGED) - $0 }
-    } else {
-      for (copy, sequence) in sequences.stagedReads.enumerated() where reads.indices.contains(Int(sequence)) {
-        reads[Int(sequence)] = Int32(GDM_SLOT_STAGED - copy)
-      }
+  ///
+  /// `small` says that the kernel can take a small batch as a constant.
+  mutating func slots(_ sequences: Sequences, fromSource: Bool = false, small: Bool = false) throws(Failure)
+    -> SlotTable
+  {
+    if small, sequences.count <= GDM_SMALL_BATCH {
+      return SlotTable(batch: .batch(GDMBatch(sequences, fromSource: fromSource)))
+    }
+    let readSlots = try arena.region(copying: sequences.readSlots)
+    sequences.eachTranslatedRead(fromSource: fromSource) { sequence, slot in
+      (readSlots.contents + 4 * sequence).storeBytes(of: slot, as: Int32.self)
     }
     return SlotTable(
-      starts: try arena.region(copying: sequences.starts), readSlots: try arena.region(copying: reads),
-      writeSlots: try arena.region(copying: sequences.writeSlots))
+      starts: .reads(try arena.region(copying: sequences.starts)), readSlots: .reads(readSlots),
+      writeSlots: .reads(try arena.region(copying: sequences.writeSlots)))
   }
 
   mutating func states(
@@ -87,11 +93,45 @@ extension Pass {
     try dispatch(
       Kernel(family: .copy, unit: unit),
       [
-        .writes(op.pool, elements: op.slots * op.slotElements), staged, .reads(table.readSlots),
-        .reads(table.writeSlots),
+        .writes(op.pool, elements: op.slots * op.slotElements), staged, table.readSlots, table.writeSlots,
       ],
       GDMSlots(slotUnits: UInt32(element: units)),
       groups: (ceilDiv(units, GDM_COPY_THREADS), sequences.count, 1), threads: .exactly(GDM_COPY_THREADS))
+  }
+}
+
+extension Sequences {
+  /// The read slots that are not the pool's own.
+  fileprivate func eachTranslatedRead(fromSource: Bool, _ store: (Int, Int32) -> Void) {
+    if fromSource {
+      for sequence in 0..<count where readSlots[sequence] >= 0 {
+        store(sequence, Int32(GDM_SLOT_STAGED) - readSlots[sequence])
+      }
+    } else {
+      for copy in stagedReads.indices where readSlots.indices.contains(Int(stagedReads[copy])) {
+        store(Int(stagedReads[copy]), Int32(GDM_SLOT_STAGED - copy))
+      }
+    }
+  }
+}
+
+extension GDMBatch {
+  /// At most GDM_SMALL_BATCH sequences.
+  fileprivate init(_ sequences: Sequences, fromSource: Bool) {
+    self.init()
+    let count = min(sequences.count, Int(GDM_SMALL_BATCH))
+    withUnsafeMutableBytes(of: &starts) { starts in
+      for i in 0...count { starts.storeBytes(of: sequences.starts[i], toByteOffset: 4 * i, as: Int32.self) }
+    }
+    withUnsafeMutableBytes(of: &writeSlots) { slots in
+      for i in 0..<count { slots.storeBytes(of: sequences.writeSlots[i], toByteOffset: 4 * i, as: Int32.self) }
+    }
+    withUnsafeMutableBytes(of: &readSlots) { slots in
+      for i in 0..<count { slots.storeBytes(of: sequences.readSlots[i], toByteOffset: 4 * i, as: Int32.self) }
+      sequences.eachTranslatedRead(fromSource: fromSource) { sequence, slot in
+        slots.storeBytes(of: slot, toByteOffset: 4 * sequence, as: Int32.self)
+      }
+    }
   }
 }
 

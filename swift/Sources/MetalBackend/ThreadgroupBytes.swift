@@ -4,8 +4,7 @@ import ShaderParams
 enum ThreadgroupBytes {
   /// recurrence_prefill.metal: keys, queries and decays, betas, values and outputs of a block of tokens.
   static func prefill(keyDim: Int, perKey: Bool) -> Int {
-    let block = keyDim == 64 || keyDim == 128 ? GDM_PREFILL_BLOCK : GDM_PREFILL_BLOCK_ANY
-    return 4 * (block * (2 * keyDim + (perKey ? keyDim : 1)) + block + 2 * block * GDM_PREFILL_ROWS)
+    4 * GDM_PREFILL_BLOCK * (2 * keyDim + (perKey ? keyDim : 1) + 1 + 2 * GDM_PREFILL_ROWS)
   }
 
   /// chunk_prepare.metal: a tile of keys or queries, and the two matrices.

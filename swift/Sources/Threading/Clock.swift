@@ -21,8 +21,13 @@ public struct Deadline: Sendable {
 
   /// `timeout` in nanoseconds from now; anything beyond a century is never.
   public init(timeout: UInt64) {
-    let sum = Clock.now.addingReportingOverflow(timeout)
-    nanoseconds = sum.overflow || sum.partialValue > UInt64(Int64.max) ? nil : sum.partialValue
+    // The clock is read only where its time matters.
+    guard timeout <= UInt64(Int64.max) else {
+      nanoseconds = nil
+      return
+    }
+    let sum = Clock.now &+ timeout
+    nanoseconds = sum > UInt64(Int64.max) ? nil : sum
   }
 
   public var isNever: Bool { nanoseconds == nil }

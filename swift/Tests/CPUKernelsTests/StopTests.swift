@@ -13,8 +13,9 @@ import Threading
     let x = try TestTensor(.f32, tokens: 1, dim: features + 8 * rows)
     let weight = try TestTensor(.f32, tokens: 16, dim: features)
     let out = try TestTensor(.f32, tokens: rows, dim: 16)
-    x.fill(with: 1)
-    weight.fill(with: 1)
+    for tensor in [x, weight] {
+      tensor.memory.pointer.initializeMemory(as: Float.self, repeating: 1, count: tensor.count)
+    }
     var view = x.view
     view.tokenStride = 8
     let op = Linear(rows: rows, inFeatures: features, outFeatures: 16, x: view, weight: weight.view, out: out.view)

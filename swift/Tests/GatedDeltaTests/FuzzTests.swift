@@ -85,6 +85,17 @@ import Testing
         input(op.x, op.tokens, op.heads, op.dim), input(op.z, op.tokens, op.heads, op.dim),
         input(op.weight, 1, 1, op.dim), output(op.out, op.tokens, op.heads, op.dim),
       ]
+    case .add(let op):
+      // What out replaces is no other tensor.
+      walks = [
+        op.replacesA ? nil : input(op.a, op.tokens, op.heads, op.dim),
+        op.replacesB ? nil : input(op.b, op.tokens, op.heads, op.dim), output(op.out, op.tokens, op.heads, op.dim),
+      ]
+    case .rmsNorm(let op):
+      walks = [
+        input(op.x, op.tokens, op.heads, op.dim), input(op.weight, 1, 1, op.dim),
+        output(op.out, op.tokens, op.heads, op.dim),
+      ]
     case .gatedDeltaStep(let op, _):
       let channels = 2 * op.keyHeads * op.keyDim + op.valueHeads * op.valueDim
       walks = [
@@ -137,7 +148,7 @@ import Testing
     case .copySlots(let op, _): (slots, states) = (op.slots, .none)
     case .commitGatedDelta(let op, _): (slots, states) = (op.slots, .none)
     case .commitCausalConv1d(let op, _): (slots, states) = (op.slots, .none)
-    case .gatedRMSNorm, .linear: (slots, states) = (0, .none)
+    case .gatedRMSNorm, .rmsNorm, .linear, .add: (slots, states) = (0, .none)
     }
     check(sequences, slots: slots, states)
   }

@@ -107,6 +107,34 @@ import Testing
       #expect(ops[2].out.memory.read(.f32, 0) == 2)
     }
 
+    /// A queue holds 512 command buffers; a submission may take more.
+    @Test(.timeLimit(.minutes(2))) func moreCommandBuffersThanAQueueHolds() throws {
+      let backend = try MetalBackend(device: Devices.emulated())
+      backend.workLimit = 1
+      let (op, out) = try doubling(backend, 3)
+      let submission = TestSubmission(Array(repeating: op, count: MetalBackend.commandBufferLimit + 90))
+      backend.submit(submission)
+      #expect(submission.wait() == nil && out.memory.read(.f32, 0) == 6)
+      #expect(backend.run(op) == nil)
+    }
+
+    /// One that cannot be encoded is found before the first of them runs.
+    @Test func manyCommandBuffersAreRehearsed() throws {
+      var settings = EmulatedSettings()
+      settings.maxThreads = ["gd_norm": 96]
+      let backend = try MetalBackend(device: Devices.emulated(settings))
+      backend.workLimit = 1
+      let (op, out) = try doubling(backend, 3)
+      let before = out.memory.read(.f32, 0)
+      var maker = Maker(backend, seed: 1)
+      var ops = Array(repeating: op, count: MetalBackend.heldCommandBuffers + 10)
+      ops.append(try maker.op(2))
+      let submission = TestSubmission(ops)
+      backend.submit(submission)
+      #expect(submission.wait()?.received == "at most 96")
+      #expect(out.memory.read(.f32, 0) == before)
+    }
+
     @Test func aGPUThatIsTooSmall() throws {
       var settings = EmulatedSettings()
       settings.maxThreads = ["gd_project": 96]

@@ -65,6 +65,39 @@ import Testing
     #expect(!hazards.block([.writes(region(0..<128))]))
   }
 
+  /// Against a list of all ranges that is searched from end to end.
+  @Test func aSetOfAddressesIsTheUnionOfItsRanges() {
+    var random = Random(11)
+    for _ in 0..<40 {
+      var set = AddressSet()
+      var all: [Range<UInt>] = []
+      for _ in 0..<60 {
+        let start = UInt(random.int(0...400))
+        let range = start..<(start + UInt(random.int(0...12)))
+        let wanted = all.contains { $0.overlaps(range) }
+        #expect(set.meets(range) == wanted)
+        set.insert(range)
+        all.append(range)
+        #expect(zip(set.ranges, set.ranges.dropFirst()).allSatisfy { $0.upperBound < $1.lowerBound })
+      }
+    }
+  }
+
+  /// What is kept has a bound: a barrier comes before it grows further.
+  @Test func whatIsKeptIsBounded() {
+    var hazards = Hazards()
+    var barriers = 0
+    for i in 0..<2000 {
+      let argument = Argument.reads(region(8 * i..<8 * i + 4))
+      if hazards.block([argument]) {
+        barriers += 1
+        hazards.reset()
+      }
+      hazards.add([argument])
+    }
+    #expect((1...2000 / (AddressSet.limit - 32)).contains(barriers))
+  }
+
   @Test func tensorsCoverWhatTheirStridesReach() throws {
     let view = TensorView(memory: memory, offset: 128, dtype: .f16, tokenStride: 64, headStride: 16)
     let start = UInt(bitPattern: memory.pointer)

@@ -167,6 +167,18 @@ struct OpTests {
 
 #if os(Linux)
   extension OpTests {
+    /// A prefill that is several dispatches, over command buffers of their own, with states carried between them.
+    @Test(arguments: UInt64(0)..<6) func aLongPrefillInParts(_ seed: UInt64) throws {
+      let whole = try MetalBackend(device: Devices.emulated())
+      let cut = try MetalBackend(device: Devices.emulated())
+      cut.workLimit = 1
+      var (a, b) = (Maker(whole, seed: seed), Maker(cut, seed: seed))
+      let lengths = [[33], [40, 0, 17], [9, 64, 23]][Int(seed) % 3]
+      #expect(whole.run(try a.gatedDelta(algorithm: .recurrent, lengths: lengths)) == nil)
+      #expect(cut.run(try b.gatedDelta(algorithm: .recurrent, lengths: lengths)) == nil)
+      for (x, y) in zip(a.outputs, b.outputs) { #expect(x.memory.bytes.elementsEqual(y.memory.bytes)) }
+    }
+
     /// The kernels for short and for long sequences give equal bits: which one runs is the host's to choose.
     @Test func equalBitsWhateverTheGPUTakes() throws {
       var few = EmulatedSettings()

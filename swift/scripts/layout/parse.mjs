@@ -48,7 +48,8 @@ export function parse(header) {
     if (op === undefined) return [];
     const struct = structs.get(`gd_${op}`);
     if (struct === undefined) throw new Error(`${name} has no struct`);
-    return [{ name: publicName(op), struct: `gd_${op}`, encode: name, size: struct.size, arguments: argumentsOf(struct, options) }];
+    const { size, note } = struct;
+    return [{ name: publicName(op), struct: `gd_${op}`, encode: name, size, module: note.in, arguments: argumentsOf(struct, options) }];
   });
   return { constants, options, structs, functions, ops };
 }
@@ -81,10 +82,11 @@ function declarations(text, notes) {
     if ((match = /^typedef (\w+) (\w+);/.exec(rest))) {
       const [base, alias] = [scalars[match[1]], scalars[match[2]]];
       if (!base || !alias || base.size !== alias.size) throw new Error(`unknown typedef: ${match[0]}`);
-    } else if ((match = /^typedef struct (\w+) \{([^{}]*)\} (\w+);/.exec(rest))) {
+    } else if ((match = /^typedef struct (\w+) \{([^{}]*)\} (\w+);[ \t]*(?:\$(\d+)\$)?/.exec(rest))) {
       if (match[1] !== match[3]) throw new Error(`struct ${match[1]} is named ${match[3]}`);
       if (structs.has(match[1])) throw new Error(`struct ${match[1]} is declared twice`);
-      structs.set(match[1], layoutOf(match[1], match[2], structs, notes));
+      const note = match[4] === undefined ? {} : readNote(notes[Number(match[4])]);
+      structs.set(match[1], { ...layoutOf(match[1], match[2], structs, notes), note });
     } else if ((match = /^([\w ]+?[ *]+)(gd_\w+|napi_register_module_v1)\(([^()]*)\);/.exec(rest))) {
       const parameters = match[3].trim() === "void" ? [] : match[3].split(",").map((p) => parameterOf(p, structs));
       functions.push({ name: match[2], args: parameters, returns: returnOf(match[1].trim()) });

@@ -68,3 +68,105 @@ export function swiftEncoders({ ops }) {
   }
   return [...lines, ""].join("\n");
 }
+
+/** `gatedDelta` and others as Swift writes them: the case of `Op`, and with a capital the class. */
+const swiftCase = ({ struct }) => camelCase(struct.slice(3).toUpperCase());
+const className = (op) => `${swiftCase(op)[0].toUpperCase()}${swiftCase(op).slice(1)}`;
+
+/** The ops that backends run, those of the main module. An op with index data has sequences. */
+function backendOps({ ops }) {
+  return ops.filter(({ module }) => module === undefined).map((op) => {
+    const flat = op.arguments.flatMap((argument) => argument.members ?? [argument]);
+    return { name: op.name, case: swiftCase(op), class: className(op), ragged: flat.some(({ kind }) => kind === "indices") };
+  });
+}
+
+/** The enum of validated ops. */
+export function swiftOps(parsed) {
+  const ops = backendOps(parsed);
+  const ragged = ops.filter((op) => op.ragged);
+  const plain = ops.filter((op) => !op.ragged).map((op) => `.${op.case}`);
+  return [
+    `// ${origin}`,
+    "",
+    "/// A validated op and, where it has any, the part that index data decides.",
+    "public enum Op: Sendable {",
+    ...ops.map((op) => `  case ${op.case}(${op.class}${op.ragged ? ", Sequences" : ""})`),
+    "",
+    "  /// The public name, for messages.",
+    "  public var name: String {",
+    "    switch self {",
+    ...ops.map((op) => `    case .${op.case}: "${op.name}"`),
+    "    }",
+    "  }",
+    "",
+    "  /// The part that index data decides; nil for ops without any.",
+    "  public var sequences: Sequences? {",
+    "    get {",
+    "      switch self {",
+    ...ragged.map((op) => `      case .${op.case}(_, let sequences): sequences`),
+    `      case ${plain.join(", ")}: nil`,
+    "      }",
+    "    }",
+    "    set {",
+    "      guard let newValue else { return }",
+    "      switch self {",
+    ...ragged.map((op) => `      case .${op.case}(let op, _): self = .${op.case}(op, newValue)`),
+    `      case ${plain.join(", ")}: break`,
+    "      }",
+    "    }",
+    "  }",
+    "}",
+    "",
+  ].join("\n");
+}
+
+/** How the CPU backend finds an op's function. */
+export function swiftExecutor(parsed) {
+  return [
+    `// ${origin}`,
+    "",
+    "import GatedDeltaTypes",
+    "",
+    "extension Executor {",
+    "  func run(_ ops: [EncodedOp], _ index: Int) throws(Failure) {",
+    "    switch ops[index].op {",
+    ...backendOps(parsed).map((op) =>
+      op.ragged ? `    case .${op.case}(let op, let sequences): try run(op, sequences)` : `    case .${op.case}(let op): try run(op)`,
+    ),
+    "    }",
+    "  }",
+    "}",
+    "",
+  ].join("\n");
+}
+
+/** How the Metal backend finds an op's function, and what it takes of a GPU's time. */
+export function swiftPass(parsed) {
+  const ops = backendOps(parsed);
+  return [
+    `// ${origin}`,
+    "",
+    "import GatedDeltaTypes",
+    "",
+    "extension Pass {",
+    "  mutating func encode(_ op: Op) throws(Failure) {",
+    "    switch op {",
+    ...ops.map((op) =>
+      op.ragged ? `    case .${op.case}(let op, let sequences): try encode(op, sequences)` : `    case .${op.case}(let op): try encode(op)`,
+    ),
+    "    }",
+    "  }",
+    "}",
+    "",
+    "extension Op {",
+    "  /// Multiply-adds, roughly.",
+    "  var work: Int {",
+    "    switch self {",
+    ...ops.map((op) => (op.ragged ? `    case .${op.case}(let op, let sequences): op.work(sequences)` : `    case .${op.case}(let op): op.work`)),
+    "    }",
+    "  }",
+    "}",
+    "",
+  ].join("\n");
+}

@@ -24,6 +24,7 @@ export function typescriptLayout({ constants, structs, functions }) {
   lines.push("} as const;", "", "/** The exported functions, in the form that `dlopen` of bun:ffi takes. */");
   lines.push("export const symbols = {");
   for (const { name, args, returns } of functions) {
+    if (!name.startsWith("gd_")) continue; // for the host, not for bun:ffi
     lines.push(`  ${name}: { args: [${args.map((arg) => `"${arg}"`).join(", ")}], returns: "${returns}" },`);
   }
   lines.push("} as const;", "");
@@ -92,4 +93,44 @@ function argumentText(argument, used) {
     parts.push(`names: ${table}`, `byDefault: ${argument.default === undefined ? "undefined" : argument.default.value}`);
   }
   return `{ ${parts.join(", ")} }`;
+}
+
+/** `gatedDelta` as the file that its function stands in. */
+function fileOf({ name, module }) {
+  return module ?? name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}
+
+const argumentsType = ({ name }) => `${name[0].toUpperCase()}${name.slice(1)}Arguments`;
+
+/** Exports of the ops' functions and of their arguments' types. */
+export function typescriptFunctions({ ops }) {
+  const lines = [`// ${origin}`, "", "/** The ops of the main module. */"];
+  for (const op of ops) {
+    if (op.module !== undefined) continue;
+    lines.push(`export { ${op.name} } from "./${fileOf(op)}.ts";`, `export type { ${argumentsType(op)} } from "./${fileOf(op)}.ts";`);
+  }
+  return [...lines, ""].join("\n");
+}
+
+/** The methods of a pass. */
+export function typescriptPass({ ops }) {
+  const lines = [`// ${origin}`, "", 'import type { OpName } from "../ops/op-kind.ts";'];
+  for (const file of new Set(ops.map(fileOf))) {
+    const names = ops.filter((op) => fileOf(op) === file).map(argumentsType);
+    lines.push(`import type { ${names.join(", ")} } from "../ops/${file}.ts";`);
+  }
+  lines.push(
+    "",
+    "/** Adds an op that is made of arguments. */",
+    'export const add: unique symbol = Symbol("add");',
+    "",
+    "/** The ops' functions as methods, each of which records an op. */",
+    "export abstract class PassOps {",
+    "  /** @internal */",
+    "  abstract [add](name: OpName, args: object): void;",
+  );
+  for (const op of ops) {
+    lines.push("", `  /** See {@link ${op.name}}. */`, `  ${op.name}(args: ${argumentsType(op)}): void {`, `    this[add]("${op.name}", args);`, "  }");
+  }
+  return [...lines, "}", ""].join("\n");
 }

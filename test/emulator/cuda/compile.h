@@ -12,8 +12,9 @@
 namespace emu {
 
 struct Parameter {
-  std::string kind, name;  // "buffer" or "threadgroup"
+  std::string kind, name;  // "buffer", "threadgroup" or "value"
   unsigned index;
+  unsigned slot = 0;  // of a value
 };
 struct Kernel {
   std::string file, entry;
@@ -24,6 +25,7 @@ struct Kernel {
 struct Arguments {
   void *buffers[31];
   unsigned threadgroups[31];
+  alignas(16) unsigned char constants[4][256];
 };
 
 inline std::map<std::string, Kernel> kernels;
@@ -74,6 +76,7 @@ inline void load_folder(const std::string &folder) {
         Parameter p;
         p.kind = word;
         in >> p.index >> p.name;
+        if (word == "value") in >> p.slot;
         kernel->parameters.push_back(p);
       }
     }
@@ -100,6 +103,35 @@ inline std::string literal(const RecordedConstant &c) {
   return text;
 }
 
+/// What a kernel is launched with: buffers at `memory`, constants from the record itself. `shared` becomes the bytes of
+/// threadgroup memory, `groups` the grid; false where it is not a whole number of threadgroups.
+inline bool lay_out(const Kernel &kernel, const Recorded &record, const std::vector<CUdeviceptr> &memory,
+                    Arguments &arguments, unsigned &shared, unsigned (&groups)[3]) {
+  memset(&arguments, 0, sizeof arguments);
+  for (size_t i = 0; i < record.buffers.size(); ++i) {
+    const RecordedBuffer &b = record.buffers[i];
+    if (b.index < 31) arguments.buffers[b.index] = reinterpret_cast<void *>(memory[i] + b.offset);
+    for (const Parameter &p : kernel.parameters) {
+      if (p.kind != "value" || p.index != b.index || b.data == nullptr || b.offset > b.bytes || p.slot > 3) continue;
+      memcpy(arguments.constants[p.slot], b.data + b.offset, b.bytes - b.offset < 256 ? b.bytes - b.offset : 256);
+    }
+  }
+  shared = 0;
+  for (const Parameter &p : kernel.parameters) {
+    if (p.kind != "threadgroup") continue;
+    arguments.threadgroups[p.index] = shared;
+    shared += p.index < record.lengths.size() ? (record.lengths[p.index] + 15) / 16 * 16 : 0;
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (record.grid[i] % record.threads[i] != 0) {
+      problem = "the grid is not a whole number of threadgroups";
+      return false;
+    }
+    groups[i] = unsigned(record.grid[i] / record.threads[i]);
+  }
+  return true;
+}
+
 inline CUfunction compile(const Kernel &kernel, const Recorded &record, const std::string &architecture) {
   std::vector<std::string> options = {"--std=c++17",
                                       "--fmad=false",
@@ -107,6 +139,8 @@ inline CUfunction compile(const Kernel &kernel, const Recorded &record, const st
                                       "--gpu-architecture=" + architecture,
                                       "--device-int128",
                                       "-DEMU_ENTRY=" + std::to_string(kernel.number)};
+  // Threadgroups of whole simdgroups need no mask of the lanes that are there.
+  if (record.threads[0] * record.threads[1] * record.threads[2] % 32 == 0) options.push_back("-DEMU_WHOLE_WARPS");
   for (const RecordedConstant &c : record.constants) {
     // By name, or by the position that the emulator recorded it under.
     for (const auto &known : kernel.constants)

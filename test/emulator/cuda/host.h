@@ -17,6 +17,7 @@ void __syncthreads();
 void __syncwarp();
 void __threadfence();
 template <class T> T __shfl_sync(unsigned, T, int);
+template <class T> T __shfl_xor_sync(unsigned, T, int);
 int __all_sync(unsigned, int);
 int __any_sync(unsigned, int);
 int __popc(unsigned);

@@ -23,26 +23,10 @@ struct Outcome {
 
 bool launch(CUfunction function, const Kernel &kernel, const emu::Recorded &record,
             const std::vector<CUdeviceptr> &memory, CUstream stream) {
-  Arguments arguments = {};
-  for (size_t i = 0; i < record.buffers.size(); ++i) {
-    if (record.buffers[i].index < 31)
-      arguments.buffers[record.buffers[i].index] = reinterpret_cast<void *>(memory[i] + record.buffers[i].offset);
-  }
-  unsigned shared = 0;
-  for (const Parameter &p : kernel.parameters) {
-    if (p.kind != "threadgroup") continue;
-    arguments.threadgroups[p.index] = shared;
-    shared += p.index < record.lengths.size() ? (record.lengths[p.index] + 15) / 16 * 16 : 0;
-  }
-  unsigned groups[3];
-  for (int i = 0; i < 3; ++i) {
-    if (record.grid[i] % record.threads[i] != 0) {
-      problem = "the grid is not a whole number of threadgroups";
-      return false;
-    }
-    groups[i] = unsigned(record.grid[i] / record.threads[i]);
-    if (groups[i] == 0) return true;
-  }
+  Arguments arguments;
+  unsigned shared, groups[3];
+  if (!lay_out(kernel, record, memory, arguments, shared, groups)) return false;
+  if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0) return true;
   void *pointers[] = {&arguments};
   return ok(cuLaunchKernel(function, groups[0], groups[1], groups[2], record.threads[0], record.threads[1],
                            record.threads[2], shared, stream, pointers, nullptr),

@@ -18,7 +18,8 @@ export function literal(text: string): string | null {
   return null;
 }
 
-export function commonEdits(unit: Unit, edits: Edits): void {
+/** `unrolls`: whether the compiler of the output knows `#pragma unroll`. */
+export function commonEdits(unit: Unit, edits: Edits, unrolls = false): void {
   const { tokens } = unit;
   for (let i = 0; i < tokens.list.length; i += 1) {
     const token = tokens.at(i);
@@ -30,6 +31,7 @@ export function commonEdits(unit: Unit, edits: Edits): void {
       const value = literal(token.text);
       if (value !== null) edits.replace({ begin: i, end: i + 1 }, value);
     } else if (token.kind === "pragma" && /^#\s*pragma\s+(METAL|mark|unroll|clang\s+loop)\b/.test(token.text)) {
+      if (unrolls && /^#\s*pragma\s+unroll\b/.test(token.text)) continue;
       edits.replace({ begin: i, end: i + 1 }, "");
     }
   }

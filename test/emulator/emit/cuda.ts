@@ -23,7 +23,7 @@ export type CudaUnit = {
 
 export function emitCuda(unit: Unit): CudaUnit {
   const edits = new Edits(unit.tokens);
-  commonEdits(unit, edits);
+  commonEdits(unit, edits, true);
   constantEdits(unit, edits);
   swizzleEdits(unit, edits);
   for (const d of unit.declarations) {
@@ -92,8 +92,16 @@ function swizzleEdits(unit: Unit, edits: Edits): void {
   }
 }
 
-function argument(p: KernelParameter): string {
+/** The place among a kernel's constant references, which travel by value as Metal's setBytes has them; -1 for all else. */
+function constantSlot(k: Kernel, p: KernelParameter): number {
+  const references = k.parameters.filter((q) => q.kind === "buffer" && q.parameter.reference && q.parameter.space === "constant");
+  return references.indexOf(p);
+}
+
+function argument(k: Kernel, p: KernelParameter): string {
   if (p.kind === "builtin") return `emu_${p.attribute}`;
+  const slot = constantSlot(k, p);
+  if (slot >= 0) return `emu_constant{arguments.constants[${slot}]}`;
   if (p.kind === "threadgroup") return `emu_pointer{emu_shared + arguments.threadgroups[${p.index}]}`;
   return `${p.parameter.reference ? "emu_reference" : "emu_pointer"}{arguments.buffers[${p.index}]}`;
 }
@@ -104,7 +112,7 @@ function entry(k: Kernel, n: number): string {
     `#if EMU_ENTRY == ${n}`,
     `extern "C" __global__ void${limit} emu_entry_${n}(const __grid_constant__ emu_arguments arguments) {`,
     "  extern __shared__ __align__(16) char emu_shared[];",
-    `  (void)emu_shared; ${k.expression}(${k.parameters.map(argument).join(", ")});`,
+    `  (void)emu_shared; ${k.expression}(${k.parameters.map((p) => argument(k, p)).join(", ")});`,
     "}",
     "#endif",
   ].join("\n");
@@ -113,7 +121,10 @@ function entry(k: Kernel, n: number): string {
 function describe(unit: Unit, k: Kernel, n: number): string {
   void unit;
   const lines = [`kernel ${k.hostName} emu_entry_${n} ${n}`];
-  for (const p of k.parameters) if (p.kind !== "builtin") lines.push(`${p.kind} ${p.index} ${p.parameter.name}`);
+  for (const p of k.parameters) if (p.kind !== "builtin") {
+    const slot = constantSlot(k, p);
+    lines.push(slot >= 0 ? `value ${p.index} ${p.parameter.name} ${slot}` : `${p.kind} ${p.index} ${p.parameter.name}`);
+  }
   for (const c of k.constants) lines.push(`constant ${c.name} ${c.type}`);
   return `${lines.join("\n")}\n`;
 }

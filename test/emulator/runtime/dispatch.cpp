@@ -49,6 +49,7 @@ struct Options {
   Order order = Order::forward;
   uint64_t seed = 1;
   uint32_t checks = EMU_CHECK_ALL;
+  bool flush = false;  // numbers below the normal ones count as zero, as operands and as results
 };
 
 std::string read_options(const emu_dispatch_info &d, Options &options) {
@@ -103,6 +104,12 @@ std::string read_options(const emu_dispatch_info &d, Options &options) {
     matrix_sum = MatrixSum::exact;
   else
     return "GATED_DELTA_EMULATOR_MATRIX is \"" + name + "\"; it must be fused, pairwise or exact";
+  const char *subnormals = getenv("GATED_DELTA_EMULATOR_SUBNORMALS");
+  const std::string kept = subnormals != nullptr ? subnormals : "";
+  if (kept == "flush")
+    options.flush = true;
+  else if (!kept.empty() && kept != "keep")
+    return "GATED_DELTA_EMULATOR_SUBNORMALS is \"" + kept + "\"; it must be keep or flush";
   const char *limit = getenv("GATED_DELTA_EMULATOR_TIMEOUT");
   double allowed = 300;
   if (limit != nullptr && limit[0] != 0) {
@@ -264,12 +271,18 @@ extern "C" __attribute__((visibility("default"))) char *emu_dispatch(const emu_p
   if (problem.empty()) problem = make_plan(*pipeline, *d, plan);
   if (!problem.empty()) return copy_string(format("kernel %s: ", name) + problem);
   record_dispatch(*pipeline, *d, unsigned(options.order), options.seed, options.checks);
+  if (outlines()) return nullptr;
   fault_message.clear();
   fault_kernel = "";
 #if defined(__x86_64__)
-  // Denormals count and nothing traps, whatever the host's thread has set.
+  // Denormals count, unless they are to be flushed, and nothing traps, whatever the host's thread has set.
   const unsigned control = _mm_getcsr();
-  _mm_setcsr(0x1f80);
+  _mm_setcsr(options.flush ? 0x9fc0 : 0x1f80);
+#endif
+#if defined(__aarch64__)
+  uint64_t control;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+  __asm__ volatile("msr fpcr, %0" ::"r"(options.flush ? control | (1ull << 24) : control & ~(1ull << 24)));
 #endif
   if (plan.count > 0 && install_constants(*pipeline)) {
     fault_kernel = name;
@@ -277,6 +290,8 @@ extern "C" __attribute__((visibility("default"))) char *emu_dispatch(const emu_p
   }
 #if defined(__x86_64__)
   _mm_setcsr(control);
+#elif defined(__aarch64__)
+  __asm__ volatile("msr fpcr, %0" ::"r"(control));
 #endif
   return fault_message.empty() ? nullptr : copy_string(fault_message);
 }

@@ -20,6 +20,9 @@ Intervals observed[max_threads];                    // read from atomics by a th
 bool any_observed;
 Interval fenced[max_threads];  // what a thread's last fence covers
 bool any_fenced;
+bool used;  // by this dispatch
+// Reads of a cell by groups before the last one that read it, in a dispatch that fences.
+std::unordered_map<const Cell *, std::vector<uint32_t>> foreign_reads;
 
 void add(Intervals &to, const Intervals &from) {
   for (const Interval &i : from) {
@@ -39,6 +42,8 @@ void add(Intervals &to, const Intervals &from) {
 
 void fences_begin_dispatch() {
   released.clear();
+  foreign_reads.clear();
+  used = false;
   fences_begin_group();
 }
 
@@ -53,6 +58,7 @@ void fences_begin_group() {
 
 void fence_device(uint32_t first, uint32_t now) {
   const unsigned thread = scheduler.thread;
+  used = true;
   if (!observed[thread].empty()) {
     add(acquired, observed[thread]);
     observed[thread].clear();
@@ -82,6 +88,26 @@ bool fence_acquired(uint32_t serial) {
   for (const Interval &i : acquired)
     if (serial >= i.first && serial <= i.last) return true;
   return false;
+}
+
+void note_foreign_read(const Cell &cell, uint32_t serial) {
+  if (used) foreign_reads[&cell].push_back(serial);
+}
+
+bool fence_acquired_reads(const Clock &clock, const Cell &cell) {
+  if (!used) return false;
+  const uint32_t last = serial_of(cell.read);
+  if (last < clock.group && !fence_acquired(last)) return false;
+  if ((cell.read & foreign) == 0) return true;
+  const auto found = foreign_reads.find(&cell);
+  if (found == foreign_reads.end()) return false;
+  for (const uint32_t serial : found->second)
+    if (!fence_acquired(serial)) return false;
+  return true;
+}
+
+void fence_forget_reads(const Cell &cell) {
+  if (!foreign_reads.empty()) foreign_reads.erase(&cell);
 }
 
 }  // namespace emu

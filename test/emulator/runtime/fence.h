@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "race.h"
+
 namespace emu {
 
 void fences_begin_dispatch();
@@ -13,5 +15,9 @@ void fence_device(uint32_t first, uint32_t now);
 void fence_atomic(uintptr_t address, bool reads, bool writes);
 /// Has the running group acquired what happened at this serial of another group?
 bool fence_acquired(uint32_t serial);
+/// Has it acquired every read of this cell by other groups?
+bool fence_acquired_reads(const Clock &clock, const Cell &cell);
+/// The cell has been written: what was read before no longer matters.
+void fence_forget_reads(const Cell &cell);
 
 }  // namespace emu

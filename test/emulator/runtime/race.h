@@ -47,6 +47,10 @@ inline Conflict conflict(const Clock &clock, Accessor who, Stamp s) {
   return near && epoch_of(s) != (who.epoch & 0xffff) ? Conflict::none : Conflict::thread;
 }
 
+/// An earlier read of a cell by another threadgroup, of which the cell itself will soon remember only that there was
+/// one: kept aside where fences may order it (fence.h).
+void note_foreign_read(const Cell &cell, uint32_t serial);
+
 /// A read that found no conflicting write: remembered for a later write.
 inline void note_read(const Clock &clock, Accessor who, Cell &cell, uint32_t pc) {
   unsigned flags = 0;
@@ -64,9 +68,23 @@ inline void note_read(const Clock &clock, Accessor who, Cell &cell, uint32_t pc)
       flags &= ~unsigned(many_near);
   } else if (serial >= clock.dispatch) {
     flags = serial < clock.group ? unsigned(foreign) : unsigned(cell.read & foreign);
+    if (serial < clock.group) note_foreign_read(cell, serial);
   }
   cell.read = stamp(clock, who, flags);
   cell.read_pc = pc;
+}
+
+/// Is a write by `who` unordered with reads of its own threadgroup before it?
+inline Conflict own_read_conflict(const Clock &clock, Accessor who, const Cell &cell) {
+  const Stamp r = cell.read;
+  const uint32_t serial = serial_of(r);
+  if (r == 0 || serial < clock.group || serial < clock.now) return Conflict::none;
+  if (r & many_far) return Conflict::thread;
+  if (r & many_near) {
+    const bool near = thread_of(r) >> 5 == who.thread >> 5;
+    return near && epoch_of(r) != (who.epoch & 0xffff) ? Conflict::none : Conflict::thread;
+  }
+  return conflict(clock, who, r);
 }
 
 /// Is a write by `who` unordered with reads before it?
@@ -75,13 +93,7 @@ inline Conflict read_conflict(const Clock &clock, Accessor who, const Cell &cell
   const uint32_t serial = serial_of(r);
   if (r == 0 || serial < clock.dispatch) return Conflict::none;
   if (serial < clock.group || (r & foreign)) return Conflict::group;
-  if (serial < clock.now) return Conflict::none;
-  if (r & many_far) return Conflict::thread;
-  if (r & many_near) {
-    const bool near = thread_of(r) >> 5 == who.thread >> 5;
-    return near && epoch_of(r) != (who.epoch & 0xffff) ? Conflict::none : Conflict::thread;
-  }
-  return conflict(clock, who, r);
+  return own_read_conflict(clock, who, cell);
 }
 
 }  // namespace emu

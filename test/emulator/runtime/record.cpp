@@ -13,6 +13,8 @@ namespace emu {
 
 namespace {
 
+constexpr uint64_t outline_bytes = 512 << 10;  // as record_file.h has it
+
 struct File {
   FILE *file;
   template <class T> void number(T value) { fwrite(&value, sizeof value, 1, file); }
@@ -28,6 +30,11 @@ struct File {
 
 }  // namespace
 
+bool outlines() {
+  const char *wanted = getenv("GATED_DELTA_EMULATOR_OUTLINES");
+  return wanted != nullptr && wanted[0] != 0;
+}
+
 void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &d, uint32_t order, uint64_t seed,
                      uint32_t checks) {
   const char *folder = getenv("GATED_DELTA_EMULATOR_RECORD");
@@ -39,7 +46,7 @@ void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &d, u
   const std::string path = format("%s/%06u-%s.emurec", folder, number++, pipeline.kernel->info->name);
   File out = {fopen(path.c_str(), "wb")};
   if (out.file == nullptr) return;
-  fwrite("EMUREC02", 1, 8, out.file);
+  fwrite(outlines() ? "EMUOUTL1" : "EMUREC02", 1, 8, out.file);
   out.text(pipeline.kernel->info->name);
   out.number(uint32_t(pipeline.constants.size()));
   for (const ConstantValue &v : pipeline.constants) {
@@ -69,7 +76,12 @@ void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &d, u
         break;
       }
     out.number(same);
-    out.block(b.pointer, b.pointer != nullptr && same == ~0u ? b.bytes : 0);
+    const bool left = outlines() && b.bytes > outline_bytes && same == ~0u;
+    if (left)
+      out.number(b.bytes);
+    else
+      out.block(b.pointer, b.pointer != nullptr && same == ~0u ? b.bytes : 0);
+    if (outlines()) out.number(uint64_t(uintptr_t(b.pointer)));
   }
   fclose(out.file);
 }

@@ -9,6 +9,10 @@ namespace emu {
 /// GATED_DELTA_EMULATOR_RECORD_LIMIT of each kernel, where that is set.
 void record_dispatch(const emu_pipeline &pipeline, const emu_dispatch_info &dispatch, uint32_t order, uint64_t seed,
                      uint32_t checks);
+/// Whether dispatches are recorded without large contents, and not run (GATED_DELTA_EMULATOR_OUTLINES): what a benchmark
+/// on another machine needs to know of them.
+bool outlines();
+
 }  // namespace emu
 
 // The file, little-endian. Texts are a u32 length and bytes; blocks are a u64 length and bytes.

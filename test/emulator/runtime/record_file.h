@@ -10,6 +10,9 @@
 
 namespace emu {
 
+/// An outline of a dispatch (GATED_DELTA_EMULATOR_OUTLINES) leaves out the contents of what is larger.
+constexpr uint64_t outline_bytes = 512 << 10;
+
 struct RecordedConstant {
   std::string name, type;
   uint32_t index;
@@ -20,6 +23,7 @@ struct RecordedConstant {
 struct RecordedBuffer {
   uint32_t index, flags;
   uint64_t offset, bytes = 0;
+  uint64_t identity = 0;  // of an outline: buffers of equal identity are one
   unsigned char *data = nullptr;  // another buffer's where they share memory
   std::unique_ptr<unsigned char, decltype(&free)> memory{nullptr, free};
 };
@@ -80,7 +84,9 @@ class RecordReader {
 /// False, with a line on standard error, where the file is not a whole record.
 inline bool read_record(const char *path, Recorded &out) {
   std::vector<unsigned char> file;
-  if (!read_file(path, file) || file.size() < 8 || memcmp(file.data(), "EMUREC02", 8) != 0) {
+  const bool known = read_file(path, file) && file.size() >= 8;
+  const bool outline = known && memcmp(file.data(), "EMUOUTL1", 8) == 0;
+  if (!known || (!outline && memcmp(file.data(), "EMUREC02", 8) != 0)) {
     fprintf(stderr, "%s is not a recorded dispatch\n", path);
     return false;
   }
@@ -106,7 +112,14 @@ inline bool read_record(const char *path, Recorded &out) {
     b.flags = in.number<uint32_t>();
     b.offset = in.number<uint64_t>();
     const uint32_t same = in.number<uint32_t>();
-    const std::vector<unsigned char> data = in.bytes(in.number<uint64_t>());
+    const uint64_t bytes = in.number<uint64_t>();
+    const bool left = outline && bytes > outline_bytes;
+    const std::vector<unsigned char> data = left ? std::vector<unsigned char>() : in.bytes(bytes);
+    if (outline) b.identity = in.number<uint64_t>();
+    if (left) {
+      b.bytes = bytes;
+      continue;
+    }
     if (same < size_t(&b - out.buffers.data())) {
       b.data = out.buffers[same].data;
       b.bytes = out.buffers[same].bytes;

@@ -40,8 +40,11 @@ inline void check_cells(const Clock &clock, Accessor who, bool device, Cell *cel
     }
     if (write) {
       c = read_conflict(clock, who, *cell);
-      if (__builtin_expect(c != Conflict::none, 0) &&
-          !(device && c == Conflict::group && fence_acquired(serial_of(cell->read)))) {
+      if (__builtin_expect(c == Conflict::group && device, 0) && fence_acquired_reads(clock, *cell)) {
+        c = own_read_conflict(clock, who, *cell);
+        fence_forget_reads(*cell);
+      }
+      if (__builtin_expect(c != Conflict::none, 0)) {
         report_race(at, c, true, false, cell->read, cell->read_pc, what(address));
       }
       cell->write = stamp(clock, who, atomic ? unsigned(atomic_access) : 0u);

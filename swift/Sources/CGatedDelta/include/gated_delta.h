@@ -23,7 +23,8 @@
  *    unless "@optional" or "@default value" says otherwise. A u32 is an integer ("@from least"), "@boolean", or one of
  *    an option's values ("@is Option"). A default of nan stands for one that depends on other arguments.
  *  - "@bound name": the public function's argument `states`, a layer's states in a pass over a pool, stands for this
- *    argument and gives it under that name, or refuses it ("@bound nothing"). */
+ *    argument and gives it under that name, or refuses it ("@bound nothing").
+ *  - "@in module" after an op's struct: its function stands in another module than the main one. */
 #ifndef GATED_DELTA_H
 #define GATED_DELTA_H
 
@@ -104,6 +105,10 @@ typedef uint64_t gd_handle;
 #define GD_ACTIVATION_SIGMOID 3 /* @sigmoid: sigmoid(x) */
 /* @choice ConvActivation of Activation: none silu: what a convolution's sums go through */
 /* @choice NormActivation of Activation: silu sigmoid: what a norm's gate goes through */
+
+/* @option WeightForm: what a norm's rows are multiplied by */
+#define GD_WEIGHT_PLAIN 1    /* @weight: w */
+#define GD_WEIGHT_PLUS_ONE 2 /* @one-plus-weight: 1 + w (Qwen3.5) */
 
 /* @option NormOrder: whether x is normalised before it is multiplied by act(z), or after */
 #define GD_NORM_THEN_GATE 1 /* @norm-then-gate: n(x) act(z) (Qwen3-Next) */
@@ -264,6 +269,15 @@ typedef struct gd_gated_rms_norm {
   gd_tensor x, z, weight, out;
 } gd_gated_rms_norm;
 
+/* RMS norm over the last dimension: out = (x rsqrt(mean x^2 + eps)) w, w the weight or 1 + weight. x, out
+ * [tokens, heads, dim] or [tokens, dim]; weight [dim], any float dtype. out has x's dtype or f32. */
+typedef struct gd_rms_norm {
+  uint32_t size, version;
+  uint32_t weight_form; /* @is WeightForm @default weight */
+  float eps;            /* @default 1e-6 */
+  gd_tensor x, weight, out;
+} gd_rms_norm;
+
 /* One decode token of each sequence through conv, gates, query/key norm, recurrence and gated norm.
  * x [sequences, channels], channels = 2 keyHeads keyDim + valueHeads valueDim laid out query | key | value;
  * conv_weight [channels, width]; conv_state [slots, channels, width - 1]; gate and beta as in gd_gated_delta with
@@ -304,6 +318,13 @@ typedef struct gd_linear {
   gd_tensor x, weight, out;
 } gd_linear;
 
+/* out = a + b, a float32 sum rounded once. a, b, out [tokens, heads, dim] or [tokens, dim]; a is f32 or b's dtype, out
+ * b's dtype or f32. out may be a or b itself: the same buffer, offset, dtype and strides. */
+typedef struct gd_add {
+  uint32_t size, version;
+  gd_tensor a, b, out;
+} gd_add;
+
 /* Copies or zeroes whole slots of a pool [slots, ...] of floats: slot write_slots[i] becomes what slot read_slots[i] was
  * before the op; -1 reads zeros, or writes nothing. Zeros are stored, not multiplied in. */
 typedef struct gd_copy_slots {
@@ -325,7 +346,7 @@ typedef struct gd_gated_delta_net_inplace {
   gd_tensor q, k, v, gate, beta, state, state_dst;
   gd_tensor snapshots; /* @optional */
   gd_tensor out;
-} gd_gated_delta_net_inplace;
+} gd_gated_delta_net_inplace; /* @in ggml */
 
 /* Sequence s reads slot ids[s] of cache [slots, ...] and writes slot rs_head + s, as if all read before any wrote.
  * An id of -1 starts from zero. rs_head .. rs_head + B - 1 are slots of the cache. */
@@ -337,7 +358,7 @@ typedef struct gd_gated_delta_net_inplace_ids {
   gd_tensor snapshots; /* @optional */
   gd_tensor out;
   gd_index ids; /* [B] */
-} gd_gated_delta_net_inplace_ids;
+} gd_gated_delta_net_inplace_ids; /* @in ggml */
 
 /* One token of the causal convolution: x, out [B, C]; weight [C, K]; conv_states and conv_state_dst [B, C, K - 1],
  * oldest first, the latter the former's own range or disjoint. silu: whether the output goes through SiLU. */
@@ -346,7 +367,7 @@ typedef struct gd_ssm_conv_update_inplace {
   uint32_t silu; /* @boolean */
   uint32_t reserved;
   gd_tensor conv_states, conv_state_dst, weight, x, out;
-} gd_ssm_conv_update_inplace;
+} gd_ssm_conv_update_inplace; /* @in ggml */
 
 /* The same with ids and rs_head as above, over conv_cache [cells, C, K - 1]. */
 typedef struct gd_ssm_conv_update_inplace_ids {
@@ -355,7 +376,7 @@ typedef struct gd_ssm_conv_update_inplace_ids {
   int32_t rs_head;
   gd_tensor conv_cache, weight, x, out;
   gd_index ids; /* [B] */
-} gd_ssm_conv_update_inplace_ids;
+} gd_ssm_conv_update_inplace_ids; /* @in ggml */
 
 typedef struct gd_device_options {
   uint32_t size, version;
@@ -411,8 +432,10 @@ void gd_buffer_deallocate(void *pointer, void *context);
 gd_status gd_encode_gated_delta(gd_handle target, const gd_gated_delta *op);
 gd_status gd_encode_causal_conv1d(gd_handle target, const gd_causal_conv1d *op);
 gd_status gd_encode_gated_rms_norm(gd_handle target, const gd_gated_rms_norm *op);
+gd_status gd_encode_rms_norm(gd_handle target, const gd_rms_norm *op);
 gd_status gd_encode_gated_delta_step(gd_handle target, const gd_gated_delta_step *op);
 gd_status gd_encode_linear(gd_handle target, const gd_linear *op);
+gd_status gd_encode_add(gd_handle target, const gd_add *op);
 gd_status gd_encode_copy_slots(gd_handle target, const gd_copy_slots *op);
 gd_status gd_encode_commit_gated_delta(gd_handle target, const gd_commit_gated_delta *op);
 gd_status gd_encode_commit_causal_conv1d(gd_handle target, const gd_commit_causal_conv1d *op);

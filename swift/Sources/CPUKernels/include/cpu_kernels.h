@@ -117,6 +117,14 @@ typedef struct gd_cpu_gated_rms_norm {
   gd_cpu_tensor x, z, weight, out;
 } gd_cpu_gated_rms_norm;
 
+/* An item is a row: there are tokens * heads. */
+typedef struct gd_cpu_rms_norm {
+  int64_t tokens, heads, dim;
+  uint32_t weight_form;
+  float eps;
+  gd_cpu_tensor x, weight, out;
+} gd_cpu_rms_norm;
+
 /* One token of each sequence. An item is a key head with its value heads: they share the key head's channels, and so
  * its conv taps are shifted once, by the item that read them. */
 typedef struct gd_cpu_gated_delta_step {
@@ -135,6 +143,12 @@ typedef struct gd_cpu_linear {
   int64_t rows, in_features, out_features;
   gd_cpu_tensor x, weight, out;
 } gd_cpu_linear;
+
+/* An item is a row: there are tokens * heads. out may be a or b itself. */
+typedef struct gd_cpu_add {
+  int64_t tokens, heads, dim;
+  gd_cpu_tensor a, b, out;
+} gd_cpu_add;
 
 /* Slot write of a pool becomes slot read; NULL reads zeros. */
 typedef struct gd_cpu_slot_copy {
@@ -167,7 +181,8 @@ typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratc
 
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
-  gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *gated_delta_step, *linear, *copy_slots;
+  gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;
+  gd_cpu_run *add, *copy_slots;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
   /* One helper each for the whole library, for its tests: out[i] = f(in[i]). */
   void (*exp)(const float *in, float *out, int64_t count);

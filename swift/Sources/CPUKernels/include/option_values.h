@@ -46,6 +46,10 @@ enum {
   GD_CPU_ACTIVATION_SIGMOID = 3
 };
 enum {
+  GD_CPU_WEIGHT_PLAIN = 1,
+  GD_CPU_WEIGHT_PLUS_ONE = 2
+};
+enum {
   GD_CPU_NORM_THEN_GATE = 1,
   GD_CPU_GATE_THEN_NORM = 2
 };

@@ -19,8 +19,10 @@
 #include "commits.h"
 #include "norm.h"
 #include "gated_rms_norm.h"
+#include "rms_norm.h"
 #include "gated_delta_step.h"
 #include "linear.h"
+#include "add.h"
 
 #define GD_MAP(NAME, F)                                                       \
   static void NAME(const float *in, float *out, int64_t count) {              \
@@ -47,8 +49,10 @@ const gd_cpu_kernels GD_TABLE = {
   .gated_delta_chunked = gated_delta_chunked,
   .causal_conv1d = causal_conv1d,
   .gated_rms_norm = gated_rms_norm,
+  .rms_norm = rms_norm,
   .gated_delta_step = gated_delta_step,
   .linear = linear,
+  .add = add,
   .copy_slots = gd_cpu_copy_slots_run,
   .commit_gated_delta = commit_gated_delta,
   .commit_causal_conv1d = commit_causal_conv1d,

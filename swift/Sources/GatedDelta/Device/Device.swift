@@ -13,14 +13,27 @@ final class Device: @unchecked Sendable {
   private static let lastSerial = Atomic<UInt64>(0)
 
   let slotChecker = SlotChecker()
+  /// Where the extents of one op's tensors are listed while it is checked. Kept, so that no op allocates a list.
+  private var extents: [Validator.Extent] = []
   /// What a test wants to fail.
-  var faults = Faults()
+  let faults = Faults()
   private var encoded: [EncodedOp] = []
   private var plans: Set<Handle> = []
 
   init(backend: any Backend, owner: UInt64) {
     self.backend = backend
     self.owner = owner
+  }
+
+  func takeExtents() -> [Validator.Extent] {
+    var taken: [Validator.Extent] = []
+    swap(&taken, &extents)
+    return taken
+  }
+
+  func keepExtents(_ list: inout [Validator.Extent]) {
+    list.removeAll(keepingCapacity: true)
+    swap(&list, &extents)
   }
 
   func checkOwner(_ thread: UInt64) throws(Failure) {
@@ -64,10 +77,10 @@ final class Device: @unchecked Sendable {
   private func submit(_ ops: [EncodedOp]) -> UInt64 {
     let submission: PendingSubmission
     if let failing = faults.takeRun(ops.count) {
-      let fault = Faults.failure("the op to run", op: ops[failing].name)
-      submission = queue.add(Array(ops[..<failing]), fault: fault)
+      submission = queue.add(Array(ops[..<failing]))
+      queue.fail(submission.ticket, with: Faults.failure("the op to run", op: ops[failing].name))
     } else {
-      submission = queue.add(ops, fault: nil)
+      submission = queue.add(ops)
     }
     backend.submit(submission)
     return submission.ticket

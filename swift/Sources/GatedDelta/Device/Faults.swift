@@ -1,27 +1,27 @@
 import GatedDeltaTypes
 
 /// Failures that a test asks for with `gd_test_fail`: for each stage, how many calls or ops from now on the one is that
-/// fails, 0 for none.
-struct Faults {
+/// fails, 0 for none. The owning thread's.
+final class Faults {
   var encode: UInt64 = 0
   var commit: UInt64 = 0
   var run: UInt64 = 0
 
-  mutating func takeEncode() throws(Failure) {
-    guard encode > 0 else { return }
+  func takeEncode() throws(Failure) {
+    if encode == 0 { return }
     encode &-= 1
     if encode == 0 { throw Faults.failure("the op to be encoded", op: "") }
   }
 
-  mutating func takeCommit() throws(Failure) {
-    guard commit > 0 else { return }
+  func takeCommit() throws(Failure) {
+    if commit == 0 { return }
     commit &-= 1
     if commit == 0 { throw Faults.failure("the commit to succeed", op: "") }
   }
 
   /// Which of the next `count` ops fails.
-  mutating func takeRun(_ count: Int) -> Int? {
-    guard run > 0 else { return nil }
+  func takeRun(_ count: Int) -> Int? {
+    if run == 0 { return nil }
     guard run <= UInt64(count) else {
       run &-= UInt64(count)
       return nil

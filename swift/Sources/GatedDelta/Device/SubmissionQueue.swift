@@ -6,20 +6,26 @@ final class PendingSubmission: Submission {
   let ops: [EncodedOp]
   let ticket: UInt64
   private let queue: SubmissionQueue
-  /// What becomes of it where its ops succeed: nil but in tests.
-  private let fault: Failure?
 
-  fileprivate init(ops: [EncodedOp], ticket: UInt64, queue: SubmissionQueue, fault: Failure?) {
+  fileprivate init(ops: [EncodedOp], ticket: UInt64, queue: SubmissionQueue) {
     self.ops = ops
     self.ticket = ticket
     self.queue = queue
-    self.fault = fault
   }
 
   /// Whether an op touches memory that is not the library's own.
   var borrows: Bool { ops.contains { $0.borrows } }
 
-  func finish(_ failure: Failure?) { queue.finish(ticket, failure ?? fault) }
+  func finish(_ failure: Failure?) {
+    if let failure { queue.finish(ticket, named(failure)) } else { queue.finish(ticket, nil) }
+  }
+
+  /// A GPU does not say which of its ops failed; of a single one it is known.
+  @inline(never) private func named(_ failure: Failure) -> Failure {
+    var failure = failure
+    if failure.op.isEmpty, ops.count == 1 { failure.op = "\(ops[0].name)" }
+    return failure
+  }
 }
 
 /// The submissions of one device: tickets, what is still pending, and what failed. Committing and waiting is the owning
@@ -32,9 +38,12 @@ final class SubmissionQueue: @unchecked Sendable {
   /// Every submission up to this ticket has finished.
   private var finished: UInt64 = 0
   private var failed: UInt64 = 0
-  /// Submissions after `finished`; nil for one that was finished out of turn and waits for those before it.
-  private var pending: [UInt64: PendingSubmission?] = [:]
+  /// Submissions after `finished` in the order of their tickets, from `first` on; nil for one that was finished out of
+  /// turn and waits for those before it.
+  private var pending: [PendingSubmission?] = []
+  private var first = 0
   private var failures = FailureLog()
+  private var faults: [UInt64: Failure] = [:]
 
   var lastTicket: UInt64 {
     mutex.lock()
@@ -43,28 +52,45 @@ final class SubmissionQueue: @unchecked Sendable {
   }
 
   /// A submission with the next ticket, for the caller to hand to the backend.
-  func add(_ ops: [EncodedOp], fault: Failure?) -> PendingSubmission {
+  func add(_ ops: [EncodedOp]) -> PendingSubmission {
     mutex.lock()
     defer { mutex.unlock() }
     committed &+= 1
-    let submission = PendingSubmission(ops: ops, ticket: committed, queue: self, fault: fault)
-    pending[committed] = .some(submission)
+    let submission = PendingSubmission(ops: ops, ticket: committed, queue: self)
+    pending.append(submission)
     return submission
+  }
+
+  /// In tests: what becomes of a submission where its ops succeed.
+  func fail(_ ticket: UInt64, with fault: Failure) {
+    mutex.lock()
+    faults[ticket] = fault
+    mutex.unlock()
   }
 
   fileprivate func finish(_ ticket: UInt64, _ failure: Failure?) {
     mutex.lock()
     defer { mutex.unlock() }
     // A second finish of one submission changes nothing.
-    guard case .some(.some) = pending[ticket] else { return }
-    pending[ticket] = .some(nil)
+    guard let place = place(of: ticket), pending[place] != nil else { return }
+    pending[place] = nil
     if let failure {
       failures.record(failure, ticket: ticket)
       failed &+= 1
+    } else if !faults.isEmpty, let fault = faults.removeValue(forKey: ticket) {
+      failures.record(fault, ticket: ticket)
+      failed &+= 1
     }
-    while case .some(.none) = pending[finished &+ 1] {
+    while first < pending.count, pending[first] == nil {
       finished &+= 1
-      pending[finished] = nil
+      first &+= 1
+    }
+    if first == pending.count {
+      pending.removeAll(keepingCapacity: true)
+      first = 0
+    } else if first >= 64, first &* 2 >= pending.count {
+      pending.removeFirst(first)
+      first = 0
     }
     status.publish(finished: finished, failed: failed)
     mutex.wakeAll()
@@ -86,7 +112,7 @@ final class SubmissionQueue: @unchecked Sendable {
     if deadline.isNever {
       var next = finished &+ 1
       while next <= ticket {
-        if case .some(.some(let submission)) = pending[next] {
+        if let submission = submission(next) {
           mutex.unlock()
           backend.assist(submission)
           mutex.lock()
@@ -114,7 +140,9 @@ final class SubmissionQueue: @unchecked Sendable {
   func borrowing() -> [UInt64] {
     mutex.lock()
     defer { mutex.unlock() }
-    return pending.compactMap { ticket, submission in submission?.borrows == true ? ticket : nil }.sorted()
+    return pending[first...].compactMap { submission in
+      submission.flatMap { $0.borrows ? $0.ticket : nil }
+    }
   }
 
   /// Blocks until these submissions have finished, whatever came of them.
@@ -122,9 +150,17 @@ final class SubmissionQueue: @unchecked Sendable {
     mutex.lock()
     defer { mutex.unlock() }
     for ticket in tickets {
-      while case .some(.some) = pending[ticket] { mutex.sleep() }
+      while submission(ticket) != nil { mutex.sleep() }
     }
   }
+
+  private func place(of ticket: UInt64) -> Int? {
+    guard ticket > finished, ticket <= committed else { return nil }
+    return first &+ Int(ticket &- finished) &- 1
+  }
+
+  /// Nil for one that has finished.
+  private func submission(_ ticket: UInt64) -> PendingSubmission? { place(of: ticket).flatMap { pending[$0] } }
 
   private func outcome(of ticket: UInt64) throws(Failure) -> Bool {
     guard ticket <= committed else {

@@ -29,6 +29,15 @@ public func encodeGatedRmsNorm(_ target: UInt64, _ op: UnsafePointer<gd_gated_rm
   encode(op, into: target)
 }
 
+extension gd_rms_norm {
+  static var opName: StaticString { "rmsNorm" }
+}
+
+@_cdecl("gd_encode_rms_norm")
+public func encodeRmsNorm(_ target: UInt64, _ op: UnsafePointer<gd_rms_norm>?) -> gd_status {
+  encode(op, into: target)
+}
+
 extension gd_gated_delta_step {
   static var opName: StaticString { "gatedDeltaStep" }
 }
@@ -44,6 +53,15 @@ extension gd_linear {
 
 @_cdecl("gd_encode_linear")
 public func encodeLinear(_ target: UInt64, _ op: UnsafePointer<gd_linear>?) -> gd_status {
+  encode(op, into: target)
+}
+
+extension gd_add {
+  static var opName: StaticString { "add" }
+}
+
+@_cdecl("gd_encode_add")
+public func encodeAdd(_ target: UInt64, _ op: UnsafePointer<gd_add>?) -> gd_status {
   encode(op, into: target)
 }
 

@@ -60,7 +60,7 @@ func encode<D: OpDescriptor>(_ pointer: UnsafePointer<D>?, into handle: UInt64) 
     let descriptor = try Descriptors.read(pointer)
     try target.device.faults.takeEncode()
     var validator = Validator(target: target, op: D.opName)
-    defer { validator.endLookups() }
+    defer { validator.end() }
     try descriptor.validate(&validator)
     return GD_OK
   }

@@ -33,9 +33,8 @@ struct Dims: Equatable {
   /// Those of a tensor whose rank is in 1...8.
   init(_ tensor: gd_tensor) {
     rank = Int(tensor.rank)
-    let (a, b, c, d, e, f, g, h) = tensor.shape
-    lengths = SIMD8(a, b, c, d, e, f, g, h)
-    for axis in rank..<8 { lengths[axis] = 0 }
+    let beyond = SIMD8<UInt32>(0, 1, 2, 3, 4, 5, 6, 7) .>= SIMD8(repeating: tensor.rank)
+    lengths = unsafeBitCast(tensor.shape, to: SIMD8<UInt32>.self).replacing(with: 0, where: beyond)
   }
 
   subscript(axis: Int) -> UInt32 { lengths[axis] }
@@ -60,8 +59,7 @@ extension gd_tensor {
 
   /// Elements from one index of a dimension to the next.
   func stride(_ axis: Int) -> UInt32 {
-    let (a, b, c, d, e, f, g, h) = strides
-    return SIMD8(a, b, c, d, e, f, g, h)[axis]
+    withUnsafeBytes(of: strides) { $0.load(fromByteOffset: axis &* 4, as: UInt32.self) }
   }
 
   /// For messages.

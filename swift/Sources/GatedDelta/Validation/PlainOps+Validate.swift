@@ -8,12 +8,7 @@ extension gd_gated_rms_norm: OpDescriptor {
     let order: NormOrder = try Check.option(self.order, "order")
     let eps = try Check.epsilon(self.eps, "eps")
 
-    let dims = try validator.dims(self.x, "x")
-    guard dims.rank == 2 || dims.rank == 3 else {
-      throw Failure(
-        .shape, argument: "x", expected: "[tokens, heads, dim] or [tokens, dim]", received: dims.text)
-    }
-    let layout: StaticString = dims.rank == 2 ? "[tokens, dim]" : "[tokens, heads, dim]"
+    let (dims, layout) = try validator.rows(of: self.x, "x")
     let shape = Shape(dims)
     let z = try validator.input(self.z, "z", dims, layout, .floats)
     let x = try validator.input(self.x, "x", dims, layout, .orF32(z.dtype))

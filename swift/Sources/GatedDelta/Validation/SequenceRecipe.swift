@@ -37,7 +37,7 @@ struct SequenceRecipe: Sendable {
 
   /// Whether the index data is still what `batch` was made of.
   func isCurrent(_ batch: Batch) -> Bool {
-    let sequences = batch.given ?? batch.sequences
+    let sequences = batch.given?.sequences ?? batch.sequences
     if case .ragged(_, let cuSeqlens?) = rows, !cuSeqlens.holds(sequences.starts) { return false }
     if let counts, let known = sequences.counts, !counts.holds(known) { return false }
     if let stores, let known = batch.storeIndices, !stores.isCurrent(known) { return false }
@@ -65,8 +65,8 @@ struct SequenceRecipe: Sendable {
     let given = Sequences(
       count: count, starts: starts, readSlots: reads, writeSlots: writes, stagedReads: staged,
       stores: stores.flatMap { $0.stores.stores.isEmpty ? nil : $0.stores }, counts: counts)
-    let busy = given.withoutIdle()
-    return Batch(sequences: busy ?? given, given: busy == nil ? nil : given, storeIndices: stores?.indices)
+    guard let busy = given.withoutIdle() else { return Batch(sequences: given, given: nil, storeIndices: stores?.indices) }
+    return Batch(sequences: busy, given: GivenSequences(given), storeIndices: stores?.indices)
   }
 
   private func resolveStarts() throws(Failure) -> [Int32] {
@@ -158,6 +158,13 @@ struct Batch: Sendable {
   /// Those that have something to do.
   var sequences: Sequences
   /// All of them, where some have nothing to do.
-  var given: Sequences?
+  var given: GivenSequences?
   var storeIndices: StoreRecipe.Indices?
+}
+
+/// The sequences of a batch as its index data has them.
+final class GivenSequences: Sendable {
+  let sequences: Sequences
+
+  init(_ sequences: Sequences) { self.sequences = sequences }
 }

@@ -5,7 +5,7 @@ import GatedDeltaTypes
 /// at the end. It locks the handle table, so that no other thread's release comes between the lookups of one op: whoever
 /// makes one ends its lookups.
 struct Validator {
-  private struct Extent {
+  struct Extent {
     var name: StaticString
     var start: UInt
     var end: UInt
@@ -35,8 +35,14 @@ struct Validator {
       device = plan.device
       collectsUses = true
     }
-    extents.reserveCapacity(16)
+    extents = device.takeExtents()
     table.lock()
+  }
+
+  /// Called once, when the op has been encoded or refused.
+  mutating func end() {
+    endLookups()
+    device.keepExtents(&extents)
   }
 
   /// Every tensor is held by now. A second call changes nothing.
@@ -215,6 +221,16 @@ struct Validator {
         received: "strides \(tensor.stridesText)")
     }
     return (UInt64(tensor.stride(1)), head)
+  }
+
+  /// Rows [tokens, heads, dim] or [tokens, dim].
+  func rows(of tensor: gd_tensor, _ name: StaticString) throws(Failure) -> (dims: Dims, layout: StaticString) {
+    let dims = try dims(tensor, name)
+    guard dims.rank == 2 || dims.rank == 3 else {
+      throw Failure(
+        .shape, argument: "\(name)", expected: "[tokens, heads, dim] or [tokens, dim]", received: dims.text)
+    }
+    return (dims, dims.rank == 2 ? "[tokens, dim]" : "[tokens, heads, dim]")
   }
 
   /// Takes back the overlap rule for the last input, which has turned out to be an output's very range.

@@ -13,6 +13,9 @@ __forceinline__ void atomic_thread_fence(mem_flags, memory_order, thread_scope =
 // The lanes that are there: the last warp of a threadgroup may be short.
 __forceinline__ uint emu_lane() { return emu_thread_index() & 31; }
 __forceinline__ uint emu_lanes() {
+#ifdef EMU_WHOLE_WARPS
+  return 0xffffffffu;
+#endif
   const uint all = blockDim.x * blockDim.y * blockDim.z, first = emu_thread_index() & ~31u;
   return all - first >= 32 ? 0xffffffffu : (1u << (all - first)) - 1;
 }
@@ -25,6 +28,7 @@ template <class T> __forceinline__ T emu_exchange(T v, uint lane) {
 }
 template <class T> __forceinline__ T simd_shuffle(T v, ushort lane) { return emu_exchange(v, lane); }
 template <class T> __forceinline__ T simd_shuffle_xor(T v, ushort mask) { return emu_exchange(v, emu_lane() ^ mask); }
+__forceinline__ float simd_shuffle_xor(float v, ushort mask) { return __shfl_xor_sync(emu_lanes(), v, mask); }
 template <class T> __forceinline__ T simd_shuffle_up(T v, ushort d) {
   return emu_exchange(v, emu_lane() >= d ? emu_lane() - d : emu_lane());
 }

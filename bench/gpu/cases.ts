@@ -1,0 +1,198 @@
+/**
+ * The cases of the GPU benchmark: ops as a program encodes them, at the sizes of a Qwen3-Next or Qwen3.5 layer, and what
+ * each has to move. Nothing runs here: the emulator records how the Metal backend dispatches them.
+ */
+import { causalConv1d, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear } from "../../lib/index.ts";
+import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
+
+const [keyHeads, valueHeads, dim, convWidth] = [16, 32, 128, 4] as const;
+const keys = keyHeads * dim;
+const channels = 2 * keys + valueHeads * dim;
+
+export type Case = {
+  readonly name: string;
+  /** Cases of a group are timed side by side with one copy, of the first one's bytes. */
+  readonly group: string;
+  readonly bytes: number;
+  /** Kernel arguments of which every launch has memory of its own; "*" for all. */
+  readonly rotate: readonly string[];
+  readonly ops: (device: Device) => readonly Op[];
+};
+
+const small = 512 << 10; // larger contents are made on the card
+
+function tensor(device: Device, dtype: FloatDType, shape: readonly number[], low = -1, high = 1): Tensor {
+  const made = device.tensor(dtype, shape);
+  if (dtype === "f32" && made.data.length * 4 <= small) {
+    let z = made.data.length;
+    for (let i = 0; i < made.data.length; i += 1) {
+      z = (Math.imul(z, 1664525) + 1013904223) >>> 0;
+      made.data[i] = low + ((high - low) * z) / 2 ** 32;
+    }
+  }
+  return made;
+}
+
+const starts = (sequences: number, tokens: number): number[] =>
+  Array.from({ length: sequences + 1 }, (_, i) => i * tokens);
+
+function recurrence(device: Device, sequences: number, tokens: number, state: FloatDType, raw = false): Op {
+  const rows = sequences * tokens;
+  const gates = raw
+    ? ({
+        gateForm: "raw",
+        betaForm: "sigmoid",
+        aLog: tensor(device, "f32", [valueHeads], -3, -1),
+        dtBias: tensor(device, "f32", [valueHeads]),
+      } as const)
+    : ({ gateForm: "decay", betaForm: "given" } as const);
+  return gatedDelta({
+    query: tensor(device, "f32", [rows, keyHeads, dim]),
+    key: tensor(device, "f32", [rows, keyHeads, dim]),
+    value: tensor(device, "f32", [rows, valueHeads, dim]),
+    gate: tensor(device, "f32", [rows, valueHeads], 0.85, 0.9999),
+    beta: tensor(device, "f32", [rows, valueHeads], 0.1, 0.95),
+    out: tensor(device, "f32", [rows, valueHeads, dim]),
+    state: tensor(device, state, [sequences, valueHeads, dim, dim], -0.1, 0.1),
+    cuSeqlens: starts(sequences, tokens),
+    qkNorm: "l2",
+    ...gates,
+  });
+}
+
+function stepOps(device: Device, sequences: number, fused: boolean): readonly Op[] {
+  const shared = {
+    x: tensor(device, "f32", [sequences, channels]),
+    z: tensor(device, "f32", [sequences, valueHeads, dim]),
+    gate: tensor(device, "f32", [sequences, valueHeads]),
+    beta: tensor(device, "f32", [sequences, valueHeads]),
+    out: tensor(device, "f32", [sequences, valueHeads, dim]),
+    state: tensor(device, "f32", [sequences, valueHeads, dim, dim], -0.1, 0.1),
+    convState: tensor(device, "f32", [sequences, channels, convWidth - 1]),
+    convWeight: tensor(device, "f32", [channels, convWidth]),
+    aLog: tensor(device, "f32", [valueHeads], -3, -1),
+    dtBias: tensor(device, "f32", [valueHeads]),
+    normWeight: tensor(device, "f32", [dim], 0.5, 1.5),
+  };
+  const options = { gateForm: "raw", betaForm: "sigmoid", qkNorm: "l2" } as const;
+  if (fused) return [gatedDeltaStep({ ...shared, keyHeads, ...options })];
+  const { x, z, gate, beta, out, state, convState, convWeight, aLog, dtBias, normWeight } = shared;
+  const conv = tensor(device, "f32", [sequences, channels]);
+  const core = tensor(device, "f32", [sequences, valueHeads, dim]);
+  const heads = (offset: number, count: number): Tensor =>
+    conv.view({ offset, shape: [sequences, count, dim], strides: [channels, dim, 1] });
+  const cuSeqlens = starts(sequences, 1);
+  return [
+    causalConv1d({ x, weight: convWeight, state: convState, out: conv, cuSeqlens }),
+    gatedDelta({
+      query: heads(0, keyHeads),
+      key: heads(keys, keyHeads),
+      value: heads(2 * keys, valueHeads),
+      ...{ gate, beta, out: core, state, cuSeqlens, aLog, dtBias, ...options },
+    }),
+    gatedRmsNorm({ x: core, z, weight: normWeight, out }),
+  ];
+}
+
+function conv(device: Device, sequences: number, tokens: number): Op {
+  return causalConv1d({
+    x: tensor(device, "f32", [sequences * tokens, channels]),
+    weight: tensor(device, "f32", [channels, convWidth]),
+    state: tensor(device, "f32", [sequences, channels, convWidth - 1]),
+    out: tensor(device, "f32", [sequences * tokens, channels]),
+    cuSeqlens: starts(sequences, tokens),
+  });
+}
+
+function norm(device: Device, tokens: number): Op {
+  const rows = (): Tensor => tensor(device, "f32", [tokens, valueHeads, dim]);
+  return gatedRmsNorm({ x: rows(), z: rows(), weight: tensor(device, "f32", [dim], 0.5, 1.5), out: rows() });
+}
+
+function project(device: Device, rows: number, weight: FloatDType): Op {
+  const [inputs, outputs] = [2048, 12288];
+  return linear({
+    x: tensor(device, "f32", [rows, inputs]),
+    weight: tensor(device, weight, [outputs, inputs]),
+    out: tensor(device, "f32", [rows, outputs]),
+  });
+}
+
+const slot = valueHeads * dim * dim;
+
+export const cases: readonly Case[] = [
+  ...([1, 4, 8, 16, 64] as const).map((n) => ({
+    name: `decode/B${n}`,
+    group: `decode/f32/B${n}`,
+    bytes: 2 * 4 * n * slot,
+    rotate: ["state"],
+    ops: (d: Device) => [recurrence(d, n, 1, "f32")],
+  })),
+  ...([1, 8, 64] as const).map((n) => ({
+    name: `decode/bf16/B${n}`,
+    group: `decode/bf16/B${n}`,
+    bytes: 2 * 2 * n * slot,
+    rotate: ["state"],
+    ops: (d: Device) => [recurrence(d, n, 1, "bf16")],
+  })),
+  {
+    name: "decode/raw/B1",
+    group: "decode/raw/B1",
+    bytes: 2 * 4 * slot,
+    rotate: ["state"],
+    ops: (d) => [recurrence(d, 1, 1, "f32", true)],
+  },
+  ...([1, 2, 4, 8, 16, 32, 64] as const).flatMap((n) =>
+    [true, false].map((fused) => ({
+      name: `${fused ? "step" : "chain"}/B${n}`,
+      group: `step/B${n}`,
+      bytes: 2 * 4 * n * (slot + channels * (convWidth - 1)),
+      rotate: ["state", "convState"],
+      ops: (d: Device) => stepOps(d, n, fused),
+    })),
+  ),
+  ...(
+    [
+      [1, 16],
+      [1, 64],
+      [1, 512],
+      [1, 2048],
+      [8, 512],
+    ] as const
+  ).map(([n, t]) => ({
+    name: `prefill/B${n}/T${t}`,
+    group: `prefill/B${n}/T${t}`,
+    bytes: 4 * n * (2 * slot + t * (2 * keys + 2 * valueHeads * dim)),
+    rotate: ["state"],
+    ops: (d: Device) => [recurrence(d, n, t, "f32")],
+  })),
+  ...(
+    [
+      [1, 2048],
+      [64, 1],
+      [8, 1],
+    ] as const
+  ).map(([n, t]) => ({
+    name: `conv/B${n}/T${t}`,
+    group: `conv/B${n}/T${t}`,
+    bytes: 4 * n * channels * (2 * t + 2 * (convWidth - 1)),
+    rotate: ["*"],
+    ops: (d: Device) => [conv(d, n, t)],
+  })),
+  ...([2048, 64] as const).map((t) => ({
+    name: `norm/T${t}`,
+    group: `norm/T${t}`,
+    bytes: 3 * 4 * t * valueHeads * dim,
+    rotate: ["*"],
+    ops: (d: Device) => [norm(d, t)],
+  })),
+  ...([1, 8, 64, 512] as const).flatMap((rows) =>
+    (["f32", "bf16"] as const).map((weight) => ({
+      name: `project/${weight}/R${rows}`,
+      group: `project/${weight}/R${rows}`,
+      bytes: 2048 * 12288 * (weight === "f32" ? 4 : 2) + 4 * rows * (2048 + 12288),
+      rotate: ["weight"],
+      ops: (d: Device) => [project(d, rows, weight)],
+    })),
+  ),
+];

@@ -1,0 +1,118 @@
+/**
+ * Every kernel, at small sizes: what the backend can be asked for, over all dtypes and key classes. The emulator records the
+ * dispatches and what they leave; the card has to leave the same.
+ */
+import {
+  causalConv1d,
+  commitCausalConv1d,
+  commitGatedDelta,
+  copySlots,
+  gatedDelta,
+  gatedDeltaStep,
+  gatedRmsNorm,
+  linear,
+} from "../../lib/index.ts";
+import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
+
+const dtypes = ["f32", "f16", "bf16"] as const;
+const [keyHeads, valueHeads, valueDim, width] = [1, 2, 24, 4] as const;
+const seqlens = [0, 3, 3, 20];
+const slots = 4;
+
+let seed = 1;
+function made(device: Device, dtype: FloatDType, shape: readonly number[], low = -1, high = 1): Tensor {
+  using numbers = device.tensor("f32", shape);
+  for (let i = 0; i < numbers.data.length; i += 1) {
+    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+    numbers.data[i] = low + ((high - low) * seed) / 2 ** 32;
+  }
+  return device.tensorFrom(dtype, shape, numbers.data);
+}
+
+function recurrence(device: Device, t: FloatDType, s: FloatDType, keyDim: number, tokens: readonly number[]) {
+  const rows = tokens.at(-1)!;
+  const n = tokens.length - 1;
+  const common = {
+    query: made(device, t, [rows, keyHeads, keyDim]),
+    key: made(device, t, [rows, keyHeads, keyDim]),
+    value: made(device, t, [rows, valueHeads, valueDim]),
+    gate: made(device, "f32", [rows, valueHeads], 0.8, 0.99),
+    beta: made(device, "f32", [rows, valueHeads], 0, 1),
+    out: made(device, t, [rows, valueHeads, valueDim]),
+    state: made(device, s, [slots, valueHeads, valueDim, keyDim]),
+    cuSeqlens: tokens,
+    readSlots: Array.from({ length: n }, (_, i) => (i + 1) % n),
+    writeSlots: Array.from({ length: n }, (_, i) => i),
+    gateForm: "decay",
+    betaForm: "given",
+    qkNorm: "l2",
+  } as const;
+  return common;
+}
+
+/** The ops, in batches that are submitted one by one. */
+export function* every(device: Device): Generator<readonly Op[]> {
+  for (const keyDim of [64, 128, 72]) {
+    for (const t of dtypes) {
+      for (const s of dtypes) {
+        yield [gatedDelta(recurrence(device, t, s, keyDim, [0, 2, 2, 5]))];
+        yield [gatedDelta(recurrence(device, t, s, keyDim, seqlens))];
+        yield [gatedDelta({ ...recurrence(device, t, s, keyDim, seqlens), algorithm: "chunked" })];
+        const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
+        yield [
+          gatedDeltaStep({
+            x: made(device, t, [2, channels]),
+            z: made(device, t, [2, valueHeads, valueDim]),
+            gate: made(device, "f32", [2, valueHeads]),
+            beta: made(device, "f32", [2, valueHeads]),
+            out: made(device, t, [2, valueHeads, valueDim]),
+            state: made(device, s, [slots, valueHeads, valueDim, keyDim]),
+            convState: made(device, t, [slots, channels, width - 1]),
+            convWeight: made(device, "f32", [channels, width]),
+            aLog: made(device, "f32", [valueHeads], -3, -1),
+            dtBias: made(device, "f32", [valueHeads]),
+            normWeight: made(device, "f32", [valueDim], 0.5, 1.5),
+            keyHeads,
+            readSlots: [1, 3],
+            writeSlots: [1, 0],
+            ...({ gateForm: "raw", betaForm: "sigmoid", qkNorm: "l2" } as const),
+          }),
+        ];
+      }
+      const records = {
+        key: made(device, "f32", [3, keyHeads, keyDim]),
+        delta: made(device, "f32", [3, valueHeads, valueDim]),
+        decay: made(device, "f32", [3, valueHeads]),
+      };
+      const { readSlots, writeSlots, ...rest } = recurrence(device, "f32", t, keyDim, [0, 1, 3]);
+      yield [gatedDelta({ ...rest, records, readSlots, writeSlots: [-1, -1] })];
+      yield [commitGatedDelta({ records, state: rest.state, cuSeqlens: [0, 1, 3], counts: [1, 1], readSlots, writeSlots })];
+    }
+  }
+  for (const t of dtypes) {
+    for (const tokens of [[0, 1, 2, 3], seqlens]) {
+      const rows = tokens.at(-1)!;
+      for (const channels of [72, 130]) {
+        const x = made(device, t, [rows, channels]);
+        const state = made(device, t, [slots, channels, width - 1]);
+        const [cuSeqlens, readSlots, writeSlots] = [tokens, [1, 2, 0], [0, 1, 2]];
+        const weight = made(device, "f32", [channels, width]);
+        yield [causalConv1d({ x, weight, state, out: made(device, t, [rows, channels]), cuSeqlens, readSlots, writeSlots })];
+        yield [commitCausalConv1d({ x, state, cuSeqlens, counts: [1, 0, 1], readSlots, writeSlots })];
+      }
+    }
+    for (const length of [128, 24, 301]) {
+      const row = (): Tensor => made(device, t, [5, 2, length]);
+      yield [gatedRmsNorm({ x: row(), z: row(), weight: made(device, t, [length]), out: row() })];
+    }
+    for (const w of dtypes) {
+      for (const [rows, inputs] of [[1, 512], [3, 264], [11, 77]] as const) {
+        const weight = made(device, w, [37, inputs]);
+        yield [linear({ x: made(device, t, [rows, inputs]), weight, out: made(device, t, [rows, 37]) })];
+      }
+    }
+  }
+  for (const [dtype, length] of [["f32", 8], ["f32", 5], ["bf16", 7]] as const) {
+    yield [copySlots({ pool: made(device, dtype, [4, length]), readSlots: [1, 0, -1], writeSlots: [0, 1, 2] })];
+  }
+}

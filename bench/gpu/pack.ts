@@ -1,0 +1,78 @@
+/** Fills a folder with the translated kernels, the cases' dispatches and a runner that needs nothing else but CUDA. */
+import { spawnSync } from "node:child_process";
+import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Device } from "../../lib/index.ts";
+import { packReplay } from "../../test/emulator/cuda/replay.ts";
+import { cases } from "./cases.ts";
+import { every } from "./every.ts";
+
+const root = join(import.meta.dirname, "..", "..");
+
+/** Encodes one case; the emulator writes its dispatches' outlines, since this process was told to (see `pack`). */
+export function encode(number: number): void {
+  const c = cases[number];
+  if (c === undefined) throw new RangeError(`there is no case ${number}`);
+  using device = Device.open("metal");
+  device.run(...c.ops(device));
+  device.wait();
+}
+
+/** Runs every kernel on the emulator, which writes the dispatches down. */
+export function runEvery(): void {
+  using device = Device.open("metal");
+  for (const ops of every(device)) {
+    device.run(...ops);
+    device.wait();
+  }
+}
+
+/** In a process of its own: native code sees the environment that its process began with. */
+function child(args: readonly string[], env: Record<string, string>): void {
+  const { status, stderr } = spawnSync(process.execPath, [join(import.meta.dirname, "main.ts"), ...args], {
+    env: { ...process.env, ...env },
+    encoding: "utf8",
+    timeout: 240_000,
+  });
+  if (status !== 0) throw new Error(`${args.join(" ")}: ${stderr}`);
+}
+
+export async function pack(output: string): Promise<number> {
+  const records = join(output, "outlines");
+  rmSync(records, { recursive: true, force: true });
+  mkdirSync(records, { recursive: true });
+  const shaders = readdirSync(join(root, "shaders")).filter((f) => f.endsWith(".metal"));
+  const recorded = join(output, "recorded");
+  mkdirSync(recorded, { recursive: true });
+  child(["--every"], { GATED_DELTA_EMULATOR_RECORD: recorded });
+  const library = process.env["GATED_DELTA_METAL_EMULATOR"] ?? join(root, ".build", "emulator", "libGatedDeltaShaders.so");
+  await packReplay(
+    shaders.map((f) => join(root, "shaders", f)),
+    recorded,
+    library,
+    output,
+    3,
+  );
+  rmSync(recorded, { recursive: true });
+  renameSync(join(output, "run.sh"), join(output, "compare.sh"));
+  copyFileSync(join(import.meta.dirname, "bench.cpp"), join(output, "bench.cpp"));
+  copyFileSync(join(import.meta.dirname, "run.sh"), join(output, "run.sh"));
+
+  const lines: string[] = [];
+  let count = 0;
+  for (const [number, c] of cases.entries()) {
+    const made = join(records, "made");
+    mkdirSync(made);
+    child(["--encode", `${number}`], { GATED_DELTA_EMULATOR_RECORD: made, GATED_DELTA_EMULATOR_OUTLINES: "1" });
+    lines.push(`case ${c.name} ${c.bytes} ${c.group}`, ...c.rotate.map((r) => `rotate ${r}`));
+    for (const [i, name] of readdirSync(made).sort().entries()) {
+      const to = `outlines/${String(number).padStart(3, "0")}-${i}-${name.replace(/^\d+-/, "")}`;
+      renameSync(join(made, name), join(output, to));
+      lines.push(`record ${to}`);
+      count += 1;
+    }
+    rmSync(made, { recursive: true });
+  }
+  writeFileSync(join(output, "cases.txt"), `${lines.join("\n")}\n`);
+  return count;
+}

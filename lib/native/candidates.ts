@@ -1,0 +1,88 @@
+/** Where the native library is looked for. Nothing is loaded here. */
+import { existsSync } from "node:fs";
+import { isAbsolute } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/**
+ * Where a candidate for the native library came from: `GATED_DELTA_LIBRARY`, the package of this platform, that package
+ * inside a program that `bun build --compile` made, or the build of a clone.
+ */
+export type LibrarySource = "environment" | "platform-package" | "embedded" | "build";
+
+/** One place where the library was looked for, and what came of it. */
+export interface LibraryCandidate {
+  readonly source: LibrarySource;
+  /** The file, or the name of the package that was asked for it. */
+  readonly path: string;
+  /** Why it was not used; undefined for the one that was. */
+  readonly problem?: string | undefined;
+}
+
+/** The folder that holds this package; of no meaning where a bundler has moved this code. */
+export const packageRoot: string = fileURLToPath(new URL("../../", import.meta.url));
+
+/** The package that holds the library of this platform, whether or not there is one. */
+export const platformPackage = `@gated-delta/${process.platform}-${process.arch}`;
+
+const suffix = process.platform === "darwin" ? "dylib" : "so";
+
+/** Where Bun shows the files inside a program that it compiled. */
+const embeddedRoot = "/$bunfs/";
+
+/** Whether this code runs from a clone, whose library is its own build. */
+export function isClone(): boolean {
+  return !packageRoot.startsWith(embeddedRoot) && existsSync(`${packageRoot}swift/Sources/CGatedDelta/exports.txt`);
+}
+
+/** Whether this code runs inside a program that `bun build --compile` made. */
+export function isCompiled(): boolean {
+  return import.meta.url.includes(embeddedRoot);
+}
+
+/**
+ * Every place where the library is looked for, in order, without loading anything. A path in `GATED_DELTA_LIBRARY`
+ * is the only candidate where it is set: falling back from an explicit choice would hide a mistake.
+ */
+export function libraryCandidates(): LibraryCandidate[] {
+  const explicit = process.env["GATED_DELTA_LIBRARY"];
+  if (explicit !== undefined && explicit !== "") {
+    return [{ source: "environment", path: explicit, problem: existsSync(explicit) ? undefined : "no such file" }];
+  }
+  if (!isClone()) return [fromPlatformPackage()];
+  const build = `${packageRoot}.build/release/libGatedDelta.${suffix}`;
+  return [
+    fromPlatformPackage(),
+    { source: "build", path: build, problem: existsSync(build) ? undefined : "no such file" },
+  ];
+}
+
+/** A platform package exports one path as its default. */
+function fromPlatformPackage(): LibraryCandidate {
+  const exported = platformExport() as { default?: unknown } | string | undefined;
+  const name = typeof exported === "object" ? exported.default : exported;
+  if (typeof name !== "string") return { source: "platform-package", path: platformPackage, problem: "not installed" };
+  // A bundler that copies the library beside its output leaves a path relative to that.
+  const path = isAbsolute(name) ? name : fileURLToPath(new URL(name, import.meta.url));
+  const source = path.startsWith(embeddedRoot) ? "embedded" : "platform-package";
+  return { source, path, problem: existsSync(path) ? undefined : "no such file" };
+}
+
+/**
+ * The names are literals so that a bundler can follow them, and right inside the `try`: there it lets missing ones be.
+ */
+function platformExport(): unknown {
+  try {
+    switch (`${process.platform}-${process.arch}`) {
+      case "linux-x64":
+        return require("@gated-delta/linux-x64");
+      case "linux-arm64":
+        return require("@gated-delta/linux-arm64");
+      case "darwin-arm64":
+        return require("@gated-delta/darwin-arm64");
+      default:
+        return undefined;
+    }
+  } catch {
+    return undefined; // not installed, as for everybody who builds from source
+  }
+}

@@ -1,0 +1,62 @@
+/** The systems that there is a library for, and what is said on any other. */
+import { CString, dlopen } from "bun:ffi";
+import { release } from "node:os";
+
+/** What decides whether a library can run here; given as values, so that every answer can be tested anywhere. */
+export interface System {
+  /** As `process.platform` has it. */
+  readonly platform: string;
+  /** As `process.arch` has it. */
+  readonly arch: string;
+  /** The version of glibc, or null where the C library is another one. */
+  readonly glibc: readonly [major: number, minor: number] | null;
+  /** The kernel's release, as `os.release()` has it. */
+  readonly release: string;
+}
+
+/** The oldest glibc that the Linux libraries load on. */
+export const oldestGlibc: readonly [number, number] = [2, 35];
+/** The Darwin kernel of macOS 15. */
+const oldestDarwin = 24;
+
+const supported =
+  "supported are Linux on x64 and arm64 with glibc 2.35 or later (Debian 12, Ubuntu 22.04 and newer), and macOS 15 or " +
+  "later on Apple silicon";
+
+/** This system. */
+export function thisSystem(): System {
+  const { platform, arch } = process;
+  return { platform, arch, glibc: platform === "linux" ? glibcVersion() : null, release: release() };
+}
+
+/** Why no library runs on a system, in words that name it and what is supported; undefined where one does. */
+export function whyUnsupported(system: System): string | undefined {
+  const name = unsupportedName(system);
+  return name === undefined ? undefined : `${name} is not supported: ${supported}`;
+}
+
+function unsupportedName({ platform, arch, glibc, release: kernel }: System): string | undefined {
+  if (platform === "win32") return "Windows (other than Linux in WSL 2)";
+  if (platform === "darwin") {
+    if (arch !== "arm64") return "macOS on Intel processors";
+    return Number.parseInt(kernel, 10) < oldestDarwin ? "macOS before 15" : undefined;
+  }
+  if (platform !== "linux") return platform;
+  if (arch !== "x64" && arch !== "arm64") return `Linux on ${arch}`;
+  if (glibc === null) return "Linux without glibc (musl, as on Alpine)";
+  const [major, minor] = oldestGlibc;
+  const isOld = glibc[0] < major || (glibc[0] === major && glibc[1] < minor);
+  return isOld ? `glibc ${glibc.join(".")}` : undefined;
+}
+
+/** The glibc of this process, null where there is none. */
+function glibcVersion(): [number, number] | null {
+  try {
+    const { symbols } = dlopen("libc.so.6", { gnu_get_libc_version: { args: [], returns: "ptr" } });
+    const pointer = symbols.gnu_get_libc_version();
+    const match = pointer === null ? null : /^(\d+)\.(\d+)/.exec(new CString(pointer).toString());
+    return match === null ? null : [Number(match[1]), Number(match[2])];
+  } catch {
+    return null; // musl's C library has another name, and none of glibc's functions
+  }
+}

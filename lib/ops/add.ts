@@ -1,0 +1,30 @@
+import type { Tensor } from "../tensor/tensor.ts";
+import { makeOp } from "./op.ts";
+import type { Op } from "./op.ts";
+
+/** Arguments of {@link add}. */
+export interface AddArguments {
+  /** `[tokens, heads, dim]` or `[tokens, dim]`: f32 or the dtype of `b`. */
+  readonly a: Tensor;
+  /** Shaped as `a`: f32, f16 or bf16. */
+  readonly b: Tensor;
+  /** Written, shaped as `a`: the dtype of `b` or f32. */
+  readonly out: Tensor;
+}
+
+/**
+ * The sum a + b of two tensors of one shape, such as a layer's output and the residual: a float32 addition, rounded once.
+ *
+ * All three may be strided views with free token and head strides. `out` may be `a` or `b` itself, the same elements in
+ * the same layout; otherwise it overlaps neither.
+ *
+ * Source: the residual connection of He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", 2015.
+ *
+ * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
+ *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @example
+ * device.run(add({ a: residual, b: out, out: residual }));
+ */
+export function add(args: AddArguments): Op {
+  return makeOp("add", args);
+}

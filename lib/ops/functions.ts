@@ -1,0 +1,23 @@
+// Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
+
+/** The ops of the main module. */
+export { gatedDelta } from "./gated-delta.ts";
+export type { GatedDeltaArguments } from "./gated-delta.ts";
+export { causalConv1d } from "./causal-conv1d.ts";
+export type { CausalConv1dArguments } from "./causal-conv1d.ts";
+export { gatedRmsNorm } from "./gated-rms-norm.ts";
+export type { GatedRmsNormArguments } from "./gated-rms-norm.ts";
+export { rmsNorm } from "./rms-norm.ts";
+export type { RmsNormArguments } from "./rms-norm.ts";
+export { gatedDeltaStep } from "./gated-delta-step.ts";
+export type { GatedDeltaStepArguments } from "./gated-delta-step.ts";
+export { linear } from "./linear.ts";
+export type { LinearArguments } from "./linear.ts";
+export { add } from "./add.ts";
+export type { AddArguments } from "./add.ts";
+export { copySlots } from "./copy-slots.ts";
+export type { CopySlotsArguments } from "./copy-slots.ts";
+export { commitGatedDelta } from "./commit-gated-delta.ts";
+export type { CommitGatedDeltaArguments } from "./commit-gated-delta.ts";
+export { commitCausalConv1d } from "./commit-causal-conv1d.ts";
+export type { CommitCausalConv1dArguments } from "./commit-causal-conv1d.ts";

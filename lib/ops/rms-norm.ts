@@ -1,0 +1,37 @@
+import type { WeightForm } from "../native/options.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import { makeOp } from "./op.ts";
+import type { Op } from "./op.ts";
+
+/** Arguments of {@link rmsNorm}. Dimensions are called tokens, heads and dim. */
+export interface RmsNormArguments {
+  /** `[tokens, heads, dim]` or `[tokens, dim]`: f32, f16 or bf16. */
+  readonly x: Tensor;
+  /** `[dim]`, any float dtype. */
+  readonly weight: Tensor;
+  /** Written, shaped as `x`: the dtype of `x` or f32. */
+  readonly out: Tensor;
+  /** Whether rows are multiplied by the weight or by 1 + weight, as Qwen3.5 stores it. @default "weight" */
+  readonly weightForm?: WeightForm | undefined;
+  /** Added to the mean square. @default 1e-6 */
+  readonly eps?: number | undefined;
+}
+
+/**
+ * RMS norm over the last dimension: out = (x · rsqrt(mean x² + eps)) · w, w the weight or 1 + weight. Arithmetic is
+ * float32; `out` is rounded once. {@link gatedRmsNorm} is the one with a gate.
+ *
+ * `x` and `out` may be strided views with free token and head strides; `out` overlaps nothing. Rows may have any
+ * length; the order of a row's sum depends on it alone.
+ *
+ * Source: Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019; with 1 + weight as `Qwen3NextRMSNorm`
+ * (transformers, `modeling_qwen3_next.py`).
+ *
+ * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
+ *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @example
+ * device.run(rmsNorm({ x: hidden, weight, out: normed, weightForm: "one-plus-weight" }));
+ */
+export function rmsNorm(args: RmsNormArguments): Op {
+  return makeOp("rmsNorm", args);
+}

@@ -1,0 +1,40 @@
+#!/usr/bin/env node
+// The `gated-delta` command of an installed package: runs its command line in Bun, whatever runs this file.
+import { spawn } from "node:child_process";
+import { accessSync, constants as files, readFileSync, statSync } from "node:fs";
+import { constants } from "node:os";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const main = join(root, "dist", "cli", "main.js");
+
+/** Bun by itself, one that the project has installed (npm and its relatives put it on PATH for a command), or PATH's. */
+function findBun() {
+  if (process.versions.bun !== undefined) return process.execPath;
+  for (const folder of (process.env.PATH ?? "").split(delimiter)) {
+    const file = join(folder, "bun");
+    try {
+      accessSync(file, files.X_OK);
+      if (folder !== "" && statSync(file).isFile()) return file;
+    } catch {
+      // Not there, or not ours to run: the next folder may have it.
+    }
+  }
+  return null;
+}
+
+const bun = findBun();
+if (bun === null) {
+  const { engines } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  process.stderr.write(`gated-delta: no Bun on PATH: install Bun ${engines.bun.replace(/^\D*/, "")} or later and run the same command again.\n`);
+  process.exitCode = 1;
+} else {
+  const child = spawn(bun, [main, ...process.argv.slice(2)], { stdio: "inherit" });
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+  child.on("error", (error) => {
+    process.stderr.write(`gated-delta: ${bun} could not be started: ${error.message}\n`);
+    process.exitCode = 1;
+  });
+  child.on("close", (code, signal) => (process.exitCode = code ?? 128 + (constants.signals[signal] ?? 0)));
+}

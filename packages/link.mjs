@@ -1,0 +1,91 @@
+// The library as it is published: the objects of the clone's build, linked once more with no more of Swift's runtime than
+// they use. macOS has the runtime in the system, and its linker drops what is not used by itself.
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { libraryFile } from "../swift/scripts/build.mjs";
+import { quick, run, tail } from "../swift/scripts/exec.mjs";
+import { Failure } from "../swift/scripts/report.mjs";
+import { productFlags, swiftEnvironment } from "../swift/scripts/swift.mjs";
+import { releaseSections } from "./elf.mjs";
+
+/** The archives of Swift's runtime that objects of ours name. */
+const archives = ["libswiftCore.a", "libswiftSynchronization.a", "libswiftGlibc.a"];
+
+/**
+ * No tables for unwinding the stack: 0.65 MB. They serve exceptions, of which there are none here (Swift throws by returning, the
+ * C kernels do not throw, and a runtime failure ends the process), and debuggers, for which there is the clone's build.
+ */
+const script = "SECTIONS { /DISCARD/ : { *(.eh_frame) } } INSERT AFTER .rodata;\n";
+
+/** The compiler's own name for a linker's flag. */
+const forLinker = (...flags) => flags.flatMap((flag) => ["-Xlinker", flag]);
+
+/** Links into `target`, a path; returns the linker's map, null on macOS. */
+export async function linkLibrary(state, work, target) {
+  const { root, toolchain } = state;
+  if (process.platform === "darwin") {
+    cpSync(libraryFile(root), target);
+    // A changed file needs a new signature, or the system ends whoever loads it.
+    for (const [tool, ...args] of [["strip", "-x", target], ["codesign", "--force", "--sign", "-", target]]) {
+      const { code, text } = await run(tool, args);
+      if (code !== 0) throw new Failure(`${tool} failed:\n${tail(text)}`);
+    }
+    return null;
+  }
+  mkdirSync(work, { recursive: true });
+  const map = join(work, "link.map");
+  writeFileSync(join(work, "discard.ld"), script);
+  const env = swiftEnvironment(toolchain, root);
+  const args = [
+    "-emit-library",
+    // SwiftPM's own flags of the product's link, without its driver's `-Xswiftc`.
+    ...productFlags(toolchain).filter((flag) => flag !== "-Xswiftc"),
+    ...(toolchain.prefix === null ? ["-use-ld=lld"] : []),
+    ...trimmedRuntime(toolchain, env, work),
+    `@${objectList(root)}`,
+    ...forLinker("--gc-sections", "--strip-all", "--no-eh-frame-hdr", "-T", join(work, "discard.ld")),
+    ...forLinker(`--version-script=${join(root, "swift/Sources/CGatedDelta/exports.map")}`, "-z", "nodelete", "-soname", basename(target)),
+    ...forLinker(`-Map=${map}`),
+    "-o", target,
+  ];
+  const { code, text } = await run(join(toolchain.swift, "..", "swiftc"), args, { env });
+  if (code !== 0) throw new Failure(`the library could not be linked:\n${tail(text, 30)}`);
+  return readFileSync(map, "utf8");
+}
+
+/** SwiftPM leaves the list of the objects that it linked. */
+function objectList(root) {
+  return join(root, ".build", "release", "GatedDelta.product", "Objects.LinkFileList");
+}
+
+/** Copies of the runtime's archives, from which a linker may drop what nothing refers to. They come first, so these are taken. */
+function trimmedRuntime(toolchain, env, work) {
+  const info = quick(join(toolchain.swift, "..", "swiftc"), ["-print-target-info", "-static-stdlib"], { env });
+  const [folder] = JSON.parse(info ?? "{}").paths?.runtimeLibraryPaths ?? [];
+  if (folder === undefined) throw new Failure("swiftc does not say where its static runtime is: use another Swift 6.0 or later.");
+  return archives.map((name) => {
+    const bytes = readFileSync(join(folder, name));
+    releaseSections(bytes);
+    const file = join(work, name);
+    writeFileSync(file, bytes);
+    return file;
+  });
+}
+
+/**
+ * Bytes of the linked file by what they came from, largest first: our own targets, the archives of the runtime, and the linker's own
+ * tables (relocations, merged strings).
+ */
+export function bytesByOrigin(map) {
+  const sums = new Map();
+  // VMA LMA size alignment file:(section)
+  for (const [, size, file, section] of map.matchAll(/^ *[0-9a-f]+ +[0-9a-f]+ +([0-9a-f]+) +\d+ {9}(\S.*?):\((.*)\)$/gm)) {
+    if (/^\.t?bss/.test(section) || section.startsWith(".debug")) continue;
+    const archive = /([^/]+\.a)\(/.exec(file)?.[1];
+    const target = /\/(\w+)\.build\/([^/]+)$/.exec(file);
+    const kernels = target?.[1] === "CPUKernels" && target[2].startsWith("isa_");
+    const origin = archive ?? (kernels ? `CPUKernels, ${target[2].replace(/^isa_|\.c\.o$/g, "")}` : target?.[1]) ?? (file === "<internal>" ? "relocations and merged strings" : "other");
+    sums.set(origin, (sums.get(origin) ?? 0) + Number.parseInt(size, 16));
+  }
+  return [...sums].map(([name, bytes]) => ({ name, bytes })).sort((a, b) => b.bytes - a.bytes);
+}

@@ -1,0 +1,141 @@
+// `gated-delta`, the package that programs import: JavaScript, declarations and the sources that these point back to.
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import { run } from "../swift/scripts/exec.mjs";
+import { Failure } from "../swift/scripts/report.mjs";
+import { rootFolder } from "../swift/scripts/root.mjs";
+import { cloneManifest, outputFolder, packageName, platforms, sharedFields } from "./platforms.mjs";
+import { tool } from "./tools.mjs";
+
+/** Beside what is compiled. The layers are what `gated-delta demo` runs. */
+const copied = ["README.md", "LICENSE", "CHANGELOG.md", "lib", "test/golden/layer-bf16.safetensors", "test/golden/layer-f32.safetensors"];
+
+/**
+ * What the declarations take from outside. A consumer's `lib` may be older than `using` and Float16Array, and it may have neither
+ * the DOM's types nor Bun's, of which one is named; an interface declared twice is one.
+ */
+const globals = "/** In full where the DOM's, Node's or Bun's types are. */\ninterface AbortSignal {\n  readonly aborted: boolean;\n}\n";
+
+/** The lines that bring these in, at the head of an entry in dist/. */
+function references(entry) {
+  const path = relative(dirname(entry), "dist/globals.d.ts");
+  const libraries = ["esnext.disposable", "esnext.float16"].map((name) => `/// <reference lib="${name}" />\n`);
+  return `${libraries.join("")}/// <reference path="${path.startsWith(".") ? path : `./${path}`}" />\n`;
+}
+
+/** Makes the package's folder and returns its path. */
+export async function buildMainPackage() {
+  const target = join(outputFolder, "gated-delta");
+  rmSync(target, { recursive: true, force: true });
+  mkdirSync(target, { recursive: true });
+  const manifest = packedManifest(cloneManifest());
+  await compile(target);
+  finishModules(target, Object.values(manifest.exports).flatMap((entry) => entry.types ?? []));
+  for (const path of copied) cpSync(join(rootFolder, path), join(target, path), { recursive: true });
+  mkdirSync(join(target, "bin"));
+  cpSync(join(rootFolder, "packages", "bin.mjs"), join(target, "bin", "gated-delta.mjs"));
+  writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+  return target;
+}
+
+/**
+ * The clone's manifest as it is published. In a clone `exports` names the TypeScript, which Bun runs as it is; in the package
+ * each entry names what was compiled from that file.
+ */
+export function packedManifest(clone, env = process.env) {
+  const { name, description, keywords, type, sideEffects, dependencies } = clone;
+  const optionalDependencies = Object.fromEntries(platforms.map((platform) => [packageName(platform), clone.version]));
+  const exports = Object.fromEntries(Object.entries(clone.exports).map(([path, file]) => [path, packedExport(file)]));
+  return {
+    name,
+    description,
+    keywords,
+    ...sharedFields(clone, undefined, env),
+    type,
+    sideEffects,
+    exports,
+    types: exports["."].types,
+    bin: { "gated-delta": "./bin/gated-delta.mjs" },
+    files: ["bin", "dist", "lib", "test/golden", "CHANGELOG.md"],
+    dependencies,
+    optionalDependencies,
+  };
+}
+
+function packedExport(file) {
+  const match = /^\.\/lib\/(.+)\.ts$/.exec(file);
+  if (match === null) return file;
+  return { types: `./dist/${match[1]}.d.ts`, default: `./dist/${match[1]}.js` };
+}
+
+/** lib/ through the TypeScript compiler, into dist/. */
+async function compile(target) {
+  const staged = join(target, "staged");
+  const options = {
+    noEmit: false,
+    allowImportingTsExtensions: false,
+    rewriteRelativeImportExtensions: true,
+    allowJs: false,
+    declaration: true,
+    declarationMap: true,
+    sourceMap: true,
+    rootDir: rootFolder,
+    outDir: staged,
+    typeRoots: [join(rootFolder, "node_modules")],
+  };
+  const project = join(outputFolder, "tsconfig.json");
+  const text = { extends: join(rootFolder, "tsconfig.json"), compilerOptions: options, include: [join(rootFolder, "lib")] };
+  writeFileSync(project, JSON.stringify(text));
+  const { code, text: output } = await run(process.execPath, [tool("typescript", "bin/tsc"), "--project", project]);
+  if (code !== 0) throw new Failure(`lib/ could not be compiled:\n${output}`);
+  renameSync(join(staged, "lib"), join(target, "dist"));
+  rmSync(staged, { recursive: true });
+}
+
+function* filesBelow(folder) {
+  for (const name of readdirSync(folder).sort()) {
+    const path = join(folder, name);
+    if (statSync(path).isDirectory()) yield* filesBelow(path);
+    else yield path;
+  }
+}
+
+/** `./x.ts`, as modules and declarations name each other in the sources. */
+const specifier = /(\b(?:from|import|require)\s*\(?\s*")(\.{1,2}\/[^"]+)\.ts"/g;
+
+/** Names of modules end in .js, maps name the sources in the package, and declarations that no entry leads to are dropped. */
+function finishModules(target, entries) {
+  const dist = join(target, "dist");
+  for (const path of filesBelow(dist)) {
+    if (path.endsWith(".map")) {
+      const map = JSON.parse(readFileSync(path, "utf8"));
+      const source = relative(dist, path).replace(/(?:\.d\.ts|\.js)\.map$/, ".ts");
+      map.sources = [relative(dirname(path), join(target, "lib", source))];
+      writeFileSync(path, JSON.stringify(map));
+    } else {
+      writeFileSync(path, readFileSync(path, "utf8").replace(specifier, '$1$2.js"'));
+    }
+  }
+  const kept = new Set();
+  const visit = (path) => {
+    if (kept.has(path)) return;
+    kept.add(path);
+    const text = readFileSync(path, "utf8");
+    for (const [, , name] of text.matchAll(/(\b(?:from|import)\s*\(?\s*")(\.{1,2}\/[^"]+)\.js"/g)) visit(resolve(dirname(path), `${name}.d.ts`));
+  };
+  for (const entry of entries) visit(join(target, entry));
+  for (const path of filesBelow(dist)) {
+    if (/\.d\.ts(?:\.map)?$/.test(path) && !kept.has(path.replace(/\.map$/, ""))) rmSync(path);
+  }
+  writeFileSync(join(dist, "globals.d.ts"), globals);
+  for (const entry of entries) {
+    const path = join(target, entry);
+    const head = references(join(entry));
+    writeFileSync(path, head + readFileSync(path, "utf8"));
+    // Lines more above are lines of the mapping that stand for nothing.
+    const map = JSON.parse(readFileSync(`${path}.map`, "utf8"));
+    map.mappings = `${";".repeat(head.split("\n").length - 1)}${map.mappings}`;
+    writeFileSync(`${path}.map`, JSON.stringify(map));
+  }
+  if (!existsSync(join(dist, "cli", "main.js"))) throw new Failure(`${basename(dist)}/cli/main.js is missing`);
+}

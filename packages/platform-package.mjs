@@ -1,0 +1,71 @@
+// `@gated-delta/…`, one library each: a manifest, the library, and a module that exports where it lies.
+import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
+import { join } from "node:path";
+import { Failure } from "../swift/scripts/report.mjs";
+import { rootFolder } from "../swift/scripts/root.mjs";
+import { oldestGlibc } from "../swift/toolchain/recipe.mjs";
+import { demandsOf, newestGlibc } from "./elf.mjs";
+import { bytesByOrigin, linkLibrary } from "./link.mjs";
+import { cloneManifest, outputFolder, packageName, sharedFields } from "./platforms.mjs";
+
+/** The largest library that is published. */
+const mostBytes = 8e6;
+
+/** As a file import a bundler carries the library along, and Bun without one gives its path. */
+const entry = (file) => `import path from "./${file}" with { type: "file" };\nexport default path;\n`;
+const declaration = "/** Where the library lies. */\ndeclare const path: string;\nexport default path;\n";
+
+export function platformManifest(platform, clone, env = process.env) {
+  const { name, os, cpu, libc, file, system } = platform;
+  return {
+    name: packageName(platform),
+    description: `The native library of gated-delta for ${system}`,
+    ...sharedFields(clone, undefined, env),
+    type: "module",
+    exports: { ".": { types: "./index.d.ts", default: "./index.js" }, "./package.json": "./package.json" },
+    types: "./index.d.ts",
+    files: ["index.js", "index.d.ts", file],
+    os: [os],
+    cpu: [cpu],
+    ...(libc === undefined ? {} : { libc: [libc] }),
+    preferUnplugged: true,
+    publishConfig: { access: "public" },
+    // For who builds it: the name of the folder that it is made in.
+    keywords: ["gated-delta", name],
+  };
+}
+
+/**
+ * Makes the package of the host's platform. Returns its folder, sizes and, on Linux, what the library's bytes are. `forRelease`
+ * refuses a library that loads on fewer systems than documented, as one is that a system's own Swift has built.
+ */
+export async function buildPlatformPackage(platform, state, { forRelease = true } = {}) {
+  const target = join(outputFolder, platform.name);
+  rmSync(target, { recursive: true, force: true });
+  mkdirSync(target, { recursive: true });
+  const library = join(target, platform.file);
+  const map = await linkLibrary(state, join(outputFolder, "link"), library);
+  writeFileSync(join(target, "index.js"), entry(platform.file));
+  writeFileSync(join(target, "index.d.ts"), declaration);
+  writeFileSync(join(target, "README.md"), `# ${packageName(platform)}\n\nThe native library of gated-delta for ${platform.system}. Install gated-delta, not this package.\n`);
+  copyFileSync(join(rootFolder, "LICENSE"), join(target, "LICENSE"));
+  writeFileSync(join(target, "package.json"), `${JSON.stringify(platformManifest(platform, cloneManifest()), null, 2)}\n`);
+  const bytes = readFileSync(library);
+  if (platform.os === "linux" && forRelease) checkDemands(bytes);
+  const { size } = statSync(library);
+  if (size > mostBytes) throw new Failure(`${platform.file} has ${size} bytes, more than ${mostBytes}.`);
+  return { folder: target, bytes: size, gzipped: gzipSync(bytes).length, origins: map === null ? [] : bytesByOrigin(map) };
+}
+
+/** A published library needs the C library and nothing else, and no newer one than documented. */
+function checkDemands(bytes) {
+  const { needed, versions } = demandsOf(bytes);
+  const other = needed.filter((name) => !/^lib(?:c|m)\.so\.6$|^ld-linux-/.test(name));
+  if (other.length > 0) throw new Failure(`the library needs ${other.join(", ")}: it must need libc and libm only.`);
+  const [major, minor] = newestGlibc(versions);
+  const [wantedMajor, wantedMinor] = oldestGlibc.split(".").map(Number);
+  if (major > wantedMajor || minor > wantedMinor) {
+    throw new Failure(`the library needs glibc ${major}.${minor}, more than ${oldestGlibc}: build it with the private toolchain (no swift on PATH).`);
+  }
+}

@@ -1,0 +1,60 @@
+// The declarations as consumers compile them: every common tsconfig, without skipLibCheck and without Bun's types, against an
+// installed package; and what publint and "Are the types wrong?" say of the archives.
+import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { run } from "../../swift/scripts/exec.mjs";
+import { Failure } from "../../swift/scripts/report.mjs";
+import { rootFolder } from "../../swift/scripts/root.mjs";
+import { tool } from "../tools.mjs";
+
+const strict = { strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noPropertyAccessFromIndexSignature: true };
+const bundler = { module: "ESNext", moduleResolution: "bundler" };
+const nodeNext = { module: "NodeNext", moduleResolution: "NodeNext" };
+
+/** Common consumers by name. `lib` is ES2022's in most: what `using` needs comes with the declarations. */
+const matrix = {
+  bundler: { ...bundler, target: "ESNext", lib: ["ESNext"] },
+  "bundler, ES2022": { ...bundler, target: "ES2022", lib: ["ES2022"] },
+  "bundler, ES2022 and DOM, strict": { ...bundler, ...strict, target: "ES2022", lib: ["ES2022", "DOM"] },
+  "bundler, isolated modules": { ...bundler, ...strict, target: "ES2022", lib: ["ES2022"], isolatedModules: true, verbatimModuleSyntax: true },
+  "bun init's": { ...strict, module: "Preserve", moduleResolution: "bundler", target: "ESNext", lib: ["ESNext"], allowImportingTsExtensions: true, verbatimModuleSyntax: true },
+  NodeNext: { ...nodeNext, target: "ESNext", lib: ["ESNext"] },
+  "NodeNext, ES2022": { ...nodeNext, ...strict, target: "ES2022", lib: ["ES2022"] },
+  "NodeNext, not strict": { ...nodeNext, strict: false, target: "ES2022", lib: ["ES2022"] },
+  Node16: { module: "Node16", moduleResolution: "Node16", ...strict, target: "ES2022", lib: ["ES2022"] },
+};
+
+/** Compiles the consumer's program under each tsconfig, in a folder whose node_modules has the package. */
+export async function checkTypes(project) {
+  const folder = join(project, "types");
+  mkdirSync(folder);
+  const subpaths = Object.keys(JSON.parse(readFileSync(join(rootFolder, "package.json"), "utf8")).exports).filter((path) => /^\.\/\w+$/.test(path));
+  const imports = subpaths.map((path, i) => `import * as subpath${i} from "gated-delta/${path.slice(2)}";\nexport const keys${i} = Object.keys(subpath${i});\n`);
+  copyFileSync(join(rootFolder, "packages/test/consumer.ts.txt"), join(folder, "consumer.ts"));
+  writeFileSync(join(folder, "subpaths.ts"), imports.join(""));
+  const checks = [];
+  for (const [name, options] of Object.entries(matrix)) {
+    const compilerOptions = { noEmit: true, skipLibCheck: false, types: [], ...options };
+    writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["*.ts"] }));
+    const { code, text } = await run(process.execPath, [tool("typescript", "bin/tsc"), "--project", folder], { cwd: folder });
+    if (code !== 0) throw new Failure(`types do not compile with ${name}:\n${text}`);
+    checks.push(`types: ${name}`);
+  }
+  rmSync(folder, { recursive: true });
+  return checks;
+}
+
+/** Lints the archives. */
+export async function lint(archives) {
+  const checks = [];
+  for (const [name, archive] of Object.entries(archives)) {
+    const publint = await run(process.execPath, [tool("publint", "src/cli.js"), "run", archive, "--strict"]);
+    if (publint.code !== 0 || !/All good/.test(publint.text)) throw new Failure(`publint of ${name}:\n${publint.text}`);
+    checks.push(`publint: ${name}`);
+    // The package is of ES modules, for Bun.
+    const attw = await run(process.execPath, [tool("@arethetypeswrong/cli", "dist/index.js"), archive, "--profile", "esm-only", "--no-color", "--no-emoji"]);
+    if (attw.code !== 0) throw new Failure(`are the types wrong, ${name}:\n${attw.text}`);
+    checks.push(`attw: ${name}`);
+  }
+  return checks;
+}

@@ -1,0 +1,36 @@
+// The sum of two tensors, in float32 and rounded once: out = a + b.
+//
+// b [tokens, heads, length] T; a and out likewise, T or f32; token and head strides in elements, any length. Where out
+// is a or b itself, that argument is not bound and its elements are read from out: arguments may not overlap.
+//
+// Grid: (rows, ceil(length / (GDM_ADD_PART GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread takes
+// GDM_ADD_PART elements, GDM_COPY_THREADS apart. Function constants: OUT_F32.
+#include "storage.h"
+
+template <typename T>
+[[max_total_threads_per_threadgroup(GDM_COPY_THREADS)]]
+kernel void gd_add(device const T* a [[buffer(0)]],
+                   device const T* b [[buffer(1)]],
+                   device T* out [[buffer(2)]],
+                   constant GDMAdd& params [[buffer(3)]],
+                   uint3 group [[threadgroup_position_in_grid]],
+                   uint index [[thread_index_in_threadgroup]]) {
+  uint token = group.x / params.heads;
+  uint head = group.x - token * params.heads;
+  ulong aAt = ulong(token) * params.aTokenStride + ulong(head) * params.aHeadStride;
+  ulong bAt = ulong(token) * params.bTokenStride + ulong(head) * params.bHeadStride;
+  ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
+  for (uint part = 0; part < GDM_ADD_PART; ++part) {
+    uint i = (group.y * GDM_ADD_PART + part) * GDM_COPY_THREADS + index;
+    if (i >= params.length) return;
+    float x = params.replacesA != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32)
+                                    : read_wide(a, aAt + i, params.aF32 != 0);
+    float y = params.replacesB != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32) : float(b[bAt + i]);
+    write_wide(out, outAt + i, x + y, OUT_F32);
+  }
+}
+
+// Names: gd_add_<T>.
+template [[host_name("gd_add_f32")]] kernel decltype(gd_add<float>) gd_add<float>;
+template [[host_name("gd_add_f16")]] kernel decltype(gd_add<half>) gd_add<half>;
+template [[host_name("gd_add_bf16")]] kernel decltype(gd_add<bfloat>) gd_add<bfloat>;

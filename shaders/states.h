@@ -1,0 +1,121 @@
+// Reading and writing state rows (rows.h) in a pool of slots.
+//
+// A state that is only moved, by an empty sequence or by a store of what a call began with, is moved as bits: GPUs may
+// take numbers below the normal ones for zero in any operation on floats.
+#ifndef GATED_DELTA_SHADERS_STATES_H
+#define GATED_DELTA_SHADERS_STATES_H
+
+#include "rows.h"
+
+// How decode and commit spread a state of dtype S.
+template <typename S> struct DecodeShape {
+  enum : uint { lanes = GDM_DECODE_LANES_16, rows = GDM_DECODE_ROWS_16, threads = GDM_DECODE_THREADS_16 };
+};
+template <> struct DecodeShape<float> {
+  enum : uint { lanes = GDM_DECODE_LANES_F32, rows = GDM_DECODE_ROWS_F32, threads = GDM_DECODE_THREADS_F32 };
+};
+// Value dims are multiples of 8: threadgroups of eight rows have no rows beyond the last.
+template <typename S> METAL_FUNC uint decode_limit(uint limit) {
+  return DecodeShape<S>::threads / DecodeShape<S>::lanes * DecodeShape<S>::rows == 8 ? 0 : limit;
+}
+
+// Where an op's states are, the same for every row of a threadgroup. `next` .. `end` are its extra stores.
+template <typename S> struct States {
+  device S* pool;
+  device const S* staged;
+  device S* snapshots;
+  device const GDMStore* stores;
+  uint next;
+  uint end;
+  uint slotRows;
+  uint keyDim;
+};
+
+// Which rows of a slot a lane group holds: first, first + apart, .... Those from `limit` on do not exist: they are read
+// as the last that does, and never written. A limit of 0 says that all of them exist.
+struct RowSet {
+  uint first;
+  uint apart;
+  uint limit;
+  uint lane;
+};
+METAL_FUNC uint row_of(RowSet rows, uint r) {
+  uint row = rows.first + r * rows.apart;
+  return rows.limit == 0 ? row : min(row, rows.limit - 1);
+}
+METAL_FUNC bool row_exists(RowSet rows, uint r) {
+  return rows.limit == 0 || rows.first + r * rows.apart < rows.limit;
+}
+// Elements from row `first` to row r.
+METAL_FUNC ulong row_offset(RowSet rows, uint r, uint keyDim) {
+  if (rows.limit == 0) return ulong(r * rows.apart * keyDim);
+  return ulong(row_of(rows, r)) * keyDim;
+}
+METAL_FUNC uint row_base(RowSet rows) { return rows.limit == 0 ? rows.first : 0; }
+
+// The rows as the op found them, in slot `slot` of the pool or of the staged copies; -1 is zeros.
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_read(thread Rows<L, G, R>& rows, thread const States<S>& at, int slot, RowSet set) {
+  if (slot == GDM_SLOT_NONE) {
+    GDM_UNROLL for (uint r = 0; r < R; ++r) row_zero(rows.row[r]);
+    return;
+  }
+  device const S* from = slot >= 0 ? (device const S*)at.pool : at.staged;
+  from += (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows + row_base(set)) * at.keyDim;
+  GDM_UNROLL for (uint r = 0; r < R; ++r) {
+    row_load<S>(rows.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
+  }
+}
+
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_write(thread const States<S>& at, device S* to, uint slot, thread const Rows<L, G, R>& rows,
+                             RowSet set) {
+  device S* base = to + (ulong(slot) * at.slotRows + row_base(set)) * at.keyDim;
+  GDM_UNROLL for (uint r = 0; r < R; ++r) {
+    if (row_exists(set, r)) row_store<S>(base + row_offset(set, r, at.keyDim), rows.row[r], set.lane, at.keyDim);
+  }
+}
+
+// The rows of one slot to another, as bits; zeros are stored, so that nothing of a slot's old content survives.
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_move(thread const States<S>& at, int slot, device S* to, uint toSlot, RowSet set) {
+  typedef typename Bits<S>::type4 U4;
+  device const S* from = slot >= 0 ? (device const S*)at.pool : at.staged;
+  ulong base = ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows;
+  for (uint r = 0; r < R; ++r) {
+    if (!row_exists(set, r)) continue;
+    ulong row = row_of(set, r);
+    for (uint i = 0; i < G / L; ++i) {
+      uint column = row_column<L>(set.lane, i);
+      if (!row_holds<G>(column, at.keyDim)) continue;
+      U4 bits = U4(0);
+      if (slot != GDM_SLOT_NONE) bits = *(device const U4*)(from + (base + row) * at.keyDim + column);
+      *(device U4*)(to + (ulong(toSlot) * at.slotRows + row) * at.keyDim + column) = bits;
+    }
+  }
+}
+
+// Extra stores due after `tokens` tokens: advances over them. Those due after none are states_begin's.
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_store(thread States<S>& at, int tokens, thread const Rows<L, G, R>& rows, RowSet set) {
+  while (at.next < at.end && at.stores[at.next].tokens <= tokens) {
+    int slot = at.stores[at.next].slot;
+    if (slot >= 0) states_write(at, at.pool, uint(slot), rows, set);
+    else states_write(at, at.snapshots, uint(-1 - slot), rows, set);
+    ++at.next;
+  }
+}
+
+// What needs no token: stores due after none and, for an empty sequence, the move to its write slot.
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_begin(thread States<S>& at, int slot, int writeSlot, bool empty, RowSet set) {
+  while (HAS_STORES && at.next < at.end && at.stores[at.next].tokens <= 0) {
+    int to = at.stores[at.next].slot;
+    if (to >= 0) states_move<S, L, G, R>(at, slot, at.pool, uint(to), set);
+    else states_move<S, L, G, R>(at, slot, at.snapshots, uint(-1 - to), set);
+    ++at.next;
+  }
+  if (empty && writeSlot >= 0 && writeSlot != slot) states_move<S, L, G, R>(at, slot, at.pool, uint(writeSlot), set);
+}
+
+#endif

@@ -1,0 +1,20 @@
+// Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
+
+import GatedDeltaTypes
+
+extension Executor {
+  func run(_ ops: [EncodedOp], _ index: Int) throws(Failure) {
+    switch ops[index].op {
+    case .gatedDelta(let op, let sequences): try run(op, sequences)
+    case .causalConv1d(let op, let sequences): try run(op, sequences)
+    case .gatedRMSNorm(let op): try run(op)
+    case .rmsNorm(let op): try run(op)
+    case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
+    case .linear(let op): try run(op)
+    case .add(let op): try run(op)
+    case .copySlots(let op, let sequences): try run(op, sequences)
+    case .commitGatedDelta(let op, let sequences): try run(op, sequences)
+    case .commitCausalConv1d(let op, let sequences): try run(op, sequences)
+    }
+  }
+}

@@ -1,0 +1,20 @@
+/// The sum of two tensors of one shape.
+public final class Add: Sendable {
+  public let tokens, heads, dim: Int
+  public let a, b, out: TensorView
+  /// Whether `out` is the very memory of `a` or of `b`, in the same layout. Otherwise it overlaps neither.
+  public let replacesA, replacesB: Bool
+
+  public init(
+    tokens: Int, heads: Int, dim: Int, a: TensorView, b: TensorView, out: TensorView, replacesA: Bool, replacesB: Bool
+  ) {
+    self.tokens = tokens
+    self.heads = heads
+    self.dim = dim
+    self.a = a
+    self.b = b
+    self.out = out
+    self.replacesA = replacesA
+    self.replacesB = replacesB
+  }
+}

@@ -1,0 +1,58 @@
+// Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
+
+/// A validated op and, where it has any, the part that index data decides.
+public enum Op: Sendable {
+  case gatedDelta(GatedDelta, Sequences)
+  case causalConv1d(CausalConv1d, Sequences)
+  case gatedRMSNorm(GatedRMSNorm)
+  case rmsNorm(RmsNorm)
+  case gatedDeltaStep(GatedDeltaStep, Sequences)
+  case linear(Linear)
+  case add(Add)
+  case copySlots(CopySlots, Sequences)
+  case commitGatedDelta(CommitGatedDelta, Sequences)
+  case commitCausalConv1d(CommitCausalConv1d, Sequences)
+
+  /// The public name, for messages.
+  public var name: String {
+    switch self {
+    case .gatedDelta: "gatedDelta"
+    case .causalConv1d: "causalConv1d"
+    case .gatedRMSNorm: "gatedRmsNorm"
+    case .rmsNorm: "rmsNorm"
+    case .gatedDeltaStep: "gatedDeltaStep"
+    case .linear: "linear"
+    case .add: "add"
+    case .copySlots: "copySlots"
+    case .commitGatedDelta: "commitGatedDelta"
+    case .commitCausalConv1d: "commitCausalConv1d"
+    }
+  }
+
+  /// The part that index data decides; nil for ops without any.
+  public var sequences: Sequences? {
+    get {
+      switch self {
+      case .gatedDelta(_, let sequences): sequences
+      case .causalConv1d(_, let sequences): sequences
+      case .gatedDeltaStep(_, let sequences): sequences
+      case .copySlots(_, let sequences): sequences
+      case .commitGatedDelta(_, let sequences): sequences
+      case .commitCausalConv1d(_, let sequences): sequences
+      case .gatedRMSNorm, .rmsNorm, .linear, .add: nil
+      }
+    }
+    set {
+      guard let newValue else { return }
+      switch self {
+      case .gatedDelta(let op, _): self = .gatedDelta(op, newValue)
+      case .causalConv1d(let op, _): self = .causalConv1d(op, newValue)
+      case .gatedDeltaStep(let op, _): self = .gatedDeltaStep(op, newValue)
+      case .copySlots(let op, _): self = .copySlots(op, newValue)
+      case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
+      case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
+      case .gatedRMSNorm, .rmsNorm, .linear, .add: break
+      }
+    }
+  }
+}

@@ -1,0 +1,38 @@
+// Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
+
+import GatedDeltaTypes
+
+extension Pass {
+  mutating func encode(_ op: Op) throws(Failure) {
+    switch op {
+    case .gatedDelta(let op, let sequences): try encode(op, sequences)
+    case .causalConv1d(let op, let sequences): try encode(op, sequences)
+    case .gatedRMSNorm(let op): try encode(op)
+    case .rmsNorm(let op): try encode(op)
+    case .gatedDeltaStep(let op, let sequences): try encode(op, sequences)
+    case .linear(let op): try encode(op)
+    case .add(let op): try encode(op)
+    case .copySlots(let op, let sequences): try encode(op, sequences)
+    case .commitGatedDelta(let op, let sequences): try encode(op, sequences)
+    case .commitCausalConv1d(let op, let sequences): try encode(op, sequences)
+    }
+  }
+}
+
+extension Op {
+  /// Multiply-adds, roughly.
+  var work: Int {
+    switch self {
+    case .gatedDelta(let op, let sequences): op.work(sequences)
+    case .causalConv1d(let op, let sequences): op.work(sequences)
+    case .gatedRMSNorm(let op): op.work
+    case .rmsNorm(let op): op.work
+    case .gatedDeltaStep(let op, let sequences): op.work(sequences)
+    case .linear(let op): op.work
+    case .add(let op): op.work
+    case .copySlots(let op, let sequences): op.work(sequences)
+    case .commitGatedDelta(let op, let sequences): op.work(sequences)
+    case .commitCausalConv1d(let op, let sequences): op.work(sequences)
+    }
+  }
+}

@@ -1,0 +1,27 @@
+import GatedDeltaTypes
+import ShaderParams
+
+extension Pass {
+  mutating func encode(_ op: RMSNorm) throws(Failure) {
+    let rows = op.tokens * op.heads
+    var kernel = Kernel(family: .rmsNorm, activation: op.x.dtype)
+    kernel.constants.set(.normWeightDType, op.weight.dtype)
+    kernel.constants.set(.outF32, op.out.dtype == .f32)
+    try dispatch(
+      kernel,
+      [
+        .reads(op.x, tokens: op.tokens, heads: op.heads, width: op.dim), .reads(op.weight, elements: op.dim),
+        .writes(op.out, tokens: op.tokens, heads: op.heads, width: op.dim),
+      ],
+      GDMRMSNorm(
+        rows: UInt32(element: rows), heads: UInt32(element: op.heads), length: UInt32(element: op.dim),
+        xTokenStride: UInt32(element: op.x.tokenStride), xHeadStride: UInt32(element: op.x.headStride),
+        outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
+        plusOne: op.weightForm == .plusOne ? 1 : 0, epsilon: op.eps),
+      groups: (ceilDiv(rows, GDM_NORM_ROWS), 1, 1), threads: .exactly(GDM_NORM_THREADS))
+  }
+}
+
+extension RMSNorm {
+  var work: Int { tokens * heads * dim }
+}

@@ -1,0 +1,42 @@
+// How far a long step is: on a terminal one line with a bar that moves, elsewhere (logs) a line now and then.
+import { clearStatus, elapsed, say, showStatus } from "./report.mjs";
+
+const width = 24;
+const everyFrame = 200;
+const everyLine = 20_000;
+
+/** A bar for `done` of `total`; without a total, one that runs to and fro with `ticks`. */
+export function bar(done, total, ticks = 0) {
+  if (total > 0) {
+    const filled = Math.floor((Math.min(done, total) / total) * width);
+    return `[${"#".repeat(filled)}${".".repeat(width - filled)}]`;
+  }
+  const block = 4;
+  const turn = ticks % (2 * (width - block));
+  const at = turn < width - block ? turn : 2 * (width - block) - turn;
+  return `[${".".repeat(at)}${"#".repeat(block)}${".".repeat(width - block - at)}]`;
+}
+
+/**
+ * Runs `work` and meanwhile shows how far it is. `progress` tells: `{ done, total, text }`, each of them optional; without a total
+ * the bar only moves. A short step shows nothing in a log, where the first line comes after 20 seconds.
+ */
+export async function withProgress(what, work, progress = () => ({})) {
+  const since = performance.now();
+  const terminal = process.stderr.isTTY === true;
+  let ticks = 0;
+  const show = () => {
+    const { done = 0, total = 0, text = "" } = progress();
+    const more = text === "" ? "" : `: ${text}`;
+    if (terminal) showStatus(`${bar(done, total, ticks++)} ${what}${more} (${elapsed(since)})`);
+    else say(`  ${what}${more} (${elapsed(since)})`);
+  };
+  const timer = setInterval(show, terminal ? everyFrame : everyLine);
+  timer.unref();
+  try {
+    return await work();
+  } finally {
+    clearInterval(timer);
+    clearStatus();
+  }
+}

@@ -1,0 +1,175 @@
+/** The packages of a release: their manifests, what they say of systems, and how a library is linked and looked at. */
+import { describe, expect, test } from "bun:test";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { oldestGlibc, whyUnsupported, type System } from "../lib/native/platform.ts";
+import { libraryInfo } from "../lib/index.ts";
+import { demandsOf, loadedSections, newestGlibc, releaseSections } from "../packages/elf.mjs";
+import { bytesByOrigin } from "../packages/link.mjs";
+import { packedManifest } from "../packages/main-package.mjs";
+import { platformManifest } from "../packages/platform-package.mjs";
+import { cloneManifest, packageName, platforms } from "../packages/platforms.mjs";
+import { bar } from "../swift/scripts/progress.mjs";
+import { oldestGlibc as toolchainGlibc } from "../swift/toolchain/recipe.mjs";
+import { scratch } from "./support/files.ts";
+
+const root = join(import.meta.dir, "..");
+const clone = cloneManifest();
+const { newPath } = scratch();
+const github = { GITHUB_SERVER_URL: "https://git.example", GITHUB_REPOSITORY: "someone/gated-delta" };
+const repository = { type: "git", url: "git+https://git.example/someone/gated-delta.git" };
+
+describe("the manifest of gated-delta", () => {
+  const packed = packedManifest(clone, github);
+
+  test("names what is compiled from each of the clone's exports", () => {
+    expect(Object.keys(packed.exports)).toEqual(Object.keys(clone.exports));
+    expect(packed.exports["."]).toEqual({ types: "./dist/index.d.ts", default: "./dist/index.js" });
+    expect(packed.exports["./package.json"]).toBe("./package.json");
+    const more = packedManifest({ ...clone, exports: { ...clone.exports, "./some/path": "./lib/some/file.ts" } });
+    expect(more.exports["./some/path"]).toEqual({ types: "./dist/some/file.d.ts", default: "./dist/some/file.js" });
+  });
+
+  test("runs nothing on installation and brings every platform's library in its own version", () => {
+    expect(packed).not.toHaveProperty("scripts");
+    expect(packed).not.toHaveProperty("devDependencies");
+    expect(packed).not.toHaveProperty("private");
+    expect(packed.dependencies).toEqual(clone.dependencies);
+    const names = platforms.map(packageName);
+    expect(packed.optionalDependencies).toEqual(Object.fromEntries(names.map((name: string) => [name, clone.version])));
+  });
+
+  test("is published from where the workflow runs", () => {
+    expect(packed).toMatchObject({ repository, license: "MIT", engines: clone.engines, version: clone.version });
+    expect(packedManifest(clone, {})).not.toHaveProperty("repository");
+  });
+
+  test("is that of a clone which npm does not publish by mistake", () => {
+    expect(clone.private).toBe(true);
+  });
+});
+
+test("versions agree: manifests, lock file, changelog and library", () => {
+  const lock = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")) as { version: string };
+  expect(lock.version).toBe(clone.version);
+  expect(readFileSync(join(root, "CHANGELOG.md"), "utf8")).toContain(`\n## [${clone.version}]`);
+  expect(libraryInfo().version).toBe(clone.version);
+  for (const platform of platforms) expect(platformManifest(platform, clone).version).toBe(clone.version);
+});
+
+describe("the platforms", () => {
+  test.each(platforms)("$name has a manifest with os, cpu and libc", (platform) => {
+    const manifest = platformManifest(platform, clone, github);
+    expect(manifest).toMatchObject({ name: `@gated-delta/${platform.name}`, os: [platform.os], cpu: [platform.cpu], repository });
+    expect(`${platform.os}-${platform.cpu}`).toBe(platform.name);
+    expect((manifest as { libc?: string[] }).libc).toEqual(platform.os === "linux" ? ["glibc"] : undefined);
+    expect(manifest.files).toContain(platform.file);
+  });
+
+  test("are those whose packages lib/ looks for", () => {
+    const text = readFileSync(join(root, "lib/native/candidates.ts"), "utf8");
+    const required = [...text.matchAll(/case "([\w-]+)":\n\s+return require\("(@gated-delta\/[\w-]+)"\)/g)];
+    expect(required.map(([, name]) => name)).toEqual(platforms.map(({ name }) => name));
+    expect(required.map(([, , name]) => name)).toEqual(platforms.map(packageName));
+  });
+
+  test("are supported, and others are told what is", () => {
+    const debian: System = { platform: "linux", arch: "x64", glibc: [2, 36], release: "6.1.0" };
+    const mac: System = { platform: "darwin", arch: "arm64", glibc: null, release: "24.0.0" };
+    for (const system of [debian, { ...debian, arch: "arm64" }, { ...debian, glibc: [2, 35] as const }, { ...debian, glibc: [3, 0] as const }, mac]) {
+      expect(whyUnsupported(system)).toBeUndefined();
+    }
+    const others: [system: System, name: RegExp][] = [
+      [{ ...debian, glibc: null }, /musl/],
+      [{ ...debian, glibc: [2, 34] }, /^glibc 2\.34 is not/],
+      [{ ...debian, arch: "riscv64" }, /^Linux on riscv64/],
+      [{ ...mac, arch: "x64" }, /^macOS on Intel/],
+      [{ ...mac, release: "23.6.0" }, /^macOS before 15/],
+      [{ ...mac, platform: "win32", arch: "x64" }, /^Windows/],
+      [{ ...mac, platform: "freebsd" }, /^freebsd/],
+    ];
+    for (const [system, name] of others) {
+      expect(whyUnsupported(system)).toMatch(name);
+      expect(whyUnsupported(system)).toMatch(/ is not supported: supported are .*glibc 2\.35.*macOS 15/);
+    }
+    expect(oldestGlibc.join(".")).toBe(toolchainGlibc);
+  });
+});
+
+describe("bytes of a linked library", () => {
+  test("by their origin, from the linker's map", () => {
+    const map = [
+      "             VMA              LMA     Size Align Out     In      Symbol",
+      "             100              100       10     4 .text",
+      "             100              100       10     4         /a/CPUKernels.build/isa_avx2.c.o:(.text.f)",
+      "             110              110        a     4                 f",
+      "             110              110       20     4         /a/CPUKernels.build/items.c.o:(.rodata)",
+      "             130              130       40     4         /b/libswiftCore.a(Swift.o):(.text.$s1a)",
+      "             170              170        8     4         <internal>:(.rela.dyn)",
+      "               0                0     1000     4         /b/libswiftCore.a(Swift.o):(.debug_info)",
+      "             200              200     2000     4         /b/libswiftCore.a(Swift.o):(.bss.x)",
+    ].join("\n");
+    expect(bytesByOrigin(map)).toEqual([
+      { name: "libswiftCore.a", bytes: 0x40 },
+      { name: "CPUKernels", bytes: 0x20 },
+      { name: "CPUKernels, avx2", bytes: 0x10 },
+      { name: "relocations and merged strings", bytes: 8 },
+    ]);
+  });
+
+  test("versions of glibc compare as numbers", () => {
+    expect(newestGlibc(["GLIBC_2.4", "GLIBC_2.35", "GLIBC_2.9", "GCC_3.0", "GLIBC_PRIVATE"])).toEqual([2, 35]);
+    expect(newestGlibc(["GCC_3.0"])).toBeNull();
+  });
+
+  test("what is no ELF file is refused", () => {
+    expect(() => demandsOf(Buffer.from("#!/bin/sh\n".repeat(10)))).toThrow("ELF");
+    expect(() => releaseSections(Buffer.from("#!/bin/sh\n".repeat(10)))).toThrow("archive");
+  });
+});
+
+if (process.platform === "linux") {
+  describe("an ELF file", () => {
+    const compiler = process.env["GATED_DELTA_CLANG"] ?? "cc";
+    /** Sections that hold one variable each, two of them marked to be kept. */
+    const source = newPath("kept.c");
+    writeFileSync(source, '__asm__(".section swift5_records,\\"aR\\",@progbits; .byte 1; .section plain,\\"aR\\",@progbits; .byte 2; .section free,\\"a\\",@progbits; .byte 3; .text");\nint used;\n');
+    const object = newPath("kept.o");
+    const built = Bun.spawnSync([compiler, "-x", "c", "-c", source, "-o", object]);
+    if (!built.success) throw new Error(`${compiler}: ${built.stderr}`);
+
+    test("of an archive loses the marks that keep its sections, those of Swift's records apart", () => {
+      const member = readFileSync(object);
+      const field = (text: string, width: number) => text.padEnd(width);
+      const header = `${field("kept.o/", 16)}${field("0", 12)}${field("0", 6)}${field("0", 6)}${field("644", 8)}${field(`${member.length}`, 10)}\`\n`;
+      const archive = Buffer.concat([Buffer.from("!<arch>\n"), Buffer.from(header), member, Buffer.alloc(member.length % 2)]);
+      const before = Buffer.from(archive);
+      expect(releaseSections(archive)).toBe(1);
+      const changed = [...archive.keys()].filter((i) => archive[i] !== before[i]);
+      expect(changed).toHaveLength(1); // one byte of one section's flags
+      expect(before[changed[0]!]! - archive[changed[0]!]!).toBe(0x20);
+      expect(releaseSections(archive)).toBe(0);
+    });
+
+    test("tells what it asks for", () => {
+      const { needed, versions } = demandsOf(readFileSync(libraryInfo().path));
+      expect(needed).toContain("libc.so.6");
+      expect(versions).toContain(process.arch === "x64" ? "GLIBC_2.2.5" : "GLIBC_2.17");
+      expect(newestGlibc(versions)![0]).toBe(2);
+      const sections = loadedSections(readFileSync(libraryInfo().path));
+      expect(sections[0]!.name).toBe(".text");
+    });
+  });
+}
+
+test("bars of progress", () => {
+  expect(bar(0, 8)).toBe(`[${".".repeat(24)}]`);
+  expect(bar(3, 8)).toBe(`[${"#".repeat(9)}${".".repeat(15)}]`);
+  expect(bar(9, 8)).toBe(`[${"#".repeat(24)}]`);
+  const moving = Array.from({ length: 80 }, (_, i) => bar(0, 0, i));
+  for (const [i, text] of moving.entries()) {
+    expect(text).toMatch(/^\[\.*####\.*\]$/);
+    expect(text).toHaveLength(26);
+    if (i > 0) expect(Math.abs(text.indexOf("#") - moving[i - 1]!.indexOf("#"))).toBe(1);
+  }
+});

@@ -5,7 +5,7 @@ public enum Op: Sendable {
   case gatedDelta(GatedDelta, Sequences)
   case causalConv1d(CausalConv1d, Sequences)
   case gatedRMSNorm(GatedRMSNorm)
-  case rmsNorm(RmsNorm)
+  case rmsNorm(RMSNorm)
   case gatedDeltaStep(GatedDeltaStep, Sequences)
   case linear(Linear)
   case add(Add)

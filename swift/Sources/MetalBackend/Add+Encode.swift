@@ -9,9 +9,9 @@ extension Pass {
     try dispatch(
       kernel,
       [
-        op.replacesA ? .absent : try .reads(op.a, tokens: op.tokens, heads: op.heads, width: op.dim),
-        op.replacesB ? .absent : try .reads(op.b, tokens: op.tokens, heads: op.heads, width: op.dim),
-        try .writes(op.out, tokens: op.tokens, heads: op.heads, width: op.dim),
+        op.replacesA ? .absent : .reads(op.a, tokens: op.tokens, heads: op.heads, width: op.dim),
+        op.replacesB ? .absent : .reads(op.b, tokens: op.tokens, heads: op.heads, width: op.dim),
+        .writes(op.out, tokens: op.tokens, heads: op.heads, width: op.dim),
       ],
       GDMAdd(
         heads: UInt32(element: op.heads), length: UInt32(element: op.dim),

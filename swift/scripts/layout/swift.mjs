@@ -8,7 +8,7 @@ const initialisms = new Set(["SSM", "RMS"]);
 function camelCase(words) {
   return words
     .split("_")
-    .map((word, i) => (i === 0 ? word.toLowerCase() : initialisms.has(word) ? word : word[0] + word.slice(1).toLowerCase()))
+    .map((word, i) => (word === "" || i === 0 ? word.toLowerCase() : initialisms.has(word) ? word : word[0] + word.slice(1).toLowerCase()))
     .join("");
 }
 
@@ -71,7 +71,7 @@ export function swiftEncoders({ ops }) {
 
 /** `gatedDelta` and others as Swift writes them: the case of `Op`, and with a capital the class. */
 const swiftCase = ({ struct }) => camelCase(struct.slice(3).toUpperCase());
-const className = (op) => `${swiftCase(op)[0].toUpperCase()}${swiftCase(op).slice(1)}`;
+const className = ({ struct }) => camelCase(`_${struct.slice(3).toUpperCase()}`);
 
 /** The ops that backends run, those of the main module. An op with index data has sequences. */
 function backendOps({ ops }) {

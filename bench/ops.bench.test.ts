@@ -75,6 +75,17 @@ describe("gatedDelta", () => {
     });
   }
 
+  const prompt: Shape = { ...decode, tokens: 40 };
+  test(nameOf("gatedDelta-chunked", prompt), async () => {
+    using made = first(deltaCalls(device, prompt, "chunked"));
+    const expected = deltaExpected(made.call);
+    const op = gatedDelta(made.call);
+    run(op);
+    expect(relRms(numbers(made.call.out).data, expected.out.data)).toBeLessThanOrEqual(bounds.chunked);
+    expect(relRms(numbers(made.call.state!).data, expected.state!.data)).toBeLessThanOrEqual(bounds.chunked);
+    await printFigure(nameOf("gatedDelta-chunked", prompt), () => run(op));
+  });
+
   test("a cold rotation's calls each have states of their own", () => {
     const { calls, tensors } = deltaCalls(device, { ...decode, valueHeads: 64, temperature: "cold" });
     try {

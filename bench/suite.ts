@@ -98,6 +98,7 @@ export function suite(devices: Devices): Benchmark[] {
   });
   return [
     ...[...decode, ...prefill].map((shape) => deltaBenchmark(shape, () => devices.of(shape.threads))),
+    ...prefill.map((shape) => deltaBenchmark(shape, () => devices.of(shape.threads), "chunked")),
     ...[...rows, ...longRows].map((shape) => convBenchmark(shape, () => devices.of(shape.threads))),
     ...[...rows, ...longRows].map((shape) => normBenchmark(shape, () => devices.of(shape.threads))),
     ...rows.flatMap((shape) =>

@@ -4,7 +4,7 @@
  */
 import { afterAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
-import { openDevice } from "./support/devices.ts";
+import { openDevice, testBackend } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
 import { Machine } from "./state-programs/machine.ts";
 import { planted } from "./state-programs/planted.ts";
@@ -46,6 +46,16 @@ test("a failing program is cut down and told, with its seed", () => {
   expect(failure).toContain("a pool of ");
   // It is the same program each time.
   expect(runPrograms(machine, files.folder, seed, failed!, 1).failure).toBe(failure!);
+}, 600_000);
+
+test("where files have no room, saving fails and leaves what was there", () => {
+  // A limit of files' lengths stands for a full disk: it needs no rights, and stops a write half way.
+  const command = `trap "" XFSZ; ulimit -f 5; exec "$0" "$@"`;
+  const args = [join(import.meta.dir, "state-programs", "long.ts"), "--programs", "150", "--seed", `${seed}`, "--backend", testBackend, "--short-files"];
+  const { success, stdout, stderr } = Bun.spawnSync(["sh", "-c", command, process.execPath, ...args], { stdout: "pipe", stderr: "pipe" });
+  expect([success, `${stderr}`, `${stdout}`]).toEqual([true, "", expect.stringContaining("all do what the model says")]);
+  expect(Number(/failed: save, no room: (\d+)/.exec(`${stdout}`)?.[1] ?? 0)).toBeGreaterThan(0);
+  expect(Number(/files saved: (\d+)/.exec(`${stdout}`)?.[1] ?? 0)).toBeGreaterThan(0);
 }, 600_000);
 
 describe("the share runs the same programs as the long command", () => {

@@ -86,7 +86,7 @@ template [[host_name("k_float")]] kernel decltype(k<float>) k<float>;
       ["k_half emu_entry_0 0", "k_float emu_entry_1 1"]
         .map(
           (head) =>
-            `kernel ${head}\nbuffer 0 in\nbuffer 2 out\nbuffer 5 p\nthreadgroup 0 t\nconstant FLAG bool\nconstant N int\n`,
+            `kernel ${head}\nbuffer 0 in\nbuffer 2 out\nvalue 5 p 0\nthreadgroup 0 t\nconstant FLAG bool\nconstant N int\n`,
         )
         .join(""),
     );

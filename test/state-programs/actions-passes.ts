@@ -44,7 +44,7 @@ export function wanted(program: Program, random: Random, single: boolean, of?: P
 
 /** Adds a pass that was opened to the program. */
 export function keepPass(program: Program, model: Pass, real: PoolStep | Draft, pool: PoolPair, inputs: PassPair["inputs"]): PassPair {
-  const pair = { model, real, pool, inputs };
+  const pair = { model, real, pool, inputs, filled: new Set<number>() };
   program.passes.push(pair);
   if (program.passes.length > 12) program.passes.shift();
   return pair;
@@ -222,7 +222,7 @@ const wrote: Action = (program, random) => {
 };
 
 /** Notes that a step is done: its states, and those on the way. */
-export function noteDone(program: Program, pair: Omit<PassPair, "inputs">): void {
+export function noteDone(program: Program, pair: Pick<PassPair, "model" | "real" | "pool">): void {
   const { model, real, pool } = pair;
   const { world } = program;
   const sources = model.states.map(({ content }) => content);

@@ -296,7 +296,7 @@ const poolRunPlan: Action = (program, random) => {
   const begun = want.verdict.must !== undefined ? want.verdict : world.begin(model, false);
   model.whole = true;
   const uses = plan.uses.map((use) => ({ ...use, pass: model }));
-  const pair: PassPair = { model, real: undefined as never, pool: want.pool, inputs: plan.inputs };
+  const pair: PassPair = { model, real: undefined as never, pool: want.pool, inputs: plan.inputs, filled: new Set() };
   const verdict = firstOf(begun, begun.must === undefined ? replayable(plan, pair, uses, world) : legal);
   const text = `p${want.pool.model.id}.run([${want.text}], plan${plan.id}${same ? ", its last tokens" : ""})`;
   const result = program.call(text, verdict, () => want.pool.real.run(want.handles, plan.real));

@@ -66,6 +66,11 @@ export class Machine {
     for (const [layer, x] of this.#x.entries()) fill(x, start, lists.flat(), layer);
   }
 
+  /** Writes the input of a draft's convolution. */
+  fill(x: Tensor<"f32">, { lists }: Inputs, layer: number): void {
+    fill(x, 0, lists.flat(), layer);
+  }
+
   /** An op that gives a layer's states of some kinds the tokens of these inputs. */
   op(name: OpName, layer: number, states: LayerStates, { start, lists }: Inputs, draftInput?: Tensor<"f32">): Op {
     const count = lists.reduce((sum, { length }) => sum + length, 0);
@@ -78,7 +83,6 @@ export class Machine {
     }
     const cuSeqlens = draftInput === undefined ? startsOf(lists) : undefined;
     if (name === "conv") {
-      if (draftInput !== undefined) fill(draftInput, 0, lists.flat(), layer);
       return causalConv1d({ x: draftInput ?? x, weight: this.#weight, out: part(this.#convOut), states, ...(cuSeqlens && { cuSeqlens }) });
     }
     const head = (first: number) => x.narrow(1, first, dim).reshape([count, 1, dim]);

@@ -37,6 +37,8 @@ export interface PassPair {
   readonly real: PoolStep | Draft;
   readonly pool: PoolPair;
   readonly inputs: Inputs;
+  /** The layers of a draft whose convolution has its input: written once, since an op may be reading it later. */
+  readonly filled: Set<number>;
 }
 
 /** An op that was made and may be encoded at any time. */
@@ -208,11 +210,13 @@ export class Program {
   }
 
   /** Makes an op of a pass. */
-  makeOp({ model, real, inputs }: PassPair, name: OpName, layer: number): Op {
+  makeOp({ model, real, inputs, filled }: PassPair, name: OpName, layer: number): Op {
     const states = real.layer(layer);
     if (!(real instanceof Draft)) return this.machine.op(name, layer, states, inputs);
     if (name === "delta") return this.machine.draftDelta(layer, states, inputs);
     const x = model.pool.conv ? real.convInput(layer, "f32") : undefined;
+    if (x !== undefined && !filled.has(layer)) this.machine.fill(x, inputs, layer);
+    filled.add(layer);
     return this.machine.op(name, layer, states, inputs, name === "conv" ? x : undefined);
   }
 

@@ -128,13 +128,10 @@ import Threading
       try #require(gd_buffer_create(first, 1024, &buffer, &pointer) == GD_OK)
       #expect(gd_device_close(first) == GD_OK)
       try #require(gd_device_open(&options, &second) == GD_OK)
-      let tensor = gd_tensor(
-        buffer: buffer, offset: 0, token_stride: 0, head_stride: 0, dtype: DType.f32.rawValue, reserved: 0)
-      var out = tensor
-      out.offset = 512
+      let tensor = gd_tensor(buffer: buffer, .f32, [1, 8])
+      let out = gd_tensor(buffer: buffer, offset: 512, .f32, [1, 1])
       var op = gd_linear(
-        size: UInt32(MemoryLayout<gd_linear>.size), version: 1, rows: 1, in_features: 8, out_features: 1, reserved: 0,
-        x: tensor, weight: tensor, out: out)
+        size: UInt32(MemoryLayout<gd_linear>.size), version: 1, x: tensor, weight: tensor, out: out)
       if gd_encode_linear(second, &op) == GD_OK { accepted += 1 }
       gd_device_close(second)
       gd_buffer_release(buffer)

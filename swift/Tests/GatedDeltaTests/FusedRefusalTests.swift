@@ -103,7 +103,11 @@ import Testing
     ConvIds("rsHead below 0", GD_ERROR_RANGE, "rsHead") { $1.rs_head = .min },
     ConvIds("rsHead too far", GD_ERROR_RANGE, "rsHead") { $1.rs_head = 5 },
     ConvIds("rsHead of slots beyond integers", GD_ERROR_RANGE, "rsHead") {
-      ($1.channels, $1.cells, $1.rs_head) = (0, .max, .max)
+      $1.rs_head = .max
+      $1.conv_cache.reshape([.max, 0, 3])
+      $1.weight.reshape([0, 4])
+      $1.x.reshape([3, 0])
+      $1.out.reshape([3, 0])
     },
     ConvIds("no ids", GD_ERROR_INVALID_ARGUMENT, "ids") { $1.ids = gd_index() },
     ConvIds("an id below", GD_ERROR_RANGE, "ids[0]") { $1.ids = try $0.index([-2, 0, 0]).index },

@@ -31,6 +31,4 @@ kernel void gd_add(device const T* a [[buffer(0)]],
 }
 
 // Names: gd_add_<T>.
-template [[host_name("gd_add_f32")]] kernel decltype(gd_add<float>) gd_add<float>;
-template [[host_name("gd_add_f16")]] kernel decltype(gd_add<half>) gd_add<half>;
-template [[host_name("gd_add_bf16")]] kernel decltype(gd_add<bfloat>) gd_add<bfloat>;
+GDM_INSTANTIATE_T(gd_add)

@@ -156,8 +156,9 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
 
   Rows<L, G, 1> s;
   ulong carriedAt = (ulong(sequence) * states.slotRows + row_of(set, 0)) * keyDim;
-  if (PARTS && start > 0) row_load<float>(s.row[0], carried + carriedAt, lane, keyDim);
-  else states_read(s, states, readSlot, set);
+  if (!PARTS || start == 0) states_read(s, states, readSlot, set);
+  else if (row_exists(set, 0)) row_load<float>(s.row[0], carried + carriedAt, lane, keyDim);
+  else row_zero(s.row[0]);
   while (PARTS && HAS_STORES && states.next < states.end && stores[states.next].tokens < start) ++states.next;
 
   // Item i is key i for i < block, else query i - block.

@@ -41,6 +41,4 @@ kernel void gd_rms_norm(device const T* x [[buffer(0)]],
 }
 
 // Names: gd_rms_norm_<T>.
-template [[host_name("gd_rms_norm_f32")]] kernel decltype(gd_rms_norm<float>) gd_rms_norm<float>;
-template [[host_name("gd_rms_norm_f16")]] kernel decltype(gd_rms_norm<half>) gd_rms_norm<half>;
-template [[host_name("gd_rms_norm_bf16")]] kernel decltype(gd_rms_norm<bfloat>) gd_rms_norm<bfloat>;
+GDM_INSTANTIATE_T(gd_rms_norm)

@@ -31,14 +31,15 @@ template <typename S> struct States {
   uint keyDim;
 };
 
-// Which rows of a slot a lane group holds: first, first + apart, .... Those from `limit` on do not exist: they are read
-// as the last that does, and never written. A limit of 0 says that all of them exist.
+// Which rows of a slot a lane group holds: first, first + apart, .... Those from `limit` on do not exist: they are zeros,
+// neither read (another simdgroup may be writing the rows that do exist) nor written. A limit of 0 says that all exist.
 struct RowSet {
   uint first;
   uint apart;
   uint limit;
   uint lane;
 };
+// The row, or the last that exists: for reads of inputs, which nobody writes.
 METAL_FUNC uint row_of(RowSet rows, uint r) {
   uint row = rows.first + r * rows.apart;
   return rows.limit == 0 ? row : min(row, rows.limit - 1);
@@ -63,7 +64,8 @@ METAL_FUNC void states_read(thread Rows<L, G, R>& rows, thread const States<S>& 
   device const S* from = slot >= 0 ? (device const S*)at.pool : at.staged;
   from += (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows + row_base(set)) * at.keyDim;
   GDM_UNROLL for (uint r = 0; r < R; ++r) {
-    row_load<S>(rows.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
+    if (row_exists(set, r)) row_load<S>(rows.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
+    else row_zero(rows.row[r]);
   }
 }
 

@@ -195,7 +195,7 @@ export class SlotLedger {
   /** Opens a trial: `counts[i]` slots for holder i. */
   beginTrial(op: string, holders: readonly Holder[], counts: readonly number[]): LedgerTrial {
     const needed = counts.reduce((sum, count) => sum + count, 0);
-    if (needed > this.free) throw tooFew(op, "tokens", needed, this.free);
+    if (needed > this.free) throw tooFew(op, "counts", needed, this.free);
     const trial = {
       holders,
       readSlots: new Int32Array(holders.length),

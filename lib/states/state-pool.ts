@@ -180,8 +180,8 @@ export class StatePool implements Disposable {
       step.done();
       return ticket;
     } catch (error) {
-      if (coverage.pending) this.device.discard();
       leaveStep(step);
+      if (coverage.pending && !this.device.closed) this.device.discard();
       throw error;
     }
   }

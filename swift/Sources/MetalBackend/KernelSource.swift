@@ -513,9 +513,7 @@ kernel void gd_add(device const T* a [[buffer(0)]],
 }
 
 // Names: gd_add_<T>.
-template [[host_name("gd_add_f32")]] kernel decltype(gd_add<float>) gd_add<float>;
-template [[host_name("gd_add_f16")]] kernel decltype(gd_add<half>) gd_add<half>;
-template [[host_name("gd_add_bf16")]] kernel decltype(gd_add<bfloat>) gd_add<bfloat>;
+GDM_INSTANTIATE_T(gd_add)
 
 #line 1 "shaders/chunk_prepare.metal"
 // Chunked gated delta rule, first half: the two 16 x 16 matrices of every chunk and value head, all in parallel.
@@ -747,14 +745,15 @@ template <typename S> struct States {
   uint keyDim;
 };
 
-// Which rows of a slot a lane group holds: first, first + apart, .... Those from `limit` on do not exist: they are read
-// as the last that does, and never written. A limit of 0 says that all of them exist.
+// Which rows of a slot a lane group holds: first, first + apart, .... Those from `limit` on do not exist: they are zeros,
+// neither read (another simdgroup may be writing the rows that do exist) nor written. A limit of 0 says that all exist.
 struct RowSet {
   uint first;
   uint apart;
   uint limit;
   uint lane;
 };
+// The row, or the last that exists: for reads of inputs, which nobody writes.
 METAL_FUNC uint row_of(RowSet rows, uint r) {
   uint row = rows.first + r * rows.apart;
   return rows.limit == 0 ? row : min(row, rows.limit - 1);
@@ -779,7 +778,8 @@ METAL_FUNC void states_read(thread Rows<L, G, R>& rows, thread const States<S>& 
   device const S* from = slot >= 0 ? (device const S*)at.pool : at.staged;
   from += (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows + row_base(set)) * at.keyDim;
   GDM_UNROLL for (uint r = 0; r < R; ++r) {
-    row_load<S>(rows.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
+    if (row_exists(set, r)) row_load<S>(rows.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
+    else row_zero(rows.row[r]);
   }
 }
 
@@ -2383,8 +2383,9 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
 
   Rows<L, G, 1> s;
   ulong carriedAt = (ulong(sequence) * states.slotRows + row_of(set, 0)) * keyDim;
-  if (PARTS && start > 0) row_load<float>(s.row[0], carried + carriedAt, lane, keyDim);
-  else states_read(s, states, readSlot, set);
+  if (!PARTS || start == 0) states_read(s, states, readSlot, set);
+  else if (row_exists(set, 0)) row_load<float>(s.row[0], carried + carriedAt, lane, keyDim);
+  else row_zero(s.row[0]);
   while (PARTS && HAS_STORES && states.next < states.end && stores[states.next].tokens < start) ++states.next;
 
   // Item i is key i for i < block, else query i - block.
@@ -2511,9 +2512,7 @@ kernel void gd_rms_norm(device const T* x [[buffer(0)]],
 }
 
 // Names: gd_rms_norm_<T>.
-template [[host_name("gd_rms_norm_f32")]] kernel decltype(gd_rms_norm<float>) gd_rms_norm<float>;
-template [[host_name("gd_rms_norm_f16")]] kernel decltype(gd_rms_norm<half>) gd_rms_norm<half>;
-template [[host_name("gd_rms_norm_bf16")]] kernel decltype(gd_rms_norm<bfloat>) gd_rms_norm<bfloat>;
+GDM_INSTANTIATE_T(gd_rms_norm)
 
 #line 1 "shaders/slots.metal"
 // Slots of a state pool, copied and zeroed whole.

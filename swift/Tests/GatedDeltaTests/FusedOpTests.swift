@@ -59,7 +59,7 @@ import Testing
     (given.state.buffer, given.state_dst.buffer) = (handles[0], handles[1])
     #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_OK, "\(LastError())")
     #expect(try Self.delta(fixture).0.states.source == nil)
-    given.out = given.state_dst
+    (given.out.buffer, given.out.offset) = (given.state_dst.buffer, given.state_dst.offset)
     #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_ERROR_OVERLAP)
     #expect(LastError().argument == "out")
     var conv = try fixture.fusedConv()

@@ -102,9 +102,9 @@ import Testing
     ConvIds("cache too short", GD_ERROR_SHAPE, "convCache") { $1.conv_cache.setLength(0, 8) },
     ConvIds("rsHead below 0", GD_ERROR_RANGE, "rsHead") { $1.rs_head = .min },
     ConvIds("rsHead too far", GD_ERROR_RANGE, "rsHead") { $1.rs_head = 5 },
-    ConvIds("rsHead of slots beyond integers", GD_ERROR_RANGE, "rsHead") {
+    ConvIds("rsHead at the last of as many slots as there can be", GD_ERROR_RANGE, "rsHead") {
       $1.rs_head = .max
-      $1.conv_cache.reshape([.max, 0, 3])
+      $1.conv_cache.reshape([UInt32(Int32.max), 0, 3])
       $1.weight.reshape([0, 4])
       $1.x.reshape([3, 0])
       $1.out.reshape([3, 0])

@@ -54,7 +54,7 @@ import Testing
     let fixture = try Fixture()
     let other = try Fixture()
     var op = try fixture.gatedDelta()
-    op.value = try other.tensor(.f32, 1000)
+    op.value.buffer = try other.tensor(.f32, 1000).buffer
     #expect(gd_encode_gated_delta(fixture.device, &op) == GD_ERROR_HANDLE)
     #expect(LastError().argument == "value" && LastError().received == "one of another device")
   }

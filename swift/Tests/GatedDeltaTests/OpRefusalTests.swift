@@ -63,7 +63,7 @@ import Testing
     .init("x of one dimension", GD_ERROR_SHAPE, "x") { $1.x.reshape([96]) },
     .init("x of four dimensions", GD_ERROR_SHAPE, "x") { $1.x.reshape([1, 3, 2, 16]) },
     .init("z of another shape", GD_ERROR_SHAPE, "z") { $1.z.reshape([2, 3, 16]) },
-    .init("all dimensions huge", GD_ERROR_SHAPE, "z") {
+    .init("all dimensions huge", GD_ERROR_SHAPE, "x") {
       for path in [\gd_gated_rms_norm.x, \.z, \.out] { $1[keyPath: path].reshape([1 << 30, 1 << 30, 1 << 30]) }
     },
   ]

@@ -183,7 +183,7 @@ import Testing
     Commit("counts of another number", GD_ERROR_SHAPE, "counts") { $1.counts.count = 1 },
     Commit("a count below 0", GD_ERROR_RANGE, "counts[1]") { $1.counts = try $0.index([3, -1]).index },
     Commit("a count above the tokens", GD_ERROR_RANGE, "counts[0]") { $1.counts = try $0.index([5, 0]).index },
-    Commit("no starts", GD_ERROR_INVALID_ARGUMENT, "cuSeqlens") { $1.cu_seqlens = gd_index() },
+    Commit("no starts", GD_ERROR_SHAPE, "counts") { $1.cu_seqlens = gd_index() },
     Commit("a slot above", GD_ERROR_RANGE, "readSlots[0]") { $1.read_slots = try $0.index([4, 0]).index },
     Commit("a slot twice", GD_ERROR_OVERLAP, "writeSlots[1]") { $1.write_slots = try $0.index([1, 1]).index },
   ]

@@ -57,8 +57,7 @@ extension Check {
   static func destinations(_ rsHead: Int32, count: UInt32, slots: UInt32, of cache: StaticString) throws(Failure)
     -> [Int32]
   {
-    // A cache of no elements may have more slots than there are numbers for them.
-    let slots = min(UInt64(slots), 1 << 31)
+    let slots = UInt64(slots)
     guard UInt64(count) <= slots else {
       throw Failure(
         .shape, argument: "\(cache)", expected: "at least \(count) slots, one a sequence", received: "\(slots)")

@@ -3,6 +3,7 @@
  * dispatches and what they leave; the card has to leave the same.
  */
 import {
+  add,
   causalConv1d,
   commitCausalConv1d,
   commitGatedDelta,
@@ -10,6 +11,7 @@ import {
   gatedDelta,
   gatedDeltaStep,
   gatedRmsNorm,
+  rmsNorm,
   linear,
 } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
@@ -104,6 +106,8 @@ export function* every(device: Device): Generator<readonly Op[]> {
     for (const length of [128, 24, 301]) {
       const row = (): Tensor => made(device, t, [5, 2, length]);
       yield [gatedRmsNorm({ x: row(), z: row(), weight: made(device, t, [length]), out: row() })];
+      yield [rmsNorm({ x: row(), weight: made(device, t, [length]), out: row() })];
+      yield [add({ a: row(), b: row(), out: row() })];
     }
     for (const w of dtypes) {
       for (const [rows, inputs] of [[1, 512], [3, 264], [11, 77]] as const) {

@@ -5,7 +5,7 @@
 // normalises each key and query once, instead of once a lane group.
 //
 // Grid: (ceil(Dv / 32), Hv, n) threadgroups of GDM_PREFILL_THREADS, a row GDM_PREFILL_LANES. The last threadgroup of a
-// head may have groups beyond Dv: they repeat the last row and write nothing, so that every lane takes part in every step.
+// head may have groups beyond Dv: they hold zeros and write nothing, so that every lane takes part in every step.
 //
 // A block is B = GDM_PREFILL_BLOCK tokens. Threadgroup memory, in floats:
 //   keys [B, Dk] | queries [B, Dk] | decays [B, Dk or 1] | betas [B] | values [B, 32] | outputs [B, 32]

@@ -31,7 +31,7 @@ function changed(name: string, from: string | RegExp, to: string): string {
   return folder;
 }
 
-const parameters = readFileSync(join(shaders, "params.h"), "utf8");
+const parameters = ["option_values.h", "params.h"].map((name) => readFileSync(join(shaders, name), "utf8")).join("\n");
 
 /** A parameter structure's bytes, by the names of its 4-byte fields. */
 function structure(name: string, values: Readonly<Record<string, number>>): Uint8Array {
@@ -50,7 +50,9 @@ function structure(name: string, values: Readonly<Record<string, number>>): Uint
 }
 
 function constant(name: string): number {
-  return Number(new RegExp(`\\b${name} = (\\d+)`).exec(parameters)?.[1] ?? NaN);
+  const value = new RegExp(`\\b${name} = (\\d+)`).exec(parameters)?.[1];
+  if (value === undefined) throw new Error(`${name}: no such constant`);
+  return Number(value);
 }
 
 const [tokens, keyHeads, valueHeads, keyDim, valueDim] = [21, 2, 4, 64, 40];
@@ -91,6 +93,7 @@ function dispatch(): Dispatch & { state: Float32Array; out: Float32Array } {
     betaHeadStride: 1,
     scale: 0.125,
     epsilon: 1e-6,
+    bound: 0,
   });
   const block = constant("GDM_PREFILL_BLOCK");
   const floats = block * (2 * keyDim + 1 + 1 + 2 * constant("GDM_PREFILL_ROWS"));
@@ -105,6 +108,7 @@ function dispatch(): Dispatch & { state: Float32Array; out: Float32Array } {
       { name: "OUT_F32", type: "bool", value: true },
       { name: "HAS_STORES", type: "bool", value: false },
       { name: "RECORD", type: "bool", value: false },
+      { name: "PARTS", type: "bool", value: false },
     ],
     buffers: {
       0: query,
@@ -123,7 +127,9 @@ function dispatch(): Dispatch & { state: Float32Array; out: Float32Array } {
       13: new Float32Array(4),
       14: new Float32Array(4),
       15: new Float32Array(4),
-      16: params,
+      16: new Float32Array(4),
+      17: params,
+      18: new Uint32Array(2),
     },
     threadgroupBytes: [Math.ceil((floats * 4) / 16) * 16],
     grid: [Math.ceil(valueDim / constant("GDM_PREFILL_ROWS")) * threads, valueHeads, 2],
@@ -255,7 +261,7 @@ describe("planted", () => {
   });
 
   test("a row too far", async () => {
-    const library = await planted("if (r < rows) write_wide", "if (r <= rows) write_wide");
+    const library = await planted("if (t < tokens && r < rows) {", "if (t < tokens && r <= rows) {");
     expect(library.run(dispatch()).error).toMatch(
       /^(storage\.h|recurrence_prefill\.metal):\d+: (out of bounds|data race)/,
     );

@@ -21,11 +21,14 @@ export interface Values {
   /** Looked into when the op is encoded. */
   readonly indices: (Indices | undefined)[];
   states: GivenStates | undefined;
+  /** The device for which the tensors were checked last, and how many tensors had been disposed then. */
+  checkedFor: object | undefined;
+  checkedAt: number;
 }
 
 /** Reads the arguments of an op. */
 export function readArguments(kind: OpKind, args: unknown): Values {
-  const values: Values = { numbers: [], tensors: [], indices: [], states: undefined };
+  const values: Values = { numbers: [], tensors: [], indices: [], states: undefined, checkedFor: undefined, checkedAt: -1 };
   readObject(kind, kind.arguments, asArguments(kind.name, args as object) as Given, "", values);
   return values;
 }

@@ -3,7 +3,7 @@ import { DisposedError, GatedDeltaError } from "../errors.ts";
 import type { Device } from "../device/device.ts";
 import type { Descriptor } from "../native/descriptor.ts";
 import type { Handle } from "../native/handle.ts";
-import { storageOf, wordsOf } from "../tensor/tensor.ts";
+import { disposals, storageOf, wordsOf } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { readIndices } from "./indices.ts";
 import type { IndexData, Indices } from "./indices.ts";
@@ -90,6 +90,7 @@ export function encodeValues(recorder: Recorder, { name, numbers, tensors, indic
   const { states } = values;
   states?.layer[admit](states.use, recorder);
   // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
+  const checked = values.checkedFor === recorder.device && values.checkedAt === disposals;
   for (let i = 0; i < numbers.length; i++) descriptor.number(numbers[i]!.at, values.numbers[i]!);
   for (let i = 0; i < tensors.length; i++) {
     const tensor = values.tensors[i];
@@ -98,11 +99,15 @@ export function encodeValues(recorder: Recorder, { name, numbers, tensors, indic
       descriptor.noTensor(place.at);
       continue;
     }
-    usable(recorder.device, name, place.name, tensor);
-    expectUnguarded(name, place.name, tensor, states?.bound);
+    if (!checked) {
+      usable(recorder.device, name, place.name, tensor);
+      expectUnguarded(name, place.name, tensor, states?.bound);
+    }
     recorder.keep(name, place.name, tensor);
     descriptor.tensor(place.at, wordsOf(tensor));
   }
+  values.checkedFor = recorder.device;
+  values.checkedAt = disposals;
   if (indices.length > 0) recorder.beginIndices(count);
   for (let i = 0; i < data.length; i++) {
     const one = data[i];

@@ -40,9 +40,6 @@ export let makeDraft: (
 /** Whether a value is a {@link Draft}. */
 export let isDraft: (value: unknown) => value is Draft;
 
-/** Ends a draft without an error, whatever state it is in. */
-export let leaveDraft: (draft: Draft) => void;
-
 let making = false;
 
 /**
@@ -92,11 +89,6 @@ export class Draft implements Disposable {
       }
     };
     isDraft = (value): value is Draft => typeof value === "object" && value !== null && #parts in value;
-    leaveDraft = (draft) => {
-      if (!draft.open) return;
-      leave(draft.#parts);
-      draft.#end();
-    };
   }
 
   /** The pool whose states these are. */
@@ -205,7 +197,9 @@ export class Draft implements Disposable {
 
   /** Leaves the draft, if it is open: every state is what it was before. Never throws. */
   [Symbol.dispose](): void {
-    leaveDraft(this);
+    if (!this.open) return;
+    leave(this.#parts);
+    this.#end();
   }
 
   /** Applies the accepted tokens to the states, in all layers as one submission. */

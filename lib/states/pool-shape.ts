@@ -28,7 +28,7 @@ export interface PoolShape {
 }
 
 /** Every kind of state that a pool can hold. */
-export const allKinds: readonly StateKind[] = ["state", "conv"];
+const allKinds: readonly StateKind[] = ["state", "conv"];
 
 /** The kinds of state that pools of a shape hold. */
 export function kindsOf(shape: PoolShape): readonly StateKind[] {

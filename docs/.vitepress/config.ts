@@ -1,11 +1,20 @@
 // The site: guides of this folder, and the reference that TypeDoc writes into reference/ before this runs (docs/build.mjs).
 import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitepress";
 
 const sidebarFile = new URL("../reference/typedoc-sidebar.json", import.meta.url);
 const reference = existsSync(sidebarFile) ? JSON.parse(readFileSync(sidebarFile, "utf8")) : [];
 
+/** The pages lie outside of the folder that has the tools, so what they import is named here. */
+const inVue = (path: string) => fileURLToPath(new URL(`./node_modules/vue/${path}`, import.meta.url));
+const alias = [
+  { find: /^vue$/, replacement: inVue("dist/vue.runtime.esm-bundler.js") },
+  { find: /^vue\/server-renderer$/, replacement: inVue("server-renderer/index.mjs") },
+];
+
 export default defineConfig({
+  vite: { resolve: { alias } },
   title: "GatedDelta",
   description: "Fused Gated DeltaNet operations for Bun, over Metal and the CPU, in memory that JavaScript shares",
   // The folder of the site on its server, such as /gated-delta/ on GitHub Pages.

@@ -7,9 +7,9 @@ using cache = new PrefixCache(pool, { bytes: 2 ** 28 });
 
 /** Reads a prompt's tokens, from where a known prefix of it ends; says how many were read. */
 function read(tokens: readonly number[]): number {
-  using hit = cache.lookup(tokens);
+  const hit = cache.lookup(tokens);
   const known = hit?.length ?? 0;
-  using state = hit?.state.fork() ?? pool.allocate();
+  using state = hit?.state ?? pool.allocate(); // a fork, ours to step
   using hidden = device.tensor("f32", [tokens.length - known, layer.config.hiddenSize]);
   hidden.data.forEach((_, i) => (hidden.data[i] = Math.sin(tokens[known + Math.floor(i / layer.config.hiddenSize)]! + i)));
   pool.run([state], (step) => layer.forward({ hidden, out: hidden, step }));

@@ -106,7 +106,7 @@ await runMain(async () => {
   const built = await run(process.execPath, [join(rootFolder, "docs", "build.mjs")], { cwd: rootFolder, output: (line) => process.stdout.write(`${line}\n`) });
   if (built.code !== 0) return built.code ?? 1;
   const chromium = await findChromium();
-  const require = createRequire(join(rootFolder, "docs", "package.json"));
+  const require = createRequire(join(rootFolder, "docs", ".vitepress", "package.json"));
   const { default: puppeteer } = await import(join(dirname(require.resolve("puppeteer-core/package.json")), "lib/puppeteer/puppeteer-core.js"));
   const { server, origin } = await serve();
   const browser = await puppeteer.launch({ executablePath: chromium.program, env: chromium.env, headless: "shell", args: ["--no-sandbox", "--disable-gpu"] });

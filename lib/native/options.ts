@@ -4,6 +4,7 @@
  * Element types; bf16 crosses into JavaScript as Uint16Array.
  *
  * - `i32`: index data only
+ * - `u32`: words of packed weights only
  */
 export type DType = keyof typeof dTypes;
 
@@ -13,6 +14,7 @@ export const dTypes = {
   f16: 2,
   bf16: 3,
   i32: 4,
+  u32: 5,
 } as const;
 
 /**

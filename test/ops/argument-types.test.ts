@@ -55,6 +55,7 @@ const agrees: { readonly [Name in keyof Ops]: true } = {
   gatedDeltaStep: true satisfies Agrees<"gatedDeltaStep", api.GatedDeltaStepArguments>,
   linear: true satisfies Agrees<"linear", api.LinearArguments>,
   add: true satisfies Agrees<"add", api.AddArguments>,
+  attention: true satisfies Agrees<"attention", api.AttentionArguments>,
   copySlots: true satisfies Agrees<"copySlots", api.CopySlotsArguments>,
   commitGatedDelta: true satisfies Agrees<"commitGatedDelta", api.CommitGatedDeltaArguments>,
   commitCausalConv1d: true satisfies Agrees<"commitCausalConv1d", api.CommitCausalConv1dArguments>,

@@ -43,7 +43,7 @@ export function bufferFor(argument: string): number {
 }
 
 /** Index data for which zeros are sound. */
-const zeros = ["cu_seqlens", "counts", "checkpoint_offsets", "checkpoint_tokens"];
+const zeros = ["cu_seqlens", "counts", "checkpoint_offsets", "checkpoint_tokens", "page_table", "past_tokens", "positions"];
 
 type Shapes = Readonly<Record<string, readonly number[]>>;
 
@@ -133,6 +133,15 @@ export const ops: Record<string, Descriptor> = {
   ),
   gd_encode_linear: sound("gd_linear", {}, { x: [4, 8], weight: [16, 8], out: [4, 16] }, {}),
   gd_encode_add: sound("gd_add", {}, { a: [4, 2, 8], b: [4, 2, 8], out: [4, 2, 8] }, {}),
+  gd_encode_attention: sound(
+    "gd_attention",
+    { rotary_dim: 8, weight_form: c.GD_WEIGHT_PLUS_ONE, rope_theta: 10000, norm_eps: 1e-6, scale: NaN },
+    {
+      query: [4, 2, 8], key: [4, 1, 8], value: [4, 1, 8], gate: [4, 2, 8], query_norm: [8], key_norm: [8],
+      key_pages: [2, 1, 4, 8], value_pages: [2, 1, 4, 8], out: [4, 2, 8],
+    },
+    { cu_seqlens: 3, page_table: 4, past_tokens: 2, positions: 4 },
+  ),
   gd_encode_copy_slots: sound("gd_copy_slots", {}, { pool: [2, 8] }, { read_slots: 2, write_slots: 2 }),
   gd_encode_commit_gated_delta: sound(
     "gd_commit_gated_delta",

@@ -9,6 +9,7 @@ public enum Op: Sendable {
   case gatedDeltaStep(GatedDeltaStep, Sequences)
   case linear(Linear)
   case add(Add)
+  case attention(Attention, Sequences)
   case copySlots(CopySlots, Sequences)
   case commitGatedDelta(CommitGatedDelta, Sequences)
   case commitCausalConv1d(CommitCausalConv1d, Sequences)
@@ -23,6 +24,7 @@ public enum Op: Sendable {
     case .gatedDeltaStep: "gatedDeltaStep"
     case .linear: "linear"
     case .add: "add"
+    case .attention: "attention"
     case .copySlots: "copySlots"
     case .commitGatedDelta: "commitGatedDelta"
     case .commitCausalConv1d: "commitCausalConv1d"
@@ -36,6 +38,7 @@ public enum Op: Sendable {
       case .gatedDelta(_, let sequences): sequences
       case .causalConv1d(_, let sequences): sequences
       case .gatedDeltaStep(_, let sequences): sequences
+      case .attention(_, let sequences): sequences
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
       case .commitCausalConv1d(_, let sequences): sequences
@@ -48,6 +51,7 @@ public enum Op: Sendable {
       case .gatedDelta(let op, _): self = .gatedDelta(op, newValue)
       case .causalConv1d(let op, _): self = .causalConv1d(op, newValue)
       case .gatedDeltaStep(let op, _): self = .gatedDeltaStep(op, newValue)
+      case .attention(let op, _): self = .attention(op, newValue)
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
       case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)

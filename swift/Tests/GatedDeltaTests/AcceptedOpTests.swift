@@ -99,7 +99,7 @@ import Testing
         // Of two copies one writes nothing.
         #expect(op.slots == 4 && op.slotElements == 5 && sequences.count == 1)
         #expect(sequences.readSlots == [2] && sequences.writeSlots == [0])
-      case .gatedDelta, .rmsNorm, .add, .commitGatedDelta, .commitCausalConv1d: Issue.record("nobody encoded one")
+      case .gatedDelta, .rmsNorm, .add, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("nobody encoded one")
       }
     }
   }

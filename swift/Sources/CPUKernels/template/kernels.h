@@ -23,6 +23,8 @@
 #include "gated_delta_step.h"
 #include "linear.h"
 #include "add.h"
+#include "attention_tiles.h"
+#include "attention.h"
 
 #define GD_MAP(NAME, F)                                                       \
   static void NAME(const float *in, float *out, int64_t count) {              \
@@ -54,6 +56,9 @@ const gd_cpu_kernels GD_TABLE = {
   .linear = linear,
   .add = add,
   .copy_slots = gd_cpu_copy_slots_run,
+  .attention_store = attention_store,
+  .attention = attention,
+  .attention_combine = attention_combine,
   .commit_gated_delta = commit_gated_delta,
   .commit_causal_conv1d = commit_causal_conv1d,
   .exp = map_exp,

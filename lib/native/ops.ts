@@ -132,11 +132,14 @@ export const ops = {
   },
   linear: {
     encode: "gd_encode_linear",
-    bytes: 272,
+    bytes: 536,
     arguments: [
       { name: "x", kind: "tensor", optional: false, at: 2 },
       { name: "weight", kind: "tensor", optional: false, at: 24 },
-      { name: "out", kind: "tensor", optional: false, at: 46 },
+      { name: "scales", kind: "tensor", optional: true, at: 46 },
+      { name: "biases", kind: "tensor", optional: true, at: 68 },
+      { name: "residual", kind: "tensor", optional: true, at: 90 },
+      { name: "out", kind: "tensor", optional: false, at: 112 },
     ],
   },
   add: {
@@ -170,6 +173,26 @@ export const ops = {
       { name: "pageTable", kind: "indices", optional: false, at: 214 },
       { name: "pastTokens", kind: "indices", optional: false, at: 222 },
       { name: "positions", kind: "indices", optional: true, at: 230 },
+    ],
+  },
+  embedding: {
+    encode: "gd_encode_embedding",
+    bytes: 392,
+    arguments: [
+      { name: "weight", kind: "tensor", optional: false, at: 2 },
+      { name: "scales", kind: "tensor", optional: true, at: 24 },
+      { name: "biases", kind: "tensor", optional: true, at: 46 },
+      { name: "out", kind: "tensor", optional: false, at: 68 },
+      { name: "ids", kind: "indices", optional: false, at: 90 },
+    ],
+  },
+  siluMul: {
+    encode: "gd_encode_silu_mul",
+    bytes: 272,
+    arguments: [
+      { name: "gate", kind: "tensor", optional: false, at: 2 },
+      { name: "up", kind: "tensor", optional: false, at: 24 },
+      { name: "out", kind: "tensor", optional: false, at: 46 },
     ],
   },
   copySlots: {

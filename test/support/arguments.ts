@@ -13,6 +13,8 @@ export type OpName =
   | "linear"
   | "add"
   | "attention"
+  | "embedding"
+  | "siluMul"
   | "copySlots"
   | "commitGatedDelta"
   | "commitCausalConv1d"
@@ -125,6 +127,16 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
     pageTable: [0, -1, 3, 1],
     pastTokens: [1, 5],
     positions: [1, 2, 5, 6, 7],
+  }),
+  embedding: (device) => ({
+    weight: device.tensor("f32", [16, 8]),
+    out: device.tensor("f32", [tokens, 8]),
+    ids: [3, 0, 15, 3, 1],
+  }),
+  siluMul: (device) => ({
+    gate: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    up: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    out: device.tensor("f32", [tokens, valueHeads, valueDim]),
   }),
   copySlots: (device) => ({
     pool: device.tensor("f32", [slots, 4, 2]),

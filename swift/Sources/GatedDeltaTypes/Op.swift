@@ -10,6 +10,8 @@ public enum Op: Sendable {
   case linear(Linear)
   case add(Add)
   case attention(Attention, Sequences)
+  case embedding(Embedding, Sequences)
+  case siluMul(SiluMul)
   case copySlots(CopySlots, Sequences)
   case commitGatedDelta(CommitGatedDelta, Sequences)
   case commitCausalConv1d(CommitCausalConv1d, Sequences)
@@ -25,6 +27,8 @@ public enum Op: Sendable {
     case .linear: "linear"
     case .add: "add"
     case .attention: "attention"
+    case .embedding: "embedding"
+    case .siluMul: "siluMul"
     case .copySlots: "copySlots"
     case .commitGatedDelta: "commitGatedDelta"
     case .commitCausalConv1d: "commitCausalConv1d"
@@ -39,10 +43,11 @@ public enum Op: Sendable {
       case .causalConv1d(_, let sequences): sequences
       case .gatedDeltaStep(_, let sequences): sequences
       case .attention(_, let sequences): sequences
+      case .embedding(_, let sequences): sequences
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
       case .commitCausalConv1d(_, let sequences): sequences
-      case .gatedRMSNorm, .rmsNorm, .linear, .add: nil
+      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul: nil
       }
     }
     set {
@@ -52,10 +57,11 @@ public enum Op: Sendable {
       case .causalConv1d(let op, _): self = .causalConv1d(op, newValue)
       case .gatedDeltaStep(let op, _): self = .gatedDeltaStep(op, newValue)
       case .attention(let op, _): self = .attention(op, newValue)
+      case .embedding(let op, _): self = .embedding(op, newValue)
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
       case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
-      case .gatedRMSNorm, .rmsNorm, .linear, .add: break
+      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul: break
       }
     }
   }

@@ -96,6 +96,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     if case .attention = op {
       throw Failure(.unsupported, argument: "query", expected: "an op that Metal has", received: "attention")
     }
+    try op.refuseWhatHasNoKernel()
     // Resolved gates are numbered in 32 bits. More than that fit a tensor only where its rows overlap.
     if case .gatedDelta(let op, _) = op {
       let gates = op.tokens * op.valueHeads * (op.gateDims == .perKey ? op.keyDim : 1)

@@ -148,7 +148,7 @@ export class GatedDeltaNet implements Disposable {
    * pool.run([state], (step) => layer.forward({ hidden, out, step }));
    */
   forward(args: ForwardArguments): Op[] {
-    return this.#ops("forward", args, ["hidden", "out", "cuSeqlens", "step", "draft"], ({ hidden, out, cuSeqlens, ...pass }) => {
+    return this.#ops("forward", args, ["hidden", "out", "residual", "cuSeqlens", "step", "draft"], ({ hidden, out, residual, cuSeqlens, ...pass }) => {
       const tokens = this.#tokensOf("forward", hidden, out);
       const scratch = this.#scratch.views(tokens);
       // The projection's output is a draft's record of the convolution, so it goes where it stays until the commit.
@@ -161,7 +161,7 @@ export class GatedDeltaNet implements Disposable {
       return [
         ...this.#project(hidden, { ...scratch, qkv }),
         ...this.#mix("forward", { ...scratch, qkv, out: scratch.normed, cuSeqlens, ...pass }),
-        linear({ x: scratch.normed, weight: this.#weights.out, out }),
+        linear({ x: scratch.normed, weight: this.#weights.out, residual, out }),
       ];
     });
   }
@@ -173,13 +173,13 @@ export class GatedDeltaNet implements Disposable {
    * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    */
   decode(args: DecodeArguments): Op[] {
-    return this.#ops("decode", args, ["hidden", "out", "step"], ({ hidden, out, step }) => {
+    return this.#ops("decode", args, ["hidden", "out", "residual", "step"], ({ hidden, out, residual, step }) => {
       const tokens = this.#tokensOf("decode", hidden, out);
       const scratch = this.#scratch.views(tokens);
       return [
         ...this.#project(hidden, scratch),
         ...this.#mixStep("decode", { ...scratch, out: scratch.normed, step }),
-        linear({ x: scratch.normed, weight: this.#weights.out, out }),
+        linear({ x: scratch.normed, weight: this.#weights.out, residual, out }),
       ];
     });
   }

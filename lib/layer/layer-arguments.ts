@@ -44,6 +44,8 @@ export interface HiddenArguments {
   readonly hidden: Tensor;
   /** Written: `[tokens, hidden]`, in the layer's dtype or f32. May be `hidden`. */
   readonly out: Tensor;
+  /** `[tokens, hidden]`: added to what the last projection gives, before its one rounding. May be `out`. */
+  readonly residual?: Tensor | undefined;
 }
 
 /** What the projections of some tokens gave. */

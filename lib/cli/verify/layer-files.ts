@@ -5,7 +5,7 @@
  */
 
 import type { Device } from "../../device/device.ts";
-import { gatedDeltaLayers } from "../../layer/weights.ts";
+import { gatedDeltaLayers } from "../../layer/layer-names.ts";
 import { GatedDeltaNet } from "../../layer/gated-delta-net.ts";
 import { StatePool } from "../../states/state-pool.ts";
 import type { Tensor } from "../../tensor/tensor.ts";

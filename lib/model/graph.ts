@@ -66,27 +66,27 @@ export class ModelGraph {
     const ops = [embedding({ ...table, ids: inputs.ids, out: views.hidden })];
     let attentionLayer = 0;
     for (const layer of layers) {
-      ops.push(this.#norm(views.hidden, layer.inputNorm, views.normed));
-      if (layer.attention === undefined) ops.push(...this.#mix(layer, inputs, views));
-      else ops.push(...this.#attend(layer.attention, this.#pages.layers[attentionLayer++]!, inputs, views));
-      ops.push(...this.#mlp(layer, views));
+      ops.push(this.norm(views.hidden, layer.inputNorm, views.normed));
+      if (layer.attention === undefined) ops.push(...this.mix(layer, inputs, views));
+      else ops.push(...this.attend(layer.attention, this.#pages.layers[attentionLayer++]!, inputs, views));
+      ops.push(...this.mlp(layer, views));
     }
-    ops.push(...this.#output(inputs.wanted, views));
+    ops.push(...this.output(inputs.wanted, views));
     return ops;
   }
 
-  #norm(x: Tensor, weight: Tensor, out: Tensor): Op {
+  protected norm(x: Tensor, weight: Tensor, out: Tensor): Op {
     return rmsNorm({ x, weight, out, weightForm: this.#weights.normForm, eps: this.#config.normEps });
   }
 
-  #mix({ mixer }: Extract<ModelWeights["layers"][number], { attention?: undefined }>, inputs: PassInputs, views: ActivationViews): Op[] {
+  protected mix({ mixer }: Extract<ModelWeights["layers"][number], { attention?: undefined }>, inputs: PassInputs, views: ActivationViews): Op[] {
     const { cuSeqlens, step, decode } = inputs;
     const { normed: hidden, hidden: out } = views;
     const common = { hidden, out, residual: out, step };
     return decode ? mixer.decode(common) : mixer.forward({ ...common, cuSeqlens });
   }
 
-  #attend(weights: AttentionWeights, pages: LayerPages, inputs: PassInputs, views: ActivationViews): Op[] {
+  protected attend(weights: AttentionWeights, pages: LayerPages, inputs: PassInputs, views: ActivationViews): Op[] {
     const { rotaryDim, ropeTheta } = this.#config.attention;
     const { normed: x, hidden, queryGate, query, outputGate, key, keyHeads, value, valueHeads, attended, attendedHeads } = views;
     const { cuSeqlens, pageTable, pastTokens } = inputs;
@@ -116,9 +116,9 @@ export class ModelGraph {
     ];
   }
 
-  #mlp(layer: LayerFrame, { hidden, normed, gate, up }: ActivationViews): Op[] {
+  protected mlp(layer: LayerFrame, { hidden, normed, gate, up }: ActivationViews): Op[] {
     return [
-      this.#norm(hidden, layer.postNorm, normed),
+      this.norm(hidden, layer.postNorm, normed),
       linear({ x: normed, ...layer.gate, out: gate }),
       linear({ x: normed, ...layer.up, out: up }),
       siluMul({ gate, up, out: gate }),
@@ -126,7 +126,7 @@ export class ModelGraph {
     ];
   }
 
-  #output({ rows, outs }: WantedRows, views: ActivationViews): Op[] {
+  protected output({ rows, outs }: WantedRows, views: ActivationViews): Op[] {
     const count = rows.length;
     if (count === 0) return [];
     const first = rows[0]!;
@@ -136,7 +136,7 @@ export class ModelGraph {
     if (rows[count - 1]! - first === count - 1) x = views.hidden.slice(first, first + count);
     else ops.push(embedding({ weight: views.hidden, ids: rows, out: x }));
     const normed = views.normed.slice(0, count);
-    ops.push(this.#norm(x, this.#weights.norm, normed));
+    ops.push(this.norm(x, this.#weights.norm, normed));
     let at = 0;
     for (const out of outs) {
       const next = at + out.shape[0]!;

@@ -12,19 +12,14 @@ import type { BatchEntry, LoadModelOptions } from "./model-options.ts";
 import { PagePool } from "./page-pool.ts";
 import type { RunResult } from "./run-result.ts";
 import { Runner } from "./runner.ts";
-import { expectValid, makeSequence, noState, sequenceParts } from "./sequence.ts";
+import { makeSequence, noState } from "./sequence.ts";
 import type { Sequence } from "./sequence.ts";
-import { putSnapshot, takeSnapshot } from "./snapshot.ts";
-import type { SequenceSnapshot } from "./snapshot.ts";
 
 /** Makes a model of weights that are loaded; they are the model's from then on, also where this throws. */
 export let makeModel: (device: Device, loaded: LoadedModel, options: LoadModelOptions) => LanguageModel;
 
-/** A copy of what a sequence is, in memory of JavaScript's. Waits for pending work. */
-export let snapshotOf: (sequence: Sequence) => SequenceSnapshot;
-
-/** A new sequence that is what a snapshot says, of this or another model of the same weights. Waits for pending work. */
-export let sequenceFrom: (model: LanguageModel, snapshot: SequenceSnapshot) => Sequence;
+/** A model's states and pages. */
+export let memoryOf: (model: LanguageModel) => { readonly pool: StatePool; readonly pages: PagePool };
 
 const schemas = () => require("./model-schemas.ts") as typeof import("./model-schemas.ts");
 
@@ -105,28 +100,7 @@ export class LanguageModel implements Disposable {
         making = false;
       }
     };
-    snapshotOf = (sequence) => {
-      const op = "sequence.snapshot";
-      if (sequence.disposed) throw new DisposedError({ op, expected: "a sequence that is not disposed" });
-      const { model } = sequence;
-      const parts = sequenceParts(sequence)!;
-      model.device.wait();
-      expectValid(op, parts);
-      return takeSnapshot(model.#pool, model.#pages, parts.handle, parts.list);
-    };
-    sequenceFrom = (model, snapshot) => {
-      const op = "model.restore";
-      const sequence = model.sequence();
-      const { handle, list } = sequenceParts(sequence)!;
-      try {
-        model.device.wait();
-        putSnapshot(op, snapshot, model.#pool, model.#pages, handle, list);
-        return sequence;
-      } catch (error) {
-        sequence[Symbol.dispose]();
-        throw error;
-      }
-    };
+    memoryOf = (model) => ({ pool: model.#pool, pages: model.#pages });
   }
 
   /**

@@ -2,16 +2,19 @@
  * What a sequence is, in memory of JavaScript's: its states, keys and values, and how many tokens they stand for. A
  * sequence that is made of it, in the same model or in another one of the same weights, goes on with the same bits.
  */
-import { ShapeError } from "../errors.ts";
+import { DisposedError, ShapeError } from "../errors.ts";
 import type { StateKind } from "../ops/layer-states.ts";
 import { kindsOf } from "../states/pool-shape.ts";
-import type { StateHandle } from "../states/state-handle.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import { dtypes } from "../tensor/dtype.ts";
 import type { ArrayOfDType, FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import { memoryOf } from "./language-model.ts";
+import type { LanguageModel } from "./language-model.ts";
 import type { PageLedger, PageList } from "./page-ledger.ts";
 import type { PagePool } from "./page-pool.ts";
+import { expectValid, sequenceParts } from "./sequence.ts";
+import type { Sequence } from "./sequence.ts";
 
 /** Elements of a tensor, as its dtype stores them. */
 export interface Elements {
@@ -28,8 +31,16 @@ export interface SequenceSnapshot {
   readonly pages: readonly { readonly keys: Elements; readonly values: Elements }[];
 }
 
-/** Copies a sequence's states and pages. No work on them is pending. */
-export function takeSnapshot(pool: StatePool, pages: PagePool, handle: StateHandle, list: PageList): SequenceSnapshot {
+/** Copies what a sequence is. Waits for pending work. */
+export function snapshotOf(sequence: Sequence): SequenceSnapshot {
+  const op = "snapshotOf";
+  if (sequence.disposed) throw new DisposedError({ op, expected: "a sequence that is not disposed" });
+  const { model } = sequence;
+  const parts = sequenceParts(sequence)!;
+  model.device.wait();
+  expectValid(op, parts);
+  const { pool, pages } = memoryOf(model);
+  const { handle, list } = parts;
   const { slot } = handle;
   const states = slot < 0 ? [] : Array.from({ length: pool.layers }, (_, layer) => {
     const copies = kindsOf(pool.shape).map((kind) => [kind, elementsOf(slotOf(pool, layer, kind, slot))]);
@@ -47,12 +58,28 @@ export function takeSnapshot(pool: StatePool, pages: PagePool, handle: StateHand
 }
 
 /**
- * Fills an empty sequence. No work is pending.
+ * A new sequence that is what a snapshot says, of the same model or another one of the same weights. Waits for pending work.
  *
- * @throws {ShapeError} for a snapshot of other layers, sizes or dtypes, and as {@link PageLedger.begin} throws where pages
- *   run out. Nothing has changed then.
+ * @throws {ShapeError} for a snapshot of other layers, sizes or dtypes; as `model.sequence` and `model.run` where states or
+ *   pages run out.
  */
-export function putSnapshot(op: string, snapshot: SequenceSnapshot, pool: StatePool, pages: PagePool, handle: StateHandle, list: PageList): void {
+export function sequenceFrom(model: LanguageModel, snapshot: SequenceSnapshot): Sequence {
+  const sequence = model.sequence();
+  try {
+    model.device.wait();
+    fill(sequence, snapshot);
+    return sequence;
+  } catch (error) {
+    sequence[Symbol.dispose]();
+    throw error;
+  }
+}
+
+/** Fills an empty sequence. No work is pending. */
+function fill(sequence: Sequence, snapshot: SequenceSnapshot): void {
+  const op = "sequenceFrom";
+  const { pool, pages } = memoryOf(sequence.model);
+  const { handle, list } = sequenceParts(sequence)!;
   expectFits(op, snapshot, pool, pages);
   const { ledger, layers } = pages;
   const pageStep = ledger.begin(op, "snapshot", [list], [snapshot.tokens]);

@@ -3,7 +3,7 @@
  * other. Activations, states and pages are float32 unless another dtype is asked for.
  */
 
-import { bounds } from "./compare.ts";
+import { modelBounds } from "./compare.ts";
 import { expectedCases, seededCases, seededSize, type ModelCase } from "./model-cases.ts";
 import { largest, mostStrangers, otherWays, readWhole, type Answers, type Reading } from "./model-ways.ts";
 import { Report, type Row } from "./report.ts";
@@ -14,14 +14,6 @@ import type { FloatDType } from "../../tensor/dtype.ts";
 
 /** Small pages, so that short prompts fill several. */
 const pageTokens = 16;
-
-/** How far logits may be from float64 ones, by the dtype of activations, states and pages. */
-const modelBounds = { f32: bounds.model, f16: 1e-2, bf16: 8e-2 } as const;
-
-/** The bound of logits with a dtype, for the help text. */
-export function modelBound(dtype: FloatDType): number {
-  return modelBounds[dtype];
-}
 
 /** Checks a model folder. */
 export async function checkModel(path: string, device: Device, dtype: FloatDType): Promise<readonly Row[]> {

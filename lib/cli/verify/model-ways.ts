@@ -3,9 +3,10 @@
  * all of them promise the bits of the first.
  */
 
-import { sequenceFrom, snapshotOf, type LanguageModel } from "../../model/language-model.ts";
+import type { LanguageModel } from "../../model/language-model.ts";
 import type { BatchEntry } from "../../model/model-options.ts";
 import type { Sequence } from "../../model/sequence.ts";
+import { sequenceFrom, snapshotOf } from "../../model/snapshot.ts";
 import { seededTokens, type ModelCase } from "./model-cases.ts";
 
 /** A case with all tokens that are read: the prompt, and every chosen token but the last. */

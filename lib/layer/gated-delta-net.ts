@@ -1,12 +1,14 @@
 /**
- * A whole Gated DeltaNet mixer (transformers, `Qwen3_5GatedDeltaNet` and `Qwen3NextGatedDeltaNet`), out of a Hugging
- * Face checkpoint. For hidden states h `[tokens, hidden]`:
+ * A whole Gated DeltaNet mixer out of a Hugging Face checkpoint: that of Qwen3-Next and Qwen3.5 (transformers,
+ * `Qwen3_5GatedDeltaNet`, `Qwen3NextGatedDeltaNet`), OLMo hybrid, Kimi Linear, GLM-5-next and Bailing hybrid. For hidden
+ * states h `[tokens, hidden]`:
  *
  *     qkv, z, a, b = projections of h
  *     q | k | v    = silu(causal conv of qkv)
- *     o            = gated delta rule of q, k, v with decay exp(-exp(A_log) softplus(a + dt_bias)), beta sigmoid(b),
- *                    q and k to unit length (eps 1e-6), q scaled by Dk^-1/2
- *     out          = out_proj(norm.weight * o * rsqrt(mean o² + eps) * act(z))
+ *     o            = gated delta rule of q, k, v with decay exp(-exp(A_log) softplus(a + dt_bias)), or a bounded one, a head
+ *                    or (KDA) a key dimension, beta sigmoid(b) or twice that, q and k to unit length (eps 1e-6), q scaled
+ *                    by Dk^-1/2
+ *     out          = output projection of norm.weight * o * rsqrt(mean o² + eps) * act(z)
  *
  * Gates and everything between the delta rule and the norm's product are float32 whatever the activations are.
  */
@@ -89,13 +91,15 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /**
-   * Loads one layer of a checkpoint: Qwen3.5's split projections or Qwen3-Next's interleaved ones, f32, f16 or bf16,
-   * under any of the prefixes that checkpoints use.
+   * Loads one layer of a checkpoint, under any of the prefixes that checkpoints use: of the architecture that the
+   * configuration's `model_type` names, and otherwise Qwen's. Weights are f32, f16, bf16, or quantised as MLX does
+   * (affine); each stays as it is stored.
    *
    * @param files a `.safetensors` file, an index (`model.safetensors.index.json`), the directory of either, or a list
    * of files.
    * @throws {FileError} for files that are missing, damaged, of other shapes, or without this layer; {@link DTypeError}
-   * for weights of another dtype; {@link UnsupportedError} for quantised weights and unknown activations.
+   * for weights of another dtype; {@link UnsupportedError} for other quantisations, unknown activations and tensors that
+   * the mixer does not have.
    */
   static load(device: Device, files: string | readonly string[], options: GatedDeltaNetOptions): GatedDeltaNet {
     const name = `${op}.load`;
@@ -174,7 +178,7 @@ export class GatedDeltaNet implements Disposable {
       return [
         ...this.#ops.project(hidden, { ...scratch, qkv }),
         ...this.#mix("forward", { ...scratch, qkv, out: scratch.normed, cuSeqlens, ...pass }),
-        this.#ops.output(scratch.normed, residual, out),
+        this.#ops.output(scratch.normed, out, residual),
       ];
     });
   }
@@ -192,7 +196,7 @@ export class GatedDeltaNet implements Disposable {
       return [
         ...this.#ops.project(hidden, scratch),
         ...this.#mixStep("decode", { ...scratch, out: scratch.normed, step }),
-        this.#ops.output(scratch.normed, residual, out),
+        this.#ops.output(scratch.normed, out, residual),
       ];
     });
   }

@@ -57,7 +57,10 @@ export interface ProjectedArguments {
   readonly qkv: Tensor;
   /** `[tokens, value channels]` or `[tokens, value heads, value dim]`, in the layer's dtype. */
   readonly z: Tensor;
-  /** `[tokens, value heads]`, in the layer's dtype or f32. */
+  /**
+   * `[tokens, value heads]`, in the layer's dtype or f32; where each key dimension has its gate,
+   * `[tokens, value heads · key dim]` or `[tokens, value heads, key dim]`.
+   */
   readonly a: Tensor;
   /** `[tokens, value heads]`, in the layer's dtype or f32. */
   readonly b: Tensor;

@@ -86,9 +86,9 @@ export class MixerOps {
     ];
   }
 
-  /** The output projection of `[tokens, value channels]`, and what is added to it. */
-  output(normed: Tensor, residual: Tensor | undefined, out: Tensor): Op {
-    return linear({ x: normed, ...this.#weights.out, residual, out });
+  /** The output projection of `[tokens, value channels]`, plus a residual where there is one. */
+  output(normed: Tensor, out: Tensor, residual: Tensor | undefined): Op {
+    return linear({ x: normed, ...this.#weights.out, out, ...(residual && { residual }) });
   }
 
   #gates() {

@@ -1,28 +1,37 @@
 /**
- * Model folders: `expected.safetensors`, where there is one, and every way that the same tokens can come against each
- * other. Activations, states and pages are float32 unless another dtype is asked for.
+ * Folders of language models: `expected.safetensors`, where there is one, and every way that the same tokens can come
+ * against each other. Recurrent states are float32; activations and pages too, unless another dtype is asked for.
  */
 
 import { modelBounds } from "./compare.ts";
 import { expectedCases, seededCases, seededSize, type ModelCase } from "./model-cases.ts";
 import { largest, mostStrangers, otherWays, readWhole, type Answers, type Reading } from "./model-ways.ts";
-import { Report, type Row } from "./report.ts";
+import type { FolderKind } from "./folders.ts";
+import type { Report } from "./report.ts";
 import type { Device } from "../../device/device.ts";
 import { FileError } from "../../errors.ts";
-import { LanguageModel } from "../../model/language-model.ts";
+import type { LanguageModel } from "../../model/language-model.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
 
 /** Small pages, so that short prompts fill several. */
 const pageTokens = 16;
 
-/** Checks a model folder. */
-export async function checkModel(path: string, device: Device, dtype: FloatDType): Promise<readonly Row[]> {
-  const report = new Report({ file: path, op: "LanguageModel", backend: device.backend });
-  const asked = expectedCases(path);
+/** The kind of these folders. */
+export const modelKind: FolderKind = {
+  op: "LanguageModel",
+  what: "a language model",
+  matches: (names) => names.some((name) => /(?:^|\.)embed_tokens\.weight$/.test(name)),
+  check,
+};
+
+async function check(folder: string, _names: readonly string[], device: Device, report: Report, dtype: FloatDType): Promise<void> {
+  const asked = expectedCases(folder);
   const slots = (asked?.cases.length ?? seededSize.cases) + mostStrangers;
   const longest = (asked?.cases ?? []).reduce((most, { prompt, steps }) => Math.max(most, prompt.length + steps), seededSize.longest);
   const count = slots * (Math.ceil(longest / pageTokens) + 1);
-  using model = await LanguageModel.load(device, path, { states: { slots, dtype }, pages: { count, tokens: pageTokens, dtype }, dtype });
+  // Loaded here: golden files of single ops need none of it.
+  const { LanguageModel } = require("../../model/language-model.ts") as typeof import("../../model/language-model.ts");
+  using model = await LanguageModel.load(device, folder, { states: slots, pages: { count, tokens: pageTokens }, dtype });
   if (asked !== undefined && asked.vocabSize !== model.config.vocabSize) {
     const expected = `logits of ${model.config.vocabSize} tokens, the model's vocabulary`;
     throw new FileError(asked.path, { op: "verify", expected, received: `${asked.vocabSize}` });
@@ -33,8 +42,7 @@ export async function checkModel(path: string, device: Device, dtype: FloatDType
   for (const { index, expected } of dtype === "f32" ? cases : []) {
     if (expected !== undefined) report.equal("whole", `greedy.${index}`, greedy[index]!, expected.greedy, (tokens) => tokens);
   }
-  for (const { way, sameCalls, read } of otherWays) {
-    if (dtype !== "f32" && !sameCalls) continue;
+  for (const { way, read } of otherWays) {
     const others = await read(model, readings);
     compare(report, way, model, cases, readings, others, dtype);
     for (const [i, { prompt }] of readings.entries()) {
@@ -45,7 +53,6 @@ export async function checkModel(path: string, device: Device, dtype: FloatDType
       report.equal(way, `greedy.${i}, those of whole`, chosen(own.greedy, model), greedy[i]!, (array) => array);
     }
   }
-  return report.rows;
 }
 
 /** Compares with the references, where there are some. */

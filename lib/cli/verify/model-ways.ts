@@ -1,6 +1,6 @@
 /**
- * The ways that a model can read the same tokens. Each gives the logits after every token of every case; with f32 states
- * all of them promise the bits of the first.
+ * The ways that a model can read the same tokens. Each gives the logits after every token of every case; all of
+ * them promise the bits of the first.
  */
 
 import type { LanguageModel } from "../../model/language-model.ts";
@@ -21,8 +21,6 @@ export type Answers = readonly Float32Array[];
 /** One way to read all cases. */
 export interface Way {
   readonly way: string;
-  /** Whether the calls that a sequence's tokens come in are those of {@link readWhole}: then 16-bit states agree too. */
-  readonly sameCalls: boolean;
   read(model: LanguageModel, readings: readonly Reading[]): Promise<Answers>;
 }
 
@@ -76,13 +74,13 @@ export function largest(logits: Float32Array): number {
 
 /** All ways beside {@link readWhole}. */
 export const otherWays: readonly Way[] = [
-  { way: "all tokens in one run", sameCalls: false, read: (model, readings) => alone(model, readings, (length) => [length]) },
-  { way: "split after 1", sameCalls: false, read: (model, readings) => alone(model, readings, (length) => [1, length - 1]) },
-  { way: "split in pieces of 7", sameCalls: false, read: (model, readings) => alone(model, readings, (length) => Array<number>(Math.ceil(length / 7)).fill(7)) },
-  { way: "token by token", sameCalls: false, read: (model, readings) => alone(model, readings, (length) => Array<number>(length).fill(1)) },
-  { way: "batched", sameCalls: true, read: batched },
-  { way: "forked", sameCalls: true, read: forked },
-  { way: "restored", sameCalls: true, read: restored },
+  { way: "all tokens in one run", read: (model, readings) => alone(model, readings, (length) => [length]) },
+  { way: "split after 1", read: (model, readings) => alone(model, readings, (length) => [1, length - 1]) },
+  { way: "split in pieces of 7", read: (model, readings) => alone(model, readings, (length) => Array<number>(Math.ceil(length / 7)).fill(7)) },
+  { way: "token by token", read: (model, readings) => alone(model, readings, (length) => Array<number>(length).fill(1)) },
+  { way: "batched", read: batched },
+  { way: "forked", read: forked },
+  { way: "restored", read: restored },
 ];
 
 class Reader {

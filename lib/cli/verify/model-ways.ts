@@ -83,6 +83,12 @@ export const otherWays: readonly Way[] = [
   { way: "restored", read: restored },
 ];
 
+/** As many of some tokens as a sequence still has positions for, as an entry of a batch that wants no logits; none where none are left. */
+function others(sequence: Sequence, tokens: Int32Array): BatchEntry[] {
+  const fitting = tokens.subarray(0, sequence.model.config.maxPositions - sequence.tokens);
+  return fitting.length === 0 ? [] : [{ sequence, tokens: fitting, logits: "none" }];
+}
+
 class Reader {
   readonly answers: Float32Array[];
   readonly #model: LanguageModel;
@@ -95,11 +101,11 @@ class Reader {
   }
 
   /** Runs some pieces, and others' tokens beside them, as one batch. */
-  async read(pieces: readonly Piece[], others: readonly BatchEntry[] = []): Promise<void> {
+  async read(pieces: readonly Piece[], beside: readonly BatchEntry[] = []): Promise<void> {
     const given = pieces.filter(({ start, end }) => end > start);
     const entries = given.map(({ reading, start, end, sequence }) => (
       { sequence, tokens: this.#readings[reading]!.tokens.subarray(start, end), logits: "all" } as const));
-    const results = await this.#model.run([...entries, ...others]);
+    const results = await this.#model.run([...entries, ...beside]);
     for (const [i, { reading, start }] of given.entries()) {
       this.answers[reading]!.set(results[i]!.logits, start * this.#model.config.vocabSize);
     }
@@ -142,8 +148,7 @@ async function batched(model: LanguageModel, readings: readonly Reading[]): Prom
       done[reading] = end;
     }
     const more = told === 0 ? 5 : 1;
-    const others = told + more <= strange.length ? [{ sequence: stranger, tokens: strange.subarray(told, (told += more)) }] : [];
-    await reader.read(pieces, others);
+    await reader.read(pieces, others(stranger, strange.subarray(told, (told += more))));
   }
   return reader.answers;
 }
@@ -159,11 +164,11 @@ async function forked(model: LanguageModel, readings: readonly Reading[]): Promi
     const middle = prompt + ((tokens.length - prompt) >> 1);
     for (let start = prompt; start < middle; start++) {
       // One of the two writes the page that they share; then the other one does.
-      const others = start === prompt ? [{ sequence: first, tokens: strange.subarray(0, 3) }] : [];
-      await reader.read([{ reading, start, end: start + 1, sequence: second }], others);
+      const beside = start === prompt ? others(first, strange.subarray(0, 3)) : [];
+      await reader.read([{ reading, start, end: start + 1, sequence: second }], beside);
     }
     using third = second.fork();
-    await model.run([{ sequence: second, tokens: strange.subarray(3, 20), logits: "none" }]);
+    await model.run(others(second, strange.subarray(3, 20)));
     second[Symbol.dispose]();
     for (let start = middle; start < tokens.length; start++) await reader.read([{ reading, start, end: start + 1, sequence: third }]);
   }
@@ -182,7 +187,7 @@ async function restored(model: LanguageModel, readings: readonly Reading[]): Pro
     const snapshot = snapshotOf(first);
     first[Symbol.dispose]();
     using stranger = model.sequence();
-    await model.run([{ sequence: stranger, tokens: strange, logits: "none" }]);
+    await model.run(others(stranger, strange));
     using second = sequenceFrom(model, snapshot);
     for (let start = middle; start < tokens.length; start++) await reader.read([{ reading, start, end: start + 1, sequence: second }]);
   }

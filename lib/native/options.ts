@@ -4,8 +4,9 @@
  * Element types; bf16 crosses into JavaScript as Uint16Array.
  *
  * - `i32`: index data only
+ * - `u32`: words of packed weights only
  */
-export type DType = "f32" | "f16" | "bf16" | "i32";
+export type DType = "f32" | "f16" | "bf16" | "i32" | "u32";
 
 /** See {@link DType}. */
 export const dTypes: Readonly<Record<DType, number>> = {
@@ -13,6 +14,7 @@ export const dTypes: Readonly<Record<DType, number>> = {
   f16: 2,
   bf16: 3,
   i32: 4,
+  u32: 5,
 };
 
 /**

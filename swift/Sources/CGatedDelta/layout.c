@@ -149,12 +149,24 @@ _Static_assert(offsetof(gd_gated_delta_step, out) == 1032, "gd_gated_delta_step.
 _Static_assert(offsetof(gd_gated_delta_step, read_slots) == 1120, "gd_gated_delta_step.read_slots");
 _Static_assert(offsetof(gd_gated_delta_step, write_slots) == 1152, "gd_gated_delta_step.write_slots");
 
-_Static_assert(sizeof(gd_linear) == 272 && _Alignof(gd_linear) == 8, "gd_linear");
+_Static_assert(sizeof(gd_linear) == 536 && _Alignof(gd_linear) == 8, "gd_linear");
 _Static_assert(offsetof(gd_linear, size) == 0, "gd_linear.size");
 _Static_assert(offsetof(gd_linear, version) == 4, "gd_linear.version");
 _Static_assert(offsetof(gd_linear, x) == 8, "gd_linear.x");
 _Static_assert(offsetof(gd_linear, weight) == 96, "gd_linear.weight");
-_Static_assert(offsetof(gd_linear, out) == 184, "gd_linear.out");
+_Static_assert(offsetof(gd_linear, scales) == 184, "gd_linear.scales");
+_Static_assert(offsetof(gd_linear, biases) == 272, "gd_linear.biases");
+_Static_assert(offsetof(gd_linear, residual) == 360, "gd_linear.residual");
+_Static_assert(offsetof(gd_linear, out) == 448, "gd_linear.out");
+
+_Static_assert(sizeof(gd_embedding) == 392 && _Alignof(gd_embedding) == 8, "gd_embedding");
+_Static_assert(offsetof(gd_embedding, size) == 0, "gd_embedding.size");
+_Static_assert(offsetof(gd_embedding, version) == 4, "gd_embedding.version");
+_Static_assert(offsetof(gd_embedding, weight) == 8, "gd_embedding.weight");
+_Static_assert(offsetof(gd_embedding, scales) == 96, "gd_embedding.scales");
+_Static_assert(offsetof(gd_embedding, biases) == 184, "gd_embedding.biases");
+_Static_assert(offsetof(gd_embedding, out) == 272, "gd_embedding.out");
+_Static_assert(offsetof(gd_embedding, ids) == 360, "gd_embedding.ids");
 
 _Static_assert(sizeof(gd_add) == 272 && _Alignof(gd_add) == 8, "gd_add");
 _Static_assert(offsetof(gd_add, size) == 0, "gd_add.size");
@@ -162,6 +174,36 @@ _Static_assert(offsetof(gd_add, version) == 4, "gd_add.version");
 _Static_assert(offsetof(gd_add, a) == 8, "gd_add.a");
 _Static_assert(offsetof(gd_add, b) == 96, "gd_add.b");
 _Static_assert(offsetof(gd_add, out) == 184, "gd_add.out");
+
+_Static_assert(sizeof(gd_attention) == 952 && _Alignof(gd_attention) == 8, "gd_attention");
+_Static_assert(offsetof(gd_attention, size) == 0, "gd_attention.size");
+_Static_assert(offsetof(gd_attention, version) == 4, "gd_attention.version");
+_Static_assert(offsetof(gd_attention, rotary_dim) == 8, "gd_attention.rotary_dim");
+_Static_assert(offsetof(gd_attention, weight_form) == 12, "gd_attention.weight_form");
+_Static_assert(offsetof(gd_attention, rope_theta) == 16, "gd_attention.rope_theta");
+_Static_assert(offsetof(gd_attention, norm_eps) == 20, "gd_attention.norm_eps");
+_Static_assert(offsetof(gd_attention, scale) == 24, "gd_attention.scale");
+_Static_assert(offsetof(gd_attention, reserved) == 28, "gd_attention.reserved");
+_Static_assert(offsetof(gd_attention, query) == 32, "gd_attention.query");
+_Static_assert(offsetof(gd_attention, key) == 120, "gd_attention.key");
+_Static_assert(offsetof(gd_attention, value) == 208, "gd_attention.value");
+_Static_assert(offsetof(gd_attention, gate) == 296, "gd_attention.gate");
+_Static_assert(offsetof(gd_attention, query_norm) == 384, "gd_attention.query_norm");
+_Static_assert(offsetof(gd_attention, key_norm) == 472, "gd_attention.key_norm");
+_Static_assert(offsetof(gd_attention, key_pages) == 560, "gd_attention.key_pages");
+_Static_assert(offsetof(gd_attention, value_pages) == 648, "gd_attention.value_pages");
+_Static_assert(offsetof(gd_attention, out) == 736, "gd_attention.out");
+_Static_assert(offsetof(gd_attention, cu_seqlens) == 824, "gd_attention.cu_seqlens");
+_Static_assert(offsetof(gd_attention, page_table) == 856, "gd_attention.page_table");
+_Static_assert(offsetof(gd_attention, past_tokens) == 888, "gd_attention.past_tokens");
+_Static_assert(offsetof(gd_attention, positions) == 920, "gd_attention.positions");
+
+_Static_assert(sizeof(gd_silu_mul) == 272 && _Alignof(gd_silu_mul) == 8, "gd_silu_mul");
+_Static_assert(offsetof(gd_silu_mul, size) == 0, "gd_silu_mul.size");
+_Static_assert(offsetof(gd_silu_mul, version) == 4, "gd_silu_mul.version");
+_Static_assert(offsetof(gd_silu_mul, gate) == 8, "gd_silu_mul.gate");
+_Static_assert(offsetof(gd_silu_mul, up) == 96, "gd_silu_mul.up");
+_Static_assert(offsetof(gd_silu_mul, out) == 184, "gd_silu_mul.out");
 
 _Static_assert(sizeof(gd_copy_slots) == 160 && _Alignof(gd_copy_slots) == 8, "gd_copy_slots");
 _Static_assert(offsetof(gd_copy_slots, size) == 0, "gd_copy_slots.size");

@@ -11,6 +11,8 @@ struct SequenceRecipe: Sendable {
     case each(tokens: Int)
     /// The op has slots only.
     case none
+    /// The op reads rows by number, `readSlots`, each in 0..<slots: no pool, and nothing that starts from zero.
+    case gathered
   }
 
   var count: Int
@@ -27,12 +29,14 @@ struct SequenceRecipe: Sendable {
   var counts: IndexSource?
   /// Nil where final states are all that is stored.
   var stores: StoreRecipe?
+  /// Of an attention, which has no slots.
+  var pages: PageRecipe?
 
   /// Whether a replay may find other index data than the last one did.
   var isVariable: Bool {
     if case .ragged(_, let cuSeqlens?) = rows, cuSeqlens.isVariable { return true }
     return readSlots?.isVariable == true || writeSlots?.isVariable == true || counts?.isVariable == true
-      || stores?.isVariable == true
+      || stores?.isVariable == true || pages?.isVariable == true
   }
 
   /// Whether the index data is still what `batch` was made of.
@@ -41,11 +45,17 @@ struct SequenceRecipe: Sendable {
     if case .ragged(_, let cuSeqlens?) = rows, !cuSeqlens.holds(sequences.starts) { return false }
     if let counts, let known = sequences.counts, !counts.holds(known) { return false }
     if let stores, let known = batch.storeIndices, !stores.isCurrent(known) { return false }
+    if let pages, let known = sequences.pages, !pages.isCurrent(known) { return false }
     return readSlots?.holds(sequences.readSlots) != false && writeSlots?.holds(sequences.writeSlots) != false
   }
 
   func resolve(_ checker: SlotChecker) throws(Failure) -> Batch {
+    if case .gathered = rows { return try resolveGathered() }
     let starts = try resolveStarts()
+    if let pages {
+      let paged = try pages.resolve(starts: starts, checker.pages)
+      return Batch(sequences: Sequences(count: count, starts: starts, pages: paged), given: nil)
+    }
     let reads = try resolveReads()
     let writes: [Int32]
     let writeName: StaticString
@@ -69,9 +79,19 @@ struct SequenceRecipe: Sendable {
     return Batch(sequences: busy, given: GivenSequences(given), storeIndices: stores?.indices)
   }
 
+  private func resolveGathered() throws(Failure) -> Batch {
+    let numbers = readSlots?.read() ?? []
+    for (position, number) in numbers.enumerated() where number < 0 || Int(number) >= slots {
+      throw Failure(
+        .range, argument: "\(readName)[\(position)]", expected: "a row in 0..<\(slots)", received: "\(number)")
+    }
+    let sequences = Sequences(count: count, starts: [], readSlots: numbers, writeSlots: [], stagedReads: [])
+    return Batch(sequences: sequences, given: nil, storeIndices: nil)
+  }
+
   private func resolveStarts() throws(Failure) -> [Int32] {
     switch rows {
-    case .none: return []
+    case .none, .gathered: return []
     // The core has checked that the product is no more rows than there are.
     case .each(let tokens): return (0...count).map { Int32(truncatingIfNeeded: $0 &* tokens) }
     case .ragged(let tokens, nil): return [0, Int32(truncatingIfNeeded: tokens)]

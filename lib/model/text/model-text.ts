@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { UnsupportedError } from "../../errors.ts";
 import { ChatTemplate } from "./chat-template.ts";
 import type { ChatMessage, ChatOptions } from "./chat-template.ts";
@@ -18,6 +20,11 @@ export class ModelText {
   constructor(folder: string, limits: VocabularyLimits) {
     this.folder = folder;
     this.#limits = limits;
+  }
+
+  /** Whether the folder has a tokenizer. It is not read. */
+  get hasTokenizer(): boolean {
+    return this.#tokenizer !== undefined || existsSync(join(this.folder, "tokenizer.json"));
   }
 
   /**

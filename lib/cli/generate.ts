@@ -2,7 +2,8 @@
 
 import { Device } from "../device/device.ts";
 import { describe } from "../errors.ts";
-import { LanguageModel, memoryOf } from "../model/language-model.ts";
+import { LanguageModel } from "../model/language-model.ts";
+import { memoryOf } from "../model/model-memory.ts";
 import type { LoadProgress } from "../model/load-weights.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import type { Session } from "../model/session/session.ts";

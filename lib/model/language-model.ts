@@ -9,7 +9,7 @@ import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { BatchEntry, LoadModelOptions } from "./model-options.ts";
-import type { ModelWeights } from "./model-weights.ts";
+import { rememberMemory } from "./model-memory.ts";
 import { PagePool } from "./page-pool.ts";
 import type { RunResult } from "./run-result.ts";
 import { Runner } from "./runner.ts";
@@ -27,9 +27,6 @@ import { ModelText } from "./text/model-text.ts";
 
 /** Makes a model of weights that are loaded; they are the model's from then on, also where this throws. */
 export let makeModel: (device: Device, loaded: LoadedModel, options: LoadModelOptions) => LanguageModel;
-
-/** A model's states, pages and weights. */
-export let memoryOf: (model: LanguageModel) => { readonly pool: StatePool; readonly pages: PagePool; readonly weights: ModelWeights };
 
 const schemas = () => require("./model-schemas.ts") as typeof import("./model-schemas.ts");
 
@@ -104,6 +101,7 @@ export class LanguageModel implements Disposable {
     this.text = new ModelText(loaded.folder, config);
     this.#scheduler = new Scheduler(this, { promptTokens, batchTokens });
     made.move();
+    rememberMemory(this, { pool: this.#pool, pages: this.#pages, weights });
     Object.freeze(this);
   }
 
@@ -116,7 +114,6 @@ export class LanguageModel implements Disposable {
         making = false;
       }
     };
-    memoryOf = (model) => ({ pool: model.#pool, pages: model.#pages, weights: model.#loaded.weights });
   }
 
   /**

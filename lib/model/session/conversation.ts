@@ -7,6 +7,8 @@ import type { LanguageModel } from "../language-model.ts";
 import type { BatchEntry } from "../model-options.ts";
 import type { RunResult } from "../run-result.ts";
 import type { Sequence } from "../sequence.ts";
+import { sequenceFrom, snapshotOf } from "../snapshot.ts";
+import type { SequenceSnapshot } from "../snapshot.ts";
 import type { CacheAccess } from "./prefix-cache.ts";
 import type { Scheduler, Work } from "./scheduler.ts";
 
@@ -26,6 +28,8 @@ export class Conversation {
   readonly messageEnds: number[];
   /** Its first tokens, as many as it has read. */
   sequence: Sequence | undefined;
+  /** What a file holds of its first tokens, until a sequence is made of it. */
+  stored: SequenceSnapshot | undefined;
   /** A copy of the logits after the last token, where these were wanted and no token was chosen from them. */
   logits: Float32Array | undefined;
   /** What runs: a generation, from its first token to its end, or the reading of what was appended. */
@@ -47,7 +51,7 @@ export class Conversation {
 
   /** How many of the tokens were read. */
   get read(): number {
-    return this.sequence === undefined ? 0 : this.sequence.tokens;
+    return this.sequence === undefined ? (this.stored?.tokens ?? 0) : this.sequence.tokens;
   }
 
   /** Adds a token that was given out. */
@@ -61,6 +65,11 @@ export class Conversation {
     if (this.disposed) throw endedError();
     if (this.sequence !== undefined && (this.sequence.disposed || !this.sequence.valid)) this.drop();
     if (this.sequence !== undefined) return;
+    if (this.stored !== undefined) {
+      this.sequence = sequenceFrom(this.model, this.stored);
+      this.stored = undefined;
+      return;
+    }
     // The last token is read in any case: it gives the logits.
     const known = Uint32Array.from(this.tokens.slice(0, -1));
     this.sequence = this.cache?.lookup(known, this.salt) ?? this.model.sequence();
@@ -70,7 +79,15 @@ export class Conversation {
   drop(): void {
     this.sequence?.[Symbol.dispose]();
     this.sequence = undefined;
+    this.stored = undefined;
     this.logits = undefined;
+  }
+
+  /** What was read, without the model; undefined where nothing was. Waits for pending work. */
+  snapshot(): SequenceSnapshot | undefined {
+    const { sequence } = this;
+    if (sequence === undefined || sequence.disposed || !sequence.valid || sequence.tokens === 0) return this.stored;
+    return snapshotOf(sequence);
   }
 
   /** Keeps what was read, where there is a cache. */

@@ -3,11 +3,13 @@ import { checkOptions } from "../../arguments/options.ts";
 import { asArray } from "../../arguments/reading.ts";
 import { BoundsError, DisposedError, GatedDeltaError, describe } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
+import { isModel } from "../model-memory.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
 import { Conversation, ReadAll, endedError, runningError } from "./conversation.ts";
 import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
+import { readSession, writeSession } from "./session-file.ts";
 import type { GenerateOptions, Piece, ReadOptions, SessionOptions } from "./session-options.ts";
 
 /** Makes a session. */
@@ -188,8 +190,50 @@ export class Session implements Disposable {
       while (model.freeStates === 0 && scheduler.evict()) continue;
       other.sequence = of.sequence.fork();
     }
+    other.stored = of.stored;
     other.logits = of.logits;
     return Session.#make(other);
+  }
+
+  /**
+   * Writes it to a file: tokens, states, keys, values and the last logits. Waits for pending work. A process that is killed
+   * meanwhile leaves the file that was there.
+   *
+   * @throws {FileError} where it can't be written; {@link GatedDeltaError} of code `state` while a step of it is under way.
+   */
+  save(path: string): void {
+    const op = "session.save";
+    this.#alive(op);
+    const of = this.#of;
+    if (of.pending) throw runningError(op, of.running ?? "a step");
+    const { tokens, messageEnds, logits } = of;
+    writeSession(path, of.model, { tokens: Int32Array.from(tokens), messageEnds: Int32Array.from(messageEnds), logits, read: of.snapshot() });
+  }
+
+  /**
+   * The session that a file holds, as it was: it goes on with the same bits, and reads nothing again. It takes a state and
+   * pages when it goes on.
+   *
+   * @param model the one that has written it, or another one of the same weights with states and pages of the same dtypes.
+   * @throws {FileError} for a file that is damaged, no session, or one of another model.
+   */
+  static load(model: LanguageModel, path: string, options: SessionOptions = {}): Session {
+    const op = "Session.load";
+    if (!isModel(model)) throw invalid(op, "model", "a LanguageModel", model);
+    if (typeof path !== "string" || path === "") throw invalid(op, "path", "a file's path", path);
+    const session = model.session(options);
+    try {
+      const of = session.#of;
+      const { tokens, messageEnds, logits, read } = readSession(op, path, model);
+      for (const token of tokens) of.tokens.push(token);
+      for (const end of messageEnds) of.messageEnds.push(end);
+      of.logits = logits;
+      of.stored = read;
+      return session;
+    } catch (error) {
+      session[Symbol.dispose]();
+      throw error;
+    }
   }
 
   /** Ends it: a generation of it ends with an error. Gives its state and pages back, once no step of it is under way. */

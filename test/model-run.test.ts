@@ -175,6 +175,8 @@ describe("what is refused", () => {
       [[{ sequence, tokens: [1n] }], "invalid-argument", "batch[0].tokens[0]"],
       [[{ sequence, tokens: new Int32Array(past) }], "range", "batch[0].tokens"],
       [[{ sequence, tokens: new Int32Array(1e6) }], "range", "batch[0].tokens"],
+      [[{ sequence, tokens: new (class extends Int32Array { override get length() { return Infinity as never; } })(1) }], "range", "batch[0].tokens"],
+      [[{ sequence, tokens: new (class extends Int32Array { override get length() { return 2 as never; } })(1) }], "invalid-argument", "batch[0].tokens[1]"],
       [[{ sequence, tokens: [1], logits: "some" }], "invalid-argument", "batch[0].logits"],
       [[{ sequence, tokens: [1], logit: "all" }], "invalid-argument", "batch[0].logit"],
       [[good, ...Array.from({ length: 4 }, () => good)], "shape", "batch"],

@@ -6,7 +6,8 @@ enum {
   GDM_F32 = 1,
   GDM_F16 = 2,
   GDM_BF16 = 3,
-  GDM_I32 = 4
+  GDM_I32 = 4,
+  GDM_U32 = 5
 };
 enum {
   GDM_GATE_DECAY = 1,

@@ -57,7 +57,7 @@ describe("the dtype table", () => {
       expect(() => asDType(other, "op", "dtype")).toThrow(DTypeError);
     }
     expect(() => asDType("f64", "device.tensor", "dtype")).toThrow(
-      'device.tensor: dtype: expected one of f32, f16, bf16, i32, got "f64"',
+      'device.tensor: dtype: expected one of f32, f16, bf16, i32, u32, got "f64"',
     );
   });
 });
@@ -144,6 +144,12 @@ describe("conversion", () => {
     const values = [0, -1, 2147483647, -2147483648, 7];
     expect(Array.from(encode("i32", values))).toEqual(values);
     expect(Array.from(toFloat32("i32", new Int32Array([-1, 5])))).toEqual([-1, 5]);
+  });
+
+  test("u32 round-trips whole numbers", () => {
+    const values = [0, 1, 4294967295, 2147483648, 7];
+    expect(Array.from(encode("u32", values))).toEqual(values);
+    expect(Array.from(toFloat32("u32", new Uint32Array([2 ** 31, 5])))).toEqual([2 ** 31, 5]);
   });
 
   test("encodeInto leaves the rest of its target alone", () => {

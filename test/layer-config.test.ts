@@ -31,6 +31,7 @@ describe("where a configuration may be", () => {
     using layer = GatedDeltaNet.load(device, good, { layer: 0, dtype: "bf16" });
     expect(layer.config).toEqual({
       hiddenSize: 48, keyHeads: 2, valueHeads: 6, keyDim: 16, valueDim: 24, convWidth: 4, normEps: 1e-6, outputGate: "silu",
+      gateDims: "head", gateBound: undefined, betaForm: "sigmoid", projections: "joint",
     });
     expect(layer.stateShape).toEqual({ keyHeads: 2, valueHeads: 6, keyDim: 16, valueDim: 24, convWidth: 4 });
     expect([layer.layer, layer.dtype, layer.device]).toEqual([0, "bf16", device]);

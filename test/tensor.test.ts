@@ -2,14 +2,15 @@ import { describe, expect, test } from "bun:test";
 import { ptr } from "bun:ffi";
 import fc from "fast-check";
 import { DisposedError, ShapeError, Tensor, linear } from "../lib/index.ts";
+import { isFloatDType } from "../lib/tensor/dtype.ts";
 import { counting, diagonal, openDevice, thrownBy } from "./support/devices.ts";
 
 const device = openDevice();
 
 describe("making tensors", () => {
   test("a new tensor is zeros of its dtype, shape and layout", () => {
-    const kinds = { f32: Float32Array, f16: Float16Array, bf16: Uint16Array, i32: Int32Array } as const;
-    for (const dtype of ["f32", "f16", "bf16", "i32"] as const) {
+    const kinds = { f32: Float32Array, f16: Float16Array, bf16: Uint16Array, i32: Int32Array, u32: Uint32Array } as const;
+    for (const dtype of ["f32", "f16", "bf16", "i32", "u32"] as const) {
       const t = device.tensor(dtype, [2, 3, 4]);
       expect(t.data).toBeInstanceOf(kinds[dtype]);
       expect(t.data.length).toBe(24);
@@ -251,17 +252,19 @@ describe("copying", () => {
     }
     const integers = counting(device, "i32", [3], 2 ** 30);
     expect([...device.tensor("i32", [3]).copyFrom(integers).data]).toEqual([...integers.data]);
+    const words = counting(device, "u32", [3], 2 ** 32 - 3);
+    expect([...device.tensor("u32", [3]).copyFrom(words).data]).toEqual([2 ** 32 - 3, 2 ** 32 - 2, 2 ** 32 - 1]);
     const t = counting(device, "f32", [6]);
     t.slice(1, 6).copyFrom(t.slice(0, 5)); // overlapping, as if through a copy
     expect([...t.data]).toEqual([0, 0, 1, 2, 3, 4]);
   });
 
   test("long rows are copied like short ones: gaps stay, overlaps are as if through a copy", () => {
-    for (const dtype of ["f32", "f16", "bf16", "i32"] as const) {
-      const wide = counting(device, dtype, [3, 256], 0, dtype === "i32" ? 1 : 0.5);
+    for (const dtype of ["f32", "f16", "bf16", "i32", "u32"] as const) {
+      const wide = counting(device, dtype, [3, 256], 0, isFloatDType(dtype) ? 0.5 : 1);
       const before = [...wide.data];
       const source = wide.narrow(1, 3, 100);
-      const target = counting(device, dtype, [3, 200], -1, 0);
+      const target = counting(device, dtype, [3, 200], 7, 0);
       target.narrow(1, 50, 100).copyFrom(source);
       for (let row = 0; row < 3; row++) {
         for (const column of [0, 49, 50, 51, 149, 150, 199]) {
@@ -321,6 +324,12 @@ describe("copying", () => {
       expect(thrownBy(() => i.copyFrom(source)).code).toBe("range");
     }
     expect([...i.data]).toEqual([0, 1]);
+    const u = counting(device, "u32", [2]);
+    for (const source of [[0.5, 1], [2 ** 32, 0], [-1, 0], [NaN, 0], new Int32Array([0, -1])]) {
+      expect(thrownBy(() => u.copyFrom(source)).code).toBe("range");
+    }
+    for (const other of ["f32", "i32"] as const) expect(thrownBy(() => u.copyFrom(device.tensor(other, [2]))).code).toBe("dtype");
+    expect([...u.data]).toEqual([0, 1]);
   });
 
   test("tensorFrom frees what it allocated when the source does not fit", () => {

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { copyFileSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { Row } from "../lib/cli/verify/report.ts";
+import { openSafetensors, writeSafetensors } from "../lib/safetensors/safetensors.ts";
 import { gatedDelta, rowsOf } from "./support/command.ts";
 import { scratch } from "./support/files.ts";
 import { writeCausalConv, writeGatedDelta, writeGatedRmsNorm, writeLayerCase } from "./support/golden-writer.ts";
@@ -247,4 +248,80 @@ describe("bad files", () => {
     const failing = writeGatedRmsNorm({}, (tensors) => (tensors["out_f64"]!.data as Float64Array).fill(1));
     expect(verify([cases[0]![1], failing]).status).toBe(1);
   });
+});
+
+describe("directories", () => {
+  const mixers = ["bailing_hybrid", "glm5_next", "kimi_linear", "olmo_hybrid"].map((name) => join(import.meta.dir, "golden", "mixers", name));
+  const kimi = mixers[2]!;
+  /** A copy of a mixer, changed. */
+  const copyOf = (change: (folder: string) => void): string => {
+    const folder = newPath("mixer");
+    cpSync(kimi, folder, { recursive: true });
+    change(folder);
+    return folder;
+  };
+  const expectedOf = (folder: string, change: (output: Float32Array, metadata: Record<string, string>) => void) => {
+    const path = join(folder, "expected.safetensors");
+    using file = openSafetensors(path);
+    const { shape } = file.info("output");
+    const [hidden, output] = [file.float32("hidden"), file.float32("output")];
+    const metadata = Object.fromEntries(file.metadata);
+    change(output, metadata);
+    rmSync(path);
+    writeSafetensors(path, { hidden: { dtype: "F32", shape, data: hidden }, output: { dtype: "F32", shape, data: output } }, metadata);
+  };
+
+  test("of mixers pass in every way, under the path as given", () => {
+    const { status, rows, errors } = verify(mixers);
+    expect([status, errors]).toEqual([0, ""]);
+    expect(new Set(rows.map(({ file }) => file))).toEqual(new Set(mixers));
+    const ways = ["one prefill", "prefill and fused decode", "split after 37", "uneven batch", "one sequence at a time", "forked half-way", "restored half-way"];
+    for (const mixer of mixers) {
+      const own = rows.filter(({ file }) => file === mixer);
+      for (const way of ways) expect(own.map((row) => row.way)).toContain(way);
+      for (const row of own.filter(({ tensor }) => tensor.includes("bits of"))) expect([row.relRms, row.tolerance]).toEqual([0, 0]);
+    }
+  });
+
+  test.each(["f16", "bf16"])("run with activations of %s, too", (dtype) => {
+    const { status, rows } = verify(mixers, "--dtype", dtype);
+    expect(status).toBe(0);
+    expect(Math.max(...rows.map(({ relRms }) => relRms))).toBeGreaterThan(1e-4);
+  });
+
+  test("without references are compared with themselves", () => {
+    const folder = copyOf((path) => rmSync(join(path, "expected.safetensors")));
+    const { status, rows } = verify([folder]);
+    expect(status).toBe(0);
+    expect(rows.length).toBeGreaterThan(20);
+    expect(rows.every(({ tensor }) => /^layer 1: .*bits of one prefill$/.test(tensor))).toBe(true);
+  });
+
+  test("that are not what they say fail, or are bad", () => {
+    const other = copyOf((path) => expectedOf(path, (output) => (output[3] = (output[3] ?? 0) + 0.01)));
+    const gate = copyOf((path) => {
+      const config = JSON.parse(readFileSync(join(path, "config.json"), "utf8"));
+      writeFileSync(join(path, "config.json"), JSON.stringify({ ...config, rms_norm_eps: 0.1 }));
+    });
+    const bad: [path: string, mention: string][] = [
+      [copyOf((path) => rmSync(join(path, "config.json"))), "config.json"],
+      [copyOf((path) => rmSync(join(path, "model.safetensors"))), "a checkpoint of another kind"],
+      [copyOf((path) => truncateSync(join(path, "model.safetensors"), 5000)), "bytes"],
+      [copyOf((path) => expectedOf(path, (_, metadata) => (metadata["layer"] = "0"))), "layers 1"],
+      [copyOf((path) => expectedOf(path, (_, metadata) => (metadata["layer"] = "0.5"))), "whole number"],
+      [copyOf((path) => expectedOf(path, (_, metadata) => (metadata["decode_steps"] = "1"))), "decode_steps"],
+      [copyOf((path) => writeFileSync(join(path, "config.json"), "{")), "JSON"],
+    ];
+    const { status, rows, errors } = verify([other, gate, ...bad.map(([path]) => path)]);
+    expect(status).toBe(1);
+    for (const path of [other, gate]) {
+      const failed = rows.filter(({ file, pass }) => file === path && !pass);
+      expect(failed.map(({ tensor }) => tensor)).toContain("output");
+    }
+    for (const [path, mention] of bad) {
+      expect(errors.split("\n").find((line) => line.startsWith(`bad  ${path}: `))).toContain(mention);
+    }
+    expect(errors).not.toMatch(/TypeError|RangeError|undefined/);
+    expect(verify(bad.map(([path]) => path)).status).toBe(2);
+  }, 60_000);
 });

@@ -8,6 +8,8 @@ import type { RmsNormArguments } from "../ops/rms-norm.ts";
 import type { GatedDeltaStepArguments } from "../ops/gated-delta-step.ts";
 import type { LinearArguments } from "../ops/linear.ts";
 import type { AddArguments } from "../ops/add.ts";
+import type { EmbeddingArguments } from "../ops/embedding.ts";
+import type { SiluMulArguments } from "../ops/silu-mul.ts";
 import type { CopySlotsArguments } from "../ops/copy-slots.ts";
 import type { CommitGatedDeltaArguments } from "../ops/commit-gated-delta.ts";
 import type { CommitCausalConv1dArguments } from "../ops/commit-causal-conv1d.ts";
@@ -54,6 +56,16 @@ export abstract class PassOps {
   /** See {@link add}. */
   add(args: AddArguments): void {
     this[add]("add", args);
+  }
+
+  /** See {@link embedding}. */
+  embedding(args: EmbeddingArguments): void {
+    this[add]("embedding", args);
+  }
+
+  /** See {@link siluMul}. */
+  siluMul(args: SiluMulArguments): void {
+    this[add]("siluMul", args);
   }
 
   /** See {@link copySlots}. */

@@ -1,12 +1,12 @@
 /**
- * What a Gated DeltaNet layer needs of a Hugging Face `config.json`, under the names that Qwen3-Next and Qwen3.5
- * configurations use. A missing size is an error that names it. The three keys that published configurations leave out
- * (`rms_norm_eps`, `hidden_act`, `output_gate_type`) have the defaults of transformers.
+ * What a Gated DeltaNet layer needs of a Hugging Face `config.json`, for each architecture that has such layers. A
+ * missing size is an error that names it. What published configurations leave out has the defaults of transformers.
  */
 
-import type { z } from "zod";
-import { BoundsError, FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
-import type { configSchema } from "./layer-schemas.ts";
+import { BoundsError, GatedDeltaError, describe } from "../errors.ts";
+import { configError, isRecord, op, parsed, unsupportedValue } from "./config-errors.ts";
+import type { ConfigOf } from "./config-errors.ts";
+import { kdaArchitecture, parseKda } from "./kda-config.ts";
 
 /** The shape and options of one Gated DeltaNet mixer. */
 export interface LayerConfig {
@@ -26,6 +26,17 @@ export interface LayerConfig {
   readonly normEps: number;
   /** Activation of the output gate z (`output_gate_type`; `swish` is silu). */
   readonly outputGate: "silu" | "sigmoid";
+  /** One decay a value head, or one for every key dimension of it (KDA). */
+  readonly gateDims: "head" | "key";
+  /** The bound L < 0 of bounded decays, exp(L sigmoid(exp(A_log) (a + dt_bias))); undefined for unbounded ones. */
+  readonly gateBound: number | undefined;
+  /** How β comes from its projection: `2-sigmoid` where the model allows negative eigenvalues. */
+  readonly betaForm: "sigmoid" | "2-sigmoid";
+  /**
+   * How the checkpoint holds the projections and convolutions of query, key and value: `joint` as one (or interleaved
+   * with others), `separate` as one each.
+   */
+  readonly projections: "joint" | "separate";
 }
 
 /** Channels of the convolution: query, key and value side by side. */
@@ -33,48 +44,113 @@ export function convChannels(config: LayerConfig): number {
   return 2 * config.keyHeads * config.keyDim + config.valueHeads * config.valueDim;
 }
 
-/** Length of the concatenated value heads, which is that of z and of the input of `out_proj`. */
+/** Length of the concatenated value heads, which is that of z and of the input of the output projection. */
 export function valueChannels(config: LayerConfig): number {
   return config.valueHeads * config.valueDim;
+}
+
+/** Gates of a token: {@link LayerConfig.valueHeads}, times the key dimensions where each has its own. */
+export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): number {
+  return gateDims === "key" ? valueHeads * keyDim : valueHeads;
 }
 
 /**
  * Reads a parsed `config.json` for one layer. Multimodal configurations nest the language model under `text_config`.
  *
  * @param source the parsed JSON.
- * @param layer index of the layer in the model; checked against `num_hidden_layers`, `layer_types` and
- * `full_attention_interval` where the configuration has them.
+ * @param layer index of the layer in the model; checked against what the configuration says of layers.
  * @param path the file that it came from, for error messages; absent for an object passed by a caller.
  * @throws FileError (from a file) or an `invalid-argument` error (from an object) naming the key at fault;
  * BoundsError for a layer that the model does not have; UnsupportedError for an activation that has no kernel.
  */
 export function parseLayerConfig(source: unknown, layer: number, path?: string): LayerConfig {
-  const root = isRecord(source) && isRecord(source["text_config"]) ? source["text_config"] : source;
-  if (!isRecord(root)) throw mistake(path, "", "the configuration of a Gated DeltaNet model, an object", describe(root));
+  const root = textConfigOf(source);
+  if (!isRecord(root)) throw configError(path, "", "the configuration of a Gated DeltaNet model, an object", describe(root));
+  const types = modelTypes(source);
+  const kda = types.map(kdaArchitecture).find((found) => found !== undefined);
+  const { config, layers, typeOf } = kda !== undefined ? parseKda(kda, root, path)
+    : types.some((type) => type === "olmo_hybrid") ? parseOlmo(root, path)
+    : parseQwen(root, types, path);
+  checkLayer(layer, layers, typeOf(layer), path);
+  return config;
+}
+
+/** The part of a configuration that is about the language model. */
+export function textConfigOf(source: unknown): unknown {
+  return isRecord(source) && isRecord(source["text_config"]) ? source["text_config"] : source;
+}
+
+/** The `model_type` of the language model and that of what it is nested in, where they say. */
+export function modelTypes(source: unknown): string[] {
+  const types = [textConfigOf(source), source].map((part) => (isRecord(part) ? part["model_type"] : undefined));
+  return types.filter((type) => typeof type === "string");
+}
+
+/** Qwen3-Next, Qwen3.5 and what has their configuration. */
+function parseQwen(root: object, types: readonly string[], path: string | undefined): ConfigOf {
   if (!Object.keys(root).some((key) => /^linear_(?:num|key|value|conv)_/.test(key))) {
-    const type = root["model_type"];
+    const [type] = types;
     const received = type === undefined ? "neither these nor a model_type" : `a model_type of ${describe(type)} without them`;
-    throw mistake(path, "", "a Gated DeltaNet model, with linear_num_key_heads and other linear_* keys", received);
+    throw configError(path, "", "a Gated DeltaNet model, with linear_num_key_heads and other linear_* keys", received);
   }
-  const { configSchema } = require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
-  const parsed = configSchema.safeParse(root);
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    const at = issue?.path ?? [];
-    const value = valueAt(root, at);
-    throw mistake(path, at.join("."), issue?.message ?? "", value === undefined ? "none" : describe(value));
-  }
-  const data = parsed.data;
+  const { qwenSchema } = schemas();
+  const data = parsed(qwenSchema, root, path);
+  expectSilu(data.hidden_act, path);
+  // transformers' Qwen3.5 has no such option: its gate is SiLU whatever a configuration says.
+  const gate = types.some((type) => /^qwen3_5/.test(type)) ? "silu" : data.output_gate_type ?? "silu";
+  if (!isSilu(gate) && gate !== "sigmoid") throw unsupportedValue(path, "output_gate_type", '"silu", "swish" or "sigmoid"', gate);
+  const interval = data.full_attention_interval;
+  return {
+    config: {
+      ...headsOf(data, path),
+      normEps: data.rms_norm_eps ?? 1e-6,
+      outputGate: isSilu(gate) ? "silu" : "sigmoid",
+      betaForm: "sigmoid",
+      projections: "joint",
+    },
+    layers: data.layer_types?.length ?? data.num_hidden_layers ?? undefined,
+    typeOf: (layer) => data.layer_types
+      ? data.layer_types[layer]
+      : typeof interval === "number" && (layer + 1) % interval === 0 ? "full_attention" : "linear_attention",
+  };
+}
+
+/** OLMo hybrid, whose gated norm has an epsilon of its own (transformers, `OlmoHybridGatedDeltaNet`). */
+function parseOlmo(root: object, path: string | undefined): ConfigOf {
+  const data = parsed(schemas().olmoSchema, root, path);
+  expectSilu(data.hidden_act, path);
+  return {
+    config: {
+      ...headsOf(data, path),
+      normEps: 1e-5,
+      outputGate: "silu",
+      betaForm: data.linear_allow_neg_eigval ?? true ? "2-sigmoid" : "sigmoid",
+      projections: "separate",
+    },
+    layers: data.layer_types?.length ?? data.num_hidden_layers ?? undefined,
+    typeOf: (layer) => data.layer_types
+      ? data.layer_types[layer]
+      : (layer + 1) % 4 === 0 ? "full_attention" : "linear_attention",
+  };
+}
+
+const schemas = () => require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
+
+/** The sizes of mixers with a decay a head. */
+function headsOf(
+  data: {
+    hidden_size: number;
+    linear_num_key_heads: number;
+    linear_num_value_heads: number;
+    linear_key_head_dim: number;
+    linear_value_head_dim: number;
+    linear_conv_kernel_dim: number;
+  },
+  path: string | undefined,
+) {
   if (data.linear_num_value_heads % data.linear_num_key_heads !== 0) {
     const expected = `a multiple of linear_num_key_heads (${data.linear_num_key_heads})`;
-    throw mistake(path, "linear_num_value_heads", expected, String(data.linear_num_value_heads));
-  }
-  checkLayer(data, layer, path);
-  const activation = data.hidden_act ?? "silu";
-  if (!isSilu(activation)) throw unsupported(path, "hidden_act", '"silu" or "swish"', activation);
-  const gate = data.output_gate_type ?? "silu";
-  if (!isSilu(gate) && gate !== "sigmoid") {
-    throw unsupported(path, "output_gate_type", '"silu", "swish" or "sigmoid"', gate);
+    throw configError(path, "linear_num_value_heads", expected, String(data.linear_num_value_heads));
   }
   return {
     hiddenSize: data.hidden_size,
@@ -83,58 +159,31 @@ export function parseLayerConfig(source: unknown, layer: number, path?: string):
     keyDim: data.linear_key_head_dim,
     valueDim: data.linear_value_head_dim,
     convWidth: data.linear_conv_kernel_dim,
-    normEps: data.rms_norm_eps ?? 1e-6,
-    outputGate: isSilu(gate) ? "silu" : "sigmoid",
-  };
+    gateDims: "head",
+    gateBound: undefined,
+  } as const;
 }
 
 /** The asked layer exists and is a linear one, as far as the configuration tells. */
-function checkLayer(data: z.infer<typeof configSchema>, layer: number, path: string | undefined): void {
-  const layers = data.layer_types?.length ?? data.num_hidden_layers;
-  if (typeof layers === "number" && layer >= layers) {
+function checkLayer(layer: number, layers: number | undefined, type: string | undefined, path: string | undefined): void {
+  if (layers !== undefined && layer >= layers) {
     throw new BoundsError({ op, argument: "layer", expected: `0..${layers - 1}`, received: String(layer) });
   }
-  const interval = data.full_attention_interval;
-  const type = data.layer_types
-    ? data.layer_types[layer]
-    : typeof interval === "number" && (layer + 1) % interval === 0 ? "full_attention" : "linear_attention";
-  if (type !== "linear_attention") {
-    const where = path === undefined ? "" : ` in ${path}`;
-    throw new GatedDeltaError("invalid-argument", {
-      op,
-      argument: "layer",
-      expected: `a layer of type "linear_attention"${where}`,
-      received: `layer ${layer}, of type ${describe(type)}`,
-    });
-  }
+  if (type === "linear_attention") return;
+  const where = path === undefined ? "" : ` in ${path}`;
+  throw new GatedDeltaError("invalid-argument", {
+    op,
+    argument: "layer",
+    expected: `a layer of type "linear_attention"${where}`,
+    received: `layer ${layer}, of type ${describe(type)}`,
+  });
 }
 
-const op = "GatedDeltaNet.load";
+/** The convolution's activation, which these architectures take from `hidden_act`. */
+function expectSilu(activation: string | null | undefined, path: string | undefined): void {
+  if (!isSilu(activation ?? "silu")) throw unsupportedValue(path, "hidden_act", '"silu" or "swish"', activation);
+}
 
 function isSilu(activation: string): boolean {
   return activation === "silu" || activation === "swish";
-}
-
-function mistake(path: string | undefined, key: string, expected: string, received: string): GatedDeltaError {
-  const text = key === "" ? expected : `${key}: ${expected}`;
-  return path === undefined
-    ? new GatedDeltaError("invalid-argument", { op, argument: key === "" ? "config" : `config.${key}`, expected, received })
-    : new FileError(path, { op, expected: text, received });
-}
-
-function unsupported(path: string | undefined, key: string, expected: string, received: string): GatedDeltaError {
-  return new UnsupportedError({ op, argument: `${path ?? "config"}: ${key}`, expected, received: describe(received) });
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function valueAt(root: unknown, path: readonly PropertyKey[]): unknown {
-  let value = root;
-  for (const key of path) {
-    if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
-    value = (value as Record<PropertyKey, unknown>)[key];
-  }
-  return value;
 }

@@ -1,38 +1,30 @@
 /**
- * A whole Gated DeltaNet mixer (transformers, `Qwen3_5GatedDeltaNet` and `Qwen3NextGatedDeltaNet`), out of a Hugging
- * Face checkpoint. For hidden states h `[tokens, hidden]`:
+ * A whole Gated DeltaNet mixer out of a Hugging Face checkpoint: that of Qwen3-Next and Qwen3.5 (transformers,
+ * `Qwen3_5GatedDeltaNet`, `Qwen3NextGatedDeltaNet`), OLMo hybrid, Kimi Linear, GLM-5-next and Bailing hybrid. For hidden
+ * states h `[tokens, hidden]`:
  *
  *     qkv, z, a, b = projections of h
  *     q | k | v    = silu(causal conv of qkv)
- *     o            = gated delta rule of q, k, v with decay exp(-exp(A_log) softplus(a + dt_bias)), beta sigmoid(b),
- *                    q and k to unit length (eps 1e-6), q scaled by Dk^-1/2
- *     out          = out_proj(norm.weight * o * rsqrt(mean o² + eps) * act(z))
+ *     o            = gated delta rule of q, k, v with decay exp(-exp(A_log) softplus(a + dt_bias)), or a bounded one, a head
+ *                    or (KDA) a key dimension, beta sigmoid(b) or twice that, q and k to unit length (eps 1e-6), q scaled
+ *                    by Dk^-1/2
+ *     out          = output projection of norm.weight * o * rsqrt(mean o² + eps) * act(z)
  *
  * Gates and everything between the delta rule and the norm's product are float32 whatever the activations are.
  */
 
-import { invalid } from "../arguments/checks.ts";
 import { asTensor, expectDType, expectShape } from "../tensor/expect.ts";
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
-import { DisposedError, FileError, GatedDeltaError, ShapeError } from "../errors.ts";
+import { DisposedError, FileError, ShapeError } from "../errors.ts";
 import { asDevice } from "../tensor/device-handle.ts";
-import { causalConv1d } from "../ops/causal-conv1d.ts";
-import { gatedDelta } from "../ops/gated-delta.ts";
-import { gatedDeltaStep } from "../ops/gated-delta-step.ts";
-import { gatedRmsNorm } from "../ops/gated-rms-norm.ts";
-import type { LayerStates } from "../ops/layer-states.ts";
-import { linear } from "../ops/linear.ts";
 import type { Op } from "../ops/op.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { reading } from "../arguments/reading.ts";
 import { openCheckpoint } from "../safetensors/safetensors.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import { isDraft } from "../states/draft.ts";
-import { isStep } from "../states/pool-step.ts";
-import type { StatePool } from "../states/state-pool.ts";
-import { isPlaceholder } from "../states/step-placeholder.ts";
-import { isTensor, type Tensor } from "../tensor/tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 import type {
   DecodeArguments,
   ForwardArguments,
@@ -43,11 +35,25 @@ import type {
 } from "./layer-arguments.ts";
 import type { LayerConfig } from "./config.ts";
 import { asKnown, expectEnd, rowsOf } from "./layer-checks.ts";
+import { findPrefix, gatedDeltaLayers } from "./layer-names.ts";
+import { layerOf, statesOf } from "./layer-pass.ts";
+import { MixerOps } from "./mixer-ops.ts";
 import { readLayerConfig } from "./read-config.ts";
-import { takeScratch, type Scratch, type ScratchViews } from "./scratch.ts";
-import { gatedDeltaLayers, loadWeights, type LayerWeights } from "./weights.ts";
+import { takeScratch, type Scratch } from "./scratch.ts";
+import { TensorLoader } from "./tensor-loader.ts";
+import { planWeights, rankOf, type LayerWeights } from "./weights.ts";
 
 const op = "GatedDeltaNet";
+
+/** Makes a layer of weights that are on the device. */
+export const ofWeights: unique symbol = Symbol("of weights");
+
+/** Weights on a device, the tensors that they consist of, and what they are for. */
+export interface LoadedMixer {
+  readonly weights: LayerWeights;
+  readonly tensors: readonly Tensor[];
+  readonly config: LayerConfig;
+}
 
 const schemas = () => require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
 
@@ -62,30 +68,38 @@ export class GatedDeltaNet implements Disposable {
   readonly dtype: FloatDType;
   /** Which of a pool's layers holds this mixer's states; undefined where that was not said, for pools of one layer. */
   readonly poolLayer: number | undefined;
-  readonly #weights: LayerWeights;
+  readonly #tensors: readonly Tensor[];
+  readonly #ops: MixerOps;
   readonly #scratch: Scratch;
-  readonly #heads = new WeakMap<Tensor, Tensor>();
   #disposed = false;
 
-  private constructor(device: Device, weights: LayerWeights, config: LayerConfig, options: GatedDeltaNetOptions) {
+  private constructor(device: Device, { weights, tensors, config }: LoadedMixer, options: GatedDeltaNetOptions) {
     const { layer, dtype = "f32", poolLayer } = options;
     this.device = device;
     this.config = config;
     this.layer = layer;
     this.dtype = dtype;
     this.poolLayer = poolLayer;
-    this.#weights = weights;
-    this.#scratch = takeScratch(device, config, dtype);
+    this.#tensors = tensors;
+    this.#ops = new MixerOps(weights, config);
+    this.#scratch = takeScratch(device, { config, dtype, aRank: rankOf(weights.a), zRank: rankOf(weights.z) });
+  }
+
+  /** A layer of weights that were loaded otherwise, and that it owns from here on. @internal */
+  static [ofWeights](device: Device, loaded: LoadedMixer, options: GatedDeltaNetOptions): GatedDeltaNet {
+    return new GatedDeltaNet(device, loaded, options);
   }
 
   /**
-   * Loads one layer of a checkpoint: Qwen3.5's split projections or Qwen3-Next's interleaved ones, f32, f16 or bf16,
-   * under any of the prefixes that checkpoints use.
+   * Loads one layer of a checkpoint, under any of the prefixes that checkpoints use: of the architecture that the
+   * configuration's `model_type` names, and otherwise Qwen's. Weights are f32, f16, bf16, or quantised as MLX does
+   * (affine); each stays as it is stored.
    *
    * @param files a `.safetensors` file, an index (`model.safetensors.index.json`), the directory of either, or a list
    * of files.
    * @throws {FileError} for files that are missing, damaged, of other shapes, or without this layer; {@link DTypeError}
-   * for weights of another dtype; {@link UnsupportedError} for quantised weights and unknown activations.
+   * for weights of another dtype; {@link UnsupportedError} for other quantisations, unknown activations and tensors that
+   * the mixer does not have.
    */
   static load(device: Device, files: string | readonly string[], options: GatedDeltaNetOptions): GatedDeltaNet {
     const name = `${op}.load`;
@@ -125,8 +139,11 @@ export class GatedDeltaNet implements Disposable {
   }
 
   static #load(device: Device, source: TensorSource, options: GatedDeltaNetOptions): GatedDeltaNet {
-    const config = readLayerConfig(source, options.layer, options.config);
-    return new GatedDeltaNet(device, loadWeights(device, source, options.layer, config), config, options);
+    const { config, quantization } = readLayerConfig(source, options.layer, options.config);
+    using loader = new TensorLoader(device, source, `${op}.load`, quantization);
+    const weights = planWeights(loader, findPrefix(source, options.layer, `${op}.load`), config);
+    loader.read();
+    return new GatedDeltaNet(device, { weights, config, tensors: loader.taken() }, options);
   }
 
   /** The sizes that `StatePool.create` wants, for this layer or any like it. */
@@ -148,20 +165,20 @@ export class GatedDeltaNet implements Disposable {
    * pool.run([state], (step) => layer.forward({ hidden, out, step }));
    */
   forward(args: ForwardArguments): Op[] {
-    return this.#ops("forward", args, ["hidden", "out", "cuSeqlens", "step", "draft"], ({ hidden, out, cuSeqlens, ...pass }) => {
+    return this.#make("forward", args, ["hidden", "out", "residual", "cuSeqlens", "step", "draft"], ({ hidden, out, residual, cuSeqlens, ...pass }) => {
       const tokens = this.#tokensOf("forward", hidden, out);
       const scratch = this.#scratch.views(tokens);
       // The projection's output is a draft's record of the convolution, so it goes where it stays until the commit.
       const { draft } = pass;
-      const qkv = isDraft(draft) ? draft.convInput(this.#layerOf("forward", "draft", draft.pool), this.dtype) : scratch.qkv;
+      const qkv = isDraft(draft) ? draft.convInput(layerOf(this, "forward", "draft", draft.pool), this.dtype) : scratch.qkv;
       if (draft !== undefined && qkv.shape[0] !== tokens) {
         const expected = `${qkv.shape[0]} tokens, as were drafted`;
         throw new ShapeError({ op: `${op}.forward`, argument: "hidden", expected, received: `${tokens}` });
       }
       return [
-        ...this.#project(hidden, { ...scratch, qkv }),
+        ...this.#ops.project(hidden, { ...scratch, qkv }),
         ...this.#mix("forward", { ...scratch, qkv, out: scratch.normed, cuSeqlens, ...pass }),
-        linear({ x: scratch.normed, weight: this.#weights.out, out }),
+        this.#ops.output(scratch.normed, out, residual),
       ];
     });
   }
@@ -173,13 +190,13 @@ export class GatedDeltaNet implements Disposable {
    * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    */
   decode(args: DecodeArguments): Op[] {
-    return this.#ops("decode", args, ["hidden", "out", "step"], ({ hidden, out, step }) => {
+    return this.#make("decode", args, ["hidden", "out", "residual", "step"], ({ hidden, out, residual, step }) => {
       const tokens = this.#tokensOf("decode", hidden, out);
       const scratch = this.#scratch.views(tokens);
       return [
-        ...this.#project(hidden, scratch),
+        ...this.#ops.project(hidden, scratch),
         ...this.#mixStep("decode", { ...scratch, out: scratch.normed, step }),
-        linear({ x: scratch.normed, weight: this.#weights.out, out }),
+        this.#ops.output(scratch.normed, out, residual),
       ];
     });
   }
@@ -192,7 +209,7 @@ export class GatedDeltaNet implements Disposable {
    */
   mix(args: MixArguments): Op[] {
     const known = ["qkv", "z", "a", "b", "out", "cuSeqlens", "step", "draft"] as const;
-    return this.#ops("mix", args, known, (given) => this.#mix("mix", given));
+    return this.#make("mix", args, known, (given) => this.#mix("mix", given));
   }
 
   /**
@@ -201,7 +218,7 @@ export class GatedDeltaNet implements Disposable {
    * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    */
   mixStep(args: MixStepArguments): Op[] {
-    return this.#ops("mixStep", args, ["qkv", "z", "a", "b", "out", "step"], (given) => this.#mixStep("mixStep", given));
+    return this.#make("mixStep", args, ["qkv", "z", "a", "b", "out", "step"], (given) => this.#mixStep("mixStep", given));
   }
 
   /** Frees weights and scratch as soon as no pending work needs them. Doing it again does nothing. */
@@ -209,11 +226,11 @@ export class GatedDeltaNet implements Disposable {
     if (this.#disposed) return;
     this.#disposed = true;
     this.#scratch[Symbol.dispose]();
-    for (const tensor of Object.values(this.#weights) as (Tensor | undefined)[]) tensor?.[Symbol.dispose]();
+    for (const tensor of this.#tensors) tensor[Symbol.dispose]();
   }
 
   /** Makes a method's ops of its arguments, each of which is read once. */
-  #ops<Arguments extends object>(
+  #make<Arguments extends object>(
     method: string,
     args: Arguments,
     known: readonly (Arguments extends unknown ? keyof Arguments : never)[],
@@ -224,82 +241,15 @@ export class GatedDeltaNet implements Disposable {
     return reading(name, "", () => make(asKnown(name, args, known)));
   }
 
-  #mix(method: string, { qkv, z, a, b, out, cuSeqlens, step, draft }: MixArguments): Op[] {
-    const tokens = rowsOf(method, "qkv", qkv);
+  #mix(method: string, { cuSeqlens, step, draft, ...projected }: MixArguments): Op[] {
+    const tokens = rowsOf(method, "qkv", projected.qkv);
     expectEnd(`${op}.${method}`, cuSeqlens, tokens);
-    const states = this.#statesOf(method, step, draft);
-    const { conv, query, key, value, delta } = this.#scratch.views(tokens);
-    const weights = this.#weights;
-    return [
-      causalConv1d({ x: qkv, weight: weights.conv, bias: weights.convBias, out: conv, cuSeqlens, states }),
-      gatedDelta({ query, key, value, gate: a, beta: b, out: delta, cuSeqlens, states, ...this.#gates() }),
-      gatedRmsNorm({ x: delta, z: this.#asHeads(z), weight: weights.norm, out: this.#asHeads(out), ...this.#norm() }),
-    ];
+    const states = statesOf(this, method, step, draft);
+    return this.#ops.mix(projected, this.#scratch.views(tokens), cuSeqlens, states);
   }
 
-  #mixStep(method: string, { qkv, z, a, b, out, step }: MixStepArguments): Op[] {
-    const weights = this.#weights;
-    const { eps: normEps, activation: normActivation } = this.#norm();
-    return [
-      gatedDeltaStep({
-        x: qkv,
-        convWeight: weights.conv,
-        convBias: weights.convBias,
-        gate: a,
-        beta: b,
-        z: this.#asHeads(z),
-        normWeight: weights.norm,
-        out: this.#asHeads(out),
-        keyHeads: this.config.keyHeads,
-        states: this.#statesOf(method, step, undefined),
-        normEps,
-        normActivation,
-        ...this.#gates(),
-      }),
-    ];
-  }
-
-  #project(hidden: Tensor, { qkv, z, a, b }: Pick<ScratchViews, "qkv" | "z" | "a" | "b">): Op[] {
-    const weights = this.#weights;
-    return [
-      linear({ x: hidden, weight: weights.qkv, out: qkv }),
-      linear({ x: hidden, weight: weights.z, out: z }),
-      linear({ x: hidden, weight: weights.a, out: a }),
-      linear({ x: hidden, weight: weights.b, out: b }),
-    ];
-  }
-
-  #gates() {
-    const { aLog, dtBias } = this.#weights;
-    return { aLog, dtBias, gateForm: "raw", betaForm: "sigmoid", qkNorm: "l2", qkNormEps: 1e-6 } as const;
-  }
-
-  #norm() {
-    return { eps: this.config.normEps, activation: this.config.outputGate } as const;
-  }
-
-  /** This layer's states in a step or a draft. */
-  #statesOf(method: string, step: unknown, draft: unknown): LayerStates {
-    const name = `${op}.${method}`;
-    if (draft !== undefined) {
-      if (step !== undefined) throw invalid(name, "draft", "nothing beside step", draft);
-      if (!isDraft(draft)) throw invalid(name, "draft", "what pool.draft(…) gives", draft);
-      return draft.layer(this.#layerOf(method, "draft", draft.pool));
-    }
-    if (!isStep(step) && !isPlaceholder(step)) {
-      throw invalid(name, "step", "what pool.step(…) or pool.placeholder(…) gives", step);
-    }
-    return step.layer(this.#layerOf(method, "step", step.pool));
-  }
-
-  /** Which of a pool's layers is this one. */
-  #layerOf(method: string, argument: string, pool: StatePool): number {
-    const layer = this.poolLayer ?? (pool.layers === 1 ? 0 : undefined);
-    if (layer !== undefined && layer < pool.layers) return layer;
-    const expected = layer === undefined
-      ? "a pool of one layer, or a layer loaded with the option poolLayer"
-      : `a pool of at least ${layer + 1} layers, since poolLayer is ${layer}`;
-    throw new GatedDeltaError("invalid-argument", { op: `${op}.${method}`, argument, expected, received: `one of ${pool.layers}` });
+  #mixStep(method: string, { step, ...projected }: MixStepArguments): Op[] {
+    return this.#ops.mixStep(projected, statesOf(this, method, step, undefined));
   }
 
   /** Checks what every projection shares; returns the number of tokens. */
@@ -310,17 +260,6 @@ export class GatedDeltaNet implements Disposable {
     expectShape(`${op}.${method}`, "out", asTensor(`${op}.${method}`, "out", out), shape, ["tokens", "hidden"]);
     expectDType(`${op}.${method}`, "hidden", hidden, this.dtype);
     return tokens;
-  }
-
-  /** `[tokens, value channels]` seen as heads; other shapes are left to the op's own check. */
-  #asHeads(tensor: Tensor): Tensor {
-    if (!isTensor(tensor) || tensor.shape.length !== 2) return tensor;
-    const known = this.#heads.get(tensor);
-    if (known) return known;
-    const { valueHeads, valueDim } = this.config;
-    const view = tensor.reshape([tensor.shape[0] ?? 0, valueHeads, valueDim]);
-    this.#heads.set(tensor, view);
-    return view;
   }
 
   #alive(method: string): void {

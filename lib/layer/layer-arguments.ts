@@ -44,6 +44,8 @@ export interface HiddenArguments {
   readonly hidden: Tensor;
   /** Written: `[tokens, hidden]`, in the layer's dtype or f32. May be `hidden`. */
   readonly out: Tensor;
+  /** `[tokens, hidden]`: added to what the last projection gives, before its one rounding. May be `out`. */
+  readonly residual?: Tensor | undefined;
 }
 
 /** What the projections of some tokens gave. */
@@ -55,7 +57,10 @@ export interface ProjectedArguments {
   readonly qkv: Tensor;
   /** `[tokens, value channels]` or `[tokens, value heads, value dim]`, in the layer's dtype. */
   readonly z: Tensor;
-  /** `[tokens, value heads]`, in the layer's dtype or f32. */
+  /**
+   * `[tokens, value heads]`, in the layer's dtype or f32; where each key dimension has its gate,
+   * `[tokens, value heads · key dim]` or `[tokens, value heads, key dim]`.
+   */
   readonly a: Tensor;
   /** `[tokens, value heads]`, in the layer's dtype or f32. */
   readonly b: Tensor;

@@ -8,6 +8,7 @@ import { readWhole } from "../safetensors/regular-file.ts";
 import { reading } from "../arguments/reading.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import { parseLayerConfig, type LayerConfig } from "./config.ts";
+import { parseQuantization, type QuantizationOf } from "./quantization.ts";
 
 const op = "GatedDeltaNet.load";
 
@@ -47,14 +48,21 @@ function findConfig(source: TensorSource): ConfigSource {
   throw new FileError(source.path, { op, expected, received: "none of them" });
 }
 
-/** The configuration of one layer: {@link readConfig}, then {@link parseLayerConfig}. */
-export function readLayerConfig(source: TensorSource, layer: number, given: string | object | undefined): LayerConfig {
-  const { config, path } = readConfig(source, given);
-  if (path !== undefined) return parseLayerConfig(config, layer, path);
-  return reading(op, "config", () => parseLayerConfig(config, layer)); // the caller's object may have getters that throw
+/** What a configuration says of one layer. */
+export interface ReadLayer {
+  readonly config: LayerConfig;
+  readonly quantization: QuantizationOf;
 }
 
-function readJson(path: string): unknown {
+/** The configuration of one layer: {@link readConfig}, then {@link parseLayerConfig} and {@link parseQuantization}. */
+export function readLayerConfig(source: TensorSource, layer: number, given: string | object | undefined): ReadLayer {
+  const { config, path } = readConfig(source, given);
+  const parse = () => ({ config: parseLayerConfig(config, layer, path), quantization: parseQuantization(config, path, op) });
+  return path !== undefined ? parse() : reading(op, "config", parse); // the caller's object may have getters that throw
+}
+
+/** Parses a file that should hold JSON. */
+export function readJson(path: string): unknown {
   return parseJson(readWhole(path, op, "a configuration", largestConfig), path);
 }
 

@@ -3,7 +3,7 @@
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { convChannels, valueChannels, type LayerConfig } from "./config.ts";
+import { convChannels, gateChannels, valueChannels, type LayerConfig } from "./config.ts";
 
 /** Tensors for a number of tokens; all are views of the same memory, so only one batch can use them at a time. */
 export interface ScratchViews {
@@ -19,10 +19,14 @@ export interface ScratchViews {
   readonly value: Tensor;
   /** `[tokens, value channels]`. */
   readonly z: Tensor;
-  /** `[tokens, value heads]`, f32: gates are worth the precision and cost little. */
+  /** `[tokens, value heads]`, or `[tokens, value heads · key dim]`, f32: gates are worth the precision and cost little. */
   readonly a: Tensor;
   /** `[tokens, value heads]`, f32. */
   readonly b: Tensor;
+  /** `[tokens, rank]`, f32: the first product of a's projection where it has two. */
+  readonly aDown: Tensor | undefined;
+  /** `[tokens, rank]`: the first product of z's projection where it has two. */
+  readonly zDown: Tensor | undefined;
   /** `[tokens, value heads, value dim]`, f32: the delta rule's output is not rounded before the norm. */
   readonly delta: Tensor;
   /** `[tokens, value channels]`. */
@@ -37,8 +41,21 @@ interface Memory {
   readonly z: Tensor;
   readonly a: Tensor;
   readonly b: Tensor;
+  readonly aDown?: Tensor;
+  readonly zDown?: Tensor;
   readonly delta: Tensor;
   readonly normed: Tensor;
+}
+
+/** What the sizes of scratch memory follow from. */
+export interface ScratchShape {
+  readonly config: LayerConfig;
+  /** Dtype of the activations. */
+  readonly dtype: FloatDType;
+  /** Rank of a's projection where it has a low one. */
+  readonly aRank: number | undefined;
+  /** Rank of z's projection where it has a low one. */
+  readonly zRank: number | undefined;
 }
 
 /** How many sets of views are kept: prompts' lengths rarely repeat, a batch's number of sequences often does. */
@@ -51,14 +68,14 @@ const shared = new WeakMap<Device, Map<string, Scratch>>();
  * Scratch memory for one more layer: layers of a device that have the same sizes share it, since their ops run one after
  * the other. Dispose it once for each time that it was taken.
  */
-export function takeScratch(device: Device, config: LayerConfig, dtype: FloatDType): Scratch {
+export function takeScratch(device: Device, shape: ScratchShape): Scratch {
   let ofDevice = shared.get(device);
   if (ofDevice === undefined) shared.set(device, (ofDevice = new Map()));
-  const { keyHeads, valueHeads, keyDim, valueDim } = config;
-  const key = [keyHeads, valueHeads, keyDim, valueDim, dtype].join();
+  const { config: { keyHeads, valueHeads, keyDim, valueDim, gateDims }, dtype, aRank, zRank } = shape;
+  const key = [keyHeads, valueHeads, keyDim, valueDim, gateDims, dtype, aRank, zRank].join();
   let scratch = ofDevice.get(key);
   if (scratch === undefined) {
-    const made = new Scratch(device, config, dtype, () => void (ofDevice.get(key) === made && ofDevice.delete(key)));
+    const made = new Scratch(device, shape, () => void (ofDevice.get(key) === made && ofDevice.delete(key)));
     ofDevice.set(key, (scratch = made));
   }
   scratch.take();
@@ -68,8 +85,7 @@ export function takeScratch(device: Device, config: LayerConfig, dtype: FloatDTy
 /** The scratch memory of layers of one shape. */
 export class Scratch implements Disposable {
   readonly #device: Device;
-  readonly #config: LayerConfig;
-  readonly #dtype: FloatDType;
+  readonly #shape: ScratchShape;
   readonly #views = new Map<number, ScratchViews>();
   /** Outgrown memory. Ops and plans made before still refer to it; growth by halves keeps the sum small. */
   readonly #retired: Memory[] = [];
@@ -79,11 +95,10 @@ export class Scratch implements Disposable {
   #users = 0;
 
   /** @param ended called when the last layer has let go of it. */
-  constructor(device: Device, config: LayerConfig, dtype: FloatDType, ended: () => void) {
+  constructor(device: Device, shape: ScratchShape, ended: () => void) {
     this.#ended = ended;
     this.#device = device;
-    this.#config = config;
-    this.#dtype = dtype;
+    this.#shape = shape;
   }
 
   /** Views of the first `tokens` rows. */
@@ -123,25 +138,28 @@ export class Scratch implements Disposable {
   }
 
   #allocate(capacity: number): Memory {
-    const channels = convChannels(this.#config);
-    const values = valueChannels(this.#config);
-    const { valueHeads, valueDim } = this.#config;
+    const { config, dtype, aRank, zRank } = this.#shape;
+    const channels = convChannels(config);
+    const values = valueChannels(config);
+    const { valueHeads, valueDim } = config;
     const made: Tensor[] = [];
-    const make = (dtype: FloatDType, ...row: number[]): Tensor => {
-      const tensor = this.#device.tensor(dtype, [capacity, ...row]) as Tensor;
+    const make = (kind: FloatDType, ...row: number[]): Tensor => {
+      const tensor = this.#device.tensor(kind, [capacity, ...row]) as Tensor;
       made.push(tensor);
       return tensor;
     };
     try {
       return {
         capacity,
-        qkv: make(this.#dtype, channels),
-        conv: make(this.#dtype, channels),
-        z: make(this.#dtype, values),
-        a: make("f32", valueHeads),
+        qkv: make(dtype, channels),
+        conv: make(dtype, channels),
+        z: make(dtype, values),
+        a: make("f32", gateChannels(config)),
         b: make("f32", valueHeads),
+        ...(aRank !== undefined && { aDown: make("f32", aRank) }),
+        ...(zRank !== undefined && { zDown: make(dtype, zRank) }),
         delta: make("f32", valueHeads, valueDim),
-        normed: make(this.#dtype, values),
+        normed: make(dtype, values),
       };
     } catch (error) {
       for (const tensor of made) tensor[Symbol.dispose]();
@@ -150,8 +168,9 @@ export class Scratch implements Disposable {
   }
 
   #makeViews(memory: Memory, tokens: number): ScratchViews {
-    const { keyHeads, valueHeads, keyDim, valueDim } = this.#config;
-    const channels = convChannels(this.#config);
+    const { config } = this.#shape;
+    const { keyHeads, valueHeads, keyDim, valueDim } = config;
+    const channels = convChannels(config);
     const keys = { shape: [tokens, keyHeads, keyDim], strides: [channels, keyDim, 1] };
     const values = { shape: [tokens, valueHeads, valueDim], strides: [channels, valueDim, 1] };
     return {
@@ -163,6 +182,8 @@ export class Scratch implements Disposable {
       z: memory.z.slice(0, tokens),
       a: memory.a.slice(0, tokens),
       b: memory.b.slice(0, tokens),
+      aDown: memory.aDown?.slice(0, tokens),
+      zDown: memory.zDown?.slice(0, tokens),
       delta: memory.delta.slice(0, tokens),
       normed: memory.normed.slice(0, tokens),
     };

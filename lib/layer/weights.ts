@@ -1,196 +1,186 @@
 /**
- * Finds one Gated DeltaNet layer's tensors in a checkpoint and brings them to a device, each in the dtype it is stored in.
+ * The weights of one Gated DeltaNet layer, found in a checkpoint by their names and kept in the dtype that they are
+ * stored in. Three forms are in circulation (transformers, models/qwen3_5, models/qwen3_next, models/olmo_hybrid and
+ * models/kimi_linear):
  *
- * Two forms are in circulation, told apart by their names (transformers, models/qwen3_5 and models/qwen3_next):
+ * | Qwen3.5 and later          | Qwen3-Next                 | separate: OLMo, Kimi, GLM, Bailing             |
+ * |----------------------------|----------------------------|------------------------------------------------|
+ * | `in_proj_qkv`              | `in_proj_qkvz`, by head    | `q_proj`, `k_proj`, `v_proj`                   |
+ * | `in_proj_z`                | of it                      | `g_proj`, or `g_b_proj` of `g_a_proj`          |
+ * | `in_proj_a`                | of `in_proj_ba`, by head   | `a_proj`; `f_proj`, or `f_b_proj` of `f_a_proj` |
+ * | `in_proj_b`                | of `in_proj_ba`            | `b_proj`                                       |
+ * | `conv1d`                   | `conv1d`                   | `q_conv1d`, `k_conv1d`, `v_conv1d`             |
+ * | `norm`, `out_proj`         | `norm`, `out_proj`         | `o_norm`, `o_proj` (Bailing: `dense`)          |
  *
- * | Qwen3.5 and later          | Qwen3-Next                       | rows                                    |
- * |----------------------------|----------------------------------|-----------------------------------------|
- * | `in_proj_qkv`, `in_proj_z` | `in_proj_qkvz`, per key head     | query Dk, key Dk, value r·Dv, z r·Dv    |
- * | `in_proj_b`, `in_proj_a`   | `in_proj_ba`, per key head       | b r, a r      (r = value heads a key head) |
- *
- * The interleaved rows are put in the split form's order while they are read, so that only one form runs.
+ * The rows that Qwen3-Next interleaves are put in the joint form's order while they are read. Any projection may be
+ * quantised: see {@link Matrix}.
  */
 
-import type { Device } from "../device/device.ts";
-import { dtypes, type FloatDType } from "../tensor/dtype.ts";
-import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
-import { floatDType } from "../safetensors/dtypes.ts";
-import type { TensorSource } from "../safetensors/source.ts";
+import { FileError, UnsupportedError } from "../errors.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { convChannels, valueChannels, type LayerConfig } from "./config.ts";
-import { splitBa, splitQkvz, type Gather } from "./interleaved.ts";
+import { convChannels, gateChannels, valueChannels, type LayerConfig } from "./config.ts";
+import { splitBa, splitQkvz } from "./interleaved.ts";
+import type { Matrix } from "./matrix.ts";
+import { supportedWeights } from "./quantization.ts";
+import type { TensorLoader } from "./tensor-loader.ts";
+
+/** A projection of the hidden states: one matrix, or the product of two of a low rank. */
+export interface Projection {
+  /** `[outFeatures, hidden]`, or `[outFeatures, rank]` where there is `down`. */
+  readonly matrix: Matrix;
+  /** `[rank, hidden]`: applied before `matrix`. */
+  readonly down?: Matrix;
+}
 
 /** The device's copy of one layer's weights. */
 export interface LayerWeights {
-  /** `[conv channels, hidden]`: rows of query, key and value. */
-  readonly qkv: Tensor;
+  /** Rows of query, key and value `[conv channels, hidden]`: in one matrix, or three that follow one another. */
+  readonly qkv: readonly Matrix[];
   /** `[value channels, hidden]`. */
-  readonly z: Tensor;
+  readonly z: Projection;
+  /** `[value heads, hidden]`, or `[value heads · key dim, hidden]` where each key dimension has its gate. */
+  readonly a: Projection;
   /** `[value heads, hidden]`. */
-  readonly b: Tensor;
-  /** `[value heads, hidden]`. */
-  readonly a: Tensor;
+  readonly b: Matrix;
   /** `[conv channels, width]`. */
   readonly conv: Tensor;
   /** `[conv channels]`; no published checkpoint has one. */
   readonly convBias: Tensor | undefined;
   /** `[value heads]`. */
   readonly aLog: Tensor;
-  /** `[value heads]`. */
+  /** `[value heads]`, or `[value heads, key dim]`. */
   readonly dtBias: Tensor;
   /** `[value dim]`. */
   readonly norm: Tensor;
   /** `[hidden, value channels]`. */
-  readonly out: Tensor;
+  readonly out: Matrix;
 }
 
 const op = "GatedDeltaNet.load";
 
-/** The prefixes of layer N's tensors in checkpoints; `layers.N.` alone is that of a file with one layer's weights. */
-function prefixesOf(layer: number): string[] {
-  return [
-    `model.layers.${layer}.linear_attn.`,
-    `model.language_model.layers.${layer}.linear_attn.`,
-    `language_model.model.layers.${layer}.linear_attn.`,
-    `layers.${layer}.linear_attn.`,
-    `layers.${layer}.`,
-  ];
-}
-
-/** The layers that a checkpoint has Gated DeltaNet weights for, ascending. */
-export function gatedDeltaLayers(names: readonly string[]): number[] {
-  const layers = new Set<number>();
-  for (const name of names) {
-    const match = /(?:^|\.)layers\.(\d{1,9})\.(?:linear_attn\.)?A_log$/.exec(name);
-    const layer = Number(match?.[1]);
-    if (match && prefixesOf(layer).some((prefix) => `${prefix}A_log` === name)) layers.add(layer);
-  }
-  return [...layers].sort((a, b) => a - b);
+/** Rows of a projection's first matrix where it has a low rank, else undefined. */
+export function rankOf({ down }: Projection): number | undefined {
+  return down?.weight.shape[0];
 }
 
 /**
- * Loads a layer's weights. On failure nothing stays allocated.
+ * Looks a layer's weights up; the loader reads them.
  *
- * @throws FileError where a tensor is missing or has another shape; DTypeError for a dtype other than F32, F16 and
- * BF16; UnsupportedError for quantised projections.
+ * @param prefix what the mixer's names begin with.
+ * @throws {FileError} where a tensor is missing or has another shape; {@link DTypeError} for a dtype other than F32, F16
+ * and BF16; {@link UnsupportedError} for tensors that this mixer does not have, and for other quantisations than MLX's.
  */
-export function loadWeights(device: Device, source: TensorSource, layer: number, config: LayerConfig): LayerWeights {
-  const prefix = findPrefix(source, layer);
-  refuseUnknown(source, prefix);
+export function planWeights(loader: TensorLoader, prefix: string, config: LayerConfig): LayerWeights {
+  const weights = config.projections === "separate" ? separateWeights(loader, prefix, config) : jointWeights(loader, prefix, config);
+  refuseUnknown(loader, prefix);
+  return weights;
+}
+
+function jointWeights(loader: TensorLoader, prefix: string, config: LayerConfig): LayerWeights {
+  const { source } = loader;
   const { hiddenSize: hidden, valueHeads, valueDim, convWidth } = config;
   const channels = convChannels(config);
   const values = valueChannels(config);
-  const made: Tensor[] = [];
-
-  const make = (dtype: FloatDType, shape: readonly number[]): Tensor => {
-    const tensor = device.tensor(dtype, [...shape]) as Tensor;
-    made.push(tensor);
-    return tensor;
+  return {
+    ...projections(),
+    conv: loader.tensor(`${prefix}conv1d.weight`, ...convShapes(channels, convWidth)),
+    convBias: source.has(`${prefix}conv1d.bias`) ? loader.tensor(`${prefix}conv1d.bias`, [channels]) : undefined,
+    aLog: loader.tensor(`${prefix}A_log`, [valueHeads]),
+    dtBias: loader.tensor(`${prefix}dt_bias`, [valueHeads]),
+    norm: loader.tensor(`${prefix}norm.weight`, [valueDim]),
+    out: loader.matrix(`${prefix}out_proj`, hidden, values),
   };
-  /** A whole tensor; `shapes` are the ones it may be stored in, the first the one it gets. */
-  const whole = (name: string, ...shapes: [readonly number[], ...(readonly number[])[]]): Tensor => {
-    const dtype = check(source, prefix + name, shapes);
-    const tensor = make(dtype, shapes[0]);
-    source.readInto(prefix + name, bytesOf(tensor));
-    return tensor;
-  };
-  /** A weight out of a tensor of interleaved rows. */
-  const gathered = (name: string, storedRows: number, { rows, moves }: Gather): Tensor => {
-    const dtype = check(source, prefix + name, [[storedRows, hidden]]);
-    const tensor = make(dtype, [rows, hidden]);
-    const bytes = bytesOf(tensor);
-    const rowBytes = hidden * dtypes[dtype].bytes;
-    for (const { from, to, rows: count } of moves) {
-      source.readSlice(prefix + name, from * rowBytes, bytes.subarray(to * rowBytes, (to + count) * rowBytes));
-    }
-    return tensor;
-  };
-
-  try {
-    return {
-      ...projections(),
-      conv: whole("conv1d.weight", [channels, convWidth], [channels, 1, convWidth]),
-      convBias: source.has(`${prefix}conv1d.bias`) ? whole("conv1d.bias", [channels]) : undefined,
-      aLog: whole("A_log", [valueHeads]),
-      dtBias: whole("dt_bias", [valueHeads]),
-      norm: whole("norm.weight", [valueDim]),
-      out: whole("out_proj.weight", [hidden, values]),
-    };
-  } catch (error) {
-    for (const tensor of made) tensor[Symbol.dispose]();
-    throw error;
-  }
 
   function projections(): Pick<LayerWeights, "qkv" | "z" | "b" | "a"> {
-    if (!source.has(`${prefix}in_proj_qkvz.weight`)) {
+    const interleaved = ["in_proj_qkvz", "in_proj_ba"].map((module) => prefix + module) as [string, string];
+    if (!source.has(`${interleaved[0]}.weight`)) {
       return {
-        qkv: whole("in_proj_qkv.weight", [channels, hidden]),
-        z: whole("in_proj_z.weight", [values, hidden]),
-        b: whole("in_proj_b.weight", [valueHeads, hidden]),
-        a: whole("in_proj_a.weight", [valueHeads, hidden]),
+        qkv: [loader.matrix(`${prefix}in_proj_qkv`, channels, hidden)],
+        z: { matrix: loader.matrix(`${prefix}in_proj_z`, values, hidden) },
+        b: loader.matrix(`${prefix}in_proj_b`, valueHeads, hidden),
+        a: { matrix: loader.matrix(`${prefix}in_proj_a`, valueHeads, hidden) },
       };
+    }
+    if (source.has(`${prefix}in_proj_qkv.weight`)) {
+      const received = "both in_proj_qkv and in_proj_qkvz";
+      throw new FileError(source.path, { op, expected: "either split or interleaved projections", received });
     }
     const qkvz = splitQkvz(config);
     const ba = splitBa(config);
     return {
-      qkv: gathered("in_proj_qkvz.weight", channels + values, qkvz.qkv),
-      z: gathered("in_proj_qkvz.weight", channels + values, qkvz.z),
-      b: gathered("in_proj_ba.weight", 2 * valueHeads, ba.b),
-      a: gathered("in_proj_ba.weight", 2 * valueHeads, ba.a),
+      qkv: [loader.gathered(interleaved[0], channels + values, hidden, qkvz.qkv)],
+      z: { matrix: loader.gathered(interleaved[0], channels + values, hidden, qkvz.z) },
+      b: loader.gathered(interleaved[1], 2 * valueHeads, hidden, ba.b),
+      a: { matrix: loader.gathered(interleaved[1], 2 * valueHeads, hidden, ba.a) },
     };
   }
 }
 
-function findPrefix(source: TensorSource, layer: number): string {
-  const found = prefixesOf(layer).filter((prefix) => source.has(`${prefix}A_log`));
-  if (found.length === 1 && found[0] !== undefined) return found[0];
-  const layers = gatedDeltaLayers(source.names);
-  throw new FileError(source.path, {
-    op,
-    expected: `one set of Gated DeltaNet weights for layer ${layer}, such as model.layers.${layer}.linear_attn.A_log`,
-    received:
-      found.length > 1 ? `${found.length}: ${found.join(", ")}`
-      : layers.length > 0 ? `weights of layers ${layers.slice(0, 9).join(", ")}${layers.length > 9 ? ", …" : ""}`
-      : "none of any layer",
-  });
+function separateWeights(loader: TensorLoader, prefix: string, config: LayerConfig): LayerWeights {
+  const { source } = loader;
+  const { hiddenSize: hidden, keyHeads, keyDim, valueHeads, valueDim, convWidth } = config;
+  const keys = keyHeads * keyDim;
+  const values = valueChannels(config);
+  const perKey = config.gateDims === "key";
+  const heads: [Shape, ...Shape[]] = [[valueHeads], [1, 1, valueHeads, 1], [valueHeads, 1]];
+  const gates: [Shape, ...Shape[]] = perKey ? [[valueHeads, keyDim], [valueHeads * keyDim]] : [[valueHeads]];
+  const convolutions = ["q", "k", "v"].map((name) => `${prefix}${name}_conv1d.weight`);
+  const widths = [keys, keys, values];
+  return {
+    qkv: ["q", "k", "v"].map((name, i) => loader.matrix(`${prefix}${name}_proj`, widths[i] ?? 0, hidden)),
+    z: projection("g", values),
+    a: perKey ? projection("f", gateChannels(config)) : { matrix: loader.matrix(`${prefix}a_proj`, valueHeads, hidden) },
+    b: loader.matrix(`${prefix}b_proj`, valueHeads, hidden),
+    conv: loader.stacked(convolutions, widths.map((channels) => convShapes(channels, convWidth))),
+    convBias: undefined,
+    aLog: loader.tensor(`${prefix}A_log`, ...heads),
+    dtBias: loader.tensor(`${prefix}dt_bias`, ...gates),
+    norm: loader.tensor(`${prefix}o_norm.weight`, [valueDim]),
+    out: loader.matrix(prefix + (source.has(`${prefix}dense.weight`) ? "dense" : "o_proj"), hidden, values),
+  };
+
+  /** A full projection, or one of a low rank. */
+  function projection(name: "f" | "g", rows: number): Projection {
+    const first = `${prefix}${name}_a_proj`;
+    if (!source.has(`${first}.weight`)) return { matrix: loader.matrix(`${prefix}${name}_proj`, rows, hidden) };
+    // The rank is the number of rows, in whatever form they are stored; transformers' models have that of a head.
+    const [rank = 0] = source.info(`${first}.weight`).shape;
+    if (rank < 1 || rank > mostRank) {
+      const expected = `${first}.weight of 1..${mostRank} rows`;
+      throw new FileError(source.path, { op, expected, received: String(rank) });
+    }
+    return { down: loader.matrix(first, rank, hidden), matrix: loader.matrix(`${prefix}${name}_b_proj`, rows, rank) };
+  }
+}
+
+type Shape = readonly number[];
+
+/** Far above that of any model. */
+const mostRank = 1 << 16;
+
+/** How a convolution's weight may be stored: as PyTorch does, without the middle dimension, and as mlx-lm does. */
+function convShapes(channels: number, width: number): [Shape, ...Shape[]] {
+  return [[channels, width], [channels, 1, width], [channels, width, 1]];
 }
 
 /**
- * Refuses unknown tensors beside a projection, which change its meaning; scales of quantised weights are the usual case.
- * Results without them would be wrong without looking it.
+ * Refuses tensors that no part of the mixer wants, since results without them would be wrong without looking it. In a
+ * file of one layer without a name for the mixer, those beside its modules are not its own.
  */
-function refuseUnknown(source: TensorSource, prefix: string): void {
-  const known = /^(?:in_proj_(?:qkv|qkvz|z|b|a|ba)\.weight|conv1d\.(?:weight|bias)|out_proj\.weight)$/;
-  for (const name of source.namesWithPrefix(prefix)) {
-    const rest = name.slice(prefix.length);
-    if (/^(?:in_proj_|conv1d\.|out_proj\.)/.test(rest) && !known.test(rest)) {
-      throw new UnsupportedError({
-        op,
-        argument: `${source.path}: ${name}`,
-        expected: "plain f32, f16 or bf16 projections",
-        received: "a tensor of another scheme, such as quantised weights or a projection's bias",
-      });
-    }
+function refuseUnknown(loader: TensorLoader, prefix: string): void {
+  const { source } = loader;
+  const names = source.namesWithPrefix(prefix);
+  const moduleOf = (name: string) => name.slice(prefix.length).split(".", 1)[0] ?? "";
+  const modules = /\.(?:linear_attn|self_attn|attention)\.$/.test(prefix)
+    ? undefined
+    : new Set(names.filter((name) => loader.wants(name)).map(moduleOf));
+  for (const name of names) {
+    if (loader.wants(name) || (modules && !modules.has(moduleOf(name)) && !moduleOf(name).startsWith("in_proj_"))) continue;
+    throw new UnsupportedError({
+      op,
+      argument: `${source.path}: ${name}`,
+      expected: `the tensors of this mixer, with ${supportedWeights}`,
+      received: "one that it does not have, such as a bias or another scheme of quantisation",
+    });
   }
-  if (source.has(`${prefix}in_proj_qkvz.weight`) && source.has(`${prefix}in_proj_qkv.weight`)) {
-    const received = "both in_proj_qkv and in_proj_qkvz";
-    throw new FileError(source.path, { op, expected: "either split or interleaved projections", received });
-  }
-}
-
-/** Checks that a tensor is there in one of the shapes, and gives its dtype. */
-function check(source: TensorSource, name: string, shapes: readonly (readonly number[])[]): FloatDType {
-  const { dtype, shape } = source.info(name);
-  const text = (dims: readonly number[]) => `[${dims.join(", ")}]`;
-  if (!shapes.some((allowed) => text(allowed) === text(shape))) {
-    const expected = `${name} of shape ${shapes.map(text).join(" or ")}, as the configuration says`;
-    throw new FileError(source.path, { op, expected, received: text(shape) });
-  }
-  const own = floatDType(dtype);
-  if (own) return own;
-  throw new DTypeError({ op, argument: `${source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
-}
-
-function bytesOf(tensor: Tensor): Uint8Array {
-  return new Uint8Array(tensor.data.buffer, tensor.data.byteOffset, tensor.data.byteLength);
 }

@@ -132,11 +132,14 @@ export const ops = {
   },
   linear: {
     encode: "gd_encode_linear",
-    bytes: 272,
+    bytes: 536,
     arguments: [
       { name: "x", kind: "tensor", optional: false, at: 2 },
       { name: "weight", kind: "tensor", optional: false, at: 24 },
-      { name: "out", kind: "tensor", optional: false, at: 46 },
+      { name: "scales", kind: "tensor", optional: true, at: 46 },
+      { name: "biases", kind: "tensor", optional: true, at: 68 },
+      { name: "residual", kind: "tensor", optional: true, at: 90 },
+      { name: "out", kind: "tensor", optional: false, at: 112 },
     ],
   },
   add: {
@@ -145,6 +148,26 @@ export const ops = {
     arguments: [
       { name: "a", kind: "tensor", optional: false, at: 2 },
       { name: "b", kind: "tensor", optional: false, at: 24 },
+      { name: "out", kind: "tensor", optional: false, at: 46 },
+    ],
+  },
+  embedding: {
+    encode: "gd_encode_embedding",
+    bytes: 392,
+    arguments: [
+      { name: "weight", kind: "tensor", optional: false, at: 2 },
+      { name: "scales", kind: "tensor", optional: true, at: 24 },
+      { name: "biases", kind: "tensor", optional: true, at: 46 },
+      { name: "out", kind: "tensor", optional: false, at: 68 },
+      { name: "ids", kind: "indices", optional: false, at: 90 },
+    ],
+  },
+  siluMul: {
+    encode: "gd_encode_silu_mul",
+    bytes: 272,
+    arguments: [
+      { name: "gate", kind: "tensor", optional: false, at: 2 },
+      { name: "up", kind: "tensor", optional: false, at: 24 },
       { name: "out", kind: "tensor", optional: false, at: 46 },
     ],
   },

@@ -6,24 +6,42 @@ import type { Op } from "./op.ts";
 export interface LinearArguments {
   /** `[rows, inFeatures]`, f32, f16 or bf16. */
   readonly x: Tensor;
-  /** `[outFeatures, inFeatures]`, any float dtype, contiguous. */
+  /**
+   * `[outFeatures, inFeatures]`, any float dtype; or, with `scales` and `biases`, the u32 words
+   * `[outFeatures, inFeatures · bits / 32]` of a quantised matrix. Contiguous.
+   */
   readonly weight: Tensor;
+  /** `[outFeatures, inFeatures / group]`, f32, f16 or bf16, contiguous; group is 32, 64 or 128. Given with `biases`. */
+  readonly scales?: Tensor | undefined;
+  /** Shaped as `scales`, and of its dtype. */
+  readonly biases?: Tensor | undefined;
+  /** Added to the product: `[rows, outFeatures]`, the dtype of `x` or f32. */
+  readonly residual?: Tensor | undefined;
   /** Written: `[rows, outFeatures]`, the dtype of `x` or f32. */
   readonly out: Tensor;
 }
 
 /**
- * A plain projection: out[r, o] = Σᵢ x[r, i] · weight[o, i], accumulated in float32 and rounded once.
+ * A projection: out[r, o] = Σᵢ x[r, i] · w[o, i], accumulated in float32, plus residual[r, o] where there is one, and
+ * rounded once.
  *
- * The order of the sum depends on inFeatures only, so a row has the same bits in any batch. That makes this kernel
- * simple rather than fast; bring quantised or tuned products of your own where speed matters.
+ * A quantised weight is MLX's affine form, as `mx.quantize` and the checkpoints of mlx-lm have it: a row is one
+ * little-endian stream of unsigned numbers q of 2, 3, 4, 5, 6 or 8 bits, and w = fma(q, scale, bias) in float32. Bits
+ * and group follow from the shapes; inFeatures is a multiple of the group.
  *
- * `x` and `out` may be strided views with a free row stride; `out` overlaps nothing.
+ * The order of the sum depends on inFeatures and on the form of the weight only, so a row has the same bits in any batch,
+ * and with f32 outputs the residual gives the bits of {@link add}.
  *
- * Source: `torch.nn.functional.linear` without a bias.
+ * `x`, `residual` and `out` may be strided views with a free row stride. `out` may be the residual itself, the same
+ * elements in the same layout; otherwise it overlaps nothing.
+ *
+ * Source: `torch.nn.functional.linear` without a bias; `mlx.nn.QuantizedLinear`.
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ *   encoded where shapes, dtypes, memory or index data do not fit, or where the backend has no such kernel. Nothing is
+ *   written then.
+ * @example
+ * device.run(linear({ x: hidden, weight: down.weight, scales: down.scales, biases: down.biases, residual, out: residual }));
  */
 export function linear(args: LinearArguments): Op {
   return makeOp("linear", args);

@@ -129,6 +129,10 @@ class ShardedCheckpoint implements TensorSource {
     this.#fileOf(name).readSlice(name, from, target);
   }
 
+  async readSliceAsync(name: string, from: number, target: Uint8Array): Promise<void> {
+    await this.#fileOf(name).readSliceAsync(name, from, target);
+  }
+
   floats(name: string): FloatArray {
     return this.#fileOf(name).floats(name);
   }

@@ -7,7 +7,7 @@ import { foreignKind, headBytes } from "./foreign.ts";
 import { longestHeader, parseHeader } from "./header.ts";
 import type { Header, TensorInfo } from "./header.ts";
 import { FormatError } from "./json.ts";
-import { openRegularFile, readFully } from "./regular-file.ts";
+import { openRegularFile, readFully, readFullyAsync } from "./regular-file.ts";
 import { PrefixedNames } from "./source.ts";
 import type { TensorSource } from "./source.ts";
 
@@ -96,16 +96,13 @@ export class SafetensorsFile implements TensorSource {
   }
 
   readSlice(name: string, from: number, target: Uint8Array): void {
-    const { offset, bytes } = this.info(name);
-    const descriptor = this.#descriptor;
-    if (descriptor === undefined) {
-      throw new DisposedError({ op: "read", argument: this.path, expected: "an open file", received: "a closed one" });
-    }
-    if (!Number.isSafeInteger(from) || from < 0 || from + target.byteLength > bytes) {
-      const expected = `bytes within tensor ${describe(name)} of ${bytes}`;
-      throw new BoundsError({ op: "readSlice", argument: "from", expected, received: `${from} to ${from + target.byteLength}` });
-    }
-    readFully(this.path, descriptor, this.#dataStart + offset + from, target);
+    const { descriptor, position } = this.#place(name, from, target);
+    readFully(this.path, descriptor, position, target);
+  }
+
+  async readSliceAsync(name: string, from: number, target: Uint8Array): Promise<void> {
+    const { descriptor, position } = this.#place(name, from, target);
+    await readFullyAsync(this.path, descriptor, position, target);
   }
 
   floats(name: string): FloatArray {
@@ -126,6 +123,20 @@ export class SafetensorsFile implements TensorSource {
   float64(name: string): Float64Array<ArrayBuffer> {
     const values = this.floats(name);
     return values instanceof Float64Array ? values : new Float64Array(values);
+  }
+
+  /** Where part of a tensor is. */
+  #place(name: string, from: number, target: Uint8Array): { descriptor: number; position: number } {
+    const { offset, bytes } = this.info(name);
+    const descriptor = this.#descriptor;
+    if (descriptor === undefined) {
+      throw new DisposedError({ op: "read", argument: this.path, expected: "an open file", received: "a closed one" });
+    }
+    if (!Number.isSafeInteger(from) || from < 0 || from + target.byteLength > bytes) {
+      const expected = `bytes within tensor ${describe(name)} of ${bytes}`;
+      throw new BoundsError({ op: "readSlice", argument: "from", expected, received: `${from} to ${from + target.byteLength}` });
+    }
+    return { descriptor, position: this.#dataStart + offset + from };
   }
 
   /** Closes the file; names and infos stay readable. Closing twice does nothing. */

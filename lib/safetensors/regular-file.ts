@@ -1,5 +1,5 @@
 /** Opening and reading regular files: a path that a caller gave may name anything. */
-import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, read, readSync } from "node:fs";
 import type { Stats } from "node:fs";
 import { FileError, describe } from "../errors.ts";
 
@@ -57,14 +57,36 @@ export function readFully(path: string, descriptor: number, position: number, ta
     try {
       count = readSync(descriptor, target, done, Math.min(target.byteLength - done, mostPerRead), position + done);
     } catch (cause) {
-      throw new FileError(path, { op: "read", expected: "readable bytes", received: reasonOf(cause), cause });
+      throw unreadable(path, cause);
     }
-    if (count === 0) {
-      const expected = `${target.byteLength} bytes at byte ${position}`;
-      throw new FileError(path, { op: "read", expected, received: `the end of the file after ${done}` });
-    }
+    if (count === 0) throw endedEarly(path, position, target, done);
     done += count;
   }
+}
+
+/** {@link readFully} in the background: nothing waits but the caller. */
+export async function readFullyAsync(path: string, descriptor: number, position: number, target: Uint8Array): Promise<void> {
+  let done = 0;
+  while (done < target.byteLength) {
+    const length = Math.min(target.byteLength - done, mostPerRead);
+    const count = await new Promise<number>((resolve, reject) => {
+      read(descriptor, target, done, length, position + done, (cause, bytes) => {
+        if (cause) reject(unreadable(path, cause));
+        else resolve(bytes);
+      });
+    });
+    if (count === 0) throw endedEarly(path, position, target, done);
+    done += count;
+  }
+}
+
+function unreadable(path: string, cause: unknown): FileError {
+  return new FileError(path, { op: "read", expected: "readable bytes", received: reasonOf(cause), cause });
+}
+
+function endedEarly(path: string, position: number, target: Uint8Array, done: number): FileError {
+  const expected = `${target.byteLength} bytes at byte ${position}`;
+  return new FileError(path, { op: "read", expected, received: `the end of the file after ${done}` });
 }
 
 /** The short reason of a failed system call. */

@@ -45,6 +45,12 @@ export interface TensorSource extends Disposable {
    */
   readSlice(name: string, from: number, target: Uint8Array): void;
   /**
+   * {@link readSlice} in the background. The source stays open and `target` where it is until the promise settles.
+   *
+   * @throws {BoundsError} if they are not all within the tensor.
+   */
+  readSliceAsync(name: string, from: number, target: Uint8Array): Promise<void>;
+  /**
    * A tensor as numbers: Float64Array for F64 and for integers of 32 and 64 bits (those of 64 are rounded beyond 2^53),
    * else Float32Array. Either way every F64, F32, F16, BF16 and F8 value is exact.
    *

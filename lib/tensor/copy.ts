@@ -16,11 +16,12 @@ export type Numbers = NumberArray | readonly number[];
  * may have any length. Reading may run code of the caller's, which may dispose the tensor that the numbers are for.
  *
  * @throws {ShapeError} unless there are `count` numbers.
- * @throws {GatedDeltaError} for what is not a number, or for i32 not an integer within it.
+ * @throws {GatedDeltaError} for what is not a number, or for i32 and u32 not an integer within it.
  */
 export function readNumbers(dtype: DType, source: unknown, count: number): Numbers {
   const numbers = reading(op, "source", () => asNumbers(source, count));
-  if (dtype === "i32" && !(numbers instanceof Int32Array)) checkIntegers(numbers);
+  if (dtype === "i32" && !(numbers instanceof Int32Array)) checkIntegers(dtype, numbers, (value) => value | 0);
+  if (dtype === "u32" && !(numbers instanceof Uint32Array)) checkIntegers(dtype, numbers, (value) => value >>> 0);
   return numbers;
 }
 
@@ -67,13 +68,14 @@ function wrong(received: string): GatedDeltaError {
   return new GatedDeltaError("invalid-argument", { op, argument: "source", expected: "numbers or a Tensor", received });
 }
 
-function checkIntegers(numbers: ArrayLike<number>): void {
+/** @param convert a number of the dtype, which is the number itself where it has it. */
+function checkIntegers(dtype: DType, numbers: ArrayLike<number>, convert: (value: number) => number): void {
   for (let i = 0; i < numbers.length; i++) {
-    if ((numbers[i]! | 0) !== numbers[i]) {
+    if (convert(numbers[i]!) !== numbers[i]) {
       throw new BoundsError({
         op,
         argument: `source[${i}]`,
-        expected: "an integer within i32",
+        expected: `an integer within ${dtype}`,
         received: describe(numbers[i]),
       });
     }

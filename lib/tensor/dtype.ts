@@ -6,11 +6,11 @@
  */
 import { DTypeError, describe } from "../errors.ts";
 
-/** Element type of a tensor. `i32` is for index data (cuSeqlens, slots) only. */
-export type DType = "f32" | "f16" | "bf16" | "i32";
+/** Element type of a tensor. `i32` is for index data (cuSeqlens, slots, ids) only, `u32` for the words of packed weights. */
+export type DType = "f32" | "f16" | "bf16" | "i32" | "u32";
 
 /** The dtypes that hold numbers to compute with. */
-export type FloatDType = Exclude<DType, "i32">;
+export type FloatDType = Exclude<DType, "i32" | "u32">;
 
 /** The typed array that views each dtype. */
 export interface ArrayOfDType {
@@ -19,6 +19,7 @@ export interface ArrayOfDType {
   /** Raw bits; see {@link decodeBf16} and {@link encodeBf16}. */
   readonly bf16: Uint16Array;
   readonly i32: Int32Array;
+  readonly u32: Uint32Array;
 }
 
 /** How one dtype lies in memory. */
@@ -37,7 +38,13 @@ export const dtypes: { readonly [D in DType]: DTypeInfo<D> } = {
   f16: { bytes: 2, view: (b, o, n) => new Float16Array(b, o, n), create: (n) => new Float16Array(n) },
   bf16: { bytes: 2, view: (b, o, n) => new Uint16Array(b, o, n), create: (n) => new Uint16Array(n) },
   i32: { bytes: 4, view: (b, o, n) => new Int32Array(b, o, n), create: (n) => new Int32Array(n) },
+  u32: { bytes: 4, view: (b, o, n) => new Uint32Array(b, o, n), create: (n) => new Uint32Array(n) },
 };
+
+/** Whether a dtype holds numbers to compute with. */
+export function isFloatDType(dtype: DType): dtype is FloatDType {
+  return dtype !== "i32" && dtype !== "u32";
+}
 
 /** Whether a value names a dtype. */
 export function isDType(value: unknown): value is DType {
@@ -84,7 +91,7 @@ export function decodeBf16Value(bits: number): number {
   return f32Box[0]!;
 }
 
-/** Numbers as bf16 bits, each rounded by {@link encodeBf16Value}. */
+/** Numbers as bf16 bits, each rounded once, to nearest, ties to even. */
 export function encodeBf16(values: ArrayLike<number>): Uint16Array<ArrayBuffer> {
   const out = new Uint16Array(values.length);
   for (let i = 0; i < out.length; i++) out[i] = encodeBf16Value(values[i]!);
@@ -100,8 +107,8 @@ export function decodeBf16(bits: ArrayLike<number>): Float32Array<ArrayBuffer> {
 }
 
 /**
- * Writes numbers into an array of the given dtype, each rounded once: to nearest, ties to even; i32 as JavaScript
- * converts (towards zero, modulo 2^32).
+ * Writes numbers into an array of the given dtype, each rounded once: to nearest, ties to even; i32 and u32 as
+ * JavaScript converts (towards zero, modulo 2^32).
  *
  * @param target at least as long as `values`; the rest of it is unchanged.
  */
@@ -120,7 +127,7 @@ export function encode<D extends DType>(dtype: D, values: ArrayLike<number>): Ar
   return out;
 }
 
-/** A copy as float32: exact for f32, f16 and bf16; i32 rounds beyond 2^24. */
+/** A copy as float32: exact for f32, f16 and bf16; i32 and u32 round beyond 2^24. */
 export function toFloat32<D extends DType>(dtype: D, values: ArrayOfDType[D]): Float32Array<ArrayBuffer> {
   return dtype === "bf16" ? decodeBf16(values) : new Float32Array(values);
 }

@@ -1,5 +1,5 @@
 import { DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
-import { dtypes, toFloat32 } from "./dtype.ts";
+import { dtypes, isFloatDType, toFloat32 } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
 import type { Device } from "../device/device.ts";
 import { asRange, asShape, asView } from "./shape.ts";
@@ -152,7 +152,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   }
 
   /**
-   * The elements, in place: Float32Array, Float16Array, Uint16Array (bf16's bits) or Int32Array.
+   * The elements, in place: Float32Array, Float16Array, Uint16Array (bf16's bits), Int32Array or Uint32Array.
    *
    * While work on the tensor is pending, what is read may be old, new or half of each; wait first.
    *
@@ -231,7 +231,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
    * Copies elements in, in row-major order, each rounded once to this dtype (to nearest, ties to even).
    *
    * @param source as many numbers as the tensor has elements, or a tensor of the same shape. For a bf16 tensor, a
-   *   Uint16Array is taken as bf16 bits. For an i32 tensor, numbers must be integers within i32.
+   *   Uint16Array is taken as bf16 bits. For an i32 or u32 tensor, numbers must be integers within it.
    * @returns this tensor.
    */
   copyFrom(source: ArrayLike<number> | Tensor): this {
@@ -246,7 +246,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
           received: describe(source.shape),
         });
       }
-      if (source.dtype !== this.dtype && (source.dtype === "i32" || this.dtype === "i32")) {
+      if (source.dtype !== this.dtype && !(isFloatDType(source.dtype) && isFloatDType(this.dtype))) {
         throw new DTypeError({
           op: "tensor.copyFrom",
           argument: "source",

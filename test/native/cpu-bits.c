@@ -151,12 +151,53 @@ static void any_norm(void) {
   TABLE.gated_rms_norm(&op, 0, gd_cpu_gated_rms_norm_items(&op), scratch, &stop);
 }
 
+/* A matrix of any form; a quantised one has columns for two groups of any size, or many. */
+static gd_cpu_matrix any_matrix(int64_t rows, int64_t columns) {
+  static const uint32_t forms[] = {0, 2, 3, 4, 5, 6, 8};
+  gd_cpu_matrix matrix = {.bits = forms[draw(7)], .columns = columns};
+  if (matrix.bits == 0) {
+    gd_cpu_tensor values = tensor(any_type(), rows, 1, columns, -1, 1);
+    matrix.values = values.data;
+    matrix.dtype = values.dtype;
+    matrix.row_bytes = columns * (values.dtype == GD_CPU_F32 ? 4 : 2);
+    return matrix;
+  }
+  matrix.group = 32 << draw(3);
+  matrix.columns = (columns + matrix.group - 1) / matrix.group * matrix.group;
+  matrix.row_bytes = matrix.columns * matrix.bits / 8;
+  matrix.values = arena + used;
+  matrix.dtype = any_type();
+  for (int64_t i = 0; i < rows * matrix.row_bytes; i++) arena[used++] = (char)draw(256);
+  used = (used + 63) & ~(size_t)63;
+  matrix.scales = tensor(matrix.dtype, rows, 1, matrix.columns / matrix.group, -1, 1).data;
+  matrix.biases = tensor(matrix.dtype, rows, 1, matrix.columns / matrix.group, -1, 1).data;
+  return matrix;
+}
+
 static void any_linear(void) {
-  int64_t rows = 1 + draw(6), inputs = 1 + draw(300), outputs = 1 + draw(40);
+  int64_t rows = draw(2) ? 1 : 1 + draw(20), inputs = 1 + draw(draw(4) ? 300 : 2500), outputs = 1 + draw(80);
+  gd_cpu_matrix weight = any_matrix(outputs, inputs);
   gd_cpu_linear op = {
-    .rows = rows, .in_features = inputs, .out_features = outputs, .x = tensor(any_type(), rows, 1, inputs, -1, 1),
-    .weight = tensor(any_type(), outputs, 1, inputs, -1, 1), .out = tensor(GD_CPU_F32, rows, 1, outputs, 0, 1)};
+    .rows = rows, .out_features = outputs, .weight = weight, .x = tensor(any_type(), rows, 1, weight.columns, -1, 1),
+    .out = tensor(any_type(), rows, 1, outputs, 0, 1)};
+  if (draw(2)) op.residual = tensor(any_type(), rows, 1, outputs, -1, 1);
   TABLE.linear(&op, 0, gd_cpu_linear_items(&op), scratch, &stop);
+}
+
+static void any_mlp(void) {
+  int64_t rows = 1 + draw(6), vocabulary = 1 + draw(30);
+  gd_cpu_matrix weight = any_matrix(vocabulary, 1 + draw(2500));
+  int32_t ids[6];
+  for (int i = 0; i < 6; i++) ids[i] = (int32_t)draw((uint32_t)vocabulary);
+  gd_cpu_embedding op = {
+    .rows = rows, .weight = weight, .out = tensor(any_type(), rows, 1, weight.columns, 0, 1), .ids = ids};
+  TABLE.embedding(&op, 0, rows, scratch, &stop);
+  uint32_t type = any_type();
+  gd_cpu_silu_mul product = {
+    .tokens = rows, .heads = 1, .dim = 1 + draw(200), .out = tensor(draw(2) ? type : GD_CPU_F32, rows, 1, 200, 0, 1)};
+  product.gate = tensor(draw(2) ? type : GD_CPU_F32, rows, 1, product.dim, -4, 4);
+  product.up = tensor(type, rows, 1, product.dim, -4, 4);
+  TABLE.silu_mul(&product, 0, rows, scratch, &stop);
 }
 
 static void any_step(void) {
@@ -182,14 +223,14 @@ static void print(const char *text, size_t size);
 static int run(void) {
   static const char digits[] = "0123456789abcdef";
   static void (*const cases[])(void) = {any_delta, any_conv, any_norm, any_linear, any_step, any_commit,
-                                       any_chunked};
-  static const char names[] = "dcnlskx";
+                                       any_chunked, any_mlp};
+  static const char names[] = "dcnlskxm";
   if (gd_cpu_scratch_bytes() > SCRATCH) return 1;
   for (int i = 0; i < 200; i++) {
     used = 0;
-    cases[i % 7]();
+    cases[i % 8]();
     uint64_t hash = hash_of_arena();
-    char line[19] = {names[i % 7], ' '};
+    char line[19] = {names[i % 8], ' '};
     for (int d = 0; d < 16; d++) line[2 + d] = digits[hash >> (60 - 4 * d) & 15];
     line[18] = '\n';
     print(line, sizeof line);

@@ -55,6 +55,8 @@ const agrees: { readonly [Name in keyof Ops]: true } = {
   gatedDeltaStep: true satisfies Agrees<"gatedDeltaStep", api.GatedDeltaStepArguments>,
   linear: true satisfies Agrees<"linear", api.LinearArguments>,
   add: true satisfies Agrees<"add", api.AddArguments>,
+  embedding: true satisfies Agrees<"embedding", api.EmbeddingArguments>,
+  siluMul: true satisfies Agrees<"siluMul", api.SiluMulArguments>,
   copySlots: true satisfies Agrees<"copySlots", api.CopySlotsArguments>,
   commitGatedDelta: true satisfies Agrees<"commitGatedDelta", api.CommitGatedDeltaArguments>,
   commitCausalConv1d: true satisfies Agrees<"commitCausalConv1d", api.CommitCausalConv1dArguments>,

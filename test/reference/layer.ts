@@ -17,6 +17,11 @@ export interface LayerConfig {
   readonly valueDim: number;
   readonly normEps: number;
   readonly outputGate: "silu" | "sigmoid";
+  /** A decay a head unless it is `key`: one a key dimension. */
+  readonly gateDims?: "head" | "key";
+  /** L of bounded decays. */
+  readonly gateBound?: number | undefined;
+  readonly betaForm?: "sigmoid" | "2-sigmoid";
 }
 
 /** The projections that the two families share nothing of: everything before the convolution. */
@@ -27,6 +32,7 @@ export interface Projected {
   readonly z: Reference;
   /** `[tokens, Hv]` */
   readonly b: Reference;
+  /** `[tokens, Hv]`, or `[tokens, Hv Dk]` where each key dimension has its gate */
   readonly a: Reference;
 }
 
@@ -114,12 +120,13 @@ export function mix(
     query: reshape(columns(conv.out, 0, keys), [tokens, keyHeads, keyDim]),
     key: reshape(columns(conv.out, keys, 2 * keys), [tokens, keyHeads, keyDim]),
     value: reshape(columns(conv.out, 2 * keys, conv.out.shape[1]!), [tokens, valueHeads, valueDim]),
-    gate: projected.a,
-    gateForm: "raw",
+    gate: config.gateDims === "key" ? reshape(projected.a, [tokens, valueHeads, keyDim]) : projected.a,
+    gateForm: config.gateBound === undefined ? "raw" : "raw-bounded",
+    gateBound: config.gateBound,
     aLog: weights("A_log"),
     dtBias: weights("dt_bias"),
     beta: projected.b,
-    betaForm: "sigmoid",
+    betaForm: config.betaForm ?? "sigmoid",
     headMap: "block",
     qkNorm: "l2",
     state: before?.recurrent,

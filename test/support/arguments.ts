@@ -12,6 +12,8 @@ export type OpName =
   | "gatedDeltaStep"
   | "linear"
   | "add"
+  | "embedding"
+  | "siluMul"
   | "copySlots"
   | "commitGatedDelta"
   | "commitCausalConv1d"
@@ -107,6 +109,16 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
   add: (device) => ({
     a: device.tensor("f32", [tokens, valueHeads, valueDim]),
     b: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    out: device.tensor("f32", [tokens, valueHeads, valueDim]),
+  }),
+  embedding: (device) => ({
+    weight: device.tensor("f32", [16, 8]),
+    out: device.tensor("f32", [tokens, 8]),
+    ids: [3, 0, 15, 3, 1],
+  }),
+  siluMul: (device) => ({
+    gate: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    up: device.tensor("f32", [tokens, valueHeads, valueDim]),
     out: device.tensor("f32", [tokens, valueHeads, valueDim]),
   }),
   copySlots: (device) => ({

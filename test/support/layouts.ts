@@ -45,7 +45,7 @@ export class Layouts implements Disposable {
   }
 
   /** A tensor without gaps, such as weights. `multiple`: what its offset must be a multiple of, in elements. */
-  packed<D extends FloatDType>(name: string, format: D, numbers: Reference, multiple = 8): Tensor<D> {
+  packed<D extends FloatDType | "u32">(name: string, format: D, numbers: Reference, multiple = 8): Tensor<D> {
     const offset = guard + multiple * this.#below(4);
     return this.#input(name, format, numbers, { offset, strides: contiguous(numbers.shape) });
   }
@@ -79,6 +79,14 @@ export class Layouts implements Disposable {
     const slots = new Set(written);
     const layout = { offset: guard + multiple * this.#below(4), strides: contiguous(numbers.shape) };
     const tensor = this.#place(name, format, numbers.shape, layout, poison.output, (slot) => slots.has(slot));
+    tensor.copyFrom(numbers.data);
+    this.#refresh(tensor);
+    return tensor;
+  }
+
+  /** A tensor of rows with free strides that is read and written in place. */
+  updated<D extends FloatDType>(name: string, format: D, numbers: Reference): Tensor<D> {
+    const tensor = this.#place(name, format, numbers.shape, this.#strided(numbers.shape, unitOf(numbers.shape)), poison.output, () => true);
     tensor.copyFrom(numbers.data);
     this.#refresh(tensor);
     return tensor;
@@ -146,14 +154,14 @@ export class Layouts implements Disposable {
     return { offset, strides: [inner, Math.max(shape[0]!, 1) * inner + gap(), 1] };
   }
 
-  #input<D extends FloatDType>(name: string, format: D, numbers: Reference, layout: Layout): Tensor<D> {
+  #input<D extends FloatDType | "u32">(name: string, format: D, numbers: Reference, layout: Layout): Tensor<D> {
     const tensor = this.#place(name, format, numbers.shape, layout, poison.input, never);
     tensor.copyFrom(numbers.data);
     this.#refresh(tensor);
     return tensor;
   }
 
-  #place<D extends FloatDType>(
+  #place<D extends FloatDType | "u32">(
     name: string,
     format: D,
     shape: readonly number[],

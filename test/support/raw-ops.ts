@@ -96,6 +96,9 @@ const net = {
 };
 const update = { weight: [8, 4], x: [2, 8], out: [2, 8] };
 
+/** 4 bits, in groups of 64; weight is of u32 words. */
+const quantised = { weight: [16, 8], scales: [16, 1], biases: [16, 1] };
+
 /** A sound descriptor of each op, by the function that encodes it. */
 export const ops: Record<string, Descriptor> = {
   gd_encode_gated_delta: sound(
@@ -131,8 +134,13 @@ export const ops: Record<string, Descriptor> = {
     },
     { read_slots: 2, write_slots: 2 },
   ),
-  gd_encode_linear: sound("gd_linear", {}, { x: [4, 8], weight: [16, 8], out: [4, 16] }, {}),
+  gd_encode_linear: sound("gd_linear", {}, { x: [4, 64], ...quantised, residual: [4, 16], out: [4, 16] }, {})
+    .set("weight.dtype", c.GD_U32),
   gd_encode_add: sound("gd_add", {}, { a: [4, 2, 8], b: [4, 2, 8], out: [4, 2, 8] }, {}),
+  gd_encode_embedding: sound("gd_embedding", {}, { ...quantised, out: [4, 64] }, { ids: 4 })
+    .set("weight.dtype", c.GD_U32)
+    .set("ids.buffer", bufferFor("zeros")),
+  gd_encode_silu_mul: sound("gd_silu_mul", {}, { gate: [4, 2, 8], up: [4, 2, 8], out: [4, 2, 8] }, {}),
   gd_encode_copy_slots: sound("gd_copy_slots", {}, { pool: [2, 8] }, { read_slots: 2, write_slots: 2 }),
   gd_encode_commit_gated_delta: sound(
     "gd_commit_gated_delta",

@@ -22,6 +22,41 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
   const tensor = (shape: readonly number[], dtype: DType = "f32") => device.tensor(dtype, shape);
   const overlapping = (parts: (both: Tensor) => Arguments) => parts(tensor([2000]));
 
+  /** Wrong quantised matrices of so many rows; `others` are the op's tensors whose columns are the matrix's. */
+  const quantised = (rows: number, others: (columns: number) => Arguments): Wrong[] => {
+    const sound = (columns = 128, words = columns / 8, groups = columns / 64): Arguments => ({
+      ...others(columns),
+      weight: tensor([rows, words], "u32"),
+      scales: tensor([rows, groups]),
+      biases: tensor([rows, groups]),
+    });
+    return [
+      [{ ...sound(), scales: undefined, biases: undefined }, "invalid-argument", "scales"],
+      [{ ...sound(), biases: undefined }, "invalid-argument", "biases"],
+      [{ ...sound(), scales: undefined }, "invalid-argument", "scales"],
+      [{ ...sound(), weight: tensor([rows, 128]) }, "dtype", "weight"],
+      [{ ...sound(), weight: tensor([rows, 16], "i32") }, "dtype", "weight"],
+      [{ ...sound(), weight: tensor([rows, 16, 1], "u32") }, "shape", "weight"],
+      [{ ...sound(), weight: tensor([rows + 1, 16], "u32") }, "shape", "scales"],
+      [{ ...sound(), weight: gapped(tensor([rows, 16], "u32")) }, "shape", "weight"],
+      // 1, 7 and 9 bits; no whole number of them; groups of 16, 256 and 128/3.
+      ...[4, 28, 36, 15, 0].map((words): Wrong => [sound(128, words), "shape", "weight"]),
+      ...[8, 3, 0].map((groups): Wrong => [sound(128, 16, groups), "shape", "scales"]),
+      [sound(256, 32, 1), "shape", "scales"],
+      [sound(96, 12, 1), "shape", "scales"],
+      [sound(16, 2, 1), "shape", "scales"],
+      [sound(0, 0, 0), "shape", "scales"],
+      [{ ...sound(), scales: tensor([rows + 1, 2]) }, "shape", "scales"],
+      [{ ...sound(), scales: tensor([rows, 2], "u32") }, "dtype", "scales"],
+      [{ ...sound(), scales: tensor([rows, 2], "bf16") }, "dtype", "biases"],
+      [{ ...sound(), scales: tensor([2 * rows]) }, "shape", "scales"],
+      [{ ...sound(), scales: gapped(tensor([rows, 2])) }, "shape", "scales"],
+      [{ ...sound(), biases: tensor([rows, 4]) }, "shape", "biases"],
+      [{ ...sound(), biases: tensor([rows, 2], "i32") }, "dtype", "biases"],
+      [{ ...sound(), biases: gapped(tensor([rows, 2])) }, "shape", "biases"],
+    ];
+  };
+
   const slotCounts: Wrong[] = [
     [{ readSlots: [0] }, "shape", "readSlots"],
     [{ writeSlots: [0, 1, 2] }, "shape", "writeSlots"],
@@ -367,6 +402,49 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
         "overlap",
         "out",
       ],
+      [{ residual: tensor([5, 8]) }, "shape", "residual"],
+      [{ residual: tensor([5, 16], "bf16") }, "dtype", "residual"],
+      [{ residual: tensor([5, 16], "i32") }, "dtype", "residual"],
+      [({ out }) => ({ residual: gapped(out) }), "shape", "residual"],
+      [{ residual: 1 }, "invalid-argument", "residual"],
+      // A part of the residual, or the residual in another layout.
+      [
+        () => overlapping((both) => ({ residual: both.view({ shape: [5, 16] }), out: both.view({ offset: 8, shape: [5, 16] }) })),
+        "overlap",
+        "out",
+      ],
+      [
+        () => overlapping((both) => ({ residual: both.view({ shape: [5, 16] }), out: both.view({ shape: [5, 16], strides: [24, 1] }) })),
+        "overlap",
+        "out",
+      ],
+      ...quantised(16, (wide) => ({ x: tensor([5, wide]) })),
+    ],
+    embedding: [
+      [{ weight: tensor([16]) }, "shape", "weight"],
+      [{ weight: tensor([16, 16]) }, "shape", "weight"],
+      [{ weight: tensor([16, 8], "i32") }, "dtype", "weight"],
+      [({ weight }) => ({ weight: gapped(weight) }), "shape", "weight"],
+      [{ out: tensor([5]) }, "shape", "out"],
+      [{ out: tensor([5, 16]) }, "shape", "weight"],
+      [{ out: tensor([4, 8]) }, "shape", "ids"],
+      [{ out: tensor([5, 8], "i32") }, "dtype", "out"],
+      [({ out }) => ({ out: gapped(out) }), "shape", "out"],
+      [() => overlapping((both) => ({ weight: both.view({ shape: [16, 8] }), out: both.view({ offset: 64, shape: [5, 8] }) })), "overlap", "out"],
+      [{ ids: undefined }, "invalid-argument", "ids"],
+      [{ ids: [0, 1, 2, 3] }, "shape", "ids"],
+      [{ ids: [0, 1, 2, 3, 4, 5] }, "shape", "ids"],
+      [{ ids: [0, 1, 2, 3, 16] }, "range", "ids[4]"],
+      [{ ids: [0, -1, 2, 3, 4] }, "range", "ids[1]"],
+      [{ ids: [2 ** 31 - 1, 1, 2, 3, 4] }, "range", "ids[0]"],
+      [{ ids: [2 ** 31, 1, 2, 3, 4] }, "range", "ids[0]"],
+      [{ ids: Int32Array.of(0, 1, -(2 ** 31), 3, 4) }, "range", "ids[2]"],
+      [{ ids: [0, 0.5, 2, 3, 4] }, "invalid-argument", "ids[1]"],
+      [{ ids: tensor([5]) }, "dtype", "ids"],
+      [{ ids: tensor([5], "u32") }, "dtype", "ids"],
+      [{ weight: tensor([0, 8]) }, "range", "ids[0]"],
+      [{ weight: tensor([0, 8]), ids: tensor([5], "i32") }, "range", "ids[0]"],
+      ...quantised(16, (wide) => ({ out: tensor([5, wide]) })),
     ],
     add: [
       [{ a: tensor([160]) }, "shape", "a"],
@@ -396,6 +474,39 @@ export function wrongArguments(device: Device): { readonly [Name in OpName]: rea
           overlapping((both) => {
             const out = both.view({ shape: [5, 2, 16] });
             return { a: out, b: both.view({ offset: 16, shape: [5, 2, 16] }), out };
+          }),
+        "overlap",
+        "out",
+      ],
+    ],
+    siluMul: [
+      [{ gate: tensor([160]) }, "shape", "gate"],
+      [{ gate: tensor([5, 16, 2]) }, "shape", "up"],
+      [{ gate: tensor([5, 2, 16], "i32") }, "dtype", "gate"],
+      [{ gate: tensor([5, 2, 16], "bf16") }, "dtype", "gate"],
+      [({ gate }) => ({ gate: gapped(gate) }), "shape", "gate"],
+      [{ up: tensor([10, 16]) }, "shape", "up"],
+      [{ up: tensor([5, 2, 16], "i32") }, "dtype", "up"],
+      [({ up }) => ({ up: gapped(up) }), "shape", "up"],
+      [{ out: tensor([5, 2, 8]) }, "shape", "out"],
+      [{ out: tensor([5, 2, 16], "f16") }, "dtype", "out"],
+      [({ out }) => ({ out: gapped(out) }), "shape", "out"],
+      // Part of an input, or an input in another layout.
+      [
+        () => overlapping((both) => ({ gate: both.view({ shape: [5, 2, 16] }), out: both.view({ offset: 8, shape: [5, 2, 16] }) })),
+        "overlap",
+        "out",
+      ],
+      [
+        () => overlapping((both) => ({ up: both.view({ shape: [5, 2, 16] }), out: both.view({ shape: [5, 2, 16], strides: [40, 16, 1] }) })),
+        "overlap",
+        "out",
+      ],
+      [
+        () =>
+          overlapping((both) => {
+            const out = both.view({ shape: [5, 2, 16] });
+            return { gate: out, up: both.view({ offset: 16, shape: [5, 2, 16] }), out };
           }),
         "overlap",
         "out",

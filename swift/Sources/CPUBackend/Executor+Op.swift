@@ -12,6 +12,8 @@ extension Executor {
     case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
     case .linear(let op): try run(op)
     case .add(let op): try run(op)
+    case .embedding(let op, let sequences): try run(op, sequences)
+    case .siluMul(let op): try run(op)
     case .copySlots(let op, let sequences): try run(op, sequences)
     case .commitGatedDelta(let op, let sequences): try run(op, sequences)
     case .commitCausalConv1d(let op, let sequences): try run(op, sequences)

@@ -157,15 +157,6 @@ final class Executor {
     launch(kernels.gated_delta_step, &params, cut(items, parts: parts))
   }
 
-  func run(_ op: Linear) throws(Failure) {
-    var params = gd_cpu_linear(
-      rows: Int64(op.rows), in_features: Int64(op.inFeatures), out_features: Int64(op.outFeatures),
-      x: gd_cpu_tensor(op.x), weight: gd_cpu_tensor(op.weight), out: gd_cpu_tensor(op.out))
-    let items = gd_cpu_linear_items(&params)
-    let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
-    launch(kernels.linear, &params, cut(items, parts: parts(nanoseconds: products * 0.05)))
-  }
-
   func run(_ op: CopySlots, _ sequences: Sequences) throws(Failure) {
     let pool = Pool(op.pool, slotElements: op.slotElements)
     try stage(sequences, of: pool, in: staging)

@@ -9,6 +9,8 @@ public enum Op: Sendable {
   case gatedDeltaStep(GatedDeltaStep, Sequences)
   case linear(Linear)
   case add(Add)
+  case embedding(Embedding, Sequences)
+  case siluMul(SiluMul)
   case copySlots(CopySlots, Sequences)
   case commitGatedDelta(CommitGatedDelta, Sequences)
   case commitCausalConv1d(CommitCausalConv1d, Sequences)
@@ -23,6 +25,8 @@ public enum Op: Sendable {
     case .gatedDeltaStep: "gatedDeltaStep"
     case .linear: "linear"
     case .add: "add"
+    case .embedding: "embedding"
+    case .siluMul: "siluMul"
     case .copySlots: "copySlots"
     case .commitGatedDelta: "commitGatedDelta"
     case .commitCausalConv1d: "commitCausalConv1d"
@@ -36,10 +40,11 @@ public enum Op: Sendable {
       case .gatedDelta(_, let sequences): sequences
       case .causalConv1d(_, let sequences): sequences
       case .gatedDeltaStep(_, let sequences): sequences
+      case .embedding(_, let sequences): sequences
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
       case .commitCausalConv1d(_, let sequences): sequences
-      case .gatedRMSNorm, .rmsNorm, .linear, .add: nil
+      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul: nil
       }
     }
     set {
@@ -48,10 +53,11 @@ public enum Op: Sendable {
       case .gatedDelta(let op, _): self = .gatedDelta(op, newValue)
       case .causalConv1d(let op, _): self = .causalConv1d(op, newValue)
       case .gatedDeltaStep(let op, _): self = .gatedDeltaStep(op, newValue)
+      case .embedding(let op, _): self = .embedding(op, newValue)
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
       case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
-      case .gatedRMSNorm, .rmsNorm, .linear, .add: break
+      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul: break
       }
     }
   }

@@ -179,20 +179,6 @@ public final class GatedDeltaStep: Sendable {
   }
 }
 
-public final class Linear: Sendable {
-  public let rows, inFeatures, outFeatures: Int
-  public let x, weight, out: TensorView
-
-  public init(rows: Int, inFeatures: Int, outFeatures: Int, x: TensorView, weight: TensorView, out: TensorView) {
-    self.rows = rows
-    self.inFeatures = inFeatures
-    self.outFeatures = outFeatures
-    self.x = x
-    self.weight = weight
-    self.out = out
-  }
-}
-
 public final class CopySlots: Sendable {
   public let slots, slotElements: Int
   public let pool: TensorView

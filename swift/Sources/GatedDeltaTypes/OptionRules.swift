@@ -1,5 +1,5 @@
 extension DType {
-  public var size: Int { self == .f32 || self == .i32 ? 4 : 2 }
+  public var size: Int { self == .f16 || self == .bf16 ? 2 : 4 }
   public var name: String { publicName }
 }
 

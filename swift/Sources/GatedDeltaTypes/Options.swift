@@ -12,6 +12,8 @@ public enum DType: UInt32, NamedOption {
   case bf16 = 3
   /// index data only
   case i32 = 4
+  /// words of packed weights only
+  case u32 = 5
 
   public var publicName: String {
     switch self {
@@ -19,6 +21,7 @@ public enum DType: UInt32, NamedOption {
     case .f16: "f16"
     case .bf16: "bf16"
     case .i32: "i32"
+    case .u32: "u32"
     }
   }
 }

@@ -5,7 +5,7 @@ public struct Sequences: Sendable {
   public var count: Int
   /// `count + 1` row offsets.
   public var starts: [Int32]
-  /// -1 starts from zero.
+  /// -1 starts from zero. Of an `embedding`: its ids, and all there is beside their count.
   public var readSlots: [Int32]
   /// -1 drops the final state.
   public var writeSlots: [Int32]

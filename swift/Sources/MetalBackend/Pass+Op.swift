@@ -12,6 +12,8 @@ extension Pass {
     case .gatedDeltaStep(let op, let sequences): try encode(op, sequences)
     case .linear(let op): try encode(op)
     case .add(let op): try encode(op)
+    case .embedding(let op, let sequences): try encode(op, sequences)
+    case .siluMul(let op): try encode(op)
     case .copySlots(let op, let sequences): try encode(op, sequences)
     case .commitGatedDelta(let op, let sequences): try encode(op, sequences)
     case .commitCausalConv1d(let op, let sequences): try encode(op, sequences)
@@ -30,6 +32,8 @@ extension Op {
     case .gatedDeltaStep(let op, let sequences): op.work(sequences)
     case .linear(let op): op.work
     case .add(let op): op.work
+    case .embedding(let op, let sequences): op.work(sequences)
+    case .siluMul(let op): op.work
     case .copySlots(let op, let sequences): op.work(sequences)
     case .commitGatedDelta(let op, let sequences): op.work(sequences)
     case .commitCausalConv1d(let op, let sequences): op.work(sequences)

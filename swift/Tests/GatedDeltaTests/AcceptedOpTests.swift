@@ -73,8 +73,13 @@ import Testing
     #expect(gd_encode_gated_delta_step(fixture.device, &step) == GD_OK, "\(LastError())")
     #expect(gd_encode_linear(fixture.device, &linear) == GD_OK, "\(LastError())")
     #expect(gd_encode_copy_slots(fixture.device, &copy) == GD_OK, "\(LastError())")
+    var embedding = try fixture.embedding()
+    var product = try fixture.siluMul()
+    product.gate = product.out
+    #expect(gd_encode_embedding(fixture.device, &embedding) == GD_OK, "\(LastError())")
+    #expect(gd_encode_silu_mul(fixture.device, &product) == GD_OK, "\(LastError())")
     let ops = try fixture.committedOps()
-    #expect(ops.map(\.name) == ["causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots"])
+    #expect(ops.map(\.name) == ["causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots", "embedding", "siluMul"])
     for op in ops {
       switch op {
       case .causalConv1d(let op, let sequences):
@@ -99,7 +104,33 @@ import Testing
         // Of two copies one writes nothing.
         #expect(op.slots == 4 && op.slotElements == 5 && sequences.count == 1)
         #expect(sequences.readSlots == [2] && sequences.writeSlots == [0])
+      case .embedding(let op, let ids):
+        #expect([op.rows, op.vocabulary, op.dim] == [3, 5, 128] && ids.readSlots == [4, 0, 4])
+        #expect(op.quantisation?.bits == 8 && op.quantisation?.group == 64 && op.weight.tokenStride == 32)
+      case .siluMul(let op):
+        #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesGate && !op.replacesUp)
       case .gatedDelta, .rmsNorm, .add, .commitGatedDelta, .commitCausalConv1d: Issue.record("nobody encoded one")
+      }
+    }
+  }
+
+  @Test func bitsAndGroupsFollowFromTheShapes() throws {
+    let fixture = try Fixture()
+    for bits in [2, 3, 4, 5, 6, 8] {
+      for group in [32, 64, 128] {
+        var linear = try fixture.linear(inFeatures: 384)
+        linear.weight = try fixture.tensor(.u32, 10, 12 * bits)
+        linear.scales = try fixture.tensor(.f32, 10, 384 / group)
+        linear.biases = try fixture.tensor(.f32, 10, 384 / group)
+        linear.residual = linear.out
+        #expect(gd_encode_linear(fixture.device, &linear) == GD_OK, "\(LastError())")
+        guard case .linear(let op)? = try fixture.committedOps().first else {
+          Issue.record("no linear")
+          continue
+        }
+        #expect(op.quantisation?.bits == bits && op.quantisation?.group == group && op.replacesResidual)
+        #expect(op.weight.dtype == .u32 && op.weight.tokenStride == 12 * bits && op.quantisation?.scales.dtype == .f32)
+        while let submission = fixture.backend.next() { submission.finish(nil) }
       }
     }
   }

@@ -107,9 +107,26 @@ import Testing
         input(op.normWeight, 1, 1, op.valueDim), output(op.out, op.sequences, op.valueHeads, op.valueDim),
       ]
     case .linear(let op):
+      let group = op.quantisation.map { op.inFeatures / $0.group } ?? 0
       walks = [
-        input(op.x, op.rows, 1, op.inFeatures), input(op.weight, op.outFeatures, 1, op.inFeatures),
+        input(op.x, op.rows, 1, op.inFeatures),
+        input(op.weight, op.outFeatures, 1, op.inFeatures * (op.quantisation?.bits ?? 32) / 32),
+        input(op.quantisation?.scales, op.outFeatures, 1, group),
+        input(op.quantisation?.biases, op.outFeatures, 1, group),
+        op.replacesResidual ? nil : input(op.residual, op.rows, 1, op.outFeatures),
         output(op.out, op.rows, 1, op.outFeatures),
+      ]
+    case .embedding(let op, _):
+      let group = op.quantisation.map { op.dim / $0.group } ?? 0
+      walks = [
+        input(op.weight, op.vocabulary, 1, op.dim * (op.quantisation?.bits ?? 32) / 32),
+        input(op.quantisation?.scales, op.vocabulary, 1, group),
+        input(op.quantisation?.biases, op.vocabulary, 1, group), output(op.out, op.rows, 1, op.dim),
+      ]
+    case .siluMul(let op):
+      walks = [
+        op.replacesGate ? nil : input(op.gate, op.tokens, op.heads, op.dim),
+        op.replacesUp ? nil : input(op.up, op.tokens, op.heads, op.dim), output(op.out, op.tokens, op.heads, op.dim),
       ]
     case .copySlots(let op, _): walks = [output(op.pool, op.slots, 1, op.slotElements)]
     case .commitGatedDelta(let op, _):
@@ -140,6 +157,11 @@ import Testing
       }
     }
     guard let sequences = op.sequences else { return }
+    if case .embedding(let op, let ids) = op {
+      #expect(ids.count == op.rows && ids.readSlots.count == op.rows)
+      #expect(ids.readSlots.allSatisfy { (0..<op.vocabulary).contains(Int($0)) })
+      return
+    }
     let (slots, states): (Int, StateTensors)
     switch op {
     case .gatedDelta(let op, _): (slots, states) = (op.slots, op.states)
@@ -148,7 +170,7 @@ import Testing
     case .copySlots(let op, _): (slots, states) = (op.slots, .none)
     case .commitGatedDelta(let op, _): (slots, states) = (op.slots, .none)
     case .commitCausalConv1d(let op, _): (slots, states) = (op.slots, .none)
-    case .gatedRMSNorm, .rmsNorm, .linear, .add: (slots, states) = (0, .none)
+    case .gatedRMSNorm, .rmsNorm, .linear, .add, .embedding, .siluMul: (slots, states) = (0, .none)
     }
     check(sequences, slots: slots, states)
   }
@@ -281,6 +303,22 @@ import Testing
   @Test func linear() throws {
     let fixture = try Fixture()
     try Self.fuzz(rounds: 4000, seed: 5, keeping: [], fixture, try fixture.linear(), gd_encode_linear)
+  }
+
+  @Test func linearOfPackedWords() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(rounds: 4000, seed: 15, keeping: [], fixture, try fixture.quantisedLinear(), gd_encode_linear)
+  }
+
+  @Test func embedding() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(
+      rounds: 4000, seed: 16, keeping: [\.ids.pointer], fixture, try fixture.embedding(), gd_encode_embedding)
+  }
+
+  @Test func siluMul() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(rounds: 4000, seed: 17, keeping: [], fixture, try fixture.siluMul(), gd_encode_silu_mul)
   }
 
   @Test func copySlots() throws {

@@ -156,6 +156,68 @@ import Testing
       try rule.verify(op: "gatedDeltaStep", { try $0.gatedDeltaStep() }, gd_encode_gated_delta_step)
     }
   }
+  static let quantisedLinear: [Refusal<gd_linear>] = [
+    .init("scales alone", GD_ERROR_INVALID_ARGUMENT, "biases") { $1.biases.buffer = 0 },
+    .init("biases alone", GD_ERROR_INVALID_ARGUMENT, "scales") { $1.scales.buffer = 0 },
+    .init("words alone", GD_ERROR_INVALID_ARGUMENT, "scales") { ($1.scales.buffer, $1.biases.buffer) = (0, 0) },
+    .init("weight of floats", GD_ERROR_DTYPE, "weight") { $1.weight.dtype = DType.f32.rawValue },
+    .init("weight of no dtype", GD_ERROR_DTYPE, "weight") { $1.weight.dtype = 77 },
+    .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.u32, 10, 6, lacking: 1) },
+    .init("scales short", GD_ERROR_SHAPE, "scales") { $1.scales = try $0.tensor(.bf16, 10, 2, lacking: 1) },
+    .init("biases short", GD_ERROR_SHAPE, "biases") { $1.biases = try $0.tensor(.bf16, 10, 2, lacking: 1) },
+    .init("biases of another dtype", GD_ERROR_DTYPE, "biases") { $1.biases = try $0.tensor(.f32, 10, 2) },
+    .init("scales of integers", GD_ERROR_DTYPE, "scales") { $1.scales.dtype = DType.u32.rawValue },
+    .init("7 bits", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.u32, 10, 14) },
+    .init("words that are none", GD_ERROR_SHAPE, "weight") { $1.weight.setLength(1, 0) },
+    .init("words beyond i32", GD_ERROR_SHAPE, "weight") { $1.weight.setLength(1, .max) },
+    .init("a group of 16", GD_ERROR_SHAPE, "scales") { $1.scales = try $0.tensor(.bf16, 10, 4) },
+    .init("groups beyond i32", GD_ERROR_SHAPE, "scales") { $1.scales.setLength(1, .max) },
+    .init("residual short", GD_ERROR_SHAPE, "residual") { $1.residual = try $0.tensor(.f16, 3, 10, lacking: 1) },
+    .init("residual of a third dtype", GD_ERROR_DTYPE, "residual") { $1.residual.dtype = DType.bf16.rawValue },
+    .init("out over scales", GD_ERROR_OVERLAP, "out") { $1.out.buffer = $1.scales.buffer },
+    .init("out over the residual in another dtype", GD_ERROR_OVERLAP, "out") {
+      $1.residual = try $0.tensor(.f32, 3, 10)
+      $1.out = $1.residual
+      $1.out.dtype = DType.f16.rawValue
+    },
+  ]
+
+  static let embedding: [Refusal<gd_embedding>] = [
+    .init("out of three dimensions", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 3, 1, 128) },
+    .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 3, 128, lacking: 1) },
+    .init("out of integers", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.i32.rawValue },
+    .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.u32, 5, 32, lacking: 1) },
+    .init("no ids", GD_ERROR_INVALID_ARGUMENT, "ids") { $1.ids = gd_index() },
+    .init("too few ids", GD_ERROR_SHAPE, "ids") { $1.ids.count = 2 },
+    .init("more ids than an op may have", GD_ERROR_RANGE, "ids") {
+      $1 = try $0.embedding(ids: [Int32](repeating: 0, count: 2))
+      $1.weight = try $0.tensor(.f32, 5, 1)
+      ($1.scales, $1.biases) = (gd_tensor(), gd_tensor())
+      $1.out = try $0.tensor(.f16, 1 << 20 | 1, 1)
+      $1.ids.count = 1 << 20 | 1
+    },
+    .init("an id beyond", GD_ERROR_RANGE, "ids[1]") { $1.ids = try $0.index([0, 5, 0]).index },
+    .init("an id below", GD_ERROR_RANGE, "ids[2]") { $1.ids = try $0.index([0, 4, -1]).index },
+    .init("out over the weight", GD_ERROR_OVERLAP, "out") { $1.weight.buffer = $1.out.buffer },
+  ]
+
+  static let siluMul: [Refusal<gd_silu_mul>] = [
+    .init("gate of one dimension", GD_ERROR_SHAPE, "gate") { $1.gate = try $0.tensor(.f32, 96) },
+    .init("gate of integers", GD_ERROR_DTYPE, "gate") { $1.gate.dtype = DType.u32.rawValue },
+    .init("up short", GD_ERROR_SHAPE, "up") { $1.up = try $0.tensor(.bf16, 3, 2, 16, lacking: 1) },
+    .init("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.f16.rawValue },
+    .init("out over a part of gate", GD_ERROR_OVERLAP, "out") { $1.out.buffer = $1.gate.buffer },
+  ]
+
+  @Test func quantisedLinearOp() throws {
+    for rule in Self.quantisedLinear { try rule.verify(op: "linear", { try $0.quantisedLinear() }, gd_encode_linear) }
+  }
+  @Test func embeddingOp() throws {
+    for rule in Self.embedding { try rule.verify(op: "embedding", { try $0.embedding() }, gd_encode_embedding) }
+  }
+  @Test func siluMulOp() throws {
+    for rule in Self.siluMul { try rule.verify(op: "siluMul", { try $0.siluMul() }, gd_encode_silu_mul) }
+  }
   @Test func linearOp() throws {
     for rule in Self.linear { try rule.verify(op: "linear", { try $0.linear() }, gd_encode_linear) }
   }

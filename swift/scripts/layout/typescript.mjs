@@ -44,12 +44,20 @@ export function typescriptOptions({ options }) {
     lines.push("", "/**", ...wrapped(`${text[0].toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`).map((line) => ` * ${line}`));
     if (values.some((value) => value.text !== undefined)) lines.push(" *");
     for (const value of values) if (value.text !== undefined) lines.push(` * - \`${value.name}\`: ${value.text}`);
-    lines.push(" */", `export type ${name} = keyof typeof ${tableName(name)};`, "", `/** See {@link ${name}}. */`);
-    lines.push(`export const ${tableName(name)} = {`);
+    lines.push(" */", ...unionOf(name, values), "", `/** See {@link ${name}}. */`);
+    lines.push(`export const ${tableName(name)}: Readonly<Record<${name}, number>> = {`);
     for (const value of values) lines.push(`  ${/^[a-z]\w*$/.test(value.name) ? value.name : `"${value.name}"`}: ${value.value},`);
-    lines.push("} as const;");
+    lines.push("};");
   }
   return [...lines, ""].join("\n");
+}
+
+/** The type of an option: on one line, where that is short enough. */
+function unionOf(name, values) {
+  const names = values.map((value) => `"${value.name}"`);
+  const line = `export type ${name} = ${names.join(" | ")};`;
+  if (line.length <= 120) return [line];
+  return [`export type ${name} =`, ...names.map((value, i) => `  | ${value}${i === names.length - 1 ? ";" : ""}`)];
 }
 
 /** The arguments of every op, in the order in which they are read. */

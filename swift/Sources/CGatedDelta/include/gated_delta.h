@@ -60,6 +60,7 @@ typedef uint64_t gd_handle;
 #define GD_F16 2  /* @f16 */
 #define GD_BF16 3 /* @bf16 */
 #define GD_I32 4  /* @i32: index data only */
+#define GD_U32 5  /* @u32: words of packed weights only */
 
 /* Backends. */
 #define GD_BACKEND_AUTO 0
@@ -121,10 +122,10 @@ typedef uint64_t gd_handle;
  * of length 0 or 1 do not matter.
  * query, key, value, gate, beta, x, z and out take free strides, inputs even overlapping ones, but for the last
  * dimension, which is contiguous. Where its length is a multiple of 8, the other strides and the offset are multiples of
- * 8 elements (never so for a gate or beta per head, whose rows are single elements). All other tensors are contiguous;
- * a recurrent state and linear's weight also begin at a multiple of 8 elements where their rows are such. What an output
- * or a pool covers, from its first element to its last, overlaps no other tensor of the op, and an output's rows do not
- * overlap each other. */
+ * 8 elements (never so for a gate or beta per head, whose rows are single elements). So do a, b, up and residual. All
+ * other tensors are contiguous; a recurrent state and the weight of linear and embedding also begin at a multiple of 8
+ * elements where their rows are such. What an output or a pool covers, from its first element to its last, overlaps no
+ * other tensor of the op, and an output's rows do not overlap each other. */
 typedef struct gd_tensor {
   gd_handle buffer;
   uint64_t offset; /* bytes from the buffer's start, a multiple of the element size */
@@ -311,12 +312,32 @@ typedef struct gd_gated_delta_step {
   gd_index write_slots; /* @optional @bound writeSlots */
 } gd_gated_delta_step;
 
-/* out[r, o] = sum over i of x[r, i] weight[o, i]. x [rows, inFeatures]; weight [outFeatures, inFeatures], any float
- * dtype; out [rows, outFeatures] in x's dtype or f32. The order of summation depends on inFeatures only. */
+/* out[r, o] = (residual[r, o] +) sum over i of x[r, i] w[o, i]. x [rows, inFeatures]; out [rows, outFeatures] in x's dtype
+ * or f32. The order of the sum depends on inFeatures and on the form of the weight only.
+ * The weight is [outFeatures, inFeatures] of any float dtype or, with scales and biases, MLX's affine quantisation: u32
+ * words [outFeatures, inFeatures bits / 32], each row one little-endian stream of unsigned numbers q of `bits` bits (2, 3,
+ * 4, 5, 6 or 8); scales and biases [outFeatures, inFeatures / group] of one float dtype, group 32, 64 or 128. Then
+ * w[o, i] = fma(q, scale, bias) in float32, with scale and bias widened first. bits and group follow from the shapes:
+ * inFeatures is a multiple of group, and not 0.
+ * residual [rows, outFeatures], x's dtype or f32, is added in float32 before the one rounding. It may be out itself: the
+ * same buffer, offset, dtype and strides. */
 typedef struct gd_linear {
   uint32_t size, version;
-  gd_tensor x, weight, out;
+  gd_tensor x, weight;
+  gd_tensor scales, biases; /* @optional */
+  gd_tensor residual;       /* @optional */
+  gd_tensor out;
 } gd_linear;
+
+/* out[r] = row ids[r] of a matrix [vocabulary, dim] that is stored as linear's weight is. ids [rows], 0 .. vocabulary - 1,
+ * at most 1048576 of them; out [rows, dim], f32, f16 or bf16, each element rounded once. */
+typedef struct gd_embedding {
+  uint32_t size, version;
+  gd_tensor weight;
+  gd_tensor scales, biases; /* @optional */
+  gd_tensor out;
+  gd_index ids;
+} gd_embedding;
 
 /* out = a + b, a float32 sum rounded once. a, b, out [tokens, heads, dim] or [tokens, dim]; a is f32 or b's dtype, out
  * b's dtype or f32. out may be a or b itself: the same buffer, offset, dtype and strides. */
@@ -324,6 +345,13 @@ typedef struct gd_add {
   uint32_t size, version;
   gd_tensor a, b, out;
 } gd_add;
+
+/* out = silu(gate) * up in float32, rounded once. gate, up, out [tokens, heads, dim] or [tokens, dim]; gate is f32 or up's
+ * dtype, out up's dtype or f32. out may be gate or up itself: the same buffer, offset, dtype and strides. */
+typedef struct gd_silu_mul {
+  uint32_t size, version;
+  gd_tensor gate, up, out;
+} gd_silu_mul;
 
 /* Copies or zeroes whole slots of a pool [slots, ...] of floats: slot write_slots[i] becomes what slot read_slots[i] was
  * before the op; -1 reads zeros, or writes nothing. Zeros are stored, not multiplied in. */
@@ -436,6 +464,8 @@ gd_status gd_encode_rms_norm(gd_handle target, const gd_rms_norm *op);
 gd_status gd_encode_gated_delta_step(gd_handle target, const gd_gated_delta_step *op);
 gd_status gd_encode_linear(gd_handle target, const gd_linear *op);
 gd_status gd_encode_add(gd_handle target, const gd_add *op);
+gd_status gd_encode_embedding(gd_handle target, const gd_embedding *op);
+gd_status gd_encode_silu_mul(gd_handle target, const gd_silu_mul *op);
 gd_status gd_encode_copy_slots(gd_handle target, const gd_copy_slots *op);
 gd_status gd_encode_commit_gated_delta(gd_handle target, const gd_commit_gated_delta *op);
 gd_status gd_encode_commit_causal_conv1d(gd_handle target, const gd_commit_causal_conv1d *op);

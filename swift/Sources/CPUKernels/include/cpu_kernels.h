@@ -139,16 +139,44 @@ typedef struct gd_cpu_gated_delta_step {
   int64_t sequence_count;
 } gd_cpu_gated_delta_step;
 
+/* A matrix of which whole rows are read. Where bits is 0 its rows are elements of dtype. Else they are little-endian
+ * streams of unsigned numbers q of so many bits, and element [row, i] is fma(q, scale, bias) with the scale and the bias
+ * at [row, i / group], of dtype both; columns is a multiple of group then. */
+typedef struct gd_cpu_matrix {
+  const void *values;
+  int64_t row_bytes; /* from one row of values to the next */
+  int64_t columns;
+  uint32_t dtype, bits;        /* bits: 0, 2, 3, 4, 5, 6 or 8 */
+  int64_t group;               /* 32, 64 or 128 */
+  const void *scales, *biases; /* [rows, columns / group], contiguous */
+} gd_cpu_matrix;
+
+/* An item is a block of output features, with all rows. residual is NULL where there is none, and may be out itself. */
 typedef struct gd_cpu_linear {
-  int64_t rows, in_features, out_features;
-  gd_cpu_tensor x, weight, out;
+  int64_t rows, out_features;
+  gd_cpu_tensor x, residual, out;
+  gd_cpu_matrix weight; /* [outFeatures, inFeatures] */
 } gd_cpu_linear;
+
+/* An item is a row of out: row ids[item] of the matrix. */
+typedef struct gd_cpu_embedding {
+  int64_t rows;
+  gd_cpu_matrix weight; /* [vocabulary, dim] */
+  gd_cpu_tensor out;
+  const int32_t *ids;
+} gd_cpu_embedding;
 
 /* An item is a row: there are tokens * heads. out may be a or b itself. */
 typedef struct gd_cpu_add {
   int64_t tokens, heads, dim;
   gd_cpu_tensor a, b, out;
 } gd_cpu_add;
+
+/* An item is a row: there are tokens * heads. out may be gate or up itself. */
+typedef struct gd_cpu_silu_mul {
+  int64_t tokens, heads, dim;
+  gd_cpu_tensor gate, up, out;
+} gd_cpu_silu_mul;
 
 /* Slot write of a pool becomes slot read; NULL reads zeros. */
 typedef struct gd_cpu_slot_copy {
@@ -182,7 +210,7 @@ typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratc
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
   gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;
-  gd_cpu_run *add, *copy_slots;
+  gd_cpu_run *add, *embedding, *silu_mul, *copy_slots;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
   /* One helper each for the whole library, for its tests: out[i] = f(in[i]). */
   void (*exp)(const float *in, float *out, int64_t count);

@@ -6,7 +6,8 @@ enum {
   GD_CPU_F32 = 1,
   GD_CPU_F16 = 2,
   GD_CPU_BF16 = 3,
-  GD_CPU_I32 = 4
+  GD_CPU_I32 = 4,
+  GD_CPU_U32 = 5
 };
 enum {
   GD_CPU_GATE_DECAY = 1,

@@ -21,8 +21,11 @@
 #include "gated_rms_norm.h"
 #include "rms_norm.h"
 #include "gated_delta_step.h"
+#include "matrix.h"
 #include "linear.h"
+#include "embedding.h"
 #include "add.h"
+#include "silu_mul.h"
 
 #define GD_MAP(NAME, F)                                                       \
   static void NAME(const float *in, float *out, int64_t count) {              \
@@ -53,6 +56,8 @@ const gd_cpu_kernels GD_TABLE = {
   .gated_delta_step = gated_delta_step,
   .linear = linear,
   .add = add,
+  .embedding = embedding,
+  .silu_mul = silu_mul,
   .copy_slots = gd_cpu_copy_slots_run,
   .commit_gated_delta = commit_gated_delta,
   .commit_causal_conv1d = commit_causal_conv1d,

@@ -65,6 +65,24 @@ public func encodeAdd(_ target: UInt64, _ op: UnsafePointer<gd_add>?) -> gd_stat
   encode(op, into: target)
 }
 
+extension gd_embedding {
+  static var opName: StaticString { "embedding" }
+}
+
+@_cdecl("gd_encode_embedding")
+public func encodeEmbedding(_ target: UInt64, _ op: UnsafePointer<gd_embedding>?) -> gd_status {
+  encode(op, into: target)
+}
+
+extension gd_silu_mul {
+  static var opName: StaticString { "siluMul" }
+}
+
+@_cdecl("gd_encode_silu_mul")
+public func encodeSiluMul(_ target: UInt64, _ op: UnsafePointer<gd_silu_mul>?) -> gd_status {
+  encode(op, into: target)
+}
+
 extension gd_copy_slots {
   static var opName: StaticString { "copySlots" }
 }

@@ -24,25 +24,6 @@ extension gd_gated_rms_norm: OpDescriptor {
   }
 }
 
-extension gd_linear: OpDescriptor {
-  func validate(_ validator: inout Validator) throws(Failure) {
-    let dims = try validator.dims(self.x, "x", "[rows, inFeatures]", rank: 2)
-    let (rows, inFeatures) = (dims[0], dims[1])
-    let outFeatures = try validator.dims(self.weight, "weight", "[outFeatures, inFeatures]", rank: 2)[0]
-    let x = try validator.input(self.x, "x", dims, "[rows, inFeatures]", .floats)
-    let weight = try validator.input(
-      self.weight, "weight", Dims(outFeatures, inFeatures), "[outFeatures, inFeatures]", .floats, .vectorBlock)
-    let out = try validator.output(
-      self.out, "out", Dims(rows, outFeatures), "[rows, outFeatures]", .orF32(x.dtype))
-    try validator.checkOverlaps()
-
-    let op = Linear(
-      rows: Int(rows), inFeatures: Int(inFeatures), outFeatures: Int(outFeatures), x: x, weight: weight, out: out)
-    // Without input features the sums are empty, and the output is zeros: that is still to be written.
-    try validator.finish(.linear(op), isEmpty: rows == 0 || outFeatures == 0)
-  }
-}
-
 extension gd_copy_slots: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
     let dims = try validator.dims(self.pool, "pool")

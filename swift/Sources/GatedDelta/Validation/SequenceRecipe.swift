@@ -11,6 +11,8 @@ struct SequenceRecipe: Sendable {
     case each(tokens: Int)
     /// The op has slots only.
     case none
+    /// The op reads rows by number, `readSlots`, each in 0..<slots: no pool, and nothing that starts from zero.
+    case gathered
   }
 
   var count: Int
@@ -45,6 +47,7 @@ struct SequenceRecipe: Sendable {
   }
 
   func resolve(_ checker: SlotChecker) throws(Failure) -> Batch {
+    if case .gathered = rows { return try resolveGathered() }
     let starts = try resolveStarts()
     let reads = try resolveReads()
     let writes: [Int32]
@@ -69,9 +72,19 @@ struct SequenceRecipe: Sendable {
     return Batch(sequences: busy, given: GivenSequences(given), storeIndices: stores?.indices)
   }
 
+  private func resolveGathered() throws(Failure) -> Batch {
+    let numbers = readSlots?.read() ?? []
+    for (position, number) in numbers.enumerated() where number < 0 || Int(number) >= slots {
+      throw Failure(
+        .range, argument: "\(readName)[\(position)]", expected: "a row in 0..<\(slots)", received: "\(number)")
+    }
+    let sequences = Sequences(count: count, starts: [], readSlots: numbers, writeSlots: [], stagedReads: [])
+    return Batch(sequences: sequences, given: nil, storeIndices: nil)
+  }
+
   private func resolveStarts() throws(Failure) -> [Int32] {
     switch rows {
-    case .none: return []
+    case .none, .gathered: return []
     // The core has checked that the product is no more rows than there are.
     case .each(let tokens): return (0...count).map { Int32(truncatingIfNeeded: $0 &* tokens) }
     case .ragged(let tokens, nil): return [0, Int32(truncatingIfNeeded: tokens)]

@@ -85,6 +85,7 @@ struct DTypes: OptionSet {
   static let f32 = DTypes(rawValue: 1 << 1)
   static let f16 = DTypes(rawValue: 1 << 2)
   static let bf16 = DTypes(rawValue: 1 << 3)
+  static let u32 = DTypes(rawValue: 1 << 5)
   static let floats: DTypes = [.f32, .f16, .bf16]
 
   init(rawValue: UInt8) { self.rawValue = rawValue }

@@ -119,6 +119,39 @@ extension Fixture {
     return op
   }
 
+  /// Of 3 bits in groups of 32, with a residual.
+  func quantisedLinear() throws -> gd_linear {
+    var op = try linear(inFeatures: 64)
+    op.weight = try tensor(.u32, 10, 6)
+    op.scales = try tensor(.bf16, 10, 2)
+    op.biases = try tensor(.bf16, 10, 2)
+    op.residual = try tensor(.f16, 3, 10)
+    return op
+  }
+
+  /// Of 8 bits in groups of 64.
+  func embedding(ids: [Int32] = [4, 0, 4]) throws -> gd_embedding {
+    var op = gd_embedding()
+    op.size = UInt32(MemoryLayout<gd_embedding>.size)
+    op.version = 1
+    op.weight = try tensor(.u32, 5, 32)
+    op.scales = try tensor(.f16, 5, 2)
+    op.biases = try tensor(.f16, 5, 2)
+    op.out = try tensor(.f32, ids.count, 128)
+    op.ids = try index(ids).index
+    return op
+  }
+
+  func siluMul() throws -> gd_silu_mul {
+    var op = gd_silu_mul()
+    op.size = UInt32(MemoryLayout<gd_silu_mul>.size)
+    op.version = 1
+    op.gate = try tensor(.f32, 3, 2, 16)
+    op.up = try tensor(.bf16, 3, 2, 16)
+    op.out = try tensor(.bf16, 3, 2, 16)
+    return op
+  }
+
   /// Index data in buffers, so that it lives as long as the descriptor.
   func copySlots(slots: Int = 4, slotElements: Int = 5, reads: [Int32] = [0], writes: [Int32] = [1]) throws
     -> gd_copy_slots

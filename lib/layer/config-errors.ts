@@ -1,0 +1,74 @@
+/** Parsing a configuration by a schema, and the errors about one, in our own words. */
+
+import type { z } from "zod";
+import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
+import type { LayerConfig } from "./config.ts";
+
+/** What an architecture's configuration says of its mixers. */
+export interface ConfigOf {
+  readonly config: LayerConfig;
+  /** How many layers the model has, where it says. */
+  readonly layers: number | undefined;
+  /** What kind of layer one is: `linear_attention` for those with a mixer. */
+  readonly typeOf: (layer: number) => string | undefined;
+}
+
+export const op = "GatedDeltaNet.load";
+
+/**
+ * The part of a configuration that a schema names.
+ *
+ * @param at keys that lead to `root`, for messages.
+ * @throws as {@link configError}.
+ */
+export function parsed<Schema extends z.ZodType>(
+  schema: Schema,
+  root: object,
+  path: string | undefined,
+  name: string = op,
+): z.output<Schema> {
+  const result = schema.safeParse(root);
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  const at = issue?.path ?? [];
+  const value = valueAt(root, at);
+  throw configError(path, at.join("."), issue?.message ?? "", value === undefined ? "none" : describe(value), name);
+}
+
+/** An error about a key: a FileError for a file, else one that names the argument `config`. */
+export function configError(
+  path: string | undefined,
+  key: string,
+  expected: string,
+  received: string,
+  name: string = op,
+): GatedDeltaError {
+  const text = key === "" ? expected : `${key}: ${expected}`;
+  return path === undefined
+    ? new GatedDeltaError("invalid-argument", { op: name, argument: key === "" ? "config" : `config.${key}`, expected, received })
+    : new FileError(path, { op: name, expected: text, received });
+}
+
+/** An error about a value that is legal and has no kernel. */
+export function unsupportedValue(
+  path: string | undefined,
+  key: string,
+  expected: string,
+  received: unknown,
+  name: string = op,
+): GatedDeltaError {
+  return new UnsupportedError({ op: name, argument: `${path ?? "config"}: ${key}`, expected, received: describe(received) });
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function valueAt(root: unknown, path: readonly PropertyKey[]): unknown {
+  let value = root;
+  for (const key of path) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
+    value = (value as Record<PropertyKey, unknown>)[key];
+  }
+  return value;
+}

@@ -1,0 +1,100 @@
+/**
+ * Configurations of mixers whose decay is one a key dimension (KDA): Kimi Linear, GLM-5-next and Bailing hybrid, under
+ * transformers' names (`linear_num_heads`, `linear_head_dim`, `linear_conv_kernel_dim`) and those of the released
+ * folders (`linear_attn_config`; Bailing's `num_attention_heads`, `head_dim`, `short_conv_kernel_size`). Sources:
+ * transformers, `configuration_kimi_linear.py`, `configuration_glm5_next.py`, `configuration_bailing_hybrid.py`.
+ *
+ * Query, key and value have the same heads. The convolution's activation is SiLU and the norm's gate a sigmoid in all
+ * of them; Kimi K3 and Bailing have a `hidden_act` that is about their MLP alone.
+ */
+
+import type { z } from "zod";
+import { configError, parsed, unsupportedValue } from "./config-errors.ts";
+import type { ConfigOf } from "./config-errors.ts";
+import type { kdaSchema } from "./layer-schemas.ts";
+
+/** An architecture with KDA layers. */
+export type KdaArchitecture = "kimi" | "glm" | "bailing";
+
+type Data = z.output<typeof kdaSchema>;
+
+/** The bound where a configuration says that there is one and not which. */
+const usualBound = -5;
+
+/** The architecture of a `model_type`. Kimi K3's text model calls itself `kimi_linear`. */
+export function kdaArchitecture(type: string): KdaArchitecture | undefined {
+  if (/^kimi_linear(?:_text)?$/.test(type)) return "kimi";
+  if (/^glm5_next(?:_text)?$/.test(type)) return "glm";
+  return type === "bailing_hybrid" ? "bailing" : undefined;
+}
+
+/** Reads the configuration of such a model. */
+export function parseKda(architecture: KdaArchitecture, root: object, path: string | undefined): ConfigOf {
+  const { kdaSchema } = require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
+  const data = parsed(kdaSchema, root, path);
+  const nested = data.linear_attn_config;
+  const bailing = architecture === "bailing";
+  const activation = data.hidden_act ?? "silu";
+  if (architecture === "glm" && activation !== "silu" && activation !== "swish") {
+    throw unsupportedValue(path, "hidden_act", '"silu" or "swish"', activation);
+  }
+  const heads = nested?.num_heads ?? data.linear_num_heads ?? (bailing ? data.num_attention_heads : undefined);
+  const dim = nested?.head_dim ?? data.linear_head_dim ?? (bailing ? data.head_dim : undefined);
+  const width = nested?.short_conv_kernel_size ?? data.linear_conv_kernel_dim ?? (bailing ? data.short_conv_kernel_size : undefined);
+  if (typeof heads !== "number") throw missing("linear_num_heads", bailing ? "num_attention_heads" : "linear_attn_config.num_heads");
+  if (typeof dim !== "number") throw missing("linear_head_dim", bailing ? "head_dim" : "linear_attn_config.head_dim");
+  if (typeof width !== "number") {
+    throw missing("linear_conv_kernel_dim", `${bailing ? "" : "linear_attn_config."}short_conv_kernel_size`);
+  }
+  if (dim % 8 !== 0 || dim < 8 || dim > 256) throw configError(path, "head_dim", "a multiple of 8 in 8..256", String(dim));
+  return {
+    config: {
+      hiddenSize: data.hidden_size,
+      keyHeads: heads,
+      valueHeads: heads,
+      keyDim: dim,
+      valueDim: dim,
+      convWidth: width,
+      normEps: data.rms_norm_eps ?? (bailing ? 1e-6 : 1e-5),
+      outputGate: "sigmoid",
+      gateDims: "key",
+      gateBound: boundOf(architecture, data),
+      betaForm: "sigmoid",
+      projections: "separate",
+    },
+    layers: data.layer_types?.length ?? data.num_hidden_layers ?? undefined,
+    typeOf: (layer) => typeOf(architecture, data, layer),
+  };
+
+  function missing(key: string, other: string) {
+    return configError(path, key, `a size, here or as ${other}`, "none");
+  }
+}
+
+/** The bound of the decay, or undefined: each architecture says it in its own way. */
+function boundOf(architecture: KdaArchitecture, data: Data): number | undefined {
+  const nested = data.linear_attn_config;
+  switch (architecture) {
+    case "kimi": // none in Kimi Linear, -5 in Kimi K3
+      return nested?.gate_lower_bound ?? undefined;
+    case "bailing":
+      return data.kda_safe_gate === false ? undefined : data.kda_lower_bound ?? usualBound;
+    case "glm": {
+      const given = nested?.lower_bound ?? nested?.gate_lower_bound ?? data.linear_lower_bound;
+      if (typeof given === "number") return given;
+      // `linear_lower_bound: null` and `safe_gate: false` say that there is none; without them there is the usual one.
+      const none = nested?.safe_gate === false || (given === null && nested?.safe_gate !== true);
+      return none ? undefined : usualBound;
+    }
+  }
+}
+
+function typeOf(architecture: KdaArchitecture, data: Data, layer: number): string | undefined {
+  if (data.layer_types) return data.layer_types[layer];
+  const listed = data.linear_attn_config?.kda_layers;
+  // Released Kimi folders count layers from 1.
+  if (architecture === "kimi" && listed) return listed.includes(layer + 1) ? "linear_attention" : "full_attention";
+  const group = data.layer_group_size;
+  if (architecture === "bailing" && typeof group === "number" && (layer + 1) % group === 0) return "full_attention";
+  return "linear_attention";
+}

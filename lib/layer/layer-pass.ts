@@ -1,0 +1,40 @@
+/** Which states of a pass a layer works on. */
+
+import { invalid } from "../arguments/checks.ts";
+import { GatedDeltaError } from "../errors.ts";
+import type { LayerStates } from "../ops/layer-states.ts";
+import { isDraft } from "../states/draft.ts";
+import { isStep } from "../states/pool-step.ts";
+import type { StatePool } from "../states/state-pool.ts";
+import { isPlaceholder } from "../states/step-placeholder.ts";
+
+const op = "GatedDeltaNet";
+
+/** A layer that may say which of a pool's layers is its own. */
+interface InPool {
+  readonly poolLayer: number | undefined;
+}
+
+/** A layer's states in a step or a draft. */
+export function statesOf(layer: InPool, method: string, step: unknown, draft: unknown): LayerStates {
+  const name = `${op}.${method}`;
+  if (draft !== undefined) {
+    if (step !== undefined) throw invalid(name, "draft", "nothing beside step", draft);
+    if (!isDraft(draft)) throw invalid(name, "draft", "what pool.draft(…) gives", draft);
+    return draft.layer(layerOf(layer, method, "draft", draft.pool));
+  }
+  if (!isStep(step) && !isPlaceholder(step)) {
+    throw invalid(name, "step", "what pool.step(…) or pool.placeholder(…) gives", step);
+  }
+  return step.layer(layerOf(layer, method, "step", step.pool));
+}
+
+/** Which of a pool's layers is this one. */
+export function layerOf({ poolLayer }: InPool, method: string, argument: string, pool: StatePool): number {
+  const layer = poolLayer ?? (pool.layers === 1 ? 0 : undefined);
+  if (layer !== undefined && layer < pool.layers) return layer;
+  const expected = layer === undefined
+    ? "a pool of one layer, or a layer loaded with the option poolLayer"
+    : `a pool of at least ${layer + 1} layers, since poolLayer is ${layer}`;
+  throw new GatedDeltaError("invalid-argument", { op: `${op}.${method}`, argument, expected, received: `one of ${pool.layers}` });
+}

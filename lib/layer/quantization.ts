@@ -1,0 +1,79 @@
+/**
+ * What a configuration says about the quantisation of modules, in MLX's form: `quantization` holds `bits`, `group_size`
+ * and `mode`, and under the name of a module its own, or false (mlx-lm, `utils.py`, `quantize_model`). The tensors
+ * themselves decide whether a module is quantised and how; what is said here must not contradict them.
+ */
+
+import { FileError, UnsupportedError, describe } from "../errors.ts";
+import { isRecord } from "./config-errors.ts";
+
+/** Bits and group of affine quantised weights. */
+export interface Quantization {
+  readonly bits: number;
+  readonly group: number;
+}
+
+/** What a configuration says of a module, if anything. */
+export type QuantizationOf = (module: string) => Partial<Quantization>;
+
+/** Widths of MLX's affine quantisation. */
+export const legalBits: readonly number[] = [2, 3, 4, 5, 6, 8];
+/** Its groups: how many weights of a row share a scale and a bias. */
+export const legalGroups: readonly number[] = [32, 64, 128];
+
+/** What is supported, for messages. */
+export const supportedWeights = "f32, f16 or bf16 weights, or MLX's affine quantisation (2, 3, 4, 5, 6, 8 bits; groups of 32, 64, 128)";
+
+/**
+ * Reads `quantization`, or `quantization_config`, which mlx-lm writes with the same contents. What belongs to another
+ * scheme is left to the tensors: see {@link refuseOtherSchemes}.
+ *
+ * @param source the parsed `config.json`.
+ * @param path the file that it came from, for messages.
+ */
+export function parseQuantization(source: unknown, path: string | undefined, op: string): QuantizationOf {
+  const config = quantizationsIn(source)[0] ?? {};
+  const all = valuesOf(config);
+  const own = new Map<string, Partial<Quantization>>();
+  for (const [module, entry] of Object.entries(config)) if (isRecord(entry)) own.set(module, { ...all, ...valuesOf(entry) });
+  return (module) => own.get(module) ?? all;
+
+  function valuesOf(entry: Record<string, unknown>): Partial<Quantization> {
+    const bits = numberOf(entry, "bits");
+    const group = numberOf(entry, "group_size");
+    return { ...(bits !== undefined && { bits }), ...(group !== undefined && { group }) };
+  }
+
+  function numberOf(entry: Record<string, unknown>, key: "bits" | "group_size"): number | undefined {
+    const value = entry[key];
+    if (value === undefined || value === null) return undefined;
+    if (typeof value === "number") return value;
+    throw new FileError(path ?? "config", { op, expected: `quantization ${key} to be a number`, received: describe(value) });
+  }
+}
+
+/**
+ * Refuses a whole model in a scheme that the configuration names and this library does not know.
+ *
+ * @throws {UnsupportedError} for GPTQ, AWQ, fp8 and whatever else has a `quant_method`, and for MLX's modes but `affine`.
+ */
+export function refuseOtherSchemes(source: unknown, path: string | undefined, op: string): void {
+  const refuse = (key: string, received: string): never => {
+    throw new UnsupportedError({ op, argument: `${path ?? "config"}: ${key}`, expected: supportedWeights, received });
+  };
+  for (const config of quantizationsIn(source)) {
+    const method = config["quant_method"];
+    if (method !== undefined && method !== null) refuse("quantization_config", `quant_method ${describe(method)}`);
+    for (const [name, entry] of [["quantization", config], ...Object.entries(config)] as const) {
+      const mode = isRecord(entry) ? entry["mode"] ?? "affine" : "affine";
+      if (mode !== "affine") refuse(name, `mode ${describe(mode)}`);
+    }
+  }
+}
+
+/** What a configuration says of quantisation, MLX's own first. */
+function quantizationsIn(source: unknown): Record<string, unknown>[] {
+  const parts = [source, isRecord(source) ? source["text_config"] : undefined].filter(isRecord);
+  const keys = ["quantization", "quantization_config"];
+  return keys.flatMap((key) => parts.map((part) => part[key])).filter(isRecord);
+}

@@ -1,0 +1,94 @@
+/**
+ * Recognises MLX's affine quantised modules by their tensors: `weight` in u32 words, and `scales` and `biases` a group.
+ * A module without `scales` is not quantised, whatever a configuration says.
+ */
+
+import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
+import { floatDType } from "../safetensors/dtypes.ts";
+import type { TensorInfo } from "../safetensors/header.ts";
+import type { TensorSource } from "../safetensors/source.ts";
+import type { DType } from "../tensor/dtype.ts";
+import { legalBits, legalGroups, supportedWeights, type Quantization } from "./quantization.ts";
+
+/** Dtype and shape of one tensor of a quantised module. */
+export interface QuantizedPart {
+  readonly dtype: DType;
+  readonly shape: readonly [rows: number, columns: number];
+}
+
+/** The three tensors of a quantised module. */
+export interface QuantizedParts {
+  readonly weight: QuantizedPart;
+  readonly scales: QuantizedPart;
+  readonly biases: QuantizedPart;
+}
+
+/**
+ * The parts of a module's weight `[rows, columns]`, or undefined for one that is not quantised.
+ *
+ * @param said what the configuration says of the module.
+ * @throws {UnsupportedError} for tensors of another scheme; {@link FileError} for shapes that do not fit each other, the
+ * weight's or what was said; {@link DTypeError} for scales of another dtype.
+ */
+export function quantizedShapes(
+  source: TensorSource,
+  module: string,
+  rows: number,
+  columns: number,
+  said: Partial<Quantization>,
+  op: string,
+): QuantizedParts | undefined {
+  const [weightName, scalesName, biasesName] = [`${module}.weight`, `${module}.scales`, `${module}.biases`] as const;
+  if (!source.has(scalesName)) {
+    if (source.has(weightName) && source.info(weightName).dtype !== "U32") return undefined;
+    if (source.has(weightName)) throw foreign(weightName, "U32 words without scales");
+    const packed = [".qweight", ".weight_packed", ".weight_q"].map((end) => module + end).find((name) => source.has(name));
+    if (packed !== undefined) throw foreign(packed, "weights of another scheme, as GPTQ and AWQ have");
+    return undefined;
+  }
+  const weight = source.info(weightName);
+  const scales = source.info(scalesName);
+  if (weight.dtype !== "U32") throw foreign(scalesName, `scales beside a weight of ${weight.dtype}`);
+  if (!source.has(biasesName)) throw foreign(scalesName, "scales without biases, as mxfp4 and nvfp4 have");
+  const biases = source.info(biasesName);
+  const words = expectRows(weightName, weight);
+  const groups = expectRows(scalesName, scales);
+  if (expectRows(biasesName, biases) !== groups) throw misfit(biasesName, `as many columns as ${scalesName}, ${groups}`, biases);
+  const bits = (32 * words) / columns;
+  if (!legalBits.includes(bits)) {
+    throw misfit(weightName, `[${rows}, ${columns} · bits / 32], bits one of ${legalBits.join(", ")}`, weight);
+  }
+  const group = columns / groups;
+  if (!legalGroups.includes(group)) {
+    throw misfit(scalesName, `[${rows}, ${columns} / group], group one of ${legalGroups.join(", ")}`, scales);
+  }
+  if ((said.bits ?? bits) !== bits || (said.group ?? group) !== group) {
+    const expected = `${module} of ${said.bits ?? bits} bits in groups of ${said.group ?? group}, as the configuration says`;
+    throw new FileError(source.path, { op, expected, received: `${bits} bits in groups of ${group}` });
+  }
+  return {
+    weight: { dtype: "u32" as DType, shape: [rows, words] },
+    scales: { dtype: floats(scalesName, scales), shape: [rows, groups] },
+    biases: { dtype: floats(biasesName, biases), shape: [rows, groups] },
+  };
+
+  function expectRows(name: string, info: TensorInfo): number {
+    const [first, second] = info.shape;
+    if (info.shape.length === 2 && first === rows && second !== undefined) return second;
+    throw misfit(name, `[${rows}, …], as the configuration says`, info);
+  }
+
+  function floats(name: string, { dtype }: TensorInfo) {
+    const own = floatDType(dtype);
+    if (own) return own;
+    throw new DTypeError({ op, argument: `${source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
+  }
+
+  function misfit(name: string, expected: string, { shape }: TensorInfo): FileError {
+    return new FileError(source.path, { op, expected: `${name} of shape ${expected}`, received: `[${shape.join(", ")}]` });
+  }
+
+  function foreign(name: string, received: string): UnsupportedError {
+    return new UnsupportedError({ op, argument: `${source.path}: ${name}`, expected: supportedWeights, received });
+  }
+}

@@ -1,0 +1,199 @@
+/**
+ * Brings tensors of a checkpoint to a device, in two steps: first each is looked up, checked and given memory, then all
+ * are read, straight into that memory. So a checkpoint that does not fit is refused before anything is read, and one
+ * description of what a model wants serves reading at once and reading in pieces.
+ */
+
+import type { Device } from "../device/device.ts";
+import { DTypeError, FileError } from "../errors.ts";
+import { floatDType } from "../safetensors/dtypes.ts";
+import type { TensorSource } from "../safetensors/source.ts";
+import { dtypes, type DType, type FloatDType } from "../tensor/dtype.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import type { Gather, Move } from "./interleaved.ts";
+import type { Matrix } from "./matrix.ts";
+import { quantizedShapes } from "./quantized-shapes.ts";
+import type { QuantizationOf } from "./quantization.ts";
+
+/** Dimensions of a tensor. */
+export type Shape = readonly number[];
+
+/** Bytes of a tensor of the checkpoint, and where they go. */
+interface Read {
+  readonly name: string;
+  readonly from: number;
+  readonly target: Uint8Array;
+}
+
+/** How far {@link TensorLoader.stream} has come. */
+export interface Streamed {
+  readonly bytes: number;
+  readonly total: number;
+  readonly tensor: string;
+}
+
+/** Bytes of one asynchronous read: a fraction of a millisecond to some milliseconds, whatever the disk. */
+const pieceBytes = 4 * 1024 * 1024;
+
+/** The tensors of one load. Dispose it to free them where the load failed. */
+export class TensorLoader implements Disposable {
+  readonly source: TensorSource;
+  readonly #device: Device;
+  readonly #op: string;
+  readonly #quantization: QuantizationOf;
+  readonly #tensors: Tensor[] = [];
+  readonly #taken = new Set<string>();
+  readonly #reads: Read[] = [];
+
+  constructor(device: Device, source: TensorSource, op: string, quantization: QuantizationOf) {
+    this.source = source;
+    this.#device = device;
+    this.#op = op;
+    this.#quantization = quantization;
+  }
+
+  /** All tensors made since the loader was, or since it was last asked. */
+  taken(): readonly Tensor[] {
+    return this.#tensors.splice(0);
+  }
+
+  /** Whether a tensor of the checkpoint was asked for. */
+  wants(name: string): boolean {
+    return this.#taken.has(name);
+  }
+
+  /** A whole tensor of floats; `shapes` are the ones that it may be stored in, the first the one that it gets. */
+  tensor(name: string, ...shapes: [Shape, ...Shape[]]): Tensor {
+    const dtype = this.#floats(name, shapes);
+    return this.#whole(name, dtype, shapes[0]);
+  }
+
+  /** Several tensors of floats of one dtype, one after another along their first dimension. */
+  stacked(names: readonly string[], shapes: readonly (readonly [Shape, ...Shape[]])[]): Tensor {
+    const kinds = names.map((name, i) => this.#floats(name, shapes[i] ?? [[]]));
+    const [dtype = "f32"] = kinds;
+    const other = kinds.findIndex((kind) => kind !== dtype);
+    if (other >= 0) {
+      const received = `${kinds[other]} beside ${dtype}`;
+      throw new DTypeError({ op: this.#op, argument: `${this.source.path}: ${names[other]}`, expected: `the dtype of ${names[0]}`, received });
+    }
+    const rows = shapes.reduce((sum, [shape]) => sum + (shape[0] ?? 0), 0);
+    const made = this.#make(dtype, [rows, ...(shapes[0]?.[0] ?? []).slice(1)]);
+    const bytes = bytesOf(made);
+    let at = 0;
+    for (const name of names) {
+      const { bytes: length } = this.source.info(name);
+      this.#read(name, 0, bytes.subarray(at, at + length));
+      at += length;
+    }
+    return made;
+  }
+
+  /** The weight `[rows, columns]` of a module, plain or quantised. */
+  matrix(module: string, rows: number, columns: number): Matrix {
+    const quantized = this.#quantizedParts(module, rows, columns);
+    if (!quantized) return { weight: this.tensor(`${module}.weight`, [rows, columns]) };
+    const { weight, scales, biases } = quantized;
+    return {
+      weight: this.#whole(`${module}.weight`, weight.dtype, weight.shape),
+      scales: this.#whole(`${module}.scales`, scales.dtype, scales.shape),
+      biases: this.#whole(`${module}.biases`, biases.dtype, biases.shape),
+    };
+  }
+
+  /** A weight out of some rows of a module's, which has `storedRows`. */
+  gathered(module: string, storedRows: number, columns: number, gather: Gather): Matrix {
+    const quantized = this.#quantizedParts(module, storedRows, columns);
+    if (!quantized) {
+      const name = `${module}.weight`;
+      return { weight: this.#rows(name, this.#floats(name, [[storedRows, columns]]), columns, gather) };
+    }
+    const part = (kind: "weight" | "scales" | "biases") => {
+      const { dtype, shape } = quantized[kind];
+      return this.#rows(`${module}.${kind}`, dtype, shape[1] ?? 0, gather);
+    };
+    return { weight: part("weight"), scales: part("scales"), biases: part("biases") };
+  }
+
+  /** Reads everything at once. */
+  read(): void {
+    for (const { name, from, target } of this.#reads.splice(0)) this.source.readSlice(name, from, target);
+  }
+
+  /**
+   * Reads everything in pieces of a few MiB, each in the background, so that nothing else waits.
+   *
+   * @param alive called before each piece; what it throws ends the reading.
+   * @param progress called after each piece.
+   */
+  async stream(alive: () => void, progress: (streamed: Streamed) => void): Promise<void> {
+    const total = this.#reads.reduce((sum, { target }) => sum + target.byteLength, 0);
+    let bytes = 0;
+    for (const { name, from, target } of this.#reads.splice(0)) {
+      for (let at = 0; at < target.byteLength; at += pieceBytes) {
+        alive();
+        const piece = target.subarray(at, at + pieceBytes);
+        await this.source.readSliceAsync(name, from + at, piece);
+        bytes += piece.byteLength;
+        progress({ bytes, total, tensor: name });
+      }
+    }
+  }
+
+  /** Frees the tensors that nobody has {@link taken}. */
+  [Symbol.dispose](): void {
+    this.#reads.length = 0;
+    for (const tensor of this.#tensors.splice(0)) tensor[Symbol.dispose]();
+  }
+
+  #quantizedParts(module: string, rows: number, columns: number) {
+    return quantizedShapes(this.source, module, rows, columns, this.#quantization(module), this.#op);
+  }
+
+  #whole(name: string, dtype: DType, shape: Shape): Tensor {
+    const made = this.#make(dtype, shape);
+    this.#read(name, 0, bytesOf(made));
+    return made;
+  }
+
+  #rows(name: string, dtype: DType, columns: number, { rows, moves }: { rows: number; moves: readonly Move[] }): Tensor {
+    const made = this.#make(dtype, [rows, columns]);
+    const bytes = bytesOf(made);
+    const rowBytes = columns * dtypes[dtype].bytes;
+    for (const { from, to, rows: count } of moves) {
+      this.#read(name, from * rowBytes, bytes.subarray(to * rowBytes, (to + count) * rowBytes));
+    }
+    return made;
+  }
+
+  #make(dtype: DType, shape: Shape): Tensor {
+    const tensor = this.#device.tensor(dtype, [...shape]) as Tensor;
+    this.#tensors.push(tensor);
+    return tensor;
+  }
+
+  #read(name: string, from: number, target: Uint8Array): void {
+    this.#taken.add(name);
+    this.#reads.push({ name, from, target });
+  }
+
+  /** Checks that a tensor of floats is there in one of the shapes, and gives its dtype. */
+  #floats(name: string, shapes: readonly Shape[]): FloatDType {
+    const { dtype, shape } = this.source.info(name);
+    if (!shapes.some((allowed) => shapeText(allowed) === shapeText(shape))) {
+      const expected = `${name} of shape ${shapes.map(shapeText).join(" or ")}, as the configuration says`;
+      throw new FileError(this.source.path, { op: this.#op, expected, received: shapeText(shape) });
+    }
+    const own = floatDType(dtype);
+    if (own) return own;
+    throw new DTypeError({ op: this.#op, argument: `${this.source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
+  }
+}
+
+function shapeText(shape: Shape): string {
+  return `[${shape.join(", ")}]`;
+}
+
+function bytesOf({ data }: Tensor): Uint8Array {
+  return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+}

@@ -1,0 +1,43 @@
+/** What a dense Qwen3.5 text model is, read from a Hugging Face `config.json`. */
+
+import type { LayerConfig } from "../layer/config.ts";
+
+/** How a layer mixes tokens: by a Gated DeltaNet, or by attention over all earlier ones. */
+export type LayerType = "gatedDelta" | "attention";
+
+/** Shape and options of the attention layers. */
+export interface AttentionConfig {
+  /** Query heads (`num_attention_heads`). */
+  readonly heads: number;
+  /** Key and value heads (`num_key_value_heads`), which divide {@link heads}. */
+  readonly kvHeads: number;
+  /** Length of a head (`head_dim`). */
+  readonly headDim: number;
+  /** How many of a head's first dimensions turn with the position (`partial_rotary_factor` of them), even. */
+  readonly rotaryDim: number;
+  /** Base of the rotation's frequencies (`rope_theta`). */
+  readonly ropeTheta: number;
+}
+
+/** Shape and options of a whole model. */
+export interface ModelConfig {
+  /** Width of the hidden states (`hidden_size`). */
+  readonly hiddenSize: number;
+  /** Width inside the MLP (`intermediate_size`). */
+  readonly intermediateSize: number;
+  /** Number of token ids, which are 0 .. vocabSize - 1 (`vocab_size`). */
+  readonly vocabSize: number;
+  /** Epsilon of every RMS norm (`rms_norm_eps`). */
+  readonly normEps: number;
+  /** Whether the output projection is the embedding itself (`tie_word_embeddings`). */
+  readonly tied: boolean;
+  /** Positions that the model was made for: 0 .. maxPositions - 1 (`max_position_embeddings`). */
+  readonly maxPositions: number;
+  /** What each layer is, first to last. */
+  readonly layers: readonly LayerType[];
+  readonly attention: AttentionConfig;
+  /** Of every Gated DeltaNet layer. */
+  readonly mixer: LayerConfig;
+  /** Tokens that end a text: `eos_token_id` of `generation_config.json`, else of `config.json`; may be empty. */
+  readonly eosTokens: readonly number[];
+}

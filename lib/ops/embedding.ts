@@ -1,0 +1,40 @@
+import type { Tensor } from "../tensor/tensor.ts";
+import type { Indices } from "./indices.ts";
+import { makeOp } from "./op.ts";
+import type { Op } from "./op.ts";
+
+/** Arguments of {@link embedding}. Dimensions are called rows, vocabulary and dim. */
+export interface EmbeddingArguments {
+  /**
+   * `[vocabulary, dim]`, any float dtype; or, with `scales` and `biases`, the u32 words `[vocabulary, dim · bits / 32]` of
+   * a quantised matrix, as {@link linear} has it. Contiguous.
+   */
+  readonly weight: Tensor;
+  /** `[vocabulary, dim / group]`, f32, f16 or bf16, contiguous; group is 32, 64 or 128. Given with `biases`. */
+  readonly scales?: Tensor | undefined;
+  /** Shaped as `scales`, and of its dtype. */
+  readonly biases?: Tensor | undefined;
+  /** Written: `[rows, dim]`, f32, f16 or bf16. */
+  readonly out: Tensor;
+  /** `[rows]`: 0 … vocabulary − 1, in any order and as often as wanted; at most 1048576 of them. */
+  readonly ids: Indices;
+}
+
+/**
+ * Rows of a matrix: out[r] = w[ids[r]], each element rounded once to the dtype of `out`. A quantised matrix is read as
+ * {@link linear} reads it, so a tied output projection takes the same tensors.
+ *
+ * `out` may be a strided view with a free row stride; it overlaps nothing. The ids are read, checked and copied when the
+ * op is encoded, and again each time that a plan runs.
+ *
+ * Source: `torch.nn.functional.embedding`; `mlx.nn.QuantizedEmbedding`.
+ *
+ * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
+ *   encoded where shapes, dtypes, memory or index data do not fit, or where the backend has no such kernel. Nothing is
+ *   written then.
+ * @example
+ * device.run(embedding({ weight, scales, biases, ids: [1, 5, 5], out: hidden }));
+ */
+export function embedding(args: EmbeddingArguments): Op {
+  return makeOp("embedding", args);
+}

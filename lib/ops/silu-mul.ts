@@ -1,0 +1,31 @@
+import type { Tensor } from "../tensor/tensor.ts";
+import { makeOp } from "./op.ts";
+import type { Op } from "./op.ts";
+
+/** Arguments of {@link siluMul}. */
+export interface SiluMulArguments {
+  /** `[tokens, heads, dim]` or `[tokens, dim]`: f32 or the dtype of `up`. */
+  readonly gate: Tensor;
+  /** Shaped as `gate`: f32, f16 or bf16. */
+  readonly up: Tensor;
+  /** Written, shaped as `gate`: the dtype of `up` or f32. */
+  readonly out: Tensor;
+}
+
+/**
+ * A gated linear unit's product: out = silu(gate) · up with silu(x) = x · sigmoid(x), in float32 and rounded once.
+ *
+ * All three may be strided views with free token and head strides. `out` may be `gate` or `up` itself, the same elements
+ * in the same layout; otherwise it overlaps neither.
+ *
+ * Source: Shazeer, "GLU Variants Improve Transformer", 2020 (SwiGLU).
+ *
+ * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
+ *   encoded where shapes, dtypes, memory or index data do not fit, or where the backend has no such kernel. Nothing is
+ *   written then.
+ * @example
+ * device.run(siluMul({ gate, up, out: gate }));
+ */
+export function siluMul(args: SiluMulArguments): Op {
+  return makeOp("siluMul", args);
+}

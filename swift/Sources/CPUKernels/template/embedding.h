@@ -1,0 +1,21 @@
+/* embedding: rows of a matrix, by number. Work items are rows of out. */
+
+enum { EMBEDDING_BLOCK = 1024 };
+
+static void embedding(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
+  const gd_cpu_embedding *op = params;
+  float *block = scratch;
+  for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
+    void *out = element(&op->out, item, 0, 0);
+    int64_t row = op->ids[item], columns = op->weight.columns;
+    if (op->weight.bits == 0) {
+      convert(matrix_row(&op->weight, row), 0, op->weight.dtype, out, 0, op->out.dtype, columns);
+      continue;
+    }
+    for (int64_t i = 0; i < columns; i += EMBEDDING_BLOCK) {
+      int64_t count = least(EMBEDDING_BLOCK, columns - i);
+      expand(&op->weight, row, i, count, block);
+      convert(block, 0, GD_CPU_F32, out, i, op->out.dtype, count);
+    }
+  }
+}

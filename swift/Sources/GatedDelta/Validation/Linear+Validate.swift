@@ -1,0 +1,33 @@
+import CGatedDelta
+import GatedDeltaTypes
+
+extension gd_linear: OpDescriptor {
+  func validate(_ validator: inout Validator) throws(Failure) {
+    let dims = try validator.dims(self.x, "x", "[rows, inFeatures]", rank: 2)
+    let (rows, inFeatures) = (dims[0], dims[1])
+    let outFeatures = try validator.dims(self.weight, "weight", "[outFeatures, inFeatures]", rank: 2)[0]
+    let x = try validator.input(self.x, "x", dims, "[rows, inFeatures]", .floats)
+    let matrix = try validator.matrix(
+      MatrixArguments(
+        weight: self.weight, scales: scales, biases: biases, layout: "[outFeatures, inFeatures]",
+        wordLayout: "[outFeatures, inFeatures * bits / 32]", groupLayout: "[outFeatures, inFeatures / group]",
+        columnsName: "inFeatures"),
+      rows: outFeatures, columns: inFeatures)
+    let outDims = Dims(rows, outFeatures)
+    var residual: TensorView?
+    var replacesResidual = false
+    if !self.residual.isAbsent {
+      let view = try validator.input(self.residual, "residual", outDims, "[rows, outFeatures]", .orF32(x.dtype))
+      replacesResidual = validator.forget(view, where: self.residual.isSame(self.out))
+      residual = view
+    }
+    let out = try validator.output(self.out, "out", outDims, "[rows, outFeatures]", .orF32(x.dtype))
+    try validator.checkOverlaps()
+
+    let op = Linear(
+      rows: Int(rows), inFeatures: Int(inFeatures), outFeatures: Int(outFeatures), x: x,
+      weight: matrix.weight, quantisation: matrix.quantisation, residual: residual, out: out, replacesResidual: replacesResidual)
+    // Without input features the sums are empty, and the output is zeros or the residual: that is still to be written.
+    try validator.finish(.linear(op), isEmpty: rows == 0 || outFeatures == 0)
+  }
+}

@@ -1,0 +1,204 @@
+/** `linear` with MLX's affine weights, and with a residual. */
+import fc from "fast-check";
+import { expect, test } from "bun:test";
+import { Device, add, linear } from "../../lib/index.ts";
+import type { FloatDType, Op, Tensor } from "../../lib/index.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
+import { linear as referenceOf } from "../reference/linear.ts";
+import { dequantise } from "../reference/quantised.ts";
+import type { Quantised } from "../reference/quantised.ts";
+import { reference, rows as rowsOf } from "../reference/tensor.ts";
+import type { Reference } from "../reference/tensor.ts";
+import { affineFiles, loadAffine } from "../support/affine.ts";
+import { formats } from "../support/arbitraries.ts";
+import { onOnly } from "../support/backends.ts";
+import { fill } from "../support/cases.ts";
+import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
+import { Layouts, download } from "../support/layouts.ts";
+import { forAll } from "../support/property.ts";
+import { bitWidths, groupSizes, placeQuantised, randomQuantised } from "../support/quantised.ts";
+import { Random } from "../support/random.ts";
+import { runChecked } from "../support/run-ops.ts";
+
+interface Running {
+  readonly x?: FloatDType;
+  readonly scales?: FloatDType;
+  readonly out?: FloatDType;
+  readonly residual?: { readonly numbers: Reference; readonly format: FloatDType };
+  /** Whether out is the residual itself. */
+  readonly inPlace?: boolean;
+  readonly random?: Random;
+}
+
+onOnly("cpu", "linear of packed weights", (backend) => {
+  const { device } = backend;
+
+  function run(x: Reference, weight: Quantised, running: Running = {}): Float32Array<ArrayBuffer> {
+    const { residual, inPlace = false, random } = running;
+    using layouts = new Layouts(device, random);
+    const shape = [x.shape[0]!, weight.words.shape[0]!];
+    const added = residual && layouts[inPlace ? "updated" : "rows"]("residual", residual.format, residual.numbers);
+    const out = inPlace ? added! : layouts.out("out", running.out ?? "f32", shape);
+    const args = {
+      x: layouts.rows("x", running.x ?? "f32", x),
+      ...placeQuantised(layouts, weight, running.scales ?? "f32"),
+      ...(added && { residual: added }),
+      out,
+    };
+    runChecked(device, layouts, linear(args));
+    return download(out);
+  }
+
+  const wanted = (x: Reference, weight: Quantised, residual?: Reference) => {
+    const out = referenceOf(x, dequantise(weight));
+    residual?.data.forEach((value, i) => (out.data[i]! += value));
+    return out.data;
+  };
+  const filled = (random: Random, shape: readonly number[], format: FloatDType = "f32") => fill(shape, format, () => random.normal());
+
+  const cases = fc.record({
+    seed: fc.integer({ min: 1, max: 2 ** 30 }),
+    bits: fc.constantFrom(...bitWidths),
+    group: fc.constantFrom(...groupSizes),
+    groups: fc.integer({ min: 1, max: 5 }),
+    rows: fc.nat({ max: 20 }),
+    outFeatures: fc.integer({ min: 1, max: 90 }),
+    x: formats,
+    scales: formats,
+    narrow: fc.boolean(),
+    residual: fc.constantFrom("none", "f32", "x"),
+    inPlace: fc.boolean(),
+  });
+
+  test("near float64 for any bits, groups, sizes, dtypes and layouts; narrow results are rounded once", () => {
+    forAll(backend, 300, cases, ({ seed, bits, group, groups, rows, outFeatures, x, scales, narrow, ...given }) => {
+      const random = new Random(seed);
+      const numbers = filled(random, [rows, group * groups], x);
+      const weight = randomQuantised(random, [outFeatures, group * groups], bits, group, scales);
+      const format = given.residual === "f32" ? "f32" : x;
+      const residual = given.residual === "none" ? undefined : { numbers: filled(random, [rows, outFeatures], format), format };
+      const running = { x, scales, ...(residual && { residual }), random };
+      const out = run(numbers, weight, running);
+      expectNear(`cpu linear, ${bits} bits`, out, wanted(numbers, weight, residual?.numbers), bounds.f32);
+      if (narrow) expectRounded("out", x, run(numbers, weight, { ...running, out: x }), out);
+      if (given.inPlace && residual) expectRounded("residual", format, run(numbers, weight, { ...running, inPlace: true }), out);
+    });
+  });
+
+  test.each(affineFiles())("%s, quantised by MLX", (path) => {
+    for (const golden of loadAffine(path)) {
+      const { x, weight, q, format } = golden;
+      // Scales of 1 and biases of 0 give the numbers themselves; each row of the identity takes a column of them.
+      const groups = [weight.words.shape[0]!, 256 / weight.group] as const;
+      const plain = { ...weight, scales: reference(groups, Array(groups[0] * groups[1]).fill(1)), biases: reference(groups) };
+      const identity = reference([256, 256]);
+      for (let i = 0; i < 256; i++) identity.data[i * 257] = 1;
+      const columns = run(identity, plain);
+      const numbers = Array.from({ length: q.length }, (_, i) => columns[(i % 256) * groups[0] + Math.floor(i / 256)]);
+      expect(numbers).toEqual(Array.from(q));
+      const out = run(x, weight, { scales: format });
+      expectNear("cpu linear, MLX's matrices", out, wanted(x, weight), bounds.f32);
+      expectNear("cpu linear, against MLX itself", out, golden.out, 1e-5);
+    }
+  });
+
+  test.each(bitWidths)("%d bits: a row has the same bits in any company, and a feature too", (bits) => {
+    const random = new Random(bits);
+    for (const [columns, group] of [[1152, 128], [96, 32], [2112, 64]] as const) {
+      const x = filled(random, [14, columns]);
+      const weight = randomQuantised(random, [70, columns], bits, group, "bf16");
+      const together = run(x, weight, { scales: "bf16" });
+      for (let row = 0; row < 14; row++) {
+        expectSameBits(`row ${row}`, run(rowsOf(x, row, row + 1), weight, { scales: "bf16" }), together.slice(row * 70, (row + 1) * 70));
+      }
+      for (const count of [2, 3, 4, 5, 6, 7, 13]) {
+        expectSameBits(`${count} rows`, run(rowsOf(x, 0, count), weight, { scales: "bf16" }), together.slice(0, count * 70));
+      }
+      const part = (tensor: Reference, from: number) => rowsOf(tensor, from, from + 1);
+      for (const feature of [0, 15, 16, 33, 69]) {
+        const { words, scales, biases } = weight;
+        const one = { ...weight, words: part(words, feature), scales: part(scales, feature), biases: part(biases, feature) };
+        const alone = run(x, one, { scales: "bf16" });
+        expectSameBits(`feature ${feature}`, alone, Float32Array.from({ length: 14 }, (_, row) => together[row * 70 + feature]!));
+      }
+    }
+  });
+
+  test("any number of threads gives the same bits", () => {
+    const random = new Random(9);
+    for (const [rows, columns, features] of [[1, 512, 700], [130, 1152, 100], [40, 64, 17]] as const) {
+      const x = Float32Array.from({ length: rows * columns }, () => random.normal());
+      const { words, scales, biases } = randomQuantised(random, [features, columns], 4, 64, "f32");
+      const results = [1, 2, 3, 8].map((threads) => {
+        using other = Device.open({ backend: "cpu", threads });
+        const out = other.tensor("f32", [rows, features]);
+        const weight = other.tensor("u32", words.shape).copyFrom(words.data);
+        const group = { scales: other.tensor("f32", scales.shape).copyFrom(scales.data), biases: other.tensor("f32", biases.shape).copyFrom(biases.data) };
+        other.run(linear({ x: other.tensor("f32", [rows, columns]).copyFrom(x), weight, ...group, out }));
+        other.wait();
+        return out.toFloat32();
+      });
+      for (const result of results) expectSameBits("out", result, results[0]!);
+    }
+  });
+
+  /** Runs an op whose result is `out`. */
+  const after = (out: Tensor, ...ops: Op[]) => {
+    device.run(...ops);
+    device.wait();
+    return out.toFloat32();
+  };
+
+  test("with a residual: the bits of linear and then add, for every form of weight", () => {
+    const random = new Random(5);
+    using layouts = new Layouts(device, random);
+    const [rows, columns, features] = [5, 192, 37];
+    const x = layouts.rows("x", "f32", filled(random, [rows, columns]));
+    const residual = layouts.rows("residual", "f32", filled(random, [rows, features]));
+    const [product, sum, fused] = ["product", "sum", "fused"].map((name) => layouts.out(name, "f32", [rows, features]));
+    const packed = bitWidths.map((bits) => placeQuantised(layouts, randomQuantised(random, [features, columns], bits, 64, "f16"), "f16"));
+    const floats = (["f32", "f16", "bf16"] as const).map((format) => ({ weight: layouts.packed("weight", format, filled(random, [features, columns], format)) }));
+    for (const weight of [...packed, ...floats]) {
+      const apart = after(sum!, linear({ x, ...weight, out: product! }), add({ a: product!, b: residual, out: sum! }));
+      expectSameBits("fused", after(fused!, linear({ x, ...weight, residual, out: fused! })), apart);
+      // In place, and in a submission of both.
+      expectSameBits("in place", after(product!, linear({ x, ...weight, out: product! }), add({ a: product!, b: residual, out: product! })), apart);
+      fused!.copyFrom(residual);
+      expectSameBits("onto the residual", after(fused!, linear({ x, ...weight, residual: fused!, out: fused! })), apart);
+    }
+  });
+
+  test("no input features: the residual", () => {
+    const residual = device.tensorFrom("f32", [2, 3], [1, 2, 3, 4, 5, 6]);
+    const out = device.tensor("f32", [2, 3]);
+    const [x, weight] = [device.tensor("f32", [2, 0]), device.tensor("f32", [3, 0])];
+    expect([...after(out, linear({ x, weight, residual, out }))]).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+
+  test("no rows, and no features, are legal", () => {
+    const random = new Random(6);
+    expect(run(reference([0, 64]), randomQuantised(random, [3, 64], 3, 32, "f32")).length).toBe(0);
+    expect(run(filled(random, [3, 64]), randomQuantised(random, [0, 64], 3, 32, "f32")).length).toBe(0);
+  });
+
+  test("NaN and infinity in x, scales and biases go where arithmetic takes them, and nowhere else", () => {
+    const random = new Random(7);
+    for (const bits of bitWidths) {
+      const weight = randomQuantised(random, [20, 128], bits, 64, "f32");
+      const x = filled(random, [7, 128]);
+      const clean = run(x, weight);
+      x.data[3 * 128 + 70] = NaN;
+      x.data[5 * 128 + 1] = Infinity;
+      weight.scales.data[2 * 2 + 1] = NaN;
+      weight.biases.data[9 * 2] = -Infinity;
+      const out = run(x, weight);
+      const exact = wanted(x, weight);
+      for (let i = 0; i < out.length; i++) {
+        const touched = [3, 5].includes(Math.floor(i / 20)) || [2, 9].includes(i % 20);
+        if (touched) expect(Number.isFinite(out[i]!)).toBe(Number.isFinite(exact[i]!));
+        else expect(out[i]).toBe(clean[i]!);
+        if (touched && !Number.isFinite(exact[i]!)) expect(out[i]).toBe(exact[i]!);
+      }
+    }
+  });
+});

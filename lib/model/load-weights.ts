@@ -12,6 +12,7 @@ import { TensorLoader } from "../layer/tensor-loader.ts";
 import { openCheckpoint } from "../safetensors/safetensors.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
+import { importSchemas } from "./import-schemas.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
@@ -61,15 +62,19 @@ const longestStretch = 5;
  */
 export async function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
   const { dtype = "f32", onProgress } = options;
-  using source = openCheckpoint(expectFolder(folder));
-  const { config: json, path } = readConfig(source, undefined, op);
-  const place = { path, op };
-  const parsed = parseModelConfig(json, place);
-  const eosTokens = readEnds(source, json, place);
-  using loader = new TensorLoader(device, source, op, parseQuantization(json, place));
+  expectFolder(folder);
   const alive = () => {
     if (device.closed) throw new DisposedError({ op, argument: "device", expected: "a device that is open", received: "a closed one" });
   };
+  await importSchemas(() => pause(alive));
+  using source = openCheckpoint(folder);
+  const { config: json, path } = readConfig(source, undefined, op);
+  const place = { path, op };
+  await pause(alive);
+  const parsed = parseModelConfig(json, place);
+  const eosTokens = readEnds(source, json, place);
+  await pause(alive);
+  using loader = new TensorLoader(device, source, op, parseQuantization(json, place));
   const planned = await planModel(device, loader, parsed, dtype, pauses(alive));
   try {
     await loader.stream(alive, (progress) => onProgress?.(progress));
@@ -81,18 +86,22 @@ export async function loadModelWeights(device: Device, folder: string, options: 
   return { config: { ...parsed, tied: planned.tied, eosTokens }, weights: planned.weights, skipped: planned.skipped };
 }
 
-function expectFolder(folder: string): string {
-  if (typeof folder === "string" && folder !== "") return folder;
-  throw invalid(op, "folder", "the path of a model's folder", folder);
+function expectFolder(folder: string): void {
+  if (typeof folder !== "string" || folder === "") throw invalid(op, "folder", "the path of a model's folder", folder);
 }
 
-/** Lets other work go on, where the last time is long enough ago. */
+/** Lets other work have its turn. */
+async function pause(alive: () => void): Promise<void> {
+  await new Promise<void>((resolve) => setImmediate(resolve));
+  alive();
+}
+
+/** {@link pause}, where the last one is long enough ago. */
 function pauses(alive: () => void): () => Promise<void> {
   let last = performance.now();
   return async () => {
     if (performance.now() - last < longestStretch) return;
-    await new Promise<void>((resolve) => setImmediate(resolve));
-    alive();
+    await pause(alive);
     last = performance.now();
   };
 }

@@ -58,10 +58,15 @@ export interface ErrorDetails {
 
 /** The base of every error that this library throws. */
 export class GatedDeltaError extends Error {
+  /** What went wrong. */
   readonly code: ErrorCode;
+  /** The operation that failed, e.g. `gatedDelta`. */
   readonly op: string | undefined;
+  /** The argument (or file) at fault, e.g. `cuSeqlens` or `q.shape`. */
   readonly argument: string | undefined;
+  /** What would have been accepted, e.g. `a multiple of 8 in 8..256`. */
   readonly expected: string | undefined;
+  /** What came instead. */
   readonly received: string | undefined;
 
   constructor(code: ErrorCode, details: ErrorDetails = {}) {

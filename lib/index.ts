@@ -7,6 +7,7 @@ export { Device } from "./device/device.ts";
 export type { BackendName, DeviceOptions, FinishOptions } from "./device/device-options.ts";
 export { Tensor } from "./tensor/tensor.ts";
 export type { TensorView } from "./tensor/shape.ts";
+export type { FromPointerOptions } from "./tensor/wrap.ts";
 export { decodeBf16, encodeBf16 } from "./tensor/dtype.ts";
 export type { ArrayOfDType, DType, FloatDType } from "./tensor/dtype.ts";
 export { Plan } from "./device/plan.ts";
@@ -67,7 +68,7 @@ export {
   TimeoutError,
   UnsupportedError,
 } from "./errors.ts";
-export type { ErrorCode } from "./errors.ts";
+export type { ErrorCode, ErrorDetails } from "./errors.ts";
 export { libraryInfo } from "./native/library-info.ts";
 export type { LibraryInfo } from "./native/library-info.ts";
 export type { LibrarySource } from "./native/candidates.ts";

@@ -4,7 +4,6 @@ import { asDType } from "../tensor/dtype.ts";
 import type { DType } from "../tensor/dtype.ts";
 import { DisposedError, GatedDeltaError, describe } from "../errors.ts";
 import { knowDevice, native } from "../tensor/device-handle.ts";
-import type { HasHandle } from "../tensor/device-handle.ts";
 import * as nativeDevice from "../native/device.ts";
 import type { Handle } from "../native/handle.ts";
 import { isOp } from "../ops/op.ts";
@@ -55,7 +54,7 @@ let opening = false;
  * await device.finish();
  * console.log(out.data); // Float32Array [1, 2, 3, 4]
  */
-export class Device implements Disposable, HasHandle {
+export class Device implements Disposable {
   static readonly #collected = new FinalizationRegistry<{ handle: Handle; pins: Pins }>(({ handle, pins }) => {
     nativeDevice.abandonDevice(handle);
     pins.clear();

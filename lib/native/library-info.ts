@@ -6,10 +6,13 @@ import { loadedInfo } from "./library.ts";
 
 /** The library in use. */
 export interface LibraryInfo {
+  /** The file that was loaded. */
   readonly path: string;
+  /** How it was found. */
   readonly source: LibrarySource;
   /** Its own version text. */
   readonly version: string;
+  /** The version of its C interface; this package loads no other than its own. */
   readonly abiVersion: number;
 }
 

@@ -6,16 +6,16 @@
  * - `i32`: index data only
  * - `u32`: words of packed weights only
  */
-export type DType = keyof typeof dTypes;
+export type DType = "f32" | "f16" | "bf16" | "i32" | "u32";
 
 /** See {@link DType}. */
-export const dTypes = {
+export const dTypes: Readonly<Record<DType, number>> = {
   f32: 1,
   f16: 2,
   bf16: 3,
   i32: 4,
   u32: 5,
-} as const;
+};
 
 /**
  * How the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong guess gives
@@ -28,30 +28,30 @@ export const dTypes = {
  * - `raw-ssm`: exp(aLog softplus(a + dtBias)), aLog holding ssm_a = -exp(A_log) (GGUF)
  * - `raw-bounded`: exp(gateBound sigmoid(exp(aLog) (a + dtBias))) (Kimi Linear)
  */
-export type GateForm = keyof typeof gateForms;
+export type GateForm = "decay" | "log" | "neg-log" | "raw" | "raw-ssm" | "raw-bounded";
 
 /** See {@link GateForm}. */
-export const gateForms = {
+export const gateForms: Readonly<Record<GateForm, number>> = {
   decay: 1,
   log: 2,
   "neg-log": 3,
   raw: 4,
   "raw-ssm": 5,
   "raw-bounded": 6,
-} as const;
+};
 
 /**
  * One gate a head, or one for every key dimension.
  *
  * - `key`: Kimi's KDA
  */
-export type GateDims = keyof typeof gateDims;
+export type GateDims = "head" | "key";
 
 /** See {@link GateDims}. */
-export const gateDims = {
+export const gateDims: Readonly<Record<GateDims, number>> = {
   head: 1,
   key: 2,
-} as const;
+};
 
 /**
  * How beta comes from what is given.
@@ -60,14 +60,14 @@ export const gateDims = {
  * - `sigmoid`: sigmoid(b)
  * - `2-sigmoid`: 2 sigmoid(b), which allows negative eigenvalues
  */
-export type BetaForm = keyof typeof betaForms;
+export type BetaForm = "given" | "sigmoid" | "2-sigmoid";
 
 /** See {@link BetaForm}. */
-export const betaForms = {
+export const betaForms: Readonly<Record<BetaForm, number>> = {
   given: 1,
   sigmoid: 2,
   "2-sigmoid": 3,
-} as const;
+};
 
 /**
  * Which key head serves value head hv.
@@ -75,13 +75,13 @@ export const betaForms = {
  * - `block`: hv / (valueHeads / keyHeads), rounded down (Hugging Face, MLX, vLLM, MAX)
  * - `tiled`: hv mod keyHeads (ggml)
  */
-export type HeadMap = keyof typeof headMaps;
+export type HeadMap = "block" | "tiled";
 
 /** See {@link HeadMap}. */
-export const headMaps = {
+export const headMaps: Readonly<Record<HeadMap, number>> = {
   block: 1,
   tiled: 2,
-} as const;
+};
 
 /**
  * Normalisation of each query and key row x of length keyDim, before the query's scale.
@@ -90,15 +90,15 @@ export const headMaps = {
  * - `l2-max`: x / max(sqrt(sum x^2), eps) (ggml)
  * - `rms`: x rsqrt(sum x^2 + keyDim eps) (MLX)
  */
-export type QKNorm = keyof typeof qkNorms;
+export type QKNorm = "none" | "l2" | "l2-max" | "rms";
 
 /** See {@link QKNorm}. */
-export const qkNorms = {
+export const qkNorms: Readonly<Record<QKNorm, number>> = {
   none: 1,
   l2: 2,
   "l2-max": 3,
   rms: 4,
-} as const;
+};
 
 /**
  * How prefill is computed.
@@ -107,14 +107,14 @@ export const qkNorms = {
  * - `recurrent`: token by token
  * - `chunked`: 16 tokens at a time as products of matrices, with bits of its own
  */
-export type Algorithm = keyof typeof algorithms;
+export type Algorithm = "auto" | "recurrent" | "chunked";
 
 /** See {@link Algorithm}. */
-export const algorithms = {
+export const algorithms: Readonly<Record<Algorithm, number>> = {
   auto: 0,
   recurrent: 1,
   chunked: 2,
-} as const;
+};
 
 /**
  * What a sum or a gate goes through.
@@ -123,14 +123,14 @@ export const algorithms = {
  * - `silu`: x sigmoid(x)
  * - `sigmoid`: sigmoid(x)
  */
-export type Activation = keyof typeof activations;
+export type Activation = "none" | "silu" | "sigmoid";
 
 /** See {@link Activation}. */
-export const activations = {
+export const activations: Readonly<Record<Activation, number>> = {
   none: 1,
   silu: 2,
   sigmoid: 3,
-} as const;
+};
 
 /**
  * What a convolution's sums go through.
@@ -138,13 +138,13 @@ export const activations = {
  * - `none`: x
  * - `silu`: x sigmoid(x)
  */
-export type ConvActivation = keyof typeof convActivations;
+export type ConvActivation = "none" | "silu";
 
 /** See {@link ConvActivation}. */
-export const convActivations = {
+export const convActivations: Readonly<Record<ConvActivation, number>> = {
   none: 1,
   silu: 2,
-} as const;
+};
 
 /**
  * What a norm's gate goes through.
@@ -152,13 +152,13 @@ export const convActivations = {
  * - `silu`: x sigmoid(x)
  * - `sigmoid`: sigmoid(x)
  */
-export type NormActivation = keyof typeof normActivations;
+export type NormActivation = "silu" | "sigmoid";
 
 /** See {@link NormActivation}. */
-export const normActivations = {
+export const normActivations: Readonly<Record<NormActivation, number>> = {
   silu: 2,
   sigmoid: 3,
-} as const;
+};
 
 /**
  * What a norm's rows are multiplied by.
@@ -166,13 +166,13 @@ export const normActivations = {
  * - `weight`: w
  * - `one-plus-weight`: 1 + w (Qwen3.5)
  */
-export type WeightForm = keyof typeof weightForms;
+export type WeightForm = "weight" | "one-plus-weight";
 
 /** See {@link WeightForm}. */
-export const weightForms = {
+export const weightForms: Readonly<Record<WeightForm, number>> = {
   weight: 1,
   "one-plus-weight": 2,
-} as const;
+};
 
 /**
  * Whether x is normalised before it is multiplied by act(z), or after.
@@ -180,10 +180,10 @@ export const weightForms = {
  * - `norm-then-gate`: n(x) act(z) (Qwen3-Next)
  * - `gate-then-norm`: n(x act(z)) (Mamba-2)
  */
-export type NormOrder = keyof typeof normOrders;
+export type NormOrder = "norm-then-gate" | "gate-then-norm";
 
 /** See {@link NormOrder}. */
-export const normOrders = {
+export const normOrders: Readonly<Record<NormOrder, number>> = {
   "norm-then-gate": 1,
   "gate-then-norm": 2,
-} as const;
+};

@@ -29,7 +29,9 @@ export interface CausalConv1dArguments extends RaggedArguments, KeptStateArgumen
 /**
  * Causal depthwise convolution over time: for each sequence, token t and channel c,
  *
- *     out[t, c] = act(bias[c] + Σⱼ weight[c, j] · x[t − width + 1 + j, c])
+ * ```math
+ * out_{t,c} = act\Big(bias_c + \sum_{j=0}^{width-1} weight_{c,j} \, x_{t-width+1+j,\,c}\Big)
+ * ```
  *
  * where rows before the sequence's first come from its state. The new state is the last width − 1 rows of
  * (old state ‖ x), however short the sequence.

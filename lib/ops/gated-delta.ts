@@ -41,7 +41,14 @@ export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors, Rag
  * The gated delta rule over a ragged batch. For each sequence and value head, with state S of valueDim rows of keyDim
  * and for each token in order:
  *
- *     S ← a S;   δ = β (v − S k);   S ← S + δ kᵀ;   out = S q
+ * ```math
+ * \begin{aligned}
+ * S_t' &= a_t S_{t-1} \\
+ * \delta_t &= \beta_t \, (v_t - S_t' k_t) \\
+ * S_t &= S_t' + \delta_t k_t^\top \\
+ * out_t &= S_t q_t
+ * \end{aligned}
+ * ```
  *
  * with k and q normalised as `qkNorm` says and q scaled. Arithmetic is float32; each output is rounded once, when it is
  * stored.

@@ -22,8 +22,14 @@ export interface GatedRmsNormArguments {
 }
 
 /**
- * RMS norm over the last dimension, gated by z. With n(x) = x · rsqrt(mean x² + eps), `norm-then-gate` is
- * weight · n(x) · act(z) and `gate-then-norm` is weight · n(x · act(z)). Arithmetic is float32; `out` is rounded once.
+ * RMS norm over the last dimension, gated by z: `norm-then-gate` and `gate-then-norm` are
+ *
+ * ```math
+ * out = weight \cdot n(x) \cdot act(z), \qquad out = weight \cdot n(x \cdot act(z)),
+ * \qquad n(x) = \frac{x}{\sqrt{\operatorname{mean}(x^2) + eps}}
+ * ```
+ *
+ * Arithmetic is float32; `out` is rounded once.
  *
  * `x`, `z` and `out` may be strided views with free token and head strides; `out` overlaps nothing. Rows may have
  * any length.

@@ -18,8 +18,13 @@ export interface RmsNormArguments {
 }
 
 /**
- * RMS norm over the last dimension: out = (x · rsqrt(mean x² + eps)) · w, w the weight or 1 + weight. Arithmetic is
- * float32; `out` is rounded once. {@link gatedRmsNorm} is the one with a gate.
+ * RMS norm over the last dimension, w being the weight or 1 + weight:
+ *
+ * ```math
+ * out = \frac{x}{\sqrt{\operatorname{mean}(x^2) + eps}} \cdot w
+ * ```
+ *
+ * Arithmetic is float32; `out` is rounded once. {@link gatedRmsNorm} is the one with a gate.
  *
  * `x` and `out` may be strided views with free token and head strides; `out` overlaps nothing. Rows may have any
  * length; the order of a row's sum depends on it alone.

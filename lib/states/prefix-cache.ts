@@ -51,6 +51,7 @@ interface Entry {
  * cache.insert(prompt, state);
  */
 export class PrefixCache implements Disposable {
+  /** The pool whose states the cache holds. */
   readonly pool: StatePool;
   /** The budget in bytes. */
   readonly budget: number;

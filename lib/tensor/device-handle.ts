@@ -1,15 +1,9 @@
 /** What modules of this package use of a device beyond its public members. Not exported from the package. */
 import type { Device } from "../device/device.ts";
 import { GatedDeltaError, describe } from "../errors.ts";
-import type { Handle } from "../native/handle.ts";
 
 /** A device's native handle; reading it throws once the device is closed. */
 export const native: unique symbol = Symbol("native handle");
-
-/** An object with a native handle. */
-export interface HasHandle {
-  readonly [native]: Handle;
-}
 
 const devices = new WeakSet<object>();
 

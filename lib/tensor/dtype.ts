@@ -91,7 +91,7 @@ export function decodeBf16Value(bits: number): number {
   return f32Box[0]!;
 }
 
-/** Numbers as bf16 bits, each rounded by {@link encodeBf16Value}. */
+/** Numbers as bf16 bits, each rounded once, to nearest, ties to even. */
 export function encodeBf16(values: ArrayLike<number>): Uint16Array<ArrayBuffer> {
   const out = new Uint16Array(values.length);
   for (let i = 0; i < out.length; i++) out[i] = encodeBf16Value(values[i]!);

@@ -9,6 +9,7 @@ import { contiguousStrides, sizeOf } from "./strides.ts";
 export interface TensorView {
   /** Where the view's first element lies, from the tensor's first. 0 by default. */
   readonly offset?: number | undefined;
+  /** The view's dimensions, outermost first. */
   readonly shape: readonly number[];
   /** Contiguous by default. */
   readonly strides?: readonly number[] | undefined;

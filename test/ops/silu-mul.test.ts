@@ -65,7 +65,7 @@ onOnly("cpu", "siluMul", ({ device }) => {
     expect([out[0], out[2], out[3], out[4]]).toEqual([Math.fround(Math.fround(1e30) * 2), 0, -0, Infinity]);
     expect(Math.abs(out[1]!)).toBeLessThan(1e-30);
     expect(out[6]).toBeNaN();
-    expect(Math.abs(out[7]!)).toBeLessThan(1e-36);
+    expect(Math.abs(out[7]!)).toBeLessThan(1e-30);
   });
 
   test("empty tensors are legal", () => {

@@ -17,6 +17,7 @@ export type StateLayout = "mlx" | "hf" | "ggml";
 
 /** Options of {@link StatePool.export}. */
 export interface ExportOptions {
+  /** Whose layout: that of mlx-lm, of transformers, or of llama.cpp. */
   readonly layout: StateLayout;
   /** Element type of the recurrent states in the file. @default the pool's */
   readonly stateDtype?: FloatDType | undefined;

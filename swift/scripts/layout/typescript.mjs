@@ -44,12 +44,20 @@ export function typescriptOptions({ options }) {
     lines.push("", "/**", ...wrapped(`${text[0].toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`).map((line) => ` * ${line}`));
     if (values.some((value) => value.text !== undefined)) lines.push(" *");
     for (const value of values) if (value.text !== undefined) lines.push(` * - \`${value.name}\`: ${value.text}`);
-    lines.push(" */", `export type ${name} = keyof typeof ${tableName(name)};`, "", `/** See {@link ${name}}. */`);
-    lines.push(`export const ${tableName(name)} = {`);
+    lines.push(" */", ...unionOf(name, values), "", `/** See {@link ${name}}. */`);
+    lines.push(`export const ${tableName(name)}: Readonly<Record<${name}, number>> = {`);
     for (const value of values) lines.push(`  ${/^[a-z]\w*$/.test(value.name) ? value.name : `"${value.name}"`}: ${value.value},`);
-    lines.push("} as const;");
+    lines.push("};");
   }
   return [...lines, ""].join("\n");
+}
+
+/** The type of an option: on one line, where that is short enough. */
+function unionOf(name, values) {
+  const names = values.map((value) => `"${value.name}"`);
+  const line = `export type ${name} = ${names.join(" | ")};`;
+  if (line.length <= 120) return [line];
+  return [`export type ${name} =`, ...names.map((value, i) => `  | ${value}${i === names.length - 1 ? ";" : ""}`)];
 }
 
 /** The arguments of every op, in the order in which they are read. */
@@ -85,7 +93,7 @@ function argumentText(argument, used) {
   if (bound !== undefined && !name.includes(".")) parts.push(`bound: "${bound}"`);
   if (kind === "group") return `{ ${parts.join(", ")}, members: [\n        ${argument.members.map((one) => `${argumentText(one, used)},`).join("\n        ")}\n      ] }`;
   parts.push(`at: ${at}`);
-  if (kind === "integer") parts.push(`least: ${argument.least}`);
+  if (kind === "integer") parts.push(`least: ${argument.least}`, `byDefault: ${argument.default}`);
   if (kind === "number") parts.push(`byDefault: ${Number.isNaN(argument.default) ? "NaN" : String(argument.default)}`);
   if (kind === "option") {
     const table = tableName(argument.option.name);

@@ -1,0 +1,71 @@
+// The site: guides of this folder, and the reference that TypeDoc writes into reference/ before this runs (docs/build.mjs).
+import { existsSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitepress";
+
+const sidebarFile = new URL("../reference/typedoc-sidebar.json", import.meta.url);
+const reference = existsSync(sidebarFile) ? JSON.parse(readFileSync(sidebarFile, "utf8")) : [];
+
+/** The pages lie outside of the folder that has the tools, so what they import is named here. */
+const inVue = (path: string) => fileURLToPath(new URL(`./node_modules/vue/${path}`, import.meta.url));
+const alias = [
+  { find: /^vue$/, replacement: inVue("dist/vue.runtime.esm-bundler.js") },
+  { find: /^vue\/server-renderer$/, replacement: inVue("server-renderer/index.mjs") },
+];
+
+export default defineConfig({
+  vite: { resolve: { alias } },
+  title: "GatedDelta",
+  description: "Fused Gated DeltaNet operations for Bun, over Metal and the CPU, in memory that JavaScript shares",
+  // The folder of the site on its server, such as /gated-delta/ on GitHub Pages.
+  base: process.env.GATED_DELTA_DOCS_BASE ?? "/",
+  outDir: "../.build/site",
+  cacheDir: "../.build/site-cache",
+  srcExclude: ["node_modules/**", "examples/**", "test/**"],
+  lastUpdated: false,
+  cleanUrls: false,
+  markdown: {
+    math: true,
+    // The documentation in the sources writes formulas as fences named "math", which editors show as they are.
+    config(md) {
+      const fence = md.renderer.rules.fence!;
+      md.renderer.rules.fence = (tokens, index, options, env, self) => {
+        const token = tokens[index]!;
+        if (token.info.trim() !== "math") return fence(tokens, index, options, env, self);
+        return md.render(`$$\n${token.content.trim()}\n$$`);
+      };
+    },
+  },
+  themeConfig: {
+    search: { provider: "local" },
+    outline: [2, 3],
+    nav: [
+      { text: "Guide", link: "/start" },
+      { text: "Reference", link: "/reference/" },
+    ],
+    sidebar: {
+      "/reference/": [{ text: "Reference", items: reference }],
+      "/": [
+        {
+          text: "Guide",
+          items: [
+            { text: "Start here", link: "/start" },
+            { text: "Why this, and when not", link: "/why" },
+            { text: "A mixer from a checkpoint", link: "/layer" },
+            { text: "States for agents", link: "/states" },
+            { text: "Choosing an operation", link: "/operations" },
+          ],
+        },
+        {
+          text: "Background",
+          items: [
+            { text: "Equal bits", link: "/bits" },
+            { text: "Speed", link: "/speed" },
+            { text: "Metal, proven without a Mac", link: "/metal" },
+          ],
+        },
+        { text: "Reference", items: [{ text: "All exports", link: "/reference/" }] },
+      ],
+    },
+  },
+});

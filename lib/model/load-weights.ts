@@ -17,6 +17,7 @@ import type { ModelConfig } from "./model-config.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
 import { planModel } from "./plan-model.ts";
+import { nextTurn, turns } from "./turns.ts";
 
 /** How far a load has come. */
 export interface LoadProgress {
@@ -46,9 +47,6 @@ export interface LoadedModel {
 
 const op = "LanguageModel.load";
 
-/** The longest that a stretch of planning may take before other work has its turn, in milliseconds. */
-const longestStretch = 5;
-
 /**
  * Loads a dense Qwen3.5 text model from a Hugging Face folder, as transformers or mlx-lm leave one. Tensors are read
  * straight into library memory, in pieces of some MiB and in the background: the event loop goes on meanwhile, and memory
@@ -66,16 +64,20 @@ export async function loadModelWeights(device: Device, folder: string, options: 
   const alive = () => {
     if (device.closed) throw new DisposedError({ op, argument: "device", expected: "a device that is open", received: "a closed one" });
   };
-  await importSchemas(() => pause(alive));
+  await importSchemas();
   using source = openCheckpoint(folder);
   const { config: json, path } = readConfig(source, undefined, op);
   const place = { path, op };
-  await pause(alive);
+  await nextTurn();
   const parsed = parseModelConfig(json, place);
   const eosTokens = readEnds(source, json, place);
-  await pause(alive);
+  await nextTurn();
   using loader = new TensorLoader(device, source, op, parseQuantization(json, place));
-  const planned = await planModel(device, loader, parsed, dtype, pauses(alive));
+  const turn = turns();
+  const planned = await planModel(device, loader, parsed, dtype, async () => {
+    await turn();
+    alive();
+  });
   try {
     await loader.stream(alive, (progress) => onProgress?.(progress));
     alive();
@@ -88,22 +90,6 @@ export async function loadModelWeights(device: Device, folder: string, options: 
 
 function expectFolder(folder: string): void {
   if (typeof folder !== "string" || folder === "") throw invalid(op, "folder", "the path of a model's folder", folder);
-}
-
-/** Lets other work have its turn. */
-async function pause(alive: () => void): Promise<void> {
-  await new Promise<void>((resolve) => setImmediate(resolve));
-  alive();
-}
-
-/** {@link pause}, where the last one is long enough ago. */
-function pauses(alive: () => void): () => Promise<void> {
-  let last = performance.now();
-  return async () => {
-    if (performance.now() - last < longestStretch) return;
-    await pause(alive);
-    last = performance.now();
-  };
 }
 
 function readEnds(source: TensorSource, json: unknown, place: ConfigPlace): number[] {

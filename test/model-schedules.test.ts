@@ -14,8 +14,8 @@ const device = openDevice(1);
 afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20261");
-/** About 30 s of two quiet cores; an emulated GPU is far slower. */
-const schedules = device.emulated ? 30 : 2000;
+/** About 20 s of two quiet cores; an emulated GPU is far slower. */
+const schedules = device.emulated ? 30 : 1000;
 
 let fixtures: Fixture[];
 beforeAll(async () => {

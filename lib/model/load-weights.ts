@@ -39,6 +39,7 @@ export interface LoadWeightsOptions {
 
 /** What a folder gave. */
 export interface LoadedModel {
+  readonly folder: string;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
   /** Names of tensors that were left out since they belong to other parts: the vision tower's, and those of `mtp.*`. */
@@ -85,7 +86,7 @@ export async function loadModelWeights(device: Device, folder: string, options: 
     planned.weights[Symbol.dispose]();
     throw error;
   }
-  return { config: { ...parsed, tied: planned.tied, eosTokens }, weights: planned.weights, skipped: planned.skipped };
+  return { folder, config: { ...parsed, tied: planned.tied, eosTokens }, weights: planned.weights, skipped: planned.skipped };
 }
 
 function expectFolder(folder: string): void {

@@ -19,6 +19,9 @@ struct Kernel: Hashable {
     case copy = "gd_slots_copy"
     case commit = "gd_commit"
     case convShift = "gd_conv_shift"
+    case attentionPrepare = "gd_attention_prepare"
+    case attention = "gd_attention"
+    case attentionCombine = "gd_attention_combine"
   }
 
   /// The key dimensions that have a kernel of their own; a function of the dimension alone, since bits depend on it.

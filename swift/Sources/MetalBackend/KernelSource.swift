@@ -140,6 +140,12 @@ enum {
   GDM_PROJECT_TILE = 4,
   GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
   GDM_COPY_THREADS = 256,
+  GDM_ATTENTION_SPAN = 512,        // keys of a span: the order of a row's sums depends on it
+  GDM_ATTENTION_BLOCK = 32,        // keys of a step of the online softmax: a lane each
+  GDM_ATTENTION_ROWS = 8,          // query rows of a threadgroup
+  GDM_ATTENTION_THREADS = 128,
+  GDM_ATTENTION_LANES = 8,         // lanes of a key in a score
+  GDM_ATTENTION_PREPARE_ROWS = 4,  // rows of a threadgroup, one a simdgroup
   GDM_MAX_DIM = 256           // the largest key or value dim
 };
 
@@ -261,6 +267,42 @@ typedef struct GDMStep {
   float scale, epsilon, bound, normEpsilon;
 } GDMStep;
 GDM_ASSERT_SIZE(GDMStep, 68);
+
+// attention_prepare.metal. A dtype of 0 says that there is no norm.
+typedef struct GDMAttentionPrepare {
+  uint32_t tokens, heads, keyHeads, dim, rotary, pageTokens;
+  uint32_t queryTokenStride, queryHeadStride;
+  uint32_t keyTokenStride, keyHeadStride;
+  uint32_t valueTokenStride, valueHeadStride;
+  uint32_t queryNormDType, keyNormDType;
+  uint32_t plusOne;  // whether rows are multiplied by 1 + weight
+  float epsilon;
+  float scale;  // of the query
+} GDMAttentionPrepare;
+GDM_ASSERT_SIZE(GDMAttentionPrepare, 68);
+
+// Query rows of one sequence: row i is head i mod g of its token i / g, of those g = heads / keyHeads that share a key
+// head. Rows firstRow .. firstRow + rows - 1, after `past` tokens; the sequence's rows of the op begin at firstToken, its
+// row of the page table at `pages`.
+typedef struct GDMAttentionTask {
+  int32_t firstToken, past, pages, firstRow, rows;
+} GDMAttentionTask;
+GDM_ASSERT_SIZE(GDMAttentionTask, 20);
+
+// attention.metal. spans: of the longest sequence.
+typedef struct GDMAttention {
+  uint32_t heads, keyHeads, dim, pageTokens, spans;
+} GDMAttention;
+GDM_ASSERT_SIZE(GDMAttention, 20);
+
+// attention_combine.metal
+typedef struct GDMAttentionCombine {
+  uint32_t heads, keyHeads, dim, spans;
+  uint32_t hasGate;
+  uint32_t gateTokenStride, gateHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+} GDMAttentionCombine;
+GDM_ASSERT_SIZE(GDMAttentionCombine, 36);
 
 // slots.metal: units of a slot, in the kernel's copy unit of 2, 4 or 16 bytes.
 typedef struct GDMSlots {
@@ -516,39 +558,24 @@ kernel void gd_add(device const T* a [[buffer(0)]],
 // Names: gd_add_<T>.
 GDM_INSTANTIATE_T(gd_add)
 
-#line 1 "shaders/chunk_prepare.metal"
-// Chunked gated delta rule, first half: the two 16 x 16 matrices of every chunk and value head, all in parallel.
+#line 1 "shaders/attention.metal"
+// Attention, second of three kernels: one span of keys of some query rows that share a key head.
 //
-// query, key [tokens, Hk, Dk] T; gate (decay) [tokens, Hv] or [tokens, Hv, Dk] f32; beta [tokens, Hv] f32; strides as
-// in recurrence_decode.metal. chunks [count]: rows of each chunk, 1..16. scratch [count, Hv, 2, 16, 16] f32, out.
+// query [tokens, heads, dim] f32, made ready by attention_prepare.metal. keyPages, valuePages [pages, keyHeads,
+// pageTokens, dim] S. pageTable: rows of page numbers. tasks: GDM_ATTENTION_ROWS query rows each, or fewer.
+// partial [tasks, keyHeads, spans, GDM_ATTENTION_ROWS, dim] f32 and sums [.. as partial without dim] (maximum, sum): what
+// attention_combine.metal takes. Entries of rows that see nothing of a span stay as they are.
 //
-// With D(i, j) the product of the decays after token j up to token i (per key dimension it lies inside the dot):
-//   A(i, j) = beta_i k_i . (D(i, j) k_j), j < i        scratch 0 = (I + A)^-1 diag(beta)
-//   P(i, j) = q_i . (D(i, j) k_j), j <= i              scratch 1 = P
-// (Yang et al. 2024, section 3.3, in the form that needs no W: Vn = (I + A)^-1 beta (V - decayed K S).)
+// A row takes the keys of a span, GDM_ATTENTION_SPAN from a multiple of it on, in blocks of GDM_ATTENTION_BLOCK; with s a
+// block's scores and m, l, v what was found so far (Milakov and Gimelshein 2018):
+//   m' = max(m, max s); c = exp(m - m'); p = exp(s - m'); l <- l c + sum p; v <- v c + sum p value; m <- m'
+// Where all is -inf, exponents are taken from 0. A score's order is that of rows.h; a sum of p goes by xor 1, 2, 4, 8, 16
+// of the key's number in its block; values are one fma chain in ascending order. None depends on the rows of a group.
 //
-// D is a running product over at most 16 decays, which is exp(G_i - G_j) without the logarithm: never a ratio, and a
-// decay of exactly 0 stays exactly 0 (its log would give -inf - -inf). It also serves decays per key dimension.
-//
-// Grid: (Hv, chunks) threadgroups of GDM_CHUNK_THREADS: 16 row groups, group j owning token j's key (rows.h).
-// Threadgroup memory, in floats: tile [16, Dk] | A [16, 16] | P [16, 16], passed by the host.
-//
-// 1. Normalise key j into the tile and keep it in registers.   2. For i = 0 .. 15: carry key j on to token i by its
-//    decay, dot with key i: -A(i, j).   3. The same with the queries in the tile: P(i, j).
-// 4. Simdgroup 0 inverts I + A: each 8 x 8 diagonal block by its Neumann product (I + N)(I + N^2)(I + N^4), N = -A,
-//    which is exact in eight terms; the lower left block by T21 = T22 N21 T11. (A 16 x 16 or larger Neumann product
-//    cancels badly where keys repeat; blocks do not.)
-// 5. Write both matrices. Tokens past the chunk's end are zero rows: A and P zero, the inverse the identity.
-//
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM.
-#line 1 "shaders/states.h"
-// Reading and writing state rows (rows.h) in a pool of slots.
-//
-// A state that is only moved, by an empty sequence or by a store of what a call began with, is moved as bits: GPUs may
-// take numbers below the normal ones for zero in any operation on floats.
-#ifndef GATED_DELTA_SHADERS_STATES_H
-#define GATED_DELTA_SHADERS_STATES_H
-
+// Grid: (spans, tasks, keyHeads) threadgroups of GDM_ATTENTION_THREADS.
+// 1. Queries to threadgroup memory. Of each block: 2. where its keys lie; 3. scores: eight lanes a key, with every row;
+// 4. softmax: a simdgroup a row, a lane a key; 5. values: a thread four neighbouring elements of some rows.
+// A row reads nothing of a key behind its own token. No function constants.
 #line 1 "shaders/rows.h"
 // State rows of the recurrence, held by neighbouring lanes in registers.
 //
@@ -720,7 +747,371 @@ METAL_FUNC bool is_first_of_key_head(uint valueHead, uint keyHeads, uint valueHe
 
 #endif
 
-#line 9 "shaders/states.h"
+#line 19 "shaders/attention.metal"
+
+METAL_FUNC float largest(float a, float b) { return b > a ? b : a; }
+
+// How many of a block's keys a row sees.
+METAL_FUNC uint seen_of(GDMAttentionTask task, uint row, uint group, uint first) {
+  uint seen = uint(task.past) + (uint(task.firstRow) + row) / group + 1;
+  return seen > first ? min(seen - first, uint(GDM_ATTENTION_BLOCK)) : 0;
+}
+
+// Moves one row's maximum and sum on by a block. Every lane of the simdgroup must call it; the lane's weight comes back.
+METAL_FUNC float softmax_step(float score, thread float& most, thread float& sum, thread float& correction) {
+  float now = score;
+  now = largest(now, simd_shuffle_xor(now, ushort(1)));
+  now = largest(now, simd_shuffle_xor(now, ushort(2)));
+  now = largest(now, simd_shuffle_xor(now, ushort(4)));
+  now = largest(now, simd_shuffle_xor(now, ushort(8)));
+  now = largest(now, simd_shuffle_xor(now, ushort(16)));
+  now = largest(most, now);
+  float reference = now == -INFINITY ? 0.0f : now;
+  float weight = gd_exp(score - reference);
+  float total = weight;
+  total += simd_shuffle_xor(total, ushort(1));
+  total += simd_shuffle_xor(total, ushort(2));
+  total += simd_shuffle_xor(total, ushort(4));
+  total += simd_shuffle_xor(total, ushort(8));
+  total += simd_shuffle_xor(total, ushort(16));
+  correction = gd_exp(most - reference);
+  sum = fma(sum, correction, total);
+  most = now;
+  return weight;
+}
+
+template <typename S, uint G>
+[[max_total_threads_per_threadgroup(GDM_ATTENTION_THREADS)]]
+kernel void gd_attention(device const float* query [[buffer(0)]],
+                         device const S* keyPages [[buffer(1)]],
+                         device const S* valuePages [[buffer(2)]],
+                         device const int* pageTable [[buffer(3)]],
+                         device const GDMAttentionTask* tasks [[buffer(4)]],
+                         device float* partial [[buffer(5)]],
+                         device float* sums [[buffer(6)]],
+                         constant GDMAttention& params [[buffer(7)]],
+                         uint3 place [[threadgroup_position_in_grid]],
+                         uint index [[thread_index_in_threadgroup]]) {
+  constexpr uint L = GDM_ATTENTION_LANES;
+  constexpr uint R = GDM_ATTENTION_ROWS;
+  constexpr uint B = GDM_ATTENTION_BLOCK;
+  constexpr uint simdgroups = GDM_ATTENTION_THREADS / GDM_SIMD_LANES;
+  typedef typename Vec4<S>::type S4;
+  threadgroup float queries[R * GDM_MAX_DIM];
+  threadgroup float weights[R * B];
+  threadgroup float corrections[R];
+  threadgroup uint keyRows[B];
+
+  uint span = place.x;
+  uint keyHead = place.z;
+  uint dim = G < 64 ? 4 * G : params.dim;
+  uint group = params.heads / params.keyHeads;
+  GDMAttentionTask task = tasks[place.y];
+  uint rows = uint(task.rows);
+  uint begin = span * GDM_ATTENTION_SPAN;
+  uint all = uint(task.past) + (uint(task.firstRow) + rows - 1) / group + 1;
+  if (begin >= all) return;  // the whole threadgroup
+  uint end = min(all, begin + GDM_ATTENTION_SPAN);
+
+  for (uint i = index; i < rows * dim; i += GDM_ATTENTION_THREADS) {
+    uint row = i / dim;
+    uint number = uint(task.firstRow) + row;
+    ulong at = ulong(uint(task.firstToken) + number / group) * params.heads + (keyHead * group + number % group);
+    queries[row * GDM_MAX_DIM + (i - row * dim)] = query[at * dim + (i - row * dim)];
+  }
+
+  uint lane = index % GDM_SIMD_LANES;
+  uint simdgroup = index / GDM_SIMD_LANES;
+  // Softmax: rows simdgroup, simdgroup + 4. Values: elements 4 quad .. + 3 of rows set, set + sets, ...
+  float most[R / simdgroups];
+  float sum[R / simdgroups];
+  GDM_UNROLL for (uint i = 0; i < R / simdgroups; ++i) {
+    most[i] = -INFINITY;
+    sum[i] = 0.0f;
+  }
+  uint quads = dim / 4;
+  uint sets = GDM_ATTENTION_THREADS / quads;  // at least 2
+  uint quad = index % quads;
+  uint set = index / quads;
+  float4 values[R / 2];
+  GDM_UNROLL for (uint i = 0; i < R / 2; ++i) values[i] = float4(0.0f);
+
+  for (uint first = begin; first < end; first += B) {
+    uint count = min(end - first, B);
+    if (index < count) {
+      uint token = first + index;
+      uint page = token / params.pageTokens;
+      uint number = uint(pageTable[uint(task.pages) + page]);
+      keyRows[index] = (number * params.keyHeads + keyHead) * params.pageTokens + (token - page * params.pageTokens);
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+
+    for (uint turn = 0; turn < B; turn += GDM_ATTENTION_THREADS / L) {
+      uint key_ = turn + index / L;
+      // Whole simdgroups have none of the block's keys; others go with the last one again, unstored.
+      if (turn + simdgroup * (GDM_SIMD_LANES / L) >= count) continue;
+      Row<L, G> k;
+      row_load<S>(k, keyPages + ulong(keyRows[min(key_, count - 1)]) * dim, lane % L, dim);
+      for (uint row = 0; row < rows; ++row) {
+        Row<L, G> q;
+        row_load(q, queries + row * GDM_MAX_DIM, lane % L, dim);
+        float score = row_dot(k, q);
+        if (lane % L == 0 && key_ < count) weights[row * B + key_] = score;
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+
+    GDM_UNROLL for (uint i = 0; i < R / simdgroups; ++i) {
+      uint row = simdgroup + i * simdgroups;
+      uint sees = row < rows ? seen_of(task, row, group, first) : 0;
+      if (sees > 0) {  // the same in every lane
+        float correction = 1.0f;
+        float score = -INFINITY;
+        if (lane < sees) score = weights[row * B + lane];
+        float weight = softmax_step(score, most[i], sum[i], correction);
+        weights[row * B + lane] = weight;
+        if (lane == 0) corrections[row] = correction;
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+
+    uint sees[R / 2];
+    uint most_ = 0;
+    GDM_UNROLL for (uint i = 0; i < R / 2; ++i) {
+      uint row = set + i * sets;
+      sees[i] = set < sets && row < rows ? seen_of(task, row, group, first) : 0;
+      if (sees[i] > 0) values[i] *= corrections[row];
+      most_ = max(most_, sees[i]);
+    }
+    for (uint j = 0; j < most_; ++j) {
+      float4 v = Vec4<S>::widen(*(device const S4*)(valuePages + (ulong(keyRows[j]) * dim + 4 * quad)));
+      GDM_UNROLL for (uint i = 0; i < R / 2; ++i) {
+        if (j < sees[i]) values[i] = fma(float4(weights[(set + i * sets) * B + j]), v, values[i]);
+      }
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+  }
+
+  ulong base = ((ulong(place.y) * params.keyHeads + keyHead) * params.spans + span) * R;
+  GDM_UNROLL for (uint i = 0; i < R / 2; ++i) {
+    uint row = set + i * sets;
+    if (set < sets && row < rows && seen_of(task, row, group, begin) > 0) {
+      *(device float4*)(partial + ((base + row) * dim + 4 * quad)) = values[i];
+    }
+  }
+  GDM_UNROLL for (uint i = 0; i < R / simdgroups; ++i) {
+    uint row = simdgroup + i * simdgroups;
+    if (lane == 0 && row < rows && seen_of(task, row, group, begin) > 0) {
+      sums[2 * (base + row)] = most[i];
+      sums[2 * (base + row) + 1] = sum[i];
+    }
+  }
+}
+
+// Names: gd_attention_<S>_<head dim>; kany serves any multiple of 8 up to 256.
+GDM_INSTANTIATE_TK(gd_attention)
+
+#line 1 "shaders/attention_combine.metal"
+// Attention, last of three kernels: a row's spans become its output.
+//
+//   M' = max(M, m); L <- L exp(M - M') + l exp(m - M'); V <- V exp(M - M') + v exp(m - M'); M <- M'
+//   out = V / L (sigmoid(gate))
+// with M, L, V those of the spans before, and a row's first span taken as it is. Where all is -inf, exponents are taken
+// from 0.
+//
+// partial, sums and tasks as attention.metal leaves them. gate, out [tokens, heads, dim] T, strides in elements; out T or
+// f32 (OUT_F32).
+//
+// Grid: (tasks, keyHeads) threadgroups of GDM_ATTENTION_THREADS: a simdgroup a row at a time, lane l elements 4 l .. + 3
+// and 128 + 4 l .. + 3.
+// Function constants: OUT_F32.
+
+
+template <typename T>
+[[max_total_threads_per_threadgroup(GDM_ATTENTION_THREADS)]]
+kernel void gd_attention_combine(device const float* partial [[buffer(0)]],
+                                 device const float* sums [[buffer(1)]],
+                                 device const GDMAttentionTask* tasks [[buffer(2)]],
+                                 device const T* gate [[buffer(3)]],
+                                 device T* out [[buffer(4)]],
+                                 constant GDMAttentionCombine& params [[buffer(5)]],
+                                 uint2 place [[threadgroup_position_in_grid]],
+                                 uint index [[thread_index_in_threadgroup]]) {
+  constexpr uint R = GDM_ATTENTION_ROWS;
+  uint lane = index % GDM_SIMD_LANES;
+  uint keyHead = place.y;
+  uint group = params.heads / params.keyHeads;
+  uint dim = params.dim;
+  GDMAttentionTask task = tasks[place.x];
+  ulong base = (ulong(place.x) * params.keyHeads + keyHead) * params.spans * R;
+  for (uint row = index / GDM_SIMD_LANES; row < uint(task.rows); row += GDM_ATTENTION_THREADS / GDM_SIMD_LANES) {
+    uint number = uint(task.firstRow) + row;
+    uint spans = (uint(task.past) + number / group + GDM_ATTENTION_SPAN) / GDM_ATTENTION_SPAN;
+    ulong token = ulong(uint(task.firstToken) + number / group);
+    ulong head = ulong(keyHead * group + number % group);
+    for (uint i = 4 * lane; i < dim; i += 4 * GDM_SIMD_LANES) {
+      float4 total = *(device const float4*)(partial + ((base + row) * dim + i));
+      float most = sums[2 * (base + row)];
+      float sum = sums[2 * (base + row) + 1];
+      for (uint span = 1; span < spans; ++span) {
+        ulong at = base + span * R + row;
+        float4 v = *(device const float4*)(partial + (at * dim + i));
+        float m = sums[2 * at];
+        float now = m > most ? m : most;
+        float reference = now == -INFINITY ? 0.0f : now;
+        float before = gd_exp(most - reference);
+        float here = gd_exp(m - reference);
+        total = fma(total, float4(before), v * here);
+        sum = fma(sum, before, sums[2 * at + 1] * here);
+        most = now;
+      }
+      GDM_UNROLL for (uint e = 0; e < 4; ++e) {
+        float x = precise::divide(total[e], sum);
+        if (params.hasGate != 0) {
+          x *= gd_sigmoid(float(gate[token * params.gateTokenStride + head * params.gateHeadStride + i + e]));
+        }
+        write_wide(out, token * params.outTokenStride + head * params.outHeadStride + i + e, x, OUT_F32);
+      }
+    }
+  }
+}
+
+// Names: gd_attention_combine_<T>.
+GDM_INSTANTIATE_T(gd_attention_combine)
+
+#line 1 "shaders/attention_prepare.metal"
+// Attention, first of three kernels: queries are made ready, keys and values go into their pages.
+//
+//   query <- rotate((x r) w) scale     key <- rotate((x r) w)     r = rsqrt(mean x^2 + eps), where there is a norm
+//   rotate: element i < rotary / 2 and element i + rotary / 2, (a, b) to (a cos - b sin, b cos + a sin)
+//   (RMS norm: Zhang and Sennrich 2019; rotation: Su et al., "RoFormer", 2021, in halves as Hugging Face has it)
+//
+// query [tokens, heads, dim] T; key, value [tokens, keyHeads, dim] T; strides in elements. queryNorm, keyNorm [dim], of
+// the dtypes in params, 0 for none. angles [tokens, rotary] f32: cosines, then sines. places [tokens]: page keyHeads
+// pageTokens + row. keyPages, valuePages [pages, keyHeads, pageTokens, dim] S. prepared [tokens, heads, dim] f32.
+//
+// Grid: (ceil(tokens (heads + keyHeads) / GDM_ATTENTION_PREPARE_ROWS)) threadgroups: a simdgroup a row, queries first.
+// 1. Lanes load the row as rows.h has it and take its sum of squares.   2. The normalised row goes to threadgroup memory.
+// 3. Each lane turns and writes elements lane, lane + 32, ....
+// The order of a row's sum is that of rows.h for any key dim (G = 64). No function constants.
+
+
+// Element i of a normalised row after its rotation.
+METAL_FUNC float turned(threadgroup const float* row, device const float* angles, uint i, uint rotary) {
+  if (i >= rotary) return row[i];
+  uint half_ = rotary / 2;
+  uint pair = i < half_ ? i : i - half_;
+  float a = row[pair];
+  float b = row[pair + half_];
+  float c = angles[pair];
+  float s = angles[pair + half_];
+  return i < half_ ? fma(-b, s, a * c) : fma(a, s, b * c);
+}
+
+template <typename T, typename S>
+[[max_total_threads_per_threadgroup(GDM_ATTENTION_PREPARE_ROWS * GDM_SIMD_LANES)]]
+kernel void gd_attention_prepare(device const T* query [[buffer(0)]],
+                                 device const T* key [[buffer(1)]],
+                                 device const T* value [[buffer(2)]],
+                                 device const ushort* queryNorm [[buffer(3)]],
+                                 device const ushort* keyNorm [[buffer(4)]],
+                                 device const float* angles [[buffer(5)]],
+                                 device const uint* places [[buffer(6)]],
+                                 device S* keyPages [[buffer(7)]],
+                                 device S* valuePages [[buffer(8)]],
+                                 device float* prepared [[buffer(9)]],
+                                 constant GDMAttentionPrepare& params [[buffer(10)]],
+                                 uint group [[threadgroup_position_in_grid]],
+                                 uint index [[thread_index_in_threadgroup]]) {
+  threadgroup float rows[GDM_ATTENTION_PREPARE_ROWS * GDM_MAX_DIM];
+  uint lane = index % GDM_SIMD_LANES;
+  uint simdgroup = index / GDM_SIMD_LANES;
+  uint number = group * GDM_ATTENTION_PREPARE_ROWS + simdgroup;
+  uint queries = params.tokens * params.heads;
+  if (number >= queries + params.tokens * params.keyHeads) return;  // whole simdgroups
+  bool isQuery = number < queries;
+  uint heads = isQuery ? params.heads : params.keyHeads;
+  uint own = isQuery ? number : number - queries;
+  uint token = own / heads;
+  uint head = own - token * heads;
+  uint dim = params.dim;
+  device const T* x = isQuery
+      ? query + (ulong(token) * params.queryTokenStride + ulong(head) * params.queryHeadStride)
+      : key + (ulong(token) * params.keyTokenStride + ulong(head) * params.keyHeadStride);
+
+  Row<GDM_SIMD_LANES, 64> row;
+  row_load<T>(row, x, lane, dim);
+  uint weightDType = isQuery ? params.queryNormDType : params.keyNormDType;
+  device const ushort* weight = isQuery ? queryNorm : keyNorm;
+  float inverse = 1.0f;
+  if (weightDType != 0) inverse = gd_rsqrt(precise::divide(row_dot(row, row), float(dim)) + params.epsilon);
+  threadgroup float* mine = rows + simdgroup * GDM_MAX_DIM;
+  GDM_UNROLL for (uint part = 0; part < 2; ++part) {
+    GDM_UNROLL for (uint e = 0; e < 4; ++e) {
+      uint i = row_column<GDM_SIMD_LANES>(lane, part) + e;
+      if (i < dim) {
+        float u = row.part[part][e];
+        if (weightDType != 0) {
+          float w = read_any(weight, i, weightDType);
+          u = (u * inverse) * (params.plusOne != 0 ? 1.0f + w : w);
+        }
+        mine[i] = u;
+      }
+    }
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+
+  device const float* turns = angles + ulong(token) * params.rotary;
+  if (isQuery) {
+    device float* to = prepared + ulong(own) * dim;
+    for (uint i = lane; i < dim; i += GDM_SIMD_LANES) to[i] = turned(mine, turns, i, params.rotary) * params.scale;
+    return;
+  }
+  ulong to = (ulong(places[token]) + ulong(head) * params.pageTokens) * dim;
+  device const T* v = value + (ulong(token) * params.valueTokenStride + ulong(head) * params.valueHeadStride);
+  for (uint i = lane; i < dim; i += GDM_SIMD_LANES) {
+    keyPages[to + i] = S(turned(mine, turns, i, params.rotary));
+    valuePages[to + i] = S(float(v[i]));
+  }
+}
+
+// Names: gd_attention_prepare_<T>_<S>.
+GDM_INSTANTIATE_TS(gd_attention_prepare)
+
+#line 1 "shaders/chunk_prepare.metal"
+// Chunked gated delta rule, first half: the two 16 x 16 matrices of every chunk and value head, all in parallel.
+//
+// query, key [tokens, Hk, Dk] T; gate (decay) [tokens, Hv] or [tokens, Hv, Dk] f32; beta [tokens, Hv] f32; strides as
+// in recurrence_decode.metal. chunks [count]: rows of each chunk, 1..16. scratch [count, Hv, 2, 16, 16] f32, out.
+//
+// With D(i, j) the product of the decays after token j up to token i (per key dimension it lies inside the dot):
+//   A(i, j) = beta_i k_i . (D(i, j) k_j), j < i        scratch 0 = (I + A)^-1 diag(beta)
+//   P(i, j) = q_i . (D(i, j) k_j), j <= i              scratch 1 = P
+// (Yang et al. 2024, section 3.3, in the form that needs no W: Vn = (I + A)^-1 beta (V - decayed K S).)
+//
+// D is a running product over at most 16 decays, which is exp(G_i - G_j) without the logarithm: never a ratio, and a
+// decay of exactly 0 stays exactly 0 (its log would give -inf - -inf). It also serves decays per key dimension.
+//
+// Grid: (Hv, chunks) threadgroups of GDM_CHUNK_THREADS: 16 row groups, group j owning token j's key (rows.h).
+// Threadgroup memory, in floats: tile [16, Dk] | A [16, 16] | P [16, 16], passed by the host.
+//
+// 1. Normalise key j into the tile and keep it in registers.   2. For i = 0 .. 15: carry key j on to token i by its
+//    decay, dot with key i: -A(i, j).   3. The same with the queries in the tile: P(i, j).
+// 4. Simdgroup 0 inverts I + A: each 8 x 8 diagonal block by its Neumann product (I + N)(I + N^2)(I + N^4), N = -A,
+//    which is exact in eight terms; the lower left block by T21 = T22 N21 T11. (A 16 x 16 or larger Neumann product
+//    cancels badly where keys repeat; blocks do not.)
+// 5. Write both matrices. Tokens past the chunk's end are zero rows: A and P zero, the inverse the identity.
+//
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM.
+#line 1 "shaders/states.h"
+// Reading and writing state rows (rows.h) in a pool of slots.
+//
+// A state that is only moved, by an empty sequence or by a store of what a call began with, is moved as bits: GPUs may
+// take numbers below the normal ones for zero in any operation on floats.
+#ifndef GATED_DELTA_SHADERS_STATES_H
+#define GATED_DELTA_SHADERS_STATES_H
+
+
 
 // How decode and commit spread a state of dtype S.
 template <typename S> struct DecodeShape {

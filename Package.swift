@@ -23,13 +23,13 @@ let visibility: [LinkerSetting] = [
     .target(name: "Metal", dependencies: ["CEmulator"], path: "swift/Sources/Metal", exclude: ["apple-api.txt"]),
     .testTarget(name: "MetalTests", dependencies: ["Metal", "CEmulator"], path: "swift/Tests/MetalTests"),
   ]
-  let backend: [Target.Dependency] = ["GatedDeltaTypes", "ShaderParams", "Metal"]
+  let backend: [Target.Dependency] = ["GatedDeltaTypes", "ShaderParams", "Threading", "Metal"]
   let backendTests: [Target.Dependency] = [
     "MetalBackend", "CPUBackend", "GatedDeltaTypes", "ShaderParams", "Metal", "CEmulator",
   ]
 #else
   let emulation: [Target] = []
-  let backend: [Target.Dependency] = ["GatedDeltaTypes", "ShaderParams"]
+  let backend: [Target.Dependency] = ["GatedDeltaTypes", "ShaderParams", "Threading"]
   let backendTests: [Target.Dependency] = ["MetalBackend", "CPUBackend", "GatedDeltaTypes", "ShaderParams"]
 #endif
 
@@ -47,7 +47,7 @@ let package = Package(
     .target(name: "CGatedDelta", path: "swift/Sources/CGatedDelta", exclude: ["exports.map", "exports.txt"]),
     // Validated ops and what a backend is: the one thing that the core and the backends share.
     .target(name: "GatedDeltaTypes", path: "swift/Sources/GatedDeltaTypes"),
-    // A lock, the clock and threads, for the core and the CPU backend.
+    // A lock, the clock and threads, for the core and the backends.
     .target(name: "Threading", path: "swift/Sources/Threading"),
     .target(name: "CPUKernels", path: "swift/Sources/CPUKernels", cSettings: exact),
     .target(

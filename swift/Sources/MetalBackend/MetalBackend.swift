@@ -1,6 +1,7 @@
 import GatedDeltaTypes
 import Metal
 import Synchronization
+import Threading
 
 /// Runs ops as Metal pipelines over unified memory. Dispatches of a submission may overlap, with barriers only where
 /// one needs another's result.
@@ -120,7 +121,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
 
   private func commit(_ submission: any Submission) throws(Failure) {
     let many = Encoding.commandBuffers(of: submission.ops, workLimit: workLimit) > Self.heldCommandBuffers
-    if many { try prepare(submission.ops.map(\.op)) }
+    if many { try rehearse(submission.ops) }
     let completion = Completion(submission)
     let scratch = Scratch(pool: arenas)
     func commit(_ commandBuffer: any MTLCommandBuffer) {
@@ -158,11 +159,35 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   }
 
   /// Encodes the ops without running them: whatever of them fails to be encoded fails here, and every pipeline that they
-  /// need is compiled.
-  public func prepare(_ ops: [Op]) throws(Failure) {
+  /// need is compiled. From any thread.
+  func rehearse(_ ops: [EncodedOp]) throws(Failure) {
     var pass = Pass(device: self, encoder: nil, arena: Arena(pool: arenas))
     defer { arenas.giveBack(pass.arena.chunks) }
-    for op in ops { try pass.encode(op) }
+    for op in ops {
+      do throws(Failure) {
+        try pass.encode(op.op)
+      } catch {
+        var failure = error
+        failure.op = "\(op.name)"
+        throw failure
+      }
+    }
+  }
+
+  public func prepare(_ ops: [EncodedOp], _ done: @escaping @Sendable (Failure?) -> Void) {
+    let prepare: @Sendable () -> Void = {
+      autoreleasepool {
+        do throws(Failure) {
+          try self.checkNotLost()
+          try self.rehearse(ops)
+          done(nil)
+        } catch {
+          done(error)
+        }
+      }
+    }
+    // Where the system has no thread to give, the caller's does it.
+    if !startThread(prepare) { prepare() }
   }
 
   private func checkNotLost() throws(Failure) {

@@ -26,6 +26,7 @@ enum Devices {
     static func bare() throws -> any MTLDevice {
       var functions = emulator_functions()
       functions.reflection = noKernels
+      functions.source = { nil }
       return try #require(EmulatedDevice(functions: functions, settings: .init()))
     }
 
@@ -87,3 +88,19 @@ extension Backend {
     return submission.wait()
   }
 }
+
+#if os(Linux)
+  /// The emulator's own way to make a pipeline, for tests that stand before it.
+  enum RealLibrary {
+    static let create:
+      (
+        @convention(c) (
+          UnsafePointer<CChar>?, UnsafePointer<emu_constant>?, Int, UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
+        ) -> OpaquePointer?
+      )? = {
+        var functions = emulator_functions()
+        guard let path = emulator_find(), emulator_load(path, &functions) == nil else { return nil }
+        return functions.pipeline_create
+      }()
+  }
+#endif

@@ -362,4 +362,22 @@ describe("a load that is interrupted", () => {
     const error = await refused(plainFolder, { onProgress: () => other.close() }, other);
     expect(error.code).toBe("disposed");
   });
+
+  test("by the end of its Worker", async () => {
+    const wide = newPath("model");
+    writeRandomModel(wide, { shape: { ...tiny, vocab_size: 60_000 }, form: { dtype: "f32" }, seed: 5 });
+    for (let i = 0; i < 12; i++) {
+      const worker = new Worker(new URL("support/loading-worker.ts", import.meta.url));
+      const pieces = await new Promise<number>((resolve, reject) => {
+        worker.onerror = ({ message }) => reject(new Error(message));
+        worker.onmessage = ({ data }: MessageEvent<number>) => {
+          if (data > 7 * i) resolve(data);
+        };
+        worker.postMessage(wide);
+      });
+      expect(pieces).toBeGreaterThan(0);
+      worker.terminate();
+    }
+    (await loadModelWeights(device, plainFolder)).weights[Symbol.dispose]();
+  }, 120_000);
 });

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { tiny, type ModelShape } from "../bench/model/model-shape.ts";
 import { writeRandomModel } from "../bench/model/random-model.ts";
 import type { ModelForm } from "../bench/model/random-model.ts";
-import { Device } from "../lib/index.ts";
+import { bitsEqual } from "../lib/cli/verify/compare.ts";
+import { Device, GatedDeltaNet, StatePool } from "../lib/index.ts";
 import type { Tensor } from "../lib/index.ts";
 import type { Matrix } from "../lib/layer/matrix.ts";
 import { loadModelWeights } from "../lib/model/load-weights.ts";
@@ -13,7 +14,9 @@ import type { LoadedModel, LoadProgress } from "../lib/model/load-weights.ts";
 import { openCheckpoint } from "../lib/safetensors/safetensors.ts";
 import { readModel, renamed, writeChanged, zeros } from "./support/changed-models.ts";
 import type { ModelParts } from "./support/changed-models.ts";
+import { randomHidden } from "./support/drive.ts";
 import { scratch } from "./support/files.ts";
+import { Random } from "./support/random.ts";
 
 const { newPath } = scratch();
 const device = Device.open();
@@ -113,6 +116,28 @@ describe("golden models", () => {
       });
     });
   });
+});
+
+test.each(["qwen3_5-bf16", "qwen3_5-f32-sharded-tied", "qwen3_5-mlx-4bit", "qwen3_5-mlx-mixed"])("the mixers of %s are those that GatedDeltaNet.loadAll loads", async (name) => {
+  const alone = GatedDeltaNet.loadAll(device, join(golden, name));
+  await loaded(join(golden, name), ({ weights, config }) => {
+    const mixers = weights.layers.flatMap(({ mixer }) => mixer ?? []);
+    expect(mixers.map(({ layer, poolLayer, config: own }) => [layer, poolLayer, own])).toEqual(alone.map(({ layer, poolLayer, config: own }) => [layer, poolLayer, own]));
+    const [hidden] = randomHidden(new Random(1), [5], config.hiddenSize);
+    const outputOf = (layer: GatedDeltaNet) => {
+      using pool = StatePool.create(device, { slots: 1, layers: mixers.length, ...layer.stateShape });
+      using handle = pool.allocate();
+      using given = device.tensorFrom("f32", [5, config.hiddenSize], hidden!.data);
+      using out = device.tensor("f32", [5, config.hiddenSize]);
+      const step = pool.step([handle]);
+      device.run(...layer.forward({ hidden: given, out, step }));
+      device.wait();
+      step.abort();
+      return out.data.slice();
+    };
+    mixers.forEach((mixer, i) => expect(bitsEqual(outputOf(mixer), outputOf(alone[i]!))).toBe(true));
+  });
+  for (const layer of alone) layer[Symbol.dispose]();
 });
 
 describe("where a text model may be", () => {

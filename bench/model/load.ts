@@ -1,9 +1,11 @@
 /**
  * Measures the loading of a model's folder: time, peak resident memory over that before, as a ratio to the weights' bytes,
- * and the longest that the event loop was kept from a timer, beside what it is kept from one with nothing to do.
+ * and the longest that the event loop was kept from a timer, beside what it is kept from one with nothing to do. On Linux
+ * also the most processor time that the event loop took between two beats, which other programs do not add to.
  *
  *     bun bench/model/load.ts FOLDER [--backend cpu]
  */
+import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { Device } from "../../lib/index.ts";
 import { loadModelWeights } from "../../lib/model/load-weights.ts";
@@ -12,27 +14,40 @@ import { openCheckpoint } from "../../lib/safetensors/safetensors.ts";
 /** What one measurement gives. */
 interface Measured {
   readonly seconds: number;
-  /** Milliseconds. */
+  /** Milliseconds between two beats of the timer. */
   readonly longestGap: number;
+  /** Milliseconds of the event loop's own processor time between two beats. */
+  readonly longestWork: number | undefined;
+}
+
+/** Processor time of this thread so far, in milliseconds: the first number that Linux keeps of it. */
+function threadTime(): number | undefined {
+  try {
+    return Number(readFileSync(`/proc/self/task/${process.pid}/schedstat`, "utf8").split(" ")[0]) / 1e6;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Runs something beside a timer of 1 ms. */
 async function besideTimer(run: () => Promise<unknown>): Promise<Measured> {
-  let longestGap = 0;
-  let last = performance.now();
+  let [longestGap, longestWork] = [0, 0];
+  let [last, lastTime] = [performance.now(), threadTime()];
   const beat = () => {
-    const now = performance.now();
+    const [now, time] = [performance.now(), threadTime()];
     longestGap = Math.max(longestGap, now - last);
-    last = now;
+    longestWork = Math.max(longestWork, (time ?? NaN) - (lastTime ?? NaN));
+    [last, lastTime] = [now, time];
   };
   const timer = setInterval(beat, 1);
   await new Promise((resolve) => setTimeout(resolve, 20));
-  longestGap = 0;
+  [longestGap, longestWork] = [0, 0];
   const start = performance.now();
   await run();
   beat();
   clearInterval(timer);
-  return { seconds: (performance.now() - start) / 1000, longestGap };
+  const seconds = (performance.now() - start) / 1000;
+  return { seconds, longestGap, longestWork: Number.isNaN(longestWork) ? undefined : longestWork };
 }
 
 /** The most resident memory so far, in bytes; maxRSS is in KiB on Linux and in bytes on macOS. */
@@ -59,7 +74,7 @@ Bun.gc(true);
 const before = process.memoryUsage.rss();
 let model: Awaited<ReturnType<typeof loadModelWeights>> | undefined;
 let pieces = 0;
-const { seconds, longestGap } = await besideTimer(async () => (model = await loadModelWeights(device, folder, { onProgress: () => pieces++ })));
+const { seconds, longestGap, longestWork } = await besideTimer(async () => (model = await loadModelWeights(device, folder, { onProgress: () => pieces++ })));
 const after = peak();
 console.log(JSON.stringify({
   folder: folder.split("/").at(-1),
@@ -67,6 +82,7 @@ console.log(JSON.stringify({
   seconds: Number(seconds.toFixed(2)),
   pieces,
   longestGapMs: Number(longestGap.toFixed(1)),
+  longestWorkMs: longestWork && Number(longestWork.toFixed(1)),
   idleGapMs: Number(idle.longestGap.toFixed(1)),
   peakOverBeforeMB: Math.round((after - before) / 1e6),
   peakRatio: Number(((after - before) / weights).toFixed(3)),

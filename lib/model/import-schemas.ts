@@ -1,4 +1,4 @@
-import { nextTurn } from "./turns.ts";
+import { nextTurn } from "../layer/turns.ts";
 
 /**
  * Brings in zod and the schemas of configurations piece by piece, each parsed in the background and run in a turn of its

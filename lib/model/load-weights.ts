@@ -9,6 +9,7 @@ import type { ConfigPlace } from "../layer/config-errors.ts";
 import { parseQuantization } from "../layer/quantization.ts";
 import { readConfig, readJson } from "../layer/read-config.ts";
 import { TensorLoader } from "../layer/tensor-loader.ts";
+import { nextTurn, turns } from "../layer/turns.ts";
 import { openCheckpoint } from "../safetensors/safetensors.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
@@ -17,7 +18,6 @@ import type { ModelConfig } from "./model-config.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
 import { planModel } from "./plan-model.ts";
-import { nextTurn, turns } from "./turns.ts";
 
 /** How far a load has come. */
 export interface LoadProgress {

@@ -10,6 +10,7 @@ import { commonFlags, swiftEnvironment } from "../swift/scripts/swift.mjs";
 import { countBun, countSwiftTesting, countXunit, settle } from "./run/counts.mjs";
 import { buildEmulator, emulatorEnvironment } from "./run/emulator.mjs";
 import { writeReceipt } from "./run/receipt.mjs";
+import { testingOf } from "./run/swift-testing.mjs";
 
 /** A test that hangs fails by itself after this long; machines with two busy cores are no reason to fail. */
 const testTimeout = 120_000;
@@ -55,7 +56,9 @@ async function swiftTest(root, toolchain, env) {
   const written = join(root, ".build", "tests-swift-testing.xml");
   rmSync(written, { force: true });
   mkdirSync(join(root, ".build"), { recursive: true });
-  const args = ["test", "--xunit-output", file, ...commonFlags(toolchain, root)];
+  const { flags, problem } = testingOf(toolchain);
+  if (problem !== undefined) return { passed: 0, failed: 0, problem };
+  const args = ["test", "--xunit-output", file, ...flags, ...commonFlags(toolchain, root)];
   const { code, text } = await run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root, env), output: show });
   return settle(countFile(written) ?? countSwiftTesting(text), code);
 }
@@ -76,11 +79,11 @@ await runMain(async () => {
   for (const { name, go } of runners(state)) {
     say(`running ${name}`);
     const since = performance.now();
-    const { passed, failed } = await go();
+    const { passed, failed, problem } = await go();
     sum.passed += passed;
     sum.failed += failed;
-    results.push({ name, passed, failed, seconds: Math.round((performance.now() - since) / 1000) });
-    lines.push(`${name}: ${passed} ok, ${failed} not ok, ${elapsed(since)}`);
+    results.push({ name, passed, failed, seconds: Math.round((performance.now() - since) / 1000), ...(problem && { notRun: problem }) });
+    lines.push(problem === undefined ? `${name}: ${passed} ok, ${failed} not ok, ${elapsed(since)}` : `${name}: not run: ${problem}`);
   }
   for (const line of lines) say(line);
   // A Mac's GPU is the real one: what it made of the tests is written down, to be committed.

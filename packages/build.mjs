@@ -1,16 +1,19 @@
 // `npm run pack`: makes the packages of this checkout in .build/packages, as a release publishes them: `gated-delta` and the
-// package of this system's library. `-- main` or `-- platform` makes one of them.
+// package of this system's library. `-- main` or `-- platform` makes one of them; `-- linux-arm64` makes that one on Linux x64.
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { Failure, elapsed, runMain, say } from "../swift/scripts/report.mjs";
 import { rootFolder } from "../swift/scripts/root.mjs";
 import { setUp } from "../swift/scripts/steps.mjs";
+import { buildCross, canCross } from "./cross.mjs";
 import { buildMainPackage } from "./main-package.mjs";
 import { buildPlatformPackage } from "./platform-package.mjs";
-import { hostPlatform, outputFolder } from "./platforms.mjs";
+import { hostPlatform, outputFolder, platforms } from "./platforms.mjs";
 import { installTools } from "./tools.mjs";
 
+/** What is made when nothing is named, and what can be named besides: platforms that this system has a compiler for. */
 const kinds = ["main", "platform"];
+const others = platforms.filter((platform) => canCross(platform)).map(({ name }) => name);
 
 /** Makes what is named; returns the folders by name. `forRelease`: see buildPlatformPackage. */
 export async function buildPackages(names = kinds, { forRelease = true } = {}) {
@@ -24,19 +27,29 @@ export async function buildPackages(names = kinds, { forRelease = true } = {}) {
   if (names.includes("platform")) {
     const platform = hostPlatform();
     if (platform === null) throw new Failure(`there is no package for ${process.platform}-${process.arch}.`);
-    const { folder, bytes, gzipped, origins } = await buildPlatformPackage(platform, await setUp(rootFolder), { forRelease });
-    folders.platform = folder;
-    say(`made ${folder}: ${platform.file} has ${(bytes / 1e6).toFixed(2)} MB, ${(gzipped / 1e6).toFixed(2)} MB gzipped`);
-    for (const { name, bytes: part } of origins.slice(0, 12)) say(`  ${(part / 1e6).toFixed(2).padStart(5)} MB  ${name}`);
+    folders.platform = await buildPlatform(platform, await setUp(rootFolder), forRelease);
+  }
+  for (const platform of platforms.filter(({ name }) => names.includes(name))) {
+    const state = await setUp(rootFolder);
+    folders[platform.name] = await buildPlatform(platform, { ...state, cross: await buildCross(state, platform) }, forRelease);
   }
   return folders;
+}
+
+/** One platform's package, and where its bytes go. */
+async function buildPlatform(platform, state, forRelease) {
+  const { folder, bytes, gzipped, origins } = await buildPlatformPackage(platform, state, { forRelease });
+  say(`made ${folder}: ${platform.file} has ${(bytes / 1e6).toFixed(2)} MB, ${(gzipped / 1e6).toFixed(2)} MB gzipped`);
+  for (const { name, bytes: part } of origins.slice(0, 12)) say(`  ${(part / 1e6).toFixed(2).padStart(5)} MB  ${name}`);
+  return folder;
 }
 
 if (process.argv[1]?.endsWith("build.mjs")) {
   await runMain(async () => {
     const names = process.argv.slice(2);
-    const unknown = names.filter((name) => !kinds.includes(name));
-    if (unknown.length > 0) throw new Failure(`no package ${unknown.join(", ")}: there is ${kinds.join(" and ")}.`);
+    const known = [...kinds, ...others];
+    const unknown = names.filter((name) => !known.includes(name));
+    if (unknown.length > 0) throw new Failure(`no package ${unknown.join(", ")}: this system makes ${known.join(", ")}.`);
     if (names.length === 0) rmSync(join(outputFolder), { recursive: true, force: true });
     await buildPackages(names.length === 0 ? kinds : names);
     say(`packed (${elapsed()})`);

@@ -27,9 +27,11 @@ const withoutUnused = unused.flatMap((name) => [`--wrap=${name}`, `--defsym=__wr
 /** The compiler's own name for a linker's flag. */
 const forLinker = (...flags) => flags.flatMap((flag) => ["-Xlinker", flag]);
 
-/** Links into `target`, a path; returns the linker's map, null on macOS. */
-export async function linkLibrary(state, work, target) {
-  const { root, toolchain } = state;
+/**
+ * Links into `target`, a path; returns the linker's map, null on macOS. `cross` is what buildCross has returned, where the library is
+ * another processor's.
+ */
+export async function linkLibrary({ root, toolchain, cross }, work, target) {
   if (process.platform === "darwin") {
     cpSync(libraryFile(root), target);
     // A changed file needs a new signature, or the system ends whoever loads it.
@@ -46,10 +48,10 @@ export async function linkLibrary(state, work, target) {
   const args = [
     "-emit-library",
     // SwiftPM's own flags of the product's link, without its driver's `-Xswiftc`.
-    ...productFlags(toolchain).filter((flag) => flag !== "-Xswiftc"),
+    ...(cross?.flags ?? productFlags(toolchain).filter((flag) => flag !== "-Xswiftc")),
     ...(toolchain.prefix === null ? ["-use-ld=lld"] : []),
-    ...trimmedRuntime(toolchain, env, work),
-    `@${objectList(root)}`,
+    ...trimmedRuntime(cross?.runtime ?? runtimeFolder(toolchain, env), work),
+    `@${cross?.objects ?? objectList(root)}`,
     ...forLinker("--gc-sections", "--strip-all", "--no-eh-frame-hdr", "-T", join(work, "discard.ld")),
     ...forLinker(...withoutUnused),
     ...forLinker(`--version-script=${join(root, "swift/Sources/CGatedDelta/exports.map")}`, "-z", "nodelete", "-soname", basename(target)),
@@ -66,11 +68,16 @@ function objectList(root) {
   return join(root, ".build", "release", "GatedDelta.product", "Objects.LinkFileList");
 }
 
-/** Copies of the runtime's archives, from which a linker may drop what nothing refers to. They come first, so these are taken. */
-function trimmedRuntime(toolchain, env, work) {
+/** Where the compiler's own static runtime is. */
+function runtimeFolder(toolchain, env) {
   const info = quick(join(toolchain.swift, "..", "swiftc"), ["-print-target-info", "-static-stdlib"], { env });
   const [folder] = JSON.parse(info ?? "{}").paths?.runtimeLibraryPaths ?? [];
   if (folder === undefined) throw new Failure("swiftc does not say where its static runtime is: use another Swift 6.0 or later.");
+  return folder;
+}
+
+/** Copies of the runtime's archives, from which a linker may drop what nothing refers to. They come first, so these are taken. */
+function trimmedRuntime(folder, work) {
   return archives.map((name) => {
     const bytes = readFileSync(join(folder, name));
     releaseSections(bytes);

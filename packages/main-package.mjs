@@ -7,8 +7,11 @@ import { rootFolder } from "../swift/scripts/root.mjs";
 import { cloneManifest, outputFolder, packageName, platforms, sharedFields } from "./platforms.mjs";
 import { tool } from "./tools.mjs";
 
-/** Beside what is compiled. The layers are what `gated-delta demo` runs. */
-const copied = ["README.md", "LICENSE", "CHANGELOG.md", "lib", "test/golden/layer-bf16.safetensors", "test/golden/layer-f32.safetensors"];
+/** What `gated-delta demo` runs. */
+const demonstrated = ["layer-bf16.safetensors", "layer-f32.safetensors", "models/qwen3_5-mlx-mixed"].map((path) => `test/golden/${path}`);
+
+/** Beside what is compiled. */
+const copied = ["README.md", "LICENSE", "CHANGELOG.md", "lib", ...demonstrated];
 
 /**
  * What the declarations take from outside. A consumer's `lib` may be older than `using` and Float16Array, and it may have neither

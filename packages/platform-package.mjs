@@ -37,7 +37,7 @@ export function platformManifest(platform, clone, env = process.env) {
 }
 
 /**
- * Makes the package of the host's platform. Returns its folder, sizes and, on Linux, what the library's bytes are. `forRelease`
+ * Makes the package of a platform, `state` being set-up's (with `cross` where it is not the host's). Returns its folder, sizes and, on Linux, what the library's bytes are. `forRelease`
  * refuses a library that loads on fewer systems than documented, as one is that a system's own Swift has built.
  */
 export async function buildPlatformPackage(platform, state, { forRelease = true } = {}) {
@@ -45,7 +45,7 @@ export async function buildPlatformPackage(platform, state, { forRelease = true 
   rmSync(target, { recursive: true, force: true });
   mkdirSync(target, { recursive: true });
   const library = join(target, platform.file);
-  const map = await linkLibrary(state, join(outputFolder, "link"), library);
+  const map = await linkLibrary(state, join(outputFolder, `link-${platform.name}`), library);
   writeFileSync(join(target, "index.js"), entry(platform.file));
   writeFileSync(join(target, "index.d.ts"), declaration);
   writeFileSync(join(target, "README.md"), `# ${packageName(platform)}\n\nThe native library of gated-delta for ${platform.system}. Install gated-delta, not this package.\n`);

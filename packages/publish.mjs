@@ -36,6 +36,13 @@ export function problemsOf(folder, version, env = process.env) {
   return problems;
 }
 
+/** How npm publishes `version`: a pre-release (1.0.0-beta.1) is not what `bun add gated-delta` installs. */
+export function publishFlags(version, dryRun, env = process.env) {
+  const flags = ["--access", "public", "--ignore-scripts", "--tag", version.includes("-") ? "next" : "latest"];
+  if (dryRun) return [...flags, "--dry-run"];
+  return env.GITHUB_ACTIONS === "true" ? [...flags, "--provenance"] : flags;
+}
+
 async function main() {
   const { values, positionals } = parseArgs({ allowPositionals: true, options: { "dry-run": { type: "boolean" } } });
   if (positionals.length !== 1) throw new Failure("usage: node packages/publish.mjs FOLDER [--dry-run]");
@@ -44,9 +51,8 @@ async function main() {
   const problems = problemsOf(folder, version);
   for (const problem of problems) say(problem);
   if (problems.length > 0) throw new Failure("nothing was published.");
-  const flags = ["--access", "public", "--ignore-scripts"];
-  if (values["dry-run"] === true) flags.push("--dry-run");
-  else if (process.env.GITHUB_ACTIONS === "true") flags.push("--provenance");
+  const dryRun = values["dry-run"] === true;
+  const flags = publishFlags(version, dryRun);
   for (const { name, folder: place } of release(folder)) {
     if (quick("npm", ["view", `${name}@${version}`, "version"]) === version) {
       say(`${name} ${version} is published already`);
@@ -55,7 +61,7 @@ async function main() {
     const { code, text } = await run("npm", ["publish", ...flags], { cwd: place });
     if (code !== 0) throw new Failure(`${name} could not be published:\n${tail(text, 30)}`);
     process.stdout.write(text);
-    say(`${values["dry-run"] === true ? "would publish" : "published"} ${name} ${version}`);
+    say(`${dryRun ? "would publish" : "published"} ${name} ${version}`);
   }
   return 0;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { copyFileSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import manifest from "../package.json" with { type: "json" };
 import { libraryInfo } from "../lib/index.ts";
@@ -59,6 +59,10 @@ describe("demo", () => {
     expect(out).toContain("2 threads");
     expect(out).toMatch(/prefill +2 x 70 tokens in one batch: \d+ tokens\/s/);
     expect(out).toMatch(/decode +2 x 5 tokens, one at a time: \d+ tokens\/s/);
+    // A whole model comes last, and chooses every token that transformers does.
+    const model = out.slice(out.indexOf("qwen3_5-mlx-mixed: a whole model of 3 Gated DeltaNet and 1 attention layers"));
+    expect(model).toMatch(/prompt +37 tokens in one run: \d+ tokens\/s/);
+    expect(model).toMatch(/48 of 48 are those of transformers; logits relRms [1-9]\.\d+e-[67], bound 0\.00002: ok/);
     expect(out).toContain("All outputs agree with the reference.");
   });
 
@@ -75,6 +79,23 @@ describe("demo", () => {
     expect(out).toContain("FAILED");
     expect(out).toContain("OUT OF TOLERANCE");
   });
+
+  test("fails where a model chooses another token", () => {
+    const model = join(folder, "another-model");
+    cpSync(join(import.meta.dir, "golden", "models", "qwen3_5-mlx-mixed"), model, { recursive: true });
+    const path = join(model, "expected.safetensors");
+    const bytes = readFileSync(path);
+    const start = 8 + Number(bytes.readBigUInt64LE(0));
+    const header = JSON.parse(bytes.subarray(8, start).toString()) as Record<string, { data_offsets: [number] }>;
+    const at = start + header["greedy.0"]!.data_offsets[0] + 4 * 5;
+    bytes.writeInt32LE(bytes.readInt32LE(at) ^ 1, at);
+    writeFileSync(path, bytes);
+    const { status, out } = gatedDelta(["demo", model]);
+    expect([status, out]).toEqual([1, expect.stringContaining("47 of 48 are those of transformers")]);
+    const verified = gatedDelta(["verify", "--backend", "cpu", "--json", model]);
+    const failed = rowsOf(verified).filter((row) => !row.pass);
+    expect([verified.status, failed.map(({ tensor, file }) => [tensor, file])]).toEqual([1, [["greedy.0", model]]]);
+  }, 60_000);
 
   test("says what is wrong with a file", () => {
     const { status, errors } = gatedDelta(["demo", join(folder, "nowhere.safetensors")]);

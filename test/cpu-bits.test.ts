@@ -1,17 +1,17 @@
 // The CPU kernels with fused multiply-add sum in one order at every vector width: AVX2, AVX-512 and NEON give the same
 // bits. NEON runs under Debian's qemu-user where that is installed, and on its own on aarch64.
 import { describe, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { cacheFolder, folderText, object } from "./emulator/compile.ts";
 import { clang } from "./emulator/toolchain.ts";
 import { temporaryFolder } from "./setup/folder.ts";
 
 const kernels = join(import.meta.dir, "../swift/Sources/CPUKernels");
 const program = join(import.meta.dir, "native/cpu-bits.c");
 const flags = ["-x", "c", "-std=c17", "-O3", "-ffp-contract=off", "-fno-math-errno", `-I${join(kernels, "include")}`];
-const freestanding = [
-  "--no-default-config", "--target=aarch64-linux-gnu", "-ffreestanding", "-nostdlib", "-static", "-fuse-ld=lld",
-];
+const freestanding = ["--no-default-config", "--target=aarch64-linux-gnu", "-ffreestanding"];
+const withoutLibrary = ["-nostdlib", "-static", "-fuse-ld=lld"];
 
 function output(command: string[]): string {
   const { success, stdout, stderr } = Bun.spawnSync(command);
@@ -21,11 +21,20 @@ function output(command: string[]): string {
 
 type Isa = "avx2" | "avx512" | "avx512bf16" | "neon";
 
+/** The library's own objects where it was built here; those of another processor are compiled, and kept until a source changes. */
+async function objects(isa: Isa, target: string[]): Promise<string[]> {
+  const names = [`isa_${isa}.c`, "items.c"];
+  const built = names.map((name) => join(import.meta.dir, "../.build/release/CPUKernels.build", `${name}.o`));
+  if (target.length === 0 && built.every((file) => existsSync(file))) return built;
+  const sources = folderText(kernels);
+  return await Promise.all(names.map((name) => object(cacheFolder, [...target, ...flags], { path: join(kernels, name) }, [sources])));
+}
+
 /** What the program prints with one instruction set's table. */
-function lines(folder: string, isa: Isa, target: string[] = [], emulator: string[] = []): string {
+async function lines(folder: string, isa: Isa, target: string[] = [], link: string[] = [], emulator: string[] = []): Promise<string> {
   const binary = join(folder, isa);
-  const files = [`isa_${isa}.c`, "items.c"].map((name) => join(kernels, name));
-  output([clang(), ...target, ...flags, `-DTABLE=gd_cpu_${isa}`, program, ...files, "-o", binary]);
+  const files = await objects(isa, target);
+  output([clang(), ...target, ...link, ...flags, `-DTABLE=gd_cpu_${isa}`, program, "-x", "none", ...files, "-o", binary]);
   return output([...emulator, binary]);
 }
 
@@ -34,25 +43,25 @@ if (process.platform === "linux" && process.arch === "x64") {
   const qemu = Bun.which("qemu-aarch64") ?? Bun.which("qemu-aarch64-static");
 
   if (features.includes(" fma") && features.includes(" avx2")) {
-    describe("equal bits across instruction sets", () => {
+    describe("equal bits across instruction sets", async () => {
       using place = temporaryFolder();
-      const avx2 = lines(place.path, "avx2");
+      const avx2 = await lines(place.path, "avx2");
 
       test("every case has its line", () => {
         expect(new Set(avx2.trimEnd().split("\n")).size).toBe(200);
       });
       if (features.includes(" avx512vl")) {
-        const avx512 = lines(place.path, "avx512");
+        const avx512 = await lines(place.path, "avx512");
         test("AVX-512 and AVX2", () => expect(avx512).toBe(avx2));
       }
       if (features.includes(" avx512_bf16")) {
-        const avx512bf16 = lines(place.path, "avx512bf16");
+        const avx512bf16 = await lines(place.path, "avx512bf16");
         test("AVX-512 with its bf16 instruction and AVX2", () => expect(avx512bf16).toBe(avx2));
       }
       if (qemu === null) {
         console.warn("cpu-bits: NEON is not run, since there is no qemu-aarch64 (Debian's qemu-user)");
       } else {
-        const neon = lines(place.path, "neon", freestanding, [qemu]);
+        const neon = await lines(place.path, "neon", freestanding, withoutLibrary, [qemu]);
         test("NEON, emulated, and AVX2", () => expect(neon).toBe(avx2));
       }
     });

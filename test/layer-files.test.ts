@@ -27,6 +27,7 @@ describe("where a layer's tensors may be", () => {
     "model.layers.3.linear_attn.",
     "model.language_model.layers.3.linear_attn.",
     "language_model.model.layers.3.linear_attn.",
+    "language_model.layers.3.linear_attn.",
     "layers.3.linear_attn.",
     "layers.3.",
   ])("%s", (prefix) => {
@@ -56,6 +57,12 @@ describe("where a layer's tensors may be", () => {
     const conv = weights.get("conv1d.weight")!;
     const flat = new Map([...weights, ["conv1d.weight", { shape: [conv.shape[0]!, conv.shape[2]!], data: conv.data }]]);
     expect(outputOf(writeLayer(smallConfig, flat, "f32"))).toEqual(expected);
+  });
+
+  test("conv1d.weight with its axes as mlx-lm moves them", () => {
+    const conv = weights.get("conv1d.weight")!;
+    const moved = new Map([...weights, ["conv1d.weight", { shape: [conv.shape[0]!, conv.shape[2]!, 1], data: conv.data }]]);
+    expect(outputOf(writeLayer(smallConfig, moved, "f32"))).toEqual(expected);
   });
 
   test("a convolution's bias is used", () => {
@@ -100,7 +107,9 @@ describe("weights that are refused", () => {
     expect([error.code, error.received]).toEqual(["dtype", dtype]);
   });
 
-  const strangers = ["in_proj_qkv.weight_scale_inv", "out_proj.scales", "in_proj_z.bias", "conv1d.weight.zeros"];
+  const strangers = [
+    "in_proj_qkv.weight_scale_inv", "out_proj.scales", "in_proj_z.bias", "conv1d.weight.zeros", "norm.bias", "q_proj.weight", "A", "in_proj_ba.weight",
+  ];
   test.each(strangers)("with %s beside", (name) => {
     const error = refused(changed(name, zeros("F32", [1], 4)));
     expect(error.code).toBe("unsupported");

@@ -151,6 +151,7 @@ describe("checkpoints that are refused", () => {
 });
 
 describe("configurations", () => {
+  const place = { path: undefined, op: "GatedDeltaNet.load" };
   const { linear_num_heads: _, ...headless } = kdaKeys;
   test.each([
     ["a missing size", { model_type: "kimi_linear", ...headless }, "invalid-argument", "config.linear_num_heads"],
@@ -166,15 +167,15 @@ describe("configurations", () => {
     ["an attention layer of Bailing", { ...bailingReleased, layer_group_size: 1 }, "invalid-argument", "layer"],
     ["no such layer", { model_type: "glm5_next", ...kdaKeys, layer_types: [] }, "range", "layer"],
   ] as const)("%s", (_, config, code, argument) => {
-    const error = thrownBy(() => parseLayerConfig(config, 0));
+    const error = thrownBy(() => parseLayerConfig(config, 0, place));
     expect([error.code, error.argument]).toEqual([code, argument]);
   });
 
   test("Qwen3.5 has SiLU gates whatever a configuration says; others have what it says", () => {
     const { model_type: _, ...sizes } = olmoKeys;
-    const gateOf = (model_type: string | undefined) => parseLayerConfig({ ...sizes, output_gate_type: "sigmoid", model_type }, 0).outputGate;
+    const gateOf = (model_type: string | undefined) => parseLayerConfig({ ...sizes, output_gate_type: "sigmoid", model_type }, 0, place).outputGate;
     const types = ["qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "qwen4", undefined];
     expect(types.map(gateOf)).toEqual(["silu", "silu", "silu", "silu", "sigmoid", "sigmoid", "sigmoid"]);
-    expect(parseLayerConfig({ model_type: "qwen3_5", text_config: { ...sizes, output_gate_type: "sigmoid" } }, 0).outputGate).toBe("silu");
+    expect(parseLayerConfig({ model_type: "qwen3_5", text_config: { ...sizes, output_gate_type: "sigmoid" } }, 0, place).outputGate).toBe("silu");
   });
 });

@@ -9,7 +9,7 @@ import { bytesByOrigin } from "../packages/link.mjs";
 import { packedManifest } from "../packages/main-package.mjs";
 import { platformManifest } from "../packages/platform-package.mjs";
 import { cloneManifest, packageName, platforms } from "../packages/platforms.mjs";
-import { problemsOf } from "../packages/publish.mjs";
+import { problemsOf, publishFlags } from "../packages/publish.mjs";
 import { bar } from "../swift/scripts/progress.mjs";
 import { oldestGlibc as toolchainGlibc } from "../swift/toolchain/recipe.mjs";
 import { scratch } from "./support/files.ts";
@@ -56,6 +56,12 @@ test("versions agree: manifests, lock file, changelog and library", () => {
   expect(readFileSync(join(root, "CHANGELOG.md"), "utf8")).toContain(`\n## [${clone.version}]`);
   expect(libraryInfo().version).toBe(clone.version);
   for (const platform of platforms) expect(platformManifest(platform, clone).version).toBe(clone.version);
+});
+
+test("the oldest TypeScript of the consumers' matrix is the one that the README names", () => {
+  const { devDependencies } = JSON.parse(readFileSync(join(root, "packages/tools/package.json"), "utf8"));
+  const oldest = /^npm:typescript@(\d+\.\d+)\./.exec(devDependencies["typescript-oldest"])?.[1];
+  expect(/TypeScript (\d+\.\d+) or later/.exec(readFileSync(join(root, "README.md"), "utf8"))?.[1]).toBe(oldest!);
 });
 
 describe("the platforms", () => {
@@ -111,6 +117,12 @@ describe("a release", () => {
     }
     return folder;
   }
+  test("is npm's latest unless it is a pre-release, and carries provenance where a workflow publishes it", () => {
+    expect(publishFlags("1.2.3", false, {})).toEqual(["--access", "public", "--ignore-scripts", "--tag", "latest"]);
+    expect(publishFlags("1.2.3-beta.1", true, { GITHUB_ACTIONS: "true" }).slice(3)).toEqual(["--tag", "next", "--dry-run"]);
+    expect(publishFlags("1.2.3", false, { GITHUB_ACTIONS: "true" }).slice(3)).toEqual(["--tag", "latest", "--provenance"]);
+  });
+
   const onTag = (name: string) => ({ GITHUB_REF_TYPE: "tag", GITHUB_REF_NAME: name });
 
   test("is whole, of one version, the tag's, and says where it comes from", () => {

@@ -1,19 +1,20 @@
 // `npm test`: set-up, then every runner, then one line with the sum: "N passed, N failed".
-import { mkdirSync, readFileSync, rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { isNoise } from "../swift/scripts/build.mjs";
 import { run } from "../swift/scripts/exec.mjs";
 import { elapsed, runMain, say } from "../swift/scripts/report.mjs";
 import { rootFolder } from "../swift/scripts/root.mjs";
 import { setUp } from "../swift/scripts/steps.mjs";
-import { commonFlags, swiftEnvironment } from "../swift/scripts/swift.mjs";
-import { countBun, countSwiftTesting, countXunit, settle } from "./run/counts.mjs";
+import { commonFlags, swiftEnvironment, withoutDebugInfo } from "../swift/scripts/swift.mjs";
+import { countSwiftTesting, countXunit, settle } from "./run/counts.mjs";
 import { buildEmulator, emulatorEnvironment } from "./run/emulator.mjs";
+import { runTestFiles, testFiles } from "./run/files.mjs";
 import { writeReceipt } from "./run/receipt.mjs";
 import { testingOf } from "./run/swift-testing.mjs";
 
-/** A test that hangs fails by itself after this long; machines with two busy cores are no reason to fail. */
-const testTimeout = 120_000;
+/** What takes this long hangs: three times what a busy machine of two cores needs. */
+const hang = 40 * 60_000;
 
 /** Shows a runner's lines as they come. */
 function show(line) {
@@ -26,18 +27,23 @@ function runners(state) {
   const linux = process.platform === "linux";
   // What is set already stays. On Linux both backends are there, so a test that finds one missing has found a mistake.
   const env = { ...(linux ? { GATED_DELTA_TEST_BACKENDS: "cpu,metal" } : {}), ...emulatorEnvironment(toolchain) };
+  const testing = testingOf(toolchain);
+  const swift = (args, output) => {
+    const flags = [...withoutDebugInfo, ...testing.flags, ...commonFlags(toolchain, root)];
+    return run(toolchain.swift, [...args, ...flags], { cwd: root, env: swiftEnvironment(toolchain, root, env), output, limit: hang });
+  };
+  // Beside the kernels, which Swift's tests need only when they run.
+  let built;
+  const buildSwift = () => (built ??= swift(["build", "--build-tests"], "capture"));
   return [
     { name: "types", go: () => one(bun, ["check", "--no-script"], { cwd: root, env }) },
     // Linux has no Metal: the kernels are translated and built for the processor. Swift's tests and Bun's both run on them.
-    ...(linux ? [{ name: "emulated Metal's kernels", go: async () => counted(await buildEmulator(state, show)) }] : []),
-    { name: "swift test", go: () => swiftTest(root, toolchain, env) },
-    {
-      name: "bun test",
-      go: async () => {
-        const { code, text } = await run(bun, ["test", `--timeout=${testTimeout}`], { cwd: root, env, output: show });
-        return settle(countBun(text), code);
-      },
-    },
+    ...(linux
+      ? [{ name: "emulated Metal's kernels", go: async () => (buildSwift(), counted(await buildEmulator(state, show))) }]
+      : []),
+    // Apple's command line tools may have nothing to run Swift's tests with.
+    { name: "swift test", go: async () => (testing.problem === undefined ? swiftTest(root, swift, await buildSwift()) : testing) },
+    { name: "bun test", go: () => runTestFiles({ root, bun, env }, testFiles(root), show) },
   ];
 }
 
@@ -50,16 +56,16 @@ function counted({ code }) {
   return { passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1 };
 }
 
-async function swiftTest(root, toolchain, env) {
+/** Swift's tests, by `swift`, after their build has ended as `built` says. */
+async function swiftTest(root, swift, built) {
+  for (const line of built.text.split("\n")) if (built.code !== 0 || line.includes("warning:")) show(line);
+  if (built.code !== 0) return { passed: 0, failed: 1 };
   const file = join(root, ".build", "tests.xml");
   // Swift Testing writes beside the file that is named for XCTest.
   const written = join(root, ".build", "tests-swift-testing.xml");
   rmSync(written, { force: true });
-  mkdirSync(join(root, ".build"), { recursive: true });
-  const { flags, problem } = testingOf(toolchain);
-  if (problem !== undefined) return { passed: 0, failed: 0, problem };
-  const args = ["test", "--xunit-output", file, ...flags, ...commonFlags(toolchain, root)];
-  const { code, text } = await run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root, env), output: show });
+  const { code, text, overtime } = await swift(["test", "--skip-build", "--xunit-output", file], show);
+  if (overtime) show(`swift test: ended after ${hang / 60_000} minutes: it hangs`);
   return settle(countFile(written) ?? countSwiftTesting(text), code);
 }
 
@@ -75,16 +81,19 @@ await runMain(async () => {
   const state = await setUp(rootFolder);
   const sum = { passed: 0, failed: 0 };
   const lines = [];
+  const failures = [];
   const results = [];
   for (const { name, go } of runners(state)) {
     say(`running ${name}`);
     const since = performance.now();
-    const { passed, failed, problem } = await go();
+    const { passed, failed, problem, failures: named = [] } = await go();
+    failures.push(...named);
     sum.passed += passed;
     sum.failed += failed;
     results.push({ name, passed, failed, seconds: Math.round((performance.now() - since) / 1000), ...(problem && { notRun: problem }) });
     lines.push(problem === undefined ? `${name}: ${passed} ok, ${failed} not ok, ${elapsed(since)}` : `${name}: not run: ${problem}`);
   }
+  for (const line of failures) process.stdout.write(`${line}\n`);
   for (const line of lines) say(line);
   // A Mac's GPU is the real one: what it made of the tests is written down, to be committed.
   if (process.platform === "darwin") say(`receipt: ${await writeReceipt(state.root, state.bun, results)}`);

@@ -2,20 +2,23 @@
 import { existsSync, readFileSync, readdirSync, statSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
-import { dirname, extname, join, relative } from "node:path";
+import { dirname, extname, join } from "node:path";
 import { run } from "../../swift/scripts/exec.mjs";
 import { runMain, say } from "../../swift/scripts/report.mjs";
 import { rootFolder } from "../../swift/scripts/root.mjs";
 import { findChromium } from "./chromium.mjs";
 
 const site = join(rootFolder, ".build", "site");
+/** Where the site stands on its server; see .vitepress/config.ts. */
+const base = process.env.GATED_DELTA_DOCS_BASE ?? "/";
 const types = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".json": "application/json", ".woff2": "font/woff2" };
 
 /** The site on loopback; what is not there is a 404. */
 function serve() {
   const server = createServer((request, response) => {
     const path = decodeURIComponent(new URL(request.url, "http://localhost").pathname);
-    const file = [path, `${path}.html`, join(path, "index.html")].map((name) => join(site, name)).find((name) => existsSync(name) && statSync(name).isFile());
+    const inside = path.startsWith(base) ? path.slice(base.length) : "not there";
+    const file = [inside, `${inside}.html`, join(inside, "index.html")].map((name) => join(site, name)).find((name) => existsSync(name) && statSync(name).isFile());
     response.writeHead(file === undefined ? 404 : 200, { "content-type": types[extname(file ?? "")] ?? "application/octet-stream" });
     response.end(file === undefined ? "" : readFileSync(file));
   });
@@ -23,7 +26,7 @@ function serve() {
 }
 
 function pages() {
-  return readdirSync(site, { recursive: true }).filter((name) => name.endsWith(".html") && name !== "404.html").map((name) => `/${relative(site, join(site, name))}`);
+  return readdirSync(site, { recursive: true }).filter((name) => name.endsWith(".html") && name !== "404.html").map((name) => `${base}${name}`);
 }
 
 const results = { passed: 0, failed: 0 };
@@ -93,7 +96,7 @@ async function checkFormulas(browser, origin, paths) {
 async function checkSearch(browser, origin) {
   const page = await browser.newPage();
   await page.setViewport({ width: 1280, height: 900 });
-  await page.goto(`${origin}/start.html`, { waitUntil: "networkidle0" });
+  await page.goto(`${origin}${base}start.html`, { waitUntil: "networkidle0" });
   await page.click(".DocSearch-Button");
   await page.waitForSelector("#localsearch-input", { timeout: 10_000 });
   await page.type("#localsearch-input", "fork");
@@ -116,7 +119,7 @@ await runMain(async () => {
     say(`reading ${all.length} pages`);
     for (const path of all) await readPage(browser, origin, path, links);
     checkLinks(origin, links);
-    await checkFormulas(browser, origin, ["/start.html", "/operations.html", "/reference/index/functions/gatedDelta.html"]);
+    await checkFormulas(browser, origin, ["start.html", "operations.html", "reference/index/functions/gatedDelta.html"].map((name) => base + name));
     await checkSearch(browser, origin);
   } finally {
     await browser.close();

@@ -58,6 +58,11 @@ export function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
+/** A speed as text. Of first calls, which allocate and compile: not a measurement of the library. */
+export function rate(tokens: number, seconds: number): string {
+  return tokens === 0 ? "nothing to do" : `${Math.round(tokens / seconds)} tokens/s (first run, nothing warmed up)`;
+}
+
 /** An error as text: the message of a {@link GatedDeltaError}, the class and message of any other. */
 export function errorText(error: unknown): string {
   if (error instanceof GatedDeltaError) return error.message;

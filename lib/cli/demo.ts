@@ -1,36 +1,44 @@
-/** `gated-delta demo`: a Gated DeltaNet layer from its weights to numbers that agree with transformers. */
+/** `gated-delta demo`: Gated DeltaNet layers and a whole model, from their weights to numbers that agree with transformers. */
 
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { Device } from "../device/device.ts";
 import { packageRoot } from "../native/candidates.ts";
 import { StatePool } from "../states/state-pool.ts";
-import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, print, type Command } from "./command.ts";
-import { bounds, maxAbs, relRms } from "./verify/compare.ts";
+import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, print, rate, type Command } from "./command.ts";
+import { bounds, maxAbs, modelBounds, relRms } from "./verify/compare.ts";
+import { isFolder } from "./verify/folders.ts";
 import { GoldenFile } from "./verify/golden-file.ts";
 import { readLayerCase, type LayerCase } from "./verify/layer-files.ts";
 import { cuSeqlensOf, gather, pieces, scatter } from "./verify/schedule.ts";
 
-const help = `Usage: gated-delta demo [FILES...] [--backend auto|cpu|metal] [--threads N]
+const help = `Usage: gated-delta demo [PATHS...] [--backend auto|cpu|metal] [--threads N]
 
-Loads Gated DeltaNet layers (default: the layer-*.safetensors of test/golden), prefills
-the prompts of a batch, decodes the rest token by token through a StatePool, and compares
-every output with what transformers computed.
+Loads Gated DeltaNet layers (files; default: the layer-*.safetensors of test/golden),
+prefills the prompts of a batch, decodes the rest token by token through a StatePool, and
+compares every output with what transformers computed. Then does the same with a language
+model (a folder with expected.safetensors; default: one of test/golden/models): loads it,
+reads a prompt, and compares each token that it chooses, and what it was chosen from.
 
-Exit status: 0 if all outputs are within ${bounds.layer} of the reference, 1 if not.
+Exit status: 0 if all outputs of layers are within ${bounds.layer} of the reference, logits within
+${modelBounds.f32}, and all tokens those of the reference; 1 if not.
 `;
 
 /** The `demo` subcommand. */
 export const demo: Command = { help, run };
 
-function run(args: readonly string[]): number {
+async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, deviceOptions);
-  const paths = positionals.length > 0 ? positionals : goldenLayers();
+  const paths = positionals.length > 0 ? positionals : [...goldenLayers(), ...goldenModel()];
   using device = Device.open(parseDeviceOptions(values));
   const details = [device.isa, device.emulated ? "emulated" : "", `${device.threads} threads`];
   print(`Device: ${device.backend}, ${device.name} (${details.filter((text) => text !== "").join(", ")})`);
   let passed = true;
   for (const path of paths) {
+    if (isFolder(path)) {
+      passed = (await (await import("./demo-model.ts")).showModel(device, path)) && passed;
+      continue;
+    }
     using file = new GoldenFile(path);
     const data = readLayerCase(file, device);
     using _ = data.layer;
@@ -79,11 +87,6 @@ function show(device: Device, path: string, data: LayerCase): boolean {
   return passed;
 }
 
-/** Of first calls, which allocate and compile: not a measurement of the library. */
-function rate(tokens: number, seconds: number): string {
-  return tokens === 0 ? "nothing to do" : `${Math.round(tokens / seconds)} tokens/s (first run, nothing warmed up)`;
-}
-
 function goldenLayers(): string[] {
   const folder = join(packageRoot, "test", "golden");
   let names: string[] = [];
@@ -95,4 +98,10 @@ function goldenLayers(): string[] {
   const layers = names.filter((name) => /^layer-.*\.safetensors$/.test(name)).sort();
   if (layers.length === 0) throw new UsageError(`there are no layers in ${folder}; name some files`);
   return layers.map((name) => join(folder, name));
+}
+
+/** The model that the demo ends with, where it is there. */
+function goldenModel(): string[] {
+  const folder = join(packageRoot, "test", "golden", "models", "qwen3_5-mlx-mixed");
+  return existsSync(folder) ? [folder] : [];
 }

@@ -8,6 +8,7 @@ import type { RmsNormArguments } from "../ops/rms-norm.ts";
 import type { GatedDeltaStepArguments } from "../ops/gated-delta-step.ts";
 import type { LinearArguments } from "../ops/linear.ts";
 import type { AddArguments } from "../ops/add.ts";
+import type { AttentionArguments } from "../ops/attention.ts";
 import type { EmbeddingArguments } from "../ops/embedding.ts";
 import type { SiluMulArguments } from "../ops/silu-mul.ts";
 import type { CopySlotsArguments } from "../ops/copy-slots.ts";
@@ -56,6 +57,11 @@ export abstract class PassOps {
   /** See {@link add}. */
   add(args: AddArguments): void {
     this[add]("add", args);
+  }
+
+  /** See {@link attention}. */
+  attention(args: AttentionArguments): void {
+    this[add]("attention", args);
   }
 
   /** See {@link embedding}. */

@@ -13,51 +13,39 @@ export interface ConfigOf {
   readonly typeOf: (layer: number) => string | undefined;
 }
 
-export const op = "GatedDeltaNet.load";
+/** Where a configuration came from, and for whom it is read: what errors about it name. */
+export interface ConfigPlace {
+  /** Its file; undefined for an object that the caller passed. */
+  readonly path: string | undefined;
+  /** The function that was called. */
+  readonly op: string;
+}
 
 /**
  * The part of a configuration that a schema names.
  *
- * @param at keys that lead to `root`, for messages.
  * @throws as {@link configError}.
  */
-export function parsed<Schema extends z.ZodType>(
-  schema: Schema,
-  root: object,
-  path: string | undefined,
-  name: string = op,
-): z.output<Schema> {
+export function parsed<Schema extends z.ZodType>(schema: Schema, root: object, place: ConfigPlace): z.output<Schema> {
   const result = schema.safeParse(root);
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   const at = issue?.path ?? [];
   const value = valueAt(root, at);
-  throw configError(path, at.join("."), issue?.message ?? "", value === undefined ? "none" : describe(value), name);
+  throw configError(place, at.join("."), issue?.message ?? "", value === undefined ? "none" : describe(value));
 }
 
 /** An error about a key: a FileError for a file, else one that names the argument `config`. */
-export function configError(
-  path: string | undefined,
-  key: string,
-  expected: string,
-  received: string,
-  name: string = op,
-): GatedDeltaError {
+export function configError({ path, op }: ConfigPlace, key: string, expected: string, received: string): GatedDeltaError {
   const text = key === "" ? expected : `${key}: ${expected}`;
   return path === undefined
-    ? new GatedDeltaError("invalid-argument", { op: name, argument: key === "" ? "config" : `config.${key}`, expected, received })
-    : new FileError(path, { op: name, expected: text, received });
+    ? new GatedDeltaError("invalid-argument", { op, argument: key === "" ? "config" : `config.${key}`, expected, received })
+    : new FileError(path, { op, expected: text, received });
 }
 
-/** An error about a value that is legal and has no kernel. */
-export function unsupportedValue(
-  path: string | undefined,
-  key: string,
-  expected: string,
-  received: unknown,
-  name: string = op,
-): GatedDeltaError {
-  return new UnsupportedError({ op: name, argument: `${path ?? "config"}: ${key}`, expected, received: describe(received) });
+/** An error about a value that is legal and that this library has nothing for. */
+export function unsupportedValue({ path, op }: ConfigPlace, key: string, expected: string, received: unknown): GatedDeltaError {
+  return new UnsupportedError({ op, argument: `${path ?? "config"}: ${key}`, expected, received: describe(received) });
 }
 
 export function isRecord(value: unknown): value is Record<string, unknown> {

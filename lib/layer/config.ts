@@ -4,8 +4,8 @@
  */
 
 import { BoundsError, GatedDeltaError, describe } from "../errors.ts";
-import { configError, isRecord, op, parsed, unsupportedValue } from "./config-errors.ts";
-import type { ConfigOf } from "./config-errors.ts";
+import { configError, isRecord, parsed, unsupportedValue } from "./config-errors.ts";
+import type { ConfigOf, ConfigPlace } from "./config-errors.ts";
 import { kdaArchitecture, parseKda } from "./kda-config.ts";
 
 /** The shape and options of one Gated DeltaNet mixer. */
@@ -59,19 +59,19 @@ export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): num
  *
  * @param source the parsed JSON.
  * @param layer index of the layer in the model; checked against what the configuration says of layers.
- * @param path the file that it came from, for error messages; absent for an object passed by a caller.
+ * @param place the file that it came from, for error messages.
  * @throws FileError (from a file) or an `invalid-argument` error (from an object) naming the key at fault;
  * BoundsError for a layer that the model does not have; UnsupportedError for an activation that has no kernel.
  */
-export function parseLayerConfig(source: unknown, layer: number, path?: string): LayerConfig {
+export function parseLayerConfig(source: unknown, layer: number, place: ConfigPlace): LayerConfig {
   const root = textConfigOf(source);
-  if (!isRecord(root)) throw configError(path, "", "the configuration of a Gated DeltaNet model, an object", describe(root));
+  if (!isRecord(root)) throw configError(place, "", "the configuration of a Gated DeltaNet model, an object", describe(root));
   const types = modelTypes(source);
   const kda = types.map(kdaArchitecture).find((found) => found !== undefined);
-  const { config, layers, typeOf } = kda !== undefined ? parseKda(kda, root, path)
-    : types.some((type) => type === "olmo_hybrid") ? parseOlmo(root, path)
-    : parseQwen(root, types, path);
-  checkLayer(layer, layers, typeOf(layer), path);
+  const { config, layers, typeOf } = kda !== undefined ? parseKda(kda, root, place)
+    : types.some((type) => type === "olmo_hybrid") ? parseOlmo(root, place)
+    : parseQwen(root, types, place);
+  checkLayer(layer, layers, typeOf(layer), place);
   return config;
 }
 
@@ -87,22 +87,22 @@ export function modelTypes(source: unknown): string[] {
 }
 
 /** Qwen3-Next, Qwen3.5 and what has their configuration. */
-function parseQwen(root: object, types: readonly string[], path: string | undefined): ConfigOf {
+function parseQwen(root: object, types: readonly string[], place: ConfigPlace): ConfigOf {
   if (!Object.keys(root).some((key) => /^linear_(?:num|key|value|conv)_/.test(key))) {
     const [type] = types;
     const received = type === undefined ? "neither these nor a model_type" : `a model_type of ${describe(type)} without them`;
-    throw configError(path, "", "a Gated DeltaNet model, with linear_num_key_heads and other linear_* keys", received);
+    throw configError(place, "", "a Gated DeltaNet model, with linear_num_key_heads and other linear_* keys", received);
   }
   const { qwenSchema } = schemas();
-  const data = parsed(qwenSchema, root, path);
-  expectSilu(data.hidden_act, path);
+  const data = parsed(qwenSchema, root, place);
+  expectSilu(data.hidden_act, place);
   // transformers' Qwen3.5 has no such option: its gate is SiLU whatever a configuration says.
   const gate = types.some((type) => /^qwen3_5/.test(type)) ? "silu" : data.output_gate_type ?? "silu";
-  if (!isSilu(gate) && gate !== "sigmoid") throw unsupportedValue(path, "output_gate_type", '"silu", "swish" or "sigmoid"', gate);
+  if (!isSilu(gate) && gate !== "sigmoid") throw unsupportedValue(place, "output_gate_type", '"silu", "swish" or "sigmoid"', gate);
   const interval = data.full_attention_interval;
   return {
     config: {
-      ...headsOf(data, path),
+      ...headsOf(data, place),
       normEps: data.rms_norm_eps ?? 1e-6,
       outputGate: isSilu(gate) ? "silu" : "sigmoid",
       betaForm: "sigmoid",
@@ -116,12 +116,12 @@ function parseQwen(root: object, types: readonly string[], path: string | undefi
 }
 
 /** OLMo hybrid, whose gated norm has an epsilon of its own (transformers, `OlmoHybridGatedDeltaNet`). */
-function parseOlmo(root: object, path: string | undefined): ConfigOf {
-  const data = parsed(schemas().olmoSchema, root, path);
-  expectSilu(data.hidden_act, path);
+function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
+  const data = parsed(schemas().olmoSchema, root, place);
+  expectSilu(data.hidden_act, place);
   return {
     config: {
-      ...headsOf(data, path),
+      ...headsOf(data, place),
       normEps: 1e-5,
       outputGate: "silu",
       betaForm: data.linear_allow_neg_eigval ?? true ? "2-sigmoid" : "sigmoid",
@@ -146,11 +146,11 @@ function headsOf(
     linear_value_head_dim: number;
     linear_conv_kernel_dim: number;
   },
-  path: string | undefined,
+  place: ConfigPlace,
 ) {
   if (data.linear_num_value_heads % data.linear_num_key_heads !== 0) {
     const expected = `a multiple of linear_num_key_heads (${data.linear_num_key_heads})`;
-    throw configError(path, "linear_num_value_heads", expected, String(data.linear_num_value_heads));
+    throw configError(place, "linear_num_value_heads", expected, String(data.linear_num_value_heads));
   }
   return {
     hiddenSize: data.hidden_size,
@@ -165,7 +165,7 @@ function headsOf(
 }
 
 /** The asked layer exists and is a linear one, as far as the configuration tells. */
-function checkLayer(layer: number, layers: number | undefined, type: string | undefined, path: string | undefined): void {
+function checkLayer(layer: number, layers: number | undefined, type: string | undefined, { path, op }: ConfigPlace): void {
   if (layers !== undefined && layer >= layers) {
     throw new BoundsError({ op, argument: "layer", expected: `0..${layers - 1}`, received: String(layer) });
   }
@@ -180,8 +180,8 @@ function checkLayer(layer: number, layers: number | undefined, type: string | un
 }
 
 /** The convolution's activation, which these architectures take from `hidden_act`. */
-function expectSilu(activation: string | null | undefined, path: string | undefined): void {
-  if (!isSilu(activation ?? "silu")) throw unsupportedValue(path, "hidden_act", '"silu" or "swish"', activation);
+function expectSilu(activation: string | null | undefined, place: ConfigPlace): void {
+  if (!isSilu(activation ?? "silu")) throw unsupportedValue(place, "hidden_act", '"silu" or "swish"', activation);
 }
 
 function isSilu(activation: string): boolean {

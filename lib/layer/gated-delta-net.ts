@@ -139,9 +139,10 @@ export class GatedDeltaNet implements Disposable {
   }
 
   static #load(device: Device, source: TensorSource, options: GatedDeltaNetOptions): GatedDeltaNet {
-    const { config, quantization } = readLayerConfig(source, options.layer, options.config);
-    using loader = new TensorLoader(device, source, `${op}.load`, quantization);
-    const weights = planWeights(loader, findPrefix(source, options.layer, `${op}.load`), config);
+    const name = `${op}.load`;
+    const { config, quantization } = readLayerConfig(source, options.layer, options.config, name);
+    using loader = new TensorLoader(device, source, name, quantization);
+    const weights = planWeights(loader, findPrefix(source, options.layer, name), config);
     loader.read();
     return new GatedDeltaNet(device, { weights, config, tensors: loader.taken() }, options);
   }

@@ -10,7 +10,7 @@
 
 import type { z } from "zod";
 import { configError, parsed, unsupportedValue } from "./config-errors.ts";
-import type { ConfigOf } from "./config-errors.ts";
+import type { ConfigOf, ConfigPlace } from "./config-errors.ts";
 import type { kdaSchema } from "./layer-schemas.ts";
 
 /** An architecture with KDA layers. */
@@ -29,14 +29,14 @@ export function kdaArchitecture(type: string): KdaArchitecture | undefined {
 }
 
 /** Reads the configuration of such a model. */
-export function parseKda(architecture: KdaArchitecture, root: object, path: string | undefined): ConfigOf {
+export function parseKda(architecture: KdaArchitecture, root: object, place: ConfigPlace): ConfigOf {
   const { kdaSchema } = require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
-  const data = parsed(kdaSchema, root, path);
+  const data = parsed(kdaSchema, root, place);
   const nested = data.linear_attn_config;
   const bailing = architecture === "bailing";
   const activation = data.hidden_act ?? "silu";
   if (architecture === "glm" && activation !== "silu" && activation !== "swish") {
-    throw unsupportedValue(path, "hidden_act", '"silu" or "swish"', activation);
+    throw unsupportedValue(place, "hidden_act", '"silu" or "swish"', activation);
   }
   const heads = nested?.num_heads ?? data.linear_num_heads ?? (bailing ? data.num_attention_heads : undefined);
   const dim = nested?.head_dim ?? data.linear_head_dim ?? (bailing ? data.head_dim : undefined);
@@ -46,7 +46,7 @@ export function parseKda(architecture: KdaArchitecture, root: object, path: stri
   if (typeof width !== "number") {
     throw missing("linear_conv_kernel_dim", `${bailing ? "" : "linear_attn_config."}short_conv_kernel_size`);
   }
-  if (dim % 8 !== 0 || dim < 8 || dim > 256) throw configError(path, "head_dim", "a multiple of 8 in 8..256", String(dim));
+  if (dim % 8 !== 0 || dim < 8 || dim > 256) throw configError(place, "head_dim", "a multiple of 8 in 8..256", String(dim));
   return {
     config: {
       hiddenSize: data.hidden_size,
@@ -67,7 +67,7 @@ export function parseKda(architecture: KdaArchitecture, root: object, path: stri
   };
 
   function missing(key: string, other: string) {
-    return configError(path, key, `a size, here or as ${other}`, "none");
+    return configError(place, key, `a size, here or as ${other}`, "none");
   }
 }
 

@@ -8,6 +8,6 @@ export interface Matrix {
   readonly weight: Tensor;
   /** `[outFeatures, inFeatures / group]`, any float dtype: present exactly when `biases` is. */
   readonly scales?: Tensor;
-  /** Shaped as `scales`. */
+  /** Shaped as `scales`, and of its dtype. */
   readonly biases?: Tensor;
 }

@@ -88,7 +88,7 @@ export class MixerOps {
 
   /** The output projection of `[tokens, value channels]`, plus a residual where there is one. */
   output(normed: Tensor, out: Tensor, residual: Tensor | undefined): Op {
-    return linear({ x: normed, ...this.#weights.out, out, ...(residual && { residual }) });
+    return linear({ x: normed, ...this.#weights.out, residual, out });
   }
 
   #gates() {

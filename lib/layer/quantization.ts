@@ -6,6 +6,7 @@
 
 import { FileError, UnsupportedError, describe } from "../errors.ts";
 import { isRecord } from "./config-errors.ts";
+import type { ConfigPlace } from "./config-errors.ts";
 
 /** Bits and group of affine quantised weights. */
 export interface Quantization {
@@ -29,9 +30,9 @@ export const supportedWeights = "f32, f16 or bf16 weights, or MLX's affine quant
  * scheme is left to the tensors: see {@link refuseOtherSchemes}.
  *
  * @param source the parsed `config.json`.
- * @param path the file that it came from, for messages.
+ * @param place the file that it came from, for messages.
  */
-export function parseQuantization(source: unknown, path: string | undefined, op: string): QuantizationOf {
+export function parseQuantization(source: unknown, { path, op }: ConfigPlace): QuantizationOf {
   const config = quantizationsIn(source)[0] ?? {};
   const all = valuesOf(config);
   const own = new Map<string, Partial<Quantization>>();
@@ -57,7 +58,7 @@ export function parseQuantization(source: unknown, path: string | undefined, op:
  *
  * @throws {UnsupportedError} for GPTQ, AWQ, fp8 and whatever else has a `quant_method`, and for MLX's modes but `affine`.
  */
-export function refuseOtherSchemes(source: unknown, path: string | undefined, op: string): void {
+export function refuseOtherSchemes(source: unknown, { path, op }: ConfigPlace): void {
   const refuse = (key: string, received: string): never => {
     throw new UnsupportedError({ op, argument: `${path ?? "config"}: ${key}`, expected: supportedWeights, received });
   };

@@ -28,7 +28,8 @@ export interface QuantizedParts {
  *
  * @param said what the configuration says of the module.
  * @throws {UnsupportedError} for tensors of another scheme; {@link FileError} for shapes that do not fit each other, the
- * weight's or what was said; {@link DTypeError} for scales of another dtype.
+ * weight's or what was said; {@link DTypeError} for scales of another
+ * dtype, or not that of the biases.
  */
 export function quantizedShapes(
   source: TensorSource,
@@ -66,10 +67,14 @@ export function quantizedShapes(
     const expected = `${module} of ${said.bits ?? bits} bits in groups of ${said.group ?? group}, as the configuration says`;
     throw new FileError(source.path, { op, expected, received: `${bits} bits in groups of ${group}` });
   }
+  const dtype = floats(scalesName, scales);
+  if (floats(biasesName, biases) !== dtype) {
+    throw new DTypeError({ op, argument: `${source.path}: ${biasesName}`, expected: `${scales.dtype}, as the scales have`, received: biases.dtype });
+  }
   return {
-    weight: { dtype: "u32" as DType, shape: [rows, words] },
-    scales: { dtype: floats(scalesName, scales), shape: [rows, groups] },
-    biases: { dtype: floats(biasesName, biases), shape: [rows, groups] },
+    weight: { dtype: "u32", shape: [rows, words] },
+    scales: { dtype, shape: [rows, groups] },
+    biases: { dtype, shape: [rows, groups] },
   };
 
   function expectRows(name: string, info: TensorInfo): number {

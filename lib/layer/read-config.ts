@@ -10,8 +10,6 @@ import type { TensorSource } from "../safetensors/safetensors.ts";
 import { parseLayerConfig, type LayerConfig } from "./config.ts";
 import { parseQuantization, type QuantizationOf } from "./quantization.ts";
 
-const op = "GatedDeltaNet.load";
-
 /** In bytes; published configurations have some ten thousand. */
 const largestConfig = 16 * 1024 * 1024;
 
@@ -31,19 +29,19 @@ const found = new WeakMap<TensorSource, ConfigSource>();
  * @param given a path of a `config.json`, its parsed contents, or undefined.
  * @throws FileError for a file that is missing or not JSON, and where there is no configuration.
  */
-export function readConfig(source: TensorSource, given: string | object | undefined): ConfigSource {
+export function readConfig(source: TensorSource, given: string | object | undefined, op: string): ConfigSource {
   if (typeof given === "object") return { config: given, path: undefined };
-  if (typeof given === "string") return { config: readJson(given), path: given };
+  if (typeof given === "string") return { config: readJson(given, op), path: given };
   let config = found.get(source);
-  if (config === undefined) found.set(source, (config = findConfig(source)));
+  if (config === undefined) found.set(source, (config = findConfig(source, op)));
   return config;
 }
 
-function findConfig(source: TensorSource): ConfigSource {
+function findConfig(source: TensorSource, op: string): ConfigSource {
   const embedded = source.metadata.get("config");
-  if (embedded !== undefined) return { config: parseJson(new TextEncoder().encode(embedded), source.path), path: source.path };
+  if (embedded !== undefined) return { config: parseJson(new TextEncoder().encode(embedded), source.path, op), path: source.path };
   const beside = join(dirname(source.path), "config.json");
-  if (existsSync(beside)) return { config: readJson(beside), path: beside };
+  if (existsSync(beside)) return { config: readJson(beside, op), path: beside };
   const expected = "config.json beside it, a config in its metadata, or the option `config`";
   throw new FileError(source.path, { op, expected, received: "none of them" });
 }
@@ -55,18 +53,18 @@ export interface ReadLayer {
 }
 
 /** The configuration of one layer: {@link readConfig}, then {@link parseLayerConfig} and {@link parseQuantization}. */
-export function readLayerConfig(source: TensorSource, layer: number, given: string | object | undefined): ReadLayer {
-  const { config, path } = readConfig(source, given);
-  const parse = () => ({ config: parseLayerConfig(config, layer, path), quantization: parseQuantization(config, path, op) });
+export function readLayerConfig(source: TensorSource, layer: number, given: string | object | undefined, op: string): ReadLayer {
+  const { config, path } = readConfig(source, given, op);
+  const parse = () => ({ config: parseLayerConfig(config, layer, { path, op }), quantization: parseQuantization(config, { path, op }) });
   return path !== undefined ? parse() : reading(op, "config", parse); // the caller's object may have getters that throw
 }
 
 /** Parses a file that should hold JSON. */
-export function readJson(path: string): unknown {
-  return parseJson(readWhole(path, op, "a configuration", largestConfig), path);
+export function readJson(path: string, op: string): unknown {
+  return parseJson(readWhole(path, op, "a configuration", largestConfig), path, op);
 }
 
-function parseJson(bytes: Uint8Array, path: string): unknown {
+function parseJson(bytes: Uint8Array, path: string, op: string): unknown {
   try {
     return JSON.parse(new TextDecoder().decode(bytes));
   } catch (cause) {

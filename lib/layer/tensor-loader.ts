@@ -38,8 +38,9 @@ const pieceBytes = 4 * 1024 * 1024;
 /** The tensors of one load. Dispose it to free them where the load failed. */
 export class TensorLoader implements Disposable {
   readonly source: TensorSource;
+  /** The function that loads, for messages. */
+  readonly op: string;
   readonly #device: Device;
-  readonly #op: string;
   readonly #quantization: QuantizationOf;
   readonly #tensors: Tensor[] = [];
   readonly #taken = new Set<string>();
@@ -48,7 +49,7 @@ export class TensorLoader implements Disposable {
   constructor(device: Device, source: TensorSource, op: string, quantization: QuantizationOf) {
     this.source = source;
     this.#device = device;
-    this.#op = op;
+    this.op = op;
     this.#quantization = quantization;
   }
 
@@ -75,7 +76,7 @@ export class TensorLoader implements Disposable {
     const other = kinds.findIndex((kind) => kind !== dtype);
     if (other >= 0) {
       const received = `${kinds[other]} beside ${dtype}`;
-      throw new DTypeError({ op: this.#op, argument: `${this.source.path}: ${names[other]}`, expected: `the dtype of ${names[0]}`, received });
+      throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${names[other]}`, expected: `the dtype of ${names[0]}`, received });
     }
     const rows = shapes.reduce((sum, [shape]) => sum + (shape[0] ?? 0), 0);
     const made = this.#make(dtype, [rows, ...(shapes[0]?.[0] ?? []).slice(1)]);
@@ -147,7 +148,7 @@ export class TensorLoader implements Disposable {
   }
 
   #quantizedParts(module: string, rows: number, columns: number) {
-    return quantizedShapes(this.source, module, rows, columns, this.#quantization(module), this.#op);
+    return quantizedShapes(this.source, module, rows, columns, this.#quantization(module), this.op);
   }
 
   #whole(name: string, dtype: DType, shape: Shape): Tensor {
@@ -182,11 +183,11 @@ export class TensorLoader implements Disposable {
     const { dtype, shape } = this.source.info(name);
     if (!shapes.some((allowed) => shapeText(allowed) === shapeText(shape))) {
       const expected = `${name} of shape ${shapes.map(shapeText).join(" or ")}, as the configuration says`;
-      throw new FileError(this.source.path, { op: this.#op, expected, received: shapeText(shape) });
+      throw new FileError(this.source.path, { op: this.op, expected, received: shapeText(shape) });
     }
     const own = floatDType(dtype);
     if (own) return own;
-    throw new DTypeError({ op: this.#op, argument: `${this.source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
+    throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${name}`, expected: "F32, F16 or BF16", received: dtype });
   }
 }
 

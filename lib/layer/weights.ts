@@ -56,8 +56,6 @@ export interface LayerWeights {
   readonly out: Matrix;
 }
 
-const op = "GatedDeltaNet.load";
-
 /** Rows of a projection's first matrix where it has a low rank, else undefined. */
 export function rankOf({ down }: Projection): number | undefined {
   return down?.weight.shape[0];
@@ -77,7 +75,7 @@ export function planWeights(loader: TensorLoader, prefix: string, config: LayerC
 }
 
 function jointWeights(loader: TensorLoader, prefix: string, config: LayerConfig): LayerWeights {
-  const { source } = loader;
+  const { source, op } = loader;
   const { hiddenSize: hidden, valueHeads, valueDim, convWidth } = config;
   const channels = convChannels(config);
   const values = valueChannels(config);
@@ -117,7 +115,7 @@ function jointWeights(loader: TensorLoader, prefix: string, config: LayerConfig)
 }
 
 function separateWeights(loader: TensorLoader, prefix: string, config: LayerConfig): LayerWeights {
-  const { source } = loader;
+  const { source, op } = loader;
   const { hiddenSize: hidden, keyHeads, keyDim, valueHeads, valueDim, convWidth } = config;
   const keys = keyHeads * keyDim;
   const values = valueChannels(config);
@@ -168,7 +166,7 @@ function convShapes(channels: number, width: number): [Shape, ...Shape[]] {
  * file of one layer without a name for the mixer, those beside its modules are not its own.
  */
 function refuseUnknown(loader: TensorLoader, prefix: string): void {
-  const { source } = loader;
+  const { source, op } = loader;
   const names = source.namesWithPrefix(prefix);
   const moduleOf = (name: string) => name.slice(prefix.length).split(".", 1)[0] ?? "";
   const modules = /\.(?:linear_attn|self_attn|attention)\.$/.test(prefix)

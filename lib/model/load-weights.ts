@@ -1,9 +1,23 @@
 /** Loads a whole model's weights from a folder, asynchronously. */
 
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { invalid } from "../arguments/checks.ts";
 import type { Device } from "../device/device.ts";
+import { DisposedError } from "../errors.ts";
+import type { ConfigPlace } from "../layer/config-errors.ts";
+import { parseQuantization } from "../layer/quantization.ts";
+import { readConfig, readJson } from "../layer/read-config.ts";
+import { TensorLoader } from "../layer/tensor-loader.ts";
+import { openCheckpoint } from "../safetensors/safetensors.ts";
+import type { TensorSource } from "../safetensors/safetensors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
+import { importSchemas } from "./import-schemas.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { ModelWeights } from "./model-weights.ts";
+import { parseEnds, parseModelConfig } from "./parse-config.ts";
+import { planModel } from "./plan-model.ts";
+import { nextTurn, turns } from "./turns.ts";
 
 /** How far a load has come. */
 export interface LoadProgress {
@@ -31,8 +45,55 @@ export interface LoadedModel {
   readonly skipped: readonly string[];
 }
 
-/** Loads a dense Qwen3.5 text model from a Hugging Face folder. */
-export function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
-  void [device, folder, options];
-  throw new Error("not written yet");
+const op = "LanguageModel.load";
+
+/**
+ * Loads a dense Qwen3.5 text model from a Hugging Face folder, as transformers or mlx-lm leave one. Tensors are read
+ * straight into library memory, in pieces of some MiB and in the background: the event loop goes on meanwhile, and memory
+ * is that of the weights.
+ *
+ * @throws {FileError} (as a rejection, like the others) for a folder without a checkpoint or a configuration, files that
+ * are damaged, and tensors that are missing or of other shapes than the configuration says; {@link UnsupportedError} for
+ * other architectures, mixtures of experts, other quantisations and tensors that no part of the model wants;
+ * {@link DTypeError} for other dtypes; {@link DisposedError} where the device is closed meanwhile. Nothing stays
+ * allocated then.
+ */
+export async function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
+  const { dtype = "f32", onProgress } = options;
+  expectFolder(folder);
+  const alive = () => {
+    if (device.closed) throw new DisposedError({ op, argument: "device", expected: "a device that is open", received: "a closed one" });
+  };
+  await importSchemas();
+  using source = openCheckpoint(folder);
+  const { config: json, path } = readConfig(source, undefined, op);
+  const place = { path, op };
+  await nextTurn();
+  const parsed = parseModelConfig(json, place);
+  const eosTokens = readEnds(source, json, place);
+  await nextTurn();
+  using loader = new TensorLoader(device, source, op, parseQuantization(json, place));
+  const turn = turns();
+  const planned = await planModel(device, loader, parsed, dtype, async () => {
+    await turn();
+    alive();
+  });
+  try {
+    await loader.stream(alive, (progress) => onProgress?.(progress));
+    alive();
+  } catch (error) {
+    planned.weights[Symbol.dispose]();
+    throw error;
+  }
+  return { config: { ...parsed, tied: planned.tied, eosTokens }, weights: planned.weights, skipped: planned.skipped };
+}
+
+function expectFolder(folder: string): void {
+  if (typeof folder !== "string" || folder === "") throw invalid(op, "folder", "the path of a model's folder", folder);
+}
+
+function readEnds(source: TensorSource, json: unknown, place: ConfigPlace): number[] {
+  const path = join(dirname(source.path), "generation_config.json");
+  const generation = existsSync(path) ? readJson(path, op) : undefined;
+  return parseEnds(json, place, generation, { path, op });
 }

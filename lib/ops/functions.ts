@@ -15,6 +15,8 @@ export { linear } from "./linear.ts";
 export type { LinearArguments } from "./linear.ts";
 export { add } from "./add.ts";
 export type { AddArguments } from "./add.ts";
+export { attention } from "./attention.ts";
+export type { AttentionArguments } from "./attention.ts";
 export { embedding } from "./embedding.ts";
 export type { EmbeddingArguments } from "./embedding.ts";
 export { siluMul } from "./silu-mul.ts";

@@ -15,7 +15,7 @@ export type Argument = {
   readonly bound?: keyof BoundStates | "nothing" | undefined;
 } & (
   | { readonly kind: "tensor" | "indices" | "boolean" }
-  | { readonly kind: "integer"; readonly least: number }
+  | { readonly kind: "integer"; readonly least: number; readonly byDefault: number | undefined }
   | { readonly kind: "number"; readonly byDefault: number | undefined }
   | { readonly kind: "option"; readonly names: Readonly<Record<string, number>>; readonly byDefault: number | undefined }
   | { readonly kind: "group"; readonly members: readonly Argument[] }

@@ -80,7 +80,7 @@ function readOne(kind: OpKind, argument: Argument, value: unknown, values: Value
       values.numbers.push(bitsOf(asFloat32(op, argument, value, argument.byDefault)));
       break;
     case "integer":
-      values.numbers.push(asInteger(op, argument.name, value, argument.least, largestIndex));
+      values.numbers.push(value === undefined ? argument.byDefault! : asInteger(op, argument.name, value, argument.least, largestIndex));
       break;
     case "boolean":
       if (typeof value !== "boolean") throw invalid(op, argument.name, expectedOf(argument), value);

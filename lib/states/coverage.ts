@@ -17,8 +17,8 @@ export class Coverage implements Participant {
   readonly outcome = new Outcome();
   readonly #layers: number;
   readonly #kinds: readonly StateKind[];
-  /** Of each layer and kind, layer by layer. */
-  readonly #marks: Uint8Array;
+  /** Of each layer and kind, layer by layer. A plain array: a replay of a plan makes no typed one. */
+  readonly #marks: number[];
   readonly #name: "step" | "draft";
   readonly #required: boolean;
   /** Whether ops of the pass are in the open submission. */
@@ -34,7 +34,7 @@ export class Coverage implements Participant {
     this.#required = required;
     this.#layers = layers;
     this.#kinds = kinds;
-    this.#marks = new Uint8Array(layers * kinds.length);
+    this.#marks = Array<number>(layers * kinds.length).fill(none);
   }
 
   /** Whether work of the pass was committed, or done by somebody else's kernels. */

@@ -14,6 +14,12 @@ export interface Holder {
   live: boolean;
 }
 
+/** Memory for the slots of a step, one of each a holder. */
+export interface SlotArrays {
+  readonly readSlots: Int32Array;
+  readonly writeSlots: Int32Array;
+}
+
 /** One forward pass over some holders. */
 export interface LedgerStep {
   readonly holders: readonly Holder[];

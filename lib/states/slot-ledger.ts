@@ -12,9 +12,14 @@
 import { BoundsError, GatedDeltaError } from "../errors.ts";
 import { Outcome, lostContent, soundContent } from "./content.ts";
 import { expectIdle, expectUsable, stillRead, tooFew } from "./ledger-entries.ts";
-import type { Holder, LedgerStep, LedgerTrial } from "./ledger-entries.ts";
+import type { Holder, LedgerStep, LedgerTrial, SlotArrays } from "./ledger-entries.ts";
 
-export type { Holder, LedgerStep, LedgerTrial };
+export type { Holder, LedgerStep, LedgerTrial, SlotArrays };
+
+/** Memory for the slots of a step over so many holders. */
+function slotArrays(holders: number): SlotArrays {
+  return { readSlots: new Int32Array(holders), writeSlots: new Int32Array(holders) };
+}
 
 /** Keeps account of `capacity` slots. A failing call changes nothing. */
 export class SlotLedger {
@@ -104,10 +109,10 @@ export class SlotLedger {
    *
    * @param undoable whether content must survive until the step is done: then nothing is written in place.
    * @param extras for each holder, how many slots more to take, for states on the way.
+   * @param arrays where the slots go; new ones where it is absent.
    */
-  begin(op: string, holders: readonly Holder[], undoable: boolean, extras: readonly number[] = []): LedgerStep {
-    const readSlots = new Int32Array(holders.length);
-    const writeSlots = new Int32Array(holders.length);
+  begin(op: string, holders: readonly Holder[], undoable: boolean, extras: readonly number[] = [], arrays?: SlotArrays): LedgerStep {
+    const { readSlots, writeSlots } = arrays ?? slotArrays(holders.length);
     const step: { -readonly [K in keyof LedgerStep]: LedgerStep[K] } = {
       holders,
       readSlots,

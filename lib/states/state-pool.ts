@@ -25,7 +25,7 @@ import { PoolTensors, asPoolShape } from "./pool-tensors.ts";
 import { holdStep, leaveStep, makeStep, stepParts } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
 import { SlotLedger } from "./slot-ledger.ts";
-import type { Holder } from "./slot-ledger.ts";
+import type { Holder, SlotArrays } from "./slot-ledger.ts";
 import { holderOf, isHandle, makeHandle } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
 import { makePlaceholder } from "./step-placeholder.ts";
@@ -63,6 +63,8 @@ export class StatePool implements Disposable {
   readonly shape: PoolShape;
   readonly #ledger: SlotLedger;
   readonly #tensors: PoolTensors;
+  /** By their length, arrays for the steps of replays, which nobody else sees: a token makes no typed array. */
+  readonly #spare = new Map<number, SlotArrays>();
   #disposed = false;
 
   private constructor(device: Device, options: StatePoolOptions) {
@@ -168,12 +170,13 @@ export class StatePool implements Disposable {
    */
   run(handles: readonly StateHandle[], build: Plan | ((step: PoolStep) => readonly Op[]), options: StepOptions = {}): number {
     const op = "pool.run";
-    const step = this.#step(op, handles, options);
-    const { coverage } = stepParts(step)!;
+    const replayed = isPlan(build);
+    const step = this.#step(op, handles, options, replayed);
+    const { coverage, readSlots, writeSlots } = stepParts(step)!;
     try {
       coverage.requireWhole();
       holdStep(step, true);
-      const ticket = isPlan(build)
+      const ticket = replayed
         ? build.run({ step })
         : this.device[runPass](op, coverage, opsOf(op, build, step));
       holdStep(step, false);
@@ -183,6 +186,8 @@ export class StatePool implements Disposable {
       leaveStep(step);
       if (coverage.pending && !this.device.closed) this.device.discard();
       throw error;
+    } finally {
+      if (replayed) this.#spare.set(readSlots.length, { readSlots, writeSlots });
     }
   }
 
@@ -307,13 +312,17 @@ export class StatePool implements Disposable {
     this.#tensors.dispose();
   }
 
-  #step(op: string, handles: readonly StateHandle[], options: StepOptions): PoolStep {
+  /** @param replayed whether a plan is all that sees the step's slots. */
+  #step(op: string, handles: readonly StateHandle[], options: StepOptions, replayed = false): PoolStep {
     this.#alive(op);
     const { undoable, checkpoints } = asStepOptions(op, options);
     const { own, holders } = this.#members(op, handles);
     const positions = asPositions(op, checkpoints, own.length, this.capacity);
     const extras = positions.map((list) => list.length);
-    return makeStep(this, this.#ledger, own, this.#ledger.begin(op, holders, undoable, extras), positions);
+    const arrays = replayed ? this.#spare.get(own.length) : undefined;
+    // Running the plan can run code of the caller's, which may begin another step.
+    if (arrays !== undefined) this.#spare.delete(own.length);
+    return makeStep(this, this.#ledger, own, this.#ledger.begin(op, holders, undoable, extras, arrays), positions);
   }
 
   /** The states of a pass, copied. A state comes once in a pass, so no pass has more of them than the pool has slots. */

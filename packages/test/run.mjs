@@ -15,15 +15,9 @@ import { buildPackages } from "../build.mjs";
 import { platformManifest } from "../platform-package.mjs";
 import { cloneManifest, hostPlatform, packageName, platforms } from "../platforms.mjs";
 import { installTools } from "../tools.mjs";
+import { readmeProgram } from "./readme.mjs";
 import { startRegistry } from "./registry.mjs";
 import { checkTypes, lint } from "./types.mjs";
-
-/** The program in the README under this name: a fence that begins with "ts NAME". */
-function readmeProgram(text, name) {
-  const match = new RegExp(`^\`\`\`ts ${name}\\n([\\s\\S]*?)^\`\`\`$`, "m").exec(text);
-  if (match === null) throw new Failure(`the README has no program ${name}`);
-  return match[1];
-}
 
 /** Packages of the other platforms, as far as an installer sees them: it must leave them out. */
 function otherPlatforms(folder) {
@@ -87,8 +81,7 @@ async function main() {
     await registry.publish(join(rootFolder, "node_modules", "zod"));
     const archives = { [packageName(platform)]: await registry.publish(folders.platform), "gated-delta": await registry.publish(folders.main) };
     const { version } = JSON.parse(readFileSync(join(folders.main, "package.json"), "utf8"));
-    const readme = readFileSync(join(rootFolder, "README.md"), "utf8");
-    const programs = Object.fromEntries(["first", "layer", "agent"].map((name) => [name, readmeProgram(readme, name)]));
+    const programs = Object.fromEntries(["first", "layer", "agent"].map((name) => [name, readmeProgram(name)]));
     const plan = { registry: registry.url, version, platform: platform.name, programs, bun };
     const installed = await consume(folder, plan, values.root === undefined ? undefined : realpathSync(values.root));
     const types = await checkTypes(join(folder, "project"));
@@ -96,7 +89,7 @@ async function main() {
     for (const name of [...types, ...lints]) process.stdout.write(`ok      ${name}\n`);
     process.stdout.write(
       `passed: gated-delta ${version} with ${packageName(platform)}: ${installed} checks of an installed package, ` +
-        `${types.length} consumers' tsconfigs, publint and attw of ${Object.keys(archives).length} packages (${elapsed()})\n`,
+        `${types.length} consumers' compilations, publint and attw of ${Object.keys(archives).length} packages (${elapsed()})\n`,
     );
     return 0;
   } finally {

@@ -1,5 +1,6 @@
 // The declarations as consumers compile them: every common tsconfig, without skipLibCheck and without Bun's types, against an
-// installed package; and what publint and "Are the types wrong?" say of the archives.
+// installed package, with the oldest TypeScript that the README names and the present one; and what publint and "Are the types
+// wrong?" say of the archives.
 import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "../../swift/scripts/exec.mjs";
@@ -24,7 +25,10 @@ const matrix = {
   Node16: { module: "Node16", moduleResolution: "Node16", ...strict, target: "ES2022", lib: ["ES2022"] },
 };
 
-/** Compiles the consumer's program under each tsconfig, in a folder whose node_modules has the package. */
+/** The compilers, by their folders in packages/tools. 5.8 is the first whose libraries have Float16Array, which the tensors' types name. */
+const compilers = ["typescript-oldest", "typescript"];
+
+/** Compiles the consumer's program with each compiler under each tsconfig, in a folder whose node_modules has the package. */
 export async function checkTypes(project) {
   const folder = join(project, "types");
   mkdirSync(folder);
@@ -33,12 +37,15 @@ export async function checkTypes(project) {
   copyFileSync(join(rootFolder, "packages/test/consumer-types.ts"), join(folder, "consumer.ts"));
   writeFileSync(join(folder, "subpaths.ts"), imports.join(""));
   const checks = [];
-  for (const [name, options] of Object.entries(matrix)) {
-    const compilerOptions = { noEmit: true, skipLibCheck: false, types: [], ...options };
-    writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["*.ts"] }));
-    const { code, text } = await run(process.execPath, [tool("typescript", "bin/tsc"), "--project", folder], { cwd: folder });
-    if (code !== 0) throw new Failure(`types do not compile with ${name}:\n${text}`);
-    checks.push(`types: ${name}`);
+  for (const compiler of compilers) {
+    const { version } = JSON.parse(readFileSync(tool(compiler, "package.json"), "utf8"));
+    for (const [name, options] of Object.entries(matrix)) {
+      const compilerOptions = { noEmit: true, skipLibCheck: false, types: [], ...options };
+      writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, include: ["*.ts"] }));
+      const { code, text } = await run(process.execPath, [tool(compiler, "bin/tsc"), "--project", folder], { cwd: folder });
+      if (code !== 0) throw new Failure(`types do not compile with TypeScript ${version}, ${name}:\n${text}`);
+      checks.push(`types: TypeScript ${version}, ${name}`);
+    }
   }
   rmSync(folder, { recursive: true });
   return checks;

@@ -5,7 +5,7 @@ import { quick, run } from "./exec.mjs";
 import { withProgress } from "./progress.mjs";
 import { Failure, elapsed, say } from "./report.mjs";
 import { dropStamp, readStamp, treeHash, writeStamp } from "./stamp.mjs";
-import { commonFlags, productFlags, swiftEnvironment } from "./swift.mjs";
+import { commonFlags, productFlags, swiftEnvironment, withoutDebugInfo } from "./swift.mjs";
 
 const sources = ["Package.swift", "Package.resolved", "swift/Sources", "shaders"];
 
@@ -16,11 +16,8 @@ export function libraryFile(root) {
 
 const stampFile = (root) => join(root, ".build", "gated-delta.json");
 
-/** Without line numbers for debuggers: half the time that the kernels take to compile. Functions keep their names. */
-const releaseFlags = ["-debug-info-format", "none"];
-
 /** The flags of the release build, as far as they do not say what to build. */
-const buildFlags = (toolchain, root) => [...releaseFlags, ...commonFlags(toolchain, root), ...productFlags(toolchain)];
+const buildFlags = (toolchain, root) => [...withoutDebugInfo, ...commonFlags(toolchain, root), ...productFlags(toolchain)];
 
 function wantedStamp(root, toolchain) {
   return { toolchain: toolchain.id, flags: buildFlags(toolchain, root).join(" "), sources: treeHash(root, sources) };

@@ -26,9 +26,10 @@ function tied(command, args) {
 
 /**
  * Runs a command to its end. `output`: "capture" keeps it, "inherit" shows it (stdout and stderr both on stderr unless
- * `stdout` says otherwise), a function gets each whole line as it comes. A failing command does not throw.
+ * `stdout` says otherwise), a function gets each whole line as it comes. A failing command does not throw. One that runs for
+ * longer than `limit` milliseconds is ended, with `overtime: true` in the result.
  */
-export function run(command, args, { cwd, env = process.env, output = "capture", input = "ignore", stdout } = {}) {
+export function run(command, args, { cwd, env = process.env, output = "capture", input = "ignore", stdout, limit } = {}) {
   const [file, fileArgs] = tied(command, args);
   const pipe = output === "inherit" ? (stdout ?? 2) : "pipe";
   return new Promise((resolve) => {
@@ -46,10 +47,19 @@ export function run(command, args, { cwd, env = process.env, output = "capture",
       stream?.setEncoding("utf8");
       stream?.on("data", take);
     }
+    let overtime = false;
+    const end = () => {
+      overtime = true;
+      child.kill("SIGKILL");
+      // What it has started may hold its output open for ever.
+      for (const stream of [child.stdout, child.stderr]) stream?.destroy();
+    };
+    const timer = limit === undefined ? undefined : setTimeout(end, limit);
     child.on("error", (error) => resolve({ code: 127, signal: null, text: `${command}: ${error.message}` }));
     child.on("close", (code, signal) => {
+      clearTimeout(timer);
       if (rest !== "" && typeof output === "function") output(rest);
-      resolve({ code: code ?? 1, signal, text: parts.join("") });
+      resolve({ code: code ?? 1, signal, text: parts.join(""), overtime });
     });
   });
 }

@@ -9,13 +9,13 @@ import { debianArchitecture } from "./recipe.mjs";
 
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/** An apt of its own in `folder`: one suite of one mirror, an empty list of installed packages, and its own downloads. */
-export function aptRoot(folder, suite, uri) {
+/** An apt of its own in `folder`: one suite of one mirror, for one architecture by Debian's name, an empty list of installed packages, and its own downloads. */
+export function aptRoot(folder, suite, uri, architecture = debianArchitecture) {
   for (const part of ["lists/partial", "archives/partial", "unseen/partial", "empty"]) mkdirSync(join(folder, part), { recursive: true });
   const file = (name) => join(folder, name);
   writeFileSync(file("status"), "");
   const signed = existsSync(keyring) ? `Signed-By: ${keyring}\n` : "";
-  writeFileSync(file("debian.sources"), `Types: deb\nURIs: ${uri}\nSuites: ${suite}\nComponents: main\nArchitectures: ${debianArchitecture}\n${signed}`);
+  writeFileSync(file("debian.sources"), `Types: deb\nURIs: ${uri}\nSuites: ${suite}\nComponents: main\nArchitectures: ${architecture}\n${signed}`);
   // Hooks of the system's own apt (cache cleaners, notifiers) and its pins have no business here; its proxies do.
   const cleared = ["APT::Update::Pre-Invoke", "APT::Update::Post-Invoke", "APT::Update::Post-Invoke-Success", "APT::Architectures",
     "DPkg::Pre-Invoke", "DPkg::Post-Invoke", "DPkg::Pre-Install-Pkgs"];
@@ -33,7 +33,7 @@ export function aptRoot(folder, suite, uri) {
     "Dir::Etc::preferences": file("no-preferences"),
     "Dir::Etc::preferencesparts": file("empty"),
     "Dir::Log": folder,
-    "APT::Architecture": debianArchitecture,
+    "APT::Architecture": architecture,
     "APT::Install-Recommends": "false",
     "APT::Install-Suggests": "false",
     "APT::Sandbox::User": "root",

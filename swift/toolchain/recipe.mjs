@@ -30,6 +30,7 @@ export const { debian: debianArchitecture, triple, loader } = architectures[proc
 /** Where things are inside a prefix. */
 export const layout = {
   swift: "usr/libexec/swift",
+  staticRuntime: "lib/swift_static/linux",
   libraries: `usr/lib/${triple}`,
   sysroot: "sysroot",
   product: "product",

@@ -95,8 +95,8 @@ export function clangConfiguration(name, final) {
   return lines.map((line) => `"${line}"\n`).join("");
 }
 
-/** The sysroot as Swift wants it, and the C library as the product is linked with it. */
-function prepareSysroot(staged) {
+/** The sysroot in `staged` as Swift wants it, and the C library as the product is linked with it. */
+export function prepareSysroot(staged) {
   const sysroot = join(staged, layout.sysroot);
   makeLinksRelative(sysroot);
   // Swift's driver warns at every call when an SDK does not describe itself.
@@ -107,17 +107,15 @@ function prepareSysroot(staged) {
   writeFileSync(join(staged, layout.product, "libc.so"), "GROUP ( libc.so.6 libc_nonshared.a )\n");
 }
 
-/** Adds the functions that Debian 12's glibc lacks to the static Swift runtime, and takes libstdc++ into the product. */
-async function completeStaticRuntime(staged, source) {
-  const bin = join(staged, layout.swift, "bin");
-  const libraries = [join(staged, layout.libraries)];
-  const runtime = join(staged, layout.swift, "lib/swift_static/linux");
-  const object = join(staged, "glibc.o");
-  const clang = filesIn(bin).find((name) => /^clang-\d+$/.test(name));
-  if (clang === undefined) throw new Failure("the Swift package holds no clang: the recipe in swift/toolchain no longer fits it; install Swift 6.0 or later from swift.org.");
-  const flags = ["-c", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-ffreestanding", `--target=${triple}`];
-  await must(through(libraries, join(bin, clang))("--no-default-config", ...flags, source, "-o", object), "compiling swift/toolchain/glibc.c");
-  await must(through(libraries, join(bin, "llvm-ar"))("r", join(runtime, "libswiftCore.a"), object), "completing the static Swift runtime");
+/**
+ * Adds the functions that Debian 12's glibc lacks to a static Swift runtime, and takes libstdc++ into the product. `runtime` is the
+ * folder of the archives, `target` the triple that they are for, `source` is glibc.c, and `clang` and `ar` run these programs.
+ */
+export async function completeStaticRuntime(runtime, target, source, { clang, ar }) {
+  const object = join(runtime, "glibc.o");
+  const flags = ["-c", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-builtin", "-ffreestanding", `--target=${target}`];
+  await must(clang("--no-default-config", ...flags, source, "-o", object), "compiling swift/toolchain/glibc.c");
+  await must(ar("r", join(runtime, "libswiftCore.a"), object), "completing the static Swift runtime");
   rmSync(object);
   const list = join(runtime, "static-stdlib-args.lnk");
   writeFileSync(list, readFileSync(list, "utf8").replace(/^-lstdc\+\+$/m, "-l:libstdc++.a"));
@@ -127,10 +125,13 @@ async function completeStaticRuntime(staged, source) {
 export async function relocate(staged, final, source) {
   say("relocating the Swift toolchain");
   prepareSysroot(staged);
-  await completeStaticRuntime(staged, source);
-  await patchPrograms(staged, final);
   const bin = join(staged, layout.swift, "bin");
   const clang = filesIn(bin).find((name) => /^clang-\d+$/.test(name));
+  if (clang === undefined) throw new Failure("the Swift package holds no clang: the recipe in swift/toolchain no longer fits it; install Swift 6.0 or later from swift.org.");
+  const libraries = [join(staged, layout.libraries)];
+  const programs = { clang: through(libraries, join(bin, clang)), ar: through(libraries, join(bin, "llvm-ar")) };
+  await completeStaticRuntime(join(staged, layout.swift, layout.staticRuntime), triple, source, programs);
+  await patchPrograms(staged, final);
   for (const name of ["clang", "clang++", clang]) writeFileSync(join(bin, `${name}.cfg`), clangConfiguration(name, final));
   if (!existsSync(join(bin, "swift"))) throw new Failure("the Swift package holds no swift: install Swift 6.0 or later from swift.org.");
 }

@@ -6,6 +6,7 @@ import {
   folderText,
   hashOf,
   inParallel,
+  isKept,
   kernelFlags,
   object,
   prune,
@@ -65,7 +66,7 @@ function sourceCode(text: string): string {
 async function precompiledShim(cache: string, sanitizer: Sanitizer): Promise<string> {
   const flags = kernelFlags(sanitizer).filter((f, i, all) => f !== "-x" && all[i - 1] !== "-x");
   const file = join(cache, `shim-${hashOf([...flags, folderText(shimFolder)])}.pch`);
-  if (existsSync(file)) return file;
+  if (isKept(file)) return file;
   mkdirSync(cache, { recursive: true });
   const partial = `${file}.${process.pid}.tmp`;
   // The toolchain's configuration file adds linker options, with which this would be a link.
@@ -122,7 +123,12 @@ function plainLink(): string[] {
   const script =
     "{ global: emu_interface_version; emu_reflection; emu_source; emu_pipeline_*; emu_dispatch; emu_string_free; local: *; };\n";
   const file = join(cacheFolder, `exports-${hashOf([script])}.map`);
-  if (!existsSync(file)) writeFileSync(file, script);
+  if (!existsSync(file)) {
+    // By a rename: another process may be linking.
+    const partial = `${file}.${process.pid}.tmp`;
+    writeFileSync(partial, script);
+    renameSync(partial, file);
+  }
   return [
     "-static-libstdc++",
     "-static-libgcc",
@@ -169,7 +175,7 @@ export async function buildRunner(sanitizer: Sanitizer): Promise<string> {
   const source = join(runtimeFolder, "runner.cpp");
   const flags = runtimeFlags(sanitizer);
   const file = join(cacheFolder, `runner-${sanitizer}-${hashOf([...flags, folderText(runtimeFolder)])}`);
-  if (existsSync(file)) return file;
+  if (isKept(file)) return file;
   mkdirSync(cacheFolder, { recursive: true });
   const partial = `${file}.${process.pid}.tmp`;
   const libraries = sanitizer === "none" ? ["-static-libstdc++", "-static-libgcc"] : [`-fsanitize=${sanitizer}`];

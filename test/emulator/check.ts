@@ -1,8 +1,8 @@
 /** The typed compile: what clang says about sources whose pointers carry their address spaces, as far as Apple's would too. */
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, renameSync } from "node:fs";
+import { mkdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
-import { cacheFolder, folderText, hashOf, shimFolder } from "./compile.ts";
+import { cacheFolder, folderText, hashOf, isKept, shimFolder } from "./compile.ts";
 import { emitTyped } from "./emit/typed.ts";
 import { displayPath, preprocessTogether } from "./frontend/preprocess.ts";
 import { parseUnit, type Unit } from "./frontend/unit.ts";
@@ -29,7 +29,7 @@ const flags = (
 /** The shim, compiled once: most of a small check's time would go into reading it. */
 function precompiledShim(): string {
   const file = join(cacheFolder, `typed-${hashOf([clang(), ...flags, folderText(shimFolder)])}.pch`);
-  if (!existsSync(file)) {
+  if (!isKept(file)) {
     mkdirSync(cacheFolder, { recursive: true });
     const partial = `${file}.${process.pid}.tmp`;
     const options = flags.filter((f, i) => f !== "-x" && flags[i - 1] !== "-x" && f !== "-fsyntax-only");

@@ -1,7 +1,7 @@
 /** Running the compiler: options of each kind of build, and object files kept by the hash of what went into them. */
 import { createHash } from "node:crypto";
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync } from "node:fs";
 import { join } from "node:path";
 import { clang } from "./toolchain.ts";
 
@@ -117,11 +117,23 @@ const kept = 600;
 export function prune(cache: string): void {
   const files = readdirSync(cache).map((name) => ({
     path: join(cache, name),
-    time: statSync(join(cache, name)).mtimeMs,
+    // Another process may have renamed or removed it meanwhile.
+    time: statSync(join(cache, name), { throwIfNoEntry: false })?.mtimeMs ?? 0,
   }));
   if (files.length <= kept) return;
   files.sort((a, b) => a.time - b.time);
   for (const file of files.slice(0, files.length - kept / 2)) rmSync(file.path, { force: true });
+}
+
+/** Whether a file of the cache is there. If so it counts as new: another process that tidies up leaves it alone. */
+export function isKept(file: string): boolean {
+  try {
+    const now = new Date();
+    utimesSync(file, now, now);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Compiles to `cache/HASH.o` unless that is there already; a build that was cut off leaves nothing behind. */
@@ -133,7 +145,7 @@ export async function object(
 ): Promise<string> {
   const text = typeof source === "string" ? source : readFileSync(source.path, "utf8");
   const file = join(cache, `${hashOf([clang(), ...flags, text, ...extra])}.o`);
-  if (existsSync(file)) return file;
+  if (isKept(file)) return file;
   mkdirSync(cache, { recursive: true });
   const partial = `${file}.${process.pid}.tmp`;
   await run(

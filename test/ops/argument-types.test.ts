@@ -55,6 +55,7 @@ const agrees: { readonly [Name in keyof Ops]: true } = {
   gatedDeltaStep: true satisfies Agrees<"gatedDeltaStep", api.GatedDeltaStepArguments>,
   linear: true satisfies Agrees<"linear", api.LinearArguments>,
   add: true satisfies Agrees<"add", api.AddArguments>,
+  attention: true satisfies Agrees<"attention", api.AttentionArguments>,
   embedding: true satisfies Agrees<"embedding", api.EmbeddingArguments>,
   siluMul: true satisfies Agrees<"siluMul", api.SiluMulArguments>,
   copySlots: true satisfies Agrees<"copySlots", api.CopySlotsArguments>,

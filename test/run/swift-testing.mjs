@@ -19,7 +19,7 @@ export function testingFlags(system) {
   if (!usesTools) return { flags: [] };
   const frameworks = join(developer, "Library/Developer/Frameworks");
   if (!exists(join(frameworks, "Testing.framework"))) {
-    return { problem: `these command line tools (${developer}) have no Testing framework: install Xcode 16 or later, or newer command line tools, to run Swift's tests` };
+    return { passed: 0, failed: 0, flags: [], problem: `these command line tools (${developer}) have no Testing framework: install Xcode 16 or later, or newer command line tools, to run Swift's tests` };
   }
   const swiftc = (...flags) => flags.flatMap((flag) => ["-Xswiftc", flag]);
   const linker = (...flags) => flags.flatMap((flag) => ["-Xlinker", flag]);

@@ -9,25 +9,11 @@ import type { BoundStates, LayerStates, StateUse } from "../../lib/ops/layer-sta
 import { Coverage } from "../../lib/states/coverage.ts";
 import type { StatePass } from "../../lib/states/pass-states.ts";
 import { SlotLedger } from "../../lib/states/slot-ledger.ts";
+import { replace } from "../support/replace.ts";
+import type { Method } from "../support/replace.ts";
 
 /** The `states` of a step's layer, with what is protected inside. */
 type StepLayer = LayerStates & { readonly pass: StatePass & { entry: { open: boolean } }; readonly layer: number };
-
-/** A method as it is on a prototype. */
-type Method = (this: never, ...args: never[]) => unknown;
-
-/** Replaces a method until the fault is taken back. */
-function replace(prototype: object, key: PropertyKey, make: (original: Method) => Method): Disposable {
-  const original = Reflect.get(prototype, key) as Method;
-  const own = Object.hasOwn(prototype, key);
-  Object.defineProperty(prototype, key, { value: make(original), configurable: true, writable: true });
-  return {
-    [Symbol.dispose]() {
-      if (own) Object.defineProperty(prototype, key, { value: original, configurable: true, writable: true });
-      else Reflect.deleteProperty(prototype, key);
-    },
-  };
-}
 
 /** The prototype of what `step.layer(i)` gives. */
 function layerPrototype(device: Device): object {

@@ -12,6 +12,7 @@ export type OpName =
   | "gatedDeltaStep"
   | "linear"
   | "add"
+  | "attention"
   | "embedding"
   | "siluMul"
   | "copySlots"
@@ -110,6 +111,22 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
     a: device.tensor("f32", [tokens, valueHeads, valueDim]),
     b: device.tensor("f32", [tokens, valueHeads, valueDim]),
     out: device.tensor("f32", [tokens, valueHeads, valueDim]),
+  }),
+  attention: (device) => ({
+    query: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    key: device.tensor("f32", [tokens, keyHeads, valueDim]),
+    value: device.tensor("f32", [tokens, keyHeads, valueDim]),
+    gate: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    queryNorm: device.tensor("f32", [valueDim]),
+    keyNorm: device.tensor("f32", [valueDim]),
+    keyPages: device.tensor("f32", [slots + 1, keyHeads, 4, valueDim]),
+    valuePages: device.tensor("f32", [slots + 1, keyHeads, 4, valueDim]),
+    out: device.tensor("f32", [tokens, valueHeads, valueDim]),
+    rotaryDim: 8,
+    cuSeqlens: [0, 2, 5],
+    pageTable: [0, -1, 3, 1],
+    pastTokens: [1, 5],
+    positions: [1, 2, 5, 6, 7],
   }),
   embedding: (device) => ({
     weight: device.tensor("f32", [16, 8]),

@@ -43,7 +43,7 @@ export function bufferFor(argument: string): number {
 }
 
 /** Index data for which zeros are sound. */
-const zeros = ["cu_seqlens", "counts", "checkpoint_offsets", "checkpoint_tokens"];
+const zeros = ["cu_seqlens", "counts", "checkpoint_offsets", "checkpoint_tokens", "page_table", "past_tokens", "positions"];
 
 type Shapes = Readonly<Record<string, readonly number[]>>;
 
@@ -137,6 +137,15 @@ export const ops: Record<string, Descriptor> = {
   gd_encode_linear: sound("gd_linear", {}, { x: [4, 64], ...quantised, residual: [4, 16], out: [4, 16] }, {})
     .set("weight.dtype", c.GD_U32),
   gd_encode_add: sound("gd_add", {}, { a: [4, 2, 8], b: [4, 2, 8], out: [4, 2, 8] }, {}),
+  gd_encode_attention: sound(
+    "gd_attention",
+    { rotary_dim: 8, weight_form: c.GD_WEIGHT_PLUS_ONE, rope_theta: 10000, norm_eps: 1e-6, scale: NaN },
+    {
+      query: [4, 2, 8], key: [4, 1, 8], value: [4, 1, 8], gate: [4, 2, 8], query_norm: [8], key_norm: [8],
+      key_pages: [2, 1, 4, 8], value_pages: [2, 1, 4, 8], out: [4, 2, 8],
+    },
+    { cu_seqlens: 3, page_table: 4, past_tokens: 2, positions: 4 },
+  ),
   gd_encode_embedding: sound("gd_embedding", {}, { ...quantised, out: [4, 64] }, { ids: 4 })
     .set("weight.dtype", c.GD_U32)
     .set("ids.buffer", bufferFor("zeros")),

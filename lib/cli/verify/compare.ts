@@ -5,6 +5,9 @@ import { encode, toFloat32, type FloatDType } from "../../tensor/dtype.ts";
 /** The largest {@link relRms} allowed, by what is compared: a float32 result of an op, a chunked one, a layer's, or one rounded to 16 bits. */
 export const bounds = { f32: 2e-6, chunked: 5e-6, layer: 5e-6, bf16: 2e-3, f16: 3e-4 } as const;
 
+/** The bound of a whole model's logits, by the dtype of activations and pages. */
+export const modelBounds: Readonly<Record<FloatDType, number>> = { f32: 2e-5, f16: 1e-2, bf16: 8e-2 };
+
 /** The bound of a result that is stored as `dtype`. */
 export function boundOf(dtype: FloatDType): number {
   return bounds[dtype];

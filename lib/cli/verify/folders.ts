@@ -7,6 +7,7 @@ import { FileError } from "../../errors.ts";
 import { openCheckpoint } from "../../safetensors/safetensors.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { mixerKind } from "./mixer-folders.ts";
+import { modelKind } from "./model-folders.ts";
 import { Report, type Row } from "./report.ts";
 
 /** What `verify` knows about one kind of folders. */
@@ -28,7 +29,7 @@ export interface FolderKind {
 }
 
 /** Every kind of folders; the first that matches is taken. */
-const kinds: readonly FolderKind[] = [mixerKind];
+const kinds: readonly FolderKind[] = [modelKind, mixerKind];
 
 /** Whether a path names a folder. */
 export function isFolder(path: string): boolean {

@@ -12,6 +12,7 @@ extension Executor {
     case .gatedDeltaStep(let op, let sequences): try run(op, sequences)
     case .linear(let op): try run(op)
     case .add(let op): try run(op)
+    case .attention(let op, let sequences): try run(op, sequences)
     case .embedding(let op, let sequences): try run(op, sequences)
     case .siluMul(let op): try run(op)
     case .copySlots(let op, let sequences): try run(op, sequences)

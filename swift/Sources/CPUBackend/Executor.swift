@@ -15,6 +15,7 @@ final class Executor {
   private var copies = GrowingBuffer<gd_cpu_slot_copy>()
   private let staging = Staging()
   private let otherStaging = Staging()
+  let attentionPlan = AttentionPlan()
 
   /// What `stop` sets and the kernels look at.
   private let stopWord: UnsafeMutablePointer<Atomic<UInt32>>
@@ -271,6 +272,27 @@ final class Executor {
       bounds.start[part] = max(bounds.start[part &- 1], min(items, Int64(index) &* itemsEach &+ within))
     }
     bounds.start[parts] = items
+    return parts
+  }
+
+  /// Shares of equal cost, where each of the costs is that of `itemsEach` items.
+  func cut(_ costs: [Double], itemsEach: Int, parts: Int) -> Int {
+    let items = costs.count &* itemsEach
+    let parts = max(1, min(parts, items))
+    let total = costs.reduce(0, +)
+    bounds.start[0] = 0
+    var index = 0
+    var before = 0.0
+    for part in 1..<max(parts, 1) {
+      let share = total * Double(part) / Double(parts)
+      while index &+ 1 < costs.count && before + costs[index] <= share {
+        before += costs[index]
+        index &+= 1
+      }
+      let within = Int((min(max((share - before) / costs[index], 0), 1) * Double(itemsEach)).rounded())
+      bounds.start[part] = max(bounds.start[part &- 1], Int64(min(items, index &* itemsEach &+ within)))
+    }
+    bounds.start[parts] = Int64(items)
     return parts
   }
 

@@ -124,6 +124,18 @@ struct GrowingBuffer<Element: BitwiseCopyable>: ~Copyable {
 
   deinit { start.deallocate() }
 
+  /// Puts an element behind the first `count`, which stay.
+  mutating func append(_ element: Element, at count: Int) {
+    if count >= capacity {
+      let larger = UnsafeMutablePointer<Element>.allocate(capacity: capacity &* 2)
+      larger.update(from: start, count: count)
+      start.deallocate()
+      start = larger
+      capacity &*= 2
+    }
+    start[count] = element
+  }
+
   mutating func reserve(_ count: Int) {
     guard count > capacity else { return }
     start.deallocate()

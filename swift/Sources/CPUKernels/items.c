@@ -27,6 +27,8 @@ int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op) { retur
 
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op) { return op->rows == 0 ? 0 : blocks_of(op->out_features, 16); }
 
+int64_t gd_cpu_attention_partial(const gd_cpu_attention *op) { return blocks_of(op->head_dim, 16) * 16 + 16; }
+
 /* Bytes of a slot that one item moves. */
 enum { COPY_BLOCK = 1 << 18 };
 

@@ -9,6 +9,7 @@ public enum Op: Sendable {
   case gatedDeltaStep(GatedDeltaStep, Sequences)
   case linear(Linear)
   case add(Add)
+  case attention(Attention, Sequences)
   case embedding(Embedding, Sequences)
   case siluMul(SiluMul)
   case copySlots(CopySlots, Sequences)
@@ -25,6 +26,7 @@ public enum Op: Sendable {
     case .gatedDeltaStep: "gatedDeltaStep"
     case .linear: "linear"
     case .add: "add"
+    case .attention: "attention"
     case .embedding: "embedding"
     case .siluMul: "siluMul"
     case .copySlots: "copySlots"
@@ -40,6 +42,7 @@ public enum Op: Sendable {
       case .gatedDelta(_, let sequences): sequences
       case .causalConv1d(_, let sequences): sequences
       case .gatedDeltaStep(_, let sequences): sequences
+      case .attention(_, let sequences): sequences
       case .embedding(_, let sequences): sequences
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
@@ -53,6 +56,7 @@ public enum Op: Sendable {
       case .gatedDelta(let op, _): self = .gatedDelta(op, newValue)
       case .causalConv1d(let op, _): self = .causalConv1d(op, newValue)
       case .gatedDeltaStep(let op, _): self = .gatedDeltaStep(op, newValue)
+      case .attention(let op, _): self = .attention(op, newValue)
       case .embedding(let op, _): self = .embedding(op, newValue)
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)

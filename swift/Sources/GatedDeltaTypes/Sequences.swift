@@ -17,6 +17,14 @@ public struct Sequences: Sendable {
   public var stores: StateStores?
   /// Of a commit: how many of its rows each sequence takes, 0 and up. Nil for the other ops, which take all.
   public var counts: [Int32]?
+  /// Of an attention, whose sequences have pages instead of slots; nil for the other ops.
+  public var pages: PagedSequences?
+
+  /// Of an attention.
+  public init(count: Int, starts: [Int32], pages: PagedSequences) {
+    self.init(count: count, starts: starts, readSlots: [], writeSlots: [], stagedReads: [])
+    self.pages = pages
+  }
 
   public init(
     count: Int, starts: [Int32], readSlots: [Int32], writeSlots: [Int32], stagedReads: [Int32],

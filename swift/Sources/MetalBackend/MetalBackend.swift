@@ -94,6 +94,9 @@ public final class MetalBackend: Backend, @unchecked Sendable {
 
   public func check(_ op: Op) throws(Failure) {
     try checkNotLost()
+    if case .attention = op {
+      throw Failure(.unsupported, argument: "query", expected: "an op that Metal has", received: "attention")
+    }
     // Resolved gates are numbered in 32 bits. More than that fit a tensor only where its rows overlap.
     if case .gatedDelta(let op, _) = op {
       let gates = op.tokens * op.valueHeads * (op.gateDims == .perKey ? op.keyDim : 1)

@@ -12,6 +12,7 @@ extension Pass {
     case .gatedDeltaStep(let op, let sequences): try encode(op, sequences)
     case .linear(let op): try encode(op)
     case .add(let op): try encode(op)
+    case .attention(let op, let sequences): try encode(op, sequences)
     case .embedding(let op, let sequences): try encode(op, sequences)
     case .siluMul(let op): try encode(op)
     case .copySlots(let op, let sequences): try encode(op, sequences)
@@ -32,6 +33,7 @@ extension Op {
     case .gatedDeltaStep(let op, let sequences): op.work(sequences)
     case .linear(let op): op.work
     case .add(let op): op.work
+    case .attention(let op, let sequences): op.work(sequences)
     case .embedding(let op, let sequences): op.work(sequences)
     case .siluMul(let op): op.work
     case .copySlots(let op, let sequences): op.work(sequences)

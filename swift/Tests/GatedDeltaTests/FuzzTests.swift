@@ -91,6 +91,15 @@ import Testing
         op.replacesA ? nil : input(op.a, op.tokens, op.heads, op.dim),
         op.replacesB ? nil : input(op.b, op.tokens, op.heads, op.dim), output(op.out, op.tokens, op.heads, op.dim),
       ]
+    case .attention(let op, _):
+      walks = [
+        input(op.query, op.tokens, op.heads, op.headDim), input(op.key, op.tokens, op.keyHeads, op.headDim),
+        input(op.value, op.tokens, op.keyHeads, op.headDim), input(op.gate, op.tokens, op.heads, op.headDim),
+        input(op.queryNorm, 1, 1, op.headDim), input(op.keyNorm, 1, 1, op.headDim),
+        output(op.keyPages, op.pages, op.keyHeads, op.pageTokens * op.headDim),
+        output(op.valuePages, op.pages, op.keyHeads, op.pageTokens * op.headDim),
+        output(op.out, op.tokens, op.heads, op.headDim),
+      ]
     case .rmsNorm(let op):
       walks = [
         input(op.x, op.tokens, op.heads, op.dim), input(op.weight, 1, 1, op.dim),
@@ -157,6 +166,7 @@ import Testing
       }
     }
     guard let sequences = op.sequences else { return }
+    if case .attention(let op, _) = op { return check(sequences, op) }
     if case .embedding(let op, let ids) = op {
       #expect(ids.count == op.rows && ids.readSlots.count == op.rows)
       #expect(ids.readSlots.allSatisfy { (0..<op.vocabulary).contains(Int($0)) })
@@ -170,9 +180,37 @@ import Testing
     case .copySlots(let op, _): (slots, states) = (op.slots, .none)
     case .commitGatedDelta(let op, _): (slots, states) = (op.slots, .none)
     case .commitCausalConv1d(let op, _): (slots, states) = (op.slots, .none)
-    case .gatedRMSNorm, .rmsNorm, .linear, .add, .embedding, .siluMul: (slots, states) = (0, .none)
+    case .gatedRMSNorm, .rmsNorm, .linear, .add, .embedding, .siluMul, .attention: (slots, states) = (0, .none)
     }
     check(sequences, slots: slots, states)
+  }
+
+  /// Pages that are used are there, and those that are written are used once.
+  static func check(_ sequences: Sequences, _ op: Attention) {
+    guard let pages = sequences.pages else {
+      Issue.record("an attention without pages")
+      return
+    }
+    #expect(sequences.starts.count == sequences.count + 1 && pages.pastTokens.count == sequences.count)
+    #expect(pages.rotation.count == Int(sequences.starts[sequences.count]) * op.rotaryDim)
+    #expect(op.rotaryDim % 2 == 0 && op.rotaryDim <= op.headDim && op.heads % op.keyHeads == 0)
+    var uses: [Int32: Int] = [:]
+    var written: [Int32] = []
+    for sequence in 0..<sequences.count {
+      let rows = Int(sequences.starts[sequence + 1] - sequences.starts[sequence])
+      let past = Int(pages.pastTokens[sequence])
+      #expect(rows >= 0 && past >= 0)
+      guard rows > 0 else { continue }
+      let used = (past + rows + op.pageTokens - 1) / op.pageTokens
+      #expect(used <= pages.pagesPerSequence)
+      for place in 0..<min(used, pages.pagesPerSequence) {
+        let page = pages.pageTable[sequence * pages.pagesPerSequence + place]
+        #expect((0..<op.pages).contains(Int(page)))
+        uses[page, default: 0] += 1
+        if place >= past / op.pageTokens { written.append(page) }
+      }
+    }
+    #expect(written.allSatisfy { uses[$0] == 1 })
   }
 
   static func check(_ sequences: Sequences, slots: Int, _ states: StateTensors) {
@@ -303,6 +341,14 @@ import Testing
   @Test func linear() throws {
     let fixture = try Fixture()
     try Self.fuzz(rounds: 4000, seed: 5, keeping: [], fixture, try fixture.linear(), gd_encode_linear)
+  }
+
+  @Test func attention() throws {
+    let fixture = try Fixture()
+    try Self.fuzz(
+      rounds: 4000, seed: 18,
+      keeping: [\.cu_seqlens.pointer, \.page_table.pointer, \.past_tokens.pointer, \.positions.pointer], fixture,
+      try fixture.attention(), gd_encode_attention)
   }
 
   @Test func linearOfPackedWords() throws {

@@ -62,7 +62,8 @@ function argumentOf({ name: field, offset, type, note }, options) {
   if (type !== "u32" && type !== "i32") throw new Error(`${field}: no argument is of type ${type}`);
   if (note.boolean === true) return { ...common, kind: "boolean" };
   if (note.is === undefined) {
-    return { ...common, kind: "integer", least: Number(note.from ?? (type === "i32" ? -(2 ** 31) : 0)) };
+    const least = Number(note.from ?? (type === "i32" ? -(2 ** 31) : 0));
+    return { ...common, kind: "integer", least, default: note.default === undefined ? undefined : Number(note.default) };
   }
   const option = options.find((one) => one.name === note.is);
   if (option === undefined) throw new Error(`${field}: no option ${note.is}`);

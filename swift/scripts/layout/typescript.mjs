@@ -93,7 +93,7 @@ function argumentText(argument, used) {
   if (bound !== undefined && !name.includes(".")) parts.push(`bound: "${bound}"`);
   if (kind === "group") return `{ ${parts.join(", ")}, members: [\n        ${argument.members.map((one) => `${argumentText(one, used)},`).join("\n        ")}\n      ] }`;
   parts.push(`at: ${at}`);
-  if (kind === "integer") parts.push(`least: ${argument.least}`);
+  if (kind === "integer") parts.push(`least: ${argument.least}`, `byDefault: ${argument.default}`);
   if (kind === "number") parts.push(`byDefault: ${Number.isNaN(argument.default) ? "NaN" : String(argument.default)}`);
   if (kind === "option") {
     const table = tableName(argument.option.name);

@@ -346,6 +346,43 @@ typedef struct gd_add {
   gd_tensor a, b, out;
 } gd_add;
 
+/* Causal attention of grouped query heads over paged keys and values, which it extends by its own tokens. Sequence s has
+ * pastTokens[s] tokens in its pages already; row i of its rows in this op is its token pastTokens[s] + i. Per row and head:
+ *   q = rotate(norm(query)) scale; k = rotate(norm(key));  s[j] = q k[j], j in 0 .. the row's token
+ *   out = (sum over j of exp(s[j] - max s) v[j]) / (sum over j of exp(s[j] - max s)) * sigmoid(gate)
+ * query, gate, out [tokens, heads, headDim]; key, value [tokens, kvHeads, headDim]; query head h takes key head
+ * h / (heads / kvHeads); headDim a multiple of 8 in 8 .. 256. query, key, value and gate share the activation dtype; out
+ * has it or f32.
+ * norm: x rsqrt(mean x^2 + normEps) w over a head's row, w the weight or 1 + weight, where queryNorm, keyNorm [headDim]
+ * (any float dtype) are given. rotate: element i < rotaryDim / 2 and element i + rotaryDim / 2 turn by the angle
+ * position ropeTheta^(-2 i / rotaryDim), (a, b) to (a cos - b sin, b cos + a sin); the others stay. Cosines and sines are
+ * computed in float64 and rounded to float32 once. scale is headDim^-0.5 by default.
+ * keyPages, valuePages [pages, kvHeads, pageTokens, headDim], f32, f16 or bf16, both the same, contiguous. Token t of
+ * sequence s lies at row t mod pageTokens of page pageTable[s, t / pageTokens]. Rows of this op are stored there, each
+ * element rounded once, and always read from there. Nothing else of a page is written, and nothing behind a sequence's
+ * last token is read.
+ * pageTable [sequences, pagesPerSequence], of whose rows only the first (tokens of the sequence + pageTokens - 1) /
+ * pageTokens entries are looked at; none of a sequence without rows. pastTokens [sequences]. positions [tokens], 0 and up;
+ * absent: pastTokens[s] + i. A page that a sequence writes to is in use once: by no other sequence of the op, and in one
+ * place, else GD_ERROR_OVERLAP. Pages that are only read may be shared.
+ * A row's keys are summed over in spans of 512 from token 0, whatever the pages, the batch or the call: its bits depend
+ * on its own query, keys and values only. Source: transformers, Qwen3_5Attention (modeling_qwen3_5.py). */
+typedef struct gd_attention {
+  uint32_t size, version;
+  uint32_t rotary_dim;  /* @default 0 */
+  uint32_t weight_form; /* @is WeightForm @default weight */
+  float rope_theta;     /* @default 10000 */
+  float norm_eps;       /* @default 1e-6 */
+  float scale;          /* @default nan */
+  uint32_t reserved;
+  gd_tensor query, key, value;
+  gd_tensor gate, query_norm, key_norm; /* @optional */
+  gd_tensor key_pages, value_pages, out;
+  gd_index cu_seqlens; /* @optional */
+  gd_index page_table, past_tokens;
+  gd_index positions; /* @optional */
+} gd_attention;
+
 /* out = silu(gate) * up in float32, rounded once. gate, up, out [tokens, heads, dim] or [tokens, dim]; gate is f32 or up's
  * dtype, out up's dtype or f32. out may be gate or up itself: the same buffer, offset, dtype and strides. */
 typedef struct gd_silu_mul {
@@ -464,6 +501,7 @@ gd_status gd_encode_rms_norm(gd_handle target, const gd_rms_norm *op);
 gd_status gd_encode_gated_delta_step(gd_handle target, const gd_gated_delta_step *op);
 gd_status gd_encode_linear(gd_handle target, const gd_linear *op);
 gd_status gd_encode_add(gd_handle target, const gd_add *op);
+gd_status gd_encode_attention(gd_handle target, const gd_attention *op);
 gd_status gd_encode_embedding(gd_handle target, const gd_embedding *op);
 gd_status gd_encode_silu_mul(gd_handle target, const gd_silu_mul *op);
 gd_status gd_encode_copy_slots(gd_handle target, const gd_copy_slots *op);

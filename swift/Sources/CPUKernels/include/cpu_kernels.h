@@ -172,6 +172,41 @@ typedef struct gd_cpu_add {
   gd_cpu_tensor a, b, out;
 } gd_cpu_add;
 
+/* A sequence of an attention: rows first .. first + count - 1 of the op, which come after `past` tokens, and the pages of
+ * all of them. */
+typedef struct gd_cpu_paged_sequence {
+  int64_t first, count, past;
+  const int32_t *pages;
+  /* NULL, or where the spans' results go: [key heads, count * heads / key heads, spans, gd_cpu_attention_partial]. */
+  float *partials;
+  int64_t spans;
+} gd_cpu_paged_sequence;
+
+/* Rows first_row .. first_row + row_count - 1 of a sequence's, row i being query head i mod g of its token i / g with
+ * g = heads / key heads, and spans first_span .. end_span - 1 of their keys: all there are where the sequence has no
+ * partials. */
+typedef struct gd_cpu_attention_task {
+  int64_t sequence, first_row, row_count;
+  int64_t first_span, end_span;
+} gd_cpu_attention_task;
+enum { GD_CPU_ATTENTION_SPAN = 512, GD_CPU_ATTENTION_ROWS = 64 /* of a task, at most */ };
+
+/* Three kernels, one after the other: attention_store, whose item is a key head of a row; attention, whose item is a key
+ * head of a task; attention_combine, whose item is a key head of a sequence: it has work where there are partials. */
+typedef struct gd_cpu_attention {
+  int64_t heads, key_heads, head_dim, rotary_dim;
+  uint32_t weight_form;
+  float norm_eps, scale;
+  gd_cpu_tensor query, key, value, gate, query_norm, key_norm, out;
+  uint32_t page_dtype;
+  int64_t page_tokens;
+  void *key_pages, *value_pages;
+  const int64_t *places; /* by row: page * key heads * page_tokens + row of the page */
+  const float *angles;   /* by row: rotary_dim / 2 cosines, as many sines */
+  const gd_cpu_paged_sequence *sequences;
+  const gd_cpu_attention_task *tasks;
+} gd_cpu_attention;
+
 /* An item is a row: there are tokens * heads. out may be gate or up itself. */
 typedef struct gd_cpu_silu_mul {
   int64_t tokens, heads, dim;
@@ -197,6 +232,8 @@ int64_t gd_cpu_causal_conv1d_items(const gd_cpu_causal_conv1d *op);
 int64_t gd_cpu_gated_rms_norm_items(const gd_cpu_gated_rms_norm *op);
 int64_t gd_cpu_gated_delta_step_items(const gd_cpu_gated_delta_step *op);
 int64_t gd_cpu_linear_items(const gd_cpu_linear *op);
+/* Floats of one span's result of one row. */
+int64_t gd_cpu_attention_partial(const gd_cpu_attention *op);
 int64_t gd_cpu_copy_slots_items(const gd_cpu_copy_slots *op);
 int64_t gd_cpu_commit_gated_delta_items(const gd_cpu_commit_gated_delta *op);
 int64_t gd_cpu_commit_causal_conv1d_items(const gd_cpu_commit_causal_conv1d *op);
@@ -211,6 +248,7 @@ typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
   gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;
   gd_cpu_run *add, *embedding, *silu_mul, *copy_slots;
+  gd_cpu_run *attention_store, *attention, *attention_combine;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
   /* One helper each for the whole library, for its tests: out[i] = f(in[i]). */
   void (*exp)(const float *in, float *out, int64_t count);

@@ -25,6 +25,8 @@
 #include "linear.h"
 #include "embedding.h"
 #include "add.h"
+#include "attention_tiles.h"
+#include "attention.h"
 #include "silu_mul.h"
 
 #define GD_MAP(NAME, F)                                                       \
@@ -59,6 +61,9 @@ const gd_cpu_kernels GD_TABLE = {
   .embedding = embedding,
   .silu_mul = silu_mul,
   .copy_slots = gd_cpu_copy_slots_run,
+  .attention_store = attention_store,
+  .attention = attention,
+  .attention_combine = attention_combine,
   .commit_gated_delta = commit_gated_delta,
   .commit_causal_conv1d = commit_causal_conv1d,
   .exp = map_exp,

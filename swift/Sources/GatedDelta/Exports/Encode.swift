@@ -65,6 +65,15 @@ public func encodeAdd(_ target: UInt64, _ op: UnsafePointer<gd_add>?) -> gd_stat
   encode(op, into: target)
 }
 
+extension gd_attention {
+  static var opName: StaticString { "attention" }
+}
+
+@_cdecl("gd_encode_attention")
+public func encodeAttention(_ target: UInt64, _ op: UnsafePointer<gd_attention>?) -> gd_status {
+  encode(op, into: target)
+}
+
 extension gd_embedding {
   static var opName: StaticString { "embedding" }
 }

@@ -29,12 +29,14 @@ struct SequenceRecipe: Sendable {
   var counts: IndexSource?
   /// Nil where final states are all that is stored.
   var stores: StoreRecipe?
+  /// Of an attention, which has no slots.
+  var pages: PageRecipe?
 
   /// Whether a replay may find other index data than the last one did.
   var isVariable: Bool {
     if case .ragged(_, let cuSeqlens?) = rows, cuSeqlens.isVariable { return true }
     return readSlots?.isVariable == true || writeSlots?.isVariable == true || counts?.isVariable == true
-      || stores?.isVariable == true
+      || stores?.isVariable == true || pages?.isVariable == true
   }
 
   /// Whether the index data is still what `batch` was made of.
@@ -43,12 +45,17 @@ struct SequenceRecipe: Sendable {
     if case .ragged(_, let cuSeqlens?) = rows, !cuSeqlens.holds(sequences.starts) { return false }
     if let counts, let known = sequences.counts, !counts.holds(known) { return false }
     if let stores, let known = batch.storeIndices, !stores.isCurrent(known) { return false }
+    if let pages, let known = sequences.pages, !pages.isCurrent(known) { return false }
     return readSlots?.holds(sequences.readSlots) != false && writeSlots?.holds(sequences.writeSlots) != false
   }
 
   func resolve(_ checker: SlotChecker) throws(Failure) -> Batch {
     if case .gathered = rows { return try resolveGathered() }
     let starts = try resolveStarts()
+    if let pages {
+      let paged = try pages.resolve(starts: starts, checker.pages)
+      return Batch(sequences: Sequences(count: count, starts: starts, pages: paged), given: nil)
+    }
     let reads = try resolveReads()
     let writes: [Int32]
     let writeName: StaticString

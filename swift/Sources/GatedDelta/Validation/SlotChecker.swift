@@ -9,6 +9,8 @@ final class SlotChecker: @unchecked Sendable {
 
   private var writers: [UInt64] = []
   private var stamp: UInt64 = 0
+  /// The same for the pages of an attention.
+  let pages = PageChecker()
 
   /// The sequences whose read slot another one writes, in order. Slots are -1 or in 0..<slots already.
   /// - Parameters:

@@ -119,6 +119,32 @@ extension Fixture {
     return op
   }
 
+  /// Two sequences, of 2 tokens after 1 and of 3 after 5, in pages of 4.
+  func attention(heads: Int = 4, keyHeads: Int = 2, headDim: Int = 16, dtype: DType = .bf16) throws -> gd_attention {
+    var op = gd_attention()
+    op.size = UInt32(MemoryLayout<gd_attention>.size)
+    op.version = 1
+    op.rotary_dim = 8
+    op.weight_form = WeightForm.plusOne.rawValue
+    op.rope_theta = 10000
+    op.norm_eps = 1e-6
+    op.scale = .nan
+    op.query = try tensor(dtype, 5, heads, headDim)
+    op.key = try tensor(dtype, 5, keyHeads, headDim)
+    op.value = try tensor(dtype, 5, keyHeads, headDim)
+    op.gate = try tensor(dtype, 5, heads, headDim)
+    op.query_norm = try tensor(.f32, headDim)
+    op.key_norm = try tensor(.f16, headDim)
+    op.key_pages = try tensor(.f16, 4, keyHeads, 4, headDim)
+    op.value_pages = try tensor(.f16, 4, keyHeads, 4, headDim)
+    op.out = try tensor(dtype, 5, heads, headDim)
+    op.cu_seqlens = try index([0, 2, 5]).index
+    op.page_table = try index([0, -1, 3, 1]).index
+    op.past_tokens = try index([1, 5]).index
+    op.positions = try index([1, 2, 5, 6, 7]).index
+    return op
+  }
+
   /// Of 3 bits in groups of 32, with a residual.
   func quantisedLinear() throws -> gd_linear {
     var op = try linear(inFeatures: 64)

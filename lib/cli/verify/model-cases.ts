@@ -1,0 +1,84 @@
+/**
+ * What a model is asked when it is verified: prompts and how they go on. `expected.safetensors` beside the weights has
+ * `prompt.N` i32 `[T]`; `logits.N` `[T, vocab]`; `greedy.N` i32 `[G]`, the tokens that greedy decoding goes on with, past
+ * end tokens; and `greedy_logits.N` `[G, vocab]`, what each was chosen from. Without it prompts are made of a seed.
+ */
+
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { ModelConfig } from "../../model/model-config.ts";
+import { GoldenFile } from "./golden-file.ts";
+
+/** References of one case. */
+export interface ExpectedCase {
+  /** `[T, vocab]`. */
+  readonly logits: Float64Array;
+  /** `[G]`. */
+  readonly greedy: Int32Array;
+  /** `[G, vocab]`. */
+  readonly greedyLogits: Float64Array;
+}
+
+/** One prompt. */
+export interface ModelCase {
+  readonly index: number;
+  readonly prompt: Int32Array;
+  /** How many tokens are chosen after it. */
+  readonly steps: number;
+  readonly expected: ExpectedCase | undefined;
+}
+
+/** The cases of one file. */
+export interface ExpectedCases {
+  readonly path: string;
+  readonly cases: readonly ModelCase[];
+  readonly vocabSize: number;
+}
+
+/** Tokens of the prompts where there is no file, and how many follow. */
+const lengths = [37, 5, 1];
+const steps = 16;
+
+/** The cases of the file that a folder has; undefined where it has none. */
+export function expectedCases(folder: string): ExpectedCases | undefined {
+  const path = join(folder, "expected.safetensors");
+  if (!existsSync(path)) return undefined;
+  using file = new GoldenFile(path);
+  const cases: ModelCase[] = [];
+  for (let index = 0; file.has(`prompt.${index}`); index++) cases.push(readCase(file, index));
+  if (cases.length === 0) throw file.bad("prompt.0, the tokens of a prompt", "none");
+  return { path, cases, vocabSize: file.size("vocab") };
+}
+
+function readCase(file: GoldenFile, index: number): ModelCase {
+  const [tokens, chosen] = [`T ${index}`, `G ${index}`];
+  const prompt = file.integers(`prompt.${index}`, [tokens]);
+  const logits = file.reference(`logits.${index}`, [tokens, "vocab"]);
+  const greedy = file.integers(`greedy.${index}`, [chosen]);
+  const greedyLogits = file.reference(`greedy_logits.${index}`, [chosen, "vocab"]);
+  return { index, prompt, steps: greedy.length, expected: { logits, greedy, greedyLogits } };
+}
+
+/** The cases of a model without references. */
+export function seededCases({ vocabSize, maxPositions }: ModelConfig): ModelCase[] {
+  return lengths
+    .map((length) => Math.min(length, maxPositions))
+    .map((length, index) => ({
+      index,
+      prompt: seededTokens(index + 1, length, vocabSize),
+      steps: Math.min(steps, maxPositions - length + 1),
+      expected: undefined,
+    }));
+}
+
+/** What {@link seededCases} need room for. */
+export const seededSize = { cases: lengths.length, longest: Math.max(...lengths) + steps } as const;
+
+/** Token ids of a seed, by Knuth's multiplicative congruential generator (MMIX). */
+export function seededTokens(seed: number, count: number, vocabSize: number): Int32Array {
+  let state = BigInt(seed);
+  return Int32Array.from({ length: count }, () => {
+    state = BigInt.asUintN(64, state * 6364136223846793005n + 1442695040888963407n);
+    return Number((state >> 33n) % BigInt(vocabSize));
+  });
+}

@@ -1,0 +1,66 @@
+/**
+ * Folders of language models: `expected.safetensors`, where there is one, and every way that the same tokens can come
+ * against each other. Recurrent states are float32; activations and pages too, unless another dtype is asked for.
+ */
+
+import { modelBounds } from "./compare.ts";
+import { expectedCases, seededCases, seededSize, type ModelCase } from "./model-cases.ts";
+import { largest, mostStrangers, otherWays, readWhole, type Answers, type Reading } from "./model-ways.ts";
+import type { Report } from "./report.ts";
+import type { Device } from "../../device/device.ts";
+import { FileError } from "../../errors.ts";
+import { LanguageModel } from "../../model/language-model.ts";
+import type { FloatDType } from "../../tensor/dtype.ts";
+
+/** Small pages, so that short prompts fill several. */
+const pageTokens = 16;
+
+/** Checks a folder. */
+export async function checkModel(folder: string, device: Device, report: Report, dtype: FloatDType): Promise<void> {
+  const asked = expectedCases(folder);
+  const slots = (asked?.cases.length ?? seededSize.cases) + mostStrangers;
+  const longest = (asked?.cases ?? []).reduce((most, { prompt, steps }) => Math.max(most, prompt.length + steps), seededSize.longest);
+  const count = slots * (Math.ceil(longest / pageTokens) + 1);
+  using model = await LanguageModel.load(device, folder, { states: slots, pages: { count, tokens: pageTokens }, dtype });
+  if (asked !== undefined && asked.vocabSize !== model.config.vocabSize) {
+    const expected = `logits of ${model.config.vocabSize} tokens, the model's vocabulary`;
+    throw new FileError(asked.path, { op: "verify", expected, received: `${asked.vocabSize}` });
+  }
+  const cases = asked?.cases ?? seededCases(model.config);
+  const { readings, answers, greedy } = await readWhole(model, cases);
+  compare(report, "whole", model, cases, readings, answers, dtype);
+  for (const { index, expected } of dtype === "f32" ? cases : []) {
+    if (expected !== undefined) report.equal("whole", `greedy.${index}`, greedy[index]!, expected.greedy, (tokens) => tokens);
+  }
+  for (const { way, read } of otherWays) {
+    const others = await read(model, readings);
+    compare(report, way, model, cases, readings, others, dtype);
+    for (const [i, { prompt }] of readings.entries()) {
+      const parts = (all: Answers) => split(all[i]!, prompt, model.config.vocabSize);
+      const [own, base] = [parts(others), parts(answers)];
+      report.equal(way, `logits.${i}, bits of whole`, own.logits, base.logits, (array) => array);
+      report.equal(way, `greedy_logits.${i}, bits of whole`, own.greedy, base.greedy, (array) => array);
+      report.equal(way, `greedy.${i}, those of whole`, chosen(own.greedy, model), greedy[i]!, (array) => array);
+    }
+  }
+}
+
+/** Compares with the references, where there are some. */
+function compare(report: Report, way: string, model: LanguageModel, cases: readonly ModelCase[], readings: readonly Reading[], answers: Answers, dtype: FloatDType): void {
+  for (const { index, expected } of cases) {
+    if (expected === undefined) continue;
+    const { logits, greedy } = split(answers[index]!, readings[index]!.prompt, model.config.vocabSize);
+    report.near(way, `logits.${index}`, logits, expected.logits, modelBounds[dtype]);
+    // What 16-bit dtypes choose may differ from what exact arithmetic does, and so does all that follows.
+    if (dtype === "f32") report.near(way, `greedy_logits.${index}`, greedy, expected.greedyLogits, modelBounds[dtype]);
+  }
+}
+
+/** The logits of the prompt's tokens, and those that each further token is chosen from. */
+function split(answer: Float32Array, prompt: number, vocabSize: number): { logits: Float32Array; greedy: Float32Array } {
+  return { logits: answer.subarray(0, prompt * vocabSize), greedy: answer.subarray((prompt - 1) * vocabSize) };
+}
+
+function chosen(logits: Float32Array, { config: { vocabSize } }: LanguageModel): Int32Array {
+  return Int32Array.from({ length: logits.length / vocabSize }, (_, i) => largest(logits.subarray(i * vocabSize, (i + 1) * vocabSize)));
+}

@@ -1,0 +1,97 @@
+/**
+ * Reads what a caller gives {@link LanguageModel.run}. Every object of the caller's is read once, and all of them before
+ * anything is looked up that their getters could change.
+ */
+import { invalid } from "../arguments/checks.ts";
+import { asArray, reading } from "../arguments/reading.ts";
+import { BoundsError, DisposedError, GatedDeltaError, describe } from "../errors.ts";
+import type { LanguageModel } from "./language-model.ts";
+import type { BatchEntry, WantedLogits } from "./model-options.ts";
+import { expectValid, sequenceParts } from "./sequence.ts";
+import type { Sequence, SequenceParts } from "./sequence.ts";
+
+/** One entry of a batch, checked. */
+export interface Entry {
+  readonly sequence: Sequence;
+  readonly parts: SequenceParts;
+  /** A copy. */
+  readonly tokens: readonly number[];
+  readonly logits: WantedLogits;
+}
+
+/** The limits of a model. */
+export interface BatchLimits {
+  readonly model: LanguageModel;
+  readonly vocabSize: number;
+  readonly maxPositions: number;
+  /** How many sequences there can be. */
+  readonly states: number;
+}
+
+/** Reads a batch. */
+export function readBatch(op: string, batch: unknown, limits: BatchLimits): Entry[] {
+  const given = asArray(op, "batch", "an array of { sequence, tokens, logits? }", batch, limits.states);
+  const entries = given.map((one, i) => readEntry(op, `batch[${i}]`, one, limits));
+  for (let i = 0; i < entries.length; i++) expectUsable(op, entries, i, limits);
+  return entries;
+}
+
+function readEntry(op: string, argument: string, value: unknown, limits: BatchLimits): Entry {
+  if (typeof value !== "object" || value === null) throw invalid(op, argument, "{ sequence, tokens, logits? }", value);
+  return reading(op, argument, () => {
+    for (const key of Object.keys(value)) {
+      if (key === "sequence" || key === "tokens" || key === "logits") continue;
+      throw invalid(op, `${argument}.${key}`, "one of sequence, tokens, logits", (value as Record<string, unknown>)[key]);
+    }
+    const { sequence, tokens, logits = "last" } = value as BatchEntry;
+    const parts = sequenceParts(sequence);
+    if (parts === undefined) throw invalid(op, `${argument}.sequence`, "a Sequence of this model", sequence);
+    if (logits !== "last" && logits !== "all" && logits !== "none") {
+      throw invalid(op, `${argument}.logits`, `"last" | "all" | "none"`, logits);
+    }
+    return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), logits };
+  });
+}
+
+/** Token ids, copied. */
+function readTokens(op: string, argument: string, value: unknown, { vocabSize, maxPositions }: BatchLimits): number[] {
+  const expected = "an array of token ids, an Int32Array or a Uint32Array";
+  const typed = value instanceof Int32Array || value instanceof Uint32Array;
+  if (typed && value.length > maxPositions) throw tooMany(op, argument, maxPositions, 0, maxPositions, value.length);
+  const ids: unknown[] = typed ? Array.from(value) : asArray(op, argument, expected, value, maxPositions);
+  if (ids.length === 0) throw new BoundsError({ op, argument, expected: "at least one token id", received: "none" });
+  for (let i = 0; i < ids.length; i++) {
+    const id = ids[i];
+    if (typeof id === "number" && Number.isInteger(id) && id >= 0 && id < vocabSize) continue;
+    const details = { op, argument: `${argument}[${i}]`, expected: `a token id in 0..${vocabSize - 1}`, received: describe(id) };
+    if (typeof id === "number" && Number.isInteger(id)) throw new BoundsError(details);
+    throw new GatedDeltaError("invalid-argument", details);
+  }
+  return ids as number[];
+}
+
+function expectUsable(op: string, entries: readonly Entry[], i: number, { model, maxPositions }: BatchLimits): void {
+  const { sequence, parts, tokens } = entries[i]!;
+  const argument = `batch[${i}].sequence`;
+  if (parts.model !== model) {
+    const expected = "a Sequence of this model";
+    throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: "one of another model" });
+  }
+  if (sequence.disposed) {
+    throw new DisposedError({ op, argument, expected: "a sequence that is not disposed", received: "a disposed one" });
+  }
+  expectValid(op, parts, argument);
+  for (let j = 0; j < i; j++) {
+    if (entries[j]!.parts !== parts) continue;
+    const expected = "each sequence once";
+    throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: `that of batch[${j}] again` });
+  }
+  const had = parts.list.tokens;
+  const room = maxPositions - had;
+  if (tokens.length > room) throw tooMany(op, `batch[${i}].tokens`, room, had, maxPositions, tokens.length);
+}
+
+function tooMany(op: string, argument: string, room: number, had: number, positions: number, count: number): BoundsError {
+  const expected = `at most ${room} tokens: the sequence has ${had} of the model's ${positions} positions`;
+  return new BoundsError({ op, argument, expected, received: `${count}` });
+}

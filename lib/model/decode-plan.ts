@@ -1,0 +1,147 @@
+/**
+ * One token of each of n sequences as a plan: recorded once for a number of sequences, then a replay a token. What differs
+ * from token to token lies in i32 tensors that are rewritten before each replay: ids, pages and numbers of earlier tokens.
+ * The replay reads them before it returns, so they may be rewritten while it is pending.
+ */
+import type { Device } from "../device/device.ts";
+import type { Plan } from "../device/plan.ts";
+import type { StatePool } from "../states/state-pool.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import type { ModelGraph } from "./graph.ts";
+import type { PageList } from "./page-ledger.ts";
+
+/** What decides which plan a batch takes. */
+export interface PlanShape {
+  readonly sequences: number;
+  /** Pages of a sequence that the table has room for. */
+  readonly pages: number;
+}
+
+/** What plans are recorded with. */
+export interface PlanParts {
+  readonly device: Device;
+  readonly graph: ModelGraph;
+  readonly pool: StatePool;
+}
+
+export class DecodePlan implements Disposable {
+  readonly #shape: PlanShape;
+  readonly #tensors: readonly Tensor<"i32">[];
+  readonly #ids: Int32Array;
+  readonly #pageTable: Int32Array;
+  readonly #pastTokens: Int32Array;
+  /** Of each row of the table, the stamp of the list that it was written from. */
+  readonly #stamps: number[];
+  #plan: Plan | undefined;
+  #logits: readonly Float32Array[] = [];
+
+  constructor(device: Device, shape: PlanShape) {
+    const { sequences, pages } = shape;
+    this.#shape = shape;
+    this.#stamps = Array<number>(sequences).fill(0);
+    const tensors = [sequences, sequences * pages, sequences].map((length) => device.tensor("i32", [length]));
+    const [ids, table, past] = tensors.map(({ data }) => data);
+    this.#tensors = tensors;
+    this.#ids = ids!;
+    this.#pageTable = table!;
+    this.#pastTokens = past!;
+  }
+
+  /** Of each sequence, where its logits are after a replay. */
+  get logits(): readonly Float32Array[] {
+    return this.#logits;
+  }
+
+  /** Sets what sequence `i` reads in the next replay. */
+  set(i: number, id: number, { pages, tokens, stamp }: PageList): void {
+    this.#ids[i] = id;
+    this.#pastTokens[i] = tokens;
+    if (this.#stamps[i] === stamp) return;
+    const start = i * this.#shape.pages;
+    for (let j = 0; j < pages.length; j++) this.#pageTable[start + j] = pages[j]!;
+    this.#stamps[i] = stamp;
+  }
+
+  /**
+   * The plan. It is recorded when all sequences are set for the first time, since what it reads is checked then, too.
+   *
+   * @param logits `[at least sequences, vocabulary]`.
+   */
+  recorded({ device, graph, pool }: PlanParts, logits: Tensor<"f32">): Plan {
+    if (this.#plan !== undefined) return this.#plan;
+    const { sequences: tokens } = this.#shape;
+    const [ids, pageTable, pastTokens] = this.#tensors;
+    const rows = Array.from({ length: tokens }, (_, i) => i);
+    const out = logits.slice(0, tokens);
+    const ops = graph.ops({
+      tokens,
+      ids: ids!,
+      cuSeqlens: Int32Array.from([...rows, tokens]),
+      pageTable: pageTable!,
+      pastTokens: pastTokens!,
+      step: pool.placeholder(tokens),
+      decode: true,
+      wanted: { rows, outs: [out] },
+    });
+    this.#logits = rows.map((i) => logits.slice(i, i + 1).data);
+    this.#plan = device.plan((pass) => {
+      for (const op of ops) pass.encode(op);
+    });
+    return this.#plan;
+  }
+
+  /** Ends the plan; replays that are pending still run. */
+  [Symbol.dispose](): void {
+    this.#plan?.[Symbol.dispose]();
+    for (const tensor of this.#tensors) tensor[Symbol.dispose]();
+  }
+}
+
+/** How many plans are kept: those that ran last. */
+const mostPlans = 8;
+/** The fewest pages that a plan has room for: a short sequence should not outgrow its plan at once. */
+const fewestPages = 8;
+
+/** The decode plans of a model, recorded when they are needed. */
+export class DecodePlans implements Disposable {
+  readonly #device: Device;
+  /** From the one that ran longest ago to the last one. */
+  readonly #plans = new Map<number, DecodePlan>();
+
+  constructor(device: Device) {
+    this.#device = device;
+  }
+
+  /** How many are kept now. */
+  get size(): number {
+    return this.#plans.size;
+  }
+
+  /** The plan for some sequences, with room for their pages and, since each room twice the last, for more. */
+  find(lists: readonly PageList[]): DecodePlan {
+    const sequences = lists.length;
+    let pages = fewestPages;
+    for (const list of lists) while (list.pages.length > pages) pages *= 2;
+    const key = sequences * 64 + Math.log2(pages);
+    const known = this.#plans.get(key);
+    if (known !== undefined) {
+      this.#plans.delete(key);
+      this.#plans.set(key, known);
+      return known;
+    }
+    const made = new DecodePlan(this.#device, { sequences, pages });
+    for (const [oldest, plan] of this.#plans) {
+      if (this.#plans.size < mostPlans) break;
+      this.#plans.delete(oldest);
+      plan[Symbol.dispose]();
+    }
+    this.#plans.set(key, made);
+    return made;
+  }
+
+  /** Ends all of them. */
+  [Symbol.dispose](): void {
+    for (const plan of this.#plans.values()) plan[Symbol.dispose]();
+    this.#plans.clear();
+  }
+}

@@ -1,0 +1,223 @@
+import { checkOptions } from "../arguments/options.ts";
+import type { Device } from "../device/device.ts";
+import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
+import { StatePool } from "../states/state-pool.ts";
+import { asDevice } from "../tensor/device-handle.ts";
+import type { FloatDType } from "../tensor/dtype.ts";
+import { readBatch } from "./batch.ts";
+import { importSchemas } from "./import-schemas.ts";
+import { loadModelWeights } from "./load-weights.ts";
+import type { LoadedModel } from "./load-weights.ts";
+import type { ModelConfig } from "./model-config.ts";
+import type { BatchEntry, LoadModelOptions } from "./model-options.ts";
+import { PagePool } from "./page-pool.ts";
+import type { RunResult } from "./run-result.ts";
+import { Runner } from "./runner.ts";
+import { makeSequence, noState } from "./sequence.ts";
+import type { Sequence } from "./sequence.ts";
+
+/** Makes a model of weights that are loaded; they are the model's from then on, also where this throws. */
+export let makeModel: (device: Device, loaded: LoadedModel, options: LoadModelOptions) => LanguageModel;
+
+/** A model's states and pages. */
+export let memoryOf: (model: LanguageModel) => { readonly pool: StatePool; readonly pages: PagePool };
+
+const schemas = () => require("./model-schemas.ts") as typeof import("./model-schemas.ts");
+
+/** Tokens of a page where the caller does not say. */
+const pageTokens = 64;
+
+let making = false;
+
+/**
+ * A dense Qwen3.5 text model on a device: weights, and memory for the states, keys and values of many sequences.
+ *
+ * With f32 states the logits of a sequence have the same bits however its tokens are cut into runs, whatever else is in
+ * its batches, and whether it was forked: those of all its tokens in one run, alone.
+ *
+ * @example
+ * using model = await LanguageModel.load(device, folder, { states: 8, pages: 128 });
+ * using sequence = model.sequence();
+ * const [result] = await model.run([{ sequence, tokens: prompt }]);
+ * const next = result.logits.indexOf(Math.max(...result.logits));
+ */
+export class LanguageModel implements Disposable {
+  /** The device that it is on. */
+  readonly device: Device;
+  /** What it is, as its folder says. */
+  readonly config: ModelConfig;
+  /** Dtype of the activations. */
+  readonly dtype: FloatDType;
+  /** Tokens of a page. */
+  readonly pageTokens: number;
+  /** Tensors of the folder that belong to parts that are not loaded: a vision tower's, and those of `mtp.*`. */
+  readonly skipped: readonly string[];
+  readonly #loaded: LoadedModel;
+  readonly #pool: StatePool;
+  readonly #pages: PagePool;
+  readonly #runner: Runner;
+  /** Whether a run with logits is pending. */
+  #pending = false;
+  #disposed = false;
+
+  private constructor(device: Device, loaded: LoadedModel, options: LoadModelOptions) {
+    const op = "LanguageModel.load";
+    if (!making) throw new GatedDeltaError("invalid-argument", { op: "LanguageModel", expected: "LanguageModel.load(…)" });
+    const { states, pages, dtype = "f32", batchTokens = 512 } = options;
+    const { config, weights, skipped } = loaded;
+    const { slots, dtype: stateDtype = "f32" } = typeof states === "number" ? { slots: states } : states;
+    const { count, tokens = pageTokens, dtype: pageDtype = dtype } = typeof pages === "number" ? { count: pages } : pages;
+    using made = new DisposableStack();
+    made.use(weights);
+    const layers = config.layers.filter((type) => type === "gatedDelta").length;
+    if (layers === 0) {
+      throw new UnsupportedError({ op, argument: "folder", expected: "a model with Gated DeltaNet layers", received: "one without" });
+    }
+    const { keyHeads, valueHeads, keyDim, valueDim, convWidth } = config.mixer;
+    const stateShape = { layers, keyHeads, valueHeads, keyDim, valueDim, convWidth };
+    this.#pool = made.use(StatePool.create(device, { slots, ...stateShape, stateDtype, convDtype: dtype }));
+    const attentionLayers = config.layers.length - layers;
+    const { kvHeads, headDim } = config.attention;
+    // Without attention a sequence has no keys: one page that never ends, of which there are as many as sequences.
+    const shape = attentionLayers > 0 ? { count, tokens } : { count: slots, tokens: 2 ** 31 };
+    this.#pages = made.use(new PagePool(op, device, { layers: attentionLayers, ...shape, kvHeads, headDim, dtype: pageDtype }));
+    this.#runner = made.use(new Runner({ device, config, weights, pool: this.#pool, pages: this.#pages, dtype, batchTokens }));
+    this.#loaded = loaded;
+    this.device = device;
+    this.config = config;
+    this.dtype = dtype;
+    this.pageTokens = tokens;
+    this.skipped = skipped;
+    made.move();
+    Object.freeze(this);
+  }
+
+  static {
+    makeModel = (device, loaded, options) => {
+      making = true;
+      try {
+        return new LanguageModel(device, loaded, options);
+      } finally {
+        making = false;
+      }
+    };
+    memoryOf = (model) => ({ pool: model.#pool, pages: model.#pages });
+  }
+
+  /**
+   * Loads a model from a Hugging Face folder, as transformers or mlx-lm leaves it. Weights are read straight into the
+   * library's memory, and used in the form that they are stored in; other work goes on meanwhile.
+   *
+   * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError} for other
+   *   architectures and quantisations, which says what it is; {@link ShapeError} for a pool longer than a tensor can be.
+   *   Nothing stays allocated then.
+   */
+  static async load(device: Device, folder: string, options: LoadModelOptions): Promise<LanguageModel> {
+    const op = "LanguageModel.load";
+    asDevice(op, device);
+    await importSchemas();
+    const checked = checkOptions(schemas().loadModelOptions, op, options);
+    const { dtype, onProgress } = checked;
+    const loaded = await loadModelWeights(device, folder, { dtype, onProgress });
+    return makeModel(device, loaded, checked);
+  }
+
+  /** How many sequences there can be. */
+  get states(): number {
+    return this.#pool.capacity;
+  }
+
+  /** How many sequences and forks there can be beside those that are there. */
+  get freeStates(): number {
+    return this.#pool.free;
+  }
+
+  /** How many pages there are; 0 for a model without attention layers. */
+  get pages(): number {
+    return this.#pages.layers.length > 0 ? this.#pages.ledger.capacity : 0;
+  }
+
+  /** How many pages hold nothing. */
+  get freePages(): number {
+    return this.#pages.layers.length > 0 ? this.#pages.ledger.free : 0;
+  }
+
+  /** Bytes of one sequence's states. */
+  get stateBytes(): number {
+    return this.#pool.slotBytes;
+  }
+
+  /** Bytes of one page in all layers. */
+  get pageBytes(): number {
+    return this.#pages.pageBytes;
+  }
+
+  /** Whether it was disposed. */
+  get disposed(): boolean {
+    return this.#disposed;
+  }
+
+  /**
+   * A new sequence of no tokens.
+   *
+   * @throws {GatedDeltaError} of code `out-of-memory` when no state is free.
+   */
+  sequence(): Sequence {
+    const op = "model.sequence";
+    this.#alive(op);
+    const { free, capacity } = this.#pool;
+    if (free === 0) throw noState(op, capacity);
+    const { ledger } = this.#pages;
+    return makeSequence({ model: this, ledger, handle: this.#pool.allocate(), list: ledger.create(), lost: undefined });
+  }
+
+  /**
+   * Adds tokens to sequences: any mixture of prompts, pieces of them and single tokens. The batch runs as one submission,
+   * or as several that follow each other where it has more than `batchTokens` tokens.
+   *
+   * Logits lie in memory that every run uses: a result can be read until the next run. So while a run whose logits are
+   * wanted is pending another one is refused; runs that want none may follow each other without waiting.
+   *
+   * @returns one result an entry, in order, when the work is done.
+   * @throws {GatedDeltaError} (as a rejection) that names the argument: entries of another form, a sequence that comes
+   *   twice, was disposed or belongs to another model, no tokens, ids outside the vocabulary, tokens past
+   *   `config.maxPositions`; of code `out-of-memory` where pages run out; of code `state` for an invalid sequence, and
+   *   while a run with logits is pending. No sequence has changed then, and nothing has run.
+   * @throws the failure of work on the device, as `device.finish` does. Sequences that the work was to write are invalid.
+   */
+  async run(batch: readonly BatchEntry[]): Promise<RunResult[]> {
+    const op = "model.run";
+    this.#alive(op);
+    const { vocabSize, maxPositions } = this.config;
+    const entries = readBatch(op, batch, { model: this, vocabSize, maxPositions, states: this.states });
+    this.#alive(op); // reading the batch can run code of the caller's
+    if (this.#pending) {
+      const message = "a run whose logits are wanted is pending, and this one would write over them: await it first";
+      throw new GatedDeltaError("state", { op, message });
+    }
+    if (entries.length === 0) return [];
+    const results = this.#runner.run(op, entries);
+    const pending = entries.some(({ logits }) => logits !== "none");
+    this.#pending = pending;
+    try {
+      await this.device.finish();
+    } finally {
+      if (pending) this.#pending = false;
+    }
+    return results;
+  }
+
+  /** Frees weights, states and pages as soon as no pending work needs them. Its sequences end too. */
+  [Symbol.dispose](): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.#runner[Symbol.dispose]();
+    this.#pages[Symbol.dispose]();
+    this.#pool[Symbol.dispose]();
+    this.#loaded.weights[Symbol.dispose]();
+  }
+
+  #alive(op: string): void {
+    if (this.#disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
+  }
+}

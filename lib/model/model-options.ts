@@ -1,0 +1,54 @@
+/** What {@link LanguageModel}'s methods take. */
+import type { FloatDType } from "../tensor/dtype.ts";
+import type { LoadProgress } from "./load-weights.ts";
+import type { Sequence } from "./sequence.ts";
+
+/** How many states a model has room for, and in what form. */
+export interface StatesOptions {
+  /** How many sequences there can be at a time. Forks count like any other. */
+  readonly slots: number;
+  /**
+   * Element type of the recurrent states. Only f32 ones give the same bits however a sequence is cut into runs: others are
+   * rounded once a run. @default "f32"
+   */
+  readonly dtype?: FloatDType | undefined;
+}
+
+/** How many keys and values a model has room for, and in what form. */
+export interface PagesOptions {
+  /** Pages of all sequences together. Forks share those that they have in common. */
+  readonly count: number;
+  /** Tokens of a page. @default 64 */
+  readonly tokens?: number | undefined;
+  /** Element type of keys and values: rounded when stored, and always read from there. @default the model's `dtype` */
+  readonly dtype?: FloatDType | undefined;
+}
+
+/** Options of {@link LanguageModel.load}. */
+export interface LoadModelOptions {
+  /** How many sequences there can be at a time, or that and in what form. */
+  readonly states: number | StatesOptions;
+  /** How many pages of keys and values there are, or that and in what form. */
+  readonly pages: number | PagesOptions;
+  /** Dtype of the activations between the ops. Weights stay in the form that they are stored in. @default "f32" */
+  readonly dtype?: FloatDType | undefined;
+  /**
+   * The most tokens that go through the layers at a time: memory for activations is made for so many. A longer batch is
+   * cut, each sequence after every so many of its tokens in the call. @default 512
+   */
+  readonly batchTokens?: number | undefined;
+  /** Called after every piece of the weights that was read. What it throws ends the load. */
+  readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
+}
+
+/** Of which tokens logits are wanted. */
+export type WantedLogits = "last" | "all" | "none";
+
+/** One sequence's part of a batch. */
+export interface BatchEntry {
+  readonly sequence: Sequence;
+  /** At least one token id, each 0 .. vocabSize − 1. */
+  readonly tokens: readonly number[] | Int32Array | Uint32Array;
+  /** Of which of the tokens logits are wanted. @default "last" */
+  readonly logits?: WantedLogits | undefined;
+}

@@ -1,0 +1,204 @@
+/**
+ * Which physical page holds which tokens of which sequence: the bookkeeping behind a model's keys and values, without any
+ * tensor. Page i of a list holds the list's tokens from i · pageTokens on.
+ *
+ * Lists that were forked from one another share pages by reference count. A page is written by a list that alone holds
+ * it: only the last one, partly filled, is ever written again, so a step over a list whose last page is shared takes
+ * another page in its place, and the tokens that are there are copied to it before the step's ops.
+ *
+ *     lists that hold page p    refs[p]
+ *
+ * A page that is given back may be taken again at once, also while work that reads it is pending: work on a device runs in
+ * order.
+ */
+import { DisposedError, GatedDeltaError } from "../errors.ts";
+
+/** The pages of one sequence. Its fields are the ledger's. */
+export interface PageList {
+  /** In the order of the tokens. During a step also those that the step adds. */
+  readonly pages: number[];
+  /** Tokens that they hold. */
+  tokens: number;
+  /** Another number whenever `pages` changes, and none that any list of the ledger had before. */
+  stamp: number;
+  step: PageStep | undefined;
+  live: boolean;
+}
+
+/** A page that a step copies. */
+export interface PageCopy {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Tokens that are added to some lists by one piece of work. */
+export interface PageStep {
+  readonly lists: readonly PageList[];
+  /** How many tokens each list gets. */
+  readonly counts: readonly number[];
+  /** How many pages each list got beside one that replaces its last. */
+  readonly added: readonly number[];
+  /** What must be copied before any of the new tokens is stored. */
+  readonly copies: readonly PageCopy[];
+  open: boolean;
+}
+
+/** Keeps account of `capacity` pages of `pageTokens` tokens. A failing call changes nothing. */
+export class PageLedger {
+  readonly capacity: number;
+  readonly pageTokens: number;
+  /** Pages that hold nothing. */
+  readonly #unused: number[];
+  readonly #refs: Int32Array;
+  #stamp = 0;
+
+  constructor(capacity: number, pageTokens: number) {
+    this.capacity = capacity;
+    this.pageTokens = pageTokens;
+    this.#unused = Array.from({ length: capacity }, (_, i) => capacity - 1 - i);
+    this.#refs = new Int32Array(capacity);
+  }
+
+  /** Pages that hold nothing. */
+  get free(): number {
+    return this.#unused.length;
+  }
+
+  /** A list of no tokens. It takes pages when it gets some. */
+  create(): PageList {
+    return { pages: [], tokens: 0, stamp: ++this.#stamp, step: undefined, live: true };
+  }
+
+  /** A second list of the same tokens, which takes no page. */
+  fork(op: string, list: PageList): PageList {
+    expectIdle(op, list);
+    for (const page of list.pages) this.#refs[page]!++;
+    return { pages: list.pages.slice(), tokens: list.tokens, stamp: ++this.#stamp, step: undefined, live: true };
+  }
+
+  /** Ends a list; the pages stay that others hold. */
+  release(op: string, list: PageList): void {
+    expectIdle(op, list);
+    list.live = false;
+    for (const page of list.pages) this.#drop(page);
+    list.pages.length = 0;
+  }
+
+  /** How many pages a step would take that adds `counts[i]` tokens to list i. */
+  needed(lists: readonly PageList[], counts: readonly number[]): number {
+    let sum = 0;
+    for (let i = 0; i < lists.length; i++) {
+      sum += this.#addedBy(lists[i]!, counts[i]!);
+      if (this.#leaves(lists, counts, i)) sum++;
+    }
+    return sum;
+  }
+
+  /**
+   * Opens a step that adds `counts[i]` tokens to list i: from now on the lists' pages are those that its work uses.
+   *
+   * @throws {GatedDeltaError} of code `out-of-memory` where fewer pages are free than it takes, of code `state` for a list
+   *   that is in a step, or comes twice.
+   */
+  begin(op: string, argument: string, lists: readonly PageList[], counts: readonly number[]): PageStep {
+    for (let i = 0; i < lists.length; i++) {
+      expectIdle(op, lists[i]!);
+      if (lists.indexOf(lists[i]!) !== i) throw new GatedDeltaError("state", { op, argument, message: "a sequence comes twice" });
+    }
+    const needed = this.needed(lists, counts);
+    if (needed > this.free) {
+      const expected = `a batch that takes at most ${this.free} pages, as many as are free of ${this.capacity}`;
+      throw new GatedDeltaError("out-of-memory", { op, argument, expected, received: `one that takes ${needed}` });
+    }
+    const added: number[] = [];
+    const copies: PageCopy[] = [];
+    const step: PageStep = { lists, counts, added, copies, open: true };
+    // All decisions come before the first change: who leaves a shared page depends on who else does.
+    const leaving = lists.map((_, i) => this.#leaves(lists, counts, i));
+    for (let i = 0; i < lists.length; i++) {
+      const list = lists[i]!;
+      const more = this.#addedBy(list, counts[i]!);
+      if (leaving[i]) {
+        const from = list.pages.at(-1)!;
+        const to = this.#take();
+        list.pages[list.pages.length - 1] = to;
+        copies.push({ from, to });
+      }
+      for (let j = 0; j < more; j++) list.pages.push(this.#take());
+      if (more > 0 || leaving[i]) list.stamp = ++this.#stamp;
+      added.push(more);
+      list.step = step;
+    }
+    return step;
+  }
+
+  /** The tokens were added. */
+  finish(step: PageStep): void {
+    step.open = false;
+    for (let i = 0; i < step.lists.length; i++) {
+      const list = step.lists[i]!;
+      list.step = undefined;
+      list.tokens += step.counts[i]!;
+    }
+    for (const { from } of step.copies) this.#drop(from);
+  }
+
+  /** Everything is as before {@link begin}. */
+  abort(step: PageStep): void {
+    step.open = false;
+    const replaced = new Map(step.copies.map(({ from, to }) => [to, from]));
+    for (let i = step.lists.length - 1; i >= 0; i--) {
+      const list = step.lists[i]!;
+      list.step = undefined;
+      for (let j = step.added[i]!; j > 0; j--) this.#drop(list.pages.pop()!);
+      const last = list.pages.at(-1);
+      const from = last === undefined ? undefined : replaced.get(last);
+      if (from !== undefined) {
+        this.#drop(last!);
+        list.pages[list.pages.length - 1] = from;
+      }
+      list.stamp = ++this.#stamp;
+    }
+  }
+
+  #addedBy({ pages, tokens }: PageList, count: number): number {
+    return Math.ceil((tokens + count) / this.pageTokens) - pages.length;
+  }
+
+  /**
+   * Whether list i of a step must leave its last page, which others hold too. Where all others are in the same step and
+   * leave it, the last one of them stays: copies are taken before anything is written.
+   */
+  #leaves(lists: readonly PageList[], counts: readonly number[], i: number): boolean {
+    const page = this.#writtenPage(lists[i]!, counts[i]!);
+    if (page === undefined || this.#refs[page] === 1) return false;
+    let sharing = 0;
+    let later = false;
+    for (let j = 0; j < lists.length; j++) {
+      if (this.#writtenPage(lists[j]!, counts[j]!) !== page) continue;
+      sharing++;
+      later ||= j > i;
+    }
+    return sharing < this.#refs[page]! || later;
+  }
+
+  /** The page that already holds tokens of the list and that `count` more would be written to. */
+  #writtenPage({ pages, tokens }: PageList, count: number): number | undefined {
+    return count > 0 && tokens % this.pageTokens !== 0 ? pages.at(-1) : undefined;
+  }
+
+  #take(): number {
+    const page = this.#unused.pop()!;
+    this.#refs[page] = 1;
+    return page;
+  }
+
+  #drop(page: number): void {
+    if (--this.#refs[page]! === 0) this.#unused.push(page);
+  }
+}
+
+function expectIdle(op: string, list: PageList): void {
+  if (!list.live) throw new DisposedError({ op, expected: "a sequence that is not disposed", received: "a disposed one" });
+  if (list.step !== undefined) throw new GatedDeltaError("state", { op, message: "this sequence is being run" });
+}

@@ -1,0 +1,84 @@
+import type { WeightForm } from "../native/options.ts";
+import type { Tensor } from "../tensor/tensor.ts";
+import type { Indices } from "./indices.ts";
+import { makeOp } from "./op.ts";
+import type { Op } from "./op.ts";
+
+/** Arguments of {@link attention}. Dimensions are called tokens, heads, kvHeads, headDim, pages and pageTokens. */
+export interface AttentionArguments {
+  /** `[tokens, heads, headDim]`, f32, f16 or bf16: the activation dtype. headDim is a multiple of 8 in 8..256. */
+  readonly query: Tensor;
+  /** `[tokens, kvHeads, headDim]`, the activation dtype. heads is a multiple of kvHeads. */
+  readonly key: Tensor;
+  /** `[tokens, kvHeads, headDim]`, the activation dtype. */
+  readonly value: Tensor;
+  /** `[tokens, heads, headDim]`, the activation dtype: the output is multiplied by its sigmoid. @default none */
+  readonly gate?: Tensor | undefined;
+  /** `[headDim]`, any float dtype: each query row goes through an RMS norm with this weight. @default none */
+  readonly queryNorm?: Tensor | undefined;
+  /** The same for key rows. @default none */
+  readonly keyNorm?: Tensor | undefined;
+  /**
+   * Read and written: `[pages, kvHeads, pageTokens, headDim]`, f32, f16 or bf16, contiguous. Keys are stored normalised
+   * and rotated, rounded once, and always read from here.
+   */
+  readonly keyPages: Tensor;
+  /** Read and written: the values' pages, of the shape and dtype of `keyPages`. */
+  readonly valuePages: Tensor;
+  /** Written: `[tokens, heads, headDim]`, the activation dtype or f32. */
+  readonly out: Tensor;
+  /** Row offsets `[sequences + 1]`, from 0, not decreasing, the last at most tokens. @default [0, tokens]: one sequence */
+  readonly cuSeqlens?: Indices | undefined;
+  /**
+   * `[sequences · pagesPerSequence]`, the rows of sequence after sequence: entry p of a row is the page of tokens
+   * p · pageTokens and up. Entries beyond those that pastTokens and the new tokens need are not looked at.
+   */
+  readonly pageTable: Indices;
+  /** `[sequences]`: how many tokens of each sequence the pages hold already. */
+  readonly pastTokens: Indices;
+  /** `[tokens]`: the position that each token is rotated by, 0 and up. @default pastTokens[s] + index in the call */
+  readonly positions?: Indices | undefined;
+  /** How many elements of a head are rotated, from the first on: even, at most headDim. @default 0 */
+  readonly rotaryDim?: number | undefined;
+  /** The rotation's base, above 0. @default 10000 */
+  readonly ropeTheta?: number | undefined;
+  /** Whether `queryNorm` and `keyNorm` are the norms' weights or 1 less, as Qwen3.5 stores them. @default "weight" */
+  readonly weightForm?: WeightForm | undefined;
+  /** Added to the mean square. @default 1e-6 */
+  readonly normEps?: number | undefined;
+  /** What queries are multiplied by. @default headDim^−½ */
+  readonly scale?: number | undefined;
+}
+
+/**
+ * Causal attention of grouped query heads over paged keys and values, which it extends by its own tokens: per row and
+ * head, with j over the sequence's tokens up to the row's own,
+ *
+ *     q = rotate(norm(query)) · scale        k = rotate(norm(key)), stored to keyPages; value to valuePages
+ *     out = softmaxⱼ(q · keys[j]) · values[j] · sigmoid(gate)
+ *
+ * Query head h takes key head ⌊h / (heads / kvHeads)⌋. `rotate` turns element i < rotaryDim / 2 and element
+ * i + rotaryDim / 2 by position · ropeTheta^(−2i / rotaryDim); cosines and sines are computed in float64 and rounded once,
+ * so that positions of any length are exact. Token t of sequence s lies at row t mod pageTokens of page
+ * `pageTable[s, ⌊t / pageTokens⌋]`.
+ *
+ * A row's bits depend on its own query, keys and values only: not on threads, on the other sequences, on how a prompt is
+ * cut into calls, on the size of pages or on where they lie. A page that a sequence writes to is in use once in the whole
+ * call; pages that are only read may be shared. To fork a sequence share its full pages and copy its last one
+ * ({@link copySlots}, with a page as a slot).
+ *
+ * `query`, `key`, `value`, `gate` and `out` may be strided views with free token and head strides, so that query and gate
+ * can be halves of one projection's heads; `out` and the pages overlap nothing.
+ *
+ * Source: `Qwen3_5Attention` (transformers, `modeling_qwen3_5.py`); the online softmax of Milakov, Gimelshein, "Online
+ * normalizer calculation for softmax", 2018; the rotation of Su et al., "RoFormer", 2021; the pages of Kwon et al.,
+ * "Efficient Memory Management for Large Language Model Serving with PagedAttention", 2023.
+ *
+ * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
+ *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @example
+ * device.run(attention({ query, key, value, keyPages, valuePages, out, pageTable: [3, 1], pastTokens: [20] }));
+ */
+export function attention(args: AttentionArguments): Op {
+  return makeOp("attention", args);
+}

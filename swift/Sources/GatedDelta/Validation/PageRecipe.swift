@@ -1,0 +1,154 @@
+import GatedDeltaTypes
+
+/// How the pages of an attention's sequences are found from its index data.
+struct PageRecipe: Sendable {
+  /// Of a page table: a sequence of a million tokens in pages of 16, 256 times.
+  static let limit = 1 << 24
+
+  struct Layout: Sendable {
+    var pages, pageTokens, rotaryDim: Int
+    var theta: Float
+  }
+
+  var layout: Layout
+  var pagesPerSequence: Int
+  var pastTokens, pageTable: IndexSource
+  var positions: IndexSource?
+
+  var isVariable: Bool { pastTokens.isVariable || pageTable.isVariable || positions?.isVariable == true }
+
+  func isCurrent(_ known: PagedSequences) -> Bool {
+    guard pastTokens.holds(known.pastTokens), pageTable.holds(known.pageTable) else { return false }
+    if let positions, let known = known.positions { return positions.holds(known) }
+    return true
+  }
+
+  func resolve(starts: [Int32], _ checker: PageChecker) throws(Failure) -> PagedSequences {
+    let past = pastTokens.read()
+    let table = pageTable.read()
+    let given = positions?.read()
+    let used = try starts.indices.dropLast().map { sequence throws(Failure) in
+      try self.used(sequence, past: past[sequence], rows: starts[sequence &+ 1] &- starts[sequence])
+    }
+    for (sequence, pages) in used.enumerated() {
+      for place in 0..<pages.count {
+        let page = table[sequence &* pagesPerSequence &+ place]
+        guard page >= 0, Int(page) < layout.pages else {
+          throw Failure(
+            .range, argument: "pageTable[\(sequence), \(place)]", expected: "a page in 0..<\(layout.pages)",
+            received: "\(page)")
+        }
+      }
+    }
+    try checker.check(used, table, pagesPerSequence: pagesPerSequence, pages: layout.pages)
+    return PagedSequences(
+      pastTokens: past, pageTable: table, pagesPerSequence: pagesPerSequence, positions: given,
+      rotation: try rotation(starts, past, given, checker.rotary))
+  }
+
+  /// The pages of a sequence: how many it uses, and from which place on it writes to them.
+  private func used(_ sequence: Int, past: Int32, rows: Int32) throws(Failure) -> UsedPages {
+    guard past >= 0 else {
+      throw Failure(.range, argument: "pastTokens[\(sequence)]", expected: "0 or more", received: "\(past)")
+    }
+    guard rows > 0 else { return UsedPages(count: 0, firstWritten: 0) }
+    let (tokens, overflow) = past.addingReportingOverflow(rows)
+    guard !overflow else {
+      throw Failure(
+        .range, argument: "pastTokens[\(sequence)]", expected: "at most \(Int32.max &- rows), with \(rows) tokens more",
+        received: "\(past)")
+    }
+    let count = (Int(tokens) &+ layout.pageTokens &- 1) / layout.pageTokens
+    guard count <= pagesPerSequence else {
+      throw Failure(
+        .range, argument: "pageTable",
+        expected: "\(count) pages of \(layout.pageTokens) tokens for the \(tokens) tokens of sequence \(sequence)",
+        received: "\(pagesPerSequence)")
+    }
+    return UsedPages(count: count, firstWritten: Int(past) / layout.pageTokens)
+  }
+
+  /// Of the rows of all sequences.
+  private func rotation(
+    _ starts: [Int32], _ past: [Int32], _ given: [Int32]?, _ rotary: RotaryAngles
+  ) throws(Failure) -> [Float] {
+    let rows = Int(starts[starts.count &- 1])
+    var positions: [Int32]
+    if let given {
+      positions = Array(given.prefix(rows))
+      for (row, position) in positions.enumerated() where position < 0 {
+        throw Failure(.range, argument: "positions[\(row)]", expected: "0 or more", received: "\(position)")
+      }
+    } else {
+      guard layout.rotaryDim > 0 else { return [] }
+      positions = []
+      positions.reserveCapacity(rows)
+      for sequence in past.indices {
+        // The sum of past tokens and rows fits, as was checked.
+        for row in 0..<(starts[sequence &+ 1] &- starts[sequence]) { positions.append(past[sequence] &+ row) }
+      }
+    }
+    return layout.rotaryDim == 0 ? [] : rotary.table(positions, dim: layout.rotaryDim, theta: layout.theta)
+  }
+}
+
+/// Of a sequence: how many entries of its table are page numbers, and from which on they are written to.
+struct UsedPages: Sendable {
+  var count, firstWritten: Int
+}
+
+/// Checks that no page that a sequence writes to is in use elsewhere. One a device, used by its thread only.
+final class PageChecker: @unchecked Sendable {
+  let rotary = RotaryAngles()
+  /// By page: the number of the check that found it written, above, and who writes it, below.
+  private var writers: [UInt64] = []
+  private var stamp: UInt64 = 0
+  /// With more pages than these the writers are kept by page in a dictionary.
+  static let tableLimit = 1 << 20
+
+  func check(
+    _ used: [UsedPages], _ table: [Int32], pagesPerSequence: Int, pages: Int
+  ) throws(Failure) {
+    if pages <= PageChecker.tableLimit {
+      if writers.count < pages { writers = [UInt64](repeating: 0, count: pages) }
+      stamp &+= 1
+      if stamp >> 32 != 0 {
+        writers = [UInt64](repeating: 0, count: pages)
+        stamp = 1
+      }
+      let base = stamp << 32
+      try check(
+        used, table, pagesPerSequence, writer: { page in
+          let entry = self.writers[Int(page)]
+          return entry >> 32 == self.stamp ? Int(truncatingIfNeeded: entry & 0xffff_ffff) : nil
+        }, write: { page, place in self.writers[Int(page)] = base | UInt64(truncatingIfNeeded: place) })
+    } else {
+      var places: [Int32: Int] = [:]
+      try check(used, table, pagesPerSequence, writer: { places[$0] }, write: { places[$0] = $1 })
+    }
+  }
+
+  private func check(
+    _ used: [UsedPages], _ table: [Int32], _ width: Int, writer: (Int32) -> Int?, write: (Int32, Int) -> Void
+  ) throws(Failure) {
+    for (sequence, pages) in used.enumerated() where pages.count > 0 {
+      for place in pages.firstWritten..<pages.count {
+        let page = table[sequence &* width &+ place]
+        if let other = writer(page) { throw PageChecker.usedTwice(page, sequence, place, other, width) }
+        write(page, sequence &* width &+ place)
+      }
+    }
+    for (sequence, pages) in used.enumerated() {
+      for place in 0..<pages.firstWritten {
+        let page = table[sequence &* width &+ place]
+        if let other = writer(page) { throw PageChecker.usedTwice(page, sequence, place, other, width) }
+      }
+    }
+  }
+
+  private static func usedTwice(_ page: Int32, _ sequence: Int, _ place: Int, _ other: Int, _ width: Int) -> Failure {
+    Failure(
+      .overlap, argument: "pageTable[\(sequence), \(place)]", expected: "a page that no sequence writes to elsewhere",
+      received: "\(page), which pageTable[\(other / width), \(other % width)] writes to")
+  }
+}

@@ -1,0 +1,63 @@
+/// Causal attention of grouped heads over paged keys and values.
+public final class Attention: Sendable {
+  public let tokens, heads, keyHeads, headDim, pages, pageTokens, rotaryDim: Int
+  public let weightForm: WeightForm
+  public let ropeTheta, normEps, scale: Float
+  public let query, key, value: TensorView
+  public let gate, queryNorm, keyNorm: TensorView?
+  /// [pages, keyHeads, pageTokens, headDim], both of one dtype.
+  public let keyPages, valuePages: TensorView
+  public let out: TensorView
+
+  public init(
+    tokens: Int, heads: Int, keyHeads: Int, headDim: Int, pages: Int, pageTokens: Int, rotaryDim: Int,
+    weightForm: WeightForm, ropeTheta: Float, normEps: Float, scale: Float, query: TensorView, key: TensorView,
+    value: TensorView, gate: TensorView?, queryNorm: TensorView?, keyNorm: TensorView?, keyPages: TensorView,
+    valuePages: TensorView, out: TensorView
+  ) {
+    self.tokens = tokens
+    self.heads = heads
+    self.keyHeads = keyHeads
+    self.headDim = headDim
+    self.pages = pages
+    self.pageTokens = pageTokens
+    self.rotaryDim = rotaryDim
+    self.weightForm = weightForm
+    self.ropeTheta = ropeTheta
+    self.normEps = normEps
+    self.scale = scale
+    self.query = query
+    self.key = key
+    self.value = value
+    self.gate = gate
+    self.queryNorm = queryNorm
+    self.keyNorm = keyNorm
+    self.keyPages = keyPages
+    self.valuePages = valuePages
+    self.out = out
+  }
+}
+
+/// Where the keys and values of an attention's sequences lie, and how its rows are rotated. Validated: every page that a
+/// sequence needs is there, and no page that one writes to is in use elsewhere.
+public final class PagedSequences: Sendable {
+  /// By sequence: tokens before this op's.
+  public let pastTokens: [Int32]
+  /// `pagesPerSequence` entries a sequence, of which only those for its tokens are page numbers.
+  public let pageTable: [Int32]
+  public let pagesPerSequence: Int
+  /// As they were given; nil where each row has its token's.
+  public let positions: [Int32]?
+  /// By row `rotaryDim` floats: the cosines of its angles, then the sines. Rows of no sequence are not there.
+  public let rotation: [Float]
+
+  public init(
+    pastTokens: [Int32], pageTable: [Int32], pagesPerSequence: Int, positions: [Int32]?, rotation: [Float]
+  ) {
+    self.pastTokens = pastTokens
+    self.pageTable = pageTable
+    self.pagesPerSequence = pagesPerSequence
+    self.positions = positions
+    self.rotation = rotation
+  }
+}

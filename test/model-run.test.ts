@@ -1,0 +1,360 @@
+/** Running a whole model: batches, results and how long they last, what is refused, and what a failure leaves. */
+import { afterAll, describe, expect, test } from "bun:test";
+import { Device, GatedDeltaError } from "../lib/index.ts";
+import { bitsEqual } from "../lib/cli/verify/compare.ts";
+import { LanguageModel, Sequence } from "../lib/model.ts";
+import type { BatchEntry } from "../lib/model.ts";
+import { sequenceFrom, snapshotOf } from "../lib/model/snapshot.ts";
+import { openDevice, thrownBy } from "./support/devices.ts";
+import { failAt } from "./support/faults.ts";
+import { tinyModel } from "./support/model-folders.ts";
+import { replace } from "./support/replace.ts";
+import { coldLogits, logitsOf, openTiny, textOf, tinyFolder } from "./support/models.ts";
+
+const device = openDevice(2);
+afterAll(() => device.close());
+const { vocabulary } = tinyModel;
+
+async function rejection(promise: Promise<unknown>): Promise<GatedDeltaError> {
+  const error = await promise.then(() => undefined, (reason: unknown) => reason);
+  expect(error).toBeInstanceOf(GatedDeltaError);
+  return error as GatedDeltaError;
+}
+
+const lastRow = (logits: Float32Array) => logits.subarray(-vocabulary);
+
+describe("bits", () => {
+  test("of a prompt in one run, cut, token by token, in passes, batched and forked", async () => {
+    using model = await openTiny(device);
+    using narrow = await openTiny(device, { batchTokens: 5, pages: { count: 64, tokens: 3 } });
+    const text = textOf(1, 29);
+    const cold = await coldLogits(model, text);
+    expect(cold.length).toBe(29 * vocabulary);
+    expect(bitsEqual(await coldLogits(narrow, text), cold)).toBe(true);
+
+    using cut = model.sequence();
+    const parts: Float32Array[] = [];
+    for (const [start, end] of [[0, 1], [1, 17], [17, 18], [18, 29]] as const) parts.push(await logitsOf(model, cut, text.slice(start, end)));
+    expect(bitsEqual(Float32Array.from(parts.flatMap((part) => [...part])), cold)).toBe(true);
+
+    using single = model.sequence();
+    for (const [i, token] of text.entries()) {
+      expect(bitsEqual(await logitsOf(model, single, [token], "last"), cold.subarray(i * vocabulary, (i + 1) * vocabulary))).toBe(true);
+    }
+
+    // Three sequences in one batch: a prompt, a single token, and a piece of which nothing is wanted.
+    const other = textOf(2, 9);
+    cut[Symbol.dispose]();
+    const [a, b, c] = [model.sequence(), single.fork(), model.sequence()] as const;
+    const results = await model.run([
+      { sequence: a, tokens: text.slice(0, 20), logits: "all" },
+      { sequence: b, tokens: [3] },
+      { sequence: c, tokens: other, logits: "none" },
+    ]);
+    expect(results.map(({ rows }) => rows)).toEqual([20, 1, 0]);
+    expect(results.map(({ sequence }) => sequence)).toEqual([a, b, c]);
+    expect(bitsEqual(results[0]!.logits, cold.subarray(0, 20 * vocabulary))).toBe(true);
+    expect(bitsEqual(results[1]!.logits, lastRow(await coldLogits(narrow, [...text, 3])))).toBe(true);
+    for (const sequence of [a, b, c]) sequence[Symbol.dispose]();
+  });
+
+  test("of decoding in batches of any size, over plans that end and are recorded anew", async () => {
+    using model = await openTiny(device, { states: 8, pages: { count: 120, tokens: 2 } });
+    const texts = Array.from({ length: 7 }, (_, i) => textOf(i + 3, 24 + i));
+    const cold = await Promise.all(texts.map(async (text) => text)).then(async (all) => {
+      const rows: Float32Array[] = [];
+      for (const text of all) rows.push(await coldLogits(model, text));
+      return rows;
+    });
+    const sequences = texts.map(() => model.sequence());
+    // Each run has another number of sequences; pages of two tokens outgrow a plan's table again and again.
+    for (let at = 0; at < 24; at++) {
+      const order = texts.map((_, i) => (i + at) % 7);
+      for (let size = 1 + (at % 7); order.length > 0; ) {
+        const chosen = order.splice(0, size);
+        const results = await model.run(chosen.map((i) => ({ sequence: sequences[i]!, tokens: [texts[i]![at]!] })));
+        for (const [j, i] of chosen.entries()) {
+          expect(bitsEqual(results[j]!.logits, cold[i]!.subarray(at * vocabulary, (at + 1) * vocabulary))).toBe(true);
+        }
+      }
+    }
+    for (const sequence of sequences) sequence[Symbol.dispose]();
+    expect([model.freeStates, model.freePages]).toEqual([8, 120]);
+  }, 60_000);
+
+  test("of a sequence that is restored from a snapshot, in a model with other pages", async () => {
+    using one = await openTiny(device);
+    using other = await openTiny(device, { pages: { count: 40, tokens: 5 } });
+    const text = textOf(5, 30);
+    using first = one.sequence();
+    await logitsOf(one, first, text.slice(0, 19));
+    const snapshot = snapshotOf(first);
+    using second = sequenceFrom(other, snapshot);
+    expect(second.tokens).toBe(19);
+    const rest = await logitsOf(other, second, text.slice(19));
+    expect(bitsEqual(rest, (await coldLogits(one, text)).subarray(19 * vocabulary))).toBe(true);
+    // An empty sequence is one, too.
+    using empty = one.sequence();
+    using still = sequenceFrom(other, snapshotOf(empty));
+    expect(bitsEqual(await logitsOf(other, still, text), await coldLogits(one, text))).toBe(true);
+    using wide = await openTiny(device, { pages: { count: 32, tokens: 8, dtype: "bf16" } });
+    expect(thrownBy(() => sequenceFrom(wide, snapshot)).code).toBe("shape");
+    expect(wide.freeStates).toBe(4);
+  });
+});
+
+describe("results", () => {
+  test("last until the model's next run, and say so afterwards", async () => {
+    using model = await openTiny(device);
+    using sequence = model.sequence();
+    const [first] = await model.run([{ sequence, tokens: [1, 2, 3] }]);
+    const kept = first!.logits.slice();
+    expect(first!.logits).toBe(first!.logits);
+    expect(kept.length).toBe(vocabulary);
+    // A batch that is refused is no run.
+    expect((await rejection(model.run([{ sequence, tokens: [] }]))).code).toBe("range");
+    expect(bitsEqual(first!.logits, kept)).toBe(true);
+    const [second] = await model.run([{ sequence, tokens: [4], logits: "none" }]);
+    expect(thrownBy(() => first!.logits)).toMatchObject({ code: "state", op: "result.logits" });
+    expect(thrownBy(() => second!.logits)).toMatchObject({ code: "state" });
+    expect(second!.rows).toBe(0);
+  });
+
+  test("of more rows than there are states have memory of their own, which goes with the next run", async () => {
+    using model = await openTiny(device, { states: 2 });
+    using sequence = model.sequence();
+    const [all] = await model.run([{ sequence, tokens: textOf(1, 9), logits: "all" }]);
+    const { logits } = all!;
+    expect(logits.length).toBe(9 * vocabulary);
+    await model.run([{ sequence, tokens: [1] }]);
+    expect(logits.length).toBe(0);
+    expect(thrownBy(() => all!.logits).code).toBe("state");
+  });
+
+  test("end with the model", async () => {
+    const model = await openTiny(device);
+    const [result] = await model.run([{ sequence: model.sequence(), tokens: [1] }]);
+    model[Symbol.dispose]();
+    expect(thrownBy(() => result!.logits).code).toBe("state");
+  });
+});
+
+describe("what is refused", () => {
+  test("names the argument, and changes nothing", async () => {
+    using model = await openTiny(device);
+    using stranger = await openTiny(device);
+    using sequence = model.sequence();
+    using foreign = stranger.sequence();
+    const disposed = model.sequence();
+    disposed[Symbol.dispose]();
+    await logitsOf(model, sequence, [5, 6, 7]);
+    const { freePages, freeStates } = model;
+    const good = { sequence, tokens: [1] };
+    const past = tinyModel.maxPositions - 2;
+    const wrong: readonly [unknown, string, string][] = [
+      [undefined, "invalid-argument", "batch"],
+      [{ length: 1 }, "invalid-argument", "batch"],
+      [[undefined], "invalid-argument", "batch[0]"],
+      [[{ sequence }], "invalid-argument", "batch[0].tokens"],
+      [[{ tokens: [1] }], "invalid-argument", "batch[0].sequence"],
+      [[{ sequence: { tokens: 3 }, tokens: [1] }], "invalid-argument", "batch[0].sequence"],
+      [[{ sequence: Object.create(Sequence.prototype) as unknown, tokens: [1] }], "invalid-argument", "batch[0].sequence"],
+      [[good, good], "invalid-argument", "batch[1].sequence"],
+      [[{ sequence: foreign, tokens: [1] }], "invalid-argument", "batch[0].sequence"],
+      [[{ sequence: disposed, tokens: [1] }], "disposed", "batch[0].sequence"],
+      [[{ sequence, tokens: [] }], "range", "batch[0].tokens"],
+      [[{ sequence, tokens: new Int32Array(0) }], "range", "batch[0].tokens"],
+      [[{ sequence, tokens: "abc" }], "invalid-argument", "batch[0].tokens"],
+      [[{ sequence, tokens: new Float32Array(2) }], "invalid-argument", "batch[0].tokens"],
+      [[{ sequence, tokens: [1, vocabulary] }], "range", "batch[0].tokens[1]"],
+      [[{ sequence, tokens: [-1] }], "range", "batch[0].tokens[0]"],
+      [[{ sequence, tokens: new Uint32Array([2 ** 32 - 1]) }], "range", "batch[0].tokens[0]"],
+      [[{ sequence, tokens: [1.5] }], "invalid-argument", "batch[0].tokens[0]"],
+      [[{ sequence, tokens: [NaN] }], "invalid-argument", "batch[0].tokens[0]"],
+      [[{ sequence, tokens: ["1"] }], "invalid-argument", "batch[0].tokens[0]"],
+      [[{ sequence, tokens: [1n] }], "invalid-argument", "batch[0].tokens[0]"],
+      [[{ sequence, tokens: new Int32Array(past) }], "range", "batch[0].tokens"],
+      [[{ sequence, tokens: new Int32Array(1e6) }], "range", "batch[0].tokens"],
+      [[{ sequence, tokens: [1], logits: "some" }], "invalid-argument", "batch[0].logits"],
+      [[{ sequence, tokens: [1], logit: "all" }], "invalid-argument", "batch[0].logit"],
+      [[good, ...Array.from({ length: 4 }, () => good)], "shape", "batch"],
+      [[{ sequence, tokens: new Int32Array(8 * 32) }], "out-of-memory", "batch"],
+      [[{ sequence, get tokens(): number[] { throw new Error("no"); } }], "invalid-argument", "batch[0]"],
+    ];
+    for (const [batch, code, argument] of wrong) {
+      const error = await rejection(model.run(batch as BatchEntry[]));
+      expect([error.code, error.op, error.argument]).toEqual([code as never, "model.run", argument]);
+      expect([model.freePages, model.freeStates, sequence.tokens]).toEqual([freePages, freeStates, 3]);
+    }
+    expect(await model.run([])).toEqual([]);
+    expect(bitsEqual(await logitsOf(model, sequence, [8], "last"), lastRow(await coldLogits(stranger, [5, 6, 7, 8])))).toBe(true);
+  });
+
+  test("a model and its sequences after disposal", async () => {
+    const model = await openTiny(device);
+    const sequence = model.sequence();
+    model[Symbol.dispose]();
+    model[Symbol.dispose]();
+    expect([model.disposed, sequence.disposed]).toEqual([true, true]);
+    expect((await rejection(model.run([{ sequence, tokens: [1] }]))).code).toBe("disposed");
+    expect(thrownBy(() => model.sequence()).code).toBe("disposed");
+    expect(thrownBy(() => sequence.fork()).code).toBe("disposed");
+    expect(thrownBy(() => sequence.tokens).code).toBe("disposed");
+    sequence[Symbol.dispose]();
+  });
+
+  test("more sequences than there are states", async () => {
+    using model = await openTiny(device, { states: 2 });
+    using one = model.sequence();
+    using two = one.fork();
+    expect(thrownBy(() => model.sequence())).toMatchObject({ code: "out-of-memory", op: "model.sequence" });
+    expect(thrownBy(() => two.fork())).toMatchObject({ code: "out-of-memory", op: "sequence.fork" });
+    two[Symbol.dispose]();
+    using three = model.sequence();
+    expect(three.tokens).toBe(0);
+  });
+
+  test("options of another kind", async () => {
+    const folder = tinyFolder();
+    const wrong: readonly [object, string][] = [
+      [{ pages: 1 }, "states"],
+      [{ states: 0, pages: 1 }, "states"],
+      [{ states: "4", pages: 1 }, "states"],
+      [{ states: { slots: 4, dtype: "f64" }, pages: 1 }, "states.dtype"],
+      [{ states: { slots: -1 }, pages: 1 }, "states.slots"],
+      [{ states: 1, pages: { tokens: 4 } }, "pages.count"],
+      [{ states: 1, pages: { count: 1, tokens: 0 } }, "pages.tokens"],
+      [{ states: 1, pages: 1, dtype: "i32" }, "dtype"],
+      [{ states: 1, pages: 1, batchTokens: 0 }, "batchTokens"],
+      [{ states: 1, pages: 1, onProgress: 1 }, "onProgress"],
+      [{ states: 1, pages: 1, threads: 1 }, "threads"],
+    ];
+    for (const [options, argument] of wrong) {
+      const error = await rejection(LanguageModel.load(device, folder, options as never));
+      expect([error.code, error.op, error.argument]).toEqual(["invalid-argument", "LanguageModel.load", argument]);
+    }
+    expect((await rejection(LanguageModel.load(device, folder, { states: 1, pages: 2 ** 31 - 1 }))).code).toBe("shape");
+    expect((await rejection(LanguageModel.load({} as never, folder, { states: 1, pages: 1 }))).code).toBe("invalid-argument");
+  });
+});
+
+describe("runs side by side", () => {
+  test("follow each other where they want no logits; one that does keeps others out", async () => {
+    using model = await openTiny(device);
+    using sequence = model.sequence();
+    const text = textOf(9, 21);
+    const first = model.run([{ sequence, tokens: text.slice(0, 10), logits: "none" }]);
+    const second = model.run([{ sequence, tokens: text.slice(10, 20), logits: "none" }]);
+    expect(sequence.tokens).toBe(20);
+    const third = model.run([{ sequence, tokens: text.slice(20) }]);
+    expect((await rejection(model.run([{ sequence, tokens: [1] }]))).code).toBe("state");
+    const [result] = await third;
+    const logits = result!.logits.slice();
+    await Promise.all([first, second]);
+    expect(bitsEqual(logits, lastRow(await coldLogits(model, text)))).toBe(true);
+  });
+
+  test("a sequence may be forked and disposed while it runs", async () => {
+    using model = await openTiny(device);
+    const sequence = model.sequence();
+    const text = textOf(4, 12);
+    const run = model.run([{ sequence, tokens: text.slice(0, 11), logits: "none" }]);
+    using fork = sequence.fork();
+    sequence[Symbol.dispose]();
+    const logits = await logitsOf(model, fork, text.slice(11), "last");
+    await run;
+    expect(bitsEqual(logits, lastRow(await coldLogits(model, text)))).toBe(true);
+  });
+});
+
+describe("a failure", () => {
+  test("of the work leaves the batch's sequences invalid, and no other", async () => {
+    using model = await openTiny(device);
+    using kept = model.sequence();
+    const text = textOf(6, 9);
+    await logitsOf(model, kept, text);
+    using lost = kept.fork();
+    failAt(device, "run");
+    expect((await rejection(model.run([{ sequence: lost, tokens: [1, 2] }]))).code).toBe("device");
+    expect([kept.valid, lost.valid]).toEqual([true, false]);
+    expect(thrownBy(() => lost.fork()).code).toBe("state");
+    expect(await rejection(model.run([{ sequence: lost, tokens: [1] }]))).toMatchObject({ code: "state", argument: "batch[0].sequence" });
+    expect(bitsEqual(await logitsOf(model, kept, [7], "last"), lastRow(await coldLogits(model, [...text, 7])))).toBe(true);
+    lost[Symbol.dispose]();
+    kept[Symbol.dispose]();
+    expect([model.freeStates, model.freePages]).toEqual([model.states, model.pages]);
+  });
+
+  for (const tokens of [[3], [3, 4, 5]]) {
+    test(`while ${tokens.length === 1 ? "a token" : "a prompt"} is encoded or committed changes nothing`, async () => {
+      using model = await openTiny(device, { pages: { count: 8, tokens: 4 } });
+      using sequence = model.sequence();
+      const text = textOf(7, 6);
+      await logitsOf(model, sequence, text);
+      using fork = sequence.fork(); // the next run copies a page
+      const { freePages } = model;
+      for (const stage of ["encode", "commit"] as const) {
+        failAt(device, stage);
+        await rejection(model.run([{ sequence, tokens }]));
+        expect([sequence.tokens, sequence.valid, fork.valid, model.freePages]).toEqual([6, true, true, freePages]);
+      }
+      expect(bitsEqual(await logitsOf(model, sequence, tokens, "last"), lastRow(await coldLogits(model, [...text, ...tokens])))).toBe(true);
+      expect(bitsEqual(await logitsOf(model, fork, [9], "last"), lastRow(await coldLogits(model, [...text, 9])))).toBe(true);
+    });
+  }
+
+  test("in a later pass of a long batch leaves its sequences invalid", async () => {
+    using model = await openTiny(device, { batchTokens: 4 });
+    using sequence = model.sequence();
+    using other = model.sequence();
+    await logitsOf(model, other, [1]);
+    const { lastTicket } = device;
+    failAt(device, "commit", 2);
+    expect((await rejection(model.run([{ sequence, tokens: textOf(3, 10) }]))).code).toBe("device");
+    expect(device.lastTicket).toBe(lastTicket + 1);
+    expect([sequence.valid, other.valid]).toEqual([false, true]);
+    expect((await rejection(model.run([{ sequence, tokens: [1] }]))).code).toBe("state");
+    sequence[Symbol.dispose]();
+    other[Symbol.dispose]();
+    expect([model.freeStates, model.freePages]).toEqual([model.states, model.pages]);
+  });
+});
+
+describe("a token of decoding", () => {
+  test("makes no typed array, no buffer and no tensor", async () => {
+    using model = await openTiny(device, { pages: { count: 100, tokens: 4 } });
+    const sequences = [model.sequence(), model.sequence(), model.sequence()];
+    const step = async (i: number) => {
+      for (const batch of [sequences.slice(0, 1), sequences]) {
+        const results = await model.run(batch.map((sequence) => ({ sequence, tokens: [i % vocabulary] })));
+        expect(results[0]!.logits.length).toBe(vocabulary);
+      }
+    };
+    for (let i = 0; i < 4; i++) await step(i);
+    const made = new Map<string, number>();
+    const names = ["ArrayBuffer", "SharedArrayBuffer", "Int8Array", "Uint8Array", "Int32Array", "Uint32Array", "Float32Array", "Float64Array", "BigUint64Array"] as const;
+    const globals = globalThis as unknown as Record<string, new (...args: never[]) => object>;
+    const originals = names.map((name) => [name, globals[name]!] as const);
+    const note = (name: string) => made.set(name, (made.get(name) ?? 0) + 1);
+    using _ = replace(Device.prototype, "tensor", () => (() => {
+      throw new Error("a tensor is allocated");
+    }) as never);
+    for (const [name, original] of originals) {
+      globals[name] = new Proxy(original, {
+        construct(target, args, newTarget) {
+          note(name);
+          return Reflect.construct(target, args, newTarget) as object;
+        },
+      });
+    }
+    try {
+      for (let i = 4; i < 12; i++) await step(i); // over the ends of several pages
+      expect([...made]).toEqual([]);
+      new Int32Array(1);
+      expect([...made]).toEqual([["Int32Array", 1]]); // it would have been seen
+    } finally {
+      for (const [name, original] of originals) globals[name] = original;
+    }
+    for (const sequence of sequences) sequence[Symbol.dispose]();
+  });
+});

@@ -1,0 +1,135 @@
+/** One schedule: sequences, what each has read, and the logits that came of it. */
+import { expectCode } from "./codes.ts";
+import type { BatchEntry, RunResult, Sequence } from "../../lib/model.ts";
+import { bitsEqual, firstDifference } from "../../lib/cli/verify/compare.ts";
+import { sequenceFrom, snapshotOf } from "../../lib/model/snapshot.ts";
+import type { SequenceSnapshot } from "../../lib/model/snapshot.ts";
+import type { Random } from "../support/random.ts";
+import type { Fixture } from "./fixtures.ts";
+
+/** Something that differs from what it should be. */
+export class Difference extends Error {}
+
+/** A sequence with its history. */
+export interface Reader {
+  readonly id: number;
+  readonly sequence: Sequence;
+  /** All tokens that it has read. */
+  readonly tokens: number[];
+  /** Logits after some of them, by the number of tokens read. Shared with what it was forked from up to there. */
+  readonly answers: Map<number, Float32Array>;
+}
+
+/** A batch that was handed over. */
+export interface Planned {
+  readonly entries: BatchEntry[];
+  readonly readers: readonly Reader[];
+}
+
+export class Schedule implements Disposable {
+  readonly fixture: Fixture;
+  readonly lines: string[] = [];
+  readonly readers: Reader[] = [];
+  readonly #counts: Map<string, number>;
+  #made = 0;
+
+  constructor(fixture: Fixture, counts: Map<string, number>) {
+    this.fixture = fixture;
+    this.#counts = counts;
+    this.lines.push(`a model of ${fixture.name}`);
+  }
+
+  count(what: string, by = 1): void {
+    this.#counts.set(what, (this.#counts.get(what) ?? 0) + by);
+  }
+
+  add(sequence: Sequence, tokens: readonly number[], answers: ReadonlyMap<number, Float32Array>): Reader {
+    const reader = { id: this.#made++, sequence, tokens: [...tokens], answers: new Map(answers) };
+    this.readers.push(reader);
+    return reader;
+  }
+
+  /** Ends a sequence after its logits were compared. */
+  async end(reader: Reader): Promise<void> {
+    this.readers.splice(this.readers.indexOf(reader), 1);
+    reader.sequence[Symbol.dispose]();
+    await this.compare(reader);
+  }
+
+  /** Notes that a batch was committed. */
+  committed({ entries, readers }: Planned): void {
+    for (const [i, reader] of readers.entries()) reader.tokens.push(...entries[i]!.tokens);
+    for (const { sequence, tokens, id } of this.readers) {
+      if (sequence.tokens !== tokens.length) throw new Difference(`s${id} says it has ${sequence.tokens} tokens, not ${tokens.length}`);
+    }
+  }
+
+  /** Keeps the results of a batch, of which nothing was committed since. */
+  keep({ entries, readers }: Planned, results: readonly RunResult[]): void {
+    if (results.length !== entries.length) throw new Difference(`${results.length} results for ${entries.length} entries`);
+    const { vocabSize } = this.fixture.model.config;
+    for (const [i, reader] of readers.entries()) {
+      const { logits = "last", tokens, sequence } = entries[i]!;
+      const result = results[i]!;
+      if (result.sequence !== sequence) throw new Difference("a result of another sequence");
+      const rows = logits === "none" ? 0 : logits === "last" ? 1 : tokens.length;
+      if (result.rows !== rows) throw new Difference(`${result.rows} rows of logits, not ${rows}`);
+      if (rows === 0) {
+        expectCode(() => result.logits, "state");
+        continue;
+      }
+      const all = result.logits.slice();
+      for (let row = 0; row < rows; row++) {
+        reader.answers.set(reader.tokens.length - rows + 1 + row, all.subarray(row * vocabSize, (row + 1) * vocabSize));
+      }
+    }
+  }
+
+  /** Compares what a sequence gave with one that reads its tokens cold. */
+  async compare({ id, tokens, answers }: Reader): Promise<void> {
+    if (answers.size === 0) return;
+    const { cold } = this.fixture;
+    const { vocabSize } = cold.config;
+    using sequence = cold.sequence();
+    const [result] = await cold.run([{ sequence, tokens, logits: "all" }]);
+    const { logits } = result!;
+    for (const [count, answer] of answers) {
+      const row = logits.subarray((count - 1) * vocabSize, count * vocabSize);
+      this.count("rows compared");
+      if (bitsEqual(answer, row)) continue;
+      const at = firstDifference(answer, row)! >> 2;
+      throw new Difference(`s${id} after ${count} of ${tokens.length} tokens: logit ${at} is ${answer[at]!}, and ${row[at]!} cold`);
+    }
+  }
+
+  /** Compares what is left, and ends it. */
+  async finish(): Promise<void> {
+    while (this.readers.length > 0) await this.end(this.readers[0]!);
+    const { model } = this.fixture;
+    if (model.freeStates !== model.states || model.freePages !== model.pages) {
+      throw new Difference(`${model.freeStates} of ${model.states} states and ${model.freePages} of ${model.pages} pages are free at the end`);
+    }
+  }
+
+  fork(reader: Reader): Reader {
+    return this.add(reader.sequence.fork(), reader.tokens, reader.answers);
+  }
+
+  snapshot(reader: Reader): SequenceSnapshot {
+    return snapshotOf(reader.sequence);
+  }
+
+  restore(snapshot: SequenceSnapshot, { tokens, answers }: Reader): Reader {
+    return this.add(sequenceFrom(this.fixture.model, snapshot), tokens, answers);
+  }
+
+  /** Tokens of a random text. */
+  text(random: Random, count: number): number[] {
+    return Array.from({ length: count }, () => random.below(this.fixture.model.config.vocabSize));
+  }
+
+  [Symbol.dispose](): void {
+    for (const { sequence } of this.readers) sequence[Symbol.dispose]();
+    this.readers.length = 0;
+  }
+}

@@ -1,0 +1,58 @@
+// The files of `bun test`, each in a process of its own, as many side by side as there are processors. What a file prints is shown
+// in one piece when it ends, so that the lines of two files never mix, and a file that crashes or hangs is one failure.
+import { readdirSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { join, relative } from "node:path";
+import { run } from "../../swift/scripts/exec.mjs";
+import { countBun, settle } from "./counts.mjs";
+
+/** Each test has two minutes (a busy machine is no reason to fail) unless it asks for more; a file that takes this long hangs. */
+const testTimeout = 120_000;
+const fileTimeout = 20 * 60_000;
+
+/** Seconds of processor time of the files that take more than a few: they begin first, so that none is left alone at the end. */
+const slow = [];
+
+/** Every `*.test.ts` below `root`, the slow ones first. */
+export function testFiles(root) {
+  const files = [];
+  const visit = (folder) => {
+    for (const entry of readdirSync(folder, { withFileTypes: true })) {
+      const path = join(folder, entry.name);
+      if (entry.isDirectory() && entry.name !== "node_modules" && !entry.name.startsWith(".")) visit(path);
+      else if (entry.isFile() && entry.name.endsWith(".test.ts")) files.push(relative(root, path));
+    }
+  };
+  visit(root);
+  const place = (file) => (slow.includes(file) ? slow.indexOf(file) : slow.length);
+  return files.sort((a, b) => place(a) - place(b) || (a < b ? -1 : 1));
+}
+
+/** What a process says of itself and not of its file: its version, and how many files it ran. */
+const isFrame = (line) => /^bun test v|^Ran \d+ tests? across/.test(line);
+
+/**
+ * Runs `files` of `root`, `lanes` at a time, in their order. `show` gets the lines of one file after the other. Returns the sum, and as
+ * `failures` the lines that name what failed.
+ */
+export async function runTestFiles({ root, bun, env }, files, show, { lanes = availableParallelism(), limit = fileTimeout } = {}) {
+  const sum = { passed: 0, failed: 0, failures: [] };
+  const waiting = [...files];
+  const lane = async () => {
+    for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
+      // With "./" it is a path; without, a pattern that other files may fit too.
+      const { code, text, overtime } = await run(bun, ["test", `--timeout=${testTimeout}`, `./${file}`], { cwd: root, env, limit });
+      const { passed, failed } = settle(countBun(text), code);
+      sum.passed += passed;
+      sum.failed += failed;
+      const lines = text.trim().split("\n").filter((line) => !isFrame(line));
+      if (overtime) lines.push(`${file}: ended after ${limit / 1000} s: it hangs`);
+      else if (code !== 0 && countBun(text) === null) lines.push(`${file}: its process ended with ${code} before its tests did`);
+      for (const line of lines) show(line);
+      show("");
+      if (failed > 0) sum.failures.push(`${file}: ${failed} not ok`, ...lines.filter((line) => /^\s*(?:\(fail\)|✗)|: its process ended|: it hangs$/.test(line)).map((line) => `  ${line.trim()}`));
+    }
+  };
+  await Promise.all(Array.from({ length: lanes }, lane));
+  return sum;
+}

@@ -1,0 +1,51 @@
+// `npm test` runs each file of Bun's tests in a process of its own: what it counts, shows and says of those that fail.
+import { expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { runTestFiles, testFiles } from "../run/files.mjs";
+import { temporaryFolder } from "./folder.ts";
+
+const good = `import { expect, test } from "bun:test";\ntest("one", () => console.log("said by one"));\ntest("two", () => expect(1).toBe(1));\n`;
+const bad = `import { expect, test } from "bun:test";\ntest("fine", () => {});\ntest("wrong", () => expect(1).toBe(2));\n`;
+const crash = `import { test } from "bun:test";\ntest("ends", () => process.kill(process.pid, "SIGKILL"));\n`;
+const empty = "export const nothing = 0;\n";
+const hang = `import { test } from "bun:test";\ntest("hangs", () => { for (;;); }, 600_000);\n`;
+
+/** Runs files of these contents; what was counted and shown. */
+async function runAll(contents: Readonly<Record<string, string>>, options?: { lanes?: number; limit?: number }) {
+  using place = temporaryFolder();
+  for (const [name, text] of Object.entries(contents)) {
+    mkdirSync(join(place.path, name, ".."), { recursive: true });
+    writeFileSync(join(place.path, name), text);
+  }
+  const shown: string[] = [];
+  const state = { root: place.path, bun: process.execPath, env: process.env };
+  const sum = await runTestFiles(state, testFiles(place.path), (line: string) => shown.push(line), options);
+  return { ...sum, shown: shown.join("\n") };
+}
+
+test("files that pass are summed up, each shown in one piece", async () => {
+  const contents = { "a.test.ts": good, "inner/b.test.ts": good, "c.ts": crash, ".hidden/d.test.ts": bad, "node_modules/e.test.ts": bad };
+  const { passed, failed, failures, shown } = await runAll(contents, { lanes: 2 });
+  expect({ passed, failed, failures }).toEqual({ passed: 4, failed: 0, failures: [] });
+  const pieces = shown.trim().split(/^(?=.*\.test\.ts:$)/m);
+  expect(pieces.length).toBe(2);
+  for (const piece of pieces) for (const what of ["said by one", "(pass) two", " 2 pass"]) expect(piece).toContain(what);
+}, 120_000);
+
+test("a failure, a crash and a file without tests are failures that are named", async () => {
+  const { passed, failed, failures } = await runAll({ "a.test.ts": good, "b.test.ts": bad, "c.test.ts": crash, "d.test.ts": empty });
+  expect({ passed, failed }).toEqual({ passed: 3, failed: 3 });
+  const text = failures.join("\n");
+  expect(text).toContain("b.test.ts: 1 not ok\n  (fail) wrong");
+  expect(text).toContain("c.test.ts: 1 not ok\n  c.test.ts: its process ended with ");
+  expect(text).toContain("d.test.ts: 1 not ok");
+  expect(text).not.toContain("a.test.ts");
+}, 120_000);
+
+test("a file that hangs is ended, and those after it run", async () => {
+  // However long Bun takes to start here, this one never ends by itself.
+  const { passed, failed, failures } = await runAll({ "a.test.ts": hang }, { lanes: 1, limit: 3000 });
+  expect({ passed, failed }).toEqual({ passed: 0, failed: 1 });
+  expect(failures.join("\n")).toContain("a.test.ts: ended after 3 s: it hangs");
+}, 120_000);

@@ -1,0 +1,126 @@
+/** Tiny random language models, as folders that transformers could have written. Usable outside of bun's tests, too. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { FloatDType } from "../../lib/index.ts";
+import { fileDTypes, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
+import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
+import { encode } from "../../lib/tensor/dtype.ts";
+import { Random } from "./random.ts";
+
+/** Sizes of a tiny model. */
+export interface TinyModel {
+  readonly hidden: number;
+  readonly intermediate: number;
+  readonly vocabulary: number;
+  /** `g` for a Gated DeltaNet layer, `a` for one of attention. */
+  readonly layers: string;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly rotaryDim: number;
+  readonly keyHeads: number;
+  readonly valueHeads: number;
+  readonly keyDim: number;
+  readonly valueDim: number;
+  readonly convWidth: number;
+  readonly maxPositions: number;
+  readonly tied: boolean;
+  readonly dtype: FloatDType;
+}
+
+/** Three layers of two kinds, and sizes that no kernel has as its own. */
+export const tinyModel: TinyModel = {
+  hidden: 40,
+  intermediate: 56,
+  vocabulary: 53,
+  layers: "gag",
+  heads: 4,
+  kvHeads: 2,
+  headDim: 16,
+  rotaryDim: 8,
+  keyHeads: 1,
+  valueHeads: 3,
+  keyDim: 16,
+  valueDim: 8,
+  convWidth: 4,
+  maxPositions: 2048,
+  tied: false,
+  dtype: "f32",
+};
+
+/** The configuration under transformers' names. */
+export function tinyConfig(model: TinyModel): Record<string, unknown> {
+  return {
+    architectures: ["Qwen3_5ForCausalLM"],
+    model_type: "qwen3_5_text",
+    hidden_size: model.hidden,
+    intermediate_size: model.intermediate,
+    vocab_size: model.vocabulary,
+    num_hidden_layers: model.layers.length,
+    layer_types: [...model.layers].map((type) => (type === "g" ? "linear_attention" : "full_attention")),
+    num_attention_heads: model.heads,
+    num_key_value_heads: model.kvHeads,
+    head_dim: model.headDim,
+    attention_bias: false,
+    hidden_act: "silu",
+    rms_norm_eps: 1e-6,
+    max_position_embeddings: model.maxPositions,
+    rope_parameters: { rope_type: "default", rope_theta: 10000, partial_rotary_factor: model.rotaryDim / model.headDim },
+    linear_num_key_heads: model.keyHeads,
+    linear_num_value_heads: model.valueHeads,
+    linear_key_head_dim: model.keyDim,
+    linear_value_head_dim: model.valueDim,
+    linear_conv_kernel_dim: model.convWidth,
+    tie_word_embeddings: model.tied,
+    eos_token_id: 2,
+  };
+}
+
+/** Writes a model of a seed to a folder. Weights keep a signal's size; its logits differ clearly from token to token. */
+export function writeTinyModel(folder: string, model: TinyModel, seed: number): string {
+  const random = new Random(seed);
+  const { hidden, intermediate, vocabulary, heads, kvHeads, headDim, keyHeads, valueHeads, keyDim, valueDim, convWidth, dtype } = model;
+  const tensors: Record<string, TensorToWrite> = {};
+  const put = (name: string, shape: readonly number[], next: () => number) => {
+    const length = shape.reduce((product, size) => product * size, 1);
+    const data = encode(dtype, Array.from({ length }, next));
+    tensors[name] = { dtype: fileDTypes[dtype], shape, data };
+  };
+  const matrix = (name: string, to: number, from: number) => put(`${name}.weight`, [to, from], () => random.normal() / Math.sqrt(from));
+  const zeroCentred = (name: string, size: number) => put(`${name}.weight`, [size], () => 0.2 * random.normal());
+  put("model.embed_tokens.weight", [vocabulary, hidden], () => random.normal());
+  zeroCentred("model.norm", hidden);
+  if (!model.tied) matrix("lm_head", vocabulary, hidden);
+  for (const [i, type] of [...model.layers].entries()) {
+    const at = `model.layers.${i}`;
+    zeroCentred(`${at}.input_layernorm`, hidden);
+    zeroCentred(`${at}.post_attention_layernorm`, hidden);
+    matrix(`${at}.mlp.gate_proj`, intermediate, hidden);
+    matrix(`${at}.mlp.up_proj`, intermediate, hidden);
+    matrix(`${at}.mlp.down_proj`, hidden, intermediate);
+    if (type === "a") {
+      matrix(`${at}.self_attn.q_proj`, 2 * heads * headDim, hidden);
+      matrix(`${at}.self_attn.k_proj`, kvHeads * headDim, hidden);
+      matrix(`${at}.self_attn.v_proj`, kvHeads * headDim, hidden);
+      matrix(`${at}.self_attn.o_proj`, hidden, heads * headDim);
+      zeroCentred(`${at}.self_attn.q_norm`, headDim);
+      zeroCentred(`${at}.self_attn.k_norm`, headDim);
+      continue;
+    }
+    const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
+    const mixer = `${at}.linear_attn`;
+    matrix(`${mixer}.in_proj_qkv`, channels, hidden);
+    matrix(`${mixer}.in_proj_z`, valueHeads * valueDim, hidden);
+    matrix(`${mixer}.in_proj_b`, valueHeads, hidden);
+    matrix(`${mixer}.in_proj_a`, valueHeads, hidden);
+    put(`${mixer}.conv1d.weight`, [channels, 1, convWidth], () => random.normal() / 2);
+    put(`${mixer}.A_log`, [valueHeads], () => random.uniform(-2, 1));
+    put(`${mixer}.dt_bias`, [valueHeads], () => random.uniform(-3, 0));
+    put(`${mixer}.norm.weight`, [valueDim], () => random.uniform(0.5, 1.5));
+    matrix(`${mixer}.out_proj`, hidden, valueHeads * valueDim);
+  }
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "config.json"), JSON.stringify(tinyConfig(model)));
+  writeSafetensors(join(folder, "model.safetensors"), tensors, { format: "pt" });
+  return folder;
+}

@@ -1,0 +1,40 @@
+/** Models for tests: tiny random ones, written to a folder of the calling file's own. */
+import { LanguageModel } from "../../lib/model.ts";
+import type { Device } from "../../lib/index.ts";
+import type { BatchEntry, LoadModelOptions, Sequence } from "../../lib/model.ts";
+import { scratch } from "./files.ts";
+import { tinyModel, writeTinyModel } from "./model-folders.ts";
+import type { TinyModel } from "./model-folders.ts";
+
+const { newPath } = scratch();
+const written = new Map<string, string>();
+
+/** The folder of a tiny model. */
+export function tinyFolder(change: Partial<TinyModel> = {}, seed = 1): string {
+  const key = JSON.stringify([change, seed]);
+  let folder = written.get(key);
+  if (folder === undefined) written.set(key, (folder = writeTinyModel(newPath(), { ...tinyModel, ...change }, seed)));
+  return folder;
+}
+
+/** Opens a tiny model. */
+export function openTiny(device: Device, options: Partial<LoadModelOptions> = {}, change: Partial<TinyModel> = {}): Promise<LanguageModel> {
+  return LanguageModel.load(device, tinyFolder(change), { states: 4, pages: { count: 32, tokens: 8 }, ...options });
+}
+
+/** Tokens of a text that a number stands for. */
+export function textOf(seed: number, count: number, vocabulary: number = tinyModel.vocabulary): number[] {
+  return Array.from({ length: count }, (_, i) => (seed * 7919 + i * i * 31 + i * 17) % vocabulary);
+}
+
+/** A copy of the logits that one run of one sequence gives. */
+export async function logitsOf(model: LanguageModel, sequence: Sequence, tokens: BatchEntry["tokens"], logits: "last" | "all" = "all"): Promise<Float32Array> {
+  const [result] = await model.run([{ sequence, tokens, logits }]);
+  return result!.logits.slice();
+}
+
+/** The logits of a text that is read whole by a sequence of its own. */
+export async function coldLogits(model: LanguageModel, tokens: readonly number[]): Promise<Float32Array> {
+  using sequence = model.sequence();
+  return await logitsOf(model, sequence, tokens);
+}

@@ -1,0 +1,17 @@
+/** Methods of prototypes, replaced for a while: how tests plant faults. */
+
+/** A method as it is on a prototype. */
+export type Method = (this: never, ...args: never[]) => unknown;
+
+/** Replaces a method until the fault is taken back. */
+export function replace(prototype: object, key: PropertyKey, make: (original: Method) => Method): Disposable {
+  const original = Reflect.get(prototype, key) as Method;
+  const own = Object.hasOwn(prototype, key);
+  Object.defineProperty(prototype, key, { value: make(original), configurable: true, writable: true });
+  return {
+    [Symbol.dispose]() {
+      if (own) Object.defineProperty(prototype, key, { value: original, configurable: true, writable: true });
+      else Reflect.deleteProperty(prototype, key);
+    },
+  };
+}

@@ -1,0 +1,125 @@
+/** `gated-delta verify` on folders of language models: what it compares, and what it says of folders that are wrong. */
+import { describe, expect, test } from "bun:test";
+import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { openSafetensors, writeSafetensors } from "../lib/safetensors/safetensors.ts";
+import type { TensorToWrite } from "../lib/safetensors/safetensors.ts";
+import { gatedDelta, rowsOf } from "./support/command.ts";
+import { testBackend } from "./support/devices.ts";
+import { scratch } from "./support/files.ts";
+import { tinyFolder } from "./support/models.ts";
+
+const { newPath } = scratch();
+const golden = join(import.meta.dir, "golden", "models", "qwen3_5-mlx-mixed");
+const backend = testBackend === "metal" ? "metal" : "cpu";
+
+function verify(paths: readonly string[], ...options: string[]) {
+  const result = gatedDelta(["verify", "--backend", backend, "--json", ...options, ...paths]);
+  return { ...result, rows: rowsOf(result) };
+}
+
+const others = ["all tokens in one run", "split after 1", "split in pieces of 7", "token by token", "batched", "forked", "restored"];
+
+describe("a model with references", () => {
+  const { status, rows, errors } = verify([golden]);
+
+  test("passes in every way", () => {
+    expect([status, errors]).toEqual([0, ""]);
+    expect([...new Set(rows.map(({ way }) => way))]).toEqual(["whole", ...others]);
+    for (const row of rows) {
+      expect(row).toMatchObject({ file: golden, op: "LanguageModel", backend, pass: true });
+      if (/bits|greedy\.\d/.test(row.tensor)) expect([row.relRms, row.maxAbs, row.tolerance]).toEqual([0, 0, 0]);
+      else expect(row.tolerance).toBe(2e-5);
+    }
+    const whole = rows.filter(({ way }) => way === "whole").map(({ tensor }) => tensor);
+    expect(whole.toSorted()).toEqual([0, 1].flatMap((n) => [`greedy.${n}`, `greedy_logits.${n}`, `logits.${n}`]).toSorted());
+    for (const way of others) expect(rows.filter((row) => row.way === way && row.tensor.includes("bits"))).toHaveLength(4);
+  }, 120_000);
+
+  test("passes with 16-bit activations and pages, whose logits may be further away", () => {
+    for (const [dtype, bound] of [["f16", 1e-2], ["bf16", 8e-2]] as const) {
+      const { status, rows } = verify([golden], "--dtype", dtype);
+      expect(status).toBe(0);
+      const near = rows.filter(({ tolerance }) => tolerance > 0);
+      expect(near.every(({ tolerance }) => tolerance === bound)).toBe(true);
+      // Half the bound is taken at least once: it is one for these numbers.
+      expect(Math.max(...near.map(({ relRms }) => relRms))).toBeGreaterThan(bound / 40);
+    }
+  }, 240_000);
+});
+
+/** A copy of the golden model's folder with other references. */
+function withExpected(change: (tensors: Map<string, TensorToWrite>) => void): string {
+  const folder = newPath();
+  cpSync(golden, folder, { recursive: true });
+  const path = join(folder, "expected.safetensors");
+  const tensors = new Map<string, TensorToWrite>();
+  {
+    using file = openSafetensors(path);
+    for (const name of file.names) {
+      const { dtype, shape } = file.info(name);
+      tensors.set(name, { dtype, shape, data: file.read(name) });
+    }
+  }
+  change(tensors);
+  rmSync(path);
+  writeSafetensors(path, tensors);
+  return folder;
+}
+
+const floats = (values: readonly number[]) => Float32Array.from(values);
+
+describe("what fails", () => {
+  test("a logit that is off, and a token that is another", () => {
+    const folder = withExpected((tensors) => {
+      const { data, ...rest } = tensors.get("logits.1")!;
+      const bytes = (data as Uint8Array).slice();
+      new DataView(bytes.buffer).setFloat32(4 * 7, 3, true);
+      tensors.set("logits.1", { ...rest, data: bytes });
+      tensors.set("greedy.0", { ...tensors.get("greedy.0")!, data: new Int32Array(48) });
+    });
+    const { status, rows } = verify([folder]);
+    expect(status).toBe(1);
+    const failed = new Set(rows.filter(({ pass }) => !pass).map(({ tensor }) => tensor));
+    expect(failed).toEqual(new Set(["logits.1", "greedy.0"]));
+  }, 120_000);
+
+  const wrong: readonly [string, (tensors: Map<string, TensorToWrite>) => void, string][] = [
+    ["no prompt", (tensors) => void tensors.delete("prompt.0"), "prompt.0"],
+    ["no logits", (tensors) => void tensors.delete("logits.1"), "logits.1"],
+    ["logits of fewer tokens", (tensors) => void tensors.set("logits.1", { dtype: "F32", shape: [2, 512], data: floats(Array(1024).fill(0)) }), "logits.1"],
+    ["another vocabulary", (tensors) => {
+      for (const name of ["prompt.1", "logits.1", "greedy.1", "greedy_logits.1"]) tensors.delete(name);
+      tensors.set("logits.0", { dtype: "F32", shape: [37, 2], data: floats(Array(74).fill(0)) });
+      tensors.set("greedy_logits.0", { dtype: "F32", shape: [48, 2], data: floats(Array(96).fill(0)) });
+    }, "vocabulary"],
+    ["a token outside the vocabulary", (tensors) => void tensors.set("prompt.1", { dtype: "I32", shape: [5], data: Int32Array.of(1, 2, 3, 4, 512) }), "batch[0].tokens[4]"],
+    ["tokens of another dtype", (tensors) => void tensors.set("prompt.1", { dtype: "F32", shape: [5], data: floats([1, 2, 3, 4, 5]) }), "prompt.1"],
+  ];
+  for (const [what, change, named] of wrong) {
+    test(`references with ${what} are refused`, () => {
+      const { status, errors, rows } = verify([withExpected(change)]);
+      expect([status, rows]).toEqual([2, []]);
+      expect(errors).toContain(named);
+    }, 60_000);
+  }
+
+  test("a folder that is no checkpoint", () => {
+    const empty = newPath();
+    mkdirSync(empty);
+    expect(verify([empty])).toMatchObject({ status: 2, rows: [], errors: expect.stringContaining("config.json") });
+    writeFileSync(join(empty, "config.json"), "{}");
+    expect(verify([empty])).toMatchObject({ status: 2, rows: [] });
+  });
+});
+
+test("a model without references is compared with itself", () => {
+  for (const change of [{}, { layers: "gg" }, { layers: "ag", tied: true, maxPositions: 20 }] as const) {
+    const folder = tinyFolder(change);
+    const { status, errors, rows } = verify([`${folder}/`]);
+    expect([status, errors]).toEqual([0, ""]);
+    expect([...new Set(rows.map(({ way }) => way))]).toEqual(others);
+    expect(rows).toHaveLength(others.length * 3 * 3);
+    for (const { file, relRms, pass } of rows) expect([file, relRms, pass]).toEqual([`${folder}/`, 0, true]);
+  }
+}, 120_000);

@@ -2,6 +2,8 @@
 /// a GPU may run in any order.
 final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   let queue: EmulatedQueue
+  /// Or whoever commits it keeps them until it has completed.
+  let retainsBuffers: Bool
   private let condition = Condition()
   // Guarded by `condition`.
   private var state = MTLCommandBufferStatus.notEnqueued
@@ -12,7 +14,10 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   private var hasEncoder = false
   private var isOver = false
 
-  init(queue: EmulatedQueue) { self.queue = queue }
+  init(queue: EmulatedQueue, retainsBuffers: Bool) {
+    self.queue = queue
+    self.retainsBuffers = retainsBuffers
+  }
 
   deinit {
     // Dropped before its commit: its place in the queue is free again.

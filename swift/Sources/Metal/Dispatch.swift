@@ -1,9 +1,23 @@
 import CEmulator
 
-/// One dispatch as it was encoded: everything bound at that moment, kept alive until it has run.
+/// A buffer that a command buffer keeps, or that it only knows.
+struct BufferReference {
+  private let kept: EmulatedBuffer?
+  private weak var known: EmulatedBuffer?
+
+  init(_ buffer: EmulatedBuffer, keeps: Bool) {
+    kept = keeps ? buffer : nil
+    known = buffer
+  }
+
+  /// Nil where nobody has kept it.
+  var buffer: EmulatedBuffer? { kept ?? known }
+}
+
+/// One dispatch as it was encoded: everything bound at that moment.
 struct Dispatch {
   enum Value {
-    case buffer(EmulatedBuffer, offset: Int)
+    case buffer(BufferReference, offset: Int)
     case bytes([UInt8])
   }
   struct Argument {
@@ -13,12 +27,13 @@ struct Dispatch {
 
     /// Where in memory it starts: two buffers may lie over the same memory.
     var address: UInt? {
-      if case .buffer(let buffer, let offset) = value { UInt(bitPattern: buffer.contents() + offset) } else { nil }
+      guard case .buffer(let reference, let offset) = value, let buffer = reference.buffer else { return nil }
+      return UInt(bitPattern: buffer.contents() + offset)
     }
 
     /// What of memory it may reach: where it ends is the kernel's to say.
     var extent: Range<UInt>? {
-      guard case .buffer(let buffer, let offset) = value, let address else { return nil }
+      guard case .buffer(let reference, let offset) = value, let buffer = reference.buffer, let address else { return nil }
       return address..<(address + UInt(buffer.length - offset))
     }
   }
@@ -45,11 +60,17 @@ struct Dispatch {
     var buffers: [emu_buffer] = []
     // Copies of setBytes' data, alive until the dispatch is over.
     var copies: [UnsafeMutableRawBufferPointer] = []
+    var held: [EmulatedBuffer] = []
+    defer { withExtendedLifetime(held) {} }
     defer { for copy in copies { copy.deallocate() } }
 
     for argument in arguments {
       switch argument.value {
-      case .buffer(let buffer, let offset):
+      case .buffer(let reference, let offset):
+        guard let buffer = reference.buffer else {
+          return "\(pipeline.describe(argument.index)) was released before the command buffer had completed"
+        }
+        held.append(buffer)
         let isShared = argument.extent.map { extent in written.contains { $0.overlaps(extent) } } ?? false
         buffers.append(
           emu_buffer(

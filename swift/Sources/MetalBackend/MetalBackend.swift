@@ -52,7 +52,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
         .device, argument: "backend", expected: "an Apple M1 or later (GPU family Apple7)", received: device.name)
     }
     guard let queue = device.makeCommandQueue(maxCommandBufferCount: Self.commandBufferLimit),
-      let fence = device.makeFence(), let sink = device.makeBuffer(length: Self.sinkBytes, options: .storageModeShared)
+      let fence = device.makeFence(), let sink = device.makeBuffer(length: Self.sinkBytes, options: .untracked)
     else {
       throw Failure(.device, argument: "backend", expected: "a command queue", received: "none from \(device.name)")
     }
@@ -69,7 +69,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   public func allocate(byteCount: Int) throws(Failure) -> Memory {
     let length = max(1, ceilDiv(byteCount, 16384)) * 16384
     guard length <= device.maxBufferLength,
-      let buffer = autoreleasepool(invoking: { device.makeBuffer(length: length, options: .storageModeShared) })
+      let buffer = autoreleasepool(invoking: { device.makeBuffer(length: length, options: .untracked) })
     else {
       throw Failure(.outOfMemory, argument: "bytes", expected: "memory to be had", received: "\(byteCount) bytes")
     }
@@ -83,7 +83,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
         received: "an address \(Int(bitPattern: pointer) % 16384) above one, and \(byteCount) bytes")
     }
     let buffer = autoreleasepool {
-      device.makeBuffer(bytesNoCopy: pointer, length: byteCount, options: .storageModeShared, deallocator: nil)
+      device.makeBuffer(bytesNoCopy: pointer, length: byteCount, options: .untracked, deallocator: nil)
     }
     guard let buffer else {
       throw Failure(
@@ -94,7 +94,6 @@ public final class MetalBackend: Backend, @unchecked Sendable {
 
   public func check(_ op: Op) throws(Failure) {
     try checkNotLost()
-    try op.refuseWhatHasNoKernel()
     // Resolved gates are numbered in 32 bits. More than that fit a tensor only where its rows overlap.
     if case .gatedDelta(let op, _) = op {
       let gates = op.tokens * op.valueHeads * (op.gateDims == .perKey ? op.keyDim : 1)
@@ -200,6 +199,11 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   public func stop(from ticket: UInt64) {}
 
   public func close() {}
+}
+
+extension MTLResourceOptions {
+  /// Shared with the CPU; hazards are this backend's own to see to.
+  static var untracked: MTLResourceOptions { [.storageModeShared, .hazardTrackingModeUntracked] }
 }
 
 extension MTLCommandBuffer {

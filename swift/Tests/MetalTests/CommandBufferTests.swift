@@ -146,6 +146,28 @@ import Testing
       } == nil)
   }
 
+  /// What a command buffer does not retain must be kept by somebody until it has run.
+  @Test func aBufferThatNobodyKeeps() throws {
+    var settings = EmulatedDevice.Settings()
+    settings.delay = 20_000
+    let rig = try Rig(settings)
+    func run(_ commandBuffer: (any MTLCommandBuffer)?) throws -> String? {
+      let commandBuffer = try #require(commandBuffer)
+      let encoder = try #require(commandBuffer.makeComputeCommandEncoder(dispatchType: .concurrent))
+      var call: Rig.Call? = try rig.call()
+      call?.encode(encoder)
+      encoder.endEncoding()
+      commandBuffer.commit()
+      call = nil
+      commandBuffer.waitUntilCompleted()
+      return commandBuffer.error.map { "\($0)" }
+    }
+    #expect(try run(rig.queue.makeCommandBuffer()) == nil)
+    #expect(
+      try run(rig.queue.makeCommandBufferWithUnretainedReferences())?.contains(
+        "was released before the command buffer had completed") == true)
+  }
+
   @Test func fences() throws {
     let rig = try Rig()
     let fence = try #require(rig.device.makeFence())

@@ -10,6 +10,8 @@
 #include "scheduler.h"
 #include "tracking.h"
 
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
+
 namespace emu {
 
 char *arena;
@@ -43,6 +45,11 @@ uint8_t arena_owner[arena_bytes / 16];
 unsigned arena_shift[256];
 Cell arena_cells[arena_bytes];
 uint32_t arena_used;
+
+/// Constants of the library's own, with which the compiler fills a structure before it is written.
+bool is_own_constant(uintptr_t address) {
+  return address >= uintptr_t(&__ehdr_start) && address < uintptr_t(&_end);
+}
 
 /// The segment that holds an address.
 const Range *find_range(uintptr_t address) {
@@ -136,7 +143,7 @@ void access_device(uintptr_t address, unsigned bytes, bool write, bool atomic, c
     r = find_range(address);
     for (const Range *part = r;;) {
       // Constructors of a unit's tables run before anything is dispatched.
-      if (part == nullptr && !scheduler.running) return;
+      if (part == nullptr && (!scheduler.running || (!write && is_own_constant(address)))) return;
       if (part == nullptr) out_of_bounds(address, bytes, write, at);
       if (address + bytes <= part->high) break;
       part = find_range(part->high);

@@ -30,6 +30,7 @@ enum Devices {
       return try #require(EmulatedDevice(functions: functions, settings: .init()))
     }
 
+    static var haveDevice: Bool { true }
     static var haveKernels: Bool { emulator_find() != nil }
 
     /// The translated kernels on a GPU with these settings; `change` may break the library.
@@ -44,6 +45,7 @@ enum Devices {
     }
   #else
     static func bare() throws -> any MTLDevice { try #require(MTLCreateSystemDefaultDevice()) }
+    static var haveDevice: Bool { MTLCreateSystemDefaultDevice() != nil }
     static var haveKernels: Bool { MTLCreateSystemDefaultDevice()?.supportsFamily(.apple7) == true }
   #endif
 

@@ -1,6 +1,8 @@
 /** All benchmarks. */
 import { Device } from "../lib/index.ts";
 import type { Benchmark } from "./benchmark.ts";
+import { attentionBenchmark } from "./cases/attention.ts";
+import type { AttentionShape } from "./cases/attention.ts";
 import { callBenchmarks } from "./cases/calls.ts";
 import { convBenchmark } from "./cases/causal-conv1d.ts";
 import { firstResultBenchmarks } from "./cases/first-result.ts";
@@ -36,6 +38,18 @@ export class Devices implements Disposable {
     for (const device of this.#open.values()) device.close();
     this.#open.clear();
   }
+}
+
+/** A step of one and of many sequences, and a prompt, without and with tokens before it. */
+function attentionShapes(threads: readonly number[]): AttentionShape[] {
+  return threads.flatMap((threads): AttentionShape[] => [
+    { dtype: "bf16", sequences: 1, tokens: 1, past: 4095, threads, temperature: "cold" },
+    { dtype: "f32", sequences: 1, tokens: 1, past: 4095, threads, temperature: "cold" },
+    { dtype: "bf16", sequences: 16, tokens: 1, past: 1023, threads, temperature: "cold" },
+    { dtype: "bf16", sequences: 1, tokens: 512, past: 0, threads, temperature: "hot" },
+    { dtype: "f32", sequences: 1, tokens: 512, past: 0, threads, temperature: "hot" },
+    { dtype: "bf16", sequences: 1, tokens: 512, past: 3584, threads, temperature: "hot" },
+  ]);
 }
 
 /** The benchmarks, in the order in which they are reported. */
@@ -107,6 +121,7 @@ export function suite(devices: Devices): Benchmark[] {
     ...oneToken.flatMap((shape) =>
       [linearBenchmark, copyBenchmark].map((make) => make(shape, () => devices.of(shape.threads))),
     ),
+    ...attentionShapes(threads).map((shape) => attentionBenchmark(shape, () => devices.of(shape.threads))),
     ...callBenchmarks(() => devices.of(1)),
     ...wakeBenchmarks(threads, (count) => devices.of(count)),
     ...firstResultBenchmarks(),

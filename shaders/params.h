@@ -50,10 +50,19 @@ enum {
   GDM_GATE_THREADS = 256,
   GDM_NORM_THREADS = 128,     // one simdgroup a row
   GDM_NORM_ROWS = 4,
-  GDM_PROJECT_THREADS = 128,  // four simdgroups, each GDM_PROJECT_TILE outputs of GDM_PROJECT_TILE rows
-  GDM_PROJECT_TILE = 4,
+  GDM_PROJECT_THREADS = 128,  // four simdgroups
+  GDM_PROJECT_TILE = 4,       // outputs of a simdgroup, at most
   GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
+  GDM_PROJECT_OUTPUTS_1 = 2,  // outputs of a simdgroup for one row, but for weights of f32
+  GDM_PROJECT_TURNS = 4,      // turns of one row whose packed weights are read together
+  GDM_EMBEDDING_THREADS = 128,
   GDM_COPY_THREADS = 256,
+  GDM_ATTENTION_SPAN = 512,        // keys of a span: the order of a row's sums depends on it
+  GDM_ATTENTION_BLOCK = 32,        // keys of a step of the online softmax: a lane each
+  GDM_ATTENTION_ROWS = 8,          // query rows of a threadgroup
+  GDM_ATTENTION_THREADS = 128,
+  GDM_ATTENTION_LANES = 8,         // lanes of a key in a score
+  GDM_ATTENTION_PREPARE_ROWS = 4,  // rows of a threadgroup, one a simdgroup
   GDM_MAX_DIM = 256           // the largest key or value dim
 };
 
@@ -146,14 +155,23 @@ typedef struct GDMRMSNorm {
 } GDMRMSNorm;
 GDM_ASSERT_SIZE(GDMRMSNorm, 36);
 
-// projection.metal
+// projection.metal. What is added to a sum: nothing, a tensor of the activation dtype or of
+// float32, or what out holds.
+enum { GDM_RESIDUAL_NONE = 0, GDM_RESIDUAL_T = 1, GDM_RESIDUAL_F32 = 2, GDM_RESIDUAL_OUT = 3 };
 typedef struct GDMProject {
   uint32_t rows, inputs, outputs;
-  uint32_t xRowStride, outRowStride;
+  uint32_t xRowStride, outRowStride, residualRowStride;
+  uint32_t residual;  // GDM_RESIDUAL_*
 } GDMProject;
-GDM_ASSERT_SIZE(GDMProject, 20);
+GDM_ASSERT_SIZE(GDMProject, 28);
 
-// add.metal. A row is a (token, head) pair.
+// embedding.metal
+typedef struct GDMEmbedding {
+  uint32_t columns, outRowStride;
+} GDMEmbedding;
+GDM_ASSERT_SIZE(GDMEmbedding, 8);
+
+// add.metal and silu_mul.metal (a is the gate, b the other). A row is a (token, head) pair.
 enum { GDM_ADD_PART = 4 };  // elements of a thread
 typedef struct GDMAdd {
   uint32_t heads, length;
@@ -175,6 +193,42 @@ typedef struct GDMStep {
   float scale, epsilon, bound, normEpsilon;
 } GDMStep;
 GDM_ASSERT_SIZE(GDMStep, 68);
+
+// attention_prepare.metal. A dtype of 0 says that there is no norm.
+typedef struct GDMAttentionPrepare {
+  uint32_t tokens, heads, keyHeads, dim, rotary, pageTokens;
+  uint32_t queryTokenStride, queryHeadStride;
+  uint32_t keyTokenStride, keyHeadStride;
+  uint32_t valueTokenStride, valueHeadStride;
+  uint32_t queryNormDType, keyNormDType;
+  uint32_t plusOne;  // whether rows are multiplied by 1 + weight
+  float epsilon;
+  float scale;  // of the query
+} GDMAttentionPrepare;
+GDM_ASSERT_SIZE(GDMAttentionPrepare, 68);
+
+// Query rows of one sequence: row i is head i mod g of its token i / g, of those g = heads / keyHeads that share a key
+// head. Rows firstRow .. firstRow + rows - 1, after `past` tokens; the sequence's rows of the op begin at firstToken, its
+// row of the page table at `pages`.
+typedef struct GDMAttentionTask {
+  int32_t firstToken, past, pages, firstRow, rows;
+} GDMAttentionTask;
+GDM_ASSERT_SIZE(GDMAttentionTask, 20);
+
+// attention.metal. spans: of the longest sequence.
+typedef struct GDMAttention {
+  uint32_t heads, keyHeads, dim, pageTokens, spans;
+} GDMAttention;
+GDM_ASSERT_SIZE(GDMAttention, 20);
+
+// attention_combine.metal
+typedef struct GDMAttentionCombine {
+  uint32_t heads, keyHeads, dim, spans;
+  uint32_t hasGate;
+  uint32_t gateTokenStride, gateHeadStride;
+  uint32_t outTokenStride, outHeadStride;
+} GDMAttentionCombine;
+GDM_ASSERT_SIZE(GDMAttentionCombine, 36);
 
 // slots.metal: units of a slot, in the kernel's copy unit of 2, 4 or 16 bytes.
 typedef struct GDMSlots {

@@ -5,6 +5,7 @@ import { StatePool } from "../states/state-pool.ts";
 import { asDevice } from "../tensor/device-handle.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { readBatch } from "./batch.ts";
+import { importSchemas } from "./import-schemas.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import type { ModelConfig } from "./model-config.ts";
@@ -127,6 +128,7 @@ export class LanguageModel implements Disposable {
   static async load(device: Device, folder: string, options: LoadModelOptions): Promise<LanguageModel> {
     const op = "LanguageModel.load";
     asDevice(op, device);
+    await importSchemas();
     const checked = checkOptions(schemas().loadModelOptions, op, options);
     const { dtype, onProgress } = checked;
     const loaded = await loadModelWeights(device, folder, { dtype, onProgress });

@@ -48,14 +48,34 @@ struct Encoding {
   }
 
   private mutating func add(_ op: Op) throws(Failure) {
-    guard case .gatedDelta(let gatedDelta, let sequences) = op, op.work > device.workLimit else {
-      try roll(op.work)
+    let work = op.work
+    guard work > device.workLimit else {
+      try roll(work)
       return try pass.encode(op)
     }
+    switch op {
+    case .gatedDelta(let op, let sequences): try add(op, sequences, work: work)
+    case .attention(let op, let sequences): try add(op, sequences, work: work)
+    default:
+      try roll(work)
+      try pass.encode(op)
+    }
+  }
+
+  private mutating func add(_ op: Attention, _ sequences: Sequences, work: Int) throws(Failure) {
+    try roll(0)
+    guard let attention = try pass.begin(op, sequences, workLimit: device.workLimit) else { return }
+    for part in 0..<attention.parts {
+      try roll(work / attention.parts)
+      try pass.encode(attention, part: part)
+    }
+  }
+
+  private mutating func add(_ gatedDelta: GatedDelta, _ sequences: Sequences, work: Int) throws(Failure) {
     try roll(0)
     var recurrence = try pass.begin(gatedDelta, sequences, workLimit: device.workLimit)
     for part in 0..<recurrence.parts {
-      try roll(op.work / recurrence.parts)
+      try roll(work / recurrence.parts)
       try pass.encode(&recurrence, part: part)
     }
   }
@@ -82,12 +102,12 @@ struct Encoding {
     pass.encoder?.endEncoding()
   }
 
-  /// Every pass waits for the one before it. Metal tracks what passes share by buffer, and two buffers may lie over the
-  /// same memory.
+  /// Every pass waits for the one before it: Metal tracks none of the buffers, and two of them may lie over the same
+  /// memory. Nor does it retain them: submissions hold their memory, and `Scratch` the arena's, until they have completed.
   private static func begin(_ device: MetalBackend, waits: Bool) throws(Failure) -> (
     commandBuffer: any MTLCommandBuffer, encoder: any MTLComputeCommandEncoder
   ) {
-    guard let commandBuffer = device.queue.makeCommandBuffer(),
+    guard let commandBuffer = device.queue.makeCommandBufferWithUnretainedReferences(),
       let encoder = commandBuffer.makeComputeCommandEncoder(dispatchType: .concurrent)
     else {
       throw Failure(.device, expected: "a command buffer", received: "none")
@@ -140,10 +160,6 @@ extension GatedRMSNorm {
 
 extension GatedDeltaStep {
   func work(_ sequences: Sequences) -> Int { 2 * self.sequences * valueHeads * valueDim * keyDim }
-}
-
-extension Linear {
-  var work: Int { rows * inFeatures * outFeatures }
 }
 
 extension CopySlots {

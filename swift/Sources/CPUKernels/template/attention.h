@@ -62,7 +62,7 @@ typedef struct attention_work {
   float *query, *values, *total; /* ATTENTION_ROWS rows each: the query, a span's v and the V of those before */
   float *scores;                 /* [ATTENTION_ROWS, ATTENTION_BLOCK] */
   float *keys_copy, *values_copy;
-  attention_rows keys, block_values;
+  attention_rows keys[2], block_values[2]; /* of this block and of the next, which is asked for where it is read once */
   float max[ATTENTION_ROWS], sum[ATTENTION_ROWS], correction[ATTENTION_ROWS];
   float total_max[ATTENTION_ROWS], total_sum[ATTENTION_ROWS];
   int64_t seen[ATTENTION_ROWS]; /* how many keys each row sees: all up to its own token */
@@ -119,42 +119,45 @@ static void add_span(float *total, float *total_max, float *total_sum, const flo
  * query rows read, are copied as floats. */
 static void find_block(
   const gd_cpu_attention *op, const gd_cpu_paged_sequence *sequence, int64_t head, int64_t first, int64_t count,
-  int copied, attention_work *work
+  int copied, attention_work *work, attention_rows *keys, attention_rows *values
 ) {
   int64_t dim = op->head_dim, stride = attention_stride(dim), size = dtype_size(op->page_dtype);
   int64_t page = first / op->page_tokens, row = first % op->page_tokens;
-  work->keys.dtype = work->block_values.dtype = copied ? GD_CPU_F32 : op->page_dtype;
+  keys->dtype = values->dtype = copied ? GD_CPU_F32 : op->page_dtype;
   for (int64_t k = 0; k < count; k++) {
     int64_t at = ((sequence->pages[page] * op->key_heads + head) * op->page_tokens + row) * dim * size;
     const char *key = (const char *)op->key_pages + at, *value = (const char *)op->value_pages + at;
-    work->keys.row[k] = key;
-    work->block_values.row[k] = value;
+    keys->row[k] = key;
+    values->row[k] = value;
     if (copied) {
       convert(key, 0, op->page_dtype, work->keys_copy, k * stride, GD_CPU_F32, dim);
       convert(value, 0, op->page_dtype, work->values_copy, k * stride, GD_CPU_F32, dim);
-      work->keys.row[k] = work->keys_copy + k * stride;
-      work->block_values.row[k] = work->values_copy + k * stride;
+      keys->row[k] = work->keys_copy + k * stride;
+      values->row[k] = work->values_copy + k * stride;
     }
     if (++row == op->page_tokens) {
       row = 0;
       page++;
     }
   }
-  for (int64_t k = count; k < count + SCORE_MOST_KEYS; k++) work->keys.row[k] = work->keys.row[count - 1];
+  for (int64_t k = count; k < count + SCORE_MOST_KEYS; k++) keys->row[k] = keys->row[count - 1];
 }
 
-static void attention_block(attention_work *work, int64_t first, int64_t count, int64_t rows, int64_t dim) {
+static void attention_block(
+  attention_work *work, const attention_rows *keys, const attention_rows *values, attention_fetch *fetch_values,
+  attention_fetch *fetch_next, int64_t first, int64_t count, int64_t rows, int64_t dim
+) {
   int64_t stride = attention_stride(dim), idle = 0;
   while (idle < rows && work->seen[idle] <= first) idle++;
   for (int64_t r = idle; r < rows; r++) work->counts[r] = least(work->seen[r] - first, count);
   float *scores = work->scores + idle * ATTENTION_BLOCK;
-  scores_of(work->query + idle * stride, stride, &work->keys, count, rows - idle, dim, scores);
+  scores_of(work->query + idle * stride, stride, keys, fetch_values, count, rows - idle, dim, scores);
   for (int64_t r = idle; r < rows; r++) {
     softmax_step(
       work->scores + r * ATTENTION_BLOCK, work->counts[r], &work->max[r], &work->sum[r], &work->correction[r]);
   }
   values_of(
-    work->values + idle * stride, stride, scores, work->correction + idle, &work->block_values, work->counts + idle,
+    work->values + idle * stride, stride, scores, work->correction + idle, values, fetch_next, work->counts + idle,
     rows - idle);
 }
 
@@ -205,8 +208,14 @@ static void attention_task(
   const gd_cpu_paged_sequence *sequence = &op->sequences[task->sequence];
   int64_t rows = task->row_count, dim = op->head_dim, stride = attention_stride(dim);
   int copied = dim % GD_LANES != 0 || (op->page_dtype != GD_CPU_F32 && rows > 2 * VALUE_ROWS);
+  int few = !copied && rows <= 2 * VALUE_ROWS;
   prepare_queries(op, sequence, task, head, work);
   int64_t end = least(work->seen[rows - 1], task->end_span * GD_CPU_ATTENTION_SPAN);
+  int64_t start = task->first_span * GD_CPU_ATTENTION_SPAN;
+  if (few) {
+    find_block(
+      op, sequence, head, start, least(ATTENTION_BLOCK, end - start), 0, work, &work->keys[0], &work->block_values[0]);
+  }
   for (int64_t span = task->first_span; span * GD_CPU_ATTENTION_SPAN < end; span++) {
     int64_t first = span * GD_CPU_ATTENTION_SPAN, last = least(first + GD_CPU_ATTENTION_SPAN, end);
     for (int64_t r = 0; r < rows; r++) {
@@ -217,8 +226,20 @@ static void attention_task(
     for (int64_t at = first; at < last; at += ATTENTION_BLOCK) {
       if (gd_cpu_stopped(stop)) return;
       int64_t count = least(ATTENTION_BLOCK, last - at);
-      find_block(op, sequence, head, at, count, copied, work);
-      attention_block(work, at, count, rows, dim);
+      int64_t turn = few ? at / ATTENTION_BLOCK % 2 : 0, next = at + count;
+      attention_rows *keys = &work->keys[turn], *block_values = &work->block_values[turn];
+      if (!few) {
+        find_block(op, sequence, head, at, count, copied, work, keys, block_values);
+        attention_block(work, keys, block_values, NULL, NULL, at, count, rows, dim);
+        continue;
+      }
+      int64_t bytes = dim * dtype_size(op->page_dtype), more = least(ATTENTION_BLOCK, end - next);
+      if (more > 0) {
+        find_block(op, sequence, head, next, more, 0, work, &work->keys[!turn], &work->block_values[!turn]);
+      }
+      attention_fetch fetch_values = attention_fetch_of(block_values, count, bytes);
+      attention_fetch fetch_next = attention_fetch_of(&work->keys[!turn], more > 0 ? more : 0, bytes);
+      attention_block(work, keys, block_values, &fetch_values, &fetch_next, at, count, rows, dim);
     }
     for (int64_t r = 0; r < rows; r++) {
       if (work->seen[r] <= first) continue;

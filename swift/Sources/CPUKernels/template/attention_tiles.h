@@ -26,10 +26,34 @@ typedef struct attention_rows {
   uint32_t dtype;
 } attention_rows;
 
+/* Rows that are asked for while others are worked on, for the second-level cache, in the order of their memory. Work on a
+ * block of keys asks for as much as it takes itself. */
+typedef struct attention_fetch {
+  const attention_rows *rows;
+  int64_t row, count, bytes; /* of a row */
+  const char *next, *end;    /* of row `row` */
+} attention_fetch;
+
+GD_INLINE attention_fetch attention_fetch_of(const attention_rows *rows, int64_t count, int64_t bytes) {
+  const char *first = count > 0 ? rows->row[0] : NULL;
+  return (attention_fetch){rows, 0, count, bytes, first, first + bytes};
+}
+
+GD_INLINE void fetch_more(attention_fetch *fetch, int64_t bytes) {
+  for (int64_t done = 0; done < bytes && fetch->row < fetch->count; done += 64) {
+    __builtin_prefetch(fetch->next, 0, 2);
+    fetch->next += 64;
+    if (fetch->next < fetch->end) continue;
+    if (++fetch->row == fetch->count) return;
+    fetch->next = fetch->rows->row[fetch->row];
+    fetch->end = fetch->next + fetch->bytes;
+  }
+}
+
 /* Scores of `rows` query rows with keys first .. first + keys - 1. */
 GD_INLINE void score_tile(
-  const float *query, int64_t stride, const attention_rows *from, int64_t first, int rows, int keys, uint32_t dtype,
-  int64_t dim, float *scores
+  const float *query, int64_t stride, const attention_rows *from, attention_fetch *fetch, int64_t first, int rows,
+  int keys, uint32_t dtype, int64_t dim, float *scores
 ) {
   vf part[SCORE_ROWS][SCORE_MOST_KEYS][GD_PARTS];
   GD_UNROLL for (int r = 0; r < rows; r++) {
@@ -39,6 +63,7 @@ GD_INLINE void score_tile(
   }
   const void *const *key = from->row + first;
   for (int64_t i = 0; i < dim; i += GD_LANES) {
+    if (fetch != NULL) fetch_more(fetch, keys * GD_LANES * dtype_size(dtype));
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
       vf q[SCORE_ROWS];
       GD_UNROLL for (int r = 0; r < rows; r++) q[r] = load(query + r * stride, i + p * GD_WIDTH, GD_CPU_F32);
@@ -68,24 +93,25 @@ GD_INLINE void score_tile(
 
 /* Scores of one row with the block's first `count` keys; up to SCORE_MOST_KEYS - 1 behind them are written, too. */
 GD_INLINE void score_rows(
-  const float *query, int64_t stride, const attention_rows *keys, int64_t count, int rows, uint32_t dtype, int64_t dim,
-  float *scores
+  const float *query, int64_t stride, const attention_rows *keys, attention_fetch *fetch, int64_t count, int rows,
+  uint32_t dtype, int64_t dim, float *scores
 ) {
   int each = GD_WIDTH == 16 && rows == 1 ? 8 : SCORE_KEYS;
   for (int64_t first = 0; first < count; first += each) {
-    if (each == 8) score_tile(query, stride, keys, first, rows, GD_WIDTH == 16 ? 8 : SCORE_KEYS, dtype, dim, scores);
-    else score_tile(query, stride, keys, first, rows, SCORE_KEYS, dtype, dim, scores);
+    score_tile(query, stride, keys, fetch, first, rows, each, dtype, dim, scores);
   }
 }
 
 static void scores_of(
-  const float *query, int64_t stride, const attention_rows *keys, int64_t count, int64_t rows, int64_t dim,
-  float *scores
+  const float *query, int64_t stride, const attention_rows *keys, attention_fetch *fetch, int64_t count, int64_t rows,
+  int64_t dim, float *scores
 ) {
   int64_t row = 0;
 #define GD_ROWS(ROWS, DTYPE)                                                                                     \
   for (; row + ROWS <= rows; row += ROWS) {                                                                      \
-    score_rows(query + row * stride, stride, keys, count, ROWS, DTYPE, dim, scores + row * ATTENTION_BLOCK);     \
+    attention_fetch *here = row == 0 ? fetch : NULL;                                                             \
+    score_rows(                                                                                                  \
+      query + row * stride, stride, keys, here, count, ROWS, DTYPE, dim, scores + row * ATTENTION_BLOCK);        \
   }
 #define GD_CASE(DTYPE)                                        \
   if (keys->dtype == DTYPE) {                                 \
@@ -104,7 +130,7 @@ static void scores_of(
 /* Adds keys begin .. end - 1 to `rows` rows of values, which are multiplied by their corrections before. */
 GD_INLINE void value_tile(
   float *values, int64_t stride, const float *weights, const float *corrections, const attention_rows *from,
-  int64_t begin, int64_t end, int rows, int vectors, uint32_t dtype, int64_t at
+  attention_fetch *fetch, int64_t begin, int64_t end, int rows, int vectors, uint32_t dtype, int64_t at
 ) {
   vf sum[VALUE_ROWS][VALUE_VECTORS];
   GD_UNROLL for (int r = 0; r < rows; r++) {
@@ -114,6 +140,7 @@ GD_INLINE void value_tile(
   }
   for (int64_t key = begin; key < end; key++) {
     const void *row = from->row[key];
+    if (fetch != NULL) fetch_more(fetch, vectors * GD_WIDTH * dtype_size(dtype));
     vf x[VALUE_VECTORS];
     GD_UNROLL for (int v = 0; v < vectors; v++) x[v] = load(row, at + v * GD_WIDTH, dtype);
     GD_UNROLL for (int r = 0; r < rows; r++) {
@@ -128,21 +155,21 @@ GD_INLINE void value_tile(
 
 GD_INLINE void value_rows(
   float *values, int64_t stride, const float *weights, const float *corrections, const attention_rows *from,
-  int64_t begin, int64_t end, int rows, uint32_t dtype
+  attention_fetch *fetch, int64_t begin, int64_t end, int rows, uint32_t dtype
 ) {
   int64_t at = 0;
   for (; at + VALUE_VECTORS * GD_WIDTH <= stride; at += VALUE_VECTORS * GD_WIDTH) {
-    value_tile(values, stride, weights, corrections, from, begin, end, rows, VALUE_VECTORS, dtype, at);
+    value_tile(values, stride, weights, corrections, from, fetch, begin, end, rows, VALUE_VECTORS, dtype, at);
   }
   for (; at < stride; at += GD_WIDTH) {
-    value_tile(values, stride, weights, corrections, from, begin, end, rows, 1, dtype, at);
+    value_tile(values, stride, weights, corrections, from, fetch, begin, end, rows, 1, dtype, at);
   }
 }
 
 /* The same of any number of rows, each with the block's first counts[row] keys, which do not decrease. */
 static void values_of(
   float *values, int64_t stride, const float *weights, const float *corrections, const attention_rows *from,
-  const int64_t *counts, int64_t rows
+  attention_fetch *fetch, const int64_t *counts, int64_t rows
 ) {
   static const float one = 1.0f;
   int64_t row = 0;
@@ -151,18 +178,20 @@ static void values_of(
     for (; row + VALUE_ROWS <= rows; row += VALUE_ROWS) {                                                            \
       float *own = values + row * stride;                                                                            \
       const float *weight = weights + row * ATTENTION_BLOCK;                                                         \
-      value_rows(own, stride, weight, corrections + row, from, 0, counts[row], VALUE_ROWS, DTYPE);                   \
+      attention_fetch *here = row == 0 ? fetch : NULL;                                                               \
+      value_rows(own, stride, weight, corrections + row, from, here, 0, counts[row], VALUE_ROWS, DTYPE);             \
       for (int64_t r = 1; r < VALUE_ROWS; r++) { /* those that see more than the first of them */                    \
         if (counts[row + r] == counts[row]) continue;                                                                \
         value_rows(                                                                                                  \
-          own + r * stride, stride, weight + r * ATTENTION_BLOCK, &one, from, counts[row], counts[row + r], 1,       \
+          own + r * stride, stride, weight + r * ATTENTION_BLOCK, &one, from, NULL, counts[row], counts[row + r], 1, \
           DTYPE);                                                                                                    \
       }                                                                                                              \
     }                                                                                                                \
     for (; row < rows; row++) {                                                                                      \
+      attention_fetch *here = row == 0 ? fetch : NULL;                                                               \
       value_rows(                                                                                                    \
-        values + row * stride, stride, weights + row * ATTENTION_BLOCK, corrections + row, from, 0, counts[row], 1,  \
-        DTYPE);                                                                                                      \
+        values + row * stride, stride, weights + row * ATTENTION_BLOCK, corrections + row, from, here, 0,            \
+        counts[row], 1, DTYPE);                                                                                      \
     }                                                                                                                \
     return;                                                                                                          \
   }

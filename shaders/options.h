@@ -38,6 +38,11 @@ using namespace metal;
   GDM_KERNEL(#function "_bf16_f32", function, bfloat, float)   \
   GDM_KERNEL(#function "_bf16_f16", function, bfloat, half)    \
   GDM_KERNEL(#function "_bf16_bf16", function, bfloat, bfloat)
+#define GDM_INSTANTIATE_TW(function)                \
+  GDM_INSTANTIATE_TS(function)                      \
+  GDM_KERNEL(#function "_f32_q", function, float, Packed) \
+  GDM_KERNEL(#function "_f16_q", function, half, Packed)  \
+  GDM_KERNEL(#function "_bf16_q", function, bfloat, Packed)
 #define GDM_INSTANTIATE_TSK(function)                                 \
   GDM_INSTANTIATE_K(#function "_f32_f32", function, float, float)     \
   GDM_INSTANTIATE_K(#function "_f32_f16", function, float, half)      \
@@ -87,6 +92,11 @@ constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elemen
 // Memory accesses of norm and projection: rows that begin at multiples of 16 bytes are read as vectors.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
 constant uint PROJECT_ROWS [[function_constant(29)]];   // rows of a projection's tile: 1, 4 or 8
+
+// Packed weights.
+constant uint MATRIX_BITS [[function_constant(15)]];    // of a number: 2, 3, 4, 5, 6 or 8
+constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of the elements that share a scale: 5, 6 or 7
+constant uint MATRIX_DTYPE [[function_constant(31)]];   // of scales and biases
 
 constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states
 

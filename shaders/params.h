@@ -50,9 +50,12 @@ enum {
   GDM_GATE_THREADS = 256,
   GDM_NORM_THREADS = 128,     // one simdgroup a row
   GDM_NORM_ROWS = 4,
-  GDM_PROJECT_THREADS = 128,  // four simdgroups, each GDM_PROJECT_TILE outputs of GDM_PROJECT_TILE rows
-  GDM_PROJECT_TILE = 4,
+  GDM_PROJECT_THREADS = 128,  // four simdgroups
+  GDM_PROJECT_TILE = 4,       // outputs of a simdgroup, at most
   GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
+  GDM_PROJECT_OUTPUTS_1 = 2,  // outputs of a simdgroup for one row, but for weights of f32
+  GDM_PROJECT_TURNS = 4,      // turns of one row whose packed weights are read together
+  GDM_EMBEDDING_THREADS = 128,
   GDM_COPY_THREADS = 256,
   GDM_ATTENTION_SPAN = 512,        // keys of a span: the order of a row's sums depends on it
   GDM_ATTENTION_BLOCK = 32,        // keys of a step of the online softmax: a lane each
@@ -152,14 +155,23 @@ typedef struct GDMRMSNorm {
 } GDMRMSNorm;
 GDM_ASSERT_SIZE(GDMRMSNorm, 36);
 
-// projection.metal
+// projection.metal. What is added to a sum: nothing, a tensor of the activation dtype or of
+// float32, or what out holds.
+enum { GDM_RESIDUAL_NONE = 0, GDM_RESIDUAL_T = 1, GDM_RESIDUAL_F32 = 2, GDM_RESIDUAL_OUT = 3 };
 typedef struct GDMProject {
   uint32_t rows, inputs, outputs;
-  uint32_t xRowStride, outRowStride;
+  uint32_t xRowStride, outRowStride, residualRowStride;
+  uint32_t residual;  // GDM_RESIDUAL_*
 } GDMProject;
-GDM_ASSERT_SIZE(GDMProject, 20);
+GDM_ASSERT_SIZE(GDMProject, 28);
 
-// add.metal. A row is a (token, head) pair.
+// embedding.metal
+typedef struct GDMEmbedding {
+  uint32_t columns, outRowStride;
+} GDMEmbedding;
+GDM_ASSERT_SIZE(GDMEmbedding, 8);
+
+// add.metal and silu_mul.metal (a is the gate, b the other). A row is a (token, head) pair.
 enum { GDM_ADD_PART = 4 };  // elements of a thread
 typedef struct GDMAdd {
   uint32_t heads, length;

@@ -14,12 +14,12 @@ describe("gated-delta", () => {
     for (const args of [[], ["prove"], ["__proto__"], ["-x"]]) {
       const { status, out, errors } = gatedDelta(args);
       expect([status, out]).toEqual([2, ""]);
-      for (const command of ["demo", "doctor", "verify", "--help"]) expect(errors).toContain(command);
+      for (const command of ["demo", "doctor", "generate", "verify", "--help"]) expect(errors).toContain(command);
       expect(errors.trimEnd().split("\n")).toHaveLength(1);
     }
   });
 
-  test.each(["--help", "-h", "help", "demo --help", "doctor -h", "verify --help --json"])("%s", (line) => {
+  test.each(["--help", "-h", "help", "demo --help", "doctor -h", "verify --help --json", "generate -h"])("%s", (line) => {
     const { status, out, errors } = gatedDelta(line.split(" "));
     expect([status, errors]).toEqual([0, ""]);
     expect(out).toStartWith("Usage: gated-delta");
@@ -39,6 +39,11 @@ describe("gated-delta", () => {
     [["verify", "x", "-f"], "no option -f"],
     [["doctor", "--json"], "no option --json; there are none"],
     [["verify", "x", "--json=no"], "--json"],
+    [["generate", "folder"], "one prompt"],
+    [["generate", "folder", "a", "b"], "one prompt"],
+    [["generate", "folder", "a", "--temperature", "hot"], "--temperature"],
+    [["generate", "folder", "a", "--context", "0"], "--context"],
+    [["generate", "folder", "a", "--dtype", "f64"], "--dtype"],
     [["demo", "--backend"], "--backend"],
     [["doctor", "me"], "arguments"],
   ])("%j is a mistake of usage", (args, mention) => {
@@ -47,6 +52,49 @@ describe("gated-delta", () => {
     expect(errors).toContain(mention);
     expect(errors).toContain(`gated-delta ${args[0]} --help`);
     expect(errors.trimEnd().split("\n")).toHaveLength(1);
+  });
+});
+
+describe("generate", () => {
+  const model = join(import.meta.dir, "golden/models/qwen3_5-mlx-mixed");
+
+  test("answers token by token, and says how fast", () => {
+    const ids = ["generate", model, "5 6 7", "--ids", "--max-tokens", "12", "--backend", "cpu", "--threads", "2"];
+    const plain = gatedDelta(ids);
+    expect(plain.status).toBe(0);
+    expect(plain.out).toMatch(/^\d+( \d+){0,11}\n$/);
+    expect(plain.errors).toMatch(/^4 layers, \d+ MB, on cpu: /);
+    expect(plain.errors).toMatch(/prompt  3 tokens, [\d.]+ tokens\/s, \d+ % of this machine's [\d.]+ G multiply-adds\/s/);
+    expect(plain.errors).toMatch(/answer  \d+ tokens, [\d.]+ tokens\/s, \d+ % of this machine's [\d.]+ GB\/s, \d+ steps/);
+    const drafted = gatedDelta([...ids, "--drafts", "--quiet"]);
+    expect([drafted.out, drafted.errors]).toEqual([plain.out, ""]);
+  });
+
+  test("chats in text, with the options that it is given", () => {
+    const chat = ["generate", model, "Hello", "--system", "Be brief.", "--max-tokens", "24", "--quiet", "--backend", "cpu", "--threads", "2"];
+    const sampled = [...chat, "--model-sampling", "--temperature", "2", "--seed", "4", "--stop", "never there"];
+    const [one, two] = [gatedDelta(sampled), gatedDelta(sampled)];
+    expect([one.status, one.errors]).toEqual([0, ""]);
+    expect(one.out.length).toBeGreaterThan(5);
+    expect(two.out).toBe(one.out);
+    const stop = one.out[3]!;
+    expect(gatedDelta([...sampled, "--stop", stop]).out).toBe(`${one.out.slice(0, one.out.indexOf(stop))}\n`);
+    expect(gatedDelta([...chat, "--raw"]).out).not.toBe(gatedDelta(chat).out);
+  });
+
+  test("what can't be done is one line", () => {
+    for (const [args, words] of [
+      [["none such", "a"], "none such"],
+      [[model, "600", "--ids"], "0..511"],
+      [[model, "a", "--ids"], "token ids"],
+      [[model, "a", "--top-p", "2"], "topP"],
+      [[model, "a".repeat(300), "--context", "64"], "pages"],
+    ] as const) {
+      const { status, out, errors } = gatedDelta(["generate", ...args, "--quiet", "--backend", "cpu"]);
+      expect([status, out]).toEqual([2, ""]);
+      expect(errors).toContain(words);
+      expect(errors.trimEnd().split("\n")).toHaveLength(1);
+    }
   });
 });
 

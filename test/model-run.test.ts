@@ -1,6 +1,6 @@
 /** Running a whole model: batches, results and how long they last, what is refused, and what a failure leaves. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { GatedDeltaError } from "../lib/index.ts";
+import { Device, GatedDeltaError } from "../lib/index.ts";
 import { bitsEqual } from "../lib/cli/verify/compare.ts";
 import { LanguageModel, Sequence } from "../lib/model.ts";
 import type { BatchEntry } from "../lib/model.ts";
@@ -8,6 +8,7 @@ import { sequenceFrom, snapshotOf } from "../lib/model/snapshot.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
 import { failAt } from "./support/faults.ts";
 import { tinyModel } from "./support/model-folders.ts";
+import { replace } from "./support/replace.ts";
 import { coldLogits, logitsOf, openTiny, textOf, tinyFolder } from "./support/models.ts";
 
 const device = openDevice(2);
@@ -174,6 +175,8 @@ describe("what is refused", () => {
       [[{ sequence, tokens: [1n] }], "invalid-argument", "batch[0].tokens[0]"],
       [[{ sequence, tokens: new Int32Array(past) }], "range", "batch[0].tokens"],
       [[{ sequence, tokens: new Int32Array(1e6) }], "range", "batch[0].tokens"],
+      [[{ sequence, tokens: new (class extends Int32Array { override get length() { return Infinity as never; } })(1) }], "range", "batch[0].tokens"],
+      [[{ sequence, tokens: new (class extends Int32Array { override get length() { return 2 as never; } })(1) }], "invalid-argument", "batch[0].tokens[1]"],
       [[{ sequence, tokens: [1], logits: "some" }], "invalid-argument", "batch[0].logits"],
       [[{ sequence, tokens: [1], logit: "all" }], "invalid-argument", "batch[0].logit"],
       [[good, ...Array.from({ length: 4 }, () => good)], "shape", "batch"],
@@ -316,5 +319,44 @@ describe("a failure", () => {
     sequence[Symbol.dispose]();
     other[Symbol.dispose]();
     expect([model.freeStates, model.freePages]).toEqual([model.states, model.pages]);
+  });
+});
+
+describe("a token of decoding", () => {
+  test("makes no typed array, no buffer and no tensor", async () => {
+    using model = await openTiny(device, { pages: { count: 100, tokens: 4 } });
+    const sequences = [model.sequence(), model.sequence(), model.sequence()];
+    const step = async (i: number) => {
+      for (const batch of [sequences.slice(0, 1), sequences]) {
+        const results = await model.run(batch.map((sequence) => ({ sequence, tokens: [i % vocabulary] })));
+        expect(results[0]!.logits.length).toBe(vocabulary);
+      }
+    };
+    for (let i = 0; i < 4; i++) await step(i);
+    const made = new Map<string, number>();
+    const names = ["ArrayBuffer", "SharedArrayBuffer", "Int8Array", "Uint8Array", "Int32Array", "Uint32Array", "Float32Array", "Float64Array", "BigUint64Array"] as const;
+    const globals = globalThis as unknown as Record<string, new (...args: never[]) => object>;
+    const originals = names.map((name) => [name, globals[name]!] as const);
+    const note = (name: string) => made.set(name, (made.get(name) ?? 0) + 1);
+    using _ = replace(Device.prototype, "tensor", () => (() => {
+      throw new Error("a tensor is allocated");
+    }) as never);
+    for (const [name, original] of originals) {
+      globals[name] = new Proxy(original, {
+        construct(target, args, newTarget) {
+          note(name);
+          return Reflect.construct(target, args, newTarget) as object;
+        },
+      });
+    }
+    try {
+      for (let i = 4; i < 12; i++) await step(i); // over the ends of several pages
+      expect([...made]).toEqual([]);
+      new Int32Array(1);
+      expect([...made]).toEqual([["Int32Array", 1]]); // it would have been seen
+    } finally {
+      for (const [name, original] of originals) globals[name] = original;
+    }
+    for (const sequence of sequences) sequence[Symbol.dispose]();
   });
 });

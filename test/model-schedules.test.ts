@@ -3,6 +3,8 @@
  * differs from the cold run of one sequence. The long run is model-schedules/long.ts.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import type { GatedDeltaError } from "../lib/index.ts";
+import { onOnly } from "./support/backends.ts";
 import { openDevice } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
 import { openFixtures } from "./model-schedules/fixtures.ts";
@@ -14,8 +16,8 @@ const device = openDevice(1);
 afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20261");
-/** About 30 s of two quiet cores; an emulated GPU is far slower. */
-const schedules = device.emulated ? 30 : 2000;
+/** About 20 s of two quiet cores; an emulated GPU is far slower. */
+const schedules = device.emulated ? 30 : 1000;
 
 let fixtures: Fixture[];
 beforeAll(async () => {
@@ -56,6 +58,24 @@ test("a failing schedule is cut down and told, with its seed", async () => {
   expect(failure).toContain("a model of ");
   for (const { model, cold } of own) [model, cold].forEach((each) => each[Symbol.dispose]());
 }, 600_000);
+
+onOnly("metal", "random schedules", ({ device: metal }) => {
+  test("give the bits of the cold run, or are refused where an op has no kernel", async () => {
+    const own = await openFixtures(metal, files.newPath());
+    using sequence = own[0]!.model.sequence();
+    const refusal = await own[0]!.model.run([{ sequence, tokens: [1] }]).then(() => undefined, (error: GatedDeltaError) => error);
+    if (refusal === undefined) {
+      sequence[Symbol.dispose]();
+      const { failure } = await runSchedules(own, seed, 0, metal.emulated ? 20 : schedules);
+      expect(failure).toBeUndefined();
+    } else {
+      console.log(`Not run on metal: schedules of models, since ${refusal.message}`);
+      expect(refusal.code).toBe("unsupported");
+      expect([sequence.tokens, sequence.valid, own[0]!.model.freePages]).toEqual([0, true, own[0]!.model.pages]);
+    }
+    for (const { model, cold } of own) [model, cold].forEach((each) => each[Symbol.dispose]());
+  }, 600_000);
+});
 
 test("a schedule is made of its seed and number alone", () => {
   expect(makeSchedule(seed, 3, 7)).toEqual(makeSchedule(seed, 3, 7));

@@ -5,13 +5,15 @@ import { checkOptions } from "../lib/arguments/options.ts";
 import type { OptionsSchema } from "../lib/arguments/options.ts";
 import * as device from "../lib/device/device-schemas.ts";
 import * as layer from "../lib/layer/layer-schemas.ts";
+import * as sampling from "../lib/model/sampling/sampling-schemas.ts";
+import * as sessions from "../lib/model/session/session-schemas.ts";
 import * as states from "../lib/states/state-schemas.ts";
 
 const isSchema = (value: unknown): value is OptionsSchema<unknown> => {
   return typeof value === "object" && value !== null && "keys" in value && "safeParse" in value;
 };
 /** Every schema of options, also those in tables by name. */
-const schemas = [device, layer, states].flatMap((module) =>
+const schemas = [device, layer, sampling, sessions, states].flatMap((module) =>
   Object.entries(module).flatMap(([name, value]): [string, OptionsSchema<unknown>][] => {
     if (isSchema(value)) return [[name, value]];
     const table = Object.entries(value as object).filter(([, member]) => isSchema(member)) as [string, OptionsSchema<unknown>][];

@@ -41,6 +41,13 @@ describe("the README", () => {
     expect(out).toContain("hiddenSize: 192");
   });
 
+  test("has a model's program that runs as pasted", () => {
+    const { status, out, errors } = run("model");
+    expect([status, errors]).toEqual([0, ""]);
+    expect(out).toMatch(/^answer:(?: \d+){8}$/m);
+    expect(out).toContain("12 tokens, 1 rows of logits; 12 tokens, 1 rows of logits; 4 tokens, 4 rows of logits");
+  });
+
   test("has an agent that goes on in a new process with the bits it had in the old one", () => {
     const { status, out, errors } = run("agent");
     expect([status, errors]).toEqual([0, ""]);

@@ -1,5 +1,5 @@
 // `npm test`: set-up, then every runner, then one line with the sum: "N passed, N failed".
-import { readFileSync, rmSync } from "node:fs";
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { isNoise } from "../swift/scripts/build.mjs";
 import { run } from "../swift/scripts/exec.mjs";
@@ -11,6 +11,7 @@ import { countSwiftTesting, countXunit, settle } from "./run/counts.mjs";
 import { buildEmulator, emulatorEnvironment } from "./run/emulator.mjs";
 import { runTestFiles, testFiles } from "./run/files.mjs";
 import { writeReceipt } from "./run/receipt.mjs";
+import { testingOf } from "./run/swift-testing.mjs";
 
 /** What takes this long hangs: three times what a busy machine of two cores needs. */
 const hang = 40 * 60_000;
@@ -26,9 +27,11 @@ function runners(state) {
   const linux = process.platform === "linux";
   // What is set already stays. On Linux both backends are there, so a test that finds one missing has found a mistake.
   const env = { ...(linux ? { GATED_DELTA_TEST_BACKENDS: "cpu,metal" } : {}), ...emulatorEnvironment(toolchain) };
+  const testing = testingOf(toolchain);
   const swift = (args, output) => {
-    const flags = [...withoutDebugInfo, ...commonFlags(toolchain, root)];
-    return run(toolchain.swift, [...args, ...flags], { cwd: root, env: swiftEnvironment(toolchain, root, env), output, limit: hang });
+    const flags = [...withoutDebugInfo, ...testing.flags, ...commonFlags(toolchain, root)];
+    const swiftEnv = { ...swiftEnvironment(toolchain, root, env), ...builtKernels(root) };
+    return run(toolchain.swift, [...args, ...flags], { cwd: root, env: swiftEnv, output, limit: hang });
   };
   // Beside the kernels, which Swift's tests need only when they run.
   let built;
@@ -39,9 +42,16 @@ function runners(state) {
     ...(linux
       ? [{ name: "emulated Metal's kernels", go: async () => (buildSwift(), counted(await buildEmulator(state, show))) }]
       : []),
-    { name: "swift test", go: async () => swiftTest(root, swift, await buildSwift()) },
+    // Apple's command line tools may have nothing to run Swift's tests with.
+    { name: "swift test", go: async () => (testing.problem === undefined ? swiftTest(root, swift, await buildSwift()) : testing) },
     { name: "bun test", go: () => runTestFiles({ root, bun, env }, testFiles(root), show) },
   ];
+}
+
+/** Where Package.swift finds the kernels that set-up has compiled; another build system may put them elsewhere. */
+function builtKernels(root) {
+  const folder = join(root, ".build", "release", "CPUKernels.build");
+  return existsSync(join(folder, "isa_neon.c.o")) ? { GATED_DELTA_KERNELS: folder } : {};
 }
 
 /** A program that is one test: it passes if it ends well. */
@@ -83,12 +93,12 @@ await runMain(async () => {
   for (const { name, go } of runners(state)) {
     say(`running ${name}`);
     const since = performance.now();
-    const { passed, failed, failures: named = [] } = await go();
+    const { passed, failed, problem, failures: named = [] } = await go();
     failures.push(...named);
     sum.passed += passed;
     sum.failed += failed;
-    results.push({ name, passed, failed, seconds: Math.round((performance.now() - since) / 1000) });
-    lines.push(`${name}: ${passed} ok, ${failed} not ok, ${elapsed(since)}`);
+    results.push({ name, passed, failed, seconds: Math.round((performance.now() - since) / 1000), ...(problem && { notRun: problem }) });
+    lines.push(problem === undefined ? `${name}: ${passed} ok, ${failed} not ok, ${elapsed(since)}` : `${name}: not run: ${problem}`);
   }
   for (const line of failures) process.stdout.write(`${line}\n`);
   for (const line of lines) say(line);

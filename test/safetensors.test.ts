@@ -157,6 +157,25 @@ describe("a sound file", () => {
     expect(() => file.read("b")).toThrow('expected a tensor "b"');
   });
 
+  test("reads in the background land there too", async () => {
+    const path = fileOf(oneTensor, 4);
+    using file = openSafetensors(path);
+    const buffer = new Uint8Array(8).fill(99);
+    await file.readSliceAsync("a", 1, buffer.subarray(2, 4));
+    await file.readSliceAsync("a", 4, buffer.subarray(0, 0));
+    expect([...buffer]).toEqual([99, 99, 1, 2, 99, 99, 99, 99]);
+    for (const from of [-1, 3, 0.5, NaN, 2 ** 60]) {
+      expect(file.readSliceAsync("a", from, buffer.subarray(0, 2))).rejects.toBeInstanceOf(BoundsError);
+    }
+    expect(file.readSliceAsync("b", 0, buffer)).rejects.toThrow('expected a tensor "b"');
+    truncateSync(path, statSync(path).size - 1);
+    expect(file.readSliceAsync("a", 0, buffer.subarray(0, 4))).rejects.toThrow("the end of the file after 3");
+    expect(() => file.read("a")).toThrow("the end of the file after 3");
+    const closed = openSafetensors(fileOf(oneTensor, 4));
+    closed[Symbol.dispose]();
+    expect(closed.readSliceAsync("a", 0, buffer.subarray(0, 1))).rejects.toBeInstanceOf(DisposedError);
+  });
+
   test("a closed file says so, and closing twice is nothing", () => {
     const file = openSafetensors(fileOf(oneTensor, 4));
     file[Symbol.dispose]();

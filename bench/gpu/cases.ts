@@ -109,13 +109,36 @@ function norm(device: Device, tokens: number): Op {
   return gatedRmsNorm({ x: rows(), z: rows(), weight: tensor(device, "f32", [dim], 0.5, 1.5), out: rows() });
 }
 
-function project(device: Device, rows: number, weight: FloatDType): Op {
-  const [inputs, outputs] = [2048, 12288];
+type WeightForm = "f32" | "bf16" | "q4" | "q6" | "q8";
+const group = 64;
+
+/** Bits of a weight; packed ones have a scale and a bias of bf16 for each group. */
+const weightBits = { f32: 32, bf16: 16, q4: 4 + 32 / group, q6: 6 + 32 / group, q8: 8 + 32 / group } as const;
+
+/** Activations of bf16 beside packed weights, as models have them, float32 beside the others. */
+function project(device: Device, rows: number, form: WeightForm, inputs: number, outputs: number): Op {
+  const x = form === "f32" || form === "bf16" ? "f32" : "bf16";
+  const given = { x: tensor(device, x, [rows, inputs]), out: tensor(device, x, [rows, outputs]) };
+  if (form === "f32" || form === "bf16") return linear({ ...given, weight: tensor(device, form, [outputs, inputs]) });
+  const bits = Number(form.slice(1));
   return linear({
-    x: tensor(device, "f32", [rows, inputs]),
-    weight: tensor(device, weight, [outputs, inputs]),
-    out: tensor(device, "f32", [rows, outputs]),
+    ...given,
+    weight: device.tensor("u32", [outputs, (inputs * bits) / 32]),
+    scales: tensor(device, "bf16", [outputs, inputs / group]),
+    biases: tensor(device, "bf16", [outputs, inputs / group]),
   });
+}
+
+function projectCase(form: WeightForm, rows: number, inputs: number, outputs: number, suffix = ""): Case {
+  const name = `project/${form}/R${rows}${suffix}`;
+  const rowBytes = form === "f32" || form === "bf16" ? 4 : 2;
+  return {
+    name,
+    group: name,
+    bytes: (inputs * outputs * weightBits[form]) / 8 + rowBytes * rows * (inputs + outputs),
+    rotate: ["weight", "scales", "biases"],
+    ops: (d) => [project(d, rows, form, inputs, outputs)],
+  };
 }
 
 const slot = valueHeads * dim * dim;
@@ -187,12 +210,9 @@ export const cases: readonly Case[] = [
     ops: (d: Device) => [norm(d, t)],
   })),
   ...([1, 8, 64, 512] as const).flatMap((rows) =>
-    (["f32", "bf16"] as const).map((weight) => ({
-      name: `project/${weight}/R${rows}`,
-      group: `project/${weight}/R${rows}`,
-      bytes: 2048 * 12288 * (weight === "f32" ? 4 : 2) + 4 * rows * (2048 + 12288),
-      rotate: ["weight"],
-      ops: (d: Device) => [project(d, rows, weight)],
-    })),
+    (["f32", "bf16", "q4"] as const).map((form) => projectCase(form, rows, 2048, 12288)),
   ),
+  projectCase("q6", 1, 2048, 12288),
+  projectCase("q8", 1, 2048, 12288),
+  ...(["bf16", "q4"] as const).map((form) => projectCase(form, 1, 6144, 2048, "/down")),
 ];

@@ -12,8 +12,10 @@ import {
   gatedDelta,
   gatedDeltaStep,
   gatedRmsNorm,
-  rmsNorm,
+  embedding,
   linear,
+  rmsNorm,
+  siluMul,
 } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
 
@@ -109,6 +111,7 @@ export function* every(device: Device): Generator<readonly Op[]> {
       yield [gatedRmsNorm({ x: row(), z: row(), weight: made(device, t, [length]), out: row() })];
       yield [rmsNorm({ x: row(), weight: made(device, t, [length]), out: row() })];
       yield [add({ a: row(), b: row(), out: row() })];
+      yield [siluMul({ gate: row(), up: row(), out: row() })];
     }
     for (const s of dtypes) {
       for (const headDim of [64, 128, 72]) {
@@ -124,9 +127,20 @@ export function* every(device: Device): Generator<readonly Op[]> {
       }
     }
     for (const w of dtypes) {
-      for (const [rows, inputs] of [[1, 512], [3, 264], [11, 77]] as const) {
+      for (const [rows, inputs] of [[1, 512], [3, 264], [11, 77], [35, 333]] as const) {
         const weight = made(device, w, [37, inputs]);
         yield [linear({ x: made(device, t, [rows, inputs]), weight, out: made(device, t, [rows, 37]) })];
+        yield [embedding({ weight, ids: [36, 0, 5], out: made(device, t, [3, inputs]) })];
+      }
+    }
+    for (const bits of [2, 3, 4, 5, 6, 8]) {
+      for (const [rows, inputs] of [[1, 2304], [3, 288], [11, 96], [35, 320]] as const) {
+        const weight = device.tensor("u32", [37, (inputs * bits) / 32]);
+        for (let i = 0; i < weight.data.length; i += 1) weight.data[i] = Math.imul(i + 1, 0x9e3779b1) >>> 0;
+        const [scales, biases] = [made(device, t, [37, inputs / 32], 0, 0.1), made(device, t, [37, inputs / 32])];
+        const residual = made(device, t, [rows, 37]);
+        yield [linear({ x: made(device, t, [rows, inputs]), weight, scales, biases, residual, out: made(device, t, [rows, 37]) })];
+        yield [embedding({ weight, scales, biases, ids: [36, 0, 5], out: made(device, t, [3, inputs]) })];
       }
     }
   }

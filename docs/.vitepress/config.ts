@@ -51,6 +51,7 @@ export default defineConfig({
           items: [
             { text: "Start here", link: "/start" },
             { text: "Why this, and when not", link: "/why" },
+            { text: "From a checkpoint to tokens", link: "/model" },
             { text: "A mixer from a checkpoint", link: "/layer" },
             { text: "States for agents", link: "/states" },
             { text: "Choosing an operation", link: "/operations" },

@@ -22,6 +22,10 @@ const commands: Readonly<Record<string, { readonly summary: string; readonly loa
     summary: "show what was found: Bun, native library, backends, instruction set, Metal",
     load: async () => (await import("./doctor.ts")).doctor,
   },
+  generate: {
+    summary: "answer a prompt with a model, token by token",
+    load: async () => (await import("./generate.ts")).generate,
+  },
   verify: {
     summary: "check golden files, every way that each case can be run",
     load: async () => (await import("./verify.ts")).verify,

@@ -14,6 +14,7 @@ import { recordPass } from "./pass.ts";
 import type { Pass } from "./pass.ts";
 import { Pins } from "../tensor/pins.ts";
 import { makePlan } from "./plan.ts";
+import { preparePlan } from "./prepare.ts";
 import type { Plan } from "./plan.ts";
 import { DeviceRecorder } from "./encoders.ts";
 import { asShape, bytesOf } from "../tensor/shape.ts";
@@ -281,6 +282,35 @@ export class Device implements Disposable {
       expectIdle: (op: string) => this.#idle(op),
     };
     return this.#record(() => makePlan(host, build));
+  }
+
+  /**
+   * Compiles what ops need before they are run for the first time, on a thread of the library's own, and resolves when it
+   * is done. The GPU's kernels are compiled at their first use otherwise, which takes from a few milliseconds to some
+   * tenths of a second each; those of the CPU always are, so that it resolves at once.
+   *
+   * Ops are recorded and checked as {@link plan} does, and nothing is run. What is compiled serves every op of the same
+   * dtypes, dims and options, of any number of tokens and sequences in a like range: prepare one decode step and one
+   * prefill of about the lengths to come.
+   *
+   * @param build records the ops; index arrays and tensors are only looked at, and none is kept.
+   * @returns a promise that rejects with what `build` throws or an op refuses, with the failure of a kernel that does not
+   *   compile, and with a {@link DisposedError} where the device is closed first.
+   * @example
+   * await device.prepare((pass) => pass.gatedDeltaStep({ … }));
+   */
+  async prepare(build: (pass: Pass) => void): Promise<void> {
+    const op = "device.prepare";
+    this.#idle(op);
+    const ops = this.#record(() => preparePlan(this, build));
+    try {
+      while (!ops.isReady(op)) {
+        await Bun.sleep(1);
+        this.#opened(op);
+      }
+    } finally {
+      ops.release();
+    }
   }
 
   /**

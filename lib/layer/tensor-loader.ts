@@ -14,6 +14,7 @@ import type { Gather, Move } from "./interleaved.ts";
 import type { Matrix } from "./matrix.ts";
 import { quantizedShapes } from "./quantized-shapes.ts";
 import type { QuantizationOf } from "./quantization.ts";
+import { nextTurn } from "./turns.ts";
 
 /** Dimensions of a tensor. */
 export type Shape = readonly number[];
@@ -135,6 +136,7 @@ export class TensorLoader implements Disposable {
         alive();
         const piece = target.subarray(at, at + pieceBytes);
         await this.source.readSliceAsync(name, from + at, piece);
+        await nextTurn(); // two reads may end before anything else has run
         bytes += piece.byteLength;
         progress({ bytes, total, tensor: name });
       }

@@ -57,8 +57,7 @@ function readEntry(op: string, argument: string, value: unknown, limits: BatchLi
 function readTokens(op: string, argument: string, value: unknown, { vocabSize, maxPositions }: BatchLimits): number[] {
   const expected = "an array of token ids, an Int32Array or a Uint32Array";
   const typed = value instanceof Int32Array || value instanceof Uint32Array;
-  if (typed && value.length > maxPositions) throw tooMany(op, argument, maxPositions, 0, maxPositions, value.length);
-  const ids: unknown[] = typed ? Array.from(value) : asArray(op, argument, expected, value, maxPositions);
+  const ids: unknown[] = typed ? copyOf(op, argument, value, maxPositions) : asArray(op, argument, expected, value, maxPositions);
   if (ids.length === 0) throw new BoundsError({ op, argument, expected: "at least one token id", received: "none" });
   for (let i = 0; i < ids.length; i++) {
     const id = ids[i];
@@ -68,6 +67,15 @@ function readTokens(op: string, argument: string, value: unknown, { vocabSize, m
     throw new GatedDeltaError("invalid-argument", details);
   }
   return ids as number[];
+}
+
+/** The elements of a typed array, read by index: a subclass may have an iterator, or a length, of its own. */
+function copyOf(op: string, argument: string, source: Int32Array | Uint32Array, most: number): unknown[] {
+  const { length } = source;
+  if (!(length <= most)) throw tooMany(op, argument, most, 0, most, length);
+  const ids: unknown[] = [];
+  for (let i = 0; i < length; i++) ids.push(source[i]);
+  return ids;
 }
 
 function expectUsable(op: string, entries: readonly Entry[], i: number, { model, maxPositions }: BatchLimits): void {
@@ -91,7 +99,7 @@ function expectUsable(op: string, entries: readonly Entry[], i: number, { model,
   if (tokens.length > room) throw tooMany(op, `batch[${i}].tokens`, room, had, maxPositions, tokens.length);
 }
 
-function tooMany(op: string, argument: string, room: number, had: number, positions: number, count: number): BoundsError {
+function tooMany(op: string, argument: string, room: number, had: number, positions: number, count: unknown): BoundsError {
   const expected = `at most ${room} tokens: the sequence has ${had} of the model's ${positions} positions`;
-  return new BoundsError({ op, argument, expected, received: `${count}` });
+  return new BoundsError({ op, argument, expected, received: describe(count) });
 }

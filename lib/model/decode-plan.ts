@@ -98,7 +98,7 @@ export class DecodePlan implements Disposable {
 }
 
 /** How many plans are kept: those that ran last. */
-const mostPlans = 8;
+const mostPlans = 16;
 /** The fewest pages that a plan has room for: a short sequence should not outgrow its plan at once. */
 const fewestPages = 8;
 

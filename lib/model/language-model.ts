@@ -5,21 +5,29 @@ import { StatePool } from "../states/state-pool.ts";
 import { asDevice } from "../tensor/device-handle.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { readBatch } from "./batch.ts";
+import { importSchemas } from "./import-schemas.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { BatchEntry, LoadModelOptions } from "./model-options.ts";
+import { rememberMemory } from "./model-memory.ts";
 import { PagePool } from "./page-pool.ts";
 import type { RunResult } from "./run-result.ts";
 import { Runner } from "./runner.ts";
+import { readModelSampling } from "./sampling/generation-config.ts";
+import type { SamplingSettings } from "./sampling/settings.ts";
 import { makeSequence, noState } from "./sequence.ts";
 import type { Sequence } from "./sequence.ts";
+import { makeCache } from "./session/prefix-cache.ts";
+import type { SessionCache, SessionCacheOptions } from "./session/prefix-cache.ts";
+import { Scheduler } from "./session/scheduler.ts";
+import { makeSession } from "./session/session.ts";
+import type { Session } from "./session/session.ts";
+import type { SessionOptions } from "./session/session-options.ts";
+import { ModelText } from "./text/model-text.ts";
 
 /** Makes a model of weights that are loaded; they are the model's from then on, also where this throws. */
 export let makeModel: (device: Device, loaded: LoadedModel, options: LoadModelOptions) => LanguageModel;
-
-/** A model's states and pages. */
-export let memoryOf: (model: LanguageModel) => { readonly pool: StatePool; readonly pages: PagePool };
 
 const schemas = () => require("./model-schemas.ts") as typeof import("./model-schemas.ts");
 
@@ -51,6 +59,10 @@ export class LanguageModel implements Disposable {
   readonly pageTokens: number;
   /** Tensors of the folder that belong to parts that are not loaded: a vision tower's, and those of `mtp.*`. */
   readonly skipped: readonly string[];
+  /** Its tokenizer and chat templates, where the folder has them: they are read when they are used first. */
+  readonly text: ModelText;
+  readonly #scheduler: Scheduler;
+  #sampling: Partial<SamplingSettings> | undefined;
   readonly #loaded: LoadedModel;
   readonly #pool: StatePool;
   readonly #pages: PagePool;
@@ -62,7 +74,7 @@ export class LanguageModel implements Disposable {
   private constructor(device: Device, loaded: LoadedModel, options: LoadModelOptions) {
     const op = "LanguageModel.load";
     if (!making) throw new GatedDeltaError("invalid-argument", { op: "LanguageModel", expected: "LanguageModel.load(…)" });
-    const { states, pages, dtype = "f32", batchTokens = 512 } = options;
+    const { states, pages, dtype = "f32", batchTokens = 512, promptTokens = 64 } = options;
     const { config, weights, skipped } = loaded;
     const { slots, dtype: stateDtype = "f32" } = typeof states === "number" ? { slots: states } : states;
     const { count, tokens = pageTokens, dtype: pageDtype = dtype } = typeof pages === "number" ? { count: pages } : pages;
@@ -87,7 +99,10 @@ export class LanguageModel implements Disposable {
     this.dtype = dtype;
     this.pageTokens = tokens;
     this.skipped = skipped;
+    this.text = new ModelText(loaded.folder, config);
+    this.#scheduler = new Scheduler(this, { promptTokens, batchTokens });
     made.move();
+    rememberMemory(this, { pool: this.#pool, pages: this.#pages, weights });
     Object.freeze(this);
   }
 
@@ -100,7 +115,6 @@ export class LanguageModel implements Disposable {
         making = false;
       }
     };
-    memoryOf = (model) => ({ pool: model.#pool, pages: model.#pages });
   }
 
   /**
@@ -114,6 +128,7 @@ export class LanguageModel implements Disposable {
   static async load(device: Device, folder: string, options: LoadModelOptions): Promise<LanguageModel> {
     const op = "LanguageModel.load";
     asDevice(op, device);
+    await importSchemas();
     const checked = checkOptions(schemas().loadModelOptions, op, options);
     const { dtype, onProgress } = checked;
     const loaded = await loadModelWeights(device, folder, { dtype, onProgress });
@@ -170,11 +185,44 @@ export class LanguageModel implements Disposable {
   }
 
   /**
+   * A new session of no tokens: a conversation that shares the model's steps with all others. It takes a state when its first
+   * tokens are read.
+   */
+  session(options: SessionOptions = {}): Session {
+    this.#alive("model.session");
+    return makeSession(this, this.#scheduler, options);
+  }
+
+  /** A cache of what sessions have read, for those that are made with it. */
+  cache(options: SessionCacheOptions): SessionCache {
+    this.#alive("model.cache");
+    const { stateBytes, pageBytes, pageTokens } = this;
+    return makeCache({ scheduler: this.#scheduler, stateBytes, pageBytes, pageTokens }, options);
+  }
+
+  /** How many steps of sessions have run: each is one {@link run}. */
+  get steps(): number {
+    return this.#scheduler.steps;
+  }
+
+  /** What the folder's `generation_config.json` says of sampling; read when it is asked for first. */
+  modelSampling(): Partial<SamplingSettings> {
+    return (this.#sampling ??= readModelSampling(this.text.folder));
+  }
+
+  /** Whether a run whose logits are wanted is pending. */
+  get running(): boolean {
+    return this.#pending;
+  }
+
+  /**
    * Adds tokens to sequences: any mixture of prompts, pieces of them and single tokens. The batch runs as one submission,
    * or as several that follow each other where it has more than `batchTokens` tokens.
    *
    * Logits lie in memory that every run uses: a result can be read until the next run. So while a run whose logits are
    * wanted is pending another one is refused; runs that want none may follow each other without waiting.
+   *
+   * Sessions run by themselves: while one generates or reads, a run may be refused, and results end with the next step.
    *
    * @returns one result an entry, in order, when the work is done.
    * @throws {GatedDeltaError} (as a rejection) that names the argument: entries of another form, a sequence that comes

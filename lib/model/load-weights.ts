@@ -9,9 +9,11 @@ import type { ConfigPlace } from "../layer/config-errors.ts";
 import { parseQuantization } from "../layer/quantization.ts";
 import { readConfig, readJson } from "../layer/read-config.ts";
 import { TensorLoader } from "../layer/tensor-loader.ts";
+import { nextTurn, turns } from "../layer/turns.ts";
 import { openCheckpoint } from "../safetensors/safetensors.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
+import { importSchemas } from "./import-schemas.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
@@ -37,6 +39,7 @@ export interface LoadWeightsOptions {
 
 /** What a folder gave. */
 export interface LoadedModel {
+  readonly folder: string;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
   /** Names of tensors that were left out since they belong to other parts: the vision tower's, and those of `mtp.*`. */
@@ -44,9 +47,6 @@ export interface LoadedModel {
 }
 
 const op = "LanguageModel.load";
-
-/** The longest that a stretch of planning may take before other work has its turn, in milliseconds. */
-const longestStretch = 5;
 
 /**
  * Loads a dense Qwen3.5 text model from a Hugging Face folder, as transformers or mlx-lm leave one. Tensors are read
@@ -61,16 +61,24 @@ const longestStretch = 5;
  */
 export async function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
   const { dtype = "f32", onProgress } = options;
-  using source = openCheckpoint(expectFolder(folder));
-  const { config: json, path } = readConfig(source, undefined, op);
-  const place = { path, op };
-  const parsed = parseModelConfig(json, place);
-  const eosTokens = readEnds(source, json, place);
-  using loader = new TensorLoader(device, source, op, parseQuantization(json, place));
+  expectFolder(folder);
   const alive = () => {
     if (device.closed) throw new DisposedError({ op, argument: "device", expected: "a device that is open", received: "a closed one" });
   };
-  const planned = await planModel(device, loader, parsed, dtype, pauses(alive));
+  await importSchemas();
+  using source = openCheckpoint(folder);
+  const { config: json, path } = readConfig(source, undefined, op);
+  const place = { path, op };
+  await nextTurn();
+  const parsed = parseModelConfig(json, place);
+  const eosTokens = readEnds(source, json, place);
+  await nextTurn();
+  using loader = new TensorLoader(device, source, op, parseQuantization(json, place));
+  const turn = turns();
+  const planned = await planModel(device, loader, parsed, dtype, async () => {
+    await turn();
+    alive();
+  });
   try {
     await loader.stream(alive, (progress) => onProgress?.(progress));
     alive();
@@ -78,23 +86,11 @@ export async function loadModelWeights(device: Device, folder: string, options: 
     planned.weights[Symbol.dispose]();
     throw error;
   }
-  return { config: { ...parsed, tied: planned.tied, eosTokens }, weights: planned.weights, skipped: planned.skipped };
+  return { folder, config: { ...parsed, tied: planned.tied, eosTokens }, weights: planned.weights, skipped: planned.skipped };
 }
 
-function expectFolder(folder: string): string {
-  if (typeof folder === "string" && folder !== "") return folder;
-  throw invalid(op, "folder", "the path of a model's folder", folder);
-}
-
-/** Lets other work go on, where the last time is long enough ago. */
-function pauses(alive: () => void): () => Promise<void> {
-  let last = performance.now();
-  return async () => {
-    if (performance.now() - last < longestStretch) return;
-    await new Promise<void>((resolve) => setImmediate(resolve));
-    alive();
-    last = performance.now();
-  };
+function expectFolder(folder: string): void {
+  if (typeof folder !== "string" || folder === "") throw invalid(op, "folder", "the path of a model's folder", folder);
 }
 
 function readEnds(source: TensorSource, json: unknown, place: ConfigPlace): number[] {

@@ -1,5 +1,7 @@
 /** The memory of logits. */
 import type { Device } from "../device/device.ts";
+import { BoundsError } from "../errors.ts";
+import { largestTensor } from "./page-pool.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 
 /**
@@ -26,8 +28,14 @@ export class LogitsMemory implements Disposable {
     return rows <= this.#kept;
   }
 
-  /** `[at least rows, vocabulary]`. The caller disposes what is not kept. */
-  reserve(rows: number): Tensor<"f32"> {
+  /**
+   * `[at least rows, vocabulary]`. The caller disposes what is not kept.
+   *
+   * @throws {BoundsError} for more rows than fit a tensor.
+   */
+  reserve(op: string, rows: number): Tensor<"f32"> {
+    const most = Math.floor(largestTensor / (4 * this.#vocabSize));
+    if (rows > most) throw new BoundsError({ op, argument: "batch", expected: `at most ${most} rows of logits`, received: `${rows}` });
     if (!this.keeps(rows)) return this.#device.tensor("f32", [rows, this.#vocabSize]);
     const old = this.#memory;
     if (old !== undefined && old.shape[0]! >= rows) return old;

@@ -38,6 +38,6 @@ export interface ModelConfig {
   readonly attention: AttentionConfig;
   /** Of every Gated DeltaNet layer. */
   readonly mixer: LayerConfig;
-  /** Tokens that end a text: `eos_token_id` of `generation_config.json`, else of `config.json`; may be empty. */
+  /** Tokens that end a text: `eos_token_id` of `generation_config.json` and of `config.json` together; may be empty. */
   readonly eosTokens: readonly number[];
 }

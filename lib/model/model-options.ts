@@ -37,6 +37,11 @@ export interface LoadModelOptions {
    * cut, each sequence after every so many of its tokens in the call. @default 512
    */
   readonly batchTokens?: number | undefined;
+  /**
+   * The most tokens of prompts that are read in a step in which sessions generate: fewer keep their pace, more read prompts
+   * sooner. @default 64
+   */
+  readonly promptTokens?: number | undefined;
   /** Called after every piece of the weights that was read. What it throws ends the load. */
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
 }

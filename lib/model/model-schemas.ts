@@ -19,6 +19,7 @@ export const loadModelOptions = options<LoadModelOptions>()({
   pages: numberOr(pages),
   dtype: floatDType.default("f32"),
   batchTokens: integer(1, 65536).default(512),
+  promptTokens: integer(1, 65536).default(64),
   onProgress: z.custom<(progress: LoadProgress) => void>((value) => typeof value === "function", "a function").optional(),
 });
 

@@ -31,8 +31,8 @@ export interface LayerPages {
   readonly values: Tensor;
 }
 
-/** The longest tensor: 4 GiB less a page of 16 KiB. */
-const mostBytes = 2 ** 32 - 2 ** 14;
+/** Bytes of the longest tensor: 4 GiB less 16 KiB. */
+export const largestTensor = 2 ** 32 - 2 ** 14;
 
 export class PagePool implements Disposable {
   readonly ledger: PageLedger;
@@ -44,7 +44,7 @@ export class PagePool implements Disposable {
   /** @throws {ShapeError} where one layer's keys would be longer than a tensor can be. */
   constructor(op: string, device: Device, { layers, count, tokens, kvHeads, headDim, dtype }: PagePoolOptions) {
     const bytes = kvHeads * tokens * headDim * dtypes[dtype].bytes;
-    const most = Math.floor(mostBytes / bytes);
+    const most = Math.floor(largestTensor / bytes);
     if (layers > 0 && count > most) {
       const expected = `at most ${most}, whose keys of one layer fill a tensor`;
       throw new ShapeError({ op, argument: "pages.count", expected, received: `${count}` });

@@ -101,20 +101,19 @@ function refuseOthers(source: unknown, root: Record<string, unknown>, { path, op
 }
 
 /**
- * Tokens that end a text: what `generation_config.json` says, else `config.json`.
+ * Tokens that end a text: those of `generation_config.json`, then those of `config.json`.
  *
  * @param generation the parsed `generation_config.json`; undefined where there is none.
  */
 export function parseEnds(config: unknown, place: ConfigPlace, generation: unknown, generationPlace: ConfigPlace): number[] {
   const { endSchema } = schemas();
+  const found = new Set<number>();
   const parts = [[generation, generationPlace], [config, place], [textConfigOf(config), place]] as const;
   for (const [part, where] of parts) {
     const said = isRecord(part) ? part["eos_token_id"] : undefined;
-    if (said === undefined || said === null) continue;
     const result = endSchema.safeParse(said);
     if (!result.success) throw configError(where, "eos_token_id", "a token id, or an array of them", describe(said));
-    const ends = result.data ?? [];
-    return Array.isArray(ends) ? [...new Set(ends)] : [ends];
+    for (const end of [result.data ?? []].flat()) found.add(end);
   }
-  return [];
+  return [...found];
 }

@@ -41,7 +41,7 @@ export async function planModel(
   const names = findModel(source, op);
   const { hiddenSize: hidden, vocabSize } = config;
   using made = new Owned(loader);
-  const normForm = normFormOf(loader, names.root, config);
+  const normForm = await normFormOf(loader, names.root, config, pause);
   const embedding = loader.matrix(`${names.root}embed_tokens`, vocabSize, hidden);
   const tied = isTied(loader, names, config);
   const output = tied ? embedding : loader.matrix(names.output, vocabSize, hidden);
@@ -127,18 +127,24 @@ function attentionOf(loader: TensorLoader, prefix: string, { hiddenSize: hidden,
  * Whether norms are stored as transformers does, to be added to 1, or as mlx-lm does, which adds it. mlx-lm does so
  * exactly where it moves the axes of the convolutions (mlx_lm/models/qwen3_5.py, `sanitize`), which show it.
  */
-function normFormOf({ source, op }: TensorLoader, root: string, { layers, mixer: { convWidth } }: ParsedConfig): WeightForm {
-  const moved = layers.flatMap((type, layer) => {
+async function normFormOf(
+  { source, op }: TensorLoader,
+  root: string,
+  { layers, mixer: { convWidth } }: ParsedConfig,
+  pause: () => Promise<void>,
+): Promise<WeightForm> {
+  const found = new Set<WeightForm>();
+  for (const [layer, type] of layers.entries()) {
     const name = `${root}layers.${layer}.linear_attn.conv1d.weight`;
-    if (type !== "gatedDelta" || !source.has(name)) return [];
+    if (type !== "gatedDelta" || !source.has(name)) continue;
     const { shape } = source.info(name);
-    return [shape.length === 3 && shape[1] === convWidth && shape[2] === 1];
-  });
-  if (new Set(moved).size > 1) {
-    const expected = "conv1d.weight with its axes in one order in all layers";
-    throw new FileError(source.path, { op, expected, received: "both that of transformers and that of mlx-lm" });
+    found.add(shape.length === 3 && shape[1] === convWidth && shape[2] === 1 ? "weight" : "one-plus-weight");
+    await pause(); // a layer may be in a file of its own, which is opened now
   }
-  return moved[0] ? "weight" : "one-plus-weight";
+  const [form = "one-plus-weight", other] = found;
+  if (other === undefined) return form;
+  const expected = "conv1d.weight with its axes in one order in all layers";
+  throw new FileError(source.path, { op, expected, received: "both that of transformers and that of mlx-lm" });
 }
 
 /** Whether the embedding is the output projection too; where a configuration says yes and no, the checkpoint decides. */

@@ -76,12 +76,12 @@ export class Runner implements Disposable {
     let own: Tensor | undefined;
     try {
       const wanted = entries.reduce((sum, entry) => sum + wantedRows(entry), 0);
-      const results = passes.length === 0 && wanted > 0 ? this.#decode(entries, step) : undefined;
+      const results = passes.length === 0 && wanted > 0 ? this.#decode(op, entries, step) : undefined;
       if (results !== undefined) {
         pages.ledger.finish(step);
         return this.#leased(entries, results, undefined);
       }
-      const destination = this.#destination(entries, wanted);
+      const destination = this.#destination(op, entries, wanted);
       if (wanted > 0 && !this.#logits.keeps(wanted)) own = destination?.memory;
       const cut = passes.length > 0 ? passes : [entries.map((_, entry) => ({ entry, start: 0, end: 1 }))];
       for (const pass of cut) {
@@ -106,9 +106,9 @@ export class Runner implements Disposable {
   }
 
   /** One token of each sequence. */
-  #decode(entries: readonly Entry[], step: PageStep): readonly Float32Array[] {
+  #decode(op: string, entries: readonly Entry[], step: PageStep): readonly Float32Array[] {
     const { device, pool, pages } = this.#parts;
-    const logits = this.#logits.reserve(entries.length);
+    const logits = this.#logits.reserve(op, entries.length);
     const plan = this.#plans.find(step.lists);
     for (let i = 0; i < entries.length; i++) plan.set(i, entries[i]!.tokens[0]!, step.lists[i]!);
     const recorded = plan.recorded({ device, pool, graph: this.#graph }, logits);
@@ -148,7 +148,7 @@ export class Runner implements Disposable {
     ]);
   }
 
-  #destination(entries: readonly Entry[], wanted: number): Destination | undefined {
+  #destination(op: string, entries: readonly Entry[], wanted: number): Destination | undefined {
     if (wanted === 0) return undefined;
     let next = 0;
     const starts = entries.map((entry) => {
@@ -156,7 +156,7 @@ export class Runner implements Disposable {
       next += wantedRows(entry);
       return start;
     });
-    return { memory: this.#logits.reserve(wanted), starts };
+    return { memory: this.#logits.reserve(op, wanted), starts };
   }
 
   /** The results of a run, which end those of the last one. */

@@ -9,8 +9,8 @@ import type { StatePool } from "../states/state-pool.ts";
 import { dtypes } from "../tensor/dtype.ts";
 import type { ArrayOfDType, FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { memoryOf } from "./language-model.ts";
 import type { LanguageModel } from "./language-model.ts";
+import { memoryOf } from "./model-memory.ts";
 import type { PageLedger, PageList } from "./page-ledger.ts";
 import type { PagePool } from "./page-pool.ts";
 import { expectValid, sequenceParts } from "./sequence.ts";
@@ -73,6 +73,12 @@ export function sequenceFrom(model: LanguageModel, snapshot: SequenceSnapshot): 
     sequence[Symbol.dispose]();
     throw error;
   }
+}
+
+/** Throws where {@link sequenceFrom} would refuse a snapshot. */
+export function expectSnapshot(op: string, model: LanguageModel, snapshot: SequenceSnapshot): void {
+  const { pool, pages } = memoryOf(model);
+  expectFits(op, snapshot, pool, pages);
 }
 
 /** Fills an empty sequence. No work is pending. */

@@ -127,6 +127,19 @@ export function runPlan(plan: Handle, op: string): number {
   return firstResult();
 }
 
+/** Begins to compile what a plan's ops need. */
+export function beginPreparation(plan: Handle, op: string): void {
+  check(library().gd_plan_prepare(asPointer(plan)), op);
+}
+
+/** Whether that is done; throws what came of it where it failed. */
+export function isPrepared(plan: Handle, op: string): boolean {
+  const status = library().gd_plan_poll(asPointer(plan));
+  if (status === constants.GD_PENDING) return false;
+  check(status, op);
+  return true;
+}
+
 /** Releases a plan. */
 export function releasePlan(plan: Handle): void {
   library().gd_plan_release(asPointer(plan));

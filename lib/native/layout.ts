@@ -714,5 +714,7 @@ export const symbols = {
   gd_test_fail: { args: ["ptr", "u32", "u64"], returns: "i32" },
   gd_plan_create: { args: ["ptr", "ptr"], returns: "i32" },
   gd_plan_run: { args: ["ptr", "ptr"], returns: "i32" },
+  gd_plan_prepare: { args: ["ptr"], returns: "i32" },
+  gd_plan_poll: { args: ["ptr"], returns: "i32" },
   gd_plan_release: { args: ["ptr"], returns: "i32" },
 } as const;

@@ -78,7 +78,7 @@ async function main() {
   try {
     say("publishing the packages to a registry on loopback");
     for (const other of otherPlatforms(join(work, "others"))) await registry.publish(other);
-    await registry.publish(join(rootFolder, "node_modules", "zod"));
+    for (const name of Object.keys(cloneManifest().dependencies)) await registry.publish(join(rootFolder, "node_modules", name));
     const archives = { [packageName(platform)]: await registry.publish(folders.platform), "gated-delta": await registry.publish(folders.main) };
     const { version } = JSON.parse(readFileSync(join(folders.main, "package.json"), "utf8"));
     const programs = Object.fromEntries(["first", "layer", "agent"].map((name) => [name, readmeProgram(name)]));

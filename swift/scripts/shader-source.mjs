@@ -10,11 +10,14 @@ const root = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
 /** The generated file. */
 export const target = join(root, "swift/Sources/MetalBackend/KernelSource.swift");
 
-/** A shader file with every project header in its place, each once; `#line` keeps the compiler's messages true. */
-function flatten(path, folder, seen) {
+/**
+ * A shader file with every project header in its place, each once; `#line` keeps the compiler's messages true. `nameOf`
+ * gives the name of a file there; the files that are in `seen` are left out, and those that were taken are added.
+ */
+export function flatten(path, nameOf, seen) {
   if (seen.has(path)) return "";
   seen.add(path);
-  const name = `shaders/${relative(folder, path)}`;
+  const name = nameOf(path);
   const lines = readFileSync(path, "utf8").split("\n");
   let text = `#line 1 "${name}"\n`;
   lines.forEach((line, index) => {
@@ -22,7 +25,7 @@ function flatten(path, folder, seen) {
     if (include === null) {
       text += line + "\n";
     } else {
-      const inner = flatten(resolve(dirname(path), include[1]), folder, seen);
+      const inner = flatten(resolve(dirname(path), include[1]), nameOf, seen);
       text += inner === "" ? "\n" : `${inner}#line ${index + 2} "${name}"\n`;
     }
   });
@@ -33,7 +36,8 @@ function flatten(path, folder, seen) {
 export function kernelSource(folder = join(root, "shaders")) {
   const seen = new Set();
   const files = readdirSync(folder).filter((name) => name.endsWith(".metal")).sort();
-  const text = files.map((name) => flatten(join(folder, name), folder, seen)).join("");
+  const nameOf = (path) => `shaders/${relative(folder, path)}`;
+  const text = files.map((name) => flatten(join(folder, name), nameOf, seen)).join("");
   if (text.includes('"""##')) throw new Error('a shader contains """##, which would end the Swift string');
   return (
     "// Generated from shaders/ by swift/scripts/shader-source.mjs. Do not edit.\n\n" +

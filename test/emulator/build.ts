@@ -1,6 +1,6 @@
 /** Building a shader library: .metal files to one shared library, and the runner that replays recorded dispatches. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { basename, dirname, join, relative, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import {
   cacheFolder,
   folderText,
@@ -18,7 +18,7 @@ import {
 } from "./compile.ts";
 import { emitCuda } from "./emit/cuda.ts";
 import { emitRun } from "./emit/run.ts";
-import { preprocess } from "./frontend/preprocess.ts";
+import { displayPath, flattened, preprocessParts } from "./frontend/preprocess.ts";
 import { parseUnit, type Unit } from "./frontend/unit.ts";
 
 export type BuildOptions = {
@@ -38,28 +38,28 @@ function symbolPrefix(file: string): string {
   return `${basename(file).replace(/\W/g, "_")}_${hashOf([file]).slice(0, 6)}`;
 }
 
-/** A path as messages should give it: from `directory`, where it lies under it. */
-function displayPath(file: string, directory: string): string {
-  const path = relative(directory, resolve(directory, file));
-  return path.startsWith("..") ? resolve(directory, file) : path;
+type TranslateOptions = Pick<BuildOptions, "only" | "defines" | "directory">;
+
+function partsOf(files: readonly string[], { defines, directory = process.cwd() }: TranslateOptions): Unit[] {
+  const parts = preprocessParts(files, { directory, ...(defines === undefined ? {} : { defines }) });
+  return files.map((file, i) => parseUnit(parts[i] ?? "", displayPath(file, directory)));
 }
 
-export function translate(
-  file: string,
-  options: Pick<BuildOptions, "only" | "defines" | "directory">,
-): { unit: Unit; code: string } {
-  const directory = options.directory ?? process.cwd();
-  const path = displayPath(file, directory);
-  const source = preprocess(path, {
-    directory,
-    ...(options.defines === undefined ? {} : { defines: options.defines }),
-  });
-  const unit = parseUnit(source.replaceAll('"./', '"'), path);
-  const code = emitRun(unit, {
-    prefix: symbolPrefix(path),
-    ...(options.only === undefined ? {} : { only: new Set(options.only) }),
-  });
-  return { unit, code };
+/** The files of a library, each as the C++ that runs, from their flattened text. */
+export function translateAll(files: readonly string[], options: TranslateOptions): { unit: Unit; code: string }[] {
+  const only = options.only === undefined ? {} : { only: new Set(options.only) };
+  return partsOf(files, options).map((unit) => ({
+    unit,
+    code: emitRun(unit, { prefix: symbolPrefix(unit.file), ...only }),
+  }));
+}
+
+/** The text that the library says it was made of: what its host has to give to `makeLibrary(source:)`. */
+function sourceCode(text: string): string {
+  // Compilers take string literals of a bounded length.
+  const pieces = text.trimEnd().match(/[^]{1,8000}/g) ?? [""];
+  const literals = pieces.map((piece) => `R"emulated(${piece})emulated"`).join("\n");
+  return `extern "C" __attribute__((visibility("default"))) const char *emu_source() { return ${literals}; }\n`;
 }
 
 /** The shim, compiled once for all units of one kind. */
@@ -93,7 +93,7 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
   mkdirSync(dirname(output), { recursive: true });
   mkdirSync(cache, { recursive: true });
   prune(cache);
-  const units = files.map((f) => translate(f, options));
+  const units = translateAll(files, options);
   const names = new Map<string, string>();
   for (const { unit } of units) {
     for (const k of unit.kernels) {
@@ -112,6 +112,7 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
       return await object(cache, flags, code, []);
     }),
   );
+  objects.push(await object(cache, runtimeFlags(sanitizer), sourceCode(flattened(files, options.directory)), []));
   objects.push(...(await runtimeObjects(cache, sanitizer)));
   await link(output, objects, sanitizer);
   return [...names.keys()];
@@ -120,7 +121,7 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
 /** The interface is all that a host sees; the C++ library inside is this library's own. */
 function plainLink(): string[] {
   const script =
-    "{ global: emu_interface_version; emu_reflection; emu_pipeline_*; emu_dispatch; emu_string_free; local: *; };\n";
+    "{ global: emu_interface_version; emu_reflection; emu_source; emu_pipeline_*; emu_dispatch; emu_string_free; local: *; };\n";
   const file = join(cacheFolder, `exports-${hashOf([script])}.map`);
   if (!existsSync(file)) {
     // By a rename: another process may be linking.
@@ -152,11 +153,9 @@ async function link(output: string, objects: readonly string[], sanitizer: Sanit
 /** Writes each file's CUDA source and manifest, and the runner's sources, to a folder that needs nothing else; returns their names. */
 export function writeCuda(files: readonly string[], folder: string, directory = process.cwd()): string[] {
   mkdirSync(folder, { recursive: true });
-  const names = files.map((file) => {
-    const path = displayPath(file, directory);
-    const unit = parseUnit(preprocess(path, { directory }).replaceAll('"./', '"'), path);
+  const names = partsOf(files, { directory }).map((unit) => {
     const { code, manifest } = emitCuda(unit);
-    const name = basename(file).replace(/\.metal$/, "");
+    const name = basename(unit.file).replace(/\.metal$/, "");
     writeFileSync(join(folder, `${name}.cu`), code);
     writeFileSync(join(folder, `${name}.kernels`), manifest);
     return name;

@@ -1,10 +1,10 @@
 /** The typed compile: what clang says about sources whose pointers carry their address spaces, as far as Apple's would too. */
 import { spawnSync } from "node:child_process";
 import { mkdirSync, renameSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { join } from "node:path";
 import { cacheFolder, folderText, hashOf, isKept, shimFolder } from "./compile.ts";
 import { emitTyped } from "./emit/typed.ts";
-import { preprocessTogether } from "./frontend/preprocess.ts";
+import { displayPath, preprocessTogether } from "./frontend/preprocess.ts";
 import { parseUnit, type Unit } from "./frontend/unit.ts";
 import { clang } from "./toolchain.ts";
 
@@ -15,16 +15,7 @@ export type CheckOptions = { readonly directory?: string; readonly defines?: rea
 /** All files as one unit, which is what the host compiles on Apple's side. */
 export function parseTogether(files: readonly string[], options: CheckOptions = {}): Unit {
   const directory = options.directory ?? process.cwd();
-  const paths = files.map((f) => {
-    const path = relative(directory, resolve(directory, f));
-    return path.startsWith("..") ? resolve(directory, f) : path;
-  });
-  const source = preprocessTogether(paths, {
-    directory,
-    ...(options.defines === undefined ? {} : { defines: options.defines }),
-  });
-  // The preprocessor finds them through an include path, which it then writes before each name.
-  return parseUnit(source.replaceAll(`"${directory}/`, '"').replaceAll('"./', '"'), paths[0] ?? "(empty)");
+  return parseUnit(preprocessTogether(files, options), displayPath(files[0] ?? "(empty)", directory));
 }
 
 const flags = (
@@ -98,6 +89,7 @@ function readable(message: string): string {
     .replace(/__attribute__\(\(address_space\(1\)\)\)/g, "device")
     .replace(/(const )?__attribute__\(\(address_space\(2\)\)\)/g, "constant")
     .replace(/__attribute__\(\(address_space\(3\)\)\)/g, "threadgroup")
+    .replace(/^call to deleted function '(.*)'$/, "an argument of $1 lies in other memory than the thread reference that it is for")
     .replace(/ \[-W[^\]]*\]$/, "");
 }
 
@@ -106,6 +98,7 @@ function rule(d: Diagnostic): string | null {
     if (isStructureCopy(d)) return null;
     if (/constant expression/.test(d.message)) return "constant-initializer";
     const text = `${d.message} ${d.notes.join(" ")}`;
+    if (/^call to deleted function|static assertion failed.*address space/.test(d.message)) return "address-space";
     if (/address_space|address space|'[^']*\b(device|threadgroup|constant)\b[^']*'/.test(text)) return "address-space";
     return "type";
   }

@@ -3,7 +3,7 @@ import { expect, setDefaultTimeout } from "bun:test";
 import { join } from "node:path";
 import { openSource } from "./harness.ts";
 import { reflectUnits } from "./reflect.ts";
-import { preprocess } from "./frontend/preprocess.ts";
+import { preprocessParts } from "./frontend/preprocess.ts";
 import { parseUnit } from "./frontend/unit.ts";
 import { describe, test } from "./linux.ts";
 
@@ -220,6 +220,6 @@ kernel void k(device float* out [[buffer(0)]]) { threadgroup float t[1]; t[0] = 
     expect(() => parseUnit("kernel void k(float x) { }\n", "value.metal")).toThrow(
       /value\.metal:1: kernel k: parameter x is neither a buffer nor a known attribute/,
     );
-    expect(() => preprocess("/nowhere/none.metal")).toThrow(/none\.metal/);
+    expect(() => preprocessParts(["/nowhere/none.metal"])).toThrow(/none\.metal/);
   });
 });

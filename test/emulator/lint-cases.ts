@@ -17,6 +17,31 @@ export const wrongTypes: readonly [string, string, string][] = [
   ],
   [
     "address-space",
+    "a device pointer that a template takes as a thread pointer",
+    `template <typename T> T first(thread T* p) { return p[0]; }  //!\n${kernel("out[0] = first(out);")}`,
+  ],
+  [
+    "address-space",
+    "a threadgroup element that a template takes as a thread reference",
+    `template <typename T> void clear(thread T& x) { x = T(0); }  //!\n${kernel("clear(t[i]); out[0] = 1.0f;")}`,
+  ],
+  [
+    "address-space",
+    "a device element bound to a constant thread reference",
+    `float twice(thread const float& x) { return 2.0f * x; }\n${kernel("out[0] = twice(out[1]);  //!")}`,
+  ],
+  [
+    "address-space",
+    "a constant structure bound to a constant thread reference",
+    `struct P { float a; float b; };\nfloat sum(const thread P& p, float c) { return p.a + p.b + c; }\nkernel void k(device float* out [[buffer(0)]], constant P& p [[buffer(1)]]) {\n  out[0] = sum(p, 1.0f);  //!\n}\n`,
+  ],
+  [
+    "address-space",
+    "a device structure bound to a template's constant thread reference",
+    `template <typename T> struct P { T a; };\ntemplate <typename T> T get(thread const P<T>& p) { return p.a; }\nkernel void k(device float* out [[buffer(0)]], device P<float>* p [[buffer(1)]]) {\n  out[0] = get(p[0]);  //!\n}\n`,
+  ],
+  [
+    "address-space",
     "a device pointer passed as a threadgroup pointer",
     `float first(threadgroup const float* p) { return p[0]; }\n${kernel("out[0] = first(out);  //!")}`,
   ],

@@ -64,6 +64,8 @@ constant float TABLE[2] = {1.0f, 2.0f};
 template <typename T> struct Tile { T rows[4]; T sum() const thread { return rows[0] + rows[1]; } };
 template <typename T> inline T load(device const T* p, uint i) { return p[i]; }
 template <typename T> inline T load(threadgroup const T* p, uint i) { return p[i]; }
+template <typename T> inline T total(thread const Tile<T>& tile, thread const T* more, thread T& last) { last = tile.sum() + more[0]; return last; }
+inline float scaled(thread const Pair& p, thread const float& by = 2.0f) { return (p.a + p.b) * by; }
 inline void swap(thread float& a, thread float& b) { float t = a; a = b; b = t; }
 inline float4 widen(half4 v) { return float4(v) * (float)TABLE[1] + (float4)v.wzyx; }
 template <typename T, uint N>
@@ -83,6 +85,8 @@ kernel void k(device const T* in [[buffer(0)]], device T* out [[buffer(1)]], con
   threadgroup_barrier(mem_flags::mem_threadgroup);
   Pair p = shared[i ^ 1];
   if (BOTH) pairs[i] = p;
+  T values[2] = {t.rows[0], t.rows[1]};
+  values[1] = total(t, values, values[0]) + T(scaled(p) + scaled(p, 3.0f) + scaled(Pair{a, b}, p.a));
   device T4* wide = (device T4*)(out);
   wide[i] = select(v, T4(T(p.a)), v > T4(T(0)));
   auto total = [&](float x) { return simd_sum(x); };

@@ -16,7 +16,7 @@
 import { spawnSync } from "node:child_process";
 import { parseArgs } from "node:util";
 import { join } from "node:path";
-import { build, buildRunner, translate, writeCuda } from "./build.ts";
+import { build, buildRunner, translateAll, writeCuda } from "./build.ts";
 import { packReplay, receipt } from "./cuda/replay.ts";
 import { checkTypes, parseTogether, type Problem } from "./check.ts";
 import type { Sanitizer } from "./compile.ts";
@@ -58,8 +58,8 @@ const commands: Record<string, Command> = {
     return await Promise.resolve(0);
   },
   async translate(files, options) {
-    for (const file of files)
-      console.log(translate(file, options.only === undefined ? {} : { only: options.only }).code);
+    const only = options.only === undefined ? {} : { only: options.only };
+    for (const { code } of translateAll(files, only)) console.log(code);
     return await Promise.resolve(0);
   },
   async cuda(files, options) {

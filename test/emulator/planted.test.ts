@@ -1,59 +1,18 @@
 /** This project's own prefill kernel: right as it is, and each mistake planted in it or in its dispatch is reported. */
 import { expect, setDefaultTimeout } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { checkTypes, parseTogether } from "./check.ts";
 import { openLibrary, type Dispatch, type Library } from "./harness.ts";
 import { lint } from "./lint/lint.ts";
 import { describe, test } from "./linux.ts";
+import { changed, constant, root, shaders, structure } from "./own-kernels.ts";
 
 // A first run compiles the runtime, which a busy machine may take its time for.
 setDefaultTimeout(300_000);
 
-const root = join(import.meta.dirname, "..", "..");
-const shaders = join(root, "shaders");
 const file = "recurrence_prefill.metal";
 const kernel = "gd_prefill_f32_f32_k64";
-
-/** A copy of the shaders with one change, which must be possible. */
-function changed(name: string, from: string | RegExp, to: string): string {
-  const folder = mkdtempSync(join(tmpdir(), "gated-delta-planted-"));
-  for (const entry of readdirSync(shaders)) {
-    let text = readFileSync(join(shaders, entry), "utf8");
-    if (entry === name) {
-      const next = text.replace(from, to);
-      expect(next).not.toBe(text);
-      text = next;
-    }
-    writeFileSync(join(folder, entry), text);
-  }
-  return folder;
-}
-
-const parameters = ["option_values.h", "params.h"].map((name) => readFileSync(join(shaders, name), "utf8")).join("\n");
-
-/** A parameter structure's bytes, by the names of its 4-byte fields. */
-function structure(name: string, values: Readonly<Record<string, number>>): Uint8Array {
-  const body = new RegExp(`typedef struct ${name} \\{([^}]*)\\}`).exec(parameters)?.[1] ?? "";
-  const fields = [...body.replace(/\/\/.*$/gm, "").matchAll(/(u?int32_t|float)\s+([^;]+);/g)].flatMap(
-    ([, type = "", names = ""]) => names.split(",").map((n) => ({ type, name: n.trim() })),
-  );
-  const view = new DataView(new ArrayBuffer(fields.length * 4));
-  fields.forEach((f, i) => {
-    const value = values[f.name];
-    if (value === undefined) throw new Error(`${name}.${f.name}: no value`);
-    if (f.type === "float") view.setFloat32(i * 4, value, true);
-    else view.setInt32(i * 4, value, true);
-  });
-  return new Uint8Array(view.buffer);
-}
-
-function constant(name: string): number {
-  const value = new RegExp(`\\b${name} = (\\d+)`).exec(parameters)?.[1];
-  if (value === undefined) throw new Error(`${name}: no such constant`);
-  return Number(value);
-}
 
 const [tokens, keyHeads, valueHeads, keyDim, valueDim] = [21, 2, 4, 64, 40];
 let seed = 1;

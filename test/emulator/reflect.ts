@@ -1,13 +1,12 @@
 /** What the sources alone say about their kernels; a built library adds sizes (emu_reflection in runtime/emulator.h). */
 import { integerValue, type Kernel } from "./frontend/unit.ts";
 import { threadgroupVariables } from "./emit/common.ts";
-import { translate } from "./build.ts";
+import { translateAll } from "./build.ts";
 
 export function reflectUnits(files: readonly string[]): { kernels: unknown[] } {
   return {
-    kernels: files.flatMap((file) => {
-      const { unit } = translate(file, {});
-      return unit.kernels.map((k) => ({
+    kernels: translateAll(files, {}).flatMap(({ unit }) =>
+      unit.kernels.map((k) => ({
         ...describe(k),
         threadgroupVariables:
           k.function.body === null
@@ -16,8 +15,8 @@ export function reflectUnits(files: readonly string[]): { kernels: unknown[] } {
                 name: v.name,
                 type: v.type + v.suffix,
               })),
-      }));
-    }),
+      })),
+    ),
   };
 }
 

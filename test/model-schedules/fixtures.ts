@@ -5,7 +5,7 @@
 import { join, resolve } from "node:path";
 import type { Device, FloatDType } from "../../lib/index.ts";
 import { LanguageModel } from "../../lib/model.ts";
-import { memoryOf } from "../../lib/model/language-model.ts";
+import { memoryOf } from "../../lib/model/model-memory.ts";
 import { tinyModel, writeTinyModel } from "../support/model-folders.ts";
 import type { TinyModel } from "../support/model-folders.ts";
 

@@ -83,7 +83,7 @@ export const planted: Readonly<Record<string, () => Disposable>> = {
       return fork;
     } as Method),
 
-  "a sequence begins with the state of one that ended": () =>
+  "a fork begins with a state of zeros": () =>
     replace(StateHandle.prototype, "fork", (original) => function (this: StateHandle) {
       const fork = (original as (this: StateHandle) => StateHandle).call(this);
       fork.pool.zero(fork);

@@ -5,7 +5,7 @@ import type { FloatDType, Indices, Tensor } from "../../lib/index.ts";
 import { encode, toFloat32 } from "../../lib/tensor/dtype.ts";
 import { dequantise } from "../reference/quantised.ts";
 import { affineFiles, loadAffine } from "../support/affine.ts";
-import { onOnly } from "../support/backends.ts";
+import { onEachBackend } from "../support/backends.ts";
 import { fill } from "../support/cases.ts";
 import { bounds } from "../../lib/cli/verify/compare.ts";
 import { expectNear, expectSameBits } from "../support/judge.ts";
@@ -17,7 +17,7 @@ import { runChecked } from "../support/run-ops.ts";
 
 const formats = ["f32", "f16", "bf16"] as const;
 
-onOnly("cpu", "embedding", (backend) => {
+onEachBackend("embedding", (backend) => {
   const { device } = backend;
   /** Without fused multiply-add an element is rounded twice. */
   const fuses = device.isa !== "baseline";

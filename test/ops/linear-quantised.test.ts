@@ -11,7 +11,7 @@ import { reference, rows as rowsOf } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import { affineFiles, loadAffine } from "../support/affine.ts";
 import { formats } from "../support/arbitraries.ts";
-import { onOnly } from "../support/backends.ts";
+import { onEachBackend } from "../support/backends.ts";
 import { fill } from "../support/cases.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Layouts, download } from "../support/layouts.ts";
@@ -30,7 +30,7 @@ interface Running {
   readonly random?: Random;
 }
 
-onOnly("cpu", "linear of packed weights", (backend) => {
+onEachBackend("linear of packed weights", (backend) => {
   const { device } = backend;
 
   function run(x: Reference, weight: Quantised, running: Running = {}): Float32Array<ArrayBuffer> {
@@ -79,7 +79,7 @@ onOnly("cpu", "linear of packed weights", (backend) => {
       const residual = given.residual === "none" ? undefined : { numbers: filled(random, [rows, outFeatures], format), format };
       const running = { x, scales, ...(residual && { residual }), random };
       const out = run(numbers, weight, running);
-      expectNear(`cpu linear, ${bits} bits`, out, wanted(numbers, weight, residual?.numbers), bounds.f32);
+      expectNear(`${backend.name} linear, ${bits} bits`, out, wanted(numbers, weight, residual?.numbers), bounds.f32);
       if (narrow) expectRounded("out", x, run(numbers, weight, { ...running, out: x }), out);
       if (given.inPlace && residual) expectRounded("residual", format, run(numbers, weight, { ...running, inPlace: true }), out);
     });
@@ -97,8 +97,8 @@ onOnly("cpu", "linear of packed weights", (backend) => {
       const numbers = Array.from({ length: q.length }, (_, i) => columns[(i % 256) * groups[0] + Math.floor(i / 256)]);
       expect(numbers).toEqual(Array.from(q));
       const out = run(x, weight, { scales: format });
-      expectNear("cpu linear, MLX's matrices", out, wanted(x, weight), bounds.f32);
-      expectNear("cpu linear, against MLX itself", out, golden.out, 1e-5);
+      expectNear(`${backend.name} linear, MLX's matrices`, out, wanted(x, weight), bounds.f32);
+      expectNear(`${backend.name} linear, against MLX itself`, out, golden.out, 1e-5);
     }
   });
 
@@ -124,7 +124,7 @@ onOnly("cpu", "linear of packed weights", (backend) => {
     }
   });
 
-  test("any number of threads gives the same bits", () => {
+  if (backend.name === "cpu") test("any number of threads gives the same bits", () => {
     const random = new Random(9);
     for (const [rows, columns, features] of [[1, 512, 700], [130, 1152, 100], [40, 64, 17]] as const) {
       const x = Float32Array.from({ length: rows * columns }, () => random.normal());
@@ -165,6 +165,26 @@ onOnly("cpu", "linear of packed weights", (backend) => {
       expectSameBits("in place", after(product!, linear({ x, ...weight, out: product! }), add({ a: product!, b: residual, out: product! })), apart);
       fused!.copyFrom(residual);
       expectSameBits("onto the residual", after(fused!, linear({ x, ...weight, residual: fused!, out: fused! })), apart);
+    }
+  });
+
+  test("many rows have the bits of one, for every form of weight", () => {
+    const random = new Random(8);
+    for (const [rows, columns, features] of [[37, 288, 35], [16, 288, 7], [17, 32, 33], [65, 544, 5]] as const) {
+      using layouts = new Layouts(device, random);
+      const numbers = filled(random, [rows, columns]);
+      const x = layouts.rows("x", "f32", numbers);
+      const all = layouts.out("all", "f32", [rows, features]);
+      const one = layouts.out("one", "f32", [1, features]);
+      const packed = bitWidths.map((bits) => placeQuantised(layouts, randomQuantised(random, [features, columns], bits, 32, "bf16"), "bf16"));
+      const floats = (["f32", "f16", "bf16"] as const).map((format) => ({ weight: layouts.packed("weight", format, filled(random, [features, columns], format)) }));
+      for (const weight of [...packed, ...floats]) {
+        const together = after(all, linear({ x, ...weight, out: all }));
+        for (const row of [0, 3, 15, rows - 1]) {
+          const alone = after(one, linear({ x: x.narrow(0, row, 1), ...weight, out: one }));
+          expectSameBits(`row ${row}`, alone, together.slice(row * features, (row + 1) * features));
+        }
+      }
     }
   });
 

@@ -3,11 +3,11 @@ import { siluMul } from "../../lib/index.ts";
 import type { FloatDType, Tensor } from "../../lib/index.ts";
 import { bounds } from "../../lib/cli/verify/compare.ts";
 import { siluMul as reference } from "../reference/silu-mul.ts";
-import { onOnly } from "../support/backends.ts";
+import { onEachBackend } from "../support/backends.ts";
 import { expectNear, expectRounded, expectSameBits } from "../support/judge.ts";
 import { Random } from "../support/random.ts";
 
-onOnly("cpu", "siluMul", ({ device }) => {
+onEachBackend("siluMul", ({ device }) => {
   const random = new Random(47);
   const filled = (dtype: FloatDType, shape: readonly number[]): Tensor => {
     const size = shape.reduce((product, length) => product * length, 1);

@@ -10,8 +10,8 @@ import { countBun, settle } from "./counts.mjs";
 const testTimeout = 120_000;
 const fileTimeout = 20 * 60_000;
 
-/** Seconds of processor time of the files that take more than a few: they begin first, so that none is left alone at the end. */
-const slow = [];
+/** The files that take longest begin first, so that none is left alone at the end. */
+const slow = ["ops/instruction-sets", "ops/lane-orders", "emulator/sanitizers", "state-programs", "cpu-bits", "workers-end"].map((name) => `test/${name}.test.ts`);
 
 /** Every `*.test.ts` below `root`, the slow ones first. */
 export function testFiles(root) {

@@ -1,4 +1,5 @@
 /** Models for tests: tiny random ones, written to a folder of the calling file's own. */
+import { existsSync } from "node:fs";
 import { LanguageModel } from "../../lib/model.ts";
 import type { Device } from "../../lib/index.ts";
 import type { BatchEntry, LoadModelOptions, Sequence } from "../../lib/model.ts";
@@ -13,7 +14,8 @@ const written = new Map<string, string>();
 export function tinyFolder(change: Partial<TinyModel> = {}, seed = 1): string {
   const key = JSON.stringify([change, seed]);
   let folder = written.get(key);
-  if (folder === undefined) written.set(key, (folder = writeTinyModel(newPath(), { ...tinyModel, ...change }, seed)));
+  // Another test file's end removes what was written for it.
+  if (folder === undefined || !existsSync(folder)) written.set(key, (folder = writeTinyModel(newPath(), { ...tinyModel, ...change }, seed)));
   return folder;
 }
 

@@ -27,6 +27,7 @@ const char *emulator_load(const char *path, emulator_functions *functions) {
   functions->field = (__typeof__(functions->field))dlsym(library, name);     \
   if (functions->field == NULL) return describe(path, "lacks the function " name)
   LOOK_UP(reflection, "emu_reflection");
+  LOOK_UP(source, "emu_source");
   LOOK_UP(pipeline_create, "emu_pipeline_create");
   LOOK_UP(pipeline_destroy, "emu_pipeline_destroy");
   LOOK_UP(max_total_threads, "emu_pipeline_max_total_threads");

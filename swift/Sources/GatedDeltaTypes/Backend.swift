@@ -60,6 +60,10 @@ public protocol Backend: AnyObject, Sendable {
   /// Runs the submission after those before it, without blocking the caller.
   func submit(_ submission: any Submission)
 
+  /// Compiles what these ops need and calls `done` once, from any thread. Nothing of them runs, and their memory is not
+  /// touched. Does not block the caller.
+  func prepare(_ ops: [EncodedOp], _ done: @escaping @Sendable (Failure?) -> Void)
+
   /// Called by a thread that is about to block until `submission` has finished: a chance to do the work on it.
   func assist(_ submission: any Submission)
 
@@ -70,4 +74,9 @@ public protocol Backend: AnyObject, Sendable {
 
   /// Called once, and last. What is pending still runs, and the backend ends after it.
   func close()
+}
+
+extension Backend {
+  /// For backends whose kernels are compiled already.
+  public func prepare(_ ops: [EncodedOp], _ done: @escaping @Sendable (Failure?) -> Void) { done(nil) }
 }

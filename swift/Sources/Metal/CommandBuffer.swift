@@ -2,6 +2,8 @@
 /// a GPU may run in any order.
 final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   let queue: EmulatedQueue
+  /// Or whoever commits it keeps them until it has completed.
+  let retainsBuffers: Bool
   private let condition = Condition()
   // Guarded by `condition`.
   private var state = MTLCommandBufferStatus.notEnqueued
@@ -12,7 +14,10 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   private var hasEncoder = false
   private var isOver = false
 
-  init(queue: EmulatedQueue) { self.queue = queue }
+  init(queue: EmulatedQueue, retainsBuffers: Bool) {
+    self.queue = queue
+    self.retainsBuffers = retainsBuffers
+  }
 
   deinit {
     // Dropped before its commit: its place in the queue is free again.
@@ -104,14 +109,13 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
 
   private func execute(_ groups: [[Dispatch]]) -> MTLCommandBufferError? {
     for group in groups {
+      // The emulator compares what the dispatches touch; what to remember of it follows from what they are bound to.
+      var together: UInt64 = 0
+      let written = group.map { $0.extents(written: true) }
       for dispatch in queue.order(group) {
-        let shared = dispatch.written(sharedWith: group)
-        let before = shared.map { $0.contents }
-        if let message = dispatch.run() {
+        let others = zip(group, written).flatMap { $0.number == dispatch.number ? [] : $1 }
+        if let message = dispatch.run(together: &together, written: others) {
           return MTLCommandBufferError(.pageFault, "\(dispatch.kernel): \(message)")
-        }
-        for (place, bytes) in zip(shared, before) where place.contents != bytes {
-          return MTLCommandBufferError(.internal, place.problem)
         }
       }
     }

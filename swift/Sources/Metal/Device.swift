@@ -103,7 +103,25 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     guard options.languageVersion == .version3_2 else {
       throw MetalEmulationError("the kernels are written in MSL 3.2, not .\(options.languageVersion)")
     }
-    return EmulatedLibrary(device: self, source: source)
+    try check(source)
+    return EmulatedLibrary(device: self)
+  }
+
+  /// The kernels stand for what Apple would compile from this text, so it has to be the one that they were made from.
+  private func check(_ source: String) throws {
+    guard let text = functions.source() else { return }
+    let known = UnsafeBufferPointer(start: text, count: strlen(text))
+    var (line, position) = (1, 0)
+    for byte in source.utf8 {
+      guard position < known.count, UInt8(bitPattern: known[position]) == byte else { break }
+      if byte == 10 { line += 1 }
+      position += 1
+    }
+    guard position == source.utf8.count, position == known.count else {
+      throw MetalEmulationError(
+        "the text differs from the one that the emulated kernels were made from, first in its line \(line): "
+          + "`npm run emulator` makes them anew")
+    }
   }
 
   func makeComputePipelineState(function computeFunction: any MTLFunction) throws -> any MTLComputePipelineState {

@@ -1,9 +1,23 @@
 import CEmulator
 
-/// One dispatch as it was encoded: everything bound at that moment, kept alive until it has run.
+/// A buffer that a command buffer keeps, or that it only knows.
+struct BufferReference {
+  private let kept: EmulatedBuffer?
+  private weak var known: EmulatedBuffer?
+
+  init(_ buffer: EmulatedBuffer, keeps: Bool) {
+    kept = keeps ? buffer : nil
+    known = buffer
+  }
+
+  /// Nil where nobody has kept it.
+  var buffer: EmulatedBuffer? { kept ?? known }
+}
+
+/// One dispatch as it was encoded: everything bound at that moment.
 struct Dispatch {
   enum Value {
-    case buffer(EmulatedBuffer, offset: Int)
+    case buffer(BufferReference, offset: Int)
     case bytes([UInt8])
   }
   struct Argument {
@@ -13,7 +27,14 @@ struct Dispatch {
 
     /// Where in memory it starts: two buffers may lie over the same memory.
     var address: UInt? {
-      if case .buffer(let buffer, let offset) = value { UInt(bitPattern: buffer.contents() + offset) } else { nil }
+      guard case .buffer(let reference, let offset) = value, let buffer = reference.buffer else { return nil }
+      return UInt(bitPattern: buffer.contents() + offset)
+    }
+
+    /// What of memory it may reach: where it ends is the kernel's to say.
+    var extent: Range<UInt>? {
+      guard case .buffer(let reference, let offset) = value, let buffer = reference.buffer, let address else { return nil }
+      return address..<(address + UInt(buffer.length - offset))
     }
   }
   /// In its command buffer.
@@ -27,54 +48,34 @@ struct Dispatch {
 
   var kernel: String { pipeline.function.name }
 
-  /// Memory that this dispatch may write and another one of its group is bound to as well.
-  struct SharedPlace {
-    var buffer: EmulatedBuffer
-    var offset: Int
-    var problem: String
-
-    /// What is there now. A megabyte tells enough of any pool.
-    var contents: [UInt8] {
-      let count = min(buffer.length - offset, 1 << 20)
-      return [UInt8](UnsafeRawBufferPointer(start: buffer.contents() + offset, count: count))
-    }
+  /// Memory from the start of each argument that may be written, or that may only be read, to its buffer's end.
+  func extents(written: Bool) -> [Range<UInt>] {
+    arguments.compactMap { $0.isWritten == written ? $0.extent : nil }
   }
 
-  /// Where a barrier is missing if this dispatch does write. An argument that an option switches off may well share its
-  /// memory with another's, since nobody touches it.
-  func written(sharedWith group: [Dispatch]) -> [SharedPlace] {
-    guard group.count > 1 else { return [] }
-    var places: [SharedPlace] = []
-    for ours in arguments where ours.isWritten {
-      guard case .buffer(let buffer, let offset) = ours.value else { continue }
-      for other in group where other.number != number {
-        for theirs in other.arguments where theirs.address == ours.address {
-          places.append(
-            SharedPlace(
-              buffer: buffer, offset: offset,
-              problem: "\(kernel): \(pipeline.describe(ours.index)) is written, and is the memory of \(other.kernel): "
-                + "\(other.pipeline.describe(theirs.index)), with no barrier between the two"))
-        }
-      }
-    }
-    return places
-  }
-
-  /// The emulator's message, or nil.
-  func run() -> String? {
+  /// Runs it among the dispatches that no barrier is between: `together` is their number, 0 for the first, and `written`
+  /// what others of them may write. Returns the emulator's message, or nil.
+  func run(together: inout UInt64, written: [Range<UInt>]) -> String? {
     let device = pipeline.function.device
     var buffers: [emu_buffer] = []
     // Copies of setBytes' data, alive until the dispatch is over.
     var copies: [UnsafeMutableRawBufferPointer] = []
+    var held: [EmulatedBuffer] = []
+    defer { withExtendedLifetime(held) {} }
     defer { for copy in copies { copy.deallocate() } }
 
     for argument in arguments {
       switch argument.value {
-      case .buffer(let buffer, let offset):
+      case .buffer(let reference, let offset):
+        guard let buffer = reference.buffer else {
+          return "\(pipeline.describe(argument.index)) was released before the command buffer had completed"
+        }
+        held.append(buffer)
+        let isShared = argument.extent.map { extent in written.contains { $0.overlaps(extent) } } ?? false
         buffers.append(
           emu_buffer(
             pointer: buffer.contents(), bytes: UInt64(buffer.length), offset: UInt64(offset),
-            index: UInt32(argument.index), flags: 0))
+            index: UInt32(argument.index), flags: isShared ? UInt32(EMU_BUFFER_SHARED) : 0))
       case .bytes(let bytes):
         let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 16)
         copy.copyBytes(from: bytes)
@@ -101,7 +102,10 @@ struct Dispatch {
           UInt64(threadgroups.depth) &* UInt64(threads.depth)
         )
         info.threads_per_threadgroup = (UInt32(threads.width), UInt32(threads.height), UInt32(threads.depth))
-        return device.take(device.functions.dispatch(pipeline.function.handle, &info))
+        return withUnsafeMutablePointer(to: &together) { together in
+          info.together = together
+          return device.take(device.functions.dispatch(pipeline.function.handle, &info))
+        }
       }
     }
   }

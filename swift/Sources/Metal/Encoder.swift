@@ -53,7 +53,7 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
     guard offset >= 0, offset < buffer.length else {
       return misuse("\(describe(index)): offset \(offset) is outside its \(buffer.length) bytes")
     }
-    bound[index] = .buffer(buffer, offset: offset)
+    bound[index] = .buffer(BufferReference(buffer, keeps: commandBuffer.retainsBuffers), offset: offset)
   }
 
   func setBytes(_ bytes: UnsafeRawPointer, length: Int, index: Int) {
@@ -162,7 +162,11 @@ extension EmulatedEncoder {
         return false
       }
       available = bytes.count
-    case .buffer(let buffer, let offset):
+    case .buffer(let reference, let offset):
+      guard let buffer = reference.buffer else {
+        misuse("\(describe(argument.index)) was released before it was used")
+        return false
+      }
       if let expected, offset % expected.alignment != 0 {
         misuse("\(describe(argument.index)): offset \(offset) is not a multiple of \(expected.alignment)")
         return false

@@ -1,40 +1,14 @@
 import CEmulator
 
-/// The translated kernels stand for what Apple would compile from `source`, which must hold the kernels asked for.
+/// The translated kernels, which were made from the text that `EmulatedDevice.makeLibrary` has compared.
 final class EmulatedLibrary: MTLLibrary {
   let device: EmulatedDevice
-  private let source: String
 
-  init(device: EmulatedDevice, source: String) {
-    self.device = device
-    self.source = source
-  }
+  init(device: EmulatedDevice) { self.device = device }
 
   func makeFunction(name: String, constantValues: MTLFunctionConstantValues) throws -> any MTLFunction {
-    guard holds("[[host_name(\"\(name)\")]]") || holdsFunction(of: name) else {
-      throw MetalEmulationError("\(name): the library's source has no such kernel")
-    }
+    guard device.kernels[name] != nil else { throw MetalEmulationError("\(name): the library has no such kernel") }
     return try EmulatedFunction(device: device, name: name, constants: constantValues)
-  }
-
-  /// Instantiations are made by macros: the kernel's function is named as the instantiation is, up to some underscore.
-  private func holdsFunction(of name: String) -> Bool {
-    var prefix = Substring(name)
-    while true {
-      if holds("kernel void \(prefix)(") { return true }
-      guard let underscore = prefix.lastIndex(of: "_") else { return false }
-      prefix = prefix[..<underscore]
-    }
-  }
-
-  private func holds(_ part: String) -> Bool {
-    let part = Array(part.utf8)
-    return source.utf8.withContiguousStorageIfAvailable { text in
-      guard text.count >= part.count else { return false }
-      return (0...(text.count - part.count)).contains { start in
-        text[start] == part[0] && text[start..<(start + part.count)].elementsEqual(part)
-      }
-    } ?? false
   }
 }
 

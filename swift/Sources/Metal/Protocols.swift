@@ -67,6 +67,7 @@ public protocol MTLComputePipelineState: MTLAllocation, Sendable {
 
 public protocol MTLCommandQueue: NSObjectProtocol, Sendable {
   func makeCommandBuffer() -> (any MTLCommandBuffer)?
+  func makeCommandBufferWithUnretainedReferences() -> (any MTLCommandBuffer)?
 }
 
 public protocol MTLCommandBuffer: NSObjectProtocol {

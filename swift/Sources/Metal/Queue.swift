@@ -62,9 +62,15 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
   }
 
   /// Blocks, as Apple's does, while the queue's command buffers are all in use.
-  func makeCommandBuffer() -> (any MTLCommandBuffer)? {
+  func makeCommandBuffer() -> (any MTLCommandBuffer)? { makeCommandBuffer(retainsBuffers: true) }
+
+  func makeCommandBufferWithUnretainedReferences() -> (any MTLCommandBuffer)? {
+    makeCommandBuffer(retainsBuffers: false)
+  }
+
+  private func makeCommandBuffer(retainsBuffers: Bool) -> EmulatedCommandBuffer {
     condition.locked(when: { uncompleted < limit }) { uncompleted += 1 }
-    return EmulatedCommandBuffer(queue: self)
+    return EmulatedCommandBuffer(queue: self, retainsBuffers: retainsBuffers)
   }
 
   /// The next command buffer to run fails with this, as a GPU's may at any time.

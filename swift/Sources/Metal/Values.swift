@@ -19,6 +19,7 @@ public struct MTLResourceOptions: OptionSet, Sendable {
   public init(rawValue: UInt) { self.rawValue = rawValue }
   /// The default, so it has no bits of its own.
   public static var storageModeShared: MTLResourceOptions { MTLResourceOptions(rawValue: 0) }
+  public static var hazardTrackingModeUntracked: MTLResourceOptions { MTLResourceOptions(rawValue: 256) }
 }
 
 public struct MTLBarrierScope: OptionSet, Sendable {

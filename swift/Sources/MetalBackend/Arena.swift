@@ -45,7 +45,7 @@ final class ArenaPool: @unchecked Sendable {
       return chunk
     }
     if let reused { return reused }
-    guard length <= device.maxBufferLength, let made = device.makeBuffer(length: length, options: .storageModeShared)
+    guard length <= device.maxBufferLength, let made = device.makeBuffer(length: length, options: .untracked)
     else {
       throw Failure(.outOfMemory, expected: "\(length) bytes of scratch memory", received: "no buffer")
     }

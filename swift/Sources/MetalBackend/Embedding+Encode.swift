@@ -1,9 +1,22 @@
 import GatedDeltaTypes
+import ShaderParams
 
 extension Pass {
-  /// Refused by `MetalBackend.check`.
   mutating func encode(_ op: Embedding, _ ids: Sequences) throws(Failure) {
-    throw Failure(.unsupported, expected: "another op on the Metal backend", received: "embedding")
+    guard op.rows > 0, op.dim > 0 else { return }
+    var kernel = Kernel(family: .embedding, activation: op.out.dtype, storage: op.weight.dtype)
+    kernel.constants.setMatrix(op.quantisation)
+    kernel.constants.set(.alignedRows, false)
+    try dispatch(
+      kernel,
+      [
+        .matrix(op.weight, op.quantisation, rows: op.vocabulary, columns: op.dim),
+        .scales(op.quantisation?.scales, op.quantisation, rows: op.vocabulary, columns: op.dim),
+        .scales(op.quantisation?.biases, op.quantisation, rows: op.vocabulary, columns: op.dim),
+        .writes(op.out, tokens: op.rows, width: op.dim), .reads(arena.region(copying: ids.readSlots)),
+      ],
+      GDMEmbedding(columns: UInt32(element: op.dim), outRowStride: UInt32(element: op.out.tokenStride)),
+      groups: (ceilDiv(op.dim, 8 * GDM_EMBEDDING_THREADS), op.rows, 1), threads: .exactly(GDM_EMBEDDING_THREADS))
   }
 }
 

@@ -102,12 +102,12 @@ struct Encoding {
     pass.encoder?.endEncoding()
   }
 
-  /// Every pass waits for the one before it. Metal tracks what passes share by buffer, and two buffers may lie over the
-  /// same memory.
+  /// Every pass waits for the one before it: Metal tracks none of the buffers, and two of them may lie over the same
+  /// memory. Nor does it retain them: submissions hold their memory, and `Scratch` the arena's, until they have completed.
   private static func begin(_ device: MetalBackend, waits: Bool) throws(Failure) -> (
     commandBuffer: any MTLCommandBuffer, encoder: any MTLComputeCommandEncoder
   ) {
-    guard let commandBuffer = device.queue.makeCommandBuffer(),
+    guard let commandBuffer = device.queue.makeCommandBufferWithUnretainedReferences(),
       let encoder = commandBuffer.makeComputeCommandEncoder(dispatchType: .concurrent)
     else {
       throw Failure(.device, expected: "a command buffer", received: "none")
@@ -160,10 +160,6 @@ extension GatedRMSNorm {
 
 extension GatedDeltaStep {
   func work(_ sequences: Sequences) -> Int { 2 * self.sequences * valueHeads * valueDim * keyDim }
-}
-
-extension Linear {
-  var work: Int { rows * inFeatures * outFeatures }
 }
 
 extension CopySlots {

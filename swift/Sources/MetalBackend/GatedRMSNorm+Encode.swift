@@ -30,30 +30,4 @@ extension Pass {
         epsilon: op.eps),
       groups: (ceilDiv(rows, GDM_NORM_ROWS), 1, 1), threads: .exactly(GDM_NORM_THREADS))
   }
-
-  mutating func encode(_ op: Linear) throws(Failure) {
-    guard op.rows > 0, op.outFeatures > 0 else { return }
-    var kernel = Kernel(family: .project, activation: op.x.dtype, storage: op.weight.dtype)
-    kernel.constants.set(.outF32, op.out.dtype == .f32)
-    kernel.constants.set(
-      .alignedRows,
-      op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.weight.offset % 16 == 0 && op.x.offset % 16 == 0)
-    let rows = op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS
-    kernel.constants.set(.projectRows, UInt32(element: rows))
-    // Four simdgroups a threadgroup, each a square tile of outputs.
-    let outputs = GDM_PROJECT_TILE * GDM_PROJECT_THREADS / GDM_SIMD_LANES
-    try dispatch(
-      kernel,
-      [
-        .reads(op.x, tokens: op.rows, width: op.inFeatures),
-        .reads(op.weight, elements: op.outFeatures * op.inFeatures),
-        .writes(op.out, tokens: op.rows, width: op.outFeatures),
-      ],
-      GDMProject(
-        rows: UInt32(element: op.rows), inputs: UInt32(element: op.inFeatures),
-        outputs: UInt32(element: op.outFeatures), xRowStride: UInt32(element: op.x.tokenStride),
-        outRowStride: UInt32(element: op.out.tokenStride)),
-      groups: (ceilDiv(op.outFeatures, outputs), ceilDiv(op.rows, rows), 1),
-      threads: .exactly(GDM_PROJECT_THREADS))
-  }
 }

@@ -13,7 +13,9 @@ struct Kernel: Hashable {
     case norm = "gd_norm"
     case rmsNorm = "gd_rms_norm"
     case project = "gd_project"
+    case embedding = "gd_embedding"
     case add = "gd_add"
+    case siluMul = "gd_silu_mul"
     case step = "gd_step"
     case gather = "gd_slots_gather"
     case copy = "gd_slots_copy"
@@ -48,7 +50,8 @@ struct Kernel: Hashable {
   var name: String {
     var name = family.rawValue
     if let activation { name += "_" + activation.name }
-    if let storage { name += "_" + storage.name }
+    // Words hold numbers of so many bits.
+    if let storage { name += storage == .u32 ? "_q" : "_" + storage.name }
     if let keyClass { name += "_" + keyClass.rawValue }
     switch unit {
     case .u16: name += "_u16"
@@ -78,6 +81,7 @@ struct Constants: Hashable {
     case aLogDType = 12
     case dtBiasDType = 13
     case parts = 14
+    case matrixBits = 15
     case convWidth = 16
     case convBias = 17
     case convSilu = 18
@@ -85,6 +89,7 @@ struct Constants: Hashable {
     case convWeightDType = 20
     case convBiasDType = 21
     case convUpdate = 22
+    case matrixGroup = 23
     case normSigmoid = 24
     case normGateFirst = 25
     case normXF32 = 26
@@ -92,6 +97,7 @@ struct Constants: Hashable {
     case alignedRows = 28
     case projectRows = 29
     case normParts = 30
+    case matrixDType = 31
 
     var isBool: Bool {
       switch self {

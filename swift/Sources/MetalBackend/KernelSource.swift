@@ -136,9 +136,12 @@ enum {
   GDM_GATE_THREADS = 256,
   GDM_NORM_THREADS = 128,     // one simdgroup a row
   GDM_NORM_ROWS = 4,
-  GDM_PROJECT_THREADS = 128,  // four simdgroups, each GDM_PROJECT_TILE outputs of GDM_PROJECT_TILE rows
-  GDM_PROJECT_TILE = 4,
+  GDM_PROJECT_THREADS = 128,  // four simdgroups
+  GDM_PROJECT_TILE = 4,       // outputs of a simdgroup, at most
   GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
+  GDM_PROJECT_OUTPUTS_1 = 2,  // outputs of a simdgroup for one row, but for weights of f32
+  GDM_PROJECT_TURNS = 4,      // turns of one row whose packed weights are read together
+  GDM_EMBEDDING_THREADS = 128,
   GDM_COPY_THREADS = 256,
   GDM_ATTENTION_SPAN = 512,        // keys of a span: the order of a row's sums depends on it
   GDM_ATTENTION_BLOCK = 32,        // keys of a step of the online softmax: a lane each
@@ -238,14 +241,23 @@ typedef struct GDMRMSNorm {
 } GDMRMSNorm;
 GDM_ASSERT_SIZE(GDMRMSNorm, 36);
 
-// projection.metal
+// projection.metal. What is added to a sum: nothing, a tensor of the activation dtype or of
+// float32, or what out holds.
+enum { GDM_RESIDUAL_NONE = 0, GDM_RESIDUAL_T = 1, GDM_RESIDUAL_F32 = 2, GDM_RESIDUAL_OUT = 3 };
 typedef struct GDMProject {
   uint32_t rows, inputs, outputs;
-  uint32_t xRowStride, outRowStride;
+  uint32_t xRowStride, outRowStride, residualRowStride;
+  uint32_t residual;  // GDM_RESIDUAL_*
 } GDMProject;
-GDM_ASSERT_SIZE(GDMProject, 20);
+GDM_ASSERT_SIZE(GDMProject, 28);
 
-// add.metal. A row is a (token, head) pair.
+// embedding.metal
+typedef struct GDMEmbedding {
+  uint32_t columns, outRowStride;
+} GDMEmbedding;
+GDM_ASSERT_SIZE(GDMEmbedding, 8);
+
+// add.metal and silu_mul.metal (a is the gate, b the other). A row is a (token, head) pair.
 enum { GDM_ADD_PART = 4 };  // elements of a thread
 typedef struct GDMAdd {
   uint32_t heads, length;
@@ -347,6 +359,11 @@ using namespace metal;
   GDM_KERNEL(#function "_bf16_f32", function, bfloat, float)   \
   GDM_KERNEL(#function "_bf16_f16", function, bfloat, half)    \
   GDM_KERNEL(#function "_bf16_bf16", function, bfloat, bfloat)
+#define GDM_INSTANTIATE_TW(function)                \
+  GDM_INSTANTIATE_TS(function)                      \
+  GDM_KERNEL(#function "_f32_q", function, float, Packed) \
+  GDM_KERNEL(#function "_f16_q", function, half, Packed)  \
+  GDM_KERNEL(#function "_bf16_q", function, bfloat, Packed)
 #define GDM_INSTANTIATE_TSK(function)                                 \
   GDM_INSTANTIATE_K(#function "_f32_f32", function, float, float)     \
   GDM_INSTANTIATE_K(#function "_f32_f16", function, float, half)      \
@@ -396,6 +413,11 @@ constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elemen
 // Memory accesses of norm and projection: rows that begin at multiples of 16 bytes are read as vectors.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
 constant uint PROJECT_ROWS [[function_constant(29)]];   // rows of a projection's tile: 1, 4 or 8
+
+// Packed weights.
+constant uint MATRIX_BITS [[function_constant(15)]];    // of a number: 2, 3, 4, 5, 6 or 8
+constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of the elements that share a scale: 5, 6 or 7
+constant uint MATRIX_DTYPE [[function_constant(31)]];   // of scales and biases
 
 constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states
 
@@ -2047,6 +2069,244 @@ kernel void gd_conv_shift(device const T* x [[buffer(0)]],
 GDM_INSTANTIATE_T(gd_conv)
 GDM_INSTANTIATE_T(gd_conv_shift)
 
+#line 1 "shaders/embedding.metal"
+// Rows of a matrix by number: out[r] = row ids[r] of a weight as matrix.h has it, converted to out's dtype.
+//
+// weight [vocabulary, columns]; out [rows, columns] T, row stride in elements; ids [rows], each below the vocabulary.
+// Elements that need no conversion are moved as the bits that they are.
+//
+// Grid: (ceil(columns / (8 GDM_EMBEDDING_THREADS)), rows) threadgroups of GDM_EMBEDDING_THREADS: a thread takes eight
+// elements. Function constants: ALIGNED_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+#line 1 "shaders/matrix.h"
+// A matrix [rows, columns] as projection and embedding read it: of floats, or in MLX's affine form.
+//
+// Of floats W: contiguous, rows of `columns` elements. Packed, B = MATRIX_BITS = 2, 3, 4, 5, 6 or 8: a row is
+// columns B / 8 bytes, a little-endian stream of B-bit numbers q; scales and biases [rows, columns >> MATRIX_GROUP] of
+// MATRIX_DTYPE; element = fma(q, scale, bias) in float32. Eight neighbouring elements are B bytes, and in one group.
+//
+// Reading is in two steps, so that many reads are asked for before the first is used: Raw is what memory holds.
+// Function constants: ALIGNED_ROWS (of floats: columns are a multiple of 8 and rows begin at multiples of 16 bytes),
+// MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE (these three of packed ones only).
+#ifndef GATED_DELTA_SHADERS_MATRIX_H
+#define GATED_DELTA_SHADERS_MATRIX_H
+
+
+
+// For a template parameter W: not floats.
+struct Packed {};
+
+// Elements at .. at + 7; those from `columns` on are zeros.
+struct Eight {
+  float4 lower;
+  float4 upper;
+};
+
+// Scale or bias `group` after one, in the 16-bit units of read_any.
+METAL_FUNC device const ushort* matrix_scale(device const ushort* p, ulong group) {
+  return p + group * (MATRIX_DTYPE == GDM_F32 ? 2 : 1);
+}
+
+// Of floats.
+template <typename W> struct Raw {
+  typename Vec4<W>::type lower;
+  typename Vec4<W>::type upper;
+};
+template <> struct Raw<Packed> {
+  uint2 words;
+  float scale;
+  float bias;
+};
+
+// A place in a row, a multiple of 8.
+template <typename W> struct MatrixRow {
+  device const W* row;
+};
+template <> struct MatrixRow<Packed> {
+  device const uchar* row;
+  device const ushort* scales;
+  device const ushort* biases;
+};
+
+template <typename W>
+METAL_FUNC void matrix_place(thread MatrixRow<W>& place, device const ushort* weight, device const ushort* scales,
+                             device const ushort* biases, uint row, uint at, uint columns) {
+  place.row = (device const W*)weight + (ulong(row) * columns + at);
+}
+METAL_FUNC void matrix_place(thread MatrixRow<Packed>& place, device const ushort* weight, device const ushort* scales,
+                             device const ushort* biases, uint row, uint at, uint columns) {
+  place.row = (device const uchar*)weight + (ulong(row) * (columns / 8) + at / 8) * MATRIX_BITS;
+  ulong group = ulong(row) * (columns >> MATRIX_GROUP) + (at >> MATRIX_GROUP);
+  place.scales = matrix_scale(scales, group);
+  place.biases = matrix_scale(biases, group);
+}
+
+// On by a multiple of 256.
+template <typename W> METAL_FUNC void matrix_move(thread MatrixRow<W>& place, uint by) { place.row += by; }
+METAL_FUNC void matrix_move(thread MatrixRow<Packed>& place, uint by) {
+  place.row += by / 8 * MATRIX_BITS;
+  place.scales = matrix_scale(place.scales, by >> MATRIX_GROUP);
+  place.biases = matrix_scale(place.biases, by >> MATRIX_GROUP);
+}
+
+// The eight elements `ahead` of a place, a multiple of 256; their column is `at`, below `columns`.
+template <typename W>
+METAL_FUNC void matrix_fetch(thread Raw<W>& raw, thread const MatrixRow<W>& from, uint ahead, uint at, uint columns) {
+  typedef typename Vec4<W>::type W4;
+  if (ALIGNED_ROWS) {
+    raw.lower = *(device const W4*)(from.row + ahead);
+    raw.upper = *(device const W4*)(from.row + ahead + 4);
+    return;
+  }
+  raw.lower = W4(W(0.0f));
+  raw.upper = W4(W(0.0f));
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < columns) raw.lower[j] = from.row[ahead + j];
+    if (at + 4 + j < columns) raw.upper[j] = from.row[ahead + 4 + j];
+  }
+}
+METAL_FUNC void matrix_fetch(thread Raw<Packed>& raw, thread const MatrixRow<Packed>& from, uint ahead, uint at,
+                             uint columns) {
+  device const uchar* p = from.row + ahead / 8 * MATRIX_BITS;
+  raw.words = uint2(0u);
+  if (MATRIX_BITS == 4) {
+    raw.words.x = *(device const uint*)p;
+  } else if (MATRIX_BITS == 8) {
+    raw.words.x = ((device const uint*)p)[0];
+    raw.words.y = ((device const uint*)p)[1];
+  } else if (MATRIX_BITS == 2) {
+    raw.words.x = uint(*(device const ushort*)p);
+  } else if (MATRIX_BITS == 6) {
+    device const ushort* h = (device const ushort*)p;
+    raw.words.x = uint(h[0]) | uint(h[1]) << 16;
+    raw.words.y = uint(h[2]);
+  } else {
+    raw.words.x = uint(p[0]) | uint(p[1]) << 8 | uint(p[2]) << 16;
+    if (MATRIX_BITS == 5) {
+      raw.words.x |= uint(p[3]) << 24;
+      raw.words.y = uint(p[4]);
+    }
+  }
+  raw.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+  raw.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+}
+
+// Number j of eight, as a float; j is a constant where this is called. Bits that stand below position 23 become the
+// mantissa of a float whose unit is their lowest position: an AND-OR and an exact subtraction, not a shift and a
+// conversion. Those that end above it are moved down by 16 first; some of 5 and 6 bits straddle two words.
+METAL_FUNC float packed_number(uint2 words, uint j) {
+  uint mask = (1u << MATRIX_BITS) - 1;
+  uint start = MATRIX_BITS * j % 32;
+  uint word = MATRIX_BITS * j < 32 ? words.x : words.y;
+  uint position = start;
+  if (start + MATRIX_BITS > 32) {
+    word = words.x >> start | words.y << (32 - start);
+    position = 0;
+  } else if (start + MATRIX_BITS > 23) {
+    word >>= 16;
+    position = start - 16;
+  }
+  uint unit = (150 - position) << 23;
+  return as_type<float>((word & (mask << position)) | unit) - as_type<float>(unit);
+}
+
+template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<W>& raw) {
+  v.lower = Vec4<W>::widen(raw.lower);
+  v.upper = Vec4<W>::widen(raw.upper);
+}
+METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Packed>& raw) {
+  float4 scale = float4(raw.scale);
+  float4 bias = float4(raw.bias);
+  uint2 w = raw.words;
+  v.lower = fma(float4(packed_number(w, 0), packed_number(w, 1), packed_number(w, 2), packed_number(w, 3)), scale, bias);
+  v.upper = fma(float4(packed_number(w, 4), packed_number(w, 5), packed_number(w, 6), packed_number(w, 7)), scale, bias);
+}
+
+METAL_FUNC float chain4(float sum, float4 a, float4 b) {
+  sum = fma(a.x, b.x, sum);
+  sum = fma(a.y, b.y, sum);
+  sum = fma(a.z, b.z, sum);
+  return fma(a.w, b.w, sum);
+}
+
+// Past the last column nothing is added: a product with padding would make NaN of an infinite neighbour.
+METAL_FUNC float chain8(float sum, thread const Eight& a, thread const Eight& b, uint at, uint columns) {
+  if (ALIGNED_ROWS || at + 8 <= columns) return chain4(chain4(sum, a.lower, b.lower), a.upper, b.upper);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) sum = at + j < columns ? fma(a.lower[j], b.lower[j], sum) : sum;
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) sum = at + 4 + j < columns ? fma(a.upper[j], b.upper[j], sum) : sum;
+  return sum;
+}
+
+// One output with what is added to it in float32, rounded once. GDM_RESIDUAL_*; `residual` [rows, outputs] with a row
+// stride, or out itself, which is not bound twice.
+template <typename T>
+METAL_FUNC void project_store(device T* out, device const T* residual, constant GDMProject& params, uint row,
+                              uint output, float total) {
+  ulong at = ulong(row) * params.outRowStride + output;
+  if (params.residual == GDM_RESIDUAL_OUT) {
+    total = total + read_wide((device const T*)out, at, OUT_F32);
+  } else if (params.residual != GDM_RESIDUAL_NONE) {
+    total = total + read_wide(residual, ulong(row) * params.residualRowStride + output,
+                              params.residual == GDM_RESIDUAL_F32);
+  }
+  write_wide(out, at, total, OUT_F32);
+}
+
+#endif
+
+#line 9 "shaders/embedding.metal"
+
+template <typename T> METAL_FUNC void embedding_move(device T* out, device const T* from) {
+  typedef typename Bits<T>::type U;
+  *(device U*)out = *(device const U*)from;
+}
+
+template <typename T, typename W> struct Embedding {
+  static METAL_FUNC void put(device T* out, thread const MatrixRow<W>& row, uint at, uint columns) {
+    GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+      if (at + j < columns) out[at + j] = T(Bits<W>::value(uint(((device const typename Bits<W>::type*)row.row)[j])));
+    }
+  }
+};
+template <typename T> struct Embedding<T, T> {
+  static METAL_FUNC void put(device T* out, thread const MatrixRow<T>& row, uint at, uint columns) {
+    GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+      if (at + j < columns) embedding_move(out + at + j, row.row + j);
+    }
+  }
+};
+template <typename T> struct Embedding<T, Packed> {
+  static METAL_FUNC void put(device T* out, thread const MatrixRow<Packed>& row, uint at, uint columns) {
+    Raw<Packed> raw;
+    Eight v;
+    matrix_fetch(raw, row, 0, at, columns);
+    matrix_widen(v, raw);
+    GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+      out[at + j] = T(v.lower[j]);
+      out[at + 4 + j] = T(v.upper[j]);
+    }
+  }
+};
+
+template <typename T, typename W>
+[[max_total_threads_per_threadgroup(GDM_EMBEDDING_THREADS)]]
+kernel void gd_embedding(device const ushort* weight [[buffer(0)]],
+                         device const ushort* scales [[buffer(1)]],
+                         device const ushort* biases [[buffer(2)]],
+                         device T* out [[buffer(3)]],
+                         device const int* ids [[buffer(4)]],
+                         constant GDMEmbedding& params [[buffer(5)]],
+                         uint2 group [[threadgroup_position_in_grid]],
+                         uint index [[thread_index_in_threadgroup]]) {
+  uint at = 8 * (group.x * GDM_EMBEDDING_THREADS + index);
+  if (at >= params.columns) return;
+  MatrixRow<W> row;
+  matrix_place(row, weight, scales, biases, uint(ids[group.y]), at, params.columns);
+  Embedding<T, W>::put(out + ulong(group.y) * params.outRowStride, row, at, params.columns);
+}
+
+// Names: gd_embedding_<T>_<W>, W a float dtype or q.
+GDM_INSTANTIATE_TW(gd_embedding)
+
 #line 1 "shaders/gates.metal"
 // Gates and betas of a batch, resolved to the float32 that the recurrence takes.
 //
@@ -2304,115 +2564,137 @@ kernel void gd_norm(device const T* x [[buffer(0)]],
 GDM_INSTANTIATE_T(gd_norm)
 
 #line 1 "shaders/projection.metal"
-// Plain linear projection: out[r, o] = sum over i of x[r, i] weight[o, i], accumulated in float32.
+// Linear projection: out[r, o] = (residual[r, o] +) sum over i of x[r, i] weight[o, i], in float32.
 //
-// x [rows, inputs] T, out [rows, outputs] T or f32 (OUT_F32), row strides in elements; weight [outputs, inputs] W.
-// ALIGNED_ROWS: inputs are a multiple of 8, and every row of x and weight begins at a multiple of 16 bytes.
+// x [rows, inputs] T, out [rows, outputs] T or f32 (OUT_F32), residual likewise, row strides in elements; weight
+// [outputs, inputs]: matrix.h. ALIGNED_ROWS: inputs are a multiple of 8, and every row of x (and of a weight of floats)
+// begins at a multiple of 16 bytes.
 //
-// The order of a sum, for one row as for many and for any way to store weights (a quantised one is w = fma(q, scale,
-// bias) first, and eight of them are a whole number of bytes at any width):
+// The order of a sum, for one row as for many and for any way to store weights (a quantised one
+// is w = fma(q, scale, bias) first, and eight of them are a whole number of bytes at any width):
 //   1. chain c = 0 .. 31 takes elements 8 (c + 32 i) + 0 .. 7, i = 0, 1, ..., in ascending order by fma, from 0
 //   2. chains add by xor 1, 2, 4, 8, 16 of their number
-// It depends on `inputs` alone. Here a chain is a lane. A kernel of many rows with a thread an output can go through
-// the chains depth first instead, and holds five partial sums at most.
+// It depends on `inputs` alone. Here a chain is a lane. The residual is added to the whole sum.
 //
-// Grid: (ceil(outputs / 16), ceil(rows / PROJECT_ROWS)) threadgroups of GDM_PROJECT_THREADS. A simdgroup makes a tile of 4 outputs
-// by PROJECT_ROWS rows (1, 4 or 8), so that a weight read once serves them all; past the edge it repeats the last row or output,
-// unstored. A lane's weights of a turn, 4 x 8 neighbours, are all asked for before the first is used.
-// Function constants: OUT_F32, ALIGNED_ROWS, PROJECT_ROWS.
+// Grid: (ceil(rows / PROJECT_ROWS), ceil(outputs / (4 OUTS))) threadgroups of GDM_PROJECT_THREADS, rows first, so that
+// threadgroups that run together read the same weights. A simdgroup makes a tile of PROJECT_ROWS rows (1, 4 or 8) by
+// OUTS outputs (4, or what OneRow says), so that a weight read once serves all rows; past the edge it repeats the last
+// row or output, unstored. What a lane reads of weights in a turn, 8 neighbours of each output, it asks for before it
+// uses the first; of packed weights, which are few bytes, and for one row, in several turns at a time. Tiles of eight
+// rows take about 150 registers: the host uses those of four where the pipeline then has few threads, which is why there
+// is no bound on them here.
+// Function constants: OUT_F32, ALIGNED_ROWS, PROJECT_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
 
 
-// Elements at .. at + 7; those from `inputs` on are zeros.
-struct Eight {
-  float4 lower;
-  float4 upper;
+// Of one row: outputs of a simdgroup, and turns whose weights are asked for together. The host knows the outputs, too.
+template <typename W> struct OneRow {
+  enum { outputs = GDM_PROJECT_OUTPUTS_1, turns = 1 };
 };
-template <typename T> METAL_FUNC void eight_load(thread Eight& v, device const T* row, uint at, uint inputs) {
-  typedef typename Vec4<T>::type T4;
-  if (ALIGNED_ROWS) {
-    v.lower = Vec4<T>::widen(*(device const T4*)(row + at));
-    v.upper = Vec4<T>::widen(*(device const T4*)(row + at + 4));
-    return;
-  }
-  v.lower = float4(0.0f);
-  v.upper = float4(0.0f);
-  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    if (at + j < inputs) v.lower[j] = float(row[at + j]);
-    if (at + 4 + j < inputs) v.upper[j] = float(row[at + 4 + j]);
-  }
-}
-
-METAL_FUNC float chain4(float sum, float4 a, float4 b) {
-  sum = fma(a.x, b.x, sum);
-  sum = fma(a.y, b.y, sum);
-  sum = fma(a.z, b.z, sum);
-  return fma(a.w, b.w, sum);
-}
-
-// Past the last input nothing is added: a product with padding would make NaN of an infinite neighbour.
-METAL_FUNC float chain8(float sum, thread const Eight& a, thread const Eight& b, uint at, uint inputs) {
-  if (ALIGNED_ROWS || at + 8 <= inputs) return chain4(chain4(sum, a.lower, b.lower), a.upper, b.upper);
-  GDM_UNROLL for (uint j = 0; j < 4; ++j) sum = at + j < inputs ? fma(a.lower[j], b.lower[j], sum) : sum;
-  GDM_UNROLL for (uint j = 0; j < 4; ++j) sum = at + 4 + j < inputs ? fma(a.upper[j], b.upper[j], sum) : sum;
-  return sum;
-}
+template <> struct OneRow<float> {
+  enum { outputs = GDM_PROJECT_TILE, turns = 1 };
+};
+template <> struct OneRow<Packed> {
+  enum { outputs = GDM_PROJECT_OUTPUTS_1, turns = GDM_PROJECT_TURNS };
+};
 
 template <typename T, typename W>
-[[max_total_threads_per_threadgroup(GDM_PROJECT_THREADS)]]
 kernel void gd_project(device const T* x [[buffer(0)]],
-                       device const W* weight [[buffer(1)]],
-                       device T* out [[buffer(2)]],
-                       constant GDMProject& params [[buffer(3)]],
+                       device const ushort* weight [[buffer(1)]],
+                       device const ushort* scales [[buffer(2)]],
+                       device const ushort* biases [[buffer(3)]],
+                       device const T* residual [[buffer(4)]],
+                       device T* out [[buffer(5)]],
+                       constant GDMProject& params [[buffer(6)]],
                        uint2 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
   constexpr uint tile = GDM_PROJECT_TILE;
   constexpr uint simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES;
+  constexpr uint step = 8 * GDM_SIMD_LANES;
+  constexpr uint most = OneRow<W>::turns;
+  uint outs = PROJECT_ROWS == 1 ? uint(OneRow<W>::outputs) : tile;
+  uint turns = PROJECT_ROWS == 1 ? most : 1;
   uint lane = index % GDM_SIMD_LANES;
-  uint firstOutput = (group.x * simdgroups + index / GDM_SIMD_LANES) * tile;
-  uint firstRow = group.y * PROJECT_ROWS;
+  uint firstOutput = (group.y * simdgroups + index / GDM_SIMD_LANES) * outs;
+  uint firstRow = group.x * PROJECT_ROWS;
   uint inputs = params.inputs;
 
-  device const T* xRow[GDM_PROJECT_ROWS];
-  device const W* weightRow[tile];
-  float sum[GDM_PROJECT_ROWS][tile];
+  MatrixRow<T> xRow[GDM_PROJECT_ROWS];
+  MatrixRow<W> weightRow[tile];
+  float sum[GDM_PROJECT_ROWS * tile];
   GDM_UNROLL for (uint b = 0; b < tile; ++b) {
-    weightRow[b] = weight + ulong(min(firstOutput + b, params.outputs - 1)) * inputs;
-  }
-  GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
-    xRow[a] = x + ulong(min(firstRow + a, params.rows - 1)) * params.xRowStride;
-    GDM_UNROLL for (uint b = 0; b < tile; ++b) sum[a][b] = 0.0f;
-  }
-  for (uint i = 8 * lane; i < inputs; i += 8 * GDM_SIMD_LANES) {
-    Eight w[tile];
-    GDM_UNROLL for (uint b = 0; b < tile; ++b) eight_load(w[b], weightRow[b], i, inputs);
-    GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
-      if (a < PROJECT_ROWS) {
-        Eight v;
-        eight_load(v, xRow[a], i, inputs);
-        GDM_UNROLL for (uint b = 0; b < tile; ++b) sum[a][b] = chain8(sum[a][b], v, w[b], i, inputs);
-      }
+    if (b < outs) {
+      matrix_place(weightRow[b], weight, scales, biases, min(firstOutput + b, params.outputs - 1), 8 * lane, inputs);
     }
   }
   GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
-    if (a < PROJECT_ROWS) {
-      GDM_UNROLL for (uint b = 0; b < tile; ++b) {
-        float total = sum[a][b];
-        total += simd_shuffle_xor(total, ushort(1));
-        total += simd_shuffle_xor(total, ushort(2));
-        total += simd_shuffle_xor(total, ushort(4));
-        total += simd_shuffle_xor(total, ushort(8));
-        total += simd_shuffle_xor(total, ushort(16));
-        // Every lane has the total; lane (a, b) of the tile writes it.
-        if (lane == a * tile + b && firstRow + a < params.rows && firstOutput + b < params.outputs) {
-          write_wide(out, ulong(firstRow + a) * params.outRowStride + (firstOutput + b), total, OUT_F32);
+    xRow[a].row = x + (ulong(min(firstRow + a, params.rows - 1)) * params.xRowStride + 8 * lane);
+    GDM_UNROLL for (uint b = 0; b < tile; ++b) sum[a * tile + b] = 0.0f;
+  }
+  for (uint i = 8 * lane; i < inputs; i += turns * step) {
+    Raw<W> raw[most][tile];
+    GDM_UNROLL for (uint turn = 0; turn < most; ++turn) {
+      uint at = i + turn * step;
+      if (turn < turns && at < inputs) {
+        GDM_UNROLL for (uint b = 0; b < tile; ++b) {
+          if (b < outs) matrix_fetch(raw[turn][b], weightRow[b], turn * step, at, inputs);
         }
       }
     }
+    GDM_UNROLL for (uint turn = 0; turn < most; ++turn) {
+      uint at = i + turn * step;
+      if (turn < turns && at < inputs) {
+        Eight w[tile];
+        GDM_UNROLL for (uint b = 0; b < tile; ++b) {
+          if (b < outs) matrix_widen(w[b], raw[turn][b]);
+        }
+        GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
+          if (a < PROJECT_ROWS) {
+            Raw<T> read;
+            Eight v;
+            matrix_fetch(read, xRow[a], turn * step, at, inputs);
+            matrix_widen(v, read);
+            GDM_UNROLL for (uint b = 0; b < tile; ++b) {
+              if (b < outs) sum[a * tile + b] = chain8(sum[a * tile + b], v, w[b], at, inputs);
+            }
+          }
+        }
+      }
+    }
+    GDM_UNROLL for (uint b = 0; b < tile; ++b) {
+      if (b < outs) matrix_move(weightRow[b], turns * step);
+    }
+    GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
+      if (a < PROJECT_ROWS) matrix_move(xRow[a], turns * step);
+    }
+  }
+
+  // The tree, for all sums at once: where two are left, a lane keeps the one of its bit and gives the other away. In the
+  // end lane n has sum n, of row n / 4 and output n % 4.
+  uint sums = PROJECT_ROWS * tile;
+  GDM_UNROLL for (uint bit = 0; bit < 5; ++bit) {
+    ushort other = ushort(1u << bit);
+    bool upper = (lane >> bit & 1) != 0;
+    if (sums >> bit > 1) {
+      GDM_UNROLL for (uint k = 0; k < GDM_PROJECT_ROWS * tile / 2; ++k) {
+        if (k < sums >> (bit + 1)) {
+          float kept = upper ? sum[2 * k + 1] : sum[2 * k];
+          float given = upper ? sum[2 * k] : sum[2 * k + 1];
+          sum[k] = kept + simd_shuffle_xor(given, other);
+        }
+      }
+    } else {
+      sum[0] += simd_shuffle_xor(sum[0], other);
+    }
+  }
+  uint row = firstRow + lane / tile;
+  uint output = firstOutput + lane % tile;
+  if (lane < sums && lane % tile < outs && row < params.rows && output < params.outputs) {
+    project_store(out, residual, params, row, output, sum[0]);
   }
 }
 
-// Names: gd_project_<T>_<W>.
-GDM_INSTANTIATE_TS(gd_project)
+// Names: gd_project_<T>_<W>, W a float dtype or q.
+GDM_INSTANTIATE_TW(gd_project)
 
 #line 1 "shaders/recurrence_commit.metal"
 // Commit of a verified draft: applies the first counts[s] records of each sequence to its state.
@@ -2905,6 +3187,42 @@ kernel void gd_rms_norm(device const T* x [[buffer(0)]],
 
 // Names: gd_rms_norm_<T>.
 GDM_INSTANTIATE_T(gd_rms_norm)
+
+#line 1 "shaders/silu_mul.metal"
+// SiLU of one tensor times another, in float32 and rounded once: out = silu(gate) up.
+//
+// up [tokens, heads, length] T; gate and out likewise, T or f32; token and head strides in elements, any length. Where
+// out is gate or up itself, that argument is not bound and its elements are read from out: arguments may not overlap.
+//
+// Grid: (rows, ceil(length / (GDM_ADD_PART GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread takes
+// GDM_ADD_PART elements, GDM_COPY_THREADS apart. Function constants: OUT_F32.
+
+
+template <typename T>
+[[max_total_threads_per_threadgroup(GDM_COPY_THREADS)]]
+kernel void gd_silu_mul(device const T* gate [[buffer(0)]],
+                        device const T* up [[buffer(1)]],
+                        device T* out [[buffer(2)]],
+                        constant GDMAdd& params [[buffer(3)]],
+                        uint3 group [[threadgroup_position_in_grid]],
+                        uint index [[thread_index_in_threadgroup]]) {
+  uint token = group.x / params.heads;
+  uint head = group.x - token * params.heads;
+  ulong gateAt = ulong(token) * params.aTokenStride + ulong(head) * params.aHeadStride;
+  ulong upAt = ulong(token) * params.bTokenStride + ulong(head) * params.bHeadStride;
+  ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
+  for (uint part = 0; part < GDM_ADD_PART; ++part) {
+    uint i = (group.y * GDM_ADD_PART + part) * GDM_COPY_THREADS + index;
+    if (i >= params.length) return;
+    float g = params.replacesA != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32)
+                                    : read_wide(gate, gateAt + i, params.aF32 != 0);
+    float u = params.replacesB != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32) : float(up[upAt + i]);
+    write_wide(out, outAt + i, gd_silu(g) * u, OUT_F32);
+  }
+}
+
+// Names: gd_silu_mul_<T>.
+GDM_INSTANTIATE_T(gd_silu_mul)
 
 #line 1 "shaders/slots.metal"
 // Slots of a state pool, copied and zeroed whole.

@@ -1,6 +1,7 @@
 import GatedDeltaTypes
 import Metal
 import Synchronization
+import Threading
 
 /// Runs ops as Metal pipelines over unified memory. Dispatches of a submission may overlap, with barriers only where
 /// one needs another's result.
@@ -51,7 +52,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
         .device, argument: "backend", expected: "an Apple M1 or later (GPU family Apple7)", received: device.name)
     }
     guard let queue = device.makeCommandQueue(maxCommandBufferCount: Self.commandBufferLimit),
-      let fence = device.makeFence(), let sink = device.makeBuffer(length: Self.sinkBytes, options: .storageModeShared)
+      let fence = device.makeFence(), let sink = device.makeBuffer(length: Self.sinkBytes, options: .untracked)
     else {
       throw Failure(.device, argument: "backend", expected: "a command queue", received: "none from \(device.name)")
     }
@@ -68,7 +69,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   public func allocate(byteCount: Int) throws(Failure) -> Memory {
     let length = max(1, ceilDiv(byteCount, 16384)) * 16384
     guard length <= device.maxBufferLength,
-      let buffer = autoreleasepool(invoking: { device.makeBuffer(length: length, options: .storageModeShared) })
+      let buffer = autoreleasepool(invoking: { device.makeBuffer(length: length, options: .untracked) })
     else {
       throw Failure(.outOfMemory, argument: "bytes", expected: "memory to be had", received: "\(byteCount) bytes")
     }
@@ -82,7 +83,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
         received: "an address \(Int(bitPattern: pointer) % 16384) above one, and \(byteCount) bytes")
     }
     let buffer = autoreleasepool {
-      device.makeBuffer(bytesNoCopy: pointer, length: byteCount, options: .storageModeShared, deallocator: nil)
+      device.makeBuffer(bytesNoCopy: pointer, length: byteCount, options: .untracked, deallocator: nil)
     }
     guard let buffer else {
       throw Failure(
@@ -93,7 +94,6 @@ public final class MetalBackend: Backend, @unchecked Sendable {
 
   public func check(_ op: Op) throws(Failure) {
     try checkNotLost()
-    try op.refuseWhatHasNoKernel()
     // Resolved gates are numbered in 32 bits. More than that fit a tensor only where its rows overlap.
     if case .gatedDelta(let op, _) = op {
       let gates = op.tokens * op.valueHeads * (op.gateDims == .perKey ? op.keyDim : 1)
@@ -117,7 +117,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
 
   private func commit(_ submission: any Submission) throws(Failure) {
     let many = Encoding.commandBuffers(of: submission.ops, workLimit: workLimit) > Self.heldCommandBuffers
-    if many { try prepare(submission.ops.map(\.op)) }
+    if many { try rehearse(submission.ops) }
     let completion = Completion(submission)
     let scratch = Scratch(pool: arenas)
     func commit(_ commandBuffer: any MTLCommandBuffer) {
@@ -155,11 +155,35 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   }
 
   /// Encodes the ops without running them: whatever of them fails to be encoded fails here, and every pipeline that they
-  /// need is compiled.
-  public func prepare(_ ops: [Op]) throws(Failure) {
+  /// need is compiled. From any thread.
+  func rehearse(_ ops: [EncodedOp]) throws(Failure) {
     var pass = Pass(device: self, encoder: nil, arena: Arena(pool: arenas))
     defer { arenas.giveBack(pass.arena.chunks) }
-    for op in ops { try pass.encode(op) }
+    for op in ops {
+      do throws(Failure) {
+        try pass.encode(op.op)
+      } catch {
+        var failure = error
+        failure.op = "\(op.name)"
+        throw failure
+      }
+    }
+  }
+
+  public func prepare(_ ops: [EncodedOp], _ done: @escaping @Sendable (Failure?) -> Void) {
+    let prepare: @Sendable () -> Void = {
+      autoreleasepool {
+        do throws(Failure) {
+          try self.checkNotLost()
+          try self.rehearse(ops)
+          done(nil)
+        } catch {
+          done(error)
+        }
+      }
+    }
+    // Where the system has no thread to give, the caller's does it.
+    if !startThread(prepare) { prepare() }
   }
 
   private func checkNotLost() throws(Failure) {
@@ -175,6 +199,11 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   public func stop(from ticket: UInt64) {}
 
   public func close() {}
+}
+
+extension MTLResourceOptions {
+  /// Shared with the CPU; hazards are this backend's own to see to.
+  static var untracked: MTLResourceOptions { [.storageModeShared, .hazardTrackingModeUntracked] }
 }
 
 extension MTLCommandBuffer {

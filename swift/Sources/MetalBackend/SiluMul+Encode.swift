@@ -1,9 +1,25 @@
 import GatedDeltaTypes
+import ShaderParams
 
 extension Pass {
-  /// Refused by `MetalBackend.check`.
   mutating func encode(_ op: SiluMul) throws(Failure) {
-    throw Failure(.unsupported, expected: "another op on the Metal backend", received: "siluMul")
+    let rows = op.tokens * op.heads
+    var kernel = Kernel(family: .siluMul, activation: op.up.dtype)
+    kernel.constants.set(.outF32, op.out.dtype == .f32)
+    try dispatch(
+      kernel,
+      [
+        op.replacesGate ? .absent : .reads(op.gate, tokens: op.tokens, heads: op.heads, width: op.dim),
+        op.replacesUp ? .absent : .reads(op.up, tokens: op.tokens, heads: op.heads, width: op.dim),
+        .writes(op.out, tokens: op.tokens, heads: op.heads, width: op.dim),
+      ],
+      GDMAdd(
+        heads: UInt32(element: op.heads), length: UInt32(element: op.dim),
+        aTokenStride: UInt32(element: op.gate.tokenStride), aHeadStride: UInt32(element: op.gate.headStride),
+        bTokenStride: UInt32(element: op.up.tokenStride), bHeadStride: UInt32(element: op.up.headStride),
+        outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
+        aF32: op.gate.dtype == .f32 ? 1 : 0, replacesA: op.replacesGate ? 1 : 0, replacesB: op.replacesUp ? 1 : 0),
+      groups: (rows, ceilDiv(op.dim, GDM_ADD_PART * GDM_COPY_THREADS), 1), threads: .exactly(GDM_COPY_THREADS))
   }
 }
 

@@ -131,7 +131,8 @@ import Threading
       let tensor = gd_tensor(buffer: buffer, .f32, [1, 8])
       let out = gd_tensor(buffer: buffer, offset: 512, .f32, [1, 1])
       var op = gd_linear(
-        size: UInt32(MemoryLayout<gd_linear>.size), version: 1, x: tensor, weight: tensor, out: out)
+        size: UInt32(MemoryLayout<gd_linear>.size), version: 1, x: tensor, weight: tensor, scales: gd_tensor(),
+        biases: gd_tensor(), residual: gd_tensor(), out: out)
       if gd_encode_linear(second, &op) == GD_OK { accepted += 1 }
       gd_device_close(second)
       gd_buffer_release(buffer)

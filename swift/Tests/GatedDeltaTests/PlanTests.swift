@@ -133,4 +133,33 @@ import Testing
     #expect(fixture.backend.liveMemories == 0)
     #expect(gd_plan_run(plan, nil) == GD_ERROR_HANDLE && gd_plan_release(plan) == GD_ERROR_HANDLE)
   }
+
+  @Test func aPlanIsPreparedWithoutBeingRun() throws {
+    let fixture = try Fixture()
+    let plan = try fixture.plan()
+    var norm = try fixture.gatedRMSNorm()
+    try #require(gd_encode_gated_rms_norm(plan, &norm) == GD_OK)
+    #expect(gd_plan_poll(plan) == GD_ERROR_STATE && LastError().argument == "plan")
+    #expect(gd_plan_prepare(plan) == GD_OK && gd_plan_poll(plan) == GD_PENDING)
+    try #require(fixture.backend.preparations.map(\.ops) == [["gatedRmsNorm"]])
+    #expect(fixture.backend.submissions.isEmpty && Self.run(plan) == 1, "it runs whether it is prepared or not")
+    fixture.backend.preparations[0].done(nil)
+    #expect(gd_plan_poll(plan) == GD_OK && gd_plan_poll(plan) == GD_OK)
+    // The last one counts, also where an earlier one ends after it.
+    #expect(gd_plan_prepare(plan) == GD_OK && gd_plan_prepare(plan) == GD_OK)
+    fixture.backend.preparations[2].done(
+      Failure(.device, op: "gatedRmsNorm", expected: "the kernel gd_norm to compile", received: "no compiler"))
+    fixture.backend.preparations[1].done(nil)
+    #expect(gd_plan_poll(plan) == GD_ERROR_DEVICE)
+    let error = LastError()
+    #expect(error.op == "gatedRmsNorm" && error.received == "no compiler", "\(error)")
+  }
+
+  @Test func aPlanMayGoWhileItIsPrepared() throws {
+    let fixture = try Fixture()
+    let plan = try fixture.plan()
+    #expect(gd_plan_prepare(plan) == GD_OK && gd_plan_release(plan) == GD_OK)
+    #expect(gd_plan_poll(plan) == GD_ERROR_HANDLE && gd_plan_prepare(plan) == GD_ERROR_HANDLE)
+    fixture.backend.preparations[0].done(nil)
+  }
 }

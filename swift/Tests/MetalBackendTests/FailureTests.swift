@@ -183,17 +183,4 @@ import Testing
       #expect { try backend.allocate(byteCount: 5 << 30) } throws: { ($0 as? Failure)?.code == .outOfMemory }
     }
   }
-
-  private enum RealLibrary {
-    static let create:
-      (
-        @convention(c) (
-          UnsafePointer<CChar>?, UnsafePointer<emu_constant>?, Int, UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
-        ) -> OpaquePointer?
-      )? = {
-        var functions = emulator_functions()
-        guard let path = emulator_find(), emulator_load(path, &functions) == nil else { return nil }
-        return functions.pipeline_create
-      }()
-  }
 #endif

@@ -18,7 +18,7 @@ import Testing
     func problem(_ change: (MTLCompileOptions) -> Void) -> String? {
       let options = Rig.options()
       change(options)
-      return message { try rig.device.makeLibrary(source: "", options: options) }
+      return message { try rig.device.makeLibrary(source: FakeLibrary.source, options: options) }
     }
     #expect(problem { _ in } == nil)
     #expect(problem { $0.mathMode = .fast } == "the kernels promise their bits under mathMode .safe, not .fast")
@@ -26,19 +26,32 @@ import Testing
     #expect(
       problem { $0.mathFloatingPointFunctions = .fast } == "the kernels promise their bits with precise functions")
     #expect(problem { $0.languageVersion = .version4_1 } == "the kernels are written in MSL 3.2, not .version4_1")
-    #expect(message { try rig.device.makeLibrary(source: "", options: nil) } != nil)
+    #expect(message { try rig.device.makeLibrary(source: FakeLibrary.source, options: nil) } != nil)
   }
 
-  @Test func aKernelThatTheSourceLacks() throws {
+  @Test func aKernelThatTheLibraryLacks() throws {
     let rig = try Rig()
     let constants = MTLFunctionConstantValues()
     #expect(
       message { try rig.library.makeFunction(name: "other", constantValues: constants) }
-        == "other: the library's source has no such kernel")
-    let empty = try rig.device.makeLibrary(source: "kernel void adder() {}", options: Rig.options())
-    #expect(
-      message { try empty.makeFunction(name: "add", constantValues: constants) }
-        == "add: the library's source has no such kernel")
+        == "other: the library has no such kernel")
+  }
+
+  /// What was translated is what Apple would compile, or the library is refused.
+  @Test func aTextThatTheKernelsWereNotMadeFrom() throws {
+    let rig = try Rig()
+    func problem(_ source: String) -> String? {
+      message { try rig.device.makeLibrary(source: source, options: Rig.options()) }
+    }
+    let lines = FakeLibrary.source.split(separator: "\n", omittingEmptySubsequences: false)
+    #expect(problem(FakeLibrary.source) == nil)
+    for other in [
+      FakeLibrary.source.replacing("f<2>", with: "f<3>"), FakeLibrary.source + "\n", "", String(FakeLibrary.source.dropLast()),
+      lines.dropLast().joined(separator: "\n"), " " + FakeLibrary.source,
+    ] {
+      #expect(problem(other)?.contains("differs from the one that the emulated kernels were made from") == true)
+    }
+    #expect(problem(FakeLibrary.source.replacing("f<2>", with: "f<3>"))?.contains("in its line 3:") == true)
   }
 
   @Test func functionConstants() throws {

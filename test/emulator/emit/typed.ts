@@ -29,6 +29,7 @@ export function emitTyped(unit: Unit): string {
       if (unit.tokens.text(v.statement.begin) !== "static") edits.insertBefore(v.statement.begin, "static ");
     }
   }
+  threadEdits(unit, edits);
   vectorEdits(unit, edits);
   return [
     "#define device __attribute__((address_space(1)))",
@@ -39,6 +40,34 @@ export function emitTyped(unit: Unit): string {
     edits.apply(),
     "",
   ].join("\n");
+}
+
+/**
+ * Memory of the thread is what C++ has anyway, so `thread` is written as nothing. Two things would pass then that Metal's
+ * address space refuses: a template's parameter that becomes a type of another space, and a constant reference to what
+ * lies elsewhere, for which C++ would make a copy.
+ */
+function threadEdits(unit: Unit, edits: Edits): void {
+  const { tokens } = unit;
+  const plain = (range: { begin: number; end: number }): string =>
+    tokens.slice(range).replace(/# \d+ "[^"]*"( \d)*/g, "").replace(/\[\[.*?\]\]/g, "").trim();
+  for (const d of allDeclarations(unit.declarations)) {
+    if (d.kind !== "function" || d.body === null) continue;
+    const ours = d.parameters.filter((p) => p.space === "thread" && (p.pointer || p.reference));
+    const named = ours.filter((p) => p.name !== "" && !p.pack);
+    const checks = named.map((p) => `static_assert(emu::is_thread<decltype(${p.name})>, "${p.name} has another address space than thread");`);
+    if (checks.length > 0) edits.insertBefore(d.body.begin, checks.join(" "));
+    const deleted: string[] = [];
+    for (const p of ours.filter(({ constant, reference, pointer }) => constant && reference && !pointer)) {
+      for (const space of ["device", "constant", "threadgroup"]) {
+        const parameters = d.parameters.map((q) => (q === p ? plain(q.range).replace(/\bthread\b/, space) : plain(q.range)));
+        const head = plain({ begin: d.range.begin, end: d.parameterRange.begin }).replace(/\($/, "").trim();
+        const constant = /^\s*const\b/.test(tokens.slice(d.trailing)) ? " const" : "";
+        deleted.push(`${head}(${parameters.join(", ")})${constant} = delete;`);
+      }
+    }
+    if (deleted.length > 0) edits.insertAfter(d.range.end - 1, ` ${deleted.join(" ")}`);
+  }
 }
 
 function constantEdits(unit: Unit, edits: Edits): void {

@@ -3,7 +3,9 @@
  * standard headers are empty here (their contents are the shim's); any other header in <> is an error, as on Apple's side.
  */
 import { spawnSync } from "node:child_process";
-import { join } from "node:path";
+import { existsSync } from "node:fs";
+import { join, relative, resolve } from "node:path";
+import { flatten } from "../../../swift/scripts/shader-source.mjs";
 import { clang } from "../toolchain.ts";
 
 /** What Apple's compiler predefines for MSL 3.2 on macOS. */
@@ -17,28 +19,64 @@ export type PreprocessOptions = { readonly defines?: readonly string[]; readonly
 
 const headers = join(import.meta.dirname, "..", "shim", "headers");
 
-function run(input: string, text: string | null, options: PreprocessOptions, extra: readonly string[]): string {
+function run(text: string, options: PreprocessOptions): string {
   const flags = ["-E", "-x", "c++", "-std=c++17", "-nostdinc", "-nostdinc++", "-isystem", headers, ...predefined];
   const result = spawnSync(
     clang(),
-    [...flags, "-Wno-everything", ...(options.defines ?? []).map((d) => `-D${d}`), ...extra, input],
+    [...flags, "-Wno-everything", ...(options.defines ?? []).map((d) => `-D${d}`), "-"],
     {
       cwd: options.directory ?? process.cwd(),
       encoding: "utf8",
       maxBuffer: 1 << 28,
-      ...(text === null ? {} : { input: text }),
+      input: text,
     },
   );
   if (result.status !== 0) throw new PreprocessError((result.stderr || String(result.error)).trim());
   return result.stdout;
 }
 
-/** One file. Paths in messages are as `file` is given. */
-export function preprocess(file: string, options: PreprocessOptions = {}): string {
-  return run(file, null, options, []);
+/** The files as one text, as the host gives it to Apple's compiler: each header once, with `#line`. Paths are as given. */
+export function flattened(files: readonly string[], directory = process.cwd()): string {
+  const seen = new Set<string>();
+  const name = (path: string): string => displayPath(path, directory);
+  return files.map((file) => flatten(existing(file, directory), name, seen)).join("");
 }
 
-/** Several files as the one unit that the host's flattened source is. */
+/** A path as messages should give it: from `directory`, where it lies under it. */
+export function displayPath(file: string, directory: string): string {
+  const path = relative(directory, resolve(directory, file));
+  return path.startsWith("..") ? resolve(directory, file) : path;
+}
+
+function existing(file: string, directory: string): string {
+  const path = resolve(directory, file);
+  if (!existsSync(path)) throw new PreprocessError(`${file}: no such file`);
+  return path;
+}
+
+/**
+ * The files' parts of their flattened text, each with those of the headers that it includes: what is made of the parts was
+ * made of the very text that the host's compiler gets, with the macros that are defined where they stand in it.
+ */
+export function preprocessParts(files: readonly string[], options: PreprocessOptions = {}): string[] {
+  const directory = options.directory ?? process.cwd();
+  const pieces: { readonly file: string; text: string }[] = [];
+  for (const line of run(flattened(files, directory), options).split("\n")) {
+    const marker = /^(# \d+ "(.*?)")/.exec(line);
+    if (marker !== null) pieces.push({ file: marker[2] ?? "", text: "" });
+    const piece = pieces.at(-1);
+    // A marker may say that a header ends, which is elsewhere.
+    if (piece !== undefined) piece.text += `${marker?.[1] ?? line}\n`;
+  }
+  return files.map((file) => {
+    const included = new Set<string>();
+    flatten(existing(file, directory), (path: string) => displayPath(path, directory), included);
+    const names = new Set([...included].map((path) => displayPath(path, directory)));
+    return pieces.filter((piece) => names.has(piece.file)).map((piece) => piece.text).join("");
+  });
+}
+
+/** The one unit that the host's flattened source is. */
 export function preprocessTogether(files: readonly string[], options: PreprocessOptions = {}): string {
-  return run("-", files.map((f) => `#include "${f}"\n`).join(""), options, ["-I", options.directory ?? process.cwd()]);
+  return run(flattened(files, options.directory), options);
 }

@@ -231,7 +231,7 @@ void run_groups(const emu_pipeline &pipeline, const emu_dispatch_info &d, Plan &
   if (scheduler.random == 0) scheduler.random = 1;
   memory_begin_dispatch(plan.ranges.data(), unsigned(plan.ranges.size()), plan.variables.data(),
                         unsigned(plan.variables.size()), options.checks & EMU_CHECK_RACES,
-                        options.checks & EMU_CHECK_UNINITIALISED);
+                        options.checks & EMU_CHECK_UNINITIALISED, d.together);
   // Arguments in threadgroup memory were planned as offsets.
   for (void *&p : plan.group.threadgroups)
     if (p != nullptr) p = arena + uintptr_t(p);

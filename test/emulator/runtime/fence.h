@@ -9,14 +9,16 @@ namespace emu {
 
 void fences_begin_dispatch();
 void fences_begin_group();
-/// The thread that runs executes a device fence; `first` .. `now` are its group's serials so far.
-void fence_device(uint32_t first, uint32_t now);
+/// The thread that runs executes a device fence. It covers what its group did before the last barrier, and what the
+/// thread itself has done since.
+void fence_device(const Clock &clock);
 /// The thread that runs reads or writes an atomic object of device memory.
-void fence_atomic(uintptr_t address, bool reads, bool writes);
-/// Has the running group acquired what happened at this serial of another group?
-bool fence_acquired(uint32_t serial);
+void fence_atomic(const Clock &clock, uintptr_t address, bool reads, bool writes);
+/// Has the running thread acquired this access of another group? By a fence of its own or, of another thread of its
+/// group, by one before the last barrier.
+bool fence_acquired(const Clock &clock, Accessor who, Stamp access);
 /// Has it acquired every read of this cell by other groups?
-bool fence_acquired_reads(const Clock &clock, const Cell &cell);
+bool fence_acquired_reads(const Clock &clock, Accessor who, const Cell &cell);
 /// The cell has been written: what was read before no longer matters.
 void fence_forget_reads(const Cell &cell);
 

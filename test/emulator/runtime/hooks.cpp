@@ -77,26 +77,26 @@ void *__tsan_memset(void *to, int value, size_t bytes) {
     check_atomic(uintptr_t(p), sizeof(T), true, PC);              \
     const T old = *p;                                             \
     *p = T(expression);                                           \
-    fence_atomic(uintptr_t(p), true, true);                       \
+    device_atomic_now(uintptr_t(p), true, true);                  \
     return old;                                                   \
   }
 #define ATOMICS(BITS, T)                                                                   \
   T __tsan_atomic##BITS##_load(const volatile T *p, int) {                                 \
     check_atomic(uintptr_t(p), sizeof(T), false, PC);                                      \
-    fence_atomic(uintptr_t(p), true, false);                                               \
+    device_atomic_now(uintptr_t(p), true, false);                                          \
     count_spin(PC);                                                                        \
     return *p;                                                                             \
   }                                                                                        \
   void __tsan_atomic##BITS##_store(volatile T *p, T v, int) {                              \
     check_atomic(uintptr_t(p), sizeof(T), true, PC);                                       \
     *p = v;                                                                                \
-    fence_atomic(uintptr_t(p), false, true);                                               \
+    device_atomic_now(uintptr_t(p), false, true);                                               \
   }                                                                                        \
   T __tsan_atomic##BITS##_exchange(volatile T *p, T v, int) {                              \
     check_atomic(uintptr_t(p), sizeof(T), true, PC);                                       \
     const T old = *p;                                                                      \
     *p = v;                                                                                \
-    fence_atomic(uintptr_t(p), true, true);                                                \
+    device_atomic_now(uintptr_t(p), true, true);                                                \
     count_spin(PC);                                                                        \
     return old;                                                                            \
   }                                                                                        \
@@ -107,7 +107,7 @@ void *__tsan_memset(void *to, int value, size_t bytes) {
       *p = v;                                                                              \
     else                                                                                   \
       count_spin(PC);                                                                      \
-    fence_atomic(uintptr_t(p), true, old == expected);                                     \
+    device_atomic_now(uintptr_t(p), true, old == expected);                                     \
     return old;                                                                            \
   }                                                                                        \
   ATOMIC_FETCH(BITS, T, add, old + v)                                                      \

@@ -10,6 +10,8 @@
 #include "scheduler.h"
 #include "tracking.h"
 
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
+
 namespace emu {
 
 char *arena;
@@ -32,6 +34,7 @@ unsigned variable_count;
 bool check_races, check_uninitialised;
 
 constexpr size_t history_limit = size_t(1) << 30;
+uint64_t forgotten = 1;  // counts the times that histories were forgotten
 
 Clock device_clock, group_clock;
 Accessor device_who, group_who;
@@ -42,6 +45,11 @@ uint8_t arena_owner[arena_bytes / 16];
 unsigned arena_shift[256];
 Cell arena_cells[arena_bytes];
 uint32_t arena_used;
+
+/// Constants of the library's own, with which the compiler fills a structure before it is written.
+bool is_own_constant(uintptr_t address) {
+  return address >= uintptr_t(&__ehdr_start) && address < uintptr_t(&_end);
+}
 
 /// The segment that holds an address.
 const Range *find_range(uintptr_t address) {
@@ -135,7 +143,7 @@ void access_device(uintptr_t address, unsigned bytes, bool write, bool atomic, c
     r = find_range(address);
     for (const Range *part = r;;) {
       // Constructors of a unit's tables run before anything is dispatched.
-      if (part == nullptr && !scheduler.running) return;
+      if (part == nullptr && (!scheduler.running || (!write && is_own_constant(address)))) return;
       if (part == nullptr) out_of_bounds(address, bytes, write, at);
       if (address + bytes <= part->high) break;
       part = find_range(part->high);
@@ -206,7 +214,7 @@ inline void access(uintptr_t address, unsigned bytes, bool write, bool atomic, c
 }  // namespace
 
 void memory_begin_dispatch(const Range *r, unsigned rn, const Variable *v, unsigned vn, bool races,
-                           bool uninitialised) {
+                           bool uninitialised, uint64_t *together) {
   ranges = r;
   range_count = rn;
   variables = v;
@@ -229,9 +237,15 @@ void memory_begin_dispatch(const Range *r, unsigned rn, const Variable *v, unsig
     history_clear();
     memset(arena_cells, 0, sizeof arena_cells);
     device_clock = group_clock = Clock();
+    ++forgotten;
   }
-  device_clock.dispatch = ++device_clock.now;
-  group_clock.dispatch = ++group_clock.now;
+  device_clock.own = device_clock.dispatch = ++device_clock.now;
+  group_clock.own = group_clock.dispatch = ++group_clock.now;
+  if (together != nullptr) {
+    // Dispatches of other queues may have run in between: they touch other memory.
+    if (*together != 0 && *together >> 32 == forgotten) device_clock.dispatch = uint32_t(*together);
+    else *together = forgotten << 32 | device_clock.dispatch;
+  }
   fences_begin_dispatch();
 }
 
@@ -243,7 +257,7 @@ void memory_end_dispatch() {
 void memory_begin_group() {
   device_clock.group = ++device_clock.now;
   // Threadgroup memory is each group's own: nothing before counts.
-  group_clock.group = group_clock.dispatch = ++group_clock.now;
+  group_clock.group = group_clock.own = group_clock.dispatch = ++group_clock.now;
   fences_begin_group();
   // A signalling NaN as float, half and bfloat.
   for (uint32_t i = 0; i < arena_used; i += 4) {
@@ -279,6 +293,7 @@ void check_hook(uintptr_t address, unsigned bytes, bool write, bool aligned, con
   access(address, bytes, write, false, {pc, nullptr});
 }
 
-void device_fence_now() { fence_device(device_clock.group, device_clock.now); }
+void device_fence_now() { fence_device(device_clock); }
+void device_atomic_now(uintptr_t address, bool reads, bool writes) { fence_atomic(device_clock, address, reads, writes); }
 
 }  // namespace emu

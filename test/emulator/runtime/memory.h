@@ -28,9 +28,9 @@ struct Variable {
 constexpr uint32_t arena_bytes = 96 * 1024;  // Metal's 32 KiB and the gaps between variables
 extern char *arena;
 
-/// Sets up a dispatch; the arrays must outlive it.
+/// Sets up a dispatch; the arrays must outlive it. `together` is the number that emulator.h describes, or null.
 void memory_begin_dispatch(const Range *ranges, unsigned range_count, const Variable *variables,
-                           unsigned variable_count, bool races, bool uninitialised);
+                           unsigned variable_count, bool races, bool uninitialised, uint64_t *together);
 void memory_end_dispatch();
 /// A new threadgroup: threadgroup memory is poisoned, and earlier groups' accesses are another group's.
 void memory_begin_group();
@@ -43,6 +43,8 @@ void memory_lane_changed();
 void check_access(uintptr_t address, unsigned bytes, bool write, emu_site at);
 
 /// Something is accessed atomically: no race with other atomic accesses. Also feeds fences (fence.h).
+/// The running thread reads or writes an atomic object of device memory.
+void device_atomic_now(uintptr_t address, bool reads, bool writes);
 void check_atomic(uintptr_t address, unsigned bytes, bool write, const void *pc);
 
 }  // namespace emu

@@ -44,7 +44,7 @@ std::string bind_buffers(const emu_pipeline &pipeline, const emu_dispatch_info &
                format(": kernel arguments must not, where one is written");
       }
     }
-    bindings.push_back({&p, low, high, writable});
+    bindings.push_back({&p, low, high, writable, writable || (bound->flags & EMU_BUFFER_SHARED) != 0});
   }
   return "";
 }
@@ -74,7 +74,7 @@ std::vector<Range> segments(const std::vector<Binding> &bindings) {
       continue;
     }
     out.push_back({cuts[i], cuts[i + 1], owner->parameter->index, owner->parameter->name, owner->writable,
-                   owner->writable, aligned});
+                   owner->tracked, aligned});
   }
   return out;
 }

@@ -13,6 +13,7 @@ struct Binding {
   const emu_parameter_info *parameter;
   uintptr_t low, high;
   bool writable;
+  bool tracked;  // accesses are remembered, since another may conflict with them
 };
 
 /// Checks what is bound against what the pipeline's kernel takes; returns the problem, or "". `pointers[i]` becomes

@@ -23,8 +23,11 @@ std::string earlier(uint32_t relative) {
 
 void report_race(const Where &at, Conflict kind, bool write, bool earlier_write, Stamp other, uint32_t pc,
                  const std::string &what) {
-  const std::string who = kind == Conflict::group ? "a thread of another threadgroup" : thread_text(thread_of(other));
-  const char *need = kind == Conflict::group                   ? "threadgroups of one dispatch are not ordered"
+  const std::string who = kind == Conflict::dispatch ? "another dispatch"
+                          : kind == Conflict::group  ? "a thread of another threadgroup"
+                                                     : thread_text(thread_of(other));
+  const char *need = kind == Conflict::dispatch                ? "there is no barrier between the two dispatches"
+                     : kind == Conflict::group                 ? "threadgroups of one dispatch are not ordered"
                      : what.compare(0, 11, "threadgroup") == 0 ? "no barrier with mem_threadgroup is between them"
                                                                : "no barrier with mem_device is between them";
   at.fault(format("data race: %s of %s that ", write ? "write" : "read", what.c_str()) + who +

@@ -34,13 +34,13 @@ inline void check_cells(const Clock &clock, Accessor who, bool device, Cell *cel
     Conflict c = conflict(clock, who, cell->write);
     if (__builtin_expect(c != Conflict::none, 0)) {
       const bool both_atomic = atomic && (cell->write & atomic_access);
-      if (!both_atomic && !(device && c == Conflict::group && fence_acquired(serial_of(cell->write)))) {
+      if (!both_atomic && !(device && c == Conflict::group && fence_acquired(clock, who, cell->write))) {
         report_race(at, c, write, true, cell->write, cell->write_pc, what(address));
       }
     }
     if (write) {
       c = read_conflict(clock, who, *cell);
-      if (__builtin_expect(c == Conflict::group && device, 0) && fence_acquired_reads(clock, *cell)) {
+      if (__builtin_expect(c == Conflict::group && device, 0) && fence_acquired_reads(clock, who, *cell)) {
         c = own_read_conflict(clock, who, *cell);
         fence_forget_reads(*cell);
       }

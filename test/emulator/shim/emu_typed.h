@@ -7,5 +7,17 @@
 #include "limits.h"
 #include "matrix.h"
 #include "simdgroup_matrix.h"
+namespace emu {
+template <class T> struct in_thread { static constexpr bool value = true; };
+template <class T> struct in_thread<__attribute__((address_space(1))) T> { static constexpr bool value = false; };
+template <class T> struct in_thread<__attribute__((address_space(2))) T> { static constexpr bool value = false; };
+template <class T> struct in_thread<__attribute__((address_space(3))) T> { static constexpr bool value = false; };
+template <class T> struct points_to_thread { static constexpr bool value = in_thread<T>::value; };
+template <class T> struct points_to_thread<T *> { static constexpr bool value = in_thread<T>::value; };
+template <class T> struct points_to_thread<T *const> { static constexpr bool value = in_thread<T>::value; };
+template <class T> struct points_to_thread<T &> { static constexpr bool value = in_thread<T>::value; };
+/// Whether a parameter that is declared `thread` points or refers to such memory, whatever a template made of its type.
+template <class T> constexpr bool is_thread = points_to_thread<T>::value;
+}  // namespace emu
 template <class T> bool emu_is_defined(const __attribute__((address_space(2))) T &);
 #endif

@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-#define EMU_INTERFACE_VERSION 1u
+#define EMU_INTERFACE_VERSION 2u
 
 /** One function constant's value, by index or by name, as MTLFunctionConstantValues holds them. */
 typedef struct emu_constant {
@@ -43,6 +43,8 @@ typedef struct emu_buffer {
 
 /** A kernel's write is a fault (memory that setBytes copied, or a host buffer that must stay as it is). */
 #define EMU_BUFFER_READ_ONLY 1u
+/** Another dispatch of the same `together` may write this memory: reads of it are remembered, too. */
+#define EMU_BUFFER_SHARED 2u
 
 /** In which order the lanes of a simdgroup, its simdgroups and the threadgroups run between two synchronisations. */
 enum {
@@ -75,6 +77,10 @@ typedef struct emu_dispatch_info {
    *  last threadgroup of a dimension may be smaller. */
   uint64_t threads_per_grid[3];
   uint32_t threads_per_threadgroup[3];
+  uint32_t reserved_too; /**< 0. */
+  /** NULL, or a number that is common to the dispatches which no barrier is between: 0 for the first, which writes it. An
+   *  access of one to what another of them has written, or a write of what it has read, is a fault. */
+  uint64_t *together;
 } emu_dispatch_info;
 
 typedef struct emu_pipeline emu_pipeline;
@@ -97,6 +103,9 @@ uint32_t emu_interface_version(void);
  * that must be true for the argument to exist; "constants" are those that the kernel's code can reach, "required" those
  * that it never asks is_function_constant_defined about. */
 const char *emu_reflection(void);
+
+/** The flattened text that the kernels were translated from, without white space at its end: Apple's compiler would get the same. */
+const char *emu_source(void);
 
 /** A kernel with its constants. NULL and `*error` (if error is not NULL) when there is no such kernel, a required constant is
  *  missing, or one has the wrong type or size. Values for constants that the kernel does not use are ignored. */

@@ -6,6 +6,7 @@
 
 typedef struct emulator_functions {
   __typeof__(&emu_reflection) reflection;
+  __typeof__(&emu_source) source;
   __typeof__(&emu_pipeline_create) pipeline_create;
   __typeof__(&emu_pipeline_destroy) pipeline_destroy;
   __typeof__(&emu_pipeline_max_total_threads) max_total_threads;

@@ -538,6 +538,11 @@ gd_status gd_test_fail(gd_handle device, uint32_t stage, uint64_t count);
  * keeps the memory of its tensors until it is released. */
 gd_status gd_plan_create(gd_handle device, gd_handle *plan);
 gd_status gd_plan_run(gd_handle plan, uint64_t *ticket);
+/* Compiles what the plan's ops need, on a thread of the library's own, and runs nothing: their first run then waits for no
+ * compiler. The CPU backend has nothing to compile. gd_plan_poll tells of the last gd_plan_prepare: GD_OK, GD_PENDING or
+ * its failure, with the op's name; GD_ERROR_STATE where there was none. A plan may be released before. */
+gd_status gd_plan_prepare(gd_handle plan);
+gd_status gd_plan_poll(gd_handle plan);
 gd_status gd_plan_release(gd_handle plan);
 
 #ifdef __cplusplus

@@ -1,7 +1,5 @@
 /* embedding: rows of a matrix, by number. Work items are rows of out. */
 
-enum { EMBEDDING_BLOCK = 1024 };
-
 static void embedding(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
   const gd_cpu_embedding *op = params;
   float *block = scratch;
@@ -12,9 +10,10 @@ static void embedding(const void *params, int64_t begin, int64_t end, void *scra
       convert(matrix_row(&op->weight, row), 0, op->weight.dtype, out, 0, op->out.dtype, columns);
       continue;
     }
-    for (int64_t i = 0; i < columns; i += EMBEDDING_BLOCK) {
-      int64_t count = least(EMBEDDING_BLOCK, columns - i);
+    for (int64_t i = 0; i < columns; i += MATRIX_DEPTH) {
+      int64_t count = least(MATRIX_DEPTH, columns - i);
       expand(&op->weight, row, i, count, block);
+      if (op->weight.bits == 4) interleave(block, count, 1);
       convert(block, 0, GD_CPU_F32, out, i, op->out.dtype, count);
     }
   }

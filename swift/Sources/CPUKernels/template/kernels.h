@@ -22,6 +22,7 @@
 #include "rms_norm.h"
 #include "gated_delta_step.h"
 #include "matrix.h"
+#include "linear_dot.h"
 #include "linear.h"
 #include "embedding.h"
 #include "add.h"

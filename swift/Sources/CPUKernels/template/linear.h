@@ -1,65 +1,79 @@
-/* linear: every output is one dot product over GD_LANES partials, element i into partial i mod GD_LANES by a chain of
- * fma, and then fold and sum_one (sums.h): its bits depend neither on the other rows nor on the other outputs.
+/* linear: every output is one dot product. The element in lane l of block b of GD_LANES elements goes to partial l by a
+ * chain of fma over the blocks; of a weight of packed numbers blocks with an even and with an odd number have a chain
+ * each, and the two are added. Then fold and sum_one (sums.h). So the bits of an output depend neither on the other rows
+ * nor on the other outputs. Element i is in lane i mod GD_LANES, but for a 4-bit weight (matrix.h).
  *
- * x and weight are copied to panels of float32, LINEAR_DEPTH columns deep, which stay in the caches: those of x,
- * LINEAR_PANEL rows, in the second, those of LINEAR_FEATURES rows of weight in the first. A tile of rows by features is
- * summed in registers; between panels the partials lie in memory. Work items are blocks of LINEAR_BLOCK features, all
- * rows each. */
+ * Many rows: x and weight are copied to panels of float32, which stay in the caches: some rows of x in the second,
+ * LINEAR_FEATURES rows of weight, LINEAR_DEPTH columns deep, in the first. A tile of rows by features is summed in
+ * registers, a part of its partials after the other; between panels they lie in memory. One row: linear_dot.h. Work items
+ * are blocks of LINEAR_BLOCK features, all rows each. */
 
-enum { LINEAR_BLOCK = 16, LINEAR_DEPTH = 1024, LINEAR_PANEL = 96, LINEAR_WIDE = 64 };
-/* From one row of a panel to the next: not a power of two, so that rows do not compete for the same lines of a cache. */
-enum { LINEAR_STRIDE = LINEAR_DEPTH + 16 };
+enum { LINEAR_BLOCK = 16, LINEAR_DEPTH = MATRIX_DEPTH };
+/* A panel of x: its floats, its most rows, and its most columns. */
+enum { LINEAR_PANEL = 208 << 10, LINEAR_PANEL_ROWS = 96, LINEAR_PANEL_DEPTH = 4 * LINEAR_DEPTH };
+/* Features whose partials are in memory at a time, multiples of 8 and of LINEAR_FEATURES: twice as many, for half the
+ * rows, where the panel of x has to be made again for the next ones. */
+enum { LINEAR_NARROW = 24, LINEAR_WIDE = 2 * LINEAR_NARROW };
+/* Between rows of a panel, beyond their columns: not a power of two apart, they do not compete for lines of a cache. */
+enum { LINEAR_GAP = GD_LANES };
 
 /* Rows and features of a tile: its partials, a vector of each, fit the registers. */
-enum { LINEAR_FEATURES = 4 };
 #if GD_WIDTH == 16 || defined(__aarch64__)
-enum { LINEAR_ROWS = 6 };
+enum { LINEAR_ROWS = 6, LINEAR_FEATURES = 4 };
 #elif GD_WIDTH == 8
-enum { LINEAR_ROWS = 3 };
+enum { LINEAR_ROWS = 4, LINEAR_FEATURES = 3 };
 #else
-enum { LINEAR_ROWS = 2 };
+enum { LINEAR_ROWS = 2, LINEAR_FEATURES = 4 };
 #endif
 
 /* What one thread works with. */
 typedef struct linear_memory {
-  float *x;      /* [LINEAR_PANEL, LINEAR_STRIDE] */
-  float *weight; /* [LINEAR_FEATURES, LINEAR_STRIDE] */
-  float *sums;   /* [LINEAR_PANEL, LINEAR_WIDE, GD_LANES] */
+  float *x;      /* rows x_stride apart */
+  float *weight; /* [LINEAR_FEATURES, LINEAR_DEPTH + LINEAR_GAP] */
+  float *sums;   /* [rows, wide, partials] */
+  int64_t x_stride;
+  int64_t wide, partials; /* partials of an output: GD_LANES, times the chains */
 } linear_memory;
 
-/* Adds the products of `count` columns, a multiple of GD_LANES, to the partials; begins them where there are none. Every
- * part of the partials by itself: they do not meet before the end. */
+/* Adds the products of `count` columns, a multiple of partials, to the partials of a tile in sums, rows sums_stride
+ * apart; begins them where there are none. */
 GD_INLINE void linear_tile(
-  const float *x, const float *weight, float *sums, int64_t count, int begins, int rows
+  const linear_memory *memory, const float *x, float *sums, int64_t count, int begins, int rows
 ) {
-  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+  int64_t x_stride = memory->x_stride, partials = memory->partials, sums_stride = memory->wide * partials;
+  const float *weight = memory->weight;
+  for (int64_t first = 0; first < partials; first += GD_WIDTH) {
     vf part[LINEAR_ROWS][LINEAR_FEATURES];
     GD_UNROLL for (int r = 0; r < rows; r++) {
       GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) {
-        part[r][f] = begins ? (vf){0} : load(sums, (r * LINEAR_WIDE + f) * GD_LANES + p * GD_WIDTH, GD_CPU_F32);
+        part[r][f] = begins ? (vf){0} : load(sums, r * sums_stride + f * partials + first, GD_CPU_F32);
       }
     }
-    for (int64_t i = p * GD_WIDTH; i < count; i += GD_LANES) {
+    for (int64_t i = first; i < count; i += partials) {
       vf w[LINEAR_FEATURES];
-      GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) w[f] = load(weight, f * LINEAR_STRIDE + i, GD_CPU_F32);
+      GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) {
+        w[f] = load(weight, f * (LINEAR_DEPTH + LINEAR_GAP) + i, GD_CPU_F32);
+      }
       GD_UNROLL for (int r = 0; r < rows; r++) {
-        vf element = load(x, r * LINEAR_STRIDE + i, GD_CPU_F32);
+        vf element = load(x, r * x_stride + i, GD_CPU_F32);
         GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) part[r][f] = fma_vf(element, w[f], part[r][f]);
       }
     }
     GD_UNROLL for (int r = 0; r < rows; r++) {
       GD_UNROLL for (int f = 0; f < LINEAR_FEATURES; f++) {
-        store(sums, (r * LINEAR_WIDE + f) * GD_LANES + p * GD_WIDTH, GD_CPU_F32, part[r][f]);
+        store(sums, r * sums_stride + f * partials + first, GD_CPU_F32, part[r][f]);
       }
     }
   }
 }
 
 /* The same for any number of rows up to LINEAR_ROWS. */
-static void linear_rows(const float *x, const float *weight, float *sums, int64_t count, int begins, int64_t rows) {
+static void linear_rows(
+  const linear_memory *memory, const float *x, float *sums, int64_t count, int begins, int64_t rows
+) {
   switch (rows) {
 #define GD_CASE(ROWS) \
-  case ROWS: linear_tile(x, weight, sums, count, begins, ROWS < LINEAR_ROWS ? ROWS : LINEAR_ROWS); break;
+  case ROWS: linear_tile(memory, x, sums, count, begins, ROWS < LINEAR_ROWS ? ROWS : LINEAR_ROWS); break;
     GD_CASE(1)
     GD_CASE(2)
     GD_CASE(3)
@@ -70,22 +84,27 @@ static void linear_rows(const float *x, const float *weight, float *sums, int64_
   }
 }
 
-/* Columns first .. first + count - 1 of a row, and zeros up to a multiple of GD_LANES. Returns that multiple. */
-GD_INLINE int64_t linear_pad(float *panel, int64_t count) {
-  int64_t padded = (count + GD_LANES - 1) / GD_LANES * GD_LANES;
-  for (int64_t i = count; i < padded; i++) panel[i] = 0;
-  return padded;
+/* Columns first .. first + count - 1 of a row of x, in the order of the weight's lanes, and zeros up to a multiple of
+ * GD_LANES. */
+static void linear_x(const gd_cpu_linear *op, int64_t row, int64_t first, int64_t count, float *panel) {
+  convert(element(&op->x, row, 0, 0), first, op->x.dtype, panel, 0, GD_CPU_F32, count);
+  for (int64_t i = count; i % GD_LANES != 0; i++) panel[i] = 0;
+  if (op->weight.bits == 4) interleave(panel, count, 0);
 }
 
-/* The sums of one row of a panel, with the residual, to features first .. first + count - 1 of out. */
-static void linear_finish(const gd_cpu_linear *op, const float *sums, int64_t row, int64_t first, int64_t count) {
+/* Outputs first .. first + count - 1 of a row, at most LINEAR_WIDE, from their partials. */
+static void linear_finish(
+  const gd_cpu_linear *op, const float *sums, int64_t partials, int64_t row, int64_t first, int64_t count
+) {
   float values[LINEAR_WIDE];
   for (int64_t f = 0; f < count; f += 8) {
     row_sum rows[8];
     GD_UNROLL for (int r = 0; r < 8; r++) {
+      const float *mine = sums + (f + r) * partials;
       vf parts[GD_PARTS];
       GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-        parts[p] = load(sums, (f + r) * GD_LANES + p * GD_WIDTH, GD_CPU_F32);
+        parts[p] = load(mine, p * GD_WIDTH, GD_CPU_F32);
+        if (partials > GD_LANES) parts[p] += load(mine, GD_LANES + p * GD_WIDTH, GD_CPU_F32);
       }
       rows[r] = row_sum_of(parts);
     }
@@ -101,50 +120,107 @@ static void linear_finish(const gd_cpu_linear *op, const float *sums, int64_t ro
   convert(values, 0, GD_CPU_F32, element(&op->out, row, 0, first), 0, op->out.dtype, count);
 }
 
-/* Rows row .. row + rows - 1, at most LINEAR_PANEL, by features first .. first + count - 1, at most LINEAR_WIDE. */
-static void linear_part(
-  const gd_cpu_linear *op, const linear_memory *memory, int64_t row, int64_t rows, int64_t first, int64_t count,
-  const uint32_t *stop
+/* Asks for a share of the next panel of weight, while this one is multiplied: columns first .. first + count - 1 of rows
+ * feature .. feature + LINEAR_FEATURES - 1. Asking beyond the end does no harm. */
+GD_INLINE void linear_fetch(
+  const gd_cpu_matrix *matrix, int64_t feature, int64_t first, int64_t count, int64_t share, int64_t shares
 ) {
-  int64_t columns = op->weight.columns, column = 0;
-  do {
-    int64_t depth = least(LINEAR_DEPTH, columns - column), padded = 0;
-    for (int64_t r = 0; r < rows; r++) {
-      float *panel = memory->x + r * LINEAR_STRIDE;
-      convert(element(&op->x, row + r, 0, 0), column, op->x.dtype, panel, 0, GD_CPU_F32, depth);
-      padded = linear_pad(panel, depth);
-    }
-    for (int64_t f = 0; f < count && !gd_cpu_stopped(stop); f += LINEAR_FEATURES) {
+  int64_t bits = matrix->bits != 0 ? matrix->bits : 8 * dtype_size(matrix->dtype);
+  int64_t bytes = count * bits / 8, lines = (bytes / 64 + shares) / shares;
+  for (int64_t k = 0; k < LINEAR_FEATURES; k++) {
+    const char *row = matrix_row(matrix, feature + k) + first * bits / 8 + share * lines * 64;
+    for (int64_t line = 0; line < lines; line++) __builtin_prefetch(row + line * 64, 0, 2);
+  }
+}
+
+/* Adds columns column .. column + depth - 1, at most LINEAR_PANEL_DEPTH of which memory->x holds `rows` rows, to the
+ * partials of features first .. first + count - 1, at most memory->wide. */
+static void linear_columns(
+  const gd_cpu_linear *op, const linear_memory *memory, int64_t rows, int64_t first, int64_t count, int64_t column,
+  int64_t depth, const uint32_t *stop
+) {
+  int64_t partials = memory->partials;
+  for (int64_t f = 0; f < count && !gd_cpu_stopped(stop); f += LINEAR_FEATURES) {
+    int64_t at = 0;
+    do {
+      int64_t part = least(LINEAR_DEPTH, depth - at), padded = (part + GD_LANES - 1) / GD_LANES * GD_LANES;
       for (int64_t k = 0; k < LINEAR_FEATURES; k++) {
-        float *panel = memory->weight + k * LINEAR_STRIDE;
-        expand(&op->weight, least(first + f + k, op->out_features - 1), column, depth, panel);
-        linear_pad(panel, depth);
+        float *panel = memory->weight + k * (LINEAR_DEPTH + LINEAR_GAP);
+        expand(&op->weight, least(first + f + k, op->out_features - 1), column + at, part, panel);
+        for (int64_t i = part; i < padded; i++) panel[i] = 0;
       }
+      int at_end = at + part == depth;
       for (int64_t r = 0; r < rows; r += LINEAR_ROWS) {
+        linear_fetch(
+          &op->weight, at_end ? first + f + LINEAR_FEATURES : first + f, at_end ? column : column + at + part, part,
+          r / LINEAR_ROWS, (rows + LINEAR_ROWS - 1) / LINEAR_ROWS);
         linear_rows(
-          memory->x + r * LINEAR_STRIDE, memory->weight, memory->sums + (r * LINEAR_WIDE + f) * GD_LANES, padded,
-          column == 0, least(LINEAR_ROWS, rows - r));
+          memory, memory->x + r * memory->x_stride + at, memory->sums + (r * memory->wide + f) * partials, padded,
+          column + at == 0, least(LINEAR_ROWS, rows - r));
+      }
+      at += part;
+    } while (at < depth);
+  }
+}
+
+/* Many rows by features begin .. end - 1. */
+static void linear_many(
+  const gd_cpu_linear *op, linear_memory *memory, int64_t begin, int64_t end, const uint32_t *stop
+) {
+  int64_t columns = op->weight.columns, most = least(columns, LINEAR_PANEL_DEPTH);
+  int is_deep = columns > LINEAR_PANEL_DEPTH;
+  memory->x_stride = (most + GD_LANES - 1) / GD_LANES * GD_LANES + LINEAR_GAP;
+  memory->wide = is_deep ? LINEAR_WIDE : LINEAR_NARROW;
+  int64_t panel_rows = least(
+    is_deep ? LINEAR_PANEL_ROWS / 2 : LINEAR_PANEL_ROWS, LINEAR_PANEL / memory->x_stride / LINEAR_ROWS * LINEAR_ROWS);
+  for (int64_t row = 0; row < op->rows; row += panel_rows) {
+    int64_t rows = least(panel_rows, op->rows - row);
+    for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += memory->wide) {
+      int64_t count = least(memory->wide, end - first), column = 0;
+      do {
+        int64_t depth = least(LINEAR_PANEL_DEPTH, columns - column);
+        /* The panel of a row that is not too long serves all features. */
+        if (first == begin || depth < columns) {
+          for (int64_t r = 0; r < rows; r++) {
+            linear_x(op, row + r, column, depth, memory->x + r * memory->x_stride);
+          }
+        }
+        linear_columns(op, memory, rows, first, count, column, depth, stop);
+        column += depth;
+      } while (column < columns && !gd_cpu_stopped(stop));
+      for (int64_t r = 0; r < rows; r++) {
+        linear_finish(op, memory->sums + r * memory->wide * memory->partials, memory->partials, row + r, first, count);
       }
     }
-    column += LINEAR_DEPTH;
-  } while (column < columns && !gd_cpu_stopped(stop));
-  for (int64_t r = 0; r < rows; r++) {
-    linear_finish(op, memory->sums + r * LINEAR_WIDE * GD_LANES, row + r, first, count);
+  }
+}
+
+/* Floats for partials; with one row, for those of LINEAR_NARROW outputs and for as many rows' scales and biases. */
+enum { LINEAR_SUMS = LINEAR_PANEL_ROWS * LINEAR_NARROW * 2 * GD_LANES, LINEAR_ROW_SUMS = LINEAR_NARROW * 2 * GD_LANES };
+/* The longest row that these and a panel suffice for. */
+enum { LINEAR_DOT_COLUMNS = (LINEAR_SUMS - LINEAR_ROW_SUMS) / LINEAR_NARROW / 2 * MATRIX_LEAST_GROUP };
+
+/* One row, which fits a panel, by features begin .. end - 1. */
+static void linear_one(
+  const gd_cpu_linear *op, linear_memory *memory, int64_t begin, int64_t end, const uint32_t *stop
+) {
+  linear_x(op, 0, 0, op->weight.columns, memory->x);
+  float *groups = memory->sums + LINEAR_ROW_SUMS;
+  for (int64_t first = begin; first < end && !gd_cpu_stopped(stop); first += LINEAR_NARROW) {
+    int64_t count = least(LINEAR_NARROW, end - first);
+    linear_dots(&op->weight, first, count, memory->x, groups, memory->sums);
+    linear_finish(op, memory->sums, memory->partials, 0, first, count);
   }
 }
 
 static void linear(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
   const gd_cpu_linear *op = params;
   char *take = scratch;
-  linear_memory memory;
-  memory.x = scratch_take(&take, LINEAR_PANEL * LINEAR_STRIDE);
-  memory.weight = scratch_take(&take, LINEAR_FEATURES * LINEAR_STRIDE);
-  memory.sums = scratch_take(&take, LINEAR_PANEL * LINEAR_WIDE * GD_LANES);
-  int64_t last = least(end * LINEAR_BLOCK, op->out_features);
-  for (int64_t row = 0; row < op->rows; row += LINEAR_PANEL) {
-    for (int64_t feature = begin * LINEAR_BLOCK; feature < last && !gd_cpu_stopped(stop); feature += LINEAR_WIDE) {
-      linear_part(
-        op, &memory, row, least(LINEAR_PANEL, op->rows - row), feature, least(LINEAR_WIDE, last - feature), stop);
-    }
-  }
+  linear_memory memory = {.partials = op->weight.bits == 0 ? GD_LANES : 2 * GD_LANES};
+  memory.x = scratch_take(&take, LINEAR_PANEL);
+  memory.weight = scratch_take(&take, LINEAR_FEATURES * (LINEAR_DEPTH + LINEAR_GAP));
+  memory.sums = scratch_take(&take, LINEAR_SUMS);
+  int64_t first = begin * LINEAR_BLOCK, last = least(end * LINEAR_BLOCK, op->out_features);
+  if (op->rows == 1 && op->weight.columns <= LINEAR_DOT_COLUMNS) linear_one(op, &memory, first, last, stop);
+  else linear_many(op, &memory, first, last, stop);
 }

@@ -1,4 +1,5 @@
 import GatedDeltaTypes
+import Synchronization
 
 /// Ops validated once and replayed. What a replay has to look at is kept apart from the ops: the buffers, whose handles
 /// must still be good, and the index data that lies in buffers and may have changed. Where it has not, a replay hands
@@ -22,6 +23,7 @@ final class Plan: @unchecked Sendable {
   private var uses: [Use] = []
   private var known: Set<ObjectIdentifier> = []
   private var ragged: [Ragged] = []
+  private var preparation: Preparation?
 
   init(device: Device) {
     self.device = device
@@ -63,4 +65,29 @@ final class Plan: @unchecked Sendable {
     }
     return try device.commit(following: ops)
   }
+
+  /// Has the backend compile what the ops need.
+  func prepare() {
+    let preparation = Preparation()
+    self.preparation = preparation
+    device.backend.prepare(ops) { preparation.finish($0) }
+  }
+
+  /// Whether the last preparation is over.
+  func isPrepared() throws(Failure) -> Bool {
+    guard let preparation else {
+      throw Failure(.state, argument: "plan", expected: "one that is being prepared", received: "one that is not")
+    }
+    return try preparation.outcome()
+  }
+}
+
+/// A plan's ops being prepared: the backend's thread finishes it, and the plan may be gone by then.
+private final class Preparation: Sendable {
+  private let state = Mutex<Result<Bool, Failure>>(.success(false))
+
+  func finish(_ failure: Failure?) { state.withLock { $0 = failure.map { .failure($0) } ?? .success(true) } }
+
+  /// False while it goes on.
+  func outcome() throws(Failure) -> Bool { try state.withLock { $0 }.get() }
 }

@@ -76,6 +76,21 @@ public func runPlan(_ handle: UInt64, _ ticket: UnsafeMutablePointer<UInt64>?) -
   }
 }
 
+@_cdecl("gd_plan_prepare")
+public func preparePlan(_ handle: UInt64) -> gd_status {
+  boundary("planPrepare") { () throws(Failure) in
+    try Caller.plan(handle).prepare()
+    return GD_OK
+  }
+}
+
+@_cdecl("gd_plan_poll")
+public func pollPlan(_ handle: UInt64) -> gd_status {
+  boundary("planPoll") { () throws(Failure) in
+    try Caller.plan(handle).isPrepared() ? GD_OK : GD_PENDING
+  }
+}
+
 @_cdecl("gd_plan_release")
 public func releasePlan(_ handle: UInt64) -> gd_status {
   boundary("planRelease") { () throws(Failure) in

@@ -68,6 +68,13 @@ final class FakeBackend: Backend, @unchecked Sendable {
     if finishesAtOnce { submission.finish(nil) } else { locked { kept.append(submission) } }
   }
 
+  /// Preparations that go on, with the names of their ops, until the test ends them.
+  var preparations: [(ops: [String], done: @Sendable (Failure?) -> Void)] = []
+
+  func prepare(_ ops: [EncodedOp], _ done: @escaping @Sendable (Failure?) -> Void) {
+    preparations.append((ops.map { "\($0.name)" }, done))
+  }
+
   func assist(_ submission: any Submission) {
     locked { assists += 1 }
     if finishesOnAssist { submission.finish(nil) }

@@ -26,9 +26,11 @@ enum Devices {
     static func bare() throws -> any MTLDevice {
       var functions = emulator_functions()
       functions.reflection = noKernels
+      functions.source = { nil }
       return try #require(EmulatedDevice(functions: functions, settings: .init()))
     }
 
+    static var haveDevice: Bool { true }
     static var haveKernels: Bool { emulator_find() != nil }
 
     /// The translated kernels on a GPU with these settings; `change` may break the library.
@@ -43,6 +45,7 @@ enum Devices {
     }
   #else
     static func bare() throws -> any MTLDevice { try #require(MTLCreateSystemDefaultDevice()) }
+    static var haveDevice: Bool { MTLCreateSystemDefaultDevice() != nil }
     static var haveKernels: Bool { MTLCreateSystemDefaultDevice()?.supportsFamily(.apple7) == true }
   #endif
 
@@ -87,3 +90,19 @@ extension Backend {
     return submission.wait()
   }
 }
+
+#if os(Linux)
+  /// The emulator's own way to make a pipeline, for tests that stand before it.
+  enum RealLibrary {
+    static let create:
+      (
+        @convention(c) (
+          UnsafePointer<CChar>?, UnsafePointer<emu_constant>?, Int, UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
+        ) -> OpaquePointer?
+      )? = {
+        var functions = emulator_functions()
+        guard let path = emulator_find(), emulator_load(path, &functions) == nil else { return nil }
+        return functions.pipeline_create
+      }()
+  }
+#endif

@@ -32,6 +32,7 @@ enum FakeLibrary {
   private static func kernel(_ name: String, _ threadgroups: String) -> String {
     "{\"name\": \"\(name)\", \"buffers\": \(buffers), \"threadgroups\": \(threadgroups), \"constants\": []}"
   }
+  private nonisolated(unsafe) static let text = strdup(source)
   /// Never freed: it lives as long as a library.
   private nonisolated(unsafe) static let reflection = strdup(
     "{\"kernels\": ["
@@ -43,6 +44,7 @@ enum FakeLibrary {
   static func functions() -> emulator_functions {
     var functions = emulator_functions()
     functions.reflection = { UnsafePointer(FakeLibrary.reflection) }
+    functions.source = { UnsafePointer(FakeLibrary.text) }
     functions.pipeline_create = { kernel, constants, count, error in
       let name = kernel.map { String(cString: $0) } ?? ""
       guard ["add", "plain", "wide"].contains(name) else {
@@ -86,6 +88,11 @@ enum FakeLibrary {
       return nil
     }
     guard let input = address(0), let output = address(1), let params = address(2) else { return strdup("unbound") }
+    // Every kernel here reads what is shared: a fault unless it is the first of those without a barrier between them.
+    for i in 0..<Int(info.pointee.buffer_count) where buffers[i].flags & UInt32(EMU_BUFFER_SHARED) != 0 {
+      if info.pointee.together.pointee != 0 { return strdup("buffer \(buffers[i].index) is shared") }
+    }
+    info.pointee.together.pointee = 1
     let given = params.load(as: Params.self)
     if given.faults != 0 { return strdup("kernels.metal:7: a fault") }
     let value = input.load(as: UInt32.self)

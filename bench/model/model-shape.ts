@@ -1,0 +1,120 @@
+/** Sizes of dense Qwen3.5 text models, and the tensors that follow from them, under the names of their checkpoints. */
+
+/** What a model's sizes are, under `config.json`'s names. */
+export interface ModelShape {
+  readonly hidden_size: number;
+  readonly intermediate_size: number;
+  readonly vocab_size: number;
+  readonly num_hidden_layers: number;
+  readonly full_attention_interval: number;
+  readonly num_attention_heads: number;
+  readonly num_key_value_heads: number;
+  readonly head_dim: number;
+  readonly linear_num_key_heads: number;
+  readonly linear_num_value_heads: number;
+  readonly linear_key_head_dim: number;
+  readonly linear_value_head_dim: number;
+  readonly linear_conv_kernel_dim: number;
+  readonly max_position_embeddings: number;
+  readonly tie_word_embeddings: boolean;
+}
+
+/** Qwen/Qwen3.5-0.8B's text model (its released `config.json`). */
+export const qwen08B: ModelShape = {
+  hidden_size: 1024,
+  intermediate_size: 3584,
+  vocab_size: 248320,
+  num_hidden_layers: 24,
+  full_attention_interval: 4,
+  num_attention_heads: 8,
+  num_key_value_heads: 2,
+  head_dim: 256,
+  linear_num_key_heads: 16,
+  linear_num_value_heads: 16,
+  linear_key_head_dim: 128,
+  linear_value_head_dim: 128,
+  linear_conv_kernel_dim: 4,
+  max_position_embeddings: 262144,
+  tie_word_embeddings: true,
+};
+
+/** A model of the same kind that runs in a moment. */
+export const tiny: ModelShape = {
+  hidden_size: 128,
+  intermediate_size: 256,
+  vocab_size: 512,
+  num_hidden_layers: 4,
+  full_attention_interval: 4,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  head_dim: 64,
+  linear_num_key_heads: 2,
+  linear_num_value_heads: 4,
+  linear_key_head_dim: 32,
+  linear_value_head_dim: 32,
+  linear_conv_kernel_dim: 4,
+  max_position_embeddings: 4096,
+  tie_word_embeddings: false,
+};
+
+/** What a tensor is for, which decides the numbers that it gets. */
+export type Role = "matrix" | "norm" | "gated norm" | "convolution" | "A_log" | "dt_bias";
+
+/** One tensor, or one module that may be quantised: those of role `matrix`. */
+export interface Part {
+  /** The module's name for a matrix, else the tensor's. */
+  readonly name: string;
+  readonly role: Role;
+  readonly shape: readonly number[];
+}
+
+/** The parts of the embedding, the output projection and the last norm. */
+export function frameParts(shape: ModelShape, root: string): Part[] {
+  const { vocab_size: vocabulary, hidden_size: hidden } = shape;
+  const table = { role: "matrix", shape: [vocabulary, hidden] } as const;
+  return [
+    { name: `${root}embed_tokens`, ...table },
+    { name: `${root}norm.weight`, role: "norm", shape: [hidden] },
+    ...(shape.tie_word_embeddings ? [] : [{ name: `${root.replace(/model\.$/, "")}lm_head`, ...table }]),
+  ];
+}
+
+/** The parts of layer `layer`. */
+export function layerParts(shape: ModelShape, root: string, layer: number): Part[] {
+  const { hidden_size: hidden, intermediate_size: wide, head_dim: dim } = shape;
+  const prefix = `${root}layers.${layer}.`;
+  const matrix = (name: string, rows: number, columns: number): Part => ({ name: prefix + name, role: "matrix", shape: [rows, columns] });
+  const vector = (name: string, role: Role, ...size: number[]): Part => ({ name: prefix + name, role, shape: size });
+  const keys = shape.linear_num_key_heads * shape.linear_key_head_dim;
+  const values = shape.linear_num_value_heads * shape.linear_value_head_dim;
+  const heads = shape.linear_num_value_heads;
+  const channels = 2 * keys + values;
+  const mixing = (layer + 1) % shape.full_attention_interval === 0
+    ? [
+        matrix("self_attn.q_proj", 2 * shape.num_attention_heads * dim, hidden),
+        matrix("self_attn.k_proj", shape.num_key_value_heads * dim, hidden),
+        matrix("self_attn.v_proj", shape.num_key_value_heads * dim, hidden),
+        matrix("self_attn.o_proj", hidden, shape.num_attention_heads * dim),
+        vector("self_attn.q_norm.weight", "norm", dim),
+        vector("self_attn.k_norm.weight", "norm", dim),
+      ]
+    : [
+        matrix("linear_attn.in_proj_qkv", channels, hidden),
+        matrix("linear_attn.in_proj_z", values, hidden),
+        matrix("linear_attn.in_proj_b", heads, hidden),
+        matrix("linear_attn.in_proj_a", heads, hidden),
+        vector("linear_attn.conv1d.weight", "convolution", channels, shape.linear_conv_kernel_dim),
+        vector("linear_attn.A_log", "A_log", heads),
+        vector("linear_attn.dt_bias", "dt_bias", heads),
+        vector("linear_attn.norm.weight", "gated norm", shape.linear_value_head_dim),
+        matrix("linear_attn.out_proj", hidden, values),
+      ];
+  return [
+    vector("input_layernorm.weight", "norm", hidden),
+    ...mixing,
+    vector("post_attention_layernorm.weight", "norm", hidden),
+    matrix("mlp.gate_proj", wide, hidden),
+    matrix("mlp.up_proj", wide, hidden),
+    matrix("mlp.down_proj", hidden, wide),
+  ];
+}

@@ -1,0 +1,16 @@
+import { Device } from "gated-delta";
+import { LanguageModel } from "gated-delta/model";
+
+using device = Device.open();
+using model = await LanguageModel.load(device, "test/golden/models/qwen3_5-mlx-mixed", { states: 4, pages: 16 });
+using sequence = model.sequence();
+
+let tokens = [17, 42, 99]; // a prompt's token ids
+const answer: number[] = [];
+while (answer.length < 8) {
+  const [result] = await model.run([{ sequence, tokens }]); // logits of the last token
+  const next = result!.logits.indexOf(Math.max(...result!.logits));
+  answer.push(next);
+  tokens = [next];
+}
+console.log(answer.join(" "));

@@ -1,0 +1,18 @@
+import { nextTurn } from "../layer/turns.ts";
+
+/**
+ * Brings in zod and the schemas of configurations piece by piece, each parsed in the background and run in a turn of its
+ * own: where they are required all at once, zod keeps the event loop for 13 ms, and longer on a busy machine.
+ */
+export async function importSchemas(): Promise<void> {
+  await import("zod/v4/core");
+  await nextTurn();
+  await import("zod/v4/locales");
+  await nextTurn();
+  await import("zod");
+  await nextTurn();
+  await import("./config-schemas.ts");
+  await nextTurn();
+  await import("../layer/layer-schemas.ts");
+  await nextTurn();
+}

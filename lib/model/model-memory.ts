@@ -1,0 +1,29 @@
+/** What a model is made of, as this room's other modules use it. */
+import type { StatePool } from "../states/state-pool.ts";
+import type { LanguageModel } from "./language-model.ts";
+import type { ModelWeights } from "./model-weights.ts";
+import type { PagePool } from "./page-pool.ts";
+
+/** A model's states, pages and weights. */
+export interface ModelMemory {
+  readonly pool: StatePool;
+  readonly pages: PagePool;
+  readonly weights: ModelWeights;
+}
+
+const memories = new WeakMap<object, ModelMemory>();
+
+/** Notes what a model is made of. */
+export function rememberMemory(model: LanguageModel, memory: ModelMemory): void {
+  memories.set(model, memory);
+}
+
+/** A model's states, pages and weights. */
+export function memoryOf(model: LanguageModel): ModelMemory {
+  return memories.get(model)!;
+}
+
+/** Whether a value is a model. */
+export function isModel(value: unknown): value is LanguageModel {
+  return typeof value === "object" && value !== null && memories.has(value);
+}

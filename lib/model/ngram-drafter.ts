@@ -1,0 +1,136 @@
+import { asInteger } from "../arguments/checks.ts";
+
+/** Options of {@link NgramDrafter}. */
+export interface NgramOptions {
+  /** The longest run of last tokens that is looked for. @default 4 */
+  readonly longest?: number | undefined;
+  /** The shortest. @default 2 */
+  readonly shortest?: number | undefined;
+  /** How many of the last tokens are searched, rounded up to a power of two, 256 at least. @default 32768 */
+  readonly window?: number | undefined;
+}
+
+/** Tables begin for as many tokens and double up to the window. */
+const firstCapacity = 256;
+
+/** How many runs of one hash are compared. */
+const mostTries = 64;
+
+/**
+ * Guesses how a sequence goes on: as it did after the latest earlier occurrence of its last n tokens, for the largest n
+ * that has one. Good where an answer repeats its prompt: code that is edited, quotations, lists.
+ *
+ * For each n a table gives, by a hash of n tokens, where such a run occurred last, and another one where the run of the same
+ * hash before that did. They are compared with the tokens. A token is added in time that does not depend on the sequence;
+ * memory is at most 4 window + 8 window (longest − shortest + 1) bytes.
+ */
+export class NgramDrafter {
+  readonly #longest: number;
+  readonly #shortest: number;
+  readonly #window: number;
+  /** The last tokens: that of position p at p modulo the length. A power of two. */
+  #tokens = new Int32Array(firstCapacity);
+  /** Of each n from the shortest on, by hash: the position after the last run of n tokens with that hash; 0 for none. */
+  #latest: Int32Array[] = [];
+  /** Of each n, by a position modulo the length: the position before it whose run has the same hash; 0 for none. */
+  #earlier: Int32Array[] = [];
+  #length = 0;
+
+  constructor({ longest = 4, shortest = 2, window = 32768 }: NgramOptions = {}) {
+    const op = "NgramDrafter";
+    this.#longest = asInteger(op, "longest", longest, 1, 64);
+    this.#shortest = asInteger(op, "shortest", shortest, 1, longest);
+    this.#window = 2 ** Math.ceil(Math.log2(Math.max(asInteger(op, "window", window, 1, 2 ** 24), firstCapacity)));
+    this.#makeTables();
+  }
+
+  /** How many tokens were added. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Adds the sequence's next tokens. */
+  extend(tokens: Iterable<number>): void {
+    for (const token of tokens) this.push(token);
+  }
+
+  /** Adds the sequence's next token. */
+  push(token: number): void {
+    if (this.#length === this.#tokens.length && this.#length < this.#window) this.#grow();
+    this.#index(this.#length);
+    this.#tokens[this.#length % this.#tokens.length] = token;
+    this.#length++;
+  }
+
+  /**
+   * The tokens that may come next.
+   *
+   * @param most how many at most.
+   * @returns none where the last tokens did not occur before.
+   */
+  draft(most: number): number[] {
+    for (let n = Math.min(this.#longest, this.#length - 1); n >= this.#shortest; n--) {
+      const from = this.#occurrence(n);
+      if (from === 0) continue;
+      const found: number[] = [];
+      // What comes after the end is the guess itself: a sequence that repeats its last tokens goes on to.
+      for (let p = from; found.length < most; p++) found.push(p < this.#length ? this.#at(p) : found[p - this.#length]!);
+      return found;
+    }
+    return [];
+  }
+
+  /** The position after the latest earlier occurrence of the last n tokens; 0 for none. */
+  #occurrence(n: number): number {
+    const earlier = this.#earlier[n - this.#shortest]!;
+    let position = this.#latest[n - this.#shortest]![this.#hash(this.#length, n)]!;
+    for (let tries = 0; position > 0 && tries < mostTries; tries++) {
+      if (position - n < this.#length - this.#tokens.length) return 0; // not all of its tokens are still there
+      if (this.#same(position, n)) return position;
+      position = earlier[position % earlier.length]!;
+    }
+    return 0;
+  }
+
+  #at(position: number): number {
+    return this.#tokens[position % this.#tokens.length]!;
+  }
+
+  /** Whether the n tokens before a position are the last n. */
+  #same(position: number, n: number): boolean {
+    for (let i = 1; i <= n; i++) if (this.#at(position - i) !== this.#at(this.#length - i)) return false;
+    return true;
+  }
+
+  /** Notes that the tokens before a position occur there. */
+  #index(position: number): void {
+    for (let n = this.#shortest; n <= this.#longest && n <= position; n++) {
+      const latest = this.#latest[n - this.#shortest]!;
+      const earlier = this.#earlier[n - this.#shortest]!;
+      const hash = this.#hash(position, n);
+      earlier[position % earlier.length] = latest[hash]!;
+      latest[hash] = position;
+    }
+  }
+
+  /** Of the n tokens before a position. */
+  #hash(position: number, n: number): number {
+    let hash = n;
+    for (let i = n; i >= 1; i--) hash = Math.imul(hash ^ this.#at(position - i), 0x9e3779b1) ^ (hash >>> 15);
+    return (hash ^ (hash >>> 16)) & (this.#tokens.length - 1);
+  }
+
+  #grow(): void {
+    const before = this.#tokens;
+    this.#tokens = new Int32Array(2 * before.length);
+    this.#tokens.set(before);
+    this.#makeTables();
+    for (let p = this.#shortest; p < this.#length; p++) this.#index(p);
+  }
+
+  #makeTables(): void {
+    const make = () => Array.from({ length: this.#longest - this.#shortest + 1 }, () => new Int32Array(this.#tokens.length));
+    this.#latest = make();
+    this.#earlier = make();
+  }
+}

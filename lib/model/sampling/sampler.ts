@@ -1,0 +1,115 @@
+import { GatedDeltaError } from "../../errors.ts";
+import { candidatesOf } from "./candidates.ts";
+import type { Candidates } from "./candidates.ts";
+import { uniformAt } from "./philox.ts";
+import type { SamplingSettings } from "./settings.ts";
+
+/**
+ * Chooses tokens. Of the logits, as float64 numbers:
+ *
+ * 1. those of tokens that came before are divided (above 0) or multiplied by the repetition penalty;
+ * 2. at temperature 0 the largest is taken, of equal ones that of the lowest id;
+ * 3. else each weighs exp((logit − largest) / temperature); top-k, then top-p, then min-p leave some of them
+ *    ({@link candidatesOf}), and the one is taken at which the running sum of their weights, by ascending id, exceeds
+ *    u times the whole sum. u is {@link uniformAt} the seed and the position.
+ */
+export class Sampler {
+  readonly settings: SamplingSettings;
+  readonly #seed: number;
+  /** Tokens that came before, for the penalty: those with a 1. */
+  readonly #seen: Uint8Array | undefined;
+  readonly #seenTokens: number[] = [];
+  readonly #wide: Float64Array | undefined;
+
+  /**
+   * @param seed an integer, 0 .. 2^53 − 1.
+   * @param vocabSize how many logits there are of each token.
+   */
+  constructor(settings: SamplingSettings, seed: number, vocabSize: number) {
+    this.settings = settings;
+    this.#seed = seed;
+    const penalised = settings.repetitionPenalty !== 1;
+    if (penalised) this.#seen = new Uint8Array(vocabSize);
+    if (penalised || settings.temperature > 0) this.#wide = new Float64Array(vocabSize);
+  }
+
+  /** Tokens that come before the next one that is chosen. */
+  saw(tokens: Iterable<number>): void {
+    const seen = this.#seen;
+    if (seen === undefined) return;
+    for (const token of tokens) {
+      if (seen[token] === 1) continue;
+      seen[token] = 1;
+      this.#seenTokens.push(token);
+    }
+  }
+
+  /**
+   * The token at a position.
+   *
+   * @param logits `[vocabSize]`, of the token before it; read only.
+   * @param position how many tokens come before it.
+   * @throws {GatedDeltaError} of code `invalid-argument` where a logit is NaN or ∞, or all are −∞.
+   */
+  choose(logits: Float32Array, position: number): number {
+    if (this.#wide === undefined) return largestOf(logits).id;
+    const { wide, id, most } = this.#widened(logits, this.#wide);
+    if (this.settings.temperature === 0) return id;
+    const { ids, weights } = candidatesOf(wide, most, this.settings);
+    let total = 0;
+    for (let i = 0; i < weights.length; i++) total += weights[i]!;
+    const wanted = uniformAt(this.#seed, position) * total;
+    let sum = 0;
+    for (let i = 0; i < weights.length; i++) {
+      sum += weights[i]!;
+      if (sum > wanted) return ids[i]!;
+    }
+    return ids[ids.length - 1]!; // the product was rounded up to the sum
+  }
+
+  /** The tokens that {@link choose} would choose from; of greedy settings, the one. */
+  candidates(logits: Float32Array): Candidates {
+    const { wide, id, most } = this.#widened(logits, this.#wide ?? new Float64Array(logits.length));
+    if (this.settings.temperature === 0) return { ids: Int32Array.of(id), weights: Float64Array.of(1) };
+    return candidatesOf(wide, most, this.settings);
+  }
+
+  /** Float64 logits with the penalty, and the largest of them. */
+  #widened(logits: Float32Array, wide: Float64Array): { wide: Float64Array; id: number; most: number } {
+    if (this.#seen === undefined) {
+      const { id, most } = largestOf(logits);
+      wide.set(logits);
+      return { wide, id, most };
+    }
+    largestOf(logits); // refuses what is not a number before a penalty hides where it came from
+    wide.set(logits);
+    const penalty = this.settings.repetitionPenalty;
+    for (const token of this.#seenTokens) {
+      const logit = wide[token]!;
+      wide[token] = logit > 0 ? logit / penalty : logit * penalty;
+    }
+    return { wide, ...largestOf(wide) };
+  }
+}
+
+/** The largest number and the lowest id that has it. */
+function largestOf(logits: Float32Array | Float64Array): { readonly id: number; readonly most: number } {
+  let id = 0;
+  let most = -Infinity;
+  for (let i = 0; i < logits.length; i++) {
+    const logit = logits[i]!;
+    if (logit > most) {
+      most = logit;
+      id = i;
+    } else if (logit !== logit) {
+      throw wrong(i, "NaN");
+    }
+  }
+  if (most === Infinity) throw wrong(id, "Infinity");
+  if (most === -Infinity) throw wrong(0, "-Infinity for every token");
+  return { id, most };
+}
+
+function wrong(token: number, received: string): GatedDeltaError {
+  return new GatedDeltaError("invalid-argument", { op: "sample", argument: `logits[${token}]`, expected: "a finite number", received });
+}

@@ -1,0 +1,55 @@
+/** How the next token is chosen. */
+
+/** What a caller may say about it. */
+export interface SamplingOptions {
+  /**
+   * What the logits are divided by before they become probabilities; 0 takes the most likely token, of several that are
+   * the one with the lowest id. @default 0
+   */
+  readonly temperature?: number | undefined;
+  /** How many of the most likely tokens stay, of equal ones those with lower ids; 0 for all. @default 0 */
+  readonly topK?: number | undefined;
+  /** Of these, the fewest most likely tokens stay whose probabilities reach this sum, above 0. @default 1 */
+  readonly topP?: number | undefined;
+  /** Of these, tokens stay that have at least this part of the most likely one's probability. @default 0 */
+  readonly minP?: number | undefined;
+  /**
+   * Logits of tokens that the sequence has already are divided by this where they are positive, and multiplied by it
+   * where they are negative. @default 1
+   */
+  readonly repetitionPenalty?: number | undefined;
+  /**
+   * An integer, 0 .. 2^53 − 1. The choice at a position of a sequence depends on the logits there, the options, the seed and
+   * the position alone. @default another one each time
+   */
+  readonly seed?: number | undefined;
+  /**
+   * `"model"` takes what the options above do not say from the model's `generation_config.json`: as if it were said here.
+   * Nothing of that file applies else. @default none
+   */
+  readonly sampling?: "model" | undefined;
+}
+
+/** {@link SamplingOptions}, complete. */
+export interface SamplingSettings {
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly repetitionPenalty: number;
+}
+
+/** Greedy: the most likely token, always. */
+export const greedy: SamplingSettings = { temperature: 0, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1 };
+
+/** What was said, over what the model's folder says where that was asked for, over {@link greedy}. */
+export function settingsOf(said: SamplingOptions, model: Partial<SamplingSettings>): SamplingSettings {
+  const base = said.sampling === "model" ? model : {};
+  return {
+    temperature: said.temperature ?? base.temperature ?? greedy.temperature,
+    topK: said.topK ?? base.topK ?? greedy.topK,
+    topP: said.topP ?? base.topP ?? greedy.topP,
+    minP: said.minP ?? base.minP ?? greedy.minP,
+    repetitionPenalty: said.repetitionPenalty ?? base.repetitionPenalty ?? greedy.repetitionPenalty,
+  };
+}

@@ -1,0 +1,174 @@
+/**
+ * What a session is made of, as this room's other modules use it: its tokens, and the sequence that has read some of them.
+ * The sequence is taken when the first token is read, and may stand behind the tokens: what it has not read comes next.
+ */
+import { DisposedError, GatedDeltaError } from "../../errors.ts";
+import type { LanguageModel } from "../language-model.ts";
+import type { BatchEntry } from "../model-options.ts";
+import type { RunResult } from "../run-result.ts";
+import type { Sequence } from "../sequence.ts";
+import { sequenceFrom, snapshotOf } from "../snapshot.ts";
+import type { SequenceSnapshot } from "../snapshot.ts";
+import type { CacheAccess } from "./prefix-cache.ts";
+import type { Scheduler, Work } from "./scheduler.ts";
+
+/** Of which token the logits are wanted, and what takes them: they can be read until it returns. */
+export interface Wanted {
+  readonly logits: (logits: Float32Array) => void;
+}
+
+export class Conversation {
+  readonly model: LanguageModel;
+  readonly scheduler: Scheduler;
+  readonly cache: CacheAccess | undefined;
+  readonly salt: string;
+  readonly whenFull: "wait" | "error";
+  readonly tokens: number[];
+  /** Positions after the last token of each message, ascending. */
+  readonly messageEnds: number[];
+  /** Its first tokens, as many as it has read. */
+  sequence: Sequence | undefined;
+  /** What a file holds of its first tokens, until a sequence is made of it. */
+  stored: SequenceSnapshot | undefined;
+  /** A copy of the logits after the last token, where these were wanted and no token was chosen from them. */
+  logits: Float32Array | undefined;
+  /** What runs: a generation, from its first token to its end, or the reading of what was appended. */
+  running: string | undefined;
+  /** Whether work of it waits for a step or is in one. */
+  pending = false;
+  disposed = false;
+  readonly ended = new AbortController();
+
+  constructor(parts: Pick<Conversation, "model" | "scheduler" | "cache" | "salt" | "whenFull" | "tokens" | "messageEnds">) {
+    this.model = parts.model;
+    this.scheduler = parts.scheduler;
+    this.cache = parts.cache;
+    this.salt = parts.salt;
+    this.whenFull = parts.whenFull;
+    this.tokens = parts.tokens;
+    this.messageEnds = parts.messageEnds;
+  }
+
+  /** How many of the tokens were read. */
+  get read(): number {
+    return this.sequence === undefined ? (this.stored?.tokens ?? 0) : this.sequence.tokens;
+  }
+
+  /** Adds a token that was given out. */
+  push(token: number): void {
+    this.tokens.push(token);
+    this.logits = undefined;
+  }
+
+  /** Takes a sequence: one that the cache has the beginning of, or an empty one. Drops one that has become invalid. */
+  begin(): void {
+    if (this.disposed) throw endedError();
+    if (this.sequence !== undefined && (this.sequence.disposed || !this.sequence.valid)) this.drop();
+    if (this.sequence !== undefined) return;
+    if (this.stored !== undefined) {
+      this.sequence = sequenceFrom(this.model, this.stored);
+      this.stored = undefined;
+      return;
+    }
+    // The last token is read in any case: it gives the logits.
+    const known = Uint32Array.from(this.tokens.slice(0, -1));
+    this.sequence = this.cache?.lookup(known, this.salt) ?? this.model.sequence();
+  }
+
+  /** Gives the sequence back. The tokens stay, to be read again. */
+  drop(): void {
+    this.sequence?.[Symbol.dispose]();
+    this.sequence = undefined;
+    this.stored = undefined;
+    this.logits = undefined;
+  }
+
+  /** What was read, without the model; undefined where nothing was. Waits for pending work. */
+  snapshot(): SequenceSnapshot | undefined {
+    const { sequence } = this;
+    if (sequence === undefined || sequence.disposed || !sequence.valid || sequence.tokens === 0) return this.stored;
+    return snapshotOf(sequence);
+  }
+
+  /** Keeps what was read, where there is a cache. */
+  keep(likely = 1): void {
+    const { sequence, cache } = this;
+    if (cache === undefined || sequence === undefined || sequence.disposed || !sequence.valid) return;
+    cache.insert(Uint32Array.from(this.tokens.slice(0, sequence.tokens)), sequence, this.salt, likely);
+  }
+
+  /** A signal that ends with another one, if any, and with the session. */
+  signalWith(signal: AbortSignal | undefined): AbortSignal {
+    return signal === undefined ? this.ended.signal : AbortSignal.any([signal, this.ended.signal]);
+  }
+
+  /**
+   * Does work in the scheduler's steps.
+   *
+   * @param signal of {@link signalWith}.
+   */
+  async do(work: Work, signal: AbortSignal): Promise<void> {
+    this.pending = true;
+    try {
+      await this.scheduler.do(work, { whenFull: this.whenFull, signal });
+    } finally {
+      this.pending = false;
+      if (this.disposed) this.drop();
+    }
+  }
+}
+
+/** Reads all tokens that were not read, in pieces where they are many, and keeps positions on the way in the cache. */
+export class ReadAll implements Work {
+  readonly #of: Conversation;
+  readonly #to: number;
+  readonly #take: (logits: Float32Array) => void;
+  /** Positions to keep that were not reached. */
+  #positions: { readonly position: number; readonly likely: number }[] | undefined;
+
+  /** @param take called with the last token's logits. */
+  constructor(of: Conversation, take: (logits: Float32Array) => void) {
+    this.#of = of;
+    this.#to = of.tokens.length;
+    this.#take = take;
+  }
+
+  get whole(): boolean {
+    return this.#of.sequence !== undefined && !this.#of.sequence.disposed && this.#to - this.#of.read === 1;
+  }
+
+  begin(): void {
+    this.#of.begin();
+    const { cache, read, messageEnds } = this.#of;
+    // A token of an answer is none to keep.
+    if (this.#to - read > 1) this.#positions ??= cache?.positions(read, this.#to - 1, messageEnds);
+  }
+
+  next(most: number): readonly BatchEntry[] {
+    const { tokens, read } = this.#of;
+    const sequence = this.#of.sequence!;
+    const until = this.#positions?.find(({ position }) => position > read)?.position ?? this.#to;
+    const end = Math.min(until, read + most);
+    return [{ sequence, tokens: tokens.slice(read, end), logits: end === this.#to ? "last" : "none" }];
+  }
+
+  ran([result]: readonly RunResult[]): boolean {
+    const { read } = this.#of;
+    const reached = this.#positions?.find(({ position }) => position === read);
+    if (reached !== undefined) this.#of.keep(reached.likely);
+    if (read < this.#to) return false;
+    this.#take(result!.logits);
+    return true;
+  }
+}
+
+/** What is done with a session that was disposed. */
+export function endedError(op = "session"): DisposedError {
+  return new DisposedError({ op, expected: "a session that is not disposed", received: "a disposed one" });
+}
+
+/** Two runs of one session at once. */
+export function runningError(op: string, running: string): GatedDeltaError {
+  const message = `${running} of this session is under way: let it end, leave its iterator or abort it first`;
+  return new GatedDeltaError("state", { op, message });
+}

@@ -1,0 +1,175 @@
+/** An answer, token by token. */
+import { BoundsError, GatedDeltaError, UnsupportedError } from "../../errors.ts";
+import { NgramDrafter } from "../ngram-drafter.ts";
+import { anySeed } from "../sampling/philox.ts";
+import { Sampler } from "../sampling/sampler.ts";
+import { settingsOf } from "../sampling/settings.ts";
+import type { Detokenizer } from "../text/detokenizer.ts";
+import { StopStrings } from "../text/stop-strings.ts";
+import { ReadAll, endedError } from "./conversation.ts";
+import type { Conversation } from "./conversation.ts";
+import { DraftStep } from "./draft-step.ts";
+import type { GenerateOptions, Piece } from "./session-options.ts";
+
+/** Tokens that are read beside guesses; more are read first. */
+const mostCertain = 16;
+
+/** One generation of a conversation. */
+export class Generation {
+  readonly #of: Conversation;
+  readonly #sampler: Sampler;
+  readonly #drafter: NgramDrafter | undefined;
+  readonly #draftTokens: number;
+  readonly #stopTokens: ReadonlySet<number>;
+  readonly #detokenizer: Detokenizer | undefined;
+  readonly #stopStrings: StopStrings;
+  readonly #signal: AbortSignal;
+  /** How many tokens there are at the end, at most. */
+  readonly #most: number;
+  /** Tokens that were chosen and not given out. */
+  readonly #chosen: number[] = [];
+  #draftStep: DraftStep | undefined;
+
+  /** @throws {GatedDeltaError} for options that do not fit the model, or a session without room or beginning. */
+  constructor(op: string, of: Conversation, options: GenerateOptions) {
+    const { model } = of;
+    const { config, text } = model;
+    const { maxTokens = Infinity, stop = [], stopTokens = [], ignoreModelStops = false, drafts = false, seed = anySeed(), signal } = options;
+    for (const [i, token] of stopTokens.entries()) {
+      if (token < config.vocabSize) continue;
+      throw new BoundsError({ op, argument: `stopTokens[${i}]`, expected: `a token id in 0..${config.vocabSize - 1}`, received: `${token}` });
+    }
+    const stops = typeof stop === "string" ? [stop] : stop;
+    if (stops.length > 0 && !text.hasTokenizer) {
+      throw new UnsupportedError({ op, argument: "stop", expected: "a model with a tokenizer", received: `none in ${text.folder}` });
+    }
+    if (of.tokens.length === 0) {
+      throw new GatedDeltaError("state", { op, message: "this session has no tokens to go on from: append some first" });
+    }
+    if (of.tokens.length >= config.maxPositions) {
+      const expected = `a session of fewer tokens than the model's ${config.maxPositions} positions`;
+      throw new BoundsError({ op, expected, received: `${of.tokens.length}` });
+    }
+    this.#of = of;
+    const settings = settingsOf(options, options.sampling === "model" ? model.modelSampling() : {});
+    this.#sampler = new Sampler(settings, seed, config.vocabSize);
+    this.#sampler.saw(of.tokens);
+    const { tokens: draftTokens = 8, ...how } = typeof drafts === "object" ? drafts : {};
+    this.#draftTokens = draftTokens;
+    if (drafts !== false) {
+      this.#drafter = new NgramDrafter(how);
+      this.#drafter.extend(of.tokens);
+    }
+    this.#stopTokens = new Set([...(ignoreModelStops ? [] : config.eosTokens), ...stopTokens]);
+    this.#detokenizer = text.hasTokenizer ? text.tokenizer.detokenizer() : undefined;
+    this.#stopStrings = new StopStrings(stops);
+    this.#signal = of.signalWith(signal);
+    this.#most = Math.min(of.tokens.length + maxTokens, config.maxPositions);
+  }
+
+  async *run(): AsyncGenerator<Piece, void, void> {
+    const of = this.#of;
+    try {
+      while (of.tokens.length < this.#most) {
+        if (this.#chosen.length === 0) await this.#choose();
+        else this.#signal.throwIfAborted();
+        const piece = this.#give(this.#chosen.shift()!);
+        yield piece;
+        if (piece.end !== undefined) return;
+        if (of.disposed) throw endedError("session.generate");
+      }
+    } finally {
+      this.#leaveDraft();
+      if (!of.disposed) of.keep();
+    }
+  }
+
+  /** Has at least one token chosen. */
+  async #choose(): Promise<void> {
+    const of = this.#of;
+    this.#signal.throwIfAborted();
+    this.#leaveDraft();
+    const { logits } = of;
+    if (logits !== undefined) {
+      this.#take(logits);
+      return;
+    }
+    // Logits that nobody kept: everything is read again.
+    if (of.read === of.tokens.length) of.drop();
+    const drafts = this.#drafts();
+    if (drafts.length > 0) {
+      const step = new DraftStep(of, drafts, (row) => this.#take(row));
+      this.#draftStep = step;
+      await of.do(step, this.#signal);
+    } else {
+      await of.do(new ReadAll(of, (row) => void this.#take(row)), this.#signal);
+    }
+    // It was aborted while its step ran, and nothing was given out: the logits are kept for the next generation.
+    if (this.#chosen.length === 0) this.#signal.throwIfAborted();
+  }
+
+  /** Guesses, where the sequence is ready for them. */
+  #drafts(): readonly number[] {
+    const { sequence, tokens } = this.#of;
+    if (this.#drafter === undefined || sequence === undefined || sequence.disposed || !sequence.valid) return [];
+    if (tokens.length - sequence.tokens > mostCertain) return [];
+    // As many tokens as there are guesses, and one more, are chosen in a step.
+    return this.#drafter.draft(Math.min(this.#draftTokens, this.#most - tokens.length - 1));
+  }
+
+  /** Chooses the token after a row of logits; none where the generation was aborted, or is over with what was chosen. */
+  #take(logits: Float32Array): number | undefined {
+    const of = this.#of;
+    if (this.#chosen.length > 0 && this.#stopTokens.has(this.#chosen.at(-1)!)) return undefined;
+    const position = of.tokens.length + this.#chosen.length;
+    if (this.#chosen.length === 0 && this.#signal.aborted) {
+      of.logits = logits.slice();
+      return undefined;
+    }
+    let token: number;
+    try {
+      token = this.#sampler.choose(logits, position);
+    } catch (error) {
+      if (this.#chosen.length > 0) return undefined; // it is chosen again, and fails, when it is the next
+      of.logits = logits.slice();
+      throw error;
+    }
+    this.#sampler.saw([token]);
+    this.#chosen.push(token);
+    return token;
+  }
+
+  /** Gives a token out: it is the session's from now on. */
+  #give(token: number): Piece {
+    const of = this.#of;
+    of.push(token);
+    this.#drafter?.push(token);
+    const ends = this.#stopTokens.has(token);
+    if (ends) of.messageEnds.push(of.tokens.length);
+    let { text, found } = this.#stopStrings.push(ends ? "" : (this.#detokenizer?.push(token) ?? ""));
+    const last = ends || of.tokens.length >= this.#most;
+    if (last && found === undefined) {
+      const rest = this.#stopStrings.push(this.#detokenizer?.end() ?? "");
+      text += rest.text;
+      found = rest.found;
+      if (found === undefined) text += this.#stopStrings.end();
+    }
+    if (ends) return { token, text, end: "token" };
+    if (found !== undefined) return { token, text, end: "string" };
+    return last ? { token, text, end: "length" } : { token, text };
+  }
+
+  /** The fork that read guesses takes the sequence's place, where all that it has read was given out. */
+  #leaveDraft(): void {
+    const fork = this.#draftStep?.take();
+    this.#draftStep = undefined;
+    if (fork === undefined) return;
+    const of = this.#of;
+    if (of.disposed || !fork.valid || fork.tokens > of.tokens.length) {
+      fork[Symbol.dispose]();
+      return;
+    }
+    of.sequence?.[Symbol.dispose]();
+    of.sequence = fork;
+  }
+}

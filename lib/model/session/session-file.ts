@@ -1,0 +1,192 @@
+/**
+ * A session on disk: a safetensors file with its tokens, and, of what the model has read, each mixer's states
+ * (`states.N.state`, `states.N.conv`), each attention layer's keys and values `[kvHeads, tokens, headDim]` (`pages.N.keys`,
+ * `pages.N.values`), and the last logits where they are known. The metadata hold a fingerprint of the model and a SHA-256
+ * over the metadata and all tensors.
+ */
+import { createHash } from "node:crypto";
+import type { Hash } from "node:crypto";
+import { FileError, describe } from "../../errors.ts";
+import type { StateKind } from "../../ops/layer-states.ts";
+import { fileDTypes, openSafetensors, writeSafetensors } from "../../safetensors/safetensors.ts";
+import type { SafetensorsFile, TensorToWrite } from "../../safetensors/safetensors.ts";
+import { floatDType } from "../../safetensors/dtypes.ts";
+import { kindsOf } from "../../states/pool-shape.ts";
+import { dtypes } from "../../tensor/dtype.ts";
+import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
+import type { Tensor } from "../../tensor/tensor.ts";
+import type { LanguageModel } from "../language-model.ts";
+import { memoryOf } from "../model-memory.ts";
+import { expectSnapshot } from "../snapshot.ts";
+import type { Elements, SequenceSnapshot } from "../snapshot.ts";
+
+/** What a file holds of a session. */
+export interface StoredSession {
+  readonly tokens: Int32Array;
+  readonly messageEnds: Int32Array;
+  /** Logits after the last token. */
+  readonly logits: Float32Array | undefined;
+  /** What was read; undefined where nothing was. */
+  readonly read: SequenceSnapshot | undefined;
+}
+
+const formatName = "gated-delta-session";
+const formatVersion = "1";
+const checksumKey = "sha256";
+
+/** Writes a session. A process killed meanwhile leaves the file that was there. */
+export function writeSession(path: string, model: LanguageModel, { tokens, messageEnds, logits, read }: StoredSession): void {
+  const tensors = new Map<string, TensorToWrite>();
+  const integers = (name: string, data: Int32Array) => tensors.set(name, { dtype: "I32", shape: [data.length], data });
+  const floats = (name: string, { dtype, data }: Elements) => tensors.set(name, { dtype: fileDTypes[dtype], shape: [data.length], data });
+  integers("tokens", tokens);
+  integers("message_ends", messageEnds);
+  if (logits !== undefined) floats("logits", { dtype: "f32", data: logits });
+  for (const [layer, kinds] of read?.states.entries() ?? []) {
+    for (const [kind, elements] of Object.entries(kinds)) floats(`states.${layer}.${kind}`, elements);
+  }
+  for (const [layer, { keys, values }] of read?.pages.entries() ?? []) {
+    floats(`pages.${layer}.keys`, keys);
+    floats(`pages.${layer}.values`, values);
+  }
+  const metadata = { format: formatName, version: formatVersion, model: fingerprint(model), read: String(read?.tokens ?? 0) };
+  const checksum = beginChecksum(metadata);
+  for (const [name, { dtype, shape, data }] of inOrder(tensors)) updateChecksum(checksum, name, dtype, shape, bytesOf(data as ArrayBufferView));
+  writeSafetensors(path, tensors, { ...metadata, [checksumKey]: checksum.digest("hex") });
+}
+
+/**
+ * Reads a session that a model has written, or another one of the same weights with states and pages of the same dtypes.
+ *
+ * @throws {FileError} for anything else, and for a file that is damaged.
+ */
+export function readSession(op: string, path: string, model: LanguageModel): StoredSession {
+  using file = openSafetensors(path);
+  const reader = new Reader(op, path, file);
+  reader.expect("format", formatName);
+  reader.expect("version", formatVersion);
+  reader.expect("model", fingerprint(model));
+  reader.checksum();
+  const { vocabSize, maxPositions } = model.config;
+  const tokens = reader.integers("tokens", 0, vocabSize - 1);
+  if (tokens.length > maxPositions) throw reader.bad(`at most ${maxPositions} tokens`, `${tokens.length}`);
+  const messageEnds = reader.integers("message_ends", 1, tokens.length);
+  if (messageEnds.some((end, i) => i > 0 && end <= messageEnds[i - 1]!)) throw reader.bad("message_ends that ascend", describe([...messageEnds]));
+  const logits = file.has("logits") ? reader.floats("logits", "f32") : undefined;
+  if (logits !== undefined && logits.data.length !== vocabSize) throw reader.bad(`${vocabSize} logits`, `${logits.data.length}`);
+  const count = file.metadata.get("read") ?? "";
+  const read = Number(count);
+  if (!/^(?:0|[1-9]\d{0,9})$/.test(count) || read > tokens.length) throw reader.bad(`as many tokens read as there are, ${tokens.length}, at most`, describe(count));
+  const stored = { tokens, messageEnds, logits: logits?.data as Float32Array | undefined };
+  if (read === 0) return { ...stored, read: undefined };
+  const snapshot = reader.snapshot(model, read);
+  try {
+    expectSnapshot(op, model, snapshot);
+  } catch (cause) {
+    throw reader.bad("states, keys and values of the model's sizes and dtypes", cause instanceof Error ? cause.message : "others");
+  }
+  return { ...stored, read: snapshot };
+}
+
+class Reader {
+  readonly #op: string;
+  readonly #path: string;
+  readonly #file: SafetensorsFile;
+
+  constructor(op: string, path: string, file: SafetensorsFile) {
+    this.#op = op;
+    this.#path = path;
+    this.#file = file;
+  }
+
+  bad(expected: string, received: string): FileError {
+    return new FileError(this.#path, { op: this.#op, expected, received });
+  }
+
+  expect(key: string, expected: string): void {
+    const found = this.#file.metadata.get(key);
+    const what = key === "model" ? "a session of this model" : `metadata ${key} ${describe(expected)}`;
+    if (found !== expected) throw this.bad(what, key === "model" && found !== undefined ? "one of another model" : describe(found));
+  }
+
+  checksum(): void {
+    const { [checksumKey]: said, ...metadata } = Object.fromEntries(this.#file.metadata);
+    const checksum = beginChecksum(metadata);
+    for (const name of [...this.#file.names].sort()) {
+      const { dtype, shape } = this.#file.info(name);
+      updateChecksum(checksum, name, dtype, shape, this.#file.read(name));
+    }
+    const found = checksum.digest("hex");
+    if (said !== found) throw this.bad(`contents of checksum ${describe(said)}, as the file says`, found);
+  }
+
+  integers(name: string, least: number, most: number): Int32Array {
+    const { dtype } = this.#file.info(name);
+    if (dtype !== "I32") throw this.bad(`${name} of dtype I32`, dtype);
+    const numbers = new Int32Array(this.#file.read(name).buffer);
+    const wrong = numbers.find((number) => number < least || number > most);
+    if (wrong !== undefined) throw this.bad(`${name} of numbers in ${least}..${most}`, `${wrong}`);
+    return numbers;
+  }
+
+  floats(name: string, only?: FloatDType): Elements {
+    const dtype = floatDType(this.#file.info(name).dtype);
+    if (dtype === undefined || (only !== undefined && dtype !== only)) {
+      throw this.bad(`${name} of dtype ${only ?? "f32, f16 or bf16"}`, this.#file.info(name).dtype);
+    }
+    const bytes = this.#file.read(name);
+    const data = dtypes[dtype].create(bytes.length / dtypes[dtype].bytes);
+    new Uint8Array(data.buffer, data.byteOffset, data.byteLength).set(bytes);
+    return { dtype, data: data as ArrayOfDType[FloatDType] };
+  }
+
+  snapshot(model: LanguageModel, tokens: number): SequenceSnapshot {
+    const { pool, pages } = memoryOf(model);
+    const states = Array.from({ length: pool.layers }, (_, layer) =>
+      Object.fromEntries(kindsOf(pool.shape).map((kind) => [kind, this.floats(`states.${layer}.${kind}`)])) as Partial<Record<StateKind, Elements>>,
+    );
+    return {
+      tokens,
+      states,
+      pages: pages.layers.map((_, layer) => ({ keys: this.floats(`pages.${layer}.keys`), values: this.floats(`pages.${layer}.values`) })),
+    };
+  }
+}
+
+function beginChecksum(metadata: Readonly<Record<string, string>>): Hash {
+  return createHash("sha256").update(JSON.stringify(Object.entries(metadata).sort(([a], [b]) => (a < b ? -1 : 1))));
+}
+
+function updateChecksum(checksum: Hash, name: string, dtype: string, shape: readonly number[], bytes: Uint8Array): void {
+  checksum.update(JSON.stringify([name, dtype, shape])).update(bytes);
+}
+
+function inOrder(tensors: ReadonlyMap<string, TensorToWrite>): [string, TensorToWrite][] {
+  return [...tensors].sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+function bytesOf(array: ArrayBufferView): Uint8Array {
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+}
+
+/** Of each matrix as many bytes go into a fingerprint: another model, or one that was trained further, differs in some. */
+const sampled = 4096;
+
+const fingerprints = new WeakMap<LanguageModel, string>();
+
+/** Tells models apart: by their configuration, and the beginnings of their weights. */
+function fingerprint(model: LanguageModel): string {
+  let found = fingerprints.get(model);
+  if (found !== undefined) return found;
+  const hash = createHash("sha256").update(JSON.stringify(model.config));
+  const { weights } = memoryOf(model);
+  const add = (tensor: Tensor) => hash.update(bytesOf(tensor.data).subarray(0, sampled));
+  add(weights.norm);
+  add(weights.embedding.weight);
+  for (const { inputNorm, postNorm, gate, up, down, attention } of weights.layers) {
+    for (const tensor of [inputNorm, postNorm, gate.weight, up.weight, down.weight]) add(tensor);
+    if (attention !== undefined) for (const { weight } of [attention.query, attention.key, attention.value, attention.output]) add(weight);
+  }
+  fingerprints.set(model, (found = hash.digest("hex")));
+  return found;
+}

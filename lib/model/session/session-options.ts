@@ -1,0 +1,61 @@
+/** What sessions take. */
+import type { NgramOptions } from "../ngram-drafter.ts";
+import type { SamplingOptions } from "../sampling/settings.ts";
+import type { SessionCache } from "./prefix-cache.ts";
+
+/** Options of a session. */
+export interface SessionOptions {
+  /** Where it looks for what it need not read, and keeps what others need not. @default none */
+  readonly cache?: SessionCache | undefined;
+  /** Sessions of different salts share nothing of a cache: a user's name, say. @default "" */
+  readonly salt?: string | undefined;
+  /**
+   * What happens where all states or pages are in use: `"wait"` until others give some back, `"error"` at once. Waiting ends
+   * with an error too where all sessions of the model wait. @default "wait"
+   */
+  readonly whenFull?: "wait" | "error" | undefined;
+}
+
+/** Options of a generation. */
+export interface GenerateOptions extends SamplingOptions {
+  /** How many tokens at most. @default as many as the model has positions for */
+  readonly maxTokens?: number | undefined;
+  /** The text ends before the first of these strings that it has. Wants a tokenizer. @default none */
+  readonly stop?: string | readonly string[] | undefined;
+  /** Tokens that end the text, beside those of the model's configuration. @default none */
+  readonly stopTokens?: readonly number[] | undefined;
+  /** Whether the model's own tokens that end a text are tokens like others. @default false */
+  readonly ignoreModelStops?: boolean | undefined;
+  /**
+   * Whether next tokens are guessed from what the sequence had before, to be read together: fewer steps where a guess is
+   * right, and the same tokens. `true`, or how. @default false
+   */
+  readonly drafts?: boolean | DraftingOptions | undefined;
+  /** Ends the generation: the iterator throws the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How tokens are guessed. */
+export interface DraftingOptions extends NgramOptions {
+  /** How many at a time. @default 8 */
+  readonly tokens?: number | undefined;
+}
+
+/** Options of reading what was appended. */
+export interface ReadOptions {
+  /** Ends the wait: what was read by then stays read. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A token of an answer. */
+export interface Piece {
+  /** Its id. */
+  readonly token: number;
+  /** Text that can be given out since it came: whole characters; empty without a tokenizer. */
+  readonly text: string;
+  /**
+   * Why it is the last: `"token"`, it is one that ends a text; `"string"`, it completes a stop string, which no piece's text
+   * has a part of; `"length"`, as many as were asked for, or fit. Absent for any other piece.
+   */
+  readonly end?: "token" | "string" | "length";
+}

@@ -1,0 +1,56 @@
+/** The zod schemas of sessions' options. Loaded when the first one is needed: importing zod takes 13 ms. */
+import { z } from "zod";
+import { choice, integer, options } from "../../arguments/schema-parts.ts";
+import { samplingShape } from "../sampling/sampling-schemas.ts";
+import type { SessionCacheOptions } from "./prefix-cache.ts";
+import type { GenerateOptions, ReadOptions } from "./session-options.ts";
+
+const count = integer(0, 2 ** 31 - 1);
+const signal = z.custom<AbortSignal>((value) => value instanceof AbortSignal, "an AbortSignal").optional();
+const stopText = "a text, not empty, or an array of some";
+const stop = z.string(stopText).min(1, stopText).refine((text) => text.isWellFormed(), "a well-formed text");
+const ratio = "a number above 1, at most 16";
+
+const drafting = z.strictObject(
+  {
+    tokens: integer(1, 64).optional(),
+    longest: integer(1, 64).optional(),
+    shortest: integer(1, 64).optional(),
+    window: integer(1, 2 ** 24).optional(),
+  },
+  "a boolean or { tokens?, longest?, shortest?, window? }",
+);
+
+/** {@link GenerateOptions} */
+export const generateOptions = options<GenerateOptions>()({
+  ...samplingShape,
+  maxTokens: count.optional(),
+  stop: z.union([stop, z.array(stop, stopText)], stopText).optional(),
+  stopTokens: z.array(count, "an array of token ids").optional(),
+  ignoreModelStops: z.boolean("a boolean").optional(),
+  drafts: z.union([z.boolean(), drafting], "a boolean or { tokens?, longest?, shortest?, window? }").optional(),
+  signal,
+});
+
+/** {@link ReadOptions} */
+export const readOptions = options<ReadOptions>()({ signal });
+
+/** {@link SessionCacheOptions} */
+export const sessionCacheOptions = options<SessionCacheOptions>()({
+  bytes: integer(0, Number.MAX_SAFE_INTEGER),
+  step: integer(1, 2 ** 20).optional(),
+  ratio: z.number(ratio).gt(1, ratio).max(16, ratio).optional(),
+});
+
+/** {@link SessionOptions}, but for its cache, which is no plain value. */
+export const sessionShape = z.strictObject(
+  {
+    cache: z.unknown().optional(),
+    salt: z.string("a text").optional(),
+    whenFull: choice("wait", "error").optional(),
+  },
+  "an object of options",
+);
+
+/** {@link SessionOptions} */
+export const sessionOptions = { keys: Object.keys(sessionShape.shape), safeParse: (value: unknown) => sessionShape.safeParse(value) };

@@ -1,0 +1,275 @@
+import { invalid, largestIndex } from "../../arguments/checks.ts";
+import { checkOptions } from "../../arguments/options.ts";
+import { asArray } from "../../arguments/reading.ts";
+import { BoundsError, DisposedError, GatedDeltaError, describe } from "../../errors.ts";
+import type { LanguageModel } from "../language-model.ts";
+import { isModel } from "../model-memory.ts";
+import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
+import { Conversation, ReadAll, endedError, runningError } from "./conversation.ts";
+import { Generation } from "./generation.ts";
+import { cacheParts } from "./prefix-cache.ts";
+import type { Scheduler } from "./scheduler.ts";
+import { readSession, writeSession } from "./session-file.ts";
+import type { GenerateOptions, Piece, ReadOptions, SessionOptions } from "./session-options.ts";
+
+/** Makes a session. */
+export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: SessionOptions) => Session;
+
+const schemas = () => require("./session-schemas.ts") as typeof import("./session-schemas.ts");
+
+let making = false;
+
+/**
+ * A conversation with a model. Tokens are appended and generated; both are read by the model when they are needed, together
+ * with those of all other sessions of the model. With f32 states a session's logits have the same bits, and so its tokens
+ * are the same, whatever the other sessions do, however its tokens came, whether they were read, forked or found in a
+ * cache, and with or without drafts.
+ *
+ * @example
+ * using session = model.session();
+ * session.append(model.text.chat([{ role: "user", content: "Why is the sky blue?" }]));
+ * for await (const { text } of session.generate({ maxTokens: 200 })) process.stdout.write(text);
+ */
+export class Session implements Disposable {
+  static readonly #collected = new FinalizationRegistry<Scheduler>((scheduler) => scheduler.hold(-1));
+
+  /** The model whose session it is. */
+  readonly model: LanguageModel;
+  readonly #of: Conversation;
+
+  private constructor(of: Conversation) {
+    if (!making) throw new GatedDeltaError("invalid-argument", { op: "Session", expected: "model.session()" });
+    this.model = of.model;
+    this.#of = of;
+    of.scheduler.hold(1);
+    Session.#collected.register(this, of.scheduler, this);
+    Object.freeze(this);
+  }
+
+  static #make(of: Conversation): Session {
+    making = true;
+    try {
+      return new Session(of);
+    } finally {
+      making = false;
+    }
+  }
+
+  static {
+    makeSession = (model, scheduler, options) => {
+      const op = "model.session";
+      const { cache, salt = "", whenFull = "wait" } = checkOptions(schemas().sessionOptions, op, options);
+      const access = cache === undefined ? undefined : cacheParts(cache);
+      if (cache !== undefined && access?.scheduler !== scheduler) throw invalid(op, "cache", "a cache of this model", cache);
+      return Session.#make(new Conversation({ model, scheduler, cache: access, salt, whenFull, tokens: [], messageEnds: [] }));
+    };
+  }
+
+  /** How many tokens it has, read or not. */
+  get length(): number {
+    return this.#of.tokens.length;
+  }
+
+  /** How many of its tokens the model has read: the others are read when something is generated or {@link logits} are asked for. */
+  get read(): number {
+    this.#alive("session.read");
+    return this.#of.read;
+  }
+
+  /** Its tokens; a copy. */
+  get tokens(): Int32Array {
+    return Int32Array.from(this.#of.tokens);
+  }
+
+  /** Whether it was disposed. */
+  get disposed(): boolean {
+    return this.#of.disposed;
+  }
+
+  /**
+   * Adds tokens, or the tokens of a text: what comes after the tokens that are there. Nothing is read yet. Several texts are
+   * turned into tokens one by one, which may give others than the texts as one.
+   *
+   * @throws {GatedDeltaError} for ids outside the vocabulary, more tokens than the model has positions, a text where there
+   *   is no tokenizer, and during a generation. Nothing was added then.
+   */
+  append(content: string | readonly number[] | Int32Array | Uint32Array): this {
+    const op = "session.append";
+    this.#idle(op);
+    const { vocabSize, maxPositions } = this.model.config;
+    const tokens = typeof content === "string" ? this.model.text.encode(content) : asTokens(op, content, vocabSize);
+    this.#idle(op); // reading an array can run code of the caller's
+    const { tokens: all, messageEnds } = this.#of;
+    if (tokens.length > maxPositions - all.length) {
+      const expected = `at most ${maxPositions - all.length} tokens: the session has ${all.length} of the model's ${maxPositions} positions`;
+      throw new BoundsError({ op, argument: "content", expected, received: `${tokens.length}` });
+    }
+    if (tokens.length === 0) return this;
+    const ends = new Set(this.model.config.eosTokens);
+    for (const token of tokens) {
+      all.push(token);
+      if (ends.has(token)) messageEnds.push(all.length);
+    }
+    if (messageEnds.at(-1) !== all.length) messageEnds.push(all.length);
+    this.#of.logits = undefined;
+    return this;
+  }
+
+  /** {@link append} of messages as the model's chat template writes them, with the beginning of an answer. */
+  chat(messages: readonly ChatMessage[], options?: ChatOptions): this {
+    this.#idle("session.chat");
+    return this.append(this.model.text.chat(messages, options));
+  }
+
+  /**
+   * Goes on, token by token. The model works when the iterator is asked for the next piece, and the session has a token once
+   * its piece was given out: leaving the iterator, or aborting, leaves it after the last one. It can then be appended to,
+   * forked, or go on. During a generation it may be forked between two pieces.
+   *
+   * @throws {GatedDeltaError} for wrong options, where the session has no tokens or no room for one, and, from the
+   *   iterator, while another generation of it is under way, of code `out-of-memory` where states or pages are short (see
+   *   {@link SessionOptions.whenFull}), and for logits that are not numbers; the signal's reason where it is aborted.
+   */
+  generate(options: GenerateOptions = {}): AsyncGenerator<Piece, void, void> {
+    const op = "session.generate";
+    this.#alive(op);
+    const checked: GenerateOptions = checkOptions(schemas().generateOptions, op, options);
+    return this.#generate(op, checked);
+  }
+
+  async *#generate(op: string, options: GenerateOptions): AsyncGenerator<Piece, void, void> {
+    this.#idle(op);
+    const of = this.#of;
+    of.running = "a generation";
+    try {
+      yield* new Generation(op, of, options).run();
+    } finally {
+      of.running = undefined;
+    }
+  }
+
+  /**
+   * Reads what was not read.
+   *
+   * @returns `[vocabSize]`: the logits of the token after the last one; the caller's.
+   * @throws as {@link generate}.
+   */
+  async logits(options: ReadOptions = {}): Promise<Float32Array> {
+    const op = "session.logits";
+    this.#idle(op);
+    const { signal } = checkOptions(schemas().readOptions, op, options);
+    const of = this.#of;
+    if (of.logits !== undefined) return of.logits.slice();
+    if (of.tokens.length === 0) throw new GatedDeltaError("state", { op, message: "this session has no tokens: append some first" });
+    // Logits of a token that was read already are not kept: it is read again, with all before it.
+    if (of.read === of.tokens.length) of.drop();
+    of.running = "reading";
+    try {
+      await of.do(new ReadAll(of, (logits) => void (of.logits = logits.slice())), of.signalWith(signal));
+    } finally {
+      of.running = undefined;
+    }
+    this.#alive(op);
+    return of.logits!.slice();
+  }
+
+  /**
+   * A second session of the same tokens, which goes on by itself. What was read is shared, and not copied.
+   *
+   * @throws {GatedDeltaError} of code `out-of-memory` when no state is free, after the model's caches have given theirs
+   *   back; of code `state` while a step of the session is under way.
+   */
+  fork(): Session {
+    const op = "session.fork";
+    this.#alive(op);
+    const of = this.#of;
+    if (of.pending) throw runningError(op, of.running ?? "a step");
+    const { model, scheduler, cache, salt, whenFull } = of;
+    const other = new Conversation({ model, scheduler, cache, salt, whenFull, tokens: of.tokens.slice(), messageEnds: of.messageEnds.slice() });
+    if (of.sequence !== undefined && !of.sequence.disposed && of.sequence.valid) {
+      while (model.freeStates === 0 && scheduler.evict()) continue;
+      other.sequence = of.sequence.fork();
+    }
+    other.stored = of.stored;
+    other.logits = of.logits;
+    return Session.#make(other);
+  }
+
+  /**
+   * Writes it to a file: tokens, states, keys, values and the last logits. Waits for pending work. A process that is killed
+   * meanwhile leaves the file that was there.
+   *
+   * @throws {FileError} where it can't be written; {@link GatedDeltaError} of code `state` while a step of it is under way.
+   */
+  save(path: string): void {
+    const op = "session.save";
+    this.#alive(op);
+    const of = this.#of;
+    if (of.pending) throw runningError(op, of.running ?? "a step");
+    const { tokens, messageEnds, logits } = of;
+    writeSession(path, of.model, { tokens: Int32Array.from(tokens), messageEnds: Int32Array.from(messageEnds), logits, read: of.snapshot() });
+  }
+
+  /**
+   * The session that a file holds, as it was: it goes on with the same bits, and reads nothing again. It takes a state and
+   * pages when it goes on.
+   *
+   * @param model the one that has written it, or another one of the same weights with states and pages of the same dtypes.
+   * @throws {FileError} for a file that is damaged, no session, or one of another model.
+   */
+  static load(model: LanguageModel, path: string, options: SessionOptions = {}): Session {
+    const op = "Session.load";
+    if (!isModel(model)) throw invalid(op, "model", "a LanguageModel", model);
+    if (typeof path !== "string" || path === "") throw invalid(op, "path", "a file's path", path);
+    const session = model.session(options);
+    try {
+      const of = session.#of;
+      const { tokens, messageEnds, logits, read } = readSession(op, path, model);
+      for (const token of tokens) of.tokens.push(token);
+      for (const end of messageEnds) of.messageEnds.push(end);
+      of.logits = logits;
+      of.stored = read;
+      return session;
+    } catch (error) {
+      session[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** Ends it: a generation of it ends with an error. Gives its state and pages back, once no step of it is under way. */
+  [Symbol.dispose](): void {
+    const of = this.#of;
+    if (of.disposed) return;
+    of.disposed = true;
+    of.ended.abort(endedError());
+    if (!of.pending) of.drop();
+    Session.#collected.unregister(this);
+    of.scheduler.hold(-1);
+  }
+
+  #alive(op: string): void {
+    if (this.#of.disposed) throw endedError(op);
+    if (this.model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed", received: "a disposed one" });
+  }
+
+  #idle(op: string): void {
+    this.#alive(op);
+    if (this.#of.running !== undefined) throw runningError(op, this.#of.running);
+  }
+}
+
+/** Token ids, copied. */
+function asTokens(op: string, value: unknown, vocabSize: number): ArrayLike<number> & Iterable<number> {
+  const expected = "a text, or an array of token ids, an Int32Array or a Uint32Array";
+  const typed = value instanceof Int32Array || value instanceof Uint32Array;
+  if (!typed && !Array.isArray(value)) throw invalid(op, "content", expected, value);
+  const ids: ArrayLike<unknown> = typed ? value : asArray(op, "content", expected, value, largestIndex);
+  for (let i = 0; i < ids.length; i++) {
+    const id = ids[i];
+    if (typeof id === "number" && Number.isInteger(id) && id >= 0 && id < vocabSize) continue;
+    const details = { op, argument: `content[${i}]`, expected: `a token id in 0..${vocabSize - 1}`, received: describe(id) };
+    if (typeof id === "number" && Number.isInteger(id)) throw new BoundsError(details);
+    throw new GatedDeltaError("invalid-argument", details);
+  }
+  return ids as number[];
+}

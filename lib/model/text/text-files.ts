@@ -1,0 +1,34 @@
+/** The files of a model's folder that are about text. */
+import { FileError, describe } from "../../errors.ts";
+import { existsSync } from "node:fs";
+import { isJsonObject } from "../../safetensors/json.ts";
+import type { JsonObject } from "../../safetensors/json.ts";
+import { readWhole } from "../../safetensors/regular-file.ts";
+
+/** In bytes; the largest published tokenizers have some thirty million. */
+const largestFile = 256 * 1024 * 1024;
+
+/** Reads a file of UTF-8 text; undefined where there is none. */
+export function readText(op: string, path: string, what: string): string | undefined {
+  if (!existsSync(path)) return undefined;
+  const bytes = readWhole(path, op, what, largestFile);
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new FileError(path, { op, expected: `${what} in UTF-8`, received: "bytes that are not", cause });
+  }
+}
+
+/** Reads a file that holds one JSON object; undefined where there is none. */
+export function readObject(op: string, path: string, what: string): JsonObject | undefined {
+  const text = readText(op, path, what);
+  if (text === undefined) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new FileError(path, { op, expected: `${what} in JSON`, received: cause instanceof Error ? cause.message : describe(cause), cause });
+  }
+  if (isJsonObject(value)) return value;
+  throw new FileError(path, { op, expected: `${what}, a JSON object`, received: describe(value) });
+}

@@ -1,0 +1,89 @@
+/** What a `tokenizer.json` says of its tokens, checked against the vocabulary of a model. */
+import { FileError, UnsupportedError, describe } from "../../errors.ts";
+import { isJsonObject } from "../../safetensors/json.ts";
+import type { JsonObject } from "../../safetensors/json.ts";
+import { byteCharacters } from "./byte-level.ts";
+
+/** What a tokenizer must agree with. */
+export interface VocabularyLimits {
+  /** Token ids are 0 .. vocabSize − 1. */
+  readonly vocabSize: number;
+  /** Tokens that end a text, which the tokenizer must know. */
+  readonly eosTokens: readonly number[];
+}
+
+/** The tokens of a tokenizer. */
+export interface Vocabulary {
+  /** Of each id its token; of an added one, its text. Undefined for ids that have none. */
+  readonly tokens: readonly (string | undefined)[];
+  /** Ids of tokens that stand for their text as it is. */
+  readonly added: ReadonlySet<number>;
+  /** Of these, ids of control tokens. */
+  readonly special: ReadonlySet<number>;
+}
+
+/**
+ * Reads the tokens.
+ *
+ * @throws {UnsupportedError} for anything else than byte-level BPE; {@link FileError} for tokens that a model of these
+ *   limits does not have, ids that two tokens share, and members of other kinds.
+ */
+export function readVocabulary(op: string, path: string, json: JsonObject, limits: VocabularyLimits): Vocabulary {
+  const { model, decoder, added_tokens: addedTokens = [] } = json;
+  const refuse = (expected: string, received: string) => new FileError(path, { op, expected, received });
+  if (!isJsonObject(model)) throw refuse("model: an object", describe(model));
+  expectByteLevel(op, path, model, decoder);
+  const vocab = model["vocab"];
+  if (!isJsonObject(vocab)) throw refuse("model.vocab: an object of token ids", describe(vocab));
+  if (!Array.isArray(model["merges"])) throw refuse("model.merges: an array", describe(model["merges"]));
+  if (!Array.isArray(addedTokens)) throw refuse("added_tokens: an array", describe(addedTokens));
+
+  const tokens: (string | undefined)[] = [];
+  const added = new Set<number>();
+  const special = new Set<number>();
+  const most = limits.vocabSize - 1;
+  const put = (token: string, id: unknown): number => {
+    const what = `the id of ${describe(token)}`;
+    if (typeof id !== "number" || !Number.isInteger(id) || id < 0) throw refuse(`${what}: an integer from 0 on`, describe(id));
+    if (id > most) throw refuse(`${what} to be one of the model's, 0..${most}`, describe(id));
+    const before = tokens[id];
+    if (before !== undefined && before !== token) throw refuse(`${what} to be its own`, `${id}, which ${describe(before)} has too`);
+    while (tokens.length < id) tokens.push(undefined);
+    tokens[id] = token;
+    return id;
+  };
+  for (const token in vocab) put(token, vocab[token]);
+  for (const [i, one] of addedTokens.entries()) {
+    const { content, id, special: isSpecial } = isJsonObject(one) ? one : ({} as JsonObject);
+    if (typeof content !== "string" || content === "") throw refuse(`added_tokens[${i}].content: a text`, describe(content));
+    const known = put(content, id);
+    if (Object.hasOwn(vocab, content) && vocab[content] !== id) {
+      throw refuse(`the id of ${describe(content)} to be one`, `${describe(vocab[content])} in model.vocab and ${known} in added_tokens`);
+    }
+    added.add(known);
+    if (isSpecial === true) special.add(known);
+  }
+  const missing = byteCharacters.findIndex((character) => !Object.hasOwn(vocab, character));
+  if (missing >= 0) throw refuse("a token for each byte", `none for byte ${missing}`);
+  for (const id of limits.eosTokens) {
+    if (tokens[id] === undefined) throw refuse(`a token of id ${id}, which ends a text of this model`, "none");
+  }
+  return { tokens, added, special };
+}
+
+/** What bytes a token stands for is known of byte-level BPE alone. */
+function expectByteLevel(op: string, path: string, model: JsonObject, decoder: unknown): void {
+  const { type } = model;
+  // Old files leave the type out; only BPE has merges.
+  if (type !== "BPE" && !(type === undefined && "merges" in model)) {
+    throw new UnsupportedError({ op, argument: `${path}: model.type`, expected: `"BPE"`, received: describe(type) });
+  }
+  const found = isJsonObject(decoder) ? decoder["type"] : decoder;
+  if (found !== "ByteLevel") {
+    throw new UnsupportedError({ op, argument: `${path}: decoder.type`, expected: `"ByteLevel"`, received: describe(found) });
+  }
+  for (const key of ["continuing_subword_prefix", "end_of_word_suffix"]) {
+    const value = model[key] ?? "";
+    if (value !== "") throw new UnsupportedError({ op, argument: `${path}: model.${key}`, expected: "none", received: describe(value) });
+  }
+}

@@ -1,0 +1,60 @@
+// Rows of a matrix by number: out[r] = row ids[r] of a weight as matrix.h has it, converted to out's dtype.
+//
+// weight [vocabulary, columns]; out [rows, columns] T, row stride in elements; ids [rows], each below the vocabulary.
+// Elements that need no conversion are moved as the bits that they are.
+//
+// Grid: (ceil(columns / (8 GDM_EMBEDDING_THREADS)), rows) threadgroups of GDM_EMBEDDING_THREADS: a thread takes eight
+// elements. Function constants: ALIGNED_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+#include "matrix.h"
+
+template <typename T> METAL_FUNC void embedding_move(device T* out, device const T* from) {
+  typedef typename Bits<T>::type U;
+  *(device U*)out = *(device const U*)from;
+}
+
+template <typename T, typename W> struct Embedding {
+  static METAL_FUNC void put(device T* out, thread const MatrixRow<W>& row, uint at, uint columns) {
+    GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+      if (at + j < columns) out[at + j] = T(Bits<W>::value(uint(((device const typename Bits<W>::type*)row.row)[j])));
+    }
+  }
+};
+template <typename T> struct Embedding<T, T> {
+  static METAL_FUNC void put(device T* out, thread const MatrixRow<T>& row, uint at, uint columns) {
+    GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+      if (at + j < columns) embedding_move(out + at + j, row.row + j);
+    }
+  }
+};
+template <typename T> struct Embedding<T, Packed> {
+  static METAL_FUNC void put(device T* out, thread const MatrixRow<Packed>& row, uint at, uint columns) {
+    Raw<Packed> raw;
+    Eight v;
+    matrix_fetch(raw, row, 0, at, columns);
+    matrix_widen(v, raw);
+    GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+      out[at + j] = T(v.lower[j]);
+      out[at + 4 + j] = T(v.upper[j]);
+    }
+  }
+};
+
+template <typename T, typename W>
+[[max_total_threads_per_threadgroup(GDM_EMBEDDING_THREADS)]]
+kernel void gd_embedding(device const ushort* weight [[buffer(0)]],
+                         device const ushort* scales [[buffer(1)]],
+                         device const ushort* biases [[buffer(2)]],
+                         device T* out [[buffer(3)]],
+                         device const int* ids [[buffer(4)]],
+                         constant GDMEmbedding& params [[buffer(5)]],
+                         uint2 group [[threadgroup_position_in_grid]],
+                         uint index [[thread_index_in_threadgroup]]) {
+  uint at = 8 * (group.x * GDM_EMBEDDING_THREADS + index);
+  if (at >= params.columns) return;
+  MatrixRow<W> row;
+  matrix_place(row, weight, scales, biases, uint(ids[group.y]), at, params.columns);
+  Embedding<T, W>::put(out + ulong(group.y) * params.outRowStride, row, at, params.columns);
+}
+
+// Names: gd_embedding_<T>_<W>, W a float dtype or q.
+GDM_INSTANTIATE_TW(gd_embedding)

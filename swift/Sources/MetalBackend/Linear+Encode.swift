@@ -1,0 +1,77 @@
+import GatedDeltaTypes
+import ShaderParams
+
+extension Pass {
+  mutating func encode(_ op: Linear) throws(Failure) {
+    guard op.rows > 0, op.outFeatures > 0 else { return }
+    var kernel = Kernel(family: .project, activation: op.x.dtype, storage: op.weight.dtype)
+    kernel.constants.set(.outF32, op.out.dtype == .f32)
+    kernel.constants.setMatrix(op.quantisation)
+    kernel.constants.set(
+      .alignedRows,
+      op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.weight.offset % 16 == 0 && op.x.offset % 16 == 0)
+    // One that is out itself is read there: arguments may not overlap.
+    var residual = Argument.absent
+    if let tensor = op.residual, !op.replacesResidual {
+      residual = try .reads(tensor, tokens: op.rows, width: op.outFeatures)
+    }
+    let arguments: [Argument] = try [
+      .reads(op.x, tokens: op.rows, width: op.inFeatures),
+      .matrix(op.weight, op.quantisation, rows: op.outFeatures, columns: op.inFeatures),
+      .scales(op.quantisation?.scales, op.quantisation, rows: op.outFeatures, columns: op.inFeatures),
+      .scales(op.quantisation?.biases, op.quantisation, rows: op.outFeatures, columns: op.inFeatures),
+      residual, .writes(op.out, tokens: op.rows, width: op.outFeatures),
+    ]
+    let params = GDMProject(
+      rows: UInt32(element: op.rows), inputs: UInt32(element: op.inFeatures),
+      outputs: UInt32(element: op.outFeatures), xRowStride: UInt32(element: op.x.tokenStride),
+      outRowStride: UInt32(element: op.out.tokenStride),
+      residualRowStride: UInt32(element: op.residual?.tokenStride ?? 0), residual: op.residualKind)
+
+    var rows = op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS
+    kernel.constants.set(.projectRows, UInt32(element: rows))
+    if rows == GDM_PROJECT_ROWS, try device.pipelines.pipeline(kernel).maxThreads < Self.threadsForManyRegisters {
+      rows = 4
+      kernel.constants.set(.projectRows, 4)
+    }
+    // Of a simdgroup; what projection.metal's OneRow says.
+    let outputs = rows == 1 && op.weight.dtype != .f32 ? GDM_PROJECT_OUTPUTS_1 : GDM_PROJECT_TILE
+    try dispatch(
+      kernel, arguments, params,
+      groups: (ceilDiv(op.rows, rows), ceilDiv(op.outFeatures, outputs * GDM_PROJECT_THREADS / GDM_SIMD_LANES), 1),
+      threads: .exactly(GDM_PROJECT_THREADS))
+  }
+
+  /// A pipeline of fewer threads than these takes so many registers a thread that a smaller tile keeps more of them busy.
+  private static var threadsForManyRegisters: Int { 512 }
+}
+
+extension Linear {
+  var work: Int { rows * inFeatures * outFeatures }
+
+  fileprivate var residualKind: UInt32 {
+    guard let residual else { return UInt32(GDM_RESIDUAL_NONE) }
+    if replacesResidual { return UInt32(GDM_RESIDUAL_OUT) }
+    return UInt32(residual.dtype == .f32 ? GDM_RESIDUAL_F32 : GDM_RESIDUAL_T)
+  }
+}
+
+extension Argument {
+  /// A matrix of floats, or the words of a packed one.
+  static func matrix(_ weight: TensorView, _ packed: Quantisation?, rows: Int, columns: Int) throws(Failure) -> Argument {
+    try .reads(weight, elements: rows * (packed.map { columns / 32 * $0.bits } ?? columns))
+  }
+
+  /// Scales or biases; absent where there are none.
+  static func scales(_ tensor: TensorView?, _ packed: Quantisation?, rows: Int, columns: Int) throws(Failure) -> Argument {
+    try .reads(tensor, elements: packed.map { rows * (columns / $0.group) } ?? 0)
+  }
+}
+
+extension Constants {
+  mutating func setMatrix(_ packed: Quantisation?) {
+    set(.matrixBits, packed.map { UInt32($0.bits) } ?? 8)
+    set(.matrixGroup, packed.map { UInt32($0.group.trailingZeroBitCount) } ?? 5)
+    set(.matrixDType, packed?.scales.dtype ?? .f32)
+  }
+}

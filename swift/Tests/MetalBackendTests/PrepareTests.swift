@@ -1,0 +1,77 @@
+import GatedDeltaTypes
+import Testing
+
+@testable import MetalBackend
+
+#if os(Linux)
+  import CEmulator
+  import Glibc
+  import Synchronization
+  @testable import Metal
+
+  /// Pipelines made, and whether the next ones fail, of all devices that count.
+  private let made = Atomic<Int>(0)
+  private let fails = Atomic<Bool>(false)
+
+  @Suite(.enabled(if: Devices.haveKernels, "there is no translated shader library"), .serialized)
+  struct PrepareTests {
+    func counted() throws -> MetalBackend {
+      let device = try Devices.emulated(.init()) { functions in
+        functions.pipeline_create = { name, constants, count, error in
+          made.wrappingAdd(1, ordering: .relaxed)
+          if fails.load(ordering: .relaxed) {
+            error?.pointee = strdup("the compiler is out of order")
+            return nil
+          }
+          return RealLibrary.create?(name, constants, count, error)
+        }
+      }
+      return try MetalBackend(device: device)
+    }
+
+    /// What came of preparing the ops.
+    func prepare(_ backend: MetalBackend, _ ops: [Op]) -> Failure? {
+      let outcome = TestSubmission(ops)
+      backend.prepare(outcome.ops) { outcome.finish($0) }
+      return outcome.wait()
+    }
+
+    /// Ops of every kind: what is prepared compiles nothing when it is run.
+    @Test func whatIsPreparedIsCompiled() throws {
+      let backend = try counted()
+      for seed in 0..<12 as Range<UInt64> {
+        var maker = Maker(backend, seed: seed)
+        let ops = try (0..<8).map { try maker.op($0) }
+        #expect(prepare(backend, ops) == nil)
+        let before = made.load(ordering: .relaxed)
+        #expect(before > 0)
+        for op in ops { #expect(backend.run(op) == nil) }
+        #expect(made.load(ordering: .relaxed) == before)
+      }
+    }
+
+    @Test func nothingRuns() throws {
+      let backend = try counted()
+      var maker = Maker(backend, seed: 3)
+      let (x, weight) = (
+        try maker.tensor(.f32, tokens: 1, dim: 1, strided: false),
+        try maker.tensor(.f32, tokens: 1, dim: 1, strided: false)
+      )
+      let out = try maker.tensor(.f32, tokens: 1, dim: 1, strided: false)
+      out.memory.write(5, .f32, 0)
+      #expect(prepare(backend, [.linear(Linear(rows: 1, inFeatures: 1, outFeatures: 1, x: x, weight: weight, out: out))]) == nil)
+      #expect(out.memory.read(.f32, 0) == 5)
+    }
+
+    @Test func whatDoesNotCompileIsTold() throws {
+      let backend = try counted()
+      var maker = Maker(backend, seed: 4)
+      let op = try maker.norm()
+      fails.store(true, ordering: .relaxed)
+      let failure = prepare(backend, [op])
+      fails.store(false, ordering: .relaxed)
+      #expect(failure?.op == "anOp" && failure?.received.contains("the compiler is out of order") == true)
+      #expect(prepare(backend, [op]) == nil && backend.run(op) == nil)
+    }
+  }
+#endif

@@ -1,0 +1,35 @@
+/** How many tokens agents' traces read with the prefix cache, beside a plain one by age. */
+import { describe, expect, test } from "bun:test";
+import { ladderStep } from "../../lib/model/prefix/ladder.ts";
+import { agentTraces, changes, replay, replayLru } from "../support/traces.ts";
+
+/** A state costs as much as 500 tokens' keys and values. */
+const costs = (budget: number) => ({ state: 500, token: 1, budget });
+const sum = (reads: readonly number[]) => reads.reduce((total, each) => total + each, 0);
+const traces = Object.entries(agentTraces());
+
+describe.each(traces)("%s", (_, trace) => {
+  test("a request reads what changed, and one step of the ladder", () => {
+    const reads = replay(trace, costs(1e9));
+    for (const [i, { changed, into }] of changes(trace).entries()) {
+      expect(reads[i]).toBeGreaterThanOrEqual(changed);
+      expect(reads[i]).toBeLessThanOrEqual(changed + 1 + ladderStep(into));
+    }
+    expect(sum(replayLru(trace, costs(1e9)))).toBeGreaterThanOrEqual(sum(reads));
+  });
+});
+
+test("tokens read, in all: without a cache, by plain LRU, by this cache, and what changed", () => {
+  const table = traces.map(([name, trace]) => {
+    const [roomy, tight] = [1e9, 24000].map((budget) => [sum(replayLru(trace, costs(budget))), sum(replay(trace, costs(budget)))]);
+    return [name, sum(trace.map(({ prompt }) => prompt.length)), ...roomy!, ...tight!, sum(changes(trace).map(({ changed }) => changed))];
+  });
+  // Of each trace: no cache; LRU and this cache with room for all; LRU and this cache with room for 48 states; what changed.
+  expect(table).toEqual([
+    ["long system prompt", 49920, 49920, 3920, 49920, 3920, 3920],
+    ["edit of the last message", 14659, 14659, 3699, 14659, 3699, 3139],
+    ["regeneration", 12900, 2155, 2155, 2155, 2155, 2150],
+    ["sub-agents that return", 59600, 12428, 12428, 12428, 14108, 12400],
+    ["all of these in turn", 137079, 79162, 16202, 114600, 21526, 15609],
+  ]);
+});

@@ -1,0 +1,188 @@
+/** How tokens are chosen, against the definition, written plainly. */
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { checkOptions } from "../../lib/arguments/options.ts";
+import { FileError, GatedDeltaError } from "../../lib/errors.ts";
+import { exponential } from "../../lib/model/sampling/exponential.ts";
+import { readModelSampling } from "../../lib/model/sampling/generation-config.ts";
+import { anySeed, philox, uniformAt } from "../../lib/model/sampling/philox.ts";
+import { Sampler } from "../../lib/model/sampling/sampler.ts";
+import { samplingOptions } from "../../lib/model/sampling/sampling-schemas.ts";
+import { greedy, settingsOf } from "../../lib/model/sampling/settings.ts";
+import type { SamplingSettings } from "../../lib/model/sampling/settings.ts";
+import { Random } from "../support/random.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "gated-delta-sampling-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe("random numbers", () => {
+  test("Philox4x32-10 gives its authors' known answers (Random123, kat_vectors)", () => {
+    const hex = (numbers: readonly number[]) => numbers.map((n) => n.toString(16).padStart(8, "0")).join(" ");
+    const all = 0xffffffff;
+    expect(hex(philox([0, 0, 0, 0], [0, 0]))).toBe("6627e8d5 e169c58d bc57ac4c 9b00dbd8");
+    expect(hex(philox([all, all, all, all], [all, all]))).toBe("408f276d 41c83b0e a20bc7c6 6d5451fd");
+    expect(hex(philox([0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344], [0xa4093822, 0x299f31d0]))).toBe("d16cfe09 94fdcceb 5001e420 24126ea1");
+  });
+
+  test("a number depends on all bits of seed and position, and lies in [0, 1)", () => {
+    expect(uniformAt(0, 0)).toBe(((0x6627e8d5 >>> 5) * 2 ** 26 + (0xe169c58d >>> 6)) / 2 ** 53);
+    const numbers = new Set<number>();
+    for (const seed of [0, 1, 2 ** 32, 2 ** 53 - 1]) for (const position of [0, 1, 2 ** 32, 2 ** 40]) numbers.add(uniformAt(seed, position));
+    expect(numbers.size).toBe(16);
+    for (const number of numbers) expect(number >= 0 && number < 1).toBe(true);
+    expect(new Set([anySeed(), anySeed(), anySeed()]).size).toBe(3);
+  });
+
+  test("exponential is within an ulp or two of exp, 1 at 0, and falls", () => {
+    expect(exponential(0)).toBe(1);
+    expect([exponential(-709), exponential(-Infinity)]).toEqual([0, 0]);
+    const random = new Random(4);
+    for (let i = 0; i < 20000; i++) {
+      const x = -random.uniform(0, i % 2 === 0 ? 708 : 2);
+      expect(Math.abs(exponential(x) / Math.exp(x) - 1)).toBeLessThan(4 * 2 ** -53);
+      expect(exponential(x - 1e-12)).toBeLessThanOrEqual(exponential(x));
+    }
+  });
+});
+
+/** What sampler.ts says it does, step by step. */
+function plainChoice(logits: readonly number[], seen: readonly number[], settings: SamplingSettings, u: number): number {
+  const x = logits.map((logit, id) => (!seen.includes(id) ? logit : logit > 0 ? logit / settings.repetitionPenalty : logit * settings.repetitionPenalty));
+  let order = x.map((_, id) => id).sort((a, b) => x[b]! - x[a]! || a - b);
+  if (settings.temperature === 0) return order[0]!;
+  const most = x[order[0]!]!;
+  const weight = x.map((logit) => exponential((logit - most) / settings.temperature));
+  const sum = (ids: readonly number[]) => ids.reduce((total, id) => total + weight[id]!, 0);
+  const ascending = (ids: readonly number[]) => ids.toSorted((a, b) => a - b);
+  if (settings.topK > 0) order = order.slice(0, settings.topK);
+  if (settings.topP < 1) {
+    const wanted = settings.topP * sum(ascending(order));
+    let reached = 0;
+    order = order.filter((id) => {
+      const stays = reached < wanted;
+      reached += weight[id]!;
+      return stays;
+    });
+  }
+  order = ascending(order.filter((id) => weight[id]! >= settings.minP));
+  const wanted = u * sum(order);
+  let reached = 0;
+  return order.find((id) => (reached += weight[id]!) > wanted) ?? order.at(-1)!;
+}
+
+const logitsOf = (random: Random, count: number) =>
+  Array.from({ length: count }, () => (random.below(12) === 0 ? -Infinity : Math.fround(random.below(3) === 0 ? random.below(5) - 2 : random.normal() * 4)));
+
+describe("the choice", () => {
+  const settings = fc.record({
+    temperature: fc.constantFrom(0, 0.1, 0.7, 1, 3, 1e6, 1e-300),
+    topK: fc.constantFrom(0, 1, 2, 5, 20, 1000),
+    topP: fc.constantFrom(1, 0.9, 0.5, 1e-9, 0.999999),
+    minP: fc.constantFrom(0, 0.05, 0.5, 1),
+    repetitionPenalty: fc.constantFrom(1, 1.3, 0.5),
+  });
+
+  test("is that of the definition, whatever the options", () => {
+    fc.assert(
+      fc.property(settings, fc.integer(), fc.integer({ min: 1, max: 60 }), (chosen, seed, count) => {
+        const random = new Random(seed);
+        const logits = logitsOf(random, count);
+        logits[random.below(count)] = 1.5; // at least one is finite
+        const seen = Array.from({ length: random.below(6) }, () => random.below(count));
+        const sampler = new Sampler(chosen, 7, count);
+        sampler.saw(seen);
+        for (let position = 0; position < 8; position++) {
+          const id = sampler.choose(Float32Array.from(logits), position);
+          expect(id).toBe(plainChoice(logits, seen, chosen, uniformAt(7, position)));
+          expect(sampler.candidates(Float32Array.from(logits)).ids).toContain(id);
+        }
+      }),
+      { numRuns: 1500, seed: 20260 },
+    );
+  });
+
+  test("over many positions each token comes as often as its probability says", () => {
+    const logits = Float32Array.of(0, 1, 2, -1, -Infinity);
+    const sampler = new Sampler({ ...greedy, temperature: 1 }, 3, logits.length);
+    const counts = new Float64Array(logits.length);
+    const draws = 40000;
+    for (let position = 0; position < draws; position++) counts[sampler.choose(logits, position)]!++;
+    const total = logits.reduce((sum, logit) => sum + Math.exp(logit), 0);
+    for (const [id, logit] of logits.entries()) expect(Math.abs(counts[id]! / draws - Math.exp(logit) / total)).toBeLessThan(0.01);
+    expect(counts[4]).toBe(0);
+  });
+
+  test("a tied maximum takes the lowest id, with and without a penalty", () => {
+    const logits = Float32Array.of(1, 3, 3, 2);
+    expect(new Sampler(greedy, 0, 4).choose(logits, 0)).toBe(1);
+    const penalised = new Sampler({ ...greedy, repetitionPenalty: 1.5 }, 0, 4);
+    penalised.saw([1]);
+    expect(penalised.choose(logits, 0)).toBe(2);
+    penalised.saw([2]);
+    expect(penalised.choose(logits, 0)).toBe(1); // 2, 2 and 2
+    expect([...logits]).toEqual([1, 3, 3, 2]);
+  });
+
+  test.each([greedy, { ...greedy, temperature: 1 }, { ...greedy, repetitionPenalty: 2 }])("logits that are none are refused: %p", (chosen) => {
+    const sampler = new Sampler(chosen, 0, 3);
+    for (const [logits, words] of [[[0, NaN, 1], /logits\[1\].*NaN/], [[0, 1, Infinity], /logits\[2\].*Infinity/], [[-Infinity, -Infinity, -Infinity], /-Infinity/]] as const) {
+      let error: unknown;
+      try {
+        sampler.choose(Float32Array.from(logits), 0);
+      } catch (caught) {
+        error = caught;
+      }
+      expect(error).toBeInstanceOf(GatedDeltaError);
+      expect((error as GatedDeltaError).message).toMatch(words);
+    }
+  });
+
+  test("the most tokens that a model has", () => {
+    const random = new Random(9);
+    const logits = Float32Array.from({ length: 248320 }, () => random.normal());
+    const chosen = { temperature: 1, topK: 50, topP: 0.9, minP: 0.01, repetitionPenalty: 1 };
+    const { ids, weights } = new Sampler(chosen, 1, logits.length).candidates(logits);
+    const top = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]!).slice(0, 50);
+    expect([...ids].every((id) => top.includes(id))).toBe(true);
+    expect(Math.max(...weights)).toBe(1);
+  });
+});
+
+describe("options", () => {
+  test("wrong ones are refused by name", () => {
+    const wrong: [unknown, string][] = [
+      [{ temperature: -1 }, "temperature"], [{ temperature: NaN }, "temperature"], [{ temperature: Infinity }, "temperature"], [{ topK: 0.5 }, "topK"],
+      [{ topK: -1 }, "topK"], [{ topP: 0 }, "topP"], [{ topP: 1.1 }, "topP"], [{ minP: -0.1 }, "minP"], [{ minP: 2 }, "minP"],
+      [{ repetitionPenalty: 0 }, "repetitionPenalty"], [{ seed: -1 }, "seed"], [{ seed: 2 ** 53 }, "seed"], [{ sampling: "file" }, "sampling"], [{ top_k: 1 }, "top_k"],
+    ];
+    for (const [value, argument] of wrong) {
+      expect(() => checkOptions(samplingOptions, "generate", value)).toThrow(argument);
+    }
+    expect(checkOptions(samplingOptions, "generate", {})).toEqual({});
+  });
+
+  test("the model's values apply where they are asked for, and where nothing is said", () => {
+    const model = { temperature: 0.7, topP: 0.8, topK: 20 };
+    expect(settingsOf({}, model)).toEqual(greedy);
+    expect(settingsOf({ temperature: 1 }, model)).toEqual({ ...greedy, temperature: 1 });
+    expect(settingsOf({ sampling: "model" }, model)).toEqual({ ...greedy, ...model });
+    expect(settingsOf({ sampling: "model", topK: 0, temperature: 0 }, model)).toEqual({ ...greedy, topP: 0.8 });
+  });
+
+  const read = (content: string) => {
+    writeFileSync(join(folder, "generation_config.json"), content);
+    return readModelSampling(folder);
+  };
+  test("generation_config.json", () => {
+    expect(readModelSampling(join(folder, "none"))).toEqual({});
+    expect(readModelSampling(join(import.meta.dir, "../golden/models/qwen3_5-bf16"))).toEqual({ temperature: 0.7, topP: 0.8, topK: 20 });
+    expect(read(`{ "do_sample": true, "top_k": null, "min_p": 0.1 }`)).toEqual({ temperature: 1, minP: 0.1 });
+    expect(read(`{ "do_sample": false, "temperature": 0.7, "repetition_penalty": 1.1 }`)).toEqual({ temperature: 0, repetitionPenalty: 1.1 });
+    expect(read(`{}`)).toEqual({});
+    for (const wrong of [`{ "temperature": "hot" }`, `{ "top_p": 2 }`, `{ "top_k": -1 }`, `[]`, `{`]) expect(() => read(wrong)).toThrow(FileError);
+    expect(() => read(`{ "top_p": 2 }`)).toThrow(/top_p: a number above 0, at most 1.*2/);
+  });
+});

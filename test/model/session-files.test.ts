@@ -1,0 +1,227 @@
+/** Sessions on disk: what goes on as if nothing had happened, and files that are refused. */
+import { afterAll, describe, expect, test } from "bun:test";
+import { readFileSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { bitsEqual } from "../../lib/cli/verify/compare.ts";
+import { FileError, GatedDeltaError } from "../../lib/errors.ts";
+import { LanguageModel, Session } from "../../lib/model.ts";
+import { openSafetensors, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
+import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
+import { openDevice } from "../support/devices.ts";
+import { scratch } from "../support/files.ts";
+import { openTiny, textOf, tinyFolder } from "../support/models.ts";
+import { Random } from "../support/random.ts";
+import { coldRun, tokensOf } from "../support/sessions.ts";
+
+const device = openDevice(2);
+afterAll(() => device.close());
+const files = scratch();
+const all = { ignoreModelStops: true } as const;
+
+function failure(run: () => unknown): GatedDeltaError {
+  try {
+    run();
+  } catch (error) {
+    expect(error).toBeInstanceOf(GatedDeltaError);
+    return error as GatedDeltaError;
+  }
+  throw new Error("nothing was thrown");
+}
+
+describe("a session that was saved", () => {
+  test("goes on with the same tokens and bits, and reads nothing again, in this model and in another of the same weights", async () => {
+    using model = await openTiny(device);
+    using other = await openTiny(device, { pages: { count: 50, tokens: 5 }, batchTokens: 7 });
+    const prompt = textOf(3, 40);
+    const { tokens, logits } = await coldRun(model, prompt, 20);
+    const path = files.newPath("session");
+    for (const given of [0, 1, 7]) {
+      for (const drafts of [false, true]) {
+        using session = model.session().append(prompt);
+        for await (const { token } of session.generate({ ...all, maxTokens: given, drafts })) expect(typeof token).toBe("number");
+        if (given === 0) await session.logits();
+        session.save(path);
+        const had = session.read;
+        if (!drafts) expect(had).toBe(given === 0 ? 40 : 39 + given);
+        // What it does afterwards is not in the file.
+        await tokensOf(session.generate({ ...all, maxTokens: 3 }));
+        for (const to of [model, other]) {
+          using restored = Session.load(to, path);
+          expect([restored.length, restored.read]).toEqual([40 + given, had]);
+          expect([...restored.tokens]).toEqual([...prompt, ...tokens.slice(0, given)]);
+          const before = to.steps;
+          expect(bitsEqual(await restored.logits(), logits[given]!)).toBe(true);
+          expect(to.steps - before).toBe(given === 0 ? 0 : 1);
+          using fork = Session.load(to, path).fork();
+          expect(await tokensOf(fork.generate({ ...all, maxTokens: 13, drafts }))).toEqual(tokens.slice(given, given + 13));
+          expect(await tokensOf(restored.generate({ ...all, maxTokens: 13 }))).toEqual(tokens.slice(given, given + 13));
+        }
+      }
+    }
+  });
+
+  test("is saved again from what was loaded; one that was not read has its tokens", async () => {
+    using model = await openTiny(device, { states: 1 });
+    const [path, again] = [files.newPath("a"), files.newPath("b")];
+    const { logits } = await coldRun(model, textOf(1, 12), 1);
+    {
+      using session = model.session().append(textOf(1, 12));
+      session.save(path);
+      expect(Session.load(model, path).read).toBe(0);
+      await session.logits();
+      session.save(path);
+    }
+    Session.load(model, path).save(again);
+    expect(readFileSync(again).equals(readFileSync(path))).toBe(true);
+    using restored = Session.load(model, again);
+    const before = model.steps;
+    expect(bitsEqual(await restored.logits(), logits[0]!)).toBe(true);
+    expect(model.steps).toBe(before);
+    using empty = model.session();
+    empty.save(path);
+    expect(Session.load(model, path).length).toBe(0);
+  });
+
+  test("waits for a state and pages like any other, and has those of a cache", async () => {
+    using model = await openTiny(device, { states: 2 });
+    using cache = model.cache({ bytes: 1e9, step: 8 });
+    const path = files.newPath("session");
+    {
+      using session = model.session({ cache }).append(textOf(1, 30));
+      await session.logits();
+      session.save(path);
+    }
+    expect(cache.size).toBeGreaterThan(0);
+    const { tokens } = await (async () => (cache.clear(), coldRun(model, textOf(1, 30), 4)))();
+    using busy = model.session().append([1]);
+    await busy.logits();
+    const blocking = busy.fork();
+    using restored = Session.load(model, path, { cache });
+    const run = tokensOf(restored.generate({ ...all, maxTokens: 4 }));
+    await Bun.sleep(30);
+    blocking[Symbol.dispose]();
+    expect(await run).toEqual(tokens);
+  });
+});
+
+describe("files that are refused", () => {
+  test("what is no session, of another model, damaged, or lies", async () => {
+    using model = await openTiny(device);
+    const path = files.newPath("session");
+    using session = model.session().append(textOf(1, 9));
+    await session.logits();
+    session.save(path);
+    const bad = files.newPath("bad");
+    const refused = (words: RegExp | string, to: LanguageModel = model, from = bad) => {
+      const error = failure(() => Session.load(to, from));
+      expect(error).toBeInstanceOf(FileError);
+      expect(error.message).toMatch(words);
+    };
+    refused("no such file");
+    using others = await Promise.all([
+      openTiny(device, {}, { vocabulary: 54 }),
+      LanguageModel.load(device, tinyFolder({}, 2), { states: 1, pages: 4 }),
+    ]).then(([a, b]) => {
+      const stack = new DisposableStack();
+      stack.use(a);
+      stack.use(b);
+      refused("another model", a, path);
+      refused("another model", b, path);
+      return stack;
+    });
+    expect(others.disposed).toBe(false);
+    using half = await openTiny(device, { pages: { count: 32, tokens: 8, dtype: "bf16" } });
+    refused("dtypes", half, path);
+
+    const bytes = readFileSync(path);
+    for (const at of [bytes.length - 1, bytes.length - 5000]) {
+      const changed = Buffer.from(bytes);
+      changed[at]! ^= 1;
+      writeFileSync(bad, changed);
+      refused(/checksum/);
+    }
+    for (const length of [0, 7, 100, bytes.length - 1]) {
+      writeFileSync(bad, bytes);
+      truncateSync(bad, length);
+      refused(/./);
+    }
+    writeFileSync(bad, bytes);
+    {
+      using file = openSafetensors(path);
+      const tensors = new Map<string, TensorToWrite>(file.names.map((name) => [name, { dtype: file.info(name).dtype, shape: file.info(name).shape, data: file.read(name) }]));
+      writeSafetensors(bad, tensors, { ...Object.fromEntries(file.metadata), version: "2" });
+      refused(/version/);
+      writeSafetensors(bad, tensors, { ...Object.fromEntries(file.metadata), read: "10" });
+      refused(/checksum/);
+      writeSafetensors(bad, tensors);
+      refused(/format/);
+    }
+    refused("a directory", model, files.folder);
+    for (const [run, words] of [
+      [() => Session.load({} as never, path), "LanguageModel"],
+      [() => Session.load(model, ""), "path"],
+      [() => Session.load(model, 5 as never), "path"],
+      [() => Session.load(model, path, { other: 1 } as never), "other"],
+      [() => session.save(""), "path"],
+      [() => session.save(join(files.folder, "none", "such")), "cannot be written"],
+    ] as const) expect(failure(run).message).toContain(words);
+    const pieces = session.generate(all);
+    await pieces.next();
+    const next = pieces.next();
+    expect(failure(() => session.save(bad)).code).toBe("state");
+    await next;
+    session.save(bad);
+    expect(Session.load(model, bad).length).toBe(11);
+    await pieces.return();
+    session[Symbol.dispose]();
+    expect(failure(() => session.save(bad)).code).toBe("disposed");
+    expect(model.freeStates).toBe(4);
+  });
+});
+
+/** Goes on where the file is, and saves after each token, until it is killed. */
+const child = `
+import { Device } from ${JSON.stringify(join(import.meta.dir, "../../lib/index.ts"))};
+import { LanguageModel, Session } from ${JSON.stringify(join(import.meta.dir, "../../lib/model.ts"))};
+const [folder, path] = process.argv.slice(-2);
+const model = await LanguageModel.load(Device.open("cpu"), folder, { states: 2, pages: { count: 64, tokens: 8 } });
+const session = Session.load(model, path);
+for await (const _ of session.generate({ ignoreModelStops: true, temperature: 1, seed: 7, drafts: true })) {
+  session.save(path);
+  process.stdout.write(session.length + "\\n");
+}
+`;
+const kills = process.env["GATED_DELTA_TEST_LONG"] === "1" ? 500 : 12;
+
+test(`${kills} processes that are killed while they generate and save: each goes on where the last one was`, async () => {
+  const folder = tinyFolder();
+  using model = await openTiny(device, { pages: { count: 300, tokens: 8 } });
+  const [path, script] = [files.newPath("session"), files.newPath("child.ts")];
+  writeFileSync(script, child);
+  const prompt = textOf(5, 10);
+  using session = model.session().append(prompt);
+  session.save(path);
+  const random = new Random(11);
+  let length = 10;
+  for (let i = 0; i < kills; i++) {
+    const process_ = Bun.spawn([process.execPath, script, folder, path], { stdout: "pipe", stderr: "inherit" });
+    const reader = process_.stdout.getReader();
+    let text = "";
+    const lines = 1 + random.below(4);
+    while (text.split("\n").length <= lines) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      text += new TextDecoder().decode(value);
+    }
+    await Bun.sleep(random.uniform(0, 3));
+    process_.kill("SIGKILL");
+    await process_.exited;
+    using restored = Session.load(model, path);
+    expect(restored.length).toBeGreaterThan(length);
+    length = restored.length;
+  }
+  const { tokens, logits } = await coldRun(model, prompt, length - 9, { temperature: 1, seed: 7 });
+  using restored = Session.load(model, path);
+  expect([...restored.tokens]).toEqual([...prompt, ...tokens.slice(0, length - 10)]);
+  expect(bitsEqual(await restored.logits(), logits[length - 10]!)).toBe(true);
+}, 600_000);

@@ -1,0 +1,46 @@
+/** What sessions should give: by a sequence of its own that reads one token at a time, without any of their machinery. */
+import type { LanguageModel } from "../../lib/model.ts";
+import type { GenerateOptions, Piece } from "../../lib/model.ts";
+import { Sampler } from "../../lib/model/sampling/sampler.ts";
+import { settingsOf } from "../../lib/model/sampling/settings.ts";
+
+/** What a cold run gives. */
+export interface Cold {
+  /** The tokens that were chosen. */
+  readonly tokens: number[];
+  /** Of each, the logits that it was chosen from. */
+  readonly logits: Float32Array[];
+}
+
+/** Reads a prompt as a whole, alone, and goes on token by token for `count` tokens, whatever they are. */
+export async function coldRun(model: LanguageModel, prompt: readonly number[], count: number, options: GenerateOptions = {}): Promise<Cold> {
+  using sequence = model.sequence();
+  const sampler = new Sampler(settingsOf(options, options.sampling === "model" ? model.modelSampling() : {}), options.seed ?? 0, model.config.vocabSize);
+  sampler.saw(prompt);
+  const cold: Cold = { tokens: [], logits: [] };
+  let next: readonly number[] = prompt;
+  for (let i = 0; i < count; i++) {
+    const [result] = await model.run([{ sequence, tokens: next }]);
+    const row = result!.logits.slice();
+    const token = sampler.choose(row, prompt.length + i);
+    sampler.saw([token]);
+    cold.tokens.push(token);
+    cold.logits.push(row);
+    next = [token];
+  }
+  return cold;
+}
+
+/** All pieces of an iterator. */
+export async function collect(pieces: AsyncIterable<Piece>): Promise<Piece[]> {
+  const found: Piece[] = [];
+  for await (const piece of pieces) found.push(piece);
+  return found;
+}
+
+/** The tokens of an iterator's pieces. */
+export async function tokensOf(pieces: AsyncIterable<Piece>): Promise<number[]> {
+  return (await collect(pieces)).map(({ token }) => token);
+}
+
+export const textOfPieces = (pieces: readonly Piece[]) => pieces.map(({ text }) => text).join("");

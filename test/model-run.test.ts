@@ -3,9 +3,9 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { Device, GatedDeltaError } from "../lib/index.ts";
 import { bitsEqual } from "../lib/cli/verify/compare.ts";
 import { LanguageModel, Sequence } from "../lib/model.ts";
-import type { BatchEntry } from "../lib/model.ts";
+import type { BatchEntry, RunResult } from "../lib/model.ts";
 import { sequenceFrom, snapshotOf } from "../lib/model/snapshot.ts";
-import { openDevice, thrownBy } from "./support/devices.ts";
+import { openDevice, slowWork, thrownBy } from "./support/devices.ts";
 import { failAt } from "./support/faults.ts";
 import { tinyModel } from "./support/model-folders.ts";
 import { replace } from "./support/replace.ts";
@@ -285,6 +285,32 @@ describe("a failure", () => {
     lost[Symbol.dispose]();
     kept[Symbol.dispose]();
     expect([model.freeStates, model.freePages]).toEqual([model.states, model.pages]);
+  });
+
+  test("of one of several pending runs is told by that one, and by those that follow it over its sequences", async () => {
+    using model = await openTiny(device);
+    using first = model.sequence();
+    using second = model.sequence();
+    const text = textOf(8, 12);
+    const slow = slowWork(device);
+    device.run(slow.op); // so that nothing is known before all runs are committed
+    failAt(device, "run");
+    const runs = [
+      model.run([{ sequence: first, tokens: [1, 2, 3], logits: "none" }]),
+      model.run([{ sequence: second, tokens: text.slice(0, 7), logits: "none" }]),
+      model.run([{ sequence: first, tokens: [4], logits: "none" }]),
+      model.run([{ sequence: second, tokens: text.slice(7) }]),
+    ];
+    const fork = first.fork(); // it is not known yet
+    first[Symbol.dispose]();
+    const ends = await Promise.allSettled(runs);
+    expect(ends.map(({ status }) => status)).toEqual(["rejected", "fulfilled", "rejected", "fulfilled"]);
+    for (const end of [ends[0]!, ends[2]!]) expect((end as PromiseRejectedResult).reason).toMatchObject({ code: "device" });
+    const logits = (ends[3] as PromiseFulfilledResult<RunResult[]>).value[0]!.logits.slice();
+    expect([fork.valid, second.valid]).toEqual([false, true]);
+    expect(bitsEqual(logits, lastRow(await coldLogits(model, text)))).toBe(true);
+    fork[Symbol.dispose]();
+    for (const tensor of [slow.x, slow.weight, slow.out]) tensor[Symbol.dispose]();
   });
 
   for (const tokens of [[3], [3, 4, 5]]) {

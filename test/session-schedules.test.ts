@@ -1,0 +1,51 @@
+/**
+ * Random schedules of sessions over tiny models: at the same time, forked, drafted, cached, evicted, saved, restored, left,
+ * aborted and disposed of. Every token and every bit of a logit is that of the cold run. The long run is
+ * session-schedules/long.ts.
+ */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { openDevice } from "./support/devices.ts";
+import { scratch } from "./support/files.ts";
+import { openFixtures } from "./session-schedules/fixtures.ts";
+import type { Fixture } from "./session-schedules/fixtures.ts";
+import { planted } from "./session-schedules/planted.ts";
+import { runSchedules } from "./session-schedules/runner.ts";
+
+const device = openDevice(1);
+afterAll(() => device.close());
+const files = scratch();
+const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20262");
+const schedules = device.emulated ? 10 : 200;
+
+const opened: Fixture[][] = [];
+const open = async () => {
+  const fixtures = await openFixtures(device, files.newPath());
+  opened.push(fixtures);
+  return fixtures;
+};
+afterAll(() => {
+  for (const { model, cold } of opened.flat()) [model, cold].forEach((each) => each[Symbol.dispose]());
+});
+
+let fixtures: Fixture[];
+beforeAll(async () => {
+  fixtures = await open();
+});
+
+test(`${schedules} random schedules give the tokens and bits of the cold run`, async () => {
+  const { failure, counts } = await runSchedules(fixtures, seed, 0, schedules);
+  expect(failure).toBeUndefined();
+  for (const what of ["tokens given with drafts", "logits compared", "at the same time", "forks", "restored", "aborted", "disposed of on the way", "without room", "caches cleared"]) {
+    expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
+  }
+}, 600_000);
+
+describe("a planted fault is found within the same schedules", () => {
+  test.each(Object.keys(planted))("%s", async (name) => {
+    const own = await open();
+    using _ = planted[name]!();
+    const { failure, run } = await runSchedules(own, seed, 0, schedules);
+    expect(failure).toBeDefined();
+    expect(run).toBeLessThanOrEqual(schedules);
+  }, 600_000);
+});

@@ -1,0 +1,44 @@
+/** The models that sessions' schedules run on: tiny ones with little room, each with a second one that reads texts cold. */
+import type { Device, FloatDType } from "../../lib/index.ts";
+import { LanguageModel } from "../../lib/model.ts";
+import { tinyModel, writeTinyModel } from "../support/model-folders.ts";
+import type { TinyModel } from "../support/model-folders.ts";
+import { join } from "node:path";
+
+/** A model under test. */
+export interface Fixture {
+  readonly name: string;
+  readonly model: LanguageModel;
+  /** Of the same weights and dtypes: reads one text at a time, whole, in memory that nothing else uses. */
+  readonly cold: LanguageModel;
+}
+
+interface Form {
+  readonly change: Partial<TinyModel>;
+  readonly pages: { readonly count: number; readonly tokens: number; readonly dtype: FloatDType };
+  readonly states: number;
+  readonly batchTokens: number;
+  readonly promptTokens: number;
+}
+
+const forms: Readonly<Record<string, Form>> = {
+  "small pages": { change: {}, pages: { count: 60, tokens: 7, dtype: "f32" }, states: 7, batchTokens: 24, promptTokens: 8 },
+  "pages of a token": { change: { layers: "gga", dtype: "bf16", valueHeads: 2, tied: true }, pages: { count: 330, tokens: 1, dtype: "f16" }, states: 9, batchTokens: 40, promptTokens: 16 },
+  "large pages": { change: { layers: "ag" }, pages: { count: 14, tokens: 64, dtype: "bf16" }, states: 12, batchTokens: 512, promptTokens: 64 },
+  "no attention": { change: { layers: "gg", convWidth: 2 }, pages: { count: 1, tokens: 8, dtype: "f32" }, states: 5, batchTokens: 16, promptTokens: 5 },
+};
+
+/** No text of a schedule is longer. */
+export const longestText = 160;
+
+/** Opens all models; tiny ones are written to `folder`. */
+export async function openFixtures(device: Device, folder: string): Promise<Fixture[]> {
+  const fixtures: Fixture[] = [];
+  for (const [i, [name, { change, pages, ...options }]] of Object.entries(forms).entries()) {
+    const path = writeTinyModel(join(folder, `model-${i}`), { ...tinyModel, ...change }, i + 1);
+    const model = await LanguageModel.load(device, path, { ...options, pages });
+    const cold = await LanguageModel.load(device, path, { states: 1, pages: { count: Math.ceil(longestText / 32), tokens: 32, dtype: pages.dtype } });
+    fixtures.push({ name, model, cold });
+  }
+  return fixtures;
+}

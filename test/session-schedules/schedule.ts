@@ -1,0 +1,296 @@
+/** A random schedule of sessions, and what each of them should give: the tokens and the logits' bits of the cold run. */
+import { join } from "node:path";
+import { bitsEqual } from "../../lib/cli/verify/compare.ts";
+import { GatedDeltaError } from "../../lib/errors.ts";
+import { Session } from "../../lib/model.ts";
+import type { GenerateOptions, SessionCache } from "../../lib/model.ts";
+import { Sampler } from "../../lib/model/sampling/sampler.ts";
+import { settingsOf } from "../../lib/model/sampling/settings.ts";
+import type { Random } from "../support/random.ts";
+import { longestText } from "./fixtures.ts";
+import type { Fixture } from "./fixtures.ts";
+
+/** A session, and the tokens that it should have. */
+interface Known {
+  session: Session;
+  tokens: number[];
+}
+
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+export class Schedule implements AsyncDisposable {
+  readonly #fixture: Fixture;
+  readonly #random: Random;
+  readonly #counts: Map<string, number>;
+  readonly #folder: string;
+  readonly #cache: SessionCache;
+  /** Beginnings that texts share. */
+  readonly #stems: readonly (readonly number[])[];
+  readonly #cold = new Map<string, Float32Array>();
+  #known: Known[] = [];
+  /** Those of which work is under way. */
+  readonly #active = new Set<Known>();
+  #files = 0;
+  readonly lines: string[] = [];
+
+  constructor(fixture: Fixture, random: Random, counts: Map<string, number>, folder: string) {
+    this.#fixture = fixture;
+    this.#random = random;
+    this.#counts = counts;
+    this.#folder = folder;
+    const { model } = fixture;
+    const budget = random.below(3) === 0 ? 3 * model.stateBytes : 1e9;
+    this.#cache = model.cache({ bytes: budget, step: 1 + random.below(12), ratio: random.below(2) === 0 ? 2 : 1.3 });
+    this.#stems = Array.from({ length: 3 }, () => this.#tokens(10 + random.below(50)));
+  }
+
+  /** Some rounds: changes of sessions one by one, then some sessions at the same time. */
+  async run(): Promise<void> {
+    const rounds = 2 + this.#random.below(5);
+    for (let round = 0; round < rounds; round++) {
+      for (let i = this.#random.below(4); i >= 0; i--) this.#change();
+      const chosen = this.#known.filter(() => this.#random.below(3) > 0);
+      for (const known of chosen) this.#active.add(known);
+      const work = chosen.map((known) =>
+        (this.#random.below(5) === 0 ? this.#read(known) : this.#generate(known)).finally(() => this.#active.delete(known)),
+      );
+      if (work.length > 1) this.#count("at the same time");
+      const settled = await this.#withRelief(Promise.allSettled(work));
+      for (const one of settled) if (one.status === "rejected") throw one.reason;
+      for (const known of chosen) {
+        this.#active.add(known);
+        if (!known.session.disposed) await this.#withRelief(this.#check(known));
+        this.#active.clear();
+      }
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { session } of this.#known) session[Symbol.dispose]();
+    this.#cache[Symbol.dispose]();
+    const { model } = this.#fixture;
+    if (model.freeStates !== model.states || model.freePages !== model.pages) {
+      throw new Error(`after all sessions ended ${model.freeStates} of ${model.states} states and ${model.freePages} of ${model.pages} pages are free`);
+    }
+  }
+
+  /** Waits for work; where it waits for room meanwhile, sessions that do nothing end one by one. */
+  async #withRelief<T>(work: Promise<T>): Promise<T> {
+    const { model } = this.#fixture;
+    const timer = setInterval(() => {
+      if (model.freeStates > 0 && (model.pages === 0 || model.freePages > model.pages / 4)) return;
+      const idle = this.#known.find((known) => !this.#active.has(known));
+      if (idle === undefined) return;
+      this.#end(idle);
+      this.#count("gave way");
+    }, 15);
+    try {
+      return await work;
+    } finally {
+      clearInterval(timer);
+    }
+  }
+
+  #count(what: string, by = 1): void {
+    this.#counts.set(what, (this.#counts.get(what) ?? 0) + by);
+  }
+
+  #note(line: string): void {
+    this.lines.push(line);
+  }
+
+  #tokens(count: number): number[] {
+    // Few different tokens, so that guesses have something to find.
+    return Array.from({ length: count }, () => this.#random.below(this.#random.below(2) === 0 ? 6 : 50));
+  }
+
+  #any(): Known | undefined {
+    return this.#known[this.#random.below(this.#known.length)];
+  }
+
+  #change(): void {
+    const random = this.#random;
+    const known = this.#any();
+    const kind = random.below(10);
+    if (known === undefined || (kind < 3 && this.#known.length < 6)) this.#create();
+    else if (kind < 5) this.#append(known);
+    else if (kind < 6) this.#fork(known);
+    else if (kind < 7) this.#restore(known);
+    else if (kind < 8) this.#end(known);
+    else if (random.below(3) === 0) {
+      this.#note("the cache is cleared");
+      this.#cache.clear();
+      this.#count("caches cleared");
+    }
+  }
+
+  #create(): void {
+    const random = this.#random;
+    const cache = random.below(4) === 0 ? undefined : this.#cache;
+    const salt = random.below(3) === 0 ? "other" : "";
+    const stem = this.#stems[random.below(3)]!;
+    const tokens = [...stem.slice(0, 1 + random.below(stem.length)), ...this.#tokens(random.below(12))];
+    const session = this.#fixture.model.session({ cache, salt, whenFull: random.below(3) === 0 ? "error" : "wait" });
+    // At once or in parts, whose ends are those of messages.
+    const middle = random.below(tokens.length);
+    session.append(tokens.slice(0, middle)).append(tokens.slice(middle));
+    this.#known.push({ session, tokens });
+    this.#note(`session ${this.#known.length - 1} of ${tokens.length} tokens, ${cache === undefined ? "no cache" : `salt "${salt}"`}`);
+  }
+
+  #append(known: Known): void {
+    const more = this.#tokens(1 + this.#random.below(20));
+    if (known.tokens.length + more.length > longestText - 30) return;
+    known.session.append(more);
+    known.tokens.push(...more);
+    this.#note(`${more.length} tokens to session ${this.#known.indexOf(known)}`);
+  }
+
+  #fork(known: Known): void {
+    if (this.#known.length >= 8) return;
+    try {
+      this.#known.push({ session: known.session.fork(), tokens: known.tokens.slice() });
+      this.#count("forks");
+      this.#note(`session ${this.#known.length - 1} is a fork of ${this.#known.indexOf(known)}`);
+    } catch (error) {
+      this.#expectFull(error);
+    }
+  }
+
+  /** A session is replaced by what was saved of it. */
+  #restore(known: Known): void {
+    const path = join(this.#folder, `session-${this.#files++ % 4}`);
+    known.session.save(path);
+    known.session[Symbol.dispose]();
+    known.session = Session.load(this.#fixture.model, path, { cache: this.#random.below(2) === 0 ? this.#cache : undefined });
+    this.#count("restored");
+    this.#note(`session ${this.#known.indexOf(known)} is restored`);
+  }
+
+  #end(known: Known): void {
+    this.#note(`session ${this.#known.indexOf(known)} ends`);
+    known.session[Symbol.dispose]();
+    this.#known = this.#known.filter((one) => one !== known);
+  }
+
+  async #read({ session }: Known): Promise<void> {
+    const controller = new AbortController();
+    if (this.#random.below(2) === 0) void this.#later(() => controller.abort(new Error("enough")));
+    try {
+      await session.logits({ signal: controller.signal });
+    } catch (error) {
+      this.#expectEnd(error);
+    }
+  }
+
+  /** Generates to the end, or until it is left, aborted or disposed of. */
+  async #generate(known: Known): Promise<void> {
+    const random = this.#random;
+    const { session } = known;
+    const count = 1 + random.below(14);
+    if (known.tokens.length + count > longestText) return;
+    const controller = new AbortController();
+    const stopTokens = random.below(4) === 0 ? [random.below(50), random.below(6)] : [];
+    const sampling = random.below(2) === 0 ? {} : { temperature: 0.5 + random.below(3), topK: random.below(20), topP: 0.95, repetitionPenalty: random.below(2) === 0 ? 1 : 1.2 };
+    const drafts = [false, true, { tokens: 1 + random.below(6), longest: 2, shortest: 1 }][random.below(3)]!;
+    const options: GenerateOptions = { ...sampling, seed: random.below(1000), drafts, maxTokens: count, stopTokens, ignoreModelStops: true, signal: controller.signal };
+    const how = random.below(8);
+    const leave = how === 0 ? 1 + random.below(count) : Infinity;
+    if (how === 1) void this.#later(() => controller.abort(new Error("enough")));
+    if (how === 2) void this.#later(() => session[Symbol.dispose]());
+    const slow = random.below(4) === 0;
+    const given: number[] = [];
+    let ended = false;
+    const line = this.lines.length;
+    this.#note("");
+    try {
+      for await (const { token, end } of session.generate(options)) {
+        given.push(token);
+        ended = end !== undefined;
+        if (given.length === leave) break;
+        if (slow) await turn();
+      }
+      if (leave === Infinity && !ended) throw new Error("a generation ended without a last piece");
+    } catch (error) {
+      this.#expectEnd(error);
+    }
+    this.lines[line] = `session ${this.#known.indexOf(known)} gives ${given.length} of ${count} tokens, ${JSON.stringify(sampling)}, drafts ${JSON.stringify(drafts)}`;
+    this.#count("tokens given", given.length);
+    if (drafts !== false) this.#count("tokens given with drafts", given.length);
+    await this.#expectGiven(known, given, options);
+    known.tokens.push(...given);
+    if (session.disposed) this.#known = this.#known.filter((one) => one !== known);
+  }
+
+  async #later(run: () => void): Promise<void> {
+    for (let turns = this.#random.below(12); turns > 0; turns--) await turn();
+    run();
+  }
+
+  /** The tokens are those that the cold run's logits give. */
+  async #expectGiven({ tokens }: Known, given: readonly number[], options: GenerateOptions): Promise<void> {
+    if (given.length === 0) return;
+    const { vocabSize } = this.#fixture.cold.config;
+    const rows = await this.#coldRows([...tokens, ...given]);
+    const sampler = new Sampler(settingsOf(options, {}), options.seed!, vocabSize);
+    sampler.saw(tokens);
+    for (const [i, token] of given.entries()) {
+      const position = tokens.length + i;
+      const expected = sampler.choose(rows.subarray((position - 1) * vocabSize, position * vocabSize), position);
+      if (token !== expected) throw new Error(`token ${i} of ${given.length} after ${tokens.length} is ${token}, and ${expected} in the cold run`);
+      if (i + 1 < given.length && options.stopTokens!.includes(token)) throw new Error(`a generation goes on after stop token ${token}`);
+      sampler.saw([token]);
+    }
+  }
+
+  /** A session has the tokens that it should have, and, often, the logits' bits. */
+  async #check({ session, tokens }: Known): Promise<void> {
+    if (session.length !== tokens.length || session.tokens.some((token, i) => token !== tokens[i])) {
+      throw new Error(`a session has tokens ${[...session.tokens].join(" ")}, and should have ${tokens.join(" ")}`);
+    }
+    if (this.#random.below(2) === 0) return;
+    let logits: Float32Array;
+    try {
+      logits = await session.logits();
+    } catch (error) {
+      this.#expectFull(error);
+      return;
+    }
+    const { vocabSize } = this.#fixture.cold.config;
+    const rows = await this.#coldRows(tokens);
+    this.#count("logits compared");
+    if (!bitsEqual(logits, rows.subarray((tokens.length - 1) * vocabSize, tokens.length * vocabSize))) {
+      throw new Error(`the logits after ${tokens.length} tokens are not those of the cold run`);
+    }
+  }
+
+  /** `[tokens, vocabSize]`: the logits of a text that is read whole and alone. */
+  async #coldRows(tokens: readonly number[]): Promise<Float32Array> {
+    const key = tokens.join();
+    let rows = this.#cold.get(key);
+    if (rows !== undefined) return rows;
+    const run = coldRuns.then(async () => {
+      using sequence = this.#fixture.cold.sequence();
+      const [result] = await this.#fixture.cold.run([{ sequence, tokens, logits: "all" }]);
+      return result!.logits.slice();
+    });
+    coldRuns = run.then(() => {}, () => {});
+    rows = await run;
+    this.#cold.set(key, rows);
+    return rows;
+  }
+
+  #expectEnd(error: unknown): void {
+    if (error instanceof Error && error.message === "enough") this.#count("aborted");
+    else if (error instanceof GatedDeltaError && error.code === "disposed") this.#count("disposed of on the way");
+    else this.#expectFull(error);
+  }
+
+  #expectFull(error: unknown): void {
+    if (!(error instanceof GatedDeltaError) || error.code !== "out-of-memory") throw error;
+    this.#count("without room");
+  }
+}
+
+/** Cold models run one text at a time. */
+let coldRuns: Promise<void> = Promise.resolve();

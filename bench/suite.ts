@@ -7,6 +7,7 @@ import { firstResultBenchmarks } from "./cases/first-result.ts";
 import { stepBenchmark } from "./cases/gated-delta-step.ts";
 import { deltaBenchmark } from "./cases/gated-delta.ts";
 import { normBenchmark } from "./cases/gated-rms-norm.ts";
+import { linearFormBenchmark, linearShapes } from "./cases/linear.ts";
 import { copyBenchmark, linearBenchmark } from "./cases/plain.ts";
 import { wakeBenchmarks } from "./cases/wake.ts";
 import { shapesOf } from "./shapes.ts";
@@ -107,6 +108,7 @@ export function suite(devices: Devices): Benchmark[] {
     ...oneToken.flatMap((shape) =>
       [linearBenchmark, copyBenchmark].map((make) => make(shape, () => devices.of(shape.threads))),
     ),
+    ...linearShapes(threads).map((shape) => linearFormBenchmark(shape, () => devices.of(shape.threads))),
     ...callBenchmarks(() => devices.of(1)),
     ...wakeBenchmarks(threads, (count) => devices.of(count)),
     ...firstResultBenchmarks(),

@@ -4,6 +4,16 @@ import PackageDescription
 /// Contraction off: every fused multiply-add of a kernel is written as one, so that bits do not depend on the compiler.
 let exact: [CSetting] = [.unsafeFlags(["-std=c17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wextra"])]
 
+/// The kernels, an object for each instruction set. `npm test` names the folder of the release build's objects: tests are then linked
+/// with those, which are what is published, and nothing is compiled a second time.
+let instructionSets = ["avx2", "avx512", "avx512bf16", "baseline", "neon"]
+let built = Context.environment["GATED_DELTA_KERNELS"].map { folder in
+  instructionSets.map { "\(folder)/isa_\($0).c.o" }
+}
+let kernels: Target = .target(
+  name: "CPUKernels", path: "swift/Sources/CPUKernels", sources: built == nil ? nil : ["items.c", "platform.c"],
+  cSettings: exact, linkerSettings: built.map { [.unsafeFlags($0)] })
+
 /// Only the functions of the header are visible, not the Swift runtime inside. On Linux the library also stays loaded
 /// whatever its host does: a Swift runtime does not survive `dlclose`.
 let boundary = Context.packageDirectory + "/swift/Sources/CGatedDelta"
@@ -14,6 +24,10 @@ let visibility: [LinkerSetting] = [
   .unsafeFlags(
     ["-Xlinker", "-exported_symbols_list", "-Xlinker", "\(boundary)/exports.txt"], .when(platforms: [.macOS])),
 ]
+
+/// For tests that compute references and random numbers by the million: without it these are most of the time of all tests. What they
+/// test stays as it is built for tests.
+let optimised: [SwiftSetting] = [.unsafeFlags(["-O"])]
 
 // The Metal path. Linux has no Metal: a module of that name emulates the part of it that the backend uses. On a Mac it
 // must not exist, since it would hide Apple's.
@@ -49,7 +63,7 @@ let package = Package(
     .target(name: "GatedDeltaTypes", path: "swift/Sources/GatedDeltaTypes"),
     // A lock, the clock and threads, for the core and the CPU backend.
     .target(name: "Threading", path: "swift/Sources/Threading"),
-    .target(name: "CPUKernels", path: "swift/Sources/CPUKernels", cSettings: exact),
+    kernels,
     .target(
       name: "CPUBackend", dependencies: ["CPUKernels", "GatedDeltaTypes", "Threading"],
       path: "swift/Sources/CPUBackend"),
@@ -66,7 +80,7 @@ let package = Package(
       linkerSettings: visibility),
     .testTarget(
       name: "CPUKernelsTests", dependencies: ["CPUKernels", "CPUBackend", "GatedDeltaTypes", "Threading"],
-      path: "swift/Tests/CPUKernelsTests"),
+      path: "swift/Tests/CPUKernelsTests", swiftSettings: optimised),
     .testTarget(
       name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend", "Threading"],
       path: "swift/Tests/GatedDeltaTests"),

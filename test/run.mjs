@@ -1,5 +1,5 @@
 // `npm test`: set-up, then every runner, then one line with the sum: "N passed, N failed".
-import { readFileSync, rmSync } from "node:fs";
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { isNoise } from "../swift/scripts/build.mjs";
 import { run } from "../swift/scripts/exec.mjs";
@@ -28,7 +28,8 @@ function runners(state) {
   const env = { ...(linux ? { GATED_DELTA_TEST_BACKENDS: "cpu,metal" } : {}), ...emulatorEnvironment(toolchain) };
   const swift = (args, output) => {
     const flags = [...withoutDebugInfo, ...commonFlags(toolchain, root)];
-    return run(toolchain.swift, [...args, ...flags], { cwd: root, env: swiftEnvironment(toolchain, root, env), output, limit: hang });
+    const swiftEnv = { ...swiftEnvironment(toolchain, root, env), ...builtKernels(root) };
+    return run(toolchain.swift, [...args, ...flags], { cwd: root, env: swiftEnv, output, limit: hang });
   };
   // Beside the kernels, which Swift's tests need only when they run.
   let built;
@@ -42,6 +43,12 @@ function runners(state) {
     { name: "swift test", go: async () => swiftTest(root, swift, await buildSwift()) },
     { name: "bun test", go: () => runTestFiles({ root, bun, env }, testFiles(root), show) },
   ];
+}
+
+/** Where Package.swift finds the kernels that set-up has compiled; another build system may put them elsewhere. */
+function builtKernels(root) {
+  const folder = join(root, ".build", "release", "CPUKernels.build");
+  return existsSync(join(folder, "isa_neon.c.o")) ? { GATED_DELTA_KERNELS: folder } : {};
 }
 
 /** A program that is one test: it passes if it ends well. */

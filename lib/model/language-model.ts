@@ -123,7 +123,7 @@ export class LanguageModel implements Disposable {
    * library's memory, and used in the form that they are stored in; other work goes on meanwhile.
    *
    * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError} for other
-   *   architectures and quantisations, which says what it is; {@link ShapeError} for a pool longer than a tensor can be.
+   *   architectures and quantisations, which says what it is; `ShapeError` for a pool longer than a tensor can be.
    *   Nothing stays allocated then.
    */
   static async load(device: Device, folder: string, options: LoadModelOptions): Promise<LanguageModel> {

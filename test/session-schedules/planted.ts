@@ -1,9 +1,9 @@
 /** Faults planted into sessions, each of which random schedules must find. */
-import { Conversation } from "../../lib/model/session/conversation.ts";
 import { DraftStep } from "../../lib/model/session/draft-step.ts";
 import { PagePool } from "../../lib/model/page-pool.ts";
 import { PrefixStore } from "../../lib/model/prefix/prefix-store.ts";
-import type { RunResult, Sequence } from "../../lib/model.ts";
+import type { StoreHit } from "../../lib/model/prefix/prefix-store.ts";
+import type { BatchEntry, RunResult, Sequence } from "../../lib/model.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
 
@@ -11,27 +11,25 @@ import type { Method } from "../support/replace.ts";
 export const planted: Readonly<Record<string, () => Disposable>> = {
   "a shared page is left, and what is in it is not copied": () => replace(PagePool.prototype, "copies", () => (() => []) as Method),
 
-  "a checkpoint is kept under one token more than it has read": () =>
-    replace(Conversation.prototype, "keep", () => function (this: Conversation, likely = 1) {
-      const { sequence, cache, tokens } = this;
-      if (cache === undefined || sequence === undefined || sequence.disposed || sequence.tokens >= tokens.length) return;
-      cache.insert(Uint32Array.from(tokens.slice(0, sequence.tokens + 1)), sequence, this.salt, likely);
-    } as Method),
-
-  "a stale checkpoint: what is found is the entry that was put in last": () => {
-    let last: Sequence | undefined;
-    return replace(PrefixStore.prototype, "insert", (original) => function (this: PrefixStore<Sequence>, tokens: Uint32Array, make: () => Sequence, ...rest: [string, number]) {
-      const remembered = () => {
-        const stale = last !== undefined && !last.disposed && last.model === make().model ? last.fork() : make();
-        last = make();
-        return stale;
-      };
-      return (original as (this: PrefixStore<Sequence>, ...args: unknown[]) => boolean).call(this, tokens, remembered, ...rest);
+  "a stale checkpoint: where there is none, what was found last is found again": () => {
+    let last: StoreHit<Sequence> | undefined;
+    return replace(PrefixStore.prototype, "lookup", (original) => function (this: PrefixStore<Sequence>, tokens: Uint32Array, salt: string) {
+      const hit = (original as (this: PrefixStore<Sequence>, tokens: Uint32Array, salt: string) => StoreHit<Sequence> | undefined).call(this, tokens, salt);
+      if (hit !== undefined) last = hit;
+      else if (last !== undefined && !last.kept.disposed && last.length <= tokens.length) return last;
+      return hit;
     } as Method);
   },
 
-  "one wrong guess is taken for right": () =>
-    replace(DraftStep.prototype, "drop", () => function () {} as Method),
+  "the last guess that is read is the one before it": () =>
+    replace(DraftStep.prototype, "next", (original) => function (this: DraftStep) {
+      const entries = (original as (this: DraftStep) => readonly BatchEntry[]).call(this);
+      return entries.map((entry) => {
+        if (entry.logits !== "all") return entry;
+        const tokens = [...entry.tokens];
+        return { ...entry, tokens: [...tokens.slice(0, -1), tokens.at(-2)!] };
+      });
+    } as Method),
 
   "logits of a draft's rows are one behind": () =>
     replace(DraftStep.prototype, "ran", (original) => function (this: DraftStep, results: readonly RunResult[]) {

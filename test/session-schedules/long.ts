@@ -1,0 +1,35 @@
+// The long run: `bun test/session-schedules/long.ts [--schedules N] [--seed N] [--first N] [--backend cpu|metal] [--seconds N]`.
+import { mkdtempSync, rmSync } from "node:fs";
+import { cpus, tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { Device } from "../../lib/index.ts";
+import type { BackendName } from "../../lib/index.ts";
+import { openFixtures } from "./fixtures.ts";
+import { runSchedules } from "./runner.ts";
+
+const { values } = parseArgs({
+  options: {
+    schedules: { type: "string", default: "10000" },
+    seed: { type: "string", default: "1" },
+    first: { type: "string", default: "0" },
+    seconds: { type: "string", default: "Infinity" },
+    backend: { type: "string", default: "cpu" },
+    threads: { type: "string", default: "1" },
+  },
+});
+
+const folder = mkdtempSync(join(tmpdir(), "gated-delta-sessions-"));
+const device = Device.open({ backend: values.backend as BackendName, threads: Number(values.threads) });
+const fixtures = await openFixtures(device, folder);
+const start = performance.now();
+const { run, counts, failure } = await runSchedules(fixtures, Number(values.seed), Number(values.first), Number(values.schedules), Number(values.seconds));
+const seconds = (performance.now() - start) / 1000;
+rmSync(folder, { recursive: true, force: true });
+
+console.log(`command: bun test/session-schedules/long.ts ${process.argv.slice(2).join(" ")}`);
+console.log(`processor: ${cpus()[0]?.model ?? "unknown"}, ${cpus().length} cores; backend: ${device.backend}${device.emulated ? ", emulated" : ""} ${device.isa}; Bun ${Bun.version}`);
+console.log(`${run} schedules of seed ${values.seed} in ${seconds.toFixed(0)} s: ${failure === undefined ? "every token and logit is that of the cold run" : "not everything is that of the cold run"}`);
+for (const [what, count] of [...counts].toSorted(([a], [b]) => (a < b ? -1 : 1))) console.log(`  ${what}: ${count}`);
+if (failure !== undefined) console.log(failure);
+process.exit(failure === undefined ? 0 : 1);

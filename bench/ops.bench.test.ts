@@ -8,12 +8,15 @@ import { gatedDeltaStep as stepReference } from "../test/reference/gated-delta-s
 import { gatedDelta as deltaReference } from "../test/reference/gated-delta.ts";
 import { gatedRmsNorm as normReference } from "../test/reference/gated-rms-norm.ts";
 import { linear as linearReference } from "../test/reference/linear.ts";
+import { dequantise } from "../test/reference/quantised.ts";
+import { reference } from "../test/reference/tensor.ts";
 import type { Reference } from "../test/reference/tensor.ts";
 import { bounds, firstDifference, relRms } from "../lib/cli/verify/compare.ts";
 import { convCalls } from "./cases/causal-conv1d.ts";
 import { chainOf, stepCalls } from "./cases/gated-delta-step.ts";
 import { deltaCalls } from "./cases/gated-delta.ts";
 import { normCalls } from "./cases/gated-rms-norm.ts";
+import { linearFormCalls, linearName, linearShapes } from "./cases/linear.ts";
 import { copyCalls, linearCalls } from "./cases/plain.ts";
 import { numbers, printFigure } from "./figures.ts";
 import type { Calls } from "./operands.ts";
@@ -203,6 +206,28 @@ describe("plain ops", () => {
     expectNear(out, linearReference(numbers(x), numbers(weight)));
     await printFigure(nameOf("linear", decode), () => run(op));
   });
+
+  const few = { rows: 3, inFeatures: 256, outFeatures: 70, threads: 1, temperature: "hot" } as const;
+  for (const form of new Set(linearShapes([1]).map(({ form }) => form))) {
+    const shape = { ...few, form };
+    test(linearName(shape), async () => {
+      using made = first(linearFormCalls(device, shape));
+      const { x, weight, scales, biases, out } = made.call;
+      const op = linear(made.call);
+      run(op);
+      const matrix = (scales && biases)
+        ? dequantise({
+            bits: (32 * weight.shape[1]!) / shape.inFeatures,
+            group: shape.inFeatures / scales.shape[1]!,
+            words: reference(weight.shape, weight.data), // float32 does not hold them
+            scales: numbers(scales),
+            biases: numbers(biases),
+          })
+        : numbers(weight);
+      expectNear(out, linearReference(numbers(x), matrix));
+      await printFigure(linearName(shape), () => run(op));
+    });
+  }
 
   test(nameOf("copySlots", decode), async () => {
     using made = first(copyCalls(device, decode));

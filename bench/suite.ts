@@ -9,6 +9,7 @@ import { firstResultBenchmarks } from "./cases/first-result.ts";
 import { stepBenchmark } from "./cases/gated-delta-step.ts";
 import { deltaBenchmark } from "./cases/gated-delta.ts";
 import { normBenchmark } from "./cases/gated-rms-norm.ts";
+import { linearFormBenchmark, linearShapes } from "./cases/linear.ts";
 import { copyBenchmark, linearBenchmark } from "./cases/plain.ts";
 import { wakeBenchmarks } from "./cases/wake.ts";
 import { shapesOf } from "./shapes.ts";
@@ -122,6 +123,7 @@ export function suite(devices: Devices): Benchmark[] {
       [linearBenchmark, copyBenchmark].map((make) => make(shape, () => devices.of(shape.threads))),
     ),
     ...attentionShapes(threads).map((shape) => attentionBenchmark(shape, () => devices.of(shape.threads))),
+    ...linearShapes(threads).map((shape) => linearFormBenchmark(shape, () => devices.of(shape.threads))),
     ...callBenchmarks(() => devices.of(1)),
     ...wakeBenchmarks(threads, (count) => devices.of(count)),
     ...firstResultBenchmarks(),

@@ -29,6 +29,7 @@ export type {
   NormActivation,
   NormOrder,
   QKNorm,
+  WeightForm,
 } from "./native/options.ts";
 export { StatePool } from "./states/state-pool.ts";
 export type { StatePoolOptions, StepOptions } from "./states/pool-options.ts";
@@ -46,13 +47,17 @@ export type { LoadOptions } from "./states/files/load.ts";
 export type { ExportOptions, StateLayout } from "./states/files/export.ts";
 export { GatedDeltaNet } from "./layer/gated-delta-net.ts";
 export type {
+  BatchArguments,
   DecodeArguments,
   ForwardArguments,
   GatedDeltaNetOptions,
+  HiddenArguments,
   LoadAllOptions,
   MixArguments,
   MixStepArguments,
   PassArguments,
+  ProjectedArguments,
+  StepArguments,
 } from "./layer/layer-arguments.ts";
 export type { LayerConfig } from "./layer/config.ts";
 export {

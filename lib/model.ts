@@ -22,3 +22,4 @@ export type { SamplingOptions, SamplingSettings } from "./model/sampling/setting
 export type { NgramOptions } from "./model/ngram-drafter.ts";
 export type { ChatMessage, ChatOptions } from "./model/text/chat-template.ts";
 export type { DecodeOptions, EncodeOptions } from "./model/text/tokenizer.ts";
+export type { VocabularyLimits } from "./model/text/vocabulary.ts";

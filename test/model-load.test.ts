@@ -227,13 +227,13 @@ describe("how norms are stored", () => {
 describe("tokens that end a text", () => {
   const base = readModel(plain);
   test.each([
-    [{ eos_token_id: [5, 6, 5] }, { eos_token_id: 7 }, [5, 6]],
-    [{ eos_token_id: 5 }, { eos_token_id: 7 }, [5]],
+    [{ eos_token_id: [5, 6, 5] }, { eos_token_id: 7 }, [5, 6, 7]],
+    [{ eos_token_id: 5 }, { eos_token_id: [7, 5] }, [5, 7]],
     [{ eos_token_id: null }, { eos_token_id: [7] }, [7]],
     [undefined, { eos_token_id: 7 }, [7]],
     [{}, { text_config: { eos_token_id: 8 } }, [8]],
     [{}, {}, []],
-  ] as const)("%j over %j", async (generation, own, expected) => {
+  ] as const)("%j and %j", async (generation, own, expected) => {
     const folder = writeChanged(newPath("model"), base, (parts) => {
       const { eos_token_id: _, ...rest } = parts.config;
       const { text_config: text, ...more } = own as { text_config?: object };

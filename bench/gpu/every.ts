@@ -4,6 +4,7 @@
  */
 import {
   add,
+  attention,
   causalConv1d,
   commitCausalConv1d,
   commitGatedDelta,
@@ -111,6 +112,19 @@ export function* every(device: Device): Generator<readonly Op[]> {
       yield [rmsNorm({ x: row(), weight: made(device, t, [length]), out: row() })];
       yield [add({ a: row(), b: row(), out: row() })];
       yield [siluMul({ gate: row(), up: row(), out: row() })];
+    }
+    for (const s of dtypes) {
+      for (const headDim of [64, 128, 72]) {
+        const row = (heads: number): Tensor => made(device, t, [4, heads, headDim]);
+        const pages = (): Tensor => made(device, s, [8, 2, 16, headDim]);
+        yield [
+          attention({
+            query: row(4), key: row(2), value: row(2), gate: row(4), out: row(4), keyPages: pages(), valuePages: pages(),
+            queryNorm: made(device, t, [headDim]), keyNorm: made(device, t, [headDim]), rotaryDim: 16,
+            cuSeqlens: [0, 3, 4], pageTable: [3, 0, 0, 1, 7, 4], pastTokens: [5, 40],
+          }),
+        ];
+      }
     }
     for (const w of dtypes) {
       for (const [rows, inputs] of [[1, 512], [3, 264], [11, 77], [35, 333]] as const) {

@@ -33,6 +33,7 @@ import type {
   MixArguments,
   MixStepArguments,
 } from "./layer-arguments.ts";
+import type { PoolShape } from "../states/pool-shape.ts";
 import type { LayerConfig } from "./config.ts";
 import { asKnown, expectEnd, rowsOf } from "./layer-checks.ts";
 import { findPrefix, gatedDeltaLayers } from "./layer-names.ts";
@@ -59,6 +60,7 @@ const schemas = () => require("./layer-schemas.ts") as typeof import("./layer-sc
 
 /** One layer's mixer on a device. Its methods make ops, which run where the caller puts them: see {@link forward}. */
 export class GatedDeltaNet implements Disposable {
+  /** The device that it is on. */
   readonly device: Device;
   /** Index of the layer in the model. */
   readonly layer: number;
@@ -148,9 +150,9 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /** The sizes that `StatePool.create` wants, for this layer or any like it. */
-  get stateShape() {
+  get stateShape(): Pick<PoolShape, "keyHeads" | "valueHeads" | "keyDim" | "valueDim" | "convWidth"> {
     const { keyHeads, valueHeads, keyDim, valueDim, convWidth } = this.config;
-    return { keyHeads, valueHeads, keyDim, valueDim, convWidth } as const;
+    return { keyHeads, valueHeads, keyDim, valueDim, convWidth };
   }
 
   /**

@@ -24,11 +24,22 @@ export type LoadAllOptions = Pick<GatedDeltaNetOptions, "config" | "dtype">;
 
 /** The pass that a call's states belong to: a step, or in a plan what stands for one; or a draft. */
 export type PassArguments =
-  | { readonly step: PoolStep | StepPlaceholder; readonly draft?: undefined }
-  | { readonly draft: Draft; readonly step?: undefined };
+  | {
+      /** The pass over the pool, or in a plan what stands for it. */
+      readonly step: PoolStep | StepPlaceholder;
+      /** Nothing beside a step. */
+      readonly draft?: undefined;
+    }
+  | {
+      /** The draft whose tokens these are. */
+      readonly draft: Draft;
+      /** Nothing beside a draft. */
+      readonly step?: undefined;
+    };
 
 /** The step of one token a sequence, or in a plan what stands for it. */
 export interface StepArguments {
+  /** The pass over the pool, or in a plan what stands for it. */
   readonly step: PoolStep | StepPlaceholder;
 }
 

@@ -12,6 +12,7 @@ import type { ModelConfig } from "./model-config.ts";
 import type { BatchEntry, LoadModelOptions } from "./model-options.ts";
 import { rememberMemory } from "./model-memory.ts";
 import { PagePool } from "./page-pool.ts";
+import { PendingRuns } from "./pending-runs.ts";
 import type { RunResult } from "./run-result.ts";
 import { Runner } from "./runner.ts";
 import { readModelSampling } from "./sampling/generation-config.ts";
@@ -67,8 +68,7 @@ export class LanguageModel implements Disposable {
   readonly #pool: StatePool;
   readonly #pages: PagePool;
   readonly #runner: Runner;
-  /** Whether a run with logits is pending. */
-  #pending = false;
+  readonly #pending: PendingRuns;
   #disposed = false;
 
   private constructor(device: Device, loaded: LoadedModel, options: LoadModelOptions) {
@@ -94,6 +94,7 @@ export class LanguageModel implements Disposable {
     this.#pages = made.use(new PagePool(op, device, { layers: attentionLayers, ...shape, kvHeads, headDim, dtype: pageDtype }));
     this.#runner = made.use(new Runner({ device, config, weights, pool: this.#pool, pages: this.#pages, dtype, batchTokens }));
     this.#loaded = loaded;
+    this.#pending = new PendingRuns(device);
     this.device = device;
     this.config = config;
     this.dtype = dtype;
@@ -122,7 +123,7 @@ export class LanguageModel implements Disposable {
    * library's memory, and used in the form that they are stored in; other work goes on meanwhile.
    *
    * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError} for other
-   *   architectures and quantisations, which says what it is; {@link ShapeError} for a pool longer than a tensor can be.
+   *   architectures and quantisations, which says what it is; `ShapeError` for a pool longer than a tensor can be.
    *   Nothing stays allocated then.
    */
   static async load(device: Device, folder: string, options: LoadModelOptions): Promise<LanguageModel> {
@@ -212,7 +213,7 @@ export class LanguageModel implements Disposable {
 
   /** Whether a run whose logits are wanted is pending. */
   get running(): boolean {
-    return this.#pending;
+    return this.#pending.withLogits;
   }
 
   /**
@@ -229,7 +230,8 @@ export class LanguageModel implements Disposable {
    *   twice, was disposed or belongs to another model, no tokens, ids outside the vocabulary, tokens past
    *   `config.maxPositions`; of code `out-of-memory` where pages run out; of code `state` for an invalid sequence, and
    *   while a run with logits is pending. No sequence has changed then, and nothing has run.
-   * @throws the failure of work on the device, as `device.finish` does. Sequences that the work was to write are invalid.
+   * @throws the failure of its work, or of a run that it followed: the sequences that this was to write are invalid. Where
+   *   they are not, the failure of other work on the device, as `device.finish`.
    */
   async run(batch: readonly BatchEntry[]): Promise<RunResult[]> {
     const op = "model.run";
@@ -237,19 +239,13 @@ export class LanguageModel implements Disposable {
     const { vocabSize, maxPositions } = this.config;
     const entries = readBatch(op, batch, { model: this, vocabSize, maxPositions, states: this.states });
     this.#alive(op); // reading the batch can run code of the caller's
-    if (this.#pending) {
+    if (this.#pending.withLogits) {
       const message = "a run whose logits are wanted is pending, and this one would write over them: await it first";
       throw new GatedDeltaError("state", { op, message });
     }
     if (entries.length === 0) return [];
     const results = this.#runner.run(op, entries);
-    const pending = entries.some(({ logits }) => logits !== "none");
-    this.#pending = pending;
-    try {
-      await this.device.finish();
-    } finally {
-      if (pending) this.#pending = false;
-    }
+    await this.#pending.wait(entries);
     return results;
   }
 

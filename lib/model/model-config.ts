@@ -35,6 +35,7 @@ export interface ModelConfig {
   readonly maxPositions: number;
   /** What each layer is, first to last. */
   readonly layers: readonly LayerType[];
+  /** Its attention layers. */
   readonly attention: AttentionConfig;
   /** Of every Gated DeltaNet layer. */
   readonly mixer: LayerConfig;

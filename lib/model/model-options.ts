@@ -51,6 +51,7 @@ export type WantedLogits = "last" | "all" | "none";
 
 /** One sequence's part of a batch. */
 export interface BatchEntry {
+  /** Which one; no other entry of the batch has it. */
   readonly sequence: Sequence;
   /** At least one token id, each 0 .. vocabSize − 1. */
   readonly tokens: readonly number[] | Int32Array | Uint32Array;

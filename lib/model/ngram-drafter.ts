@@ -1,6 +1,6 @@
 import { asInteger } from "../arguments/checks.ts";
 
-/** Options of {@link NgramDrafter}. */
+/** How guesses of next tokens are made from what a sequence has. */
 export interface NgramOptions {
   /** The longest run of last tokens that is looked for. @default 4 */
   readonly longest?: number | undefined;

@@ -78,7 +78,7 @@ export interface SsmConvUpdateInplaceIdsArguments extends SsmConvUpdateArguments
 }
 
 /**
- * ggml's gated delta rule that updates its states in place: {@link gatedDelta} with tiled heads, the gate as a logarithm,
+ * ggml's gated delta rule that updates its states in place: `gatedDelta` with tiled heads, the gate as a logarithm,
  * β given, no normalisation and outputs scaled by 1/√S. State s of `state` becomes state s of `stateDst`.
  *
  * Source: `ggml_gated_delta_net` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`).
@@ -109,7 +109,7 @@ export function gatedDeltaNetInplaceIds(args: GatedDeltaNetInplaceIdsArguments):
 
 /**
  * One token of each sequence through the causal convolution, ggml's way: the taps in ascending order, then optionally
- * SiLU; the state drops its oldest column and takes x as its newest. {@link causalConv1d} with one token a sequence.
+ * SiLU; the state drops its oldest column and takes x as its newest. `causalConv1d` with one token a sequence.
  *
  * Source: `ggml_ssm_conv` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`) and the state update around it (llama.cpp,
  * `src/models/delta-net-base.cpp`).

@@ -14,11 +14,15 @@ export type FloatDType = Exclude<DType, "i32" | "u32">;
 
 /** The typed array that views each dtype. */
 export interface ArrayOfDType {
+  /** The numbers. */
   readonly f32: Float32Array;
+  /** The numbers. */
   readonly f16: Float16Array;
   /** Raw bits; see {@link decodeBf16} and {@link encodeBf16}. */
   readonly bf16: Uint16Array;
+  /** Index data. */
   readonly i32: Int32Array;
+  /** Words of packed weights. */
   readonly u32: Uint32Array;
 }
 

@@ -15,6 +15,8 @@ const built: Readonly<Record<string, readonly string[]>> = {
 /** Subjects that depend on how the kernels are compiled. */
 const subjects = [
   "adversarial",
+  "attention",
+  "attention-bits",
   "call-splits",
   "causal-conv",
   "composition",

@@ -10,6 +10,8 @@ import { digest, small } from "../support/every-op.ts";
 
 const subjects = [
   "adversarial",
+  "attention",
+  "attention-bits",
   "call-splits",
   "causal-conv",
   "composition",

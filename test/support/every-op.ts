@@ -1,5 +1,5 @@
 /** One of every op, for tests that compare whole runs. */
-import { causalConv1d, copySlots, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear } from "../../lib/index.ts";
+import { attention, causalConv1d, copySlots, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear } from "../../lib/index.ts";
 import type { Device, Op } from "../../lib/index.ts";
 import { buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsNorm, fill } from "./cases.ts";
 import type { StepSpec } from "./cases.ts";
@@ -61,6 +61,7 @@ export function everyOp(layouts: Layouts, { heads, dim, lengths }: Scale): Place
   };
   const pool = layouts.pool("pool", "f32", matrix(count, channels), slots);
   const used = delta.cuSeqlens!.at(-1)!;
+  const attended = placeAttention(layouts, { heads, dim, lengths });
   return [
     { name: "gatedDelta", op: gatedDelta(delta), results: () => [download(delta.out, used), download(delta.state!)] },
     { name: "causalConv1d", op: causalConv1d(conv), results: () => [download(conv.out, used), download(conv.state!)] },
@@ -71,8 +72,38 @@ export function everyOp(layouts: Layouts, { heads, dim, lengths }: Scale): Place
       results: () => [download(step.out), download(step.state), download(step.convState)],
     },
     { name: "linear", op: linear(product), results: () => [download(product.out)] },
+    {
+      name: "attention",
+      op: attention(attended),
+      results: () => [download(attended.out), download(attended.keyPages), download(attended.valuePages)],
+    },
     { name: "copySlots", op: copySlots({ pool, readSlots, writeSlots: slots }), results: () => [download(pool)] },
   ];
+}
+
+/** Twice as many query heads as key heads; every sequence has some tokens in its pages, which lie in reverse. */
+function placeAttention(layouts: Layouts, { heads, dim, lengths }: Scale) {
+  const random = new Random(5);
+  const numbers = (...shape: number[]) => fill(shape, "f32", () => random.normal());
+  const cuSeqlens = lengths.reduce((starts, length) => [...starts, starts.at(-1)! + length], [0]);
+  const pastTokens = lengths.map((_, s) => 3 + 9 * s);
+  const [tokens, pageTokens] = [cuSeqlens.at(-1)!, 16];
+  const width = Math.ceil(Math.max(...lengths.map((length, s) => length + pastTokens[s]!)) / pageTokens);
+  const count = width * lengths.length;
+  const pageTable = Array.from({ length: count }, (_, i) => count - 1 - i);
+  const written = lengths.flatMap((length, s) =>
+    pageTable
+      .slice(s * width, (s + 1) * width)
+      .filter((_, page) => length > 0 && page >= Math.floor(pastTokens[s]! / pageTokens) && page * pageTokens < pastTokens[s]! + length),
+  );
+  const row = (name: string, of: number) => layouts.rows(name, "f32", numbers(tokens, of, dim));
+  const pages = (name: string) => layouts.pool(name, "f32", numbers(count, heads, pageTokens, dim), written);
+  return {
+    query: row("query", 2 * heads), key: row("key", heads), value: row("value", heads), gate: row("gate", 2 * heads),
+    queryNorm: layouts.packed("queryNorm", "f32", numbers(dim)), keyNorm: layouts.packed("keyNorm", "f32", numbers(dim)),
+    keyPages: pages("keyPages"), valuePages: pages("valuePages"), out: layouts.out("out", "f32", [tokens, 2 * heads, dim]),
+    cuSeqlens, pageTable, pastTokens, rotaryDim: 8,
+  };
 }
 
 /** What every op gives on a device, each run by itself. */

@@ -1,5 +1,7 @@
 /** Models for tests: tiny random ones, written to a folder of the calling file's own. */
+import { expect } from "bun:test";
 import { existsSync } from "node:fs";
+import { GatedDeltaError } from "../../lib/index.ts";
 import { LanguageModel } from "../../lib/model.ts";
 import type { Device } from "../../lib/index.ts";
 import type { BatchEntry, LoadModelOptions, Sequence } from "../../lib/model.ts";
@@ -39,4 +41,11 @@ export async function logitsOf(model: LanguageModel, sequence: Sequence, tokens:
 export async function coldLogits(model: LanguageModel, tokens: readonly number[]): Promise<Float32Array> {
   using sequence = model.sequence();
   return await logitsOf(model, sequence, tokens);
+}
+
+/** The error of this library that a promise is rejected with. */
+export async function rejection(promise: Promise<unknown>): Promise<GatedDeltaError> {
+  const error = await promise.then(() => undefined, (reason: unknown) => reason);
+  expect(error).toBeInstanceOf(GatedDeltaError);
+  return error as GatedDeltaError;
 }

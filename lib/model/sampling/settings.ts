@@ -32,10 +32,15 @@ export interface SamplingOptions {
 
 /** {@link SamplingOptions}, complete. */
 export interface SamplingSettings {
+  /** What the logits are divided by; 0 takes the most likely token. */
   readonly temperature: number;
+  /** How many of the most likely tokens stay; 0 for all. */
   readonly topK: number;
+  /** The sum of probabilities that the fewest most likely tokens reach. */
   readonly topP: number;
+  /** The part of the most likely token's probability that others need. */
   readonly minP: number;
+  /** What the logits of tokens that are there already are divided by, or multiplied where they are negative. */
   readonly repetitionPenalty: number;
 }
 

@@ -52,7 +52,7 @@ export class Tokenizer {
    * 250 thousand tokens.
    *
    * @returns undefined where the folder has no `tokenizer.json`.
-   * @throws {FileError} where it is damaged, or disagrees with the model's vocabulary; {@link UnsupportedError} for
+   * @throws {FileError} where it is damaged, or disagrees with the model's vocabulary; `UnsupportedError` for
    *   anything else than byte-level BPE.
    */
   static load(folder: string, limits: VocabularyLimits): Tokenizer | undefined {

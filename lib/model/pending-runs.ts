@@ -1,0 +1,50 @@
+/** A model's runs between their commit and the end of their work. */
+import type { Device } from "../device/device.ts";
+import type { Content } from "../states/content.ts";
+import { holderOf } from "../states/state-handle.ts";
+import type { Entry } from "./batch.ts";
+
+export class PendingRuns {
+  readonly #device: Device;
+  /** Settles when the last run that was committed is over; undefined where none is pending. */
+  #last: Promise<void> | undefined;
+  #withLogits = false;
+
+  constructor(device: Device) {
+    this.#device = device;
+  }
+
+  /** Whether a run whose logits are wanted is pending. */
+  get withLogits(): boolean {
+    return this.#withLogits;
+  }
+
+  /**
+   * Waits for the work of a batch that was committed just now.
+   *
+   * @throws why one of the batch's sequences does not hold what its tokens make: the failure of this run, or of one that
+   *   it followed. Where all do, the failure of other work on the device, as `device.finish`.
+   */
+  async wait(entries: readonly Entry[]): Promise<void> {
+    const contents = entries.map(({ parts }): Content => holderOf(parts.handle).content);
+    const before = this.#last;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const withLogits = entries.some(({ logits }) => logits !== "none");
+    this.#last = promise;
+    this.#withLogits = withLogits;
+    let other: unknown;
+    try {
+      // The device tells a failure to the first one who asks: so that is the run that failed.
+      if (before !== undefined) await before;
+      await this.#device.finish();
+    } catch (error) {
+      other = error;
+    } finally {
+      if (this.#last === promise) this.#last = undefined;
+      if (withLogits) this.#withLogits = false;
+      resolve();
+    }
+    for (const { failure } of contents) if (failure !== undefined) throw failure;
+    if (other !== undefined) throw other;
+  }
+}

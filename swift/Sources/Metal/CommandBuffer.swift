@@ -112,9 +112,12 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
       // The emulator compares what the dispatches touch; what to remember of it follows from what they are bound to.
       var together: UInt64 = 0
       let written = group.map { $0.extents(written: true) }
+      let read = group.map { $0.extents(written: false) }
       for dispatch in queue.order(group) {
-        let others = zip(group, written).flatMap { $0.number == dispatch.number ? [] : $1 }
-        if let message = dispatch.run(together: &together, written: others) {
+        func others(_ extents: [[Range<UInt>]]) -> [Range<UInt>] {
+          zip(group, extents).flatMap { $0.number == dispatch.number ? [] : $1 }
+        }
+        if let message = dispatch.run(together: &together, written: others(written), read: others(read)) {
           return MTLCommandBufferError(.pageFault, "\(dispatch.kernel): \(message)")
         }
       }

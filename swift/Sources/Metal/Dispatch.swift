@@ -53,9 +53,9 @@ struct Dispatch {
     arguments.compactMap { $0.isWritten == written ? $0.extent : nil }
   }
 
-  /// Runs it among the dispatches that no barrier is between: `together` is their number, 0 for the first, and `written`
-  /// what others of them may write. Returns the emulator's message, or nil.
-  func run(together: inout UInt64, written: [Range<UInt>]) -> String? {
+  /// Runs it among the dispatches that no barrier is between: `together` is their number, 0 for the first, `written`
+  /// what others of them may write and `read` what they only read. Returns the emulator's message, or nil.
+  func run(together: inout UInt64, written: [Range<UInt>], read: [Range<UInt>]) -> String? {
     let device = pipeline.function.device
     var buffers: [emu_buffer] = []
     // Copies of setBytes' data, alive until the dispatch is over.
@@ -71,7 +71,9 @@ struct Dispatch {
           return "\(pipeline.describe(argument.index)) was released before the command buffer had completed"
         }
         held.append(buffer)
-        let isShared = argument.extent.map { extent in written.contains { $0.overlaps(extent) } } ?? false
+        // What is only read by all needs no look; what this one writes, others must not even read.
+        let conflicting = argument.isWritten ? written + read : written
+        let isShared = argument.extent.map { extent in conflicting.contains { $0.overlaps(extent) } } ?? false
         buffers.append(
           emu_buffer(
             pointer: buffer.contents(), bytes: UInt64(buffer.length), offset: UInt64(offset),

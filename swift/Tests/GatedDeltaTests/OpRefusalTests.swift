@@ -174,7 +174,7 @@ import Testing
     .init("groups beyond i32", GD_ERROR_SHAPE, "scales") { $1.scales.setLength(1, .max) },
     .init("residual short", GD_ERROR_SHAPE, "residual") { $1.residual = try $0.tensor(.f16, 3, 10, lacking: 1) },
     .init("residual of a third dtype", GD_ERROR_DTYPE, "residual") { $1.residual.dtype = DType.bf16.rawValue },
-    .init("out over scales", GD_ERROR_OVERLAP, "out") { $1.out.buffer = $1.scales.buffer },
+    .init("out over the weight", GD_ERROR_OVERLAP, "out") { $1.out.buffer = $1.weight.buffer },
     .init("out over the residual in another dtype", GD_ERROR_OVERLAP, "out") {
       $1.residual = try $0.tensor(.f32, 3, 10)
       $1.out = $1.residual

@@ -125,6 +125,8 @@ import Testing
     #expect(try rig.run { first.encode($0); second.encode($0) } == "plain: buffer 0 is shared")
     (first.outputOffset, second.inputOffset) = (8192, 4)
     #expect(try rig.run { first.encode($0); second.encode($0) } == "plain: buffer 0 is shared")
+    // The other way round: what is read first is written then.
+    #expect(try rig.run { second.encode($0); first.encode($0) } == "plain: buffer 1 is shared")
   }
 
   @Test func aBarrierThatIsMissingThroughTwoBuffers() throws {

@@ -78,6 +78,7 @@ export class Schedule implements AsyncDisposable {
   async #withRelief<T>(work: Promise<T>): Promise<T> {
     const { model } = this.#fixture;
     const timer = setInterval(() => {
+      if (this.#cache.size > 0) return; // it gives way first
       if (model.freeStates > 0 && (model.pages === 0 || model.freePages > model.pages / 4)) return;
       const idle = this.#known.find((known) => !this.#active.has(known));
       if (idle === undefined) return;

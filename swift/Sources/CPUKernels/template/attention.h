@@ -238,7 +238,7 @@ static void attention_task(
         find_block(op, sequence, head, next, more, 0, work, &work->keys[!turn], &work->block_values[!turn]);
       }
       attention_fetch fetch_values = attention_fetch_of(block_values, count, bytes);
-      attention_fetch fetch_next = attention_fetch_of(&work->keys[!turn], more > 0 ? more : 0, bytes);
+      attention_fetch fetch_next = attention_fetch_of(&work->keys[!turn], more, bytes);
       attention_block(work, keys, block_values, &fetch_values, &fetch_next, at, count, rows, dim);
     }
     for (int64_t r = 0; r < rows; r++) {

@@ -35,7 +35,8 @@ typedef struct attention_fetch {
 } attention_fetch;
 
 GD_INLINE attention_fetch attention_fetch_of(const attention_rows *rows, int64_t count, int64_t bytes) {
-  const char *first = count > 0 ? rows->row[0] : NULL;
+  if (count <= 0) return (attention_fetch){0};
+  const char *first = rows->row[0];
   return (attention_fetch){rows, 0, count, bytes, first, first + bytes};
 }
 

@@ -80,6 +80,7 @@ describe("other models", () => {
     ["a mixture of experts", (config) => Object.assign(config, { model_type: "qwen3_5_moe_text", num_experts: 8 }), "a mixture of experts, num_experts 8"],
     ["one that only its type names", (config) => (config["model_type"] = "qwen3_5_moe"), "a mixture of experts"],
     ["one that only its experts name", (config) => (config["num_experts"] = 64), "a mixture of experts"],
+    ["experts that are no number", (config) => (config["num_experts"] = "8"), 'num_experts "8"'],
     ["Qwen3-Next", (config) => (config["model_type"] = "qwen3_next"), '"qwen3_next"'],
     ["llama", (config) => (config["model_type"] = "llama"), '"llama"'],
     ["another text model in a wrapper", (config) => Object.assign(config, { model_type: "qwen3_5", text_config: { ...config, model_type: "kimi_linear" } }), '"kimi_linear"'],
@@ -250,6 +251,12 @@ describe("tensors", () => {
     ["scales of one byte, as mxfp4 has", ({ tensors }) => {
       delete tensors[`${module}.biases`];
       tensors[`${module}.scales`] = { dtype: "U8", shape: [128, 8], data: new Uint8Array(1024) };
+    }, "unsupported"],
+    ["GPTQ, of which the configuration says nothing", ({ tensors, config }) => {
+      delete config["quantization"];
+      delete config["quantization_config"];
+      for (const kind of ["weight", "biases"]) delete tensors[`${module}.${kind}`];
+      for (const kind of ["qweight", "qzeros"]) tensors[`${module}.${kind}`] = zeros("I32", [32, 128]);
     }, "unsupported"],
     ["no words", ({ tensors }) => delete tensors[`${module}.weight`], "file"],
     ["other bits than it says", ({ config }) => (config["quantization"] = { bits: 8, group_size: 32 }), "file"],

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../lib/cli/verify/compare.ts";
 import { LanguageModel, Sequence } from "../lib/model.ts";
-import type { BatchEntry } from "../lib/model.ts";
+import type { BatchEntry, LoadModelOptions } from "../lib/model.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
 import { tinyModel } from "./support/model-folders.ts";
 import { coldLogits, logitsOf, openTiny, rejection, tinyFolder } from "./support/models.ts";
@@ -48,6 +48,7 @@ describe("what is refused", () => {
       [[{ sequence, tokens: [1n] }], "invalid-argument", "batch[0].tokens[0]"],
       [[{ sequence, tokens: new Int32Array(past) }], "range", "batch[0].tokens"],
       [[{ sequence, tokens: new Int32Array(1e6) }], "range", "batch[0].tokens"],
+      [[{ sequence, tokens: new Array<number>(tinyModel.maxPositions + 1).fill(0) }], "range", "batch[0].tokens"],
       [[{ sequence, tokens: new (class extends Int32Array { override get length() { return Infinity as never; } })(1) }], "range", "batch[0].tokens"],
       [[{ sequence, tokens: new (class extends Int32Array { override get length() { return 2 as never; } })(1) }], "invalid-argument", "batch[0].tokens[1]"],
       [[{ sequence, tokens: [1], logits: "some" }], "invalid-argument", "batch[0].logits"],
@@ -108,7 +109,15 @@ describe("what is refused", () => {
       const error = await rejection(LanguageModel.load(device, folder, options as never));
       expect([error.code, error.op, error.argument]).toEqual(["invalid-argument", "LanguageModel.load", argument]);
     }
-    expect((await rejection(LanguageModel.load(device, folder, { states: 1, pages: 2 ** 31 - 1 }))).code).toBe("shape");
+    const tooMany: readonly [Pick<LoadModelOptions, "states" | "pages">, string][] = [
+      [{ states: 1, pages: 2 ** 31 - 1 }, "pages.count"],
+      [{ states: 2 ** 31 - 1, pages: 1 }, "states"],
+      [{ states: { slots: 2 ** 31 - 1, dtype: "f16" }, pages: 1 }, "states.slots"],
+    ];
+    for (const [options, argument] of tooMany) {
+      const error = await rejection(LanguageModel.load(device, folder, options));
+      expect([error.code, error.op, error.argument]).toEqual(["shape", "LanguageModel.load", argument]);
+    }
     expect((await rejection(LanguageModel.load({} as never, folder, { states: 1, pages: 1 }))).code).toBe("invalid-argument");
   });
 });

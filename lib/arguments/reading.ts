@@ -27,9 +27,17 @@ export function reading<T>(op: string, argument: string, read: () => T): T {
  * Copies a JavaScript array. Its elements are read by index, each once; its iterator is not used.
  *
  * @param most more elements than this are refused before any is read: a proxy may claim any length.
+ * @param tooLong the error for more; by default a {@link ShapeError} that tells the two numbers.
  * @throws {GatedDeltaError} for what is no array, or throws while it is read; {@link ShapeError} for too many elements.
  */
-export function asArray(op: string, argument: string, expected: string, value: unknown, most: number): unknown[] {
+export function asArray(
+  op: string,
+  argument: string,
+  expected: string,
+  value: unknown,
+  most: number,
+  tooLong?: (length: number) => GatedDeltaError,
+): unknown[] {
   return reading(op, argument, () => {
     if (!Array.isArray(value)) {
       throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: describe(value) });
@@ -40,7 +48,7 @@ export function asArray(op: string, argument: string, expected: string, value: u
       throw new GatedDeltaError("invalid-argument", { op, argument, expected, received });
     }
     if (length > most) {
-      throw new ShapeError({ op, argument, expected: `at most ${most} elements`, received: `${length}` });
+      throw tooLong?.(length) ?? new ShapeError({ op, argument, expected: `at most ${most} elements`, received: `${length}` });
     }
     const elements = new Array<unknown>(length);
     for (let i = 0; i < length; i++) elements[i] = (value as readonly unknown[])[i];

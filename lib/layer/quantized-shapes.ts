@@ -40,11 +40,13 @@ export function quantizedShapes(
   op: string,
 ): QuantizedParts | undefined {
   const [weightName, scalesName, biasesName] = [`${module}.weight`, `${module}.scales`, `${module}.biases`] as const;
-  if (!source.has(scalesName)) {
-    if (source.has(weightName) && source.info(weightName).dtype !== "U32") return undefined;
-    if (source.has(weightName)) throw foreign(weightName, "U32 words without scales");
+  if (!source.has(weightName)) {
+    // GPTQ and AWQ have scales too, so that these tell nothing.
     const packed = [".qweight", ".weight_packed", ".weight_q"].map((end) => module + end).find((name) => source.has(name));
     if (packed !== undefined) throw foreign(packed, "weights of another scheme, as GPTQ and AWQ have");
+  }
+  if (!source.has(scalesName)) {
+    if (source.has(weightName) && source.info(weightName).dtype === "U32") throw foreign(weightName, "U32 words without scales");
     return undefined;
   }
   const weight = source.info(weightName);

@@ -57,7 +57,8 @@ function readEntry(op: string, argument: string, value: unknown, limits: BatchLi
 function readTokens(op: string, argument: string, value: unknown, { vocabSize, maxPositions }: BatchLimits): number[] {
   const expected = "an array of token ids, an Int32Array or a Uint32Array";
   const typed = value instanceof Int32Array || value instanceof Uint32Array;
-  const ids: unknown[] = typed ? copyOf(op, argument, value, maxPositions) : asArray(op, argument, expected, value, maxPositions);
+  const tooLong = (length: number) => tooMany(op, argument, maxPositions, 0, maxPositions, length);
+  const ids: unknown[] = typed ? copyOf(value, maxPositions, tooLong) : asArray(op, argument, expected, value, maxPositions, tooLong);
   if (ids.length === 0) throw new BoundsError({ op, argument, expected: "at least one token id", received: "none" });
   for (let i = 0; i < ids.length; i++) {
     const id = ids[i];
@@ -70,9 +71,9 @@ function readTokens(op: string, argument: string, value: unknown, { vocabSize, m
 }
 
 /** The elements of a typed array, read by index: a subclass may have an iterator, or a length, of its own. */
-function copyOf(op: string, argument: string, source: Int32Array | Uint32Array, most: number): unknown[] {
+function copyOf(source: Int32Array | Uint32Array, most: number, tooLong: (length: number) => GatedDeltaError): unknown[] {
   const { length } = source;
-  if (!(length <= most)) throw tooMany(op, argument, most, 0, most, length);
+  if (!(length <= most)) throw tooLong(length);
   const ids: unknown[] = [];
   for (let i = 0; i < length; i++) ids.push(source[i]);
   return ids;

@@ -25,6 +25,7 @@ import { Scheduler } from "./session/scheduler.ts";
 import { makeSession } from "./session/session.ts";
 import type { Session } from "./session/session.ts";
 import type { SessionOptions } from "./session/session-options.ts";
+import { expectStatesFit } from "./state-limit.ts";
 import { ModelText } from "./text/model-text.ts";
 
 /** Makes a model of weights that are loaded; they are the model's from then on, also where this throws. */
@@ -86,6 +87,7 @@ export class LanguageModel implements Disposable {
     }
     const { keyHeads, valueHeads, keyDim, valueDim, convWidth } = config.mixer;
     const stateShape = { layers, keyHeads, valueHeads, keyDim, valueDim, convWidth };
+    expectStatesFit(op, typeof states === "number" ? "states" : "states.slots", slots, config.mixer, { state: stateDtype, conv: dtype });
     this.#pool = made.use(StatePool.create(device, { slots, ...stateShape, stateDtype, convDtype: dtype }));
     const attentionLayers = config.layers.length - layers;
     const { kvHeads, headDim } = config.attention;

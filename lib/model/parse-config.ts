@@ -91,7 +91,7 @@ function refuseOthers(source: unknown, root: Record<string, unknown>, { path, op
     throw new UnsupportedError({ op, argument: `${path ?? "config"}: ${key}`, expected: supported, received });
   };
   const types = modelTypes(source);
-  const experts = ["num_experts", "num_local_experts", "n_routed_experts"].find((key) => typeof root[key] === "number" && root[key] > 0);
+  const experts = ["num_experts", "num_local_experts", "n_routed_experts"].find((key) => root[key] !== undefined && root[key] !== null && root[key] !== 0);
   if (experts !== undefined || types.some((type) => /moe/.test(type))) {
     refuse(experts ?? "model_type", `a mixture of experts${experts === undefined ? "" : `, ${experts} ${describe(root[experts])}`} (model_type ${describe(types[0])})`);
   }

@@ -1,0 +1,22 @@
+/** How many sequences' states one layer's tensors can hold: more are refused under the name that the caller gave them. */
+import { ShapeError } from "../errors.ts";
+import { convChannels, valueChannels } from "../layer/config.ts";
+import type { LayerConfig } from "../layer/config.ts";
+import { dtypes } from "../tensor/dtype.ts";
+import type { FloatDType } from "../tensor/dtype.ts";
+import { largestTensor } from "./page-pool.ts";
+
+/** @throws {ShapeError} where the states of one layer would be longer than a tensor can be. */
+export function expectStatesFit(
+  op: string,
+  argument: string,
+  slots: number,
+  mixer: LayerConfig,
+  { state, conv }: { readonly state: FloatDType; readonly conv: FloatDType },
+): void {
+  const recurrent = valueChannels(mixer) * mixer.keyDim * dtypes[state].bytes;
+  const rolling = convChannels(mixer) * (mixer.convWidth - 1) * dtypes[conv].bytes;
+  const most = Math.floor(largestTensor / Math.max(recurrent, rolling));
+  if (slots <= most) return;
+  throw new ShapeError({ op, argument, expected: `at most ${most}, whose states of one layer fill a tensor`, received: `${slots}` });
+}

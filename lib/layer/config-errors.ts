@@ -1,6 +1,5 @@
 /** Parsing a configuration by a schema, and the errors about one, in our own words. */
 
-import type { z } from "zod";
 import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
 import type { LayerConfig } from "./config.ts";
 
@@ -21,12 +20,19 @@ export interface ConfigPlace {
   readonly op: string;
 }
 
+/** What {@link parsed} needs of a schema. Zod's own types stay out of the published declarations. */
+interface ConfigSchema<Parsed> {
+  safeParse(value: unknown):
+    | { readonly success: true; readonly data: Parsed }
+    | { readonly success: false; readonly error: { readonly issues: readonly { readonly path: readonly PropertyKey[]; readonly message: string }[] } };
+}
+
 /**
  * The part of a configuration that a schema names.
  *
  * @throws as {@link configError}.
  */
-export function parsed<Schema extends z.ZodType>(schema: Schema, root: object, place: ConfigPlace): z.output<Schema> {
+export function parsed<Parsed>(schema: ConfigSchema<Parsed>, root: object, place: ConfigPlace): Parsed {
   const result = schema.safeParse(root);
   if (result.success) return result.data;
   const [issue] = result.error.issues;

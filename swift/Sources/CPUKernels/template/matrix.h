@@ -51,6 +51,7 @@ GD_INLINE const uint8_t *bytes_of(uint32_t bits, int part) {
 /* Numbers of one part of the block at `block`, lowest in their lanes. */
 GD_INLINE vu packed_numbers(const uint8_t *block, uint32_t bits, int part) {
 #if GD_WIDTH == 16
+  (void)part; /* the only one */
   if (bits == 8) return (vu)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)block));
   vu words;
   if (bits == 2) words = (vu)_mm512_set1_epi32((int)*(const u1_memory *)block);

@@ -106,6 +106,10 @@ function run(library: Library, dispatch: Dispatch): void {
   expect(library.run(dispatch).error).toBe("");
 }
 
+test.skipIf(folder === "")("GATED_DELTA_PEER_KERNELS names a folder", () => {
+  expect(existsSync(folder)).toBe(true);
+});
+
 describe.if(present("ggml", "ggml-metal.metal"))("llama.cpp's kernel_gated_delta_net_impl", async () => {
   if (!present("ggml", "ggml-metal.metal")) return;
   const names = ["kernel_gated_delta_net_f32_1", "kernel_gated_delta_net_f32_2", "kernel_gated_delta_net_f32_4"];

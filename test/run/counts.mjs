@@ -33,15 +33,15 @@ export function countBun(text) {
   const passed = last("pass");
   const failed = last("fail");
   if (passed === undefined && failed === undefined) return null;
-  return { passed: Number(passed ?? 0), failed: Number(failed ?? 0) + Number(last("error") ?? 0) };
+  return { passed: Number(passed ?? 0), failed: Number(failed ?? 0) + Number(last("error") ?? 0), skipped: Number(last("skip") ?? 0) };
 }
 
 /**
  * What a runner counts for: its own numbers, and one failure more when it ended badly without owning up to one (a crash, a
- * timeout, no tests at all).
+ * timeout, no tests at all: tests that are skipped by name are some).
  */
 export function settle(counted, code) {
-  const { passed, failed } = counted ?? { passed: 0, failed: 0 };
-  const silent = failed === 0 && (code !== 0 || passed === 0);
+  const { passed, failed, skipped = 0 } = counted ?? { passed: 0, failed: 0 };
+  const silent = failed === 0 && (code !== 0 || passed + skipped === 0);
   return { passed, failed: silent ? 1 : failed };
 }

@@ -29,9 +29,9 @@ describe("counts", () => {
   });
 
   test("Bun's closing lines, the last ones", () => {
-    expect(countBun(" 3 pass\n 0 fail\n 9 expect() calls\nRan 3 tests")).toEqual({ passed: 3, failed: 0 });
-    expect(countBun(" 3 pass\n 1 skip\n 2 fail\n 1 error\n")).toEqual({ passed: 3, failed: 3 });
-    expect(countBun("a test printed\n 9 pass\n...\n 12 pass\n 1 fail\n")).toEqual({ passed: 12, failed: 1 });
+    expect(countBun(" 3 pass\n 0 fail\n 9 expect() calls\nRan 3 tests")).toEqual({ passed: 3, failed: 0, skipped: 0 });
+    expect(countBun(" 3 pass\n 1 skip\n 2 fail\n 1 error\n")).toEqual({ passed: 3, failed: 3, skipped: 1 });
+    expect(countBun("a test printed\n 9 pass\n...\n 12 pass\n 1 fail\n")).toEqual({ passed: 12, failed: 1, skipped: 0 });
     expect(countBun("panic: Segmentation fault")).toBeNull();
   });
 
@@ -41,6 +41,7 @@ describe("counts", () => {
     expect(settle({ passed: 5, failed: 2 }, 1)).toEqual({ passed: 5, failed: 2 });
     expect(settle(null, 1)).toEqual({ passed: 0, failed: 1 });
     expect(settle({ passed: 0, failed: 0 }, 0)).toEqual({ passed: 0, failed: 1 });
+    expect(settle({ passed: 0, failed: 0, skipped: 2 }, 0)).toEqual({ passed: 0, failed: 0 });
   });
 });
 

@@ -9,6 +9,7 @@ import type { LanguageModel } from "./language-model.ts";
 import type { BatchEntry, WantedLogits } from "./model-options.ts";
 import { expectValid, sequenceParts } from "./sequence.ts";
 import type { Sequence, SequenceParts } from "./sequence.ts";
+import { readTokenIds } from "./token-ids.ts";
 
 /** One entry of a batch, checked. */
 export interface Entry {
@@ -56,26 +57,9 @@ function readEntry(op: string, argument: string, value: unknown, limits: BatchLi
 /** Token ids, copied. */
 function readTokens(op: string, argument: string, value: unknown, { vocabSize, maxPositions }: BatchLimits): number[] {
   const expected = "an array of token ids, an Int32Array or a Uint32Array";
-  const typed = value instanceof Int32Array || value instanceof Uint32Array;
   const tooLong = (length: number) => tooMany(op, argument, maxPositions, 0, maxPositions, length);
-  const ids: unknown[] = typed ? copyOf(value, maxPositions, tooLong) : asArray(op, argument, expected, value, maxPositions, tooLong);
+  const ids = readTokenIds(op, argument, value, { expected, vocabSize, most: maxPositions, tooLong });
   if (ids.length === 0) throw new BoundsError({ op, argument, expected: "at least one token id", received: "none" });
-  for (let i = 0; i < ids.length; i++) {
-    const id = ids[i];
-    if (typeof id === "number" && Number.isInteger(id) && id >= 0 && id < vocabSize) continue;
-    const details = { op, argument: `${argument}[${i}]`, expected: `a token id in 0..${vocabSize - 1}`, received: describe(id) };
-    if (typeof id === "number" && Number.isInteger(id)) throw new BoundsError(details);
-    throw new GatedDeltaError("invalid-argument", details);
-  }
-  return ids as number[];
-}
-
-/** The elements of a typed array, read by index: a subclass may have an iterator, or a length, of its own. */
-function copyOf(source: Int32Array | Uint32Array, most: number, tooLong: (length: number) => GatedDeltaError): unknown[] {
-  const { length } = source;
-  if (!(length <= most)) throw tooLong(length);
-  const ids: unknown[] = [];
-  for (let i = 0; i < length; i++) ids.push(source[i]);
   return ids;
 }
 

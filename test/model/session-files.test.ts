@@ -3,11 +3,11 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
-import { FileError, GatedDeltaError } from "../../lib/errors.ts";
+import { FileError } from "../../lib/errors.ts";
 import { LanguageModel, Session } from "../../lib/model.ts";
 import { openSafetensors, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
 import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
-import { openDevice } from "../support/devices.ts";
+import { openDevice, thrownBy } from "../support/devices.ts";
 import { scratch } from "../support/files.ts";
 import { openTiny, textOf, tinyFolder } from "../support/models.ts";
 import { Random } from "../support/random.ts";
@@ -17,16 +17,6 @@ const device = openDevice(2);
 afterAll(() => device.close());
 const files = scratch();
 const all = { ignoreModelStops: true } as const;
-
-function failure(run: () => unknown): GatedDeltaError {
-  try {
-    run();
-  } catch (error) {
-    expect(error).toBeInstanceOf(GatedDeltaError);
-    return error as GatedDeltaError;
-  }
-  throw new Error("nothing was thrown");
-}
 
 describe("a session that was saved", () => {
   test("goes on with the same tokens and bits, and reads nothing again, in this model and in another of the same weights", async () => {
@@ -113,7 +103,7 @@ describe("files that are refused", () => {
     session.save(path);
     const bad = files.newPath("bad");
     const refused = (words: RegExp | string, to: LanguageModel = model, from = bad) => {
-      const error = failure(() => Session.load(to, from));
+      const error = thrownBy(() => Session.load(to, from));
       expect(error).toBeInstanceOf(FileError);
       expect(error.message).toMatch(words);
     };
@@ -164,17 +154,17 @@ describe("files that are refused", () => {
       [() => Session.load(model, path, { other: 1 } as never), "other"],
       [() => session.save(""), "path"],
       [() => session.save(join(files.folder, "none", "such")), "cannot be written"],
-    ] as const) expect(failure(run).message).toContain(words);
+    ] as const) expect(thrownBy(run).message).toContain(words);
     const pieces = session.generate(all);
     await pieces.next();
     const next = pieces.next();
-    expect(failure(() => session.save(bad)).code).toBe("state");
+    expect(thrownBy(() => session.save(bad)).code).toBe("state");
     await next;
     session.save(bad);
     expect(Session.load(model, bad).length).toBe(11);
     await pieces.return();
     session[Symbol.dispose]();
-    expect(failure(() => session.save(bad)).code).toBe("disposed");
+    expect(thrownBy(() => session.save(bad)).code).toBe("disposed");
     expect(model.freeStates).toBe(4);
   });
 });

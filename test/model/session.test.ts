@@ -256,6 +256,13 @@ describe("what is refused", () => {
     expect((await tokensOf(session.generate({ maxTokens: 2, ...all }))).length).toBe(2);
   });
 
+  test("a typed array of ids is read by index: an iterator of its own changes nothing", async () => {
+    using model = await openTiny(device);
+    using session = model.session();
+    session.append(new (class extends Int32Array { override [Symbol.iterator]() { return [10 ** 6].values(); } })([3]) as never);
+    expect([...session.tokens]).toEqual([3]);
+  });
+
   test("wrong arguments, and sessions that are over", async () => {
     using model = await openTiny(device);
     using other = await openTiny(device);
@@ -276,6 +283,8 @@ describe("what is refused", () => {
       [() => session.append([-1]), "content[0]"],
       [() => session.append([1, 0.5]), "content[1]"],
       [() => session.append({} as never), "content"],
+      [() => session.append(new (class extends Int32Array { override get length() { return Infinity as never; } })(1)), "content"],
+      [() => session.append(new (class extends Int32Array { override get length() { return 2 as never; } })(1)), "content[1]"],
       [() => session.append(5 as never), "content"],
       [() => session.append(textOf(1, 3000)), "at most 2048"],
       [() => session.generate({ temperature: -1 }), "temperature"],

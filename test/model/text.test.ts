@@ -4,11 +4,12 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { FileError, GatedDeltaError, UnsupportedError } from "../../lib/errors.ts";
+import { FileError, UnsupportedError } from "../../lib/errors.ts";
 import { byteCharacters, bytesOfToken } from "../../lib/model/text/byte-level.ts";
 import { ChatTemplate } from "../../lib/model/text/chat-template.ts";
 import { ModelText } from "../../lib/model/text/model-text.ts";
 import { Tokenizer } from "../../lib/model/text/tokenizer.ts";
+import { thrownBy } from "../support/devices.ts";
 
 const models = join(import.meta.dir, "../golden/models");
 const limits = { vocabSize: 512, eosTokens: [2, 0] };
@@ -29,16 +30,6 @@ function folderWith(change: (tokenizer: Json, config: Json) => void, files: Read
   writeFileSync(join(folder, "tokenizer_config.json"), JSON.stringify(config));
   for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content);
   return folder;
-}
-
-function failure(run: () => unknown): GatedDeltaError {
-  try {
-    run();
-  } catch (error) {
-    expect(error).toBeInstanceOf(GatedDeltaError);
-    return error as GatedDeltaError;
-  }
-  throw new Error("nothing was thrown");
 }
 
 /** Byte-level BPE as it is defined: the pair of lowest rank is merged, the leftmost first, until none has a rank. */
@@ -136,7 +127,7 @@ describe.each(Object.keys(patterns))("the tokenizer of %s", (name) => {
       () => tokenizer.decode([-1]),
       () => tokenizer.decode([], { specialTokens: 0 as never }),
     ];
-    for (const run of wrong) expect(["invalid-argument", "range"]).toContain(failure(run).code);
+    for (const run of wrong) expect(["invalid-argument", "range"]).toContain(thrownBy(run).code);
   });
 });
 
@@ -170,7 +161,7 @@ describe("tokenizers that do not fit", () => {
   ];
   test.each(cases)("%s", (_, change, kind, words) => {
     const folder = folderWith(change);
-    const error = failure(() => Tokenizer.load(folder, limits));
+    const error = thrownBy(() => Tokenizer.load(folder, limits));
     expect(error).toBeInstanceOf(kind);
     expect(error.message).toMatch(words);
     expect(error.message).toContain(join(folder, "tokenizer.json"));
@@ -179,21 +170,21 @@ describe("tokenizers that do not fit", () => {
   test("files that are no JSON objects, no UTF-8, or folders", () => {
     for (const content of ["", "[]", "{", "null", Uint8Array.of(0x22, 0xff, 0x22)]) {
       const folder = folderWith(() => {}, { "tokenizer.json": content });
-      expect(failure(() => Tokenizer.load(folder, limits))).toBeInstanceOf(FileError);
+      expect(thrownBy(() => Tokenizer.load(folder, limits))).toBeInstanceOf(FileError);
       const other = folderWith(() => {}, { "tokenizer_config.json": content });
-      expect(failure(() => Tokenizer.load(other, limits))).toBeInstanceOf(FileError);
+      expect(thrownBy(() => Tokenizer.load(other, limits))).toBeInstanceOf(FileError);
     }
     const folder = mkdtempSync(join(tmpdir(), "gated-delta-text-"));
     folders.push(folder);
     mkdirSync(join(folder, "tokenizer.json"));
-    expect(failure(() => Tokenizer.load(folder, limits)).message).toContain("a directory");
+    expect(thrownBy(() => Tokenizer.load(folder, limits)).message).toContain("a directory");
   });
 
   test("a folder without one", () => {
     const text = new ModelText(join(models, "none"), limits);
-    expect(failure(() => text.tokenizer).message).toContain("token ids");
-    expect(failure(() => text.chat([])).code).toBe("unsupported");
-    expect(failure(() => text.encode("a"))).toBeInstanceOf(UnsupportedError);
+    expect(thrownBy(() => text.tokenizer).message).toContain("token ids");
+    expect(thrownBy(() => text.chat([])).code).toBe("unsupported");
+    expect(thrownBy(() => text.encode("a"))).toBeInstanceOf(UnsupportedError);
   });
 });
 
@@ -217,7 +208,7 @@ describe("chat templates", () => {
     expect(list.names).toEqual(["default", "tool_use"]);
     expect(list.render([])).toBe("plain");
     expect(list.render([], { template: "tool_use", tools: [{ name: "search" }] })).toBe("search");
-    expect(failure(() => list.render([], { template: "rag" })).message).toContain('"default" | "tool_use"');
+    expect(thrownBy(() => list.render([], { template: "rag" })).message).toContain('"default" | "tool_use"');
   });
 
   test("special tokens and the caller's values", () => {
@@ -229,19 +220,19 @@ describe("chat templates", () => {
 
   test("what a template refuses, is not, or is given", () => {
     const refusing = withTemplate("{{ raise_exception('roles must alternate') }}");
-    expect(failure(() => refusing.render(messages)).message).toContain("roles must alternate");
-    expect(failure(() => withTemplate("{% for %}").render([]))).toBeInstanceOf(FileError);
+    expect(thrownBy(() => refusing.render(messages)).message).toContain("roles must alternate");
+    expect(thrownBy(() => withTemplate("{% for %}").render([]))).toBeInstanceOf(FileError);
     for (const wrong of [5, {}, [{ name: "a" }], [null]]) {
       const folder = folderWith((_, config) => (config["chat_template"] = wrong));
-      expect(failure(() => ChatTemplate.load(folder))).toBeInstanceOf(FileError);
+      expect(thrownBy(() => ChatTemplate.load(folder))).toBeInstanceOf(FileError);
     }
     expect(ChatTemplate.load(folderWith((_, config) => delete config["chat_template"]))).toBeUndefined();
     const plain = withTemplate("{{ messages[0].content }}");
     const circle: Json = { role: "user" };
     circle["content"] = circle;
     const values: unknown[] = [null, {}, [null], [{}], [{ role: 1 }], [circle], [{ role: "user", content: 1n }], [{ get role() { throw new Error("x"); } }]];
-    for (const value of values) expect(failure(() => plain.render(value as never)).code).toBe("invalid-argument");
+    for (const value of values) expect(thrownBy(() => plain.render(value as never)).code).toBe("invalid-argument");
     const options: unknown[] = [null, 1, { addGenerationPrompt: 1 }, { tools: {} }, { template: 1 }, { variables: [] }, { other: 1 }];
-    for (const value of options) expect(failure(() => plain.render([], value as never)).code).toBe("invalid-argument");
+    for (const value of options) expect(thrownBy(() => plain.render([], value as never)).code).toBe("invalid-argument");
   });
 });

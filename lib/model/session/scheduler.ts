@@ -4,6 +4,7 @@
  * Prompts take turns. What comes while a step runs is part of the next one.
  */
 import { GatedDeltaError } from "../../errors.ts";
+import { nextTurn } from "../../layer/turns.ts";
 import type { LanguageModel } from "../language-model.ts";
 import type { BatchEntry } from "../model-options.ts";
 import type { RunResult } from "../run-result.ts";
@@ -154,7 +155,7 @@ export class Scheduler {
   async #loop(): Promise<void> {
     this.#looping = true;
     // Work that comes at the same time is one step's.
-    await turn();
+    await nextTurn();
     while (this.#jobs.length > 0) {
       const step = this.#compose();
       if (step.length > 0) await this.#run(step);
@@ -227,7 +228,7 @@ export class Scheduler {
     let results: RunResult[] = [];
     let failure: { readonly error: unknown } | undefined;
     try {
-      while (this.#model.running) await turn(); // a run of the caller's
+      while (this.#model.running) await nextTurn(); // a run of the caller's
       results = await this.#model.run(step.flatMap(({ entries }) => entries));
       this.#steps++;
     } catch (error) {
@@ -241,7 +242,7 @@ export class Scheduler {
       else this.#after(job, own);
     }
     // Those who go on, go on now, and are part of the next step.
-    await turn();
+    await nextTurn();
   }
 
   #after(job: Job, results: readonly RunResult[]): void {
@@ -280,9 +281,4 @@ export class Scheduler {
     });
     this.#wake = undefined;
   }
-}
-
-/** The event loop's next turn: what has been settled goes on before. */
-function turn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }

@@ -1,10 +1,10 @@
 import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { checkOptions } from "../../arguments/options.ts";
-import { asArray } from "../../arguments/reading.ts";
-import { BoundsError, DisposedError, GatedDeltaError, describe } from "../../errors.ts";
+import { BoundsError, DisposedError, GatedDeltaError } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { isModel } from "../model-memory.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
+import { readTokenIds } from "../token-ids.ts";
 import { Conversation, ReadAll, endedError, runningError } from "./conversation.ts";
 import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
@@ -97,7 +97,8 @@ export class Session implements Disposable {
     const op = "session.append";
     this.#idle(op);
     const { vocabSize, maxPositions } = this.model.config;
-    const tokens = typeof content === "string" ? this.model.text.encode(content) : asTokens(op, content, vocabSize);
+    const limits = { expected: "a text, or an array of token ids, an Int32Array or a Uint32Array", vocabSize, most: largestIndex };
+    const tokens = typeof content === "string" ? this.model.text.encode(content) : readTokenIds(op, "content", content, limits);
     this.#idle(op); // reading an array can run code of the caller's
     const { tokens: all, messageEnds } = this.#of;
     if (tokens.length > maxPositions - all.length) {
@@ -256,20 +257,4 @@ export class Session implements Disposable {
     this.#alive(op);
     if (this.#of.running !== undefined) throw runningError(op, this.#of.running);
   }
-}
-
-/** Token ids, copied. */
-function asTokens(op: string, value: unknown, vocabSize: number): ArrayLike<number> & Iterable<number> {
-  const expected = "a text, or an array of token ids, an Int32Array or a Uint32Array";
-  const typed = value instanceof Int32Array || value instanceof Uint32Array;
-  if (!typed && !Array.isArray(value)) throw invalid(op, "content", expected, value);
-  const ids: ArrayLike<unknown> = typed ? value : asArray(op, "content", expected, value, largestIndex);
-  for (let i = 0; i < ids.length; i++) {
-    const id = ids[i];
-    if (typeof id === "number" && Number.isInteger(id) && id >= 0 && id < vocabSize) continue;
-    const details = { op, argument: `content[${i}]`, expected: `a token id in 0..${vocabSize - 1}`, received: describe(id) };
-    if (typeof id === "number" && Number.isInteger(id)) throw new BoundsError(details);
-    throw new GatedDeltaError("invalid-argument", details);
-  }
-  return ids as number[];
 }

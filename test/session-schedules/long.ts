@@ -1,10 +1,11 @@
 // The long run: `bun test/session-schedules/long.ts [--schedules N] [--seed N] [--first N] [--backend cpu|metal] [--seconds N]`.
 import { mkdtempSync, rmSync } from "node:fs";
-import { cpus, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { Device } from "../../lib/index.ts";
 import type { BackendName } from "../../lib/index.ts";
+import { deviceText, printRecord } from "../support/long-run.ts";
 import { openFixtures } from "./fixtures.ts";
 import { runSchedules } from "./runner.ts";
 
@@ -27,9 +28,7 @@ const { run, counts, failure } = await runSchedules(fixtures, Number(values.seed
 const seconds = (performance.now() - start) / 1000;
 rmSync(folder, { recursive: true, force: true });
 
-console.log(`command: bun test/session-schedules/long.ts ${process.argv.slice(2).join(" ")}`);
-console.log(`processor: ${cpus()[0]?.model ?? "unknown"}, ${cpus().length} cores; backend: ${device.backend}${device.emulated ? ", emulated" : ""} ${device.isa}; Bun ${Bun.version}`);
-console.log(`${run} schedules of seed ${values.seed} in ${seconds.toFixed(0)} s: ${failure === undefined ? "every token and logit is that of the cold run" : "not everything is that of the cold run"}`);
-for (const [what, count] of [...counts].toSorted(([a], [b]) => (a < b ? -1 : 1))) console.log(`  ${what}: ${count}`);
-if (failure !== undefined) console.log(failure);
+const verdict = ["every token and logit is that of the cold run", "not everything is that of the cold run"] as const;
+const report = { run, counts: [...counts], device: deviceText(device), failure };
+printRecord("test/session-schedules/long.ts", report, seconds, `schedules of seed ${values.seed}`, verdict);
 process.exit(failure === undefined ? 0 : 1);

@@ -1,8 +1,9 @@
 import { Device } from "gated-delta";
 import { LanguageModel, type ChatMessage } from "gated-delta/model";
 
+const folder = process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed"; // of a checkpoint
 using device = Device.open();
-using model = await LanguageModel.load(device, "test/golden/models/qwen3_5-mlx-mixed", { states: 24, pages: 400 });
+using model = await LanguageModel.load(device, folder, { states: 24, pages: 400 });
 using cache = model.cache({ bytes: 16 * model.stateBytes });
 
 /** Answers `{ messages, user?, maxTokens? }` with text as it comes. All requests share the model's steps, and what they begin with. */

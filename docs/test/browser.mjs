@@ -37,11 +37,24 @@ async function visit(page, url) {
 function measure() {
   const box = (element) => element.getBoundingClientRect();
   const room = document.documentElement.clientWidth;
+  /** Letters below 9 pixels, text beyond the picture's border or on other text, or hardly any contrast with the page. */
+  const isUnreadable = (svg) => {
+    const { left, right, top, bottom } = box(svg);
+    const texts = [...svg.querySelectorAll("text")].map((text) => ({ ...box(text).toJSON(), fill: getComputedStyle(text).fill, size: parseFloat(getComputedStyle(text).fontSize) }));
+    const light = (color) => { const [r, g, b] = color.match(/[\d.]+/g).map(Number); return (0.3 * r + 0.6 * g + 0.1 * b) / 255; };
+    const page = light(getComputedStyle(document.body).backgroundColor);
+    const scale = box(svg).width / svg.viewBox.baseVal.width;
+    const apart = (a, b) => a.right <= b.left + 1 || b.right <= a.left + 1 || a.bottom <= b.top + 2 || b.bottom <= a.top + 2;
+    return texts.length === 0 || right > room || texts.some((text, i) =>
+      text.size * scale < 9 || text.left < left || text.right > right + 1 || text.top < top || text.bottom > bottom + 1 ||
+      Math.abs(light(text.fill) - page) < 0.35 || texts.slice(i + 1).some((other) => !apart(text, other)));
+  };
   return {
     wide: document.documentElement.scrollWidth,
     room,
     small: [...document.querySelectorAll("main p, main li, main td")].filter((part) => part.innerText !== "" && parseFloat(getComputedStyle(part).fontSize) < 13).length,
-    pictures: [...document.querySelectorAll("main img")].filter((image) => image.naturalWidth === 0 || box(image).width === 0 || box(image).width > room).map(({ src }) => src),
+    pictures: [...document.querySelectorAll("main img")].filter((image) => image.naturalWidth === 0 || box(image).width > room).map(({ src }) => src),
+    figures: [...document.querySelectorAll(".picture svg")].filter(isUnreadable).map((svg) => svg.getAttribute("aria-label")),
     formulas: [...document.querySelectorAll("mjx-container svg")].filter((formula) => box(formula).height < 5 || box(formula).width < 3).length,
   };
 }
@@ -61,10 +74,11 @@ export async function readPages(browser, urls, alsoWide) {
       }
       try {
         await visit(tab.page, url);
-        const { wide, room, small, pictures, formulas } = await tab.page.evaluate(measure);
+        const { wide, room, small, pictures, figures, formulas } = await tab.page.evaluate(measure);
         if (wide > room) tab.problems.push(`${wide} pixels wide on a screen of ${room}`);
         if (small > 0) tab.problems.push(`${small} paragraphs, items or cells in letters smaller than 13 pixels`);
         if (formulas > 0) tab.problems.push(`${formulas} formulas that don't show`);
+        for (const figure of figures) tab.problems.push(`a picture that can't be read: ${figure}`);
         for (const picture of pictures) tab.problems.push(`a picture that does not show, or not whole: ${picture}`);
       } catch (error) {
         tab.problems.push(String(error));

@@ -42,7 +42,7 @@ function readPage(html) {
     files: [...new Set([...all(html, /<(?:img|script)\b[^>]*?\ssrc="([^"]*)"/g), ...all(html, /<link\b[^>]*?\shref="([^"]*)"/g)])],
     ids: new Set(all(body, /\sid="([^"]*)"/g)),
     formulas: (main.match(/<mjx-container/g) ?? []).length,
-    pictures: (main.match(/<img\b/g) ?? []).length,
+    pictures: (main.match(/<span class="picture/g) ?? []).length,
     problems,
   };
 }

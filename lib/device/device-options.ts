@@ -10,7 +10,7 @@ export type BackendName = "auto" | "cpu" | "metal";
 export interface DeviceOptions {
   /** @default "auto" */
   readonly backend?: BackendName | undefined;
-  /** CPU threads that this device's work may use, 0..1024; 0 is every core that the process may use. @default 0 */
+  /** Number of CPU threads that this device's work may use, 0..1024; 0 is every core that the process may use. @default 0 */
   readonly threads?: number | undefined;
 }
 

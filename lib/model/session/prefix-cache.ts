@@ -12,7 +12,7 @@ export interface SessionCacheOptions {
   readonly bytes: number;
   /** The first step of positions that are kept within a message, and the least distance between two, in tokens. @default 64 */
   readonly step?: number | undefined;
-  /** What each further step is longer by. @default 2 */
+  /** The factor by which each further step is longer than the one before. @default 2 */
   readonly ratio?: number | undefined;
 }
 

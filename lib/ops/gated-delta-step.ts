@@ -34,11 +34,11 @@ export interface GatedDeltaStepArguments extends RecurrenceOptions, GateTensors,
   readonly normWeight: Tensor;
   /** Written: `[sequences, valueHeads, valueDim]`, the activation dtype or f32. */
   readonly out: Tensor;
-  /** @default "silu" */
+  /** Applied to each sum of the convolution. @default "silu" */
   readonly convActivation?: ConvActivation | undefined;
-  /** @default "silu" */
+  /** Applied to `z`. @default "silu" */
   readonly normActivation?: NormActivation | undefined;
-  /** @default "norm-then-gate" */
+  /** Whether the norm or the product with `act(z)` comes first. @default "norm-then-gate" */
   readonly normOrder?: NormOrder | undefined;
   /** Epsilon of the gated norm. @default 1e-6 */
   readonly normEps?: number | undefined;

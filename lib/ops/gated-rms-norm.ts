@@ -17,7 +17,7 @@ export interface GatedRmsNormArguments {
   readonly eps?: number | undefined;
   /** Applied to `z`. @default "silu" */
   readonly activation?: NormActivation | undefined;
-  /** @default "norm-then-gate" */
+  /** Whether the norm or the product with `act(z)` comes first. @default "norm-then-gate" */
   readonly order?: NormOrder | undefined;
 }
 

@@ -117,7 +117,7 @@ export class StatePool implements Disposable {
   }
 
   /**
-   * The recurrent states of a layer, `[slots, valueHeads, valueDim, keyDim]`, to look at and for kernels of others. Ops
+   * The recurrent states of a layer, `[slots, valueHeads, valueDim, keyDim]`, to look at and for kernels of other libraries. Ops
    * refuse this tensor: they take `states: step.layer(i)`.
    *
    * @throws {BoundsError} for a layer that the pool does not have.

@@ -1,7 +1,7 @@
 /** How the next token is chosen. */
 
 /**
- * What a caller may say about it. Of the logits z, with the tokens already there made less likely by `repetitionPenalty` r,
+ * How the next token is chosen. Of the logits z, with the tokens already there made less likely by `repetitionPenalty` r,
  *
  * ```math
  * z_i' = \begin{cases} z_i / r & z_i > 0 \\ z_i \, r & z_i \le 0 \end{cases}

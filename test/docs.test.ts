@@ -147,4 +147,14 @@ describe("the site's guides", () => {
       expect([name, Math.abs(Number(later[i]) / gpu.get(name)! - 1) < 0.01]).toEqual([name, true]);
     }
   });
+
+  test("name the commands and environment variables that there are", () => {
+    const text = textOf("install.md");
+    const { out } = run([process.execPath, join(root, "lib/cli/main.ts"), "--help"]);
+    const commands = [...out.matchAll(/^ {2}(\w+) {2,}/gm)].map(([, name]) => name!);
+    expect([...text.matchAll(/^\| `gated-delta (\w+)/gm)].map(([, name]) => name!).sort()).toEqual(commands.sort());
+    const sources = ["lib", "swift", "test"].flatMap((name) => [...new Bun.Glob("**/*.{ts,mjs,swift,c}").scanSync(join(root, name))].map((path) => join(root, name, path)));
+    const code = sources.map((path) => readFileSync(path, "utf8")).join("\n");
+    for (const [, name] of text.matchAll(/^\| `(GATED_DELTA_\w+)`/gm)) expect([name, code.includes(`"${name}"`) || code.includes(`.${name}`)]).toEqual([name, true]);
+  });
 });

@@ -141,6 +141,13 @@ describe("the site's guides", () => {
       const { "chain ÷ ours": chain, "op ÷ ours": op, "in place ÷ ours": place } = measured.get(name)!;
       expect(Object.values(rows[i]!).slice(1)).toEqual([chain!, op!, place!.replace("–", "")]);
     }
+    const model = readFileSync(join(root, "bench/model.md"), "utf8");
+    const whole = table(textOf("speed.md"), "| | threads | median |");
+    const recorded = table(model, "| | threads | median |");
+    expect(whole.map(({ threads, median, best }) => [threads, median, best])).toEqual(recorded.map(({ threads, median, best }) => [threads, median, best]));
+    const said = textOf("why.md").replace(/\s+/g, " ");
+    expect(said).toContain(`a token takes ${recorded[2]!["median"]} (${recorded[2]!["best"]!.replace(" ms", "")} at best) and a prompt of 512 tokens ${recorded[0]!["median"]}.`);
+    expect(model.replace(/\s+/g, " ")).toContain("16 to 22 s a token");
     const gpu = new Map(table(readFileSync(join(root, "bench/gpu.md"), "utf8"), "| case | µs |").map((row) => [row["case"]!, Number(row["µs"])]));
     const [, ...later] = /take\s+([\d.]+), ([\d.]+) and ([\d.]+) µs for decode,\s+and ([\d.]+)\s+and ([\d.]+) µs for prefill/.exec(textOf("why.md"))!;
     for (const [i, name] of ["decode/B1", "decode/B8", "decode/B64", "prefill/B1/T512", "prefill/B1/T2048"].entries()) {

@@ -282,6 +282,10 @@ void gd_cpu_brand(char *name, size_t size);
 /* Cores that this process may run on, at least 1. */
 int32_t gd_cpu_usable_cores(void);
 
+/* Whether the system took a core from the calling thread since the thread last asked: 1 or 0, and 0 the first time and
+ * where the system doesn't say. */
+int32_t gd_cpu_lost_core(void);
+
 /* Names the calling thread, for debuggers and top: at most 15 characters. */
 void gd_cpu_name_thread(const char *name);
 

@@ -10,7 +10,7 @@
  */
 import { cpus } from "node:os";
 import { parseArgs } from "node:util";
-import { Child } from "./child.ts";
+import { Child } from "../child.ts";
 import type { Report } from "./process.ts";
 import { workloads } from "./workloads.ts";
 import type { WorkloadName } from "./workloads.ts";
@@ -33,6 +33,12 @@ const libraries = against === undefined ? [undefined] : [undefined, against];
 const pairs = (Object.keys(workloads) as WorkloadName[]).flatMap((one, i, all) =>
   all.slice(i).map((other) => [one, other] as const),
 );
+
+/** A program of this folder on so many threads, with a library that is not the one that it finds by itself. */
+function child(program: string, threads: number, library: string | undefined): Child {
+  const command = [process.execPath, `${import.meta.dir}/${program}`, String(threads)];
+  return new Child(command, library === undefined ? {} : { GATED_DELTA_LIBRARY: library });
+}
 
 /** Numbers of the rounds, by what they are called. */
 class Figures {
@@ -122,16 +128,16 @@ async function twoDevices(
 }
 
 console.log(`${cpus()[0]?.model ?? "unknown processor"}, ${cpus().length} cores, ${threads} threads each`);
-await compare(
-  (library) => [new Child("process.ts", 1, library), new Child("process.ts", threads, library)] as const,
+await compare<readonly [Child, Child]>(
+  (library) => [child("process.ts", 1, library), child("process.ts", threads, library)],
   (["small", "decode"] as const).map((name) => [name, (children, figures) => smallOps(children, name, figures)]),
 );
-await compare(
-  (library) => [new Child("process.ts", threads, library), new Child("process.ts", threads, library)] as const,
+await compare<readonly [Child, Child]>(
+  (library) => [child("process.ts", threads, library), child("process.ts", threads, library)],
   pairs.map((pair) => [`two processes, ${pair.join(" and ")}`, (children, figures) => twoProcesses(children, pair, figures)]),
 );
-await compare(
-  (library) => [new Child("devices.ts", threads, library)] as const,
+await compare<readonly [Child]>(
+  (library) => [child("devices.ts", threads, library)],
   pairs.map((pair) => [`two devices, ${pair.join(" and ")}`, (children, figures) => twoDevices(children, pair, figures)]),
 );
 process.exit(0);

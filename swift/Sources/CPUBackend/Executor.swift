@@ -33,6 +33,7 @@ final class Executor {
     self.leastNanoseconds = leastNanoseconds
     self.kernels = kernels.pointee
     scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
+    _ = kernels.pointee.choose_block?(scratch.start, 0)
     bounds = GrowingBuffer()
     bounds.reserve(threads &+ 1)
     crew = ThreadPool.shared.join(threads: threads)

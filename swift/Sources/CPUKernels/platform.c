@@ -4,6 +4,7 @@
 #endif
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <sched.h>
@@ -135,6 +136,12 @@ int32_t gd_cpu_usable_cores(void) {
 #endif
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   return online > 0 ? (int32_t)online : 1;
+}
+
+uint64_t gd_cpu_nanoseconds(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
 int32_t gd_cpu_lost_core(void) {

@@ -3,13 +3,12 @@ export class Child implements Disposable {
   readonly #process;
   readonly #lines: AsyncIterator<string>;
 
-  /** `library`: the library that the program is to load, if not the one that it finds by itself. */
-  constructor(program: string, threads: number, library: string | undefined) {
-    this.#process = Bun.spawn([process.execPath, `${import.meta.dir}/${program}`, String(threads)], {
+  constructor(command: readonly string[], environment: Readonly<Record<string, string>> = {}) {
+    this.#process = Bun.spawn([...command], {
       stdin: "pipe",
       stdout: "pipe",
       stderr: "inherit",
-      env: library === undefined ? process.env : { ...process.env, GATED_DELTA_LIBRARY: library },
+      env: { ...process.env, ...environment },
     });
     this.#lines = linesOf(this.#process.stdout);
   }

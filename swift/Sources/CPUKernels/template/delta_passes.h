@@ -107,20 +107,23 @@ GD_INLINE void delta_first(const delta_pass *pass, uint32_t dtype, int64_t key_d
   for (int64_t row = 0; row < pass->rows; row += DELTA_GROUP) first_group(pass, row, dtype, key_dim);
 }
 
-/* What a pass is, known when it is compiled; `next`: whose d it forms, that of the next token or that of the next group
- * of rows. */
+/* What a pass is, known when it is compiled, in one number: as a struct of 16 bytes it was no constant any more once it had
+ * been an argument on AArch64, and every load asked for its dtype. Whose d a pass forms: that of the next token or that of
+ * the next group of rows. */
 enum { NEXT_NONE, NEXT_TOKEN, NEXT_ROWS };
-typedef struct delta_kind {
-  uint32_t source_dtype, target_dtype;
-  int per_key, next;
-} delta_kind;
+typedef uint32_t delta_kind;
+#define DELTA_KIND(SOURCE, TARGET, PER_KEY, NEXT) ((SOURCE) | (TARGET) << 4 | (PER_KEY) << 8 | (NEXT) << 12)
+GD_INLINE uint32_t source_of(delta_kind kind) { return kind & 15; }
+GD_INLINE uint32_t target_of(delta_kind kind) { return kind >> 4 & 15; }
+GD_INLINE int is_per_key(delta_kind kind) { return kind >> 8 & 15; }
+GD_INLINE int next_of(delta_kind kind) { return (int)(kind >> 12); }
 
 /* Part p of row r of the next group: its share of d. source: the row DELTA_GROUP rows before it. */
 GD_INLINE void next_rows_part(
   delta_rows *rows, const char *source, delta_kind kind, vf next_key, int64_t key_dim, int64_t i, int r, int p, int half
 ) {
-  int64_t group = DELTA_GROUP * key_dim * dtype_size(kind.source_dtype);
-  vf s = load_part(source + group, i, p, kind.source_dtype, half);
+  int64_t group = DELTA_GROUP * key_dim * dtype_size(source_of(kind));
+  vf s = load_part(source + group, i, p, source_of(kind), half);
   rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
 }
 
@@ -130,38 +133,38 @@ GD_INLINE void update_block(
   const delta_pass pass, delta_kind kind, delta_rows *rows, row_deltas deltas, vf head_decay, const char *source,
   char *target, const char *ahead, int64_t key_dim, int64_t i, int half
 ) {
-  int64_t source_step = key_dim * dtype_size(kind.source_dtype);
-  int64_t target_step = key_dim * dtype_size(kind.target_dtype);
+  int64_t source_step = key_dim * dtype_size(source_of(kind));
+  int64_t target_step = key_dim * dtype_size(target_of(kind));
   /* f32: the next rows' loads after the stores of these, not in turn with them (Zen 4: 1.2 times as fast, hot and cold;
    * before the stores: as slow as in turn). */
-  const int apart = kind.source_dtype == GD_CPU_F32;
-  const int together = DELTA_STORES_BF16_TOGETHER && kind.target_dtype == GD_CPU_BF16 && !half;
+  const int apart = source_of(kind) == GD_CPU_F32;
+  const int together = DELTA_STORES_BF16_TOGETHER && target_of(kind) == GD_CPU_BF16 && !half;
   GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
     int64_t first = i + p * GD_WIDTH;
     vf key = load(pass.key, first, GD_CPU_F32), query = load(pass.query, first, GD_CPU_F32);
-    vf next_key = kind.next ? load(pass.next_key, first, GD_CPU_F32) : key;
-    vf decay = kind.per_key ? load(pass.decay, first, GD_CPU_F32) : head_decay;
+    vf next_key = next_of(kind) ? load(pass.next_key, first, GD_CPU_F32) : key;
+    vf decay = is_per_key(kind) ? load(pass.decay, first, GD_CPU_F32) : head_decay;
     vf updated[DELTA_TOGETHER];
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
-      vf s = load_part(source + r * source_step, i, p, kind.source_dtype, half);
+      vf s = load_part(source + r * source_step, i, p, source_of(kind), half);
       s = keep_part(fma_vf(DELTA_OF_ROW(deltas, r), key, decay * s), p, half);
       updated[r] = s;
-      if (!together) store_part(target + r * target_step, i, p, kind.target_dtype, half, s);
+      if (!together) store_part(target + r * target_step, i, p, target_of(kind), half, s);
       rows->out[r][p] = fma_vf(s, query, rows->out[r][p]);
-      if (kind.next == NEXT_ROWS && !apart) {
+      if (next_of(kind) == NEXT_ROWS && !apart) {
         next_rows_part(rows, source + r * source_step, kind, next_key, key_dim, i, r, p, half);
       }
-      if (kind.next == NEXT_TOKEN) rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
+      if (next_of(kind) == NEXT_TOKEN) rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
     }
     if (together) store_bf16_parts(target, target_step, i, updated);
-    GD_UNROLL for (int r = 0; kind.next == NEXT_ROWS && apart && r < DELTA_TOGETHER; r++) {
+    GD_UNROLL for (int r = 0; next_of(kind) == NEXT_ROWS && apart && r < DELTA_TOGETHER; r++) {
       next_rows_part(rows, source + r * source_step, kind, next_key, key_dim, i, r, p, half);
     }
     DELTA_KEEP_ORDER;
   }
-  if (kind.next == NEXT_TOKEN) return;
-  ahead += i * DELTA_TOGETHER * dtype_size(kind.source_dtype);
-  fetch(ahead, GD_LANES * DELTA_TOGETHER * dtype_size(kind.source_dtype));
+  if (next_of(kind) == NEXT_TOKEN) return;
+  ahead += i * DELTA_TOGETHER * dtype_size(source_of(kind));
+  fetch(ahead, GD_LANES * DELTA_TOGETHER * dtype_size(source_of(kind)));
 }
 
 /* The processor by itself fetches too little of rows that are read once. ahead: by how many bytes to fetch before they
@@ -172,9 +175,9 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
   GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
     delta_rows rows = {0};
     row_deltas deltas = row_deltas_of(pass.delta + row + base);
-    const char *source = (const char *)pass.source + (row + base) * key_dim * dtype_size(kind.source_dtype);
-    char *target = (char *)pass.target + (row + base) * key_dim * dtype_size(kind.target_dtype);
-    int64_t step = key_dim * dtype_size(kind.source_dtype), bytes = pass.rows * step, to = (row + base) * step + ahead;
+    const char *source = (const char *)pass.source + (row + base) * key_dim * dtype_size(source_of(kind));
+    char *target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind));
+    int64_t step = key_dim * dtype_size(source_of(kind)), bytes = pass.rows * step, to = (row + base) * step + ahead;
     const char *fetched = to < bytes ? (const char *)pass.source + to : (const char *)pass.next_source + (to - bytes);
     int64_t i = 0;
     /* Unrolled any further, the loads of later blocks would push the sums out of the registers. */
@@ -189,19 +192,19 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
     }
   }
   sum_eight(out, pass.out + row);
-  if (kind.next) delta_of(&pass, kind.next == NEXT_ROWS ? row + DELTA_GROUP : row, memory);
+  if (next_of(kind)) delta_of(&pass, next_of(kind) == NEXT_ROWS ? row + DELTA_GROUP : row, memory);
 }
 
 GD_INLINE void delta_update(const delta_pass *from, delta_kind kind, int64_t key_dim) {
   const delta_pass pass = *from;
   int64_t row = 0, ahead = DELTA_AHEAD;
-  if (kind.next == NEXT_ROWS) {
-    first_group(&pass, 0, kind.source_dtype, key_dim);
+  if (next_of(kind) == NEXT_ROWS) {
+    first_group(&pass, 0, source_of(kind), key_dim);
     for (; row + DELTA_GROUP < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
-    kind.next = NEXT_NONE;
+    kind = DELTA_KIND(source_of(kind), target_of(kind), (uint32_t)is_per_key(kind), NEXT_NONE);
   } else {
     /* These rows are near already. */
-    ahead = pass.rows * key_dim * dtype_size(kind.source_dtype);
+    ahead = pass.rows * key_dim * dtype_size(source_of(kind));
   }
   for (; row < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
 }
@@ -217,8 +220,8 @@ typedef void delta_function(const delta_pass *pass);
   }
 #define DELTA_UPDATE(NAME, ...)                                                  \
   static void NAME(const delta_pass *pass) {                                     \
-    if (pass->key_dim == 128) delta_update(pass, (delta_kind){__VA_ARGS__}, 128); \
-    else delta_update(pass, (delta_kind){__VA_ARGS__}, pass->key_dim);           \
+    if (pass->key_dim == 128) delta_update(pass, DELTA_KIND(__VA_ARGS__), 128); \
+    else delta_update(pass, DELTA_KIND(__VA_ARGS__), pass->key_dim);           \
   }
 #define DELTA_UPDATE_GATES(NAME, SOURCE, TARGET, NEXT)    \
   DELTA_UPDATE(NAME##_per_head, SOURCE, TARGET, 0, NEXT)  \

@@ -105,7 +105,7 @@ export class LanguageModel implements Disposable {
     this.text = new ModelText(loaded.folder, config);
     this.#scheduler = new Scheduler(this, { promptTokens, batchTokens });
     made.move();
-    rememberMemory(this, { pool: this.#pool, pages: this.#pages, weights });
+    rememberMemory(this, { pool: this.#pool, pages: this.#pages, weights, idle: () => this.#pending.over() });
     Object.freeze(this);
   }
 

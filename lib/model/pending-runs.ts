@@ -19,6 +19,11 @@ export class PendingRuns {
     return this.#withLogits;
   }
 
+  /** Settles when the runs are over that are pending now, whatever comes of them. */
+  async over(): Promise<void> {
+    await this.#last;
+  }
+
   /**
    * Waits for the work of a batch that was committed just now.
    *

@@ -7,7 +7,7 @@ import type { LanguageModel } from "../language-model.ts";
 import type { BatchEntry } from "../model-options.ts";
 import type { RunResult } from "../run-result.ts";
 import type { Sequence } from "../sequence.ts";
-import { sequenceFrom, snapshotOf } from "../snapshot.ts";
+import { beginSequenceFrom } from "../snapshot.ts";
 import type { SequenceSnapshot } from "../snapshot.ts";
 import type { CacheAccess } from "./prefix-cache.ts";
 import type { Scheduler, Work } from "./scheduler.ts";
@@ -38,6 +38,14 @@ export class Conversation {
   pending = false;
   disposed = false;
   readonly ended = new AbortController();
+  /** Those that save it: its sequence stays as it is until the last of them is over. */
+  #saves = 0;
+  #saved: PromiseWithResolvers<void> | undefined;
+  /** Sequences that it had during them, and has no more. */
+  readonly #retired: Sequence[] = [];
+  /** What is made of {@link stored}. */
+  #restoring: Sequence | undefined;
+  #restoreError: { readonly error: unknown } | undefined;
 
   constructor(parts: Pick<Conversation, "model" | "scheduler" | "cache" | "salt" | "whenFull" | "tokens" | "messageEnds">) {
     this.model = parts.model;
@@ -60,14 +68,21 @@ export class Conversation {
     this.logits = undefined;
   }
 
-  /** Takes a sequence: one that the cache has the beginning of, or an empty one. Drops one that has become invalid. */
+  /**
+   * Takes a sequence: one that the cache has the beginning of, or an empty one. Drops one that has become invalid. Where a
+   * stored one takes time, it is {@link restoring} afterwards, and this is called again.
+   */
   begin(): void {
     if (this.disposed) throw endedError();
     if (this.sequence !== undefined && (this.sequence.disposed || !this.sequence.valid)) this.drop();
-    if (this.sequence !== undefined) return;
+    if (this.sequence !== undefined || this.#restoring !== undefined) return;
+    if (this.#restoreError !== undefined) {
+      const { error } = this.#restoreError;
+      this.#restoreError = undefined;
+      throw error;
+    }
     if (this.stored !== undefined) {
-      this.sequence = sequenceFrom(this.model, this.stored);
-      this.stored = undefined;
+      this.#restore(this.stored);
       return;
     }
     // The last token is read in any case: it gives the logits.
@@ -75,19 +90,63 @@ export class Conversation {
     this.sequence = this.cache?.lookup(known, this.salt) ?? this.model.sequence();
   }
 
+  /** Whether its sequence is being filled with what was stored. */
+  get restoring(): boolean {
+    return this.#restoring !== undefined;
+  }
+
+  #restore(stored: SequenceSnapshot): void {
+    const { sequence, filled } = beginSequenceFrom(this.model, stored);
+    this.#restoring = sequence;
+    void filled.then((done) => {
+      if (this.#restoring !== sequence) return;
+      this.#restoring = undefined;
+      if (!done) return;
+      this.sequence = sequence;
+      this.stored = undefined;
+    }, (error: unknown) => {
+      this.#restoring = undefined;
+      this.#restoreError = { error };
+    }).then(() => this.scheduler.freed());
+  }
+
   /** Gives the sequence back. The tokens stay, to be read again. */
   drop(): void {
-    this.sequence?.[Symbol.dispose]();
-    this.sequence = undefined;
+    this.replace(undefined);
+    this.#restoring?.[Symbol.dispose]();
+    this.#restoring = undefined;
     this.stored = undefined;
     this.logits = undefined;
   }
 
-  /** What was read, without the model; undefined where nothing was. Waits for pending work. */
-  snapshot(): SequenceSnapshot | undefined {
+  /** Goes on with another sequence, of tokens that it has. */
+  replace(sequence: Sequence | undefined): void {
+    const old = this.sequence;
+    this.sequence = sequence;
+    if (old === undefined) return;
+    if (this.#saves > 0) this.#retired.push(old);
+    else old[Symbol.dispose]();
+  }
+
+  /** Does something that reads the sequence, while nothing changes it: its next step waits. */
+  async whileSaving(read: () => Promise<void>): Promise<void> {
+    this.#saves++;
+    try {
+      await read();
+    } finally {
+      if (--this.#saves === 0) {
+        for (const sequence of this.#retired.splice(0)) sequence[Symbol.dispose]();
+        this.#saved?.resolve();
+        this.#saved = undefined;
+        this.scheduler.freed();
+      }
+    }
+  }
+
+  /** The sequence, where something was read that can be gone on from. */
+  get readable(): Sequence | undefined {
     const { sequence } = this;
-    if (sequence === undefined || sequence.disposed || !sequence.valid || sequence.tokens === 0) return this.stored;
-    return snapshotOf(sequence);
+    return sequence === undefined || sequence.disposed || !sequence.valid || sequence.tokens === 0 ? undefined : sequence;
   }
 
   /** Keeps what was read, where there is a cache. */
@@ -108,6 +167,7 @@ export class Conversation {
    * @param signal of {@link signalWith}.
    */
   async do(work: Work, signal: AbortSignal): Promise<void> {
+    while (this.#saves > 0) await (this.#saved ??= Promise.withResolvers<void>()).promise;
     this.pending = true;
     try {
       await this.scheduler.do(work, { whenFull: this.whenFull, signal });
@@ -133,12 +193,17 @@ export class ReadAll implements Work {
     this.#take = take;
   }
 
+  get preparing(): boolean {
+    return this.#of.restoring;
+  }
+
   get whole(): boolean {
     return this.#of.sequence !== undefined && !this.#of.sequence.disposed && this.#to - this.#of.read === 1;
   }
 
   begin(): void {
     this.#of.begin();
+    if (this.preparing) return;
     const { cache, read, messageEnds } = this.#of;
     // A token of an answer is none to keep.
     if (this.#to - read > 1) this.#positions ??= cache?.positions(read, this.#to - 1, messageEnds);

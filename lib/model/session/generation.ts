@@ -169,7 +169,6 @@ export class Generation {
       fork[Symbol.dispose]();
       return;
     }
-    of.sequence?.[Symbol.dispose]();
-    of.sequence = fork;
+    of.replace(fork);
   }
 }

@@ -20,6 +20,8 @@ export interface Work {
    * @throws {GatedDeltaError} of code `out-of-memory` where none is free: it is asked again when one may be.
    */
   begin(): void;
+  /** Whether what it needs is being made ready: it has no next step until then. {@link Scheduler.freed} is called when it is. */
+  readonly preparing: boolean;
   /** The entries of its next step, of at most `most` tokens where it can be cut. Asking changes nothing. */
   next(most: number): readonly BatchEntry[];
   /**
@@ -183,6 +185,7 @@ export class Scheduler {
     job.full = undefined;
     try {
       this.#begin(job.work);
+      if (job.work.preparing) return undefined;
       const share = { job, entries: job.work.next(most) };
       this.#expectPages([...step, share]);
       step.push(share);
@@ -267,7 +270,7 @@ export class Scheduler {
 
   /** Nothing fits. Waits until something may, or ends what came last where nobody else could give way. */
   async #waitForRoom(): Promise<void> {
-    if (this.#jobs.length >= this.#holders) {
+    if (this.#jobs.length >= this.#holders && !this.#jobs.some(({ work }) => work.preparing)) {
       const last = this.#jobs.at(-1)!;
       this.#end(last, () => last.reject(last.full));
       return;

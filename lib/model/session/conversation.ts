@@ -32,6 +32,8 @@ export class Conversation {
   stored: SequenceSnapshot | undefined;
   /** A copy of the logits after the last token, where these were wanted and no token was chosen from them. */
   logits: Float32Array | undefined;
+  /** A copy of the hidden state after the last token, where this was asked for. */
+  hidden: Float32Array | undefined;
   /** What runs: a generation, from its first token to its end, or the reading of what was appended. */
   running: string | undefined;
   /** Whether work of it waits for a step or is in one. */
@@ -65,7 +67,13 @@ export class Conversation {
   /** Adds a token that was given out. */
   push(token: number): void {
     this.tokens.push(token);
+    this.forget();
+  }
+
+  /** Another token is the last one, or none is read. */
+  forget(): void {
     this.logits = undefined;
+    this.hidden = undefined;
   }
 
   /**
@@ -116,7 +124,7 @@ export class Conversation {
     this.#restoring?.[Symbol.dispose]();
     this.#restoring = undefined;
     this.stored = undefined;
-    this.logits = undefined;
+    this.forget();
   }
 
   /** Goes on with another sequence, of tokens that it has. */
@@ -161,6 +169,24 @@ export class Conversation {
     return signal === undefined ? this.ended.signal : AbortSignal.any([signal, this.ended.signal]);
   }
 
+  /** Reads all tokens, the last one too, and keeps what it gave. */
+  async readAll(op: string, signal: AbortSignal | undefined, hidden: boolean): Promise<void> {
+    if (this.tokens.length === 0) throw new GatedDeltaError("state", { op, message: "this session has no tokens: append some first" });
+    // What a token gave that was read already is not kept: it is read again, with all before it.
+    if (this.read === this.tokens.length) this.drop();
+    this.running = "reading";
+    const keep = (result: RunResult): void => {
+      this.logits = result.logits.slice();
+      if (hidden) this.hidden = result.hidden.slice();
+    };
+    try {
+      await this.do(new ReadAll(this, keep, hidden), this.signalWith(signal));
+    } finally {
+      this.running = undefined;
+    }
+    if (this.disposed) throw endedError(op);
+  }
+
   /**
    * Does work in the scheduler's steps.
    *
@@ -182,15 +208,20 @@ export class Conversation {
 export class ReadAll implements Work {
   readonly #of: Conversation;
   readonly #to: number;
-  readonly #take: (logits: Float32Array) => void;
+  readonly #take: (result: RunResult) => void;
+  readonly #hidden: boolean;
   /** Positions to keep that were not reached. */
   #positions: { readonly position: number; readonly likely: number }[] | undefined;
 
-  /** @param take called with the last token's logits. */
-  constructor(of: Conversation, take: (logits: Float32Array) => void) {
+  /**
+   * @param take called with the last token's result.
+   * @param hidden whether this has its hidden state beside its logits.
+   */
+  constructor(of: Conversation, take: (result: RunResult) => void, hidden = false) {
     this.#of = of;
     this.#to = of.tokens.length;
     this.#take = take;
+    this.#hidden = hidden;
   }
 
   get preparing(): boolean {
@@ -214,7 +245,7 @@ export class ReadAll implements Work {
     const sequence = this.#of.sequence!;
     const until = this.#positions?.find(({ position }) => position > read)?.position ?? this.#to;
     const end = Math.min(until, read + most);
-    return [{ sequence, tokens: tokens.slice(read, end), logits: end === this.#to ? "last" : "none" }];
+    return [{ sequence, tokens: tokens.slice(read, end), logits: end === this.#to ? "last" : "none", hidden: this.#hidden && end === this.#to ? "last" : "none" }];
   }
 
   ran([result]: readonly RunResult[]): boolean {
@@ -222,7 +253,7 @@ export class ReadAll implements Work {
     const reached = this.#positions?.find(({ position }) => position === read);
     if (reached !== undefined) this.#of.keep(reached.likely);
     if (read < this.#to) return false;
-    this.#take(result!.logits);
+    this.#take(result!);
     return true;
   }
 }

@@ -6,7 +6,7 @@ import { isModel } from "../model-memory.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
 import { viewsOf } from "../snapshot.ts";
 import { readTokenIds } from "../token-ids.ts";
-import { Conversation, ReadAll, endedError, runningError } from "./conversation.ts";
+import { Conversation, endedError, runningError } from "./conversation.ts";
 import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
@@ -113,7 +113,7 @@ export class Session implements Disposable {
       if (ends.has(token)) messageEnds.push(all.length);
     }
     if (messageEnds.at(-1) !== all.length) messageEnds.push(all.length);
-    this.#of.logits = undefined;
+    this.#of.forget();
     return this;
   }
 
@@ -158,21 +158,28 @@ export class Session implements Disposable {
    */
   async logits(options: ReadOptions = {}): Promise<Float32Array> {
     const op = "session.logits";
+    const signal = this.#readSignal(op, options);
+    if (this.#of.logits === undefined) await this.#of.readAll(op, signal, false);
+    return this.#of.logits!.slice();
+  }
+
+  /**
+   * Reads what was not read. A session does not keep hidden states of its own accord: one whose last token was read before is
+   * read again, from what its cache has.
+   *
+   * @returns `[hiddenSize]`: the hidden state of the last token after the final norm, in float32; the caller's.
+   * @throws as {@link generate}.
+   */
+  async hidden(options: ReadOptions = {}): Promise<Float32Array> {
+    const op = "session.hidden";
+    const signal = this.#readSignal(op, options);
+    if (this.#of.hidden === undefined) await this.#of.readAll(op, signal, true);
+    return this.#of.hidden!.slice();
+  }
+
+  #readSignal(op: string, options: ReadOptions): AbortSignal | undefined {
     this.#idle(op);
-    const { signal } = checkOptions(schemas().readOptions, op, options);
-    const of = this.#of;
-    if (of.logits !== undefined) return of.logits.slice();
-    if (of.tokens.length === 0) throw new GatedDeltaError("state", { op, message: "this session has no tokens: append some first" });
-    // Logits of a token that was read already are not kept: it is read again, with all before it.
-    if (of.read === of.tokens.length) of.drop();
-    of.running = "reading";
-    try {
-      await of.do(new ReadAll(of, (logits) => void (of.logits = logits.slice())), of.signalWith(signal));
-    } finally {
-      of.running = undefined;
-    }
-    this.#alive(op);
-    return of.logits!.slice();
+    return checkOptions(schemas().readOptions, op, options).signal;
   }
 
   /**
@@ -194,6 +201,7 @@ export class Session implements Disposable {
     }
     other.stored = of.stored;
     other.logits = of.logits;
+    other.hidden = of.hidden;
     return Session.#make(other);
   }
 

@@ -5,7 +5,7 @@
  */
 import {
   closeSync, constants, fchmodSync, fchownSync, fstatSync, fsync, fsyncSync, lstatSync, openSync, readlinkSync, realpathSync,
-  renameSync, statSync, unlinkSync, write, writeSync,
+  rename, renameSync, statSync, unlinkSync, write, writeSync,
 } from "node:fs";
 import type { Stats } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -56,7 +56,7 @@ export async function replaceFileAsync(path: string, op: string, pieces: Iterabl
     for (const piece of pieces) await writeFullyAsync(file.descriptor, piece);
     file.complete();
     await flushAsync(file.descriptor);
-    file.rename();
+    await file.renameAsync();
   } catch (cause) {
     throw file.abandon(cause);
   }
@@ -125,6 +125,14 @@ class Replacement {
     this.#descriptor = undefined;
     closeSync(descriptor);
     renameSync(this.#temporary, this.target);
+  }
+
+  /** {@link rename} in the background: what was there goes with it, which takes long where it was large. */
+  async renameAsync(): Promise<void> {
+    const { descriptor } = this;
+    this.#descriptor = undefined;
+    closeSync(descriptor);
+    await new Promise<void>((resolve, reject) => rename(this.#temporary, this.target, (error) => (error ? reject(error) : resolve())));
   }
 
   /** Removes it, where it was not renamed, and gives the error to throw. */

@@ -45,7 +45,7 @@ const chunkBytes = 2 ** 20;
  * {@link writeSafetensors} in the background: nothing waits but the caller. The tensors' bytes are read piece by piece until
  * the promise settles.
  *
- * @param between called before each piece is read; what it throws ends the writing.
+ * @param between called before each piece is read, and after the last; what it throws ends the writing.
  */
 export async function writeSafetensorsAsync(
   path: string,
@@ -75,6 +75,7 @@ export function* inChunks(pieces: Iterable<Uint8Array>, between: () => void): Ge
     }
   }
   if (filled > 0) yield chunk.subarray(0, filled);
+  between(); // memory that is gone has no bytes
 }
 
 function entriesOf<T>(items: Readonly<Record<string, T>> | ReadonlyMap<string, T>): [string, T][] {

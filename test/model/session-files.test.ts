@@ -1,7 +1,7 @@
 /** Sessions on disk: what goes on as if nothing had happened, and files that are refused. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { readFileSync, truncateSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { FileError } from "../../lib/errors.ts";
 import { LanguageModel, Session } from "../../lib/model.ts";
@@ -92,6 +92,91 @@ describe("a session that was saved", () => {
     await Bun.sleep(30);
     blocking[Symbol.dispose]();
     expect(await run).toEqual(tokens);
+  });
+});
+
+describe("while a session is saved", () => {
+  test("its next step waits; it may be appended to, forked, saved again and disposed of; others go on", async () => {
+    using model = await openTiny(device, { states: 6, pages: { count: 100, tokens: 8 } });
+    const prompt = textOf(3, 40);
+    const { tokens, logits } = await coldRun(model, prompt, 12);
+    const [path, second] = [files.newPath("session"), files.newPath("session")];
+    using session = model.session().append(prompt);
+    const pieces = session.generate({ ...all, maxTokens: 10, drafts: true });
+    for (let i = 0; i < 4; i++) await pieces.next();
+    const order: string[] = [];
+    const saved = session.save(path).then(() => order.push("saved"));
+    const again = session.save(second).then(() => order.push("saved"));
+    const next = pieces.next().then(() => order.push("next"));
+    using fork = session.fork();
+    expect(await tokensOf(fork.generate({ ...all, maxTokens: 8 }))).toEqual(tokens.slice(4, 12));
+    await Promise.all([saved, again, next]);
+    // A guess that was right has the next token already.
+    expect(order.filter((what) => what === "saved")).toHaveLength(2);
+    await pieces.return();
+    expect(readFileSync(second).equals(readFileSync(path))).toBe(true);
+    using restored = await Session.load(model, path);
+    expect([...restored.tokens]).toEqual([...prompt, ...tokens.slice(0, 4)]);
+    expect(bitsEqual(await restored.logits(), logits[4]!)).toBe(true);
+
+    const last = session.save(path);
+    session.append([1, 2, 3]);
+    session[Symbol.dispose]();
+    await last;
+    using after = await Session.load(model, path);
+    expect(after.length).toBe(45);
+    for (const one of [fork, restored, after]) one[Symbol.dispose]();
+    expect([model.freeStates, model.freePages]).toEqual([6, 100]);
+  });
+
+  test("a step waits for the end of it", async () => {
+    using model = await openTiny(device);
+    const path = files.newPath("session");
+    using session = model.session().append(textOf(1, 9));
+    await session.logits();
+    let over = false;
+    const saved = session.save(path).then(() => void (over = true));
+    await session.append([5]).logits();
+    expect(over).toBe(true);
+    await saved;
+    expect((await Session.load(model, path)).length).toBe(9);
+  });
+
+  test("a model that is disposed of leaves the file that was there", async () => {
+    const model = await openTiny(device);
+    const path = files.newPath("session");
+    const session = model.session().append(textOf(1, 30));
+    await session.logits();
+    await session.save(path);
+    const before = readFileSync(path);
+    const saved = session.append([1, 2]).save(path);
+    model[Symbol.dispose]();
+    expect((await rejection(saved)).code).toBe("disposed");
+    expect(readFileSync(path).equals(before)).toBe(true);
+    expect(readdirSync(dirname(path)).filter((name) => name.endsWith(".tmp"))).toEqual([]);
+  });
+
+  test("a session that is being made of a file can end, and give what it took back", async () => {
+    using model = await openTiny(device, { states: 2 });
+    const path = files.newPath("session");
+    {
+      using session = model.session().append(textOf(1, 30));
+      await session.logits();
+      await session.append([3]).save(path);
+    }
+    const { tokens } = await coldRun(model, [...textOf(1, 30), 3], 3);
+    for (const how of ["disposed", "aborted"] as const) {
+      const controller = new AbortController();
+      using session = await Session.load(model, path);
+      const given = tokensOf(session.generate({ ...all, maxTokens: 3, signal: controller.signal }));
+      await new Promise((resolve) => setImmediate(resolve));
+      if (how === "disposed") session[Symbol.dispose]();
+      else controller.abort(new Error("enough"));
+      expect(await given.then(() => "given", (error: Error) => error.message)).toMatch(how === "disposed" ? "disposed" : "enough");
+      if (how === "aborted") expect(await tokensOf(session.generate({ ...all, maxTokens: 3 }))).toEqual(tokens);
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    expect([model.freeStates, model.freePages]).toEqual([2, 32]);
   });
 });
 

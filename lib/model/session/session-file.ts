@@ -62,16 +62,18 @@ export async function writeSession(op: string, path: string, model: LanguageMode
   const expectModel = (): void => {
     if (model.disposed) throw new DisposedError({ op, expected: "a model that stays until the file is written", received: "one that was disposed" });
   };
-  const metadata = { format: formatName, version: formatVersion, model: fingerprint(model), read: String(read?.tokens ?? 0) };
+  const metadata = { format: formatName, version: formatVersion, model: await fingerprint(model, expectModel), read: String(read?.tokens ?? 0) };
   const checksum = beginChecksum(metadata);
   const turn = turns();
   for (const [name, tensor] of inOrder(tensors)) {
+    expectModel();
     nameInChecksum(checksum, name, tensor.dtype, tensor.shape);
     for (const chunk of inChunks(piecesOf(tensor), expectModel)) {
       checksum.update(chunk);
       await turn();
     }
   }
+  expectModel();
   await writeSafetensorsAsync(path, tensors, { ...metadata, [checksumKey]: checksum.digest("hex") }, expectModel);
 }
 
@@ -86,7 +88,9 @@ export async function readSession(op: string, path: string, model: LanguageModel
   const reader = new Reader(op, path, file);
   reader.expect("format", formatName);
   reader.expect("version", formatVersion);
-  reader.expect("model", fingerprint(model));
+  reader.expect("model", await fingerprint(model, () => {
+    if (model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed", received: "a disposed one" });
+  }));
   await reader.read();
   const { vocabSize, maxPositions } = model.config;
   const tokens = reader.integers("tokens", 0, vocabSize - 1);
@@ -209,19 +213,28 @@ const sampled = 4096;
 
 const fingerprints = new WeakMap<LanguageModel, string>();
 
-/** Tells models apart: by their configuration, and the beginnings of their weights. */
-function fingerprint(model: LanguageModel): string {
-  let found = fingerprints.get(model);
-  if (found !== undefined) return found;
+/**
+ * Tells models apart: by their configuration, and the beginnings of their weights.
+ *
+ * @param between called before weights are read.
+ */
+async function fingerprint(model: LanguageModel, between: () => void): Promise<string> {
+  const known = fingerprints.get(model);
+  if (known !== undefined) return known;
   const hash = createHash("sha256").update(JSON.stringify(model.config));
   const { weights } = memoryOf(model);
+  const turn = turns();
   const add = (tensor: Tensor) => hash.update(bytesOf(tensor.data).subarray(0, sampled));
+  between();
   add(weights.norm);
   add(weights.embedding.weight);
   for (const { inputNorm, postNorm, gate, up, down, attention } of weights.layers) {
+    await turn();
+    between();
     for (const tensor of [inputNorm, postNorm, gate.weight, up.weight, down.weight]) add(tensor);
     if (attention !== undefined) for (const { weight } of [attention.query, attention.key, attention.value, attention.output]) add(weight);
   }
-  fingerprints.set(model, (found = hash.digest("hex")));
+  const found = hash.digest("hex");
+  fingerprints.set(model, found);
   return found;
 }

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { heapStats } from "bun:jsc";
 import { Session } from "../../lib/model.ts";
 import type { LanguageModel, SessionCache } from "../../lib/model.ts";
+import { nthSeed } from "../support/programs.ts";
 import { Random } from "../support/random.ts";
 
 /** What the process held at some time, after its garbage was collected, in bytes and objects. */
@@ -33,7 +34,7 @@ export async function runRequests(model: LanguageModel, folder: string, count: n
     const worker = async (): Promise<void> => {
       while (next < end) {
         const n = next++;
-        await request(model, cache, join(folder, `kept-${n % 16}`), new Random(Math.imul(seed, 0x9e3779b1) ^ Math.imul(n + 1, 0x85ebca6b)));
+        await request(model, cache, join(folder, `kept-${n % 16}`), new Random(nthSeed(seed, n)));
       }
     };
     await Promise.all(Array.from({ length: atOnce }, worker));

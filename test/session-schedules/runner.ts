@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { nthSeed } from "../support/programs.ts";
 import { Random } from "../support/random.ts";
 import type { Fixture } from "./fixtures.ts";
 import { killedSessions } from "./killed.ts";
@@ -27,7 +28,7 @@ export async function runSchedules(fixtures: readonly Fixture[], seed: number, f
   const end = performance.now() + seconds * 1000;
   try {
     for (let n = first; n < first + count; n++) {
-      const random = new Random((Math.imul(seed, 0x9e3779b1) ^ Math.imul(n + 1, 0x85ebca6b)) >>> 0);
+      const random = new Random(nthSeed(seed, n));
       const fixture = fixtures[random.below(fixtures.length)]!;
       const schedule = new Schedule(fixture, random, counts, folder);
       const killed = n % killEvery === killEvery - 1;

@@ -59,7 +59,8 @@ export interface BatchEntry {
   readonly logits?: WantedLogits | undefined;
   /**
    * Of which of the tokens hidden states are wanted: what the last layer gives, after the final norm, as the output projection
-   * reads it (transformers' `last_hidden_state`). They cost a norm, and not the product with the vocabulary that logits cost.
+   * reads it (transformers' `last_hidden_state`). They cost a norm, and not the product with the vocabulary that logits cost;
+   * but steps of single tokens are no recorded plan then, and take more of JavaScript's time.
    *
    * @default "none"
    */

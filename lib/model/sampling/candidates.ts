@@ -1,7 +1,10 @@
 /** Which tokens may be chosen, and how likely each is. All arithmetic is in float64, in orders that are stated. */
 import { exponential } from "./exponential.ts";
 import type { SamplingSettings } from "./settings.ts";
-import { weightOfTopP } from "./top-p.ts";
+import { TopPMemory, weightOfTopP } from "./top-p.ts";
+
+/** One row of logits, as the model gives them or with a penalty. */
+export type Logits = Float32Array | Float64Array;
 
 /** Tokens with what their probabilities are proportional to. */
 export interface Candidates {
@@ -11,20 +14,46 @@ export interface Candidates {
   readonly weights: Float64Array;
 }
 
+/** Memory for the candidates of one row of logits after the other: what it holds is good until the next. */
+export class CandidateMemory {
+  readonly #weights: Float64Array<ArrayBuffer>;
+  readonly #ids: Int32Array<ArrayBuffer>;
+  readonly cut: TopPMemory = new TopPMemory();
+
+  /** @param count how many there can be. */
+  constructor(count: number) {
+    this.#weights = new Float64Array(count);
+    this.#ids = new Int32Array(count);
+  }
+
+  weights(count: number): Float64Array<ArrayBuffer> {
+    return this.#weights.subarray(0, count);
+  }
+
+  ids(count: number): Int32Array<ArrayBuffer> {
+    return this.#ids.subarray(0, count);
+  }
+}
+
 /**
  * The tokens that are left by top-k, then top-p, then min-p. Sums run over ascending ids, top-p's over descending weights.
  *
  * @param logits finite or −∞, at least one finite.
  * @param most the largest of them.
  */
-export function candidatesOf(logits: Float64Array, most: number, { temperature, topK, topP, minP }: SamplingSettings): Candidates {
+export function candidatesOf(
+  logits: Logits,
+  most: number,
+  { temperature, topK, topP, minP }: SamplingSettings,
+  memory = new CandidateMemory(logits.length),
+): Candidates {
   const among = topK > 0 && topK < logits.length ? largest(logits, topK) : undefined;
   const count = among?.length ?? logits.length;
-  const weights = new Float64Array(count);
+  const weights = memory.weights(count);
   if (among === undefined) for (let i = 0; i < count; i++) weights[i] = exponential((logits[i]! - most) / temperature);
   else for (let i = 0; i < count; i++) weights[i] = exponential((logits[among[i]!]! - most) / temperature);
-  const { weight: cut, equal } = topP < 1 ? weightOfTopP(weights, topP) : { weight: 0, equal: Infinity };
-  const ids = new Int32Array(count);
+  const { weight: cut, equal } = topP < 1 ? weightOfTopP(weights, topP, memory.cut) : { weight: 0, equal: Infinity };
+  const ids = memory.ids(count);
   const least = Math.max(cut, minP, Number.MIN_VALUE);
   let kept = 0;
   let equalLeft = equal;
@@ -38,7 +67,7 @@ export function candidatesOf(logits: Float64Array, most: number, { temperature, 
 }
 
 /** The ids of the `count` largest logits, of equal ones those of lower ids; ascending. */
-function largest(logits: Float64Array, count: number): Int32Array {
+function largest(logits: Logits, count: number): Int32Array {
   // A heap whose root is the one to go first: the smallest, of equal ones that of the highest id.
   const heap = new Int32Array(count);
   const before = (a: number, b: number): boolean => logits[a]! < logits[b]! || (logits[a] === logits[b] && a > b);

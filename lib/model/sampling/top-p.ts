@@ -13,11 +13,25 @@ export interface TopPCut {
 /** Fewer weights are sorted at once. */
 const fewest = 2048;
 
+/** Bits of a range's number: below the sign, a float64 has 11 of the exponent and 52 of the fraction; one at most is 1. */
+const rangeBits = 16;
+const shift = 31 - rangeBits;
+
+/** Memory for the sums of ranges: made with the first cut that needs it. */
+export class TopPMemory {
+  #sums: Float64Array | undefined;
+
+  /** All 0. */
+  get sums(): Float64Array {
+    return (this.#sums ??= new Float64Array(2 ** rangeBits)).fill(0);
+  }
+}
+
 /** @param weights finite, from 0 on. */
-export function weightOfTopP(weights: Float64Array, topP: number): TopPCut {
+export function weightOfTopP(weights: Float64Array, topP: number, memory = new TopPMemory()): TopPCut {
   let total = 0;
   for (let i = 0; i < weights.length; i++) total += weights[i]!;
-  const found = weights.length < fewest ? undefined : cutByRanges(weights, topP * total, total);
+  const found = weights.length < fewest ? undefined : cutByRanges(weights, topP * total, total, memory.sums);
   return found ?? cutOfSorted(weights, topP, total);
 }
 
@@ -41,19 +55,14 @@ export function cutOfSorted(weights: Float64Array, topP: number, total: number):
   return { weight: 0, equal: Infinity };
 }
 
-/** Bits of a range's number: below the sign, a float64 has 11 of the exponent and 52 of the fraction; one at most is 1. */
-const rangeBits = 16;
-const shift = 31 - rangeBits;
-
 /**
  * The cut, from the sums of ranges that the first bits of a weight number, and a sort of the one range in which it is;
  * undefined where that is closer to another than additions are exact. A sum of n numbers in any order differs from the exact one by
  * less than n · 2^−53 of it; there are two such sums to compare, and as much again is left for those of the ranges.
  */
-function cutByRanges(weights: Float64Array, wanted: number, total: number): TopPCut | undefined {
+function cutByRanges(weights: Float64Array, wanted: number, total: number, sums: Float64Array): TopPCut | undefined {
   const count = weights.length;
   const words = new Uint32Array(weights.buffer, weights.byteOffset, 2 * count); // little-endian: the high word is the second
-  const sums = new Float64Array(2 ** rangeBits);
   for (let i = 0; i < count; i++) sums[words[2 * i + 1]! >>> shift]! += weights[i]!;
   const tolerance = total * count * 2 ** -50;
   let range = sums.length - 1;

@@ -142,6 +142,19 @@ describe("while a session is saved", () => {
     expect((await Session.load(model, path)).length).toBe(9);
   });
 
+  test("another session waits for its state, also where it has ended meanwhile", async () => {
+    using model = await openTiny(device, { states: 1 });
+    const session = model.session().append(textOf(1, 9));
+    await session.logits();
+    const saved = session.save(files.newPath("session"));
+    session[Symbol.dispose]();
+    using other = model.session().append(textOf(2, 9));
+    const logits = await other.logits();
+    await saved;
+    other[Symbol.dispose]();
+    expect(bitsEqual(logits, (await coldRun(model, textOf(2, 9), 1)).logits[0]!)).toBe(true);
+  });
+
   test("a model that is disposed of leaves the file that was there", async () => {
     const model = await openTiny(device);
     const path = files.newPath("session");

@@ -113,6 +113,7 @@ export class Conversation {
       this.sequence = sequence;
       this.stored = undefined;
     }, (error: unknown) => {
+      if (this.#restoring !== sequence) return;
       this.#restoring = undefined;
       this.#restoreError = { error };
     }).then(() => this.scheduler.freed());
@@ -139,6 +140,7 @@ export class Conversation {
   /** Does something that reads the sequence, while nothing changes it: its next step waits. */
   async whileSaving(read: () => Promise<void>): Promise<void> {
     this.#saves++;
+    this.scheduler.hold(1); // also where the session ends meanwhile
     try {
       await read();
     } finally {
@@ -146,8 +148,8 @@ export class Conversation {
         for (const sequence of this.#retired.splice(0)) sequence[Symbol.dispose]();
         this.#saved?.resolve();
         this.#saved = undefined;
-        this.scheduler.freed();
       }
+      this.scheduler.hold(-1);
     }
   }
 
@@ -188,7 +190,7 @@ export class Conversation {
   }
 
   /**
-   * Does work in the scheduler's steps.
+   * Does work in the scheduler's steps, once nothing saves the session any more.
    *
    * @param signal of {@link signalWith}.
    */

@@ -13,10 +13,14 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   private var dispatches = 0
   private var hasEncoder = false
   private var isOver = false
+  private var calls = EncoderCalls()
+  /// Of the thread that made it, until then.
+  private var workBefore = HostWork()
 
   init(queue: EmulatedQueue, retainsBuffers: Bool) {
     self.queue = queue
     self.retainsBuffers = retainsBuffers
+    workBefore = .now
   }
 
   deinit {
@@ -26,23 +30,32 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
 
   var status: MTLCommandBufferStatus { condition.locked { state } }
   var error: (any Error)? { condition.locked { problem } }
+  /// Of all encoders that have ended.
+  var encoderCalls: EncoderCalls { condition.locked { calls } }
 
   func makeComputeCommandEncoder(dispatchType: MTLDispatchType) -> (any MTLComputeCommandEncoder)? {
-    let problem: String? = condition.locked {
-      if state != .notEnqueued { return "an encoder was asked for after commit" }
-      if hasEncoder { return "a second encoder was asked for before endEncoding" }
-      hasEncoder = true
-      return nil
+    HostWork.without {
+      let problem: String? = condition.locked {
+        if state != .notEnqueued { return "an encoder was asked for after commit" }
+        if hasEncoder { return "a second encoder was asked for before endEncoding" }
+        hasEncoder = true
+        return nil
+      }
+      if let problem {
+        fault(problem)
+        return nil
+      }
+      return EmulatedEncoder(commandBuffer: self, dispatchType: dispatchType)
     }
-    if let problem {
-      fault(problem)
-      return nil
-    }
-    return EmulatedEncoder(commandBuffer: self, dispatchType: dispatchType)
   }
 
   func beginGroup() { condition.locked { groups.append([]) } }
-  func encoderEnded() { condition.locked { hasEncoder = false } }
+  func encoderEnded(_ more: EncoderCalls) {
+    condition.locked {
+      hasEncoder = false
+      calls = calls + more
+    }
+  }
   func nextNumber() -> Int {
     condition.locked {
       dispatches += 1
@@ -59,23 +72,29 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   }
 
   func addCompletedHandler(_ block: @escaping MTLCommandBufferHandler) {
-    let late = condition.locked {
-      guard state == .notEnqueued else { return true }
-      handlers.append(block)
-      return false
+    HostWork.without {
+      let late = condition.locked {
+        guard state == .notEnqueued else { return true }
+        handlers.append(block)
+        return false
+      }
+      if late { fault("addCompletedHandler after commit") }
     }
-    if late { fault("addCompletedHandler after commit") }
   }
 
   func commit() {
-    let isFirst = condition.locked {
-      guard state == .notEnqueued else { return false }
-      state = .committed
-      return true
+    let work = HostWork.now
+    HostWork.without {
+      let isFirst = condition.locked {
+        guard state == .notEnqueued else { return false }
+        state = .committed
+        return true
+      }
+      guard isFirst else { return fault("a second commit") }
+      queue.device.counts?.write(calls, from: workBefore, to: work)
+      if condition.locked({ hasEncoder }) { fault("commit before endEncoding") }
+      queue.enqueue(self)
     }
-    guard isFirst else { return fault("a second commit") }
-    if condition.locked({ hasEncoder }) { fault("commit before endEncoding") }
-    queue.enqueue(self)
   }
 
   /// Until the handlers have been called too, as Apple's page says.

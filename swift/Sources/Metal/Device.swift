@@ -12,11 +12,13 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     /// Microseconds before each command buffer starts, so that nobody gets away with reading results early.
     var delay: UInt32 = 0
     var order = DispatchOrder.forward
+    /// Where command buffers' calls and the host's work for them are written; empty for nowhere.
+    var counts = ""
 
     init() {}
 
     /// GATED_DELTA_EMULATOR_MAX_THREADS: `384`, or `gd_prefill:128,gd_step:96`. GATED_DELTA_EMULATOR_DELAY:
-    /// microseconds. GATED_DELTA_EMULATOR_ORDER: as for the kernels' lanes.
+    /// microseconds. GATED_DELTA_EMULATOR_ORDER: as for the kernels' lanes. GATED_DELTA_EMULATOR_COUNTS: a file.
     init(variable: (String) -> String?) {
       for entry in (variable("GATED_DELTA_EMULATOR_MAX_THREADS") ?? "").split(separator: ",") {
         let parts = entry.split(separator: ":")
@@ -25,6 +27,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
       }
       delay = variable("GATED_DELTA_EMULATOR_DELAY").flatMap { UInt32($0) } ?? 0
       order = DispatchOrder(variable("GATED_DELTA_EMULATOR_ORDER") ?? "")
+      counts = variable("GATED_DELTA_EMULATOR_COUNTS") ?? ""
     }
 
     func maxThreads(of kernel: String) -> Int {
@@ -35,6 +38,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
   let functions: emulator_functions
   let kernels: [String: KernelReflection]
   let settings: Settings
+  let counts: CountsFile?
 
   var name: String { "Apple M1 (emulated)" }
   var maxBufferLength: Int { 4 << 30 }
@@ -47,6 +51,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     self.functions = functions
     self.kernels = kernels
     self.settings = settings
+    counts = settings.counts.isEmpty ? nil : CountsFile(path: settings.counts)
   }
 
   /// One a library, as `MTLCreateSystemDefaultDevice` gives the same device every time.

@@ -69,8 +69,10 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
   }
 
   private func makeCommandBuffer(retainsBuffers: Bool) -> EmulatedCommandBuffer {
-    condition.locked(when: { uncompleted < limit }) { uncompleted += 1 }
-    return EmulatedCommandBuffer(queue: self, retainsBuffers: retainsBuffers)
+    HostWork.without {
+      condition.locked(when: { uncompleted < limit }) { uncompleted += 1 }
+      return EmulatedCommandBuffer(queue: self, retainsBuffers: retainsBuffers)
+    }
   }
 
   /// The next command buffer to run fails with this, as a GPU's may at any time.

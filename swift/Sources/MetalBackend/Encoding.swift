@@ -25,11 +25,14 @@ struct Encoding {
     self.commit = commit
     let first = try Self.begin(device, waits: device.hasCommitted)
     commandBuffers = [first.commandBuffer]
-    pass = Pass(device: device, encoder: first.encoder, arena: Arena(pool: device.arenas))
+    pass = Pass(
+      device: device, encoder: first.encoder, arena: Arena(pool: device.arenas), lists: device.takeLists())
   }
 
   /// Scratch memory of all command buffers.
-  var chunks: [Chunk] { pass.arena.chunks }
+  var chunks: [MetalMemory] { pass.arena.chunks }
+  /// For the next pass.
+  var lists: PassLists { pass.lists }
 
   /// - Throws: what is wrong, with the op's name.
   mutating func add(_ op: EncodedOp) throws(Failure) {
@@ -90,7 +93,7 @@ struct Encoding {
       }
       let next = try Self.begin(device, waits: true)
       commandBuffers.append(next.commandBuffer)
-      pass = Pass(device: device, encoder: next.encoder, arena: pass.arena)
+      pass.begin(next.encoder)
       work = 0
     }
     work += more

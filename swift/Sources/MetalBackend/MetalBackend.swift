@@ -24,13 +24,15 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   let queue: any MTLCommandQueue
   let fence: any MTLFence
   /// What arguments that an option switches off are bound to.
-  let sink: any MTLBuffer
+  let sink: MetalMemory
   private let device: any MTLDevice
   private let loss = Mutex<Failure?>(nil)
   /// Multiply-adds of a command buffer; see `Encoding`.
   var workLimit = Encoding.workLimit
   /// Whether a pass that updates the fence is before the next one. The owning thread's.
   private(set) var hasCommitted = false
+  /// Of the last pass. The owning thread's.
+  private var lists = PassLists()
 
   public static func open() throws(Failure) -> any Backend {
     let opened: Result<MetalBackend, Failure> = autoreleasepool {
@@ -59,7 +61,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     self.device = device
     self.queue = queue
     self.fence = fence
-    self.sink = sink
+    self.sink = MetalMemory(sink, byteCount: Self.sinkBytes, isWrapped: false)
     arenas = ArenaPool(device: device)
     pipelines = Pipelines(device: device)
     description = DeviceDescription(
@@ -144,6 +146,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
         problem = error
       }
       encoding.end()
+      lists = encoding.lists
       scratch.take(encoding.chunks)
       if problem == nil { for commandBuffer in encoding.commandBuffers { commit(commandBuffer) } }
     } catch {
@@ -184,6 +187,13 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     }
     // Where the system has no thread to give, the caller's does it.
     if !startThread(prepare) { prepare() }
+  }
+
+  /// Lists for a pass of the owning thread.
+  func takeLists() -> PassLists {
+    var taken = PassLists()
+    swap(&taken, &lists)
+    return taken
   }
 
   private func checkNotLost() throws(Failure) {

@@ -1,3 +1,5 @@
+import Glibc
+
 /// Dispatches in groups: a barrier (or a serial encoder's next dispatch) begins a new one, and what is inside one group
 /// a GPU may run in any order.
 final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
@@ -14,6 +16,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   private var hasEncoder = false
   private var isOver = false
   private var calls = EncoderCalls()
+  private var times: (start: CFTimeInterval, end: CFTimeInterval) = (0, 0)
   /// Of the thread that made it, until then.
   private var workBefore = HostWork()
 
@@ -30,6 +33,9 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
 
   var status: MTLCommandBufferStatus { condition.locked { state } }
   var error: (any Error)? { condition.locked { problem } }
+  /// Of this machine's clock, once it has run: how long the emulation takes says nothing of a GPU.
+  var gpuStartTime: CFTimeInterval { condition.locked { times.start } }
+  var gpuEndTime: CFTimeInterval { condition.locked { times.end } }
   /// Of all encoders that have ended.
   var encoderCalls: EncoderCalls { condition.locked { calls } }
 
@@ -107,6 +113,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   /// Called by the queue's thread.
   func run() {
     var (work, fault) = condition.locked { (groups, problem) }
+    let start = now()
     fault =
       fault ?? queue.takeFailure().map { MTLCommandBufferError($0, "the emulated GPU was told to fail") }
       ?? execute(work)
@@ -116,6 +123,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
       let taken = self.handlers
       self.handlers = []
       groups = []
+      times = (start, now())
       // A misuse that came after commit stays the command buffer's.
       problem = fault ?? problem
       state = problem == nil ? .completed : .error
@@ -124,6 +132,12 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
     queue.release()
     for handler in handlers { handler(self) }
     condition.change { isOver = true }
+  }
+
+  private func now() -> CFTimeInterval {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return CFTimeInterval(time.tv_sec) + CFTimeInterval(time.tv_nsec) * 1e-9
   }
 
   private func execute(_ groups: [[Dispatch]]) -> MTLCommandBufferError? {

@@ -14,6 +14,8 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     var order = DispatchOrder.forward
     /// Where command buffers' calls and the host's work for them are written; empty for nowhere.
     var counts = ""
+    /// Bytes that the GPU says it may have in use at a time.
+    var workingSet: UInt64 = 4 << 30
 
     init() {}
 
@@ -42,6 +44,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
 
   var name: String { "Apple M1 (emulated)" }
   var maxBufferLength: Int { 4 << 30 }
+  var recommendedMaxWorkingSetSize: UInt64 { settings.workingSet }
   var maxThreadgroupMemoryLength: Int { 32768 }
 
   init?(functions: emulator_functions, settings: Settings) {
@@ -96,6 +99,10 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
   }
 
   func makeFence() -> (any MTLFence)? { EmulatedFence(device: self) }
+
+  func makeResidencySet(descriptor desc: MTLResidencySetDescriptor) throws -> any MTLResidencySet {
+    EmulatedResidencySet()
+  }
 
   func makeLibrary(source: String, options: MTLCompileOptions?) throws -> any MTLLibrary {
     let options = options ?? MTLCompileOptions()

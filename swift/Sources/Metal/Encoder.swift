@@ -8,6 +8,8 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
   private let dispatchType: MTLDispatchType
   private var pipeline: EmulatedPipeline?
   private var bound: [Dispatch.Value?] = Array(repeating: nil, count: slots)
+  /// Indices that were set since the last dispatch.
+  private var fresh: Set<Int> = []
   private var threadgroupBytes: [UInt32] = []
   private var updatedFences: [EmulatedFence] = []
   private var calls = EncoderCalls()
@@ -53,6 +55,7 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
         bound[index] = nil
         return
       }
+      fresh.insert(index)
       guard let buffer = buffer as? EmulatedBuffer, buffer.device === device else {
         return misuse("\(describe(index)) is of another device")
       }
@@ -70,6 +73,7 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
       guard length > 0, length < Self.setBytesLimit else {
         return misuse("\(describe(index)): setBytes of \(length) bytes, which must be fewer than \(Self.setBytesLimit)")
       }
+      fresh.insert(index)
       bound[index] = .bytes([UInt8](UnsafeRawBufferPointer(start: bytes, count: length)))
     }
   }
@@ -157,6 +161,12 @@ extension EmulatedEncoder {
   /// Nil after a misuse.
   private func arguments(of pipeline: EmulatedPipeline) -> [Dispatch.Argument]? {
     var arguments: [Dispatch.Argument] = []
+    // Metal lets it pass; a host that counts its arguments otherwise than the kernel is wrong all the same.
+    if let kernel = pipeline.reflection, let unknown = fresh.filter({ kernel.buffers[$0] == nil }).min() {
+      misuse("buffer \(unknown) is set, but the kernel has no such argument")
+      return nil
+    }
+    fresh.removeAll(keepingCapacity: true)
     for index in 0..<Self.slots where pipeline.uses(index) {
       guard let value = bound[index] else {
         misuse("\(describe(index)) is not bound")
@@ -197,6 +207,11 @@ extension EmulatedEncoder {
         return false
       }
       available = buffer.length - offset
+    }
+    // As the host's structure has it and the kernel's reads it: more bytes are as wrong as fewer.
+    if case .bytes = argument.value, let expected, expected.isReference, available != expected.byteCount {
+      misuse("\(describe(argument.index)): \(available) bytes of setBytes for \(expected.byteCount)")
+      return false
     }
     if let expected, expected.isReference, available < expected.byteCount {
       misuse("\(describe(argument.index)): \(available) bytes of the \(expected.byteCount) that it refers to")

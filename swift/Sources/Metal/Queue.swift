@@ -53,6 +53,7 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
   private var running = false
   private var uncompleted = 0
   private var failures: [MTLCommandBufferError.Code] = []
+  private var sets: [any MTLResidencySet] = []
   // The running thread's alone.
   private var groups: UInt64 = 0
 
@@ -74,6 +75,10 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
       return EmulatedCommandBuffer(queue: self, retainsBuffers: retainsBuffers)
     }
   }
+
+  func addResidencySet(_ residencySet: any MTLResidencySet) { condition.locked { sets.append(residencySet) } }
+
+  var residencySets: [any MTLResidencySet] { condition.locked { sets } }
 
   /// The next command buffer to run fails with this, as a GPU's may at any time.
   func failNext(_ code: MTLCommandBufferError.Code) {

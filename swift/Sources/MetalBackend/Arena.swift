@@ -18,9 +18,13 @@ final class ArenaPool: @unchecked Sendable {
     var bytes = 0
   }
   private let device: any MTLDevice
+  private let residency: Residency?
   private let state = Mutex(State())
 
-  init(device: any MTLDevice) { self.device = device }
+  init(device: any MTLDevice, residency: Residency? = nil) {
+    self.device = device
+    self.residency = residency
+  }
 
   /// The smallest chunk of `byteCount` and `step` or more that is free, else a new one.
   func take(atLeast byteCount: Int, step: Int = smallestStep) throws(Failure) -> MetalMemory {
@@ -36,7 +40,7 @@ final class ArenaPool: @unchecked Sendable {
     else {
       throw Failure(.outOfMemory, expected: "\(length) bytes of scratch memory", received: "no buffer")
     }
-    return MetalMemory(made, byteCount: made.length, isWrapped: false)
+    return MetalMemory(made, byteCount: made.length, isWrapped: false, residency)
   }
 
   func giveBack(_ chunks: [MetalMemory]) {

@@ -45,9 +45,10 @@ struct Encoding {
     }
   }
 
-  /// Command buffers that these ops will take, at most.
+  /// Command buffers that these ops will take, at most: an op of less than the limit begins one; of parts of more than half
+  /// of the limit each begins one.
   static func commandBuffers(of ops: [EncodedOp], workLimit: Int) -> Int {
-    ops.reduce(1) { $0 + $1.op.work / max(workLimit, 1) + 1 }
+    ops.reduce(1) { $0 + 2 * ($1.op.work / max(workLimit, 1)) + 2 }
   }
 
   private mutating func add(_ op: Op) throws(Failure) {

@@ -4,11 +4,16 @@ import Metal
 /// Memory that the CPU and the GPU share: an `MTLBuffer`, kept alive by whoever holds this object.
 final class MetalMemory: Memory, @unchecked Sendable {
   let buffer: any MTLBuffer
+  private let residency: Residency?
 
-  init(_ buffer: any MTLBuffer, byteCount: Int, isWrapped: Bool) {
+  init(_ buffer: any MTLBuffer, byteCount: Int, isWrapped: Bool, _ residency: Residency? = nil) {
     self.buffer = buffer
+    self.residency = residency
+    residency?.add(buffer)
     super.init(pointer: buffer.contents(), byteCount: byteCount, isWrapped: isWrapped)
   }
+
+  deinit { residency?.remove(buffer) }
 }
 
 /// A stretch of memory that a kernel may touch, and the buffer that it is bound through. Two buffers may lie over the

@@ -2,11 +2,13 @@
  * `npm run bench:host`: what the Metal backend's host does for a dispatch, counted on the emulation: encoder calls, heap
  * objects, retains and releases. Each case runs twice before it is counted, so that pipelines are compiled and buffers are
  * there. `encoding` is from the making of a command buffer to its commit; `all` since the commit before it, so with checks,
- * descriptors and the submission. Completion runs on a thread of Metal's and is in neither. `--json` gives one line a case.
+ * descriptors and the submission. Completion runs on a thread of Metal's and is in neither. `--json` gives one line a case,
+ * `--only TEXT` leaves out those whose names do not have it.
  */
 import { readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parseArgs } from "node:util";
 import { cases } from "./cases.ts";
 import { Device } from "../../lib/index.ts";
 
@@ -53,11 +55,12 @@ function add(a: Counts, b: Counts): Counts {
 }
 
 /** Runs every case; the process has the variable set. */
-async function measure(file: string): Promise<Row[]> {
+async function measure(file: string, only: string): Promise<Row[]> {
   const linesOf = () => readFileSync(file, "utf8").trimEnd().split("\n");
   using device = Device.open("metal");
   const rows: Row[] = [];
   for await (const { name, run } of cases(device)) {
+    if (!name.includes(only)) continue;
     for (let i = 0; i < 2; i++) await run();
     const before = linesOf().length;
     await run();
@@ -80,10 +83,10 @@ function table(rows: readonly Row[]): string {
 
 if (import.meta.main) {
   const file = process.env[variable];
-  const json = process.argv.includes("--json");
+  const { values } = parseArgs({ options: { json: { type: "boolean" }, only: { type: "string", default: "" } } });
   if (file !== undefined) {
-    const rows = await measure(file);
-    console.log(json ? rows.map((row) => JSON.stringify(row)).join("\n") : table(rows));
+    const rows = await measure(file, values.only);
+    console.log(values.json === true ? rows.map((row) => JSON.stringify(row)).join("\n") : table(rows));
   } else {
     // The library reads its environment once, as it was when the process began.
     const path = join(tmpdir(), `gated-delta-counts-${process.pid}`);

@@ -85,8 +85,10 @@ if (there && process.env["GATED_DELTA_EMULATOR_ORDER"] === undefined) {
       expect([ok, text.trim()]).toEqual([true, digest(device, small)]);
     });
 
-    test("reverse: the tests of the ops", () => {
-      expect(testOps(environment("reverse"), subjects, pattern)).toBeGreaterThan(subjects.length);
+    // Numbers below the normal ones are zero in arithmetic, as on Apple's GPUs, and kept where they are only moved.
+    test("reverse, without subnormal numbers: the tests of the ops", () => {
+      const env = { ...environment("reverse"), GATED_DELTA_EMULATOR_SUBNORMALS: "flush" };
+      expect(testOps(env, subjects, pattern)).toBeGreaterThan(subjects.length);
     }, 600_000);
 
     // Both at once: what either breaks fails here.

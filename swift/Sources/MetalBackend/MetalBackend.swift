@@ -226,7 +226,10 @@ extension MTLResourceOptions {
 
 extension MTLCommandBuffer {
   /// Of one that has completed; 0 where Metal does not say.
-  fileprivate var gpuNanoseconds: UInt64 { UInt64(max(0, gpuEndTime - gpuStartTime) * 1e9) }
+  fileprivate var gpuNanoseconds: UInt64 {
+    let seconds = gpuEndTime - gpuStartTime
+    return seconds > 0 && seconds < 1e6 ? UInt64(seconds * 1e9) : 0
+  }
 
   private var code: MTLCommandBufferError.Code? { (error as? MTLCommandBufferError)?.code }
 

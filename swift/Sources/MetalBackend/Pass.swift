@@ -94,6 +94,7 @@ struct Pass {
   let device: MetalBackend
   private(set) var encoder: (any MTLComputeCommandEncoder)?
   var arena: Arena
+  var tables = LastTable()
   private(set) var lists: PassLists
   private var pipeline: ObjectIdentifier?
   /// What was last set for `[[threadgroup(0)]]`: it stays set for the kernels that follow.

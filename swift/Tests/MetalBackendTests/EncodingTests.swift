@@ -46,6 +46,28 @@ import Testing
       #expect(try calls(backend, [ops[0]]) == EncoderCalls(dispatches: 1, pipelines: 1, buffers: 3, bytes: 1))
     }
 
+    /// Slots of more sequences than a constant holds are copied once for ops that have the same.
+    @Test func equalTablesAreOneTable() throws {
+      let backend = try MetalBackend(device: Devices.emulated())
+      func copy(_ shift: Int32) throws -> Op {
+        let pool = try backend.allocate(byteCount: 16384)
+        return .copySlots(
+          CopySlots(slots: 64, slotElements: 4, pool: TensorView(memory: pool, offset: 0, dtype: .f32, tokenStride: 4, headStride: 4)),
+          Sequences(
+            count: 20, starts: [], readSlots: (0..<20).map { $0 + shift }, writeSlots: (0..<20).map { $0 + 40 },
+            stagedReads: []))
+      }
+      let same = try (0..<3).map { _ in try copy(0) }
+      // The pool, no staged slots, and where slots are read and written; then pools alone.
+      #expect(try calls(backend, same).buffers == 4 + 1 + 1)
+      #expect(try calls(backend, [same[0], copy(1)]).buffers == 4 + 3)
+      let values = same[0]
+      guard case .copySlots(let op, _) = values else { return }
+      for i in 0..<256 { op.pool.memory.write(Float(i), .f32, i) }
+      #expect(backend.run(try copy(1), values, try copy(0)) == nil)
+      #expect((0..<80).allSatisfy { op.pool.memory.read(.f32, 160 + $0) == Float($0) })
+    }
+
     /// A constant that differs from the last in one number is set.
     @Test func constantsThatDifferAreSet() throws {
       let backend = try MetalBackend(device: Devices.emulated())
@@ -79,9 +101,11 @@ import Testing
         commandBuffer.waitUntilCompleted()
         return commandBuffer.error.map { "\($0)" }
       }
+      var params = GDMAdd()
+      params.heads = 1
       #expect(try problem([rows[0], rows[1], out], UInt32(0))?.contains("(params): 4 bytes of setBytes for") == true)
-      #expect(try problem([rows[0], rows[1], out, rows[2]], GDMAdd())?.contains("the kernel has no such argument") == true)
-      #expect(try problem([rows[0], rows[1], out], GDMAdd()) == nil)
+      #expect(try problem([rows[0], rows[1], out, rows[2]], params)?.contains("the kernel has no such argument") == true)
+      #expect(try problem([rows[0], rows[1], out], params) == nil)
     }
 
     /// The estimate that decides whether command buffers are committed as they fill is never below their number.

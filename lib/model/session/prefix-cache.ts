@@ -1,6 +1,6 @@
 import { checkOptions } from "../../arguments/options.ts";
 import { GatedDeltaError } from "../../errors.ts";
-import { ladder } from "../prefix/ladder.ts";
+import { ladder, likelyEnd } from "../prefix/ladder.ts";
 import type { LadderOptions } from "../prefix/ladder.ts";
 import { PrefixStore } from "../prefix/prefix-store.ts";
 import type { Sequence } from "../sequence.ts";
@@ -152,7 +152,7 @@ export class SessionCache implements Disposable {
       } catch (error) {
         if (!(error instanceof GatedDeltaError) || error.code !== "out-of-memory") throw error;
         // No state is free. What is likely to be used takes that of another entry.
-        if (likely < 1 || !this.#store.evict()) return;
+        if (likely < likelyEnd || !this.#store.evict()) return;
       }
     }
   }

@@ -9,6 +9,10 @@ import type { VocabularyLimits } from "./vocabulary.ts";
 /**
  * Text of a model: the tokenizer and the chat templates of its folder, each read when it is used first. A model without
  * them works on token ids.
+ *
+ * Reading a tokenizer of 250 thousand tokens takes about a second in which nothing else runs: `@huggingface/tokenizers` makes
+ * its tables in one call, and parsing the file alone takes longer than other work should wait. So a server reads
+ * {@link tokenizer} once before it takes requests; a program that works on token ids never does.
  */
 export class ModelText {
   /** The folder. */

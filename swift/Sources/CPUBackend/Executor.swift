@@ -35,7 +35,7 @@ final class Executor {
     scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
     _ = kernels.pointee.choose_block?(scratch.start, 0)
     bounds = GrowingBuffer()
-    bounds.reserve(threads &+ 1)
+    bounds.reserve(ThreadPool.mostParts &+ 1)
     crew = ThreadPool.shared.join(threads: threads)
     stopWord = .allocate(capacity: 1)
     stopWord.initialize(to: Atomic(0))
@@ -240,6 +240,13 @@ final class Executor {
     estimate = nanoseconds
     if nanoseconds >= leastNanoseconds * Double(threads) { return threads }
     return max(1, Int(nanoseconds / leastNanoseconds))
+  }
+
+  /// Several parts a thread, for work that reads each byte once and so has no use for finding the same part again: a
+  /// thread whose core is taken for a while holds up the others by one of its parts, not by all that it has left.
+  func smallParts(nanoseconds: Double) -> Int {
+    let parts = parts(nanoseconds: nanoseconds)
+    return parts > 1 ? min(4 &* parts, ThreadPool.mostParts) : parts
   }
 
   /// Whole heads where there are enough of them for every part, else blocks of rows.

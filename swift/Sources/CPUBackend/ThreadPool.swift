@@ -8,9 +8,9 @@ import Threading
 /// thread does what changes no bit. Devices that work at the same time share the cores evenly: each has its share less
 /// the thread that calls, and what a device of few threads leaves goes to the others.
 ///
-/// Part i of a job belongs to its i-th helper and part 0 to the caller, and a device takes its helpers in one order, so
-/// that from call to call a thread finds the same heads in its cache. A part whose helper is late (asleep, or its core
-/// taken) is run by whoever is done first.
+/// Of a job with a part a thread, part i belongs to its i-th helper and part 0 to the caller, and a device takes its
+/// helpers in one order, so that from call to call a thread finds the same heads in its cache. A part whose helper is
+/// late (asleep, or its core taken) is run by whoever is done first.
 final class ThreadPool: @unchecked Sendable {
   static let shared = ThreadPool()
   static let mostParts = 1024
@@ -116,7 +116,10 @@ final class ThreadPool: @unchecked Sendable {
   func run(_ work: PoolJob, nanoseconds: Double, in crew: Crew, scratch: UnsafeMutableRawPointer) -> Bool {
     let now = Clock.now
     let share = share(of: crew, at: now)
-    let wanted = min(work.parts &- 1, share.count)
+    // A job may have more parts than its device has threads: each begins with one of its own stretch.
+    let threads = max(1, min(work.parts, crew.threads.load(ordering: .relaxed)))
+    let stretch = work.parts / threads
+    let wanted = min(threads &- 1, share.count)
     guard wanted > 0 else { return false }
     crew.lookForLostCore(at: now)
     let mayWake = nanoseconds >= ThreadPool.smallNanoseconds || !Crowding.shared.isCrowded(at: now)
@@ -131,7 +134,7 @@ final class ThreadPool: @unchecked Sendable {
       else { continue }
       if number == 0 { number = crew.announce(work) }
       taken &+= 1
-      worker.tell(crew, own: taken, number: number)
+      worker.tell(crew, own: taken &* stretch, number: number)
     }
     guard taken > 0 else { return false }
     crew.runParts(from: 0, scratch: scratch)

@@ -116,6 +116,42 @@ import Threading
     #expect(helped.load(ordering: .relaxed) > 0)
   }
 
+  /// How many threads were in one job at the same time, at most: now in the first word, at most in the second.
+  private static let atOnce: OpaqueRun = { op, begin, end, _, _ in
+    guard let op else { return }
+    let words = UnsafeMutablePointer(mutating: op.assumingMemoryBound(to: Atomic<Int>.self))
+    let now = words[0].add(1, ordering: .relaxed).newValue
+    words[1].max(now, ordering: .relaxed)
+    let end = Clock.now &+ 50_000
+    while Clock.now < end {}
+    words[0].subtract(1, ordering: .relaxed)
+  }
+
+  /// A job of more parts than its device has threads is done by that many threads, on however many cores.
+  @Test func aDeviceHasNoMoreThreadsThanItsOwn() throws {
+    let pool = ThreadPool(cores: 6)
+    for threads in [2, 3] {
+      let crew = try #require(pool.join(threads: threads))
+      defer { pool.leave(crew) }
+      let words = UnsafeMutablePointer<Atomic<Int>>.allocate(capacity: 2)
+      for word in 0..<2 { (words + word).initialize(to: Atomic(0)) }
+      defer { words.deallocate() }
+      let bounds = (0...24).map { Int64($0) }
+      var stop: UInt32 = 0
+      for _ in 0..<40 {
+        _ = bounds.withUnsafeBufferPointer { bounds in
+          withUnsafePointer(to: &stop) {
+            pool.run(
+              PoolJob(
+                run: ThreadPoolTests.atOnce, op: UnsafeRawPointer(words), bounds: bounds.baseAddress!, parts: 24, stop: $0),
+              nanoseconds: 1e9, in: crew, scratch: UnsafeMutableRawPointer(words))
+          }
+        }
+      }
+      #expect(words[1].load(ordering: .relaxed) <= threads)
+    }
+  }
+
   private func sleepBriefly() {
     let lock = Lock()
     lock.lock()

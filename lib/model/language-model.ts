@@ -190,13 +190,19 @@ export class LanguageModel implements Disposable {
   /**
    * A new session of no tokens: a conversation that shares the model's steps with all others. It takes a state when its first
    * tokens are read.
+   *
+   * @throws {GatedDeltaError} for wrong options, and for a cache of another model.
    */
   session(options: SessionOptions = {}): Session {
     this.#alive("model.session");
     return makeSession(this, this.#scheduler, options);
   }
 
-  /** A cache of what sessions have read, for those that are made with it. */
+  /**
+   * A cache of what sessions have read, for those that are made with it.
+   *
+   * @throws {GatedDeltaError} for wrong options.
+   */
   cache(options: SessionCacheOptions): SessionCache {
     this.#alive("model.cache");
     const { stateBytes, pageBytes, pageTokens } = this;

@@ -38,8 +38,8 @@ export interface LoadModelOptions {
    */
   readonly batchTokens?: number | undefined;
   /**
-   * The most tokens of prompts that are read in a step in which sessions generate: fewer keep their pace, more read prompts
-   * sooner. @default 64
+   * The most tokens of prompts that are read in a step in which sessions generate. A smaller number makes the steps of those
+   * shorter, a larger one reads prompts sooner. @default 64
    */
   readonly promptTokens?: number | undefined;
   /** Called after every piece of the weights that was read. What it throws ends the load. */

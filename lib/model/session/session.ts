@@ -116,7 +116,11 @@ export class Session implements Disposable {
     return this;
   }
 
-  /** {@link append} of messages as the model's chat template writes them, with the beginning of an answer. */
+  /**
+   * {@link append} of messages as the model's chat template writes them, with the beginning of an answer.
+   *
+   * @throws {GatedDeltaError} as {@link append}, and where the folder has no chat template or the template refuses the messages.
+   */
   chat(messages: readonly ChatMessage[], options?: ChatOptions): this {
     this.#idle("session.chat");
     return this.append(this.model.text.chat(messages, options));

@@ -51,12 +51,20 @@ export class ModelText {
     throw new UnsupportedError({ op: "model.text", expected, received: `neither in ${this.folder}` });
   }
 
-  /** The token ids of a text: {@link Tokenizer.encode}. */
+  /**
+   * The token ids of a text: {@link Tokenizer.encode}.
+   *
+   * @throws {UnsupportedError} where the folder has no tokenizer; as {@link Tokenizer.encode}.
+   */
   encode(text: string): number[] {
     return this.tokenizer.encode(text);
   }
 
-  /** The token ids of a conversation, ready for an answer: {@link ChatTemplate.render}, then {@link Tokenizer.encode}. */
+  /**
+   * The token ids of a conversation, ready for an answer: {@link ChatTemplate.render}, then {@link Tokenizer.encode}.
+   *
+   * @throws {UnsupportedError} where the folder has no chat template or no tokenizer; as {@link ChatTemplate.render}.
+   */
   chat(messages: readonly ChatMessage[], options?: ChatOptions): number[] {
     return this.tokenizer.encode(this.template.render(messages, options));
   }

@@ -24,7 +24,7 @@ async function installTools() {
 async function writeReference() {
   const reference = join(docs, "reference");
   const stamp = join(reference, ".gated-delta.json");
-  const sources = treeHash(rootFolder, ["lib", "tsconfig.json", "docs/.vitepress/typedoc.json", "docs/.vitepress/package-lock.json"]);
+  const sources = treeHash(rootFolder, ["lib", "tsconfig.json", "docs/.vitepress/typedoc.json", "docs/.vitepress/throws.mjs", "docs/.vitepress/package-lock.json"]);
   if (readStamp(stamp)?.sources === sources) return;
   rmSync(reference, { recursive: true, force: true });
   // Every warning is an error: an export without documentation, a link to nothing.

@@ -141,6 +141,10 @@ describe("the site's guides", () => {
       const { "chain ÷ ours": chain, "op ÷ ours": op, "in place ÷ ours": place } = measured.get(name)!;
       expect(Object.values(rows[i]!).slice(1)).toEqual([chain!, op!, place!.replace("–", "")]);
     }
+    const times = (row: Record<string, string>) => Object.entries(row).filter(([head]) => /^(?:T = )?(?:512|2048)/.test(head)).map(([, cell]) => cell);
+    const peers = new Map(table(readFileSync(join(root, "bench/RESULTS.md"), "utf8"), "| | T = 1, 1 thread |").map((row) => [row[""]!, times(row)]));
+    const order = ["chunked", "recurrent", "ONNX Runtime", "ggml, the op", "torch, chunked", "torch, recurrent", "mlx"];
+    expect(table(textOf("why.md"), "| | 512 tokens, 1 thread |").map(times)).toEqual(order.map((name) => peers.get(name)!));
     const model = readFileSync(join(root, "bench/model.md"), "utf8");
     const whole = table(textOf("speed.md"), "| | threads | median |");
     const recorded = table(model, "| | threads | median |");

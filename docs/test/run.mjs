@@ -36,6 +36,7 @@ await runMain(async () => {
   const pages = readPages();
   for (const [name, { problems }] of pages) check(name, [...problems, ...linkProblems(name, pages)]);
   const operations = [...pages.keys()].filter(isOperation).map((name) => ({ name, formulas: 1 }));
+  for (const { name } of operations) check(`errors of ${name}`, pages.get(name).errors.includes("GatedDeltaError") ? [] : ["no link to GatedDeltaError"]);
   check("pages of operations", operations.length === 17 ? [] : [`${operations.length} of 17`]);
   for (const { name, formulas = 0, pictures = 0 } of [...expected, ...operations]) {
     const page = pages.get(name) ?? { formulas: 0, pictures: 0 };

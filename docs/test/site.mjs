@@ -40,6 +40,8 @@ function readPage(html) {
   return {
     hrefs: [...new Set(all(body, /<a\b[^>]*?\shref="([^"]*)"/g))],
     files: [...new Set([...all(html, /<(?:img|script)\b[^>]*?\ssrc="([^"]*)"/g), ...all(html, /<link\b[^>]*?\shref="([^"]*)"/g)])],
+    /** Error classes that paragraphs begin with. */
+    errors: all(main, /<p><a href="[^"]*\/(\w+Error)\.html"/g),
     ids: new Set(all(body, /\sid="([^"]*)"/g)),
     formulas: (main.match(/<mjx-container/g) ?? []).length,
     pictures: (main.match(/<span class="picture/g) ?? []).length,

@@ -213,7 +213,7 @@ export class Session implements Disposable {
    * Writes it to a file as it is now: tokens, states, keys, values and the last logits. Other work goes on meanwhile; the
    * session's own next step waits until the file is written. A process that is killed leaves the file that was there.
    *
-   * @throws (as a rejection) {@link FileError} where it can't be written; {@link GatedDeltaError} of code `state` while a step
+   * @throws {FileError} (as a rejection) where it can't be written; {@link GatedDeltaError} of code `state` while a step
    *   of it is under way, and where the model is disposed meanwhile. The file that was there is unchanged then.
    */
   async save(path: string): Promise<void> {
@@ -233,7 +233,7 @@ export class Session implements Disposable {
    * pages when it goes on. Other work goes on while the file is read.
    *
    * @param model the one that has written it, or another one of the same weights with states and pages of the same dtypes.
-   * @throws (as a rejection) {@link FileError} for a file that is damaged, no session, or one of another model.
+   * @throws {FileError} (as a rejection) for a file that is damaged, no session, or one of another model.
    */
   static async load(model: LanguageModel, path: string, options: SessionOptions = {}): Promise<Session> {
     const op = "Session.load";

@@ -28,7 +28,7 @@ import Testing
           let stored = (0..<one.state.count).map { Rounding.encode(one.state[raw: $0], stateType) }
           #expect(stored == rounded, "\(stateType), \(keyDim), \(share) %")
           let subnormal = (0..<exact.count).filter { exact[raw: $0] != 0 && exact[raw: $0].magnitude < tiny }.count
-          #expect(share == 100 || subnormal > 0)
+          #expect(share > 0 || subnormal > 0)
         }
       }
     }

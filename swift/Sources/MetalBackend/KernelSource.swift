@@ -891,13 +891,13 @@ template <uint G> struct ValueRows {
 
 // values <- values + weight value for the keys of a block, in ascending order; WHOLE: every row sees all of them.
 template <bool WHOLE, typename S, uint R>
-METAL_FUNC void attend(thread float* values, thread const S* asked, threadgroup const float4* weights,
+METAL_FUNC void attend(thread float* values, thread const S* asked, threadgroup const float* weights,
                        thread const uint* sees) {
   GDM_UNROLL for (uint j = 0; j < GDM_ATTENTION_BLOCK; ++j) {
     float v = float(asked[j]);
-    threadgroup const float4* of = weights + j * (GDM_ATTENTION_ROWS / 4);
+    threadgroup const float* of = weights + j * GDM_ATTENTION_ROWS;
     GDM_UNROLL for (uint i = 0; i < R; ++i) {
-      float weight = of[i / 4][i % 4];
+      float weight = R % 4 == 0 ? ((threadgroup const float4*)of)[i / 4][i % 4] : of[i];
       if (WHOLE || j < sees[i]) values[i] = fma(weight, v, values[i]);
     }
   }
@@ -1015,7 +1015,7 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
         least = min(least, row < rows ? sees[i] : B);
       }
       if (last == 0) break;
-      threadgroup const float4* of = weightMemory + (block * B * R + firstRow) / 4;
+      threadgroup const float* of = weights + (block * B * R + firstRow);
       S asked[B];
       GDM_UNROLL for (uint j = 0; j < B; ++j) {
         asked[j] = valuePages[ulong(stripRows[block * B + min(j, last - 1)]) * dim + element];

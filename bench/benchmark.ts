@@ -1,5 +1,7 @@
 /** What a benchmark is, and how mitata times one. */
 import { measure } from "mitata";
+import type { Device } from "../lib/index.ts";
+import type { Rotation } from "./operands.ts";
 import type { Work } from "./work.ts";
 
 /** How long to measure. */
@@ -28,6 +30,8 @@ export interface Benchmark {
   /** What the limit is computed from; undefined where no limit of the machine applies. */
   readonly work: Work | undefined;
   measure(budget: Budget): Promise<Figure>;
+  /** Of a benchmark of ops: its calls, for another device than its own. */
+  rotation?(device: Device): Rotation;
 }
 
 /**

@@ -62,6 +62,7 @@ export function opBenchmark(
     name,
     threads,
     work,
+    rotation: make,
     async measure(budget: Budget): Promise<Figure> {
       const opened = device();
       const { calls, tensors } = make(opened);

@@ -9,6 +9,8 @@ export interface Options {
   readonly compare: string | undefined;
   readonly picture: string | undefined;
   readonly markdown: string | undefined;
+  readonly metal: boolean;
+  readonly receipt: string | undefined;
 }
 
 export const usage = `npm run bench -- [options]
@@ -18,6 +20,8 @@ export const usage = `npm run bench -- [options]
   --compare FILE       ratios to an earlier --json output: above 1 is faster now
   --picture FILE       an SVG of what part of its limit each op reaches
   --markdown FILE      the results as a table for a document
+  --metal              the GPU's benchmarks alone (on a Mac they follow the others)
+  --receipt FOLDER     writes what was measured, and on what (on a Mac a whole run writes into test/receipts)
   --list               names only`;
 
 /** Reads arguments; a string is the message of a wrong one. */
@@ -33,9 +37,11 @@ export function readOptions(args: readonly string[]): Options | string {
         compare: { type: "string" },
         picture: { type: "string" },
         markdown: { type: "string" },
+        metal: { type: "boolean", default: false },
+        receipt: { type: "string" },
       },
     });
-    const { json, quick, list, filter, compare, picture, markdown } = values;
+    const { json, quick, list, filter, compare, picture, markdown, metal, receipt } = values;
     return {
       json,
       quick,
@@ -44,6 +50,8 @@ export function readOptions(args: readonly string[]): Options | string {
       compare,
       picture,
       markdown,
+      metal,
+      receipt,
     };
   } catch (error) {
     return error instanceof Error ? error.message : String(error);

@@ -43,6 +43,8 @@ describe("options", () => {
       compare: "old.jsonl",
       picture: undefined,
       markdown: undefined,
+      metal: false,
+      receipt: undefined,
     });
     expect(filter?.test("gatedDelta/f32/B1/T1")).toBe(true);
     expect(filter?.test("gatedDelta/f32/B8/T1")).toBe(false);

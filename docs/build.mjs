@@ -6,7 +6,7 @@ import { withLock } from "../swift/scripts/lock.mjs";
 import { withProgress } from "../swift/scripts/progress.mjs";
 import { Failure, runMain, say } from "../swift/scripts/report.mjs";
 import { rootFolder } from "../swift/scripts/root.mjs";
-import { contentHash, readStamp, writeStamp } from "../swift/scripts/stamp.mjs";
+import { contentHash, readStamp, treeHash, writeStamp } from "../swift/scripts/stamp.mjs";
 
 const docs = join(rootFolder, "docs");
 const folder = join(docs, ".vitepress");
@@ -20,6 +20,18 @@ async function installTools() {
   writeStamp(stampFile, { lock });
 }
 
+/** The reference, out of the sources; again only where they, or TypeDoc's version or settings, have changed. */
+async function writeReference() {
+  const reference = join(docs, "reference");
+  const stamp = join(reference, ".gated-delta.json");
+  const sources = treeHash(rootFolder, ["lib", "tsconfig.json", "docs/.vitepress/typedoc.json", "docs/.vitepress/throws.mjs", "docs/.vitepress/package-lock.json"]);
+  if (readStamp(stamp)?.sources === sources) return;
+  rmSync(reference, { recursive: true, force: true });
+  // Every warning is an error: an export without documentation, a link to nothing.
+  await step("reference", process.execPath, [...program("typedoc", "bin/typedoc"), "--treatWarningsAsErrors", "--logLevel", "Warn"]);
+  writeStamp(stamp, { sources });
+}
+
 async function step(name, command, args) {
   const { code, text } = await withProgress(name, () => run(command, args, { cwd: folder }));
   if (code !== 0) throw new Failure(`${name} failed:\n${tail(text)}`);
@@ -30,9 +42,7 @@ const program = (name, path) => [join(folder, "node_modules", name, path)];
 await runMain(async () => {
   await withLock(join(rootFolder, ".build", "lock-docs"), "build of the site", async () => {
     await installTools();
-    rmSync(join(docs, "reference"), { recursive: true, force: true });
-    // Every warning is an error: an export without documentation, a link to nothing.
-    await step("reference", process.execPath, [...program("typedoc", "bin/typedoc"), "--treatWarningsAsErrors", "--logLevel", "Warn"]);
+    await writeReference();
     await step("site", process.execPath, [...program("vitepress", "bin/vitepress.js"), "build", ".."]);
   });
   say(`the site is in ${join(".build", "site")}`);

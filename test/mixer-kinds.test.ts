@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { Device, GatedDeltaNet, StatePool } from "../lib/index.ts";
 import type { FloatDType } from "../lib/index.ts";
 import { bitsEqual, bounds, relRms } from "../lib/cli/verify/compare.ts";
+import type { TensorToWrite } from "../lib/safetensors/safetensors.ts";
 import { parseLayerConfig } from "../lib/layer/config.ts";
 import { reference } from "./reference/tensor.ts";
 import { drive, randomHidden, together } from "./support/drive.ts";
@@ -33,11 +34,29 @@ interface Case {
   readonly config: object;
   readonly mixer: string;
   readonly dtype?: FloatDType;
+  /** Whether mlx-lm has renamed the convolutions. */
+  readonly renamed?: boolean;
+}
+
+/** The names that mlx-lm gives convolutions. */
+function rename(tensors: Record<string, TensorToWrite>): void {
+  for (const name of Object.keys(tensors)) {
+    if (!name.includes("_conv1d.")) continue;
+    tensors[name.replace("_conv1d.", "_conv.conv.")] = tensors[name]!;
+    delete tensors[name];
+  }
 }
 
 const cases: Case[] = [
   { name: "Kimi Linear", shape: { ...kda, normEps: 1e-3, ranks: { f: 16, g: 16 }, aLogShape: [1, 1, 3, 1] }, config: { model_type: "kimi_linear", ...kdaKeys }, mixer: "self_attn" },
   { name: "Kimi Linear as released", shape: { ...kda, normEps: 1e-5, ranks: { f: 16, g: 16 }, aLogShape: [1, 1, 3, 1] }, config: { model_type: "kimi_linear", ...released }, mixer: "self_attn", dtype: "bf16" },
+  {
+    name: "Kimi Linear as mlx-lm leaves it",
+    shape: { ...kda, normEps: 1e-5, ranks: { f: 16, g: 16 }, aLogShape: [1, 1, 3, 1], convShape: (channels, width) => [channels, width, 1] },
+    config: { model_type: "kimi_linear", ...released },
+    mixer: "self_attn",
+    renamed: true,
+  },
   {
     name: "Kimi K3: bounded, a full output gate, another activation of the MLP",
     shape: { ...kda, normEps: 1e-5, gateBound: -5, ranks: { f: 16 } },
@@ -63,9 +82,9 @@ const cases: Case[] = [
 
 describe("against float64", () => {
   const lengths = [5, 1, 17];
-  test.each(cases)("$name", ({ shape, config, mixer, dtype = "f32" }) => {
+  test.each(cases)("$name", ({ shape, config, mixer, dtype = "f32", renamed }) => {
     const weights = separateWeights(new Random(3), shape, dtype);
-    const path = writeMixer(newPath("mixer"), config, weights, dtype, `model.layers.1.${mixer}.`);
+    const path = writeMixer(newPath("mixer"), config, weights, dtype, `model.layers.1.${mixer}.`, renamed ? rename : undefined);
     using layer = GatedDeltaNet.load(device, path, { layer: 1 });
     const hidden = randomHidden(new Random(4), lengths, 48);
     const cuSeqlens = lengths.reduce<number[]>((starts, length) => [...starts, starts.at(-1)! + length], [0]);

@@ -1,8 +1,9 @@
 /** Running a whole model: batches, results and how long they last, and what a failure leaves. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { Device } from "../lib/index.ts";
+import { Device, linear } from "../lib/index.ts";
 import { bitsEqual } from "../lib/cli/verify/compare.ts";
-import type { RunResult } from "../lib/model.ts";
+import type { LanguageModel, RunResult } from "../lib/model.ts";
+import { memoryOf } from "../lib/model/model-memory.ts";
 import { sequenceFrom, snapshotOf } from "../lib/model/snapshot.ts";
 import { openDevice, slowWork, thrownBy } from "./support/devices.ts";
 import { failAt } from "./support/faults.ts";
@@ -129,6 +130,68 @@ describe("results", () => {
     const [result] = await model.run([{ sequence: model.sequence(), tokens: [1] }]);
     model[Symbol.dispose]();
     expect(thrownBy(() => result!.logits).code).toBe("state");
+  });
+});
+
+describe("hidden states", () => {
+  const numbers = (result: { readonly hidden: Float32Array }) => result.hidden.slice();
+
+  test("are what the output projection makes logits of, with the same bits in every way of reading", async () => {
+    for (const change of [{}, { tied: true, layers: "gg" }] as const) {
+      using model = await openTiny(device, {}, change);
+      const { hiddenSize, vocabSize } = model.config;
+      const tokens = textOf(2, 30);
+      using cold = model.sequence();
+      const [whole] = await model.run([{ sequence: cold, tokens, logits: "all", hidden: "all" }]);
+      const [all, logits] = [numbers(whole!), whole!.logits.slice()];
+      expect([all.length, whole!.rows]).toEqual([30 * hiddenSize, 30]);
+      using x = device.tensor("f32", [30, hiddenSize]).copyFrom(all);
+      using out = device.tensor("f32", [30, vocabSize]);
+      device.run(linear({ x, ...memoryOf(model).weights.output, out }));
+      device.wait();
+      expect(bitsEqual(out.data, logits)).toBe(true);
+      const row = (from: number, to: number) => all.subarray(from * hiddenSize, to * hiddenSize);
+
+      // Cut, in batches with others of which some want none, without logits, and token by token.
+      using a = model.sequence();
+      using b = model.sequence();
+      const [first, other] = await model.run([
+        { sequence: a, tokens: tokens.slice(0, 11), logits: "none", hidden: "all" },
+        { sequence: b, tokens: tokens.slice(0, 5), logits: "all" },
+      ]);
+      expect(bitsEqual(numbers(first!), row(0, 11))).toBe(true);
+      expect(first!.rows).toBe(0);
+      expect(() => first!.logits).toThrow('logits: "none"');
+      expect(() => other!.hidden).toThrow('hidden: "none"');
+      const [next, last] = await model.run([{ sequence: b, tokens: tokens.slice(5, 20), hidden: "last", logits: "none" }, { sequence: a, tokens: tokens.slice(11, 29), hidden: "last" }]);
+      expect(bitsEqual(numbers(next!), row(19, 20))).toBe(true);
+      expect(bitsEqual(numbers(last!), row(28, 29))).toBe(true);
+      expect(bitsEqual(last!.logits, logits.subarray(28 * vocabSize, 29 * vocabSize))).toBe(true);
+      const [token] = await model.run([{ sequence: a, tokens: [tokens[29]!], hidden: "all" }]);
+      expect(bitsEqual(numbers(token!), row(29, 30))).toBe(true);
+      await model.run([{ sequence: b, tokens: [tokens[20]!] }]);
+      expect(() => token!.hidden).toThrow("has run since");
+    }
+  });
+
+  test("of 16-bit activations are float32; of many rows, in passes, have memory of their own", async () => {
+    using model = await openTiny(device, { dtype: "bf16", states: 2, batchTokens: 7 });
+    using half = await openTiny(device, { dtype: "bf16", states: 2 });
+    const read = async (of: LanguageModel) => {
+      using sequence = of.sequence();
+      const [result] = await of.run([{ sequence, tokens: textOf(1, 40), logits: "none", hidden: "all" }]);
+      return numbers(result!);
+    };
+    const found = await read(half);
+    expect(found.some((number) => new Float32Array(Uint32Array.of(new Uint32Array(Float32Array.of(number).buffer)[0]! & 0xffff0000).buffer)[0] !== number)).toBe(true);
+    expect(bitsEqual(await read(model), found)).toBe(true);
+  });
+
+  test("wanted of what is no such thing are refused", async () => {
+    using model = await openTiny(device);
+    using sequence = model.sequence();
+    expect((await rejection(model.run([{ sequence, tokens: [1], hidden: "first" as never }]))).argument).toBe("batch[0].hidden");
+    expect(sequence.tokens).toBe(0);
   });
 });
 

@@ -1,9 +1,10 @@
 /** The accounts of pages against a plain model: every history of calls, with the tokens that each list must hold. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { PageLedger } from "../lib/model/page-ledger.ts";
+import { PageLedger, PageNeed } from "../lib/model/page-ledger.ts";
 import type { PageList, PageStep } from "../lib/model/page-ledger.ts";
 import { thrownBy } from "./support/devices.ts";
+import { Random } from "./support/random.ts";
 
 const op = "test";
 
@@ -203,4 +204,36 @@ describe("pages against a plain model", () => {
     expect(thrownBy(() => ledger.begin(op, "batch", [parent], [2])).code).toBe("out-of-memory");
     ledger.finish(ledger.begin(op, "batch", [parent], [1])); // as many as its page still holds
   });
+});
+
+test("what a step takes is known as lists are added to it and taken out, while others fork and end", () => {
+  const random = new Random(5);
+  for (let round = 0; round < 200; round++) {
+    const ledger = new PageLedger(400, 1 + random.below(4));
+    const lists = Array.from({ length: 6 }, () => ledger.create());
+    ledger.finish(ledger.begin(op, "lists", lists, lists.map(() => random.below(9))));
+    while (lists.length < 14) lists.push(ledger.fork(op, random.pick(lists)));
+    const need = new PageNeed(ledger);
+    const inStep = new Map<PageList, number>();
+    for (let i = 0; i < 40; i++) {
+      const list = random.pick(lists);
+      const count = inStep.get(list);
+      const kind = random.below(4);
+      if (kind === 0) lists.push(ledger.fork(op, list));
+      else if (kind === 1 && count === undefined && lists.length > 3) ledger.release(op, lists.splice(lists.indexOf(list), 1)[0]!);
+      else if (count !== undefined) {
+        need.remove([list], [count]);
+        inStep.delete(list);
+      } else {
+        inStep.set(list, random.below(7));
+        need.add([list], [inStep.get(list)!]);
+      }
+      const free = ledger.free;
+      expect(need.pages).toBe(ledger.needed([...inStep.keys()], [...inStep.values()]));
+      const step = ledger.begin(op, "lists", [...inStep.keys()], [...inStep.values()]);
+      const taken = free - ledger.free;
+      ledger.abort(step);
+      expect(need.pages).toBe(taken);
+    }
+  }
 });

@@ -1,85 +1,49 @@
 import { describe, expect, test } from "bun:test";
-import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import * as ggml from "../lib/ggml.ts";
-import * as api from "../lib/index.ts";
-import { scratch } from "./support/files.ts";
 
 const root = join(import.meta.dir, "..");
 const text = readFileSync(join(root, "README.md"), "utf8");
-const { folder } = scratch();
 
-/** The program in the README under this name: a fence that begins with "ts NAME". */
-function program(name: string): string {
-  const match = new RegExp(`^\`\`\`ts ${name}\\n([\\s\\S]*?)^\`\`\`$`, "m").exec(text);
-  if (!match) throw new Error(`the README has no program ${name}`);
-  return match[1]!;
-}
-
-/** Runs a program as a project that has installed the package would, from the clone's folder. */
-function run(name: string): { status: number; out: string; errors: string } {
-  const modules = join(folder, "node_modules");
-  mkdirSync(modules, { recursive: true });
-  if (!existsSync(join(modules, "gated-delta"))) symlinkSync(root, join(modules, "gated-delta"), "dir");
-  const path = join(folder, `${name}.ts`);
-  writeFileSync(path, program(name));
-  const child = Bun.spawnSync([process.execPath, path], { cwd: root, stdout: "pipe", stderr: "pipe", timeout: 60_000 });
-  return { status: child.exitCode, out: child.stdout.toString(), errors: child.stderr.toString() };
-}
+/** The parts that links can name, as GitHub makes them of heads. */
+const anchors = (markdown: string) =>
+  new Set([...markdown.matchAll(/^#+ (.+)$/gm)].map(([, head]) => head!.toLowerCase().replace(/[^\w\- ]/g, "").replaceAll(" ", "-")));
 
 describe("the README", () => {
-  test("has a first program that runs as pasted", () => {
-    const { status, out, errors } = run("first");
-    expect([status, errors]).toEqual([0, ""]);
-    expect(out).toMatch(/^(?:cpu|metal), .+: prefilled 7 tokens, decoded 3$/m);
-    expect(out).toMatch(/^first numbers:(?: -?\d\.\d{4}){4}$/m);
+  test("is short enough for two minutes", () => {
+    const prose = text.replace(/^```[\s\S]*?^```$/gm, "").replace(/^\|.*$/gm, "");
+    expect(prose.split(/\s+/).length).toBeLessThan(450);
   });
 
-  test("has a layer's program that runs as pasted", () => {
-    const { status, out, errors } = run("layer");
-    expect([status, errors]).toEqual([0, ""]);
-    expect(out).toContain("hiddenSize: 192");
+  test("shows the example that the site's tests run, and one block of commands of the manifest", () => {
+    const blocks = [...text.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].map(([, language, code]) => [language, code] as const);
+    expect(blocks.map(([language]) => language)).toEqual(["ts", "sh"]);
+    expect(blocks[0]![1]).toBe(readFileSync(join(root, "docs/examples/readme.ts"), "utf8"));
+    expect(blocks[1]![1]!.split("\n").map((line) => line.split(/ {2,}/)[0])).toEqual(["npm run demo", "npm test", ""]);
   });
 
-  test("has a model's program that runs as pasted", () => {
-    const { status, out, errors } = run("model");
-    expect([status, errors]).toEqual([0, ""]);
-    expect(out).toMatch(/^answer:(?: \d+){8}$/m);
-    expect(out).toContain("12 tokens, 1 rows of logits; 12 tokens, 1 rows of logits; 4 tokens, 4 rows of logits");
-  });
-
-  test("has an agent that goes on in a new process with the bits it had in the old one", () => {
-    const { status, out, errors } = run("agent");
-    expect([status, errors]).toEqual([0, ""]);
-    const [here, elsewhere] = out.trim().split("\n").map((line) => line.slice(line.indexOf(": ")));
-    expect(here).toMatch(/^: token \d+(?: -?\d[\d.e-]*){3}$/);
-    expect(elsewhere).toBe(here!);
-  });
-
-  test("tells of every operation, and of none that is not there", () => {
-    const table = text.slice(text.indexOf("## The operations"), text.indexOf("## How it works"));
-    const firstCells = [...table.matchAll(/^\|([^|]+)\|/gm)].map(([, cell]) => cell!);
-    const told = firstCells.flatMap((cell) => [...cell.matchAll(/`(\w+)`/g)].map(([, name]) => name!));
-    const operations = Object.entries({ ...api, ...ggml }).filter(([name, value]) => {
-      return typeof value === "function" && /^[a-z]/.test(name) && !/^(?:encode|decode)Bf16$|^libraryInfo$/.test(name);
-    });
-    expect(told.sort()).toEqual(operations.map(([name]) => name).sort());
-  });
-
-  test("names only files, commands and variables that exist", () => {
+  test("names only files, parts of files, commands and variables that exist", () => {
     const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { scripts: Record<string, string> };
-    for (const [, script] of text.matchAll(/npm run (\w+)/g)) expect(Object.keys(manifest.scripts)).toContain(script!);
-    for (const [, target] of text.matchAll(/\]\((?!https?:|#)([^)]+)\)/g)) expect(existsSync(join(root, target!))).toBe(true);
-    for (const [, anchor] of text.matchAll(/\]\(#([^)]+)\)/g)) {
-      expect(text.toLowerCase()).toMatch(new RegExp(`^#+ ${anchor!.replaceAll("-", "[ -]")}$`, "m"));
+    for (const [, script] of text.matchAll(/npm run ([\w:]+)/g)) expect(Object.keys(manifest.scripts)).toContain(script!);
+    let links = 0;
+    for (const [, target] of text.matchAll(/\]\((?!https?:)([^)]+)\)/g)) {
+      const [path, part] = target!.split("#") as [string, string?];
+      expect([target, path === "" || existsSync(join(root, path))]).toEqual([target, true]);
+      if (part !== undefined) expect([...anchors(path === "" ? text : readFileSync(join(root, path), "utf8"))]).toContain(part);
+      links++;
     }
-    for (const [path] of text.matchAll(/(?<=[`"])test\/golden\/[\w.-]+/g)) expect(existsSync(join(root, path))).toBe(true);
+    expect(links).toBeGreaterThan(10);
+    for (const [, path] of text.matchAll(/`((?:test|packages|bench)\/[\w./-]+)`/g)) expect([path, existsSync(join(root, path!))]).toEqual([path, true]);
+    const variables = readFileSync(join(root, "docs/install.md"), "utf8");
+    for (const [name] of text.matchAll(/GATED_DELTA_\w+/g)) expect(variables).toContain(`| \`${name}\` |`);
   });
 
-  test("says beside every claim about Metal that no Apple hardware has run it", () => {
-    const claims = /\b(?:through|pipelines over|on Apple)\b/i;
-    const paragraphs = text.split(/\n\s*\n/).filter((part) => /Metal/.test(part) && claims.test(part));
-    expect(paragraphs.length).toBeGreaterThan(1);
-    for (const part of paragraphs) expect(part.replace(/\s+/g, " ")).toContain("not yet run on Apple hardware");
+  test("says once, in the table of what is verified, that no Apple hardware has run it; claims about Metal lead there", () => {
+    const table = text.slice(text.indexOf("## What is verified"), text.indexOf("## More"));
+    expect(text.match(/not yet run on Apple hardware/g)).toHaveLength(1);
+    expect(table).toMatch(/^\| Metal on Apple silicon \| nothing: not yet run on Apple hardware;/m);
+    const elsewhere = text.replace(table, "").split(/\n\s*\n/).filter((part) => /Metal/.test(part) && !/^(?:```|\|)/.test(part));
+    expect(elsewhere.length).toBeGreaterThan(0);
+    for (const part of elsewhere) expect(part).toContain("(#what-is-verified-and-on-what)");
   });
 });

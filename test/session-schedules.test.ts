@@ -1,6 +1,6 @@
 /**
  * Random schedules of sessions over tiny models: at the same time, forked, drafted, cached, evicted, saved, restored, left,
- * aborted and disposed of. Every token and every bit of a logit is that of the cold run. The long run is
+ * aborted, disposed of, and gone on with from what a killed process has left. Every token and every bit of a logit is that of the cold run. The long run is
  * session-schedules/long.ts.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
@@ -35,7 +35,8 @@ beforeAll(async () => {
 test(`${schedules} random schedules give the tokens and bits of the cold run`, async () => {
   const { failure, counts } = await runSchedules(fixtures, seed, 0, schedules);
   expect(failure).toBeUndefined();
-  for (const what of ["tokens given with drafts", "logits compared", "at the same time", "forks", "restored", "aborted", "disposed of on the way", "caches cleared"]) {
+  if (schedules >= 100) expect(counts.get("sessions of killed processes") ?? 0).toBeGreaterThan(0);
+  for (const what of ["tokens given with drafts", "logits compared", "at the same time", "forks", "restored", "restored from the middle of an answer", "aborted", "disposed of on the way", "caches cleared"]) {
     expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }
 }, 600_000);

@@ -20,12 +20,14 @@ function verify(paths: readonly string[], ...options: string[]) {
 
 const others = ["all tokens in one run", "split after 1", "split in pieces of 7", "token by token", "batched", "forked", "restored"];
 
+const sessions = ["sessions, strangers beside them", "sessions, cold and warm cache", "sessions, drafts", "sessions, forked", "sessions, restored from files"];
+
 describe("a model with references", () => {
   const { status, rows, errors } = verify([golden]);
 
   test("passes in every way", () => {
     expect([status, errors]).toEqual([0, ""]);
-    expect([...new Set(rows.map(({ way }) => way))]).toEqual(["whole", ...others]);
+    expect([...new Set(rows.map(({ way }) => way))]).toEqual(["whole", ...others, ...sessions]);
     for (const row of rows) {
       expect(row).toMatchObject({ file: golden, op: "LanguageModel", backend, pass: true });
       if (/bits|greedy\.\d/.test(row.tensor)) expect([row.relRms, row.maxAbs, row.tolerance]).toEqual([0, 0, 0]);
@@ -34,6 +36,7 @@ describe("a model with references", () => {
     const whole = rows.filter(({ way }) => way === "whole").map(({ tensor }) => tensor);
     expect(whole.toSorted()).toEqual([0, 1].flatMap((n) => [`greedy.${n}`, `greedy_logits.${n}`, `logits.${n}`]).toSorted());
     for (const way of others) expect(rows.filter((row) => row.way === way && row.tensor.includes("bits"))).toHaveLength(4);
+    for (const way of sessions) expect(rows.filter((row) => row.way === way)).toHaveLength(4);
   }, 120_000);
 
   test("passes with 16-bit activations and pages, whose logits may be further away", () => {
@@ -118,8 +121,8 @@ test("a model without references is compared with itself", () => {
     const folder = tinyFolder(change);
     const { status, errors, rows } = verify([`${folder}/`]);
     expect([status, errors]).toEqual([0, ""]);
-    expect([...new Set(rows.map(({ way }) => way))]).toEqual(others);
-    expect(rows).toHaveLength(others.length * 3 * 3);
+    expect([...new Set(rows.map(({ way }) => way))]).toEqual([...others, ...sessions]);
+    expect(rows).toHaveLength(others.length * 3 * 3 + sessions.length * 3 * 2);
     for (const { file, relRms, pass } of rows) expect([file, relRms, pass]).toEqual([`${folder}/`, 0, true]);
   }
 }, 120_000);

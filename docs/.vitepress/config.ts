@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitepress";
+import { picture } from "./pictures.ts";
 
 const sidebarFile = new URL("../reference/typedoc-sidebar.json", import.meta.url);
 const reference = existsSync(sidebarFile) ? JSON.parse(readFileSync(sidebarFile, "utf8")) : [];
@@ -21,7 +22,7 @@ export default defineConfig({
   base: process.env.GATED_DELTA_DOCS_BASE ?? "/",
   outDir: "../.build/site",
   cacheDir: "../.build/site-cache",
-  srcExclude: ["node_modules/**", "examples/**", "test/**"],
+  srcExclude: ["node_modules/**", "examples/**", "test/**", "pictures/**"],
   lastUpdated: false,
   cleanUrls: false,
   markdown: {
@@ -33,6 +34,11 @@ export default defineConfig({
         const token = tokens[index]!;
         if (token.info.trim() !== "math") return fence(tokens, index, options, env, self);
         return md.render(`$$\n${token.content.trim()}\n$$`);
+      };
+      const image = md.renderer.rules.image!;
+      md.renderer.rules.image = (tokens, index, options, env, self) => {
+        const source = tokens[index]!.attrGet("src") ?? "";
+        return source.endsWith(".svg") ? picture(new URL(`../${source}`, import.meta.url)) : image(tokens, index, options, env, self);
       };
     },
   },
@@ -51,10 +57,13 @@ export default defineConfig({
           items: [
             { text: "Start here", link: "/start" },
             { text: "Why this, and when not", link: "/why" },
-            { text: "From a checkpoint to tokens", link: "/model" },
-            { text: "A mixer from a checkpoint", link: "/layer" },
+            { text: "From a checkpoint to text", link: "/model" },
             { text: "States for agents", link: "/states" },
+            { text: "In a server", link: "/server" },
+            { text: "A mixer from a checkpoint", link: "/layer" },
             { text: "Choosing an operation", link: "/operations" },
+            { text: "Memory and errors", link: "/memory" },
+            { text: "Install and commands", link: "/install" },
           ],
         },
         {

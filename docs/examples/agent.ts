@@ -1,8 +1,9 @@
 import { Device } from "gated-delta";
 import { LanguageModel, type Session } from "gated-delta/model";
 
+const folder = process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed"; // of a checkpoint
 using device = Device.open();
-using model = await LanguageModel.load(device, "test/golden/models/qwen3_5-mlx-mixed", { states: 20, pages: 200 });
+using model = await LanguageModel.load(device, folder, { states: 20, pages: 200 });
 using question = model.session().chat([{ role: "user", content: "Name a large lake." }]);
 await question.logits(); // read once, for all forks
 

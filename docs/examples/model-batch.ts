@@ -1,8 +1,9 @@
 import { Device } from "gated-delta";
 import { LanguageModel } from "gated-delta/model";
 
+const folder = process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed"; // of a checkpoint
 using device = Device.open("cpu");
-using model = await LanguageModel.load(device, "test/golden/models/qwen3_5-mlx-mixed", { states: 4, pages: 16 });
+using model = await LanguageModel.load(device, folder, { states: 4, pages: 16 });
 using prompt = model.sequence();
 await model.run([{ sequence: prompt, tokens: [17, 42, 99], logits: "none" }]);
 using fork = prompt.fork();

@@ -1,45 +1,29 @@
 import { Device } from "gated-delta";
-import { LanguageModel, type ChatMessage } from "gated-delta/model";
+import { LanguageModel, type ChatMessage, type Session } from "gated-delta/model";
 
+const folder = process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed"; // of a checkpoint
 using device = Device.open();
-using model = await LanguageModel.load(device, "test/golden/models/qwen3_5-mlx-mixed", { states: 24, pages: 400 });
+using model = await LanguageModel.load(device, folder, { states: 24, pages: 400 });
 using cache = model.cache({ bytes: 16 * model.stateBytes });
 
-/** Answers `{ messages, user?, maxTokens? }` with text as it comes. All requests share the model's steps, and what they begin with. */
+/** The pieces of an answer as they come. It ends with the session disposed, also when the client has left. */
+async function* piecesOf(session: Session, maxTokens: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  using own = session;
+  const encoder = new TextEncoder();
+  for await (const { text } of own.generate({ maxTokens, drafts: true, signal })) if (text !== "") yield encoder.encode(text);
+}
+
+/** Answers `{ messages, user?, maxTokens? }`. All requests share the model's steps, and what they begin with. */
 async function answer(request: Request): Promise<Response> {
-  const { messages, user = "", maxTokens = 100 } = (await request.json()) as { messages: ChatMessage[]; user?: string; maxTokens?: number };
-  const session = model.session({ cache, salt: user });
-  const end = new AbortController(); // of a client that leaves
+  const session = model.session({ cache, salt: request.headers.get("authorization") ?? "" });
   try {
-    session.chat(messages);
+    const { messages, maxTokens = 100 } = (await request.json()) as { messages: ChatMessage[]; maxTokens?: number };
+    const body = piecesOf(session.chat(messages), maxTokens, request.signal);
+    return new Response(body, { headers: { "content-type": "text/plain; charset=utf-8" } });
   } catch (error) {
     session[Symbol.dispose]();
     return new Response(String(error), { status: 400 });
   }
-  const pieces = session.generate({ maxTokens, drafts: true, signal: end.signal });
-  const encoder = new TextEncoder();
-  const body = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      try {
-        for (;;) {
-          const { value, done } = await pieces.next();
-          if (done) {
-            session[Symbol.dispose]();
-            return controller.close();
-          }
-          if (value.text !== "") return controller.enqueue(encoder.encode(value.text));
-        }
-      } catch (error) {
-        session[Symbol.dispose]();
-        if (!end.signal.aborted) controller.error(error);
-      }
-    },
-    cancel() {
-      end.abort();
-      session[Symbol.dispose]();
-    },
-  });
-  return new Response(body, { headers: { "content-type": "text/plain; charset=utf-8" } });
 }
 
 const server = Bun.serve({

@@ -26,7 +26,8 @@ ${kinds.map(({ prefix, op }) => `  ${prefix.padEnd(15)}${op}`).join("\n")}
 
 A directory with a config.json is a checkpoint: what is in it runs whole, split, batched,
 forked and restored, all to the same bits, and is compared with expected.safetensors where
-there is one.
+there is one. Models also run as sessions: with strangers beside them, a cache, drafts,
+forks and files.
 
   --backend  where to run (default: auto)
   --threads  CPU threads to use (default: all)

@@ -8,15 +8,15 @@ export type BackendName = "auto" | "cpu" | "metal";
 
 /** Options of {@link Device.open}. */
 export interface DeviceOptions {
-  /** @default "auto" */
+  /** Where ops run. @default "auto" */
   readonly backend?: BackendName | undefined;
-  /** CPU threads that this device's work may use, 0..1024; 0 is every core that the process may use. @default 0 */
+  /** Number of CPU threads that this device's work may use, 0..1024; 0 is every core that the process may use. @default 0 */
   readonly threads?: number | undefined;
 }
 
 /** Options of {@link Device.finish}. */
 export interface FinishOptions {
-  /** Ends the waiting, not the work, which can't be called back. The promise rejects with the signal's reason. */
+  /** Ends the waiting; the work goes on. The promise rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds after which the promise rejects with a {@link TimeoutError}; the work goes on. @default Infinity */
   readonly timeoutMs?: number | undefined;

@@ -67,7 +67,7 @@ export class Device implements Disposable {
   readonly name: string;
   /** The instruction set of the CPU backend's kernels; empty on Metal. */
   readonly isa: string;
-  /** CPU threads in use. */
+  /** Number of CPU threads in use. */
   readonly threads: number;
   /** Whether Metal is the emulation that stands in for it on Linux. */
   readonly emulated: boolean;
@@ -150,7 +150,9 @@ export class Device implements Disposable {
   /**
    * Allocates a tensor and copies elements into it, as {@link Tensor.copyFrom} does.
    *
+   * @param shape 1 to 8 dimensions; 0 is a legal length.
    * @param source as many numbers as the shape has elements.
+   * @throws {ShapeError} beyond 4 GiB − 16 KiB; {@link GatedDeltaError} as {@link Tensor.copyFrom}.
    */
   tensorFrom<D extends DType>(dtype: D, shape: readonly number[], source: ArrayLike<number>): Tensor<D> {
     const tensor = this.#allocate("device.tensorFrom", dtype, shape);
@@ -169,6 +171,8 @@ export class Device implements Disposable {
    * and {@link Tensor.copyFrom} is the way for everything else.
    *
    * The memory stays reachable until the tensor is disposed and pending work on it is done.
+   *
+   * @throws {GatedDeltaError} for memory that is refused, and for less of it than the shape takes.
    */
   wrap<D extends DType>(
     dtype: D,
@@ -182,6 +186,8 @@ export class Device implements Disposable {
    * As {@link wrap}, but also for ordinary ArrayBuffers and views of them. JavaScript can detach such a buffer, by
    * transfer or postMessage, and its memory is then freed under the device: the process may crash. The caller makes
    * sure that this does not happen before the tensor is disposed and pending work on it is done.
+   *
+   * @throws {GatedDeltaError} as {@link wrap}.
    */
   unsafeWrap<D extends DType>(
     dtype: D,
@@ -211,6 +217,7 @@ export class Device implements Disposable {
    * If an op is refused, nothing runs: everything encoded since the last commit is dropped.
    *
    * @returns the submission's ticket: 1, 2, 3, … in order.
+   * @throws {GatedDeltaError} that names the op and the argument that do not fit, before anything runs.
    * @example
    * device.run(causalConv1d({ … }), gatedDelta({ … }));
    * device.run((pass) => {
@@ -244,7 +251,11 @@ export class Device implements Disposable {
     });
   }
 
-  /** Encodes an op for the next {@link submit}. If it is refused, what was encoded before stays. */
+  /**
+   * Encodes an op for the next {@link submit}. If it is refused, what was encoded before stays.
+   *
+   * @throws {GatedDeltaError} that names the argument that does not fit.
+   */
   encode(op: Op): void {
     this.#idle("device.encode");
     this.#encode("device.encode", op);
@@ -272,6 +283,8 @@ export class Device implements Disposable {
   /**
    * Records ops to be replayed, without running them. Everything is checked here, once; {@link Plan.run} then is a
    * single native call.
+   *
+   * @throws {GatedDeltaError} that names the op and the argument that do not fit; no plan is made then.
    */
   plan(build: (pass: Pass) => void): Plan {
     this.#idle("device.plan");
@@ -294,8 +307,8 @@ export class Device implements Disposable {
    * prefill of about the lengths to come.
    *
    * @param build records the ops; index arrays and tensors are only looked at, and none is kept.
-   * @returns a promise that rejects with what `build` throws or an op refuses, with the failure of a kernel that does not
-   *   compile, and with a {@link DisposedError} where the device is closed first.
+   * @throws {GatedDeltaError} (as a rejection) with what `build` throws or an op refuses, with the failure of a kernel that
+   *   does not compile, and as {@link DisposedError} where the device is closed first.
    * @example
    * await device.prepare((pass) => pass.gatedDeltaStep({ … }));
    */
@@ -333,7 +346,9 @@ export class Device implements Disposable {
 
   /**
    * Resolves when everything that was committed by now is done, without blocking the event loop. While it waits it
-   * keeps the process alive. Rejects as {@link wait} throws, and with the signal's reason when that is aborted.
+   * keeps the process alive.
+   *
+   * @throws {GatedDeltaError} (as a rejection) as {@link wait}; the signal's reason when that is aborted.
    */
   async finish(options: FinishOptions = {}): Promise<void> {
     const op = "device.finish";

@@ -62,7 +62,11 @@ export class Pass extends PassOps {
     this.#add(name, args);
   }
 
-  /** Adds an op that was made before. */
+  /**
+   * Adds an op that was made before.
+   *
+   * @throws {GatedDeltaError} for what is no op, and once the pass is over; in a plan, that names the argument that does not fit.
+   */
   encode(op: Op): void {
     if (!isOp(op)) {
       throw new GatedDeltaError("invalid-argument", { op: "pass.encode", expected: "an Op", received: describe(op) });

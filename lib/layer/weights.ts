@@ -12,6 +12,9 @@
  * | `conv1d`                   | `conv1d`                   | `q_conv1d`, `k_conv1d`, `v_conv1d`             |
  * | `norm`, `out_proj`         | `norm`, `out_proj`         | `o_norm`, `o_proj` (Bailing: `dense`)          |
  *
+ * mlx-lm renames the separate form's convolutions to `q_conv.conv`, `k_conv.conv` and `v_conv.conv` (mlx_lm/models/kimi_linear.py,
+ * `sanitize`).
+ *
  * The rows that Qwen3-Next interleaves are put in the joint form's order while they are read. Any projection may be
  * quantised: see {@link Matrix}.
  */
@@ -122,7 +125,8 @@ function separateWeights(loader: TensorLoader, prefix: string, config: LayerConf
   const perKey = config.gateDims === "key";
   const heads: [Shape, ...Shape[]] = [[valueHeads], [1, 1, valueHeads, 1], [valueHeads, 1]];
   const gates: [Shape, ...Shape[]] = perKey ? [[valueHeads, keyDim], [valueHeads * keyDim]] : [[valueHeads]];
-  const convolutions = ["q", "k", "v"].map((name) => `${prefix}${name}_conv1d.weight`);
+  const convolution = source.has(`${prefix}q_conv.conv.weight`) ? "conv.conv" : "conv1d";
+  const convolutions = ["q", "k", "v"].map((name) => `${prefix}${name}_${convolution}.weight`);
   const widths = [keys, keys, values];
   return {
     qkv: ["q", "k", "v"].map((name, i) => loader.matrix(`${prefix}${name}_proj`, widths[i] ?? 0, hidden)),

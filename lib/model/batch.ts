@@ -18,6 +18,7 @@ export interface Entry {
   /** A copy. */
   readonly tokens: readonly number[];
   readonly logits: WantedLogits;
+  readonly hidden: WantedLogits;
 }
 
 /** The limits of a model. */
@@ -31,27 +32,30 @@ export interface BatchLimits {
 
 /** Reads a batch. */
 export function readBatch(op: string, batch: unknown, limits: BatchLimits): Entry[] {
-  const given = asArray(op, "batch", "an array of { sequence, tokens, logits? }", batch, limits.states);
+  const given = asArray(op, "batch", "an array of { sequence, tokens, logits?, hidden? }", batch, limits.states);
   const entries = given.map((one, i) => readEntry(op, `batch[${i}]`, one, limits));
   for (let i = 0; i < entries.length; i++) expectUsable(op, entries, i, limits);
   return entries;
 }
 
 function readEntry(op: string, argument: string, value: unknown, limits: BatchLimits): Entry {
-  if (typeof value !== "object" || value === null) throw invalid(op, argument, "{ sequence, tokens, logits? }", value);
+  if (typeof value !== "object" || value === null) throw invalid(op, argument, "{ sequence, tokens, logits?, hidden? }", value);
   return reading(op, argument, () => {
     for (const key of Object.keys(value)) {
-      if (key === "sequence" || key === "tokens" || key === "logits") continue;
-      throw invalid(op, `${argument}.${key}`, "one of sequence, tokens, logits", (value as Record<string, unknown>)[key]);
+      if (key === "sequence" || key === "tokens" || key === "logits" || key === "hidden") continue;
+      throw invalid(op, `${argument}.${key}`, "one of sequence, tokens, logits, hidden", (value as Record<string, unknown>)[key]);
     }
-    const { sequence, tokens, logits = "last" } = value as BatchEntry;
+    const { sequence, tokens, logits = "last", hidden = "none" } = value as BatchEntry;
     const parts = sequenceParts(sequence);
     if (parts === undefined) throw invalid(op, `${argument}.sequence`, "a Sequence of this model", sequence);
-    if (logits !== "last" && logits !== "all" && logits !== "none") {
-      throw invalid(op, `${argument}.logits`, `"last" | "all" | "none"`, logits);
-    }
-    return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), logits };
+    expectWanted(op, `${argument}.logits`, logits);
+    expectWanted(op, `${argument}.hidden`, hidden);
+    return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), logits, hidden };
   });
+}
+
+function expectWanted(op: string, argument: string, value: unknown): void {
+  if (value !== "last" && value !== "all" && value !== "none") throw invalid(op, argument, `"last" | "all" | "none"`, value);
 }
 
 /** Token ids, copied. */

@@ -81,7 +81,8 @@ export class DecodePlan implements Disposable {
       pastTokens: pastTokens!,
       step: pool.placeholder(tokens),
       decode: true,
-      wanted: { rows, outs: [out] },
+      logits: { rows, outs: [out] },
+      hidden: { rows: [], outs: [] },
     });
     this.#logits = rows.map((i) => logits.slice(i, i + 1).data);
     this.#plan = device.plan((pass) => {

@@ -19,11 +19,11 @@ import type { ModelConfig } from "./model-config.ts";
 import type { AttentionWeights, LayerFrame, ModelWeights } from "./model-weights.ts";
 import type { LayerPages, PagePool } from "./page-pool.ts";
 
-/** Rows whose logits are wanted. */
+/** Rows whose logits, or hidden states, are wanted. */
 export interface WantedRows {
   /** Ascending; empty where none are. */
   readonly rows: readonly number[];
-  /** `[count, vocabulary]` each: where the logits of the rows go, one after another. */
+  /** `[count, vocabulary]`, or `[count, hidden]`, each: where those of the rows go, one after another. */
   readonly outs: readonly Tensor[];
 }
 
@@ -42,7 +42,8 @@ export interface PassInputs {
   readonly step: PoolStep | StepPlaceholder;
   /** Whether each sequence has one token, for which the mixers have a fused step of the same bits. */
   readonly decode: boolean;
-  readonly wanted: WantedRows;
+  readonly logits: WantedRows;
+  readonly hidden: WantedRows;
 }
 
 /** A model's weights and memory, and the ops over them. */
@@ -71,7 +72,7 @@ export class ModelGraph {
       else ops.push(...this.attend(layer.attention, this.#pages.layers[attentionLayer++]!, inputs, views));
       ops.push(...this.mlp(layer, views));
     }
-    ops.push(...this.output(inputs.wanted, views));
+    ops.push(...this.finalNorm(inputs.hidden, views), ...this.output(inputs.logits, views));
     return ops;
   }
 
@@ -126,23 +127,39 @@ export class ModelGraph {
     ];
   }
 
-  protected output({ rows, outs }: WantedRows, views: ActivationViews): Op[] {
-    const count = rows.length;
-    if (count === 0) return [];
-    const first = rows[0]!;
-    const ops: Op[] = [];
-    let x = views.picked.slice(0, count);
-    // Rows side by side are read where they lie.
-    if (rows[count - 1]! - first === count - 1) x = views.hidden.slice(first, first + count);
-    else ops.push(embedding({ weight: views.hidden, ids: rows, out: x }));
-    const normed = views.normed.slice(0, count);
-    ops.push(this.norm(x, this.#weights.norm, normed));
-    let at = 0;
-    for (const out of outs) {
-      const next = at + out.shape[0]!;
-      ops.push(linear({ x: normed.slice(at, next), ...this.#weights.output, out }));
-      at = next;
-    }
+  /** The hidden states of the wanted rows. */
+  protected finalNorm({ rows, outs }: WantedRows, views: ActivationViews): Op[] {
+    const { x, ops } = this.picked(rows, views);
+    for (const [out, start, end] of spansOf(outs)) ops.push(this.norm(x.slice(start, end), this.#weights.norm, out));
     return ops;
   }
+
+  protected output({ rows, outs }: WantedRows, views: ActivationViews): Op[] {
+    if (rows.length === 0) return [];
+    const { x, ops } = this.picked(rows, views);
+    const normed = views.normed.slice(0, rows.length);
+    ops.push(this.norm(x, this.#weights.norm, normed));
+    for (const [out, start, end] of spansOf(outs)) ops.push(linear({ x: normed.slice(start, end), ...this.#weights.output, out }));
+    return ops;
+  }
+
+  /** Some rows of the residual stream, side by side, and what brings them there. */
+  protected picked(rows: readonly number[], { hidden, picked }: ActivationViews): { x: Tensor; ops: Op[] } {
+    const count = rows.length;
+    const first = rows[0] ?? 0;
+    // Rows side by side are read where they lie.
+    if (count === 0 || rows[count - 1]! - first === count - 1) return { x: hidden.slice(first, first + count), ops: [] };
+    const x = picked.slice(0, count);
+    return { x, ops: [embedding({ weight: hidden, ids: rows, out: x })] };
+  }
+}
+
+/** Which of the wanted rows go to each of their tensors. */
+function spansOf(outs: readonly Tensor[]): [out: Tensor, start: number, end: number][] {
+  let at = 0;
+  return outs.map((out) => {
+    const start = at;
+    at += out.shape[0]!;
+    return [out, start, at];
+  });
 }

@@ -105,7 +105,7 @@ export class LanguageModel implements Disposable {
     this.text = new ModelText(loaded.folder, config);
     this.#scheduler = new Scheduler(this, { promptTokens, batchTokens });
     made.move();
-    rememberMemory(this, { pool: this.#pool, pages: this.#pages, weights });
+    rememberMemory(this, { pool: this.#pool, pages: this.#pages, weights, idle: () => this.#pending.over() });
     Object.freeze(this);
   }
 
@@ -190,13 +190,19 @@ export class LanguageModel implements Disposable {
   /**
    * A new session of no tokens: a conversation that shares the model's steps with all others. It takes a state when its first
    * tokens are read.
+   *
+   * @throws {GatedDeltaError} for wrong options, and for a cache of another model.
    */
   session(options: SessionOptions = {}): Session {
     this.#alive("model.session");
     return makeSession(this, this.#scheduler, options);
   }
 
-  /** A cache of what sessions have read, for those that are made with it. */
+  /**
+   * A cache of what sessions have read, for those that are made with it.
+   *
+   * @throws {GatedDeltaError} for wrong options.
+   */
   cache(options: SessionCacheOptions): SessionCache {
     this.#alive("model.cache");
     const { stateBytes, pageBytes, pageTokens } = this;
@@ -213,17 +219,17 @@ export class LanguageModel implements Disposable {
     return (this.#sampling ??= readModelSampling(this.text.folder));
   }
 
-  /** Whether a run whose logits are wanted is pending. */
+  /** Whether a run whose logits or hidden states are wanted is pending. */
   get running(): boolean {
-    return this.#pending.withLogits;
+    return this.#pending.withResults;
   }
 
   /**
    * Adds tokens to sequences: any mixture of prompts, pieces of them and single tokens. The batch runs as one submission,
    * or as several that follow each other where it has more than `batchTokens` tokens.
    *
-   * Logits lie in memory that every run uses: a result can be read until the next run. So while a run whose logits are
-   * wanted is pending another one is refused; runs that want none may follow each other without waiting.
+   * Logits and hidden states lie in memory that every run uses: a result can be read until the next run. So while a run of
+   * which some are wanted is pending another one is refused; runs that want none may follow each other without waiting.
    *
    * Sessions run by themselves: while one generates or reads, a run may be refused, and results end with the next step.
    *
@@ -231,7 +237,7 @@ export class LanguageModel implements Disposable {
    * @throws {GatedDeltaError} (as a rejection) that names the argument: entries of another form, a sequence that comes
    *   twice, was disposed or belongs to another model, no tokens, ids outside the vocabulary, tokens past
    *   `config.maxPositions`; of code `out-of-memory` where pages run out; of code `state` for an invalid sequence, and
-   *   while a run with logits is pending. No sequence has changed then, and nothing has run.
+   *   while a run with results is pending. No sequence has changed then, and nothing has run.
    * @throws the failure of its work, or of a run that it followed: the sequences that this was to write are invalid. Where
    *   they are not, the failure of other work on the device, as `device.finish`.
    */
@@ -241,8 +247,8 @@ export class LanguageModel implements Disposable {
     const { vocabSize, maxPositions } = this.config;
     const entries = readBatch(op, batch, { model: this, vocabSize, maxPositions, states: this.states });
     this.#alive(op); // reading the batch can run code of the caller's
-    if (this.#pending.withLogits) {
-      const message = "a run whose logits are wanted is pending, and this one would write over them: await it first";
+    if (this.#pending.withResults) {
+      const message = "a run whose results are wanted is pending, and this one would write over them: await it first";
       throw new GatedDeltaError("state", { op, message });
     }
     if (entries.length === 0) return [];

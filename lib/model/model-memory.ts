@@ -9,6 +9,8 @@ export interface ModelMemory {
   readonly pool: StatePool;
   readonly pages: PagePool;
   readonly weights: ModelWeights;
+  /** Settles when the runs are over that are pending now. */
+  readonly idle: () => Promise<void>;
 }
 
 const memories = new WeakMap<object, ModelMemory>();

@@ -38,15 +38,15 @@ export interface LoadModelOptions {
    */
   readonly batchTokens?: number | undefined;
   /**
-   * The most tokens of prompts that are read in a step in which sessions generate: fewer keep their pace, more read prompts
-   * sooner. @default 64
+   * The most tokens of prompts that are read in a step in which sessions generate. A smaller number makes the steps of those
+   * shorter, a larger one reads prompts sooner. @default 64
    */
   readonly promptTokens?: number | undefined;
   /** Called after every piece of the weights that was read. What it throws ends the load. */
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
 }
 
-/** Of which tokens logits are wanted. */
+/** Of which tokens logits, or hidden states, are wanted. */
 export type WantedLogits = "last" | "all" | "none";
 
 /** One sequence's part of a batch. */
@@ -57,4 +57,12 @@ export interface BatchEntry {
   readonly tokens: readonly number[] | Int32Array | Uint32Array;
   /** Of which of the tokens logits are wanted. @default "last" */
   readonly logits?: WantedLogits | undefined;
+  /**
+   * Of which of the tokens hidden states are wanted: what the last layer gives, after the final norm, as the output projection
+   * reads it (transformers' `last_hidden_state`). They cost a norm, and not the product with the vocabulary that logits cost;
+   * but steps of single tokens are no recorded plan then, and take more of JavaScript's time.
+   *
+   * @default "none"
+   */
+  readonly hidden?: WantedLogits | undefined;
 }

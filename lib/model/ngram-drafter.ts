@@ -2,9 +2,9 @@ import { asInteger } from "../arguments/checks.ts";
 
 /** How guesses of next tokens are made from what a sequence has. */
 export interface NgramOptions {
-  /** The longest run of last tokens that is looked for. @default 4 */
+  /** The longest run of last tokens that is looked for, in tokens. @default 4 */
   readonly longest?: number | undefined;
-  /** The shortest. @default 2 */
+  /** The shortest one, in tokens. @default 2 */
   readonly shortest?: number | undefined;
   /** How many of the last tokens are searched, rounded up to a power of two, 256 at least. @default 32768 */
   readonly window?: number | undefined;

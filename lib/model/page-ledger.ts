@@ -51,6 +51,7 @@ export class PageLedger {
   readonly #unused: number[];
   readonly #refs: Int32Array;
   #stamp = 0;
+  #changes = 0;
 
   constructor(capacity: number, pageTokens: number) {
     this.capacity = capacity;
@@ -73,6 +74,7 @@ export class PageLedger {
   fork(op: string, list: PageList): PageList {
     expectIdle(op, list);
     for (const page of list.pages) this.#refs[page]!++;
+    this.#changes++;
     return { pages: list.pages.slice(), tokens: list.tokens, stamp: ++this.#stamp, step: undefined, live: true };
   }
 
@@ -86,12 +88,9 @@ export class PageLedger {
 
   /** How many pages a step would take that adds `counts[i]` tokens to list i. */
   needed(lists: readonly PageList[], counts: readonly number[]): number {
-    let sum = 0;
-    for (let i = 0; i < lists.length; i++) {
-      sum += this.#addedBy(lists[i]!, counts[i]!);
-      if (this.#leaves(lists, counts, i)) sum++;
-    }
-    return sum;
+    const need = new PageNeed(this);
+    need.add(lists, counts);
+    return need.pages;
   }
 
   /**
@@ -101,10 +100,8 @@ export class PageLedger {
    *   that is in a step, or comes twice.
    */
   begin(op: string, argument: string, lists: readonly PageList[], counts: readonly number[]): PageStep {
-    for (let i = 0; i < lists.length; i++) {
-      expectIdle(op, lists[i]!);
-      if (lists.indexOf(lists[i]!) !== i) throw new GatedDeltaError("state", { op, argument, message: "a sequence comes twice" });
-    }
+    for (const list of lists) expectIdle(op, list);
+    if (new Set(lists).size < lists.length) throw new GatedDeltaError("state", { op, argument, message: "a sequence comes twice" });
     const needed = this.needed(lists, counts);
     if (needed > this.free) {
       const expected = `a batch that takes at most ${this.free} pages, as many as are free of ${this.capacity}`;
@@ -114,10 +111,10 @@ export class PageLedger {
     const copies: PageCopy[] = [];
     const step: PageStep = { lists, counts, added, copies, open: true };
     // All decisions come before the first change: who leaves a shared page depends on who else does.
-    const leaving = lists.map((_, i) => this.#leaves(lists, counts, i));
+    const leaving = this.#leaving(lists, counts);
     for (let i = 0; i < lists.length; i++) {
       const list = lists[i]!;
-      const more = this.#addedBy(list, counts[i]!);
+      const more = this.addedBy(list, counts[i]!);
       if (leaving[i]) {
         const from = list.pages.at(-1)!;
         const to = this.#take();
@@ -161,40 +158,100 @@ export class PageLedger {
     }
   }
 
-  #addedBy({ pages, tokens }: PageList, count: number): number {
+  /** How many pages a list gets with `count` more tokens beside one that replaces its last. */
+  addedBy({ pages, tokens }: PageList, count: number): number {
     return Math.ceil((tokens + count) / this.pageTokens) - pages.length;
   }
 
-  /**
-   * Whether list i of a step must leave its last page, which others hold too. Where all others are in the same step and
-   * leave it, the last one of them stays: copies are taken before anything is written.
-   */
-  #leaves(lists: readonly PageList[], counts: readonly number[], i: number): boolean {
-    const page = this.#writtenPage(lists[i]!, counts[i]!);
-    if (page === undefined || this.#refs[page] === 1) return false;
-    let sharing = 0;
-    let later = false;
-    for (let j = 0; j < lists.length; j++) {
-      if (this.#writtenPage(lists[j]!, counts[j]!) !== page) continue;
-      sharing++;
-      later ||= j > i;
-    }
-    return sharing < this.#refs[page]! || later;
+  /** The page that already holds tokens of the list and that `count` more would be written to. */
+  writtenPage({ pages, tokens }: PageList, count: number): number | undefined {
+    return count > 0 && tokens % this.pageTokens !== 0 ? pages.at(-1) : undefined;
   }
 
-  /** The page that already holds tokens of the list and that `count` more would be written to. */
-  #writtenPage({ pages, tokens }: PageList, count: number): number | undefined {
-    return count > 0 && tokens % this.pageTokens !== 0 ? pages.at(-1) : undefined;
+  /**
+   * How many of `writers` lists of a step that write to a page must leave it, since others hold it too. Where all that hold
+   * it are in the step and leave it, the last one of them stays: copies are taken before anything is written.
+   */
+  leaving(page: number, writers: number): number {
+    return writers < this.#refs[page]! ? writers : writers - 1;
+  }
+
+  /** Another number whenever a page got another holder or lost one. */
+  get changes(): number {
+    return this.#changes;
+  }
+
+  /** Which lists of a step leave their last page. */
+  #leaving(lists: readonly PageList[], counts: readonly number[]): boolean[] {
+    const writers = new Map<number, number>();
+    const pages = lists.map((list, i) => this.writtenPage(list, counts[i]!));
+    for (const page of pages) if (page !== undefined) writers.set(page, (writers.get(page) ?? 0) + 1);
+    const left = new Map(Array.from(writers, ([page, count]) => [page, this.leaving(page, count)]));
+    return pages.map((page) => {
+      const more = page === undefined ? 0 : left.get(page)!;
+      if (more > 0) left.set(page!, more - 1);
+      return more > 0;
+    });
   }
 
   #take(): number {
     const page = this.#unused.pop()!;
     this.#refs[page] = 1;
+    this.#changes++;
     return page;
   }
 
   #drop(page: number): void {
+    this.#changes++;
     if (--this.#refs[page]! === 0) this.#unused.push(page);
+  }
+}
+
+/** How many pages a step takes to which lists are added one by one. */
+export class PageNeed {
+  readonly #ledger: PageLedger;
+  /** Of each page that is written and was there before, by how many lists. */
+  readonly #writers = new Map<number, number>();
+  /** Pages of new tokens. */
+  #added = 0;
+  /** Copies of pages that others hold too, as of the ledger's {@link PageLedger.changes}. */
+  #copies = 0;
+  #changes = -1;
+
+  constructor(ledger: PageLedger) {
+    this.#ledger = ledger;
+  }
+
+  get pages(): number {
+    if (this.#changes !== this.#ledger.changes) {
+      this.#changes = this.#ledger.changes;
+      this.#copies = 0;
+      for (const [page, writers] of this.#writers) this.#copies += this.#ledger.leaving(page, writers);
+    }
+    return this.#added + this.#copies;
+  }
+
+  /** `counts[i]` tokens are added to list i, too. */
+  add(lists: readonly PageList[], counts: readonly number[]): void {
+    this.#change(lists, counts, 1);
+  }
+
+  /** The reverse of {@link add}. */
+  remove(lists: readonly PageList[], counts: readonly number[]): void {
+    this.#change(lists, counts, -1);
+  }
+
+  #change(lists: readonly PageList[], counts: readonly number[], by: 1 | -1): void {
+    for (let i = 0; i < lists.length; i++) {
+      this.#added += by * this.#ledger.addedBy(lists[i]!, counts[i]!);
+      const page = this.#ledger.writtenPage(lists[i]!, counts[i]!);
+      if (page === undefined) continue;
+      const before = this.#writers.get(page) ?? 0;
+      if (before > 0) this.#copies -= this.#ledger.leaving(page, before);
+      if (before + by > 0) this.#copies += this.#ledger.leaving(page, before + by);
+      if (before + by > 0) this.#writers.set(page, before + by);
+      else this.#writers.delete(page);
+    }
   }
 }
 

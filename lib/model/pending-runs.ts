@@ -8,15 +8,20 @@ export class PendingRuns {
   readonly #device: Device;
   /** Settles when the last run that was committed is over; undefined where none is pending. */
   #last: Promise<void> | undefined;
-  #withLogits = false;
+  #withResults = false;
 
   constructor(device: Device) {
     this.#device = device;
   }
 
-  /** Whether a run whose logits are wanted is pending. */
-  get withLogits(): boolean {
-    return this.#withLogits;
+  /** Whether a run whose logits or hidden states are wanted is pending. */
+  get withResults(): boolean {
+    return this.#withResults;
+  }
+
+  /** Settles when the runs are over that are pending now, whatever comes of them. */
+  async over(): Promise<void> {
+    await this.#last;
   }
 
   /**
@@ -29,9 +34,9 @@ export class PendingRuns {
     const contents = entries.map(({ parts }): Content => holderOf(parts.handle).content);
     const before = this.#last;
     const { promise, resolve } = Promise.withResolvers<void>();
-    const withLogits = entries.some(({ logits }) => logits !== "none");
+    const withResults = entries.some(({ logits, hidden }) => logits !== "none" || hidden !== "none");
     this.#last = promise;
-    this.#withLogits = withLogits;
+    this.#withResults = withResults;
     let other: unknown;
     try {
       // The device tells a failure to the first one who asks: so that is the run that failed.
@@ -41,7 +46,7 @@ export class PendingRuns {
       other = error;
     } finally {
       if (this.#last === promise) this.#last = undefined;
-      if (withLogits) this.#withLogits = false;
+      if (withResults) this.#withResults = false;
       resolve();
     }
     for (const { failure } of contents) if (failure !== undefined) throw failure;

@@ -5,18 +5,18 @@ import type { Sequence } from "./sequence.ts";
 /** How long the results of one run can be read: until the model's next run. */
 export class Lease {
   #over: string | undefined;
-  #memory: Tensor | undefined;
+  #memory: readonly Tensor[] = [];
 
   /** Gives the results memory of their own, which goes with them. */
-  own(memory: Tensor): void {
+  own(memory: readonly Tensor[]): void {
     this.#memory = memory;
   }
 
   /** @param why what has happened to the memory. */
   end(why: string): void {
     this.#over ??= why;
-    this.#memory?.[Symbol.dispose]();
-    this.#memory = undefined;
+    for (const memory of this.#memory) memory[Symbol.dispose]();
+    this.#memory = [];
   }
 
   /** Throws where it is over. */
@@ -25,8 +25,14 @@ export class Lease {
   }
 }
 
+/** What a run gave for one entry, in memory that a lease is about; undefined for what was not wanted. */
+export interface ResultRows {
+  readonly logits: Float32Array | undefined;
+  readonly hidden: Float32Array | undefined;
+}
+
 /** Makes a result. */
-export let makeResult: (sequence: Sequence, lease: Lease, logits: Float32Array | undefined, vocabSize: number) => RunResult;
+export let makeResult: (sequence: Sequence, lease: Lease, rows: ResultRows, vocabSize: number) => RunResult;
 
 let making = false;
 
@@ -37,22 +43,22 @@ export class RunResult {
   /** Rows of {@link logits}: 1, or as many as the entry had tokens, or 0 where none were wanted. */
   readonly rows: number;
   readonly #lease: Lease;
-  readonly #logits: Float32Array | undefined;
+  readonly #rows: ResultRows;
 
-  private constructor(sequence: Sequence, lease: Lease, logits: Float32Array | undefined, vocabSize: number) {
+  private constructor(sequence: Sequence, lease: Lease, rows: ResultRows, vocabSize: number) {
     if (!making) throw new GatedDeltaError("invalid-argument", { op: "RunResult", expected: "what model.run(…) gives" });
     this.sequence = sequence;
-    this.rows = logits === undefined ? 0 : logits.length / vocabSize;
+    this.rows = (rows.logits?.length ?? 0) / vocabSize;
     this.#lease = lease;
-    this.#logits = logits;
+    this.#rows = rows;
     Object.freeze(this);
   }
 
   static {
-    makeResult = (sequence, lease, logits, vocabSize) => {
+    makeResult = (sequence, lease, rows, vocabSize) => {
       making = true;
       try {
-        return new RunResult(sequence, lease, logits, vocabSize);
+        return new RunResult(sequence, lease, rows, vocabSize);
       } finally {
         making = false;
       }
@@ -67,11 +73,25 @@ export class RunResult {
    *   logits.
    */
   get logits(): Float32Array {
-    const op = "result.logits";
-    if (this.#logits === undefined) {
-      throw new GatedDeltaError("state", { op, message: `the batch's entry asked for logits: "none"` });
-    }
+    return this.#read("logits");
+  }
+
+  /**
+   * `[1 or the entry's tokens, hiddenSize]`: the hidden states after the final norm, in float32, in memory as that of
+   * {@link logits}.
+   *
+   * @throws {GatedDeltaError} of code `state` once the model has run again or was disposed, and where the entry wanted no
+   *   hidden states.
+   */
+  get hidden(): Float32Array {
+    return this.#read("hidden");
+  }
+
+  #read(what: keyof ResultRows): Float32Array {
+    const op = `result.${what}`;
+    const found = this.#rows[what];
+    if (found === undefined) throw new GatedDeltaError("state", { op, message: `the batch's entry asked for ${what}: "none"` });
     this.#lease.expectOpen(op);
-    return this.#logits;
+    return found;
   }
 }

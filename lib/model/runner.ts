@@ -7,7 +7,7 @@ import { Activations } from "./activations.ts";
 import type { Entry } from "./batch.ts";
 import { DecodePlans } from "./decode-plan.ts";
 import { ModelGraph } from "./graph.ts";
-import { LogitsMemory } from "./logits.ts";
+import type { WantedRows } from "./graph.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { PageStep } from "./page-ledger.ts";
@@ -15,7 +15,8 @@ import type { PagePool } from "./page-pool.ts";
 import { cutIntoPasses } from "./passes.ts";
 import type { Piece } from "./passes.ts";
 import { Lease, makeResult } from "./run-result.ts";
-import type { RunResult } from "./run-result.ts";
+import type { ResultRows, RunResult } from "./run-result.ts";
+import { RowMemory } from "./row-memory.ts";
 
 /** What a runner works with. */
 export interface RunnerParts {
@@ -29,12 +30,20 @@ export interface RunnerParts {
   readonly batchTokens: number;
 }
 
-/** Where the logits of a batch go. */
+/** What can be wanted of tokens. */
+type Kind = "logits" | "hidden";
+
+/** Where what is wanted of a batch goes. */
 interface Destination {
   readonly memory: Tensor<"f32">;
-  /** Of each entry, the row of its first token's logits, or of its last one's. */
+  readonly width: number;
+  /** Whether the memory is for this run alone. */
+  readonly own: boolean;
+  /** Of each entry, the row of its first token, or of its last one. */
   readonly starts: readonly number[];
 }
+
+type Destinations = Readonly<Record<Kind, Destination | undefined>>;
 
 const runSince = "the model has run since, and its logits lie where these did: keep what is needed with logits.slice()";
 
@@ -43,7 +52,7 @@ export class Runner implements Disposable {
   readonly #activations: Activations;
   readonly #graph: ModelGraph;
   readonly #plans: DecodePlans;
-  readonly #logits: LogitsMemory;
+  readonly #memory: Readonly<Record<Kind, RowMemory>>;
   /** Of the last run's results. */
   #lease = new Lease();
 
@@ -53,10 +62,15 @@ export class Runner implements Disposable {
     this.#activations = new Activations(device, config, dtype, batchTokens);
     this.#graph = new ModelGraph(config, weights, this.#activations, pages);
     this.#plans = new DecodePlans(device);
-    this.#logits = new LogitsMemory(device, config.vocabSize, pool.capacity, () => {
+    const kept = pool.capacity;
+    const outgrown = (): void => {
       this.#plans[Symbol.dispose]();
       this.#lease.end(runSince);
-    });
+    };
+    this.#memory = {
+      logits: new RowMemory(device, { what: "logits", width: config.vocabSize, kept, outgrown }),
+      hidden: new RowMemory(device, { what: "hidden states", width: config.hiddenSize, kept, outgrown: () => this.#lease.end(runSince) }),
+    };
   }
 
   /**
@@ -73,25 +87,24 @@ export class Runner implements Disposable {
     const step = pages.ledger.begin(op, "batch", lists, counts);
     const passes = counts.every((count) => count === 1) && counts.length <= batchTokens ? [] : cutIntoPasses(counts, batchTokens);
     let committed = 0;
-    let own: Tensor | undefined;
+    let destinations: Destinations = { logits: undefined, hidden: undefined };
     try {
-      const wanted = entries.reduce((sum, entry) => sum + wantedRows(entry), 0);
-      const results = passes.length === 0 && wanted > 0 ? this.#decode(op, entries, step) : undefined;
-      if (results !== undefined) {
+      if (passes.length === 0 && isDecoding(entries)) {
+        const logits = this.#decode(op, entries, step);
         pages.ledger.finish(step);
-        return this.#leased(entries, results, undefined);
+        return this.#leased(entries, logits.map((row, i) => ({ logits: entries[i]!.logits === "none" ? undefined : row, hidden: undefined })), []);
       }
-      const destination = this.#destination(op, entries, wanted);
-      if (wanted > 0 && !this.#logits.keeps(wanted)) own = destination?.memory;
+      destinations = { ...destinations, logits: this.#destination(op, entries, "logits") };
+      destinations = { ...destinations, hidden: this.#destination(op, entries, "hidden") };
       const cut = passes.length > 0 ? passes : [entries.map((_, entry) => ({ entry, start: 0, end: 1 }))];
       for (const pass of cut) {
-        this.#pass(entries, pass, step, committed === 0, destination);
+        this.#pass(entries, pass, step, committed === 0, destinations);
         committed++;
       }
       pages.ledger.finish(step);
-      return this.#leased(entries, viewsOf(entries, destination, this.#parts.config.vocabSize), own);
+      return this.#leased(entries, viewsOf(entries, destinations), ownOf(destinations));
     } catch (error) {
-      own?.[Symbol.dispose]();
+      for (const memory of ownOf(destinations)) memory[Symbol.dispose]();
       if (committed === 0) pages.ledger.abort(step);
       else this.#lose(entries, step, error as Error);
       throw error;
@@ -101,14 +114,15 @@ export class Runner implements Disposable {
   [Symbol.dispose](): void {
     this.#lease.end("the model was disposed");
     this.#plans[Symbol.dispose]();
-    this.#logits[Symbol.dispose]();
+    this.#memory.logits[Symbol.dispose]();
+    this.#memory.hidden[Symbol.dispose]();
     this.#activations[Symbol.dispose]();
   }
 
   /** One token of each sequence. */
   #decode(op: string, entries: readonly Entry[], step: PageStep): readonly Float32Array[] {
     const { device, pool, pages } = this.#parts;
-    const logits = this.#logits.reserve(op, entries.length);
+    const logits = this.#memory.logits.reserve(op, entries.length);
     const plan = this.#plans.find(step.lists);
     for (let i = 0; i < entries.length; i++) plan.set(i, entries[i]!.tokens[0]!, step.lists[i]!);
     const recorded = plan.recorded({ device, pool, graph: this.#graph }, logits);
@@ -123,7 +137,7 @@ export class Runner implements Disposable {
   }
 
   /** Commits one pass. */
-  #pass(entries: readonly Entry[], pieces: readonly Piece[], step: PageStep, first: boolean, destination: Destination | undefined): void {
+  #pass(entries: readonly Entry[], pieces: readonly Piece[], step: PageStep, first: boolean, destinations: Destinations): void {
     const { pool, pages } = this.#parts;
     const sequences = pieces.length;
     const cuSeqlens = new Int32Array(sequences + 1);
@@ -139,7 +153,8 @@ export class Runner implements Disposable {
       pageTable,
       pastTokens: Int32Array.from(pieces, ({ start }, i) => lists[i]!.tokens + start),
       decode: pieces.every(({ start, end }) => end - start === 1),
-      wanted: wantedOf(entries, pieces, cuSeqlens, destination),
+      logits: wantedOf(entries, pieces, cuSeqlens, "logits", destinations),
+      hidden: wantedOf(entries, pieces, cuSeqlens, "hidden", destinations),
     };
     const copies = first ? pages.copies(step.copies) : [];
     pool.run(pieces.map(({ entry }) => entries[entry]!.parts.handle), (poolStep) => [
@@ -148,24 +163,25 @@ export class Runner implements Disposable {
     ]);
   }
 
-  #destination(op: string, entries: readonly Entry[], wanted: number): Destination | undefined {
-    if (wanted === 0) return undefined;
-    let next = 0;
+  #destination(op: string, entries: readonly Entry[], kind: Kind): Destination | undefined {
+    let wanted = 0;
     const starts = entries.map((entry) => {
-      const start = next;
-      next += wantedRows(entry);
+      const start = wanted;
+      wanted += wantedRows(entry, kind);
       return start;
     });
-    return { memory: this.#logits.reserve(op, wanted), starts };
+    if (wanted === 0) return undefined;
+    const memory = this.#memory[kind].reserve(op, wanted);
+    return { memory, width: memory.shape[1]!, own: !this.#memory[kind].keeps(wanted), starts };
   }
 
   /** The results of a run, which end those of the last one. */
-  #leased(entries: readonly Entry[], logits: readonly (Float32Array | undefined)[], own: Tensor | undefined): RunResult[] {
+  #leased(entries: readonly Entry[], rows: readonly ResultRows[], own: readonly Tensor[]): RunResult[] {
     this.#lease.end(runSince);
     const lease = (this.#lease = new Lease());
-    if (own !== undefined) lease.own(own);
+    lease.own(own);
     const { vocabSize } = this.#parts.config;
-    return entries.map((entry, i) => makeResult(entry.sequence, lease, entry.logits === "none" ? undefined : logits[i], vocabSize));
+    return entries.map((entry, i) => makeResult(entry.sequence, lease, rows[i]!, vocabSize));
   }
 
   /** The sequences of a batch that was committed in part: nobody knows their tokens any more. */
@@ -176,19 +192,25 @@ export class Runner implements Disposable {
   }
 }
 
-function wantedRows({ logits, tokens }: Entry): number {
-  return logits === "none" ? 0 : logits === "last" ? 1 : tokens.length;
+/** Whether a batch of one token each is what a plan does. */
+function isDecoding(entries: readonly Entry[]): boolean {
+  return entries.some(({ logits }) => logits !== "none") && entries.every(({ hidden }) => hidden === "none");
 }
 
-/** The rows of a pass whose logits are wanted, and where they go. */
-function wantedOf(entries: readonly Entry[], pieces: readonly Piece[], cuSeqlens: Int32Array, destination: Destination | undefined) {
+function wantedRows(entry: Entry, kind: Kind): number {
+  return entry[kind] === "none" ? 0 : entry[kind] === "last" ? 1 : entry.tokens.length;
+}
+
+/** The rows of a pass of which something is wanted, and where it goes. */
+function wantedOf(entries: readonly Entry[], pieces: readonly Piece[], cuSeqlens: Int32Array, kind: Kind, destinations: Destinations): WantedRows {
   const rows: number[] = [];
   const runs: { start: number; end: number }[] = [];
+  const destination = destinations[kind];
   if (destination === undefined) return { rows, outs: [] };
   for (const [i, { entry, start, end }] of pieces.entries()) {
-    const { logits, tokens } = entries[entry]!;
-    const all = logits === "all";
-    if (!all && (logits === "none" || end < tokens.length)) continue;
+    const { [kind]: wanted, tokens } = entries[entry]!;
+    const all = wanted === "all";
+    if (!all && (wanted === "none" || end < tokens.length)) continue;
     const from = all ? start : end - 1;
     for (let token = from; token < end; token++) rows.push(cuSeqlens[i]! + token - start);
     const to = destination.starts[entry]! + (all ? start : 0);
@@ -199,10 +221,18 @@ function wantedOf(entries: readonly Entry[], pieces: readonly Piece[], cuSeqlens
   return { rows, outs: runs.map(({ start, end }) => destination.memory.slice(start, end)) };
 }
 
-/** The logits of each entry. */
-function viewsOf(entries: readonly Entry[], destination: Destination | undefined, vocabSize: number): (Float32Array | undefined)[] {
-  if (destination === undefined) return entries.map(() => undefined);
-  const { memory, starts } = destination;
-  const { data } = memory;
-  return entries.map((entry, i) => data.subarray(starts[i]! * vocabSize, (starts[i]! + wantedRows(entry)) * vocabSize));
+/** What was wanted of each entry. */
+function viewsOf(entries: readonly Entry[], destinations: Destinations): ResultRows[] {
+  const view = (entry: Entry, i: number, kind: Kind): Float32Array | undefined => {
+    const destination = destinations[kind];
+    if (destination === undefined || entry[kind] === "none") return undefined;
+    const { memory: { data }, width, starts } = destination;
+    return data.subarray(starts[i]! * width, (starts[i]! + wantedRows(entry, kind)) * width);
+  };
+  return entries.map((entry, i) => ({ logits: view(entry, i, "logits"), hidden: view(entry, i, "hidden") }));
+}
+
+/** Memory that goes with the results. */
+function ownOf(destinations: Destinations): Tensor[] {
+  return Object.values(destinations).flatMap((destination) => (destination?.own ? [destination.memory] : []));
 }

@@ -3,6 +3,7 @@
  * sequence that is made of it, in the same model or in another one of the same weights, goes on with the same bits.
  */
 import { DisposedError, ShapeError } from "../errors.ts";
+import { turns } from "../layer/turns.ts";
 import type { StateKind } from "../ops/layer-states.ts";
 import { kindsOf } from "../states/pool-shape.ts";
 import type { StatePool } from "../states/state-pool.ts";
@@ -11,7 +12,7 @@ import type { ArrayOfDType, FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { LanguageModel } from "./language-model.ts";
 import { memoryOf } from "./model-memory.ts";
-import type { PageLedger, PageList } from "./page-ledger.ts";
+import type { PageList } from "./page-ledger.ts";
 import type { PagePool } from "./page-pool.ts";
 import { expectValid, sequenceParts } from "./sequence.ts";
 import type { Sequence } from "./sequence.ts";
@@ -31,29 +32,54 @@ export interface SequenceSnapshot {
   readonly pages: readonly { readonly keys: Elements; readonly values: Elements }[];
 }
 
-/** Copies what a sequence is. Waits for pending work. */
-export function snapshotOf(sequence: Sequence): SequenceSnapshot {
-  const op = "snapshotOf";
+/** What a sequence is, where it lies in the model's memory: pieces of it that follow each other. */
+export interface SequenceViews {
+  readonly tokens: number;
+  /** Of each Gated DeltaNet layer, its states by kind; empty where the sequence has no tokens. */
+  readonly states: readonly Readonly<Partial<Record<StateKind, Pieces>>>[];
+  /** Of each attention layer, `[kvHeads, tokens, headDim]`. */
+  readonly pages: readonly { readonly keys: Pieces; readonly values: Pieces }[];
+}
+
+/** Elements in several arrays, which are the model's memory. */
+export interface Pieces {
+  readonly dtype: FloatDType;
+  readonly pieces: readonly ArrayOfDType[FloatDType][];
+}
+
+/**
+ * Views of a sequence. No run of it is pending; they show it until it runs again or is disposed.
+ *
+ * @throws {GatedDeltaError} for a sequence that is invalid or was disposed.
+ */
+export function viewsOf(sequence: Sequence): SequenceViews {
+  const op = "viewsOf";
   if (sequence.disposed) throw new DisposedError({ op, expected: "a sequence that is not disposed" });
-  const { model } = sequence;
   const parts = sequenceParts(sequence)!;
-  model.device.wait();
   expectValid(op, parts);
-  const { pool, pages } = memoryOf(model);
+  const { pool, pages } = memoryOf(sequence.model);
   const { handle, list } = parts;
   const { slot } = handle;
   const states = slot < 0 ? [] : Array.from({ length: pool.layers }, (_, layer) => {
-    const copies = kindsOf(pool.shape).map((kind) => [kind, elementsOf(slotOf(pool, layer, kind, slot))]);
-    return Object.fromEntries(copies) as Partial<Record<StateKind, Elements>>;
+    const views = kindsOf(pool.shape).map((kind) => [kind, whole(slotOf(pool, layer, kind, slot))]);
+    return Object.fromEntries(views) as Partial<Record<StateKind, Pieces>>;
   });
   const { pageTokens } = pages.ledger;
   return {
     tokens: list.tokens,
     states,
-    pages: pages.layers.map(({ keys, values }) => ({
-      keys: gathered(keys, list, pageTokens),
-      values: gathered(values, list, pageTokens),
-    })),
+    pages: pages.layers.map(({ keys, values }) => ({ keys: inPages(keys, list, pageTokens), values: inPages(values, list, pageTokens) })),
+  };
+}
+
+/** Copies what a sequence is. Waits for pending work. */
+export function snapshotOf(sequence: Sequence): SequenceSnapshot {
+  if (!sequence.disposed) sequence.model.device.wait();
+  const { tokens, states, pages } = viewsOf(sequence);
+  return {
+    tokens,
+    states: states.map((kinds) => Object.fromEntries(Object.entries(kinds).map(([kind, pieces]) => [kind, joined(pieces)]))),
+    pages: pages.map(({ keys, values }) => ({ keys: joined(keys), values: joined(values) })),
   };
 }
 
@@ -64,15 +90,46 @@ export function snapshotOf(sequence: Sequence): SequenceSnapshot {
  *   pages run out.
  */
 export function sequenceFrom(model: LanguageModel, snapshot: SequenceSnapshot): Sequence {
-  const sequence = model.sequence();
+  const sequence = reserve(model, snapshot);
   try {
     model.device.wait();
-    fill(sequence, snapshot);
+    for (const copy of copiesInto(sequence, snapshot)) copy();
     return sequence;
   } catch (error) {
     sequence[Symbol.dispose]();
     throw error;
   }
+}
+
+/** A sequence that is being filled. */
+export interface Filling {
+  /** It has its state and pages, and must not run before {@link filled}. Disposing it ends the filling. */
+  readonly sequence: Sequence;
+  /** Settles when it is what the snapshot says, or was disposed; then it gives false. */
+  readonly filled: Promise<boolean>;
+}
+
+/** {@link sequenceFrom} in the background: state and pages are taken, or refused, now. */
+export function beginSequenceFrom(model: LanguageModel, snapshot: SequenceSnapshot): Filling {
+  const sequence = reserve(model, snapshot);
+  return { sequence, filled: fill(sequence, snapshot) };
+}
+
+async function fill(sequence: Sequence, snapshot: SequenceSnapshot): Promise<boolean> {
+  const { idle } = memoryOf(sequence.model);
+  await idle(); // what is pending may still use pages and slots that were given back
+  const turn = turns();
+  try {
+    for (const copy of copiesInto(sequence, snapshot)) {
+      await turn();
+      if (sequence.disposed) return false;
+      copy();
+    }
+  } catch (error) {
+    sequence[Symbol.dispose]();
+    throw error;
+  }
+  return !sequence.disposed;
 }
 
 /** Throws where {@link sequenceFrom} would refuse a snapshot. */
@@ -81,29 +138,55 @@ export function expectSnapshot(op: string, model: LanguageModel, snapshot: Seque
   expectFits(op, snapshot, pool, pages);
 }
 
-/** Fills an empty sequence. No work is pending. */
-function fill(sequence: Sequence, snapshot: SequenceSnapshot): void {
+/** A sequence of as many tokens as a snapshot has, with a state and pages in which anything may be. */
+function reserve(model: LanguageModel, snapshot: SequenceSnapshot): Sequence {
   const op = "sequenceFrom";
+  const { pool, pages } = memoryOf(model);
+  expectFits(op, snapshot, pool, pages);
+  const sequence = model.sequence();
+  try {
+    const { handle, list } = sequenceParts(sequence)!;
+    const { ledger } = pages;
+    ledger.finish(ledger.begin(op, "snapshot", [list], [snapshot.tokens]));
+    if (snapshot.states.length === 0) return sequence;
+    const step = pool.step([handle]);
+    for (let layer = 0; layer < pool.layers; layer++) for (const kind of kindsOf(pool.shape)) step.wrote(layer, kind);
+    step.done();
+    return sequence;
+  } catch (error) {
+    sequence[Symbol.dispose]();
+    throw error;
+  }
+}
+
+/** What is copied in one piece, in bytes: some tenths of a millisecond. */
+const copyBytes = 2 ** 20;
+
+/** The copies that fill a sequence that was reserved, each of them short. */
+function* copiesInto(sequence: Sequence, snapshot: SequenceSnapshot): Generator<() => void> {
   const { pool, pages } = memoryOf(sequence.model);
   const { handle, list } = sequenceParts(sequence)!;
-  expectFits(op, snapshot, pool, pages);
-  const { ledger, layers } = pages;
-  const pageStep = ledger.begin(op, "snapshot", [list], [snapshot.tokens]);
-  ledger.finish(pageStep);
-  for (const [i, { keys, values }] of layers.entries()) {
-    scatter(snapshot.pages[i]!.keys, keys, list, ledger);
-    scatter(snapshot.pages[i]!.values, values, list, ledger);
-  }
-  if (snapshot.states.length === 0) return;
-  const step = pool.step([handle]);
-  const slot = step.writeSlots[0]!;
+  const copies = function* ({ data }: Elements, at: number, target: () => Numbers, to: number, length: number): Generator<() => void> {
+    const source = data as Numbers;
+    const most = copyBytes / source.BYTES_PER_ELEMENT;
+    for (let done = 0; done < length; done += most) {
+      const end = Math.min(length, done + most);
+      yield () => target().set(source.subarray(at + done, at + end), to + done);
+    }
+  };
   for (const [layer, kinds] of snapshot.states.entries()) {
     for (const kind of kindsOf(pool.shape)) {
-      (slotOf(pool, layer, kind, slot).data as Numbers).set(kinds[kind]!.data as Numbers);
-      step.wrote(layer, kind);
+      const elements = kinds[kind]!;
+      yield* copies(elements, 0, () => slotOf(pool, layer, kind, handle.slot).data as Numbers, 0, elements.data.length);
     }
   }
-  step.done();
+  const { pageTokens } = pages.ledger;
+  for (const [i, { keys, values }] of pages.layers.entries()) {
+    const stored = snapshot.pages[i]!;
+    for (const [elements, tensor] of [[stored.keys, keys], [stored.values, values]] as const) {
+      for (const { at, inPages, length } of runsOf(tensor, list, pageTokens)) yield* copies(elements, at, () => tensor.data as Numbers, inPages, length);
+    }
+  }
 }
 
 /** Typed arrays of one dtype, whichever it is: what set() takes is checked before. */
@@ -128,39 +211,42 @@ function slotOf(pool: StatePool, layer: number, kind: StateKind, slot: number): 
   return (kind === "state" ? pool.state(layer) : pool.conv(layer)).slice(slot, slot + 1);
 }
 
-function elementsOf(tensor: Tensor): Elements {
-  return { dtype: tensor.dtype as FloatDType, data: tensor.data.slice() as ArrayOfDType[FloatDType] };
+function whole(tensor: Tensor): Pieces {
+  return { dtype: tensor.dtype as FloatDType, pieces: [tensor.data as ArrayOfDType[FloatDType]] };
 }
 
 /** The rows of a list's tokens, head by head. */
-function gathered(tensor: Tensor, list: PageList, pageTokens: number): Elements {
-  const [, kvHeads = 0, , headDim = 0] = tensor.shape;
-  const source = tensor.data as Numbers;
-  const dtype = tensor.dtype as FloatDType;
-  const data = dtypes[dtype].create(kvHeads * list.tokens * headDim) as Numbers;
-  eachRun(list, kvHeads, headDim, pageTokens, (at, from, length) => data.set(source.subarray(from, from + length), at));
+function inPages(tensor: Tensor, list: PageList, pageTokens: number): Pieces {
+  const data = tensor.data as Numbers;
+  const runs = runsOf(tensor, list, pageTokens);
+  return { dtype: tensor.dtype as FloatDType, pieces: Array.from(runs, ({ inPages: from, length }) => data.subarray(from, from + length)) };
+}
+
+/** A copy of what lies in pieces. */
+function joined({ dtype, pieces }: Pieces): Elements {
+  const data = dtypes[dtype].create(pieces.reduce((sum, { length }) => sum + length, 0)) as Numbers;
+  let at = 0;
+  for (const piece of pieces as readonly Numbers[]) {
+    data.set(piece, at);
+    at += piece.length;
+  }
   return { dtype, data };
 }
 
-function scatter({ data }: Elements, tensor: Tensor, list: PageList, { pageTokens }: PageLedger): void {
-  const [, kvHeads = 0, , headDim = 0] = tensor.shape;
-  const target = tensor.data as Numbers;
-  eachRun(list, kvHeads, headDim, pageTokens, (at, to, length) => target.set((data as Numbers).subarray(at, at + length), to));
+/** Elements that lie side by side both in `[kvHeads, tokens, headDim]` and in the pages. */
+interface Run {
+  readonly at: number;
+  readonly inPages: number;
+  readonly length: number;
 }
 
-/** Calls `visit` for every run of elements that lies side by side both in `[kvHeads, tokens, headDim]` and in the pages. */
-function eachRun(
-  { pages, tokens }: PageList,
-  kvHeads: number,
-  headDim: number,
-  pageTokens: number,
-  visit: (at: number, inPages: number, length: number) => void,
-): void {
+/** A list's elements, run by run. */
+function* runsOf({ shape: [, kvHeads = 0, , headDim = 0] }: Tensor, { pages, tokens }: PageList, pageTokens: number): Generator<Run> {
   for (let head = 0; head < kvHeads; head++) {
     for (const [i, page] of pages.entries()) {
       const first = i * pageTokens;
       const count = Math.min(pageTokens, tokens - first);
-      visit((head * tokens + first) * headDim, (page * kvHeads + head) * pageTokens * headDim, count * headDim);
+      yield { at: (head * tokens + first) * headDim, inPages: (page * kvHeads + head) * pageTokens * headDim, length: count * headDim };
     }
   }
 }

@@ -684,6 +684,7 @@ export const symbols = {
   gd_last_error: { args: ["u32"], returns: "cstring" },
   gd_device_open: { args: ["ptr", "ptr"], returns: "i32" },
   gd_device_describe: { args: ["ptr", "ptr"], returns: "i32" },
+  gd_device_gpu_time: { args: ["ptr", "ptr"], returns: "i32" },
   gd_device_close: { args: ["ptr"], returns: "i32" },
   gd_device_abandon: { args: ["ptr"], returns: "i32" },
   gd_buffer_create: { args: ["ptr", "u64", "ptr", "ptr"], returns: "i32" },

@@ -12,7 +12,7 @@ export interface LibraryInfo {
   readonly source: LibrarySource;
   /** Its own version text. */
   readonly version: string;
-  /** The version of its C interface; this package loads no other than its own. */
+  /** The version of its C interface, an integer from 1 on; this package loads no other than its own. */
   readonly abiVersion: number;
 }
 

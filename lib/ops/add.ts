@@ -13,17 +13,20 @@ export interface AddArguments {
 }
 
 /**
- * The sum a + b of two tensors of one shape, such as a layer's output and the residual: a float32 addition, rounded once.
+ * The sum of two tensors of one shape, such as a layer's output and the residual: a float32 addition, rounded once.
+ *
+ * ```math
+ * out = a + b
+ * ```
  *
  * All three may be strided views with free token and head strides. `out` may be `a` or `b` itself, the same elements in
  * the same layout; otherwise it overlaps neither.
- *
- * Source: the residual connection of He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", 2015.
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(add({ a: residual, b: out, out: residual }));
+ * @see He, Zhang, Ren, Sun, [Deep Residual Learning for Image Recognition](https://arxiv.org/abs/1512.03385), 2015, for residual connections
  */
 export function add(args: AddArguments): Op {
   return makeOp("add", args);

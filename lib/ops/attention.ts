@@ -54,10 +54,16 @@ export interface AttentionArguments {
  * Causal attention of grouped query heads over paged keys and values, which it extends by its own tokens: per row and
  * head, with j over the sequence's tokens up to the row's own,
  *
- *     q = rotate(norm(query)) · scale        k = rotate(norm(key)), stored to keyPages; value to valuePages
- *     out = softmaxⱼ(q · keys[j]) · values[j] · sigmoid(gate)
+ * ```math
+ * \begin{aligned}
+ * q &= scale \cdot rotate(norm(query)) \\
+ * k &= rotate(norm(key)) \\
+ * out &= \sigma(gate) \sum_j \operatorname{softmax}_j(q \cdot k_j) \, v_j
+ * \end{aligned}
+ * ```
  *
- * Query head h takes key head ⌊h / (heads / kvHeads)⌋. `rotate` turns element i < rotaryDim / 2 and element
+ * New keys k are stored to `keyPages` and values to `valuePages`, rounded once, and read from there. Query head h takes key
+ * head ⌊h / (heads / kvHeads)⌋. `rotate` turns element i < rotaryDim / 2 and element
  * i + rotaryDim / 2 by position · ropeTheta^(−2i / rotaryDim); cosines and sines are computed in float64 and rounded once,
  * so that positions of any length are exact. Token t of sequence s lies at row t mod pageTokens of page
  * `pageTable[s, ⌊t / pageTokens⌋]`.
@@ -70,14 +76,14 @@ export interface AttentionArguments {
  * `query`, `key`, `value`, `gate` and `out` may be strided views with free token and head strides, so that query and gate
  * can be halves of one projection's heads; `out` and the pages overlap nothing.
  *
- * Source: `Qwen3_5Attention` (transformers, `modeling_qwen3_5.py`); the online softmax of Milakov, Gimelshein, "Online
- * normalizer calculation for softmax", 2018; the rotation of Su et al., "RoFormer", 2021; the pages of Kwon et al.,
- * "Efficient Memory Management for Large Language Model Serving with PagedAttention", 2023.
- *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(attention({ query, key, value, keyPages, valuePages, out, pageTable: [3, 1], pastTokens: [20] }));
+ * @see `Qwen3_5Attention` (transformers, `modeling_qwen3_5.py`)
+ * @see Milakov, Gimelshein, [Online normalizer calculation for softmax](https://arxiv.org/abs/1805.02867), 2018
+ * @see Su et al., [RoFormer: Enhanced Transformer with Rotary Position Embedding](https://arxiv.org/abs/2104.09864), 2021
+ * @see Kwon et al., [Efficient Memory Management for Large Language Model Serving with PagedAttention](https://arxiv.org/abs/2309.06180), 2023
  */
 export function attention(args: AttentionArguments): Op {
   return makeOp("attention", args);

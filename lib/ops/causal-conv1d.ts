@@ -34,18 +34,17 @@ export interface CausalConv1dArguments extends RaggedArguments, KeptStateArgumen
  * ```
  *
  * where rows before the sequence's first come from its state. The new state is the last width − 1 rows of
- * (old state ‖ x), however short the sequence.
+ * (old state ‖ x), however short the sequence. Sums are float32; `out` is rounded once.
  *
  * `x` and `out` may be strided views with a free token stride; `out` overlaps nothing. Every read sees the pool as it
  * was before the op.
- *
- * Source: Gu, Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", 2023, and its `causal_conv1d`,
- * as Qwen3-Next uses it (transformers, `modeling_qwen3_next.py`).
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(causalConv1d({ x, weight, state, out })); // one sequence, slot 0, SiLU
+ * @see Gu, Dao, [Mamba: Linear-Time Sequence Modeling with Selective State Spaces](https://arxiv.org/abs/2312.00752), 2023
+ * @see `causal_conv1d_fn` as Qwen3-Next uses it (transformers, `modeling_qwen3_next.py`)
  */
 export function causalConv1d(args: CausalConv1dArguments): Op {
   return makeOp("causalConv1d", args);

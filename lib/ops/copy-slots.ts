@@ -14,15 +14,19 @@ export interface CopySlotsArguments {
 }
 
 /**
- * Copies or zeroes whole slots of a pool: slot writeSlots[i] becomes what slot readSlots[i] was before the op. Zeros
- * are stored, so what a slot held before, NaN included, is gone.
+ * Copies or zeroes whole slots of a pool, without rounding, each as the slot read was before the op:
  *
- * Source: llama.cpp's gather of recurrent states by `s_copy` (`src/llama-memory-recurrent.cpp`), here in place.
+ * ```math
+ * pool_{writeSlots_i} \leftarrow pool_{readSlots_i}
+ * ```
+ *
+ * Zeros are stored, so what a slot held before, NaN included, is gone.
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(copySlots({ pool: state, readSlots: [0, 1], writeSlots: [1, 0] })); // swap
+ * @see `s_copy` (llama.cpp, `src/llama-memory-recurrent.cpp`), a gather of recurrent states, here in place
  */
 export function copySlots(args: CopySlotsArguments): Op {
   return makeOp("copySlots", args);

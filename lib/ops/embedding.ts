@@ -21,19 +21,24 @@ export interface EmbeddingArguments {
 }
 
 /**
- * Rows of a matrix: out[r] = w[ids[r]], each element rounded once to the dtype of `out`. A quantised matrix is read as
- * {@link linear} reads it, so a tied output projection takes the same tensors.
+ * Rows of a matrix, each element rounded once to the dtype of `out`:
+ *
+ * ```math
+ * out_r = w_{ids_r}
+ * ```
+ *
+ * A quantised matrix is read as {@link linear} reads it, so a tied output projection takes the same tensors.
  *
  * `out` may be a strided view with a free row stride; it overlaps nothing. The ids are read, checked and copied when the
  * op is encoded, and again each time that a plan runs.
- *
- * Source: `torch.nn.functional.embedding`; `mlx.nn.QuantizedEmbedding`.
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit, or where the backend has no such kernel. Nothing is
  *   written then.
  * @example
  * device.run(embedding({ weight, scales, biases, ids: [1, 5, 5], out: hidden }));
+ * @see `torch.nn.functional.embedding` (PyTorch, `torch/nn/functional.py`)
+ * @see `mlx.nn.QuantizedEmbedding` (MLX, `python/mlx/nn/layers/quantized.py`)
  */
 export function embedding(args: EmbeddingArguments): Op {
   return makeOp("embedding", args);

@@ -21,7 +21,10 @@ export interface GatedDeltaStepArguments extends RecurrenceOptions, GateTensors,
   readonly convBias?: Tensor | undefined;
   /** Read and written in place: `[slots, channels, width − 1]`, the activation dtype or f32; given exactly when `state` is. */
   readonly convState?: Tensor | undefined;
-  /** Read and written in place: `[slots, valueHeads, valueDim, keyDim]`, f32, f16 or bf16. */
+  /**
+   * Read and written in place: `[slots, valueHeads, valueDim, keyDim]`, f32, f16 or bf16, contiguous. Without it every
+   * sequence starts from zero and drops its final state.
+   */
   readonly state?: Tensor | undefined;
   /** The layer's states in a pass over a {@link StatePool}, in place of `state`, `convState` and the slots. */
   readonly states?: LayerStates | undefined;
@@ -31,11 +34,11 @@ export interface GatedDeltaStepArguments extends RecurrenceOptions, GateTensors,
   readonly normWeight: Tensor;
   /** Written: `[sequences, valueHeads, valueDim]`, the activation dtype or f32. */
   readonly out: Tensor;
-  /** @default "silu" */
+  /** Applied to each sum of the convolution. @default "silu" */
   readonly convActivation?: ConvActivation | undefined;
-  /** @default "silu" */
+  /** Applied to `z`. @default "silu" */
   readonly normActivation?: NormActivation | undefined;
-  /** @default "norm-then-gate" */
+  /** Whether the norm or the product with `act(z)` comes first. @default "norm-then-gate" */
   readonly normOrder?: NormOrder | undefined;
   /** Epsilon of the gated norm. @default 1e-6 */
   readonly normEps?: number | undefined;
@@ -44,19 +47,28 @@ export interface GatedDeltaStepArguments extends RecurrenceOptions, GateTensors,
 /**
  * One decode token of each sequence through the whole mixer core at once: {@link causalConv1d}, the gates, query and
  * key norm, {@link gatedDelta} and {@link gatedRmsNorm}, with the bits of that chain of ops. The convolution's output
- * is rounded to the activation dtype, as in the chain, and nothing else is before the final store.
+ * is rounded to the activation dtype, as in the chain, and nothing else is before the final store. With the functions of
+ * these ops:
+ *
+ * ```math
+ * \begin{aligned}
+ * q \,\|\, k \,\|\, v &= causalConv1d(x) \\
+ * o &= gatedDelta(q, k, v, gate, beta) \\
+ * out &= gatedRmsNorm(o, z)
+ * \end{aligned}
+ * ```
  *
  * With read slot = write slot it is one dispatch and moves each state once.
- *
- * Source: `Qwen3NextGatedDeltaNet.forward` without its projections (transformers, `modeling_qwen3_next.py`).
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(gatedDeltaStep({
- *   x, keyHeads: 16, convWeight, convState: pool.conv(0), gate: a, beta: b, aLog, dtBias, state: pool.state(0),
- *   z, normWeight, out, gateForm: "raw", betaForm: "sigmoid", qkNorm: "l2", readSlots, writeSlots,
+ *   x, keyHeads: 16, convWeight, convState, gate: a, beta: b, aLog, dtBias, state,
+ *   z, normWeight, out, gateForm: "raw", betaForm: "sigmoid", qkNorm: "l2", readSlots: [0, 2], writeSlots: [0, 2],
  * }));
+ * @see `Qwen3NextGatedDeltaNet.forward` without its projections (transformers, `modeling_qwen3_next.py`)
+ * @see Yang, Kautz, Hatamizadeh, [Gated Delta Networks: Improving Mamba2 with Delta Rule](https://arxiv.org/abs/2412.06464), 2024
  */
 export function gatedDeltaStep(args: GatedDeltaStepArguments): Op {
   return makeOp("gatedDeltaStep", args);

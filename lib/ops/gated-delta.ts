@@ -58,14 +58,14 @@ export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors, Rag
  *
  * Every read sees the pool as it was before the op, so slots may be swapped, rotated or fanned out.
  *
- * Source: Yang, Kautz, Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024; the layouts are those
- * of MLX and vLLM.
- *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(gatedDelta({ query, key, value, gate, beta, state, out, gateForm: "log", qkNorm: "l2" }));
  * device.wait();
+ * @see Yang, Kautz, Hatamizadeh, [Gated Delta Networks: Improving Mamba2 with Delta Rule](https://arxiv.org/abs/2412.06464), 2024
+ * @see Kimi Team, [Kimi Linear: An Expressive, Efficient Attention Architecture](https://arxiv.org/abs/2510.26692), 2025, for gates per key dimension
+ * @see `gated_delta_update` (mlx-lm, `mlx_lm/models/gated_delta.py`), whose layouts these are
  */
 export function gatedDelta(args: GatedDeltaArguments): Op {
   return makeOp("gatedDelta", args);

@@ -17,7 +17,7 @@ export interface GatedRmsNormArguments {
   readonly eps?: number | undefined;
   /** Applied to `z`. @default "silu" */
   readonly activation?: NormActivation | undefined;
-  /** @default "norm-then-gate" */
+  /** Whether the norm or the product with `act(z)` comes first. @default "norm-then-gate" */
   readonly order?: NormOrder | undefined;
 }
 
@@ -34,13 +34,13 @@ export interface GatedRmsNormArguments {
  * `x`, `z` and `out` may be strided views with free token and head strides; `out` overlaps nothing. Rows may have
  * any length.
  *
- * Source: Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019; gated as `Qwen3NextRMSNormGated` (transformers,
- * `modeling_qwen3_next.py`) or as Mamba-2's norm.
- *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(gatedRmsNorm({ x: attention, z, weight, out, activation: "sigmoid" }));
+ * @see Zhang, Sennrich, [Root Mean Square Layer Normalization](https://arxiv.org/abs/1910.07467), 2019
+ * @see `Qwen3NextRMSNormGated` (transformers, `modeling_qwen3_next.py`)
+ * @see `RMSNormGated` (mamba, `mamba_ssm/ops/triton/layernorm_gated.py`), for gate-then-norm
  */
 export function gatedRmsNorm(args: GatedRmsNormArguments): Op {
   return makeOp("gatedRmsNorm", args);

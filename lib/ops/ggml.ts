@@ -79,29 +79,43 @@ export interface SsmConvUpdateInplaceIdsArguments extends SsmConvUpdateArguments
 
 /**
  * ggml's gated delta rule that updates its states in place: `gatedDelta` with tiled heads, the gate as a logarithm,
- * β given, no normalisation and outputs scaled by 1/√S. State s of `state` becomes state s of `stateDst`.
+ * β given, no normalisation and outputs scaled by 1/√S. All arithmetic and every tensor are f32. With dim for S:
  *
- * Source: `ggml_gated_delta_net` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`).
+ * ```math
+ * \begin{aligned}
+ * S' &= e^{g_t} S \\
+ * \delta &= \beta_t (v_t - S' k_t) \\
+ * S &\leftarrow S' + \delta k_t^\top \\
+ * out_t &= \tfrac{1}{\sqrt{dim}} \, S q_t
+ * \end{aligned}
+ * ```
+ *
+ * State s of `state` becomes state s of `stateDst`.
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(gatedDeltaNetInplace({ q, k, v, gate, beta, state, stateDst: state, out }));
+ * @see `ggml_gated_delta_net` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`)
  */
 export function gatedDeltaNetInplace(args: GatedDeltaNetInplaceArguments): Op {
   return makeOp("gatedDeltaNetInplace", args);
 }
 
 /**
- * {@link gatedDeltaNetInplace} over a cache: sequence s reads slot ids[s] and writes slot rsHead + s. Every read sees the
- * cache as it was before the op, so ids may swap, rotate or fan out, inside the written slots or outside.
+ * {@link gatedDeltaNetInplace} over a cache, in f32: sequence s reads slot ids[s] and writes slot rsHead + s.
  *
- * Source: `ggml_gated_delta_net` with its state gathered by ids (llama.cpp, `src/models/delta-net-base.cpp`).
+ * ```math
+ * cache_{rsHead + s} \leftarrow gatedDeltaNet(cache_{ids_s})
+ * ```
+ *
+ * Every read sees the cache as it was before the op, so ids may swap, rotate or fan out, inside the written slots or outside.
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(gatedDeltaNetInplaceIds({ q, k, v, gate, beta, cache, ids: [1, 0], rsHead: 0, out })); // swap
+ * @see `ggml_gated_delta_net` with its state gathered by ids (llama.cpp, `src/models/delta-net-base.cpp`)
  */
 export function gatedDeltaNetInplaceIds(args: GatedDeltaNetInplaceIdsArguments): Op {
   return makeOp("gatedDeltaNetInplaceIds", args);
@@ -109,30 +123,37 @@ export function gatedDeltaNetInplaceIds(args: GatedDeltaNetInplaceIdsArguments):
 
 /**
  * One token of each sequence through the causal convolution, ggml's way: the taps in ascending order, then optionally
- * SiLU; the state drops its oldest column and takes x as its newest. `causalConv1d` with one token a sequence.
+ * SiLU; the state drops its oldest column and takes x as its newest. All f32; `causalConv1d` with one token a sequence.
  *
- * Source: `ggml_ssm_conv` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`) and the state update around it (llama.cpp,
- * `src/models/delta-net-base.cpp`).
+ * ```math
+ * out_c = act\Big(weight_{c,K-1} \, x_c + \sum_{j=0}^{K-2} weight_{c,j} \, state_{c,j}\Big)
+ * ```
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(ssmConvUpdateInplace({ convStates, convStateDst: convStates, weight, x, silu: true, out }));
+ * @see `ggml_ssm_conv` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`)
+ * @see the state update around it (llama.cpp, `src/models/delta-net-base.cpp`)
  */
 export function ssmConvUpdateInplace(args: SsmConvUpdateInplaceArguments): Op {
   return makeOp("ssmConvUpdateInplace", args);
 }
 
 /**
- * {@link ssmConvUpdateInplace} over a cache: sequence s reads cell ids[s] and writes cell rsHead + s. Every read sees the
- * cache as it was before the op.
+ * {@link ssmConvUpdateInplace} over a cache, in f32: sequence s reads cell ids[s] and writes cell rsHead + s.
  *
- * Source: as {@link ssmConvUpdateInplace}, with its states gathered by ids.
+ * ```math
+ * convCache_{rsHead + s} \leftarrow ssmConvUpdate(convCache_{ids_s})
+ * ```
+ *
+ * Every read sees the cache as it was before the op.
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(ssmConvUpdateInplaceIds({ convCache, ids: [2, 2], rsHead: 0, weight, x, silu: true, out })); // fan-out
+ * @see `ggml_ssm_conv` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`), with its states gathered by ids
  */
 export function ssmConvUpdateInplaceIds(args: SsmConvUpdateInplaceIdsArguments): Op {
   return makeOp("ssmConvUpdateInplaceIds", args);

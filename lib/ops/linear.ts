@@ -15,19 +15,29 @@ export interface LinearArguments {
   readonly scales?: Tensor | undefined;
   /** Shaped as `scales`, and of its dtype. */
   readonly biases?: Tensor | undefined;
-  /** Added to the product: `[rows, outFeatures]`, the dtype of `x` or f32. */
+  /** Added to the product: `[rows, outFeatures]`, the dtype of `x` or f32. @default none */
   readonly residual?: Tensor | undefined;
   /** Written: `[rows, outFeatures]`, the dtype of `x` or f32. */
   readonly out: Tensor;
 }
 
 /**
- * A projection: out[r, o] = Σᵢ x[r, i] · w[o, i], accumulated in float32, plus residual[r, o] where there is one, and
- * rounded once.
+ * A projection, for row r and output o, accumulated in float32 and rounded once:
+ *
+ * ```math
+ * out_{r,o} = residual_{r,o} + \sum_i x_{r,i} \, w_{o,i}
+ * ```
+ *
+ * without a residual where none is given.
  *
  * A quantised weight is MLX's affine form, as `mx.quantize` and the checkpoints of mlx-lm have it: a row is one
- * little-endian stream of unsigned numbers q of 2, 3, 4, 5, 6 or 8 bits, and w = fma(q, scale, bias) in float32. Bits
- * and group follow from the shapes; inFeatures is a multiple of the group.
+ * little-endian stream of unsigned numbers q of 2, 3, 4, 5, 6 or 8 bits, and
+ *
+ * ```math
+ * w = q \cdot scale + bias
+ * ```
+ *
+ * as one fused multiply-add in float32. Bits and group follow from the shapes; inFeatures is a multiple of the group.
  *
  * The order of the sum depends on inFeatures and on the form of the weight only, so a row has the same bits in any batch,
  * and with f32 outputs the residual gives the bits of {@link add}.
@@ -35,13 +45,13 @@ export interface LinearArguments {
  * `x`, `residual` and `out` may be strided views with a free row stride. `out` may be the residual itself, the same
  * elements in the same layout; otherwise it overlaps nothing.
  *
- * Source: `torch.nn.functional.linear` without a bias; `mlx.nn.QuantizedLinear`.
- *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit, or where the backend has no such kernel. Nothing is
  *   written then.
  * @example
  * device.run(linear({ x: hidden, weight: down.weight, scales: down.scales, biases: down.biases, residual, out: residual }));
+ * @see `torch.nn.functional.linear` without a bias (PyTorch, `torch/nn/functional.py`)
+ * @see `mlx.nn.QuantizedLinear` and `mx.quantize` (MLX, `python/mlx/nn/layers/quantized.py`)
  */
 export function linear(args: LinearArguments): Op {
   return makeOp("linear", args);

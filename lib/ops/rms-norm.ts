@@ -29,13 +29,12 @@ export interface RmsNormArguments {
  * `x` and `out` may be strided views with free token and head strides; `out` overlaps nothing. Rows may have any
  * length; the order of a row's sum depends on it alone.
  *
- * Source: Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019; with 1 + weight as `Qwen3NextRMSNorm`
- * (transformers, `modeling_qwen3_next.py`).
- *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(rmsNorm({ x: hidden, weight, out: normed, weightForm: "one-plus-weight" }));
+ * @see Zhang, Sennrich, [Root Mean Square Layer Normalization](https://arxiv.org/abs/1910.07467), 2019
+ * @see `Qwen3NextRMSNorm` (transformers, `modeling_qwen3_next.py`), for 1 + weight
  */
 export function rmsNorm(args: RmsNormArguments): Op {
   return makeOp("rmsNorm", args);

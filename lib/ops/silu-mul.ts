@@ -13,18 +13,21 @@ export interface SiluMulArguments {
 }
 
 /**
- * A gated linear unit's product: out = silu(gate) · up with silu(x) = x · sigmoid(x), in float32 and rounded once.
+ * A gated linear unit's product, in float32 and rounded once:
+ *
+ * ```math
+ * out = silu(gate) \cdot up, \qquad silu(x) = x \cdot \sigma(x) = \frac{x}{1 + e^{-x}}
+ * ```
  *
  * All three may be strided views with free token and head strides. `out` may be `gate` or `up` itself, the same elements
  * in the same layout; otherwise it overlaps neither.
- *
- * Source: Shazeer, "GLU Variants Improve Transformer", 2020 (SwiGLU).
  *
  * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
  *   encoded where shapes, dtypes, memory or index data do not fit, or where the backend has no such kernel. Nothing is
  *   written then.
  * @example
  * device.run(siluMul({ gate, up, out: gate }));
+ * @see Shazeer, [GLU Variants Improve Transformer](https://arxiv.org/abs/2002.05202), 2020 (SwiGLU)
  */
 export function siluMul(args: SiluMulArguments): Op {
   return makeOp("siluMul", args);

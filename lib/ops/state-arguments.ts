@@ -25,9 +25,9 @@ export interface KeptStateArguments {
    * tokens, 0 being the final one; entries of j ≥ T keep what they held.
    */
   readonly snapshots?: Tensor | undefined;
-  /** `[sequences, K]`, row-major: the slots that the same states go to; −1 skips one. */
+  /** `[sequences, K]`, row-major: the slots that the same states go to; −1 skips one. @default none */
   readonly snapshotSlots?: Indices | undefined;
-  /** States at chosen tokens, to slots. All slots that one op writes are distinct. */
+  /** States at chosen tokens, to slots. All slots that one op writes are distinct. @default none */
   readonly checkpoints?: CheckpointArguments | undefined;
 }
 

@@ -4,8 +4,8 @@
  * `.tmp`: nothing reads it, and the next writer of the file removes it.
  */
 import {
-  closeSync, constants, fchmodSync, fchownSync, fstatSync, fsyncSync, lstatSync, openSync, readlinkSync, realpathSync,
-  renameSync, statSync, unlinkSync, writeSync,
+  closeSync, constants, fchmodSync, fchownSync, fstatSync, fsync, fsyncSync, lstatSync, openSync, readlinkSync, realpathSync,
+  rename, renameSync, statSync, unlinkSync, write, writeSync,
 } from "node:fs";
 import type { Stats } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -32,17 +32,36 @@ const mostLinks = 40;
  *   file is there, or writing fails: what was there is unchanged then.
  */
 export function replaceFile(path: string, op: string, pieces: readonly Uint8Array[]): void {
-  if (typeof path !== "string" || path === "" || path.endsWith("/")) {
-    throw new GatedDeltaError("invalid-argument", { op, argument: "path", expected: "a file's path", received: describe(path) });
-  }
+  const file = Replacement.begin(path, op);
   try {
-    const before = statSync(path, { throwIfNoEntry: false });
-    if (before !== undefined && !before.isFile()) throw notRegular(path, op, before);
-    write(targetOf(path), before, pieces);
+    for (const piece of pieces) writeFully(file.descriptor, piece);
+    file.complete();
+    fsyncSync(file.descriptor);
+    file.rename();
   } catch (cause) {
-    if (cause instanceof FileError) throw cause;
-    throw new FileError(path, { op, message: `cannot be written: ${(cause as Error).message}`, cause });
+    throw file.abandon(cause);
   }
+  using folder = new Folder(file.target);
+  folder.flush();
+}
+
+/**
+ * {@link replaceFile} in the background: nothing waits but the caller.
+ *
+ * @param pieces each is written before the next one is asked for.
+ */
+export async function replaceFileAsync(path: string, op: string, pieces: Iterable<Uint8Array>): Promise<void> {
+  const file = Replacement.begin(path, op);
+  try {
+    for (const piece of pieces) await writeFullyAsync(file.descriptor, piece);
+    file.complete();
+    await flushAsync(file.descriptor);
+    await file.renameAsync();
+  } catch (cause) {
+    throw file.abandon(cause);
+  }
+  using folder = new Folder(file.target);
+  await folder.flushAsync();
 }
 
 /** The path without symbolic links. A link to a file that is not there is followed, too. */
@@ -57,31 +76,82 @@ function targetOf(path: string): string {
   return join(realpathSync.native(dirname(target)), basename(target)); // realpathSync itself drops ".." from the text
 }
 
-function write(target: string, before: Stats | undefined, pieces: readonly Uint8Array[]): void {
-  const temporary = temporaryName(target);
-  let descriptor: number | undefined;
-  let made = false;
-  try {
-    removeLeftovers(target);
+/** A temporary file on its way to the name that it is for. */
+class Replacement {
+  /** Where it will be. */
+  readonly target: string;
+  readonly #path: string;
+  readonly #op: string;
+  readonly #before: Stats | undefined;
+  readonly #temporary: string;
+  #descriptor: number | undefined;
+
+  private constructor(path: string, op: string) {
+    this.#path = path;
+    this.#op = op;
+    this.#before = statSync(path, { throwIfNoEntry: false });
+    if (this.#before !== undefined && !this.#before.isFile()) throw notRegular(path, op, this.#before);
+    this.target = targetOf(path);
+    this.#temporary = temporaryName(this.target);
+    removeLeftovers(this.target);
     // `wx` refuses to write through anything that is already there.
-    descriptor = openSync(temporary, "wx", privateMode);
-    made = true;
-    for (const piece of pieces) writeFully(descriptor, piece);
-    if (before !== undefined) keepRights(descriptor, before);
-    fsyncSync(descriptor);
-    closeSync(descriptor);
-    descriptor = undefined;
-    renameSync(temporary, target);
-    flushFolder(dirname(target));
-  } catch (error) {
-    if (descriptor !== undefined) closeSync(descriptor);
+    this.#descriptor = openSync(this.#temporary, "wx", privateMode);
+  }
+
+  /** Makes the temporary file. */
+  static begin(path: string, op: string): Replacement {
+    if (typeof path !== "string" || path === "" || path.endsWith("/")) {
+      throw new GatedDeltaError("invalid-argument", { op, argument: "path", expected: "a file's path", received: describe(path) });
+    }
     try {
-      if (made) unlinkSync(temporary); // else the file is another writer's
+      return new Replacement(path, op);
+    } catch (cause) {
+      throw asFileError(path, op, cause);
+    }
+  }
+
+  get descriptor(): number {
+    return this.#descriptor!;
+  }
+
+  /** All was written. */
+  complete(): void {
+    if (this.#before !== undefined) keepRights(this.descriptor, this.#before);
+  }
+
+  /** It was flushed. */
+  rename(): void {
+    const { descriptor } = this;
+    this.#descriptor = undefined;
+    closeSync(descriptor);
+    renameSync(this.#temporary, this.target);
+  }
+
+  /** {@link rename} in the background: what was there goes with it, which takes long where it was large. */
+  async renameAsync(): Promise<void> {
+    const { descriptor } = this;
+    this.#descriptor = undefined;
+    closeSync(descriptor);
+    await new Promise<void>((resolve, reject) => rename(this.#temporary, this.target, (error) => (error ? reject(error) : resolve())));
+  }
+
+  /** Removes it, where it was not renamed, and gives the error to throw. */
+  abandon(cause: unknown): GatedDeltaError {
+    if (this.#descriptor !== undefined) closeSync(this.#descriptor);
+    this.#descriptor = undefined;
+    try {
+      unlinkSync(this.#temporary);
     } catch {
       // It was renamed already.
     }
-    throw error;
+    return asFileError(this.#path, this.#op, cause);
   }
+}
+
+/** Why a file can't be written. */
+function asFileError(path: string, op: string, cause: unknown): GatedDeltaError {
+  if (cause instanceof GatedDeltaError) return cause;
+  return new FileError(path, { op, message: `cannot be written: ${(cause as Error).message}`, cause });
 }
 
 /** Gives a file the owner, group and permissions of the one that it replaces. */
@@ -109,15 +179,49 @@ function writeFully(descriptor: number, piece: Uint8Array): void {
   while (done < piece.byteLength) done += writeSync(descriptor, piece, done, Math.min(piece.byteLength - done, mostPerWrite));
 }
 
-/** Makes the rename durable. Some file systems cannot flush a folder; the file's contents are flushed already. */
-function flushFolder(folder: string): void {
-  let descriptor: number | undefined;
-  try {
-    descriptor = openSync(folder, constants.O_RDONLY);
-    fsyncSync(descriptor);
-  } catch {
-    // See above.
-  } finally {
-    if (descriptor !== undefined) closeSync(descriptor);
+async function writeFullyAsync(descriptor: number, piece: Uint8Array): Promise<void> {
+  let done = 0;
+  while (done < piece.byteLength) {
+    const length = Math.min(piece.byteLength - done, mostPerWrite);
+    done += await new Promise<number>((resolve, reject) => {
+      write(descriptor, piece, done, length, null, (error, written) => (error ? reject(error) : resolve(written)));
+    });
+  }
+}
+
+/** Flushes a descriptor in the background. */
+function flushAsync(descriptor: number): Promise<void> {
+  return new Promise((resolve, reject) => fsync(descriptor, (error) => (error ? reject(error) : resolve())));
+}
+
+/**
+ * The folder of a file, to be flushed: that makes a rename durable. Some file systems can't; the file's contents are flushed
+ * already.
+ */
+class Folder implements Disposable {
+  readonly #descriptor: number | undefined;
+
+  constructor(target: string) {
+    try {
+      this.#descriptor = openSync(dirname(target), constants.O_RDONLY);
+    } catch {
+      // See above.
+    }
+  }
+
+  flush(): void {
+    try {
+      if (this.#descriptor !== undefined) fsyncSync(this.#descriptor);
+    } catch {
+      // See above.
+    }
+  }
+
+  async flushAsync(): Promise<void> {
+    if (this.#descriptor !== undefined) await flushAsync(this.#descriptor).catch(() => {});
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#descriptor !== undefined) closeSync(this.#descriptor);
   }
 }

@@ -3,7 +3,7 @@ import { GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { isSafetensorsDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";
 import type { SafetensorsDType } from "./dtypes.ts";
 import { longestHeader } from "./header.ts";
-import { replaceFile } from "./replace-file.ts";
+import { replaceFile, replaceFileAsync } from "./replace-file.ts";
 
 const op = "writeSafetensors";
 
@@ -38,6 +38,46 @@ export function writeSafetensors(
   replaceFile(path, op, [encodeHeader(ordered, entriesOf(metadata)), ...ordered.flatMap(([, tensor]) => piecesOf(tensor))]);
 }
 
+/** Bytes that {@link writeSafetensorsAsync} writes at a time. */
+const chunkBytes = 2 ** 20;
+
+/**
+ * {@link writeSafetensors} in the background: nothing waits but the caller. The tensors' bytes are read piece by piece until
+ * the promise settles.
+ *
+ * @param between called before each piece is read, and after the last; what it throws ends the writing.
+ */
+export async function writeSafetensorsAsync(
+  path: string,
+  tensors: ReadonlyMap<string, TensorToWrite>,
+  metadata: Readonly<Record<string, string>>,
+  between: () => void,
+): Promise<void> {
+  const ordered = inFileOrder(entriesOf(tensors));
+  const pieces = [encodeHeader(ordered, entriesOf(metadata)), ...ordered.flatMap(([, tensor]) => piecesOf(tensor))];
+  await replaceFileAsync(path, op, inChunks(pieces, between));
+}
+
+/** The bytes of some pieces, copied to chunks of one size, of which each is good until the next one is asked for. */
+export function* inChunks(pieces: Iterable<Uint8Array>, between: () => void): Generator<Uint8Array> {
+  const chunk = new Uint8Array(chunkBytes);
+  let filled = 0;
+  for (const piece of pieces) {
+    for (let from = 0; from < piece.byteLength; ) {
+      between();
+      const length = Math.min(piece.byteLength - from, chunkBytes - filled);
+      chunk.set(piece.subarray(from, from + length), filled);
+      from += length;
+      filled += length;
+      if (filled < chunkBytes) continue;
+      yield chunk;
+      filled = 0;
+    }
+  }
+  if (filled > 0) yield chunk.subarray(0, filled);
+  between(); // memory that is gone has no bytes
+}
+
 function entriesOf<T>(items: Readonly<Record<string, T>> | ReadonlyMap<string, T>): [string, T][] {
   return items instanceof Map ? [...items] : Object.entries(items as Readonly<Record<string, T>>);
 }
@@ -62,7 +102,8 @@ function check(name: string, { dtype, shape, data }: TensorToWrite): void {
   throw new ShapeError({ op, argument, expected, received: `${given} bytes` });
 }
 
-function piecesOf({ data }: TensorToWrite): Uint8Array[] {
+/** A tensor's bytes. */
+export function piecesOf({ data }: TensorToWrite): Uint8Array[] {
   const views: readonly ArrayBufferView[] = Array.isArray(data) ? data : [data as ArrayBufferView];
   return views.map((view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
 }

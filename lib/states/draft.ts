@@ -21,7 +21,7 @@ import type { StatePool } from "./state-pool.ts";
 /** Options of {@link StatePool.draft}. */
 export interface DraftOptions {
   /**
-   * How the way back is kept. `deltas`: (δ, key, decay) of each token, about 1 KB a token and head; a commit applies the
+   * What is kept for the commit. `deltas`: (δ, key, decay) of each token, about 1 KB a token and head; a commit applies the
    * accepted ones. `snapshots`: the state after each token in a slot of its own; a commit only chooses one.
    * @default "deltas"
    */

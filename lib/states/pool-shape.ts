@@ -19,7 +19,7 @@ export interface PoolShape {
   readonly conv: boolean;
   /** Taps of the convolution, 2..9; 0 where the pool holds no convolution states. */
   readonly convWidth: number;
-  /** Channels of the convolution; 0 where the pool holds no convolution states. */
+  /** Number of channels of the convolution; 0 where the pool holds no convolution states. */
   readonly convChannels: number;
   /** Element type of the recurrent states. */
   readonly stateDtype: FloatDType;

@@ -110,17 +110,17 @@ export class PoolStep implements Disposable {
     return isOpen(this.#parts);
   }
 
-  /** The slot that each sequence reads, −1 for zeros; a copy, for kernels of others. */
+  /** The slot that each sequence reads, −1 for zeros; a copy, for kernels of other libraries. */
   get readSlots(): Int32Array {
     return this.#parts.readSlots.slice();
   }
 
-  /** The slot that each sequence writes, all distinct; a copy, for kernels of others. */
+  /** The slot that each sequence writes, all distinct; a copy, for kernels of other libraries. */
   get writeSlots(): Int32Array {
     return this.#parts.writeSlots.slice();
   }
 
-  /** Where the states go that were asked for on the way, undefined where none were; a copy, for kernels of others. */
+  /** Where the states go that were asked for on the way, undefined where none were; a copy, for kernels of other libraries. */
   get checkpoints(): Checkpoints | undefined {
     const { checkpoints } = this.#parts;
     if (checkpoints === undefined) return undefined;
@@ -174,7 +174,7 @@ export class PoolStep implements Disposable {
   }
 
   /**
-   * The states on the way, for each handle in the order that its positions were given. The caller's to free.
+   * The states on the way, for each handle in the order that its positions were given. The caller frees them.
    *
    * @throws {GatedDeltaError} of code `state` before {@link done}.
    */

@@ -106,6 +106,8 @@ export class PrefixCache implements Disposable {
    *
    * @param handle not in a step.
    * @returns whether there is such an entry now: not where budget or pool have no room, after evicting what can be.
+   * @throws {GatedDeltaError} for tokens that are none, for a handle in a step (code `state`), a freed one, an invalid one and
+   *   one of another pool. Nothing is kept then.
    */
   insert(tokens: Tokens, handle: StateHandle): boolean {
     const op = "cache.insert";
@@ -139,7 +141,9 @@ export class PrefixCache implements Disposable {
   /**
    * Evicts entries until so many slots of the pool are free, the least recently used first.
    *
+   * @param slots 0 or more.
    * @returns whether that many are free now.
+   * @throws {GatedDeltaError} for what is no such number, and after disposal.
    */
   makeRoom(slots: number): boolean {
     const op = "cache.makeRoom";

@@ -75,7 +75,7 @@ export class StateHandle implements Disposable {
   }
 
   /**
-   * The slot that holds the state now, in every layer's pools; −1 while it is all zeros and lies nowhere. Steps move
+   * The slot that holds the state now, in every layer's pools; −1 while it is all zeros and has none. Steps move
    * states, so look it up each time.
    */
   get slot(): number {

@@ -117,8 +117,10 @@ export class StatePool implements Disposable {
   }
 
   /**
-   * The recurrent states of a layer, `[slots, valueHeads, valueDim, keyDim]`, to look at and for kernels of others. Ops
+   * The recurrent states of a layer, `[slots, valueHeads, valueDim, keyDim]`, to look at and for kernels of other libraries. Ops
    * refuse this tensor: they take `states: step.layer(i)`.
+   *
+   * @throws {BoundsError} for a layer that the pool does not have.
    */
   state(layer: number): Tensor {
     this.#alive("pool.state");
@@ -148,6 +150,8 @@ export class StatePool implements Disposable {
   /**
    * Makes a state all zeros again. Nothing is written now: its next step starts from zeros by store, so that whatever
    * the slot held, NaN included, is gone.
+   *
+   * @throws {GatedDeltaError} of code `state` for a handle in a step; for a freed one, and one of another pool.
    */
   zero(handle: StateHandle): void {
     this.#ledger.zero("pool.zero", this.#holder("pool.zero", "handle", handle));
@@ -207,6 +211,7 @@ export class StatePool implements Disposable {
    * `plan.run({ step })` or `pool.run(handles, plan)`, for any step of as many sequences.
    *
    * @param sequences 1 or more, at most as many as the pool has slots.
+   * @throws {BoundsError} for another number of sequences.
    */
   placeholder(sequences: number): StepPlaceholder {
     const op = "pool.placeholder";
@@ -219,6 +224,8 @@ export class StatePool implements Disposable {
    * {@link Draft.commit} accepts as many as turn out to be right. It counts as the handle's step until then, so that a
    * second one is an error. Records of `snapshots` take a free slot a token until the commit.
    *
+   * @throws {GatedDeltaError} of code `state` for a handle in a step or an invalid one; of code `shape` for another number of
+   *   counts than of handles; of code `out-of-memory` where `snapshots` have too few slots. Nothing has changed then.
    * @example
    * using draft = pool.draft([state], [4]);
    * draft.run(() => layers.flatMap((layer) => layer.forward({ hidden, out, draft })));
@@ -294,6 +301,8 @@ export class StatePool implements Disposable {
    * | `mlx` | `[B, valueHeads, valueDim, keyDim]` | `[B, convWidth − 1, channels]` |
    * | `hf` | `[B, valueHeads, keyDim, valueDim]` | `[B, channels, convWidth]`, or convWidth − 1 columns |
    * | `ggml` | `[B, valueHeads, valueDim, keyDim]`, heads tiled | `[B, channels, convWidth − 1]`, value heads tiled |
+   *
+   * @throws {FileError} and {@link GatedDeltaError} as {@link save}.
    */
   export(handles: readonly StateHandle[], path: string, options: ExportOptions): void {
     const op = "pool.export";

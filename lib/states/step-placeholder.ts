@@ -22,7 +22,7 @@ let making = false;
 export class StepPlaceholder {
   /** The pool whose states the plan's ops read and write. */
   readonly pool: StatePool;
-  /** Sequences of the steps. */
+  /** Number of sequences of each step. */
   readonly sequences: number;
   readonly #layers: PlaceholderLayer[] = [];
   readonly #slots: PlaceholderSlots;

@@ -184,14 +184,22 @@ export class Tensor<D extends DType = DType> implements Disposable {
     return this.#part("tensor.view", offset, shape, strides);
   }
 
-  /** The rows `start` to `end` (not included) of the first dimension; `end` defaults to its length. */
+  /**
+   * The rows `start` to `end` (not included) of the first dimension; `end` defaults to its length.
+   *
+   * @throws {BoundsError} for rows that are not there.
+   */
   slice(start: number, end: number = this.shape[0]!): Tensor<D> {
     this.#alive("slice");
     const [from, to] = asRange("tensor.slice", start, end, this.shape[0]!);
     return this.#narrowed(0, from, to - from);
   }
 
-  /** The `length` indices of dimension `axis` from `start` on. */
+  /**
+   * The `length` indices of dimension `axis` from `start` on.
+   *
+   * @throws {BoundsError} for a dimension or indices that are not there.
+   */
   narrow(axis: number, start: number, length: number): Tensor<D> {
     this.#alive("narrow");
     const op = "tensor.narrow";
@@ -233,6 +241,8 @@ export class Tensor<D extends DType = DType> implements Disposable {
    * @param source as many numbers as the tensor has elements, or a tensor of the same shape. For a bf16 tensor, a
    *   Uint16Array is taken as bf16 bits. For an i32 or u32 tensor, numbers must be integers within it.
    * @returns this tensor.
+   * @throws {ShapeError} for another shape or number of elements; {@link DTypeError} for a tensor of another kind of element;
+   *   {@link GatedDeltaError} for what is no number, or none of the dtype.
    */
   copyFrom(source: ArrayLike<number> | Tensor): this {
     this.#alive("copyFrom");

@@ -1,5 +1,5 @@
 // The package of Linux on arm64, tried on x86-64: its library in a Bun for arm64 (from npm) under Debian's qemu-user, on the C library
-// that it was linked with. What the README's programs print and what `verify` measures is checked; a program that starts a
+// that it was linked with. What the guides' programs print and what `verify` measures is checked; a program that starts a
 // second Bun does not get through qemu and is left to the release workflow, which tests on a real one.
 //
 //   npm run pack -- main linux-arm64 && node packages/test/arm64.mjs
@@ -13,7 +13,7 @@ import { setUp } from "../../swift/scripts/steps.mjs";
 import { layout } from "../../swift/toolchain/recipe.mjs";
 import { targetFolder } from "../cross.mjs";
 import { outputFolder, platforms } from "../platforms.mjs";
-import { readmeProgram } from "./readme.mjs";
+import { example } from "./examples.mjs";
 
 const platform = platforms.find(({ name }) => name === "linux-arm64");
 
@@ -35,7 +35,7 @@ function makeProject(folder) {
   cpSync(join(outputFolder, platform.name), join(modules, "@gated-delta", platform.name), { recursive: true });
   cpSync(join(rootFolder, "node_modules", "zod"), join(modules, "zod"), { recursive: true, dereference: true });
   writeFileSync(join(folder, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));
-  for (const name of ["first", "layer"]) writeFileSync(join(folder, `${name}.ts`), readmeProgram(name));
+  for (const name of ["operations.ts", "layer.ts"]) writeFileSync(join(folder, name), example(name));
   cpSync(join(rootFolder, "test/golden"), join(folder, "test/golden"), { recursive: true });
 }
 
@@ -54,8 +54,8 @@ await runMain(async () => {
     makeProject(project);
     const goldens = readdirSync(join(project, "test/golden")).filter((name) => name.endsWith(".safetensors")).map((name) => `test/golden/${name}`);
     const checks = [
-      ["the README's first program", ["first.ts"], /^cpu, arm64 .*: prefilled 7 tokens, decoded 3$/m],
-      ["the README's layer", ["layer.ts"], /hiddenSize: 192/],
+      ["the guide's operations", ["operations.ts"], /^cpu, arm64 .*: prefilled 7 tokens, decoded 3$/m],
+      ["the guide's layer", ["layer.ts"], /hiddenSize: 192/],
       ["verify of the golden files", ["node_modules/gated-delta/dist/cli/main.js", "verify", "--backend", "cpu", ...goldens], /./],
     ];
     for (const [name, args, pattern] of checks) {

@@ -1,7 +1,7 @@
 // What somebody does who has Bun and nothing else: installs gated-delta from a registry into an empty folder, runs the
-// README's programs and the command, and compiles an agent into one program. Runs in Bun, and prints one line a check.
+// programs of the guides and the command, and compiles an agent into one program. Runs in Bun, and prints one line a check.
 //
-//   bun consumer.mjs FOLDER   with FOLDER/plan.json: { registry, version, platform, checkpoint, programs: { name: text } }
+//   bun consumer.mjs FOLDER   with FOLDER/plan.json: { registry, version, platform, checkpoint, programs: { name: text }, install }
 import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -56,7 +56,9 @@ function agentSays(out) {
 const checks = {
   "bun add gated-delta, with this platform's library and no other"() {
     writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));
-    must([bun, "add", `gated-delta@${plan.version}`, "--no-progress"]);
+    const [program, ...args] = plan.install; // docs/examples/install.sh
+    expect([program, ...args].join(" ") === "bun add gated-delta", `the guide says ${plan.install.join(" ")}`);
+    must([bun, ...args.with(-1, `${args.at(-1)}@${plan.version}`), "--no-progress"]);
     const installed = readdirSync(join(modules, "@gated-delta"));
     expect(installed.join() === plan.platform, `installed were ${installed.join(", ")}`);
     for (const name of ["gated-delta", `@gated-delta/${plan.platform}`]) {
@@ -65,13 +67,13 @@ const checks = {
       expect(scripts === undefined, `${name} has scripts`);
     }
   },
-  "the README's first program"() {
+  "the guide's operations"() {
     writeFileSync(join(project, "first.ts"), plan.programs.first);
     const out = must([bun, "first.ts"]);
     matches(out, /^(?:cpu|metal), .+: prefilled 7 tokens, decoded 3$/m);
     matches(out, /^first numbers:(?: -?\d\.\d{4}){4}$/m);
   },
-  "the README's layer and agent"() {
+  "the guide's layer and agent"() {
     mkdirSync(join(project, "test", "golden"), { recursive: true });
     copyFileSync(plan.checkpoint, join(project, "test", "golden", "layer-bf16.safetensors"));
     writeFileSync(join(project, "layer.ts"), plan.programs.layer);
@@ -96,7 +98,7 @@ const checks = {
     mkdirSync(elsewhere);
     // A compiled program is started by its own name alone.
     const change = (text, from, to) => {
-      expect(text.includes(from), `the README's agent has no ${from}`);
+      expect(text.includes(from), `the guide's agent has no ${from}`);
       return text.replace(from, to);
     };
     const text = change(plan.programs.agent, "process.execPath, import.meta.path, path", "process.execPath, path");

@@ -15,7 +15,7 @@ import { buildPackages } from "../build.mjs";
 import { platformManifest } from "../platform-package.mjs";
 import { cloneManifest, hostPlatform, packageName, platforms } from "../platforms.mjs";
 import { installTools } from "../tools.mjs";
-import { readmeProgram } from "./readme.mjs";
+import { example } from "./examples.mjs";
 import { startRegistry } from "./registry.mjs";
 import { checkTypes, lint } from "./types.mjs";
 
@@ -81,8 +81,9 @@ async function main() {
     for (const name of Object.keys(cloneManifest().dependencies)) await registry.publish(join(rootFolder, "node_modules", name));
     const archives = { [packageName(platform)]: await registry.publish(folders.platform), "gated-delta": await registry.publish(folders.main) };
     const { version } = JSON.parse(readFileSync(join(folders.main, "package.json"), "utf8"));
-    const programs = Object.fromEntries(["first", "layer", "agent"].map((name) => [name, readmeProgram(name)]));
-    const plan = { registry: registry.url, version, platform: platform.name, programs, bun };
+    const programs = { first: example("operations.ts"), layer: example("layer.ts"), agent: example("state-agent.ts") };
+    const install = example("install.sh").trim().split(" ");
+    const plan = { registry: registry.url, version, platform: platform.name, programs, install, bun };
     const installed = await consume(folder, plan, values.root === undefined ? undefined : realpathSync(values.root));
     const types = await checkTypes(join(folder, "project"));
     const lints = await lint(archives);

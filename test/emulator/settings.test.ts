@@ -28,6 +28,13 @@ kernel void endless(device uint* out [[buffer(1)]], uint i [[thread_position_in_
   volatile device uint* p = out;
   for (uint k = 0; p[i] != 1u; k = (k + 1) % 64) p[i] = 2u + k;
 }
+kernel void tiny(device const float* a [[buffer(0)]], device float* out [[buffer(1)]]) {
+  out[0] = a[0] * a[1];                               // below the normal numbers, of two that are normal
+  out[1] = a[2] * a[4];                               // moved by arithmetic
+  out[2] = a[3] + a[2];
+  out[3] = as_type<float>(as_type<uint>(a[2]));       // by its bits
+  out[4] = a[2];
+}
 `,
 );
 const run = async (
@@ -128,6 +135,28 @@ describe("GATED_DELTA_EMULATOR_MATRIX", () => {
     expect(await run({ kernel: "product" }, { GATED_DELTA_EMULATOR_MATRIX: "sloppy" })).toContain(
       "it must be fused, pairwise or exact",
     );
+  });
+});
+
+describe("GATED_DELTA_EMULATOR_SUBNORMALS", () => {
+  const tiny = Float32Array.of(2 ** -100, 2 ** -40, 2 ** -140, 2 ** -120, 1);
+  const results = async (subnormals: string): Promise<number[]> => {
+    const out = new Float32Array(5);
+    const dispatch: Partial<Dispatch> & { kernel: string } = { kernel: "tiny", grid: [1], threads: [1], buffers: { 0: tiny, 1: out } };
+    expect(await run(dispatch, { GATED_DELTA_EMULATOR_SUBNORMALS: subnormals })).toBe("");
+    return Array.from(out);
+  };
+  const moved = 2 ** -140;
+  test("keep, and where it is not set", async () => {
+    const kept = [2 ** -140, moved, 2 ** -120 + moved, moved, moved];
+    expect(await results("keep")).toEqual(kept);
+    expect(await results("")).toEqual(kept);
+  });
+  test("flush: zero to every operation, and kept where only bits move", async () => {
+    expect(await results("flush")).toEqual([0, 0, 2 ** -120, moved, moved]);
+  });
+  test("others are refused", async () => {
+    expect(await run({ kernel: "tiny" }, { GATED_DELTA_EMULATOR_SUBNORMALS: "some" })).toContain("it must be keep or flush");
   });
 });
 

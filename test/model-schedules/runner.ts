@@ -1,4 +1,6 @@
 /** Makes schedules of a seed, runs them, and cuts a failing one down to the actions that it needs. */
+import { anyCalls, nthSeed } from "../support/programs.ts";
+import type { Call } from "../support/programs.ts";
 import { Random } from "../support/random.ts";
 import { actions, weights } from "./actions.ts";
 import type { Fixture } from "./fixtures.ts";
@@ -6,36 +8,18 @@ import { Schedule } from "./schedule.ts";
 
 type Name = keyof typeof actions;
 
-const names = Object.keys(weights) as Name[];
-const total = names.reduce((sum, name) => sum + weights[name], 0);
-
-function anyName(random: Random): Name {
-  let at = random.uniform(0, total);
-  for (const name of names) {
-    at -= weights[name];
-    if (at < 0) return name;
-  }
-  return names[0]!;
-}
-
-/** One action; its seed decides what it does with what is there. */
-interface Call {
-  readonly name: Name;
-  readonly seed: number;
-}
-
 /** A schedule: which of the models it runs on, and what it does. */
 export interface Text {
   readonly fixture: number;
-  readonly calls: readonly Call[];
+  readonly calls: readonly Call<Name>[];
 }
 
 /** The n-th schedule of a seed. */
 export function makeSchedule(seed: number, n: number, fixtures: number): Text {
-  const random = new Random((Math.imul(seed, 0x9e3779b1) ^ Math.imul(n + 1, 0x85ebca6b)) >>> 0);
+  const random = new Random(nthSeed(seed, n));
   const fixture = random.below(fixtures);
   const length = 6 + random.below(16);
-  const calls = Array.from({ length }, () => ({ name: anyName(random), seed: random.below(2 ** 32) }));
+  const calls = anyCalls(random, weights, length);
   return { fixture, calls: [{ name: "create", seed: 0 }, { name: "run", seed: random.below(2 ** 32) }, ...calls] };
 }
 
@@ -56,8 +40,8 @@ async function runSchedule(fixtures: readonly Fixture[], { fixture, calls }: Tex
 }
 
 /** The fewest actions found that still fail: parts are left out, halves first, single actions last. */
-async function shrink(fixtures: readonly Fixture[], text: Text, first: Failure): Promise<{ calls: readonly Call[]; failure: Failure }> {
-  const attempt = (calls: readonly Call[]) => runSchedule(fixtures, { ...text, calls }, new Map());
+async function shrink(fixtures: readonly Fixture[], text: Text, first: Failure): Promise<{ calls: readonly Call<Name>[]; failure: Failure }> {
+  const attempt = (calls: readonly Call<Name>[]) => runSchedule(fixtures, { ...text, calls }, new Map());
   let { calls } = text;
   let failure = first;
   for (let size = Math.ceil(calls.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {

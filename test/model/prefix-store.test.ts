@@ -103,7 +103,7 @@ describe("the store", () => {
     store.insert(tokens(...Array.from({ length: 200 }, (_, i) => i)), () => new Fake()); // a long system prompt
     store.insert(tokens(7, 1), () => new Fake());
     store.insert(tokens(8, 1, 2, 3, 4), () => new Fake());
-    for (let i = 0; i < 12; i++) store.lookup(tokens(7, 1));
+    for (let i = 0; i < 40; i++) store.lookup(tokens(7, 1));
     expect(store.size).toBe(3);
     store.insert(tokens(9, ...Array.from({ length: 200 }, (_, i) => i)), () => new Fake());
     expect(store.has(tokens(8, 1, 2, 3, 4))).toBe(false); // little saved and long unused

@@ -13,6 +13,7 @@ import { Sampler } from "../../lib/model/sampling/sampler.ts";
 import { samplingOptions } from "../../lib/model/sampling/sampling-schemas.ts";
 import { greedy, settingsOf } from "../../lib/model/sampling/settings.ts";
 import type { SamplingSettings } from "../../lib/model/sampling/settings.ts";
+import { cutOfSorted, weightOfTopP } from "../../lib/model/sampling/top-p.ts";
 import { Random } from "../support/random.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "gated-delta-sampling-"));
@@ -102,6 +103,34 @@ describe("the choice", () => {
       }),
       { numRuns: 1500, seed: 20260 },
     );
+  });
+
+  test("top-p of a whole vocabulary cuts where a full sort does, whatever the weights", () => {
+    const shapes: readonly [string, (random: Random) => number][] = [
+      ["flat", (random) => 1 - 0.01 * random.uniform()],
+      ["peaked", (random) => exponential(-30 * random.uniform())],
+      ["few different", (random) => [1, 0.5, 0.25, 0.125, 0][random.below(5)]!],
+      ["equal", () => 0.25],
+      ["one and dust", (random) => (random.below(3000) === 0 ? 1 : 1e-300 * random.uniform())],
+      ["normal", (random) => exponential(Math.min(0, 4 * random.normal() - 8))],
+    ];
+    for (const [name, make] of shapes) {
+      for (const count of [2048, 5000, 30011]) {
+        const random = new Random(count);
+        const weights = Float64Array.from({ length: count }, () => make(random));
+        const total = weights.reduce((sum, weight) => sum + weight, 0);
+        // Also shares that are reached at a weight exactly, where rounding decides.
+        const sorted = weights.toSorted().reverse();
+        let sum = 0;
+        const exact = [3, 100, 1999].map((n, i, all) => {
+          for (let j = i === 0 ? 0 : all[i - 1]!; j < n; j++) sum += sorted[j]!;
+          return sum / total;
+        });
+        for (const topP of [0.999999, 0.95, 0.9, 0.5, 0.1, 1e-9, ...exact]) {
+          if (topP < 1) expect([name, count, topP, weightOfTopP(weights, topP)]).toEqual([name, count, topP, cutOfSorted(weights, topP, total)]);
+        }
+      }
+    }
   });
 
   test("over many positions each token comes as often as its probability says", () => {

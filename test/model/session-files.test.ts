@@ -1,15 +1,15 @@
 /** Sessions on disk: what goes on as if nothing had happened, and files that are refused. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { readFileSync, truncateSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { FileError } from "../../lib/errors.ts";
 import { LanguageModel, Session } from "../../lib/model.ts";
 import { openSafetensors, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
 import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
-import { openDevice, thrownBy } from "../support/devices.ts";
+import { openDevice } from "../support/devices.ts";
 import { scratch } from "../support/files.ts";
-import { openTiny, textOf, tinyFolder } from "../support/models.ts";
+import { openTiny, rejection, textOf, tinyFolder } from "../support/models.ts";
 import { Random } from "../support/random.ts";
 import { coldRun, tokensOf } from "../support/sessions.ts";
 
@@ -30,19 +30,20 @@ describe("a session that was saved", () => {
         using session = model.session().append(prompt);
         for await (const { token } of session.generate({ ...all, maxTokens: given, drafts })) expect(typeof token).toBe("number");
         if (given === 0) await session.logits();
-        session.save(path);
+        await session.save(path);
         const had = session.read;
         if (!drafts) expect(had).toBe(given === 0 ? 40 : 39 + given);
         // What it does afterwards is not in the file.
         await tokensOf(session.generate({ ...all, maxTokens: 3 }));
         for (const to of [model, other]) {
-          using restored = Session.load(to, path);
+          using restored = await Session.load(to, path);
           expect([restored.length, restored.read]).toEqual([40 + given, had]);
           expect([...restored.tokens]).toEqual([...prompt, ...tokens.slice(0, given)]);
           const before = to.steps;
           expect(bitsEqual(await restored.logits(), logits[given]!)).toBe(true);
           expect(to.steps - before).toBe(given === 0 ? 0 : 1);
-          using fork = Session.load(to, path).fork();
+          using loaded = await Session.load(to, path);
+          using fork = loaded.fork();
           expect(await tokensOf(fork.generate({ ...all, maxTokens: 13, drafts }))).toEqual(tokens.slice(given, given + 13));
           expect(await tokensOf(restored.generate({ ...all, maxTokens: 13 }))).toEqual(tokens.slice(given, given + 13));
         }
@@ -56,20 +57,20 @@ describe("a session that was saved", () => {
     const { logits } = await coldRun(model, textOf(1, 12), 1);
     {
       using session = model.session().append(textOf(1, 12));
-      session.save(path);
-      expect(Session.load(model, path).read).toBe(0);
+      await session.save(path);
+      expect((await Session.load(model, path)).read).toBe(0);
       await session.logits();
-      session.save(path);
+      await session.save(path);
     }
-    Session.load(model, path).save(again);
+    await (await Session.load(model, path)).save(again);
     expect(readFileSync(again).equals(readFileSync(path))).toBe(true);
-    using restored = Session.load(model, again);
+    using restored = await Session.load(model, again);
     const before = model.steps;
     expect(bitsEqual(await restored.logits(), logits[0]!)).toBe(true);
     expect(model.steps).toBe(before);
     using empty = model.session();
-    empty.save(path);
-    expect(Session.load(model, path).length).toBe(0);
+    await empty.save(path);
+    expect((await Session.load(model, path)).length).toBe(0);
   });
 
   test("waits for a state and pages like any other, and has those of a cache", async () => {
@@ -79,18 +80,116 @@ describe("a session that was saved", () => {
     {
       using session = model.session({ cache }).append(textOf(1, 30));
       await session.logits();
-      session.save(path);
+      await session.save(path);
     }
     expect(cache.size).toBeGreaterThan(0);
     const { tokens } = await (async () => (cache.clear(), coldRun(model, textOf(1, 30), 4)))();
     using busy = model.session().append([1]);
     await busy.logits();
     const blocking = busy.fork();
-    using restored = Session.load(model, path, { cache });
+    using restored = await Session.load(model, path, { cache });
     const run = tokensOf(restored.generate({ ...all, maxTokens: 4 }));
     await Bun.sleep(30);
     blocking[Symbol.dispose]();
     expect(await run).toEqual(tokens);
+  });
+});
+
+describe("while a session is saved", () => {
+  test("its next step waits; it may be appended to, forked, saved again and disposed of; others go on", async () => {
+    using model = await openTiny(device, { states: 6, pages: { count: 100, tokens: 8 } });
+    const prompt = textOf(3, 40);
+    const { tokens, logits } = await coldRun(model, prompt, 12);
+    const [path, second] = [files.newPath("session"), files.newPath("session")];
+    using session = model.session().append(prompt);
+    const pieces = session.generate({ ...all, maxTokens: 10, drafts: true });
+    for (let i = 0; i < 4; i++) await pieces.next();
+    const order: string[] = [];
+    const saved = session.save(path).then(() => order.push("saved"));
+    const again = session.save(second).then(() => order.push("saved"));
+    const next = pieces.next().then(() => order.push("next"));
+    using fork = session.fork();
+    expect(await tokensOf(fork.generate({ ...all, maxTokens: 8 }))).toEqual(tokens.slice(4, 12));
+    await Promise.all([saved, again, next]);
+    // A guess that was right has the next token already.
+    expect(order.filter((what) => what === "saved")).toHaveLength(2);
+    await pieces.return();
+    expect(readFileSync(second).equals(readFileSync(path))).toBe(true);
+    using restored = await Session.load(model, path);
+    expect([...restored.tokens]).toEqual([...prompt, ...tokens.slice(0, 4)]);
+    expect(bitsEqual(await restored.logits(), logits[4]!)).toBe(true);
+
+    const last = session.save(path);
+    session.append([1, 2, 3]);
+    session[Symbol.dispose]();
+    await last;
+    using after = await Session.load(model, path);
+    expect(after.length).toBe(45);
+    for (const one of [fork, restored, after]) one[Symbol.dispose]();
+    expect([model.freeStates, model.freePages]).toEqual([6, 100]);
+  });
+
+  test("a step waits for the end of it", async () => {
+    using model = await openTiny(device);
+    const path = files.newPath("session");
+    using session = model.session().append(textOf(1, 9));
+    await session.logits();
+    let over = false;
+    const saved = session.save(path).then(() => void (over = true));
+    await session.append([5]).logits();
+    expect(over).toBe(true);
+    await saved;
+    expect((await Session.load(model, path)).length).toBe(9);
+  });
+
+  test("another session waits for its state, also where it has ended meanwhile", async () => {
+    using model = await openTiny(device, { states: 1 });
+    const session = model.session().append(textOf(1, 9));
+    await session.logits();
+    const saved = session.save(files.newPath("session"));
+    session[Symbol.dispose]();
+    using other = model.session().append(textOf(2, 9));
+    const logits = await other.logits();
+    await saved;
+    other[Symbol.dispose]();
+    expect(bitsEqual(logits, (await coldRun(model, textOf(2, 9), 1)).logits[0]!)).toBe(true);
+  });
+
+  test("a model that is disposed of leaves the file that was there", async () => {
+    const model = await openTiny(device);
+    const path = files.newPath("session");
+    const session = model.session().append(textOf(1, 30));
+    await session.logits();
+    await session.save(path);
+    const before = readFileSync(path);
+    const saved = session.append([1, 2]).save(path);
+    model[Symbol.dispose]();
+    expect((await rejection(saved)).code).toBe("disposed");
+    expect(readFileSync(path).equals(before)).toBe(true);
+    expect(readdirSync(dirname(path)).filter((name) => name.endsWith(".tmp"))).toEqual([]);
+  });
+
+  test("a session that is being made of a file can end, and give what it took back", async () => {
+    using model = await openTiny(device, { states: 2 });
+    const path = files.newPath("session");
+    {
+      using session = model.session().append(textOf(1, 30));
+      await session.logits();
+      await session.append([3]).save(path);
+    }
+    const { tokens } = await coldRun(model, [...textOf(1, 30), 3], 3);
+    for (const how of ["disposed", "aborted"] as const) {
+      const controller = new AbortController();
+      using session = await Session.load(model, path);
+      const given = tokensOf(session.generate({ ...all, maxTokens: 3, signal: controller.signal }));
+      await new Promise((resolve) => setImmediate(resolve));
+      if (how === "disposed") session[Symbol.dispose]();
+      else controller.abort(new Error("enough"));
+      expect(await given.then(() => "given", (error: Error) => error.message)).toMatch(how === "disposed" ? "disposed" : "enough");
+      if (how === "aborted") expect(await tokensOf(session.generate({ ...all, maxTokens: 3 }))).toEqual(tokens);
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+    expect([model.freeStates, model.freePages]).toEqual([2, 32]);
   });
 });
 
@@ -100,53 +199,53 @@ describe("files that are refused", () => {
     const path = files.newPath("session");
     using session = model.session().append(textOf(1, 9));
     await session.logits();
-    session.save(path);
+    await session.save(path);
     const bad = files.newPath("bad");
-    const refused = (words: RegExp | string, to: LanguageModel = model, from = bad) => {
-      const error = thrownBy(() => Session.load(to, from));
+    const refused = async (words: RegExp | string, to: LanguageModel = model, from = bad) => {
+      const error = await rejection(Session.load(to, from));
       expect(error).toBeInstanceOf(FileError);
       expect(error.message).toMatch(words);
     };
-    refused("no such file");
+    await refused("no such file");
     using others = await Promise.all([
       openTiny(device, {}, { vocabulary: 54 }),
       LanguageModel.load(device, tinyFolder({}, 2), { states: 1, pages: 4 }),
-    ]).then(([a, b]) => {
+    ]).then(async ([a, b]) => {
       const stack = new DisposableStack();
       stack.use(a);
       stack.use(b);
-      refused("another model", a, path);
-      refused("another model", b, path);
+      await refused("another model", a, path);
+      await refused("another model", b, path);
       return stack;
     });
     expect(others.disposed).toBe(false);
     using half = await openTiny(device, { pages: { count: 32, tokens: 8, dtype: "bf16" } });
-    refused("dtypes", half, path);
+    await refused("dtypes", half, path);
 
     const bytes = readFileSync(path);
     for (const at of [bytes.length - 1, bytes.length - 5000]) {
       const changed = Buffer.from(bytes);
       changed[at]! ^= 1;
       writeFileSync(bad, changed);
-      refused(/checksum/);
+      await refused(/checksum/);
     }
     for (const length of [0, 7, 100, bytes.length - 1]) {
       writeFileSync(bad, bytes);
       truncateSync(bad, length);
-      refused(/./);
+      await refused(/./);
     }
     writeFileSync(bad, bytes);
     {
       using file = openSafetensors(path);
       const tensors = new Map<string, TensorToWrite>(file.names.map((name) => [name, { dtype: file.info(name).dtype, shape: file.info(name).shape, data: file.read(name) }]));
       writeSafetensors(bad, tensors, { ...Object.fromEntries(file.metadata), version: "2" });
-      refused(/version/);
+      await refused(/version/);
       writeSafetensors(bad, tensors, { ...Object.fromEntries(file.metadata), read: "10" });
-      refused(/checksum/);
+      await refused(/checksum/);
       writeSafetensors(bad, tensors);
-      refused(/format/);
+      await refused(/format/);
     }
-    refused("a directory", model, files.folder);
+    await refused("a directory", model, files.folder);
     for (const [run, words] of [
       [() => Session.load({} as never, path), "LanguageModel"],
       [() => Session.load(model, ""), "path"],
@@ -154,17 +253,17 @@ describe("files that are refused", () => {
       [() => Session.load(model, path, { other: 1 } as never), "other"],
       [() => session.save(""), "path"],
       [() => session.save(join(files.folder, "none", "such")), "cannot be written"],
-    ] as const) expect(thrownBy(run).message).toContain(words);
+    ] as const) expect((await rejection(run())).message).toContain(words);
     const pieces = session.generate(all);
     await pieces.next();
     const next = pieces.next();
-    expect(thrownBy(() => session.save(bad)).code).toBe("state");
+    expect((await rejection(session.save(bad))).code).toBe("state");
     await next;
-    session.save(bad);
-    expect(Session.load(model, bad).length).toBe(11);
+    await session.save(bad);
+    expect((await Session.load(model, bad)).length).toBe(11);
     await pieces.return();
     session[Symbol.dispose]();
-    expect(thrownBy(() => session.save(bad)).code).toBe("disposed");
+    expect((await rejection(session.save(bad))).code).toBe("disposed");
     expect(model.freeStates).toBe(4);
   });
 });
@@ -175,9 +274,9 @@ import { Device } from ${JSON.stringify(join(import.meta.dir, "../../lib/index.t
 import { LanguageModel, Session } from ${JSON.stringify(join(import.meta.dir, "../../lib/model.ts"))};
 const [folder, path] = process.argv.slice(-2);
 const model = await LanguageModel.load(Device.open("cpu"), folder, { states: 2, pages: { count: 64, tokens: 8 } });
-const session = Session.load(model, path);
+const session = await Session.load(model, path);
 for await (const _ of session.generate({ ignoreModelStops: true, temperature: 1, seed: 7, drafts: true })) {
-  session.save(path);
+  await session.save(path);
   process.stdout.write(session.length + "\\n");
 }
 `;
@@ -190,7 +289,7 @@ test(`${kills} processes that are killed while they generate and save: each goes
   writeFileSync(script, child);
   const prompt = textOf(5, 10);
   using session = model.session().append(prompt);
-  session.save(path);
+  await session.save(path);
   const random = new Random(11);
   let length = 10;
   for (let i = 0; i < kills; i++) {
@@ -206,12 +305,12 @@ test(`${kills} processes that are killed while they generate and save: each goes
     await Bun.sleep(random.uniform(0, 3));
     process_.kill("SIGKILL");
     await process_.exited;
-    using restored = Session.load(model, path);
+    using restored = await Session.load(model, path);
     expect(restored.length).toBeGreaterThan(length);
     length = restored.length;
   }
   const { tokens, logits } = await coldRun(model, prompt, length - 9, { temperature: 1, seed: 7 });
-  using restored = Session.load(model, path);
+  using restored = await Session.load(model, path);
   expect([...restored.tokens]).toEqual([...prompt, ...tokens.slice(0, length - 10)]);
   expect(bitsEqual(await restored.logits(), logits[length - 10]!)).toBe(true);
 }, 600_000);

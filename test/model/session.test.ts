@@ -7,7 +7,7 @@ import { LanguageModel, Session, SessionCache } from "../../lib/model.ts";
 import type { GenerateOptions, Piece } from "../../lib/model.ts";
 import { openDevice } from "../support/devices.ts";
 import { openSafetensors } from "../../lib/safetensors/safetensors.ts";
-import { openTiny, textOf } from "../support/models.ts";
+import { openTiny, rejection, textOf } from "../support/models.ts";
 import { coldRun, collect, textOfPieces, tokensOf } from "../support/sessions.ts";
 
 const device = openDevice(2);
@@ -329,3 +329,26 @@ describe("what is refused", () => {
 async function later(turns: number): Promise<void> {
   for (let i = 0; i < turns; i++) await new Promise((resolve) => setImmediate(resolve));
 }
+
+test("hidden states of the last token: read when they are asked for, kept until there is another token, shared by forks", async () => {
+  using model = await openTiny(device);
+  using sequence = model.sequence();
+  const [cold] = await model.run([{ sequence, tokens: textOf(4, 20), hidden: "last" }]);
+  const expected = cold!.hidden.slice();
+  using session = model.session().append(textOf(4, 20));
+  expect(bitsEqual(await session.hidden(), expected)).toBe(true);
+  using fork = session.fork();
+  const before = model.steps;
+  expect(bitsEqual(await fork.hidden(), expected)).toBe(true);
+  await session.logits();
+  expect(model.steps).toBe(before);
+  // What was read for its logits alone is read again.
+  using other = model.session().append(textOf(4, 20));
+  await other.logits();
+  expect(bitsEqual(await other.hidden(), expected)).toBe(true);
+  session.append([1]);
+  expect(bitsEqual(await session.hidden(), expected)).toBe(false);
+  using empty = model.session();
+  expect((await rejection(empty.hidden())).code).toBe("state");
+  expect((await rejection(session.hidden({ signal: 1 } as never))).code).toBe("invalid-argument");
+});

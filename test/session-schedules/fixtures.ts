@@ -8,6 +8,9 @@ import { join } from "node:path";
 /** A model under test. */
 export interface Fixture {
   readonly name: string;
+  /** The folder of its weights. */
+  readonly path: string;
+  readonly pageDType: FloatDType;
   readonly model: LanguageModel;
   /** Of the same weights and dtypes: reads one text at a time, whole, in memory that nothing else uses. */
   readonly cold: LanguageModel;
@@ -34,11 +37,17 @@ export const longestText = 160;
 /** Opens all models; tiny ones are written to `folder`. */
 export async function openFixtures(device: Device, folder: string): Promise<Fixture[]> {
   const fixtures: Fixture[] = [];
-  for (const [i, [name, { change, pages, ...options }]] of Object.entries(forms).entries()) {
+  for (const [i, [name, { change }]] of Object.entries(forms).entries()) {
     const path = writeTinyModel(join(folder, `model-${i}`), { ...tinyModel, ...change }, i + 1);
-    const model = await LanguageModel.load(device, path, { ...options, pages });
-    const cold = await LanguageModel.load(device, path, { states: 1, pages: { count: Math.ceil(longestText / 32), tokens: 32, dtype: pages.dtype } });
-    fixtures.push({ name, model, cold });
+    fixtures.push(await openFixture(device, name, path));
   }
   return fixtures;
+}
+
+/** Opens a model that was written before. */
+export async function openFixture(device: Device, name: string, path: string): Promise<Fixture> {
+  const { change: _, pages, ...options } = forms[name]!;
+  const model = await LanguageModel.load(device, path, { ...options, pages });
+  const cold = await LanguageModel.load(device, path, { states: 1, pages: { count: Math.ceil(longestText / 32), tokens: 32, dtype: pages.dtype } });
+  return { name, path, pageDType: pages.dtype, model, cold };
 }

@@ -1,5 +1,7 @@
 /** Faults planted into sessions, each of which random schedules must find. */
 import { DraftStep } from "../../lib/model/session/draft-step.ts";
+import { PageLedger } from "../../lib/model/page-ledger.ts";
+import type { PageList } from "../../lib/model/page-ledger.ts";
 import { PagePool } from "../../lib/model/page-pool.ts";
 import { PrefixStore } from "../../lib/model/prefix/prefix-store.ts";
 import type { StoreHit } from "../../lib/model/prefix/prefix-store.ts";
@@ -10,6 +12,13 @@ import type { Method } from "../support/replace.ts";
 /** Each fault: what it is, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {
   "a shared page is left, and what is in it is not copied": () => replace(PagePool.prototype, "copies", () => (() => []) as Method),
+
+  "a page in use is given back: a fork does not count": () =>
+    replace(PageLedger.prototype, "fork", (original) => function (this: PageLedger, op: string, list: PageList) {
+      const forked = (original as (this: PageLedger, op: string, list: PageList) => PageList).call(this, op, list);
+      this.release(op, { ...forked, pages: [...forked.pages] });
+      return forked;
+    } as Method),
 
   "a stale checkpoint: where there is none, what was found last is found again": () => {
     let last: StoreHit<Sequence> | undefined;

@@ -2,9 +2,14 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { nthSeed } from "../support/programs.ts";
 import { Random } from "../support/random.ts";
 import type { Fixture } from "./fixtures.ts";
+import { killedSessions } from "./killed.ts";
 import { Schedule } from "./schedule.ts";
+
+/** One of so many schedules begins with what a killed process has left. */
+const killEvery = 16;
 
 /** What came of it. */
 export interface Outcome {
@@ -23,10 +28,15 @@ export async function runSchedules(fixtures: readonly Fixture[], seed: number, f
   const end = performance.now() + seconds * 1000;
   try {
     for (let n = first; n < first + count; n++) {
-      const random = new Random((Math.imul(seed, 0x9e3779b1) ^ Math.imul(n + 1, 0x85ebca6b)) >>> 0);
+      const random = new Random(nthSeed(seed, n));
       const fixture = fixtures[random.below(fixtures.length)]!;
       const schedule = new Schedule(fixture, random, counts, folder);
-      const error = await attempt(schedule);
+      const killed = n % killEvery === killEvery - 1;
+      const error = await attempt(schedule, async () => {
+        if (!killed) return;
+        await schedule.adopt(await killedSessions(fixture, random, folder));
+        counts.set("processes killed", (counts.get("processes killed") ?? 0) + 1);
+      });
       if (error !== undefined) {
         const failure = `schedule ${n} of seed ${seed}, ${fixture.name}: ${error.message}\n${schedule.lines.map((line) => `  ${line}`).join("\n")}\n${error.stack}`;
         return { counts, run: n - first + 1, failure };
@@ -39,9 +49,10 @@ export async function runSchedules(fixtures: readonly Fixture[], seed: number, f
   }
 }
 
-async function attempt(schedule: Schedule): Promise<Error | undefined> {
+async function attempt(schedule: Schedule, begin: () => Promise<void>): Promise<Error | undefined> {
   try {
     await using running = schedule;
+    await begin();
     await running.run();
     return undefined;
   } catch (error) {

@@ -9,11 +9,19 @@ import { settingsOf } from "../../lib/model/sampling/settings.ts";
 import type { Random } from "../support/random.ts";
 import { longestText } from "./fixtures.ts";
 import type { Fixture } from "./fixtures.ts";
+import type { Keeper, Kept } from "./kept.ts";
 
 /** A session, and the tokens that it should have. */
 interface Known {
   session: Session;
   tokens: number[];
+}
+
+/** A session on disk. */
+interface Written {
+  readonly path: string;
+  readonly tokens: readonly number[];
+  readonly written: Promise<void>;
 }
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -31,24 +39,42 @@ export class Schedule implements AsyncDisposable {
   /** Those of which work is under way. */
   readonly #active = new Set<Known>();
   #files = 0;
+  /** What was saved while sessions gave tokens. */
+  readonly #written: Written[] = [];
+  /** Where sessions are kept all the time. */
+  readonly #keeper: Keeper | undefined;
   readonly lines: string[] = [];
 
-  constructor(fixture: Fixture, random: Random, counts: Map<string, number>, folder: string) {
+  constructor(fixture: Fixture, random: Random, counts: Map<string, number>, folder: string, keeper?: Keeper) {
     this.#fixture = fixture;
     this.#random = random;
     this.#counts = counts;
     this.#folder = folder;
+    this.#keeper = keeper;
     const { model } = fixture;
     const budget = random.below(3) === 0 ? 3 * model.stateBytes : 1e9;
     this.#cache = model.cache({ bytes: budget, step: 1 + random.below(12), ratio: random.below(2) === 0 ? 2 : 1.3 });
     this.#stems = Array.from({ length: 3 }, () => this.#tokens(10 + random.below(50)));
   }
 
+  /** Begins with sessions that a killed process has left. */
+  async adopt(kept: readonly Kept[]): Promise<void> {
+    for (const { path, texts } of kept) {
+      const session = await Session.load(this.#fixture.model, path, { cache: this.#anyCache() });
+      const found = session.tokens.join();
+      const tokens = texts.find((text) => text.join() === found);
+      if (tokens === undefined) throw new Error(`${path} has tokens ${found}, and should have ${texts.map((text) => text.join()).join(" or ")}`);
+      this.#known.push({ session, tokens: [...tokens] });
+      this.#count("sessions of killed processes");
+      this.#note(`session ${this.#known.length - 1} of ${tokens.length} tokens was saved by a process that was killed`);
+    }
+  }
+
   /** Some rounds: changes of sessions one by one, then some sessions at the same time. */
   async run(): Promise<void> {
     const rounds = 2 + this.#random.below(5);
     for (let round = 0; round < rounds; round++) {
-      for (let i = this.#random.below(4); i >= 0; i--) this.#change();
+      for (let i = this.#random.below(4); i >= 0; i--) await this.#change();
       const chosen = this.#known.filter(() => this.#random.below(3) > 0);
       for (const known of chosen) this.#active.add(known);
       const work = chosen.map((known) =>
@@ -67,6 +93,7 @@ export class Schedule implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     for (const { session } of this.#known) session[Symbol.dispose]();
+    await Promise.allSettled(this.#written.map(({ written }) => written));
     this.#cache[Symbol.dispose]();
     const { model } = this.#fixture;
     if (model.freeStates !== model.states || model.freePages !== model.pages) {
@@ -109,20 +136,24 @@ export class Schedule implements AsyncDisposable {
     return this.#known[this.#random.below(this.#known.length)];
   }
 
-  #change(): void {
+  async #change(): Promise<void> {
+    // What was to be disposed of on the way may be so as late as now.
+    this.#known = this.#known.filter(({ session }) => !session.disposed);
     const random = this.#random;
     const known = this.#any();
-    const kind = random.below(10);
+    const kind = random.below(11);
     if (known === undefined || (kind < 3 && this.#known.length < 6)) this.#create();
     else if (kind < 5) this.#append(known);
     else if (kind < 6) this.#fork(known);
-    else if (kind < 7) this.#restore(known);
+    else if (kind < 7) await this.#restore(known);
     else if (kind < 8) this.#end(known);
+    else if (kind < 9) await this.#loadWritten();
     else if (random.below(3) === 0) {
       this.#note("the cache is cleared");
       this.#cache.clear();
       this.#count("caches cleared");
     }
+    if (this.#keeper !== undefined && known !== undefined && !known.session.disposed) await this.#keeper.save(known.session, known.tokens);
   }
 
   #create(): void {
@@ -158,14 +189,46 @@ export class Schedule implements AsyncDisposable {
     }
   }
 
+  #anyCache(): SessionCache | undefined {
+    return this.#random.below(2) === 0 ? this.#cache : undefined;
+  }
+
+  #newPath(): string {
+    return join(this.#folder, `session-${this.#files++}`);
+  }
+
   /** A session is replaced by what was saved of it. */
-  #restore(known: Known): void {
-    const path = join(this.#folder, `session-${this.#files++ % 4}`);
-    known.session.save(path);
+  async #restore(known: Known): Promise<void> {
+    const path = this.#newPath();
+    const saved = known.session.save(path);
+    // It may end as soon as it is being saved.
+    if (this.#random.below(2) === 0) known.session[Symbol.dispose]();
+    await saved;
     known.session[Symbol.dispose]();
-    known.session = Session.load(this.#fixture.model, path, { cache: this.#random.below(2) === 0 ? this.#cache : undefined });
+    known.session = await Session.load(this.#fixture.model, path, { cache: this.#anyCache() });
     this.#count("restored");
     this.#note(`session ${this.#known.indexOf(known)} is restored`);
+  }
+
+  /** Another session goes on from what was saved while one gave tokens. */
+  async #loadWritten(): Promise<void> {
+    const one = this.#written.shift();
+    if (one === undefined || this.#known.length >= 8) return;
+    await one.written;
+    this.#known.push({ session: await Session.load(this.#fixture.model, one.path, { cache: this.#anyCache() }), tokens: [...one.tokens] });
+    this.#count("restored from the middle of an answer");
+    this.#note(`session ${this.#known.length - 1} of ${one.tokens.length} tokens is what was saved of one that gave tokens`);
+  }
+
+  /** Saves a session that gives tokens; it may go on before the file is there. */
+  async #saveOnTheWay(session: Session, tokens: readonly number[]): Promise<void> {
+    if (this.#keeper !== undefined) return this.#keeper.save(session, tokens);
+    if (this.#written.length >= 8) return;
+    const path = this.#newPath();
+    const written = session.save(path);
+    written.catch(() => {}); // it is awaited where it is loaded
+    this.#written.push({ path, tokens, written });
+    if (this.#random.below(2) === 0) await written;
   }
 
   #end(known: Known): void {
@@ -210,6 +273,7 @@ export class Schedule implements AsyncDisposable {
         ended = end !== undefined;
         if (given.length === leave) break;
         if (slow) await turn();
+        if (!session.disposed && random.below(12) === 0) await this.#saveOnTheWay(session, [...known.tokens, ...given]);
       }
       if (leave === Infinity && !ended) throw new Error("a generation ended without a last piece");
     } catch (error) {

@@ -1,6 +1,8 @@
 /** Makes programs of a seed, runs them, and cuts a failing one down to the actions that it needs. */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
+import { anyCalls, nthSeed } from "../support/programs.ts";
+import type { Call } from "../support/programs.ts";
 import { Random } from "../support/random.ts";
 import { passActions } from "./actions-passes.ts";
 import { runActions } from "./actions-runs.ts";
@@ -20,36 +22,19 @@ const weights: Readonly<Record<Name, number>> = {
   poolRun: 9, draftRun: 5, record: 2, replay: 4, poolRunPlan: 5, dropPlan: 0.5,
 };
 
-const names = Object.keys(weights) as Name[];
-
-function anyName(random: Random, of: Readonly<Record<Name, number>>): Name {
-  let at = random.uniform(0, names.reduce((total, name) => total + of[name], 0));
-  for (const name of names) {
-    at -= of[name];
-    if (at < 0) return name;
-  }
-  return names[0]!;
-}
-
-/** One action; its seed decides what it does with what is there. */
-interface Call {
-  readonly name: Name;
-  readonly seed: number;
-}
-
 /** A program: its pools come from the seed, too. */
 export interface Text {
   readonly seed: number;
-  readonly calls: readonly Call[];
+  readonly calls: readonly Call<Name>[];
 }
 
 /** The n-th program of a seed. */
 export function makeProgram(seed: number, n: number, other: RunOptions["weights"] = {}): Text {
-  const own = (Math.imul(seed, 0x9e3779b1) ^ Math.imul(n + 1, 0x85ebca6b)) >>> 0;
+  const own = nthSeed(seed, n);
   const random = new Random(own);
   const length = 30 + random.below(60);
   const all = { ...weights, ...other };
-  const calls = Array.from({ length }, () => ({ name: anyName(random, all), seed: random.below(2 ** 32) }));
+  const calls = anyCalls<Name>(random, all, length);
   return { seed: own, calls };
 }
 
@@ -83,7 +68,7 @@ export function runProgram(machine: Machine, folder: string, { seed, calls }: Te
 /** The fewest actions found that still fail: parts are left out, halves first, single actions last. */
 function shrink(machine: Machine, folder: string, text: Text, shortFiles: boolean): { readonly text: Text; readonly failure: Failure } {
   const unused = new Map<string, number>();
-  const attempt = (calls: readonly Call[]) => runProgram(machine, folder, { seed: text.seed, calls }, unused, shortFiles);
+  const attempt = (calls: readonly Call<Name>[]) => runProgram(machine, folder, { seed: text.seed, calls }, unused, shortFiles);
   let { calls } = text;
   let failure = attempt(calls)!;
   for (let size = Math.ceil(calls.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {

@@ -6,6 +6,7 @@
 import { modelBounds } from "./compare.ts";
 import { expectedCases, seededCases, seededSize, type ModelCase } from "./model-cases.ts";
 import { largest, mostStrangers, otherWays, readWhole, type Answers, type Reading } from "./model-ways.ts";
+import { sessionWays, tokensGiven } from "./model-sessions.ts";
 import type { Report } from "./report.ts";
 import type { Device } from "../../device/device.ts";
 import { FileError } from "../../errors.ts";
@@ -41,6 +42,15 @@ export async function checkModel(folder: string, device: Device, report: Report,
       report.equal(way, `logits.${i}, bits of whole`, own.logits, base.logits, (array) => array);
       report.equal(way, `greedy_logits.${i}, bits of whole`, own.greedy, base.greedy, (array) => array);
       report.equal(way, `greedy.${i}, those of whole`, chosen(own.greedy, model), greedy[i]!, (array) => array);
+    }
+  }
+  const { vocabSize } = model.config;
+  for (const { way, run } of sessionWays) {
+    for (const [i, { tokens, logits }] of (await run(model, cases)).entries()) {
+      const end = cases[i]!.prompt.length + tokensGiven(cases[i]!);
+      const base = answers[i]!.subarray((end - 1) * vocabSize, end * vocabSize);
+      report.equal(way, `greedy.${i}, the first of whole`, tokens, greedy[i]!.subarray(0, tokensGiven(cases[i]!)), (array) => array);
+      report.equal(way, `logits.${i} after them, bits of whole`, logits, base, (array) => array);
     }
   }
 }

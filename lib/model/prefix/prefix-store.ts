@@ -28,6 +28,9 @@ export interface StoreHit<Kept> {
   readonly length: number;
 }
 
+/** In lookups for each entry. */
+const halfLife = 4;
+
 interface Entry<Kept> {
   readonly kept: Kept;
   readonly length: number;
@@ -36,6 +39,8 @@ interface Entry<Kept> {
   readonly likely: number;
   /** The store's clock when it was used last. */
   used: number;
+  /** How many lookups since then found an entry after it. */
+  passed: number;
 }
 
 /**
@@ -43,8 +48,10 @@ interface Entry<Kept> {
  * Tokens are compared, never hashes of them.
  *
  * Above the budget the entry goes whose value for its cost is least. Its value is the number of tokens that a lookup would
- * have to read without it, those since the entry before it on the way, times how likely such a lookup is: that halves with
- * as many lookups as there are entries. Its cost is its bytes, without those that it shares with the entry before it.
+ * have to read without it, those since the entry before it on the way, times how likely such a lookup is. That halves with
+ * four times as many lookups as there are entries, and with each lookup that found a later entry: a conversation that went on
+ * rarely comes back. Where several sequences parted others will part, whatever the entry was kept for. Its cost is its bytes,
+ * without those that it shares with the entry before it.
  */
 export class PrefixStore<Kept extends Keepable> implements Disposable {
   readonly #options: StoreOptions<Kept>;
@@ -84,8 +91,11 @@ export class PrefixStore<Kept extends Keepable> implements Disposable {
         this.#remove(entry);
         continue;
       }
-      entry.used = this.#clock;
-      for (let up = before(entry); up !== undefined; up = before(up)) if (parts(up.node)) up.used = this.#clock;
+      this.#use(entry);
+      for (let up = before(entry); up !== undefined; up = before(up)) {
+        if (parts(up.node)) this.#use(up);
+        else up.passed++;
+      }
       return { kept: entry.kept, length: entry.length };
     }
   }
@@ -108,14 +118,14 @@ export class PrefixStore<Kept extends Keepable> implements Disposable {
     if (tokens.length === 0) return false;
     const known = this.#trees.get(salt)?.find(tokens);
     if (known !== undefined) {
-      known.used = this.#clock;
+      this.#use(known);
       return true;
     }
     if (bytes(tokens.length, tokens.length) > budget) return false;
     const kept = make();
     const tree = this.#treeOf(salt);
     let entry!: Entry<Kept>;
-    tree.insert(tokens, (node) => (entry = { kept, length: tokens.length, tree, node, likely, used: this.#clock }));
+    tree.insert(tokens, (node) => (entry = { kept, length: tokens.length, tree, node, likely, used: this.#clock, passed: 0 }));
     this.#entries.add(entry);
     this.#counts.get(tree)!.entries++;
     this.#bytes += this.#bytesAround(entry);
@@ -146,13 +156,20 @@ export class PrefixStore<Kept extends Keepable> implements Disposable {
     this.clear();
   }
 
+  #use(entry: Entry<Kept>): void {
+    entry.used = this.#clock;
+    entry.passed = 0;
+  }
+
   #least(which?: (kept: Kept) => boolean): Entry<Kept> | undefined {
     let least: Entry<Kept> | undefined;
     let leastValue = Infinity;
     for (const entry of this.#entries) {
       if (which?.(entry.kept) === false) continue;
       const shared = before(entry)?.length ?? 0;
-      const saved = (entry.length - shared) * entry.likely * 2 ** ((entry.used - this.#clock) / this.#entries.size);
+      const likely = parts(entry.node) ? 1 : entry.likely;
+      const halvings = (this.#clock - entry.used) / (halfLife * this.#entries.size) + entry.passed;
+      const saved = (entry.length - shared) * likely * 2 ** -halvings;
       const value = saved / this.#options.bytes(entry.length, shared);
       if (value < leastValue) [least, leastValue] = [entry, value];
     }

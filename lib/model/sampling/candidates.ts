@@ -1,6 +1,10 @@
 /** Which tokens may be chosen, and how likely each is. All arithmetic is in float64, in orders that are stated. */
 import { exponential } from "./exponential.ts";
 import type { SamplingSettings } from "./settings.ts";
+import { TopPMemory, weightOfTopP } from "./top-p.ts";
+
+/** One row of logits, as the model gives them or with a penalty. */
+export type Logits = Float32Array | Float64Array;
 
 /** Tokens with what their probabilities are proportional to. */
 export interface Candidates {
@@ -10,34 +14,60 @@ export interface Candidates {
   readonly weights: Float64Array;
 }
 
+/** Memory for the candidates of one row of logits after the other: what it holds is good until the next. */
+export class CandidateMemory {
+  readonly #weights: Float64Array<ArrayBuffer>;
+  readonly #ids: Int32Array<ArrayBuffer>;
+  readonly cut: TopPMemory = new TopPMemory();
+
+  /** @param count how many there can be. */
+  constructor(count: number) {
+    this.#weights = new Float64Array(count);
+    this.#ids = new Int32Array(count);
+  }
+
+  weights(count: number): Float64Array<ArrayBuffer> {
+    return this.#weights.subarray(0, count);
+  }
+
+  ids(count: number): Int32Array<ArrayBuffer> {
+    return this.#ids.subarray(0, count);
+  }
+}
+
 /**
  * The tokens that are left by top-k, then top-p, then min-p. Sums run over ascending ids, top-p's over descending weights.
  *
  * @param logits finite or −∞, at least one finite.
  * @param most the largest of them.
  */
-export function candidatesOf(logits: Float64Array, most: number, { temperature, topK, topP, minP }: SamplingSettings): Candidates {
-  let ids = topK > 0 && topK < logits.length ? largest(logits, topK) : undefined;
-  const count = ids?.length ?? logits.length;
-  let weights = new Float64Array(count);
-  for (let i = 0; i < count; i++) weights[i] = exponential((logits[ids === undefined ? i : ids[i]!]! - most) / temperature);
-  const atLeast = topP < 1 ? weightOfTopP(weights, topP) : { weight: 0, equal: Infinity };
-  let { equal } = atLeast;
-  const kept: number[] = [];
+export function candidatesOf(
+  logits: Logits,
+  most: number,
+  { temperature, topK, topP, minP }: SamplingSettings,
+  memory = new CandidateMemory(logits.length),
+): Candidates {
+  const among = topK > 0 && topK < logits.length ? largest(logits, topK) : undefined;
+  const count = among?.length ?? logits.length;
+  const weights = memory.weights(count);
+  if (among === undefined) for (let i = 0; i < count; i++) weights[i] = exponential((logits[i]! - most) / temperature);
+  else for (let i = 0; i < count; i++) weights[i] = exponential((logits[among[i]!]! - most) / temperature);
+  const { weight: cut, equal } = topP < 1 ? weightOfTopP(weights, topP, memory.cut) : { weight: 0, equal: Infinity };
+  const ids = memory.ids(count);
+  const least = Math.max(cut, minP, Number.MIN_VALUE);
+  let kept = 0;
+  let equalLeft = equal;
   for (let i = 0; i < count; i++) {
     const weight = weights[i]!;
-    if (weight < atLeast.weight || weight < minP || weight === 0) continue;
-    if (weight === atLeast.weight && equal-- <= 0) continue;
-    kept.push(i);
+    if (weight < least || (weight === cut && equalLeft-- <= 0)) continue;
+    ids[kept] = among === undefined ? i : among[i]!;
+    weights[kept++] = weight; // what is written over was looked at
   }
-  const found = ids;
-  ids = Int32Array.from(kept, (i) => (found === undefined ? i : found[i]!));
-  weights = Float64Array.from(kept, (i) => weights[i]!);
-  return { ids, weights };
+  return { ids: ids.subarray(0, kept), weights: weights.subarray(0, kept) };
 }
 
 /** The ids of the `count` largest logits, of equal ones those of lower ids; ascending. */
-function largest(logits: Float64Array, count: number): Int32Array {
+function largest(logits: Logits, count: number): Int32Array {
   // A heap whose root is the one to go first: the smallest, of equal ones that of the highest id.
   const heap = new Int32Array(count);
   const before = (a: number, b: number): boolean => logits[a]! < logits[b]! || (logits[a] === logits[b] && a > b);
@@ -62,28 +92,4 @@ function largest(logits: Float64Array, count: number): Int32Array {
     sink(0, count);
   }
   return heap.sort();
-}
-
-/**
- * Where top-p cuts: weights above `weight` stay, and the first `equal` of those that are equal to it.
- *
- * Tokens that together have less than half of what top-p leaves out need not be sorted: there are at most n of them, each
- * below (1 − p) / 2n of the sum.
- */
-function weightOfTopP(weights: Float64Array, topP: number): { readonly weight: number; readonly equal: number } {
-  let total = 0;
-  for (let i = 0; i < weights.length; i++) total += weights[i]!;
-  const least = (total * (1 - topP)) / (2 * weights.length);
-  const sorted = weights.filter((weight) => weight >= least).sort();
-  const wanted = topP * total;
-  let sum = 0;
-  for (let i = sorted.length - 1; i >= 0; i--) {
-    sum += sorted[i]!;
-    if (sum < wanted) continue;
-    const weight = sorted[i]!;
-    let equal = 1;
-    while (sorted[i + equal] === weight) equal++;
-    return { weight, equal };
-  }
-  return { weight: 0, equal: Infinity };
 }

@@ -1,6 +1,6 @@
 import { GatedDeltaError } from "../../errors.ts";
-import { candidatesOf } from "./candidates.ts";
-import type { Candidates } from "./candidates.ts";
+import { CandidateMemory, candidatesOf } from "./candidates.ts";
+import type { Candidates, Logits } from "./candidates.ts";
 import { uniformAt } from "./philox.ts";
 import type { SamplingSettings } from "./settings.ts";
 
@@ -19,7 +19,9 @@ export class Sampler {
   /** Tokens that came before, for the penalty: those with a 1. */
   readonly #seen: Uint8Array | undefined;
   readonly #seenTokens: number[] = [];
-  readonly #wide: Float64Array | undefined;
+  /** Logits with the penalty. */
+  readonly #penalised: Float64Array | undefined;
+  readonly #memory: CandidateMemory | undefined;
 
   /**
    * @param seed an integer, 0 .. 2^53 − 1.
@@ -28,9 +30,11 @@ export class Sampler {
   constructor(settings: SamplingSettings, seed: number, vocabSize: number) {
     this.settings = settings;
     this.#seed = seed;
-    const penalised = settings.repetitionPenalty !== 1;
-    if (penalised) this.#seen = new Uint8Array(vocabSize);
-    if (penalised || settings.temperature > 0) this.#wide = new Float64Array(vocabSize);
+    if (settings.repetitionPenalty !== 1) {
+      this.#seen = new Uint8Array(vocabSize);
+      this.#penalised = new Float64Array(vocabSize);
+    }
+    if (settings.temperature > 0) this.#memory = new CandidateMemory(vocabSize);
   }
 
   /** Tokens that come before the next one that is chosen. */
@@ -52,10 +56,9 @@ export class Sampler {
    * @throws {GatedDeltaError} of code `invalid-argument` where a logit is NaN or ∞, or all are −∞.
    */
   choose(logits: Float32Array, position: number): number {
-    if (this.#wide === undefined) return largestOf(logits).id;
-    const { wide, id, most } = this.#widened(logits, this.#wide);
+    const { row, id, most } = this.#read(logits);
     if (this.settings.temperature === 0) return id;
-    const { ids, weights } = candidatesOf(wide, most, this.settings);
+    const { ids, weights } = candidatesOf(row, most, this.settings, this.#memory);
     let total = 0;
     for (let i = 0; i < weights.length; i++) total += weights[i]!;
     const wanted = uniformAt(this.#seed, position) * total;
@@ -69,26 +72,23 @@ export class Sampler {
 
   /** The tokens that {@link choose} would choose from; of greedy settings, the one. */
   candidates(logits: Float32Array): Candidates {
-    const { wide, id, most } = this.#widened(logits, this.#wide ?? new Float64Array(logits.length));
+    const { row, id, most } = this.#read(logits);
     if (this.settings.temperature === 0) return { ids: Int32Array.of(id), weights: Float64Array.of(1) };
-    return candidatesOf(wide, most, this.settings);
+    return candidatesOf(row, most, this.settings);
   }
 
-  /** Float64 logits with the penalty, and the largest of them. */
-  #widened(logits: Float32Array, wide: Float64Array): { wide: Float64Array; id: number; most: number } {
-    if (this.#seen === undefined) {
-      const { id, most } = largestOf(logits);
-      wide.set(logits);
-      return { wide, id, most };
-    }
+  /** Logits with the penalty, where there is one, and the largest of them. */
+  #read(logits: Float32Array): { row: Logits; id: number; most: number } {
+    const row = this.#penalised;
+    if (row === undefined) return { row: logits, ...largestOf(logits) };
     largestOf(logits); // refuses what is not a number before a penalty hides where it came from
-    wide.set(logits);
+    row.set(logits);
     const penalty = this.settings.repetitionPenalty;
     for (const token of this.#seenTokens) {
-      const logit = wide[token]!;
-      wide[token] = logit > 0 ? logit / penalty : logit * penalty;
+      const logit = row[token]!;
+      row[token] = logit > 0 ? logit / penalty : logit * penalty;
     }
-    return { wide, ...largestOf(wide) };
+    return { row, ...largestOf(row) };
   }
 }
 

@@ -1,6 +1,24 @@
 /** How the next token is chosen. */
 
-/** What a caller may say about it. */
+/**
+ * How the next token is chosen. Of the logits z, with the tokens already there made less likely by `repetitionPenalty` r,
+ *
+ * ```math
+ * z_i' = \begin{cases} z_i / r & z_i > 0 \\ z_i \, r & z_i \le 0 \end{cases}
+ * \qquad
+ * p_i = \frac{e^{(z_i' - \max z') / temperature}}{\sum_j e^{(z_j' - \max z') / temperature}}
+ * ```
+ *
+ * `topK`, `topP` and `minP` take tokens away, in this order; of the rest, by ascending id, the first is taken whose sum of
+ * probabilities exceeds u times the sum of all, with u in [0, 1) from the seed and the position. All of it is float64. A
+ * temperature of 0 takes the largest logit.
+ *
+ * @see Holtzman et al., [The Curious Case of Neural Text Degeneration](https://arxiv.org/abs/1904.09751), 2019, for `topP`
+ * @see Fan, Lewis, Dauphin, [Hierarchical Neural Story Generation](https://arxiv.org/abs/1805.04833), 2018, for `topK`
+ * @see Nguyen et al., [Turning Up the Heat: Min-p Sampling](https://arxiv.org/abs/2407.01082), 2024, for `minP`
+ * @see Keskar et al., [CTRL](https://arxiv.org/abs/1909.05858), 2019, for `repetitionPenalty`
+ * @see Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, for u
+ */
 export interface SamplingOptions {
   /**
    * What the logits are divided by before they become probabilities; 0 takes the most likely token, of several that are

@@ -7,7 +7,7 @@ import type { LanguageModel } from "../language-model.ts";
 import type { BatchEntry } from "../model-options.ts";
 import type { RunResult } from "../run-result.ts";
 import type { Sequence } from "../sequence.ts";
-import { sequenceFrom, snapshotOf } from "../snapshot.ts";
+import { beginSequenceFrom } from "../snapshot.ts";
 import type { SequenceSnapshot } from "../snapshot.ts";
 import type { CacheAccess } from "./prefix-cache.ts";
 import type { Scheduler, Work } from "./scheduler.ts";
@@ -32,12 +32,22 @@ export class Conversation {
   stored: SequenceSnapshot | undefined;
   /** A copy of the logits after the last token, where these were wanted and no token was chosen from them. */
   logits: Float32Array | undefined;
+  /** A copy of the hidden state after the last token, where this was asked for. */
+  hidden: Float32Array | undefined;
   /** What runs: a generation, from its first token to its end, or the reading of what was appended. */
   running: string | undefined;
   /** Whether work of it waits for a step or is in one. */
   pending = false;
   disposed = false;
   readonly ended = new AbortController();
+  /** Those that save it: its sequence stays as it is until the last of them is over. */
+  #saves = 0;
+  #saved: PromiseWithResolvers<void> | undefined;
+  /** Sequences that it had during them, and has no more. */
+  readonly #retired: Sequence[] = [];
+  /** What is made of {@link stored}. */
+  #restoring: Sequence | undefined;
+  #restoreError: { readonly error: unknown } | undefined;
 
   constructor(parts: Pick<Conversation, "model" | "scheduler" | "cache" | "salt" | "whenFull" | "tokens" | "messageEnds">) {
     this.model = parts.model;
@@ -57,17 +67,30 @@ export class Conversation {
   /** Adds a token that was given out. */
   push(token: number): void {
     this.tokens.push(token);
-    this.logits = undefined;
+    this.forget();
   }
 
-  /** Takes a sequence: one that the cache has the beginning of, or an empty one. Drops one that has become invalid. */
+  /** Another token is the last one, or none is read. */
+  forget(): void {
+    this.logits = undefined;
+    this.hidden = undefined;
+  }
+
+  /**
+   * Takes a sequence: one that the cache has the beginning of, or an empty one. Drops one that has become invalid. Where a
+   * stored one takes time, it is {@link restoring} afterwards, and this is called again.
+   */
   begin(): void {
     if (this.disposed) throw endedError();
     if (this.sequence !== undefined && (this.sequence.disposed || !this.sequence.valid)) this.drop();
-    if (this.sequence !== undefined) return;
+    if (this.sequence !== undefined || this.#restoring !== undefined) return;
+    if (this.#restoreError !== undefined) {
+      const { error } = this.#restoreError;
+      this.#restoreError = undefined;
+      throw error;
+    }
     if (this.stored !== undefined) {
-      this.sequence = sequenceFrom(this.model, this.stored);
-      this.stored = undefined;
+      this.#restore(this.stored);
       return;
     }
     // The last token is read in any case: it gives the logits.
@@ -75,19 +98,65 @@ export class Conversation {
     this.sequence = this.cache?.lookup(known, this.salt) ?? this.model.sequence();
   }
 
-  /** Gives the sequence back. The tokens stay, to be read again. */
-  drop(): void {
-    this.sequence?.[Symbol.dispose]();
-    this.sequence = undefined;
-    this.stored = undefined;
-    this.logits = undefined;
+  /** Whether its sequence is being filled with what was stored. */
+  get restoring(): boolean {
+    return this.#restoring !== undefined;
   }
 
-  /** What was read, without the model; undefined where nothing was. Waits for pending work. */
-  snapshot(): SequenceSnapshot | undefined {
+  #restore(stored: SequenceSnapshot): void {
+    const { sequence, filled } = beginSequenceFrom(this.model, stored);
+    this.#restoring = sequence;
+    void filled.then((done) => {
+      if (this.#restoring !== sequence) return;
+      this.#restoring = undefined;
+      if (!done) return;
+      this.sequence = sequence;
+      this.stored = undefined;
+    }, (error: unknown) => {
+      if (this.#restoring !== sequence) return;
+      this.#restoring = undefined;
+      this.#restoreError = { error };
+    }).then(() => this.scheduler.freed());
+  }
+
+  /** Gives the sequence back. The tokens stay, to be read again. */
+  drop(): void {
+    this.replace(undefined);
+    this.#restoring?.[Symbol.dispose]();
+    this.#restoring = undefined;
+    this.stored = undefined;
+    this.forget();
+  }
+
+  /** Goes on with another sequence, of tokens that it has. */
+  replace(sequence: Sequence | undefined): void {
+    const old = this.sequence;
+    this.sequence = sequence;
+    if (old === undefined) return;
+    if (this.#saves > 0) this.#retired.push(old);
+    else old[Symbol.dispose]();
+  }
+
+  /** Does something that reads the sequence, while nothing changes it: its next step waits. */
+  async whileSaving(read: () => Promise<void>): Promise<void> {
+    this.#saves++;
+    this.scheduler.hold(1); // also where the session ends meanwhile
+    try {
+      await read();
+    } finally {
+      if (--this.#saves === 0) {
+        for (const sequence of this.#retired.splice(0)) sequence[Symbol.dispose]();
+        this.#saved?.resolve();
+        this.#saved = undefined;
+      }
+      this.scheduler.hold(-1);
+    }
+  }
+
+  /** The sequence, where something was read that can be gone on from. */
+  get readable(): Sequence | undefined {
     const { sequence } = this;
-    if (sequence === undefined || sequence.disposed || !sequence.valid || sequence.tokens === 0) return this.stored;
-    return snapshotOf(sequence);
+    return sequence === undefined || sequence.disposed || !sequence.valid || sequence.tokens === 0 ? undefined : sequence;
   }
 
   /** Keeps what was read, where there is a cache. */
@@ -102,12 +171,31 @@ export class Conversation {
     return signal === undefined ? this.ended.signal : AbortSignal.any([signal, this.ended.signal]);
   }
 
+  /** Reads all tokens, the last one too, and keeps what it gave. */
+  async readAll(op: string, signal: AbortSignal | undefined, hidden: boolean): Promise<void> {
+    if (this.tokens.length === 0) throw new GatedDeltaError("state", { op, message: "this session has no tokens: append some first" });
+    // What a token gave that was read already is not kept: it is read again, with all before it.
+    if (this.read === this.tokens.length) this.drop();
+    this.running = "reading";
+    const keep = (result: RunResult): void => {
+      this.logits = result.logits.slice();
+      if (hidden) this.hidden = result.hidden.slice();
+    };
+    try {
+      await this.do(new ReadAll(this, keep, hidden), this.signalWith(signal));
+    } finally {
+      this.running = undefined;
+    }
+    if (this.disposed) throw endedError(op);
+  }
+
   /**
-   * Does work in the scheduler's steps.
+   * Does work in the scheduler's steps, once nothing saves the session any more.
    *
    * @param signal of {@link signalWith}.
    */
   async do(work: Work, signal: AbortSignal): Promise<void> {
+    while (this.#saves > 0) await (this.#saved ??= Promise.withResolvers<void>()).promise;
     this.pending = true;
     try {
       await this.scheduler.do(work, { whenFull: this.whenFull, signal });
@@ -122,15 +210,24 @@ export class Conversation {
 export class ReadAll implements Work {
   readonly #of: Conversation;
   readonly #to: number;
-  readonly #take: (logits: Float32Array) => void;
+  readonly #take: (result: RunResult) => void;
+  readonly #hidden: boolean;
   /** Positions to keep that were not reached. */
   #positions: { readonly position: number; readonly likely: number }[] | undefined;
 
-  /** @param take called with the last token's logits. */
-  constructor(of: Conversation, take: (logits: Float32Array) => void) {
+  /**
+   * @param take called with the last token's result.
+   * @param hidden whether this has its hidden state beside its logits.
+   */
+  constructor(of: Conversation, take: (result: RunResult) => void, hidden = false) {
     this.#of = of;
     this.#to = of.tokens.length;
     this.#take = take;
+    this.#hidden = hidden;
+  }
+
+  get preparing(): boolean {
+    return this.#of.restoring;
   }
 
   get whole(): boolean {
@@ -139,6 +236,7 @@ export class ReadAll implements Work {
 
   begin(): void {
     this.#of.begin();
+    if (this.preparing) return;
     const { cache, read, messageEnds } = this.#of;
     // A token of an answer is none to keep.
     if (this.#to - read > 1) this.#positions ??= cache?.positions(read, this.#to - 1, messageEnds);
@@ -149,7 +247,7 @@ export class ReadAll implements Work {
     const sequence = this.#of.sequence!;
     const until = this.#positions?.find(({ position }) => position > read)?.position ?? this.#to;
     const end = Math.min(until, read + most);
-    return [{ sequence, tokens: tokens.slice(read, end), logits: end === this.#to ? "last" : "none" }];
+    return [{ sequence, tokens: tokens.slice(read, end), logits: end === this.#to ? "last" : "none", hidden: this.#hidden && end === this.#to ? "last" : "none" }];
   }
 
   ran([result]: readonly RunResult[]): boolean {
@@ -157,7 +255,7 @@ export class ReadAll implements Work {
     const reached = this.#positions?.find(({ position }) => position === read);
     if (reached !== undefined) this.#of.keep(reached.likely);
     if (read < this.#to) return false;
-    this.#take(result!.logits);
+    this.#take(result!);
     return true;
   }
 }

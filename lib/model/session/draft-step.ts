@@ -12,6 +12,7 @@ import type { Work } from "./scheduler.ts";
 
 export class DraftStep implements Work {
   readonly whole = true;
+  readonly preparing = false;
   readonly #of: Conversation;
   readonly #choose: (logits: Float32Array) => number | undefined;
   #drafts: readonly number[];

@@ -102,7 +102,7 @@ export class Generation {
       this.#draftStep = step;
       await of.do(step, this.#signal);
     } else {
-      await of.do(new ReadAll(of, (row) => void this.#take(row)), this.#signal);
+      await of.do(new ReadAll(of, ({ logits: row }) => void this.#take(row)), this.#signal);
     }
     // It was aborted while its step ran, and nothing was given out: the logits are kept for the next generation.
     if (this.#chosen.length === 0) this.#signal.throwIfAborted();
@@ -169,7 +169,6 @@ export class Generation {
       fork[Symbol.dispose]();
       return;
     }
-    of.sequence?.[Symbol.dispose]();
-    of.sequence = fork;
+    of.replace(fork);
   }
 }

@@ -1,6 +1,6 @@
 import { checkOptions } from "../../arguments/options.ts";
 import { GatedDeltaError } from "../../errors.ts";
-import { ladder } from "../prefix/ladder.ts";
+import { ladder, likelyEnd } from "../prefix/ladder.ts";
 import type { LadderOptions } from "../prefix/ladder.ts";
 import { PrefixStore } from "../prefix/prefix-store.ts";
 import type { Sequence } from "../sequence.ts";
@@ -10,9 +10,9 @@ import type { Reserve, Scheduler } from "./scheduler.ts";
 export interface SessionCacheOptions {
   /** How many bytes of states, keys and values the cache may hold. They are of the model's states and pages. */
   readonly bytes: number;
-  /** The first step of positions that are kept within a message, and the least distance between two, in tokens. @default 64 */
+  /** The least distance between two kept positions, and that of the first one from a message's beginning, in tokens. @default 64 */
   readonly step?: number | undefined;
-  /** What each further step is longer by. @default 2 */
+  /** The factor by which each further step is longer than the one before. @default 2 */
   readonly ratio?: number | undefined;
 }
 
@@ -152,7 +152,7 @@ export class SessionCache implements Disposable {
       } catch (error) {
         if (!(error instanceof GatedDeltaError) || error.code !== "out-of-memory") throw error;
         // No state is free. What is likely to be used takes that of another entry.
-        if (likely < 1 || !this.#store.evict()) return;
+        if (likely < likelyEnd || !this.#store.evict()) return;
       }
     }
   }

@@ -8,6 +8,8 @@ import { nextTurn } from "../../layer/turns.ts";
 import type { LanguageModel } from "../language-model.ts";
 import type { BatchEntry } from "../model-options.ts";
 import type { RunResult } from "../run-result.ts";
+import { memoryOf } from "../model-memory.ts";
+import { PageNeed } from "../page-ledger.ts";
 import { sequenceParts } from "../sequence.ts";
 
 /** Something that a session wants to be run. */
@@ -20,6 +22,8 @@ export interface Work {
    * @throws {GatedDeltaError} of code `out-of-memory` where none is free: it is asked again when one may be.
    */
   begin(): void;
+  /** Whether what it needs is being made ready: it has no next step until then. {@link Scheduler.freed} is called when it is. */
+  readonly preparing: boolean;
   /** The entries of its next step, of at most `most` tokens where it can be cut. Asking changes nothing. */
   next(most: number): readonly BatchEntry[];
   /**
@@ -167,24 +171,26 @@ export class Scheduler {
   /** What the next step does. Work that can't be begun, or throws, ends here. */
   #compose(): Share[] {
     const step: Share[] = [];
+    const need = new PageNeed(memoryOf(this.#model).pages.ledger);
     const whole = this.#jobs.filter(({ work }) => work.whole);
-    for (const job of whole) this.#share(step, job, Infinity);
+    for (const job of whole) this.#share(step, need, job, Infinity);
     let room = step.length > 0 ? this.#options.promptTokens : this.#options.batchTokens;
     for (const job of this.#jobs.filter(({ work }) => !work.whole)) {
       if (room <= 0) break;
-      const share = this.#share(step, job, room);
+      const share = this.#share(step, need, job, room);
       for (const { tokens } of share?.entries ?? []) room -= tokens.length;
     }
     return step;
   }
 
   /** Adds a job's part to a step, if there are states and pages for it. */
-  #share(step: Share[], job: Job, most: number): Share | undefined {
+  #share(step: Share[], need: PageNeed, job: Job, most: number): Share | undefined {
     job.full = undefined;
     try {
       this.#begin(job.work);
+      if (job.work.preparing) return undefined;
       const share = { job, entries: job.work.next(most) };
-      this.#expectPages([...step, share]);
+      this.#takePages(need, share.entries);
       step.push(share);
       return share;
     } catch (error) {
@@ -206,17 +212,18 @@ export class Scheduler {
     }
   }
 
-  #expectPages(step: readonly Share[]): void {
-    const entries = step.flatMap((share) => share.entries);
-    const parts = entries.map(({ sequence }) => sequenceParts(sequence)!);
-    const ledger = parts[0]?.ledger;
-    if (ledger === undefined) return;
-    const lists = parts.map(({ list }) => list);
+  /** Counts the pages of some entries, too, and has reserves give some back where not enough are free. */
+  #takePages(need: PageNeed, entries: readonly BatchEntry[]): void {
+    const { ledger } = memoryOf(this.#model).pages;
+    const lists = entries.map(({ sequence }) => sequenceParts(sequence)!.list);
     const counts = entries.map(({ tokens }) => tokens.length);
-    for (let needed = ledger.needed(lists, counts); needed > ledger.free; needed = ledger.needed(lists, counts)) {
+    need.add(lists, counts);
+    while (need.pages > ledger.free) {
       if (this.evict()) continue;
       const expected = `a step that takes at most ${ledger.free} pages, as many as are free of ${ledger.capacity}`;
-      throw new GatedDeltaError("out-of-memory", { op: "session", expected, received: `one that takes ${needed}` });
+      const received = `one that takes ${need.pages}`;
+      need.remove(lists, counts);
+      throw new GatedDeltaError("out-of-memory", { op: "session", expected, received });
     }
   }
 
@@ -267,7 +274,7 @@ export class Scheduler {
 
   /** Nothing fits. Waits until something may, or ends what came last where nobody else could give way. */
   async #waitForRoom(): Promise<void> {
-    if (this.#jobs.length >= this.#holders) {
+    if (this.#jobs.length >= this.#holders && !this.#jobs.some(({ work }) => work.preparing)) {
       const last = this.#jobs.at(-1)!;
       this.#end(last, () => last.reject(last.full));
       return;

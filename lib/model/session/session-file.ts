@@ -6,11 +6,13 @@
  */
 import { createHash } from "node:crypto";
 import type { Hash } from "node:crypto";
-import { FileError, describe } from "../../errors.ts";
+import { DisposedError, FileError, describe } from "../../errors.ts";
 import type { StateKind } from "../../ops/layer-states.ts";
-import { fileDTypes, openSafetensors, writeSafetensors } from "../../safetensors/safetensors.ts";
+import { fileDTypes, openSafetensors } from "../../safetensors/safetensors.ts";
 import type { SafetensorsFile, TensorToWrite } from "../../safetensors/safetensors.ts";
 import { floatDType } from "../../safetensors/dtypes.ts";
+import { inChunks, piecesOf, writeSafetensorsAsync } from "../../safetensors/write.ts";
+import { turns } from "../../layer/turns.ts";
 import { kindsOf } from "../../states/pool-shape.ts";
 import { dtypes } from "../../tensor/dtype.ts";
 import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
@@ -18,7 +20,7 @@ import type { Tensor } from "../../tensor/tensor.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { memoryOf } from "../model-memory.ts";
 import { expectSnapshot } from "../snapshot.ts";
-import type { Elements, SequenceSnapshot } from "../snapshot.ts";
+import type { Elements, Pieces, SequenceSnapshot, SequenceViews } from "../snapshot.ts";
 
 /** What a file holds of a session. */
 export interface StoredSession {
@@ -30,18 +32,26 @@ export interface StoredSession {
   readonly read: SequenceSnapshot | undefined;
 }
 
+/** A session to write: what was read may lie in pieces in the model's memory. */
+export interface SessionToWrite extends Omit<StoredSession, "read"> {
+  readonly read: SequenceSnapshot | SequenceViews | undefined;
+}
+
 const formatName = "gated-delta-session";
 const formatVersion = "1";
 const checksumKey = "sha256";
 
-/** Writes a session. A process killed meanwhile leaves the file that was there. */
-export function writeSession(path: string, model: LanguageModel, { tokens, messageEnds, logits, read }: StoredSession): void {
+/** Writes a session. Nothing waits but the caller, and a process killed meanwhile leaves the file that was there. */
+export async function writeSession(op: string, path: string, model: LanguageModel, { tokens, messageEnds, logits, read }: SessionToWrite): Promise<void> {
   const tensors = new Map<string, TensorToWrite>();
   const integers = (name: string, data: Int32Array) => tensors.set(name, { dtype: "I32", shape: [data.length], data });
-  const floats = (name: string, { dtype, data }: Elements) => tensors.set(name, { dtype: fileDTypes[dtype], shape: [data.length], data });
+  const floats = (name: string, elements: Elements | Pieces) => {
+    const pieces = "pieces" in elements ? elements.pieces : [elements.data];
+    tensors.set(name, { dtype: fileDTypes[elements.dtype], shape: [pieces.reduce((sum, { length }) => sum + length, 0)], data: pieces });
+  };
   integers("tokens", tokens);
   integers("message_ends", messageEnds);
-  if (logits !== undefined) floats("logits", { dtype: "f32", data: logits });
+  if (logits !== undefined) floats("logits", { dtype: "f32", data: logits as ArrayOfDType["f32"] });
   for (const [layer, kinds] of read?.states.entries() ?? []) {
     for (const [kind, elements] of Object.entries(kinds)) floats(`states.${layer}.${kind}`, elements);
   }
@@ -49,24 +59,39 @@ export function writeSession(path: string, model: LanguageModel, { tokens, messa
     floats(`pages.${layer}.keys`, keys);
     floats(`pages.${layer}.values`, values);
   }
-  const metadata = { format: formatName, version: formatVersion, model: fingerprint(model), read: String(read?.tokens ?? 0) };
+  const expectModel = (): void => {
+    if (model.disposed) throw new DisposedError({ op, expected: "a model that stays until the file is written", received: "one that was disposed" });
+  };
+  const metadata = { format: formatName, version: formatVersion, model: await fingerprint(model, expectModel), read: String(read?.tokens ?? 0) };
   const checksum = beginChecksum(metadata);
-  for (const [name, { dtype, shape, data }] of inOrder(tensors)) updateChecksum(checksum, name, dtype, shape, bytesOf(data as ArrayBufferView));
-  writeSafetensors(path, tensors, { ...metadata, [checksumKey]: checksum.digest("hex") });
+  const turn = turns();
+  for (const [name, tensor] of inOrder(tensors)) {
+    expectModel();
+    nameInChecksum(checksum, name, tensor.dtype, tensor.shape);
+    for (const chunk of inChunks(piecesOf(tensor), expectModel)) {
+      checksum.update(chunk);
+      await turn();
+    }
+  }
+  expectModel();
+  await writeSafetensorsAsync(path, tensors, { ...metadata, [checksumKey]: checksum.digest("hex") }, expectModel);
 }
 
 /**
  * Reads a session that a model has written, or another one of the same weights with states and pages of the same dtypes.
+ * Nothing waits but the caller.
  *
  * @throws {FileError} for anything else, and for a file that is damaged.
  */
-export function readSession(op: string, path: string, model: LanguageModel): StoredSession {
+export async function readSession(op: string, path: string, model: LanguageModel): Promise<StoredSession> {
   using file = openSafetensors(path);
   const reader = new Reader(op, path, file);
   reader.expect("format", formatName);
   reader.expect("version", formatVersion);
-  reader.expect("model", fingerprint(model));
-  reader.checksum();
+  reader.expect("model", await fingerprint(model, () => {
+    if (model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed", received: "a disposed one" });
+  }));
+  await reader.read();
   const { vocabSize, maxPositions } = model.config;
   const tokens = reader.integers("tokens", 0, vocabSize - 1);
   if (tokens.length > maxPositions) throw reader.bad(`at most ${maxPositions} tokens`, `${tokens.length}`);
@@ -88,10 +113,15 @@ export function readSession(op: string, path: string, model: LanguageModel): Sto
   return { ...stored, read: snapshot };
 }
 
+/** Bytes that are read at a time. */
+const readBytes = 2 ** 20;
+
 class Reader {
   readonly #op: string;
   readonly #path: string;
   readonly #file: SafetensorsFile;
+  /** What {@link read} has read. */
+  readonly #data = new Map<string, Uint8Array<ArrayBuffer>>();
 
   constructor(op: string, path: string, file: SafetensorsFile) {
     this.#op = op;
@@ -109,12 +139,22 @@ class Reader {
     if (found !== expected) throw this.bad(what, key === "model" && found !== undefined ? "one of another model" : describe(found));
   }
 
-  checksum(): void {
+  /** Reads all tensors, and compares their checksum with the one that the file says. */
+  async read(): Promise<void> {
     const { [checksumKey]: said, ...metadata } = Object.fromEntries(this.#file.metadata);
     const checksum = beginChecksum(metadata);
+    const turn = turns();
     for (const name of [...this.#file.names].sort()) {
-      const { dtype, shape } = this.#file.info(name);
-      updateChecksum(checksum, name, dtype, shape, this.#file.read(name));
+      const { dtype, shape, bytes } = this.#file.info(name);
+      nameInChecksum(checksum, name, dtype, shape);
+      const data = new Uint8Array(bytes);
+      for (let at = 0; at < bytes; at += readBytes) {
+        const chunk = data.subarray(at, at + readBytes);
+        await this.#file.readSliceAsync(name, at, chunk);
+        checksum.update(chunk);
+        await turn();
+      }
+      this.#data.set(name, data);
     }
     const found = checksum.digest("hex");
     if (said !== found) throw this.bad(`contents of checksum ${describe(said)}, as the file says`, found);
@@ -123,7 +163,7 @@ class Reader {
   integers(name: string, least: number, most: number): Int32Array {
     const { dtype } = this.#file.info(name);
     if (dtype !== "I32") throw this.bad(`${name} of dtype I32`, dtype);
-    const numbers = new Int32Array(this.#file.read(name).buffer);
+    const numbers = new Int32Array(this.#data.get(name)!.buffer);
     const wrong = numbers.find((number) => number < least || number > most);
     if (wrong !== undefined) throw this.bad(`${name} of numbers in ${least}..${most}`, `${wrong}`);
     return numbers;
@@ -134,10 +174,8 @@ class Reader {
     if (dtype === undefined || (only !== undefined && dtype !== only)) {
       throw this.bad(`${name} of dtype ${only ?? "f32, f16 or bf16"}`, this.#file.info(name).dtype);
     }
-    const bytes = this.#file.read(name);
-    const data = dtypes[dtype].create(bytes.length / dtypes[dtype].bytes);
-    new Uint8Array(data.buffer, data.byteOffset, data.byteLength).set(bytes);
-    return { dtype, data: data as ArrayOfDType[FloatDType] };
+    const { buffer, length } = this.#data.get(name)!;
+    return { dtype, data: dtypes[dtype].view(buffer, 0, length / dtypes[dtype].bytes) };
   }
 
   snapshot(model: LanguageModel, tokens: number): SequenceSnapshot {
@@ -157,8 +195,9 @@ function beginChecksum(metadata: Readonly<Record<string, string>>): Hash {
   return createHash("sha256").update(JSON.stringify(Object.entries(metadata).sort(([a], [b]) => (a < b ? -1 : 1))));
 }
 
-function updateChecksum(checksum: Hash, name: string, dtype: string, shape: readonly number[], bytes: Uint8Array): void {
-  checksum.update(JSON.stringify([name, dtype, shape])).update(bytes);
+/** What follows is the bytes of this tensor. */
+function nameInChecksum(checksum: Hash, name: string, dtype: string, shape: readonly number[]): void {
+  checksum.update(JSON.stringify([name, dtype, shape]));
 }
 
 function inOrder(tensors: ReadonlyMap<string, TensorToWrite>): [string, TensorToWrite][] {
@@ -174,19 +213,28 @@ const sampled = 4096;
 
 const fingerprints = new WeakMap<LanguageModel, string>();
 
-/** Tells models apart: by their configuration, and the beginnings of their weights. */
-function fingerprint(model: LanguageModel): string {
-  let found = fingerprints.get(model);
-  if (found !== undefined) return found;
+/**
+ * Tells models apart: by their configuration, and the beginnings of their weights.
+ *
+ * @param between called before weights are read.
+ */
+async function fingerprint(model: LanguageModel, between: () => void): Promise<string> {
+  const known = fingerprints.get(model);
+  if (known !== undefined) return known;
   const hash = createHash("sha256").update(JSON.stringify(model.config));
   const { weights } = memoryOf(model);
+  const turn = turns();
   const add = (tensor: Tensor) => hash.update(bytesOf(tensor.data).subarray(0, sampled));
+  between();
   add(weights.norm);
   add(weights.embedding.weight);
   for (const { inputNorm, postNorm, gate, up, down, attention } of weights.layers) {
+    await turn();
+    between();
     for (const tensor of [inputNorm, postNorm, gate.weight, up.weight, down.weight]) add(tensor);
     if (attention !== undefined) for (const { weight } of [attention.query, attention.key, attention.value, attention.output]) add(weight);
   }
-  fingerprints.set(model, (found = hash.digest("hex")));
+  const found = hash.digest("hex");
+  fingerprints.set(model, found);
   return found;
 }

@@ -5,9 +5,9 @@ import type { SessionCache } from "./prefix-cache.ts";
 
 /** Options of a session. */
 export interface SessionOptions {
-  /** Where it looks for what it need not read, and keeps what others need not. @default none */
+  /** The cache that the session takes known beginnings from and adds its own to. @default none */
   readonly cache?: SessionCache | undefined;
-  /** Sessions of different salts share nothing of a cache: a user's name, say. @default "" */
+  /** Sessions of different salts share nothing of a cache: such as a user's name. @default "" */
   readonly salt?: string | undefined;
   /**
    * What happens where all states or pages are in use: `"wait"` until others give some back, `"error"` at once. Waiting ends
@@ -24,7 +24,7 @@ export interface GenerateOptions extends SamplingOptions {
   readonly stop?: string | readonly string[] | undefined;
   /** Tokens that end the text, beside those of the model's configuration. @default none */
   readonly stopTokens?: readonly number[] | undefined;
-  /** Whether the model's own tokens that end a text are tokens like others. @default false */
+  /** Whether the model's own end tokens are ordinary tokens, after which the generation goes on. @default false */
   readonly ignoreModelStops?: boolean | undefined;
   /**
    * Whether next tokens are guessed from what the sequence had before, to be read together: fewer steps where a guess is
@@ -51,7 +51,7 @@ export interface ReadOptions {
 export interface Piece {
   /** Its id. */
   readonly token: number;
-  /** Text that can be given out since it came: whole characters; empty without a tokenizer. */
+  /** The text that it completes: whole characters, possibly none; empty without a tokenizer. */
   readonly text: string;
   /**
    * Why it is the last: `"token"`, it is one that ends a text; `"string"`, it completes a stop string, which no piece's text

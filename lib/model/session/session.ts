@@ -4,8 +4,9 @@ import { BoundsError, DisposedError, GatedDeltaError } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { isModel } from "../model-memory.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
+import { viewsOf } from "../snapshot.ts";
 import { readTokenIds } from "../token-ids.ts";
-import { Conversation, ReadAll, endedError, runningError } from "./conversation.ts";
+import { Conversation, endedError, runningError } from "./conversation.ts";
 import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
@@ -112,11 +113,15 @@ export class Session implements Disposable {
       if (ends.has(token)) messageEnds.push(all.length);
     }
     if (messageEnds.at(-1) !== all.length) messageEnds.push(all.length);
-    this.#of.logits = undefined;
+    this.#of.forget();
     return this;
   }
 
-  /** {@link append} of messages as the model's chat template writes them, with the beginning of an answer. */
+  /**
+   * {@link append} of messages as the model's chat template writes them, with the beginning of an answer.
+   *
+   * @throws {GatedDeltaError} as {@link append}, and where the folder has no chat template or the template refuses the messages.
+   */
   chat(messages: readonly ChatMessage[], options?: ChatOptions): this {
     this.#idle("session.chat");
     return this.append(this.model.text.chat(messages, options));
@@ -157,21 +162,28 @@ export class Session implements Disposable {
    */
   async logits(options: ReadOptions = {}): Promise<Float32Array> {
     const op = "session.logits";
+    const signal = this.#readSignal(op, options);
+    if (this.#of.logits === undefined) await this.#of.readAll(op, signal, false);
+    return this.#of.logits!.slice();
+  }
+
+  /**
+   * Reads what was not read. A session does not keep hidden states of its own accord: one whose last token was read before is
+   * read again, from what its cache has.
+   *
+   * @returns `[hiddenSize]`: the hidden state of the last token after the final norm, in float32; the caller's.
+   * @throws as {@link generate}.
+   */
+  async hidden(options: ReadOptions = {}): Promise<Float32Array> {
+    const op = "session.hidden";
+    const signal = this.#readSignal(op, options);
+    if (this.#of.hidden === undefined) await this.#of.readAll(op, signal, true);
+    return this.#of.hidden!.slice();
+  }
+
+  #readSignal(op: string, options: ReadOptions): AbortSignal | undefined {
     this.#idle(op);
-    const { signal } = checkOptions(schemas().readOptions, op, options);
-    const of = this.#of;
-    if (of.logits !== undefined) return of.logits.slice();
-    if (of.tokens.length === 0) throw new GatedDeltaError("state", { op, message: "this session has no tokens: append some first" });
-    // Logits of a token that was read already are not kept: it is read again, with all before it.
-    if (of.read === of.tokens.length) of.drop();
-    of.running = "reading";
-    try {
-      await of.do(new ReadAll(of, (logits) => void (of.logits = logits.slice())), of.signalWith(signal));
-    } finally {
-      of.running = undefined;
-    }
-    this.#alive(op);
-    return of.logits!.slice();
+    return checkOptions(schemas().readOptions, op, options).signal;
   }
 
   /**
@@ -193,39 +205,45 @@ export class Session implements Disposable {
     }
     other.stored = of.stored;
     other.logits = of.logits;
+    other.hidden = of.hidden;
     return Session.#make(other);
   }
 
   /**
-   * Writes it to a file: tokens, states, keys, values and the last logits. Waits for pending work. A process that is killed
-   * meanwhile leaves the file that was there.
+   * Writes it to a file as it is now: tokens, states, keys, values and the last logits. Other work goes on meanwhile; the
+   * session's own next step waits until the file is written. A process that is killed leaves the file that was there.
    *
-   * @throws {FileError} where it can't be written; {@link GatedDeltaError} of code `state` while a step of it is under way.
+   * @throws {FileError} (as a rejection) where it can't be written; {@link GatedDeltaError} of code `state` while a step
+   *   of it is under way, and where the model is disposed meanwhile. The file that was there is unchanged then.
    */
-  save(path: string): void {
+  async save(path: string): Promise<void> {
     const op = "session.save";
     this.#alive(op);
+    expectPath(op, path);
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
-    const { tokens, messageEnds, logits } = of;
-    writeSession(path, of.model, { tokens: Int32Array.from(tokens), messageEnds: Int32Array.from(messageEnds), logits, read: of.snapshot() });
+    const { tokens, messageEnds, readable, stored, logits } = of;
+    const read = readable === undefined ? stored : viewsOf(readable);
+    const contents = { tokens: Int32Array.from(tokens), messageEnds: Int32Array.from(messageEnds), logits: logits?.slice(), read };
+    await of.whileSaving(() => writeSession(op, path, of.model, contents));
   }
 
   /**
    * The session that a file holds, as it was: it goes on with the same bits, and reads nothing again. It takes a state and
-   * pages when it goes on.
+   * pages when it goes on. Other work goes on while the file is read.
    *
    * @param model the one that has written it, or another one of the same weights with states and pages of the same dtypes.
-   * @throws {FileError} for a file that is damaged, no session, or one of another model.
+   * @throws {FileError} (as a rejection) for a file that is damaged, no session, or one of another model.
    */
-  static load(model: LanguageModel, path: string, options: SessionOptions = {}): Session {
+  static async load(model: LanguageModel, path: string, options: SessionOptions = {}): Promise<Session> {
     const op = "Session.load";
     if (!isModel(model)) throw invalid(op, "model", "a LanguageModel", model);
-    if (typeof path !== "string" || path === "") throw invalid(op, "path", "a file's path", path);
+    expectPath(op, path);
     const session = model.session(options);
     try {
       const of = session.#of;
-      const { tokens, messageEnds, logits, read } = readSession(op, path, model);
+      const { tokens, messageEnds, logits, read } = await readSession(op, path, model);
+      session.#alive(op);
       for (const token of tokens) of.tokens.push(token);
       for (const end of messageEnds) of.messageEnds.push(end);
       of.logits = logits;
@@ -257,4 +275,8 @@ export class Session implements Disposable {
     this.#alive(op);
     if (this.#of.running !== undefined) throw runningError(op, this.#of.running);
   }
+}
+
+function expectPath(op: string, path: string): void {
+  if (typeof path !== "string" || path === "") throw invalid(op, "path", "a file's path", path);
 }

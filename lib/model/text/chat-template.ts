@@ -12,6 +12,7 @@ export interface ChatMessage {
   readonly role: string;
   /** Its text, or parts of it in a form that the template knows. */
   readonly content?: unknown;
+  /** Whatever else the template knows, such as `tool_calls`. */
   readonly [key: string]: unknown;
 }
 

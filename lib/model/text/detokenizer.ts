@@ -12,7 +12,7 @@ export class Detokenizer {
     this.#bytesOf = bytesOf;
   }
 
-  /** The text that a token completes: whole characters, none where the token ends within its first. */
+  /** The text that a token completes: whole characters, none where the token ends within its first. Never throws. */
   push(token: number): string {
     const bytes = this.#bytesOf(token);
     return bytes === undefined ? "" : this.#decoder.decode(bytes, { stream: true });

@@ -9,6 +9,10 @@ import type { VocabularyLimits } from "./vocabulary.ts";
 /**
  * Text of a model: the tokenizer and the chat templates of its folder, each read when it is used first. A model without
  * them works on token ids.
+ *
+ * Reading a tokenizer of 250 thousand tokens takes about a second in which nothing else runs: `@huggingface/tokenizers` makes
+ * its tables in one call, and parsing the file alone takes longer than other work should wait. So a server reads
+ * {@link tokenizer} once before it takes requests; a program that works on token ids never does.
  */
 export class ModelText {
   /** The folder. */
@@ -51,12 +55,20 @@ export class ModelText {
     throw new UnsupportedError({ op: "model.text", expected, received: `neither in ${this.folder}` });
   }
 
-  /** The token ids of a text: {@link Tokenizer.encode}. */
+  /**
+   * The token ids of a text: {@link Tokenizer.encode}.
+   *
+   * @throws {UnsupportedError} where the folder has no tokenizer; as {@link Tokenizer.encode}.
+   */
   encode(text: string): number[] {
     return this.tokenizer.encode(text);
   }
 
-  /** The token ids of a conversation, ready for an answer: {@link ChatTemplate.render}, then {@link Tokenizer.encode}. */
+  /**
+   * The token ids of a conversation, ready for an answer: {@link ChatTemplate.render}, then {@link Tokenizer.encode}.
+   *
+   * @throws {UnsupportedError} where the folder has no chat template or no tokenizer; as {@link ChatTemplate.render}.
+   */
   chat(messages: readonly ChatMessage[], options?: ChatOptions): number[] {
     return this.tokenizer.encode(this.template.render(messages, options));
   }

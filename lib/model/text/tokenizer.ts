@@ -81,12 +81,12 @@ export class Tokenizer {
     return this.#vocabulary.tokens.length;
   }
 
-  /** The id of an added token, such as `<|im_end|>`, by its text. */
+  /** The id of an added token, such as `<|im_end|>`, by its text; undefined where there is none. Never throws. */
   idOf(token: string): number | undefined {
     return this.#ids.get(token);
   }
 
-  /** Whether an id is that of a control token. */
+  /** Whether an id is that of a control token. Never throws. */
   isSpecial(id: number): boolean {
     return this.#vocabulary.special.has(id);
   }
@@ -113,6 +113,7 @@ export class Tokenizer {
    * The text of tokens. Bytes that are no UTF-8 become U+FFFD, as does a character that is cut off at the end.
    *
    * @param tokens ids from 0 on; one without a token has no text.
+   * @throws {GatedDeltaError} for what are no ids.
    */
   decode(tokens: readonly number[] | Int32Array | Uint32Array, options: DecodeOptions = {}): string {
     const op = "tokenizer.decode";
@@ -124,7 +125,11 @@ export class Tokenizer {
     return text + detokenizer.end();
   }
 
-  /** The text of tokens as they come. */
+  /**
+   * The text of tokens as they come.
+   *
+   * @throws {GatedDeltaError} for wrong options.
+   */
   detokenizer({ specialTokens = false }: DecodeOptions = {}): Detokenizer {
     if (typeof specialTokens !== "boolean") throw invalid("tokenizer.detokenizer", "specialTokens", "a boolean", specialTokens);
     return new Detokenizer((id) => this.#bytesOf(id, specialTokens));

@@ -16,6 +16,10 @@ final class Executor {
   private let staging = Staging()
   private let otherStaging = Staging()
   let attentionPlan = AttentionPlan()
+  /// Its place among those that the pool's threads help; nil where there is none left.
+  private let crew: Crew?
+  /// What the op that runs was estimated to take one thread.
+  private var estimate = 0.0
 
   /// What `stop` sets and the kernels look at.
   private let stopWord: UnsafeMutablePointer<Atomic<UInt32>>
@@ -29,13 +33,18 @@ final class Executor {
     self.leastNanoseconds = leastNanoseconds
     self.kernels = kernels.pointee
     scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
+    _ = kernels.pointee.choose_block?(scratch.start, 0)
     bounds = GrowingBuffer()
-    bounds.reserve(threads &+ 1)
+    bounds.reserve(ThreadPool.mostParts &+ 1)
+    crew = ThreadPool.shared.join(threads: threads)
     stopWord = .allocate(capacity: 1)
     stopWord.initialize(to: Atomic(0))
   }
 
-  deinit { stopWord.deallocate() }
+  deinit {
+    if let crew { ThreadPool.shared.leave(crew) }
+    stopWord.deallocate()
+  }
 
   /// Ends what runs after the work item that it is at, and every later run at once, with a failure. From any thread.
   func stop() { stopWord.pointee.store(1, ordering: .relaxed) }
@@ -44,6 +53,8 @@ final class Executor {
 
   /// - Throws: the failure of an op, with the op's name; those after it have not run. Also once it was stopped.
   func run(_ ops: [EncodedOp]) throws(Failure) {
+    if let crew { ThreadPool.shared.begin(crew) }
+    defer { if let crew { ThreadPool.shared.end(crew) } }
     // By index: an op in a variable of its own would be a copy, with a count up and down for each of its buffers.
     for index in ops.indices {
       do throws(Failure) {
@@ -226,8 +237,16 @@ final class Executor {
   // MARK: Cutting work
 
   func parts(nanoseconds: Double) -> Int {
+    estimate = nanoseconds
     if nanoseconds >= leastNanoseconds * Double(threads) { return threads }
     return max(1, Int(nanoseconds / leastNanoseconds))
+  }
+
+  /// Several parts a thread, for work that reads each byte once and so has no use for finding the same part again: a
+  /// thread whose core is taken for a while holds up the others by one of its parts, not by all that it has left.
+  func smallParts(nanoseconds: Double) -> Int {
+    let parts = parts(nanoseconds: nanoseconds)
+    return parts > 1 ? min(4 &* parts, ThreadPool.mostParts) : parts
   }
 
   /// Whole heads where there are enough of them for every part, else blocks of rows.
@@ -303,7 +322,9 @@ final class Executor {
     withUnsafePointer(to: &params) { params in
       let job = PoolJob(run: kernel, op: UnsafeRawPointer(params), bounds: UnsafePointer(bounds.start), parts: parts,
         stop: stop)
-      if parts > 1, ThreadPool.shared.run(job, scratch: scratch.start) { return }
+      if parts > 1, let crew, ThreadPool.shared.run(job, nanoseconds: estimate, in: crew, scratch: scratch.start) {
+        return
+      }
       kernel(job.op, 0, bounds.start[parts], scratch.start, stop)
     }
   }

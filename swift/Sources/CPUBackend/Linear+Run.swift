@@ -9,7 +9,7 @@ extension Executor {
       weight: gd_cpu_matrix(op.weight, op.quantisation, columns: op.inFeatures))
     let items = gd_cpu_linear_items(&params)
     let products = Double(op.rows) * Double(op.inFeatures) * Double(op.outFeatures)
-    launch(kernels.linear, &params, cut(items, parts: parts(nanoseconds: products * 0.05)))
+    launch(kernels.linear, &params, cut(items, parts: smallParts(nanoseconds: products * 0.05)))
   }
 }
 

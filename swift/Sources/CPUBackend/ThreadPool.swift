@@ -2,142 +2,222 @@ import CPUKernels
 import Synchronization
 import Threading
 
-/// One op's work, cut into parts: part i is work items bounds[i] ..< bounds[i + 1].
-struct PoolJob {
-  var run: OpaqueRun
-  var op: UnsafeRawPointer
-  var bounds: UnsafePointer<Int64>
-  var parts: Int
-  /// Not 0 once the work is to end.
-  var stop: UnsafePointer<UInt32>
-}
-
-/// The threads that help, one pool for the process, shared by its devices. One job at a time: whoever finds the pool
-/// taken does its work alone, which changes no bit of it.
+/// The threads that help, one pool for the process, shared by its devices.
 ///
-/// Part i belongs to worker i - 1 and part 0 to the caller, so that from call to call a thread finds the same heads in
-/// its cache. A part whose worker is late (asleep, or its core taken) is run by whoever is done first.
+/// A job takes the helpers that it may have for as long as it runs; with none it is done by the caller alone. Which
+/// thread does what changes no bit. Devices that work at the same time share the cores evenly: each has its share less
+/// the thread that calls, and what a device of few threads leaves goes to the others.
+///
+/// Of a job with a part a thread, part i belongs to its i-th helper and part 0 to the caller, and a device takes its
+/// helpers in one order, so that from call to call a thread finds the same heads in its cache. A part whose helper is
+/// late (asleep, or its core taken) is run by whoever is done first.
 final class ThreadPool: @unchecked Sendable {
   static let shared = ThreadPool()
   static let mostParts = 1024
-  /// How long a thread looks for its next job before it sleeps.
-  static let spinNanoseconds: UInt64 = 50_000
+  /// Devices that can be helped at the same time; any more of them work alone.
+  static let mostCrews = 1024
+  /// How long after its last job a device still counts as at work: the time between two submissions.
+  static let graceNanoseconds: UInt64 = 100_000
+  /// Work below this, estimated on one thread, wakes no helper while the cores are wanted by others.
+  static let smallNanoseconds = 200_000.0
 
-  private let taken = Atomic<Bool>(false)
-  /// Number of the current job in the high bits, its parts in the low ones: one word tells a worker what to do.
-  private let announcement = Atomic<UInt64>(0)
-  private let unfinished = Atomic<Int>(0)
-  /// By part: the last job of which it was claimed. A worker that comes late to a finished job finds it claimed.
-  private let claims: UnsafeMutablePointer<Atomic<UInt64>>
-  private let job: UnsafeMutablePointer<PoolJob?>
-  private let caller = Parking()
-  /// Started workers; only whoever has taken the pool touches the list.
-  private var workers: [Parking] = []
+  private let cores: Int
+  private let lock = Lock()
+  private let crews: UnsafeMutablePointer<Crew?>
+  /// Crews made so far, and those that a device has.
+  private let crewCount = Atomic<Int>(0)
+  private let openCrews = Atomic<Int>(0)
+  private var freeCrews: [Crew] = []
+  private let workers: UnsafeMutablePointer<PoolWorker?>
+  private let workerCount = Atomic<Int>(0)
   private var refused = false
 
-  private static let partBits: UInt64 = 16
-
-  private init() {
-    claims = .allocate(capacity: ThreadPool.mostParts)
-    for part in 0..<ThreadPool.mostParts { (claims + part).initialize(to: Atomic(0)) }
-    job = .allocate(capacity: 1)
-    job.initialize(to: nil)
+  init(cores: Int = Processor.usableCores) {
+    self.cores = cores
+    crews = .allocate(capacity: ThreadPool.mostCrews)
+    crews.initialize(repeating: nil, count: ThreadPool.mostCrews)
+    workers = .allocate(capacity: ThreadPool.mostParts)
+    workers.initialize(repeating: nil, count: ThreadPool.mostParts)
   }
 
-  /// Runs every part; `scratch` is the caller's. False, with nothing run, where the pool is taken.
-  func run(_ work: PoolJob, scratch: UnsafeMutableRawPointer) -> Bool {
-    guard !taken.exchange(true, ordering: .acquiring) else { return false }
-    defer { taken.store(false, ordering: .releasing) }
-    startWorkers(upTo: min(work.parts, Processor.usableCores) &- 1)
+  // MARK: Devices
 
-    job.pointee = work
-    unfinished.store(work.parts, ordering: .relaxed)
-    let number = (announcement.load(ordering: .relaxed) >> ThreadPool.partBits) &+ 1
-    announcement.store(number << ThreadPool.partBits | UInt64(work.parts), ordering: .sequentiallyConsistent)
-    for worker in workers.prefix(work.parts &- 1) { worker.wakeIfParked() }
+  /// A place for a device of `threads` threads; nil where there is none left. To be given back by `leave`.
+  func join(threads: Int) -> Crew? {
+    lock.lock()
+    defer { lock.unlock() }
+    var crew = freeCrews.popLast()
+    let count = crewCount.load(ordering: .relaxed)
+    if crew == nil, count < ThreadPool.mostCrews {
+      let fresh = Crew(index: count)
+      crews[count] = fresh
+      crewCount.store(count &+ 1, ordering: .releasing)
+      crew = fresh
+    }
+    guard let crew else { return nil }
+    crew.threads.store(threads, ordering: .relaxed)
+    crew.busyUntil.store(0, ordering: .relaxed)
+    openCrews.add(1, ordering: .relaxed)
+    return crew
+  }
 
-    runParts(from: 0, of: number, parts: work.parts, scratch: scratch)
-    if unfinished.load(ordering: .acquiring) > 0 {
-      caller.wait { self.unfinished.load(ordering: .sequentiallyConsistent) == 0 }
+  func leave(_ crew: Crew) {
+    lock.lock()
+    crew.busyUntil.store(0, ordering: .relaxed)
+    openCrews.subtract(1, ordering: .relaxed)
+    freeCrews.append(crew)
+    lock.unlock()
+  }
+
+  /// A device begins to work through a submission, and ends it.
+  func begin(_ crew: Crew) { crew.busyUntil.store(.max, ordering: .relaxed) }
+
+  func end(_ crew: Crew) {
+    let isAlone = openCrews.load(ordering: .relaxed) == 1
+    crew.busyUntil.store(isAlone ? 0 : Clock.now &+ ThreadPool.graceNanoseconds, ordering: .relaxed)
+  }
+
+  /// Which of the helpers a device may take: up to `count` of them, from the `first` on.
+  struct Share: Equatable {
+    var first: Int
+    var count: Int
+  }
+
+  /// The share of one of the devices that are at work.
+  ///
+  /// - Parameters:
+  ///   - others: how many other devices are at work, `before` of them ahead in the order of devices.
+  ///   - othersThreads: the threads that those use at most, all together.
+  static func share(cores: Int, others: Int, before: Int, othersThreads: Int) -> Share {
+    let each = cores / (others &+ 1)
+    let spare = cores % (others &+ 1)
+    let own = max(each &+ (before < spare ? 1 : 0), cores &- othersThreads)
+    return Share(first: max(0, before &* (each &- 1) &+ min(before, spare)), count: max(0, own &- 1))
+  }
+
+  private func share(of crew: Crew, at now: UInt64) -> Share {
+    guard openCrews.load(ordering: .relaxed) > 1 else { return Share(first: 0, count: cores &- 1) }
+    var others = 0
+    var before = 0
+    var threads = 0
+    for index in 0..<crewCount.load(ordering: .acquiring) where index != crew.index {
+      guard let other = crews[index], other.busyUntil.load(ordering: .relaxed) > now else { continue }
+      others &+= 1
+      threads &+= min(other.threads.load(ordering: .relaxed), cores)
+      if index < crew.index { before &+= 1 }
+    }
+    return ThreadPool.share(cores: cores, others: others, before: before, othersThreads: threads)
+  }
+
+  // MARK: Jobs
+
+  /// Runs every part; `scratch` is the caller's, and the work is estimated to take one thread `nanoseconds`. False, with
+  /// nothing run, where nobody is to help.
+  func run(_ work: PoolJob, nanoseconds: Double, in crew: Crew, scratch: UnsafeMutableRawPointer) -> Bool {
+    let now = Clock.now
+    let share = share(of: crew, at: now)
+    // A job may have more parts than its device has threads: each begins with one of its own stretch.
+    let threads = max(1, min(work.parts, crew.threads.load(ordering: .relaxed)))
+    let stretch = work.parts / threads
+    let wanted = min(threads &- 1, share.count)
+    guard wanted > 0 else { return false }
+    crew.lookForLostCore(at: now)
+    let mayWake = nanoseconds >= ThreadPool.smallNanoseconds || !Crowding.shared.isCrowded(at: now)
+    startWorkers(upTo: min(cores &- 1, share.first &+ wanted))
+
+    let count = workerCount.load(ordering: .acquiring)
+    var number: UInt64 = 0
+    var taken = 0
+    for step in 0..<count where taken < wanted {
+      guard let worker = workers[(share.first &+ step) % count], mayWake || !worker.parking.isParked,
+        worker.take(for: crew)
+      else { continue }
+      if number == 0 { number = crew.announce(work) }
+      taken &+= 1
+      worker.tell(crew, own: taken &* stretch, number: number)
+    }
+    guard taken > 0 else { return false }
+    crew.runParts(from: 0, scratch: scratch)
+    crew.waitForOthers()
+    for step in 0..<count where taken > 0 {
+      guard let worker = workers[(share.first &+ step) % count], worker.release(from: crew) else { continue }
+      taken &-= 1
     }
     return true
   }
 
-  /// Claims and runs `own` if it is still there, then whatever nobody has claimed.
-  private func runParts(from own: Int, of number: UInt64, parts: Int, scratch: UnsafeMutableRawPointer) {
-    for step in 0..<parts {
-      let sum = own &+ step
-      let part = sum < parts ? sum : sum &- parts
-      let claimed = claims[part].load(ordering: .relaxed)
-      guard claimed < number,
-        claims[part].compareExchange(expected: claimed, desired: number, ordering: .acquiringAndReleasing).exchanged
-      else { continue }
-      // The claim keeps the job in place until this part is counted as done.
-      guard let work = job.pointee else { continue }
-      work.run(work.op, work.bounds[part], work.bounds[part &+ 1], scratch, work.stop)
-      if unfinished.subtract(1, ordering: .sequentiallyConsistent).newValue == 0 { caller.wakeIfParked() }
-    }
-  }
-
   private func startWorkers(upTo count: Int) {
-    while workers.count < count && !refused {
-      let parking = Parking()
-      let index = workers.count
+    guard workerCount.load(ordering: .acquiring) < count else { return }
+    lock.lock()
+    defer { lock.unlock() }
+    while workerCount.load(ordering: .relaxed) < count && !refused {
+      let index = workerCount.load(ordering: .relaxed)
+      let worker = PoolWorker()
       guard let scratch = try? PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096),
-        startThread({ self.work(index, parking, scratch) })
+        startThread({ worker.work(named: "gd-cpu-\(index &+ 1)", scratch: scratch) { self.crews[$0] } })
       else {
         refused = true
         return
       }
-      workers.append(parking)
+      workers[index] = worker
+      workerCount.store(index &+ 1, ordering: .releasing)
     }
   }
+}
 
-  private func work(_ index: Int, _ parking: Parking, _ scratch: PageRange) {
-    gd_cpu_name_thread("gd-cpu-\(index &+ 1)")
+/// One thread of the pool.
+private final class PoolWorker: @unchecked Sendable {
+  let parking = Parking()
+  /// Whose job it helps with, plus 1; 0: nobody's.
+  private let owner = Atomic<Int>(0)
+  /// What it was told last: the job's number, the crew's index, and which part is its own. The thread looks at it all the
+  /// time, so that it lies apart from what others change.
+  private let message: UnsafeMutablePointer<Atomic<UInt64>>
+
+  init() {
+    let line = UnsafeMutableRawPointer.allocate(byteCount: 128, alignment: 128)
+    message = line.bindMemory(to: Atomic<UInt64>.self, capacity: 1)
+    message.initialize(to: Atomic(0))
+  }
+
+  private static let crewBits: UInt64 = 10
+  private static let partBits: UInt64 = 10
+
+  func take(for crew: Crew) -> Bool {
+    owner.load(ordering: .relaxed) == 0
+      && owner.compareExchange(expected: 0, desired: crew.index &+ 1, ordering: .acquiring).exchanged
+  }
+
+  /// False where it is not the crew's.
+  func release(from crew: Crew) -> Bool {
+    guard owner.load(ordering: .relaxed) == crew.index &+ 1 else { return false }
+    owner.store(0, ordering: .releasing)
+    return true
+  }
+
+  /// Sends it to the current job of a crew. A message that it missed, since it was late, is lost with that job.
+  func tell(_ crew: Crew, own part: Int, number: UInt64) {
+    let place = UInt64(crew.index) << PoolWorker.partBits | UInt64(part)
+    message.pointee.store(
+      number << (PoolWorker.crewBits &+ PoolWorker.partBits) | place, ordering: .sequentiallyConsistent)
+    parking.wakeIfParked()
+  }
+
+  /// The thread's life. `crewAt` finds a crew by its index.
+  func work(named name: String, scratch: PageRange, crewAt: (Int) -> Crew?) {
+    gd_cpu_name_thread(name)
     _ = gd_cpu_float_environment_enter()
     var seen: UInt64 = 0
     while true {
-      var now: UInt64 = 0
-      // A job of fewer parts does not concern this worker, and does not keep it awake either.
       parking.wait {
-        now = self.announcement.load(ordering: .sequentiallyConsistent)
-        return now != seen && index &+ 1 < ThreadPool.parts(of: now)
+        let now = self.message.pointee.load(ordering: .sequentiallyConsistent)
+        guard now != seen else { return false }
+        seen = now
+        return true
       }
-      seen = now
-      runParts(
-        from: index &+ 1, of: now >> ThreadPool.partBits, parts: ThreadPool.parts(of: now), scratch: scratch.start)
+      let part = Int(seen & ((1 << PoolWorker.partBits) &- 1))
+      let index = Int(seen >> PoolWorker.partBits & ((1 << PoolWorker.crewBits) &- 1))
+      crewAt(index)?.runParts(from: part, scratch: scratch.start)
     }
-  }
-
-  private static func parts(of announcement: UInt64) -> Int { Int(announcement & ((1 << partBits) &- 1)) }
-}
-
-/// Where one thread waits: it spins for a while, then sleeps until it is woken.
-final class Parking: @unchecked Sendable {
-  private let parked = Atomic<Bool>(false)
-  private let lock = Lock()
-
-  /// Returns once `condition` holds. Whoever makes it hold calls `wakeIfParked` after that.
-  func wait(until condition: () -> Bool) {
-    let end = Clock.now &+ ThreadPool.spinNanoseconds
-    repeat {
-      for _ in 0..<64 {
-        if condition() { return }
-        gd_cpu_pause()
-      }
-    } while Clock.now < end
-    lock.lock()
-    parked.store(true, ordering: .sequentiallyConsistent)
-    while !condition() { lock.sleep() }
-    parked.store(false, ordering: .relaxed)
-    lock.unlock()
-  }
-
-  func wakeIfParked() {
-    guard parked.load(ordering: .sequentiallyConsistent) else { return }
-    lock.lock()
-    lock.wake()
-    lock.unlock()
   }
 }

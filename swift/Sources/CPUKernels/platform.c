@@ -4,9 +4,11 @@
 #endif
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <sched.h>
+#include <sys/resource.h>
 #endif
 
 #include "tables.h"
@@ -134,6 +136,25 @@ int32_t gd_cpu_usable_cores(void) {
 #endif
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   return online > 0 ? (int32_t)online : 1;
+}
+
+uint64_t gd_cpu_nanoseconds(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+int32_t gd_cpu_lost_core(void) {
+#if defined(__linux__)
+  static _Thread_local long seen = -1;
+  struct rusage usage;
+  if (getrusage(RUSAGE_THREAD, &usage) != 0) return 0;
+  int32_t lost = seen >= 0 && usage.ru_nivcsw > seen;
+  seen = usage.ru_nivcsw;
+  return lost;
+#else
+  return 0;
+#endif
 }
 
 void gd_cpu_name_thread(const char *name) {

@@ -19,6 +19,9 @@ extern float gd_cpu_zeros[GD_CPU_MAX_DIM * GD_CPU_MAX_DIM];
 /* Moves bytes: the same for every instruction set. */
 void gd_cpu_copy_slots_run(const void *op, int64_t begin, int64_t end, void *scratch, const uint32_t *stop);
 
+/* Monotonic time. */
+uint64_t gd_cpu_nanoseconds(void);
+
 /* Whether the work is to end: see gd_cpu_run. */
 static inline __attribute__((always_inline, unused)) int gd_cpu_stopped(const uint32_t *stop) {
   return __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;

@@ -72,11 +72,17 @@ public protocol Backend: AnyObject, Sendable {
   /// is submitted any more.
   func stop(from ticket: UInt64)
 
+  /// What a GPU has spent on what has finished since the device was opened.
+  var gpuNanoseconds: UInt64 { get }
+
   /// Called once, and last. What is pending still runs, and the backend ends after it.
   func close()
 }
 
 extension Backend {
+  /// For backends without a GPU.
+  public var gpuNanoseconds: UInt64 { 0 }
+
   /// For backends whose kernels are compiled already.
   public func prepare(_ ops: [EncodedOp], _ done: @escaping @Sendable (Failure?) -> Void) { done(nil) }
 }

@@ -2,41 +2,83 @@
 /// starts are non-decreasing, begin at 0 and end within the op's rows; slots are -1 or inside the pool (read slots inside
 /// the source, where the op has one); no slot is written twice.
 public struct Sequences: Sendable {
-  public var count: Int
+  private struct Fields: Sendable {
+    var count: Int
+    var starts, readSlots, writeSlots, stagedReads: [Int32]
+    var stores: StateStores?
+    var counts: [Int32]?
+    var pages: PagedSequences?
+  }
+  /// All fields behind one reference: ops are copied with their sequences on the way to every backend, and a copy then
+  /// retains one object instead of eight.
+  private final class Storage: Sendable {
+    let fields: Fields
+    init(_ fields: Fields) { self.fields = fields }
+  }
+  private var storage: Storage
+
+  private mutating func change(_ body: (inout Fields) -> Void) {
+    var fields = storage.fields
+    body(&fields)
+    storage = Storage(fields)
+  }
+
+  public var count: Int {
+    _read { yield storage.fields.count }
+    set { change { $0.count = newValue } }
+  }
   /// `count + 1` row offsets.
-  public var starts: [Int32]
+  public var starts: [Int32] {
+    _read { yield storage.fields.starts }
+    set { change { $0.starts = newValue } }
+  }
   /// -1 starts from zero. Of an `embedding`: its ids, and all there is beside their count.
-  public var readSlots: [Int32]
+  public var readSlots: [Int32] {
+    _read { yield storage.fields.readSlots }
+    set { change { $0.readSlots = newValue } }
+  }
   /// -1 drops the final state.
-  public var writeSlots: [Int32]
+  public var writeSlots: [Int32] {
+    _read { yield storage.fields.writeSlots }
+    set { change { $0.writeSlots = newValue } }
+  }
   /// Indices of the sequences whose read slot another sequence of this op writes. Every read sees the pool as it was
   /// before the op, so a backend copies the slots that these read aside before it writes any. None where reads come from
   /// a source.
-  public var stagedReads: [Int32]
+  public var stagedReads: [Int32] {
+    _read { yield storage.fields.stagedReads }
+    set { change { $0.stagedReads = newValue } }
+  }
   /// Nil where final states are all that is stored.
-  public var stores: StateStores?
+  public var stores: StateStores? {
+    _read { yield storage.fields.stores }
+    set { change { $0.stores = newValue } }
+  }
   /// Of a commit: how many of its rows each sequence takes, 0 and up. Nil for the other ops, which take all.
-  public var counts: [Int32]?
+  public var counts: [Int32]? {
+    _read { yield storage.fields.counts }
+    set { change { $0.counts = newValue } }
+  }
   /// Of an attention, whose sequences have pages instead of slots; nil for the other ops.
-  public var pages: PagedSequences?
+  public var pages: PagedSequences? {
+    _read { yield storage.fields.pages }
+    set { change { $0.pages = newValue } }
+  }
 
   /// Of an attention.
   public init(count: Int, starts: [Int32], pages: PagedSequences) {
-    self.init(count: count, starts: starts, readSlots: [], writeSlots: [], stagedReads: [])
-    self.pages = pages
+    storage = Storage(
+      Fields(count: count, starts: starts, readSlots: [], writeSlots: [], stagedReads: [], pages: pages))
   }
 
   public init(
     count: Int, starts: [Int32], readSlots: [Int32], writeSlots: [Int32], stagedReads: [Int32],
     stores: StateStores? = nil, counts: [Int32]? = nil
   ) {
-    self.count = count
-    self.starts = starts
-    self.readSlots = readSlots
-    self.writeSlots = writeSlots
-    self.stagedReads = stagedReads
-    self.stores = stores
-    self.counts = counts
+    storage = Storage(
+      Fields(
+        count: count, starts: starts, readSlots: readSlots, writeSlots: writeSlots, stagedReads: stagedReads,
+        stores: stores, counts: counts))
   }
 
   /// The same without the sequences that have no rows, write no slot and store nothing; nil where there are none of

@@ -1,3 +1,5 @@
+import Glibc
+
 /// Dispatches in groups: a barrier (or a serial encoder's next dispatch) begins a new one, and what is inside one group
 /// a GPU may run in any order.
 final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
@@ -13,10 +15,15 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   private var dispatches = 0
   private var hasEncoder = false
   private var isOver = false
+  private var calls = EncoderCalls()
+  private var times: (start: CFTimeInterval, end: CFTimeInterval) = (0, 0)
+  /// Of the thread that made it, until then.
+  private var workBefore = HostWork()
 
   init(queue: EmulatedQueue, retainsBuffers: Bool) {
     self.queue = queue
     self.retainsBuffers = retainsBuffers
+    workBefore = .now
   }
 
   deinit {
@@ -26,23 +33,35 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
 
   var status: MTLCommandBufferStatus { condition.locked { state } }
   var error: (any Error)? { condition.locked { problem } }
+  /// Of this machine's clock, once it has run: how long the emulation takes says nothing of a GPU.
+  var gpuStartTime: CFTimeInterval { condition.locked { times.start } }
+  var gpuEndTime: CFTimeInterval { condition.locked { times.end } }
+  /// Of all encoders that have ended.
+  var encoderCalls: EncoderCalls { condition.locked { calls } }
 
   func makeComputeCommandEncoder(dispatchType: MTLDispatchType) -> (any MTLComputeCommandEncoder)? {
-    let problem: String? = condition.locked {
-      if state != .notEnqueued { return "an encoder was asked for after commit" }
-      if hasEncoder { return "a second encoder was asked for before endEncoding" }
-      hasEncoder = true
-      return nil
+    HostWork.without {
+      let problem: String? = condition.locked {
+        if state != .notEnqueued { return "an encoder was asked for after commit" }
+        if hasEncoder { return "a second encoder was asked for before endEncoding" }
+        hasEncoder = true
+        return nil
+      }
+      if let problem {
+        fault(problem)
+        return nil
+      }
+      return EmulatedEncoder(commandBuffer: self, dispatchType: dispatchType)
     }
-    if let problem {
-      fault(problem)
-      return nil
-    }
-    return EmulatedEncoder(commandBuffer: self, dispatchType: dispatchType)
   }
 
   func beginGroup() { condition.locked { groups.append([]) } }
-  func encoderEnded() { condition.locked { hasEncoder = false } }
+  func encoderEnded(_ more: EncoderCalls) {
+    condition.locked {
+      hasEncoder = false
+      calls = calls + more
+    }
+  }
   func nextNumber() -> Int {
     condition.locked {
       dispatches += 1
@@ -59,23 +78,29 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   }
 
   func addCompletedHandler(_ block: @escaping MTLCommandBufferHandler) {
-    let late = condition.locked {
-      guard state == .notEnqueued else { return true }
-      handlers.append(block)
-      return false
+    HostWork.without {
+      let late = condition.locked {
+        guard state == .notEnqueued else { return true }
+        handlers.append(block)
+        return false
+      }
+      if late { fault("addCompletedHandler after commit") }
     }
-    if late { fault("addCompletedHandler after commit") }
   }
 
   func commit() {
-    let isFirst = condition.locked {
-      guard state == .notEnqueued else { return false }
-      state = .committed
-      return true
+    let work = HostWork.now
+    HostWork.without {
+      let isFirst = condition.locked {
+        guard state == .notEnqueued else { return false }
+        state = .committed
+        return true
+      }
+      guard isFirst else { return fault("a second commit") }
+      queue.device.counts?.write(calls, from: workBefore, to: work)
+      if condition.locked({ hasEncoder }) { fault("commit before endEncoding") }
+      queue.enqueue(self)
     }
-    guard isFirst else { return fault("a second commit") }
-    if condition.locked({ hasEncoder }) { fault("commit before endEncoding") }
-    queue.enqueue(self)
   }
 
   /// Until the handlers have been called too, as Apple's page says.
@@ -88,6 +113,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   /// Called by the queue's thread.
   func run() {
     var (work, fault) = condition.locked { (groups, problem) }
+    let start = now()
     fault =
       fault ?? queue.takeFailure().map { MTLCommandBufferError($0, "the emulated GPU was told to fail") }
       ?? execute(work)
@@ -97,6 +123,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
       let taken = self.handlers
       self.handlers = []
       groups = []
+      times = (start, now())
       // A misuse that came after commit stays the command buffer's.
       problem = fault ?? problem
       state = problem == nil ? .completed : .error
@@ -105,6 +132,12 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
     queue.release()
     for handler in handlers { handler(self) }
     condition.change { isOver = true }
+  }
+
+  private func now() -> CFTimeInterval {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return CFTimeInterval(time.tv_sec) + CFTimeInterval(time.tv_nsec) * 1e-9
   }
 
   private func execute(_ groups: [[Dispatch]]) -> MTLCommandBufferError? {

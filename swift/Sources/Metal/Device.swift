@@ -12,11 +12,15 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     /// Microseconds before each command buffer starts, so that nobody gets away with reading results early.
     var delay: UInt32 = 0
     var order = DispatchOrder.forward
+    /// Where command buffers' calls and the host's work for them are written; empty for nowhere.
+    var counts = ""
+    /// Bytes that the GPU says it may have in use at a time.
+    var workingSet: UInt64 = 4 << 30
 
     init() {}
 
     /// GATED_DELTA_EMULATOR_MAX_THREADS: `384`, or `gd_prefill:128,gd_step:96`. GATED_DELTA_EMULATOR_DELAY:
-    /// microseconds. GATED_DELTA_EMULATOR_ORDER: as for the kernels' lanes.
+    /// microseconds. GATED_DELTA_EMULATOR_ORDER: as for the kernels' lanes. GATED_DELTA_EMULATOR_COUNTS: a file.
     init(variable: (String) -> String?) {
       for entry in (variable("GATED_DELTA_EMULATOR_MAX_THREADS") ?? "").split(separator: ",") {
         let parts = entry.split(separator: ":")
@@ -25,6 +29,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
       }
       delay = variable("GATED_DELTA_EMULATOR_DELAY").flatMap { UInt32($0) } ?? 0
       order = DispatchOrder(variable("GATED_DELTA_EMULATOR_ORDER") ?? "")
+      counts = variable("GATED_DELTA_EMULATOR_COUNTS") ?? ""
     }
 
     func maxThreads(of kernel: String) -> Int {
@@ -35,9 +40,11 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
   let functions: emulator_functions
   let kernels: [String: KernelReflection]
   let settings: Settings
+  let counts: CountsFile?
 
   var name: String { "Apple M1 (emulated)" }
   var maxBufferLength: Int { 4 << 30 }
+  var recommendedMaxWorkingSetSize: UInt64 { settings.workingSet }
   var maxThreadgroupMemoryLength: Int { 32768 }
 
   init?(functions: emulator_functions, settings: Settings) {
@@ -47,6 +54,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     self.functions = functions
     self.kernels = kernels
     self.settings = settings
+    counts = settings.counts.isEmpty ? nil : CountsFile(path: settings.counts)
   }
 
   /// One a library, as `MTLCreateSystemDefaultDevice` gives the same device every time.
@@ -91,6 +99,10 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
   }
 
   func makeFence() -> (any MTLFence)? { EmulatedFence(device: self) }
+
+  func makeResidencySet(descriptor desc: MTLResidencySetDescriptor) throws -> any MTLResidencySet {
+    EmulatedResidencySet()
+  }
 
   func makeLibrary(source: String, options: MTLCompileOptions?) throws -> any MTLLibrary {
     let options = options ?? MTLCompileOptions()

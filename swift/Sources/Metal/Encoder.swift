@@ -8,8 +8,11 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
   private let dispatchType: MTLDispatchType
   private var pipeline: EmulatedPipeline?
   private var bound: [Dispatch.Value?] = Array(repeating: nil, count: slots)
+  /// Indices that were set since the last dispatch.
+  private var fresh: Set<Int> = []
   private var threadgroupBytes: [UInt32] = []
   private var updatedFences: [EmulatedFence] = []
+  private var calls = EncoderCalls()
   private var ended = false
 
   init(commandBuffer: EmulatedCommandBuffer, dispatchType: MTLDispatchType) {
@@ -34,88 +37,114 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
   }
 
   func setComputePipelineState(_ state: any MTLComputePipelineState) {
-    guard open("setComputePipelineState") else { return }
-    guard let state = state as? EmulatedPipeline, state.function.device === device else {
-      return misuse("a pipeline of another device")
+    calls.pipelines += 1
+    HostWork.without {
+      guard open("setComputePipelineState") else { return }
+      guard let state = state as? EmulatedPipeline, state.function.device === device else {
+        return misuse("a pipeline of another device")
+      }
+      pipeline = state
     }
-    pipeline = state
   }
 
   func setBuffer(_ buffer: (any MTLBuffer)?, offset: Int, index: Int) {
-    guard open("setBuffer"), checkIndex(index) else { return }
-    guard let buffer else {
-      bound[index] = nil
-      return
+    calls.buffers += 1
+    HostWork.without {
+      guard open("setBuffer"), checkIndex(index) else { return }
+      guard let buffer else {
+        bound[index] = nil
+        return
+      }
+      fresh.insert(index)
+      guard let buffer = buffer as? EmulatedBuffer, buffer.device === device else {
+        return misuse("\(describe(index)) is of another device")
+      }
+      guard offset >= 0, offset < buffer.length else {
+        return misuse("\(describe(index)): offset \(offset) is outside its \(buffer.length) bytes")
+      }
+      bound[index] = .buffer(BufferReference(buffer, keeps: commandBuffer.retainsBuffers), offset: offset)
     }
-    guard let buffer = buffer as? EmulatedBuffer, buffer.device === device else {
-      return misuse("\(describe(index)) is of another device")
-    }
-    guard offset >= 0, offset < buffer.length else {
-      return misuse("\(describe(index)): offset \(offset) is outside its \(buffer.length) bytes")
-    }
-    bound[index] = .buffer(BufferReference(buffer, keeps: commandBuffer.retainsBuffers), offset: offset)
   }
 
   func setBytes(_ bytes: UnsafeRawPointer, length: Int, index: Int) {
-    guard open("setBytes"), checkIndex(index) else { return }
-    guard length > 0, length < Self.setBytesLimit else {
-      return misuse("\(describe(index)): setBytes of \(length) bytes, which must be fewer than \(Self.setBytesLimit)")
+    calls.bytes += 1
+    HostWork.without {
+      guard open("setBytes"), checkIndex(index) else { return }
+      guard length > 0, length < Self.setBytesLimit else {
+        return misuse("\(describe(index)): setBytes of \(length) bytes, which must be fewer than \(Self.setBytesLimit)")
+      }
+      fresh.insert(index)
+      bound[index] = .bytes([UInt8](UnsafeRawBufferPointer(start: bytes, count: length)))
     }
-    bound[index] = .bytes([UInt8](UnsafeRawBufferPointer(start: bytes, count: length)))
   }
 
   func setThreadgroupMemoryLength(_ length: Int, index: Int) {
-    guard open("setThreadgroupMemoryLength"), checkIndex(index) else { return }
-    guard length > 0, length % 16 == 0, length <= device.maxThreadgroupMemoryLength else {
-      return misuse(
-        "threadgroup memory \(index): \(length) bytes, which must be a multiple of 16 up to "
-          + "\(device.maxThreadgroupMemoryLength)")
+    calls.threadgroupMemory += 1
+    HostWork.without {
+      guard open("setThreadgroupMemoryLength"), checkIndex(index) else { return }
+      guard length > 0, length % 16 == 0, length <= device.maxThreadgroupMemoryLength else {
+        return misuse(
+          "threadgroup memory \(index): \(length) bytes, which must be a multiple of 16 up to "
+            + "\(device.maxThreadgroupMemoryLength)")
+      }
+      while threadgroupBytes.count <= index { threadgroupBytes.append(0) }
+      threadgroupBytes[index] = UInt32(length)
     }
-    while threadgroupBytes.count <= index { threadgroupBytes.append(0) }
-    threadgroupBytes[index] = UInt32(length)
   }
 
   func memoryBarrier(scope: MTLBarrierScope) {
-    guard open("memoryBarrier") else { return }
-    guard scope == .buffers else { return misuse("a memory barrier of scope \(scope.rawValue)") }
-    commandBuffer.beginGroup()
+    calls.barriers += 1
+    HostWork.without {
+      guard open("memoryBarrier") else { return }
+      guard scope == .buffers else { return misuse("a memory barrier of scope \(scope.rawValue)") }
+      commandBuffer.beginGroup()
+    }
   }
 
   func updateFence(_ fence: any MTLFence) {
-    guard open("updateFence") else { return }
-    guard let fence = fence as? EmulatedFence, fence.device === device else {
-      return misuse("a fence of another device")
+    HostWork.without {
+      guard open("updateFence") else { return }
+      guard let fence = fence as? EmulatedFence, fence.device === device else {
+        return misuse("a fence of another device")
+      }
+      updatedFences.append(fence)
     }
-    updatedFences.append(fence)
   }
 
   func waitForFence(_ fence: any MTLFence) {
-    guard open("waitForFence") else { return }
-    guard let fence = fence as? EmulatedFence, fence.device === device else {
-      return misuse("a fence of another device")
+    HostWork.without {
+      guard open("waitForFence") else { return }
+      guard let fence = fence as? EmulatedFence, fence.device === device else {
+        return misuse("a fence of another device")
+      }
+      // A pass would wait for itself.
+      if updatedFences.contains(where: { $0 === fence }) { misuse("waitForFence after updateFence of the same fence") }
     }
-    // A pass would wait for itself.
-    if updatedFences.contains(where: { $0 === fence }) { misuse("waitForFence after updateFence of the same fence") }
   }
 
   func dispatchThreadgroups(_ threadgroupsPerGrid: MTLSize, threadsPerThreadgroup: MTLSize) {
-    guard open("dispatchThreadgroups") else { return }
-    guard let pipeline else { return misuse("a dispatch without a pipeline") }
-    guard checkGrid(threadgroupsPerGrid, threadsPerThreadgroup, pipeline), checkThreadgroupMemory(pipeline),
-      let arguments = arguments(of: pipeline)
-    else { return }
-    if dispatchType == .serial { commandBuffer.beginGroup() }
-    commandBuffer.append(
-      Dispatch(
-        number: commandBuffer.nextNumber(), pipeline: pipeline, arguments: arguments,
-        threadgroupBytes: threadgroupBytes,
-        threadgroups: threadgroupsPerGrid, threads: threadsPerThreadgroup))
+    calls.dispatches += 1
+    HostWork.without {
+      guard open("dispatchThreadgroups") else { return }
+      guard let pipeline else { return misuse("a dispatch without a pipeline") }
+      guard checkGrid(threadgroupsPerGrid, threadsPerThreadgroup, pipeline), checkThreadgroupMemory(pipeline),
+        let arguments = arguments(of: pipeline)
+      else { return }
+      if dispatchType == .serial { commandBuffer.beginGroup() }
+      commandBuffer.append(
+        Dispatch(
+          number: commandBuffer.nextNumber(), pipeline: pipeline, arguments: arguments,
+          threadgroupBytes: threadgroupBytes,
+          threadgroups: threadgroupsPerGrid, threads: threadsPerThreadgroup))
+    }
   }
 
   func endEncoding() {
-    guard open("endEncoding") else { return }
-    ended = true
-    commandBuffer.encoderEnded()
+    HostWork.without {
+      guard open("endEncoding") else { return }
+      ended = true
+      commandBuffer.encoderEnded(calls)
+    }
   }
 }
 
@@ -132,6 +161,12 @@ extension EmulatedEncoder {
   /// Nil after a misuse.
   private func arguments(of pipeline: EmulatedPipeline) -> [Dispatch.Argument]? {
     var arguments: [Dispatch.Argument] = []
+    // Metal lets it pass; a host that counts its arguments otherwise than the kernel is wrong all the same.
+    if let kernel = pipeline.reflection, let unknown = fresh.filter({ kernel.buffers[$0] == nil }).min() {
+      misuse("buffer \(unknown) is set, but the kernel has no such argument")
+      return nil
+    }
+    fresh.removeAll(keepingCapacity: true)
     for index in 0..<Self.slots where pipeline.uses(index) {
       guard let value = bound[index] else {
         misuse("\(describe(index)) is not bound")
@@ -172,6 +207,11 @@ extension EmulatedEncoder {
         return false
       }
       available = buffer.length - offset
+    }
+    // As the host's structure has it and the kernel's reads it: more bytes are as wrong as fewer.
+    if case .bytes = argument.value, let expected, expected.isReference, available != expected.byteCount {
+      misuse("\(describe(argument.index)): \(available) bytes of setBytes for \(expected.byteCount)")
+      return false
     }
     if let expected, expected.isReference, available < expected.byteCount {
       misuse("\(describe(argument.index)): \(available) bytes of the \(expected.byteCount) that it refers to")

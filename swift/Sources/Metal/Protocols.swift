@@ -12,6 +12,7 @@ public func MTLCreateSystemDefaultDevice() -> (any MTLDevice)? {
 public protocol MTLDevice: NSObjectProtocol, Sendable {
   var name: String { get }
   var maxBufferLength: Int { get }
+  var recommendedMaxWorkingSetSize: UInt64 { get }
   func supportsFamily(_ gpuFamily: MTLGPUFamily) -> Bool
   func makeCommandQueue(maxCommandBufferCount: Int) -> (any MTLCommandQueue)?
   func makeBuffer(length: Int, options: MTLResourceOptions) -> (any MTLBuffer)?
@@ -20,6 +21,7 @@ public protocol MTLDevice: NSObjectProtocol, Sendable {
     deallocator: (@Sendable (UnsafeMutableRawPointer, Int) -> Void)?
   ) -> (any MTLBuffer)?
   func makeFence() -> (any MTLFence)?
+  func makeResidencySet(descriptor desc: MTLResidencySetDescriptor) throws -> any MTLResidencySet
   func makeLibrary(source: String, options: MTLCompileOptions?) throws -> any MTLLibrary
   func makeComputePipelineState(function computeFunction: any MTLFunction) throws -> any MTLComputePipelineState
 }
@@ -54,6 +56,13 @@ public protocol MTLBuffer: MTLResource {
 
 public protocol MTLFence: NSObjectProtocol, Sendable {}
 
+public protocol MTLResidencySet: NSObjectProtocol {
+  func addAllocation(_ allocation: any MTLAllocation)
+  func removeAllocation(_ allocation: any MTLAllocation)
+  func containsAllocation(_ anAllocation: any MTLAllocation) -> Bool
+  func commit()
+}
+
 public protocol MTLLibrary: NSObjectProtocol, Sendable {
   func makeFunction(name: String, constantValues: MTLFunctionConstantValues) throws -> any MTLFunction
 }
@@ -68,11 +77,14 @@ public protocol MTLComputePipelineState: MTLAllocation, Sendable {
 public protocol MTLCommandQueue: NSObjectProtocol, Sendable {
   func makeCommandBuffer() -> (any MTLCommandBuffer)?
   func makeCommandBufferWithUnretainedReferences() -> (any MTLCommandBuffer)?
+  func addResidencySet(_ residencySet: any MTLResidencySet)
 }
 
 public protocol MTLCommandBuffer: NSObjectProtocol {
   var status: MTLCommandBufferStatus { get }
   var error: (any Error)? { get }
+  var gpuStartTime: CFTimeInterval { get }
+  var gpuEndTime: CFTimeInterval { get }
   func makeComputeCommandEncoder(dispatchType: MTLDispatchType) -> (any MTLComputeCommandEncoder)?
   func addCompletedHandler(_ block: @escaping MTLCommandBufferHandler)
   func commit()

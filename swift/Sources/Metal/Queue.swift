@@ -53,6 +53,7 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
   private var running = false
   private var uncompleted = 0
   private var failures: [MTLCommandBufferError.Code] = []
+  private var sets: [any MTLResidencySet] = []
   // The running thread's alone.
   private var groups: UInt64 = 0
 
@@ -69,9 +70,15 @@ final class EmulatedQueue: MTLCommandQueue, @unchecked Sendable {
   }
 
   private func makeCommandBuffer(retainsBuffers: Bool) -> EmulatedCommandBuffer {
-    condition.locked(when: { uncompleted < limit }) { uncompleted += 1 }
-    return EmulatedCommandBuffer(queue: self, retainsBuffers: retainsBuffers)
+    HostWork.without {
+      condition.locked(when: { uncompleted < limit }) { uncompleted += 1 }
+      return EmulatedCommandBuffer(queue: self, retainsBuffers: retainsBuffers)
+    }
   }
+
+  func addResidencySet(_ residencySet: any MTLResidencySet) { condition.locked { sets.append(residencySet) } }
+
+  var residencySets: [any MTLResidencySet] { condition.locked { sets } }
 
   /// The next command buffer to run fails with this, as a GPU's may at any time.
   func failNext(_ code: MTLCommandBufferError.Code) {

@@ -68,4 +68,7 @@ public enum MTLCommandBufferStatus: Sendable {
   case error
 }
 
+/// Seconds.
+public typealias CFTimeInterval = Double
+
 public typealias MTLCommandBufferHandler = @Sendable (any MTLCommandBuffer) -> Void

@@ -2,19 +2,6 @@ import GatedDeltaTypes
 import Metal
 import Synchronization
 
-/// A buffer of scratch memory.
-struct Chunk: @unchecked Sendable {
-  let buffer: any MTLBuffer
-  let contents: UnsafeMutableRawPointer
-  let byteCount: Int
-
-  init(_ buffer: any MTLBuffer) {
-    self.buffer = buffer
-    contents = buffer.contents()
-    byteCount = buffer.length
-  }
-}
-
 /// Buffers for what lives only as long as a submission: index data, resolved gates, copies of slots. A submission takes
 /// pieces front to back and never reuses one, so pieces need no barriers among themselves; when it has finished its
 /// buffers serve the next.
@@ -27,18 +14,22 @@ final class ArenaPool: @unchecked Sendable {
 
   private struct State {
     /// Smallest last.
-    var free: [Chunk] = []
+    var free: [MetalMemory] = []
     var bytes = 0
   }
   private let device: any MTLDevice
+  private let residency: Residency?
   private let state = Mutex(State())
 
-  init(device: any MTLDevice) { self.device = device }
+  init(device: any MTLDevice, residency: Residency? = nil) {
+    self.device = device
+    self.residency = residency
+  }
 
   /// The smallest chunk of `byteCount` and `step` or more that is free, else a new one.
-  func take(atLeast byteCount: Int, step: Int = smallestStep) throws(Failure) -> Chunk {
+  func take(atLeast byteCount: Int, step: Int = smallestStep) throws(Failure) -> MetalMemory {
     let length = max(step, ceilDiv(byteCount, Self.smallestStep) * Self.smallestStep)
-    let reused: Chunk? = state.withLock { state in
+    let reused: MetalMemory? = state.withLock { state in
       guard let index = state.free.lastIndex(where: { $0.byteCount >= length }) else { return nil }
       let chunk = state.free.remove(at: index)
       state.bytes -= chunk.byteCount
@@ -49,10 +40,10 @@ final class ArenaPool: @unchecked Sendable {
     else {
       throw Failure(.outOfMemory, expected: "\(length) bytes of scratch memory", received: "no buffer")
     }
-    return Chunk(made)
+    return MetalMemory(made, byteCount: made.length, isWrapped: false, residency)
   }
 
-  func giveBack(_ chunks: [Chunk]) {
+  func giveBack(_ chunks: [MetalMemory]) {
     state.withLock { state in
       for chunk in chunks where state.bytes + chunk.byteCount <= Self.keptBytes {
         let larger = state.free.lastIndex { $0.byteCount >= chunk.byteCount }
@@ -66,7 +57,7 @@ final class ArenaPool: @unchecked Sendable {
 /// One submission's share of the arena.
 struct Arena {
   private let pool: ArenaPool
-  private(set) var chunks: [Chunk] = []
+  private(set) var chunks: [MetalMemory] = []
   private var used = 0
   private var step = ArenaPool.smallestStep
 
@@ -77,13 +68,13 @@ struct Arena {
     let start = ceilDiv(used, 256) * 256
     if let last = chunks.last, start + byteCount <= last.byteCount {
       used = start + byteCount
-      return Region(buffer: last.buffer, contents: last.contents, offset: start, byteCount: byteCount)
+      return Region(last, offset: start, byteCount: byteCount)
     }
     let chunk = try pool.take(atLeast: byteCount, step: step)
     step = min(2 * step, ArenaPool.largestStep)
     chunks.append(chunk)
     used = byteCount
-    return Region(buffer: chunk.buffer, contents: chunk.contents, offset: 0, byteCount: byteCount)
+    return Region(chunk, offset: 0, byteCount: byteCount)
   }
 
   /// Index data, written now. Never empty, so that it can be bound.
@@ -91,9 +82,7 @@ struct Arena {
     let bytes = values.count * MemoryLayout<T>.size
     let region = try region(byteCount: max(bytes, 4))
     values.withUnsafeBytes { source in
-      if let base = source.baseAddress, let last = chunks.last {
-        (last.contents + region.offset).copyMemory(from: base, byteCount: bytes)
-      }
+      if let base = source.baseAddress { region.contents.copyMemory(from: base, byteCount: bytes) }
     }
     return region
   }
@@ -101,15 +90,15 @@ struct Arena {
 
 /// A submission's scratch memory, held until its last command buffer has completed.
 final class Scratch: Sendable {
-  private struct State: @unchecked Sendable {
-    var chunks: [Chunk] = []
+  private struct State {
+    var chunks: [MetalMemory] = []
   }
   private let pool: ArenaPool
   private let state = Mutex(State())
 
   init(pool: ArenaPool) { self.pool = pool }
 
-  func take(_ chunks: [Chunk]) { state.withLock { $0.chunks = chunks } }
+  func take(_ chunks: [MetalMemory]) { state.withLock { $0.chunks = chunks } }
   func giveBack() {
     pool.giveBack(
       state.withLock { state in

@@ -24,14 +24,22 @@ extension Pass {
       && op.weight.offset % (4 * op.weight.dtype.size) == 0 && (op.state?.offset ?? 0) % (4 * op.stateDType.size) == 0
       && (op.states.source?.offset ?? 0) % (4 * op.stateDType.size) == 0
     kernel.constants.set(.convUpdate, isUpdate)
+    var list = takeArguments()
+    defer { keepArguments(&list) }
+    list.append(try .reads(op.x, tokens: tokens, width: op.channels))
+    list.append(try .reads(op.weight, elements: op.channels * op.width))
+    list.append(try .reads(op.bias, elements: op.channels))
+    list.append(try .writes(op.state, elements: op.slots * slotElements))
+    list.append(states.staged)
+    list.append(try .writes(op.out, tokens: tokens, width: op.channels))
+    list.append(table.starts)
+    list.append(table.readSlots)
+    list.append(table.writeSlots)
+    list.append(states.storeOffsets)
+    list.append(states.stores)
+    list.append(states.snapshots)
     try dispatch(
-      kernel,
-      [
-        .reads(op.x, tokens: tokens, width: op.channels), .reads(op.weight, elements: op.channels * op.width),
-        .reads(op.bias, elements: op.channels), .writes(op.state, elements: op.slots * slotElements), states.staged,
-        .writes(op.out, tokens: tokens, width: op.channels), table.starts, table.readSlots,
-        table.writeSlots, states.storeOffsets, states.stores, states.snapshots,
-      ],
+      kernel, list,
       GDMConv(
         channels: UInt32(element: op.channels), xTokenStride: UInt32(element: op.x.tokenStride),
         outTokenStride: UInt32(element: op.out.tokenStride)),

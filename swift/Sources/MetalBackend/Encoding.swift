@@ -25,11 +25,14 @@ struct Encoding {
     self.commit = commit
     let first = try Self.begin(device, waits: device.hasCommitted)
     commandBuffers = [first.commandBuffer]
-    pass = Pass(device: device, encoder: first.encoder, arena: Arena(pool: device.arenas))
+    pass = Pass(
+      device: device, encoder: first.encoder, arena: Arena(pool: device.arenas), lists: device.takeLists())
   }
 
   /// Scratch memory of all command buffers.
-  var chunks: [Chunk] { pass.arena.chunks }
+  var chunks: [MetalMemory] { pass.arena.chunks }
+  /// For the next pass.
+  var lists: PassLists { pass.lists }
 
   /// - Throws: what is wrong, with the op's name.
   mutating func add(_ op: EncodedOp) throws(Failure) {
@@ -42,9 +45,10 @@ struct Encoding {
     }
   }
 
-  /// Command buffers that these ops will take, at most.
+  /// Command buffers that these ops will take, at most: an op of less than the limit begins one; of parts of more than half
+  /// of the limit each begins one.
   static func commandBuffers(of ops: [EncodedOp], workLimit: Int) -> Int {
-    ops.reduce(1) { $0 + $1.op.work / max(workLimit, 1) + 1 }
+    ops.reduce(1) { $0 + 2 * ($1.op.work / max(workLimit, 1)) + 2 }
   }
 
   private mutating func add(_ op: Op) throws(Failure) {
@@ -90,7 +94,7 @@ struct Encoding {
       }
       let next = try Self.begin(device, waits: true)
       commandBuffers.append(next.commandBuffer)
-      pass = Pass(device: device, encoder: next.encoder, arena: pass.arena)
+      pass.begin(next.encoder)
       work = 0
     }
     work += more

@@ -139,19 +139,24 @@ extension Pass {
       betaTokenStride: op.valueHeads, betaHeadStride: 1)
   }
 
-  private func arguments(_ r: Recurrence) throws(Failure) -> [Argument] {
+  private func arguments(_ r: Recurrence, _ list: inout [Argument]) throws(Failure) {
     let (op, tokens) = (r.op, r.tokens)
-    return [
-      try .reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
-      try .reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim),
-      try .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-      .reads(r.gates.decay), .reads(r.gates.beta), r.state, r.states.staged,
-      try .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim),
-      r.table.starts, r.table.readSlots, r.table.writeSlots, r.states.storeOffsets, r.states.stores,
-      r.states.snapshots,
-      try .writes(op.records?.key, elements: tokens * op.keyHeads * op.keyDim),
-      try .writes(op.records?.delta, elements: tokens * op.valueHeads * op.valueDim),
-    ]
+    list.append(try .reads(op.query, tokens: tokens, heads: op.keyHeads, width: op.keyDim))
+    list.append(try .reads(op.key, tokens: tokens, heads: op.keyHeads, width: op.keyDim))
+    list.append(try .reads(op.value, tokens: tokens, heads: op.valueHeads, width: op.valueDim))
+    list.append(.reads(r.gates.decay))
+    list.append(.reads(r.gates.beta))
+    list.append(r.state)
+    list.append(r.states.staged)
+    list.append(try .writes(op.out, tokens: tokens, heads: op.valueHeads, width: op.valueDim))
+    list.append(r.table.starts)
+    list.append(r.table.readSlots)
+    list.append(r.table.writeSlots)
+    list.append(r.states.storeOffsets)
+    list.append(r.states.stores)
+    list.append(r.states.snapshots)
+    list.append(try .writes(op.records?.key, elements: tokens * op.keyHeads * op.keyDim))
+    list.append(try .writes(op.records?.delta, elements: tokens * op.valueHeads * op.valueDim))
   }
 
   private mutating func decode(_ r: Recurrence, resolvesGates: Bool) throws(Failure) {
@@ -164,9 +169,11 @@ extension Pass {
     } else {
       decode.constants.setNoGates()
     }
-    var arguments = try arguments(r)
-    arguments.append(try .reads(resolvesGates ? op.raw?.aLog : nil, elements: op.valueHeads))
-    arguments.append(try .reads(resolvesGates ? op.raw?.dtBias : nil, elements: op.valueHeads))
+    var list = takeArguments()
+    defer { keepArguments(&list) }
+    try arguments(r, &list)
+    list.append(try .reads(resolvesGates ? op.raw?.aLog : nil, elements: op.valueHeads))
+    list.append(try .reads(resolvesGates ? op.raw?.dtBias : nil, elements: op.valueHeads))
     var shape = DecodeShape(op.stateDType, most: true)
     decode.constants.set(.tileRows, UInt32(element: shape.tileRows))
     if op.stateDType != .f32 {
@@ -176,7 +183,7 @@ extension Pass {
       decode.constants.set(.tileRows, UInt32(element: shape.tileRows))
     }
     try dispatch(
-      decode, arguments, params(op, r.gates), r.table.batch,
+      decode, list, params(op, r.gates), r.table.batch,
       groups: (ceilDiv(op.valueDim, shape.rows), op.valueHeads, r.sequences.count), threads: .exactly(shape.threads))
   }
 
@@ -184,12 +191,14 @@ extension Pass {
     let op = r.op
     var prefill = kernel(.prefill, op, r.sequences)
     prefill.constants.set(.parts, r.parts > 1)
-    var arguments = try arguments(r)
-    arguments.append(r.carried)
+    var list = takeArguments()
+    defer { keepArguments(&list) }
+    try arguments(r, &list)
+    list.append(r.carried)
     let constant = GDMPart(
       first: UInt32(element: part * r.partTokens), tokens: UInt32(element: r.partTokens))
     try dispatch(
-      prefill, arguments, params(op, r.gates), r.parts > 1 ? .part(constant) : .absent,
+      prefill, list, params(op, r.gates), r.parts > 1 ? .part(constant) : .absent,
       groups: (ceilDiv(op.valueDim, GDM_PREFILL_ROWS), op.valueHeads, r.sequences.count),
       threads: .exactly(GDM_PREFILL_THREADS),
       threadgroupBytes: ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.gateDims == .perKey))

@@ -23,19 +23,28 @@ extension Pass {
     var kernel = Kernel(
       family: .step, activation: op.x.dtype, storage: op.state?.dtype ?? .f32, keyClass: Kernel.KeyClass(op.keyDim))
     kernel.constants.setStep(op, small: table.isSmall)
+    // One by one: a literal of so many would be allocated.
+    var list = takeArguments()
+    defer { keepArguments(&list) }
+    list.append(try .reads(op.x, tokens: n, width: channels))
+    list.append(try .reads(op.convWeight, elements: channels * op.width))
+    list.append(try .reads(op.convBias, elements: channels))
+    list.append(try .writes(op.convState, elements: op.slots * convElements))
+    list.append(convStaged)
+    list.append(try .reads(op.gate, tokens: n, heads: op.valueHeads, width: dims))
+    list.append(try .reads(op.beta, tokens: n, heads: op.valueHeads, width: 1))
+    list.append(try .reads(op.raw?.aLog, elements: op.valueHeads))
+    list.append(try .reads(op.raw?.dtBias, elements: op.valueHeads * dims))
+    list.append(try .writes(op.state, elements: op.slots * stateElements))
+    list.append(staged)
+    list.append(try .reads(op.z, tokens: n, heads: op.valueHeads, width: op.valueDim))
+    list.append(try .reads(op.normWeight, elements: op.valueDim))
+    list.append(try .writes(op.out, tokens: n, heads: op.valueHeads, width: op.valueDim))
+    list.append(table.readSlots)
+    list.append(table.writeSlots)
+    list.append(arrivals)
     try dispatch(
-      kernel,
-      [
-        .reads(op.x, tokens: n, width: channels), .reads(op.convWeight, elements: channels * op.width),
-        .reads(op.convBias, elements: channels), .writes(op.convState, elements: op.slots * convElements), convStaged,
-        .reads(op.gate, tokens: n, heads: op.valueHeads, width: dims),
-        .reads(op.beta, tokens: n, heads: op.valueHeads, width: 1), .reads(op.raw?.aLog, elements: op.valueHeads),
-        .reads(op.raw?.dtBias, elements: op.valueHeads * dims), .writes(op.state, elements: op.slots * stateElements),
-        staged, .reads(op.z, tokens: n, heads: op.valueHeads, width: op.valueDim),
-        .reads(op.normWeight, elements: op.valueDim),
-        .writes(op.out, tokens: n, heads: op.valueHeads, width: op.valueDim),
-        table.readSlots, table.writeSlots, arrivals,
-      ],
+      kernel, list,
       GDMStep(
         keyHeads: UInt32(element: op.keyHeads), valueHeads: UInt32(element: op.valueHeads),
         keyDim: UInt32(element: op.keyDim), valueDim: UInt32(element: op.valueDim),

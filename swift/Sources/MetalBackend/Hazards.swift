@@ -1,8 +1,8 @@
 /// What was read and written since the last barrier. Dispatches of a concurrent encoder may run at the same time, so
 /// one that reads what an earlier one wrote, or writes what an earlier one touched, needs a barrier before it.
 struct Hazards {
-  private var reads = AddressSet()
-  private var writes = AddressSet()
+  private var reads = AddressSet<UInt>()
+  private var writes = AddressSet<UInt>()
 
   mutating func reset() {
     reads.removeAll()
@@ -35,12 +35,12 @@ struct Hazards {
 }
 
 /// Addresses, as ranges in ascending order that neither overlap nor touch: what neighbours in memory have in common is
-/// one range, and a search halves what is left.
-struct AddressSet {
+/// one range, and a search halves what is left. A test counts how often addresses are compared.
+struct AddressSet<Address: Comparable> {
   /// Ranges at which a barrier is cheaper than to go on.
-  static let limit = 256
+  static var limit: Int { 256 }
 
-  private(set) var ranges: [Range<UInt>] = []
+  private(set) var ranges: [Range<Address>] = []
 
   /// One dispatch adds fewer than 32.
   var isFull: Bool { ranges.count > Self.limit - 32 }
@@ -48,7 +48,7 @@ struct AddressSet {
   mutating func removeAll() { ranges.removeAll(keepingCapacity: true) }
 
   /// The first range that ends at `address` or after it.
-  private func first(endingFrom address: UInt) -> Int {
+  private func first(endingFrom address: Address) -> Int {
     var (low, high) = (0, ranges.count)
     while low < high {
       let middle = (low + high) / 2
@@ -57,7 +57,7 @@ struct AddressSet {
     return low
   }
 
-  func meets(_ range: Range<UInt>) -> Bool {
+  func meets(_ range: Range<Address>) -> Bool {
     guard !range.isEmpty else { return false }
     var index = first(endingFrom: range.lowerBound)
     // One that only touches is before the one that may overlap.
@@ -68,7 +68,7 @@ struct AddressSet {
     return false
   }
 
-  mutating func insert(_ range: Range<UInt>) {
+  mutating func insert(_ range: Range<Address>) {
     guard !range.isEmpty else { return }
     let start = first(endingFrom: range.lowerBound)
     var end = start

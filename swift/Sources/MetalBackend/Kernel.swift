@@ -46,6 +46,21 @@ struct Kernel: Hashable {
   var unit: Unit?
   var constants = Constants()
 
+  /// Which instantiation: an enumeration of strings would be compared and hashed by them.
+  private var instantiation: UInt64 {
+    func byte<Value>(_ value: Value, _ place: UInt64) -> UInt64 {
+      withUnsafeBytes(of: value) { UInt64($0.load(as: UInt8.self)) << (8 * place) }
+    }
+    return byte(family, 0) | byte(activation, 1) | byte(storage, 2) | byte(keyClass, 3) | byte(unit, 4)
+  }
+
+  static func == (a: Kernel, b: Kernel) -> Bool { a.instantiation == b.instantiation && a.constants == b.constants }
+
+  func hash(into hasher: inout Hasher) {
+    hasher.combine(instantiation)
+    hasher.combine(constants)
+  }
+
   /// The `host_name` that the shader gives this instantiation.
   var name: String {
     var name = family.rawValue

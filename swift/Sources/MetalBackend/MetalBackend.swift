@@ -24,13 +24,17 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   let queue: any MTLCommandQueue
   let fence: any MTLFence
   /// What arguments that an option switches off are bound to.
-  let sink: any MTLBuffer
+  let sink: MetalMemory
   private let device: any MTLDevice
   private let loss = Mutex<Failure?>(nil)
+  private let gpuTime = Atomic<UInt64>(0)
+  let residency: Residency
   /// Multiply-adds of a command buffer; see `Encoding`.
   var workLimit = Encoding.workLimit
   /// Whether a pass that updates the fence is before the next one. The owning thread's.
   private(set) var hasCommitted = false
+  /// Of the last pass. The owning thread's.
+  private var lists = PassLists()
 
   public static func open() throws(Failure) -> any Backend {
     let opened: Result<MetalBackend, Failure> = autoreleasepool {
@@ -59,8 +63,10 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     self.device = device
     self.queue = queue
     self.fence = fence
-    self.sink = sink
-    arenas = ArenaPool(device: device)
+    let residency = Residency(device: device, queue: queue)
+    self.residency = residency
+    self.sink = MetalMemory(sink, byteCount: Self.sinkBytes, isWrapped: false, residency)
+    arenas = ArenaPool(device: device, residency: residency)
     pipelines = Pipelines(device: device)
     description = DeviceDescription(
       backend: .metal, name: device.name, isa: "", threads: 0, emulated: Self.isEmulated)
@@ -73,7 +79,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     else {
       throw Failure(.outOfMemory, argument: "bytes", expected: "memory to be had", received: "\(byteCount) bytes")
     }
-    return MetalMemory(buffer, byteCount: byteCount, isWrapped: false)
+    return MetalMemory(buffer, byteCount: byteCount, isWrapped: false, residency)
   }
 
   public func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory {
@@ -89,7 +95,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
       throw Failure(
         .outOfMemory, argument: "bytes", expected: "memory that the GPU can map", received: "\(byteCount) bytes")
     }
-    return MetalMemory(buffer, byteCount: byteCount, isWrapped: true)
+    return MetalMemory(buffer, byteCount: byteCount, isWrapped: true, residency)
   }
 
   public func check(_ op: Op) throws(Failure) {
@@ -118,12 +124,14 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   private func commit(_ submission: any Submission) throws(Failure) {
     let many = Encoding.commandBuffers(of: submission.ops, workLimit: workLimit) > Self.heldCommandBuffers
     if many { try rehearse(submission.ops) }
+    residency.commit()
     let completion = Completion(submission)
     let scratch = Scratch(pool: arenas)
     func commit(_ commandBuffer: any MTLCommandBuffer) {
       completion.add()
       commandBuffer.addCompletedHandler { commandBuffer in
         autoreleasepool {
+          self.gpuTime.wrappingAdd(commandBuffer.gpuNanoseconds, ordering: .relaxed)
           let failure = commandBuffer.failure
           if let failure, commandBuffer.deviceIsLost { self.loss.withLock { $0 = $0 ?? failure } }
           guard completion.complete(failure) else { return }
@@ -144,6 +152,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
         problem = error
       }
       encoding.end()
+      lists = encoding.lists
       scratch.take(encoding.chunks)
       if problem == nil { for commandBuffer in encoding.commandBuffers { commit(commandBuffer) } }
     } catch {
@@ -186,6 +195,15 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     if !startThread(prepare) { prepare() }
   }
 
+  /// Lists for a pass of the owning thread.
+  func takeLists() -> PassLists {
+    var taken = PassLists()
+    swap(&taken, &lists)
+    return taken
+  }
+
+  public var gpuNanoseconds: UInt64 { gpuTime.load(ordering: .relaxed) }
+
   private func checkNotLost() throws(Failure) {
     guard let cause = loss.withLock({ $0 }) else { return }
     throw Failure(
@@ -207,6 +225,12 @@ extension MTLResourceOptions {
 }
 
 extension MTLCommandBuffer {
+  /// Of one that has completed; 0 where Metal does not say.
+  fileprivate var gpuNanoseconds: UInt64 {
+    let seconds = gpuEndTime - gpuStartTime
+    return seconds > 0 && seconds < 1e6 ? UInt64(seconds * 1e9) : 0
+  }
+
   private var code: MTLCommandBufferError.Code? { (error as? MTLCommandBufferError)?.code }
 
   /// What the GPU reported, nil where all went well.

@@ -4,31 +4,46 @@ import Metal
 /// Memory that the CPU and the GPU share: an `MTLBuffer`, kept alive by whoever holds this object.
 final class MetalMemory: Memory, @unchecked Sendable {
   let buffer: any MTLBuffer
+  private let residency: Residency?
 
-  init(_ buffer: any MTLBuffer, byteCount: Int, isWrapped: Bool) {
+  init(_ buffer: any MTLBuffer, byteCount: Int, isWrapped: Bool, _ residency: Residency? = nil) {
     self.buffer = buffer
+    self.residency = residency
+    residency?.add(buffer)
     super.init(pointer: buffer.contents(), byteCount: byteCount, isWrapped: isWrapped)
   }
+
+  deinit { residency?.remove(buffer) }
 }
 
 /// A stretch of memory that a kernel may touch, and the buffer that it is bound through. Two buffers may lie over the
 /// same memory, where one of them wraps the other's: what overlaps is told by address.
+///
+/// A plain value that holds nothing, so that a dispatch's dozen of them cost no retain and their list no allocation: the
+/// submission keeps its tensors' memory, and the pass its arena's, until all is encoded.
 struct Region {
-  var buffer: any MTLBuffer
-  var offset: Int
+  private let memory: Unmanaged<MetalMemory>
   /// Where it lies in the process.
-  var contents: UnsafeMutableRawPointer
-  var addresses: Range<UInt>
+  let contents: UnsafeMutableRawPointer
+  let byteCount: Int
 
-  init(buffer: any MTLBuffer, contents: UnsafeMutableRawPointer, offset: Int, byteCount: Int) {
-    self.buffer = buffer
-    self.offset = offset
-    self.contents = contents + offset
-    let start = UInt(bitPattern: self.contents)
-    addresses = start..<(start &+ UInt(byteCount))
+  init(_ memory: MetalMemory, offset: Int, byteCount: Int) {
+    self.memory = .passUnretained(memory)
+    contents = memory.pointer + offset
+    self.byteCount = byteCount
   }
 
-  var isEmpty: Bool { addresses.isEmpty }
+  /// Calls `body` with the buffer and where in it this begins.
+  func bound<Result>(_ body: (any MTLBuffer, Int) -> Result) -> Result {
+    memory._withUnsafeGuaranteedRef { body($0.buffer, contents - $0.pointer) }
+  }
+
+  var addresses: Range<UInt> {
+    let start = UInt(bitPattern: contents)
+    return start..<(start &+ UInt(byteCount))
+  }
+
+  var isEmpty: Bool { byteCount == 0 }
 }
 
 extension TensorView {
@@ -46,10 +61,10 @@ extension TensorView {
   }
 
   func region(elements: Int) throws(Failure) -> Region {
-    guard let memory = memory as? MetalMemory else {
+    // A cast would look for superclasses, and retain.
+    guard type(of: memory) == MetalMemory.self else {
       throw Failure(.internal, expected: "memory of this device", received: "memory of another backend")
     }
-    return Region(
-      buffer: memory.buffer, contents: memory.pointer, offset: offset, byteCount: elements * dtype.size)
+    return Region(unsafeDowncast(memory, to: MetalMemory.self), offset: offset, byteCount: elements * dtype.size)
   }
 }

@@ -2,6 +2,12 @@ import GatedDeltaTypes
 import Metal
 import ShaderParams
 
+#if canImport(Glibc)
+  import Glibc
+#else
+  import Darwin
+#endif
+
 /// A buffer argument of a kernel, in the order of its `[[buffer(n)]]`.
 enum Argument {
   case reads(Region)
@@ -53,27 +59,75 @@ enum Threads {
 }
 
 /// What a pass has last bound to an index. It stays bound, so that it need not be set again.
-private struct Bound {
+struct Bound {
   var buffer: ObjectIdentifier?
   var offset = 0
+  /// Of a constant; 0 where it is a buffer, or a constant that is not kept.
+  var byteCount = 0
+}
+
+/// Lists that a pass fills. A backend keeps them from one pass to the next, so that none of them is allocated anew.
+struct PassLists {
+  var hazards = Hazards()
+  /// Of every index.
+  var bound: [Bound] = []
+  /// The constants among them, `constantBytes` for each index.
+  var constants: [UInt8] = []
+  static let constantBytes = 256
+  /// Of one dispatch, where they are put together from several places.
+  var arguments: [Argument] = []
+
+  mutating func reset() {
+    hazards.reset()
+    if bound.isEmpty {
+      bound = [Bound](repeating: Bound(), count: 31)
+      constants = [UInt8](repeating: 0, count: 31 * Self.constantBytes)
+    }
+    for index in bound.indices { bound[index] = Bound() }
+    arguments.removeAll(keepingCapacity: true)
+  }
 }
 
 /// One command buffer being encoded. Without an encoder it is a rehearsal: whatever can fail does, pipelines are compiled,
 /// and nothing is dispatched.
 struct Pass {
   let device: MetalBackend
-  let encoder: (any MTLComputeCommandEncoder)?
+  private(set) var encoder: (any MTLComputeCommandEncoder)?
   var arena: Arena
-  private var hazards = Hazards()
-  private var bound = [Bound](repeating: Bound(), count: 31)
+  var tables = LastTable()
+  private(set) var lists: PassLists
   private var pipeline: ObjectIdentifier?
   /// What was last set for `[[threadgroup(0)]]`: it stays set for the kernels that follow.
   private var threadgroupBytes = 0
 
-  init(device: MetalBackend, encoder: (any MTLComputeCommandEncoder)?, arena: Arena) {
+  init(
+    device: MetalBackend, encoder: (any MTLComputeCommandEncoder)?, arena: Arena, lists: PassLists = PassLists()
+  ) {
     self.device = device
     self.encoder = encoder
     self.arena = arena
+    self.lists = lists
+    self.lists.reset()
+  }
+
+  /// Goes on in another command buffer, of which nothing is set yet.
+  mutating func begin(_ encoder: any MTLComputeCommandEncoder) {
+    self.encoder = encoder
+    pipeline = nil
+    threadgroupBytes = 0
+    lists.reset()
+  }
+
+  /// `lists.arguments`, empty, for whoever fills it and gives it back.
+  mutating func takeArguments() -> [Argument] {
+    var taken: [Argument] = []
+    swap(&taken, &lists.arguments)
+    return taken
+  }
+
+  mutating func keepArguments(_ list: inout [Argument]) {
+    list.removeAll(keepingCapacity: true)
+    swap(&list, &lists.arguments)
   }
 
   /// Arguments are bound from index 0 on, `params` after the last, and what else is a constant of the dispatch after it.
@@ -85,11 +139,11 @@ struct Pass {
     let pipeline = try device.pipelines.pipeline(kernel)
     let threads = try pipeline.threads(threads, kernel)
     guard let encoder else { return }
-    if hazards.block(arguments) {
+    if lists.hazards.block(arguments) {
       encoder.memoryBarrier(scope: .buffers)
-      hazards.reset()
+      lists.hazards.reset()
     }
-    hazards.add(arguments)
+    lists.hazards.add(arguments)
 
     let identity = ObjectIdentifier(pipeline.state)
     if self.pipeline != identity {
@@ -110,10 +164,20 @@ struct Pass {
       threadsPerThreadgroup: MTLSize(width: threads, height: 1, depth: 1))
   }
 
+  /// Layers of one shape have equal constants, which are not set again.
   private mutating func setConstant<Value>(_ value: Value, _ index: Int, _ encoder: any MTLComputeCommandEncoder) {
-    bound[index].buffer = nil
     withUnsafeBytes(of: value) { bytes in
-      if let base = bytes.baseAddress { encoder.setBytes(base, length: bytes.count, index: index) }
+      guard let base = bytes.baseAddress else { return }
+      let isKept = bytes.count <= PassLists.constantBytes
+      let isSet = lists.constants.withUnsafeMutableBytes { kept in
+        guard isKept, let place = kept.baseAddress.map({ $0 + index * PassLists.constantBytes }) else { return false }
+        if lists.bound[index].byteCount == bytes.count, memcmp(place, base, bytes.count) == 0 { return true }
+        place.copyMemory(from: base, byteCount: bytes.count)
+        return false
+      }
+      if isSet { return }
+      encoder.setBytes(base, length: bytes.count, index: index)
+      lists.bound[index] = Bound(byteCount: isKept ? bytes.count : 0)
     }
   }
 
@@ -121,9 +185,9 @@ struct Pass {
     switch argument {
     // An empty tensor may lie at its buffer's very end, where no binding can.
     case .reads(let region) where !region.isEmpty, .writes(let region) where !region.isEmpty:
-      bind(region.buffer, region.offset, index, encoder)
+      region.bound { bind($0, $1, index, encoder) }
     default:
-      bind(device.sink, index * MetalBackend.sinkPiece, index, encoder)
+      bind(device.sink.buffer, index * MetalBackend.sinkPiece, index, encoder)
     }
   }
 
@@ -131,9 +195,9 @@ struct Pass {
     _ buffer: any MTLBuffer, _ offset: Int, _ index: Int, _ encoder: any MTLComputeCommandEncoder
   ) {
     let identity = ObjectIdentifier(buffer)
-    if bound[index].buffer == identity, bound[index].offset == offset { return }
+    if lists.bound[index].buffer == identity, lists.bound[index].offset == offset { return }
     encoder.setBuffer(buffer, offset: offset, index: index)
-    bound[index] = Bound(buffer: identity, offset: offset)
+    lists.bound[index] = Bound(buffer: identity, offset: offset)
   }
 
   /// Lengths are multiples of 16. A kernel that asks for none gets the least, since what an earlier one was given would

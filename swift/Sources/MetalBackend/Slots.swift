@@ -11,6 +11,24 @@ struct SlotTable {
   var isSmall: Bool { if case .batch = batch { true } else { false } }
 }
 
+/// The last table that went to a submission's memory. Nothing writes there, so that a later op may read it too.
+struct LastTable {
+  private var last: (sequences: Sequences, fromSource: Bool, table: SlotTable)?
+
+  mutating func keep(_ table: SlotTable, of sequences: Sequences, fromSource: Bool) {
+    last = (sequences, fromSource, table)
+  }
+
+  /// Where these would be the same numbers.
+  func find(_ sequences: Sequences, fromSource: Bool) -> SlotTable? {
+    guard let last, last.fromSource == fromSource, last.sequences.count == sequences.count,
+      last.sequences.readSlots == sequences.readSlots, last.sequences.writeSlots == sequences.writeSlots,
+      last.sequences.starts == sequences.starts, last.sequences.stagedReads == sequences.stagedReads
+    else { return nil }
+    return last.table
+  }
+}
+
 /// States that an op reads from elsewhere than its pool, and those that it stores beside the final ones: arguments.
 struct StateArguments {
   var staged: Argument
@@ -30,13 +48,17 @@ extension Pass {
     if small, sequences.count <= GDM_SMALL_BATCH {
       return SlotTable(batch: .batch(GDMBatch(sequences, fromSource: fromSource)))
     }
+    // Of a model's layers all have the same: one copy in memory serves them, and stays bound.
+    if let table = tables.find(sequences, fromSource: fromSource) { return table }
     let readSlots = try arena.region(copying: sequences.readSlots)
     sequences.eachTranslatedRead(fromSource: fromSource) { sequence, slot in
       (readSlots.contents + 4 * sequence).storeBytes(of: slot, as: Int32.self)
     }
-    return SlotTable(
+    let table = SlotTable(
       starts: .reads(try arena.region(copying: sequences.starts)), readSlots: .reads(readSlots),
       writeSlots: .reads(try arena.region(copying: sequences.writeSlots)))
+    tables.keep(table, of: sequences, fromSource: fromSource)
+    return table
   }
 
   mutating func states(

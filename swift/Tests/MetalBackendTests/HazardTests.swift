@@ -16,13 +16,13 @@ import Testing
   init() throws {
     let device = try Devices.bare()
     memory = MetalMemory(try #require(device.makeBuffer(length: 32768)), byteCount: 32768, isWrapped: false)
-    other = MetalMemory(try #require(device.makeBuffer(length: 32768)), byteCount: 32768, isWrapped: false)
+    let over = device.makeBuffer(bytesNoCopy: memory.pointer, length: 32768)
+    other = MetalMemory(try #require(over), byteCount: 32768, isWrapped: true)
   }
 
-  /// Of `memory`, through its buffer or through another one that is said to lie over it.
+  /// Of `memory`, through its buffer or through another one that lies over it.
   func region(_ bytes: Range<Int>, _ through: MetalMemory? = nil) -> Region {
-    Region(
-      buffer: (through ?? memory).buffer, contents: memory.pointer, offset: bytes.lowerBound, byteCount: bytes.count)
+    Region(through ?? memory, offset: bytes.lowerBound, byteCount: bytes.count)
   }
 
   /// Whether the second dispatch has to wait for the first.
@@ -68,7 +68,7 @@ import Testing
   @Test func aSetOfAddressesIsTheUnionOfItsRanges() {
     var random = Random(11)
     for _ in 0..<40 {
-      var set = AddressSet()
+      var set = AddressSet<UInt>()
       var all: [Range<UInt>] = []
       for _ in 0..<60 {
         let start = UInt(random.int(0...400))
@@ -94,7 +94,25 @@ import Testing
       }
       hazards.add([argument])
     }
-    #expect((1...2000 / (AddressSet.limit - 32)).contains(barriers))
+    #expect((1...2000 / (AddressSet<UInt>.limit - 32)).contains(barriers))
+  }
+
+  /// What it takes to look up and to add one range, by how many are there: it grows with the logarithm, up to the bound.
+  @Test func comparisonsDoNotGrowWithWhatIsThere() {
+    var set = AddressSet<Counted>()
+    var most: [Int: Int] = [:]
+    var random = Random(12)
+    while !set.isFull {
+      let start = 16 * random.int(0...100_000)
+      let range = Counted(start)..<Counted(start + 8)
+      let before = Counted.comparisons
+      let isThere = set.meets(range)
+      if !isThere { set.insert(range) }
+      let bits = Int.bitWidth - set.ranges.count.leadingZeroBitCount
+      most[bits] = max(most[bits] ?? 0, Counted.comparisons - before)
+    }
+    for (bits, comparisons) in most { #expect(comparisons <= 2 * bits + 12, "\(comparisons) for \(1 << bits) ranges") }
+    #expect(most.keys.max() == 8)
   }
 
   @Test func tensorsCoverWhatTheirStridesReach() throws {
@@ -117,8 +135,8 @@ import Testing
     var seen: [Range<UInt>] = []
     for bytes in [1, 4, 255, 256, 257, 100_000, 200_000, 1 << 20, 4] {
       let region = try arena.region(byteCount: bytes)
-      #expect(region.offset % 256 == 0 && region.addresses.count == bytes)
-      #expect(region.offset + bytes <= region.buffer.length)
+      #expect(region.addresses.count == bytes)
+      region.bound { buffer, offset in #expect(offset % 256 == 0 && offset + bytes <= buffer.length) }
       #expect(!seen.contains { $0.overlaps(region.addresses) })
       seen.append(region.addresses)
     }
@@ -148,12 +166,13 @@ import Testing
     _ = try arena.region(byteCount: 300)
     let values: [Int32] = [3, -1, .min, .max]
     let region = try arena.region(copying: values)
-    let start = region.buffer.contents() + region.offset
+    let start = region.bound { $0.contents() + $1 }
+    #expect(start == region.contents)
     #expect(values.indices.map { start.load(fromByteOffset: 4 * $0, as: Int32.self) } == values)
     #expect(try arena.region(copying: [Int32]()).addresses.count == 4)
     let long = [UInt32](repeating: 7, count: 100_000)
     let far = try arena.region(copying: long)
-    #expect((far.buffer.contents() + far.offset).load(fromByteOffset: 399_996, as: UInt32.self) == 7)
+    #expect(far.contents.load(fromByteOffset: 399_996, as: UInt32.self) == 7)
   }
 
   @Test func chunksAreUsedAgainUpToABound() throws {
@@ -174,5 +193,23 @@ import Testing
     #expect { try arena.region(byteCount: device.maxBufferLength + 1) } throws: { error in
       (error as? Failure)?.code == .outOfMemory
     }
+  }
+}
+
+/// An address that counts its comparisons.
+private struct Counted: Comparable {
+  /// Of the one test that uses it.
+  nonisolated(unsafe) static var comparisons = 0
+
+  let value: Int
+  init(_ value: Int) { self.value = value }
+
+  static func < (a: Counted, b: Counted) -> Bool {
+    comparisons += 1
+    return a.value < b.value
+  }
+  static func == (a: Counted, b: Counted) -> Bool {
+    comparisons += 1
+    return a.value == b.value
   }
 }

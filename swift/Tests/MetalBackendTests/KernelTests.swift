@@ -124,6 +124,18 @@ import Testing
     #expect(a == b && a.hashValue == b.hashValue)
   }
 
+  /// Without a bound the compiler assumes the largest threadgroup, and gives a thread fewer registers. The projection and
+  /// decode have none: how many threads their registers leave decides the rows of a tile and of a lane group.
+  @Test func everyKernelHasABoundOnItsThreads() {
+    let lines = kernelSource.split(separator: "\n")
+    let unbounded = lines.indices.compactMap { index in
+      let name = Self.between(lines[index], "kernel void ", "(")
+      return name != nil && index > 0 && !lines[index - 1].hasPrefix("[[max_total_threads_per_threadgroup(") ? name : nil
+    }
+    #expect(unbounded == ["gd_project", "gd_decode"])
+    #expect(lines.contains("[[max_total_threads_per_threadgroup(GDM_STEP_THREADS)]]"))
+  }
+
   @Test func threadgroupMemoryFits() {
     var largest = 0
     for keyDim in stride(from: 8, through: 256, by: 8) {

@@ -12,6 +12,7 @@ import Testing
   /// Pipelines made, and whether the next ones fail, of all devices that count.
   private let made = Atomic<Int>(0)
   private let fails = Atomic<Bool>(false)
+  private let libraries = Atomic<Int>(0)
 
   @Suite(.enabled(if: Devices.haveKernels, "there is no translated shader library"), .serialized)
   struct PrepareTests {
@@ -48,6 +49,28 @@ import Testing
         for op in ops { #expect(backend.run(op) == nil) }
         #expect(made.load(ordering: .relaxed) == before)
       }
+    }
+
+    /// The text is compiled once for all kernels, and once for a thread that prepares beside one that runs.
+    @Test func theLibraryIsCompiledOnce() throws {
+      let device = try Devices.emulated(.init()) { functions in
+        functions.source = {
+          libraries.wrappingAdd(1, ordering: .relaxed)
+          return RealLibrary.source?()
+        }
+      }
+      let backend = try MetalBackend(device: device)
+      #expect(libraries.load(ordering: .relaxed) == 0)
+      var maker = Maker(backend, seed: 7)
+      let ops = try (0..<Maker.kinds).map { try maker.op($0) }
+      let outcomes = ops.map { op in
+        let outcome = TestSubmission([op])
+        backend.prepare(outcome.ops) { outcome.finish($0) }
+        return outcome
+      }
+      for op in ops { #expect(backend.run(op) == nil) }
+      #expect(outcomes.allSatisfy { $0.wait() == nil })
+      #expect(libraries.load(ordering: .relaxed) == 1)
     }
 
     @Test func nothingRuns() throws {

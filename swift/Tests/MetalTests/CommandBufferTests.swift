@@ -168,6 +168,54 @@ import Testing
         "was released before the command buffer had completed") == true)
   }
 
+  /// What a set holds stays until a commit after its removal.
+  @Test func residencySetsKeepWhatTheyHold() throws {
+    let rig = try Rig()
+    let made = try rig.device.makeResidencySet(descriptor: MTLResidencySetDescriptor())
+    let set = try #require(made as? EmulatedResidencySet)
+    rig.queue.addResidencySet(set)
+    weak var kept: (any MTLBuffer)?
+    do {
+      let buffer = try rig.buffer(1)
+      kept = buffer
+      set.addAllocation(buffer)
+      #expect(set.containsAllocation(buffer) && !set.holds(buffer))
+      set.commit()
+      #expect(set.holds(buffer))
+      set.removeAllocation(buffer)
+      #expect(!set.containsAllocation(buffer) && set.holds(buffer))
+    }
+    #expect(kept != nil)
+    set.commit()
+    #expect(kept == nil && set.counts == (0, 0, 2))
+  }
+
+  @Test func timesOfTheGPU() throws {
+    let rig = try Rig()
+    let commandBuffer = try #require(rig.queue.makeCommandBuffer())
+    #expect(commandBuffer.gpuStartTime == 0 && commandBuffer.gpuEndTime == 0)
+    commandBuffer.commit()
+    commandBuffer.waitUntilCompleted()
+    #expect(commandBuffer.gpuStartTime > 0 && commandBuffer.gpuEndTime >= commandBuffer.gpuStartTime)
+  }
+
+  @Test func callsAreCounted() throws {
+    let rig = try Rig()
+    let call = try rig.call()
+    let commandBuffer = try #require(rig.queue.makeCommandBuffer() as? EmulatedCommandBuffer)
+    for _ in 0..<2 {
+      let encoder = try #require(commandBuffer.makeComputeCommandEncoder(dispatchType: .concurrent))
+      call.encode(encoder)
+      encoder.memoryBarrier(scope: .buffers)
+      encoder.endEncoding()
+    }
+    #expect(
+      commandBuffer.encoderCalls
+        == EncoderCalls(dispatches: 2, barriers: 2, pipelines: 2, buffers: 4, bytes: 2, threadgroupMemory: 0))
+    commandBuffer.commit()
+    commandBuffer.waitUntilCompleted()
+  }
+
   @Test func fences() throws {
     let rig = try Rig()
     let fence = try #require(rig.device.makeFence())

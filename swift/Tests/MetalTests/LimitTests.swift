@@ -31,7 +31,7 @@ import Testing
     let (call, buffer) = (try rig.call(), try rig.buffer(1))
     #expect(
       try rig.run {
-        $0.setBuffer(buffer, offset: 0, index: 30); call.encode($0)
+        call.encode($0); $0.setBuffer(buffer, offset: 0, index: 30)
       } == nil)
   }
 
@@ -49,11 +49,37 @@ import Testing
         == (isWrong ? "plain: buffer 2 (params): setBytes of \(length) bytes, which must be fewer than 4096" : nil))
   }
 
-  @Test func fewerBytesThanTheKernelRefersTo() throws {
+  @Test(arguments: [4, 7, 9, 64]) func otherBytesThanTheKernelRefersTo(_ bytes: Int) throws {
     let rig = try Rig()
-    var call = try rig.call()
-    call.paramBytes = 4
-    #expect(try rig.run(call) == "plain: buffer 2 (params): 4 bytes of the 8 that it refers to")
+    let call = try rig.call()
+    let params = [UInt8](repeating: 0, count: 64)
+    let problem = try rig.run { encoder in
+      call.encode(encoder)
+      encoder.setBytes(params, length: bytes, index: 2)
+      encoder.dispatchThreadgroups(call.groups, threadsPerThreadgroup: call.threads)
+    }
+    #expect(problem == "plain: buffer 2 (params): \(bytes) bytes of setBytes for 8")
+  }
+
+  @Test func aBufferThatIsShorterThanWhatTheKernelRefersTo() throws {
+    let rig = try Rig()
+    let call = try rig.call()
+    let buffer = try rig.buffer(1)
+    let problem = try rig.run { encoder in
+      call.encode(encoder)
+      encoder.setBuffer(buffer, offset: 16380, index: 2)
+      encoder.dispatchThreadgroups(call.groups, threadsPerThreadgroup: call.threads)
+    }
+    #expect(problem == "plain: buffer 2 (params): 4 bytes of the 8 that it refers to")
+  }
+
+  @Test func anArgumentThatTheKernelDoesNotHave() throws {
+    let rig = try Rig()
+    let (call, buffer) = (try rig.call(), try rig.buffer(1))
+    #expect(
+      try rig.run {
+        $0.setBuffer(buffer, offset: 0, index: 3); call.encode($0)
+      } == "plain: buffer 3 is set, but the kernel has no such argument")
   }
 
   @Test func aBindingThatIsMissing() throws {

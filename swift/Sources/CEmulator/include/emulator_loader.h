@@ -3,6 +3,7 @@
 #define GATED_DELTA_EMULATOR_LOADER_H
 
 #include "emulator.h"
+#include "emulator_work.h"
 
 typedef struct emulator_functions {
   __typeof__(&emu_reflection) reflection;

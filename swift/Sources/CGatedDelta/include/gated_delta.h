@@ -477,6 +477,9 @@ const char *gd_last_error(uint32_t which);
  * A thread that exits abandons the devices that it has left open and releases the buffers that it has wrapped. */
 gd_status gd_device_open(const gd_device_options *options, gd_handle *device);
 gd_status gd_device_describe(gd_handle device, gd_device_info *info);
+/* What the GPU has spent on the submissions that have finished since the device was opened, in nanoseconds, as Metal says
+ * of each command buffer (GPUStartTime to GPUEndTime). 0 on a CPU device. */
+gd_status gd_device_gpu_time(gd_handle device, uint64_t *nanoseconds);
 gd_status gd_device_close(gd_handle device);
 gd_status gd_device_abandon(gd_handle device);
 /* Makes the library a Node-API module, for one thing: a thread that has loaded it as such (process.dlopen) does what its

@@ -14,7 +14,6 @@
  * zeros after keyDim. */
 
 enum { DELTA_GROUP = 8 };     /* rows whose dots are summed together; valueDim is a multiple of it */
-enum { DELTA_BLOCK = 32 };    /* rows that stay in the cache together */
 enum { DELTA_AHEAD = 12288 }; /* bytes from what a single token reads to what is fetched meanwhile */
 
 typedef struct delta_pass {
@@ -31,69 +30,6 @@ typedef struct delta_pass {
   float *delta; /* of these rows: d_t in, d_t+1 out; of the only token: out */
   float *out;
 } delta_pass;
-
-/* Rows whose partial sums fit the registers beside what they are made of. */
-#if GD_WIDTH == 16
-#define DELTA_TOGETHER 8
-#elif defined(__aarch64__) || GD_WIDTH == 8
-#define DELTA_TOGETHER 2
-#else
-#define DELTA_TOGETHER 1
-#endif
-
-#if GD_WIDTH == 16
-GD_INLINE vf load_eight(const void *array, int64_t i, uint32_t dtype) {
-  vf x = {0};
-  vh h = {0};
-  if (dtype == GD_CPU_F32) {
-    __builtin_memcpy(&x, (const float *)array + i, 32);
-    return x;
-  }
-  __builtin_memcpy(&h, (const uint16_t *)array + i, 16);
-  return dtype == GD_CPU_F16 ? f16_to_vf(h) : bf16_to_vf(h);
-}
-
-GD_INLINE void store_eight(void *array, int64_t i, uint32_t dtype, vf x) {
-  if (dtype == GD_CPU_F32) {
-    __builtin_memcpy((float *)array + i, &x, 32);
-  } else {
-    vh h = dtype == GD_CPU_F16 ? vf_to_f16(x) : vf_to_bf16(x);
-    __builtin_memcpy((uint16_t *)array + i, &h, 16);
-  }
-}
-#endif
-
-/* Elements i + part * GD_WIDTH ... of a row. half: the last block of a row where keyDim is an odd multiple of 8 has 8
- * elements, and zeros after them. */
-GD_INLINE vf load_part(const void *row, int64_t i, int part, uint32_t dtype, int half) {
-#if GD_WIDTH == 16
-  (void)part;
-  return half ? load_eight(row, i, dtype) : load(row, i, dtype);
-#else
-  return half && part * GD_WIDTH >= 8 ? splat(0.0f) : load(row, i + part * GD_WIDTH, dtype);
-#endif
-}
-
-GD_INLINE void store_part(void *row, int64_t i, int part, uint32_t dtype, int half, vf x) {
-#if GD_WIDTH == 16
-  (void)part;
-  if (half) store_eight(row, i, dtype, x);
-  else store(row, i, dtype, x);
-#else
-  if (!half || part * GD_WIDTH < 8) store(row, i + part * GD_WIDTH, dtype, x);
-#endif
-}
-
-/* Zeros after keyDim, where an infinite d times the key's padding would put NaN. */
-GD_INLINE vf keep_part(vf x, int part, int half) {
-  if (!half) return x;
-#if GD_WIDTH == 16
-  (void)part;
-  return __builtin_shufflevector(x, splat(0.0f), 0, 1, 2, 3, 4, 5, 6, 7, 24, 25, 26, 27, 28, 29, 30, 31);
-#else
-  return part * GD_WIDTH < 8 ? x : splat(0.0f);
-#endif
-}
 
 /* d of a group of rows from its row on. */
 GD_INLINE void delta_of(const delta_pass *pass, int64_t row, const row_sum memory[DELTA_GROUP]) {
@@ -171,13 +107,25 @@ GD_INLINE void delta_first(const delta_pass *pass, uint32_t dtype, int64_t key_d
   for (int64_t row = 0; row < pass->rows; row += DELTA_GROUP) first_group(pass, row, dtype, key_dim);
 }
 
-/* What a pass is, known when it is compiled; `next`: whose d it forms, that of the next token or that of the next group
- * of rows. */
+/* What a pass is, known when it is compiled, in one number: as a struct of 16 bytes it was no constant any more once it had
+ * been an argument on AArch64, and every load asked for its dtype. Whose d a pass forms: that of the next token or that of
+ * the next group of rows. */
 enum { NEXT_NONE, NEXT_TOKEN, NEXT_ROWS };
-typedef struct delta_kind {
-  uint32_t source_dtype, target_dtype;
-  int per_key, next;
-} delta_kind;
+typedef uint32_t delta_kind;
+#define DELTA_KIND(SOURCE, TARGET, PER_KEY, NEXT) ((SOURCE) | (TARGET) << 4 | (PER_KEY) << 8 | (NEXT) << 12)
+GD_INLINE uint32_t source_of(delta_kind kind) { return kind & 15; }
+GD_INLINE uint32_t target_of(delta_kind kind) { return kind >> 4 & 15; }
+GD_INLINE int is_per_key(delta_kind kind) { return kind >> 8 & 15; }
+GD_INLINE int next_of(delta_kind kind) { return (int)(kind >> 12); }
+
+/* Part p of row r of the next group: its share of d. source: the row DELTA_GROUP rows before it. */
+GD_INLINE void next_rows_part(
+  delta_rows *rows, const char *source, delta_kind kind, vf next_key, int64_t key_dim, int64_t i, int r, int p, int half
+) {
+  int64_t group = DELTA_GROUP * key_dim * dtype_size(source_of(kind));
+  vf s = load_part(source + group, i, p, source_of(kind), half);
+  rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
+}
 
 /* pass by value: its fields stay in registers although the rows' stores could, for all the compiler knows, change
  * those in memory. head_decay: the decay where it is one number. ahead: what to fetch meanwhile, as many bytes. */
@@ -185,28 +133,38 @@ GD_INLINE void update_block(
   const delta_pass pass, delta_kind kind, delta_rows *rows, row_deltas deltas, vf head_decay, const char *source,
   char *target, const char *ahead, int64_t key_dim, int64_t i, int half
 ) {
-  int64_t source_step = key_dim * dtype_size(kind.source_dtype);
-  int64_t target_step = key_dim * dtype_size(kind.target_dtype);
+  int64_t source_step = key_dim * dtype_size(source_of(kind));
+  int64_t target_step = key_dim * dtype_size(target_of(kind));
+  /* f32: the next rows' loads after the stores of these, not in turn with them (Zen 4: 1.2 times as fast, hot and cold;
+   * before the stores: as slow as in turn). */
+  const int apart = source_of(kind) == GD_CPU_F32;
+  const int together = DELTA_STORES_BF16_TOGETHER && target_of(kind) == GD_CPU_BF16 && !half;
   GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
     int64_t first = i + p * GD_WIDTH;
     vf key = load(pass.key, first, GD_CPU_F32), query = load(pass.query, first, GD_CPU_F32);
-    vf next_key = kind.next ? load(pass.next_key, first, GD_CPU_F32) : key;
-    vf decay = kind.per_key ? load(pass.decay, first, GD_CPU_F32) : head_decay;
+    vf next_key = next_of(kind) ? load(pass.next_key, first, GD_CPU_F32) : key;
+    vf decay = is_per_key(kind) ? load(pass.decay, first, GD_CPU_F32) : head_decay;
+    vf updated[DELTA_TOGETHER];
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
-      vf s = load_part(source + r * source_step, i, p, kind.source_dtype, half);
+      vf s = load_part(source + r * source_step, i, p, source_of(kind), half);
       s = keep_part(fma_vf(DELTA_OF_ROW(deltas, r), key, decay * s), p, half);
-      store_part(target + r * target_step, i, p, kind.target_dtype, half, s);
+      updated[r] = s;
+      if (!together) store_part(target + r * target_step, i, p, target_of(kind), half, s);
       rows->out[r][p] = fma_vf(s, query, rows->out[r][p]);
-      if (kind.next == NEXT_ROWS) {
-        s = load_part(source + (r + DELTA_GROUP) * source_step, i, p, kind.source_dtype, half);
+      if (next_of(kind) == NEXT_ROWS && !apart) {
+        next_rows_part(rows, source + r * source_step, kind, next_key, key_dim, i, r, p, half);
       }
-      if (kind.next) rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
+      if (next_of(kind) == NEXT_TOKEN) rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
+    }
+    if (together) store_bf16_parts(target, target_step, i, updated);
+    GD_UNROLL for (int r = 0; next_of(kind) == NEXT_ROWS && apart && r < DELTA_TOGETHER; r++) {
+      next_rows_part(rows, source + r * source_step, kind, next_key, key_dim, i, r, p, half);
     }
     DELTA_KEEP_ORDER;
   }
-  if (kind.next == NEXT_TOKEN) return;
-  ahead += i * DELTA_TOGETHER * dtype_size(kind.source_dtype);
-  fetch(ahead, GD_LANES * DELTA_TOGETHER * dtype_size(kind.source_dtype));
+  if (next_of(kind) == NEXT_TOKEN) return;
+  ahead += i * DELTA_TOGETHER * dtype_size(source_of(kind));
+  fetch(ahead, GD_LANES * DELTA_TOGETHER * dtype_size(source_of(kind)));
 }
 
 /* The processor by itself fetches too little of rows that are read once. ahead: by how many bytes to fetch before they
@@ -217,9 +175,9 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
   GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
     delta_rows rows = {0};
     row_deltas deltas = row_deltas_of(pass.delta + row + base);
-    const char *source = (const char *)pass.source + (row + base) * key_dim * dtype_size(kind.source_dtype);
-    char *target = (char *)pass.target + (row + base) * key_dim * dtype_size(kind.target_dtype);
-    int64_t step = key_dim * dtype_size(kind.source_dtype), bytes = pass.rows * step, to = (row + base) * step + ahead;
+    const char *source = (const char *)pass.source + (row + base) * key_dim * dtype_size(source_of(kind));
+    char *target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind));
+    int64_t step = key_dim * dtype_size(source_of(kind)), bytes = pass.rows * step, to = (row + base) * step + ahead;
     const char *fetched = to < bytes ? (const char *)pass.source + to : (const char *)pass.next_source + (to - bytes);
     int64_t i = 0;
     /* Unrolled any further, the loads of later blocks would push the sums out of the registers. */
@@ -234,19 +192,19 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
     }
   }
   sum_eight(out, pass.out + row);
-  if (kind.next) delta_of(&pass, kind.next == NEXT_ROWS ? row + DELTA_GROUP : row, memory);
+  if (next_of(kind)) delta_of(&pass, next_of(kind) == NEXT_ROWS ? row + DELTA_GROUP : row, memory);
 }
 
 GD_INLINE void delta_update(const delta_pass *from, delta_kind kind, int64_t key_dim) {
   const delta_pass pass = *from;
   int64_t row = 0, ahead = DELTA_AHEAD;
-  if (kind.next == NEXT_ROWS) {
-    first_group(&pass, 0, kind.source_dtype, key_dim);
+  if (next_of(kind) == NEXT_ROWS) {
+    first_group(&pass, 0, source_of(kind), key_dim);
     for (; row + DELTA_GROUP < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
-    kind.next = NEXT_NONE;
+    kind = DELTA_KIND(source_of(kind), target_of(kind), (uint32_t)is_per_key(kind), NEXT_NONE);
   } else {
     /* These rows are near already. */
-    ahead = pass.rows * key_dim * dtype_size(kind.source_dtype);
+    ahead = pass.rows * key_dim * dtype_size(source_of(kind));
   }
   for (; row < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
 }
@@ -262,8 +220,8 @@ typedef void delta_function(const delta_pass *pass);
   }
 #define DELTA_UPDATE(NAME, ...)                                                  \
   static void NAME(const delta_pass *pass) {                                     \
-    if (pass->key_dim == 128) delta_update(pass, (delta_kind){__VA_ARGS__}, 128); \
-    else delta_update(pass, (delta_kind){__VA_ARGS__}, pass->key_dim);           \
+    if (pass->key_dim == 128) delta_update(pass, DELTA_KIND(__VA_ARGS__), 128); \
+    else delta_update(pass, DELTA_KIND(__VA_ARGS__), pass->key_dim);           \
   }
 #define DELTA_UPDATE_GATES(NAME, SOURCE, TARGET, NEXT)    \
   DELTA_UPDATE(NAME##_per_head, SOURCE, TARGET, 0, NEXT)  \

@@ -1,8 +1,12 @@
 /* The gated delta rule for one sequence and value head: some prepared tokens (delta.h) over the head's value rows.
  *
- * For each DELTA_BLOCK rows one pass a token (delta_passes.h). The state is read from its slot by the first pass, stays
+ * For each block of rows (delta_block) one pass a token (delta_passes.h). The state is read from its slot by the first pass, stays
  * f32 between tokens (in its own slot where that is f32, else in scratch) and is rounded once, by the pass of the last
  * token. A single token goes over all rows in one pass. */
+
+/* Rows that stay in the nearest cache together while tokens pass, a multiple of DELTA_GROUP: delta_block.h chooses. No
+ * bit depends on it. */
+static int32_t delta_block = 32;
 
 /* Where a head's rows lie before and after some tokens. */
 typedef struct delta_state {
@@ -57,7 +61,8 @@ static void delta_tokens(
   int64_t end_row, int64_t count, const delta_extras *extras
 ) {
   int64_t dim = heads->key_dim, value_dim = heads->value_dim, decay_step = per_key ? scratch->padded : 1;
-  int64_t block = count == 1 ? end_row - first_row : DELTA_BLOCK, blocks = (end_row - first_row + block - 1) / block;
+  int64_t block = count == 1 ? end_row - first_row : __atomic_load_n(&delta_block, __ATOMIC_RELAXED);
+  int64_t blocks = (end_row - first_row + block - 1) / block;
   for (int64_t row = first_row; row < end_row; row += block) {
     int64_t rows = least(end_row - row, block), where = (extras->head * value_dim + row) * dim, next_store = 0;
     /* Between tokens the rows are here. */

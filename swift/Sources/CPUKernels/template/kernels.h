@@ -5,9 +5,11 @@
 #include "math.h"
 #include "sums.h"
 #include "rows.h"
+#include "delta_parts.h"
 #include "delta_passes.h"
 #include "delta.h"
 #include "delta_tokens.h"
+#include "delta_block.h"
 #include "states.h"
 #include "gated_delta.h"
 #include "chunk_tiles.h"
@@ -67,6 +69,7 @@ const gd_cpu_kernels GD_TABLE = {
   .attention_combine = attention_combine,
   .commit_gated_delta = commit_gated_delta,
   .commit_causal_conv1d = commit_causal_conv1d,
+  .choose_block = delta_choose_block,
   .exp = map_exp,
   .sigmoid = map_sigmoid,
   .softplus = map_softplus,

@@ -1,9 +1,14 @@
-/* linear with one row: dot products of x with one row of weight after the other, straight from the weight, which is read
- * as one stream: several rows side by side are read far slower. x is a panel: float32, in the order of the weight's
- * lanes, with zeros up to a multiple of GD_LANES. The partials are those of linear.h, to the bit. */
+/* linear with one row: dot products of x with rows of weight, straight from the weight. x is a panel: float32, in the
+ * order of the weight's lanes, with zeros up to a multiple of GD_LANES. The partials are those of linear.h, to the bit. */
 
 /* How far ahead of its use a weight is asked for, in bytes. */
-enum { LINEAR_AHEAD = 2048 };
+enum { LINEAR_AHEAD = 4096 };
+/* Rows of packed numbers that are read at a time: they share what is loaded of x. */
+#if GD_WIDTH == 16 || defined(__aarch64__)
+enum { LINEAR_DOT_ROWS = 2 };
+#else
+enum { LINEAR_DOT_ROWS = 2 };
+#endif
 
 /* A row of elements: one chain a partial. */
 GD_INLINE void linear_dot_plain(const void *row, const float *x, int64_t columns, float *sums, uint32_t dtype) {
@@ -21,47 +26,62 @@ GD_INLINE void linear_dot_plain(const void *row, const float *x, int64_t columns
   GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, p * GD_WIDTH, GD_CPU_F32, part[p]);
 }
 
-/* `count` blocks, an even number that is a constant: two chains a partial. */
-GD_INLINE void linear_blocks(
-  vf part[2][GD_PARTS], const uint8_t *block, affine values, const float *x, int count, uint32_t bits
+/* `step` columns, which have one scale and bias a row: a constant, as is rows. Even and odd blocks have a chain each. */
+GD_INLINE void linear_step(
+  vf part[LINEAR_DOT_ROWS][2][GD_PARTS], const uint8_t *block, int64_t row_bytes, const affine *values, const float *x,
+  int step, uint32_t bits, int rows
 ) {
-  GD_UNROLL for (int b = 0; b < count; b++) {
+  GD_UNROLL for (int b = 0; b < step / GD_LANES; b++) {
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-      vf weight = affine_values(packed_numbers(block + b * 2 * bits, bits, p), values, bits);
-      part[b % 2][p] = fma_vf(load(x, b * GD_LANES + p * GD_WIDTH, GD_CPU_F32), weight, part[b % 2][p]);
+      vf element = load(x, b * GD_LANES + p * GD_WIDTH, GD_CPU_F32);
+      GD_UNROLL for (int r = 0; r < rows; r++) {
+        vu numbers = packed_numbers(block + r * row_bytes + b * 2 * bits, bits, p);
+        part[r][b % 2][p] = fma_vf(element, affine_values(numbers, values[r], bits), part[r][b % 2][p]);
+      }
     }
   }
 }
 
-/* The blocks of one group. */
-GD_INLINE void linear_group(
-  vf part[2][GD_PARTS], const uint8_t *block, affine values, const float *x, int64_t group, uint32_t bits
+/* Rows of packed numbers, one after the other in memory, with their scales and biases as float32. What lies
+ * LINEAR_AHEAD bytes after the first row's is asked for in the order of addresses, whichever rows are multiplied: a
+ * stream for each row is read far slower. */
+GD_INLINE void linear_dot_packed(
+  const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, const float *x, int64_t columns,
+  int64_t group, float *sums, uint32_t bits, int step, int rows
 ) {
-  if (group == MATRIX_LEAST_GROUP) return linear_blocks(part, block, values, x, 2, bits);
-  for (int64_t i = 0; i < group; i += 4 * GD_LANES) {
-    linear_blocks(part, block + i * bits / 8, values, x + i, 4, bits);
+  vf part[LINEAR_DOT_ROWS][2][GD_PARTS] = {0};
+  affine values[LINEAR_DOT_ROWS];
+  int64_t groups = columns / group, bytes = step * bits / 8, steps = columns / step;
+  int shift = group > step; /* a group is one step, or two of 64 */
+  for (int64_t i = 0; i < steps; i++) {
+    for (int64_t at = 0; at < rows * bytes; at += 64) __builtin_prefetch(row + rows * i * bytes + at + LINEAR_AHEAD);
+    GD_UNROLL for (int r = 0; r < rows; r++) {
+      values[r] = affine_of(scales[r * groups + (i >> shift)], biases[r * groups + (i >> shift)], bits);
+    }
+    if (reads_beyond(bits) && i == steps - 1) break;
+    linear_step(part, row + i * bytes, row_bytes, values, x + i * step, step, bits, rows);
+  }
+  if (reads_beyond(bits)) {
+    uint8_t last[LINEAR_DOT_ROWS][64 + MATRIX_BEYOND];
+    GD_UNROLL for (int r = 0; r < rows; r++) {
+      __builtin_memcpy(last[r], row + r * row_bytes + (steps - 1) * bytes, (size_t)bytes);
+    }
+    linear_step(part, last[0], sizeof last[0], values, x + (steps - 1) * step, step, bits, rows);
+  }
+  GD_UNROLL for (int r = 0; r < rows; r++) {
+    GD_UNROLL for (int c = 0; c < 2; c++) {
+      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+        store(sums, (2 * r + c) * GD_LANES + p * GD_WIDTH, GD_CPU_F32, part[r][c][p]);
+      }
+    }
   }
 }
 
-/* A row of packed numbers, with its scales and biases as float32. */
-GD_INLINE void linear_dot_packed(
-  const uint8_t *row, const float *scales, const float *biases, const float *x, int64_t groups, int64_t group,
-  float *sums, uint32_t bits
-) {
-  vf part[2][GD_PARTS] = {0};
-  int64_t bytes = group * bits / 8;
-  for (int64_t g = 0; g < groups - reads_beyond(bits); g++) {
-    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + g * bytes + at + LINEAR_AHEAD);
-    linear_group(part, row + g * bytes, affine_of(scales[g], biases[g], bits), x + g * group, group, bits);
-  }
-  if (reads_beyond(bits)) {
-    int64_t g = groups - 1;
-    uint8_t last[MATRIX_LARGEST_GROUP + MATRIX_BEYOND];
-    __builtin_memcpy(last, row + g * bytes, (size_t)bytes);
-    linear_group(part, last, affine_of(scales[g], biases[g], bits), x + g * group, group, bits);
-  }
-  GD_UNROLL for (int c = 0; c < 2; c++) {
-    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, c * GD_LANES + p * GD_WIDTH, GD_CPU_F32, part[c][p]);
+/* Asks for bytes at .. at + bytes - 1 of the scales and the biases. Asking beyond their end does no harm. */
+GD_INLINE void linear_ask(const gd_cpu_matrix *matrix, int64_t at, int64_t bytes) {
+  for (int64_t end = at + bytes; at < end; at += 64) {
+    __builtin_prefetch((const char *)matrix->scales + at);
+    __builtin_prefetch((const char *)matrix->biases + at);
   }
 }
 
@@ -83,12 +103,24 @@ static void linear_dots(
   float *scales = memory, *biases = memory + count * groups;
   convert(matrix->scales, first * groups, matrix->dtype, scales, 0, GD_CPU_F32, count * groups);
   convert(matrix->biases, first * groups, matrix->dtype, biases, 0, GD_CPU_F32, count * groups);
+  int64_t f = 0, ahead = count * groups, dtype_bytes = dtype_size(matrix->dtype);
   switch (matrix->bits) {
-#define GD_CASE(BITS)                                                                                            \
-  case BITS:                                                                                                     \
-    for (int64_t f = 0; f < count; f++, row += bytes, sums += 2 * GD_LANES, scales += groups, biases += groups) { \
-      linear_dot_packed((const uint8_t *)row, scales, biases, x, groups, group, sums, BITS);                     \
-    }                                                                                                            \
+#define GD_DOTS(BITS, STEP, ROWS)                                                                             \
+  for (; f + ROWS <= count; f += ROWS) {                                                                      \
+    linear_ask(matrix, ((first + f) * groups + ahead) * dtype_bytes, ROWS * groups * dtype_bytes);            \
+    linear_dot_packed(                                                                                        \
+      (const uint8_t *)row + f * bytes, bytes, scales + f * groups, biases + f * groups, x, columns, group,   \
+      sums + f * 2 * GD_LANES, BITS, STEP, ROWS);                                                             \
+  }
+#define GD_CASE(BITS)                      \
+  case BITS:                               \
+    if (group == MATRIX_LEAST_GROUP) {     \
+      GD_DOTS(BITS, 32, LINEAR_DOT_ROWS)   \
+      GD_DOTS(BITS, 32, 1)                 \
+    } else {                               \
+      GD_DOTS(BITS, 64, LINEAR_DOT_ROWS)   \
+      GD_DOTS(BITS, 64, 1)                 \
+    }                                      \
     break;
     GD_CASE(2)
     GD_CASE(3)
@@ -97,5 +129,6 @@ static void linear_dots(
     GD_CASE(6)
     GD_CASE(8)
 #undef GD_CASE
+#undef GD_DOTS
   }
 }

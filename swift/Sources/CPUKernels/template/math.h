@@ -51,9 +51,10 @@ GD_INLINE vf sigmoid_vf(vf x) {
 /* The activations of norms and convolutions, where one stands beside every element that memory moves: cheaper than the
  * sigmoid of gates, and as good as a result of a few roundings needs. 1 + e^-x with e^-x = 2^n e^-s, s = x + n ln 2,
  * e^-s by the polynomial of degree 5 that begins 1 - s and has the least relative error, 1.05e-7. ln 2 is one float
- * where the product is not rounded: s is off by |n| 2^-29. For x from -87 on 1 + e^-x doesn't overflow, and its
- * reciprocal is as exact for either sign. */
-enum { ACTIVATION_END = 87 }; /* e^87 is a normal number */
+ * where the product is not rounded: s is off by |n| 2^-29. 1 + e^-x is as exact for either sign, as long as e^-x and its
+ * reciprocal are normal numbers: for |x| up to 87. Down to -88.7 e^-x is one, and its reciprocal is not. */
+enum { ACTIVATION_END = 87 };
+#define ACTIVATION_SILU_END 88.7f
 
 GD_INLINE vf one_plus_exp_of_minus(vf x) {
   const vf magic = splat(0x1.8p23f);
@@ -83,9 +84,9 @@ GD_INLINE vf activation_sigmoid_vf(vf x) {
   return splat(1.0f) / one_plus_exp_of_minus(x);
 }
 
-/* x / (1 + e^-x): the same relative error; from -87 down it stays -1.4e-36. */
+/* x / (1 + e^-x): the same relative error down to -88.7; from there on it stays -2.7e-37, where 0 is the limit. */
 GD_INLINE vf silu_vf(vf x) {
-  x = at_least_vf(x, -ACTIVATION_END);
+  x = at_least_vf(x, -ACTIVATION_SILU_END);
   return x / one_plus_exp_of_minus(at_most_vf(x, ACTIVATION_END));
 }
 

@@ -43,7 +43,9 @@ final class Plan: @unchecked Sendable {
 
   /// Submits the ops with the index data of this moment and returns the ticket. Nothing has happened where it throws.
   func run() throws(Failure) -> UInt64 {
-    for use in uses where use.buffer.isReleased {
+    // By index: a copy of a use would retain its words too.
+    for index in uses.indices where uses[index].buffer.isReleased {
+      let use = uses[index]
       throw Failure(
         .handle, op: use.op, argument: use.argument, expected: "a buffer", received: "one that was released")
     }

@@ -41,6 +41,15 @@ public func describeDevice(_ handle: UInt64, _ result: UnsafeMutablePointer<gd_d
   }
 }
 
+@_cdecl("gd_device_gpu_time")
+public func deviceGPUTime(_ handle: UInt64, _ nanoseconds: UnsafeMutablePointer<UInt64>?) -> gd_status {
+  boundary("deviceGpuTime") { () throws(Failure) in
+    let device = try Caller.device(handle)
+    try Caller.require(nanoseconds, "nanoseconds").pointee = device.backend.gpuNanoseconds
+    return GD_OK
+  }
+}
+
 @_cdecl("gd_device_abandon")
 public func abandonDevice(_ handle: UInt64) -> gd_status {
   boundary("deviceAbandon") { () throws(Failure) in

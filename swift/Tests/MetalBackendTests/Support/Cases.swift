@@ -279,3 +279,29 @@ extension Maker {
     return .copySlots(CopySlots(slots: slots, slotElements: elements, pool: pool), sequences)
   }
 }
+
+extension Maker {
+  /// Over one page a sequence, without norms, rotation or gate.
+  mutating func attention(lengths: [Int]) throws -> Op {
+    let (heads, keyHeads, dim) = (4, 2, 64)
+    let tokens = lengths.reduce(0, +)
+    let pageTokens = lengths.max() ?? 1
+    var starts: [Int32] = [0]
+    for length in lengths { starts.append((starts.last ?? 0) + Int32(length)) }
+    func rows(_ count: Int) throws -> TensorView { try tensor(.f32, tokens: tokens, heads: count, dim: dim, strided: false) }
+    func pages() throws -> TensorView {
+      try tensor(.f32, tokens: lengths.count, heads: keyHeads, dim: pageTokens * dim, strided: false)
+    }
+    return .attention(
+      Attention(
+        tokens: tokens, heads: heads, keyHeads: keyHeads, headDim: dim, pages: lengths.count, pageTokens: pageTokens,
+        rotaryDim: 0, weightForm: .plain, ropeTheta: 1e4, normEps: 1e-6, scale: 0.125, query: try rows(heads),
+        key: try rows(keyHeads), value: try rows(keyHeads), gate: nil, queryNorm: nil, keyNorm: nil,
+        keyPages: try pages(), valuePages: try pages(), out: try rows(heads)),
+      Sequences(
+        count: lengths.count, starts: starts,
+        pages: PagedSequences(
+          pastTokens: lengths.map { _ in 0 }, pageTable: lengths.indices.map { Int32($0) }, pagesPerSequence: 1,
+          positions: nil, rotation: [])))
+  }
+}

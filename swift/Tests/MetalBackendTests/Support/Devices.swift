@@ -104,5 +104,11 @@ extension Backend {
         guard let path = emulator_find(), emulator_load(path, &functions) == nil else { return nil }
         return functions.pipeline_create
       }()
+    /// Its text, which is asked for each time that a library is compiled.
+    static let source: (@convention(c) () -> UnsafePointer<CChar>?)? = {
+      var functions = emulator_functions()
+      guard let path = emulator_find(), emulator_load(path, &functions) == nil else { return nil }
+      return functions.source
+    }()
   }
 #endif

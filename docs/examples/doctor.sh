@@ -1,0 +1,1 @@
+npx gated-delta doctor

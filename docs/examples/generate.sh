@@ -1,0 +1,1 @@
+npx gated-delta generate "$MODEL" "Why is the sky blue?" --max-tokens 40

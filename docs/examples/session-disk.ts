@@ -1,0 +1,27 @@
+import { rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Device } from "gated-delta";
+import { LanguageModel, Session } from "gated-delta/model";
+
+const folder = process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed"; // of a checkpoint
+using device = Device.open();
+using model = await LanguageModel.load(device, folder, { states: 4, pages: 64 });
+
+/** The next tokens of a session, the most likely ones. */
+async function goOn(session: Session): Promise<number[]> {
+  const tokens: number[] = [];
+  for await (const { token } of session.generate({ maxTokens: 5, ignoreModelStops: true })) tokens.push(token);
+  return tokens;
+}
+
+using session = model.session().chat([{ role: "user", content: "Name a large lake." }]);
+await session.logits();
+const path = join(tmpdir(), `gated-delta-session-${process.pid}.safetensors`);
+await session.save(path);
+const here = await goOn(session);
+
+using loaded = await Session.load(model, path); // the same process here; any other one with this model can do it
+const later = await goOn(loaded);
+console.log("the same tokens:", here.join() === later.join());
+rmSync(path);

@@ -1,0 +1,123 @@
+/**
+ * The ways that sessions can read and generate what {@link readWhole} has: each gives some tokens of every case, and the
+ * logits after them, and promises its tokens and bits.
+ */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { LanguageModel } from "../../model/language-model.ts";
+import { Session } from "../../model/session/session.ts";
+import type { GenerateOptions } from "../../model/session/session-options.ts";
+import { seededTokens, type ModelCase } from "./model-cases.ts";
+
+/** What a session gave of a case. */
+export interface SessionAnswer {
+  /** The first tokens that were chosen after the prompt. */
+  readonly tokens: Int32Array;
+  /** `[vocab]`: the logits after the last of them, or after the prompt where there are none. */
+  readonly logits: Float32Array;
+}
+
+/** One way to go through all cases. */
+export interface SessionWay {
+  readonly way: string;
+  run(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]>;
+}
+
+/** Tokens that a session gives of each case: few, since steps of emulated Metal take long. */
+const mostTokens = 5;
+
+/** Cases that are gone through at the same time: two states for each, as many as there are at least. */
+const atOnce = 3;
+
+/** All ways of sessions. */
+export const sessionWays: readonly SessionWay[] = [
+  { way: "sessions, strangers beside them", run: besideStrangers },
+  { way: "sessions, cold and warm cache", run: warm },
+  { way: "sessions, drafts", run: (model, cases) => inGroups(cases, (one) => alone(model, one, { drafts: { tokens: 3, shortest: 1 } })) },
+  { way: "sessions, forked", run: (model, cases) => inGroups(cases, (one) => forked(model, one)) },
+  { way: "sessions, restored from files", run: restored },
+];
+
+/** How many tokens a session gives: the logits after them are known too. */
+export function tokensGiven({ steps }: ModelCase): number {
+  return Math.min(mostTokens, Math.max(0, steps - 1));
+}
+
+async function inGroups(cases: readonly ModelCase[], run: (one: ModelCase) => Promise<SessionAnswer>): Promise<SessionAnswer[]> {
+  const answers: SessionAnswer[] = [];
+  for (let at = 0; at < cases.length; at += atOnce) answers.push(...(await Promise.all(cases.slice(at, at + atOnce).map(run))));
+  return answers;
+}
+
+/** Goes on for some tokens. */
+async function give(session: Session, count: number, options: GenerateOptions = {}): Promise<number[]> {
+  const tokens: number[] = [];
+  if (count === 0) return tokens;
+  for await (const { token } of session.generate({ ...options, ignoreModelStops: true, maxTokens: count })) tokens.push(token);
+  return tokens;
+}
+
+async function answer(session: Session, tokens: readonly number[]): Promise<SessionAnswer> {
+  return { tokens: Int32Array.from(tokens), logits: await session.logits() };
+}
+
+async function alone(model: LanguageModel, one: ModelCase, options: GenerateOptions = {}): Promise<SessionAnswer> {
+  using session = model.session().append(one.prompt);
+  return await answer(session, await give(session, tokensGiven(one), options));
+}
+
+/** All at the same time, and another session with other tokens. */
+async function besideStrangers(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
+  using stranger = model.session().append(seededTokens(80, Math.min(11, model.config.maxPositions - 1), model.config.vocabSize));
+  const others = give(stranger, Math.min(mostTokens, model.config.maxPositions - stranger.length), { temperature: 1, seed: 1 });
+  const answers = await inGroups(cases, (one) => alone(model, one));
+  await others;
+  return answers;
+}
+
+/** Sessions that read the prompts leave them in a cache; others go on from there. */
+async function warm(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
+  using cache = model.cache({ bytes: Number.MAX_SAFE_INTEGER, step: 16 });
+  return await inGroups(cases, async (one) => {
+    {
+      using cold = model.session({ cache }).append(one.prompt);
+      await cold.logits();
+    }
+    using session = model.session({ cache }).append(one.prompt);
+    return await answer(session, await give(session, tokensGiven(one)));
+  });
+}
+
+/** A fork goes on half way, while what it was forked from reads other tokens. */
+async function forked(model: LanguageModel, one: ModelCase): Promise<SessionAnswer> {
+  const count = tokensGiven(one);
+  using first = model.session().append(one.prompt);
+  const before = await give(first, count >> 1);
+  using second = first.fork();
+  first.append(seededTokens(81, Math.min(5, model.config.maxPositions - first.length), model.config.vocabSize));
+  const [after] = await Promise.all([give(second, count - before.length), first.logits()]);
+  return await answer(second, [...before, ...after]);
+}
+
+/** Each is saved half way, and goes on from the file. */
+async function restored(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
+  const folder = mkdtempSync(join(tmpdir(), "gated-delta-verify-"));
+  try {
+    return await inGroups(cases, async (one) => {
+      const count = tokensGiven(one);
+      const path = join(folder, `${one.index}.safetensors`);
+      let before: number[];
+      {
+        using first = model.session().append(one.prompt);
+        before = await give(first, count >> 1);
+        await first.save(path);
+      }
+      using second = await Session.load(model, path);
+      return await answer(second, [...before, ...(await give(second, count - before.length))]);
+    });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,192 @@
+import CPUKernels
+import GatedDeltaTypes
+import Synchronization
+import Testing
+import Threading
+
+@testable import CPUBackend
+
+/// How devices share the pool's threads, and when the threads give way.
+@Suite struct ThreadPoolTests {
+  typealias Share = ThreadPool.Share
+
+  @Test func oneDeviceHasAllHelpersAndSeveralShareThem() {
+    func share(_ cores: Int, others: Int, before: Int, othersThreads: Int) -> Share {
+      ThreadPool.share(cores: cores, others: others, before: before, othersThreads: othersThreads)
+    }
+    #expect(share(16, others: 0, before: 0, othersThreads: 0) == Share(first: 0, count: 15))
+    #expect(share(1, others: 0, before: 0, othersThreads: 0).count == 0)
+    // Two devices on two cores: each has its caller.
+    for before in 0...1 { #expect(share(2, others: 1, before: before, othersThreads: 2).count == 0) }
+    #expect(share(16, others: 1, before: 0, othersThreads: 16) == Share(first: 0, count: 7))
+    #expect(share(16, others: 1, before: 1, othersThreads: 16) == Share(first: 7, count: 7))
+    // What devices of few threads leave.
+    #expect(share(16, others: 1, before: 0, othersThreads: 1).count == 14)
+    #expect(share(16, others: 2, before: 0, othersThreads: 4).count == 11)
+    // More devices than cores.
+    #expect(share(2, others: 5, before: 3, othersThreads: 10).count == 0)
+  }
+
+  /// Together the devices have no more threads than cores, and none has two fewer than another.
+  @Test func sharesAreEvenAndApart() {
+    for cores in 1...40 {
+      for devices in 1...min(cores, 12) {
+        let shares = (0..<devices).map {
+          ThreadPool.share(cores: cores, others: devices - 1, before: $0, othersThreads: (devices - 1) * cores)
+        }
+        let counts = shares.map(\.count)
+        #expect(counts.reduce(devices, +) == cores)
+        #expect((counts.max() ?? 0) - (counts.min() ?? 0) <= 1)
+        for (one, next) in zip(shares, shares.dropFirst()) { #expect(one.first + one.count == next.first) }
+      }
+    }
+  }
+
+  @Test func aLostCoreCountsForAWhileAndLongerEachTime() {
+    let crowding = Crowding()
+    var now: UInt64 = 1_000_000_000
+    #expect(!crowding.isCrowded(at: now))
+    crowding.lostCore(at: now)
+    #expect(crowding.isCrowded(at: now) && crowding.isCrowded(at: now + Crowding.leastHold - 1))
+    #expect(!crowding.isCrowded(at: now + Crowding.leastHold))
+    // Others that notice it at the same time prolong it, no more.
+    crowding.lostCore(at: now + 1000)
+    #expect(!crowding.isCrowded(at: now + 1000 + Crowding.leastHold))
+    // Lost again soon after the end: twice the time, up to the most.
+    now += 1000 + Crowding.leastHold
+    var hold = Crowding.leastHold
+    for _ in 0..<10 {
+      crowding.lostCore(at: now + 10)
+      hold = min(2 * hold, Crowding.mostHold)
+      #expect(crowding.isCrowded(at: now + 10 + hold - 1) && !crowding.isCrowded(at: now + 10 + hold))
+      now += 10 + hold
+    }
+    // After as long a time of peace, from the beginning.
+    now += Crowding.mostHold + 1
+    crowding.lostCore(at: now)
+    #expect(!crowding.isCrowded(at: now + Crowding.leastHold))
+  }
+
+  /// Counts how often each item of a job ran.
+  private static let count: OpaqueRun = { op, begin, end, _, _ in
+    guard let op else { return }
+    let counts = op.assumingMemoryBound(to: Int32.self)
+    for item in begin..<end { UnsafeMutablePointer(mutating: counts)[Int(item)] += 1 }
+  }
+
+  /// Many crews with jobs of few and of many parts at once, on more cores than there are: every part runs once a job, and no part of a
+  /// job runs after the job has ended.
+  @Test func everyPartRunsOnce() throws {
+    let pool = ThreadPool(cores: 5)
+    let finished = Atomic<Int>(0)
+    let wrong = Atomic<Int>(0)
+    let helped = Atomic<Int>(0)
+    let devices = 4
+    withoutActuallyEscaping({ @Sendable () -> Void in
+      defer { finished.add(1, ordering: .releasing) }
+      guard let crew = pool.join(threads: 5) else { return }
+      defer { pool.leave(crew) }
+      let scratch = UnsafeMutableRawPointer.allocate(byteCount: 64, alignment: 64)
+      let counts = UnsafeMutablePointer<Int32>.allocate(capacity: 64)
+      let bounds = UnsafeMutablePointer<Int64>.allocate(capacity: 65)
+      var stop: UInt32 = 0
+      for round in 0..<600 {
+        let parts = [2, 3, 8, 64][round % 4]
+        counts.initialize(repeating: 0, count: 64)
+        for part in 0...parts { bounds[part] = Int64(part) }
+        if round % 50 == 0 { pool.end(crew) }
+        if round % 50 == 25 { pool.begin(crew) }
+        let ran = withUnsafePointer(to: &stop) {
+          pool.run(
+            PoolJob(run: ThreadPoolTests.count, op: UnsafeRawPointer(counts), bounds: bounds, parts: parts, stop: $0),
+            nanoseconds: 1e9, in: crew, scratch: scratch)
+        }
+        if ran { helped.add(1, ordering: .relaxed) }
+        let expected: Int32 = ran ? 1 : 0
+        for part in 0..<64 where counts[part] != (part < parts ? expected : 0) { wrong.add(1, ordering: .relaxed) }
+      }
+      bounds.deallocate()
+      counts.deallocate()
+      scratch.deallocate()
+    }) { work in
+      for _ in 0..<devices { #expect(startThread(work)) }
+      while finished.load(ordering: .acquiring) < devices { sleepBriefly() }
+    }
+    #expect(wrong.load(ordering: .relaxed) == 0)
+    #expect(helped.load(ordering: .relaxed) > 0)
+  }
+
+  /// How many threads were in one job at the same time, at most: now in the first word, at most in the second.
+  private static let atOnce: OpaqueRun = { op, begin, end, _, _ in
+    guard let op else { return }
+    let words = UnsafeMutablePointer(mutating: op.assumingMemoryBound(to: Atomic<Int>.self))
+    let now = words[0].add(1, ordering: .relaxed).newValue
+    words[1].max(now, ordering: .relaxed)
+    let end = Clock.now &+ 50_000
+    while Clock.now < end {}
+    words[0].subtract(1, ordering: .relaxed)
+  }
+
+  /// A job of more parts than its device has threads is done by that many threads, on however many cores.
+  @Test func aDeviceHasNoMoreThreadsThanItsOwn() throws {
+    let pool = ThreadPool(cores: 6)
+    for threads in [2, 3] {
+      let crew = try #require(pool.join(threads: threads))
+      defer { pool.leave(crew) }
+      let words = UnsafeMutablePointer<Atomic<Int>>.allocate(capacity: 2)
+      for word in 0..<2 { (words + word).initialize(to: Atomic(0)) }
+      defer { words.deallocate() }
+      let bounds = (0...24).map { Int64($0) }
+      var stop: UInt32 = 0
+      for _ in 0..<40 {
+        _ = bounds.withUnsafeBufferPointer { bounds in
+          withUnsafePointer(to: &stop) {
+            pool.run(
+              PoolJob(
+                run: ThreadPoolTests.atOnce, op: UnsafeRawPointer(words), bounds: bounds.baseAddress!, parts: 24, stop: $0),
+              nanoseconds: 1e9, in: crew, scratch: UnsafeMutableRawPointer(words))
+          }
+        }
+      }
+      #expect(words[1].load(ordering: .relaxed) <= threads)
+    }
+  }
+
+  private func sleepBriefly() {
+    let lock = Lock()
+    lock.lock()
+    lock.sleep(until: Deadline(timeout: 200_000))
+    lock.unlock()
+  }
+
+  /// A device that closed leaves its place to the next.
+  @Test func placesAreUsedAgain() throws {
+    let pool = ThreadPool(cores: 2)
+    let first = try #require(pool.join(threads: 2))
+    let second = try #require(pool.join(threads: 2))
+    #expect(first.index != second.index)
+    pool.leave(first)
+    #expect(pool.join(threads: 1)?.index == first.index)
+  }
+
+  /// Rows that stay in the cache together: measured, or set; the bits are the same.
+  @Test(arguments: instructionSets) func blocksOfAnySizeGiveTheSameBits(_ isa: String) throws {
+    let kernels = try kernels(isa)
+    let choose = try #require(kernels.choose_block)
+    let scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
+    let device = try device(isa)
+    defer { device.close() }
+    var results: [([UInt8], [UInt8])] = []
+    for block: Int32 in [8, 16, 24, 32, 64, 256] {
+      #expect(choose(scratch.start, block) == block)
+      var random = Random(seed: 91)
+      let one = try DeltaCase(.inPlace([40, 1, 3], keyDim: 72, valueDim: 136), &random)
+      try device.run([.gatedDelta(one.op, one.sequences)])
+      results.append((one.out.bytes, one.state.bytes))
+    }
+    for result in results.dropFirst() { #expect(result == results[0]) }
+    let chosen = choose(scratch.start, 0)
+    #expect(chosen == 16 || chosen == 32)
+    #expect(choose(scratch.start, 0) == chosen)
+  }
+}

@@ -1,0 +1,22 @@
+/** Memory over many requests. The long run is session-requests/long.ts. */
+import { afterAll, expect, test } from "bun:test";
+import { openDevice } from "./support/devices.ts";
+import { scratch } from "./support/files.ts";
+import { openTiny } from "./support/models.ts";
+import { runRequests } from "./session-requests/requests.ts";
+
+const device = openDevice(1);
+afterAll(() => device.close());
+const files = scratch();
+const requests = device.emulated ? 60 : 2400;
+
+test(`${requests} requests leave no state, no page and no object behind`, async () => {
+  using model = await openTiny(device, { states: 12, pages: { count: 120, tokens: 8 } });
+  const marks = await runRequests(model, files.folder, requests, 6, 5);
+  const [, second] = marks;
+  const last = marks.at(-1)!;
+  // What a request leaves is at least an object or two; what the engine compiles meanwhile is some hundred.
+  expect(last.objects - second!.objects).toBeLessThan(requests / 4);
+  expect(last.heap - second!.heap).toBeLessThan(2 * 2 ** 20);
+  expect(last.rss - second!.rss).toBeLessThan(48 * 2 ** 20);
+}, 300_000);

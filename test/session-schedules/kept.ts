@@ -1,0 +1,66 @@
+/**
+ * Sessions that a process keeps on disk while it may be killed at any moment, and a journal from which another process knows
+ * what the files must hold: a line before each save says what is saved, and one after it that the file is there.
+ */
+import { appendFileSync, existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Session } from "../../lib/model.ts";
+
+/** As many files there are; each is written again and again. */
+const places = 4;
+
+export class Keeper {
+  readonly #folder: string;
+  /** Those that are not being written, from the one that was written longest ago. */
+  readonly #free = Array.from({ length: places }, (_, place) => place);
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /** Saves a session of these tokens, where not all places are being written. */
+  async save(session: Session, tokens: readonly number[]): Promise<void> {
+    const place = this.#free.shift();
+    if (place === undefined) return;
+    const line = (what: string) => appendFileSync(journalOf(this.#folder), `${place} ${what}\n`);
+    line(`saves ${tokens.join(",")}`);
+    await session.save(pathOf(this.#folder, place));
+    line("saved");
+    this.#free.push(place);
+  }
+}
+
+/** A file that a killed process has left. */
+export interface Kept {
+  readonly path: string;
+  /** What it may hold: what was saved last, and, where that was under way, what was saved before. */
+  readonly texts: readonly (readonly number[])[];
+}
+
+/**
+ * The files that a process has left.
+ *
+ * @throws where one is not there that was written.
+ */
+export function keptIn(folder: string): Kept[] {
+  if (!existsSync(journalOf(folder))) return [];
+  const texts = new Map<string, { saved: number[] | undefined; under: number[] | undefined }>();
+  for (const line of readFileSync(journalOf(folder), "utf8").split("\n").slice(0, -1)) {
+    const [place, what, tokens = ""] = line.split(" ") as [string, string, string?];
+    const known = texts.get(place) ?? { saved: undefined, under: undefined };
+    texts.set(place, what === "saves" ? { ...known, under: tokens.split(",").map(Number) } : { saved: known.under, under: undefined });
+  }
+  const found: Kept[] = [];
+  for (const [place, { saved, under }] of texts) {
+    const path = pathOf(folder, place);
+    if (existsSync(path)) found.push({ path, texts: [saved, under].filter((text) => text !== undefined) });
+    else if (saved !== undefined) throw new Error(`${path} was written and is not there`);
+  }
+  return found;
+}
+
+/** Whether a process has begun to save. */
+export const hasBegun = (folder: string) => existsSync(journalOf(folder));
+
+const journalOf = (folder: string) => join(folder, "journal");
+const pathOf = (folder: string, place: number | string) => join(folder, `kept-${place}`);

@@ -3,8 +3,10 @@
 // b [tokens, heads, length] T; a and out likewise, T or f32; token and head strides in elements, any length. Where out
 // is a or b itself, that argument is not bound and its elements are read from out: arguments may not overlap.
 //
-// Grid: (rows, ceil(length / (GDM_ADD_PART GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread takes
-// GDM_ADD_PART elements, GDM_COPY_THREADS apart. Function constants: OUT_F32.
+// Grid: (rows, ceil(length / (4 GDM_ADD_PARTS GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread takes
+// GDM_ADD_PARTS times four neighbouring elements, and reads them all before it writes the first. ALIGNED_ROWS: lengths
+// are multiples of 4 and every row of all three begins at a multiple of four elements' bytes. Function constants: OUT_F32,
+// ALIGNED_ROWS.
 #include "storage.h"
 
 template <typename T>
@@ -20,13 +22,21 @@ kernel void gd_add(device const T* a [[buffer(0)]],
   ulong aAt = ulong(token) * params.aTokenStride + ulong(head) * params.aHeadStride;
   ulong bAt = ulong(token) * params.bTokenStride + ulong(head) * params.bHeadStride;
   ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
-  for (uint part = 0; part < GDM_ADD_PART; ++part) {
-    uint i = (group.y * GDM_ADD_PART + part) * GDM_COPY_THREADS + index;
-    if (i >= params.length) return;
-    float x = params.replacesA != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32)
-                                    : read_wide(a, aAt + i, params.aF32 != 0);
-    float y = params.replacesB != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32) : float(b[bAt + i]);
-    write_wide(out, outAt + i, x + y, OUT_F32);
+  device const T* aRow = params.replacesA != 0 ? wide_row((device const T*)out, outAt, OUT_F32)
+                                               : wide_row(a, aAt, params.aF32 != 0);
+  device const T* bRow = params.replacesB != 0 ? wide_row((device const T*)out, outAt, OUT_F32) : b + bAt;
+  bool aWide = params.replacesA != 0 ? OUT_F32 : params.aF32 != 0;
+  bool bWide = params.replacesB != 0 && OUT_F32;
+  device T* outRow = wide_row(out, outAt, OUT_F32);
+  uint first = 4 * (group.y * GDM_ADD_PARTS * GDM_COPY_THREADS + index);
+  float4 x[GDM_ADD_PARTS];
+  float4 y[GDM_ADD_PARTS];
+  GDM_UNROLL for (uint i = 0; i < GDM_ADD_PARTS; ++i) {
+    x[i] = read_four(aRow, first + 4 * i * GDM_COPY_THREADS, params.length, aWide);
+    y[i] = read_four(bRow, first + 4 * i * GDM_COPY_THREADS, params.length, bWide);
+  }
+  GDM_UNROLL for (uint i = 0; i < GDM_ADD_PARTS; ++i) {
+    write_four(outRow, first + 4 * i * GDM_COPY_THREADS, params.length, x[i] + y[i], OUT_F32);
   }
 }
 

@@ -11,10 +11,12 @@
 // Where all is -inf, exponents are taken from 0. A score's order is that of rows.h; a sum of p goes by xor 1, 2, 4, 8, 16
 // of the key's number in its block; values are one fma chain in ascending order. None depends on the rows of a group.
 //
-// Grid: (spans, tasks, keyHeads) threadgroups of GDM_ATTENTION_THREADS.
-// 1. Queries to threadgroup memory. Of each block: 2. where its keys lie; 3. scores: eight lanes a key, with every row;
-// 4. softmax: a simdgroup a row, a lane a key; 5. values: a thread four neighbouring elements of some rows.
-// A row reads nothing of a key behind its own token. No function constants.
+// Grid: (spans, tasks, keyHeads) threadgroups of GDM_ATTENTION_THREADS. A span is walked GDM_ATTENTION_STRIP keys, several
+// blocks, at a time, so that many keys and values are asked for at once and barriers are few.
+// 1. Queries, and where the span's keys lie, to threadgroup memory. Of each strip: 2. scores: eight lanes a key, two keys
+// at a time where registers allow it, with every row; 3. softmax, block by block: a simdgroup a row, a lane a key;
+// 4. values: a thread an element of some rows, those of a block asked for before the first is used.
+// A row takes nothing of a key behind its own token. No function constants.
 #include "rows.h"
 
 METAL_FUNC float largest(float a, float b) { return b > a ? b : a; }
@@ -35,17 +37,36 @@ METAL_FUNC float softmax_step(float score, thread float& most, thread float& sum
   now = largest(now, simd_shuffle_xor(now, ushort(16)));
   now = largest(most, now);
   float reference = now == -INFINITY ? 0.0f : now;
-  float weight = gd_exp(score - reference);
+  float weight = gd_exp_down(score - reference);
   float total = weight;
   total += simd_shuffle_xor(total, ushort(1));
   total += simd_shuffle_xor(total, ushort(2));
   total += simd_shuffle_xor(total, ushort(4));
   total += simd_shuffle_xor(total, ushort(8));
   total += simd_shuffle_xor(total, ushort(16));
-  correction = gd_exp(most - reference);
+  correction = gd_exp_down(most - reference);
   sum = fma(sum, correction, total);
   most = now;
   return weight;
+}
+
+// The value rows of a thread: all, or those of its set where a dim leaves threads for several.
+template <uint G> struct ValueRows {
+  enum : uint { each = G == 16 ? 2 : G == 32 ? 4 : 8 };
+};
+
+// values <- values + weight value for the keys of a block, in ascending order; WHOLE: every row sees all of them.
+template <bool WHOLE, typename S, uint R>
+METAL_FUNC void attend(thread float* values, thread const S* asked, threadgroup const float* weights,
+                       thread const uint* sees) {
+  GDM_UNROLL for (uint j = 0; j < GDM_ATTENTION_BLOCK; ++j) {
+    float v = float(asked[j]);
+    threadgroup const float* of = weights + j * GDM_ATTENTION_ROWS;
+    GDM_UNROLL for (uint i = 0; i < R; ++i) {
+      float weight = R % 4 == 0 ? ((threadgroup const float4*)of)[i / 4][i % 4] : of[i];
+      if (WHOLE || j < sees[i]) values[i] = fma(weight, v, values[i]);
+    }
+  }
 }
 
 template <typename S, uint G>
@@ -63,12 +84,17 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
   constexpr uint L = GDM_ATTENTION_LANES;
   constexpr uint R = GDM_ATTENTION_ROWS;
   constexpr uint B = GDM_ATTENTION_BLOCK;
-  constexpr uint simdgroups = GDM_ATTENTION_THREADS / GDM_SIMD_LANES;
-  typedef typename Vec4<S>::type S4;
-  threadgroup float queries[R * GDM_MAX_DIM];
-  threadgroup float weights[R * B];
-  threadgroup float corrections[R];
-  threadgroup uint keyRows[B];
+  constexpr uint strip = GDM_ATTENTION_STRIP;
+  constexpr uint threads = GDM_ATTENTION_THREADS;
+  constexpr uint each = ValueRows<G>::each;
+  static_assert(threads == R * GDM_SIMD_LANES, "a simdgroup has a row of the softmax");
+  static_assert(R * GDM_MAX_DIM <= each * threads || G < 64, "a thread has an element of each row");
+  threadgroup float4 queryMemory[R * GDM_MAX_DIM / 4];
+  threadgroup float4 weightMemory[strip * R / 4];  // of a key all rows
+  threadgroup float corrections[strip / B * R];
+  threadgroup uint keyRows[GDM_ATTENTION_SPAN];
+  threadgroup float* queries = (threadgroup float*)queryMemory;
+  threadgroup float* weights = (threadgroup float*)weightMemory;
 
   uint span = place.x;
   uint keyHead = place.z;
@@ -81,98 +107,99 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
   if (begin >= all) return;  // the whole threadgroup
   uint end = min(all, begin + GDM_ATTENTION_SPAN);
 
-  for (uint i = index; i < rows * dim; i += GDM_ATTENTION_THREADS) {
+  for (uint i = index; i < rows * dim; i += threads) {
     uint row = i / dim;
     uint number = uint(task.firstRow) + row;
     ulong at = ulong(uint(task.firstToken) + number / group) * params.heads + (keyHead * group + number % group);
     queries[row * GDM_MAX_DIM + (i - row * dim)] = query[at * dim + (i - row * dim)];
   }
+  for (uint i = index; i < end - begin; i += threads) {
+    uint page = (begin + i) / params.pageTokens;
+    uint number = uint(pageTable[uint(task.pages) + page]);
+    keyRows[i] = (number * params.keyHeads + keyHead) * params.pageTokens + (begin + i - page * params.pageTokens);
+  }
+
+  // Rows that are not there have weights of zero: all of a key's are read together.
+  for (uint i = index; i < strip * R / 4; i += threads) weightMemory[i] = float4(0.0f);
 
   uint lane = index % GDM_SIMD_LANES;
-  uint simdgroup = index / GDM_SIMD_LANES;
-  // Softmax: rows simdgroup, simdgroup + 4. Values: elements 4 quad .. + 3 of rows set, set + sets, ...
-  float most[R / simdgroups];
-  float sum[R / simdgroups];
-  GDM_UNROLL for (uint i = 0; i < R / simdgroups; ++i) {
-    most[i] = -INFINITY;
-    sum[i] = 0.0f;
-  }
-  uint quads = dim / 4;
-  uint sets = GDM_ATTENTION_THREADS / quads;  // at least 2
-  uint quad = index % quads;
-  uint set = index / quads;
-  float4 values[R / 2];
-  GDM_UNROLL for (uint i = 0; i < R / 2; ++i) values[i] = float4(0.0f);
+  uint own = index / GDM_SIMD_LANES;  // this simdgroup's row of the softmax
+  float most = -INFINITY;
+  float sum = 0.0f;
+  uint element = index % dim;
+  uint firstRow = index / dim * each;  // of this thread's values; beyond the last where the dim leaves threads over
+  float values[each];
+  GDM_UNROLL for (uint i = 0; i < each; ++i) values[i] = 0.0f;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
 
-  for (uint first = begin; first < end; first += B) {
-    uint count = min(end - first, B);
-    if (index < count) {
-      uint token = first + index;
-      uint page = token / params.pageTokens;
-      uint number = uint(pageTable[uint(task.pages) + page]);
-      keyRows[index] = (number * params.keyHeads + keyHead) * params.pageTokens + (token - page * params.pageTokens);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint first = begin; first < end; first += strip) {
+    uint count = min(end - first, strip);
+    threadgroup const uint* stripRows = keyRows + (first - begin);
 
-    for (uint turn = 0; turn < B; turn += GDM_ATTENTION_THREADS / L) {
-      uint key_ = turn + index / L;
-      // Whole simdgroups have none of the block's keys; others go with the last one again, unstored.
-      if (turn + simdgroup * (GDM_SIMD_LANES / L) >= count) continue;
-      Row<L, G> k;
-      row_load<S>(k, keyPages + ulong(keyRows[min(key_, count - 1)]) * dim, lane % L, dim);
+    // Whole simdgroups have none of the keys; lanes without one go with the last again, unstored.
+    constexpr uint turn = threads / L;
+    constexpr uint keys = G < 64 ? 2 : 1;
+    for (uint from = 0; from < strip; from += keys * turn) {
+      if (from + own * (GDM_SIMD_LANES / L) >= count) break;
+      uint key = from + index / L;
+      Rows<L, G, keys> k;
+      GDM_UNROLL for (uint u = 0; u < keys; ++u) {
+        row_load<S>(k.row[u], keyPages + ulong(stripRows[min(key + u * turn, count - 1)]) * dim, lane % L, dim);
+      }
       for (uint row = 0; row < rows; ++row) {
         Row<L, G> q;
         row_load(q, queries + row * GDM_MAX_DIM, lane % L, dim);
-        float score = row_dot(k, q);
-        if (lane % L == 0 && key_ < count) weights[row * B + key_] = score;
+        GDM_UNROLL for (uint u = 0; u < keys; ++u) {
+          float score = row_dot(k.row[u], q);
+          if (lane % L == 0 && key + u * turn < count) weights[(key + u * turn) * R + row] = score;
+        }
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
-    GDM_UNROLL for (uint i = 0; i < R / simdgroups; ++i) {
-      uint row = simdgroup + i * simdgroups;
-      uint sees = row < rows ? seen_of(task, row, group, first) : 0;
-      if (sees > 0) {  // the same in every lane
-        float correction = 1.0f;
-        float score = -INFINITY;
-        if (lane < sees) score = weights[row * B + lane];
-        float weight = softmax_step(score, most[i], sum[i], correction);
-        weights[row * B + lane] = weight;
-        if (lane == 0) corrections[row] = correction;
-      }
+    for (uint block = 0; block < strip / B; ++block) {
+      uint sees = own < rows ? seen_of(task, own, group, first + block * B) : 0;
+      if (sees == 0) break;  // the same in every lane
+      float correction = 1.0f;
+      float score = -INFINITY;
+      threadgroup float* place_ = weights + (block * B + lane) * R + own;
+      if (lane < sees) score = *place_;
+      *place_ = softmax_step(score, most, sum, correction);
+      if (lane == 0) corrections[block * R + own] = correction;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
-    uint sees[R / 2];
-    uint most_ = 0;
-    GDM_UNROLL for (uint i = 0; i < R / 2; ++i) {
-      uint row = set + i * sets;
-      sees[i] = set < sets && row < rows ? seen_of(task, row, group, first) : 0;
-      if (sees[i] > 0) values[i] *= corrections[row];
-      most_ = max(most_, sees[i]);
-    }
-    for (uint j = 0; j < most_; ++j) {
-      float4 v = Vec4<S>::widen(*(device const S4*)(valuePages + (ulong(keyRows[j]) * dim + 4 * quad)));
-      GDM_UNROLL for (uint i = 0; i < R / 2; ++i) {
-        if (j < sees[i]) values[i] = fma(float4(weights[(set + i * sets) * B + j]), v, values[i]);
+    for (uint block = 0; block < strip / B; ++block) {
+      uint sees[each];
+      uint least = B;
+      uint last = 0;
+      GDM_UNROLL for (uint i = 0; i < each; ++i) {
+        uint row = firstRow + i;
+        sees[i] = row < rows ? seen_of(task, row, group, first + block * B) : 0;
+        if (sees[i] > 0) values[i] *= corrections[block * R + row];
+        last = max(last, sees[i]);
+        least = min(least, row < rows ? sees[i] : B);
       }
+      if (last == 0) break;
+      threadgroup const float* of = weights + (block * B * R + firstRow);
+      S asked[B];
+      GDM_UNROLL for (uint j = 0; j < B; ++j) {
+        asked[j] = valuePages[ulong(stripRows[block * B + min(j, last - 1)]) * dim + element];
+      }
+      if (least == B) attend<true, S, each>(values, asked, of, sees);
+      else attend<false, S, each>(values, asked, of, sees);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 
   ulong base = ((ulong(place.y) * params.keyHeads + keyHead) * params.spans + span) * R;
-  GDM_UNROLL for (uint i = 0; i < R / 2; ++i) {
-    uint row = set + i * sets;
-    if (set < sets && row < rows && seen_of(task, row, group, begin) > 0) {
-      *(device float4*)(partial + ((base + row) * dim + 4 * quad)) = values[i];
-    }
+  GDM_UNROLL for (uint i = 0; i < each; ++i) {
+    uint row = firstRow + i;
+    if (row < rows && seen_of(task, row, group, begin) > 0) partial[(base + row) * dim + element] = values[i];
   }
-  GDM_UNROLL for (uint i = 0; i < R / simdgroups; ++i) {
-    uint row = simdgroup + i * simdgroups;
-    if (lane == 0 && row < rows && seen_of(task, row, group, begin) > 0) {
-      sums[2 * (base + row)] = most[i];
-      sums[2 * (base + row) + 1] = sum[i];
-    }
+  if (lane == 0 && own < rows && seen_of(task, own, group, begin) > 0) {
+    sums[2 * (base + own)] = most;
+    sums[2 * (base + own) + 1] = sum;
   }
 }
 

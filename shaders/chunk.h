@@ -1,7 +1,7 @@
 // The pieces of chunk_scan.metal: the state as simdgroup matrices, and the tile of 16 staged rows.
 //
-// Only documented simdgroup_matrix operations are used (load, store, multiply, the diagonal constructor), so nothing
-// here depends on which lane holds which element. Every function is called by all threads of the threadgroup, or by
+// Matrices are loaded, stored and multiplied, and their elements multiplied in place by a number or by those of another
+// matrix that was loaded alike (thread_elements, a lane's two): nothing here depends on which lane holds which element. Every function is called by all threads of the threadgroup, or by
 // all lanes of a simdgroup, in uniform control flow.
 #ifndef GATED_DELTA_SHADERS_CHUNK_H
 #define GATED_DELTA_SHADERS_CHUNK_H
@@ -38,8 +38,8 @@ METAL_FUNC void chunk_scale_up_to(threadgroup float* tile, device const float* g
   }
 }
 
-// Scales row i by the product of the decays after token i, and lays out the chunk's whole product as diagonal 8 x 8
-// matrices [Dk / 8, 8, 8].
+// Scales row i by the product of the decays after token i, and lays out the chunk's whole product as 8 x 8 matrices
+// [Dk / 8, 8, 8] of equal columns.
 METAL_FUNC void chunk_scale_after(threadgroup float* tile, threadgroup float* decays, device const float* gate,
                               ulong gateStride, uint count, uint index, uint keyDim) {
   for (uint d = index; d < keyDim; d += GDM_CHUNK_THREADS) {
@@ -48,7 +48,7 @@ METAL_FUNC void chunk_scale_after(threadgroup float* tile, threadgroup float* de
       tile[(i - 1) * keyDim + d] *= product;
       product *= gate[(i - 1) * gateStride + d];
     }
-    for (uint c = 0; c < 8; ++c) decays[d * 8 + c] = c == d % 8 ? product : 0.0f;
+    for (uint c = 0; c < 8; ++c) decays[d * 8 + c] = product;
   }
 }
 
@@ -79,22 +79,24 @@ METAL_FUNC void chunk_lower(thread simdgroup_float8x8& y0, thread simdgroup_floa
   simdgroup_multiply_accumulate(y1, m11, x1, y1);
 }
 
-// S <- decay S + (tile)^T Vn. Per head the decay is `total`; per key dimension the diagonal matrices in `decays`.
+// S <- decay S + (tile)^T Vn, the first product element by element. Per head the decay is `total`; per key dimension, which
+// is a row of the state's matrices, the matrices in `decays`.
 template <uint P>
 METAL_FUNC void chunk_update(thread Panels<P>& s, threadgroup const float* tile, threadgroup const float* decays,
                          float total, simdgroup_float8x8 v0, simdgroup_float8x8 v1, uint panels, uint keyDim) {
-  simdgroup_float8x8 decay = simdgroup_float8x8(total);
   GDM_UNROLL for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
       simdgroup_float8x8 columns;
-      simdgroup_float8x8 next;
-      if (GATE_PER_KEY) simdgroup_load(decay, decays + 64 * f, 8, 0, false);
-      simdgroup_multiply(next, decay, s.part[f]);
+      if (GATE_PER_KEY) {
+        simdgroup_load(columns, decays + 64 * f, 8, 0, false);
+        s.part[f].thread_elements() *= columns.thread_elements();
+      } else {
+        s.part[f].thread_elements() *= total;
+      }
       simdgroup_load(columns, tile + 8 * f, keyDim, 0, true);
-      simdgroup_multiply_accumulate(next, columns, v0, next);
+      simdgroup_multiply_accumulate(s.part[f], columns, v0, s.part[f]);
       simdgroup_load(columns, tile + 8 * keyDim + 8 * f, keyDim, 0, true);
-      simdgroup_multiply_accumulate(next, columns, v1, next);
-      s.part[f] = next;
+      simdgroup_multiply_accumulate(s.part[f], columns, v1, s.part[f]);
     }
   }
 }

@@ -12,8 +12,8 @@
 //
 // With g_i the product of the chunk's decays up to token i and h_i of those after it, per head or per key dimension:
 // 1. O = (g Q) S.   2. R = V - (g K) S.   3. Vn = (I + A)^-1 beta R, O += P Vn.   4. S <- g_last S + (h K)^T Vn.
-// Rows are scaled as they are staged, so that every product but the decay of S is a plain one; S is decayed by a
-// diagonal matrix, which adds exact zeros. Products of decays are running ones: see chunk_prepare.metal.
+// Rows are scaled as they are staged, so that every product but the decay of S is a plain one; S is decayed element by
+// element. Products of decays are running ones: see chunk_prepare.metal.
 //
 // Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES.
 #include "chunk.h"

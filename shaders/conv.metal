@@ -110,14 +110,15 @@ METAL_FUNC void conv_update(device const T* x, device const ushort* weight, devi
       next[n / 4][n % 4] = j + 1 < W ? old[(n + (j + 1 < W ? 1 : 0)) / 4][(n + 1) % 4] : column;
     }
     uint last = c * (W + 1) + W;
-    sum = fma(w[last / 4][last % 4], conv_value<T>(column), sum);
-    y[c] = CONV_SILU ? gd_silu(sum) : sum;
+    y[c] = fma(w[last / 4][last % 4], conv_value<T>(column), sum);
   }
+  if (writeSlot >= 0) {
+    ulong to = (ulong(writeSlot) * channels + first) * W;
+    GDM_UNROLL for (uint i = 0; i < W; ++i) conv_set_bits4(state, to + 4 * i, next[i]);
+  }
+  GDM_UNROLL for (uint c = 0; c < 4; ++c) y[c] = CONV_SILU ? gd_silu(y[c]) : y[c];
   if (OUT_F32) *(device float4*)((device float*)out + outAt + first) = y;
   else *(device T4*)(out + outAt + first) = Vec4<T>::round(y);
-  if (writeSlot < 0) return;
-  ulong to = (ulong(writeSlot) * channels + first) * W;
-  GDM_UNROLL for (uint i = 0; i < W; ++i) conv_set_bits4(state, to + 4 * i, next[i]);
 }
 
 template <typename T>
@@ -140,10 +141,13 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
   threadgroup uint memory[GDM_CONV_THREADS * GDM_CONV_MAX_TAPS];
   if (CONV_UPDATE) {
     uint four = 4 * (group.x * GDM_CONV_THREADS + index);
-    if (four >= params.channels) return;
-    ulong row = ulong(cuSeqlens[group.z]);
-    conv_update<T, 3>(x + row * params.xTokenStride, weight, bias, state, staged, out, row * params.outTokenStride,
-                      readSlots[group.z], writeSlots[group.z], params.channels, four);
+    int row = cuSeqlens[group.z];
+    int readSlot = readSlots[group.z];
+    int writeSlot = writeSlots[group.z];
+    // No row or slot is that low: the comparison has them read now, and not where what has waited for the state needs them.
+    if (four >= params.channels || min(row, min(readSlot, writeSlot)) == int(0x80000000u)) return;
+    conv_update<T, 3>(x + ulong(row) * params.xTokenStride, weight, bias, state, staged, out,
+                      ulong(row) * params.outTokenStride, readSlot, writeSlot, params.channels, four);
     return;
   }
   uint firstChannel = group.x * GDM_CONV_THREADS;
@@ -161,7 +165,11 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
   bool whole = first + GDM_CONV_TILE <= count;
   T in[GDM_CONV_TILE];
   if (whole) {
-    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) in[t] = input[ulong(first + t) * params.xTokenStride];
+    device const T* from = input + ulong(first) * params.xTokenStride;
+    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
+      in[t] = *from;
+      from += params.xTokenStride;
+    }
   }
   ConvWeights w;
   conv_weights(w, weight, bias, safe);
@@ -179,9 +187,15 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
   }
 
   if (whole) {
-    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
-      float y = conv_token(taps, w, in[t]);
-      if (exists) write_wide(out, ulong(begin + first + t) * params.outTokenStride + channel, y, OUT_F32);
+    // All of them before the first store: a condition for each would keep one token's sums from going beside the next's.
+    float y[GDM_CONV_TILE];
+    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) y[t] = conv_token(taps, w, in[t]);
+    if (exists) {
+      ulong at = ulong(begin + first) * params.outTokenStride + channel;
+      GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
+        write_wide(out, at, y[t], OUT_F32);
+        at += params.outTokenStride;
+      }
     }
   } else {
     for (int t = first; t < count; ++t) {

@@ -31,7 +31,7 @@ template <typename T> struct Embedding<T, Packed> {
     Raw<Packed> raw;
     Eight v;
     matrix_fetch(raw, row, 0, at, columns);
-    matrix_widen(v, raw);
+    matrix_widen(v, raw, GDM_PROJECT_UNIT);
     GDM_UNROLL for (uint j = 0; j < 4; ++j) {
       out[at + j] = T(v.lower[j]);
       out[at + 4 + j] = T(v.upper[j]);

@@ -110,35 +110,35 @@ METAL_FUNC void matrix_fetch(thread Raw<Packed>& raw, thread const MatrixRow<Pac
   raw.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
 }
 
-// Number j of eight, as a float; j is a constant where this is called. Bits that stand below position 23 become the
-// mantissa of a float whose unit is their lowest position: an AND-OR and an exact subtraction, not a shift and a
-// conversion. Those that end above it are moved down by 16 first; some of 5 and 6 bits straddle two words.
-METAL_FUNC float packed_number(uint2 words, uint j) {
+// The number at a bit of a word and, where it ends in that, the next; the position is a constant where this is called.
+// Bits that stand below position 23 become the mantissa of a float whose unit is their lowest position: an AND-OR and an
+// exact subtraction, not a shift and a conversion. Those that end above it are moved down by 16 first. `unit` is
+// GDM_PROJECT_UNIT: where it is an argument of the dispatch it stays in a register, and AND and OR are one operation.
+METAL_FUNC float packed_number(uint word, uint next, uint position, uint unit) {
   uint mask = (1u << MATRIX_BITS) - 1;
-  uint start = MATRIX_BITS * j % 32;
-  uint word = MATRIX_BITS * j < 32 ? words.x : words.y;
-  uint position = start;
-  if (start + MATRIX_BITS > 32) {
-    word = words.x >> start | words.y << (32 - start);
+  if (position + MATRIX_BITS > 32) {
+    word = word >> position | next << (32 - position);
     position = 0;
-  } else if (start + MATRIX_BITS > 23) {
+  } else if (position + MATRIX_BITS > 23) {
     word >>= 16;
-    position = start - 16;
+    position -= 16;
   }
-  uint unit = (150 - position) << 23;
-  return as_type<float>((word & (mask << position)) | unit) - as_type<float>(unit);
+  uint own = unit - (position << 23);
+  return as_type<float>((word & (mask << position)) | own) - as_type<float>(own);
 }
 
-template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<W>& raw) {
+template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<W>& raw, uint unit) {
   v.lower = Vec4<W>::widen(raw.lower);
   v.upper = Vec4<W>::widen(raw.upper);
 }
-METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Packed>& raw) {
-  float4 scale = float4(raw.scale);
-  float4 bias = float4(raw.bias);
-  uint2 w = raw.words;
-  v.lower = fma(float4(packed_number(w, 0), packed_number(w, 1), packed_number(w, 2), packed_number(w, 3)), scale, bias);
-  v.upper = fma(float4(packed_number(w, 4), packed_number(w, 5), packed_number(w, 6), packed_number(w, 7)), scale, bias);
+METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Packed>& raw, uint unit) {
+  float4 q[2];
+  GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+    uint bit = MATRIX_BITS * j;
+    q[j / 4][j % 4] = packed_number(bit < 32 ? raw.words.x : raw.words.y, raw.words.y, bit % 32, unit);
+  }
+  v.lower = fma(q[0], float4(raw.scale), float4(raw.bias));
+  v.upper = fma(q[1], float4(raw.scale), float4(raw.bias));
 }
 
 METAL_FUNC float chain4(float sum, float4 a, float4 b) {

@@ -1,4 +1,4 @@
-// The gated RMS norm of one row, shared by norm.metal and step.metal.
+// The gated RMS norm of one row, shared by norm.metal and step.metal; its sum is rms_norm.metal's, too.
 //
 //   norm then gate  weight x rsqrt(mean x^2 + eps) act(z)
 //   gate then norm  weight u rsqrt(mean u^2 + eps), u = x act(z)          act: silu or sigmoid
@@ -18,6 +18,24 @@ METAL_FUNC float norm_operand(float x, float gate) { return NORM_GATE_FIRST ? x 
 
 // The first element of part i of this lane.
 METAL_FUNC uint norm_element(uint lane, uint i) { return 4 * (lane + GDM_SIMD_LANES * i); }
+
+METAL_FUNC float norm_squares(float sum, float4 u, uint at, uint length) {
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (ALIGNED_ROWS || at + j < length) sum = fma(u[j], u[j], sum);
+  }
+  return sum;
+}
+
+METAL_FUNC float4 norm_weights(device const ushort* weight, uint at, uint length) {
+  if (ALIGNED_ROWS && NORM_WEIGHT_DTYPE == GDM_F32) {
+    return at < length ? *(device const float4*)((device const float*)weight + at) : float4(0.0f);
+  }
+  float4 v = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < length) v[j] = read_any(weight, at + j, NORM_WEIGHT_DTYPE);
+  }
+  return v;
+}
 
 // From a lane's sum of squares to 1 / rms of the row, in every lane. Every lane of the simdgroup must call it.
 METAL_FUNC float norm_inverse(float sum, uint length, float epsilon) {

@@ -89,9 +89,10 @@ constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
 
 constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elements that a lane keeps: 1 or 2
 
-// Memory accesses of norm and projection: rows that begin at multiples of 16 bytes are read as vectors.
+// Rows begin where vectors may, and are read as such: each kernel says of how many elements.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
-constant uint PROJECT_ROWS [[function_constant(29)]];   // rows of a projection's tile: 1, 4 or 8
+// Rows of a projection's tile: 1, 4 or 8. Rows of a lane group in decode, whose states are of 16 bits: 4 or 8.
+constant uint TILE_ROWS [[function_constant(29)]];
 
 // Packed weights.
 constant uint MATRIX_BITS [[function_constant(15)]];    // of a number: 2, 3, 4, 5, 6 or 8

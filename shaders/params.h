@@ -30,6 +30,7 @@ enum {
   GDM_DECODE_LANES_16 = 16,       // 16-bit states
   GDM_DECODE_ROWS_16 = 4,
   GDM_DECODE_THREADS_16 = 32,
+  GDM_DECODE_MOST_ROWS_16 = 8,    // of a lane group, where the value dim is whole threadgroups of so many
   GDM_SMALL_BATCH = 8,            // sequences whose tables fit a constant of the dispatch
   GDM_PREFILL_THREADS = 256,
   GDM_PREFILL_LANES = 8,
@@ -53,14 +54,19 @@ enum {
   GDM_PROJECT_THREADS = 128,  // four simdgroups
   GDM_PROJECT_TILE = 4,       // outputs of a simdgroup, at most
   GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
-  GDM_PROJECT_OUTPUTS_1 = 2,  // outputs of a simdgroup for one row, but for weights of f32
-  GDM_PROJECT_TURNS = 4,      // turns of one row whose packed weights are read together
+  GDM_PROJECT_OUTPUTS_1 = 2,  // outputs of a simdgroup for one row and weights of 16 bits
+  GDM_PROJECT_TURNS = 4,      // turns of many rows whose packed weights are read together
+  GDM_PACKED_LANES = 8,       // one row of packed weights: lanes of an output, outputs of a lane, turns read together
+  GDM_PACKED_OUTPUTS = 1,
+  GDM_PACKED_TURNS = 2,
   GDM_EMBEDDING_THREADS = 128,
   GDM_COPY_THREADS = 256,
   GDM_ATTENTION_SPAN = 512,        // keys of a span: the order of a row's sums depends on it
   GDM_ATTENTION_BLOCK = 32,        // keys of a step of the online softmax: a lane each
   GDM_ATTENTION_ROWS = 8,          // query rows of a threadgroup
-  GDM_ATTENTION_THREADS = 128,
+  GDM_ATTENTION_STRIP = 128,       // keys whose scores are taken together
+  GDM_ATTENTION_THREADS = 256,     // a simdgroup a row; an element of some rows a thread
+  GDM_ATTENTION_AHEAD = 4,         // spans that are read together when they are combined
   GDM_ATTENTION_LANES = 8,         // lanes of a key in a score
   GDM_ATTENTION_PREPARE_ROWS = 4,  // rows of a threadgroup, one a simdgroup
   GDM_MAX_DIM = 256           // the largest key or value dim
@@ -155,6 +161,9 @@ typedef struct GDMRMSNorm {
 } GDMRMSNorm;
 GDM_ASSERT_SIZE(GDMRMSNorm, 36);
 
+// 2^23 as a float's bits: matrix.h makes floats of packed numbers with it.
+enum { GDM_PROJECT_UNIT = 150 << 23 };
+
 // projection.metal. What is added to a sum: nothing, a tensor of the activation dtype or of
 // float32, or what out holds.
 enum { GDM_RESIDUAL_NONE = 0, GDM_RESIDUAL_T = 1, GDM_RESIDUAL_F32 = 2, GDM_RESIDUAL_OUT = 3 };
@@ -162,8 +171,9 @@ typedef struct GDMProject {
   uint32_t rows, inputs, outputs;
   uint32_t xRowStride, outRowStride, residualRowStride;
   uint32_t residual;  // GDM_RESIDUAL_*
+  uint32_t unit;      // GDM_PROJECT_UNIT
 } GDMProject;
-GDM_ASSERT_SIZE(GDMProject, 28);
+GDM_ASSERT_SIZE(GDMProject, 32);
 
 // embedding.metal
 typedef struct GDMEmbedding {
@@ -172,7 +182,7 @@ typedef struct GDMEmbedding {
 GDM_ASSERT_SIZE(GDMEmbedding, 8);
 
 // add.metal and silu_mul.metal (a is the gate, b the other). A row is a (token, head) pair.
-enum { GDM_ADD_PART = 4 };  // elements of a thread
+enum { GDM_ADD_PARTS = 2 };  // of a thread: four neighbouring elements each
 typedef struct GDMAdd {
   uint32_t heads, length;
   uint32_t aTokenStride, aHeadStride;

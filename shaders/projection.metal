@@ -8,27 +8,28 @@
 // is w = fma(q, scale, bias) first, and eight of them are a whole number of bytes at any width):
 //   1. chain c = 0 .. 31 takes elements 8 (c + 32 i) + 0 .. 7, i = 0, 1, ..., in ascending order by fma, from 0
 //   2. chains add by xor 1, 2, 4, 8, 16 of their number
-// It depends on `inputs` alone. Here a chain is a lane. The residual is added to the whole sum.
+// It depends on `inputs` alone. Here a chain is a lane; one row of packed weights is packed_row.h's. The residual is added
+// to the whole sum.
 //
-// Grid: (ceil(rows / PROJECT_ROWS), ceil(outputs / (4 OUTS))) threadgroups of GDM_PROJECT_THREADS, rows first, so that
-// threadgroups that run together read the same weights. A simdgroup makes a tile of PROJECT_ROWS rows (1, 4 or 8) by
-// OUTS outputs (4, or what OneRow says), so that a weight read once serves all rows; past the edge it repeats the last
-// row or output, unstored. What a lane reads of weights in a turn, 8 neighbours of each output, it asks for before it
-// uses the first; of packed weights, which are few bytes, and for one row, in several turns at a time. Tiles of eight
-// rows take about 150 registers: the host uses those of four where the pipeline then has few threads, which is why there
-// is no bound on them here.
-// Function constants: OUT_F32, ALIGNED_ROWS, PROJECT_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
-#include "matrix.h"
+// Grid: (ceil(rows / TILE_ROWS), ceil(outputs / (4 OUTS))) threadgroups of GDM_PROJECT_THREADS, rows first, so that
+// threadgroups that run together read the same weights. A simdgroup makes a tile of TILE_ROWS rows (1, 4 or 8) by
+// OUTS outputs (4, or what Tile says), so that a weight read once serves all rows; past the edge it repeats the last row or
+// output, unstored. What a lane reads of weights, 8 neighbours of each output, in one turn or, where they are few bytes, in
+// several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more: the host uses those of
+// four where the pipeline then has few threads, which is why there is no bound on them here.
+// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+#include "packed_row.h"
 
-// Of one row: outputs of a simdgroup, and turns whose weights are asked for together. The host knows the outputs, too.
-template <typename W> struct OneRow {
-  enum { outputs = GDM_PROJECT_OUTPUTS_1, turns = 1 };
+// Outputs of a simdgroup for one row, and turns whose weights are asked for together for one row and for many. The host
+// knows the outputs, too.
+template <typename W> struct Tile {
+  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, packed = 0 };
 };
-template <> struct OneRow<float> {
-  enum { outputs = GDM_PROJECT_TILE, turns = 1 };
+template <> struct Tile<float> {
+  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, packed = 0 };
 };
-template <> struct OneRow<Packed> {
-  enum { outputs = GDM_PROJECT_OUTPUTS_1, turns = GDM_PROJECT_TURNS };
+template <> struct Tile<Packed> {
+  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = GDM_PROJECT_TURNS, packed = 1 };
 };
 
 template <typename T, typename W>
@@ -41,15 +42,20 @@ kernel void gd_project(device const T* x [[buffer(0)]],
                        constant GDMProject& params [[buffer(6)]],
                        uint2 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
+  threadgroup float4 memory[GDM_PACKED_MEMORY];
+  if (Tile<W>::packed && TILE_ROWS == 1) {
+    packed_row(x, weight, scales, biases, residual, out, params, memory, group.y, index);
+    return;
+  }
   constexpr uint tile = GDM_PROJECT_TILE;
   constexpr uint simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES;
   constexpr uint step = 8 * GDM_SIMD_LANES;
-  constexpr uint most = OneRow<W>::turns;
-  uint outs = PROJECT_ROWS == 1 ? uint(OneRow<W>::outputs) : tile;
-  uint turns = PROJECT_ROWS == 1 ? most : 1;
+  constexpr uint most = Tile<W>::many;
+  uint outs = TILE_ROWS == 1 ? Tile<W>::outputs : tile;
+  uint turns = TILE_ROWS == 1 ? Tile<W>::turns : Tile<W>::many;
   uint lane = index % GDM_SIMD_LANES;
   uint firstOutput = (group.y * simdgroups + index / GDM_SIMD_LANES) * outs;
-  uint firstRow = group.x * PROJECT_ROWS;
+  uint firstRow = group.x * TILE_ROWS;
   uint inputs = params.inputs;
 
   MatrixRow<T> xRow[GDM_PROJECT_ROWS];
@@ -66,12 +72,14 @@ kernel void gd_project(device const T* x [[buffer(0)]],
   }
   for (uint i = 8 * lane; i < inputs; i += turns * step) {
     Raw<W> raw[most][tile];
+    Raw<T> one[most];  // of one row: asked for with the weights
     GDM_UNROLL for (uint turn = 0; turn < most; ++turn) {
       uint at = i + turn * step;
       if (turn < turns && at < inputs) {
         GDM_UNROLL for (uint b = 0; b < tile; ++b) {
           if (b < outs) matrix_fetch(raw[turn][b], weightRow[b], turn * step, at, inputs);
         }
+        if (TILE_ROWS == 1) matrix_fetch(one[turn], xRow[0], turn * step, at, inputs);
       }
     }
     GDM_UNROLL for (uint turn = 0; turn < most; ++turn) {
@@ -79,14 +87,14 @@ kernel void gd_project(device const T* x [[buffer(0)]],
       if (turn < turns && at < inputs) {
         Eight w[tile];
         GDM_UNROLL for (uint b = 0; b < tile; ++b) {
-          if (b < outs) matrix_widen(w[b], raw[turn][b]);
+          if (b < outs) matrix_widen(w[b], raw[turn][b], GDM_PROJECT_UNIT);
         }
         GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
-          if (a < PROJECT_ROWS) {
-            Raw<T> read;
+          if (a < TILE_ROWS) {
+            Raw<T> read = one[turn];
             Eight v;
-            matrix_fetch(read, xRow[a], turn * step, at, inputs);
-            matrix_widen(v, read);
+            if (TILE_ROWS != 1) matrix_fetch(read, xRow[a], turn * step, at, inputs);
+            matrix_widen(v, read, GDM_PROJECT_UNIT);
             GDM_UNROLL for (uint b = 0; b < tile; ++b) {
               if (b < outs) sum[a * tile + b] = chain8(sum[a * tile + b], v, w[b], at, inputs);
             }
@@ -98,13 +106,13 @@ kernel void gd_project(device const T* x [[buffer(0)]],
       if (b < outs) matrix_move(weightRow[b], turns * step);
     }
     GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
-      if (a < PROJECT_ROWS) matrix_move(xRow[a], turns * step);
+      if (a < TILE_ROWS) matrix_move(xRow[a], turns * step);
     }
   }
 
   // The tree, for all sums at once: where two are left, a lane keeps the one of its bit and gives the other away. In the
   // end lane n has sum n, of row n / 4 and output n % 4.
-  uint sums = PROJECT_ROWS * tile;
+  uint sums = TILE_ROWS * tile;
   GDM_UNROLL for (uint bit = 0; bit < 5; ++bit) {
     ushort other = ushort(1u << bit);
     bool upper = (lane >> bit & 1) != 0;

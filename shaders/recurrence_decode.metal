@@ -11,7 +11,9 @@
 // HAS_STORES: sequence s stores its state as stores[storeOffsets[s] .. storeOffsets[s + 1] - 1] say, into the pool or
 // into snapshots [entries, Hv, Dv, Dk] S. RECORD: recordKey [tokens, Hk, Dk] and recordDelta [tokens, Hv, Dv], f32.
 //
-// Grid: (ceil(Dv / rows), Hv, n) threadgroups; rows, threads and lanes by the state's dtype: GDM_DECODE_* in params.h. A
+// Grid: (ceil(Dv / rows), Hv, n) threadgroups; rows, threads and lanes by the state's dtype: GDM_DECODE_* in params.h.
+// States of 16 bits have a form of more rows (TILE_ROWS), for value dims that are whole threadgroups of them: it takes more
+// registers, and the host has the other where the pipeline then has few threads, which is why no bound is put on them. A
 // lane group holds several rows, so that a key and a query are loaded and normalised once for them, and keeps as many
 // loads under way as a GPU needs to be at the speed of its memory.
 //
@@ -21,13 +23,111 @@
 // 3. Write the rows to the write slot. A sequence of no tokens moves its state there as bits.
 //
 // Formula: rows.h. A row is read and written by the same lanes, so read slot = write slot needs no copy.
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, SMALL_BATCH, RESOLVE_GATES; where
-// that is set, those of gates.metal.
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, SMALL_BATCH, RESOLVE_GATES, TILE_ROWS;
+// where gates are resolved, those of gates.metal.
 #include "gates.h"
 #include "states.h"
 
+// What the kernel is given, as its parts take it.
+template <typename T, typename S> struct Decode {
+  device const T* query;
+  device const T* key;
+  device const T* value;
+  device const ushort* gate;
+  device const ushort* beta;
+  device S* state;
+  device const S* staged;
+  device T* out;
+  device const int* cuSeqlens;
+  device const int* readSlots;
+  device const int* writeSlots;
+  device const uint* storeOffsets;
+  device const GDMStore* stores;
+  device S* snapshots;
+  device float* recordKey;
+  device float* recordDelta;
+  device const ushort* aLog;
+  device const ushort* dtBias;
+};
+
+// A threadgroup's share, R rows a lane group.
+template <uint R, uint G, typename T, typename S>
+METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurrence& params, constant GDMBatch& batch,
+                            uint3 group, uint index) {
+  constexpr uint L = DecodeShape<S>::lanes;
+  constexpr uint apart = DecodeShape<S>::threads / L;
+  uint keyHeads = params.keyHeads;
+  uint valueHeads = params.valueHeads;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
+  uint valueDim = params.valueDim;
+  uint lane = index % L;
+  uint firstRow = group.x * (apart * R) + index / L;
+  uint valueHead = group.y;
+  uint sequence = group.z;
+  uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
+  bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
+
+  int readSlot = SMALL_BATCH ? batch.readSlots[sequence] : given.readSlots[sequence];
+  int writeSlot = SMALL_BATCH ? batch.writeSlots[sequence] : given.writeSlots[sequence];
+  int begin = SMALL_BATCH ? batch.starts[sequence] : given.cuSeqlens[sequence];
+  int count = (SMALL_BATCH ? batch.starts[sequence + 1] : given.cuSeqlens[sequence + 1]) - begin;
+  uint headRow = valueHead * valueDim;
+  uint limit = R == DecodeShape<S>::rows ? decode_limit<S>(headRow + valueDim) : 0;
+  RowSet set = {headRow + firstRow, apart, limit, lane};
+  States<S> states = {given.state, given.staged, given.snapshots, given.stores, 0, 0, valueHeads * valueDim, keyDim};
+  if (HAS_STORES) {
+    states.next = given.storeOffsets[sequence];
+    states.end = given.storeOffsets[sequence + 1];
+  }
+  if (HAS_STORES || count == 0) states_begin<S, L, G, R>(states, readSlot, writeSlot, count == 0, set);
+  if (count == 0) return;
+
+  Rows<L, G, R> s;
+  states_read(s, states, readSlot, set);
+  for (int t = 0; t < count; ++t) {
+    if (HAS_STORES) states_store(states, t, s, set);
+    ulong token = ulong(begin + t);
+    Row<L, G> k;
+    Row<L, G> q;
+    row_load<T>(k, given.key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
+    row_load<T>(q, given.query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
+    ulong valueAt = token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride;
+    Step<L, G, R> step;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = float(given.value[valueAt + (row_of(set, r) - headRow)]);
+    ulong gateAt = token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
+    ulong betaAt = token * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
+    float b = RESOLVE_GATES ? beta_read(given.beta, betaAt) : ((device const float*)given.beta)[betaAt];
+    float a = 1.0f;
+    if (RESOLVE_GATES) a = gate_read(given.gate, gateAt, given.aLog, valueHead, given.dtBias, valueHead, params.bound);
+    else if (!GATE_PER_KEY) a = ((device const float*)given.gate)[gateAt];
+    row_normalise(k, keyDim, params.epsilon, 1.0f);
+    row_normalise(q, keyDim, params.epsilon, params.scale);
+    if (GATE_PER_KEY) {
+      Row<L, G> decay;
+      row_load<float>(decay, (device const float*)given.gate + gateAt, lane, keyDim);
+      rows_scale(s, decay);
+    } else {
+      rows_scale(s, a);
+    }
+    rows_step(s, k, q, step, b, lane, keyDim);
+    ulong outAt = token * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) {
+      if (lane == 0 && row_exists(set, r)) {
+        uint row = row_of(set, r) - headRow;
+        write_wide(given.out, outAt + row, step.out[r], OUT_F32);
+        if (RECORD) given.recordDelta[(token * valueHeads + valueHead) * valueDim + row] = step.delta[r];
+      }
+    }
+    if (RECORD && recordsKey) {
+      row_store<float>(given.recordKey + (token * keyHeads + keyHead) * keyDim, k, lane, keyDim);
+    }
+  }
+
+  if (HAS_STORES) states_store(states, count, s, set);
+  if (writeSlot >= 0) states_write(states, given.state, uint(writeSlot), s, set);
+}
+
 template <typename T, typename S, uint G>
-[[max_total_threads_per_threadgroup(GDM_DECODE_THREADS)]]
 kernel void gd_decode(device const T* query [[buffer(0)]],
                       device const T* key [[buffer(1)]],
                       device const T* value [[buffer(2)]],
@@ -50,77 +150,13 @@ kernel void gd_decode(device const T* query [[buffer(0)]],
                       constant GDMBatch& batch [[buffer(19)]],
                       uint3 group [[threadgroup_position_in_grid]],
                       uint index [[thread_index_in_threadgroup]]) {
-  constexpr uint L = DecodeShape<S>::lanes;
-  constexpr uint R = DecodeShape<S>::rows;
-  constexpr uint apart = DecodeShape<S>::threads / L;
-  uint keyHeads = params.keyHeads;
-  uint valueHeads = params.valueHeads;
-  uint keyDim = G < 64 ? 4 * G : params.keyDim;
-  uint valueDim = params.valueDim;
-  uint lane = index % L;
-  uint firstRow = group.x * (apart * R) + index / L;
-  uint valueHead = group.y;
-  uint sequence = group.z;
-  uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
-  bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
-
-  int readSlot = SMALL_BATCH ? batch.readSlots[sequence] : readSlots[sequence];
-  int writeSlot = SMALL_BATCH ? batch.writeSlots[sequence] : writeSlots[sequence];
-  int begin = SMALL_BATCH ? batch.starts[sequence] : cuSeqlens[sequence];
-  int count = (SMALL_BATCH ? batch.starts[sequence + 1] : cuSeqlens[sequence + 1]) - begin;
-  uint headRow = valueHead * valueDim;
-  RowSet set = {headRow + firstRow, apart, decode_limit<S>(headRow + valueDim), lane};
-  States<S> states = {state, staged, snapshots, stores, 0, 0, valueHeads * valueDim, keyDim};
-  if (HAS_STORES) {
-    states.next = storeOffsets[sequence];
-    states.end = storeOffsets[sequence + 1];
+  Decode<T, S> given = {query,     key,        value,        gate,   beta,      state,     staged,      out,  cuSeqlens,
+                        readSlots, writeSlots, storeOffsets, stores, snapshots, recordKey, recordDelta, aLog, dtBias};
+  if (sizeof(S) == 2 && TILE_ROWS == GDM_DECODE_MOST_ROWS_16) {
+    decode_rows<GDM_DECODE_MOST_ROWS_16, G>(given, params, batch, group, index);
+  } else {
+    decode_rows<DecodeShape<S>::rows, G>(given, params, batch, group, index);
   }
-  if (HAS_STORES || count == 0) states_begin<S, L, G, R>(states, readSlot, writeSlot, count == 0, set);
-  if (count == 0) return;
-
-  Rows<L, G, R> s;
-  states_read(s, states, readSlot, set);
-  for (int t = 0; t < count; ++t) {
-    if (HAS_STORES) states_store(states, t, s, set);
-    ulong token = ulong(begin + t);
-    Row<L, G> k;
-    Row<L, G> q;
-    row_load<T>(k, key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
-    row_load<T>(q, query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
-    ulong valueAt = token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride;
-    Step<L, G, R> step;
-    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = float(value[valueAt + (row_of(set, r) - headRow)]);
-    ulong gateAt = token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
-    ulong betaAt = token * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
-    float b = RESOLVE_GATES ? beta_read(beta, betaAt) : ((device const float*)beta)[betaAt];
-    float a = 1.0f;
-    if (RESOLVE_GATES) a = gate_read(gate, gateAt, aLog, valueHead, dtBias, valueHead, params.bound);
-    else if (!GATE_PER_KEY) a = ((device const float*)gate)[gateAt];
-    row_normalise(k, keyDim, params.epsilon, 1.0f);
-    row_normalise(q, keyDim, params.epsilon, params.scale);
-    if (GATE_PER_KEY) {
-      Row<L, G> decay;
-      row_load<float>(decay, (device const float*)gate + gateAt, lane, keyDim);
-      rows_scale(s, decay);
-    } else {
-      rows_scale(s, a);
-    }
-    rows_step(s, k, q, step, b, lane, keyDim);
-    ulong outAt = token * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
-    GDM_UNROLL for (uint r = 0; r < R; ++r) {
-      if (lane == 0 && row_exists(set, r)) {
-        uint row = row_of(set, r) - headRow;
-        write_wide(out, outAt + row, step.out[r], OUT_F32);
-        if (RECORD) recordDelta[(token * valueHeads + valueHead) * valueDim + row] = step.delta[r];
-      }
-    }
-    if (RECORD && recordsKey) {
-      row_store<float>(recordKey + (token * keyHeads + keyHead) * keyDim, k, lane, keyDim);
-    }
-  }
-
-  if (HAS_STORES) states_store(states, count, s, set);
-  if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
 }
 
 // Names: gd_decode_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.

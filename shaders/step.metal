@@ -28,7 +28,7 @@
 // Counters begin at any multiple of the ratio, since each dispatch adds the ratio.
 //
 // Formulas: conv.h, gates.h, rows.h, norm.h. Function constants: all but NORM_X_F32, HAS_STORES, RECORD, RESOLVE_GATES,
-// PARTS, ALIGNED_ROWS and PROJECT_ROWS.
+// PARTS, ALIGNED_ROWS and TILE_ROWS.
 #include "conv.h"
 #include "gates.h"
 #include "norm.h"

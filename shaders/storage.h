@@ -21,7 +21,12 @@ template <> struct Vec4<half> {
 };
 template <> struct Vec4<bfloat> {
   typedef bfloat4 type;
-  static METAL_FUNC float4 widen(bfloat4 v) { return float4(v); }
+  // By their bits, two at a time: a conversion of its own would take an operation more for every second one.
+  static METAL_FUNC float4 widen(bfloat4 v) {
+    uint2 pairs = as_type<uint2>(v);
+    return float4(as_type<float>(pairs.x << 16), as_type<float>(pairs.x & 0xffff0000u), as_type<float>(pairs.y << 16),
+                  as_type<float>(pairs.y & 0xffff0000u));
+  }
   static METAL_FUNC bfloat4 round(float4 v) { return bfloat4(v); }
 };
 
@@ -61,6 +66,40 @@ template <typename T> METAL_FUNC float read_wide(device const T* p, ulong i, boo
 template <typename T> METAL_FUNC void write_wide(device T* p, ulong i, float value, bool wide) {
   if (wide) ((device float*)p)[i] = value;
   else p[i] = T(value);
+}
+
+// Where a row begins in a tensor that holds T or, where `wide`, float32.
+template <typename T> METAL_FUNC device const T* wide_row(device const T* p, ulong at, bool wide) {
+  return wide ? (device const T*)((device const float*)p + at) : p + at;
+}
+template <typename T> METAL_FUNC device T* wide_row(device T* p, ulong at, bool wide) {
+  return wide ? (device T*)((device float*)p + at) : p + at;
+}
+
+// Elements at .. at + 3 of a row; those from `length` on are zeros, and not written. ALIGNED_ROWS: rows begin at
+// multiples of four elements' bytes, and lengths are multiples of four.
+template <typename T> METAL_FUNC float4 read_four(device const T* row, uint at, uint length, bool wide) {
+  if (ALIGNED_ROWS) {
+    if (at >= length) return float4(0.0f);
+    if (wide) return *(device const float4*)((device const float*)row + at);
+    return Vec4<T>::widen(*(device const typename Vec4<T>::type*)(row + at));
+  }
+  float4 v = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < length) v[j] = read_wide(row, at + j, wide);
+  }
+  return v;
+}
+template <typename T> METAL_FUNC void write_four(device T* row, uint at, uint length, float4 v, bool wide) {
+  if (ALIGNED_ROWS) {
+    if (at >= length) return;
+    if (wide) *(device float4*)((device float*)row + at) = v;
+    else *(device typename Vec4<T>::type*)(row + at) = Vec4<T>::round(v);
+    return;
+  }
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < length) write_wide(row, at + j, v[j], wide);
+  }
 }
 
 #endif

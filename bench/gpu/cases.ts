@@ -2,7 +2,7 @@
  * The cases of the GPU benchmark: ops as a program encodes them, at the sizes of a Qwen3-Next or Qwen3.5 layer, and what
  * each has to move. Nothing runs here: the emulator records how the Metal backend dispatches them.
  */
-import { causalConv1d, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear } from "../../lib/index.ts";
+import { add, attention, causalConv1d, embedding, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear, rmsNorm, siluMul } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
 
 const [keyHeads, valueHeads, dim, convWidth] = [16, 32, 128, 4] as const;
@@ -17,6 +17,8 @@ export type Case = {
   /** Kernel arguments of which every launch has memory of its own; "*" for all. */
   readonly rotate: readonly string[];
   readonly ops: (device: Device) => readonly Op[];
+  /** What the emulator is told, for kernels that the host chooses on other GPUs. */
+  readonly environment?: Readonly<Record<string, string>>;
 };
 
 const small = 512 << 10; // larger contents are made on the card
@@ -141,6 +143,87 @@ function projectCase(form: WeightForm, rows: number, inputs: number, outputs: nu
   };
 }
 
+/** A GPU with fewer registers: pipelines of many have fewer threads, and the host takes tiles of four rows. */
+const fewerThreads = { GATED_DELTA_EMULATOR_MAX_THREADS: "384" };
+
+function fourRowsCase(form: WeightForm, rows: number, inputs: number, outputs: number): Case {
+  const { name, ...rest } = projectCase(form, rows, inputs, outputs);
+  return { ...rest, name: `${name}/four-rows-a-tile`, environment: fewerThreads };
+}
+
+function table(device: Device, vocabulary: number, columns: number, form: "bf16" | "q4") {
+  if (form === "bf16") return { weight: tensor(device, "bf16", [vocabulary, columns]) };
+  return {
+    weight: device.tensor("u32", [vocabulary, columns / 8]),
+    scales: tensor(device, "bf16", [vocabulary, columns / group]),
+    biases: tensor(device, "bf16", [vocabulary, columns / group]),
+  };
+}
+
+function embeddingCase(form: "bf16" | "q4", rows: number, columns: number): Case {
+  const vocabulary = 32768;
+  return {
+    name: `embedding/${form}/R${rows}`,
+    group: `embedding/${form}/R${rows}`,
+    bytes: rows * columns * (weightBits[form] / 8 + 2),
+    rotate: ["weight", "scales", "biases", "out"],
+    ops: (d) => [
+      embedding({
+        ...table(d, vocabulary, columns, form),
+        ids: Array.from({ length: rows }, (_, i) => (Math.imul(i + 1, 0x9e3779b1) >>> 0) % vocabulary),
+        out: tensor(d, "bf16", [rows, columns]),
+      }),
+    ],
+  };
+}
+
+/** Element-wise ops and the plain norm, rows of `length` bf16, with all they read and write in memory of its own. */
+function rowsCase(name: string, tokens: number, length: number, tensors: number, op: (row: () => Tensor, d: Device) => Op): Case {
+  return {
+    name: `${name}/T${tokens}`,
+    group: `${name}/T${tokens}`,
+    bytes: tensors * 2 * tokens * length,
+    rotate: ["*"],
+    ops: (d) => [op(() => tensor(d, "bf16", [tokens, 1, length]), d)],
+  };
+}
+
+/** Attention as Qwen3.5's layers have it: heads of 256, pages and activations of bf16. A sequence's pages lie apart. */
+function attentionCase(heads: number, kvHeads: number, sequences: number, tokens: number, past: number): Case {
+  const [headDim, pageTokens] = [256, 64];
+  const rows = sequences * tokens;
+  const pagesEach = Math.ceil((past + tokens) / pageTokens);
+  const name = `attention/${heads}-${kvHeads}/B${sequences}/T${tokens}/past${past}`;
+  return {
+    name,
+    group: name,
+    // Keys and values once, and the rows.
+    bytes: 2 * 2 * sequences * (past + tokens) * kvHeads * headDim + 2 * rows * (3 * heads + 2 * kvHeads) * headDim,
+    rotate: ["keyPages", "valuePages"],
+    ops: (d) => {
+      const row = (count: number): Tensor => tensor(d, "bf16", [rows, count, headDim]);
+      const pages = (): Tensor => tensor(d, "bf16", [sequences * pagesEach, kvHeads, pageTokens, headDim]);
+      return [
+        attention({
+          query: row(heads),
+          key: row(kvHeads),
+          value: row(kvHeads),
+          gate: row(heads),
+          out: row(heads),
+          keyPages: pages(),
+          valuePages: pages(),
+          queryNorm: tensor(d, "bf16", [headDim]),
+          keyNorm: tensor(d, "bf16", [headDim]),
+          rotaryDim: headDim / 4,
+          cuSeqlens: starts(sequences, tokens),
+          pageTable: Array.from({ length: sequences * pagesEach }, (_, i) => (i % pagesEach) * sequences + Math.floor(i / pagesEach)),
+          pastTokens: Array.from({ length: sequences }, () => past),
+        }),
+      ];
+    },
+  };
+}
+
 const slot = valueHeads * dim * dim;
 
 export const cases: readonly Case[] = [
@@ -215,4 +298,18 @@ export const cases: readonly Case[] = [
   projectCase("q6", 1, 2048, 12288),
   projectCase("q8", 1, 2048, 12288),
   ...(["bf16", "q4"] as const).map((form) => projectCase(form, 1, 6144, 2048, "/down")),
+  ...([8, 64, 512] as const).flatMap((rows) =>
+    (["f32", "q4"] as const).map((form) => fourRowsCase(form, rows, 2048, 12288)),
+  ),
+  embeddingCase("bf16", 512, 1024),
+  embeddingCase("q4", 512, 1024),
+  rowsCase("siluMul", 512, 12288, 3, (row) => siluMul({ gate: row(), up: row(), out: row() })),
+  rowsCase("add", 2048, 2048, 3, (row) => add({ a: row(), b: row(), out: row() })),
+  rowsCase("rmsNorm", 2048, 2048, 2, (row, d) => rmsNorm({ x: row(), weight: tensor(d, "bf16", [2048]), out: row() })),
+  ...([4096, 32768] as const).flatMap((past) =>
+    ([[8, 2], [16, 2]] as const).map(([heads, kvHeads]) => attentionCase(heads, kvHeads, 1, 1, past)),
+  ),
+  attentionCase(8, 2, 8, 1, 4096),
+  attentionCase(8, 2, 1, 512, 0),
+  attentionCase(8, 2, 1, 512, 4096),
 ];

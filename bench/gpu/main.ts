@@ -1,10 +1,19 @@
 /** `npm run bench:gpu -- --pack FOLDER` fills a folder for a machine with an NVIDIA card; `--report FOLDER` makes a table of
- * what its run.sh left. The other options are how it calls itself. */
+ * what its run.sh left. `--peers FOLDER` with `--pack`: others' kernels beside this project's (peers.ts). The other options
+ * are how it calls itself. */
 import { parseArgs } from "node:util";
 import { report } from "./report.ts";
 import { encode, pack, runEvery } from "./pack.ts";
 
-const { values } = parseArgs({ options: { pack: { type: "string" }, encode: { type: "string" }, every: { type: "boolean" }, report: { type: "string" } } });
+const { values } = parseArgs({
+  options: {
+    pack: { type: "string" },
+    peers: { type: "string" },
+    report: { type: "string" },
+    encode: { type: "string" },
+    every: { type: "boolean" },
+  },
+});
 if (values.encode !== undefined) {
   encode(Number(values.encode));
 } else if (values.every === true) {
@@ -12,8 +21,8 @@ if (values.encode !== undefined) {
 } else if (values.report !== undefined) {
   console.log(report(values.report));
 } else if (values.pack === undefined) {
-  console.error("usage: npm run bench:gpu -- --pack FOLDER");
+  console.error("usage: npm run bench:gpu -- --pack FOLDER [--peers FOLDER] | --report FOLDER");
   process.exitCode = 2;
 } else {
-  console.log(`${values.pack}: ${await pack(values.pack)} dispatches; on a machine with a card: ${values.pack}/run.sh`);
+  console.log(`${values.pack}: ${await pack(values.pack, values.peers)} dispatches; on a machine with a card: ${values.pack}/run.sh`);
 }

@@ -6,6 +6,10 @@ import { Device } from "../../lib/index.ts";
 import { packReplay } from "../../test/emulator/cuda/replay.ts";
 import { cases } from "./cases.ts";
 import { every } from "./every.ts";
+import { readPeers, writeOutline } from "./peers.ts";
+
+/** Of a kernel's dispatches: enough for every width of packed weights at every shape. */
+const recordsEach = 24;
 
 const root = join(import.meta.dirname, "..", "..");
 
@@ -37,7 +41,8 @@ function child(args: readonly string[], env: Record<string, string>): void {
   if (status !== 0) throw new Error(`${args.join(" ")}: ${stderr}`);
 }
 
-export async function pack(output: string): Promise<number> {
+/** `peersFolder`: see peers.ts. */
+export async function pack(output: string, peersFolder?: string): Promise<number> {
   const records = join(output, "outlines");
   rmSync(records, { recursive: true, force: true });
   mkdirSync(records, { recursive: true });
@@ -51,19 +56,23 @@ export async function pack(output: string): Promise<number> {
     recorded,
     library,
     output,
-    3,
+    recordsEach,
   );
   rmSync(recorded, { recursive: true });
   renameSync(join(output, "run.sh"), join(output, "compare.sh"));
   copyFileSync(join(import.meta.dirname, "bench.cpp"), join(output, "bench.cpp"));
   copyFileSync(join(import.meta.dirname, "run.sh"), join(output, "run.sh"));
 
+  const peers = peersFolder === undefined ? [] : readPeers(peersFolder, output);
+  for (const { name, group } of peers) {
+    if (!cases.some((c) => c.group === group)) throw new Error(`${name}: there is no group ${group}`);
+  }
   const lines: string[] = [];
   let count = 0;
   for (const [number, c] of cases.entries()) {
     const made = join(records, "made");
     mkdirSync(made);
-    child(["--encode", `${number}`], { GATED_DELTA_EMULATOR_RECORD: made, GATED_DELTA_EMULATOR_OUTLINES: "1" });
+    child(["--encode", `${number}`], { ...c.environment, GATED_DELTA_EMULATOR_RECORD: made, GATED_DELTA_EMULATOR_OUTLINES: "1" });
     lines.push(`case ${c.name} ${c.bytes} ${c.group}`, ...c.rotate.map((r) => `rotate ${r}`));
     for (const [i, name] of readdirSync(made).sort().entries()) {
       const to = `outlines/${String(number).padStart(3, "0")}-${i}-${name.replace(/^\d+-/, "")}`;
@@ -72,6 +81,15 @@ export async function pack(output: string): Promise<number> {
       count += 1;
     }
     rmSync(made, { recursive: true });
+    // Cases of a group stand together.
+    if (cases[number + 1]?.group === c.group) continue;
+    for (const [i, peer] of peers.entries()) {
+      if (peer.group !== c.group) continue;
+      const to = `outlines/peer-${String(i).padStart(3, "0")}.emurec`;
+      writeOutline(peer, join(output, to));
+      lines.push(`case ${peer.name} ${c.bytes} ${c.group}`, ...(peer.rotate ?? []).map((r) => `rotate ${r}`), `record ${to}`);
+      count += 1;
+    }
   }
   writeFileSync(join(output, "cases.txt"), `${lines.join("\n")}\n`);
   return count;

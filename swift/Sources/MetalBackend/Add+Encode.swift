@@ -6,6 +6,11 @@ extension Pass {
     let rows = op.tokens * op.heads
     var kernel = Kernel(family: .add, activation: op.b.dtype)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
+    kernel.constants.set(
+      .alignedRows,
+      op.a.isAligned(to: 4, rowsOf: op.dim)
+        && op.b.isAligned(to: 4, rowsOf: op.dim)
+        && op.out.isAligned(to: 4, rowsOf: op.dim))
     try dispatch(
       kernel,
       [
@@ -19,7 +24,7 @@ extension Pass {
         bTokenStride: UInt32(element: op.b.tokenStride), bHeadStride: UInt32(element: op.b.headStride),
         outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
         aF32: op.a.dtype == .f32 ? 1 : 0, replacesA: op.replacesA ? 1 : 0, replacesB: op.replacesB ? 1 : 0),
-      groups: (rows, ceilDiv(op.dim, GDM_ADD_PART * GDM_COPY_THREADS), 1), threads: .exactly(GDM_COPY_THREADS))
+      groups: (rows, ceilDiv(op.dim, 4 * GDM_ADD_PARTS * GDM_COPY_THREADS), 1), threads: .exactly(GDM_COPY_THREADS))
   }
 }
 

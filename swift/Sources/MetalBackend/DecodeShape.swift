@@ -7,9 +7,14 @@ struct DecodeShape {
   let threads: Int
   let rows: Int
 
-  init(_ state: DType) {
+  /// Rows of a lane group.
+  let tileRows: Int
+
+  /// `most`: the form of more rows that states of 16 bits have.
+  init(_ state: DType, most: Bool = false) {
     let lanes = state == .f32 ? GDM_DECODE_LANES_F32 : GDM_DECODE_LANES_16
     threads = state == .f32 ? GDM_DECODE_THREADS_F32 : GDM_DECODE_THREADS_16
-    rows = threads / lanes * (state == .f32 ? GDM_DECODE_ROWS_F32 : GDM_DECODE_ROWS_16)
+    tileRows = state == .f32 ? GDM_DECODE_ROWS_F32 : most ? GDM_DECODE_MOST_ROWS_16 : GDM_DECODE_ROWS_16
+    rows = threads / lanes * tileRows
   }
 }

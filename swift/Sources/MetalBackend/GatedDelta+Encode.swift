@@ -174,7 +174,14 @@ extension Pass {
     try arguments(r, &list)
     list.append(try .reads(resolvesGates ? op.raw?.aLog : nil, elements: op.valueHeads))
     list.append(try .reads(resolvesGates ? op.raw?.dtBias : nil, elements: op.valueHeads))
-    let shape = DecodeShape(op.stateDType)
+    var shape = DecodeShape(op.stateDType, most: true)
+    decode.constants.set(.tileRows, UInt32(element: shape.tileRows))
+    if op.stateDType != .f32 {
+      var fits = op.valueDim % shape.rows == 0
+      if fits { fits = try device.pipelines.pipeline(decode).maxThreads >= Self.threadsForManyRegisters }
+      if !fits { shape = DecodeShape(op.stateDType) }
+      decode.constants.set(.tileRows, UInt32(element: shape.tileRows))
+    }
     try dispatch(
       decode, list, params(op, r.gates), r.table.batch,
       groups: (ceilDiv(op.valueDim, shape.rows), op.valueHeads, r.sequences.count), threads: .exactly(shape.threads))

@@ -110,7 +110,7 @@ struct Constants: Hashable {
     case normXF32 = 26
     case normWeightDType = 27
     case alignedRows = 28
-    case projectRows = 29
+    case tileRows = 29
     case normParts = 30
     case matrixDType = 31
 

@@ -8,8 +8,10 @@ let kernelSource = ##"""
 // b [tokens, heads, length] T; a and out likewise, T or f32; token and head strides in elements, any length. Where out
 // is a or b itself, that argument is not bound and its elements are read from out: arguments may not overlap.
 //
-// Grid: (rows, ceil(length / (GDM_ADD_PART GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread takes
-// GDM_ADD_PART elements, GDM_COPY_THREADS apart. Function constants: OUT_F32.
+// Grid: (rows, ceil(length / (4 GDM_ADD_PARTS GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread takes
+// GDM_ADD_PARTS times four neighbouring elements, and reads them all before it writes the first. ALIGNED_ROWS: lengths
+// are multiples of 4 and every row of all three begins at a multiple of four elements' bytes. Function constants: OUT_F32,
+// ALIGNED_ROWS.
 #line 1 "shaders/storage.h"
 // How values lie in memory. The activation dtype T and the state dtype S are template parameters of the kernels; the
 // dtype of small parameter vectors and the f32 variant of an output are options, read here through one place each, so
@@ -116,6 +118,7 @@ enum {
   GDM_DECODE_LANES_16 = 16,       // 16-bit states
   GDM_DECODE_ROWS_16 = 4,
   GDM_DECODE_THREADS_16 = 32,
+  GDM_DECODE_MOST_ROWS_16 = 8,    // of a lane group, where the value dim is whole threadgroups of so many
   GDM_SMALL_BATCH = 8,            // sequences whose tables fit a constant of the dispatch
   GDM_PREFILL_THREADS = 256,
   GDM_PREFILL_LANES = 8,
@@ -139,14 +142,19 @@ enum {
   GDM_PROJECT_THREADS = 128,  // four simdgroups
   GDM_PROJECT_TILE = 4,       // outputs of a simdgroup, at most
   GDM_PROJECT_ROWS = 8,       // rows of a tile, at most
-  GDM_PROJECT_OUTPUTS_1 = 2,  // outputs of a simdgroup for one row, but for weights of f32
-  GDM_PROJECT_TURNS = 4,      // turns of one row whose packed weights are read together
+  GDM_PROJECT_OUTPUTS_1 = 2,  // outputs of a simdgroup for one row and weights of 16 bits
+  GDM_PROJECT_TURNS = 4,      // turns of many rows whose packed weights are read together
+  GDM_PACKED_LANES = 8,       // one row of packed weights: lanes of an output, outputs of a lane, turns read together
+  GDM_PACKED_OUTPUTS = 1,
+  GDM_PACKED_TURNS = 2,
   GDM_EMBEDDING_THREADS = 128,
   GDM_COPY_THREADS = 256,
   GDM_ATTENTION_SPAN = 512,        // keys of a span: the order of a row's sums depends on it
   GDM_ATTENTION_BLOCK = 32,        // keys of a step of the online softmax: a lane each
   GDM_ATTENTION_ROWS = 8,          // query rows of a threadgroup
-  GDM_ATTENTION_THREADS = 128,
+  GDM_ATTENTION_STRIP = 128,       // keys whose scores are taken together
+  GDM_ATTENTION_THREADS = 256,     // a simdgroup a row; an element of some rows a thread
+  GDM_ATTENTION_AHEAD = 4,         // spans that are read together when they are combined
   GDM_ATTENTION_LANES = 8,         // lanes of a key in a score
   GDM_ATTENTION_PREPARE_ROWS = 4,  // rows of a threadgroup, one a simdgroup
   GDM_MAX_DIM = 256           // the largest key or value dim
@@ -241,6 +249,9 @@ typedef struct GDMRMSNorm {
 } GDMRMSNorm;
 GDM_ASSERT_SIZE(GDMRMSNorm, 36);
 
+// 2^23 as a float's bits: matrix.h makes floats of packed numbers with it.
+enum { GDM_PROJECT_UNIT = 150 << 23 };
+
 // projection.metal. What is added to a sum: nothing, a tensor of the activation dtype or of
 // float32, or what out holds.
 enum { GDM_RESIDUAL_NONE = 0, GDM_RESIDUAL_T = 1, GDM_RESIDUAL_F32 = 2, GDM_RESIDUAL_OUT = 3 };
@@ -248,8 +259,9 @@ typedef struct GDMProject {
   uint32_t rows, inputs, outputs;
   uint32_t xRowStride, outRowStride, residualRowStride;
   uint32_t residual;  // GDM_RESIDUAL_*
+  uint32_t unit;      // GDM_PROJECT_UNIT
 } GDMProject;
-GDM_ASSERT_SIZE(GDMProject, 28);
+GDM_ASSERT_SIZE(GDMProject, 32);
 
 // embedding.metal
 typedef struct GDMEmbedding {
@@ -258,7 +270,7 @@ typedef struct GDMEmbedding {
 GDM_ASSERT_SIZE(GDMEmbedding, 8);
 
 // add.metal and silu_mul.metal (a is the gate, b the other). A row is a (token, head) pair.
-enum { GDM_ADD_PART = 4 };  // elements of a thread
+enum { GDM_ADD_PARTS = 2 };  // of a thread: four neighbouring elements each
 typedef struct GDMAdd {
   uint32_t heads, length;
   uint32_t aTokenStride, aHeadStride;
@@ -410,9 +422,10 @@ constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
 
 constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elements that a lane keeps: 1 or 2
 
-// Memory accesses of norm and projection: rows that begin at multiples of 16 bytes are read as vectors.
+// Rows begin where vectors may, and are read as such: each kernel says of how many elements.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
-constant uint PROJECT_ROWS [[function_constant(29)]];   // rows of a projection's tile: 1, 4 or 8
+// Rows of a projection's tile: 1, 4 or 8. Rows of a lane group in decode, whose states are of 16 bits: 4 or 8.
+constant uint TILE_ROWS [[function_constant(29)]];
 
 // Packed weights.
 constant uint MATRIX_BITS [[function_constant(15)]];    // of a number: 2, 3, 4, 5, 6 or 8
@@ -438,15 +451,16 @@ using namespace metal;
 #pragma METAL fp math_mode(safe)
 #pragma METAL fp contract(off)
 
-// e^x within 1 ulp; 0 below -104, infinity above 88.8, NaN for NaN. Cody-Waite reduction x = n ln 2 + r,
-// |r| <= ln 2 / 2, and a minimax polynomial for (e^r - 1 - r) / r^2 of relative weight, error 3e-9 of e^r.
-METAL_FUNC float gd_exp(float x) {
-  // The ends are compared first: NaN compares false and goes through the polynomial as NaN, with a harmless n.
-  if (x > 88.8f) return as_type<float>(0x7f800000u);
-  if (x < -104.0f) return 0.0f;
-  float n = floor(fma(x, 1.44269504f, 0.5f));
-  // ln 2 in two parts: the upper has 15 significant bits, so n times it is exact.
-  float r = fma(n, -0.693145751953125f, x);
+// e^x 2^offset factor, of which the last two undo each other: 2^n e^r has its exponent added as an integer, which is a
+// number above the smallest normal one and below infinity where n + offset is from -125 to 126, and is rounded once, by
+// the last operation. Cody-Waite reduction x = n ln 2 + r, |r| <= ln 2 / 2, and a minimax polynomial for
+// (e^r - 1 - r) / r^2 of relative weight, error 3e-9 of e^r. n is rounded by adding 1.5 2^23, whose lowest bits it is
+// then. No branches: a GPU works on several of these at once.
+METAL_FUNC float gd_exp_scaled(float x, float offset, float factor) {
+  float rounding = 12582912.0f + offset;
+  float shifted = fma(x, 1.44269504f, rounding);
+  float n = shifted - rounding;
+  float r = fma(n, -0.693145751953125f, x);  // ln 2 in two parts: the upper has 15 significant bits, so n times it is exact
   r = fma(n, -1.42860677e-6f, r);
   float p = 0.00138146023f;
   p = fma(p, r, 0.00836871564f);
@@ -454,11 +468,29 @@ METAL_FUNC float gd_exp(float x) {
   p = fma(p, r, 0.166665211f);
   p = fma(p, r, 0.49999994f);
   float y = 1.0f + fma(p, r * r, r);
-  // 2^n in two factors, so that neither overflows nor is denormal before the last product.
-  int whole = x == x ? int(n) : 0;
-  int lower = whole >> 1;
-  int upper = whole - lower;
-  return (y * as_type<float>(uint(lower + 127) << 23)) * as_type<float>(uint(upper + 127) << 23);
+  float scaled = as_type<float>(as_type<uint>(y) + (as_type<uint>(shifted) << 23));
+  return fma(scaled, factor, x - x);  // NaN may have lost its bits
+}
+
+// e^x for x <= 0, within 1 ulp; 0 below -104, NaN for NaN.
+METAL_FUNC float gd_exp_down(float x) {
+  return gd_exp_scaled(x < -104.0f ? -104.0f : x, 64.0f, 0x1p-64f);
+}
+
+// e^x within 1 ulp; 0 below -104, infinity above 88.8, NaN for NaN.
+METAL_FUNC float gd_exp(float x) {
+  float bounded = x > 88.8f ? 88.8f : x;
+  bounded = bounded < -104.0f ? -104.0f : bounded;
+  bool up = x > 0.0f;
+  return gd_exp_scaled(bounded, up ? -64.0f : 64.0f, up ? 0x1p64f : 0x1p-64f);
+}
+
+// 1 / d for d in [1, 2], within 1 ulp, and exactly for 1 and 2: a quadratic of relative error 1 / 99 (1 - d p(d) is the
+// Chebyshev polynomial T3(3 - 2 d) / T3(3)), whose error two steps of Newton's method square twice.
+METAL_FUNC float gd_reciprocal_unit(float d) {
+  float r = fma(fma(0.323232323f, d, -1.45454545f), d, 2.12121212f);
+  r = fma(r, fma(-d, r, 1.0f), r);
+  return fma(r, fma(-d, r, 1.0f), r);
 }
 
 // log(1 + u) for u in [0, 1], relative error below 3 ulp for the smallest u too: 2 atanh(u / (2 + u)).
@@ -475,14 +507,15 @@ METAL_FUNC float gd_log1p_unit(float u) {
 
 // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|): no overflow, and e^x for very negative x.
 METAL_FUNC float gd_softplus(float x) {
-  float tail = gd_log1p_unit(gd_exp(-fabs(x)));
+  float tail = gd_log1p_unit(gd_exp_down(-fabs(x)));
   return x > 0.0f ? x + tail : tail;
 }
 
 // 1 / (1 + e^-x), from e^-|x| so that neither end loses relative precision.
 METAL_FUNC float gd_sigmoid(float x) {
-  float e = gd_exp(-fabs(x));
-  return precise::divide(x < 0.0f ? e : 1.0f, 1.0f + e);
+  float e = gd_exp_down(-fabs(x));
+  float r = gd_reciprocal_unit(1.0f + e);
+  return x < 0.0f ? e * r : r;
 }
 
 METAL_FUNC float gd_silu(float x) { return x * gd_sigmoid(x); }
@@ -508,7 +541,12 @@ template <> struct Vec4<half> {
 };
 template <> struct Vec4<bfloat> {
   typedef bfloat4 type;
-  static METAL_FUNC float4 widen(bfloat4 v) { return float4(v); }
+  // By their bits, two at a time: a conversion of its own would take an operation more for every second one.
+  static METAL_FUNC float4 widen(bfloat4 v) {
+    uint2 pairs = as_type<uint2>(v);
+    return float4(as_type<float>(pairs.x << 16), as_type<float>(pairs.x & 0xffff0000u), as_type<float>(pairs.y << 16),
+                  as_type<float>(pairs.y & 0xffff0000u));
+  }
   static METAL_FUNC bfloat4 round(float4 v) { return bfloat4(v); }
 };
 
@@ -550,9 +588,43 @@ template <typename T> METAL_FUNC void write_wide(device T* p, ulong i, float val
   else p[i] = T(value);
 }
 
+// Where a row begins in a tensor that holds T or, where `wide`, float32.
+template <typename T> METAL_FUNC device const T* wide_row(device const T* p, ulong at, bool wide) {
+  return wide ? (device const T*)((device const float*)p + at) : p + at;
+}
+template <typename T> METAL_FUNC device T* wide_row(device T* p, ulong at, bool wide) {
+  return wide ? (device T*)((device float*)p + at) : p + at;
+}
+
+// Elements at .. at + 3 of a row; those from `length` on are zeros, and not written. ALIGNED_ROWS: rows begin at
+// multiples of four elements' bytes, and lengths are multiples of four.
+template <typename T> METAL_FUNC float4 read_four(device const T* row, uint at, uint length, bool wide) {
+  if (ALIGNED_ROWS) {
+    if (at >= length) return float4(0.0f);
+    if (wide) return *(device const float4*)((device const float*)row + at);
+    return Vec4<T>::widen(*(device const typename Vec4<T>::type*)(row + at));
+  }
+  float4 v = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < length) v[j] = read_wide(row, at + j, wide);
+  }
+  return v;
+}
+template <typename T> METAL_FUNC void write_four(device T* row, uint at, uint length, float4 v, bool wide) {
+  if (ALIGNED_ROWS) {
+    if (at >= length) return;
+    if (wide) *(device float4*)((device float*)row + at) = v;
+    else *(device typename Vec4<T>::type*)(row + at) = Vec4<T>::round(v);
+    return;
+  }
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < length) write_wide(row, at + j, v[j], wide);
+  }
+}
+
 #endif
 
-#line 9 "shaders/add.metal"
+#line 11 "shaders/add.metal"
 
 template <typename T>
 [[max_total_threads_per_threadgroup(GDM_COPY_THREADS)]]
@@ -567,13 +639,21 @@ kernel void gd_add(device const T* a [[buffer(0)]],
   ulong aAt = ulong(token) * params.aTokenStride + ulong(head) * params.aHeadStride;
   ulong bAt = ulong(token) * params.bTokenStride + ulong(head) * params.bHeadStride;
   ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
-  for (uint part = 0; part < GDM_ADD_PART; ++part) {
-    uint i = (group.y * GDM_ADD_PART + part) * GDM_COPY_THREADS + index;
-    if (i >= params.length) return;
-    float x = params.replacesA != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32)
-                                    : read_wide(a, aAt + i, params.aF32 != 0);
-    float y = params.replacesB != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32) : float(b[bAt + i]);
-    write_wide(out, outAt + i, x + y, OUT_F32);
+  device const T* aRow = params.replacesA != 0 ? wide_row((device const T*)out, outAt, OUT_F32)
+                                               : wide_row(a, aAt, params.aF32 != 0);
+  device const T* bRow = params.replacesB != 0 ? wide_row((device const T*)out, outAt, OUT_F32) : b + bAt;
+  bool aWide = params.replacesA != 0 ? OUT_F32 : params.aF32 != 0;
+  bool bWide = params.replacesB != 0 && OUT_F32;
+  device T* outRow = wide_row(out, outAt, OUT_F32);
+  uint first = 4 * (group.y * GDM_ADD_PARTS * GDM_COPY_THREADS + index);
+  float4 x[GDM_ADD_PARTS];
+  float4 y[GDM_ADD_PARTS];
+  GDM_UNROLL for (uint i = 0; i < GDM_ADD_PARTS; ++i) {
+    x[i] = read_four(aRow, first + 4 * i * GDM_COPY_THREADS, params.length, aWide);
+    y[i] = read_four(bRow, first + 4 * i * GDM_COPY_THREADS, params.length, bWide);
+  }
+  GDM_UNROLL for (uint i = 0; i < GDM_ADD_PARTS; ++i) {
+    write_four(outRow, first + 4 * i * GDM_COPY_THREADS, params.length, x[i] + y[i], OUT_F32);
   }
 }
 
@@ -594,10 +674,12 @@ GDM_INSTANTIATE_T(gd_add)
 // Where all is -inf, exponents are taken from 0. A score's order is that of rows.h; a sum of p goes by xor 1, 2, 4, 8, 16
 // of the key's number in its block; values are one fma chain in ascending order. None depends on the rows of a group.
 //
-// Grid: (spans, tasks, keyHeads) threadgroups of GDM_ATTENTION_THREADS.
-// 1. Queries to threadgroup memory. Of each block: 2. where its keys lie; 3. scores: eight lanes a key, with every row;
-// 4. softmax: a simdgroup a row, a lane a key; 5. values: a thread four neighbouring elements of some rows.
-// A row reads nothing of a key behind its own token. No function constants.
+// Grid: (spans, tasks, keyHeads) threadgroups of GDM_ATTENTION_THREADS. A span is walked GDM_ATTENTION_STRIP keys, several
+// blocks, at a time, so that many keys and values are asked for at once and barriers are few.
+// 1. Queries, and where the span's keys lie, to threadgroup memory. Of each strip: 2. scores: eight lanes a key, two keys
+// at a time where registers allow it, with every row; 3. softmax, block by block: a simdgroup a row, a lane a key;
+// 4. values: a thread an element of some rows, those of a block asked for before the first is used.
+// A row takes nothing of a key behind its own token. No function constants.
 #line 1 "shaders/rows.h"
 // State rows of the recurrence, held by neighbouring lanes in registers.
 //
@@ -769,7 +851,7 @@ METAL_FUNC bool is_first_of_key_head(uint valueHead, uint keyHeads, uint valueHe
 
 #endif
 
-#line 19 "shaders/attention.metal"
+#line 21 "shaders/attention.metal"
 
 METAL_FUNC float largest(float a, float b) { return b > a ? b : a; }
 
@@ -789,17 +871,36 @@ METAL_FUNC float softmax_step(float score, thread float& most, thread float& sum
   now = largest(now, simd_shuffle_xor(now, ushort(16)));
   now = largest(most, now);
   float reference = now == -INFINITY ? 0.0f : now;
-  float weight = gd_exp(score - reference);
+  float weight = gd_exp_down(score - reference);
   float total = weight;
   total += simd_shuffle_xor(total, ushort(1));
   total += simd_shuffle_xor(total, ushort(2));
   total += simd_shuffle_xor(total, ushort(4));
   total += simd_shuffle_xor(total, ushort(8));
   total += simd_shuffle_xor(total, ushort(16));
-  correction = gd_exp(most - reference);
+  correction = gd_exp_down(most - reference);
   sum = fma(sum, correction, total);
   most = now;
   return weight;
+}
+
+// The value rows of a thread: all, or those of its set where a dim leaves threads for several.
+template <uint G> struct ValueRows {
+  enum : uint { each = G == 16 ? 2 : G == 32 ? 4 : 8 };
+};
+
+// values <- values + weight value for the keys of a block, in ascending order; WHOLE: every row sees all of them.
+template <bool WHOLE, typename S, uint R>
+METAL_FUNC void attend(thread float* values, thread const S* asked, threadgroup const float* weights,
+                       thread const uint* sees) {
+  GDM_UNROLL for (uint j = 0; j < GDM_ATTENTION_BLOCK; ++j) {
+    float v = float(asked[j]);
+    threadgroup const float* of = weights + j * GDM_ATTENTION_ROWS;
+    GDM_UNROLL for (uint i = 0; i < R; ++i) {
+      float weight = R % 4 == 0 ? ((threadgroup const float4*)of)[i / 4][i % 4] : of[i];
+      if (WHOLE || j < sees[i]) values[i] = fma(weight, v, values[i]);
+    }
+  }
 }
 
 template <typename S, uint G>
@@ -817,12 +918,17 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
   constexpr uint L = GDM_ATTENTION_LANES;
   constexpr uint R = GDM_ATTENTION_ROWS;
   constexpr uint B = GDM_ATTENTION_BLOCK;
-  constexpr uint simdgroups = GDM_ATTENTION_THREADS / GDM_SIMD_LANES;
-  typedef typename Vec4<S>::type S4;
-  threadgroup float queries[R * GDM_MAX_DIM];
-  threadgroup float weights[R * B];
-  threadgroup float corrections[R];
-  threadgroup uint keyRows[B];
+  constexpr uint strip = GDM_ATTENTION_STRIP;
+  constexpr uint threads = GDM_ATTENTION_THREADS;
+  constexpr uint each = ValueRows<G>::each;
+  static_assert(threads == R * GDM_SIMD_LANES, "a simdgroup has a row of the softmax");
+  static_assert(R * GDM_MAX_DIM <= each * threads || G < 64, "a thread has an element of each row");
+  threadgroup float4 queryMemory[R * GDM_MAX_DIM / 4];
+  threadgroup float4 weightMemory[strip * R / 4];  // of a key all rows
+  threadgroup float corrections[strip / B * R];
+  threadgroup uint keyRows[GDM_ATTENTION_SPAN];
+  threadgroup float* queries = (threadgroup float*)queryMemory;
+  threadgroup float* weights = (threadgroup float*)weightMemory;
 
   uint span = place.x;
   uint keyHead = place.z;
@@ -835,98 +941,99 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
   if (begin >= all) return;  // the whole threadgroup
   uint end = min(all, begin + GDM_ATTENTION_SPAN);
 
-  for (uint i = index; i < rows * dim; i += GDM_ATTENTION_THREADS) {
+  for (uint i = index; i < rows * dim; i += threads) {
     uint row = i / dim;
     uint number = uint(task.firstRow) + row;
     ulong at = ulong(uint(task.firstToken) + number / group) * params.heads + (keyHead * group + number % group);
     queries[row * GDM_MAX_DIM + (i - row * dim)] = query[at * dim + (i - row * dim)];
   }
+  for (uint i = index; i < end - begin; i += threads) {
+    uint page = (begin + i) / params.pageTokens;
+    uint number = uint(pageTable[uint(task.pages) + page]);
+    keyRows[i] = (number * params.keyHeads + keyHead) * params.pageTokens + (begin + i - page * params.pageTokens);
+  }
+
+  // Rows that are not there have weights of zero: all of a key's are read together.
+  for (uint i = index; i < strip * R / 4; i += threads) weightMemory[i] = float4(0.0f);
 
   uint lane = index % GDM_SIMD_LANES;
-  uint simdgroup = index / GDM_SIMD_LANES;
-  // Softmax: rows simdgroup, simdgroup + 4. Values: elements 4 quad .. + 3 of rows set, set + sets, ...
-  float most[R / simdgroups];
-  float sum[R / simdgroups];
-  GDM_UNROLL for (uint i = 0; i < R / simdgroups; ++i) {
-    most[i] = -INFINITY;
-    sum[i] = 0.0f;
-  }
-  uint quads = dim / 4;
-  uint sets = GDM_ATTENTION_THREADS / quads;  // at least 2
-  uint quad = index % quads;
-  uint set = index / quads;
-  float4 values[R / 2];
-  GDM_UNROLL for (uint i = 0; i < R / 2; ++i) values[i] = float4(0.0f);
+  uint own = index / GDM_SIMD_LANES;  // this simdgroup's row of the softmax
+  float most = -INFINITY;
+  float sum = 0.0f;
+  uint element = index % dim;
+  uint firstRow = index / dim * each;  // of this thread's values; beyond the last where the dim leaves threads over
+  float values[each];
+  GDM_UNROLL for (uint i = 0; i < each; ++i) values[i] = 0.0f;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
 
-  for (uint first = begin; first < end; first += B) {
-    uint count = min(end - first, B);
-    if (index < count) {
-      uint token = first + index;
-      uint page = token / params.pageTokens;
-      uint number = uint(pageTable[uint(task.pages) + page]);
-      keyRows[index] = (number * params.keyHeads + keyHead) * params.pageTokens + (token - page * params.pageTokens);
-    }
-    threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint first = begin; first < end; first += strip) {
+    uint count = min(end - first, strip);
+    threadgroup const uint* stripRows = keyRows + (first - begin);
 
-    for (uint turn = 0; turn < B; turn += GDM_ATTENTION_THREADS / L) {
-      uint key_ = turn + index / L;
-      // Whole simdgroups have none of the block's keys; others go with the last one again, unstored.
-      if (turn + simdgroup * (GDM_SIMD_LANES / L) >= count) continue;
-      Row<L, G> k;
-      row_load<S>(k, keyPages + ulong(keyRows[min(key_, count - 1)]) * dim, lane % L, dim);
+    // Whole simdgroups have none of the keys; lanes without one go with the last again, unstored.
+    constexpr uint turn = threads / L;
+    constexpr uint keys = G < 64 ? 2 : 1;
+    for (uint from = 0; from < strip; from += keys * turn) {
+      if (from + own * (GDM_SIMD_LANES / L) >= count) break;
+      uint key = from + index / L;
+      Rows<L, G, keys> k;
+      GDM_UNROLL for (uint u = 0; u < keys; ++u) {
+        row_load<S>(k.row[u], keyPages + ulong(stripRows[min(key + u * turn, count - 1)]) * dim, lane % L, dim);
+      }
       for (uint row = 0; row < rows; ++row) {
         Row<L, G> q;
         row_load(q, queries + row * GDM_MAX_DIM, lane % L, dim);
-        float score = row_dot(k, q);
-        if (lane % L == 0 && key_ < count) weights[row * B + key_] = score;
+        GDM_UNROLL for (uint u = 0; u < keys; ++u) {
+          float score = row_dot(k.row[u], q);
+          if (lane % L == 0 && key + u * turn < count) weights[(key + u * turn) * R + row] = score;
+        }
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
-    GDM_UNROLL for (uint i = 0; i < R / simdgroups; ++i) {
-      uint row = simdgroup + i * simdgroups;
-      uint sees = row < rows ? seen_of(task, row, group, first) : 0;
-      if (sees > 0) {  // the same in every lane
-        float correction = 1.0f;
-        float score = -INFINITY;
-        if (lane < sees) score = weights[row * B + lane];
-        float weight = softmax_step(score, most[i], sum[i], correction);
-        weights[row * B + lane] = weight;
-        if (lane == 0) corrections[row] = correction;
-      }
+    for (uint block = 0; block < strip / B; ++block) {
+      uint sees = own < rows ? seen_of(task, own, group, first + block * B) : 0;
+      if (sees == 0) break;  // the same in every lane
+      float correction = 1.0f;
+      float score = -INFINITY;
+      threadgroup float* place_ = weights + (block * B + lane) * R + own;
+      if (lane < sees) score = *place_;
+      *place_ = softmax_step(score, most, sum, correction);
+      if (lane == 0) corrections[block * R + own] = correction;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
-    uint sees[R / 2];
-    uint most_ = 0;
-    GDM_UNROLL for (uint i = 0; i < R / 2; ++i) {
-      uint row = set + i * sets;
-      sees[i] = set < sets && row < rows ? seen_of(task, row, group, first) : 0;
-      if (sees[i] > 0) values[i] *= corrections[row];
-      most_ = max(most_, sees[i]);
-    }
-    for (uint j = 0; j < most_; ++j) {
-      float4 v = Vec4<S>::widen(*(device const S4*)(valuePages + (ulong(keyRows[j]) * dim + 4 * quad)));
-      GDM_UNROLL for (uint i = 0; i < R / 2; ++i) {
-        if (j < sees[i]) values[i] = fma(float4(weights[(set + i * sets) * B + j]), v, values[i]);
+    for (uint block = 0; block < strip / B; ++block) {
+      uint sees[each];
+      uint least = B;
+      uint last = 0;
+      GDM_UNROLL for (uint i = 0; i < each; ++i) {
+        uint row = firstRow + i;
+        sees[i] = row < rows ? seen_of(task, row, group, first + block * B) : 0;
+        if (sees[i] > 0) values[i] *= corrections[block * R + row];
+        last = max(last, sees[i]);
+        least = min(least, row < rows ? sees[i] : B);
       }
+      if (last == 0) break;
+      threadgroup const float* of = weights + (block * B * R + firstRow);
+      S asked[B];
+      GDM_UNROLL for (uint j = 0; j < B; ++j) {
+        asked[j] = valuePages[ulong(stripRows[block * B + min(j, last - 1)]) * dim + element];
+      }
+      if (least == B) attend<true, S, each>(values, asked, of, sees);
+      else attend<false, S, each>(values, asked, of, sees);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
 
   ulong base = ((ulong(place.y) * params.keyHeads + keyHead) * params.spans + span) * R;
-  GDM_UNROLL for (uint i = 0; i < R / 2; ++i) {
-    uint row = set + i * sets;
-    if (set < sets && row < rows && seen_of(task, row, group, begin) > 0) {
-      *(device float4*)(partial + ((base + row) * dim + 4 * quad)) = values[i];
-    }
+  GDM_UNROLL for (uint i = 0; i < each; ++i) {
+    uint row = firstRow + i;
+    if (row < rows && seen_of(task, row, group, begin) > 0) partial[(base + row) * dim + element] = values[i];
   }
-  GDM_UNROLL for (uint i = 0; i < R / simdgroups; ++i) {
-    uint row = simdgroup + i * simdgroups;
-    if (lane == 0 && row < rows && seen_of(task, row, group, begin) > 0) {
-      sums[2 * (base + row)] = most[i];
-      sums[2 * (base + row) + 1] = sum[i];
-    }
+  if (lane == 0 && own < rows && seen_of(task, own, group, begin) > 0) {
+    sums[2 * (base + own)] = most;
+    sums[2 * (base + own) + 1] = sum;
   }
 }
 
@@ -944,8 +1051,8 @@ GDM_INSTANTIATE_TK(gd_attention)
 // partial, sums and tasks as attention.metal leaves them. gate, out [tokens, heads, dim] T, strides in elements; out T or
 // f32 (OUT_F32).
 //
-// Grid: (tasks, keyHeads) threadgroups of GDM_ATTENTION_THREADS: a simdgroup a row at a time, lane l elements 4 l .. + 3
-// and 128 + 4 l .. + 3.
+// Grid: (tasks, keyHeads) threadgroups of GDM_ATTENTION_THREADS: a simdgroup 128 elements of a row at a time, four a lane,
+// and GDM_ATTENTION_AHEAD spans read before the first of them is used.
 // Function constants: OUT_F32.
 
 
@@ -966,34 +1073,48 @@ kernel void gd_attention_combine(device const float* partial [[buffer(0)]],
   uint dim = params.dim;
   GDMAttentionTask task = tasks[place.x];
   ulong base = (ulong(place.x) * params.keyHeads + keyHead) * params.spans * R;
-  for (uint row = index / GDM_SIMD_LANES; row < uint(task.rows); row += GDM_ATTENTION_THREADS / GDM_SIMD_LANES) {
+  constexpr uint ahead = GDM_ATTENTION_AHEAD;
+  uint parts = (dim + 4 * GDM_SIMD_LANES - 1) / (4 * GDM_SIMD_LANES);
+  for (uint unit = index / GDM_SIMD_LANES; unit < uint(task.rows) * parts;
+       unit += GDM_ATTENTION_THREADS / GDM_SIMD_LANES) {
+    uint row = unit / parts;
+    uint i = 4 * (lane + GDM_SIMD_LANES * (unit - row * parts));
+    if (i >= dim) continue;
     uint number = uint(task.firstRow) + row;
     uint spans = (uint(task.past) + number / group + GDM_ATTENTION_SPAN) / GDM_ATTENTION_SPAN;
     ulong token = ulong(uint(task.firstToken) + number / group);
     ulong head = ulong(keyHead * group + number % group);
-    for (uint i = 4 * lane; i < dim; i += 4 * GDM_SIMD_LANES) {
-      float4 total = *(device const float4*)(partial + ((base + row) * dim + i));
-      float most = sums[2 * (base + row)];
-      float sum = sums[2 * (base + row) + 1];
-      for (uint span = 1; span < spans; ++span) {
-        ulong at = base + span * R + row;
-        float4 v = *(device const float4*)(partial + (at * dim + i));
-        float m = sums[2 * at];
-        float now = m > most ? m : most;
-        float reference = now == -INFINITY ? 0.0f : now;
-        float before = gd_exp(most - reference);
-        float here = gd_exp(m - reference);
-        total = fma(total, float4(before), v * here);
-        sum = fma(sum, before, sums[2 * at + 1] * here);
-        most = now;
+    float4 total = *(device const float4*)(partial + ((base + row) * dim + i));
+    float most = sums[2 * (base + row)];
+    float sum = sums[2 * (base + row) + 1];
+    for (uint first = 1; first < spans; first += ahead) {
+      float4 v[ahead];
+      float m[ahead];
+      float l[ahead];
+      GDM_UNROLL for (uint j = 0; j < ahead; ++j) {
+        ulong at = base + min(first + j, spans - 1) * R + row;
+        v[j] = *(device const float4*)(partial + (at * dim + i));
+        m[j] = sums[2 * at];
+        l[j] = sums[2 * at + 1];
       }
-      GDM_UNROLL for (uint e = 0; e < 4; ++e) {
-        float x = precise::divide(total[e], sum);
-        if (params.hasGate != 0) {
-          x *= gd_sigmoid(float(gate[token * params.gateTokenStride + head * params.gateHeadStride + i + e]));
+      GDM_UNROLL for (uint j = 0; j < ahead; ++j) {
+        if (first + j < spans) {
+          float now = m[j] > most ? m[j] : most;
+          float reference = now == -INFINITY ? 0.0f : now;
+          float before = gd_exp_down(most - reference);
+          float here = gd_exp_down(m[j] - reference);
+          total = fma(total, float4(before), v[j] * here);
+          sum = fma(sum, before, l[j] * here);
+          most = now;
         }
-        write_wide(out, token * params.outTokenStride + head * params.outHeadStride + i + e, x, OUT_F32);
       }
+    }
+    GDM_UNROLL for (uint e = 0; e < 4; ++e) {
+      float x = precise::divide(total[e], sum);
+      if (params.hasGate != 0) {
+        x *= gd_sigmoid(float(gate[token * params.gateTokenStride + head * params.gateHeadStride + i + e]));
+      }
+      write_wide(out, token * params.outTokenStride + head * params.outHeadStride + i + e, x, OUT_F32);
     }
   }
 }
@@ -1389,15 +1510,15 @@ GDM_INSTANTIATE_TK(gd_chunk_prepare)
 //
 // With g_i the product of the chunk's decays up to token i and h_i of those after it, per head or per key dimension:
 // 1. O = (g Q) S.   2. R = V - (g K) S.   3. Vn = (I + A)^-1 beta R, O += P Vn.   4. S <- g_last S + (h K)^T Vn.
-// Rows are scaled as they are staged, so that every product but the decay of S is a plain one; S is decayed by a
-// diagonal matrix, which adds exact zeros. Products of decays are running ones: see chunk_prepare.metal.
+// Rows are scaled as they are staged, so that every product but the decay of S is a plain one; S is decayed element by
+// element. Products of decays are running ones: see chunk_prepare.metal.
 //
 // Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES.
 #line 1 "shaders/chunk.h"
 // The pieces of chunk_scan.metal: the state as simdgroup matrices, and the tile of 16 staged rows.
 //
-// Only documented simdgroup_matrix operations are used (load, store, multiply, the diagonal constructor), so nothing
-// here depends on which lane holds which element. Every function is called by all threads of the threadgroup, or by
+// Matrices are loaded, stored and multiplied, and their elements multiplied in place by a number or by those of another
+// matrix that was loaded alike (thread_elements, a lane's two): nothing here depends on which lane holds which element. Every function is called by all threads of the threadgroup, or by
 // all lanes of a simdgroup, in uniform control flow.
 #ifndef GATED_DELTA_SHADERS_CHUNK_H
 #define GATED_DELTA_SHADERS_CHUNK_H
@@ -1434,8 +1555,8 @@ METAL_FUNC void chunk_scale_up_to(threadgroup float* tile, device const float* g
   }
 }
 
-// Scales row i by the product of the decays after token i, and lays out the chunk's whole product as diagonal 8 x 8
-// matrices [Dk / 8, 8, 8].
+// Scales row i by the product of the decays after token i, and lays out the chunk's whole product as 8 x 8 matrices
+// [Dk / 8, 8, 8] of equal columns.
 METAL_FUNC void chunk_scale_after(threadgroup float* tile, threadgroup float* decays, device const float* gate,
                               ulong gateStride, uint count, uint index, uint keyDim) {
   for (uint d = index; d < keyDim; d += GDM_CHUNK_THREADS) {
@@ -1444,7 +1565,7 @@ METAL_FUNC void chunk_scale_after(threadgroup float* tile, threadgroup float* de
       tile[(i - 1) * keyDim + d] *= product;
       product *= gate[(i - 1) * gateStride + d];
     }
-    for (uint c = 0; c < 8; ++c) decays[d * 8 + c] = c == d % 8 ? product : 0.0f;
+    for (uint c = 0; c < 8; ++c) decays[d * 8 + c] = product;
   }
 }
 
@@ -1475,22 +1596,24 @@ METAL_FUNC void chunk_lower(thread simdgroup_float8x8& y0, thread simdgroup_floa
   simdgroup_multiply_accumulate(y1, m11, x1, y1);
 }
 
-// S <- decay S + (tile)^T Vn. Per head the decay is `total`; per key dimension the diagonal matrices in `decays`.
+// S <- decay S + (tile)^T Vn, the first product element by element. Per head the decay is `total`; per key dimension, which
+// is a row of the state's matrices, the matrices in `decays`.
 template <uint P>
 METAL_FUNC void chunk_update(thread Panels<P>& s, threadgroup const float* tile, threadgroup const float* decays,
                          float total, simdgroup_float8x8 v0, simdgroup_float8x8 v1, uint panels, uint keyDim) {
-  simdgroup_float8x8 decay = simdgroup_float8x8(total);
   GDM_UNROLL for (uint f = 0; f < P; ++f) {
     if (panel_exists<P>(f, panels)) {
       simdgroup_float8x8 columns;
-      simdgroup_float8x8 next;
-      if (GATE_PER_KEY) simdgroup_load(decay, decays + 64 * f, 8, 0, false);
-      simdgroup_multiply(next, decay, s.part[f]);
+      if (GATE_PER_KEY) {
+        simdgroup_load(columns, decays + 64 * f, 8, 0, false);
+        s.part[f].thread_elements() *= columns.thread_elements();
+      } else {
+        s.part[f].thread_elements() *= total;
+      }
       simdgroup_load(columns, tile + 8 * f, keyDim, 0, true);
-      simdgroup_multiply_accumulate(next, columns, v0, next);
+      simdgroup_multiply_accumulate(s.part[f], columns, v0, s.part[f]);
       simdgroup_load(columns, tile + 8 * keyDim + 8 * f, keyDim, 0, true);
-      simdgroup_multiply_accumulate(next, columns, v1, next);
-      s.part[f] = next;
+      simdgroup_multiply_accumulate(s.part[f], columns, v1, s.part[f]);
     }
   }
 }
@@ -1942,14 +2065,15 @@ METAL_FUNC void conv_update(device const T* x, device const ushort* weight, devi
       next[n / 4][n % 4] = j + 1 < W ? old[(n + (j + 1 < W ? 1 : 0)) / 4][(n + 1) % 4] : column;
     }
     uint last = c * (W + 1) + W;
-    sum = fma(w[last / 4][last % 4], conv_value<T>(column), sum);
-    y[c] = CONV_SILU ? gd_silu(sum) : sum;
+    y[c] = fma(w[last / 4][last % 4], conv_value<T>(column), sum);
   }
+  if (writeSlot >= 0) {
+    ulong to = (ulong(writeSlot) * channels + first) * W;
+    GDM_UNROLL for (uint i = 0; i < W; ++i) conv_set_bits4(state, to + 4 * i, next[i]);
+  }
+  GDM_UNROLL for (uint c = 0; c < 4; ++c) y[c] = CONV_SILU ? gd_silu(y[c]) : y[c];
   if (OUT_F32) *(device float4*)((device float*)out + outAt + first) = y;
   else *(device T4*)(out + outAt + first) = Vec4<T>::round(y);
-  if (writeSlot < 0) return;
-  ulong to = (ulong(writeSlot) * channels + first) * W;
-  GDM_UNROLL for (uint i = 0; i < W; ++i) conv_set_bits4(state, to + 4 * i, next[i]);
 }
 
 template <typename T>
@@ -1972,10 +2096,13 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
   threadgroup uint memory[GDM_CONV_THREADS * GDM_CONV_MAX_TAPS];
   if (CONV_UPDATE) {
     uint four = 4 * (group.x * GDM_CONV_THREADS + index);
-    if (four >= params.channels) return;
-    ulong row = ulong(cuSeqlens[group.z]);
-    conv_update<T, 3>(x + row * params.xTokenStride, weight, bias, state, staged, out, row * params.outTokenStride,
-                      readSlots[group.z], writeSlots[group.z], params.channels, four);
+    int row = cuSeqlens[group.z];
+    int readSlot = readSlots[group.z];
+    int writeSlot = writeSlots[group.z];
+    // No row or slot is that low: the comparison has them read now, and not where what has waited for the state needs them.
+    if (four >= params.channels || min(row, min(readSlot, writeSlot)) == int(0x80000000u)) return;
+    conv_update<T, 3>(x + ulong(row) * params.xTokenStride, weight, bias, state, staged, out,
+                      ulong(row) * params.outTokenStride, readSlot, writeSlot, params.channels, four);
     return;
   }
   uint firstChannel = group.x * GDM_CONV_THREADS;
@@ -1993,7 +2120,11 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
   bool whole = first + GDM_CONV_TILE <= count;
   T in[GDM_CONV_TILE];
   if (whole) {
-    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) in[t] = input[ulong(first + t) * params.xTokenStride];
+    device const T* from = input + ulong(first) * params.xTokenStride;
+    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
+      in[t] = *from;
+      from += params.xTokenStride;
+    }
   }
   ConvWeights w;
   conv_weights(w, weight, bias, safe);
@@ -2011,9 +2142,15 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
   }
 
   if (whole) {
-    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
-      float y = conv_token(taps, w, in[t]);
-      if (exists) write_wide(out, ulong(begin + first + t) * params.outTokenStride + channel, y, OUT_F32);
+    // All of them before the first store: a condition for each would keep one token's sums from going beside the next's.
+    float y[GDM_CONV_TILE];
+    GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) y[t] = conv_token(taps, w, in[t]);
+    if (exists) {
+      ulong at = ulong(begin + first) * params.outTokenStride + channel;
+      GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) {
+        write_wide(out, at, y[t], OUT_F32);
+        at += params.outTokenStride;
+      }
     }
   } else {
     for (int t = first; t < count; ++t) {
@@ -2190,35 +2327,35 @@ METAL_FUNC void matrix_fetch(thread Raw<Packed>& raw, thread const MatrixRow<Pac
   raw.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
 }
 
-// Number j of eight, as a float; j is a constant where this is called. Bits that stand below position 23 become the
-// mantissa of a float whose unit is their lowest position: an AND-OR and an exact subtraction, not a shift and a
-// conversion. Those that end above it are moved down by 16 first; some of 5 and 6 bits straddle two words.
-METAL_FUNC float packed_number(uint2 words, uint j) {
+// The number at a bit of a word and, where it ends in that, the next; the position is a constant where this is called.
+// Bits that stand below position 23 become the mantissa of a float whose unit is their lowest position: an AND-OR and an
+// exact subtraction, not a shift and a conversion. Those that end above it are moved down by 16 first. `unit` is
+// GDM_PROJECT_UNIT: where it is an argument of the dispatch it stays in a register, and AND and OR are one operation.
+METAL_FUNC float packed_number(uint word, uint next, uint position, uint unit) {
   uint mask = (1u << MATRIX_BITS) - 1;
-  uint start = MATRIX_BITS * j % 32;
-  uint word = MATRIX_BITS * j < 32 ? words.x : words.y;
-  uint position = start;
-  if (start + MATRIX_BITS > 32) {
-    word = words.x >> start | words.y << (32 - start);
+  if (position + MATRIX_BITS > 32) {
+    word = word >> position | next << (32 - position);
     position = 0;
-  } else if (start + MATRIX_BITS > 23) {
+  } else if (position + MATRIX_BITS > 23) {
     word >>= 16;
-    position = start - 16;
+    position -= 16;
   }
-  uint unit = (150 - position) << 23;
-  return as_type<float>((word & (mask << position)) | unit) - as_type<float>(unit);
+  uint own = unit - (position << 23);
+  return as_type<float>((word & (mask << position)) | own) - as_type<float>(own);
 }
 
-template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<W>& raw) {
+template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<W>& raw, uint unit) {
   v.lower = Vec4<W>::widen(raw.lower);
   v.upper = Vec4<W>::widen(raw.upper);
 }
-METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Packed>& raw) {
-  float4 scale = float4(raw.scale);
-  float4 bias = float4(raw.bias);
-  uint2 w = raw.words;
-  v.lower = fma(float4(packed_number(w, 0), packed_number(w, 1), packed_number(w, 2), packed_number(w, 3)), scale, bias);
-  v.upper = fma(float4(packed_number(w, 4), packed_number(w, 5), packed_number(w, 6), packed_number(w, 7)), scale, bias);
+METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Packed>& raw, uint unit) {
+  float4 q[2];
+  GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+    uint bit = MATRIX_BITS * j;
+    q[j / 4][j % 4] = packed_number(bit < 32 ? raw.words.x : raw.words.y, raw.words.y, bit % 32, unit);
+  }
+  v.lower = fma(q[0], float4(raw.scale), float4(raw.bias));
+  v.upper = fma(q[1], float4(raw.scale), float4(raw.bias));
 }
 
 METAL_FUNC float chain4(float sum, float4 a, float4 b) {
@@ -2279,7 +2416,7 @@ template <typename T> struct Embedding<T, Packed> {
     Raw<Packed> raw;
     Eight v;
     matrix_fetch(raw, row, 0, at, columns);
-    matrix_widen(v, raw);
+    matrix_widen(v, raw, GDM_PROJECT_UNIT);
     GDM_UNROLL for (uint j = 0; j < 4; ++j) {
       out[at + j] = T(v.lower[j]);
       out[at + 4 + j] = T(v.upper[j]);
@@ -2401,7 +2538,7 @@ kernel void gd_gates(device const ushort* gate [[buffer(0)]],
 // Formula and order of the sum: norm.h. Function constants: NORM_SIGMOID, NORM_GATE_FIRST, NORM_X_F32,
 // NORM_WEIGHT_DTYPE, OUT_F32, ALIGNED_ROWS, NORM_PARTS.
 #line 1 "shaders/norm.h"
-// The gated RMS norm of one row, shared by norm.metal and step.metal.
+// The gated RMS norm of one row, shared by norm.metal and step.metal; its sum is rms_norm.metal's, too.
 //
 //   norm then gate  weight x rsqrt(mean x^2 + eps) act(z)
 //   gate then norm  weight u rsqrt(mean u^2 + eps), u = x act(z)          act: silu or sigmoid
@@ -2421,6 +2558,24 @@ METAL_FUNC float norm_operand(float x, float gate) { return NORM_GATE_FIRST ? x 
 
 // The first element of part i of this lane.
 METAL_FUNC uint norm_element(uint lane, uint i) { return 4 * (lane + GDM_SIMD_LANES * i); }
+
+METAL_FUNC float norm_squares(float sum, float4 u, uint at, uint length) {
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (ALIGNED_ROWS || at + j < length) sum = fma(u[j], u[j], sum);
+  }
+  return sum;
+}
+
+METAL_FUNC float4 norm_weights(device const ushort* weight, uint at, uint length) {
+  if (ALIGNED_ROWS && NORM_WEIGHT_DTYPE == GDM_F32) {
+    return at < length ? *(device const float4*)((device const float*)weight + at) : float4(0.0f);
+  }
+  float4 v = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < length) v[j] = read_any(weight, at + j, NORM_WEIGHT_DTYPE);
+  }
+  return v;
+}
 
 // From a lane's sum of squares to 1 / rms of the row, in every lane. Every lane of the simdgroup must call it.
 METAL_FUNC float norm_inverse(float sum, uint length, float epsilon) {
@@ -2442,55 +2597,16 @@ METAL_FUNC float norm_result(float x, float gate, float inverse, float weight) {
 
 #line 14 "shaders/norm.metal"
 
-// Elements at .. at + 3 of a row; those from `length` on are zeros.
-template <typename T> METAL_FUNC float4 norm_load(device const T* row, uint at, uint length, bool wide) {
-  if (ALIGNED_ROWS) {
-    if (at >= length) return float4(0.0f);
-    if (wide) return *(device const float4*)((device const float*)row + at);
-    return Vec4<T>::widen(*(device const typename Vec4<T>::type*)(row + at));
-  }
-  float4 v = float4(0.0f);
-  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    if (at + j < length) v[j] = read_wide(row, at + j, wide);
-  }
-  return v;
-}
-
-METAL_FUNC float4 norm_weights(device const ushort* weight, uint at, uint length) {
-  if (ALIGNED_ROWS && NORM_WEIGHT_DTYPE == GDM_F32) {
-    return at < length ? *(device const float4*)((device const float*)weight + at) : float4(0.0f);
-  }
-  float4 v = float4(0.0f);
-  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    if (at + j < length) v[j] = read_any(weight, at + j, NORM_WEIGHT_DTYPE);
-  }
-  return v;
-}
-
-template <typename T> METAL_FUNC void norm_store(device T* row, uint at, uint length, float4 v) {
-  if (ALIGNED_ROWS) {
-    if (at >= length) return;
-    if (OUT_F32) *(device float4*)((device float*)row + at) = v;
-    else *(device typename Vec4<T>::type*)(row + at) = Vec4<T>::round(v);
-    return;
-  }
-  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    if (at + j < length) write_wide(row, at + j, v[j], OUT_F32);
-  }
-}
-
 METAL_FUNC float4 norm_gates(float4 z) {
   float4 gates = float4(0.0f);
   GDM_UNROLL for (uint j = 0; j < 4; ++j) gates[j] = norm_gate(z[j]);
   return gates;
 }
 
-METAL_FUNC float norm_squares(float sum, float4 x, float4 gates, uint at, uint length) {
-  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
-    float u = norm_operand(x[j], gates[j]);
-    if (ALIGNED_ROWS || at + j < length) sum = fma(u, u, sum);
-  }
-  return sum;
+METAL_FUNC float4 norm_operands(float4 x, float4 gates) {
+  float4 u = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) u[j] = norm_operand(x[j], gates[j]);
+  return u;
 }
 
 METAL_FUNC float4 norm_results(float4 x, float4 gates, float inverse, float4 w) {
@@ -2517,9 +2633,9 @@ kernel void gd_norm(device const T* x [[buffer(0)]],
   uint length = params.length;
   ulong xAt = ulong(token) * params.xTokenStride + ulong(head) * params.xHeadStride;
   ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
-  device const T* xRow = NORM_X_F32 ? (device const T*)((device const float*)x + xAt) : x + xAt;
+  device const T* xRow = wide_row(x, xAt, NORM_X_F32);
   device const T* zRow = z + (ulong(token) * params.zTokenStride + ulong(head) * params.zHeadStride);
-  device T* outRow = OUT_F32 ? (device T*)((device float*)out + outAt) : out + outAt;
+  device T* outRow = wide_row(out, outAt, OUT_F32);
 
   float4 xs[held];
   float4 gs[held];
@@ -2527,8 +2643,8 @@ kernel void gd_norm(device const T* x [[buffer(0)]],
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
     uint at = norm_element(lane, i);
     if (i < NORM_PARTS) {
-      xs[i] = norm_load(xRow, at, length, NORM_X_F32);
-      gs[i] = norm_load(zRow, at, length, false);
+      xs[i] = read_four(xRow, at, length, NORM_X_F32);
+      gs[i] = read_four(zRow, at, length, false);
       ws[i] = norm_weights(weight, at, length);
     }
   }
@@ -2536,26 +2652,26 @@ kernel void gd_norm(device const T* x [[buffer(0)]],
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
     if (i < NORM_PARTS) {
       gs[i] = norm_gates(gs[i]);
-      sum = norm_squares(sum, xs[i], gs[i], norm_element(lane, i), length);
+      sum = norm_squares(sum, norm_operands(xs[i], gs[i]), norm_element(lane, i), length);
     }
   }
   if (NORM_PARTS == held) {
     for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
-      float4 gates = norm_gates(norm_load(zRow, at, length, false));
-      sum = norm_squares(sum, norm_load(xRow, at, length, NORM_X_F32), gates, at, length);
+      float4 gates = norm_gates(read_four(zRow, at, length, false));
+      sum = norm_squares(sum, norm_operands(read_four(xRow, at, length, NORM_X_F32), gates), at, length);
     }
   }
   float inverse = norm_inverse(sum, length, params.epsilon);
   GDM_UNROLL for (uint i = 0; i < held; ++i) {
     if (i < NORM_PARTS) {
-      norm_store(outRow, norm_element(lane, i), length, norm_results(xs[i], gs[i], inverse, ws[i]));
+      write_four(outRow, norm_element(lane, i), length, norm_results(xs[i], gs[i], inverse, ws[i]), OUT_F32);
     }
   }
   if (NORM_PARTS == held) {
     for (uint at = norm_element(lane, held); at < length; at += 4 * GDM_SIMD_LANES) {
-      float4 xi = norm_load(xRow, at, length, NORM_X_F32);
-      float4 gates = norm_gates(norm_load(zRow, at, length, false));
-      norm_store(outRow, at, length, norm_results(xi, gates, inverse, norm_weights(weight, at, length)));
+      float4 xi = read_four(xRow, at, length, NORM_X_F32);
+      float4 gates = norm_gates(read_four(zRow, at, length, false));
+      write_four(outRow, at, length, norm_results(xi, gates, inverse, norm_weights(weight, at, length)), OUT_F32);
     }
   }
 }
@@ -2574,27 +2690,196 @@ GDM_INSTANTIATE_T(gd_norm)
 // is w = fma(q, scale, bias) first, and eight of them are a whole number of bytes at any width):
 //   1. chain c = 0 .. 31 takes elements 8 (c + 32 i) + 0 .. 7, i = 0, 1, ..., in ascending order by fma, from 0
 //   2. chains add by xor 1, 2, 4, 8, 16 of their number
-// It depends on `inputs` alone. Here a chain is a lane. The residual is added to the whole sum.
+// It depends on `inputs` alone. Here a chain is a lane; one row of packed weights is packed_row.h's. The residual is added
+// to the whole sum.
 //
-// Grid: (ceil(rows / PROJECT_ROWS), ceil(outputs / (4 OUTS))) threadgroups of GDM_PROJECT_THREADS, rows first, so that
-// threadgroups that run together read the same weights. A simdgroup makes a tile of PROJECT_ROWS rows (1, 4 or 8) by
-// OUTS outputs (4, or what OneRow says), so that a weight read once serves all rows; past the edge it repeats the last
-// row or output, unstored. What a lane reads of weights in a turn, 8 neighbours of each output, it asks for before it
-// uses the first; of packed weights, which are few bytes, and for one row, in several turns at a time. Tiles of eight
-// rows take about 150 registers: the host uses those of four where the pipeline then has few threads, which is why there
-// is no bound on them here.
-// Function constants: OUT_F32, ALIGNED_ROWS, PROJECT_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+// Grid: (ceil(rows / TILE_ROWS), ceil(outputs / (4 OUTS))) threadgroups of GDM_PROJECT_THREADS, rows first, so that
+// threadgroups that run together read the same weights. A simdgroup makes a tile of TILE_ROWS rows (1, 4 or 8) by
+// OUTS outputs (4, or what Tile says), so that a weight read once serves all rows; past the edge it repeats the last row or
+// output, unstored. What a lane reads of weights, 8 neighbours of each output, in one turn or, where they are few bytes, in
+// several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more: the host uses those of
+// four where the pipeline then has few threads, which is why there is no bound on them here.
+// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+#line 1 "shaders/packed_row.h"
+// One row of x by packed weights, for projection.metal: the same sums, spread otherwise.
+//
+// Instructions are what there is least of here, a number of 4 bits being half a byte: so x is widened once for a
+// threadgroup, a scale and a bias serve 32 numbers, and numbers are read as whole words. GDM_PACKED_LANES = 8 lanes have an
+// output, or GDM_PACKED_OUTPUTS of them: lane l has the chains 4 l .. 4 l + 3 of each, that is 32 neighbouring elements
+// of every turn of 256, which are MATRIX_BITS words and in one group. Chains add by xor 1 and 2 in a lane and by xor
+// 4, 8, 16 between lanes.
+//
+// x goes through threadgroup memory as float4s, GDM_PACKED_SPAN elements at a time: quarters 2 c and 2 c + 1 of eight are
+// apart by a pitch that keeps neighbouring lanes in different banks. A lane's numbers for GDM_PACKED_TURNS turns are asked
+// for before those that it asked for last are used.
+// Grid: (1, ceil(outputs / (GDM_PROJECT_THREADS / 8 GDM_PACKED_OUTPUTS))) threadgroups.
+#ifndef GATED_DELTA_SHADERS_PACKED_ROW_H
+#define GATED_DELTA_SHADERS_PACKED_ROW_H
 
 
-// Of one row: outputs of a simdgroup, and turns whose weights are asked for together. The host knows the outputs, too.
-template <typename W> struct OneRow {
-  enum { outputs = GDM_PROJECT_OUTPUTS_1, turns = 1 };
+
+enum : uint {
+  GDM_PACKED_TURN = 32 * GDM_PACKED_LANES,
+  GDM_PACKED_SPAN = 2048,
+  GDM_PACKED_PITCH = GDM_PACKED_SPAN / 32 + 1,
+  GDM_PACKED_MEMORY = 8 * GDM_PACKED_PITCH
 };
-template <> struct OneRow<float> {
-  enum { outputs = GDM_PROJECT_TILE, turns = 1 };
+
+// 32 neighbouring numbers, with what makes elements of them.
+struct Words {
+  uint word[8];
+  float scale;
+  float bias;
 };
-template <> struct OneRow<Packed> {
-  enum { outputs = GDM_PROJECT_OUTPUTS_1, turns = GDM_PROJECT_TURNS };
+// What a lane asks for together, of one output.
+struct Turns {
+  Words words[GDM_PACKED_TURNS];
+};
+
+METAL_FUNC void words_fetch(thread Words& words, thread const MatrixRow<Packed>& from, uint ahead) {
+  device const uint* p = (device const uint*)(from.row + ahead / 8 * MATRIX_BITS);
+  if (ALIGNED_ROWS && MATRIX_BITS % 4 == 0) {
+    GDM_UNROLL for (uint i = 0; i < 8; i += 4) {
+      if (i < MATRIX_BITS) {
+        uint4 v = *(device const uint4*)(p + i);
+        GDM_UNROLL for (uint j = 0; j < 4; ++j) words.word[i + j] = v[j];
+      }
+    }
+  } else if (ALIGNED_ROWS && MATRIX_BITS % 2 == 0) {
+    GDM_UNROLL for (uint i = 0; i < 8; i += 2) {
+      if (i < MATRIX_BITS) {
+        uint2 v = *(device const uint2*)(p + i);
+        words.word[i] = v.x;
+        words.word[i + 1] = v.y;
+      }
+    }
+  } else {
+    GDM_UNROLL for (uint i = 0; i < 8; ++i) {
+      if (i < MATRIX_BITS) words.word[i] = p[i];
+    }
+  }
+  words.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+  words.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+}
+
+// Elements first .. first + 7 of the 32.
+METAL_FUNC void words_widen(thread Eight& v, thread const Words& words, uint first, uint unit) {
+  float4 q[2];
+  GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+    uint bit = MATRIX_BITS * (first + j);
+    uint at = bit / 32;
+    q[j / 4][j % 4] = packed_number(words.word[at], words.word[at < 7 ? at + 1 : at], bit % 32, unit);
+  }
+  v.lower = fma(q[0], float4(words.scale), float4(words.bias));
+  v.upper = fma(q[1], float4(words.scale), float4(words.bias));
+}
+
+// The turns from `ahead` of a row's place, whose column is `at`; nothing beyond the last.
+METAL_FUNC void turns_fetch(thread Turns& turns, thread const MatrixRow<Packed>& row, uint ahead, uint at,
+                            uint inputs) {
+  GDM_UNROLL for (uint turn = 0; turn < GDM_PACKED_TURNS; ++turn) {
+    uint further = turn * GDM_PACKED_TURN;
+    if (at + further < inputs) words_fetch(turns.words[turn], row, ahead + further);
+  }
+}
+
+template <typename T>
+METAL_FUNC void packed_stage(threadgroup float4* memory, device const T* x, uint first, uint inputs, uint index) {
+  GDM_UNROLL for (uint j = 0; j < GDM_PACKED_SPAN / 8 / GDM_PROJECT_THREADS; ++j) {
+    uint at = 8 * (index + j * GDM_PROJECT_THREADS);
+    if (first + at < inputs) {
+      Raw<T> read;
+      Eight v;
+      MatrixRow<T> from = {x + first + at};
+      matrix_fetch(read, from, 0, 0, 8);
+      matrix_widen(v, read, 0);
+      memory[at % 32 / 4 * GDM_PACKED_PITCH + at / 32] = v.lower;
+      memory[(at % 32 / 4 + 1) * GDM_PACKED_PITCH + at / 32] = v.upper;
+    }
+  }
+}
+
+// The chains of all outputs of a lane.
+struct PackedSums {
+  float chain[4 * GDM_PACKED_OUTPUTS];
+};
+
+METAL_FUNC void packed_add(thread PackedSums& sums, thread const Turns* turns, threadgroup const float4* memory, uint at,
+                           uint inputs, uint unit) {
+  GDM_UNROLL for (uint turn = 0; turn < GDM_PACKED_TURNS; ++turn) {
+    uint column = at + turn * GDM_PACKED_TURN;
+    if (column < inputs) {
+      threadgroup const float4* block = memory + column % GDM_PACKED_SPAN / 32;
+      GDM_UNROLL for (uint c = 0; c < 4; ++c) {
+        float4 lower = block[2 * c * GDM_PACKED_PITCH];
+        float4 upper = block[(2 * c + 1) * GDM_PACKED_PITCH];
+        GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+          Eight w;
+          words_widen(w, turns[b].words[turn], 8 * c, unit);
+          sums.chain[4 * b + c] = chain4(chain4(sums.chain[4 * b + c], lower, w.lower), upper, w.upper);
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+METAL_FUNC void packed_row(device const T* x, device const ushort* weight, device const ushort* scales,
+                           device const ushort* biases, device const T* residual, device T* out,
+                           constant GDMProject& params, threadgroup float4* memory, uint group, uint index) {
+  constexpr uint step = GDM_PACKED_TURNS * GDM_PACKED_TURN;
+  static_assert(GDM_PACKED_SPAN % (2 * step) == 0, "x is put into threadgroup memory between two steps");
+  uint lane = index % GDM_PACKED_LANES;
+  uint firstOutput = (group * (GDM_PROJECT_THREADS / GDM_PACKED_LANES) + index / GDM_PACKED_LANES) * GDM_PACKED_OUTPUTS;
+  uint inputs = params.inputs;
+  MatrixRow<Packed> row[GDM_PACKED_OUTPUTS];
+  Turns now[GDM_PACKED_OUTPUTS];
+  Turns next[GDM_PACKED_OUTPUTS];
+  PackedSums sums;
+  GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+    matrix_place(row[b], weight, scales, biases, min(firstOutput + b, params.outputs - 1), 32 * lane, inputs);
+    turns_fetch(now[b], row[b], 0, 32 * lane, inputs);
+    GDM_UNROLL for (uint c = 0; c < 4; ++c) sums.chain[4 * b + c] = 0.0f;
+  }
+  for (uint first = 0; first < inputs; first += 2 * step) {
+    uint at = first + 32 * lane;
+    GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) turns_fetch(next[b], row[b], step, at + step, inputs);
+    if (first % GDM_PACKED_SPAN == 0) {
+      if (first > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
+      packed_stage(memory, x, first, inputs, index);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    packed_add(sums, now, memory, at, inputs, params.unit);
+    GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+      turns_fetch(now[b], row[b], 2 * step, at + 2 * step, inputs);
+      matrix_move(row[b], 2 * step);
+    }
+    packed_add(sums, next, memory, at + step, inputs, params.unit);
+  }
+  GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+    thread const float* chain = sums.chain + 4 * b;
+    float total = (chain[0] + chain[1]) + (chain[2] + chain[3]);
+    total += simd_shuffle_xor(total, ushort(1));
+    total += simd_shuffle_xor(total, ushort(2));
+    total += simd_shuffle_xor(total, ushort(4));
+    if (lane == b && firstOutput + b < params.outputs) project_store(out, residual, params, 0, firstOutput + b, total);
+  }
+}
+
+#endif
+
+#line 22 "shaders/projection.metal"
+
+// Outputs of a simdgroup for one row, and turns whose weights are asked for together for one row and for many. The host
+// knows the outputs, too.
+template <typename W> struct Tile {
+  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, packed = 0 };
+};
+template <> struct Tile<float> {
+  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, packed = 0 };
+};
+template <> struct Tile<Packed> {
+  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = GDM_PROJECT_TURNS, packed = 1 };
 };
 
 template <typename T, typename W>
@@ -2607,15 +2892,20 @@ kernel void gd_project(device const T* x [[buffer(0)]],
                        constant GDMProject& params [[buffer(6)]],
                        uint2 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
+  threadgroup float4 memory[GDM_PACKED_MEMORY];
+  if (Tile<W>::packed && TILE_ROWS == 1) {
+    packed_row(x, weight, scales, biases, residual, out, params, memory, group.y, index);
+    return;
+  }
   constexpr uint tile = GDM_PROJECT_TILE;
   constexpr uint simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES;
   constexpr uint step = 8 * GDM_SIMD_LANES;
-  constexpr uint most = OneRow<W>::turns;
-  uint outs = PROJECT_ROWS == 1 ? uint(OneRow<W>::outputs) : tile;
-  uint turns = PROJECT_ROWS == 1 ? most : 1;
+  constexpr uint most = Tile<W>::many;
+  uint outs = TILE_ROWS == 1 ? Tile<W>::outputs : tile;
+  uint turns = TILE_ROWS == 1 ? Tile<W>::turns : Tile<W>::many;
   uint lane = index % GDM_SIMD_LANES;
   uint firstOutput = (group.y * simdgroups + index / GDM_SIMD_LANES) * outs;
-  uint firstRow = group.x * PROJECT_ROWS;
+  uint firstRow = group.x * TILE_ROWS;
   uint inputs = params.inputs;
 
   MatrixRow<T> xRow[GDM_PROJECT_ROWS];
@@ -2632,12 +2922,14 @@ kernel void gd_project(device const T* x [[buffer(0)]],
   }
   for (uint i = 8 * lane; i < inputs; i += turns * step) {
     Raw<W> raw[most][tile];
+    Raw<T> one[most];  // of one row: asked for with the weights
     GDM_UNROLL for (uint turn = 0; turn < most; ++turn) {
       uint at = i + turn * step;
       if (turn < turns && at < inputs) {
         GDM_UNROLL for (uint b = 0; b < tile; ++b) {
           if (b < outs) matrix_fetch(raw[turn][b], weightRow[b], turn * step, at, inputs);
         }
+        if (TILE_ROWS == 1) matrix_fetch(one[turn], xRow[0], turn * step, at, inputs);
       }
     }
     GDM_UNROLL for (uint turn = 0; turn < most; ++turn) {
@@ -2645,14 +2937,14 @@ kernel void gd_project(device const T* x [[buffer(0)]],
       if (turn < turns && at < inputs) {
         Eight w[tile];
         GDM_UNROLL for (uint b = 0; b < tile; ++b) {
-          if (b < outs) matrix_widen(w[b], raw[turn][b]);
+          if (b < outs) matrix_widen(w[b], raw[turn][b], GDM_PROJECT_UNIT);
         }
         GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
-          if (a < PROJECT_ROWS) {
-            Raw<T> read;
+          if (a < TILE_ROWS) {
+            Raw<T> read = one[turn];
             Eight v;
-            matrix_fetch(read, xRow[a], turn * step, at, inputs);
-            matrix_widen(v, read);
+            if (TILE_ROWS != 1) matrix_fetch(read, xRow[a], turn * step, at, inputs);
+            matrix_widen(v, read, GDM_PROJECT_UNIT);
             GDM_UNROLL for (uint b = 0; b < tile; ++b) {
               if (b < outs) sum[a * tile + b] = chain8(sum[a * tile + b], v, w[b], at, inputs);
             }
@@ -2664,13 +2956,13 @@ kernel void gd_project(device const T* x [[buffer(0)]],
       if (b < outs) matrix_move(weightRow[b], turns * step);
     }
     GDM_UNROLL for (uint a = 0; a < GDM_PROJECT_ROWS; ++a) {
-      if (a < PROJECT_ROWS) matrix_move(xRow[a], turns * step);
+      if (a < TILE_ROWS) matrix_move(xRow[a], turns * step);
     }
   }
 
   // The tree, for all sums at once: where two are left, a lane keeps the one of its bit and gives the other away. In the
   // end lane n has sum n, of row n / 4 and output n % 4.
-  uint sums = PROJECT_ROWS * tile;
+  uint sums = TILE_ROWS * tile;
   GDM_UNROLL for (uint bit = 0; bit < 5; ++bit) {
     ushort other = ushort(1u << bit);
     bool upper = (lane >> bit & 1) != 0;
@@ -2783,7 +3075,9 @@ GDM_INSTANTIATE_TK(gd_commit)
 // HAS_STORES: sequence s stores its state as stores[storeOffsets[s] .. storeOffsets[s + 1] - 1] say, into the pool or
 // into snapshots [entries, Hv, Dv, Dk] S. RECORD: recordKey [tokens, Hk, Dk] and recordDelta [tokens, Hv, Dv], f32.
 //
-// Grid: (ceil(Dv / rows), Hv, n) threadgroups; rows, threads and lanes by the state's dtype: GDM_DECODE_* in params.h. A
+// Grid: (ceil(Dv / rows), Hv, n) threadgroups; rows, threads and lanes by the state's dtype: GDM_DECODE_* in params.h.
+// States of 16 bits have a form of more rows (TILE_ROWS), for value dims that are whole threadgroups of them: it takes more
+// registers, and the host has the other where the pipeline then has few threads, which is why no bound is put on them. A
 // lane group holds several rows, so that a key and a query are loaded and normalised once for them, and keeps as many
 // loads under way as a GPU needs to be at the speed of its memory.
 //
@@ -2793,13 +3087,111 @@ GDM_INSTANTIATE_TK(gd_commit)
 // 3. Write the rows to the write slot. A sequence of no tokens moves its state there as bits.
 //
 // Formula: rows.h. A row is read and written by the same lanes, so read slot = write slot needs no copy.
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, SMALL_BATCH, RESOLVE_GATES; where
-// that is set, those of gates.metal.
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, SMALL_BATCH, RESOLVE_GATES, TILE_ROWS;
+// where gates are resolved, those of gates.metal.
 
 
+
+// What the kernel is given, as its parts take it.
+template <typename T, typename S> struct Decode {
+  device const T* query;
+  device const T* key;
+  device const T* value;
+  device const ushort* gate;
+  device const ushort* beta;
+  device S* state;
+  device const S* staged;
+  device T* out;
+  device const int* cuSeqlens;
+  device const int* readSlots;
+  device const int* writeSlots;
+  device const uint* storeOffsets;
+  device const GDMStore* stores;
+  device S* snapshots;
+  device float* recordKey;
+  device float* recordDelta;
+  device const ushort* aLog;
+  device const ushort* dtBias;
+};
+
+// A threadgroup's share, R rows a lane group.
+template <uint R, uint G, typename T, typename S>
+METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurrence& params, constant GDMBatch& batch,
+                            uint3 group, uint index) {
+  constexpr uint L = DecodeShape<S>::lanes;
+  constexpr uint apart = DecodeShape<S>::threads / L;
+  uint keyHeads = params.keyHeads;
+  uint valueHeads = params.valueHeads;
+  uint keyDim = G < 64 ? 4 * G : params.keyDim;
+  uint valueDim = params.valueDim;
+  uint lane = index % L;
+  uint firstRow = group.x * (apart * R) + index / L;
+  uint valueHead = group.y;
+  uint sequence = group.z;
+  uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
+  bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
+
+  int readSlot = SMALL_BATCH ? batch.readSlots[sequence] : given.readSlots[sequence];
+  int writeSlot = SMALL_BATCH ? batch.writeSlots[sequence] : given.writeSlots[sequence];
+  int begin = SMALL_BATCH ? batch.starts[sequence] : given.cuSeqlens[sequence];
+  int count = (SMALL_BATCH ? batch.starts[sequence + 1] : given.cuSeqlens[sequence + 1]) - begin;
+  uint headRow = valueHead * valueDim;
+  uint limit = R == DecodeShape<S>::rows ? decode_limit<S>(headRow + valueDim) : 0;
+  RowSet set = {headRow + firstRow, apart, limit, lane};
+  States<S> states = {given.state, given.staged, given.snapshots, given.stores, 0, 0, valueHeads * valueDim, keyDim};
+  if (HAS_STORES) {
+    states.next = given.storeOffsets[sequence];
+    states.end = given.storeOffsets[sequence + 1];
+  }
+  if (HAS_STORES || count == 0) states_begin<S, L, G, R>(states, readSlot, writeSlot, count == 0, set);
+  if (count == 0) return;
+
+  Rows<L, G, R> s;
+  states_read(s, states, readSlot, set);
+  for (int t = 0; t < count; ++t) {
+    if (HAS_STORES) states_store(states, t, s, set);
+    ulong token = ulong(begin + t);
+    Row<L, G> k;
+    Row<L, G> q;
+    row_load<T>(k, given.key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
+    row_load<T>(q, given.query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
+    ulong valueAt = token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride;
+    Step<L, G, R> step;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = float(given.value[valueAt + (row_of(set, r) - headRow)]);
+    ulong gateAt = token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
+    ulong betaAt = token * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
+    float b = RESOLVE_GATES ? beta_read(given.beta, betaAt) : ((device const float*)given.beta)[betaAt];
+    float a = 1.0f;
+    if (RESOLVE_GATES) a = gate_read(given.gate, gateAt, given.aLog, valueHead, given.dtBias, valueHead, params.bound);
+    else if (!GATE_PER_KEY) a = ((device const float*)given.gate)[gateAt];
+    row_normalise(k, keyDim, params.epsilon, 1.0f);
+    row_normalise(q, keyDim, params.epsilon, params.scale);
+    if (GATE_PER_KEY) {
+      Row<L, G> decay;
+      row_load<float>(decay, (device const float*)given.gate + gateAt, lane, keyDim);
+      rows_scale(s, decay);
+    } else {
+      rows_scale(s, a);
+    }
+    rows_step(s, k, q, step, b, lane, keyDim);
+    ulong outAt = token * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) {
+      if (lane == 0 && row_exists(set, r)) {
+        uint row = row_of(set, r) - headRow;
+        write_wide(given.out, outAt + row, step.out[r], OUT_F32);
+        if (RECORD) given.recordDelta[(token * valueHeads + valueHead) * valueDim + row] = step.delta[r];
+      }
+    }
+    if (RECORD && recordsKey) {
+      row_store<float>(given.recordKey + (token * keyHeads + keyHead) * keyDim, k, lane, keyDim);
+    }
+  }
+
+  if (HAS_STORES) states_store(states, count, s, set);
+  if (writeSlot >= 0) states_write(states, given.state, uint(writeSlot), s, set);
+}
 
 template <typename T, typename S, uint G>
-[[max_total_threads_per_threadgroup(GDM_DECODE_THREADS)]]
 kernel void gd_decode(device const T* query [[buffer(0)]],
                       device const T* key [[buffer(1)]],
                       device const T* value [[buffer(2)]],
@@ -2822,77 +3214,13 @@ kernel void gd_decode(device const T* query [[buffer(0)]],
                       constant GDMBatch& batch [[buffer(19)]],
                       uint3 group [[threadgroup_position_in_grid]],
                       uint index [[thread_index_in_threadgroup]]) {
-  constexpr uint L = DecodeShape<S>::lanes;
-  constexpr uint R = DecodeShape<S>::rows;
-  constexpr uint apart = DecodeShape<S>::threads / L;
-  uint keyHeads = params.keyHeads;
-  uint valueHeads = params.valueHeads;
-  uint keyDim = G < 64 ? 4 * G : params.keyDim;
-  uint valueDim = params.valueDim;
-  uint lane = index % L;
-  uint firstRow = group.x * (apart * R) + index / L;
-  uint valueHead = group.y;
-  uint sequence = group.z;
-  uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
-  bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
-
-  int readSlot = SMALL_BATCH ? batch.readSlots[sequence] : readSlots[sequence];
-  int writeSlot = SMALL_BATCH ? batch.writeSlots[sequence] : writeSlots[sequence];
-  int begin = SMALL_BATCH ? batch.starts[sequence] : cuSeqlens[sequence];
-  int count = (SMALL_BATCH ? batch.starts[sequence + 1] : cuSeqlens[sequence + 1]) - begin;
-  uint headRow = valueHead * valueDim;
-  RowSet set = {headRow + firstRow, apart, decode_limit<S>(headRow + valueDim), lane};
-  States<S> states = {state, staged, snapshots, stores, 0, 0, valueHeads * valueDim, keyDim};
-  if (HAS_STORES) {
-    states.next = storeOffsets[sequence];
-    states.end = storeOffsets[sequence + 1];
+  Decode<T, S> given = {query,     key,        value,        gate,   beta,      state,     staged,      out,  cuSeqlens,
+                        readSlots, writeSlots, storeOffsets, stores, snapshots, recordKey, recordDelta, aLog, dtBias};
+  if (sizeof(S) == 2 && TILE_ROWS == GDM_DECODE_MOST_ROWS_16) {
+    decode_rows<GDM_DECODE_MOST_ROWS_16, G>(given, params, batch, group, index);
+  } else {
+    decode_rows<DecodeShape<S>::rows, G>(given, params, batch, group, index);
   }
-  if (HAS_STORES || count == 0) states_begin<S, L, G, R>(states, readSlot, writeSlot, count == 0, set);
-  if (count == 0) return;
-
-  Rows<L, G, R> s;
-  states_read(s, states, readSlot, set);
-  for (int t = 0; t < count; ++t) {
-    if (HAS_STORES) states_store(states, t, s, set);
-    ulong token = ulong(begin + t);
-    Row<L, G> k;
-    Row<L, G> q;
-    row_load<T>(k, key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
-    row_load<T>(q, query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
-    ulong valueAt = token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride;
-    Step<L, G, R> step;
-    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = float(value[valueAt + (row_of(set, r) - headRow)]);
-    ulong gateAt = token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
-    ulong betaAt = token * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
-    float b = RESOLVE_GATES ? beta_read(beta, betaAt) : ((device const float*)beta)[betaAt];
-    float a = 1.0f;
-    if (RESOLVE_GATES) a = gate_read(gate, gateAt, aLog, valueHead, dtBias, valueHead, params.bound);
-    else if (!GATE_PER_KEY) a = ((device const float*)gate)[gateAt];
-    row_normalise(k, keyDim, params.epsilon, 1.0f);
-    row_normalise(q, keyDim, params.epsilon, params.scale);
-    if (GATE_PER_KEY) {
-      Row<L, G> decay;
-      row_load<float>(decay, (device const float*)gate + gateAt, lane, keyDim);
-      rows_scale(s, decay);
-    } else {
-      rows_scale(s, a);
-    }
-    rows_step(s, k, q, step, b, lane, keyDim);
-    ulong outAt = token * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
-    GDM_UNROLL for (uint r = 0; r < R; ++r) {
-      if (lane == 0 && row_exists(set, r)) {
-        uint row = row_of(set, r) - headRow;
-        write_wide(out, outAt + row, step.out[r], OUT_F32);
-        if (RECORD) recordDelta[(token * valueHeads + valueHead) * valueDim + row] = step.delta[r];
-      }
-    }
-    if (RECORD && recordsKey) {
-      row_store<float>(recordKey + (token * keyHeads + keyHead) * keyDim, k, lane, keyDim);
-    }
-  }
-
-  if (HAS_STORES) states_store(states, count, s, set);
-  if (writeSlot >= 0) states_write(states, state, uint(writeSlot), s, set);
 }
 
 // Names: gd_decode_<T>_<S>_<key dim>; kany serves any multiple of 8 up to 256.
@@ -3148,13 +3476,15 @@ GDM_INSTANTIATE_TSK(gd_prefill)
 //   out = (x r) w or, plusOne, (x r) (1 + w)      r = rsqrt(mean x^2 + eps)        (Zhang and Sennrich 2019)
 //
 // x [tokens, heads, length] T; out likewise, T or f32 (OUT_F32); token and head strides in elements, any length.
-// weight [length]: NORM_WEIGHT_DTYPE.
+// weight [length]: NORM_WEIGHT_DTYPE. ALIGNED_ROWS: as in norm.metal.
 //
 // Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup a row, row = token heads + head.
-// 1. Each lane sums the squares of its elements.   2. The lanes combine them.   3. Each lane writes its elements.
-// Order of the sum: lane l adds elements l, l + 32, ... by fma, then lanes as in norm.h. Function constants:
-// NORM_WEIGHT_DTYPE, OUT_F32.
+// 1. Each lane sums the squares of its elements, RMS_PARTS groups of four read before the first is used.   2. The lanes
+// combine them.   3. Each lane writes its elements, as many at a time.
+// Order of the sum: norm.h. Function constants: NORM_WEIGHT_DTYPE, OUT_F32, ALIGNED_ROWS.
 
+
+enum { RMS_PARTS = 4, RMS_STRIDE = 4 * GDM_SIMD_LANES };
 
 template <typename T>
 [[max_total_threads_per_threadgroup(GDM_NORM_THREADS)]]
@@ -3172,16 +3502,28 @@ kernel void gd_rms_norm(device const T* x [[buffer(0)]],
   ulong xAt = ulong(token) * params.xTokenStride + ulong(head) * params.xHeadStride;
   ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
 
+  device const T* xRow = x + xAt;
+  device T* outRow = wide_row(out, outAt, OUT_F32);
+  uint length = params.length;
+
   float sum = 0.0f;
-  for (uint i = lane; i < params.length; i += GDM_SIMD_LANES) {
-    float u = float(x[xAt + i]);
-    sum = fma(u, u, sum);
+  for (uint first = 4 * lane; first < length; first += RMS_PARTS * RMS_STRIDE) {
+    float4 u[RMS_PARTS];
+    GDM_UNROLL for (uint i = 0; i < RMS_PARTS; ++i) u[i] = read_four(xRow, first + i * RMS_STRIDE, length, false);
+    GDM_UNROLL for (uint i = 0; i < RMS_PARTS; ++i) sum = norm_squares(sum, u[i], first + i * RMS_STRIDE, length);
   }
-  float inverse = norm_inverse(sum, params.length, params.epsilon);
-  for (uint i = lane; i < params.length; i += GDM_SIMD_LANES) {
-    float w = read_any(weight, i, NORM_WEIGHT_DTYPE);
-    if (params.plusOne != 0) w = 1.0f + w;
-    write_wide(out, outAt + i, (float(x[xAt + i]) * inverse) * w, OUT_F32);
+  float inverse = norm_inverse(sum, length, params.epsilon);
+  for (uint first = 4 * lane; first < length; first += RMS_PARTS * RMS_STRIDE) {
+    float4 u[RMS_PARTS];
+    float4 w[RMS_PARTS];
+    GDM_UNROLL for (uint i = 0; i < RMS_PARTS; ++i) {
+      u[i] = read_four(xRow, first + i * RMS_STRIDE, length, false);
+      w[i] = norm_weights(weight, first + i * RMS_STRIDE, length);
+    }
+    GDM_UNROLL for (uint i = 0; i < RMS_PARTS; ++i) {
+      if (params.plusOne != 0) w[i] = 1.0f + w[i];
+      write_four(outRow, first + i * RMS_STRIDE, length, (u[i] * inverse) * w[i], OUT_F32);
+    }
   }
 }
 
@@ -3194,9 +3536,17 @@ GDM_INSTANTIATE_T(gd_rms_norm)
 // up [tokens, heads, length] T; gate and out likewise, T or f32; token and head strides in elements, any length. Where
 // out is gate or up itself, that argument is not bound and its elements are read from out: arguments may not overlap.
 //
-// Grid: (rows, ceil(length / (GDM_ADD_PART GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread takes
-// GDM_ADD_PART elements, GDM_COPY_THREADS apart. Function constants: OUT_F32.
+// Grid: (rows, ceil(length / (4 GDM_ADD_PARTS GDM_COPY_THREADS))) threadgroups of GDM_COPY_THREADS; each thread takes
+// GDM_ADD_PARTS times four neighbouring elements, and reads them all before it writes the first. ALIGNED_ROWS: lengths
+// are multiples of 4 and every row of all three begins at a multiple of four elements' bytes. Function constants: OUT_F32,
+// ALIGNED_ROWS.
 
+
+METAL_FUNC float4 silu_four(float4 x) {
+  float4 y = float4(0.0f);
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) y[j] = gd_silu(x[j]);
+  return y;
+}
 
 template <typename T>
 [[max_total_threads_per_threadgroup(GDM_COPY_THREADS)]]
@@ -3211,13 +3561,21 @@ kernel void gd_silu_mul(device const T* gate [[buffer(0)]],
   ulong gateAt = ulong(token) * params.aTokenStride + ulong(head) * params.aHeadStride;
   ulong upAt = ulong(token) * params.bTokenStride + ulong(head) * params.bHeadStride;
   ulong outAt = ulong(token) * params.outTokenStride + ulong(head) * params.outHeadStride;
-  for (uint part = 0; part < GDM_ADD_PART; ++part) {
-    uint i = (group.y * GDM_ADD_PART + part) * GDM_COPY_THREADS + index;
-    if (i >= params.length) return;
-    float g = params.replacesA != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32)
-                                    : read_wide(gate, gateAt + i, params.aF32 != 0);
-    float u = params.replacesB != 0 ? read_wide((device const T*)out, outAt + i, OUT_F32) : float(up[upAt + i]);
-    write_wide(out, outAt + i, gd_silu(g) * u, OUT_F32);
+  device const T* aRow = params.replacesA != 0 ? wide_row((device const T*)out, outAt, OUT_F32)
+                                               : wide_row(gate, gateAt, params.aF32 != 0);
+  device const T* bRow = params.replacesB != 0 ? wide_row((device const T*)out, outAt, OUT_F32) : up + upAt;
+  bool aWide = params.replacesA != 0 ? OUT_F32 : params.aF32 != 0;
+  bool bWide = params.replacesB != 0 && OUT_F32;
+  device T* outRow = wide_row(out, outAt, OUT_F32);
+  uint first = 4 * (group.y * GDM_ADD_PARTS * GDM_COPY_THREADS + index);
+  float4 x[GDM_ADD_PARTS];
+  float4 y[GDM_ADD_PARTS];
+  GDM_UNROLL for (uint i = 0; i < GDM_ADD_PARTS; ++i) {
+    x[i] = read_four(aRow, first + 4 * i * GDM_COPY_THREADS, params.length, aWide);
+    y[i] = read_four(bRow, first + 4 * i * GDM_COPY_THREADS, params.length, bWide);
+  }
+  GDM_UNROLL for (uint i = 0; i < GDM_ADD_PARTS; ++i) {
+    write_four(outRow, first + 4 * i * GDM_COPY_THREADS, params.length, silu_four(x[i]) * y[i], OUT_F32);
   }
 }
 
@@ -3309,7 +3667,7 @@ GDM_KERNEL("gd_slots_copy_u128", gd_slots_copy, uint4)
 // Counters begin at any multiple of the ratio, since each dispatch adds the ratio.
 //
 // Formulas: conv.h, gates.h, rows.h, norm.h. Function constants: all but NORM_X_F32, HAS_STORES, RECORD, RESOLVE_GATES,
-// PARTS, ALIGNED_ROWS and PROJECT_ROWS.
+// PARTS, ALIGNED_ROWS and TILE_ROWS.
 
 
 

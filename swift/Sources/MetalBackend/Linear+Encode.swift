@@ -26,24 +26,30 @@ extension Pass {
       rows: UInt32(element: op.rows), inputs: UInt32(element: op.inFeatures),
       outputs: UInt32(element: op.outFeatures), xRowStride: UInt32(element: op.x.tokenStride),
       outRowStride: UInt32(element: op.out.tokenStride),
-      residualRowStride: UInt32(element: op.residual?.tokenStride ?? 0), residual: op.residualKind)
+      residualRowStride: UInt32(element: op.residual?.tokenStride ?? 0), residual: op.residualKind,
+      unit: UInt32(element: GDM_PROJECT_UNIT))
 
     var rows = op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS
-    kernel.constants.set(.projectRows, UInt32(element: rows))
+    kernel.constants.set(.tileRows, UInt32(element: rows))
     if rows == GDM_PROJECT_ROWS, try device.pipelines.pipeline(kernel).maxThreads < Self.threadsForManyRegisters {
       rows = 4
-      kernel.constants.set(.projectRows, 4)
+      kernel.constants.set(.tileRows, 4)
     }
-    // Of a simdgroup; what projection.metal's OneRow says.
-    let outputs = rows == 1 && op.weight.dtype != .f32 ? GDM_PROJECT_OUTPUTS_1 : GDM_PROJECT_TILE
+    // Of a simdgroup; what projection.metal's Tile and packed_row.h say.
+    var outputs = GDM_PROJECT_TILE
+    if rows == 1, op.quantisation != nil {
+      outputs = GDM_PACKED_OUTPUTS * GDM_SIMD_LANES / GDM_PACKED_LANES
+    } else if rows == 1, op.weight.dtype != .f32 {
+      outputs = GDM_PROJECT_OUTPUTS_1
+    }
     try dispatch(
       kernel, arguments, params,
       groups: (ceilDiv(op.rows, rows), ceilDiv(op.outFeatures, outputs * GDM_PROJECT_THREADS / GDM_SIMD_LANES), 1),
       threads: .exactly(GDM_PROJECT_THREADS))
   }
 
-  /// A pipeline of fewer threads than these takes so many registers a thread that a smaller tile keeps more of them busy.
-  private static var threadsForManyRegisters: Int { 512 }
+  /// A pipeline of fewer threads than these takes so many registers a thread that a smaller tile, or fewer rows, keeps more of them busy.
+  static var threadsForManyRegisters: Int { 512 }
 }
 
 extension Linear {

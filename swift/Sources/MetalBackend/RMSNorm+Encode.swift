@@ -7,6 +7,10 @@ extension Pass {
     var kernel = Kernel(family: .rmsNorm, activation: op.x.dtype)
     kernel.constants.set(.normWeightDType, op.weight.dtype)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
+    kernel.constants.set(
+      .alignedRows,
+      op.x.isAligned(to: 4, rowsOf: op.dim) && op.out.isAligned(to: 4, rowsOf: op.dim)
+        && op.weight.offset % (4 * op.weight.dtype.size) == 0)
     try dispatch(
       kernel,
       [

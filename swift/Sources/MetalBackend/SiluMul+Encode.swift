@@ -6,6 +6,11 @@ extension Pass {
     let rows = op.tokens * op.heads
     var kernel = Kernel(family: .siluMul, activation: op.up.dtype)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
+    kernel.constants.set(
+      .alignedRows,
+      op.gate.isAligned(to: 4, rowsOf: op.dim)
+        && op.up.isAligned(to: 4, rowsOf: op.dim)
+        && op.out.isAligned(to: 4, rowsOf: op.dim))
     try dispatch(
       kernel,
       [
@@ -19,7 +24,7 @@ extension Pass {
         bTokenStride: UInt32(element: op.up.tokenStride), bHeadStride: UInt32(element: op.up.headStride),
         outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
         aF32: op.gate.dtype == .f32 ? 1 : 0, replacesA: op.replacesGate ? 1 : 0, replacesB: op.replacesUp ? 1 : 0),
-      groups: (rows, ceilDiv(op.dim, GDM_ADD_PART * GDM_COPY_THREADS), 1), threads: .exactly(GDM_COPY_THREADS))
+      groups: (rows, ceilDiv(op.dim, 4 * GDM_ADD_PARTS * GDM_COPY_THREADS), 1), threads: .exactly(GDM_COPY_THREADS))
   }
 }
 

@@ -1,0 +1,166 @@
+// One row of x by packed weights, for projection.metal: the same sums, spread otherwise.
+//
+// Instructions are what there is least of here, a number of 4 bits being half a byte: so x is widened once for a
+// threadgroup, a scale and a bias serve 32 numbers, and numbers are read as whole words. GDM_PACKED_LANES = 8 lanes have an
+// output, or GDM_PACKED_OUTPUTS of them: lane l has the chains 4 l .. 4 l + 3 of each, that is 32 neighbouring elements
+// of every turn of 256, which are MATRIX_BITS words and in one group. Chains add by xor 1 and 2 in a lane and by xor
+// 4, 8, 16 between lanes.
+//
+// x goes through threadgroup memory as float4s, GDM_PACKED_SPAN elements at a time: quarters 2 c and 2 c + 1 of eight are
+// apart by a pitch that keeps neighbouring lanes in different banks. A lane's numbers for GDM_PACKED_TURNS turns are asked
+// for before those that it asked for last are used.
+// Grid: (1, ceil(outputs / (GDM_PROJECT_THREADS / 8 GDM_PACKED_OUTPUTS))) threadgroups.
+#ifndef GATED_DELTA_SHADERS_PACKED_ROW_H
+#define GATED_DELTA_SHADERS_PACKED_ROW_H
+
+#include "matrix.h"
+
+enum : uint {
+  GDM_PACKED_TURN = 32 * GDM_PACKED_LANES,
+  GDM_PACKED_SPAN = 2048,
+  GDM_PACKED_PITCH = GDM_PACKED_SPAN / 32 + 1,
+  GDM_PACKED_MEMORY = 8 * GDM_PACKED_PITCH
+};
+
+// 32 neighbouring numbers, with what makes elements of them.
+struct Words {
+  uint word[8];
+  float scale;
+  float bias;
+};
+// What a lane asks for together, of one output.
+struct Turns {
+  Words words[GDM_PACKED_TURNS];
+};
+
+METAL_FUNC void words_fetch(thread Words& words, thread const MatrixRow<Packed>& from, uint ahead) {
+  device const uint* p = (device const uint*)(from.row + ahead / 8 * MATRIX_BITS);
+  if (ALIGNED_ROWS && MATRIX_BITS % 4 == 0) {
+    GDM_UNROLL for (uint i = 0; i < 8; i += 4) {
+      if (i < MATRIX_BITS) {
+        uint4 v = *(device const uint4*)(p + i);
+        GDM_UNROLL for (uint j = 0; j < 4; ++j) words.word[i + j] = v[j];
+      }
+    }
+  } else if (ALIGNED_ROWS && MATRIX_BITS % 2 == 0) {
+    GDM_UNROLL for (uint i = 0; i < 8; i += 2) {
+      if (i < MATRIX_BITS) {
+        uint2 v = *(device const uint2*)(p + i);
+        words.word[i] = v.x;
+        words.word[i + 1] = v.y;
+      }
+    }
+  } else {
+    GDM_UNROLL for (uint i = 0; i < 8; ++i) {
+      if (i < MATRIX_BITS) words.word[i] = p[i];
+    }
+  }
+  words.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+  words.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+}
+
+// Elements first .. first + 7 of the 32.
+METAL_FUNC void words_widen(thread Eight& v, thread const Words& words, uint first, uint unit) {
+  float4 q[2];
+  GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+    uint bit = MATRIX_BITS * (first + j);
+    uint at = bit / 32;
+    q[j / 4][j % 4] = packed_number(words.word[at], words.word[at < 7 ? at + 1 : at], bit % 32, unit);
+  }
+  v.lower = fma(q[0], float4(words.scale), float4(words.bias));
+  v.upper = fma(q[1], float4(words.scale), float4(words.bias));
+}
+
+// The turns from `ahead` of a row's place, whose column is `at`; nothing beyond the last.
+METAL_FUNC void turns_fetch(thread Turns& turns, thread const MatrixRow<Packed>& row, uint ahead, uint at,
+                            uint inputs) {
+  GDM_UNROLL for (uint turn = 0; turn < GDM_PACKED_TURNS; ++turn) {
+    uint further = turn * GDM_PACKED_TURN;
+    if (at + further < inputs) words_fetch(turns.words[turn], row, ahead + further);
+  }
+}
+
+template <typename T>
+METAL_FUNC void packed_stage(threadgroup float4* memory, device const T* x, uint first, uint inputs, uint index) {
+  GDM_UNROLL for (uint j = 0; j < GDM_PACKED_SPAN / 8 / GDM_PROJECT_THREADS; ++j) {
+    uint at = 8 * (index + j * GDM_PROJECT_THREADS);
+    if (first + at < inputs) {
+      Raw<T> read;
+      Eight v;
+      MatrixRow<T> from = {x + first + at};
+      matrix_fetch(read, from, 0, 0, 8);
+      matrix_widen(v, read, 0);
+      memory[at % 32 / 4 * GDM_PACKED_PITCH + at / 32] = v.lower;
+      memory[(at % 32 / 4 + 1) * GDM_PACKED_PITCH + at / 32] = v.upper;
+    }
+  }
+}
+
+// The chains of all outputs of a lane.
+struct PackedSums {
+  float chain[4 * GDM_PACKED_OUTPUTS];
+};
+
+METAL_FUNC void packed_add(thread PackedSums& sums, thread const Turns* turns, threadgroup const float4* memory, uint at,
+                           uint inputs, uint unit) {
+  GDM_UNROLL for (uint turn = 0; turn < GDM_PACKED_TURNS; ++turn) {
+    uint column = at + turn * GDM_PACKED_TURN;
+    if (column < inputs) {
+      threadgroup const float4* block = memory + column % GDM_PACKED_SPAN / 32;
+      GDM_UNROLL for (uint c = 0; c < 4; ++c) {
+        float4 lower = block[2 * c * GDM_PACKED_PITCH];
+        float4 upper = block[(2 * c + 1) * GDM_PACKED_PITCH];
+        GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+          Eight w;
+          words_widen(w, turns[b].words[turn], 8 * c, unit);
+          sums.chain[4 * b + c] = chain4(chain4(sums.chain[4 * b + c], lower, w.lower), upper, w.upper);
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+METAL_FUNC void packed_row(device const T* x, device const ushort* weight, device const ushort* scales,
+                           device const ushort* biases, device const T* residual, device T* out,
+                           constant GDMProject& params, threadgroup float4* memory, uint group, uint index) {
+  constexpr uint step = GDM_PACKED_TURNS * GDM_PACKED_TURN;
+  static_assert(GDM_PACKED_SPAN % (2 * step) == 0, "x is put into threadgroup memory between two steps");
+  uint lane = index % GDM_PACKED_LANES;
+  uint firstOutput = (group * (GDM_PROJECT_THREADS / GDM_PACKED_LANES) + index / GDM_PACKED_LANES) * GDM_PACKED_OUTPUTS;
+  uint inputs = params.inputs;
+  MatrixRow<Packed> row[GDM_PACKED_OUTPUTS];
+  Turns now[GDM_PACKED_OUTPUTS];
+  Turns next[GDM_PACKED_OUTPUTS];
+  PackedSums sums;
+  GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+    matrix_place(row[b], weight, scales, biases, min(firstOutput + b, params.outputs - 1), 32 * lane, inputs);
+    turns_fetch(now[b], row[b], 0, 32 * lane, inputs);
+    GDM_UNROLL for (uint c = 0; c < 4; ++c) sums.chain[4 * b + c] = 0.0f;
+  }
+  for (uint first = 0; first < inputs; first += 2 * step) {
+    uint at = first + 32 * lane;
+    GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) turns_fetch(next[b], row[b], step, at + step, inputs);
+    if (first % GDM_PACKED_SPAN == 0) {
+      if (first > 0) threadgroup_barrier(mem_flags::mem_threadgroup);
+      packed_stage(memory, x, first, inputs, index);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+    }
+    packed_add(sums, now, memory, at, inputs, params.unit);
+    GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+      turns_fetch(now[b], row[b], 2 * step, at + 2 * step, inputs);
+      matrix_move(row[b], 2 * step);
+    }
+    packed_add(sums, next, memory, at + step, inputs, params.unit);
+  }
+  GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
+    thread const float* chain = sums.chain + 4 * b;
+    float total = (chain[0] + chain[1]) + (chain[2] + chain[3]);
+    total += simd_shuffle_xor(total, ushort(1));
+    total += simd_shuffle_xor(total, ushort(2));
+    total += simd_shuffle_xor(total, ushort(4));
+    if (lane == b && firstOutput + b < params.outputs) project_store(out, residual, params, 0, firstOutput + b, total);
+  }
+}
+
+#endif

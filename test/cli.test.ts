@@ -57,6 +57,14 @@ describe("gated-delta", () => {
 
 describe("generate", () => {
   const model = join(import.meta.dir, "golden/models/qwen3_5-mlx-mixed");
+  /** The model's folder without some of its files. */
+  const without = (left: RegExp) => {
+    const copy = newPath();
+    cpSync(model, copy, { recursive: true, filter: (path) => !left.test(path) });
+    return copy;
+  };
+  const withoutText = without(/tokenizer\.json$/);
+  const withoutTemplate = without(/chat_template|tokenizer_config/);
 
   test("answers token by token, and says how fast", () => {
     const ids = ["generate", model, "5 6 7", "--ids", "--max-tokens", "12", "--backend", "cpu", "--threads", "2"];
@@ -82,10 +90,18 @@ describe("generate", () => {
     expect(gatedDelta([...chat, "--raw"]).out).not.toBe(gatedDelta(chat).out);
   });
 
+  test("without a chat template the prompt is taken as it is", () => {
+    const args = ["Hello", "--max-tokens", "8", "--quiet", "--backend", "cpu", "--threads", "2"];
+    expect(gatedDelta(["generate", withoutTemplate, ...args])).toEqual(gatedDelta(["generate", model, ...args, "--raw"]));
+    expect(gatedDelta(["generate", withoutTemplate, ...args, "--system", "Be brief."])).toMatchObject({ status: 2, out: "" });
+  });
+
   test("what can't be done is one line", () => {
     for (const [args, words] of [
       [["none such", "a"], "none such"],
       [[model, "600", "--ids"], "0..511"],
+      [[withoutText, "a"], "--ids"],
+      [[model, "a", "--raw", "--system", "Be brief."], "--system"],
       [[model, "a", "--ids"], "token ids"],
       [[model, "a", "--top-p", "2"], "topP"],
       [[model, "a".repeat(300), "--context", "64"], "pages"],

@@ -1,5 +1,7 @@
 /** `gated-delta generate`: a folder and a prompt in, text out as it comes. */
 
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { Device } from "../device/device.ts";
 import { describe } from "../errors.ts";
 import { LanguageModel } from "../model/language-model.ts";
@@ -7,6 +9,7 @@ import { memoryOf } from "../model/model-memory.ts";
 import type { LoadProgress } from "../model/load-weights.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import type { Session } from "../model/session/session.ts";
+import { ChatTemplate } from "../model/text/chat-template.ts";
 import type { Matrix } from "../layer/matrix.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
 import { machineLimits, promptWork } from "./machine-limits.ts";
@@ -71,6 +74,8 @@ async function run(args: readonly string[]): Promise<number> {
   const context = numberOf("--context", values.context)!;
   if (!Number.isInteger(context) || context < 1) throw new UsageError(`--context: expected a number of tokens, got ${describe(values.context)}`);
 
+  const chats = takesChats(folder, values);
+
   using device = Device.open(parseDeviceOptions(values));
   let progress: LoadProgress | undefined;
   const bar = quiet ? undefined : loadingBar(process.stderr.isTTY);
@@ -86,12 +91,25 @@ async function run(args: readonly string[]): Promise<number> {
   if (!quiet) say(`${process.stderr.isTTY ? "\r\x1b[K" : ""}${model.config.layers.length} layers, ${((progress?.total ?? 0) / 1e6).toFixed(0)} MB, on ${device.backend}: ${device.name}\n`);
   using session = model.session({ whenFull: "error" });
   if (values.ids) session.append(idsOf(prompt));
-  else if (values.raw) session.append(prompt);
+  else if (!chats) session.append(prompt);
   else session.chat([...(values.system === undefined ? [] : [{ role: "system", content: values.system }]), { role: "user", content: prompt }]);
 
   const speeds = await stream(session, options, values.ids);
   if (!quiet) say(await summary(device, model, progress?.total ?? 0, speeds));
   return 0;
+}
+
+/**
+ * Whether the prompt is a user's message: where the folder has a chat template, unless told otherwise.
+ *
+ * @throws {UsageError} for what the folder has no files for, before the model is loaded.
+ */
+function takesChats(folder: string, { ids, raw, system }: { readonly ids: boolean; readonly raw: boolean; readonly system?: string }): boolean {
+  if (ids || !existsSync(join(folder, "config.json"))) return false; // without a model, what loads one says so
+  if (!existsSync(join(folder, "tokenizer.json"))) throw new UsageError(`${folder} has no tokenizer.json: give the prompt as token ids, with --ids`);
+  const chats = !raw && ChatTemplate.load(folder) !== undefined;
+  if (!chats && system !== undefined) throw new UsageError(`--system: ${raw ? "a raw prompt has no messages" : `${folder} has no chat template`}`);
+  return chats;
 }
 
 /** What was measured. */

@@ -39,6 +39,7 @@ const prints: Record<string, RegExp> = {
   "session-cache.ts": /^\d+ tokens, 0 of them not read again\n\d+ tokens, [1-9]\d* of them not read again\n\d+ tokens, [1-9]\d* of them not read again$/m,
   "session-disk.ts": /^the same tokens: true$/m,
   "session-draft.ts": /^the same tokens: true in 40 and \d+ steps$/m,
+  "session-turns.ts": /^4 messages, [1-9]\d* tokens not read again$/m,
   "session.ts": /./,
   "state-agent.ts": /^branch \d, here(: token \d+(?: -?\d[\d.e-]*){3})\nloaded, elsewhere\1$/m,
 };

@@ -1,7 +1,7 @@
 import { Device, GatedDeltaNet, StatePool } from "gated-delta";
 
 using device = Device.open();
-const layers = GatedDeltaNet.loadAll(device, "test/golden/layer-bf16.safetensors");
+const layers = GatedDeltaNet.loadAll(device, process.argv[2] ?? "test/golden/layer-bf16.safetensors");
 using pool = StatePool.create(device, { slots: 4, layers: layers.length, ...layers[0]!.stateShape });
 using a = pool.allocate();
 using b = pool.allocate();

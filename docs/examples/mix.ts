@@ -1,7 +1,7 @@
 import { Device, GatedDeltaNet, StatePool, linear } from "gated-delta";
 
 using device = Device.open("cpu");
-using layer = GatedDeltaNet.load(device, "test/golden/layer-bf16.safetensors", { layer: 0 });
+using layer = GatedDeltaNet.load(device, process.argv[2] ?? "test/golden/layer-bf16.safetensors", { layer: 0 });
 using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });
 using state = pool.allocate();
 const { hiddenSize, keyHeads, valueHeads, keyDim, valueDim } = layer.config;

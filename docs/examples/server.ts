@@ -1,33 +1,38 @@
-import { Device } from "gated-delta";
-import { LanguageModel, type ChatMessage, type Session } from "gated-delta/model";
+import { Device, GatedDeltaError } from "gated-delta";
+import { LanguageModel, type ChatMessage, type Piece, type Session } from "gated-delta/model";
 
 const folder = process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed"; // of a checkpoint
 using device = Device.open();
 using model = await LanguageModel.load(device, folder, { states: 24, pages: 400 });
-using cache = model.cache({ bytes: 16 * model.stateBytes });
+using cache = model.cache({ bytes: 16 * (model.stateBytes + 16 * model.pageBytes) }); // 16 entries of 1024 tokens
+void model.text.tokenizer; // read now: that takes a second for a large vocabulary
 
-/** The pieces of an answer as they come. It ends with the session disposed, also when the client has left. */
-async function* piecesOf(session: Session, maxTokens: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+/** The text of an answer as it comes. It ends with the session disposed. */
+async function* textOf(session: Session, first: IteratorResult<Piece, void>, pieces: AsyncGenerator<Piece, void>): AsyncGenerator<Uint8Array> {
   using own = session;
   const encoder = new TextEncoder();
-  for await (const { text } of own.generate({ maxTokens, drafts: true, signal })) if (text !== "") yield encoder.encode(text);
+  for (let at = first; !at.done && !own.disposed; at = await pieces.next()) if (at.value.text !== "") yield encoder.encode(at.value.text);
 }
 
-/** Answers `{ messages, user?, maxTokens? }`. All requests share the model's steps, and what they begin with. */
+/** Answers `{ messages, maxTokens? }`. All requests share the model's steps, and what they begin with. */
 async function answer(request: Request): Promise<Response> {
   const session = model.session({ cache, salt: request.headers.get("authorization") ?? "" });
+  request.signal.addEventListener("abort", () => session[Symbol.dispose]()); // the client has left
   try {
     const { messages, maxTokens = 100 } = (await request.json()) as { messages: ChatMessage[]; maxTokens?: number };
-    const body = piecesOf(session.chat(messages), maxTokens, request.signal);
-    return new Response(body, { headers: { "content-type": "text/plain; charset=utf-8" } });
+    const pieces = session.chat(messages).generate({ maxTokens, drafts: true, signal: request.signal });
+    const first = await pieces.next(); // what is wrong with a request is known before its answer begins
+    return new Response(textOf(session, first, pieces), { headers: { "content-type": "text/plain; charset=utf-8" } });
   } catch (error) {
     session[Symbol.dispose]();
-    return new Response(String(error), { status: 400 });
+    const full = error instanceof GatedDeltaError && error.code === "out-of-memory";
+    return new Response(String(error), { status: full ? 503 : 400 });
   }
 }
 
 const server = Bun.serve({
   port: Number(process.env["PORT"] ?? 0),
+  idleTimeout: 255, // seconds without a byte: a long prompt may take some
   routes: {
     "/": () => Response.json({ freeStates: model.freeStates, cached: cache.size, hits: cache.hits, steps: model.steps }),
     "/chat": { POST: answer },

@@ -38,7 +38,9 @@ export function checkOptions<Checked>(schema: OptionsSchema<Checked>, op: string
     throw new GatedDeltaError("invalid-argument", { op, message: "reading the options threw an error", cause });
   }
   if (result.success) return result.data;
-  const issue = result.error.issues[0]!;
+  // A misspelt option explains why another one is missing.
+  const { issues } = result.error;
+  const issue = issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0]!;
   const unknown = issue.code === "unrecognized_keys" ? issue.keys?.[0] : undefined;
   const path = [...issue.path, ...(unknown === undefined ? [] : [unknown])];
   throw new GatedDeltaError("invalid-argument", {

@@ -1,10 +1,10 @@
 /** Loads a whole model's weights from a folder, asynchronously. */
 
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { invalid } from "../arguments/checks.ts";
 import type { Device } from "../device/device.ts";
-import { DisposedError } from "../errors.ts";
+import { DisposedError, FileError } from "../errors.ts";
 import type { ConfigPlace } from "../layer/config-errors.ts";
 import { parseQuantization } from "../layer/quantization.ts";
 import { readConfig, readJson } from "../layer/read-config.ts";
@@ -91,6 +91,14 @@ export async function loadModelWeights(device: Device, folder: string, options: 
 
 function expectFolder(folder: string): void {
   if (typeof folder !== "string" || folder === "") throw invalid(op, "folder", "the path of a model's folder", folder);
+  let found;
+  try {
+    found = statSync(folder, { throwIfNoEntry: false });
+  } catch {
+    return; // what opens it says why it can't be
+  }
+  if (found === undefined) throw new FileError(folder, { op, expected: "a model's folder", received: "no such file or folder" });
+  if (found.isFile() && folder.endsWith(".json")) throw new FileError(folder, { op, expected: "a model's folder", received: "a file in one" });
 }
 
 function readEnds(source: TensorSource, json: unknown, place: ConfigPlace): number[] {

@@ -142,6 +142,40 @@ describe("when states are in use", () => {
     expect((await b.logits()).length).toBe(model.config.vocabSize);
   });
 
+  test("errors name the session's call, and what can be done", async () => {
+    using model = await openTiny(device, { states: 1 });
+    using a = model.session().append([1]);
+    await a.logits();
+    const fork = await failure(() => a.fork());
+    expect(fork.message).toStartWith("session.fork: expected a free state (`states` of LanguageModel.load");
+    using b = model.session({ whenFull: "error" }).append([2]);
+    expect((await failure(() => b.logits())).message).toMatch(/^session: expected a free state .*disposed.*whose 1 states are in use/);
+  });
+
+  test("who waits for a session that does nothing is told, once", async () => {
+    using model = await openTiny(device, { states: 1 });
+    const a = model.session().append([1]);
+    await a.logits();
+    const warned = Promise.withResolvers<Error & { readonly code?: string }>();
+    let warnings = 0;
+    const listen = (warning: Error & { readonly code?: string }) => {
+      if (warning.code !== "GATED_DELTA_WAIT") return;
+      warnings++;
+      warned.resolve(warning);
+    };
+    process.on("warning", listen);
+    try {
+      using b = model.session().append([2]);
+      const run = b.logits();
+      expect((await warned.promise).message).toMatch(/^1 of 2 sessions wait, and none runs: .*whenFull/);
+      a[Symbol.dispose]();
+      expect((await run).length).toBe(model.config.vocabSize);
+      expect(warnings).toBe(1);
+    } finally {
+      process.off("warning", listen);
+    }
+  }, 30_000);
+
   test("a wait can be aborted, and ends with its session", async () => {
     using model = await openTiny(device, { states: 1 });
     using a = model.session().append([1]);

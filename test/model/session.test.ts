@@ -29,6 +29,25 @@ async function failure(run: () => unknown): Promise<GatedDeltaError> {
 
 const first = async (pieces: AsyncGenerator<Piece>) => (await pieces.next()).value as Piece;
 
+describe("logarithms of probabilities", () => {
+  test("are those of a softmax of the logits, with drafts or without, and whatever the temperature", async () => {
+    using model = await openTiny(device, { states: 4 });
+    const prompt = [1, 2, 3, 1, 2, 3, 1, 2];
+    for (const options of [{}, { temperature: 1.7, seed: 3 }]) {
+      const cold = await coldRun(model, prompt, 12, options);
+      const expected = cold.logits.map((row, i) => row[cold.tokens[i]!]! - Math.log([...row].reduce((sum, x) => sum + Math.exp(x), 0)));
+      for (const drafts of [false, true]) {
+        using session = model.session().append(prompt);
+        const pieces = await collect(session.generate({ ...all, ...options, drafts, maxTokens: 12, logprobs: true }));
+        expect(pieces.map(({ token }) => token)).toEqual(cold.tokens);
+        for (const [i, { logprob }] of pieces.entries()) expect(logprob!).toBeCloseTo(expected[i]!, 9);
+      }
+    }
+    using session = model.session().append(prompt);
+    expect("logprob" in (await collect(session.generate({ ...all, maxTokens: 1 })))[0]!).toBe(false);
+  });
+});
+
 describe("a session", () => {
   test("gives the golden model's greedy tokens", async () => {
     using model = await openGolden();

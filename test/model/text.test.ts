@@ -213,7 +213,7 @@ describe("chat templates", () => {
 
   test("special tokens and the caller's values", () => {
     const template = withTemplate("{{ eos_token }}|{{ think }}|{{ messages[0].extra.n }}|{{ tools is defined }}");
-    expect(template.render([{ role: "user", extra: { n: 3 } }], { variables: { think: "yes" } })).toBe("<|im_end|>|yes|3|false");
+    expect(template.render([{ role: "user", content: "", extra: { n: 3 } }], { variables: { think: "yes" } })).toBe("<|im_end|>|yes|3|false");
     const folder = folderWith((_, config) => Object.assign(config, { chat_template: "{{ bos_token }}", bos_token: { content: "<s>" } }));
     expect(ChatTemplate.load(folder)!.render([])).toBe("<s>");
   });
@@ -230,7 +230,7 @@ describe("chat templates", () => {
     const plain = withTemplate("{{ messages[0].content }}");
     const circle: Json = { role: "user" };
     circle["content"] = circle;
-    const values: unknown[] = [null, {}, [null], [{}], [{ role: 1 }], [circle], [{ role: "user", content: 1n }], [{ get role() { throw new Error("x"); } }]];
+    const values: unknown[] = [null, {}, [null], [{}], [{ role: 1 }], [{ role: "user" }], [{ role: "user", contents: "Hi" }], [circle], [{ role: "user", content: 1n }], [{ get role() { throw new Error("x"); } }]];
     for (const value of values) expect(thrownBy(() => plain.render(value as never)).code).toBe("invalid-argument");
     const options: unknown[] = [null, 1, { addGenerationPrompt: 1 }, { tools: {} }, { template: 1 }, { variables: [] }, { other: 1 }];
     for (const value of options) expect(thrownBy(() => plain.render([], value as never)).code).toBe("invalid-argument");

@@ -95,7 +95,7 @@ export class Conversation {
     }
     // The last token is read in any case: it gives the logits.
     const known = Uint32Array.from(this.tokens.slice(0, -1));
-    this.sequence = this.cache?.lookup(known, this.salt) ?? this.model.sequence();
+    this.sequence = this.cache?.lookup(known, this.salt) ?? stateFor("session", () => this.model.sequence());
   }
 
   /** Whether its sequence is being filled with what was stored. */
@@ -104,7 +104,7 @@ export class Conversation {
   }
 
   #restore(stored: SequenceSnapshot): void {
-    const { sequence, filled } = beginSequenceFrom(this.model, stored);
+    const { sequence, filled } = stateFor("session", () => beginSequenceFrom(this.model, stored));
     this.#restoring = sequence;
     void filled.then((done) => {
       if (this.#restoring !== sequence) return;
@@ -257,6 +257,17 @@ export class ReadAll implements Work {
     if (read < this.#to) return false;
     this.#take(result!);
     return true;
+  }
+}
+
+/** Takes a state, under the name of the session's call. */
+export function stateFor<T>(op: string, take: () => T): T {
+  try {
+    return take();
+  } catch (error) {
+    if (!(error instanceof GatedDeltaError) || error.code !== "out-of-memory" || error.expected === undefined) throw error;
+    const expected = `${error.expected} (\`states\` of LanguageModel.load; sessions give theirs back when they are disposed)`;
+    throw new GatedDeltaError("out-of-memory", { op, expected, received: error.received, cause: error });
   }
 }
 

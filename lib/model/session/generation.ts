@@ -14,6 +14,9 @@ import type { GenerateOptions, Piece } from "./session-options.ts";
 /** Tokens that are read beside guesses; more are read first. */
 const mostCertain = 16;
 
+/** A token, and the logarithm of its probability where that is wanted. */
+type Chosen = Pick<Piece, "token" | "logprob">;
+
 /** One generation of a conversation. */
 export class Generation {
   readonly #of: Conversation;
@@ -26,15 +29,16 @@ export class Generation {
   readonly #signal: AbortSignal;
   /** How many tokens there are at the end, at most. */
   readonly #most: number;
+  readonly #logprobs: boolean;
   /** Tokens that were chosen and not given out. */
-  readonly #chosen: number[] = [];
+  readonly #chosen: Chosen[] = [];
   #draftStep: DraftStep | undefined;
 
   /** @throws {GatedDeltaError} for options that do not fit the model, or a session without room or beginning. */
   constructor(op: string, of: Conversation, options: GenerateOptions) {
     const { model } = of;
     const { config, text } = model;
-    const { maxTokens = Infinity, stop = [], stopTokens = [], ignoreModelStops = false, drafts = false, seed = anySeed(), signal } = options;
+    const { maxTokens = Infinity, stop = [], stopTokens = [], ignoreModelStops = false, drafts = false, logprobs = false, seed = anySeed(), signal } = options;
     for (const [i, token] of stopTokens.entries()) {
       if (token < config.vocabSize) continue;
       throw new BoundsError({ op, argument: `stopTokens[${i}]`, expected: `a token id in 0..${config.vocabSize - 1}`, received: `${token}` });
@@ -63,6 +67,7 @@ export class Generation {
     this.#stopTokens = new Set([...(ignoreModelStops ? [] : config.eosTokens), ...stopTokens]);
     this.#detokenizer = text.hasTokenizer ? text.tokenizer.detokenizer() : undefined;
     this.#stopStrings = new StopStrings(stops);
+    this.#logprobs = logprobs;
     this.#signal = of.signalWith(signal);
     this.#most = Math.min(of.tokens.length + maxTokens, config.maxPositions);
   }
@@ -120,7 +125,7 @@ export class Generation {
   /** Chooses the token after a row of logits; none where the generation was aborted, or is over with what was chosen. */
   #take(logits: Float32Array): number | undefined {
     const of = this.#of;
-    if (this.#chosen.length > 0 && this.#stopTokens.has(this.#chosen.at(-1)!)) return undefined;
+    if (this.#chosen.length > 0 && this.#stopTokens.has(this.#chosen.at(-1)!.token)) return undefined;
     const position = of.tokens.length + this.#chosen.length;
     if (this.#chosen.length === 0 && this.#signal.aborted) {
       of.logits = logits.slice();
@@ -135,13 +140,14 @@ export class Generation {
       throw error;
     }
     this.#sampler.saw([token]);
-    this.#chosen.push(token);
+    this.#chosen.push(this.#logprobs ? { token, logprob: logprobOf(logits, token) } : { token });
     return token;
   }
 
   /** Gives a token out: it is the session's from now on. */
-  #give(token: number): Piece {
+  #give(chosen: Chosen): Piece {
     const of = this.#of;
+    const { token } = chosen;
     of.push(token);
     this.#drafter?.push(token);
     const ends = this.#stopTokens.has(token);
@@ -154,9 +160,9 @@ export class Generation {
       found = rest.found;
       if (found === undefined) text += this.#stopStrings.end();
     }
-    if (ends) return { token, text, end: "token" };
-    if (found !== undefined) return { token, text, end: "string" };
-    return last ? { token, text, end: "length" } : { token, text };
+    if (ends) return { ...chosen, text, end: "token" };
+    if (found !== undefined) return { ...chosen, text, end: "string" };
+    return last ? { ...chosen, text, end: "length" } : { ...chosen, text };
   }
 
   /** The fork that read guesses takes the sequence's place, where all that it has read was given out. */
@@ -171,4 +177,13 @@ export class Generation {
     }
     of.replace(fork);
   }
+}
+
+/** The logarithm of a token's probability by a softmax of the logits. */
+function logprobOf(logits: Float32Array, token: number): number {
+  let most = -Infinity;
+  for (const logit of logits) if (logit > most) most = logit;
+  let sum = 0;
+  for (const logit of logits) sum += Math.exp(logit - most);
+  return logits[token]! - most - Math.log(sum);
 }

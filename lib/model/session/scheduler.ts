@@ -66,6 +66,8 @@ interface Share {
 
 /** How long states and pages that sessions do not know of are waited for before they are looked for again. */
 const pollMilliseconds = 20;
+/** How long sessions wait, with nothing that runs, before a warning says what for. */
+const warnMilliseconds = 2000;
 
 /** Options of {@link Scheduler}. */
 export interface SchedulerOptions {
@@ -88,6 +90,9 @@ export class Scheduler {
   #steps = 0;
   /** Sessions that may hold states or pages. */
   #holders = 0;
+  /** Since when nothing runs, though something waits; and whether that was said. */
+  #idleSince: number | undefined;
+  #warned = false;
 
   constructor(model: LanguageModel, options: SchedulerOptions) {
     this.#model = model;
@@ -162,6 +167,7 @@ export class Scheduler {
     await nextTurn();
     while (this.#jobs.length > 0) {
       const step = this.#compose();
+      if (step.length > 0) this.#idleSince = undefined;
       if (step.length > 0) await this.#run(step);
       else if (this.#jobs.length > 0) await this.#waitForRoom();
     }
@@ -220,8 +226,8 @@ export class Scheduler {
     need.add(lists, counts);
     while (need.pages > ledger.free) {
       if (this.evict()) continue;
-      const expected = `a step that takes at most ${ledger.free} pages, as many as are free of ${ledger.capacity}`;
-      const received = `one that takes ${need.pages}`;
+      const expected = `${need.pages} free pages for the next step (\`pages\` of LanguageModel.load; sessions give theirs back when they are disposed)`;
+      const received = `${ledger.free} of the model's ${ledger.capacity}`;
       need.remove(lists, counts);
       throw new GatedDeltaError("out-of-memory", { op: "session", expected, received });
     }
@@ -272,6 +278,20 @@ export class Scheduler {
     this.freed();
   }
 
+  /** Who waits for sessions that do nothing may wait for ever: a program that never disposes of them is told, once. */
+  #warnOfIdleness(): void {
+    const full = this.#jobs.find((job) => job.full !== undefined)?.full;
+    const now = performance.now();
+    this.#idleSince ??= now;
+    if (full === undefined || this.#warned || now - this.#idleSince < warnMilliseconds) return;
+    this.#warned = true;
+    process.emitWarning(
+      `${this.#jobs.length} of ${this.#holders} sessions wait, and none runs: what they wait for is held by sessions that do nothing. ` +
+        `Dispose of those, load the model with more states or pages, or use whenFull: "error". ${full.message}`,
+      { code: "GATED_DELTA_WAIT", type: "GatedDeltaWarning" },
+    );
+  }
+
   /** Nothing fits. Waits until something may, or ends what came last where nobody else could give way. */
   async #waitForRoom(): Promise<void> {
     if (this.#jobs.length >= this.#holders && !this.#jobs.some(({ work }) => work.preparing)) {
@@ -279,6 +299,7 @@ export class Scheduler {
       this.#end(last, () => last.reject(last.full));
       return;
     }
+    this.#warnOfIdleness();
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, pollMilliseconds);
       this.#wake = () => {

@@ -10,8 +10,9 @@ export interface SessionOptions {
   /** Sessions of different salts share nothing of a cache: such as a user's name. @default "" */
   readonly salt?: string | undefined;
   /**
-   * What happens where all states or pages are in use: `"wait"` until others give some back, `"error"` at once. Waiting ends
-   * with an error too where all sessions of the model wait. @default "wait"
+   * What happens where all states or pages are in use: `"wait"` until others give some back, `"error"` at once. A session
+   * that does nothing keeps what it has until it is disposed. Waiting ends with an error where all sessions of the model wait; where
+   * it is for sessions that do nothing, a warning (`GATED_DELTA_WAIT`) says so once, after two seconds. @default "wait"
    */
   readonly whenFull?: "wait" | "error" | undefined;
 }
@@ -31,6 +32,8 @@ export interface GenerateOptions extends SamplingOptions {
    * right, and the same tokens. `true`, or how. @default false
    */
   readonly drafts?: boolean | DraftingOptions | undefined;
+  /** Whether pieces have {@link Piece.logprob}: about a millisecond a token where the vocabulary has 250 thousand. @default false */
+  readonly logprobs?: boolean | undefined;
   /** Ends the generation: the iterator throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -58,4 +61,9 @@ export interface Piece {
    * has a part of; `"length"`, as many as were asked for, or fit. Absent for any other piece.
    */
   readonly end?: "token" | "string" | "length";
+  /**
+   * The natural logarithm of the token's probability as the model has it: its logit less the logarithm of the sum of all logits'
+   * exponentials, in float64, before temperature, penalty and what else was asked for. With {@link GenerateOptions.logprobs} alone.
+   */
+  readonly logprob?: number;
 }

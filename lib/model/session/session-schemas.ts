@@ -29,6 +29,7 @@ export const generateOptions = options<GenerateOptions>()({
   stopTokens: z.array(count, "an array of token ids").optional(),
   ignoreModelStops: z.boolean("a boolean").optional(),
   drafts: z.union([z.boolean(), drafting], "a boolean or { tokens?, longest?, shortest?, window? }").optional(),
+  logprobs: z.boolean("a boolean").optional(),
   signal,
 });
 

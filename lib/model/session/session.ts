@@ -6,7 +6,7 @@ import { isModel } from "../model-memory.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
 import { viewsOf } from "../snapshot.ts";
 import { readTokenIds } from "../token-ids.ts";
-import { Conversation, endedError, runningError } from "./conversation.ts";
+import { Conversation, endedError, runningError, stateFor } from "./conversation.ts";
 import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
@@ -120,6 +120,10 @@ export class Session implements Disposable {
   /**
    * {@link append} of messages as the model's chat template writes them, with the beginning of an answer.
    *
+   * For the first turn. What a template writes between an answer and the next message, such as the end of the answer's turn, it
+   * writes as part of a whole conversation: for the next turn make a new session of all messages, with a
+   * {@link SessionOptions.cache} that finds what was read before.
+   *
    * @throws {GatedDeltaError} as {@link append}, and where the folder has no chat template or the template refuses the messages.
    */
   chat(messages: readonly ChatMessage[], options?: ChatOptions): this {
@@ -201,7 +205,8 @@ export class Session implements Disposable {
     const other = new Conversation({ model, scheduler, cache, salt, whenFull, tokens: of.tokens.slice(), messageEnds: of.messageEnds.slice() });
     if (of.sequence !== undefined && !of.sequence.disposed && of.sequence.valid) {
       while (model.freeStates === 0 && scheduler.evict()) continue;
-      other.sequence = of.sequence.fork();
+      const { sequence } = of;
+      other.sequence = stateFor(op, () => sequence.fork());
     }
     other.stored = of.stored;
     other.logits = of.logits;

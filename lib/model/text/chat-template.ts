@@ -89,6 +89,11 @@ export class ChatTemplate {
     for (const [i, message] of given.entries()) {
       const role: unknown = reading(op, `messages[${i}]`, () => (message as Partial<ChatMessage> | null)?.role);
       if (typeof role !== "string") throw invalid(op, `messages[${i}].role`, "a string", role);
+      const said = reading(op, `messages[${i}]`, () => Object.keys(message as ChatMessage));
+      // A message of nothing but a role is a misspelt one: `contents`, say.
+      if (!said.includes("content") && !said.includes("tool_calls")) {
+        throw invalid(op, `messages[${i}].content`, "a text, or parts of one", `a message of ${said.join(", ")}`);
+      }
     }
     const parsed = this.#template(op, template);
     const values = reading(op, "messages", () => ({

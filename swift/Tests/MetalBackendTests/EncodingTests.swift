@@ -91,6 +91,7 @@ import Testing
       let out = Argument.writes(Region(memory, offset: 4096, byteCount: 256))
       var kernel = Kernel(family: .add, activation: .f32)
       kernel.constants.set(.outF32, true)
+      kernel.constants.set(.alignedRows, false)
       func problem<Params>(_ arguments: [Argument], _ params: Params) throws -> String? {
         let commandBuffer = try #require(backend.queue.makeCommandBuffer())
         let encoder = try #require(commandBuffer.makeComputeCommandEncoder(dispatchType: .concurrent))

@@ -76,6 +76,8 @@ describe("generate", () => {
     expect(plain.errors).toMatch(/answer  \d+ tokens, [\d.]+ tokens\/s, \d+ % of this machine's [\d.]+ GB\/s, \d+ steps/);
     const drafted = gatedDelta([...ids, "--drafts", "--quiet"]);
     expect([drafted.out, drafted.errors]).toEqual([plain.out, ""]);
+    const few = gatedDelta([...ids.slice(0, 4), "--context", "6", "--backend", "cpu", "--quiet"]);
+    expect(few.out.trim().split(" ")).toEqual(plain.out.trim().split(" ").slice(0, 3));
   });
 
   test("chats in text, with the options that it is given", () => {
@@ -104,7 +106,8 @@ describe("generate", () => {
       [[model, "a", "--raw", "--system", "Be brief."], "--system"],
       [[model, "a", "--ids"], "token ids"],
       [[model, "a", "--top-p", "2"], "topP"],
-      [[model, "a".repeat(300), "--context", "64"], "pages"],
+      [[model, "a".repeat(300), "--context", "64"], "--context"],
+      [[model, "1 2 3", "--ids", "--context", "3"], "at least 4"],
     ] as const) {
       const { status, out, errors } = gatedDelta(["generate", ...args, "--quiet", "--backend", "cpu"]);
       expect([status, out]).toEqual([2, ""]);

@@ -94,7 +94,9 @@ async function run(args: readonly string[]): Promise<number> {
   else if (!chats) session.append(prompt);
   else session.chat([...(values.system === undefined ? [] : [{ role: "system", content: values.system }]), { role: "user", content: prompt }]);
 
-  const speeds = await stream(session, options, values.ids);
+  const room = context - session.length;
+  if (room < 1) throw new UsageError(`--context: expected at least ${session.length + 1}, for the prompt's ${session.length} tokens and an answer, got ${context}`);
+  const speeds = await stream(session, { ...options, maxTokens: Math.min(options.maxTokens ?? Infinity, room) }, values.ids);
   if (!quiet) say(await summary(device, model, progress?.total ?? 0, speeds));
   return 0;
 }

@@ -18,8 +18,8 @@ export const dTypes: Readonly<Record<DType, number>> = {
 };
 
 /**
- * How the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong guess gives
- * plausible nonsense, so there is no default.
+ * How the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong guess gives wrong
+ * numbers of the right size, so there is no default.
  *
  * - `decay`: a (mlx-lm, MAX)
  * - `log`: exp(g) (Hugging Face, FLA, ggml)

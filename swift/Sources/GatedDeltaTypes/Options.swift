@@ -26,8 +26,8 @@ public enum DType: UInt32, NamedOption {
   }
 }
 
-/// How the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong guess gives
-/// plausible nonsense, so there is no default.
+/// How the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong guess gives wrong
+/// numbers of the right size, so there is no default.
 public enum GateForm: UInt32, NamedOption {
   /// a (mlx-lm, MAX)
   case decay = 1

@@ -68,7 +68,7 @@ typedef uint64_t gd_handle;
 #define GD_BACKEND_METAL 2
 
 /* @option GateForm: how the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong
- * guess gives plausible nonsense, so there is no default. */
+ * guess gives wrong numbers of the right size, so there is no default. */
 #define GD_GATE_DECAY 1       /* @decay: a (mlx-lm, MAX) */
 #define GD_GATE_LOG 2         /* @log: exp(g) (Hugging Face, FLA, ggml) */
 #define GD_GATE_NEG_LOG 3     /* @neg-log: exp(-g) (mlx-native) */

@@ -16,7 +16,7 @@ const machine = new Machine(device);
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20260");
 /** About 60 s of two quiet cores; an emulated GPU is far slower. */
-const programs = device.emulated ? 150 : 12_000;
+const programs = device.emulated ? 150 : 9_000;
 
 test(`${programs} random programs do what the model says`, () => {
   const { failure, counts } = runPrograms(machine, files.folder, seed, 0, programs);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { runTestFiles, testFiles } from "../run/files.mjs";
 import { temporaryFolder } from "./folder.ts";
 
-const good = `import { expect, test } from "bun:test";\ntest("one", () => console.log("said by one"));\ntest("two", () => expect(1).toBe(1));\n`;
+const good = `import { expect, test } from "bun:test";\ntest("one", () => console.error("said by one"));\ntest("two", () => expect(1).toBe(1));\n`;
 const bad = `import { expect, test } from "bun:test";\ntest("fine", () => {});\ntest("wrong", () => expect(1).toBe(2));\n`;
 const crash = `import { test } from "bun:test";\ntest("ends", () => process.kill(process.pid, "SIGKILL"));\n`;
 const empty = "export const nothing = 0;\n";

@@ -176,6 +176,32 @@ describe("when states are in use", () => {
     }
   }, 30_000);
 
+  test("the warning counts no earlier wait, and no time between two", async () => {
+    using model = await openTiny(device, { states: 1 });
+    const a = model.session().append([1]);
+    await a.logits();
+    let warnings = 0;
+    const listen = (warning: Error & { readonly code?: string }) => void (warnings += Number(warning.code === "GATED_DELTA_WAIT"));
+    process.on("warning", listen);
+    try {
+      using b = model.session().append([2]);
+      const controller = new AbortController();
+      const ended = b.logits({ signal: controller.signal }).catch((error: Error) => error.message);
+      await Bun.sleep(40);
+      controller.abort(new Error("enough"));
+      expect(await ended).toBe("enough");
+      await Bun.sleep(2050);
+      const run = b.logits();
+      await Bun.sleep(40);
+      a[Symbol.dispose]();
+      await run;
+      await later(3);
+      expect(warnings).toBe(0);
+    } finally {
+      process.off("warning", listen);
+    }
+  }, 30_000);
+
   test("a wait can be aborted, and ends with its session", async () => {
     using model = await openTiny(device, { states: 1 });
     using a = model.session().append([1]);

@@ -90,8 +90,7 @@ export class Scheduler {
   #steps = 0;
   /** Sessions that may hold states or pages. */
   #holders = 0;
-  /** Since when nothing runs, though something waits; and whether that was said. */
-  #idleSince: number | undefined;
+  /** Whether it was said that sessions wait for others that do nothing. */
   #warned = false;
 
   constructor(model: LanguageModel, options: SchedulerOptions) {
@@ -165,11 +164,15 @@ export class Scheduler {
     this.#looping = true;
     // Work that comes at the same time is one step's.
     await nextTurn();
+    let idleSince: number | undefined;
     while (this.#jobs.length > 0) {
       const step = this.#compose();
-      if (step.length > 0) this.#idleSince = undefined;
-      if (step.length > 0) await this.#run(step);
-      else if (this.#jobs.length > 0) await this.#waitForRoom();
+      if (step.length > 0) {
+        idleSince = undefined;
+        await this.#run(step);
+      } else if (this.#jobs.length > 0) {
+        await this.#waitForRoom((idleSince ??= performance.now()));
+      }
     }
     this.#looping = false;
   }
@@ -279,11 +282,10 @@ export class Scheduler {
   }
 
   /** Who waits for sessions that do nothing may wait for ever: a program that never disposes of them is told, once. */
-  #warnOfIdleness(): void {
+  #warnOfIdleness(idleSince: number): void {
+    if (this.#warned || performance.now() - idleSince < warnMilliseconds) return;
     const full = this.#jobs.find((job) => job.full !== undefined)?.full;
-    const now = performance.now();
-    this.#idleSince ??= now;
-    if (full === undefined || this.#warned || now - this.#idleSince < warnMilliseconds) return;
+    if (full === undefined) return;
     this.#warned = true;
     process.emitWarning(
       `${this.#jobs.length} of ${this.#holders} sessions wait, and none runs: what they wait for is held by sessions that do nothing. ` +
@@ -292,14 +294,14 @@ export class Scheduler {
     );
   }
 
-  /** Nothing fits. Waits until something may, or ends what came last where nobody else could give way. */
-  async #waitForRoom(): Promise<void> {
+  /** Nothing fits since then. Waits until something may, or ends what came last where nobody else could give way. */
+  async #waitForRoom(idleSince: number): Promise<void> {
     if (this.#jobs.length >= this.#holders && !this.#jobs.some(({ work }) => work.preparing)) {
       const last = this.#jobs.at(-1)!;
       this.#end(last, () => last.reject(last.full));
       return;
     }
-    this.#warnOfIdleness();
+    this.#warnOfIdleness(idleSince);
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, pollMilliseconds);
       this.#wake = () => {

@@ -13,7 +13,7 @@ import { reference } from "../test/reference/tensor.ts";
 import type { Reference } from "../test/reference/tensor.ts";
 import { bounds, firstDifference, relRms } from "../lib/cli/verify/compare.ts";
 import { convCalls } from "./cases/causal-conv1d.ts";
-import { chainOf, stepCalls } from "./cases/gated-delta-step.ts";
+import { stepCalls } from "./cases/gated-delta-step.ts";
 import { deltaCalls } from "./cases/gated-delta.ts";
 import { normCalls } from "./cases/gated-rms-norm.ts";
 import { linearFormCalls, linearName, linearShapes } from "./cases/linear.ts";
@@ -22,6 +22,7 @@ import { numbers, printFigure } from "./figures.ts";
 import type { Calls } from "./operands.ts";
 import { nameOf } from "./shapes.ts";
 import type { Shape } from "./shapes.ts";
+import { chainOf } from "./step-chain.ts";
 
 const device = Device.open({ backend: "cpu", threads: 1 });
 afterAll(() => device.close());

@@ -1,11 +1,13 @@
 /** The fused decode step, and the chain of ops that it stands for, over the same tensors. */
-import { causalConv1d, gatedDelta, gatedDeltaStep, gatedRmsNorm } from "../../lib/index.ts";
-import type { Device, GatedDeltaStepArguments, Op, Tensor } from "../../lib/index.ts";
+import { gatedDeltaStep } from "../../lib/index.ts";
+import type { Device, Tensor } from "../../lib/index.ts";
 import type { Benchmark } from "../benchmark.ts";
 import { bytesOf, copiesOf, bytesWork, filled, opBenchmark } from "../operands.ts";
 import type { Calls } from "../operands.ts";
 import { channelsOf, convWidth, dim, keyHeads, nameOf } from "../shapes.ts";
 import type { Shape } from "../shapes.ts";
+import { chainOf } from "../step-chain.ts";
+import type { StepArguments } from "../step-chain.ts";
 
 /** Bytes of one call's states of both kinds, and of what is read or written once. */
 function stepBytes(shape: Shape): { readonly states: number; readonly rest: number } {
@@ -16,11 +18,6 @@ function stepBytes(shape: Shape): { readonly states: number; readonly rest: numb
     states: sequences * (valueHeads * dim * dim + channels * (convWidth - 1)) * size,
     rest: sequences * ((channels + 2 * valueHeads * dim) * size + 8 * valueHeads) + channels * convWidth * 4,
   };
-}
-
-/** Arguments of the step; `between` holds what the chain passes from op to op. */
-export interface StepArguments extends GatedDeltaStepArguments {
-  readonly between: { readonly conv: Tensor; readonly core: Tensor };
 }
 
 /** As for the recurrence, with gates and beta as a checkpoint's projections give them. */
@@ -63,27 +60,6 @@ export function stepCalls(device: Device, shape: Shape): Calls<StepArguments> {
     };
   });
   return { calls, tensors: [...Object.values(tensors), between.conv, between.core] };
-}
-
-/** The same work as three ops. */
-export function chainOf(call: StepArguments): readonly Op[] {
-  const { x, z, gate, beta, out, state, convState, convWeight, aLog, dtBias, normWeight, between } = call;
-  const { conv, core } = between;
-  const [sequences, channels] = x.shape as [number, number];
-  const heads = (offset: number, count: number) =>
-    conv.view({ offset, shape: [sequences, count, dim], strides: [channels, dim, 1] });
-  const cuSeqlens = Array.from({ length: sequences + 1 }, (_, i) => i);
-  const { gateForm, betaForm, qkNorm } = call;
-  return [
-    causalConv1d({ x, weight: convWeight, state: convState, out: conv, cuSeqlens }),
-    gatedDelta({
-      query: heads(0, keyHeads),
-      key: heads(keyHeads * dim, keyHeads),
-      value: heads(2 * keyHeads * dim, z.shape[1]!),
-      ...{ gate, beta, aLog, dtBias, state, out: core, cuSeqlens, gateForm, betaForm, qkNorm },
-    }),
-    gatedRmsNorm({ x: core, z, weight: normWeight, out }),
-  ];
 }
 
 export function stepBenchmark(shape: Shape, device: () => Device, how: "fused" | "chain"): Benchmark {

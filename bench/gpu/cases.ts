@@ -4,6 +4,7 @@
  */
 import { add, attention, causalConv1d, embedding, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear, rmsNorm, siluMul } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
+import { chainOf } from "../step-chain.ts";
 
 const [keyHeads, valueHeads, dim, convWidth] = [16, 32, 128, 4] as const;
 const keys = keyHeads * dim;
@@ -78,22 +79,8 @@ function stepOps(device: Device, sequences: number, fused: boolean): readonly Op
   };
   const options = { gateForm: "raw", betaForm: "sigmoid", qkNorm: "l2" } as const;
   if (fused) return [gatedDeltaStep({ ...shared, keyHeads, ...options })];
-  const { x, z, gate, beta, out, state, convState, convWeight, aLog, dtBias, normWeight } = shared;
-  const conv = tensor(device, "f32", [sequences, channels]);
-  const core = tensor(device, "f32", [sequences, valueHeads, dim]);
-  const heads = (offset: number, count: number): Tensor =>
-    conv.view({ offset, shape: [sequences, count, dim], strides: [channels, dim, 1] });
-  const cuSeqlens = starts(sequences, 1);
-  return [
-    causalConv1d({ x, weight: convWeight, state: convState, out: conv, cuSeqlens }),
-    gatedDelta({
-      query: heads(0, keyHeads),
-      key: heads(keys, keyHeads),
-      value: heads(2 * keys, valueHeads),
-      ...{ gate, beta, out: core, state, cuSeqlens, aLog, dtBias, ...options },
-    }),
-    gatedRmsNorm({ x: core, z, weight: normWeight, out }),
-  ];
+  const between = { conv: tensor(device, "f32", [sequences, channels]), core: tensor(device, "f32", [sequences, valueHeads, dim]) };
+  return chainOf({ ...shared, keyHeads, ...options, between });
 }
 
 function conv(device: Device, sequences: number, tokens: number): Op {

@@ -1,9 +1,10 @@
 /** Submissions whose dispatches are counted. Their sizes are small: what the host does depends on the number of ops alone. */
 import { join } from "node:path";
-import { GatedDeltaNet, StatePool, causalConv1d, gatedDelta, gatedDeltaStep, gatedRmsNorm } from "../../lib/index.ts";
+import { GatedDeltaNet, StatePool, gatedDeltaStep } from "../../lib/index.ts";
 import type { Device, Op } from "../../lib/index.ts";
 import { LanguageModel } from "../../lib/model.ts";
 import { filled } from "../operands.ts";
+import { chainOf } from "../step-chain.ts";
 
 const golden = join(import.meta.dir, "../../test/golden");
 const keyHeads = 2;
@@ -38,21 +39,10 @@ function layer(device: Device, sequences: number) {
 }
 
 /** The same as three ops. */
-function chain(device: Device, args: ReturnType<typeof layer>): Op[] {
-  const { x, z, gate, beta, out, state, convState, convWeight, aLog, dtBias, normWeight, gateForm, betaForm, qkNorm } = args;
-  const sequences = x.shape[0]!;
-  const conv = filled(device, "f32", [sequences, channels]);
-  const core = filled(device, "f32", [sequences, valueHeads, dim]);
-  const heads = (offset: number, count: number) => conv.view({ offset, shape: [sequences, count, dim], strides: [channels, dim, 1] });
-  const cuSeqlens = Array.from({ length: sequences + 1 }, (_, i) => i);
-  return [
-    causalConv1d({ x, weight: convWeight, state: convState, out: conv, cuSeqlens }),
-    gatedDelta({
-      query: heads(0, keyHeads), key: heads(keyHeads * dim, keyHeads), value: heads(2 * keyHeads * dim, valueHeads),
-      gate, beta, aLog, dtBias, state, out: core, cuSeqlens, gateForm, betaForm, qkNorm,
-    }),
-    gatedRmsNorm({ x: core, z, weight: normWeight, out }),
-  ];
+function chain(device: Device, args: ReturnType<typeof layer>): readonly Op[] {
+  const sequences = args.x.shape[0]!;
+  const between = { conv: filled(device, "f32", [sequences, channels]), core: filled(device, "f32", [sequences, valueHeads, dim]) };
+  return chainOf({ ...args, between });
 }
 
 /** The same ops encoded anew, and recorded once. */

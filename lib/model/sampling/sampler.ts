@@ -92,8 +92,12 @@ export class Sampler {
   }
 }
 
-/** The largest number and the lowest id that has it. */
-function largestOf(logits: Float32Array | Float64Array): { readonly id: number; readonly most: number } {
+/**
+ * The largest number and the lowest id that has it.
+ *
+ * @throws {GatedDeltaError} for logits that are not numbers.
+ */
+export function largestOf(logits: Float32Array | Float64Array): { readonly id: number; readonly most: number } {
   let id = 0;
   let most = -Infinity;
   for (let i = 0; i < logits.length; i++) {

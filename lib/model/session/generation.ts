@@ -2,7 +2,7 @@
 import { BoundsError, GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import { NgramDrafter } from "../ngram-drafter.ts";
 import { anySeed } from "../sampling/philox.ts";
-import { Sampler } from "../sampling/sampler.ts";
+import { Sampler, largestOf } from "../sampling/sampler.ts";
 import { settingsOf } from "../sampling/settings.ts";
 import type { Detokenizer } from "../text/detokenizer.ts";
 import { StopStrings } from "../text/stop-strings.ts";
@@ -181,8 +181,7 @@ export class Generation {
 
 /** The logarithm of a token's probability by a softmax of the logits. */
 function logprobOf(logits: Float32Array, token: number): number {
-  let most = -Infinity;
-  for (const logit of logits) if (logit > most) most = logit;
+  const { most } = largestOf(logits);
   let sum = 0;
   for (const logit of logits) sum += Math.exp(logit - most);
   return logits[token]! - most - Math.log(sum);

@@ -6,7 +6,7 @@
 #ifndef GATED_DELTA_SHADERS_CHUNK_H
 #define GATED_DELTA_SHADERS_CHUNK_H
 
-#include "states.h"
+#include "recurrence.h"
 
 // The state rows of one simdgroup (never passed as const: the operations on matrices are documented to take references
 // to ones that are not): part f is [key columns 8 f .. 8 f + 7, 8 rows].

@@ -39,6 +39,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
                           threadgroup float* memory [[threadgroup(0)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint index [[thread_index_in_threadgroup]]) {
+  Recurrence<T, S> given = {query, key, value, out, state, staged, snapshots, readSlots, writeSlots, storeOffsets, stores};
   uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint panels = keyDim / 8;
   uint valueHead = group.y;
@@ -57,11 +58,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
   uint own = index / GDM_CHUNK_LANES;  // the token that this row group stages
   uint column = 8 * (index / GDM_SIMD_LANES);  // this simdgroup's first row, a column of values
 
-  States<S> states = {state, staged, snapshots, stores, 0, 0, slotRows, keyDim};
-  if (HAS_STORES) {
-    states.next = storeOffsets[sequence];
-    states.end = storeOffsets[sequence + 1];
-  }
+  States<S> states = states_of(given, sequence, slotRows, keyDim);
   ChunkRows set = chunk_rows(slotRow, rows, index);
   int readSlot = readSlots[sequence];
   int writeSlot = writeSlots[sequence];
@@ -78,7 +75,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
     ulong base = ulong(chunks[chunk].firstToken);
     ulong token = base + min(own, count - 1);
     bool present = own < count;
-    ulong gateBase = base * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
+    ulong gateBase = gate_at(params, base, valueHead);
     ulong gateStride = params.gateTokenStride;
 
     // Per head: the products of decays up to and after the token this group stages, and of the chunk.
@@ -97,14 +94,13 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
     // 1. Queries, values and the chunk's matrices.
     threadgroup_barrier(mem_flags::mem_threadgroup);
     Row<GDM_CHUNK_LANES, G> row;
-    row_load<T>(row, query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
+    row_load<T>(row, query_of(given, params, token, keyHead), lane, keyDim);
     row_normalise(row, keyDim, params.epsilon, params.scale);
     chunk_put(tile, row, present, upTo, own, lane, keyDim);
     for (uint i = index; i < GDM_CHUNK * GDM_CHUNK_ROWS; i += GDM_CHUNK_THREADS) {
       uint t = i / GDM_CHUNK_ROWS;
       uint r = i % GDM_CHUNK_ROWS;
-      ulong at = (base + t) * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride + firstRow + r;
-      values[i] = t < count && r < rows ? float(value[at]) : 0.0f;
+      values[i] = t < count && r < rows ? float(value_of(given, params, base + t, valueHead)[firstRow + r]) : 0.0f;
     }
     ulong scratchAt = (ulong(chunk) * params.valueHeads + valueHead) * GDM_CHUNK_SCRATCH;
     for (uint i = index; i < GDM_CHUNK_SCRATCH; i += GDM_CHUNK_THREADS) matrices[i] = scratch[scratchAt + i];
@@ -120,7 +116,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
 
     // 2. Keys, negated, so that the product adds onto V.
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    row_load<T>(row, key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
+    row_load<T>(row, key_of(given, params, token, keyHead), lane, keyDim);
     row_normalise(row, keyDim, params.epsilon, 1.0f);
     chunk_put(tile, row, present, -upTo, own, lane, keyDim);
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -154,7 +150,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
     for (uint i = index; i < count * GDM_CHUNK_ROWS; i += GDM_CHUNK_THREADS) {
       uint t = i / GDM_CHUNK_ROWS;
       uint r = i % GDM_CHUNK_ROWS;
-      ulong at = (base + t) * params.outTokenStride + ulong(valueHead) * params.outHeadStride + firstRow + r;
+      ulong at = out_at(params, base + t, valueHead) + firstRow + r;
       if (r < rows) write_wide(out, at, values[i], OUT_F32);
     }
     chunk_update(s, tile, decays, total, v0, v1, panels, keyDim);

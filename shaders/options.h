@@ -91,13 +91,17 @@ constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elemen
 
 // Rows begin where vectors may, and are read as such: each kernel says of how many elements.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
-// Rows of a projection's tile: 1, 4 or 8. Rows of a lane group in decode, whose states are of 16 bits: 4 or 8.
+// Rows of a projection's tile: 1, 2, 4 or 8. Rows of a lane group in decode: DecodeShape's. Rows that a lane group of the
+// step asks for: GDM_STEP_ROWS or twice as many.
 constant uint TILE_ROWS [[function_constant(29)]];
 
 // Packed weights.
 constant uint MATRIX_BITS [[function_constant(15)]];    // of a number: 2, 3, 4, 5, 6 or 8
 constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of the elements that share a scale: 5, 6 or 7
 constant uint MATRIX_DTYPE [[function_constant(31)]];   // of scales and biases
+
+constant bool OUT_AT_ONCE [[function_constant(33)]];    // prefill: outputs do not go through threadgroup memory
+constant bool PACKED_ROW [[function_constant(32)]];     // one row of packed weights: packed_row.h's spread
 
 constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states
 

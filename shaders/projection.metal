@@ -8,28 +8,28 @@
 // is w = fma(q, scale, bias) first, and eight of them are a whole number of bytes at any width):
 //   1. chain c = 0 .. 31 takes elements 8 (c + 32 i) + 0 .. 7, i = 0, 1, ..., in ascending order by fma, from 0
 //   2. chains add by xor 1, 2, 4, 8, 16 of their number
-// It depends on `inputs` alone. Here a chain is a lane; one row of packed weights is packed_row.h's. The residual is added
-// to the whole sum.
+// It depends on `inputs` alone. Here a chain is a lane; in packed_row.h, which the host takes for one row of packed weights
+// and many outputs (PACKED_ROW), a lane has four. The residual is added to the whole sum.
 //
 // Grid: (ceil(rows / TILE_ROWS), ceil(outputs / (4 OUTS))) threadgroups of GDM_PROJECT_THREADS, rows first, so that
-// threadgroups that run together read the same weights. A simdgroup makes a tile of TILE_ROWS rows (1, 4 or 8) by
+// threadgroups that run together read the same weights. A simdgroup makes a tile of TILE_ROWS rows (1, 2, 4 or 8) by
 // OUTS outputs (4, or what Tile says), so that a weight read once serves all rows; past the edge it repeats the last row or
 // output, unstored. What a lane reads of weights, 8 neighbours of each output, in one turn or, where they are few bytes, in
-// several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more: the host uses those of
-// four where the pipeline then has few threads, which is why there is no bound on them here.
-// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+// several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more, those of four of packed
+// weights 143: the host uses smaller ones where the pipeline then has few threads, which is why there is no bound here.
+// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
 #include "packed_row.h"
 
-// Outputs of a simdgroup for one row, and turns whose weights are asked for together for one row and for many. The host
-// knows the outputs, too.
+// Outputs of a simdgroup for one row, and turns whose weights are asked for together: for one row, for tiles of four and of
+// eight, and for tiles of two. The host knows the outputs, too.
 template <typename W> struct Tile {
-  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, packed = 0 };
+  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, fewest = 2, packed = 0 };
 };
 template <> struct Tile<float> {
-  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, packed = 0 };
+  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, fewest = 1, packed = 0 };
 };
 template <> struct Tile<Packed> {
-  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = GDM_PROJECT_TURNS, packed = 1 };
+  enum : uint { outputs = 1, turns = GDM_PROJECT_TURNS, many = GDM_PROJECT_TURNS, fewest = 1, packed = 1 };
 };
 
 template <typename T, typename W>
@@ -43,7 +43,7 @@ kernel void gd_project(device const T* x [[buffer(0)]],
                        uint2 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
   threadgroup float4 memory[GDM_PACKED_MEMORY];
-  if (Tile<W>::packed && TILE_ROWS == 1) {
+  if (Tile<W>::packed && TILE_ROWS == 1 && PACKED_ROW) {
     packed_row(x, weight, scales, biases, residual, out, params, memory, group.y, index);
     return;
   }
@@ -52,7 +52,7 @@ kernel void gd_project(device const T* x [[buffer(0)]],
   constexpr uint step = 8 * GDM_SIMD_LANES;
   constexpr uint most = Tile<W>::many;
   uint outs = TILE_ROWS == 1 ? Tile<W>::outputs : tile;
-  uint turns = TILE_ROWS == 1 ? Tile<W>::turns : Tile<W>::many;
+  uint turns = TILE_ROWS == 1 ? Tile<W>::turns : TILE_ROWS == 2 ? Tile<W>::fewest : Tile<W>::many;
   uint lane = index % GDM_SIMD_LANES;
   uint firstOutput = (group.y * simdgroups + index / GDM_SIMD_LANES) * outs;
   uint firstRow = group.x * TILE_ROWS;

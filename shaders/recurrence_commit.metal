@@ -23,9 +23,9 @@ kernel void gd_commit(device const float* recordKey [[buffer(0)]],
                       constant GDMCommit& params [[buffer(9)]],
                       uint3 group [[threadgroup_position_in_grid]],
                       uint index [[thread_index_in_threadgroup]]) {
-  constexpr uint L = DecodeShape<S>::lanes;
-  constexpr uint R = DecodeShape<S>::rows;
-  constexpr uint apart = DecodeShape<S>::threads / L;
+  constexpr uint L = DecodeShape<S, G>::lanes;
+  constexpr uint R = DecodeShape<S, G>::rows;
+  constexpr uint apart = DecodeShape<S, G>::threads / L;
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
   uint keyDim = G < 64 ? 4 * G : params.keyDim;
@@ -35,7 +35,7 @@ kernel void gd_commit(device const float* recordKey [[buffer(0)]],
   uint sequence = group.z;
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
   uint headRow = valueHead * valueDim;
-  RowSet set = {headRow + group.x * (apart * R) + index / L, apart, decode_limit<S>(headRow + valueDim),
+  RowSet set = {headRow + group.x * (apart * R) + index / L, apart, decode_limit<S, G>(headRow + valueDim),
                 lane};
   States<S> states = {state, staged, state, (device const GDMStore*)staged, 0, 0, valueHeads * valueDim, keyDim};
 

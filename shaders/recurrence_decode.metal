@@ -26,26 +26,15 @@
 // Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, SMALL_BATCH, RESOLVE_GATES, TILE_ROWS;
 // where gates are resolved, those of gates.metal.
 #include "gates.h"
-#include "states.h"
+#include "recurrence.h"
 
 // What the kernel is given, as its parts take it.
 template <typename T, typename S> struct Decode {
-  device const T* query;
-  device const T* key;
-  device const T* value;
+  Recurrence<T, S> with;
+  Records records;
+  device const int* cuSeqlens;
   device const ushort* gate;
   device const ushort* beta;
-  device S* state;
-  device const S* staged;
-  device T* out;
-  device const int* cuSeqlens;
-  device const int* readSlots;
-  device const int* writeSlots;
-  device const uint* storeOffsets;
-  device const GDMStore* stores;
-  device S* snapshots;
-  device float* recordKey;
-  device float* recordDelta;
   device const ushort* aLog;
   device const ushort* dtBias;
 };
@@ -54,8 +43,8 @@ template <typename T, typename S> struct Decode {
 template <uint R, uint G, typename T, typename S>
 METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurrence& params, constant GDMBatch& batch,
                             uint3 group, uint index) {
-  constexpr uint L = DecodeShape<S>::lanes;
-  constexpr uint apart = DecodeShape<S>::threads / L;
+  constexpr uint L = DecodeShape<S, G>::lanes;
+  constexpr uint apart = DecodeShape<S, G>::threads / L;
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
   uint keyDim = G < 64 ? 4 * G : params.keyDim;
@@ -67,18 +56,14 @@ METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurr
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
   bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
 
-  int readSlot = SMALL_BATCH ? batch.readSlots[sequence] : given.readSlots[sequence];
-  int writeSlot = SMALL_BATCH ? batch.writeSlots[sequence] : given.writeSlots[sequence];
+  int readSlot = SMALL_BATCH ? batch.readSlots[sequence] : given.with.readSlots[sequence];
+  int writeSlot = SMALL_BATCH ? batch.writeSlots[sequence] : given.with.writeSlots[sequence];
   int begin = SMALL_BATCH ? batch.starts[sequence] : given.cuSeqlens[sequence];
   int count = (SMALL_BATCH ? batch.starts[sequence + 1] : given.cuSeqlens[sequence + 1]) - begin;
   uint headRow = valueHead * valueDim;
-  uint limit = R == DecodeShape<S>::rows ? decode_limit<S>(headRow + valueDim) : 0;
+  uint limit = R == DecodeShape<S, G>::rows ? decode_limit<S, G>(headRow + valueDim) : 0;
   RowSet set = {headRow + firstRow, apart, limit, lane};
-  States<S> states = {given.state, given.staged, given.snapshots, given.stores, 0, 0, valueHeads * valueDim, keyDim};
-  if (HAS_STORES) {
-    states.next = given.storeOffsets[sequence];
-    states.end = given.storeOffsets[sequence + 1];
-  }
+  States<S> states = states_of(given.with, sequence, valueHeads * valueDim, keyDim);
   if (HAS_STORES || count == 0) states_begin<S, L, G, R>(states, readSlot, writeSlot, count == 0, set);
   if (count == 0) return;
 
@@ -89,19 +74,24 @@ METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurr
     ulong token = ulong(begin + t);
     Row<L, G> k;
     Row<L, G> q;
-    row_load<T>(k, given.key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
-    row_load<T>(q, given.query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
-    ulong valueAt = token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride;
+    row_load<T>(k, key_of(given.with, params, token, keyHead), lane, keyDim);
+    row_load<T>(q, query_of(given.with, params, token, keyHead), lane, keyDim);
+    device const T* values = value_of(given.with, params, token, valueHead);
     Step<L, G, R> step;
-    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = float(given.value[valueAt + (row_of(set, r) - headRow)]);
-    ulong gateAt = token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
-    ulong betaAt = token * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = float(values[row_of(set, r) - headRow]);
+    ulong gateAt = gate_at(params, token, valueHead);
+    ulong betaAt = beta_at(params, token, valueHead);
     float b = RESOLVE_GATES ? beta_read(given.beta, betaAt) : ((device const float*)given.beta)[betaAt];
     float a = 1.0f;
     if (RESOLVE_GATES) a = gate_read(given.gate, gateAt, given.aLog, valueHead, given.dtBias, valueHead, params.bound);
     else if (!GATE_PER_KEY) a = ((device const float*)given.gate)[gateAt];
-    row_normalise(k, keyDim, params.epsilon, 1.0f);
-    row_normalise(q, keyDim, params.epsilon, params.scale);
+    if (sizeof(S) == 2) {
+      // As many rows as these have are faster so.
+      row_normalise(k, keyDim, params.epsilon, 1.0f);
+      row_normalise(q, keyDim, params.epsilon, params.scale);
+    } else {
+      rows_normalise(k, q, lane, keyDim, params.epsilon, params.scale);
+    }
     if (GATE_PER_KEY) {
       Row<L, G> decay;
       row_load<float>(decay, (device const float*)given.gate + gateAt, lane, keyDim);
@@ -110,21 +100,21 @@ METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurr
       rows_scale(s, a);
     }
     rows_step(s, k, q, step, b, lane, keyDim);
-    ulong outAt = token * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+    ulong outAt = out_at(params, token, valueHead);
     GDM_UNROLL for (uint r = 0; r < R; ++r) {
       if (lane == 0 && row_exists(set, r)) {
         uint row = row_of(set, r) - headRow;
-        write_wide(given.out, outAt + row, step.out[r], OUT_F32);
-        if (RECORD) given.recordDelta[(token * valueHeads + valueHead) * valueDim + row] = step.delta[r];
+        write_wide(given.with.out, outAt + row, step.out[r], OUT_F32);
+        if (RECORD) given.records.delta[(token * valueHeads + valueHead) * valueDim + row] = step.delta[r];
       }
     }
     if (RECORD && recordsKey) {
-      row_store<float>(given.recordKey + (token * keyHeads + keyHead) * keyDim, k, lane, keyDim);
+      row_store<float>(given.records.key + (token * keyHeads + keyHead) * keyDim, k, lane, keyDim);
     }
   }
 
   if (HAS_STORES) states_store(states, count, s, set);
-  if (writeSlot >= 0) states_write(states, given.state, uint(writeSlot), s, set);
+  if (writeSlot >= 0) states_write(states, given.with.state, uint(writeSlot), s, set);
 }
 
 template <typename T, typename S, uint G>
@@ -150,12 +140,17 @@ kernel void gd_decode(device const T* query [[buffer(0)]],
                       constant GDMBatch& batch [[buffer(19)]],
                       uint3 group [[threadgroup_position_in_grid]],
                       uint index [[thread_index_in_threadgroup]]) {
-  Decode<T, S> given = {query,     key,        value,        gate,   beta,      state,     staged,      out,  cuSeqlens,
-                        readSlots, writeSlots, storeOffsets, stores, snapshots, recordKey, recordDelta, aLog, dtBias};
-  if (sizeof(S) == 2 && TILE_ROWS == GDM_DECODE_MOST_ROWS_16) {
-    decode_rows<GDM_DECODE_MOST_ROWS_16, G>(given, params, batch, group, index);
+  Decode<T, S> given = {{query, key, value, out, state, staged, snapshots, readSlots, writeSlots, storeOffsets, stores},
+                        {recordKey, recordDelta},
+                        cuSeqlens,
+                        gate,
+                        beta,
+                        aLog,
+                        dtBias};
+  if (sizeof(S) == 2 && TILE_ROWS == DecodeShape<S, G>::most) {
+    decode_rows<DecodeShape<S, G>::most, G>(given, params, batch, group, index);
   } else {
-    decode_rows<DecodeShape<S>::rows, G>(given, params, batch, group, index);
+    decode_rows<DecodeShape<S, G>::rows, G>(given, params, batch, group, index);
   }
 }
 

@@ -20,29 +20,34 @@
 //    thread, decays and betas.
 // 2. For each block: (a) put what was asked for into threadgroup memory; barrier. (b) Ask for the next block into
 //    registers; walk half of the tokens, leaving outputs in threadgroup memory; normalise what was asked for; walk the
-//    other half; barrier. (c) Write the outputs, coalesced.
+//    other half; barrier. (c) Write the outputs, coalesced. OUT_AT_ONCE: walks write outputs themselves, four tokens at a
+//    time, and (c) is not there; it takes more registers, and is for few threadgroups, which wait for their own steps.
 // 3. Write the rows to the write slot.
 //
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS.
-#include "states.h"
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS, OUT_AT_ONCE.
+#include "recurrence.h"
 
 // What a thread has asked for of a block.
-template <uint G> struct Asked {
-  Row<GDM_PREFILL_STAGE_LANES, G> row;    // of key or query `item`
-  Row<GDM_PREFILL_STAGE_LANES, G> decay;  // of token `item`, GATE_PER_KEY
-  float value;
+template <typename T, uint G> struct Asked {
+  RowBits<T, GDM_PREFILL_STAGE_LANES, G> bits;  // of key or query `item`
+  Row<GDM_PREFILL_STAGE_LANES, G> row;          // the same, normalised
+  Row<GDM_PREFILL_STAGE_LANES, G> decay;        // of token `item`, GATE_PER_KEY
+  T value;
   float gate;
   float beta;
 };
 
 // What a walk over a block reads and leaves, at this lane group's row.
-template <typename S> struct Walk {
+template <typename T> struct Walk {
   threadgroup const float* keys;
   threadgroup const float* queries;
   threadgroup const float* decays;
   threadgroup const float* values;
   threadgroup float* outputs;
   threadgroup const float* betas;
+  device T* out;
+  ulong outAt;
+  uint outStride;
   device float* recordDelta;
   ulong record;
   uint recordStride;
@@ -50,13 +55,14 @@ template <typename S> struct Walk {
 };
 
 // Tokens from .. end - 1; a COUNT other than 0 is their number.
-template <uint COUNT, typename S, uint L, uint G>
-METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<S>& walk, uint from,
+template <uint COUNT, typename T, typename S, uint L, uint G>
+METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<T>& walk, uint from,
                              uint end, RowSet set) {
   uint keyDim = states.keyDim;
   uint count = COUNT > 0 ? COUNT : end - from;
-  // Outputs of a known number of tokens wait in registers: a store into threadgroup memory between two tokens would keep
-  // the next one's key and query from being loaded ahead of it.
+  // Outputs of a known number of tokens wait in registers: a store between two tokens would keep the next one's key and
+  // query from being loaded ahead of it. Every lane of a row has them all: OUT_AT_ONCE, lane i stores that of token i.
+  static_assert(COUNT <= L, "a lane stores an output");
   float outputs[COUNT > 0 ? COUNT : 1];
   _Pragma("unroll 4") for (uint i = 0; i < count; ++i) {
     uint t = from + i;
@@ -76,13 +82,21 @@ METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, 
     step.value[0] = walk.values[t * GDM_PREFILL_ROWS];
     rows_step(s, k, q, step, walk.betas[t], set.lane, keyDim);
     if (set.lane == 0) {
-      if (COUNT == 0) walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
+      if (COUNT == 0 && !OUT_AT_ONCE) walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
+      if (COUNT == 0 && OUT_AT_ONCE && row_exists(set, 0)) {
+        write_wide(walk.out, walk.outAt + ulong(t) * walk.outStride, step.out[0], OUT_F32);
+      }
       if (RECORD && row_exists(set, 0)) walk.recordDelta[walk.record + ulong(t) * walk.recordStride] = step.delta[0];
     }
     outputs[COUNT > 0 ? i : 0] = step.out[0];
   }
-  if (COUNT > 0 && set.lane == 0) {
+  if (COUNT > 0 && !OUT_AT_ONCE && set.lane == 0) {
     GDM_UNROLL for (uint i = 0; i < (COUNT > 0 ? COUNT : 1); ++i) walk.outputs[(from + i) * GDM_PREFILL_ROWS] = outputs[i];
+  }
+  if (COUNT > 0 && OUT_AT_ONCE && set.lane < COUNT && row_exists(set, 0)) {
+    float own = outputs[0];
+    GDM_UNROLL for (uint i = 1; i < (COUNT > 0 ? COUNT : 1); ++i) own = set.lane == i ? outputs[i] : own;
+    write_wide(walk.out, walk.outAt + ulong(from + set.lane) * walk.outStride, own, OUT_F32);
   }
 }
 
@@ -115,6 +129,8 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
   constexpr uint block = GDM_PREFILL_BLOCK;
   static_assert(2 * block * W == GDM_PREFILL_THREADS, "a lane group stages one key or query");
   static_assert(block * GDM_PREFILL_ROWS == GDM_PREFILL_THREADS, "a thread stages one value");
+  Recurrence<T, S> given = {query, key, value, out, state, staged, snapshots, readSlots, writeSlots, storeOffsets, stores};
+  Records records = {recordKey, recordDelta};
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
   uint keyDim = G < 64 ? 4 * G : params.keyDim;
@@ -144,11 +160,7 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
   int writeSlot = writeSlots[sequence];
   uint headRow = valueHead * valueDim;
   RowSet set = {headRow + firstRow + rowGroup, GDM_PREFILL_ROWS, headRow + valueDim, lane};
-  States<S> states = {state, staged, snapshots, stores, 0, 0, valueHeads * valueDim, keyDim};
-  if (HAS_STORES) {
-    states.next = storeOffsets[sequence];
-    states.end = storeOffsets[sequence + 1];
-  }
+  States<S> states = states_of(given, sequence, valueHeads * valueDim, keyDim);
   if (start == 0 && (HAS_STORES || count == 0)) {
     states_begin<S, L, G, 1>(states, readSlot, writeSlot, count == 0, set);
   }
@@ -166,15 +178,13 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
   uint wide = index % W;
   bool isKey = item < block;
   uint slotOf = isKey ? item : item - block;
-  device const T* source = isKey ? key + ulong(keyHead) * params.keyHeadStride
-                                 : query + ulong(keyHead) * params.queryHeadStride;
+  device const T* source = isKey ? key_of(given, params, 0, keyHead) : query_of(given, params, 0, keyHead);
   uint sourceStride = isKey ? params.keyTokenStride : params.queryTokenStride;
-  device const T* valueSource =
-      value + (ulong(valueHead) * params.valueHeadStride + firstRow + min(index % GDM_PREFILL_ROWS, rows - 1));
-  device const float* gateSource = gate + ulong(valueHead) * params.gateHeadStride;
-  device const float* betaSource = beta + ulong(valueHead) * params.betaHeadStride;
+  device const T* valueSource = value_of(given, params, 0, valueHead) + (firstRow + min(index % GDM_PREFILL_ROWS, rows - 1));
+  device const float* gateSource = gate + gate_at(params, 0, valueHead);
+  device const float* betaSource = beta + beta_at(params, 0, valueHead);
 
-  Asked<G> asked;
+  Asked<T, G> asked;
   for (int first = start - int(block); first < end; first += int(block)) {
     // (a) What was asked for a block ago.
     uint tokens = 0;
@@ -185,10 +195,10 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
         if (GATE_PER_KEY && isKey) row_store(decays + slotOf * keyDim, asked.decay, wide, keyDim);
         if (RECORD && recordsKey && isKey) {
           ulong at = ulong(begin + first) + slotOf;
-          row_store<float>(recordKey + (at * keyHeads + keyHead) * keyDim, asked.row, wide, keyDim);
+          row_store<float>(records.key + (at * keyHeads + keyHead) * keyDim, asked.row, wide, keyDim);
         }
       }
-      values[index] = asked.value;
+      values[index] = float(asked.value);
       if (!GATE_PER_KEY && index < block) decays[index] = asked.gate;
       if (index < block) betas[index] = asked.beta;
       threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -198,8 +208,10 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
     if (first + int(block) < end) {
       uint last = uint(end - 1 - (first + int(block)));
       ulong base = ulong(begin + first + int(block));
-      row_load<T>(asked.row, source + (base + min(slotOf, last)) * sourceStride, wide, keyDim);
-      asked.value = float(valueSource[(base + min(index / GDM_PREFILL_ROWS, last)) * params.valueTokenStride]);
+      device const T* from = source + (base + min(slotOf, last)) * sourceStride;
+      if (sizeof(T) == 2) row_ask(asked.bits, from, wide, keyDim);
+      else row_load<T>(asked.row, from, wide, keyDim);
+      asked.value = valueSource[(base + min(index / GDM_PREFILL_ROWS, last)) * params.valueTokenStride];
       if (GATE_PER_KEY) {
         row_load<float>(asked.decay, gateSource + (base + min(slotOf, last)) * params.gateTokenStride, wide, keyDim);
       } else {
@@ -208,25 +220,29 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
       asked.beta = betaSource[(base + min(index % block, last)) * params.betaTokenStride];
     }
     if (first < start) {
+      if (sizeof(T) == 2) row_widen(asked.row, asked.bits);
       row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
       continue;
     }
-    Walk<S> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, recordDelta, 0, valueHeads * valueDim,
-                    first};
+    Walk<T> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, out, 0, params.outTokenStride,
+                    records.delta, 0, valueHeads * valueDim, first};
+    walk.outAt = out_at(params, ulong(begin + first), valueHead) + firstRow + rowGroup;
     if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
     if (tokens == block) prefill_walk<block / 2>(states, s, walk, 0, block / 2, set);
     else prefill_walk<0>(states, s, walk, 0, tokens, set);
     // What has been asked for is there by now; its norm's latency hides behind the second half.
-    if (first + int(block) < end) row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+    if (first + int(block) < end) {
+      if (sizeof(T) == 2) row_widen(asked.row, asked.bits);
+      row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+    }
     if (tokens == block) prefill_walk<block / 2>(states, s, walk, block / 2, block, set);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
     // (c) The next block's staging touches nothing that is read here.
     uint t = index / GDM_PREFILL_ROWS;
     uint r = index % GDM_PREFILL_ROWS;
-    if (t < tokens && r < rows) {
-      ulong at = (ulong(begin + first) + t) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
-      write_wide(out, at + firstRow + r, outputs[index], OUT_F32);
+    if (!OUT_AT_ONCE && t < tokens && r < rows) {
+      write_wide(out, out_at(params, ulong(begin + first) + t, valueHead) + firstRow + r, outputs[index], OUT_F32);
     }
   }
 

@@ -37,13 +37,35 @@ template <uint L, uint G> METAL_FUNC void row_zero(thread Row<L, G>& row) {
   GDM_UNROLL for (uint i = 0; i < G / L; ++i) row.part[i] = float4(0.0f);
 }
 
+// A row as memory holds it. Widening is an operation that waits for what has been read: rows that are asked for long before
+// they are used stay as they are until then.
+template <typename T, uint L, uint G> struct RowBits {
+  typename Vec4<T>::type part[G / L];
+};
+
 template <typename T, uint L, uint G>
-METAL_FUNC void row_load(thread Row<L, G>& row, device const T* p, uint lane, uint keyDim) {
+METAL_FUNC void row_ask(thread RowBits<T, L, G>& bits, device const T* p, uint lane, uint keyDim) {
   typedef typename Vec4<T>::type T4;
   GDM_UNROLL for (uint i = 0; i < G / L; ++i) {
     uint column = row_column<L>(lane, i);
-    row.part[i] = row_holds<G>(column, keyDim) ? Vec4<T>::widen(*(device const T4*)(p + column)) : float4(0.0f);
+    bits.part[i] = row_holds<G>(column, keyDim) ? *(device const T4*)(p + column) : T4(T(0.0f));
   }
+}
+
+template <typename T, uint L, uint G> METAL_FUNC void row_none(thread RowBits<T, L, G>& bits) {
+  typedef typename Vec4<T>::type T4;
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) bits.part[i] = T4(T(0.0f));
+}
+
+template <typename T, uint L, uint G> METAL_FUNC void row_widen(thread Row<L, G>& row, thread const RowBits<T, L, G>& bits) {
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) row.part[i] = Vec4<T>::widen(bits.part[i]);
+}
+
+template <typename T, uint L, uint G>
+METAL_FUNC void row_load(thread Row<L, G>& row, device const T* p, uint lane, uint keyDim) {
+  RowBits<T, L, G> bits;
+  row_ask(bits, p, lane, keyDim);
+  row_widen(row, bits);
 }
 
 template <uint L, uint G>
@@ -116,23 +138,38 @@ METAL_FUNC void row_add(thread Row<L, G>& state, float delta, thread const Row<L
   }
 }
 
-// Normalises a query or key row and applies `scale` (1 for keys):
-//   l2  x rsqrt(sum x^2 + eps);  l2-max  x / max(sqrt(sum x^2), eps);  rms  x rsqrt(sum x^2 + keyDim eps)
-template <uint L, uint G>
-METAL_FUNC void row_normalise(thread Row<L, G>& row, uint keyDim, float epsilon, float scale) {
-  if (QK_NORM == GDM_NORM_NONE) {
-    row_scale(row, scale);
-    return;
-  }
-  float sum = row_dot(row, row);
-  float inverse = 0.0f;
+// What a query or key row is multiplied by, from the sum of its squares:
+//   l2  rsqrt(sum x^2 + eps);  l2-max  1 / max(sqrt(sum x^2), eps);  rms  rsqrt(sum x^2 + keyDim eps)
+METAL_FUNC float row_norm(float sum, uint keyDim, float epsilon) {
   if (QK_NORM == GDM_NORM_L2_MAX) {
     float norm = precise::sqrt(sum);
-    inverse = precise::divide(1.0f, norm > epsilon ? norm : epsilon);
-  } else {
-    inverse = gd_rsqrt(QK_NORM == GDM_NORM_RMS ? fma(float(keyDim), epsilon, sum) : sum + epsilon);
+    return precise::divide(1.0f, norm > epsilon ? norm : epsilon);
   }
-  row_scale(row, inverse * scale);
+  return gd_rsqrt(QK_NORM == GDM_NORM_RMS ? fma(float(keyDim), epsilon, sum) : sum + epsilon);
+}
+
+// Normalises a row and applies `scale` (1 for keys).
+template <uint L, uint G>
+METAL_FUNC void row_normalise(thread Row<L, G>& row, uint keyDim, float epsilon, float scale) {
+  row_scale(row, QK_NORM == GDM_NORM_NONE ? scale : row_norm(row_dot(row, row), keyDim, epsilon) * scale);
+}
+
+// A key and a query at once: root and quotient of the key in the even lanes, of the query in the odd ones.
+template <uint L, uint G>
+METAL_FUNC void rows_normalise(thread Row<L, G>& key, thread Row<L, G>& query, uint lane, uint keyDim, float epsilon,
+                               float scale) {
+  if (QK_NORM == GDM_NORM_NONE) {
+    row_scale(key, 1.0f);  // as row_normalise has it, where numbers below the normal ones are taken for zero
+    row_scale(query, scale);
+    return;
+  }
+  float ofKey = row_dot(key, key);
+  float ofQuery = row_dot(query, query);
+  bool odd = lane % 2 != 0;
+  float own = row_norm(odd ? ofQuery : ofKey, keyDim, epsilon);
+  float other = simd_shuffle_xor(own, ushort(1));
+  row_scale(key, odd ? other : own);
+  row_scale(query, (odd ? own : other) * scale);
 }
 
 // The update of one token on already decayed rows: all dots with the key, then all updates, so that their shuffles

@@ -7,16 +7,27 @@
 
 #include "rows.h"
 
-// How decode and commit spread a state of dtype S.
-template <typename S> struct DecodeShape {
-  enum : uint { lanes = GDM_DECODE_LANES_16, rows = GDM_DECODE_ROWS_16, threads = GDM_DECODE_THREADS_16 };
+// How decode and commit spread a state of dtype S whose rows are G groups (rows.h): lanes of a row, rows of a lane group
+// and, for states of 16 bits, rows of the form of more. Rows of up to 256 columns are a quarter as many, for the registers.
+template <typename S, uint G> struct DecodeShape {
+  enum : uint {
+    lanes = GDM_DECODE_LANES_16,
+    rows = GDM_DECODE_ROWS_16 / (G == 64 ? 4 : 1),
+    most = GDM_DECODE_MOST_ROWS_16 / (G == 64 ? 4 : 1),
+    threads = GDM_DECODE_THREADS_16
+  };
 };
-template <> struct DecodeShape<float> {
-  enum : uint { lanes = GDM_DECODE_LANES_F32, rows = GDM_DECODE_ROWS_F32, threads = GDM_DECODE_THREADS_F32 };
+template <uint G> struct DecodeShape<float, G> {
+  enum : uint {
+    lanes = GDM_DECODE_LANES_F32,
+    rows = GDM_DECODE_ROWS_F32,
+    most = GDM_DECODE_ROWS_F32,
+    threads = GDM_DECODE_THREADS_F32
+  };
 };
-// Value dims are multiples of 8: threadgroups of eight rows have no rows beyond the last.
-template <typename S> METAL_FUNC uint decode_limit(uint limit) {
-  return DecodeShape<S>::threads / DecodeShape<S>::lanes * DecodeShape<S>::rows == 8 ? 0 : limit;
+// Value dims are multiples of 8: threadgroups of eight rows, or two, have no rows beyond the last.
+template <typename S, uint G> METAL_FUNC uint decode_limit(uint limit) {
+  return 8 % (DecodeShape<S, G>::threads / DecodeShape<S, G>::lanes * DecodeShape<S, G>::rows) == 0 ? 0 : limit;
 }
 
 // Where an op's states are, the same for every row of a threadgroup. `next` .. `end` are its extra stores.
@@ -54,19 +65,33 @@ METAL_FUNC ulong row_offset(RowSet rows, uint r, uint keyDim) {
 }
 METAL_FUNC uint row_base(RowSet rows) { return rows.limit == 0 ? rows.first : 0; }
 
-// The rows as the op found them, in slot `slot` of the pool or of the staged copies; -1 is zeros.
+// The rows as the op found them, in slot `slot` of the pool or of the staged copies; -1 is zeros. Asked for and used in
+// two steps, as in rows.h.
+template <typename S, uint L, uint G, uint R> struct RowsBits {
+  RowBits<S, L, G> row[R];
+};
 template <typename S, uint L, uint G, uint R>
-METAL_FUNC void states_read(thread Rows<L, G, R>& rows, thread const States<S>& at, int slot, RowSet set) {
+METAL_FUNC void states_ask(thread RowsBits<S, L, G, R>& bits, thread const States<S>& at, int slot, RowSet set) {
   if (slot == GDM_SLOT_NONE) {
-    GDM_UNROLL for (uint r = 0; r < R; ++r) row_zero(rows.row[r]);
+    GDM_UNROLL for (uint r = 0; r < R; ++r) row_none(bits.row[r]);
     return;
   }
   device const S* from = slot >= 0 ? (device const S*)at.pool : at.staged;
   from += (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows + row_base(set)) * at.keyDim;
   GDM_UNROLL for (uint r = 0; r < R; ++r) {
-    if (row_exists(set, r)) row_load<S>(rows.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
-    else row_zero(rows.row[r]);
+    if (row_exists(set, r)) row_ask(bits.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
+    else row_none(bits.row[r]);
   }
+}
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_widen(thread Rows<L, G, R>& rows, thread const RowsBits<S, L, G, R>& bits) {
+  GDM_UNROLL for (uint r = 0; r < R; ++r) row_widen(rows.row[r], bits.row[r]);
+}
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_read(thread Rows<L, G, R>& rows, thread const States<S>& at, int slot, RowSet set) {
+  RowsBits<S, L, G, R> bits;
+  states_ask(bits, at, slot, set);
+  states_widen(rows, bits);
 }
 
 template <typename S, uint L, uint G, uint R>

@@ -10,7 +10,9 @@
 // Grid: (Hv, n) threadgroups of any multiple of 32 threads, at most GDM_STEP_THREADS; the bits do not depend on it. A
 // threadgroup owns a value head: its rows, its value channels, its outputs.
 //
-// 1. Ask for the first rows of the state, z and the norm's weights.
+// 1. Ask for the first rows of the state, z and the norm's weights. Where a lane group has TILE_ROWS = 2 GDM_STEP_ROWS rows
+//    asked for at a time, for the second ones, too: it takes more registers, and is for few threadgroups, which wait for
+//    their own reads and for nothing else.
 // 2. Convolve the query and key channels of the key head, and the value head's own channels; resolve its decays. Rounded
 //    to T, as the unfused chain stores. Barrier.
 // 3. Each group of GDM_STEP_LANES lanes normalises key and query once and takes GDM_STEP_ROWS rows at a time: decay,
@@ -28,7 +30,7 @@
 // Counters begin at any multiple of the ratio, since each dispatch adds the ratio.
 //
 // Formulas: conv.h, gates.h, rows.h, norm.h. Function constants: all but NORM_X_F32, HAS_STORES, RECORD, RESOLVE_GATES,
-// PARTS, ALIGNED_ROWS and TILE_ROWS.
+// PARTS, ALIGNED_ROWS, OUT_AT_ONCE and PACKED_ROW.
 #include "conv.h"
 #include "gates.h"
 #include "norm.h"
@@ -75,7 +77,8 @@ kernel void gd_step(device const T* x [[buffer(0)]],
                     uint2 threadCounts [[threads_per_threadgroup]],
                     uint index [[thread_index_in_threadgroup]]) {
   constexpr uint L = GDM_STEP_LANES;
-  constexpr uint R = GDM_STEP_ROWS;
+  constexpr uint R = G == 64 ? GDM_STEP_ROWS / 2 : GDM_STEP_ROWS;  // for the registers
+  bool ahead = TILE_ROWS == 2 * GDM_STEP_ROWS;
   // Rows read four elements at a time are declared so, for their alignment.
   threadgroup float4 queryMemory[GDM_MAX_DIM / 4];
   threadgroup float4 keyMemory[GDM_MAX_DIM / 4];
@@ -112,7 +115,15 @@ kernel void gd_step(device const T* x [[buffer(0)]],
   RowSet set = {headRow + index / L, apart, headRow + valueDim, lane};
   States<S> states = {state, staged, state, (device const GDMStore*)staged, 0, 0, valueHeads * valueDim, keyDim};
   Rows<L, G, R> s;
-  states_read(s, states, readSlot, set);
+  RowsBits<S, L, G, R> asked;
+  RowsBits<S, L, G, R> further;
+  if (ahead) {
+    states_ask(asked, states, readSlot, set);
+    set.first += R * apart;
+    states_ask(further, states, readSlot, set);
+  } else {
+    states_read(s, states, readSlot, set);
+  }
   uint own = min(index, valueDim - 1);
   float ownZ = float(z[zAt + own]);
   float ownWeight = read_any(normWeight, own, NORM_WEIGHT_DTYPE);
@@ -150,12 +161,21 @@ kernel void gd_step(device const T* x [[buffer(0)]],
   Row<L, G> q;
   row_load(k, keyRow, lane, keyDim);
   row_load(q, queryRow, lane, keyDim);
-  row_normalise(k, keyDim, params.epsilon, 1.0f);
-  row_normalise(q, keyDim, params.epsilon, params.scale);
+  rows_normalise(k, q, lane, keyDim, params.epsilon, params.scale);
   float b = betaOf[0];
   for (uint first = 0; first < valueDim; first += R * apart) {
     set.first = headRow + first + index / L;
-    if (first > 0) states_read(s, states, readSlot, set);
+    if (ahead) {
+      if (first > 0) {
+        asked = further;
+        set.first += R * apart;
+        if (first + R * apart < valueDim) states_ask(further, states, readSlot, set);
+        set.first -= R * apart;
+      }
+      states_widen(s, asked);
+    } else if (first > 0) {
+      states_read(s, states, readSlot, set);
+    }
     if (GATE_PER_KEY) {
       Row<L, G> decay;
       row_load(decay, decayRow, lane, keyDim);

@@ -39,7 +39,7 @@ function tensor(device: Device, dtype: FloatDType, shape: readonly number[], low
 const starts = (sequences: number, tokens: number): number[] =>
   Array.from({ length: sequences + 1 }, (_, i) => i * tokens);
 
-function recurrence(device: Device, sequences: number, tokens: number, state: FloatDType, raw = false): Op {
+function recurrence(device: Device, sequences: number, tokens: number, state: FloatDType, raw = false, x: FloatDType = "f32"): Op {
   const rows = sequences * tokens;
   const gates = raw
     ? ({
@@ -50,12 +50,12 @@ function recurrence(device: Device, sequences: number, tokens: number, state: Fl
       } as const)
     : ({ gateForm: "decay", betaForm: "given" } as const);
   return gatedDelta({
-    query: tensor(device, "f32", [rows, keyHeads, dim]),
-    key: tensor(device, "f32", [rows, keyHeads, dim]),
-    value: tensor(device, "f32", [rows, valueHeads, dim]),
+    query: tensor(device, x, [rows, keyHeads, dim]),
+    key: tensor(device, x, [rows, keyHeads, dim]),
+    value: tensor(device, x, [rows, valueHeads, dim]),
     gate: tensor(device, "f32", [rows, valueHeads], 0.85, 0.9999),
     beta: tensor(device, "f32", [rows, valueHeads], 0.1, 0.95),
-    out: tensor(device, "f32", [rows, valueHeads, dim]),
+    out: tensor(device, x, [rows, valueHeads, dim]),
     state: tensor(device, state, [sequences, valueHeads, dim, dim], -0.1, 0.1),
     cuSeqlens: starts(sequences, tokens),
     qkNorm: "l2",
@@ -130,12 +130,12 @@ function projectCase(form: WeightForm, rows: number, inputs: number, outputs: nu
   };
 }
 
-/** A GPU with fewer registers: pipelines of many have fewer threads, and the host takes tiles of four rows. */
+/** A GPU with fewer registers: pipelines of many have fewer threads, and the host takes tiles of two rows. */
 const fewerThreads = { GATED_DELTA_EMULATOR_MAX_THREADS: "384" };
 
-function fourRowsCase(form: WeightForm, rows: number, inputs: number, outputs: number): Case {
+function twoRowsCase(form: WeightForm, rows: number, inputs: number, outputs: number): Case {
   const { name, ...rest } = projectCase(form, rows, inputs, outputs);
-  return { ...rest, name: `${name}/four-rows-a-tile`, environment: fewerThreads };
+  return { ...rest, name: `${name}/two-rows-a-tile`, environment: fewerThreads };
 }
 
 function table(device: Device, vocabulary: number, columns: number, form: "bf16" | "q4") {
@@ -259,6 +259,13 @@ export const cases: readonly Case[] = [
     rotate: ["state"],
     ops: (d: Device) => [recurrence(d, n, t, "f32")],
   })),
+  ...([512, 2048] as const).map((t) => ({
+    name: `prefill/bf16/B1/T${t}`,
+    group: `prefill/bf16/B1/T${t}`,
+    bytes: 2 * 4 * slot + 2 * t * (2 * keys + 2 * valueHeads * dim),
+    rotate: ["state"],
+    ops: (d: Device) => [recurrence(d, 1, t, "f32", false, "bf16")],
+  })),
   ...(
     [
       [1, 2048],
@@ -286,7 +293,7 @@ export const cases: readonly Case[] = [
   projectCase("q8", 1, 2048, 12288),
   ...(["bf16", "q4"] as const).map((form) => projectCase(form, 1, 6144, 2048, "/down")),
   ...([8, 64, 512] as const).flatMap((rows) =>
-    (["f32", "q4"] as const).map((form) => fourRowsCase(form, rows, 2048, 12288)),
+    (["f32", "q4"] as const).map((form) => twoRowsCase(form, rows, 2048, 12288)),
   ),
   embeddingCase("bf16", 512, 1024),
   embeddingCase("q4", 512, 1024),

@@ -55,6 +55,20 @@ function recurrence(device: Device, t: FloatDType, s: FloatDType, keyDim: number
   return common;
 }
 
+/** A long sequence of many heads. */
+function many(device: Device, t: FloatDType, s: FloatDType, keyDim: number) {
+  const [rows, heads, dim] = [17, 129, 8];
+  const { state: _, readSlots, writeSlots, ...given } = recurrence(device, t, s, keyDim, [0, rows]);
+  return {
+    ...given,
+    value: made(device, t, [rows, heads, dim]),
+    gate: made(device, "f32", [rows, heads], 0.8, 0.99),
+    beta: made(device, "f32", [rows, heads], 0, 1),
+    out: made(device, t, [rows, heads, dim]),
+    state: made(device, s, [1, heads, dim, keyDim]),
+  };
+}
+
 /** The ops, in batches that are submitted one by one. */
 export function* every(device: Device): Generator<readonly Op[]> {
   for (const keyDim of [64, 128, 72]) {
@@ -62,6 +76,8 @@ export function* every(device: Device): Generator<readonly Op[]> {
       for (const s of dtypes) {
         yield [gatedDelta(recurrence(device, t, s, keyDim, [0, 2, 2, 5]))];
         yield [gatedDelta(recurrence(device, t, s, keyDim, seqlens))];
+        // More than 128 threadgroups, which have forms of their own.
+        yield [gatedDelta(many(device, t, s, keyDim))];
         yield [gatedDelta({ ...recurrence(device, t, s, keyDim, seqlens), algorithm: "chunked" })];
         const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
         yield [
@@ -134,12 +150,13 @@ export function* every(device: Device): Generator<readonly Op[]> {
       }
     }
     for (const bits of [2, 3, 4, 5, 6, 8]) {
-      for (const [rows, inputs] of [[1, 2304], [3, 288], [11, 96], [35, 320]] as const) {
-        const weight = device.tensor("u32", [37, (inputs * bits) / 32]);
+      // One row of more than 2048 outputs has a form of its own; its columns of x go by spans of 2048.
+      for (const [rows, inputs, outputs] of [[1, 2304, 37], [1, bits === 4 ? 2304 : 320, 2056], [3, 288, 37], [11, 96, 37], [35, 320, 37]] as const) {
+        const weight = device.tensor("u32", [outputs, (inputs * bits) / 32]);
         for (let i = 0; i < weight.data.length; i += 1) weight.data[i] = Math.imul(i + 1, 0x9e3779b1) >>> 0;
-        const [scales, biases] = [made(device, t, [37, inputs / 32], 0, 0.1), made(device, t, [37, inputs / 32])];
-        const residual = made(device, t, [rows, 37]);
-        yield [linear({ x: made(device, t, [rows, inputs]), weight, scales, biases, residual, out: made(device, t, [rows, 37]) })];
+        const [scales, biases] = [made(device, t, [outputs, inputs / 32], 0, 0.1), made(device, t, [outputs, inputs / 32])];
+        const residual = made(device, t, [rows, outputs]);
+        yield [linear({ x: made(device, t, [rows, inputs]), weight, scales, biases, residual, out: made(device, t, [rows, outputs]) })];
         yield [embedding({ weight, scales, biases, ids: [36, 0, 5], out: made(device, t, [3, inputs]) })];
       }
     }

@@ -22,7 +22,7 @@ export type Peer = {
   /** Names of arguments of which each launch has memory of its own. */
   readonly rotate?: readonly string[];
   /** Function constants by name: their Metal type and value. */
-  readonly constants?: Readonly<Record<string, readonly ["bool" | "int" | "uint" | "float", number]>>;
+  readonly constants?: Readonly<Record<string, readonly ["bool" | "short" | "int" | "uint" | "float", number]>>;
   /** By index, bytes of threadgroup memory. */
   readonly threadgroupMemory?: readonly number[];
 };
@@ -32,12 +32,12 @@ export function readPeers(folder: string, output: string): readonly Peer[] {
   const list = join(folder, "peers.json");
   if (!existsSync(list)) throw new Error(`${list} is not there: it lists the peers' dispatches`);
   const peers = JSON.parse(readFileSync(list, "utf8")) as readonly Peer[];
-  writeCuda(
-    readdirSync(folder)
-      .filter((f) => f.endsWith(".metal"))
-      .map((f) => join(folder, f)),
-    output,
-  );
+  const files = readdirSync(folder).filter((f) => f.endsWith(".metal"));
+  // With Metal's default mathematics, as their hosts compile them; this project's are compiled without.
+  for (const name of writeCuda(files.map((f) => join(folder, f)), output)) {
+    const manifest = join(output, `${name}.kernels`);
+    writeFileSync(manifest, `fast\n${readFileSync(manifest, "utf8")}`);
+  }
   return peers;
 }
 
@@ -51,7 +51,7 @@ export function writeOutline(peer: Peer, path: string): void {
   const constants = Object.entries(peer.constants ?? {});
   u32(constants.length);
   for (const [name, [type, value]] of constants) {
-    const bytes = type === "bool" ? Uint8Array.of(value) : type === "float" ? bytesOf({ f32: [value] }) : bytesOf({ i32: [value] });
+    const bytes = type === "bool" ? Uint8Array.of(value) : type === "float" ? bytesOf({ f32: [value] }) : type === "short" ? new Uint8Array(Int16Array.of(value).buffer) : bytesOf({ i32: [value] });
     text(name);
     u32(0);
     text(type);

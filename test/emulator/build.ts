@@ -106,8 +106,10 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
   }
   const shim = await precompiledShim(cache, sanitizer);
   const flags = [...kernelFlags(sanitizer), "-include-pch", shim];
+  // What takes longest first, so that no processor waits for one at the end.
+  const size = ({ unit, code }: (typeof units)[number]): number => unit.kernels.length * code.length;
   const objects = await inParallel(
-    units.map(({ unit, code }) => async () => {
+    units.toSorted((a, b) => size(b) - size(a)).map(({ unit, code }) => async () => {
       if (options.keep === true) writeFileSync(join(cache, `${basename(unit.file)}.cpp`), code);
       return await object(cache, flags, code, []);
     }),

@@ -17,7 +17,7 @@ const numbers = (count: number, scale: number, shift = 0): Float32Array =>
   Float32Array.from({ length: count }, (_, i) => shift + scale * Math.sin(1.7 * i + 0.3 * count));
 
 /** One sequence, in place: three value heads share each key head's columns. */
-function dispatch(): Dispatch & { convState: Float32Array; before: Float32Array; x: Float32Array } {
+function dispatch(rows = constant("GDM_STEP_ROWS")): Dispatch & { convState: Float32Array; before: Float32Array; x: Float32Array } {
   const convState = numbers(channels * (width - 1), 1);
   const x = numbers(channels, 1);
   const flags = { TILED_HEADS: false, GATE_PER_KEY: false, OUT_F32: true, SMALL_BATCH: true, CONV_BIAS: false, CONV_SILU: true };
@@ -27,6 +27,7 @@ function dispatch(): Dispatch & { convState: Float32Array; before: Float32Array;
     GATE_FORM: constant("GDM_GATE_DECAY"),
     BETA_FORM: constant("GDM_BETA_GIVEN"),
     CONV_WIDTH: width,
+    TILE_ROWS: rows,
     ...Object.fromEntries(
       ["GATE", "BETA", "A_LOG", "DT_BIAS", "CONV_WEIGHT", "CONV_BIAS", "NORM_WEIGHT"].map((name) => [`${name}_DTYPE`, constant("GDM_F32")]),
     ),
@@ -96,8 +97,8 @@ const orders = ["forward", "reverse", "random:1", "random:2", "random:3"] as con
 
 test("as it is, the taps move on by one column in every order", async () => {
   const library = await stepOf(shaders);
-  for (const order of orders) {
-    const d = dispatch();
+  const rows = constant("GDM_STEP_ROWS");
+  for (const [order, d] of orders.flatMap((o) => [[o, dispatch(rows)], [o, dispatch(2 * rows)]] as const)) {
     expect(library.run({ ...d, order }).error).toBe("");
     const wanted = Float32Array.from(d.before, (_, i) => (i % (width - 1) === width - 2 ? d.x[Math.floor(i / (width - 1))]! : d.before[i + 1]!));
     expect(d.convState).toEqual(wanted);

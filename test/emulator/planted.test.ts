@@ -29,7 +29,7 @@ const gate = noise(tokens * valueHeads, 0.1, 0.85),
   beta = noise(tokens * valueHeads, 0.4, 0.5),
   initial = noise(2 * valueHeads * valueDim * keyDim, 1);
 
-function dispatch(): Dispatch & { state: Float32Array; out: Float32Array } {
+function dispatch(outAtOnce = false): Dispatch & { state: Float32Array; out: Float32Array } {
   const state = initial.slice();
   const out = new Float32Array(tokens * valueHeads * valueDim);
   const threads = constant("GDM_PREFILL_THREADS");
@@ -68,6 +68,7 @@ function dispatch(): Dispatch & { state: Float32Array; out: Float32Array } {
       { name: "HAS_STORES", type: "bool", value: false },
       { name: "RECORD", type: "bool", value: false },
       { name: "PARTS", type: "bool", value: false },
+      { name: "OUT_AT_ONCE", type: "bool", value: outAtOnce },
     ],
     buffers: {
       0: query,
@@ -137,8 +138,8 @@ describe("as it is", async () => {
   const library = await openLibrary([file], { directory: shaders, only: [kernel] });
   const bits: string[] = [];
   for (const order of ["forward", "reverse", "random:1", "random:2"] as const) {
-    test(`agrees with float64, ${order}`, () => {
-      const d = dispatch();
+    test.each([false, true])(`agrees with float64, ${order}, outputs at once: %p`, (outAtOnce) => {
+      const d = dispatch(outAtOnce);
       expect(library.run({ ...d, order }).error).toBe("");
       const expected = reference();
       expect(relativeRms(d.out, expected.out)).toBeLessThan(2e-6);

@@ -10,7 +10,7 @@ extension Pass {
     let table = try slots(sequences)
     let staged = try stage(op.state, slotElements: slotElements, slots: op.slots, sequences)
     var kernel = Kernel(family: .commit, storage: op.state.dtype, keyClass: Kernel.KeyClass(op.keyDim))
-    let shape = DecodeShape(op.state.dtype)
+    let shape = DecodeShape(op.state.dtype, Kernel.KeyClass(op.keyDim))
     kernel.constants.set(.tiledHeads, op.headMap == .tiled)
     kernel.constants.set(.gatePerKey, op.gateDims == .perKey)
     try dispatch(

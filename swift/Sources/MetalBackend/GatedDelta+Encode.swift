@@ -86,13 +86,20 @@ extension Pass {
 
   private static var shortestPrefill: Int { 16 }
 
+  /// As many leave a large GPU's cores one each at most: forms of more registers, which wait less, cost no residency there.
+  static var fewThreadgroups: Int { 128 }
+
   private func kernel(_ family: Kernel.Family, _ op: GatedDelta, _ sequences: Sequences) -> Kernel {
     var kernel = Kernel(
       family: family, activation: op.query.dtype, storage: op.stateDType, keyClass: Kernel.KeyClass(op.keyDim))
     kernel.constants.setRecurrence(op)
     kernel.constants.set(.hasStores, sequences.stores != nil)
     kernel.constants.set(.record, op.records != nil)
-    if family == .prefill { kernel.constants.set(.parts, false) }
+    if family == .prefill {
+      kernel.constants.set(.parts, false)
+      let groups = ceilDiv(op.valueDim, GDM_PREFILL_ROWS) * op.valueHeads * sequences.count
+      kernel.constants.set(.outAtOnce, groups <= Self.fewThreadgroups)
+    }
     return kernel
   }
 
@@ -174,12 +181,13 @@ extension Pass {
     try arguments(r, &list)
     list.append(try .reads(resolvesGates ? op.raw?.aLog : nil, elements: op.valueHeads))
     list.append(try .reads(resolvesGates ? op.raw?.dtBias : nil, elements: op.valueHeads))
-    var shape = DecodeShape(op.stateDType, most: true)
+    let keyClass = Kernel.KeyClass(op.keyDim)
+    var shape = DecodeShape(op.stateDType, keyClass, most: true)
     decode.constants.set(.tileRows, UInt32(element: shape.tileRows))
     if op.stateDType != .f32 {
       var fits = op.valueDim % shape.rows == 0
       if fits { fits = try device.pipelines.pipeline(decode).maxThreads >= Self.threadsForManyRegisters }
-      if !fits { shape = DecodeShape(op.stateDType) }
+      if !fits { shape = DecodeShape(op.stateDType, keyClass) }
       decode.constants.set(.tileRows, UInt32(element: shape.tileRows))
     }
     try dispatch(

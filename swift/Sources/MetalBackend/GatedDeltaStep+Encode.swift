@@ -23,6 +23,13 @@ extension Pass {
     var kernel = Kernel(
       family: .step, activation: op.x.dtype, storage: op.state?.dtype ?? .f32, keyClass: Kernel.KeyClass(op.keyDim))
     kernel.constants.setStep(op, small: table.isSmall)
+    kernel.constants.set(.tileRows, UInt32(element: GDM_STEP_ROWS))
+    let few = op.valueHeads * n <= Self.fewThreadgroups
+    if few {
+      var ahead = kernel
+      ahead.constants.set(.tileRows, UInt32(element: 2 * GDM_STEP_ROWS))
+      if try device.pipelines.pipeline(ahead).maxThreads >= GDM_STEP_THREADS { kernel = ahead }
+    }
     // One by one: a literal of so many would be allocated.
     var list = takeArguments()
     defer { keepArguments(&list) }

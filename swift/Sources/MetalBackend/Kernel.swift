@@ -113,24 +113,27 @@ struct Constants: Hashable {
     case tileRows = 29
     case normParts = 30
     case matrixDType = 31
+    case packedRow = 32
+    case outAtOnce = 33
 
     var isBool: Bool {
       switch self {
       case .convUpdate, .tiledHeads, .gatePerKey, .outF32, .hasStores, .record, .smallBatch, .resolveGates, .parts, .convBias,
-        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .alignedRows:
+        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .alignedRows, .packedRow, .outAtOnce:
         true
       default: false
       }
     }
   }
 
-  private var present: UInt32 = 0
+  private var present: UInt64 = 0
   private var low: UInt64 = 0
+  private var middle: UInt64 = 0
   private var high: UInt64 = 0
 
   subscript(index: Index) -> UInt32? {
-    guard present >> UInt32(index.rawValue) & 1 == 1 else { return nil }
-    let word = index.rawValue < 16 ? low : high
+    guard present >> UInt64(index.rawValue) & 1 == 1 else { return nil }
+    let word = index.rawValue < 16 ? low : index.rawValue < 32 ? middle : high
     return UInt32(word >> UInt64(index.rawValue % 16 * 4) & 15)
   }
 
@@ -138,8 +141,12 @@ struct Constants: Hashable {
     let shift = UInt64(index.rawValue % 16 * 4)
     let bits = UInt64(value & 15) << shift
     let keep = ~(UInt64(15) << shift)
-    if index.rawValue < 16 { low = low & keep | bits } else { high = high & keep | bits }
-    present |= 1 << UInt32(index.rawValue)
+    switch index.rawValue {
+    case ..<16: low = low & keep | bits
+    case ..<32: middle = middle & keep | bits
+    default: high = high & keep | bits
+    }
+    present |= 1 << UInt64(index.rawValue)
   }
 
   mutating func set(_ index: Index, _ value: Bool) { set(index, value ? 1 : 0) }

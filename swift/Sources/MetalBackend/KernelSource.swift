@@ -424,13 +424,17 @@ constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elemen
 
 // Rows begin where vectors may, and are read as such: each kernel says of how many elements.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
-// Rows of a projection's tile: 1, 4 or 8. Rows of a lane group in decode, whose states are of 16 bits: 4 or 8.
+// Rows of a projection's tile: 1, 2, 4 or 8. Rows of a lane group in decode: DecodeShape's. Rows that a lane group of the
+// step asks for: GDM_STEP_ROWS or twice as many.
 constant uint TILE_ROWS [[function_constant(29)]];
 
 // Packed weights.
 constant uint MATRIX_BITS [[function_constant(15)]];    // of a number: 2, 3, 4, 5, 6 or 8
 constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of the elements that share a scale: 5, 6 or 7
 constant uint MATRIX_DTYPE [[function_constant(31)]];   // of scales and biases
+
+constant bool OUT_AT_ONCE [[function_constant(33)]];    // prefill: outputs do not go through threadgroup memory
+constant bool PACKED_ROW [[function_constant(32)]];     // one row of packed weights: packed_row.h's spread
 
 constant bool PARTS [[function_constant(14)]];          // prefill: a part of the tokens, between carried states
 
@@ -720,13 +724,35 @@ template <uint L, uint G> METAL_FUNC void row_zero(thread Row<L, G>& row) {
   GDM_UNROLL for (uint i = 0; i < G / L; ++i) row.part[i] = float4(0.0f);
 }
 
+// A row as memory holds it. Widening is an operation that waits for what has been read: rows that are asked for long before
+// they are used stay as they are until then.
+template <typename T, uint L, uint G> struct RowBits {
+  typename Vec4<T>::type part[G / L];
+};
+
 template <typename T, uint L, uint G>
-METAL_FUNC void row_load(thread Row<L, G>& row, device const T* p, uint lane, uint keyDim) {
+METAL_FUNC void row_ask(thread RowBits<T, L, G>& bits, device const T* p, uint lane, uint keyDim) {
   typedef typename Vec4<T>::type T4;
   GDM_UNROLL for (uint i = 0; i < G / L; ++i) {
     uint column = row_column<L>(lane, i);
-    row.part[i] = row_holds<G>(column, keyDim) ? Vec4<T>::widen(*(device const T4*)(p + column)) : float4(0.0f);
+    bits.part[i] = row_holds<G>(column, keyDim) ? *(device const T4*)(p + column) : T4(T(0.0f));
   }
+}
+
+template <typename T, uint L, uint G> METAL_FUNC void row_none(thread RowBits<T, L, G>& bits) {
+  typedef typename Vec4<T>::type T4;
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) bits.part[i] = T4(T(0.0f));
+}
+
+template <typename T, uint L, uint G> METAL_FUNC void row_widen(thread Row<L, G>& row, thread const RowBits<T, L, G>& bits) {
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) row.part[i] = Vec4<T>::widen(bits.part[i]);
+}
+
+template <typename T, uint L, uint G>
+METAL_FUNC void row_load(thread Row<L, G>& row, device const T* p, uint lane, uint keyDim) {
+  RowBits<T, L, G> bits;
+  row_ask(bits, p, lane, keyDim);
+  row_widen(row, bits);
 }
 
 template <uint L, uint G>
@@ -799,23 +825,38 @@ METAL_FUNC void row_add(thread Row<L, G>& state, float delta, thread const Row<L
   }
 }
 
-// Normalises a query or key row and applies `scale` (1 for keys):
-//   l2  x rsqrt(sum x^2 + eps);  l2-max  x / max(sqrt(sum x^2), eps);  rms  x rsqrt(sum x^2 + keyDim eps)
-template <uint L, uint G>
-METAL_FUNC void row_normalise(thread Row<L, G>& row, uint keyDim, float epsilon, float scale) {
-  if (QK_NORM == GDM_NORM_NONE) {
-    row_scale(row, scale);
-    return;
-  }
-  float sum = row_dot(row, row);
-  float inverse = 0.0f;
+// What a query or key row is multiplied by, from the sum of its squares:
+//   l2  rsqrt(sum x^2 + eps);  l2-max  1 / max(sqrt(sum x^2), eps);  rms  rsqrt(sum x^2 + keyDim eps)
+METAL_FUNC float row_norm(float sum, uint keyDim, float epsilon) {
   if (QK_NORM == GDM_NORM_L2_MAX) {
     float norm = precise::sqrt(sum);
-    inverse = precise::divide(1.0f, norm > epsilon ? norm : epsilon);
-  } else {
-    inverse = gd_rsqrt(QK_NORM == GDM_NORM_RMS ? fma(float(keyDim), epsilon, sum) : sum + epsilon);
+    return precise::divide(1.0f, norm > epsilon ? norm : epsilon);
   }
-  row_scale(row, inverse * scale);
+  return gd_rsqrt(QK_NORM == GDM_NORM_RMS ? fma(float(keyDim), epsilon, sum) : sum + epsilon);
+}
+
+// Normalises a row and applies `scale` (1 for keys).
+template <uint L, uint G>
+METAL_FUNC void row_normalise(thread Row<L, G>& row, uint keyDim, float epsilon, float scale) {
+  row_scale(row, QK_NORM == GDM_NORM_NONE ? scale : row_norm(row_dot(row, row), keyDim, epsilon) * scale);
+}
+
+// A key and a query at once: root and quotient of the key in the even lanes, of the query in the odd ones.
+template <uint L, uint G>
+METAL_FUNC void rows_normalise(thread Row<L, G>& key, thread Row<L, G>& query, uint lane, uint keyDim, float epsilon,
+                               float scale) {
+  if (QK_NORM == GDM_NORM_NONE) {
+    row_scale(key, 1.0f);  // as row_normalise has it, where numbers below the normal ones are taken for zero
+    row_scale(query, scale);
+    return;
+  }
+  float ofKey = row_dot(key, key);
+  float ofQuery = row_dot(query, query);
+  bool odd = lane % 2 != 0;
+  float own = row_norm(odd ? ofQuery : ofKey, keyDim, epsilon);
+  float other = simd_shuffle_xor(own, ushort(1));
+  row_scale(key, odd ? other : own);
+  row_scale(query, (odd ? own : other) * scale);
 }
 
 // The update of one token on already decayed rows: all dots with the key, then all updates, so that their shuffles
@@ -889,16 +930,30 @@ template <uint G> struct ValueRows {
   enum : uint { each = G == 16 ? 2 : G == 32 ? 4 : 8 };
 };
 
-// values <- values + weight value for the keys of a block, in ascending order; WHOLE: every row sees all of them.
+// One element of the values of half a block's keys.
+template <typename S> struct HalfBlock {
+  S value[GDM_ATTENTION_BLOCK / 2];
+};
+
+// Keys from `first` of a block on; those behind the last that is seen repeat it.
+template <typename S>
+METAL_FUNC void values_ask(thread HalfBlock<S>& keys, device const S* pages, threadgroup const uint* keyRows, uint first,
+                           uint last, uint dim) {
+  GDM_UNROLL for (uint j = 0; j < GDM_ATTENTION_BLOCK / 2; ++j) {
+    keys.value[j] = pages[ulong(keyRows[min(first + j, last)]) * dim];
+  }
+}
+
+// values <- values + weight value for those keys, in ascending order; WHOLE: every row sees all of the block.
 template <bool WHOLE, typename S, uint R>
-METAL_FUNC void attend(thread float* values, thread const S* asked, threadgroup const float* weights,
-                       thread const uint* sees) {
-  GDM_UNROLL for (uint j = 0; j < GDM_ATTENTION_BLOCK; ++j) {
-    float v = float(asked[j]);
-    threadgroup const float* of = weights + j * GDM_ATTENTION_ROWS;
+METAL_FUNC void attend(thread float* values, thread const HalfBlock<S>& keys, threadgroup const float* weights,
+                       thread const uint* sees, uint first) {
+  GDM_UNROLL for (uint j = 0; j < GDM_ATTENTION_BLOCK / 2; ++j) {
+    float v = float(keys.value[j]);
+    threadgroup const float* of = weights + (first + j) * GDM_ATTENTION_ROWS;
     GDM_UNROLL for (uint i = 0; i < R; ++i) {
       float weight = R % 4 == 0 ? ((threadgroup const float4*)of)[i / 4][i % 4] : of[i];
-      if (WHOLE || j < sees[i]) values[i] = fma(weight, v, values[i]);
+      if (WHOLE || first + j < sees[i]) values[i] = fma(weight, v, values[i]);
     }
   }
 }
@@ -1016,12 +1071,14 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
       }
       if (last == 0) break;
       threadgroup const float* of = weights + (block * B * R + firstRow);
-      S asked[B];
-      GDM_UNROLL for (uint j = 0; j < B; ++j) {
-        asked[j] = valuePages[ulong(stripRows[block * B + min(j, last - 1)]) * dim + element];
-      }
-      if (least == B) attend<true, S, each>(values, asked, of, sees);
-      else attend<false, S, each>(values, asked, of, sees);
+      HalfBlock<S> lower;
+      HalfBlock<S> upper;
+      values_ask(lower, valuePages + element, stripRows + block * B, 0, last - 1, dim);
+      values_ask(upper, valuePages + element, stripRows + block * B, B / 2, last - 1, dim);
+      if (least == B) attend<true, S, each>(values, lower, of, sees, 0);
+      else attend<false, S, each>(values, lower, of, sees, 0);
+      if (least == B) attend<true, S, each>(values, upper, of, sees, B / 2);
+      else attend<false, S, each>(values, upper, of, sees, B / 2);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
@@ -1256,16 +1313,27 @@ GDM_INSTANTIATE_TS(gd_attention_prepare)
 
 
 
-// How decode and commit spread a state of dtype S.
-template <typename S> struct DecodeShape {
-  enum : uint { lanes = GDM_DECODE_LANES_16, rows = GDM_DECODE_ROWS_16, threads = GDM_DECODE_THREADS_16 };
+// How decode and commit spread a state of dtype S whose rows are G groups (rows.h): lanes of a row, rows of a lane group
+// and, for states of 16 bits, rows of the form of more. Rows of up to 256 columns are a quarter as many, for the registers.
+template <typename S, uint G> struct DecodeShape {
+  enum : uint {
+    lanes = GDM_DECODE_LANES_16,
+    rows = GDM_DECODE_ROWS_16 / (G == 64 ? 4 : 1),
+    most = GDM_DECODE_MOST_ROWS_16 / (G == 64 ? 4 : 1),
+    threads = GDM_DECODE_THREADS_16
+  };
 };
-template <> struct DecodeShape<float> {
-  enum : uint { lanes = GDM_DECODE_LANES_F32, rows = GDM_DECODE_ROWS_F32, threads = GDM_DECODE_THREADS_F32 };
+template <uint G> struct DecodeShape<float, G> {
+  enum : uint {
+    lanes = GDM_DECODE_LANES_F32,
+    rows = GDM_DECODE_ROWS_F32,
+    most = GDM_DECODE_ROWS_F32,
+    threads = GDM_DECODE_THREADS_F32
+  };
 };
-// Value dims are multiples of 8: threadgroups of eight rows have no rows beyond the last.
-template <typename S> METAL_FUNC uint decode_limit(uint limit) {
-  return DecodeShape<S>::threads / DecodeShape<S>::lanes * DecodeShape<S>::rows == 8 ? 0 : limit;
+// Value dims are multiples of 8: threadgroups of eight rows, or two, have no rows beyond the last.
+template <typename S, uint G> METAL_FUNC uint decode_limit(uint limit) {
+  return 8 % (DecodeShape<S, G>::threads / DecodeShape<S, G>::lanes * DecodeShape<S, G>::rows) == 0 ? 0 : limit;
 }
 
 // Where an op's states are, the same for every row of a threadgroup. `next` .. `end` are its extra stores.
@@ -1303,19 +1371,33 @@ METAL_FUNC ulong row_offset(RowSet rows, uint r, uint keyDim) {
 }
 METAL_FUNC uint row_base(RowSet rows) { return rows.limit == 0 ? rows.first : 0; }
 
-// The rows as the op found them, in slot `slot` of the pool or of the staged copies; -1 is zeros.
+// The rows as the op found them, in slot `slot` of the pool or of the staged copies; -1 is zeros. Asked for and used in
+// two steps, as in rows.h.
+template <typename S, uint L, uint G, uint R> struct RowsBits {
+  RowBits<S, L, G> row[R];
+};
 template <typename S, uint L, uint G, uint R>
-METAL_FUNC void states_read(thread Rows<L, G, R>& rows, thread const States<S>& at, int slot, RowSet set) {
+METAL_FUNC void states_ask(thread RowsBits<S, L, G, R>& bits, thread const States<S>& at, int slot, RowSet set) {
   if (slot == GDM_SLOT_NONE) {
-    GDM_UNROLL for (uint r = 0; r < R; ++r) row_zero(rows.row[r]);
+    GDM_UNROLL for (uint r = 0; r < R; ++r) row_none(bits.row[r]);
     return;
   }
   device const S* from = slot >= 0 ? (device const S*)at.pool : at.staged;
   from += (ulong(slot >= 0 ? slot : GDM_SLOT_STAGED - slot) * at.slotRows + row_base(set)) * at.keyDim;
   GDM_UNROLL for (uint r = 0; r < R; ++r) {
-    if (row_exists(set, r)) row_load<S>(rows.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
-    else row_zero(rows.row[r]);
+    if (row_exists(set, r)) row_ask(bits.row[r], from + row_offset(set, r, at.keyDim), set.lane, at.keyDim);
+    else row_none(bits.row[r]);
   }
+}
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_widen(thread Rows<L, G, R>& rows, thread const RowsBits<S, L, G, R>& bits) {
+  GDM_UNROLL for (uint r = 0; r < R; ++r) row_widen(rows.row[r], bits.row[r]);
+}
+template <typename S, uint L, uint G, uint R>
+METAL_FUNC void states_read(thread Rows<L, G, R>& rows, thread const States<S>& at, int slot, RowSet set) {
+  RowsBits<S, L, G, R> bits;
+  states_ask(bits, at, slot, set);
+  states_widen(rows, bits);
 }
 
 template <typename S, uint L, uint G, uint R>
@@ -1523,7 +1605,74 @@ GDM_INSTANTIATE_TK(gd_chunk_prepare)
 #ifndef GATED_DELTA_SHADERS_CHUNK_H
 #define GATED_DELTA_SHADERS_CHUNK_H
 
+#line 1 "shaders/recurrence.h"
+// What decode, prefill and the chunked scan are given alike, and where a token's rows are in it. recurrence_decode.metal
+// says what each tensor and table is.
+#ifndef GATED_DELTA_SHADERS_RECURRENCE_H
+#define GATED_DELTA_SHADERS_RECURRENCE_H
 
+
+
+template <typename T, typename S> struct Recurrence {
+  device const T* query;
+  device const T* key;
+  device const T* value;
+  device T* out;
+  device S* state;
+  device const S* staged;
+  device S* snapshots;
+  device const int* readSlots;
+  device const int* writeSlots;
+  device const uint* storeOffsets;
+  device const GDMStore* stores;
+};
+
+// RECORD.
+struct Records {
+  device float* key;
+  device float* delta;
+};
+
+// The states of a sequence, with its extra stores.
+template <typename T, typename S>
+METAL_FUNC States<S> states_of(thread const Recurrence<T, S>& given, uint sequence, uint slotRows, uint keyDim) {
+  States<S> states = {given.state, given.staged, given.snapshots, given.stores, 0, 0, slotRows, keyDim};
+  if (HAS_STORES) {
+    states.next = given.storeOffsets[sequence];
+    states.end = given.storeOffsets[sequence + 1];
+  }
+  return states;
+}
+
+template <typename T, typename S>
+METAL_FUNC device const T* query_of(thread const Recurrence<T, S>& given, constant GDMRecurrence& params, ulong token,
+                                    uint keyHead) {
+  return given.query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride);
+}
+template <typename T, typename S>
+METAL_FUNC device const T* key_of(thread const Recurrence<T, S>& given, constant GDMRecurrence& params, ulong token,
+                                  uint keyHead) {
+  return given.key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride);
+}
+template <typename T, typename S>
+METAL_FUNC device const T* value_of(thread const Recurrence<T, S>& given, constant GDMRecurrence& params, ulong token,
+                                    uint valueHead) {
+  return given.value + (token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride);
+}
+// Elements from the beginning of `out`, gates and betas.
+METAL_FUNC ulong out_at(constant GDMRecurrence& params, ulong token, uint valueHead) {
+  return token * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+}
+METAL_FUNC ulong gate_at(constant GDMRecurrence& params, ulong token, uint valueHead) {
+  return token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
+}
+METAL_FUNC ulong beta_at(constant GDMRecurrence& params, ulong token, uint valueHead) {
+  return token * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
+}
+
+#endif
+
+#line 10 "shaders/chunk.h"
 
 // The state rows of one simdgroup (never passed as const: the operations on matrices are documented to take references
 // to ones that are not): part f is [key columns 8 f .. 8 f + 7, 8 rows].
@@ -1712,6 +1861,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
                           threadgroup float* memory [[threadgroup(0)]],
                           uint3 group [[threadgroup_position_in_grid]],
                           uint index [[thread_index_in_threadgroup]]) {
+  Recurrence<T, S> given = {query, key, value, out, state, staged, snapshots, readSlots, writeSlots, storeOffsets, stores};
   uint keyDim = G < 64 ? 4 * G : params.keyDim;
   uint panels = keyDim / 8;
   uint valueHead = group.y;
@@ -1730,11 +1880,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
   uint own = index / GDM_CHUNK_LANES;  // the token that this row group stages
   uint column = 8 * (index / GDM_SIMD_LANES);  // this simdgroup's first row, a column of values
 
-  States<S> states = {state, staged, snapshots, stores, 0, 0, slotRows, keyDim};
-  if (HAS_STORES) {
-    states.next = storeOffsets[sequence];
-    states.end = storeOffsets[sequence + 1];
-  }
+  States<S> states = states_of(given, sequence, slotRows, keyDim);
   ChunkRows set = chunk_rows(slotRow, rows, index);
   int readSlot = readSlots[sequence];
   int writeSlot = writeSlots[sequence];
@@ -1751,7 +1897,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
     ulong base = ulong(chunks[chunk].firstToken);
     ulong token = base + min(own, count - 1);
     bool present = own < count;
-    ulong gateBase = base * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
+    ulong gateBase = gate_at(params, base, valueHead);
     ulong gateStride = params.gateTokenStride;
 
     // Per head: the products of decays up to and after the token this group stages, and of the chunk.
@@ -1770,14 +1916,13 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
     // 1. Queries, values and the chunk's matrices.
     threadgroup_barrier(mem_flags::mem_threadgroup);
     Row<GDM_CHUNK_LANES, G> row;
-    row_load<T>(row, query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
+    row_load<T>(row, query_of(given, params, token, keyHead), lane, keyDim);
     row_normalise(row, keyDim, params.epsilon, params.scale);
     chunk_put(tile, row, present, upTo, own, lane, keyDim);
     for (uint i = index; i < GDM_CHUNK * GDM_CHUNK_ROWS; i += GDM_CHUNK_THREADS) {
       uint t = i / GDM_CHUNK_ROWS;
       uint r = i % GDM_CHUNK_ROWS;
-      ulong at = (base + t) * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride + firstRow + r;
-      values[i] = t < count && r < rows ? float(value[at]) : 0.0f;
+      values[i] = t < count && r < rows ? float(value_of(given, params, base + t, valueHead)[firstRow + r]) : 0.0f;
     }
     ulong scratchAt = (ulong(chunk) * params.valueHeads + valueHead) * GDM_CHUNK_SCRATCH;
     for (uint i = index; i < GDM_CHUNK_SCRATCH; i += GDM_CHUNK_THREADS) matrices[i] = scratch[scratchAt + i];
@@ -1793,7 +1938,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
 
     // 2. Keys, negated, so that the product adds onto V.
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    row_load<T>(row, key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
+    row_load<T>(row, key_of(given, params, token, keyHead), lane, keyDim);
     row_normalise(row, keyDim, params.epsilon, 1.0f);
     chunk_put(tile, row, present, -upTo, own, lane, keyDim);
     threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -1827,7 +1972,7 @@ kernel void gd_chunk_scan(device const T* query [[buffer(0)]],
     for (uint i = index; i < count * GDM_CHUNK_ROWS; i += GDM_CHUNK_THREADS) {
       uint t = i / GDM_CHUNK_ROWS;
       uint r = i % GDM_CHUNK_ROWS;
-      ulong at = (base + t) * params.outTokenStride + ulong(valueHead) * params.outHeadStride + firstRow + r;
+      ulong at = out_at(params, base + t, valueHead) + firstRow + r;
       if (r < rows) write_wide(out, at, values[i], OUT_F32);
     }
     chunk_update(s, tile, decays, total, v0, v1, panels, keyDim);
@@ -2690,16 +2835,16 @@ GDM_INSTANTIATE_T(gd_norm)
 // is w = fma(q, scale, bias) first, and eight of them are a whole number of bytes at any width):
 //   1. chain c = 0 .. 31 takes elements 8 (c + 32 i) + 0 .. 7, i = 0, 1, ..., in ascending order by fma, from 0
 //   2. chains add by xor 1, 2, 4, 8, 16 of their number
-// It depends on `inputs` alone. Here a chain is a lane; one row of packed weights is packed_row.h's. The residual is added
-// to the whole sum.
+// It depends on `inputs` alone. Here a chain is a lane; in packed_row.h, which the host takes for one row of packed weights
+// and many outputs (PACKED_ROW), a lane has four. The residual is added to the whole sum.
 //
 // Grid: (ceil(rows / TILE_ROWS), ceil(outputs / (4 OUTS))) threadgroups of GDM_PROJECT_THREADS, rows first, so that
-// threadgroups that run together read the same weights. A simdgroup makes a tile of TILE_ROWS rows (1, 4 or 8) by
+// threadgroups that run together read the same weights. A simdgroup makes a tile of TILE_ROWS rows (1, 2, 4 or 8) by
 // OUTS outputs (4, or what Tile says), so that a weight read once serves all rows; past the edge it repeats the last row or
 // output, unstored. What a lane reads of weights, 8 neighbours of each output, in one turn or, where they are few bytes, in
-// several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more: the host uses those of
-// four where the pipeline then has few threads, which is why there is no bound on them here.
-// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+// several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more, those of four of packed
+// weights 143: the host uses smaller ones where the pipeline then has few threads, which is why there is no bound here.
+// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
 #line 1 "shaders/packed_row.h"
 // One row of x by packed weights, for projection.metal: the same sums, spread otherwise.
 //
@@ -2870,16 +3015,16 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
 
 #line 22 "shaders/projection.metal"
 
-// Outputs of a simdgroup for one row, and turns whose weights are asked for together for one row and for many. The host
-// knows the outputs, too.
+// Outputs of a simdgroup for one row, and turns whose weights are asked for together: for one row, for tiles of four and of
+// eight, and for tiles of two. The host knows the outputs, too.
 template <typename W> struct Tile {
-  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, packed = 0 };
+  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, fewest = 2, packed = 0 };
 };
 template <> struct Tile<float> {
-  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, packed = 0 };
+  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, fewest = 1, packed = 0 };
 };
 template <> struct Tile<Packed> {
-  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = GDM_PROJECT_TURNS, packed = 1 };
+  enum : uint { outputs = 1, turns = GDM_PROJECT_TURNS, many = GDM_PROJECT_TURNS, fewest = 1, packed = 1 };
 };
 
 template <typename T, typename W>
@@ -2893,7 +3038,7 @@ kernel void gd_project(device const T* x [[buffer(0)]],
                        uint2 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
   threadgroup float4 memory[GDM_PACKED_MEMORY];
-  if (Tile<W>::packed && TILE_ROWS == 1) {
+  if (Tile<W>::packed && TILE_ROWS == 1 && PACKED_ROW) {
     packed_row(x, weight, scales, biases, residual, out, params, memory, group.y, index);
     return;
   }
@@ -2902,7 +3047,7 @@ kernel void gd_project(device const T* x [[buffer(0)]],
   constexpr uint step = 8 * GDM_SIMD_LANES;
   constexpr uint most = Tile<W>::many;
   uint outs = TILE_ROWS == 1 ? Tile<W>::outputs : tile;
-  uint turns = TILE_ROWS == 1 ? Tile<W>::turns : Tile<W>::many;
+  uint turns = TILE_ROWS == 1 ? Tile<W>::turns : TILE_ROWS == 2 ? Tile<W>::fewest : Tile<W>::many;
   uint lane = index % GDM_SIMD_LANES;
   uint firstOutput = (group.y * simdgroups + index / GDM_SIMD_LANES) * outs;
   uint firstRow = group.x * TILE_ROWS;
@@ -3014,9 +3159,9 @@ kernel void gd_commit(device const float* recordKey [[buffer(0)]],
                       constant GDMCommit& params [[buffer(9)]],
                       uint3 group [[threadgroup_position_in_grid]],
                       uint index [[thread_index_in_threadgroup]]) {
-  constexpr uint L = DecodeShape<S>::lanes;
-  constexpr uint R = DecodeShape<S>::rows;
-  constexpr uint apart = DecodeShape<S>::threads / L;
+  constexpr uint L = DecodeShape<S, G>::lanes;
+  constexpr uint R = DecodeShape<S, G>::rows;
+  constexpr uint apart = DecodeShape<S, G>::threads / L;
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
   uint keyDim = G < 64 ? 4 * G : params.keyDim;
@@ -3026,7 +3171,7 @@ kernel void gd_commit(device const float* recordKey [[buffer(0)]],
   uint sequence = group.z;
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
   uint headRow = valueHead * valueDim;
-  RowSet set = {headRow + group.x * (apart * R) + index / L, apart, decode_limit<S>(headRow + valueDim),
+  RowSet set = {headRow + group.x * (apart * R) + index / L, apart, decode_limit<S, G>(headRow + valueDim),
                 lane};
   States<S> states = {state, staged, state, (device const GDMStore*)staged, 0, 0, valueHeads * valueDim, keyDim};
 
@@ -3094,22 +3239,11 @@ GDM_INSTANTIATE_TK(gd_commit)
 
 // What the kernel is given, as its parts take it.
 template <typename T, typename S> struct Decode {
-  device const T* query;
-  device const T* key;
-  device const T* value;
+  Recurrence<T, S> with;
+  Records records;
+  device const int* cuSeqlens;
   device const ushort* gate;
   device const ushort* beta;
-  device S* state;
-  device const S* staged;
-  device T* out;
-  device const int* cuSeqlens;
-  device const int* readSlots;
-  device const int* writeSlots;
-  device const uint* storeOffsets;
-  device const GDMStore* stores;
-  device S* snapshots;
-  device float* recordKey;
-  device float* recordDelta;
   device const ushort* aLog;
   device const ushort* dtBias;
 };
@@ -3118,8 +3252,8 @@ template <typename T, typename S> struct Decode {
 template <uint R, uint G, typename T, typename S>
 METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurrence& params, constant GDMBatch& batch,
                             uint3 group, uint index) {
-  constexpr uint L = DecodeShape<S>::lanes;
-  constexpr uint apart = DecodeShape<S>::threads / L;
+  constexpr uint L = DecodeShape<S, G>::lanes;
+  constexpr uint apart = DecodeShape<S, G>::threads / L;
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
   uint keyDim = G < 64 ? 4 * G : params.keyDim;
@@ -3131,18 +3265,14 @@ METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurr
   uint keyHead = key_head_of(valueHead, keyHeads, valueHeads);
   bool recordsKey = firstRow == 0 && is_first_of_key_head(valueHead, keyHeads, valueHeads);
 
-  int readSlot = SMALL_BATCH ? batch.readSlots[sequence] : given.readSlots[sequence];
-  int writeSlot = SMALL_BATCH ? batch.writeSlots[sequence] : given.writeSlots[sequence];
+  int readSlot = SMALL_BATCH ? batch.readSlots[sequence] : given.with.readSlots[sequence];
+  int writeSlot = SMALL_BATCH ? batch.writeSlots[sequence] : given.with.writeSlots[sequence];
   int begin = SMALL_BATCH ? batch.starts[sequence] : given.cuSeqlens[sequence];
   int count = (SMALL_BATCH ? batch.starts[sequence + 1] : given.cuSeqlens[sequence + 1]) - begin;
   uint headRow = valueHead * valueDim;
-  uint limit = R == DecodeShape<S>::rows ? decode_limit<S>(headRow + valueDim) : 0;
+  uint limit = R == DecodeShape<S, G>::rows ? decode_limit<S, G>(headRow + valueDim) : 0;
   RowSet set = {headRow + firstRow, apart, limit, lane};
-  States<S> states = {given.state, given.staged, given.snapshots, given.stores, 0, 0, valueHeads * valueDim, keyDim};
-  if (HAS_STORES) {
-    states.next = given.storeOffsets[sequence];
-    states.end = given.storeOffsets[sequence + 1];
-  }
+  States<S> states = states_of(given.with, sequence, valueHeads * valueDim, keyDim);
   if (HAS_STORES || count == 0) states_begin<S, L, G, R>(states, readSlot, writeSlot, count == 0, set);
   if (count == 0) return;
 
@@ -3153,19 +3283,24 @@ METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurr
     ulong token = ulong(begin + t);
     Row<L, G> k;
     Row<L, G> q;
-    row_load<T>(k, given.key + (token * params.keyTokenStride + ulong(keyHead) * params.keyHeadStride), lane, keyDim);
-    row_load<T>(q, given.query + (token * params.queryTokenStride + ulong(keyHead) * params.queryHeadStride), lane, keyDim);
-    ulong valueAt = token * params.valueTokenStride + ulong(valueHead) * params.valueHeadStride;
+    row_load<T>(k, key_of(given.with, params, token, keyHead), lane, keyDim);
+    row_load<T>(q, query_of(given.with, params, token, keyHead), lane, keyDim);
+    device const T* values = value_of(given.with, params, token, valueHead);
     Step<L, G, R> step;
-    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = float(given.value[valueAt + (row_of(set, r) - headRow)]);
-    ulong gateAt = token * params.gateTokenStride + ulong(valueHead) * params.gateHeadStride;
-    ulong betaAt = token * params.betaTokenStride + ulong(valueHead) * params.betaHeadStride;
+    GDM_UNROLL for (uint r = 0; r < R; ++r) step.value[r] = float(values[row_of(set, r) - headRow]);
+    ulong gateAt = gate_at(params, token, valueHead);
+    ulong betaAt = beta_at(params, token, valueHead);
     float b = RESOLVE_GATES ? beta_read(given.beta, betaAt) : ((device const float*)given.beta)[betaAt];
     float a = 1.0f;
     if (RESOLVE_GATES) a = gate_read(given.gate, gateAt, given.aLog, valueHead, given.dtBias, valueHead, params.bound);
     else if (!GATE_PER_KEY) a = ((device const float*)given.gate)[gateAt];
-    row_normalise(k, keyDim, params.epsilon, 1.0f);
-    row_normalise(q, keyDim, params.epsilon, params.scale);
+    if (sizeof(S) == 2) {
+      // As many rows as these have are faster so.
+      row_normalise(k, keyDim, params.epsilon, 1.0f);
+      row_normalise(q, keyDim, params.epsilon, params.scale);
+    } else {
+      rows_normalise(k, q, lane, keyDim, params.epsilon, params.scale);
+    }
     if (GATE_PER_KEY) {
       Row<L, G> decay;
       row_load<float>(decay, (device const float*)given.gate + gateAt, lane, keyDim);
@@ -3174,21 +3309,21 @@ METAL_FUNC void decode_rows(thread const Decode<T, S>& given, constant GDMRecurr
       rows_scale(s, a);
     }
     rows_step(s, k, q, step, b, lane, keyDim);
-    ulong outAt = token * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
+    ulong outAt = out_at(params, token, valueHead);
     GDM_UNROLL for (uint r = 0; r < R; ++r) {
       if (lane == 0 && row_exists(set, r)) {
         uint row = row_of(set, r) - headRow;
-        write_wide(given.out, outAt + row, step.out[r], OUT_F32);
-        if (RECORD) given.recordDelta[(token * valueHeads + valueHead) * valueDim + row] = step.delta[r];
+        write_wide(given.with.out, outAt + row, step.out[r], OUT_F32);
+        if (RECORD) given.records.delta[(token * valueHeads + valueHead) * valueDim + row] = step.delta[r];
       }
     }
     if (RECORD && recordsKey) {
-      row_store<float>(given.recordKey + (token * keyHeads + keyHead) * keyDim, k, lane, keyDim);
+      row_store<float>(given.records.key + (token * keyHeads + keyHead) * keyDim, k, lane, keyDim);
     }
   }
 
   if (HAS_STORES) states_store(states, count, s, set);
-  if (writeSlot >= 0) states_write(states, given.state, uint(writeSlot), s, set);
+  if (writeSlot >= 0) states_write(states, given.with.state, uint(writeSlot), s, set);
 }
 
 template <typename T, typename S, uint G>
@@ -3214,12 +3349,17 @@ kernel void gd_decode(device const T* query [[buffer(0)]],
                       constant GDMBatch& batch [[buffer(19)]],
                       uint3 group [[threadgroup_position_in_grid]],
                       uint index [[thread_index_in_threadgroup]]) {
-  Decode<T, S> given = {query,     key,        value,        gate,   beta,      state,     staged,      out,  cuSeqlens,
-                        readSlots, writeSlots, storeOffsets, stores, snapshots, recordKey, recordDelta, aLog, dtBias};
-  if (sizeof(S) == 2 && TILE_ROWS == GDM_DECODE_MOST_ROWS_16) {
-    decode_rows<GDM_DECODE_MOST_ROWS_16, G>(given, params, batch, group, index);
+  Decode<T, S> given = {{query, key, value, out, state, staged, snapshots, readSlots, writeSlots, storeOffsets, stores},
+                        {recordKey, recordDelta},
+                        cuSeqlens,
+                        gate,
+                        beta,
+                        aLog,
+                        dtBias};
+  if (sizeof(S) == 2 && TILE_ROWS == DecodeShape<S, G>::most) {
+    decode_rows<DecodeShape<S, G>::most, G>(given, params, batch, group, index);
   } else {
-    decode_rows<DecodeShape<S>::rows, G>(given, params, batch, group, index);
+    decode_rows<DecodeShape<S, G>::rows, G>(given, params, batch, group, index);
   }
 }
 
@@ -3249,29 +3389,34 @@ GDM_INSTANTIATE_TSK(gd_decode)
 //    thread, decays and betas.
 // 2. For each block: (a) put what was asked for into threadgroup memory; barrier. (b) Ask for the next block into
 //    registers; walk half of the tokens, leaving outputs in threadgroup memory; normalise what was asked for; walk the
-//    other half; barrier. (c) Write the outputs, coalesced.
+//    other half; barrier. (c) Write the outputs, coalesced. OUT_AT_ONCE: walks write outputs themselves, four tokens at a
+//    time, and (c) is not there; it takes more registers, and is for few threadgroups, which wait for their own steps.
 // 3. Write the rows to the write slot.
 //
-// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS.
+// Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS, OUT_AT_ONCE.
 
 
 // What a thread has asked for of a block.
-template <uint G> struct Asked {
-  Row<GDM_PREFILL_STAGE_LANES, G> row;    // of key or query `item`
-  Row<GDM_PREFILL_STAGE_LANES, G> decay;  // of token `item`, GATE_PER_KEY
-  float value;
+template <typename T, uint G> struct Asked {
+  RowBits<T, GDM_PREFILL_STAGE_LANES, G> bits;  // of key or query `item`
+  Row<GDM_PREFILL_STAGE_LANES, G> row;          // the same, normalised
+  Row<GDM_PREFILL_STAGE_LANES, G> decay;        // of token `item`, GATE_PER_KEY
+  T value;
   float gate;
   float beta;
 };
 
 // What a walk over a block reads and leaves, at this lane group's row.
-template <typename S> struct Walk {
+template <typename T> struct Walk {
   threadgroup const float* keys;
   threadgroup const float* queries;
   threadgroup const float* decays;
   threadgroup const float* values;
   threadgroup float* outputs;
   threadgroup const float* betas;
+  device T* out;
+  ulong outAt;
+  uint outStride;
   device float* recordDelta;
   ulong record;
   uint recordStride;
@@ -3279,13 +3424,14 @@ template <typename S> struct Walk {
 };
 
 // Tokens from .. end - 1; a COUNT other than 0 is their number.
-template <uint COUNT, typename S, uint L, uint G>
-METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<S>& walk, uint from,
+template <uint COUNT, typename T, typename S, uint L, uint G>
+METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, thread const Walk<T>& walk, uint from,
                              uint end, RowSet set) {
   uint keyDim = states.keyDim;
   uint count = COUNT > 0 ? COUNT : end - from;
-  // Outputs of a known number of tokens wait in registers: a store into threadgroup memory between two tokens would keep
-  // the next one's key and query from being loaded ahead of it.
+  // Outputs of a known number of tokens wait in registers: a store between two tokens would keep the next one's key and
+  // query from being loaded ahead of it. Every lane of a row has them all: OUT_AT_ONCE, lane i stores that of token i.
+  static_assert(COUNT <= L, "a lane stores an output");
   float outputs[COUNT > 0 ? COUNT : 1];
   _Pragma("unroll 4") for (uint i = 0; i < count; ++i) {
     uint t = from + i;
@@ -3305,13 +3451,21 @@ METAL_FUNC void prefill_walk(thread States<S>& states, thread Rows<L, G, 1>& s, 
     step.value[0] = walk.values[t * GDM_PREFILL_ROWS];
     rows_step(s, k, q, step, walk.betas[t], set.lane, keyDim);
     if (set.lane == 0) {
-      if (COUNT == 0) walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
+      if (COUNT == 0 && !OUT_AT_ONCE) walk.outputs[t * GDM_PREFILL_ROWS] = step.out[0];
+      if (COUNT == 0 && OUT_AT_ONCE && row_exists(set, 0)) {
+        write_wide(walk.out, walk.outAt + ulong(t) * walk.outStride, step.out[0], OUT_F32);
+      }
       if (RECORD && row_exists(set, 0)) walk.recordDelta[walk.record + ulong(t) * walk.recordStride] = step.delta[0];
     }
     outputs[COUNT > 0 ? i : 0] = step.out[0];
   }
-  if (COUNT > 0 && set.lane == 0) {
+  if (COUNT > 0 && !OUT_AT_ONCE && set.lane == 0) {
     GDM_UNROLL for (uint i = 0; i < (COUNT > 0 ? COUNT : 1); ++i) walk.outputs[(from + i) * GDM_PREFILL_ROWS] = outputs[i];
+  }
+  if (COUNT > 0 && OUT_AT_ONCE && set.lane < COUNT && row_exists(set, 0)) {
+    float own = outputs[0];
+    GDM_UNROLL for (uint i = 1; i < (COUNT > 0 ? COUNT : 1); ++i) own = set.lane == i ? outputs[i] : own;
+    write_wide(walk.out, walk.outAt + ulong(from + set.lane) * walk.outStride, own, OUT_F32);
   }
 }
 
@@ -3344,6 +3498,8 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
   constexpr uint block = GDM_PREFILL_BLOCK;
   static_assert(2 * block * W == GDM_PREFILL_THREADS, "a lane group stages one key or query");
   static_assert(block * GDM_PREFILL_ROWS == GDM_PREFILL_THREADS, "a thread stages one value");
+  Recurrence<T, S> given = {query, key, value, out, state, staged, snapshots, readSlots, writeSlots, storeOffsets, stores};
+  Records records = {recordKey, recordDelta};
   uint keyHeads = params.keyHeads;
   uint valueHeads = params.valueHeads;
   uint keyDim = G < 64 ? 4 * G : params.keyDim;
@@ -3373,11 +3529,7 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
   int writeSlot = writeSlots[sequence];
   uint headRow = valueHead * valueDim;
   RowSet set = {headRow + firstRow + rowGroup, GDM_PREFILL_ROWS, headRow + valueDim, lane};
-  States<S> states = {state, staged, snapshots, stores, 0, 0, valueHeads * valueDim, keyDim};
-  if (HAS_STORES) {
-    states.next = storeOffsets[sequence];
-    states.end = storeOffsets[sequence + 1];
-  }
+  States<S> states = states_of(given, sequence, valueHeads * valueDim, keyDim);
   if (start == 0 && (HAS_STORES || count == 0)) {
     states_begin<S, L, G, 1>(states, readSlot, writeSlot, count == 0, set);
   }
@@ -3395,15 +3547,13 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
   uint wide = index % W;
   bool isKey = item < block;
   uint slotOf = isKey ? item : item - block;
-  device const T* source = isKey ? key + ulong(keyHead) * params.keyHeadStride
-                                 : query + ulong(keyHead) * params.queryHeadStride;
+  device const T* source = isKey ? key_of(given, params, 0, keyHead) : query_of(given, params, 0, keyHead);
   uint sourceStride = isKey ? params.keyTokenStride : params.queryTokenStride;
-  device const T* valueSource =
-      value + (ulong(valueHead) * params.valueHeadStride + firstRow + min(index % GDM_PREFILL_ROWS, rows - 1));
-  device const float* gateSource = gate + ulong(valueHead) * params.gateHeadStride;
-  device const float* betaSource = beta + ulong(valueHead) * params.betaHeadStride;
+  device const T* valueSource = value_of(given, params, 0, valueHead) + (firstRow + min(index % GDM_PREFILL_ROWS, rows - 1));
+  device const float* gateSource = gate + gate_at(params, 0, valueHead);
+  device const float* betaSource = beta + beta_at(params, 0, valueHead);
 
-  Asked<G> asked;
+  Asked<T, G> asked;
   for (int first = start - int(block); first < end; first += int(block)) {
     // (a) What was asked for a block ago.
     uint tokens = 0;
@@ -3414,10 +3564,10 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
         if (GATE_PER_KEY && isKey) row_store(decays + slotOf * keyDim, asked.decay, wide, keyDim);
         if (RECORD && recordsKey && isKey) {
           ulong at = ulong(begin + first) + slotOf;
-          row_store<float>(recordKey + (at * keyHeads + keyHead) * keyDim, asked.row, wide, keyDim);
+          row_store<float>(records.key + (at * keyHeads + keyHead) * keyDim, asked.row, wide, keyDim);
         }
       }
-      values[index] = asked.value;
+      values[index] = float(asked.value);
       if (!GATE_PER_KEY && index < block) decays[index] = asked.gate;
       if (index < block) betas[index] = asked.beta;
       threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -3427,8 +3577,10 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
     if (first + int(block) < end) {
       uint last = uint(end - 1 - (first + int(block)));
       ulong base = ulong(begin + first + int(block));
-      row_load<T>(asked.row, source + (base + min(slotOf, last)) * sourceStride, wide, keyDim);
-      asked.value = float(valueSource[(base + min(index / GDM_PREFILL_ROWS, last)) * params.valueTokenStride]);
+      device const T* from = source + (base + min(slotOf, last)) * sourceStride;
+      if (sizeof(T) == 2) row_ask(asked.bits, from, wide, keyDim);
+      else row_load<T>(asked.row, from, wide, keyDim);
+      asked.value = valueSource[(base + min(index / GDM_PREFILL_ROWS, last)) * params.valueTokenStride];
       if (GATE_PER_KEY) {
         row_load<float>(asked.decay, gateSource + (base + min(slotOf, last)) * params.gateTokenStride, wide, keyDim);
       } else {
@@ -3437,25 +3589,29 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
       asked.beta = betaSource[(base + min(index % block, last)) * params.betaTokenStride];
     }
     if (first < start) {
+      if (sizeof(T) == 2) row_widen(asked.row, asked.bits);
       row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
       continue;
     }
-    Walk<S> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, recordDelta, 0, valueHeads * valueDim,
-                    first};
+    Walk<T> walk = {keys, queries, decays, values + rowGroup, outputs + rowGroup, betas, out, 0, params.outTokenStride,
+                    records.delta, 0, valueHeads * valueDim, first};
+    walk.outAt = out_at(params, ulong(begin + first), valueHead) + firstRow + rowGroup;
     if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
     if (tokens == block) prefill_walk<block / 2>(states, s, walk, 0, block / 2, set);
     else prefill_walk<0>(states, s, walk, 0, tokens, set);
     // What has been asked for is there by now; its norm's latency hides behind the second half.
-    if (first + int(block) < end) row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+    if (first + int(block) < end) {
+      if (sizeof(T) == 2) row_widen(asked.row, asked.bits);
+      row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);
+    }
     if (tokens == block) prefill_walk<block / 2>(states, s, walk, block / 2, block, set);
     threadgroup_barrier(mem_flags::mem_threadgroup);
 
     // (c) The next block's staging touches nothing that is read here.
     uint t = index / GDM_PREFILL_ROWS;
     uint r = index % GDM_PREFILL_ROWS;
-    if (t < tokens && r < rows) {
-      ulong at = (ulong(begin + first) + t) * params.outTokenStride + ulong(valueHead) * params.outHeadStride;
-      write_wide(out, at + firstRow + r, outputs[index], OUT_F32);
+    if (!OUT_AT_ONCE && t < tokens && r < rows) {
+      write_wide(out, out_at(params, ulong(begin + first) + t, valueHead) + firstRow + r, outputs[index], OUT_F32);
     }
   }
 
@@ -3649,7 +3805,9 @@ GDM_KERNEL("gd_slots_copy_u128", gd_slots_copy, uint4)
 // Grid: (Hv, n) threadgroups of any multiple of 32 threads, at most GDM_STEP_THREADS; the bits do not depend on it. A
 // threadgroup owns a value head: its rows, its value channels, its outputs.
 //
-// 1. Ask for the first rows of the state, z and the norm's weights.
+// 1. Ask for the first rows of the state, z and the norm's weights. Where a lane group has TILE_ROWS = 2 GDM_STEP_ROWS rows
+//    asked for at a time, for the second ones, too: it takes more registers, and is for few threadgroups, which wait for
+//    their own reads and for nothing else.
 // 2. Convolve the query and key channels of the key head, and the value head's own channels; resolve its decays. Rounded
 //    to T, as the unfused chain stores. Barrier.
 // 3. Each group of GDM_STEP_LANES lanes normalises key and query once and takes GDM_STEP_ROWS rows at a time: decay,
@@ -3667,7 +3825,7 @@ GDM_KERNEL("gd_slots_copy_u128", gd_slots_copy, uint4)
 // Counters begin at any multiple of the ratio, since each dispatch adds the ratio.
 //
 // Formulas: conv.h, gates.h, rows.h, norm.h. Function constants: all but NORM_X_F32, HAS_STORES, RECORD, RESOLVE_GATES,
-// PARTS, ALIGNED_ROWS and TILE_ROWS.
+// PARTS, ALIGNED_ROWS, OUT_AT_ONCE and PACKED_ROW.
 
 
 
@@ -3714,7 +3872,8 @@ kernel void gd_step(device const T* x [[buffer(0)]],
                     uint2 threadCounts [[threads_per_threadgroup]],
                     uint index [[thread_index_in_threadgroup]]) {
   constexpr uint L = GDM_STEP_LANES;
-  constexpr uint R = GDM_STEP_ROWS;
+  constexpr uint R = G == 64 ? GDM_STEP_ROWS / 2 : GDM_STEP_ROWS;  // for the registers
+  bool ahead = TILE_ROWS == 2 * GDM_STEP_ROWS;
   // Rows read four elements at a time are declared so, for their alignment.
   threadgroup float4 queryMemory[GDM_MAX_DIM / 4];
   threadgroup float4 keyMemory[GDM_MAX_DIM / 4];
@@ -3751,7 +3910,15 @@ kernel void gd_step(device const T* x [[buffer(0)]],
   RowSet set = {headRow + index / L, apart, headRow + valueDim, lane};
   States<S> states = {state, staged, state, (device const GDMStore*)staged, 0, 0, valueHeads * valueDim, keyDim};
   Rows<L, G, R> s;
-  states_read(s, states, readSlot, set);
+  RowsBits<S, L, G, R> asked;
+  RowsBits<S, L, G, R> further;
+  if (ahead) {
+    states_ask(asked, states, readSlot, set);
+    set.first += R * apart;
+    states_ask(further, states, readSlot, set);
+  } else {
+    states_read(s, states, readSlot, set);
+  }
   uint own = min(index, valueDim - 1);
   float ownZ = float(z[zAt + own]);
   float ownWeight = read_any(normWeight, own, NORM_WEIGHT_DTYPE);
@@ -3789,12 +3956,21 @@ kernel void gd_step(device const T* x [[buffer(0)]],
   Row<L, G> q;
   row_load(k, keyRow, lane, keyDim);
   row_load(q, queryRow, lane, keyDim);
-  row_normalise(k, keyDim, params.epsilon, 1.0f);
-  row_normalise(q, keyDim, params.epsilon, params.scale);
+  rows_normalise(k, q, lane, keyDim, params.epsilon, params.scale);
   float b = betaOf[0];
   for (uint first = 0; first < valueDim; first += R * apart) {
     set.first = headRow + first + index / L;
-    if (first > 0) states_read(s, states, readSlot, set);
+    if (ahead) {
+      if (first > 0) {
+        asked = further;
+        set.first += R * apart;
+        if (first + R * apart < valueDim) states_ask(further, states, readSlot, set);
+        set.first -= R * apart;
+      }
+      states_widen(s, asked);
+    } else if (first > 0) {
+      states_read(s, states, readSlot, set);
+    }
     if (GATE_PER_KEY) {
       Row<L, G> decay;
       row_load(decay, decayRow, lane, keyDim);

@@ -31,14 +31,18 @@ extension Pass {
 
     var rows = op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS
     kernel.constants.set(.tileRows, UInt32(element: rows))
-    if rows == GDM_PROJECT_ROWS, try device.pipelines.pipeline(kernel).maxThreads < Self.threadsForManyRegisters {
-      rows = 4
-      kernel.constants.set(.tileRows, 4)
+    let packedRow = rows == 1 && op.quantisation != nil && op.outFeatures > Self.fewOutputs
+    kernel.constants.set(.packedRow, packedRow)
+    while rows > 2, try device.pipelines.pipeline(kernel).maxThreads < Self.threadsForManyRegisters {
+      rows /= 2
+      kernel.constants.set(.tileRows, UInt32(element: rows))
     }
     // Of a simdgroup; what projection.metal's Tile and packed_row.h say.
     var outputs = GDM_PROJECT_TILE
-    if rows == 1, op.quantisation != nil {
+    if packedRow {
       outputs = GDM_PACKED_OUTPUTS * GDM_SIMD_LANES / GDM_PACKED_LANES
+    } else if rows == 1, op.quantisation != nil {
+      outputs = 1
     } else if rows == 1, op.weight.dtype != .f32 {
       outputs = GDM_PROJECT_OUTPUTS_1
     }
@@ -47,6 +51,9 @@ extension Pass {
       groups: (ceilDiv(op.rows, rows), ceilDiv(op.outFeatures, outputs * GDM_PROJECT_THREADS / GDM_SIMD_LANES), 1),
       threads: .exactly(GDM_PROJECT_THREADS))
   }
+
+  /// So few outputs of one row by packed weights have 32 lanes each; more have eight, which work less and wait more.
+  private static var fewOutputs: Int { 2048 }
 
   /// A pipeline of fewer threads than these takes so many registers a thread that a smaller tile, or fewer rows, keeps more of them busy.
   static var threadsForManyRegisters: Int { 512 }

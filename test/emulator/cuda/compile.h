@@ -21,6 +21,7 @@ struct Kernel {
   int number;
   std::vector<Parameter> parameters;
   std::vector<std::pair<std::string, std::string>> constants;  // name, type
+  bool fast = false;  // by Metal's default mathematics, which contracts and approximates
 };
 struct Arguments {
   void *buffers[31];
@@ -58,15 +59,19 @@ inline void load_folder(const std::string &folder) {
     sources[base] = text_of(base + ".cu");
     std::istringstream lines(text_of(base + ".kernels"));
     Kernel *kernel = nullptr;
+    bool fast = false;
     std::string line, word;
     while (std::getline(lines, line)) {
       std::istringstream in(line);
       in >> word;
-      if (word == "kernel") {
+      if (word == "fast") {
+        fast = true;
+      } else if (word == "kernel") {
         std::string host;
         in >> host;
         kernel = &kernels[host];
         kernel->file = base;
+        kernel->fast = fast;
         in >> kernel->entry >> kernel->number;
       } else if (word == "constant" && kernel != nullptr) {
         std::string constant, type;
@@ -134,7 +139,7 @@ inline bool lay_out(const Kernel &kernel, const Recorded &record, const std::vec
 
 inline CUfunction compile(const Kernel &kernel, const Recorded &record, const std::string &architecture) {
   std::vector<std::string> options = {"--std=c++17",
-                                      "--fmad=false",
+                                      kernel.fast ? "--use_fast_math" : "--fmad=false",
                                       "--device-as-default-execution-space",
                                       "--gpu-architecture=" + architecture,
                                       "--device-int128",

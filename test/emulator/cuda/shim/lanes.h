@@ -53,6 +53,13 @@ template <class T> __forceinline__ T simd_broadcast_first(T v) { return emu_exch
     return emu_exchange(a, 0);                            \
   }
 EMU_REDUCE(sum, a + b)
+#ifdef EMU_WHOLE_WARPS
+// The same tree, in every lane at once.
+__forceinline__ float simd_sum(float v) {
+  for (int step = 1; step < 32; step *= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+  return v;
+}
+#endif
 EMU_REDUCE(product, a *b) EMU_REDUCE(max, max(a, b)) EMU_REDUCE(min, min(a, b)) EMU_REDUCE(and, a &b)
     EMU_REDUCE(or, a | b) EMU_REDUCE(xor, a ^ b)
 #undef EMU_REDUCE

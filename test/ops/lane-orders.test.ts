@@ -45,6 +45,7 @@ const choosing = [
   "gated-rms-norm",
   "linear",
   "linear-quantised",
+  "many-threadgroups",
   "ragged",
   "step",
 ];
@@ -58,7 +59,7 @@ const environment = (order: string) => ({
   GATED_DELTA_TEST_SHARE: "0.1",
 });
 
-/** The step in smaller threadgroups, eight rows of a projection as two tiles of four, long sequences by the decode kernel. */
+/** The step in smaller threadgroups, eight rows of a projection as four tiles of two, long sequences by the decode kernel. */
 const fewerThreads = "384,gd_prefill:128";
 
 const there = availability.some(({ name, absence }) => name === "metal" && absence === undefined);

@@ -930,31 +930,27 @@ template <uint G> struct ValueRows {
   enum : uint { each = G == 16 ? 2 : G == 32 ? 4 : 8 };
 };
 
-// One element of the values of half a block's keys.
-template <typename S> struct HalfBlock {
-  S value[GDM_ATTENTION_BLOCK / 2];
-};
-
-// Keys from `first` of a block on; those behind the last that is seen repeat it.
-template <typename S>
-METAL_FUNC void values_ask(thread HalfBlock<S>& keys, device const S* pages, threadgroup const uint* keyRows, uint first,
-                           uint last, uint dim) {
-  GDM_UNROLL for (uint j = 0; j < GDM_ATTENTION_BLOCK / 2; ++j) {
-    keys.value[j] = pages[ulong(keyRows[min(first + j, last)]) * dim];
+// values <- values + weight value for the keys of a block, in ascending order; WHOLE: every row sees all of them.
+template <bool WHOLE, typename S, uint R>
+METAL_FUNC void attend(thread float* values, thread const S* asked, threadgroup const float* weights,
+                       thread const uint* sees) {
+  GDM_UNROLL for (uint j = 0; j < GDM_ATTENTION_BLOCK; ++j) {
+    float v = float(asked[j]);
+    threadgroup const float* of = weights + j * GDM_ATTENTION_ROWS;
+    GDM_UNROLL for (uint i = 0; i < R; ++i) {
+      float weight = R % 4 == 0 ? ((threadgroup const float4*)of)[i / 4][i % 4] : of[i];
+      if (WHOLE || j < sees[i]) values[i] = fma(weight, v, values[i]);
+    }
   }
 }
 
-// values <- values + weight value for those keys, in ascending order; WHOLE: every row sees all of the block.
-template <bool WHOLE, typename S, uint R>
-METAL_FUNC void attend(thread float* values, thread const HalfBlock<S>& keys, threadgroup const float* weights,
-                       thread const uint* sees, uint first) {
-  GDM_UNROLL for (uint j = 0; j < GDM_ATTENTION_BLOCK / 2; ++j) {
-    float v = float(keys.value[j]);
-    threadgroup const float* of = weights + (first + j) * GDM_ATTENTION_ROWS;
-    GDM_UNROLL for (uint i = 0; i < R; ++i) {
-      float weight = R % 4 == 0 ? ((threadgroup const float4*)of)[i / 4][i % 4] : of[i];
-      if (WHOLE || first + j < sees[i]) values[i] = fma(weight, v, values[i]);
-    }
+// A key's row: row_load in one step, which takes fewer instructions for dims beside 64 and 128.
+template <typename S, uint L, uint G>
+METAL_FUNC void key_load(thread Row<L, G>& row, device const S* p, uint lane, uint dim) {
+  typedef typename Vec4<S>::type S4;
+  GDM_UNROLL for (uint i = 0; i < G / L; ++i) {
+    uint column = row_column<L>(lane, i);
+    row.part[i] = row_holds<G>(column, dim) ? Vec4<S>::widen(*(device const S4*)(p + column)) : float4(0.0f);
   }
 }
 
@@ -1033,7 +1029,7 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
       uint key = from + index / L;
       Rows<L, G, keys> k;
       GDM_UNROLL for (uint u = 0; u < keys; ++u) {
-        row_load<S>(k.row[u], keyPages + ulong(stripRows[min(key + u * turn, count - 1)]) * dim, lane % L, dim);
+        key_load<S>(k.row[u], keyPages + ulong(stripRows[min(key + u * turn, count - 1)]) * dim, lane % L, dim);
       }
       for (uint row = 0; row < rows; ++row) {
         Row<L, G> q;
@@ -1071,14 +1067,12 @@ kernel void gd_attention(device const float* query [[buffer(0)]],
       }
       if (last == 0) break;
       threadgroup const float* of = weights + (block * B * R + firstRow);
-      HalfBlock<S> lower;
-      HalfBlock<S> upper;
-      values_ask(lower, valuePages + element, stripRows + block * B, 0, last - 1, dim);
-      values_ask(upper, valuePages + element, stripRows + block * B, B / 2, last - 1, dim);
-      if (least == B) attend<true, S, each>(values, lower, of, sees, 0);
-      else attend<false, S, each>(values, lower, of, sees, 0);
-      if (least == B) attend<true, S, each>(values, upper, of, sees, B / 2);
-      else attend<false, S, each>(values, upper, of, sees, B / 2);
+      S asked[B];
+      GDM_UNROLL for (uint j = 0; j < B; ++j) {
+        asked[j] = valuePages[ulong(stripRows[block * B + min(j, last - 1)]) * dim + element];
+      }
+      if (least == B) attend<true, S, each>(values, asked, of, sees);
+      else attend<false, S, each>(values, asked, of, sees);
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }

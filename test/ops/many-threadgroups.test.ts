@@ -46,6 +46,7 @@ onEachBackend("many threadgroups", ({ device }) => {
       const cuSeqlens = Array.from({ length: to - from + 1 }, (_, i) => i * tokens);
       const tensors = { query: part(query), key: part(key), value: part(value), gate: part(gate), beta: part(beta), out, state };
       device.run(gatedDelta({ ...rest, ...tensors, ...slots, cuSeqlens }));
+      device.wait();
       return { out: out.toFloat32(), state: state.slice(from, to).toFloat32() };
     };
     const together = run(all);
@@ -74,6 +75,7 @@ onEachBackend("many threadgroups", ({ device }) => {
       const slots = { readSlots: table(from, to), writeSlots: table(from, to) };
       const tensors = { x: part(x), z: part(z), gate: part(gate), beta: part(beta), out, state, convState };
       device.run(gatedDeltaStep({ ...rest, ...weights, ...tensors, ...slots, keyHeads }));
+      device.wait();
       return { out: out.toFloat32(), state: state.slice(from, to).toFloat32(), convState: convState.slice(from, to).toFloat32() };
     };
     const together = run(all);
@@ -104,6 +106,7 @@ onEachBackend("many threadgroups", ({ device }) => {
     const run = (from: number, to: number) => {
       const out = device.tensor("f32", [1, to - from]);
       device.run(linear({ x, weight: weight.slice(from, to), scales: scales.slice(from, to), biases: biases.slice(from, to), out }));
+      device.wait();
       return out.toFloat32();
     };
     const together = run(0, outputs);

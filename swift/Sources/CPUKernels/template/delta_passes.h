@@ -14,7 +14,9 @@
  * zeros after keyDim. */
 
 enum { DELTA_GROUP = 8 };     /* rows whose dots are summed together; valueDim is a multiple of it */
-enum { DELTA_AHEAD = 12288 }; /* bytes from what a single token reads to what is fetched meanwhile */
+/* Bytes from what a single token reads to what is fetched meanwhile into the nearest cache, and from there to what is
+ * fetched into the second one. */
+enum { DELTA_AHEAD = 6144, DELTA_FAR = 16384 };
 
 typedef struct delta_pass {
   const void *source; /* the rows as they are, keyDim elements each */
@@ -128,10 +130,10 @@ GD_INLINE void next_rows_part(
 }
 
 /* pass by value: its fields stay in registers although the rows' stores could, for all the compiler knows, change
- * those in memory. head_decay: the decay where it is one number. ahead: what to fetch meanwhile, as many bytes. */
+ * those in memory. head_decay: the decay where it is one number. ahead, far: what to fetch meanwhile, as many bytes. */
 GD_INLINE void update_block(
   const delta_pass pass, delta_kind kind, delta_rows *rows, row_deltas deltas, vf head_decay, const char *source,
-  char *target, const char *ahead, int64_t key_dim, int64_t i, int half
+  char *target, const char *ahead, const char *far, int64_t key_dim, int64_t i, int half
 ) {
   int64_t source_step = key_dim * dtype_size(source_of(kind));
   int64_t target_step = key_dim * dtype_size(target_of(kind));
@@ -163,12 +165,18 @@ GD_INLINE void update_block(
     DELTA_KEEP_ORDER;
   }
   if (next_of(kind) == NEXT_TOKEN) return;
-  ahead += i * DELTA_TOGETHER * dtype_size(source_of(kind));
-  fetch(ahead, GD_LANES * DELTA_TOGETHER * dtype_size(source_of(kind)));
+  int64_t each = DELTA_TOGETHER * dtype_size(source_of(kind));
+  fetch(ahead + i * each, GD_LANES * each);
+  fetch_far(far + i * each, GD_LANES * each);
+}
+
+/* What lies so many bytes after the pass's first row: beyond its rows those that it is followed by. */
+GD_INLINE const char *rows_after(const delta_pass *pass, int64_t bytes, int64_t to) {
+  return to < bytes ? (const char *)pass->source + to : (const char *)pass->next_source + (to - bytes);
 }
 
 /* The processor by itself fetches too little of rows that are read once. ahead: by how many bytes to fetch before they
- * are read, beyond the pass's rows where those are that it is followed by. */
+ * are read. */
 GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row, int64_t ahead, int64_t key_dim) {
   vf head_decay = splat(pass.decay[0]);
   row_sum out[DELTA_GROUP], memory[DELTA_GROUP];
@@ -178,14 +186,14 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
     const char *source = (const char *)pass.source + (row + base) * key_dim * dtype_size(source_of(kind));
     char *target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind));
     int64_t step = key_dim * dtype_size(source_of(kind)), bytes = pass.rows * step, to = (row + base) * step + ahead;
-    const char *fetched = to < bytes ? (const char *)pass.source + to : (const char *)pass.next_source + (to - bytes);
+    const char *near = rows_after(&pass, bytes, to), *far = rows_after(&pass, bytes, to + DELTA_FAR);
     int64_t i = 0;
     /* Unrolled any further, the loads of later blocks would push the sums out of the registers. */
     _Pragma("clang loop unroll(disable)")
     for (; i + GD_LANES <= key_dim; i += GD_LANES) {
-      update_block(pass, kind, &rows, deltas, head_decay, source, target, fetched, key_dim, i, 0);
+      update_block(pass, kind, &rows, deltas, head_decay, source, target, near, far, key_dim, i, 0);
     }
-    if (i < key_dim) update_block(pass, kind, &rows, deltas, head_decay, source, target, fetched, key_dim, i, 1);
+    if (i < key_dim) update_block(pass, kind, &rows, deltas, head_decay, source, target, near, far, key_dim, i, 1);
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
       out[base + r] = row_sum_of(rows.out[r]);
       memory[base + r] = row_sum_of(rows.memory[r]);

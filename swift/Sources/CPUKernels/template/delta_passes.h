@@ -31,6 +31,7 @@ typedef struct delta_pass {
   float next_beta;
   float *delta; /* of these rows: d_t in, d_t+1 out; of the only token: out */
   float *out;
+  float *widened; /* [2, DELTA_GROUP, keyDim up to GD_LANES]: of two groups in turn, where a pass keeps rows widened */
 } delta_pass;
 
 /* d of a group of rows from its row on. */
@@ -78,63 +79,94 @@ typedef struct delta_rows {
   vf out[DELTA_TOGETHER][GD_PARTS], memory[DELTA_TOGETHER][GD_PARTS];
 } delta_rows;
 
-GD_INLINE void first_block(
-  const delta_pass *pass, delta_rows *rows, const char *source, uint32_t dtype, int64_t key_dim, int64_t i, int half
-) {
-  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-    vf key = load(pass->next_key, i + p * GD_WIDTH, GD_CPU_F32);
-    GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
-      vf s = load_part(source + r * key_dim * dtype_size(dtype), i, p, dtype, half);
-      rows->memory[r][p] = fma_vf(s, key, rows->memory[r][p]);
-    }
-    DELTA_KEEP_ORDER;
-  }
-}
-
-GD_INLINE void first_group(const delta_pass *pass, int64_t row, uint32_t dtype, int64_t key_dim) {
-  row_sum memory[DELTA_GROUP];
-  GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
-    const char *source = (const char *)pass->source + (row + base) * key_dim * dtype_size(dtype);
-    delta_rows rows = {0};
-    int64_t i = 0;
-    _Pragma("clang loop unroll(disable)")
-    for (; i + GD_LANES <= key_dim; i += GD_LANES) first_block(pass, &rows, source, dtype, key_dim, i, 0);
-    if (i < key_dim) first_block(pass, &rows, source, dtype, key_dim, i, 1);
-    GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) memory[base + r] = row_sum_of(rows.memory[r]);
-  }
-  delta_of(pass, row, memory);
-}
-
-GD_INLINE void delta_first(const delta_pass *pass, uint32_t dtype, int64_t key_dim) {
-  for (int64_t row = 0; row < pass->rows; row += DELTA_GROUP) first_group(pass, row, dtype, key_dim);
-}
-
 /* What a pass is, known when it is compiled, in one number: as a struct of 16 bytes it was no constant any more once it had
  * been an argument on AArch64, and every load asked for its dtype. Whose d a pass forms: that of the next token or that of
  * the next group of rows. */
 enum { NEXT_NONE, NEXT_TOKEN, NEXT_ROWS };
 typedef uint32_t delta_kind;
 #define DELTA_KIND(SOURCE, TARGET, PER_KEY, NEXT) ((SOURCE) | (TARGET) << 4 | (PER_KEY) << 8 | (NEXT) << 12)
+/* A pass over the rows of a single token that reads them once: as they are widened for their d they are kept in f32 for
+ * their update, and not widened again. */
+#define DELTA_KEEPS(KIND) ((KIND) | 1u << 16)
 GD_INLINE uint32_t source_of(delta_kind kind) { return kind & 15; }
 GD_INLINE uint32_t target_of(delta_kind kind) { return kind >> 4 & 15; }
 GD_INLINE int is_per_key(delta_kind kind) { return kind >> 8 & 15; }
-GD_INLINE int next_of(delta_kind kind) { return (int)(kind >> 12); }
+GD_INLINE int next_of(delta_kind kind) { return kind >> 12 & 15; }
+GD_INLINE int keeps(delta_kind kind) { return kind >> 16 & 1; }
 
-/* Part p of row r of the next group: its share of d. source: the row DELTA_GROUP rows before it. */
+/* Where a group's first row is kept: the groups take turns. */
+GD_INLINE float *widened_rows(const delta_pass *pass, int64_t row, int64_t key_dim) {
+  int64_t step = (key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
+  return pass->widened + row / DELTA_GROUP % 2 * DELTA_GROUP * step;
+}
+GD_INLINE float *widened_part(float *rows, int64_t key_dim, int r, int64_t i, int p) {
+  int64_t step = (key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
+  return rows + r * step + i + p * GD_WIDTH;
+}
+
+GD_INLINE void first_block(
+  const delta_pass *pass, delta_kind kind, delta_rows *rows, const char *source, float *widened, int64_t key_dim,
+  int64_t i, int half
+) {
+  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+    vf key = load(pass->next_key, i + p * GD_WIDTH, GD_CPU_F32);
+    GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
+      vf s = load_part(source + r * key_dim * dtype_size(source_of(kind)), i, p, source_of(kind), half);
+      if (keeps(kind)) store(widened_part(widened, key_dim, r, i, p), 0, GD_CPU_F32, s);
+      rows->memory[r][p] = fma_vf(s, key, rows->memory[r][p]);
+    }
+    DELTA_KEEP_ORDER;
+  }
+}
+
+GD_INLINE void first_group(const delta_pass *pass, delta_kind kind, int64_t row, int64_t key_dim) {
+  row_sum memory[DELTA_GROUP];
+  GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
+    const char *source = (const char *)pass->source + (row + base) * key_dim * dtype_size(source_of(kind));
+    float *widened = keeps(kind) ? widened_part(widened_rows(pass, row, key_dim), key_dim, base, 0, 0) : NULL;
+    delta_rows rows = {0};
+    int64_t i = 0;
+    _Pragma("clang loop unroll(disable)")
+    for (; i + GD_LANES <= key_dim; i += GD_LANES) {
+      first_block(pass, kind, &rows, source, widened, key_dim, i, 0);
+    }
+    if (i < key_dim) first_block(pass, kind, &rows, source, widened, key_dim, i, 1);
+    GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) memory[base + r] = row_sum_of(rows.memory[r]);
+  }
+  delta_of(pass, row, memory);
+}
+
+GD_INLINE void delta_first(const delta_pass *pass, delta_kind kind, int64_t key_dim) {
+  for (int64_t row = 0; row < pass->rows; row += DELTA_GROUP) first_group(pass, kind, row, key_dim);
+}
+
+/* Part p of row r of the next group: its share of d. source: the row DELTA_GROUP rows before it. widened: where the next
+ * group's rows are kept. */
 GD_INLINE void next_rows_part(
-  delta_rows *rows, const char *source, delta_kind kind, vf next_key, int64_t key_dim, int64_t i, int r, int p, int half
+  delta_rows *rows, const char *source, float *widened, delta_kind kind, vf next_key, int64_t key_dim, int64_t i, int r,
+  int p, int half
 ) {
   int64_t group = DELTA_GROUP * key_dim * dtype_size(source_of(kind));
   vf s = load_part(source + group, i, p, source_of(kind), half);
+  if (keeps(kind)) store(widened_part(widened, key_dim, r, i, p), 0, GD_CPU_F32, s);
   rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
 }
 
+/* What a group's rows are read from and written to, what to fetch meanwhile, and where rows are kept widened. */
+typedef struct delta_places {
+  const char *source, *near, *far;
+  char *target;
+  float *widened, *next_widened;
+} delta_places;
+
 /* pass by value: its fields stay in registers although the rows' stores could, for all the compiler knows, change
- * those in memory. head_decay: the decay where it is one number. ahead, far: what to fetch meanwhile, as many bytes. */
+ * those in memory. head_decay: the decay where it is one number. */
 GD_INLINE void update_block(
-  const delta_pass pass, delta_kind kind, delta_rows *rows, row_deltas deltas, vf head_decay, const char *source,
-  char *target, const char *ahead, const char *far, int64_t key_dim, int64_t i, int half
+  const delta_pass pass, delta_kind kind, delta_rows *rows, row_deltas deltas, vf head_decay, delta_places places,
+  int64_t key_dim, int64_t i, int half
 ) {
+  const char *source = places.source;
+  char *target = places.target;
   int64_t source_step = key_dim * dtype_size(source_of(kind));
   int64_t target_step = key_dim * dtype_size(target_of(kind));
   /* f32: the next rows' loads after the stores of these, not in turn with them (Zen 4: 1.2 times as fast, hot and cold;
@@ -148,26 +180,27 @@ GD_INLINE void update_block(
     vf decay = is_per_key(kind) ? load(pass.decay, first, GD_CPU_F32) : head_decay;
     vf updated[DELTA_TOGETHER];
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
-      vf s = load_part(source + r * source_step, i, p, source_of(kind), half);
+      vf s = keeps(kind) ? load(widened_part(places.widened, key_dim, r, i, p), 0, GD_CPU_F32)
+                         : load_part(source + r * source_step, i, p, source_of(kind), half);
       s = keep_part(fma_vf(DELTA_OF_ROW(deltas, r), key, decay * s), p, half);
       updated[r] = s;
       if (!together) store_part(target + r * target_step, i, p, target_of(kind), half, s);
       rows->out[r][p] = fma_vf(s, query, rows->out[r][p]);
       if (next_of(kind) == NEXT_ROWS && !apart) {
-        next_rows_part(rows, source + r * source_step, kind, next_key, key_dim, i, r, p, half);
+        next_rows_part(rows, source + r * source_step, places.next_widened, kind, next_key, key_dim, i, r, p, half);
       }
       if (next_of(kind) == NEXT_TOKEN) rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
     }
     if (together) store_bf16_parts(target, target_step, i, updated);
     GD_UNROLL for (int r = 0; next_of(kind) == NEXT_ROWS && apart && r < DELTA_TOGETHER; r++) {
-      next_rows_part(rows, source + r * source_step, kind, next_key, key_dim, i, r, p, half);
+      next_rows_part(rows, source + r * source_step, places.next_widened, kind, next_key, key_dim, i, r, p, half);
     }
     DELTA_KEEP_ORDER;
   }
   if (next_of(kind) == NEXT_TOKEN) return;
   int64_t each = DELTA_TOGETHER * dtype_size(source_of(kind));
-  fetch(ahead + i * each, GD_LANES * each);
-  fetch_far(far + i * each, GD_LANES * each);
+  fetch(places.near + i * each, GD_LANES * each);
+  fetch_far(places.far + i * each, GD_LANES * each);
 }
 
 /* What lies so many bytes after the pass's first row: beyond its rows those that it is followed by. */
@@ -183,17 +216,22 @@ GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row,
   GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
     delta_rows rows = {0};
     row_deltas deltas = row_deltas_of(pass.delta + row + base);
-    const char *source = (const char *)pass.source + (row + base) * key_dim * dtype_size(source_of(kind));
-    char *target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind));
     int64_t step = key_dim * dtype_size(source_of(kind)), bytes = pass.rows * step, to = (row + base) * step + ahead;
-    const char *near = rows_after(&pass, bytes, to), *far = rows_after(&pass, bytes, to + DELTA_FAR);
+    delta_places places = {
+      .source = (const char *)pass.source + (row + base) * step,
+      .target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind)),
+      .near = rows_after(&pass, bytes, to), .far = rows_after(&pass, bytes, to + DELTA_FAR)};
+    if (keeps(kind)) {
+      places.widened = widened_part(widened_rows(&pass, row, key_dim), key_dim, base, 0, 0);
+      places.next_widened = widened_part(widened_rows(&pass, row + DELTA_GROUP, key_dim), key_dim, base, 0, 0);
+    }
     int64_t i = 0;
     /* Unrolled any further, the loads of later blocks would push the sums out of the registers. */
     _Pragma("clang loop unroll(disable)")
     for (; i + GD_LANES <= key_dim; i += GD_LANES) {
-      update_block(pass, kind, &rows, deltas, head_decay, source, target, near, far, key_dim, i, 0);
+      update_block(pass, kind, &rows, deltas, head_decay, places, key_dim, i, 0);
     }
-    if (i < key_dim) update_block(pass, kind, &rows, deltas, head_decay, source, target, near, far, key_dim, i, 1);
+    if (i < key_dim) update_block(pass, kind, &rows, deltas, head_decay, places, key_dim, i, 1);
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
       out[base + r] = row_sum_of(rows.out[r]);
       memory[base + r] = row_sum_of(rows.memory[r]);
@@ -207,9 +245,9 @@ GD_INLINE void delta_update(const delta_pass *from, delta_kind kind, int64_t key
   const delta_pass pass = *from;
   int64_t row = 0, ahead = DELTA_AHEAD;
   if (next_of(kind) == NEXT_ROWS) {
-    first_group(&pass, 0, source_of(kind), key_dim);
+    first_group(&pass, kind, 0, key_dim);
     for (; row + DELTA_GROUP < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
-    kind = DELTA_KIND(source_of(kind), target_of(kind), (uint32_t)is_per_key(kind), NEXT_NONE);
+    kind ^= NEXT_ROWS << 12 ^ NEXT_NONE << 12;
   } else {
     /* These rows are near already. */
     ahead = pass.rows * key_dim * dtype_size(source_of(kind));
@@ -223,17 +261,18 @@ typedef void delta_function(const delta_pass *pass);
 
 #define DELTA_FIRST(NAME, SOURCE)                                   \
   static void NAME(const delta_pass *pass) {                        \
-    if (pass->key_dim == 128) delta_first(pass, SOURCE, 128);       \
-    else delta_first(pass, SOURCE, pass->key_dim);                  \
+    delta_kind kind = DELTA_KIND(SOURCE, SOURCE, 0, NEXT_TOKEN);    \
+    if (pass->key_dim == 128) delta_first(pass, kind, 128);         \
+    else delta_first(pass, kind, pass->key_dim);                    \
   }
-#define DELTA_UPDATE(NAME, ...)                                                  \
-  static void NAME(const delta_pass *pass) {                                     \
-    if (pass->key_dim == 128) delta_update(pass, DELTA_KIND(__VA_ARGS__), 128); \
-    else delta_update(pass, DELTA_KIND(__VA_ARGS__), pass->key_dim);           \
+#define DELTA_UPDATE(NAME, KIND)                                   \
+  static void NAME(const delta_pass *pass) {                       \
+    if (pass->key_dim == 128) delta_update(pass, KIND, 128);      \
+    else delta_update(pass, KIND, pass->key_dim);                 \
   }
-#define DELTA_UPDATE_GATES(NAME, SOURCE, TARGET, NEXT)    \
-  DELTA_UPDATE(NAME##_per_head, SOURCE, TARGET, 0, NEXT)  \
-  DELTA_UPDATE(NAME##_per_key, SOURCE, TARGET, 1, NEXT)
+#define DELTA_UPDATE_GATES(NAME, SOURCE, TARGET, NEXT)                \
+  DELTA_UPDATE(NAME##_per_head, DELTA_KIND(SOURCE, TARGET, 0, NEXT))  \
+  DELTA_UPDATE(NAME##_per_key, DELTA_KIND(SOURCE, TARGET, 1, NEXT))
 
 DELTA_FIRST(first_f32, GD_CPU_F32)
 DELTA_FIRST(first_f16, GD_CPU_F16)
@@ -268,3 +307,14 @@ static delta_function *const last_pass[2][3][3] = {
   DELTA_LAST_TABLE(last, per_head), DELTA_LAST_TABLE(last, per_key)};
 static delta_function *const only_pass[2][3][3] = {
   DELTA_LAST_TABLE(only, per_head), DELTA_LAST_TABLE(only, per_key)};
+
+/* The only token's, with rows kept widened. */
+#if GD_WIDTH == 16
+#define DELTA_CAN_KEEP 1
+DELTA_UPDATE(keep_bf16_per_head, DELTA_KEEPS(DELTA_KIND(GD_CPU_BF16, GD_CPU_BF16, 0, NEXT_ROWS)))
+DELTA_UPDATE(keep_bf16_per_key, DELTA_KEEPS(DELTA_KIND(GD_CPU_BF16, GD_CPU_BF16, 1, NEXT_ROWS)))
+static delta_function *const keep_pass[2] = {keep_bf16_per_head, keep_bf16_per_key};
+#else
+#define DELTA_CAN_KEEP 0
+static delta_function *const keep_pass[2] = {NULL, NULL};
+#endif

@@ -42,7 +42,7 @@ static int32_t delta_choose_widening(void *memory, int32_t way) {
       time = widening_trial(&scratch, 1);
       if (time < once) once = time;
     }
-    way = once < twice - twice / 16 ? DELTA_WIDENS_ONCE : DELTA_WIDENS_TWICE;
+    way = once < twice - twice / 32 ? DELTA_WIDENS_ONCE : DELTA_WIDENS_TWICE;
     __atomic_store_n(&chosen, way, __ATOMIC_RELAXED);
   }
   __atomic_store_n(&delta_keeps, way == DELTA_WIDENS_ONCE, __ATOMIC_RELAXED);

@@ -7,6 +7,7 @@
 #include "rows.h"
 #include "delta_parts.h"
 #include "delta_passes.h"
+#include "delta_pass_tables.h"
 #include "delta.h"
 #include "delta_tokens.h"
 #include "delta_block.h"

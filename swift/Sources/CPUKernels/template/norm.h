@@ -56,7 +56,8 @@ GD_INLINE float norm_factor(const norm_rows *rows, double sum) {
   return rsqrt_one(sum / (double)rows->dim + rows->eps);
 }
 
-/* Asks for the row that lies behind a group of rows, where rows lie side by side. Long rows a processor fetches by itself. */
+/* Asks for the row that lies behind a group of rows, where rows lie side by side. Long rows a processor fetches by
+ * itself. */
 GD_INLINE void fetch_behind(const norm_rows *rows, const void *row, uint32_t dtype) {
   int64_t bytes = rows->dim * dtype_size(dtype);
   if (bytes <= 2048) fetch_far((const char *)row + rows->count * bytes, bytes);

@@ -66,7 +66,7 @@ export async function loadModelWeights(device: Device, folder: string, options: 
     if (device.closed) throw new DisposedError({ op, argument: "device", expected: "a device that is open", received: "a closed one" });
   };
   await importSchemas();
-  using source = openCheckpoint(folder);
+  using source = openCheckpoint(folder, op);
   const { config: json, path } = readConfig(source, undefined, op);
   const place = { path, op };
   await nextTurn();

@@ -77,6 +77,38 @@ test("folders of models and mixers", async () => {
   expect(await startOf(() => GatedDeltaNet.loadAll(device, [file, file]))).toBe(`GatedDeltaNet.loadAll: ${file}`);
 });
 
+test("a name on the Hub is told apart from a folder that is missing", async () => {
+  const load = (folder: string) => LanguageModel.load(device, folder, { states: 1, pages: 1 }).catch((error: Error) => error.message);
+  expect(await load("Qwen/Qwen3.5-0.8B")).toContain("`hf download Qwen/Qwen3.5-0.8B` does that");
+  expect(await load("./no/such/folder")).not.toContain("download");
+});
+
+test("what a session needs and what is short for it", async () => {
+  const path = files.newPath("session");
+  using large = await openTiny(device);
+  using long = large.session().append(textOf(1, 30));
+  await long.logits();
+  await long.save(path);
+  const over = async (change: "model" | "device") => {
+    const own = openDevice(1);
+    const model = await openTiny(own);
+    const pieces = model.session().append(textOf(1, 9)).generate({ ignoreModelStops: true });
+    await pieces.next();
+    const next = pieces.next();
+    if (change === "model") model[Symbol.dispose]();
+    own.close();
+    // A token that was chosen before is given out.
+    return next.then(() => pieces.next()).then(() => "a token", (error: Error) => error.message);
+  };
+  expect(await over("model")).toMatch(/^session(?:\.generate)?: expected a model that is not disposed/);
+  expect(await over("device")).toMatch(/^session: expected a device that is open/);
+  using small = await openTiny(device, { states: 1, pages: { count: 2, tokens: 8 } });
+  using tooLong = await Session.load(small, path, { whenFull: "error" });
+  expect(await tooLong.append([1]).logits().catch((error: Error) => error.message)).toMatch(/^session: expected .* 2 pages.*\(`pages` of LanguageModel\.load/);
+  using _ = small.sequence();
+  expect(await tooLong.logits().catch((error: Error) => error.message)).toMatch(/^session: expected a free state \(`states` of LanguageModel\.load/);
+});
+
 test("an index whose second file is missing", async () => {
   const index = files.newPath("model.safetensors.index.json");
   using whole = openSafetensors(join(tinyFolder(), "model.safetensors"));

@@ -66,7 +66,7 @@ onOnly("metal", "random schedules", ({ device: metal }) => {
     const refusal = await own[0]!.model.run([{ sequence, tokens: [1] }]).then(() => undefined, (error: GatedDeltaError) => error);
     if (refusal === undefined) {
       sequence[Symbol.dispose]();
-      const { failure } = await runSchedules(own, seed, 0, metal.emulated ? 20 : schedules);
+      const { failure } = await runSchedules(own, seed, 0, metal.emulated ? 12 : schedules);
       expect(failure).toBeUndefined();
     } else {
       console.log(`Not run on metal: schedules of models, since ${refusal.message}`);

@@ -64,7 +64,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     guard let found = emulator_find() else {
       return .failure(
         MetalEmulationError(
-          "none on Linux, where the CPU backend does the work: Metal is of macOS "
+          "none on Linux, where the CPU backend does the work: Metal is part of macOS "
             + "(tests emulate it: in a clone, `npm run emulator` builds it)"))
     }
     let path = String(cString: found)

@@ -208,7 +208,7 @@ export class Conversation {
     try {
       await this.scheduler.do(work, { whenFull: this.whenFull, signal });
     } catch (error) {
-      throw this.#lost() ?? error;
+      throw (signal.aborted ? undefined : this.#lost()) ?? error;
     } finally {
       this.pending = false;
       if (this.disposed) this.drop();

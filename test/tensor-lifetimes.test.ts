@@ -3,7 +3,7 @@ import { DisposedError, Tensor, linear } from "../lib/index.ts";
 import { native } from "../lib/tensor/device-handle.ts";
 import type { Handle } from "../lib/native/handle.ts";
 import { storageOf } from "../lib/tensor/tensor.ts";
-import { counting, diagonal, isPending, openDevice, slowWork, thrownBy } from "./support/devices.ts";
+import { counting, diagonal, openDevice, slowWork, thrownBy, whilePending } from "./support/devices.ts";
 import { isReleased } from "./support/raw-ops.ts";
 
 const device = openDevice();
@@ -58,17 +58,17 @@ describe("lifetimes", () => {
   });
 
   test("tensors may be disposed while work on them is pending", () => {
-    const { op, x, weight, check } = slowWork(device);
-    device.run(op);
-    expect(isPending(device)).toBe(true);
-    x[Symbol.dispose]();
-    weight[Symbol.dispose]();
-    // Memory that was freed too early would be handed out again, and overwritten, here.
-    const others = [x, weight].map(({ shape }) => device.tensor("f32", shape));
-    for (const other of others) other.data.fill(NaN);
-    device.wait();
+    const check = whilePending(device, (times) => {
+      const { op, x, weight, check } = slowWork(device);
+      for (let i = 0; i < times; i++) device.run(op);
+      x[Symbol.dispose]();
+      weight[Symbol.dispose]();
+      // Memory that was freed too early would be handed out again, and overwritten, here.
+      using others = new DisposableStack();
+      for (const { shape } of [x, weight]) others.use(device.tensor("f32", shape)).data.fill(NaN);
+      return check;
+    });
     check();
-    for (const other of others) other[Symbol.dispose]();
   });
 
   test("an op's tensors live as long as it is encoded", () => {

@@ -69,6 +69,24 @@ export function isPending(device: Device): boolean {
   }
 }
 
+/** {@link slowWork} so often takes a device half a minute, or longer. */
+export const mostTimes = 1024;
+
+/**
+ * Calls `attempt` with a device that has nothing to do, and with how often it is to run its work; gives what it returns. The work
+ * must still be pending then: an attempt whose thread stood still for longer than the work took has seen nothing, and is made again
+ * with more.
+ */
+export function whilePending<T>(device: Device, attempt: (times: number) => T): T {
+  for (let times = 1; times <= mostTimes; times *= 2) {
+    const seen = attempt(times);
+    const pending = isPending(device);
+    device.wait();
+    if (pending) return seen;
+  }
+  throw new Error("the work is never pending once it is committed");
+}
+
 /** The error of this library that a function throws. */
 export function thrownBy(run: () => unknown): GatedDeltaError {
   try {

@@ -189,4 +189,31 @@ import Threading
     #expect(chosen == 16 || chosen == 32)
     #expect(choose(scratch.start, 0) == chosen)
   }
+
+  /// bf16 rows of single tokens that are kept widened, or widened twice: measured, or set; the bits are the same.
+  @Test(arguments: instructionSets) func keptRowsGiveTheSameBits(_ isa: String) throws {
+    let kernels = try kernels(isa)
+    let choose = try #require(kernels.choose_widening)
+    let scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
+    let device = try device(isa)
+    defer { device.close() }
+    // Ways that the instruction set does not know are answered by the one that it does.
+    let ways: [Int32] = choose(scratch.start, 2) == 2 ? [1, 2] : [1]
+    for keyDim in [8, 72, 128, 256] {
+      var results: [([UInt8], [UInt8])] = []
+      for way in ways {
+        #expect(choose(scratch.start, way) == way)
+        var random = Random(seed: 92)
+        let shape = DeltaCase.Shape.inPlace(
+          [1, 1, 1], keyDim: keyDim, valueDim: 40, activation: .bf16, stateType: .bf16)
+        let one = try DeltaCase(shape, &random)
+        try device.run([.gatedDelta(one.op, one.sequences)])
+        results.append((one.out.bytes, one.state.bytes))
+      }
+      for result in results.dropFirst() { #expect(result == results[0], "\(keyDim)") }
+    }
+    let chosen = choose(scratch.start, 0)
+    #expect(ways.contains(chosen))
+    #expect(choose(scratch.start, 0) == chosen)
+  }
 }

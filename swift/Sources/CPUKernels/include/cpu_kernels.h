@@ -254,6 +254,9 @@ typedef struct gd_cpu_kernels {
    * fastest, the first time, in about a tenth of a millisecond; a multiple of 8 sets it. Returns what is set. No result bit
    * depends on it. scratch: gd_cpu_scratch_bytes of it, whose contents are lost. */
   int32_t (*choose_block)(void *scratch, int32_t block);
+  /* The same for bf16 states and single tokens: 1: a row is widened for its sum and again for its update; 2: it is kept
+   * in between. Instruction sets that only know 1 stay with it. */
+  int32_t (*choose_widening)(void *scratch, int32_t way);
   /* One helper each for the whole library, for its tests: out[i] = f(in[i]). */
   void (*exp)(const float *in, float *out, int64_t count);
   void (*sigmoid)(const float *in, float *out, int64_t count);

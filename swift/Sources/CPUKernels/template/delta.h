@@ -9,6 +9,7 @@ typedef struct delta_scratch {
   float *beta;                      /* [DELTA_TOKENS] */
   float *value, *out;               /* [DELTA_TOKENS, valueDim] */
   float *delta;                     /* [valueDim] */
+  float *widened;                   /* [2, DELTA_GROUP, padded keyDim] */
   float *state;                     /* [valueDim, keyDim], where the state's own slot cannot hold it in f32 */
   int64_t padded;
 } delta_scratch;
@@ -23,6 +24,7 @@ static delta_scratch delta_scratch_make(char **memory, int64_t key_dim) {
   scratch.value = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
   scratch.out = scratch_take(memory, DELTA_TOKENS * GD_CPU_MAX_DIM);
   scratch.delta = scratch_take(memory, GD_CPU_MAX_DIM);
+  scratch.widened = scratch_take(memory, 2 * DELTA_GROUP * GD_CPU_MAX_DIM);
   scratch.state = scratch_take(memory, GD_CPU_MAX_DIM * GD_CPU_MAX_DIM);
   scratch.padded = (key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
   return scratch;

@@ -14,7 +14,9 @@
  * zeros after keyDim. */
 
 enum { DELTA_GROUP = 8 };     /* rows whose dots are summed together; valueDim is a multiple of it */
-enum { DELTA_AHEAD = 12288 }; /* bytes from what a single token reads to what is fetched meanwhile */
+/* Bytes from what a single token reads to what is fetched meanwhile into the nearest cache, and from there to what is
+ * fetched into the second one. */
+enum { DELTA_AHEAD = 6144, DELTA_FAR = 16384 };
 
 typedef struct delta_pass {
   const void *source; /* the rows as they are, keyDim elements each */
@@ -29,6 +31,7 @@ typedef struct delta_pass {
   float next_beta;
   float *delta; /* of these rows: d_t in, d_t+1 out; of the only token: out */
   float *out;
+  float *widened; /* [2, DELTA_GROUP, keyDim up to GD_LANES]: of two groups in turn, where a pass keeps rows widened */
 } delta_pass;
 
 /* d of a group of rows from its row on. */
@@ -76,63 +79,95 @@ typedef struct delta_rows {
   vf out[DELTA_TOGETHER][GD_PARTS], memory[DELTA_TOGETHER][GD_PARTS];
 } delta_rows;
 
-GD_INLINE void first_block(
-  const delta_pass *pass, delta_rows *rows, const char *source, uint32_t dtype, int64_t key_dim, int64_t i, int half
-) {
-  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-    vf key = load(pass->next_key, i + p * GD_WIDTH, GD_CPU_F32);
-    GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
-      vf s = load_part(source + r * key_dim * dtype_size(dtype), i, p, dtype, half);
-      rows->memory[r][p] = fma_vf(s, key, rows->memory[r][p]);
-    }
-    DELTA_KEEP_ORDER;
-  }
-}
-
-GD_INLINE void first_group(const delta_pass *pass, int64_t row, uint32_t dtype, int64_t key_dim) {
-  row_sum memory[DELTA_GROUP];
-  GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
-    const char *source = (const char *)pass->source + (row + base) * key_dim * dtype_size(dtype);
-    delta_rows rows = {0};
-    int64_t i = 0;
-    _Pragma("clang loop unroll(disable)")
-    for (; i + GD_LANES <= key_dim; i += GD_LANES) first_block(pass, &rows, source, dtype, key_dim, i, 0);
-    if (i < key_dim) first_block(pass, &rows, source, dtype, key_dim, i, 1);
-    GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) memory[base + r] = row_sum_of(rows.memory[r]);
-  }
-  delta_of(pass, row, memory);
-}
-
-GD_INLINE void delta_first(const delta_pass *pass, uint32_t dtype, int64_t key_dim) {
-  for (int64_t row = 0; row < pass->rows; row += DELTA_GROUP) first_group(pass, row, dtype, key_dim);
-}
-
 /* What a pass is, known when it is compiled, in one number: as a struct of 16 bytes it was no constant any more once it had
  * been an argument on AArch64, and every load asked for its dtype. Whose d a pass forms: that of the next token or that of
  * the next group of rows. */
 enum { NEXT_NONE, NEXT_TOKEN, NEXT_ROWS };
 typedef uint32_t delta_kind;
 #define DELTA_KIND(SOURCE, TARGET, PER_KEY, NEXT) ((SOURCE) | (TARGET) << 4 | (PER_KEY) << 8 | (NEXT) << 12)
+/* A pass over the rows of a single token that reads them once: as they are widened for their d they are kept in f32 for
+ * their update, and not widened again. */
+#define DELTA_KEEPS(KIND) ((KIND) | 1u << 16)
+#define DELTA_WITHOUT_NEXT(KIND) (((KIND) & ~(15u << 12)) | NEXT_NONE << 12)
 GD_INLINE uint32_t source_of(delta_kind kind) { return kind & 15; }
 GD_INLINE uint32_t target_of(delta_kind kind) { return kind >> 4 & 15; }
 GD_INLINE int is_per_key(delta_kind kind) { return kind >> 8 & 15; }
-GD_INLINE int next_of(delta_kind kind) { return (int)(kind >> 12); }
+GD_INLINE int next_of(delta_kind kind) { return kind >> 12 & 15; }
+GD_INLINE int keeps(delta_kind kind) { return kind >> 16 & 1; }
 
-/* Part p of row r of the next group: its share of d. source: the row DELTA_GROUP rows before it. */
+/* Where a group's first row is kept: the groups take turns. */
+GD_INLINE float *widened_rows(const delta_pass *pass, int64_t row, int64_t key_dim) {
+  int64_t step = (key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
+  return pass->widened + row / DELTA_GROUP % 2 * DELTA_GROUP * step;
+}
+GD_INLINE float *widened_part(float *rows, int64_t key_dim, int r, int64_t i, int p) {
+  int64_t step = (key_dim + GD_LANES - 1) / GD_LANES * GD_LANES;
+  return rows + r * step + i + p * GD_WIDTH;
+}
+
+GD_INLINE void first_block(
+  const delta_pass *pass, delta_kind kind, delta_rows *rows, const char *source, float *widened, int64_t key_dim,
+  int64_t i, int half
+) {
+  GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+    vf key = load(pass->next_key, i + p * GD_WIDTH, GD_CPU_F32);
+    GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
+      vf s = load_part(source + r * key_dim * dtype_size(source_of(kind)), i, p, source_of(kind), half);
+      if (keeps(kind)) store(widened_part(widened, key_dim, r, i, p), 0, GD_CPU_F32, s);
+      rows->memory[r][p] = fma_vf(s, key, rows->memory[r][p]);
+    }
+    DELTA_KEEP_ORDER;
+  }
+}
+
+GD_INLINE void first_group(const delta_pass *pass, delta_kind kind, int64_t row, int64_t key_dim) {
+  row_sum memory[DELTA_GROUP];
+  GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
+    const char *source = (const char *)pass->source + (row + base) * key_dim * dtype_size(source_of(kind));
+    float *widened = keeps(kind) ? widened_part(widened_rows(pass, row, key_dim), key_dim, base, 0, 0) : NULL;
+    delta_rows rows = {0};
+    int64_t i = 0;
+    _Pragma("clang loop unroll(disable)")
+    for (; i + GD_LANES <= key_dim; i += GD_LANES) {
+      first_block(pass, kind, &rows, source, widened, key_dim, i, 0);
+    }
+    if (i < key_dim) first_block(pass, kind, &rows, source, widened, key_dim, i, 1);
+    GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) memory[base + r] = row_sum_of(rows.memory[r]);
+  }
+  delta_of(pass, row, memory);
+}
+
+GD_INLINE void delta_first(const delta_pass *pass, delta_kind kind, int64_t key_dim) {
+  for (int64_t row = 0; row < pass->rows; row += DELTA_GROUP) first_group(pass, kind, row, key_dim);
+}
+
+/* Part p of row r of the next group: its share of d. source: the row DELTA_GROUP rows before it. widened: where the next
+ * group's rows are kept. */
 GD_INLINE void next_rows_part(
-  delta_rows *rows, const char *source, delta_kind kind, vf next_key, int64_t key_dim, int64_t i, int r, int p, int half
+  delta_rows *rows, const char *source, float *widened, delta_kind kind, vf next_key, int64_t key_dim, int64_t i, int r,
+  int p, int half
 ) {
   int64_t group = DELTA_GROUP * key_dim * dtype_size(source_of(kind));
   vf s = load_part(source + group, i, p, source_of(kind), half);
+  if (keeps(kind)) store(widened_part(widened, key_dim, r, i, p), 0, GD_CPU_F32, s);
   rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
 }
 
+/* What a group's rows are read from and written to, what to fetch meanwhile, and where rows are kept widened. */
+typedef struct delta_places {
+  const char *source, *near, *far;
+  char *target;
+  float *widened, *next_widened;
+} delta_places;
+
 /* pass by value: its fields stay in registers although the rows' stores could, for all the compiler knows, change
- * those in memory. head_decay: the decay where it is one number. ahead: what to fetch meanwhile, as many bytes. */
+ * those in memory. head_decay: the decay where it is one number. */
 GD_INLINE void update_block(
-  const delta_pass pass, delta_kind kind, delta_rows *rows, row_deltas deltas, vf head_decay, const char *source,
-  char *target, const char *ahead, int64_t key_dim, int64_t i, int half
+  const delta_pass pass, delta_kind kind, delta_rows *rows, row_deltas deltas, vf head_decay, delta_places places,
+  int64_t key_dim, int64_t i, int half
 ) {
+  const char *source = places.source;
+  char *target = places.target;
   int64_t source_step = key_dim * dtype_size(source_of(kind));
   int64_t target_step = key_dim * dtype_size(target_of(kind));
   /* f32: the next rows' loads after the stores of these, not in turn with them (Zen 4: 1.2 times as fast, hot and cold;
@@ -146,46 +181,58 @@ GD_INLINE void update_block(
     vf decay = is_per_key(kind) ? load(pass.decay, first, GD_CPU_F32) : head_decay;
     vf updated[DELTA_TOGETHER];
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
-      vf s = load_part(source + r * source_step, i, p, source_of(kind), half);
+      vf s = keeps(kind) ? load(widened_part(places.widened, key_dim, r, i, p), 0, GD_CPU_F32)
+                         : load_part(source + r * source_step, i, p, source_of(kind), half);
       s = keep_part(fma_vf(DELTA_OF_ROW(deltas, r), key, decay * s), p, half);
       updated[r] = s;
       if (!together) store_part(target + r * target_step, i, p, target_of(kind), half, s);
       rows->out[r][p] = fma_vf(s, query, rows->out[r][p]);
       if (next_of(kind) == NEXT_ROWS && !apart) {
-        next_rows_part(rows, source + r * source_step, kind, next_key, key_dim, i, r, p, half);
+        next_rows_part(rows, source + r * source_step, places.next_widened, kind, next_key, key_dim, i, r, p, half);
       }
       if (next_of(kind) == NEXT_TOKEN) rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
     }
     if (together) store_bf16_parts(target, target_step, i, updated);
     GD_UNROLL for (int r = 0; next_of(kind) == NEXT_ROWS && apart && r < DELTA_TOGETHER; r++) {
-      next_rows_part(rows, source + r * source_step, kind, next_key, key_dim, i, r, p, half);
+      next_rows_part(rows, source + r * source_step, places.next_widened, kind, next_key, key_dim, i, r, p, half);
     }
     DELTA_KEEP_ORDER;
   }
   if (next_of(kind) == NEXT_TOKEN) return;
-  ahead += i * DELTA_TOGETHER * dtype_size(source_of(kind));
-  fetch(ahead, GD_LANES * DELTA_TOGETHER * dtype_size(source_of(kind)));
+  int64_t each = DELTA_TOGETHER * dtype_size(source_of(kind));
+  fetch(places.near + i * each, GD_LANES * each);
+  fetch_far(places.far + i * each, GD_LANES * each);
+}
+
+/* What lies so many bytes after the pass's first row: beyond its rows those that it is followed by. */
+GD_INLINE const char *rows_after(const delta_pass *pass, int64_t bytes, int64_t to) {
+  return to < bytes ? (const char *)pass->source + to : (const char *)pass->next_source + (to - bytes);
 }
 
 /* The processor by itself fetches too little of rows that are read once. ahead: by how many bytes to fetch before they
- * are read, beyond the pass's rows where those are that it is followed by. */
+ * are read. */
 GD_INLINE void update_group(const delta_pass pass, delta_kind kind, int64_t row, int64_t ahead, int64_t key_dim) {
   vf head_decay = splat(pass.decay[0]);
   row_sum out[DELTA_GROUP], memory[DELTA_GROUP];
   GD_UNROLL for (int base = 0; base < DELTA_GROUP; base += DELTA_TOGETHER) {
     delta_rows rows = {0};
     row_deltas deltas = row_deltas_of(pass.delta + row + base);
-    const char *source = (const char *)pass.source + (row + base) * key_dim * dtype_size(source_of(kind));
-    char *target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind));
     int64_t step = key_dim * dtype_size(source_of(kind)), bytes = pass.rows * step, to = (row + base) * step + ahead;
-    const char *fetched = to < bytes ? (const char *)pass.source + to : (const char *)pass.next_source + (to - bytes);
+    delta_places places = {
+      .source = (const char *)pass.source + (row + base) * step,
+      .target = (char *)pass.target + (row + base) * key_dim * dtype_size(target_of(kind)),
+      .near = rows_after(&pass, bytes, to), .far = rows_after(&pass, bytes, to + DELTA_FAR)};
+    if (keeps(kind)) {
+      places.widened = widened_part(widened_rows(&pass, row, key_dim), key_dim, base, 0, 0);
+      places.next_widened = widened_part(widened_rows(&pass, row + DELTA_GROUP, key_dim), key_dim, base, 0, 0);
+    }
     int64_t i = 0;
     /* Unrolled any further, the loads of later blocks would push the sums out of the registers. */
     _Pragma("clang loop unroll(disable)")
     for (; i + GD_LANES <= key_dim; i += GD_LANES) {
-      update_block(pass, kind, &rows, deltas, head_decay, source, target, fetched, key_dim, i, 0);
+      update_block(pass, kind, &rows, deltas, head_decay, places, key_dim, i, 0);
     }
-    if (i < key_dim) update_block(pass, kind, &rows, deltas, head_decay, source, target, fetched, key_dim, i, 1);
+    if (i < key_dim) update_block(pass, kind, &rows, deltas, head_decay, places, key_dim, i, 1);
     GD_UNROLL for (int r = 0; r < DELTA_TOGETHER; r++) {
       out[base + r] = row_sum_of(rows.out[r]);
       memory[base + r] = row_sum_of(rows.memory[r]);
@@ -199,64 +246,12 @@ GD_INLINE void delta_update(const delta_pass *from, delta_kind kind, int64_t key
   const delta_pass pass = *from;
   int64_t row = 0, ahead = DELTA_AHEAD;
   if (next_of(kind) == NEXT_ROWS) {
-    first_group(&pass, 0, source_of(kind), key_dim);
+    first_group(&pass, kind, 0, key_dim);
     for (; row + DELTA_GROUP < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
-    kind = DELTA_KIND(source_of(kind), target_of(kind), (uint32_t)is_per_key(kind), NEXT_NONE);
+    kind = DELTA_WITHOUT_NEXT(kind);
   } else {
     /* These rows are near already. */
     ahead = pass.rows * key_dim * dtype_size(source_of(kind));
   }
   for (; row < pass.rows; row += DELTA_GROUP) update_group(pass, kind, row, ahead, key_dim);
 }
-
-/* Every combination that occurs, the common row length as a constant. Between tokens a block is f32, so that a 16-bit
- * target belongs to a last token, and a pass that forms the next token's d has an f32 target. */
-typedef void delta_function(const delta_pass *pass);
-
-#define DELTA_FIRST(NAME, SOURCE)                                   \
-  static void NAME(const delta_pass *pass) {                        \
-    if (pass->key_dim == 128) delta_first(pass, SOURCE, 128);       \
-    else delta_first(pass, SOURCE, pass->key_dim);                  \
-  }
-#define DELTA_UPDATE(NAME, ...)                                                  \
-  static void NAME(const delta_pass *pass) {                                     \
-    if (pass->key_dim == 128) delta_update(pass, DELTA_KIND(__VA_ARGS__), 128); \
-    else delta_update(pass, DELTA_KIND(__VA_ARGS__), pass->key_dim);           \
-  }
-#define DELTA_UPDATE_GATES(NAME, SOURCE, TARGET, NEXT)    \
-  DELTA_UPDATE(NAME##_per_head, SOURCE, TARGET, 0, NEXT)  \
-  DELTA_UPDATE(NAME##_per_key, SOURCE, TARGET, 1, NEXT)
-
-DELTA_FIRST(first_f32, GD_CPU_F32)
-DELTA_FIRST(first_f16, GD_CPU_F16)
-DELTA_FIRST(first_bf16, GD_CPU_BF16)
-DELTA_UPDATE_GATES(next_f32, GD_CPU_F32, GD_CPU_F32, NEXT_TOKEN)
-DELTA_UPDATE_GATES(next_f16, GD_CPU_F16, GD_CPU_F32, NEXT_TOKEN)
-DELTA_UPDATE_GATES(next_bf16, GD_CPU_BF16, GD_CPU_F32, NEXT_TOKEN)
-/* The last token's, and the only one's. */
-#define DELTA_UPDATE_LAST(NAME, SOURCE, TARGET)               \
-  DELTA_UPDATE_GATES(last_##NAME, SOURCE, TARGET, NEXT_NONE)  \
-  DELTA_UPDATE_GATES(only_##NAME, SOURCE, TARGET, NEXT_ROWS)
-DELTA_UPDATE_LAST(f32_f32, GD_CPU_F32, GD_CPU_F32)
-DELTA_UPDATE_LAST(f32_f16, GD_CPU_F32, GD_CPU_F16)
-DELTA_UPDATE_LAST(f32_bf16, GD_CPU_F32, GD_CPU_BF16)
-DELTA_UPDATE_LAST(f16_f32, GD_CPU_F16, GD_CPU_F32)
-DELTA_UPDATE_LAST(f16_f16, GD_CPU_F16, GD_CPU_F16)
-DELTA_UPDATE_LAST(bf16_f32, GD_CPU_BF16, GD_CPU_F32)
-DELTA_UPDATE_LAST(bf16_bf16, GD_CPU_BF16, GD_CPU_BF16)
-
-/* Indexed by gate dims (0 per head, 1 per key) and dtype - 1. The slots of one pool share their dtype, so nothing
- * leads from f16 to bf16. */
-static delta_function *const first_pass[3] = {first_f32, first_f16, first_bf16};
-static delta_function *const next_pass[2][3] = {
-  {next_f32_per_head, next_f16_per_head, next_bf16_per_head},
-  {next_f32_per_key, next_f16_per_key, next_bf16_per_key},
-};
-#define DELTA_LAST_TABLE(NAME, GATES)                                          \
-  {{NAME##_f32_f32_##GATES, NAME##_f32_f16_##GATES, NAME##_f32_bf16_##GATES}, \
-   {NAME##_f16_f32_##GATES, NAME##_f16_f16_##GATES, NULL},                    \
-   {NAME##_bf16_f32_##GATES, NULL, NAME##_bf16_bf16_##GATES}}
-static delta_function *const last_pass[2][3][3] = {
-  DELTA_LAST_TABLE(last, per_head), DELTA_LAST_TABLE(last, per_key)};
-static delta_function *const only_pass[2][3][3] = {
-  DELTA_LAST_TABLE(only, per_head), DELTA_LAST_TABLE(only, per_key)};

@@ -8,6 +8,9 @@
  * bit depends on it. */
 static int32_t delta_block = 32;
 
+/* Whether a single token's bf16 rows are kept widened (delta_widening.h), 0 or 1. No bit depends on it. */
+static int32_t delta_keeps = 0;
+
 /* Where a head's rows lie before and after some tokens. */
 typedef struct delta_state {
   const void *source, *next_source; /* ... and what is read after it */
@@ -75,7 +78,7 @@ static void delta_tokens(
       .next_source = row + block < end_row ? (const char *)state.source + (row + block) * row_bytes : state.next_source,
       .rows = rows, .key_dim = dim,
       .next_key = scratch->decayed_key, .next_value = scratch->value + row, .next_beta = scratch->beta[0],
-      .delta = scratch->delta};
+      .delta = scratch->delta, .widened = scratch->widened};
     if (count > 1) first_pass[source_dtype - 1](&pass);
     while (next_store < extras->store_count && extras->stores[next_store].after <= extras->tokens_before) next_store++;
     for (int64_t t = 0; t < count; t++) {
@@ -93,7 +96,9 @@ static void delta_tokens(
       float *record = extras->record == NULL ? NULL : extras->record + t * extras->record_stride + row;
       if (record != NULL && count > 1) convert(pass.delta, 0, GD_CPU_F32, record, 0, GD_CPU_F32, rows);
       if (count == 1) {
-        only_pass[per_key][source_dtype - 1][target_dtype - 1](&pass);
+        int is_bf16 = source_dtype == GD_CPU_BF16 && target_dtype == GD_CPU_BF16;
+        if (is_bf16 && __atomic_load_n(&delta_keeps, __ATOMIC_RELAXED)) keep_pass[per_key](&pass);
+        else only_pass[per_key][source_dtype - 1][target_dtype - 1](&pass);
         if (record != NULL) convert(pass.delta, 0, GD_CPU_F32, record, 0, GD_CPU_F32, rows);
       } else if (last) {
         last_pass[per_key][source_dtype - 1][target_dtype - 1](&pass);

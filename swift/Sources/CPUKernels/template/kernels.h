@@ -7,9 +7,11 @@
 #include "rows.h"
 #include "delta_parts.h"
 #include "delta_passes.h"
+#include "delta_pass_tables.h"
 #include "delta.h"
 #include "delta_tokens.h"
 #include "delta_block.h"
+#include "delta_widening.h"
 #include "states.h"
 #include "gated_delta.h"
 #include "chunk_tiles.h"
@@ -70,6 +72,7 @@ const gd_cpu_kernels GD_TABLE = {
   .commit_gated_delta = commit_gated_delta,
   .commit_causal_conv1d = commit_causal_conv1d,
   .choose_block = delta_choose_block,
+  .choose_widening = delta_choose_widening,
   .exp = map_exp,
   .sigmoid = map_sigmoid,
   .softplus = map_softplus,

@@ -57,10 +57,10 @@ GD_INLINE float norm_factor(const norm_rows *rows, double sum) {
 }
 
 /* Asks for the row that lies behind a group of rows, where rows lie side by side. Long rows a processor fetches by
- * itself, and 16-bit ones come faster than they are worked on. */
+ * itself. */
 GD_INLINE void fetch_behind(const norm_rows *rows, const void *row, uint32_t dtype) {
   int64_t bytes = rows->dim * dtype_size(dtype);
-  if (dtype == GD_CPU_F32 && bytes <= 2048) fetch((const char *)row + rows->count * bytes, bytes);
+  if (bytes <= 2048) fetch_far((const char *)row + rows->count * bytes, bytes);
 }
 
 GD_INLINE void norm_then_gate(const norm_rows *rows, norm_kind kind) {
@@ -72,6 +72,7 @@ GD_INLINE void norm_then_gate(const norm_rows *rows, norm_kind kind) {
   }
   for (int64_t r = 0; r < rows->count; r++) {
     fetch_behind(rows, rows->z[r], kind.z_dtype);
+    fetch_behind(rows, rows->out[r], kind.out_dtype);
     norm_elements(kind, rows->x[r], rows->z[r], rows->weight, rows->out[r], 0, dim, factors[r]);
   }
 }

@@ -164,6 +164,7 @@ static int64_t waited_for_core(void) {
 
 int32_t gd_cpu_lost_core(void) {
 #if defined(__linux__)
+  /* Nanoseconds, and a part of the time, that a thread may wait without somebody else wanting its core. */
   enum { SHORT = 200000, SHARE = 10 };
   static _Thread_local long seen = -1;
   static _Thread_local int64_t waited, since;

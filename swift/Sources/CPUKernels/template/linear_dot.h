@@ -6,19 +6,14 @@
  * packed numbers are asked for once more, into the first cache: two rows are read in turns, which no processor foresees. */
 enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 1024 };
 /* Rows of packed numbers that are read at a time: they share what is loaded of x. */
-#if GD_WIDTH == 16 || defined(__aarch64__)
 enum { LINEAR_DOT_ROWS = 2 };
-#else
-enum { LINEAR_DOT_ROWS = 2 };
-#endif
 
 /* A row of elements: one chain a partial. */
 GD_INLINE void linear_dot_plain(const void *row, const float *x, int64_t columns, float *sums, uint32_t dtype) {
   vf part[GD_PARTS] = {0};
-  const char *ahead = (const char *)row + (dtype == GD_CPU_F32 ? LINEAR_AHEAD_F32 : LINEAR_AHEAD);
-  int64_t i = 0, line = 64 / dtype_size(dtype);
+  int64_t i = 0, line = 64 / dtype_size(dtype), ahead = dtype == GD_CPU_F32 ? LINEAR_AHEAD_F32 : LINEAR_AHEAD;
   for (; i + GD_LANES <= columns; i += GD_LANES) {
-    if (i % line == 0) __builtin_prefetch(ahead + i * dtype_size(dtype), 0, 2);
+    if (i % line == 0) __builtin_prefetch((const char *)row + i * dtype_size(dtype) + ahead, 0, 2);
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
       int64_t at = i + p * GD_WIDTH;
       part[p] = fma_vf(load(x, at, GD_CPU_F32), load(row, at, dtype), part[p]);

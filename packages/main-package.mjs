@@ -4,6 +4,7 @@ import { basename, dirname, join, relative, resolve } from "node:path";
 import { run } from "../swift/scripts/exec.mjs";
 import { Failure } from "../swift/scripts/report.mjs";
 import { rootFolder } from "../swift/scripts/root.mjs";
+import { namesOf, nodeEntry } from "./node-entry.mjs";
 import { cloneManifest, outputFolder, packageName, platforms, sharedFields } from "./platforms.mjs";
 import { tool } from "./tools.mjs";
 
@@ -34,6 +35,7 @@ export async function buildMainPackage() {
   const manifest = packedManifest(cloneManifest());
   await compile(target);
   finishModules(target, Object.values(manifest.exports).flatMap((entry) => entry.types ?? []));
+  for (const entry of Object.values(manifest.exports)) if (entry.node !== undefined) writeNodeEntry(target, entry, manifest);
   for (const path of copied) cpSync(join(rootFolder, path), join(target, path), { recursive: true });
   mkdirSync(join(target, "bin"));
   cpSync(join(rootFolder, "packages", "bin.mjs"), join(target, "bin", "gated-delta.mjs"));
@@ -68,7 +70,9 @@ export function packedManifest(clone, env = process.env) {
 function packedExport(file) {
   const match = /^\.\/lib\/(.+)\.ts$/.exec(file);
   if (match === null) return file;
-  return { types: `./dist/${match[1]}.d.ts`, default: `./dist/${match[1]}.js` };
+  // Bun holds to be both: the first condition that fits counts.
+  const compiled = `./dist/${match[1]}.js`;
+  return { types: `./dist/${match[1]}.d.ts`, bun: compiled, node: `./dist/${match[1]}.node.js`, default: compiled };
 }
 
 /** lib/ through the TypeScript compiler, into dist/. */
@@ -93,6 +97,12 @@ async function compile(target) {
   if (code !== 0) throw new Failure(`lib/ could not be compiled:\n${output}`);
   renameSync(join(staged, "lib"), join(target, "dist"));
   rmSync(staged, { recursive: true });
+}
+
+function writeNodeEntry(target, entry, manifest) {
+  const path = join(target, entry.default);
+  const names = namesOf(readFileSync(path, "utf8"), (module) => readFileSync(join(dirname(path), module), "utf8"));
+  writeFileSync(join(target, entry.node), nodeEntry(basename(path), names, manifest));
 }
 
 function* filesBelow(folder) {

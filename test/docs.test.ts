@@ -51,7 +51,7 @@ interface Outcome {
 }
 
 function run(command: readonly string[], env: Record<string, string> = {}): Outcome {
-  const child = Bun.spawnSync([...command], { cwd: root, env: { ...process.env, ...env }, stdout: "pipe", stderr: "pipe", timeout: 120_000 });
+  const child = Bun.spawnSync([...command], { cwd: root, env: { ...process.env, ...env }, stdout: "pipe", stderr: "pipe", timeout: 280_000 });
   return { status: child.exitCode, errors: child.stderr.toString(), out: child.stdout.toString() };
 }
 

@@ -7,6 +7,7 @@ import { libraryInfo } from "../lib/index.ts";
 import { demandsOf, loadedSections, newestGlibc, releaseSections } from "../packages/elf.mjs";
 import { bytesByOrigin } from "../packages/link.mjs";
 import { packedManifest } from "../packages/main-package.mjs";
+import { namesOf, nodeEntry } from "../packages/node-entry.mjs";
 import { platformManifest } from "../packages/platform-package.mjs";
 import { cloneManifest, packageName, platforms } from "../packages/platforms.mjs";
 import { problemsOf, publishFlags } from "../packages/publish.mjs";
@@ -25,10 +26,11 @@ describe("the manifest of gated-delta", () => {
 
   test("names what is compiled from each of the clone's exports", () => {
     expect(Object.keys(packed.exports)).toEqual(Object.keys(clone.exports));
-    expect(packed.exports["."]).toEqual({ types: "./dist/index.d.ts", default: "./dist/index.js" });
+    expect(packed.exports["."]).toEqual({ types: "./dist/index.d.ts", bun: "./dist/index.js", node: "./dist/index.node.js", default: "./dist/index.js" });
     expect(packed.exports["./package.json"]).toBe("./package.json");
     const more = packedManifest({ ...clone, exports: { ...clone.exports, "./some/path": "./lib/some/file.ts" } });
-    expect(more.exports["./some/path"]).toEqual({ types: "./dist/some/file.d.ts", default: "./dist/some/file.js" });
+    const compiled = "./dist/some/file.js";
+    expect(more.exports["./some/path"]).toEqual({ types: "./dist/some/file.d.ts", bun: compiled, node: "./dist/some/file.node.js", default: compiled });
   });
 
   test("runs nothing on installation and brings every platform's library in its own version", () => {
@@ -47,6 +49,48 @@ describe("the manifest of gated-delta", () => {
 
   test("is that of a clone which npm does not publish by mistake", () => {
     expect(clone.private).toBe(true);
+  });
+});
+
+describe("what Node gets", () => {
+  /** A package of an entry with names of every form, as it is packed. */
+  const project = newPath("project");
+  const dist = join(project, "node_modules", "gated-delta", "dist");
+  mkdirSync(dist, { recursive: true });
+  const entry = `export { Device, Plan as Recorded, } from "./inner.js";\nexport * from "./inner.js";\nexport const own = 1;\nexport function call() {}\n`;
+  const inner = `export class Device {}\nexport class Plan {}\nexport { Device as Other };\n`;
+  const names = namesOf(entry, () => inner);
+  for (const [name, text] of Object.entries({ "index.js": entry, "inner.js": inner, "index.node.js": nodeEntry("index.js", names, clone) })) writeFileSync(join(dist, name), text);
+  const { exports } = packedManifest({ ...clone, exports: { ".": "./lib/index.ts" } });
+  writeFileSync(join(dist, "..", "package.json"), JSON.stringify({ name: "gated-delta", type: "module", exports }));
+  const says = (command: readonly string[], text: string, file = "program.mjs") => {
+    writeFileSync(join(project, file), text);
+    const { exitCode, stdout, stderr } = Bun.spawnSync([...command, join(project, file)], { stdout: "pipe", stderr: "pipe" });
+    return { exitCode, out: `${stdout}`, errors: `${stderr}` };
+  };
+  const program = `import { Device, Recorded, call } from "gated-delta"; console.log(typeof Device, typeof Recorded, typeof call);`;
+
+  test("has every name of the entry", async () => {
+    expect(names).toEqual(Object.keys(await import(join(dist, "index.js"))).sort());
+  });
+
+  // A machine may have Bun alone, or a `node` that is Bun.
+  const node = Bun.which("node");
+  const isNode = node !== null && Bun.spawnSync([node, "-p", "process.versions.bun"]).stdout.toString().trim() === "undefined";
+
+  test.skipIf(!isNode)("is an error that names Bun, however it is asked for", () => {
+    for (const [text, file] of [[program], [`await import("gated-delta");`], [`require("gated-delta");`, "program.cjs"]] as const) {
+      const { exitCode, errors } = says([node!], text, file);
+      expect(exitCode).toBe(1);
+      // An older Node refuses to require a module before it could say anything.
+      if (file === undefined || !errors.includes("ERR_REQUIRE_ESM")) expect(errors).toMatch(/Error: gated-delta needs Bun 1\.\d+\.\d+ or later, and this is Node\.js \d/);
+    }
+  });
+
+  test("is not what Bun gets, and gives it the same where it takes Node's", () => {
+    for (const more of [[], ["--conditions=node"]]) expect(says([process.execPath, ...more], program)).toEqual({ exitCode: 0, out: "function function function\n", errors: "" });
+    const direct = `import { Device } from ${JSON.stringify(join(dist, "index.node.js"))}; import { Device as same } from "gated-delta"; console.log(Device === same);`;
+    expect(says([process.execPath], direct).out).toBe("true\n");
   });
 });
 

@@ -25,7 +25,7 @@ test(`${programs} random programs do what the model says`, () => {
   for (const what of ["failed: encode", "failed: commit", "failed: run", "failed: save", "states compared", "forks", "plans replayed", "files loaded", "cache hits"]) {
     expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }
-}, 600_000);
+}, 1_500_000);
 
 describe("a planted fault is found within the same programs", () => {
   for (const [name, plant] of Object.entries(planted)) {
@@ -33,7 +33,7 @@ describe("a planted fault is found within the same programs", () => {
       using _ = plant(device);
       const { failed } = runPrograms(machine, join(files.folder, "planted"), seed, 0, programs, { shrinking: false });
       expect(failed).toBeLessThan(programs);
-    }, 600_000);
+    }, 1_500_000);
   }
 });
 
@@ -46,7 +46,7 @@ test("a failing program is cut down and told, with its seed", () => {
   expect(failure).toContain("a pool of ");
   // It is the same program each time.
   expect(runPrograms(machine, files.folder, seed, failed!, 1).failure).toBe(failure!);
-}, 600_000);
+}, 1_500_000);
 
 test("where files have no room, saving fails and leaves what was there", () => {
   // A limit of files' lengths stands for a full disk: it needs no rights, and stops a write half way.
@@ -56,7 +56,7 @@ test("where files have no room, saving fails and leaves what was there", () => {
   expect([success, `${stderr}`, `${stdout}`]).toEqual([true, "", expect.stringContaining("all do what the model says")]);
   expect(Number(/failed: save, no room: (\d+)/.exec(`${stdout}`)?.[1] ?? 0)).toBeGreaterThan(0);
   expect(Number(/files saved: (\d+)/.exec(`${stdout}`)?.[1] ?? 0)).toBeGreaterThan(0);
-}, 600_000);
+}, 1_500_000);
 
 describe("the share runs the same programs as the long command", () => {
   test("a program is made of its seed and number alone", () => {

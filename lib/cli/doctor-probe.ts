@@ -4,10 +4,11 @@
  */
 
 import { Device } from "../device/device.ts";
+import { GatedDeltaError } from "../errors.ts";
 import { libraryInfo } from "../native/library-info.ts";
 import { errorText } from "./command.ts";
 
-/** A backend that could be opened, or why not. */
+/** A backend that could be opened, or why not: "none", and the reason. */
 export type ProbedDevice =
   | { readonly name: string; readonly isa: string; readonly threads: number; readonly emulated: boolean }
   | { readonly error: string };
@@ -31,7 +32,9 @@ function device(backend: "cpu" | "metal"): ProbedDevice {
     const { name, isa, threads, emulated } = opened;
     return { name, isa, threads, emulated };
   } catch (error) {
-    return { error: errorText(error) };
+    // Of a backend that this system does not have it says so itself.
+    const none = error instanceof GatedDeltaError && error.received?.startsWith("none on ") ? error.received : undefined;
+    return { error: none ?? `none: ${errorText(error)}` };
   }
 }
 

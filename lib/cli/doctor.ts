@@ -83,7 +83,7 @@ function probeInChild(): Probe {
 }
 
 function deviceText(device: ProbedDevice): string {
-  if ("error" in device) return `none: ${device.error}`;
+  if ("error" in device) return device.error;
   const parts = [device.name];
   if (device.emulated) parts.push("emulated: no Apple GPU took part");
   if (device.isa !== "") parts.push(device.isa);

@@ -11,7 +11,7 @@ import type { Pins } from "../tensor/pins.ts";
 const eagerTurns = 64;
 const eagerMs = 0.25;
 const sleepMs = 1;
-const napMs = 0.1;
+const napMs = 0.25;
 /** A wait that ended in a sleep took up to a sleep too long: a sleep that begins before the naps ends before its true end. */
 const napsBeforeMs = 2.5 * sleepMs;
 const napsAfterMs = sleepMs;

@@ -107,7 +107,7 @@ export class GatedDeltaNet implements Disposable {
     const name = `${op}.load`;
     asDevice(name, device);
     const checked = checkOptions(schemas().loadOptions, name, options);
-    using source = openCheckpoint(files);
+    using source = openCheckpoint(files, name);
     return GatedDeltaNet.#load(device, source, checked);
   }
 
@@ -125,7 +125,7 @@ export class GatedDeltaNet implements Disposable {
     const name = `${op}.loadAll`;
     asDevice(name, device);
     const checked = checkOptions(schemas().loadAllOptions, name, options);
-    using source = openCheckpoint(files);
+    using source = openCheckpoint(files, name);
     const loaded: GatedDeltaNet[] = [];
     try {
       for (const [poolLayer, layer] of gatedDeltaLayers(source.names).entries()) {

@@ -66,7 +66,7 @@ export async function loadModelWeights(device: Device, folder: string, options: 
     if (device.closed) throw new DisposedError({ op, argument: "device", expected: "a device that is open", received: "a closed one" });
   };
   await importSchemas();
-  using source = openCheckpoint(folder);
+  using source = openCheckpoint(folder, op);
   const { config: json, path } = readConfig(source, undefined, op);
   const place = { path, op };
   await nextTurn();
@@ -97,7 +97,12 @@ function expectFolder(folder: string): void {
   } catch {
     return; // what opens it says why it can't be
   }
-  if (found === undefined) throw new FileError(folder, { op, expected: "a model's folder", received: "no such file or folder" });
+  if (found === undefined) {
+    // A name on the Hugging Face Hub is what many other programs take.
+    const name = /^[\w.-]+\/[\w.-]+$/.test(folder);
+    const expected = name ? `a model's folder: models are not downloaded (\`hf download ${folder}\` does that, and prints the folder)` : "a model's folder";
+    throw new FileError(folder, { op, expected, received: "no such file or folder" });
+  }
   if (found.isFile() && folder.endsWith(".json")) throw new FileError(folder, { op, expected: "a model's folder", received: "a file in one" });
 }
 

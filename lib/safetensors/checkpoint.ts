@@ -18,7 +18,6 @@ import { readWhole } from "./regular-file.ts";
 import { PrefixedNames } from "./source.ts";
 import type { TensorSource } from "./source.ts";
 
-const op = "openCheckpoint";
 const indexName = "model.safetensors.index.json";
 const singleName = "model.safetensors";
 
@@ -34,34 +33,37 @@ const mostFiles = 65536;
  *
  * @param source a `.safetensors` file, an index (`.json`), a directory that holds either, or a list of files, whose
  *   tensors must have distinct names.
+ * @param caller the call that errors name, those of reading too. @default this one, and then the checkpoint's methods
  * @throws {FileError} if a file is missing or damaged, or two files have a tensor of one name.
  */
-export function openCheckpoint(source: string | readonly string[]): TensorSource {
+export function openCheckpoint(source: string | readonly string[], caller?: string): TensorSource {
+  const op = caller ?? "openCheckpoint";
   if (typeof source !== "string") {
-    return openList(asArray(op, "source", "a path or a list of paths", source, mostFiles) as readonly string[]);
+    return openList(caller, asArray(op, "source", "a path or a list of paths", source, mostFiles) as readonly string[]);
   }
   const kind = kindOfPath(source);
   if (kind === "nothing" && /^[\w.-]+\/[\w.-]+$/.test(source) && !/\.(?:safetensors|json)$/.test(source)) {
     const expected = `a local folder or file: models are not downloaded (\`hf download ${source}\` does that, and prints the folder)`;
     throw new FileError(source, { op, expected, received: "no such folder or file" });
   }
-  const path = kind === "directory" ? findIn(source) : source;
-  if (!path.endsWith(".json")) return openSafetensors(path);
-  return new ShardedCheckpoint(path, readIndex(path));
+  const path = kind === "directory" ? findIn(op, source) : source;
+  if (!path.endsWith(".json")) return openSafetensors(path, caller);
+  return new ShardedCheckpoint(path, readIndex(op, path), caller);
 }
 
-function openList(paths: readonly string[]): TensorSource {
+function openList(caller: string | undefined, paths: readonly string[]): TensorSource {
+  const op = caller ?? "openCheckpoint";
   const [first] = paths;
   if (first === undefined) {
     throw new GatedDeltaError("invalid-argument", { op, argument: "source", expected: "at least one file", received: "none" });
   }
-  if (paths.length === 1) return openSafetensors(first);
+  if (paths.length === 1) return openSafetensors(first, caller);
   const opened = new Map<string, SafetensorsFile>();
   try {
     const shardOf = new Map<string, string>();
     for (const path of paths) {
       if (opened.has(path)) continue;
-      const file = openSafetensors(path);
+      const file = openSafetensors(path, caller);
       opened.set(path, file);
       for (const name of file.names) {
         const other = shardOf.get(name);
@@ -72,7 +74,7 @@ function openList(paths: readonly string[]): TensorSource {
         shardOf.set(name, path);
       }
     }
-    return new ShardedCheckpoint(first, shardOf, opened);
+    return new ShardedCheckpoint(first, shardOf, caller, opened);
   } catch (error) {
     for (const file of opened.values()) file[Symbol.dispose]();
     throw error;
@@ -84,9 +86,11 @@ class ShardedCheckpoint implements TensorSource {
   readonly #shardOf: ReadonlyMap<string, string>;
   readonly #opened: Map<string, SafetensorsFile>;
   readonly #names: PrefixedNames;
+  readonly #caller: string | undefined;
   #disposed = false;
 
-  constructor(path: string, shardOf: ReadonlyMap<string, string>, opened = new Map<string, SafetensorsFile>()) {
+  constructor(path: string, shardOf: ReadonlyMap<string, string>, caller: string | undefined, opened = new Map<string, SafetensorsFile>()) {
+    this.#caller = caller;
     this.path = path;
     this.#shardOf = shardOf;
     this.#opened = opened;
@@ -153,14 +157,14 @@ class ShardedCheckpoint implements TensorSource {
   #fileOf(name: string): SafetensorsFile {
     const shard = this.#shardOf.get(name);
     if (shard === undefined) {
-      throw new FileError(this.path, { op: "read", expected: `a tensor ${describe(name)}`, received: "a checkpoint without it" });
+      throw new FileError(this.path, { op: this.#caller ?? "read", expected: `a tensor ${describe(name)}`, received: "a checkpoint without it" });
     }
     let file = this.#opened.get(shard);
     if (file === undefined) {
       if (this.#disposed) {
-        throw new DisposedError({ op: "read", argument: this.path, expected: "an open checkpoint", received: "a closed one" });
+        throw new DisposedError({ op: this.#caller ?? "read", argument: this.path, expected: "an open checkpoint", received: "a closed one" });
       }
-      file = openSafetensors(shard);
+      file = openSafetensors(shard, this.#caller);
       this.#opened.set(shard, file);
     }
     return file;
@@ -177,7 +181,7 @@ function kindOfPath(path: string): "directory" | "nothing" | "something" {
 }
 
 /** The index or the only file of a directory. */
-function findIn(directory: string): string {
+function findIn(op: string, directory: string): string {
   let entries: string[];
   try {
     entries = readdirSync(directory);
@@ -196,7 +200,7 @@ function findIn(directory: string): string {
 }
 
 /** The shard's path of every tensor of an index. */
-function readIndex(path: string): ReadonlyMap<string, string> {
+function readIndex(op: string, path: string): ReadonlyMap<string, string> {
   const bytes = readWhole(path, op, "an index", longestHeader);
   try {
     return weightMapOf(parseJsonObject(bytes, "the index"), dirname(path));

@@ -11,8 +11,6 @@ import { openRegularFile, readFully, readFullyAsync } from "./regular-file.ts";
 import { PrefixedNames } from "./source.ts";
 import type { TensorSource } from "./source.ts";
 
-const op = "openSafetensors";
-
 /** Closes files that were collected without being disposed. */
 const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(descriptor));
 
@@ -22,10 +20,11 @@ const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(des
  * The file is kept open, so that replacing it by a rename does not mix two versions; dispose it (`using`) when done.
  *
  * @param path a regular file.
+ * @param op the call that errors name, those of reading too. @default this one, and then the file's methods
  * @throws {FileError} if it is missing, no regular file, damaged, or its header does not fit its contents.
  */
-export function openSafetensors(path: string): SafetensorsFile {
-  return new SafetensorsFile(path);
+export function openSafetensors(path: string, op?: string): SafetensorsFile {
+  return new SafetensorsFile(path, op);
 }
 
 /** An open safetensors file; see {@link openSafetensors}. */
@@ -34,15 +33,19 @@ export class SafetensorsFile implements TensorSource {
   readonly #header: Header;
   readonly #dataStart: number;
   readonly #names: PrefixedNames;
+  /** The call that errors name; undefined where they name the file's own methods. */
+  readonly #op: string | undefined;
   #descriptor: number | undefined;
 
-  constructor(path: string) {
+  constructor(path: string, caller?: string) {
+    this.#op = caller;
+    const op = caller ?? "openSafetensors";
     if (typeof path !== "string") {
       throw new GatedDeltaError("invalid-argument", { op, argument: "path", expected: "a string", received: describe(path) });
     }
     const { descriptor, size } = openRegularFile(path, op);
     try {
-      const { header, dataStart } = readHeader(path, descriptor, size);
+      const { header, dataStart } = readHeader(path, descriptor, size, op);
       this.path = path;
       this.#header = header;
       this.#names = new PrefixedNames(header.tensors);
@@ -74,14 +77,14 @@ export class SafetensorsFile implements TensorSource {
   info(name: string): TensorInfo {
     const info = this.#header.tensors.get(name);
     if (info === undefined) {
-      throw new FileError(this.path, { op: "read", expected: `a tensor ${describe(name)}`, received: "a file without it" });
+      throw new FileError(this.path, { op: this.#op ?? "read", expected: `a tensor ${describe(name)}`, received: "a file without it" });
     }
     return info;
   }
 
   read(name: string): Uint8Array<ArrayBuffer> {
     const { bytes } = this.info(name);
-    const target = allocate(bytes, this.path, name);
+    const target = allocate(bytes, this.path, name, this.#op ?? "read");
     this.readSlice(name, 0, target);
     return target;
   }
@@ -90,19 +93,19 @@ export class SafetensorsFile implements TensorSource {
     const { bytes } = this.info(name);
     if (target.byteLength !== bytes) {
       const expected = `${bytes} bytes, the size of tensor ${describe(name)}`;
-      throw new ShapeError({ op: "readInto", argument: "target", expected, received: `${target.byteLength}` });
+      throw new ShapeError({ op: this.#op ?? "readInto", argument: "target", expected, received: `${target.byteLength}` });
     }
     this.readSlice(name, 0, target);
   }
 
   readSlice(name: string, from: number, target: Uint8Array): void {
     const { descriptor, position } = this.#place(name, from, target);
-    readFully(this.path, descriptor, position, target);
+    readFully(this.path, descriptor, position, target, this.#op);
   }
 
   async readSliceAsync(name: string, from: number, target: Uint8Array): Promise<void> {
     const { descriptor, position } = this.#place(name, from, target);
-    await readFullyAsync(this.path, descriptor, position, target);
+    await readFullyAsync(this.path, descriptor, position, target, this.#op);
   }
 
   floats(name: string): FloatArray {
@@ -110,7 +113,7 @@ export class SafetensorsFile implements TensorSource {
     const { decode } = safetensorsDTypes[dtype];
     if (decode === undefined) {
       const expected = `a dtype that is one real number an element, for tensor ${describe(name)}`;
-      throw new UnsupportedError({ op: "floats", argument: this.path, expected, received: dtype });
+      throw new UnsupportedError({ op: this.#op ?? "floats", argument: this.path, expected, received: dtype });
     }
     return decode(this.read(name));
   }
@@ -130,11 +133,11 @@ export class SafetensorsFile implements TensorSource {
     const { offset, bytes } = this.info(name);
     const descriptor = this.#descriptor;
     if (descriptor === undefined) {
-      throw new DisposedError({ op: "read", argument: this.path, expected: "an open file", received: "a closed one" });
+      throw new DisposedError({ op: this.#op ?? "read", argument: this.path, expected: "an open file", received: "a closed one" });
     }
     if (!Number.isSafeInteger(from) || from < 0 || from + target.byteLength > bytes) {
       const expected = `bytes within tensor ${describe(name)} of ${bytes}`;
-      throw new BoundsError({ op: "readSlice", argument: "from", expected, received: `${from} to ${from + target.byteLength}` });
+      throw new BoundsError({ op: this.#op ?? "readSlice", argument: "from", expected, received: `${from} to ${from + target.byteLength}` });
     }
     return { descriptor, position: this.#dataStart + offset + from };
   }
@@ -149,9 +152,9 @@ export class SafetensorsFile implements TensorSource {
   }
 }
 
-function readHeader(path: string, descriptor: number, size: number): { header: Header; dataStart: number } {
+function readHeader(path: string, descriptor: number, size: number, op: string): { header: Header; dataStart: number } {
   const head = new Uint8Array(Math.min(size, headBytes));
-  readFully(path, descriptor, 0, head);
+  readFully(path, descriptor, 0, head, op);
   const length = size < 8 ? 0n : new DataView(head.buffer).getBigUint64(0, true);
   // No file of another format begins with a length within the limit: its bytes 4 to 7 would be zero.
   if (size < 8 || length > BigInt(longestHeader)) {
@@ -166,7 +169,7 @@ function readHeader(path: string, descriptor: number, size: number): { header: H
     throw new FileError(path, { op, expected, received: `${size}` });
   }
   const json = new Uint8Array(Number(length));
-  readFully(path, descriptor, 8, json);
+  readFully(path, descriptor, 8, json, op);
   try {
     return { header: parseHeader(json, size - dataStart), dataStart };
   } catch (cause) {
@@ -175,11 +178,11 @@ function readHeader(path: string, descriptor: number, size: number): { header: H
   }
 }
 
-function allocate(bytes: number, path: string, name: string): Uint8Array<ArrayBuffer> {
+function allocate(bytes: number, path: string, name: string, op: string): Uint8Array<ArrayBuffer> {
   try {
     return new Uint8Array(bytes);
   } catch (cause) {
     const message = `tensor ${describe(name)} of ${bytes} bytes does not fit in one array; read it in slices`;
-    throw new GatedDeltaError("out-of-memory", { op: "read", argument: path, message, cause });
+    throw new GatedDeltaError("out-of-memory", { op, argument: path, message, cause });
   }
 }

@@ -42,51 +42,51 @@ export function readWhole(path: string, op: string, what: string, most: number):
   try {
     if (size > most) throw new FileError(path, { op, expected: `${what} of at most ${most} bytes`, received: `${size}` });
     const bytes = new Uint8Array(size);
-    readFully(path, descriptor, 0, bytes);
+    readFully(path, descriptor, 0, bytes, op);
     return bytes;
   } finally {
     closeSync(descriptor);
   }
 }
 
-/** Fills `target` from the file's byte `position` on. */
-export function readFully(path: string, descriptor: number, position: number, target: Uint8Array): void {
+/** Fills `target` from the file's byte `position` on; errors name `op`. */
+export function readFully(path: string, descriptor: number, position: number, target: Uint8Array, op = "read"): void {
   let done = 0;
   while (done < target.byteLength) {
     let count: number;
     try {
       count = readSync(descriptor, target, done, Math.min(target.byteLength - done, mostPerRead), position + done);
     } catch (cause) {
-      throw unreadable(path, cause);
+      throw unreadable(path, op, cause);
     }
-    if (count === 0) throw endedEarly(path, position, target, done);
+    if (count === 0) throw endedEarly(path, op, position, target, done);
     done += count;
   }
 }
 
 /** {@link readFully} in the background: nothing waits but the caller. */
-export async function readFullyAsync(path: string, descriptor: number, position: number, target: Uint8Array): Promise<void> {
+export async function readFullyAsync(path: string, descriptor: number, position: number, target: Uint8Array, op = "read"): Promise<void> {
   let done = 0;
   while (done < target.byteLength) {
     const length = Math.min(target.byteLength - done, mostPerRead);
     const count = await new Promise<number>((resolve, reject) => {
       read(descriptor, target, done, length, position + done, (cause, bytes) => {
-        if (cause) reject(unreadable(path, cause));
+        if (cause) reject(unreadable(path, op, cause));
         else resolve(bytes);
       });
     });
-    if (count === 0) throw endedEarly(path, position, target, done);
+    if (count === 0) throw endedEarly(path, op, position, target, done);
     done += count;
   }
 }
 
-function unreadable(path: string, cause: unknown): FileError {
-  return new FileError(path, { op: "read", expected: "readable bytes", received: reasonOf(cause), cause });
+function unreadable(path: string, op: string, cause: unknown): FileError {
+  return new FileError(path, { op, expected: "readable bytes", received: reasonOf(cause), cause });
 }
 
-function endedEarly(path: string, position: number, target: Uint8Array, done: number): FileError {
+function endedEarly(path: string, op: string, position: number, target: Uint8Array, done: number): FileError {
   const expected = `${target.byteLength} bytes at byte ${position}`;
-  return new FileError(path, { op: "read", expected, received: `the end of the file after ${done}` });
+  return new FileError(path, { op, expected, received: `the end of the file after ${done}` });
 }
 
 /** The short reason of a failed system call. */

@@ -5,8 +5,6 @@ import type { SafetensorsDType } from "./dtypes.ts";
 import { longestHeader } from "./header.ts";
 import { replaceFile, replaceFileAsync } from "./replace-file.ts";
 
-const op = "writeSafetensors";
-
 /** One tensor to write. */
 export interface TensorToWrite {
   readonly dtype: SafetensorsDType;
@@ -14,6 +12,12 @@ export interface TensorToWrite {
   /** Its bytes, row-major, in one piece or in several that follow each other; never copied. */
   readonly data: ArrayBufferView | readonly ArrayBufferView[];
 }
+
+/** Tensors by name; `__metadata__` is no tensor's. */
+type Tensors = Readonly<Record<string, TensorToWrite>> | ReadonlyMap<string, TensorToWrite>;
+
+/** Text under each key of `__metadata__`. */
+type Metadata = Readonly<Record<string, string>> | ReadonlyMap<string, string>;
 
 /**
  * Writes a safetensors file, replacing the one that is there; a process killed meanwhile leaves the old one.
@@ -25,17 +29,24 @@ export interface TensorToWrite {
  *   what is written. Its folder must exist.
  * @param tensors by name. `__metadata__` is no tensor's name.
  * @param metadata `__metadata__`: text under each key; left out where it is empty.
+ * @param op the call that errors name.
  * @throws {GatedDeltaError} `invalid-argument` or {@link ShapeError} if a tensor is not what it says, before anything
  *   is written.
  * @throws {FileError} if a directory, device, pipe or socket is there, or writing fails; what was there is unchanged.
  */
 export function writeSafetensors(
   path: string,
-  tensors: Readonly<Record<string, TensorToWrite>> | ReadonlyMap<string, TensorToWrite>,
-  metadata: Readonly<Record<string, string>> | ReadonlyMap<string, string> = {},
+  tensors: Tensors,
+  metadata: Metadata = {},
+  op = "writeSafetensors",
 ): void {
-  const ordered = inFileOrder(entriesOf(tensors));
-  replaceFile(path, op, [encodeHeader(ordered, entriesOf(metadata)), ...ordered.flatMap(([, tensor]) => piecesOf(tensor))]);
+  replaceFile(path, op, contentsOf(op, tensors, metadata));
+}
+
+/** A file's header and the pieces of its tensors. */
+function contentsOf(op: string, tensors: Tensors, metadata: Metadata): Uint8Array[] {
+  const ordered = inFileOrder(op, entriesOf(tensors));
+  return [encodeHeader(op, ordered, entriesOf(metadata)), ...ordered.flatMap(([, tensor]) => piecesOf(tensor))];
 }
 
 /** Bytes that {@link writeSafetensorsAsync} writes at a time. */
@@ -51,11 +62,10 @@ export async function writeSafetensorsAsync(
   path: string,
   tensors: ReadonlyMap<string, TensorToWrite>,
   metadata: Readonly<Record<string, string>>,
+  op: string,
   between: () => void,
 ): Promise<void> {
-  const ordered = inFileOrder(entriesOf(tensors));
-  const pieces = [encodeHeader(ordered, entriesOf(metadata)), ...ordered.flatMap(([, tensor]) => piecesOf(tensor))];
-  await replaceFileAsync(path, op, inChunks(pieces, between));
+  await replaceFileAsync(path, op, inChunks(contentsOf(op, tensors, metadata), between));
 }
 
 /** The bytes of some pieces, copied to chunks of one size, of which each is good until the next one is asked for. */
@@ -82,13 +92,13 @@ function entriesOf<T>(items: Readonly<Record<string, T>> | ReadonlyMap<string, T
   return items instanceof Map ? [...items] : Object.entries(items as Readonly<Record<string, T>>);
 }
 
-function inFileOrder(tensors: [string, TensorToWrite][]): [string, TensorToWrite][] {
-  for (const [name, tensor] of tensors) check(name, tensor);
+function inFileOrder(op: string, tensors: [string, TensorToWrite][]): [string, TensorToWrite][] {
+  for (const [name, tensor] of tensors) check(op, name, tensor);
   const bits = (tensor: TensorToWrite) => safetensorsDTypes[tensor.dtype].bits;
   return tensors.sort(([a, one], [b, other]) => bits(other) - bits(one) || (a < b ? -1 : a > b ? 1 : 0));
 }
 
-function check(name: string, { dtype, shape, data }: TensorToWrite): void {
+function check(op: string, name: string, { dtype, shape, data }: TensorToWrite): void {
   const argument = `tensor ${describe(name)}`;
   const refuse = (expected: string, received: string) =>
     new GatedDeltaError("invalid-argument", { op, argument, expected, received });
@@ -108,7 +118,7 @@ export function piecesOf({ data }: TensorToWrite): Uint8Array[] {
   return views.map((view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
 }
 
-function encodeHeader(ordered: [string, TensorToWrite][], metadata: [string, string][]): Uint8Array {
+function encodeHeader(op: string, ordered: [string, TensorToWrite][], metadata: [string, string][]): Uint8Array {
   const members: string[] = [];
   if (metadata.length > 0) {
     for (const [key, value] of metadata) {

@@ -94,6 +94,19 @@ const checks = {
     matches(must([bun, "x", "gated-delta", "demo", "--backend", "cpu"]), /^All outputs agree with the reference\.$/m);
     must([bun, "x", "gated-delta", "verify", "--backend", "cpu", plan.checkpoint]);
   },
+  "Node is told that the package needs Bun"() {
+    const program = 'import { Device } from "gated-delta"; import { LanguageModel } from "gated-delta/model"; console.log(Device, LanguageModel);';
+    writeFileSync(join(project, "node.mjs"), program);
+    for (const entry of ["index", "ggml", "model"]) {
+      const compare = `const [a, b] = await Promise.all(["node.js", "js"].map((end) => import("./node_modules/gated-delta/dist/${entry}." + end))); console.log(Object.keys(a).join() === Object.keys(b).join());`;
+      expect(must([bun, "-e", compare]).trim() === "true", `dist/${entry}.node.js has other names`);
+    }
+    const node = Bun.which("node", { PATH: env.PATH });
+    if (node === null) return;
+    const { status, errors } = run([node, "node.mjs"]);
+    expect(status === 1, errors);
+    matches(errors, /Error: gated-delta needs Bun 1\.\d+\.\d+ or later, and this is Node\.js/);
+  },
   "bun build --compile of an agent, which runs elsewhere with nothing beside it"() {
     mkdirSync(elsewhere);
     // A compiled program is started by its own name alone.

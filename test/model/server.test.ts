@@ -59,7 +59,7 @@ test("50 clients share steps and beginnings; some leave; each gets its own answe
     }
     expect((await fetch(new URL("/chat", url), { method: "POST", body: `{"messages":5}` })).status).toBe(400);
     // What those who left had is given back; the rest is the cache's.
-    const deadline = performance.now() + 20_000;
+    const deadline = performance.now() + 60_000;
     let last = await stats();
     while (last.freeStates + last.cached < 24 && performance.now() < deadline) {
       await Bun.sleep(20);
@@ -69,4 +69,4 @@ test("50 clients share steps and beginnings; some leave; each gets its own answe
   } finally {
     await stop();
   }
-}, 120_000);
+}, 240_000);

@@ -8,29 +8,6 @@ import { availability, onOnly } from "../support/backends.ts";
 import { runProgram, testOps } from "../support/children.ts";
 import { digest, small } from "../support/every-op.ts";
 
-const subjects = [
-  "adversarial",
-  "attention",
-  "attention-bits",
-  "call-splits",
-  "causal-conv",
-  "composition",
-  "copy-slots",
-  "dtypes",
-  "fused-equals-unfused",
-  "gated-delta",
-  "gated-rms-norm",
-  "golden",
-  "embedding",
-  "linear",
-  "linear-quantised",
-  "poison",
-  "ragged",
-  "silu-mul",
-  "slots",
-  "step",
-];
-
 /**
  * Where lanes wait for each other, or where the backend chooses by the threads that a pipeline takes: the rest has the same
  * kernels in the same order, and the digest has every op.
@@ -86,13 +63,8 @@ if (there && process.env["GATED_DELTA_EMULATOR_ORDER"] === undefined) {
       expect([ok, text.trim()]).toEqual([true, digest(device, small)]);
     });
 
-    // Numbers below the normal ones are zero in arithmetic, as on Apple's GPUs, and kept where they are only moved.
-    test("reverse, without subnormal numbers: the tests of the ops", () => {
-      const env = { ...environment("reverse"), GATED_DELTA_EMULATOR_SUBNORMALS: "flush" };
-      expect(testOps(env, subjects, pattern)).toBeGreaterThan(subjects.length);
-    }, 600_000);
-
-    // Both at once: what either breaks fails here.
+    // Both at once: what either breaks fails here. In reverse, and without subnormal numbers, `npm test` runs all of the ops' tests:
+    // see test/run/files.mjs.
     test("fewer threads and random order: the tests of the ops", () => {
       const env = { ...environment("random:20260"), GATED_DELTA_EMULATOR_MAX_THREADS: fewerThreads };
       expect(testOps(env, choosing, pattern)).toBeGreaterThan(choosing.length);

@@ -20,14 +20,22 @@ export const planted: Readonly<Record<string, () => Disposable>> = {
       return forked;
     } as Method),
 
-  "a stale checkpoint: where there is none, what was found last is found again": () => {
+  "a stale checkpoint: where there is none, what was kept last is found": () => {
     let last: StoreHit<Sequence> | undefined;
-    return replace(PrefixStore.prototype, "lookup", (original) => function (this: PrefixStore<Sequence>, tokens: Uint32Array, salt: string) {
-      const hit = (original as (this: PrefixStore<Sequence>, tokens: Uint32Array, salt: string) => StoreHit<Sequence> | undefined).call(this, tokens, salt);
-      if (hit !== undefined) last = hit;
-      else if (last !== undefined && !last.kept.disposed && last.length <= tokens.length) return last;
-      return hit;
-    } as Method);
+    const stack = new DisposableStack();
+    stack.use(replace(PrefixStore.prototype, "insert", (original) => function (this: PrefixStore<Sequence>, ...[tokens, make, ...more]: Parameters<PrefixStore<Sequence>["insert"]>) {
+      const noted = () => {
+        const kept = make();
+        last = { kept, length: tokens.length };
+        return kept;
+      };
+      return (original as PrefixStore<Sequence>["insert"]).call(this, tokens, noted, ...more);
+    } as Method));
+    stack.use(replace(PrefixStore.prototype, "lookup", (original) => function (this: PrefixStore<Sequence>, tokens: Uint32Array, salt: string) {
+      const hit = (original as PrefixStore<Sequence>["lookup"]).call(this, tokens, salt);
+      return hit ?? (last !== undefined && !last.kept.disposed && last.kept.valid && last.length <= tokens.length ? last : undefined);
+    } as Method));
+    return stack;
   },
 
   "the last guess that is read is the one before it": () =>

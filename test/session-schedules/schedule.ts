@@ -94,6 +94,7 @@ export class Schedule implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const { session } of this.#known) session[Symbol.dispose]();
     await Promise.allSettled(this.#written.map(({ written }) => written));
+    this.#count("gone on from the cache", this.#cache.hits);
     this.#cache[Symbol.dispose]();
     const { model } = this.#fixture;
     if (model.freeStates !== model.states || model.freePages !== model.pages) {

@@ -12,14 +12,14 @@ const empty = "export const nothing = 0;\n";
 const hang = `import { test } from "bun:test";\ntest("hangs", () => { for (;;); }, 600_000);\n`;
 
 /** Runs files of these contents; what was counted and shown. */
-async function runAll(contents: Readonly<Record<string, string>>, options?: { lanes?: number; limit?: number }) {
+async function runAll(contents: Readonly<Record<string, string>>, { env = process.env, ...options }: { lanes?: number; limit?: number; env?: NodeJS.ProcessEnv } = {}) {
   using place = temporaryFolder();
   for (const [name, text] of Object.entries(contents)) {
     mkdirSync(join(place.path, name, ".."), { recursive: true });
     writeFileSync(join(place.path, name), text);
   }
   const shown: string[] = [];
-  const state = { root: place.path, bun: process.execPath, env: process.env };
+  const state = { root: place.path, bun: process.execPath, env };
   const sum = await runTestFiles(state, testFiles(place.path), (line: string) => shown.push(line), options);
   return { ...sum, shown: shown.join("\n") };
 }
@@ -31,6 +31,15 @@ test("files that pass are summed up, each shown in one piece", async () => {
   const pieces = shown.trim().split(/^(?=.*\.test\.ts:$)/m);
   expect(pieces.length).toBe(2);
   for (const piece of pieces) for (const what of ["said by one", "(pass) two", " 2 pass"]) expect(piece).toContain(what);
+}, 120_000);
+
+test("the ops' tests have another order of lanes on an emulated GPU, unless one is asked for", async () => {
+  const tells = (order: string | undefined) =>
+    `import { expect, test } from "bun:test";\ntest("order", () => expect(process.env["GATED_DELTA_EMULATOR_ORDER"]).toBe(${JSON.stringify(order)} as never));\n`;
+  const contents = { "test/ops/a.test.ts": tells("reverse"), "test/ops/lane-orders.test.ts": tells(undefined), "test/b.test.ts": tells(undefined) };
+  const { GATED_DELTA_EMULATOR_ORDER: _, ...env } = process.env;
+  expect(await runAll(contents, { env })).toMatchObject({ passed: 3, failed: 0 });
+  expect(await runAll({ "test/ops/a.test.ts": tells("random:5") }, { env: { ...env, GATED_DELTA_EMULATOR_ORDER: "random:5" } })).toMatchObject({ passed: 1, failed: 0 });
 }, 120_000);
 
 test("a failure, a crash and a file without tests are failures that are named", async () => {

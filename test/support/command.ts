@@ -17,7 +17,7 @@ export function gatedDelta(args: readonly string[], env: Readonly<Record<string,
     stdout: "pipe",
     stderr: "pipe",
     env: { ...process.env, ...env },
-    timeout: 120_000,
+    timeout: 280_000, // less than a test has in `npm test`: a machine may stand still for a while
   });
   return { status: child.exitCode, out: child.stdout.toString(), errors: child.stderr.toString() };
 }

@@ -69,8 +69,8 @@ export function isPending(device: Device): boolean {
   }
 }
 
-/** {@link slowWork} so often takes a device half a minute, or longer. */
-export const mostTimes = 1024;
+/** {@link slowWork} so often takes a device some seconds at least. */
+export const mostTimes = 256;
 
 /**
  * Calls `attempt` with a device that has nothing to do, and with how often it is to run its work; gives what it returns. The work

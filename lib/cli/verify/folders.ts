@@ -51,6 +51,6 @@ export async function checkFolder(path: string, device: Device, dtype: FloatDTyp
 }
 
 function namesOf(path: string): readonly string[] {
-  using source = openCheckpoint(path);
+  using source = openCheckpoint(path, "verify");
   return source.names;
 }

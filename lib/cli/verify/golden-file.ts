@@ -50,7 +50,7 @@ export class GoldenFile implements Disposable {
 
   constructor(path: string) {
     this.path = path;
-    this.#file = openSafetensors(path);
+    this.#file = openSafetensors(path, "verify");
   }
 
   get names(): readonly string[] {

@@ -189,6 +189,14 @@ export class Conversation {
     if (this.disposed) throw endedError(op);
   }
 
+  /** What is missing by now that all work needs. Whatever meets it first names its own call, which the caller has not made. */
+  #lost(): DisposedError | undefined {
+    const { disposed, device } = this.model;
+    if (this.disposed || (!disposed && !device.closed)) return undefined;
+    const [expected, received] = disposed ? ["a model that is not disposed", "a disposed one"] : ["a device that is open", "a closed one"];
+    return new DisposedError({ op: "session", expected, received });
+  }
+
   /**
    * Does work in the scheduler's steps, once nothing saves the session any more.
    *
@@ -199,6 +207,8 @@ export class Conversation {
     this.pending = true;
     try {
       await this.scheduler.do(work, { whenFull: this.whenFull, signal });
+    } catch (error) {
+      throw (signal.aborted ? undefined : this.#lost()) ?? error;
     } finally {
       this.pending = false;
       if (this.disposed) this.drop();
@@ -260,13 +270,14 @@ export class ReadAll implements Work {
   }
 }
 
-/** Takes a state, under the name of the session's call. */
+/** Takes a state, or a state and the pages of a snapshot, under the name of the session's call. */
 export function stateFor<T>(op: string, take: () => T): T {
   try {
     return take();
   } catch (error) {
     if (!(error instanceof GatedDeltaError) || error.code !== "out-of-memory" || error.expected === undefined) throw error;
-    const expected = `${error.expected} (\`states\` of LanguageModel.load; sessions give theirs back when they are disposed)`;
+    const short = error.argument === "snapshot" ? "pages" : "states";
+    const expected = `${error.expected} (\`${short}\` of LanguageModel.load; sessions give theirs back when they are disposed)`;
     throw new GatedDeltaError("out-of-memory", { op, expected, received: error.received, cause: error });
   }
 }

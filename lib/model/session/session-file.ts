@@ -74,7 +74,7 @@ export async function writeSession(op: string, path: string, model: LanguageMode
     }
   }
   expectModel();
-  await writeSafetensorsAsync(path, tensors, { ...metadata, [checksumKey]: checksum.digest("hex") }, expectModel);
+  await writeSafetensorsAsync(path, tensors, { ...metadata, [checksumKey]: checksum.digest("hex") }, op, expectModel);
 }
 
 /**
@@ -84,7 +84,7 @@ export async function writeSession(op: string, path: string, model: LanguageMode
  * @throws {FileError} for anything else, and for a file that is damaged.
  */
 export async function readSession(op: string, path: string, model: LanguageModel): Promise<StoredSession> {
-  using file = openSafetensors(path);
+  using file = openSafetensors(path, op);
   const reader = new Reader(op, path, file);
   reader.expect("format", formatName);
   reader.expect("version", formatVersion);

@@ -1,6 +1,6 @@
 import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { checkOptions } from "../../arguments/options.ts";
-import { BoundsError, DisposedError, GatedDeltaError } from "../../errors.ts";
+import { BoundsError, DisposedError, GatedDeltaError, errorOf } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { isModel } from "../model-memory.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
@@ -244,7 +244,7 @@ export class Session implements Disposable {
     const op = "Session.load";
     if (!isModel(model)) throw invalid(op, "model", "a LanguageModel", model);
     expectPath(op, path);
-    const session = model.session(options);
+    const session = named(op, () => model.session(options));
     try {
       const of = session.#of;
       const { tokens, messageEnds, logits, read } = await readSession(op, path, model);
@@ -279,6 +279,17 @@ export class Session implements Disposable {
   #idle(op: string): void {
     this.#alive(op);
     if (this.#of.running !== undefined) throw runningError(op, this.#of.running);
+  }
+}
+
+/** Calls another function of the public ones; what it refuses is refused in this call's name. */
+function named<T>(op: string, run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    if (!(error instanceof GatedDeltaError) || error.expected === undefined) throw error;
+    const { code, argument, expected, received } = error;
+    throw errorOf(code, { op, argument, expected, received, cause: error });
   }
 }
 

@@ -65,7 +65,7 @@ export function writeExport(pool: StateTensors, slots: readonly number[], path: 
       tensors.set(`layers.${layer}.${kind}`, { dtype: fileDTypes[to], shape: [slots.length, ...target.shape], data: rows });
     }
   }
-  writeSafetensors(path, tensors, { format: "gated-delta-export", layout: options.layout });
+  writeSafetensors(path, tensors, { format: "gated-delta-export", layout: options.layout }, "pool.export");
 }
 
 function placed(row: FloatElements, dtype: FloatDType, { shape, place }: Target): FloatElements {

@@ -32,7 +32,7 @@ export class StateFile implements Disposable {
    * @throws {FileError} for a file that is damaged, of another kind or version, or of another shape than the pool's.
    */
   constructor(path: string, pool: PoolShape, convert: boolean) {
-    this.#file = openSafetensors(path);
+    this.#file = openSafetensors(path, op);
     try {
       this.#expect("format", [formatName]);
       this.#expect("version", [formatVersion]);

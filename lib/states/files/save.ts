@@ -34,5 +34,5 @@ export function saveStates(pool: StateTensors, slots: readonly number[], path: s
     for (const row of rows) checksum.update(bytesOf(row));
     tensors.set(name, { dtype: fileDTypes[to], shape: dims, data: rows });
   }
-  writeSafetensors(path, tensors, { ...metadata, [checksumKey]: checksum.digest("hex") });
+  writeSafetensors(path, tensors, { ...metadata, [checksumKey]: checksum.digest("hex") }, "pool.save");
 }

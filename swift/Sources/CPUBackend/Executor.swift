@@ -247,7 +247,7 @@ final class Executor {
   /// thread whose core is taken for a while holds up the others by one of its parts, not by all that it has left.
   func smallParts(nanoseconds: Double) -> Int {
     let parts = parts(nanoseconds: nanoseconds)
-    return parts > 1 ? min(4 &* parts, ThreadPool.mostParts) : parts
+    return parts > 1 ? min(8 &* parts, ThreadPool.mostParts) : parts
   }
 
   /// Whole heads where there are enough of them for every part, else blocks of rows.

@@ -2,7 +2,9 @@
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1
 #endif
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -144,13 +146,37 @@ uint64_t gd_cpu_nanoseconds(void) {
   return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
+#if defined(__linux__)
+/* How long the calling thread has waited for a core in all, in nanoseconds; negative where the system does not say. */
+static int64_t waited_for_core(void) {
+  char text[96];
+  int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
+  ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  if (length <= 0) return -1;
+  text[length] = 0;
+  /* Time on a core, time waited for one, times put on one. */
+  const char *space = strchr(text, ' ');
+  return space != NULL ? strtoll(space, NULL, 10) : -1;
+}
+#endif
+
 int32_t gd_cpu_lost_core(void) {
 #if defined(__linux__)
+  /* Nanoseconds, and a part of the time, that a thread may wait without somebody else wanting its core. */
+  enum { SHORT = 200000, SHARE = 10 };
   static _Thread_local long seen = -1;
+  static _Thread_local int64_t waited, since;
   struct rusage usage;
-  if (getrusage(RUSAGE_THREAD, &usage) != 0) return 0;
-  int32_t lost = seen >= 0 && usage.ru_nivcsw > seen;
+  if (getrusage(RUSAGE_THREAD, &usage) != 0 || usage.ru_nivcsw == seen) return 0;
+  int64_t wait = waited_for_core(), now = (int64_t)gd_cpu_nanoseconds();
+  /* Where all cores are in use, a thread of this very process that looks whether the work is done takes one for a moment:
+   * nobody who wants it. What other work takes it for are milliseconds. */
+  int32_t lost = seen >= 0 && (wait < 0 || (wait - waited >= SHORT && wait - waited >= (now - since) / SHARE));
   seen = usage.ru_nivcsw;
+  waited = wait;
+  since = now;
   return lost;
 #else
   return 0;

@@ -62,7 +62,10 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
 
   static func systemDefault() -> Result<EmulatedDevice, MetalEmulationError> {
     guard let found = emulator_find() else {
-      return .failure(MetalEmulationError("no emulated shader library (in a clone, `npm run emulator` builds it)"))
+      return .failure(
+        MetalEmulationError(
+          "none on Linux, where the CPU backend does the work: Metal is part of macOS "
+            + "(tests emulate it: in a clone, `npm run emulator` builds it)"))
     }
     let path = String(cString: found)
     return opened.withLock { opened in

@@ -289,8 +289,8 @@ void gd_cpu_brand(char *name, size_t size);
 /* Cores that this process may run on, at least 1. */
 int32_t gd_cpu_usable_cores(void);
 
-/* Whether the system took a core from the calling thread since the thread last asked: 1 or 0, and 0 the first time and
- * where the system doesn't say. */
+/* Whether others wanted the calling thread's core since the thread last asked: the system took it away, and the thread
+ * has waited for a core a tenth of the time or more. 1 or 0, and 0 the first time and where the system doesn't say. */
 int32_t gd_cpu_lost_core(void);
 
 /* Names the calling thread, for debuggers and top: at most 15 characters. */

@@ -3,6 +3,7 @@
 // wrong?" say of the archives.
 import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { run } from "../../swift/scripts/exec.mjs";
 import { Failure } from "../../swift/scripts/report.mjs";
 import { rootFolder } from "../../swift/scripts/root.mjs";
@@ -53,12 +54,14 @@ export async function checkTypes(project) {
 
 /** Lints the archives. */
 export async function lint(archives) {
+  const { publint } = await import(pathToFileURL(tool("publint", "src/index-node.js")).href);
+  const { formatMessage } = await import(pathToFileURL(tool("publint", "src/utils.js")).href);
   const checks = [];
   for (const [name, archive] of Object.entries(archives)) {
-    const publint = await run(process.execPath, [tool("publint", "src/cli.js"), "run", archive, "--strict"]);
+    const { messages, pkg } = await publint({ pack: { tarball: new Uint8Array(readFileSync(archive)).buffer }, strict: true });
     // What is there for Node says that the package is not for Node: it needs no version of it.
-    const found = publint.text.match(/^\d+\. .*$/gm)?.filter((line) => !/^1\. The package does not specify the "engines\.node" field\./.test(line));
-    if (publint.code !== 0 || (found === undefined ? !/All good/.test(publint.text) : found.length > 0)) throw new Failure(`publint of ${name}:\n${publint.text}`);
+    const found = messages.filter(({ code }) => code !== "USE_ENGINES_NODE");
+    if (found.length > 0) throw new Failure(`publint of ${name}:\n${found.map((message) => formatMessage(message, pkg, { color: false })).join("\n")}`);
     checks.push(`publint: ${name}`);
     // The package is of ES modules, for Bun.
     const attw = await run(process.execPath, [tool("@arethetypeswrong/cli", "dist/index.js"), archive, "--profile", "esm-only", "--no-color", "--no-emoji"]);

@@ -10,7 +10,7 @@ import { parseQuantization } from "../layer/quantization.ts";
 import { readConfig, readJson } from "../layer/read-config.ts";
 import { TensorLoader } from "../layer/tensor-loader.ts";
 import { nextTurn, turns } from "../layer/turns.ts";
-import { openCheckpoint } from "../safetensors/safetensors.ts";
+import { downloadAdvice, openCheckpoint } from "../safetensors/safetensors.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { importSchemas } from "./import-schemas.ts";
@@ -97,12 +97,7 @@ function expectFolder(folder: string): void {
   } catch {
     return; // what opens it says why it can't be
   }
-  if (found === undefined) {
-    // A name on the Hugging Face Hub is what many other programs take.
-    const name = /^[\w.-]+\/[\w.-]+$/.test(folder);
-    const expected = name ? `a model's folder: models are not downloaded (\`hf download ${folder}\` does that, and prints the folder)` : "a model's folder";
-    throw new FileError(folder, { op, expected, received: "no such file or folder" });
-  }
+  if (found === undefined) throw new FileError(folder, { op, expected: `a model's folder${downloadAdvice(folder)}`, received: "no such file or folder" });
   if (found.isFile() && folder.endsWith(".json")) throw new FileError(folder, { op, expected: "a model's folder", received: "a file in one" });
 }
 

@@ -42,13 +42,22 @@ export function openCheckpoint(source: string | readonly string[], caller?: stri
     return openList(caller, asArray(op, "source", "a path or a list of paths", source, mostFiles) as readonly string[]);
   }
   const kind = kindOfPath(source);
-  if (kind === "nothing" && /^[\w.-]+\/[\w.-]+$/.test(source) && !/\.(?:safetensors|json)$/.test(source)) {
-    const expected = `a local folder or file: models are not downloaded (\`hf download ${source}\` does that, and prints the folder)`;
-    throw new FileError(source, { op, expected, received: "no such folder or file" });
+  const advice = downloadAdvice(source);
+  if (kind === "nothing" && advice !== "" && !/\.(?:safetensors|json)$/.test(source)) {
+    throw new FileError(source, { op, expected: `a local folder or file${advice}`, received: "no such folder or file" });
   }
   const path = kind === "directory" ? findIn(op, source) : source;
   if (!path.endsWith(".json")) return openSafetensors(path, caller);
   return new ShardedCheckpoint(path, readIndex(op, path), caller);
+}
+
+/**
+ * What to say besides of a path that is not there: where it could be a name on the Hugging Face Hub, which is what many other
+ * programs take, that nothing is downloaded; else nothing.
+ */
+export function downloadAdvice(path: string): string {
+  if (!/^[\w.-]+\/[\w.-]+$/.test(path)) return "";
+  return `: models are not downloaded (\`hf download ${path}\` does that, and prints the folder)`;
 }
 
 function openList(caller: string | undefined, paths: readonly string[]): TensorSource {

@@ -8,8 +8,9 @@
  * bit depends on it. */
 static int32_t delta_block = 32;
 
-/* Whether a single token's bf16 rows are kept widened (delta_widening.h), 0 or 1. No bit depends on it. */
-static int32_t delta_keeps = 0;
+/* Whether a single token's bf16 rows are widened twice or kept widened: delta_widening.h chooses. No bit depends on it. */
+enum { DELTA_WIDENS_TWICE = 1, DELTA_WIDENS_ONCE = 2 };
+static int32_t delta_widening = DELTA_WIDENS_TWICE;
 
 /* Where a head's rows lie before and after some tokens. */
 typedef struct delta_state {
@@ -97,7 +98,8 @@ static void delta_tokens(
       if (record != NULL && count > 1) convert(pass.delta, 0, GD_CPU_F32, record, 0, GD_CPU_F32, rows);
       if (count == 1) {
         int is_bf16 = source_dtype == GD_CPU_BF16 && target_dtype == GD_CPU_BF16;
-        if (is_bf16 && __atomic_load_n(&delta_keeps, __ATOMIC_RELAXED)) keep_pass[per_key](&pass);
+        int32_t widening = __atomic_load_n(&delta_widening, __ATOMIC_RELAXED);
+        if (is_bf16 && DELTA_CAN_KEEP && widening == DELTA_WIDENS_ONCE) keep_pass[per_key](&pass);
         else only_pass[per_key][source_dtype - 1][target_dtype - 1](&pass);
         if (record != NULL) convert(pass.delta, 0, GD_CPU_F32, record, 0, GD_CPU_F32, rows);
       } else if (last) {

@@ -10,6 +10,7 @@
 #include "delta_pass_tables.h"
 #include "delta.h"
 #include "delta_tokens.h"
+#include "delta_choice.h"
 #include "delta_block.h"
 #include "delta_widening.h"
 #include "states.h"

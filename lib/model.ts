@@ -17,7 +17,16 @@ export { Tokenizer } from "./model/text/tokenizer.ts";
 export { Detokenizer } from "./model/text/detokenizer.ts";
 export { ChatTemplate } from "./model/text/chat-template.ts";
 export type { SessionCacheOptions } from "./model/session/prefix-cache.ts";
-export type { DraftingOptions, GenerateOptions, Piece, ReadOptions, SessionOptions } from "./model/session/session-options.ts";
+export type {
+  Completion,
+  DraftingOptions,
+  GenerateOptions,
+  Piece,
+  ReadOptions,
+  ReadProgress,
+  SessionOptions,
+  Usage,
+} from "./model/session/session-options.ts";
 export type { SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
 export type { NgramOptions } from "./model/ngram-drafter.ts";
 export type { ChatMessage, ChatOptions } from "./model/text/chat-template.ts";

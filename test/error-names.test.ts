@@ -104,9 +104,10 @@ test("what a session needs and what is short for it", async () => {
   expect(await over("device")).toMatch(/^session: expected a device that is open/);
   using small = await openTiny(device, { states: 1, pages: { count: 2, tokens: 8 } });
   using tooLong = await Session.load(small, path, { whenFull: "error" });
-  expect(await tooLong.append([1]).logits().catch((error: Error) => error.message)).toMatch(/^session: expected .* 2 pages.*\(`pages` of LanguageModel\.load/);
+  expect(await tooLong.append([1]).logits().catch((error: Error) => error.message)).toMatch(/^session.logits: expected at most 16 tokens.*\(`pages` of LanguageModel\.load/);
   using _ = small.sequence();
-  expect(await tooLong.logits().catch((error: Error) => error.message)).toMatch(/^session: expected a free state \(`states` of LanguageModel\.load/);
+  using short = small.session({ whenFull: "error" }).append([1]);
+  expect(await short.logits().catch((error: Error) => error.message)).toMatch(/^session: expected a free state \(`states` of LanguageModel\.load/);
 });
 
 test("an index whose second file is missing", async () => {

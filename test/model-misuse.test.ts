@@ -93,12 +93,15 @@ describe("what is refused", () => {
   test("options of another kind", async () => {
     const folder = tinyFolder();
     const wrong: readonly [object, string][] = [
-      [{ pages: 1 }, "states"],
+      [{ sessions: 0 }, "sessions"],
+      [{ context: 1.5 }, "context"],
+      [{ sessions: 1, states: 1 }, "sessions"],
+      [{ context: 1, pages: 1 }, "context"],
+      [{ states: 1, pages: 1, swap: -1 }, "swap"],
       [{ states: 0, pages: 1 }, "states"],
       [{ states: "4", pages: 1 }, "states"],
       [{ states: { slots: 4, dtype: "f64" }, pages: 1 }, "states.dtype"],
       [{ states: { slots: -1 }, pages: 1 }, "states.slots"],
-      [{ states: 1, pages: { tokens: 4 } }, "pages.count"],
       [{ states: 1, pages: { count: 1, tokens: 0 } }, "pages.tokens"],
       [{ states: 1, pages: 1, dtype: "i32" }, "dtype"],
       [{ states: 1, pages: 1, batchTokens: 0 }, "batchTokens"],

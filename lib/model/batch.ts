@@ -34,7 +34,7 @@ export interface BatchLimits {
 export function readBatch(op: string, batch: unknown, limits: BatchLimits): Entry[] {
   const given = asArray(op, "batch", "an array of { sequence, tokens, logits?, hidden? }", batch, limits.states);
   const entries = given.map((one, i) => readEntry(op, `batch[${i}]`, one, limits));
-  for (let i = 0; i < entries.length; i++) expectUsable(op, entries, i, limits);
+  expectUsable(op, entries, limits);
   return entries;
 }
 
@@ -67,7 +67,12 @@ function readTokens(op: string, argument: string, value: unknown, { vocabSize, m
   return ids;
 }
 
-function expectUsable(op: string, entries: readonly Entry[], i: number, { model, maxPositions }: BatchLimits): void {
+/** Throws where a sequence can't be run. */
+export function expectUsable(op: string, entries: readonly Entry[], limits: BatchLimits): void {
+  for (let i = 0; i < entries.length; i++) expectEntryUsable(op, entries, i, limits);
+}
+
+function expectEntryUsable(op: string, entries: readonly Entry[], i: number, { model, maxPositions }: BatchLimits): void {
   const { sequence, parts, tokens } = entries[i]!;
   const argument = `batch[${i}].sequence`;
   if (parts.model !== model) {

@@ -4,16 +4,19 @@ import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
 import { StatePool } from "../states/state-pool.ts";
 import { asDevice } from "../tensor/device-handle.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
-import { readBatch } from "./batch.ts";
+import { expectUsable, readBatch } from "./batch.ts";
+import type { Entry } from "./batch.ts";
 import { importSchemas } from "./import-schemas.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { BatchEntry, LoadModelOptions } from "./model-options.ts";
 import { rememberMemory } from "./model-memory.ts";
+import { freeMemory, planMemory } from "./memory-plan.ts";
 import { PagePool } from "./page-pool.ts";
 import { PendingRuns } from "./pending-runs.ts";
 import type { RunResult } from "./run-result.ts";
+import { RunTurns } from "./run-turns.ts";
 import { Runner } from "./runner.ts";
 import { readModelSampling } from "./sampling/generation-config.ts";
 import type { SamplingSettings } from "./sampling/settings.ts";
@@ -33,9 +36,6 @@ export let makeModel: (device: Device, loaded: LoadedModel, options: LoadModelOp
 
 const schemas = () => require("./model-schemas.ts") as typeof import("./model-schemas.ts");
 
-/** Tokens of a page where the caller does not say. */
-const pageTokens = 64;
-
 let making = false;
 
 /**
@@ -45,7 +45,7 @@ let making = false;
  * its batches, and whether it was forked: those of all its tokens in one run, alone.
  *
  * @example
- * using model = await LanguageModel.load(device, folder, { states: 8, pages: 128 });
+ * using model = await LanguageModel.load(device, folder);
  * using sequence = model.sequence();
  * const [result] = await model.run([{ sequence, tokens: prompt }]);
  * const next = result.logits.indexOf(Math.max(...result.logits));
@@ -70,24 +70,26 @@ export class LanguageModel implements Disposable {
   readonly #pages: PagePool;
   readonly #runner: Runner;
   readonly #pending: PendingRuns;
+  readonly #turns = new RunTurns();
+  /** Whether a call of {@link run} whose results are wanted is under way. */
+  #ownRun = false;
   #disposed = false;
 
   private constructor(device: Device, loaded: LoadedModel, options: LoadModelOptions) {
     const op = "LanguageModel.load";
     if (!making) throw new GatedDeltaError("invalid-argument", { op: "LanguageModel", expected: "LanguageModel.load(…)" });
-    const { states, pages, dtype = "f32", batchTokens = 512, promptTokens = 64 } = options;
+    const { dtype = "f32", batchTokens = 512, promptTokens = 64, swap } = options;
     const { config, weights, skipped } = loaded;
-    const { slots, dtype: stateDtype = "f32" } = typeof states === "number" ? { slots: states } : states;
-    const { count, tokens = pageTokens, dtype: pageDtype = dtype } = typeof pages === "number" ? { count: pages } : pages;
     using made = new DisposableStack();
     made.use(weights);
+    const { states: { slots, dtype: stateDtype }, pages: { count, tokens, dtype: pageDtype } } = planMemory(op, config, options, freeMemory());
     const layers = config.layers.filter((type) => type === "gatedDelta").length;
     if (layers === 0) {
       throw new UnsupportedError({ op, argument: "folder", expected: "a model with Gated DeltaNet layers", received: "one without" });
     }
     const { keyHeads, valueHeads, keyDim, valueDim, convWidth } = config.mixer;
     const stateShape = { layers, keyHeads, valueHeads, keyDim, valueDim, convWidth };
-    expectStatesFit(op, typeof states === "number" ? "states" : "states.slots", slots, config.mixer, { state: stateDtype, conv: dtype });
+    expectStatesFit(op, slotsArgument(options), slots, config.mixer, { state: stateDtype, conv: dtype });
     this.#pool = made.use(StatePool.create(device, { slots, ...stateShape, stateDtype, convDtype: dtype }));
     const attentionLayers = config.layers.length - layers;
     const { kvHeads, headDim } = config.attention;
@@ -103,9 +105,17 @@ export class LanguageModel implements Disposable {
     this.pageTokens = tokens;
     this.skipped = skipped;
     this.text = new ModelText(loaded.folder, config);
-    this.#scheduler = new Scheduler(this, { promptTokens, batchTokens });
     made.move();
-    rememberMemory(this, { pool: this.#pool, pages: this.#pages, weights, idle: () => this.#pending.over() });
+    rememberMemory(this, {
+      pool: this.#pool,
+      pages: this.#pages,
+      weights,
+      idle: () => this.#pending.over(),
+      turns: this.#turns,
+      run: (op, entries) => this.#run(op, entries),
+    });
+    const whole = slots * this.#pool.slotBytes + (attentionLayers > 0 ? count * this.#pages.pageBytes : 0);
+    this.#scheduler = new Scheduler(this, { promptTokens, batchTokens, swap: swap ?? whole });
     Object.freeze(this);
   }
 
@@ -128,7 +138,7 @@ export class LanguageModel implements Disposable {
    *   architectures and quantisations, which says what it is; `ShapeError` for a pool longer than a tensor can be.
    *   Nothing stays allocated then.
    */
-  static async load(device: Device, folder: string, options: LoadModelOptions): Promise<LanguageModel> {
+  static async load(device: Device, folder: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
     const op = "LanguageModel.load";
     asDevice(op, device);
     await importSchemas();
@@ -176,11 +186,12 @@ export class LanguageModel implements Disposable {
   /**
    * A new sequence of no tokens.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` when no state is free.
+   * @throws {GatedDeltaError} of code `out-of-memory` when no state is free, and none is a cache's or an idle session's.
    */
   sequence(): Sequence {
     const op = "model.sequence";
     this.#alive(op);
+    this.#scheduler.room.callersState();
     const { free, capacity } = this.#pool;
     if (free === 0) throw noState(op, capacity);
     const { ledger } = this.#pages;
@@ -228,16 +239,17 @@ export class LanguageModel implements Disposable {
    * Adds tokens to sequences: any mixture of prompts, pieces of them and single tokens. The batch runs as one submission,
    * or as several that follow each other where it has more than `batchTokens` tokens.
    *
-   * Logits and hidden states lie in memory that every run uses: a result can be read until the next run. So while a run of
+   * Logits and hidden states lie in memory that every run uses: a result can be read until the next run. So while a call of
    * which some are wanted is pending another one is refused; runs that want none may follow each other without waiting.
    *
-   * Sessions run by themselves: while one generates or reads, a run may be refused, and results end with the next step.
+   * Sessions run by themselves: a run waits while one of their steps is under way, steps and runs take turns, and results end
+   * with the next step, which begins in a later turn of the event loop than the one in which they can be had.
    *
    * @returns one result an entry, in order, when the work is done.
    * @throws {GatedDeltaError} (as a rejection) that names the argument: entries of another form, a sequence that comes
    *   twice, was disposed or belongs to another model, no tokens, ids outside the vocabulary, tokens past
    *   `config.maxPositions`; of code `out-of-memory` where pages run out; of code `state` for an invalid sequence, and
-   *   while a run with results is pending. No sequence has changed then, and nothing has run.
+   *   while a call whose results are wanted is pending. No sequence has changed then, and nothing has run.
    * @throws the failure of its work, or of a run that it followed: the sequences that this was to write are invalid. Where
    *   they are not, the failure of other work on the device, as `device.finish`.
    */
@@ -245,13 +257,45 @@ export class LanguageModel implements Disposable {
     const op = "model.run";
     this.#alive(op);
     const { vocabSize, maxPositions } = this.config;
-    const entries = readBatch(op, batch, { model: this, vocabSize, maxPositions, states: this.states });
+    const limits = { model: this, vocabSize, maxPositions, states: this.states };
+    const entries = readBatch(op, batch, limits);
     this.#alive(op); // reading the batch can run code of the caller's
-    if (this.#pending.withResults) {
-      const message = "a run whose results are wanted is pending, and this one would write over them: await it first";
+    if (this.#ownRun) {
+      const message = "the previous run's results are still in use: await it first";
       throw new GatedDeltaError("state", { op, message });
     }
     if (entries.length === 0) return [];
+    const withResults = entries.some(({ logits, hidden }) => logits !== "none" || hidden !== "none");
+    const turns = this.#turns;
+    this.#ownRun = withResults;
+    try {
+      if (turns.taken) await turns.take();
+      else void turns.take();
+      // A run of which nothing is wanted has its turn until it is committed.
+      let given = false;
+      try {
+        this.#alive(op);
+        expectUsable(op, entries, limits);
+        const { ledger } = this.#pages;
+        this.#scheduler.room.callersPages(ledger.needed(entries.map(({ parts }) => parts.list), entries.map(({ tokens }) => tokens.length)));
+        const results = this.#runner.run(op, entries);
+        if (!withResults) {
+          given = true;
+          turns.give();
+        }
+        await this.#pending.wait(entries);
+        return results;
+      } finally {
+        if (!given) turns.give();
+      }
+    } finally {
+      if (withResults) this.#ownRun = false;
+    }
+  }
+
+  /** A run in a turn of the caller's. */
+  async #run(op: string, entries: readonly Entry[]): Promise<RunResult[]> {
+    this.#alive(op);
     const results = this.#runner.run(op, entries);
     await this.#pending.wait(entries);
     return results;
@@ -270,4 +314,9 @@ export class LanguageModel implements Disposable {
   #alive(op: string): void {
     if (this.#disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
   }
+}
+
+/** Which option says how many states there are. */
+function slotsArgument({ sessions, states }: LoadModelOptions): string {
+  return sessions !== undefined ? "sessions" : typeof states === "object" ? "states.slots" : "states";
 }

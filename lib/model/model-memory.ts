@@ -1,8 +1,11 @@
 /** What a model is made of, as this room's other modules use it. */
 import type { StatePool } from "../states/state-pool.ts";
+import type { Entry } from "./batch.ts";
 import type { LanguageModel } from "./language-model.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { PagePool } from "./page-pool.ts";
+import type { RunResult } from "./run-result.ts";
+import type { RunTurns } from "./run-turns.ts";
 
 /** A model's states, pages and weights. */
 export interface ModelMemory {
@@ -11,6 +14,10 @@ export interface ModelMemory {
   readonly weights: ModelWeights;
   /** Settles when the runs are over that are pending now. */
   readonly idle: () => Promise<void>;
+  /** Whose turn it is to run. */
+  readonly turns: RunTurns;
+  /** What `model.run` does with a batch that it has checked, in a turn of the caller's. */
+  readonly run: (op: string, entries: readonly Entry[]) => Promise<RunResult[]>;
 }
 
 const memories = new WeakMap<object, ModelMemory>();

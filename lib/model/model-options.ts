@@ -5,8 +5,8 @@ import type { Sequence } from "./sequence.ts";
 
 /** How many states a model has room for, and in what form. */
 export interface StatesOptions {
-  /** How many sequences there can be at a time. Forks count like any other. */
-  readonly slots: number;
+  /** How many sequences there can be at a time. Forks count like any other. @default two for each of the `sessions` */
+  readonly slots?: number | undefined;
   /**
    * Element type of the recurrent states. Only f32 ones give the same bits however a sequence is cut into runs: others are
    * rounded once a run. @default "f32"
@@ -16,20 +16,27 @@ export interface StatesOptions {
 
 /** How many keys and values a model has room for, and in what form. */
 export interface PagesOptions {
-  /** Pages of all sequences together. Forks share those that they have in common. */
-  readonly count: number;
+  /** Pages of all sequences together. Forks share those that they have in common. @default those of `sessions` and `context` */
+  readonly count?: number | undefined;
   /** Tokens of a page. @default 64 */
   readonly tokens?: number | undefined;
   /** Element type of keys and values: rounded when stored, and always read from there. @default the model's `dtype` */
   readonly dtype?: FloatDType | undefined;
 }
 
-/** Options of {@link LanguageModel.load}. */
+/**
+ * Options of {@link LanguageModel.load}. Without any, states, keys and values take up to half of the memory that is free once
+ * the weights are loaded; `gated-delta doctor FOLDER` prints how much that is.
+ */
 export interface LoadModelOptions {
-  /** How many sequences there can be at a time, or that and in what form. */
-  readonly states: number | StatesOptions;
-  /** How many pages of keys and values there are, or that and in what form. */
-  readonly pages: number | PagesOptions;
+  /** How many sessions can be at work at the same time; more of them take turns. @default 4, or as many as fit */
+  readonly sessions?: number | undefined;
+  /** For how many tokens of each there is memory. @default as many as fit, at most 32768 and the model's positions */
+  readonly context?: number | undefined;
+  /** In place of `sessions`: how many sequences there can be at a time, caches' entries included, or that and in what form. */
+  readonly states?: number | StatesOptions | undefined;
+  /** In place of `context`: how many pages of keys and values there are, or that and in what form. */
+  readonly pages?: number | PagesOptions | undefined;
   /** Dtype of the activations between the ops. Weights stay in the form that they are stored in. @default "f32" */
   readonly dtype?: FloatDType | undefined;
   /**
@@ -42,6 +49,12 @@ export interface LoadModelOptions {
    * shorter, a larger one reads prompts sooner. @default 64
    */
   readonly promptTokens?: number | undefined;
+  /**
+   * How many bytes of the host's memory copies of states, keys and values may take while others have their place. Sessions with
+   * recurrent states of 16 bits, and those that were loaded from a file, are copied; others are read again. Where it is full they
+   * keep what they have, and others wait. @default as many as all states and pages have
+   */
+  readonly swap?: number | undefined;
   /** Called after every piece of the weights that was read. What it throws ends the load. */
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
 }

@@ -7,19 +7,22 @@ import type { LoadModelOptions } from "./model-options.ts";
 const count = integer(1, 2 ** 31 - 1);
 const floatDType = choice("f32", "f16", "bf16");
 
-const states = z.strictObject({ slots: count, dtype: floatDType.optional() }, "a number or { slots, dtype? }");
+const states = z.strictObject({ slots: count.optional(), dtype: floatDType.optional() }, "a number or { slots?, dtype? }");
 const pages = z.strictObject(
-  { count, tokens: integer(1, 65536).optional(), dtype: floatDType.optional() },
-  "a number or { count, tokens?, dtype? }",
+  { count: count.optional(), tokens: integer(1, 65536).optional(), dtype: floatDType.optional() },
+  "a number or { count?, tokens?, dtype? }",
 );
 
 /** {@link LoadModelOptions} */
 export const loadModelOptions = options<LoadModelOptions>()({
-  states: numberOr(states),
-  pages: numberOr(pages),
+  sessions: count.optional(),
+  context: count.optional(),
+  states: numberOr(states).optional(),
+  pages: numberOr(pages).optional(),
   dtype: floatDType.default("f32"),
   batchTokens: integer(1, 65536).default(512),
   promptTokens: integer(1, 65536).default(64),
+  swap: integer(0, Number.MAX_SAFE_INTEGER).optional(),
   onProgress: z.custom<(progress: LoadProgress) => void>((value) => typeof value === "function", "a function").optional(),
 });
 

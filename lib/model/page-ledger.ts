@@ -86,6 +86,25 @@ export class PageLedger {
     list.pages.length = 0;
   }
 
+  /** How many pages would hold nothing if these lists, each of them given once, were released. */
+  freedBy(lists: Iterable<PageList>): number {
+    const holders = new Map<number, number>();
+    for (const { pages } of lists) for (const page of pages) holders.set(page, (holders.get(page) ?? 0) + 1);
+    let freed = 0;
+    for (const [page, count] of holders) if (count === this.#refs[page]) freed++;
+    return freed;
+  }
+
+  /**
+   * How many tokens a list can have more with `free` pages: those that its last page has room for, where no other list
+   * holds it too or a page is free for a copy, and those of further pages.
+   */
+  room({ pages, tokens }: PageList, free: number): number {
+    const slack = pages.length * this.pageTokens - tokens;
+    const copies = slack > 0 && this.#refs[pages.at(-1)!]! > 1 ? 1 : 0;
+    return copies > free ? 0 : slack + (free - copies) * this.pageTokens;
+  }
+
   /** How many pages a step would take that adds `counts[i]` tokens to list i. */
   needed(lists: readonly PageList[], counts: readonly number[]): number {
     const need = new PageNeed(this);

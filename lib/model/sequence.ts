@@ -117,7 +117,7 @@ export class Sequence implements Disposable {
 }
 
 /** Every state of a model is in use. */
-export function noState(op: string, capacity: number): GatedDeltaError {
+export function noState(op: string, capacity: number, advice = ""): GatedDeltaError {
   const received = `a model whose ${capacity} states are in use`;
-  return new GatedDeltaError("out-of-memory", { op, expected: "a free state", received });
+  return new GatedDeltaError("out-of-memory", { op, expected: `a free state${advice}`, received });
 }

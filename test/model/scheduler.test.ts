@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { GatedDeltaError } from "../../lib/errors.ts";
-import type { Session } from "../../lib/model.ts";
+import type { Piece, Session } from "../../lib/model.ts";
 import { openDevice } from "../support/devices.ts";
 import { failAt } from "../support/faults.ts";
 import { openTiny, textOf } from "../support/models.ts";
@@ -17,6 +17,10 @@ async function failure(run: () => unknown): Promise<GatedDeltaError> {
   const error = await (async () => run())().then(() => undefined, (reason: unknown) => reason);
   expect(error).toBeInstanceOf(GatedDeltaError);
   return error as GatedDeltaError;
+}
+
+async function first(pieces: AsyncGenerator<Piece>): Promise<void> {
+  expect((await pieces.next()).done).toBe(false);
 }
 
 async function later(turns: number): Promise<void> {
@@ -84,14 +88,6 @@ describe("steps", () => {
     expect(steps[1]).toBeLessThan(80);
   });
 
-  test("drafts go without guesses where no state is free for them", async () => {
-    using model = await openTiny(device, { states: 1, pages: { count: 64, tokens: 8 } });
-    const prompt = Array.from({ length: 60 }, (_, i) => i % 6);
-    const { tokens } = await coldRun(model, prompt, 20);
-    using session = model.session().append(prompt);
-    expect(await tokensOf(session.generate({ ...all, maxTokens: 20, drafts: true }))).toEqual(tokens);
-  });
-
   test("a run of the caller's is waited for", async () => {
     using model = await openTiny(device);
     const { tokens } = await coldRun(model, textOf(1, 9), 6);
@@ -105,79 +101,61 @@ describe("steps", () => {
 });
 
 describe("when states are in use", () => {
-  test("a session waits for one, and goes on when it is given back", async () => {
+  test("a session waits for those of the caller's sequences, and goes on when one is given back", async () => {
     using model = await openTiny(device, { states: 2 });
-    const [a, b] = [model.session().append([1, 2]), model.session().append([3])];
-    await Promise.all([a.logits(), b.logits()]);
+    const [a, b] = [model.sequence(), model.sequence()];
     using c = model.session().append(textOf(1, 9));
     let done = false;
     const run = tokensOf(c.generate({ ...all, maxTokens: 3 })).finally(() => (done = true));
     await Bun.sleep(60);
     expect(done).toBe(false);
     a[Symbol.dispose]();
-    b[Symbol.dispose]();
     expect(await run).toEqual((await coldRun(model, textOf(1, 9), 3)).tokens);
-  });
-
-  test("a sequence that is no session's is noticed too", async () => {
-    using model = await openTiny(device, { states: 1 });
-    const sequence = model.sequence();
-    using idle = model.session();
-    using session = model.session().append([1]);
-    const run = tokensOf(session.generate({ ...all, maxTokens: 1 }));
-    await Bun.sleep(10);
-    sequence[Symbol.dispose]();
-    expect((await run).length).toBe(1);
-    expect(idle.length).toBe(0);
+    b[Symbol.dispose]();
   });
 
   test("it is an error at once where that is asked for, and the session can be used later", async () => {
     using model = await openTiny(device, { states: 1 });
-    const a = model.session().append([1]);
-    await a.logits();
+    using a = model.session().append([1]);
+    const working = a.generate(all);
+    await first(working);
     using b = model.session({ whenFull: "error" }).append([2]);
-    expect((await failure(() => b.logits())).code).toBe("out-of-memory");
+    const refused = await failure(() => b.logits());
+    expect(refused.code).toBe("out-of-memory");
+    expect(refused.message).toMatch(/^session: expected a free state .*`states` of LanguageModel.load.*whose 1 states are in use/);
     expect((await failure(() => collect(b.generate()))).code).toBe("out-of-memory");
-    expect((await failure(() => a.fork())).code).toBe("out-of-memory");
-    a[Symbol.dispose]();
+    await working.return();
+    // An idle session is none that is at work.
     expect((await b.logits()).length).toBe(model.config.vocabSize);
   });
 
-  test("errors name the session's call, and what can be done", async () => {
+  test("every wait that nothing ends is warned of, once each", async () => {
     using model = await openTiny(device, { states: 1 });
-    using a = model.session().append([1]);
-    await a.logits();
-    const fork = await failure(() => a.fork());
-    expect(fork.message).toStartWith("session.fork: expected a free state (`states` of LanguageModel.load");
-    using b = model.session({ whenFull: "error" }).append([2]);
-    expect((await failure(() => b.logits())).message).toMatch(/^session: expected a free state .*disposed.*whose 1 states are in use/);
-  });
-
-  test("who waits for a session that does nothing is told, once", async () => {
-    using model = await openTiny(device, { states: 1 });
-    const a = model.session().append([1]);
-    await a.logits();
-    const warned = Promise.withResolvers<Error & { readonly code?: string }>();
-    let warnings = 0;
     let now = 0;
     using _ = replace(performance, "now", () => () => now);
-    const listen = (warning: Error & { readonly code?: string }) => {
-      if (warning.code !== "GATED_DELTA_WAIT") return;
-      warnings++;
-      warned.resolve(warning);
-    };
+    const messages: string[] = [];
+    const listen = (warning: Error & { readonly code?: string }) => void (warning.code === "GATED_DELTA_WAIT" && messages.push(warning.message));
     process.on("warning", listen);
     try {
-      using b = model.session().append([2]);
-      const run = b.logits();
-      await Bun.sleep(40); // it waits by then, or begins to later
-      expect(warnings).toBe(0);
-      const passing = setInterval(() => (now += 100), 1);
-      using __ = { [Symbol.dispose]: () => clearInterval(passing) };
-      expect((await warned.promise).message).toMatch(/^1 of 2 sessions wait, and none runs: .*whenFull/);
-      a[Symbol.dispose]();
-      expect((await run).length).toBe(model.config.vocabSize);
-      expect(warnings).toBe(1);
+      for (let time = 1; time <= 2; time++) {
+        const sequence = model.sequence();
+        using session = model.session().append([2]);
+        const run = session.logits();
+        await Bun.sleep(40); // it waits by then, or begins to later
+        expect(messages.length).toBe(time - 1);
+        while (messages.length < time) {
+          now += 100;
+          await later(1);
+        }
+        for (let i = 0; i < 50; i++) {
+          now += 100;
+          await later(1);
+        }
+        sequence[Symbol.dispose]();
+        expect((await run).length).toBe(model.config.vocabSize);
+        expect(messages.length).toBe(time);
+      }
+      expect(messages[0]).toMatch(/^1 request of sessions waits, and nothing runs. Sequences of model.sequence\(\) and caches have 1 states and 0 pages/);
     } finally {
       process.off("warning", listen);
     }
@@ -185,8 +163,7 @@ describe("when states are in use", () => {
 
   test("the warning counts no earlier wait, and no time between two", async () => {
     using model = await openTiny(device, { states: 1 });
-    const a = model.session().append([1]);
-    await a.logits();
+    const sequence = model.sequence();
     let warnings = 0;
     let now = 0;
     using _ = replace(performance, "now", () => () => now);
@@ -199,10 +176,11 @@ describe("when states are in use", () => {
       await Bun.sleep(40);
       controller.abort(new Error("enough"));
       expect(await ended).toBe("enough");
+      await Bun.sleep(40);
       now += 2050;
       const run = b.logits();
       await Bun.sleep(40);
-      a[Symbol.dispose]();
+      sequence[Symbol.dispose]();
       await run;
       await later(3);
       expect(warnings).toBe(0);
@@ -211,66 +189,62 @@ describe("when states are in use", () => {
     }
   });
 
-  test("a wait can be aborted, and ends with its session", async () => {
+  test("a wait can be aborted, left, and ends with its session", async () => {
     using model = await openTiny(device, { states: 1 });
-    using a = model.session().append([1]);
-    await a.logits();
+    using sequence = model.sequence();
     const b = model.session().append([2]);
     const controller = new AbortController();
     const aborted = b.logits({ signal: controller.signal }).catch((error: Error) => error.message);
-    const disposed = (async () => {
-      await aborted;
-      return failure(() => b.logits());
-    })();
     await later(3);
     controller.abort(new Error("enough"));
     expect(await aborted).toBe("enough");
+    const pieces = b.generate(all);
+    const next = pieces.next();
+    await later(3);
+    expect(await pieces.return()).toEqual({ done: true, value: undefined });
+    expect(await next).toEqual({ done: true, value: undefined });
+    expect(await pieces.next()).toEqual({ done: true, value: undefined });
+    const disposed = failure(() => b.logits());
     await later(3);
     b[Symbol.dispose]();
     expect((await disposed).code).toBe("disposed");
+    expect(sequence.tokens).toBe(0);
   });
 });
 
 describe("when pages are in use", () => {
   const small = { states: 4, pages: { count: 6, tokens: 4 } };
 
-  test("a session waits until another one ends", async () => {
+  test("a session waits for those of the caller's sequences", async () => {
     using model = await openTiny(device, small);
-    const a = model.session().append(textOf(1, 17));
-    await a.logits();
+    const sequence = model.sequence();
+    await model.run([{ sequence, tokens: textOf(1, 17) }]);
     using b = model.session().append(textOf(2, 9));
     const run = tokensOf(b.generate({ ...all, maxTokens: 4 }));
     await Bun.sleep(30);
     expect(b.read).toBeLessThan(9);
-    a[Symbol.dispose]();
+    sequence[Symbol.dispose]();
     expect(await run).toEqual((await coldRun(model, textOf(2, 9), 4)).tokens);
   });
 
-  test("where all wait for each other, the last one fails, and the others go on when it has ended", async () => {
+  test("what can never fit is refused before anything is read", async () => {
     using model = await openTiny(device, small);
-    const cold = (await coldRun(model, textOf(1, 5), 15)).tokens;
-    const sessions = [1, 2, 3].map((seed) => model.session().append(textOf(seed, 5)));
-    const runs = sessions.map(async (session) => {
-      try {
-        return await tokensOf(session.generate({ ...all, maxTokens: 15 }));
-      } catch (error) {
-        session[Symbol.dispose]();
-        return (error as GatedDeltaError).code;
-      }
-    });
-    const results = await Promise.all(runs);
-    expect(results[0]).toEqual(cold);
-    expect(results.filter((result) => result === "out-of-memory").length).toBeGreaterThanOrEqual(1);
-    for (const session of sessions) session[Symbol.dispose]();
-    expect(model.freePages).toBe(6);
-  });
-
-  test("what can never fit is an error", async () => {
-    using model = await openTiny(device, small);
-    using session = model.session().append(textOf(1, 25));
-    expect((await failure(() => session.logits())).code).toBe("out-of-memory");
-    using refused = model.session({ whenFull: "error" }).append(textOf(1, 25));
-    expect((await failure(() => refused.logits())).message).toContain("pages");
+    const before = model.steps;
+    using session = model.session().append(textOf(1, 24));
+    for (const whenFull of ["wait", "error"] as const) {
+      using long = model.session({ whenFull }).append(textOf(1, 25));
+      expect((await failure(() => long.logits())).message).toMatch(/^session.logits: expected at most 24 tokens, as many as all pages of the model hold/);
+    }
+    expect((await failure(() => collect(session.generate()))).message).toMatch(/^session.generate: .*24 and 1 to come/);
+    using short = model.session().append(textOf(1, 20));
+    expect((await failure(() => collect(short.generate({ maxTokens: 5 })))).code).toBe("out-of-memory");
+    expect(model.steps).toBe(before);
+    expect((await session.logits()).length).toBe(model.config.vocabSize);
+    // An answer of no certain length ends where the pages do.
+    const pieces = await collect(short.generate(all));
+    expect(pieces.length).toBe(4);
+    expect(pieces.at(-1)!.end).toBe("length");
+    expect(pieces.map(({ token }) => token)).toEqual((await coldRun(model, textOf(1, 20), 4)).tokens);
   });
 });
 

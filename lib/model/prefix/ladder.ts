@@ -3,6 +3,9 @@
  * earlier one goes on from the last kept position that is at most n.
  */
 
+/** {@link LadderOptions.first} where it is left out. */
+export const defaultStep = 64;
+
 /** How positions are chosen. */
 export interface LadderOptions {
   /** The first step within a message, and the least distance between two positions, in tokens. @default 64 */
@@ -36,7 +39,7 @@ export const likelyEnd = 1 / 4;
  * @param to the last position, which is one of them.
  * @param messageEnds ascending positions after the last token of each message.
  */
-export function ladder(from: number, to: number, messageEnds: readonly number[], { first = 64, ratio = 2 }: LadderOptions = {}): Rung[] {
+export function ladder(from: number, to: number, messageEnds: readonly number[], { first = defaultStep, ratio = 2 }: LadderOptions = {}): Rung[] {
   const found: Rung[] = [];
   let last = from;
   const keep = (position: number, likely: number): void => {
@@ -55,6 +58,6 @@ export function ladder(from: number, to: number, messageEnds: readonly number[],
 }
 
 /** The most tokens before a change that are read again, where a message was changed after k tokens. */
-export function ladderStep(k: number, { first = 64, ratio = 2 }: LadderOptions = {}): number {
+export function ladderStep(k: number, { first = defaultStep, ratio = 2 }: LadderOptions = {}): number {
   return Math.max(2 * first, first + (k * (ratio - 1)) / ratio + 1);
 }

@@ -100,6 +100,16 @@ export class PrefixStore<Kept extends Keepable> implements Disposable {
     }
   }
 
+  /** What is kept, in no order. */
+  *kept(): Generator<Kept> {
+    for (const { kept } of this.#entries) yield kept;
+  }
+
+  /** How many of these tokens the longest entry that they begin with has. It does not count as used. */
+  known(tokens: Uint32Array, salt = ""): number {
+    return this.#trees.get(salt)?.longestPrefix(tokens)?.length ?? 0;
+  }
+
   /** Whether there is an entry of exactly these tokens. */
   has(tokens: Uint32Array, salt = ""): boolean {
     return this.#trees.get(salt)?.find(tokens) !== undefined;

@@ -4,15 +4,15 @@ import { NgramDrafter } from "../ngram-drafter.ts";
 import { anySeed } from "../sampling/philox.ts";
 import { Sampler, largestOf } from "../sampling/sampler.ts";
 import { settingsOf } from "../sampling/settings.ts";
+import type { LanguageModel } from "../language-model.ts";
+import type { RunResult } from "../run-result.ts";
 import type { Detokenizer } from "../text/detokenizer.ts";
 import { StopStrings } from "../text/stop-strings.ts";
-import { ReadAll, endedError } from "./conversation.ts";
+import { capacityOf, expectFits } from "./capacity.ts";
+import { endedError } from "./conversation.ts";
 import type { Conversation } from "./conversation.ts";
-import { DraftStep } from "./draft-step.ts";
+import { ReadAll } from "./read-all.ts";
 import type { GenerateOptions, Piece } from "./session-options.ts";
-
-/** Tokens that are read beside guesses; more are read first. */
-const mostCertain = 16;
 
 /** A token, and the logarithm of its probability where that is wanted. */
 type Chosen = Pick<Piece, "token" | "logprob">;
@@ -22,7 +22,7 @@ export class Generation {
   readonly #of: Conversation;
   readonly #sampler: Sampler;
   readonly #drafter: NgramDrafter | undefined;
-  readonly #draftTokens: number;
+
   readonly #stopTokens: ReadonlySet<number>;
   readonly #detokenizer: Detokenizer | undefined;
   readonly #stopStrings: StopStrings;
@@ -32,13 +32,16 @@ export class Generation {
   readonly #logprobs: boolean;
   /** Tokens that were chosen and not given out. */
   readonly #chosen: Chosen[] = [];
-  #draftStep: DraftStep | undefined;
+  #onProgress: GenerateOptions["onProgress"];
 
-  /** @throws {GatedDeltaError} for options that do not fit the model, or a session without room or beginning. */
-  constructor(op: string, of: Conversation, options: GenerateOptions) {
+  /**
+   * @param left aborted where its consumer leaves it.
+   * @throws {GatedDeltaError} for options that do not fit the model, or a session without room or beginning.
+   */
+  constructor(op: string, of: Conversation, options: GenerateOptions, left: AbortSignal) {
     const { model } = of;
     const { config, text } = model;
-    const { maxTokens = Infinity, stop = [], stopTokens = [], ignoreModelStops = false, drafts = false, logprobs = false, seed = anySeed(), signal } = options;
+    const { maxTokens = Infinity, stop = [], stopTokens = [], ignoreModelStops = false, drafts = false, logprobs = false, seed = anySeed(), signal, onProgress } = options;
     for (const [i, token] of stopTokens.entries()) {
       if (token < config.vocabSize) continue;
       throw new BoundsError({ op, argument: `stopTokens[${i}]`, expected: `a token id in 0..${config.vocabSize - 1}`, received: `${token}` });
@@ -58,8 +61,8 @@ export class Generation {
     const settings = settingsOf(options, options.sampling === "model" ? model.modelSampling() : {});
     this.#sampler = new Sampler(settings, seed, config.vocabSize);
     this.#sampler.saw(of.tokens);
-    const { tokens: draftTokens = 8, ...how } = typeof drafts === "object" ? drafts : {};
-    this.#draftTokens = draftTokens;
+    const { tokens: _ = 8, ...how } = typeof drafts === "object" ? drafts : {};
+
     if (drafts !== false) {
       this.#drafter = new NgramDrafter(how);
       this.#drafter.extend(of.tokens);
@@ -68,58 +71,42 @@ export class Generation {
     this.#detokenizer = text.hasTokenizer ? text.tokenizer.detokenizer() : undefined;
     this.#stopStrings = new StopStrings(stops);
     this.#logprobs = logprobs;
-    this.#signal = of.signalWith(signal);
-    this.#most = Math.min(of.tokens.length + maxTokens, config.maxPositions);
+    this.#signal = of.signalWith(signal === undefined ? left : AbortSignal.any([signal, left]));
+    this.#onProgress = onProgress;
+    this.#most = mostTokens(op, model, of.tokens.length, maxTokens);
   }
 
-  async *run(): AsyncGenerator<Piece, void, void> {
+  /** The next piece; undefined where there is none. */
+  async next(): Promise<Piece | undefined> {
     const of = this.#of;
-    try {
-      while (of.tokens.length < this.#most) {
-        if (this.#chosen.length === 0) await this.#choose();
-        else this.#signal.throwIfAborted();
-        const piece = this.#give(this.#chosen.shift()!);
-        yield piece;
-        if (piece.end !== undefined) return;
-        if (of.disposed) throw endedError("session.generate");
-      }
-    } finally {
-      this.#leaveDraft();
-      if (!of.disposed) of.keep();
-    }
+    if (of.disposed) throw endedError("session.generate");
+    if (of.tokens.length >= this.#most) return undefined;
+    if (this.#chosen.length === 0) await this.#choose();
+    else this.#signal.throwIfAborted();
+    return this.#give(this.#chosen.shift()!);
+  }
+
+  /** Ends it. */
+  close(): void {
+    if (!this.#of.disposed) this.#of.keep();
   }
 
   /** Has at least one token chosen. */
   async #choose(): Promise<void> {
     const of = this.#of;
     this.#signal.throwIfAborted();
-    this.#leaveDraft();
     const { logits } = of;
     if (logits !== undefined) {
       this.#take(logits);
       return;
     }
-    // Logits that nobody kept: everything is read again.
+    // Logits that were not kept: everything is read again.
     if (of.read === of.tokens.length) of.drop();
-    const drafts = this.#drafts();
-    if (drafts.length > 0) {
-      const step = new DraftStep(of, drafts, (row) => this.#take(row));
-      this.#draftStep = step;
-      await of.do(step, this.#signal);
-    } else {
-      await of.do(new ReadAll(of, ({ logits: row }) => void this.#take(row)), this.#signal);
-    }
+    const take = ({ logits: row }: RunResult): void => void this.#take(row);
+    await of.do(new ReadAll(of, { take, onProgress: this.#onProgress }), this.#signal);
+    this.#onProgress = undefined; // what follows is no prompt
     // It was aborted while its step ran, and nothing was given out: the logits are kept for the next generation.
     if (this.#chosen.length === 0) this.#signal.throwIfAborted();
-  }
-
-  /** Guesses, where the sequence is ready for them. */
-  #drafts(): readonly number[] {
-    const { sequence, tokens } = this.#of;
-    if (this.#drafter === undefined || sequence === undefined || sequence.disposed || !sequence.valid) return [];
-    if (tokens.length - sequence.tokens > mostCertain) return [];
-    // As many tokens as there are guesses, and one more, are chosen in a step.
-    return this.#drafter.draft(Math.min(this.#draftTokens, this.#most - tokens.length - 1));
   }
 
   /** Chooses the token after a row of logits; none where the generation was aborted, or is over with what was chosen. */
@@ -164,19 +151,19 @@ export class Generation {
     if (found !== undefined) return { ...chosen, text, end: "string" };
     return last ? { ...chosen, text, end: "length" } : { ...chosen, text };
   }
+}
 
-  /** The fork that read guesses takes the sequence's place, where all that it has read was given out. */
-  #leaveDraft(): void {
-    const fork = this.#draftStep?.take();
-    this.#draftStep = undefined;
-    if (fork === undefined) return;
-    const of = this.#of;
-    if (of.disposed || !fork.valid || fork.tokens > of.tokens.length) {
-      fork[Symbol.dispose]();
-      return;
-    }
-    of.replace(fork);
-  }
+/**
+ * How many tokens a conversation of `tokens` has at the end of an answer, at most.
+ *
+ * @throws {GatedDeltaError} of code `out-of-memory` where that is more than all pages hold; an answer of no certain length
+ *   ends there.
+ */
+function mostTokens(op: string, model: LanguageModel, tokens: number, maxTokens: number): number {
+  const { maxPositions } = model.config;
+  const most = Math.min(tokens + maxTokens, maxPositions);
+  expectFits(op, model, tokens, maxTokens === Infinity ? 1 : most - tokens);
+  return Math.min(most, capacityOf(model));
 }
 
 /** The logarithm of a token's probability by a softmax of the logits. */

@@ -1,10 +1,11 @@
 import { checkOptions } from "../../arguments/options.ts";
 import { GatedDeltaError } from "../../errors.ts";
-import { ladder, likelyEnd } from "../prefix/ladder.ts";
+import { defaultStep, ladder, likelyEnd } from "../prefix/ladder.ts";
 import type { LadderOptions } from "../prefix/ladder.ts";
 import { PrefixStore } from "../prefix/prefix-store.ts";
 import type { Sequence } from "../sequence.ts";
-import type { Reserve, Scheduler } from "./scheduler.ts";
+import type { Reserve } from "./room.ts";
+import type { Scheduler } from "./scheduler.ts";
 
 /** Options of {@link SessionCache}. */
 export interface SessionCacheOptions {
@@ -33,6 +34,10 @@ export let cacheParts: (value: unknown) => CacheAccess | undefined;
 /** What sessions do with a cache. */
 export interface CacheAccess {
   readonly scheduler: Scheduler;
+  /** The least distance between two kept positions. */
+  readonly step: number;
+  /** How many of these tokens the longest entry has that they begin with. */
+  known(tokens: Uint32Array, salt: string): number;
   /** A fork of the longest entry that these tokens begin with; the caller's. */
   lookup(tokens: Uint32Array, salt: string): Sequence | undefined;
   /** Positions to keep on the way. */
@@ -72,14 +77,16 @@ export class SessionCache implements Disposable {
       bytes: (length, shared) => stateBytes + pageBytes * (Math.ceil(length / pageTokens) - Math.floor(shared / pageTokens)) + 4 * (length - shared),
       valid: (sequence) => !sequence.disposed && sequence.valid,
     });
-    this.#reserve = { evict: () => this.#store.evict() };
+    this.#reserve = { kept: () => this.#store.kept(), evict: (which) => this.#store.evict(which) };
     this.#access = {
       scheduler,
+      step: first ?? defaultStep,
+      known: (tokens, salt) => this.#store.known(tokens, salt),
       lookup: (tokens, salt) => this.#lookup(tokens, salt),
       positions: (from, to, messageEnds) => (this.#disposed ? [] : ladder(from, to, messageEnds, steps)),
       insert: (tokens, sequence, salt, likely) => this.#insert(tokens, sequence, salt, likely),
     };
-    scheduler.add(this.#reserve);
+    scheduler.room.add(this.#reserve);
     Object.freeze(this);
   }
 
@@ -131,7 +138,7 @@ export class SessionCache implements Disposable {
     if (this.#disposed) return;
     this.#disposed = true;
     this.clear();
-    this.#access.scheduler.remove(this.#reserve);
+    this.#access.scheduler.room.remove(this.#reserve);
   }
 
   #lookup(tokens: Uint32Array, salt: string): Sequence | undefined {

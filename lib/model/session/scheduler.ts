@@ -1,31 +1,40 @@
 /**
  * Brings the work of many sessions through one model, step by step. A step is one run: a token of every session that
- * decodes, and pieces of waiting prompts, together a bounded number of tokens, so that decoding sessions keep their pace.
- * Prompts take turns. What comes while a step runs is part of the next one.
+ * decodes, and pieces of prompts, together a bounded number of tokens, so that decoding sessions keep their pace. What comes
+ * while a step runs is part of the next one.
+ *
+ * Requests go on in the order in which they came. Where states or pages are short an earlier one takes those of later ones
+ * (see {@link Room}), so that the first one always goes on, and none waits for the steps of a later one.
  */
-import { GatedDeltaError } from "../../errors.ts";
+import { DisposedError, GatedDeltaError } from "../../errors.ts";
 import { nextTurn } from "../../layer/turns.ts";
+import type { Entry } from "../batch.ts";
 import type { LanguageModel } from "../language-model.ts";
-import type { BatchEntry } from "../model-options.ts";
-import type { RunResult } from "../run-result.ts";
 import { memoryOf } from "../model-memory.ts";
 import { PageNeed } from "../page-ledger.ts";
-import { sequenceParts } from "../sequence.ts";
+import type { RunResult } from "../run-result.ts";
+import { noState } from "../sequence.ts";
+import { waitsForBeginning } from "./beginnings.ts";
+import type { Conversation } from "./conversation.ts";
+import { promptShares } from "./prompt-shares.ts";
+import { Request } from "./request.ts";
+import { Room } from "./room.ts";
+import { Stall } from "./stall.ts";
+import { SwapSpace } from "./stored.ts";
 
 /** Something that a session wants to be run. */
 export interface Work {
   /** Whether its next step can't be cut, as a token of a decoding session can't. */
   readonly whole: boolean;
+  /** How many tokens it has left to read. */
+  readonly left: number;
   /**
-   * Takes the state that it needs, where it has none yet; called before each step.
+   * The entries of its next step, of at most `most` tokens where it can be cut. Asking changes nothing. The conversation is
+   * ready.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` where none is free: it is asked again when one may be.
+   * @param guesses whether tokens that may be wrong can be part of it.
    */
-  begin(): void;
-  /** Whether what it needs is being made ready: it has no next step until then. {@link Scheduler.freed} is called when it is. */
-  readonly preparing: boolean;
-  /** The entries of its next step, of at most `most` tokens where it can be cut. Asking changes nothing. */
-  next(most: number): readonly BatchEntry[];
+  next(most: number, guesses: boolean): readonly Entry[];
   /**
    * The step has run. Logits can be read until this returns.
    *
@@ -34,22 +43,17 @@ export interface Work {
   ran(results: readonly RunResult[]): boolean;
 }
 
-/** How work is done. */
-export interface WorkOptions {
-  /** Whether work waits while states or pages are in use, or is refused. */
-  readonly whenFull: "wait" | "error";
-  readonly signal: AbortSignal | undefined;
-}
-
-/** Something that gives states and pages back when they are short. */
-export interface Reserve {
-  /** Gives some back; false where it has none. */
-  evict(): boolean;
-}
-
-interface Job {
+/** Work, and what it is done for. */
+export interface JobParts {
+  readonly conversation: Conversation;
+  readonly request: Request;
   readonly work: Work;
-  readonly options: WorkOptions;
+  /** Ends it before its last step. */
+  readonly signal: AbortSignal;
+}
+
+/** Work that waits for a step or is in one. */
+export interface Job extends JobParts {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
   /** Ends what listens for its signal. */
@@ -61,13 +65,11 @@ interface Job {
 /** What a step has of one job. */
 interface Share {
   readonly job: Job;
-  readonly entries: readonly BatchEntry[];
+  readonly entries: readonly Entry[];
 }
 
-/** How long states and pages that sessions do not know of are waited for before they are looked for again. */
+/** How long memory is waited for, with nothing that runs, before it is looked for again. */
 const pollMilliseconds = 20;
-/** How long sessions wait, with nothing that runs, before a warning says what for. */
-const warnMilliseconds = 2000;
 
 /** Options of {@link Scheduler}. */
 export interface SchedulerOptions {
@@ -75,27 +77,31 @@ export interface SchedulerOptions {
   readonly promptTokens: number;
   /** Tokens of prompts in a step in which none does. */
   readonly batchTokens: number;
+  /** Bytes of states, keys and values that may be in the host's memory while others have their place. */
+  readonly swap: number;
 }
 
 export class Scheduler {
+  readonly room: Room;
+  /** Counts what sessions do, to tell which of them did something last. */
+  clock = 0;
   readonly #model: LanguageModel;
   readonly #options: SchedulerOptions;
-  readonly #reserves = new Set<Reserve>();
-  /** In the order of their turns. */
-  #jobs: Job[] = [];
+  readonly #stall: Stall;
+  /** By the age of their requests. */
+  readonly #jobs: Job[] = [];
   /** Those whose step runs. */
   readonly #running = new Set<Job>();
+  #requests = 0;
   #looping = false;
   #wake: (() => void) | undefined;
   #steps = 0;
-  /** Sessions that may hold states or pages. */
-  #holders = 0;
-  /** Whether it was said that sessions wait for others that do nothing. */
-  #warned = false;
 
   constructor(model: LanguageModel, options: SchedulerOptions) {
     this.#model = model;
     this.#options = options;
+    this.room = new Room(model, new SwapSpace(options.swap));
+    this.#stall = new Stall(model, this.room);
   }
 
   /** How many steps have run. */
@@ -103,58 +109,37 @@ export class Scheduler {
     return this.#steps;
   }
 
-  /** Work that waits or runs. */
-  get waiting(): number {
-    return this.#jobs.length;
-  }
-
-  /** Adds something that is asked for states and pages when they are short. */
-  add(reserve: Reserve): void {
-    this.#reserves.add(reserve);
-  }
-
-  remove(reserve: Reserve): void {
-    this.#reserves.delete(reserve);
-  }
-
-  /** A session that may hold states and pages began (1) or ended (−1). */
-  hold(count: 1 | -1): void {
-    this.#holders += count;
-    if (count < 0) this.freed();
-  }
-
   /** States or pages may be free again. */
   freed(): void {
     this.#wake?.();
   }
 
-  /** Has a reserve give something back. */
-  evict(): boolean {
-    for (const reserve of this.#reserves) if (reserve.evict()) return true;
-    return false;
+  /** A request that begins now. */
+  request(whenFull: "wait" | "error"): Request {
+    return new Request(this.#requests++, whenFull);
   }
 
   /**
    * Does work in the steps to come.
    *
    * @throws what the work's methods throw; the reason of the signal, where that ends it before its last step; a failed
-   *   run's error; an error of code `out-of-memory` where states or pages are short, as {@link WorkOptions.whenFull} says,
-   *   and for the work that came last where all that hold any wait for each other.
+   *   run's error; an error of code `out-of-memory` where states or pages are short and the request does not wait.
    */
-  do(work: Work, options: WorkOptions): Promise<void> {
+  do(parts: JobParts): Promise<void> {
     return new Promise((resolve, reject) => {
-      const { signal } = options;
-      if (signal?.aborted) {
+      const { signal, request } = parts;
+      if (signal.aborted) {
         reject(signal.reason);
         return;
       }
       const aborted = (): void => {
-        if (!this.#running.has(job)) this.#end(job, () => reject(signal!.reason));
+        if (!this.#running.has(job)) this.#end(job, () => reject(signal.reason));
       };
-      const release = (): void => signal?.removeEventListener("abort", aborted);
-      const job: Job = { work, options, resolve, reject, release, full: undefined };
-      signal?.addEventListener("abort", aborted);
-      this.#jobs.push(job);
+      const release = (): void => signal.removeEventListener("abort", aborted);
+      const job: Job = { ...parts, resolve, reject, release, full: undefined };
+      signal.addEventListener("abort", aborted);
+      const before = this.#jobs.findLastIndex((other) => other.request.age < request.age);
+      this.#jobs.splice(before + 1, 0, job);
       this.freed();
       if (!this.#looping) void this.#loop();
     });
@@ -162,90 +147,111 @@ export class Scheduler {
 
   async #loop(): Promise<void> {
     this.#looping = true;
+    const { turns } = memoryOf(this.#model);
     // Work that comes at the same time is one step's.
     await nextTurn();
-    let idleSince: number | undefined;
     while (this.#jobs.length > 0) {
-      const step = this.#compose();
-      if (step.length > 0) {
-        idleSince = undefined;
-        await this.#run(step);
-      } else if (this.#jobs.length > 0) {
-        await this.#waitForRoom((idleSince ??= performance.now()));
+      await turns.take();
+      let step: Share[];
+      try {
+        step = this.#compose();
+        if (step.length > 0) await this.#run(step);
+      } finally {
+        turns.give();
       }
+      // Those who go on, go on now, and are part of the next step.
+      if (step.length > 0) await nextTurn();
+      else if (this.#jobs.length > 0) await this.#waitForRoom();
     }
+    this.#stall.over();
     this.#looping = false;
   }
 
   /** What the next step does. Work that can't be begun, or throws, ends here. */
   #compose(): Share[] {
-    const step: Share[] = [];
+    const jobs = [...this.#jobs];
+    // All begin before tokens are shared out: how many a prompt has left depends on what a cache knows of it.
+    const ready = jobs.filter((job) => this.#tried(job, () => this.#begin(job, jobs)) === true);
+    const prompts = ready.filter(({ work }) => !work.whole);
+    const { promptTokens, batchTokens } = this.#options;
+    const shares = promptShares(prompts.map(({ work }) => work.left), prompts.length < ready.length ? promptTokens : batchTokens);
+    const most = new Map(prompts.map((job, i) => [job, shares[i]!]));
     const need = new PageNeed(memoryOf(this.#model).pages.ledger);
-    const whole = this.#jobs.filter(({ work }) => work.whole);
-    for (const job of whole) this.#share(step, need, job, Infinity);
-    let room = step.length > 0 ? this.#options.promptTokens : this.#options.batchTokens;
-    for (const job of this.#jobs.filter(({ work }) => !work.whole)) {
-      if (room <= 0) break;
-      const share = this.#share(step, need, job, room);
-      for (const { tokens } of share?.entries ?? []) room -= tokens.length;
-    }
-    return step;
+    return ready.flatMap((job) => {
+      // A later one may have given way to those before it.
+      if (most.get(job) === 0 || !job.conversation.memory.ready) return [];
+      const entries = this.#tried(job, () => this.#take(job, need, most.get(job) ?? Infinity));
+      return entries === undefined ? [] : [{ job, entries }];
+    });
   }
 
-  /** Adds a job's part to a step, if there are states and pages for it. */
-  #share(step: Share[], need: PageNeed, job: Job, most: number): Share | undefined {
+  /** Does a part of a job's work. Where that throws the job ends, or waits for memory. */
+  #tried<T>(job: Job, run: () => T): T | undefined {
+    const { request } = job;
     job.full = undefined;
     try {
-      this.#begin(job.work);
-      if (job.work.preparing) return undefined;
-      const share = { job, entries: job.work.next(most) };
-      this.#takePages(need, share.entries);
-      step.push(share);
-      return share;
+      return run();
     } catch (error) {
-      const full = error instanceof GatedDeltaError && error.code === "out-of-memory";
-      if (full && job.options.whenFull === "wait") job.full = error;
+      const full = error instanceof GatedDeltaError && error.code === "out-of-memory" && error !== request.refused;
+      if (full && request.whenFull === "wait") job.full = error;
       else this.#end(job, () => job.reject(error));
       return undefined;
     }
   }
 
-  #begin(work: Work): void {
-    for (;;) {
-      try {
-        work.begin();
-        return;
-      } catch (error) {
-        if (!(error instanceof GatedDeltaError) || error.code !== "out-of-memory" || !this.evict()) throw error;
-      }
+  /** Has a job's conversation begin; true where it can go on now. It needs a state, and as many pages as it begins with. */
+  #begin(job: Job, jobs: readonly Job[]): boolean {
+    const { conversation, request, conversation: { memory } } = job;
+    conversation.check();
+    if (memory.ready) return true;
+    if (memory.restoring || waitsForBeginning(job, jobs)) return false;
+    const { ledger } = memoryOf(this.#model).pages;
+    const pages = memory.pagesToBegin;
+    request.stored = memory.stored?.bytes ?? 0;
+    if (pages > ledger.free) {
+      if (pages > this.room.pages(request)) throw this.#noPages(pages);
+      if (memory.stored !== undefined) while (pages > ledger.free && this.room.takePages(request)) continue;
     }
+    if (!this.room.state(request, memory.holding)) throw noState("session", this.#model.states, stateAdvice);
+    conversation.begin();
+    return memory.ready;
   }
 
-  /** Counts the pages of some entries, too, and has reserves give some back where not enough are free. */
-  #takePages(need: PageNeed, entries: readonly BatchEntry[]): void {
+  /** The entries of a job's next step, whose pages count as taken from now on. */
+  #take({ request, work, conversation }: Job, need: PageNeed, most: number): readonly Entry[] {
     const { ledger } = memoryOf(this.#model).pages;
-    const lists = entries.map(({ sequence }) => sequenceParts(sequence)!.list);
-    const counts = entries.map(({ tokens }) => tokens.length);
-    need.add(lists, counts);
-    while (need.pages > ledger.free) {
-      if (this.evict()) continue;
-      const expected = `${need.pages} free pages for the next step (\`pages\` of LanguageModel.load; sessions give theirs back when they are disposed)`;
-      const received = `${ledger.free} of the model's ${ledger.capacity}`;
-      need.remove(lists, counts);
-      throw new GatedDeltaError("out-of-memory", { op: "session", expected, received });
-    }
+    const add = (entries: readonly Entry[], by: "add" | "remove" = "add"): readonly Entry[] => {
+      need[by](entries.map(({ parts }) => parts.list), entries.map(({ tokens }) => tokens.length));
+      return entries;
+    };
+    let entries = add(work.next(most, true));
+    if (need.pages <= ledger.free) return entries;
+    // Guesses take nothing from others, and a prompt reads as much as there is room for.
+    add(entries, "remove");
+    const pages = this.room.pages(request) - need.pages;
+    const fits = ledger.room(conversation.memory.holding!.list, Math.max(0, pages));
+    if (fits === 0) throw this.#noPages(1);
+    entries = add(work.next(Math.min(most, fits), false));
+    while (need.pages > ledger.free && this.room.takePages(request)) continue;
+    if (need.pages <= ledger.free) return entries;
+    add(entries, "remove");
+    throw this.#noPages(need.pages - ledger.free);
+  }
+
+  #noPages(needed: number): GatedDeltaError {
+    const { ledger } = memoryOf(this.#model).pages;
+    const expected = `${needed} free page${needed === 1 ? "" : "s"} for the next step (\`pages\` of LanguageModel.load)`;
+    return new GatedDeltaError("out-of-memory", { op: "session", expected, received: `${ledger.free} of the model's ${ledger.capacity}` });
   }
 
   async #run(step: readonly Share[]): Promise<void> {
     for (const { job } of step) this.#running.add(job);
-    // Who had a turn comes after those who had none.
-    const had = new Set(step.map(({ job }) => job));
-    this.#jobs = [...this.#jobs.filter((job) => !had.has(job)), ...had];
+    this.#stall.over();
     let results: RunResult[] = [];
     let failure: { readonly error: unknown } | undefined;
     try {
-      while (this.#model.running) await nextTurn(); // a run of the caller's
-      results = await this.#model.run(step.flatMap(({ entries }) => entries));
+      if (this.#model.disposed) throw new DisposedError({ op: "session", expected: "a model that is not disposed" });
+      results = await memoryOf(this.#model).run("session", step.flatMap(({ entries }) => entries));
       this.#steps++;
     } catch (error) {
       failure = { error };
@@ -257,16 +263,14 @@ export class Scheduler {
       if (failure !== undefined) this.#end(job, () => job.reject(failure.error));
       else this.#after(job, own);
     }
-    // Those who go on, go on now, and are part of the next step.
-    await nextTurn();
   }
 
   #after(job: Job, results: readonly RunResult[]): void {
-    const { signal } = job.options;
     try {
+      job.conversation.advanced();
       const done = job.work.ran(results);
       if (done) this.#end(job, job.resolve);
-      else if (signal?.aborted) this.#end(job, () => job.reject(signal.reason));
+      else if (job.signal.aborted) this.#end(job, () => job.reject(job.signal.reason));
     } catch (error) {
       this.#end(job, () => job.reject(error));
     }
@@ -281,27 +285,10 @@ export class Scheduler {
     this.freed();
   }
 
-  /** Who waits for sessions that do nothing may wait for ever: a program that never disposes of them is told, once. */
-  #warnOfIdleness(idleSince: number): void {
-    if (this.#warned || performance.now() - idleSince < warnMilliseconds) return;
+  /** Nothing fits. Waits until something may. */
+  async #waitForRoom(): Promise<void> {
     const full = this.#jobs.find((job) => job.full !== undefined)?.full;
-    if (full === undefined) return;
-    this.#warned = true;
-    process.emitWarning(
-      `${this.#jobs.length} of ${this.#holders} sessions wait, and none runs: what they wait for is held by sessions that do nothing. ` +
-        `Dispose of those, load the model with more states or pages, or use whenFull: "error". ${full.message}`,
-      { code: "GATED_DELTA_WAIT", type: "GatedDeltaWarning" },
-    );
-  }
-
-  /** Nothing fits since then. Waits until something may, or ends what came last where nobody else could give way. */
-  async #waitForRoom(idleSince: number): Promise<void> {
-    if (this.#jobs.length >= this.#holders && !this.#jobs.some(({ work }) => work.preparing)) {
-      const last = this.#jobs.at(-1)!;
-      this.#end(last, () => last.reject(last.full));
-      return;
-    }
-    this.#warnOfIdleness(idleSince);
+    if (full !== undefined) this.#stall.waits(this.#jobs.length, full);
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, pollMilliseconds);
       this.#wake = () => {
@@ -312,3 +299,5 @@ export class Scheduler {
     this.#wake = undefined;
   }
 }
+
+const stateAdvice = " (`states` of LanguageModel.load)";

@@ -10,9 +10,9 @@ export interface SessionOptions {
   /** Sessions of different salts share nothing of a cache: such as a user's name. @default "" */
   readonly salt?: string | undefined;
   /**
-   * What happens where all states or pages are in use: `"wait"` until others give some back, `"error"` at once. A session
-   * that does nothing keeps what it has until it is disposed. Waiting ends with an error where all sessions of the model wait; where
-   * it is for sessions that do nothing, a warning (`GATED_DELTA_WAIT`) says so once, after two seconds. @default "wait"
+   * What happens where requests at work have all states or pages: `"wait"`, the requests go on in the order in which they came,
+   * and each ends with its answer; `"error"`, it ends with an error of code `out-of-memory` at once. What caches and idle
+   * sessions have is taken in either case: they read again what they need later. @default "wait"
    */
   readonly whenFull?: "wait" | "error" | undefined;
 }
@@ -36,6 +36,8 @@ export interface GenerateOptions extends SamplingOptions {
   readonly logprobs?: boolean | undefined;
   /** Ends the generation: the iterator throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
+  /** Called after each step that has read a piece of the prompt. What it throws ends the generation. */
+  readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
 }
 
 /** How tokens are guessed. */
@@ -48,6 +50,38 @@ export interface DraftingOptions extends NgramOptions {
 export interface ReadOptions {
   /** Ends the wait: what was read by then stays read. */
   readonly signal?: AbortSignal | undefined;
+  /** Called after each step that has read a piece. What it throws ends the call. */
+  readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
+}
+
+/** How far a prompt was read. */
+export interface ReadProgress {
+  /** Tokens that are read, or were known. Fewer than before where the session gave its memory to an earlier request. */
+  readonly read: number;
+  /** Tokens of the prompt. */
+  readonly total: number;
+}
+
+/** How many tokens something took. */
+export interface Usage {
+  /** Tokens of the prompt. */
+  readonly promptTokens: number;
+  /** Those of the prompt that were known, and did not have to be read. */
+  readonly cachedTokens: number;
+  /** How many tokens were generated. */
+  readonly generatedTokens: number;
+}
+
+/** A whole answer. */
+export interface Completion {
+  /** The text of all pieces; empty without a tokenizer. */
+  readonly text: string;
+  /** The ids of all pieces. */
+  readonly tokens: readonly number[];
+  /** Why it ended, as {@link Piece.end}. */
+  readonly end: "token" | "string" | "length";
+  /** Of this answer: its prompt is all that the session had before. */
+  readonly usage: Usage;
 }
 
 /** A token of an answer. */

@@ -3,10 +3,11 @@ import { z } from "zod";
 import { choice, integer, options } from "../../arguments/schema-parts.ts";
 import { samplingShape } from "../sampling/sampling-schemas.ts";
 import type { SessionCacheOptions } from "./prefix-cache.ts";
-import type { GenerateOptions, ReadOptions } from "./session-options.ts";
+import type { GenerateOptions, ReadOptions, ReadProgress } from "./session-options.ts";
 
 const count = integer(0, 2 ** 31 - 1);
 const signal = z.custom<AbortSignal>((value) => value instanceof AbortSignal, "an AbortSignal").optional();
+const onProgress = z.custom<(progress: ReadProgress) => void>((value) => typeof value === "function", "a function").optional();
 const stopText = "a text, not empty, or an array of some";
 const stop = z.string(stopText).min(1, stopText).refine((text) => text.isWellFormed(), "a well-formed text");
 const ratio = "a number above 1, at most 16";
@@ -31,10 +32,11 @@ export const generateOptions = options<GenerateOptions>()({
   drafts: z.union([z.boolean(), drafting], "a boolean or { tokens?, longest?, shortest?, window? }").optional(),
   logprobs: z.boolean("a boolean").optional(),
   signal,
+  onProgress,
 });
 
 /** {@link ReadOptions} */
-export const readOptions = options<ReadOptions>()({ signal });
+export const readOptions = options<ReadOptions>()({ signal, onProgress });
 
 /** {@link SessionCacheOptions} */
 export const sessionCacheOptions = options<SessionCacheOptions>()({

@@ -6,12 +6,14 @@ import { isModel } from "../model-memory.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
 import { viewsOf } from "../snapshot.ts";
 import { readTokenIds } from "../token-ids.ts";
-import { Conversation, endedError, runningError, stateFor } from "./conversation.ts";
+import { Answer } from "./answer.ts";
+import { Conversation, endedError, runningError } from "./conversation.ts";
 import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { readSession, writeSession } from "./session-file.ts";
-import type { GenerateOptions, Piece, ReadOptions, SessionOptions } from "./session-options.ts";
+import type { Completion, GenerateOptions, Piece, ReadOptions, SessionOptions, Usage } from "./session-options.ts";
+import { Stored } from "./stored.ts";
 
 /** Makes a session. */
 export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: SessionOptions) => Session;
@@ -32,7 +34,7 @@ let making = false;
  * for await (const { text } of session.generate({ maxTokens: 200 })) process.stdout.write(text);
  */
 export class Session implements Disposable {
-  static readonly #collected = new FinalizationRegistry<Scheduler>((scheduler) => scheduler.hold(-1));
+  static readonly #collected = new FinalizationRegistry<Conversation>((of) => end(of));
 
   /** The model whose session it is. */
   readonly model: LanguageModel;
@@ -42,8 +44,7 @@ export class Session implements Disposable {
     if (!making) throw new GatedDeltaError("invalid-argument", { op: "Session", expected: "model.session()" });
     this.model = of.model;
     this.#of = of;
-    of.scheduler.hold(1);
-    Session.#collected.register(this, of.scheduler, this);
+    Session.#collected.register(this, of, this);
     Object.freeze(this);
   }
 
@@ -62,7 +63,7 @@ export class Session implements Disposable {
       const { cache, salt = "", whenFull = "wait" } = checkOptions(schemas().sessionOptions, op, options);
       const access = cache === undefined ? undefined : cacheParts(cache);
       if (cache !== undefined && access?.scheduler !== scheduler) throw invalid(op, "cache", "a cache of this model", cache);
-      return Session.#make(new Conversation({ model, scheduler, cache: access, salt, whenFull, tokens: [], messageEnds: [] }));
+      return Session.#make(new Conversation({ model, scheduler, cache: access, salt, whenFull }));
     };
   }
 
@@ -144,18 +145,35 @@ export class Session implements Disposable {
     const op = "session.generate";
     this.#alive(op);
     const checked: GenerateOptions = checkOptions(schemas().generateOptions, op, options);
-    return this.#generate(op, checked);
+    return new Answer(this, this.#of, (left) => {
+      this.#idle(op);
+      return new Generation(op, this.#of, checked, left);
+    });
   }
 
-  async *#generate(op: string, options: GenerateOptions): AsyncGenerator<Piece, void, void> {
-    this.#idle(op);
-    const of = this.#of;
-    of.running = "a generation";
-    try {
-      yield* new Generation(op, of, options).run();
-    } finally {
-      of.running = undefined;
+  /**
+   * {@link generate}, to its end.
+   *
+   * @throws as {@link generate}.
+   */
+  async complete(options: GenerateOptions = {}): Promise<Completion> {
+    const { length: promptTokens, known, cached } = this.#of.counts;
+    const tokens: number[] = [];
+    let text = "";
+    let end: Piece["end"];
+    for await (const piece of this.generate(options)) {
+      tokens.push(piece.token);
+      text += piece.text;
+      end = piece.end;
     }
+    const cachedTokens = known + this.#of.counts.cached - cached;
+    return { text, tokens, end: end ?? "length", usage: { promptTokens, cachedTokens, generatedTokens: tokens.length } };
+  }
+
+  /** How many tokens came from the caller, how many of these a cache had, and how many were generated. */
+  get usage(): Usage {
+    const { length, generated: generatedTokens, cached: cachedTokens } = this.#of.counts;
+    return { promptTokens: length - generatedTokens, cachedTokens, generatedTokens };
   }
 
   /**
@@ -166,8 +184,8 @@ export class Session implements Disposable {
    */
   async logits(options: ReadOptions = {}): Promise<Float32Array> {
     const op = "session.logits";
-    const signal = this.#readSignal(op, options);
-    if (this.#of.logits === undefined) await this.#of.readAll(op, signal, false);
+    const { signal, onProgress } = this.#readOptions(op, options);
+    if (this.#of.logits === undefined) await this.#of.readAll(op, signal, { hidden: false, onProgress });
     return this.#of.logits!.slice();
   }
 
@@ -180,38 +198,28 @@ export class Session implements Disposable {
    */
   async hidden(options: ReadOptions = {}): Promise<Float32Array> {
     const op = "session.hidden";
-    const signal = this.#readSignal(op, options);
-    if (this.#of.hidden === undefined) await this.#of.readAll(op, signal, true);
+    const { signal, onProgress } = this.#readOptions(op, options);
+    if (this.#of.hidden === undefined) await this.#of.readAll(op, signal, { hidden: true, onProgress });
     return this.#of.hidden!.slice();
   }
 
-  #readSignal(op: string, options: ReadOptions): AbortSignal | undefined {
+  #readOptions(op: string, options: ReadOptions): ReadOptions {
     this.#idle(op);
-    return checkOptions(schemas().readOptions, op, options).signal;
+    return checkOptions(schemas().readOptions, op, options);
   }
 
   /**
-   * A second session of the same tokens, which goes on by itself. What was read is shared, and not copied.
+   * A second session of the same tokens, which goes on by itself. What was read is shared, and not copied; the two part when
+   * one of them goes on. That takes no memory now, and none is refused.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` when no state is free, after the model's caches have given theirs
-   *   back; of code `state` while a step of the session is under way.
+   * @throws {GatedDeltaError} of code `state` while a step of the session is under way.
    */
   fork(): Session {
     const op = "session.fork";
     this.#alive(op);
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
-    const { model, scheduler, cache, salt, whenFull } = of;
-    const other = new Conversation({ model, scheduler, cache, salt, whenFull, tokens: of.tokens.slice(), messageEnds: of.messageEnds.slice() });
-    if (of.sequence !== undefined && !of.sequence.disposed && of.sequence.valid) {
-      while (model.freeStates === 0 && scheduler.evict()) continue;
-      const { sequence } = of;
-      other.sequence = stateFor(op, () => sequence.fork());
-    }
-    other.stored = of.stored;
-    other.logits = of.logits;
-    other.hidden = of.hidden;
-    return Session.#make(other);
+    return Session.#make(of.fork());
   }
 
   /**
@@ -227,10 +235,21 @@ export class Session implements Disposable {
     expectPath(op, path);
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
-    const { tokens, messageEnds, readable, stored, logits } = of;
-    const read = readable === undefined ? stored : viewsOf(readable);
-    const contents = { tokens: Int32Array.from(tokens), messageEnds: Int32Array.from(messageEnds), logits: logits?.slice(), read };
-    await of.whileSaving(() => writeSession(op, path, of.model, contents));
+    const write = (from: Conversation): Promise<void> => {
+      const { logits, memory: { readable, stored } } = from;
+      const read = readable === undefined ? stored?.snapshot : viewsOf(readable);
+      const contents = { tokens: Int32Array.from(from.tokens), messageEnds: Int32Array.from(from.messageEnds), logits: logits?.slice(), read };
+      return from.whileSaving(() => writeSession(op, path, of.model, contents));
+    };
+    if (of.memory.taken === undefined) return write(of);
+    // A copy of it reads again what it had, so that it can go on meanwhile.
+    const copy = of.fork();
+    try {
+      await copy.readAgain(op);
+      await write(copy);
+    } finally {
+      copy.drop();
+    }
   }
 
   /**
@@ -252,7 +271,8 @@ export class Session implements Disposable {
       for (const token of tokens) of.tokens.push(token);
       for (const end of messageEnds) of.messageEnds.push(end);
       of.logits = logits;
-      of.stored = read;
+      of.memory.stored = read === undefined ? undefined : new Stored(read);
+      of.fromFile = true;
       return session;
     } catch (error) {
       session[Symbol.dispose]();
@@ -262,13 +282,8 @@ export class Session implements Disposable {
 
   /** Ends it: a generation of it ends with an error. Gives its state and pages back, once no step of it is under way. */
   [Symbol.dispose](): void {
-    const of = this.#of;
-    if (of.disposed) return;
-    of.disposed = true;
-    of.ended.abort(endedError());
-    if (!of.pending) of.drop();
+    end(this.#of);
     Session.#collected.unregister(this);
-    of.scheduler.hold(-1);
   }
 
   #alive(op: string): void {
@@ -280,6 +295,15 @@ export class Session implements Disposable {
     this.#alive(op);
     if (this.#of.running !== undefined) throw runningError(op, this.#of.running);
   }
+}
+
+/** Ends a session: what it has goes back once no step of it is under way. */
+function end(of: Conversation): void {
+  if (of.disposed) return;
+  of.disposed = true;
+  of.ended.abort(endedError());
+  if (!of.pending) of.drop();
+  of.parts.scheduler.freed();
 }
 
 /** Calls another function of the public ones; what it refuses is refused in this call's name. */

@@ -1,0 +1,83 @@
+/** How much memory a model takes for states, keys and values: what the caller says, and for the rest a share of what is free. */
+import { GatedDeltaError } from "../errors.ts";
+import { convChannels, valueChannels } from "../layer/config.ts";
+import { dtypes } from "../tensor/dtype.ts";
+import type { FloatDType } from "../tensor/dtype.ts";
+import type { ModelConfig } from "./model-config.ts";
+import type { LoadModelOptions } from "./model-options.ts";
+import { largestTensor } from "./page-pool.ts";
+
+/** States and pages of a model. */
+export interface MemoryPlan {
+  readonly states: { readonly slots: number; readonly dtype: FloatDType; readonly bytes: number };
+  readonly pages: { readonly count: number; readonly tokens: number; readonly dtype: FloatDType; readonly bytes: number };
+}
+
+/** Tokens of a page where the caller does not say. */
+const defaultPageTokens = 64;
+/** Sessions at work at the same time where the caller does not say. */
+const defaultSessions = 4;
+/** The most tokens of each where the caller does not say. */
+const mostContext = 32768;
+/** The fewest, before there are fewer sessions. */
+const fewestContext = 2048;
+/** For each session at work a second state: a cache's or a fork's. */
+const statesOfSession = 2;
+/** The share of the free memory that is taken where the caller does not say how much. */
+const share = 1 / 2;
+
+/** Bytes of memory that this process could still take. */
+export function freeMemory(): number {
+  return process.availableMemory();
+}
+
+/**
+ * Plans a model's states and pages.
+ *
+ * @param free bytes of memory that are free once the weights have theirs.
+ * @throws {GatedDeltaError} where two options say the same.
+ */
+export function planMemory(op: string, config: ModelConfig, options: LoadModelOptions, free: number): MemoryPlan {
+  const { states = {}, pages = {}, dtype = "f32" } = options;
+  const { slots: givenSlots, dtype: stateDtype = "f32" } = typeof states === "number" ? { slots: states } : states;
+  const { count: givenCount, tokens = defaultPageTokens, dtype: pageDtype = dtype } = typeof pages === "number" ? { count: pages } : pages;
+  if (givenSlots !== undefined) expectAlone(op, "sessions", options.sessions, "states");
+  if (givenCount !== undefined) expectAlone(op, "context", options.context, "pages");
+  const stateBytes = bytesOfState(config, stateDtype, dtype);
+  const pageBytes = bytesOfPage(config, tokens, pageDtype);
+  const attention = config.layers.includes("attention");
+  const givenSessions = options.sessions ?? (givenSlots === undefined ? undefined : Math.max(1, Math.floor(givenSlots / statesOfSession)));
+  const pagesOf = (context: number): number => Math.ceil(Math.min(context, config.maxPositions) / tokens);
+  const fewest = pagesOf(Math.min(fewestContext, options.context ?? Infinity));
+
+  let sessions = givenSessions ?? defaultSessions;
+  const takes = (): number => (givenSlots ?? statesOfSession * sessions) * stateBytes + sessions * fewest * pageBytes;
+  if (givenSessions === undefined) while (sessions > 1 && takes() > free * share) sessions--;
+  const slots = givenSlots ?? statesOfSession * sessions;
+
+  const left = Math.max(0, free * share - slots * stateBytes);
+  const perLayer = largestTensor / (config.attention.kvHeads * tokens * config.attention.headDim * dtypes[pageDtype].bytes);
+  const fitting = Math.floor(Math.min(left / Math.max(1, pageBytes), perLayer) / sessions);
+  const pagesOfSession = options.context === undefined ? Math.max(fewest, Math.min(pagesOf(mostContext), fitting)) : pagesOf(options.context);
+  const count = givenCount ?? (attention ? sessions * pagesOfSession : slots);
+  return {
+    states: { slots, dtype: stateDtype, bytes: stateBytes },
+    pages: { count, tokens, dtype: pageDtype, bytes: pageBytes },
+  };
+}
+
+function bytesOfState({ layers, mixer }: ModelConfig, state: FloatDType, conv: FloatDType): number {
+  const recurrent = valueChannels(mixer) * mixer.keyDim * dtypes[state].bytes;
+  const rolling = convChannels(mixer) * (mixer.convWidth - 1) * dtypes[conv].bytes;
+  return layers.filter((type) => type === "gatedDelta").length * (recurrent + rolling);
+}
+
+function bytesOfPage({ layers, attention: { kvHeads, headDim } }: ModelConfig, tokens: number, dtype: FloatDType): number {
+  return layers.filter((type) => type === "attention").length * 2 * kvHeads * tokens * headDim * dtypes[dtype].bytes;
+}
+
+function expectAlone(op: string, argument: string, value: unknown, other: string): void {
+  if (value === undefined) return;
+  const message = `\`${argument}\` cannot be combined with \`${other}\`, which says the same`;
+  throw new GatedDeltaError("invalid-argument", { op, argument, message });
+}

@@ -1,0 +1,29 @@
+import { nextTurn } from "../layer/turns.ts";
+
+/**
+ * Whose turn it is to run a model: steps of sessions and calls of `model.run` come in the order in which they asked.
+ * A turn is handed on in a later turn of the event loop, so that results can be read before the next run writes over them.
+ */
+export class RunTurns {
+  readonly #waiting: (() => void)[] = [];
+  #taken = false;
+
+  /** Whether {@link take} would wait. */
+  get taken(): boolean {
+    return this.#taken;
+  }
+
+  /** Takes the next turn. {@link give} ends it. */
+  take(): Promise<void> {
+    if (this.#taken) return new Promise((resolve) => this.#waiting.push(resolve));
+    this.#taken = true;
+    return Promise.resolve();
+  }
+
+  /** Ends the turn that was taken last. */
+  give(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#taken = false;
+    else void nextTurn().then(next);
+  }
+}

@@ -1,0 +1,97 @@
+import type { Conversation } from "./conversation.ts";
+import { runningError } from "./conversation.ts";
+import type { Generation } from "./generation.ts";
+import type { Session } from "./session.ts";
+import type { Piece } from "./session-options.ts";
+
+const over = { done: true, value: undefined } as const;
+
+/**
+ * The pieces of an answer. An async generator in all but one thing: leaving it ends what {@link next} waits for.
+ */
+export class Answer implements AsyncGenerator<Piece, void, void> {
+  /** A session that was collected as garbage would end. */
+  readonly session: Session;
+  readonly #of: Conversation;
+  readonly #begin: (left: AbortSignal) => Generation;
+  readonly #left = new AbortController();
+  #generation: Generation | undefined;
+  #over = false;
+  /** Settles when the calls so far are over; undefined where they are. */
+  #last: Promise<void> | undefined;
+
+  /** @param begin begins the generation, when its first piece is asked for. */
+  constructor(session: Session, of: Conversation, begin: (left: AbortSignal) => Generation) {
+    this.session = session;
+    this.#of = of;
+    this.#begin = begin;
+  }
+
+  next(): Promise<IteratorResult<Piece, void>> {
+    return this.#inTurn(() => this.#next());
+  }
+
+  return(): Promise<IteratorResult<Piece, void>> {
+    this.#left.abort(over);
+    return this.#inTurn(async () => {
+      this.#end();
+      return over;
+    });
+  }
+
+  async throw(error: unknown): Promise<IteratorResult<Piece, void>> {
+    await this.return();
+    throw error;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.return();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async #next(): Promise<IteratorResult<Piece, void>> {
+    if (this.#over || this.#left.signal.aborted) return over;
+    try {
+      this.#generation ??= this.#started();
+      const value = await this.#generation.next();
+      if (value === undefined || value.end !== undefined) this.#end();
+      return value === undefined ? over : { done: false, value };
+    } catch (error) {
+      this.#end();
+      if (error === over) return over;
+      throw error;
+    }
+  }
+
+  #started(): Generation {
+    if (this.#of.running !== undefined) throw runningError("session.generate", this.#of.running);
+    const generation = this.#begin(this.#left.signal);
+    this.#of.beginRequest("a generation");
+    return generation;
+  }
+
+  #end(): void {
+    if (this.#over) return;
+    this.#over = true;
+    if (this.#generation === undefined) return;
+    this.#generation.close();
+    this.#of.endRequest();
+  }
+
+  /** Calls come one after another; one that is alone begins at once. */
+  async #inTurn<T>(run: () => Promise<T>): Promise<T> {
+    const before = this.#last;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#last = promise;
+    if (before !== undefined) await before;
+    try {
+      return await run();
+    } finally {
+      if (this.#last === promise) this.#last = undefined;
+      resolve();
+    }
+  }
+}

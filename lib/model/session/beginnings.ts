@@ -1,0 +1,49 @@
+/**
+ * Requests whose tokens begin alike, and that share a cache: while an earlier one reads what they have in common, a later
+ * one waits for it, and goes on from what the cache has then.
+ */
+import type { Conversation } from "./conversation.ts";
+import { ReadAll } from "./read-all.ts";
+import type { Job } from "./scheduler.ts";
+
+/**
+ * Whether a job that has read nothing waits for one of those before it.
+ *
+ * @param jobs all of them, by the age of their requests.
+ */
+export function waitsForBeginning(job: Job, jobs: readonly Job[]): boolean {
+  const { conversation } = job;
+  const { cache, salt } = conversation.parts;
+  if (cache === undefined || !conversation.memory.empty) return false;
+  const most = conversation.tokens.length - 1;
+  let known: number | undefined;
+  for (const other of jobs) {
+    if (other === job) break;
+    const { work, conversation: { parts, tokens, memory: { ready, read } } } = other;
+    if (parts.cache !== cache || parts.salt !== salt || !(work instanceof ReadAll) || work.left <= 1) continue;
+    const shared = sharedBy(job, other, most);
+    if (shared < cache.step || (ready && read >= shared)) continue;
+    known ??= cache.known(Uint32Array.from(conversation.tokens.slice(0, most)), salt);
+    const kept = ready ? work.keepAt(Math.min(shared, tokens.length - 1)) : shared;
+    if (kept > read && kept - known >= cache.step) return true;
+  }
+  return false;
+}
+
+/** How many tokens two conversations begin with alike; they stay the same while both wait. */
+const shared = new WeakMap<Job, WeakMap<Job, number>>();
+
+function sharedBy(job: Job, other: Job, most: number): number {
+  let known = shared.get(job);
+  if (known === undefined) shared.set(job, (known = new WeakMap()));
+  let count = known.get(other);
+  if (count === undefined) known.set(other, (count = commonLength(job.conversation, other.conversation, most)));
+  return count;
+}
+
+function commonLength({ tokens: a }: Conversation, { tokens: b }: Conversation, most: number): number {
+  const end = Math.min(most, b.length);
+  let at = 0;
+  while (at < end && a[at] === b[at]) at++;
+  return at;
+}

@@ -1,0 +1,89 @@
+import type { Entry } from "../batch.ts";
+import type { RunResult } from "../run-result.ts";
+import { sequenceParts } from "../sequence.ts";
+import type { Conversation } from "./conversation.ts";
+import type { Work } from "./scheduler.ts";
+import type { ReadProgress } from "./session-options.ts";
+
+/** What {@link ReadAll} reads, and what for. */
+export interface ReadAllOptions {
+  /** Up to which token. @default all that are there */
+  readonly to?: number;
+  /** Called with the last token's result; nothing is wanted of it where this is left out. */
+  readonly take?: (result: RunResult) => void;
+  /** Whether the result has the token's hidden state as well. */
+  readonly hidden?: boolean | undefined;
+  readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
+}
+
+/** Reads tokens that were not read, in pieces where they are many, and keeps positions on the way in the cache. */
+export class ReadAll implements Work {
+  readonly #of: Conversation;
+  readonly #to: number;
+  readonly #options: ReadAllOptions;
+  /** Positions to keep, those that were reached included, of the reading that began at {@link #from}. */
+  #positions: { readonly position: number; readonly likely: number }[] = [];
+  #from: number | undefined;
+
+  constructor(of: Conversation, options: ReadAllOptions) {
+    this.#of = of;
+    this.#to = options.to ?? of.tokens.length;
+    this.#options = options;
+  }
+
+  get left(): number {
+    return this.#to - this.#of.read;
+  }
+
+  get whole(): boolean {
+    return this.#of.memory.ready && this.left === 1;
+  }
+
+  next(most: number): readonly Entry[] {
+    const { tokens, read, sequence } = this.#of;
+    const until = this.#plan().find(({ position }) => position > read)?.position ?? this.#to;
+    const end = Math.min(until, read + most);
+    const last = end === this.#to && this.#options.take !== undefined;
+    return [{
+      sequence: sequence!,
+      parts: sequenceParts(sequence)!,
+      tokens: tokens.slice(read, end),
+      logits: last ? "last" : "none",
+      hidden: last && this.#options.hidden === true ? "last" : "none",
+    }];
+  }
+
+  ran([result]: readonly RunResult[]): boolean {
+    const { read } = this.#of;
+    const reached = this.#positions.find(({ position }) => position === read);
+    if (reached !== undefined) this.#of.keep(reached.likely);
+    if (this.#to - this.#from! > 1) this.#options.onProgress?.({ read, total: this.#to });
+    if (read < this.#to) return false;
+    this.#options.take?.(result!);
+    return true;
+  }
+
+  /**
+   * Has the state after `position` tokens kept on the way, or that of an earlier position where this one is too close to it.
+   *
+   * @returns the position that is kept; 0 for none.
+   */
+  keepAt(position: number): number {
+    const { read, parts: { cache } } = this.#of;
+    const positions = this.#plan();
+    const before = positions.findLastIndex((kept) => kept.position <= position);
+    const last = positions[before]?.position ?? this.#from!;
+    if (position <= read || position >= this.#to || position - last < cache!.step) return positions[before]?.position ?? 0;
+    positions.splice(before + 1, 0, { position, likely: 1 });
+    return position;
+  }
+
+  /** The positions to keep. They are chosen again where the reading has begun again. */
+  #plan(): { readonly position: number; readonly likely: number }[] {
+    const { read, messageEnds, parts: { cache } } = this.#of;
+    if (this.#from !== undefined && read >= this.#from) return this.#positions;
+    this.#from = read;
+    // A token of an answer is none to keep.
+    return (this.#positions = this.#to - read > 1 ? (cache?.positions(read, this.#to - 1, messageEnds) ?? []) : []);
+  }
+}

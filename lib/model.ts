@@ -7,7 +7,7 @@
 export { LanguageModel } from "./model/language-model.ts";
 export { Sequence } from "./model/sequence.ts";
 export { RunResult } from "./model/run-result.ts";
-export type { BatchEntry, LoadModelOptions, PagesOptions, StatesOptions, WantedLogits } from "./model/model-options.ts";
+export type { BatchEntry, IdentityOptions, LoadModelOptions, PagesOptions, StatesOptions, WantedLogits } from "./model/model-options.ts";
 export type { LoadProgress } from "./model/load-weights.ts";
 export type { AttentionConfig, LayerType, ModelConfig } from "./model/model-config.ts";
 export { Session } from "./model/session/session.ts";
@@ -17,7 +17,7 @@ export { Tokenizer } from "./model/text/tokenizer.ts";
 export { Detokenizer } from "./model/text/detokenizer.ts";
 export { ChatTemplate } from "./model/text/chat-template.ts";
 export type { SessionCacheOptions } from "./model/session/prefix-cache.ts";
-export type { DraftingOptions, GenerateOptions, Piece, ReadOptions, SessionOptions } from "./model/session/session-options.ts";
+export type { DraftingOptions, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions } from "./model/session/session-options.ts";
 export type { SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
 export type { NgramOptions } from "./model/ngram-drafter.ts";
 export type { ChatMessage, ChatOptions } from "./model/text/chat-template.ts";

@@ -39,6 +39,8 @@ export class Conversation {
   /** Whether work of it waits for a step or is in one. */
   pending = false;
   disposed = false;
+  /** Whether a cache may have what it reads: not where that descends from a file that may be anyone's. */
+  trusted = true;
   readonly ended = new AbortController();
   /** Those that save it: its sequence stays as it is until the last of them is over. */
   #saves = 0;
@@ -162,7 +164,7 @@ export class Conversation {
   /** Keeps what was read, where there is a cache. */
   keep(likely = 1): void {
     const { sequence, cache } = this;
-    if (cache === undefined || sequence === undefined || sequence.disposed || !sequence.valid) return;
+    if (!this.trusted || cache === undefined || sequence === undefined || sequence.disposed || !sequence.valid) return;
     cache.insert(Uint32Array.from(this.tokens.slice(0, sequence.tokens)), sequence, this.salt, likely);
   }
 

@@ -11,7 +11,7 @@ import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { readSession, writeSession } from "./session-file.ts";
-import type { GenerateOptions, Piece, ReadOptions, SessionOptions } from "./session-options.ts";
+import type { GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions } from "./session-options.ts";
 
 /** Makes a session. */
 export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: SessionOptions) => Session;
@@ -208,6 +208,7 @@ export class Session implements Disposable {
       const { sequence } = of;
       other.sequence = stateFor(op, () => sequence.fork());
     }
+    other.trusted = of.trusted;
     other.stored = of.stored;
     other.logits = of.logits;
     other.hidden = of.hidden;
@@ -218,8 +219,11 @@ export class Session implements Disposable {
    * Writes it to a file as it is now: tokens, states, keys, values and the last logits. Other work goes on meanwhile; the
    * session's own next step waits until the file is written. A process that is killed leaves the file that was there.
    *
-   * @throws {FileError} (as a rejection) where it can't be written; {@link GatedDeltaError} of code `state` while a step
-   *   of it is under way, and where the model is disposed meanwhile. The file that was there is unchanged then.
+   * The first one of a model waits for its {@link LanguageModel.identity}, some seconds for a large one.
+   *
+   * @throws {FileError} (as a rejection) where it can't be written, and where a file of the model has changed, as
+   *   {@link LanguageModel.identity}; {@link GatedDeltaError} of code `state` while a step of it is under way, and where the
+   *   model is disposed meanwhile. The file that was there is unchanged then.
    */
   async save(path: string): Promise<void> {
     const op = "session.save";
@@ -237,16 +241,22 @@ export class Session implements Disposable {
    * The session that a file holds, as it was: it goes on with the same bits, and reads nothing again. It takes a state and
    * pages when it goes on. Other work goes on while the file is read.
    *
+   * The model is compared by its {@link LanguageModel.identity}. A cache gets nothing of the session, or of its forks, unless
+   * {@link LoadSessionOptions.trust} says that the file is one's own.
+   *
    * @param model the one that has written it, or another one of the same weights with states and pages of the same dtypes.
-   * @throws {FileError} (as a rejection) for a file that is damaged, no session, or one of another model.
+   * @throws {FileError} (as a rejection) for a file that is damaged, no session, one of another model, or one that an earlier
+   *   version of the library has written; and where a file of the model has changed, as {@link LanguageModel.identity}.
    */
-  static async load(model: LanguageModel, path: string, options: SessionOptions = {}): Promise<Session> {
+  static async load(model: LanguageModel, path: string, options: LoadSessionOptions = {}): Promise<Session> {
     const op = "Session.load";
     if (!isModel(model)) throw invalid(op, "model", "a LanguageModel", model);
     expectPath(op, path);
-    const session = named(op, () => model.session(options));
+    const { trust, ...others } = checkOptions(schemas().loadSessionOptions, op, options);
+    const session = named(op, () => model.session(others as SessionOptions));
     try {
       const of = session.#of;
+      of.trusted = trust;
       const { tokens, messageEnds, logits, read } = await readSession(op, path, model);
       session.#alive(op);
       for (const token of tokens) of.tokens.push(token);

@@ -1,0 +1,22 @@
+/** Which file a descriptor has, and of which state: a file that is written to, replaced or moved has another stamp. */
+import { fstatSync } from "node:fs";
+
+/** What tells a file's states apart. Times are in nanoseconds; `changed` is the inode's own, which no program can set. */
+export interface FileStamp {
+  readonly device: bigint;
+  readonly inode: bigint;
+  readonly size: bigint;
+  readonly modified: bigint;
+  readonly changed: bigint;
+}
+
+/** The stamp of an open file. */
+export function stampOf(descriptor: number): FileStamp {
+  const { dev: device, ino: inode, size, mtimeNs: modified, ctimeNs: changed } = fstatSync(descriptor, { bigint: true });
+  return { device, inode, size, modified, changed };
+}
+
+/** A stamp as a text; different stamps have different ones. */
+export function stampText({ device, inode, size, modified, changed }: FileStamp): string {
+  return [device, inode, size, modified, changed].join(" ");
+}

@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { chmodSync, chownSync, existsSync, lstatSync, mkdirSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { cacheFolders, isOwnFolder } from "../lib/native/cache-folders.ts";
+import { isOwnFolder } from "../lib/native/cache-folders.ts";
 import { unpackLibrary } from "../lib/native/unpack.ts";
 import { scratch } from "./support/files.ts";
 

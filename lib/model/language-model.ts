@@ -224,12 +224,14 @@ export class LanguageModel implements Disposable {
 
   /**
    * What tells this model apart: a SHA-256 over every tensor that it has read, with name, dtype, shape and bytes, and over its
-   * configuration; 64 hexadecimal digits. Copies of a folder, and its tensors in other files, have the same one; a folder in
+   * configuration. Copies of a folder, and its tensors in other files, have the same one; a folder in
    * which one bit of a weight differs has another. A session's file holds it, so that no other model goes on from it.
    *
    * It is computed when it is asked for first, here or by a session that is saved or loaded: in the background, from the files,
-   * at about 3 GB/s where the processor has instructions for SHA-256. Then it is kept in the user's cache folder
+   * at 2 GB/s or more where the processor has instructions for SHA-256. Then it is kept in the user's cache folder
    * (`GATED_DELTA_CACHE`, `$XDG_CACHE_HOME/gated-delta`, or the system's usual one), for as long as the files stay as they are.
+   *
+   * @returns 64 hexadecimal digits, the same in every process and on every machine.
    *
    * @throws {FileError} (as a rejection, like the others) where it is not known yet and a file was changed, replaced or
    *   removed since the model was loaded; {@link DisposedError} where the model is disposed, also meanwhile; the signal's reason.

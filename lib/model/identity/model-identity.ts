@@ -76,7 +76,7 @@ export class ModelIdentity implements Disposable {
     if (missing.length > 0) {
       for (const [{ name, file }, digest] of await digestTensors(missing, signal)) known.get(file)!.set(name, digest);
       const news = new Set(missing.map(({ file }) => file));
-      for (const file of settled) if (news.has(file)) await writeDigests(file.stamp, known.get(file)!);
+      await Promise.all(settled.filter((file) => news.has(file)).map((file) => writeDigests(file.stamp, known.get(file)!)));
     }
     this.#known = identityOf(this.#config, this.#tensors, ({ name, file }) => known.get(file)!.get(name)!);
     return this.#known;

@@ -1,7 +1,7 @@
-/** Which file a descriptor has, and of which state: a file that is written to, replaced or moved has another stamp. */
+/** Tells a file from others and from what it was before: one that is written to, replaced or renamed has another stamp. */
 import { fstatSync } from "node:fs";
 
-/** What tells a file's states apart. Times are in nanoseconds; `changed` is the inode's own, which no program can set. */
+/** What tells a file's states apart. Times are in nanoseconds; `changed` is the inode's own time, which programs can't set. */
 export interface FileStamp {
   readonly device: bigint;
   readonly inode: bigint;

@@ -75,7 +75,9 @@ describe("the cache folder", () => {
 
   test("keeps nothing of a file that may be written to again without another time", async () => {
     const cache = newCache();
-    const { folder } = newModel();
+    const { folder, file } = newModel();
+    const later = new Date(Date.now() + 1e6); // as new as a file can be, however long the test takes
+    utimesSync(file, later, later);
     await identityOf(folder);
     expect(readdirSync(cache)).toEqual([]);
     const second = 1_000_000_000n;
@@ -87,7 +89,7 @@ describe("the cache folder", () => {
   });
 
   test("has nothing for a file that was written to, also where its time of modification and size are as before", async () => {
-    const cache = newCache();
+    newCache();
     const { folder, file } = await settledModel();
     const before = await identityOf(folder);
     const { atime, mtime } = statSync(file);
@@ -97,7 +99,6 @@ describe("the cache folder", () => {
     const after = await model.identity();
     expect(after).not.toBe(before);
     expect(after).toBe(identityByHand(folder, model.config));
-    expect(readdirSync(cache)).toHaveLength(1); // of the file as it was
   });
 
   test("has nothing for a file of another time, or for another file of the same contents", async () => {

@@ -7,7 +7,7 @@
 export { LanguageModel } from "./model/language-model.ts";
 export { Sequence } from "./model/sequence.ts";
 export { RunResult } from "./model/run-result.ts";
-export type { BatchEntry, LoadModelOptions, PagesOptions, StatesOptions, WantedLogits } from "./model/model-options.ts";
+export type { BatchEntry, IdentityOptions, LoadModelOptions, PagesOptions, StatesOptions, WantedLogits } from "./model/model-options.ts";
 export type { LoadProgress } from "./model/load-weights.ts";
 export type { AttentionConfig, LayerType, ModelConfig } from "./model/model-config.ts";
 export { Session } from "./model/session/session.ts";
@@ -21,6 +21,7 @@ export type {
   Completion,
   DraftingOptions,
   GenerateOptions,
+  LoadSessionOptions,
   Piece,
   ReadOptions,
   ReadProgress,

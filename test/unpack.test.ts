@@ -2,7 +2,8 @@
 import { describe, expect, test } from "bun:test";
 import { chmodSync, chownSync, existsSync, lstatSync, mkdirSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { isOwnFolder, unpackLibrary } from "../lib/native/unpack.ts";
+import { isOwnFolder } from "../lib/native/cache-folders.ts";
+import { unpackLibrary } from "../lib/native/unpack.ts";
 import { scratch } from "./support/files.ts";
 
 const { newPath } = scratch();

@@ -33,3 +33,6 @@ export function choice<const Names extends readonly [string, ...string[]]>(...na
 export function nameOf<Table extends object>(table: Table) {
   return choice(...(Object.keys(table) as [keyof Table & string, ...(keyof Table & string)[]]));
 }
+
+/** A signal that ends a wait. */
+export const signal = z.custom<AbortSignal>((value) => value instanceof AbortSignal, "an AbortSignal").optional();

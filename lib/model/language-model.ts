@@ -6,11 +6,12 @@ import { asDevice } from "../tensor/device-handle.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { expectUsable, readBatch } from "./batch.ts";
 import type { Entry } from "./batch.ts";
+import { ModelIdentity } from "./identity/model-identity.ts";
 import { importSchemas } from "./import-schemas.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import type { ModelConfig } from "./model-config.ts";
-import type { BatchEntry, LoadModelOptions } from "./model-options.ts";
+import type { BatchEntry, IdentityOptions, LoadModelOptions } from "./model-options.ts";
 import { rememberMemory } from "./model-memory.ts";
 import { freeMemory, planMemory } from "./memory-plan.ts";
 import { PagePool } from "./page-pool.ts";
@@ -66,6 +67,7 @@ export class LanguageModel implements Disposable {
   readonly #scheduler: Scheduler;
   #sampling: Partial<SamplingSettings> | undefined;
   readonly #loaded: LoadedModel;
+  readonly #identity: ModelIdentity;
   readonly #pool: StatePool;
   readonly #pages: PagePool;
   readonly #runner: Runner;
@@ -98,6 +100,7 @@ export class LanguageModel implements Disposable {
     this.#pages = made.use(new PagePool(op, device, { layers: attentionLayers, ...shape, kvHeads, headDim, dtype: pageDtype }));
     this.#runner = made.use(new Runner({ device, config, weights, pool: this.#pool, pages: this.#pages, dtype, batchTokens }));
     this.#loaded = loaded;
+    this.#identity = new ModelIdentity(config, loaded.stored);
     this.#pending = new PendingRuns(device);
     this.device = device;
     this.config = config;
@@ -110,6 +113,7 @@ export class LanguageModel implements Disposable {
       pool: this.#pool,
       pages: this.#pages,
       weights,
+      identity: this.#identity,
       idle: () => this.#pending.over(),
       turns: this.#turns,
       run: (op, entries) => this.#run(op, entries),
@@ -230,6 +234,27 @@ export class LanguageModel implements Disposable {
     return (this.#sampling ??= readModelSampling(this.text.folder));
   }
 
+  /**
+   * What tells this model apart: a SHA-256 over every tensor that it has read, with name, dtype, shape and bytes, and over its
+   * configuration. Copies of a folder, and its tensors in other files, have the same one; a folder in
+   * which one bit of a weight differs has another. A session's file holds it, so that no other model goes on from it.
+   *
+   * It is computed when it is asked for first, here or by a session that is saved or loaded: in the background, from the files,
+   * at 2 GB/s or more where the processor has instructions for SHA-256. Then it is kept in the user's cache folder
+   * (`GATED_DELTA_CACHE`, `$XDG_CACHE_HOME/gated-delta`, or the system's usual one), for as long as the files stay as they are.
+   *
+   * @returns 64 hexadecimal digits, the same in every process and on every machine.
+   *
+   * @throws {FileError} (as a rejection, like the others) where it is not known yet and a file was changed, replaced or
+   *   removed since the model was loaded; {@link DisposedError} where the model is disposed, also meanwhile; the signal's reason.
+   */
+  async identity(options: IdentityOptions = {}): Promise<string> {
+    const op = "model.identity";
+    this.#alive(op);
+    const { signal } = checkOptions(schemas().identityOptions, op, options);
+    return await this.#identity.get(op, signal);
+  }
+
   /** Whether a run whose logits or hidden states are wanted is pending. */
   get running(): boolean {
     return this.#pending.withResults;
@@ -305,6 +330,7 @@ export class LanguageModel implements Disposable {
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;
+    this.#identity[Symbol.dispose]();
     this.#runner[Symbol.dispose]();
     this.#pages[Symbol.dispose]();
     this.#pool[Symbol.dispose]();

@@ -13,6 +13,8 @@ import { nextTurn, turns } from "../layer/turns.ts";
 import { downloadAdvice, openCheckpoint } from "../safetensors/safetensors.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
+import { storedTensors } from "./identity/stored-tensors.ts";
+import type { StoredTensor } from "./identity/stored-tensors.ts";
 import { importSchemas } from "./import-schemas.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { ModelWeights } from "./model-weights.ts";
@@ -44,6 +46,8 @@ export interface LoadedModel {
   readonly weights: ModelWeights;
   /** Names of tensors that were left out since they belong to other parts: the vision tower's, and those of `mtp.*`. */
   readonly skipped: readonly string[];
+  /** Where the tensors were read from that were not left out. */
+  readonly stored: readonly StoredTensor[];
 }
 
 const op = "LanguageModel.load";
@@ -79,14 +83,16 @@ export async function loadModelWeights(device: Device, folder: string, options: 
     await turn();
     alive();
   });
+  const { weights, skipped, tied } = planned;
   try {
     await loader.stream(alive, (progress) => onProgress?.(progress));
     alive();
+    const stored = storedTensors(source, (name) => loader.wants(name));
+    return { folder, config: { ...parsed, tied, eosTokens }, weights, skipped, stored };
   } catch (error) {
-    planned.weights[Symbol.dispose]();
+    weights[Symbol.dispose]();
     throw error;
   }
-  return { folder, config: { ...parsed, tied: planned.tied, eosTokens }, weights: planned.weights, skipped: planned.skipped };
 }
 
 function expectFolder(folder: string): void {

@@ -1,17 +1,19 @@
 /** What a model is made of, as this room's other modules use it. */
 import type { StatePool } from "../states/state-pool.ts";
 import type { Entry } from "./batch.ts";
+import type { ModelIdentity } from "./identity/model-identity.ts";
 import type { LanguageModel } from "./language-model.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { PagePool } from "./page-pool.ts";
 import type { RunResult } from "./run-result.ts";
 import type { RunTurns } from "./run-turns.ts";
 
-/** A model's states, pages and weights. */
+/** A model's states, pages, weights and identity. */
 export interface ModelMemory {
   readonly pool: StatePool;
   readonly pages: PagePool;
   readonly weights: ModelWeights;
+  readonly identity: ModelIdentity;
   /** Settles when the runs are over that are pending now. */
   readonly idle: () => Promise<void>;
   /** Whose turn it is to run. */
@@ -27,7 +29,7 @@ export function rememberMemory(model: LanguageModel, memory: ModelMemory): void 
   memories.set(model, memory);
 }
 
-/** A model's states, pages and weights. */
+/** A model's states, pages, weights and identity. */
 export function memoryOf(model: LanguageModel): ModelMemory {
   return memories.get(model)!;
 }

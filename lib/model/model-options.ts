@@ -59,6 +59,12 @@ export interface LoadModelOptions {
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
 }
 
+/** Options of {@link LanguageModel.identity}. */
+export interface IdentityOptions {
+  /** Ends the wait, and the work where nothing else waits for it. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** Of which tokens logits, or hidden states, are wanted. */
 export type WantedLogits = "last" | "all" | "none";
 

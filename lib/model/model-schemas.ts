@@ -1,8 +1,8 @@
 /** The zod schemas of a model's options. Loaded when a model is: importing zod takes 13 ms. */
 import { z } from "zod";
-import { choice, integer, options } from "../arguments/schema-parts.ts";
+import { choice, integer, options, signal } from "../arguments/schema-parts.ts";
 import type { LoadProgress } from "./load-weights.ts";
-import type { LoadModelOptions } from "./model-options.ts";
+import type { IdentityOptions, LoadModelOptions } from "./model-options.ts";
 
 const count = integer(1, 2 ** 31 - 1);
 const floatDType = choice("f32", "f16", "bf16");
@@ -25,6 +25,9 @@ export const loadModelOptions = options<LoadModelOptions>()({
   swap: integer(0, Number.MAX_SAFE_INTEGER).optional(),
   onProgress: z.custom<(progress: LoadProgress) => void>((value) => typeof value === "function", "a function").optional(),
 });
+
+/** {@link IdentityOptions} */
+export const identityOptions = options<IdentityOptions>()({ signal });
 
 /** A count, or an object of options with one. What came decides which of the two an error is about. */
 function numberOr<Schema extends z.ZodType>(schema: Schema) {

@@ -21,35 +21,9 @@ import {
   rmSync,
   writeSync,
 } from "node:fs";
-import { homedir, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { dirname, extname, join } from "node:path";
-
-/** Writable by the group or by everybody. */
-const writableByOthers = 0o022;
-/** In a folder with this bit, as /tmp, only its owner renames or removes an entry. */
-const sticky = 0o1000;
-
-/** The folders to try, the best one first. */
-function places(env: Readonly<Record<string, string | undefined>>): string[] {
-  const set = (name: string): string | undefined => (env[name] === "" ? undefined : env[name]);
-  const found: string[] = [];
-  const own = set("GATED_DELTA_CACHE");
-  if (own !== undefined) found.push(own);
-  const cache = set("XDG_CACHE_HOME");
-  if (cache !== undefined) found.push(join(cache, "gated-delta"));
-  try {
-    const home = homedir();
-    if (home !== "" && home !== "/") found.push(join(home, ".cache", "gated-delta"));
-  } catch {
-    // no home folder
-  }
-  found.push(join(tmpdir(), `gated-delta-${userId()}`));
-  return found;
-}
-
-function userId(): number {
-  return process.getuid?.() ?? 0;
-}
+import { cacheFolders, isOwnFolder, userId, writableByOthers } from "./cache-folders.ts";
 
 /**
  * Puts the content of a file inside the program at a path that can be loaded, and returns that path.
@@ -61,7 +35,7 @@ export function unpackLibrary(embedded: string, env: Readonly<Record<string, str
   const bytes = readFileSync(embedded);
   const hash = sha256(bytes);
   const name = `libGatedDelta-${hash.slice(0, 32)}${extname(embedded)}`;
-  for (const folder of places(env)) {
+  for (const folder of cacheFolders(env)) {
     const path = join(folder, "libraries", name);
     if (unpackInto(path, bytes, hash)) return realpathSync(path);
   }
@@ -108,20 +82,6 @@ function writeWhole(path: string, bytes: Uint8Array): void {
     fsyncSync(file);
   } finally {
     closeSync(file);
-  }
-}
-
-/** Whether only this user (and root) can change what a folder's path leads to and what is in it. */
-export function isOwnFolder(folder: string): boolean {
-  const real = realpathSync(folder);
-  const user = userId();
-  const own = lstatSync(real);
-  if (!own.isDirectory() || own.uid !== user || (own.mode & writableByOthers) !== 0) return false;
-  for (let above = dirname(real); ; above = dirname(above)) {
-    const { uid, mode } = lstatSync(above);
-    if (uid !== user && uid !== 0) return false;
-    if ((mode & writableByOthers) !== 0 && (mode & sticky) === 0) return false;
-    if (above === dirname(above)) return true;
   }
 }
 

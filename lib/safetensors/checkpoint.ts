@@ -6,8 +6,8 @@ import { readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DisposedError, FileError, GatedDeltaError, describe } from "../errors.ts";
 import type { FloatArray } from "./dtypes.ts";
-import { openSafetensors } from "./file.ts";
-import type { SafetensorsFile } from "./file.ts";
+import { openSafetensors, placeInFile } from "./file.ts";
+import type { SafetensorsFile, TensorPlace } from "./file.ts";
 import { asArray } from "../arguments/reading.ts";
 import { foreignToJson } from "./foreign.ts";
 import { longestHeader } from "./header.ts";
@@ -90,6 +90,9 @@ function openList(caller: string | undefined, paths: readonly string[]): TensorS
   }
 }
 
+/** Where a tensor of a source that {@link openCheckpoint} gave is. */
+export let placeOf: (source: TensorSource, name: string) => TensorPlace;
+
 class ShardedCheckpoint implements TensorSource {
   readonly path: string;
   readonly #shardOf: ReadonlyMap<string, string>;
@@ -104,6 +107,10 @@ class ShardedCheckpoint implements TensorSource {
     this.#shardOf = shardOf;
     this.#opened = opened;
     this.#names = new PrefixedNames(shardOf);
+  }
+
+  static {
+    placeOf = (source, name) => placeInFile(source instanceof ShardedCheckpoint ? source.#fileOf(name) : (source as SafetensorsFile), name);
   }
 
   get names(): readonly string[] {

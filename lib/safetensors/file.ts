@@ -1,8 +1,11 @@
 /** Reads one safetensors file. Only the header and what is asked for are read; the file may be of any size. */
 import { closeSync } from "node:fs";
+import { resolve } from "node:path";
 import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, UnsupportedError, describe } from "../errors.ts";
 import { safetensorsDTypes } from "./dtypes.ts";
 import type { FloatArray } from "./dtypes.ts";
+import { stampOf, stampText } from "./file-stamp.ts";
+import type { FileStamp } from "./file-stamp.ts";
 import { foreignKind, headBytes } from "./foreign.ts";
 import { longestHeader, parseHeader } from "./header.ts";
 import type { Header, TensorInfo } from "./header.ts";
@@ -10,6 +13,27 @@ import { FormatError } from "./json.ts";
 import { openRegularFile, readFully, readFullyAsync } from "./regular-file.ts";
 import { PrefixedNames } from "./source.ts";
 import type { TensorSource } from "./source.ts";
+
+/** Where the bytes of a tensor are. */
+export interface TensorPlace {
+  /** Equal for the tensors of one file. */
+  readonly file: FileOrigin;
+  /** The tensor's first byte in the file. */
+  readonly position: number;
+}
+
+/** The file that an open {@link SafetensorsFile} reads. */
+export interface FileOrigin {
+  /** Absolute. */
+  readonly path: string;
+  /** Before anything was read. */
+  readonly stamp: FileStamp;
+  /** Whether the file has that stamp still; asked while it is open. */
+  readonly unchanged: () => boolean;
+}
+
+/** Where a tensor of an open file is. */
+export let placeInFile: (file: SafetensorsFile, name: string) => TensorPlace;
 
 /** Closes files that were collected without being disposed. */
 const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(descriptor));
@@ -33,6 +57,7 @@ export class SafetensorsFile implements TensorSource {
   readonly #header: Header;
   readonly #dataStart: number;
   readonly #names: PrefixedNames;
+  readonly #origin: FileOrigin;
   /** The call that errors name; undefined where they name the file's own methods. */
   readonly #op: string | undefined;
   #descriptor: number | undefined;
@@ -45,6 +70,8 @@ export class SafetensorsFile implements TensorSource {
     }
     const { descriptor, size } = openRegularFile(path, op);
     try {
+      const stamp = stampOf(descriptor);
+      this.#origin = { path: resolve(path), stamp, unchanged: () => stampText(stampOf(descriptor)) === stampText(stamp) };
       const { header, dataStart } = readHeader(path, descriptor, size, op);
       this.path = path;
       this.#header = header;
@@ -56,6 +83,10 @@ export class SafetensorsFile implements TensorSource {
     }
     this.#descriptor = descriptor;
     forgotten.register(this, descriptor, this);
+  }
+
+  static {
+    placeInFile = (file, name) => ({ file: file.#origin, position: file.#dataStart + file.info(name).offset });
   }
 
   get names(): readonly string[] {

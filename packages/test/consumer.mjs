@@ -43,7 +43,7 @@ function matches(text, pattern) {
 const modules = join(project, "node_modules");
 const elsewhere = join(folder, "elsewhere");
 const compiled = join(elsewhere, "agent");
-const libraries = join(home, ".cache", "gated-delta", "libraries");
+const libraries = join(home, ...(process.platform === "darwin" ? ["Library", "Caches"] : [".cache"]), "gated-delta", "libraries");
 const ended = /^: token \d+(?: -?\d[\d.e-]*){3}$/m;
 
 /** The two lines of the agent: in this process and in the next one, with the same bits. */
@@ -80,6 +80,30 @@ const checks = {
     matches(must([bun, "layer.ts"]), /hiddenSize: 192/);
     writeFileSync(join(project, "agent.ts"), plan.programs.agent);
     agentSays(must([bun, "agent.ts"]));
+  },
+  "a session in a file, in the project and in a compiled program, whose Workers have no files"() {
+    const model = join(modules, "gated-delta", "test", "golden", "models", "qwen3_5-mlx-mixed");
+    writeFileSync(join(project, "session.ts"), `
+      import { Device } from "gated-delta";
+      import { LanguageModel, Session } from "gated-delta/model";
+      using device = Device.open("cpu");
+      using model = await LanguageModel.load(device, ${JSON.stringify(model)}, { states: 2, pages: 4 });
+      using session = model.session().append([1, 2, 3]);
+      await session.logits();
+      await session.save(process.argv.at(-1)!);
+      using loaded = await Session.load(model, process.argv.at(-1)!);
+      console.log(loaded.read, await model.identity());
+    `);
+    const [path, program] = [join(temporary, "session.safetensors"), join(temporary, "session")];
+    const caches = { GATED_DELTA_CACHE: join(temporary, "no identities yet") };
+    const out = must([bun, "session.ts", path]);
+    matches(out, /^3 [0-9a-f]{64}$/m);
+    for (const how of [[], ["--minify"]]) {
+      must([bun, "build", "--compile", ...how, "session.ts", "--outfile", program]);
+      expect(must([program, path], { cwd: temporary, extra: caches }) === out, "a compiled program has another identity");
+      rmSync(caches.GATED_DELTA_CACHE, { recursive: true });
+    }
+    rmSync(program);
   },
   "gated-delta doctor, through bunx and, where there is one, npx"() {
     const commands = [[bun, "x", "gated-delta", "doctor"], ...(plan.npx ? [["npx", "gated-delta", "doctor"]] : [])];

@@ -1,5 +1,5 @@
 /** Folders of models that a test changes: their tensors, configurations and files. */
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openCheckpoint, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
 import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
@@ -19,7 +19,7 @@ export function readModel(folder: string): ModelParts {
     return [name, { dtype, shape, data: source.read(name) }] as const;
   }));
   const json = (name: string) => JSON.parse(readFileSync(join(folder, name), "utf8"));
-  return { tensors, config: json("config.json"), generation: json("generation_config.json") };
+  return { tensors, config: json("config.json"), generation: existsSync(join(folder, "generation_config.json")) ? json("generation_config.json") : undefined };
 }
 
 /** Writes what a change makes of a model's parts, as one file. */

@@ -19,8 +19,8 @@ export function waitsForBeginning(job: Job, jobs: readonly Job[]): boolean {
   let known: number | undefined;
   for (const other of jobs) {
     if (other === job) break;
-    const { work, conversation: { parts, tokens, memory: { ready, read } } } = other;
-    if (parts.cache !== cache || parts.salt !== salt || !(work instanceof ReadAll) || work.left <= 1) continue;
+    const { work, conversation: { parts, tokens, origin, memory: { ready, read } } } = other;
+    if (parts.cache !== cache || parts.salt !== salt || origin === "file" || !(work instanceof ReadAll) || work.left <= 1) continue;
     const shared = sharedBy(job, other, most);
     if (shared < cache.step || (ready && read >= shared)) continue;
     known ??= cache.known(Uint32Array.from(conversation.tokens.slice(0, most)), salt);

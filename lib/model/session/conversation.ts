@@ -51,8 +51,11 @@ export class Conversation {
   used = 0;
   disposed = false;
   readonly ended = new AbortController();
-  /** Whether it was loaded from a file, or forked from such a one: what it has may not be what its tokens make. */
-  fromFile = false;
+  /**
+   * Where what it has comes from: what a file holds, and what is made of that, may not be what the tokens make. A cache gets it
+   * only where the caller trusts the file.
+   */
+  origin: "tokens" | "file" | "trusted-file" = "tokens";
   /** Tokens that were generated. */
   generated = 0;
   /** Tokens that a cache had and that were not read before. */
@@ -83,7 +86,7 @@ export class Conversation {
 
   /** Whether reading its tokens again gives what it has, to the bit. */
   get rereads(): boolean {
-    return !this.fromFile && memoryOf(this.model).pool.shape.stateDtype === "f32";
+    return this.origin === "tokens" && memoryOf(this.model).pool.shape.stateDtype === "f32";
   }
 
   /** What it has: tokens, of these such as need not be read, and what a cache had or was generated ever. */
@@ -113,7 +116,7 @@ export class Conversation {
     other.#furthest = this.#furthest;
     other.logits = this.logits;
     other.hidden = this.hidden;
-    other.fromFile = this.fromFile;
+    other.origin = this.origin;
     other.cached = this.cached;
     other.generated = this.generated;
     other.used = this.used;
@@ -163,7 +166,7 @@ export class Conversation {
   keep(likely = 1): void {
     const { cache, salt } = this.parts;
     const { holding } = this.memory;
-    if (cache === undefined || holding?.valid !== true) return;
+    if (cache === undefined || this.origin === "file" || holding?.valid !== true) return;
     const { sequence } = holding;
     cache.insert(Uint32Array.from(this.tokens.slice(0, sequence.tokens)), sequence, salt, likely);
   }

@@ -1,8 +1,8 @@
 /**
  * A session on disk: a safetensors file with its tokens, and, of what the model has read, each mixer's states
  * (`states.N.state`, `states.N.conv`), each attention layer's keys and values `[kvHeads, tokens, headDim]` (`pages.N.keys`,
- * `pages.N.values`), and the last logits where they are known. The metadata hold a fingerprint of the model and a SHA-256
- * over the metadata and all tensors.
+ * `pages.N.values`), and the last logits where they are known. The metadata hold the model's identity and a SHA-256 over the
+ * metadata and all tensors.
  */
 import { createHash } from "node:crypto";
 import type { Hash } from "node:crypto";
@@ -16,7 +16,6 @@ import { turns } from "../../layer/turns.ts";
 import { kindsOf } from "../../states/pool-shape.ts";
 import { dtypes } from "../../tensor/dtype.ts";
 import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
-import type { Tensor } from "../../tensor/tensor.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { memoryOf } from "../model-memory.ts";
 import { expectSnapshot } from "../snapshot.ts";
@@ -38,7 +37,8 @@ export interface SessionToWrite extends Omit<StoredSession, "read"> {
 }
 
 const formatName = "gated-delta-session";
-const formatVersion = "1";
+/** Files of version 1 hold a hash of some of the model's bytes, which other models can have too. */
+const formatVersion = "2";
 const checksumKey = "sha256";
 
 /** Writes a session. Nothing waits but the caller, and a process killed meanwhile leaves the file that was there. */
@@ -62,7 +62,7 @@ export async function writeSession(op: string, path: string, model: LanguageMode
   const expectModel = (): void => {
     if (model.disposed) throw new DisposedError({ op, expected: "a model that stays until the file is written", received: "one that was disposed" });
   };
-  const metadata = { format: formatName, version: formatVersion, model: await fingerprint(model, expectModel), read: String(read?.tokens ?? 0) };
+  const metadata = { format: formatName, version: formatVersion, model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0) };
   const checksum = beginChecksum(metadata);
   const turn = turns();
   for (const [name, tensor] of inOrder(tensors)) {
@@ -87,10 +87,8 @@ export async function readSession(op: string, path: string, model: LanguageModel
   using file = openSafetensors(path, op);
   const reader = new Reader(op, path, file);
   reader.expect("format", formatName);
-  reader.expect("version", formatVersion);
-  reader.expect("model", await fingerprint(model, () => {
-    if (model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed", received: "a disposed one" });
-  }));
+  reader.expectVersion();
+  reader.expect("model", await memoryOf(model).identity.get(op));
   await reader.read();
   const { vocabSize, maxPositions } = model.config;
   const tokens = reader.integers("tokens", 0, vocabSize - 1);
@@ -137,6 +135,17 @@ class Reader {
     const found = this.#file.metadata.get(key);
     const what = key === "model" ? "a session of this model" : `metadata ${key} ${describe(expected)}`;
     if (found !== expected) throw this.bad(what, key === "model" && found !== undefined ? "one of another model" : describe(found));
+  }
+
+  expectVersion(): void {
+    const found = this.#file.metadata.get("version");
+    if (found === formatVersion) return;
+    const expected = `a session of version ${formatVersion} of the format`;
+    if (found === undefined || !/^[1-9]\d{0,5}$/.test(found)) throw this.bad(expected, `version ${describe(found)}`);
+    const how = Number(found) < Number(formatVersion)
+      ? "which an earlier gated-delta wrote without the model's identity: begin the session again, and save it again"
+      : "which a later gated-delta wrote";
+    throw this.bad(expected, `one of version ${found}, ${how}`);
   }
 
   /** Reads all tensors, and compares their checksum with the one that the file says. */
@@ -202,39 +211,4 @@ function nameInChecksum(checksum: Hash, name: string, dtype: string, shape: read
 
 function inOrder(tensors: ReadonlyMap<string, TensorToWrite>): [string, TensorToWrite][] {
   return [...tensors].sort(([a], [b]) => (a < b ? -1 : 1));
-}
-
-function bytesOf(array: ArrayBufferView): Uint8Array {
-  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
-}
-
-/** Of each matrix as many bytes go into a fingerprint: another model, or one that was trained further, differs in some. */
-const sampled = 4096;
-
-const fingerprints = new WeakMap<LanguageModel, string>();
-
-/**
- * Tells models apart: by their configuration, and the beginnings of their weights.
- *
- * @param between called before weights are read.
- */
-async function fingerprint(model: LanguageModel, between: () => void): Promise<string> {
-  const known = fingerprints.get(model);
-  if (known !== undefined) return known;
-  const hash = createHash("sha256").update(JSON.stringify(model.config));
-  const { weights } = memoryOf(model);
-  const turn = turns();
-  const add = (tensor: Tensor) => hash.update(bytesOf(tensor.data).subarray(0, sampled));
-  between();
-  add(weights.norm);
-  add(weights.embedding.weight);
-  for (const { inputNorm, postNorm, gate, up, down, attention } of weights.layers) {
-    await turn();
-    between();
-    for (const tensor of [inputNorm, postNorm, gate.weight, up.weight, down.weight]) add(tensor);
-    if (attention !== undefined) for (const { weight } of [attention.query, attention.key, attention.value, attention.output]) add(weight);
-  }
-  const found = hash.digest("hex");
-  fingerprints.set(model, found);
-  return found;
 }

@@ -17,6 +17,17 @@ export interface SessionOptions {
   readonly whenFull?: "wait" | "error" | undefined;
 }
 
+/** Options of a session that a file holds. */
+export interface LoadSessionOptions extends SessionOptions {
+  /**
+   * Whether what the file holds may become part of the cache, which other sessions go on from. A file's states, keys and values
+   * can't be checked: whoever wrote it decides them, and its checksum too. So without this the session, its forks and what they
+   * read from there on take from the cache, and add nothing to it. `true` is for files that only programs of your own can have
+   * written. @default false
+   */
+  readonly trust?: boolean | undefined;
+}
+
 /** Options of a generation. */
 export interface GenerateOptions extends SamplingOptions {
   /** How many tokens at most. @default as many as the model has positions for */

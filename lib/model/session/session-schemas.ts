@@ -1,12 +1,11 @@
 /** The zod schemas of sessions' options. Loaded when the first one is needed: importing zod takes 13 ms. */
 import { z } from "zod";
-import { choice, integer, options } from "../../arguments/schema-parts.ts";
+import { choice, integer, options, signal } from "../../arguments/schema-parts.ts";
 import { samplingShape } from "../sampling/sampling-schemas.ts";
 import type { SessionCacheOptions } from "./prefix-cache.ts";
 import type { GenerateOptions, ReadOptions, ReadProgress } from "./session-options.ts";
 
 const count = integer(0, 2 ** 31 - 1);
-const signal = z.custom<AbortSignal>((value) => value instanceof AbortSignal, "an AbortSignal").optional();
 const onProgress = z.custom<(progress: ReadProgress) => void>((value) => typeof value === "function", "a function").optional();
 const stopText = "a text, not empty, or an array of some";
 const stop = z.string(stopText).min(1, stopText).refine((text) => text.isWellFormed(), "a well-formed text");
@@ -57,3 +56,8 @@ export const sessionShape = z.strictObject(
 
 /** {@link SessionOptions} */
 export const sessionOptions = { keys: Object.keys(sessionShape.shape), safeParse: (value: unknown) => sessionShape.safeParse(value) };
+
+const loadShape = sessionShape.extend({ trust: z.boolean("a boolean").default(false) });
+
+/** {@link LoadSessionOptions} */
+export const loadSessionOptions = { keys: Object.keys(loadShape.shape), safeParse: (value: unknown) => loadShape.safeParse(value) };

@@ -12,7 +12,7 @@ import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { readSession, writeSession } from "./session-file.ts";
-import type { Completion, GenerateOptions, Piece, ReadOptions, SessionOptions, Usage } from "./session-options.ts";
+import type { Completion, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions, Usage } from "./session-options.ts";
 import { Stored } from "./stored.ts";
 
 /** Makes a session. */
@@ -226,8 +226,11 @@ export class Session implements Disposable {
    * Writes it to a file as it is now: tokens, states, keys, values and the last logits. Other work goes on meanwhile; the
    * session's own next step waits until the file is written. A process that is killed leaves the file that was there.
    *
-   * @throws {FileError} (as a rejection) where it can't be written; {@link GatedDeltaError} of code `state` while a step
-   *   of it is under way, and where the model is disposed meanwhile. The file that was there is unchanged then.
+   * The first one of a model waits for its {@link LanguageModel.identity}, some seconds for a large one.
+   *
+   * @throws {FileError} (as a rejection) where it can't be written, and where a file of the model has changed, as
+   *   {@link LanguageModel.identity}; {@link GatedDeltaError} of code `state` while a step of it is under way, and where the
+   *   model is disposed meanwhile. The file that was there is unchanged then.
    */
   async save(path: string): Promise<void> {
     const op = "session.save";
@@ -256,23 +259,28 @@ export class Session implements Disposable {
    * The session that a file holds, as it was: it goes on with the same bits, and reads nothing again. It takes a state and
    * pages when it goes on. Other work goes on while the file is read.
    *
+   * The model is compared by its {@link LanguageModel.identity}. A cache gets nothing of the session, or of its forks, unless
+   * {@link LoadSessionOptions.trust} says that the file is one's own.
+   *
    * @param model the one that has written it, or another one of the same weights with states and pages of the same dtypes.
-   * @throws {FileError} (as a rejection) for a file that is damaged, no session, or one of another model.
+   * @throws {FileError} (as a rejection) for a file that is damaged, no session, one of another model, or one that an earlier
+   *   version of the library has written; and where a file of the model has changed, as {@link LanguageModel.identity}.
    */
-  static async load(model: LanguageModel, path: string, options: SessionOptions = {}): Promise<Session> {
+  static async load(model: LanguageModel, path: string, options: LoadSessionOptions = {}): Promise<Session> {
     const op = "Session.load";
     if (!isModel(model)) throw invalid(op, "model", "a LanguageModel", model);
     expectPath(op, path);
-    const session = named(op, () => model.session(options));
+    const { trust, ...others } = checkOptions(schemas().loadSessionOptions, op, options);
+    const session = named(op, () => model.session(others as SessionOptions));
     try {
       const of = session.#of;
+      of.origin = trust ? "trusted-file" : "file";
       const { tokens, messageEnds, logits, read } = await readSession(op, path, model);
       session.#alive(op);
       for (const token of tokens) of.tokens.push(token);
       for (const end of messageEnds) of.messageEnds.push(end);
       of.logits = logits;
       of.memory.stored = read === undefined ? undefined : new Stored(read);
-      of.fromFile = true;
       return session;
     } catch (error) {
       session[Symbol.dispose]();

@@ -1,0 +1,28 @@
+/** How a model's identity is computed from the digests of its tensors. */
+import { createHash } from "node:crypto";
+import type { ModelConfig } from "../model-config.ts";
+import type { StoredTensor } from "./stored-tensors.ts";
+
+/** Another way to compute it, or another meaning of a setting, has another name. */
+export const algorithm = "gated-delta-identity-1";
+
+/**
+ * The SHA-256, in hexadecimal, of a JSON text without spaces: `[algorithm, configuration, [[name, dtype, shape, digest], …]]`,
+ * the keys of objects and the tensors in ascending order.
+ *
+ * The configuration is all that the library reads of it, but for the tokens that end a text: these change no number.
+ *
+ * @param digestOf of each tensor, the SHA-256 of the SHA-256s of its chunks.
+ */
+export function identityOf(config: ModelConfig, tensors: readonly StoredTensor[], digestOf: (tensor: StoredTensor) => string): string {
+  const { eosTokens: _, ...numeric } = config;
+  const list = tensors.map((tensor) => [tensor.name, tensor.dtype, tensor.shape, digestOf(tensor)]);
+  return createHash("sha256").update(JSON.stringify([algorithm, inOrder(numeric), list])).digest("hex");
+}
+
+/** The same value, with the keys of its objects in ascending order. */
+function inOrder(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inOrder);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, member]) => [key, inOrder(member)]));
+}

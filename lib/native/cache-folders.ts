@@ -1,0 +1,45 @@
+/** Where this user's files are kept from one run to the next, and which folders no other user can write to. */
+import { lstatSync, realpathSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+
+/** Writable by the group or by everybody. */
+export const writableByOthers = 0o022;
+/** In a folder with this bit, as /tmp, only its owner renames or removes an entry. */
+const sticky = 0o1000;
+
+/** The folders to try, the best one first. */
+export function cacheFolders(env: Readonly<Record<string, string | undefined>> = process.env, platform: NodeJS.Platform = process.platform): string[] {
+  const set = (name: string): string | undefined => (env[name] === "" ? undefined : env[name]);
+  const found: string[] = [];
+  const own = set("GATED_DELTA_CACHE");
+  if (own !== undefined) found.push(own);
+  const cache = set("XDG_CACHE_HOME");
+  if (cache !== undefined) found.push(join(cache, "gated-delta"));
+  try {
+    const home = homedir();
+    if (home !== "" && home !== "/") found.push(platform === "darwin" ? join(home, "Library", "Caches", "gated-delta") : join(home, ".cache", "gated-delta"));
+  } catch {
+    // no home folder
+  }
+  found.push(join(tmpdir(), `gated-delta-${userId()}`));
+  return found;
+}
+
+export function userId(): number {
+  return process.getuid?.() ?? 0;
+}
+
+/** Whether only this user (and root) can change what a folder's path leads to and what is in it. */
+export function isOwnFolder(folder: string): boolean {
+  const real = realpathSync(folder);
+  const user = userId();
+  const own = lstatSync(real);
+  if (!own.isDirectory() || own.uid !== user || (own.mode & writableByOthers) !== 0) return false;
+  for (let above = dirname(real); ; above = dirname(above)) {
+    const { uid, mode } = lstatSync(above);
+    if (uid !== user && uid !== 0) return false;
+    if ((mode & writableByOthers) !== 0 && (mode & sticky) === 0) return false;
+    if (above === dirname(above)) return true;
+  }
+}

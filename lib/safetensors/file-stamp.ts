@@ -1,0 +1,22 @@
+/** Tells a file from others and from what it was before: one that is written to, replaced or renamed has another stamp. */
+import { fstatSync } from "node:fs";
+
+/** What tells a file's states apart. Times are in nanoseconds; `changed` is the inode's own time, which programs can't set. */
+export interface FileStamp {
+  readonly device: bigint;
+  readonly inode: bigint;
+  readonly size: bigint;
+  readonly modified: bigint;
+  readonly changed: bigint;
+}
+
+/** The stamp of an open file. */
+export function stampOf(descriptor: number): FileStamp {
+  const { dev: device, ino: inode, size, mtimeNs: modified, ctimeNs: changed } = fstatSync(descriptor, { bigint: true });
+  return { device, inode, size, modified, changed };
+}
+
+/** A stamp as a text; different stamps have different ones. */
+export function stampText({ device, inode, size, modified, changed }: FileStamp): string {
+  return [device, inode, size, modified, changed].join(" ");
+}

@@ -14,6 +14,9 @@ import type { GenerateOptions, Piece } from "./session-options.ts";
 /** Tokens that are read beside guesses; more are read first. */
 const mostCertain = 16;
 
+/** In the one piece of an answer that is to have no tokens. */
+const noToken = -1;
+
 /** A token, and the logarithm of its probability where that is wanted. */
 type Chosen = Pick<Piece, "token" | "logprob">;
 
@@ -75,6 +78,11 @@ export class Generation {
   async *run(): AsyncGenerator<Piece, void, void> {
     const of = this.#of;
     try {
+      if (of.tokens.length >= this.#most) {
+        this.#signal.throwIfAborted();
+        yield { token: noToken, text: "", end: "length" };
+        return;
+      }
       while (of.tokens.length < this.#most) {
         if (this.#chosen.length === 0) await this.#choose();
         else this.#signal.throwIfAborted();

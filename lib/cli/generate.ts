@@ -138,6 +138,9 @@ async function generateFrom(folder: string, prompt: string, settings: Settings, 
   return end === "interrupted" ? 128 + constants.signals.SIGINT : 0;
 }
 
+/** In milliseconds: signals that come so close together are of one key press, also where processes get no time at once. */
+const samePress = 1000;
+
 /**
  * While it is there, Ctrl-C aborts its signal, and a second Ctrl-C ends the process. A terminal sends the signal to npx as well, which
  * passes it on, so that one key press can be two signals.
@@ -149,7 +152,7 @@ class Interrupt implements Disposable {
   constructor() {
     let since = Infinity;
     this.#take = () => {
-      if (performance.now() - since > 300) process.exit(128 + constants.signals.SIGINT);
+      if (performance.now() - since > samePress) process.exit(128 + constants.signals.SIGINT);
       if (since === Infinity) since = performance.now();
       this.#controller.abort(this);
     };

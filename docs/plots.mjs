@@ -21,41 +21,58 @@ export function table(text, head) {
 
 const style = `  <style>
     text { font: 13px system-ui, sans-serif; fill: #3c3c43 } .s { fill: #67676c }
-    .one { fill: #3d8b45 } .two { fill: #8fbf94 } .three { fill: #b9bcc9 } .l { stroke: #8a8a94; stroke-width: 1; fill: none }
+    .one { fill: #3d8b45 } .two { fill: #8fbf94 } .three { fill: #b9bcc9 }
+    .l { stroke: #d4d4da; stroke-width: 1; fill: none } .m { stroke: #5a5a66; stroke-width: 1.5; fill: none }
     @media (prefers-color-scheme: dark) {
       text { fill: #dfdfd6 } .s { fill: #a5a5ad } .one { fill: #5fae67 } .two { fill: #3f6b44 } .three { fill: #55576a }
+      .l { stroke: #3c3f44 } .m { stroke: #b8b8c0 }
     }
   </style>`;
 
+const classes = ["one", "two", "three"];
+
 const escape = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 
-/** Groups of bars under each other, each group under its label; every bar with its number behind it. */
-function bars({ label, most, mark, unit, key, groups }) {
-  const width = 360; // of the longest bar
+/** Of the drawing: its width, and where bars begin, how long the longest is, and where their numbers stand. */
+const drawing = { width: 440, left: 4, bar: 360, numbers: 434 };
+
+/**
+ * Groups of bars under each other, each group under its label, with an axis from 0 to `most` below them all. The axis' lines run
+ * along the bars alone, and numbers stand in a column behind its end, so that no line crosses any text. `mark` is the value that the
+ * others are compared with.
+ */
+function bars({ label, most, ticks, mark, unit, key, groups }) {
+  const { width, left, bar, numbers } = drawing;
+  const at = (value) => left + Math.round((bar * value) / most);
   const shown = [];
   let y = 18;
   for (const [i, name] of key.entries()) {
-    shown.push(`  <rect class="${["one", "two", "three"][i]}" x="4" y="${y - 10}" width="12" height="12"/><text class="s" x="22" y="${y}">${escape(name)}</text>`);
+    shown.push(`  <rect class="${classes[i]}" x="${left}" y="${y - 10}" width="12" height="12"/><text class="s" x="${left + 18}" y="${y}">${escape(name)}</text>`);
     y += 20;
   }
-  const top = y;
+  /** The axis' lines, or (`kind` "m") the one of what is compared with, which is seen on bars too. */
+  const lines = (from, to, kind) => {
+    for (const tick of ticks) if ((tick === mark) === (kind === "m")) shown.push(`  <path class="${kind}" d="M${at(tick)} ${from}V${to}"/>`);
+  };
   for (const { name, values } of groups) {
     y += 16;
-    shown.push(`  <text x="4" y="${y}">${escape(name)}</text>`);
+    shown.push(`  <text x="${left}" y="${y}">${escape(name)}</text>`);
     y += 6;
-    for (const [i, value] of values.entries()) {
-      if (value === null) continue;
-      const length = Math.round((width * value) / most);
-      shown.push(`  <rect class="${["one", "two", "three"][i]}" x="4" y="${y}" width="${length}" height="14"/><text class="s" x="${length + 9}" y="${y + 12}">${value}${unit}</text>`);
+    const there = values.map((value, i) => ({ value, i })).filter(({ value }) => value !== null);
+    const from = y;
+    lines(from, from + 16 * there.length, "l");
+    for (const { value, i } of there) {
+      shown.push(`  <rect class="${classes[i]}" x="${left}" y="${y + 1}" width="${at(value) - left}" height="14"/><text class="s" x="${numbers}" y="${y + 12}" text-anchor="end">${value}${unit}</text>`);
       y += 16;
     }
+    lines(from, y, "m");
     y += 4;
   }
-  if (mark !== undefined) {
-    const x = 4 + Math.round((width * mark) / most);
-    shown.unshift(`  <path class="l" d="M${x} ${top}V${y}"/>`);
-  }
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 440 ${y + 8}" role="img" aria-label="${escape(label)}">\n${style}\n${shown.join("\n")}\n</svg>\n`;
+  y += 4;
+  for (const kind of ["l", "m"]) lines(y, y + 6, kind);
+  shown.push(`  <path class="l" d="M${left} ${y}H${left + bar}"/>`);
+  for (const tick of ticks) shown.push(`  <text class="s" x="${at(tick)}" y="${y + 20}" text-anchor="${tick === 0 ? "start" : "middle"}">${tick === 0 ? "0" : `${tick}${unit}`}</text>`);
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${y + 28}" role="img" aria-label="${escape(label)}">\n${style}\n${shown.join("\n")}\n</svg>\n`;
 }
 
 function againstGgml() {
@@ -65,12 +82,15 @@ function againstGgml() {
   return bars({
     label: "How many times as long ggml takes: llama.cpp's graph, ggml's operation alone, LocalAI's in-place operation",
     most: Math.max(...groups.flatMap(({ values }) => values)),
+    ticks: [1, 5, 10, 15],
     mark: 1,
     unit: " ×",
     key: ["llama.cpp's graph around the operation", "ggml's operation alone", "LocalAI's in-place operation"],
     groups,
   });
 }
+
+const percent = [0, 25, 50, 75, 100];
 
 /** What the rows of the benchmark are called here, in this order; each is shown for f32 and bf16 where both were measured. */
 const ofLimit = [
@@ -92,7 +112,7 @@ function shareOfLimit() {
     if (values[0] === null) throw new Error(`bench/RESULTS.md has no ${op}/f32/${shape}`);
     return { name, values };
   });
-  return bars({ label: "The share of the machine's limit that each operation reaches on one thread", most: 100, mark: 100, unit: " %", key: ["f32", "bf16"], groups });
+  return bars({ label: "The share of the machine's limit that each operation reaches on one thread", most: 100, ticks: percent, mark: 100, unit: " %", key: ["f32", "bf16"], groups });
 }
 
 const onGpu = [
@@ -116,7 +136,7 @@ function shareOfCopy() {
     if (value === undefined) throw new Error(`bench/gpu.md has no ${key}`);
     return { name, values: [value] };
   });
-  return bars({ label: "The share of a copy of as many bytes that each Metal kernel reaches on an NVIDIA H200", most: 101, mark: 100, unit: " %", key: ["share of a copy of as many bytes"], groups });
+  return bars({ label: "The share of a copy of as many bytes that each Metal kernel reaches on an NVIDIA H200", most: 100, ticks: percent, mark: 100, unit: " %", key: ["share of a copy of as many bytes"], groups });
 }
 
 /** Every plot, by the name of its file. */

@@ -5,6 +5,7 @@
  * @module
  */
 export { LanguageModel } from "./model/language-model.ts";
+export { tinyModel } from "./model/tiny-model.ts";
 export { Sequence } from "./model/sequence.ts";
 export { RunResult } from "./model/run-result.ts";
 export type { BatchEntry, IdentityOptions, LoadModelOptions, PagesOptions, StatesOptions, WantedLogits } from "./model/model-options.ts";

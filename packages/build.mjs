@@ -1,10 +1,11 @@
 // `npm run pack`: makes the packages of this checkout in .build/packages, as a release publishes them: `gated-delta` and the
-// package of this system's library. `-- main` or `-- platform` makes one of them; `-- linux-arm64` makes that one on Linux x64.
+// package of this system's library, and an archive of each, which the last line's command installs in a project. `-- main` or `-- platform` makes one of them; `-- linux-arm64` makes that one on Linux x64.
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { Failure, elapsed, runMain, say } from "../swift/scripts/report.mjs";
 import { rootFolder } from "../swift/scripts/root.mjs";
 import { setUp } from "../swift/scripts/steps.mjs";
+import { installCommand, packArchives } from "./archives.mjs";
 import { buildCross, canCross } from "./cross.mjs";
 import { buildMainPackage } from "./main-package.mjs";
 import { buildPlatformPackage } from "./platform-package.mjs";
@@ -51,8 +52,13 @@ if (process.argv[1]?.endsWith("build.mjs")) {
     const unknown = names.filter((name) => !known.includes(name));
     if (unknown.length > 0) throw new Failure(`no package ${unknown.join(", ")}: this system makes ${known.join(", ")}.`);
     if (names.length === 0) rmSync(join(outputFolder), { recursive: true, force: true });
-    await buildPackages(names.length === 0 ? kinds : names);
+    const folders = await buildPackages(names.length === 0 ? kinds : names);
+    const archives = names.length === 0 ? await packArchives(Object.values(folders)) : [];
     say(`packed (${elapsed()})`);
+    if (archives.length > 0) {
+      say("this installs them in a project, entered in its folder:");
+      process.stdout.write(`${installCommand(archives)}\n`);
+    }
     return 0;
   });
 }

@@ -8,8 +8,8 @@ import { namesOf, nodeEntry } from "./node-entry.mjs";
 import { cloneManifest, outputFolder, packageName, platforms, sharedFields } from "./platforms.mjs";
 import { tool } from "./tools.mjs";
 
-/** What `gated-delta demo` runs. */
-const demonstrated = ["layer-bf16.safetensors", "layer-f32.safetensors", "models/qwen3_5-mlx-mixed"].map((path) => `test/golden/${path}`);
+/** What `gated-delta demo` runs, and `tinyModel` names. */
+const demonstrated = ["layer-bf16.safetensors", "models/qwen3_5-mlx-mixed"].map((path) => `test/golden/${path}`);
 
 /** Beside what is compiled. */
 const copied = ["README.md", "LICENSE", "CHANGELOG.md", "lib", ...demonstrated];

@@ -25,8 +25,8 @@ describe("gated-delta", () => {
     expect(out).toStartWith("Usage: gated-delta");
   });
 
-  test("--version is the package's", () => {
-    expect(gatedDelta(["--version"])).toEqual({ status: 0, out: `gated-delta ${manifest.version}\n`, errors: "" });
+  test.each(["--version", "-v"])("%s is the package's version", (option) => {
+    expect(gatedDelta([option])).toEqual({ status: 0, out: `gated-delta ${manifest.version}\n`, errors: "" });
   });
 
   test.each([
@@ -37,7 +37,7 @@ describe("gated-delta", () => {
     [["verify", "x", "--dtype", "f64"], "--dtype"],
     [["verify", "x", "--fast"], "no option --fast; there is --backend, --threads, --dtype, --json, --help"],
     [["verify", "x", "-f"], "no option -f"],
-    [["doctor", "--json"], "no option --json; there are none"],
+    [["doctor", "--backend", "cpu"], "no option --backend; there is --json, --help"],
     [["verify", "x", "--json=no"], "--json"],
     [["generate", "folder"], "one prompt"],
     [["generate", "folder", "a", "b"], "one prompt"],
@@ -78,6 +78,101 @@ describe("generate", () => {
     expect([drafted.out, drafted.errors]).toEqual([plain.out, ""]);
     const few = gatedDelta([...ids.slice(0, 4), "--context", "6", "--backend", "cpu", "--quiet"]);
     expect(few.out.trim().split(" ")).toEqual(plain.out.trim().split(" ").slice(0, 3));
+  });
+
+  const quick = ["--max-tokens", "6", "--backend", "cpu", "--threads", "2"];
+
+  test("reads the prompt from a file, and from a pipe", () => {
+    const plain = gatedDelta(["generate", model, "Hello\nyou", ...quick, "--quiet"]);
+    expect(plain.status).toBe(0);
+    for (const args of [[model, "-"], [model]]) {
+      for (const end of ["\n", "\r\n", ""]) expect(gatedDelta(["generate", ...args, ...quick, "--quiet"], {}, `Hello\nyou${end}`)).toEqual(plain);
+    }
+    expect(gatedDelta(["generate", model, "5 6 7", "--ids", ...quick], {}, "not read").out).toBe(gatedDelta(["generate", model, "-", "--ids", ...quick], {}, "5 6\n7\n").out);
+    for (const [input, words] of [["", "the standard input is empty"], ["\n", "the standard input is empty"], [new Uint8Array([0xff, 0xfe]), "UTF-8"]] as const) {
+      const { status, out, errors } = gatedDelta(["generate", model, "-"], {}, input);
+      expect([status, out]).toEqual([2, ""]);
+      expect(errors).toContain(words);
+    }
+  });
+
+  const jsonOf = (out: string) => out.split("\n").filter((line) => line !== "").map((line) => JSON.parse(line) as Record<string, unknown>);
+
+  test("as lines of JSON: what was loaded, how far the prompt is, the pieces, the end", () => {
+    const plain = gatedDelta(["generate", model, "Hello", ...quick, "--quiet"]);
+    const { status, out, errors } = gatedDelta(["generate", model, "Hello", ...quick, "--json"]);
+    expect([status, errors]).toEqual([0, ""]);
+    const rows = jsonOf(out);
+    const of = (type: string) => rows.filter((row) => row["type"] === type);
+    const [first, last] = [of("load")[0]!, of("load").at(-1)!];
+    expect(first["bytes"]).toBeLessThan(first["total"] as number);
+    expect(last["bytes"]).toBe(last["total"]!);
+    expect(of("model")).toEqual([{ type: "model", layers: 4, bytes: last["total"], backend: "cpu", device: expect.any(String) }]);
+    const { tokens } = of("prompt").at(-1)!;
+    expect(of("prompt").at(-1)).toEqual({ type: "prompt", read: tokens, tokens });
+    expect(of("piece")).toHaveLength(6);
+    expect(`${of("piece").map(({ text }) => text).join("")}\n`).toBe(plain.out);
+    const speed = { seconds: expect.any(Number), tokensPerSecond: expect.any(Number), ofLimit: expect.any(Number) };
+    expect(rows.at(-1)).toEqual({ type: "end", end: "length", text: plain.out.slice(0, -1), prompt: { tokens, read: tokens, ...speed }, answer: { tokens: 6, steps: 5, ...speed } });
+    expect([...new Set(rows.map(({ type }) => type))]).toEqual(["load", "model", "prompt", "piece", "end"]);
+
+    const quiet = jsonOf(gatedDelta(["generate", model, "Hello", ...quick, "--json", "--quiet"]).out);
+    expect(quiet.map(({ type }) => type)).toEqual([...Array<string>(6).fill("piece"), "end"]);
+    expect(quiet.slice(0, 6)).toEqual(of("piece"));
+    expect(quiet.at(-1)!["answer"]).toEqual({ tokens: 6, steps: 5, seconds: expect.any(Number) });
+    const none = jsonOf(gatedDelta(["generate", model, "Hello", "--json", "--quiet", "--max-tokens", "0", "--backend", "cpu"]).out);
+    expect(none).toMatchObject([{ type: "end", end: "length", text: "", answer: { tokens: 0 } }]);
+  });
+
+  /** Starts a command and sends it a signal after a line of JSON that fits; its lines, and what came of it. */
+  const interrupted = async (args: readonly string[], fits: (row: Record<string, unknown>) => boolean) => {
+    const main = join(import.meta.dir, "..", "lib", "cli", "main.ts");
+    const child = Bun.spawn([process.execPath, main, "generate", ...args, "--json", "--backend", "cpu", "--threads", "1"], { stdout: "pipe", stderr: "pipe" });
+    let out = "";
+    let sent = false;
+    const decoder = new TextDecoder();
+    for await (const part of child.stdout) {
+      out += decoder.decode(part, { stream: true });
+      if (sent || !jsonOf(out.slice(0, out.lastIndexOf("\n") + 1)).some(fits)) continue;
+      sent = true;
+      for (let i = 0; i < 2; i++) child.kill("SIGINT"); // as npx makes two of one key press
+    }
+    return { status: await child.exited, rows: jsonOf(out), errors: await child.stderr.text() };
+  };
+
+  test("bars on a terminal, and nowhere else", async () => {
+    let shown = "";
+    const args = [process.execPath, join(import.meta.dir, "..", "lib", "cli", "main.ts"), "generate", model, "1 2 3 4 5 6 7 8 ".repeat(400), "--ids", ...quick];
+    const child = Bun.spawn(args, { terminal: { data: (_, part) => void (shown += new TextDecoder().decode(part)) } });
+    expect(await child.exited).toBe(0);
+    expect(shown).toMatch(/\r\x1b\[K\[=+ *\] \d of 1 MB/);
+    expect(shown).toMatch(/\r\x1b\[K\[=+ *\] \d+ of 3200 tokens of the prompt/);
+    expect(shown).toMatch(/\r\x1b\[K\d+( \d+){5}\r\nprompt  3200 tokens/); // the answer stands where the bar was
+    const plain = gatedDelta(args.slice(2));
+    expect(plain.errors).not.toContain("\r");
+    expect(shown).toContain(plain.out.trim());
+  });
+
+  test("Ctrl-C ends the answer, and the speeds are told", async () => {
+    const endless = ["--max-tokens", "30000", "--context", "32768", "--stop", "never there"];
+    const { status, rows, errors } = await interrupted([model, "Hello", "--temperature", "4", "--seed", "1", ...endless], ({ type }) => type === "piece");
+    expect([status, errors]).toEqual([130, ""]);
+    const pieces = rows.filter(({ type }) => type === "piece").length;
+    expect(rows.at(-1)).toMatchObject({ type: "end", end: "interrupted", prompt: { tokensPerSecond: expect.any(Number) }, answer: { tokens: pieces } });
+  });
+
+  test("a long prompt is told of while it is read, and Ctrl-C ends that too", async () => {
+    const long = without(/expected\.safetensors/);
+    const config = JSON.parse(readFileSync(join(long, "config.json"), "utf8"), (key, value: unknown) => (key === "max_position_embeddings" ? 32768 : value)) as object;
+    writeFileSync(join(long, "config.json"), JSON.stringify(config));
+    const { status, rows, errors } = await interrupted([long, "1 2 3 4 5 6 7 8 ".repeat(2500), "--ids", "--context", "32768"], ({ type }) => type === "prompt");
+    expect([status, errors]).toEqual([130, ""]);
+    const reading = rows.filter(({ type }) => type === "prompt");
+    expect(reading[0]!["read"]).toBeLessThan(20_000);
+    const { end, prompt: read, answer } = rows.at(-1) as { end: string; prompt: { tokens: number; read: number; tokensPerSecond: number }; answer: { tokens: number } };
+    expect([end, read.tokens, answer.tokens]).toEqual(["interrupted", 20_000, 0]);
+    expect(read.read).toBeLessThan(20_000);
+    expect(read.tokensPerSecond).toBeGreaterThan(0);
   });
 
   test("chats in text, with the options that it is given", () => {
@@ -194,6 +289,27 @@ describe("doctor", () => {
     expect(errors).toContain("`npm run emulator` builds it");
     const { scripts } = manifest as { scripts: Record<string, string> };
     expect(existsSync(join(import.meta.dir, "..", scripts["emulator"]!.replace(/^node /, "")))).toBe(true);
+  });
+
+  test("as JSON, with what was found and with what was not", () => {
+    const { status, out, errors } = gatedDelta(["doctor", "--json"], { GATED_DELTA_ISA: "" });
+    expect([status, errors]).toEqual([0, ""]);
+    expect(JSON.parse(out)).toEqual({
+      ok: true,
+      bun: { version: Bun.version, revision: Bun.revision },
+      package: { name: "gated-delta", version: manifest.version, path: `${join(import.meta.dir, "..")}/` },
+      system: { platform: process.platform, release: expect.any(String), arch: process.arch },
+      processor: { model: expect.any(String), cores: expect.any(Number) },
+      isa: "",
+      library: libraryInfo(),
+      backend: expect.stringMatching(/^cpu$|^metal$/),
+      cpu: { name: expect.any(String), isa: expect.any(String), threads: expect.any(Number), emulated: false },
+      metal: expect.any(Object),
+    });
+    const none = gatedDelta(["doctor", "--json"], { GATED_DELTA_LIBRARY: join(folder, "none.so") });
+    expect(none.status).toBe(1);
+    const tried = [{ source: "environment", path: join(folder, "none.so"), problem: "no such file" }];
+    expect(JSON.parse(none.out)).toMatchObject({ ok: false, library: { error: expect.stringContaining("none.so"), tried } });
   });
 
   test("says which instruction set is forced", () => {

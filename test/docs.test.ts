@@ -64,12 +64,12 @@ function runProgram(name: string): Outcome {
   return run([process.execPath, join(folder, name)]);
 }
 
-/** Runs a command line whose `npx` finds the clone's command. */
+/** Runs a command line whose `bunx` finds the clone's command. */
 function runCommand(name: string): Outcome {
   const bin = join(folder, "bin");
   mkdirSync(bin, { recursive: true });
-  writeFileSync(join(bin, "npx"), `#!/bin/sh\nshift\nexec "${process.execPath}" "${join(root, "lib/cli/main.ts")}" "$@"\n`);
-  chmodSync(join(bin, "npx"), 0o755);
+  writeFileSync(join(bin, "bunx"), `#!/bin/sh\nshift\nexec "${process.execPath}" "${join(root, "lib/cli/main.ts")}" "$@"\n`);
+  chmodSync(join(bin, "bunx"), 0o755);
   return run(["sh", join(docs, "examples", name)], { PATH: `${bin}:${process.env["PATH"]}`, MODEL: model });
 }
 

@@ -1,9 +1,11 @@
 /** The packages of a release: their manifests, what they say of systems, and how a library is linked and looked at. */
 import { describe, expect, test } from "bun:test";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join, relative } from "node:path";
 import { oldestGlibc, whyUnsupported, type System } from "../lib/native/platform.ts";
 import { libraryInfo } from "../lib/index.ts";
+import { tinyModel } from "../lib/model.ts";
+import { archivedManifest, installCommand } from "../packages/archives.mjs";
 import { demandsOf, loadedSections, newestGlibc, releaseSections } from "../packages/elf.mjs";
 import { bytesByOrigin } from "../packages/link.mjs";
 import { packedManifest } from "../packages/main-package.mjs";
@@ -40,6 +42,31 @@ describe("the manifest of gated-delta", () => {
     expect(packed.dependencies).toEqual(clone.dependencies);
     const names = platforms.map(packageName);
     expect(packed.optionalDependencies).toEqual(Object.fromEntries(names.map((name: string) => [name, clone.version])));
+  });
+
+  test("names no package in an archive that a registry would be asked for", () => {
+    const { optionalDependencies, ...rest } = packed;
+    const { peerDependencies, peerDependenciesMeta, ...archived } = archivedManifest(packed);
+    expect(archived).toEqual(rest);
+    expect(peerDependencies).toEqual(optionalDependencies);
+    expect(peerDependenciesMeta).toEqual(Object.fromEntries(Object.keys(optionalDependencies).map((name: string) => [name, { optional: true }])));
+    const library = platformManifest(platforms[0], clone);
+    expect(archivedManifest(library)).toEqual(library);
+  });
+
+  test("the command that installs archives is one that a shell takes as it stands", () => {
+    const paths = ["/a/b-0.1.0.tgz", "/with space/it's.tgz", "/$HOME/`x`.tgz"];
+    const said = Bun.spawnSync(["sh", "-c", `bun() { printf '%s\\n' "$@"; }; ${installCommand(paths)}`]).stdout.toString();
+    expect(said.trimEnd().split("\n")).toEqual(["add", ...paths]);
+    expect(installCommand(paths.slice(0, 1))).toBe("bun add /a/b-0.1.0.tgz");
+  });
+
+  test("brings the tiny model, in at most 1 MB", () => {
+    expect(packed.files).toContain("test/golden");
+    expect(relative(root, tinyModel)).toStartWith("test/golden/");
+    const bytes = readdirSync(tinyModel).reduce((sum, name) => sum + statSync(join(tinyModel, name)).size, 0);
+    expect(bytes).toBeLessThan(1e6);
+    expect(readFileSync(join(root, "packages/main-package.mjs"), "utf8")).toContain(`"${relative(join(root, "test/golden"), tinyModel)}"`);
   });
 
   test("is published from where the workflow runs", () => {

@@ -1,8 +1,10 @@
 // `npm test`: set-up, then every runner, then one line with the sum: "N passed, N failed".
 import { existsSync, readFileSync, rmSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { isNoise } from "../swift/scripts/build.mjs";
 import { run } from "../swift/scripts/exec.mjs";
+import { stepsOf, withProgress } from "../swift/scripts/progress.mjs";
 import { elapsed, runMain, say } from "../swift/scripts/report.mjs";
 import { rootFolder } from "../swift/scripts/root.mjs";
 import { setUp } from "../swift/scripts/steps.mjs";
@@ -12,6 +14,7 @@ import { buildEmulator, emulatorEnvironment } from "./run/emulator.mjs";
 import { runTestFiles, testFiles } from "./run/files.mjs";
 import { writeReceipt } from "./run/receipt.mjs";
 import { testingOf } from "./run/swift-testing.mjs";
+import { announcement, expectation, keepTimes, lastTimes } from "./run/times.mjs";
 
 /** What takes this long hangs: three times what a busy machine of two cores needs. */
 const hang = 40 * 60_000;
@@ -34,8 +37,10 @@ function runners(state) {
     return run(toolchain.swift, [...args, ...flags], { cwd: root, env: swiftEnv, output, limit: hang });
   };
   // Beside the kernels, which Swift's tests need only when they run.
+  const steps = stepsOf();
   let built;
-  const buildSwift = () => (built ??= swift(["build", "--build-tests"], "capture"));
+  const buildSwift = () => (built ??= swift(["build", "--build-tests"], steps.take));
+  const whileBuilt = () => withProgress("building Swift's tests", buildSwift, steps.progress);
   return [
     { name: "types", go: () => one(bun, ["check", "--no-script"], { cwd: root, env }) },
     // Linux has no Metal: the kernels are translated and built for the processor. Swift's tests and Bun's both run on them.
@@ -43,7 +48,7 @@ function runners(state) {
       ? [{ name: "emulated Metal's kernels", go: async () => (buildSwift(), counted(await buildEmulator(state, show))) }]
       : []),
     // Apple's command line tools may have nothing to run Swift's tests with.
-    { name: "swift test", go: async () => (testing.problem === undefined ? swiftTest(root, swift, await buildSwift()) : testing) },
+    { name: "swift test", go: async () => (testing.problem === undefined ? swiftTest(root, swift, await whileBuilt()) : testing) },
     { name: "bun test", go: () => runTestFiles({ root, bun, env }, testFiles(root), show) },
   ];
 }
@@ -85,13 +90,16 @@ function countFile(file) {
 }
 
 await runMain(async () => {
+  const cores = availableParallelism();
+  const times = lastTimes(rootFolder, cores);
+  say(`all tests: ${expectation(times, cores, process.platform === "linux")}`);
   const state = await setUp(rootFolder);
   const sum = { passed: 0, failed: 0 };
   const lines = [];
   const failures = [];
   const results = [];
   for (const { name, go } of runners(state)) {
-    say(`running ${name}`);
+    say(announcement(name, times));
     const since = performance.now();
     const { passed, failed, problem, failures: named = [] } = await go();
     failures.push(...named);
@@ -102,6 +110,7 @@ await runMain(async () => {
   }
   for (const line of failures) process.stdout.write(`${line}\n`);
   for (const line of lines) say(line);
+  keepTimes(state.root, cores, results);
   // A Mac's GPU is the real one: what it made of the tests is written down, to be committed.
   if (process.platform === "darwin") say(`receipt: ${await writeReceipt(state.root, state.bun, results)}`);
   // The last line is for whoever reads only that one.

@@ -1,7 +1,7 @@
 import { Device } from "gated-delta";
-import { LanguageModel, type Session } from "gated-delta/model";
+import { LanguageModel, tinyModel, type Session } from "gated-delta/model";
 
-const folder = process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed"; // of a checkpoint
+const folder = process.argv[2] ?? tinyModel; // of a checkpoint
 using device = Device.open();
 using model = await LanguageModel.load(device, folder, { states: 20, pages: 200 });
 using question = model.session().chat([{ role: "user", content: "Name a large lake." }]);

@@ -1,1 +1,1 @@
-npx gated-delta doctor
+bunx gated-delta doctor

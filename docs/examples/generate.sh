@@ -1,1 +1,1 @@
-npx gated-delta generate "$MODEL" "Why is the sky blue?" --max-tokens 40
+bunx gated-delta generate "$MODEL" "Why is the sky blue?" --max-tokens 40

@@ -1,8 +1,8 @@
 import { Device } from "gated-delta";
-import { LanguageModel } from "gated-delta/model";
+import { LanguageModel, tinyModel } from "gated-delta/model";
 
 using device = Device.open(); // the GPU of a Mac, else the CPU
-using model = await LanguageModel.load(device, process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed", { states: 8, pages: 200 });
+using model = await LanguageModel.load(device, process.argv[2] ?? tinyModel);
 using question = model.session().chat([{ role: "user", content: "Name a large lake." }]);
 await question.logits(); // the prompt is read once
 for (const seed of [1, 2, 3]) {

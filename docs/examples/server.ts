@@ -1,7 +1,7 @@
 import { Device, GatedDeltaError } from "gated-delta";
-import { LanguageModel, type ChatMessage, type Piece, type Session } from "gated-delta/model";
+import { LanguageModel, tinyModel, type ChatMessage, type Piece, type Session } from "gated-delta/model";
 
-const folder = process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed"; // of a checkpoint
+const folder = process.argv[2] ?? tinyModel; // of a checkpoint
 using device = Device.open();
 using model = await LanguageModel.load(device, folder, { states: 24, pages: 400 });
 using cache = model.cache({ bytes: 16 * (model.stateBytes + 16 * model.pageBytes) }); // 16 entries of 1024 tokens

@@ -2,9 +2,9 @@ import { rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Device } from "gated-delta";
-import { LanguageModel, Session } from "gated-delta/model";
+import { LanguageModel, Session, tinyModel } from "gated-delta/model";
 
-const folder = process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed"; // of a checkpoint
+const folder = process.argv[2] ?? tinyModel; // of a checkpoint
 using device = Device.open();
 using model = await LanguageModel.load(device, folder, { states: 4, pages: 64 });
 

@@ -1,7 +1,7 @@
 import { Device } from "gated-delta";
-import { LanguageModel } from "gated-delta/model";
+import { LanguageModel, tinyModel } from "gated-delta/model";
 
-const folder = process.argv[2] ?? "test/golden/models/qwen3_5-mlx-mixed"; // of a checkpoint
+const folder = process.argv[2] ?? tinyModel; // of a checkpoint
 using device = Device.open();
 using model = await LanguageModel.load(device, folder, { states: 16, pages: 64 });
 

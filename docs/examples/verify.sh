@@ -1,1 +1,1 @@
-npx gated-delta verify "$MODEL"
+bunx gated-delta verify "$MODEL"

@@ -37,7 +37,16 @@ async function visit(page, url) {
 function measure() {
   const box = (element) => element.getBoundingClientRect();
   const room = document.documentElement.clientWidth;
-  /** Letters below 9 pixels, text beyond the picture's border or on other text, or hardly any contrast with the page. */
+  /** The straight parts of a path of "M x y", "V y" and "H x", on the screen; a diagram's other lines are left out. */
+  const segmentsOf = (scale, left, top) => (path) => {
+    const drawn = /^M([\d.]+) ([\d.]+)([VH])([\d.]+)$/.exec(path.getAttribute("d"));
+    if (drawn === null) return [];
+    const [x, y, end] = [drawn[1], drawn[2], drawn[4]].map(Number);
+    const to = drawn[3] === "V" ? [x, end] : [end, y];
+    return [{ left: left + scale * Math.min(x, to[0]), right: left + scale * Math.max(x, to[0]), top: top + scale * Math.min(y, to[1]), bottom: top + scale * Math.max(y, to[1]) }];
+  };
+  const crosses = (line, text) => line.left < text.right - 1 && line.right > text.left + 1 && line.top < text.bottom - 3 && line.bottom > text.top + 3;
+  /** Letters below 9 pixels, text beyond the picture's border, on other text or under a line, or hardly any contrast with the page. */
   const isUnreadable = (svg) => {
     const { left, right, top, bottom } = box(svg);
     const texts = [...svg.querySelectorAll("text")].map((text) => ({ ...box(text).toJSON(), fill: getComputedStyle(text).fill, size: parseFloat(getComputedStyle(text).fontSize) }));
@@ -45,7 +54,8 @@ function measure() {
     const page = light(getComputedStyle(document.body).backgroundColor);
     const scale = box(svg).width / svg.viewBox.baseVal.width;
     const apart = (a, b) => a.right <= b.left + 1 || b.right <= a.left + 1 || a.bottom <= b.top + 2 || b.bottom <= a.top + 2;
-    return texts.length === 0 || right > room || texts.some((text, i) =>
+    const lines = [...svg.querySelectorAll("path.l, path.m")].flatMap(segmentsOf(scale, left, top));
+    return texts.length === 0 || right > room || texts.some((text) => lines.some((line) => crosses(line, text))) || texts.some((text, i) =>
       text.size * scale < 9 || text.left < left || text.right > right + 1 || text.top < top || text.bottom > bottom + 1 ||
       Math.abs(light(text.fill) - page) < 0.35 || texts.slice(i + 1).some((other) => !apart(text, other)));
   };
@@ -55,6 +65,7 @@ function measure() {
     small: [...document.querySelectorAll("main p, main li, main td")].filter((part) => part.innerText !== "" && parseFloat(getComputedStyle(part).fontSize) < 13).length,
     pictures: [...document.querySelectorAll("main img")].filter((image) => image.naturalWidth === 0 || box(image).width > room).map(({ src }) => src),
     figures: [...document.querySelectorAll(".picture svg")].filter(isUnreadable).map((svg) => svg.getAttribute("aria-label")),
+    clipped: [...document.querySelectorAll("main div[class*='language-'] pre")].filter((code) => code.scrollWidth > code.clientWidth + 1).map((code) => code.innerText.slice(0, 40)),
     formulas: [...document.querySelectorAll("mjx-container svg")].filter((formula) => box(formula).height < 5 || box(formula).width < 3).length,
   };
 }
@@ -74,10 +85,11 @@ export async function readPages(browser, urls, alsoWide) {
       }
       try {
         await visit(tab.page, url);
-        const { wide, room, small, pictures, figures, formulas } = await tab.page.evaluate(measure);
+        const { wide, room, small, pictures, figures, formulas, clipped } = await tab.page.evaluate(measure);
         if (wide > room) tab.problems.push(`${wide} pixels wide on a screen of ${room}`);
         if (small > 0) tab.problems.push(`${small} paragraphs, items or cells in letters smaller than 13 pixels`);
         if (formulas > 0) tab.problems.push(`${formulas} formulas that don't show`);
+        for (const code of clipped) tab.problems.push(`code that is cut off: ${code}`);
         for (const figure of figures) tab.problems.push(`a picture that can't be read: ${figure}`);
         for (const picture of pictures) tab.problems.push(`a picture that does not show, or not whole: ${picture}`);
       } catch (error) {

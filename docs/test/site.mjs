@@ -44,6 +44,8 @@ function readPage(html) {
     errors: all(main, /<p><a href="[^"]*\/(\w+Error)\.html"/g),
     ids: new Set(all(body, /\sid="([^"]*)"/g)),
     formulas: (main.match(/<mjx-container/g) ?? []).length,
+    programs: (main.match(/<div class="language-ts/g) ?? []).length,
+    icon: /<link rel="icon"[^>]*? href="([^"]*)"/.exec(html)?.[1],
     pictures: (main.match(/<span class="picture/g) ?? []).length,
     problems,
   };

@@ -3,6 +3,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { Device } from "../device/device.ts";
+import { tinyModel } from "../model/tiny-model.ts";
 import { packageRoot } from "../native/candidates.ts";
 import { StatePool } from "../states/state-pool.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, print, rate, type Command } from "./command.ts";
@@ -102,6 +103,5 @@ function goldenLayers(): string[] {
 
 /** The model that the demo ends with, where it is there. */
 function goldenModel(): string[] {
-  const folder = join(packageRoot, "test", "golden", "models", "qwen3_5-mlx-mixed");
-  return existsSync(folder) ? [folder] : [];
+  return existsSync(tinyModel) ? [tinyModel] : [];
 }

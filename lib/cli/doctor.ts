@@ -4,15 +4,18 @@ import { availableParallelism, cpus, release } from "node:os";
 import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import manifest from "../../package.json" with { type: "json" };
-import { libraryCandidates, packageRoot } from "../native/candidates.ts";
+import { libraryCandidates, packageRoot, type LibraryCandidate } from "../native/candidates.ts";
 import { UsageError, errorText, parseOptions, print, type Command } from "./command.ts";
 import type { Probe, ProbedDevice } from "./doctor-probe.ts";
 
-const help = `Usage: gated-delta doctor
+const help = `Usage: gated-delta doctor [--json]
 
 Shows Bun, the native library and how it was found, its backends, the instruction set
 and the Metal device or why there is none. The library is loaded in another process, so
 that a broken one is reported here instead of ending this command.
+
+  --json  one JSON object: ok, bun, package, system, processor, isa (where one is forced),
+          library, backend, cpu, metal; what is not there is { error }
 
 Exit status: 0 if the library loads and a backend opens, 1 if not.
 `;
@@ -30,30 +33,67 @@ const sources: Readonly<Record<string, string>> = {
 /** The `doctor` subcommand. */
 export const doctor: Command = { help, run };
 
-function run(args: readonly string[]): number {
-  const { positionals } = parseOptions(args, {});
-  if (positionals.length > 0) throw new UsageError("doctor takes no arguments");
-  line("Bun", `${Bun.version} (${Bun.revision.slice(0, 9)})`);
-  line("package", `${manifest.name} ${manifest.version} in ${packageRoot}`);
-  line("system", `${process.platform} ${release()} ${process.arch}`);
-  line("processor", `${cpus()[0]?.model.trim() || "unknown"}, ${availableParallelism()} cores for this process`);
-  const isa = process.env["GATED_DELTA_ISA"];
-  if (isa !== undefined) line("GATED_DELTA_ISA", isa);
+/** All that is found, as `--json` prints it. */
+interface Findings {
+  /** Whether the library loads and a backend opens. */
+  readonly ok: boolean;
+  readonly bun: { readonly version: string; readonly revision: string };
+  readonly package: { readonly name: string; readonly version: string; readonly path: string };
+  readonly system: { readonly platform: string; readonly release: string; readonly arch: string };
+  readonly processor: { readonly model: string; readonly cores: number };
+  /** Of `GATED_DELTA_ISA`. */
+  readonly isa?: string;
+  readonly library:
+    | { readonly path: string; readonly source: string; readonly version: string; readonly abiVersion: number }
+    | { readonly error: string; readonly tried: readonly LibraryCandidate[] };
+  /** The one of `Device.open()`. */
+  readonly backend?: string;
+  readonly cpu?: ProbedDevice;
+  readonly metal?: ProbedDevice;
+}
 
+function run(args: readonly string[]): number {
+  const { values, positionals } = parseOptions(args, { json: { type: "boolean", default: false } });
+  if (positionals.length > 0) throw new UsageError("doctor takes no arguments");
+  const findings = find();
+  if (values.json) print(JSON.stringify(findings));
+  else show(findings);
+  return findings.ok ? 0 : 1;
+}
+
+function find(): Findings {
+  const isa = process.env["GATED_DELTA_ISA"];
+  const { platform, arch } = process;
+  const here = {
+    bun: { version: Bun.version, revision: Bun.revision },
+    package: { name: manifest.name, version: manifest.version, path: packageRoot },
+    system: { platform, release: release(), arch },
+    processor: { model: cpus()[0]?.model.trim() || "unknown", cores: availableParallelism() },
+    ...(isa === undefined ? {} : { isa }),
+  };
   const result = probeInChild();
-  if ("error" in result) {
-    for (const { source, path, problem } of libraryCandidates()) {
-      line("looked at", `${path} (${sources[source] ?? source}): ${problem ?? "there"}`);
-    }
-    line("library", `FAILED: ${result.error}`);
-    return 1;
+  if ("error" in result) return { ok: false, ...here, library: { error: result.error, tried: libraryCandidates() } };
+  const { auto: backend, cpu, metal, ...library } = result;
+  return { ok: !backend.startsWith("none") && !("error" in cpu), ...here, library, backend, cpu, metal };
+}
+
+/** As a line each. A new finding, such as the memory that is free for sessions, is a line here and a field of {@link Findings}. */
+function show({ bun, package: own, system, processor, isa, library, backend, cpu, metal }: Findings): void {
+  line("Bun", `${bun.version} (${bun.revision.slice(0, 9)})`);
+  line("package", `${own.name} ${own.version} in ${own.path}`);
+  line("system", `${system.platform} ${system.release} ${system.arch}`);
+  line("processor", `${processor.model}, ${processor.cores} cores for this process`);
+  if (isa !== undefined) line("GATED_DELTA_ISA", isa);
+  if ("error" in library) {
+    for (const { source, path, problem } of library.tried) line("looked at", `${path} (${sources[source] ?? source}): ${problem ?? "there"}`);
+    line("library", `FAILED: ${library.error}`);
+    return;
   }
-  line("library", `${result.path}, ${sources[result.source] ?? result.source}`);
-  line("version", `${result.version}, ABI ${result.abiVersion}`);
-  line("backend", result.auto);
-  line("cpu", deviceText(result.cpu));
-  line("metal", deviceText(result.metal));
-  return result.auto.startsWith("none") || "error" in result.cpu ? 1 : 0;
+  line("library", `${library.path}, ${sources[library.source] ?? library.source}`);
+  line("version", `${library.version}, ABI ${library.abiVersion}`);
+  if (backend !== undefined) line("backend", backend);
+  if (cpu !== undefined) line("cpu", deviceText(cpu));
+  if (metal !== undefined) line("metal", deviceText(metal));
 }
 
 /** Runs the probe as a child and gives its findings, or how it ended without any. */

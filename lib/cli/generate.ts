@@ -1,24 +1,29 @@
 /** `gated-delta generate`: a folder and a prompt in, text out as it comes. */
 
 import { existsSync } from "node:fs";
+import { constants } from "node:os";
 import { join } from "node:path";
 import { Device } from "../device/device.ts";
 import { describe } from "../errors.ts";
+import type { FloatDType } from "../tensor/dtype.ts";
 import { LanguageModel } from "../model/language-model.ts";
-import { memoryOf } from "../model/model-memory.ts";
-import type { LoadProgress } from "../model/load-weights.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import type { Session } from "../model/session/session.ts";
 import { ChatTemplate } from "../model/text/chat-template.ts";
-import type { Matrix } from "../layer/matrix.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
-import { machineLimits, promptWork } from "./machine-limits.ts";
+import { jsonOutput, textOutput, type End, type Output } from "./generate-output.ts";
+import { speedsOf, type Measured } from "./generate-speeds.ts";
+import { promptOf } from "./prompt.ts";
 
 const help = `Usage: gated-delta generate FOLDER PROMPT [options]
+       gated-delta generate FOLDER - [options] < FILE
+       COMMAND | gated-delta generate FOLDER [options]
 
 Loads the model of a Hugging Face folder and answers the prompt: as a message of a user,
-written by the model's chat template where it has one. The answer goes to the standard output
-as it comes; a bar while loading, and the speeds, go to the standard error.
+written by the model's chat template where it has one. With -, or from a pipe, the prompt is
+the standard input, less the end of its last line. The answer goes to the standard output as
+it comes; what was loaded, and the speeds, go to the standard error, and there is a bar where
+that is a terminal. Ctrl-C ends the answer.
 
   --raw             the prompt as it is, without the chat template
   --system TEXT     a message of the system before it
@@ -35,9 +40,18 @@ as it comes; a bar while loading, and the speeds, go to the standard error.
   --dtype D         activations, keys and values: f32, f16 or bf16 (default: f32)
   --backend         where to run: auto, cpu, metal (default: auto)
   --threads         CPU threads to use (default: all)
-  --quiet           neither bar nor speeds
+  --json            one JSON object a line on the standard output, by its "type":
+                      load    bytes, total
+                      model   layers, bytes, backend, device
+                      prompt  read, tokens: how far the prompt is
+                      piece   token, text
+                      end     end ("token", "string", "length" or "interrupted"), text,
+                              prompt { tokens, read, seconds, tokensPerSecond, ofLimit },
+                              answer { tokens, seconds, steps, tokensPerSecond, ofLimit }
+                    ofLimit is the share of what this machine can do; null: nothing was done
+  --quiet           the answer alone; with --json the lines piece and end, without speeds
 
-Exit status: 0 if there is an answer, 2 if not.
+Exit status: 0 if there is an answer, 130 if Ctrl-C ended it, 2 if there is none.
 `;
 
 const ownOptions = {
@@ -56,49 +70,102 @@ const ownOptions = {
   stop: { type: "string", multiple: true },
   drafts: { type: "boolean", default: false },
   dtype: { type: "string", default: "f32" },
+  json: { type: "boolean", default: false },
   quiet: { type: "boolean", default: false },
 } as const;
 
 /** The `generate` subcommand. */
 export const generate: Command = { help, run };
 
-const say = (text: string) => void process.stderr.write(text);
-
 async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, ...ownOptions });
-  const [folder, prompt] = positionals;
-  if (folder === undefined || prompt === undefined || positionals.length > 2) throw new UsageError("name a folder and one prompt");
-  const { dtype, quiet } = values;
+  const [folder, given] = positionals;
+  if (folder === undefined || positionals.length > 2) throw new UsageError("name a folder and one prompt");
+  const { dtype } = values;
   if (dtype !== "f32" && dtype !== "f16" && dtype !== "bf16") throw new UsageError(`--dtype: expected f32, f16 or bf16, got ${describe(dtype)}`);
   const options = optionsOf(values);
   const context = numberOf("--context", values.context)!;
   if (!Number.isInteger(context) || context < 1) throw new UsageError(`--context: expected a number of tokens, got ${describe(values.context)}`);
-
+  const device = parseDeviceOptions(values);
+  const prompt = await promptOf(given);
   const chats = takesChats(folder, values);
+  const output = values.json ? jsonOutput(values) : textOutput(values);
+  try {
+    return await generateFrom(folder, prompt, { ...values, dtype, context, chats, device, options }, output);
+  } catch (error) {
+    output.failed();
+    throw error;
+  }
+}
 
-  using device = Device.open(parseDeviceOptions(values));
-  let progress: LoadProgress | undefined;
-  const bar = quiet ? undefined : loadingBar(process.stderr.isTTY);
+/** What the command line says, besides folder and prompt. */
+interface Settings {
+  readonly device: ReturnType<typeof parseDeviceOptions>;
+  readonly dtype: FloatDType;
+  readonly context: number;
+  readonly ids: boolean;
+  readonly chats: boolean;
+  readonly system?: string;
+  readonly drafts: boolean;
+  readonly quiet: boolean;
+  readonly options: GenerateOptions;
+}
+
+async function generateFrom(folder: string, prompt: string, settings: Settings, output: Output): Promise<number> {
+  const { dtype, context, ids, chats, system, drafts, quiet, options } = settings;
+  using device = Device.open(settings.device);
+  let bytes = 0;
   using model = await LanguageModel.load(device, folder, {
-    states: values.drafts ? 2 : 1,
-    pages: Math.ceil(context / 64) + (values.drafts ? 2 : 0),
+    states: drafts ? 2 : 1,
+    pages: Math.ceil(context / 64) + (drafts ? 2 : 0),
     dtype,
     onProgress: (now) => {
-      progress = now;
-      bar?.(now);
+      bytes = now.total;
+      output.loading(now);
     },
   });
-  if (!quiet) say(`${process.stderr.isTTY ? "\r\x1b[K" : ""}${model.config.layers.length} layers, ${((progress?.total ?? 0) / 1e6).toFixed(0)} MB, on ${device.backend}: ${device.name}\n`);
+  output.loaded({ layers: model.config.layers.length, bytes, backend: device.backend, device: device.name });
   using session = model.session({ whenFull: "error" });
-  if (values.ids) session.append(idsOf(prompt));
+  if (ids) session.append(idsOf(prompt));
   else if (!chats) session.append(prompt);
-  else session.chat([...(values.system === undefined ? [] : [{ role: "system", content: values.system }]), { role: "user", content: prompt }]);
+  else session.chat([...(system === undefined ? [] : [{ role: "system", content: system }]), { role: "user", content: prompt }]);
 
   const room = context - session.length;
   if (room < 1) throw new UsageError(`--context: expected at least ${session.length + 1}, for the prompt's ${session.length} tokens and an answer, got ${context}`);
-  const speeds = await stream(session, { ...options, maxTokens: Math.min(options.maxTokens ?? Infinity, room) }, values.ids);
-  if (!quiet) say(await summary(device, model, progress?.total ?? 0, speeds));
-  return 0;
+  using interrupt = new Interrupt();
+  const { end, ...measured } = await answer(session, { ...options, maxTokens: Math.min(options.maxTokens ?? Infinity, room), signal: interrupt.signal }, output);
+  output.summary(end, measured, quiet ? undefined : await speedsOf(device, model, bytes, measured));
+  return end === "interrupted" ? 128 + constants.signals.SIGINT : 0;
+}
+
+/** In milliseconds: signals that come so close together are of one key press, also where processes get no time at once. */
+const samePress = 1000;
+
+/**
+ * While it is there, Ctrl-C aborts its signal, and a second Ctrl-C ends the process. A terminal sends the signal to npx as well, which
+ * passes it on, so that one key press can be two signals.
+ */
+class Interrupt implements Disposable {
+  readonly #controller = new AbortController();
+  readonly #take: () => void;
+
+  constructor() {
+    let since = Infinity;
+    this.#take = () => {
+      if (performance.now() - since > samePress) process.exit(128 + constants.signals.SIGINT);
+      if (since === Infinity) since = performance.now();
+      this.#controller.abort(this);
+    };
+    process.on("SIGINT", this.#take);
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  [Symbol.dispose](): void {
+    process.off("SIGINT", this.#take);
+  }
 }
 
 /**
@@ -114,67 +181,49 @@ function takesChats(folder: string, { ids, raw, system }: { readonly ids: boolea
   return chats;
 }
 
-/** What was measured. */
-interface Speeds {
-  readonly prompt: number;
-  readonly promptSeconds: number;
-  readonly answer: number;
-  readonly answerSeconds: number;
-  readonly steps: number;
-}
+/** How often is looked how far the prompt is, in milliseconds. */
+const lookEvery = 100;
 
-/** Writes the answer as it comes. */
-async function stream(session: Session, options: GenerateOptions, ids: boolean): Promise<Speeds> {
+/** Gives the answer to `output` as it comes. */
+async function answer(session: Session, options: GenerateOptions & { readonly signal: AbortSignal }, output: Output): Promise<Measured & { readonly end: End }> {
   const { model, length: prompt } = session;
   const start = performance.now();
-  let first = start;
-  let answer = 0;
+  let first: number | undefined;
   let firstSteps = 0;
-  for await (const { token, text } of session.generate(options)) {
-    if (answer++ === 0) {
-      first = performance.now();
-      firstSteps = model.steps;
+  let tokens = 0;
+  let end: End = "interrupted";
+  let read = 0;
+  const look = () => {
+    if (session.read === read) return;
+    read = session.read;
+    output.reading(read, prompt);
+  };
+  const timer = setInterval(look, lookEvery);
+  try {
+    for await (const piece of session.generate(options)) {
+      if (piece.end !== undefined) end = piece.end;
+      if (piece.token < 0) break; // an answer of no tokens
+      if (tokens++ === 0) {
+        clearInterval(timer);
+        first = performance.now();
+        firstSteps = model.steps;
+        look();
+      }
+      output.piece(piece);
     }
-    process.stdout.write(ids ? `${answer > 1 ? " " : ""}${token}` : text);
+  } catch (error) {
+    if (!options.signal.aborted || error !== options.signal.reason) throw error;
+    if (first === undefined) look();
+  } finally {
+    clearInterval(timer);
   }
-  process.stdout.write("\n");
-  const end = performance.now();
-  return { prompt, promptSeconds: (first - start) / 1000, answer, answerSeconds: (end - first) / 1000, steps: model.steps - firstSteps };
-}
-
-/** The speeds, and how much of the machine's limits they are. */
-async function summary(device: Device, model: LanguageModel, loaded: number, speeds: Speeds): Promise<string> {
-  const { prompt, promptSeconds, answer, answerSeconds, steps } = speeds;
-  const { bytes, multiplyAdds } = await machineLimits(device);
-  const part = (share: number) => `${Math.round(100 * share)} % of this machine's`;
-  let text = `prompt  ${prompt} tokens, ${perSecond(prompt, promptSeconds)} tokens/s`;
-  if (promptSeconds > 0) text += `, ${part((promptWork(model.config) * prompt) / promptSeconds / multiplyAdds)} ${(multiplyAdds / 1e9).toFixed(1)} G multiply-adds/s`;
-  text += `\nanswer  ${answer} tokens, ${perSecond(answer - 1, answerSeconds)} tokens/s`;
-  // A step reads every weight once, and of the embedding a few rows, unless it is the output projection as well.
-  const { embedding } = memoryOf(model).weights;
-  const read = loaded - (model.config.tied ? 0 : bytesOf(embedding));
-  if (steps > 0 && answerSeconds > 0) text += `, ${part((read * steps) / answerSeconds / bytes)} ${(bytes / 1e9).toFixed(1)} GB/s, ${steps} steps`;
-  return `${text}\n`;
-}
-
-const bytesOf = ({ weight, scales, biases }: Matrix) => [weight, scales, biases].reduce((sum, tensor) => sum + (tensor?.bytes ?? 0), 0);
-
-function perSecond(tokens: number, seconds: number): string {
-  return tokens > 0 && seconds > 0 ? (tokens / seconds).toFixed(1) : "–";
-}
-
-/** A bar that is drawn again as it grows; on what is no terminal, a dot each tenth. */
-function loadingBar(terminal: boolean): (progress: LoadProgress) => void {
-  const width = 30;
-  let drawn = -1;
-  return ({ bytes, total }) => {
-    const part = total === 0 ? 1 : bytes / total;
-    const now = Math.floor(part * (terminal ? width * 4 : 10));
-    if (now === drawn) return;
-    drawn = now;
-    if (!terminal) return;
-    const full = Math.round(part * width);
-    say(`\r[${"=".repeat(full)}${" ".repeat(width - full)}] ${(bytes / 1e6).toFixed(0)} of ${(total / 1e6).toFixed(0)} MB`);
+  output.ended();
+  const now = performance.now();
+  const begun = first ?? now;
+  return {
+    end,
+    prompt: { tokens: prompt, read, seconds: (begun - start) / 1000 },
+    answer: { tokens, seconds: (now - begun) / 1000, steps: first === undefined ? 0 : model.steps - firstSteps },
   };
 }
 

@@ -40,7 +40,7 @@ function help(): string {
 Commands:
 ${lines.join("\n")}
 
-gated-delta COMMAND --help describes one of them; gated-delta --version prints the version.
+gated-delta COMMAND --help describes one of them; gated-delta --version, or -v, prints the version.
 `;
 }
 
@@ -56,7 +56,7 @@ export async function main(args: readonly string[]): Promise<number> {
     process.stdout.write(help());
     return 0;
   }
-  if (name === "--version") {
+  if (name === "--version" || name === "-v") {
     process.stdout.write(`gated-delta ${manifest.version}\n`);
     return 0;
   }

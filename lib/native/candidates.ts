@@ -68,6 +68,19 @@ function fromPlatformPackage(): LibraryCandidate {
 }
 
 /**
+ * Never called. `bun build --compile` puts the target's platform and architecture in here, so that this names a package, and a
+ * compilation for a platform whose library is not installed ends with an error: what it would make could not run. Any other bundler, and
+ * Bun without `--compile`, sees a name that is not known yet. It is not in a `try`, where a missing package would be let be. The error
+ * shows the line, and so the comment on it.
+ */
+export function wantedByCompilation(): unknown {
+  if ((process.platform === "linux" && (process.arch === "x64" || process.arch === "arm64")) || (process.platform === "darwin" && process.arch === "arm64")) {
+    /* not installed? bun install --os='*' --cpu='*' */ return require(`@gated-delta/${process.platform}-${process.arch}`);
+  }
+  return undefined;
+}
+
+/**
  * The names are literals so that a bundler can follow them, and right inside the `try`: there it lets missing ones be.
  */
 function platformExport(): unknown {

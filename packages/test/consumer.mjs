@@ -1,7 +1,7 @@
 // What somebody does who has Bun and nothing else: installs gated-delta from a registry into an empty folder, runs the
 // programs of the guides and the command, and compiles an agent into one program. Runs in Bun, and prints one line a check.
 //
-//   bun consumer.mjs FOLDER   with FOLDER/plan.json: { registry, version, platform, checkpoint, programs: { name: text }, install }
+//   bun consumer.mjs FOLDER   with FOLDER/plan.json: { registry, version, platform, others, checkpoint, programs: { name: text }, install }
 import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -72,6 +72,11 @@ const checks = {
     const out = must([bun, "first.ts"]);
     matches(out, /^(?:cpu|metal), .+: prefilled 7 tokens, decoded 3$/m);
     matches(out, /^first numbers:(?: -?\d\.\d{4}){4}$/m);
+  },
+  "the README's ten lines, with the tiny model of the package"() {
+    writeFileSync(join(project, "lake.ts"), plan.programs.lake);
+    const out = must([bun, "lake.ts"]);
+    expect(out.split("\n").length >= 4 && out.length > 60, `three answers were expected, got:\n${out}`);
   },
   "the guide's layer and agent"() {
     mkdirSync(join(project, "test", "golden"), { recursive: true });
@@ -147,6 +152,20 @@ const checks = {
     agentSays(must([compiled], { cwd: elsewhere }));
     const { errors } = run([compiled], { cwd: elsewhere, extra: { SHOW: "1" } });
     matches(errors, /^embedded \/.+\/libraries\/libGatedDelta-[0-9a-f]{32}\.(?:so|dylib)$/m);
+  },
+  "bun build --compile for another platform, whose library is not installed, and its installation"() {
+    renameSync(`${project}-gone`, project);
+    for (const name of plan.others) {
+      const { status, errors } = run([bun, "build", "--compile", `--target=bun-${name}`, "compiled.ts", "--outfile", join(temporary, "other")]);
+      expect(status === 1, `compiled for ${name} without its library`);
+      matches(errors, new RegExp(`Could not resolve: "@gated-delta/${name}"`));
+      matches(errors, /not installed\? bun install --os='\*' --cpu='\*'/);
+    }
+    must([bun, "install", "--os=*", "--cpu=*", "--no-progress"]); // docs/install.md
+    const installed = readdirSync(join(modules, "@gated-delta")).sort();
+    expect(installed.join() === [plan.platform, ...plan.others].sort().join(), `installed were ${installed.join(", ")}`);
+    for (const name of plan.others) rmSync(join(modules, "@gated-delta", name), { recursive: true });
+    renameSync(project, `${project}-gone`);
   },
   "the unpacked library: one file, by eight programs at once"() {
     rmSync(libraries, { recursive: true });

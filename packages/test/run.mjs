@@ -15,6 +15,7 @@ import { buildPackages } from "../build.mjs";
 import { platformManifest } from "../platform-package.mjs";
 import { cloneManifest, hostPlatform, packageName, platforms } from "../platforms.mjs";
 import { installTools } from "../tools.mjs";
+import { checkArchives } from "./archives.mjs";
 import { example } from "./examples.mjs";
 import { startRegistry } from "./registry.mjs";
 import { checkTypes, lint } from "./types.mjs";
@@ -76,20 +77,23 @@ async function main() {
   const work = realpathSync(mkdtempSync(join(tmpdir(), "gated-delta-registry-")));
   const registry = await startRegistry(work);
   try {
+    for (const name of Object.keys(cloneManifest().dependencies)) await registry.publish(join(rootFolder, "node_modules", name));
+    const archived = await checkArchives({ folder: join(work, "archived"), packages: [folders.main, folders.platform], platform: platform.name, registry: registry.url, bun: realpathSync(bun) });
+    for (const name of archived) process.stdout.write(`ok      ${name}\n`);
     say("publishing the packages to a registry on loopback");
     for (const other of otherPlatforms(join(work, "others"))) await registry.publish(other);
-    for (const name of Object.keys(cloneManifest().dependencies)) await registry.publish(join(rootFolder, "node_modules", name));
     const archives = { [packageName(platform)]: await registry.publish(folders.platform), "gated-delta": await registry.publish(folders.main) };
     const { version } = JSON.parse(readFileSync(join(folders.main, "package.json"), "utf8"));
-    const programs = { first: example("operations.ts"), layer: example("layer.ts"), agent: example("state-agent.ts") };
+    const programs = { first: example("operations.ts"), lake: example("readme.ts"), layer: example("layer.ts"), agent: example("state-agent.ts") };
     const install = example("install.sh").trim().split(" ");
-    const plan = { registry: registry.url, version, platform: platform.name, programs, install, bun };
+    const others = platforms.filter((other) => other !== platform).map(({ name }) => name);
+    const plan = { registry: registry.url, version, platform: platform.name, others, programs, install, bun };
     const installed = await consume(folder, plan, values.root === undefined ? undefined : realpathSync(values.root));
     const types = await checkTypes(join(folder, "project"));
     const lints = await lint(archives);
     for (const name of [...types, ...lints]) process.stdout.write(`ok      ${name}\n`);
     process.stdout.write(
-      `passed: gated-delta ${version} with ${packageName(platform)}: ${installed} checks of an installed package, ` +
+      `passed: gated-delta ${version} with ${packageName(platform)}: ${archived.length + installed} checks of installed packages, ` +
         `${types.length} consumers' compilations, publint and attw of ${Object.keys(archives).length} packages (${elapsed()})\n`,
     );
     return 0;

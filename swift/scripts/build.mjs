@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, rmSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { quick, run } from "./exec.mjs";
-import { withProgress } from "./progress.mjs";
+import { stepsOf, withProgress } from "./progress.mjs";
 import { Failure, elapsed, say } from "./report.mjs";
 import { dropStamp, readStamp, treeHash, writeStamp } from "./stamp.mjs";
 import { commonFlags, productFlags, swiftEnvironment, withoutDebugInfo } from "./swift.mjs";
@@ -46,16 +46,15 @@ export async function buildLibrary(root, toolchain) {
   // Before the build, so that an edit meanwhile causes another one next time.
   const stamp = wantedStamp(root, toolchain);
   dropStamp(stampFile(root));
-  let steps = {};
+  const steps = stepsOf();
   const lines = [];
   const take = (line) => {
     if (isNoise(line) || line === "") return;
     lines.push(line);
-    const step = /^\[(\d+)\/(\d+)\] (.*)/.exec(line);
-    if (step !== null) steps = { done: Number(step[1]), total: Number(step[2]), text: `${step[1]} of ${step[2]}, ${step[3]}` };
+    steps.take(line);
   };
   const args = ["build", "-c", "release", "--product", "GatedDelta", ...buildFlags(toolchain, root)];
-  const result = await withProgress("building", () => run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root), output: take }), () => steps);
+  const result = await withProgress("building", () => run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root), output: take }), steps.progress);
   if (result.code !== 0) throw buildFailure(lines);
   if (!existsSync(libraryFile(root))) linkLibrary(root, toolchain);
   for (const line of lines.filter((text) => /warning:/.test(text))) process.stderr.write(`${line}\n`);

@@ -17,6 +17,19 @@ export function bar(done, total, ticks = 0) {
   return `[${".".repeat(at)}${"#".repeat(block)}${".".repeat(width - block - at)}]`;
 }
 
+/** Reads the lines "[3/57] name" of a build: `take` gets each line, `progress` tells how far it is. */
+export function stepsOf() {
+  let steps = {};
+  return {
+    take(line) {
+      const step = /^\[(\d+)\/(\d+)\] (.*)/.exec(line);
+      if (step !== null) steps = { done: Number(step[1]), total: Number(step[2]), text: `${step[1]} of ${step[2]}, ${step[3]}` };
+      return step !== null;
+    },
+    progress: () => steps,
+  };
+}
+
 /**
  * Runs `work` and meanwhile shows how far it is. `progress` tells: `{ done, total, text }`, each of them optional; without a total
  * the bar only moves. A short step shows nothing in a log, where the first line comes after 20 seconds.

@@ -31,6 +31,8 @@ export type BuildOptions = {
   readonly directory?: string;
   /** Writes the C++ beside the objects, for reading. */
   readonly keep?: boolean;
+  /** Called after each file that was compiled, or was there already. */
+  readonly onObject?: (done: number, total: number, name: string) => void;
 };
 
 /** A name that can be part of a symbol, different for different files. */
@@ -75,14 +77,17 @@ async function precompiledShim(cache: string, sanitizer: Sanitizer): Promise<str
   return file;
 }
 
-async function runtimeObjects(cache: string, sanitizer: Sanitizer): Promise<string[]> {
+/** Something that is compiled to one object. */
+type Job = { readonly name: string; readonly compile: () => Promise<string> };
+
+function runtimeJobs(cache: string, sanitizer: Sanitizer): Job[] {
   const text = folderText(runtimeFolder) + folderText(shimFolder);
   // UndefinedBehaviorSanitizer brings the handlers that sanitize.cpp stands in for.
   const left = sanitizer === "undefined" ? ["runner.cpp", "sanitize.cpp"] : ["runner.cpp"];
   const sources = readdirSync(runtimeFolder).filter((f) => f.endsWith(".cpp") && !left.includes(f));
-  return await inParallel(
-    sources.map((f) => () => object(cache, runtimeFlags(sanitizer), { path: join(runtimeFolder, f) }, [text])),
-  );
+  return sources.map((name) => {
+    return { name, compile: () => object(cache, runtimeFlags(sanitizer), { path: join(runtimeFolder, name) }, [text]) };
+  });
 }
 
 /** Builds the library; resolves to the kernels' names. Throws a CompileError, PreprocessError or SourceError. */
@@ -108,14 +113,23 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
   const flags = [...kernelFlags(sanitizer), "-include-pch", shim];
   // What takes longest first, so that no processor waits for one at the end.
   const size = ({ unit, code }: (typeof units)[number]): number => unit.kernels.length * code.length;
-  const objects = await inParallel(
-    units.toSorted((a, b) => size(b) - size(a)).map(({ unit, code }) => async () => {
+  const jobs: Job[] = units.toSorted((a, b) => size(b) - size(a)).map(({ unit, code }) => ({
+    name: basename(unit.file),
+    compile: async () => {
       if (options.keep === true) writeFileSync(join(cache, `${basename(unit.file)}.cpp`), code);
       return await object(cache, flags, code, []);
+    },
+  }));
+  const source = sourceCode(flattened(files, options.directory));
+  jobs.push({ name: "the kernels' text", compile: () => object(cache, runtimeFlags(sanitizer), source, []) }, ...runtimeJobs(cache, sanitizer));
+  let done = 0;
+  const objects = await inParallel(
+    jobs.map(({ name, compile }) => async () => {
+      const made = await compile();
+      options.onObject?.(++done, jobs.length, name);
+      return made;
     }),
   );
-  objects.push(await object(cache, runtimeFlags(sanitizer), sourceCode(flattened(files, options.directory)), []));
-  objects.push(...(await runtimeObjects(cache, sanitizer)));
   await link(output, objects, sanitizer);
   return [...names.keys()];
 }

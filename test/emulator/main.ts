@@ -41,6 +41,7 @@ const commands: Record<string, Command> = {
       output,
       sanitizer: options.sanitizer,
       keep: options.keep,
+      onObject: (done, total, name) => console.log(`[${done}/${total}] ${name}`),
       ...(options.only === undefined ? {} : { only: options.only }),
     });
     console.log(`${output}: ${names.length} kernels`);

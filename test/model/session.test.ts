@@ -200,8 +200,20 @@ describe("the end of a generation", () => {
       using short = model.session().append(prompt);
       const three = await collect(short.generate({ ...options, maxTokens: 3, drafts }));
       expect(three.map(({ end }) => end)).toEqual([undefined, undefined, "length"]);
-      expect(await collect(short.generate({ maxTokens: 0 }))).toEqual([]);
     }
+  });
+
+  test("no tokens at all: one piece that says so, and nothing is read", async () => {
+    using model = await openTiny(device);
+    for (const drafts of [false, true]) {
+      using session = model.session().append([1, 2, 3]);
+      const { steps } = model;
+      expect(await collect(session.generate({ ...all, drafts, maxTokens: 0 }))).toEqual([{ token: -1, text: "", end: "length" }]);
+      expect([session.length, session.read, model.steps]).toEqual([3, 0, steps]);
+      expect(await tokensOf(session.generate({ ...all, drafts, maxTokens: 2 }))).toHaveLength(2);
+    }
+    using session = model.session().append([1]);
+    await expect(collect(session.generate({ maxTokens: 0, signal: AbortSignal.abort("enough") }))).rejects.toBe("enough");
   });
 
   test("the last position of the model", async () => {

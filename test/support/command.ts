@@ -11,9 +11,10 @@ export interface CommandResult {
   readonly errors: string;
 }
 
-/** Runs `gated-delta` with these arguments. */
-export function gatedDelta(args: readonly string[], env: Readonly<Record<string, string>> = {}): CommandResult {
+/** Runs `gated-delta` with these arguments, and this on its standard input. */
+export function gatedDelta(args: readonly string[], env: Readonly<Record<string, string>> = {}, input: string | Uint8Array = ""): CommandResult {
   const child = Bun.spawnSync([process.execPath, main, ...args], {
+    stdin: Buffer.from(input),
     stdout: "pipe",
     stderr: "pipe",
     env: { ...process.env, ...env },

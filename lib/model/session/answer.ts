@@ -57,8 +57,8 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
     try {
       this.#generation ??= this.#started();
       const value = await this.#generation.next();
-      if (value === undefined || value.end !== undefined) this.#end();
-      return value === undefined ? over : { done: false, value };
+      if (value.end !== undefined) this.#end();
+      return { done: false, value };
     } catch (error) {
       this.#end();
       if (error === over) return over;

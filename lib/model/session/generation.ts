@@ -14,6 +14,9 @@ import type { Conversation } from "./conversation.ts";
 import { ReadAll } from "./read-all.ts";
 import type { GenerateOptions, Piece } from "./session-options.ts";
 
+/** In the one piece of an answer that is to have no tokens. */
+const noToken = -1;
+
 /** A token, and the logarithm of its probability where that is wanted. */
 type Chosen = Pick<Piece, "token" | "logprob">;
 
@@ -76,13 +79,14 @@ export class Generation {
     this.#most = mostTokens(op, model, of.tokens.length, maxTokens);
   }
 
-  /** The next piece; undefined where there is none. */
-  async next(): Promise<Piece | undefined> {
+  /** The next piece. None follows one with an end. */
+  async next(): Promise<Piece> {
     const of = this.#of;
     if (of.disposed) throw endedError("session.generate");
-    if (of.tokens.length >= this.#most) return undefined;
+    this.#signal.throwIfAborted();
+    // It is over with its last piece: nothing was given out here.
+    if (of.tokens.length >= this.#most) return { token: noToken, text: "", end: "length" };
     if (this.#chosen.length === 0) await this.#choose();
-    else this.#signal.throwIfAborted();
     return this.#give(this.#chosen.shift()!);
   }
 

@@ -30,7 +30,7 @@ export interface LoadSessionOptions extends SessionOptions {
 
 /** Options of a generation. */
 export interface GenerateOptions extends SamplingOptions {
-  /** How many tokens at most. @default as many as the model has positions for */
+  /** How many tokens at most. With 0 nothing is read, and the one piece has no token. @default as many as the model has positions for */
   readonly maxTokens?: number | undefined;
   /** The text ends before the first of these strings that it has. Wants a tokenizer. @default none */
   readonly stop?: string | readonly string[] | undefined;
@@ -97,7 +97,7 @@ export interface Completion {
 
 /** A token of an answer. */
 export interface Piece {
-  /** Its id. */
+  /** Its id; −1, which is no token's, in the one piece of an answer with `maxTokens: 0`. */
   readonly token: number;
   /** The text that it completes: whole characters, possibly none; empty without a tokenizer. */
   readonly text: string;

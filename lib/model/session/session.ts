@@ -162,7 +162,7 @@ export class Session implements Disposable {
     let text = "";
     let end: Piece["end"];
     for await (const piece of this.generate(options)) {
-      tokens.push(piece.token);
+      if (piece.token >= 0) tokens.push(piece.token);
       text += piece.text;
       end = piece.end;
     }

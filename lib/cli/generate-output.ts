@@ -1,0 +1,113 @@
+/** What `generate` writes: text for people, or lines of JSON for programs. */
+import type { LoadProgress } from "../model/load-weights.ts";
+import type { Piece } from "../model/session/session-options.ts";
+import { speedsText, type Measured, type Speed, type Speeds } from "./generate-speeds.ts";
+import { print } from "./command.ts";
+
+/** What was loaded, and where. */
+export interface Loaded {
+  readonly layers: number;
+  readonly bytes: number;
+  readonly backend: string;
+  readonly device: string;
+}
+
+/** How an answer ended: as its last piece says, or by Ctrl-C. */
+export type End = NonNullable<Piece["end"]> | "interrupted";
+
+/** Takes what happens, in this order. */
+export interface Output {
+  loading(progress: LoadProgress): void;
+  loaded(what: Loaded): void;
+  /** So many tokens of the prompt are read. */
+  reading(read: number, tokens: number): void;
+  piece(piece: Piece): void;
+  /** Nothing more is generated. */
+  ended(): void;
+  /** In place of all that would have followed: an error, which is told elsewhere. */
+  failed(): void;
+  /** The last of it; speeds where they were wanted. */
+  summary(end: End, measured: Measured, speeds: Speeds | undefined): void;
+}
+
+const say = (text: string) => void process.stderr.write(text);
+
+/** The answer on the standard output; on the standard error bars where that is a terminal, what was loaded, and the speeds. */
+export function textOutput({ ids, quiet }: { readonly ids: boolean; readonly quiet: boolean }): Output {
+  const terminal = process.stderr.isTTY && !quiet;
+  const bar = terminal ? progressBar() : undefined;
+  let tokens = 0;
+  return {
+    loading: ({ bytes, total }) => bar?.show(bytes, total, `${megabytes(bytes)} of ${megabytes(total)} MB`),
+    loaded({ layers, bytes, backend, device }) {
+      bar?.clear();
+      if (!quiet) say(`${layers} layers, ${megabytes(bytes)} MB, on ${backend}: ${device}\n`);
+    },
+    reading: (read, all) => bar?.show(read, all, `${read} of ${all} tokens of the prompt`),
+    piece({ token, text }) {
+      bar?.clear();
+      process.stdout.write(ids && tokens > 0 ? ` ${token}` : ids ? `${token}` : text);
+      tokens++;
+    },
+    ended() {
+      bar?.clear();
+      process.stdout.write("\n");
+    },
+    failed() {
+      bar?.clear();
+      if (tokens > 0) process.stdout.write("\n");
+    },
+    summary(end, measured, speeds) {
+      if (quiet) return;
+      if (end === "interrupted") say("interrupted\n");
+      if (speeds !== undefined) say(speedsText(measured, speeds));
+    },
+  };
+}
+
+/** One JSON object a line on the standard output, told apart by its `type`. */
+export function jsonOutput({ quiet }: { readonly quiet: boolean }): Output {
+  const line = (type: string, values: object) => print(JSON.stringify({ type, ...values }));
+  let answer = "";
+  let tenth = -1;
+  return {
+    loading({ bytes, total }) {
+      const now = total === 0 ? 10 : Math.floor((10 * bytes) / total);
+      if (quiet || now === tenth) return;
+      tenth = now;
+      line("load", { bytes, total });
+    },
+    loaded: (what) => quiet || line("model", what),
+    reading: (read, tokens) => quiet || line("prompt", { read, tokens }),
+    piece({ token, text }) {
+      answer += text;
+      line("piece", { token, text });
+    },
+    ended: () => {},
+    failed: () => {},
+    summary(end, measured, speeds) {
+      const speed = (of: Speed | undefined) => of && { tokensPerSecond: of.tokensPerSecond, ofLimit: of.ofLimit };
+      line("end", { end, text: answer, prompt: { ...measured.prompt, ...speed(speeds?.prompt) }, answer: { ...measured.answer, ...speed(speeds?.answer) } });
+    },
+  };
+}
+
+const megabytes = (bytes: number) => (bytes / 1e6).toFixed(0);
+
+/** A bar on the terminal's last line, which is drawn again as it grows. */
+function progressBar() {
+  const width = 30;
+  let drawn = "";
+  return {
+    show(done: number, total: number, text: string) {
+      const full = Math.round((total === 0 ? 1 : done / total) * width);
+      const now = `[${"=".repeat(full)}${" ".repeat(width - full)}] ${text}`;
+      if (now !== drawn) say(`\r\x1b[K${now}`);
+      drawn = now;
+    },
+    clear() {
+      if (drawn !== "") say("\r\x1b[K");
+      drawn = "";
+    },
+  };
+}

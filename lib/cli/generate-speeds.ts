@@ -1,0 +1,56 @@
+/** How fast `generate` was, and how much of the machine's limits that is. */
+import type { Device } from "../device/device.ts";
+import type { Matrix } from "../layer/matrix.ts";
+import type { LanguageModel } from "../model/language-model.ts";
+import { memoryOf } from "../model/model-memory.ts";
+import { machineLimits, promptWork } from "./machine-limits.ts";
+
+/** What was done, in tokens and seconds. */
+export interface Measured {
+  /** Tokens of the prompt, how many of them were read, and in how long. */
+  readonly prompt: { readonly tokens: number; readonly read: number; readonly seconds: number };
+  /** Tokens of the answer; seconds and the model's steps after the first of them. */
+  readonly answer: { readonly tokens: number; readonly seconds: number; readonly steps: number };
+}
+
+/** A speed, null where nothing was done that one could be told of. */
+export interface Speed {
+  readonly tokensPerSecond: number | null;
+  /** The share of what this machine can do at most. */
+  readonly ofLimit: number | null;
+}
+
+/** The speeds of a generation, with the limits: multiplications with additions for the prompt, bytes for the answer, both a second. */
+export interface Speeds {
+  readonly prompt: Speed & { readonly multiplyAdds: number };
+  readonly answer: Speed & { readonly bytes: number };
+}
+
+/** Compares what was done with the limits, which takes some tenths of a second to find. `loaded` is the bytes of all weights. */
+export async function speedsOf(device: Device, model: LanguageModel, loaded: number, { prompt, answer }: Measured): Promise<Speeds> {
+  const { bytes, multiplyAdds } = await machineLimits(device);
+  const work = promptWork(model.config) * prompt.read;
+  // A step reads every weight once, and of the embedding a few rows, unless it is the output projection as well.
+  const { embedding } = memoryOf(model).weights;
+  const stepBytes = loaded - (model.config.tied ? 0 : bytesOf(embedding));
+  return {
+    prompt: { tokensPerSecond: per(prompt.read, prompt.seconds), ofLimit: per(work / multiplyAdds, prompt.seconds), multiplyAdds },
+    answer: { tokensPerSecond: per(answer.tokens - 1, answer.seconds), ofLimit: per((stepBytes * answer.steps) / bytes, answer.seconds), bytes },
+  };
+}
+
+/** The speeds as two lines. */
+export function speedsText({ prompt, answer }: Measured, speeds: Speeds): string {
+  const rate = ({ tokensPerSecond }: Speed) => `${tokensPerSecond === null ? "–" : tokensPerSecond.toFixed(1)} tokens/s`;
+  const share = ({ ofLimit }: Speed, limit: string) => (ofLimit === null ? "" : `, ${Math.round(100 * ofLimit)} % of this machine's ${limit}`);
+  const read = prompt.read < prompt.tokens ? `${prompt.read} of ${prompt.tokens}` : `${prompt.tokens}`;
+  const steps = answer.steps === 0 ? "" : `, ${answer.steps} steps`;
+  return (
+    `prompt  ${read} tokens, ${rate(speeds.prompt)}${share(speeds.prompt, `${(speeds.prompt.multiplyAdds / 1e9).toFixed(1)} G multiply-adds/s`)}\n` +
+    `answer  ${answer.tokens} tokens, ${rate(speeds.answer)}${share(speeds.answer, `${(speeds.answer.bytes / 1e9).toFixed(1)} GB/s`)}${steps}\n`
+  );
+}
+
+const per = (amount: number, seconds: number): number | null => (amount > 0 && seconds > 0 ? amount / seconds : null);
+
+const bytesOf = ({ weight, scales, biases }: Matrix) => [weight, scales, biases].reduce((sum, tensor) => sum + (tensor?.bytes ?? 0), 0);

@@ -1,0 +1,22 @@
+/** The prompt of `generate`: the command line's, or the standard input's. */
+import { UsageError, errorText } from "./command.ts";
+
+/**
+ * The prompt that `given` names: itself, or for `-`, and for none where the standard input is no terminal, what stands there, less
+ * the end of its last line.
+ *
+ * @throws {UsageError} where there is none, or it is no text.
+ */
+export async function promptOf(given: string | undefined): Promise<string> {
+  if (given !== undefined && given !== "-") return given;
+  if (given === undefined && process.stdin.isTTY) throw new UsageError("name a folder and one prompt, or - to read it from the standard input");
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(await Bun.stdin.bytes());
+  } catch (error) {
+    throw new UsageError(`the standard input: expected a prompt in UTF-8, got ${error instanceof TypeError ? "other bytes" : errorText(error)}`);
+  }
+  const prompt = text.replace(/\r?\n$/, "");
+  if (prompt === "") throw new UsageError("name a folder and one prompt: the standard input is empty");
+  return prompt;
+}

@@ -17,7 +17,7 @@ export function libraryFile(root) {
 const stampFile = (root) => join(root, ".build", "gated-delta.json");
 
 /** The flags of the release build, as far as they do not say what to build. */
-const buildFlags = (toolchain, root) => [...withoutDebugInfo, ...commonFlags(toolchain, root), ...productFlags(toolchain)];
+export const buildFlags = (toolchain, root) => [...withoutDebugInfo, ...commonFlags(toolchain, root), ...productFlags(toolchain)];
 
 function wantedStamp(root, toolchain) {
   return { toolchain: toolchain.id, flags: buildFlags(toolchain, root).join(" "), sources: treeHash(root, sources) };

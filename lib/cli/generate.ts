@@ -9,6 +9,7 @@ import { memoryOf } from "../model/model-memory.ts";
 import type { LoadProgress } from "../model/load-weights.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import type { Session } from "../model/session/session.ts";
+import { folderOf } from "../model/text/text-files.ts";
 import { ChatTemplate } from "../model/text/chat-template.ts";
 import type { Matrix } from "../layer/matrix.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
@@ -74,7 +75,7 @@ async function run(args: readonly string[]): Promise<number> {
   const context = numberOf("--context", values.context)!;
   if (!Number.isInteger(context) || context < 1) throw new UsageError(`--context: expected a number of tokens, got ${describe(values.context)}`);
 
-  const chats = takesChats(folder, values);
+  const chats = takesChats(folderOf(folder), values);
 
   using device = Device.open(parseDeviceOptions(values));
   let progress: LoadProgress | undefined;

@@ -10,11 +10,13 @@ import { parseQuantization } from "../layer/quantization.ts";
 import { readConfig, readJson } from "../layer/read-config.ts";
 import { TensorLoader } from "../layer/tensor-loader.ts";
 import { nextTurn, turns } from "../layer/turns.ts";
+import { adapterError } from "../safetensors/other-folders.ts";
 import { downloadAdvice, openCheckpoint } from "../safetensors/safetensors.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { importSchemas } from "./import-schemas.ts";
 import type { ModelConfig } from "./model-config.ts";
+import { folderOf } from "./text/text-files.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
 import { planModel } from "./plan-model.ts";
@@ -39,6 +41,7 @@ export interface LoadWeightsOptions {
 
 /** What a folder gave. */
 export interface LoadedModel {
+  /** Where its other files are: the folder that was named, or that of the file that was. */
   readonly folder: string;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
@@ -67,6 +70,7 @@ export async function loadModelWeights(device: Device, folder: string, options: 
   };
   await importSchemas();
   using source = openCheckpoint(folder, op);
+  refuseAdapter(source);
   const { config: json, path } = readConfig(source, undefined, op);
   const place = { path, op };
   await nextTurn();
@@ -86,7 +90,8 @@ export async function loadModelWeights(device: Device, folder: string, options: 
     planned.weights[Symbol.dispose]();
     throw error;
   }
-  return { folder, config: { ...parsed, tied: planned.tied, eosTokens }, weights: planned.weights, skipped: planned.skipped };
+  const files = folderOf(folder);
+  return { folder: files, config: { ...parsed, tied: planned.tied, eosTokens }, weights: planned.weights, skipped: planned.skipped };
 }
 
 function expectFolder(folder: string): void {
@@ -99,6 +104,11 @@ function expectFolder(folder: string): void {
   }
   if (found === undefined) throw new FileError(folder, { op, expected: `a model's folder${downloadAdvice(folder)}`, received: "no such file or folder" });
   if (found.isFile() && folder.endsWith(".json")) throw new FileError(folder, { op, expected: "a model's folder", received: "a file in one" });
+}
+
+/** Refuses a file of low-rank changes, which has the names of peft's (`lora_A`) or mlx-lm's (`lora_a`) modules. */
+function refuseAdapter(source: TensorSource): void {
+  if (source.names.some((name) => /\.lora_(?:[ABab]|embedding_[AB])(?:\.|$)/.test(name))) throw adapterError(op, source.path, undefined);
 }
 
 function readEnds(source: TensorSource, json: unknown, place: ConfigPlace): number[] {

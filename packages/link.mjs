@@ -1,6 +1,6 @@
 // The library as it is published: the objects of the clone's build, linked once more without what only tests need, and with no more
 // of Swift's runtime than they use. macOS has the runtime in the system, and its linker drops what is not used by itself.
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { buildFlags, libraryFile } from "../swift/scripts/build.mjs";
 import { quick, run, tail } from "../swift/scripts/exec.mjs";
@@ -75,7 +75,9 @@ export async function linkLibrary({ root, toolchain, cross }, work, target) {
 /** A second build, without what is for tests. The kernels' objects are those of the clone's build. */
 async function publishedBuild({ root, toolchain }) {
   const scratch = join(root, ".build", "published");
-  const env = { ...swiftEnvironment(toolchain, root), GATED_DELTA_PUBLISHED: "1", GATED_DELTA_KERNELS: join(root, ".build", "release", "CPUKernels.build") };
+  const kernels = join(root, ".build", "release", "CPUKernels.build");
+  const built = existsSync(join(kernels, "isa_neon.c.o")) ? { GATED_DELTA_KERNELS: kernels } : {};
+  const env = { ...swiftEnvironment(toolchain, root), ...built, GATED_DELTA_PUBLISHED: "1" };
   const args = ["build", "-c", "release", "--product", "GatedDelta", "--scratch-path", scratch, ...buildFlags(toolchain, root)];
   const { code, text } = await run(toolchain.swift, args, { cwd: root, env });
   if (code !== 0) throw new Failure(`the library could not be built:\n${tail(text, 30)}`);

@@ -169,7 +169,7 @@ export const modelSettings: Settings = {
 /** The members of `rope_parameters` and `rope_scaling`. Others are refused: they belong to rotations that are not computed. */
 export const rotationSettings: Settings = {
   rope_type: { only: ["default"], why: "positions are not scaled" },
-  type: { only: ["default"], why: "the older name of rope_type" },
+  type: { only: ["default"], why: "positions are not scaled; rope_type of older versions" },
   rope_theta: "computed",
   partial_rotary_factor: "computed",
   factor: { only: [1], why: "positions are not scaled" },

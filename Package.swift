@@ -14,27 +14,36 @@ let kernels: Target = .target(
   name: "CPUKernels", path: "swift/Sources/CPUKernels", sources: built == nil ? nil : ["items.c", "platform.c"],
   cSettings: exact, linkerSettings: built.map { [.unsafeFlags($0)] })
 
+/// A published library lacks the files and exports that only tests need (packages/link.mjs).
+let isPublished = Context.environment["GATED_DELTA_PUBLISHED"] != nil
+func forTests(_ files: String...) -> [String] { isPublished ? files : [] }
+
 /// Only the functions of the header are visible, not the Swift runtime inside. On Linux the library also stays loaded
 /// whatever its host does: a Swift runtime does not survive `dlclose`.
-let boundary = Context.packageDirectory + "/swift/Sources/CGatedDelta"
+let boundary = Context.packageDirectory + "/swift/Sources/CGatedDelta/" + (isPublished ? "published" : "exports")
 let visibility: [LinkerSetting] = [
   .unsafeFlags(
-    ["-Xlinker", "--version-script=\(boundary)/exports.map", "-Xlinker", "-z", "-Xlinker", "nodelete"],
+    ["-Xlinker", "--version-script=\(boundary).map", "-Xlinker", "-z", "-Xlinker", "nodelete"],
     .when(platforms: [.linux])),
   .unsafeFlags(
-    ["-Xlinker", "-exported_symbols_list", "-Xlinker", "\(boundary)/exports.txt"], .when(platforms: [.macOS])),
+    ["-Xlinker", "-exported_symbols_list", "-Xlinker", "\(boundary).txt"], .when(platforms: [.macOS])),
 ]
 
 /// For tests that compute references and random numbers by the million: without it these are most of the time of all tests. What they
 /// test stays as it is built for tests.
 let optimised: [SwiftSetting] = [.unsafeFlags(["-O"])]
 
+/// A section for each function, so that packages/link.mjs can leave out some of a file.
+let separate: [SwiftSetting] = [.unsafeFlags(["-Xfrontend", "-function-sections"])]
+
 // The Metal path. Linux has no Metal: a module of that name emulates the part of it that the backend uses. On a Mac it
 // must not exist, since it would hide Apple's.
 #if os(Linux)
   let emulation: [Target] = [
-    .target(name: "CEmulator", path: "swift/Sources/CEmulator"),
-    .target(name: "Metal", dependencies: ["CEmulator"], path: "swift/Sources/Metal", exclude: ["apple-api.txt"]),
+    .target(name: "CEmulator", path: "swift/Sources/CEmulator", exclude: forTests("emulator_loader.c")),
+    .target(
+      name: "Metal", dependencies: ["CEmulator"], path: "swift/Sources/Metal",
+      exclude: ["apple-api.txt"] + forTests("Emulation.swift"), swiftSettings: separate),
     .testTarget(name: "MetalTests", dependencies: ["Metal", "CEmulator"], path: "swift/Tests/MetalTests"),
   ]
   let backend: [Target.Dependency] = ["GatedDeltaTypes", "ShaderParams", "Threading", "Metal"]
@@ -58,7 +67,7 @@ let package = Package(
   ],
   targets: [
     // The boundary, hand-written: see include/gated_delta.h.
-    .target(name: "CGatedDelta", path: "swift/Sources/CGatedDelta", exclude: ["exports.map", "exports.txt"]),
+    .target(name: "CGatedDelta", path: "swift/Sources/CGatedDelta", exclude: ["exports.map", "exports.txt", "published.map", "published.txt"]),
     // Validated ops and what a backend is: the one thing that the core and the backends share.
     .target(name: "GatedDeltaTypes", path: "swift/Sources/GatedDeltaTypes"),
     // A lock, the clock and threads, for the core and the backends.
@@ -70,11 +79,12 @@ let package = Package(
     // Structs and sizes that the host shares with the kernels: shaders/params.h.
     .target(name: "ShaderParams", path: "swift/Sources/ShaderParams"),
     .target(
-      name: "MetalBackend", dependencies: backend, path: "swift/Sources/MetalBackend", linkerSettings: frameworks),
+      name: "MetalBackend", dependencies: backend, path: "swift/Sources/MetalBackend", exclude: forTests("Emulate.swift"),
+      linkerSettings: frameworks),
     .target(
       name: "GatedDelta",
       dependencies: ["CGatedDelta", "GatedDeltaTypes", "Threading", "CPUBackend", "MetalBackend"],
-      path: "swift/Sources/GatedDelta"),
+      path: "swift/Sources/GatedDelta", exclude: forTests("Exports/Testing.swift")),
     .target(
       name: "GatedDeltaLibrary", dependencies: ["GatedDelta"], path: "swift/Sources/GatedDeltaLibrary",
       linkerSettings: visibility),

@@ -81,25 +81,26 @@ export function loadedSections(bytes) {
 }
 
 /**
- * Lets a linker drop what nothing refers to from an archive of Swift's runtime: its objects have a section for every function,
- * but each is marked to be kept. The marks stay on the records by which the runtime finds types and conformances at run time
- * (`swift5_…`), which are found by walking over them and never by a reference; whatever those refer to is thus kept too.
+ * Lets a linker drop what nothing refers to from an object of Swift's, or an archive of them: it has a section for every public
+ * function, but each is marked to be kept. The marks stay on the records by which the runtime finds types and conformances at run
+ * time (`swift5_…`), which are found by walking over them and never by a reference; whatever those refer to is thus kept too.
  * Changes `bytes` in place and returns the number of sections freed.
  */
 export function releaseSections(bytes) {
-  if (bytes.toString("latin1", 0, 8) !== "!<arch>\n") throw new Error("not an archive");
+  if (bytes.length > 64 && isElf(bytes, 0)) return releaseObject(bytes, 0);
+  if (bytes.toString("latin1", 0, 8) !== "!<arch>\n") throw new Error("neither an archive nor an ELF file");
   let freed = 0;
   for (let at = 8; at + 60 <= bytes.length; ) {
     const size = Number(bytes.toString("latin1", at + 48, at + 58));
     const start = at + 60;
-    if (size > 64 && isElf(bytes, start)) {
-      for (const { at: header, name, flags } of sectionsOf(bytes, start)) {
-        if ((flags & retain) === 0n || name.startsWith("swift5_")) continue;
-        bytes.writeBigUInt64LE(flags & ~retain, header + 8);
-        freed++;
-      }
-    }
+    if (size > 64 && isElf(bytes, start)) freed += releaseObject(bytes, start);
     at = start + size + (size % 2);
   }
   return freed;
+}
+
+function releaseObject(bytes, start) {
+  const kept = sectionsOf(bytes, start).filter(({ name, flags }) => (flags & retain) !== 0n && !name.startsWith("swift5_"));
+  for (const { at, flags } of kept) bytes.writeBigUInt64LE(flags & ~retain, at + 8);
+  return kept.length;
 }

@@ -1,8 +1,8 @@
-// The library as it is published: the objects of the clone's build, linked once more with no more of Swift's runtime than
-// they use. macOS has the runtime in the system, and its linker drops what is not used by itself.
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+// The library as it is published: the objects of the clone's build, linked once more without what only tests need, and with no more
+// of Swift's runtime than they use. macOS has the runtime in the system, and its linker drops what is not used by itself.
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { libraryFile } from "../swift/scripts/build.mjs";
+import { buildFlags, libraryFile } from "../swift/scripts/build.mjs";
 import { quick, run, tail } from "../swift/scripts/exec.mjs";
 import { Failure } from "../swift/scripts/report.mjs";
 import { productFlags, swiftEnvironment } from "../swift/scripts/swift.mjs";
@@ -24,6 +24,12 @@ const script = "SECTIONS { /DISCARD/ : { *(.eh_frame) } } INSERT AFTER .rodata;\
 const unused = ["_swift_stdlib_getScalarName", "_swift_stdlib_getNameAlias"];
 const withoutUnused = unused.flatMap((name) => [`--wrap=${name}`, `--defsym=__wrap_${name}=swift_deletedMethodError`]);
 
+/**
+ * Objects of what only tests need. Nothing that is published refers to it, so the linker drops it, but for code that the compiler put
+ * there for the module. On macOS Package.swift leaves their files out.
+ */
+const forTests = /\/(?:GatedDelta\.build\/Testing|MetalBackend\.build\/Emulate|Metal\.build\/Emulation)\.swift\.o$|\/emulator_loader\.c\.o$/;
+
 /** The compiler's own name for a linker's flag. */
 const forLinker = (...flags) => flags.flatMap((flag) => ["-Xlinker", flag]);
 
@@ -33,7 +39,7 @@ const forLinker = (...flags) => flags.flatMap((flag) => ["-Xlinker", flag]);
  */
 export async function linkLibrary({ root, toolchain, cross }, work, target) {
   if (process.platform === "darwin") {
-    cpSync(libraryFile(root), target);
+    cpSync(await publishedBuild({ root, toolchain }), target);
     // A changed file needs a new signature, or the system ends whoever loads it.
     for (const [tool, ...args] of [["strip", "-x", target], ["codesign", "--force", "--sign", "-", target]]) {
       const { code, text } = await run(tool, args);
@@ -44,6 +50,9 @@ export async function linkLibrary({ root, toolchain, cross }, work, target) {
   mkdirSync(work, { recursive: true });
   const map = join(work, "link.map");
   writeFileSync(join(work, "discard.ld"), script);
+  const objects = join(work, "Objects.LinkFileList");
+  const built = readFileSync(cross?.objects ?? objectList(root), "utf8").split("\n");
+  writeFileSync(objects, built.map((file) => (forTests.test(file) ? released(file, work) : file)).join("\n"));
   const env = swiftEnvironment(toolchain, root);
   const args = [
     "-emit-library",
@@ -51,16 +60,28 @@ export async function linkLibrary({ root, toolchain, cross }, work, target) {
     ...(cross?.flags ?? productFlags(toolchain).filter((flag) => flag !== "-Xswiftc")),
     ...(toolchain.prefix === null ? ["-use-ld=lld"] : []),
     ...trimmedRuntime(cross?.runtime ?? runtimeFolder(toolchain, env), work),
-    `@${cross?.objects ?? objectList(root)}`,
+    `@${objects}`,
     ...forLinker("--gc-sections", "--strip-all", "--no-eh-frame-hdr", "-T", join(work, "discard.ld")),
     ...forLinker(...withoutUnused),
-    ...forLinker(`--version-script=${join(root, "swift/Sources/CGatedDelta/exports.map")}`, "-z", "nodelete", "-soname", basename(target)),
+    ...forLinker(`--version-script=${join(root, "swift/Sources/CGatedDelta/published.map")}`, "-z", "nodelete", "-soname", basename(target)),
     ...forLinker(`-Map=${map}`),
     "-o", target,
   ];
   const { code, text } = await run(join(toolchain.swift, "..", "swiftc"), args, { env });
   if (code !== 0) throw new Failure(`the library could not be linked:\n${tail(text, 30)}`);
   return readFileSync(map, "utf8");
+}
+
+/** A second build, without what is for tests. The kernels' objects are those of the clone's build. */
+async function publishedBuild({ root, toolchain }) {
+  const scratch = join(root, ".build", "published");
+  const kernels = join(root, ".build", "release", "CPUKernels.build");
+  const built = existsSync(join(kernels, "isa_neon.c.o")) ? { GATED_DELTA_KERNELS: kernels } : {};
+  const env = { ...swiftEnvironment(toolchain, root), ...built, GATED_DELTA_PUBLISHED: "1" };
+  const args = ["build", "-c", "release", "--product", "GatedDelta", "--scratch-path", scratch, ...buildFlags(toolchain, root)];
+  const { code, text } = await run(toolchain.swift, args, { cwd: root, env });
+  if (code !== 0) throw new Failure(`the library could not be built:\n${tail(text, 30)}`);
+  return join(scratch, "release", basename(libraryFile(root)));
 }
 
 /** SwiftPM leaves the list of the objects that it linked. */
@@ -78,13 +99,16 @@ function runtimeFolder(toolchain, env) {
 
 /** Copies of the runtime's archives, from which a linker may drop what nothing refers to. They come first, so these are taken. */
 function trimmedRuntime(folder, work) {
-  return archives.map((name) => {
-    const bytes = readFileSync(join(folder, name));
-    releaseSections(bytes);
-    const file = join(work, name);
-    writeFileSync(file, bytes);
-    return file;
-  });
+  return archives.map((name) => released(join(folder, name), work));
+}
+
+/** A copy of an object or archive from which a linker may drop what nothing refers to. */
+function released(file, work) {
+  const bytes = readFileSync(file);
+  releaseSections(bytes);
+  const copy = join(work, basename(file));
+  writeFileSync(copy, bytes);
+  return copy;
 }
 
 /**

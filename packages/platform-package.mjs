@@ -53,12 +53,23 @@ export async function buildPlatformPackage(platform, state, { forRelease = true 
   writeFileSync(join(target, "package.json"), `${JSON.stringify(platformManifest(platform, cloneManifest()), null, 2)}\n`);
   const bytes = readFileSync(library);
   if (platform.os === "linux" && forRelease) checkDemands(bytes);
+  const traces = tracesOfTests(bytes);
+  if (traces.length > 0) throw new Failure(`${platform.file} holds ${traces.join(", ")}, which only tests need.`);
   const { size } = statSync(library);
   if (size > mostBytes) {
     const parts = map === null ? [] : bytesByOrigin(map).slice(0, 8).map(({ name, bytes: part }) => `${name} ${part}`);
     throw new Failure(`${platform.file} has ${size} bytes, more than ${mostBytes}: ${parts.join(", ")}.`);
   }
   return { folder: target, bytes: size, gzipped: gzipSync(bytes).length, origins: map === null ? [] : bytesByOrigin(map) };
+}
+
+/**
+ * What a library has of the parts that serve tests: names of functions that make it fail or take translated kernels for Metal, and
+ * of the files and settings that these read. A published library has none: it loads no code of others.
+ */
+export function tracesOfTests(bytes) {
+  const names = ["gd_test_", "emu_interface_version", "libGatedDeltaShaders", "GATED_DELTA_METAL_EMULATOR", "GATED_DELTA_EMULATOR_"];
+  return names.filter((name) => bytes.includes(name));
 }
 
 /** A published library needs the C library and nothing else, and no newer one than documented. */

@@ -2,12 +2,12 @@ import { describe, expect, test } from "bun:test";
 import { gatedDeltaNetInplace } from "../lib/ggml.ts";
 import { linear } from "../lib/index.ts";
 import type { Op, Tensor } from "../lib/index.ts";
-import { library } from "../lib/native/library.ts";
 import { constants } from "../lib/native/layout.ts";
 import { asPointer } from "../lib/native/handle.ts";
 import { native } from "../lib/tensor/device-handle.ts";
 import { counting, diagonal, openDevice, thrownBy } from "./support/devices.ts";
 import { failAt } from "./support/faults.ts";
+import { testLibrary } from "./support/test-library.ts";
 
 /** An op that copies numbers to `out`, which holds zeros. */
 function copying(device: ReturnType<typeof openDevice>): { op: Op; out: Tensor<"f32">; done: () => boolean } {
@@ -96,6 +96,6 @@ describe("failures on request", () => {
 
   test("an unknown stage is refused", () => {
     using device = openDevice();
-    expect(library().gd_test_fail(asPointer(device[native]), 9, 1)).toBe(constants.GD_ERROR_INVALID_ARGUMENT);
+    expect(testLibrary().gd_test_fail(asPointer(device[native]), 9, 1)).toBe(constants.GD_ERROR_INVALID_ARGUMENT);
   });
 });

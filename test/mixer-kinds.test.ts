@@ -72,7 +72,7 @@ const cases: Case[] = [
   { name: "GLM-5-next", shape: { ...kda, normEps: 1e-3, gateBound: -4, ranks: { f: 8, g: 24 } }, config: { model_type: "glm5_next", text_config: { model_type: "glm5_next_text", ...kdaKeys, linear_lower_bound: -4 } }, mixer: "self_attn" },
   { name: "GLM-5-next, the usual bound", shape: { ...kda, normEps: 1e-5, gateBound: -5, ranks: { f: 16, g: 16 } }, config: { model_type: "glm5_next_text", ...released }, mixer: "self_attn" },
   { name: "GLM-5-next, unbounded", shape: { ...kda, normEps: 1e-3, ranks: { f: 16, g: 16 } }, config: { model_type: "glm5_next_text", ...kdaKeys, linear_lower_bound: null }, mixer: "self_attn" },
-  { name: "Bailing hybrid", shape: { ...kda, normEps: 1e-3, gateBound: -3, output: "dense" }, config: { model_type: "bailing_hybrid", ...kdaKeys, kda_lower_bound: -3, kda_safe_gate: true, hidden_act: "gelu" }, mixer: "attention" },
+  { name: "Bailing hybrid", shape: { ...kda, normEps: 1e-3, gateBound: -3, output: "dense" }, config: { model_type: "bailing_hybrid", ...kdaKeys, kda_lower_bound: -3, kda_safe_gate: true, hidden_act: "silu" }, mixer: "attention" },
   { name: "Bailing hybrid as released, low ranks", shape: { ...kda, normEps: 1e-6, gateBound: -5, ranks: { f: 16, g: 16 }, convShape: (channels, width) => [channels, width] }, config: bailingReleased, mixer: "self_attn" },
   { name: "Bailing hybrid, unbounded", shape: { ...kda, normEps: 1e-3 }, config: { model_type: "bailing_hybrid", ...kdaKeys, kda_lower_bound: -3, kda_safe_gate: false }, mixer: "attention", dtype: "f16" },
   { name: "OLMo hybrid", shape: { ...olmo, betaForm: "2-sigmoid" }, config: olmoKeys, mixer: "linear_attn" },

@@ -12,6 +12,7 @@ import type { Matrix } from "../lib/layer/matrix.ts";
 import { loadModelWeights } from "../lib/model/load-weights.ts";
 import type { LoadedModel, LoadProgress } from "../lib/model/load-weights.ts";
 import { openCheckpoint } from "../lib/safetensors/safetensors.ts";
+import type { TensorToWrite } from "../lib/safetensors/write.ts";
 import { readModel, renamed, writeChanged, zeros } from "./support/changed-models.ts";
 import type { ModelParts } from "./support/changed-models.ts";
 import { randomHidden } from "./support/drive.ts";
@@ -39,6 +40,10 @@ async function loaded<T>(folder: string, use: (model: LoadedModel) => T | Promis
   return await use(model);
 }
 
+const bytesIn = ({ data }: TensorToWrite) => {
+  const { buffer, byteOffset, byteLength } = data as ArrayBufferView;
+  return new Uint8Array(buffer, byteOffset, byteLength);
+};
 const bytesOf = ({ data }: Tensor) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
 /** Every tensor that a model has beside those within its mixers, by its name behind the root. */
@@ -183,6 +188,26 @@ describe("tied embeddings", () => {
     await loaded(folder, ({ config, weights, skipped }) => {
       expect([config.tied, weights.output === weights.embedding, skipped]).toEqual([true, true, [head]]);
     });
+  });
+
+  test("a projection of its own is used, whatever the configuration says", async () => {
+    const change = {
+      "one other byte, the last": (tensor: TensorToWrite) => void (bytesIn(tensor)[bytesIn(tensor).length - 1]! ^= 1),
+      "zeros": (tensor: TensorToWrite) => void bytesIn(tensor).fill(0),
+    };
+    for (const make of Object.values(change)) {
+      let own: Uint8Array | undefined;
+      const folder = writeChanged(newPath("model"), tiedBase, ({ tensors }) => {
+        const copy = structuredClone(tensors[table]!);
+        make(copy);
+        own = bytesIn(copy);
+        tensors[head] = copy;
+      });
+      await loaded(folder, ({ config, weights, skipped }) => {
+        expect([config.tied, weights.output === weights.embedding, skipped]).toEqual([false, false, []]);
+        expect(Buffer.compare(bytesOf(weights.output.weight), own!)).toBe(0);
+      });
+    }
   });
 
   test("where the whole model and its text model disagree, the checkpoint decides", async () => {

@@ -1,20 +1,23 @@
 /** The packages of a release: their manifests, what they say of systems, and how a library is linked and looked at. */
-import { describe, expect, test } from "bun:test";
-import { mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { beforeAll, describe, expect, test } from "bun:test";
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { oldestGlibc, whyUnsupported, type System } from "../lib/native/platform.ts";
 import { libraryInfo } from "../lib/index.ts";
 import { tinyModel } from "../lib/model.ts";
 import { archivedManifest, installCommand } from "../packages/archives.mjs";
 import { demandsOf, loadedSections, newestGlibc, releaseSections } from "../packages/elf.mjs";
-import { bytesByOrigin } from "../packages/link.mjs";
+import { bytesByOrigin, linkLibrary } from "../packages/link.mjs";
 import { packedManifest } from "../packages/main-package.mjs";
 import { namesOf, nodeEntry } from "../packages/node-entry.mjs";
-import { platformManifest } from "../packages/platform-package.mjs";
+import { platformManifest, tracesOfTests } from "../packages/platform-package.mjs";
 import { cloneManifest, packageName, platforms } from "../packages/platforms.mjs";
 import { problemsOf, publishFlags } from "../packages/publish.mjs";
+import { lastToolchain } from "../swift/scripts/build.mjs";
 import { bar } from "../swift/scripts/progress.mjs";
+import { findSwift } from "../swift/scripts/swift.mjs";
 import { oldestGlibc as toolchainGlibc } from "../swift/toolchain/recipe.mjs";
+import { exportsOf } from "./support/exports.ts";
 import { scratch } from "./support/files.ts";
 
 const root = join(import.meta.dir, "..");
@@ -288,6 +291,45 @@ if (process.platform === "linux") {
     });
   });
 }
+
+// Linked as `npm run pack` does; a library that came from elsewhere leaves no objects here.
+const linkable = process.platform === "linux" && existsSync(join(root, ".build/release/GatedDelta.product/Objects.LinkFileList"));
+describe.skipIf(!linkable)("the library that is published", () => {
+  const folder = newPath("published");
+  const published = join(folder, "a", "b", "libGatedDelta.so");
+  const compiler = process.env["GATED_DELTA_CLANG"] ?? "cc";
+
+  beforeAll(async () => {
+    mkdirSync(join(folder, "a", "b"), { recursive: true });
+    await linkLibrary({ root, toolchain: await findSwift(lastToolchain(root)), cross: undefined }, join(folder, "link"), published);
+  }, 120_000);
+
+  test("has the header's functions but those for tests, and no trace of these", () => {
+    const names = exportsOf(published);
+    expect(names).toEqual(exportsOf(join(root, ".build/release/libGatedDelta.so")).filter((name) => !name.startsWith("gd_test_")));
+    expect(names).toContain("gd_commit");
+    expect(tracesOfTests(readFileSync(published))).toEqual([]);
+    expect(tracesOfTests(readFileSync(join(root, ".build/release/libGatedDelta.so")))).toContain("gd_test_");
+  });
+
+  test("runs no kernels for Metal that lie near it or are named to it", () => {
+    const source = newPath("planted.c");
+    const planted = join(folder, "emulator", "libGatedDeltaShaders.so");
+    for (const place of ["emulator", "a/emulator"]) mkdirSync(join(folder, place));
+    writeFileSync(source, '#include <stdio.h>\n__attribute__((constructor)) static void planted(void) { puts("PLANTED"); fflush(stdout); }\n');
+    const built = Bun.spawnSync([compiler, "-shared", "-fPIC", source, "-o", planted]);
+    if (!built.success) throw new Error(`${compiler}: ${built.stderr}`);
+    writeFileSync(join(folder, "a/emulator/libGatedDeltaShaders.so"), readFileSync(planted));
+    const program = `import { Device } from ${JSON.stringify(join(root, "lib/index.ts"))};
+      for (const name of ["cpu", "metal"]) try { using device = Device.open(name); console.log(device.backend); } catch (error) { console.log(error.code); }`;
+    const run = (library: string) => {
+      const env = { ...process.env, GATED_DELTA_LIBRARY: library, GATED_DELTA_METAL_EMULATOR: planted };
+      return `${Bun.spawnSync([process.execPath, "-e", program], { env }).stdout}`;
+    };
+    expect(run(published)).toBe("cpu\ndevice\n");
+    expect(run(join(root, ".build/release/libGatedDelta.so"))).toBe("cpu\nPLANTED\ndevice\n"); // the build of a clone takes what is named
+  });
+});
 
 test("bars of progress", () => {
   expect(bar(0, 8)).toBe(`[${".".repeat(24)}]`);

@@ -4,6 +4,7 @@
  * starts with.
  */
 import { GatedDeltaError, describe } from "../errors.ts";
+import { membersOf } from "./members.ts";
 
 /** What {@link checkOptions} needs of a schema; `schema-parts.ts` makes them. */
 export interface OptionsSchema<Checked> {
@@ -31,14 +32,15 @@ interface Issue {
  * @throws {GatedDeltaError} of code `invalid-argument` that names the first option at fault.
  */
 export function checkOptions<Checked>(schema: OptionsSchema<Checked>, op: string, value: unknown): Checked {
+  const members = membersOf<Record<string, unknown>>(op, value as Record<string, unknown>, schema.keys, { argument: "" });
   let result;
   try {
-    result = schema.safeParse(value);
+    result = schema.safeParse(members);
   } catch (cause) {
     throw new GatedDeltaError("invalid-argument", { op, message: "reading the options threw an error", cause });
   }
   if (result.success) return result.data;
-  // A misspelt option explains why another one is missing.
+  // A misspelt member of an option explains why another one is missing.
   const { issues } = result.error;
   const issue = issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0]!;
   const unknown = issue.code === "unrecognized_keys" ? issue.keys?.[0] : undefined;
@@ -46,8 +48,8 @@ export function checkOptions<Checked>(schema: OptionsSchema<Checked>, op: string
   throw new GatedDeltaError("invalid-argument", {
     op,
     argument: path.join("."),
-    expected: unknown === undefined || issue.path.length > 0 ? issue.message : `one of the options ${schema.keys.join(", ")}`,
-    received: received(value, path),
+    expected: issue.message,
+    received: received(members, path),
     cause: result.error,
   });
 }

@@ -9,6 +9,7 @@ import type { FloatDType } from "../tensor/dtype.ts";
 import { LanguageModel } from "../model/language-model.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import type { Session } from "../model/session/session.ts";
+import { folderOf } from "../model/text/text-files.ts";
 import { ChatTemplate } from "../model/text/chat-template.ts";
 import { UsageError, deviceOptions, parseDeviceOptions, parseOptions, type Command } from "./command.ts";
 import { jsonOutput, textOutput, type End, type Output } from "./generate-output.ts";
@@ -88,7 +89,7 @@ async function run(args: readonly string[]): Promise<number> {
   if (!Number.isInteger(context) || context < 1) throw new UsageError(`--context: expected a number of tokens, got ${describe(values.context)}`);
   const device = parseDeviceOptions(values);
   const prompt = await promptOf(given);
-  const chats = takesChats(folder, values);
+  const chats = takesChats(folderOf(folder), values);
   const output = values.json ? jsonOutput(values) : textOutput(values);
   try {
     return await generateFrom(folder, prompt, { ...values, dtype, context, chats, device, options }, output);

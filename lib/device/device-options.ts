@@ -1,7 +1,7 @@
 /** What {@link Device}'s methods take besides tensors and ops. */
 import { GatedDeltaError, describe } from "../errors.ts";
 import { checkOptions } from "../arguments/options.ts";
-import { reading } from "../arguments/reading.ts";
+import { membersOf } from "../arguments/members.ts";
 
 /** A backend by name: `auto` is Metal on a Mac and the CPU elsewhere. */
 export type BackendName = "auto" | "cpu" | "metal";
@@ -35,17 +35,7 @@ export function asDeviceOptions(options: BackendName | DeviceOptions | undefined
 
 /** Checks the options of {@link Device.finish}. */
 export function asFinishOptions(op: string, options: FinishOptions): FinishOptions {
-  if (typeof options !== "object" || options === null) {
-    throw new GatedDeltaError("invalid-argument", {
-      op,
-      expected: "{ signal?, timeoutMs? }",
-      received: describe(options),
-    });
-  }
-  const { signal, timeoutMs } = reading(op, "", () => {
-    const { signal, timeoutMs } = options;
-    return { signal, timeoutMs };
-  });
+  const { signal, timeoutMs } = membersOf(op, options, ["signal", "timeoutMs"], { argument: "", expected: "{ signal?, timeoutMs? }" });
   if (signal !== undefined && !isSignal(signal)) {
     throw new GatedDeltaError("invalid-argument", {
       op,

@@ -3,8 +3,7 @@ import { DisposedError, GatedDeltaError, describe } from "../errors.ts";
 import { native } from "../tensor/device-handle.ts";
 import { createPlan, releasePlan, runPlan } from "../native/device.ts";
 import type { Handle } from "../native/handle.ts";
-import { invalid } from "../arguments/checks.ts";
-import { reading } from "../arguments/reading.ts";
+import { membersOf } from "../arguments/members.ts";
 import { recordPass } from "./pass.ts";
 import type { Pass } from "./pass.ts";
 import { PlanRecorder } from "./encoders.ts";
@@ -119,7 +118,7 @@ export class Plan implements Disposable {
    */
   run(options?: PlanRunOptions): number {
     const op = "plan.run";
-    const step = options === undefined ? undefined : asStep(op, options);
+    const step = options === undefined ? undefined : membersOf(op, options, ["step"], { argument: "", expected: "{ step }" }).step;
     if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
     // Reading index arrays can run code of the caller's, which must not replay this plan half way through.
     if (this.#running) throw new GatedDeltaError("state", { op, message: "this plan is being run" });
@@ -178,15 +177,4 @@ export class Plan implements Disposable {
     if (!this.device.closed) releasePlan(this.#handle);
     this.#recorder.indices.dispose();
   }
-}
-
-/** The step in the options of a replay. */
-function asStep(op: string, options: unknown): unknown {
-  if (typeof options !== "object" || options === null) throw invalid(op, "", "{ step }", options);
-  return reading(op, "", () => {
-    for (const key of Object.keys(options)) {
-      if (key !== "step") throw invalid(op, key, "one of the options step", (options as Record<string, unknown>)[key]);
-    }
-    return (options as PlanRunOptions).step;
-  });
 }

@@ -6,6 +6,7 @@
 import { BoundsError, GatedDeltaError, describe } from "../errors.ts";
 import { configError, isRecord, parsed, unsupportedValue } from "./config-errors.ts";
 import type { ConfigOf, ConfigPlace } from "./config-errors.ts";
+import { mixerSettings, refuseSettings } from "./config-settings.ts";
 import { kdaArchitecture, parseKda } from "./kda-config.ts";
 
 /** The shape and options of one Gated DeltaNet mixer. */
@@ -95,7 +96,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
   }
   const { qwenSchema } = schemas();
   const data = parsed(qwenSchema, root, place);
-  expectSilu(data.hidden_act, place);
+  refuseSettings(mixerSettings.qwen, root, place);
   // transformers' Qwen3.5 has no such option: its gate is SiLU whatever a configuration says.
   const gate = types.some((type) => /^qwen3_5/.test(type)) ? "silu" : data.output_gate_type ?? "silu";
   if (!isSilu(gate) && gate !== "sigmoid") throw unsupportedValue(place, "output_gate_type", '"silu", "swish" or "sigmoid"', gate);
@@ -118,7 +119,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
 /** OLMo hybrid, whose gated norm has an epsilon of its own (transformers, `OlmoHybridGatedDeltaNet`). */
 function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
   const data = parsed(schemas().olmoSchema, root, place);
-  expectSilu(data.hidden_act, place);
+  refuseSettings(mixerSettings.olmo, root, place);
   return {
     config: {
       ...headsOf(data, place),
@@ -177,11 +178,6 @@ function checkLayer(layer: number, layers: number | undefined, type: string | un
     expected: `a layer of type "linear_attention"${where}`,
     received: `layer ${layer}, of type ${describe(type)}`,
   });
-}
-
-/** The convolution's activation, which these architectures take from `hidden_act`. */
-function expectSilu(activation: string | null | undefined, place: ConfigPlace): void {
-  if (!isSilu(activation ?? "silu")) throw unsupportedValue(place, "hidden_act", '"silu" or "swish"', activation);
 }
 
 function isSilu(activation: string): boolean {

@@ -5,12 +5,13 @@
  * transformers, `configuration_kimi_linear.py`, `configuration_glm5_next.py`, `configuration_bailing_hybrid.py`.
  *
  * Query, key and value have the same heads. The convolution's activation is SiLU and the norm's gate a sigmoid in all
- * of them; Kimi K3 and Bailing have a `hidden_act` that is about their MLP alone.
+ * of them.
  */
 
 import type { z } from "zod";
-import { configError, parsed, unsupportedValue } from "./config-errors.ts";
+import { configError, parsed } from "./config-errors.ts";
 import type { ConfigOf, ConfigPlace } from "./config-errors.ts";
+import { mixerSettings, refuseSettings } from "./config-settings.ts";
 import type { kdaSchema } from "./layer-schemas.ts";
 
 /** An architecture with KDA layers. */
@@ -34,10 +35,7 @@ export function parseKda(architecture: KdaArchitecture, root: object, place: Con
   const data = parsed(kdaSchema, root, place);
   const nested = data.linear_attn_config;
   const bailing = architecture === "bailing";
-  const activation = data.hidden_act ?? "silu";
-  if (architecture === "glm" && activation !== "silu" && activation !== "swish") {
-    throw unsupportedValue(place, "hidden_act", '"silu" or "swish"', activation);
-  }
+  refuseSettings(mixerSettings[architecture], root, place);
   const heads = nested?.num_heads ?? data.linear_num_heads ?? (bailing ? data.num_attention_heads : undefined);
   const dim = nested?.head_dim ?? data.linear_head_dim ?? (bailing ? data.head_dim : undefined);
   const width = nested?.short_conv_kernel_size ?? data.linear_conv_kernel_dim ?? (bailing ? data.short_conv_kernel_size : undefined);

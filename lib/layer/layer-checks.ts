@@ -1,5 +1,5 @@
 /** Checks of what a layer's methods take. */
-import { asArguments, invalid } from "../arguments/checks.ts";
+import { membersOf } from "../arguments/members.ts";
 import { BoundsError, describe } from "../errors.ts";
 import { readElements } from "../ops/indices.ts";
 import type { Indices } from "../ops/indices.ts";
@@ -20,11 +20,7 @@ export function expectEnd(name: string, cuSeqlens: Indices | undefined, tokens: 
 
 /** The named arguments, copied; one that is not known is refused. */
 export function asKnown<Arguments extends object>(name: string, args: Arguments, known: readonly PropertyKey[]): Arguments {
-  const copy = { ...asArguments<object>(name, args) } as Record<string, unknown>;
-  for (const key in copy) {
-    if (!known.includes(key)) throw invalid(name, key, `one of the arguments ${known.join(", ")}`, copy[key]);
-  }
-  return copy as Arguments;
+  return membersOf(name, args, known as readonly (keyof Arguments & string)[], { argument: "", expected: "an object of named arguments", kind: "the arguments" }) as Arguments;
 }
 
 /** Rows of a tensor argument. */

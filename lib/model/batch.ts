@@ -3,7 +3,8 @@
  * anything is looked up that their getters could change.
  */
 import { invalid } from "../arguments/checks.ts";
-import { asArray, reading } from "../arguments/reading.ts";
+import { membersOf } from "../arguments/members.ts";
+import { asArray } from "../arguments/reading.ts";
 import { BoundsError, DisposedError, GatedDeltaError, describe } from "../errors.ts";
 import type { LanguageModel } from "./language-model.ts";
 import type { BatchEntry, WantedLogits } from "./model-options.ts";
@@ -39,19 +40,14 @@ export function readBatch(op: string, batch: unknown, limits: BatchLimits): Entr
 }
 
 function readEntry(op: string, argument: string, value: unknown, limits: BatchLimits): Entry {
-  if (typeof value !== "object" || value === null) throw invalid(op, argument, "{ sequence, tokens, logits?, hidden? }", value);
-  return reading(op, argument, () => {
-    for (const key of Object.keys(value)) {
-      if (key === "sequence" || key === "tokens" || key === "logits" || key === "hidden") continue;
-      throw invalid(op, `${argument}.${key}`, "one of sequence, tokens, logits, hidden", (value as Record<string, unknown>)[key]);
-    }
-    const { sequence, tokens, logits = "last", hidden = "none" } = value as BatchEntry;
-    const parts = sequenceParts(sequence);
-    if (parts === undefined) throw invalid(op, `${argument}.sequence`, "a Sequence of this model", sequence);
-    expectWanted(op, `${argument}.logits`, logits);
-    expectWanted(op, `${argument}.hidden`, hidden);
-    return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), logits, hidden };
-  });
+  const words = { argument, expected: "{ sequence, tokens, logits?, hidden? }", kind: "", prefix: `${argument}.` };
+  const members = membersOf(op, value as BatchEntry, ["sequence", "tokens", "logits", "hidden"], words);
+  const { sequence, tokens, logits = "last", hidden = "none" } = members as BatchEntry;
+  const parts = sequenceParts(sequence);
+  if (parts === undefined) throw invalid(op, `${argument}.sequence`, "a Sequence of this model", sequence);
+  expectWanted(op, `${argument}.logits`, logits);
+  expectWanted(op, `${argument}.hidden`, hidden);
+  return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), logits, hidden };
 }
 
 function expectWanted(op: string, argument: string, value: unknown): void {

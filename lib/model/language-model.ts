@@ -135,8 +135,9 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * Loads a model from a Hugging Face folder, as transformers or mlx-lm leaves it. Weights are read straight into the
-   * library's memory, and used in the form that they are stored in; other work goes on meanwhile.
+   * Loads a model from a Hugging Face folder, as transformers or mlx-lm leaves it; the path of its one `.safetensors` file
+   * will do, next to which the others are. Weights are read straight into the library's memory, and used in the form that
+   * they are stored in; other work goes on meanwhile.
    *
    * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError} for other
    *   architectures and quantisations, which says what it is; `ShapeError` for a pool longer than a tensor can be.

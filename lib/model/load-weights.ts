@@ -10,6 +10,7 @@ import { parseQuantization } from "../layer/quantization.ts";
 import { readConfig, readJson } from "../layer/read-config.ts";
 import { TensorLoader } from "../layer/tensor-loader.ts";
 import { nextTurn, turns } from "../layer/turns.ts";
+import { adapterError } from "../safetensors/other-folders.ts";
 import { downloadAdvice, openCheckpoint } from "../safetensors/safetensors.ts";
 import type { TensorSource } from "../safetensors/safetensors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
@@ -17,6 +18,7 @@ import { storedTensors } from "./identity/stored-tensors.ts";
 import type { StoredTensor } from "./identity/stored-tensors.ts";
 import { importSchemas } from "./import-schemas.ts";
 import type { ModelConfig } from "./model-config.ts";
+import { folderOf } from "./text/text-files.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
 import { planModel } from "./plan-model.ts";
@@ -41,6 +43,7 @@ export interface LoadWeightsOptions {
 
 /** What a folder gave. */
 export interface LoadedModel {
+  /** Where its other files are: the folder that was named, or that of the file that was. */
   readonly folder: string;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
@@ -71,6 +74,7 @@ export async function loadModelWeights(device: Device, folder: string, options: 
   };
   await importSchemas();
   using source = openCheckpoint(folder, op);
+  refuseAdapter(source);
   const { config: json, path } = readConfig(source, undefined, op);
   const place = { path, op };
   await nextTurn();
@@ -88,7 +92,7 @@ export async function loadModelWeights(device: Device, folder: string, options: 
     await loader.stream(alive, (progress) => onProgress?.(progress));
     alive();
     const stored = storedTensors(source, (name) => loader.wants(name));
-    return { folder, config: { ...parsed, tied, eosTokens }, weights, skipped, stored };
+    return { folder: folderOf(folder), config: { ...parsed, tied, eosTokens }, weights, skipped, stored };
   } catch (error) {
     weights[Symbol.dispose]();
     throw error;
@@ -105,6 +109,11 @@ function expectFolder(folder: string): void {
   }
   if (found === undefined) throw new FileError(folder, { op, expected: `a model's folder${downloadAdvice(folder)}`, received: "no such file or folder" });
   if (found.isFile() && folder.endsWith(".json")) throw new FileError(folder, { op, expected: "a model's folder", received: "a file in one" });
+}
+
+/** Refuses a file of low-rank changes, which has the names of peft's (`lora_A`) or mlx-lm's (`lora_a`) modules. */
+function refuseAdapter(source: TensorSource): void {
+  if (source.names.some((name) => /\.lora_(?:[ABab]|embedding_[AB])(?:\.|$)/.test(name))) throw adapterError(op, source.path, undefined);
 }
 
 function readEnds(source: TensorSource, json: unknown, place: ConfigPlace): number[] {

@@ -34,8 +34,10 @@ function numberOr<Schema extends z.ZodType>(schema: Schema) {
   return z.unknown().transform((value, context): number | z.output<Schema> => {
     const result = typeof value === "number" ? count.safeParse(value) : schema.safeParse(value);
     if (result.success) return result.data;
-    const { path, message } = result.error.issues[0]!;
-    context.issues.push({ code: "custom", message, path: [...path], input: value });
+    const { issues } = result.error;
+    const misspelt = issues.find((issue) => issue.code === "unrecognized_keys");
+    const { path, message } = misspelt ?? issues[0]!;
+    context.issues.push({ code: "custom", message, path: [...path, ...(misspelt?.keys.slice(0, 1) ?? [])], input: value });
     return z.NEVER;
   });
 }

@@ -7,6 +7,7 @@ import { UnsupportedError, describe } from "../errors.ts";
 import { configError, isRecord, parsed, unsupportedValue } from "../layer/config-errors.ts";
 import type { ConfigPlace } from "../layer/config-errors.ts";
 import { modelTypes, parseLayerConfig, textConfigOf } from "../layer/config.ts";
+import { modelSettings, refuseRotation, refuseSettings } from "../layer/config-settings.ts";
 import { refuseOtherSchemes } from "../layer/quantization.ts";
 import type { LayerType, ModelConfig } from "./model-config.ts";
 
@@ -33,9 +34,8 @@ export function parseModelConfig(source: unknown, place: ConfigPlace): ParsedCon
   refuseOthers(source, root, place);
   refuseOtherSchemes(source, place);
   const data = parsed(schemas().modelSchema, root, place);
-  expectOnly("hidden_act", data.hidden_act ?? "silu", ["silu", "swish"]);
-  expectOnly("attention_bias", data.attention_bias ?? false, [false]);
-  expectOnly("attn_output_gate", data.attn_output_gate ?? true, [true]);
+  const parts = source === root ? [root] : [root, source]; // the text model's own words, then those of what it is nested in
+  for (const part of parts) refuseSettings(modelSettings, part, place);
   const layers = layersOf();
   const first = layers.indexOf("gatedDelta");
   if (first < 0) throw new UnsupportedError({ op: place.op, argument: `${place.path}: layer_types`, expected: `${supported}, with linear_attention layers`, received: "none of them" });
@@ -65,23 +65,25 @@ export function parseModelConfig(source: unknown, place: ConfigPlace): ParsedCon
     });
   }
 
-  /** The heads' length and rotation. Positions of text alone are the same in all sections of an interleaved rotation. */
+  /** The heads' length and rotation, which transformers reads from `rope_scaling` and mlx-lm from `rope_parameters`. */
   function rotation() {
-    const said = data.rope_parameters ?? data.rope_scaling;
-    expectOnly(data.rope_parameters ? "rope_parameters" : "rope_scaling", said?.rope_type ?? said?.type ?? "default", ["default"]);
     const headDim = data.head_dim ?? 256;
-    const theta = said?.rope_theta ?? data.rope_theta;
+    const keys = ["rope_parameters", "rope_scaling"] as const;
+    const said = parts.flatMap((part) => keys.map((key) => [key, (part as Record<string, unknown>)[key]] as const));
+    const given = said.filter(([, one]) => one !== undefined && one !== null && !(isRecord(one) && Object.keys(one).length === 0));
+    for (const [key, one] of given) refuseRotation(one, place, key);
+    const [first = {}, ...others] = given.map(([, one]) => one as { rope_theta?: unknown; partial_rotary_factor?: unknown });
+    const thetaOf = (one: typeof first) => one.rope_theta ?? data.rope_theta;
+    const factorOf = (one: typeof first) => one.partial_rotary_factor ?? data.partial_rotary_factor ?? 0.25;
+    const [theta, factor] = [thetaOf(first), factorOf(first)];
     if (typeof theta !== "number") throw configError(place, "rope_parameters.rope_theta", "a number above 1", "none");
-    const factor = said?.partial_rotary_factor ?? data.partial_rotary_factor ?? 0.25;
-    const rotaryDim = Math.floor(headDim * factor);
+    const other = others.findIndex((one) => thetaOf(one) !== theta || factorOf(one) !== factor);
+    if (other >= 0) throw unsupportedValue(place, given[other + 1]![0], `the rotation of ${given[0]![0]}`, given[other + 1]![1]);
+    const rotaryDim = Math.floor(headDim * (factor as number));
     if (rotaryDim % 2 !== 0) {
       throw configError(place, "rope_parameters.partial_rotary_factor", `a fraction that makes an even number of ${headDim} dimensions`, String(factor));
     }
     return { headDim, rotaryDim, ropeTheta: theta };
-  }
-
-  function expectOnly(key: string, value: unknown, allowed: readonly unknown[]): void {
-    if (!allowed.includes(value)) throw unsupportedValue(place, key, allowed.map((one) => JSON.stringify(one)).join(" or "), value);
   }
 }
 

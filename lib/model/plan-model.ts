@@ -9,12 +9,16 @@ import { GatedDeltaNet, ofWeights } from "../layer/gated-delta-net.ts";
 import { supportedWeights } from "../layer/quantization.ts";
 import type { TensorLoader } from "../layer/tensor-loader.ts";
 import { planWeights } from "../layer/weights.ts";
+import type { TensorSource } from "../safetensors/safetensors.ts";
 import type { WeightForm } from "../native/options.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { AttentionLayer, GatedDeltaLayer, LayerFrame, ModelWeights } from "./model-weights.ts";
 import type { ParsedConfig } from "./parse-config.ts";
 import { belongsElsewhere, findModel, type ModelNames } from "./tensor-names.ts";
+
+/** Of two tensors that are compared, so much is read at a time. */
+const pieceBytes = 4 << 20;
 
 /** A model whose tensors have their memory. */
 export interface PlannedModel {
@@ -43,7 +47,7 @@ export async function planModel(
   using made = new Owned(loader);
   const normForm = await normFormOf(loader, names.root, config, pause);
   const embedding = loader.matrix(`${names.root}embed_tokens`, vocabSize, hidden);
-  const tied = isTied(loader, names, config);
+  const tied = await isTied(loader, names, config, pause);
   const output = tied ? embedding : loader.matrix(names.output, vocabSize, hidden);
   const norm = loader.tensor(`${names.root}norm.weight`, [hidden]);
   made.keep();
@@ -147,9 +151,37 @@ async function normFormOf(
   throw new FileError(source.path, { op, expected, received: "both that of transformers and that of mlx-lm" });
 }
 
-/** Whether the embedding is the output projection too; where a configuration says yes and no, the checkpoint decides. */
-function isTied({ source }: TensorLoader, { output }: ModelNames, { tied }: ParsedConfig): boolean {
-  return tied.includes(true) && (!tied.includes(false) || !source.has(`${output}.weight`));
+/**
+ * Whether the embedding is the output projection too. A checkpoint that has a projection of its own decides where the configuration
+ * says yes and no; where it says yes alone, the projection is used unless it is the embedding's copy (transformers,
+ * `PreTrainedModel.tie_weights`).
+ */
+async function isTied({ source }: TensorLoader, { root, output }: ModelNames, { tied }: ParsedConfig, pause: () => Promise<void>): Promise<boolean> {
+  if (!tied.includes(true)) return false;
+  const own = source.namesWithPrefix(`${output}.`);
+  if (own.length === 0) return true;
+  if (tied.includes(false)) return false;
+  for (const name of own) {
+    const table = `${root}embed_tokens${name.slice(output.length)}`;
+    if (!(await equal(source, name, table, pause))) return false;
+  }
+  return true;
+}
+
+/** Whether two tensors have one form and the same bytes. */
+async function equal(source: TensorSource, name: string, other: string, pause: () => Promise<void>): Promise<boolean> {
+  if (!source.has(other)) return false;
+  const [one, two] = [source.info(name), source.info(other)];
+  if (one.dtype !== two.dtype || one.shape.join() !== two.shape.join()) return false;
+  const pieces = [new Uint8Array(Math.min(pieceBytes, one.bytes)), new Uint8Array(Math.min(pieceBytes, one.bytes))] as const;
+  for (let from = 0; from < one.bytes; from += pieceBytes) {
+    const [a, b] = pieces.map((piece) => piece.subarray(0, one.bytes - from)) as [Uint8Array, Uint8Array];
+    await source.readSliceAsync(name, from, a);
+    await source.readSliceAsync(other, from, b);
+    if (Buffer.compare(a, b) !== 0) return false;
+    await pause();
+  }
+  return true;
 }
 
 /** The tensors that belong elsewhere; any other that nothing wants is refused. */
@@ -158,7 +190,7 @@ function leftOver(loader: TensorLoader, { output }: ModelNames, tied: boolean): 
   const skipped: string[] = [];
   for (const name of source.names) {
     if (loader.wants(name)) continue;
-    // Some tied models come with a copy of the embedding, which transformers ignores too.
+    // Some tied models come with a copy of the embedding.
     if (belongsElsewhere(name) || (tied && name.startsWith(`${output}.`))) skipped.push(name);
     else {
       throw new UnsupportedError({

@@ -712,10 +712,15 @@ export const symbols = {
   gd_discard: { args: ["ptr"], returns: "i32" },
   gd_poll: { args: ["ptr", "u64"], returns: "i32" },
   gd_wait: { args: ["ptr", "u64", "u64"], returns: "i32" },
-  gd_test_fail: { args: ["ptr", "u32", "u64"], returns: "i32" },
   gd_plan_create: { args: ["ptr", "ptr"], returns: "i32" },
   gd_plan_run: { args: ["ptr", "ptr"], returns: "i32" },
   gd_plan_prepare: { args: ["ptr"], returns: "i32" },
   gd_plan_poll: { args: ["ptr"], returns: "i32" },
   gd_plan_release: { args: ["ptr"], returns: "i32" },
+} as const;
+
+/** Those that only the build of a clone has. */
+export const testSymbols = {
+  gd_test_emulate: { args: ["ptr"], returns: "i32" },
+  gd_test_fail: { args: ["ptr", "u32", "u64"], returns: "i32" },
 } as const;

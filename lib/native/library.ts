@@ -14,6 +14,7 @@ import {
   platformPackage,
   type LibraryCandidate,
 } from "./candidates.ts";
+import { emulateMetal } from "./emulation.ts";
 import { constants, symbols } from "./layout.ts";
 import type { LibraryInfo } from "./library-info.ts";
 import { thisSystem, whyUnsupported } from "./platform.ts";
@@ -87,6 +88,7 @@ function open({ path: found, source }: LibraryCandidate): Loaded {
   }
   const abiVersion = native.gd_abi_version();
   checkAbi(abiVersion);
+  if (process.platform === "linux" && isClone()) emulateMetal(path);
   return { info: { path, source, version: String(native.gd_version() ?? ""), abiVersion }, symbols: native };
 }
 

@@ -4,7 +4,8 @@
  * the op is encoded.
  */
 import { asArguments, asInteger, invalid, largestIndex } from "../arguments/checks.ts";
-import { GatedDeltaError, describe } from "../errors.ts";
+import { refuseUnknown } from "../arguments/members.ts";
+import { reading } from "../arguments/reading.ts";
 import { gateDims as gateDimsCodes, headMaps } from "../native/options.ts";
 import { isTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -140,15 +141,8 @@ function bitsOf(value: number): number {
 
 /** Refuses names that are none of the op's. */
 function checkKeys(op: string, list: readonly Argument[], given: Given, prefix: string): void {
-  for (const key of Object.keys(given)) {
-    if (list.some((argument) => argument.key === key)) continue;
-    throw new GatedDeltaError("invalid-argument", {
-      op,
-      argument: prefix + key,
-      expected: `one of ${list.map((argument) => argument.key).join(", ")}`,
-      received: describe(given[key]),
-    });
-  }
+  const names = list.map(({ key }) => key);
+  reading(op, prefix, () => refuseUnknown(op, given, names, "", prefix));
 }
 
 function expectedOf(argument: Argument): string {

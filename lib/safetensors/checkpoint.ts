@@ -14,6 +14,7 @@ import { longestHeader } from "./header.ts";
 import type { TensorInfo } from "./header.ts";
 import { FormatError, isJsonObject, parseJsonObject } from "./json.ts";
 import type { JsonObject } from "./json.ts";
+import { refuseOtherFolders } from "./other-folders.ts";
 import { readWhole } from "./regular-file.ts";
 import { PrefixedNames } from "./source.ts";
 import type { TensorSource } from "./source.ts";
@@ -204,6 +205,7 @@ function findIn(op: string, directory: string): string {
   } catch (cause) {
     throw new FileError(directory, { op, expected: "a readable directory", received: String((cause as Error).message), cause });
   }
+  refuseOtherFolders(op, directory, entries);
   const files = entries.filter((entry) => entry.endsWith(".safetensors"));
   const found = entries.includes(indexName) ? indexName : files.includes(singleName) ? singleName : files[0];
   if (found === undefined || (found !== indexName && found !== singleName && files.length > 1)) {

@@ -1,6 +1,7 @@
 /** What {@link StatePool}'s methods take besides handles. */
 import { asInteger, invalid, largestIndex } from "../arguments/checks.ts";
-import { asArray, reading } from "../arguments/reading.ts";
+import { membersOf } from "../arguments/members.ts";
+import { asArray } from "../arguments/reading.ts";
 import { ShapeError } from "../errors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 
@@ -49,16 +50,10 @@ export interface StepOptions {
 
 /** Checks the options of a step, each of which is read once; the positions themselves are left to {@link asPositions}. */
 export function asStepOptions(op: string, options: StepOptions): { readonly undoable: boolean; readonly checkpoints: unknown } {
-  if (typeof options !== "object" || options === null) throw invalid(op, "options", "{ undoable?, checkpoints? }", options);
-  return reading(op, "options", () => {
-    for (const key in options) {
-      if (key === "undoable" || key === "checkpoints") continue;
-      throw invalid(op, key, "one of the options undoable, checkpoints", (options as Record<string, unknown>)[key]);
-    }
-    const { undoable = false, checkpoints } = options;
-    if (typeof undoable !== "boolean") throw invalid(op, "undoable", "a boolean", undoable);
-    return { undoable, checkpoints };
-  });
+  const expected = "{ undoable?, checkpoints? }";
+  const { undoable = false, checkpoints } = membersOf(op, options, ["undoable", "checkpoints"], { expected });
+  if (typeof undoable !== "boolean") throw invalid(op, "undoable", "a boolean", undoable);
+  return { undoable, checkpoints };
 }
 
 /**

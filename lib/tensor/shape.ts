@@ -2,7 +2,8 @@
 import { dtypes } from "./dtype.ts";
 import type { DType } from "./dtype.ts";
 import { BoundsError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
-import { asArray, reading } from "../arguments/reading.ts";
+import { membersOf } from "../arguments/members.ts";
+import { asArray } from "../arguments/reading.ts";
 import { contiguousStrides, sizeOf } from "./strides.ts";
 
 /** A strided view: offset and strides in elements. */
@@ -79,17 +80,8 @@ export function asView(
   op: string,
   value: TensorView,
 ): Required<{ [K in keyof TensorView]: NonNullable<TensorView[K]> }> {
-  if (typeof value !== "object" || value === null) {
-    throw new GatedDeltaError("invalid-argument", {
-      op,
-      expected: "{ offset?, shape, strides? }",
-      received: describe(value),
-    });
-  }
-  const { offset, givenShape, givenStrides } = reading(op, "", () => {
-    const { offset = 0, shape: givenShape, strides: givenStrides } = value;
-    return { offset, givenShape, givenStrides };
-  });
+  const words = { argument: "", expected: "{ offset?, shape, strides? }", kind: "" };
+  const { offset = 0, shape: givenShape, strides: givenStrides } = membersOf(op, value, ["offset", "shape", "strides"], words);
   if (!Number.isSafeInteger(offset) || offset < 0) {
     throw new BoundsError({ op, argument: "offset", expected: "an integer of at least 0", received: describe(offset) });
   }

@@ -5,6 +5,7 @@ import type { Device } from "../device/device.ts";
 import { DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { native } from "./device-handle.ts";
 import { invalid } from "../arguments/checks.ts";
+import { membersOf } from "../arguments/members.ts";
 import { reading } from "../arguments/reading.ts";
 import { asAddress, asShape, bytesOf, elementsWithin } from "./shape.ts";
 import { borrowPointer, borrowStorage, storageBehind } from "./storage.ts";
@@ -82,21 +83,14 @@ export function wrapAddress<D extends DType>(
 }
 
 /** Checks the options of {@link wrapAddress}, each of which is read once. */
-function asPointerOptions(op: string, options: unknown): FromPointerOptions {
-  if (typeof options !== "object" || options === null) throw invalid(op, "options", "{ owner, bytes? }", options);
-  return reading(op, "options", () => {
-    for (const key of Object.keys(options)) {
-      if (key === "owner" || key === "bytes") continue;
-      throw invalid(op, key, "one of the options owner, bytes", (options as Record<string, unknown>)[key]);
-    }
-    const { owner, bytes } = options as FromPointerOptions;
-    const isObject = (typeof owner === "object" && owner !== null) || typeof owner === "function";
-    if (!isObject) throw invalid(op, "owner", "an object", owner);
-    if (bytes !== undefined && !(typeof bytes === "number" && Number.isSafeInteger(bytes) && bytes >= 0)) {
-      throw invalid(op, "bytes", "a number of bytes", bytes);
-    }
-    return { owner, bytes };
-  });
+function asPointerOptions(op: string, options: FromPointerOptions): FromPointerOptions {
+  const { owner, bytes } = membersOf(op, options, ["owner", "bytes"], { expected: "{ owner, bytes? }" });
+  const isObject = (typeof owner === "object" && owner !== null) || typeof owner === "function";
+  if (!isObject) throw invalid(op, "owner", "an object", owner);
+  if (bytes !== undefined && !(typeof bytes === "number" && Number.isSafeInteger(bytes) && bytes >= 0)) {
+    throw invalid(op, "bytes", "a number of bytes", bytes);
+  }
+  return { owner, bytes };
 }
 
 /** The bytes of the memory, if it is of a kind that can be used in place. */

@@ -12,7 +12,7 @@ import { Failure, elapsed, runMain, say } from "../../swift/scripts/report.mjs";
 import { rootFolder } from "../../swift/scripts/root.mjs";
 import { setUp } from "../../swift/scripts/steps.mjs";
 import { buildPackages } from "../build.mjs";
-import { platformManifest } from "../platform-package.mjs";
+import { platformManifest, tracesOfTests } from "../platform-package.mjs";
 import { cloneManifest, hostPlatform, packageName, platforms } from "../platforms.mjs";
 import { installTools } from "../tools.mjs";
 import { checkArchives } from "./archives.mjs";
@@ -72,6 +72,8 @@ async function main() {
     ? await buildPackages(undefined, { forRelease: false })
     : { main: join(values.packages, "gated-delta"), platform: join(values.packages, platform.name) };
   for (const folder of Object.values(folders)) if (!existsSync(join(folder, "package.json"))) throw new Failure(`there is no package in ${folder}.`);
+  const traces = tracesOfTests(readFileSync(join(folders.platform, platform.file)));
+  if (traces.length > 0) throw new Failure(`${platform.file} holds ${traces.join(", ")}, which only tests need.`);
 
   const folder = realpathSync(mkdtempSync(join(values.root === undefined ? tmpdir() : join(values.root, "tmp"), "gated-delta-consumer-")));
   const work = realpathSync(mkdtempSync(join(tmpdir(), "gated-delta-registry-")));

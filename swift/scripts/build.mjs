@@ -1,10 +1,10 @@
 // Step 3: the release build of the library.
-import { existsSync, mkdirSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { quick, run } from "./exec.mjs";
 import { stepsOf, withProgress } from "./progress.mjs";
 import { Failure, elapsed, say } from "./report.mjs";
-import { dropStamp, readStamp, treeHash, writeStamp } from "./stamp.mjs";
+import { readStamp, treeHash, writeStamp } from "./stamp.mjs";
 import { commonFlags, productFlags, swiftEnvironment, withoutDebugInfo } from "./swift.mjs";
 
 const sources = ["Package.swift", "Package.resolved", "swift/Sources", "shaders"];
@@ -17,22 +17,34 @@ export function libraryFile(root) {
 const stampFile = (root) => join(root, ".build", "gated-delta.json");
 
 /** The flags of the release build, as far as they do not say what to build. */
-const buildFlags = (toolchain, root) => [...withoutDebugInfo, ...commonFlags(toolchain, root), ...productFlags(toolchain)];
+export const buildFlags = (toolchain, root) => [...withoutDebugInfo, ...commonFlags(toolchain, root), ...productFlags(toolchain)];
 
 function wantedStamp(root, toolchain) {
-  return { toolchain: toolchain.id, flags: buildFlags(toolchain, root).join(" "), sources: treeHash(root, sources) };
+  return { root, toolchain: toolchain.id, flags: buildFlags(toolchain, root).join(" "), sources: treeHash(root, sources) };
 }
 
 /** The toolchain of the last build, as findSwift's hint. */
 export function lastToolchain(root) {
   const stamp = readStamp(stampFile(root));
-  return stamp === null ? undefined : { id: stamp.toolchain, version: stamp.version };
+  return stamp?.toolchain === undefined ? undefined : { id: stamp.toolchain, version: stamp.version };
 }
 
 export function libraryIsCurrent(root, toolchain) {
   const stamp = readStamp(stampFile(root));
   if (stamp === null || !existsSync(libraryFile(root))) return false;
   return Object.entries(wantedStamp(root, toolchain)).every(([key, value]) => stamp[key] === value);
+}
+
+/** The entries of .build that Swift's builds write, which name files by their whole paths. */
+const swiftBuilds = /^(?:\w+-\w+-(?:linux|macosx)[\w.-]*|linux-arm64|published|(?:debug|release)(?:\.yaml)?|(?:build|manifest)\.db.*|workspace-state\.json|artifacts|checkouts|repositories|plugins|caches)$/;
+
+/** Removes what was built while this folder was at another path: in a copy of a clone, or one that was moved. */
+export function removeForeignBuilds(root) {
+  const folder = join(root, ".build");
+  if (!existsSync(folder) || readStamp(stampFile(root))?.root === root) return;
+  const found = readdirSync(folder).filter((name) => swiftBuilds.test(name));
+  if (found.length > 0) say("this folder was built at another path: building all of it again");
+  for (const name of found) rmSync(join(folder, name), { recursive: true, force: true });
 }
 
 /** A warning of no consequence: a private Swift looks for a C library in jobs that need none. */
@@ -45,7 +57,8 @@ export async function buildLibrary(root, toolchain) {
   const since = performance.now();
   // Before the build, so that an edit meanwhile causes another one next time.
   const stamp = wantedStamp(root, toolchain);
-  dropStamp(stampFile(root));
+  removeForeignBuilds(root);
+  writeStamp(stampFile(root), { root }); // an end in the middle counts as not built
   const steps = stepsOf();
   const lines = [];
   const take = (line) => {

@@ -1,6 +1,6 @@
 // Step 1: the packages of the lock file, and a Bun that runs.
 import { existsSync, readFileSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { isAbsolute, join, relative, resolve } from "node:path";
 import { quick, run, tail, which } from "./exec.mjs";
 import { withProgress } from "./progress.mjs";
 import { Failure, say } from "./report.mjs";
@@ -39,14 +39,21 @@ export function isClone(root) {
   return existsSync(join(root, "package-lock.json"));
 }
 
+/** A file of this folder by its path in it, so that a copy of the folder has its own; another one as it is. */
+function withinRoot(root, file) {
+  const path = relative(root, file);
+  return path.startsWith("..") || isAbsolute(path) ? file : path;
+}
+
 export function dependenciesAreCurrent(root) {
   const stamp = readStamp(stampFile(root));
-  return stamp !== null && stamp.lock === contentHash(join(root, "package-lock.json")) && existsSync(stamp.bun);
+  return stamp !== null && stamp.lock === contentHash(join(root, "package-lock.json")) && existsSync(resolve(root, stamp.bun));
 }
 
 /** The Bun that the finished step found, without running it again. */
 export function currentBun(root) {
-  return isClone(root) ? readStamp(stampFile(root))?.bun ?? findBun(root) : findBun(root);
+  const stamp = isClone(root) ? readStamp(stampFile(root)) : null;
+  return stamp === null ? findBun(root) : resolve(root, stamp.bun);
 }
 
 const network = /ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|network|ConnectionRefused|FailedToOpenSocket/;
@@ -99,5 +106,5 @@ export async function installDependencies(root) {
   if (bun === null) {
     throw new Failure(`no Bun ${wanted(root)} or later runs here (npm's bun package has none for this system): install Bun, put it on PATH and run the same command again.`);
   }
-  writeStamp(stampFile(root), { lock: contentHash(join(root, "package-lock.json")), bun });
+  writeStamp(stampFile(root), { lock: contentHash(join(root, "package-lock.json")), bun: withinRoot(root, bun) });
 }

@@ -3,7 +3,7 @@
 // `generate`; the header's own head says what its annotations mean.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { appleExports, assertions, optionConstants, versionScript } from "./layout/c.mjs";
+import { appleExports, assertions, isPublished, optionConstants, versionScript } from "./layout/c.mjs";
 import { parse } from "./layout/parse.mjs";
 import { swiftEncoders, swiftExecutor, swiftOps, swiftOptions, swiftPass } from "./layout/swift.mjs";
 import { typescriptFunctions, typescriptLayout, typescriptOps, typescriptOptions, typescriptPass } from "./layout/typescript.mjs";
@@ -16,10 +16,13 @@ const headerPath = "swift/Sources/CGatedDelta/include/gated_delta.h";
 /** Path and text of every generated file, for a given header. */
 export function generate(header) {
   const parsed = parse(header);
+  const published = parsed.functions.filter(isPublished);
   return new Map([
     ["swift/Sources/CGatedDelta/layout.c", assertions(parsed)],
-    ["swift/Sources/CGatedDelta/exports.map", versionScript(parsed)],
-    ["swift/Sources/CGatedDelta/exports.txt", appleExports(parsed)],
+    ["swift/Sources/CGatedDelta/exports.map", versionScript(parsed.functions)],
+    ["swift/Sources/CGatedDelta/exports.txt", appleExports(parsed.functions)],
+    ["swift/Sources/CGatedDelta/published.map", versionScript(published)],
+    ["swift/Sources/CGatedDelta/published.txt", appleExports(published)],
     ["swift/Sources/CPUKernels/include/option_values.h", optionConstants(parsed, "GD_CPU_", "GATED_DELTA_CPU_OPTION_VALUES_H")],
     ["shaders/option_values.h", optionConstants(parsed, "GDM_", "GATED_DELTA_SHADERS_OPTION_VALUES_H")],
     ["swift/Sources/GatedDeltaTypes/Options.swift", swiftOptions(parsed)],

@@ -1,9 +1,11 @@
 // Stamps decide what is not done again: whatever changes the result must change them.
 import { expect, test } from "bun:test";
-import { mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readStamp, treeHash, writeStamp } from "../../swift/scripts/stamp.mjs";
+import { removeForeignBuilds } from "../../swift/scripts/build.mjs";
+import { currentBun, dependenciesAreCurrent } from "../../swift/scripts/dependencies.mjs";
+import { contentHash, readStamp, treeHash, writeStamp } from "../../swift/scripts/stamp.mjs";
 import { cacheFolder, isComplete } from "../../swift/toolchain/install.mjs";
 import { layout, revision, version } from "../../swift/toolchain/recipe.mjs";
 import { temporaryFolder } from "./folder.ts";
@@ -33,6 +35,40 @@ test("a stamp that is missing or cut off is none", () => {
   expect(readStamp(file)).toEqual({ a: 1 });
   writeFileSync(file, '{"a":');
   expect(readStamp(file)).toBeNull();
+});
+
+test("what was built at another path goes, and nothing else does", () => {
+  using place = temporaryFolder();
+  const build = join(place.path, ".build");
+  const own = ["emulator", "lock", "packages", "repro"];
+  const swifts = ["aarch64-unknown-linux-gnu", "arm64-apple-macosx", "build.db", "build.db-wal", "caches", "linux-arm64", "published", "release.yaml", "workspace-state.json", "x86_64-pc-linux-gnu"];
+  const stamp = join(build, "gated-delta.json");
+  const left = (root: string | undefined): string[] => {
+    rmSync(build, { recursive: true, force: true });
+    for (const name of [...own, ...swifts]) mkdirSync(join(build, name), { recursive: true });
+    symlinkSync("x86_64-pc-linux-gnu", join(build, "release"));
+    if (root !== undefined) writeStamp(stamp, { root });
+    removeForeignBuilds(place.path);
+    return readdirSync(build).filter((name) => name !== "gated-delta.json").sort();
+  };
+  expect(left(place.path)).toEqual([...own, ...swifts, "release"].sort());
+  expect(left("/elsewhere")).toEqual(own);
+  expect(left(undefined)).toEqual(own); // an older stamp, or a build that ended in the middle
+});
+
+test("a copy of a folder has a Bun of its own", () => {
+  using place = temporaryFolder();
+  writeFileSync(join(place.path, "package-lock.json"), "{}");
+  const lock = contentHash(join(place.path, "package-lock.json"));
+  const stamp = join(place.path, "node_modules/.gated-delta.json");
+  writeStamp(stamp, { lock, bun: "node_modules/.bin/bun" });
+  expect(currentBun(place.path)).toBe(join(place.path, "node_modules/.bin/bun"));
+  expect(dependenciesAreCurrent(place.path)).toBe(false);
+  mkdirSync(join(place.path, "node_modules/.bin"));
+  writeFileSync(join(place.path, "node_modules/.bin/bun"), "");
+  expect(dependenciesAreCurrent(place.path)).toBe(true);
+  writeStamp(stamp, { lock, bun: process.execPath });
+  expect(currentBun(place.path)).toBe(process.execPath);
 });
 
 test("a toolchain is complete only where its stamp says it stands, and of this recipe", () => {

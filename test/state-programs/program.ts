@@ -151,7 +151,7 @@ export class Program {
   }
 
   #wasInjected(error: GatedDeltaError): boolean {
-    if (error.code !== "device" || error.received !== "a failure that gd_test_fail asked for") return false;
+    if (error.code !== "device" || error.received !== "a failure that a test asked for") return false;
     const stage = error.expected === "the commit to succeed" ? "commit" : "encode";
     if (!this.#armed[stage]) return false;
     this.#armed[stage] = false;

@@ -2,9 +2,9 @@
 import type { Device } from "../../lib/index.ts";
 import { asPointer } from "../../lib/native/handle.ts";
 import { constants } from "../../lib/native/layout.ts";
-import { library } from "../../lib/native/library.ts";
 import { check } from "../../lib/native/status.ts";
 import { native } from "../../lib/tensor/device-handle.ts";
+import { testLibrary } from "./test-library.ts";
 
 const stages = {
   encode: constants.GD_TEST_ENCODE,
@@ -17,5 +17,5 @@ const stages = {
  * is one), or an op that is committed from now on, when it runs. 0 takes the request back.
  */
 export function failAt(device: Device, stage: keyof typeof stages, count = 1): void {
-  check(library().gd_test_fail(asPointer(device[native]), stages[stage], count), "failAt");
+  check(testLibrary().gd_test_fail(asPointer(device[native]), stages[stage], count), "failAt");
 }

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { invalid, largestIndex } from "../../arguments/checks.ts";
+import { membersOf } from "../../arguments/members.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { FileError, GatedDeltaError, describe } from "../../errors.ts";
 import { isJsonObject } from "../../safetensors/json.ts";
@@ -33,7 +34,7 @@ interface Template {
   render(values: Record<string, unknown>): string;
 }
 
-const optionNames = ["addGenerationPrompt", "tools", "template", "variables"];
+const optionNames = ["addGenerationPrompt", "tools", "template", "variables"] as const;
 
 /**
  * A model's chat templates: how a conversation is written as one text. They are Jinja, in the folder's
@@ -136,12 +137,8 @@ function plain(value: unknown): unknown {
 }
 
 function optionsOf(op: string, value: ChatOptions): ChatOptions {
-  if (typeof value !== "object" || value === null) throw invalid(op, "options", "an object of options", value);
+  const { addGenerationPrompt, tools, template, variables } = membersOf(op, value, optionNames);
   return reading(op, "options", () => {
-    for (const key of Object.keys(value)) {
-      if (!optionNames.includes(key)) throw invalid(op, key, `one of the options ${optionNames.join(", ")}`, (value as JsonObject)[key]);
-    }
-    const { addGenerationPrompt, tools, template, variables } = value;
     if (addGenerationPrompt !== undefined && typeof addGenerationPrompt !== "boolean") {
       throw invalid(op, "addGenerationPrompt", "a boolean", addGenerationPrompt);
     }

@@ -1,12 +1,18 @@
 /** The files of a model's folder that are about text. */
 import { FileError, describe } from "../../errors.ts";
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
+import { dirname } from "node:path";
 import { isJsonObject } from "../../safetensors/json.ts";
 import type { JsonObject } from "../../safetensors/json.ts";
 import { readWhole } from "../../safetensors/regular-file.ts";
 
 /** In bytes; the largest published tokenizers have some thirty million. */
 const largestFile = 256 * 1024 * 1024;
+
+/** The folder of a model's text files: the path itself, or where the checkpoint lies that it names. */
+export function folderOf(path: string): string {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() === true ? dirname(path) : path;
+}
 
 /** Reads a file of UTF-8 text; undefined where there is none. */
 export function readText(op: string, path: string, what: string): string | undefined {

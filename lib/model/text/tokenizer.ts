@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { membersOf } from "../../arguments/members.ts";
 import { asArray } from "../../arguments/reading.ts";
 import { asInteger, invalid, largestIndex } from "../../arguments/checks.ts";
 import { FileError, GatedDeltaError, describe } from "../../errors.ts";
@@ -96,8 +97,9 @@ export class Tokenizer {
    *
    * @throws {GatedDeltaError} of code `invalid-argument` for what is no text.
    */
-  encode(text: string, { addSpecialTokens = false }: EncodeOptions = {}): number[] {
+  encode(text: string, options: EncodeOptions = {}): number[] {
     const op = "tokenizer.encode";
+    const { addSpecialTokens = false } = membersOf(op, options, ["addSpecialTokens"]);
     if (typeof text !== "string") throw invalid(op, "text", "a string", text);
     if (typeof addSpecialTokens !== "boolean") throw invalid(op, "addSpecialTokens", "a boolean", addSpecialTokens);
     const { ids } = this.#encoder.encode(text, { add_special_tokens: addSpecialTokens });
@@ -130,8 +132,10 @@ export class Tokenizer {
    *
    * @throws {GatedDeltaError} for wrong options.
    */
-  detokenizer({ specialTokens = false }: DecodeOptions = {}): Detokenizer {
-    if (typeof specialTokens !== "boolean") throw invalid("tokenizer.detokenizer", "specialTokens", "a boolean", specialTokens);
+  detokenizer(options: DecodeOptions = {}): Detokenizer {
+    const op = "tokenizer.detokenizer";
+    const { specialTokens = false } = membersOf(op, options, ["specialTokens"]);
+    if (typeof specialTokens !== "boolean") throw invalid(op, "specialTokens", "a boolean", specialTokens);
     return new Detokenizer((id) => this.#bytesOf(id, specialTokens));
   }
 

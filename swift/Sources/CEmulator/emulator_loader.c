@@ -1,11 +1,7 @@
-#define _GNU_SOURCE
 #include "emulator_loader.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static _Thread_local char problem[1024];
 
@@ -37,23 +33,5 @@ const char *emulator_load(const char *path, emulator_functions *functions) {
   LOOK_UP(dispatch, "emu_dispatch");
   LOOK_UP(string_free, "emu_string_free");
 #undef LOOK_UP
-  return NULL;
-}
-
-const char *emulator_find(void) {
-  static _Thread_local char path[4096];
-  const char *asked = getenv("GATED_DELTA_METAL_EMULATOR");
-  if (asked != NULL && asked[0] != 0) return asked;
-
-  Dl_info self;
-  if (dladdr((const void *)&emulator_find, &self) == 0 || self.dli_fname == NULL) return NULL;
-  const char *slash = strrchr(self.dli_fname, '/');
-  int folder = slash != NULL ? (int)(slash - self.dli_fname) : 0;
-  const char *up[] = {"..", "../.."};
-  for (int i = 0; i < 2; i++) {
-    int n = snprintf(path, sizeof path, "%.*s/%s/emulator/libGatedDeltaShaders.so", folder, slash != NULL ? self.dli_fname : "",
-                     up[i]);
-    if (n > 0 && n < (int)sizeof path && access(path, R_OK) == 0) return path;
-  }
   return NULL;
 }

@@ -1,6 +1,5 @@
 import CEmulator
 import Glibc
-import Synchronization
 
 /// The GPU that is not there: kernels run on the CPU (see `emulator.h`), limits are those of an M1 (Apple7).
 final class EmulatedDevice: MTLDevice, @unchecked Sendable {
@@ -18,19 +17,6 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     var workingSet: UInt64 = 4 << 30
 
     init() {}
-
-    /// GATED_DELTA_EMULATOR_MAX_THREADS: `384`, or `gd_prefill:128,gd_step:96`. GATED_DELTA_EMULATOR_DELAY:
-    /// microseconds. GATED_DELTA_EMULATOR_ORDER: as for the kernels' lanes. GATED_DELTA_EMULATOR_COUNTS: a file.
-    init(variable: (String) -> String?) {
-      for entry in (variable("GATED_DELTA_EMULATOR_MAX_THREADS") ?? "").split(separator: ",") {
-        let parts = entry.split(separator: ":")
-        guard let last = parts.last, let threads = Int(last), threads > 0 else { continue }
-        maxThreads[parts.count > 1 ? String(parts[0]) : ""] = threads
-      }
-      delay = variable("GATED_DELTA_EMULATOR_DELAY").flatMap { UInt32($0) } ?? 0
-      order = DispatchOrder(variable("GATED_DELTA_EMULATOR_ORDER") ?? "")
-      counts = variable("GATED_DELTA_EMULATOR_COUNTS") ?? ""
-    }
 
     func maxThreads(of kernel: String) -> Int {
       maxThreads.filter { kernel.hasPrefix($0.key) }.map(\.value).min() ?? 1024
@@ -55,33 +41,6 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     self.kernels = kernels
     self.settings = settings
     counts = settings.counts.isEmpty ? nil : CountsFile(path: settings.counts)
-  }
-
-  /// One a library, as `MTLCreateSystemDefaultDevice` gives the same device every time.
-  private static let opened = Mutex<[String: EmulatedDevice]>([:])
-
-  static func systemDefault() -> Result<EmulatedDevice, MetalEmulationError> {
-    guard let found = emulator_find() else {
-      return .failure(
-        MetalEmulationError(
-          "none on Linux, where the CPU backend does the work: Metal is part of macOS "
-            + "(tests emulate it: in a clone, `npm run emulator` builds it)"))
-    }
-    let path = String(cString: found)
-    return opened.withLock { opened in
-      if let device = opened[path] { return .success(device) }
-      var functions = emulator_functions()
-      if let problem = emulator_load(path, &functions) {
-        return .failure(MetalEmulationError(String(cString: problem)))
-      }
-      guard
-        let device = EmulatedDevice(functions: functions, settings: Settings { getenv($0).map { String(cString: $0) } })
-      else {
-        return .failure(MetalEmulationError("\(path): describes its kernels in another way: build it anew (`npm run emulator`)"))
-      }
-      opened[path] = device
-      return .success(device)
-    }
   }
 
   func supportsFamily(_ gpuFamily: MTLGPUFamily) -> Bool { gpuFamily == .apple7 }

@@ -32,7 +32,7 @@ struct MetalEmulationError: Error, CustomStringConvertible {
 
 /// Why `MTLCreateSystemDefaultDevice()` gives nothing here; nil where it gives a device. Not Apple's.
 public func emulationProblem() -> String? {
-  switch EmulatedDevice.systemDefault() {
+  switch DefaultDevice.get() {
   case .success: nil
   case .failure(let error): error.description
   }

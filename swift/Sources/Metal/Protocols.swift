@@ -3,7 +3,7 @@
 /// compiles here passes objects between threads as it may there.
 
 public func MTLCreateSystemDefaultDevice() -> (any MTLDevice)? {
-  switch EmulatedDevice.systemDefault() {
+  switch DefaultDevice.get() {
   case .success(let device): device
   case .failure: nil
   }

@@ -1,6 +1,6 @@
 import Metal
 
-/// The two things that differ between a Mac and the emulation.
+/// What differs between a Mac and the emulation.
 #if os(Linux)
   extension MetalBackend {
     /// Whether what `open` gives is the emulation, not a GPU.

@@ -15,14 +15,17 @@ export function assertions({ structs }) {
   return lines.join("\n");
 }
 
+/** The functions of a published library: those for tests are in the build of a clone alone. */
+export const isPublished = ({ name }) => !name.startsWith("gd_test_");
+
 /** The linker's export list (GNU version script). */
-export function versionScript({ functions }) {
+export function versionScript(functions) {
   const names = functions.map(({ name }) => `    ${name};`);
   return [`/* ${origin} */`, "{", "  global:", ...names, "  local: *;", "};", ""].join("\n");
 }
 
 /** The same for Apple's linker. */
-export function appleExports({ functions }) {
+export function appleExports(functions) {
   return [`# ${origin}`, ...functions.map(({ name }) => `_${name}`), ""].join("\n");
 }
 

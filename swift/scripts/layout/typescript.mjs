@@ -1,4 +1,5 @@
 // What TypeScript gets: constants, layouts and symbols, the options, and the arguments of every op.
+import { isPublished } from "./c.mjs";
 import { origin, wrapped } from "./text.mjs";
 
 /** Constants, struct layouts and the symbol table of bun:ffi. */
@@ -22,13 +23,16 @@ export function typescriptLayout({ constants, structs, functions }) {
     lines.push("    },", "  },");
   }
   lines.push("} as const;", "", "/** The exported functions, in the form that `dlopen` of bun:ffi takes. */");
-  lines.push("export const symbols = {");
-  for (const { name, args, returns } of functions) {
-    if (!name.startsWith("gd_")) continue; // for the host, not for bun:ffi
-    lines.push(`  ${name}: { args: [${args.map((arg) => `"${arg}"`).join(", ")}], returns: "${returns}" },`);
-  }
-  lines.push("} as const;", "");
+  lines.push(...symbolTable("symbols", functions.filter(isPublished)), "");
+  lines.push("/** Those that only the build of a clone has. */");
+  lines.push(...symbolTable("testSymbols", functions.filter((one) => !isPublished(one))), "");
   return lines.join("\n");
+}
+
+function symbolTable(name, functions) {
+  const own = functions.filter((one) => one.name.startsWith("gd_")); // the others are for the host, not for bun:ffi
+  const lines = own.map(({ name, args, returns }) => `  ${name}: { args: [${args.map((arg) => `"${arg}"`).join(", ")}], returns: "${returns}" },`);
+  return [`export const ${name} = {`, ...lines, "} as const;"];
 }
 
 /** `GateForm` as `gateForms`. */

@@ -22,9 +22,4 @@ typedef struct emulator_functions {
  * never closed: pipelines and their code live as long as the process. */
 const char *emulator_load(const char *path, emulator_functions *functions);
 
-/* Where the library is: GATED_DELTA_METAL_EMULATOR if set, else ../emulator/ or ../../emulator/ seen from the folder of
- * the library that this code is part of (SwiftPM's .build/release is a link to .build/<triple>/release). NULL where
- * there is none; valid until this thread's next call. */
-const char *emulator_find(void);
-
 #endif

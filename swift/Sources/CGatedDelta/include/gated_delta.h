@@ -524,6 +524,12 @@ gd_status gd_poll(gd_handle device, uint64_t ticket);    /* GD_OK, GD_PENDING or
 /* Blocks for at most timeout_ns (UINT64_MAX: for ever): GD_OK, GD_ERROR_TIMEOUT or the submission's failure. */
 gd_status gd_wait(gd_handle device, uint64_t ticket, uint64_t timeout_ns);
 
+/* Functions whose names begin with gd_test_ are in the build of a clone and not in a published library.
+ *
+ * gd_test_emulate names, on Linux, a library of translated kernels (swift/Sources/CEmulator), NUL-terminated and in UTF-8:
+ * it is loaded when a device of the Metal backend is opened, and emulates one. On macOS it is GD_ERROR_UNSUPPORTED. */
+gd_status gd_test_emulate(const char *path);
+
 /* For tests of what uses the library: makes the count-th event of a kind from now on fail with GD_ERROR_DEVICE; a count
  * of 0 takes the request back, a second request replaces the first. Each kind is counted on its own, for this device
  * only.

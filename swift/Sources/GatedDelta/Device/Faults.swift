@@ -31,6 +31,6 @@ final class Faults {
   }
 
   static func failure(_ expected: String, op: StaticString) -> Failure {
-    Failure(.device, op: "\(op)", expected: expected, received: "a failure that gd_test_fail asked for")
+    Failure(.device, op: "\(op)", expected: expected, received: "a failure that a test asked for")
   }
 }

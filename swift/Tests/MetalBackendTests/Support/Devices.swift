@@ -31,13 +31,21 @@ enum Devices {
     }
 
     static var haveDevice: Bool { true }
-    static var haveKernels: Bool { emulator_find() != nil }
+    static var haveKernels: Bool { translatedKernels != nil }
+
+    /// The library of `npm run emulator`, or the one that GATED_DELTA_METAL_EMULATOR names, as lib/native has it.
+    static let translatedKernels: String? = {
+      if let named = getenv("GATED_DELTA_METAL_EMULATOR") { return named[0] == 0 ? nil : String(cString: named) }
+      let root = "\(#filePath)".split(separator: "/").dropLast(5).joined(separator: "/")
+      let path = "/\(root)/.build/emulator/libGatedDeltaShaders.so"
+      return access(path, R_OK) == 0 ? path : nil
+    }()
 
     /// The translated kernels on a GPU with these settings; `change` may break the library.
     static func emulated(
       _ settings: EmulatedDevice.Settings = .init(), _ change: (inout emulator_functions) -> Void = { _ in }
     ) throws -> EmulatedDevice {
-      let path = try #require(emulator_find())
+      let path = try #require(translatedKernels)
       var functions = emulator_functions()
       if let problem = emulator_load(path, &functions) { throw TestFailure(String(cString: problem)) }
       change(&functions)
@@ -49,7 +57,12 @@ enum Devices {
     static var haveKernels: Bool { MTLCreateSystemDefaultDevice()?.supportsFamily(.apple7) == true }
   #endif
 
-  static func backend() throws -> MetalBackend { try #require(try MetalBackend.open() as? MetalBackend) }
+  static func backend() throws -> MetalBackend {
+    #if os(Linux)
+      try MetalBackend.emulate(try #require(translatedKernels))
+    #endif
+    return try #require(try MetalBackend.open() as? MetalBackend)
+  }
 }
 
 struct TestFailure: Error, CustomStringConvertible {
@@ -101,13 +114,13 @@ extension Backend {
         ) -> OpaquePointer?
       )? = {
         var functions = emulator_functions()
-        guard let path = emulator_find(), emulator_load(path, &functions) == nil else { return nil }
+        guard let path = Devices.translatedKernels, emulator_load(path, &functions) == nil else { return nil }
         return functions.pipeline_create
       }()
     /// Its text, which is asked for each time that a library is compiled.
     static let source: (@convention(c) () -> UnsafePointer<CChar>?)? = {
       var functions = emulator_functions()
-      guard let path = emulator_find(), emulator_load(path, &functions) == nil else { return nil }
+      guard let path = Devices.translatedKernels, emulator_load(path, &functions) == nil else { return nil }
       return functions.source
     }()
   }

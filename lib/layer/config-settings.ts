@@ -1,0 +1,211 @@
+/**
+ * What becomes of each setting of a `config.json` that transformers 5.23 (`configuration_*.py`, `modeling_*.py`,
+ * `modeling_rope_utils.py`, `masking_utils.py`) and mlx-lm 0.32 (`models/*.py`) read for the architectures that are loaded here.
+ * A setting that neither reads has no meaning for them, and none here.
+ */
+import { isRecord, unsupportedValue } from "./config-errors.ts";
+import type { ConfigPlace } from "./config-errors.ts";
+
+/**
+ * `computed`: read by the parsers. `harmless`: changes no logits, for the reason given. `only`: what is computed has these values, and
+ * so has a configuration that leaves it out or null; any other is refused.
+ */
+export type Fate = "computed" | { readonly harmless: string } | { readonly only: readonly unknown[]; readonly why: string };
+
+export type Settings = Readonly<Record<string, Fate>>;
+
+const unused = { harmless: "of training, of other tasks or of a program's own conduct" } as const;
+const ofMemory = { harmless: "says in which type something is kept; here the load's options do" } as const;
+const ofExperts = { harmless: "about experts, which a model without any does not have" } as const;
+const ofPictures = { harmless: "about pictures and videos, which text has none of" } as const;
+const silu = { only: ["silu", "swish"], why: "the kernels have one activation" } as const;
+/** Of other architectures: neither program reads them for these, so a configuration that has them means another model. */
+const ofOthers = (...values: readonly unknown[]) => ({ only: values, why: "a step of other architectures, which is not computed" }) as const;
+
+const headSizes: Settings = {
+  hidden_size: "computed",
+  num_hidden_layers: "computed",
+  layer_types: "computed",
+  linear_num_key_heads: "computed",
+  linear_num_value_heads: "computed",
+  linear_key_head_dim: "computed",
+  linear_value_head_dim: "computed",
+  linear_conv_kernel_dim: "computed",
+};
+
+const kdaSizes: Settings = {
+  hidden_size: "computed",
+  num_hidden_layers: "computed",
+  layer_types: "computed",
+  rms_norm_eps: "computed",
+  linear_num_heads: "computed",
+  linear_head_dim: "computed",
+  linear_conv_kernel_dim: "computed",
+  "linear_attn_config.num_heads": "computed",
+  "linear_attn_config.head_dim": "computed",
+  "linear_attn_config.short_conv_kernel_size": "computed",
+};
+
+/** A mixer's settings, by architecture. What only attention, the MLP or the experts read is not among them. */
+export const mixerSettings = {
+  qwen: {
+    ...headSizes,
+    hidden_act: silu,
+    rms_norm_eps: "computed",
+    full_attention_interval: "computed",
+    output_gate_type: "computed",
+    mamba_ssm_dtype: ofMemory,
+  },
+  olmo: {
+    ...headSizes,
+    hidden_act: silu,
+    linear_allow_neg_eigval: "computed",
+    layer_norm_epsilon: { only: [1e-5], why: "transformers' mixer has this epsilon whatever is said; mlx-lm reads it" },
+    rms_norm_eps: { harmless: "of the layers' other norms; the mixer's own has 1e-5" },
+    linear_a_log_min: unused,
+    linear_a_log_max: unused,
+    linear_dt_min: unused,
+    linear_dt_max: unused,
+    linear_dt_init_floor: unused,
+  },
+  kimi: {
+    ...kdaSizes,
+    hidden_act: { only: ["silu", "swish", "situ"], why: "transformers' convolution has it, and it is SiLU; Kimi K3's situ is about the MLP" },
+    "linear_attn_config.kda_layers": "computed",
+    "linear_attn_config.gate_lower_bound": "computed",
+    "linear_attn_config.full_attn_layers": { harmless: "the layers that kda_layers leaves" },
+    "linear_attn_config.use_full_rank_gate": { harmless: "the checkpoint's names say whether the gate is one matrix or two" },
+  },
+  glm: {
+    ...kdaSizes,
+    hidden_act: silu,
+    linear_lower_bound: "computed",
+    "linear_attn_config.gate_lower_bound": "computed",
+    "linear_attn_config.lower_bound": "computed",
+    "linear_attn_config.safe_gate": "computed",
+  },
+  bailing: {
+    ...kdaSizes,
+    hidden_act: { only: ["silu", "swish"], why: "transformers' convolution has it, and it is SiLU" },
+    num_attention_heads: "computed",
+    head_dim: "computed",
+    short_conv_kernel_size: "computed",
+    layer_group_size: "computed",
+    kda_safe_gate: "computed",
+    kda_lower_bound: "computed",
+  },
+} as const satisfies Record<string, Settings>;
+
+/** The settings of a dense Qwen3.5 text model, besides its mixers'. */
+export const modelSettings: Settings = {
+  ...headSizes,
+  model_type: "computed",
+  text_config: "computed",
+  intermediate_size: "computed",
+  vocab_size: "computed",
+  rms_norm_eps: "computed",
+  full_attention_interval: "computed",
+  num_attention_heads: "computed",
+  num_key_value_heads: "computed",
+  head_dim: "computed",
+  max_position_embeddings: "computed",
+  tie_word_embeddings: "computed",
+  eos_token_id: "computed",
+  rope_parameters: "computed",
+  rope_scaling: "computed",
+  rope_theta: "computed",
+  partial_rotary_factor: "computed",
+  quantization: "computed",
+  quantization_config: "computed",
+  num_experts: "computed",
+  hidden_act: silu,
+  attention_bias: { only: [false], why: "the projections of attention have no biases" },
+  attn_output_gate: { only: [true], why: "attention's output has a gate" },
+  output_gate_type: { harmless: "transformers' Qwen3.5 has SiLU whatever is said" },
+  is_causal: { only: [true], why: "a token sees those before it alone" },
+  mlp_bias: ofOthers(false),
+  use_sliding_window: ofOthers(false),
+  attention_chunk_size: ofOthers(),
+  attn_logit_softcapping: ofOthers(),
+  final_logit_softcapping: ofOthers(),
+  query_pre_attn_scalar: ofOthers(),
+  attention_multiplier: ofOthers(),
+  embedding_multiplier: ofOthers(1),
+  residual_multiplier: ofOthers(1),
+  lm_head_multiplier: ofOthers(1),
+  logit_scale: ofOthers(1),
+  logits_scaling: ofOthers(1),
+  swiglu_limit: ofOthers(),
+  no_rope_layers: ofOthers(),
+  rope_local_base_freq: ofOthers(),
+  sliding_window: { harmless: "of layers of the type sliding_attention, which are refused" },
+  max_window_layers: { harmless: "as sliding_window" },
+  mamba_ssm_dtype: ofMemory,
+  dtype: ofMemory,
+  torch_dtype: ofMemory,
+  attention_dropout: unused,
+  initializer_range: unused,
+  use_cache: unused,
+  pad_token_id: unused,
+  bos_token_id: { harmless: "the tokenizer says what a text begins with" },
+  chunk_size_feed_forward: { harmless: "cuts the MLP's rows, which do not depend on each other" },
+  output_router_logits: ofExperts,
+  router_aux_loss_coef: ofExperts,
+  decoder_sparse_step: ofExperts,
+  mlp_only_layers: ofExperts,
+  moe_intermediate_size: ofExperts,
+  shared_expert_intermediate_size: ofExperts,
+  num_experts_per_tok: ofExperts,
+  norm_topk_prob: ofExperts,
+  mtp_num_hidden_layers: { harmless: "of the prediction of several tokens, which is left out" },
+  mtp_use_dedicated_embeddings: { harmless: "as mtp_num_hidden_layers" },
+  vision_config: ofPictures,
+  image_token_id: ofPictures,
+  video_token_id: ofPictures,
+  vision_start_token_id: ofPictures,
+  vision_end_token_id: ofPictures,
+};
+
+/** The members of `rope_parameters` and `rope_scaling`. Others are refused: they belong to rotations that are not computed. */
+export const rotationSettings: Settings = {
+  rope_type: { only: ["default"], why: "positions are not scaled" },
+  type: { only: ["default"], why: "positions are not scaled; rope_type of older versions" },
+  rope_theta: "computed",
+  partial_rotary_factor: "computed",
+  factor: { only: [1], why: "positions are not scaled" },
+  attention_factor: { only: [1], why: "cosine and sine are not scaled" },
+  mrope_section: { harmless: "says which of three positions turns which dimensions; those of text are the same" },
+  mrope_interleaved: { harmless: "as mrope_section" },
+  original_max_position_embeddings: { harmless: "read by rotations that scale positions" },
+};
+
+/**
+ * Refuses settings with other values than what is computed has.
+ *
+ * @param prefix what stands before the keys in errors, such as `rope_scaling.`.
+ * @throws {UnsupportedError} that names the first one.
+ */
+export function refuseSettings(settings: Settings, part: unknown, place: ConfigPlace, prefix = ""): void {
+  for (const [key, fate] of Object.entries(settings)) {
+    if (typeof fate === "string" || !("only" in fate)) continue;
+    const value = valueOf(part, key);
+    if (value === undefined || value === null || fate.only.includes(value)) continue;
+    const expected = fate.only.length === 0 ? "none" : fate.only.map((one) => JSON.stringify(one)).join(" or ");
+    throw unsupportedValue(place, prefix + key, `${expected} (${fate.why})`, value);
+  }
+}
+
+/** Refuses a rotation that is not computed, whatever of it is said. `key` is its place in the configuration. */
+export function refuseRotation(rotation: unknown, place: ConfigPlace, key: string): void {
+  refuseSettings(rotationSettings, rotation, place, `${key}.`);
+  for (const [name, value] of Object.entries(isRecord(rotation) ? rotation : {})) {
+    if (value === null || Object.hasOwn(rotationSettings, name)) continue;
+    throw unsupportedValue(place, `${key}.${name}`, `one of ${Object.keys(rotationSettings).join(", ")}`, value);
+  }
+}
+
+function valueOf(part: unknown, key: string): unknown {
+  let value = part;
+  for (const name of key.split(".")) value = isRecord(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+  return value;
+}

@@ -1,0 +1,150 @@
+/** Every setting of a configuration that transformers or mlx-lm reads is computed, harmless, or refused but for what is computed. */
+import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { GatedDeltaError } from "../lib/index.ts";
+import { mixerSettings, modelSettings, rotationSettings } from "../lib/layer/config-settings.ts";
+import type { Settings } from "../lib/layer/config-settings.ts";
+import { parseLayerConfig } from "../lib/layer/config.ts";
+import { kdaSchema, olmoSchema, qwenSchema } from "../lib/layer/layer-schemas.ts";
+import { modelSchema } from "../lib/model/config-schemas.ts";
+import { parseModelConfig } from "../lib/model/parse-config.ts";
+import { thrownBy } from "./support/devices.ts";
+
+type Config = Record<string, any>;
+const place = { path: undefined, op: "load" };
+const golden = (name: string): Config => JSON.parse(readFileSync(join(import.meta.dir, "golden", name, "config.json"), "utf8")) as Config;
+const { head_dim: _, ...bailing } = golden("mixers/bailing_hybrid");
+const model = golden("models/qwen3_5-bf16");
+const text = { ...model, model_type: "qwen3_5_text" };
+const wrapped = (more: Config): Config => ({ model_type: "qwen3_5", text_config: text, ...more });
+const parse = (config: Config) => parseModelConfig(config, place);
+
+const mixers: [name: keyof typeof mixerSettings, config: Config][] = [
+  ["qwen", model],
+  ["olmo", golden("mixers/olmo_hybrid")],
+  ["kimi", { ...golden("mixers/kimi_linear"), linear_attn_config: { num_heads: 4, head_dim: 32, short_conv_kernel_size: 4, kda_layers: [1] } }],
+  ["glm", golden("mixers/glm5_next")["text_config"] as Config],
+  ["bailing", { ...bailing, head_dim: 32 }],
+];
+
+/** A configuration in which a setting, which may be nested, has this value. */
+function withSetting(config: Config, key: string, value: unknown): Config {
+  const [first, second] = key.split(".") as [string, string?];
+  return { ...config, [first]: second === undefined ? value : { ...(config[first] as object), [second]: value } };
+}
+
+/** What every setting of a table does to a configuration that `parse` takes. */
+function check(settings: Settings, config: Config, parse: (config: Config) => unknown): void {
+  const plain = parse(config);
+  for (const [key, fate] of Object.entries(settings)) {
+    if (fate === "computed") continue;
+    if ("harmless" in fate) {
+      let taken = 0;
+      for (const value of [null, 3, 0.5, "zzz", true]) {
+        try {
+          expect(parse(withSetting(config, key, value))).toEqual(plain);
+          taken++;
+        } catch (error) {
+          expect([key, (error as GatedDeltaError).code]).toEqual([key, "invalid-argument"]); // one of another kind
+        }
+      }
+      expect(taken).toBeGreaterThan(1);
+      continue;
+    }
+    for (const value of [null, undefined, ...fate.only]) expect(parse(withSetting(config, key, value))).toEqual(plain);
+    for (const value of ["zzz", 0.123, [], {}, !(fate.only[0] ?? true)]) {
+      const { code, argument } = thrownBy(() => parse(withSetting(config, key, value)));
+      expect([key, ["unsupported", "invalid-argument"].includes(code), argument?.endsWith(key)]).toEqual([key, true, true]);
+    }
+  }
+}
+
+describe("settings", () => {
+  test.each(mixers)("of %s's mixers", (name, config) => {
+    check(mixerSettings[name], config, (changed) => parseLayerConfig(changed, 0, place));
+  });
+
+  test("of a dense text model, its own and those of what it is nested in", () => {
+    check(modelSettings, text, parse);
+    const refused = Object.entries(modelSettings).filter(([, fate]) => typeof fate === "object" && "only" in fate);
+    expect(refused.length).toBeGreaterThan(10);
+    for (const [key] of refused) expect(thrownBy(() => parse(wrapped({ [key]: "zzz" }))).argument).toBe(`config: ${key}`);
+  });
+
+  test("that the parsers read are called computed, or have one value", () => {
+    const read = (schema: { readonly shape: object }) => Object.keys(schema.shape);
+    const known = (settings: Settings) => Object.keys(settings).flatMap((key) => [key, key.split(".")[0]!]);
+    expect(known(modelSettings)).toEqual(expect.arrayContaining([...read(modelSchema), ...read(qwenSchema)]));
+    expect(known(mixerSettings.qwen)).toEqual(expect.arrayContaining(read(qwenSchema)));
+    expect(known(mixerSettings.olmo)).toEqual(expect.arrayContaining(read(olmoSchema)));
+    const { kimi, glm, bailing: other } = mixerSettings;
+    expect([kimi, glm, other].flatMap(known)).toEqual(expect.arrayContaining(read(kdaSchema)));
+  });
+
+  test("carry reasons", () => {
+    for (const settings of [modelSettings, rotationSettings, ...Object.values(mixerSettings)] as Settings[]) {
+      for (const fate of Object.values(settings)) {
+        if (fate !== "computed") expect(("only" in fate ? fate.why : fate.harmless).length).toBeGreaterThan(10);
+      }
+    }
+  });
+});
+
+describe("rotations", () => {
+  const own = { rope_type: "default", rope_theta: 1e6, partial_rotary_factor: 0.5 };
+  const rotated = (more: Config): Config => ({ ...text, rope_parameters: own, ...more });
+  const refused = (config: Config) => {
+    const { code, argument } = thrownBy(() => parse(config));
+    expect(code).toBe("unsupported");
+    return argument;
+  };
+  const scaled = { factor: 4, original_max_position_embeddings: 1024 };
+  const others: [type: string, more: Config][] = [
+    ["yarn", scaled],
+    ["linear", scaled],
+    ["dynamic", scaled],
+    ["llama3", { ...scaled, low_freq_factor: 1, high_freq_factor: 4 }],
+    ["longrope", { short_factor: [1], long_factor: [2] }],
+    ["proportional", {}],
+    ["deepseek_yarn", scaled],
+    ["mrope", { mrope_section: [11, 11, 10] }],
+  ];
+
+  test.each(others)("%s is refused, wherever it stands", (type, more) => {
+    for (const name of ["rope_type", "type"]) {
+      const rotation = { ...own, ...more, [name]: type };
+      for (const key of ["rope_parameters", "rope_scaling"]) {
+        expect(refused(rotated({ [key]: rotation }))).toBe(`config: ${key}.${name}`);
+        expect(refused({ ...wrapped({ [key]: rotation }), text_config: rotated({}) })).toBe(`config: ${key}.${name}`);
+      }
+    }
+  });
+
+  test("whose members belong to others are refused", () => {
+    for (const more of [{ factor: 4 }, { attention_factor: 0.9 }, { beta_fast: 32 }, { short_factor: [1] }, { mscale: 1 }, { full_attention: own }]) {
+      const [member] = Object.keys(more);
+      expect(refused(rotated({ rope_parameters: { ...own, ...more } }))).toBe(`config: rope_parameters.${member}`);
+    }
+  });
+
+  test("that are said twice must be one", () => {
+    const { attention } = parse(rotated({}));
+    expect(attention).toMatchObject({ ropeTheta: 1e6, rotaryDim: attention.headDim / 2 });
+    for (const rope_scaling of [null, {}, own, { ...own, factor: 1 }, { type: "default", rope_theta: 1e6, partial_rotary_factor: 0.5 }]) {
+      expect(parse(rotated({ rope_scaling })).attention).toEqual(attention);
+    }
+    for (const change of [{ rope_theta: 1e7 }, { partial_rotary_factor: 0.25 }]) {
+      expect(refused(rotated({ rope_scaling: { ...own, ...change } }))).toBe("config: rope_scaling");
+      expect(refused({ ...wrapped({ rope_parameters: { ...own, ...change } }), text_config: rotated({}) })).toBe("config: rope_parameters");
+    }
+    expect(refused(rotated({ rope_scaling: { type: "default" } }))).toBe("config: rope_scaling");
+    expect(parse(rotated({ rope_theta: 1e6, partial_rotary_factor: 0.5, rope_scaling: { type: "default" } })).attention).toEqual(attention);
+  });
+
+  test("of three positions are those of text", () => {
+    const { attention } = parse(rotated({}));
+    const more = { mrope_section: [11, 11, 10], mrope_interleaved: true };
+    expect(parse(rotated({ rope_parameters: { ...own, ...more } })).attention).toEqual(attention);
+  });
+});

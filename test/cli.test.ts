@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { cpSync, existsSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import manifest from "../package.json" with { type: "json" };
+import { tinyModel } from "../lib/model.ts";
 import { libraryInfo } from "../lib/index.ts";
 import { gatedDelta, rowsOf } from "./support/command.ts";
 import { scratch } from "./support/files.ts";
@@ -45,7 +46,7 @@ describe("gated-delta", () => {
     [["generate", "folder", "a", "--context", "0"], "--context"],
     [["generate", "folder", "a", "--dtype", "f64"], "--dtype"],
     [["demo", "--backend"], "--backend"],
-    [["doctor", "me"], "arguments"],
+    [["doctor", "one", "two"], "one folder"],
   ])("%j is a mistake of usage", (args, mention) => {
     const { status, out, errors } = gatedDelta(args);
     expect([status, out]).toEqual([2, ""]);
@@ -289,6 +290,17 @@ describe("doctor", () => {
     expect(existsSync(join(import.meta.dir, "..", scripts["emulator"]!.replace(/^node /, "")))).toBe(true);
   });
 
+  test("of a model's folder says what it takes of the memory that is free", () => {
+    const { status, out } = gatedDelta(["doctor", tinyModel, "--json"]);
+    const { memory } = JSON.parse(out) as { memory: Record<string, number> };
+    expect(status).toBe(0);
+    expect([memory["states"], memory["pageTokens"]]).toEqual([8, 64]);
+    expect(memory["stateBytes"]! + memory["pageBytes"]!).toBeLessThanOrEqual(memory["free"]! / 2);
+    expect(gatedDelta(["doctor", tinyModel]).out).toMatch(/^memory: +weights of .* leave .* GB; by default 8 states \(.*\) and \d+ pages, for \d+ tokens/m);
+    const none = gatedDelta(["doctor", "such-folder"]);
+    expect([none.status, none.errors]).toEqual([1, expect.stringContaining("such-folder")]);
+  });
+
   test("as JSON, with what was found and with what was not", () => {
     const { status, out, errors } = gatedDelta(["doctor", "--json"], { GATED_DELTA_ISA: "" });
     expect([status, errors]).toEqual([0, ""]);
@@ -299,6 +311,7 @@ describe("doctor", () => {
       system: { platform: process.platform, release: expect.any(String), arch: process.arch },
       processor: { model: expect.any(String), cores: expect.any(Number) },
       isa: "",
+      memory: { free: expect.any(Number) },
       library: libraryInfo(),
       backend: expect.stringMatching(/^cpu$|^metal$/),
       cpu: { name: expect.any(String), isa: expect.any(String), threads: expect.any(Number), emulated: false },

@@ -62,6 +62,8 @@ const cases: Record<string, [sound: object, call: Call]> = {
   "Session#chat": [{ addGenerationPrompt: true }, (given) => model.session().chat([{ role: "user", content: "a" }], given)],
   "Session#generate": [{ maxTokens: 1 }, (given) => model.session().append([1]).generate(given).next()],
   "Session#generate: drafts": [{ tokens: 2 }, (drafts) => model.session().append([1]).generate({ drafts }).next()],
+  "Session#complete": [{ maxTokens: 1 }, (given) => model.session().append([1]).complete(given)],
+  "LanguageModel#identity": [{}, (given) => model.identity(given)],
   "Session#logits": [{}, (given) => model.session().append([1]).logits(given)],
   "Session#hidden": [{}, (given) => model.session().append([1]).hidden(given)],
   "ModelText#chat": [{ addGenerationPrompt: true }, (given) => model.text.chat([{ role: "user", content: "a" }], given)],
@@ -103,6 +105,7 @@ const constructed = ["PrefixCache"];
 function publicFunctions(): string[] {
   const found = new Set<string>();
   for (const [name, value] of Object.entries({ ...api, ...models, ...ggml })) {
+    if (typeof value !== "function") continue;
     if (!/^class\b/.test(Function.prototype.toString.call(value))) found.add(name);
     else if (!(value.prototype instanceof Error) && (value as unknown) !== Error) {
       if (constructed.includes(name)) found.add(`new ${name}`);

@@ -6,16 +6,20 @@ import { fileURLToPath } from "node:url";
 import manifest from "../../package.json" with { type: "json" };
 import { libraryCandidates, packageRoot, type LibraryCandidate } from "../native/candidates.ts";
 import { UsageError, errorText, parseOptions, print, type Command } from "./command.ts";
+import { freeMemory } from "../model/memory-plan.ts";
+import { modelMemory, type ModelMemoryFindings } from "./doctor-memory.ts";
 import type { Probe, ProbedDevice } from "./doctor-probe.ts";
 
-const help = `Usage: gated-delta doctor [--json]
+const help = `Usage: gated-delta doctor [FOLDER] [--json]
 
 Shows Bun, the native library and how it was found, its backends, the instruction set
 and the Metal device or why there is none. The library is loaded in another process, so
-that a broken one is reported here instead of ending this command.
+that a broken one is reported here instead of ending this command. With the folder of a
+model it shows how many sessions, and how many tokens of them, LanguageModel.load has
+memory for where its options do not say.
 
   --json  one JSON object: ok, bun, package, system, processor, isa (where one is forced),
-          library, backend, cpu, metal; what is not there is { error }
+          library, backend, cpu, metal, memory; what is not there is { error }
 
 Exit status: 0 if the library loads and a backend opens, 1 if not.
 `;
@@ -50,18 +54,20 @@ interface Findings {
   readonly backend?: string;
   readonly cpu?: ProbedDevice;
   readonly metal?: ProbedDevice;
+  /** Free bytes, and what the model of a folder takes of them. */
+  readonly memory: { readonly free: number } | ModelMemoryFindings;
 }
 
-function run(args: readonly string[]): number {
-  const { values, positionals } = parseOptions(args, { json: { type: "boolean", default: false } });
-  if (positionals.length > 0) throw new UsageError("doctor takes no arguments");
-  const findings = find();
+async function run(args: readonly string[]): Promise<number> {
+  const { values, positionals: [folder, ...more] } = parseOptions(args, { json: { type: "boolean", default: false } });
+  if (more.length > 0) throw new UsageError("doctor takes one folder at most");
+  const findings = find(folder === undefined ? { free: freeMemory() } : await modelMemory(folder));
   if (values.json) print(JSON.stringify(findings));
   else show(findings);
   return findings.ok ? 0 : 1;
 }
 
-function find(): Findings {
+function find(memory: Findings["memory"]): Findings {
   const isa = process.env["GATED_DELTA_ISA"];
   const { platform, arch } = process;
   const here = {
@@ -70,6 +76,7 @@ function find(): Findings {
     system: { platform, release: release(), arch },
     processor: { model: cpus()[0]?.model.trim() || "unknown", cores: availableParallelism() },
     ...(isa === undefined ? {} : { isa }),
+    memory,
   };
   const result = probeInChild();
   if ("error" in result) return { ok: false, ...here, library: { error: result.error, tried: libraryCandidates() } };
@@ -77,12 +84,13 @@ function find(): Findings {
   return { ok: !backend.startsWith("none") && !("error" in cpu), ...here, library, backend, cpu, metal };
 }
 
-/** As a line each. A new finding, such as the memory that is free for sessions, is a line here and a field of {@link Findings}. */
-function show({ bun, package: own, system, processor, isa, library, backend, cpu, metal }: Findings): void {
+/** As a line each. A new finding is a line here and a field of {@link Findings}. */
+function show({ bun, package: own, system, processor, isa, memory, library, backend, cpu, metal }: Findings): void {
   line("Bun", `${bun.version} (${bun.revision.slice(0, 9)})`);
   line("package", `${own.name} ${own.version} in ${own.path}`);
   line("system", `${system.platform} ${system.release} ${system.arch}`);
   line("processor", `${processor.model}, ${processor.cores} cores for this process`);
+  line("memory", memoryText(memory));
   if (isa !== undefined) line("GATED_DELTA_ISA", isa);
   if ("error" in library) {
     for (const { source, path, problem } of library.tried) line("looked at", `${path} (${sources[source] ?? source}): ${problem ?? "there"}`);
@@ -120,6 +128,14 @@ function probeInChild(): Probe {
   // Bun's report of a crash is long; its line with the address is the useful one.
   const text = child.signalCode ? /^panic.*$/m.exec(errors)?.[0] : errors.slice(-2000);
   return { error: `the process that loaded it ${how}${text ? `: ${text}` : ""}` };
+}
+
+function memoryText(memory: Findings["memory"]): string {
+  const size = (bytes: number): string => (bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`);
+  if (!("folder" in memory)) return `${size(memory.free)} free; a model's sessions take up to half of what its weights leave`;
+  const { free, weights, states, stateBytes, pages, pageBytes, pageTokens } = memory;
+  const kept = `${states} states (${size(stateBytes)}) and ${pages} pages, for ${pages * pageTokens} tokens (${size(pageBytes)})`;
+  return `weights of ${size(weights)} leave ${size(free)}; by default ${kept}`;
 }
 
 function deviceText(device: ProbedDevice): string {

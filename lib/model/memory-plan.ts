@@ -37,7 +37,7 @@ export function freeMemory(): number {
  * @param free bytes of memory that are free once the weights have theirs.
  * @throws {GatedDeltaError} where two options say the same.
  */
-export function planMemory(op: string, config: ModelConfig, options: LoadModelOptions, free: number): MemoryPlan {
+export function planMemory(op: string, config: Pick<ModelConfig, "layers" | "mixer" | "attention" | "maxPositions">, options: LoadModelOptions, free: number): MemoryPlan {
   const { states = {}, pages = {}, dtype = "f32" } = options;
   const { slots: givenSlots, dtype: stateDtype = "f32" } = typeof states === "number" ? { slots: states } : states;
   const { count: givenCount, tokens = defaultPageTokens, dtype: pageDtype = dtype } = typeof pages === "number" ? { count: pages } : pages;
@@ -66,13 +66,13 @@ export function planMemory(op: string, config: ModelConfig, options: LoadModelOp
   };
 }
 
-function bytesOfState({ layers, mixer }: ModelConfig, state: FloatDType, conv: FloatDType): number {
+function bytesOfState({ layers, mixer }: Pick<ModelConfig, "layers" | "mixer">, state: FloatDType, conv: FloatDType): number {
   const recurrent = valueChannels(mixer) * mixer.keyDim * dtypes[state].bytes;
   const rolling = convChannels(mixer) * (mixer.convWidth - 1) * dtypes[conv].bytes;
   return layers.filter((type) => type === "gatedDelta").length * (recurrent + rolling);
 }
 
-function bytesOfPage({ layers, attention: { kvHeads, headDim } }: ModelConfig, tokens: number, dtype: FloatDType): number {
+function bytesOfPage({ layers, attention: { kvHeads, headDim } }: Pick<ModelConfig, "layers" | "attention">, tokens: number, dtype: FloatDType): number {
   return layers.filter((type) => type === "attention").length * 2 * kvHeads * tokens * headDim * dtypes[dtype].bytes;
 }
 

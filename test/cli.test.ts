@@ -298,7 +298,7 @@ describe("doctor", () => {
     expect(memory["stateBytes"]! + memory["pageBytes"]!).toBeLessThanOrEqual(memory["free"]! / 2);
     expect(gatedDelta(["doctor", tinyModel]).out).toMatch(/^memory: +weights of .* leave .* GB; by default 8 states \(.*\) and \d+ pages, for \d+ tokens/m);
     const none = gatedDelta(["doctor", "such-folder"]);
-    expect([none.status, none.errors]).toEqual([1, expect.stringContaining("such-folder")]);
+    expect([none.status, none.errors]).toEqual([2, expect.stringContaining("such-folder")]);
   });
 
   test("as JSON, with what was found and with what was not", () => {

@@ -86,6 +86,11 @@ export class PageLedger {
     list.pages.length = 0;
   }
 
+  /** How many lists hold a page. */
+  holders(page: number): number {
+    return this.#refs[page]!;
+  }
+
   /** How many pages would hold nothing if these lists, each of them given once, were released. */
   freedBy(lists: Iterable<PageList>): number {
     const holders = new Map<number, number>();

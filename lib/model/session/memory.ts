@@ -130,8 +130,8 @@ export class SessionMemory {
     else this.stored = stored;
     const { request } = this.#of;
     if (request !== undefined) {
-      const { ledger } = memoryOf(this.#of.model).pages;
-      request.floor = Math.min(holding.list.pages.length + 1, ledger.capacity);
+      const { pageTokens } = memoryOf(this.#of.model).pages.ledger;
+      request.floor = Math.min(holding.list.pages.length + 1, Math.ceil(this.#of.tokens.length / pageTokens));
       if (request.whenFull === "error") request.refused = gaveWayError();
     }
     this.#holding = undefined;

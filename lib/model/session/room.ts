@@ -106,6 +106,21 @@ export class Room {
     return last !== undefined && this.#take(last);
   }
 
+  /**
+   * Takes all that holds the last page of a request's sequence as well, so that more tokens need no copy of it; false where
+   * some of that can't be taken.
+   */
+  unshare(request: Request, { pages }: PageList): boolean {
+    const page = pages.at(-1);
+    if (page === undefined) return false;
+    const shares = (of: Sequence | Holding): boolean => listOf(of).pages.includes(page);
+    const holdings = [...this.#idle(request), ...this.#later(request)].filter(shares);
+    if (this.#ledger.holders(page) > 1 + holdings.length + [...this.#entries()].filter(shares).length) return false;
+    while (this.#evict(shares)) continue;
+    for (const holding of holdings) this.#take(holding);
+    return true;
+  }
+
   #takeState(request: Request): boolean {
     if (this.#evict(() => true)) return true;
     const taken = this.#idle(request)[0] ?? this.#later(request)[0];

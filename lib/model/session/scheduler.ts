@@ -171,7 +171,10 @@ export class Scheduler {
   #compose(): Share[] {
     const jobs = [...this.#jobs];
     // All begin before tokens are shared out: how many a prompt has left depends on what a cache knows of it.
-    const ready = jobs.filter((job) => this.#tried(job, () => this.#begin(job, jobs)) === true);
+    const begun = jobs.filter((job) => this.#tried(job, () => this.#begin(job, jobs)) === true);
+    // A cache may know all that was to be read.
+    for (const job of begun) if (job.work.left <= 0) this.#end(job, job.resolve);
+    const ready = begun.filter(({ work }) => work.left > 0);
     const prompts = ready.filter(({ work }) => !work.whole);
     const { promptTokens, batchTokens } = this.#options;
     const shares = promptShares(prompts.map(({ work }) => work.left), prompts.length < ready.length ? promptTokens : batchTokens);
@@ -228,8 +231,10 @@ export class Scheduler {
     if (need.pages <= ledger.free) return entries;
     // Guesses take nothing from others, and a prompt reads as much as there is room for.
     add(entries, "remove");
-    const pages = this.room.pages(request) - need.pages;
-    const fits = ledger.room(conversation.memory.holding!.list, Math.max(0, pages));
+    const { list } = conversation.memory.holding!;
+    const fit = (): number => ledger.room(list, Math.max(0, this.room.pages(request) - need.pages));
+    let fits = fit();
+    if (fits === 0 && this.room.unshare(request, list)) fits = fit();
     if (fits === 0) throw this.#noPages(1);
     entries = add(work.next(Math.min(most, fits), false));
     while (need.pages > ledger.free && this.room.takePages(request)) continue;

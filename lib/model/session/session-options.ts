@@ -44,6 +44,16 @@ export interface DraftingOptions extends NgramOptions {
   readonly tokens?: number | undefined;
 }
 
+/** Options of appending. */
+export interface AppendOptions {
+  /**
+   * What the text of a control token, such as `<|im_end|>`, or of another added one is within a text: that token
+   * (`"parse"`, as transformers has it), or text like any other (`"text"`, for what users write). Token ids are taken as they
+   * are. @default "parse"
+   */
+  readonly specialTokens?: "parse" | "text" | undefined;
+}
+
 /** Options of reading what was appended. */
 export interface ReadOptions {
   /** Ends the wait: what was read by then stays read. */

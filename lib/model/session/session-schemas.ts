@@ -3,7 +3,7 @@ import { z } from "zod";
 import { choice, integer, options } from "../../arguments/schema-parts.ts";
 import { samplingShape } from "../sampling/sampling-schemas.ts";
 import type { SessionCacheOptions } from "./prefix-cache.ts";
-import type { GenerateOptions, ReadOptions } from "./session-options.ts";
+import type { AppendOptions, GenerateOptions, ReadOptions } from "./session-options.ts";
 
 const count = integer(0, 2 ** 31 - 1);
 const signal = z.custom<AbortSignal>((value) => value instanceof AbortSignal, "an AbortSignal").optional();
@@ -32,6 +32,9 @@ export const generateOptions = options<GenerateOptions>()({
   logprobs: z.boolean("a boolean").optional(),
   signal,
 });
+
+/** {@link AppendOptions} */
+export const appendOptions = options<AppendOptions>()({ specialTokens: choice("parse", "text").optional() });
 
 /** {@link ReadOptions} */
 export const readOptions = options<ReadOptions>()({ signal });

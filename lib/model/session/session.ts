@@ -11,7 +11,7 @@ import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { readSession, writeSession } from "./session-file.ts";
-import type { GenerateOptions, Piece, ReadOptions, SessionOptions } from "./session-options.ts";
+import type { AppendOptions, GenerateOptions, Piece, ReadOptions, SessionOptions } from "./session-options.ts";
 
 /** Makes a session. */
 export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: SessionOptions) => Session;
@@ -94,12 +94,13 @@ export class Session implements Disposable {
    * @throws {GatedDeltaError} for ids outside the vocabulary, more tokens than the model has positions, a text where there
    *   is no tokenizer, and during a generation. Nothing was added then.
    */
-  append(content: string | readonly number[] | Int32Array | Uint32Array): this {
+  append(content: string | readonly number[] | Int32Array | Uint32Array, options?: AppendOptions): this {
     const op = "session.append";
     this.#idle(op);
+    const specialTokens = options === undefined ? undefined : checkOptions(schemas().appendOptions, op, options).specialTokens;
     const { vocabSize, maxPositions } = this.model.config;
     const limits = { expected: "a text, or an array of token ids, an Int32Array or a Uint32Array", vocabSize, most: largestIndex };
-    const tokens = typeof content === "string" ? this.model.text.encode(content) : readTokenIds(op, "content", content, limits);
+    const tokens = typeof content === "string" ? this.model.text.encode(content, { specialTokens }) : readTokenIds(op, "content", content, limits);
     this.#idle(op); // reading an array can run code of the caller's
     const { tokens: all, messageEnds } = this.#of;
     if (tokens.length > maxPositions - all.length) {

@@ -88,7 +88,7 @@ export class ChatTemplate {
    * @throws {GatedDeltaError} of code `invalid-argument` for arguments of other kinds, a role that neither is a common one nor
    *   named by the template, and what the template itself refuses: its words are in the message. {@link UnsupportedError} for
    *   images and other parts that are no text. {@link FileError} for a template that is no Jinja, or that takes more
-   *   than two million steps or too much memory.
+   *   than a million steps (and one for each character of the messages) or too much memory.
    */
   render(messages: readonly ChatMessage[], options: ChatOptions = {}): string {
     return this.#render(messages, options).value;

@@ -103,7 +103,7 @@ export class Tokenizer {
    * into the next.
    *
    * @throws {GatedDeltaError} of code `invalid-argument` for what is no text. {@link FileError} where regular expressions
-   *   of the tokenizer that are not those of a known model take longer than 1.2 seconds and a millisecond per thousand characters.
+   *   of the tokenizer that are not those of a known model take longer than 0.4 seconds and a millisecond per thousand characters.
    */
   encode(text: string | readonly TextPiece[], { addSpecialTokens = false, specialTokens = "parse" }: EncodeOptions = {}): number[] {
     const op = "tokenizer.encode";

@@ -3,11 +3,14 @@
  * work; so each step and each character that it makes is counted, and rendering ends where there are too many.
  */
 
-/** How many nodes of the template are evaluated at most; work on lists and strings counts by their lengths. */
-export const largestSteps = 2_000_000;
+/**
+ * How many nodes of the template are evaluated at most, besides one for each character of the messages; work on lists and
+ * strings counts by their lengths. These are about half a second.
+ */
+export const largestSteps = 1_000_000;
 
 /** How many characters may be made, of all strings together, besides {@link charactersPerInput} for each of the messages. */
-const largestCharacters = 16 * 2 ** 20;
+const largestCharacters = 8 * 2 ** 20;
 const charactersPerInput = 64;
 
 /** How many items a list may have. */
@@ -24,18 +27,21 @@ export class BudgetError extends Error {}
 
 /** What is left for one rendering. */
 export class Budget {
-  #steps = largestSteps;
+  readonly #most: number;
+  #steps: number;
   #characters: number;
 
   /** @param input characters of the messages, tools and values that the template is given. */
   constructor(input: number) {
+    this.#most = largestSteps + input;
+    this.#steps = this.#most;
     this.#characters = largestCharacters + charactersPerInput * input;
   }
 
   /** Counts work: a node that is evaluated, an item of a list. */
   step(count = 1): void {
     this.#steps -= count;
-    if (this.#steps < 0) throw new BudgetError(`it takes more than ${largestSteps} steps`);
+    if (this.#steps < 0) throw new BudgetError(`it takes more than ${this.#most} steps`);
   }
 
   /** Counts items of a list that is made or gone through; what is done with each counts by itself. */

@@ -91,13 +91,13 @@ const toInteger: Filter = (operand, call) => {
   const otherwise = args.value("default") ?? integer(0);
   const number = numeric(operand);
   if (typeof number === "bigint") return operand;
-  if (number !== undefined) return Number.isFinite(number) ? integer(Math.trunc(number)) : otherwise;
+  if (number !== undefined) return Number.isFinite(number) ? integer(BigInt(Math.trunc(number))) : otherwise;
   if (!isText(operand)) return otherwise;
   call.budget.make(operand.value.length);
   const digits = operand.value.trim().replace(/(?<=\d)_(?=\d)/g, "");
   if (/^[+-]?\d{1,1000}$/.test(digits)) return integer(BigInt(digits.replace("+", "")));
   const value = decimal(digits);
-  return Number.isFinite(value) ? integer(Math.trunc(value)) : otherwise;
+  return Number.isFinite(value) ? integer(BigInt(Math.trunc(value))) : otherwise;
 };
 
 const decimal = (digits: string): number => (/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(digits) ? Number(digits) : NaN);
@@ -183,7 +183,11 @@ const one =
 
 /** A filter's title: a capital after a blank, a dash or an opening bracket. */
 const titled = (value: string): string => value.replace(/([^-\s({[<]+)/g, (word) => capitalized(word));
-const inForm = (form: (value: string) => string): Filter => ofText((subject) => changed(subject, form(subject.value)));
+const inForm = (form: (value: string) => string): Filter =>
+  ofText((subject, { budget }) => {
+    budget.make(8 * subject.value.length); // some go from letter to letter
+    return changed(subject, form(subject.value));
+  });
 const same: Filter = (operand) => operand;
 const length: Filter = (operand, { budget }) => integer(lengthOf(operand, budget));
 

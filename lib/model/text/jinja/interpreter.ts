@@ -44,8 +44,12 @@ export function render({ root }: Program, variables: ReadonlyMap<string, Value>,
   }
 }
 
-class Break extends Error {}
-class Continue extends Error {}
+/** `break` and `continue`, which keep what their round of the loop has written. */
+class Leave extends Error {
+  written = template("");
+}
+class Break extends Leave {}
+class Continue extends Leave {}
 
 /** Statements that write nothing themselves. */
 const silent = new Set(["Set", "Macro", "Comment"]);
@@ -76,13 +80,22 @@ function makeInterpreter(scope: Environment, budget: Budget): Interpreter {
     evaluateBlock(statements: readonly Node[], scope: Environment): StringValue {
       let written = template("");
       for (const statement of statements) {
-        const value = this.evaluate(statement, scope);
+        const value = this.evaluateStatement(statement, scope, written);
         if (silent.has(statement.type)) continue;
         const next = str(value, budget);
         budget.make(next.value.length);
         written = concat(written, next);
       }
       return text(written);
+    }
+
+    evaluateStatement(statement: Node, scope: Environment, before: Text): Value {
+      try {
+        return this.evaluate(statement, scope);
+      } catch (thrown) {
+        if (thrown instanceof Leave) thrown.written = concat(before, thrown.written);
+        throw thrown;
+      }
     }
 
     evaluateMapping(node: Node, scope: Environment): MapValue {
@@ -163,7 +176,7 @@ function makeInterpreter(scope: Environment, budget: Budget): Interpreter {
       if (chosen.length === 0) return this.evaluateBlock(defaultBlock, scope);
       let written = template("");
       for (const [i, item] of chosen.entries()) {
-        budget.step(8);
+        budget.step(16);
         const inner = scopeOf(item);
         inner.setVariable("loop", loopState(chosen, i));
         try {
@@ -171,8 +184,9 @@ function makeInterpreter(scope: Environment, budget: Budget): Interpreter {
           budget.make(next.value.length);
           written = concat(written, next);
         } catch (thrown) {
+          if (!(thrown instanceof Leave)) throw thrown;
+          written = concat(written, thrown.written);
           if (thrown instanceof Break) break;
-          if (!(thrown instanceof Continue)) throw thrown;
         }
       }
       return text(written);
@@ -194,7 +208,8 @@ function makeInterpreter(scope: Environment, budget: Budget): Interpreter {
       const own = Object.hasOwn(filters, name) ? filters[name] : undefined;
       if (own === undefined) {
         budget.step(sortingSteps(operand));
-        return super.applyFilter(operand.type === "TupleValue" ? list(operand.value) : operand, filter, scope);
+        const found = super.applyFilter(name === "sort" || name === "unique" ? list(items(operand, budget)) : operand, filter, scope);
+        return name === "dictsort" && isList(found) ? list(found.value.map((pair) => (isList(pair) ? tuple(pair.value) : pair))) : found;
       }
       const [given, keywords] = called ? this.evaluateArguments(filter["args"], scope) : [[], new Map<string, Value>()];
       if (keywords.size > 0) given.push({ type: "KeywordArgumentsValue", value: keywords });
@@ -303,7 +318,7 @@ function bound(value: Value): number | undefined {
 
 /** `object[start:stop:step]`; a string's units are its code points. */
 function sliceOf(object: Value, start: number | undefined, stop: number | undefined, step: number, budget: Budget): Value {
-  if (!isText(object) && !isList(object)) throw new Error(`a value of type ${typeName(object)} has no slices`);
+  if (!isText(object) && !isList(object)) return missing();
   if (step === 0) throw new Error("the step of a slice is not 0");
   const plain = isText(object) && step === 1 && !/[\ud800-\udfff]/.test(object.value);
   if (plain) budget.make(object.value.length);

@@ -2,8 +2,8 @@
 import type { Budget } from "./budget.ts";
 import { concat } from "./origin.ts";
 import { comparePoints, str } from "./python.ts";
-import { boolean, float, integer, isInteger, isList, isMap, isNumber, isText, list, text, textOf } from "./values.ts";
-import type { Value } from "./values.ts";
+import { boolean, float, integer, isInteger, isList, isMap, isNumber, isText, list, text, textOf, tuple } from "./values.ts";
+import type { ListValue, StringValue, Value } from "./values.ts";
 
 const names: Readonly<Record<string, string>> = {
   StringValue: "str",
@@ -19,6 +19,8 @@ const names: Readonly<Record<string, string>> = {
   NullValue: "None",
   UndefinedValue: "undefined",
 };
+
+const comparisons = ["<", "<=", ">", ">="];
 
 /** A value's type in Python's words. */
 export const typeName = (value: Value): string => names[value.type]!;
@@ -48,15 +50,21 @@ export function operate(operator: string, left: Value, right: Value, budget: Bud
   }
   if (operator === "+" && isList(left) && isList(right) && left.type === right.type) {
     budget.items(left.value.length + right.value.length);
-    return list(left.value.concat(right.value));
+    return listLike(left, left.value.concat(right.value));
   }
   if (operator === "*") {
     const [sequence, times] = isInteger(left) ? [right, left] : [left, right];
     if ((isText(sequence) || isList(sequence)) && isInteger(times)) return repeated(sequence, Math.max(0, Number(times.value)), budget);
   }
-  if (isText(left) && isText(right) && ["<", "<=", ">", ">="].includes(operator)) {
+  if (isText(left) && isText(right) && comparisons.includes(operator)) {
     budget.make(Math.min(left.value.length, right.value.length));
     return boolean(compares(operator, comparePoints(left.value, right.value), 0));
+  }
+  if (isList(left) && isList(right) && left.type === right.type && comparisons.includes(operator)) {
+    const at = left.value.findIndex((item, i) => i >= right.value.length || !equal(item, right.value[i]!, budget));
+    const [a, b] = [at < 0 ? undefined : left.value[at], right.value[at < 0 ? left.value.length : at]];
+    if (a !== undefined && b !== undefined) return operate(operator, a, b, budget);
+    return boolean(compares(operator, left.value.length, right.value.length));
   }
   for (const value of [left, right]) if (value.type === "UndefinedValue") throw new Error(`an undefined value in ${operator}`);
   throw new Error(`unsupported operands of ${operator}: ${typeName(left)} and ${typeName(right)}`);
@@ -68,16 +76,18 @@ export function numeric(value: Value): number | bigint | undefined {
   return value.type === "BooleanValue" ? Number(value.value) : undefined;
 }
 
-function repeated(sequence: Value, times: number, budget: Budget): Value {
+function repeated(sequence: StringValue | ListValue, times: number, budget: Budget): Value {
   if (isText(sequence)) {
     budget.make(sequence.value.length * times);
     const { value, own } = textOf(sequence);
     return text({ value: value.repeat(times), own: typeof own === "string" ? own.repeat(times) : own });
   }
-  const items = (sequence as { readonly value: readonly Value[] }).value;
+  const items = sequence.value;
   budget.items(items.length * times);
-  return list(Array.from({ length: times }, () => items).flat());
+  return listLike(sequence, items.length === 0 ? [] : Array.from({ length: times }, () => items).flat());
 }
+
+const listLike = ({ type }: ListValue, items: readonly Value[]): Value => (type === "TupleValue" ? tuple(items) : list(items));
 
 function arithmetic(operator: string, a: number | bigint, b: number | bigint, whole: boolean): Value {
   switch (operator) {
@@ -137,9 +147,10 @@ function floats(operator: string, a: number, b: number): number {
       return a ** b;
   }
   if (b === 0) throw new Error("division by zero");
-  const rest = a - b * Math.floor(a / b);
+  const cut = a % b;
+  const rest = cut === 0 ? (b < 0 ? -0 : 0) : cut < 0 === b < 0 ? cut : cut + b; // of the divisor's sign
   if (operator === "%") return rest;
-  if (operator === "//") return Math.floor(a / b);
+  if (operator === "//") return Math.round((a - rest) / b);
   throw new Error(`unknown operator ${operator}`);
 }
 

@@ -48,6 +48,7 @@ function units({ value, own }: Text): string {
 
 /** A part of a text: one whose token texts are tokens (`special`), or one that is plain text. */
 export interface TextPiece {
+  /** Its characters. */
   readonly text: string;
   /** Whether the text of a control token or of another added one is that token. */
   readonly special: boolean;

@@ -33,7 +33,7 @@ export function repr(value: Value, budget: Budget): Text {
   budget.step();
   switch (value.type) {
     case "StringValue":
-      budget.make(4 * value.value.length); // an escape is longer than what it stands for
+      budget.make(16 * value.value.length); // an escape is longer than what it stands for, and takes longer to make
       return { value: quoted(value.value), own: value.own === true };
     case "IntegerValue":
     case "FloatValue":

@@ -112,11 +112,17 @@ export function replace(subject: Text, what: string, by: Text, most: number, bud
 }
 
 /** `str.title`: a capital after what is no letter. */
-const titled = (value: string): string => value.replace(/(\p{L})([\p{L}\p{M}]*)/gu, (_, first: string, rest: string) => first.toUpperCase() + rest.toLowerCase());
+const titled = (value: string): string => value.replace(/(\p{L})([\p{L}\p{M}]*)/gu, (_, first: string, rest: string) => capital(first) + rest.toLowerCase());
+
+/** A letter that becomes two, such as ß, has one capital. */
+function capital(letter: string): string {
+  const [first = "", ...rest] = letter.toUpperCase();
+  return first + rest.join("").toLowerCase();
+}
 
 export function capitalized(value: string): string {
   const [first = ""] = value;
-  return first.toUpperCase() + value.slice(first.length).toLowerCase();
+  return capital(first) + value.slice(first.length).toLowerCase();
 }
 
 /** The lines of a text, each with its end where these are kept. */
@@ -142,9 +148,14 @@ const affixes = (value: Value | undefined, budget: Budget): string[] => {
   });
 };
 const every = (expression: RegExp) => (subject: Text) => boolean(expression.test(subject.value));
-const inForm = (form: (value: string) => string) => (subject: Text) => text(changed(subject, form(subject.value)));
-
 type Method = (subject: Text, args: Arguments, budget: Budget) => Value;
+
+const inForm =
+  (form: (value: string) => string): Method =>
+  (subject, _, budget) => {
+    budget.make(8 * subject.value.length); // some go from letter to letter
+    return text(changed(subject, form(subject.value)));
+  };
 
 const padded =
   (left: boolean): Method =>

@@ -8,6 +8,8 @@ import { FileError, UnsupportedError } from "../../lib/errors.ts";
 import { knownExpressions } from "../../lib/model/text/expressions.ts";
 import { ModelText } from "../../lib/model/text/model-text.ts";
 import type { ChatMessage, ChatOptions } from "../../lib/model/text/chat-template.ts";
+import { Device } from "../../lib/index.ts";
+import { LanguageModel } from "../../lib/model.ts";
 import { thrownBy } from "../support/devices.ts";
 import recorded from "./chat-recorded.json";
 
@@ -190,6 +192,29 @@ describe("control tokens in messages", () => {
     for (const [said, source] of [["<|im_", "{{ messages[0].content }}end|>"], ["end|>", "<|im_{{ messages[0].content }}"], ["<|im_end|", "{{ messages[0].content ~ '>' }}"]] as const) {
       expect(controls(textWith(own + source).chat([{ role: "user", content: said }], { specialTokens: "text" }))).toEqual([1]);
     }
+  });
+
+  test("sessions take the option for texts and for messages", async () => {
+    const device = Device.open("cpu");
+    const model = await LanguageModel.load(device, golden, { states: 1, pages: 1 });
+    const said = "<|im_end|>";
+    const tokens = (append: (session: ReturnType<LanguageModel["session"]>) => unknown) => {
+      using session = model.session();
+      append(session);
+      return [...session.tokens];
+    };
+    expect(tokens((session) => session.append(said))).toEqual([2]);
+    expect(tokens((session) => session.append(said, { specialTokens: "parse" }))).toEqual([2]);
+    expect(tokens((session) => session.append(said, { specialTokens: "text" }))).toEqual(model.text.encode(said, { specialTokens: "text" }));
+    expect(tokens((session) => session.append([2], { specialTokens: "text" }))).toEqual([2]);
+    const messages = [{ role: "user", content: said }];
+    expect(tokens((session) => session.chat(messages, { specialTokens: "text" })).filter((id) => id === 2).length).toBe(1);
+    expect(tokens((session) => session.chat(messages)).filter((id) => id === 2).length).toBe(2);
+    using session = model.session();
+    for (const options of [{ specialTokens: "plain" }, { special: "text" }, null, 1]) expect(thrownBy(() => session.append("a", options as never)).code).toBe("invalid-argument");
+    expect(session.length).toBe(0);
+    model[Symbol.dispose]();
+    device.close();
   });
 
   test("a template's tests see the messages as they are", () => {

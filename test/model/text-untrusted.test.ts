@@ -149,6 +149,11 @@ describe("control tokens in messages", () => {
       expect(thrownBy(() => text.encode("", { specialTokens: wrong as never })).code).toBe("invalid-argument");
       expect(thrownBy(() => text.chat(hello, { specialTokens: wrong as never })).code).toBe("invalid-argument");
     }
+    for (const wrong of [{ specialToken: "text" }, Object.create({ special: "text" }), null, 1]) {
+      expect(thrownBy(() => text.encode("", wrong as never)).code).toBe("invalid-argument");
+      expect(thrownBy(() => text.tokenizer.decode([], wrong as never)).code).toBe("invalid-argument");
+      expect(thrownBy(() => text.chat(hello, wrong as never)).code).toBe("invalid-argument");
+    }
     for (const wrong of [[1], [{ text: "" }], [{ text: 1, special: true }], {}]) expect(thrownBy(() => text.tokenizer.encode(wrong as never)).code).toBe("invalid-argument");
   });
 

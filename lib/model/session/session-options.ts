@@ -47,8 +47,8 @@ export interface DraftingOptions extends NgramOptions {
 /** Options of appending. */
 export interface AppendOptions {
   /**
-   * What the text of a control token, such as `<|im_end|>`, or of another added one is within a text: that token
-   * (`"parse"`, as transformers has it), or text like any other (`"text"`, for what users write). Token ids are taken as they
+   * How the text of a control token, such as `<|im_end|>`, or of another added one counts within a text: as that token
+   * (`"parse"`, as transformers has it), or as text like any other (`"text"`, for what users write). Token ids are taken as they
    * are. @default "parse"
    */
   readonly specialTokens?: "parse" | "text" | undefined;

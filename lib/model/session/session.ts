@@ -89,7 +89,8 @@ export class Session implements Disposable {
 
   /**
    * Adds tokens, or the tokens of a text: what comes after the tokens that are there. Nothing is read yet. Several texts are
-   * turned into tokens one by one, which may give others than the texts as one.
+   * turned into tokens one by one, which may give others than the texts as one. For what users write,
+   * `{ specialTokens: "text" }`: then no text of theirs is a control token.
    *
    * @throws {GatedDeltaError} for ids outside the vocabulary, more tokens than the model has positions, a text where there
    *   is no tokenizer, and during a generation. Nothing was added then.

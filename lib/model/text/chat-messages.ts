@@ -63,7 +63,7 @@ function checkContent(op: string, argument: string, content: unknown): void {
   }
 }
 
-/** What a copy by JSON needs of a runtime that keeps the digits of numbers. */
+/** JSON of a runtime that keeps the digits of numbers. */
 const withDigits = JSON as unknown as {
   rawJSON(digits: string): unknown;
   parse(text: string, revive: (key: string, value: unknown, context: { readonly source?: string }) => unknown): unknown;

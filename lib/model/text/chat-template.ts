@@ -15,6 +15,7 @@ import type { Text, TextPiece } from "./jinja/origin.ts";
 import { valueOf } from "./jinja/values.ts";
 import type { Value } from "./jinja/values.ts";
 import { readObject, readText } from "./text-files.ts";
+import { expectOptions } from "./text-options.ts";
 
 export type { ChatMessage } from "./chat-messages.ts";
 
@@ -29,8 +30,8 @@ export interface ChatOptions {
   /** Further values for the template, by name, such as `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>> | undefined;
   /**
-   * What the text of a control token, such as `<|im_end|>`, or of another added one is within messages and tools: that token
-   * (`"parse"`, as transformers has it), or text like any other (`"text"`, for what users write). Those that the template
+   * How the text of a control token, such as `<|im_end|>`, or of another added one counts within messages and tools: as that
+   * token (`"parse"`, as transformers has it), or as text like any other (`"text"`, for what users write). Those that the template
    * itself writes, and those in {@link variables}, are tokens either way. @default "parse"
    */
   readonly specialTokens?: "parse" | "text" | undefined;
@@ -149,11 +150,8 @@ interface Checked extends Omit<ChatOptions, "tools" | "variables"> {
 }
 
 function optionsOf(op: string, value: ChatOptions): Checked {
-  if (typeof value !== "object" || value === null) throw invalid(op, "options", "an object of options", value);
   return reading(op, "options", () => {
-    for (const key of Object.keys(value)) {
-      if (!optionNames.includes(key)) throw invalid(op, key, `one of the options ${optionNames.join(", ")}`, (value as JsonObject)[key]);
-    }
+    expectOptions(op, value, optionNames);
     const { addGenerationPrompt, tools, template, variables, specialTokens } = value;
     if (addGenerationPrompt !== undefined && typeof addGenerationPrompt !== "boolean") {
       throw invalid(op, "addGenerationPrompt", "a boolean", addGenerationPrompt);

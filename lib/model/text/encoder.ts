@@ -11,7 +11,7 @@ import type { Vocabulary } from "./vocabulary.ts";
 
 type Ids = readonly (number | undefined)[];
 
-/** What is used of `@huggingface/tokenizers`. */
+/** A tokenizer of `@huggingface/tokenizers`, as far as it is used. */
 interface LibraryTokenizer {
   readonly normalizer: (Step & ((text: string) => string)) | null;
   readonly pre_tokenizer: Step | null;

@@ -46,8 +46,8 @@ const delay = 1000;
 /**
  * Where an expression matches a text.
  *
- * @param limit milliseconds of the search itself. JavaScriptCore gives up a search after 10⁸ steps, which take from half a
- *   second on, and says that nothing matches: so a limit below that is one on wrong answers too.
+ * @param limit milliseconds of the search itself. JavaScriptCore gives up a search after 10⁸ steps, which take from a third
+ *   of a second on, and says that nothing matches: so a limit below that is one on wrong answers too.
  * @returns the begin and the end of each match, in turn, and the milliseconds that the search took.
  * @throws {ExpressionError} where the search takes longer; a Worker that does not come back is ended.
  */

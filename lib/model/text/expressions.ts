@@ -10,7 +10,7 @@ import { findInWorker } from "./expression-worker.ts";
 const longestExpression = 10_000;
 
 /** Milliseconds of an `encode` that unknown expressions get, and per thousand characters of its text. */
-const limitOfText = 400;
+const limitOfText = 250;
 const limitPerThousand = 1;
 
 const contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
@@ -107,7 +107,7 @@ function expressionsOf(json: unknown): string[] {
   return [...(typeof own === "string" ? [own] : []), ...expressionsOf(json["pretokenizers"]), ...expressionsOf(json["normalizers"])];
 }
 
-/** What is used of a normalizer and of a pre-tokenizer: both may be made of others. */
+/** A normalizer or a pre-tokenizer of the library, as far as it is used; both may be made of others. */
 export interface Step {
   readonly config?: { readonly pattern?: { readonly Regex?: unknown } | undefined } | undefined;
   pattern?: unknown;

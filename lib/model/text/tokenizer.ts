@@ -10,6 +10,7 @@ import { ExpressionError } from "./expression-worker.ts";
 import { checkExpressions } from "./expressions.ts";
 import type { TextPiece } from "./jinja/origin.ts";
 import { readObject } from "./text-files.ts";
+import { expectOptions } from "./text-options.ts";
 import { readVocabulary } from "./vocabulary.ts";
 import type { Vocabulary, VocabularyLimits } from "./vocabulary.ts";
 
@@ -21,8 +22,8 @@ export interface EncodeOptions {
    */
   readonly addSpecialTokens?: boolean | undefined;
   /**
-   * What the text of a control token, such as `<|im_end|>`, or of another added one is within the text: that token
-   * (`"parse"`, as transformers has it), or text like any other (`"text"`, for what users write). Of pieces each says so itself.
+   * How the text of a control token, such as `<|im_end|>`, or of another added one counts within the text: as that token
+   * (`"parse"`, as transformers has it), or as text like any other (`"text"`, for what users write). Of pieces each says so itself.
    * @default "parse"
    */
   readonly specialTokens?: "parse" | "text" | undefined;
@@ -103,10 +104,12 @@ export class Tokenizer {
    * into the next.
    *
    * @throws {GatedDeltaError} of code `invalid-argument` for what is no text. {@link FileError} where regular expressions
-   *   of the tokenizer that are not those of a known model take longer than 0.4 seconds and a millisecond per thousand characters.
+   *   of the tokenizer that are not those of a known model take longer than a quarter of a second and a millisecond per thousand characters.
    */
-  encode(text: string | readonly TextPiece[], { addSpecialTokens = false, specialTokens = "parse" }: EncodeOptions = {}): number[] {
+  encode(text: string | readonly TextPiece[], options: EncodeOptions = {}): number[] {
     const op = "tokenizer.encode";
+    expectOptions(op, options, ["addSpecialTokens", "specialTokens"]);
+    const { addSpecialTokens = false, specialTokens = "parse" } = options;
     if (typeof addSpecialTokens !== "boolean") throw invalid(op, "addSpecialTokens", "a boolean", addSpecialTokens);
     if (specialTokens !== "parse" && specialTokens !== "text") throw invalid(op, "specialTokens", '"parse" | "text"', specialTokens);
     const pieces = typeof text === "string" ? [{ text, special: specialTokens === "parse" }] : readPieces(op, text);
@@ -149,7 +152,9 @@ export class Tokenizer {
    *
    * @throws {GatedDeltaError} for wrong options.
    */
-  detokenizer({ specialTokens = false }: DecodeOptions = {}): Detokenizer {
+  detokenizer(options: DecodeOptions = {}): Detokenizer {
+    expectOptions("tokenizer.detokenizer", options, ["specialTokens"]);
+    const { specialTokens = false } = options;
     if (typeof specialTokens !== "boolean") throw invalid("tokenizer.detokenizer", "specialTokens", "a boolean", specialTokens);
     return new Detokenizer((id) => this.#bytesOf(id, specialTokens));
   }

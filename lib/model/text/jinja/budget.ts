@@ -1,5 +1,5 @@
 /**
- * What a template may use. A chat template comes with a model's folder, and a few characters of Jinja can ask for any amount of
+ * The work that a template may ask for. A chat template comes with a model's folder, and a few characters of Jinja can ask for any amount of
  * work; so each step and each character that it makes is counted, and rendering ends where there are too many.
  */
 

@@ -10,7 +10,7 @@ import { test } from "./tests.ts";
 import { float, integer, isList, isMap, isNumber, isText, itemsOf, keysOf, list, missing, text, textOf, truth } from "./values.ts";
 import type { MapValue, Value } from "./values.ts";
 
-/** What a filter works with besides its operand. */
+/** A call of a filter, without its operand. */
 export interface FilterCall {
   readonly budget: Budget;
   /** The arguments as they came; those with a name are the last one. */

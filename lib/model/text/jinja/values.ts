@@ -53,7 +53,7 @@ export interface Node {
   readonly [member: string]: any;
 }
 
-/** What is used of the library's interpreter: these methods are called by the others, which are used as they are. */
+/** The library's interpreter, as far as it is used: these methods are called by the others, which are used as they are. */
 export interface Interpreter {
   readonly global: Environment;
   evaluate(node: Node | undefined, scope: Environment): Value;

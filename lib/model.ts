@@ -19,6 +19,7 @@ export { Detokenizer } from "./model/text/detokenizer.ts";
 export { ChatTemplate } from "./model/text/chat-template.ts";
 export type { SessionCacheOptions } from "./model/session/prefix-cache.ts";
 export type {
+  AppendOptions,
   Completion,
   DraftingOptions,
   GenerateOptions,
@@ -31,6 +32,8 @@ export type {
 } from "./model/session/session-options.ts";
 export type { SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
 export type { NgramOptions } from "./model/ngram-drafter.ts";
-export type { ChatMessage, ChatOptions } from "./model/text/chat-template.ts";
+export type { ChatMessage } from "./model/text/chat-messages.ts";
+export type { ChatOptions } from "./model/text/chat-template.ts";
+export type { TextPiece } from "./model/text/jinja/origin.ts";
 export type { DecodeOptions, EncodeOptions } from "./model/text/tokenizer.ts";
 export type { VocabularyLimits } from "./model/text/vocabulary.ts";

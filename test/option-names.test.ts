@@ -59,6 +59,7 @@ const cases: Record<string, [sound: object, call: Call]> = {
   "LanguageModel#cache": [{ bytes: 1 }, (given) => model.cache(given)],
   "LanguageModel#run": [{ tokens: [1] }, (given) => model.run([given])],
   "Session.load": [{ salt: "a" }, (given) => models.Session.load(model, newPath(), given)],
+  "Session#append": [{ specialTokens: "text" }, (given) => model.session().append("a", given)],
   "Session#chat": [{ addGenerationPrompt: true }, (given) => model.session().chat([{ role: "user", content: "a" }], given)],
   "Session#generate": [{ maxTokens: 1 }, (given) => model.session().append([1]).generate(given).next()],
   "Session#generate: drafts": [{ tokens: 2 }, (drafts) => model.session().append([1]).generate({ drafts }).next()],
@@ -95,7 +96,7 @@ const others = [
   "Tensor#slice", "Tensor#narrow", "Tensor#reshape", "Tensor#copyFrom", "Tensor#toFloat32",
   "ChatTemplate.load", "Tokenizer.load", "Detokenizer#push", "Detokenizer#end",
   "LanguageModel#sequence", "LanguageModel#modelSampling", "ModelText#encode", "Sequence#fork",
-  "Session#append", "Session#fork", "Session#save", "SessionCache#clear", "Tokenizer#idOf", "Tokenizer#isSpecial",
+  "Session#fork", "Session#save", "SessionCache#clear", "Tokenizer#idOf", "Tokenizer#isSpecial",
 ];
 
 /** Classes that are made with `new`; the others give objects of theirs by methods. */

@@ -20,7 +20,7 @@ async function answer(request: Request): Promise<Response> {
   request.signal.addEventListener("abort", () => session[Symbol.dispose]()); // the client has left
   try {
     const { messages, maxTokens = 100 } = (await request.json()) as { messages: ChatMessage[]; maxTokens?: number };
-    const pieces = session.chat(messages).generate({ maxTokens, drafts: true, signal: request.signal });
+    const pieces = session.chat(messages, { specialTokens: "text" }).generate({ maxTokens, drafts: true, signal: request.signal });
     const first = await pieces.next(); // what is wrong with a request is known before its answer begins
     return new Response(textOf(session, first, pieces), { headers: { "content-type": "text/plain; charset=utf-8" } });
   } catch (error) {

@@ -213,7 +213,7 @@ describe("chat templates", () => {
 
   test("special tokens and the caller's values", () => {
     const template = withTemplate("{{ eos_token }}|{{ think }}|{{ messages[0].extra.n }}|{{ tools is defined }}");
-    expect(template.render([{ role: "user", content: "", extra: { n: 3 } }], { variables: { think: "yes" } })).toBe("<|im_end|>|yes|3|false");
+    expect(template.render([{ role: "user", content: "", extra: { n: 3 } }], { variables: { think: "yes" } })).toBe("<|im_end|>|yes|3|True");
     const folder = folderWith((_, config) => Object.assign(config, { chat_template: "{{ bos_token }}", bos_token: { content: "<s>" } }));
     expect(ChatTemplate.load(folder)!.render([])).toBe("<s>");
   });

@@ -57,6 +57,16 @@ export interface DraftingOptions extends NgramOptions {
   readonly tokens?: number | undefined;
 }
 
+/** Options of appending. */
+export interface AppendOptions {
+  /**
+   * How the text of a control token, such as `<|im_end|>`, or of another added one counts within a text: as that token
+   * (`"parse"`, as transformers has it), or as text like any other (`"text"`, for what users write). Token ids are taken as they
+   * are. @default "parse"
+   */
+  readonly specialTokens?: "parse" | "text" | undefined;
+}
+
 /** Options of reading what was appended. */
 export interface ReadOptions {
   /** Ends the wait: what was read by then stays read. */

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { choice, integer, options, signal } from "../../arguments/schema-parts.ts";
 import { samplingShape } from "../sampling/sampling-schemas.ts";
 import type { SessionCacheOptions } from "./prefix-cache.ts";
-import type { GenerateOptions, ReadOptions, ReadProgress } from "./session-options.ts";
+import type { AppendOptions, GenerateOptions, ReadOptions, ReadProgress } from "./session-options.ts";
 
 const count = integer(0, 2 ** 31 - 1);
 const onProgress = z.custom<(progress: ReadProgress) => void>((value) => typeof value === "function", "a function").optional();
@@ -33,6 +33,9 @@ export const generateOptions = options<GenerateOptions>()({
   signal,
   onProgress,
 });
+
+/** {@link AppendOptions} */
+export const appendOptions = options<AppendOptions>()({ specialTokens: choice("parse", "text").optional() });
 
 /** {@link ReadOptions} */
 export const readOptions = options<ReadOptions>()({ signal, onProgress });

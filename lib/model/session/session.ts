@@ -12,7 +12,7 @@ import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { readSession, writeSession } from "./session-file.ts";
-import type { Completion, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions, Usage } from "./session-options.ts";
+import type { AppendOptions, Completion, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions, Usage } from "./session-options.ts";
 import { Stored } from "./stored.ts";
 
 /** Makes a session. */
@@ -90,17 +90,19 @@ export class Session implements Disposable {
 
   /**
    * Adds tokens, or the tokens of a text: what comes after the tokens that are there. Nothing is read yet. Several texts are
-   * turned into tokens one by one, which may give others than the texts as one.
+   * turned into tokens one by one, which may give others than the texts as one. For what users write,
+   * `{ specialTokens: "text" }`: then no text of theirs is a control token.
    *
    * @throws {GatedDeltaError} for ids outside the vocabulary, more tokens than the model has positions, a text where there
    *   is no tokenizer, and during a generation. Nothing was added then.
    */
-  append(content: string | readonly number[] | Int32Array | Uint32Array): this {
+  append(content: string | readonly number[] | Int32Array | Uint32Array, options?: AppendOptions): this {
     const op = "session.append";
     this.#idle(op);
+    const specialTokens = options === undefined ? undefined : checkOptions(schemas().appendOptions, op, options).specialTokens;
     const { vocabSize, maxPositions } = this.model.config;
     const limits = { expected: "a text, or an array of token ids, an Int32Array or a Uint32Array", vocabSize, most: largestIndex };
-    const tokens = typeof content === "string" ? this.model.text.encode(content) : readTokenIds(op, "content", content, limits);
+    const tokens = typeof content === "string" ? this.model.text.encode(content, { specialTokens }) : readTokenIds(op, "content", content, limits);
     this.#idle(op); // reading an array can run code of the caller's
     const { tokens: all, messageEnds } = this.#of;
     if (tokens.length > maxPositions - all.length) {

@@ -1,21 +1,23 @@
+import { statSync } from "node:fs";
 import { join } from "node:path";
-import { invalid, largestIndex } from "../../arguments/checks.ts";
+import { invalid } from "../../arguments/checks.ts";
 import { membersOf } from "../../arguments/members.ts";
-import { asArray, reading } from "../../arguments/reading.ts";
+import { reading } from "../../arguments/reading.ts";
 import { FileError, GatedDeltaError, describe } from "../../errors.ts";
 import { isJsonObject } from "../../safetensors/json.ts";
 import type { JsonObject } from "../../safetensors/json.ts";
+import { plain, readMessages } from "./chat-messages.ts";
+import type { ChatMessage, Plain } from "./chat-messages.ts";
+import { BudgetError, largestTemplate, longestBlank } from "./jinja/budget.ts";
+import { parse, render } from "./jinja/interpreter.ts";
+import type { Program } from "./jinja/interpreter.ts";
+import { piecesOf } from "./jinja/origin.ts";
+import type { Text, TextPiece } from "./jinja/origin.ts";
+import { valueOf } from "./jinja/values.ts";
+import type { Value } from "./jinja/values.ts";
 import { readObject, readText } from "./text-files.ts";
 
-/** A message of a conversation. A template may read more of it than these, such as `tool_calls`. */
-export interface ChatMessage {
-  /** Who says it: `system`, `user`, `assistant` or `tool`. */
-  readonly role: string;
-  /** Its text, or parts of it in a form that the template knows. */
-  readonly content?: unknown;
-  /** Whatever else the template knows, such as `tool_calls`. */
-  readonly [key: string]: unknown;
-}
+export type { ChatMessage } from "./chat-messages.ts";
 
 /** Options of {@link ChatTemplate.render}. */
 export interface ChatOptions {
@@ -27,14 +29,15 @@ export interface ChatOptions {
   readonly template?: string | undefined;
   /** Further values for the template, by name, such as `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>> | undefined;
+  /**
+   * How the text of a control token, such as `<|im_end|>`, or of another added one counts within messages and tools: as that
+   * token (`"parse"`, as transformers has it), or as text like any other (`"text"`, for what users write). Those that the template
+   * itself writes, and those in {@link variables}, are tokens either way. @default "parse"
+   */
+  readonly specialTokens?: "parse" | "text" | undefined;
 }
 
-/** What is used of `@huggingface/jinja`. */
-interface Template {
-  render(values: Record<string, unknown>): string;
-}
-
-const optionNames = ["addGenerationPrompt", "tools", "template", "variables"] as const;
+const optionNames = ["addGenerationPrompt", "tools", "template", "variables", "specialTokens"] as const;
 
 /**
  * A model's chat templates: how a conversation is written as one text. They are Jinja, in the folder's
@@ -44,7 +47,7 @@ export class ChatTemplate {
   /** The file that they came from. */
   readonly path: string;
   readonly #sources: ReadonlyMap<string, string>;
-  readonly #parsed = new Map<string, Template>();
+  readonly #parsed = new Map<string, Program>();
   /** Texts of the special tokens by their names in `tokenizer_config.json`, which templates may use. */
   readonly #tokens: Readonly<Record<string, string>>;
 
@@ -66,6 +69,9 @@ export class ChatTemplate {
     const configPath = join(folder, "tokenizer_config.json");
     const config = readObject(op, configPath, "a tokenizer's configuration") ?? {};
     const path = join(folder, "chat_template.jinja");
+    // A character takes up to three bytes of UTF-8; a file far beyond what is parsed is not read.
+    const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+    if (bytes > 3 * largestTemplate) throw new FileError(path, { op, expected: `a chat template of at most ${largestTemplate} characters`, received: `${bytes} bytes` });
     const text = readText(op, path, "a chat template");
     const sources = text !== undefined ? new Map([["default", text]]) : templatesOf(op, configPath, config["chat_template"]);
     if (sources.size === 0) return undefined;
@@ -80,64 +86,71 @@ export class ChatTemplate {
   /**
    * A conversation as one text.
    *
-   * @throws {GatedDeltaError} of code `invalid-argument` for arguments of other kinds, and for what the template itself
-   *   refuses: its words are in the message. {@link FileError} for a template that is no Jinja.
+   * @throws {GatedDeltaError} of code `invalid-argument` for arguments of other kinds, a role that neither is a common one nor
+   *   named by the template, and what the template itself refuses: its words are in the message. {@link UnsupportedError} for
+   *   images and other parts that are no text. {@link FileError} for a template that is no Jinja, or that takes more
+   *   than a million steps (and one for each character of the messages) or too much memory.
    */
   render(messages: readonly ChatMessage[], options: ChatOptions = {}): string {
+    return this.#render(messages, options).value;
+  }
+
+  /**
+   * A conversation as pieces, which {@link Tokenizer.encode} takes: with `specialTokens: "text"` those that the template wrote, in
+   * which texts of control tokens and of other added ones are these tokens, and those of the messages, in which they are text.
+   *
+   * @throws as {@link render}.
+   */
+  pieces(messages: readonly ChatMessage[], options: ChatOptions = {}): TextPiece[] {
+    return piecesOf(this.#render(messages, options));
+  }
+
+  #render(messages: readonly ChatMessage[], options: ChatOptions): Text {
     const op = "chat";
-    const given = asArray(op, "messages", "an array of { role, content }", messages, largestIndex);
-    const { addGenerationPrompt = true, tools, template = "default", variables } = optionsOf(op, options);
-    for (const [i, message] of given.entries()) {
-      const role: unknown = reading(op, `messages[${i}]`, () => (message as Partial<ChatMessage> | null)?.role);
-      if (typeof role !== "string") throw invalid(op, `messages[${i}].role`, "a string", role);
-      const said = reading(op, `messages[${i}]`, () => Object.keys(message as ChatMessage));
-      // A message of nothing but a role is a misspelt one: `contents`, say.
-      if (!said.includes("content") && !said.includes("tool_calls")) {
-        throw invalid(op, `messages[${i}].content`, "a text, or parts of one", `a message of ${said.join(", ")}`);
-      }
-    }
-    const parsed = this.#template(op, template);
-    const values = reading(op, "messages", () => ({
-      ...this.#tokens,
-      ...variables,
-      messages: plain(given),
-      ...(tools === undefined ? {} : { tools: plain(tools) }),
-      add_generation_prompt: addGenerationPrompt,
-    }));
+    const { addGenerationPrompt = true, tools, template = "default", variables, specialTokens = "parse" } = optionsOf(op, options);
+    const source = this.#sources.get(template);
+    if (source === undefined) throw invalid(op, "template", this.names.map((one) => JSON.stringify(one)).join(" | "), template);
+    const said = readMessages(op, messages, source);
+    const program = this.#program(op, template, source);
+    const own = specialTokens === "parse";
+    const values = new Map<string, Value>();
+    for (const [name, value] of Object.entries({ tools: null, documents: null, ...this.#tokens, ...variables?.value })) values.set(name, valueOf(value, true));
+    values.set("messages", valueOf(said.value, own));
+    if (tools !== undefined) values.set("tools", valueOf(tools.value, own));
+    values.set("add_generation_prompt", valueOf(addGenerationPrompt, true));
     try {
-      return parsed.render(values);
+      return render(program, values, said.characters + (tools?.characters ?? 0) + (variables?.characters ?? 0));
     } catch (cause) {
-      const message = `the template refuses them: ${cause instanceof Error ? cause.message : describe(cause)}`;
-      throw new GatedDeltaError("invalid-argument", { op, argument: "messages", message, cause });
+      const received = cause instanceof Error ? cause.message : describe(cause);
+      if (cause instanceof BudgetError) throw new FileError(this.path, { op, expected: "a chat template that writes these messages with bounded work", received, cause });
+      throw new GatedDeltaError("invalid-argument", { op, argument: "messages", message: `the template refuses them: ${received}`, cause });
     }
   }
 
-  #template(op: string, name: string): Template {
-    const source = this.#sources.get(name);
-    if (source === undefined) throw invalid(op, "template", this.names.map((one) => JSON.stringify(one)).join(" | "), name);
+  #program(op: string, name: string, source: string): Program {
     let parsed = this.#parsed.get(name);
     if (parsed !== undefined) return parsed;
+    const refuse = (expected: string, received: string, cause?: unknown) => new FileError(this.path, { op, expected, received, cause });
+    if (source.length > largestTemplate) throw refuse(`a chat template of at most ${largestTemplate} characters`, `${source.length}`);
+    if (new RegExp(`\\s{${longestBlank}}`).test(source)) throw refuse(`a chat template of fewer than ${longestBlank} spaces or line ends in a row`, "more");
     try {
-      parsed = new (library().Template)(source);
+      parsed = parse(source);
     } catch (cause) {
-      const received = cause instanceof Error ? cause.message : describe(cause);
-      throw new FileError(this.path, { op, expected: "a chat template in Jinja", received, cause });
+      throw refuse("a chat template in Jinja", cause instanceof Error ? cause.message : describe(cause), cause);
     }
     this.#parsed.set(name, parsed);
     return parsed;
   }
 }
 
-/** Loaded when the first template is used. */
-const library = () => require("@huggingface/jinja") as { readonly Template: new (source: string) => Template };
-
-/** A copy made of JSON's values: what a template reads has no getters, functions or circles. */
-function plain(value: unknown): unknown {
-  return JSON.parse(JSON.stringify(value));
+/** The options, with copies of what the template reads. */
+interface Checked extends Omit<ChatOptions, "tools" | "variables"> {
+  readonly tools: Plain<readonly object[]> | undefined;
+  readonly variables: Plain<JsonObject> | undefined;
 }
 
-function optionsOf(op: string, value: ChatOptions): ChatOptions {
-  const { addGenerationPrompt, tools, template, variables } = membersOf(op, value, optionNames);
+function optionsOf(op: string, value: ChatOptions): Checked {
+  const { addGenerationPrompt, tools, template, variables, specialTokens } = membersOf(op, value, optionNames);
   return reading(op, "options", () => {
     if (addGenerationPrompt !== undefined && typeof addGenerationPrompt !== "boolean") {
       throw invalid(op, "addGenerationPrompt", "a boolean", addGenerationPrompt);
@@ -145,7 +158,8 @@ function optionsOf(op: string, value: ChatOptions): ChatOptions {
     if (tools !== undefined && !Array.isArray(tools)) throw invalid(op, "tools", "an array of objects", tools);
     if (template !== undefined && typeof template !== "string") throw invalid(op, "template", "a template's name", template);
     if (variables !== undefined && !isJsonObject(variables)) throw invalid(op, "variables", "an object of values", variables);
-    return { addGenerationPrompt, tools, template, variables: variables && (plain(variables) as JsonObject) };
+    if (specialTokens !== undefined && specialTokens !== "parse" && specialTokens !== "text") throw invalid(op, "specialTokens", '"parse" | "text"', specialTokens);
+    return { addGenerationPrompt, tools: tools && plain(tools), template, variables: variables && plain(variables), specialTokens };
   });
 }
 

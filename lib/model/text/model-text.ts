@@ -4,6 +4,7 @@ import { UnsupportedError } from "../../errors.ts";
 import { ChatTemplate } from "./chat-template.ts";
 import type { ChatMessage, ChatOptions } from "./chat-template.ts";
 import { Tokenizer } from "./tokenizer.ts";
+import type { EncodeOptions } from "./tokenizer.ts";
 import type { VocabularyLimits } from "./vocabulary.ts";
 
 /**
@@ -60,16 +61,16 @@ export class ModelText {
    *
    * @throws {UnsupportedError} where the folder has no tokenizer; as {@link Tokenizer.encode}.
    */
-  encode(text: string): number[] {
-    return this.tokenizer.encode(text);
+  encode(text: string, options?: EncodeOptions): number[] {
+    return this.tokenizer.encode(text, options);
   }
 
   /**
-   * The token ids of a conversation, ready for an answer: {@link ChatTemplate.render}, then {@link Tokenizer.encode}.
+   * The token ids of a conversation, ready for an answer: {@link ChatTemplate.pieces}, then {@link Tokenizer.encode}.
    *
    * @throws {UnsupportedError} where the folder has no chat template or no tokenizer; as {@link ChatTemplate.render}.
    */
   chat(messages: readonly ChatMessage[], options?: ChatOptions): number[] {
-    return this.tokenizer.encode(this.template.render(messages, options));
+    return this.tokenizer.encode(this.template.pieces(messages, options));
   }
 }

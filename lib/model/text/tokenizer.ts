@@ -1,10 +1,15 @@
 import { join } from "node:path";
 import { membersOf } from "../../arguments/members.ts";
-import { asArray } from "../../arguments/reading.ts";
+import { asArray, reading } from "../../arguments/reading.ts";
 import { asInteger, invalid, largestIndex } from "../../arguments/checks.ts";
 import { FileError, GatedDeltaError, describe } from "../../errors.ts";
+import { isJsonObject } from "../../safetensors/json.ts";
 import { bytesOfToken } from "./byte-level.ts";
 import { Detokenizer } from "./detokenizer.ts";
+import { Encoder } from "./encoder.ts";
+import { ExpressionError } from "./expression-worker.ts";
+import { checkExpressions } from "./expressions.ts";
+import type { TextPiece } from "./jinja/origin.ts";
 import { readObject } from "./text-files.ts";
 import { readVocabulary } from "./vocabulary.ts";
 import type { Vocabulary, VocabularyLimits } from "./vocabulary.ts";
@@ -16,17 +21,18 @@ export interface EncodeOptions {
    * these itself. @default false
    */
   readonly addSpecialTokens?: boolean | undefined;
+  /**
+   * How the text of a control token, such as `<|im_end|>`, or of another added one counts within the text: as that token
+   * (`"parse"`, as transformers has it), or as text like any other (`"text"`, for what users write). Of pieces each says so itself.
+   * @default "parse"
+   */
+  readonly specialTokens?: "parse" | "text" | undefined;
 }
 
 /** Options of {@link Tokenizer.decode} and {@link Tokenizer.detokenizer}. */
 export interface DecodeOptions {
   /** Whether control tokens, such as the one that ends a message, appear as their text. @default false */
   readonly specialTokens?: boolean | undefined;
-}
-
-/** What is used of `@huggingface/tokenizers`. */
-interface Encoder {
-  encode(text: string, options: { add_special_tokens: boolean }): { readonly ids: readonly (number | undefined)[] };
 }
 
 let making = false;
@@ -63,9 +69,10 @@ export class Tokenizer {
     if (json === undefined) return undefined;
     const config = readObject(op, join(folder, "tokenizer_config.json"), "a tokenizer's configuration") ?? {};
     const vocabulary = readVocabulary(op, path, json, limits);
+    checkExpressions(op, path, [json["pre_tokenizer"], json["normalizer"]]);
     let encoder: Encoder;
     try {
-      encoder = new (library().Tokenizer)(json, config);
+      encoder = new Encoder(json, config, vocabulary);
     } catch (cause) {
       throw new FileError(path, { op, expected: "a tokenizer", received: `one that can't be used (${reason(cause)})`, cause });
     }
@@ -93,22 +100,34 @@ export class Tokenizer {
   }
 
   /**
-   * The token ids of a text. Texts of added tokens within it, control tokens too, become these tokens.
+   * The token ids of a text, or of pieces of one: {@link ChatTemplate.pieces}. Pieces are one text, whose tokens may reach from one
+   * into the next.
    *
-   * @throws {GatedDeltaError} of code `invalid-argument` for what is no text.
+   * @throws {GatedDeltaError} of code `invalid-argument` for what is no text. {@link FileError} where regular expressions
+   *   of the tokenizer that are not those of a known model take longer than a quarter of a second and a millisecond per thousand characters.
    */
-  encode(text: string, options: EncodeOptions = {}): number[] {
+  encode(text: string | readonly TextPiece[], options: EncodeOptions = {}): number[] {
     const op = "tokenizer.encode";
-    const { addSpecialTokens = false } = membersOf(op, options, ["addSpecialTokens"]);
-    if (typeof text !== "string") throw invalid(op, "text", "a string", text);
+    const { addSpecialTokens = false, specialTokens = "parse" } = membersOf(op, options, ["addSpecialTokens", "specialTokens"]);
     if (typeof addSpecialTokens !== "boolean") throw invalid(op, "addSpecialTokens", "a boolean", addSpecialTokens);
-    const { ids } = this.#encoder.encode(text, { add_special_tokens: addSpecialTokens });
+    if (specialTokens !== "parse" && specialTokens !== "text") throw invalid(op, "specialTokens", '"parse" | "text"', specialTokens);
+    const pieces = typeof text === "string" ? [{ text, special: specialTokens === "parse" }] : readPieces(op, text);
+    const ids = this.#encode(op, pieces, addSpecialTokens);
     const most = this.#vocabulary.tokens.length - 1;
     for (const id of ids) {
       if (id !== undefined && id >= 0 && id <= most) continue;
       throw new FileError(this.path, { op, expected: `only tokens of ids 0..${most} from its rules`, received: describe(id) });
     }
     return ids as number[];
+  }
+
+  #encode(op: string, pieces: readonly TextPiece[], addSpecialTokens: boolean): readonly (number | undefined)[] {
+    try {
+      return this.#encoder.encode(pieces, addSpecialTokens);
+    } catch (cause) {
+      if (!(cause instanceof ExpressionError)) throw cause;
+      throw new FileError(this.path, { op, expected: "regular expressions that take bounded time", received: cause.message, cause });
+    }
   }
 
   /**
@@ -147,8 +166,15 @@ export class Tokenizer {
   }
 }
 
-/** Loaded when the first tokenizer is. */
-const library = () => require("@huggingface/tokenizers") as { readonly Tokenizer: new (tokenizer: object, config: object) => Encoder };
+function readPieces(op: string, value: unknown): TextPiece[] {
+  const expected = "a string, or an array of { text, special }";
+  return asArray(op, "text", expected, value, largestIndex).map((piece, i) => {
+    const { text, special } = reading(op, `text[${i}]`, () => (isJsonObject(piece) ? { text: piece["text"], special: piece["special"] } : { text: undefined, special: undefined }));
+    if (typeof text !== "string") throw invalid(op, `text[${i}].text`, "a string", text);
+    if (typeof special !== "boolean") throw invalid(op, `text[${i}].special`, "a boolean", special);
+    return { text, special };
+  });
+}
 
 function reason(cause: unknown): string {
   return cause instanceof Error ? cause.message : describe(cause);

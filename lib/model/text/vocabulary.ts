@@ -2,7 +2,11 @@
 import { FileError, UnsupportedError, describe } from "../../errors.ts";
 import { isJsonObject } from "../../safetensors/json.ts";
 import type { JsonObject } from "../../safetensors/json.ts";
+import type { AddedToken } from "./added-tokens.ts";
 import { byteCharacters } from "./byte-level.ts";
+
+/** In UTF-16 units; the longest published ones have some thirty. Finding them takes as many looks at each place of a text. */
+const longestAddedToken = 1024;
 
 /** What a tokenizer must agree with. */
 export interface VocabularyLimits {
@@ -20,6 +24,8 @@ export interface Vocabulary {
   readonly added: ReadonlySet<number>;
   /** Of these, ids of control tokens. */
   readonly special: ReadonlySet<number>;
+  /** How they are found in a text. */
+  readonly rules: readonly AddedToken[];
 }
 
 /**
@@ -41,6 +47,7 @@ export function readVocabulary(op: string, path: string, json: JsonObject, limit
   const tokens: (string | undefined)[] = [];
   const added = new Set<number>();
   const special = new Set<number>();
+  const rules: AddedToken[] = [];
   const most = limits.vocabSize - 1;
   const put = (token: string, id: unknown): number => {
     const what = `the id of ${describe(token)}`;
@@ -54,21 +61,24 @@ export function readVocabulary(op: string, path: string, json: JsonObject, limit
   };
   for (const token in vocab) put(token, vocab[token]);
   for (const [i, one] of addedTokens.entries()) {
-    const { content, id, special: isSpecial } = isJsonObject(one) ? one : ({} as JsonObject);
+    const { content, id, special: isSpecial, single_word: singleWord, lstrip, rstrip, normalized } = isJsonObject(one) ? one : ({} as JsonObject);
     if (typeof content !== "string" || content === "") throw refuse(`added_tokens[${i}].content: a text`, describe(content));
+    if (content.length > longestAddedToken) throw refuse(`added_tokens[${i}].content: at most ${longestAddedToken} characters`, `${content.length}`);
     const known = put(content, id);
     if (Object.hasOwn(vocab, content) && vocab[content] !== id) {
       throw refuse(`the id of ${describe(content)} to be one`, `${describe(vocab[content])} in model.vocab and ${known} in added_tokens`);
     }
     added.add(known);
     if (isSpecial === true) special.add(known);
+    const flags = { singleWord: singleWord === true, leftBlanks: lstrip === true, rightBlanks: rstrip === true };
+    rules.push({ id: known, content, ...flags, normalized: typeof normalized === "boolean" ? normalized : isSpecial !== true });
   }
   const missing = byteCharacters.findIndex((character) => !Object.hasOwn(vocab, character));
   if (missing >= 0) throw refuse("a token for each byte", `none for byte ${missing}`);
   for (const id of limits.eosTokens) {
     if (tokens[id] === undefined) throw refuse(`a token of id ${id}, which ends a text of this model`, "none");
   }
-  return { tokens, added, special };
+  return { tokens, added, special, rules };
 }
 
 /** What bytes a token stands for is known of byte-level BPE alone. */

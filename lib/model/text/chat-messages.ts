@@ -1,0 +1,90 @@
+/** The messages of a conversation, checked before a template sees them. */
+import { invalid, largestIndex } from "../../arguments/checks.ts";
+import { asArray, reading } from "../../arguments/reading.ts";
+import { UnsupportedError, describe } from "../../errors.ts";
+import { isJsonObject } from "../../safetensors/json.ts";
+
+/** A message of a conversation. A template may read more of it than these, such as `tool_calls`. */
+export interface ChatMessage {
+  /** Who says it: `system`, `user`, `assistant`, `tool`, or another role that the template names. */
+  readonly role: string;
+  /** Its text, or an array of parts `{ type: "text", text }`. Images and other parts are refused. */
+  readonly content?: unknown;
+  /** Whatever else the template knows, such as `tool_calls`. An integer beyond 2⁵³ is given as a bigint. */
+  readonly [key: string]: unknown;
+}
+
+/** Values of JSON that stand for some of the caller's, and how many characters they take. */
+export interface Plain<Value> {
+  readonly value: Value;
+  readonly characters: number;
+}
+
+const roles = ["system", "user", "assistant", "tool"];
+
+/**
+ * A copy of the messages.
+ *
+ * @param source the template's: a role that it names is known.
+ * @throws {GatedDeltaError} of code `invalid-argument` for what are no messages, an unknown role and content of another kind;
+ *   {@link UnsupportedError} for images and other parts that are no text.
+ */
+export function readMessages(op: string, messages: unknown, source: string): Plain<readonly unknown[]> {
+  const given = asArray(op, "messages", "an array of { role, content }", messages, largestIndex);
+  for (const [i, message] of given.entries()) {
+    const role: unknown = reading(op, `messages[${i}]`, () => (message as Partial<ChatMessage> | null)?.role);
+    if (typeof role !== "string") throw invalid(op, `messages[${i}].role`, "a string", role);
+    if (!isKnown(role, source)) throw invalid(op, `messages[${i}].role`, roles.map((one) => JSON.stringify(one)).join(" | "), role);
+    const said = reading(op, `messages[${i}]`, () => Object.keys(message as ChatMessage));
+    // A message of nothing but a role is a misspelt one: `contents`, say.
+    if (!said.includes("content") && !said.includes("tool_calls")) {
+      throw invalid(op, `messages[${i}].content`, "a text, or parts of one", `a message of ${said.join(", ")}`);
+    }
+  }
+  const copy = reading(op, "messages", () => plain(given));
+  for (const [i, message] of copy.value.entries()) checkContent(op, `messages[${i}].content`, (message as ChatMessage).content);
+  return copy;
+}
+
+function isKnown(role: string, source: string): boolean {
+  return roles.includes(role) || (/^[\w-]{1,64}$/.test(role) && (source.includes(`'${role}'`) || source.includes(`"${role}"`)));
+}
+
+function checkContent(op: string, argument: string, content: unknown): void {
+  if (content === undefined || content === null || typeof content === "string" || isJsonObject(content)) return;
+  if (!Array.isArray(content)) throw invalid(op, argument, "a text, or parts of one", content);
+  for (const [i, part] of content.entries()) {
+    if (typeof part === "string") continue;
+    const { type = "text", text } = isJsonObject(part) ? part : { type: undefined, text: undefined };
+    if (type === "text" && typeof text === "string") continue;
+    const expected = 'a string or { type: "text", text }: the model reads text alone';
+    const received = !isJsonObject(part) ? describe(part) : type === "text" ? `a part of ${Object.keys(part).join(", ")}` : `a part of type ${describe(type)}`;
+    throw new UnsupportedError({ op, argument: `${argument}[${i}]`, expected, received });
+  }
+}
+
+/** JSON of a runtime that keeps the digits of numbers. */
+const withDigits = JSON as unknown as {
+  rawJSON(digits: string): unknown;
+  parse(text: string, revive: (key: string, value: unknown, context: { readonly source?: string }) => unknown): unknown;
+};
+
+/** A copy made of JSON's values and bigints: what a template reads has no getters, functions or circles. */
+export function plain<Value>(value: Value): Plain<Value> {
+  try {
+    const text = JSON.stringify(value);
+    return { value: JSON.parse(text), characters: text.length };
+  } catch (cause) {
+    let found = false;
+    const text = JSON.stringify(value, (_, member: unknown) => {
+      if (typeof member !== "bigint") return member;
+      found = true;
+      return withDigits.rawJSON(String(member));
+    });
+    if (!found) throw cause;
+    const copy = withDigits.parse(text, (_, member, { source }) =>
+      typeof member === "number" && !Number.isSafeInteger(member) && /^-?\d+$/.test(source!) ? BigInt(source!) : member,
+    );
+    return { value: copy as Value, characters: text.length };
+  }
+}

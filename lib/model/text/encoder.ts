@@ -1,0 +1,125 @@
+/**
+ * Texts as token ids. `@huggingface/tokenizers` normalizes, cuts and merges what stands between added tokens; these are found here,
+ * because it does not know single words, and because some texts are not to have any.
+ */
+import { AddedTokens } from "./added-tokens.ts";
+import type { Section } from "./added-tokens.ts";
+import { guardExpressions, startClock } from "./expressions.ts";
+import type { Clock, Step } from "./expressions.ts";
+import type { TextPiece } from "./jinja/origin.ts";
+import type { Vocabulary } from "./vocabulary.ts";
+
+type Ids = readonly (number | undefined)[];
+
+/** A tokenizer of `@huggingface/tokenizers`, as far as it is used. */
+interface LibraryTokenizer {
+  readonly normalizer: (Step & ((text: string) => string)) | null;
+  readonly pre_tokenizer: Step | null;
+  encode(text: string, options: { add_special_tokens: boolean }): { readonly ids: Ids };
+}
+
+/** Loaded when the first tokenizer is. */
+const library = () => require("@huggingface/tokenizers") as { readonly Tokenizer: new (tokenizer: object, config: object) => LibraryTokenizer };
+
+/** The tokenizer of a file. */
+export class Encoder {
+  readonly #tokenizer: LibraryTokenizer;
+  /** The same one, for text that is normalized already and has no added tokens. */
+  readonly #plain: LibraryTokenizer;
+  readonly #added: ReadonlySet<number>;
+  readonly #tokens: Vocabulary["tokens"];
+  /** Tokens that are looked for in the text as it is, those in the normalized one, and all of them. */
+  readonly #raw: AddedTokens;
+  readonly #normalized: AddedTokens | undefined;
+  readonly #all: AddedTokens;
+  readonly #clock: Clock = { left: 0 };
+  #frame: { readonly before: Ids; readonly after: Ids } | undefined;
+
+  constructor(json: object, config: object, { added, tokens, rules }: Vocabulary) {
+    this.#tokenizer = new (library().Tokenizer)(json, config);
+    const whole = { split: (text: string) => [text] };
+    this.#plain = Object.assign(Object.create(this.#tokenizer) as LibraryTokenizer, {
+      normalizer: null,
+      added_tokens_map: new Map(),
+      splitter_unnormalized: whole,
+      splitter_normalized: whole,
+    });
+    guardExpressions(this.#tokenizer.normalizer, this.#clock);
+    guardExpressions(this.#tokenizer.pre_tokenizer, this.#clock);
+    this.#added = added;
+    this.#tokens = tokens;
+    const later = rules.filter(({ normalized }) => normalized);
+    this.#raw = new AddedTokens(rules.filter(({ normalized }) => !normalized));
+    startClock(this.#clock, 0);
+    this.#normalized = later.length === 0 ? undefined : new AddedTokens(later, (content) => this.#normal(content));
+    this.#all = new AddedTokens(rules);
+  }
+
+  /** @param frame whether what the tokenizer puts around a whole text is added. */
+  encode(pieces: readonly TextPiece[], frame: boolean): Ids {
+    const text = pieces.map((piece) => piece.text).join("");
+    startClock(this.#clock, text.length);
+    const ids = pieces.every(({ special }) => special) ? this.#parsed(text) : this.#mixed(text, pieces);
+    if (!frame) return ids;
+    const { before, after } = (this.#frame ??= this.#findFrame());
+    return [...before, ...ids, ...after];
+  }
+
+  /** Of a text in which every token's text is the token. */
+  #parsed(text: string): Ids {
+    const ids: (number | undefined)[] = [];
+    const whole = (part: string) => [{ start: 0, end: part.length }];
+    const put = (sections: readonly Section[], ofText: (text: string) => void) => {
+      for (const section of sections) {
+        if ("token" in section) ids.push(section.token.id);
+        else ofText(section.text);
+      }
+    };
+    const plain = (part: string) => append(ids, this.#ofText(part));
+    put(this.#raw.split(text, whole(text)), (part) => {
+      const normal = this.#normal(part);
+      if (this.#normalized === undefined) plain(normal);
+      else put(this.#normalized.split(normal, whole(normal)), plain);
+    });
+    return ids;
+  }
+
+  /** Of a text some of whose pieces have no tokens but those of plain text. */
+  #mixed(text: string, pieces: readonly TextPiece[]): Ids {
+    let end = 0;
+    const ranges = pieces.map((piece) => ({ start: end, end: (end += piece.text.length), special: piece.special })).filter(({ special }) => special);
+    const ids: (number | undefined)[] = [];
+    for (const section of this.#all.split(text, ranges)) {
+      if ("token" in section) ids.push(section.token.id);
+      else for (const id of this.#ofText(this.#normal(section.text))) append(ids, id !== undefined && this.#added.has(id) ? this.#spelt(id) : [id]);
+    }
+    return ids;
+  }
+
+  #normal(text: string): string {
+    return this.#tokenizer.normalizer === null ? text : this.#tokenizer.normalizer(text);
+  }
+
+  #ofText(text: string): Ids {
+    return text === "" ? [] : this.#plain.encode(text, { add_special_tokens: false }).ids;
+  }
+
+  /** Merging can end in an added token where the vocabulary has its text as one: then its characters are encoded one by one. */
+  #spelt(id: number): Ids {
+    const characters = [...this.#tokens[id]!];
+    return characters.length === 1 ? [id] : characters.flatMap((character) => this.#ofText(character));
+  }
+
+  #findFrame(): { readonly before: Ids; readonly after: Ids } {
+    const probe = "a";
+    const alone = this.#ofText(this.#normal(probe));
+    const { ids } = this.#tokenizer.encode(probe, { add_special_tokens: true });
+    const at = ids.findIndex((_, i) => alone.every((id, k) => ids[i + k] === id));
+    return { before: ids.slice(0, Math.max(0, at)), after: ids.slice(at < 0 ? 0 : at + alone.length) };
+  }
+}
+
+/** `push` of any number: an argument each would need as much stack. */
+function append<Item>(to: Item[], items: readonly Item[]): void {
+  for (const item of items) to.push(item);
+}

@@ -1,0 +1,126 @@
+/**
+ * The regular expressions of a `tokenizer.json`. They come with a model's folder, and one of ten characters can take hours on forty.
+ * Those that published models have are known to take time in proportion to the text and run in the thread, any other one in a Worker.
+ */
+import { FileError } from "../../errors.ts";
+import { isJsonObject } from "../../safetensors/json.ts";
+import { findInWorker } from "./expression-worker.ts";
+
+/** Characters of an expression; the longest published ones have some three hundred. */
+const longestExpression = 10_000;
+
+/** Milliseconds of an `encode` that unknown expressions get, and per thousand characters of its text. */
+const limitOfText = 250;
+const limitPerThousand = 1;
+
+const contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+const upper = "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]";
+const lower = "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]";
+const ends = "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+/**
+ * In each of them a run of characters is matched by one alternative after at most one pass back over it, so the whole takes a
+ * bounded number of passes; a test times them on long runs.
+ */
+export const knownExpressions: readonly string[] = [
+  // GPT-2, and OLMo and others after it
+  "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+  // Qwen2, Qwen2.5, Qwen3, Qwen3-Next
+  `${contractions}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${ends}`,
+  // Qwen3.5
+  `${contractions}|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|${ends}`,
+  // Llama 3, OLMo 2, GPT-4
+  `${contractions}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${ends}`,
+  // GPT-4o, gpt-oss
+  `[^\\r\\n\\p{L}\\p{N}]?${upper}*${lower}+${contractions}?|[^\\r\\n\\p{L}\\p{N}]?${upper}+${lower}*${contractions}?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|${ends}`,
+  // Parts of DeepSeek's, and digits in several
+  "\\p{N}{1,3}",
+  "\\p{N}",
+  "[一-龥\u3040-ゟ゠-ヿ]+",
+];
+
+const known = new Set(knownExpressions);
+
+/** Time that is left to unknown expressions. */
+export interface Clock {
+  left: number;
+}
+
+/** Gives a text its time. */
+export function startClock(clock: Clock, characters: number): void {
+  clock.left = limitOfText + limitPerThousand * (characters / 1000);
+}
+
+/** Stands for an expression in the library's objects: what `String.prototype`'s methods call. */
+class GuardedExpression {
+  readonly flags = "gu";
+  readonly #expression: RegExp;
+  readonly #clock: Clock;
+
+  constructor(expression: RegExp, clock: Clock) {
+    this.#expression = expression;
+    this.#clock = clock;
+  }
+
+  *[Symbol.matchAll](text: string): Generator<{ readonly 0: string; readonly index: number }> {
+    const { found, took } = findInWorker(this.#expression, text, this.#clock.left);
+    this.#clock.left = Math.max(0, this.#clock.left - took);
+    for (let i = 0; i < found.length; i += 2) yield { 0: text.slice(found[i], found[i + 1]), index: found[i]! };
+  }
+
+  [Symbol.match](text: string): string[] | null {
+    const all = [...this[Symbol.matchAll](text)].map((match) => match[0]);
+    return all.length === 0 ? null : all;
+  }
+
+  [Symbol.split](text: string): string[] {
+    return this.#between(text);
+  }
+
+  [Symbol.replace](text: string, by: string): string {
+    return this.#between(text).join(by);
+  }
+
+  #between(text: string): string[] {
+    const parts: string[] = [];
+    let start = 0;
+    for (const { 0: match, index } of this[Symbol.matchAll](text)) {
+      parts.push(text.slice(start, index));
+      start = index + match.length;
+    }
+    return [...parts, text.slice(start)];
+  }
+}
+
+/** @throws {FileError} for an expression that is too long to be made. */
+export function checkExpressions(op: string, path: string, json: unknown): void {
+  for (const expression of expressionsOf(json)) {
+    if (expression.length <= longestExpression) continue;
+    throw new FileError(path, { op, expected: `regular expressions of at most ${longestExpression} characters`, received: `${expression.length}` });
+  }
+}
+
+function expressionsOf(json: unknown): string[] {
+  if (Array.isArray(json)) return json.flatMap(expressionsOf);
+  if (!isJsonObject(json)) return [];
+  const own = isJsonObject(json["pattern"]) ? json["pattern"]["Regex"] : undefined;
+  return [...(typeof own === "string" ? [own] : []), ...expressionsOf(json["pretokenizers"]), ...expressionsOf(json["normalizers"])];
+}
+
+/** A normalizer or a pre-tokenizer of the library, as far as it is used; both may be made of others. */
+export interface Step {
+  readonly config?: { readonly pattern?: { readonly Regex?: unknown } | undefined } | undefined;
+  pattern?: unknown;
+  readonly tokenizers?: readonly (Step | null)[] | undefined;
+  readonly normalizers?: readonly (Step | null)[] | undefined;
+}
+
+/** Puts a guard into the place of each expression that is not known. */
+export function guardExpressions(step: Step | null | undefined, clock: Clock): void {
+  if (step === null || step === undefined) return;
+  const { pattern } = step;
+  if (pattern instanceof RegExp && typeof step.config?.pattern?.Regex === "string" && !known.has(step.config.pattern.Regex)) {
+    step.pattern = new GuardedExpression(pattern, clock);
+  }
+  for (const inner of [...(step.tokenizers ?? []), ...(step.normalizers ?? [])]) guardExpressions(inner, clock);
+}

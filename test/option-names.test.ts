@@ -69,6 +69,7 @@ const cases: Record<string, [sound: object, call: Call]> = {
   "Session#hidden": [{}, (given) => model.session().append([1]).hidden(given)],
   "ModelText#chat": [{ addGenerationPrompt: true }, (given) => model.text.chat([{ role: "user", content: "a" }], given)],
   "ChatTemplate#render": [{ addGenerationPrompt: true }, (given) => model.text.template.render([{ role: "user", content: "a" }], given)],
+  "ChatTemplate#pieces": [{ addGenerationPrompt: true }, (given) => model.text.template.pieces([{ role: "user", content: "a" }], given)],
   "Tokenizer#encode": [{ addSpecialTokens: false }, (given) => model.text.tokenizer.encode("a", given)],
   "Tokenizer#decode": [{ specialTokens: true }, (given) => model.text.tokenizer.decode([1], given)],
   "Tokenizer#detokenizer": [{ specialTokens: true }, (given) => model.text.tokenizer.detokenizer(given)],

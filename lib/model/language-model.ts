@@ -4,7 +4,9 @@ import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
 import { StatePool } from "../states/state-pool.ts";
 import { asDevice } from "../tensor/device-handle.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
-import { readBatch } from "./batch.ts";
+import { DraftMemory } from "../states/draft-memory.ts";
+import { expectRunnable, readBatch } from "./batch.ts";
+import type { BatchLimits, Entry } from "./batch.ts";
 import { importSchemas } from "./import-schemas.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
@@ -13,6 +15,7 @@ import type { BatchEntry, LoadModelOptions } from "./model-options.ts";
 import { rememberMemory } from "./model-memory.ts";
 import { PagePool } from "./page-pool.ts";
 import { PendingRuns } from "./pending-runs.ts";
+import { verificationOf } from "./run-result.ts";
 import type { RunResult } from "./run-result.ts";
 import { Runner } from "./runner.ts";
 import { readModelSampling } from "./sampling/generation-config.ts";
@@ -68,6 +71,7 @@ export class LanguageModel implements Disposable {
   readonly #loaded: LoadedModel;
   readonly #pool: StatePool;
   readonly #pages: PagePool;
+  readonly #records: DraftMemory;
   readonly #runner: Runner;
   readonly #pending: PendingRuns;
   #disposed = false;
@@ -75,7 +79,7 @@ export class LanguageModel implements Disposable {
   private constructor(device: Device, loaded: LoadedModel, options: LoadModelOptions) {
     const op = "LanguageModel.load";
     if (!making) throw new GatedDeltaError("invalid-argument", { op: "LanguageModel", expected: "LanguageModel.load(…)" });
-    const { states, pages, dtype = "f32", batchTokens = 512, promptTokens = 64 } = options;
+    const { states, pages, dtype = "f32", batchTokens = 512, promptTokens = 64, draftTokens = 32 } = options;
     const { config, weights, skipped } = loaded;
     const { slots, dtype: stateDtype = "f32" } = typeof states === "number" ? { slots: states } : states;
     const { count, tokens = pageTokens, dtype: pageDtype = dtype } = typeof pages === "number" ? { count: pages } : pages;
@@ -94,9 +98,13 @@ export class LanguageModel implements Disposable {
     // Without attention a sequence has no keys: one page that never ends, of which there are as many as sequences.
     const shape = attentionLayers > 0 ? { count, tokens } : { count: slots, tokens: 2 ** 31 };
     this.#pages = made.use(new PagePool(op, device, { layers: attentionLayers, ...shape, kvHeads, headDim, dtype: pageDtype }));
-    this.#runner = made.use(new Runner({ device, config, weights, pool: this.#pool, pages: this.#pages, dtype, batchTokens }));
-    this.#loaded = loaded;
+    const perKey = config.mixer.gateDims === "key";
+    this.#records = made.use(new DraftMemory(this.#pool, { rows: draftTokens, dtype, perKey }));
     this.#pending = new PendingRuns(device);
+    const committed = (): void => this.#pending.follow();
+    const memory = { pool: this.#pool, pages: this.#pages, records: this.#records };
+    this.#runner = made.use(new Runner({ device, config, weights, ...memory, committed, dtype, batchTokens }));
+    this.#loaded = loaded;
     this.device = device;
     this.config = config;
     this.dtype = dtype;
@@ -105,7 +113,11 @@ export class LanguageModel implements Disposable {
     this.text = new ModelText(loaded.folder, config);
     this.#scheduler = new Scheduler(this, { promptTokens, batchTokens });
     made.move();
-    rememberMemory(this, { pool: this.#pool, pages: this.#pages, weights, idle: () => this.#pending.over() });
+    const run = async (op: string, entries: readonly Entry[]): Promise<RunResult[]> => {
+      this.#alive(op);
+      return this.#run(op, entries);
+    };
+    rememberMemory(this, { pool: this.#pool, pages: this.#pages, weights, idle: () => this.#pending.over(), run });
     Object.freeze(this);
   }
 
@@ -184,7 +196,7 @@ export class LanguageModel implements Disposable {
     const { free, capacity } = this.#pool;
     if (free === 0) throw noState(op, capacity);
     const { ledger } = this.#pages;
-    return makeSequence({ model: this, ledger, handle: this.#pool.allocate(), list: ledger.create(), lost: undefined });
+    return makeSequence({ model: this, ledger, handle: this.#pool.allocate(), list: ledger.create(), lost: undefined, verification: undefined });
   }
 
   /**
@@ -244,16 +256,30 @@ export class LanguageModel implements Disposable {
   async run(batch: readonly BatchEntry[]): Promise<RunResult[]> {
     const op = "model.run";
     this.#alive(op);
-    const { vocabSize, maxPositions } = this.config;
-    const entries = readBatch(op, batch, { model: this, vocabSize, maxPositions, states: this.states });
+    const entries = readBatch(op, batch, this.#limits);
     this.#alive(op); // reading the batch can run code of the caller's
+    return this.#run(op, entries);
+  }
+
+  get #limits(): BatchLimits {
+    const { vocabSize, maxPositions } = this.config;
+    return { model: this, vocabSize, maxPositions, states: this.states };
+  }
+
+  async #run(op: string, entries: readonly Entry[]): Promise<RunResult[]> {
+    expectRunnable(op, entries, this.#limits);
     if (this.#pending.withResults) {
       const message = "a run whose results are wanted is pending, and this one would write over them: await it first";
       throw new GatedDeltaError("state", { op, message });
     }
     if (entries.length === 0) return [];
     const results = this.#runner.run(op, entries);
-    await this.#pending.wait(entries);
+    try {
+      await this.#pending.wait(entries);
+    } catch (error) {
+      for (const result of results) verificationOf(result)?.leave();
+      throw error;
+    }
     return results;
   }
 
@@ -262,6 +288,7 @@ export class LanguageModel implements Disposable {
     if (this.#disposed) return;
     this.#disposed = true;
     this.#runner[Symbol.dispose]();
+    this.#records[Symbol.dispose]();
     this.#pages[Symbol.dispose]();
     this.#pool[Symbol.dispose]();
     this.#loaded.weights[Symbol.dispose]();

@@ -1,8 +1,10 @@
 /** What a model is made of, as this room's other modules use it. */
 import type { StatePool } from "../states/state-pool.ts";
+import type { Entry } from "./batch.ts";
 import type { LanguageModel } from "./language-model.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { PagePool } from "./page-pool.ts";
+import type { RunResult } from "./run-result.ts";
 
 /** A model's states, pages and weights. */
 export interface ModelMemory {
@@ -11,6 +13,12 @@ export interface ModelMemory {
   readonly weights: ModelWeights;
   /** Settles when the runs are over that are pending now. */
   readonly idle: () => Promise<void>;
+  /**
+   * `model.run` of entries that were checked before (see {@link entryOf}), which may have guesses: {@link verificationOf} of
+   * their results ends the verification. Where records or pages are short fewer guesses are verified, or none. A run that
+   * fails leaves the sequences that verify as they were.
+   */
+  readonly run: (op: string, entries: readonly Entry[]) => Promise<RunResult[]>;
 }
 
 const memories = new WeakMap<object, ModelMemory>();

@@ -20,6 +20,7 @@ export const loadModelOptions = options<LoadModelOptions>()({
   dtype: floatDType.default("f32"),
   batchTokens: integer(1, 65536).default(512),
   promptTokens: integer(1, 65536).default(64),
+  draftTokens: integer(0, 65536).default(32),
   onProgress: z.custom<(progress: LoadProgress) => void>((value) => typeof value === "function", "a function").optional(),
 });
 

@@ -4,13 +4,13 @@
  */
 import { DisposedError, GatedDeltaError } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
-import type { BatchEntry } from "../model-options.ts";
 import type { RunResult } from "../run-result.ts";
+import { sequenceParts } from "../sequence.ts";
 import type { Sequence } from "../sequence.ts";
 import { beginSequenceFrom } from "../snapshot.ts";
 import type { SequenceSnapshot } from "../snapshot.ts";
 import type { CacheAccess } from "./prefix-cache.ts";
-import type { Scheduler, Work } from "./scheduler.ts";
+import type { Scheduler, Work, WorkEntry } from "./scheduler.ts";
 
 /** Of which token the logits are wanted, and what takes them: they can be read until it returns. */
 export interface Wanted {
@@ -82,6 +82,7 @@ export class Conversation {
    */
   begin(): void {
     if (this.disposed) throw endedError();
+    this.settle();
     if (this.sequence !== undefined && (this.sequence.disposed || !this.sequence.valid)) this.drop();
     if (this.sequence !== undefined || this.#restoring !== undefined) return;
     if (this.#restoreError !== undefined) {
@@ -96,6 +97,24 @@ export class Conversation {
     // The last token is read in any case: it gives the logits.
     const known = Uint32Array.from(this.tokens.slice(0, -1));
     this.sequence = this.cache?.lookup(known, this.salt) ?? stateFor("session", () => this.model.sequence());
+  }
+
+  /** Whether a verification of guesses is open. */
+  get verifying(): boolean {
+    return this.sequence !== undefined && sequenceParts(this.sequence)!.verification?.open === true;
+  }
+
+  /**
+   * Ends a verification of guesses: those that were given out are accepted. The last token stays to be read, unless its logits
+   * are kept. Tokens that were chosen and not given out are read again, should they be.
+   */
+  settle(): void {
+    const { sequence, tokens, logits, verifying } = this;
+    if (!verifying) return;
+    const verification = sequenceParts(sequence)!.verification!;
+    const drafts = tokens.length - verification.tokens - (logits === undefined ? 1 : 0);
+    if (drafts >= 0 && sequence!.valid) verification.accept(drafts);
+    else verification.leave();
   }
 
   /** Whether its sequence is being filled with what was stored. */
@@ -252,7 +271,7 @@ export class ReadAll implements Work {
     if (this.#to - read > 1) this.#positions ??= cache?.positions(read, this.#to - 1, messageEnds);
   }
 
-  next(most: number): readonly BatchEntry[] {
+  next(most: number): readonly WorkEntry[] {
     const { tokens, read } = this.#of;
     const sequence = this.#of.sequence!;
     const until = this.#positions?.find(({ position }) => position > read)?.position ?? this.#to;

@@ -11,9 +11,6 @@ import type { Conversation } from "./conversation.ts";
 import { DraftStep } from "./draft-step.ts";
 import type { GenerateOptions, Piece } from "./session-options.ts";
 
-/** Tokens that are read beside guesses; more are read first. */
-const mostCertain = 16;
-
 /** A token, and the logarithm of its probability where that is wanted. */
 type Chosen = Pick<Piece, "token" | "logprob">;
 
@@ -32,7 +29,6 @@ export class Generation {
   readonly #logprobs: boolean;
   /** Tokens that were chosen and not given out. */
   readonly #chosen: Chosen[] = [];
-  #draftStep: DraftStep | undefined;
 
   /** @throws {GatedDeltaError} for options that do not fit the model, or a session without room or beginning. */
   constructor(op: string, of: Conversation, options: GenerateOptions) {
@@ -84,7 +80,7 @@ export class Generation {
         if (of.disposed) throw endedError("session.generate");
       }
     } finally {
-      this.#leaveDraft();
+      of.settle();
       if (!of.disposed) of.keep();
     }
   }
@@ -93,7 +89,7 @@ export class Generation {
   async #choose(): Promise<void> {
     const of = this.#of;
     this.#signal.throwIfAborted();
-    this.#leaveDraft();
+    of.settle();
     const { logits } = of;
     if (logits !== undefined) {
       this.#take(logits);
@@ -102,24 +98,16 @@ export class Generation {
     // Logits that nobody kept: everything is read again.
     if (of.read === of.tokens.length) of.drop();
     const drafts = this.#drafts();
-    if (drafts.length > 0) {
-      const step = new DraftStep(of, drafts, (row) => this.#take(row));
-      this.#draftStep = step;
-      await of.do(step, this.#signal);
-    } else {
-      await of.do(new ReadAll(of, ({ logits: row }) => void this.#take(row)), this.#signal);
-    }
+    const take = (row: Float32Array) => this.#take(row);
+    await of.do(drafts.length > 0 ? new DraftStep(of, drafts, take) : new ReadAll(of, ({ logits: row }) => void take(row)), this.#signal);
     // It was aborted while its step ran, and nothing was given out: the logits are kept for the next generation.
     if (this.#chosen.length === 0) this.#signal.throwIfAborted();
   }
 
-  /** Guesses, where the sequence is ready for them. */
+  /** Guesses of the next tokens. */
   #drafts(): readonly number[] {
-    const { sequence, tokens } = this.#of;
-    if (this.#drafter === undefined || sequence === undefined || sequence.disposed || !sequence.valid) return [];
-    if (tokens.length - sequence.tokens > mostCertain) return [];
     // As many tokens as there are guesses, and one more, are chosen in a step.
-    return this.#drafter.draft(Math.min(this.#draftTokens, this.#most - tokens.length - 1));
+    return this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
   }
 
   /** Chooses the token after a row of logits; none where the generation was aborted, or is over with what was chosen. */
@@ -163,19 +151,6 @@ export class Generation {
     if (ends) return { ...chosen, text, end: "token" };
     if (found !== undefined) return { ...chosen, text, end: "string" };
     return last ? { ...chosen, text, end: "length" } : { ...chosen, text };
-  }
-
-  /** The fork that read guesses takes the sequence's place, where all that it has read was given out. */
-  #leaveDraft(): void {
-    const fork = this.#draftStep?.take();
-    this.#draftStep = undefined;
-    if (fork === undefined) return;
-    const of = this.#of;
-    if (of.disposed || !fork.valid || fork.tokens > of.tokens.length) {
-      fork[Symbol.dispose]();
-      return;
-    }
-    of.replace(fork);
   }
 }
 

@@ -5,6 +5,7 @@
  */
 import { GatedDeltaError } from "../../errors.ts";
 import { nextTurn } from "../../layer/turns.ts";
+import { entryOf } from "../batch.ts";
 import type { LanguageModel } from "../language-model.ts";
 import type { BatchEntry } from "../model-options.ts";
 import type { RunResult } from "../run-result.ts";
@@ -25,13 +26,20 @@ export interface Work {
   /** Whether what it needs is being made ready: it has no next step until then. {@link Scheduler.freed} is called when it is. */
   readonly preparing: boolean;
   /** The entries of its next step, of at most `most` tokens where it can be cut. Asking changes nothing. */
-  next(most: number): readonly BatchEntry[];
+  next(most: number): readonly WorkEntry[];
   /**
    * The step has run. Logits can be read until this returns.
    *
    * @returns whether there is no further step.
    */
   ran(results: readonly RunResult[]): boolean;
+}
+
+/** An entry of a step. */
+export interface WorkEntry extends BatchEntry {
+  readonly tokens: readonly number[];
+  /** How many of the tokens, the last ones, are guesses: as many of them are verified as there is room for. @default 0 */
+  readonly drafts?: number | undefined;
 }
 
 /** How work is done. */
@@ -61,7 +69,7 @@ interface Job {
 /** What a step has of one job. */
 interface Share {
   readonly job: Job;
-  readonly entries: readonly BatchEntry[];
+  readonly entries: readonly WorkEntry[];
 }
 
 /** How long states and pages that sessions do not know of are waited for before they are looked for again. */
@@ -221,11 +229,14 @@ export class Scheduler {
     }
   }
 
-  /** Counts the pages of some entries, too, and has reserves give some back where not enough are free. */
-  #takePages(need: PageNeed, entries: readonly BatchEntry[]): void {
+  /**
+   * Counts the pages of some entries, too, and has reserves give some back where not enough are free. Guesses are not counted:
+   * they take what is left.
+   */
+  #takePages(need: PageNeed, entries: readonly WorkEntry[]): void {
     const { ledger } = memoryOf(this.#model).pages;
     const lists = entries.map(({ sequence }) => sequenceParts(sequence)!.list);
-    const counts = entries.map(({ tokens }) => tokens.length);
+    const counts = entries.map(({ tokens, drafts = 0 }) => tokens.length - drafts);
     need.add(lists, counts);
     while (need.pages > ledger.free) {
       if (this.evict()) continue;
@@ -245,7 +256,8 @@ export class Scheduler {
     let failure: { readonly error: unknown } | undefined;
     try {
       while (this.#model.running) await nextTurn(); // a run of the caller's
-      results = await this.#model.run(step.flatMap(({ entries }) => entries));
+      const entries = step.flatMap((share) => share.entries.map((entry) => entryOf(entry, entry.drafts)));
+      results = await memoryOf(this.#model).run("model.run", entries);
       this.#steps++;
     } catch (error) {
       failure = { error };

@@ -2,7 +2,7 @@ import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { BoundsError, DisposedError, GatedDeltaError, errorOf } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
-import { isModel } from "../model-memory.ts";
+import { isModel, memoryOf } from "../model-memory.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
 import { viewsOf } from "../snapshot.ts";
 import { readTokenIds } from "../token-ids.ts";
@@ -201,6 +201,7 @@ export class Session implements Disposable {
     this.#alive(op);
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
+    of.settle();
     const { model, scheduler, cache, salt, whenFull } = of;
     const other = new Conversation({ model, scheduler, cache, salt, whenFull, tokens: of.tokens.slice(), messageEnds: of.messageEnds.slice() });
     if (of.sequence !== undefined && !of.sequence.disposed && of.sequence.valid) {
@@ -227,10 +228,14 @@ export class Session implements Disposable {
     expectPath(op, path);
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
+    of.settle();
     const { tokens, messageEnds, readable, stored, logits } = of;
     const read = readable === undefined ? stored : viewsOf(readable);
     const contents = { tokens: Int32Array.from(tokens), messageEnds: Int32Array.from(messageEnds), logits: logits?.slice(), read };
-    await of.whileSaving(() => writeSession(op, path, of.model, contents));
+    await of.whileSaving(async () => {
+      await memoryOf(of.model).idle(); // guesses that were accepted just now
+      await writeSession(op, path, of.model, contents);
+    });
   }
 
   /**

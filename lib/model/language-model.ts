@@ -117,7 +117,7 @@ export class LanguageModel implements Disposable {
       this.#alive(op);
       return this.#run(op, entries);
     };
-    rememberMemory(this, { pool: this.#pool, pages: this.#pages, weights, idle: () => this.#pending.over(), run });
+    rememberMemory(this, { ...memory, weights, idle: () => this.#pending.over(), run });
     Object.freeze(this);
   }
 

@@ -1,4 +1,5 @@
 /** What a model is made of, as this room's other modules use it. */
+import type { DraftMemory } from "../states/draft-memory.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import type { Entry } from "./batch.ts";
 import type { LanguageModel } from "./language-model.ts";
@@ -10,6 +11,8 @@ import type { RunResult } from "./run-result.ts";
 export interface ModelMemory {
   readonly pool: StatePool;
   readonly pages: PagePool;
+  /** For the records of guesses that are verified. */
+  readonly records: DraftMemory;
   readonly weights: ModelWeights;
   /** Settles when the runs are over that are pending now. */
   readonly idle: () => Promise<void>;

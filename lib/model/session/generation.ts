@@ -9,6 +9,7 @@ import { StopStrings } from "../text/stop-strings.ts";
 import { ReadAll, endedError } from "./conversation.ts";
 import type { Conversation } from "./conversation.ts";
 import { DraftStep } from "./draft-step.ts";
+import type { Reserve } from "./scheduler.ts";
 import type { GenerateOptions, Piece } from "./session-options.ts";
 
 /** A token, and the logarithm of its probability where that is wanted. */
@@ -29,6 +30,8 @@ export class Generation {
   readonly #logprobs: boolean;
   /** Tokens that were chosen and not given out. */
   readonly #chosen: Chosen[] = [];
+  /** Pages of guesses that were right: those that were not given out are read again, where others need the pages before. */
+  readonly #guesses: Reserve = { evict: () => this.#of.verifying && (this.#of.settle(), true) };
 
   /** @throws {GatedDeltaError} for options that do not fit the model, or a session without room or beginning. */
   constructor(op: string, of: Conversation, options: GenerateOptions) {
@@ -70,6 +73,7 @@ export class Generation {
 
   async *run(): AsyncGenerator<Piece, void, void> {
     const of = this.#of;
+    of.scheduler.add(this.#guesses);
     try {
       while (of.tokens.length < this.#most) {
         if (this.#chosen.length === 0) await this.#choose();
@@ -80,6 +84,7 @@ export class Generation {
         if (of.disposed) throw endedError("session.generate");
       }
     } finally {
+      of.scheduler.remove(this.#guesses);
       of.settle();
       if (!of.disposed) of.keep();
     }

@@ -157,7 +157,7 @@ describe("where memory is short", () => {
       for (const wrong of [Infinity, 1, 3]) {
         using _oracle = oracle(prompt, tokens, wrong);
         for (const whenFull of ["error", "wait"] as const) {
-          using model = await openTiny(device, { states: 1, pages: { count, tokens: tokensOfPage } });
+          using model = await openTiny(device, { states: 2, pages: { count, tokens: tokensOfPage } });
           using session = model.session({ whenFull }).append(prompt);
           expect(await tokensOf(session.generate({ ...all, maxTokens: answer, drafts: true }))).toEqual(tokens);
           expect((await rejection(collect(session.append(textOf(7, 2 * tokensOfPage)).generate({ ...all, drafts: true })))).code).toBe("out-of-memory");

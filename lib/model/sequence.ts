@@ -16,11 +16,6 @@ export interface SequenceParts {
   verification: Verification | undefined;
 }
 
-/** How many tokens a sequence has. */
-export function tokensOf({ list, verification }: SequenceParts): number {
-  return verification?.had ?? list.tokens;
-}
-
 /** Makes a sequence. */
 export let makeSequence: (parts: SequenceParts) => Sequence;
 
@@ -76,7 +71,8 @@ export class Sequence implements Disposable {
   /** How many tokens it has: of runs that were submitted, also those that are still pending. */
   get tokens(): number {
     this.#alive("sequence.tokens");
-    return tokensOf(this.#parts);
+    const { list, verification } = this.#parts;
+    return verification?.had ?? list.tokens;
   }
 
   /** Whether it was disposed, or its model. */

@@ -45,7 +45,7 @@ export class Verification {
   /** Whether it can still be ended. */
   get open(): boolean {
     const { sequence, draft } = this.#parts;
-    return sequence.verification === this && draft.open;
+    return sequence.verification === this && draft.open && !draft.pool.device.closed;
   }
 
   /** At most the first `drafts` guesses are right: the pages of those after them are given back now. */

@@ -8,6 +8,7 @@ import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { LanguageModel } from "../../lib/model.ts";
 import type { LoadModelOptions } from "../../lib/model.ts";
 import type { Entry } from "../../lib/model/batch.ts";
+import { memoryOf } from "../../lib/model/model-memory.ts";
 import { NgramDrafter } from "../../lib/model/ngram-drafter.ts";
 import { Runner } from "../../lib/model/runner.ts";
 import { Session } from "../../lib/model.ts";
@@ -145,6 +146,26 @@ describe("between two pieces", () => {
     expect([tokens[0]!, ...(await tokensOf(pieces))]).toEqual(tokens);
   });
 });
+
+test("an answer that nobody asks for any more, in the middle of right guesses, gives back all that it has when it is collected", async () => {
+  using model = await openTiny(device, { states: 3, pages: { count: 16, tokens: 4 } });
+  const { records } = memoryOf(model);
+  const prompt = textOf(2, 7);
+  const { tokens } = await coldRun(model, prompt, 12);
+  using _oracle = oracle(prompt, tokens);
+  await (async () => {
+    await model.session().append(prompt).generate({ ...all, drafts: true }).next();
+    expect([model.freeStates, model.freePages, records.free]).toEqual([2, 12, 17]);
+  })();
+  const until = performance.now() + 20_000; // a time limit
+  while (records.free < records.capacity && performance.now() < until) {
+    Bun.gc(true);
+    await Bun.sleep(5);
+  }
+  expect([model.freeStates, model.freePages, records.free]).toEqual([3, 16, 32]);
+  using session = model.session().append(prompt);
+  expect(await tokensOf(session.generate({ ...all, drafts: true, maxTokens: 12 }))).toEqual(tokens);
+}, 30_000);
 
 describe("where memory is short", () => {
   test("an answer that fits without drafts fits with them, whatever is guessed", async () => {

@@ -11,7 +11,7 @@ import { verificationOf } from "../run-result.ts";
 import type { RunResult } from "../run-result.ts";
 import { ReadAll } from "./conversation.ts";
 import type { Conversation } from "./conversation.ts";
-import type { WorkEntry } from "./scheduler.ts";
+import type { Reserve, WorkEntry } from "./scheduler.ts";
 
 /** Tokens that are read together with guesses; more are read first. */
 const mostCertain = 16;
@@ -53,4 +53,23 @@ export class DraftStep extends ReadAll {
     verification.narrow(right);
     return true;
   }
+}
+
+/**
+ * The pages of a session's guesses that were right and not given out, for others that need them: the session reads those tokens
+ * again. Whoever holds this does not keep the session from being collected.
+ */
+export function guessesOf(of: Conversation): Reserve {
+  const weak = new WeakRef(of);
+  const { scheduler } = of;
+  const reserve: Reserve = {
+    evict() {
+      const of = weak.deref();
+      if (of === undefined) scheduler.remove(reserve);
+      if (of?.verifying !== true) return false;
+      of.settle();
+      return true;
+    },
+  };
+  return reserve;
 }

@@ -8,8 +8,7 @@ import type { Detokenizer } from "../text/detokenizer.ts";
 import { StopStrings } from "../text/stop-strings.ts";
 import { ReadAll, endedError } from "./conversation.ts";
 import type { Conversation } from "./conversation.ts";
-import { DraftStep } from "./draft-step.ts";
-import type { Reserve } from "./scheduler.ts";
+import { DraftStep, guessesOf } from "./draft-step.ts";
 import type { GenerateOptions, Piece } from "./session-options.ts";
 
 /** A token, and the logarithm of its probability where that is wanted. */
@@ -30,8 +29,6 @@ export class Generation {
   readonly #logprobs: boolean;
   /** Tokens that were chosen and not given out. */
   readonly #chosen: Chosen[] = [];
-  /** Pages of guesses that were right: those that were not given out are read again, where others need the pages before. */
-  readonly #guesses: Reserve = { evict: () => this.#of.verifying && (this.#of.settle(), true) };
 
   /** @throws {GatedDeltaError} for options that do not fit the model, or a session without room or beginning. */
   constructor(op: string, of: Conversation, options: GenerateOptions) {
@@ -73,7 +70,8 @@ export class Generation {
 
   async *run(): AsyncGenerator<Piece, void, void> {
     const of = this.#of;
-    of.scheduler.add(this.#guesses);
+    const guesses = guessesOf(of);
+    of.scheduler.add(guesses);
     try {
       while (of.tokens.length < this.#most) {
         if (this.#chosen.length === 0) await this.#choose();
@@ -84,7 +82,7 @@ export class Generation {
         if (of.disposed) throw endedError("session.generate");
       }
     } finally {
-      of.scheduler.remove(this.#guesses);
+      of.scheduler.remove(guesses);
       of.settle();
       if (!of.disposed) of.keep();
     }

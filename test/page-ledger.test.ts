@@ -201,14 +201,14 @@ describe("pages against a plain model", () => {
     expect(ledger.free).toBe(4);
   });
 
-  test("a list that is cut gives back the pages that nobody else holds; it has no more tokens to lose than it had", () => {
+  test("a list that is cut gives back the pages that no other holds; it has no more tokens to lose than it had", () => {
     const ledger = new PageLedger(6, 2);
     const list = ledger.create();
     ledger.finish(ledger.begin(op, "batch", [list], [7]));
     const fork = ledger.fork(op, list);
     ledger.cut(op, list, 3);
     expect([list.tokens, list.pages, ledger.free]).toEqual([3, fork.pages.slice(0, 2), 2]);
-    // What it writes next lies in a page that the fork has, too.
+    // It writes next to a page that the fork has, too.
     const step = ledger.begin(op, "batch", [list], [1]);
     expect(step.copies.map(({ from }) => from)).toEqual([fork.pages[1]!]);
     expect(thrownBy(() => ledger.cut(op, list, 0)).code).toBe("state");

@@ -1,8 +1,8 @@
 /**
- * Times a step in which some sequences verify guesses beside others that decode, in turns in one run:
+ * Times a step in which some sequences verify guesses while others decode, in turns in one run:
  *
  * - `decode`: the neighbours alone, one token each;
- * - `fork`: one pass over the neighbours' tokens and, by a fork of each drafting sequence, its guesses, as sessions did once;
+ * - `fork`: one pass over the neighbours' tokens and, by a fork of each drafting sequence, its guesses;
  * - `mixed`: one pass, in which the drafting sequences verify; then all guesses are accepted;
  * - `two`: the neighbours' tokens, then the verification, each a submission; then all guesses are accepted.
  *

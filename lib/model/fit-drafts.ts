@@ -6,7 +6,7 @@ import type { Entry } from "./batch.ts";
 import { PageNeed } from "./page-ledger.ts";
 import type { PageLedger } from "./page-ledger.ts";
 
-/** What guesses need. */
+/** The memory that guesses can have. */
 export interface DraftRoom {
   readonly ledger: PageLedger;
   /** Tokens of which records can be kept. */

@@ -9,7 +9,7 @@ export class PendingRuns {
   /** Settles when the last run that was committed is over; undefined where none is pending. */
   #last: Promise<void> | undefined;
   #withResults = false;
-  /** Whether work was committed since that nobody waits for. */
+  /** Whether work was committed since that no run waits for. */
   #unawaited = false;
   /** The failure of such work, where it is no run's. */
   #left: { readonly error: unknown } | undefined;
@@ -23,7 +23,7 @@ export class PendingRuns {
     return this.#withResults;
   }
 
-  /** Notes work beside the runs that was committed just now, and that nobody waits for: its states know how it ends. */
+  /** Notes work that was committed just now and that no run waits for: its states know how it ends. */
   follow(): void {
     this.#unawaited = true;
   }

@@ -35,7 +35,7 @@ export interface ResultRows {
 /** Makes a result. */
 export let makeResult: (sequence: Sequence, lease: Lease, rows: ResultRows, vocabSize: number, verification?: Verification) => RunResult;
 
-/** What ends the verification of the guesses that an entry had; undefined where none was verified. */
+/** The verification of the guesses that an entry had; undefined where none was verified. */
 export let verificationOf: (result: RunResult) => Verification | undefined;
 
 let making = false;

@@ -227,7 +227,7 @@ export class Runner implements Disposable {
     });
   }
 
-  /** The sequences of a batch that was committed in part: nobody knows the tokens any more of those that it wrote. */
+  /** The sequences of a batch that was committed in part: the tokens of those that it wrote are unknown. */
   #lose(entries: readonly Entry[], step: PageStep, error: Error): void {
     const { ledger } = this.#parts.pages;
     ledger.finish(step);

@@ -8,7 +8,7 @@ import { GatedDeltaError } from "../errors.ts";
 import type { Draft } from "../states/draft.ts";
 import type { SequenceParts } from "./sequence.ts";
 
-/** What a verification works with. */
+/** The parts of a verification. */
 export interface VerificationParts {
   readonly sequence: SequenceParts;
   /** Of the sequence's state, over the certain tokens and the guesses. */
@@ -17,7 +17,7 @@ export interface VerificationParts {
   readonly certain: number;
   /** How many guesses there are. */
   readonly drafts: number;
-  /** Called when work was committed that nobody awaits. */
+  /** Called when work was committed that no run waits for. */
   readonly committed: () => void;
 }
 

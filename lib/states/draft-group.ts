@@ -66,7 +66,7 @@ export class DraftGroup implements Disposable {
   }
 }
 
-/** What is the same in all drafts of a group. */
+/** The parts that all drafts of a group share. */
 interface GroupParts {
   readonly layer: number;
   readonly convInput: Tensor;

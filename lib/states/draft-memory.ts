@@ -17,7 +17,7 @@ export interface DraftMemoryOptions {
   readonly perKey: boolean;
 }
 
-/** What one layer keeps of `rows` tokens: the convolution's input, and the recurrence's records. */
+/** One layer's memory for `rows` tokens: the convolution's input, and the recurrence's records. */
 interface LayerMemory extends DeltaRecords {
   readonly convInput: Tensor | undefined;
 }

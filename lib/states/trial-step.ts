@@ -3,7 +3,7 @@ import type { Outcome } from "./content.ts";
 import type { LedgerTrial, SlotLedger } from "./slot-ledger.ts";
 
 /**
- * Ends a trial by a step of its holders, in which `write` runs. Nobody else has a step of them meanwhile, so that each can
+ * Ends a trial by a step of its holders, in which `write` runs. No other step of theirs is open meanwhile, so that each can
  * have a slot to write: its own, or one that is set aside for it. Where anything throws the trial is as it was.
  */
 export function finishByStep(op: string, ledger: SlotLedger, trial: LedgerTrial, outcome: Outcome, write: (writeSlots: Int32Array) => void): void {

@@ -1,4 +1,4 @@
-/** Guesses that are verified beside other entries, and accepted as far as the schedule likes: a state can't tell a right one. */
+/** Guesses that are verified in batches with other entries, and accepted as far as the schedule likes: a state can't tell a right one. */
 import { entryOf } from "../../lib/model/batch.ts";
 import { memoryOf } from "../../lib/model/model-memory.ts";
 import { verificationOf } from "../../lib/model/run-result.ts";
@@ -30,7 +30,7 @@ function keep(schedule: Schedule, random: Random, { reader, tokens, drafts }: Gu
   const kind = end === undefined ? "accepted" : random.pick(["accepted", "accepted", "narrowed", "left", "open"] as const);
   const accepted = random.below(most + 1);
   if (kind === "narrowed") end!.narrow(accepted);
-  if (end !== undefined && reader.sequence.tokens !== had) throw new Difference(`s${reader.id} has tokens of guesses that nobody accepted`);
+  if (end !== undefined && reader.sequence.tokens !== had) throw new Difference(`s${reader.id} has tokens of guesses that were not accepted`);
   if (kind === "left") end!.leave();
   schedule.lines.push(`  s${reader.id}: ${kind}, ${accepted} of ${most}`);
   if (kind === "left" || kind === "open") return; // what is open ends when the sequence runs, forks or ends

@@ -147,7 +147,7 @@ describe("between two pieces", () => {
   });
 });
 
-test("an answer that nobody asks for any more, in the middle of right guesses, gives back all that it has when it is collected", async () => {
+test("an answer that is left without an end, in the middle of right guesses, gives back all that it has when it is collected", async () => {
   using model = await openTiny(device, { states: 3, pages: { count: 16, tokens: 4 } });
   const { records } = memoryOf(model);
   const prompt = textOf(2, 7);

@@ -1,5 +1,5 @@
 /**
- * Guesses that a run verifies, by the model's inner run: any number of them accepted, beside neighbours of all kinds, where
+ * Guesses that a run verifies, by the model's inner run: any number of them accepted, with neighbours of all kinds, where
  * states, pages and records are short, and where work fails. What comes of it must have the bits of cold runs.
  */
 import { afterAll, describe, expect, test } from "bun:test";
@@ -66,7 +66,7 @@ describe.each(forms)("%s", (_, options, change) => {
         for (let accepted = 0; accepted <= drafts; accepted++) {
           using sequence = await readBy(model, text.slice(0, had));
           const { result, verification } = await verify(model, sequence, text.slice(had, end), drafts);
-          // The tokens before the last certain one are decided: nobody asks for their logits.
+          // The tokens before the last certain one are decided: their logits are not computed.
           expect(result.rows).toBe(drafts + 1);
           expect(bitsEqual(result.logits, rowsOf(cold, had + certain - 1, end))).toBe(true);
           expect([sequence.tokens, verification.tokens, verification.drafts]).toEqual([had, had + certain, drafts]);
@@ -83,7 +83,7 @@ describe.each(forms)("%s", (_, options, change) => {
     expect(roomOf(model)).toEqual(room);
   }, 60_000);
 
-  test("beside neighbours that decode, read prompts and verify, in one pass and in several", async () => {
+  test("with neighbours that decode, read prompts and verify, in one pass and in several", async () => {
     for (const batchTokens of [512, 12]) {
       using model = await openTiny(device, { ...options, states: 6, ...(change.layers !== "gg" && { pages: { count: 200, tokens: 2, ...(typeof options.pages === "object" && { dtype: options.pages.dtype }) } }), batchTokens }, change);
       const texts = Array.from({ length: 5 }, (_, i) => textOf(i + 2, 40));

@@ -57,7 +57,7 @@ export class DraftStep extends ReadAll {
 
 /**
  * The pages of a session's guesses that were right and not given out, for others that need them: the session reads those tokens
- * again. Whoever holds this does not keep the session from being collected.
+ * again. A reference to this does not keep the session from being collected.
  */
 export function guessesOf(of: Conversation): Reserve {
   const weak = new WeakRef(of);

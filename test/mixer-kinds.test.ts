@@ -5,6 +5,9 @@ import type { FloatDType } from "../lib/index.ts";
 import { bitsEqual, bounds, relRms } from "../lib/cli/verify/compare.ts";
 import type { TensorToWrite } from "../lib/safetensors/safetensors.ts";
 import { parseLayerConfig } from "../lib/layer/config.ts";
+import { forwardBoth } from "../lib/layer/gated-delta-net.ts";
+import { DraftGroup } from "../lib/states/draft-group.ts";
+import { DraftMemory } from "../lib/states/draft-memory.ts";
 import { reference } from "./reference/tensor.ts";
 import { drive, randomHidden, together } from "./support/drive.ts";
 import { thrownBy } from "./support/devices.ts";
@@ -117,6 +120,45 @@ test("drafts: what is committed is what steps would have given", () => {
   expect(bitsEqual(out.data.slice(0, 4 * 48), base.outputs[0]!)).toBe(true);
   expect(bitsEqual(pool.state(0).slice(handle.slot, handle.slot + 1).toFloat32(), base.states[0]!)).toBe(true);
 });
+
+test.each([["a head", 10, 1], ["a head", 10, 3], ["a key dimension", 0, 1], ["a key dimension", 0, 3]] as const)(
+  "gates of %s: steps and drafts in one pass have the bits that each has alone",
+  (_, at, stepTokens) => {
+    const { shape, config, mixer } = cases[at]!;
+    const weights = separateWeights(new Random(3), shape, "f32");
+    using layer = GatedDeltaNet.load(device, writeMixer(newPath("mixer"), config, weights, "f32", `layers.0.${mixer}.`), { layer: 0 });
+    // Two sequences that step, and three that verify; all have read four tokens before.
+    const counts = [stepTokens, stepTokens, 4, 2, 5];
+    const accepted = [stepTokens, stepTokens, 3, 0, 5];
+    const hidden = randomHidden(new Random(5), counts.map((count) => 4 + count), 48);
+    using pool = StatePool.create(device, { slots: 5, layers: 1, ...layer.stateShape });
+    using memory = new DraftMemory(pool, { rows: 12, dtype: "f32", perKey: shape.gateDims === "key" });
+    const handles = counts.map(() => pool.allocate());
+    const rowsOf = (starts: readonly number[], ends: readonly number[]) =>
+      device.tensorFrom("f32", [ends.reduce((sum, end, i) => sum + end - starts[i]!, 0), 48], hidden.flatMap(({ data }, i) => [...data.subarray(48 * starts[i]!, 48 * ends[i]!)]));
+    const zeros = counts.map(() => 0);
+    const fours = counts.map(() => 4);
+    const first = rowsOf(zeros, fours);
+    pool.run(handles, (step) => layer.forward({ hidden: first, out: device.tensor("f32", [20, 48]), cuSeqlens: [0, 4, 8, 12, 16, 20], step }));
+    const given = rowsOf(fours, counts.map((count) => 4 + count));
+    const out = device.tensor("f32", given.shape);
+    using group = new DraftGroup(pool, memory, handles.slice(2), counts.slice(2));
+    expect([memory.free, group.tokens]).toEqual([1, 11]);
+    pool.run(handles.slice(0, 2), (step) =>
+      layer[forwardBoth]({ hidden: given, out, step, cuSeqlens: Int32Array.of(0, stepTokens, 2 * stepTokens), decode: stepTokens === 1, drafts: group }));
+    // Each is ended by itself, in any order.
+    for (const i of [1, 2, 0]) group.drafts[i]!.commit([accepted[2 + i]!]);
+    device.wait();
+    expect(memory.free).toBe(12);
+    let row = 0;
+    for (const [i, handle] of handles.entries()) {
+      const tokens = 4 + counts[i]!;
+      const cold = (count: number) => drive(layer, [reference([count, 48], hidden[i]!.data.subarray(0, 48 * count))], [together([count])]);
+      expect(bitsEqual(out.data.slice(48 * row, 48 * (row += counts[i]!)), cold(tokens).outputs[0]!.subarray(4 * 48))).toBe(true);
+      expect(bitsEqual(pool.state(0).slice(handle.slot, handle.slot + 1).toFloat32(), cold(4 + accepted[i]!).states[0]!)).toBe(true);
+    }
+  },
+);
 
 describe("where a mixer may be", () => {
   const { shape, config, mixer } = cases[6]!;

@@ -105,6 +105,8 @@ describe("what is refused", () => {
       [{ states: 1, pages: { count: 1, tokens: 0 } }, "pages.tokens"],
       [{ states: 1, pages: 1, dtype: "i32" }, "dtype"],
       [{ states: 1, pages: 1, batchTokens: 0 }, "batchTokens"],
+      [{ states: 1, pages: 1, draftTokens: -1 }, "draftTokens"],
+      [{ states: 1, pages: 1, draftTokens: 1.5 }, "draftTokens"],
       [{ states: 1, pages: 1, onProgress: 1 }, "onProgress"],
       [{ states: 1, pages: 1, threads: 1 }, "threads"],
     ];

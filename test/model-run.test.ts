@@ -114,8 +114,8 @@ describe("results", () => {
     expect(second!.rows).toBe(0);
   });
 
-  test("of more rows than there are states have memory of their own, which goes with the next run", async () => {
-    using model = await openTiny(device, { states: 2 });
+  test("of more rows than are kept have memory of their own, which goes with the next run", async () => {
+    using model = await openTiny(device, { states: 2, draftTokens: 3 });
     using sequence = model.sequence();
     const [all] = await model.run([{ sequence, tokens: textOf(1, 9), logits: "all" }]);
     const { logits } = all!;

@@ -1,5 +1,5 @@
 /**
- * Random schedules over tiny models: prompts cut anywhere, batched with anything, forked, restored. No bit of a logit
+ * Random schedules over tiny models: prompts cut anywhere, batched with anything, forked, verified, restored. No bit of a logit
  * differs from the cold run of one sequence. The long run is model-schedules/long.ts.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
@@ -30,7 +30,7 @@ afterAll(() => {
 test(`${schedules} random schedules give the bits of the cold run`, async () => {
   const { failure, counts } = await runSchedules(fixtures, seed, 0, schedules);
   expect(failure).toBeUndefined();
-  for (const what of ["rows compared", "forks", "restored", "batches of several", "batches without enough pages", "batches refused", "runs side by side"]) {
+  for (const what of ["rows compared", "forks", "restored", "batches of several", "batches without enough pages", "batches refused", "runs side by side", "guesses accepted", "guesses without room"]) {
     expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }
 }, 1_500_000);

@@ -113,6 +113,16 @@ class Model {
     this.runs.splice(this.runs.indexOf(run), 1);
   }
 
+  cut(entry: Entry, tokens: number): void {
+    const { list } = entry;
+    const [before, stamp] = [list.pages.slice(), list.stamp];
+    this.ledger.cut(op, list, tokens);
+    entry.tokens = entry.tokens.slice(0, tokens);
+    expect(list.pages).toEqual(before.slice(0, Math.ceil(tokens / this.ledger.pageTokens)));
+    // A table that was written from the list is known to be old where it has other pages.
+    expect(list.stamp !== stamp).toBe(list.pages.length !== before.length);
+  }
+
   check(): void {
     for (const entry of this.idle) expect(this.held(entry)).toEqual([...entry.tokens]);
     const used = new Set([...this.live.flatMap(({ list }) => list.pages), ...this.runs.flatMap(({ step }) => step.copies.map(({ from }) => from))]);
@@ -123,7 +133,7 @@ class Model {
 }
 
 const command = fc.record({
-  kind: fc.constantFrom("create", "fork", "fork", "release", "begin", "begin", "begin", "run", "finish", "finish", "abort", "one", "one"),
+  kind: fc.constantFrom("create", "fork", "fork", "release", "begin", "begin", "begin", "run", "finish", "finish", "abort", "one", "one", "cut", "cut"),
   a: fc.nat(1000),
   b: fc.nat(1000),
   counts: fc.array(fc.integer({ min: 0, max: 9 }), { minLength: 12, maxLength: 12 }),
@@ -163,6 +173,7 @@ describe("pages against a plain model", () => {
           } else if (kind === "run" && run && !run.ran) model.run(run);
           else if (kind === "finish" && run) model.finish(run);
           else if (kind === "abort" && run && !run.ran) model.abort(run);
+          else if (kind === "cut" && entry) model.cut(entry, b % (entry.tokens.length + 1));
           else if (kind === "one" && entry && begin([entry], [1])) model.finish(model.runs.at(-1)!);
           model.check();
         }
@@ -188,6 +199,25 @@ describe("pages against a plain model", () => {
     ledger.release(op, list);
     expect(thrownBy(() => ledger.fork(op, list)).code).toBe("disposed");
     expect(ledger.free).toBe(4);
+  });
+
+  test("a list that is cut gives back the pages that no other holds; it has no more tokens to lose than it had", () => {
+    const ledger = new PageLedger(6, 2);
+    const list = ledger.create();
+    ledger.finish(ledger.begin(op, "batch", [list], [7]));
+    const fork = ledger.fork(op, list);
+    ledger.cut(op, list, 3);
+    expect([list.tokens, list.pages, ledger.free]).toEqual([3, fork.pages.slice(0, 2), 2]);
+    // It writes next to a page that the fork has, too.
+    const step = ledger.begin(op, "batch", [list], [1]);
+    expect(step.copies.map(({ from }) => from)).toEqual([fork.pages[1]!]);
+    expect(thrownBy(() => ledger.cut(op, list, 0)).code).toBe("state");
+    ledger.finish(step);
+    expect(thrownBy(() => ledger.cut(op, list, 5)).argument).toBe("tokens");
+    ledger.cut(op, fork, 0);
+    expect([fork.tokens, fork.pages, ledger.free]).toEqual([0, [], 4]);
+    ledger.release(op, fork);
+    expect(thrownBy(() => ledger.cut(op, fork, 0)).code).toBe("disposed");
   });
 
   test("of forks that all go on at once in a full ledger the last one stays where it is", () => {

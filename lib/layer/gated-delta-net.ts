@@ -18,6 +18,7 @@ import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { DisposedError, FileError, ShapeError } from "../errors.ts";
 import { asDevice } from "../tensor/device-handle.ts";
+import { embedding } from "../ops/embedding.ts";
 import type { Op } from "../ops/op.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { reading } from "../arguments/reading.ts";
@@ -26,6 +27,7 @@ import type { TensorSource } from "../safetensors/safetensors.ts";
 import { isDraft } from "../states/draft.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type {
+  BothArguments,
   DecodeArguments,
   ForwardArguments,
   GatedDeltaNetOptions,
@@ -48,6 +50,9 @@ const op = "GatedDeltaNet";
 
 /** Makes a layer of weights that are on the device. */
 export const ofWeights: unique symbol = Symbol("of weights");
+
+/** Takes steps and drafts through a layer in one pass. */
+export const forwardBoth: unique symbol = Symbol("forward both");
 
 /** Weights on a device, the tensors that they consist of, and what they are for. */
 export interface LoadedMixer {
@@ -184,6 +189,34 @@ export class GatedDeltaNet implements Disposable {
         this.#ops.output(scratch.normed, out, residual),
       ];
     });
+  }
+
+  /**
+   * {@link forward} of sequences that step and, in the rows after theirs, of sequences that verify drafts. The projections
+   * run over all rows; what reads states runs for each of the two. @internal
+   */
+  [forwardBoth]({ hidden, out, residual, step, cuSeqlens, decode, drafts }: BothArguments): Op[] {
+    const method = "forward";
+    const tokens = this.#tokensOf(method, hidden, out);
+    const own = layerOf(this, method, "draft", drafts.pool);
+    const steps = tokens - drafts.tokens;
+    // The convolution's input is a draft's record of it, so it goes where it stays until the commit.
+    const qkv = drafts.convInput(own);
+    expectDType(`${op}.${method}`, "convInput", qkv, this.dtype);
+    const scratch = this.#scratch.views(tokens);
+    const verified = { ...this.#scratch.views(tokens, steps), qkv };
+    const verify = this.#ops.mix({ ...verified, out: verified.normed }, verified, undefined, drafts.layer(own, qkv));
+    const output = this.#ops.output(scratch.normed, out, residual);
+    if (steps === 0) return [...this.#ops.project(hidden, verified), ...verify, output];
+    const stepped = this.#scratch.views(steps);
+    const projected = { ...stepped, out: stepped.normed };
+    return [
+      ...this.#ops.project(hidden, scratch),
+      embedding({ weight: scratch.qkv, ids: Array.from({ length: drafts.tokens }, (_, i) => steps + i), out: qkv }),
+      ...(decode ? this.#mixStep(method, { ...projected, step }) : this.#mix(method, { ...projected, cuSeqlens, step })),
+      ...verify,
+      output,
+    ];
   }
 
   /**

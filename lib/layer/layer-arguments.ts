@@ -3,6 +3,7 @@
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Indices } from "../ops/indices.ts";
 import type { Draft } from "../states/draft.ts";
+import type { DraftGroup } from "../states/draft-group.ts";
 import type { PoolStep } from "../states/pool-step.ts";
 import type { StepPlaceholder } from "../states/step-placeholder.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -90,3 +91,14 @@ export type MixArguments = ProjectedArguments & BatchArguments & PassArguments;
 
 /** Arguments of {@link GatedDeltaNet.mixStep}, one token a sequence. */
 export type MixStepArguments = ProjectedArguments & StepArguments;
+
+/** Sequences that step, in the first rows, and sequences that verify drafts, in those after them. */
+export interface BothArguments extends HiddenArguments {
+  /** Of the sequences that step, which may be none. */
+  readonly step: PoolStep;
+  /** `[steps + 1]`: their rows. */
+  readonly cuSeqlens: Int32Array;
+  /** Whether each of them has one token. */
+  readonly decode: boolean;
+  readonly drafts: DraftGroup;
+}

@@ -59,7 +59,10 @@ export interface ScratchShape {
 }
 
 /** How many sets of views are kept: prompts' lengths rarely repeat, a batch's number of sequences often does. */
-const mostViews = 8;
+const mostViews = 16;
+
+/** Above every row that a view can begin with. */
+const mostRows = 2 ** 26;
 
 /** The scratch memory of a device's layers of one shape, by that shape. */
 const shared = new WeakMap<Device, Map<string, Scratch>>();
@@ -101,14 +104,15 @@ export class Scratch implements Disposable {
     this.#shape = shape;
   }
 
-  /** Views of the first `tokens` rows. */
-  views(tokens: number): ScratchViews {
-    const known = this.#views.get(tokens);
+  /** Views of the rows from `start` up to, not including, `end`. */
+  views(end: number, start = 0): ScratchViews {
+    const key = start * mostRows + end;
+    const known = this.#views.get(key);
     if (known) return known;
-    const made = this.#makeViews(this.#reserve(tokens), tokens);
+    const made = this.#makeViews(this.#reserve(end), start, end);
     const [oldest] = this.#views.keys();
     if (this.#views.size >= mostViews && oldest !== undefined) this.#views.delete(oldest);
-    this.#views.set(tokens, made);
+    this.#views.set(key, made);
     return made;
   }
 
@@ -167,25 +171,27 @@ export class Scratch implements Disposable {
     }
   }
 
-  #makeViews(memory: Memory, tokens: number): ScratchViews {
+  #makeViews(memory: Memory, start: number, end: number): ScratchViews {
     const { config } = this.#shape;
     const { keyHeads, valueHeads, keyDim, valueDim } = config;
     const channels = convChannels(config);
+    const tokens = end - start;
+    const first = start * channels;
     const keys = { shape: [tokens, keyHeads, keyDim], strides: [channels, keyDim, 1] };
     const values = { shape: [tokens, valueHeads, valueDim], strides: [channels, valueDim, 1] };
     return {
-      qkv: memory.qkv.slice(0, tokens),
-      conv: memory.conv.slice(0, tokens),
-      query: memory.conv.view({ offset: 0, ...keys }),
-      key: memory.conv.view({ offset: keyHeads * keyDim, ...keys }),
-      value: memory.conv.view({ offset: 2 * keyHeads * keyDim, ...values }),
-      z: memory.z.slice(0, tokens),
-      a: memory.a.slice(0, tokens),
-      b: memory.b.slice(0, tokens),
-      aDown: memory.aDown?.slice(0, tokens),
-      zDown: memory.zDown?.slice(0, tokens),
-      delta: memory.delta.slice(0, tokens),
-      normed: memory.normed.slice(0, tokens),
+      qkv: memory.qkv.slice(start, end),
+      conv: memory.conv.slice(start, end),
+      query: memory.conv.view({ offset: first, ...keys }),
+      key: memory.conv.view({ offset: first + keyHeads * keyDim, ...keys }),
+      value: memory.conv.view({ offset: first + 2 * keyHeads * keyDim, ...values }),
+      z: memory.z.slice(start, end),
+      a: memory.a.slice(start, end),
+      b: memory.b.slice(start, end),
+      aDown: memory.aDown?.slice(start, end),
+      zDown: memory.zDown?.slice(start, end),
+      delta: memory.delta.slice(start, end),
+      normed: memory.normed.slice(start, end),
     };
   }
 }

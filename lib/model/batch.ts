@@ -20,6 +20,16 @@ export interface Entry {
   readonly tokens: readonly number[];
   readonly logits: WantedLogits;
   readonly hidden: WantedLogits;
+  /**
+   * How many of the tokens, the last ones, are guesses that the run verifies: then logits and hidden states of `"last"` are
+   * those of the last token before them and of each guess.
+   */
+  readonly drafts: number;
+}
+
+/** What {@link entryOf} takes. */
+export interface CheckedEntry extends BatchEntry {
+  readonly tokens: readonly number[];
 }
 
 /** The limits of a model. */
@@ -31,12 +41,20 @@ export interface BatchLimits {
   readonly states: number;
 }
 
-/** Reads a batch. */
+/** Reads a batch. Whether its sequences can be run is for {@link expectRunnable}. */
 export function readBatch(op: string, batch: unknown, limits: BatchLimits): Entry[] {
   const given = asArray(op, "batch", "an array of { sequence, tokens, logits?, hidden? }", batch, limits.states);
-  const entries = given.map((one, i) => readEntry(op, `batch[${i}]`, one, limits));
-  expectUsable(op, entries, limits);
-  return entries;
+  return given.map((one, i) => readEntry(op, `batch[${i}]`, one, limits));
+}
+
+/** An entry of tokens that were checked before and stay as they are, the last `drafts` of which are guesses. */
+export function entryOf({ sequence, tokens, logits = "last", hidden = "none" }: CheckedEntry, drafts = 0): Entry {
+  return { sequence, parts: sequenceParts(sequence)!, tokens, logits, hidden, drafts };
+}
+
+/** Throws where a sequence of a batch can't be run: one of another model, for instance, or one without room. */
+export function expectRunnable(op: string, entries: readonly Entry[], limits: BatchLimits): void {
+  for (let i = 0; i < entries.length; i++) expectUsable(op, entries, i, limits);
 }
 
 function readEntry(op: string, argument: string, value: unknown, limits: BatchLimits): Entry {
@@ -47,7 +65,7 @@ function readEntry(op: string, argument: string, value: unknown, limits: BatchLi
   if (parts === undefined) throw invalid(op, `${argument}.sequence`, "a Sequence of this model", sequence);
   expectWanted(op, `${argument}.logits`, logits);
   expectWanted(op, `${argument}.hidden`, hidden);
-  return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), logits, hidden };
+  return { sequence, parts, tokens: readTokens(op, `${argument}.tokens`, tokens, limits), logits, hidden, drafts: 0 };
 }
 
 function expectWanted(op: string, argument: string, value: unknown): void {
@@ -63,12 +81,7 @@ function readTokens(op: string, argument: string, value: unknown, { vocabSize, m
   return ids;
 }
 
-/** Throws where a sequence can't be run. */
-export function expectUsable(op: string, entries: readonly Entry[], limits: BatchLimits): void {
-  for (let i = 0; i < entries.length; i++) expectEntryUsable(op, entries, i, limits);
-}
-
-function expectEntryUsable(op: string, entries: readonly Entry[], i: number, { model, maxPositions }: BatchLimits): void {
+function expectUsable(op: string, entries: readonly Entry[], i: number, { model, maxPositions }: BatchLimits): void {
   const { sequence, parts, tokens } = entries[i]!;
   const argument = `batch[${i}].sequence`;
   if (parts.model !== model) {
@@ -84,7 +97,7 @@ function expectEntryUsable(op: string, entries: readonly Entry[], i: number, { m
     const expected = "each sequence once";
     throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: `that of batch[${j}] again` });
   }
-  const had = parts.list.tokens;
+  const had = sequence.tokens;
   const room = maxPositions - had;
   if (tokens.length > room) throw tooMany(op, `batch[${i}].tokens`, room, had, maxPositions, tokens.length);
 }

@@ -11,6 +11,8 @@
 import { attention, embedding, linear, rmsNorm, siluMul } from "../ops/functions.ts";
 import type { Indices } from "../ops/indices.ts";
 import type { Op } from "../ops/op.ts";
+import { forwardBoth } from "../layer/gated-delta-net.ts";
+import type { DraftGroup } from "../states/draft-group.ts";
 import type { PoolStep } from "../states/pool-step.ts";
 import type { StepPlaceholder } from "../states/step-placeholder.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -40,8 +42,10 @@ export interface PassInputs {
   /** `[sequences]`: tokens that the pages hold already. */
   readonly pastTokens: Indices;
   readonly step: PoolStep | StepPlaceholder;
-  /** Whether each sequence has one token, for which the mixers have a fused step of the same bits. */
+  /** Whether each sequence of the step has one token, for which the mixers have a fused step of the same bits. */
   readonly decode: boolean;
+  /** Drafts that are verified; their sequences come after those of the step. */
+  readonly drafts?: DraftGroup | undefined;
   readonly logits: WantedRows;
   readonly hidden: WantedRows;
 }
@@ -81,9 +85,13 @@ export class ModelGraph {
   }
 
   protected mix({ mixer }: Extract<ModelWeights["layers"][number], { attention?: undefined }>, inputs: PassInputs, views: ActivationViews): Op[] {
-    const { cuSeqlens, step, decode } = inputs;
+    const { cuSeqlens, step, decode, drafts } = inputs;
     const { normed: hidden, hidden: out } = views;
     const common = { hidden, out, residual: out, step };
+    if (drafts !== undefined) {
+      const steps = cuSeqlens.subarray(0, cuSeqlens.length - drafts.drafts.length);
+      return mixer[forwardBoth]({ ...common, step: step as PoolStep, cuSeqlens: steps, decode, drafts });
+    }
     return decode ? mixer.decode(common) : mixer.forward({ ...common, cuSeqlens });
   }
 

@@ -4,7 +4,8 @@ import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
 import { StatePool } from "../states/state-pool.ts";
 import { asDevice } from "../tensor/device-handle.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
-import { expectUsable, readBatch } from "./batch.ts";
+import { DraftMemory } from "../states/draft-memory.ts";
+import { expectRunnable, readBatch } from "./batch.ts";
 import type { Entry } from "./batch.ts";
 import { ModelIdentity } from "./identity/model-identity.ts";
 import { importSchemas } from "./import-schemas.ts";
@@ -16,6 +17,7 @@ import { rememberMemory } from "./model-memory.ts";
 import { freeMemory, planMemory } from "./memory-plan.ts";
 import { PagePool } from "./page-pool.ts";
 import { PendingRuns } from "./pending-runs.ts";
+import { verificationOf } from "./run-result.ts";
 import type { RunResult } from "./run-result.ts";
 import { RunTurns } from "./run-turns.ts";
 import { Runner } from "./runner.ts";
@@ -70,6 +72,7 @@ export class LanguageModel implements Disposable {
   readonly #identity: ModelIdentity;
   readonly #pool: StatePool;
   readonly #pages: PagePool;
+  readonly #records: DraftMemory;
   readonly #runner: Runner;
   readonly #pending: PendingRuns;
   readonly #turns = new RunTurns();
@@ -80,7 +83,7 @@ export class LanguageModel implements Disposable {
   private constructor(device: Device, loaded: LoadedModel, options: LoadModelOptions) {
     const op = "LanguageModel.load";
     if (!making) throw new GatedDeltaError("invalid-argument", { op: "LanguageModel", expected: "LanguageModel.load(…)" });
-    const { dtype = "f32", batchTokens = 512, promptTokens = 64, swap } = options;
+    const { dtype = "f32", batchTokens = 512, promptTokens = 64, draftTokens = 32, swap } = options;
     const { config, weights, skipped } = loaded;
     using made = new DisposableStack();
     made.use(weights);
@@ -98,10 +101,14 @@ export class LanguageModel implements Disposable {
     // Without attention a sequence has no keys: one page that never ends, of which there are as many as sequences.
     const shape = attentionLayers > 0 ? { count, tokens } : { count: slots, tokens: 2 ** 31 };
     this.#pages = made.use(new PagePool(op, device, { layers: attentionLayers, ...shape, kvHeads, headDim, dtype: pageDtype }));
-    this.#runner = made.use(new Runner({ device, config, weights, pool: this.#pool, pages: this.#pages, dtype, batchTokens }));
+    const perKey = config.mixer.gateDims === "key";
+    this.#records = made.use(new DraftMemory(this.#pool, { rows: draftTokens, dtype, perKey }));
+    this.#pending = new PendingRuns(device);
+    const committed = (): void => this.#pending.follow();
+    const memory = { pool: this.#pool, pages: this.#pages, records: this.#records };
+    this.#runner = made.use(new Runner({ device, config, weights, ...memory, committed, dtype, batchTokens }));
     this.#loaded = loaded;
     this.#identity = new ModelIdentity(config, loaded.stored);
-    this.#pending = new PendingRuns(device);
     this.device = device;
     this.config = config;
     this.dtype = dtype;
@@ -110,8 +117,7 @@ export class LanguageModel implements Disposable {
     this.text = new ModelText(loaded.folder, config);
     made.move();
     rememberMemory(this, {
-      pool: this.#pool,
-      pages: this.#pages,
+      ...memory,
       weights,
       identity: this.#identity,
       idle: () => this.#pending.over(),
@@ -200,7 +206,7 @@ export class LanguageModel implements Disposable {
     const { free, capacity } = this.#pool;
     if (free === 0) throw noState(op, capacity);
     const { ledger } = this.#pages;
-    return makeSequence({ model: this, ledger, handle: this.#pool.allocate(), list: ledger.create(), lost: undefined });
+    return makeSequence({ model: this, ledger, handle: this.#pool.allocate(), list: ledger.create(), lost: undefined, verification: undefined });
   }
 
   /**
@@ -286,6 +292,7 @@ export class LanguageModel implements Disposable {
     const limits = { model: this, vocabSize, maxPositions, states: this.states };
     const entries = readBatch(op, batch, limits);
     this.#alive(op); // reading the batch can run code of the caller's
+    expectRunnable(op, entries, limits);
     if (this.#ownRun) {
       const message = "the previous run's results are still in use: await it first";
       throw new GatedDeltaError("state", { op, message });
@@ -301,7 +308,7 @@ export class LanguageModel implements Disposable {
       let given = false;
       try {
         this.#alive(op);
-        expectUsable(op, entries, limits);
+        expectRunnable(op, entries, limits);
         const { ledger } = this.#pages;
         this.#scheduler.room.callersPages(ledger.needed(entries.map(({ parts }) => parts.list), entries.map(({ tokens }) => tokens.length)));
         const results = this.#runner.run(op, entries);
@@ -323,7 +330,12 @@ export class LanguageModel implements Disposable {
   async #run(op: string, entries: readonly Entry[]): Promise<RunResult[]> {
     this.#alive(op);
     const results = this.#runner.run(op, entries);
-    await this.#pending.wait(entries);
+    try {
+      await this.#pending.wait(entries);
+    } catch (error) {
+      for (const result of results) verificationOf(result)?.leave();
+      throw error;
+    }
     return results;
   }
 
@@ -333,6 +345,7 @@ export class LanguageModel implements Disposable {
     this.#disposed = true;
     this.#identity[Symbol.dispose]();
     this.#runner[Symbol.dispose]();
+    this.#records[Symbol.dispose]();
     this.#pages[Symbol.dispose]();
     this.#pool[Symbol.dispose]();
     this.#loaded.weights[Symbol.dispose]();

@@ -1,4 +1,5 @@
 /** What a model is made of, as this room's other modules use it. */
+import type { DraftMemory } from "../states/draft-memory.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import type { Entry } from "./batch.ts";
 import type { ModelIdentity } from "./identity/model-identity.ts";
@@ -12,13 +13,19 @@ import type { RunTurns } from "./run-turns.ts";
 export interface ModelMemory {
   readonly pool: StatePool;
   readonly pages: PagePool;
+  /** For the records of guesses that are verified. */
+  readonly records: DraftMemory;
   readonly weights: ModelWeights;
   readonly identity: ModelIdentity;
   /** Settles when the runs are over that are pending now. */
   readonly idle: () => Promise<void>;
   /** Whose turn it is to run. */
   readonly turns: RunTurns;
-  /** What `model.run` does with a batch that it has checked, in a turn of the caller's. */
+  /**
+   * What `model.run` does with entries that were checked, in a turn of the caller's. They may have guesses:
+   * {@link verificationOf} of their results ends the verification. Where records or pages are short fewer guesses are verified,
+   * or none. A run that fails leaves the sequences that verify as they were.
+   */
   readonly run: (op: string, entries: readonly Entry[]) => Promise<RunResult[]>;
 }
 

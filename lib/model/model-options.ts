@@ -55,6 +55,13 @@ export interface LoadModelOptions {
    * keep what they have, and others wait. @default as many as all states and pages have
    */
   readonly swap?: number | undefined;
+  /**
+   * The most tokens of sessions with `drafts` that are verified in a step: guesses, and those before them that were not read.
+   * Memory for their records is made when the model is loaded: for each token and Gated DeltaNet layer its keys and values
+   * in float32 and the convolution's input, about 40 KB in a model of 16 heads of 128. Where more tokens are guessed fewer
+   * are verified. 0 is for a model that verifies none. @default 32
+   */
+  readonly draftTokens?: number | undefined;
   /** Called after every piece of the weights that was read. What it throws ends the load. */
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
 }

@@ -23,6 +23,7 @@ export const loadModelOptions = options<LoadModelOptions>()({
   batchTokens: integer(1, 65536).default(512),
   promptTokens: integer(1, 65536).default(64),
   swap: integer(0, Number.MAX_SAFE_INTEGER).optional(),
+  draftTokens: integer(0, 65536).default(32),
   onProgress: z.custom<(progress: LoadProgress) => void>((value) => typeof value === "function", "a function").optional(),
 });
 

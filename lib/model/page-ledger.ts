@@ -11,7 +11,7 @@
  * A page that is given back may be taken again at once, also while work that reads it is pending: work on a device runs in
  * order.
  */
-import { DisposedError, GatedDeltaError } from "../errors.ts";
+import { BoundsError, DisposedError, GatedDeltaError } from "../errors.ts";
 
 /** The pages of one sequence. Its fields are the ledger's. */
 export interface PageList {
@@ -180,6 +180,22 @@ export class PageLedger {
       }
       list.stamp = ++this.#stamp;
     }
+  }
+
+  /**
+   * Takes a list's last tokens from it, so that `tokens` stay, and the pages with them that hold nothing else of it.
+   *
+   * @throws {BoundsError} for more tokens than it has; {@link GatedDeltaError} of code `state` for a list in a step.
+   */
+  cut(op: string, list: PageList, tokens: number): void {
+    expectIdle(op, list);
+    if (tokens > list.tokens) {
+      throw new BoundsError({ op, argument: "tokens", expected: `at most ${list.tokens}, as many as there are`, received: `${tokens}` });
+    }
+    list.tokens = tokens;
+    const kept = Math.ceil(tokens / this.pageTokens);
+    if (list.pages.length > kept) list.stamp = ++this.#stamp;
+    while (list.pages.length > kept) this.#drop(list.pages.pop()!);
   }
 
   /** How many pages a list gets with `count` more tokens beside one that replaces its last. */

@@ -9,6 +9,10 @@ export class PendingRuns {
   /** Settles when the last run that was committed is over; undefined where none is pending. */
   #last: Promise<void> | undefined;
   #withResults = false;
+  /** Whether work was committed since that no run waits for. */
+  #unawaited = false;
+  /** The failure of such work, where it is no run's. */
+  #left: { readonly error: unknown } | undefined;
 
   constructor(device: Device) {
     this.#device = device;
@@ -19,9 +23,21 @@ export class PendingRuns {
     return this.#withResults;
   }
 
-  /** Settles when the runs are over that are pending now, whatever comes of them. */
+  /** Notes work that was committed just now and that no run waits for: its states know how it ends. */
+  follow(): void {
+    this.#unawaited = true;
+  }
+
+  /** Settles when the work is over that is pending now, whatever comes of it. */
   async over(): Promise<void> {
     await this.#last;
+    if (!this.#unawaited) return;
+    this.#unawaited = false;
+    try {
+      await this.#device.finish();
+    } catch (error) {
+      this.#left ??= { error }; // the device tells it once, and the next run is who must know
+    }
   }
 
   /**
@@ -37,6 +53,7 @@ export class PendingRuns {
     const withResults = entries.some(({ logits, hidden }) => logits !== "none" || hidden !== "none");
     this.#last = promise;
     this.#withResults = withResults;
+    this.#unawaited = false;
     let other: unknown;
     try {
       // The device tells a failure to the first one who asks: so that is the run that failed.
@@ -50,6 +67,8 @@ export class PendingRuns {
       resolve();
     }
     for (const { failure } of contents) if (failure !== undefined) throw failure;
+    other ??= this.#left?.error;
+    this.#left = undefined;
     if (other !== undefined) throw other;
   }
 }

@@ -1,6 +1,7 @@
 import { GatedDeltaError } from "../errors.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Sequence } from "./sequence.ts";
+import type { Verification } from "./verification.ts";
 
 /** How long the results of one run can be read: until the model's next run. */
 export class Lease {
@@ -32,7 +33,10 @@ export interface ResultRows {
 }
 
 /** Makes a result. */
-export let makeResult: (sequence: Sequence, lease: Lease, rows: ResultRows, vocabSize: number) => RunResult;
+export let makeResult: (sequence: Sequence, lease: Lease, rows: ResultRows, vocabSize: number, verification?: Verification) => RunResult;
+
+/** The verification of the guesses that an entry had; undefined where none was verified. */
+export let verificationOf: (result: RunResult) => Verification | undefined;
 
 let making = false;
 
@@ -44,25 +48,28 @@ export class RunResult {
   readonly rows: number;
   readonly #lease: Lease;
   readonly #rows: ResultRows;
+  readonly #verification: Verification | undefined;
 
-  private constructor(sequence: Sequence, lease: Lease, rows: ResultRows, vocabSize: number) {
+  private constructor(sequence: Sequence, lease: Lease, rows: ResultRows, vocabSize: number, verification: Verification | undefined) {
     if (!making) throw new GatedDeltaError("invalid-argument", { op: "RunResult", expected: "what model.run(…) gives" });
     this.sequence = sequence;
     this.rows = (rows.logits?.length ?? 0) / vocabSize;
     this.#lease = lease;
     this.#rows = rows;
+    this.#verification = verification;
     Object.freeze(this);
   }
 
   static {
-    makeResult = (sequence, lease, rows, vocabSize) => {
+    makeResult = (sequence, lease, rows, vocabSize, verification) => {
       making = true;
       try {
-        return new RunResult(sequence, lease, rows, vocabSize);
+        return new RunResult(sequence, lease, rows, vocabSize, verification);
       } finally {
         making = false;
       }
     };
+    verificationOf = (result) => result.#verification;
   }
 
   /**

@@ -1,11 +1,15 @@
 /** Takes checked batches through a model: reserves what they need, encodes and commits. Nothing here waits. */
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
+import { DraftGroup } from "../states/draft-group.ts";
+import type { Draft } from "../states/draft.ts";
+import type { DraftMemory } from "../states/draft-memory.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { Activations } from "./activations.ts";
 import type { Entry } from "./batch.ts";
 import { DecodePlans } from "./decode-plan.ts";
+import { fitDrafts } from "./fit-drafts.ts";
 import { ModelGraph } from "./graph.ts";
 import type { WantedRows } from "./graph.ts";
 import type { ModelConfig } from "./model-config.ts";
@@ -17,6 +21,7 @@ import type { Piece } from "./passes.ts";
 import { Lease, makeResult } from "./run-result.ts";
 import type { ResultRows, RunResult } from "./run-result.ts";
 import { RowMemory } from "./row-memory.ts";
+import { Verification } from "./verification.ts";
 
 /** What a runner works with. */
 export interface RunnerParts {
@@ -25,6 +30,10 @@ export interface RunnerParts {
   readonly weights: ModelWeights;
   readonly pool: StatePool;
   readonly pages: PagePool;
+  /** For the records of guesses that are verified. */
+  readonly records: DraftMemory;
+  /** Called when work was committed that no run waits for. */
+  readonly committed: () => void;
   readonly dtype: FloatDType;
   /** The most tokens that go through the layers at a time. */
   readonly batchTokens: number;
@@ -57,12 +66,12 @@ export class Runner implements Disposable {
   #lease = new Lease();
 
   constructor(parts: RunnerParts) {
-    const { device, config, weights, pool, pages, dtype, batchTokens } = parts;
+    const { device, config, weights, pool, pages, records, dtype, batchTokens } = parts;
     this.#parts = parts;
     this.#activations = new Activations(device, config, dtype, batchTokens);
     this.#graph = new ModelGraph(config, weights, this.#activations, pages);
     this.#plans = new DecodePlans(device);
-    const kept = pool.capacity;
+    const kept = pool.capacity + records.capacity;
     const outgrown = (): void => {
       this.#plans[Symbol.dispose]();
       this.#lease.end(runSince);
@@ -80,14 +89,17 @@ export class Runner implements Disposable {
    *
    * @returns what can be read when the work is done.
    */
-  run(op: string, entries: readonly Entry[]): RunResult[] {
-    const { pages, batchTokens } = this.#parts;
+  run(op: string, given: readonly Entry[]): RunResult[] {
+    const { pages, records, batchTokens } = this.#parts;
+    for (const { parts } of given) parts.verification?.leave();
+    const entries = fitDrafts(given, { ledger: pages.ledger, rows: records.free, batchTokens });
     const lists = entries.map(({ parts }) => parts.list);
     const counts = entries.map(({ tokens }) => tokens.length);
     const step = pages.ledger.begin(op, "batch", lists, counts);
     const passes = counts.every((count) => count === 1) && counts.length <= batchTokens ? [] : cutIntoPasses(counts, batchTokens);
     let committed = 0;
     let destinations: Destinations = { logits: undefined, hidden: undefined };
+    const drafts = new Map<number, Draft>();
     try {
       if (passes.length === 0 && isDecoding(entries)) {
         const logits = this.#decode(op, entries, step);
@@ -98,13 +110,15 @@ export class Runner implements Disposable {
       destinations = { ...destinations, hidden: this.#destination(op, entries, "hidden") };
       const cut = passes.length > 0 ? passes : [entries.map((_, entry) => ({ entry, start: 0, end: 1 }))];
       for (const pass of cut) {
-        this.#pass(entries, pass, step, committed === 0, destinations);
+        this.#pass(entries, pass, step, committed === 0, destinations, drafts);
         committed++;
       }
+      const had = lists.map(({ tokens }) => tokens);
       pages.ledger.finish(step);
-      return this.#leased(entries, viewsOf(entries, destinations), ownOf(destinations));
+      return this.#leased(entries, viewsOf(entries, destinations), ownOf(destinations), this.#verifications(entries, drafts, had));
     } catch (error) {
       for (const memory of ownOf(destinations)) memory[Symbol.dispose]();
+      for (const draft of drafts.values()) draft[Symbol.dispose]();
       if (committed === 0) pages.ledger.abort(step);
       else this.#lose(entries, step, error as Error);
       throw error;
@@ -136,9 +150,23 @@ export class Runner implements Disposable {
     return plan.logits;
   }
 
-  /** Commits one pass. */
-  #pass(entries: readonly Entry[], pieces: readonly Piece[], step: PageStep, first: boolean, destinations: Destinations): void {
-    const { pool, pages } = this.#parts;
+  /** Commits one pass. The drafts that it verifies are added to `drafts`, by their entries. */
+  #pass(
+    entries: readonly Entry[],
+    given: readonly Piece[],
+    step: PageStep,
+    first: boolean,
+    destinations: Destinations,
+    drafts: Map<number, Draft>,
+  ): void {
+    const { pool, pages, records } = this.#parts;
+    const [verified, stepped] = [true, false].map((drafting) => given.filter(({ entry }) => entries[entry]!.drafts > 0 === drafting));
+    const pieces = [...stepped!, ...verified!];
+    const handlesOf = (some: readonly Piece[]) => some.map(({ entry }) => entries[entry]!.parts.handle);
+    const group = verified!.length === 0
+      ? undefined
+      : new DraftGroup(pool, records, handlesOf(verified!), verified!.map(({ start, end }) => end - start));
+    group?.drafts.forEach((draft, i) => drafts.set(verified![i]!.entry, draft));
     const sequences = pieces.length;
     const cuSeqlens = new Int32Array(sequences + 1);
     for (const [i, { start, end }] of pieces.entries()) cuSeqlens[i + 1] = cuSeqlens[i]! + end - start;
@@ -152,12 +180,13 @@ export class Runner implements Disposable {
       cuSeqlens,
       pageTable,
       pastTokens: Int32Array.from(pieces, ({ start }, i) => lists[i]!.tokens + start),
-      decode: pieces.every(({ start, end }) => end - start === 1),
+      decode: stepped!.every(({ start, end }) => end - start === 1),
+      drafts: group,
       logits: wantedOf(entries, pieces, cuSeqlens, "logits", destinations),
       hidden: wantedOf(entries, pieces, cuSeqlens, "hidden", destinations),
     };
     const copies = first ? pages.copies(step.copies) : [];
-    pool.run(pieces.map(({ entry }) => entries[entry]!.parts.handle), (poolStep) => [
+    pool.run(handlesOf(stepped!), (poolStep) => [
       ...copies,
       ...this.#graph.ops({ ...inputs, step: poolStep }),
     ]);
@@ -176,18 +205,36 @@ export class Runner implements Disposable {
   }
 
   /** The results of a run, which end those of the last one. */
-  #leased(entries: readonly Entry[], rows: readonly ResultRows[], own: readonly Tensor[]): RunResult[] {
+  #leased(
+    entries: readonly Entry[],
+    rows: readonly ResultRows[],
+    own: readonly Tensor[],
+    verifications: readonly (Verification | undefined)[] = [],
+  ): RunResult[] {
     this.#lease.end(runSince);
     const lease = (this.#lease = new Lease());
     lease.own(own);
     const { vocabSize } = this.#parts.config;
-    return entries.map((entry, i) => makeResult(entry.sequence, lease, rows[i]!, vocabSize));
+    return entries.map((entry, i) => makeResult(entry.sequence, lease, rows[i]!, vocabSize, verifications[i]));
   }
 
-  /** The sequences of a batch that was committed in part: nobody knows their tokens any more. */
+  /** @param had how many tokens each sequence had before the run. */
+  #verifications(entries: readonly Entry[], drafts: ReadonlyMap<number, Draft>, had: readonly number[]): (Verification | undefined)[] {
+    const { committed } = this.#parts;
+    return entries.map(({ parts: sequence, tokens, drafts: guesses }, i) => {
+      const draft = drafts.get(i);
+      return draft && new Verification({ sequence, draft, certain: tokens.length - guesses, drafts: guesses, committed }, had[i]!);
+    });
+  }
+
+  /** The sequences of a batch that was committed in part: the tokens of those that it wrote are unknown. */
   #lose(entries: readonly Entry[], step: PageStep, error: Error): void {
-    this.#parts.pages.ledger.finish(step);
-    for (const { parts } of entries) parts.lost = error;
+    const { ledger } = this.#parts.pages;
+    ledger.finish(step);
+    for (const { parts, tokens, drafts } of entries) {
+      if (drafts === 0) parts.lost = error;
+      else ledger.cut("model.run", parts.list, parts.list.tokens - tokens.length);
+    }
     this.#lease.end(runSince);
   }
 }
@@ -198,7 +245,7 @@ function isDecoding(entries: readonly Entry[]): boolean {
 }
 
 function wantedRows(entry: Entry, kind: Kind): number {
-  return entry[kind] === "none" ? 0 : entry[kind] === "last" ? 1 : entry.tokens.length;
+  return entry[kind] === "none" ? 0 : entry[kind] === "last" ? 1 + entry.drafts : entry.tokens.length;
 }
 
 /** The rows of a pass of which something is wanted, and where it goes. */
@@ -208,10 +255,10 @@ function wantedOf(entries: readonly Entry[], pieces: readonly Piece[], cuSeqlens
   const destination = destinations[kind];
   if (destination === undefined) return { rows, outs: [] };
   for (const [i, { entry, start, end }] of pieces.entries()) {
-    const { [kind]: wanted, tokens } = entries[entry]!;
+    const { [kind]: wanted, tokens, drafts } = entries[entry]!;
     const all = wanted === "all";
     if (!all && (wanted === "none" || end < tokens.length)) continue;
-    const from = all ? start : end - 1;
+    const from = all ? start : end - 1 - drafts; // an entry with guesses is one piece
     for (let token = from; token < end; token++) rows.push(cuSeqlens[i]! + token - start);
     const to = destination.starts[entry]! + (all ? start : 0);
     const last = runs.at(-1);

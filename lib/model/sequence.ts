@@ -2,6 +2,7 @@ import { DisposedError, GatedDeltaError } from "../errors.ts";
 import type { StateHandle } from "../states/state-handle.ts";
 import type { LanguageModel } from "./language-model.ts";
 import type { PageLedger, PageList } from "./page-ledger.ts";
+import type { Verification } from "./verification.ts";
 
 /** A sequence's parts, as this room's other modules use them. */
 export interface SequenceParts {
@@ -11,6 +12,8 @@ export interface SequenceParts {
   readonly list: PageList;
   /** Why what it holds is not what its tokens make, where its state does not say so itself. */
   lost: Error | undefined;
+  /** Guesses that were read, of which it is not said yet how many are right. The list has their tokens, too, until it is. */
+  verification: Verification | undefined;
 }
 
 /** Makes a sequence. */
@@ -68,7 +71,8 @@ export class Sequence implements Disposable {
   /** How many tokens it has: of runs that were submitted, also those that are still pending. */
   get tokens(): number {
     this.#alive("sequence.tokens");
-    return this.#parts.list.tokens;
+    const { list, verification } = this.#parts;
+    return verification?.had ?? list.tokens;
   }
 
   /** Whether it was disposed, or its model. */
@@ -96,10 +100,11 @@ export class Sequence implements Disposable {
     this.#alive(op);
     const { model, ledger, handle, list } = this.#parts;
     expectValid(op, this.#parts);
+    this.#parts.verification?.leave();
     const { free, capacity } = handle.pool;
     if (free === 0) throw noState(op, capacity);
     const forked = handle.fork();
-    return makeSequence({ model, ledger, handle: forked, list: ledger.fork(op, list), lost: undefined });
+    return makeSequence({ model, ledger, handle: forked, list: ledger.fork(op, list), lost: undefined, verification: undefined });
   }
 
   /** Gives its state and pages back; forks keep theirs. May be done while a run is pending. Doing it again does nothing. */
@@ -107,6 +112,7 @@ export class Sequence implements Disposable {
     const { ledger, handle, list } = this.#parts;
     if (!list.live) return;
     Sequence.#collected.unregister(this);
+    this.#parts.verification?.leave();
     ledger.release("sequence.dispose", list);
     handle[Symbol.dispose]();
   }

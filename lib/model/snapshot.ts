@@ -58,6 +58,7 @@ export function viewsOf(sequence: Sequence): SequenceViews {
   const parts = sequenceParts(sequence)!;
   expectValid(op, parts);
   const { pool, pages } = memoryOf(sequence.model);
+  parts.verification?.leave();
   const { handle, list } = parts;
   const { slot } = handle;
   const states = slot < 0 ? [] : Array.from({ length: pool.layers }, (_, layer) => {

@@ -6,6 +6,7 @@ import type { HeadMap } from "../native/options.ts";
 import type { Recorder } from "../ops/recorder.ts";
 import type { DeltaRecords } from "../ops/recurrence-arguments.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import type { DraftRows } from "./draft-memory.ts";
 import { PassLayer, expectOpen, tensorsOf } from "./pass-states.ts";
 import type { StatePass } from "./pass-states.ts";
 
@@ -28,6 +29,8 @@ export interface DraftParts extends StatePass {
   /** `[sequences, K]`, K the largest number of tokens, for records of `snapshots`. */
   readonly snapshotSlots: Int32Array | undefined;
   readonly layers: readonly LayerRecords[];
+  /** Memory for what the layers keep; where it is absent they make their own. */
+  readonly rows: DraftRows | undefined;
 }
 
 /** The states of a layer while a draft is verified. */
@@ -51,7 +54,7 @@ export class DraftLayer extends PassLayer {
     }
     if (!use.kinds.includes("state") || snapshotSlots !== undefined) return bound;
     kept.headMap = use.headMap;
-    return { ...bound, records: (kept.records ??= recordsFor(pass, use.perKey === true)) };
+    return { ...bound, records: (kept.records ??= recordsFor(pass, layer, use.perKey === true)) };
   }
 }
 
@@ -79,12 +82,13 @@ export class CommitLayer extends PassLayer {
 
   /** Records of a layer that verified no token. */
   noRecords(): DeltaRecords {
-    return (this.pass.layers[this.layer]!.records = recordsFor(this.pass, false));
+    return (this.pass.layers[this.layer]!.records = recordsFor(this.pass, this.layer, false));
   }
 }
 
-/** Allocates a layer's records. They are frozen: the commit reads these tensors and frees them, and no other. */
-function recordsFor({ pool, starts }: DraftParts, perKey: boolean): DeltaRecords {
+/** Memory for a layer's records. They are frozen: the commit reads these tensors, and no other. */
+function recordsFor({ pool, starts, rows }: DraftParts, layer: number, perKey: boolean): DeltaRecords {
+  if (rows !== undefined) return rows.records(layer);
   const { keyHeads, valueHeads, keyDim, valueDim } = pool.shape;
   const { device } = pool;
   const tokens = starts.at(-1)!;

@@ -11,6 +11,8 @@ import type { Tensor } from "../tensor/tensor.ts";
 import { Coverage } from "./coverage.ts";
 import { CommitLayer, DraftLayer, newestFirst, startsOf } from "./draft-layers.ts";
 import type { DraftParts } from "./draft-layers.ts";
+import type { DraftRows } from "./draft-memory.ts";
+import { finishByStep } from "./trial-step.ts";
 import { expectNothingEncoded, expectOpen, isOpen, leave, opsOf } from "./pass-states.ts";
 import { kindsOf } from "./pool-shape.ts";
 import type { LedgerStep, LedgerTrial, SlotLedger } from "./slot-ledger.ts";
@@ -35,6 +37,7 @@ export let makeDraft: (
   handles: readonly StateHandle[],
   counts: readonly number[],
   entry: LedgerStep | LedgerTrial,
+  rows?: DraftRows,
 ) => Draft;
 
 /** Whether a value is a {@link Draft}. */
@@ -65,7 +68,7 @@ export class Draft implements Disposable {
   }
 
   static {
-    makeDraft = (pool, ledger, handles, counts, entry) => {
+    makeDraft = (pool, ledger, handles, counts, entry, rows) => {
       const starts = startsOf(counts);
       const parts: DraftParts = {
         name: "draft",
@@ -77,10 +80,15 @@ export class Draft implements Disposable {
         coverage: new Coverage("draft", pool.layers, kindsOf(pool.shape), starts.at(-1)! > 0),
         readSlots: entry.readSlots,
         writeSlots: new Int32Array(handles.length).fill(-1),
-        snapshotSlots: "choices" in entry ? newestFirst(entry.choices) : undefined,
+        // Records in memory of their own take no slot before the commit: their trial has no choices.
+        snapshotSlots: "choices" in entry && rows === undefined ? newestFirst(entry.choices) : undefined,
         layers: Array.from({ length: pool.layers }, () => ({ convInput: undefined, records: undefined, headMap: undefined })),
+        rows,
       };
-      entry.collected = () => parts.coverage.leave();
+      entry.collected = () => {
+        parts.coverage.leave();
+        rows?.release();
+      };
       making = true;
       try {
         return new Draft(handles, parts);
@@ -126,12 +134,13 @@ export class Draft implements Disposable {
    */
   convInput<D extends FloatDType>(layer: number, dtype?: D): Tensor<D> {
     const op = "draft.convInput";
-    const { pool, layers, starts } = this.#parts;
+    const { pool, layers, starts, rows } = this.#parts;
     expectOpen(op, this.#parts);
-    const records = layers[asInteger(op, "layer", layer, 0, layers.length - 1)]!;
+    const index = asInteger(op, "layer", layer, 0, layers.length - 1);
+    const records = layers[index]!;
     pool.conv(layer); // throws where the pool has none
     const { convChannels, convDtype } = pool.shape;
-    const input = (records.convInput ??= pool.device.tensor(dtype ?? convDtype, [starts.at(-1)!, convChannels]));
+    const input = (records.convInput ??= rows?.convInput(index) ?? pool.device.tensor(dtype ?? convDtype, [starts.at(-1)!, convChannels]));
     if (dtype !== undefined && input.dtype !== dtype) throw invalid(op, "dtype", `${input.dtype}, as before`, dtype);
     return input as Tensor<D>;
   }
@@ -163,7 +172,7 @@ export class Draft implements Disposable {
    */
   commit(accepted: Indices): number {
     const op = "draft.commit";
-    const { pool, ledger, entry, coverage } = this.#parts;
+    const { pool, ledger, entry, coverage, snapshotSlots } = this.#parts;
     expectOpen(op, this.#parts);
     const counts = this.#asCounts(op, accepted);
     coverage.expectComplete(op, true);
@@ -172,11 +181,13 @@ export class Draft implements Disposable {
       const message = `the work that verified this draft has failed (${failure.message}): abort() it`;
       throw new GatedDeltaError("state", { op, message, cause: failure });
     }
-    if ("choices" in entry) {
+    if (!("choices" in entry)) {
+      this.#runCommits(counts, entry.writeSlots);
+      ledger.finish(entry, coverage.outcome);
+    } else if (snapshotSlots !== undefined) {
       ledger.finishTrial(entry, counts, coverage.outcome);
     } else {
-      this.#runCommits(counts);
-      ledger.finish(entry, coverage.outcome);
+      finishByStep(op, ledger, entry, coverage.outcome, (writeSlots) => this.#runCommits(counts, writeSlots));
     }
     this.#end();
     return pool.device.lastTicket;
@@ -203,10 +214,9 @@ export class Draft implements Disposable {
   }
 
   /** Applies the accepted tokens to the states, in all layers as one submission. */
-  #runCommits(counts: readonly number[]): void {
-    const { pool, starts, layers, entry } = this.#parts;
+  #runCommits(counts: readonly number[], writeSlots: Int32Array): void {
+    const { pool, starts, layers } = this.#parts;
     const kinds: readonly StateKind[] = kindsOf(pool.shape);
-    const { writeSlots } = entry as LedgerStep;
     // Where no token was drafted the ops may not have been run; a state of zeros is stored all the same.
     pool.device.run((pass) => {
       for (const [layer, kept] of layers.entries()) {
@@ -233,7 +243,10 @@ export class Draft implements Disposable {
 
   #end(): void {
     for (const handle of this.handles) setStep(handle, undefined);
-    for (const { convInput, records } of this.#parts.layers) {
+    const { layers, rows } = this.#parts;
+    rows?.release();
+    if (rows !== undefined) return; // the tensors are views of memory that stays
+    for (const { convInput, records } of layers) {
       for (const tensor of [convInput, records?.key, records?.delta, records?.decay]) tensor?.[Symbol.dispose]();
     }
   }

@@ -11,6 +11,7 @@ import { asDevice } from "../tensor/device-handle.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { makeDraft } from "./draft.ts";
 import type { Draft, DraftOptions } from "./draft.ts";
+import type { DraftRows } from "./draft-memory.ts";
 import { checkExport, writeExport } from "./files/export.ts";
 import type { ExportOptions } from "./files/export.ts";
 import { StateFile } from "./files/load.ts";
@@ -32,6 +33,9 @@ import { makePlaceholder } from "./step-placeholder.ts";
 import type { StepPlaceholder } from "./step-placeholder.ts";
 
 const schemas = () => require("./state-schemas.ts") as typeof import("./state-schemas.ts");
+
+/** Opens a draft of one state whose records lie in memory that is there, and that takes no slot before its commit. */
+export let openDraft: (pool: StatePool, handle: StateHandle, count: number, rows: DraftRows) => Draft;
 
 /** Only {@link StatePool.create} constructs pools. */
 let creating = false;
@@ -66,6 +70,14 @@ export class StatePool implements Disposable {
   /** By their length, arrays for the steps of replays, which nobody else sees: a token makes no typed array. */
   readonly #spare = new Map<number, SlotArrays>();
   #disposed = false;
+
+  static {
+    openDraft = (pool, handle, count, rows) => {
+      const op = "pool.draft";
+      const { own, holders } = pool.#members(op, [handle]);
+      return makeDraft(pool, pool.#ledger, own, [count], pool.#ledger.beginTrial(op, holders, [0]), rows);
+    };
+  }
 
   private constructor(device: Device, options: StatePoolOptions) {
     const op = "StatePool.create";

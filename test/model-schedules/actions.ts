@@ -6,6 +6,7 @@ import { expectCode, expectRejection } from "./codes.ts";
 import { longestText } from "./fixtures.ts";
 import { Difference } from "./schedule.ts";
 import type { Planned, Reader, Schedule } from "./schedule.ts";
+import { verify } from "./verify.ts";
 
 /** One kind of action; it does nothing where the schedule has nothing to do it with. */
 export type Action = (schedule: Schedule, random: Random) => Promise<void> | void;
@@ -100,7 +101,7 @@ const run: Action = async (schedule, random) => {
   if (planned.entries.length === 0) return;
   schedule.lines.push(`run ${told(planned)}`);
   const before = planned.readers.map(({ sequence }) => sequence.tokens);
-  const promise = schedule.fixture.model.run(planned.entries);
+  const promise = handled(schedule.fixture.model.run(planned.entries));
   // A batch that is refused is so at once; its tokens are there at once where it is not.
   const accepted = planned.readers.some(({ sequence }, i) => sequence.tokens !== before[i]);
   if (!accepted) return await refused(schedule, planned, promise);
@@ -111,6 +112,12 @@ const run: Action = async (schedule, random) => {
   if (planned.entries.length > 1) schedule.count("batches of several");
 };
 
+/** A promise that is awaited later, unless something else throws before. */
+function handled<T>(promise: Promise<T>): Promise<T> {
+  promise.catch(() => {});
+  return promise;
+}
+
 /** Runs that want no logits follow each other without waiting; one that does ends the row, and refuses others meanwhile. */
 const overlap: Action = async (schedule, random) => {
   if (schedule.readers.length === 0) return;
@@ -120,13 +127,13 @@ const overlap: Action = async (schedule, random) => {
     const planned = plan(schedule, random, 3, "none");
     if (planned.entries.length === 0 || mayRunOut(schedule, planned)) continue;
     schedule.lines.push(`run, not awaited, ${told(planned)}`);
-    pending.push(model.run(planned.entries));
+    pending.push(handled(model.run(planned.entries)));
     schedule.committed(planned);
   }
   const planned = plan(schedule, random, 3, "all");
   if (planned.entries.length > 0 && !mayRunOut(schedule, planned)) {
     schedule.lines.push(`run ${told(planned)}`);
-    const last = model.run(planned.entries);
+    const last = handled(model.run(planned.entries));
     schedule.committed(planned);
     const [{ sequence }] = planned.entries as [BatchEntry];
     await expectRejection(model.run([{ sequence, tokens: [0] }]), "state");
@@ -182,7 +189,7 @@ const misuse: Action = async (schedule, random) => {
   schedule.count("batches refused");
 };
 
-export const actions = { create, fork, end, run, overlap, restore, misuse } satisfies Record<string, Action>;
+export const actions = { create, fork, end, run, overlap, restore, misuse, verify } satisfies Record<string, Action>;
 
 /** How often each kind of action comes. */
-export const weights: Readonly<Record<keyof typeof actions, number>> = { create: 4, fork: 3, end: 2, run: 16, overlap: 1, restore: 1, misuse: 1 };
+export const weights: Readonly<Record<keyof typeof actions, number>> = { create: 4, fork: 3, end: 2, run: 16, overlap: 1, restore: 1, misuse: 1, verify: 5 };

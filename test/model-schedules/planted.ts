@@ -1,4 +1,5 @@
 /** Faults planted into the library, each of which random schedules must find. */
+import { Draft } from "../../lib/index.ts";
 import type { Tensor } from "../../lib/index.ts";
 import { linear, siluMul } from "../../lib/ops/functions.ts";
 import type { Op } from "../../lib/ops/op.ts";
@@ -88,5 +89,15 @@ export const planted: Readonly<Record<string, () => Disposable>> = {
       const fork = (original as (this: StateHandle) => StateHandle).call(this);
       fork.pool.zero(fork);
       return fork;
+    } as Method),
+
+  "of the tokens that are accepted the state lacks the last": () =>
+    replace(Draft.prototype, "commit", (original) => function (this: Draft, accepted: readonly number[]) {
+      return (original as (this: Draft, accepted: readonly number[]) => number).call(this, accepted.map((count) => count - 1));
+    } as Method),
+
+  "pages of wrong guesses are kept": () =>
+    replace(PageLedger.prototype, "cut", () => function (this: PageLedger, _op: string, list: PageList, tokens: number) {
+      list.tokens = tokens;
     } as Method),
 };

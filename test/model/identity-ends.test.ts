@@ -171,7 +171,7 @@ test.each([["as it is", []], ["minified", ["--minify"]]] as const)("a compiled p
     await model.session().append([1, 2, 3]).save(path);
     console.log((await Session.load(model, path)).length, await model.identity());
   `).replaceAll("ROOT", root));
-  const built = runBun({}, "build", "--compile", ...how, source, "--outfile", compiled);
+  const built = runBun({}, "build", "--compile", "--external", "@gated-delta/*", ...how, source, "--outfile", compiled);
   expect(built.ok ? "" : built.text).toBe("");
   const env = { ...process.env, GATED_DELTA_LIBRARY: libraryInfo().path, GATED_DELTA_CACHE: files.newPath("cache") };
   const { stdout, stderr } = Bun.spawnSync([compiled, files.newPath("session")], { cwd: files.folder, env, stdout: "pipe", stderr: "pipe" });

@@ -5,9 +5,28 @@ import type { PageList } from "../../lib/model/page-ledger.ts";
 import { PagePool } from "../../lib/model/page-pool.ts";
 import { PrefixStore } from "../../lib/model/prefix/prefix-store.ts";
 import type { StoreHit } from "../../lib/model/prefix/prefix-store.ts";
-import type { BatchEntry, RunResult, Sequence } from "../../lib/model.ts";
+import { verificationOf } from "../../lib/model/run-result.ts";
+import type { Entry } from "../../lib/model/batch.ts";
+import { Draft } from "../../lib/index.ts";
+import { RunResult } from "../../lib/model.ts";
+import type { Sequence } from "../../lib/model.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
+
+/** Rows of a verification, the last one first. */
+function shiftedLogits(): Disposable {
+  const original = Object.getOwnPropertyDescriptor(RunResult.prototype, "logits")!;
+  Object.defineProperty(RunResult.prototype, "logits", {
+    ...original,
+    get(this: RunResult): Float32Array {
+      const logits = original.get!.call(this) as Float32Array;
+      if (verificationOf(this) === undefined) return logits;
+      const { vocabSize } = this.sequence.model.config;
+      return Float32Array.from([...logits.subarray(-vocabSize), ...logits.subarray(0, -vocabSize)]);
+    },
+  });
+  return { [Symbol.dispose]: () => void Object.defineProperty(RunResult.prototype, "logits", original) };
+}
 
 /** Each fault: what it is, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {
@@ -39,20 +58,17 @@ export const planted: Readonly<Record<string, () => Disposable>> = {
   },
 
   "the last guess that is read is the one before it": () =>
-    replace(DraftStep.prototype, "next", (original) => function (this: DraftStep) {
-      const entries = (original as (this: DraftStep) => readonly BatchEntry[]).call(this);
-      return entries.map((entry) => {
-        if (entry.logits !== "all") return entry;
-        const tokens = [...entry.tokens];
-        return { ...entry, tokens: [...tokens.slice(0, -1), tokens.at(-2)!] };
-      });
+    replace(DraftStep.prototype, "next", (original) => function (this: DraftStep, most: number) {
+      const entry = (original as (this: DraftStep, most: number) => Entry).call(this, most);
+      return entry.drafts > 0 ? { ...entry, tokens: [...entry.tokens.slice(0, -1), entry.tokens.at(-2)!] } : entry;
     } as Method),
 
-  "logits of a draft's rows are one behind": () =>
-    replace(DraftStep.prototype, "ran", (original) => function (this: DraftStep, results: readonly RunResult[]) {
-      const last = results.at(-1)!;
-      const { vocabSize } = last.sequence.model.config;
-      const shifted = last.rows < 2 ? last : { rows: last.rows, logits: Float32Array.from([...last.logits.subarray(-vocabSize), ...last.logits.subarray(0, -vocabSize)]) };
-      return (original as (this: DraftStep, results: readonly unknown[]) => boolean).call(this, [shifted]);
+  "logits of a draft's rows are one behind": shiftedLogits,
+
+  "of the tokens that are accepted the state lacks the last": () =>
+    replace(Draft.prototype, "commit", (original) => function (this: Draft, accepted: readonly number[]) {
+      return (original as (this: Draft, accepted: readonly number[]) => number).call(this, accepted.map((count) => count - 1));
     } as Method),
+
+  "keys of wrong guesses stay in the pages": () => replace(PageLedger.prototype, "cut", () => (() => {}) as Method),
 };

@@ -1,2 +1,55 @@
-/** Placeholder until drafts are verified without a fork. */
-export class DraftStep {}
+/**
+ * The step of a session that guesses its next tokens: it reads what was not read and, behind the last token, the guesses.
+ * As many tokens are chosen as the guesses in a row that are right, and one more.
+ *
+ * A state can't go back, and the consumer of an answer may leave it before any of the chosen tokens. So the verification stays
+ * open until they were given out, or the session does something else: {@link SessionMemory.settle} then accepts as many
+ * guesses as were given out, but for the last token, which is read with those that follow it, as without guesses. Nothing is
+ * read twice, and the sequence never has a token that the session has not.
+ */
+import type { Entry } from "../batch.ts";
+import { verificationOf } from "../run-result.ts";
+import type { RunResult } from "../run-result.ts";
+import type { Conversation } from "./conversation.ts";
+import { ReadAll } from "./read-all.ts";
+import type { ReadAllOptions } from "./read-all.ts";
+
+/** Tokens that are read together with guesses; more are read first. */
+const mostCertain = 16;
+
+export class DraftStep extends ReadAll {
+  readonly #of: Conversation;
+  readonly #drafts: readonly number[];
+  readonly #choose: (logits: Float32Array) => number | undefined;
+
+  /** @param choose the token after that of a row of logits; undefined where none is wanted any more. */
+  constructor(of: Conversation, drafts: readonly number[], choose: (logits: Float32Array) => number | undefined, options: ReadAllOptions) {
+    super(of, { ...options, take: ({ logits }) => void choose(logits) });
+    this.#of = of;
+    this.#drafts = drafts;
+    this.#choose = choose;
+  }
+
+  override get whole(): boolean {
+    return this.#of.memory.ready && this.left <= mostCertain;
+  }
+
+  override next(most: number): Entry {
+    const entry = super.next(most);
+    const { tokens, logits } = entry;
+    if (logits !== "last" || tokens.length > mostCertain) return entry;
+    return { ...entry, tokens: [...tokens, ...this.#drafts], drafts: this.#drafts.length };
+  }
+
+  override ran(result: RunResult): boolean {
+    const verification = verificationOf(result);
+    if (verification === undefined) return super.ran(result);
+    const { logits } = result;
+    const { vocabSize } = this.#of.model.config;
+    const row = (i: number): Float32Array => logits.subarray(i * vocabSize, (i + 1) * vocabSize);
+    let right = 0;
+    while (this.#choose(row(right)) === this.#drafts[right] && right < verification.drafts) right++;
+    verification.narrow(right);
+    return true;
+  }
+}

@@ -11,6 +11,7 @@ import { StopStrings } from "../text/stop-strings.ts";
 import { capacityOf, expectFits } from "./capacity.ts";
 import { endedError } from "./conversation.ts";
 import type { Conversation } from "./conversation.ts";
+import { DraftStep } from "./draft-step.ts";
 import { ReadAll } from "./read-all.ts";
 import type { GenerateOptions, Piece } from "./session-options.ts";
 
@@ -25,7 +26,7 @@ export class Generation {
   readonly #of: Conversation;
   readonly #sampler: Sampler;
   readonly #drafter: NgramDrafter | undefined;
-
+  readonly #draftTokens: number;
   readonly #stopTokens: ReadonlySet<number>;
   readonly #detokenizer: Detokenizer | undefined;
   readonly #stopStrings: StopStrings;
@@ -64,8 +65,8 @@ export class Generation {
     const settings = settingsOf(options, options.sampling === "model" ? model.modelSampling() : {});
     this.#sampler = new Sampler(settings, seed, config.vocabSize);
     this.#sampler.saw(of.tokens);
-    const { tokens: _ = 8, ...how } = typeof drafts === "object" ? drafts : {};
-
+    const { tokens: draftTokens = 8, ...how } = typeof drafts === "object" ? drafts : {};
+    this.#draftTokens = draftTokens;
     if (drafts !== false) {
       this.#drafter = new NgramDrafter(how);
       this.#drafter.extend(of.tokens);
@@ -92,6 +93,7 @@ export class Generation {
 
   /** Ends it. */
   close(): void {
+    this.#of.memory.settle();
     if (!this.#of.disposed) this.#of.keep();
   }
 
@@ -99,6 +101,7 @@ export class Generation {
   async #choose(): Promise<void> {
     const of = this.#of;
     this.#signal.throwIfAborted();
+    of.memory.settle();
     const { logits } = of;
     if (logits !== undefined) {
       this.#take(logits);
@@ -106,11 +109,19 @@ export class Generation {
     }
     // Logits that were not kept: everything is read again.
     if (of.read === of.tokens.length) of.drop();
-    const take = ({ logits: row }: RunResult): void => void this.#take(row);
-    await of.do(new ReadAll(of, { take, onProgress: this.#onProgress }), this.#signal);
+    const drafts = this.#drafts();
+    const options = { take: ({ logits: row }: RunResult): void => void this.#take(row), onProgress: this.#onProgress };
+    const work = drafts.length > 0 ? new DraftStep(of, drafts, (row) => this.#take(row), options) : new ReadAll(of, options);
+    await of.do(work, this.#signal);
     this.#onProgress = undefined; // what follows is no prompt
     // It was aborted while its step ran, and nothing was given out: the logits are kept for the next generation.
     if (this.#chosen.length === 0) this.#signal.throwIfAborted();
+  }
+
+  /** Guesses of the next tokens. */
+  #drafts(): readonly number[] {
+    // As many tokens as there are guesses, and one more, are chosen in a step.
+    return this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
   }
 
   /** Chooses the token after a row of logits; none where the generation was aborted, or is over with what was chosen. */

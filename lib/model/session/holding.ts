@@ -1,5 +1,6 @@
 import type { Sequence } from "../sequence.ts";
 import { sequenceParts } from "../sequence.ts";
+import type { Verification } from "../verification.ts";
 import type { PageList } from "../page-ledger.ts";
 import type { Conversation } from "./conversation.ts";
 
@@ -37,6 +38,12 @@ export class Holding {
   /** Whether its sequence can be gone on from. */
   get valid(): boolean {
     return !this.sequence.disposed && this.sequence.valid;
+  }
+
+  /** The verification of guesses that is open. */
+  get verification(): Verification | undefined {
+    const verification = sequenceParts(this.sequence)!.verification;
+    return verification?.open === true ? verification : undefined;
   }
 
   /** Its pages. */

@@ -82,6 +82,20 @@ export class SessionMemory {
     return this.#stored === undefined ? (this.#of.request?.floor ?? 0) : Math.ceil(this.#stored.snapshot.tokens / pageTokens);
   }
 
+  /**
+   * Ends a verification of guesses: those that were given out are accepted. The last token stays to be read, unless its logits
+   * are kept. Tokens that were chosen and not given out are read again, should they be.
+   */
+  settle(): void {
+    const verification = this.#holding?.verification;
+    if (verification === undefined) return;
+    const { tokens, logits } = this.#of;
+    const drafts = tokens.length - verification.tokens - (logits === undefined ? 1 : 0);
+    if (drafts >= 0 && this.#holding!.valid) verification.accept(drafts);
+    else verification.leave();
+    this.#of.advanced();
+  }
+
   /** Shares what another session has. */
   shareFrom(other: SessionMemory): void {
     if (other.#holding?.valid === true) this.#holding = other.#holding.join(this.#of);
@@ -97,6 +111,7 @@ export class SessionMemory {
       throw error;
     }
     if (this.#holding?.valid === false) this.#of.drop();
+    this.settle();
   }
 
   /**

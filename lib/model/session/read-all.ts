@@ -1,6 +1,6 @@
+import { entryOf } from "../batch.ts";
 import type { Entry } from "../batch.ts";
 import type { RunResult } from "../run-result.ts";
-import { sequenceParts } from "../sequence.ts";
 import type { Conversation } from "./conversation.ts";
 import type { Work } from "./scheduler.ts";
 import type { ReadProgress } from "./session-options.ts";
@@ -39,27 +39,22 @@ export class ReadAll implements Work {
     return this.#of.memory.ready && this.left === 1;
   }
 
-  next(most: number): readonly Entry[] {
+  next(most: number): Entry {
     const { tokens, read, sequence } = this.#of;
     const until = this.#plan().find(({ position }) => position > read)?.position ?? this.#to;
     const end = Math.min(until, read + most);
     const last = end === this.#to && this.#options.take !== undefined;
-    return [{
-      sequence: sequence!,
-      parts: sequenceParts(sequence)!,
-      tokens: tokens.slice(read, end),
-      logits: last ? "last" : "none",
-      hidden: last && this.#options.hidden === true ? "last" : "none",
-    }];
+    const hidden = last && this.#options.hidden === true ? "last" : "none";
+    return entryOf({ sequence: sequence!, tokens: tokens.slice(read, end), logits: last ? "last" : "none", hidden });
   }
 
-  ran([result]: readonly RunResult[]): boolean {
+  ran(result: RunResult): boolean {
     const { read } = this.#of;
     const reached = this.#positions.find(({ position }) => position === read);
     if (reached !== undefined) this.#of.keep(reached.likely);
     if (this.#to - this.#from! > 1) this.#options.onProgress?.({ read, total: this.#to });
     if (read < this.#to) return false;
-    this.#options.take?.(result!);
+    this.#options.take?.(result);
     return true;
   }
 

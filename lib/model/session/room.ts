@@ -82,11 +82,12 @@ export class Room {
 
   /** {@link callersState}, for so many pages. */
   callersPages(count: number): void {
-    if (count <= this.pages(caller)) while (count > this.#ledger.free && this.takePages(caller)) continue;
+    if (count > this.#ledger.free && count <= this.pages(caller)) while (count > this.#ledger.free && this.takePages(caller)) continue;
   }
 
   /** How many pages a request could have, those that are free included. */
   pages(request: Request): number {
+    this.#settle();
     const lists = [...this.#entries(), ...this.#idle(request), ...this.#later(request)].map(listOf);
     return this.#ledger.free + this.#ledger.freedBy(lists);
   }
@@ -125,6 +126,13 @@ export class Room {
     if (this.#evict(() => true)) return true;
     const taken = this.#idle(request)[0] ?? this.#later(request)[0];
     return taken !== undefined && this.#take(taken);
+  }
+
+  /** Gives the pages back of guesses that were right and were not given out: their sessions read those tokens again. */
+  #settle(): void {
+    for (const { verification, holders } of this.#holdings) {
+      if (verification !== undefined) for (const { pending, memory } of holders) if (!pending) memory.settle();
+    }
   }
 
   /** Has the others leave a sequence that they share with a request's session. */
@@ -177,6 +185,7 @@ export class Room {
   }
 
   #takeFrom(holding: Holding, holders: readonly Conversation[]): true {
+    for (const { memory } of holders) memory.settle();
     const copied = holding.valid && holders.some(({ rereads }) => !rereads);
     const stored = copied ? this.swap.take(holding.sequence, this.#bytes(holding.list)) : undefined;
     for (const holder of holders) holder.memory.giveBack(stored);

@@ -28,19 +28,14 @@ export interface Work {
   readonly whole: boolean;
   /** How many tokens it has left to read. */
   readonly left: number;
-  /**
-   * The entries of its next step, of at most `most` tokens where it can be cut. Asking changes nothing. The conversation is
-   * ready.
-   *
-   * @param guesses whether tokens that may be wrong can be part of it.
-   */
-  next(most: number, guesses: boolean): readonly Entry[];
+  /** Its next step, of at most `most` tokens where it can be cut. Asking changes nothing. The conversation is ready. */
+  next(most: number): Entry;
   /**
    * The step has run. Logits can be read until this returns.
    *
    * @returns whether there is no further step.
    */
-  ran(results: readonly RunResult[]): boolean;
+  ran(result: RunResult): boolean;
 }
 
 /** Work, and what it is done for. */
@@ -65,7 +60,7 @@ export interface Job extends JobParts {
 /** What a step has of one job. */
 interface Share {
   readonly job: Job;
-  readonly entries: readonly Entry[];
+  readonly entry: Entry;
 }
 
 /** How long memory is waited for, with nothing that runs, before it is looked for again. */
@@ -183,8 +178,8 @@ export class Scheduler {
     return ready.flatMap((job) => {
       // A later one may have given way to those before it.
       if (most.get(job) === 0 || !job.conversation.memory.ready) return [];
-      const entries = this.#tried(job, () => this.#take(job, need, most.get(job) ?? Infinity));
-      return entries === undefined ? [] : [{ job, entries }];
+      const entry = this.#tried(job, () => this.#take(job, need, most.get(job) ?? Infinity));
+      return entry === undefined ? [] : [{ job, entry }];
     });
   }
 
@@ -220,26 +215,25 @@ export class Scheduler {
     return memory.ready;
   }
 
-  /** The entries of a job's next step, whose pages count as taken from now on. */
-  #take({ request, work, conversation }: Job, need: PageNeed, most: number): readonly Entry[] {
+  /** A job's next step, whose pages count as taken from now on. Guesses are not counted: they take what is left. */
+  #take({ request, work, conversation }: Job, need: PageNeed, most: number): Entry {
     const { ledger } = memoryOf(this.#model).pages;
-    const add = (entries: readonly Entry[], by: "add" | "remove" = "add"): readonly Entry[] => {
-      need[by](entries.map(({ parts }) => parts.list), entries.map(({ tokens }) => tokens.length));
-      return entries;
-    };
-    let entries = add(work.next(most, true));
-    if (need.pages <= ledger.free) return entries;
-    // Guesses take nothing from others, and a prompt reads as much as there is room for.
-    add(entries, "remove");
     const { list } = conversation.memory.holding!;
+    const count = ({ tokens, drafts }: Entry): readonly number[] => [tokens.length - drafts];
+    let entry = work.next(most);
+    need.add([list], count(entry));
+    if (need.pages <= ledger.free) return entry;
+    need.remove([list], count(entry));
+    // A prompt reads as much as there is room for.
     const fit = (): number => ledger.room(list, Math.max(0, this.room.pages(request) - need.pages));
     let fits = fit();
     if (fits === 0 && this.room.unshare(request, list)) fits = fit();
     if (fits === 0) throw this.#noPages(1);
-    entries = add(work.next(Math.min(most, fits), false));
+    entry = work.next(Math.min(most, fits));
+    need.add([list], count(entry));
     while (need.pages > ledger.free && this.room.takePages(request)) continue;
-    if (need.pages <= ledger.free) return entries;
-    add(entries, "remove");
+    if (need.pages <= ledger.free) return entry;
+    need.remove([list], count(entry));
     throw this.#noPages(need.pages - ledger.free);
   }
 
@@ -256,24 +250,22 @@ export class Scheduler {
     let failure: { readonly error: unknown } | undefined;
     try {
       if (this.#model.disposed) throw new DisposedError({ op: "session", expected: "a model that is not disposed" });
-      results = await memoryOf(this.#model).run("session", step.flatMap(({ entries }) => entries));
+      results = await memoryOf(this.#model).run("session", step.map(({ entry }) => entry));
       this.#steps++;
     } catch (error) {
       failure = { error };
     }
-    let at = 0;
-    for (const { job, entries } of step) {
+    for (const [i, { job }] of step.entries()) {
       this.#running.delete(job);
-      const own = results.slice(at, (at += entries.length));
       if (failure !== undefined) this.#end(job, () => job.reject(failure.error));
-      else this.#after(job, own);
+      else this.#after(job, results[i]!);
     }
   }
 
-  #after(job: Job, results: readonly RunResult[]): void {
+  #after(job: Job, result: RunResult): void {
     try {
       job.conversation.advanced();
-      const done = job.work.ran(results);
+      const done = job.work.ran(result);
       if (done) this.#end(job, job.resolve);
       else if (job.signal.aborted) this.#end(job, () => job.reject(job.signal.reason));
     } catch (error) {

@@ -2,7 +2,7 @@ import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { BoundsError, DisposedError, GatedDeltaError, errorOf } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
-import { isModel } from "../model-memory.ts";
+import { isModel, memoryOf } from "../model-memory.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
 import { viewsOf } from "../snapshot.ts";
 import { readTokenIds } from "../token-ids.ts";
@@ -221,6 +221,7 @@ export class Session implements Disposable {
     this.#alive(op);
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
+    of.memory.settle();
     return Session.#make(of.fork());
   }
 
@@ -244,8 +245,12 @@ export class Session implements Disposable {
       const { logits, memory: { readable, stored } } = from;
       const read = readable === undefined ? stored?.snapshot : viewsOf(readable);
       const contents = { tokens: Int32Array.from(from.tokens), messageEnds: Int32Array.from(from.messageEnds), logits: logits?.slice(), read };
-      return from.whileSaving(() => writeSession(op, path, of.model, contents));
+      return from.whileSaving(async () => {
+        await memoryOf(of.model).idle(); // guesses that were accepted just now
+        await writeSession(op, path, of.model, contents);
+      });
     };
+    of.memory.settle();
     if (of.memory.taken === undefined) return write(of);
     // A copy of it reads again what it had, so that it can go on meanwhile.
     const copy = of.fork();

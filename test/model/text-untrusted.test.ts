@@ -193,7 +193,10 @@ describe("control tokens in messages", () => {
       const pieces = textWith(source, tokenizer).chat([{ role: "user", content: "<|im_end|>" }], { specialTokens: "text" });
       expect([form, ...controls(pieces)]).toEqual([form, 1, 2]);
     }
-    // What a message begins, the template can't complete, nor the other way round.
+    // A role was checked: a template may make a token of it.
+    const ofRole = textWith("<|{{ messages[0].role }}|>{{ messages[0].content }}", (json) => json["added_tokens"].push(added(500, "<|user|>")));
+    expect(ofRole.chat([{ role: "user", content: "<|user|>" }], { specialTokens: "text" }).filter((id) => id === 500)).toEqual([500]);
+    // The template can't complete a token that a message begins, nor the other way round.
     for (const [said, source] of [["<|im_", "{{ messages[0].content }}end|>"], ["end|>", "<|im_{{ messages[0].content }}"], ["<|im_end|", "{{ messages[0].content ~ '>' }}"]] as const) {
       expect(controls(textWith(own + source).chat([{ role: "user", content: said }], { specialTokens: "text" }))).toEqual([1]);
     }

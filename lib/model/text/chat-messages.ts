@@ -34,7 +34,7 @@ export function readMessages(op: string, messages: unknown, source: string): Pla
   for (const [i, message] of given.entries()) {
     const role: unknown = reading(op, `messages[${i}]`, () => (message as Partial<ChatMessage> | null)?.role);
     if (typeof role !== "string") throw invalid(op, `messages[${i}].role`, "a string", role);
-    if (!isKnown(role, source)) throw invalid(op, `messages[${i}].role`, roles.map((one) => JSON.stringify(one)).join(" | "), role);
+    if (!isKnownRole(role, source)) throw invalid(op, `messages[${i}].role`, roles.map((one) => JSON.stringify(one)).join(" | "), role);
     const said = reading(op, `messages[${i}]`, () => Object.keys(message as ChatMessage));
     // A message of nothing but a role is a misspelt one: `contents`, say.
     if (!said.includes("content") && !said.includes("tool_calls")) {
@@ -46,7 +46,8 @@ export function readMessages(op: string, messages: unknown, source: string): Pla
   return copy;
 }
 
-function isKnown(role: string, source: string): boolean {
+/** Whether a role is a common one or named by the template. */
+export function isKnownRole(role: string, source: string): boolean {
   return roles.includes(role) || (/^[\w-]{1,64}$/.test(role) && (source.includes(`'${role}'`) || source.includes(`"${role}"`)));
 }
 

@@ -6,14 +6,14 @@ import { reading } from "../../arguments/reading.ts";
 import { FileError, GatedDeltaError, describe } from "../../errors.ts";
 import { isJsonObject } from "../../safetensors/json.ts";
 import type { JsonObject } from "../../safetensors/json.ts";
-import { plain, readMessages } from "./chat-messages.ts";
+import { isKnownRole, plain, readMessages } from "./chat-messages.ts";
 import type { ChatMessage, Plain } from "./chat-messages.ts";
 import { BudgetError, largestTemplate, longestBlank } from "./jinja/budget.ts";
 import { parse, render } from "./jinja/interpreter.ts";
 import type { Program } from "./jinja/interpreter.ts";
 import { piecesOf } from "./jinja/origin.ts";
 import type { Text, TextPiece } from "./jinja/origin.ts";
-import { valueOf } from "./jinja/values.ts";
+import { isMap, isText, list, valueOf } from "./jinja/values.ts";
 import type { Value } from "./jinja/values.ts";
 import { readObject, readText } from "./text-files.ts";
 
@@ -115,7 +115,7 @@ export class ChatTemplate {
     const own = specialTokens === "parse";
     const values = new Map<string, Value>();
     for (const [name, value] of Object.entries({ tools: null, documents: null, ...this.#tokens, ...variables?.value })) values.set(name, valueOf(value, true));
-    values.set("messages", valueOf(said.value, own));
+    values.set("messages", list(said.value.map((message) => messageOf(message, own, source))));
     if (tools !== undefined) values.set("tools", valueOf(tools.value, own));
     values.set("add_generation_prompt", valueOf(addGenerationPrompt, true));
     try {
@@ -141,6 +141,14 @@ export class ChatTemplate {
     this.#parsed.set(name, parsed);
     return parsed;
   }
+}
+
+/** A message. Its role was checked and counts as the template's: some write control tokens as `'<|' + message.role + '|>'`. */
+function messageOf(message: unknown, own: boolean, source: string): Value {
+  const value = valueOf(message, own);
+  const role = isMap(value) ? value.value.get("role") : undefined;
+  if (role !== undefined && isText(role) && isKnownRole(role.value, source)) role.own = true;
+  return value;
 }
 
 /** The options, with copies of what the template reads. */

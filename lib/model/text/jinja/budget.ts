@@ -25,7 +25,7 @@ export const longestBlank = 1000;
 /** The template asks for more than it gets. */
 export class BudgetError extends Error {}
 
-/** What is left for one rendering. */
+/** The rest of it that one rendering has. */
 export class Budget {
   readonly #most: number;
   #steps: number;

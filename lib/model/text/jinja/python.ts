@@ -87,7 +87,7 @@ function escaped(code: number): string {
 /** Options of `json.dumps`. */
 export interface JsonStyle {
   readonly ascii: boolean;
-  /** What a level is indented by; undefined for one line. */
+  /** The indent of a level; undefined for one line. */
   readonly indent: string | undefined;
   readonly separators: readonly [item: string, key: string] | undefined;
   readonly sorted: boolean;

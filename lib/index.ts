@@ -59,7 +59,7 @@ export type {
   ProjectedArguments,
   StepArguments,
 } from "./layer/layer-arguments.ts";
-export type { LayerConfig } from "./layer/config.ts";
+export type { LayerConfig } from "./checkpoint/mixer-config.ts";
 export {
   BoundsError,
   DTypeError,

@@ -2,8 +2,8 @@ import { describe, expect, spyOn, test } from "bun:test";
 import { mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DisposedError, FileError } from "../lib/errors.ts";
-import { openCheckpoint, writeSafetensors } from "../lib/safetensors/safetensors.ts";
-import type { TensorToWrite } from "../lib/safetensors/safetensors.ts";
+import { openCheckpoint, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../lib/checkpoint/safetensors.ts";
 import { refusal, scratch } from "./support/files.ts";
 
 const { folder, newPath } = scratch();

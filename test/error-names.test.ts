@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { GatedDeltaNet } from "../lib/index.ts";
 import { GatedDeltaError } from "../lib/errors.ts";
 import { LanguageModel, Session } from "../lib/model.ts";
-import { openCheckpoint, openSafetensors, writeSafetensors } from "../lib/safetensors/safetensors.ts";
+import { openCheckpoint, openSafetensors, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
 import { openDevice } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
 import { openTiny, textOf, tinyFolder } from "./support/models.ts";

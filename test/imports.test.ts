@@ -12,10 +12,11 @@ const root = resolve(import.meta.dir, "../lib");
 /** From the lowest room to the highest. `errors`, `ggml` and `index` are files. */
 const floors = [
   ["errors"],
+  ["turns"],
   ["arguments"],
   ["native"],
   ["tensor"],
-  ["safetensors"],
+  ["checkpoint"],
   ["ops"],
   ["device"],
   ["states"],
@@ -31,6 +32,8 @@ const typesThatLookUp: Readonly<Record<string, readonly string[]>> = {
   "tensor/tensor.ts": ["device/device.ts"],
   "tensor/wrap.ts": ["device/device.ts"],
   "tensor/device-handle.ts": ["device/device.ts"],
+  // Weights get memory of the device that they are for.
+  "checkpoint/tensor-loader.ts": ["device/device.ts"],
   // An op is encoded into a device's open submission or into a plan of it.
   "ops/recorder.ts": ["device/device.ts"],
 };

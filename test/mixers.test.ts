@@ -4,7 +4,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { GatedDeltaNet } from "../lib/index.ts";
 import { bitsEqual, bounds, relRms } from "../lib/cli/verify/compare.ts";
-import { openSafetensors } from "../lib/safetensors/safetensors.ts";
+import { openSafetensors } from "../lib/checkpoint/safetensors.ts";
 import { onEachBackend } from "./support/backends.ts";
 import { drive, together } from "./support/drive.ts";
 import type { Call } from "./support/drive.ts";

@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, symlinkSync, utimesSync, writeFileSync } from "node:
 import { join } from "node:path";
 import { FileError, GatedDeltaNet } from "../lib/index.ts";
 import { LanguageModel } from "../lib/model.ts";
-import { writeSafetensors } from "../lib/safetensors/write.ts";
+import { writeSafetensors } from "../lib/checkpoint/write.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
 import { rejection } from "./support/models.ts";

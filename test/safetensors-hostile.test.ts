@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { readFileSync, statSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { FileError } from "../lib/errors.ts";
-import { openSafetensors, writeSafetensors } from "../lib/safetensors/safetensors.ts";
+import { openSafetensors, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
 import { oneTensor, refusal, scratch } from "./support/files.ts";
 
 const { folder, newPath, fileOf } = scratch();

@@ -6,9 +6,9 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { FileError, GatedDeltaError } from "../lib/errors.ts";
-import { temporaryName } from "../lib/safetensors/leftovers.ts";
-import { openSafetensors, safetensorsDTypes, writeSafetensors } from "../lib/safetensors/safetensors.ts";
-import type { SafetensorsDType, TensorToWrite } from "../lib/safetensors/safetensors.ts";
+import { temporaryName } from "../lib/checkpoint/leftovers.ts";
+import { openSafetensors, safetensorsDTypes, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
+import type { SafetensorsDType, TensorToWrite } from "../lib/checkpoint/safetensors.ts";
 import { scratch } from "./support/files.ts";
 
 const { folder, newPath } = scratch();
@@ -128,7 +128,7 @@ describe("the writer", () => {
     chownSync(path, 12345, 23456);
     chmodSync(path, 0o664);
     const child = Bun.spawnSync([process.execPath, "-e", `
-      const { writeSafetensors } = await import(${JSON.stringify(join(import.meta.dir, "../lib/safetensors/safetensors.ts"))});
+      const { writeSafetensors } = await import(${JSON.stringify(join(import.meta.dir, "../lib/checkpoint/safetensors.ts"))});
       process.setgroups([]);
       process.setgid(34567);
       process.setuid(34567);

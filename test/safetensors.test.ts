@@ -2,8 +2,8 @@
 import { describe, expect, test } from "bun:test";
 import { statSync, truncateSync } from "node:fs";
 import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, UnsupportedError } from "../lib/errors.ts";
-import { openSafetensors, safetensorsDTypes, writeSafetensors } from "../lib/safetensors/safetensors.ts";
-import type { SafetensorsDType, TensorToWrite } from "../lib/safetensors/safetensors.ts";
+import { openSafetensors, safetensorsDTypes, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
+import type { SafetensorsDType, TensorToWrite } from "../lib/checkpoint/safetensors.ts";
 import { oneTensor, scratch } from "./support/files.ts";
 
 const { newPath, fileOf } = scratch();

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, lstatSync, readFileSync, readdirSync, statSync, 
 import { basename, dirname, join } from "node:path";
 import { FileError } from "../lib/index.ts";
 import type { FloatDType } from "../lib/index.ts";
-import { openSafetensors, writeSafetensors } from "../lib/safetensors/safetensors.ts";
+import { openSafetensors, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
 import { round } from "./reference/rounding.ts";
 import { openDevice, thrownBy } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
@@ -167,7 +167,7 @@ describe("states on disk", () => {
     pool.save([handle], path);
     // The name of this process's temporary file, had another process that is gone now written it.
     const gone = Bun.spawnSync([process.execPath, "-e", `
-      const { temporaryName } = await import(${JSON.stringify(join(import.meta.dir, "../lib/safetensors/leftovers.ts"))});
+      const { temporaryName } = await import(${JSON.stringify(join(import.meta.dir, "../lib/checkpoint/leftovers.ts"))});
       require("node:fs").writeFileSync(temporaryName(${JSON.stringify(path)}), "half");
     `]);
     expect(gone.exitCode).toBe(0);

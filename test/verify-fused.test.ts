@@ -2,8 +2,8 @@
 import { describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { writeSafetensors } from "../lib/safetensors/safetensors.ts";
-import type { TensorToWrite } from "../lib/safetensors/safetensors.ts";
+import { writeSafetensors } from "../lib/checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../lib/checkpoint/safetensors.ts";
 import { gatedDeltaNet, ssmConvUpdate } from "./reference/ggml.ts";
 import type { Reference } from "./reference/tensor.ts";
 import { availability } from "./support/backends.ts";

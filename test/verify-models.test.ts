@@ -2,8 +2,8 @@
 import { describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { openSafetensors, writeSafetensors } from "../lib/safetensors/safetensors.ts";
-import type { TensorToWrite } from "../lib/safetensors/safetensors.ts";
+import { openSafetensors, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../lib/checkpoint/safetensors.ts";
 import { gatedDelta, rowsOf } from "./support/command.ts";
 import { testBackend } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { copyFileSync, cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { Row } from "../lib/cli/verify/report.ts";
-import { openSafetensors, writeSafetensors } from "../lib/safetensors/safetensors.ts";
+import { openSafetensors, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
 import { gatedDelta, rowsOf } from "./support/command.ts";
 import { scratch } from "./support/files.ts";
 import { writeCausalConv, writeGatedDelta, writeGatedRmsNorm, writeLayerCase } from "./support/golden-writer.ts";

@@ -13,7 +13,7 @@ import { readDigests } from "../../lib/model/identity/digest-cache.ts";
 import { ModelIdentity } from "../../lib/model/identity/model-identity.ts";
 import { storedTensors } from "../../lib/model/identity/stored-tensors.ts";
 import type { ModelConfig } from "../../lib/model.ts";
-import { openCheckpoint } from "../../lib/safetensors/safetensors.ts";
+import { openCheckpoint } from "../../lib/checkpoint/safetensors.ts";
 
 const { values, positionals } = parseArgs({ allowPositionals: true, options: { times: { type: "string", default: "5" } } });
 const [folder] = positionals;

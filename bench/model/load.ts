@@ -9,7 +9,7 @@ import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { Device } from "../../lib/index.ts";
 import { loadModelWeights } from "../../lib/model/load-weights.ts";
-import { openCheckpoint } from "../../lib/safetensors/safetensors.ts";
+import { openCheckpoint } from "../../lib/checkpoint/safetensors.ts";
 
 /** What one measurement gives. */
 interface Measured {

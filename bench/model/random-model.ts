@@ -12,8 +12,8 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import type { FloatDType } from "../../lib/index.ts";
 import { encode } from "../../lib/tensor/dtype.ts";
-import { fileDTypes, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
-import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
+import { fileDTypes, writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 import { frameParts, layerParts, qwen08B, tiny, type ModelShape, type Part } from "./model-shape.ts";
 
 /** How a model's weights are stored. */

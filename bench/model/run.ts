@@ -11,7 +11,7 @@ import { parseArgs } from "node:util";
 import { Device } from "../../lib/index.ts";
 import { loadModelWeights } from "../../lib/model/load-weights.ts";
 import { makeModel } from "../../lib/model/language-model.ts";
-import { openCheckpoint } from "../../lib/safetensors/safetensors.ts";
+import { openCheckpoint } from "../../lib/checkpoint/safetensors.ts";
 import { Probe, coldBytes } from "../native/probe.ts";
 
 const { values, positionals } = parseArgs({

@@ -1,6 +1,6 @@
 /** What `gated-delta doctor FOLDER` tells of a model's memory. */
-import { openCheckpoint } from "../safetensors/safetensors.ts";
-import { readConfig } from "../layer/read-config.ts";
+import { openCheckpoint } from "../checkpoint/safetensors.ts";
+import { readConfig } from "../checkpoint/read-config.ts";
 import { importSchemas } from "../model/import-schemas.ts";
 import { freeMemory, planMemory } from "../model/memory-plan.ts";
 import { parseModelConfig } from "../model/parse-config.ts";

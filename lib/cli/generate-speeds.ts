@@ -1,6 +1,6 @@
 /** How fast `generate` was, and how much of the machine's limits that is. */
 import type { Device } from "../device/device.ts";
-import type { Matrix } from "../layer/matrix.ts";
+import type { Matrix } from "../checkpoint/matrix.ts";
 import type { LanguageModel } from "../model/language-model.ts";
 import { memoryOf } from "../model/model-memory.ts";
 import { machineLimits, promptWork } from "./machine-limits.ts";

@@ -5,7 +5,7 @@
  */
 import type { Device } from "../device/device.ts";
 import { linear } from "../ops/linear.ts";
-import { convChannels, valueChannels } from "../layer/config.ts";
+import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
 import type { ModelConfig } from "../model/model-config.ts";
 
 /** What was found. */

@@ -22,8 +22,8 @@ import { embedding } from "../ops/embedding.ts";
 import type { Op } from "../ops/op.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { reading } from "../arguments/reading.ts";
-import { openCheckpoint } from "../safetensors/safetensors.ts";
-import type { TensorSource } from "../safetensors/safetensors.ts";
+import { openCheckpoint } from "../checkpoint/safetensors.ts";
+import type { TensorSource } from "../checkpoint/safetensors.ts";
 import { isDraft } from "../states/draft.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type {
@@ -36,14 +36,14 @@ import type {
   MixStepArguments,
 } from "./layer-arguments.ts";
 import type { PoolShape } from "../states/pool-shape.ts";
-import type { LayerConfig } from "./config.ts";
+import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 import { asKnown, expectEnd, rowsOf } from "./layer-checks.ts";
 import { findPrefix, gatedDeltaLayers } from "./layer-names.ts";
 import { layerOf, statesOf } from "./layer-pass.ts";
 import { MixerOps } from "./mixer-ops.ts";
-import { readLayerConfig } from "./read-config.ts";
+import { readLayerConfig } from "../checkpoint/read-config.ts";
 import { takeScratch, type Scratch } from "./scratch.ts";
-import { TensorLoader } from "./tensor-loader.ts";
+import { TensorLoader } from "../checkpoint/tensor-loader.ts";
 import { planWeights, rankOf, type LayerWeights } from "./weights.ts";
 
 const op = "GatedDeltaNet";

@@ -1,7 +1,7 @@
 /** Where checkpoints keep a layer's mixer. */
 
 import { FileError } from "../errors.ts";
-import type { TensorSource } from "../safetensors/source.ts";
+import type { TensorSource } from "../checkpoint/source.ts";
 
 /** What layer N's tensors begin with in checkpoints; `layers.N.` alone is that of base models and of single layers. */
 const roots = (layer: number) => [

@@ -16,7 +16,7 @@ import type { LayerStates } from "../ops/layer-states.ts";
 import { linear } from "../ops/linear.ts";
 import type { Op } from "../ops/op.ts";
 import { isTensor, type Tensor } from "../tensor/tensor.ts";
-import type { LayerConfig } from "./config.ts";
+import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 import type { ProjectedArguments } from "./layer-arguments.ts";
 import type { ScratchViews } from "./scratch.ts";
 import type { LayerWeights, Projection } from "./weights.ts";

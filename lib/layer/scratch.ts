@@ -3,7 +3,7 @@
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { convChannels, gateChannels, valueChannels, type LayerConfig } from "./config.ts";
+import { convChannels, gateChannels, valueChannels, type LayerConfig } from "../checkpoint/mixer-config.ts";
 
 /** Tensors for a number of tokens; all are views of the same memory, so only one batch can use them at a time. */
 export interface ScratchViews {

@@ -21,11 +21,11 @@
 
 import { FileError, UnsupportedError } from "../errors.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { convChannels, gateChannels, valueChannels, type LayerConfig } from "./config.ts";
-import { splitBa, splitQkvz } from "./interleaved.ts";
-import type { Matrix } from "./matrix.ts";
-import { supportedWeights } from "./quantization.ts";
-import type { TensorLoader } from "./tensor-loader.ts";
+import { convChannels, gateChannels, valueChannels, type LayerConfig } from "../checkpoint/mixer-config.ts";
+import { splitBa, splitQkvz } from "../checkpoint/interleaved.ts";
+import type { Matrix } from "../checkpoint/matrix.ts";
+import { supportedWeights } from "../checkpoint/quantization.ts";
+import type { TensorLoader } from "../checkpoint/tensor-loader.ts";
 
 /** A projection of the hidden states: one matrix, or the product of two of a low rank. */
 export interface Projection {

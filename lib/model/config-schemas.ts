@@ -18,7 +18,7 @@ const rotation = z.object(
   "an object",
 );
 
-/** The keys of a dense Qwen3.5 text model's configuration that a mixer does not read; see `lib/layer/layer-schemas.ts`. */
+/** The keys of a dense Qwen3.5 text model's configuration that a mixer does not read; see `lib/checkpoint/mixer-schemas.ts`. */
 export const modelSchema = z.object({
   hidden_size: size(1 << 20),
   intermediate_size: size(1 << 22),

@@ -1,4 +1,4 @@
-import { nextTurn } from "../layer/turns.ts";
+import { nextTurn } from "../turns.ts";
 
 /**
  * Brings in zod and the schemas of configurations piece by piece, each parsed in the background and run in a turn of its
@@ -13,6 +13,6 @@ export async function importSchemas(): Promise<void> {
   await nextTurn();
   await import("./config-schemas.ts");
   await nextTurn();
-  await import("../layer/layer-schemas.ts");
+  await import("../checkpoint/mixer-schemas.ts");
   await nextTurn();
 }

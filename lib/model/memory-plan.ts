@@ -1,6 +1,6 @@
 /** How much memory a model takes for states, keys and values: what the caller says, and for the rest a share of what is free. */
 import { GatedDeltaError } from "../errors.ts";
-import { convChannels, valueChannels } from "../layer/config.ts";
+import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
 import { dtypes } from "../tensor/dtype.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { ModelConfig } from "./model-config.ts";

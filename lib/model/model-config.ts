@@ -1,6 +1,6 @@
 /** What a dense Qwen3.5 text model is, read from a Hugging Face `config.json`. */
 
-import type { LayerConfig } from "../layer/config.ts";
+import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 
 /** How a layer mixes tokens: by a Gated DeltaNet, or by attention over all earlier ones. */
 export type LayerType = "gatedDelta" | "attention";

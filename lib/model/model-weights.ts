@@ -1,7 +1,7 @@
 /** The tensors of a whole model on a device. */
 
 import type { GatedDeltaNet } from "../layer/gated-delta-net.ts";
-import type { Matrix } from "../layer/matrix.ts";
+import type { Matrix } from "../checkpoint/matrix.ts";
 import type { WeightForm } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 

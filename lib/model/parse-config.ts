@@ -4,11 +4,11 @@
  */
 
 import { UnsupportedError, describe } from "../errors.ts";
-import { configError, isRecord, parsed, unsupportedValue } from "../layer/config-errors.ts";
-import type { ConfigPlace } from "../layer/config-errors.ts";
-import { modelTypes, parseLayerConfig, textConfigOf } from "../layer/config.ts";
-import { modelSettings, refuseRotation, refuseSettings } from "../layer/config-settings.ts";
-import { refuseOtherSchemes } from "../layer/quantization.ts";
+import { configError, isRecord, parsed, unsupportedValue } from "../checkpoint/config-errors.ts";
+import type { ConfigPlace } from "../checkpoint/config-errors.ts";
+import { modelTypes, parseLayerConfig, textConfigOf } from "../checkpoint/mixer-config.ts";
+import { modelSettings, refuseRotation, refuseSettings } from "../checkpoint/config-settings.ts";
+import { refuseOtherSchemes } from "../checkpoint/quantization.ts";
 import type { LayerType, ModelConfig } from "./model-config.ts";
 
 /** What is supported, for messages. */

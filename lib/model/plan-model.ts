@@ -6,10 +6,10 @@
 import type { Device } from "../device/device.ts";
 import { FileError, UnsupportedError } from "../errors.ts";
 import { GatedDeltaNet, ofWeights } from "../layer/gated-delta-net.ts";
-import { supportedWeights } from "../layer/quantization.ts";
-import type { TensorLoader } from "../layer/tensor-loader.ts";
+import { supportedWeights } from "../checkpoint/quantization.ts";
+import type { TensorLoader } from "../checkpoint/tensor-loader.ts";
 import { planWeights } from "../layer/weights.ts";
-import type { TensorSource } from "../safetensors/safetensors.ts";
+import type { TensorSource } from "../checkpoint/safetensors.ts";
 import type { WeightForm } from "../native/options.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";

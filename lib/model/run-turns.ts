@@ -1,4 +1,4 @@
-import { nextTurn } from "../layer/turns.ts";
+import { nextTurn } from "../turns.ts";
 
 /**
  * Whose turn it is to run a model: steps of sessions and calls of `model.run` come in the order in which they asked.

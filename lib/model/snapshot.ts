@@ -3,7 +3,7 @@
  * sequence that is made of it, in the same model or in another one of the same weights, goes on with the same bits.
  */
 import { DisposedError, ShapeError } from "../errors.ts";
-import { turns } from "../layer/turns.ts";
+import { turns } from "../turns.ts";
 import type { StateKind } from "../ops/layer-states.ts";
 import { kindsOf } from "../states/pool-shape.ts";
 import type { StatePool } from "../states/state-pool.ts";

@@ -1,7 +1,7 @@
 /** How many sequences' states one layer's tensors can hold: more are refused under the name that the caller gave them. */
 import { ShapeError } from "../errors.ts";
-import { convChannels, valueChannels } from "../layer/config.ts";
-import type { LayerConfig } from "../layer/config.ts";
+import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
+import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 import { dtypes } from "../tensor/dtype.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { largestTensor } from "./page-pool.ts";

@@ -1,7 +1,7 @@
 /** Where checkpoints keep the parts of a text model, and which of their tensors belong to other parts. */
 
 import { FileError } from "../errors.ts";
-import type { TensorSource } from "../safetensors/source.ts";
+import type { TensorSource } from "../checkpoint/source.ts";
 
 /** What a text model's names begin with. */
 export interface ModelNames {

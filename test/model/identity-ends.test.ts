@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { libraryInfo } from "../../lib/index.ts";
-import { nextTurn } from "../../lib/layer/turns.ts";
+import { nextTurn } from "../../lib/turns.ts";
 import { LanguageModel } from "../../lib/model.ts";
 import { runBun, runProgram } from "../support/children.ts";
 import { openDevice } from "../support/devices.ts";

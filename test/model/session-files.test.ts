@@ -4,10 +4,10 @@ import { readFileSync, readdirSync, truncateSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { FileError } from "../../lib/errors.ts";
-import { nextTurn } from "../../lib/layer/turns.ts";
+import { nextTurn } from "../../lib/turns.ts";
 import { LanguageModel, Session } from "../../lib/model.ts";
-import { openSafetensors, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
-import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
+import { openSafetensors, writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 import { openDevice } from "../support/devices.ts";
 import { scratch } from "../support/files.ts";
 import { openTiny, rejection, textOf, tinyFolder } from "../support/models.ts";

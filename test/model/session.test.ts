@@ -6,7 +6,7 @@ import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { LanguageModel, Session, SessionCache } from "../../lib/model.ts";
 import type { GenerateOptions, Piece } from "../../lib/model.ts";
 import { openDevice } from "../support/devices.ts";
-import { openSafetensors } from "../../lib/safetensors/safetensors.ts";
+import { openSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import { openTiny, rejection, textOf } from "../support/models.ts";
 import { coldRun, collect, textOfPieces, tokensOf } from "../support/sessions.ts";
 

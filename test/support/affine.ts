@@ -2,7 +2,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { FloatDType } from "../../lib/index.ts";
-import { openSafetensors } from "../../lib/safetensors/safetensors.ts";
+import { openSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import type { Quantised } from "../reference/quantised.ts";
 import { reference } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";

@@ -1,8 +1,8 @@
 /** Folders of models that a test changes: their tensors, configurations and files. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { openCheckpoint, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
-import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
+import { openCheckpoint, writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 
 /** What is in a folder, to be changed in place. */
 export interface ModelParts {

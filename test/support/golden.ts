@@ -13,7 +13,7 @@ import { readGatedRmsNorm } from "../../lib/cli/verify/gated-rmsnorm-files.ts";
 import { GoldenFile, numbersOf, transposed } from "../../lib/cli/verify/golden-file.ts";
 import type { GoldenTensor } from "../../lib/cli/verify/golden-file.ts";
 import { readLayerInputs } from "../../lib/cli/verify/layer-files.ts";
-import { openSafetensors } from "../../lib/safetensors/safetensors.ts";
+import { openSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import type { Format } from "../reference/rounding.ts";
 import { reference } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";

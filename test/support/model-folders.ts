@@ -2,8 +2,8 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { FloatDType } from "../../lib/index.ts";
-import { fileDTypes, writeSafetensors } from "../../lib/safetensors/safetensors.ts";
-import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
+import { fileDTypes, writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 import { encode } from "../../lib/tensor/dtype.ts";
 import { Random } from "./random.ts";
 

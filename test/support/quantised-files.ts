@@ -1,8 +1,8 @@
 /** Quantised modules as mlx-lm writes them. */
 import { encode } from "../../lib/tensor/dtype.ts";
 import type { FloatDType } from "../../lib/index.ts";
-import { fileDTypes } from "../../lib/safetensors/safetensors.ts";
-import type { TensorToWrite } from "../../lib/safetensors/safetensors.ts";
+import { fileDTypes } from "../../lib/checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 import type { Quantised } from "../reference/quantised.ts";
 
 /** A module's three tensors. */

@@ -4,7 +4,7 @@ import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Device } from "../../device/device.ts";
 import { FileError } from "../../errors.ts";
-import { openCheckpoint } from "../../safetensors/safetensors.ts";
+import { openCheckpoint } from "../../checkpoint/safetensors.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { mixerKind } from "./mixer-folders.ts";
 import { modelKind } from "./model-folders.ts";

@@ -6,7 +6,7 @@
 import type { Device } from "../../device/device.ts";
 import { dtypes, toFloat32, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
 import { FileError, describe } from "../../errors.ts";
-import { floatDType, openSafetensors, type SafetensorsFile } from "../../safetensors/safetensors.ts";
+import { floatDType, openSafetensors, type SafetensorsFile } from "../../checkpoint/safetensors.ts";
 import type { Report } from "./report.ts";
 
 /** A dimension: a name that is bound when first seen, a size, or a name less one (`K-1`). */

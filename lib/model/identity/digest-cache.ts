@@ -8,9 +8,9 @@ import { mkdirSync } from "node:fs";
 import { readFile, readdir, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { cacheFolders, isOwnFolder } from "../../native/cache-folders.ts";
-import { stampText } from "../../safetensors/file-stamp.ts";
-import type { FileStamp } from "../../safetensors/file-stamp.ts";
-import { replaceFileAsync } from "../../safetensors/replace-file.ts";
+import { stampText } from "../../checkpoint/file-stamp.ts";
+import type { FileStamp } from "../../checkpoint/file-stamp.ts";
+import { replaceFileAsync } from "../../checkpoint/replace-file.ts";
 import { algorithm } from "./algorithm.ts";
 
 const schemas = () => require("./identity-schemas.ts") as typeof import("./identity-schemas.ts");

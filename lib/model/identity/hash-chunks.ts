@@ -2,7 +2,7 @@
  * What a Worker does that hashes parts of files. The function is given to the Worker as text: a file of its own would have to
  * be found in a clone, in a package, in what a bundler makes of it and in a compiled program. So it uses nothing from outside.
  */
-import type { FileStamp } from "../../safetensors/file-stamp.ts";
+import type { FileStamp } from "../../checkpoint/file-stamp.ts";
 
 /** Work that several Workers share. */
 export interface HashTask {

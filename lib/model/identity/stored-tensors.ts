@@ -1,9 +1,9 @@
 /** The tensors that a model was made of, as its files hold them: what its identity is computed from. */
-import { placeOf } from "../../safetensors/checkpoint.ts";
-import type { SafetensorsDType } from "../../safetensors/dtypes.ts";
-import type { FileOrigin } from "../../safetensors/file.ts";
-import type { FileStamp } from "../../safetensors/file-stamp.ts";
-import type { TensorSource } from "../../safetensors/source.ts";
+import { placeOf } from "../../checkpoint/open-checkpoint.ts";
+import type { SafetensorsDType } from "../../checkpoint/dtypes.ts";
+import type { FileOrigin } from "../../checkpoint/safetensors-file.ts";
+import type { FileStamp } from "../../checkpoint/file-stamp.ts";
+import type { TensorSource } from "../../checkpoint/source.ts";
 
 /** A file that some of a model's tensors were read from. */
 export interface StoredFile {

@@ -7,7 +7,7 @@
  * (see {@link Room}), so that the first one always goes on, and none waits for the steps of a later one.
  */
 import { DisposedError, GatedDeltaError } from "../../errors.ts";
-import { nextTurn } from "../../layer/turns.ts";
+import { nextTurn } from "../../turns.ts";
 import type { Entry } from "../batch.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { memoryOf } from "../model-memory.ts";

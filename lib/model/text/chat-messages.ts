@@ -2,7 +2,7 @@
 import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { UnsupportedError, describe } from "../../errors.ts";
-import { isJsonObject } from "../../safetensors/json.ts";
+import { isJsonObject } from "../../checkpoint/json.ts";
 
 /** A message of a conversation. A template may read more of it than these, such as `tool_calls`. */
 export interface ChatMessage {

@@ -3,7 +3,7 @@
  * Those that published models have are known to take time in proportion to the text and run in the thread, any other one in a Worker.
  */
 import { FileError } from "../../errors.ts";
-import { isJsonObject } from "../../safetensors/json.ts";
+import { isJsonObject } from "../../checkpoint/json.ts";
 import { findInWorker } from "./expression-worker.ts";
 
 /** Characters of an expression; the longest published ones have some three hundred. */

@@ -2,9 +2,9 @@
 import { FileError, describe } from "../../errors.ts";
 import { existsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { isJsonObject } from "../../safetensors/json.ts";
-import type { JsonObject } from "../../safetensors/json.ts";
-import { readWhole } from "../../safetensors/regular-file.ts";
+import { isJsonObject } from "../../checkpoint/json.ts";
+import type { JsonObject } from "../../checkpoint/json.ts";
+import { readWhole } from "../../checkpoint/regular-file.ts";
 
 /** In bytes; the largest published tokenizers have some thirty million. */
 const largestFile = 256 * 1024 * 1024;

@@ -3,7 +3,7 @@ import { membersOf } from "../../arguments/members.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { asInteger, invalid, largestIndex } from "../../arguments/checks.ts";
 import { FileError, GatedDeltaError, describe } from "../../errors.ts";
-import { isJsonObject } from "../../safetensors/json.ts";
+import { isJsonObject } from "../../checkpoint/json.ts";
 import { bytesOfToken } from "./byte-level.ts";
 import { Detokenizer } from "./detokenizer.ts";
 import { Encoder } from "./encoder.ts";

@@ -1,7 +1,7 @@
 /** What a `tokenizer.json` says of its tokens, checked against the vocabulary of a model. */
 import { FileError, UnsupportedError, describe } from "../../errors.ts";
-import { isJsonObject } from "../../safetensors/json.ts";
-import type { JsonObject } from "../../safetensors/json.ts";
+import { isJsonObject } from "../../checkpoint/json.ts";
+import type { JsonObject } from "../../checkpoint/json.ts";
 import type { AddedToken } from "./added-tokens.ts";
 import { byteCharacters } from "./byte-level.ts";
 

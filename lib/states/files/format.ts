@@ -5,7 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import type { Hash } from "node:crypto";
-import { fileDTypes } from "../../safetensors/safetensors.ts";
+import { fileDTypes } from "../../checkpoint/safetensors.ts";
 import { dtypes, encode, toFloat32 } from "../../tensor/dtype.ts";
 import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
 import type { Tensor } from "../../tensor/tensor.ts";

@@ -2,8 +2,8 @@
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { dtypeOf } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
-import { fileDTypes, writeSafetensors } from "../../safetensors/safetensors.ts";
-import type { TensorToWrite } from "../../safetensors/safetensors.ts";
+import { fileDTypes, writeSafetensors } from "../../checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../../checkpoint/safetensors.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
 import { beginChecksum, bytesOf, checksumKey, converted, metadataOf, rowOf, tensorsOf } from "./format.ts";
 

@@ -6,15 +6,15 @@
 
 import type { Device } from "../device/device.ts";
 import { DTypeError, FileError } from "../errors.ts";
-import { floatDType } from "../safetensors/dtypes.ts";
-import type { TensorSource } from "../safetensors/source.ts";
+import { floatDType } from "./dtypes.ts";
+import type { TensorSource } from "./source.ts";
 import { dtypes, type DType, type FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Gather, Move } from "./interleaved.ts";
 import type { Matrix } from "./matrix.ts";
 import { quantizedShapes } from "./quantized-shapes.ts";
 import type { QuantizationOf } from "./quantization.ts";
-import { nextTurn } from "./turns.ts";
+import { nextTurn } from "../turns.ts";
 
 /** Dimensions of a tensor. */
 export type Shape = readonly number[];

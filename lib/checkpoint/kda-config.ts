@@ -12,7 +12,7 @@ import type { z } from "zod";
 import { configError, parsed } from "./config-errors.ts";
 import type { ConfigOf, ConfigPlace } from "./config-errors.ts";
 import { mixerSettings, refuseSettings } from "./config-settings.ts";
-import type { kdaSchema } from "./layer-schemas.ts";
+import type { kdaSchema } from "./mixer-schemas.ts";
 
 /** An architecture with KDA layers. */
 export type KdaArchitecture = "kimi" | "glm" | "bailing";
@@ -31,7 +31,7 @@ export function kdaArchitecture(type: string): KdaArchitecture | undefined {
 
 /** Reads the configuration of such a model. */
 export function parseKda(architecture: KdaArchitecture, root: object, place: ConfigPlace): ConfigOf {
-  const { kdaSchema } = require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
+  const { kdaSchema } = require("./mixer-schemas.ts") as typeof import("./mixer-schemas.ts");
   const data = parsed(kdaSchema, root, place);
   const nested = data.linear_attn_config;
   const bailing = architecture === "bailing";

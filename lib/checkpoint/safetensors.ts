@@ -4,10 +4,10 @@
  * Files are untrusted. Everything that a header says is checked before it is used, and only what is asked for is read: a
  * damaged or hostile file of any size ends in a {@link FileError} that names it.
  */
-export { downloadAdvice, openCheckpoint } from "./checkpoint.ts";
+export { downloadAdvice, openCheckpoint } from "./open-checkpoint.ts";
 export { fileDTypes, floatDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";
 export type { FloatArray, SafetensorsDType } from "./dtypes.ts";
-export { SafetensorsFile, openSafetensors } from "./file.ts";
+export { SafetensorsFile, openSafetensors } from "./safetensors-file.ts";
 export type { TensorInfo } from "./header.ts";
 export type { TensorSource } from "./source.ts";
 export { writeSafetensors } from "./write.ts";

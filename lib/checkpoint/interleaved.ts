@@ -4,7 +4,7 @@
  * say where each run of rows belongs in the split form.
  */
 
-import { convChannels, valueChannels, type LayerConfig } from "./config.ts";
+import { convChannels, valueChannels, type LayerConfig } from "./mixer-config.ts";
 
 /** Rows of a stored projection that become rows of a weight. */
 export interface Move {

@@ -1,7 +1,7 @@
 /** Parsing a configuration by a schema, and the errors about one, in our own words. */
 
 import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
-import type { LayerConfig } from "./config.ts";
+import type { LayerConfig } from "./mixer-config.ts";
 
 /** What an architecture's configuration says of its mixers. */
 export interface ConfigOf {

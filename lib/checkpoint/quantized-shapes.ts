@@ -4,9 +4,9 @@
  */
 
 import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
-import { floatDType } from "../safetensors/dtypes.ts";
-import type { TensorInfo } from "../safetensors/header.ts";
-import type { TensorSource } from "../safetensors/source.ts";
+import { floatDType } from "./dtypes.ts";
+import type { TensorInfo } from "./header.ts";
+import type { TensorSource } from "./source.ts";
 import type { DType } from "../tensor/dtype.ts";
 import { legalBits, legalGroups, supportedWeights, type Quantization } from "./quantization.ts";
 

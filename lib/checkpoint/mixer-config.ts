@@ -135,7 +135,7 @@ function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
   };
 }
 
-const schemas = () => require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
+const schemas = () => require("./mixer-schemas.ts") as typeof import("./mixer-schemas.ts");
 
 /** The sizes of mixers with a decay a head. */
 function headsOf(

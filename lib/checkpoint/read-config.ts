@@ -3,11 +3,11 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { FileError, describe } from "../errors.ts";
-import { foreignToJson } from "../safetensors/foreign.ts";
-import { readWhole } from "../safetensors/regular-file.ts";
+import { foreignToJson } from "./foreign.ts";
+import { readWhole } from "./regular-file.ts";
 import { reading } from "../arguments/reading.ts";
-import type { TensorSource } from "../safetensors/safetensors.ts";
-import { parseLayerConfig, type LayerConfig } from "./config.ts";
+import type { TensorSource } from "./safetensors.ts";
+import { parseLayerConfig, type LayerConfig } from "./mixer-config.ts";
 import { parseQuantization, type QuantizationOf } from "./quantization.ts";
 
 /** In bytes; published configurations have some ten thousand. */

@@ -16,7 +16,7 @@ const device = openDevice(1);
 afterAll(() => device.close());
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20263");
-const schedules = device.emulated ? 4 : 200;
+const schedules = device.emulated ? 4 : 150;
 /** Of these, so many find each of the planted faults. */
 const enough = 100;
 

@@ -1,13 +1,17 @@
 /** Faults planted into what happens where memory is short, each of which random schedules must find. */
 import { GatedDeltaError } from "../../lib/errors.ts";
 import type { Sequence } from "../../lib/model.ts";
-import { Conversation } from "../../lib/model/session/conversation.ts";
+import { PageLedger } from "../../lib/model/page-ledger.ts";
+import type { PageList } from "../../lib/model/page-ledger.ts";
+import type { Conversation } from "../../lib/model/session/conversation.ts";
 import { Holding } from "../../lib/model/session/holding.ts";
+import { SessionMemory } from "../../lib/model/session/memory.ts";
 import { ReadAll } from "../../lib/model/session/read-all.ts";
 import { Request } from "../../lib/model/session/request.ts";
 import { Room } from "../../lib/model/session/room.ts";
 import { Scheduler } from "../../lib/model/session/scheduler.ts";
 import { Stored, SwapSpace } from "../../lib/model/session/stored.ts";
+import { Verification } from "../../lib/model/verification.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
 
@@ -60,22 +64,37 @@ export const planted: Readonly<Record<string, () => Disposable>> = {
 
   "what was taken is read again with a token left out": () => {
     const stack = new DisposableStack();
-    const taken = new WeakSet<Conversation>();
+    const taken = new WeakSet<SessionMemory>();
     const again = new WeakSet<Sequence>();
-    stack.use(replace(Conversation.prototype, "giveBack", (original) => function (this: Conversation, stored: Stored | undefined) {
+    stack.use(replace(SessionMemory.prototype, "giveBack", (original) => function (this: SessionMemory, stored: Stored | undefined) {
       if (stored === undefined) taken.add(this);
-      (original as Conversation["giveBack"]).call(this, stored);
+      (original as SessionMemory["giveBack"]).call(this, stored);
     } as Method));
-    stack.use(replace(Conversation.prototype, "begin", (original) => function (this: Conversation) {
-      (original as Conversation["begin"]).call(this);
-      if (taken.delete(this) && this.sequence !== undefined) again.add(this.sequence);
+    stack.use(replace(SessionMemory.prototype, "begin", (original) => function (this: SessionMemory) {
+      const cached = (original as SessionMemory["begin"]).call(this);
+      if (taken.delete(this) && this.holding !== undefined) again.add(this.holding.sequence);
+      return cached;
     } as Method));
     stack.use(replace(ReadAll.prototype, "next", (original) => function (this: ReadAll, most: number) {
-      const entries = (original as ReadAll["next"]).call(this, most);
-      return entries.map((entry) => (again.has(entry.sequence) && entry.tokens.length > 1 ? { ...entry, tokens: [entry.tokens[1]!, ...entry.tokens.slice(1)] } : entry));
+      const entry = (original as ReadAll["next"]).call(this, most);
+      return again.has(entry.sequence) && entry.tokens.length > 1 ? { ...entry, tokens: [entry.tokens[1]!, ...entry.tokens.slice(1)] } : entry;
     } as Method));
     return stack;
   },
+
+  "one guess too many is accepted": () => {
+    const stack = new DisposableStack();
+    stack.use(replace(Verification.prototype, "narrow", () => () => {}));
+    stack.use(replace(Verification.prototype, "accept", (original) => function (this: Verification, drafts: number) {
+      (original as Verification["accept"]).call(this, Math.min(drafts + 1, this.drafts));
+    } as Method));
+    return stack;
+  },
+
+  "pages of guesses are cut a token too short": () =>
+    replace(PageLedger.prototype, "cut", (original) => function (this: PageLedger, op: string, list: PageList, tokens: number) {
+      (original as PageLedger["cut"]).call(this, op, list, Math.max(tokens - 1, 1));
+    } as Method),
 
   "what was copied comes back as a token shorter": () =>
     replace(SwapSpace.prototype, "take", (original) => function (this: SwapSpace, ...args: Parameters<SwapSpace["take"]>) {

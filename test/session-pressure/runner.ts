@@ -17,8 +17,6 @@ export interface Outcome {
   readonly counts: ReadonlyMap<string, number>;
   /** How many schedules were run, the failing one included. */
   readonly run: number;
-  /** Steps in a row for which a request waited for later ones, at most. */
-  readonly furthest: number;
   /** Which schedule failed, of which seed, and what it did. */
   readonly failure: string | undefined;
 }
@@ -26,21 +24,19 @@ export interface Outcome {
 /** Runs schedules `first` to `first + count − 1` of a seed, or until one fails. */
 export async function runSchedules(forms: readonly Form[], seed: number, first: number, count: number): Promise<Outcome> {
   const counts = new Map<string, number>();
-  let furthest = 0;
   for (let n = first; n < first + count; n++) {
     const random = new Random(nthSeed(seed, n));
     const folder = mkdtempSync(join(tmpdir(), "gated-delta-pressure-"));
     const pressed = await pressedModel(forms, random);
     try {
-      const { lines, error, ...ran } = await runSchedule(pressed, random, folder, counts);
-      furthest = Math.max(furthest, ran.furthest);
+      const { lines, error } = await runSchedule(pressed, random, folder, counts);
       if (error === undefined) continue;
       const told = lines.slice(-lastLines).map((line) => `  ${line}`).join("\n");
-      return { counts, run: n - first + 1, furthest, failure: `schedule ${n} of seed ${seed}, ${pressed.text}: ${error.message}\n${told}\n${Bun.inspect(error)}` };
+      return { counts, run: n - first + 1, failure: `schedule ${n} of seed ${seed}, ${pressed.text}: ${error.message}\n${told}\n${Bun.inspect(error)}` };
     } finally {
       pressed.model[Symbol.dispose]();
       rmSync(folder, { recursive: true, force: true });
     }
   }
-  return { counts, run: count, furthest, failure: undefined };
+  return { counts, run: count, failure: undefined };
 }

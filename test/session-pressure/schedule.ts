@@ -12,8 +12,6 @@ const longest = 120_000;
 
 /** What one schedule did. */
 export interface Ran {
-  /** Steps in a row for which a request waited for later ones, at most. */
-  readonly furthest: number;
   /** What its actors did, in order. */
   readonly lines: readonly string[];
   readonly error: Error | undefined;
@@ -69,7 +67,7 @@ export async function runSchedule(pressed: Pressed, random: Random, folder: stri
   }
   situation.count("sessions", made.length);
   situation.count("tokens found in caches", cache?.tokensSaved ?? 0);
-  return { furthest: watch.furthest, lines: situation.lines, error };
+  return { lines: situation.lines, error };
 }
 
 /** Ends all sessions, of which many have done nothing for a while; then nothing is taken. */

@@ -38,6 +38,8 @@ export class Request {
   asked = 0;
   /** Steps in a row of which it had no part while a later one had. */
   behind = 0;
+  /** As many as there were at most. */
+  furthest = 0;
   /** Whether others may be before it, or wait for it: where its consumer is slow, or its session is being saved. */
   exempt: boolean;
 
@@ -115,8 +117,6 @@ export class Watch {
   /** The highest number of those that ended since the last step. */
   #ended = -1;
   #over = false;
-  /** The longest that one was behind. */
-  furthest = 0;
 
   constructor(model: LanguageModel, promptTokens: number, fair: boolean, count: (what: string) => void) {
     this.#model = model;
@@ -147,6 +147,7 @@ export class Watch {
 
   end(request: Request): void {
     this.#open.delete(request);
+    if (request.furthest > 0) this.#count(`requests that had no part in ${request.furthest} steps in a row of later ones`);
     if (request.gave) this.#ended = Math.max(this.#ended, request.number);
   }
 
@@ -219,7 +220,7 @@ export class Watch {
       else if (equal && latest > request.number && request.canGoOn(earlier, this.#model, this.#promptTokens)) request.behind += ran;
       earlier.push(request);
       if (!this.#fair) continue;
-      this.furthest = Math.max(this.furthest, request.behind);
+      request.furthest = Math.max(request.furthest, request.behind);
       if (request.behind > mostBehind) throw new Error(`${request.name} waits for more than ${mostBehind} steps of later requests. ${this.#told()}`);
     }
   }

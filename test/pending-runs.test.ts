@@ -1,4 +1,4 @@
-/** Waiting for work that was committed: whoever asks is told when it is over. */
+/** Waiting for work that was committed. */
 import { expect, test } from "bun:test";
 import type { Device } from "../lib/index.ts";
 import { PendingRuns } from "../lib/model/pending-runs.ts";

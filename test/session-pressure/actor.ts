@@ -6,7 +6,7 @@ import type { GenerateOptions, SessionOptions } from "../../lib/model.ts";
 import type { Random } from "../support/random.ts";
 import { aborting, Answer } from "./answer.ts";
 import type { Situation } from "./situation.ts";
-import type { Beginning, Request } from "./watch.ts";
+import type { Beginning, Request } from "./request.ts";
 
 /** How things are when a request begins. */
 interface Before {
@@ -90,7 +90,7 @@ export class Actor {
 
   append(): void {
     const more = this.in.anyTokens(this.random, 1 + this.random.below(8));
-    // What is above the capacity is to be refused at times, and not each time.
+    // Texts above the capacity are to be refused at times, and not each time.
     if (this.tokens.length + more.length > this.in.pressed.longest && this.random.below(6) > 0) return;
     this.session.append(more);
     this.tokens.push(...more);
@@ -139,7 +139,7 @@ export class Actor {
     this.in.note(this.name, "is restored from its file");
   }
 
-  /** What the last token gives. */
+  /** Reads the logits or the hidden state of the last token. */
   async #row(kind: "logits" | "hidden"): Promise<void> {
     const { signal, request } = aborting(this);
     const tokens = [...this.tokens];
@@ -180,6 +180,7 @@ export class Actor {
     return cache === undefined ? undefined : { tokens: [...this.tokens], salt, step: this.in.cacheStep };
   }
 
+  /** How things are now. */
   state(): Before {
     return { read: this.session.disposed ? 0 : this.session.read, others: this.in.watch.open - 1, begun: this.in.watch.begun };
   }

@@ -1,7 +1,7 @@
 /** An answer of a session in a schedule: given to the end, or left, aborted or disposed of, by a consumer that may be slow. */
 import type { GenerateOptions, Piece } from "../../lib/model.ts";
 import type { Actor } from "./actor.ts";
-import type { Request } from "./watch.ts";
+import type { Request } from "./request.ts";
 
 /**
  * Steps that may run between the end that was asked for and the end of a request that waits: one that is under way, and one that
@@ -9,7 +9,7 @@ import type { Request } from "./watch.ts";
  */
 const mostStepsToEnd = 2;
 
-/** What becomes of a request before it ends by itself. */
+/** How a request ends, which may be before it has all its tokens. */
 type Fate = "ends" | "left" | "returned" | "aborted" | "disposed";
 
 /** A signal that is aborted at some time, or never. `request` is to be called with what it ends. */
@@ -40,7 +40,7 @@ export class Answer {
   readonly #of: Actor;
   readonly #options: GenerateOptions;
   readonly #fate: Fate;
-  /** After how many tokens, or steps, that becomes of it. */
+  /** After how many tokens, or steps, it ends so. */
   readonly #after: number;
   /** How the consumer takes pieces. */
   readonly #pace: "at once" | "slowly" | "with a long pause";
@@ -137,7 +137,7 @@ export class Answer {
 
   /** An answer that was not left has an end, and the right one. */
   #expectEnding(before: number): void {
-    const { in: { pressed: { capacity } }, name, random: _ } = this.#of;
+    const { in: { pressed: { capacity } }, name } = this.#of;
     const { maxTokens = Infinity, stopTokens = [] } = this.#options;
     if (this.#fate === "left" || this.#fate === "returned") return;
     const most = Math.min(maxTokens, capacity - before);

@@ -1,4 +1,4 @@
-/** A sequence of the caller's own, which runs beside the sessions, holds what it has for a while, and gives it back. */
+/** A sequence of the caller's own, which runs while sessions do, holds what it has for a while, and gives it back. */
 import { GatedDeltaError } from "../../lib/errors.ts";
 import type { Sequence } from "../../lib/model.ts";
 import type { Random } from "../support/random.ts";

@@ -1,4 +1,4 @@
-/** What sessions gave, to be compared with cold runs when a schedule is over: nothing is read beside it meanwhile. */
+/** Answers and rows that sessions gave, to be compared with cold runs when a schedule is over: no other model runs meanwhile. */
 import { bitsEqual, relRms } from "../../lib/cli/verify/compare.ts";
 import type { GenerateOptions } from "../../lib/model.ts";
 import { ColdTexts } from "../support/cold-texts.ts";

@@ -53,7 +53,7 @@ export interface Pressed {
   readonly promptTokens: number;
   /** Whether two runs of the same tokens give the same bits. */
   readonly exact: boolean;
-  /** What it was loaded with. */
+  /** The options that it was loaded with, for messages. */
   readonly text: string;
 }
 
@@ -69,7 +69,7 @@ export async function pressedModel(forms: readonly Form[], random: Random): Prom
     pages: { count, tokens, dtype: form.pages },
     batchTokens: random.pick([8, 16, 24, 64]),
     promptTokens: random.pick([2, 4, 8, 16]),
-    // What can't be read again waits where this is full, also for sessions that do nothing: so it has room for all.
+    // Copies of sessions that do nothing stay in it until the end of the schedule: it has room for all.
     swap: 2 ** 28,
   };
   const model = await LanguageModel.load(form.device, form.path, options);

@@ -1,4 +1,4 @@
-/** Faults planted into what happens where memory is short, each of which random schedules must find. */
+/** Faults planted into the code for memory that is short, each of which random schedules must find. */
 import { GatedDeltaError } from "../../lib/errors.ts";
 import type { Sequence } from "../../lib/model.ts";
 import { PageLedger } from "../../lib/model/page-ledger.ts";
@@ -15,7 +15,7 @@ import { Verification } from "../../lib/model/verification.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
 
-/** What sessions have can't be taken: rooms do not learn of it. */
+/** Memory of sessions can't be taken: rooms do not learn of it. */
 const nothingIsTaken = (): Disposable =>
   replace(Room.prototype, "hold", () => function (sequence: Sequence, holder: Conversation) {
     return new Holding(sequence, () => {}).join(holder);

@@ -11,9 +11,9 @@ import { runSchedule } from "./schedule.ts";
 /** Lines of a failing schedule that are told. */
 const lastLines = 120;
 
-/** What came of it. */
+/** The result of some schedules. */
 export interface Outcome {
-  /** What happened how often. */
+  /** How often each thing happened. */
   readonly counts: ReadonlyMap<string, number>;
   /** How many schedules were run, the failing one included. */
   readonly run: number;

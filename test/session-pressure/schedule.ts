@@ -7,12 +7,12 @@ import type { Random } from "../support/random.ts";
 import { Situation } from "./situation.ts";
 import { Watch } from "./watch.ts";
 
-/** What a schedule that runs for ever is ended after, in milliseconds: nothing of one takes so long. */
+/** A schedule that runs for ever is ended after so many milliseconds: none takes nearly so long. */
 const longest = 120_000;
 
-/** What one schedule did. */
+/** A schedule that is over. */
 export interface Ran {
-  /** What its actors did, in order. */
+  /** The actions of its actors, in order. */
   readonly lines: readonly string[];
   readonly error: Error | undefined;
 }

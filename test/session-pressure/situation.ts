@@ -1,4 +1,4 @@
-/** What the actors of a schedule share. */
+/** The things that all actors of a schedule share. */
 import type { SessionCache } from "../../lib/model.ts";
 import { Random } from "../support/random.ts";
 import type { Actor } from "./actor.ts";

@@ -4,6 +4,8 @@
  * and the pieces that they gave.
  */
 import type { LanguageModel, Session } from "../../lib/model.ts";
+import { Request } from "./request.ts";
+import type { Beginning } from "./request.ts";
 
 /**
  * Steps in a row of which a request has no part while one that came after it has, although there is memory for it next to those that
@@ -17,85 +19,6 @@ const slowTurns = 3000;
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-/** What a request may wait for that an earlier one reads: it is read once. */
-export interface Beginning {
-  readonly tokens: readonly number[];
-  readonly salt: string;
-  /** Fewer tokens are not waited for. */
-  readonly step: number;
-}
-
-/** An answer, or a reading, from when it is asked for to its end. */
-export class Request {
-  readonly name: string;
-  /** Requests that came later have higher ones. */
-  readonly number: number;
-  readonly #session: Session;
-  #read: number;
-  /** Whether it has given something since it was looked at. */
-  gave = false;
-  /** How often something is waited for. */
-  asked = 0;
-  /** Steps in a row of which it had no part while a later one had. */
-  behind = 0;
-  /** As many as there were at most. */
-  furthest = 0;
-  /** Whether others may be before it, or wait for it: where its consumer is slow, or its session is being saved. */
-  exempt: boolean;
-
-  /** Of what it reads by way of a cache. */
-  readonly #beginning: Beginning | undefined;
-
-  constructor(name: string, number: number, session: Session, exempt: boolean, beginning: Beginning | undefined) {
-    this.name = name;
-    this.number = number;
-    this.#beginning = beginning;
-    this.#session = session;
-    this.exempt = exempt;
-    this.#read = this.read;
-  }
-
-  get length(): number {
-    return this.#session.length;
-  }
-
-  get read(): number {
-    return this.#session.disposed ? 0 : this.#session.read;
-  }
-
-  /** Whether it may wait for an earlier one to read what the two have in common. */
-  #waitsFor(earlier: Request): boolean {
-    const [a, b] = [this.#beginning, earlier.#beginning];
-    if (a === undefined || b === undefined || a.salt !== b.salt || this.read > 0) return false;
-    return a.tokens.slice(0, a.step).every((token, i) => token === b.tokens[i]);
-  }
-
-  /**
-   * Whether it can have a part in the next step, whatever later requests do: where there are states and pages for it and for all
-   * earlier ones, none of which waits for its consumer, and tokens of prompts for it.
-   */
-  canGoOn(earlier: readonly Request[], model: LanguageModel, promptTokens: number): boolean {
-    if (earlier.some((other) => other.asked === 0 || this.#waitsFor(other))) return false;
-    const all = [...earlier, this];
-    if (all.length > model.states) return false;
-    // One page more, for a last one that is shared.
-    const pages = all.reduce((sum, { length }) => sum + Math.ceil((length + 1) / model.pageTokens) + 1, 0);
-    if (model.pages > 0 && pages > model.pages) return false;
-    // Each prompt gets half of what those before it have left.
-    return promptTokens >= 2 ** earlier.filter((other) => other.length - other.read > 1).length;
-  }
-
-  /** Whether it has got further since this was asked last, and whether what it had read was taken from it. */
-  look(): { readonly moved: boolean; readonly taken: boolean } {
-    const { read } = this;
-    const moved = this.gave || read > this.#read;
-    const taken = read < this.#read && !this.#session.disposed;
-    this.#read = read;
-    this.gave = false;
-    return { moved, taken };
-  }
-}
-
 /** One that waits for steps of others. */
 interface Pause {
   readonly until: number;
@@ -105,7 +28,7 @@ interface Pause {
 export class Watch {
   readonly #model: LanguageModel;
   readonly #promptTokens: number;
-  /** Whether nobody takes memory that sessions wait for, and requests have equal rights. */
+  /** Whether requests wait for each other alone, and for no sequence of the caller's. */
   readonly #fair: boolean;
   readonly #open = new Set<Request>();
   readonly #pauses: Pause[] = [];
@@ -213,7 +136,7 @@ export class Watch {
       latest = Math.max(latest, request.number);
     }
     const earlier: Request[] = [];
-    // What a session has is not taken while it is written to a file.
+    // Memory of a session is not taken while it is written to a file.
     const equal = ![...this.#open].some(({ exempt }) => exempt);
     for (const request of this.#open) {
       if (moved.has(request) || request.asked === 0) request.behind = 0;
@@ -238,7 +161,7 @@ export class Watch {
     next.resolve();
   }
 
-  /** What is under way, for messages. */
+  /** All that is under way, for messages. */
   #told(): string {
     const requests = [...this.#open].map(({ name, number, asked, read, behind }) => `request ${number}: ${name}, has read ${read}, ${asked > 0 ? `waits, ${behind} steps behind` : "is not asked for"}`);
     return [`${this.#asked} calls wait, of ${this.#model.states} states and ${this.#model.pages} pages ${this.#model.freeStates} and ${this.#model.freePages} are free:`, ...requests].join("\n    ");

@@ -1,4 +1,4 @@
-/** What texts give when each is read whole and alone: what sessions' answers, logits and hidden states are compared with. */
+/** Texts that are read whole and alone, with which sessions' answers, logits and hidden states are compared. */
 import type { GenerateOptions, LanguageModel } from "../../lib/model.ts";
 import { Sampler } from "../../lib/model/sampling/sampler.ts";
 import { settingsOf } from "../../lib/model/sampling/settings.ts";

@@ -6,7 +6,7 @@ import type { Entry } from "./batch.ts";
 
 export class PendingRuns {
   readonly #device: Device;
-  /** Settles when the last run that was committed is over; undefined where none is pending. */
+  /** Settles when the last work is over that anything waits for; undefined where nothing is pending. */
   #last: Promise<void> | undefined;
   #withResults = false;
   /** Whether work was committed since that no run waits for. */
@@ -30,9 +30,18 @@ export class PendingRuns {
 
   /** Settles when the work is over that is pending now, whatever comes of it. */
   async over(): Promise<void> {
-    await this.#last;
-    if (!this.#unawaited) return;
+    const before = this.#last;
+    if (!this.#unawaited) return before;
     this.#unawaited = false;
+    // What is called from now on, such as the next run, comes after this.
+    const over = this.#finish(before);
+    this.#last = over;
+    await over;
+    if (this.#last === over) this.#last = undefined;
+  }
+
+  async #finish(before: Promise<void> | undefined): Promise<void> {
+    await before;
     try {
       await this.#device.finish();
     } catch (error) {

@@ -13,7 +13,7 @@ const fileTimeout = 30 * 60_000;
 /** The files that take longest begin first, so that none is left alone at the end. */
 const slow = [
   "ops/instruction-sets", "state-programs", "ops/gated-delta", "ops/ggml-tables", "model-schedules", "emulator/sanitizers", "ops/call-splits", "ops/step", "ops/lane-orders",
-  "session-schedules", "ops/composition", "cpu-bits", "workers-end",
+  "session-schedules", "session-pressure", "ops/composition", "cpu-bits", "workers-end",
 ].map((name) => `test/${name}.test.ts`);
 
 /**

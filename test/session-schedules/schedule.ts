@@ -4,8 +4,7 @@ import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { GatedDeltaError } from "../../lib/errors.ts";
 import { Session } from "../../lib/model.ts";
 import type { GenerateOptions, SessionCache } from "../../lib/model.ts";
-import { Sampler } from "../../lib/model/sampling/sampler.ts";
-import { settingsOf } from "../../lib/model/sampling/settings.ts";
+import { ColdTexts } from "../support/cold-texts.ts";
 import type { Random } from "../support/random.ts";
 import { longestText } from "./fixtures.ts";
 import type { Fixture } from "./fixtures.ts";
@@ -34,7 +33,7 @@ export class Schedule implements AsyncDisposable {
   readonly #cache: SessionCache;
   /** Beginnings that texts share. */
   readonly #stems: readonly (readonly number[])[];
-  readonly #cold = new Map<string, Float32Array>();
+  readonly #cold: ColdTexts;
   #known: Known[] = [];
   /** Those of which work is under way. */
   readonly #active = new Set<Known>();
@@ -47,6 +46,7 @@ export class Schedule implements AsyncDisposable {
 
   constructor(fixture: Fixture, random: Random, counts: Map<string, number>, folder: string, keeper?: Keeper) {
     this.#fixture = fixture;
+    this.#cold = new ColdTexts(fixture.cold);
     this.#random = random;
     this.#counts = counts;
     this.#folder = folder;
@@ -283,7 +283,7 @@ export class Schedule implements AsyncDisposable {
     this.lines[line] = `session ${this.#known.indexOf(known)} gives ${given.length} of ${count} tokens, ${JSON.stringify(sampling)}, drafts ${JSON.stringify(drafts)}`;
     this.#count("tokens given", given.length);
     if (drafts !== false) this.#count("tokens given with drafts", given.length);
-    await this.#expectGiven(known, given, options);
+    await this.#cold.expectAnswer(known.tokens, given, options);
     known.tokens.push(...given);
     if (session.disposed) this.#known = this.#known.filter((one) => one !== known);
   }
@@ -291,22 +291,6 @@ export class Schedule implements AsyncDisposable {
   async #later(run: () => void): Promise<void> {
     for (let turns = this.#random.below(12); turns > 0; turns--) await turn();
     run();
-  }
-
-  /** The tokens are those that the cold run's logits give. */
-  async #expectGiven({ tokens }: Known, given: readonly number[], options: GenerateOptions): Promise<void> {
-    if (given.length === 0) return;
-    const { vocabSize } = this.#fixture.cold.config;
-    const rows = await this.#coldRows([...tokens, ...given]);
-    const sampler = new Sampler(settingsOf(options, {}), options.seed!, vocabSize);
-    sampler.saw(tokens);
-    for (const [i, token] of given.entries()) {
-      const position = tokens.length + i;
-      const expected = sampler.choose(rows.subarray((position - 1) * vocabSize, position * vocabSize), position);
-      if (token !== expected) throw new Error(`token ${i} of ${given.length} after ${tokens.length} is ${token}, and ${expected} in the cold run`);
-      if (i + 1 < given.length && options.stopTokens!.includes(token)) throw new Error(`a generation goes on after stop token ${token}`);
-      sampler.saw([token]);
-    }
   }
 
   /** A session has the tokens that it should have, and, often, the logits' bits. */
@@ -322,28 +306,10 @@ export class Schedule implements AsyncDisposable {
       this.#expectEnd(error); // what was to end it may come as late as now
       return;
     }
-    const { vocabSize } = this.#fixture.cold.config;
-    const rows = await this.#coldRows(tokens);
     this.#count("logits compared");
-    if (!bitsEqual(logits, rows.subarray((tokens.length - 1) * vocabSize, tokens.length * vocabSize))) {
+    if (!bitsEqual(logits, await this.#cold.logits(tokens))) {
       throw new Error(`the logits after ${tokens.length} tokens are not those of the cold run`);
     }
-  }
-
-  /** `[tokens, vocabSize]`: the logits of a text that is read whole and alone. */
-  async #coldRows(tokens: readonly number[]): Promise<Float32Array> {
-    const key = tokens.join();
-    let rows = this.#cold.get(key);
-    if (rows !== undefined) return rows;
-    const run = coldRuns.then(async () => {
-      using sequence = this.#fixture.cold.sequence();
-      const [result] = await this.#fixture.cold.run([{ sequence, tokens, logits: "all" }]);
-      return result!.logits.slice();
-    });
-    coldRuns = run.then(() => {}, () => {});
-    rows = await run;
-    this.#cold.set(key, rows);
-    return rows;
   }
 
   #expectEnd(error: unknown): void {
@@ -357,6 +323,3 @@ export class Schedule implements AsyncDisposable {
     this.#count("without room");
   }
 }
-
-/** Cold models run one text at a time. */
-let coldRuns: Promise<void> = Promise.resolve();

@@ -1,0 +1,48 @@
+/**
+ * Random schedules of 1 to 40 sessions over memory for 1 to 4 of them: at the same time, forked, drafted, cached, saved, restored,
+ * left, aborted, disposed of, with consumers that pause, and with sequences of the caller's own. Every request ends as it should,
+ * every answer is that of the cold run, none waits for later ones, and at the end all memory is back. The long run is
+ * session-pressure/long.ts.
+ */
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { openDevice } from "./support/devices.ts";
+import { scratch } from "./support/files.ts";
+import { openForms } from "./session-pressure/models.ts";
+import type { Form } from "./session-pressure/models.ts";
+import { planted } from "./session-pressure/planted.ts";
+import { runSchedules } from "./session-pressure/runner.ts";
+
+const device = openDevice(1);
+afterAll(() => device.close());
+const files = scratch();
+const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20263");
+const schedules = device.emulated ? 4 : 150;
+/** Of these, so many find each of the planted faults. */
+const enough = 100;
+
+let forms: Form[];
+beforeAll(async () => {
+  forms = await openForms(device, files.newPath());
+});
+afterAll(() => {
+  for (const { cold } of forms) cold[Symbol.dispose]();
+});
+
+test(`${schedules} random schedules under pressure give what the cold run gives`, async () => {
+  const { failure, counts } = await runSchedules(forms, seed, 0, schedules);
+  expect(failure).toBeUndefined();
+  if (device.emulated) return;
+  for (const what of [
+    "memory taken", "more sessions than states", "tokens given with drafts", "tokens compared", "logits compared", "hidden compared", "forks", "saved", "restored",
+    "aborted", "disposed of on the way", "left while waiting", "long pauses", "refused above the capacity", "refused while others are at work", "answers to the capacity",
+    "runs of the caller", "tokens found in caches",
+  ]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
+}, 1_500_000);
+
+describe.skipIf(device.emulated)(`a planted fault is found within ${enough} of these schedules`, () => {
+  test.each(Object.keys(planted))("%s", async (name) => {
+    using _ = planted[name]!();
+    const { failure } = await runSchedules(forms, seed, 0, enough);
+    expect(failure).toBeDefined();
+  }, 1_500_000);
+});

@@ -1,0 +1,83 @@
+/** The things that all actors of a schedule share. */
+import type { SessionCache } from "../../lib/model.ts";
+import { Random } from "../support/random.ts";
+import type { Actor } from "./actor.ts";
+import type { Claim } from "./claims.ts";
+import type { Pressed } from "./models.ts";
+import type { Watch } from "./watch.ts";
+
+/** No schedule has more sessions, its forks and files included. */
+const mostSessions = 60;
+
+export class Situation {
+  readonly pressed: Pressed;
+  readonly watch: Watch;
+  readonly cache: SessionCache | undefined;
+  /** The least distance between two positions that it keeps. */
+  readonly cacheStep: number;
+  /** Beginnings that texts share. */
+  readonly stems: readonly (readonly number[])[];
+  /** Where sessions are saved. */
+  readonly folder: string;
+  /** Whether many consumers pause for long. */
+  readonly longPauses: boolean;
+  readonly claims: Claim[] = [];
+  readonly lines: string[] = [];
+  /** Why signals are aborted. */
+  readonly enough = new Error("enough");
+  /** Ends the schedule. */
+  readonly failed: (error: unknown) => void;
+  readonly spawn: (actor: Actor) => void;
+  readonly #counts: Map<string, number>;
+  /** Sequences of the caller's that there are. */
+  held = 0;
+  #sessions = 0;
+  #runs: Promise<unknown> = Promise.resolve();
+
+  constructor(parts: Pick<Situation, "pressed" | "watch" | "cache" | "cacheStep" | "stems" | "folder" | "longPauses" | "failed" | "spawn"> & { readonly counts: Map<string, number> }) {
+    this.pressed = parts.pressed;
+    this.watch = parts.watch;
+    this.cache = parts.cache;
+    this.cacheStep = parts.cacheStep;
+    this.stems = parts.stems;
+    this.folder = parts.folder;
+    this.longPauses = parts.longPauses;
+    this.failed = parts.failed;
+    this.spawn = parts.spawn;
+    this.#counts = parts.counts;
+  }
+
+  readonly count = (what: string, by = 1): void => {
+    this.#counts.set(what, (this.#counts.get(what) ?? 0) + by);
+  };
+
+  note(who: string, line: string): void {
+    this.lines.push(`step ${this.pressed.model.steps}: ${who} ${line}`);
+  }
+
+  newName(): string {
+    return `s${this.#sessions++}`;
+  }
+
+  /** Whether there may be another session. */
+  more(): boolean {
+    return this.#sessions < mostSessions;
+  }
+
+  /** The numbers of one more actor, whatever others do meanwhile. */
+  newRandom(random: Random): Random {
+    return new Random(random.below(2 ** 31));
+  }
+
+  /** Few different tokens, so that guesses have something to find. */
+  anyTokens(random: Random, count: number): number[] {
+    return Array.from({ length: count }, () => random.below(random.below(2) === 0 ? 6 : 50));
+  }
+
+  /** One run of the caller's at a time: a second one would be refused. */
+  inTurn<T>(run: () => Promise<T>): Promise<T> {
+    const done = this.#runs.then(run);
+    this.#runs = done.catch(() => {});
+    return done;
+  }
+}

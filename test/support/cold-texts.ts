@@ -1,0 +1,71 @@
+/** Texts that are read whole and alone, with which sessions' answers, logits and hidden states are compared. */
+import type { GenerateOptions, LanguageModel } from "../../lib/model.ts";
+import { Sampler } from "../../lib/model/sampling/sampler.ts";
+import { settingsOf } from "../../lib/model/sampling/settings.ts";
+
+/** Results of all tokens of a text. */
+interface Rows {
+  /** `[tokens, vocabSize]` */
+  readonly logits: Float32Array;
+  /** `[tokens, hiddenSize]` */
+  readonly hidden: Float32Array;
+}
+
+/** The cold runs of one model, each of which is made once. */
+export class ColdTexts {
+  readonly model: LanguageModel;
+  readonly #texts: { readonly key: string; readonly rows: Promise<Rows> }[] = [];
+  /** The model runs one text at a time. */
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** @param model runs nothing else, and has a state and pages for any of the texts. */
+  constructor(model: LanguageModel) {
+    this.model = model;
+  }
+
+  /** The logits after the last token of a text. */
+  async logits(tokens: readonly number[]): Promise<Float32Array> {
+    const { vocabSize } = this.model.config;
+    return (await this.#rows(tokens)).logits.subarray((tokens.length - 1) * vocabSize, tokens.length * vocabSize);
+  }
+
+  /** The hidden state of the last token of a text. */
+  async hidden(tokens: readonly number[]): Promise<Float32Array> {
+    const { hiddenSize } = this.model.config;
+    return (await this.#rows(tokens)).hidden.subarray((tokens.length - 1) * hiddenSize, tokens.length * hiddenSize);
+  }
+
+  /**
+   * Compares the tokens of an answer with those that the cold run's logits give.
+   *
+   * @throws at the first difference, and where the answer goes on after a token that ends it.
+   */
+  async expectAnswer(tokens: readonly number[], given: readonly number[], options: GenerateOptions): Promise<void> {
+    if (given.length === 0) return;
+    await this.#rows([...tokens, ...given]); // one run for all of them
+    const sampler = new Sampler(settingsOf(options, {}), options.seed ?? 0, this.model.config.vocabSize);
+    sampler.saw(tokens);
+    for (const [i, token] of given.entries()) {
+      const before = [...tokens, ...given.slice(0, i)];
+      const expected = sampler.choose(await this.logits(before), before.length);
+      if (token !== expected) throw new Error(`token ${i} of ${given.length} after ${tokens.length} is ${token}, and ${expected} in the cold run`);
+      if (i + 1 < given.length && options.stopTokens?.includes(token) === true) throw new Error(`a generation goes on after stop token ${token}`);
+      sampler.saw([token]);
+    }
+  }
+
+  /** Results of at least these tokens: those of a longer text that begins with them begin with theirs. */
+  #rows(tokens: readonly number[]): Promise<Rows> {
+    const key = `${tokens.join()},`;
+    const known = this.#texts.find((text) => text.key.startsWith(key));
+    if (known !== undefined) return known.rows;
+    const rows = this.#last.then(async () => {
+      using sequence = this.model.sequence();
+      const [result] = await this.model.run([{ sequence, tokens, logits: "all", hidden: "all" }]);
+      return { logits: result!.logits.slice(), hidden: result!.hidden.slice() };
+    });
+    this.#last = rows.catch(() => {});
+    this.#texts.push({ key, rows });
+    return rows;
+  }
+}

@@ -70,7 +70,13 @@ let package = Package(
     // Structs and sizes that the host shares with the kernels: shaders/params.h.
     .target(name: "ShaderParams", path: "swift/Sources/ShaderParams"),
     .target(
-      name: "MetalBackend", dependencies: backend, path: "swift/Sources/MetalBackend", linkerSettings: frameworks),
+      name: "MetalBackend", dependencies: backend, path: "swift/Sources/MetalBackend", linkerSettings: frameworks,
+      plugins: ["EmbedShaders"]),
+    // The kernels' text, which the Metal backend compiles at run time: written by the build.
+    .executableTarget(name: "FlattenShaders", path: "swift/Sources/FlattenShaders"),
+    .plugin(
+      name: "EmbedShaders", capability: .buildTool(), dependencies: ["FlattenShaders"], path: "swift/Plugins/EmbedShaders",
+      exclude: ["shaders"]),
     .target(
       name: "GatedDelta",
       dependencies: ["CGatedDelta", "GatedDeltaTypes", "Threading", "CPUBackend", "MetalBackend"],
@@ -84,6 +90,8 @@ let package = Package(
     .testTarget(
       name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend", "Threading"],
       path: "swift/Tests/GatedDeltaTests"),
+    .testTarget(
+      name: "FlattenShadersTests", dependencies: ["FlattenShaders"], path: "swift/Tests/FlattenShadersTests"),
     .testTarget(name: "MetalBackendTests", dependencies: backendTests, path: "swift/Tests/MetalBackendTests"),
   ],
   swiftLanguageModes: [.v6]

@@ -7,7 +7,7 @@ import { Failure, elapsed, say } from "./report.mjs";
 import { dropStamp, readStamp, treeHash, writeStamp } from "./stamp.mjs";
 import { commonFlags, productFlags, swiftEnvironment, withoutDebugInfo } from "./swift.mjs";
 
-const sources = ["Package.swift", "Package.resolved", "swift/Sources", "shaders"];
+const sources = ["Package.swift", "Package.resolved", "swift/Sources", "swift/Plugins", "shaders"];
 
 /** The built library, where lib/ looks for it in a clone. */
 export function libraryFile(root) {

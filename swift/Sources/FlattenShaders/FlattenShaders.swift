@@ -1,6 +1,7 @@
 // FlattenShaders OUTPUT FILE...: writes the shader files as one text, a raw string, into the Swift file OUTPUT. Metal's runtime
 // compiler resolves no includes of a project's own, and `swift build` does not compile .metal files. The EmbedShaders plugin
-// runs this in every build, so it does without Foundation: linking that takes longer than everything else here.
+// runs this in every build, so it does without Foundation: linking that takes longer than everything else here. SwiftPM builds
+// a plugin's tools when it plans: after a change of this file, touch Package.swift.
 #if canImport(Darwin)
   import Darwin
 #else

@@ -13,7 +13,8 @@ const text = flattened(kernels.map((name) => `shaders/${name}`), root);
 
 test("the library holds the text of the shaders as they are", () => {
   library();
-  expect(readFileSync(libraryInfo()!.path).includes(text.trimEnd())).toBe(true);
+  // `\0` ends a string of the library.
+  expect(readFileSync(libraryInfo()!.path).includes(`${text.trimEnd()}\0`)).toBe(true);
 });
 
 describe("the flattened text", () => {

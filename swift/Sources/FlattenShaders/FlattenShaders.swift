@@ -44,17 +44,19 @@ struct FlatText {
     return String(parts[1])
   }
 
-  /// The text as a Swift file.
+  /// The text as a Swift file, without newlines at its end.
   var swiftFile: String {
-    """
-    // Generated from shaders/ by FlattenShaders, as a part of the build.
+    var text = text
+    while text.last?.isNewline == true { text.removeLast() }
+    return """
+      // Generated from shaders/ by FlattenShaders, as a part of the build.
 
-    /// Every kernel, as Metal's runtime compiler takes it.
-    let kernelSource = ##\"""
-    \(text)
-    \"""##
+      /// Every kernel, as Metal's runtime compiler takes it.
+      let kernelSource = ##\"""
+      \(text)
+      \"""##
 
-    """
+      """
   }
 }
 

@@ -74,9 +74,9 @@ import Testing
     #expect(throws: FlattenError(message: "usage: FlattenShaders OUTPUT FILE...")) {
       try FlattenShaders.run(["only.swift"])
     }
-    let folder = try Folder(["a.metal": "kernel", "out.swift": ""])
+    let folder = try Folder(["a.metal": "kernel\n\n", "out.swift": ""])
     try FlattenShaders.run(["\(folder.path)/out.swift", "\(folder.path)/a.metal"])
-    #expect(try folder.flattened("out.swift").contains("let kernelSource = ##\"\"\"\n#line 1 \"shaders/a.metal\"\nkernel\n"))
+    #expect(try folder.flattened("out.swift").contains("let kernelSource = ##\"\"\"\n#line 1 \"shaders/a.metal\"\nkernel\n\"\"\"##\n"))
     #expect(throws: FlattenError(message: "\(folder.path)/no/out.swift: cannot be opened")) {
       try FlattenShaders.run(["\(folder.path)/no/out.swift", "\(folder.path)/a.metal"])
     }

@@ -16,7 +16,7 @@ export function libraryFile(root) {
 
 const stampFile = (root) => join(root, ".build", "gated-delta.json");
 
-/** The flags of the release build, as far as they do not say what to build. */
+/** The flags of the release build, without those that select a product. */
 const buildFlags = (toolchain, root) => [...withoutDebugInfo, ...commonFlags(toolchain, root), ...productFlags(toolchain)];
 
 function wantedStamp(root, toolchain) {

@@ -6,7 +6,7 @@
 // attention_combine.metal takes. Entries of rows that see nothing of a span stay as they are.
 //
 // A row takes the keys of a span, GDM_ATTENTION_SPAN from a multiple of it on, in blocks of GDM_ATTENTION_BLOCK; with s a
-// block's scores and m, l, v what was found so far (Milakov and Gimelshein 2018):
+// block's scores and m, l, v the results so far (Milakov and Gimelshein 2018):
 //   m' = max(m, max s); c = exp(m - m'); p = exp(s - m'); l <- l c + sum p; v <- v c + sum p value; m <- m'
 // Where all is -inf, exponents are taken from 0. A score's order is that of rows.h; a sum of p goes by xor 1, 2, 4, 8, 16
 // of the key's number in its block; values are one fma chain in ascending order. None depends on the rows of a group.
@@ -21,7 +21,7 @@
 
 METAL_FUNC float largest(float a, float b) { return b > a ? b : a; }
 
-// How many of a block's keys a row sees.
+// The number of a block's keys that a row sees.
 METAL_FUNC uint seen_of(GDMAttentionTask task, uint row, uint group, uint first) {
   uint seen = uint(task.past) + (uint(task.firstRow) + row) / group + 1;
   return seen > first ? min(seen - first, uint(GDM_ATTENTION_BLOCK)) : 0;

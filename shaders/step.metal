@@ -99,8 +99,9 @@ METAL_FUNC void step_convolve(thread ConvTaps& taps, thread const StepConv<T>& c
   }
 }
 
-// Arrivals at a counter before this one: what the caller's threadgroup has read, it has read before any threadgroup that
-// arrives later writes. Orders reads before writes only; nothing written is read elsewhere, so nothing is coherent.
+// Arrivals at a counter before this one: everything that the caller's threadgroup has read was read before any
+// threadgroup that arrives later writes. Orders reads before writes only; nothing written is read elsewhere, so nothing
+// is coherent.
 METAL_FUNC uint step_arrive(device atomic_uint* counter, uint ratio) {
   atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_device);
   uint before = atomic_fetch_add_explicit(counter, 1u, memory_order_relaxed);

@@ -109,7 +109,7 @@ import Testing
         #expect(op.quantisation?.bits == 8 && op.quantisation?.group == 64 && op.weight.tokenStride == 32)
       case .siluMul(let op):
         #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesGate && !op.replacesUp)
-      case .gatedDelta, .rmsNorm, .add, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("nobody encoded one")
+      case .gatedDelta, .rmsNorm, .add, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("no test encoded one")
       }
     }
   }

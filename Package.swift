@@ -80,7 +80,12 @@ let package = Package(
     .target(name: "ShaderParams", path: "swift/Sources/ShaderParams"),
     .target(
       name: "MetalBackend", dependencies: backend, path: "swift/Sources/MetalBackend", exclude: forTests("Emulate.swift"),
-      linkerSettings: frameworks),
+      linkerSettings: frameworks, plugins: ["EmbedShaders"]),
+    // The kernels' text, which the Metal backend compiles at run time: written by the build.
+    .executableTarget(name: "FlattenShaders", path: "swift/Sources/FlattenShaders"),
+    .plugin(
+      name: "EmbedShaders", capability: .buildTool(), dependencies: ["FlattenShaders"], path: "swift/Plugins/EmbedShaders",
+      exclude: ["shaders"]),
     .target(
       name: "GatedDelta",
       dependencies: ["CGatedDelta", "GatedDeltaTypes", "Threading", "CPUBackend", "MetalBackend"],
@@ -94,6 +99,8 @@ let package = Package(
     .testTarget(
       name: "GatedDeltaTests", dependencies: ["GatedDelta", "GatedDeltaTypes", "CGatedDelta", "CPUBackend", "Threading"],
       path: "swift/Tests/GatedDeltaTests"),
+    .testTarget(
+      name: "FlattenShadersTests", dependencies: ["FlattenShaders"], path: "swift/Tests/FlattenShadersTests"),
     .testTarget(name: "MetalBackendTests", dependencies: backendTests, path: "swift/Tests/MetalBackendTests"),
   ],
   swiftLanguageModes: [.v6]

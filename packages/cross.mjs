@@ -1,7 +1,7 @@
 // A library for arm64 made on x86-64 (Linux both). The private toolchain's compiler knows both processors; what it lacks is what a
 // library of the other one is linked with: Debian 12's headers and C library, and Swift's static runtime. They are fetched as
 // Debian's packages, as the toolchain is, and kept beside it.
-import { existsSync, mkdirSync, renameSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { isNoise } from "../swift/scripts/build.mjs";
@@ -98,11 +98,16 @@ export async function buildCross({ root, toolchain }, platform) {
   const scratch = join(root, ".build", platform.name);
   const caches = join(root, ".build", "caches");
   const swiftTriple = triple.replace("-linux", "-unknown-linux");
+  // As a destination, since flags of the command line would also reach the build tools, which run here.
+  const destination = join(scratch, "destination.json");
+  mkdirSync(scratch, { recursive: true });
+  writeFileSync(destination, `${JSON.stringify({
+    version: 1, target: swiftTriple, sdk: place, "toolchain-bin-dir": dirname(toolchain.swift),
+    "extra-cc-flags": ["-fPIC", `--sysroot=${place}`, `--gcc-toolchain=${join(place, "usr")}`], "extra-cpp-flags": [], "extra-swiftc-flags": flags,
+  }, null, 2)}\n`);
   const args = [
-    "build", "-c", "release", "--product", "GatedDelta", "--triple", swiftTriple, "--scratch-path", scratch, ...withoutDebugInfo,
-    "-Xcc", `--sysroot=${place}`, "-Xcc", `--gcc-toolchain=${join(place, "usr")}`,
+    "build", "-c", "release", "--product", "GatedDelta", "--destination", destination, "--scratch-path", scratch, ...withoutDebugInfo,
     "--cache-path", join(caches, "swiftpm"), "--config-path", join(caches, "configuration"), "--security-path", join(caches, "security"),
-    ...flags.flatMap((flag) => ["-Xswiftc", flag]),
   ];
   say(`building the library for ${platform.name} (minutes)`);
   const { code, text } = await withProgress(`building ${platform.name}`, () => run(toolchain.swift, args, { cwd: root, env: swiftEnvironment(toolchain, root) }));

@@ -1,8 +1,9 @@
 // The pieces of chunk_scan.metal: the state as simdgroup matrices, and the tile of 16 staged rows.
 //
 // Matrices are loaded, stored and multiplied, and their elements multiplied in place by a number or by those of another
-// matrix that was loaded alike (thread_elements, a lane's two): nothing here depends on which lane holds which element. Every function is called by all threads of the threadgroup, or by
-// all lanes of a simdgroup, in uniform control flow.
+// matrix that was loaded the same way (thread_elements, two in each lane): nothing here depends on which lane holds
+// which element. Every function is called by all threads of the threadgroup, or by all lanes of a simdgroup, in uniform
+// control flow.
 #ifndef GATED_DELTA_SHADERS_CHUNK_H
 #define GATED_DELTA_SHADERS_CHUNK_H
 
@@ -16,7 +17,7 @@ template <uint P> struct Panels {
 
 template <uint P> inline bool panel_exists(uint panel, uint panels) { return P < 32 || panel < panels; }
 
-// Puts row `own` into the tile, scaled; zeros past the chunk's end, whatever the norm made of the row.
+// Puts row `own` into the tile, scaled; zeros past the chunk's end, even if the norm of the row is not finite.
 template <uint G>
 METAL_FUNC void chunk_put(threadgroup float* tile, thread const Row<GDM_CHUNK_LANES, G>& row, bool present, float scale, uint own,
                       uint lane, uint keyDim) {

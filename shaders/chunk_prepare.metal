@@ -42,7 +42,7 @@ METAL_FUNC void chunk_leaf(thread simdgroup_float8x8& inverse, threadgroup const
   simdgroup_multiply(inverse, partial, fourth);
 }
 
-// Stages row `group` of a chunk, normalised; zeros past the chunk's end, whatever the norm makes of them.
+// Stages row `group` of a chunk, normalised; zeros past the chunk's end, even if the norm of the row is not finite.
 template <typename T, uint G>
 METAL_FUNC void chunk_stage(thread Row<GDM_CHUNK_LANES, G>& row, threadgroup float* tile, device const T* source, bool present,
                         float epsilon, float scale, uint group, uint lane, uint keyDim) {

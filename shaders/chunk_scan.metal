@@ -2,7 +2,7 @@
 // simdgroup matrices.
 //
 // query, key, value, gate, state, staged, out, slots and stores: as in recurrence_decode.metal (no records). scratch:
-// what chunk_prepare.metal left. chunks, chunkOffsets [n + 1]: sequence s has chunks chunkOffsets[s] ..
+// the scratch of chunk_prepare.metal. chunks, chunkOffsets [n + 1]: sequence s has chunks chunkOffsets[s] ..
 // chunkOffsets[s + 1] - 1; one ends wherever a store wants the state.
 //
 // Grid: (ceil(Dv / 32), Hv, n) threadgroups of GDM_CHUNK_THREADS. A simdgroup owns 8 state rows, held transposed as

@@ -33,7 +33,7 @@ METAL_FUNC void conv_weights(thread ConvWeights& w, device const ushort* weight,
   w.bias = CONV_BIAS ? read_any(bias, channel, CONV_BIAS_DTYPE) : 0.0f;
 }
 
-// One column: of the state's memory, as a number, and of an input.
+// Bits of one column: from the state's memory, as a number, and from an input.
 template <typename T> METAL_FUNC uint conv_bits(device const T* p, ulong at) {
   if (CONV_STATE_F32) return ((device const uint*)p)[at];
   return uint(((device const typename Bits<T>::type*)p)[at]);

@@ -1,4 +1,4 @@
-// Causal depthwise convolution with its state, for prefill and decode alike: one thread a channel and token tile.
+// Causal depthwise convolution with its state, for prefill and decode: one thread for each channel and token tile.
 //
 // x, out [tokens, C] T (out f32 with OUT_F32), token strides in elements, channels contiguous, C any number.
 // weight [C, K], bias [C]: any float dtype (CONV_WEIGHT_DTYPE, CONV_BIAS_DTYPE), read as f32.
@@ -11,7 +11,7 @@
 // 1. Ask for the tile's inputs, all of them before the first is used, and for the K - 1 columns before it: from the
 //    state in tile 0, by way of threadgroup memory, where neighbouring threads read neighbouring memory; else from x.
 // 2. For each token of the tile: one output, rounded once at its store.
-// 3. Tile 0 alone writes states: it alone has read the old one, and whatever else a new state holds is in x.
+// 3. Tile 0 alone writes states: it alone has read the old one, and the other columns of a new state are in x.
 //
 // CONV_UPDATE, one token of each sequence and K = 4: a thread has four channels, whose columns, weights, inputs and
 // outputs are whole vectors; channels are a multiple of 4 and every row of x and out begins at a multiple of four
@@ -144,7 +144,8 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
     int row = cuSeqlens[group.z];
     int readSlot = readSlots[group.z];
     int writeSlot = writeSlots[group.z];
-    // No row or slot is that low: the comparison has them read now, and not where what has waited for the state needs them.
+    // No row or slot is that low: the comparison makes the reads start now, not where the values that wait for the
+    // state are used.
     if (four >= params.channels || min(row, min(readSlot, writeSlot)) == int(0x80000000u)) return;
     conv_update<T, 3>(x + ulong(row) * params.xTokenStride, weight, bias, state, staged, out,
                       ulong(row) * params.outTokenStride, readSlot, writeSlot, params.channels, four);
@@ -187,7 +188,8 @@ kernel void gd_conv(device const T* x [[buffer(0)]],
   }
 
   if (whole) {
-    // All of them before the first store: a condition for each would keep one token's sums from going beside the next's.
+    // All of them before the first store: a condition for each would keep one token's sums from overlapping with the
+    // next's.
     float y[GDM_CONV_TILE];
     GDM_UNROLL for (int t = 0; t < GDM_CONV_TILE; ++t) y[t] = conv_token(taps, w, in[t]);
     if (exists) {

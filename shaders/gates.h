@@ -22,7 +22,7 @@ METAL_FUNC float gate_decay(float gate, float aLog, float dtBias, float bound) {
   return gd_exp(bound * gd_sigmoid(gd_exp(aLog) * x));
 }
 
-// Reads what the form needs: gate at gateAt, A_log of the head, dt_bias at biasAt.
+// Reads the values that the form needs: gate at gateAt, A_log of the head, dt_bias at biasAt.
 METAL_FUNC float gate_read(device const ushort* gate, ulong gateAt, device const ushort* aLog, uint head,
                        device const ushort* dtBias, uint biasAt, float bound) {
   bool raw = GATE_FORM == GDM_GATE_RAW || GATE_FORM == GDM_GATE_RAW_SSM || GATE_FORM == GDM_GATE_RAW_BOUNDED;

@@ -1,4 +1,4 @@
-// The gated RMS norm of one row, shared by norm.metal and step.metal; its sum is rms_norm.metal's, too.
+// The gated RMS norm of one row, shared by norm.metal and step.metal; rms_norm.metal uses its sum as well.
 //
 //   norm then gate  weight x rsqrt(mean x^2 + eps) act(z)
 //   gate then norm  weight u rsqrt(mean u^2 + eps), u = x act(z)          act: silu or sigmoid
@@ -13,7 +13,7 @@
 
 METAL_FUNC float norm_gate(float z) { return NORM_SIGMOID ? gd_sigmoid(z) : gd_silu(z); }
 
-// What the norm is taken of.
+// The value whose norm is taken.
 METAL_FUNC float norm_operand(float x, float gate) { return NORM_GATE_FIRST ? x * gate : x; }
 
 // The first element of part i of this lane.

@@ -1,4 +1,4 @@
-// What the host and the kernels both need to know: parameter structs and sizes. Shared by C, Swift and MSL.
+// Parameter structs and sizes that the host and the kernels share: read by C, Swift and MSL.
 //
 // Every struct is plain: 4-byte scalars only, no padding, so that the three languages agree; the assertions below are
 // checked by each compiler that sees this file. Strides and extents are in elements: a tensor is at most 4 GiB, so its
@@ -75,7 +75,7 @@ enum {
 // A slot of a pool to read: 0 and up is that slot of the pool, -1 is zeros, -2 - i is slot i of the staged copies.
 enum { GDM_SLOT_NONE = -1, GDM_SLOT_STAGED = -2 };
 
-// An extra store of a sequence's state: what it is after `tokens` tokens of this call, 0 being the state as read.
+// An extra store of a sequence's state after `tokens` tokens of this call, 0 being the state as read.
 // A slot of 0 and up is the pool's; -1 - i is entry i of the snapshot tensor. Sorted by tokens within a sequence.
 typedef struct GDMStore {
   int32_t tokens;
@@ -164,8 +164,7 @@ GDM_ASSERT_SIZE(GDMRMSNorm, 36);
 // 2^23 as a float's bits: matrix.h makes floats of packed numbers with it.
 enum { GDM_PROJECT_UNIT = 150 << 23 };
 
-// projection.metal. What is added to a sum: nothing, a tensor of the activation dtype or of
-// float32, or what out holds.
+// projection.metal. Added to a sum: nothing, a tensor of the activation dtype or of float32, or the content of out.
 enum { GDM_RESIDUAL_NONE = 0, GDM_RESIDUAL_T = 1, GDM_RESIDUAL_F32 = 2, GDM_RESIDUAL_OUT = 3 };
 typedef struct GDMProject {
   uint32_t rows, inputs, outputs;

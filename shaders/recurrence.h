@@ -1,5 +1,5 @@
-// What decode, prefill and the chunked scan are given alike, and where a token's rows are in it. recurrence_decode.metal
-// says what each tensor and table is.
+// The common arguments of decode, prefill and the chunked scan, and the addresses of a token's rows.
+// recurrence_decode.metal describes each tensor and table.
 #ifndef GATED_DELTA_SHADERS_RECURRENCE_H
 #define GATED_DELTA_SHADERS_RECURRENCE_H
 

@@ -28,7 +28,7 @@
 #include "gates.h"
 #include "recurrence.h"
 
-// What the kernel is given, as its parts take it.
+// The kernel's arguments, in the form that its parts take.
 template <typename T, typename S> struct Decode {
   Recurrence<T, S> with;
   Records records;

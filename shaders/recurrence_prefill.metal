@@ -27,7 +27,7 @@
 // Function constants: TILED_HEADS, GATE_PER_KEY, QK_NORM, OUT_F32, HAS_STORES, RECORD, PARTS, OUT_AT_ONCE.
 #include "recurrence.h"
 
-// What a thread has asked for of a block.
+// The values of a block that a thread has asked for.
 template <typename T, uint G> struct Asked {
   RowBits<T, GDM_PREFILL_STAGE_LANES, G> bits;  // of key or query `item`
   Row<GDM_PREFILL_STAGE_LANES, G> row;          // the same, normalised
@@ -37,7 +37,7 @@ template <typename T, uint G> struct Asked {
   float beta;
 };
 
-// What a walk over a block reads and leaves, at this lane group's row.
+// The inputs and outputs of a walk over a block, at this lane group's row.
 template <typename T> struct Walk {
   threadgroup const float* keys;
   threadgroup const float* queries;
@@ -186,7 +186,7 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
 
   Asked<T, G> asked;
   for (int first = start - int(block); first < end; first += int(block)) {
-    // (a) What was asked for a block ago.
+    // (a) The values asked for one block ago.
     uint tokens = 0;
     if (first >= start) {
       tokens = min(block, uint(end - first));
@@ -230,7 +230,7 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
     if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
     if (tokens == block) prefill_walk<block / 2>(states, s, walk, 0, block / 2, set);
     else prefill_walk<0>(states, s, walk, 0, tokens, set);
-    // What has been asked for is there by now; its norm's latency hides behind the second half.
+    // The values asked for have arrived by now; the latency of their norm hides behind the second half.
     if (first + int(block) < end) {
       if (sizeof(T) == 2) row_widen(asked.row, asked.bits);
       row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);

@@ -4,7 +4,7 @@
 // multiple of 8, columns at or beyond the key dim being zero. L lanes hold it (8, 16 or 32): lane l has the groups
 // l + L i, i = 0 .. G / L - 1, so that neighbouring lanes read neighbouring memory.
 //
-// The order of every sum over a row is a function of the key dim alone, whatever L is: each kernel chooses its lanes by
+// The order of every sum over a row is a function of the key dim alone, not of L: each kernel chooses its lanes by
 // the shape of its work, and decode, prefill, chunk_prepare, commit and step have equal bits.
 //   1. a group: its four columns in ascending order, a product and three fma
 //   2. G = 64: position p is group p plus group p + 32, p = 0 .. 31; otherwise a position is a group
@@ -37,8 +37,8 @@ template <uint L, uint G> METAL_FUNC void row_zero(thread Row<L, G>& row) {
   GDM_UNROLL for (uint i = 0; i < G / L; ++i) row.part[i] = float4(0.0f);
 }
 
-// A row as memory holds it. Widening is an operation that waits for what has been read: rows that are asked for long before
-// they are used stay as they are until then.
+// A row in the form that memory holds. Widening must wait for the read to complete: rows that are asked for long before
+// their use stay in this form until then.
 template <typename T, uint L, uint G> struct RowBits {
   typename Vec4<T>::type part[G / L];
 };
@@ -138,7 +138,7 @@ METAL_FUNC void row_add(thread Row<L, G>& state, float delta, thread const Row<L
   }
 }
 
-// What a query or key row is multiplied by, from the sum of its squares:
+// The factor of a query or key row, from the sum of its squares:
 //   l2  rsqrt(sum x^2 + eps);  l2-max  1 / max(sqrt(sum x^2), eps);  rms  rsqrt(sum x^2 + keyDim eps)
 METAL_FUNC float row_norm(float sum, uint keyDim, float epsilon) {
   if (QK_NORM == GDM_NORM_L2_MAX) {
@@ -159,7 +159,7 @@ template <uint L, uint G>
 METAL_FUNC void rows_normalise(thread Row<L, G>& key, thread Row<L, G>& query, uint lane, uint keyDim, float epsilon,
                                float scale) {
   if (QK_NORM == GDM_NORM_NONE) {
-    row_scale(key, 1.0f);  // as row_normalise has it, where numbers below the normal ones are taken for zero
+    row_scale(key, 1.0f);  // as row_normalise does: numbers below the normal ones may be flushed to zero
     row_scale(query, scale);
     return;
   }

@@ -1,14 +1,15 @@
 // Reading and writing state rows (rows.h) in a pool of slots.
 //
-// A state that is only moved, by an empty sequence or by a store of what a call began with, is moved as bits: GPUs may
-// take numbers below the normal ones for zero in any operation on floats.
+// A state that is only moved, by an empty sequence or by a store of a call's initial state, is moved as bits: GPUs may
+// flush numbers below the normal ones to zero in any operation on floats.
 #ifndef GATED_DELTA_SHADERS_STATES_H
 #define GATED_DELTA_SHADERS_STATES_H
 
 #include "rows.h"
 
-// How decode and commit spread a state of dtype S whose rows are G groups (rows.h): lanes of a row, rows of a lane group
-// and, for states of 16 bits, rows of the form of more. Rows of up to 256 columns are a quarter as many, for the registers.
+// The shape in which decode and commit spread a state of dtype S whose rows are G groups (rows.h): lanes of a row, rows
+// of a lane group and, for 16-bit states, rows in the variant with more. Rows of up to 256 columns are a quarter as
+// many, to save registers.
 template <typename S, uint G> struct DecodeShape {
   enum : uint {
     lanes = GDM_DECODE_LANES_16,
@@ -30,7 +31,7 @@ template <typename S, uint G> METAL_FUNC uint decode_limit(uint limit) {
   return 8 % (DecodeShape<S, G>::threads / DecodeShape<S, G>::lanes * DecodeShape<S, G>::rows) == 0 ? 0 : limit;
 }
 
-// Where an op's states are, the same for every row of a threadgroup. `next` .. `end` are its extra stores.
+// The states of an op, the same for every row of a threadgroup. `next` .. `end` are its extra stores.
 template <typename S> struct States {
   device S* pool;
   device const S* staged;
@@ -50,7 +51,7 @@ struct RowSet {
   uint limit;
   uint lane;
 };
-// The row, or the last that exists: for reads of inputs, which nobody writes.
+// The row, or the last that exists: for reads of inputs, which are never written.
 METAL_FUNC uint row_of(RowSet rows, uint r) {
   uint row = rows.first + r * rows.apart;
   return rows.limit == 0 ? row : min(row, rows.limit - 1);
@@ -133,7 +134,7 @@ METAL_FUNC void states_store(thread States<S>& at, int tokens, thread const Rows
   }
 }
 
-// What needs no token: stores due after none and, for an empty sequence, the move to its write slot.
+// The part that needs no token: stores due after none and, for an empty sequence, the move to its write slot.
 template <typename S, uint L, uint G, uint R>
 METAL_FUNC void states_begin(thread States<S>& at, int slot, int writeSlot, bool empty, RowSet set) {
   while (HAS_STORES && at.next < at.end && at.stores[at.next].tokens <= 0) {

@@ -19,6 +19,13 @@ describe("generated files", () => {
     });
   }
 
+  test("are marked so in .gitattributes", () => {
+    const lines = readFileSync(`${packageRoot}.gitattributes`, "utf8").split("\n");
+    const marked = lines.filter((line) => /^(lib|shaders|swift)\//.test(line));
+    const paths = [...(generate(header) as Map<string, string>).keys()];
+    expect(marked).toEqual(paths.map((path) => `${path} linguist-generated`).sort());
+  });
+
   test("layouts are C's", () => {
     const { structs: parsed } = parse(
       "typedef struct gd_a {\n  uint32_t size, version;\n  const int32_t *status;\n  char name[12];\n  float f;\n} gd_a;\n" +

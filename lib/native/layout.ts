@@ -1,4 +1,4 @@
-// Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
+// Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.
 
 /** The header's constants. */
 export const constants = {

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The `gated-delta` command: runs lib/cli/main.ts in Bun, whatever runs this file, after the same set-up as the scripts.
-// In an installed package nothing is set up: the library comes with it or is named by GATED_DELTA_LIBRARY.
+// The `gated-delta` command: runs lib/cli/main.ts in Bun, under Node or Bun, after the same set-up as the scripts. In
+// an installed package nothing is set up: the library comes with it or is named by GATED_DELTA_LIBRARY.
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { join } from "node:path";

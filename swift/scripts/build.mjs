@@ -7,7 +7,7 @@ import { Failure, elapsed, say } from "./report.mjs";
 import { readStamp, treeHash, writeStamp } from "./stamp.mjs";
 import { commonFlags, productFlags, swiftEnvironment, withoutDebugInfo } from "./swift.mjs";
 
-const sources = ["Package.swift", "Package.resolved", "swift/Sources", "shaders"];
+const sources = ["Package.swift", "Package.resolved", "swift/Sources", "swift/Plugins", "shaders"];
 
 /** The built library, where lib/ looks for it in a clone. */
 export function libraryFile(root) {
@@ -16,7 +16,7 @@ export function libraryFile(root) {
 
 const stampFile = (root) => join(root, ".build", "gated-delta.json");
 
-/** The flags of the release build, as far as they do not say what to build. */
+/** The flags of the release build, without those that select a product. */
 export const buildFlags = (toolchain, root) => [...withoutDebugInfo, ...commonFlags(toolchain, root), ...productFlags(toolchain)];
 
 function wantedStamp(root, toolchain) {

@@ -94,12 +94,12 @@ export async function installDependencies(root) {
   const { name, command, args } = installer();
   say(`installing the dependencies (${name})`);
   dropStamp(stampFile(root));
-  // npm's own variables of the outer `npm run` would be taken for settings of the inner one.
+  // The inner npm would take the variables of the outer `npm run` for settings.
   const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !/^npm_(lifecycle|package|command|execpath)/.test(key)));
   const before = existsSync(join(root, "bun.lock"));
   const result = await withProgress(name, () => run(command, args, { cwd: root, env }));
   if (result.code !== 0) throw installFailure(name, result.text);
-  // Bun writes its own form of the lock file beside npm's; there is one lock file here.
+  // Bun writes its own lock file next to npm's; this project has only npm's.
   if (!before) rmSync(join(root, "bun.lock"), { force: true });
   await completeBun(root);
   const bun = findBun(root);

@@ -18,7 +18,7 @@ export function which(name, path = process.env.PATH ?? "") {
   return null;
 }
 
-/** On Linux a child ends when its parent is killed: an unfinished npm or apt-get must not go on beside the next run. */
+/** On Linux a child ends when its parent is killed: an unfinished npm or apt-get must not run next to a later one. */
 function tied(command, args) {
   const setpriv = process.platform === "linux" ? which("setpriv") : null;
   return setpriv === null ? [command, args] : [setpriv, ["--pdeathsig", "KILL", command, ...args]];
@@ -51,7 +51,7 @@ export function run(command, args, { cwd, env = process.env, output = "capture",
     const end = () => {
       overtime = true;
       child.kill("SIGKILL");
-      // What it has started may hold its output open for ever.
+      // Its own children may hold its output open for ever.
       for (const stream of [child.stdout, child.stderr]) stream?.destroy();
     };
     const timer = limit === undefined ? undefined : setTimeout(end, limit);

@@ -1,6 +1,6 @@
-// Generates what follows from the C header: run `node swift/scripts/layout.mjs` after every change of gated_delta.h, or
-// with --check to compare (exit 1 where a file differs). What is written, and from which part of the header, stands in
-// `generate`; the header's own head says what its annotations mean.
+// Generates files from the C header: run `node swift/scripts/layout.mjs` after every change of gated_delta.h, or with
+// --check to compare (exit 1 if a file differs). `generate` lists the files and the parts of the header that they come
+// from; the head of the header explains its annotations.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { appleExports, assertions, isPublished, optionConstants, versionScript } from "./layout/c.mjs";

@@ -1,4 +1,4 @@
-// How far a long step is: on a terminal one line with a bar that moves, elsewhere (logs) a line now and then.
+// The progress of a long step: on a terminal one line with a moving bar, elsewhere (logs) a line now and then.
 import { clearStatus, elapsed, say, showStatus } from "./report.mjs";
 
 const width = 24;

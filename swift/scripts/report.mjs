@@ -5,7 +5,7 @@ export class Failure extends Error {}
 
 const started = performance.now();
 
-/** Whether a status line stands on the terminal's last line. */
+/** True while a status line is on the terminal's last line. */
 let hasStatus = false;
 
 /** Writes one progress line. */

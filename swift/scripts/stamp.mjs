@@ -1,4 +1,4 @@
-// Stamps: what a step was last done for. A step whose stamp matches is skipped.
+// Stamps record the inputs of a finished step. A step whose stamp matches is skipped.
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";

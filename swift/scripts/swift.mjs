@@ -127,6 +127,6 @@ export function productFlags(toolchain) {
 /** The C++ compiler of a toolchain, or null if it has none: the emulator of the Metal path is built with it. */
 export function clangOf(toolchain) {
   if (process.platform === "darwin") return quick("xcrun", ["--find", "clang++"]);
-  const beside = join(dirname(realpathSync(toolchain.swift)), "clang++");
-  return existsSync(beside) ? beside : null;
+  const clang = join(dirname(realpathSync(toolchain.swift)), "clang++");
+  return existsSync(clang) ? clang : null;
 }

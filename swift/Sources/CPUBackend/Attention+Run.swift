@@ -11,7 +11,7 @@ extension Executor {
     pages.pageTable.withUnsafeBufferPointer { table in
       pages.rotation.withUnsafeBufferPointer { rotation in
         for sequence in 0..<sequences.count {
-          // No page of a sequence without rows is looked at.
+          // Pages of sequences without rows are not read.
           plan.sequences.start[sequence].pages = table.baseAddress.map { $0 + sequence &* pages.pagesPerSequence }
         }
         var params = gd_cpu_attention(
@@ -38,13 +38,13 @@ extension Executor {
   }
 }
 
-/// How the work of an attention is cut: in blocks of query rows, and where those are too few, in spans of keys, too. No
-/// bit of the result depends on it.
+/// The cut of an attention's work: into blocks of query rows and, if those are too few, also into spans of keys. No bit
+/// of the result depends on it.
 final class AttentionPlan {
   fileprivate(set) var sequences = GrowingBuffer<gd_cpu_paged_sequence>()
   private(set) var tasks = GrowingBuffer<gd_cpu_attention_task>()
   private(set) var places = GrowingBuffer<Int64>()
-  /// Of each task's items.
+  /// The cost of each task's items.
   private(set) var costs: [Double] = []
   private(set) var hasPartials = false
   private(set) var parts = 1
@@ -55,7 +55,7 @@ final class AttentionPlan {
   private static let mostRows = Int(GD_CPU_ATTENTION_ROWS)
   /// A task of fewer rows reads keys that many rows could share.
   private static let leastRows = 16
-  /// Rows and spans that go into one more buffer: half a gigabyte of them is too much.
+  /// The limit of the buffer for results of single spans; without one it would reach half a gigabyte.
   private static let mostPartialBytes = 1 << 26
 
   fileprivate func make(
@@ -111,11 +111,11 @@ final class AttentionPlan {
       gd_cpu_attention_task(
         sequence: Int64(sequence), first_row: Int64(first), row_count: Int64(count),
         first_span: Int64(spans.lowerBound), end_span: Int64(spans.upperBound)), at: costs.count)
-    // What is read of keys and values costs as much as some rows do.
+    // Reading keys and values costs as much as a few rows do.
     costs.append(Double(count &+ 4) * Double(keys) + 64)
   }
 
-  /// Whether every part gets about the same: the largest item is a small share, or the items are as many as parts are.
+  /// True if every part gets about the same: the largest item is a small share, or there are as many items as parts.
   private func isBalanced(_ keyHeads: Int) -> Bool {
     let total = costs.reduce(0, +) * Double(keyHeads)
     let share = total / Double(parts)
@@ -125,7 +125,7 @@ final class AttentionPlan {
     return items % parts == 0 && largest * Double(items) <= total * 1.05
   }
 
-  /// Every span of every row by itself, where there is room for what comes of them.
+  /// Every span of every row separately, if there is room for the results.
   private func split(_ op: Attention, _ count: Int, group: Int) throws(Failure) {
     let width = ceil16(op.headDim) &+ 16
     var floats = 0

@@ -9,10 +9,10 @@ import GatedDeltaTypes
 
 /// The CPU backend: C kernels for the processor's instruction set, run by the caller and one pool of threads.
 public enum CPUBackend {
-  /// - Parameter threads: how many work on one op at most, the calling one included; 0 for every core that the process
-  ///   may use.
-  /// - Throws: `unsupported` where `GATED_DELTA_ISA` names an instruction set that is unknown or that this processor
-  ///   lacks.
+  /// - Parameter threads: the number of threads that work on one op at most, including the calling one; 0 means one for
+  /// every core that the process may use.
+  /// - Throws: `unsupported` if `GATED_DELTA_ISA` names an instruction set that is unknown or that this processor
+  /// lacks.
   public static func open(threads: Int) throws(Failure) -> any Backend {
     let kernels: UnsafePointer<gd_cpu_kernels>
     if let name = getenv("GATED_DELTA_ISA"), name.pointee != 0 {
@@ -26,7 +26,7 @@ public enum CPUBackend {
     return try open(threads: threads, kernels: kernels)
   }
 
-  /// The same with the instruction set given, and how much work is worth one more thread.
+  /// The same with a given instruction set, and a given amount of work that is worth one more thread.
   static func open(
     threads: Int, kernels: UnsafePointer<gd_cpu_kernels>, leastNanoseconds: Double = Executor.worthAThread
   ) throws(Failure) -> CPUDevice {

@@ -19,7 +19,7 @@ final class CPUDevice: Backend, @unchecked Sendable {
     try CPUMemory(wrapping: pointer, byteCount: byteCount)
   }
 
-  /// There is a kernel for every op and option.
+  /// Every op and option has a kernel.
   func check(_ op: Op) throws(Failure) {}
 
   func submit(_ submission: any Submission) { queue.add(submission) }

@@ -6,10 +6,10 @@ import GatedDeltaTypes
   import Glibc
 #endif
 
-/// Memory of the CPU backend: pages of its own, or the caller's.
+/// Memory of the CPU backend: its own pages, or the caller's memory.
 final class CPUMemory: Memory, @unchecked Sendable {
   static let alignment = 16384
-  /// What the kernels' vectors like, and what is asked of borrowed memory.
+  /// The alignment that suits the kernels' vectors, and that is required of borrowed memory.
   static let wrapAlignment = 64
 
   private let pages: PageRange?
@@ -32,7 +32,7 @@ final class CPUMemory: Memory, @unchecked Sendable {
   }
 }
 
-/// Zeroed pages of the operating system, given back when the last reference is gone.
+/// Zeroed pages of the operating system, returned when the last reference is gone.
 final class PageRange: @unchecked Sendable {
   let start: UnsafeMutableRawPointer
   private let mapping: UnsafeMutableRawPointer
@@ -40,7 +40,7 @@ final class PageRange: @unchecked Sendable {
 
   /// At least one byte; `alignment` is a power of two.
   init(byteCount: Int, alignment: Int) throws(Failure) {
-    // Large ranges are aligned for huge pages: a pool of states is far larger than what small pages' caches cover.
+    // Large ranges are aligned for huge pages: a pool of states is far larger than the TLB covers with small pages.
     let wanted = byteCount >= PageRange.hugePage ? max(alignment, PageRange.hugePage) : alignment
     let (padded, overflow) = max(byteCount, 1).addingReportingOverflow(wanted)
     let mapped = overflow || byteCount < 0

@@ -1,15 +1,15 @@
 #if os(Linux)
   import Glibc
 
-  /// The share of the processors that control groups leave to this process, as a container's limit of cores does.
+  /// The share of the processors that control groups leave to this process, such as a container's limit on cores.
   ///
   /// A process is in one group of each hierarchy (/proc/self/cgroup), which a file system shows (/proc/self/mountinfo).
   /// Version 2 has `cpu.max` ("max 100000" or "quota period", in microseconds), version 1 `cpu.cfs_quota_us` (-1 for no
   /// limit) and `cpu.cfs_period_us`. A group has no more time than the groups around it.
   enum CPUQuota {
-    /// Rounded up to whole cores; nil where there is no limit.
+    /// Rounded up to whole cores; nil if there is no limit.
     ///
-    /// - Parameter root: in tests, a folder that stands in for the file system's root.
+    /// - Parameter root: in tests, a folder that replaces the root of the file system.
     static func cores(root: String = "") -> Int? {
       let groups = lines(root + "/proc/self/cgroup").compactMap(Group.init)
       let mounts = lines(root + "/proc/self/mountinfo").compactMap(Mount.init)
@@ -83,8 +83,8 @@
         point = fields[4]
       }
 
-      /// The folder of a group and of all groups around it that can be seen here. One that lies elsewhere is not seen:
-      /// then the mount point is what there is.
+      /// The folders of a group and of its ancestors that are visible here. A group elsewhere is not visible; only the
+      /// mount point is used then.
       func folders(of path: Substring) -> [String] {
         var names = path.split(separator: "/")
         let shown = root.split(separator: "/")
@@ -94,7 +94,7 @@
       }
     }
 
-    /// Of a small file; none where it cannot be read.
+    /// The lines of a small file; none if it cannot be read.
     private static func lines(_ path: String) -> [Substring] {
       guard let file = fopen(path, "re") else { return [] }
       defer { fclose(file) }

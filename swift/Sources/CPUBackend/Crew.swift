@@ -7,24 +7,24 @@ struct PoolJob {
   var op: UnsafeRawPointer
   var bounds: UnsafePointer<Int64>
   var parts: Int
-  /// Not 0 once the work is to end.
+  /// Nonzero when the work must end.
   var stop: UnsafePointer<UInt32>
 }
 
-/// A device's place in the thread pool: the job that it runs, one at a time, and who has claimed which part.
+/// A device's place in the thread pool: the job that it runs, one at a time, and the claims on its parts.
 ///
-/// Kept by the pool for good, since a worker that comes late still looks at it, and used by the next device.
+/// The pool keeps it forever, since a late worker may still look at it, and reuses it for the next device.
 final class Crew: @unchecked Sendable {
   let index: Int
   /// Number of the current job in the high bits, its parts in the low ones.
   let announcement = Atomic<UInt64>(0)
-  /// The clock's time up to which the device counts as at work: `UInt64.max` while it runs something.
+  /// The time until which the device counts as active: `UInt64.max` while it runs an op.
   let busyUntil = Atomic<UInt64>(0)
-  /// How many threads the device uses at most.
+  /// The largest number of threads that the device uses.
   let threads = Atomic<Int>(0)
 
   private let unfinished = Atomic<Int>(0)
-  /// By part: the last job of which it was claimed. A worker that comes late to a finished job finds it claimed.
+  /// For each part, the last job for which it was claimed. A worker that is late for a finished job finds it claimed.
   private let claims: UnsafeMutablePointer<Atomic<UInt64>>
   private let job: UnsafeMutablePointer<PoolJob?>
   private let caller = Parking()
@@ -40,14 +40,14 @@ final class Crew: @unchecked Sendable {
     job.initialize(to: nil)
   }
 
-  /// Asks whether the calling thread lost its core, now and then.
+  /// Checks occasionally whether the calling thread lost its core.
   func lookForLostCore(at now: UInt64) {
     guard now &- lastLook >= Crowding.lookInterval else { return }
     lastLook = now
     Crowding.shared.look(at: now)
   }
 
-  /// Makes a job the current one; its number.
+  /// Makes a job the current one and returns its number.
   func announce(_ work: PoolJob) -> UInt64 {
     job.pointee = work
     unfinished.store(work.parts, ordering: .relaxed)
@@ -56,7 +56,7 @@ final class Crew: @unchecked Sendable {
     return number
   }
 
-  /// Claims and runs part `own` of the current job if it is still there, then whatever nobody has claimed.
+  /// Claims and runs part `own` of the current job unless it is taken, then every other unclaimed part.
   func runParts(from own: Int, scratch: UnsafeMutableRawPointer) {
     let announced = announcement.load(ordering: .sequentiallyConsistent)
     let number = announced >> Crew.partBits
@@ -74,7 +74,7 @@ final class Crew: @unchecked Sendable {
     }
   }
 
-  /// Waits for the parts that others have claimed.
+  /// Waits for the parts that other threads have claimed.
   func waitForOthers() {
     guard unfinished.load(ordering: .acquiring) > 0 else { return }
     caller.wait { self.unfinished.load(ordering: .sequentiallyConsistent) == 0 }

@@ -2,12 +2,12 @@ import CPUKernels
 import GatedDeltaTypes
 import Threading
 
-/// The submissions of one device, in order, one at a time: run by the device's own thread, or by a thread that would
-/// only wait for them otherwise.
+/// The submissions of one device, run in order, one at a time, by the device's own thread or by a thread that would
+/// otherwise only wait for them.
 ///
-/// Waking a thread costs the one that commits more than a small op does. So the device's thread, while the device is in
-/// use, looks for work by itself every `dozeNanoseconds` (`busyNanoseconds` where it sees another thread run some), and
-/// only after a while without any sleeps until it is woken. Whoever waits for a submission runs it at once.
+/// Waking a thread costs the committing thread more than a small op does. So while the device is in use, its thread
+/// polls for work every `dozeNanoseconds` (`busyNanoseconds` while another thread runs some), and sleeps until it is
+/// woken only after a while without work. A thread that waits for a submission runs it at once.
 final class DeviceQueue: @unchecked Sendable {
   static let dozeNanoseconds: UInt64 = 100_000
   static let busyNanoseconds: UInt64 = 2_000_000
@@ -17,11 +17,11 @@ final class DeviceQueue: @unchecked Sendable {
 
   private let lock = Lock()
   private let executor: Executor
-  /// Submissions from `next` on; nil where they were taken, so that nothing holds on to their memory.
+  /// Submissions from `next` on; nil once taken, so that the queue does not keep their memory alive.
   private var waiting: [(any Submission)?] = []
   private var next = 0
   private var isRunning = false
-  /// The ticket of what runs, or ran last.
+  /// The ticket of the current submission, or of the last one.
   private var runningTicket: UInt64 = 0
   private var isClosed = false
   private var thread = ThreadState.none
@@ -36,7 +36,7 @@ final class DeviceQueue: @unchecked Sendable {
       if startThread({ self.serve() }) {
         thread = .awake
       } else if !isRunning {
-        // No thread to be had: the work is done here.
+        // No thread is available: the work is done here.
         while let submission = take() { run(submission) }
       }
     case .sleeping: lock.wake()
@@ -45,14 +45,14 @@ final class DeviceQueue: @unchecked Sendable {
     lock.unlock()
   }
 
-  /// Runs what comes up to `submission` on this thread, unless another one is at it.
+  /// Runs the submissions up to `submission` on this thread, unless another thread is running them.
   func assist(_ submission: any Submission) {
     lock.lock()
     while !isRunning, waiting[next...].contains(where: { $0 === submission }), let first = take() { run(first) }
     lock.unlock()
   }
 
-  /// Ends the submissions from `ticket` on without their work being done: those that have not begun never do, one that
+  /// Ends the submissions from `ticket` on without completing their work: those that have not begun never do, one that
   /// runs ends after its current work items. Each is finished with a failure. Does not wait for that.
   func stop(from ticket: UInt64) {
     lock.lock()
@@ -66,7 +66,7 @@ final class DeviceQueue: @unchecked Sendable {
     for submission in dropped.reversed() { submission.finish(Executor.stopped) }
   }
 
-  /// Nothing is added any more. The device's thread ends when nothing is left to run.
+  /// Called when no more will be added. The device's thread ends when there is nothing left to run.
   func close() {
     lock.lock()
     isClosed = true
@@ -84,14 +84,14 @@ final class DeviceQueue: @unchecked Sendable {
       waiting.removeAll(keepingCapacity: true)
       next = 0
     } else if next >= 64, next &* 2 >= waiting.count {
-      // A device that always has something to do never runs empty.
+      // A device that always has work never runs empty.
       waiting.removeFirst(next)
       next = 0
     }
     return submission
   }
 
-  /// With the lock held, which it gives up meanwhile.
+  /// With the lock held, which is released meanwhile.
   private func run(_ submission: any Submission) {
     isRunning = true
     runningTicket = submission.ticket
@@ -120,7 +120,7 @@ final class DeviceQueue: @unchecked Sendable {
         lastWork = Clock.now
       } else if isRunning || Clock.now &- lastWork < DeviceQueue.sleepAfterNanoseconds {
         thread = .dozing
-        // Whoever is at work now needs the cores; what comes meanwhile would wait for it in any case.
+        // The thread that runs work needs the cores; new submissions would wait for it in any case.
         lock.sleep(until: Deadline(timeout: isRunning ? DeviceQueue.busyNanoseconds : DeviceQueue.dozeNanoseconds))
       } else {
         thread = .sleeping

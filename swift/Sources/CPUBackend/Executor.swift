@@ -2,13 +2,13 @@ import CPUKernels
 import GatedDeltaTypes
 import Synchronization
 
-/// Runs ops one after the other for a device. Used by one thread at a time, but for `stop`.
+/// Runs ops one after the other for a device. Used by one thread at a time, except for `stop`.
 final class Executor {
   let kernels: gd_cpu_kernels
   let threads: Int
   private let scratch: PageRange
   private var bounds: GrowingBuffer<Int64>
-  /// Per-sequence parameters of the op that runs; the second array is for the op that has two pools.
+  /// Per-sequence parameters of the current op; the second array is for the op with two pools.
   private var sequences = GrowingBuffer<gd_cpu_sequence>()
   private var otherSequences = GrowingBuffer<gd_cpu_sequence>()
   private var stores = GrowingBuffer<gd_cpu_state_store>()
@@ -16,15 +16,15 @@ final class Executor {
   private let staging = Staging()
   private let otherStaging = Staging()
   let attentionPlan = AttentionPlan()
-  /// Its place among those that the pool's threads help; nil where there is none left.
+  /// Its place among the devices that the pool's threads help; nil if there is none left.
   private let crew: Crew?
-  /// What the op that runs was estimated to take one thread.
+  /// The estimated time of the current op on one thread.
   private var estimate = 0.0
 
-  /// What `stop` sets and the kernels look at.
+  /// Set by `stop`, read by the kernels.
   private let stopWord: UnsafeMutablePointer<Atomic<UInt32>>
 
-  /// Estimated work below this a thread is not worth telling one.
+  /// Estimated work below which another thread is not worth notifying.
   static let worthAThread = 4000.0
   private let leastNanoseconds: Double
 
@@ -47,16 +47,16 @@ final class Executor {
     stopWord.deallocate()
   }
 
-  /// Ends what runs after the work item that it is at, and every later run at once, with a failure. From any thread.
+  /// Ends the current run after its current work item, and every later run at once, with a failure. From any thread.
   func stop() { stopWord.pointee.store(1, ordering: .relaxed) }
 
   private var isStopped: Bool { stopWord.pointee.load(ordering: .relaxed) != 0 }
 
-  /// - Throws: the failure of an op, with the op's name; those after it have not run. Also once it was stopped.
+  /// - Throws: the failure of an op, with the op's name; later ops have not run. Also after `stop`.
   func run(_ ops: [EncodedOp]) throws(Failure) {
     if let crew { ThreadPool.shared.begin(crew) }
     defer { if let crew { ThreadPool.shared.end(crew) } }
-    // By index: an op in a variable of its own would be a copy, with a count up and down for each of its buffers.
+    // By index: a copy of an op would retain and release each of its buffers.
     for index in ops.indices {
       do throws(Failure) {
         try run(ops, index)
@@ -69,7 +69,7 @@ final class Executor {
     }
   }
 
-  /// What becomes of work whose device has no owner any more.
+  /// The failure of work whose device has lost its owner.
   static let stopped = Failure(.state, argument: "device", expected: "an open device", received: "one that has ended")
 
   // MARK: The ops
@@ -192,7 +192,7 @@ final class Executor {
 
   // MARK: Slots
 
-  /// Copies what the op reads and also writes for another sequence, before it writes anything.
+  /// Copies the slots that the op reads and also writes for another sequence, before it writes anything.
   private func stage(_ sequences: Sequences, of pool: Pool, in staging: Staging) throws(Failure) {
     staging.clear()
     guard !sequences.stagedReads.isEmpty, pool.slotBytes > 0 else { return }
@@ -202,7 +202,7 @@ final class Executor {
     copy(staging.copies.count, slotBytes: pool.slotBytes)
   }
 
-  /// - Parameter source: where read slots are instead of the pool, if it is there.
+  /// - Parameter source: the tensor that read slots index instead of the pool, if any.
   private func fill(
     _ buffer: inout GrowingBuffer<gd_cpu_sequence>, _ sequences: Sequences, _ pool: Pool, _ staging: Staging,
     from source: Pool = .none
@@ -243,14 +243,14 @@ final class Executor {
     return max(1, Int(nanoseconds / leastNanoseconds))
   }
 
-  /// Several parts a thread, for work that reads each byte once and so has no use for finding the same part again: a
-  /// thread whose core is taken for a while holds up the others by one of its parts, not by all that it has left.
+  /// Several parts per thread, for work that reads each byte once and so gains nothing from running a part on the same
+  /// thread again: a thread that loses its core for a while then delays the others by one part, not by its whole share.
   func smallParts(nanoseconds: Double) -> Int {
     let parts = parts(nanoseconds: nanoseconds)
     return parts > 1 ? min(8 &* parts, ThreadPool.mostParts) : parts
   }
 
-  /// Whole heads where there are enough of them for every part, else blocks of rows.
+  /// Whole heads if there are enough of them for every part, else blocks of rows.
   private func rowsPerItem(_ valueDim: Int, heads: Int, parts: Int) -> Int {
     guard parts > 1, heads > 0, heads % parts != 0, heads < 4 &* parts else { return valueDim }
     let blocks = (4 &* parts &+ heads &- 1) / heads
@@ -271,7 +271,7 @@ final class Executor {
     return parts
   }
 
-  /// Shares of equal cost: an item of a sequence costs its tokens and `base` more.
+  /// Shares of equal cost: an item of a sequence costs its number of tokens plus `base`.
   private func cut(_ sequences: Sequences, itemsEach: Int64, base: Int, parts: Int) -> Int {
     guard sequences.count > 1 else { return cut(itemsEach &* Int64(sequences.count), parts: parts) }
     let total = Double(sequences.rowCount) + Double(base) * Double(sequences.count)
@@ -295,7 +295,7 @@ final class Executor {
     return parts
   }
 
-  /// Shares of equal cost, where each of the costs is that of `itemsEach` items.
+  /// Shares of equal cost; each entry of costs covers `itemsEach` items.
   func cut(_ costs: [Double], itemsEach: Int, parts: Int) -> Int {
     let items = costs.count &* itemsEach
     let parts = max(1, min(parts, items))
@@ -318,7 +318,7 @@ final class Executor {
 
   func launch<Params>(_ kernel: OpaqueRun?, _ params: inout Params, _ parts: Int) {
     guard let kernel, bounds.start[parts] > 0 else { return }
-    // An atomic word lies in memory as a plain one does, which is how C reads it.
+    // An atomic word has the layout of a plain one, and C reads it as such.
     let stop = UnsafePointer<UInt32>(OpaquePointer(stopWord))
     withUnsafePointer(to: &params) { params in
       let job = PoolJob(run: kernel, op: UnsafeRawPointer(params), bounds: UnsafePointer(bounds.start), parts: parts,

@@ -15,7 +15,7 @@ extension gd_cpu_tensor {
       dtype: view.dtype.rawValue)
   }
 
-  /// NULL where there is none.
+  /// NULL if there is none.
   init(_ view: TensorView?) {
     if let view {
       self.init(view)
@@ -42,7 +42,7 @@ extension gd_cpu_heads {
 }
 
 extension gd_cpu_heads {
-  /// The shape alone: a commit normalises nothing.
+  /// Only the shape: a commit normalises nothing.
   init(_ op: CommitGatedDelta) {
     self.init(
       key_heads: Int64(op.keyHeads), value_heads: Int64(op.valueHeads), key_dim: Int64(op.keyDim),
@@ -52,7 +52,7 @@ extension gd_cpu_heads {
 }
 
 extension gd_cpu_records {
-  /// NULL where there are none.
+  /// NULL if there are none.
   init(_ records: Records?) {
     func floats(_ view: TensorView?) -> UnsafeMutablePointer<Float>? {
       view?.pointer.assumingMemoryBound(to: Float.self)
@@ -78,10 +78,10 @@ extension gd_cpu_gates {
 }
 
 extension Sequences {
-  /// Rows of all sequences together.
+  /// The number of rows of all sequences together.
   var rowCount: Int { Int(starts[count]) }
 
-  /// Rows of one that the op takes.
+  /// The rows of one sequence that the op takes.
   func rows(of index: Int) -> Int64 {
     if let counts { return Int64(counts[index]) }
     return Int64(starts[index &+ 1]) &- Int64(starts[index])
@@ -90,7 +90,7 @@ extension Sequences {
   func cost(of index: Int, base: Int) -> Double { Double(starts[index &+ 1]) - Double(starts[index]) + Double(base) }
 }
 
-/// The slots of a pool; without one, none.
+/// The slots of a pool; empty without a pool.
 struct Pool: @unchecked Sendable {
   private let start: UnsafeMutableRawPointer?
   let slotBytes: Int
@@ -112,7 +112,7 @@ struct Pool: @unchecked Sendable {
   }
 }
 
-/// Plain memory that is reused from op to op and only ever grows.
+/// Plain memory that is reused from op to op and never shrinks.
 struct GrowingBuffer<Element: BitwiseCopyable>: ~Copyable {
   private(set) var start: UnsafeMutablePointer<Element>
   private var capacity: Int
@@ -124,7 +124,7 @@ struct GrowingBuffer<Element: BitwiseCopyable>: ~Copyable {
 
   deinit { start.deallocate() }
 
-  /// Puts an element behind the first `count`, which stay.
+  /// Adds an element after the first `count`, which stay.
   mutating func append(_ element: Element, at count: Int) {
     if count >= capacity {
       let larger = UnsafeMutablePointer<Element>.allocate(capacity: capacity &* 2)

@@ -2,20 +2,20 @@ import CPUKernels
 import Synchronization
 import Threading
 
-/// Where one thread waits: it spins for a while, then sleeps until it is woken.
+/// Lets one thread wait: it spins for a while, then sleeps until it is woken.
 final class Parking: @unchecked Sendable {
-  /// How long a thread looks for what it waits for before it sleeps.
+  /// The time that a thread spins before it sleeps.
   static let spinNanoseconds: UInt64 = 50_000
-  /// The same where other work wants the cores: about what it costs to sleep and be woken.
+  /// The same when other work competes for the cores: about the cost of sleeping and being woken.
   static let crowdedSpinNanoseconds: UInt64 = 5_000
 
   private let parked = Atomic<Bool>(false)
   private let lock = Lock()
 
-  /// Whether the thread sleeps, or is about to.
+  /// True if the thread sleeps, or is about to.
   var isParked: Bool { parked.load(ordering: .sequentiallyConsistent) }
 
-  /// Returns once `condition` holds. Whoever makes it hold calls `wakeIfParked` after that.
+  /// Returns once `condition` holds. The thread that makes it hold must then call `wakeIfParked`.
   func wait(until condition: () -> Bool) {
     var start: UInt64 = 0
     var limit = Parking.spinNanoseconds
@@ -32,7 +32,7 @@ final class Parking: @unchecked Sendable {
         break
       }
     }
-    // Rarely reached while there is enough to do, so that the question costs nothing that matters.
+    // Rarely reached while there is enough work, so the cost of asking does not matter.
     Crowding.shared.look(at: Clock.now)
     lock.lock()
     parked.store(true, ordering: .sequentiallyConsistent)

@@ -6,9 +6,9 @@ import CPUKernels
   import Glibc
 #endif
 
-/// What this machine is.
+/// The processor and its cores.
 enum Processor {
-  /// Cores that this process may use, at least 1: those that it may run on, but no more than it is given the time of.
+  /// Cores that this process may use, at least 1: those in its affinity mask, but no more than its CPU quota.
   static let usableCores: Int = {
     let cores = Int(gd_cpu_usable_cores())
     #if os(Linux)

@@ -1,12 +1,12 @@
 import CPUKernels
 import GatedDeltaTypes
 
-/// Copies of the slots that an op both reads and, for another sequence, writes: every read sees the pool as it was
-/// before the op. Empty, and free of cost, for an op in place.
+/// Copies of the slots that an op reads and also writes for another sequence: every read sees the pool as it was before
+/// the op. Empty and free for an op in place.
 final class Staging {
-  /// What is to be copied before the op runs.
+  /// The copies to make before the op runs.
   private(set) var copies: [gd_cpu_slot_copy] = []
-  /// By sequence; empty where nothing is staged.
+  /// By sequence; empty if nothing is staged.
   private var copyOfSequence: [UnsafeMutableRawPointer?] = []
   private var memory: PageRange?
   private var capacity = 0
@@ -17,7 +17,7 @@ final class Staging {
     copyOfSequence.removeAll(keepingCapacity: true)
   }
 
-  /// One copy a slot, however many sequences read it.
+  /// One copy per slot, however many sequences read it.
   func plan(_ sequences: Sequences, _ pool: Pool) throws(Failure) {
     var placeOfSlot: [Int32: Int] = [:]
     for sequence in sequences.stagedReads {
@@ -36,7 +36,7 @@ final class Staging {
     }
   }
 
-  /// Where the sequence finds its old state, if it was copied.
+  /// The address of the sequence's old state, if it was copied.
   func copy(of sequence: Int) -> UnsafeMutableRawPointer? {
     copyOfSequence.isEmpty ? nil : copyOfSequence[sequence]
   }

@@ -2,29 +2,29 @@ import CPUKernels
 import Synchronization
 import Threading
 
-/// The threads that help, one pool for the process, shared by its devices.
+/// The helper threads: one pool for the process, shared by its devices.
 ///
-/// A job takes the helpers that it may have for as long as it runs; with none it is done by the caller alone. Which
-/// thread does what changes no bit. Devices that work at the same time share the cores evenly: each has its share less
-/// the thread that calls, and what a device of few threads leaves goes to the others.
+/// A job holds its helpers while it runs; without helpers the caller runs it alone. No bit depends on which thread does
+/// what. Devices that work at the same time share the cores evenly: each has its share, less the calling thread, and
+/// cores that a device of few threads leaves go to the others.
 ///
-/// Of a job with a part a thread, part i belongs to its i-th helper and part 0 to the caller, and a device takes its
-/// helpers in one order, so that from call to call a thread finds the same heads in its cache. A part whose helper is
-/// late (asleep, or its core taken) is run by whoever is done first.
+/// If a job has one part per thread, part i belongs to its i-th helper and part 0 to the caller. A device takes its
+/// helpers in a fixed order, so that a thread finds the same heads in its cache from call to call. If a helper is late
+/// (asleep, or without a core), the first thread that is done runs its part.
 final class ThreadPool: @unchecked Sendable {
   static let shared = ThreadPool()
   static let mostParts = 1024
-  /// Devices that can be helped at the same time; any more of them work alone.
+  /// The number of devices that can be helped at the same time; further ones work alone.
   static let mostCrews = 1024
-  /// How long after its last job a device still counts as at work: the time between two submissions.
+  /// The time after its last job during which a device still counts as active: the gap between two submissions.
   static let graceNanoseconds: UInt64 = 100_000
-  /// Work below this, estimated on one thread, wakes no helper while the cores are wanted by others.
+  /// Work below this, estimated on one thread, wakes no helper while other work competes for the cores.
   static let smallNanoseconds = 200_000.0
 
   private let cores: Int
   private let lock = Lock()
   private let crews: UnsafeMutablePointer<Crew?>
-  /// Crews made so far, and those that a device has.
+  /// The crews created so far, and those in use by a device.
   private let crewCount = Atomic<Int>(0)
   private let openCrews = Atomic<Int>(0)
   private var freeCrews: [Crew] = []
@@ -42,7 +42,7 @@ final class ThreadPool: @unchecked Sendable {
 
   // MARK: Devices
 
-  /// A place for a device of `threads` threads; nil where there is none left. To be given back by `leave`.
+  /// A place for a device of `threads` threads; nil if there is none left. Return it with `leave`.
   func join(threads: Int) -> Crew? {
     lock.lock()
     defer { lock.unlock() }
@@ -69,7 +69,7 @@ final class ThreadPool: @unchecked Sendable {
     lock.unlock()
   }
 
-  /// A device begins to work through a submission, and ends it.
+  /// A device begins or ends work on a submission.
   func begin(_ crew: Crew) { crew.busyUntil.store(.max, ordering: .relaxed) }
 
   func end(_ crew: Crew) {
@@ -77,17 +77,17 @@ final class ThreadPool: @unchecked Sendable {
     crew.busyUntil.store(isAlone ? 0 : Clock.now &+ ThreadPool.graceNanoseconds, ordering: .relaxed)
   }
 
-  /// Which of the helpers a device may take: up to `count` of them, from the `first` on.
+  /// The helpers that a device may take: up to `count` of them, from `first` on.
   struct Share: Equatable {
     var first: Int
     var count: Int
   }
 
-  /// The share of one of the devices that are at work.
+  /// The share of one of the active devices.
   ///
   /// - Parameters:
-  ///   - others: how many other devices are at work, `before` of them ahead in the order of devices.
-  ///   - othersThreads: the threads that those use at most, all together.
+  ///   - others: the number of other active devices, `before` of them ahead in the order of devices.
+  ///   - othersThreads: the number of threads that those use at most, in total.
   static func share(cores: Int, others: Int, before: Int, othersThreads: Int) -> Share {
     let each = cores / (others &+ 1)
     let spare = cores % (others &+ 1)
@@ -111,12 +111,12 @@ final class ThreadPool: @unchecked Sendable {
 
   // MARK: Jobs
 
-  /// Runs every part; `scratch` is the caller's, and the work is estimated to take one thread `nanoseconds`. False, with
-  /// nothing run, where nobody is to help.
+  /// Runs every part; `scratch` belongs to the caller, and `nanoseconds` is the estimated time on one thread. False,
+  /// with nothing run, if there are no helpers.
   func run(_ work: PoolJob, nanoseconds: Double, in crew: Crew, scratch: UnsafeMutableRawPointer) -> Bool {
     let now = Clock.now
     let share = share(of: crew, at: now)
-    // A job may have more parts than its device has threads: each begins with one of its own stretch.
+    // A job may have more parts than its device has threads: each thread begins in its own range.
     let threads = max(1, min(work.parts, crew.threads.load(ordering: .relaxed)))
     let stretch = work.parts / threads
     let wanted = min(threads &- 1, share.count)
@@ -168,10 +168,10 @@ final class ThreadPool: @unchecked Sendable {
 /// One thread of the pool.
 private final class PoolWorker: @unchecked Sendable {
   let parking = Parking()
-  /// Whose job it helps with, plus 1; 0: nobody's.
+  /// The index of the crew that it helps, plus 1; 0 for none.
   private let owner = Atomic<Int>(0)
-  /// What it was told last: the job's number, the crew's index, and which part is its own. The thread looks at it all the
-  /// time, so that it lies apart from what others change.
+  /// The last message: the job's number, the crew's index, and the thread's part. The thread polls it, so it has a
+  /// cache line of its own.
   private let message: UnsafeMutablePointer<Atomic<UInt64>>
 
   init() {
@@ -188,14 +188,14 @@ private final class PoolWorker: @unchecked Sendable {
       && owner.compareExchange(expected: 0, desired: crew.index &+ 1, ordering: .acquiring).exchanged
   }
 
-  /// False where it is not the crew's.
+  /// False if it does not belong to the crew.
   func release(from crew: Crew) -> Bool {
     guard owner.load(ordering: .relaxed) == crew.index &+ 1 else { return false }
     owner.store(0, ordering: .releasing)
     return true
   }
 
-  /// Sends it to the current job of a crew. A message that it missed, since it was late, is lost with that job.
+  /// Sends it to the current job of a crew. A message that it misses because it is late is lost with that job.
   func tell(_ crew: Crew, own part: Int, number: UInt64) {
     let place = UInt64(crew.index) << PoolWorker.partBits | UInt64(part)
     message.pointee.store(
@@ -203,7 +203,7 @@ private final class PoolWorker: @unchecked Sendable {
     parking.wakeIfParked()
   }
 
-  /// The thread's life. `crewAt` finds a crew by its index.
+  /// The thread's main loop. `crewAt` finds a crew by its index.
   func work(named name: String, scratch: PageRange, crewAt: (Int) -> Crew?) {
     gd_cpu_name_thread(name)
     _ = gd_cpu_float_environment_enter()

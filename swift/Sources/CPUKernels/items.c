@@ -1,4 +1,4 @@
-/* How ops are cut into work items; the kernels count the same way. */
+/* The work items of each op; the kernels count in the same way. */
 #include "tables.h"
 
 float gd_cpu_zeros[GD_CPU_MAX_DIM * GD_CPU_MAX_DIM];

@@ -1,4 +1,4 @@
-/* What the kernels ask of the processor and the system: which instruction set, the floating-point mode, the cores. */
+/* The processor and the system: the instruction set, the floating-point mode, the cores. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1
 #endif
@@ -82,7 +82,7 @@ const gd_cpu_kernels *gd_cpu_kernels_best(void) {
 }
 
 #if defined(__x86_64__)
-/* Round to nearest, denormals as they are, exceptions masked: what the x86-64 ABI starts a thread with. */
+/* Round to nearest, denormals kept, exceptions masked: the mode in which the x86-64 ABI starts a thread. */
 enum { MODE = 0x1f80 };
 
 uint64_t gd_cpu_float_environment_enter(void) {
@@ -147,7 +147,7 @@ uint64_t gd_cpu_nanoseconds(void) {
 }
 
 #if defined(__linux__)
-/* How long the calling thread has waited for a core in all, in nanoseconds; negative where the system does not say. */
+/* The total time that the calling thread has waited for a core, in nanoseconds; negative where the system does not tell. */
 static int64_t waited_for_core(void) {
   char text[96];
   int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
@@ -164,15 +164,15 @@ static int64_t waited_for_core(void) {
 
 int32_t gd_cpu_lost_core(void) {
 #if defined(__linux__)
-  /* Nanoseconds, and a part of the time, that a thread may wait without somebody else wanting its core. */
+  /* Nanoseconds, and a fraction of the time, that a thread may wait without this counting as contention. */
   enum { SHORT = 200000, SHARE = 10 };
   static _Thread_local long seen = -1;
   static _Thread_local int64_t waited, since;
   struct rusage usage;
   if (getrusage(RUSAGE_THREAD, &usage) != 0 || usage.ru_nivcsw == seen) return 0;
   int64_t wait = waited_for_core(), now = (int64_t)gd_cpu_nanoseconds();
-  /* Where all cores are in use, a thread of this very process that looks whether the work is done takes one for a moment:
-   * nobody who wants it. What other work takes it for are milliseconds. */
+  /* When all cores are in use, a thread of this process that checks whether the work is done takes one for a moment: this
+   * is no contention. Other work takes a core for milliseconds. */
   int32_t lost = seen >= 0 && (wait < 0 || (wait - waited >= SHORT && wait - waited >= (now - since) / SHARE));
   seen = usage.ru_nivcsw;
   waited = wait;

@@ -1,4 +1,4 @@
-/* What the files of this folder share and nobody else sees. */
+/* Shared by the files of this folder only. */
 #ifndef GATED_DELTA_CPU_TABLES_H
 #define GATED_DELTA_CPU_TABLES_H
 
@@ -22,7 +22,7 @@ void gd_cpu_copy_slots_run(const void *op, int64_t begin, int64_t end, void *scr
 /* Monotonic time. */
 uint64_t gd_cpu_nanoseconds(void);
 
-/* Whether the work is to end: see gd_cpu_run. */
+/* True if the work must end: see gd_cpu_run. */
 static inline __attribute__((always_inline, unused)) int gd_cpu_stopped(const uint32_t *stop) {
   return __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;
 }

@@ -3,7 +3,7 @@ import CGatedDelta
 import GatedDeltaTypes
 import MetalBackend
 
-/// Which backends this build has, and which one `auto` means: the one place that names them.
+/// The backends of this build, and the one that `auto` means: the only place that names them.
 enum Backends {
   static let threadLimit = 1024
 
@@ -21,7 +21,7 @@ enum Backends {
     }
   }
 
-  /// Metal where there is a real GPU, else the CPU: an emulation is only ever asked for by name.
+  /// Metal where there is a real GPU, else the CPU: an emulation must be asked for by name.
   private static func automatic(threads: Int) throws(Failure) -> any Backend {
     if !MetalBackend.isEmulated, let metal = try? MetalBackend.open() { return metal }
     return try CPUBackend.open(threads: threads)

@@ -2,7 +2,7 @@
 public final class Add: Sendable {
   public let tokens, heads, dim: Int
   public let a, b, out: TensorView
-  /// Whether `out` is the very memory of `a` or of `b`, in the same layout. Otherwise it overlaps neither.
+  /// True if `out` is the same memory as `a` or `b`, in the same layout. Otherwise it overlaps neither.
   public let replacesA, replacesB: Bool
 
   public init(

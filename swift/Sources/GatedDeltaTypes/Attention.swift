@@ -38,17 +38,18 @@ public final class Attention: Sendable {
   }
 }
 
-/// Where the keys and values of an attention's sequences lie, and how its rows are rotated. Validated: every page that a
-/// sequence needs is there, and no page that one writes to is in use elsewhere.
+/// The keys and values of an attention's sequences, and the rotation of its rows. Validated: every page that a sequence
+/// needs exists, and no page that a sequence writes to is in use elsewhere.
 public final class PagedSequences: Sendable {
-  /// By sequence: tokens before this op's.
+  /// For each sequence, the number of tokens before this op's.
   public let pastTokens: [Int32]
-  /// `pagesPerSequence` entries a sequence, of which only those for its tokens are page numbers.
+  /// `pagesPerSequence` entries per sequence, of which only those for its tokens are page numbers.
   public let pageTable: [Int32]
   public let pagesPerSequence: Int
-  /// As they were given; nil where each row has its token's.
+  /// As the caller gave them; nil if each row has the position of its token.
   public let positions: [Int32]?
-  /// By row `rotaryDim` floats: the cosines of its angles, then the sines. Rows of no sequence are not there.
+  /// For each row `rotaryDim` floats: the cosines of its angles, then the sines. Rows that belong to no sequence are
+  /// left out.
   public let rotation: [Float]
 
   public init(

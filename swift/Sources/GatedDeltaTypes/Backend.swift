@@ -24,10 +24,10 @@ public struct DeviceDescription: Sendable {
 /// An op of a submission.
 public struct EncodedOp: Sendable {
   public var op: Op
-  /// What the caller encoded it as, such as `gatedDeltaNetInplace` for what is run as a `gatedDelta`. A failure while it
-  /// runs carries this name.
+  /// The name under which the caller encoded it, such as `gatedDeltaNetInplace` for an op that runs as `gatedDelta`. A
+  /// failure while it runs carries this name.
   public let name: StaticString
-  /// Whether it reads or writes memory that is not the library's own (`Memory.isWrapped`).
+  /// True if it reads or writes memory that is not the library's own (`Memory.isWrapped`).
   public let borrows: Bool
 
   public init(_ op: consuming Op, name: StaticString, borrows: Bool) {
@@ -37,8 +37,8 @@ public struct EncodedOp: Sendable {
   }
 }
 
-/// The ops of one commit. The backend calls `finish` once, from any thread, when the last op is done or one has failed;
-/// of the submission's memory it touches nothing any more by then.
+/// The ops of one commit. The backend calls `finish` once, from any thread, when the last op is done or one has failed,
+/// and touches none of the submission's memory after that.
 public protocol Submission: AnyObject, Sendable {
   /// Later submissions of a device have higher tickets.
   var ticket: UInt64 { get }
@@ -46,7 +46,7 @@ public protocol Submission: AnyObject, Sendable {
   func finish(_ failure: Failure?)
 }
 
-/// One open device. Ops that reach it are valid: it checks only what is its own to know (`check`).
+/// One open device. Ops that reach it are valid: it checks only its own limits (`check`).
 public protocol Backend: AnyObject, Sendable {
   var description: DeviceDescription { get }
 
@@ -54,28 +54,29 @@ public protocol Backend: AnyObject, Sendable {
   func allocate(byteCount: Int) throws(Failure) -> Memory
   func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory
 
-  /// Refuses what this backend cannot do, before the op is encoded.
+  /// Refuses an op that this backend cannot run, before the op is encoded.
   func check(_ op: Op) throws(Failure)
 
   /// Runs the submission after those before it, without blocking the caller.
   func submit(_ submission: any Submission)
 
-  /// Compiles what these ops need and calls `done` once, from any thread. Nothing of them runs, and their memory is not
-  /// touched. Does not block the caller.
+  /// Compiles the kernels of these ops and calls `done` once, from any thread. None of them runs, and their memory is
+  /// not touched. Does not block the caller.
   func prepare(_ ops: [EncodedOp], _ done: @escaping @Sendable (Failure?) -> Void)
 
-  /// Called by a thread that is about to block until `submission` has finished: a chance to do the work on it.
+  /// Called by a thread that is about to block until `submission` has finished: an opportunity to run it on that
+  /// thread.
   func assist(_ submission: any Submission)
 
   /// Ends the submissions from `ticket` on as soon as it can, without blocking: those that have not begun never do, and
-  /// of those that run whatever can be left out is. Each is finished, and as ever touches no memory after that. Nothing
-  /// is submitted any more.
+  /// those that run skip as much as possible. Each is finished, and touches no memory after that. No more work is
+  /// submitted.
   func stop(from ticket: UInt64)
 
-  /// What a GPU has spent on what has finished since the device was opened.
+  /// The time that a GPU has spent on finished work since the device was opened.
   var gpuNanoseconds: UInt64 { get }
 
-  /// Called once, and last. What is pending still runs, and the backend ends after it.
+  /// Called once, and last. Pending work still runs, and the backend ends after it.
   func close()
 }
 
@@ -83,6 +84,6 @@ extension Backend {
   /// For backends without a GPU.
   public var gpuNanoseconds: UInt64 { 0 }
 
-  /// For backends whose kernels are compiled already.
+  /// For backends whose kernels are compiled ahead of time.
   public func prepare(_ ops: [EncodedOp], _ done: @escaping @Sendable (Failure?) -> Void) { done(nil) }
 }

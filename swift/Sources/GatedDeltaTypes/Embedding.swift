@@ -1,5 +1,5 @@
-/// Rows of a matrix by number. Which ones its `Sequences` say: `readSlots` are the ids, one a row of `out`, each in
-/// 0..<vocabulary. See `gd_embedding`.
+/// Rows of a matrix by number. The numbers are in its `Sequences`: `readSlots` are the ids, one for each row of `out`,
+/// each in 0..<vocabulary. See `gd_embedding`.
 public final class Embedding: Sendable {
   public let rows, vocabulary, dim: Int
   /// [vocabulary, dim]; see `Quantisation`.

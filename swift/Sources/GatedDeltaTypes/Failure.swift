@@ -1,4 +1,4 @@
-/// Why a call was refused or a submission failed: the status code of the C header, and its text.
+/// The reason why a call was refused or a submission failed: the status code of the C header, and its text.
 public struct Failure: Error, Sendable {
   public enum Code: Int32, Sendable, CaseIterable {
     case invalidArgument = 2
@@ -18,7 +18,7 @@ public struct Failure: Error, Sendable {
   public var code: Code
   /// The op, such as `gatedDelta`; empty outside ops. The core fills it in.
   public var op: String
-  /// The argument by its public (TypeScript) name, such as `readSlots[2]`; empty where no single one is at fault.
+  /// The argument by its public (TypeScript) name, such as `readSlots[2]`; empty if no single one is at fault.
   public var argument: String
   public var expected: String
   public var received: String

@@ -1,4 +1,4 @@
-/// A product of rows with a matrix, and a residual where there is one. See `gd_linear`.
+/// A product of rows with a matrix, plus an optional residual. See `gd_linear`.
 public final class Linear: Sendable {
   public let rows, inFeatures, outFeatures: Int
   public let x: TensorView
@@ -7,7 +7,7 @@ public final class Linear: Sendable {
   public let quantisation: Quantisation?
   public let residual: TensorView?
   public let out: TensorView
-  /// Whether `out` is the very memory of `residual`, in the same layout. Otherwise it overlaps no other tensor.
+  /// True if `out` is the same memory as `residual`, in the same layout. Otherwise it overlaps no other tensor.
   public let replacesResidual: Bool
 
   public init(
@@ -29,9 +29,9 @@ public final class Linear: Sendable {
 /// MLX's affine form of a matrix [rows, columns], which is then of u32 words, contiguous: a row is one little-endian
 /// stream of numbers q, and element = fma(q, scale, bias). Its view's token stride is the words of a row.
 public struct Quantisation: Sendable {
-  /// Of a number: 2, 3, 4, 5, 6 or 8.
+  /// Bits of a number: 2, 3, 4, 5, 6 or 8.
   public let bits: Int
-  /// Columns that share a scale and a bias: 32, 64 or 128. The columns are a multiple of it.
+  /// Columns that share a scale and a bias: 32, 64 or 128. The number of columns is a multiple of it.
   public let group: Int
   /// [rows, columns / group], contiguous, both of one float dtype.
   public let scales, biases: TensorView

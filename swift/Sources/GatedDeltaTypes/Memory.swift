@@ -1,9 +1,9 @@
-/// Memory that JavaScript and a device share. Whoever holds a reference keeps it alive: the handle table while the
-/// buffer is not released, encoded and pending work until it has finished. Backends subclass it.
+/// Memory that JavaScript and a device share. References keep it alive: that of the handle table until the buffer is
+/// released, those of encoded and pending work until it has finished. Backends subclass it.
 open class Memory: @unchecked Sendable {
   public let pointer: UnsafeMutableRawPointer
   public let byteCount: Int
-  /// Borrowed from the caller (`gd_buffer_wrap`): not ours to free.
+  /// Borrowed from the caller (`gd_buffer_wrap`): never freed here.
   public let isWrapped: Bool
 
   public init(pointer: UnsafeMutableRawPointer, byteCount: Int, isWrapped: Bool) {
@@ -13,8 +13,8 @@ open class Memory: @unchecked Sendable {
   }
 }
 
-/// A validated tensor: every element that its op can touch lies inside `memory`. What the dimensions are is the op's
-/// to say; strides are in elements and never 0.
+/// A validated tensor: every element that its op can touch lies inside `memory`. The op defines the dimensions; strides
+/// are in elements and never 0.
 public struct TensorView: Sendable {
   public var memory: Memory
   /// Bytes from the start of `memory`.

@@ -1,4 +1,4 @@
-// Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
+// Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.
 
 /// A validated op and, where it has any, the part that index data decides.
 public enum Op: Sendable {

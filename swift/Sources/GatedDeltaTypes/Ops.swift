@@ -1,5 +1,5 @@
-/// Validated ops. Shapes, layouts and formulas are those of `gated_delta.h`; names are the public ones. What varies
-/// between replays of a plan (index data) is apart, in `Sequences`.
+/// Validated ops. Shapes, layouts and formulas are those of `gated_delta.h`; names are the public ones. Index data,
+/// which varies between replays of a plan, is kept separately in `Sequences`.
 
 public final class GatedDelta: Sendable {
   public let tokens, keyHeads, valueHeads, keyDim, valueDim, slots: Int
@@ -11,13 +11,13 @@ public final class GatedDelta: Sendable {
   public let algorithm: Algorithm
   public let qkNormEps, scale, gateBound: Float
   public let query, key, value, gate, beta: TensorView
-  /// Present exactly where `gateForm.isRaw`.
+  /// Present if and only if `gateForm.isRaw`.
   public let raw: RawGate?
-  /// Absent where no slot is read or written.
+  /// Absent if no slot is read or written.
   public let state: TensorView?
   public let out: TensorView
   public let states: StateTensors
-  /// What a commit takes; absent where none is to follow.
+  /// The records for a later commit; absent if there will be none.
   public let records: Records?
 
   public init(
@@ -54,11 +54,11 @@ public final class GatedDelta: Sendable {
     self.records = records
   }
 
-  /// Of states, wherever they lie.
+  /// The dtype of the states, in the pool and elsewhere.
   public var stateDType: DType { states.dtype(or: state) }
 }
 
-/// What the raw gate forms take beside the gate.
+/// The additional arguments of the raw gate forms.
 public struct RawGate: Sendable {
   public var aLog, dtBias: TensorView
   public init(aLog: TensorView, dtBias: TensorView) {
@@ -92,7 +92,7 @@ public final class CausalConv1d: Sendable {
     self.states = states
   }
 
-  /// Of states, wherever they lie.
+  /// The dtype of the states, in the pool and elsewhere.
   public var stateDType: DType { states.dtype(or: state) }
 }
 
@@ -132,7 +132,7 @@ public final class GatedDeltaStep: Sendable {
   public let qkNormEps, scale, gateBound, normEps: Float
   public let x, convWeight: TensorView
   public let convBias: TensorView?
-  /// Absent, both, where no slot is read or written.
+  /// Both absent if no slot is read or written.
   public let convState, state: TensorView?
   public let gate, beta: TensorView
   public let raw: RawGate?

@@ -4,6 +4,6 @@ extension DType {
 }
 
 extension GateForm {
-  /// The raw forms take `aLog` and `dtBias` beside the gate.
+  /// The raw forms also take `aLog` and `dtBias`.
   public var isRaw: Bool { rawValue >= GateForm.raw.rawValue }
 }

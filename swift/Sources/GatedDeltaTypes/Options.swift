@@ -1,4 +1,4 @@
-// Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.
+// Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.
 
 /// An option with the name that the public (TypeScript) API has for it: messages use it.
 public protocol NamedOption: RawRepresentable<UInt32>, CaseIterable, Sendable {

@@ -1,6 +1,6 @@
-/// The ragged batch of one op: which rows belong to which sequence, and which slots each reads and writes. Validated:
-/// starts are non-decreasing, begin at 0 and end within the op's rows; slots are -1 or inside the pool (read slots inside
-/// the source, where the op has one); no slot is written twice.
+/// The ragged batch of one op: the rows of each sequence, and the slots that each reads and writes. Validated: starts
+/// are non-decreasing, begin at 0 and end within the op's rows; slots are -1 or inside the pool (read slots inside the
+/// source, if the op has one); no slot is written twice.
 public struct Sequences: Sendable {
   private struct Fields: Sendable {
     var count: Int
@@ -9,8 +9,8 @@ public struct Sequences: Sendable {
     var counts: [Int32]?
     var pages: PagedSequences?
   }
-  /// All fields behind one reference: ops are copied with their sequences on the way to every backend, and a copy then
-  /// retains one object instead of eight.
+  /// All fields are behind one reference: ops are copied with their sequences on the way to every backend, and a copy
+  /// then retains one object instead of eight.
   private final class Storage: Sendable {
     let fields: Fields
     init(_ fields: Fields) { self.fields = fields }
@@ -32,7 +32,7 @@ public struct Sequences: Sendable {
     _read { yield storage.fields.starts }
     set { change { $0.starts = newValue } }
   }
-  /// -1 starts from zero. Of an `embedding`: its ids, and all there is beside their count.
+  /// -1 starts from zero. In an `embedding`: its ids, which are all that there is except for their count.
   public var readSlots: [Int32] {
     _read { yield storage.fields.readSlots }
     set { change { $0.readSlots = newValue } }
@@ -43,29 +43,28 @@ public struct Sequences: Sendable {
     set { change { $0.writeSlots = newValue } }
   }
   /// Indices of the sequences whose read slot another sequence of this op writes. Every read sees the pool as it was
-  /// before the op, so a backend copies the slots that these read aside before it writes any. None where reads come from
-  /// a source.
+  /// before the op, so a backend copies these slots before it writes any. Empty if reads come from a source.
   public var stagedReads: [Int32] {
     _read { yield storage.fields.stagedReads }
     set { change { $0.stagedReads = newValue } }
   }
-  /// Nil where final states are all that is stored.
+  /// Nil if only final states are stored.
   public var stores: StateStores? {
     _read { yield storage.fields.stores }
     set { change { $0.stores = newValue } }
   }
-  /// Of a commit: how many of its rows each sequence takes, 0 and up. Nil for the other ops, which take all.
+  /// In a commit: the number of its rows that each sequence takes, 0 or more. Nil for the other ops, which take all.
   public var counts: [Int32]? {
     _read { yield storage.fields.counts }
     set { change { $0.counts = newValue } }
   }
-  /// Of an attention, whose sequences have pages instead of slots; nil for the other ops.
+  /// In an attention, whose sequences have pages instead of slots; nil for the other ops.
   public var pages: PagedSequences? {
     _read { yield storage.fields.pages }
     set { change { $0.pages = newValue } }
   }
 
-  /// Of an attention.
+  /// The sequences of an attention.
   public init(count: Int, starts: [Int32], pages: PagedSequences) {
     storage = Storage(
       Fields(count: count, starts: starts, readSlots: [], writeSlots: [], stagedReads: [], pages: pages))
@@ -81,8 +80,8 @@ public struct Sequences: Sendable {
         stores: stores, counts: counts))
   }
 
-  /// The same without the sequences that have no rows, write no slot and store nothing; nil where there are none of
-  /// those. At least one sequence stays.
+  /// The same without the sequences that have no rows, write no slot and store nothing; nil if there are no such
+  /// sequences. At least one sequence stays.
   public func withoutIdle() -> Sequences? {
     guard count > 1, writeSlots.contains(where: { $0 < 0 }) else { return nil }
     let kept = (0..<count).filter { !isIdle($0) }
@@ -96,7 +95,7 @@ public struct Sequences: Sendable {
     return stores?.of(sequence).isEmpty ?? true
   }
 
-  /// These sequences, in ascending order, where all others have no rows and store nothing.
+  /// These sequences, in ascending order, if all others have no rows and store nothing.
   private func only(_ kept: [Int]) -> Sequences {
     var result = Sequences(
       count: kept.count, starts: [], readSlots: readSlots.isEmpty ? [] : kept.map { readSlots[$0] },
@@ -116,7 +115,7 @@ public struct Sequences: Sendable {
   }
 }
 
-/// States that an op stores along the way: its snapshots and checkpoints, sequence by sequence.
+/// States that an op stores before the end: its snapshots and checkpoints, sequence by sequence.
 public struct StateStores: Sendable, Equatable {
   public enum Target: Sendable, Equatable {
     case slot(Int32)
@@ -125,7 +124,7 @@ public struct StateStores: Sendable, Equatable {
   }
 
   public struct Store: Sendable, Equatable {
-    /// After how many of the sequence's tokens, 0 (the state as it was read) up to all of them.
+    /// The number of the sequence's tokens after which it is stored, from 0 (the state as it was read) to all of them.
     public var tokens: Int32
     public var target: Target
 
@@ -135,7 +134,7 @@ public struct StateStores: Sendable, Equatable {
     }
   }
 
-  /// One more than there are sequences: those of sequence s are `offsets[s]..<offsets[s + 1]`.
+  /// One entry more than sequences: the stores of sequence s are `offsets[s]..<offsets[s + 1]`.
   public var offsets: [Int32]
   /// Ascending by tokens within a sequence.
   public var stores: [Store]

@@ -2,7 +2,7 @@
 public final class SiluMul: Sendable {
   public let tokens, heads, dim: Int
   public let gate, up, out: TensorView
-  /// Whether `out` is the very memory of `gate` or of `up`, in the same layout. Otherwise it overlaps neither.
+  /// True if `out` is the same memory as `gate` or `up`, in the same layout. Otherwise it overlaps neither.
   public let replacesGate, replacesUp: Bool
 
   public init(

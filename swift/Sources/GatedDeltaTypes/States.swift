@@ -1,6 +1,6 @@
-/// Where states come from and go to beside an op's pool, all in the pool's dtype.
+/// Sources and destinations of states other than an op's pool, all in the pool's dtype.
 public struct StateTensors: Sendable {
-  /// Read slots index it instead of the pool; it overlaps nothing that is written.
+  /// Read slots index it instead of the pool; it overlaps no output.
   public var source: TensorView?
   public var sourceSlots: Int
   /// Entries that `StateStores` names, each of a slot's shape.
@@ -16,11 +16,11 @@ public struct StateTensors: Sendable {
     self.snapshotEntries = snapshotEntries
   }
 
-  /// The dtype of an op's states; any where there are none.
+  /// The dtype of an op's states; arbitrary if there are none.
   func dtype(or pool: TensorView?) -> DType { (pool ?? source ?? snapshots)?.dtype ?? .f32 }
 }
 
-/// What a gated delta op keeps of every token for a later commit: float32, contiguous.
+/// The records that a gated delta op keeps of every token for a later commit: float32, contiguous.
 public struct Records: Sendable {
   /// The normalised keys [tokens, keyHeads, keyDim].
   public var key: TensorView

@@ -2,18 +2,18 @@ import GatedDeltaTypes
 import Metal
 import Synchronization
 
-/// Buffers for what lives only as long as a submission: index data, resolved gates, copies of slots. A submission takes
-/// pieces front to back and never reuses one, so pieces need no barriers among themselves; when it has finished its
-/// buffers serve the next.
+/// Buffers for data that lives only as long as a submission: index data, resolved gates, copies of slots. A submission
+/// takes pieces front to back and never reuses one, so pieces need no barriers among themselves; when it has finished,
+/// its buffers serve the next one.
 final class ArenaPool: @unchecked Sendable {
-  /// A submission begins with a page, since hundreds may be in flight, and doubles what it takes up to `largestStep`.
+  /// A submission begins with one page, since hundreds may be in flight, and doubles its chunks up to `largestStep`.
   static let smallestStep = 16 << 10
   static let largestStep = 256 << 10
-  /// Scratch that a long prefill took may never be needed again.
+  /// Limits the free memory that is kept: scratch of a long prefill may never be needed again.
   static let keptBytes = 64 << 20
 
   private struct State {
-    /// Smallest last.
+    /// Free chunks, the smallest last.
     var free: [MetalMemory] = []
     var bytes = 0
   }
@@ -26,7 +26,7 @@ final class ArenaPool: @unchecked Sendable {
     self.residency = residency
   }
 
-  /// The smallest chunk of `byteCount` and `step` or more that is free, else a new one.
+  /// The smallest free chunk of at least `byteCount`, else a new one of `step` or more.
   func take(atLeast byteCount: Int, step: Int = smallestStep) throws(Failure) -> MetalMemory {
     let length = max(step, ceilDiv(byteCount, Self.smallestStep) * Self.smallestStep)
     let reused: MetalMemory? = state.withLock { state in
@@ -77,7 +77,7 @@ struct Arena {
     return Region(chunk, offset: 0, byteCount: byteCount)
   }
 
-  /// Index data, written now. Never empty, so that it can be bound.
+  /// Index data, written immediately. Never empty, so that it can be bound.
   mutating func region<T: FixedWidthInteger>(copying values: [T]) throws(Failure) -> Region {
     let bytes = values.count * MemoryLayout<T>.size
     let region = try region(byteCount: max(bytes, 4))

@@ -1,24 +1,24 @@
 import GatedDeltaTypes
 import ShaderParams
 
-/// An attention as it is encoded: what its parts share. A part is some tasks of query rows, for their spans' results and
-/// for the time that a command buffer may take.
+/// An attention while it is encoded: the data that its parts share. A part is a number of tasks of query rows, limited
+/// by the memory for results of their spans and by the time that a command buffer may take.
 struct AttentionParts {
   fileprivate let op: Attention
   fileprivate let pageTable: Region
   fileprivate let prepared: Region
   fileprivate let tasks: [GDMAttentionTask]
-  /// Of the longest sequence.
+  /// The number of spans of the longest sequence.
   fileprivate let spans: Int
   fileprivate var tasksEach = 1
-  /// Room for what comes of the spans of a part, and for their maxima and sums; parts use it one after the other.
+  /// Memory for the results of a part's spans, and for their maxima and sums; parts use it one after the other.
   fileprivate let partial: Region
   fileprivate let sums: Region
   fileprivate(set) var parts = 1
 }
 
 extension Pass {
-  /// Bytes of what comes of the spans of one part, unless one task takes more.
+  /// Bytes for the results of the spans of one part, unless one task takes more.
   static var attentionScratch: Int { 32 << 20 }
 
   mutating func encode(_ op: Attention, _ sequences: Sequences) throws(Failure) {
@@ -26,7 +26,7 @@ extension Pass {
     for part in 0..<attention.parts { try encode(attention, part: part) }
   }
 
-  /// Queries are made ready, and keys and values stored; nil where there is nothing to do.
+  /// Prepares the queries, and stores keys and values; nil if there is nothing to do.
   mutating func begin(_ op: Attention, _ sequences: Sequences, workLimit: Int) throws(Failure) -> AttentionParts? {
     let tokens = Int(sequences.starts.last ?? 0)
     guard let pages = sequences.pages, tokens > 0 else { return nil }

@@ -1,16 +1,16 @@
 import GatedDeltaTypes
 import ShaderParams
 
-/// How decode and commit spread a state over threads, by its dtype and its rows' length: states.h.
+/// The number of threads and rows over which decode and commit spread a state, by its dtype and row length: states.h.
 struct DecodeShape {
-  /// Of a threadgroup.
+  /// Threads of a threadgroup.
   let threads: Int
   let rows: Int
 
   /// Rows of a lane group.
   let tileRows: Int
 
-  /// `most`: the form of more rows that states of 16 bits have.
+  /// `most`: the variant with more rows for 16-bit states.
   init(_ state: DType, _ keyClass: Kernel.KeyClass, most: Bool = false) {
     let lanes = state == .f32 ? GDM_DECODE_LANES_F32 : GDM_DECODE_LANES_16
     threads = state == .f32 ? GDM_DECODE_THREADS_F32 : GDM_DECODE_THREADS_16

@@ -2,14 +2,14 @@ import GatedDeltaTypes
 import Metal
 import Synchronization
 
-/// A submission as command buffers. None of an ordinary one is committed before all are encoded: where one op cannot be
-/// encoded, none of the submission's ops runs. One of very many command buffers is rehearsed first, and then committed as
-/// they fill, since a queue has only so many.
+/// A submission as command buffers. Normally none is committed before all are encoded: if one op cannot be encoded,
+/// none of the submission's ops runs. A submission of very many command buffers is rehearsed first, and then committed
+/// as they fill, since a queue is limited in number.
 ///
-/// More than one, because the system ends command buffers that keep a GPU to themselves for seconds. A recurrence over
-/// very many tokens is several dispatches, in command buffers of their own.
+/// There can be several because the system ends command buffers that occupy a GPU for seconds. A recurrence over very
+/// many tokens is several dispatches, each in its own command buffer.
 struct Encoding {
-  /// Multiply-adds of a command buffer, unless a test sets fewer: some tenths of a second on the slowest GPU.
+  /// Multiply-adds of a command buffer, unless a test sets fewer: a few tenths of a second on the slowest GPU.
   static let workLimit = 1 << 35
 
   private let device: MetalBackend
@@ -17,7 +17,7 @@ struct Encoding {
   private(set) var commandBuffers: [any MTLCommandBuffer] = []
   private var pass: Pass
   private var work = 0
-  /// Commits a command buffer that is full; nil where all are committed at the end.
+  /// Commits a full command buffer; nil if all are committed at the end.
   private let commit: ((any MTLCommandBuffer) -> Void)?
 
   init(device: MetalBackend, commit: ((any MTLCommandBuffer) -> Void)? = nil) throws(Failure) {
@@ -31,10 +31,10 @@ struct Encoding {
 
   /// Scratch memory of all command buffers.
   var chunks: [MetalMemory] { pass.arena.chunks }
-  /// For the next pass.
+  /// Lists for the next pass.
   var lists: PassLists { pass.lists }
 
-  /// - Throws: what is wrong, with the op's name.
+  /// - Throws: the failure of an op, with the op's name.
   mutating func add(_ op: EncodedOp) throws(Failure) {
     do throws(Failure) {
       try add(op.op)
@@ -45,8 +45,8 @@ struct Encoding {
     }
   }
 
-  /// Command buffers that these ops will take, at most: an op of less than the limit begins one; of parts of more than half
-  /// of the limit each begins one.
+  /// The most command buffers that these ops can take: an op below the limit begins one; of an op cut into parts of
+  /// more than half of the limit, each part begins one.
   static func commandBuffers(of ops: [EncodedOp], workLimit: Int) -> Int {
     ops.reduce(1) { $0 + 2 * ($1.op.work / max(workLimit, 1)) + 2 }
   }
@@ -84,7 +84,7 @@ struct Encoding {
     }
   }
 
-  /// Begins a new command buffer where this much more work would be too much for the current one.
+  /// Begins a new command buffer if this much additional work would be too much for the current one.
   private mutating func roll(_ more: Int) throws(Failure) {
     if work > 0, work + more > device.workLimit {
       end()
@@ -100,14 +100,14 @@ struct Encoding {
     work += more
   }
 
-  /// Ends the current command buffer. An encoder must be ended also where its command buffer is not committed.
+  /// Ends the current command buffer. An encoder must be ended even if its command buffer is not committed.
   func end() {
     pass.encoder?.updateFence(device.fence)
     pass.encoder?.endEncoding()
   }
 
-  /// Every pass waits for the one before it: Metal tracks none of the buffers, and two of them may lie over the same
-  /// memory. Nor does it retain them: submissions hold their memory, and `Scratch` the arena's, until they have completed.
+  /// Every pass waits for the one before it: Metal tracks none of the buffers, and two of them may share memory. Metal
+  /// does not retain them either: submissions hold their memory, and `Scratch` the arena's, until they have completed.
   private static func begin(_ device: MetalBackend, waits: Bool) throws(Failure) -> (
     commandBuffer: any MTLCommandBuffer, encoder: any MTLComputeCommandEncoder
   ) {
@@ -122,10 +122,10 @@ struct Encoding {
 }
 
 /// Finishes a submission when the last of its command buffers has completed and no more will come, with the first
-/// failure of any.
+/// failure among them.
 final class Completion: Sendable {
   private struct State {
-    /// Command buffers on their way, and one while more may come.
+    /// Command buffers in flight, plus one while more may come.
     var remaining = 1
     var failure: Failure?
   }
@@ -148,7 +148,7 @@ final class Completion: Sendable {
   func finish() { submission.finish(state.withLock { $0.failure }) }
 }
 
-// Multiply-adds of the ops, roughly.
+// Approximate multiply-adds of the ops.
 
 extension GatedDelta {
   func work(_ sequences: Sequences) -> Int { 2 * tokens * valueHeads * valueDim * keyDim }

@@ -1,7 +1,7 @@
 import GatedDeltaTypes
 import ShaderParams
 
-/// What the recurrence takes for a gate: float32 decays and betas, or the op's own where decode resolves them itself.
+/// The gates of a recurrence: float32 decays and betas, or the op's own gates if decode resolves them itself.
 private struct ResolvedGates {
   var decay: Region
   var beta: Region
@@ -11,14 +11,14 @@ private struct ResolvedGates {
   var betaHeadStride: Int
 }
 
-/// How a recurrence runs. Equal bits whichever.
+/// The kernels of a recurrence. Each gives the same bits.
 private enum Way {
   case decode(resolvesGates: Bool)
   case prefill
   case chunked
 }
 
-/// A recurrence as it is encoded: what its parts share.
+/// A recurrence while it is encoded: the data that its parts share.
 struct Recurrence {
   fileprivate let op: GatedDelta
   fileprivate let sequences: Sequences
@@ -28,15 +28,15 @@ struct Recurrence {
   fileprivate let table: SlotTable
   fileprivate let state: Argument
   fileprivate let states: StateArguments
-  /// Of one part, of each sequence; the states between parts.
+  /// Tokens of one part, of each sequence; the states between parts.
   fileprivate var partTokens = 0
   fileprivate var carried = Argument.absent
-  /// Dispatches that the op is made as, in this order.
+  /// The dispatches of the op, in this order.
   fileprivate(set) var parts = 1
 }
 
 extension Pass {
-  /// What every part needs: gates, slots, copies of states.
+  /// Prepares what every part needs: gates, slots, copies of states.
   mutating func begin(_ op: GatedDelta, _ sequences: Sequences, workLimit: Int) throws(Failure) -> Recurrence {
     let tokens = Int(sequences.starts.last ?? 0)
     let way = try way(op, sequences, tokens: tokens)
@@ -72,8 +72,8 @@ extension Pass {
 
   private func way(_ op: GatedDelta, _ sequences: Sequences, tokens: Int) throws(Failure) -> Way {
     if op.algorithm == .chunked { return .chunked }
-    // Where a block of tokens can be staged for many rows at once, it is the faster way, if the kernel's registers leave
-    // it the threads.
+    // Staging a block of tokens for many rows at once is faster where it fits, if the kernel's registers allow the
+    // threads.
     if sequences.longest >= Self.shortestPrefill,
       try device.pipelines.pipeline(kernel(.prefill, op, sequences)).maxThreads >= GDM_PREFILL_THREADS
     {
@@ -86,7 +86,8 @@ extension Pass {
 
   private static var shortestPrefill: Int { 16 }
 
-  /// As many leave a large GPU's cores one each at most: forms of more registers, which wait less, cost no residency there.
+  /// With this many or fewer, the cores of a large GPU have at most one each: variants with more registers, which wait
+  /// less, cost no occupancy there.
   static var fewThreadgroups: Int { 128 }
 
   private func kernel(_ family: Kernel.Family, _ op: GatedDelta, _ sequences: Sequences) -> Kernel {
@@ -117,7 +118,7 @@ extension Pass {
     }
 
     let rows = tokens * op.valueHeads
-    // Decays that are kept for a commit are computed where they are kept.
+    // Decays that are kept for a commit are computed in place.
     let decay =
       if let records = op.records {
         try records.decay.region(elements: rows * dims)
@@ -266,14 +267,14 @@ extension Pass {
 }
 
 extension GatedDelta {
-  /// Nothing to compute: the gates are decays and the betas themselves, in float32.
+  /// Nothing to compute: the gates are already decays and betas in float32.
   fileprivate var hasResolvedGates: Bool {
     records == nil && gateForm == .decay && gate.dtype == .f32 && betaForm == .given && beta.dtype == .f32
   }
 }
 
 extension Sequences {
-  /// Tokens of the longest sequence.
+  /// The number of tokens of the longest sequence.
   var longest: Int {
     var longest: Int32 = 0
     for (start, end) in zip(starts, starts.dropFirst()) { longest = max(longest, end &- start) }
@@ -282,8 +283,8 @@ extension Sequences {
 
   var areSingleTokens: Bool { zip(starts, starts.dropFirst()).allSatisfy { $1 &- $0 == 1 } }
 
-  /// Pairs of GDMChunk (first token, count), and where those of each sequence begin. A chunk ends wherever a store wants
-  /// the state.
+  /// Pairs of GDMChunk (first token, count), and the index of the first chunk of each sequence. A chunk ends wherever a
+  /// store needs the state.
   fileprivate var chunks: (chunks: [Int32], offsets: [UInt32]) {
     var chunks: [Int32] = []
     var offsets: [UInt32] = [0]
@@ -313,7 +314,7 @@ extension Constants {
     set(.outF32, op.out.dtype == .f32)
   }
 
-  /// What the gates' options are where a kernel takes resolved ones.
+  /// The values of the gate options for a kernel that takes resolved gates.
   mutating func setNoGates() {
     set(.gateForm, GateForm.decay.rawValue)
     set(.betaForm, BetaForm.given.rawValue)

@@ -30,7 +30,7 @@ extension Pass {
       ahead.constants.set(.tileRows, UInt32(element: 2 * GDM_STEP_ROWS))
       if try device.pipelines.pipeline(ahead).maxThreads >= GDM_STEP_THREADS { kernel = ahead }
     }
-    // One by one: a literal of so many would be allocated.
+    // One by one: an array literal would be allocated.
     var list = takeArguments()
     defer { keepArguments(&list) }
     list.append(try .reads(op.x, tokens: n, width: channels))
@@ -66,7 +66,7 @@ extension Pass {
 }
 
 extension Pass {
-  /// Where few threadgroups would leave a large GPU idle, each takes its rows in fewer turns.
+  /// If few threadgroups would leave a large GPU idle, each takes its rows in fewer rounds.
   static func stepThreads(threadgroups: Int) -> Int { threadgroups <= 1024 ? GDM_STEP_THREADS : 256 }
 }
 

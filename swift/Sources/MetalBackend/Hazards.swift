@@ -1,5 +1,6 @@
-/// What was read and written since the last barrier. Dispatches of a concurrent encoder may run at the same time, so
-/// one that reads what an earlier one wrote, or writes what an earlier one touched, needs a barrier before it.
+/// The memory read and written since the last barrier. Dispatches of a concurrent encoder may run at the same time, so
+/// one that reads memory that an earlier one wrote, or writes memory that an earlier one touched, needs a barrier
+/// before it.
 struct Hazards {
   private var reads = AddressSet<UInt>()
   private var writes = AddressSet<UInt>()
@@ -9,8 +10,8 @@ struct Hazards {
     writes.removeAll()
   }
 
-  /// Whether a dispatch with these arguments has to wait for those before it. It also has to where so much is kept apart
-  /// already that finding out would take longer than the wait.
+  /// True if a dispatch with these arguments must wait for those before it, or if so many ranges are tracked already
+  /// that finding out would take longer than waiting.
   func block(_ arguments: [Argument]) -> Bool {
     if reads.isFull || writes.isFull { return true }
     for argument in arguments {
@@ -34,10 +35,10 @@ struct Hazards {
   }
 }
 
-/// Addresses, as ranges in ascending order that neither overlap nor touch: what neighbours in memory have in common is
-/// one range, and a search halves what is left. A test counts how often addresses are compared.
+/// Addresses, as ranges in ascending order that neither overlap nor touch: adjacent ones are merged, and a search is
+/// binary. A test counts how often addresses are compared.
 struct AddressSet<Address: Comparable> {
-  /// Ranges at which a barrier is cheaper than to go on.
+  /// The number of ranges from which on a barrier is cheaper than further tracking.
   static var limit: Int { 256 }
 
   private(set) var ranges: [Range<Address>] = []
@@ -60,7 +61,7 @@ struct AddressSet<Address: Comparable> {
   func meets(_ range: Range<Address>) -> Bool {
     guard !range.isEmpty else { return false }
     var index = first(endingFrom: range.lowerBound)
-    // One that only touches is before the one that may overlap.
+    // A range that only touches is before the one that may overlap.
     while index < ranges.count, ranges[index].lowerBound < range.upperBound {
       if ranges[index].upperBound > range.lowerBound { return true }
       index += 1

@@ -1,7 +1,7 @@
 import GatedDeltaTypes
 
-/// Which instantiation of which kernel, with which function constants: the key of the pipeline cache. Small and flat,
-/// so that looking a pipeline up on the way to a dispatch neither builds a name nor allocates.
+/// Identifies an instantiation of a kernel with its function constants: the key of the pipeline cache. Small and flat,
+/// so that looking a pipeline up for a dispatch neither builds a name nor allocates.
 struct Kernel: Hashable {
   enum Family: String, CaseIterable {
     case gates = "gd_gates"
@@ -26,13 +26,13 @@ struct Kernel: Hashable {
     case attentionCombine = "gd_attention_combine"
   }
 
-  /// The key dimensions that have a kernel of their own; a function of the dimension alone, since bits depend on it.
+  /// The key dimensions that have their own kernel; a function of the dimension alone, since bits depend on it.
   enum KeyClass: String {
     case k64, k128, kany
     init(_ keyDim: Int) { self = keyDim == 64 ? .k64 : keyDim == 128 ? .k128 : .kany }
   }
 
-  /// What a slot is copied in: the widest unit that divides it.
+  /// The unit in which a slot is copied: the widest one that divides it.
   enum Unit: Int {
     case u16 = 2
     case u32 = 4
@@ -46,7 +46,7 @@ struct Kernel: Hashable {
   var unit: Unit?
   var constants = Constants()
 
-  /// Which instantiation: an enumeration of strings would be compared and hashed by them.
+  /// The instantiation: an enumeration of strings would be compared and hashed as strings.
   private var instantiation: UInt64 {
     func byte<Value>(_ value: Value, _ place: UInt64) -> UInt64 {
       withUnsafeBytes(of: value) { UInt64($0.load(as: UInt8.self)) << (8 * place) }
@@ -61,11 +61,11 @@ struct Kernel: Hashable {
     hasher.combine(constants)
   }
 
-  /// The `host_name` that the shader gives this instantiation.
+  /// The `host_name` of this instantiation in the shader.
   var name: String {
     var name = family.rawValue
     if let activation { name += "_" + activation.name }
-    // Words hold numbers of so many bits.
+    // u32 words hold packed numbers.
     if let storage { name += storage == .u32 ? "_q" : "_" + storage.name }
     if let keyClass { name += "_" + keyClass.rawValue }
     switch unit {
@@ -78,7 +78,7 @@ struct Kernel: Hashable {
   }
 }
 
-/// Function constants by the index that shaders/options.h gives them. Every value fits four bits.
+/// Function constants by their index in shaders/options.h. Every value fits four bits.
 struct Constants: Hashable {
   enum Index: Int, CaseIterable {
     case tiledHeads = 0

@@ -10,7 +10,7 @@ extension Pass {
     kernel.constants.set(
       .alignedRows,
       op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.weight.offset % 16 == 0 && op.x.offset % 16 == 0)
-    // One that is out itself is read there: arguments may not overlap.
+    // A residual that is out itself is read from out: arguments may not overlap.
     var residual = Argument.absent
     if let tensor = op.residual, !op.replacesResidual {
       residual = try .reads(tensor, tokens: op.rows, width: op.outFeatures)
@@ -37,7 +37,7 @@ extension Pass {
       rows /= 2
       kernel.constants.set(.tileRows, UInt32(element: rows))
     }
-    // Of a simdgroup; what projection.metal's Tile and packed_row.h say.
+    // Outputs of a simdgroup, as projection.metal's Tile and packed_row.h define them.
     var outputs = GDM_PROJECT_TILE
     if packedRow {
       outputs = GDM_PACKED_OUTPUTS * GDM_SIMD_LANES / GDM_PACKED_LANES
@@ -52,10 +52,12 @@ extension Pass {
       threads: .exactly(GDM_PROJECT_THREADS))
   }
 
-  /// So few outputs of one row by packed weights have 32 lanes each; more have eight, which work less and wait more.
+  /// Up to this many outputs of one row by packed weights have 32 lanes each; more have eight, which work less and wait
+  /// more.
   private static var fewOutputs: Int { 2048 }
 
-  /// A pipeline of fewer threads than these takes so many registers a thread that a smaller tile, or fewer rows, keeps more of them busy.
+  /// A pipeline with fewer threads than this uses so many registers per thread that a smaller tile, or fewer rows,
+  /// keeps more threads busy.
   static var threadsForManyRegisters: Int { 512 }
 }
 
@@ -75,7 +77,7 @@ extension Argument {
     try .reads(weight, elements: rows * (packed.map { columns / 32 * $0.bits } ?? columns))
   }
 
-  /// Scales or biases; absent where there are none.
+  /// Scales or biases; absent if there are none.
   static func scales(_ tensor: TensorView?, _ packed: Quantisation?, rows: Int, columns: Int) throws(Failure) -> Argument {
     try .reads(tensor, elements: packed.map { rows * (columns / $0.group) } ?? 0)
   }

@@ -4,17 +4,18 @@ import Synchronization
 import Threading
 
 /// Runs ops as Metal pipelines over unified memory. Dispatches of a submission may overlap, with barriers only where
-/// one needs another's result.
+/// one needs the result of another.
 ///
-/// A failed submission leaves what it was to write undefined, and says nothing of those after it, which run. Only a GPU
-/// that the system has taken from the process fails everything from then on: the device is lost, and refuses new ops.
+/// A failed submission leaves its outputs undefined and does not affect later ones, which run. Only if the system takes
+/// the GPU from the process does everything fail from then on: the device is lost, and refuses new ops.
 public final class MetalBackend: Backend, @unchecked Sendable {
-  /// Command buffers that may be on their way. Metal blocks whoever asks for one more; its own default is 64.
+  /// The limit of command buffers in flight. Metal blocks a thread that asks for one more; its own default is 64.
   static let commandBufferLimit = 512
-  /// Of one submission, that are encoded before the first is committed. With more, others would have to complete first,
-  /// and the queue would run out where those are the submission's own.
+  /// The limit of command buffers of one submission that are encoded before the first is committed. With more, others
+  /// would have to complete first, and the queue would run out if those belong to the submission itself.
   static let heldCommandBuffers = 64
-  /// Of the sink, to each argument: as much as Metal may want offsets to be aligned to, so that no two overlap.
+  /// Bytes of the sink for each argument: the strictest alignment of offsets that Metal may require, so that no two
+  /// overlap.
   static let sinkPiece = 256
   static let sinkBytes = 16384
 
@@ -23,7 +24,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   let arenas: ArenaPool
   let queue: any MTLCommandQueue
   let fence: any MTLFence
-  /// What arguments that an option switches off are bound to.
+  /// Bound to arguments that an option switches off.
   let sink: MetalMemory
   private let device: any MTLDevice
   private let loss = Mutex<Failure?>(nil)
@@ -31,9 +32,9 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   let residency: Residency
   /// Multiply-adds of a command buffer; see `Encoding`.
   var workLimit = Encoding.workLimit
-  /// Whether a pass that updates the fence is before the next one. The owning thread's.
+  /// True if a pass that updates the fence precedes the next one. Used by the owning thread only.
   private(set) var hasCommitted = false
-  /// Of the last pass. The owning thread's.
+  /// The lists of the last pass. Used by the owning thread only.
   private var lists = PassLists()
 
   public static func open() throws(Failure) -> any Backend {
@@ -100,7 +101,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
 
   public func check(_ op: Op) throws(Failure) {
     try checkNotLost()
-    // Resolved gates are numbered in 32 bits. More than that fit a tensor only where its rows overlap.
+    // Resolved gates are numbered in 32 bits. A tensor of more is possible only if its rows overlap.
     if case .gatedDelta(let op, _) = op {
       let gates = op.tokens * op.valueHeads * (op.gateDims == .perKey ? op.keyDim : 1)
       guard gates <= Int(UInt32.max) else {
@@ -115,7 +116,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
         try checkNotLost()
         try commit(submission)
       } catch {
-        // The core reports it in its turn.
+        // The core reports it in order.
         submission.finish(error)
       }
     }
@@ -163,8 +164,8 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     completion.finish()
   }
 
-  /// Encodes the ops without running them: whatever of them fails to be encoded fails here, and every pipeline that they
-  /// need is compiled. From any thread.
+  /// Encodes the ops without running them: ops that cannot be encoded fail here, and every pipeline that they need is
+  /// compiled. From any thread.
   func rehearse(_ ops: [EncodedOp]) throws(Failure) {
     var pass = Pass(device: self, encoder: nil, arena: Arena(pool: arenas))
     defer { arenas.giveBack(pass.arena.chunks) }
@@ -191,11 +192,11 @@ public final class MetalBackend: Backend, @unchecked Sendable {
         }
       }
     }
-    // Where the system has no thread to give, the caller's does it.
+    // If the system has no thread available, the calling thread does it.
     if !startThread(prepare) { prepare() }
   }
 
-  /// Lists for a pass of the owning thread.
+  /// Lists for a pass on the owning thread.
   func takeLists() -> PassLists {
     var taken = PassLists()
     swap(&taken, &lists)
@@ -210,22 +211,22 @@ public final class MetalBackend: Backend, @unchecked Sendable {
       .device, argument: "device", expected: "one that the system has not taken away", received: cause.received)
   }
 
-  /// The GPU does the work: a waiting thread has nothing to help with.
+  /// The GPU does the work: a waiting thread cannot help.
   public func assist(_ submission: any Submission) {}
 
-  /// A submission is committed to the GPU at once, and what is committed runs: the core waits for it.
+  /// A submission is committed to the GPU at once, and committed work runs to its end: the core waits for it.
   public func stop(from ticket: UInt64) {}
 
   public func close() {}
 }
 
 extension MTLResourceOptions {
-  /// Shared with the CPU; hazards are this backend's own to see to.
+  /// Shared with the CPU; this backend handles hazards itself.
   static var untracked: MTLResourceOptions { [.storageModeShared, .hazardTrackingModeUntracked] }
 }
 
 extension MTLCommandBuffer {
-  /// Of one that has completed; 0 where Metal does not say.
+  /// The GPU time of a completed command buffer; 0 if Metal does not report it.
   fileprivate var gpuNanoseconds: UInt64 {
     let seconds = gpuEndTime - gpuStartTime
     return seconds > 0 && seconds < 1e6 ? UInt64(seconds * 1e9) : 0
@@ -233,7 +234,7 @@ extension MTLCommandBuffer {
 
   private var code: MTLCommandBufferError.Code? { (error as? MTLCommandBufferError)?.code }
 
-  /// What the GPU reported, nil where all went well.
+  /// The failure that the GPU reported, nil if there was none.
   var failure: Failure? {
     guard status == .error else { return nil }
     let words = error.map { "\($0)" } ?? "an error without a description"
@@ -247,6 +248,6 @@ extension MTLCommandBuffer {
     }
   }
 
-  /// Whether nothing that this process asks of the GPU will run any more.
+  /// True if no further GPU work of this process will run.
   var deviceIsLost: Bool { code == .accessRevoked || code == .notPermitted }
 }

@@ -1,7 +1,7 @@
 import GatedDeltaTypes
 import Metal
 
-/// Memory that the CPU and the GPU share: an `MTLBuffer`, kept alive by whoever holds this object.
+/// Memory that the CPU and the GPU share: an `MTLBuffer`, kept alive by references to this object.
 final class MetalMemory: Memory, @unchecked Sendable {
   let buffer: any MTLBuffer
   private let residency: Residency?
@@ -16,14 +16,14 @@ final class MetalMemory: Memory, @unchecked Sendable {
   deinit { residency?.remove(buffer) }
 }
 
-/// A stretch of memory that a kernel may touch, and the buffer that it is bound through. Two buffers may lie over the
-/// same memory, where one of them wraps the other's: what overlaps is told by address.
+/// A range of memory that a kernel may touch, and the buffer through which it is bound. Two buffers may share memory if
+/// one of them wraps the other's: overlaps are found by address.
 ///
-/// A plain value that holds nothing, so that a dispatch's dozen of them cost no retain and their list no allocation: the
-/// submission keeps its tensors' memory, and the pass its arena's, until all is encoded.
+/// A plain value without references, so that a dispatch's dozen of them cost no retain and their list no allocation:
+/// the submission keeps its tensors' memory, and the pass its arena's, until everything is encoded.
 struct Region {
   private let memory: Unmanaged<MetalMemory>
-  /// Where it lies in the process.
+  /// The address in the process.
   let contents: UnsafeMutableRawPointer
   let byteCount: Int
 
@@ -33,7 +33,7 @@ struct Region {
     self.byteCount = byteCount
   }
 
-  /// Calls `body` with the buffer and where in it this begins.
+  /// Calls `body` with the buffer and the offset at which this range begins.
   func bound<Result>(_ body: (any MTLBuffer, Int) -> Result) -> Result {
     memory._withUnsafeGuaranteedRef { body($0.buffer, contents - $0.pointer) }
   }
@@ -47,14 +47,14 @@ struct Region {
 }
 
 extension TensorView {
-  /// Rows of `width` contiguous elements, `heads` a token.
+  /// Rows of `width` contiguous elements, `heads` per token.
   func region(tokens: Int, heads: Int = 1, width: Int) throws(Failure) -> Region {
     guard tokens > 0, heads > 0, width > 0 else { return try region(elements: 0) }
     return try region(elements: (tokens - 1) * tokenStride + (heads - 1) * headStride + width)
   }
 
-  /// Whether rows of `width` elements begin at multiples of 16 bytes (`elements` of 4 or, of 16-bit dtypes, 8 bytes
-  /// where those are enough) whatever their token and head.
+  /// True if rows of `width` elements begin at multiples of 16 bytes (`elements` of 4; for 16-bit dtypes, 8 bytes if
+  /// that is enough) for every token and head.
   func isAligned(to elements: Int, rowsOf width: Int) -> Bool {
     width % elements == 0 && tokenStride % elements == 0 && headStride % elements == 0
       && offset % (elements * dtype.size) == 0

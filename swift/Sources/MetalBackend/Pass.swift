@@ -11,15 +11,15 @@ import ShaderParams
 /// A buffer argument of a kernel, in the order of its `[[buffer(n)]]`.
 enum Argument {
   case reads(Region)
-  /// Also what is read and written in place.
+  /// Includes arguments that are read and written in place.
   case writes(Region)
   /// Declared by the kernel and switched off by an option. Every declared buffer must be bound, so it gets a piece of
-  /// the sink, which nothing reads or writes.
+  /// the sink, which is neither read nor written.
   case absent
 }
 
 extension Argument {
-  /// The first elements of a tensor; absent where the op has none.
+  /// The first elements of a tensor; absent if the op has none.
   static func reads(_ tensor: TensorView?, elements: Int) throws(Failure) -> Argument {
     guard let tensor else { return .absent }
     return .reads(try tensor.region(elements: elements))
@@ -30,7 +30,7 @@ extension Argument {
     return .writes(try tensor.region(elements: elements))
   }
 
-  /// Rows of `width` elements, `heads` a token.
+  /// Rows of `width` elements, `heads` per token.
   static func reads(_ tensor: TensorView, tokens: Int, heads: Int = 1, width: Int) throws(Failure) -> Argument {
     .reads(try tensor.region(tokens: tokens, heads: heads, width: width))
   }
@@ -40,7 +40,7 @@ extension Argument {
   }
 }
 
-/// A constant that a kernel takes beside its parameters.
+/// A constant that a kernel takes in addition to its parameters.
 enum MoreConstants {
   /// The kernel declares none.
   case none
@@ -50,31 +50,31 @@ enum MoreConstants {
   case part(GDMPart)
 }
 
-/// Threads of a threadgroup.
+/// The number of threads of a threadgroup.
 enum Threads {
-  /// What the kernel is written for.
+  /// The number that the kernel is written for.
   case exactly(Int)
-  /// As many as the pipeline takes: the kernel's bits do not depend on the number.
+  /// As many as the pipeline allows: the kernel's bits do not depend on the number.
   case upTo(Int)
 }
 
-/// What a pass has last bound to an index. It stays bound, so that it need not be set again.
+/// The argument that a pass last bound to an index. It stays bound, so it need not be set again.
 struct Bound {
   var buffer: ObjectIdentifier?
   var offset = 0
-  /// Of a constant; 0 where it is a buffer, or a constant that is not kept.
+  /// The length of a constant; 0 for a buffer, or for a constant that is not kept.
   var byteCount = 0
 }
 
-/// Lists that a pass fills. A backend keeps them from one pass to the next, so that none of them is allocated anew.
+/// Lists that a pass fills. A backend reuses them from pass to pass, so that none of them is allocated again.
 struct PassLists {
   var hazards = Hazards()
-  /// Of every index.
+  /// The binding of every index.
   var bound: [Bound] = []
   /// The constants among them, `constantBytes` for each index.
   var constants: [UInt8] = []
   static let constantBytes = 256
-  /// Of one dispatch, where they are put together from several places.
+  /// Arguments of one dispatch that are collected from several places.
   var arguments: [Argument] = []
 
   mutating func reset() {
@@ -88,8 +88,8 @@ struct PassLists {
   }
 }
 
-/// One command buffer being encoded. Without an encoder it is a rehearsal: whatever can fail does, pipelines are compiled,
-/// and nothing is dispatched.
+/// One command buffer being encoded. Without an encoder it is a rehearsal: everything that can fail does so, pipelines
+/// are compiled, and nothing is dispatched.
 struct Pass {
   let device: MetalBackend
   private(set) var encoder: (any MTLComputeCommandEncoder)?
@@ -97,7 +97,7 @@ struct Pass {
   var tables = LastTable()
   private(set) var lists: PassLists
   private var pipeline: ObjectIdentifier?
-  /// What was last set for `[[threadgroup(0)]]`: it stays set for the kernels that follow.
+  /// The length last set for `[[threadgroup(0)]]`: it stays set for the kernels that follow.
   private var threadgroupBytes = 0
 
   init(
@@ -110,7 +110,7 @@ struct Pass {
     self.lists.reset()
   }
 
-  /// Goes on in another command buffer, of which nothing is set yet.
+  /// Continues in another command buffer, which has no bindings yet.
   mutating func begin(_ encoder: any MTLComputeCommandEncoder) {
     self.encoder = encoder
     pipeline = nil
@@ -118,7 +118,7 @@ struct Pass {
     lists.reset()
   }
 
-  /// `lists.arguments`, empty, for whoever fills it and gives it back.
+  /// `lists.arguments`, emptied, for the caller to fill and return.
   mutating func takeArguments() -> [Argument] {
     var taken: [Argument] = []
     swap(&taken, &lists.arguments)
@@ -130,7 +130,8 @@ struct Pass {
     swap(&list, &lists.arguments)
   }
 
-  /// Arguments are bound from index 0 on, `params` after the last, and what else is a constant of the dispatch after it.
+  /// Arguments are bound from index 0 on, `params` after the last one, and the other constant of the dispatch after
+  /// that.
   mutating func dispatch<Params>(
     _ kernel: Kernel, _ arguments: [Argument], _ params: Params, _ more: MoreConstants = .none,
     groups: (Int, Int, Int), threads: Threads, threadgroupBytes: Int = 0
@@ -183,7 +184,7 @@ struct Pass {
 
   private mutating func bind(_ argument: Argument, _ index: Int, _ encoder: any MTLComputeCommandEncoder) {
     switch argument {
-    // An empty tensor may lie at its buffer's very end, where no binding can.
+    // An empty tensor may be at the very end of its buffer, where nothing can be bound.
     case .reads(let region) where !region.isEmpty, .writes(let region) where !region.isEmpty:
       region.bound { bind($0, $1, index, encoder) }
     default:
@@ -200,8 +201,8 @@ struct Pass {
     lists.bound[index] = Bound(buffer: identity, offset: offset)
   }
 
-  /// Lengths are multiples of 16. A kernel that asks for none gets the least, since what an earlier one was given would
-  /// count beside its own threadgroup arrays.
+  /// Lengths are multiples of 16. A kernel that asks for none gets the minimum, since the length of an earlier kernel
+  /// would be added to its own threadgroup arrays.
   private mutating func setThreadgroupMemory(_ bytes: Int, _ encoder: any MTLComputeCommandEncoder) {
     let wanted = max(16, ceilDiv(bytes, 16) * 16)
     if bytes == 0, threadgroupBytes <= wanted { return }
@@ -233,6 +234,6 @@ func ceilDiv(_ a: Int, _ b: Int) -> Int { (a + b - 1) / b }
 
 extension UInt32 {
   /// A size or stride of a validated tensor. Those that a kernel uses fit 32 bits; one that does not belongs to a
-  /// tensor of at most one row, where it is multiplied by 0.
+  /// tensor of at most one row, which multiplies it by 0.
   init(element value: Int) { self = UInt32(truncatingIfNeeded: value) }
 }

@@ -6,11 +6,11 @@ import Synchronization
 /// A compiled kernel.
 struct Pipeline: @unchecked Sendable {
   let state: any MTLComputePipelineState
-  /// Of a threadgroup: its registers may leave a kernel fewer than the device has. Whole simdgroups.
+  /// The limit of a threadgroup: a kernel's registers may allow fewer than the device. A multiple of the simdgroup.
   let maxThreads: Int
 }
 
-/// The kernels' library, compiled once, and the pipelines made of it, each at its first use.
+/// The kernels' library, compiled once, and the pipelines made from it, each at its first use.
 final class Pipelines: @unchecked Sendable {
   private struct Library: @unchecked Sendable {
     let library: any MTLLibrary
@@ -27,7 +27,7 @@ final class Pipelines: @unchecked Sendable {
 
   func pipeline(_ kernel: Kernel) throws(Failure) -> Pipeline {
     if let ready = state.withLock({ $0.ready[kernel] }) { return ready }
-    // Compiled outside the lock: two threads may do it twice, neither waits for the other.
+    // Compiled outside the lock: two threads may compile the same one, but neither waits for the other.
     let made = try compile(kernel)
     state.withLock { $0.ready[kernel] = made }
     return made

@@ -3,7 +3,7 @@ import Metal
 /// What differs between a Mac and the emulation.
 #if os(Linux)
   extension MetalBackend {
-    /// Whether what `open` gives is the emulation, not a GPU.
+    /// True if `open` returns the emulation, not a GPU.
     public static var isEmulated: Bool { true }
   }
   func noDeviceReason() -> String { emulationProblem() ?? "none" }

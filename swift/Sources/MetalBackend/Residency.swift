@@ -1,12 +1,12 @@
 import Metal
 import Synchronization
 
-/// Keeps a device's memory resident for the GPU as one set, so that Metal does not go through the buffers of each command
-/// buffer. The set belongs to the queue, whose command buffers then need all of it: it takes no more than Metal recommends
-/// to have in use at a time. What it does not take is made resident by being bound, as without a set.
+/// Keeps a device's memory resident for the GPU as one set, so that Metal does not go through the buffers of each
+/// command buffer. The set belongs to the queue, whose command buffers then need all of it: it takes no more than Metal
+/// recommends to have in use at a time. The rest becomes resident when it is bound, as without a set.
 ///
-/// A set keeps its allocations, until one that was taken out is committed: memory that is given back leaves at once, what
-/// is new comes in before the next command buffers.
+/// A set keeps an allocation until its removal is committed: freed memory leaves at once, new memory is added before
+/// the next command buffers.
 final class Residency: Sendable {
   private struct State: @unchecked Sendable {
     let set: (any MTLResidencySet)?
@@ -15,7 +15,7 @@ final class Residency: Sendable {
   }
   private let state: Mutex<State>
 
-  /// Of a device that makes no set, nothing is kept.
+  /// If the device makes no set, nothing is tracked.
   init(device: any MTLDevice, queue: any MTLCommandQueue) {
     let set = try? device.makeResidencySet(descriptor: MTLResidencySetDescriptor())
     if let set { queue.addResidencySet(set) }
@@ -32,7 +32,7 @@ final class Residency: Sendable {
     }
   }
 
-  /// Also of a buffer that was never taken.
+  /// Also called for buffers that were never added.
   func remove(_ buffer: any MTLBuffer) {
     let length = UInt64(buffer.length)
     state.withLock { state in
@@ -44,7 +44,7 @@ final class Residency: Sendable {
     }
   }
 
-  /// Before command buffers that use what is new.
+  /// Called before command buffers that use new memory.
   func commit() {
     state.withLock { state in
       guard state.hasNew else { return }

@@ -1,7 +1,8 @@
 import GatedDeltaTypes
 import ShaderParams
 
-/// The slots of one op as its kernels take them: tables in memory or, of a small batch, a constant of the dispatch.
+/// The slots of one op in the form that its kernels take: tables in memory or, for a small batch, a constant of the
+/// dispatch.
 struct SlotTable {
   var starts = Argument.absent
   var readSlots = Argument.absent
@@ -11,7 +12,7 @@ struct SlotTable {
   var isSmall: Bool { if case .batch = batch { true } else { false } }
 }
 
-/// The last table that went to a submission's memory. Nothing writes there, so that a later op may read it too.
+/// The last table written to a submission's memory. Nothing writes there again, so a later op may read it too.
 struct LastTable {
   private var last: (sequences: Sequences, fromSource: Bool, table: SlotTable)?
 
@@ -19,7 +20,7 @@ struct LastTable {
     last = (sequences, fromSource, table)
   }
 
-  /// Where these would be the same numbers.
+  /// True if these would give the same numbers.
   func find(_ sequences: Sequences, fromSource: Bool) -> SlotTable? {
     guard let last, last.fromSource == fromSource, last.sequences.count == sequences.count,
       last.sequences.readSlots == sequences.readSlots, last.sequences.writeSlots == sequences.writeSlots,
@@ -29,7 +30,8 @@ struct LastTable {
   }
 }
 
-/// States that an op reads from elsewhere than its pool, and those that it stores beside the final ones: arguments.
+/// The arguments for states that an op reads from a source other than its pool, and for those that it stores in
+/// addition to the final ones.
 struct StateArguments {
   var staged: Argument
   var storeOffsets: Argument
@@ -38,8 +40,8 @@ struct StateArguments {
 }
 
 extension Pass {
-  /// Index data of a ragged batch. Reads that do not go to the pool are -2 - i: of slots that other sequences write, i is
-  /// the copy; where the op has a source, it is the source's slot.
+  /// Index data of a ragged batch. Reads that do not go to the pool are -2 - i: for slots that other sequences write, i
+  /// is the copy; if the op has a source, it is the source's slot.
   ///
   /// `small` says that the kernel can take a small batch as a constant.
   mutating func slots(_ sequences: Sequences, fromSource: Bool = false, small: Bool = false) throws(Failure)
@@ -48,7 +50,7 @@ extension Pass {
     if small, sequences.count <= GDM_SMALL_BATCH {
       return SlotTable(batch: .batch(GDMBatch(sequences, fromSource: fromSource)))
     }
-    // Of a model's layers all have the same: one copy in memory serves them, and stays bound.
+    // The layers of a model share theirs: one copy in memory serves them all, and stays bound.
     if let table = tables.find(sequences, fromSource: fromSource) { return table }
     let readSlots = try arena.region(copying: sequences.readSlots)
     sequences.eachTranslatedRead(fromSource: fromSource) { sequence, slot in
@@ -85,7 +87,7 @@ extension Pass {
     return arguments
   }
 
-  /// Copies aside the slots of `pool` that one sequence reads and another writes; absent where there are none.
+  /// Copies the slots of `pool` that one sequence reads and another writes; absent if there are none.
   mutating func stage(_ pool: TensorView?, slotElements: Int, slots: Int, _ sequences: Sequences) throws(Failure)
     -> Argument
   {
@@ -105,7 +107,7 @@ extension Pass {
   }
 
   mutating func encode(_ op: CopySlots, _ sequences: Sequences) throws(Failure) {
-    // Without slots nothing can be written, and the size of one is anything.
+    // Without slots nothing can be written, and the size of a slot is arbitrary.
     guard op.slotElements > 0, op.slots > 0, sequences.count > 0 else { return }
     let staged = try stage(op.pool, slotElements: op.slotElements, slots: op.slots, sequences)
     let table = try slots(sequences)
@@ -123,7 +125,7 @@ extension Pass {
 }
 
 extension Sequences {
-  /// The read slots that are not the pool's own.
+  /// The read slots that are not in the pool.
   fileprivate func eachTranslatedRead(fromSource: Bool, _ store: (Int, Int32) -> Void) {
     if fromSource {
       for sequence in 0..<count where readSlots[sequence] >= 0 {

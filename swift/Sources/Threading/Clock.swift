@@ -16,7 +16,7 @@ public enum Clock {
 
 /// A point in monotonic time.
 public struct Deadline: Sendable {
-  /// Nil: never.
+  /// Nil means never.
   private let nanoseconds: UInt64?
 
   /// `timeout` in nanoseconds from now; anything beyond a century is never.
@@ -39,7 +39,7 @@ public struct Deadline: Sendable {
     return nanoseconds > now ? nanoseconds &- now : 0
   }
 
-  /// The moment as `pthread_cond_timedwait` takes it on Linux.
+  /// The time in the form that `pthread_cond_timedwait` takes on Linux.
   var timespec: timespec? { nanoseconds.map(Deadline.split) }
 
   static func split(_ nanoseconds: UInt64) -> timespec {

@@ -4,8 +4,8 @@
   import Glibc
 #endif
 
-/// A mutex with a condition to sleep on. Not `Synchronization.Mutex`: that has no condition, and thread sanitizers do
-/// not know it.
+/// A mutex with a condition to sleep on. Not `Synchronization.Mutex`, which has no condition and is unknown to thread
+/// sanitizers.
 public final class Lock: @unchecked Sendable {
   @usableFromInline let mutex: UnsafeMutablePointer<pthread_mutex_t>
   @usableFromInline let condition: UnsafeMutablePointer<pthread_cond_t>
@@ -41,8 +41,8 @@ public final class Lock: @unchecked Sendable {
   @inlinable public func wake() { pthread_cond_signal(condition) }
   @inlinable public func wakeAll() { pthread_cond_broadcast(condition) }
 
-  /// Called with the lock held, which it gives up while it sleeps. Returns when it is woken, or for no reason: the caller
-  /// looks at its condition again.
+  /// Called with the lock held, which is released during the sleep. May return without being woken, so the caller must
+  /// check its condition again.
   public func sleep() { pthread_cond_wait(condition, mutex) }
 
   /// The same, but returns at the deadline as well.

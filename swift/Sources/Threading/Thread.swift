@@ -4,8 +4,8 @@
   import Glibc
 #endif
 
-/// Starts a detached thread that blocks every signal: they are for the host's threads. Nothing waits for it at the
-/// exit of the process. False where the system refuses one more thread.
+/// Starts a detached thread that blocks every signal: signals are for the host's threads. The process does not wait for
+/// it at exit. False if the system refuses another thread.
 public func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
   var attributes = pthread_attr_t()
   guard pthread_attr_init(&attributes) == 0 else { return false }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import CPUBackend
 
-/// `algorithm: chunked`: bits of its own, and the same promises but for where calls may be split.
+/// `algorithm: chunked`: different bits, with the same promises except for where calls may be split.
 @Suite struct ChunkedTests {
   static let chunk = 16
   static let dims = [(8, 8), (24, 40), (128, 16), (64, 72), (256, 24)]
@@ -29,7 +29,7 @@ import Testing
       #expect(errors.out <= bound(one.out.dtype, 5e-6), "seed \(seed): \(one.op)")
       #expect(errors.state <= bound(one.state.dtype, 5e-6), "seed \(seed): \(one.op)")
 
-      // Rows beyond the sequences, the room around rows and unwritten slots keep what they held.
+      // Rows beyond the sequences, padding around rows and unwritten slots keep their content.
       for slot in 0..<one.op.slots where !one.sequences.writeSlots.contains(Int32(slot)) {
         #expect(one.state.rowBytes(slot..<slot + 1) == before.rowBytes(slot..<slot + 1))
       }
@@ -102,7 +102,7 @@ import Testing
     }
   }
 
-  /// Stores at every position: each is what a call of as many tokens ends with, and nothing else changes by a bit.
+  /// Stores at every position: each has the final state of a call of as many tokens, and no other bit changes.
   @Test(arguments: instructionSets) func aStoreIsAShorterCallAndChangesNothingElse(_ isa: String) throws {
     let lengths = [3, 0, 35]
     for ((keyDim, valueDim), stateType) in zip(Self.dims, [DType.f32, .bf16, .f32, .f16, .f32]) {
@@ -161,7 +161,7 @@ import Testing
     }
   }
 
-  /// -1 stores zeros first: it does not multiply what an old sequence left behind.
+  /// -1 stores zeros first, instead of multiplying the content of an old sequence.
   @Test(arguments: instructionSets) func aFreshSequenceIgnoresTheSlot(_ isa: String) throws {
     for stateType in [DType.f32, .f16, .bf16] {
       for length in [0, 1, 40] {
@@ -179,12 +179,12 @@ import Testing
     }
   }
 
-  /// What a decay of 0 forgets is gone, however large: at a chunk's first token, and within one.
+  /// A decay of 0 erases the state, however large: at a chunk's first token, and within a chunk.
   @Test(arguments: instructionSets) func aDecayOfZeroForgetsExactly(_ isa: String) throws {
     for dims in GateDims.allCases {
       for (length, zeroAt) in [(1, 0), (3, 0), (20, 5), (40, 16), (40, 21)] {
         var results: [[UInt8]] = []
-        // What is forgotten before it is read may be too large to be summed.
+        // Values that are erased before they are read may be too large to be summed.
         for old in [Float(0), 1e30] + (zeroAt == 0 ? [3e38] : []) {
           var shape = DeltaCase.Shape.inPlace([length], outType: .f32)
           (shape.gateForm, shape.gateDims) = (.log, dims)
@@ -203,7 +203,7 @@ import Testing
     }
   }
 
-  /// A 16-bit state is rounded once a call: as the f32 state of the same call, rounded.
+  /// A 16-bit state is rounded once a call: it is the rounded f32 state of the same call.
   @Test(arguments: instructionSets) func sixteenBitStatesAreRoundedOnce(_ isa: String) throws {
     let device = try device(isa)
     for stateType in [DType.f16, .bf16] {

@@ -25,7 +25,7 @@ struct ConvCase {
     x.fill(-2...2, &random)
     weight.fill(-1...1, &random)
     bias?.fill(-1...1, &random)
-    // What a state holds came from x.
+    // States contain values of x.
     for i in 0..<state.count { state[raw: i] = Rounding.round(Float.random(in: -2...2, using: &random), type) }
     out.fill(with: 77)
     sequences = Sequences(lengths: lengths, read: read, write: write)
@@ -34,7 +34,7 @@ struct ConvCase {
       x: x.view, weight: weight.view, bias: bias?.view, state: state.view, out: out.view)
   }
 
-  /// The output's error, and whether every state is exactly what it should be.
+  /// The output's error, and whether every state is exact.
   func check(before: TestTensor) -> (out: Double, states: Bool) {
     var outs: [(Double, Double)] = []
     var exact = true
@@ -187,7 +187,7 @@ struct ConvCase {
       #expect(relativeRMS(pairs) <= bound(out.dtype, 4e-6), "seed \(seed): \(op)")
       #expect(out.bytes == before)
 
-      // Each row alone, on one thread: the same bits.
+      // Each row alone, on one thread, has the same bits.
       for row in 0..<rows {
         let one = Linear(
           rows: 1, inFeatures: op.inFeatures, outFeatures: op.outFeatures, x: op.x.after(row), weight: op.weight,

@@ -96,7 +96,7 @@ import Threading
     device.close()
   }
 
-  /// Each submission adds one after the next, so that there is always one that waits.
+  /// Each submission adds one after the next, so that one is always waiting.
   @Test func aQueueThatNeverRunsEmptyHoldsOnToNothing() throws {
     let device = try device(instructionSets[0])
     let links = Links(on: device, count: 2000)
@@ -144,7 +144,8 @@ import Threading
     }
   }
 
-  /// Several devices at once, as several Workers open them: the pool is one, and results do not depend on who has it.
+  /// Several devices at once, as several Workers open them: they share one pool, and results do not depend on which of
+  /// them holds it.
   @Test func devicesOfSeveralThreadsShareThePool() throws {
     var random = Random(seed: 77)
     let expected = try DeltaCase(.inPlace([9, 4, 17], outType: .f32), &random)
@@ -171,7 +172,7 @@ import Threading
     #expect(right.load(ordering: .relaxed) == 160)
   }
 
-  /// A caller that flushes denormals to zero gets the same bits, and its own mode back.
+  /// A caller that flushes denormals to zero gets the same bits, and keeps its own mode.
   @Test(arguments: instructionSets) func theCallersFloatModeDoesNotMatter(_ isa: String) throws {
     #if arch(x86_64)
       let flushing: UInt64 = 0x9fc0

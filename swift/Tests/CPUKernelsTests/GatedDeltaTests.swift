@@ -17,7 +17,7 @@ import Testing
       #expect(errors.out <= bound(one.out.dtype, 4e-6), "seed \(seed): \(one.op)")
       #expect(errors.state <= bound(one.state.dtype, 4e-6), "seed \(seed): \(one.op)")
 
-      // Rows beyond the sequences, the room around rows and unwritten slots keep what they held.
+      // Rows beyond the sequences, padding around rows and unwritten slots keep their content.
       let used = Int(one.sequences.starts.last ?? 0)
       for slot in 0..<one.op.slots where !one.sequences.writeSlots.contains(Int32(slot)) {
         #expect(one.state.rowBytes(slot..<slot + 1) == before.rowBytes(slot..<slot + 1))
@@ -106,7 +106,7 @@ import Testing
     }
   }
 
-  /// -1 stores zeros first: it does not multiply what an old sequence left behind.
+  /// -1 stores zeros first, instead of multiplying the content of an old sequence.
   @Test(arguments: instructionSets) func aFreshSequenceIgnoresTheSlot(_ isa: String) throws {
     let device = try device(isa)
     for stateType in [DType.f32, .f16, .bf16] {
@@ -156,7 +156,7 @@ import Testing
     }
   }
 
-  /// A 16-bit state is rounded once a call: as the f32 state of the same call, rounded.
+  /// A 16-bit state is rounded once a call: it is the rounded f32 state of the same call.
   @Test(arguments: instructionSets) func sixteenBitStatesAreRoundedOnce(_ isa: String) throws {
     let device = try device(isa)
     for stateType in [DType.f16, .bf16] {

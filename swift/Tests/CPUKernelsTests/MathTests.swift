@@ -50,7 +50,7 @@ import Testing
     #expect(worst[2] < 2.5)
   }
 
-  /// What norms and convolutions apply: the bounds that math.h gives, and its ends.
+  /// The functions of norms and convolutions: the bounds that math.h states, and the ends of their domains.
   @Test(arguments: instructionSets) func activationsAreAccurate(_ isa: String) throws {
     let table = try kernels(isa)
     for (range, most) in [(Float(-20)...20, 3e-7), (-87...100, 5e-7)] {

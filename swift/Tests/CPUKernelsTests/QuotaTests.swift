@@ -4,9 +4,9 @@
 
   @testable import CPUBackend
 
-  /// Limits of control groups, in folders that look as containers and services see them.
+  /// Limits of control groups, in folders laid out as containers and services see them.
   @Suite struct QuotaTests {
-    /// Writes files under a new folder, which stands in for the root.
+    /// Writes files under a new folder, which replaces the root.
     private func cores(_ files: [String: String]) throws -> Int? {
       var template = Array("/tmp/gated-delta-quota-XXXXXX".utf8CString)
       let root = String(cString: try #require(mkdtemp(&template)))
@@ -58,7 +58,7 @@
         folder + "/cpu.cfs_period_us": "100000\n",
       ]
       #expect(try cores(files) == 3)
-      // A container without a name space of its own: the mount point shows its group.
+      // A container without its own name space: the mount point shows its group.
       files = [
         "/proc/self/cgroup": "3:cpu:/docker/abc\n",
         "/proc/self/mountinfo": "33 31 0:30 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n",

@@ -27,7 +27,7 @@ import Testing
     }
   }
 
-  /// Further stores of the state along the way: what shorter calls end with, and 0 for what was read.
+  /// Additional stores of the state: the final states of shorter calls, and for 0 the state as it was read.
   @Test(arguments: instructionSets) func statesAreStoredAlongTheWay(_ isa: String) throws {
     let cases: [(length: Int, stateType: DType, reads: Bool, writes: Bool)] = [
       (70, .f32, true, true), (70, .bf16, true, true), (33, .f16, false, true), (5, .f32, true, false),

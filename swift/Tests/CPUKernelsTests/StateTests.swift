@@ -4,7 +4,7 @@ import Testing
 
 @testable import CPUBackend
 
-/// States from a source, stored along the way, and committed from records: always the bits of plainer calls.
+/// States from a source, stored before the end, and committed from records: always with the bits of simpler calls.
 @Suite struct StateTests {
   static let stateTypes = [DType.f32, .f16, .bf16]
 

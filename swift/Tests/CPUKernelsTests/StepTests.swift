@@ -4,7 +4,7 @@ import Testing
 
 @testable import CPUBackend
 
-/// The fused step against the chain of ops that it stands for: equal bits, outputs and both states.
+/// The fused step against the chain of ops that it replaces: equal bits, in outputs and both states.
 @Suite struct StepTests {
   struct Setup {
     var step: GatedDeltaStep

@@ -5,8 +5,8 @@ import Testing
 
 /// States below the normal numbers, which one processor's instruction that rounds to bf16 takes for zeros.
 @Suite struct SubnormalStateTests {
-  /// One token into states of 16-bit elements: the same as into f32 states, rounded. Among the new elements are zeros, subnormal
-  /// numbers, and both beside normal ones.
+  /// One token into states of 16-bit elements gives the rounded f32 states. Among the new elements are zeros, subnormal
+  /// numbers, and both mixed with normal ones.
   @Test(arguments: instructionSets) func statesAreRoundedOnce(_ isa: String) throws {
     let device = try device(isa)
     defer { device.close() }

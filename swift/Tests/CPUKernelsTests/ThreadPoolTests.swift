@@ -6,7 +6,7 @@ import Threading
 
 @testable import CPUBackend
 
-/// How devices share the pool's threads, and when the threads give way.
+/// The sharing of the pool's threads by devices, and their behaviour under contention.
 @Suite struct ThreadPoolTests {
   typealias Share = ThreadPool.Share
 
@@ -20,14 +20,14 @@ import Threading
     for before in 0...1 { #expect(share(2, others: 1, before: before, othersThreads: 2).count == 0) }
     #expect(share(16, others: 1, before: 0, othersThreads: 16) == Share(first: 0, count: 7))
     #expect(share(16, others: 1, before: 1, othersThreads: 16) == Share(first: 7, count: 7))
-    // What devices of few threads leave.
+    // Cores that devices of few threads leave.
     #expect(share(16, others: 1, before: 0, othersThreads: 1).count == 14)
     #expect(share(16, others: 2, before: 0, othersThreads: 4).count == 11)
     // More devices than cores.
     #expect(share(2, others: 5, before: 3, othersThreads: 10).count == 0)
   }
 
-  /// Together the devices have no more threads than cores, and none has two fewer than another.
+  /// Together the devices have no more threads than cores, and the largest and smallest differ by at most one.
   @Test func sharesAreEvenAndApart() {
     for cores in 1...40 {
       for devices in 1...min(cores, 12) {
@@ -49,7 +49,7 @@ import Threading
     crowding.lostCore(at: now)
     #expect(crowding.isCrowded(at: now) && crowding.isCrowded(at: now + Crowding.leastHold - 1))
     #expect(!crowding.isCrowded(at: now + Crowding.leastHold))
-    // Others that notice it at the same time prolong it, no more.
+    // Other threads that notice it at the same time do not prolong it.
     crowding.lostCore(at: now + 1000)
     #expect(!crowding.isCrowded(at: now + 1000 + Crowding.leastHold))
     // Lost again soon after the end: twice the time, up to the most.
@@ -61,7 +61,7 @@ import Threading
       #expect(crowding.isCrowded(at: now + 10 + hold - 1) && !crowding.isCrowded(at: now + 10 + hold))
       now += 10 + hold
     }
-    // After as long a time of peace, from the beginning.
+    // After as long a quiet time, from the beginning.
     now += Crowding.mostHold + 1
     crowding.lostCore(at: now)
     #expect(!crowding.isCrowded(at: now + Crowding.leastHold))
@@ -116,7 +116,8 @@ import Threading
     #expect(helped.load(ordering: .relaxed) > 0)
   }
 
-  /// How many threads were in one job at the same time, at most: now in the first word, at most in the second.
+  /// The largest number of threads in one job at the same time: the current one in the first word, the largest in the
+  /// second.
   private static let atOnce: OpaqueRun = { op, begin, end, _, _ in
     guard let op else { return }
     let words = UnsafeMutablePointer(mutating: op.assumingMemoryBound(to: Atomic<Int>.self))
@@ -127,7 +128,7 @@ import Threading
     words[0].subtract(1, ordering: .relaxed)
   }
 
-  /// A job of more parts than its device has threads is done by that many threads, on however many cores.
+  /// A job of more parts than its device has threads runs on that many threads, on any number of cores.
   @Test func aDeviceHasNoMoreThreadsThanItsOwn() throws {
     let pool = ThreadPool(cores: 6)
     for threads in [2, 3] {
@@ -159,7 +160,7 @@ import Threading
     lock.unlock()
   }
 
-  /// A device that closed leaves its place to the next.
+  /// A closed device leaves its place to the next.
   @Test func placesAreUsedAgain() throws {
     let pool = ThreadPool(cores: 2)
     let first = try #require(pool.join(threads: 2))
@@ -169,7 +170,7 @@ import Threading
     #expect(pool.join(threads: 1)?.index == first.index)
   }
 
-  /// Rows that stay in the cache together: measured, or set; the bits are the same.
+  /// The number of rows that stay in the cache together, measured or set: the bits are the same.
   @Test(arguments: instructionSets) func blocksOfAnySizeGiveTheSameBits(_ isa: String) throws {
     let kernels = try kernels(isa)
     let choose = try #require(kernels.choose_block)
@@ -190,7 +191,7 @@ import Threading
     #expect(choose(scratch.start, 0) == chosen)
   }
 
-  /// bf16 rows of single tokens that are kept widened, or widened twice: measured, or set; the bits are the same.
+  /// bf16 rows of single tokens, kept widened or widened twice, measured or set: the bits are the same.
   @Test(arguments: instructionSets) func keptRowsGiveTheSameBits(_ isa: String) throws {
     let kernels = try kernels(isa)
     let choose = try #require(kernels.choose_widening)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import GatedDelta
 
-/// What reaches a backend is what the descriptor said, field by field.
+/// The op that reaches a backend matches its descriptor, field by field.
 @Suite struct AcceptedOpTests {
   @Test func gatedDeltaArrivesWhole() throws {
     let fixture = try Fixture()
@@ -55,7 +55,7 @@ import Testing
     #expect([op.query, op.key, op.value].map(\.offset) == [0, 128, 256])
     #expect([op.query, op.key, op.value].map(\.tokenStride) == [112, 112, 112])
     #expect(op.value.headStride == 8 && op.value.pointer == op.query.pointer + 256)
-    // An output among them would cover its neighbours, though its own elements are nobody's.
+    // An output among them would cover its neighbours, though none of its elements belongs to another tensor.
     given.out = given.value
     #expect(gd_encode_gated_delta(fixture.device, &given) == GD_ERROR_OVERLAP)
     #expect(LastError().argument == "out")
@@ -109,7 +109,7 @@ import Testing
         #expect(op.quantisation?.bits == 8 && op.quantisation?.group == 64 && op.weight.tokenStride == 32)
       case .siluMul(let op):
         #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesGate && !op.replacesUp)
-      case .gatedDelta, .rmsNorm, .add, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("nobody encoded one")
+      case .gatedDelta, .rmsNorm, .add, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("no test encoded one")
       }
     }
   }
@@ -155,7 +155,7 @@ import Testing
 
   @Test func outputsMayBeF32AndRowsOfAnyLength() throws {
     let fixture = try Fixture()
-    // 100 is no multiple of 8: its rows are not vectors, so that no stride has to be one either.
+    // 100 is no multiple of 8: its rows are not vectors, so strides need not be multiples either.
     var norm = try fixture.gatedRMSNorm(tokens: 5, heads: 3, dim: 100)
     norm.out = gd_tensor(buffer: try fixture.buffer(5 * 3 * 101 * 4).handle, offset: 8, .f32, [5, 3, 100])
     norm.out.setStride(1, 101)

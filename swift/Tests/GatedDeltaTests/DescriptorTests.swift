@@ -49,7 +49,7 @@ import Testing
   @Test func aLaterHeadersDescriptorIsGoodWhileItsNewPartIsZero() throws {
     let fixture = try Fixture()
     let known = MemoryLayout<gd_linear>.size
-    // One byte off, on purpose: nobody promises alignment.
+    // Deliberately off by one byte: alignment is not required.
     let bytes = UnsafeMutableRawPointer.allocate(byteCount: known + 17, alignment: 8)
     defer { bytes.deallocate() }
     let start = bytes + 1

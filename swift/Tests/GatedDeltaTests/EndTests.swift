@@ -5,7 +5,7 @@ import Threading
 
 @testable import GatedDelta
 
-/// Devices that end without anybody who waits for them, and threads that end with devices open.
+/// Devices that end with no thread waiting for them, and threads that end with devices open.
 @Suite struct EndTests {
   /// Encodes and commits an op, into memory of the library's or into memory that is wrapped.
   static func commit(_ fixture: Fixture, wrapped: Bool) throws -> UInt64 {

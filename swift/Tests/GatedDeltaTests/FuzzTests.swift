@@ -33,7 +33,7 @@ import Testing
     }
   }
 
-  /// A tensor of an accepted op, with what the op makes of it.
+  /// A tensor of an accepted op, with its role in the op.
   struct Walk {
     let view: TensorView
     let tokens, heads, row: Int
@@ -86,7 +86,7 @@ import Testing
         input(op.weight, 1, 1, op.dim), output(op.out, op.tokens, op.heads, op.dim),
       ]
     case .add(let op):
-      // What out replaces is no other tensor.
+      // The tensor that out replaces does not count.
       walks = [
         op.replacesA ? nil : input(op.a, op.tokens, op.heads, op.dim),
         op.replacesB ? nil : input(op.b, op.tokens, op.heads, op.dim), output(op.out, op.tokens, op.heads, op.dim),

@@ -39,7 +39,7 @@ import Testing
     #expect(kept.count == 1 && kept.readSlots == [1] && kept.stores == StateStores(offsets: [0, 1], stores: [store]))
   }
 
-  /// A replay compares its index data with all that was given, not with what is run.
+  /// A replay compares all of its index data, not only the part that is run.
   @Test func aPlanStillKnowsItsIndexData() throws {
     let recipe = SequenceRecipe(
       count: 3, rows: .ragged(tokens: 4, cuSeqlens: .copied([0, 0, 4, 4])), slots: 2, hasPool: true,

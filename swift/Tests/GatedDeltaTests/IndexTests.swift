@@ -124,7 +124,7 @@ import Testing
     #expect(try #require(try fixture.committedOps().first).sequences?.starts == [0, 2, 6])
   }
 
-  /// Another thread flips the data all the time: whatever an encode sees, what it hands on is valid.
+  /// Another thread flips the data all the time: whichever values an encode sees, it passes on valid ones.
   @Test func dataThatChangesDuringTheCheckCannotSlipThrough() async throws {
     let flag = StopFlag()
     let (memory, writer) = (SharedWords(3), StopFlag())

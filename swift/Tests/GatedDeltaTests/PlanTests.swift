@@ -5,7 +5,7 @@ import Testing
 @testable import GatedDelta
 
 @Suite struct PlanTests {
-  /// A plan of one convolution over two sequences, whose index data lies in a buffer.
+  /// A plan of one convolution over two sequences, with index data in a buffer.
   static func ragged(_ fixture: Fixture) throws -> (plan: UInt64, starts: UnsafeMutablePointer<Int32>, handle: UInt64) {
     let plan = try fixture.plan()
     var op = try fixture.causalConv1d(sequences: 2)
@@ -50,7 +50,7 @@ import Testing
     #expect(error.op == "causalConv1d" && error.argument == "cuSeqlens[2]", "\(error)")
     starts[1] = 5
     _ = Self.run(plan)
-    // What was submitted keeps what it was checked with.
+    // Submitted work keeps the values it was checked with.
     #expect(fixture.backend.submissions.map { $0.ops[0].op.sequences?.starts } == [[0, 2, 6], [0, 5, 6], [0, 5, 6]])
     #expect(fixture.backend.submissions.map { $0.ops[0].op.sequences?.writeSlots } == [[3, 1], [3, 1], [3, 1]])
   }

@@ -47,7 +47,7 @@ import Testing
     let strides = Strides(token: 1 << 62, head: 1 << 62, of: Shape(4, 2, 8))
     #expect(strides != nil && strides?.extent(of: Shape(4, 2, 8)) == nil)
     #expect(strides?.extent(of: Shape(5, 1, 8)) == nil)
-    // Strides that are never used become contiguous ones, whatever they were.
+    // Strides that are never used are made contiguous.
     let single = Strides(token: .max, head: .max, of: Shape(1, 1, 8))
     #expect(single?.token == 8 && single?.head == 8 && single?.extent(of: Shape(1, 1, 8)) == 8)
   }

@@ -102,7 +102,7 @@ import Testing
     let count = 100_000
     let writes = (0..<Int32(count)).map { $0 }
     let checker = SlotChecker()
-    // A rotation: everybody reads what the neighbour writes.
+    // A rotation: each sequence reads the slot that its neighbour writes.
     let reads = writes.map { ($0 + 1) % Int32(count) }
     for slots in [count, SlotChecker.tableLimit + 1] {
       #expect(Self.checked(checker, reads, writes, slots: slots) == writes)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import GatedDelta
 
-/// What becomes of sources, snapshots, checkpoints, records and commits on their way to a backend.
+/// Sources, snapshots, checkpoints, records and commits on their way to a backend.
 @Suite struct StateOpTests {
   typealias Store = StateStores.Store
 
@@ -17,7 +17,7 @@ import Testing
       Store(tokens: 4, target: .snapshot(2)), Store(tokens: 4, target: .slot(4)),
     ])
 
-  /// By token, then whatever: the order of stores after the same token is nobody's business.
+  /// Sorted by token and then arbitrarily: the order of stores after the same token is unspecified.
   static func sorted(_ stores: StateStores?) -> [[String]] {
     guard let stores else { return [] }
     return stores.offsets.indices.dropLast().map { sequence in
@@ -78,7 +78,7 @@ import Testing
     }
   }
 
-  /// Stores of one sequence into what another reads: that read is staged. Into what itself reads: it is not.
+  /// Stores of one sequence into a slot that another reads: that read is staged. Into its own: it is not.
   @Test func storesAreWritesToOthers() throws {
     let fixture = try Fixture()
     for (slots, staged) in [([3, 4], []), ([1, 4], [1]), ([0, 4], []), ([3, 0], [0]), ([1, 0], [0, 1])]

@@ -84,7 +84,7 @@ private func onNewThread(_ body: @escaping @Sendable () -> Void) {
     #expect(LastError().message == message && !message.isEmpty)
   }
 
-  /// As a Worker that is terminated: its work on the library's memory goes on, everything else goes.
+  /// Like a terminated Worker: its work on the library's memory continues, everything else is released.
   @Test func aThreadThatExitsEndsWhatItLeftOpen() throws {
     let backend = FakeBackend()
     let handles = HandleBox()

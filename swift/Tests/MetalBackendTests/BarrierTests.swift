@@ -22,7 +22,7 @@ import Testing
         tokens: rows, heads: 1, dim: Self.dim, a: view(x), b: view(y), out: view(out), replacesA: false, replacesB: false))
     }
 
-    /// What the command buffer of two ops fails with, nil where all goes well.
+    /// The failure of the command buffer of two ops, nil if there is none.
     func run(_ first: Op, _ second: Op, _ backend: MetalBackend, together: Bool = false, barrier: Bool = false) throws -> String? {
       let commandBuffer = try #require(backend.queue.makeCommandBuffer())
       let encoder = try #require(commandBuffer.makeComputeCommandEncoder(dispatchType: .concurrent))
@@ -38,7 +38,7 @@ import Testing
     }
 
     static let row = dim * 4
-    /// Rows of 256 bytes in 4 MiB: what the first op writes, and what the second reads and writes.
+    /// Rows of 256 bytes in 4 MiB: the rows that the first op writes, and those that the second reads and writes.
     @Test(arguments: [
       (first: 0, second: 0, writes: 4096, fails: true),  // equal starts
       (first: 0, second: row, writes: 4096, fails: true),  // the second row of it
@@ -47,7 +47,7 @@ import Testing
       (first: 0, second: 4 * row, writes: 4096, fails: false),  // neighbours
       (first: 4 * row, second: 0, writes: 4096, fails: false),
       (first: 0, second: 65536, writes: 2 * row, fails: true),  // two writes
-      (first: 0, second: 65536, writes: 3 << 20, fails: true),  // what the first reads is written
+      (first: 0, second: 65536, writes: 3 << 20, fails: true),  // the second writes rows that the first reads
       (first: 0, second: 65536, writes: 3 << 20 + 4 * row, fails: false),
     ])
     func isFound(_ at: (first: Int, second: Int, writes: Int, fails: Bool)) throws {

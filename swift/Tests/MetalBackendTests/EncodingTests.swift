@@ -9,7 +9,7 @@ import Testing
   import Glibc
   @testable import Metal
 
-  /// What the host asks of Metal for its dispatches.
+  /// The Metal calls that the host makes for its dispatches.
   @Suite(.enabled(if: Devices.haveKernels, "there is no translated shader library"))
   struct EncodingTests {
     /// Rows of one shape, each op with tensors of its own.
@@ -42,7 +42,7 @@ import Testing
       // The same op again: it waits for itself, and everything is set.
       #expect(
         try calls(backend, [ops[0], ops[0]]) == EncoderCalls(dispatches: 2, barriers: 1, pipelines: 1, buffers: 3, bytes: 1))
-      // Another command buffer begins with nothing set, whatever the pass before it had.
+      // Another command buffer begins with no bindings, regardless of the pass before it.
       #expect(try calls(backend, [ops[0]]) == EncoderCalls(dispatches: 1, pipelines: 1, buffers: 3, bytes: 1))
     }
 
@@ -167,7 +167,7 @@ import Testing
       first = nil
       let third = try backend.allocate(byteCount: 2 << 20)
       #expect(try set.containsAllocation(buffer(third)))
-      // What is not in the set is used all the same.
+      // Buffers that are not in the set are used all the same.
       var maker = Maker(backend, seed: 1)
       #expect(backend.run(try maker.norm()) == nil)
     }

@@ -10,7 +10,7 @@ import Testing
 
   typealias EmulatedSettings = EmulatedDevice.Settings
 
-  /// What goes wrong on a GPU, and when the program hears of it.
+  /// Failures on a GPU, and the time at which the program learns of them.
   @Suite(.enabled(if: Devices.haveKernels, "there is no translated shader library"))
   struct FailureTests {
     /// out = 2 x.
@@ -48,7 +48,7 @@ import Testing
       let failure = try #require(backend.run(first.op, try norm(backend)))
       #expect(failure.code == .device && failure.received.contains("the compiler is out of order"))
       #expect(failure.expected.contains("gd_norm_") && first.out.memory.read(.f32, 0) == 0)
-      // The queue goes on.
+      // The queue continues.
       #expect(backend.run(first.op) == nil && first.out.memory.read(.f32, 0) == 2)
     }
 
@@ -154,7 +154,7 @@ import Testing
       #expect(submissions.allSatisfy { $0.wait() == nil } && out.memory.read(.f32, 0) == 6)
     }
 
-    /// Whoever holds memory until the end is the submission: nobody else has to.
+    /// The submission holds its memory until the end: no other reference is needed.
     @Test func memoryThatIsLetGoOfInFlight() throws {
       var settings = EmulatedSettings()
       settings.delay = 500

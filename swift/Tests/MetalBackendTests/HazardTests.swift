@@ -20,12 +20,12 @@ import Testing
     other = MetalMemory(try #require(over), byteCount: 32768, isWrapped: true)
   }
 
-  /// Of `memory`, through its buffer or through another one that lies over it.
+  /// A range of `memory`, through its buffer or through another buffer over the same memory.
   func region(_ bytes: Range<Int>, _ through: MetalMemory? = nil) -> Region {
     Region(through ?? memory, offset: bytes.lowerBound, byteCount: bytes.count)
   }
 
-  /// Whether the second dispatch has to wait for the first.
+  /// True if the second dispatch must wait for the first.
   func blocks(_ first: Argument, _ second: Argument) -> Bool {
     var hazards = Hazards()
     hazards.add([.absent, first])
@@ -82,7 +82,7 @@ import Testing
     }
   }
 
-  /// What is kept has a bound: a barrier comes before it grows further.
+  /// The number of tracked ranges is bounded: a barrier comes before it grows further.
   @Test func whatIsKeptIsBounded() {
     var hazards = Hazards()
     var barriers = 0
@@ -97,7 +97,7 @@ import Testing
     #expect((1...2000 / (AddressSet<UInt>.limit - 32)).contains(barriers))
   }
 
-  /// What it takes to look up and to add one range, by how many are there: it grows with the logarithm, up to the bound.
+  /// The comparisons for looking up and adding one range, by the number of ranges: logarithmic, up to the bound.
   @Test func comparisonsDoNotGrowWithWhatIsThere() {
     var set = AddressSet<Counted>()
     var most: [Int: Int] = [:]
@@ -153,7 +153,7 @@ import Testing
     let sizes = arena.chunks.map(\.byteCount)
     #expect(sizes == [16, 32, 64, 128, 256, 256, 256, 256].prefix(sizes.count).map { $0 << 10 })
     #expect(sizes.count >= 6)
-    // Free chunks serve in the order of their sizes, whatever order they came back in.
+    // Free chunks are used in the order of their sizes, in whatever order they were returned.
     pool.giveBack(arena.chunks.shuffled())
     var next = Arena(pool: pool)
     for _ in 0..<4097 { _ = try next.region(byteCount: 256) }

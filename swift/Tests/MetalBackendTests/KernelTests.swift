@@ -4,7 +4,7 @@ import Testing
 
 @testable import MetalBackend
 
-/// What the host says of the kernels is what their text says.
+/// The host's tables of the kernels agree with their text.
 @Suite struct KernelTests {
   static let types: [DType] = [.f32, .f16, .bf16]
 

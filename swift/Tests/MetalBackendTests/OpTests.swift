@@ -41,7 +41,7 @@ struct OpTests {
     }
   }
 
-  /// Ops of one submission see what those before them wrote, also where the host split it into command buffers.
+  /// Ops of one submission see the results of those before them, also where the host split it into command buffers.
   @Test(arguments: [Encoding.workLimit, 1]) func opsOfASubmissionRunInOrder(_ limit: Int) throws {
     let backend = try Devices.backend()
     backend.workLimit = limit

@@ -30,14 +30,14 @@ import Testing
       return try MetalBackend(device: device)
     }
 
-    /// What came of preparing the ops.
+    /// The result of preparing the ops.
     func prepare(_ backend: MetalBackend, _ ops: [Op]) -> Failure? {
       let outcome = TestSubmission(ops)
       backend.prepare(outcome.ops) { outcome.finish($0) }
       return outcome.wait()
     }
 
-    /// Ops of every kind: what is prepared compiles nothing when it is run.
+    /// Ops of every kind: once prepared, running them compiles nothing.
     @Test func whatIsPreparedIsCompiled() throws {
       let backend = try counted()
       for seed in 0..<12 as Range<UInt64> {
@@ -51,7 +51,7 @@ import Testing
       }
     }
 
-    /// The text is compiled once for all kernels, and once for a thread that prepares beside one that runs.
+    /// The text is compiled once for all kernels, even if one thread prepares while another runs.
     @Test func theLibraryIsCompiledOnce() throws {
       let device = try Devices.emulated(.init()) { functions in
         functions.source = {

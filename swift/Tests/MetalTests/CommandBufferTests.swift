@@ -146,7 +146,7 @@ import Testing
       } == nil)
   }
 
-  /// What a command buffer does not retain must be kept by somebody until it has run.
+  /// Objects that a command buffer does not retain must be kept alive elsewhere until it has run.
   @Test func aBufferThatNobodyKeeps() throws {
     var settings = EmulatedDevice.Settings()
     settings.delay = 20_000

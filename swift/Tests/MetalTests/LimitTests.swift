@@ -164,7 +164,7 @@ import Testing
     #expect(try rig.run(rig.call("add")) == "add: threadgroup memory 0 (scratch) has no length")
   }
 
-  /// What one dispatch set still counts for the next, beside the arrays that a kernel declares.
+  /// Memory set for one dispatch still counts for the next, in addition to the arrays that a kernel declares.
   @Test func threadgroupMemoryTogether() throws {
     let rig = try Rig()
     let call = try rig.call("wide")

@@ -1,4 +1,4 @@
-// The arguments of an op: what each field of its struct is to the public function.
+// The arguments of an op: the role of each field of its struct in the public function.
 import { valueNamed } from "./options.mjs";
 
 /** `a_log` as `aLog`. */
@@ -30,7 +30,7 @@ export function argumentsOf({ fields }, options) {
       found.push(argument);
       continue;
     }
-    // Whether the group may be left out says the annotation; of a group that is there, every member is.
+    // The annotation says whether the group may be left out; if the group is there, every member is.
     const last = found.at(-1);
     if (last?.name === group) last.members.push({ ...argument, optional: false });
     else {
@@ -42,7 +42,7 @@ export function argumentsOf({ fields }, options) {
   if (new Set(names).size !== names.length) throw new Error(`arguments of one name: ${names.join(", ")}`);
   const bound = found.filter((argument) => argument.bound !== undefined);
   if (bound.length === 0) return found;
-  // `states` is read when all else is known, and before what it stands for.
+  // `states` is read after everything else, and before the arguments that it replaces.
   const states = { name: "states", kind: "states", optional: true, kinds: kindsOf(bound), drafts: bound.some((one) => one.bound === "cuSeqlens") };
   return [...found.filter((argument) => argument.bound === undefined), states, ...bound];
 }

@@ -1,4 +1,5 @@
-// What C and the linker get: assertions on the layouts, the export lists, and the options under the kernels' own prefixes.
+// The files for C and the linker: assertions on the layouts, export lists, and the options under the kernels' own
+// prefixes.
 import { origin } from "./text.mjs";
 
 /** Static assertions, so that the C compiler confirms sizes and offsets. */

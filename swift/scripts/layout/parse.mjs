@@ -21,10 +21,10 @@ const pointer = { size: 8, ffi: "ptr" };
 /** Directives that declare nothing. */
 const plainDirective = /^#(ifndef GATED_DELTA_H|define GATED_DELTA_H|include <stdint\.h>|ifdef __cplusplus|endif)$/;
 
-/** Parses a header. Throws on what it does not understand. */
+/** Parses a header. Throws on anything that it does not know. */
 export function parse(header) {
   const notes = [];
-  // Annotations become marks of their own, so that what follows can tell which declaration they belong to.
+  // Annotations become marks, so that it can be told which declaration they belong to.
   let text = header.replace(/\/\*([\s\S]*?)\*\//g, (_, comment) => {
     const note = comment.replace(/\n\s*\*/g, " ").replace(/\s+/g, " ").trim();
     if (!note.startsWith("@")) return " ";

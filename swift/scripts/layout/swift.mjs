@@ -1,4 +1,4 @@
-// What Swift gets: an enum an option, and the functions that encode.
+// The Swift files: an enum for each option, and the encoding functions.
 import { origin, wrapped } from "./text.mjs";
 
 /** Words that Swift writes in capitals inside a name. */
@@ -121,7 +121,7 @@ export function swiftOps(parsed) {
   ].join("\n");
 }
 
-/** How the CPU backend finds an op's function. */
+/** The CPU backend's dispatch from an op to its function. */
 export function swiftExecutor(parsed) {
   return [
     `// ${origin}`,
@@ -141,7 +141,7 @@ export function swiftExecutor(parsed) {
   ].join("\n");
 }
 
-/** How the Metal backend finds an op's function, and what it takes of a GPU's time. */
+/** The Metal backend's dispatch from an op to its function, and to its share of a GPU's time. */
 export function swiftPass(parsed) {
   const ops = backendOps(parsed);
   return [

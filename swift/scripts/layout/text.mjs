@@ -1,7 +1,7 @@
 // Text that several generated files share.
 
 /** The first line of every generated file. */
-export const origin = "Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again.";
+export const origin = "Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.";
 
 /** Text in lines of a comment. */
 export function wrapped(text) {

@@ -1,4 +1,4 @@
-// What TypeScript gets: constants, layouts and symbols, the options, and the arguments of every op.
+// The TypeScript files: constants, layouts and symbols, the options, and the arguments of every op.
 import { isPublished } from "./c.mjs";
 import { origin, wrapped } from "./text.mjs";
 
@@ -107,7 +107,7 @@ function argumentText(argument, used) {
   return `{ ${parts.join(", ")} }`;
 }
 
-/** `gatedDelta` as the file that its function stands in. */
+/** The name of the file that defines `gatedDelta`'s function. */
 function fileOf({ name, module }) {
   return module ?? name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }

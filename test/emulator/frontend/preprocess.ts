@@ -5,7 +5,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
-import { flatten } from "../../../swift/scripts/shader-source.mjs";
+import { flatten } from "./flatten.ts";
 import { clang } from "../toolchain.ts";
 
 /** What Apple's compiler predefines for MSL 3.2 on macOS. */

@@ -144,7 +144,7 @@ typedef struct gd_index {
   uint64_t count;
 } gd_index;
 
-/* States that an op stores beside the final ones, in one pass over its tokens (gd_gated_delta, gd_causal_conv1d).
+/* States that an op stores in addition to the final ones, in one pass over its tokens (gd_gated_delta, gd_causal_conv1d).
  *
  * Snapshots: entry j of sequence s is the state after all but the last j of its T tokens, j in 0 .. K - 1 (0 is the final
  * state). They go to the tensor snapshots [K, sequences, slot's shape], in the pool's dtype, to the slots snapshot_slots
@@ -470,7 +470,7 @@ const char *gd_last_error(uint32_t which);
 
 /* Devices. Closing drops what was encoded but not committed and waits for pending work; it also releases the device's
  * plans. Buffers outlive it.
- * gd_device_abandon is for where nobody waits, such as a finaliser. It drops and releases the same. Pending submissions
+ * gd_device_abandon is for callers that cannot wait, such as a finaliser. It drops and releases the same. Pending submissions
  * that touch nothing but memory of gd_buffer_create go on by themselves, up to the first one that touches wrapped memory:
  * that one and those after it are stopped. What has not begun never does, on the CPU what runs ends within about a
  * millisecond, and a GPU's committed work is waited for. Wrapped memory may be freed when the call returns.

@@ -28,7 +28,7 @@ typedef struct gd_cpu_tensor {
   uint32_t dtype;
 } gd_cpu_tensor;
 
-/* The state as it is after `after` tokens of a sequence (0: as it was read), stored to `state` as well: one slot,
+/* The state after `after` tokens of a sequence (0: as it was read), also stored to `state`: one slot,
  * [valueHeads, valueDim, keyDim]. Neither read nor written by any other sequence. */
 typedef struct gd_cpu_state_store {
   int64_t after;
@@ -46,7 +46,7 @@ typedef struct gd_cpu_sequence {
   int64_t store_count;
 } gd_cpu_sequence;
 
-/* How decay and beta come from what is given. a_log and dt_bias are there for the raw forms only. */
+/* The formulas of decay and beta. a_log and dt_bias are present for the raw forms only. */
 typedef struct gd_cpu_gates {
   uint32_t gate_form, gate_dims, beta_form;
   float bound;
@@ -60,9 +60,9 @@ typedef struct gd_cpu_heads {
   float qk_norm_eps, scale;
 } gd_cpu_heads;
 
-/* What a token did to its state, f32, contiguous: key [tokens, keyHeads, keyDim] (normalised), delta
- * [tokens, valueHeads, valueDim], decay [tokens, valueHeads] or [tokens, valueHeads, keyDim]. NULL, all, where there are
- * none. */
+/* The update of a state by each token, f32, contiguous: key [tokens, keyHeads, keyDim] (normalised), delta
+ * [tokens, valueHeads, valueDim], decay [tokens, valueHeads] or [tokens, valueHeads, keyDim]. All NULL if there are no
+ * records. */
 typedef struct gd_cpu_records {
   float *key, *delta, *decay;
 } gd_cpu_records;
@@ -78,8 +78,8 @@ typedef struct gd_cpu_gated_delta {
   int64_t sequence_count;
 } gd_cpu_gated_delta;
 
-/* S <- a S + d k^T for the records of rows first .. first + count - 1 of each sequence: what gated_delta did to the
- * state for them. */
+/* S <- a S + d k^T for the records of rows first .. first + count - 1 of each sequence: the same updates as
+ * gated_delta's. */
 typedef struct gd_cpu_commit_gated_delta {
   gd_cpu_heads heads; /* its shape and map only */
   uint32_t gate_dims, state_dtype;
@@ -240,8 +240,8 @@ int64_t gd_cpu_commit_causal_conv1d_items(const gd_cpu_commit_causal_conv1d *op)
 
 /* Runs items begin .. end - 1. scratch: gd_cpu_scratch_bytes() bytes of the calling thread's own, 64-byte aligned. The
  * caller has entered gd_cpu_float_environment. stop: a word that another thread may set at any time to something other
- * than 0. It is looked at between items, and inside long ones after at most a millisecond of work (rows of more than a
- * million elements excepted); once it is set the function returns, and what it was to write is undefined. */
+ * than 0. It is checked between items, and inside long ones after at most a millisecond of work (except for rows of more
+ * than a million elements); once it is set the function returns, and its outputs are undefined. */
 typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratch, const uint32_t *stop);
 
 typedef struct gd_cpu_kernels {
@@ -251,7 +251,7 @@ typedef struct gd_cpu_kernels {
   gd_cpu_run *attention_store, *attention, *attention_combine;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
   /* Rows of a state that gated_delta keeps in the nearest cache together: block 0 measures which of a few numbers is the
-   * fastest, the first time, in about a tenth of a millisecond; a multiple of 8 sets it. Returns what is set. No result bit
+   * fastest, the first time, in about a tenth of a millisecond; a multiple of 8 sets it. Returns the number. No result bit
    * depends on it. scratch: gd_cpu_scratch_bytes of it, whose contents are lost. */
   int32_t (*choose_block)(void *scratch, int32_t block);
   /* The same for bf16 states and single tokens: 1: a row is widened for its sum and again for its update; 2: it is kept
@@ -275,7 +275,7 @@ const gd_cpu_kernels *gd_cpu_kernels_best(void);
 
 size_t gd_cpu_scratch_bytes(void);
 
-/* Every thread computes in the same mode: round to nearest, denormals kept, no traps. Returns what was set before, for
+/* Every thread computes in the same mode: round to nearest, denormals kept, no traps. Returns the previous mode, for
  * gd_cpu_float_environment_leave. */
 uint64_t gd_cpu_float_environment_enter(void);
 void gd_cpu_float_environment_leave(uint64_t before);
@@ -289,8 +289,8 @@ void gd_cpu_brand(char *name, size_t size);
 /* Cores that this process may run on, at least 1. */
 int32_t gd_cpu_usable_cores(void);
 
-/* Whether others wanted the calling thread's core since the thread last asked: the system took it away, and the thread
- * has waited for a core a tenth of the time or more. 1 or 0, and 0 the first time and where the system doesn't say. */
+/* 1 if other work wanted the calling thread's core since the last call: the system took it away, and the thread has
+ * waited for a core a tenth of the time or more. Else 0, as in the first call and where the system does not tell. */
 int32_t gd_cpu_lost_core(void);
 
 /* Names the calling thread, for debuggers and top: at most 15 characters. */

@@ -13,7 +13,7 @@
  * out = V / L (sigmoid(gate)). So a row's bits depend on its keys' order alone: spans of a row may be worked on side by
  * side and combined later, and rows in any company. Where everything is -inf, exponents are taken from 0. */
 
-enum { ATTENTION_ROWS = GD_CPU_ATTENTION_ROWS }; /* query rows that share what is read of keys and values */
+enum { ATTENTION_ROWS = GD_CPU_ATTENTION_ROWS }; /* query rows that share the keys and values read */
 
 /* (x r) w or (x r) (1 + w), as rms_norm; rows without a norm as they are. */
 GD_INLINE void head_norm(
@@ -57,7 +57,7 @@ static void attention_store(const void *params, int64_t begin, int64_t end, void
   }
 }
 
-/* What an item works with. */
+/* The working set of an item. */
 typedef struct attention_work {
   float *query, *values, *total; /* ATTENTION_ROWS rows each: the query, a span's v and the V of those before */
   float *scores;                 /* [ATTENTION_ROWS, ATTENTION_BLOCK] */
@@ -65,7 +65,7 @@ typedef struct attention_work {
   attention_rows keys[2], block_values[2]; /* of this block and of the next, which is asked for where it is read once */
   float max[ATTENTION_ROWS], sum[ATTENTION_ROWS], correction[ATTENTION_ROWS];
   float total_max[ATTENTION_ROWS], total_sum[ATTENTION_ROWS];
-  int64_t seen[ATTENTION_ROWS]; /* how many keys each row sees: all up to its own token */
+  int64_t seen[ATTENTION_ROWS]; /* the number of keys that each row sees: all up to its own token */
   int64_t counts[ATTENTION_ROWS];
 } attention_work;
 
@@ -102,7 +102,7 @@ GD_INLINE void softmax_step(float *scores, int64_t count, float *max, float *sum
   *sum = fma_vf(splat(*sum), splat(*correction), splat(sum_one(fold(parts))))[0];
 }
 
-/* V, M, L <- what they are with one more span. */
+/* Adds one more span to V, M and L. */
 static void add_span(float *total, float *total_max, float *total_sum, const float *values, float max, float sum,
                      int64_t stride) {
   float now = max > *total_max ? max : *total_max, reference = finite_max(now);
@@ -276,7 +276,7 @@ static void attention(const void *params, int64_t begin, int64_t end, void *memo
   work.scores = scratch_take(&cursor, ATTENTION_ROWS * ATTENTION_BLOCK);
   work.keys_copy = scratch_take(&cursor, ATTENTION_BLOCK * stride);
   work.values_copy = scratch_take(&cursor, ATTENTION_BLOCK * stride);
-  /* What lies behind a copied row's elements stays zero. */
+  /* The padding after a copied row's elements stays zero. */
   __builtin_memset(work.keys_copy, 0, (size_t)(ATTENTION_BLOCK * stride) * sizeof(float));
   __builtin_memset(work.values_copy, 0, (size_t)(ATTENTION_BLOCK * stride) * sizeof(float));
   for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {

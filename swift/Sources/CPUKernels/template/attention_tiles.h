@@ -92,7 +92,7 @@ GD_INLINE void score_tile(
 #endif
 }
 
-/* Scores of one row with the block's first `count` keys; up to SCORE_MOST_KEYS - 1 behind them are written, too. */
+/* Scores of one row with the block's first `count` keys; up to SCORE_MOST_KEYS - 1 more are also written. */
 GD_INLINE void score_rows(
   const float *query, int64_t stride, const attention_rows *keys, attention_fetch *fetch, int64_t count, int rows,
   uint32_t dtype, int64_t dim, float *scores

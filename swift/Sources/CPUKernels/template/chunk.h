@@ -1,4 +1,4 @@
-/* The chunked gated delta rule: what CHUNK tokens of a head do to its state, as matrix products.
+/* The chunked gated delta rule: the update of a head's state by CHUNK tokens, as matrix products.
  *
  * With S the state before a chunk, D(i, j) the product of the decays after token j up to token i (per key dimension it
  * stays inside the dot), g_i = D(i, -1) that of all up to token i, and n the chunk's last token:
@@ -93,8 +93,8 @@ GD_INLINE vi lane_numbers(int64_t first) {
   return lanes;
 }
 
-/* D, g, A, P, g k and g q where a decay is one number. Rows are scaled, and not what S makes of them: a decay of 0 then
- * forgets what is too large to be summed, too. */
+/* D, g, A, P, g k and g q where a decay is one number. Rows are scaled, not their products with S: a decay of 0 then
+ * also erases values that are too large to be summed. */
 static void chunk_decays(const chunk_scratch *scratch, int64_t count, int64_t key_dim) {
   float up_to = 1.0f;
   vf row[CHUNK / GD_WIDTH] = {0};
@@ -194,14 +194,14 @@ static void chunk_decays_per_key(const chunk_scratch *scratch, int64_t count, in
   chunk_scale_up_to(scratch, count);
 }
 
-/* Rows that the next chunk reads or writes, one a token: the panels of this one ask for them as they go. */
+/* Rows that the next chunk reads or writes, one for each token: the panels of this one prefetch them. */
 typedef struct chunk_wanted {
   const char *row;
   int64_t step, bytes, tokens;
 } chunk_wanted;
 enum { WANTED_VALUE, WANTED_KEY, WANTED_GATE, WANTED_OUT, WANTED_QUERY, CHUNK_WANTED };
 
-/* What S is read with for a chunk's d and outputs: tokens first .. first + count - 1 of a value head. */
+/* The rows that S is multiplied by for a chunk's d and outputs: tokens first .. first + count - 1 of a value head. */
 typedef struct chunk_reading {
   const float *key, *query; /* [keyDim, CHUNK]: g k, g q */
   const float *beta, *corrections, *outputs;
@@ -222,7 +222,7 @@ static chunk_reading chunk_reading_of(
     .outputs = scratch->outputs, .first = first, .count = count, .head = head, .key_dim = key_dim};
 }
 
-/* What leads from S to the state after the chunk's first `count` tokens. */
+/* The factors from S to the state after the chunk's first `count` tokens. */
 typedef struct chunk_update {
   const float *key;   /* [CHUNK, padded keyDim] */
   const float *after; /* [count]: D(n, j) where a decay is one number, else NULL */

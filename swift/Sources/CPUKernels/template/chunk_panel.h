@@ -36,8 +36,8 @@ GD_INLINE void tile_write_as(
   }
 }
 
-/* Part of what the next chunk wants, into the second nearest cache: the nearest one is full. Of panel p, rows t ..
- * t + CHUNK_ROWS - 1 of matrices first .. last. */
+/* Prefetches a part of the next chunk into the L2 cache, since L1 is full: of panel p, rows t .. t + CHUNK_ROWS - 1 of
+ * matrices first .. last. */
 GD_INLINE void chunk_fetch(const chunk_reading *reading, int64_t p, int64_t t, int first, int last) {
   for (int w = first; w <= last; w++) {
     const chunk_wanted *wanted = &reading->wanted[w];

@@ -4,7 +4,7 @@
 enum { COMMIT_ROWS = 4 };
 
 /* Elements i .. i + left - 1 (at most GD_WIDTH) of COMMIT_ROWS rows over all records: the state's elements stay in
- * registers, and each record does to them what a pass of its token did (delta_passes.h): equal bits. */
+ * registers, and each record updates them as the pass of its token did (delta_passes.h): equal bits. */
 GD_INLINE void commit_elements(
   const gd_cpu_commit_gated_delta *op, const gd_cpu_sequence *sequence, int64_t head, int64_t key_head, int64_t row,
   int64_t i, int64_t left, const void *from, void *to

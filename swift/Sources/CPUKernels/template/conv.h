@@ -23,8 +23,8 @@ static conv_block conv_block_make(char **memory) {
   return block;
 }
 
-/* columns[j][c] = rows[c, j], and back. Width 4 is what models have: its loops are in the form that the compiler turns
- * into shuffles. */
+/* columns[j][c] = rows[c, j], and back. Models have width 4: its loops are in the form that the compiler turns into
+ * shuffles. */
 static void split_three(
   const float *restrict rows, float *restrict a, float *restrict b, float *restrict c, int64_t count
 ) {
@@ -129,7 +129,7 @@ typedef struct conv_rows {
   const void *x;
   void *out;
   int64_t x_step, out_step; /* in bytes */
-  int64_t ahead;            /* tokens from these to what is fetched meanwhile; 0: nothing is */
+  int64_t ahead;            /* tokens from these to those prefetched meanwhile; 0: none are */
   uint32_t x_dtype, out_dtype;
 } conv_rows;
 

@@ -1,4 +1,4 @@
-/* What the gated delta rule takes of a token, in the form that its passes read: k and q normalised (and q scaled),
+/* The inputs of the gated delta rule for a token, in the form that its passes read: k and q normalised (and q scaled),
  * decay, beta, decayed key and value, all f32 in scratch, for some tokens of one head at a time. */
 
 enum { DELTA_TOKENS = 32 }; /* tokens prepared together */
@@ -55,7 +55,7 @@ GD_INLINE void prepare_key(const gd_cpu_heads *heads, float *key, float *query, 
   scale_row(query, row_factor(query, dim, heads->qk_norm, heads->qk_norm_eps, heads->scale), dim, padded);
 }
 
-/* The decay of what `gate` holds: one formula for every form. a_log: that of the head, its exponential where the form
+/* The decay from `gate`: one formula for every form. a_log: that of the head, its exponential where the form
  * takes it. */
 GD_INLINE vf decay_of(const gd_cpu_gates *gates, vf gate, vf bias, vf a) {
   switch (gates->gate_form) {

@@ -1,5 +1,5 @@
-/* How many rows stay in the cache together (delta_block), by measurement: what counts is this thread's share of the
- * nearest cache, which the size of that cache does not tell where a core runs two threads. */
+/* The number of rows that stay in the cache together (delta_block), by measurement: this thread's share of the L1 cache
+ * matters, which does not follow from the size of that cache where a core runs two threads. */
 
 enum { DELTA_MANY = 32, DELTA_FEW = 16 };     /* rows; more or less than these were slower wherever they were measured */
 

@@ -1,6 +1,6 @@
 /* Settings of delta_tokens that no result bit depends on, chosen by measurement when the first device is opened. */
 
-/* What is tried: tokens of a head of 128 rows of 128 in scratch. */
+/* The trial: tokens of a head of 128 rows of 128 in scratch. */
 typedef struct delta_trial {
   int32_t *setting;     /* not 0 */
   int32_t usual, other; /* its values */
@@ -10,7 +10,7 @@ typedef struct delta_trial {
   int64_t tokens;
 } delta_trial;
 
-/* Numbers with which rows stay what they are: ones, as bf16. */
+/* Numbers that leave rows unchanged: ones, as bf16. */
 static void delta_trial_prepare(const delta_scratch *scratch) {
   for (int64_t i = 0; i < 128; i++) {
     scratch->key[i] = scratch->query[i] = scratch->decayed_key[i] = scratch->value[i] = 0.0f;
@@ -33,8 +33,8 @@ static uint64_t delta_trial_time(
   return time < least ? time : least;
 }
 
-/* Sets what is faster, which is measured the first time and kept in `chosen`, and returns it. value: not 0 is set instead,
- * in tests. */
+/* Sets and returns the faster choice, which is measured the first time and kept in `chosen`. In tests a nonzero value is
+ * set instead. */
 static int32_t delta_choose(const delta_trial *trial, const delta_scratch *scratch, int32_t *chosen, int32_t value) {
   if (value == 0) value = __atomic_load_n(chosen, __ATOMIC_RELAXED);
   if (value == 0) {

@@ -1,7 +1,7 @@
 /* Vectors of some rows of a state: how many rows are worked on together, and a row's last block where keyDim is an odd
  * multiple of 8. */
 
-/* Rows whose partial sums fit the registers beside what they are made of. */
+/* Rows whose partial sums fit the registers together with their operands. */
 #if GD_WIDTH == 16
 #define DELTA_TOGETHER 8
 #elif defined(__aarch64__) || GD_WIDTH == 8

@@ -1,7 +1,7 @@
 /* The recurrence over a block of value rows that stays in the nearest cache while the tokens pass: a pass takes each
  * row through the registers once, and all that a token does to it happens there.
  *
- * Rows that stay in registers for all tokens would save those loads and stores, but they are not what limits: a token
+ * Rows that stay in registers for all tokens would save those loads and stores, but those are not the limit: a token
  * of a row would then have to wait for the sum before it, and two rows' worth of work (more do not fit) is shorter
  * than that wait. A block of rows hides it, works for every keyDim and register count, and reads a key once for
  * DELTA_TOGETHER rows.
@@ -14,13 +14,12 @@
  * zeros after keyDim. */
 
 enum { DELTA_GROUP = 8 };     /* rows whose dots are summed together; valueDim is a multiple of it */
-/* Bytes from what a single token reads to what is fetched meanwhile into the nearest cache, and from there to what is
- * fetched into the second one. */
+/* Bytes from a single token's reads to the prefetches into the L1 cache, and from there to those into the L2 cache. */
 enum { DELTA_AHEAD = 6144, DELTA_FAR = 16384 };
 
 typedef struct delta_pass {
   const void *source; /* the rows as they are, keyDim elements each */
-  const void *next_source; /* what is read after them */
+  const void *next_source; /* the rows read after them */
   void *target;
   int64_t rows; /* a multiple of DELTA_GROUP */
   int64_t key_dim;
@@ -74,14 +73,14 @@ GD_INLINE row_deltas row_deltas_of(const float *delta) {
 #endif
 }
 
-/* What DELTA_TOGETHER rows keep in registers. */
+/* The registers of DELTA_TOGETHER rows. */
 typedef struct delta_rows {
   vf out[DELTA_TOGETHER][GD_PARTS], memory[DELTA_TOGETHER][GD_PARTS];
 } delta_rows;
 
-/* What a pass is, known when it is compiled, in one number: as a struct of 16 bytes it was no constant any more once it had
- * been an argument on AArch64, and every load asked for its dtype. Whose d a pass forms: that of the next token or that of
- * the next group of rows. */
+/* The kind of a pass, known at compile time, in one number: on AArch64 a struct of 16 bytes is not propagated as a constant
+ * through arguments, so every load would branch on its dtype. NEXT_*: the d that a pass forms is that of the next token, or
+ * that of the next group of rows. */
 enum { NEXT_NONE, NEXT_TOKEN, NEXT_ROWS };
 typedef uint32_t delta_kind;
 #define DELTA_KIND(SOURCE, TARGET, PER_KEY, NEXT) ((SOURCE) | (TARGET) << 4 | (PER_KEY) << 8 | (NEXT) << 12)
@@ -153,7 +152,7 @@ GD_INLINE void next_rows_part(
   rows->memory[r][p] = fma_vf(s, next_key, rows->memory[r][p]);
 }
 
-/* What a group's rows are read from and written to, what to fetch meanwhile, and where rows are kept widened. */
+/* Where a group's rows are read and written, the addresses to prefetch, and where rows are kept widened. */
 typedef struct delta_places {
   const char *source, *near, *far;
   char *target;
@@ -204,7 +203,7 @@ GD_INLINE void update_block(
   fetch_far(places.far + i * each, GD_LANES * each);
 }
 
-/* What lies so many bytes after the pass's first row: beyond its rows those that it is followed by. */
+/* The address so many bytes after the pass's first row; beyond its rows it continues with those read next. */
 GD_INLINE const char *rows_after(const delta_pass *pass, int64_t bytes, int64_t to) {
   return to < bytes ? (const char *)pass->source + to : (const char *)pass->next_source + (to - bytes);
 }

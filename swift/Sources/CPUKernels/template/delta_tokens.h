@@ -8,25 +8,25 @@
  * bit depends on it. */
 static int32_t delta_block = 32;
 
-/* Whether a single token's bf16 rows are widened twice or kept widened: delta_widening.h chooses. No bit depends on it. */
+/* A single token's bf16 rows are widened twice or kept widened, as delta_widening.h chooses. No bit depends on it. */
 enum { DELTA_WIDENS_TWICE = 1, DELTA_WIDENS_ONCE = 2 };
 static int32_t delta_widening = DELTA_WIDENS_TWICE;
 
 /* Where a head's rows lie before and after some tokens. */
 typedef struct delta_state {
-  const void *source, *next_source; /* ... and what is read after it */
+  const void *source, *next_source; /* ... and the state read after it */
   void *target; /* NULL: not stored, and left in scratch->state as f32 */
   uint32_t source_dtype, target_dtype;
 } delta_state;
 
-/* Rows of inputs and outputs, one a token, that are wanted soon: the passes fetch them as they go. */
+/* Rows of inputs and outputs, one for each token, that are needed soon: the passes prefetch them. */
 enum { DELTA_WANTED = 4 };
 typedef struct delta_wanted {
   const char *row;
   int64_t step, bytes, tokens;
 } delta_wanted;
 
-/* What else is kept along the way: states after some tokens, and each token's d. */
+/* Additional outputs: states after some tokens, and each token's d. */
 typedef struct delta_extras {
   const gd_cpu_state_store *stores;
   int64_t store_count, tokens_before; /* stores count tokens from the sequence's first */

@@ -1,6 +1,6 @@
-/* Whether the pass over a single token's bf16 rows keeps them in f32 from where it reads them for their d to where it
- * updates them, or widens them twice, by measurement: to keep them costs stores, which some processors do beside
- * everything else (Emerald Rapids: 1.2 times as fast where the states are in the cache) and others do not (Zen 4: 0.99). */
+/* Chooses by measurement whether the pass over a single token's bf16 rows keeps them in f32 from the read for their d to
+ * their update, or widens them twice: keeping them costs stores, which some processors overlap with everything else
+ * (Emerald Rapids: 1.2 times as fast when the states are in the cache) and others do not (Zen 4: 0.99). */
 
 /* Rows are kept only where that is clearly faster. way: not 0 sets it, in tests. */
 static int32_t delta_choose_widening(void *memory, int32_t way) {

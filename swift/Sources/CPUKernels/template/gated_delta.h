@@ -1,6 +1,6 @@
-/* gatedDelta: work items are (sequence, value head, block of value rows). Of several tokens the value heads of a key
- * head go side by side, so that a thread that runs several of them prepares query and key once. Of a single one heads
- * go as their states lie in memory, since to read those is what takes its time; its keys, a row each, are all kept. */
+/* gatedDelta: work items are (sequence, value head, block of value rows). With several tokens the value heads of a
+ * key head are adjacent, so that a thread that runs several of them prepares query and key once. With a single token heads
+ * are in the order of their states in memory, since reading those takes the time; its keys, one row each, are all kept. */
 
 GD_INLINE int64_t key_head_of(const gd_cpu_heads *heads, int64_t value_head) {
   if (heads->head_map == GD_CPU_HEADS_TILED) return value_head % heads->key_heads;
@@ -13,7 +13,7 @@ GD_INLINE int64_t value_head_at(const gd_cpu_heads *heads, int64_t tokens, int64
   return tokens == 1 || heads->head_map == GD_CPU_HEADS_BLOCK ? h : h % group * heads->key_heads + h / group;
 }
 
-/* What is to be stored of the state before the first token. */
+/* The stores due before the first token. */
 static void store_before(
   const gd_cpu_sequence *sequence, delta_state state, int64_t head, const gd_cpu_heads *heads, int64_t first_row,
   int64_t end_row
@@ -30,7 +30,7 @@ static void store_before(
 
 /* Whose key and query a row of scratch holds. */
 typedef struct prepared_row {
-  int64_t key_head, token; /* -1: nobody's */
+  int64_t key_head, token; /* -1: none */
 } prepared_row;
 
 /* Query and key of a block of tokens, where they are not there already. */

@@ -1,8 +1,8 @@
 /* gatedDelta by chunks (chunk.h): work items are those of gated_delta.h, (sequence, value head, block of value rows).
  * Items of one key head that follow one another go through the chunks together.
  *
- * A sequence's chunks begin at every CHUNK-th of its tokens, whatever is stored along the way: a state within a chunk
- * is computed apart, from the same d, and is what a call that ends there leaves. */
+ * A sequence's chunks begin at every CHUNK-th of its tokens, regardless of stores: a state within a chunk is computed
+ * separately, from the same d, and equals the final state of a call that ends there. */
 
 enum { CHUNK_HEADS = 4, CHUNK_STATES = 1 << 17 }; /* value heads together, and floats of their states */
 
@@ -146,7 +146,7 @@ static void chunk_run_all(chunk_run *run, const uint32_t *stop) {
   }
 }
 
-/* Whether an item goes with the run so far. */
+/* True if an item belongs to the run so far. */
 static int chunk_run_takes(chunk_run *run, const delta_item *item) {
   const gd_cpu_heads *heads = &run->op->heads;
   if (run->count == 0) {

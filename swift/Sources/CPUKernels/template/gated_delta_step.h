@@ -2,8 +2,8 @@
  * are (sequence, key head) with all value heads of the key head: query, key and value channels of an item belong to no
  * other, so that it alone reads and shifts their taps.
  *
- * A run of items of one sequence goes through the stages together: its channels and its heads' states lie side by side,
- * and memory is fastest where it is read on and on. Every stage is the code of its own op, so that the bits are those
+ * A run of items of one sequence goes through the stages together: its channels and its heads' states are adjacent,
+ * and sequential reads are the fastest. Every stage is the code of its own op, so that the bits are those
  * of the ops one after the other. */
 
 enum { STEP_RUN = DELTA_TOKENS }; /* key heads of a run: their keys fill the rows that tokens have elsewhere */

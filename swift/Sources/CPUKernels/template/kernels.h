@@ -1,5 +1,5 @@
 /* The whole of one instruction set: included once by each isa_*.c, inside its target region, with GD_TABLE the name of
- * the table to define and GD_ISA_NAME what GATED_DELTA_ISA calls it. */
+ * the table to define and GD_ISA_NAME its name in GATED_DELTA_ISA. */
 
 #include "simd.h"
 #include "math.h"

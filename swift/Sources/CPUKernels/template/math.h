@@ -48,8 +48,8 @@ GD_INLINE vf sigmoid_vf(vf x) {
   return numerator / (splat(1.0f) + e);
 }
 
-/* The activations of norms and convolutions, where one stands beside every element that memory moves: cheaper than the
- * sigmoid of gates, and as good as a result of a few roundings needs. 1 + e^-x with e^-x = 2^n e^-s, s = x + n ln 2,
+/* The activations of norms and convolutions, one for every element that memory moves: cheaper than the sigmoid of gates,
+ * and as accurate as a result of a few roundings needs. 1 + e^-x with e^-x = 2^n e^-s, s = x + n ln 2,
  * e^-s by the polynomial of degree 5 that begins 1 - s and has the least relative error, 1.05e-7. ln 2 is one float
  * where the product is not rounded: s is off by |n| 2^-29. 1 + e^-x is as exact for either sign, as long as e^-x and its
  * reciprocal are normal numbers: for |x| up to 87. Down to -88.7 e^-x is one, and its reciprocal is not. */

@@ -2,12 +2,12 @@
  *
  *   norm-then-gate: out = weight n act(z)        gate-then-norm: the same n of x act(z), out = weight n
  *
- * multiplied from left to right: ((x r) weight) act(z). Sums as sum_of_squares, whatever the length. */
+ * multiplied from left to right: ((x r) weight) act(z). Sums as sum_of_squares, for every length. */
 
 enum { NORM_BLOCK = 1024 }; /* elements that are gated together; a multiple of 2 GD_LANES */
 enum { NORM_ROWS = 16 };    /* rows that are worked on together: the roots of some overlap with the sums of others */
 
-/* How a row's elements are read, gated and written: constants where a loop is compiled. */
+/* The dtypes and the gate of a row: compile-time constants in its loops. */
 typedef struct norm_kind {
   uint32_t x_dtype, z_dtype, weight_dtype, out_dtype;
   uint32_t activation; /* none: not gated */
@@ -56,8 +56,7 @@ GD_INLINE float norm_factor(const norm_rows *rows, double sum) {
   return rsqrt_one(sum / (double)rows->dim + rows->eps);
 }
 
-/* Asks for the row that lies behind a group of rows, where rows lie side by side. Long rows a processor fetches by
- * itself. */
+/* Prefetches the row after a group of contiguous rows. The processor prefetches long rows by itself. */
 GD_INLINE void fetch_behind(const norm_rows *rows, const void *row, uint32_t dtype) {
   int64_t bytes = rows->dim * dtype_size(dtype);
   if (bytes <= 2048) fetch_far((const char *)row + rows->count * bytes, bytes);

@@ -1,5 +1,5 @@
 /* rmsNorm: out = (x r) w or (x r) (1 + w) with r = rsqrt(mean x^2 + eps). Work items are rows. Sums as sum_of_squares,
- * whatever the length. */
+ * for every length. */
 
 GD_INLINE void rms_norm_row(
   const void *x, uint32_t x_dtype, const void *weight, uint32_t weight_dtype, uint32_t form, void *out,

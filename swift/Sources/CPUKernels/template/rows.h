@@ -81,13 +81,13 @@ GD_INLINE void *element(const gd_cpu_tensor *tensor, int64_t token, int64_t head
   return (char *)tensor->data + index * dtype_size(tensor->dtype);
 }
 
-/* Asks for memory that is wanted soon: a processor by itself begins too late with what it reads once. */
+/* Prefetches memory that is needed soon: the processor by itself begins too late with data that is read once. */
 GD_INLINE void fetch(const void *start, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)start + at);
 }
 
-/* The same into the second nearest cache: for what is wanted later, so that few requests of the nearest one wait for
- * memory at a time. */
+/* The same into the L2 cache, for data that is needed later, so that few requests of the L1 cache wait for memory at a
+ * time. */
 GD_INLINE void fetch_far(const void *start, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char *)start + at, 0, 2);
 }

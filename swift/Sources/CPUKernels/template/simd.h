@@ -4,7 +4,7 @@
  * instruction), one of GD_F16_AVX512, GD_F16_F16C, GD_F16_NEON or none of them, and GD_BF16_AVX512 where there is an
  * instruction that rounds to bf16.
  *
- * Everything that sums does so over GD_LANES partial sums, element i into partial i mod 16, whatever the width: the
+ * Everything that sums does so over GD_LANES partial sums, element i into partial i mod 16, for every width: the
  * order of a sum depends on its length alone. */
 
 #define GD_INLINE static inline __attribute__((always_inline, unused))

@@ -3,7 +3,7 @@
 
 typedef float v4 __attribute__((vector_size(16)));
 typedef float v4_memory __attribute__((vector_size(16), aligned(4), may_alias));
-/* What eight floats are, or half of them. */
+/* A vector of eight floats, or half of it. */
 #define GD_EIGHT_WIDTH (GD_WIDTH == 4 ? 4 : 8)
 typedef float ve __attribute__((vector_size(GD_EIGHT_WIDTH * 4)));
 typedef float ve_memory __attribute__((vector_size(GD_EIGHT_WIDTH * 4), aligned(4), may_alias));
@@ -27,8 +27,8 @@ GD_INLINE float sum_one(v4 a) {
   return pair[0] + pair[1];
 }
 
-/* Eight sums at once: out[r] is that of the partials that rows[r] stands for. Where a vector holds all partials of a
- * row it stays as it is until halves of rows can be added side by side, so that no addition has an empty lane. */
+/* Eight sums at once: out[r] is that of the partials in rows[r]. If a vector holds all partials of a row, it stays
+ * whole until halves of two rows can be added at once, so that no addition has an empty lane. */
 #if GD_WIDTH == 16
 typedef vf row_sum;
 #else

@@ -1,21 +1,21 @@
 import GatedDeltaTypes
 import Synchronization
 
-/// An open device: a backend, the ops encoded since the last commit, and the submissions in flight. All of it but the
-/// queue is the owning thread's alone; the exports check that before they get here.
+/// An open device: a backend, the ops encoded since the last commit, and the submissions in flight. Everything except
+/// the queue belongs to the owning thread alone; the exports check that before they get here.
 final class Device: @unchecked Sendable {
   let backend: any Backend
   let queue = SubmissionQueue()
-  /// The thread that opened it, by `ThreadState.id`.
+  /// The thread that opened the device, by `ThreadState.id`.
   let owner: UInt64
-  /// Buffers name their device by it: no two devices of a process have the same one, whatever became of the first.
+  /// Buffers name their device by this number: no two devices of a process share one, even after the first is closed.
   let serial = Device.lastSerial.wrappingAdd(1, ordering: .relaxed).newValue
   private static let lastSerial = Atomic<UInt64>(0)
 
   let slotChecker = SlotChecker()
-  /// Where the extents of one op's tensors are listed while it is checked. Kept, so that no op allocates a list.
+  /// Lists the extents of one op's tensors while the op is checked. Kept, so that no op allocates a list.
   private var extents: [Validator.Extent] = []
-  /// What a test wants to fail.
+  /// Failures that a test has requested.
   let faults = Faults()
   private var encoded: [EncodedOp] = []
   private var plans: Set<Handle> = []
@@ -48,7 +48,7 @@ final class Device: @unchecked Sendable {
 
   func discard() { encoded.removeAll(keepingCapacity: true) }
 
-  /// Submits what was encoded. Without anything the last ticket stands for it: waiting for it waits for everything.
+  /// Submits the encoded ops. If there are none, returns the last ticket: waiting for it waits for everything.
   func commit() throws(Failure) -> UInt64 {
     try faults.takeCommit()
     guard !encoded.isEmpty else { return queue.lastTicket }
@@ -58,7 +58,7 @@ final class Device: @unchecked Sendable {
     return submit(ops)
   }
 
-  /// Submits the ops of a plan after what was encoded: as one submission, so that one ticket reports for all of it.
+  /// Submits the ops of a plan after those encoded, as one submission, so that one ticket reports for all of them.
   func commit(following ops: [EncodedOp]) throws(Failure) -> UInt64 {
     guard encoded.isEmpty else {
       let before = encoded.count
@@ -96,9 +96,9 @@ final class Device: @unchecked Sendable {
     backend.close()
   }
 
-  /// Ends the device where nobody is left to wait for its work: the owning thread exits, or its object was collected.
-  /// Pending work that touches nothing but the library's own memory goes on by itself, which keeps that memory. From the
-  /// first submission on that touches other memory, work is stopped: the memory may go once this has returned.
+  /// Ends the device when there is no owner left to wait for its work: the owning thread exits, or its object was
+  /// collected. Pending work that touches only the library's own memory continues by itself and keeps that memory. Work
+  /// from the first submission that touches other memory is stopped: that memory may be freed once this has returned.
   func abandon() {
     dropUncommitted()
     let borrowing = queue.borrowing()

@@ -1,7 +1,7 @@
 import GatedDeltaTypes
 
 /// The failures of submissions by ticket. A program that never looks must not fill the memory, so only the latest are
-/// kept in full; of older ones it is known only that there were some.
+/// kept in full; of older ones only their existence is known.
 struct FailureLog {
   static let limit = 1024
 
@@ -24,7 +24,7 @@ struct FailureLog {
     }
   }
 
-  /// The failure of a finished submission, nil where it succeeded.
+  /// The failure of a finished submission, nil if it succeeded.
   func failure(of ticket: UInt64) -> Failure? {
     if let failure = failures[ticket] { return failure }
     guard ticket > 0, ticket <= forgotten else { return nil }

@@ -1,7 +1,7 @@
 import GatedDeltaTypes
 
-/// Failures that a test asks for with `gd_test_fail`: for each stage, how many calls or ops from now on the one is that
-/// fails, 0 for none. The owning thread's.
+/// Failures that a test requests with `gd_test_fail`: for each stage, the number of calls or ops until one fails (1 for
+/// the next), 0 for none. Used by the owning thread only.
 final class Faults {
   var encode: UInt64 = 0
   var commit: UInt64 = 0
@@ -19,7 +19,7 @@ final class Faults {
     if commit == 0 { throw Faults.failure("the commit to succeed", op: "") }
   }
 
-  /// Which of the next `count` ops fails.
+  /// The index of the op that fails among the next `count`.
   func takeRun(_ count: Int) -> Int? {
     if run == 0 { return nil }
     guard run <= UInt64(count) else {

@@ -1,11 +1,11 @@
 import GatedDeltaTypes
 import Synchronization
 
-/// Ops validated once and replayed. What a replay has to look at is kept apart from the ops: the buffers, whose handles
-/// must still be good, and the index data that lies in buffers and may have changed. Where it has not, a replay hands
-/// over the very ops of the last one and allocates nothing but the submission.
+/// Ops validated once and replayed. A replay checks only what is kept apart from the ops: buffers, whose handles must
+/// still be valid, and index data in buffers, which may have changed. If it has not, a replay hands over the ops of the
+/// last one and allocates only the submission.
 final class Plan: @unchecked Sendable {
-  /// A buffer and where it was first used, for the message.
+  /// A buffer and the argument where it was first used, for the message.
   struct Use: Sendable {
     let buffer: Buffer
     let op: String
@@ -29,7 +29,7 @@ final class Plan: @unchecked Sendable {
     self.device = device
   }
 
-  /// Buffers that a replay needs, those of ops that turned out to be empty included.
+  /// Buffers that a replay needs, including those of ops that turned out to be empty.
   func remember(_ newUses: [Use]) {
     for use in newUses where known.insert(ObjectIdentifier(use.buffer)).inserted { uses.append(use) }
   }
@@ -41,7 +41,7 @@ final class Plan: @unchecked Sendable {
     ops.append(op)
   }
 
-  /// Submits the ops with the index data of this moment and returns the ticket. Nothing has happened where it throws.
+  /// Submits the ops with the current index data and returns the ticket. If it throws, nothing has happened.
   func run() throws(Failure) -> UInt64 {
     // By index: a copy of a use would retain its words too.
     for index in uses.indices where uses[index].buffer.isReleased {
@@ -75,7 +75,7 @@ final class Plan: @unchecked Sendable {
     device.backend.prepare(ops) { preparation.finish($0) }
   }
 
-  /// Whether the last preparation is over.
+  /// True once the last preparation is over.
   func isPrepared() throws(Failure) -> Bool {
     guard let preparation else {
       throw Failure(.state, argument: "plan", expected: "one that is being prepared", received: "one that is not")
@@ -84,12 +84,12 @@ final class Plan: @unchecked Sendable {
   }
 }
 
-/// A plan's ops being prepared: the backend's thread finishes it, and the plan may be gone by then.
+/// The preparation of a plan's ops: the backend's thread finishes it, possibly after the plan is gone.
 private final class Preparation: Sendable {
   private let state = Mutex<Result<Bool, Failure>>(.success(false))
 
   func finish(_ failure: Failure?) { state.withLock { $0 = failure.map { .failure($0) } ?? .success(true) } }
 
-  /// False while it goes on.
+  /// False while it is running.
   func outcome() throws(Failure) -> Bool { try state.withLock { $0 }.get() }
 }

@@ -1,7 +1,7 @@
 import GatedDeltaTypes
 import Threading
 
-/// The ops of one commit on their way through a backend. Whoever holds it holds the memory that its ops touch.
+/// The ops of one commit on their way through a backend. A reference to it keeps the memory that its ops touch alive.
 final class PendingSubmission: Submission {
   let ops: [EncodedOp]
   let ticket: UInt64
@@ -13,14 +13,14 @@ final class PendingSubmission: Submission {
     self.queue = queue
   }
 
-  /// Whether an op touches memory that is not the library's own.
+  /// True if an op touches memory that is not the library's own.
   var borrows: Bool { ops.contains { $0.borrows } }
 
   func finish(_ failure: Failure?) {
     if let failure { queue.finish(ticket, named(failure)) } else { queue.finish(ticket, nil) }
   }
 
-  /// A GPU does not say which of its ops failed; of a single one it is known.
+  /// A GPU does not say which of its ops failed; with a single op it is known.
   @inline(never) private func named(_ failure: Failure) -> Failure {
     var failure = failure
     if failure.op.isEmpty, ops.count == 1 { failure.op = "\(ops[0].name)" }
@@ -28,8 +28,8 @@ final class PendingSubmission: Submission {
   }
 }
 
-/// The submissions of one device: tickets, what is still pending, and what failed. Committing and waiting is the owning
-/// thread's; `finish` comes from any thread.
+/// The submissions of one device: tickets, pending work, and failures. The owning thread commits and waits; `finish`
+/// comes from any thread.
 final class SubmissionQueue: @unchecked Sendable {
   let status = StatusWords()
 
@@ -38,8 +38,8 @@ final class SubmissionQueue: @unchecked Sendable {
   /// Every submission up to this ticket has finished.
   private var finished: UInt64 = 0
   private var failed: UInt64 = 0
-  /// Submissions after `finished` in the order of their tickets, from `first` on; nil for one that was finished out of
-  /// turn and waits for those before it.
+  /// Submissions after `finished` in the order of their tickets, from `first` on; nil for one that finished out of
+  /// order and waits for those before it.
   private var pending: [PendingSubmission?] = []
   private var first = 0
   private var failures = FailureLog()
@@ -61,7 +61,7 @@ final class SubmissionQueue: @unchecked Sendable {
     return submission
   }
 
-  /// In tests: what becomes of a submission where its ops succeed.
+  /// In tests: the outcome of a submission whose ops succeed.
   func fail(_ ticket: UInt64, with fault: Failure) {
     mutex.lock()
     faults[ticket] = fault
@@ -103,8 +103,8 @@ final class SubmissionQueue: @unchecked Sendable {
     return try outcome(of: ticket)
   }
 
-  /// Blocks until the submission has finished or `deadline` has passed; false for the latter. Work is lent a hand only
-  /// where the wait has no deadline, since a backend says nothing about how long its help takes.
+  /// Blocks until the submission has finished or `deadline` has passed; false for the latter. The waiting thread helps
+  /// with the work only if there is no deadline, since a backend does not say how long its help takes.
   func wait(_ ticket: UInt64, until deadline: Deadline, assistedBy backend: any Backend) throws(Failure) -> Bool {
     mutex.lock()
     defer { mutex.unlock() }
@@ -132,7 +132,7 @@ final class SubmissionQueue: @unchecked Sendable {
     do throws(Failure) {
       _ = try wait(lastTicket, until: Deadline(timeout: .max), assistedBy: backend)
     } catch {
-      // The last submission failed, which is as finished as any: those before it finished earlier.
+      // The last submission failed, so it has finished: those before it finished earlier.
     }
   }
 
@@ -145,7 +145,7 @@ final class SubmissionQueue: @unchecked Sendable {
     }
   }
 
-  /// Blocks until these submissions have finished, whatever came of them.
+  /// Blocks until these submissions have finished, successfully or not.
   func waitForEnd(of tickets: [UInt64]) {
     mutex.lock()
     defer { mutex.unlock() }
@@ -159,7 +159,7 @@ final class SubmissionQueue: @unchecked Sendable {
     return first &+ Int(ticket &- finished) &- 1
   }
 
-  /// Nil for one that has finished.
+  /// Nil for one that has already finished.
   private func submission(_ ticket: UInt64) -> PendingSubmission? { place(of: ticket).flatMap { pending[$0] } }
 
   private func outcome(of ticket: UInt64) throws(Failure) -> Bool {

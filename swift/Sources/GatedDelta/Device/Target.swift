@@ -1,4 +1,4 @@
-/// Where an op goes: a device's open submission, or a plan.
+/// The destination of an op: a device's open submission, or a plan.
 enum Target {
   case device(Device)
   case plan(Plan)

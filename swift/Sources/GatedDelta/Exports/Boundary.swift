@@ -4,8 +4,8 @@ import GatedDeltaTypes
 /// Every export runs inside this: a failure becomes a status code and this thread's last error.
 ///
 /// The exports are `@_cdecl` functions of the header's names; their Swift names differ, so that a Swift program (the
-/// tests) can call the C functions through the header. Their types are the header's as Swift imports it: where they are
-/// not, a program that sees both does not compile. Each checks everything before it writes anything.
+/// tests) can call the C functions through the header. Their types are those of the header as Swift imports it: if they
+/// differ, a program that sees both does not compile. Each checks everything before it writes anything.
 func boundary(_ op: StaticString = "", _ body: () throws(Failure) -> gd_status) -> gd_status {
   do throws(Failure) {
     return try body()
@@ -25,7 +25,7 @@ enum Caller {
     return state
   }
 
-  /// A pointer that the caller has to give.
+  /// A pointer that the caller must pass.
   static func require<Pointer>(_ pointer: Pointer?, _ argument: StaticString) throws(Failure) -> Pointer {
     guard let pointer else {
       throw Failure(.invalidArgument, argument: "\(argument)", expected: "a pointer", received: "NULL")
@@ -33,7 +33,7 @@ enum Caller {
     return pointer
   }
 
-  /// The device of a handle, for its owner. The table is locked for the lookup only.
+  /// The device of a handle, for its owner. The table is locked only for the lookup.
   static func device(_ handle: UInt64) throws(Failure) -> Device {
     let thread = try state().id
     HandleTable.shared.lock()

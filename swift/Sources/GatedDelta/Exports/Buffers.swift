@@ -1,7 +1,7 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// An ArrayBuffer's limit, less a page: nothing larger could be shown to JavaScript.
+/// The limit of an ArrayBuffer, less a page: JavaScript could not be shown anything larger.
 let bufferLimit: UInt64 = (4 << 30) - 16384
 
 @_cdecl("gd_buffer_create")
@@ -46,13 +46,13 @@ public func releaseBuffer(_ handle: UInt64) -> gd_status {
   }
 }
 
-/// Runs wherever the engine collects garbage, and has nobody to report to.
+/// Runs whenever the engine collects garbage, and has no caller to report to.
 @_cdecl("gd_buffer_deallocate")
 public func deallocateBuffer(_ pointer: UnsafeMutableRawPointer?, _ context: UnsafeMutableRawPointer?) {
   do throws(Failure) {
     try release(UInt64(UInt(bitPattern: context)))
   } catch {
-    // Released before, explicitly: nothing is left to do.
+    // Already released explicitly: nothing is left to do.
   }
 }
 
@@ -71,7 +71,7 @@ private func register(_ memory: Memory, _ device: Device) throws(Failure) -> UIn
 private func release(_ handle: UInt64) throws(Failure) {
   let table = HandleTable.shared
   table.lock()
-  // Named, so that the memory is let go of after the table has been unlocked.
+  // A variable, so that the memory is released after the table has been unlocked.
   let buffer: Buffer
   do throws(Failure) {
     buffer = try table.buffer(handle, "buffer")

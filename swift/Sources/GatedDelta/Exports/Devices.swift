@@ -61,7 +61,7 @@ public func abandonDevice(_ handle: UInt64) -> gd_status {
   }
 }
 
-/// The hook runs on the thread that has registered it.
+/// The hook runs on the thread that registered it.
 @_cdecl("napi_register_module_v1")
 public func registerModule(
   _ env: UnsafeMutableRawPointer?, _ exports: UnsafeMutableRawPointer?

@@ -1,13 +1,13 @@
 import GatedDeltaTypes
 import Synchronization
 
-/// A buffer handle's object: memory, the device that it was made for, and whether its handle is still good. A plan
+/// The object of a buffer handle: memory, the device it was made for, and whether its handle is still valid. A plan
 /// keeps the object, and with it the memory, but may not run once the handle has been released.
 final class Buffer: Sendable {
   let memory: Memory
-  /// The serial number of the device, which no other one ever has: a buffer may outlive its device.
+  /// The serial number of the device, which is never reused: a buffer may outlive its device.
   let device: UInt64
-  /// The thread that made it, by `ThreadState.id`.
+  /// The thread that created it, by `ThreadState.id`.
   let owner: UInt64
   private let released = Atomic<Bool>(false)
 

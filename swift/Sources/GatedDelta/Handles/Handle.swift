@@ -1,5 +1,5 @@
-/// What crosses the boundary in place of a reference: kind, generation and index packed below 2^53, so that a
-/// JavaScript number holds one exactly. Never 0, since no kind is.
+/// Crosses the boundary in place of a reference: kind, generation and index packed below 2^53, so that a JavaScript
+/// number holds it exactly. Never 0, since no kind is 0.
 struct Handle: RawRepresentable, Hashable, Sendable {
   enum Kind: UInt64, Sendable {
     case device = 1
@@ -23,7 +23,7 @@ struct Handle: RawRepresentable, Hashable, Sendable {
 
   let rawValue: UInt64
 
-  /// Any 64 bits: what they mean is for the table to say.
+  /// Any 64 bits: the table decides what they mean.
   init(rawValue: UInt64) { self.rawValue = rawValue }
 
   init(kind: Kind, generation: UInt32, index: Int) {
@@ -31,7 +31,7 @@ struct Handle: RawRepresentable, Hashable, Sendable {
     rawValue = packed << Handle.indexBits | UInt64(truncatingIfNeeded: index)
   }
 
-  /// Nil for numbers that are no handle of ours.
+  /// Nil for numbers that are not handles.
   var kind: Kind? { Kind(rawValue: rawValue >> (Handle.indexBits &+ Handle.generationBits)) }
   var generation: UInt32 {
     UInt32(truncatingIfNeeded: rawValue >> Handle.indexBits) & (Handle.generationLimit &- 1)

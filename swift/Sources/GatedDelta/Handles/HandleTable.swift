@@ -1,8 +1,8 @@
 import GatedDeltaTypes
 import Threading
 
-/// The objects behind the handles of the whole process. A handle is good for exactly one object: removing it moves its
-/// slot to the next generation, and a slot whose generations are used up is retired.
+/// The objects behind the handles of the whole process. A handle is valid for exactly one object: removing the object
+/// moves its slot to the next generation, and a slot that has used up its generations is retired.
 ///
 /// The caller locks around the lookups of one export, so that an op with a dozen tensors locks once.
 final class HandleTable: @unchecked Sendable {
@@ -48,7 +48,8 @@ final class HandleTable: @unchecked Sendable {
     return Handle(kind: object.kind, generation: 1, index: slots.count &- 1)
   }
 
-  /// The object, out of the table: the caller lets go of it after unlocking, since its end may take a while.
+  /// Removes and returns the object: the caller releases it after unlocking, since its deinitialisation may take a
+  /// while.
   @discardableResult
   func remove(_ handle: Handle) -> Object? {
     guard let object = object(handle) else { return nil }
@@ -98,7 +99,7 @@ final class HandleTable: @unchecked Sendable {
     return Failure(.handle, argument: argument, expected: expected.name, received: received)
   }
 
-  // MARK: Whole steps, which lock for themselves
+  // MARK: Complete steps, which lock by themselves
 
   func add(_ object: Object) throws(Failure) -> Handle {
     lock()
@@ -113,7 +114,7 @@ final class HandleTable: @unchecked Sendable {
   }
 
   /// At the end of a thread, such as a terminated Worker's: ends the devices that it left open and releases the memory
-  /// that it lent, which nobody could do any more. When this returns nothing touches that memory.
+  /// that it lent, which no other thread could do. When this returns, nothing touches that memory.
   func end(of thread: UInt64) {
     var devices: [Device] = []
     var buffers: [Buffer] = []
@@ -122,7 +123,7 @@ final class HandleTable: @unchecked Sendable {
       guard let object = slots[index].object else { continue }
       switch object {
       case .device(let device) where device.owner == thread: devices.append(device)
-      // The library's own memory is its ArrayBuffer's, which may have gone to another thread.
+      // The library's own memory belongs to its ArrayBuffer, which may have moved to another thread.
       case .buffer(let buffer) where buffer.memory.isWrapped && buffer.owner == thread: buffers.append(buffer)
       default: continue
       }

@@ -4,10 +4,10 @@
   import Glibc
 #endif
 
-/// The moment before a JavaScript environment is taken down: what its thread's devices are doing to memory that belongs
-/// to the environment has to end by then. A thread's own end comes too late, when that memory is gone.
+/// Runs before a JavaScript environment is torn down: work of its thread's devices on memory that belongs to the
+/// environment must end by then. The end of the thread is too late, since that memory is already gone.
 enum EnvironmentHook {
-  /// Node-API's `napi_add_env_cleanup_hook`, which the host program has where it has Node-API.
+  /// Node-API's `napi_add_env_cleanup_hook`, found in the host program if it has Node-API.
   private typealias AddHook = @convention(c) (
     UnsafeMutableRawPointer?, @convention(c) (UnsafeMutableRawPointer?) -> Void, UnsafeMutableRawPointer?
   ) -> Int32

@@ -1,8 +1,8 @@
 import Synchronization
 import Threading
 
-/// The two words that a device shares with its caller: how many submissions have finished, and how many have failed.
-/// They are the device's until it is closed, or abandoned and done with its work; a later device has them then.
+/// The two words that a device shares with its caller: the number of finished submissions, and of failed ones. They
+/// belong to the device until it is closed, or abandoned and done with its work; then a later device reuses them.
 final class StatusWords: @unchecked Sendable {
   private let words = StatusLines.shared.take()
 
@@ -10,15 +10,16 @@ final class StatusWords: @unchecked Sendable {
 
   var pointer: UnsafePointer<Int32> { UnsafePointer(UnsafeRawPointer(words).assumingMemoryBound(to: Int32.self)) }
 
-  /// The failures first: whoever sees a submission finished also sees that it failed.
+  /// Failures are written first: a reader that sees a submission finished also sees that it failed.
   func publish(finished: UInt64, failed: UInt64) {
     words[1].store(UInt32(truncatingIfNeeded: failed), ordering: .releasing)
     words[0].store(UInt32(truncatingIfNeeded: finished), ordering: .releasing)
   }
 }
 
-/// Memory for status words, a cache line a device, so that polling one device does not slow another down. It is never
-/// given back to the system: a caller that reads the words of a closed device reads a number, if not its own.
+/// Memory for status words, one cache line per device, so that polling one device does not slow another down. It is
+/// never returned to the system: a caller that reads the words of a closed device reads a number, though perhaps
+/// another device's.
 private final class StatusLines: @unchecked Sendable {
   typealias Line = UnsafeMutablePointer<Atomic<UInt32>>
 

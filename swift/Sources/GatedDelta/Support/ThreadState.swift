@@ -6,23 +6,23 @@
 import GatedDeltaTypes
 import Synchronization
 
-/// What belongs to one calling thread: an identity that is never reused (a `pthread_t` is), and its last error as C
-/// strings. Plain memory behind a pthread key, made at a thread's first call and freed at its exit; the happy path
-/// allocates nothing.
+/// The state of one calling thread: an identity that is never reused (a `pthread_t` is), and its last error as C
+/// strings. Plain memory behind a pthread key, allocated at a thread's first call and freed at its exit; calls that
+/// succeed allocate nothing.
 struct ThreadState {
   /// `gd_last_error`'s `which`.
   enum Text: UInt32, CaseIterable {
     case message, op, argument, expected, received
   }
 
-  /// Of each text; longer ones are cut at a character.
+  /// The limit of each text; longer ones are cut at a character.
   static let capacity = 1024
   private static let textsOffset = 24
   private static let byteCount = textsOffset + capacity * Text.allCases.count
 
   private let record: UnsafeMutableRawPointer
 
-  /// Nil only where not even a few kilobytes are to be had.
+  /// Nil only if not even a few kilobytes can be allocated.
   static var current: ThreadState? {
     if let record = pthread_getspecific(key) { return ThreadState(record: record) }
     guard let record = calloc(1, byteCount) else { return nil }
@@ -33,19 +33,19 @@ struct ThreadState {
 
   var id: UInt64 { record.load(as: UInt64.self) }
 
-  /// How many open devices this thread owns; only those threads have something to tidy up at their exit.
+  /// The number of open devices that this thread owns; only threads that own some have something to clean up at exit.
   var ownedDevices: Int {
     get { record.load(fromByteOffset: 8, as: Int.self) }
     nonmutating set { record.storeBytes(of: newValue, toByteOffset: 8, as: Int.self) }
   }
 
-  /// Whether this thread has ever lent memory of its own (`gd_buffer_wrap`).
+  /// True if this thread has ever lent memory of its own (`gd_buffer_wrap`).
   var hasLent: Bool {
     get { record.load(fromByteOffset: 16, as: Bool.self) }
     nonmutating set { record.storeBytes(of: newValue, toByteOffset: 16, as: Bool.self) }
   }
 
-  /// To be called when the thread comes to its end, before memory that it has lent may go.
+  /// Must be called when the thread ends, before memory that it has lent may be freed.
   func end() {
     guard ownedDevices > 0 || hasLent else { return }
     HandleTable.shared.end(of: id)
@@ -89,7 +89,7 @@ struct ThreadState {
   }()
 }
 
-/// Writes `text` and a terminating zero, cut between characters where it does not fit. `bytes` must not be empty.
+/// Writes `text` and a terminating zero, cut between characters if it does not fit. `bytes` must not be empty.
 func copyCString(_ text: String, to bytes: UnsafeMutableRawBufferPointer) {
   var end = 0
   for scalar in text.unicodeScalars {

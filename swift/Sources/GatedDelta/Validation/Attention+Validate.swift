@@ -115,7 +115,7 @@ extension Validator {
 }
 
 extension gd_attention {
-  /// How many sequences there are. Without `cuSeqlens` there is one of all rows.
+  /// The number of sequences. Without `cuSeqlens` there is one of all rows.
   fileprivate func sequences() throws(Failure) -> Int {
     guard cu_seqlens.isAbsent else {
       guard cu_seqlens.count >= 1 else {

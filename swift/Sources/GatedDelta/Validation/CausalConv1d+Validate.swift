@@ -49,7 +49,7 @@ struct ConvFilter {
 }
 
 extension Validator {
-  /// - Parameter names: of the dimensions of weight and bias, for messages.
+  /// - Parameter names: names of the dimensions of weight and bias, for messages.
   mutating func convWeights(
     _ weight: (tensor: gd_tensor, name: StaticString), _ bias: (tensor: gd_tensor, name: StaticString), channels: UInt32,
     _ dtypes: DTypes = .floats, layout: StaticString = "[channels, width]"

@@ -9,7 +9,7 @@ extension gd_commit_gated_delta: OpDescriptor {
     let delta = try validator.dims(record_delta, "records.delta", "[tokens, valueHeads, valueDim]", rank: 3)
     let (tokens, keyHeads, keyDim) = (key[0], key[1], key[2])
     let (valueHeads, valueDim) = (delta[1], delta[2])
-    // Only the records say whether the gates were per key dimension.
+    // Only the records show whether the gates were per key dimension.
     let gateDims: GateDims = try validator.dims(record_decay, "records.decay").rank == 3 ? .perKey : .perHead
     let records = try validator.records(
       RecordArguments(key: record_key, delta: record_delta, decay: record_decay),
@@ -41,7 +41,7 @@ extension gd_commit_causal_conv1d: OpDescriptor {
     let rows = try validator.dims(self.x, "x", "[tokens, channels]", rank: 2)
     let (tokens, channels) = (rows[0], rows[1])
     let x = try validator.input(self.x, "x", rows, "[tokens, channels]", .floats)
-    // No tensor but the state says how wide the convolution was.
+    // Only the state shows the width of the convolution.
     let columns = try validator.dims(state, "state", "[slots, channels, width - 1]", rank: 3)[2]
     let pool = try validator.requiredPool(state, .convolution(channels, columns, x.dtype))
     try Check.convWidth(columns &+ 1, of: "state")

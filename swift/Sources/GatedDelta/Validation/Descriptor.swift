@@ -12,13 +12,13 @@ extension gd_device_options: Descriptor {}
 extension gd_device_info: Descriptor {}
 
 enum Descriptors {
-  /// A size beyond this is no descriptor of any version, and looking for its end might leave the caller's memory.
+  /// A size beyond this belongs to no version of a descriptor, and looking for its end might leave the caller's memory.
   static let largest = 4096
 
   /// Copies a descriptor, since the caller's other threads may write to it meanwhile. A larger one, of a later version
-  /// of the header, is good as long as what we do not know of it is 0.
+  /// of the header, is valid if the part that this version does not know is 0.
   static func read<D: Descriptor>(_ pointer: UnsafePointer<D>?) throws(Failure) -> D {
-    // As bytes from here on: nobody promises that it is aligned.
+    // As bytes from here on: it may not be aligned.
     guard let pointer = UnsafeRawPointer(pointer) else {
       throw Failure(.invalidArgument, argument: "descriptor", expected: "a pointer", received: "NULL")
     }
@@ -45,15 +45,15 @@ enum Descriptors {
   }
 }
 
-/// An op's descriptor, which knows how to become a validated op.
+/// An op's descriptor, which can be turned into a validated op.
 protocol OpDescriptor: Descriptor {
   /// The public name, for messages.
   static var opName: StaticString { get }
-  /// Checks everything and ends with `validator.finish`; where it throws, nothing has been encoded.
+  /// Checks everything and ends with `validator.finish`; if it throws, nothing has been encoded.
   func validate(_ validator: inout Validator) throws(Failure)
 }
 
-/// What every `gd_encode_*` does; those are generated.
+/// The body of every `gd_encode_*`; those are generated.
 func encode<D: OpDescriptor>(_ pointer: UnsafePointer<D>?, into handle: UInt64) -> gd_status {
   boundary(D.opName) { () throws(Failure) in
     let target = try Caller.target(handle)

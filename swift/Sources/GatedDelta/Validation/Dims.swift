@@ -30,7 +30,7 @@ struct Dims: Equatable {
     lengths = SIMD8(a, b, c, d, e, 0, 0, 0)
   }
 
-  /// Those of a tensor whose rank is in 1...8.
+  /// The dimensions of a tensor whose rank is in 1...8.
   init(_ tensor: gd_tensor) {
     rank = Int(tensor.rank)
     let beyond = SIMD8<UInt32>(0, 1, 2, 3, 4, 5, 6, 7) .>= SIMD8(repeating: tensor.rank)
@@ -39,7 +39,7 @@ struct Dims: Equatable {
 
   subscript(axis: Int) -> UInt32 { lengths[axis] }
 
-  /// The product of the lengths from `axis` on; the largest number where it does not fit.
+  /// The product of the lengths from `axis` on; the largest number if it does not fit.
   func elements(from axis: Int) -> UInt64 {
     var product: UInt64 = 1
     for axis in axis..<rank {
@@ -65,8 +65,8 @@ extension gd_tensor {
   /// For messages.
   var stridesText: String { "[" + (0..<min(Int(rank), 8)).map { "\(stride($0))" }.joined(separator: ", ") + "]" }
 
-  /// Whether the elements lie without gaps. Strides of dimensions of one element do not matter, nor any where there is
-  /// no element.
+  /// True if there are no gaps between elements. Strides of dimensions of length one do not matter, and no stride does
+  /// where there is no element.
   func isContiguous(_ dims: Dims) -> Bool {
     var expected: UInt64 = 1
     var hasGaps = false

@@ -28,7 +28,7 @@ extension gd_ssm_conv_update_inplace_ids: OpDescriptor {
   }
 }
 
-/// What both forms of the fused convolution take, as it comes.
+/// The common arguments of both forms of the fused convolution, unchecked.
 private struct FusedConv {
   var silu: UInt32
   var weight, x, out: gd_tensor

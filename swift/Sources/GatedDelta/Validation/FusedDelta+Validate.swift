@@ -28,7 +28,7 @@ extension gd_gated_delta_net_inplace_ids: OpDescriptor {
   }
 }
 
-/// What the shapes of a fused delta op say.
+/// The sizes that the shapes of a fused delta op give.
 private struct FusedSizes {
   var sequences, tokens, keyHeads, valueHeads, dim: UInt32
   var gateDims: GateDims
@@ -38,7 +38,7 @@ private struct FusedSizes {
   func rows(heads: UInt32, _ row: UInt32) -> Shape { Shape(merging: Dims(sequences, tokens), heads: heads, row: row) }
 }
 
-/// What both forms of the fused delta op take, as it comes.
+/// The common arguments of both forms of the fused delta op, unchecked.
 private struct FusedDelta {
   var q, k, v, gate, beta, snapshots, out: gd_tensor
 

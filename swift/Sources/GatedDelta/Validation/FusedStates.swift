@@ -1,7 +1,7 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// Where a fused op's states are: in a pool and, where they come from elsewhere, in a source.
+/// The states of a fused op: in a pool and, if they come from elsewhere, in a source.
 struct FusedStates {
   var state: TensorView
   var source: TensorView?
@@ -34,8 +34,8 @@ struct FusedStates {
 }
 
 extension Validator {
-  /// States, and where they go: the same range, in place, or a disjoint one. The second is the op's pool, the first its
-  /// source where it is another.
+  /// States, and their destination: the same range, in place, or a disjoint one. The destination is the op's pool, the
+  /// states are its source if they are elsewhere.
   mutating func statePair(
     _ from: (tensor: gd_tensor, name: StaticString), _ to: (tensor: gd_tensor, name: StaticString), _ dims: Dims,
     _ layout: StaticString, _ placement: Layout, as shape: Shape
@@ -53,7 +53,7 @@ extension Validator {
 }
 
 extension Check {
-  /// Slots rsHead, rsHead + 1, ..., one a sequence.
+  /// Slots rsHead, rsHead + 1, ..., one per sequence.
   static func destinations(_ rsHead: Int32, count: UInt32, slots: UInt32, of cache: StaticString) throws(Failure)
     -> [Int32]
   {

@@ -76,7 +76,7 @@ extension gd_gated_delta_step: OpDescriptor {
     return UInt32((UInt64(channels) &- values) / heads)
   }
 
-  /// Both pools or neither, of as many slots.
+  /// Both pools or neither, with equal numbers of slots.
   private static func check(_ convPool: Pool, goesWith pool: Pool) throws(Failure) {
     guard (convPool.view == nil) == (pool.view == nil) else {
       throw Failure(

@@ -1,19 +1,19 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// The gate arguments that `gatedDelta` and `gatedDeltaStep` share, as they come.
+/// The gate arguments that `gatedDelta` and `gatedDeltaStep` share, unchecked.
 struct GateArguments {
   var form, dims, betaForm: UInt32
   var bound: Float
   var gate, beta, aLog, dtBias: gd_tensor
 }
 
-/// The same, validated.
+/// The same arguments, validated.
 struct Gates {
   var form: GateForm
   var dims: GateDims
   var betaForm: BetaForm
-  /// 0 where the form has none.
+  /// 0 if the form has no bound.
   var bound: Float
   var gate, beta: TensorView
   var raw: RawGate?
@@ -21,7 +21,7 @@ struct Gates {
 
 extension Validator {
   /// - Parameters:
-  ///   - rows: of the gate; `sequences` is what messages call them where each has one token.
+  ///   - rows: rows of the gate; `sequences` is their name in messages where each sequence has one token.
   ///   - activation: the dtype of the op's rows.
   mutating func gates(
     _ given: GateArguments, rows: UInt32, areSequences: Bool = false, valueHeads: UInt32, keyDim: UInt32,

@@ -2,7 +2,7 @@ import CGatedDelta
 import GatedDeltaTypes
 
 extension Validator {
-  /// Where the last input is the output itself, it may lie where that does.
+  /// If the last input is the output itself, it may overlap it.
   mutating func forget(_ input: TensorView, where isOutput: Bool) -> Bool {
     if isOutput { forget(input) }
     return isOutput
@@ -10,7 +10,7 @@ extension Validator {
 }
 
 extension gd_tensor {
-  /// Whether two tensors are the same elements in the same layout.
+  /// True if two tensors are the same elements in the same layout.
   func isSame(_ other: gd_tensor) -> Bool {
     guard buffer == other.buffer, offset == other.offset, dtype == other.dtype, rank == other.rank, rank <= 8 else {
       return false

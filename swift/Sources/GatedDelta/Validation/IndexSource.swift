@@ -7,12 +7,12 @@ import GatedDeltaTypes
   import Glibc
 #endif
 
-/// Where an op's index data comes from. JavaScript may write to it at any moment, so it is copied once and only the copy
-/// is looked at.
+/// The source of an op's index data. JavaScript may write to it at any moment, so it is copied once and only the copy
+/// is used.
 enum IndexSource: Sendable {
-  /// Given at a pointer, which is good during the call only.
+  /// A pointer, which is valid during the call only.
   case copied([Int32])
-  /// In a buffer: every replay of a plan reads it anew. The extent is checked; the offset is in bytes.
+  /// In a buffer: every replay of a plan reads it again. The extent is checked; the offset is in bytes.
   case buffer(Buffer, offset: Int, count: Int)
 
   var isVariable: Bool {
@@ -29,7 +29,7 @@ enum IndexSource: Sendable {
     }
   }
 
-  /// Whether a fresh read would give `values`. Answered by comparing, so that a replay copies only what has changed.
+  /// True if a fresh read would give `values`. Compares in place, so that a replay copies only changed data.
   func holds(_ values: [Int32]) -> Bool {
     switch self {
     case .copied: return true
@@ -68,8 +68,8 @@ extension Validator {
     Failure(.invalidArgument, argument: "\(name)", expected: "index data", received: "none")
   }
 
-  /// Index data of exactly `count` elements, or nil where it is absent.
-  /// - Parameter unit: what the elements are, for messages.
+  /// Index data of exactly `count` elements, or nil if it is absent.
+  /// - Parameter unit: the name of the elements, for messages.
   mutating func index(
     _ given: gd_index, _ name: StaticString, count: Int, _ unit: StaticString = "elements"
   ) throws(Failure) -> IndexSource? {

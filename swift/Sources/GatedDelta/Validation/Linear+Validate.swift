@@ -27,7 +27,7 @@ extension gd_linear: OpDescriptor {
     let op = Linear(
       rows: Int(rows), inFeatures: Int(inFeatures), outFeatures: Int(outFeatures), x: x,
       weight: matrix.weight, quantisation: matrix.quantisation, residual: residual, out: out, replacesResidual: replacesResidual)
-    // Without input features the sums are empty, and the output is zeros or the residual: that is still to be written.
+    // Without input features the sums are empty, and the output is zeros or the residual: it must still be written.
     try validator.finish(.linear(op), isEmpty: rows == 0 || outFeatures == 0)
   }
 }

@@ -7,10 +7,10 @@ struct Matrix {
   let quantisation: Quantisation?
 }
 
-/// The arguments that are one matrix, [rows, columns]: what `linear` multiplies by and `embedding` takes rows of.
+/// The arguments of one matrix, [rows, columns]: `linear` multiplies by it, `embedding` takes rows of it.
 struct MatrixArguments {
   let weight, scales, biases: gd_tensor
-  /// What the dimensions are called, for messages.
+  /// The names of the dimensions, for messages.
   let layout, wordLayout, groupLayout, columnsName: StaticString
 
   static let bits = [2, 3, 4, 5, 6, 8]
@@ -18,7 +18,7 @@ struct MatrixArguments {
 }
 
 extension Validator {
-  /// - Parameter columns: as another tensor of the op has them.
+  /// - Parameter columns: the number that another tensor of the op has.
   mutating func matrix(_ given: MatrixArguments, rows: UInt32, columns: UInt32) throws(Failure)
     -> Matrix
   {
@@ -72,7 +72,7 @@ extension Validator {
       weight: values, quantisation: Quantisation(bits: bits, group: group, scales: scales, biases: biases))
   }
 
-  /// a / b where it is one of some whole numbers.
+  /// a / b if it is a whole number.
   private static func quotient(_ a: Int, _ b: Int, among allowed: [Int]) -> Int? {
     allowed.first { b > 0 && $0 &* b == a }
   }

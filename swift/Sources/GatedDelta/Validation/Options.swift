@@ -2,7 +2,7 @@ import GatedDeltaTypes
 
 /// Checks of single values.
 enum Check {
-  /// The option of a raw value, or a failure that lists what there is.
+  /// The option of a raw value, or a failure that lists the valid ones.
   static func option<Option: NamedOption>(_ raw: UInt32, _ name: StaticString) throws(Failure) -> Option {
     if let option = Option(rawValue: raw) { return option }
     throw Failure(
@@ -33,7 +33,7 @@ enum Check {
     return value
   }
 
-  /// The factor of the query. NaN stands for the default: keyDim^-0.5, rounded once.
+  /// The factor of the query. NaN means the default: keyDim^-0.5, rounded once.
   static func scale(_ value: Float, keyDim: UInt32) throws(Failure) -> Float {
     if value.isNaN { return Float(1 / Double(keyDim).squareRoot()) }
     guard value.isFinite else {
@@ -48,7 +48,7 @@ enum Check {
     }
   }
 
-  /// Key and value dimensions, which the kernels hold in registers. `argument` is the tensor whose shape gave it.
+  /// Key and value dimensions, which the kernels hold in registers. `argument` is the tensor that gave the dimension.
   static func headDim(_ value: UInt32, _ what: StaticString, of argument: StaticString) throws(Failure) {
     guard value >= 8, value <= 256, value % 8 == 0 else {
       throw Failure(

@@ -1,8 +1,8 @@
 import GatedDeltaTypes
 
-/// How the pages of an attention's sequences are found from its index data.
+/// The rules by which the pages of an attention's sequences are found from its index data.
 struct PageRecipe: Sendable {
-  /// Of a page table: a sequence of a million tokens in pages of 16, 256 times.
+  /// Of entries of a page table: 256 sequences of a million tokens in pages of 16.
   static let limit = 1 << 24
 
   struct Layout: Sendable {
@@ -46,7 +46,7 @@ struct PageRecipe: Sendable {
       rotation: try rotation(starts, past, given, checker.rotary))
   }
 
-  /// The pages of a sequence: how many it uses, and from which place on it writes to them.
+  /// The pages of a sequence: the number it uses, and the index of the first one that it writes to.
   private func used(_ sequence: Int, past: Int32, rows: Int32) throws(Failure) -> UsedPages {
     guard past >= 0 else {
       throw Failure(.range, argument: "pastTokens[\(sequence)]", expected: "0 or more", received: "\(past)")
@@ -68,7 +68,7 @@ struct PageRecipe: Sendable {
     return UsedPages(count: count, firstWritten: Int(past) / layout.pageTokens)
   }
 
-  /// Of the rows of all sequences.
+  /// The positions of the rows of all sequences.
   private func rotation(
     _ starts: [Int32], _ past: [Int32], _ given: [Int32]?, _ rotary: RotaryAngles
   ) throws(Failure) -> [Float] {
@@ -92,18 +92,18 @@ struct PageRecipe: Sendable {
   }
 }
 
-/// Of a sequence: how many entries of its table are page numbers, and from which on they are written to.
+/// The number of table entries of a sequence that are page numbers, and the index of the first one written to.
 struct UsedPages: Sendable {
   var count, firstWritten: Int
 }
 
-/// Checks that no page that a sequence writes to is in use elsewhere. One a device, used by its thread only.
+/// Checks that no page that a sequence writes to is in use elsewhere. One per device, used by its thread only.
 final class PageChecker: @unchecked Sendable {
   let rotary = RotaryAngles()
-  /// By page: the number of the check that found it written, above, and who writes it, below.
+  /// By page: the number of the check that found it written, in the upper half, and its writer, in the lower half.
   private var writers: [UInt64] = []
   private var stamp: UInt64 = 0
-  /// With more pages than these the writers are kept by page in a dictionary.
+  /// With more pages than this, the writers are kept by page in a dictionary.
   static let tableLimit = 1 << 20
 
   func check(

@@ -1,12 +1,11 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// The index data of a ragged batch, as it comes.
+/// The index data of a ragged batch, unchecked.
 struct RaggedArguments {
   var cuSeqlens, readSlots, writeSlots: gd_index
 
-  /// How many sequences there are. Where that is left to the default but slots say otherwise, it is `cuSeqlens` that is
-  /// missing.
+  /// The number of sequences. If it is left to the default but slots imply another one, `cuSeqlens` is missing.
   func sequences() throws(Failure) -> Int {
     guard cuSeqlens.isAbsent else {
       guard cuSeqlens.count >= 1 else {

@@ -1,21 +1,21 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// What a gated delta op keeps for a commit, as it comes.
+/// The records that a gated delta op keeps for a commit, unchecked.
 struct RecordArguments {
   var key, delta, decay: gd_tensor
 
   var areAbsent: Bool { key.isAbsent && delta.isAbsent && decay.isAbsent }
 }
 
-/// The sizes that records have.
+/// The sizes of the records.
 struct RecordSizes {
   var tokens, keyHeads, valueHeads, keyDim, valueDim: UInt32
   var gateDims: GateDims
 }
 
 extension Validator {
-  /// - Parameter isOutput: whether they are kept, or taken by a commit.
+  /// - Parameter isOutput: true if they are written, false if a commit reads them.
   mutating func records(
     _ given: RecordArguments, _ sizes: RecordSizes, isOutput: Bool
   ) throws(Failure) -> Records {

@@ -7,9 +7,9 @@ import GatedDeltaTypes
 #endif
 
 /// Cosines and sines of the rotary position embedding, from float64 arithmetic: the angle of pair i at a position is
-/// position theta^(-2 i / dim). A position is 1024 high + low, and its angle's cosine and sine come from the product of
-/// two unit numbers that are kept, so that a row costs a few multiplications. The error of a result is some 2^-52 beside
-/// its rounding to float32. One a device, used by its thread only.
+/// position theta^(-2 i / dim). A position is 1024 high + low, and the cosine and sine of its angle come from the
+/// product of two cached unit numbers, so that a row costs a few multiplications. The error of a result is about 2^-52,
+/// plus the rounding to float32. One per device, used by its thread only.
 final class RotaryAngles: @unchecked Sendable {
   private struct Key: Equatable {
     var dim: Int
@@ -20,7 +20,7 @@ final class RotaryAngles: @unchecked Sendable {
   private final class Base {
     let key: Key
     let frequencies: [Double]
-    /// Rows of 2 pairs doubles, by low part; made when first asked for.
+    /// Rows of 2 pairs doubles, by low part; computed when first needed.
     var low: [Double]
     var hasLow: [Bool]
     var high: [Int32: [Double]] = [:]
@@ -35,15 +35,16 @@ final class RotaryAngles: @unchecked Sendable {
   }
 
   static let step = 1024
-  /// Of high parts: with more of them, all are made anew.
+  /// The limit of high parts: beyond it, all are computed again.
   private static let mostHigh = 256
-  /// The bases used last, the latest first.
+  /// The bases used most recently, the latest first.
   private var bases: [Base] = []
   private static let mostBases = 4
-  /// The last table, which the next layer of a model asks for again.
+  /// The last table, which the next layer of a model will need again.
   private var last: (key: Key, positions: [Int32], table: [Float])?
 
-  /// By position `dim` floats: cosines of all pairs, then sines. Positions are 0 and up, `dim` is even and above 0.
+  /// For each position `dim` floats: cosines of all pairs, then sines. Positions are 0 or greater, `dim` is even and
+  /// positive.
   func table(_ positions: [Int32], dim: Int, theta: Float) -> [Float] {
     let key = Key(dim: dim, theta: theta)
     if let last, last.key == key, last.positions == positions { return last.table }
@@ -87,7 +88,7 @@ final class RotaryAngles: @unchecked Sendable {
     return row
   }
 
-  /// Where the row of a low part begins.
+  /// The offset of the row of a low part.
   private func low(_ base: Base, _ part: Int) -> Int {
     let start = part &* base.frequencies.count &* 2
     if !base.hasLow[part] {

@@ -1,17 +1,18 @@
 import GatedDeltaTypes
 
-/// How the sequences of one op are made from its index data: everything that a replay needs to make them again.
+/// The rules by which the sequences of one op are made from its index data: everything that a replay needs to remake
+/// them.
 struct SequenceRecipe: Sendable {
   /// Far more than any batch, and few enough that the copies of hostile index data stay small.
   static let limit = 1 << 20
 
   enum Rows: Sendable {
-    /// As `cuSeqlens` says, or one sequence of all tokens.
+    /// As `cuSeqlens` specifies, or one sequence of all tokens.
     case ragged(tokens: Int, cuSeqlens: IndexSource?)
     case each(tokens: Int)
     /// The op has slots only.
     case none
-    /// The op reads rows by number, `readSlots`, each in 0..<slots: no pool, and nothing that starts from zero.
+    /// The op reads rows by number, `readSlots`, each in 0..<slots: there is no pool, and nothing starts from zero.
     case gathered
   }
 
@@ -20,26 +21,26 @@ struct SequenceRecipe: Sendable {
   /// 0 without a pool.
   var slots: Int
   var hasPool: Bool
-  /// Of what read slots index instead of the pool; nil where they index the pool.
+  /// The number of slots that read slots index instead of the pool; nil if they index the pool.
   var sourceSlots: Int?
   var readSlots: IndexSource?
   var readName: StaticString = "readSlots"
   var writeSlots: IndexSource?
-  /// Of a commit.
+  /// Counts of a commit.
   var counts: IndexSource?
-  /// Nil where final states are all that is stored.
+  /// Nil if only final states are stored.
   var stores: StoreRecipe?
-  /// Of an attention, which has no slots.
+  /// Pages of an attention, which has no slots.
   var pages: PageRecipe?
 
-  /// Whether a replay may find other index data than the last one did.
+  /// True if a replay may find index data that differs from the last.
   var isVariable: Bool {
     if case .ragged(_, let cuSeqlens?) = rows, cuSeqlens.isVariable { return true }
     return readSlots?.isVariable == true || writeSlots?.isVariable == true || counts?.isVariable == true
       || stores?.isVariable == true || pages?.isVariable == true
   }
 
-  /// Whether the index data is still what `batch` was made of.
+  /// True if the index data is still that of `batch`.
   func isCurrent(_ batch: Batch) -> Bool {
     let sequences = batch.given?.sequences ?? batch.sequences
     if case .ragged(_, let cuSeqlens?) = rows, !cuSeqlens.holds(sequences.starts) { return false }
@@ -92,7 +93,7 @@ struct SequenceRecipe: Sendable {
   private func resolveStarts() throws(Failure) -> [Int32] {
     switch rows {
     case .none, .gathered: return []
-    // The core has checked that the product is no more rows than there are.
+    // The core has checked that the product is at most the number of rows.
     case .each(let tokens): return (0...count).map { Int32(truncatingIfNeeded: $0 &* tokens) }
     case .ragged(let tokens, nil): return [0, Int32(truncatingIfNeeded: tokens)]
     case .ragged(let tokens, let cuSeqlens?):
@@ -173,16 +174,16 @@ struct SequenceRecipe: Sendable {
   }
 }
 
-/// The sequences of an op as its index data has them, and as much of that data as they do not show.
+/// The sequences of an op as its index data gives them, and the part of that data that they do not show.
 struct Batch: Sendable {
-  /// Those that have something to do.
+  /// The sequences that have work to do.
   var sequences: Sequences
-  /// All of them, where some have nothing to do.
+  /// All sequences, if some have no work to do.
   var given: GivenSequences?
   var storeIndices: StoreRecipe.Indices?
 }
 
-/// The sequences of a batch as its index data has them.
+/// The sequences of a batch as its index data gives them.
 final class GivenSequences: Sendable {
   let sequences: Sequences
 

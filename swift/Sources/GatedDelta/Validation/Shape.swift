@@ -1,12 +1,13 @@
 import GatedDeltaTypes
 
-/// A tensor's dimensions as the boundary sees them: rows of `row` elements, `heads` of them a token. Tensors without
-/// heads have one head; those of one dimension have one token as well.
+/// A tensor's dimensions as the boundary sees them: rows of `row` elements, `heads` of them for each token. Tensors
+/// without heads have one head; those of one dimension also have one token.
 struct Shape {
   var tokens: UInt64
   var heads: UInt64
   var row: UInt64
-  /// Whether the tensor is given as [sequences, tokens of each, ...], which the boundary sees as one dimension of tokens.
+  /// True if the tensor is given as [sequences, tokens of each, ...], which the boundary sees as one dimension of
+  /// tokens.
   var mergesSequences = false
 
   init(_ tokens: some BinaryInteger, _ heads: some BinaryInteger, _ row: some BinaryInteger) {
@@ -22,24 +23,25 @@ struct Shape {
     row = dims.elements(from: dims.rank > 2 ? 2 : dims.rank &- 1)
   }
 
-  /// The same of [sequences, tokens, heads, row].
+  /// The same for [sequences, tokens, heads, row].
   init(merging dims: Dims, heads: UInt32, row: UInt32) {
     self.init(UInt64(dims[0]) &* UInt64(dims[1]), heads, row)
     mergesSequences = true
   }
 
   var isEmpty: Bool { tokens == 0 || heads == 0 || row == 0 }
-  /// Whether backends may read the rows as vectors of 8.
+  /// True if backends may read the rows as vectors of 8.
   var hasVectors: Bool { !isEmpty && row % 8 == 0 }
 }
 
-/// Strides in elements, and what follows from them. Every sum and product is checked: the numbers come from outside.
+/// Strides in elements, and the numbers derived from them. Every sum and product is checked: the caller chose the
+/// numbers.
 struct Strides {
   var token: UInt64
   var head: UInt64
 
-  /// A stride of 0 means contiguous. One that is never used, because there is a single row, is made contiguous too:
-  /// so no stride that reaches a backend is larger than the buffer. Nil where a number does not fit.
+  /// A stride of 0 means contiguous. One that is never used, because there is a single row, is made contiguous as well,
+  /// so that no stride that reaches a backend is larger than the buffer. Nil if a number does not fit.
   init?(token: UInt64, head: UInt64, of shape: Shape) {
     self.head = head == 0 || shape.heads <= 1 ? max(1, shape.row) : head
     if token == 0 || shape.tokens <= 1 {
@@ -52,7 +54,7 @@ struct Strides {
     guard self.token <= UInt64(Int.max), self.head <= UInt64(Int.max) else { return nil }
   }
 
-  /// Elements from the first to just after the last; nil where the number does not fit.
+  /// Elements from the first to just after the last; nil if the number does not fit.
   func extent(of shape: Shape) -> UInt64? {
     guard !shape.isEmpty else { return 0 }
     let tokens = (shape.tokens &- 1).multipliedReportingOverflow(by: token)
@@ -62,8 +64,8 @@ struct Strides {
     return tokens.overflow || heads.overflow || rows.overflow || all.overflow ? nil : all.partialValue
   }
 
-  /// Whether two rows share elements, which an output's must not: the larger stride has to step over all that the
-  /// smaller one covers. Called only where the extent fits, so nothing here can overflow.
+  /// True if two rows share elements, which those of an output must not: the larger stride must step over everything
+  /// that the smaller one covers. Called only if the extent fits, so nothing here can overflow.
   func rowsOverlap(in shape: Shape) -> Bool {
     guard !shape.isEmpty else { return false }
     let byToken = (count: shape.tokens, stride: token)
@@ -78,7 +80,7 @@ struct Strides {
   }
 }
 
-/// Element types that an argument takes.
+/// The element types that an argument accepts.
 struct DTypes: OptionSet {
   let rawValue: UInt8
 

@@ -1,10 +1,10 @@
 import GatedDeltaTypes
 
-/// Checks the slots of one op: which are written twice, and which reads need a copy because another sequence writes
+/// Checks the slots of one op: finds slots written twice, and reads that need a copy because another sequence writes
 /// their slot. One per device, used by its thread only: it keeps a table from slot to writer, whose entries are stamped
 /// with the check that made them, so that no check has to clear it.
 final class SlotChecker: @unchecked Sendable {
-  /// Pools of more slots than this are checked by sorting instead, which costs no memory by the slot.
+  /// Pools of more slots than this are checked by sorting instead, which costs no memory per slot.
   static let tableLimit = 1 << 20
 
   private var writers: [UInt64] = []
@@ -12,10 +12,10 @@ final class SlotChecker: @unchecked Sendable {
   /// The same for the pages of an attention.
   let pages = PageChecker()
 
-  /// The sequences whose read slot another one writes, in order. Slots are -1 or in 0..<slots already.
+  /// The sequences whose read slot another one writes, in order. Slots must be -1 or in 0..<slots.
   /// - Parameters:
-  ///   - readSlots: empty where reads come from elsewhere.
-  ///   - stores: what is written beside the final states.
+  ///   - readSlots: empty if reads come from elsewhere.
+  ///   - stores: slots written in addition to the final states.
   func stagedReads(
     readSlots: [Int32], writeSlots: [Int32], stores: [SlotStore] = [], slots: Int, writeName: StaticString
   ) throws(Failure) -> [Int32] {
@@ -64,7 +64,7 @@ final class SlotChecker: @unchecked Sendable {
   private func byTable(_ readSlots: [Int32], _ writes: Writes, _ slots: Int) throws(Failure) -> [Int32] {
     if writers.count < slots { writers = [UInt64](repeating: 0, count: slots) }
     stamp &+= 1
-    // The upper half is the stamp: 2^32 checks later a stale entry would look fresh, so start over before that.
+    // The upper half is the stamp: 2^32 checks later a stale entry would look fresh, so start over before then.
     if stamp >> 32 != 0 {
       writers = [UInt64](repeating: 0, count: slots)
       stamp = 1
@@ -116,7 +116,7 @@ final class SlotChecker: @unchecked Sendable {
   }
 }
 
-/// A slot that an op writes beside the final states, and the element of index data that says so.
+/// A slot that an op writes in addition to the final states, and the element of index data that names it.
 struct SlotStore: Sendable {
   var slot: Int32
   var sequence: Int32

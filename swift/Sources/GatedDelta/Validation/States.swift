@@ -1,17 +1,17 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// What `gatedDelta` and `causalConv1d` take of states beside their pool, as it comes.
+/// The state arguments of `gatedDelta` and `causalConv1d` other than the pool, unchecked.
 struct StateArguments {
   var source, snapshots: gd_tensor
   var snapshotSlots, checkpointOffsets, checkpointTokens, checkpointSlots: gd_index
 }
 
-/// What a state is, wherever it lies.
+/// The shape of one state.
 enum StateShape {
   /// [valueHeads, valueDim, keyDim]
   case recurrent(UInt32, UInt32, UInt32)
-  /// [channels, width - 1], of the activation dtype or f32.
+  /// [channels, width - 1], in the activation dtype or f32.
   case convolution(UInt32, UInt32, DType)
 
   var dtypes: DTypes {
@@ -49,7 +49,7 @@ enum StateShape {
     }
   }
 
-  /// As the backends see `count` of them.
+  /// The shape of `count` states, as the backends see it.
   func shape(_ count: UInt64) -> Shape {
     switch self {
     case .recurrent(let heads, let valueDim, let keyDim): Shape(count, heads, UInt64(valueDim) &* UInt64(keyDim))
@@ -75,7 +75,7 @@ enum StateShape {
   }
 }
 
-/// A pool and the number of its slots; none of either where it is absent.
+/// A pool and the number of its slots; nil and 0 if it is absent.
 struct Pool {
   var view: TensorView?
   var slots: UInt32
@@ -97,7 +97,7 @@ extension Validator {
     tensor.isAbsent ? .none : try pool(tensor, name, state)
   }
 
-  /// Source and snapshots. How many snapshots there are of each sequence, the tensor says or else the slots do.
+  /// Source and snapshots. The number of snapshots per sequence comes from the tensor, or else from the slots.
   mutating func states(
     _ given: StateArguments, sequences: Int, pool: TensorView?, _ state: StateShape
   ) throws(Failure) -> (tensors: StateTensors, snapshotCount: Int) {
@@ -151,7 +151,7 @@ extension Validator {
     Failure(.invalidArgument, argument: "\(name)", expected: "none without state", received: "slots")
   }
 
-  /// Nil where final states are all that is stored.
+  /// Nil if only final states are stored.
   mutating func stores(
     _ given: StateArguments, sequences: Int, snapshotCount: Int
   ) throws(Failure) -> StoreRecipe? {

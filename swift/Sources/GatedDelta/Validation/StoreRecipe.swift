@@ -1,10 +1,10 @@
 import GatedDeltaTypes
 
-/// How the snapshots and checkpoints of one op are made from its index data.
+/// The rules by which the snapshots and checkpoints of one op are made from its index data.
 struct StoreRecipe: Sendable {
-  /// Of each sequence; 0 where there are none.
+  /// The number per sequence; 0 if there are none.
   var snapshotCount: Int
-  /// Whether they go to a tensor, and the slots that they go to.
+  /// Whether they go to a tensor, and the slots they go to.
   var hasSnapshotTensor: Bool
   var snapshotSlots: IndexSource?
   var checkpoints: Checkpoints?
@@ -14,7 +14,7 @@ struct StoreRecipe: Sendable {
     var isVariable: Bool { offsets.isVariable || tokens.isVariable || slots.isVariable }
   }
 
-  /// The index data as it was read, to tell whether it has changed since.
+  /// The index data as it was read, for finding out whether it has changed since.
   struct Indices: Sendable {
     var snapshotSlots: [Int32] = []
     var offsets: [Int32] = []
@@ -37,7 +37,7 @@ struct StoreRecipe: Sendable {
       && checkpoints.slots.holds(indices.slots)
   }
 
-  /// - Parameter check: whether a slot is one of the pool's.
+  /// - Parameter check: checks that a slot is one of the pool's.
   func resolve(
     starts: [Int32], check: (Int32, StaticString, Int, _ least: Int32) throws(Failure) -> Void
   ) throws(Failure) -> Resolved {
@@ -70,7 +70,7 @@ struct StoreRecipe: Sendable {
   }
 
   private func addSnapshots(of sequence: Int, among sequences: Int, length: Int32, to resolved: inout Resolved) {
-    // Those that would lie before the call's first token keep what they held.
+    // Snapshots from before the call's first token keep their previous content.
     for back in 0..<min(snapshotCount, Int(length)) {
       let tokens = length &- Int32(truncatingIfNeeded: back)
       if hasSnapshotTensor {

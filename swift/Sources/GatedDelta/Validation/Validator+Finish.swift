@@ -3,13 +3,13 @@ import GatedDeltaTypes
 extension Validator {
   /// The sequences of an op, made once everything else about it is known to be right.
   mutating func resolve(_ recipe: borrowing SequenceRecipe) throws(Failure) -> Batch {
-    // Checking a hundred thousand slots takes a while, which is nothing to hold up other threads for.
+    // Checking a hundred thousand slots takes a while: other threads must not wait for it.
     endLookups()
     return try recipe.resolve(device.slotChecker)
   }
 
-  /// The last step of every op: the backend's own rules, and into the target with it. An op that can neither read nor
-  /// write a thing stays here, so that no backend has to think about empty tensors.
+  /// The last step of every op: the backend's own rules, then encoding into the target. An op that can neither read nor
+  /// write anything ends here, so that no backend has to handle empty tensors.
   mutating func finish(
     _ op: consuming Op, _ recipe: consuming SequenceRecipe? = nil, _ batch: consuming Batch? = nil, isEmpty: Bool
   ) throws(Failure) {

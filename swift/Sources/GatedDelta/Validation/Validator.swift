@@ -2,8 +2,8 @@ import CGatedDelta
 import GatedDeltaTypes
 
 /// Turns the tensors of one descriptor into views, and remembers their extents so that the overlap rule can be checked
-/// at the end. It locks the handle table, so that no other thread's release comes between the lookups of one op: whoever
-/// makes one ends its lookups.
+/// at the end. It locks the handle table, so that no other thread's release comes between the lookups of one op; the
+/// function that creates a validator must end its lookups.
 struct Validator {
   struct Extent {
     var name: StaticString
@@ -17,9 +17,9 @@ struct Validator {
   let op: StaticString
   private let table = HandleTable.shared
   private var isLocked = true
-  /// Whether the op uses memory that is not the library's own.
+  /// True if the op uses memory that is not the library's own.
   private(set) var borrows = false
-  /// Which buffers the op uses, collected only where somebody will ask.
+  /// The buffers that the op uses, collected only if the target needs them.
   private(set) var uses: [Plan.Use] = []
   private let collectsUses: Bool
   private var extents: [Extent] = []
@@ -45,7 +45,7 @@ struct Validator {
     device.keepExtents(&extents)
   }
 
-  /// Every tensor is held by now. A second call changes nothing.
+  /// Every tensor has been looked up by now. A second call changes nothing.
   mutating func endLookups() {
     if isLocked { table.unlock() }
     isLocked = false
@@ -62,12 +62,12 @@ struct Validator {
     return buffer
   }
 
-  /// How a tensor may lie in its buffer.
+  /// The layouts that a tensor may have in its buffer.
   enum Layout {
-    /// Free strides but for the last dimension. Rows whose length is a multiple of 8 are read as vectors, so that their
-    /// strides and their offset are multiples of 8 elements.
+    /// Free strides except in the last dimension. Rows whose length is a multiple of 8 are read as vectors, so their
+    /// strides and offset must be multiples of 8 elements.
     case rows
-    /// Contiguous, aligned as rows are.
+    /// Contiguous, aligned like rows.
     case vectorBlock
     /// Contiguous, at any element.
     case block
@@ -84,7 +84,7 @@ struct Validator {
     return dims
   }
 
-  /// A tensor's dimensions, whatever their number.
+  /// A tensor's dimensions, of any rank.
   func dims(_ tensor: gd_tensor, _ name: StaticString) throws(Failure) -> Dims {
     guard !tensor.isAbsent else {
       throw Failure(.invalidArgument, argument: "\(name)", expected: "a tensor", received: "none")
@@ -108,7 +108,7 @@ struct Validator {
 
   /// - Parameters:
   ///   - layout: the dimensions' names, for messages.
-  ///   - shape: what the backends see, where it is not what `dims` are.
+  ///   - shape: the dimensions that the backends see, if they differ from `dims`.
   mutating func input(
     _ tensor: gd_tensor, _ name: StaticString, _ dims: Dims, _ layout: StaticString, _ dtypes: DTypes,
     _ placement: Layout = .rows, as shape: Shape? = nil
@@ -205,7 +205,7 @@ struct Validator {
     }
   }
 
-  /// Between tokens and between heads; 0 stands for contiguous.
+  /// The strides between tokens and between heads; 0 means contiguous.
   private func betweenRows(
     _ tensor: gd_tensor, _ name: StaticString, _ dims: Dims, _ shape: Shape
   ) throws(Failure) -> (token: UInt64, head: UInt64) {
@@ -233,19 +233,19 @@ struct Validator {
     return (dims, dims.rank == 2 ? "[tokens, dim]" : "[tokens, heads, dim]")
   }
 
-  /// Takes back the overlap rule for the last input, which has turned out to be an output's very range.
+  /// Exempts the last input from the overlap rule: it has turned out to be exactly the range of an output.
   mutating func forget(_ input: TensorView) {
     guard let last = extents.last, !last.isOutput, last.start == UInt(bitPattern: input.pointer) else { return }
     extents.removeLast()
   }
 
-  /// Inputs may overlap each other; what an output covers, from its first element to its last, overlaps nothing.
-  /// Compared by address, so that two handles of one memory are seen through.
+  /// Inputs may overlap each other; the range of an output, from its first element to its last, overlaps nothing.
+  /// Compared by address, which also covers two handles of one memory.
   func checkOverlaps() throws(Failure) {
     for (position, output) in extents.enumerated() where output.isOutput {
       for (other, extent) in extents.enumerated()
       where other != position && extent.start < output.end && output.start < extent.end {
-        // Of two outputs the later one is named, of an output and an input the output.
+        // Of two outputs the message names the later one, of an output and an input the output.
         if extent.isOutput, other > position { continue }
         throw Failure(
           .overlap, argument: "\(output.name)", expected: "memory that no other tensor of the op overlaps",

@@ -1,6 +1,6 @@
 import GatedDeltaTypes
 
-/// Ops are values that never change. These are the same ops but for what is given: `.some(nil)` takes a tensor away.
+/// Ops are immutable values. These return the same op with some arguments replaced: `.some(nil)` removes a tensor.
 
 extension GatedDelta {
   func with(

@@ -10,7 +10,7 @@ struct DeltaCase {
   let raw: (aLog: TestTensor, dtBias: TestTensor)?
   let state: TestTensor
 
-  /// What is not given is random.
+  /// Arguments that are left out are random.
   struct Shape {
     var lengths: [Int]
     var read: [Int]
@@ -37,7 +37,7 @@ struct DeltaCase {
         stateType: stateType, outType: outType)
     }
 
-    /// Anything that is legal.
+    /// Any legal case.
     static func any(_ random: inout Random) -> Shape {
       let count = random.int(0...4)
       let slots = max(count, 1) + random.int(0...2)
@@ -129,7 +129,7 @@ struct DeltaCase {
     (0..<dv).map { row in (0..<dk).map { slot < 0 ? 0 : pool[slot, head, row * dk + $0] } }
   }
 
-  /// Runs the reference from the pool as it is now, and compares outputs and states with what `after` and `out` hold.
+  /// Runs the reference from the current pool, and compares outputs and states with the content of `after` and `out`.
   func errors(before: TestTensor) -> (out: Double, state: Double) {
     var outs: [(Double, Double)] = []
     var states: [(Double, Double)] = []

@@ -52,7 +52,7 @@ final class TestSubmission: Submission, @unchecked Sendable {
 }
 
 extension CPUDevice {
-  /// Submits and waits, as a caller that blocks does.
+  /// Submits and waits, like a blocking caller.
   func run(_ ops: [Op]) throws {
     let submission = TestSubmission(ops)
     submit(submission)
@@ -64,7 +64,7 @@ extension CPUDevice {
 }
 
 extension Sequences {
-  /// Lengths and slots; what has to be staged follows from them.
+  /// Lengths and slots, and the slots that they require to be staged.
   init(lengths: [Int], read: [Int], write: [Int]) {
     var starts: [Int32] = [0]
     for length in lengths { starts.append((starts.last ?? 0) + Int32(length)) }

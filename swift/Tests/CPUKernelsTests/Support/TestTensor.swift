@@ -2,7 +2,8 @@ import GatedDeltaTypes
 
 @testable import CPUBackend
 
-/// A tensor [tokens, heads, dim] in memory of its own, with room between and around its rows, which nothing may write.
+/// A tensor [tokens, heads, dim] in its own memory, with padding between and around its rows, which must never be
+/// written.
 final class TestTensor {
   let memory: CPUMemory
   let dtype: DType
@@ -91,7 +92,7 @@ func relativeRMS(_ pairs: [(Double, Double)]) -> Double {
   return (difference / norm).squareRoot()
 }
 
-/// What rounding to the dtype adds to an error in f32 arithmetic.
+/// The additional error of rounding to the dtype, on top of f32 arithmetic.
 func bound(_ dtype: DType, _ f32: Double = 2e-6) -> Double {
   switch dtype {
   case .bf16: 2e-3 * 1.5

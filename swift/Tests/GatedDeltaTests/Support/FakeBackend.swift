@@ -19,7 +19,7 @@ final class FakeMemory: Memory, @unchecked Sendable {
   }
 }
 
-/// A backend that runs nothing: it keeps what it was given until the test finishes it.
+/// A backend that runs nothing: it keeps submissions until the test finishes them.
 final class FakeBackend: Backend, @unchecked Sendable {
   private let mutex = Lock()
   private var kept: [any Submission] = []
@@ -29,9 +29,9 @@ final class FakeBackend: Backend, @unchecked Sendable {
   private var assists = 0
   private var stops: [UInt64] = []
 
-  /// What `check` refuses, by the op's name.
+  /// The failure of `check`, by the op's name.
   var refusal: (op: String, failure: Failure)?
-  /// Whether `submit` finishes at once, and `assist` what it is called with.
+  /// Whether `submit` finishes at once, and `assist` its argument.
   var finishesAtOnce = false
   var finishesOnAssist = false
 
@@ -80,7 +80,7 @@ final class FakeBackend: Backend, @unchecked Sendable {
     if finishesOnAssist { submission.finish(nil) }
   }
 
-  /// Finishes what is kept from `ticket` on.
+  /// Finishes the kept submissions from `ticket` on.
   func stop(from ticket: UInt64) {
     let stopped = locked {
       stops.append(ticket)

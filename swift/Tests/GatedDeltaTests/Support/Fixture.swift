@@ -65,7 +65,7 @@ final class Fixture {
   }
 }
 
-/// What `gd_last_error` says on this thread.
+/// The result of `gd_last_error` on this thread.
 struct LastError: CustomStringConvertible {
   let message, op, argument, expected, received: String
 
@@ -81,7 +81,7 @@ struct LastError: CustomStringConvertible {
   var description: String { message }
 }
 
-/// One broken rule: what breaks it, the status that comes of it, and the argument that is named.
+/// One broken rule: the change that breaks it, the expected status, and the argument that is named.
 struct Refusal<Descriptor>: Sendable {
   let name: String
   let status: gd_status
@@ -98,7 +98,7 @@ struct Refusal<Descriptor>: Sendable {
     self.change = change
   }
 
-  /// Applies the change to a valid descriptor and expects the refusal, and that it left nothing behind.
+  /// Applies the change to a valid descriptor and expects the refusal, with no side effects.
   func verify(
     op: String, _ valid: (Fixture) throws -> Descriptor, _ encode: (UInt64, UnsafePointer<Descriptor>?) -> gd_status
   ) throws {

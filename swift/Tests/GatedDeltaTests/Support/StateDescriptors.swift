@@ -3,7 +3,7 @@ import GatedDeltaTypes
 
 @testable import GatedDelta
 
-/// Descriptors of what is stored beside final states, of commits and of the fused ops: valid, to start from.
+/// Valid descriptors of additional stores, of commits and of the fused ops, to start from.
 extension Fixture {
   /// Three sequences of 2, 0 and 4 tokens that read from a source of 3 slots, with 2 snapshots each (tensor and slots),
   /// checkpoints and records. Slots 0..2 are final states, 3 and 4 snapshots, 5..7 checkpoints.

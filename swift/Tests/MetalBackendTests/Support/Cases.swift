@@ -21,7 +21,7 @@ struct Random: RandomNumberGenerator {
 struct Maker {
   let backend: any Backend
   var random: Random
-  /// What the op writes, to be compared.
+  /// The outputs of the op, to be compared.
   private(set) var outputs: [TensorView] = []
 
   init(_ backend: any Backend, seed: UInt64) {
@@ -93,7 +93,7 @@ enum Half {
   }
 }
 
-/// How far apart what two backends wrote is, relative to its size; padding must be equal to the byte.
+/// The relative distance of the outputs of two backends; padding must be equal to the byte.
 func distance(_ a: Maker, _ b: Maker) -> Double {
   var worst = 0.0
   for (x, y) in zip(a.outputs, b.outputs) {

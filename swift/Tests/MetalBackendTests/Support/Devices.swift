@@ -22,7 +22,7 @@ import Testing
 /// translated library.
 enum Devices {
   #if os(Linux)
-    /// A device that runs nothing: for what needs memory only.
+    /// A device that runs nothing, for tests that only need memory.
     static func bare() throws -> any MTLDevice {
       var functions = emulator_functions()
       functions.reflection = noKernels
@@ -70,7 +70,7 @@ struct TestFailure: Error, CustomStringConvertible {
   init(_ description: String) { self.description = description }
 }
 
-/// What a backend is given by the core, with a wait.
+/// A submission as the core passes it to a backend, with a wait.
 final class TestSubmission: Submission, @unchecked Sendable {
   let ticket: UInt64
   let ops: [EncodedOp]
@@ -87,7 +87,7 @@ final class TestSubmission: Submission, @unchecked Sendable {
     done.open()
   }
 
-  /// Nil where all went well.
+  /// Nil if nothing failed.
   func wait() -> Failure? {
     done.wait()
     return outcome
@@ -105,7 +105,7 @@ extension Backend {
 }
 
 #if os(Linux)
-  /// The emulator's own way to make a pipeline, for tests that stand before it.
+  /// The emulator's own way to make a pipeline, for tests that replace it.
   enum RealLibrary {
     static let create:
       (

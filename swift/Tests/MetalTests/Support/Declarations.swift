@@ -41,7 +41,7 @@ struct SourceParser {
   private var at = 0
   private var containers: [(name: String, kind: Kind)] = []
   private(set) var declarations: [Declaration] = []
-  /// Members of `extension` blocks, which stand beside requirements.
+  /// Members of `extension` blocks, which are separate from requirements.
   private(set) var additions: [Declaration] = []
 
   init(_ source: String) {
@@ -123,7 +123,7 @@ struct SourceParser {
     guard isListed, kind != .hidden, !statement.isEmpty else { return }
     var text = statement.replacing("public ", with: "")
     if text.hasPrefix("var "), !text.contains("{") {
-      // A stored property: its initial value is nobody's business, and a class's is an Objective-C property.
+      // A stored property: its initial value does not matter, and a class's is an Objective-C property.
       text = String(text.split(separator: "=")[0]).trimmed() + (kind == .object ? " { get set }" : "")
     }
     add(text)

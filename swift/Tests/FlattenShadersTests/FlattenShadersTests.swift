@@ -1,0 +1,84 @@
+import Testing
+
+@testable import FlattenShaders
+
+#if canImport(Darwin)
+  import Darwin
+#else
+  import Glibc
+#endif
+
+@Suite struct FlattenShadersTests {
+  /// A new folder with these files; it ends with the test.
+  final class Folder {
+    let path: String
+    private let names: [String]
+
+    init(_ files: [String: String]) throws {
+      var template = Array("/tmp/flatten-shaders-XXXXXX".utf8CString)
+      path = String(cString: try #require(mkdtemp(&template)))
+      names = Array(files.keys)
+      for (name, text) in files {
+        let file = try #require(fopen("\(path)/\(name)", "w"))
+        fputs(text, file)
+        fclose(file)
+      }
+    }
+
+    deinit {
+      for name in names { unlink("\(path)/\(name)") }
+      rmdir(path)
+    }
+
+    func flattened(_ names: String...) throws -> String {
+      var flat = FlatText()
+      for name in names { try flat.append(name, of: path) }
+      return flat.text
+    }
+  }
+
+  @Test func aHeaderStandsWhereItIsFirstIncluded() throws {
+    let folder = try Folder([
+      "a.metal": "#include <metal_stdlib>\n  # include \"b.h\"\nkernel a\n#include \"c.h\"\n",
+      "b.h": "#pragma once\n#include \"c.h\"\nb",
+      "c.h": "// not #include \"d.h\"",
+      "e.metal": "#include \"b.h\"\nkernel e",
+    ])
+    #expect(
+      try folder.flattened("a.metal", "e.metal") == """
+        #line 1 "shaders/a.metal"
+        #include <metal_stdlib>
+        #line 1 "shaders/b.h"
+        #pragma once
+        #line 1 "shaders/c.h"
+        // not #include "d.h"
+        #line 3 "shaders/b.h"
+        b
+        #line 3 "shaders/a.metal"
+        kernel a
+
+
+        #line 1 "shaders/e.metal"
+
+        kernel e
+
+        """)
+  }
+
+  @Test func aMissingHeaderIsNamed() throws {
+    let folder = try Folder(["a.metal": "#include \"b.h\"\n"])
+    #expect(throws: FlattenError(message: "\(folder.path)/b.h: cannot be opened")) { try folder.flattened("a.metal") }
+  }
+
+  @Test func theCommandTakesAnOutputAndFiles() throws {
+    #expect(throws: FlattenError(message: "usage: FlattenShaders OUTPUT FILE...")) {
+      try FlattenShaders.run(["only.swift"])
+    }
+    let folder = try Folder(["a.metal": "kernel\n\n", "out.swift": ""])
+    try FlattenShaders.run(["\(folder.path)/out.swift", "\(folder.path)/a.metal"])
+    #expect(try folder.flattened("out.swift").contains("let kernelSource = ##\"\"\"\n#line 1 \"shaders/a.metal\"\nkernel\n\"\"\"##\n"))
+    #expect(throws: FlattenError(message: "\(folder.path)/no/out.swift: cannot be opened")) {
+      try FlattenShaders.run(["\(folder.path)/no/out.swift", "\(folder.path)/a.metal"])
+    }
+  }
+}

@@ -1,0 +1,24 @@
+/** Shader files as one text, as the build gives them to Apple's compiler (swift/Sources/FlattenShaders; a test compares). */
+import { readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+
+/**
+ * A shader file with every project header in its place, each once; `#line` keeps the compiler's messages true. `nameOf`
+ * gives the name of a file there; the files that are in `seen` are left out, and those that were taken are added.
+ */
+export function flatten(path: string, nameOf: (path: string) => string, seen: Set<string>): string {
+  if (seen.has(path)) return "";
+  seen.add(path);
+  const name = nameOf(path);
+  let text = `#line 1 "${name}"\n`;
+  for (const [index, line] of readFileSync(path, "utf8").split("\n").entries()) {
+    const header = /^\s*#\s*include\s+"([^"]+)"/.exec(line)?.[1];
+    if (header === undefined) {
+      text += `${line}\n`;
+    } else {
+      const inner = flatten(resolve(dirname(path), header), nameOf, seen);
+      text += inner === "" ? "\n" : `${inner}#line ${index + 2} "${name}"\n`;
+    }
+  }
+  return text;
+}

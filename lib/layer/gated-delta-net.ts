@@ -20,6 +20,8 @@ import { DisposedError, FileError, ShapeError } from "../errors.ts";
 import { asDevice } from "../tensor/device-handle.ts";
 import { embedding } from "../ops/embedding.ts";
 import type { Op } from "../ops/op.ts";
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { reading } from "../arguments/reading.ts";
 import { openCheckpoint } from "../checkpoint/safetensors.ts";
@@ -80,7 +82,9 @@ export class GatedDeltaNet implements Disposable {
   readonly #scratch: Scratch;
   #disposed = false;
 
-  private constructor(device: Device, { weights, tensors, config }: LoadedMixer, options: GatedDeltaNetOptions) {
+  private constructor(by: Maker, device: Device, loaded: LoadedMixer, options: GatedDeltaNetOptions) {
+    expectMaker(by, "GatedDeltaNet", "GatedDeltaNet.load(…)");
+    const { weights, tensors, config } = loaded;
     const { layer, dtype = "f32", poolLayer } = options;
     this.device = device;
     this.config = config;
@@ -94,7 +98,7 @@ export class GatedDeltaNet implements Disposable {
 
   /** A layer of weights that were loaded otherwise, and that it owns from here on. @internal */
   static [ofWeights](device: Device, loaded: LoadedMixer, options: GatedDeltaNetOptions): GatedDeltaNet {
-    return new GatedDeltaNet(device, loaded, options);
+    return new GatedDeltaNet(maker, device, loaded, options);
   }
 
   /**
@@ -151,7 +155,7 @@ export class GatedDeltaNet implements Disposable {
     using loader = new TensorLoader(device, source, name, quantization);
     const weights = planWeights(loader, findPrefix(source, options.layer, name), config);
     loader.read();
-    return new GatedDeltaNet(device, { weights, config, tensors: loader.taken() }, options);
+    return new GatedDeltaNet(maker, device, { weights, config, tensors: loader.taken() }, options);
   }
 
   /** The sizes that `StatePool.create` wants, for this layer or any like it. */

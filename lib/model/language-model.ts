@@ -1,3 +1,5 @@
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { checkOptions } from "../arguments/options.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
@@ -39,8 +41,6 @@ export let makeModel: (device: Device, loaded: LoadedModel, options: LoadModelOp
 
 const schemas = () => require("./model-schemas.ts") as typeof import("./model-schemas.ts");
 
-let making = false;
-
 /**
  * A dense Qwen3.5 text model on a device: weights, and memory for the states, keys and values of many sequences.
  *
@@ -80,9 +80,9 @@ export class LanguageModel implements Disposable {
   #ownRun = false;
   #disposed = false;
 
-  private constructor(device: Device, loaded: LoadedModel, options: LoadModelOptions) {
+  private constructor(by: Maker, device: Device, loaded: LoadedModel, options: LoadModelOptions) {
     const op = "LanguageModel.load";
-    if (!making) throw new GatedDeltaError("invalid-argument", { op: "LanguageModel", expected: "LanguageModel.load(…)" });
+    expectMaker(by, "LanguageModel", "LanguageModel.load(…)");
     const { dtype = "f32", batchTokens = 512, promptTokens = 64, draftTokens = 32, swap } = options;
     const { config, weights, skipped } = loaded;
     using made = new DisposableStack();
@@ -130,14 +130,7 @@ export class LanguageModel implements Disposable {
   }
 
   static {
-    makeModel = (device, loaded, options) => {
-      making = true;
-      try {
-        return new LanguageModel(device, loaded, options);
-      } finally {
-        making = false;
-      }
-    };
+    makeModel = (device, loaded, options) => new LanguageModel(maker, device, loaded, options);
   }
 
   /**

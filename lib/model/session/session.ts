@@ -1,3 +1,5 @@
+import { expectMaker, maker } from "../../arguments/made.ts";
+import type { Maker } from "../../arguments/made.ts";
 import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { BoundsError, DisposedError, GatedDeltaError, errorOf } from "../../errors.ts";
@@ -20,8 +22,6 @@ export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: Se
 
 const schemas = () => require("./session-schemas.ts") as typeof import("./session-schemas.ts");
 
-let making = false;
-
 /**
  * A conversation with a model. Tokens are appended and generated; both are read by the model when they are needed, together
  * with those of all other sessions of the model. With f32 states a session's logits have the same bits, and so its tokens
@@ -40,21 +40,12 @@ export class Session implements Disposable {
   readonly model: LanguageModel;
   readonly #of: Conversation;
 
-  private constructor(of: Conversation) {
-    if (!making) throw new GatedDeltaError("invalid-argument", { op: "Session", expected: "model.session()" });
+  private constructor(by: Maker, of: Conversation) {
+    expectMaker(by, "Session", "model.session()");
     this.model = of.model;
     this.#of = of;
     Session.#collected.register(this, of, this);
     Object.freeze(this);
-  }
-
-  static #make(of: Conversation): Session {
-    making = true;
-    try {
-      return new Session(of);
-    } finally {
-      making = false;
-    }
   }
 
   static {
@@ -63,7 +54,7 @@ export class Session implements Disposable {
       const { cache, salt = "", whenFull = "wait" } = checkOptions(schemas().sessionOptions, op, options);
       const access = cache === undefined ? undefined : cacheParts(cache);
       if (cache !== undefined && access?.scheduler !== scheduler) throw invalid(op, "cache", "a cache of this model", cache);
-      return Session.#make(new Conversation({ model, scheduler, cache: access, salt, whenFull }));
+      return new Session(maker, new Conversation({ model, scheduler, cache: access, salt, whenFull }));
     };
   }
 
@@ -222,7 +213,7 @@ export class Session implements Disposable {
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
     of.memory.settle();
-    return Session.#make(of.fork());
+    return new Session(maker, of.fork());
   }
 
   /**

@@ -1,5 +1,7 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
+import { expectMaker, maker } from "../../arguments/made.ts";
+import type { Maker } from "../../arguments/made.ts";
 import { invalid } from "../../arguments/checks.ts";
 import { membersOf } from "../../arguments/members.ts";
 import { reading } from "../../arguments/reading.ts";
@@ -51,7 +53,8 @@ export class ChatTemplate {
   /** Texts of the special tokens by their names in `tokenizer_config.json`, which templates may use. */
   readonly #tokens: Readonly<Record<string, string>>;
 
-  private constructor(path: string, sources: ReadonlyMap<string, string>, tokens: Readonly<Record<string, string>>) {
+  private constructor(by: Maker, path: string, sources: ReadonlyMap<string, string>, tokens: Readonly<Record<string, string>>) {
+    expectMaker(by, "ChatTemplate", "ChatTemplate.load(…)");
     this.path = path;
     this.#sources = sources;
     this.#tokens = tokens;
@@ -75,7 +78,7 @@ export class ChatTemplate {
     const text = readText(op, path, "a chat template");
     const sources = text !== undefined ? new Map([["default", text]]) : templatesOf(op, configPath, config["chat_template"]);
     if (sources.size === 0) return undefined;
-    return new ChatTemplate(text !== undefined ? path : configPath, sources, specialTokensOf(config));
+    return new ChatTemplate(maker, text !== undefined ? path : configPath, sources, specialTokensOf(config));
   }
 
   /** Names of the templates. */

@@ -8,6 +8,7 @@ import { PrefixStore } from "../prefix/prefix-store.ts";
 import type { Sequence } from "../sequence.ts";
 import type { Reserve } from "./room.ts";
 import type { Scheduler } from "./scheduler.ts";
+import { sessionCacheOptions } from "./session-schemas.ts";
 
 /** Options of {@link SessionCache}. */
 export interface SessionCacheOptions {
@@ -48,8 +49,6 @@ export interface CacheAccess {
   insert(tokens: Uint32Array, sequence: Sequence, salt: string, likely: number): void;
 }
 
-const schemas = () => require("./session-schemas.ts") as typeof import("./session-schemas.ts");
-
 /**
  * States, keys and values of what sessions have read, by its tokens: a session that begins as an earlier one did goes on
  * from what they share, with the same bits as if it had read that itself (with f32 states).
@@ -69,7 +68,7 @@ export class SessionCache implements Disposable {
   private constructor(by: Maker, parts: CacheParts, options: SessionCacheOptions) {
     const op = "model.cache";
     expectMaker(by, "SessionCache", "model.cache(…)");
-    const { bytes: budget, step: first, ratio } = checkOptions(schemas().sessionCacheOptions, op, options);
+    const { bytes: budget, step: first, ratio } = checkOptions(sessionCacheOptions, op, options);
     const { scheduler, stateBytes, pageBytes, pageTokens } = parts;
     const steps: LadderOptions = { first, ratio };
     this.#store = new PrefixStore({

@@ -9,8 +9,7 @@
  */
 import { parseArgs } from "node:util";
 import { Device } from "../../lib/index.ts";
-import { loadModelWeights } from "../../lib/model/load-weights.ts";
-import { makeModel } from "../../lib/model/language-model.ts";
+import { LanguageModel } from "../../lib/model/language-model.ts";
 import { openCheckpoint } from "../../lib/checkpoint/safetensors.ts";
 import { Probe, coldBytes } from "../native/probe.ts";
 
@@ -38,9 +37,9 @@ function bytesRead(folder: string, skipped: readonly string[], tied: boolean): n
 }
 
 using device = Device.open({ backend: "cpu", threads });
-const loaded = await loadModelWeights(device, folder, {});
-const { config } = loaded;
-const bytes = bytesRead(folder, loaded.skipped, config.tied);
+using model = await LanguageModel.load(device, folder, { states: count + 1, pages: (count + 1) * Math.ceil((prompt + tokens + 8) / 64) });
+const { config } = model;
+const bytes = bytesRead(folder, model.skipped, config.tied);
 const { hiddenSize, intermediateSize, vocabSize, attention, mixer } = config;
 const channels = 2 * mixer.keyHeads * mixer.keyDim + mixer.valueHeads * mixer.valueDim;
 const width = mixer.valueHeads * mixer.valueDim;
@@ -51,7 +50,6 @@ for (const layer of config.layers) {
     ? hiddenSize * attention.headDim * (3 * attention.heads + 2 * attention.kvHeads)
     : hiddenSize * (channels + 2 * width + 2 * mixer.valueHeads) + 3 * mixer.valueHeads * mixer.valueDim * mixer.keyDim;
 }
-using model = makeModel(device, loaded, { states: count + 1, pages: (count + 1) * Math.ceil((prompt + tokens + 8) / 64) });
 
 const probe = new Probe();
 const ids = (length: number, seed: number) => Array.from({ length }, (_, i) => (i * 7919 + seed) % vocabSize);

@@ -1,17 +1,13 @@
-/**
- * Validation of options objects by zod. A schema stands beside the interface that it describes and is loaded by the
- * caller when the first one is needed: importing zod takes about 13 ms, more than everything else that a small program
- * starts with.
- */
+/** Checks of options objects by the schemas of `schemas.ts`, for calls that are not made for each token. */
 import { GatedDeltaError, describe } from "../errors.ts";
 import { membersOf } from "./members.ts";
 
-/** What {@link checkOptions} needs of a schema; `schema-parts.ts` makes them. */
-export interface OptionsSchema<Checked> {
+/** A schema of options, which is made when it is first called. */
+export type OptionsSchema<Checked> = () => {
   /** The names of all options. */
   readonly keys: readonly string[];
   safeParse(value: unknown): { readonly success: true; readonly data: Checked } | FailedParse;
-}
+};
 
 interface FailedParse {
   readonly success: false;
@@ -32,10 +28,11 @@ interface Issue {
  * @throws {GatedDeltaError} of code `invalid-argument` that names the first option at fault.
  */
 export function checkOptions<Checked>(schema: OptionsSchema<Checked>, op: string, value: unknown): Checked {
-  const members = membersOf<Record<string, unknown>>(op, value as Record<string, unknown>, schema.keys, { argument: "" });
+  const { keys, safeParse } = schema();
+  const members = membersOf<Record<string, unknown>>(op, value as Record<string, unknown>, keys, { argument: "" });
   let result;
   try {
-    result = schema.safeParse(members);
+    result = safeParse(members);
   } catch (cause) {
     throw new GatedDeltaError("invalid-argument", { op, message: "reading the options threw an error", cause });
   }

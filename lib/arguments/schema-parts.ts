@@ -1,22 +1,7 @@
-/** The parts of the zod schemas. Their messages become the `expected` of an error. */
+/** The parts of schemas. Their messages become the `expected` of an error. Loaded by `schemas.ts`, with zod. */
 import { z } from "zod";
 
-/** Nothing where what a schema gives is the public interface, no option missing; else an argument that can't be had. */
-type Drift<Public, Shape extends z.ZodRawShape> = [z.output<z.ZodObject<Shape>>, keyof Public] extends [
-  Public,
-  keyof Shape,
-]
-  ? []
-  : [drifted: never];
-
-/** A schema and the names of its options. It does not compile when it and the public interface differ. */
-export function options<Public>() {
-  return <Shape extends z.ZodRawShape>(shape: Shape, ..._: Drift<Public, Shape>) => {
-    const expected = "an object of options";
-    const schema = z.strictObject(shape, { error: ({ code }) => (code === "invalid_type" ? expected : undefined) });
-    return { keys: Object.keys(shape), safeParse: (value: unknown) => schema.safeParse(value) };
-  };
-}
+export { z };
 
 /** An integer within limits. */
 export function integer(least: number, most: number): z.ZodInt {
@@ -36,3 +21,11 @@ export function nameOf<Table extends object>(table: Table) {
 
 /** A signal that ends a wait. */
 export const signal = z.custom<AbortSignal>((value) => value instanceof AbortSignal, "an AbortSignal").optional();
+
+/** A boolean. */
+export const flag = z.boolean("a boolean");
+
+/** A function. The type parameter says of which arguments. */
+export function callback<Call extends (...args: never[]) => unknown>() {
+  return z.custom<Call>((value) => typeof value === "function", "a function");
+}

@@ -2,6 +2,7 @@
 import { GatedDeltaError, describe } from "../errors.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { membersOf } from "../arguments/members.ts";
+import { deviceOptions } from "./device-schemas.ts";
 
 /** A backend by name: `auto` is Metal on a Mac and the CPU elsewhere. */
 export type BackendName = "auto" | "cpu" | "metal";
@@ -29,7 +30,6 @@ export function asDeviceOptions(options: BackendName | DeviceOptions | undefined
 } {
   if (options === undefined) return { backend: "auto", threads: 0 };
   if (options === "auto" || options === "cpu" || options === "metal") return { backend: options, threads: 0 };
-  const { deviceOptions } = require("./device-schemas.ts") as typeof import("./device-schemas.ts");
   return checkOptions(deviceOptions, "Device.open", typeof options === "string" ? { backend: options } : options);
 }
 

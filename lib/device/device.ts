@@ -1,3 +1,5 @@
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { asDeviceOptions, asFinishOptions, asTimeout } from "./device-options.ts";
 import type { BackendName, DeviceOptions, FinishOptions } from "./device-options.ts";
 import { asDType } from "../tensor/dtype.ts";
@@ -32,9 +34,6 @@ export const runPass: unique symbol = Symbol("run pass");
 
 /** Brings what pools know of ended submissions up to date. */
 export const settle: unique symbol = Symbol("settle");
-
-/** Only {@link Device.open} constructs devices. */
-let opening = false;
 
 /**
  * A device that runs ops: the GPU through Metal, or the CPU.
@@ -81,8 +80,8 @@ export class Device implements Disposable {
   /** Whether a `run` or `plan` callback is being recorded. */
   #recording = false;
 
-  private constructor(options: BackendName | DeviceOptions | undefined) {
-    if (!opening) throw new GatedDeltaError("invalid-argument", { op: "Device", expected: "Device.open(…)" });
+  private constructor(by: Maker, options: BackendName | DeviceOptions | undefined) {
+    expectMaker(by, "Device", "Device.open(…)");
     const { backend, threads } = asDeviceOptions(options);
     this.#handle = nativeDevice.openDevice(backend, threads);
     const description = describeOrClose(this.#handle);
@@ -108,12 +107,7 @@ export class Device implements Disposable {
    * @throws {GatedDeltaError} for unknown options, or a backend that is not there.
    */
   static open(options?: BackendName | DeviceOptions): Device {
-    opening = true;
-    try {
-      return new Device(options);
-    } finally {
-      opening = false;
-    }
+    return new Device(maker, options);
   }
 
   /** The native handle. @internal */

@@ -3,6 +3,8 @@ import { DisposedError, GatedDeltaError, describe } from "../errors.ts";
 import { native } from "../tensor/device-handle.ts";
 import { createPlan, releasePlan, runPlan } from "../native/device.ts";
 import type { Handle } from "../native/handle.ts";
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { membersOf } from "../arguments/members.ts";
 import { recordPass } from "./pass.ts";
 import type { Pass } from "./pass.ts";
@@ -31,8 +33,6 @@ export interface PlanHost {
   /** Throws where the device can't take work now. */
   expectIdle(op: string): void;
 }
-
-let makingPlan = false;
 
 /**
  * Ops that were checked once and can be replayed with a single native call each time.
@@ -68,12 +68,8 @@ export class Plan implements Disposable {
   #disposed = false;
   #running = false;
 
-  private constructor(host: PlanHost, build: (pass: Pass) => void) {
-    if (!makingPlan)
-      throw new GatedDeltaError("invalid-argument", {
-        op: "Plan",
-        expected: "device.plan(…) instead of a constructor",
-      });
+  private constructor(by: Maker, host: PlanHost, build: (pass: Pass) => void) {
+    expectMaker(by, "Plan", "device.plan(…) instead of a constructor");
     this.device = host.device;
     this.#host = host;
     this.#handle = createPlan(host.device[native], "device.plan");
@@ -92,14 +88,7 @@ export class Plan implements Disposable {
 
   static {
     isPlan = (value): value is Plan => typeof value === "object" && value !== null && #handle in value;
-    makePlan = (host, build) => {
-      makingPlan = true;
-      try {
-        return new Plan(host, build);
-      } finally {
-        makingPlan = false;
-      }
-    };
+    makePlan = (host, build) => new Plan(maker, host, build);
   }
 
   /** Whether it, or its device, is gone. */

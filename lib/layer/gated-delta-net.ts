@@ -20,6 +20,8 @@ import { DisposedError, FileError, ShapeError } from "../errors.ts";
 import { asDevice } from "../tensor/device-handle.ts";
 import { embedding } from "../ops/embedding.ts";
 import type { Op } from "../ops/op.ts";
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { reading } from "../arguments/reading.ts";
 import { openCheckpoint } from "../checkpoint/safetensors.ts";
@@ -39,6 +41,8 @@ import type { PoolShape } from "../states/pool-shape.ts";
 import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 import { asKnown, expectEnd, rowsOf } from "./layer-checks.ts";
 import { findPrefix, gatedDeltaLayers } from "./layer-names.ts";
+import { loadAllOptions, loadOptions } from "./layer-schemas.ts";
+import type { CheckedLoadOptions } from "./layer-schemas.ts";
 import { layerOf, statesOf } from "./layer-pass.ts";
 import { MixerOps } from "./mixer-ops.ts";
 import { readLayerConfig } from "../checkpoint/read-config.ts";
@@ -61,8 +65,6 @@ export interface LoadedMixer {
   readonly config: LayerConfig;
 }
 
-const schemas = () => require("./layer-schemas.ts") as typeof import("./layer-schemas.ts");
-
 /** One layer's mixer on a device. Its methods make ops, which run where the caller puts them: see {@link forward}. */
 export class GatedDeltaNet implements Disposable {
   /** The device that it is on. */
@@ -80,8 +82,10 @@ export class GatedDeltaNet implements Disposable {
   readonly #scratch: Scratch;
   #disposed = false;
 
-  private constructor(device: Device, { weights, tensors, config }: LoadedMixer, options: GatedDeltaNetOptions) {
-    const { layer, dtype = "f32", poolLayer } = options;
+  private constructor(by: Maker, device: Device, loaded: LoadedMixer, options: CheckedLoadOptions) {
+    expectMaker(by, "GatedDeltaNet", "GatedDeltaNet.load(…)");
+    const { weights, tensors, config } = loaded;
+    const { layer, dtype, poolLayer } = options;
     this.device = device;
     this.config = config;
     this.layer = layer;
@@ -93,8 +97,8 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /** A layer of weights that were loaded otherwise, and that it owns from here on. @internal */
-  static [ofWeights](device: Device, loaded: LoadedMixer, options: GatedDeltaNetOptions): GatedDeltaNet {
-    return new GatedDeltaNet(device, loaded, options);
+  static [ofWeights](device: Device, loaded: LoadedMixer, options: CheckedLoadOptions): GatedDeltaNet {
+    return new GatedDeltaNet(maker, device, loaded, options);
   }
 
   /**
@@ -111,7 +115,7 @@ export class GatedDeltaNet implements Disposable {
   static load(device: Device, files: string | readonly string[], options: GatedDeltaNetOptions): GatedDeltaNet {
     const name = `${op}.load`;
     asDevice(name, device);
-    const checked = checkOptions(schemas().loadOptions, name, options);
+    const checked = checkOptions(loadOptions, name, options);
     using source = openCheckpoint(files, name);
     return GatedDeltaNet.#load(device, source, checked);
   }
@@ -129,7 +133,7 @@ export class GatedDeltaNet implements Disposable {
   static loadAll(device: Device, files: string | readonly string[], options: LoadAllOptions = {}): GatedDeltaNet[] {
     const name = `${op}.loadAll`;
     asDevice(name, device);
-    const checked = checkOptions(schemas().loadAllOptions, name, options);
+    const checked = checkOptions(loadAllOptions, name, options);
     using source = openCheckpoint(files, name);
     const loaded: GatedDeltaNet[] = [];
     try {
@@ -145,13 +149,13 @@ export class GatedDeltaNet implements Disposable {
     throw new FileError(source.path, { op: name, expected, received: "none" });
   }
 
-  static #load(device: Device, source: TensorSource, options: GatedDeltaNetOptions): GatedDeltaNet {
+  static #load(device: Device, source: TensorSource, options: CheckedLoadOptions): GatedDeltaNet {
     const name = `${op}.load`;
     const { config, quantization } = readLayerConfig(source, options.layer, options.config, name);
     using loader = new TensorLoader(device, source, name, quantization);
     const weights = planWeights(loader, findPrefix(source, options.layer, name), config);
     loader.read();
-    return new GatedDeltaNet(device, { weights, config, tensors: loader.taken() }, options);
+    return new GatedDeltaNet(maker, device, { weights, config, tensors: loader.taken() }, options);
   }
 
   /** The sizes that `StatePool.create` wants, for this layer or any like it. */

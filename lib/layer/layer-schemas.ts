@@ -1,22 +1,22 @@
-/** The zod schemas of a layer's options. Loaded when a layer is: importing zod takes 13 ms. */
-
-import { z } from "zod";
-import { choice, integer, options } from "../arguments/schema-parts.ts";
+/** The schemas of a layer's options. */
+import { lazily, options } from "../arguments/schemas.ts";
+import type { Checked } from "../arguments/schemas.ts";
 import type { GatedDeltaNetOptions, LoadAllOptions } from "./layer-arguments.ts";
 
-const index = integer(0, 65535);
-
-const shared = {
+const shared = lazily(({ z, choice }) => ({
   config: z.union([z.string(), z.looseObject({})], "a path or an object").optional(),
-  dtype: choice("f32", "f16", "bf16").optional(),
-};
+  dtype: choice("f32", "f16", "bf16").default("f32"),
+}));
 
 /** {@link LoadAllOptions} */
 export const loadAllOptions = options<LoadAllOptions>()(shared);
 
 /** {@link GatedDeltaNetOptions} */
-export const loadOptions = options<GatedDeltaNetOptions>()({
-  layer: index,
-  poolLayer: index.optional(),
-  ...shared,
-});
+export const loadOptions = options<GatedDeltaNetOptions>()(({ integer }) => ({
+  layer: integer(0, 65535),
+  poolLayer: integer(0, 65535).optional(),
+  ...shared(),
+}));
+
+/** {@link GatedDeltaNetOptions}, checked and complete. */
+export type CheckedLoadOptions = Checked<typeof loadOptions>;

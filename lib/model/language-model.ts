@@ -1,3 +1,5 @@
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { checkOptions } from "../arguments/options.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
@@ -13,6 +15,8 @@ import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { BatchEntry, IdentityOptions, LoadModelOptions } from "./model-options.ts";
+import { identityOptions, loadModelOptions } from "./model-schemas.ts";
+import type { CheckedLoadOptions } from "./model-schemas.ts";
 import { rememberMemory } from "./model-memory.ts";
 import { freeMemory, planMemory } from "./memory-plan.ts";
 import { PagePool } from "./page-pool.ts";
@@ -33,13 +37,6 @@ import type { Session } from "./session/session.ts";
 import type { SessionOptions } from "./session/session-options.ts";
 import { expectStatesFit } from "./state-limit.ts";
 import { ModelText } from "./text/model-text.ts";
-
-/** Makes a model of weights that are loaded; they are the model's from then on, also where this throws. */
-export let makeModel: (device: Device, loaded: LoadedModel, options: LoadModelOptions) => LanguageModel;
-
-const schemas = () => require("./model-schemas.ts") as typeof import("./model-schemas.ts");
-
-let making = false;
 
 /**
  * A dense Qwen3.5 text model on a device: weights, and memory for the states, keys and values of many sequences.
@@ -80,10 +77,10 @@ export class LanguageModel implements Disposable {
   #ownRun = false;
   #disposed = false;
 
-  private constructor(device: Device, loaded: LoadedModel, options: LoadModelOptions) {
+  private constructor(by: Maker, device: Device, loaded: LoadedModel, options: CheckedLoadOptions) {
     const op = "LanguageModel.load";
-    if (!making) throw new GatedDeltaError("invalid-argument", { op: "LanguageModel", expected: "LanguageModel.load(…)" });
-    const { dtype = "f32", batchTokens = 512, promptTokens = 64, draftTokens = 32, swap } = options;
+    expectMaker(by, "LanguageModel", "LanguageModel.load(…)");
+    const { dtype, batchTokens, promptTokens, draftTokens, swap } = options;
     const { config, weights, skipped } = loaded;
     using made = new DisposableStack();
     made.use(weights);
@@ -129,17 +126,6 @@ export class LanguageModel implements Disposable {
     Object.freeze(this);
   }
 
-  static {
-    makeModel = (device, loaded, options) => {
-      making = true;
-      try {
-        return new LanguageModel(device, loaded, options);
-      } finally {
-        making = false;
-      }
-    };
-  }
-
   /**
    * Loads a model from a Hugging Face folder, as transformers or mlx-lm leaves it; the path of its one `.safetensors` file
    * will do, next to which the others are. Weights are read straight into the library's memory, and used in the form that
@@ -153,10 +139,10 @@ export class LanguageModel implements Disposable {
     const op = "LanguageModel.load";
     asDevice(op, device);
     await importSchemas();
-    const checked = checkOptions(schemas().loadModelOptions, op, options);
+    const checked = checkOptions(loadModelOptions, op, options);
     const { dtype, onProgress } = checked;
     const loaded = await loadModelWeights(device, folder, { dtype, onProgress });
-    return makeModel(device, loaded, checked);
+    return new LanguageModel(maker, device, loaded, checked);
   }
 
   /** How many sequences there can be. */
@@ -258,7 +244,7 @@ export class LanguageModel implements Disposable {
   async identity(options: IdentityOptions = {}): Promise<string> {
     const op = "model.identity";
     this.#alive(op);
-    const { signal } = checkOptions(schemas().identityOptions, op, options);
+    const { signal } = checkOptions(identityOptions, op, options);
     return await this.#identity.get(op, signal);
   }
 

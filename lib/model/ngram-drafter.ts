@@ -1,5 +1,3 @@
-import { asInteger } from "../arguments/checks.ts";
-
 /** How guesses of next tokens are made from what a sequence has. */
 export interface NgramOptions {
   /** The longest run of last tokens that is looked for, in tokens. @default 4 */
@@ -9,6 +7,9 @@ export interface NgramOptions {
   /** How many of the last tokens are searched, rounded up to a power of two, 256 at least. @default 32768 */
   readonly window?: number | undefined;
 }
+
+/** {@link NgramOptions}, checked and complete. */
+export type NgramSettings = { readonly [Name in keyof NgramOptions]-?: number };
 
 /** Tables begin for as many tokens and double up to the window. */
 const firstCapacity = 256;
@@ -36,11 +37,10 @@ export class NgramDrafter {
   #earlier: Int32Array[] = [];
   #length = 0;
 
-  constructor({ longest = 4, shortest = 2, window = 32768 }: NgramOptions = {}) {
-    const op = "NgramDrafter";
-    this.#longest = asInteger(op, "longest", longest, 1, 64);
-    this.#shortest = asInteger(op, "shortest", shortest, 1, longest);
-    this.#window = 2 ** Math.ceil(Math.log2(Math.max(asInteger(op, "window", window, 1, 2 ** 24), firstCapacity)));
+  constructor({ longest, shortest, window }: NgramSettings) {
+    this.#longest = longest;
+    this.#shortest = shortest;
+    this.#window = 2 ** Math.ceil(Math.log2(Math.max(window, firstCapacity)));
     this.#makeTables();
   }
 

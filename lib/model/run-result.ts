@@ -1,3 +1,5 @@
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { GatedDeltaError } from "../errors.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Sequence } from "./sequence.ts";
@@ -38,8 +40,6 @@ export let makeResult: (sequence: Sequence, lease: Lease, rows: ResultRows, voca
 /** The verification of the guesses that an entry had; undefined where none was verified. */
 export let verificationOf: (result: RunResult) => Verification | undefined;
 
-let making = false;
-
 /** What a run gave for one entry of its batch. */
 export class RunResult {
   /** The entry's sequence. */
@@ -50,8 +50,8 @@ export class RunResult {
   readonly #rows: ResultRows;
   readonly #verification: Verification | undefined;
 
-  private constructor(sequence: Sequence, lease: Lease, rows: ResultRows, vocabSize: number, verification: Verification | undefined) {
-    if (!making) throw new GatedDeltaError("invalid-argument", { op: "RunResult", expected: "what model.run(…) gives" });
+  private constructor(by: Maker, sequence: Sequence, lease: Lease, rows: ResultRows, vocabSize: number, verification: Verification | undefined) {
+    expectMaker(by, "RunResult", "what model.run(…) gives");
     this.sequence = sequence;
     this.rows = (rows.logits?.length ?? 0) / vocabSize;
     this.#lease = lease;
@@ -61,14 +61,7 @@ export class RunResult {
   }
 
   static {
-    makeResult = (sequence, lease, rows, vocabSize, verification) => {
-      making = true;
-      try {
-        return new RunResult(sequence, lease, rows, vocabSize, verification);
-      } finally {
-        making = false;
-      }
-    };
+    makeResult = (sequence, lease, rows, vocabSize, verification) => new RunResult(maker, sequence, lease, rows, vocabSize, verification);
     verificationOf = (result) => result.#verification;
   }
 

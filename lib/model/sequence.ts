@@ -1,3 +1,5 @@
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { DisposedError, GatedDeltaError } from "../errors.ts";
 import type { StateHandle } from "../states/state-handle.ts";
 import type { LanguageModel } from "./language-model.ts";
@@ -29,8 +31,6 @@ export function expectValid(op: string, { handle, lost }: SequenceParts, argumen
   throw new GatedDeltaError("state", { op, argument, message, cause: lost });
 }
 
-let making = false;
-
 /**
  * One sequence of tokens that a {@link LanguageModel} has read: the states of its Gated DeltaNet layers, and pages with
  * the keys and values of its attention layers. {@link LanguageModel.run} adds tokens.
@@ -47,8 +47,8 @@ export class Sequence implements Disposable {
   readonly model: LanguageModel;
   readonly #parts: SequenceParts;
 
-  private constructor(parts: SequenceParts) {
-    if (!making) throw new GatedDeltaError("invalid-argument", { op: "Sequence", expected: "model.sequence()" });
+  private constructor(by: Maker, parts: SequenceParts) {
+    expectMaker(by, "Sequence", "model.sequence()");
     this.model = parts.model;
     this.#parts = parts;
     const { ledger, list } = parts;
@@ -58,14 +58,7 @@ export class Sequence implements Disposable {
 
   static {
     sequenceParts = (value) => (typeof value === "object" && value !== null && #parts in value ? value.#parts : undefined);
-    makeSequence = (parts) => {
-      making = true;
-      try {
-        return new Sequence(parts);
-      } finally {
-        making = false;
-      }
-    };
+    makeSequence = (parts) => new Sequence(maker, parts);
   }
 
   /** How many tokens it has: of runs that were submitted, also those that are still pending. */

@@ -1,4 +1,5 @@
-import { GatedDeltaError } from "../errors.ts";
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { reading } from "../arguments/reading.ts";
 import { opKinds } from "./op-kind.ts";
 import type { OpName } from "./op-kind.ts";
@@ -16,8 +17,6 @@ export let encodeOp: (op: Op, recorder: Recorder) => void;
 /** Reads arguments, each once, and makes an op of them. */
 export let makeOp: (name: OpName, args: object) => Op;
 
-let makingOp = false;
-
 /**
  * One operation with its arguments: what `gatedDelta(…)` and the other ops return and what {@link Device.run} takes.
  * Which arguments there are and of what kind was checked when it was made. Whether shapes, dtypes, memory and index
@@ -28,10 +27,8 @@ export class Op {
   readonly name: string;
   readonly #values: Values;
 
-  private constructor(name: OpName, values: Values) {
-    if (!makingOp) {
-      throw new GatedDeltaError("invalid-argument", { op: "Op", expected: "gatedDelta(…) or another op's function" });
-    }
+  private constructor(by: Maker, name: OpName, values: Values) {
+    expectMaker(by, "Op", "gatedDelta(…) or another op's function");
     this.name = name;
     this.#values = values;
     Object.freeze(this);
@@ -42,12 +39,7 @@ export class Op {
     encodeOp = (op, recorder) => encodeValues(recorder, opKinds[op.name as OpName], op.#values);
     makeOp = (name, args) => {
       const values = reading(name, "", () => readArguments(opKinds[name], args));
-      makingOp = true;
-      try {
-        return new Op(name, values);
-      } finally {
-        makingOp = false;
-      }
+      return new Op(maker, name, values);
     };
   }
 }

@@ -1,6 +1,5 @@
-/** The zod schemas of a pool's options. Loaded when the first one is needed: importing zod takes 13 ms. */
-import { z } from "zod";
-import { choice, integer, nameOf, options } from "../arguments/schema-parts.ts";
+/** The schemas of a pool's options. */
+import { options } from "../arguments/schemas.ts";
 import { headMaps } from "../native/options.ts";
 import type { ExportOptions } from "./files/export.ts";
 import type { LoadOptions } from "./files/load.ts";
@@ -10,41 +9,48 @@ import type { PrefixCacheOptions } from "./prefix-cache.ts";
 import type { StatePoolOptions } from "./pool-options.ts";
 
 const largestCount = 2 ** 31 - 1;
-const headDim = integer(8, 256).multipleOf(8, "a multiple of 8 in 8..256");
-const floatDType = choice("f32", "f16", "bf16");
+const floatDTypes = ["f32", "f16", "bf16"] as const;
 
 /** {@link StatePoolOptions} */
-export const statePoolOptions = options<StatePoolOptions>()({
-  slots: integer(1, largestCount),
-  layers: integer(1, largestCount),
-  keyHeads: integer(1, largestCount),
-  valueHeads: integer(1, largestCount),
-  keyDim: headDim,
-  valueDim: headDim,
-  conv: z.boolean("a boolean").default(true),
-  convWidth: integer(2, 9).optional(),
-  convChannels: integer(1, largestCount).optional(),
-  stateDtype: floatDType.default("f32"),
-  convDtype: floatDType.default("f32"),
+export const statePoolOptions = options<StatePoolOptions>()(({ choice, flag, integer }) => {
+  const count = integer(1, largestCount);
+  const headDim = integer(8, 256).multipleOf(8, "a multiple of 8 in 8..256");
+  const floatDType = choice(...floatDTypes).default("f32");
+  return {
+    slots: count,
+    layers: count,
+    keyHeads: count,
+    valueHeads: count,
+    keyDim: headDim,
+    valueDim: headDim,
+    conv: flag.default(true),
+    convWidth: integer(2, 9).optional(),
+    convChannels: count.optional(),
+    stateDtype: floatDType,
+    convDtype: floatDType,
+  };
 });
 
 /** {@link SaveOptions} */
-export const saveOptions = options<SaveOptions>()({ stateDtype: floatDType.optional(), convDtype: floatDType.optional() });
+export const saveOptions = options<SaveOptions>()(({ choice }) => ({
+  stateDtype: choice(...floatDTypes).optional(),
+  convDtype: choice(...floatDTypes).optional(),
+}));
 
 /** {@link LoadOptions} of a pool */
-export const poolLoadOptions = options<LoadOptions>()({ convert: z.boolean("a boolean").default(false) });
+export const poolLoadOptions = options<LoadOptions>()(({ flag }) => ({ convert: flag.default(false) }));
 
 /** {@link ExportOptions} */
-export const exportOptions = options<ExportOptions>()({
+export const exportOptions = options<ExportOptions>()(({ choice, integer, nameOf }) => ({
   layout: choice("mlx", "hf", "ggml"),
-  stateDtype: floatDType.optional(),
-  convDtype: floatDType.optional(),
+  stateDtype: choice(...floatDTypes).optional(),
+  convDtype: choice(...floatDTypes).optional(),
   convColumns: integer(1, 9).optional(),
   headMap: nameOf(headMaps).optional(),
-});
+}));
 
 /** {@link DraftOptions} */
-export const draftOptions = options<DraftOptions>()({ records: choice("deltas", "snapshots").default("deltas") });
+export const draftOptions = options<DraftOptions>()(({ choice }) => ({ records: choice("deltas", "snapshots").default("deltas") }));
 
 /** {@link PrefixCacheOptions} */
-export const prefixCacheOptions = options<PrefixCacheOptions>()({ bytes: integer(0, Number.MAX_SAFE_INTEGER) });
+export const prefixCacheOptions = options<PrefixCacheOptions>()(({ integer }) => ({ bytes: integer(0, Number.MAX_SAFE_INTEGER) }));

@@ -1,3 +1,5 @@
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { dtypes, isFloatDType, toFloat32 } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
@@ -17,9 +19,6 @@ interface Tenure {
   /** The tensor that this one is a view of: disposing it disposes this one. */
   readonly viewed: Tensor | undefined;
 }
-
-/** True only while {@link makeTensor} calls the constructor, which JavaScript callers could reach as well. */
-let makingTensor = false;
 
 /** Whether a value is a {@link Tensor} of this package: not a lookalike and not an object with its prototype. */
 export let isTensor: (value: unknown) => value is Tensor;
@@ -97,6 +96,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   #ended = false;
 
   private constructor(
+    by: Maker,
     device: Device,
     storage: Storage,
     dtype: D,
@@ -105,12 +105,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
     strides: readonly number[],
     tenure: Tenure,
   ) {
-    if (!makingTensor) {
-      throw new GatedDeltaError("invalid-argument", {
-        op: "Tensor",
-        expected: "device.tensor(…) instead of a constructor",
-      });
-    }
+    expectMaker(by, "Tensor", "device.tensor(…) instead of a constructor");
     this.device = device;
     this.dtype = dtype;
     this.shape = Object.freeze([...shape]);
@@ -131,14 +126,8 @@ export class Tensor<D extends DType = DType> implements Disposable {
       const { dtype, shape, strides } = tensor;
       return (tensor.#words ??= tensorWords(tensor.#storage.handle, tensor.#byteOffset, dtype, shape, strides));
     };
-    makeTensor = (device, storage, dtype, byteOffset, shape, strides, tenure = { owns: true, viewed: undefined }) => {
-      makingTensor = true;
-      try {
-        return new Tensor(device, storage, dtype, byteOffset, shape, strides, tenure);
-      } finally {
-        makingTensor = false;
-      }
-    };
+    makeTensor = (device, storage, dtype, byteOffset, shape, strides, tenure = { owns: true, viewed: undefined }) =>
+      new Tensor(maker, device, storage, dtype, byteOffset, shape, strides, tenure);
   }
 
   /** Length of the elements in bytes, gaps not counted. */

@@ -1,8 +1,10 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { GatedDeltaError } from "../../lib/errors.ts";
 import { NgramDrafter } from "../../lib/model/ngram-drafter.ts";
 import { Random } from "../support/random.ts";
+
+/** The settings that generations have by default. */
+const usual = { longest: 4, shortest: 2, window: 32768 };
 
 /** The continuation of the latest earlier occurrence of the last n tokens, for the largest n that has one. */
 function plainDraft(tokens: readonly number[], longest: number, shortest: number, most: number): number[] {
@@ -34,7 +36,7 @@ test("drafts are those of the definition while the window holds the sequence", (
 });
 
 test("it finds what a text of few tokens repeats, and what repeats itself", () => {
-  const drafter = new NgramDrafter();
+  const drafter = new NgramDrafter(usual);
   drafter.extend([5, 6, 7, 8, 9, 1, 2, 5, 6]);
   expect(drafter.draft(3)).toEqual([7, 8, 9]);
   drafter.extend([1, 2, 3, 1, 2, 3, 1]);
@@ -42,11 +44,11 @@ test("it finds what a text of few tokens repeats, and what repeats itself", () =
   expect(drafter.draft(0)).toEqual([]);
   drafter.push(100);
   expect(drafter.draft(5)).toEqual([]);
-  expect(new NgramDrafter().draft(5)).toEqual([]);
+  expect(new NgramDrafter(usual).draft(5)).toEqual([]);
 });
 
 test("what is older than the window is neither found nor kept", () => {
-  const drafter = new NgramDrafter({ window: 256 });
+  const drafter = new NgramDrafter({ ...usual, window: 256 });
   const random = new Random(1);
   drafter.extend([1, 2, 3, 4]);
   drafter.extend(Array.from({ length: 200 }, () => 1000 + random.below(1e6)));
@@ -58,10 +60,4 @@ test("what is older than the window is neither found nor kept", () => {
   expect(drafter.draft(3)).toEqual([]); // a thousand tokens ago
   for (let i = 0; i < 1000; i++) drafter.push(i % 200);
   expect(drafter.draft(3)).toEqual([0, 1, 2]);
-});
-
-test("wrong options are refused", () => {
-  for (const options of [{ longest: 0 }, { longest: 2, shortest: 3 }, { window: 0 }, { shortest: 0.5 }, { window: 2 ** 30 }]) {
-    expect(() => new NgramDrafter(options)).toThrow(GatedDeltaError);
-  }
 });

@@ -325,6 +325,7 @@ describe("what is refused", () => {
       [() => session.generate({ stop: ["a", ""] }), "stop"],
       [() => session.generate({ stopTokens: [-1] }), "stopTokens"],
       [() => session.generate({ drafts: { tokens: 0 } }), "drafts"],
+      ...[{ longest: 0 }, { window: 0 }, { shortest: 0.5 }, { window: 2 ** 30 }].map((drafts): [() => unknown, string] => [() => session.generate({ drafts }), "drafts"]),
       [() => session.generate({ signal: {} as never }), "signal"],
       [() => session.generate({ maxTokens: 0.5 }), "maxTokens"],
       [() => session.generate({ other: 1 } as never), "other"],
@@ -332,7 +333,7 @@ describe("what is refused", () => {
       [() => session.logits(), "append some first"],
       [() => session.logits({ signal: 1 } as never), "signal"],
       [() => collect(session.append([1]).generate({ stopTokens: [53] })), "stopTokens[0]"],
-      [() => collect(session.generate({ drafts: { longest: 1, shortest: 2 } })), "shortest"],
+      [() => collect(session.generate({ drafts: { longest: 1, shortest: 2 } })), "drafts.shortest: expected an integer in 1..longest, got 2"],
     ];
     for (const [run, words] of wrong) expect((await failure(run)).message).toContain(words);
     expect(session.length).toBe(1);

@@ -12,8 +12,7 @@ import { stampText } from "../../checkpoint/file-stamp.ts";
 import type { FileStamp } from "../../checkpoint/file-stamp.ts";
 import { replaceFileAsync } from "../../checkpoint/replace-file.ts";
 import { algorithm } from "./algorithm.ts";
-
-const schemas = () => require("./identity-schemas.ts") as typeof import("./identity-schemas.ts");
+import { entrySchema } from "./identity-schemas.ts";
 
 /** Entries have some ten thousand bytes. */
 const mostEntries = 1000;
@@ -37,7 +36,7 @@ export async function readDigests(stamp: FileStamp): Promise<Digests> {
   try {
     const folder = entriesFolder();
     if (folder === undefined) return new Map();
-    const { checksum, tensors } = schemas().entrySchema.parse(JSON.parse(await readFile(join(folder, entryName(stamp)), "utf8")));
+    const { checksum, tensors } = entrySchema().parse(JSON.parse(await readFile(join(folder, entryName(stamp)), "utf8")));
     return checksum === checksumOf(stamp, tensors) ? new Map(tensors) : new Map();
   } catch {
     return new Map();

@@ -1,7 +1,8 @@
-/** The zod schema of what the user's cache folder keeps. Loaded when a model is: importing zod takes 13 ms. */
-import { z } from "zod";
-
-const digest = z.string().regex(/^[0-9a-f]{64}$/);
+/** The schema of the files in the user's cache folder. */
+import { lazily } from "../../arguments/schemas.ts";
 
 /** An entry of {@link IdentityCache}. */
-export const entrySchema = z.strictObject({ checksum: digest, tensors: z.array(z.tuple([z.string(), digest])) });
+export const entrySchema = lazily(({ z }) => {
+  const digest = z.string().regex(/^[0-9a-f]{64}$/);
+  return z.strictObject({ checksum: digest, tensors: z.array(z.tuple([z.string(), digest])) });
+});

@@ -1,10 +1,9 @@
 import { join } from "node:path";
 import { FileError, describe } from "../../errors.ts";
 import { readObject } from "../text/text-files.ts";
+import { generationShape } from "./sampling-schemas.ts";
 import { greedy } from "./settings.ts";
 import type { SamplingSettings } from "./settings.ts";
-
-const schemas = () => require("./sampling-schemas.ts") as typeof import("./sampling-schemas.ts");
 
 /**
  * What a folder's `generation_config.json` says of sampling: `temperature`, `top_k`, `top_p`, `min_p`,
@@ -18,7 +17,7 @@ export function readModelSampling(folder: string): Partial<SamplingSettings> {
   const path = join(folder, "generation_config.json");
   const json = readObject(op, path, "a generation configuration");
   if (json === undefined) return {};
-  const result = schemas().generationShape.safeParse(json);
+  const result = generationShape().safeParse(json);
   if (!result.success) {
     const { path: at, message } = result.error.issues[0]!;
     const key = String(at[0]);

@@ -1,41 +1,49 @@
-/** The zod schemas of what is said of sampling. Loaded when the first one is needed: importing zod takes 13 ms. */
-import { z } from "zod";
-import { choice, integer, options } from "../../arguments/schema-parts.ts";
+/** The schemas of sampling options and of `generation_config.json`. */
+import { lazily, options } from "../../arguments/schemas.ts";
 import type { SamplingOptions } from "./settings.ts";
 
-/** A number within limits, which are themselves allowed unless `above`. */
-function within(least: number, most: number, above = false) {
-  const expected = above ? `a number above ${least}, at most ${most}` : `a number in ${least}..${most}`;
-  const number = z.number(expected).max(most, expected);
-  return above ? number.gt(least, expected) : number.min(least, expected);
-}
-
-const temperature = within(0, 1e6);
-const topK = integer(0, 2 ** 31 - 1);
-const topP = within(0, 1, true);
-const minP = within(0, 1);
-const repetitionPenalty = within(0.01, 100);
+const limits = lazily(({ z, integer }) => {
+  /** A number within limits, which are themselves allowed unless `above`. */
+  const within = (least: number, most: number, above = false) => {
+    const expected = above ? `a number above ${least}, at most ${most}` : `a number in ${least}..${most}`;
+    const number = z.number(expected).max(most, expected);
+    return above ? number.gt(least, expected) : number.min(least, expected);
+  };
+  return {
+    temperature: within(0, 1e6),
+    topK: integer(0, 2 ** 31 - 1),
+    topP: within(0, 1, true),
+    minP: within(0, 1),
+    repetitionPenalty: within(0.01, 100),
+  };
+});
 
 /** The members of {@link samplingOptions}. */
-export const samplingShape = {
-  temperature: temperature.optional(),
-  topK: topK.optional(),
-  topP: topP.optional(),
-  minP: minP.optional(),
-  repetitionPenalty: repetitionPenalty.optional(),
-  seed: integer(0, Number.MAX_SAFE_INTEGER).optional(),
-  sampling: choice("model").optional(),
-};
+export const samplingShape = lazily(({ choice, integer }) => {
+  const { temperature, topK, topP, minP, repetitionPenalty } = limits();
+  return {
+    temperature: temperature.optional(),
+    topK: topK.optional(),
+    topP: topP.optional(),
+    minP: minP.optional(),
+    repetitionPenalty: repetitionPenalty.optional(),
+    seed: integer(0, Number.MAX_SAFE_INTEGER).optional(),
+    sampling: choice("model").optional(),
+  };
+});
 
 /** {@link SamplingOptions} */
 export const samplingOptions = options<SamplingOptions>()(samplingShape);
 
-/** The values of a `generation_config.json`, where it has them. */
-export const generationShape = z.object({
-  do_sample: z.boolean("true or false").nullish(),
-  temperature: temperature.nullish(),
-  top_k: topK.nullish(),
-  top_p: topP.nullish(),
-  min_p: minP.nullish(),
-  repetition_penalty: repetitionPenalty.nullish(),
+/** The values of a `generation_config.json`, each of which it may leave out. */
+export const generationShape = lazily(({ z }) => {
+  const { temperature, topK, topP, minP, repetitionPenalty } = limits();
+  return z.object({
+    do_sample: z.boolean("true or false").nullish(),
+    temperature: temperature.nullish(),
+    top_k: topK.nullish(),
+    top_p: topP.nullish(),
+    min_p: minP.nullish(),
+    repetition_penalty: repetitionPenalty.nullish(),
+  });
 });

@@ -13,7 +13,8 @@ import { endedError } from "./conversation.ts";
 import type { Conversation } from "./conversation.ts";
 import { DraftStep } from "./draft-step.ts";
 import { ReadAll } from "./read-all.ts";
-import type { GenerateOptions, Piece } from "./session-options.ts";
+import type { CheckedGenerateOptions } from "./session-schemas.ts";
+import type { Piece } from "./session-options.ts";
 
 /** In the one piece of an answer that is to have no tokens. */
 const noToken = -1;
@@ -36,16 +37,16 @@ export class Generation {
   readonly #logprobs: boolean;
   /** Tokens that were chosen and not given out. */
   readonly #chosen: Chosen[] = [];
-  #onProgress: GenerateOptions["onProgress"];
+  #onProgress: CheckedGenerateOptions["onProgress"];
 
   /**
    * @param left aborted where its consumer leaves it.
    * @throws {GatedDeltaError} for options that do not fit the model, or a session without room or beginning.
    */
-  constructor(op: string, of: Conversation, options: GenerateOptions, left: AbortSignal) {
+  constructor(op: string, of: Conversation, options: CheckedGenerateOptions, left: AbortSignal) {
     const { model } = of;
     const { config, text } = model;
-    const { maxTokens = Infinity, stop = [], stopTokens = [], ignoreModelStops = false, drafts = false, logprobs = false, seed = anySeed(), signal, onProgress } = options;
+    const { maxTokens, stop, stopTokens, ignoreModelStops, drafts, logprobs, seed = anySeed(), signal, onProgress } = options;
     for (const [i, token] of stopTokens.entries()) {
       if (token < config.vocabSize) continue;
       throw new BoundsError({ op, argument: `stopTokens[${i}]`, expected: `a token id in 0..${config.vocabSize - 1}`, received: `${token}` });
@@ -65,10 +66,9 @@ export class Generation {
     const settings = settingsOf(options, options.sampling === "model" ? model.modelSampling() : {});
     this.#sampler = new Sampler(settings, seed, config.vocabSize);
     this.#sampler.saw(of.tokens);
-    const { tokens: draftTokens = 8, ...how } = typeof drafts === "object" ? drafts : {};
-    this.#draftTokens = draftTokens;
+    this.#draftTokens = drafts === false ? 0 : drafts.tokens;
     if (drafts !== false) {
-      this.#drafter = new NgramDrafter(how);
+      this.#drafter = new NgramDrafter(drafts);
       this.#drafter.extend(of.tokens);
     }
     this.#stopTokens = new Set([...(ignoreModelStops ? [] : config.eosTokens), ...stopTokens]);

@@ -1,3 +1,5 @@
+import { expectMaker, maker } from "../../arguments/made.ts";
+import type { Maker } from "../../arguments/made.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { GatedDeltaError } from "../../errors.ts";
 import { defaultStep, ladder, likelyEnd } from "../prefix/ladder.ts";
@@ -6,6 +8,7 @@ import { PrefixStore } from "../prefix/prefix-store.ts";
 import type { Sequence } from "../sequence.ts";
 import type { Reserve } from "./room.ts";
 import type { Scheduler } from "./scheduler.ts";
+import { sessionCacheOptions } from "./session-schemas.ts";
 
 /** Options of {@link SessionCache}. */
 export interface SessionCacheOptions {
@@ -46,10 +49,6 @@ export interface CacheAccess {
   insert(tokens: Uint32Array, sequence: Sequence, salt: string, likely: number): void;
 }
 
-const schemas = () => require("./session-schemas.ts") as typeof import("./session-schemas.ts");
-
-let making = false;
-
 /**
  * States, keys and values of what sessions have read, by its tokens: a session that begins as an earlier one did goes on
  * from what they share, with the same bits as if it had read that itself (with f32 states).
@@ -66,10 +65,10 @@ export class SessionCache implements Disposable {
   #tokensSaved = 0;
   #disposed = false;
 
-  private constructor(parts: CacheParts, options: SessionCacheOptions) {
+  private constructor(by: Maker, parts: CacheParts, options: SessionCacheOptions) {
     const op = "model.cache";
-    if (!making) throw new GatedDeltaError("invalid-argument", { op: "SessionCache", expected: "model.cache(…)" });
-    const { bytes: budget, step: first, ratio } = checkOptions(schemas().sessionCacheOptions, op, options);
+    expectMaker(by, "SessionCache", "model.cache(…)");
+    const { bytes: budget, step: first, ratio } = checkOptions(sessionCacheOptions, op, options);
     const { scheduler, stateBytes, pageBytes, pageTokens } = parts;
     const steps: LadderOptions = { first, ratio };
     this.#store = new PrefixStore({
@@ -91,14 +90,7 @@ export class SessionCache implements Disposable {
   }
 
   static {
-    makeCache = (parts, options) => {
-      making = true;
-      try {
-        return new SessionCache(parts, options);
-      } finally {
-        making = false;
-      }
-    };
+    makeCache = (parts, options) => new SessionCache(maker, parts, options);
     cacheParts = (value) => (typeof value === "object" && value !== null && #access in value ? value.#access : undefined);
   }
 

@@ -1,66 +1,64 @@
-/** The zod schemas of sessions' options. Loaded when the first one is needed: importing zod takes 13 ms. */
-import { z } from "zod";
-import { choice, integer, options, signal } from "../../arguments/schema-parts.ts";
+/** The schemas of sessions' options. */
+import { lazily, options } from "../../arguments/schemas.ts";
+import type { Checked } from "../../arguments/schemas.ts";
 import { samplingShape } from "../sampling/sampling-schemas.ts";
-import type { SessionCacheOptions } from "./prefix-cache.ts";
-import type { AppendOptions, GenerateOptions, ReadOptions, ReadProgress } from "./session-options.ts";
-
-const count = integer(0, 2 ** 31 - 1);
-const onProgress = z.custom<(progress: ReadProgress) => void>((value) => typeof value === "function", "a function").optional();
-const stopText = "a text, not empty, or an array of some";
-const stop = z.string(stopText).min(1, stopText).refine((text) => text.isWellFormed(), "a well-formed text");
-const ratio = "a number above 1, at most 16";
-
-const drafting = z.strictObject(
-  {
-    tokens: integer(1, 64).optional(),
-    longest: integer(1, 64).optional(),
-    shortest: integer(1, 64).optional(),
-    window: integer(1, 2 ** 24).optional(),
-  },
-  "a boolean or { tokens?, longest?, shortest?, window? }",
-);
-
-/** {@link GenerateOptions} */
-export const generateOptions = options<GenerateOptions>()({
-  ...samplingShape,
-  maxTokens: count.optional(),
-  stop: z.union([stop, z.array(stop, stopText)], stopText).optional(),
-  stopTokens: z.array(count, "an array of token ids").optional(),
-  ignoreModelStops: z.boolean("a boolean").optional(),
-  drafts: z.union([z.boolean(), drafting], "a boolean or { tokens?, longest?, shortest?, window? }").optional(),
-  logprobs: z.boolean("a boolean").optional(),
-  signal,
-  onProgress,
-});
-
-/** {@link AppendOptions} */
-export const appendOptions = options<AppendOptions>()({ specialTokens: choice("parse", "text").optional() });
+import type { SessionCache, SessionCacheOptions } from "./prefix-cache.ts";
+import type { AppendOptions, GenerateOptions, LoadSessionOptions, ReadOptions, ReadProgress, SessionOptions } from "./session-options.ts";
 
 /** {@link ReadOptions} */
-export const readOptions = options<ReadOptions>()({ signal, onProgress });
+export const readOptions = options<ReadOptions>()(({ callback, signal }) => ({
+  signal,
+  onProgress: callback<(progress: ReadProgress) => void>().optional(),
+}));
 
-/** {@link SessionCacheOptions} */
-export const sessionCacheOptions = options<SessionCacheOptions>()({
-  bytes: integer(0, Number.MAX_SAFE_INTEGER),
-  step: integer(1, 2 ** 20).optional(),
-  ratio: z.number(ratio).gt(1, ratio).max(16, ratio).optional(),
+/** {@link GenerateOptions} */
+export const generateOptions = options<GenerateOptions>()(({ z, callback, flag, integer, signal }) => {
+  const count = integer(0, 2 ** 31 - 1);
+  const stopText = "a text, not empty, or an array of some";
+  const stop = z.string(stopText).min(1, stopText).refine((text) => text.isWellFormed(), "a well-formed text");
+  const draftsText = "a boolean or { tokens?, longest?, shortest?, window? }";
+  const count64 = integer(1, 64);
+  const drafting = z
+    .strictObject({ tokens: count64.default(8), longest: count64.default(4), shortest: count64.default(2), window: integer(1, 2 ** 24).default(32768) }, draftsText)
+    .refine(({ shortest, longest }) => shortest <= longest, { path: ["shortest"], error: "an integer in 1..longest" });
+  return {
+    ...samplingShape(),
+    maxTokens: count.default(Infinity),
+    stop: z.union([stop, z.array(stop, stopText)], stopText).default([]),
+    stopTokens: z.array(count, "an array of token ids").default([]),
+    ignoreModelStops: flag.default(false),
+    drafts: z.union([z.boolean(), drafting], draftsText).transform((drafts) => (drafts === true ? drafting.parse({}) : drafts)).default(false),
+    logprobs: flag.default(false),
+    signal,
+    onProgress: callback<(progress: ReadProgress) => void>().optional(),
+  };
 });
 
-/** {@link SessionOptions}, but for its cache, which is no plain value. */
-export const sessionShape = z.strictObject(
-  {
-    cache: z.unknown().optional(),
-    salt: z.string("a text").optional(),
-    whenFull: choice("wait", "error").optional(),
-  },
-  "an object of options",
-);
+/** {@link GenerateOptions}, checked and complete. */
+export type CheckedGenerateOptions = Checked<typeof generateOptions>;
+
+/** {@link AppendOptions} */
+export const appendOptions = options<AppendOptions>()(({ choice }) => ({ specialTokens: choice("parse", "text").optional() }));
+
+/** {@link SessionCacheOptions} */
+export const sessionCacheOptions = options<SessionCacheOptions>()(({ z, integer }) => {
+  const ratio = "a number above 1, at most 16";
+  return {
+    bytes: integer(0, Number.MAX_SAFE_INTEGER),
+    step: integer(1, 2 ** 20).optional(),
+    ratio: z.number(ratio).gt(1, ratio).max(16, ratio).optional(),
+  };
+});
+
+/** Whether a cache is one, and of the same model, is for its session to know. */
+const sessionShape = lazily(({ z, choice }) => ({
+  cache: z.custom<SessionCache>(() => true).optional(),
+  salt: z.string("a text").default(""),
+  whenFull: choice("wait", "error").default("wait"),
+}));
 
 /** {@link SessionOptions} */
-export const sessionOptions = { keys: Object.keys(sessionShape.shape), safeParse: (value: unknown) => sessionShape.safeParse(value) };
-
-const loadShape = sessionShape.extend({ trust: z.boolean("a boolean").default(false) });
+export const sessionOptions = options<SessionOptions>()(sessionShape);
 
 /** {@link LoadSessionOptions} */
-export const loadSessionOptions = { keys: Object.keys(loadShape.shape), safeParse: (value: unknown) => loadShape.safeParse(value) };
+export const loadSessionOptions = options<LoadSessionOptions>()(({ flag }) => ({ ...sessionShape(), trust: flag.default(false) }));

@@ -1,3 +1,5 @@
+import { expectMaker, maker } from "../../arguments/made.ts";
+import type { Maker } from "../../arguments/made.ts";
 import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { BoundsError, DisposedError, GatedDeltaError, errorOf } from "../../errors.ts";
@@ -13,14 +15,11 @@ import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { readSession, writeSession } from "./session-file.ts";
 import type { AppendOptions, Completion, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions, Usage } from "./session-options.ts";
+import { appendOptions, generateOptions, loadSessionOptions, readOptions, sessionOptions } from "./session-schemas.ts";
 import { Stored } from "./stored.ts";
 
 /** Makes a session. */
 export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: SessionOptions) => Session;
-
-const schemas = () => require("./session-schemas.ts") as typeof import("./session-schemas.ts");
-
-let making = false;
 
 /**
  * A conversation with a model. Tokens are appended and generated; both are read by the model when they are needed, together
@@ -40,30 +39,21 @@ export class Session implements Disposable {
   readonly model: LanguageModel;
   readonly #of: Conversation;
 
-  private constructor(of: Conversation) {
-    if (!making) throw new GatedDeltaError("invalid-argument", { op: "Session", expected: "model.session()" });
+  private constructor(by: Maker, of: Conversation) {
+    expectMaker(by, "Session", "model.session()");
     this.model = of.model;
     this.#of = of;
     Session.#collected.register(this, of, this);
     Object.freeze(this);
   }
 
-  static #make(of: Conversation): Session {
-    making = true;
-    try {
-      return new Session(of);
-    } finally {
-      making = false;
-    }
-  }
-
   static {
     makeSession = (model, scheduler, options) => {
       const op = "model.session";
-      const { cache, salt = "", whenFull = "wait" } = checkOptions(schemas().sessionOptions, op, options);
+      const { cache, salt, whenFull } = checkOptions(sessionOptions, op, options);
       const access = cache === undefined ? undefined : cacheParts(cache);
       if (cache !== undefined && access?.scheduler !== scheduler) throw invalid(op, "cache", "a cache of this model", cache);
-      return Session.#make(new Conversation({ model, scheduler, cache: access, salt, whenFull }));
+      return new Session(maker, new Conversation({ model, scheduler, cache: access, salt, whenFull }));
     };
   }
 
@@ -99,7 +89,7 @@ export class Session implements Disposable {
   append(content: string | readonly number[] | Int32Array | Uint32Array, options?: AppendOptions): this {
     const op = "session.append";
     this.#idle(op);
-    const specialTokens = options === undefined ? undefined : checkOptions(schemas().appendOptions, op, options).specialTokens;
+    const specialTokens = options === undefined ? undefined : checkOptions(appendOptions, op, options).specialTokens;
     const { vocabSize, maxPositions } = this.model.config;
     const limits = { expected: "a text, or an array of token ids, an Int32Array or a Uint32Array", vocabSize, most: largestIndex };
     const tokens = typeof content === "string" ? this.model.text.encode(content, { specialTokens }) : readTokenIds(op, "content", content, limits);
@@ -146,7 +136,7 @@ export class Session implements Disposable {
   generate(options: GenerateOptions = {}): AsyncGenerator<Piece, void, void> {
     const op = "session.generate";
     this.#alive(op);
-    const checked: GenerateOptions = checkOptions(schemas().generateOptions, op, options);
+    const checked = checkOptions(generateOptions, op, options);
     return new Answer(this, this.#of, (left) => {
       this.#idle(op);
       return new Generation(op, this.#of, checked, left);
@@ -207,7 +197,7 @@ export class Session implements Disposable {
 
   #readOptions(op: string, options: ReadOptions): ReadOptions {
     this.#idle(op);
-    return checkOptions(schemas().readOptions, op, options);
+    return checkOptions(readOptions, op, options);
   }
 
   /**
@@ -222,7 +212,7 @@ export class Session implements Disposable {
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
     of.memory.settle();
-    return Session.#make(of.fork());
+    return new Session(maker, of.fork());
   }
 
   /**
@@ -277,8 +267,8 @@ export class Session implements Disposable {
     const op = "Session.load";
     if (!isModel(model)) throw invalid(op, "model", "a LanguageModel", model);
     expectPath(op, path);
-    const { trust, ...others } = checkOptions(schemas().loadSessionOptions, op, options);
-    const session = named(op, () => model.session(others as SessionOptions));
+    const { trust, ...others } = checkOptions(loadSessionOptions, op, options);
+    const session = named(op, () => model.session(others));
     try {
       const of = session.#of;
       of.origin = trust ? "trusted-file" : "file";

@@ -1,13 +1,15 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
+import { expectMaker, maker } from "../../arguments/made.ts";
+import type { Maker } from "../../arguments/made.ts";
 import { invalid } from "../../arguments/checks.ts";
-import { membersOf } from "../../arguments/members.ts";
+import { checkOptions } from "../../arguments/options.ts";
 import { reading } from "../../arguments/reading.ts";
 import { FileError, GatedDeltaError, describe } from "../../errors.ts";
 import { isJsonObject } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import { isKnownRole, plain, readMessages } from "./chat-messages.ts";
-import type { ChatMessage, Plain } from "./chat-messages.ts";
+import type { ChatMessage } from "./chat-messages.ts";
 import { BudgetError, largestTemplate, longestBlank } from "./jinja/budget.ts";
 import { parse, render } from "./jinja/interpreter.ts";
 import type { Program } from "./jinja/interpreter.ts";
@@ -15,6 +17,7 @@ import { piecesOf } from "./jinja/origin.ts";
 import type { Text, TextPiece } from "./jinja/origin.ts";
 import { isMap, isText, list, valueOf } from "./jinja/values.ts";
 import type { Value } from "./jinja/values.ts";
+import { chatOptions } from "./text-schemas.ts";
 import { readObject, readText } from "./text-files.ts";
 
 export type { ChatMessage } from "./chat-messages.ts";
@@ -37,8 +40,6 @@ export interface ChatOptions {
   readonly specialTokens?: "parse" | "text" | undefined;
 }
 
-const optionNames = ["addGenerationPrompt", "tools", "template", "variables", "specialTokens"] as const;
-
 /**
  * A model's chat templates: how a conversation is written as one text. They are Jinja, in the folder's
  * `chat_template.jinja`, else in its `tokenizer_config.json`, there as one text or as a list of named ones.
@@ -51,7 +52,8 @@ export class ChatTemplate {
   /** Texts of the special tokens by their names in `tokenizer_config.json`, which templates may use. */
   readonly #tokens: Readonly<Record<string, string>>;
 
-  private constructor(path: string, sources: ReadonlyMap<string, string>, tokens: Readonly<Record<string, string>>) {
+  private constructor(by: Maker, path: string, sources: ReadonlyMap<string, string>, tokens: Readonly<Record<string, string>>) {
+    expectMaker(by, "ChatTemplate", "ChatTemplate.load(…)");
     this.path = path;
     this.#sources = sources;
     this.#tokens = tokens;
@@ -75,7 +77,7 @@ export class ChatTemplate {
     const text = readText(op, path, "a chat template");
     const sources = text !== undefined ? new Map([["default", text]]) : templatesOf(op, configPath, config["chat_template"]);
     if (sources.size === 0) return undefined;
-    return new ChatTemplate(text !== undefined ? path : configPath, sources, specialTokensOf(config));
+    return new ChatTemplate(maker, text !== undefined ? path : configPath, sources, specialTokensOf(config));
   }
 
   /** Names of the templates. */
@@ -107,19 +109,21 @@ export class ChatTemplate {
 
   #render(messages: readonly ChatMessage[], options: ChatOptions): Text {
     const op = "chat";
-    const { addGenerationPrompt = true, tools, template = "default", variables, specialTokens = "parse" } = optionsOf(op, options);
+    const checked = checkOptions(chatOptions, op, options);
+    const { addGenerationPrompt, template, specialTokens } = checked;
     const source = this.#sources.get(template);
     if (source === undefined) throw invalid(op, "template", this.names.map((one) => JSON.stringify(one)).join(" | "), template);
-    const said = readMessages(op, messages, source);
+    const { tools, variables } = reading(op, "options", () => ({ tools: checked.tools && plain(checked.tools), variables: checked.variables && plain(checked.variables) }));
+    const read = readMessages(op, messages, source);
     const program = this.#program(op, template, source);
     const own = specialTokens === "parse";
     const values = new Map<string, Value>();
     for (const [name, value] of Object.entries({ tools: null, documents: null, ...this.#tokens, ...variables?.value })) values.set(name, valueOf(value, true));
-    values.set("messages", list(said.value.map((message) => messageOf(message, own, source))));
+    values.set("messages", list(read.value.map((message) => messageOf(message, own, source))));
     if (tools !== undefined) values.set("tools", valueOf(tools.value, own));
     values.set("add_generation_prompt", valueOf(addGenerationPrompt, true));
     try {
-      return render(program, values, said.characters + (tools?.characters ?? 0) + (variables?.characters ?? 0));
+      return render(program, values, read.characters + (tools?.characters ?? 0) + (variables?.characters ?? 0));
     } catch (cause) {
       const received = cause instanceof Error ? cause.message : describe(cause);
       if (cause instanceof BudgetError) throw new FileError(this.path, { op, expected: "a chat template that writes these messages with bounded work", received, cause });
@@ -149,26 +153,6 @@ function messageOf(message: unknown, own: boolean, source: string): Value {
   const role = isMap(value) ? value.value.get("role") : undefined;
   if (role !== undefined && isText(role) && isKnownRole(role.value, source)) role.own = true;
   return value;
-}
-
-/** The options, with copies of what the template reads. */
-interface Checked extends Omit<ChatOptions, "tools" | "variables"> {
-  readonly tools: Plain<readonly object[]> | undefined;
-  readonly variables: Plain<JsonObject> | undefined;
-}
-
-function optionsOf(op: string, value: ChatOptions): Checked {
-  const { addGenerationPrompt, tools, template, variables, specialTokens } = membersOf(op, value, optionNames);
-  return reading(op, "options", () => {
-    if (addGenerationPrompt !== undefined && typeof addGenerationPrompt !== "boolean") {
-      throw invalid(op, "addGenerationPrompt", "a boolean", addGenerationPrompt);
-    }
-    if (tools !== undefined && !Array.isArray(tools)) throw invalid(op, "tools", "an array of objects", tools);
-    if (template !== undefined && typeof template !== "string") throw invalid(op, "template", "a template's name", template);
-    if (variables !== undefined && !isJsonObject(variables)) throw invalid(op, "variables", "an object of values", variables);
-    if (specialTokens !== undefined && specialTokens !== "parse" && specialTokens !== "text") throw invalid(op, "specialTokens", '"parse" | "text"', specialTokens);
-    return { addGenerationPrompt, tools: tools && plain(tools), template, variables: variables && plain(variables), specialTokens };
-  });
 }
 
 function templatesOf(op: string, path: string, value: unknown): Map<string, string> {

@@ -1,8 +1,10 @@
 import { join } from "node:path";
+import { expectMaker, maker } from "../../arguments/made.ts";
+import type { Maker } from "../../arguments/made.ts";
 import { membersOf } from "../../arguments/members.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { asInteger, invalid, largestIndex } from "../../arguments/checks.ts";
-import { FileError, GatedDeltaError, describe } from "../../errors.ts";
+import { FileError, describe } from "../../errors.ts";
 import { isJsonObject } from "../../checkpoint/json.ts";
 import { bytesOfToken } from "./byte-level.ts";
 import { Detokenizer } from "./detokenizer.ts";
@@ -35,8 +37,6 @@ export interface DecodeOptions {
   readonly specialTokens?: boolean | undefined;
 }
 
-let making = false;
-
 /** The tokenizer of a model: byte-level BPE, from the `tokenizer.json` of its folder. */
 export class Tokenizer {
   /** The file that it came from. */
@@ -45,8 +45,8 @@ export class Tokenizer {
   readonly #vocabulary: Vocabulary;
   readonly #ids: Map<string, number>;
 
-  private constructor(path: string, encoder: Encoder, vocabulary: Vocabulary) {
-    if (!making) throw new GatedDeltaError("invalid-argument", { op: "Tokenizer", expected: "Tokenizer.load(…)" });
+  private constructor(by: Maker, path: string, encoder: Encoder, vocabulary: Vocabulary) {
+    expectMaker(by, "Tokenizer", "Tokenizer.load(…)");
     this.path = path;
     this.#encoder = encoder;
     this.#vocabulary = vocabulary;
@@ -76,12 +76,7 @@ export class Tokenizer {
     } catch (cause) {
       throw new FileError(path, { op, expected: "a tokenizer", received: `one that can't be used (${reason(cause)})`, cause });
     }
-    making = true;
-    try {
-      return new Tokenizer(path, encoder, vocabulary);
-    } finally {
-      making = false;
-    }
+    return new Tokenizer(maker, path, encoder, vocabulary);
   }
 
   /** How many ids the tokenizer knows of, from 0 on; some may have no token. A model may have more. */

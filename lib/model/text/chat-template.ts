@@ -4,7 +4,7 @@ import { invalid } from "../../arguments/checks.ts";
 import { membersOf } from "../../arguments/members.ts";
 import { reading } from "../../arguments/reading.ts";
 import { FileError, GatedDeltaError, describe } from "../../errors.ts";
-import { isJsonObject } from "../../checkpoint/json.ts";
+import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import { isKnownRole, plain, readMessages } from "./chat-messages.ts";
 import type { ChatMessage, Plain } from "./chat-messages.ts";
@@ -165,7 +165,7 @@ function optionsOf(op: string, value: ChatOptions): Checked {
     }
     if (tools !== undefined && !Array.isArray(tools)) throw invalid(op, "tools", "an array of objects", tools);
     if (template !== undefined && typeof template !== "string") throw invalid(op, "template", "a template's name", template);
-    if (variables !== undefined && !isJsonObject(variables)) throw invalid(op, "variables", "an object of values", variables);
+    if (variables !== undefined && !isRecord(variables)) throw invalid(op, "variables", "an object of values", variables);
     if (specialTokens !== undefined && specialTokens !== "parse" && specialTokens !== "text") throw invalid(op, "specialTokens", '"parse" | "text"', specialTokens);
     return { addGenerationPrompt, tools: tools && plain(tools), template, variables: variables && plain(variables), specialTokens };
   });
@@ -179,7 +179,7 @@ function templatesOf(op: string, path: string, value: unknown): Map<string, stri
   if (!Array.isArray(value)) throw refuse("", value);
   const found = new Map<string, string>();
   for (const [i, one] of value.entries()) {
-    const { name, template } = isJsonObject(one) ? one : ({} as JsonObject);
+    const { name, template } = isRecord(one) ? one : ({} as JsonObject);
     if (typeof name !== "string" || typeof template !== "string" || found.has(name)) throw refuse(`[${i}]`, one);
     found.set(name, template);
   }
@@ -191,7 +191,7 @@ function specialTokensOf(config: JsonObject): Record<string, string> {
   const found: Record<string, string> = {};
   for (const [key, value] of Object.entries(config)) {
     if (!key.endsWith("_token")) continue;
-    const content = isJsonObject(value) ? value["content"] : value;
+    const content = isRecord(value) ? value["content"] : value;
     if (typeof content === "string") found[key] = content;
   }
   return found;

@@ -10,7 +10,8 @@ import type { Reference } from "./reference/tensor.ts";
 import { adversarialBound, convAdversarial, gatedDeltaAdversarial, longSequence } from "./support/adversarial.ts";
 import { convSpecs, gatedDeltaSpecs, normSpecs, stepSpecs } from "./support/arbitraries.ts";
 import { betaFormatOf, buildCausalConv1d, buildGatedDelta, buildGatedDeltaStep, buildGatedRmsNorm, gateFormatOf } from "./support/cases.ts";
-import { bitsEqual, firstDifference, maxAbs, relRms } from "../lib/cli/verify/compare.ts";
+import { bitsEqual, maxAbs, relRms } from "../lib/cli/verify/compare.ts";
+import { firstDifference } from "./support/difference.ts";
 import { nmse } from "./support/ggml-runs.ts";
 import { Random } from "./support/random.ts";
 

@@ -1,4 +1,4 @@
-/** `gated-delta verify` on files of the fused ops: the golden ones, many more of every option, and wrong ones. */
+/** `npm run verify` on files of the fused ops: the golden ones, many more of every option, and wrong ones. */
 import { describe, expect, test } from "bun:test";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import type { TensorToWrite } from "../lib/checkpoint/safetensors.ts";
 import { gatedDeltaNet, ssmConvUpdate } from "./reference/ggml.ts";
 import type { Reference } from "./reference/tensor.ts";
 import { availability } from "./support/backends.ts";
-import { gatedDelta, rowsOf } from "./support/command.ts";
+import { npmRunVerify, rowsOf } from "./support/command.ts";
 import { scratch } from "./support/files.ts";
 import { buildNet, buildUpdate } from "./support/ggml-runs.ts";
 import type { NetSpec, UpdateSpec } from "./support/ggml-runs.ts";
@@ -59,7 +59,7 @@ const net = { keyHeads: 2, dim: 16, tokens: 3, sequences: 3, slots: 6, rsHead: 2
 
 describe.each(availability.filter(({ absence }) => absence === undefined))("fused files on $name", ({ name }) => {
   const verify = (files: readonly string[]) => {
-    const result = gatedDelta(["verify", "--backend", name, "--json", ...files]);
+    const result = npmRunVerify(["--backend", name, "--json", ...files]);
     return { ...result, rows: rowsOf(result) };
   };
 

@@ -1,9 +1,11 @@
+/** `npm run verify` on files, `gated-delta verify` on mixers: what passes, what fails, and what is refused. */
 import { describe, expect, test } from "bun:test";
 import { copyFileSync, cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import manifest from "../package.json" with { type: "json" };
 import type { Row } from "../lib/cli/verify/report.ts";
 import { openSafetensors, writeSafetensors } from "../lib/checkpoint/safetensors.ts";
-import { gatedDelta, rowsOf } from "./support/command.ts";
+import { gatedDelta, npmRunVerify, rowsOf } from "./support/command.ts";
 import { scratch } from "./support/files.ts";
 import { writeCausalConv, writeGatedDelta, writeGatedRmsNorm, writeLayerCase } from "./support/golden-writer.ts";
 import type { Change } from "./support/golden-writer.ts";
@@ -11,10 +13,11 @@ import { goldenFiles } from "./support/golden.ts";
 import { smallConfig } from "./support/layers.ts";
 
 const { newPath } = scratch();
+const mixers = ["bailing_hybrid", "glm5_next", "kimi_linear", "olmo_hybrid"].map((name) => join(import.meta.dir, "golden", "mixers", name));
 const golden = (["gated-delta", "causal-conv", "gated-rmsnorm", "layer"] as const).flatMap(goldenFiles);
 
 function verify(files: readonly string[], ...options: string[]) {
-  const result = gatedDelta(["verify", "--backend", "cpu", "--json", ...options, ...files]);
+  const result = npmRunVerify(["--backend", "cpu", "--json", ...options, ...files]);
   return { ...result, rows: rowsOf(result) };
 }
 
@@ -67,7 +70,7 @@ describe("the golden files", () => {
   });
 
   test("take one line each without --json", () => {
-    const { status, out, errors } = gatedDelta(["verify", "--backend", "cpu", ...golden]);
+    const { status, out, errors } = npmRunVerify(["--backend", "cpu", ...golden]);
     expect([status, errors]).toEqual([0, ""]);
     const [device, ...lines] = out.trimEnd().split("\n");
     expect(device).toStartWith("on cpu: ");
@@ -120,7 +123,7 @@ describe("files of other shapes and dtypes", () => {
   });
 });
 
-describe("what must fail does", () => {
+describe("wrong references and inputs", () => {
   /** Changes one number of a tensor. */
   const nudge = (name: string, by: number): Change => (tensors) => {
     const { data } = tensors[name]!;
@@ -161,10 +164,10 @@ describe("what must fail does", () => {
     expect(failed.map((row) => row.tensor)).toContain(tensor);
   });
 
-  test("and its exit status is 1, with one line saying so", () => {
+  test("give exit status 1, and one line", () => {
     expect(status).toBe(1);
     const [, path] = cases[0]!;
-    const text = gatedDelta(["verify", path]);
+    const text = npmRunVerify([path]);
     expect(text.status).toBe(1);
     expect(text.out).toContain(`FAIL ${path}: `);
   });
@@ -244,14 +247,47 @@ describe("bad files", () => {
     expect(errors.trimEnd().split("\n")).toHaveLength(cases.length);
   });
 
-  test("a failure beside a bad file is still a failure", () => {
+  test("a failure and a bad file are a failure", () => {
     const failing = writeGatedRmsNorm({}, (tensors) => (tensors["out_f64"]!.data as Float64Array).fill(1));
     expect(verify([cases[0]![1], failing]).status).toBe(1);
   });
 });
 
+describe("gated-delta verify", () => {
+  test("names the program that checks golden files of operations, before it opens a device", () => {
+    for (const path of [goldenFiles("gated-delta")[0]!, goldenFiles("fused-conv")[0]!, writeGatedRmsNorm({}), import.meta.path]) {
+      const { status, out, errors } = gatedDelta(["verify", ...mixers, path], { GATED_DELTA_LIBRARY: newPath("none.so") });
+      expect([status, out]).toEqual([2, ""]);
+      expect(errors).toStartWith(`gated-delta verify: ${path}: expected the directory of a model or of mixers`);
+      expect(errors).toContain("`npm run verify` in a clone");
+      expect(errors.trimEnd().split("\n")).toHaveLength(1);
+    }
+    expect((manifest as { scripts: Record<string, string> }).scripts["verify"]).toBe("node test/verify/run.mjs");
+  });
+
+  test("gives the rows of npm run verify for layers and mixers", () => {
+    const paths = [writeLayerCase(smallConfig, {}), mixers[0]!];
+    const { status, rows } = verify(paths);
+    const shipped = gatedDelta(["verify", "--backend", "cpu", "--json", ...paths]);
+    expect([status, shipped.status, shipped.errors]).toEqual([0, 0, ""]);
+    expect(rowsOf(shipped)).toEqual(rows);
+    expect(new Set(rows.map(({ file }) => file))).toEqual(new Set(paths));
+  });
+
+  test("refuses files that are missing, or no layer", () => {
+    const missing = newPath("gated-delta-none.safetensors");
+    const wrong = writeLayerCase(smallConfig, {}, (_, metadata) => void (metadata["decode_steps"] = "1"));
+    const { status, errors } = gatedDelta(["verify", "--backend", "cpu", missing, wrong]);
+    expect(status).toBe(2);
+    expect(errors).toMatch(new RegExp(`^bad  ${RegExp.escape(missing)}: .*no such file.*\n^bad  ${RegExp.escape(wrong)}: .*decode_steps`, "m"));
+  });
+});
+
 describe("directories", () => {
-  const mixers = ["bailing_hybrid", "glm5_next", "kimi_linear", "olmo_hybrid"].map((name) => join(import.meta.dir, "golden", "mixers", name));
+  const verify = (folders: readonly string[], ...options: string[]) => {
+    const result = gatedDelta(["verify", "--backend", "cpu", "--json", ...options, ...folders]);
+    return { ...result, rows: rowsOf(result) };
+  };
   const kimi = mixers[2]!;
   /** A copy of a mixer, changed. */
   const copyOf = (change: (folder: string) => void): string => {

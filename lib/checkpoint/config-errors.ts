@@ -3,6 +3,8 @@
 import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
 import type { LayerConfig } from "./mixer-config.ts";
 
+export { isRecord } from "./json.ts";
+
 /** What an architecture's configuration says of its mixers. */
 export interface ConfigOf {
   readonly config: LayerConfig;
@@ -52,10 +54,6 @@ export function configError({ path, op }: ConfigPlace, key: string, expected: st
 /** An error about a value that is legal and that this library has nothing for. */
 export function unsupportedValue({ path, op }: ConfigPlace, key: string, expected: string, received: unknown): GatedDeltaError {
   return new UnsupportedError({ op, argument: `${path ?? "config"}: ${key}`, expected, received: describe(received) });
-}
-
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function valueAt(root: unknown, path: readonly PropertyKey[]): unknown {

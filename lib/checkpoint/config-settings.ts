@@ -3,7 +3,8 @@
  * `modeling_rope_utils.py`, `masking_utils.py`) and mlx-lm 0.32 (`models/*.py`) read for the architectures that are loaded here.
  * A setting that neither reads has no meaning for them, and none here.
  */
-import { isRecord, unsupportedValue } from "./config-errors.ts";
+import { unsupportedValue } from "./config-errors.ts";
+import { isRecord } from "./json.ts";
 import type { ConfigPlace } from "./config-errors.ts";
 
 /**

@@ -8,7 +8,7 @@
 import { describe } from "../errors.ts";
 import { isSafetensorsDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";
 import type { SafetensorsDType } from "./dtypes.ts";
-import { FormatError, isJsonObject, parseJsonObject } from "./json.ts";
+import { FormatError, isRecord, parseJsonObject } from "./json.ts";
 
 /** One tensor of a file. */
 export interface TensorInfo {
@@ -55,7 +55,7 @@ export function parseHeader(json: Uint8Array, dataBytes: number): Header {
 }
 
 function readMetadata(value: unknown, metadata: Map<string, string>): void {
-  if (!isJsonObject(value)) throw new FormatError("__metadata__ to be an object", describe(value));
+  if (!isRecord(value)) throw new FormatError("__metadata__ to be an object", describe(value));
   for (const [key, text] of Object.entries(value)) {
     if (typeof text !== "string") throw new FormatError(`__metadata__ ${describe(key)} to be a string`, describe(text));
     if (!key.isWellFormed() || !text.isWellFormed()) {
@@ -69,7 +69,7 @@ function tensorOf(name: string, value: unknown): TensorInfo {
   const refuse = (what: string, expected: string, received: unknown): never => {
     throw new FormatError(`${what}tensor ${describe(name)} ${expected}`, received === undefined ? "none" : describe(received));
   };
-  if (!isJsonObject(value)) return refuse("", "to be an object", value);
+  if (!isRecord(value)) return refuse("", "to be an object", value);
   const { dtype, shape, data_offsets: offsets } = value;
   if (typeof dtype !== "string" || !isSafetensorsDType(dtype)) {
     return refuse("dtype of ", `to be one of ${Object.keys(safetensorsDTypes).join(", ")}`, dtype);

@@ -47,15 +47,15 @@ export function parseJsonObject(bytes: Uint8Array, what: string): JsonObject {
     const reason = cause instanceof Error ? cause.message.replace(/^JSON Parse error: /, "") : describe(cause);
     throw new FormatError(`${what} to be JSON`, `a syntax error: ${reason}`);
   }
-  if (!isJsonObject(value)) throw new FormatError(`${what} to be an object`, describe(value));
+  if (!isRecord(value)) throw new FormatError(`${what} to be an object`, describe(value));
   let distinct = 0;
-  for (const member of Object.values(value)) distinct += isJsonObject(member) ? 1 + Object.keys(member).length : 1;
+  for (const member of Object.values(value)) distinct += isRecord(member) ? 1 + Object.keys(member).length : 1;
   if (distinct !== names) throw new FormatError(`each name in ${what} once`, `${describe(repeatedName(bytes, what))} twice`);
   return value;
 }
 
-/** Whether a value is an object of JSON and not an array. */
-export function isJsonObject(value: unknown): value is JsonObject {
+/** Whether a value is an object, as JSON has them, and no array. */
+export function isRecord(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 

@@ -4,7 +4,8 @@
  */
 
 import { BoundsError, GatedDeltaError, describe } from "../errors.ts";
-import { configError, isRecord, parsed, unsupportedValue } from "./config-errors.ts";
+import { configError, parsed, unsupportedValue } from "./config-errors.ts";
+import { isRecord } from "./json.ts";
 import type { ConfigOf, ConfigPlace } from "./config-errors.ts";
 import { mixerSettings, refuseSettings } from "./config-settings.ts";
 import { kdaArchitecture, parseKda } from "./kda-config.ts";

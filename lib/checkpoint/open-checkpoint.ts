@@ -12,7 +12,7 @@ import { asArray } from "../arguments/reading.ts";
 import { foreignToJson } from "./foreign.ts";
 import { longestHeader } from "./header.ts";
 import type { TensorInfo } from "./header.ts";
-import { FormatError, isJsonObject, parseJsonObject } from "./json.ts";
+import { FormatError, isRecord, parseJsonObject } from "./json.ts";
 import type { JsonObject } from "./json.ts";
 import { refuseOtherFolders } from "./other-folders.ts";
 import { readWhole } from "./regular-file.ts";
@@ -231,7 +231,7 @@ function readIndex(op: string, path: string): ReadonlyMap<string, string> {
 }
 
 function weightMapOf({ weight_map: map }: JsonObject, directory: string): ReadonlyMap<string, string> {
-  if (!isJsonObject(map)) throw new FormatError("the index to have a weight_map, an object", map === undefined ? "none" : describe(map));
+  if (!isRecord(map)) throw new FormatError("the index to have a weight_map, an object", map === undefined ? "none" : describe(map));
   const paths = new Map<string, string>(); // by the shard's name: an index repeats a few names thousands of times
   const shardOf = new Map<string, string>();
   for (const [name, shard] of Object.entries(map)) {

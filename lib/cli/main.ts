@@ -4,15 +4,14 @@
  * out. The native library is loaded by the subcommand, so that `--help` does not need it and `doctor` can examine one that
  * does not load.
  *
- * Exit status: 0 success; 1 the check that was asked for failed; 2 it could not be made (usage, a bad file, no device).
+ * Exit status: 0 success; 1 a failed check; 2 no result (usage, a bad file, no device).
  */
 
-import { constants } from "node:os";
 import manifest from "../../package.json" with { type: "json" };
-import { GatedDeltaError } from "../errors.ts";
-import { UsageError, type Command } from "./command.ts";
+import type { Command } from "./command.ts";
+import { runCommand, runProgram } from "./run-command.ts";
 
-/** Subcommands by name, loaded when asked for. */
+/** Subcommands by name, each loaded by its first use. */
 const commands: Readonly<Record<string, { readonly summary: string; readonly load: () => Promise<Command> }>> = {
   demo: {
     summary: "run a Gated DeltaNet layer: prefill, decode, compare with the reference",
@@ -27,7 +26,7 @@ const commands: Readonly<Record<string, { readonly summary: string; readonly loa
     load: async () => (await import("./generate.ts")).generate,
   },
   verify: {
-    summary: "check golden files, every way that each case can be run",
+    summary: "check models and mixers in every way that they can run",
     load: async () => (await import("./verify.ts")).verify,
   },
 };
@@ -68,33 +67,7 @@ export async function main(args: readonly string[]): Promise<number> {
     return 2;
   }
   const command = await entry.load();
-  if (rest.includes("--help") || rest.includes("-h")) {
-    process.stdout.write(command.help);
-    return 0;
-  }
-  try {
-    return await command.run(rest);
-  } catch (error) {
-    if (error instanceof UsageError) {
-      process.stderr.write(`gated-delta ${name}: ${error.message} (gated-delta ${name} --help describes it)\n`);
-      return 2;
-    }
-    if (error instanceof GatedDeltaError) {
-      process.stderr.write(`gated-delta ${name}: ${error.message}\n`);
-      return 2;
-    }
-    // A mistake in this library, and no failed check, which status 1 says.
-    process.stderr.write(`gated-delta ${name}: ${error instanceof Error ? error.stack : String(error)}\n`);
-    return 2;
-  }
+  return await runCommand(command, { name: `gated-delta ${name}`, help: `gated-delta ${name} --help` }, rest);
 }
 
-if (import.meta.main) {
-  // Where the reader of a pipe has ended (`… | head -1`), the command ends with the status of SIGPIPE.
-  process.stdout.on("error", (error: { readonly code?: unknown }) => {
-    if (error.code !== "EPIPE") throw error;
-    process.exit(128 + constants.signals.SIGPIPE);
-  });
-  // exitCode, not exit(): output that is still buffered is written first.
-  process.exitCode = await main(process.argv.slice(2));
-}
+if (import.meta.main) await runProgram(() => main(process.argv.slice(2)));

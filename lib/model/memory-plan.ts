@@ -3,9 +3,9 @@ import { GatedDeltaError } from "../errors.ts";
 import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
 import { dtypes } from "../tensor/dtype.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
+import { largestBytes } from "../tensor/shape.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { LoadModelOptions } from "./model-options.ts";
-import { largestTensor } from "./page-pool.ts";
 
 /** States and pages of a model. */
 export interface MemoryPlan {
@@ -56,7 +56,7 @@ export function planMemory(op: string, config: Pick<ModelConfig, "layers" | "mix
   const slots = givenSlots ?? statesOfSession * sessions;
 
   const left = Math.max(0, free * share - slots * stateBytes);
-  const perLayer = largestTensor / (config.attention.kvHeads * tokens * config.attention.headDim * dtypes[pageDtype].bytes);
+  const perLayer = largestBytes / (config.attention.kvHeads * tokens * config.attention.headDim * dtypes[pageDtype].bytes);
   const fitting = Math.floor(Math.min(left / Math.max(1, pageBytes), perLayer) / sessions);
   const pagesOfSession = options.context === undefined ? Math.max(fewest, Math.min(pagesOf(mostContext), fitting)) : pagesOf(options.context);
   const count = givenCount ?? (attention ? sessions * pagesOfSession : slots);

@@ -8,6 +8,7 @@ import { copySlots } from "../ops/copy-slots.ts";
 import type { Op } from "../ops/op.ts";
 import { dtypes } from "../tensor/dtype.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
+import { largestBytes } from "../tensor/shape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { PageLedger } from "./page-ledger.ts";
 import type { PageCopy } from "./page-ledger.ts";
@@ -31,9 +32,6 @@ export interface LayerPages {
   readonly values: Tensor;
 }
 
-/** Bytes of the longest tensor: 4 GiB less 16 KiB. */
-export const largestTensor = 2 ** 32 - 2 ** 14;
-
 export class PagePool implements Disposable {
   readonly ledger: PageLedger;
   /** One an attention layer, in order. */
@@ -44,7 +42,7 @@ export class PagePool implements Disposable {
   /** @throws {ShapeError} where one layer's keys would be longer than a tensor can be. */
   constructor(op: string, device: Device, { layers, count, tokens, kvHeads, headDim, dtype }: PagePoolOptions) {
     const bytes = kvHeads * tokens * headDim * dtypes[dtype].bytes;
-    const most = Math.floor(largestTensor / bytes);
+    const most = Math.floor(largestBytes / bytes);
     if (layers > 0 && count > most) {
       const expected = `at most ${most}, whose keys of one layer fill a tensor`;
       throw new ShapeError({ op, argument: "pages.count", expected, received: `${count}` });

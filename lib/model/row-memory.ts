@@ -1,7 +1,7 @@
 /** The memory of what runs give: logits and hidden states. */
 import type { Device } from "../device/device.ts";
 import { BoundsError } from "../errors.ts";
-import { largestTensor } from "./page-pool.ts";
+import { largestBytes } from "../tensor/shape.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 
 /** Sizes of {@link RowMemory}. */
@@ -42,7 +42,7 @@ export class RowMemory implements Disposable {
    */
   reserve(op: string, rows: number): Tensor<"f32"> {
     const { what, width, kept, outgrown } = this.#options;
-    const most = Math.floor(largestTensor / (4 * width));
+    const most = Math.floor(largestBytes / (4 * width));
     if (rows > most) throw new BoundsError({ op, argument: "batch", expected: `at most ${most} rows of ${what}`, received: `${rows}` });
     if (!this.keeps(rows)) return this.#device.tensor("f32", [rows, width]);
     const old = this.#memory;

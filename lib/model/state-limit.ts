@@ -4,7 +4,7 @@ import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
 import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 import { dtypes } from "../tensor/dtype.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
-import { largestTensor } from "./page-pool.ts";
+import { largestBytes } from "../tensor/shape.ts";
 
 /** @throws {ShapeError} where the states of one layer would be longer than a tensor can be. */
 export function expectStatesFit(
@@ -16,7 +16,7 @@ export function expectStatesFit(
 ): void {
   const recurrent = valueChannels(mixer) * mixer.keyDim * dtypes[state].bytes;
   const rolling = convChannels(mixer) * (mixer.convWidth - 1) * dtypes[conv].bytes;
-  const most = Math.floor(largestTensor / Math.max(recurrent, rolling));
+  const most = Math.floor(largestBytes / Math.max(recurrent, rolling));
   if (slots <= most) return;
   throw new ShapeError({ op, argument, expected: `at most ${most}, whose states of one layer fill a tensor`, received: `${slots}` });
 }

@@ -4,6 +4,7 @@ import type { DType } from "./dtype.ts";
 import { BoundsError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { membersOf } from "../arguments/members.ts";
 import { asArray } from "../arguments/reading.ts";
+import { constants } from "../native/layout.ts";
 import { contiguousStrides, sizeOf } from "./strides.ts";
 
 /** A strided view: offset and strides in elements. */
@@ -16,8 +17,8 @@ export interface TensorView {
   readonly strides?: readonly number[] | undefined;
 }
 
-/** The longest tensor: an ArrayBuffer's limit of 4 GiB, less the page that rounding up to pages needs. */
-export const largestBytes = 2 ** 32 - 16384;
+/** Bytes of the longest tensor. */
+export const largestBytes = constants.GD_LARGEST_BUFFER;
 
 const largestDimension = 2 ** 31 - 1;
 const largestRank = 8;

@@ -1,6 +1,6 @@
 // The package of Linux on arm64, tried on x86-64: its library in a Bun for arm64 (from npm) under Debian's qemu-user, on the C library
-// that it was linked with. What the guides' programs print and what `verify` measures is checked; a program that starts a
-// second Bun does not get through qemu and is left to the release workflow, which tests on a real one.
+// that it was linked with. The output of the guides' programs and of `verify` is checked. A program that starts a second Bun
+// does not get through qemu and is left to the release workflow, which tests on a real one.
 //
 //   npm run pack -- main linux-arm64 && node packages/test/arm64.mjs
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -53,13 +53,16 @@ await runMain(async () => {
     mkdirSync(project);
     makeProject(project);
     const goldens = readdirSync(join(project, "test/golden")).filter((name) => name.endsWith(".safetensors")).map((name) => `test/golden/${name}`);
+    // The clone's program runs with the package's library.
+    const packed = { GATED_DELTA_LIBRARY: join(project, "node_modules/@gated-delta", platform.name, platform.file) };
     const checks = [
       ["the guide's operations", ["operations.ts"], /^cpu, arm64 .*: prefilled 7 tokens, decoded 3$/m],
       ["the guide's layer", ["layer.ts"], /hiddenSize: 192/],
-      ["verify of the golden files", ["node_modules/gated-delta/dist/cli/main.js", "verify", "--backend", "cpu", ...goldens], /./],
+      ["verify of a layer", ["node_modules/gated-delta/dist/cli/main.js", "verify", "--backend", "cpu", ...goldens.filter((path) => path.includes("layer-"))], /./],
+      ["verify of the golden files", [join(rootFolder, "test/verify/main.ts"), "--backend", "cpu", ...goldens], /./, packed],
     ];
-    for (const [name, args, pattern] of checks) {
-      const { code, text } = await run(qemu, ["-L", join(targetFolder(platform), layout.sysroot), emulated, ...args], { cwd: project, limit: 20 * 60_000 });
+    for (const [name, args, pattern, env] of checks) {
+      const { code, text } = await run(qemu, ["-L", join(targetFolder(platform), layout.sysroot), emulated, ...args], { cwd: project, env: { ...process.env, ...env }, limit: 20 * 60_000 });
       if (code !== 0 || !pattern.test(text)) throw new Failure(`${name} does not work on arm64:\n${tail(text, 40)}`);
       process.stdout.write(`ok      ${name}\n`);
     }

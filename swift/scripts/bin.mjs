@@ -1,43 +1,8 @@
 #!/usr/bin/env node
-// The `gated-delta` command: runs lib/cli/main.ts in Bun, under Node or Bun, after the same set-up as the scripts. In
-// an installed package nothing is set up: the library comes with it or is named by GATED_DELTA_LIBRARY.
-import { spawn } from "node:child_process";
-import { constants } from "node:os";
-import { join } from "node:path";
-import { currentBun, isClone } from "./dependencies.mjs";
-import { Failure, runMain, say } from "./report.mjs";
-import { rootFolder } from "./root.mjs";
-import { setUp } from "./steps.mjs";
+// The `gated-delta` command. In an installed package nothing is set up: the library comes with it or is named by
+// GATED_DELTA_LIBRARY.
+import { runCommandLine } from "./command-line.mjs";
+import { runMain } from "./report.mjs";
 
-const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
-
-/** Runs the command line with this process's input and output; its exit code, or 128 + n for an end by signal n. */
-function runCommandLine(bun, args) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(bun, [join(rootFolder, "lib/cli/main.ts"), ...args], { stdio: "inherit" });
-    for (const signal of signals) process.on(signal, () => child.kill(signal));
-    child.on("error", reject);
-    child.on("close", (code, signal) => resolve(code ?? 128 + (constants.signals[signal] ?? 0)));
-  });
-}
-
-/** The steps that a command line needs: help needs no library, and a named library need not be built. */
-function neededSteps(args) {
-  const help = args.length === 0 || args.some((arg) => ["--help", "-h", "help", "--version"].includes(arg));
-  const named = (process.env.GATED_DELTA_LIBRARY ?? "") !== "";
-  return help || named ? ["dependencies"] : ["dependencies", "library"];
-}
-
-await runMain(async () => {
-  const args = process.argv.slice(2);
-  try {
-    if (isClone(rootFolder)) await setUp(rootFolder, neededSteps(args));
-  } catch (error) {
-    // `doctor` reports broken set-ups.
-    if (!(error instanceof Failure) || args[0] !== "doctor") throw error;
-    say(error.message);
-  }
-  const bun = currentBun(rootFolder);
-  if (bun === null) throw new Failure("no Bun 1.4.1 or later: install it, put it on PATH and run the same command again.");
-  return runCommandLine(bun, args);
-});
+const args = process.argv.slice(2);
+await runMain(() => runCommandLine("lib/cli/main.ts", args, { reportsSetUp: args[0] === "doctor" }));

@@ -1,7 +1,8 @@
 /** One schedule: sequences, what each has read, and the logits that came of it. */
 import { expectCode } from "./codes.ts";
 import type { BatchEntry, RunResult, Sequence } from "../../lib/model.ts";
-import { bitsEqual, firstDifference } from "../../lib/cli/verify/compare.ts";
+import { bitsEqual } from "../../lib/cli/verify/compare.ts";
+import { firstDifference } from "../support/difference.ts";
 import { sequenceFrom, snapshotOf } from "../../lib/model/snapshot.ts";
 import type { SequenceSnapshot } from "../../lib/model/snapshot.ts";
 import type { Random } from "../support/random.ts";

@@ -4,7 +4,7 @@ import { OverlapError, copySlots } from "../../lib/index.ts";
 import type { FloatDType, Tensor } from "../../lib/index.ts";
 import { formats, slotsOf } from "../support/arbitraries.ts";
 import { onEachBackend } from "../support/backends.ts";
-import { firstDifference } from "../../lib/cli/verify/compare.ts";
+import { firstDifference } from "../support/difference.ts";
 import { bytesOf } from "../support/layouts.ts";
 import { forAll } from "../support/property.ts";
 import { Random } from "../support/random.ts";

@@ -7,7 +7,7 @@ import { rows } from "../reference/tensor.ts";
 import { onEachBackend } from "../support/backends.ts";
 import type { Backend } from "../support/backends.ts";
 import { convCalls, deltaCalls } from "../support/calls.ts";
-import { boundOf, bounds, relRms } from "../../lib/cli/verify/compare.ts";
+import { bounds, relRms } from "../../lib/cli/verify/compare.ts";
 import { drive } from "../support/drive.ts";
 import { goldenFiles, loadCausalConv, loadGatedDelta, loadGatedRmsNorm, loadLayer } from "../support/golden.ts";
 import type { GatedDeltaGolden } from "../support/golden.ts";
@@ -62,7 +62,7 @@ onEachBackend("golden files", (backend) => {
     const given = { x, weight, cuSeqlens, state: golden.stateIn, readSlots: slots, writeSlots: slots };
     const formats = { ...allF32, format, weight: format, state: format, out: format };
     const whole = runCausalConv1d(device, given, formats, { layouts: new Random(1) });
-    expectNear(`golden causalConv1d in ${format}`, whole.out, golden.out.data, boundOf(format));
+    expectNear(`golden causalConv1d in ${format}`, whole.out, golden.out.data, bounds[format]);
     expectSameBits("state", whole.state!, Float32Array.from(golden.stateOut.data));
     const wide = runCausalConv1d(device, given, { ...formats, out: "f32" });
     expectNear("golden causalConv1d, float32 out", wide.out, golden.out.data, bounds.f32);
@@ -101,7 +101,7 @@ onEachBackend("golden files", (backend) => {
     const formats = { ...allF32, format, weight: format, out: format };
     const given = { x, z, weight, eps: Math.fround(eps) };
     const out = runGatedRmsNorm(device, given, formats, { layouts: new Random(1) });
-    expectNear(`golden gatedRmsNorm in ${format}`, out, golden.out.data, boundOf(format));
+    expectNear(`golden gatedRmsNorm in ${format}`, out, golden.out.data, bounds[format]);
     const wide = runGatedRmsNorm(device, given, { ...formats, out: "f32" });
     expectNear("golden gatedRmsNorm, float32 out", wide, golden.out.data, bounds.f32);
     expectRounded("out", format, out, wide);

@@ -2,18 +2,29 @@
 import { join } from "node:path";
 import type { Row } from "../../lib/cli/verify/report.ts";
 
-const main = join(import.meta.dir, "..", "..", "lib", "cli", "main.ts");
+const root = join(import.meta.dir, "..", "..");
 
-/** What a command line did. */
+/** How a command line ended, and its output. */
 export interface CommandResult {
   readonly status: number;
   readonly out: string;
   readonly errors: string;
 }
 
+type Environment = Readonly<Record<string, string>>;
+
 /** Runs `gated-delta` with these arguments, and this on its standard input. */
-export function gatedDelta(args: readonly string[], env: Readonly<Record<string, string>> = {}, input: string | Uint8Array = ""): CommandResult {
-  const child = Bun.spawnSync([process.execPath, main, ...args], {
+export function gatedDelta(args: readonly string[], env: Environment = {}, input: string | Uint8Array = ""): CommandResult {
+  return run("lib/cli/main.ts", args, env, input);
+}
+
+/** Runs the program of `npm run verify`. */
+export function npmRunVerify(args: readonly string[], env: Environment = {}): CommandResult {
+  return run("test/verify/main.ts", args, env, "");
+}
+
+function run(main: string, args: readonly string[], env: Environment, input: string | Uint8Array): CommandResult {
+  const child = Bun.spawnSync([process.execPath, join(root, main), ...args], {
     stdin: Buffer.from(input),
     stdout: "pipe",
     stderr: "pipe",

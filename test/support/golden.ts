@@ -1,17 +1,17 @@
 /**
- * The golden files as the float64 reference takes them, read by the modules of `gated-delta verify`: rows are tokens of
+ * The golden files as the float64 reference takes them, read by the modules of `npm run verify`: rows are tokens of
  * sequences one after the other, pools have the value dimension before the key dimension, and the convolution's channels
  * are last. test/golden/README.md has the files' layouts.
  */
 import { readdirSync } from "node:fs";
 import { basename, join } from "node:path";
-import { readCausalConv } from "../../lib/cli/verify/causal-conv-files.ts";
-import { readFusedConv } from "../../lib/cli/verify/fused-conv-files.ts";
-import { readFusedGdn } from "../../lib/cli/verify/fused-gdn-files.ts";
-import { readGatedDelta } from "../../lib/cli/verify/gated-delta-files.ts";
-import { readGatedRmsNorm } from "../../lib/cli/verify/gated-rmsnorm-files.ts";
-import { GoldenFile, numbersOf, transposed } from "../../lib/cli/verify/golden-file.ts";
-import type { GoldenTensor } from "../../lib/cli/verify/golden-file.ts";
+import { readCausalConv } from "../verify/causal-conv-files.ts";
+import { readFusedConv } from "../verify/fused-conv-files.ts";
+import { readFusedGdn } from "../verify/fused-gdn-files.ts";
+import { readGatedDelta } from "../verify/gated-delta-files.ts";
+import { readGatedRmsNorm } from "../verify/gated-rmsnorm-files.ts";
+import { OpFile, numbersOf, transposed } from "../verify/op-file.ts";
+import type { OpTensor } from "../verify/op-file.ts";
 import { readLayerInputs } from "../../lib/cli/verify/layer-files.ts";
 import { openSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import type { Format } from "../reference/rounding.ts";
@@ -42,7 +42,7 @@ interface Golden {
 }
 
 /** A tensor under its own shape or another. */
-function exact(tensor: GoldenTensor, shape = tensor.shape): Reference {
+function exact(tensor: OpTensor, shape = tensor.shape): Reference {
   return reference(shape, numbersOf(tensor));
 }
 
@@ -70,7 +70,7 @@ export interface GatedDeltaGolden extends Golden {
 
 /** A `gated-delta-` file. */
 export function loadGatedDelta(path: string): GatedDeltaGolden {
-  using file = new GoldenFile(path);
+  using file = new OpFile(path);
   const data = readGatedDelta(file);
   const { sequences, tokens, keyHeads, valueHeads, keyDim, valueDim } = data;
   const rows = sequences * tokens;
@@ -110,7 +110,7 @@ export interface CausalConvGolden extends Golden {
 
 /** A `causal-conv-` file. */
 export function loadCausalConv(path: string): CausalConvGolden {
-  using file = new GoldenFile(path);
+  using file = new OpFile(path);
   const { sequences, tokens, channels, cuSeqlens, dtype, x, y, weight, stateIn, stateOut } = readCausalConv(file);
   const shape = [sequences * tokens, channels];
   return {
@@ -141,7 +141,7 @@ export interface GatedRmsNormGolden {
 
 /** A `gated-rmsnorm-` file. */
 export function loadGatedRmsNorm(path: string): GatedRmsNormGolden {
-  using file = new GoldenFile(path);
+  using file = new OpFile(path);
   const { y, z, weight, eps, out } = readGatedRmsNorm(file);
   return {
     name: nameOf(path),
@@ -171,7 +171,7 @@ export interface LayerGolden extends Golden {
 
 /** A `layer-` file. */
 export function loadLayer(path: string): LayerGolden {
-  using golden = new GoldenFile(path);
+  using golden = new OpFile(path);
   const { sequences, tokens, cuSeqlens, hidden, prefill, input, output } = readLayerInputs(golden);
   using file = openSafetensors(path);
   const prefix = "model.layers.0.linear_attn.";
@@ -211,7 +211,7 @@ export interface FusedGdnGolden {
 
 /** A `fused-gdn-` file; its layouts are the ops' own. */
 export function loadFusedGdn(path: string): FusedGdnGolden {
-  using file = new GoldenFile(path);
+  using file = new OpFile(path);
   const data = readFusedGdn(file);
   const { sequences, tokens, keyHeads, valueHeads, dim, slots } = data;
   const perHead = [sequences, tokens, valueHeads];
@@ -250,7 +250,7 @@ export interface FusedConvGolden {
 
 /** A `fused-conv-` file. */
 export function loadFusedConv(path: string): FusedConvGolden {
-  using file = new GoldenFile(path);
+  using file = new OpFile(path);
   const data = readFusedConv(file);
   const { sequences, channels, width, cells } = data;
   const cacheShape = [cells, channels, width - 1];

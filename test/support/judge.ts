@@ -1,7 +1,8 @@
 /** Expectations of results: near a float64 reference, or equal to the bit. */
 import { round } from "../reference/rounding.ts";
 import type { Format } from "../reference/rounding.ts";
-import { firstDifference, relRms } from "../../lib/cli/verify/compare.ts";
+import { relRms } from "../../lib/cli/verify/compare.ts";
+import { firstDifference } from "./difference.ts";
 
 /** The worst error of each subject as a share of its bound. */
 const worst = new Map<string, number>();

@@ -1,28 +1,12 @@
-/** How far results are from a reference, how far they may be, and whether two results have the same bits. */
+/** Distances from references, their bounds, and equality of bits. */
 
-import { encode, toFloat32, type FloatDType } from "../../tensor/dtype.ts";
+import type { FloatDType } from "../../tensor/dtype.ts";
 
 /** The largest {@link relRms} allowed, by what is compared: a float32 result of an op, a chunked one, a layer's, or one rounded to 16 bits. */
 export const bounds = { f32: 2e-6, chunked: 5e-6, layer: 5e-6, bf16: 2e-3, f16: 3e-4 } as const;
 
 /** The bound of a whole model's logits, by the dtype of activations and pages. */
 export const modelBounds: Readonly<Record<FloatDType, number>> = { f32: 2e-5, f16: 1e-2, bf16: 8e-2 };
-
-/** The bound of a result that is stored as `dtype`. */
-export function boundOf(dtype: FloatDType): number {
-  return bounds[dtype];
-}
-
-/**
- * The bound of an output that is stored as `dtype`, where it may have few elements. The bounds of 16-bit dtypes are those
- * of many numbers: of a few, rounding alone may take more. Where the reference itself loses more by being rounded, its
- * own loss is the bound, with what float32 arithmetic may add.
- */
-export function outputBound(dtype: FloatDType, reference: ArrayLike<number>): number {
-  if (dtype === "f32") return bounds.f32;
-  const loss = relRms(toFloat32(dtype, encode(dtype, reference)), reference);
-  return Number.isFinite(loss) ? Math.max(bounds[dtype], loss + bounds.f32) : bounds[dtype];
-}
 
 /**
  * ‖x − ref‖₂ / ‖ref‖₂, summed in float64. For a reference of all zeros, 0 if x is all zeros and infinity if not. NaN
@@ -42,7 +26,7 @@ export function relRms(x: ArrayLike<number>, ref: ArrayLike<number>): number {
   return Math.sqrt(error / size);
 }
 
-/** The largest |x − ref|; NaN if either has one where the other has not. */
+/** The largest |x − ref|; NaN where one side alone has a NaN. */
 export function maxAbs(x: ArrayLike<number>, ref: ArrayLike<number>): number {
   sameLength(x, ref);
   let most = 0;
@@ -59,20 +43,7 @@ function sameLength(x: ArrayLike<number>, ref: ArrayLike<number>): void {
   if (x.length !== ref.length) throw new Error(`${x.length} numbers compared with ${ref.length}`);
 }
 
-/**
- * Where two pieces of memory first differ, in bytes; undefined where they are equal to the bit. Unlike a comparison of
- * numbers this tells 0 from −0 and one NaN from another.
- */
-export function firstDifference(a: ArrayBufferView, b: ArrayBufferView): number | undefined {
-  const one = bytesOf(a);
-  const other = bytesOf(b);
-  if (Buffer.compare(one, other) === 0) return undefined;
-  const length = Math.min(one.length, other.length);
-  for (let i = 0; i < length; i++) if (one[i] !== other[i]) return i;
-  return length;
-}
-
-/** Whether two pieces of memory hold the same bits. */
+/** Whether two pieces of memory hold the same bits: 0 and −0 differ, and so do NaNs of different bits. */
 export function bitsEqual(a: ArrayBufferView, b: ArrayBufferView): boolean {
   return a.byteLength === b.byteLength && Buffer.compare(bytesOf(a), bytesOf(b)) === 0;
 }

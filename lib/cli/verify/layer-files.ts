@@ -1,14 +1,14 @@
 /**
  * `layer-*` files: a whole mixer's weights under their checkpoint names, hidden_states `[B, prefill + steps, hidden]`,
- * and output_f32, which float32 arithmetic over the stored weights gives for all tokens from an empty state. The layer
- * runs in float32, whatever dtype the weights have.
+ * and output_f32, the result of float32 arithmetic over the stored weights for all tokens from an empty state. The layer
+ * runs in float32, also with weights of 16 bits.
  */
 
 import type { Device } from "../../device/device.ts";
 import { GatedDeltaNet } from "../../layer/gated-delta-net.ts";
 import { gatedDeltaLayers } from "../../layer/layer-names.ts";
 import { bounds } from "./compare.ts";
-import type { FileKind, GoldenFile } from "./golden-file.ts";
+import type { GoldenFile } from "./golden-file.ts";
 import { checkWays, type LayerSequences } from "./layer-ways.ts";
 import type { Report } from "./report.ts";
 import { evenSeqlens } from "./schedule.ts";
@@ -24,16 +24,21 @@ export interface LayerCase extends LayerInputs {
   readonly layer: GatedDeltaNet;
 }
 
-/** The kind of these files. */
-export const layerKind: FileKind = { prefix: "layer-", op: "GatedDeltaNet", check };
+/** How the names of these files begin, and the operation that they test, for the report. */
+export const [layerPrefix, layerOp] = ["layer-", "GatedDeltaNet"] as const;
 
-function check(file: GoldenFile, device: Device, report: Report): void {
+/**
+ * Runs a file's case in every way and reports each.
+ *
+ * @throws {FileError} before anything is reported, for a file that is no such case.
+ */
+export function checkLayer(file: GoldenFile, device: Device, report: Report): void {
   const data = readLayerCase(file, device);
   using layer = data.layer;
   checkWays(layer, data, report, { output: data.output, bound: bounds.layer });
 }
 
-/** Reads everything of a file but the weights. */
+/** Reads the case of a file, without the weights. */
 export function readLayerInputs(file: GoldenFile): LayerInputs {
   const input = file.float32("hidden_states", ["B", "T", "hidden"]);
   const output = file.reference("output_f32", ["B", "T", "hidden"]);
@@ -51,7 +56,7 @@ export function readLayerInputs(file: GoldenFile): LayerInputs {
 /** Reads a file and loads its layer, which the caller disposes. */
 export function readLayerCase(file: GoldenFile, device: Device): LayerCase {
   const inputs = readLayerInputs(file);
-  const [index, ...others] = gatedDeltaLayers(file.names);
+  const [index, ...others] = gatedDeltaLayers(file.source.names);
   if (index === undefined || others.length > 0) {
     throw file.bad("the weights of one layer", index === undefined ? "none" : "several");
   }

@@ -45,7 +45,7 @@ export function expectedCases(folder: string): ExpectedCases | undefined {
   if (!existsSync(path)) return undefined;
   using file = new GoldenFile(path);
   const cases: ModelCase[] = [];
-  for (let index = 0; file.has(`prompt.${index}`); index++) cases.push(readCase(file, index));
+  for (let index = 0; file.source.has(`prompt.${index}`); index++) cases.push(readCase(file, index));
   if (cases.length === 0) throw file.bad("prompt.0, the tokens of a prompt", "none");
   return { path, cases, vocabSize: file.size("vocab") };
 }

@@ -15,15 +15,12 @@ export interface Row {
   readonly pass: boolean;
 }
 
-/** What every row of a file shares. */
+/** The columns that are equal in every row of a file. */
 export interface Subject {
   readonly file: string;
   readonly op: string;
   readonly backend: string;
 }
-
-/** How much worse than transformers' own float32 path an output may be. */
-export const peerFactor = 1.25;
 
 /** Collects the rows of one file. */
 export class Report {
@@ -53,18 +50,7 @@ export class Report {
     this.#add(way, tensor, distance(numbers(actual), numbers(expected)), 0, bitsEqual(actual, expected));
   }
 
-  /** Compares the library's distance from the reference with that of another implementation. */
-  asGoodAs(
-    way: string,
-    tensor: string,
-    actual: ArrayLike<number>,
-    peer: ArrayLike<number>,
-    reference: ArrayLike<number>,
-  ): void {
-    this.#add(way, tensor, distance(actual, reference), peerFactor * relRms(peer, reference));
-  }
-
-  /** @param also what a row must be besides within its tolerance. */
+  /** @param also a further condition of passing. */
   #add(way: string, tensor: string, { relRms, maxAbs }: Distance, tolerance: number, also = true): void {
     this.rows.push({ ...this.#subject, way, tensor, relRms, maxAbs, tolerance, pass: relRms <= tolerance && also });
   }
@@ -80,7 +66,7 @@ function distance(actual: ArrayLike<number>, reference: ArrayLike<number>): Dist
 /** How many failed checks a line names. */
 const mostNamed = 3;
 
-/** One line a file: the worst row against its bound, or what failed. */
+/** One line for a file: the worst row against its bound, or the checks that failed. */
 export function summary(path: string, rows: readonly Row[]): string {
   const ways = new Set(rows.map((row) => row.way)).size;
   const failed = rows.filter((row) => !row.pass);

@@ -2,7 +2,7 @@
 import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { UnsupportedError, describe } from "../../errors.ts";
-import { isJsonObject } from "../../checkpoint/json.ts";
+import { isRecord } from "../../checkpoint/json.ts";
 
 /** A message of a conversation. A template may read more of it than these, such as `tool_calls`. */
 export interface ChatMessage {
@@ -52,14 +52,14 @@ export function isKnownRole(role: string, source: string): boolean {
 }
 
 function checkContent(op: string, argument: string, content: unknown): void {
-  if (content === undefined || content === null || typeof content === "string" || isJsonObject(content)) return;
+  if (content === undefined || content === null || typeof content === "string" || isRecord(content)) return;
   if (!Array.isArray(content)) throw invalid(op, argument, "a text, or parts of one", content);
   for (const [i, part] of content.entries()) {
     if (typeof part === "string") continue;
-    const { type = "text", text } = isJsonObject(part) ? part : { type: undefined, text: undefined };
+    const { type = "text", text } = isRecord(part) ? part : { type: undefined, text: undefined };
     if (type === "text" && typeof text === "string") continue;
     const expected = 'a string or { type: "text", text }: the model reads text alone';
-    const received = !isJsonObject(part) ? describe(part) : type === "text" ? `a part of ${Object.keys(part).join(", ")}` : `a part of type ${describe(type)}`;
+    const received = !isRecord(part) ? describe(part) : type === "text" ? `a part of ${Object.keys(part).join(", ")}` : `a part of type ${describe(type)}`;
     throw new UnsupportedError({ op, argument: `${argument}[${i}]`, expected, received });
   }
 }

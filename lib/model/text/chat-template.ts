@@ -6,7 +6,7 @@ import { invalid } from "../../arguments/checks.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { reading } from "../../arguments/reading.ts";
 import { FileError, GatedDeltaError, describe } from "../../errors.ts";
-import { isJsonObject } from "../../checkpoint/json.ts";
+import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import { isKnownRole, plain, readMessages } from "./chat-messages.ts";
 import type { ChatMessage } from "./chat-messages.ts";
@@ -163,7 +163,7 @@ function templatesOf(op: string, path: string, value: unknown): Map<string, stri
   if (!Array.isArray(value)) throw refuse("", value);
   const found = new Map<string, string>();
   for (const [i, one] of value.entries()) {
-    const { name, template } = isJsonObject(one) ? one : ({} as JsonObject);
+    const { name, template } = isRecord(one) ? one : ({} as JsonObject);
     if (typeof name !== "string" || typeof template !== "string" || found.has(name)) throw refuse(`[${i}]`, one);
     found.set(name, template);
   }
@@ -175,7 +175,7 @@ function specialTokensOf(config: JsonObject): Record<string, string> {
   const found: Record<string, string> = {};
   for (const [key, value] of Object.entries(config)) {
     if (!key.endsWith("_token")) continue;
-    const content = isJsonObject(value) ? value["content"] : value;
+    const content = isRecord(value) ? value["content"] : value;
     if (typeof content === "string") found[key] = content;
   }
   return found;

@@ -3,7 +3,7 @@
  * Those that published models have are known to take time in proportion to the text and run in the thread, any other one in a Worker.
  */
 import { FileError } from "../../errors.ts";
-import { isJsonObject } from "../../checkpoint/json.ts";
+import { isRecord } from "../../checkpoint/json.ts";
 import { findInWorker } from "./expression-worker.ts";
 
 /** Characters of an expression; the longest published ones have some three hundred. */
@@ -102,8 +102,8 @@ export function checkExpressions(op: string, path: string, json: unknown): void 
 
 function expressionsOf(json: unknown): string[] {
   if (Array.isArray(json)) return json.flatMap(expressionsOf);
-  if (!isJsonObject(json)) return [];
-  const own = isJsonObject(json["pattern"]) ? json["pattern"]["Regex"] : undefined;
+  if (!isRecord(json)) return [];
+  const own = isRecord(json["pattern"]) ? json["pattern"]["Regex"] : undefined;
   return [...(typeof own === "string" ? [own] : []), ...expressionsOf(json["pretokenizers"]), ...expressionsOf(json["normalizers"])];
 }
 

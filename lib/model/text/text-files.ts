@@ -2,7 +2,7 @@
 import { FileError, describe } from "../../errors.ts";
 import { existsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { isJsonObject } from "../../checkpoint/json.ts";
+import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import { readWhole } from "../../checkpoint/regular-file.ts";
 
@@ -35,6 +35,6 @@ export function readObject(op: string, path: string, what: string): JsonObject |
   } catch (cause) {
     throw new FileError(path, { op, expected: `${what} in JSON`, received: cause instanceof Error ? cause.message : describe(cause), cause });
   }
-  if (isJsonObject(value)) return value;
+  if (isRecord(value)) return value;
   throw new FileError(path, { op, expected: `${what}, a JSON object`, received: describe(value) });
 }

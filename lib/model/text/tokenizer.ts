@@ -5,7 +5,7 @@ import { membersOf } from "../../arguments/members.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { asInteger, invalid, largestIndex } from "../../arguments/checks.ts";
 import { FileError, describe } from "../../errors.ts";
-import { isJsonObject } from "../../checkpoint/json.ts";
+import { isRecord } from "../../checkpoint/json.ts";
 import { bytesOfToken } from "./byte-level.ts";
 import { Detokenizer } from "./detokenizer.ts";
 import { Encoder } from "./encoder.ts";
@@ -164,7 +164,7 @@ export class Tokenizer {
 function readPieces(op: string, value: unknown): TextPiece[] {
   const expected = "a string, or an array of { text, special }";
   return asArray(op, "text", expected, value, largestIndex).map((piece, i) => {
-    const { text, special } = reading(op, `text[${i}]`, () => (isJsonObject(piece) ? { text: piece["text"], special: piece["special"] } : { text: undefined, special: undefined }));
+    const { text, special } = reading(op, `text[${i}]`, () => (isRecord(piece) ? { text: piece["text"], special: piece["special"] } : { text: undefined, special: undefined }));
     if (typeof text !== "string") throw invalid(op, `text[${i}].text`, "a string", text);
     if (typeof special !== "boolean") throw invalid(op, `text[${i}].special`, "a boolean", special);
     return { text, special };

@@ -1,6 +1,6 @@
 /** What a `tokenizer.json` says of its tokens, checked against the vocabulary of a model. */
 import { FileError, UnsupportedError, describe } from "../../errors.ts";
-import { isJsonObject } from "../../checkpoint/json.ts";
+import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import type { AddedToken } from "./added-tokens.ts";
 import { byteCharacters } from "./byte-level.ts";
@@ -37,10 +37,10 @@ export interface Vocabulary {
 export function readVocabulary(op: string, path: string, json: JsonObject, limits: VocabularyLimits): Vocabulary {
   const { model, decoder, added_tokens: addedTokens = [] } = json;
   const refuse = (expected: string, received: string) => new FileError(path, { op, expected, received });
-  if (!isJsonObject(model)) throw refuse("model: an object", describe(model));
+  if (!isRecord(model)) throw refuse("model: an object", describe(model));
   expectByteLevel(op, path, model, decoder);
   const vocab = model["vocab"];
-  if (!isJsonObject(vocab)) throw refuse("model.vocab: an object of token ids", describe(vocab));
+  if (!isRecord(vocab)) throw refuse("model.vocab: an object of token ids", describe(vocab));
   if (!Array.isArray(model["merges"])) throw refuse("model.merges: an array", describe(model["merges"]));
   if (!Array.isArray(addedTokens)) throw refuse("added_tokens: an array", describe(addedTokens));
 
@@ -61,7 +61,7 @@ export function readVocabulary(op: string, path: string, json: JsonObject, limit
   };
   for (const token in vocab) put(token, vocab[token]);
   for (const [i, one] of addedTokens.entries()) {
-    const { content, id, special: isSpecial, single_word: singleWord, lstrip, rstrip, normalized } = isJsonObject(one) ? one : ({} as JsonObject);
+    const { content, id, special: isSpecial, single_word: singleWord, lstrip, rstrip, normalized } = isRecord(one) ? one : ({} as JsonObject);
     if (typeof content !== "string" || content === "") throw refuse(`added_tokens[${i}].content: a text`, describe(content));
     if (content.length > longestAddedToken) throw refuse(`added_tokens[${i}].content: at most ${longestAddedToken} characters`, `${content.length}`);
     const known = put(content, id);
@@ -88,7 +88,7 @@ function expectByteLevel(op: string, path: string, model: JsonObject, decoder: u
   if (type !== "BPE" && !(type === undefined && "merges" in model)) {
     throw new UnsupportedError({ op, argument: `${path}: model.type`, expected: `"BPE"`, received: describe(type) });
   }
-  const found = isJsonObject(decoder) ? decoder["type"] : decoder;
+  const found = isRecord(decoder) ? decoder["type"] : decoder;
   if (found !== "ByteLevel") {
     throw new UnsupportedError({ op, argument: `${path}: decoder.type`, expected: `"ByteLevel"`, received: describe(found) });
   }

@@ -8,11 +8,11 @@ import Testing
   @Test func sizesUpToAnArrayBuffersLimit() throws {
     let fixture = try Fixture()
     var (handle, pointer): (UInt64, UnsafeMutableRawPointer?) = (7, nil)
-    for bytes in [bufferLimit + 1, 1 << 32, 1 << 63, .max] as [UInt64] {
+    for bytes in [largestBuffer + 1, 1 << 32, 1 << 63, .max] as [UInt64] {
       #expect(gd_buffer_create(fixture.device, bytes, &handle, &pointer) == GD_ERROR_SHAPE)
       #expect(LastError().argument == "bytes" && handle == 7 && pointer == nil)
     }
-    #expect(bufferLimit == 4_294_950_912)
+    #expect(largestBuffer == 4_294_950_912)
     #expect(gd_buffer_create(fixture.device, 0, &handle, &pointer) == GD_OK)
     #expect(pointer != nil && gd_buffer_release(handle) == GD_OK)
   }
@@ -30,7 +30,7 @@ import Testing
       return
     }
     #expect(linear.x.pointer == UnsafeMutableRawPointer(words.words) && linear.x.memory.isWrapped)
-    let wide = UInt64(bufferLimit)
+    let wide = UInt64(largestBuffer)
     let end = UnsafeMutableRawPointer(bitPattern: UInt.max - 63)
     #expect(gd_buffer_wrap(fixture.device, end, wide, &handle) == GD_ERROR_SHAPE)
   }

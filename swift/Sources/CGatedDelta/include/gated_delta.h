@@ -116,6 +116,7 @@ typedef uint64_t gd_handle;
 #define GD_GATE_THEN_NORM 2 /* @gate-then-norm: n(x act(z)) (Mamba-2) */
 
 #define GD_MAX_RANK 8
+#define GD_LARGEST_BUFFER 4294950912 /* bytes: the limit of an ArrayBuffer, 4 GiB, less the 16 KiB that rounding up to pages may need */
 
 /* A tensor as JavaScript knows it. buffer 0 means absent; the rest is not looked at then. Dimensions come outermost
  * first; entries beyond rank are not looked at. Lengths are below 2^31; a stride is at least 1, but those of dimensions

@@ -1,8 +1,8 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// The limit of an ArrayBuffer, less a page: JavaScript could not be shown anything larger.
-let bufferLimit: UInt64 = (4 << 30) - 16384
+/// The longest buffer, in bytes.
+let largestBuffer = UInt64(GD_LARGEST_BUFFER)
 
 @_cdecl("gd_buffer_create")
 public func createBuffer(
@@ -57,9 +57,9 @@ public func deallocateBuffer(_ pointer: UnsafeMutableRawPointer?, _ context: Uns
 }
 
 private func checkedBytes(_ bytes: UInt64) throws(Failure) -> Int {
-  guard bytes <= bufferLimit else {
+  guard bytes <= largestBuffer else {
     throw Failure(
-      .shape, argument: "bytes", expected: "at most \(bufferLimit) (4 GiB - 16 KiB)", received: "\(bytes)")
+      .shape, argument: "bytes", expected: "at most \(largestBuffer) (4 GiB - 16 KiB)", received: "\(bytes)")
   }
   return Int(bytes)
 }

@@ -3,13 +3,14 @@
  * weight · y · rsqrt(mean y² + eps) · act(z).
  */
 
-import type { Device } from "../../device/device.ts";
-import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
-import { gatedRmsNorm } from "../../ops/gated-rms-norm.ts";
-import { bounds, outputBound } from "./compare.ts";
-import type { FileKind, GoldenFile, GoldenTensor } from "./golden-file.ts";
-import type { Report } from "./report.ts";
-import { mostCalls } from "./schedule.ts";
+import type { Device } from "../../lib/device/device.ts";
+import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../lib/tensor/dtype.ts";
+import { gatedRmsNorm } from "../../lib/ops/gated-rms-norm.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
+import { outputBound } from "./op-file.ts";
+import type { FileKind, OpFile, OpTensor } from "./op-file.ts";
+import type { Report } from "../../lib/cli/verify/report.ts";
+import { mostCalls } from "../../lib/cli/verify/schedule.ts";
 
 type Elements = ArrayOfDType[FloatDType];
 
@@ -17,9 +18,9 @@ type Elements = ArrayOfDType[FloatDType];
 export interface GatedRmsNormCase {
   readonly rows: number;
   readonly length: number;
-  readonly y: GoldenTensor;
-  readonly z: GoldenTensor;
-  readonly weight: GoldenTensor;
+  readonly y: OpTensor;
+  readonly z: OpTensor;
+  readonly weight: OpTensor;
   readonly out: Float64Array;
   readonly eps: number;
   readonly activation: "silu" | "sigmoid";
@@ -28,7 +29,7 @@ export interface GatedRmsNormCase {
 /** The kind of these files. */
 export const gatedRmsNormKind: FileKind = { prefix: "gated-rmsnorm-", op: "gatedRmsNorm", check };
 
-function check(file: GoldenFile, device: Device, report: Report): void {
+function check(file: OpFile, device: Device, report: Report): void {
   const data = readGatedRmsNorm(file);
   const { rows } = data;
   const dtype = data.z.dtype;
@@ -58,7 +59,7 @@ function numbers(dtype: FloatDType, array: Elements): ArrayLike<number> {
 }
 
 /** Reads a file's case. */
-export function readGatedRmsNorm(file: GoldenFile): GatedRmsNormCase {
+export function readGatedRmsNorm(file: OpFile): GatedRmsNormCase {
   const z = file.tensor("z", ["rows", "n"]);
   return {
     z,

@@ -1,7 +1,7 @@
 /** Which slot of a pool holds each sequence's state, from call to call. */
 
-import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
-import type { Span } from "./schedule.ts";
+import type { ArrayOfDType, FloatDType } from "../../lib/tensor/dtype.ts";
+import type { Span } from "../../lib/cli/verify/schedule.ts";
 
 type Elements = ArrayOfDType[FloatDType];
 

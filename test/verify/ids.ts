@@ -1,6 +1,6 @@
-/** What the files of fused ops share: caches, ids, and which slots are written. */
+/** Caches, ids and written slots of the fused ops' files. */
 
-import type { GoldenFile } from "./golden-file.ts";
+import type { OpFile } from "./op-file.ts";
 
 /** Which slot of a cache each sequence reads and writes. */
 export interface Ids {
@@ -10,7 +10,7 @@ export interface Ids {
 }
 
 /** Reads a file's slots: ids where its `op` says so. The dimension `B` is bound. */
-export function readIds(file: GoldenFile, withIds: boolean, slots: number): Ids {
+export function readIds(file: OpFile, withIds: boolean, slots: number): Ids {
   const sequences = file.size("B");
   const rsHead = file.number("rs_head", 0, 0);
   if (!Number.isInteger(rsHead) || rsHead + sequences > slots) {

@@ -3,15 +3,14 @@
  * The state is a copy of inputs, so it is compared by its bytes.
  */
 
-import type { Device } from "../../device/device.ts";
-import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../tensor/dtype.ts";
-import { causalConv1d } from "../../ops/causal-conv1d.ts";
-import type { Tensor } from "../../tensor/tensor.ts";
-import { outputBound } from "./compare.ts";
-import { transposed } from "./golden-file.ts";
-import type { FileKind, GoldenFile, GoldenTensor } from "./golden-file.ts";
-import type { Report } from "./report.ts";
-import { cuSeqlensOf, evenSeqlens, gather, otherSchedules, pieces, rowsOf, scatter, whole, type Schedule, type Span } from "./schedule.ts";
+import type { Device } from "../../lib/device/device.ts";
+import { decodeBf16, dtypes, encode, type ArrayOfDType, type FloatDType } from "../../lib/tensor/dtype.ts";
+import { causalConv1d } from "../../lib/ops/causal-conv1d.ts";
+import type { Tensor } from "../../lib/tensor/tensor.ts";
+import { outputBound, transposed } from "./op-file.ts";
+import type { FileKind, OpFile, OpTensor } from "./op-file.ts";
+import type { Report } from "../../lib/cli/verify/report.ts";
+import { cuSeqlensOf, evenSeqlens, gather, otherSchedules, pieces, rowsOf, scatter, whole, type Schedule, type Span } from "../../lib/cli/verify/schedule.ts";
 import { Slots } from "./slots.ts";
 
 type Elements = ArrayOfDType[FloatDType];
@@ -27,10 +26,10 @@ export interface CausalConvCase {
   readonly dtype: FloatDType;
   /** `[B, T, C]`. */
   readonly x: Elements;
-  readonly weight: GoldenTensor;
-  readonly bias: GoldenTensor | undefined;
-  readonly stateIn: GoldenTensor;
-  readonly stateOut: GoldenTensor;
+  readonly weight: OpTensor;
+  readonly bias: OpTensor | undefined;
+  readonly stateIn: OpTensor;
+  readonly stateOut: OpTensor;
   /** `[B, T, C]`. */
   readonly y: Float64Array;
   readonly activation: "none" | "silu";
@@ -44,7 +43,7 @@ interface Result {
 /** The kind of these files. */
 export const causalConvKind: FileKind = { prefix: "causal-conv-", op: "causalConv1d", check };
 
-function check(file: GoldenFile, device: Device, report: Report): void {
+function check(file: OpFile, device: Device, report: Report): void {
   const data = readCausalConv(file);
   const first = whole(data.sequences, data.tokens);
   const base = run(device, data, first, data.dtype);
@@ -79,7 +78,7 @@ function numbers(dtype: FloatDType, array: Elements): ArrayLike<number> {
 }
 
 /** Reads a file's case. */
-export function readCausalConv(file: GoldenFile): CausalConvCase {
+export function readCausalConv(file: OpFile): CausalConvCase {
   const x = file.tensor("x", ["B", "C", "T"]);
   const weight = file.tensor("weight", ["C", "K"]);
   const stateIn = file.tensor("state_in", ["B", "C", "K-1"], [x.dtype, "f32"]);
@@ -94,7 +93,7 @@ export function readCausalConv(file: GoldenFile): CausalConvCase {
     dtype: x.dtype,
     x: transposed(x.data, channels, tokens),
     weight,
-    bias: file.has("bias") ? file.tensor("bias", ["C"]) : undefined,
+    bias: file.source.has("bias") ? file.tensor("bias", ["C"]) : undefined,
     stateIn,
     stateOut: file.tensor("state_out", ["B", "C", "K-1"], [stateIn.dtype]),
     y: transposed(file.reference("y_f64", ["B", "C", "T"]), channels, tokens),

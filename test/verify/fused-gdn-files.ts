@@ -4,16 +4,16 @@
  * `[K,B,Hv,S,S]`, and ids `[B]` for the op that takes them. Heads are tiled and decays logarithms, as ggml has them.
  */
 
-import type { Device } from "../../device/device.ts";
-import { gatedDelta } from "../../ops/gated-delta.ts";
-import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "../../ops/ggml.ts";
-import type { Op } from "../../ops/op.ts";
-import type { Tensor } from "../../tensor/tensor.ts";
+import type { Device } from "../../lib/device/device.ts";
+import { gatedDelta } from "../../lib/ops/gated-delta.ts";
+import { gatedDeltaNetInplace, gatedDeltaNetInplaceIds } from "../../lib/ops/ggml.ts";
+import type { Op } from "../../lib/ops/op.ts";
+import type { Tensor } from "../../lib/tensor/tensor.ts";
 import { readIds, slotsOf, untouched, type Ids } from "./ids.ts";
-import { bounds } from "./compare.ts";
-import type { FileKind, GoldenFile } from "./golden-file.ts";
-import type { Report } from "./report.ts";
-import { mostCalls } from "./schedule.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
+import type { FileKind, OpFile } from "./op-file.ts";
+import type { Report } from "../../lib/cli/verify/report.ts";
+import { mostCalls } from "../../lib/cli/verify/schedule.ts";
 
 /** One file's inputs and references. */
 export interface FusedGdnCase extends Ids {
@@ -36,7 +36,7 @@ export interface FusedGdnCase extends Ids {
   readonly snapshots: Float64Array | undefined;
 }
 
-/** What a way to run a case makes its ops of. */
+/** The tensors of a case, from which a way makes its ops. */
 interface Tensors {
   readonly q: Tensor;
   readonly k: Tensor;
@@ -59,7 +59,7 @@ interface Result {
 /** The kind of these files. */
 export const fusedGdnKind: FileKind = { prefix: "fused-gdn-", op: "gatedDeltaNetInplace", check };
 
-function check(file: GoldenFile, device: Device, report: Report): void {
+function check(file: OpFile, device: Device, report: Report): void {
   const data = readFusedGdn(file);
   const base = run(device, data, fused(data));
   judge(report, data, "fused op", base);
@@ -131,7 +131,7 @@ function judge(report: Report, data: FusedGdnCase, way: string, result: Result, 
 }
 
 /** Reads a file's case. */
-export function readFusedGdn(file: GoldenFile): FusedGdnCase {
+export function readFusedGdn(file: OpFile): FusedGdnCase {
   const q = file.float32("q", ["B", "T", "Hk", "S"]);
   const k = file.float32("k", ["B", "T", "Hk", "S"]);
   const v = file.float32("v", ["B", "T", "Hv", "S"]);
@@ -141,8 +141,8 @@ export function readFusedGdn(file: GoldenFile): FusedGdnCase {
   const count = file.number("snapshots", 1, 1);
   if (!Number.isInteger(count)) throw file.bad('metadata "snapshots" to be a whole number', `${count}`);
   // ggml's one snapshot is the final state itself, which the cache has.
-  const keeps = count > 1 || file.has("snapshots_f64");
-  const withIds = file.option("op", [[/^gated_delta_net_inplace$/, false], [/^gated_delta_net_inplace_ids$/, true]], file.has("ids"));
+  const keeps = count > 1 || file.source.has("snapshots_f64");
+  const withIds = file.option("op", [[/^gated_delta_net_inplace$/, false], [/^gated_delta_net_inplace_ids$/, true]], file.source.has("ids"));
   const slots = file.size("slots");
   return {
     sequences: file.size("B"),
@@ -166,7 +166,7 @@ export function readFusedGdn(file: GoldenFile): FusedGdnCase {
   };
 }
 
-/** @param apart whether the states go to the other memory, which then is what the cache is compared by. */
+/** @param apart whether the states go to the other memory, which is then compared in place of the cache. */
 function run(device: Device, data: FusedGdnCase, make: (tensors: Tensors) => Op[], apart = false): Result {
   const { sequences, tokens, keyHeads, valueHeads, dim, slots } = data;
   using stack = new DisposableStack();

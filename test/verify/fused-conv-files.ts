@@ -3,15 +3,15 @@
  * ids `[B]` for the op that takes them. The cache is a copy of inputs, so it is compared by its bytes.
  */
 
-import type { Device } from "../../device/device.ts";
-import { causalConv1d } from "../../ops/causal-conv1d.ts";
-import type { Op } from "../../ops/op.ts";
-import { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../ops/ggml.ts";
-import type { Tensor } from "../../tensor/tensor.ts";
+import type { Device } from "../../lib/device/device.ts";
+import { causalConv1d } from "../../lib/ops/causal-conv1d.ts";
+import type { Op } from "../../lib/ops/op.ts";
+import { ssmConvUpdateInplace, ssmConvUpdateInplaceIds } from "../../lib/ops/ggml.ts";
+import type { Tensor } from "../../lib/tensor/tensor.ts";
 import { readIds, slotsOf, type Ids } from "./ids.ts";
-import { bounds } from "./compare.ts";
-import type { FileKind, GoldenFile } from "./golden-file.ts";
-import type { Report } from "./report.ts";
+import { bounds } from "../../lib/cli/verify/compare.ts";
+import type { FileKind, OpFile } from "./op-file.ts";
+import type { Report } from "../../lib/cli/verify/report.ts";
 
 /** One file's inputs and references. */
 export interface FusedConvCase extends Ids {
@@ -27,7 +27,7 @@ export interface FusedConvCase extends Ids {
   readonly silu: boolean;
 }
 
-/** What a way to run a case makes its op of. */
+/** The tensors of a case, from which a way makes its op. */
 interface Tensors {
   readonly x: Tensor;
   readonly weight: Tensor;
@@ -40,7 +40,7 @@ interface Tensors {
 /** The kind of these files. */
 export const fusedConvKind: FileKind = { prefix: "fused-conv-", op: "ssmConvUpdateInplace", check };
 
-function check(file: GoldenFile, device: Device, report: Report): void {
+function check(file: OpFile, device: Device, report: Report): void {
   const data = readFusedConv(file);
   const base = run(device, data, fused(data));
   judge(report, data, "fused op", base);
@@ -84,11 +84,11 @@ function judge(report: Report, data: FusedConvCase, way: string, result: { outpu
 }
 
 /** Reads a file's case. */
-export function readFusedConv(file: GoldenFile): FusedConvCase {
+export function readFusedConv(file: OpFile): FusedConvCase {
   const x = file.float32("x", ["B", "C"]);
   const weight = file.float32("weight", ["C", "K"]);
   const before = file.float32("cache_before", ["cells", "C", "K-1"]);
-  const withIds = file.option("op", [[/^ssm_conv_update_inplace$/, false], [/^ssm_conv_update_inplace_ids$/, true]], file.has("ids"));
+  const withIds = file.option("op", [[/^ssm_conv_update_inplace$/, false], [/^ssm_conv_update_inplace_ids$/, true]], file.source.has("ids"));
   const cells = file.size("cells");
   return {
     sequences: file.size("B"),
@@ -105,7 +105,7 @@ export function readFusedConv(file: GoldenFile): FusedConvCase {
   };
 }
 
-/** @param apart whether the states go to the other memory, which then is what the cache is compared by. */
+/** @param apart whether the states go to the other memory, which is then compared in place of the cache. */
 function run(device: Device, data: FusedConvCase, make: (tensors: Tensors) => Op, apart = false): { output: Float32Array; cache: Float32Array } {
   const { sequences, channels, width, cells } = data;
   using x = device.tensorFrom("f32", [sequences, channels], data.x);

@@ -1,0 +1,41 @@
+/** Runs commands as programs: errors as one line on standard error, and exit statuses. */
+
+import { constants } from "node:os";
+import { GatedDeltaError } from "../errors.ts";
+import { UsageError, type Command } from "./command.ts";
+
+/** The texts that name a command to its user. */
+export interface CommandNames {
+  /** The start of every error. */
+  readonly name: string;
+  /** The command line that prints the help. */
+  readonly help: string;
+}
+
+/** Runs a command and returns its exit status: 2 for one that threw. */
+export async function runCommand(command: Command, { name, help }: CommandNames, args: readonly string[]): Promise<number> {
+  if (args.includes("--help") || args.includes("-h")) {
+    process.stdout.write(command.help);
+    return 0;
+  }
+  try {
+    return await command.run(args);
+  } catch (error) {
+    if (error instanceof UsageError) process.stderr.write(`${name}: ${error.message} (${help} describes it)\n`);
+    else if (error instanceof GatedDeltaError) process.stderr.write(`${name}: ${error.message}\n`);
+    // A mistake in this library. Its status is 2 as well, since 1 says that a check failed.
+    else process.stderr.write(`${name}: ${error instanceof Error ? error.stack : String(error)}\n`);
+    return 2;
+  }
+}
+
+/** Ends this process with the status that a function returns. */
+export async function runProgram(main: () => Promise<number>): Promise<void> {
+  // Where the reader of a pipe has ended (`… | head -1`), the command ends with the status of SIGPIPE.
+  process.stdout.on("error", (error: { readonly code?: unknown }) => {
+    if (error.code !== "EPIPE") throw error;
+    process.exit(128 + constants.signals.SIGPIPE);
+  });
+  // exitCode, not exit(), so that buffered output is written first.
+  process.exitCode = await main();
+}

@@ -1,0 +1,64 @@
+/** The command line of `verify`, in the package and in a clone: the two differ in the files that they check. */
+
+import { Device } from "../../device/device.ts";
+import { describe } from "../../errors.ts";
+import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions, print } from "../command.ts";
+import { checkFolder, isFolder } from "./folders.ts";
+import { summary, type Row } from "./report.ts";
+
+/** How the files of a command line, as opposed to its folders, are checked. */
+export interface FileChecks {
+  /** Throws a {@link UsageError} for a file that the command does not check. */
+  accept?(path: string): void;
+  /** @throws {FileError} for a file that is missing or damaged. */
+  check(path: string, device: Device): readonly Row[];
+}
+
+/** The end of the help texts. */
+export const sharedHelp = `A directory with a config.json is a checkpoint: its model or mixers run whole, split, batched,
+forked and restored, all to the same bits, and are compared with expected.safetensors where
+there is one. Models also run as sessions: among other sessions, with a cache, drafts, forks
+and files.
+
+  --backend  where to run (default: auto)
+  --threads  CPU threads to use (default: all)
+  --dtype    activations of checkpoints: f32, f16 or bf16 (default: f32)
+  --json     one JSON object a line for each file, way and tensor:
+             file, op, backend, way, tensor, relRms, maxAbs, tolerance, pass
+             (a number that is not finite is null)
+
+Exit status: 0 if everything passes, 1 if anything fails, 2 if nothing fails but a path
+could not be checked: it is damaged, not of a known kind, or the backend is not there.
+`;
+
+const verifyOptions = {
+  dtype: { type: "string", default: "f32" },
+  json: { type: "boolean", default: false },
+} as const;
+
+/** Checks the paths of a command line and returns the exit status. */
+export async function runVerify(args: readonly string[], files: FileChecks): Promise<number> {
+  const { values, positionals } = parseOptions(args, { ...deviceOptions, ...verifyOptions });
+  if (positionals.length === 0) throw new UsageError("name at least one file or directory");
+  const { dtype } = values;
+  if (dtype !== "f32" && dtype !== "f16" && dtype !== "bf16") {
+    throw new UsageError(`--dtype: expected f32, f16 or bf16, got ${describe(dtype)}`);
+  }
+  for (const path of positionals) if (!isFolder(path)) files.accept?.(path);
+  using device = Device.open(parseDeviceOptions(values));
+  if (!values.json) print(`on ${device.backend}: ${device.name}`);
+  let failed = false;
+  let bad = false;
+  for (const path of positionals) {
+    try {
+      const rows = isFolder(path) ? await checkFolder(path, device, dtype) : files.check(path, device);
+      for (const row of values.json ? rows : []) print(JSON.stringify(row));
+      if (!values.json) print(summary(path, rows));
+      failed ||= rows.some((row) => !row.pass);
+    } catch (error) {
+      process.stderr.write(`bad  ${path}: ${errorText(error).replace(`${path}: `, "")}\n`);
+      bad = true;
+    }
+  }
+  return failed ? 1 : bad ? 2 : 0;
+}

@@ -263,6 +263,15 @@ describe("states of 16 bits", () => {
     await run;
   });
 
+  test("of requests at work the first one goes on, also where there is no room for copies", async () => {
+    using model = await openTiny(device, { ...half, states: { slots: 2, dtype: "f16" }, pages: { count: 6, tokens: 4, dtype: "bf16" }, swap: 0 });
+    const answers = await Promise.all([1, 2, 3].map(async (seed) => {
+      using session = model.session().append(textOf(seed, 9));
+      return await tokensOf(session.generate({ ...all, maxTokens: 12 }));
+    }));
+    expect(answers.map(({ length }) => length)).toEqual([12, 12, 12]);
+  });
+
   test("a session from a file is copied too: its bits are the file's", async () => {
     using model = await openTiny(device, one);
     const path = files.newPath();

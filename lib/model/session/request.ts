@@ -10,6 +10,8 @@ export class Request {
   readonly whenFull: "wait" | "error";
   /** Pages that it must be able to have before it starts again: it gave way when it had one fewer. */
   floor = 0;
+  /** Whether it came before all others that wait for a step. */
+  first = false;
   /** Bytes of the copy, in the host's memory, that it begins with. */
   stored = 0;
   /** Why it can't go on: it gave way, and does not want to wait. */

@@ -169,9 +169,13 @@ export class Room {
     });
   }
 
-  /** Whether it can be given back: it is read again, or there is room for a copy. */
-  #fits({ list, holders, valid }: Holding, { stored }: Request): boolean {
+  /**
+   * Whether it can be given back: it is read again, or there is room for a copy. For the request that came first later ones at
+   * work are copied in any case: else two of them could wait for each other.
+   */
+  #fits({ list, holders, valid }: Holding, { stored, first }: Request): boolean {
     if (!valid || [...holders].every(({ rereads }) => rereads)) return true;
+    if (first && ![...holders].every(isIdle)) return true;
     return this.swap.fits(this.#bytes(list), stored);
   }
 

@@ -165,6 +165,7 @@ export class Scheduler {
   /** What the next step does. Work that can't be begun, or throws, ends here. */
   #compose(): Share[] {
     const jobs = [...this.#jobs];
+    for (const [i, { request }] of jobs.entries()) request.first = i === 0;
     // All begin before tokens are shared out: how many a prompt has left depends on what a cache knows of it.
     const begun = jobs.filter((job) => this.#tried(job, () => this.#begin(job, jobs)) === true);
     // A cache may know all that was to be read.

@@ -1,4 +1,4 @@
-/** What {@link Device}'s methods take besides tensors and ops. */
+/** Options of {@link Device}'s methods. */
 import { GatedDeltaError, describe } from "../errors.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { membersOf } from "../arguments/members.ts";
@@ -17,13 +17,13 @@ export interface DeviceOptions {
 
 /** Options of {@link Device.finish}. */
 export interface FinishOptions {
-  /** Ends the waiting; the work goes on. The promise rejects with the signal's reason. */
+  /** Ends the wait; the work continues. The promise rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
-  /** Milliseconds after which the promise rejects with a {@link TimeoutError}; the work goes on. @default Infinity */
+  /** Milliseconds after which the promise rejects with a {@link TimeoutError}; the work continues. @default Infinity */
   readonly timeoutMs?: number | undefined;
 }
 
-/** Checks the options of {@link Device.open}. The common forms don't need zod, which takes longer to load than the rest. */
+/** Checks the options of {@link Device.open}. The common forms don't need zod, which is slow to load. */
 export function asDeviceOptions(options: BackendName | DeviceOptions | undefined): {
   backend: BackendName;
   threads: number;
@@ -49,7 +49,7 @@ export function asFinishOptions(op: string, options: FinishOptions): FinishOptio
 
 const abortedOf = Object.getOwnPropertyDescriptor(AbortSignal.prototype, "aborted")!.get!;
 
-/** Whether a value is an AbortSignal: not a proxy of one and not an object that only has its prototype. */
+/** Whether a value is an AbortSignal, and not a proxy of one or an object that only has its prototype. */
 function isSignal(value: unknown): value is AbortSignal {
   try {
     abortedOf.call(value);
@@ -59,7 +59,7 @@ function isSignal(value: unknown): value is AbortSignal {
   }
 }
 
-/** Checks a time to wait; undefined is for ever. */
+/** Checks a timeout; undefined means none. */
 export function asTimeout(op: string, value: unknown): number | undefined {
   if (value === undefined) return undefined;
   if (typeof value === "number" && value >= 0) return value;

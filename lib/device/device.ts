@@ -32,18 +32,18 @@ import type { FromPointerOptions } from "../tensor/wrap.ts";
 /** Runs the ops of a pass over states. */
 export const runPass: unique symbol = Symbol("run pass");
 
-/** Brings what pools know of ended submissions up to date. */
+/** Tells pools about finished submissions. */
 export const settle: unique symbol = Symbol("settle");
 
 /**
  * A device that runs ops: the GPU through Metal, or the CPU.
  *
  * Ops are encoded, then committed as one submission; submissions run in order, without blocking the caller. `run`
- * does both. Results are there when {@link wait} or {@link finish} has returned.
+ * does both. Results are ready when {@link wait} or {@link finish} has returned.
  *
- * A device belongs to the Worker that opened it. Use one per Worker: threads are shared by all of them. When the Worker
- * ends, or when a device that was not closed is collected, pending work on memory of the library's own goes on by itself;
- * from the first submission on that uses wrapped memory, work is stopped, and what it was to write is undefined.
+ * A device belongs to the Worker that opened it. Use one per Worker; all of them share the same threads. When the Worker
+ * ends, or when a device that was not closed is garbage-collected, pending work on the library's own memory continues in
+ * the background. Work is stopped from the first submission that uses wrapped memory; its results are then undefined.
  *
  * @example
  * using device = Device.open();
@@ -68,7 +68,7 @@ export class Device implements Disposable {
   readonly isa: string;
   /** Number of CPU threads in use. */
   readonly threads: number;
-  /** Whether Metal is the emulation that stands in for it on Linux. */
+  /** Whether this is the emulated Metal of a clone on Linux. */
   readonly emulated: boolean;
 
   readonly #handle: Handle;
@@ -104,7 +104,7 @@ export class Device implements Disposable {
    *
    * @param options a backend's name, or options.
    * @throws {LibraryError} when the library can't be found or loaded.
-   * @throws {GatedDeltaError} for unknown options, or a backend that is not there.
+   * @throws {GatedDeltaError} for unknown options, or a backend that is not available.
    */
   static open(options?: BackendName | DeviceOptions): Device {
     return new Device(maker, options);
@@ -116,7 +116,7 @@ export class Device implements Disposable {
     return this.#handle;
   }
 
-  /** Tells pools which submissions have ended and how. @internal */
+  /** Tells pools which submissions have finished and how. @internal */
   [settle](): void {
     if (!this.#closed) this.#participants.settle();
   }
@@ -159,14 +159,14 @@ export class Device implements Disposable {
   }
 
   /**
-   * A tensor over memory that exists already, without a copy: a SharedArrayBuffer (or a view of one) of fixed length,
-   * or a typed array over a tensor of this device. Where the backend can't use it as it lies it is refused:
-   * the CPU backend wants a start at a multiple of 64 bytes, Metal start and length at multiples of 16384. Allocate
-   * and {@link Tensor.copyFrom} is the way for everything else.
+   * A tensor over existing memory, without a copy: a SharedArrayBuffer (or a view of one) of fixed length, or a typed
+   * array over a tensor of this device. The CPU backend needs a start at a multiple of 64 bytes; Metal needs start and
+   * length at multiples of 16384. Memory that is aligned otherwise is refused. For everything else allocate a tensor and
+   * call {@link Tensor.copyFrom}.
    *
    * The memory stays reachable until the tensor is disposed and pending work on it is done.
    *
-   * @throws {GatedDeltaError} for memory that is refused, and for less of it than the shape takes.
+   * @throws {GatedDeltaError} for memory that is refused, or too short for the shape.
    */
   wrap<D extends DType>(
     dtype: D,
@@ -178,8 +178,8 @@ export class Device implements Disposable {
 
   /**
    * As {@link wrap}, but also for ordinary ArrayBuffers and views of them. JavaScript can detach such a buffer, by
-   * transfer or postMessage, and its memory is then freed under the device: the process may crash. The caller makes
-   * sure that this does not happen before the tensor is disposed and pending work on it is done.
+   * transfer or postMessage, which frees memory that the device uses: the process may crash. Make sure that this does
+   * not happen before the tensor is disposed and pending work on it is done.
    *
    * @throws {GatedDeltaError} as {@link wrap}.
    */
@@ -197,16 +197,16 @@ export class Device implements Disposable {
    *
    * Nothing can check a raw pointer: a wrong address or length ends the process or corrupts memory.
    *
-   * @param pointer address of the first element: the CPU backend wants a multiple of 64, Metal of 16384.
-   * @param options `owner`, and `bytes`, the length of the memory; Metal wants a multiple of 16384.
-   * @throws {GatedDeltaError} where the backend can't use the memory as it lies.
+   * @param pointer address of the first element: the CPU backend needs a multiple of 64, Metal of 16384.
+   * @param options `owner`, and `bytes`, the length of the memory; Metal needs a multiple of 16384.
+   * @throws {GatedDeltaError} if the backend can't use memory with this alignment.
    */
   fromPointer<D extends DType>(dtype: D, shape: readonly number[], pointer: number, options: FromPointerOptions): Tensor<D> {
     return wrapAddress(this, dtype, shape, pointer, options);
   }
 
   /**
-   * Encodes ops and commits them as one submission, which then runs by itself.
+   * Encodes ops and commits them as one submission, which runs in the background.
    *
    * If an op is refused, nothing runs: everything encoded since the last commit is dropped.
    *
@@ -235,7 +235,7 @@ export class Device implements Disposable {
     });
   }
 
-  /** {@link run} for a pass over states, which takes part in the submission whatever its ops are. @internal */
+  /** {@link run} for a pass over states, which takes part in the submission even without ops. @internal */
   [runPass](op: string, participant: Participant, ops: readonly Op[]): number {
     this.#idle(op);
     return this.#orDiscard(() => {
@@ -246,7 +246,7 @@ export class Device implements Disposable {
   }
 
   /**
-   * Encodes an op for the next {@link submit}. If it is refused, what was encoded before stays.
+   * Encodes an op for the next {@link submit}. If it is refused, ops encoded before stay.
    *
    * @throws {GatedDeltaError} that names the argument that does not fit.
    */
@@ -256,17 +256,17 @@ export class Device implements Disposable {
   }
 
   /**
-   * Commits what was encoded as one submission.
+   * Commits the encoded ops as one submission.
    *
-   * @returns its ticket; the last one again where nothing was encoded.
-   * @throws {GatedDeltaError} of code `state` where an op belongs to a step or draft that was left; {@link discard} drops it.
+   * @returns its ticket; the last one again if nothing was encoded.
+   * @throws {GatedDeltaError} of code `state` if an op belongs to an abandoned step or draft; {@link discard} drops it.
    */
   submit(): number {
     this.#idle("device.submit");
     return this.#submit("device.submit");
   }
 
-  /** Drops what was encoded since the last commit. */
+  /** Drops the ops encoded since the last commit. */
   discard(): void {
     this.#idle("device.discard");
     nativeDevice.discard(this.#handle);
@@ -275,8 +275,8 @@ export class Device implements Disposable {
   }
 
   /**
-   * Records ops to be replayed, without running them. Everything is checked here, once; {@link Plan.run} then is a
-   * single native call.
+   * Records ops for replay, without running them. Everything is checked here, once, so that {@link Plan.run} is a single
+   * native call.
    *
    * @throws {GatedDeltaError} that names the op and the argument that do not fit; no plan is made then.
    */
@@ -292,17 +292,17 @@ export class Device implements Disposable {
   }
 
   /**
-   * Compiles what ops need before they are run for the first time, on a thread of the library's own, and resolves when it
-   * is done. The GPU's kernels are compiled at their first use otherwise, which takes from a few milliseconds to some
-   * tenths of a second each; those of the CPU always are, so that it resolves at once.
+   * Compiles the kernels of ops before their first run, on a background thread, and resolves when they are compiled.
+   * Without it the GPU's kernels are compiled at their first use, which takes from a few milliseconds to some tenths of a
+   * second each. The CPU's kernels are precompiled, so there it resolves at once.
    *
-   * Ops are recorded and checked as {@link plan} does, and nothing is run. What is compiled serves every op of the same
-   * dtypes, dims and options, of any number of tokens and sequences in a like range: prepare one decode step and one
-   * prefill of about the lengths to come.
+   * Ops are recorded and checked as {@link plan} does, and nothing is run. The kernels serve every op of the same
+   * dtypes, dims and options, with a similar number of tokens and sequences: prepare one decode step and one prefill of
+   * about the expected lengths.
    *
-   * @param build records the ops; index arrays and tensors are only looked at, and none is kept.
-   * @throws {GatedDeltaError} (as a rejection) with what `build` throws or an op refuses, with the failure of a kernel that
-   *   does not compile, and as {@link DisposedError} where the device is closed first.
+   * @param build records the ops; index arrays and tensors are checked but not kept.
+   * @throws {GatedDeltaError} (as a rejection) with the error of `build` or of an op, with the failure of a kernel that
+   *   does not compile, and as {@link DisposedError} if the device is closed first.
    * @example
    * await device.prepare((pass) => pass.gatedDeltaStep({ … }));
    */
@@ -321,12 +321,12 @@ export class Device implements Disposable {
   }
 
   /**
-   * Blocks until everything that was committed is done.
+   * Blocks until all committed work is done.
    *
-   * @param timeoutMs how long at most. @default Infinity
-   * @throws {TimeoutError} when the time is over; the work goes on.
-   * @throws {GatedDeltaError} the failure of a submission that was not reported before, with its op. Several
-   *   failures come one a call.
+   * @param timeoutMs the longest wait. @default Infinity
+   * @throws {TimeoutError} when the time is over; the work continues.
+   * @throws {GatedDeltaError} the failure of a submission that was not reported before, with its op. Each call reports
+   *   one failure.
    */
   wait(timeoutMs?: number): void {
     this.#idle("device.wait");
@@ -339,8 +339,8 @@ export class Device implements Disposable {
   }
 
   /**
-   * Resolves when everything that was committed by now is done, without blocking the event loop. While it waits it
-   * keeps the process alive.
+   * Resolves when all work committed so far is done, without blocking the event loop. It keeps the process alive while
+   * it waits.
    *
    * @throws {GatedDeltaError} (as a rejection) as {@link wait}; the signal's reason when that is aborted.
    */
@@ -356,8 +356,8 @@ export class Device implements Disposable {
   }
 
   /**
-   * Closes the device after waiting for pending work, the failures of which are not reported any more. Its tensors
-   * can still be read; its plans end. Closing again does nothing.
+   * Closes the device after waiting for pending work, whose failures are not reported. Its tensors can still be read; its
+   * plans end. Closing again does nothing.
    */
   close(): void {
     if (this.#closed) return;
@@ -404,7 +404,7 @@ export class Device implements Disposable {
     return ticket;
   }
 
-  /** Runs what encodes and commits; if it throws, everything encoded since the last commit is dropped. */
+  /** Runs a function that encodes and commits; if it throws, drops everything encoded since the last commit. */
   #orDiscard(run: () => number): number {
     try {
       return run();
@@ -427,7 +427,7 @@ export class Device implements Disposable {
     if (this.#closed) throw new DisposedError({ op, expected: "an open device", received: "a closed one" });
   }
 
-  /** Calls between the start and the end of a recording would mix with it. */
+  /** Refuses calls during a recording, which would mix with it. */
   #idle(op: string): void {
     this.#opened(op);
     if (!this.#recording) return;

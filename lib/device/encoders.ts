@@ -1,4 +1,4 @@
-/** The two things that ops are encoded into: a device's open submission, and a plan. */
+/** The two targets of encoding: a device's open submission, and a plan. */
 import { placeIndices as placeInArena, beginIndices } from "../native/index-arena.ts";
 import type { Descriptor } from "../native/descriptor.ts";
 import type { Handle } from "../native/handle.ts";
@@ -13,7 +13,7 @@ import { PlanIndices } from "./plan-indices.ts";
 import { byteOffsetOf, isTensor, storageOf } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 
-/** Puts index data that lie in a tensor into a descriptor: the native side reads them there. */
+/** Puts a tensor's index data into a descriptor; the native side reads it in place. */
 function placeIndexTensor(
   recorder: Recorder,
   descriptor: Descriptor,
@@ -26,7 +26,7 @@ function placeIndexTensor(
   descriptor.indexBuffer(at, storageOf(tensor).handle, byteOffsetOf(tensor), count);
 }
 
-/** Encodes into a device's open submission. Index data are borrowed for the call. */
+/** Encodes into a device's open submission. Index data is borrowed for the call. */
 export class DeviceRecorder implements Recorder {
   readonly device: Device;
   readonly target: Handle;
@@ -67,14 +67,14 @@ export class DeviceRecorder implements Recorder {
   }
 }
 
-/** A tensor that a plan uses, and as what. */
+/** A tensor that a plan uses, and its argument. */
 export interface PlanTensor {
   readonly op: string;
   readonly argument: string;
   readonly tensor: Tensor;
 }
 
-/** Encodes into a plan. Index arrays get a place in memory of the plan's own, which is refreshed before each replay. */
+/** Encodes into a plan. Index arrays are copied into the plan's own memory, which is refreshed before each replay. */
 export class PlanRecorder implements Recorder {
   readonly device: Device;
   readonly target: Handle;
@@ -88,7 +88,7 @@ export class PlanRecorder implements Recorder {
     this.indices = new PlanIndices(device);
   }
 
-  /** A step is over before a replay, so none takes part in a plan. */
+  /** A step ends before any replay, so none takes part in a plan. */
   join(): void {}
 
   encode(op: Op): void {

@@ -5,7 +5,7 @@ import type { OpName } from "../ops/op-kind.ts";
 import type { Op } from "../ops/op.ts";
 import { add, PassOps } from "./pass-ops.ts";
 
-/** What takes a pass's ops. */
+/** The target of a pass's ops. */
 interface Sink {
   encode(op: Op): void;
 }
@@ -13,7 +13,7 @@ interface Sink {
 /**
  * Runs `build` with a pass that encodes into `sink`, and ends the pass.
  *
- * @throws {GatedDeltaError} for a `build` that returns a promise: what it does later would be lost.
+ * @throws {GatedDeltaError} for a `build` that returns a promise: ops that it adds later would be lost.
  */
 export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void): void {
   if (typeof build !== "function") {
@@ -32,7 +32,7 @@ export function recordPass(sink: Sink, op: string, build: (pass: Pass) => void):
   try {
     const result: unknown = build(pass);
     if (types.isPromise(result)) {
-      result.catch(() => {}); // its failure is not the one to report
+      result.catch(() => {}); // report the error below instead of this rejection
       throw new GatedDeltaError("invalid-argument", {
         op,
         expected: "a synchronous function",
@@ -63,9 +63,9 @@ export class Pass extends PassOps {
   }
 
   /**
-   * Adds an op that was made before.
+   * Adds an existing op.
    *
-   * @throws {GatedDeltaError} for what is no op, and once the pass is over; in a plan, that names the argument that does not fit.
+   * @throws {GatedDeltaError} for a value that is not an op, and after the end of the pass; in a plan, that names the argument that does not fit.
    */
   encode(op: Op): void {
     if (!isOp(op)) {

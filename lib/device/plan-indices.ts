@@ -1,4 +1,4 @@
-/** The index arrays of a plan, in native memory of its own that replays read. */
+/** A plan's copies of its index arrays, in native memory that replays read. */
 import type { Device } from "./device.ts";
 import { ShapeError } from "../errors.ts";
 import { native } from "../tensor/device-handle.ts";
@@ -13,7 +13,7 @@ const chunkElements = 4096;
 
 interface Entry {
   readonly index: IndexArgument;
-  /** Where the plan keeps its copy. */
+  /** The plan's copy. */
   readonly copy: Int32Array;
 }
 
@@ -21,7 +21,7 @@ interface Entry {
 export class PlanIndices {
   readonly #device: Device;
   readonly #entries: Entry[] = [];
-  /** Places by the array that they are copies of: ops that share an array share its place. */
+  /** Places by source array: ops that share an array share its place. */
   readonly #places = new Map<unknown, { readonly handle: Handle; readonly byteOffset: number; readonly count: number }>();
   readonly #chunks: Storage[] = [];
   #used = 0;
@@ -30,7 +30,7 @@ export class PlanIndices {
     this.#device = device;
   }
 
-  /** Makes a place for index data and copies them there. */
+  /** Allocates a place for index data and copies the data there. */
   add(index: IndexArgument, data: Int32Array): { readonly handle: Handle; readonly byteOffset: number } {
     const known = this.#places.get(index.source);
     if (known?.count === index.count) return known;
@@ -46,9 +46,9 @@ export class PlanIndices {
   }
 
   /**
-   * Reads every array anew.
+   * Reads every array again.
    *
-   * @throws {GatedDeltaError} for elements that are no indices, or a length that is not the recorded one.
+   * @throws {GatedDeltaError} for elements that are not indices, or a length that differs from the recorded one.
    */
   refresh(): void {
     for (const { index, copy } of this.#entries) {
@@ -81,7 +81,7 @@ export class PlanIndices {
   }
 }
 
-/** Copies by the target's length: a source over growable memory may have another one by now. */
+/** Copies as many elements as the target has: a source over growable memory may have another length now. */
 function copyInto(target: Int32Array, source: Int32Array): void {
   for (let i = 0; i < target.length; i++) target[i] = source[i]!;
 }

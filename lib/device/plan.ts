@@ -13,34 +13,34 @@ import type { Participants } from "./participants.ts";
 import type { Submissions } from "./submissions.ts";
 import { disposals, storageOf } from "../tensor/tensor.ts";
 
-/** Records a plan; what {@link Device.plan} does. */
+/** Records a plan: implements {@link Device.plan}. */
 export let makePlan: (host: PlanHost, build: (pass: Pass) => void) => Plan;
 
-/** What {@link Plan.run} takes. */
+/** Options of {@link Plan.run}. */
 export interface PlanRunOptions {
-  /** The step whose states a plan over a placeholder reads and writes; of no other plan. */
+  /** The step whose states the replay reads and writes; only for a plan recorded with a placeholder. */
   readonly step?: object | undefined;
 }
 
 /** Whether a value is a {@link Plan}. */
 export let isPlan: (value: unknown) => value is Plan;
 
-/** What a plan needs of its device. */
+/** The parts of a device that a plan needs. */
 export interface PlanHost {
   readonly device: Device;
   readonly submissions: Submissions;
   readonly participants: Participants;
-  /** Throws where the device can't take work now. */
+  /** Throws if the device can't take work now. */
   expectIdle(op: string): void;
 }
 
 /**
  * Ops that were checked once and can be replayed with a single native call each time.
  *
- * A replay reads the tensors as they are then. Index data are read anew and checked at every replay: from the same
+ * A replay reads the current contents of the tensors. Index data is read and checked again at every replay: from the same
  * JavaScript arrays, which must keep their lengths, or from the same i32 tensors.
  *
- * A plan keeps its tensors from being collected. A plan over a tensor that was disposed refuses to run.
+ * A plan keeps its tensors from being garbage-collected. It refuses to run after one of them is disposed.
  *
  * @example
  * const slots = new Int32Array([0]);
@@ -61,9 +61,9 @@ export class Plan implements Disposable {
   readonly #handle: Handle;
   readonly #recorder: PlanRecorder;
   readonly #host: PlanHost;
-  /** Memory of the caller's that pending replays need; usually none. */
+  /** Owners of the caller's memory that pending replays need; usually none. */
   readonly #owners: readonly unknown[];
-  /** The count of disposals when all tensors were there. */
+  /** The disposal counter when all tensors were last seen alive. */
   #disposals = -1;
   #disposed = false;
   #running = false;
@@ -97,19 +97,19 @@ export class Plan implements Disposable {
   }
 
   /**
-   * Runs the plan's ops, after everything that was encoded or committed before.
+   * Runs the plan's ops, after all work that was encoded or committed before.
    *
-   * @param options `{ step }` for a plan that was recorded with a pool's placeholder: an open step of that pool, of as
-   *   many sequences. It counts as written by the replay.
+   * @param options `{ step }` for a plan that was recorded with a pool's placeholder: an open step of that pool, with the
+   *   same number of sequences. It counts as written by the replay.
    * @returns the submission's ticket.
    * @throws {DisposedError} when the plan or one of its tensors was disposed.
-   * @throws {GatedDeltaError} for index data that are out of range by now; nothing runs then.
+   * @throws {GatedDeltaError} for index data that is out of range now; nothing runs then.
    */
   run(options?: PlanRunOptions): number {
     const op = "plan.run";
     const step = options === undefined ? undefined : membersOf(op, options, ["step"], { argument: "", expected: "{ step }" }).step;
     if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
-    // Reading index arrays can run code of the caller's, which must not replay this plan half way through.
+    // Reading index arrays can run code of the caller, which must not replay this plan recursively.
     if (this.#running) throw new GatedDeltaError("state", { op, message: "this plan is being run" });
     this.#running = true;
     try {
@@ -118,7 +118,7 @@ export class Plan implements Disposable {
       this.#recorder.indices.refresh();
       if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
       this.#host.expectIdle(op);
-      entered?.expectOpen(); // reading index arrays can run code of the caller's
+      entered?.expectOpen(); // reading index arrays can run code of the caller
       const { participants, submissions } = this.#host;
       participants.expectCommittable(op);
       const ticket = runPlan(this.#handle, op);
@@ -134,7 +134,7 @@ export class Plan implements Disposable {
     }
   }
 
-  /** Throws where a tensor was disposed. The native side looks after buffers, so views are all that can have gone. */
+  /** Throws if a tensor was disposed. The native side keeps buffers alive, so only views can be gone. */
   #expectTensors(): void {
     if (this.#disposals === disposals) return;
     for (const { op, argument, tensor } of this.#recorder.tensors) {
@@ -145,7 +145,7 @@ export class Plan implements Disposable {
     this.#disposals = disposals;
   }
 
-  /** Puts the step of this replay in the placeholder's place. */
+  /** Substitutes the step of this replay for the placeholder. */
   #enter(op: string, step: unknown) {
     const { placeholder, uses } = this.#recorder.planStates;
     if (placeholder !== undefined) return placeholder.enter(op, step, uses);
@@ -154,7 +154,7 @@ export class Plan implements Disposable {
     throw new GatedDeltaError("invalid-argument", { op, argument: "step", expected, received: describe(step) });
   }
 
-  /** Ends the plan; replays that are pending still run. Doing it again does nothing. */
+  /** Ends the plan; pending replays still run. Disposing again does nothing. */
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;

@@ -1,4 +1,4 @@
-/** Ops recorded for what they need compiled; what {@link Device.prepare} does. */
+/** Compiles the kernels of recorded ops: implements {@link Device.prepare}. */
 import type { Device } from "./device.ts";
 import { PlanRecorder } from "./encoders.ts";
 import { recordPass } from "./pass.ts";
@@ -8,19 +8,19 @@ import { native } from "../tensor/device-handle.ts";
 
 /** A plan that is prepared and never run. */
 export interface Preparation {
-  /** Whether all is compiled; throws where it can't be. */
+  /** Whether all kernels are compiled. Throws if one can't be. */
   isReady(op: string): boolean;
-  /** Ends it, whether it is over or not. */
+  /** Ends it, finished or not. */
   release(): void;
 }
 
-/** Records ops and begins to compile what they need. */
+/** Records ops and starts to compile their kernels. */
 export function preparePlan(device: Device, build: (pass: Pass) => void): Preparation {
   const op = "device.prepare";
   const plan = createPlan(device[native], op);
   const recorder = new PlanRecorder(device, plan);
   const release = () => {
-    // A closed device has released its plans.
+    // A closed device has already released its plans.
     if (!device.closed) releasePlan(plan);
     recorder.indices.dispose();
   };

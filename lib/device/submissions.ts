@@ -1,33 +1,33 @@
-/** A device's submissions: which are done, which failed, and waiting for them. */
+/** A device's submissions: progress, failures, and waiting. */
 import { TimeoutError } from "../errors.ts";
 import type { Pins } from "../tensor/pins.ts";
 
 /**
- * How `finish` waits. At first it looks once a turn of the event loop, so that short work is noticed within microseconds.
- * Around the time at which the last wait was over it lets the native side wake it, in naps that are short beside what a
- * turn of an event loop may take: an engine's timers are no finer than a millisecond. Otherwise it sleeps that long
- * between looks: long work does not keep a core busy that it could use itself.
+ * How `finish` waits. At first it polls once per turn of the event loop, so that short work is noticed within
+ * microseconds. Around the duration of the last wait it naps in native waits, because timers are no finer than a
+ * millisecond; naps are short so that the event loop keeps turning. Otherwise it sleeps between polls, so that waiting
+ * for long work does not occupy a core that the work could use.
  */
 const eagerTurns = 64;
 const eagerMs = 0.25;
 const sleepMs = 1;
 const napMs = 0.25;
-/** A wait that ended in a sleep took up to a sleep too long: a sleep that begins before the naps ends before its true end. */
+/** Sleeps overshoot by up to 1 ms, so start napping 2.5 ms early. */
 const napsBeforeMs = 2.5 * sleepMs;
 const napsAfterMs = sleepMs;
 
-/** What submissions need of a device. */
+/** The parts of a device that submissions need. */
 export interface SubmissionSource {
-  /** Kept reachable while somebody awaits its work: the collection of a device ends it. */
+  /** Kept reachable while its work is awaited, because collecting a device ends it. */
   readonly device: object;
   /**
-   * [0] the low 32 bits of the number of finished submissions, [1] the number of failed ones; written by the device, and
-   * a copy once {@link Submissions.close} has run: the words are another device's after the native close.
+   * [0] the low 32 bits of the number of finished submissions, [1] the number of failed ones; written by the device.
+   * {@link Submissions.close} replaces it with a copy, because another device may use the memory after the native close.
    */
   status: Int32Array;
   /** The failure of a finished submission, or undefined. */
   failureOf(ticket: number, op: string): Error | undefined;
-  /** Blocks until a submission has finished; returns what the native call reported. */
+  /** Blocks until a submission has finished; returns the native call's error. */
   waitFor(ticket: number, timeoutMs: number | undefined, op: string): Error | "timeout" | undefined;
 }
 
@@ -37,7 +37,7 @@ export class Submissions {
   readonly #pins: Pins;
   #last = 0;
   #closed = false;
-  /** Tickets up to this one have been looked at for failures. */
+  /** Tickets up to this one have been checked for failures. */
   #examined = 0;
   /** Failures that were reported or deliberately dropped. */
   #reported = 0;
@@ -54,7 +54,7 @@ export class Submissions {
     return this.#last;
   }
 
-  /** Notes a commit, and what it must keep reachable besides what was pinned. */
+  /** Records a commit; `owners` must stay reachable until it is done, besides those pinned already. */
   committed(ticket: number, owners?: readonly unknown[]): number {
     this.#last = ticket;
     this.#pins.commit(ticket, owners);
@@ -62,16 +62,16 @@ export class Submissions {
     return ticket;
   }
 
-  /** Blocks until all that was committed is done. */
+  /** Blocks until all committed work is done. */
   wait(op: string, timeoutMs: number | undefined): void {
     const failure = this.#isFinished(this.#last) ? undefined : this.#source.waitFor(this.#last, timeoutMs, op);
     if (failure === "timeout") throw timedOut(op, timeoutMs);
     this.#report(op);
-    // A failure that belongs to no submission is that of the call itself.
+    // Otherwise the failure is that of the wait itself.
     if (failure !== undefined && !this.#isFinished(this.#last)) throw failure;
   }
 
-  /** Resolves when all that is committed now is done. */
+  /** Resolves when all work committed so far is done. */
   async finish(op: string, signal: AbortSignal | undefined, timeoutMs: number | undefined): Promise<void> {
     signal?.throwIfAborted();
     const ticket = this.#last;
@@ -80,7 +80,7 @@ export class Submissions {
     for (; !this.#isFinished(ticket); turn++) {
       const elapsed = performance.now() - start;
       if (timeoutMs !== undefined && elapsed >= timeoutMs) throw timedOut(op, timeoutMs);
-      // Both keep the process alive; a bare promise would not.
+      // setImmediate and sleep keep the process alive; a bare promise would not.
       const eager = turn < eagerTurns || elapsed < eagerMs;
       const late = elapsed - this.#lastWaitMs;
       if (eager || (late > -napsBeforeMs && late < napsAfterMs)) {
@@ -95,7 +95,7 @@ export class Submissions {
     if (!this.#closed) this.#report(op);
   }
 
-  /** Before the device is closed: waits until everything is done, and reports no failure any more. */
+  /** Waits for all work before the device is closed. Failures are not reported from then on. */
   close(): void {
     this.#closed = true;
     if (!this.#isFinished(this.#last)) this.#source.waitFor(this.#last, undefined, "device.close");
@@ -104,11 +104,11 @@ export class Submissions {
 
   readonly #isFinished = (ticket: number): boolean => ((Atomics.load(this.#source.status, 0) - ticket) | 0) >= 0;
 
-  /** Throws the first failure that was not reported yet. Costs one read where there is none. */
+  /** Throws the first unreported failure. Costs one read if there is none. */
   #report(op: string): void {
     this.#pins.release(this.#isFinished);
     const { status } = this.#source;
-    // Asked before the count of failures is read: the device counts a failure before it counts the submission.
+    // Read this before the count of failures: the device counts a failure before it counts the submission.
     const all = this.#isFinished(this.#last);
     while (Atomics.load(status, 1) !== this.#reported && this.#examined < this.#last) {
       const ticket = this.#examined + 1;
@@ -120,7 +120,7 @@ export class Submissions {
         throw failure;
       }
     }
-    // Nothing failed that was not reported: what is finished need not be looked at again.
+    // Every failure was reported, so finished submissions need no further check.
     if (!all) return;
     this.#examined = this.#last;
     this.#reported = Atomics.load(status, 1);

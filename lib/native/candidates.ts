@@ -1,4 +1,4 @@
-/** Where the native library is looked for. Nothing is loaded here. */
+/** The places to look for the native library. Nothing is loaded here. */
 import { existsSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -9,27 +9,27 @@ import { fileURLToPath } from "node:url";
  */
 export type LibrarySource = "environment" | "platform-package" | "embedded" | "build";
 
-/** One place where the library was looked for, and what came of it. */
+/** One place to look for the library, and the result. */
 export interface LibraryCandidate {
   readonly source: LibrarySource;
-  /** The file, or the name of the package that was asked for it. */
+  /** The file, or the name of the package that should contain it. */
   readonly path: string;
-  /** Why it was not used; undefined for the one that was. */
+  /** Why it was not used; undefined for the library in use. */
   readonly problem?: string | undefined;
 }
 
-/** The folder that holds this package; of no meaning where a bundler has moved this code. */
+/** The folder of this package; meaningless if a bundler has moved this code. */
 export const packageRoot: string = fileURLToPath(new URL("../../", import.meta.url));
 
-/** The package that holds the library of this platform, whether or not there is one. */
+/** The name of this platform's library package, which may not exist. */
 export const platformPackage = `@gated-delta/${process.platform}-${process.arch}`;
 
 const suffix = process.platform === "darwin" ? "dylib" : "so";
 
-/** Where Bun shows the files inside a program that it compiled. */
+/** The virtual folder of the files inside a program that Bun compiled. */
 const embeddedRoot = "/$bunfs/";
 
-/** Whether this code runs from a clone, whose library is its own build. */
+/** Whether this code runs from a clone, which builds its own library. */
 export function isClone(): boolean {
   return !packageRoot.startsWith(embeddedRoot) && existsSync(`${packageRoot}swift/Sources/CGatedDelta/exports.txt`);
 }
@@ -40,8 +40,8 @@ export function isCompiled(): boolean {
 }
 
 /**
- * Every place where the library is looked for, in order, without loading anything. A path in `GATED_DELTA_LIBRARY`
- * is the only candidate where it is set: falling back from an explicit choice would hide a mistake.
+ * Every place to look for the library, in order, without loading anything. If `GATED_DELTA_LIBRARY` is set it is the
+ * only candidate: falling back from an explicit choice would hide a mistake.
  */
 export function libraryCandidates(): LibraryCandidate[] {
   const explicit = process.env["GATED_DELTA_LIBRARY"];
@@ -61,17 +61,17 @@ function fromPlatformPackage(): LibraryCandidate {
   const exported = platformExport() as { default?: unknown } | string | undefined;
   const name = typeof exported === "object" ? exported.default : exported;
   if (typeof name !== "string") return { source: "platform-package", path: platformPackage, problem: "not installed" };
-  // A bundler that copies the library beside its output leaves a path relative to that.
+  // A bundler that copies the library next to its output leaves a path relative to the output.
   const path = isAbsolute(name) ? name : fileURLToPath(new URL(name, import.meta.url));
   const source = path.startsWith(embeddedRoot) ? "embedded" : "platform-package";
   return { source, path, problem: existsSync(path) ? undefined : "no such file" };
 }
 
 /**
- * Never called. `bun build --compile` puts the target's platform and architecture in here, so that this names a package, and a
- * compilation for a platform whose library is not installed ends with an error: what it would make could not run. Any other bundler, and
- * Bun without `--compile`, sees a name that is not known yet. It is not in a `try`, where a missing package would be let be. The error
- * shows the line, and so the comment on it.
+ * Never called. `bun build --compile` substitutes the target's platform and architecture here, so a compilation for a platform whose
+ * library is not installed ends with an error instead of making a program that cannot run. Any other bundler, and Bun without
+ * `--compile`, sees a dynamic name and ignores it. It is not in a `try`, because Bun tolerates missing packages there. The error shows
+ * the line with the comment on it.
  */
 export function wantedByCompilation(): unknown {
   if ((process.platform === "linux" && (process.arch === "x64" || process.arch === "arm64")) || (process.platform === "darwin" && process.arch === "arm64")) {
@@ -81,7 +81,7 @@ export function wantedByCompilation(): unknown {
 }
 
 /**
- * The names are literals so that a bundler can follow them, and right inside the `try`: there it lets missing ones be.
+ * The names are literals so that a bundler can follow them, and inside the `try` so that it tolerates missing packages.
  */
 function platformExport(): unknown {
   try {
@@ -96,6 +96,6 @@ function platformExport(): unknown {
         return undefined;
     }
   } catch {
-    return undefined; // not installed, as for everybody who builds from source
+    return undefined; // not installed, as in a build from source
   }
 }

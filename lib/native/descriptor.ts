@@ -1,7 +1,7 @@
 /**
- * Op descriptors: one reusable piece of memory per op, written at the generated offsets and passed to its
- * `gd_encode_*` function. Nothing that a caller supplies may run between the first write and {@link Descriptor.encode};
- * whoever fills one has read and checked everything before. Places are in words of 4 bytes.
+ * Op descriptors: one reusable block of memory per op, written at the generated offsets and passed to its
+ * `gd_encode_*` function. No code of the caller may run between the first write and {@link Descriptor.encode}, so all
+ * arguments are read and checked before. Places are in words of 4 bytes.
  */
 import { asPointer } from "./handle.ts";
 import type { Handle } from "./handle.ts";
@@ -20,7 +20,7 @@ const tensorAt = structs.gd_tensor.offsets;
 const [rankAt, shapeAt, stridesAt] = [words(tensorAt.rank), words(tensorAt.shape), words(tensorAt.strides)];
 const indexAt = structs.gd_index.offsets;
 
-/** A tensor as the boundary takes it. */
+/** A tensor packed as `gd_tensor`. */
 export function tensorWords(
   handle: Handle,
   byteOffset: number,
@@ -35,7 +35,7 @@ export function tensorWords(
   packed[rankAt] = shape.length;
   for (let axis = 0; axis < shape.length; axis++) {
     packed[shapeAt + axis] = shape[axis]!;
-    // Others lie inside 4 GiB of elements; where no step is made any number will do.
+    // The stride of a dimension of length 1 is never used, and may not fit into 32 bits.
     packed[stridesAt + axis] = shape[axis]! <= 1 ? 1 : strides[axis]!;
   }
   return packed;
@@ -59,12 +59,12 @@ export class Descriptor {
     this.#words[1] = descriptorVersion;
   }
 
-  /** A number of 32 bits, whatever they mean. */
+  /** A 32-bit number: an integer, or the bits of a float. */
   number(at: number, bits: number): void {
     this.#words[at] = bits;
   }
 
-  /** What {@link tensorWords} made. */
+  /** A tensor packed by {@link tensorWords}. */
   tensor(at: number, packed: Uint32Array): void {
     const target = this.#words;
     const rank = packed[rankAt]!;
@@ -73,28 +73,28 @@ export class Descriptor {
     for (let i = stridesAt; i < stridesAt + rank; i++) target[at + i] = packed[i]!;
   }
 
-  /** An optional tensor that is not there. */
+  /** An absent optional tensor. */
   noTensor(at: number): void {
     this.#words[at] = 0;
     this.#words[at + 1] = 0;
   }
 
-  /** Index data in a native buffer, from a byte offset on. */
+  /** Index data in a native buffer, starting at a byte offset. */
   indexBuffer(at: number, handle: Handle, byteOffset: number, count: number): void {
     this.#index(at, handle, byteOffset, 0, count);
   }
 
-  /** Index data at an address that holds until {@link encode} returns. */
+  /** Index data at an address that is valid until {@link encode} returns. */
   indexAddress(at: number, address: number, count: number): void {
     this.#index(at, 0, 0, address, count);
   }
 
-  /** Optional index data that is not there. */
+  /** Absent optional index data. */
   noIndex(at: number): void {
     this.#index(at, 0, 0, 0, 0);
   }
 
-  /** Hands the descriptor to a device or plan. */
+  /** Encodes the op into a device or plan. */
   encode(target: Handle, op: OpName): void {
     check(library()[this.#encode](asPointer(target), this.#words), op);
   }

@@ -18,7 +18,7 @@ export const backends = {
   metal: constants.GD_BACKEND_METAL,
 } as const;
 
-/** What a device says of itself. */
+/** The description of a device. */
 export interface DeviceDescription {
   readonly backend: "cpu" | "metal";
   readonly name: string;
@@ -67,23 +67,23 @@ function textAt(view: DataView<ArrayBuffer>, start: number, end: number): string
   return new TextDecoder().decode(length < 0 ? bytes : bytes.subarray(0, length));
 }
 
-/** Closes a device after its pending work, without an error: there is nothing left to do about one. */
+/** Closes a device after its pending work. Errors are ignored, because the caller can do nothing about them. */
 export function closeDevice(device: Handle): void {
   library().gd_device_close(asPointer(device));
 }
 
-/** Ends a device without waiting for its work, which is stopped where it touches memory of the caller's. */
+/** Ends a device without waiting for its work. Work on memory of the caller is stopped. */
 export function abandonDevice(device: Handle): void {
   library().gd_device_abandon(asPointer(device));
 }
 
-/** Commits what was encoded; returns the ticket. */
+/** Commits the encoded ops; returns the ticket. */
 export function commit(device: Handle, op: string): number {
   check(library().gd_commit(asPointer(device), firstOut as never), op);
   return firstResult();
 }
 
-/** Drops what was encoded since the last commit. */
+/** Drops the ops encoded since the last commit. */
 export function discard(device: Handle): void {
   library().gd_discard(asPointer(device));
 }
@@ -94,11 +94,11 @@ export function failureOf(device: Handle, ticket: number, op: string): Error | u
   return status === constants.GD_OK || status === constants.GD_PENDING ? undefined : lastError(status, op);
 }
 
-const forEver = 0xffff_ffff_ffff_ffffn;
+const noTimeout = 0xffff_ffff_ffff_ffffn;
 
 /**
- * Blocks until a submission has finished or the time is over. Returns the failure that the native side reported,
- * whether that is the submission's or the call's own, and `"timeout"` when the time was over first.
+ * Blocks until a submission has finished or the time is over. Returns the error of the submission or of the call, or
+ * `"timeout"` if the time was over first.
  */
 export function waitFor(
   device: Handle,
@@ -108,7 +108,7 @@ export function waitFor(
 ): Error | "timeout" | undefined {
   const nanoseconds =
     timeoutMs === undefined || timeoutMs === Infinity
-      ? forEver
+      ? noTimeout
       : Math.min(Math.ceil(timeoutMs * 1e6), Number.MAX_SAFE_INTEGER);
   const status = library().gd_wait(asPointer(device), ticket, nanoseconds);
   if (status === constants.GD_OK) return undefined;
@@ -127,12 +127,12 @@ export function runPlan(plan: Handle, op: string): number {
   return firstResult();
 }
 
-/** Begins to compile what a plan's ops need. */
+/** Starts to compile the kernels that a plan's ops need. */
 export function beginPreparation(plan: Handle, op: string): void {
   check(library().gd_plan_prepare(asPointer(plan)), op);
 }
 
-/** Whether that is done; throws what came of it where it failed. */
+/** Whether that compilation is done. Throws its error if it failed. */
 export function isPrepared(plan: Handle, op: string): boolean {
   const status = library().gd_plan_poll(asPointer(plan));
   if (status === constants.GD_PENDING) return false;
@@ -145,7 +145,7 @@ export function releasePlan(plan: Handle): void {
   library().gd_plan_release(asPointer(plan));
 }
 
-/** The address of memory that does not move: a view over an ArrayBuffer made as such, never a small typed array. */
+/** The address of memory that does not move. The view must lie over an explicitly made ArrayBuffer: small typed arrays move. */
 export function addressOf(view: NodeJS.TypedArray): number {
   return ptr(view);
 }

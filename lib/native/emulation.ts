@@ -1,10 +1,10 @@
-/** The emulated Metal of a clone on Linux, which `npm run emulator` builds and tests run on. */
+/** The emulated Metal of a clone on Linux, which `npm run emulator` builds for tests. */
 import { dlopen } from "bun:ffi";
 import { existsSync } from "node:fs";
 import { packageRoot } from "./candidates.ts";
 import { testSymbols } from "./layout.ts";
 
-/** The translated kernels: those that `GATED_DELTA_METAL_EMULATOR` names (none where it is empty), or the clone's. */
+/** The path of the translated kernels: `GATED_DELTA_METAL_EMULATOR` (empty for none), or the clone's build. */
 function translatedKernels(): string | undefined {
   const named = process.env["GATED_DELTA_METAL_EMULATOR"];
   if (named !== undefined) return named === "" ? undefined : named;
@@ -12,13 +12,13 @@ function translatedKernels(): string | undefined {
   return existsSync(built) ? built : undefined;
 }
 
-/** Names them to the library of a clone. A published one has no function for it, and looks for nothing itself. */
+/** Tells a clone's library where the translated kernels are. A published library has no such function and never looks for them. */
 export function emulateMetal(library: string): void {
   const kernels = translatedKernels();
   if (kernels === undefined) return;
   try {
     dlopen(library, testSymbols).symbols.gd_test_emulate(Buffer.from(`${kernels}\0`));
   } catch {
-    // a published library, which GATED_DELTA_LIBRARY may name in a clone too
+    // GATED_DELTA_LIBRARY may name a published library
   }
 }

@@ -1,20 +1,20 @@
-/** The end of a Worker, of which native code has to hear before the Worker's memory goes. */
+/** Tells native code that a Worker ends, before the Worker's memory is freed. */
 import { resolve } from "node:path";
 import { libraryInfo } from "./library-info.ts";
 
 let registered = Bun.isMainThread; // the main thread's memory lasts as long as the process
 
 /**
- * Has what this thread's devices do to memory of the Worker's own stopped when the Worker ends, however it does:
- * `worker.terminate()`, `process.exit()` in it, or nothing left to do. No JavaScript runs then, so the library is loaded
- * a second time as a Node-API module, which can register a native hook. Where that fails, the exit of the thread stops
- * the work, a moment after the memory has gone.
+ * Makes sure that this thread's devices stop using the Worker's memory when the Worker ends, by `worker.terminate()`, by
+ * `process.exit()` inside it, or by running out of work. No JavaScript runs then, so the library is loaded a second time
+ * as a Node-API module, which can register a native hook. If that fails, the exit of the thread stops the work, shortly
+ * after the memory is freed.
  */
 export function endWithEnvironment(): void {
   if (registered) return;
   registered = true;
   try {
-    process.dlopen({ exports: {} }, resolve(libraryInfo().path)); // a name without a folder would be searched for
+    process.dlopen({ exports: {} }, resolve(libraryInfo().path)); // the loader would search for a name without a folder
   } catch {
     // an engine without Node-API
   }

@@ -1,6 +1,6 @@
 /**
- * Native handles are integers below 2^53, so they are plain numbers here. They cross as `ptr` arguments, which take a
- * number as it is; `u64` costs several times as much a call.
+ * Native handles are integers below 2^53, so they are plain numbers here. They are passed as `ptr` arguments, which take
+ * a number directly; `u64` makes a call several times as expensive.
  */
 
 declare const handleBrand: unique symbol;
@@ -8,7 +8,7 @@ declare const handleBrand: unique symbol;
 /** A device, buffer or plan on the native side. */
 export type Handle = number & { readonly [handleBrand]: true };
 
-/** What bun:ffi calls a Pointer. Spelt out, so that the package's declarations compile where Bun's types are missing. */
+/** bun:ffi's Pointer, spelt out so that the package's declarations compile without Bun's types. */
 type Pointer = number & { __pointer__: null };
 
 /** A handle as the argument type of bun:ffi. */
@@ -17,8 +17,8 @@ export function asPointer(handle: Handle): Pointer {
 }
 
 /**
- * Where native functions write their results. It lies over an ArrayBuffer of its own: the storage of a small typed
- * array made directly can move under a pointer that native code holds.
+ * Native functions write their results here. It has an explicit ArrayBuffer, because the storage of a small typed array
+ * can move while native code holds a pointer to it.
  */
 const words = new Uint32Array(new ArrayBuffer(16));
 

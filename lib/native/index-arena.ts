@@ -1,14 +1,14 @@
 /**
- * Memory for the index data of one encode call. The native side reads it during the call only, and a caller's own
- * array may not be pointed at: the storage of small typed arrays moves. So index data is copied here first.
+ * Memory for the index data of one encode call, which the native side reads only during the call. Index data is copied
+ * here because the storage of a caller's small typed array can move.
  */
 import { addressOf } from "./device.ts";
 
 let words = new Int32Array(new ArrayBuffer(16384));
-let address = 0; // taken on first use: importing this module must not need the JIT that bun:ffi wants
+let address = 0; // read on first use: importing this module must not need the JIT that bun:ffi requires
 let used = 0;
 
-/** Starts the index data of a new encode call, which will need `count` elements in all. */
+/** Starts the index data of a new encode call, with `count` elements in total. */
 export function beginIndices(count: number): void {
   used = 0;
   if (count > words.length) {
@@ -19,8 +19,8 @@ export function beginIndices(count: number): void {
 }
 
 /**
- * Copies `count` elements in and returns their address, which holds until the next {@link beginIndices}. The count is
- * the one that was checked: a view of growable shared memory may have another length by now.
+ * Copies `count` elements in and returns their address, which is valid until the next {@link beginIndices}. `count` is
+ * the checked length: a view of growable shared memory may have another length now.
  */
 export function placeIndices(source: Int32Array, count: number): number {
   const at = address + used * 4;

@@ -1,5 +1,5 @@
 /**
- * Which library is in use: the public part of finding it, in a file whose declarations name no types of Bun's.
+ * Which library is in use. This public part is a file of its own, because its declarations must not name Bun's types.
  */
 import type { LibrarySource } from "./candidates.ts";
 import { loadedInfo } from "./library.ts";
@@ -12,14 +12,14 @@ export interface LibraryInfo {
   readonly source: LibrarySource;
   /** Its own version text. */
   readonly version: string;
-  /** The version of its C interface, an integer from 1 on; this package loads no other than its own. */
+  /** The version of its C interface, an integer from 1 on; this package loads only its own version. */
   readonly abiVersion: number;
 }
 
 /**
- * Loads the library if need be and says which one it is.
+ * Describes the library in use, and loads it if necessary.
  *
- * @throws {LibraryError} when none can be found or used; its message lists everything that was tried.
+ * @throws {LibraryError} if no library can be found or used; the message lists everything that was tried.
  */
 export function libraryInfo(): LibraryInfo {
   return loadedInfo();

@@ -1,8 +1,7 @@
 /**
- * Finds and loads the native library, once, on first use: importing the package must work where no library is.
+ * Finds and loads the native library, once, on first use: importing the package must work without a library.
  *
- * The library is never closed. Unloading a Swift image ends the process with a fault even when nothing calls into it
- * any more, so there is no `dlclose` here and no way to ask for one.
+ * The library is never closed, because unloading a Swift image crashes the process.
  */
 import { dlopen } from "bun:ffi";
 import { LibraryError } from "../errors.ts";
@@ -29,12 +28,12 @@ interface Loaded {
 
 let loaded: Loaded | undefined;
 
-/** The library's functions, loading it if need be. */
+/** The library's functions. Loads the library on first use. */
 export function library(): Native {
   return (loaded ??= load()).symbols;
 }
 
-/** What `libraryInfo` gives. */
+/** The result of `libraryInfo`. */
 export function loadedInfo(): LibraryInfo {
   return (loaded ??= load()).info;
 }
@@ -56,7 +55,7 @@ function load(): Loaded {
   throw new LibraryError({ message: `the native library could not be loaded; tried${list}\n${advice(tried)}` });
 }
 
-/** What whoever reads the error can do. */
+/** Advice for the reader of the error. */
 function advice(tried: readonly LibraryCandidate[]): string {
   if (tried.some(({ source }) => source === "environment")) {
     return "Name another library in GATED_DELTA_LIBRARY, or unset it to use the one that comes with the package";
@@ -67,7 +66,7 @@ function advice(tried: readonly LibraryCandidate[]): string {
   const missing = tried.some(({ problem }) => problem === "not installed");
   if (isCompiled()) {
     return missing
-      ? `This program was compiled without ${platformPackage}: install that package beside gated-delta and compile it again`
+      ? `This program was compiled without ${platformPackage}: install that package with gated-delta and compile it again`
       : "Compile this program again with gated-delta and its platform package installed in the same version";
   }
   return missing
@@ -82,7 +81,7 @@ function open({ path: found, source }: LibraryCandidate): Loaded {
   try {
     native = dlopen(path, symbols).symbols;
   } catch (error) {
-    // A library of another ABI usually lacks a symbol; say that it is stale rather than which symbol it lacks.
+    // A library with another ABI usually lacks a symbol; report the ABI instead of the symbol.
     checkAbi(abiVersionOf(path, error));
     throw error;
   }

@@ -1,4 +1,4 @@
-/** Native memory and JavaScript's view of it. */
+/** Native memory, and JavaScript's views of it. */
 import { toArrayBuffer } from "bun:ffi";
 import type { Pointer } from "bun:ffi";
 import { asPointer, firstOut, firstResult, secondOut, secondResult } from "./handle.ts";
@@ -6,7 +6,7 @@ import type { Handle } from "./handle.ts";
 import { library } from "./library.ts";
 import { check } from "./status.ts";
 
-/** The engine takes a context and a deallocator too; its type declarations do not say so yet. */
+/** Bun's type declarations lack the context and the deallocator. */
 type Adopt = (pointer: number, offset: number, bytes: number, context?: number, deallocator?: number) => ArrayBuffer;
 const adopt = toArrayBuffer as unknown as Adopt;
 
@@ -24,8 +24,8 @@ export interface NativeBuffer {
 }
 
 /**
- * Allocates zeroed memory and adopts it. The ArrayBuffer owns the handle from here on: detaching it, as its
- * collection, releases the buffer exactly once.
+ * Allocates zeroed memory and adopts it. The ArrayBuffer owns the handle: detaching or collecting it releases the buffer
+ * exactly once.
  *
  * @param bytes at least 1: the engine refuses to adopt an empty buffer.
  */
@@ -37,14 +37,14 @@ export function createBuffer(device: Handle, bytes: number, op: string): NativeB
   return { handle, memory: adopt(pointer, 0, bytes, handle, deallocatorAddress()) };
 }
 
-/** Borrows the caller's memory for a device. The view's memory must stay where it is until the handle is released. */
+/** Borrows the caller's memory for a device. The memory must not move until the handle is released. */
 export function wrapBuffer(device: Handle, view: Uint8Array<ArrayBufferLike>, op: string): Handle {
   const status = library().gd_buffer_wrap(asPointer(device), view as never, view.byteLength, firstOut as never);
   check(status, op);
   return firstResult() as Handle;
 }
 
-/** Borrows memory at an address for a device, and views it; detaching the view frees nothing. */
+/** Borrows memory at an address for a device and returns a view of it; detaching the view frees nothing. */
 export function wrapPointer(device: Handle, pointer: number, bytes: number, op: string): NativeBuffer {
   const status = library().gd_buffer_wrap(asPointer(device), pointer as Pointer, bytes, firstOut as never);
   check(status, op);

@@ -1,16 +1,16 @@
-/** The systems that there is a library for, and what is said on any other. */
+/** The systems that have a library, and the error message for all others. */
 import { CString, dlopen } from "bun:ffi";
 import { release } from "node:os";
 
-/** What decides whether a library can run here; given as values, so that every answer can be tested anywhere. */
+/** The facts that decide whether a library can run here, as values, so that tests can cover every system. */
 export interface System {
-  /** As `process.platform` has it. */
+  /** `process.platform`. */
   readonly platform: string;
-  /** As `process.arch` has it. */
+  /** `process.arch`. */
   readonly arch: string;
-  /** The version of glibc, or null where the C library is another one. */
+  /** The version of glibc, or null with another C library. */
   readonly glibc: readonly [major: number, minor: number] | null;
-  /** The kernel's release, as `os.release()` has it. */
+  /** The kernel's release: `os.release()`. */
   readonly release: string;
 }
 
@@ -29,7 +29,7 @@ export function thisSystem(): System {
   return { platform, arch, glibc: platform === "linux" ? glibcVersion() : null, release: release() };
 }
 
-/** Why no library runs on a system, in words that name it and what is supported; undefined where one does. */
+/** A message that names an unsupported system and lists the supported ones; undefined if a library runs on it. */
 export function whyUnsupported(system: System): string | undefined {
   const name = unsupportedName(system);
   return name === undefined ? undefined : `${name} is not supported: ${supported}`;
@@ -49,7 +49,7 @@ function unsupportedName({ platform, arch, glibc, release: kernel }: System): st
   return isOld ? `glibc ${glibc.join(".")}` : undefined;
 }
 
-/** The glibc of this process, null where there is none. */
+/** The version of glibc in this process, or null without glibc. */
 function glibcVersion(): [number, number] | null {
   try {
     const { symbols } = dlopen("libc.so.6", { gnu_get_libc_version: { args: [], returns: "ptr" } });
@@ -57,6 +57,6 @@ function glibcVersion(): [number, number] | null {
     const match = pointer === null ? null : /^(\d+)\.(\d+)/.exec(new CString(pointer).toString());
     return match === null ? null : [Number(match[1]), Number(match[2])];
   } catch {
-    return null; // musl's C library has another name, and none of glibc's functions
+    return null; // musl's C library has another name and lacks this function
   }
 }

@@ -3,7 +3,7 @@ import { errorFromNative } from "../errors.ts";
 import { constants, symbols } from "./layout.ts";
 import { library } from "./library.ts";
 
-/** Which text of `gd_last_error`. */
+/** The texts of `gd_last_error`, by index. */
 const message = 0;
 const opName = 1;
 const argument = 2;
@@ -17,17 +17,16 @@ const opNames: ReadonlySet<string> = new Set(
     .map((name) => name.slice("gd_encode_".length).replace(/_(.)/g, (_, letter: string) => letter.toUpperCase())),
 );
 
-/** Throws what a native call reported, unless it is GD_OK. `op` is the public name of what was called. */
+/** Throws the error of a native call unless its status is GD_OK. `op` is the public name of the call. */
 export function check(status: number, op: string): void {
   if (status !== constants.GD_OK) throw lastError(status, op);
 }
 
-/** The failure of the last native call on this thread, which returned `status`. */
+/** The error of the last native call on this thread, which returned `status`. */
 export function lastError(status: number, op: string): Error {
   const native = library();
   const text = (which: number): string => String(native.gd_last_error(which) ?? "");
-  // A failed submission or replay names the op that failed, which is more than the caller knows; other calls go by the
-  // public name of what the user called.
+  // A failed submission or replay names the op that failed; for other calls use the public name of the user's call.
   const failed = text(opName);
   return errorFromNative(
     status,

@@ -1,10 +1,10 @@
 /**
- * The library inside a compiled program, put into a file that the system's loader can open.
+ * Unpacks the library inside a compiled program into a file that the system's loader can open.
  *
- * The file is named by its content's SHA-256 and kept from one run to the next. It is opened only where nobody but this
- * user (and root) can have written it: the file and its folder are this user's, no one else may write to them, and no
- * folder above can be swapped by another user. Its content is compared with what the program holds before each use.
- * Several processes may unpack at once: each writes a file of its own, and the first to give it its name wins.
+ * The file is named by the SHA-256 of its content and kept between runs. It is opened only if no other user (except
+ * root) can have written it: the file and its folder belong to this user, no one else may write to them, and no other
+ * user can swap a folder above. Its content is compared with the program's copy before each use. Several processes may
+ * unpack at once: each writes its own temporary file, and the first to link it to the final name wins.
  */
 import { createHash } from "node:crypto";
 import {
@@ -29,7 +29,7 @@ import { cacheFolders, isOwnFolder, userId, writableByOthers } from "./cache-fol
  * Puts the content of a file inside the program at a path that can be loaded, and returns that path.
  *
  * @param embedded the file's path inside the program.
- * @throws what the file system says when no folder can be written at all.
+ * @throws the file system's error when no folder can be written at all.
  */
 export function unpackLibrary(embedded: string, env: Readonly<Record<string, string | undefined>> = process.env): string {
   const bytes = readFileSync(embedded);
@@ -39,7 +39,7 @@ export function unpackLibrary(embedded: string, env: Readonly<Record<string, str
     const path = join(folder, "libraries", name);
     if (unpackInto(path, bytes, hash)) return realpathSync(path);
   }
-  // Nowhere to keep it: a new folder that is this process's own.
+  // No folder to keep it in: use a temporary folder of this process.
   const folder = mkdtempSync(join(tmpdir(), "gated-delta-"));
   process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
   const path = join(folder, name);
@@ -58,9 +58,9 @@ function unpackInto(path: string, bytes: Uint8Array, hash: string): boolean {
     try {
       writeWhole(temporary, bytes);
       try {
-        linkSync(temporary, path); // the first one to come stays
+        linkSync(temporary, path); // fails if another process was first
       } catch (error) {
-        // Another process was first; or there is a damaged file, which this replaces; or the file system has no links.
+        // Another process was first, or the file there is damaged and is replaced, or the file system has no links.
         if ((error as NodeJS.ErrnoException).code !== "EEXIST" || !isOwnFile(path, bytes.length, hash)) {
           renameSync(temporary, path);
         }
@@ -70,11 +70,11 @@ function unpackInto(path: string, bytes: Uint8Array, hash: string): boolean {
     }
     return isOwnFile(path, bytes.length, hash);
   } catch {
-    return false; // read-only, full, not ours: another place may do
+    return false; // read-only, full or another user's: try the next folder
   }
 }
 
-/** Writes a new file, for this user alone, and has the disk keep it before it gets its name. */
+/** Writes a new file for this user only, and syncs it before it is renamed. */
 function writeWhole(path: string, bytes: Uint8Array): void {
   const file = openSync(path, "wx", 0o500);
   try {

@@ -22,8 +22,8 @@ export interface AddArguments {
  * All three may be strided views with free token and head strides. `out` may be `a` or `b` itself, the same elements in
  * the same layout; otherwise it overlaps neither.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(add({ a: residual, b: out, out: residual }));
  * @see He, Zhang, Ren, Sun, [Deep Residual Learning for Image Recognition](https://arxiv.org/abs/1512.03385), 2015, for residual connections

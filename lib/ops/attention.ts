@@ -30,11 +30,11 @@ export interface AttentionArguments {
   /** Row offsets `[sequences + 1]`, from 0, not decreasing, the last at most tokens. @default [0, tokens]: one sequence */
   readonly cuSeqlens?: Indices | undefined;
   /**
-   * `[sequences · pagesPerSequence]`, the rows of sequence after sequence: entry p of a row is the page of tokens
-   * p · pageTokens and up. Entries beyond those that pastTokens and the new tokens need are not looked at.
+   * `[sequences · pagesPerSequence]`, one row after another for each sequence: entry p of a row is the page of tokens
+   * p · pageTokens and up. Entries beyond those for pastTokens and the new tokens are ignored.
    */
   readonly pageTable: Indices;
-  /** `[sequences]`: how many tokens of each sequence the pages hold already. */
+  /** `[sequences]`: how many tokens of each sequence the pages already hold. */
   readonly pastTokens: Indices;
   /** `[tokens]`: the position that each token is rotated by, 0 and up. @default pastTokens[s] + index in the call */
   readonly positions?: Indices | undefined;
@@ -46,7 +46,7 @@ export interface AttentionArguments {
   readonly weightForm?: WeightForm | undefined;
   /** Added to the mean square. @default 1e-6 */
   readonly normEps?: number | undefined;
-  /** What queries are multiplied by. @default headDim^−½ */
+  /** Factor of the queries. @default headDim^−½ */
   readonly scale?: number | undefined;
 }
 
@@ -68,16 +68,16 @@ export interface AttentionArguments {
  * so that positions of any length are exact. Token t of sequence s lies at row t mod pageTokens of page
  * `pageTable[s, ⌊t / pageTokens⌋]`.
  *
- * A row's bits depend on its own query, keys and values only: not on threads, on the other sequences, on how a prompt is
- * cut into calls, on the size of pages or on where they lie. A page that a sequence writes to is in use once in the whole
- * call; pages that are only read may be shared. To fork a sequence share its full pages and copy its last one
- * ({@link copySlots}, with a page as a slot).
+ * A row's bits depend only on its own query, keys and values: not on threads, other sequences, the split of a prompt into
+ * calls, or the size and place of pages. A page that a sequence writes to may be used only once in the whole call; pages
+ * that are only read may be shared. To fork a sequence, share its full pages and copy its last one ({@link copySlots},
+ * with a page as a slot).
  *
  * `query`, `key`, `value`, `gate` and `out` may be strided views with free token and head strides, so that query and gate
  * can be halves of one projection's heads; `out` and the pages overlap nothing.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(attention({ query, key, value, keyPages, valuePages, out, pageTable: [3, 1], pastTokens: [20] }));
  * @see `Qwen3_5Attention` (transformers, `modeling_qwen3_5.py`)

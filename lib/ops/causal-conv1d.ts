@@ -18,7 +18,7 @@ export interface CausalConv1dArguments extends RaggedArguments, KeptStateArgumen
    * Without it every sequence starts from zeros and drops its final state.
    */
   readonly state?: Tensor | undefined;
-  /** The layer's states in a pass over a {@link StatePool}, in place of `state`, the slots and what is kept on the way. */
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state`, the slots and kept states. */
   readonly states?: LayerStates | undefined;
   /** Written: `[tokens, channels]`, the activation dtype or f32. */
   readonly out: Tensor;
@@ -39,8 +39,8 @@ export interface CausalConv1dArguments extends RaggedArguments, KeptStateArgumen
  * `x` and `out` may be strided views with a free token stride; `out` overlaps nothing. Every read sees the pool as it
  * was before the op.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(causalConv1d({ x, weight, state, out })); // one sequence, slot 0, SiLU
  * @see Gu, Dao, [Mamba: Linear-Time Sequence Modeling with Selective State Spaces](https://arxiv.org/abs/2312.00752), 2023

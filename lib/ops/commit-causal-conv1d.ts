@@ -5,22 +5,22 @@ import type { CommitArguments } from "./state-arguments.ts";
 
 /** Arguments of {@link commitCausalConv1d}. */
 export interface CommitCausalConv1dArguments extends CommitArguments {
-  /** `[tokens, channels]`, f32, f16 or bf16: the verified call's input, as it was. */
+  /** `[tokens, channels]`, f32, f16 or bf16: the verified call's input, unchanged. */
   readonly x: Tensor;
-  /** Read and written in place: `[slots, channels, width − 1]`, x's dtype or f32, contiguous, oldest first. `states` stands in place of it. */
+  /** Read and written in place: `[slots, channels, width − 1]`, x's dtype or f32, contiguous, oldest first; `states` may be given in place of it. */
   readonly state?: Tensor | undefined;
 }
 
 /**
- * {@link commitGatedDelta} for the convolution, whose record is its own input. For sequence s with n = `counts[s]`, row i of
- * (old state ‖ x) being counted from 0, the new state is, without rounding,
+ * {@link commitGatedDelta} for the convolution, whose record is its own input. For sequence s with n = `counts[s]`, and rows
+ * of (old state ‖ x) counted from 0, the new state is, without rounding,
  *
  * ```math
  * state_j \leftarrow (state \,\|\, x)_{n + j}, \qquad 0 \le j < width - 1
  * ```
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(commitCausalConv1d({ x, state, cuSeqlens: [0, 5], readSlots: [3], counts: [2] }));
  * @see {@link causalConv1d}, whose state this is; Gu, Dao, [Mamba](https://arxiv.org/abs/2312.00752), 2023

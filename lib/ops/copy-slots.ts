@@ -9,21 +9,21 @@ export interface CopySlotsArguments {
   readonly pool: Tensor;
   /** The slot that each copy reads; −1 stands for zeros. */
   readonly readSlots: Indices;
-  /** The slot that each copy writes, as many as are read, each at most once; −1 skips the copy. */
+  /** The slot that each copy writes, as many as `readSlots`, each at most once; −1 skips the copy. */
   readonly writeSlots: Indices;
 }
 
 /**
- * Copies or zeroes whole slots of a pool, without rounding, each as the slot read was before the op:
+ * Copies or zeroes whole slots of a pool, without rounding. Every slot is read as it was before the op:
  *
  * ```math
  * pool_{writeSlots_i} \leftarrow pool_{readSlots_i}
  * ```
  *
- * Zeros are stored, so what a slot held before, NaN included, is gone.
+ * Zeros are stored, not multiplied, so a NaN in the slot does not survive.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(copySlots({ pool: state, readSlots: [0, 1], writeSlots: [1, 0] })); // swap
  * @see `s_copy` (llama.cpp, `src/llama-memory-recurrent.cpp`), a gather of recurrent states, here in place

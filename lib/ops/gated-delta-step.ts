@@ -6,14 +6,14 @@ import type { Op } from "./op.ts";
 import type { GateTensors, RecurrenceOptions } from "./recurrence-arguments.ts";
 import type { RaggedArguments } from "./state-arguments.ts";
 
-/** Arguments of {@link gatedDeltaStep}; those of its parts, with one token a sequence. The slots are those of both pools. */
+/** Arguments of {@link gatedDeltaStep}: those of its parts, with one token per sequence. The slots apply to both pools. */
 export interface GatedDeltaStepArguments extends RecurrenceOptions, GateTensors, Omit<RaggedArguments, "cuSeqlens"> {
   /**
    * `[sequences, channels]`, f32, f16 or bf16: the activation dtype. channels = 2·keyHeads·keyDim +
    * valueHeads·valueDim, laid out query ‖ key ‖ value.
    */
   readonly x: Tensor;
-  /** Number of key heads, which the shape of `x` alone does not tell. */
+  /** Number of key heads, which the shape of `x` does not determine. */
   readonly keyHeads: number;
   /** `[channels, width]`, any float dtype, contiguous. width is 2..9. */
   readonly convWeight: Tensor;
@@ -47,8 +47,8 @@ export interface GatedDeltaStepArguments extends RecurrenceOptions, GateTensors,
 /**
  * One decode token of each sequence through the whole mixer core at once: {@link causalConv1d}, the gates, query and
  * key norm, {@link gatedDelta} and {@link gatedRmsNorm}, with the bits of that chain of ops. The convolution's output
- * is rounded to the activation dtype, as in the chain, and nothing else is before the final store. With the functions of
- * these ops:
+ * is rounded to the activation dtype, as in the chain; nothing else is rounded before the final store. With the functions
+ * of these ops:
  *
  * ```math
  * \begin{aligned}
@@ -58,10 +58,10 @@ export interface GatedDeltaStepArguments extends RecurrenceOptions, GateTensors,
  * \end{aligned}
  * ```
  *
- * With read slot = write slot it is one dispatch and moves each state once.
+ * If read and write slots are equal it is one dispatch and moves each state once.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(gatedDeltaStep({
  *   x, keyHeads: 16, convWeight, convState, gate: a, beta: b, aLog, dtBias, state,

@@ -21,17 +21,17 @@ export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors, Rag
    * sequence starts from zero and drops its final state.
    */
   readonly state?: Tensor | undefined;
-  /** The layer's states in a pass over a {@link StatePool}, in place of `state`, the slots and what is kept on the way. */
+  /** The layer's states in a pass over a {@link StatePool}, in place of `state`, the slots and kept states. */
   readonly states?: LayerStates | undefined;
   /**
-   * Written: what {@link commitGatedDelta} needs to bring the states forward by as many of these tokens as turn out to
-   * be right. Not with the chunked algorithm. @default none
+   * Written: the records from which {@link commitGatedDelta} advances the states by the accepted tokens. Not with the
+   * chunked algorithm. @default none
    */
   readonly records?: DeltaRecords | undefined;
   /**
-   * `chunked` is the faster one over many tokens, within its own tolerance, and never chosen by itself. With f32 states,
-   * calls that end at multiples of 16 tokens of a sequence have the bits of one call. On the CPU a checkpoint or a
-   * snapshot changes no other bit; on Metal a chunk ends where a state is stored, and bits may change from there on.
+   * `chunked` is faster over many tokens and has its own tolerance; `auto` never chooses it. With f32 states, calls that
+   * end at multiples of 16 tokens of a sequence have the bits of one call. On the CPU a checkpoint or a snapshot changes
+   * no other bit; on Metal a chunk ends where a state is stored, and bits may change from there on.
    * @default "auto"
    */
   readonly algorithm?: Algorithm | undefined;
@@ -58,8 +58,8 @@ export interface GatedDeltaArguments extends RecurrenceOptions, GateTensors, Rag
  *
  * Every read sees the pool as it was before the op, so slots may be swapped, rotated or fanned out.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(gatedDelta({ query, key, value, gate, beta, state, out, gateForm: "log", qkNorm: "l2" }));
  * device.wait();

@@ -34,8 +34,8 @@ export interface GatedRmsNormArguments {
  * `x`, `z` and `out` may be strided views with free token and head strides; `out` overlaps nothing. Rows may have
  * any length.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(gatedRmsNorm({ x: attention, z, weight, out, activation: "sigmoid" }));
  * @see Zhang, Sennrich, [Root Mean Square Layer Normalization](https://arxiv.org/abs/1910.07467), 2019

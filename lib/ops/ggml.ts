@@ -39,7 +39,7 @@ export interface GatedDeltaNetInplaceArguments extends GatedDeltaNetArguments {
 
 /** Which slots a form with ids reads and writes. */
 export interface IdsArguments {
-  /** `[B]`: the slot that each sequence reads; −1 starts from zero, by store, so that a slot's old NaN can't survive. */
+  /** `[B]`: the slot that each sequence reads; −1 starts from stored zeros, so that an old NaN in a slot can't survive. */
   readonly ids: Indices;
   /** Sequence s writes slot rsHead + s. */
   readonly rsHead: number;
@@ -92,8 +92,8 @@ export interface SsmConvUpdateInplaceIdsArguments extends SsmConvUpdateArguments
  *
  * State s of `state` becomes state s of `stateDst`.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(gatedDeltaNetInplace({ q, k, v, gate, beta, state, stateDst: state, out }));
  * @see `ggml_gated_delta_net` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`)
@@ -109,10 +109,10 @@ export function gatedDeltaNetInplace(args: GatedDeltaNetInplaceArguments): Op {
  * cache_{rsHead + s} \leftarrow gatedDeltaNet(cache_{ids_s})
  * ```
  *
- * Every read sees the cache as it was before the op, so ids may swap, rotate or fan out, inside the written slots or outside.
+ * Every read sees the cache as it was before the op, so ids may swap, rotate or fan out, within the written slots or outside.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(gatedDeltaNetInplaceIds({ q, k, v, gate, beta, cache, ids: [1, 0], rsHead: 0, out })); // swap
  * @see `ggml_gated_delta_net` with its state gathered by ids (llama.cpp, `src/models/delta-net-base.cpp`)
@@ -129,8 +129,8 @@ export function gatedDeltaNetInplaceIds(args: GatedDeltaNetInplaceIdsArguments):
  * out_c = act\Big(weight_{c,K-1} \, x_c + \sum_{j=0}^{K-2} weight_{c,j} \, state_{c,j}\Big)
  * ```
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(ssmConvUpdateInplace({ convStates, convStateDst: convStates, weight, x, silu: true, out }));
  * @see `ggml_ssm_conv` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`)
@@ -149,8 +149,8 @@ export function ssmConvUpdateInplace(args: SsmConvUpdateInplaceArguments): Op {
  *
  * Every read sees the cache as it was before the op.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(ssmConvUpdateInplaceIds({ convCache, ids: [2, 2], rsHead: 0, weight, x, silu: true, out })); // fan-out
  * @see `ggml_ssm_conv` (ggml, `src/ggml.c` and `src/ggml-cpu/ops.cpp`), with its states gathered by ids

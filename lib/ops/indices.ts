@@ -1,4 +1,4 @@
-/** Index data: cuSeqlens and slots, as callers pass them. */
+/** Index data that callers pass: cuSeqlens, slots and ids. */
 import { BoundsError, DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { asArray } from "../arguments/reading.ts";
 import { isTensor } from "../tensor/tensor.ts";
@@ -7,11 +7,11 @@ import type { IndexArgument } from "./recorder.ts";
 
 /**
  * Integers within i32: slots, or the row offsets of a ragged batch. They are read when the op is encoded, and again
- * each time that a plan runs; changing them afterwards has no effect on what was encoded. An Int32Array is the fast form.
+ * each time that a plan runs; later changes do not affect encoded ops. An Int32Array is fastest.
  */
 export type Indices = Int32Array | readonly number[] | Tensor<"i32">;
 
-/** Index data as it was read. */
+/** Index data that was read. */
 export interface IndexData extends IndexArgument {
   readonly elements: Int32Array | Tensor<"i32">;
 }
@@ -20,15 +20,15 @@ const typedArray = Object.getPrototypeOf(Int32Array.prototype) as object;
 const kindOf = Object.getOwnPropertyDescriptor(typedArray, Symbol.toStringTag)!.get!;
 const lengthOf = Object.getOwnPropertyDescriptor(typedArray, "length")!.get!;
 
-/** Whether a value is an Int32Array: not an object that only says so, but also one of another realm. */
+/** Whether a value is an Int32Array, of this realm or another; lookalikes are not. */
 function isInt32Array(value: unknown): value is Int32Array {
   return kindOf.call(value) === "Int32Array";
 }
 
 /**
- * Reads index data. What a caller's array does while it is read (proxies, getters) happens here and only here.
+ * Reads index data. Only here can a caller's array run code (proxies, getters).
  *
- * @returns undefined where `source` is.
+ * @returns undefined if `source` is.
  */
 export function readIndices(op: string, argument: string, source: Indices | undefined): IndexData | undefined {
   if (source === undefined) return undefined;
@@ -59,10 +59,10 @@ export function readElements(op: string, argument: string, source: Indices): Int
   return integers;
 }
 
-/** The longest JavaScript array of index data. Longer batches are no use, and a mistake should not take for ever. */
+/** The longest JavaScript array of index data, so that a mistaken length does not take for ever. */
 const longestArray = 2 ** 24;
 
-/** What index data may be. */
+/** The accepted forms of index data. */
 export const indicesText = "an Int32Array, an array of integers or an i32 tensor";
 
 function asI32(op: string, argument: string, index: number, value: unknown): number {

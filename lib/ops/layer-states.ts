@@ -1,4 +1,4 @@
-/** The `states` argument of ops: what a step, a draft or a placeholder of a StatePool gives for one layer. */
+/** The `states` argument of ops: one layer's states in a step, a draft or a placeholder of a StatePool. */
 import { invalid } from "../arguments/checks.ts";
 import { ShapeError } from "../errors.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -8,25 +8,25 @@ import type { CheckpointArguments } from "./state-arguments.ts";
 import type { Recorder } from "./recorder.ts";
 import type { DeltaRecords } from "./recurrence-arguments.ts";
 
-/** The two kinds of state that a layer has: the recurrence's (`state`) and the convolution's (`conv`). */
+/** A layer's two kinds of state: the recurrence's (`state`) and the convolution's (`conv`). */
 export type StateKind = "state" | "conv";
 
-/** What an op does with a layer's states. */
+/** How an op uses a layer's states. */
 export interface StateUse {
   readonly op: string;
-  /** The kinds that it reads and writes. */
+  /** The kinds of state that it reads and writes. */
   readonly kinds: readonly StateKind[];
   /** Whether it keeps a draft's records, as ops over several tokens do. */
   readonly drafts: boolean;
-  /** The convolution's input, where the op has one; a draft's record of the convolution. */
+  /** The convolution's input, if the op has one: a draft's record of the convolution. */
   readonly x?: Tensor | undefined;
-  /** Whether the gates are per key dimension, where the op has gates. */
+  /** Whether the gates are per key dimension, if the op has gates. */
   readonly perKey?: boolean | undefined;
-  /** Which key head serves which value head, where the op has heads. */
+  /** Which key head serves which value head, if the op has heads. */
   readonly headMap?: HeadMap | undefined;
 }
 
-/** The tensors and slots that stand behind a `states` argument. */
+/** The tensors and slots that a `states` argument supplies. */
 export interface BoundStates {
   /** `[slots, valueHeads, valueDim, keyDim]` */
   readonly state?: Tensor | undefined;
@@ -34,29 +34,29 @@ export interface BoundStates {
   readonly convState?: Tensor | undefined;
   readonly readSlots: Int32Array;
   readonly writeSlots: Int32Array;
-  /** Of a draft, which fixes how many tokens each sequence has. */
+  /** Set by a draft, which fixes the number of tokens of each sequence. */
   readonly cuSeqlens?: Indices | undefined;
   readonly checkpoints?: CheckpointArguments | undefined;
   readonly snapshotSlots?: Indices | undefined;
   readonly records?: DeltaRecords | undefined;
 }
 
-/** Gives the tensors and slots for an op; throws where the pool or the pass does not have what the op needs. */
+/** Returns the tensors and slots for an op; throws if the pool or the pass lacks something that the op needs. */
 export const bind: unique symbol = Symbol("bind");
 /** Throws unless an op may be encoded with these states now. */
 export const admit: unique symbol = Symbol("admit");
-/** Notes that the op was encoded. */
+/** Records that the op was encoded. */
 export const encoded: unique symbol = Symbol("encoded");
 
 /** Whether a value is a {@link LayerStates}. */
 export let isLayerStates: (value: unknown) => value is LayerStates;
 
 /**
- * The states of one layer in one forward pass, as ops take them in `states`: `step.layer(i)`, `draft.layer(i)` or
- * `placeholder.layer(i)`. An op that is encoded with it counts as having written the layer's state of its kind.
+ * The states of one layer in one forward pass, for the `states` argument of ops: `step.layer(i)`, `draft.layer(i)` or
+ * `placeholder.layer(i)`. An op that is encoded with it counts as a write of the layer's state of its kind.
  */
 export abstract class LayerStates {
-  /** Tells these objects from any that only have their prototype. */
+  /** Distinguishes these objects from others with the same prototype. */
   readonly #made = true;
 
   static {
@@ -71,7 +71,7 @@ export abstract class LayerStates {
   abstract [encoded](use: StateUse, recorder: Recorder): void;
 }
 
-/** The row offsets of an op over several tokens: a draft has its own, and takes no others; several sequences need some. */
+/** The row offsets of an op over several tokens. A draft has its own and takes no others; several sequences require them. */
 export function withDraft(op: string, bound: BoundStates | undefined, cuSeqlens: Indices | undefined): Indices | undefined {
   if (bound?.cuSeqlens === undefined) {
     const sequences = bound === undefined ? 1 : bound.readSlots.length;
@@ -79,11 +79,11 @@ export function withDraft(op: string, bound: BoundStates | undefined, cuSeqlens:
     const expected = `${sequences + 1} row offsets, for the ${sequences} sequences of the step`;
     throw new ShapeError({ op, argument: "cuSeqlens", expected, received: "none" });
   }
-  if (cuSeqlens !== undefined) throw invalid(op, "cuSeqlens", "nothing with the states of a draft, which has its own", cuSeqlens);
+  if (cuSeqlens !== undefined) throw invalid(op, "cuSeqlens", "nothing: a draft has its own row offsets", cuSeqlens);
   return bound.cuSeqlens;
 }
 
-/** A `states` argument with what it gives. */
+/** A `states` argument with the tensors and slots that it supplies. */
 export interface GivenStates {
   readonly layer: LayerStates;
   readonly use: StateUse;
@@ -93,7 +93,7 @@ export interface GivenStates {
 /** Takes the `states` argument of an op. */
 export function bindStates(value: unknown, use: StateUse): GivenStates {
   if (!isLayerStates(value)) {
-    throw invalid(use.op, "states", "what step.layer(i) or draft.layer(i) gives", value);
+    throw invalid(use.op, "states", "the result of step.layer(i) or draft.layer(i)", value);
   }
   return { layer: value, use, bound: value[bind](use) };
 }

@@ -1,4 +1,4 @@
-/** The generated table of each op's arguments, laid out for the code that reads and encodes them. */
+/** The generated tables of the ops' arguments, arranged for reading and encoding. */
 import { Descriptor } from "../native/descriptor.ts";
 import type { OpName } from "../native/descriptor.ts";
 import { ops } from "../native/ops.ts";
@@ -6,12 +6,12 @@ import type { BoundStates, StateKind } from "./layer-states.ts";
 
 export type { OpName } from "../native/descriptor.ts";
 
-/** One argument, as the table has it. `key` is the property that holds it. */
+/** One argument of the table. `key` is the property that holds it. */
 export type Argument = {
   readonly name: string;
   readonly key: string;
   readonly optional: boolean;
-  /** What `states` gives in its place; undefined where the two have nothing to do with each other. */
+  /** The member of `states` that supplies it; undefined if `states` does not concern it. */
   readonly bound?: keyof BoundStates | "nothing" | undefined;
 } & (
   | { readonly kind: "tensor" | "indices" | "boolean" }
@@ -22,13 +22,13 @@ export type Argument = {
   | { readonly kind: "states"; readonly kinds: readonly StateKind[]; readonly drafts: boolean }
 );
 
-/** Where an argument goes, in words from the descriptor's start. */
+/** An argument's place in the descriptor, in words from its start. */
 export interface Place {
   readonly name: string;
   readonly at: number;
 }
 
-/** What reading and encoding need of one op. The lists are in the order in which arguments are read. */
+/** One op's arguments for reading and encoding. Lists are in the order in which arguments are read. */
 export interface OpKind {
   readonly name: OpName;
   readonly arguments: readonly Argument[];
@@ -36,7 +36,7 @@ export interface OpKind {
   readonly tensors: readonly Place[];
   readonly indices: readonly Place[];
   readonly descriptor: Descriptor;
-  /** Where among the values of the op are those that a `states` argument asks for; −1 where there is none. */
+  /** Indices among the op's values of those that a `states` argument needs; −1 if the op has none. */
   readonly x: number;
   readonly gateDims: number;
   readonly headMap: number;

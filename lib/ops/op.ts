@@ -14,13 +14,13 @@ export let isOp: (value: unknown) => value is Op;
 /** Encodes an op. */
 export let encodeOp: (op: Op, recorder: Recorder) => void;
 
-/** Reads arguments, each once, and makes an op of them. */
+/** Reads the arguments, each once, and makes an op. */
 export let makeOp: (name: OpName, args: object) => Op;
 
 /**
- * One operation with its arguments: what `gatedDelta(…)` and the other ops return and what {@link Device.run} takes.
- * Which arguments there are and of what kind was checked when it was made. Whether shapes, dtypes, memory and index
- * data fit is checked when it is encoded, which is also when index data are read. An op may be run any number of times.
+ * One operation with its arguments, as `gatedDelta(…)` and the other op functions return it and {@link Device.run} takes
+ * it. The names and types of its arguments are checked when it is made. Shapes, dtypes, memory and index data are checked
+ * when it is encoded, which is also when index data is read. An op may be run any number of times.
  */
 export class Op {
   /** The op's public name, such as `gatedDelta`. */

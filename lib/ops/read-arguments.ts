@@ -1,7 +1,6 @@
 /**
- * Reads the arguments of an op: every one once, whatever the caller's object does meanwhile. Here is checked what only
- * TypeScript can know: which arguments there are and of what kind. How they fit each other the native side checks when
- * the op is encoded.
+ * Reads the arguments of an op, each exactly once, even if the caller's object has getters. Checks the names and types
+ * of the arguments. The native side checks that they fit each other when the op is encoded.
  */
 import { asArguments, asInteger, invalid, largestIndex } from "../arguments/checks.ts";
 import { refuseUnknown } from "../arguments/members.ts";
@@ -15,14 +14,14 @@ import { bindStates, withDraft } from "./layer-states.ts";
 import type { BoundStates, GivenStates, StateUse } from "./layer-states.ts";
 import type { Argument, OpKind } from "./op-kind.ts";
 
-/** What was read, in the order of the op's lists. Numbers are the bits that cross the boundary. */
+/** Argument values, in the order of the op's lists. Numbers are the bits that cross the boundary. */
 export interface Values {
   readonly numbers: number[];
   readonly tensors: (Tensor | undefined)[];
-  /** Looked into when the op is encoded. */
+  /** Read when the op is encoded. */
   readonly indices: (Indices | undefined)[];
   states: GivenStates | undefined;
-  /** The device for which the tensors were checked last, and how many tensors had been disposed then. */
+  /** The device for which the tensors were last checked, and the disposal counter then. */
   checkedFor: object | undefined;
   checkedAt: number;
 }
@@ -51,16 +50,16 @@ function readObject(kind: OpKind, list: readonly Argument[], given: Given, prefi
     const bound = states === undefined || argument.bound === undefined;
     readOne(kind, argument, bound ? value : boundValue(op, argument, states.bound, value), values);
   }
-  // Counting is all that a usual call costs; names are looked at where the numbers differ.
+  // Usual calls only count names; they are compared only if the counts differ.
   if (Object.keys(given).length !== known || Object.getPrototypeOf(given) !== Object.prototype) {
     checkKeys(op, list, given, prefix);
   }
 }
 
-/** What `states` gives for an argument that it stands for; giving both is a mistake. */
+/** The value that `states` supplies for an argument; giving both is an error. */
 function boundValue(op: string, { name, bound }: Argument, states: BoundStates, value: unknown): unknown {
   if (bound === "cuSeqlens") return withDraft(op, states, value as Indices | undefined);
-  if (value !== undefined) throw invalid(op, name, "nothing beside states, which stands for it", value);
+  if (value !== undefined) throw invalid(op, name, `nothing: \`${name}\` cannot be combined with \`states\``, value);
   return bound === "nothing" ? undefined : states[bound!];
 }
 
@@ -95,7 +94,7 @@ function readOne(kind: OpKind, argument: Argument, value: unknown, values: Value
   }
 }
 
-/** What a `states` argument has to know of its op, of which all else has been read. */
+/** The facts about an op that its `states` argument needs; all other arguments are read before. */
 function useOf({ name, x, gateDims, headMap }: OpKind, states: Argument & { kind: "states" }, values: Values): StateUse {
   const { kinds, drafts } = states;
   return {
@@ -121,7 +120,7 @@ function readGroup(kind: OpKind, group: Argument & { kind: "group" }, value: unk
 function asOption(op: string, name: string, value: unknown, argument: Argument & { kind: "option" }): number {
   if (value === undefined) return argument.byDefault!;
   const code: unknown = typeof value === "string" ? argument.names[value] : undefined;
-  if (typeof code === "number") return code; // not what a table inherits from Object.prototype
+  if (typeof code === "number") return code; // not a name inherited from Object.prototype
   throw invalid(op, name, expectedOf(argument), value);
 }
 
@@ -139,7 +138,7 @@ function bitsOf(value: number): number {
   return bits[0]!;
 }
 
-/** Refuses names that are none of the op's. */
+/** Refuses names that are not arguments of the op. */
 function checkKeys(op: string, list: readonly Argument[], given: Given, prefix: string): void {
   const names = list.map(({ key }) => key);
   reading(op, prefix, () => refuseUnknown(op, given, names, "", prefix));
@@ -162,6 +161,6 @@ function expectedOf(argument: Argument): string {
     case "group":
       return `{ ${argument.members.map(({ key }) => key).join(", ")} }`;
     case "states":
-      return "what step.layer(i) or draft.layer(i) gives";
+      return "the result of step.layer(i) or draft.layer(i)";
   }
 }

@@ -1,4 +1,4 @@
-/** What an op needs of the device or plan that it is encoded into. */
+/** The interface of the device or plan that an op is encoded into. */
 import { DisposedError, GatedDeltaError } from "../errors.ts";
 import type { Device } from "../device/device.ts";
 import type { Descriptor } from "../native/descriptor.ts";
@@ -12,15 +12,15 @@ import type { BoundStates, StateKind } from "./layer-states.ts";
 import type { OpKind } from "./op-kind.ts";
 import type { Values } from "./read-arguments.ts";
 
-/** Who must know what becomes of the submission that its ops are in: a step or draft of a pool. */
+/** A step or draft of a pool, which is told the fate of the submission with its ops. */
 export interface Participant {
-  /** Called before the submission is committed. Throws where it must not be. */
+  /** Called before the submission is committed. Throws to refuse the commit. */
   beforeCommit(op: string): void;
   /** The submission was committed. */
   committed(ticket: number): void;
-  /** What was encoded was dropped. */
+  /** The encoded ops were dropped. */
   discarded(): void;
-  /** A committed submission has ended, with or without a failure. */
+  /** A committed submission has finished, with or without a failure. */
   settled(failure: Error | undefined): void;
 }
 
@@ -30,17 +30,17 @@ export interface LayerUse {
   readonly kinds: readonly StateKind[];
 }
 
-/** What stands in a plan for the step of each of its replays. */
+/** Stands in a plan for the step of each replay. */
 export interface Placeholder {
   /**
-   * Puts a step's slots where the plan reads them, after checking that it can write everything in `uses`.
+   * Copies a step's slots to where the plan reads them, after checking that the step can write everything in `uses`.
    *
    * @returns the step; a check that it is still open; and a function that notes that a replay has written all of `uses`.
    */
   enter(op: string, step: unknown, uses: readonly LayerUse[]): { readonly participant: Participant; expectOpen(): void; wrote(): void };
 }
 
-/** The states of a plan: what stands for the step of each replay, and what the ops write of it. */
+/** The states of a plan: the placeholder for the step of each replay, and the states that the ops write. */
 export interface PlanStates {
   placeholder: Placeholder | undefined;
   readonly uses: LayerUse[];
@@ -50,13 +50,13 @@ export interface PlanStates {
 export interface Recorder {
   readonly device: Device;
   readonly target: Handle;
-  /** Called once an op, before the first index is placed, with the number of all its elements. */
+  /** Called once per op, before its first index data, with the total number of its index elements. */
   beginIndices(count: number): void;
-  /** Puts index data into a descriptor: `data` is what `source` held a moment ago. */
+  /** Puts index data into a descriptor: `data` was read from the argument's `source`. */
   placeIndices(descriptor: Descriptor, at: number, argument: IndexArgument, data: Int32Array | Tensor<"i32">): void;
-  /** What a plan's ops write of a pool's states; undefined for a device's open submission. */
+  /** The states that a plan's ops write; undefined for a device's open submission. */
   readonly planStates: PlanStates | undefined;
-  /** Notes that a step or draft has an op in a device's open submission. */
+  /** Records that a step or draft has an op in a device's open submission. */
   join(participant: Participant): void;
   /** Called for every tensor that an op uses. */
   keep(op: string, argument: string, tensor: Tensor): void;
@@ -70,16 +70,16 @@ export interface IndexArgument {
   readonly count: number;
 }
 
-/** Refuses tensors of a pool, which ops reach through `states` only. */
+/** Refuses tensors of a pool, which ops may use only through `states`. */
 function expectUnguarded(op: string, argument: string, tensor: Tensor, bound: BoundStates | undefined): void {
   if (!storageOf(tensor).guarded || tensor === bound?.state || tensor === bound?.convState) return;
-  const expected = "a tensor that is no StatePool's: ops take a pool's states as `states: step.layer(i)`";
+  const expected = "a tensor that does not belong to a StatePool: pass a pool's states as `states: step.layer(i)`";
   throw new GatedDeltaError("invalid-argument", { op, argument, expected, received: "a tensor of a StatePool" });
 }
 
 const noIndices: readonly (IndexData | undefined)[] = [];
 
-/** Packs what was read of an op's arguments and hands it to the native side. */
+/** Packs an op's arguments and passes them to the native side. */
 export function encodeValues(recorder: Recorder, { name, numbers, tensors, indices, descriptor }: OpKind, values: Values): void {
   let count = 0;
   let data = noIndices;
@@ -89,7 +89,7 @@ export function encodeValues(recorder: Recorder, { name, numbers, tensors, indic
   }
   const { states } = values;
   states?.layer[admit](states.use, recorder);
-  // From here on nothing of the caller's runs: the descriptor and the index memory are shared by all calls.
+  // From here on no code of the caller runs: all calls share the descriptor and the index memory.
   const checked = values.checkedFor === recorder.device && values.checkedAt === disposals;
   for (let i = 0; i < numbers.length; i++) descriptor.number(numbers[i]!.at, values.numbers[i]!);
   for (let i = 0; i < tensors.length; i++) {

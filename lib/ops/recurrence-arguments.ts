@@ -4,13 +4,13 @@ import type { Tensor } from "../tensor/tensor.ts";
 
 /** Options of the recurrence. */
 export interface RecurrenceOptions {
-  /** How the decay comes from `gate`; there is no default. */
+  /** How the decay is computed from `gate`; there is no default. */
   readonly gateForm: GateForm;
-  /** Whether there is one gate a head or one for every key dimension. @default "head" */
+  /** Whether there is one gate per head or one per key dimension. @default "head" */
   readonly gateDims?: GateDims | undefined;
-  /** The bound L < 0 of `raw-bounded`, which needs it; no other form takes it. */
+  /** The bound L < 0 of `raw-bounded`, which needs it; other forms refuse it. */
   readonly gateBound?: number | undefined;
-  /** How β comes from `beta`. @default "given" */
+  /** How β is computed from `beta`. @default "given" */
   readonly betaForm?: BetaForm | undefined;
   /** Which key head serves which value head. @default "block" */
   readonly headMap?: HeadMap | undefined;
@@ -22,7 +22,7 @@ export interface RecurrenceOptions {
   readonly scale?: number | undefined;
 }
 
-/** Tensors that the gate is made of. */
+/** Tensors from which the gate is computed. */
 export interface GateTensors {
   /**
    * `[tokens, valueHeads]`, or `[tokens, valueHeads, keyDim]` with `gateDims: "key"`. f32 for the forms `decay`, `log`
@@ -37,9 +37,9 @@ export interface GateTensors {
   readonly dtBias?: Tensor | undefined;
 }
 
-/** Records of {@link gatedDelta} for {@link commitGatedDelta}: about 1 KB a token and head, instead of its state. */
+/** Records of {@link gatedDelta} for {@link commitGatedDelta}: about 1 KB per token and head, instead of a state. */
 export interface DeltaRecords {
-  /** `[tokens, keyHeads, keyDim]`, f32, contiguous: the keys as they were normalised. */
+  /** `[tokens, keyHeads, keyDim]`, f32, contiguous: the normalised keys. */
   readonly key: Tensor;
   /** `[tokens, valueHeads, valueDim]`, f32, contiguous: the δ. */
   readonly delta: Tensor;

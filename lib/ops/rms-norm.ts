@@ -24,13 +24,13 @@ export interface RmsNormArguments {
  * out = \frac{x}{\sqrt{\operatorname{mean}(x^2) + eps}} \cdot w
  * ```
  *
- * Arithmetic is float32; `out` is rounded once. {@link gatedRmsNorm} is the one with a gate.
+ * Arithmetic is float32; `out` is rounded once. {@link gatedRmsNorm} has a gate.
  *
  * `x` and `out` may be strided views with free token and head strides; `out` overlaps nothing. Rows may have any
- * length; the order of a row's sum depends on it alone.
+ * length; the order of a row's sum depends only on the length.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit. Nothing is written then.
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit. Nothing is written then.
  * @example
  * device.run(rmsNorm({ x: hidden, weight, out: normed, weightForm: "one-plus-weight" }));
  * @see Zhang, Sennrich, [Root Mean Square Layer Normalization](https://arxiv.org/abs/1910.07467), 2019

@@ -22,8 +22,8 @@ export interface SiluMulArguments {
  * All three may be strided views with free token and head strides. `out` may be `gate` or `up` itself, the same elements
  * in the same layout; otherwise it overlaps neither.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit, or where the backend has no such kernel. Nothing is
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit, or if the backend has no such kernel. Nothing is
  *   written then.
  * @example
  * device.run(siluMul({ gate, up, out: gate }));

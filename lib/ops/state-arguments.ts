@@ -1,19 +1,19 @@
-/** Arguments about states that the ops with a pool share. */
+/** Arguments about states that ops with a pool share. */
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Indices } from "./indices.ts";
 import type { LayerStates } from "./layer-states.ts";
 
-/** Where states on the way go. {@link PoolStep.checkpoints} is one. */
+/** Slots for states at chosen tokens. {@link PoolStep.checkpoints} has this type. */
 export interface CheckpointArguments {
   /** `[sequences + 1]`, from 0, not decreasing: sequence s has the entries offsets[s] up to, not including, offsets[s + 1]. */
   readonly offsets: Indices;
   /** After how many of the sequence's tokens: 0..T, in any order. 0 is the state as it was read. */
   readonly tokens: Indices;
-  /** The slot that the state then goes to. */
+  /** The slot that each of these states is written to. */
   readonly slots: Indices;
 }
 
-/** Which states are read from elsewhere, and which are kept on the way. "slot" is the shape of one of the pool's slots. */
+/** Where states are read from, and which intermediate states are kept. "slot" is the shape of one of the pool's slots. */
 export interface KeptStateArguments {
   /**
    * Read instead of `state`: `[sourceSlots, …slot]` of its dtype, contiguous. `readSlots` then index this tensor, which
@@ -25,19 +25,19 @@ export interface KeptStateArguments {
    * tokens, 0 being the final one; entries of j ≥ T keep what they held.
    */
   readonly snapshots?: Tensor | undefined;
-  /** `[sequences, K]`, row-major: the slots that the same states go to; −1 skips one. @default none */
+  /** `[sequences, K]`, row-major: the slots that these states are written to; −1 skips one. @default none */
   readonly snapshotSlots?: Indices | undefined;
-  /** States at chosen tokens, to slots. All slots that one op writes are distinct. @default none */
+  /** States at chosen tokens, written to slots. All slots that one op writes are distinct. @default none */
   readonly checkpoints?: CheckpointArguments | undefined;
 }
 
-/** Which sequences there are, and their slots. */
+/** The sequences of a batch, and their slots. */
 export interface RaggedArguments {
   /** Row offsets `[sequences + 1]`, from 0, not decreasing, the last at most tokens. @default [0, tokens]: one sequence */
   readonly cuSeqlens?: Indices | undefined;
   /** The slot that each sequence starts from; −1 starts from zero. @default 0, 1, 2, …; −1 without `state` */
   readonly readSlots?: Indices | undefined;
-  /** The slot that each sequence's final state goes to, each at most once; −1 drops it. @default readSlots */
+  /** The slot that each sequence's final state is written to, each at most once; −1 drops it. @default readSlots */
   readonly writeSlots?: Indices | undefined;
 }
 

@@ -8,15 +8,15 @@ const op = "tensor.copyFrom";
 
 type NumberArray = Exclude<NodeJS.TypedArray, BigInt64Array | BigUint64Array>;
 
-/** Numbers that were checked: a typed array of the caller's, or a copy of anything else. */
+/** Checked numbers: the caller's typed array, or a copy of any other source. */
 export type Numbers = NumberArray | readonly number[];
 
 /**
- * Takes `source` as `count` numbers for a tensor of `dtype`. The length is compared before anything is read: a proxy
- * may have any length. Reading may run code of the caller's, which may dispose the tensor that the numbers are for.
+ * Reads `source` as `count` numbers for a tensor of `dtype`. The length is checked before any element is read, because a
+ * proxy may claim any length. Reading may run code of the caller, which may dispose the target tensor.
  *
  * @throws {ShapeError} unless there are `count` numbers.
- * @throws {GatedDeltaError} for what is not a number, or for i32 and u32 not an integer within it.
+ * @throws {GatedDeltaError} for a value that is not a number, or for i32 and u32 not an integer within range.
  */
 export function readNumbers(dtype: DType, source: unknown, count: number): Numbers {
   const numbers = reading(op, "source", () => asNumbers(source, count));
@@ -27,9 +27,9 @@ export function readNumbers(dtype: DType, source: unknown, count: number): Numbe
 
 /** Writes numbers into all of `target`, each rounded once. */
 export function writeNumbers<D extends DType>(dtype: D, numbers: Numbers, target: ArrayOfDType[D]): void {
-  // A view of growable memory may have another length by now; `set` then throws before it writes.
+  // A view of growable memory may have another length now; `set` then throws before it writes.
   reading(op, "source", () => {
-    // Same elements: a plain copy, which for bf16 takes a Uint16Array as the bits that it holds.
+    // A Uint16Array holds bf16 bits already.
     if (dtype === "bf16" && numbers instanceof Uint16Array) target.set(numbers);
     else encodeInto(dtype, numbers, target);
   });
@@ -68,7 +68,7 @@ function wrong(received: string): GatedDeltaError {
   return new GatedDeltaError("invalid-argument", { op, argument: "source", expected: "numbers or a Tensor", received });
 }
 
-/** @param convert a number of the dtype, which is the number itself where it has it. */
+/** @param convert rounds a number to the dtype; integers within range stay equal. */
 function checkIntegers(dtype: DType, numbers: ArrayLike<number>, convert: (value: number) => number): void {
   for (let i = 0; i < numbers.length; i++) {
     if (convert(numbers[i]!) !== numbers[i]) {

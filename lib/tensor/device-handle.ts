@@ -1,4 +1,4 @@
-/** What modules of this package use of a device beyond its public members. Not exported from the package. */
+/** A device's internals for other modules of this package. Not exported from the package. */
 import type { Device } from "../device/device.ts";
 import { GatedDeltaError, describe } from "../errors.ts";
 
@@ -12,7 +12,7 @@ export function knowDevice(device: Device): void {
   devices.add(device);
 }
 
-/** A device. `instanceof` would let proxies through, and objects that only have its prototype. */
+/** Checks that a value is a device. `instanceof` would accept proxies, and objects that only have its prototype. */
 export function asDevice(op: string, value: unknown): Device {
   if (typeof value === "object" && value !== null && devices.has(value)) return value as Device;
   throw new GatedDeltaError("invalid-argument", {

@@ -1,8 +1,8 @@
 /**
  * Element types and their typed arrays.
  *
- * bf16 has no typed array in JavaScript, so its bits are kept in a Uint16Array. Every function here therefore takes the dtype as
- * an argument and never infers it from the array.
+ * bf16 has no typed array in JavaScript, so its bits are kept in a Uint16Array. Therefore every function here takes the
+ * dtype as an argument instead of inferring it from the array.
  */
 import { DTypeError, describe } from "../errors.ts";
 
@@ -69,11 +69,11 @@ const f32Box = new Float32Array(1);
 const u32Box = new Uint32Array(f32Box.buffer);
 
 /**
- * The bf16 nearest to `value`, as bits. Ties go to even; what is too large becomes infinity; NaN stays NaN (quiet, with
- * its sign and upper payload).
+ * The bf16 nearest to `value`, as bits. Ties go to even; values that are too large become infinity; NaN stays NaN (quiet,
+ * with its sign and upper payload).
  *
- * A JavaScript number has more bits than float32, and rounding twice is wrong where the first rounding gives a tie of
- * the second. In that case the number itself decides.
+ * A JavaScript number has more bits than float32, and rounding twice is wrong if the first rounding gives a tie of the
+ * second. Then the original number decides.
  */
 export function encodeBf16Value(value: number): number {
   f32Box[0] = value;
@@ -83,7 +83,7 @@ export function encodeBf16Value(value: number): number {
   const high = bits >>> 16;
   const low = bits & 0xffff;
   if (low !== 0x8000) return low > 0x8000 ? high + 1 : high;
-  // Exactly half way as float32: where the number itself lies beyond or short of it, it is no tie.
+  // A tie as float32. It is no tie if the original number is larger or smaller.
   const beyond = Math.abs(value) - Math.abs(single);
   if (beyond !== 0) return beyond > 0 ? high + 1 : high;
   return high + (high & 1);
@@ -136,7 +136,7 @@ export function toFloat32<D extends DType>(dtype: D, values: ArrayOfDType[D]): F
   return dtype === "bf16" ? decodeBf16(values) : new Float32Array(values);
 }
 
-/** What a number becomes when it is stored as `dtype` and read back. */
+/** The value of a number after it is stored as `dtype` and read back. */
 export function roundTo(dtype: FloatDType, value: number): number {
   switch (dtype) {
     case "f32":

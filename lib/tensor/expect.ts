@@ -1,4 +1,4 @@
-/** Checks of tensors that were passed as arguments: each names the argument, what was expected and what came. */
+/** Checks of tensor arguments; each error names the argument, the expected value and the received one. */
 import { invalid } from "../arguments/checks.ts";
 import { DTypeError, ShapeError } from "../errors.ts";
 import type { DType } from "./dtype.ts";
@@ -11,13 +11,13 @@ export function asTensor(op: string, argument: string, value: unknown): Tensor {
   return value;
 }
 
-/** Checks a tensor's dtype: the given one, or the other where there is one. */
+/** Checks that a tensor's dtype is `dtype`, or `or` if given. */
 export function expectDType(op: string, argument: string, tensor: Tensor, dtype: DType, or: DType = dtype): void {
   if (tensor.dtype === dtype || tensor.dtype === or) return;
   throw new DTypeError({ op, argument, expected: dtype === or ? dtype : `${dtype} or ${or}`, received: tensor.dtype });
 }
 
-/** A shape in words: `[tokens, 4, 128]`. */
+/** A shape as text: `[tokens, 4, 128]`. */
 export function shapeText(shape: readonly (number | string)[]): string {
   return `[${shape.join(", ")}]`;
 }

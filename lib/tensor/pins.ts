@@ -1,14 +1,14 @@
 /**
- * Keeps memory of the caller's reachable while pending work uses it. The native side holds on to the library's own
- * memory by itself, but can't for memory that it only borrows.
+ * Keeps memory of the caller reachable while pending work uses it. The native side keeps the library's own memory alive,
+ * but not memory that it borrows.
  */
 
-/** Owners by the submission that uses them. */
+/** Owners of borrowed memory, by the submission that uses them. */
 export class Pins {
-  /** Everything that is pinned anywhere: reachable even when the device object that pinned it no longer is. */
+  /** Every instance with pinned owners: they stay reachable even if the device object is collected. */
   static readonly #all = new Set<Pins>();
 
-  /** Of ops that were encoded but not committed. */
+  /** Owners for ops that were encoded but not committed. */
   #open: unknown[] = [];
   #pending: { readonly ticket: number; readonly owners: readonly unknown[] }[] = [];
 
@@ -17,10 +17,10 @@ export class Pins {
     if (!this.#open.includes(owner)) this.#open.push(owner);
   }
 
-  /** The open submission was committed. */
-  commit(ticket: number, further: readonly unknown[] = []): void {
-    if (this.#open.length + further.length === 0) return;
-    this.#pending.push({ ticket, owners: [...this.#open, ...further] });
+  /** The open submission was committed; `planOwners` are those of a plan that it replays. */
+  commit(ticket: number, planOwners: readonly unknown[] = []): void {
+    if (this.#open.length + planOwners.length === 0) return;
+    this.#pending.push({ ticket, owners: [...this.#open, ...planOwners] });
     this.#open = [];
     Pins.#all.add(this);
   }
@@ -30,14 +30,14 @@ export class Pins {
     if (this.#open.length > 0) this.#open = [];
   }
 
-  /** Lets go of what submissions up to `ticket` used. */
+  /** Releases the owners of finished submissions. */
   release(isFinished: (ticket: number) => boolean): void {
     if (this.#pending.length === 0) return;
     this.#pending = this.#pending.filter(({ ticket }) => !isFinished(ticket));
     if (this.#pending.length === 0) Pins.#all.delete(this);
   }
 
-  /** Lets go of everything: no work is pending any more. */
+  /** Releases all owners when no work is pending. */
   clear(): void {
     this.#open = [];
     this.#pending = [];

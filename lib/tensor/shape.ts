@@ -1,4 +1,4 @@
-/** Shapes, layouts and memory as callers pass them: every element is read once, checked and copied. */
+/** Checks shapes, layouts and memory that callers pass: every element is read once, checked and copied. */
 import { dtypes } from "./dtype.ts";
 import type { DType } from "./dtype.ts";
 import { BoundsError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
@@ -9,7 +9,7 @@ import { contiguousStrides, sizeOf } from "./strides.ts";
 
 /** A strided view: offset and strides in elements. */
 export interface TensorView {
-  /** Where the view's first element lies, from the tensor's first. 0 by default. */
+  /** Index of the view's first element, counted from the tensor's first. 0 by default. */
   readonly offset?: number | undefined;
   /** The view's dimensions, outermost first. */
   readonly shape: readonly number[];
@@ -17,7 +17,7 @@ export interface TensorView {
   readonly strides?: readonly number[] | undefined;
 }
 
-/** Bytes of the longest tensor. */
+/** Bytes of the largest tensor: an ArrayBuffer's limit of 4 GiB, less one page, since lengths are rounded up to pages. */
 export const largestBytes = constants.GD_LARGEST_BUFFER;
 
 const largestDimension = 2 ** 31 - 1;
@@ -35,7 +35,7 @@ export function asShape(op: string, argument: string, value: unknown): number[] 
 }
 
 /**
- * The length in bytes of a tensor that is about to be made.
+ * The length in bytes of a tensor to be made.
  *
  * @throws {ShapeError} beyond 4 GiB - 16 KiB, before anything is allocated.
  */
@@ -50,7 +50,7 @@ export function bytesOf(op: string, dtype: DType, shape: readonly number[]): num
   });
 }
 
-/** Checks that memory of the caller's holds a tensor and isn't longer than one can be. */
+/** Checks that memory of the caller is long enough for a tensor, and not longer than the largest one. */
 export function elementsWithin(
   op: string,
   argument: string,
@@ -95,7 +95,7 @@ export function asView(
   }
   for (const [axis, length] of shape.entries()) {
     const stride = given[axis]!;
-    // Repeating an element (stride 0) is not a layout that ops take; in a dimension of one element no step is made.
+    // Ops do not take repeated elements (stride 0), but the stride of a dimension of length 1 is never used.
     const legal = Number.isSafeInteger(stride) && (stride >= 1 || (stride === 0 && length <= 1));
     if (!legal) {
       throw new ShapeError({

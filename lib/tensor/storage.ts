@@ -1,38 +1,38 @@
-/** Memory that a device and JavaScript see at once, and who frees it. */
+/** Memory that a device and JavaScript share, and its release. */
 import { createBuffer, releaseBuffer, wrapBuffer, wrapPointer } from "../native/memory.ts";
 import type { Handle } from "../native/handle.ts";
 
-/** One buffer. Any number of tensors and views lie in it; it lives as long as any of them is reachable. */
+/** One buffer. It holds any number of tensors and views, and lives as long as one of them is reachable. */
 export interface Storage {
   /** The device that the buffer was made for. */
   readonly device: Handle;
   readonly handle: Handle;
   readonly memory: ArrayBufferLike;
-  /** Where the buffer starts in `memory`. */
+  /** The start of the buffer in `memory`. */
   readonly byteOffset: number;
   /** Length of the buffer. */
   readonly bytes: number;
   /**
-   * What must stay reachable until pending work on this buffer is done; undefined for the library's own memory, which
-   * the native side keeps alive by itself.
+   * Must stay reachable until pending work on this buffer is done; undefined for the library's own memory, which the
+   * native side keeps alive.
    */
   readonly owner: unknown;
-  /** Whether it holds a pool's states, which ops reach through a step or draft only. */
+  /** Whether it holds a pool's states, which ops may use only through a step or draft. */
   readonly guarded: boolean;
   readonly disposed: boolean;
   dispose(): void;
 }
 
-/** What keeps the memory under an ArrayBuffer over borrowed memory valid: reachable as long as the ArrayBuffer is. */
+/** The owner of the borrowed memory under an ArrayBuffer: reachable as long as the ArrayBuffer is. */
 const owners = new WeakMap<ArrayBuffer, object>();
 
 /** The storage of each adopted buffer, to recognise a typed array over library memory. */
 const storages = new WeakMap<ArrayBufferLike, Storage>();
 
 /**
- * The library's own memory. The ArrayBuffer owns the native buffer, so that both disposal and collection free it
- * through the engine's deallocator, exactly once, and the engine knows how much memory is at stake. Pending work keeps
- * the memory alive natively.
+ * The library's own memory. The ArrayBuffer owns the native buffer, so the engine's deallocator frees it exactly once,
+ * on disposal or collection, and the garbage collector knows its size. The native side keeps the memory alive for
+ * pending work.
  */
 class OwnedStorage implements Storage {
   readonly device: Handle;
@@ -44,7 +44,7 @@ class OwnedStorage implements Storage {
   guarded = false;
 
   constructor(device: Handle, bytes: number, op: string) {
-    // An ArrayBuffer of no bytes can't be adopted: an empty tensor gets one element's worth that nobody sees.
+    // The engine can't adopt an empty buffer, so an empty tensor gets 4 unused bytes.
     const { handle, memory } = createBuffer(device, Math.max(bytes, 4), op);
     this.device = device;
     this.handle = handle;
@@ -62,7 +62,7 @@ class OwnedStorage implements Storage {
   }
 }
 
-/** Memory of somebody else's. Only the native handle is ours to free. */
+/** Borrowed memory. Only the native handle is freed here. */
 class BorrowedStorage implements Storage {
   static readonly #released = new FinalizationRegistry<Handle>(releaseBuffer);
 
@@ -106,17 +106,17 @@ export function allocateStorage(device: Handle, bytes: number, op: string): Stor
   return new OwnedStorage(device, bytes, op);
 }
 
-/** The storage behind a buffer of the library's own, or undefined for any other buffer. */
+/** The storage of a buffer that the library owns, or undefined for any other buffer. */
 export function storageBehind(memory: ArrayBufferLike): Storage | undefined {
   return storages.get(memory);
 }
 
-/** Borrows a range of a buffer of the caller's. */
+/** Borrows a range of the caller's buffer. */
 export function borrowStorage(device: Handle, view: Uint8Array<ArrayBufferLike>, op: string): Storage {
   return new BorrowedStorage(device, wrapBuffer(device, view, op), view, view.buffer, false);
 }
 
-/** Borrows memory at an address; `owner` is what keeps it valid. */
+/** Borrows memory at an address; `owner` keeps it valid. */
 export function borrowPointer(device: Handle, pointer: number, bytes: number, owner: object, op: string): Storage {
   const { handle, memory } = wrapPointer(device, pointer, bytes, op);
   owners.set(memory, owner);

@@ -1,6 +1,5 @@
 /**
- * Arithmetic of shapes and strides, in elements, row-major, last index fastest. Pure functions over arrays that have
- * been checked already.
+ * Arithmetic of shapes and strides, in elements, row-major, last index fastest. Pure functions over checked arrays.
  */
 
 /** The number of elements of a shape. */
@@ -21,7 +20,7 @@ export function contiguousStrides(shape: readonly number[]): number[] {
   return strides;
 }
 
-/** Whether the layout has no gaps. The strides of dimensions of length 1 do not matter, nor any of an empty layout. */
+/** Whether the layout has no gaps. Strides of dimensions of length 1 do not matter, nor do those of an empty layout. */
 export function isContiguous(shape: readonly number[], strides: readonly number[]): boolean {
   if (shape.includes(0)) return true;
   let expected = 1;
@@ -33,7 +32,7 @@ export function isContiguous(shape: readonly number[], strides: readonly number[
   return true;
 }
 
-/** Elements from the first to behind the last one; 0 for an empty shape. */
+/** The number of elements from the first to the last, gaps included; 0 for an empty shape. */
 export function extentOf(shape: readonly number[], strides: readonly number[]): number {
   let last = 0;
   for (let axis = 0; axis < shape.length; axis++) {
@@ -58,7 +57,7 @@ export function reshapedStrides(
   let from = 0;
   let to = 0;
   while (from < old.length) {
-    // The shortest runs of old and of new dimensions that hold equally many elements.
+    // Find the shortest runs of old and new dimensions with equal numbers of elements.
     let oldEnd = from + 1;
     let newEnd = to + 1;
     let oldCount = old[from]!.length;
@@ -82,7 +81,7 @@ export function reshapedStrides(
   return result;
 }
 
-/** A typed array whose elements are copied as they are. */
+/** A typed array whose elements are copied unchanged. */
 interface Elements {
   readonly length: number;
   [index: number]: number;
@@ -90,13 +89,13 @@ interface Elements {
   subarray(start: number, end: number): Elements;
 }
 
-/** From this length on a run of elements is copied faster as a whole than one by one. */
+/** Runs of at least this many elements are faster to copy as a whole than one by one. */
 const longRun = 64;
 
 /**
  * Copies every element of one strided layout into another of the same shape.
  *
- * @param targetAt, sourceAt where the first element lies.
+ * @param targetAt, sourceAt index of the first element.
  */
 export function copyStrided(
   shape: readonly number[],

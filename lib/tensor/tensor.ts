@@ -20,24 +20,24 @@ interface Tenure {
   readonly viewed: Tensor | undefined;
 }
 
-/** Whether a value is a {@link Tensor} of this package: not a lookalike and not an object with its prototype. */
+/** Whether a value is a {@link Tensor} of this package, and not a lookalike or an object with its prototype. */
 export let isTensor: (value: unknown) => value is Tensor;
 
-/** Makes a tensor's memory a pool's, which ops reach through a step or draft only. */
+/** Marks a tensor's memory as a pool's, which ops may use only through a step or draft. */
 export function guardTensor(tensor: Tensor): void {
   (storageOf(tensor) as { guarded: boolean }).guarded = true;
 }
 
-/** How many tensors were disposed so far: while it stays, every tensor that was there is there. */
+/** Disposal counter; unchanged means that no tensor was disposed. */
 export let disposals = 0;
 
 /** The memory that a tensor lies in. */
 export let storageOf: (tensor: Tensor) => Storage;
 
-/** Where a tensor's first element lies in its buffer, in bytes. */
+/** Byte offset of a tensor's first element in its buffer. */
 export let byteOffsetOf: (tensor: Tensor) => number;
 
-/** A tensor as the native side takes it; made once. */
+/** A tensor packed for the native side; made once. */
 export let wordsOf: (tensor: Tensor) => Uint32Array;
 
 /**
@@ -143,9 +143,9 @@ export class Tensor<D extends DType = DType> implements Disposable {
   /**
    * The elements, in place: Float32Array, Float16Array, Uint16Array (bf16's bits), Int32Array or Uint32Array.
    *
-   * While work on the tensor is pending, what is read may be old, new or half of each; wait first.
+   * While work on the tensor is pending, the elements may be old, new or a mixture; wait first.
    *
-   * @throws {ShapeError} for a strided view, whose elements are not one run; {@link toFloat32} copies those out.
+   * @throws {ShapeError} for a strided view, whose elements are not contiguous; {@link toFloat32} copies those out.
    * @throws {DisposedError} after disposal.
    */
   get data(): ArrayOfDType[D] {
@@ -153,7 +153,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
     if (!this.contiguous) {
       throw new ShapeError({
         op: "tensor.data",
-        expected: "a contiguous tensor (toFloat32() copies out of any)",
+        expected: "a contiguous tensor (toFloat32() copies any tensor)",
         received: `shape ${describe(this.shape)} with strides ${describe(this.strides)}`,
       });
     }
@@ -176,7 +176,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   /**
    * The rows `start` to `end` (not included) of the first dimension; `end` defaults to its length.
    *
-   * @throws {BoundsError} for rows that are not there.
+   * @throws {BoundsError} for rows that do not exist.
    */
   slice(start: number, end: number = this.shape[0]!): Tensor<D> {
     this.#alive("slice");
@@ -187,7 +187,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   /**
    * The `length` indices of dimension `axis` from `start` on.
    *
-   * @throws {BoundsError} for a dimension or indices that are not there.
+   * @throws {BoundsError} for a dimension or indices that do not exist.
    */
   narrow(axis: number, start: number, length: number): Tensor<D> {
     this.#alive("narrow");
@@ -203,7 +203,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   /**
    * The same elements under another shape of equal size, such as `[tokens, heads · dim]` as `[tokens, heads, dim]`.
    *
-   * @throws {ShapeError} where the size differs, or where a strided view would need a copy for it.
+   * @throws {ShapeError} if the size differs, or if a strided view would need a copy.
    */
   reshape(shape: readonly number[]): Tensor<D> {
     this.#alive("reshape");
@@ -231,7 +231,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
    *   Uint16Array is taken as bf16 bits. For an i32 or u32 tensor, numbers must be integers within it.
    * @returns this tensor.
    * @throws {ShapeError} for another shape or number of elements; {@link DTypeError} for a tensor of another kind of element;
-   *   {@link GatedDeltaError} for what is no number, or none of the dtype.
+   *   {@link GatedDeltaError} for a value that is not a number, or not one of the dtype.
    */
   copyFrom(source: ArrayLike<number> | Tensor): this {
     this.#alive("copyFrom");
@@ -253,7 +253,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
           received: source.dtype,
         });
       }
-      // Elements that lie side by side are copied at once, as if through a copy where the tensors overlap.
+      // Overlapping contiguous tensors are safe: `set` copies as if through a temporary.
       if (source.dtype !== this.dtype) numbers = source.toFloat32();
       else numbers = source.contiguous ? source.data : source.#packed();
     } else {
@@ -278,8 +278,8 @@ export class Tensor<D extends DType = DType> implements Disposable {
   }
 
   /**
-   * Ends this tensor. Of a tensor that owns memory, the memory is freed as soon as no pending work needs it, its typed
-   * arrays are detached, and its views end too. Doing it again does nothing.
+   * Ends this tensor. If it owns its memory, the memory is freed as soon as no pending work needs it, its typed arrays are
+   * detached, and its views end too. Disposing again does nothing.
    */
   [Symbol.dispose](): void {
     disposals++;
@@ -288,7 +288,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
     if (this.#tenure.owns) this.#storage.dispose();
   }
 
-  /** The elements without gaps, as a copy. */
+  /** A contiguous copy of the elements. */
   #packed(): ArrayOfDType[D] {
     this.#alive("copyFrom");
     const packed = dtypes[this.dtype].create(this.size);

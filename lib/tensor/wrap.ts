@@ -14,9 +14,9 @@ import { makeTensor } from "./tensor.ts";
 import type { Tensor } from "./tensor.ts";
 
 /**
- * What {@link Device.wrap} and {@link Device.unsafeWrap} do.
+ * Implements {@link Device.wrap} and {@link Device.unsafeWrap}.
  *
- * @param unsafe whether an ordinary ArrayBuffer will do.
+ * @param unsafe whether an ordinary ArrayBuffer is accepted.
  */
 export function wrapMemory<D extends DType>(
   device: Device,
@@ -37,33 +37,33 @@ export function wrapMemory<D extends DType>(
     throw new ShapeError({ op, argument: "memory", expected, received: `byteOffset ${view.byteOffset}` });
   }
   const strides = contiguousStrides(dimensions);
-  const own = storageBehind(view.buffer);
-  if (own !== undefined) {
-    if (own.device !== handle) {
+  const storage = storageBehind(view.buffer);
+  if (storage !== undefined) {
+    if (storage.device !== handle) {
       const expected = "memory of this device's tensors";
       throw new GatedDeltaError("invalid-argument", {
         op,
         argument: "memory",
         expected,
-        received: "memory of another device's",
+        received: "memory of another device",
       });
     }
-    // The device knows this memory already. Who allocated it frees it; this tensor is one more view of it.
+    // The device owns this memory already, so this tensor is another view of it and does not free it.
     const tenure = { owns: false, viewed: undefined };
-    return makeTensor(device, own, dtype, view.byteOffset, dimensions, strides, tenure);
+    return makeTensor(device, storage, dtype, view.byteOffset, dimensions, strides, tenure);
   }
   return makeTensor(device, borrowStorage(handle, view, op), dtype, 0, dimensions, strides);
 }
 
 /** Options of {@link Device.fromPointer}. */
 export interface FromPointerOptions {
-  /** What keeps the memory valid: it stays reachable as long as the tensor, its `data` and pending work need it. */
+  /** An object that keeps the memory valid: it stays reachable as long as the tensor, its `data` and pending work need it. */
   readonly owner: object;
   /** Length of the memory in bytes, at least that of the tensor. @default the tensor's */
   readonly bytes?: number | undefined;
 }
 
-/** What {@link Device.fromPointer} does. */
+/** Implements {@link Device.fromPointer}. */
 export function wrapAddress<D extends DType>(
   device: Device,
   dtype: D,
@@ -82,7 +82,7 @@ export function wrapAddress<D extends DType>(
   return makeTensor(device, borrowPointer(handle, address, length, owner, op), dtype, 0, dimensions, contiguousStrides(dimensions));
 }
 
-/** Checks the options of {@link wrapAddress}, each of which is read once. */
+/** Checks the options of {@link wrapAddress}; each is read once. */
 function asPointerOptions(op: string, options: FromPointerOptions): FromPointerOptions {
   const { owner, bytes } = membersOf(op, options, ["owner", "bytes"], { expected: "{ owner, bytes? }" });
   const isObject = (typeof owner === "object" && owner !== null) || typeof owner === "function";
@@ -112,7 +112,7 @@ function bytesOfMemory(op: string, memory: unknown, unsafe: boolean): Uint8Array
     throw new DisposedError({
       op,
       argument: "memory",
-      expected: "memory that is there",
+      expected: "memory that is not detached",
       received: "a detached buffer",
     });
   }

@@ -89,7 +89,7 @@ class Model {
   }
 
   abort(step: Model["steps"][number]): void {
-    this.ledger.abort(step.entry);
+    this.ledger.undo(step.entry);
     this.steps.splice(this.steps.indexOf(step), 1);
   }
 

@@ -117,7 +117,7 @@ export class PrefixStore<Kept extends Disposable> implements Disposable {
    * Keeps the result of `make` under these tokens; the store owns it from then on. If a valid entry of these tokens exists,
    * that one stays, counts as used, and `make` is not called.
    *
-   * @param make may return undefined or throw: then nothing is kept, and the error goes on to the caller.
+   * @param make may return undefined or throw: then nothing is kept, and the error reaches the caller.
    * @param likely how likely it is to be used, relative to other entries of the same age.
    * @returns whether such an entry exists now: false if `make` gave none, it exceeds the budget, or its value for its cost is
    *   the least.

@@ -79,8 +79,10 @@ export const planted: Readonly<Record<string, (device: Device) => Disposable>> =
       (original as Coverage["settled"]).call(this, undefined);
     } as Method),
   "abandoned step: states that were written over stay valid": () =>
-    replace(SlotLedger.prototype, "abandon", () => SlotLedger.prototype.abort as Method),
-  "left step: its ops are committed all the same": () => replace(Coverage.prototype, "leave", () => function () {}),
+    replace(SlotLedger.prototype, "undo", (original) => function (this: SlotLedger, pass: never) {
+      (original as SlotLedger["undo"]).call(this, pass);
+    } as Method),
+  "left step: its ops are committed all the same": () => replace(Coverage.prototype, "refuseCommit", () => function () {}),
   "shared slot: a fork's slot is written over": () =>
     replace(SlotLedger.prototype, "begin", (original) => function (this: SlotLedger, op: string, holders: never, _undoable: boolean, extras: never) {
       const step = (original as SlotLedger["begin"]).call(this, op, holders, false, extras);

@@ -89,7 +89,7 @@ describe("slots", () => {
     stepped(ledger, child);
   });
 
-  test("an undoable step writes beside what it reads", () => {
+  test("an undoable step writes other slots than it reads", () => {
     const ledger = new SlotLedger(3);
     const [a, b] = [stepped(ledger), stepped(ledger)];
     expect(thrownBy(() => ledger.begin(op, [a, b], true)).code).toBe("range");

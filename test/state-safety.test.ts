@@ -103,7 +103,7 @@ describe("a pass that is over", () => {
   });
 });
 
-describe("what nobody wrote is no state", () => {
+describe("a layer that was not written", () => {
   test("done() names the layer and kind that is missing; the step stays open", () => {
     using pool = newPool(2);
     const handle = pool.allocate();
@@ -215,7 +215,7 @@ describe("pool.run", () => {
   });
 });
 
-describe("a step that is left", () => {
+describe("a step that is undone by disposal", () => {
   test("abort is refused while its ops are encoded, and what is left encoded is never committed", () => {
     using pool = newPool(1);
     const handle = pool.allocate();
@@ -254,7 +254,7 @@ describe("a step that is left", () => {
     expect(contentOf(pool, handle)).toEqual(fromScratch([3]));
   });
 
-  test("a fork's step that is left loses nothing: its parent's slot was not written", () => {
+  test("a fork's step that is undone loses nothing: its parent's slot was not written", () => {
     using pool = newPool(3);
     const parent = pool.allocate();
     advance(pool, [parent], [[1]]);

@@ -55,8 +55,8 @@ const schemas = () => require("./session-schemas.ts") as typeof import("./sessio
  * one has read, with the same bits as if it had read it itself (with f32 states).
  *
  * The cache keeps the ends of messages and of answers, and some positions within long messages. Above the budget, and if
- * sessions need states or pages and none are free, it evicts the entries that save the fewest tokens for their bytes, and
- * those that were not used recently. Sessions with different salts share nothing.
+ * sessions need states or pages and none are free, it first evicts entries that save few tokens for their bytes and were not
+ * used recently. Sessions with different salts share nothing.
  */
 export class SessionCache implements Disposable {
   readonly #store: PrefixStore<Sequence>;

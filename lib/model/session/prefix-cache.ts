@@ -31,7 +31,7 @@ export interface CacheModel {
 export let makeCache: (model: CacheModel, options: SessionCacheOptions) => SessionCache;
 
 /** The interface of a cache for sessions; undefined for any other value. */
-export let cacheAccess: (value: unknown) => CacheAccess | undefined;
+export let cacheParts: (value: unknown) => CacheAccess | undefined;
 
 /** The interface of a cache for sessions. */
 export interface CacheAccess {
@@ -91,7 +91,7 @@ export class SessionCache implements Disposable {
 
   static {
     makeCache = (model, options) => new SessionCache(maker, model, options);
-    cacheAccess = (value) => (typeof value === "object" && value !== null && #access in value ? value.#access : undefined);
+    cacheParts = (value) => (typeof value === "object" && value !== null && #access in value ? value.#access : undefined);
   }
 
   /** Number of entries. */

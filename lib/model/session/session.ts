@@ -9,7 +9,7 @@ import { readTokenIds } from "../token-ids.ts";
 import { Answer } from "./answer.ts";
 import { Conversation, endedError, runningError } from "./conversation.ts";
 import { Generation } from "./generation.ts";
-import { cacheAccess } from "./prefix-cache.ts";
+import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { readSession, writeSession } from "./session-file.ts";
 import type { AppendOptions, Completion, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions, Usage } from "./session-options.ts";
@@ -61,7 +61,7 @@ export class Session implements Disposable {
     makeSession = (model, scheduler, options) => {
       const op = "model.session";
       const { cache, salt = "", whenFull = "wait" } = checkOptions(schemas().sessionOptions, op, options);
-      const access = cache === undefined ? undefined : cacheAccess(cache);
+      const access = cache === undefined ? undefined : cacheParts(cache);
       if (cache !== undefined && access?.scheduler !== scheduler) throw invalid(op, "cache", "a cache of this model", cache);
       return Session.#make(new Conversation({ model, scheduler, cache: access, salt, whenFull }));
     };

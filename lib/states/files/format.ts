@@ -12,7 +12,7 @@ import type { Tensor } from "../../tensor/tensor.ts";
 import { dtypeOf, kindsOf, rowShape } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
 
-/** Values of the metadata's `format` and `version`. */
+/** What the metadata's `format` and `version` are. */
 export const formatName = "gated-delta-states";
 export const formatVersion = "1";
 
@@ -27,7 +27,7 @@ export const sizeKeys = {
   convChannels: "conv_channels",
 } as const satisfies Partial<Record<keyof PoolShape, string>>;
 
-/** The key of the checksum, which covers all other entries. */
+/** The key of the checksum, the only entry that it does not cover. */
 export const checksumKey = "sha256";
 
 /** One tensor of a file, in the order of the checksum. */
@@ -47,14 +47,14 @@ export function tensorsOf(shape: PoolShape, count: number): StateTensor[] {
   );
 }
 
-/** The metadata of a file of `count` states, without the checksum. */
+/** The metadata of a file of `count` states, the checksum apart. */
 export function metadataOf(shape: PoolShape, count: number): Record<string, string> {
   const metadata: Record<string, string> = { format: formatName, version: formatVersion, states: String(count) };
   for (const [name, key] of Object.entries(sizeKeys)) metadata[key] = String(shape[name as keyof typeof sizeKeys]);
   return { ...metadata, state_dtype: shape.stateDtype, conv_dtype: shape.convDtype };
 }
 
-/** A hash of the metadata and the tensors' names, dtypes and shapes; their bytes must follow, in the order of {@link tensorsOf}. */
+/** A hash of the metadata and the tensors' names, dtypes and shapes; their bytes come next, in the order of {@link tensorsOf}. */
 export function beginChecksum(metadata: Readonly<Record<string, string>>, shape: PoolShape, count: number): Hash {
   const entries = Object.entries(metadata).filter(([key]) => key !== checksumKey).sort(([a], [b]) => (a < b ? -1 : 1));
   const tensors = tensorsOf(shape, count).map(({ name, kind, shape: dims }) => [name, fileDTypes[dtypeOf(shape, kind)], dims]);
@@ -72,7 +72,7 @@ export function rowOf(tensor: Tensor, slot: number): FloatElements {
   return (tensor.data as FloatElements).subarray(slot * length, (slot + 1) * length) as FloatElements;
 }
 
-/** Elements in another dtype, each rounded once; the same array if the dtypes are equal. */
+/** Elements in another dtype, each rounded once; the same array where the dtype stays. */
 export function converted(elements: FloatElements, from: FloatDType, to: FloatDType): FloatElements {
   return from === to ? elements : encode(to, toFloat32(from, elements as never));
 }

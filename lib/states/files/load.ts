@@ -1,4 +1,4 @@
-/** Reads states from a file, which may be damaged, of another model, or not a file of states. */
+/** Reads states from a file, which may be damaged, of another model, or no file of states at all. */
 import { dtypes } from "../../tensor/dtype.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { FileError, describe } from "../../errors.ts";
@@ -14,20 +14,20 @@ const op = "pool.load";
 
 /** Options of {@link StatePool.load}. */
 export interface LoadOptions {
-  /** Whether to convert states of other dtypes than the pool's, rounding each number once, or to refuse them. @default false */
+  /** Whether states of other dtypes than the pool's are converted, each number rounded once, or refused. @default false */
   readonly convert?: boolean | undefined;
 }
 
 /** An open file of states whose header fits a pool. */
 export class StateFile implements Disposable {
-  /** Number of states in it. */
+  /** How many states it holds. */
   readonly count: number;
   readonly #file: SafetensorsFile;
   /** The pool's shape in the file's dtypes. */
   readonly #shape: PoolShape;
 
   /**
-   * Opens a file and checks its header.
+   * Opens a file and checks everything that its header says.
    *
    * @throws {FileError} for a file that is damaged, of another kind or version, or of another shape than the pool's.
    */
@@ -42,7 +42,7 @@ export class StateFile implements Disposable {
       const convDtype = this.#expect("conv_dtype", convert ? all : [pool.convDtype]) as FloatDType;
       this.#shape = { ...pool, stateDtype, convDtype };
       const states = this.#file.metadata.get("states") ?? "";
-      if (!/^(?:0|[1-9]\d{0,9})$/.test(states)) throw this.#error("metadata states to be a count", describe(states));
+      if (!/^(?:0|[1-9]\d{0,9})$/.test(states)) throw this.#bad("metadata states to be a count", describe(states));
       this.count = Number(states);
       this.#checkTensors();
     } catch (error) {
@@ -54,7 +54,7 @@ export class StateFile implements Disposable {
   /**
    * Reads every state into a slot of the pools.
    *
-   * @throws {FileError} if the bytes do not match the checksum; the contents of the slots are undefined then.
+   * @throws {FileError} where the bytes do not match the checksum; the contents of the slots are undefined then.
    */
   readInto(pool: StateTensors, slots: readonly number[]): void {
     const metadata = Object.fromEntries(this.#file.metadata);
@@ -73,8 +73,8 @@ export class StateFile implements Disposable {
       }
     }
     const found = checksum.digest("hex");
-    const expected = metadata[checksumKey];
-    if (expected !== found) throw this.#error(`contents with the checksum of the metadata, ${describe(expected)}`, found);
+    const said = metadata[checksumKey];
+    if (said !== found) throw this.#bad(`contents of checksum ${describe(said)}, as the file says`, found);
   }
 
   [Symbol.dispose](): void {
@@ -88,20 +88,20 @@ export class StateFile implements Disposable {
       const dtype = fileDTypes[dtypeOf(this.#shape, kind)];
       if (info.dtype === dtype && info.shape.length === shape.length && shape.every((n, i) => n === info.shape[i])) continue;
       const received = `${info.dtype} ${shapeText(info.shape)}`;
-      throw this.#error(`tensor ${describe(name)} to be ${dtype} ${shapeText(shape)}`, received);
+      throw this.#bad(`tensor ${describe(name)} to be ${dtype} ${shapeText(shape)}`, received);
     }
     const { length } = this.#file.names;
-    if (length !== tensors.length) throw this.#error(`${tensors.length} tensors`, `${length}`);
+    if (length !== tensors.length) throw this.#bad(`${tensors.length} tensors`, `${length}`);
   }
 
-  /** The value of a metadata key, which must be one of `allowed`. */
+  /** A metadata text that must be one of a few. */
   #expect(key: string, allowed: readonly string[]): string {
     const text = this.#file.metadata.get(key);
     if (text !== undefined && allowed.includes(text)) return text;
-    throw this.#error(`metadata ${key} ${allowed.join(" or ")}`, text === undefined ? "none" : describe(text));
+    throw this.#bad(`metadata ${key} ${allowed.join(" or ")}`, text === undefined ? "none" : describe(text));
   }
 
-  #error(expected: string, received: string): FileError {
+  #bad(expected: string, received: string): FileError {
     return new FileError(this.#file.path, { op, expected, received });
   }
 }

@@ -55,7 +55,7 @@ describe("a prefix cache", () => {
     expect(cache.lookup(Int32Array.of(3))!.length).toBe(0);
   });
 
-  test("the least recently used goes first, whoever holds a fork of it", () => {
+  test("the least recently used entry is evicted first, whether or not a fork of it exists", () => {
     using pool = newPool(8);
     using cache = new PrefixCache(pool, { bytes: 3 * (pool.slotBytes + 4) });
     const states = [1, 2, 3, 4].map(() => stepped(pool));

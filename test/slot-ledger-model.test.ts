@@ -8,7 +8,7 @@ import { thrownBy } from "./support/devices.ts";
 
 const op = "test";
 
-/** What a holder should contain, and what the slots do contain, as tokens that tell contents apart. */
+/** The expected contents of holders and the contents of slots, as distinct numbers. */
 class Model {
   readonly ledger: SlotLedger;
   readonly #slots: number[];
@@ -23,7 +23,7 @@ class Model {
 
   constructor(capacity: number) {
     this.ledger = new SlotLedger(capacity);
-    this.#slots = Array(capacity).fill(NaN); // what memory holds before anything is stored
+    this.#slots = Array(capacity).fill(NaN); // memory before anything is stored
   }
 
   get live() {
@@ -56,7 +56,7 @@ class Model {
     expect([...entry.readSlots].map((slot) => (slot < 0 ? 0 : this.#slots[slot]!))).toEqual(before);
     expect(new Set(entry.writeSlots).size).toBe(members.length);
     for (const [i, { holder }] of members.entries()) {
-      // Nobody outside the step holds or reads what it writes.
+      // No holder outside the step has or reads a slot that it writes.
       const others = this.live.filter((other) => !members.includes(other as never));
       for (const other of others) expect(other.holder.slot).not.toBe(entry.writeSlots[i]!);
       for (const { entry: open } of this.steps) {
@@ -89,7 +89,7 @@ class Model {
   }
 
   abort(step: Model["steps"][number]): void {
-    this.ledger.abort(step.entry);
+    this.ledger.undo(step.entry);
     this.steps.splice(this.steps.indexOf(step), 1);
   }
 

@@ -89,7 +89,7 @@ describe("slots", () => {
     stepped(ledger, child);
   });
 
-  test("an undoable step writes beside what it reads", () => {
+  test("an undoable step writes other slots than it reads", () => {
     const ledger = new SlotLedger(3);
     const [a, b] = [stepped(ledger), stepped(ledger)];
     expect(thrownBy(() => ledger.begin(op, [a, b], true)).code).toBe("range");
@@ -98,7 +98,7 @@ describe("slots", () => {
     expect(step.writeSlots[0]).not.toBe(a.slot);
     expect([step.overwrites, ledger.free]).toEqual([false, 0]);
     const kept = a.slot;
-    ledger.abort(step);
+    ledger.undo(step);
     expect([a.slot, ledger.free]).toEqual([kept, 1]);
     ledger.finish(ledger.begin(op, [a], true), new Outcome());
     expect(a.slot).not.toBe(kept);
@@ -108,7 +108,7 @@ describe("slots", () => {
   test("a new holder needs no second slot to be undoable", () => {
     const ledger = new SlotLedger(1);
     const a = ledger.allocate(op);
-    ledger.abort(ledger.begin(op, [a], true));
+    ledger.undo(ledger.begin(op, [a], true));
     const step = ledger.begin(op, [a], true);
     expect([step.readSlots[0], step.writeSlots[0]]).toEqual([-1, 0]);
   });
@@ -125,7 +125,7 @@ describe("slots", () => {
     ]) {
       expect(thrownBy(use).code).toBe("state");
     }
-    ledger.abort(step);
+    ledger.undo(step);
     const b = ledger.allocate(op);
     const twice = thrownBy(() => ledger.begin(op, [b, a, b], false));
     expect([twice.code, twice.argument]).toEqual(["state", "handles[2]"]);

@@ -93,7 +93,7 @@ describe("a pass that is over", () => {
     const op = recurrence(step, 0);
     finish(step);
     const encoded = failureOf(() => device.run(op));
-    expect([encoded.code, encoded.message]).toEqual(["state", expect.stringContaining("over")]);
+    expect([encoded.code, encoded.message]).toEqual(["state", expect.stringContaining("has ended")]);
     expect(failureOf(() => step.layer(0)).code).toBe("state");
     const draft = pool.draft([handle], [1]);
     const states = draft.layer(0);
@@ -103,7 +103,7 @@ describe("a pass that is over", () => {
   });
 });
 
-describe("what nobody wrote is no state", () => {
+describe("a layer that was not written", () => {
   test("done() names the layer and kind that is missing; the step stays open", () => {
     using pool = newPool(2);
     const handle = pool.allocate();
@@ -129,7 +129,7 @@ describe("what nobody wrote is no state", () => {
     device.discard();
     expect(failureOf(() => step.done()).message).toContain("the state of layer 0");
     device.run(recurrence(step, 0)); // and can be written once more
-    expect(failureOf(() => device.run(recurrence(step, 0))).message).toContain("written the state of layer 0 already");
+    expect(failureOf(() => device.run(recurrence(step, 0))).message).toContain("already written the state of layer 0");
   });
 
   test("pool.run commits nothing that is incomplete", () => {
@@ -215,7 +215,7 @@ describe("pool.run", () => {
   });
 });
 
-describe("a step that is left", () => {
+describe("a step that is undone by disposal", () => {
   test("abort is refused while its ops are encoded, and what is left encoded is never committed", () => {
     using pool = newPool(1);
     const handle = pool.allocate();
@@ -225,7 +225,7 @@ describe("a step that is left", () => {
     expect(failureOf(() => step.abort()).message).toContain("device.discard()");
     step[Symbol.dispose]();
     expect([step.open, handle.step]).toEqual([false, undefined]);
-    expect(failureOf(() => device.submit()).message).toContain("was left");
+    expect(failureOf(() => device.submit()).message).toContain("was undone");
     expect(failureOf(() => device.run(linear({ x: rows(1), weight: rows(1), out: device.tensor("f32", [1, 1]) }))).code).toBe("state");
     device.run(); // the failed run dropped what was encoded
     device.wait();
@@ -254,7 +254,7 @@ describe("a step that is left", () => {
     expect(contentOf(pool, handle)).toEqual(fromScratch([3]));
   });
 
-  test("a fork's step that is left loses nothing: its parent's slot was not written", () => {
+  test("a fork's step that is undone loses nothing: its parent's slot was not written", () => {
     using pool = newPool(3);
     const parent = pool.allocate();
     advance(pool, [parent], [[1]]);
@@ -333,7 +333,7 @@ describe("a submission that fails", () => {
     failAt(device, "run", 1);
     draft.run(() => [recurrence(draft, 0), recurrence(draft, 1)]);
     expect(failureOf(() => device.wait()).code).toBe("device");
-    expect(failureOf(() => draft.commit([1])).message).toContain("abort() it");
+    expect(failureOf(() => draft.commit([1])).message).toContain("call abort()");
     draft.abort();
     expect(handle.valid).toBe(true);
   });

@@ -1,45 +1,45 @@
 /**
- * Whether what a state's slot holds is what its steps computed. A submission that fails leaves anything in the slots
- * that it was to write, and so does every later pass that reads them.
+ * Whether a state's slot holds what its steps computed. A failed submission leaves the slots that it should have written
+ * undefined, and so does every later pass that reads them.
  */
 
-/** What one slot holds: shared by the states that were forked from one another. */
+/** The content of one slot, shared by the states that were forked from one another. */
 export interface Content {
-  /** Why it is not what was computed; undefined where it is, or where that is not known yet. */
+  /** Why it is lost; undefined if it is not, or if that is not known yet. */
   failure: Error | undefined;
-  /** What the pass read that made it, while it is not known how that went. */
+  /** The content that its pass read, while the outcome of the pass is unknown. */
   source: Content | undefined;
-  /** Whose end decides. */
+  /** The outcome that it depends on. */
   waitsFor: Outcome | undefined;
 }
 
-/** Content that no pass has to confirm: zeros, or what a file held. */
+/** Content that depends on no pass: zeros, or the content of a file. */
 export function soundContent(): Content {
   return { failure: undefined, source: undefined, waitsFor: undefined };
 }
 
-/** Content that was lost. */
+/** Lost content. */
 export function lostContent(failure: Error): Content {
   return { failure, source: undefined, waitsFor: undefined };
 }
 
-/** How the submissions of one pass ended, for everything that it wrote. */
+/** The outcome of the submissions of one pass, for everything that it wrote. */
 export class Outcome {
   #failure: Error | undefined;
   #waiting = 0;
   readonly #contents: Content[] = [];
 
-  /** The failure of one of its submissions, as far as it is known. */
+  /** The failure of one of its submissions, if any is known. */
   get failure(): Error | undefined {
     return this.#failure;
   }
 
-  /** One more submission holds work of the pass. */
+  /** Adds a submission with work of the pass. */
   expect(): void {
     this.#waiting++;
   }
 
-  /** One of the submissions has ended. Submissions end in order, so how the pass's sources ended is known by now. */
+  /** Ends one of the submissions. They end in order, so the outcomes of the pass's sources are known. */
   settle(failure: Error | undefined): void {
     this.#waiting--;
     this.#failure ??= failure;
@@ -49,9 +49,9 @@ export class Outcome {
     this.#contents.length = 0;
   }
 
-  /** What the pass made of `source`. */
+  /** The content that the pass made of `source`. */
   contentFrom(source: Content): Content {
-    // A pass that only kernels of somebody else's worked for has no submission: what it read decides.
+    // A pass whose work was done by kernels of other libraries alone has no submission: only its source can be lost.
     const waitsFor = this.#waiting > 0 ? this : source.waitsFor;
     const failure = this.#failure ?? source.failure;
     const content = { failure, source: waitsFor === undefined ? undefined : source, waitsFor };

@@ -1,4 +1,4 @@
-/** Drafts of several states that one pass verifies: each is ended by itself, but a layer's ops read all of them at once. */
+/** Drafts of several states that one pass verifies. Each ends on its own, but a layer's ops take all of them at once. */
 import { GatedDeltaError } from "../errors.ts";
 import { LayerStates, admit, bind, encoded } from "../ops/layer-states.ts";
 import type { BoundStates, StateUse } from "../ops/layer-states.ts";
@@ -13,15 +13,15 @@ import type { StatePool } from "./state-pool.ts";
 
 export class DraftGroup implements Disposable {
   readonly pool: StatePool;
-  /** One a state, in the order of their rows. */
+  /** One for each state, in the order of their rows. */
   readonly drafts: readonly Draft[];
-  /** Tokens of all of them. */
+  /** Number of tokens of all drafts. */
   readonly tokens: number;
   readonly #rows: DraftRows;
   readonly #starts: Int32Array;
 
   /**
-   * Opens a draft of `counts[i]` tokens for handle i, with records in rows of `memory`, of which as many are free.
+   * Opens a draft of `counts[i]` tokens for handle i, with records in rows of `memory`, which has enough free ones.
    *
    * @throws {GatedDeltaError} as `pool.draft`; no draft is open then.
    */
@@ -42,12 +42,12 @@ export class DraftGroup implements Disposable {
     this.tokens = this.#starts.at(-1)!;
   }
 
-  /** `[drafts + 1]`: the rows of each draft's tokens. */
+  /** `[drafts + 1]`: the first row of each draft's tokens, and the end of the last. */
   get cuSeqlens(): Int32Array {
     return this.#starts;
   }
 
-  /** `[tokens, convChannels]`: where a layer's convolution reads all drafts' tokens. */
+  /** `[tokens, convChannels]`: the input of a layer's convolution, of all drafts. */
   convInput(layer: number): Tensor {
     const input = this.#rows.convInput(layer);
     if (input !== undefined) return input;
@@ -55,19 +55,19 @@ export class DraftGroup implements Disposable {
     throw new GatedDeltaError("invalid-argument", { op: "DraftGroup", expected, received: "one created with conv: false" });
   }
 
-  /** The states of one of the pool's layers in all drafts, for one op over `convInput`, and one over what follows it. */
+  /** The states of one of the pool's layers in all drafts: for the convolution over `convInput`, and the recurrence. */
   layer(layer: number, convInput: Tensor): LayerStates {
     return new GroupLayer(this.drafts, { layer, convInput, rows: this.#rows, starts: this.#starts });
   }
 
-  /** Leaves all drafts that are open: their states are what they were before. */
+  /** Undoes all open drafts: their states are unchanged. */
   [Symbol.dispose](): void {
     for (const draft of this.drafts) draft[Symbol.dispose]();
   }
 }
 
-/** The parts that all drafts of a group share. */
-interface GroupParts {
+/** A layer, and its memory for all drafts of a group. */
+interface GroupMemory {
   readonly layer: number;
   readonly convInput: Tensor;
   readonly rows: DraftRows;
@@ -77,23 +77,23 @@ interface GroupParts {
 class GroupLayer extends LayerStates {
   readonly #drafts: readonly Draft[];
   readonly #layers: readonly LayerStates[];
-  readonly #parts: GroupParts;
+  readonly #memory: GroupMemory;
 
-  constructor(drafts: readonly Draft[], parts: GroupParts) {
+  constructor(drafts: readonly Draft[], memory: GroupMemory) {
     super();
     this.#drafts = drafts;
-    this.#layers = drafts.map((draft) => draft.layer(parts.layer));
-    this.#parts = parts;
+    this.#layers = drafts.map((draft) => draft.layer(memory.layer));
+    this.#memory = memory;
   }
 
   [bind](use: StateUse): BoundStates {
-    const { layer, convInput, rows, starts } = this.#parts;
+    const { layer, convInput, rows, starts } = this.#memory;
     const conv = use.kinds.includes("conv");
     if (conv && use.x !== convInput) {
       throw new GatedDeltaError("invalid-argument", { op: use.op, argument: "x", expected: "the group's convInput", received: "another tensor" });
     }
-    // Each draft notes what its commit needs; its own rows are a part of those that the op writes.
-    const bound = this.#layers.map((own, i) => own[bind](conv ? { ...use, x: this.#drafts[i]!.convInput(layer) } : use));
+    // Each draft keeps the records for its commit, in its rows of those that the op writes.
+    const bound = this.#layers.map((states, i) => states[bind](conv ? { ...use, x: this.#drafts[i]!.convInput(layer) } : use));
     const { state, convState } = bound[0]!;
     return {
       state,

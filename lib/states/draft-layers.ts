@@ -1,4 +1,4 @@
-/** The `states` of a draft's layers: while its tokens are verified, and when those that are right are committed. */
+/** The `states` of a draft's layers, for the ops that verify its tokens and for those that commit accepted ones. */
 import { GatedDeltaError } from "../errors.ts";
 import { admit, bind, encoded } from "../ops/layer-states.ts";
 import type { BoundStates, StateUse } from "../ops/layer-states.ts";
@@ -10,18 +10,18 @@ import type { DraftRows } from "./draft-memory.ts";
 import { PassLayer, expectOpen, tensorsOf } from "./pass-states.ts";
 import type { StatePass } from "./pass-states.ts";
 
-/** What a layer keeps between the verification and the commit. */
+/** Records of a layer from the verification to the commit. */
 interface LayerRecords {
   convInput: Tensor | undefined;
   records: DeltaRecords | undefined;
   headMap: HeadMap | undefined;
 }
 
-/** A draft's parts. */
-export interface DraftParts extends StatePass {
+/** The pass of a draft. */
+export interface DraftPass extends StatePass {
   /** Drafted tokens of each sequence. */
   readonly counts: readonly number[];
-  /** Where each sequence's rows start, and where the last one's end. */
+  /** `[sequences + 1]`: the first row of each sequence, and the end of the last. */
   readonly starts: Int32Array;
   readonly readSlots: Int32Array;
   /** −1 for each sequence: verifying stores no final state. */
@@ -29,13 +29,13 @@ export interface DraftParts extends StatePass {
   /** `[sequences, K]`, K the largest number of tokens, for records of `snapshots`. */
   readonly snapshotSlots: Int32Array | undefined;
   readonly layers: readonly LayerRecords[];
-  /** Memory for what the layers keep; where it is absent they make their own. */
+  /** Memory for the layers' records. @default tensors of the draft's own */
   readonly rows: DraftRows | undefined;
 }
 
 /** The states of a layer while a draft is verified. */
 export class DraftLayer extends PassLayer {
-  declare protected readonly pass: DraftParts;
+  declare protected readonly pass: DraftPass;
 
   [bind](use: StateUse): BoundStates {
     const { pass, layer } = this;
@@ -43,13 +43,13 @@ export class DraftLayer extends PassLayer {
     expectOpen(op, pass, "states");
     const { pool, readSlots, writeSlots, snapshotSlots, starts, layers } = pass;
     if (!use.drafts) {
-      const message = "a draft keeps records, which only gatedDelta and causalConv1d write";
+      const message = "a draft keeps records, and only gatedDelta and causalConv1d write them";
       throw new GatedDeltaError("invalid-argument", { op, argument: "states", message });
     }
     const kept = layers[layer]!;
     const bound = { ...tensorsOf(pool, layer, use), readSlots, writeSlots, snapshotSlots, cuSeqlens: starts };
     if (use.kinds.includes("conv") && use.x !== kept.convInput) {
-      const expected = `draft.convInput(${layer}), which is kept until the commit`;
+      const expected = `draft.convInput(${layer}), which the commit reads`;
       throw new GatedDeltaError("invalid-argument", { op, argument: "x", expected, received: "another tensor" });
     }
     if (!use.kinds.includes("state") || snapshotSlots !== undefined) return bound;
@@ -58,12 +58,12 @@ export class DraftLayer extends PassLayer {
   }
 }
 
-/** The states of a layer that a commit brings forward. */
+/** The states of a layer that a commit advances. */
 export class CommitLayer extends PassLayer {
-  declare protected readonly pass: DraftParts;
+  declare protected readonly pass: DraftPass;
   readonly #writeSlots: Int32Array;
 
-  constructor(pass: DraftParts, layer: number, writeSlots: Int32Array) {
+  constructor(pass: DraftPass, layer: number, writeSlots: Int32Array) {
     super(pass, layer);
     this.#writeSlots = writeSlots;
   }
@@ -80,14 +80,14 @@ export class CommitLayer extends PassLayer {
     this.pass.coverage.encodeMore();
   }
 
-  /** Records of a layer that verified no token. */
+  /** Empty records, of a layer that verified no token. */
   noRecords(): DeltaRecords {
     return (this.pass.layers[this.layer]!.records = recordsFor(this.pass, this.layer, false));
   }
 }
 
-/** Memory for a layer's records. They are frozen: the commit reads these tensors, and no other. */
-function recordsFor({ pool, starts, rows }: DraftParts, layer: number, perKey: boolean): DeltaRecords {
+/** Memory for a layer's records. Frozen, so that the commit reads the same tensors. */
+function recordsFor({ pool, starts, rows }: DraftPass, layer: number, perKey: boolean): DeltaRecords {
   if (rows !== undefined) return rows.records(layer);
   const { keyHeads, valueHeads, keyDim, valueDim } = pool.shape;
   const { device } = pool;
@@ -99,14 +99,14 @@ function recordsFor({ pool, starts, rows }: DraftParts, layer: number, perKey: b
   });
 }
 
-/** Where each sequence's rows start, and where the last one's end. */
+/** `[counts + 1]`: the first row of each sequence, and the end of the last. */
 export function startsOf(counts: readonly number[]): Int32Array {
   const starts = new Int32Array(counts.length + 1);
   for (const [i, count] of counts.entries()) starts[i + 1] = starts[i]! + count;
   return starts;
 }
 
-/** The slots of each sequence's states, newest first as snapshots are; −1 where a sequence is shorter than the longest. */
+/** `[sequences, most]`: the slots of each sequence's snapshots, the newest first; then −1 for sequences with fewer. */
 export function newestFirst(choices: readonly (readonly number[])[]): Int32Array {
   const most = choices.reduce((length, slots) => Math.max(length, slots.length), 0);
   const snapshotSlots = new Int32Array(choices.length * most).fill(-1);

@@ -1,6 +1,6 @@
 /**
- * Memory for the records of drafts that is made once, for a number of tokens, and shared by all drafts that are open at a
- * time. A draft has rows that follow each other, so drafts that one pass verifies side by side are one range of rows.
+ * Memory for the records of drafts, allocated once for a number of tokens and shared by all open drafts. The rows of a draft
+ * are consecutive, and so are those of all drafts that one pass verifies.
  */
 import type { DeltaRecords } from "../ops/recurrence-arguments.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
@@ -9,22 +9,22 @@ import type { StatePool } from "./state-pool.ts";
 
 /** Sizes of {@link DraftMemory}. */
 export interface DraftMemoryOptions {
-  /** Tokens of all drafts that are open at a time. */
+  /** The most tokens of all open drafts. */
   readonly rows: number;
-  /** The activation dtype, which the convolution's input has. */
+  /** The activation dtype, that of the convolution's input. */
   readonly dtype: FloatDType;
   /** Whether the gates are per key dimension. */
   readonly perKey: boolean;
 }
 
-/** One layer's memory for `rows` tokens: the convolution's input, and the recurrence's records. */
+/** One layer's memory for `rows` tokens: the convolution's input and the recurrence's records. */
 interface LayerMemory extends DeltaRecords {
   readonly convInput: Tensor | undefined;
 }
 
 export class DraftMemory implements Disposable {
   readonly #layers: readonly LayerMemory[];
-  /** Of each row, whether an open draft has it. */
+  /** For each row, whether an open draft has it. */
   readonly #taken: boolean[];
 
   constructor(pool: StatePool, { rows, dtype, perKey }: DraftMemoryOptions) {
@@ -50,12 +50,12 @@ export class DraftMemory implements Disposable {
     }
   }
 
-  /** Rows in all. */
+  /** Number of rows. */
   get capacity(): number {
     return this.#taken.length;
   }
 
-  /** How many rows can be taken at once: the longest range that is free. */
+  /** Number of rows that {@link take} can give: the length of the longest free range. */
   get free(): number {
     let longest = 0;
     let length = 0;
@@ -67,7 +67,7 @@ export class DraftMemory implements Disposable {
   }
 
   /**
-   * Takes a range of rows, cut into pieces of `counts[i]`, each of which is given back by itself. There are as many: see
+   * Takes a range of rows, cut into pieces of `counts[i]` rows that are given back one by one. At least as many must be
    * {@link free}.
    */
   take(counts: readonly number[]): { readonly all: DraftRows; readonly pieces: readonly DraftRows[] } {
@@ -86,10 +86,10 @@ export class DraftMemory implements Disposable {
       if (this.#taken[end]) first = end + 1;
       else if (end + 1 - first === length) return first;
     }
-    throw new RangeError(`no ${length} of ${this.#taken.length} rows are free side by side`);
+    throw new RangeError(`fewer than ${length} of ${this.#taken.length} consecutive rows are free`);
   }
 
-  /** Frees the memory as soon as no pending work needs it. */
+  /** Frees the memory when no pending work needs it. */
   [Symbol.dispose](): void {
     for (const { convInput, key, delta, decay } of this.#layers) {
       for (const tensor of [convInput, key, delta, decay]) tensor?.[Symbol.dispose]();
@@ -116,14 +116,14 @@ export class DraftRows {
     return this.#layers[layer]!.convInput?.slice(this.#start, this.#end);
   }
 
-  /** The recurrence's records in a layer. They are frozen: the commit reads these tensors and no other. */
+  /** The recurrence's records in a layer. Frozen, so that the commit reads the same tensors. */
   records(layer: number): DeltaRecords {
     const { key, delta, decay } = this.#layers[layer]!;
     const rows = (tensor: Tensor): Tensor => tensor.slice(this.#start, this.#end);
     return Object.freeze({ key: rows(key), delta: rows(delta), decay: rows(decay) });
   }
 
-  /** Gives the rows back, once. Work that was committed before may still use them: work on a device runs in order. */
+  /** Gives the rows back, once. Committed work may still use them: work on a device runs in order. */
   release(): void {
     this.#giveBack?.();
     this.#giveBack = undefined;

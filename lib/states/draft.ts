@@ -1,4 +1,6 @@
 import { asInteger, invalid } from "../arguments/checks.ts";
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { runPass } from "../device/device.ts";
 import { GatedDeltaError, ShapeError } from "../errors.ts";
 import { readElements } from "../ops/indices.ts";
@@ -10,10 +12,10 @@ import { isTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { Coverage } from "./coverage.ts";
 import { CommitLayer, DraftLayer, newestFirst, startsOf } from "./draft-layers.ts";
-import type { DraftParts } from "./draft-layers.ts";
+import type { DraftPass } from "./draft-layers.ts";
 import type { DraftRows } from "./draft-memory.ts";
 import { finishByStep } from "./trial-step.ts";
-import { expectNothingEncoded, expectOpen, isOpen, leave, opsOf } from "./pass-states.ts";
+import { expectNothingEncoded, expectOpen, isOpen, opsOf, undo } from "./pass-states.ts";
 import { kindsOf } from "./pool-shape.ts";
 import type { LedgerStep, LedgerTrial, SlotLedger } from "./slot-ledger.ts";
 import { setStep } from "./state-handle.ts";
@@ -23,8 +25,8 @@ import type { StatePool } from "./state-pool.ts";
 /** Options of {@link StatePool.draft}. */
 export interface DraftOptions {
   /**
-   * What is kept for the commit. `deltas`: (δ, key, decay) of each token, about 1 KB a token and head; a commit applies the
-   * accepted ones. `snapshots`: the state after each token in a slot of its own; a commit only chooses one.
+   * The records for the commit. `deltas`: (δ, key, decay) of each token, about 1 KB a token and head; the commit applies the
+   * accepted ones. `snapshots`: the state after each token, in a slot of its own; the commit chooses one.
    * @default "deltas"
    */
   readonly records?: "deltas" | "snapshots" | undefined;
@@ -43,26 +45,23 @@ export let makeDraft: (
 /** Whether a value is a {@link Draft}. */
 export let isDraft: (value: unknown) => value is Draft;
 
-let making = false;
-
 /**
- * One forward pass over drafted tokens, of which it is not known yet how many are right. It writes no state: give each
- * layer's ops `states: draft.layer(i)`, {@link run} them, then {@link commit} how many tokens of each sequence are
- * accepted. The states are then what as many single steps would have left, convolution included; with f32 states, to
- * the bit.
+ * One forward pass that verifies drafted tokens. It writes no state: give each layer's ops `states: draft.layer(i)`,
+ * {@link run} them, then {@link commit} the number of accepted tokens of each sequence. The states, those of the convolution
+ * included, are then as after the same number of single steps; with f32 states, bit for bit.
  *
- * The convolution's record is its input, so its `x` must be {@link convInput}.
+ * The convolution's input is its record, so its `x` must be {@link convInput}. Disposal (`using`) undoes an open draft.
  */
 export class Draft implements Disposable {
   /** The states, in the order of the sequences. */
   readonly handles: readonly StateHandle[];
-  readonly #parts: DraftParts;
+  readonly #pass: DraftPass;
   readonly #layers: LayerStates[] = [];
 
-  private constructor(handles: readonly StateHandle[], parts: DraftParts) {
-    if (!making) throw new GatedDeltaError("invalid-argument", { op: "Draft", expected: "pool.draft(…)" });
+  private constructor(by: Maker, handles: readonly StateHandle[], pass: DraftPass) {
+    expectMaker(by, "Draft", "pool.draft(…)");
     this.handles = handles;
-    this.#parts = parts;
+    this.#pass = pass;
     for (const handle of handles) setStep(handle, this);
     Object.freeze(this);
   }
@@ -70,7 +69,7 @@ export class Draft implements Disposable {
   static {
     makeDraft = (pool, ledger, handles, counts, entry, rows) => {
       const starts = startsOf(counts);
-      const parts: DraftParts = {
+      const pass: DraftPass = {
         name: "draft",
         pool,
         ledger,
@@ -80,38 +79,33 @@ export class Draft implements Disposable {
         coverage: new Coverage("draft", pool.layers, kindsOf(pool.shape), starts.at(-1)! > 0),
         readSlots: entry.readSlots,
         writeSlots: new Int32Array(handles.length).fill(-1),
-        // Records in memory of their own take no slot before the commit: their trial has no choices.
+        // With records in rows of a DraftMemory, the trial has no choices.
         snapshotSlots: "choices" in entry && rows === undefined ? newestFirst(entry.choices) : undefined,
         layers: Array.from({ length: pool.layers }, () => ({ convInput: undefined, records: undefined, headMap: undefined })),
         rows,
       };
-      entry.collected = () => {
-        parts.coverage.leave();
-        rows?.release();
+      entry.undo = () => {
+        undo(pass);
+        freeRecords(pass);
       };
-      making = true;
-      try {
-        return new Draft(handles, parts);
-      } finally {
-        making = false;
-      }
+      return new Draft(maker, handles, pass);
     };
-    isDraft = (value): value is Draft => typeof value === "object" && value !== null && #parts in value;
+    isDraft = (value): value is Draft => typeof value === "object" && value !== null && #pass in value;
   }
 
   /** The pool whose states these are. */
   get pool(): StatePool {
-    return this.#parts.pool;
+    return this.#pass.pool;
   }
 
-  /** Whether neither {@link commit} nor {@link abort} was called yet. */
+  /** Whether it has not ended yet. */
   get open(): boolean {
-    return isOpen(this.#parts);
+    return isOpen(this.#pass);
   }
 
-  /** `[sequences + 1]`: the rows of each sequence's tokens; a copy. */
+  /** `[sequences + 1]`: the first row of each sequence's tokens, and the end of the last; a copy. */
   get cuSeqlens(): Int32Array {
-    return this.#parts.starts.slice();
+    return this.#pass.starts.slice();
   }
 
   /**
@@ -121,24 +115,24 @@ export class Draft implements Disposable {
    */
   layer(layer: number): LayerStates {
     const op = "draft.layer";
-    expectOpen(op, this.#parts);
-    const index = asInteger(op, "layer", layer, 0, this.#parts.pool.layers - 1);
-    return (this.#layers[index] ??= new DraftLayer(this.#parts, index));
+    expectOpen(op, this.#pass);
+    const index = asInteger(op, "layer", layer, 0, this.#pass.pool.layers - 1);
+    return (this.#layers[index] ??= new DraftLayer(this.#pass, index));
   }
 
   /**
-   * `[tokens, convChannels]`: where a layer's projections put the convolution's input.
+   * `[tokens, convChannels]`: the convolution's input in a layer, which the layer's projections write.
    *
    * @param dtype the activation dtype. @default the pool's `convDtype`
-   * @throws {GatedDeltaError} where the layer's input was made in another dtype, or the pool holds no convolution states.
+   * @throws {GatedDeltaError} if the layer's input exists in another dtype, or the pool holds no convolution states.
    */
   convInput<D extends FloatDType>(layer: number, dtype?: D): Tensor<D> {
     const op = "draft.convInput";
-    const { pool, layers, starts, rows } = this.#parts;
-    expectOpen(op, this.#parts);
+    const { pool, layers, starts, rows } = this.#pass;
+    expectOpen(op, this.#pass);
     const index = asInteger(op, "layer", layer, 0, layers.length - 1);
     const records = layers[index]!;
-    pool.conv(layer); // throws where the pool has none
+    pool.conv(layer); // throws if the pool has none
     const { convChannels, convDtype } = pool.shape;
     const input = (records.convInput ??= rows?.convInput(index) ?? pool.device.tensor(dtype ?? convDtype, [starts.at(-1)!, convChannels]));
     if (dtype !== undefined && input.dtype !== dtype) throw invalid(op, "dtype", `${input.dtype}, as before`, dtype);
@@ -148,37 +142,37 @@ export class Draft implements Disposable {
   /**
    * Runs the ops of a forward pass over the drafted tokens as one submission.
    *
-   * @param build returns them, all layers' in order; its argument is this draft.
+   * @param build returns the ops of all layers in order; its argument is this draft.
    * @returns the submission's ticket.
-   * @throws {GatedDeltaError} of code `state` where a layer is missing, by layer and kind; nothing has run then.
+   * @throws {GatedDeltaError} of code `state` if a layer is missing (the error names layer and kind); nothing has run then.
    */
   run(build: (draft: Draft) => readonly Op[]): number {
     const op = "draft.run";
-    expectOpen(op, this.#parts);
-    const { pool, coverage } = this.#parts;
+    expectOpen(op, this.#pass);
+    const { pool, coverage } = this.#pass;
     const ops = opsOf(op, build, this);
     coverage.requireWhole();
     return pool.device[runPass](op, coverage, ops);
   }
 
   /**
-   * Ends the draft: each state is what the first `accepted[s]` of its tokens make of it. The verifying ops must have
-   * been committed to the device; ops for the states are run where there are any.
+   * Ends the draft: each state advances by the first `accepted[s]` of its tokens. The verifying ops must have been committed
+   * to the device.
    *
-   * @param accepted one a sequence, 0..T.
-   * @returns the ticket of the last commit.
-   * @throws {GatedDeltaError} for counts outside that, where a layer was not verified, by layer and kind, or where the
-   *   verifying work has failed: the draft stays open.
+   * @param accepted one number for each sequence, 0..T.
+   * @returns the ticket of the device's last submission.
+   * @throws {GatedDeltaError} for other numbers, if a layer was not verified (the error names layer and kind), or if the
+   *   verifying work has failed. The draft stays open.
    */
   commit(accepted: Indices): number {
     const op = "draft.commit";
-    const { pool, ledger, entry, coverage, snapshotSlots } = this.#parts;
-    expectOpen(op, this.#parts);
+    const { pool, ledger, entry, coverage, snapshotSlots } = this.#pass;
+    expectOpen(op, this.#pass);
     const counts = this.#asCounts(op, accepted);
     coverage.expectComplete(op, true);
     const { failure } = coverage.outcome;
     if (failure !== undefined) {
-      const message = `the work that verified this draft has failed (${failure.message}): abort() it`;
+      const message = `the verifying work of this draft has failed (${failure.message}): call abort()`;
       throw new GatedDeltaError("state", { op, message, cause: failure });
     }
     if (!("choices" in entry)) {
@@ -189,38 +183,38 @@ export class Draft implements Disposable {
     } else {
       finishByStep(op, ledger, entry, coverage.outcome, (writeSlots) => this.#runCommits(counts, writeSlots));
     }
-    this.#end();
+    freeRecords(this.#pass);
+    this.#releaseHandles();
     return pool.device.lastTicket;
   }
 
   /**
-   * Drops the draft: every state is what it was before.
+   * Undoes the draft: every state is unchanged.
    *
-   * @throws {GatedDeltaError} of code `state` where ops of it are encoded and not committed; the draft stays open.
+   * @throws {GatedDeltaError} of code `state` if ops of it are encoded and not committed; the draft stays open.
    */
   abort(): void {
     const op = "draft.abort";
-    expectOpen(op, this.#parts);
-    expectNothingEncoded(op, this.#parts);
-    this.#parts.ledger.abort(this.#parts.entry);
-    this.#end();
+    expectOpen(op, this.#pass);
+    expectNothingEncoded(op, this.#pass);
+    this[Symbol.dispose]();
   }
 
-  /** Leaves the draft, if it is open: every state is what it was before. Never throws. */
+  /** Undoes the draft if it is open: every state is unchanged. Never throws. */
   [Symbol.dispose](): void {
     if (!this.open) return;
-    leave(this.#parts);
-    this.#end();
+    this.#pass.entry.undo!();
+    this.#releaseHandles();
   }
 
   /** Applies the accepted tokens to the states, in all layers as one submission. */
   #runCommits(counts: readonly number[], writeSlots: Int32Array): void {
-    const { pool, starts, layers } = this.#parts;
+    const { pool, starts, layers } = this.#pass;
     const kinds: readonly StateKind[] = kindsOf(pool.shape);
-    // Where no token was drafted the ops may not have been run; a state of zeros is stored all the same.
+    // Also without drafted tokens, whose ops may not have been run: a state of zeros must be stored.
     pool.device.run((pass) => {
       for (const [layer, kept] of layers.entries()) {
-        const states = new CommitLayer(this.#parts, layer, writeSlots);
+        const states = new CommitLayer(this.#pass, layer, writeSlots);
         const common = { cuSeqlens: starts, counts, states };
         if (kinds.includes("conv")) pass.commitCausalConv1d({ x: this.convInput(layer), ...common });
         const records = kept.records ?? states.noRecords();
@@ -230,24 +224,26 @@ export class Draft implements Disposable {
   }
 
   #asCounts(op: string, accepted: Indices): number[] {
-    if (accepted === undefined) throw invalid(op, "accepted", "one number a sequence", accepted);
+    if (accepted === undefined) throw invalid(op, "accepted", "one number for each sequence", accepted);
     const elements = readElements(op, "accepted", accepted);
     const counts = [...(isTensor(elements) ? (elements as Tensor<"i32">).data : elements)];
-    const most = this.#parts.counts;
+    const most = this.#pass.counts;
     if (counts.length !== most.length) {
-      const expected = `${most.length} numbers, one a sequence`;
+      const expected = `${most.length} numbers, one for each sequence`;
       throw new ShapeError({ op, argument: "accepted", expected, received: `${counts.length}` });
     }
     return counts.map((count, i) => asInteger(op, `accepted[${i}]`, count, 0, most[i]!));
   }
 
-  #end(): void {
+  #releaseHandles(): void {
     for (const handle of this.handles) setStep(handle, undefined);
-    const { layers, rows } = this.#parts;
-    rows?.release();
-    if (rows !== undefined) return; // the tensors are views of memory that stays
-    for (const { convInput, records } of layers) {
-      for (const tensor of [convInput, records?.key, records?.delta, records?.decay]) tensor?.[Symbol.dispose]();
-    }
+  }
+}
+
+/** Gives back the memory of the layers' records. */
+function freeRecords({ layers, rows }: DraftPass): void {
+  if (rows !== undefined) return rows.release(); // the tensors are views of its memory
+  for (const { convInput, records } of layers) {
+    for (const tensor of [convInput, records?.key, records?.delta, records?.decay]) tensor?.[Symbol.dispose]();
   }
 }

@@ -1,20 +1,20 @@
-/** What a pool's slot ledger keeps: states, the passes that they are in, and the errors about them. */
+/** Entries of a pool's slot ledger: states, the passes that they are in, and the errors about them. */
 import { BoundsError, DisposedError, GatedDeltaError } from "../errors.ts";
 import type { Content } from "./content.ts";
 
-/** A logical state. Its fields are the ledger's. */
+/** A logical state. Only the ledger changes its fields. */
 export interface Holder {
-  /** Where its content is, or goes when it has none yet. */
+  /** The slot of its content, also before it has any. */
   slot: number;
-  /** Nothing was stepped into it yet: it reads as zeros, whatever its slot holds. */
+  /** Whether no step has written it yet: it reads as zeros, whatever its slot holds. */
   fresh: boolean;
-  /** Whether what its slot holds is what was computed. */
+  /** Whether its slot holds the computed state. */
   content: Content;
   step: LedgerStep | LedgerTrial | undefined;
   live: boolean;
 }
 
-/** Memory for the slots of a step, one of each a holder. */
+/** The slots of a step, two for each holder. */
 export interface SlotArrays {
   readonly readSlots: Int32Array;
   readonly writeSlots: Int32Array;
@@ -25,18 +25,18 @@ export interface LedgerStep {
   readonly holders: readonly Holder[];
   /** The slot that each holder's state is read from; −1 for zeros. */
   readonly readSlots: Int32Array;
-  /** The slot that each holder's next state goes to; all distinct. */
+  /** The slot that each holder's next state is written to; all distinct. */
   readonly writeSlots: Int32Array;
-  /** For each holder, slots for states on the way, which become holders of their own when the step is done. */
+  /** For each holder, the slots of its checkpoints, which become holders themselves when the step is finished. */
   readonly extraSlots: readonly (readonly number[])[];
-  /** Whether a write replaces content that aborting would have to bring back. */
+  /** Whether a write replaces content that undoing would have to restore. */
   readonly overwrites: boolean;
   open: boolean;
-  /** Called where the engine has collected its handles before it ended. */
-  collected?: () => void;
+  /** Undoes the pass that it belongs to. Holds no handles, so that open passes of collected handles can be undone. */
+  undo?: () => void;
 }
 
-/** A forward pass whose end is chosen later: each holder moves to one of its slots, or stays where it is. */
+/** A forward pass whose result is chosen later: each holder moves to one of its slots, or keeps its own. */
 export interface LedgerTrial {
   readonly holders: readonly Holder[];
   /** The slot that each holder's state is read from; −1 for zeros. */
@@ -44,8 +44,8 @@ export interface LedgerTrial {
   /** The slots that each holder can move to. */
   readonly choices: readonly (readonly number[])[];
   open: boolean;
-  /** Called where the engine has collected its handles before it ended. */
-  collected?: () => void;
+  /** Undoes the pass that it belongs to. Holds no handles, so that open passes of collected handles can be undone. */
+  undo?: () => void;
 }
 
 export function expectIdle(op: string, holder: Holder, argument?: string): void {
@@ -56,17 +56,17 @@ export function expectIdle(op: string, holder: Holder, argument?: string): void 
   throw new GatedDeltaError("state", { op, argument, message });
 }
 
-/** Refuses a holder whose content was lost, too. */
+/** {@link expectIdle}, and throws for a holder whose content was lost. */
 export function expectUsable(op: string, holder: Holder, argument?: string): void {
   expectIdle(op, holder, argument);
   const { failure } = holder.content;
   if (failure === undefined) return;
-  const message = `this state is invalid, since the work that wrote it failed (${failure.message}): free it, or make it zeros with pool.zero`;
+  const message = `this state is invalid because the work that wrote it failed (${failure.message}): free it, or zero it with pool.zero`;
   throw new GatedDeltaError("state", { op, argument, message, cause: failure });
 }
 
 export function tooFew(op: string, argument: string, needed: number, free: number): BoundsError {
-  return new BoundsError({ op, argument, expected: `at most ${free} slots, as many as are free`, received: `${needed}` });
+  return new BoundsError({ op, argument, expected: `at most ${free} slots, the number of free ones`, received: `${needed}` });
 }
 
 export function stillRead(op: string): GatedDeltaError {

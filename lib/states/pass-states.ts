@@ -1,4 +1,4 @@
-/** What steps and drafts share: one pass over some states of a pool, and the `states` of its layers. */
+/** Common to steps and drafts: one pass over some states of a pool, and the `states` of its layers. */
 import { types } from "node:util";
 import { invalid, largestIndex } from "../arguments/checks.ts";
 import { asArray } from "../arguments/reading.ts";
@@ -22,18 +22,18 @@ export interface StatePass {
   readonly coverage: Coverage;
 }
 
-/** Whether a pass can still be used. */
+/** Whether a pass has not ended. */
 export function isOpen({ entry, pool }: StatePass): boolean {
   return entry.open && !pool.disposed;
 }
 
-/** Throws for a pass that is over. */
+/** Throws for a pass that has ended. */
 export function expectOpen(op: string, { name, pool, entry }: StatePass, argument?: string): void {
   if (pool.disposed) throw new DisposedError({ op, argument, expected: "a pool that is not disposed" });
-  if (!entry.open) throw new GatedDeltaError("state", { op, argument, message: `the ${name} is over` });
+  if (!entry.open) throw new GatedDeltaError("state", { op, argument, message: `the ${name} has ended` });
 }
 
-/** The tensors of a layer that an op uses. */
+/** The tensors of a layer for an op. */
 export function tensorsOf(pool: StatePool, layer: number, use: StateUse): { state?: Tensor; convState?: Tensor } {
   return {
     ...(use.kinds.includes("state") && { state: pool.state(layer) }),
@@ -58,8 +58,8 @@ export abstract class PassLayer extends LayerStates {
     const { pass, layer } = this;
     expectOpen(op, pass, "states");
     if (recorder.planStates !== undefined) {
-      const expected = "the states of a placeholder: pool.placeholder(sequences) stands for the step of each replay";
-      throw new GatedDeltaError("invalid-argument", { op, argument: "states", expected, received: `those of a ${pass.name}` });
+      const expected = "the states of a placeholder, of pool.placeholder(sequences), which takes the step of each replay";
+      throw new GatedDeltaError("invalid-argument", { op, argument: "states", expected, received: `the states of a ${pass.name}` });
     }
     pass.coverage.expectUnwritten(op, { layer, kinds });
   }
@@ -72,39 +72,34 @@ export abstract class PassLayer extends LayerStates {
 }
 
 /**
- * Ends a pass that nobody finished: what its scope's end or its handle's disposal does. Ops that are encoded must not
- * be committed any more; states that work has written in place are lost.
+ * Undoes an open pass; never throws. Ops of it that are encoded can no longer be committed, and states that its work has
+ * overwritten in place become invalid.
  */
-export function leave(pass: StatePass): void {
-  const { entry, ledger, coverage, name } = pass;
-  coverage.leave();
-  // A draft writes no state before its commit.
-  if (!coverage.ran || name === "draft" || "choices" in entry) {
-    ledger.abort(entry);
-    return;
-  }
-  const message = `the ${name} was left without done() after its work had run`;
-  ledger.abandon(entry, new GatedDeltaError("state", { message }));
+export function undo({ entry, ledger, coverage, name }: StatePass): void {
+  coverage.refuseCommit();
+  // The verifying work of a draft writes no state.
+  const overwrites = name === "step" && coverage.ran;
+  ledger.undo(entry, overwrites ? new GatedDeltaError("state", { message: "its step was undone after its work had run" }) : undefined);
 }
 
-/** Throws where work of the pass is encoded: it would run without the pass. */
+/** Throws if ops of the pass are encoded and not committed. */
 export function expectNothingEncoded(op: string, { name, coverage }: StatePass): void {
   if (!coverage.pending) return;
-  const message = `ops of this ${name} are encoded: call device.discard() first, which drops them`;
+  const message = `ops of this ${name} are encoded and not committed: call device.discard() first`;
   throw new GatedDeltaError("state", { op, message });
 }
 
-/** Runs the function that makes the ops of a pass. */
+/** Calls the function that makes the ops of a pass. */
 export function opsOf<Pass>(op: string, build: (pass: Pass) => readonly Op[], pass: Pass): readonly Op[] {
   if (typeof build !== "function") throw invalid(op, "build", "a function that returns ops", build);
   const result: unknown = build(pass);
   if (types.isPromise(result)) {
-    result.catch(() => {}); // its failure is not the one to report
+    result.catch(() => {}); // the error below is reported instead
     const expected = "a synchronous function";
     throw new GatedDeltaError("invalid-argument", { op, argument: "build", expected, received: "one that returns a promise" });
   }
   const ops = asArray(op, "build", "a function that returns an array of ops", result, largestIndex);
-  const odd = ops.find((each) => !isOp(each));
-  if (odd !== undefined || ops.includes(undefined)) throw invalid(op, "build", "a function that returns an array of ops", odd);
+  const wrong = ops.findIndex((each) => !isOp(each));
+  if (wrong >= 0) throw invalid(op, "build", "a function that returns an array of ops", ops[wrong]);
   return ops as Op[];
 }

@@ -1,4 +1,4 @@
-/** What {@link StatePool}'s methods take besides handles. */
+/** Options of {@link StatePool}'s methods. */
 import { asInteger, invalid, largestIndex } from "../arguments/checks.ts";
 import { membersOf } from "../arguments/members.ts";
 import { asArray } from "../arguments/reading.ts";
@@ -7,7 +7,7 @@ import type { FloatDType } from "../tensor/dtype.ts";
 
 /** Options of {@link StatePool.create}. */
 export interface StatePoolOptions {
-  /** How many states there can be at a time. Forks count like any other. */
+  /** The most states at a time. Forks count like any other. */
   readonly slots: number;
   /** Gated DeltaNet layers of the model. */
   readonly layers: number;
@@ -20,7 +20,7 @@ export interface StatePoolOptions {
   /** Elements of a value head: a multiple of 8 in 8..256. */
   readonly valueDim: number;
   /**
-   * Whether the pool holds convolution states beside the recurrent ones: `false` for those who keep them elsewhere.
+   * Whether the pool holds convolution states as well as recurrent ones.
    * @default true
    */
   readonly conv?: boolean | undefined;
@@ -37,18 +37,18 @@ export interface StatePoolOptions {
 /** Options of {@link StatePool.step}. */
 export interface StepOptions {
   /**
-   * Write beside every state and never over one, so that {@link PoolStep.abort} can take back work that has run. Costs
-   * a free slot for each handle until the step is done. @default false
+   * Overwrite no state, so that {@link PoolStep.abort} can undo work that has run. Takes a free slot for each handle until the
+   * step is done. @default false
    */
   readonly undoable?: boolean | undefined;
   /**
-   * For each handle, after how many of its tokens in this pass its state is kept: 0..T, in any order. Each takes a free
-   * slot. After {@link PoolStep.done} the states are {@link PoolStep.saved}.
+   * For each handle, the numbers of its tokens in this pass after which its state is kept: 0..T, in any order. Each takes a
+   * free slot. After {@link PoolStep.done} the states are {@link PoolStep.saved}.
    */
   readonly checkpoints?: readonly (readonly number[])[] | undefined;
 }
 
-/** Checks the options of a step, each of which is read once; the positions themselves are left to {@link asPositions}. */
+/** Checks the options of a step, reading each once; {@link asPositions} checks the positions. */
 export function asStepOptions(op: string, options: StepOptions): { readonly undoable: boolean; readonly checkpoints: unknown } {
   const expected = "{ undoable?, checkpoints? }";
   const { undoable = false, checkpoints } = membersOf(op, options, ["undoable", "checkpoints"], { expected });
@@ -57,15 +57,15 @@ export function asStepOptions(op: string, options: StepOptions): { readonly undo
 }
 
 /**
- * The checkpoints of a step: one list of positions a handle. How many tokens there are is for the ops to know.
+ * The checkpoints of a step: one list of positions for each handle. The ops check them against the number of tokens.
  *
- * @param most more lists or positions than this are refused unread.
+ * @param most longer lists are refused unread.
  */
 export function asPositions(op: string, value: unknown, count: number, most: number): readonly (readonly number[])[] {
   if (value === undefined) return [];
   const lists = asArray(op, "checkpoints", "an array of arrays of positions", value, most);
   if (lists.length !== count) {
-    throw new ShapeError({ op, argument: "checkpoints", expected: `${count} lists, one a handle`, received: `${lists.length}` });
+    throw new ShapeError({ op, argument: "checkpoints", expected: `${count} lists, one for each handle`, received: `${lists.length}` });
   }
   return lists.map((list, i) => {
     const argument = `checkpoints[${i}]`;

@@ -3,7 +3,7 @@ import type { FloatDType } from "../tensor/dtype.ts";
 
 export type { StateKind };
 
-/** The sizes and dtypes of a pool's states, slots apart: two pools of the same shape can exchange states. */
+/** The sizes and dtypes of a pool's states. Pools of the same shape can exchange states. */
 export interface PoolShape {
   /** Gated DeltaNet layers of the model. */
   readonly layers: number;
@@ -17,9 +17,9 @@ export interface PoolShape {
   readonly valueDim: number;
   /** Whether it holds convolution states. */
   readonly conv: boolean;
-  /** Taps of the convolution, 2..9; 0 where the pool holds no convolution states. */
+  /** Taps of the convolution, 2..9; 0 if the pool holds no convolution states. */
   readonly convWidth: number;
-  /** Number of channels of the convolution; 0 where the pool holds no convolution states. */
+  /** Number of channels of the convolution; 0 if the pool holds no convolution states. */
   readonly convChannels: number;
   /** Element type of the recurrent states. */
   readonly stateDtype: FloatDType;

@@ -1,9 +1,11 @@
 import { asInteger, invalid } from "../arguments/checks.ts";
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { GatedDeltaError } from "../errors.ts";
 import { bind } from "../ops/layer-states.ts";
 import type { BoundStates, LayerStates, StateKind, StateUse } from "../ops/layer-states.ts";
 import { Coverage } from "./coverage.ts";
-import { PassLayer, expectNothingEncoded, expectOpen, isOpen, leave, tensorsOf } from "./pass-states.ts";
+import { PassLayer, expectNothingEncoded, expectOpen, isOpen, tensorsOf, undo } from "./pass-states.ts";
 import type { StatePass } from "./pass-states.ts";
 import { kindsOf } from "./pool-shape.ts";
 import type { LedgerStep, SlotLedger } from "./slot-ledger.ts";
@@ -11,27 +13,27 @@ import { makeHandle, setStep } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
 import type { StatePool } from "./state-pool.ts";
 
-/** Where an op writes states on the way through its sequences. */
+/** Where an op writes states at chosen positions of its sequences. */
 export interface Checkpoints {
   /** `[sequences + 1]`: sequence s has the entries offsets[s] up to, not including, offsets[s + 1]. */
   readonly offsets: Int32Array;
-  /** After how many of the sequence's tokens in this call, 0 and all of them included. */
+  /** Number of the sequence's tokens in this call before the checkpoint, from 0 to all of them. */
   readonly tokens: Int32Array;
-  /** The slot that the state then goes to. */
+  /** The slot that the state is written to. */
   readonly slots: Int32Array;
 }
 
-/** A step's parts, as this room's other modules use them. */
-export interface StepParts extends StatePass {
+/** The pass of a step. */
+export interface StepPass extends StatePass {
   readonly entry: LedgerStep;
-  /** The tokens after which each state is kept. */
+  /** For each state, the numbers of tokens after which it is kept. */
   readonly positions: readonly (readonly number[])[];
   readonly readSlots: Int32Array;
   readonly writeSlots: Int32Array;
   readonly checkpoints: Checkpoints | undefined;
 }
 
-/** Opens a step. `positions[i]` are the tokens after which state i is kept. */
+/** Opens a step. `positions[i]` are the numbers of tokens after which state i is kept. */
 export let makeStep: (
   pool: StatePool,
   ledger: SlotLedger,
@@ -43,36 +45,30 @@ export let makeStep: (
 /** Whether a value is a {@link PoolStep}. */
 export let isStep: (value: unknown) => value is PoolStep;
 
-/** A step's parts; undefined for any other value. */
-export let stepParts: (value: unknown) => StepParts | undefined;
+/** The pass of a step; undefined for any other value. */
+export let stepPass: (value: unknown) => StepPass | undefined;
 
-/** Whether a run of the pool's has the step: it ends it, and nobody else can. */
-export let holdStep: (step: PoolStep, held: boolean) => void;
-
-/** Ends a step without an error, whatever state it is in: see {@link leave}. */
-export let leaveStep: (step: PoolStep) => void;
-
-let makingStep = false;
+/** Ends a step: the written states become the content of its handles. The only other end is disposal, which undoes it. */
+export let finishStep: (op: string, step: PoolStep) => void;
 
 /**
  * One forward pass over some states of a {@link StatePool}. Give each layer's ops `states: step.layer(i)`; an op that is
- * encoded so counts as having written the layer's state. The step ends with {@link done} or {@link abort}.
+ * encoded with them counts as having written the layer's state. End the step with {@link done} or {@link abort}.
  *
- * `using` leaves a step that was not ended, without an error: where nothing has run, every state is what it was. Ops of
- * it that are encoded can't be committed any more. States that work has overwritten are invalid from then on.
+ * Disposal (`using`) undoes a step that is still open, and never throws. Its encoded ops can no longer be committed. If none
+ * of its work has run, every state is unchanged; states that its work has overwritten become invalid.
  */
 export class PoolStep implements Disposable {
   /** The states, in the order of the sequences. */
   readonly handles: readonly StateHandle[];
-  readonly #parts: StepParts;
+  readonly #pass: StepPass;
   readonly #layers: LayerStates[] = [];
   #saved: readonly (readonly StateHandle[])[] | undefined;
-  #held = false;
 
-  private constructor(handles: readonly StateHandle[], parts: StepParts) {
-    if (!makingStep) throw new GatedDeltaError("invalid-argument", { op: "PoolStep", expected: "pool.step(…)" });
+  private constructor(by: Maker, handles: readonly StateHandle[], pass: StepPass) {
+    expectMaker(by, "PoolStep", "pool.step(…)");
     this.handles = handles;
-    this.#parts = parts;
+    this.#pass = pass;
     for (const handle of handles) setStep(handle, this);
     Object.freeze(this);
   }
@@ -82,47 +78,45 @@ export class PoolStep implements Disposable {
       const { readSlots, writeSlots } = entry;
       const coverage = new Coverage("step", pool.layers, kindsOf(pool.shape), handles.length > 0);
       const checkpoints = checkpointsOf(positions, entry.extraSlots);
-      entry.collected = () => coverage.leave();
-      makingStep = true;
-      try {
-        return new PoolStep(handles, { name: "step", pool, ledger, entry, coverage, positions, readSlots, writeSlots, checkpoints });
-      } finally {
-        makingStep = false;
-      }
+      const pass: StepPass = { name: "step", pool, ledger, entry, coverage, positions, readSlots, writeSlots, checkpoints };
+      entry.undo = () => undo(pass);
+      return new PoolStep(maker, handles, pass);
     };
-    isStep = (value): value is PoolStep => typeof value === "object" && value !== null && #parts in value;
-    stepParts = (value) => (isStep(value) ? value.#parts : undefined);
-    holdStep = (step, held) => void (step.#held = held);
-    leaveStep = (step) => {
-      if (!step.open) return;
-      leave(step.#parts);
-      step.#end();
+    isStep = (value): value is PoolStep => typeof value === "object" && value !== null && #pass in value;
+    stepPass = (value) => (isStep(value) ? value.#pass : undefined);
+    finishStep = (op, step) => {
+      const { pool, ledger, entry, coverage } = step.#pass;
+      expectOpen(op, step.#pass);
+      coverage.expectComplete(op, true);
+      const holders = ledger.finish(entry, coverage.outcome);
+      step.#saved = holders.map((list) => list.map((holder) => makeHandle(pool, ledger, holder)));
+      step.#releaseHandles();
     };
   }
 
   /** The pool whose states these are. */
   get pool(): StatePool {
-    return this.#parts.pool;
+    return this.#pass.pool;
   }
 
-  /** Whether neither {@link done} nor {@link abort} was called yet. */
+  /** Whether it has not ended yet. */
   get open(): boolean {
-    return isOpen(this.#parts);
+    return isOpen(this.#pass);
   }
 
   /** The slot that each sequence reads, −1 for zeros; a copy, for kernels of other libraries. */
   get readSlots(): Int32Array {
-    return this.#parts.readSlots.slice();
+    return this.#pass.readSlots.slice();
   }
 
   /** The slot that each sequence writes, all distinct; a copy, for kernels of other libraries. */
   get writeSlots(): Int32Array {
-    return this.#parts.writeSlots.slice();
+    return this.#pass.writeSlots.slice();
   }
 
-  /** Where the states go that were asked for on the way, undefined where none were; a copy, for kernels of other libraries. */
+  /** Where checkpoints are written, undefined if there are none; a copy, for kernels of other libraries. */
   get checkpoints(): Checkpoints | undefined {
-    const { checkpoints } = this.#parts;
+    const { checkpoints } = this.#pass;
     if (checkpoints === undefined) return undefined;
     const { offsets, tokens, slots } = checkpoints;
     return { offsets: offsets.slice(), tokens: tokens.slice(), slots: slots.slice() };
@@ -135,101 +129,97 @@ export class PoolStep implements Disposable {
    */
   layer(layer: number): LayerStates {
     const op = "step.layer";
-    expectOpen(op, this.#parts);
-    const index = asInteger(op, "layer", layer, 0, this.#parts.pool.layers - 1);
-    return (this.#layers[index] ??= new StepLayer(this.#parts, index));
+    expectOpen(op, this.#pass);
+    const index = asInteger(op, "layer", layer, 0, this.#pass.pool.layers - 1);
+    return (this.#layers[index] ??= new StepLayer(this.#pass, index));
   }
 
   /**
-   * Notes that a kernel of somebody else's has written a layer's states of one kind: the final ones to
-   * {@link writeSlots}, and those on the way as {@link checkpoints} says.
+   * Records that a kernel of another library has written a layer's states of one kind: the final ones to
+   * {@link writeSlots}, and the checkpoints to the slots of {@link checkpoints}.
    *
-   * @throws {GatedDeltaError} of code `state` for what was written before.
+   * @throws {GatedDeltaError} of code `state` if they were written before.
    */
   wrote(layer: number, kind: StateKind): void {
     const op = "step.wrote";
-    const { pool, coverage } = this.#parts;
-    expectOpen(op, this.#parts);
+    const { pool, coverage } = this.#pass;
+    expectOpen(op, this.#pass);
     const index = asInteger(op, "layer", layer, 0, pool.layers - 1);
     if (kind !== "state" && kind !== "conv") throw invalid(op, "kind", `"state" | "conv"`, kind);
     coverage.wrote(op, { layer: index, kinds: [kind] });
   }
 
   /**
-   * Makes what was written the content of each state. The ops must have been committed, not finished: later ops on the
-   * device run after them.
+   * Makes the written states the content of the handles. The ops must have been committed but need not have finished: later
+   * ops on the device run after them.
    *
-   * @throws {GatedDeltaError} of code `state` where a layer was not written, by layer and kind: its slots hold whatever
-   *   was there before; and inside the callback of `pool.run`, which ends its step itself. The step stays open.
+   * @throws {GatedDeltaError} of code `state` if a layer was not written (the error names layer and kind), and in the
+   *   callback of `pool.run`, which ends its step itself. The step stays open.
    */
   done(): void {
     const op = "step.done";
-    const { pool, ledger, entry, coverage } = this.#parts;
-    expectOpen(op, this.#parts);
-    this.#expectOwn(op);
-    coverage.expectComplete(op, true);
-    const holders = ledger.finish(entry, coverage.outcome);
-    this.#saved = holders.map((list) => list.map((holder) => makeHandle(pool, ledger, holder)));
-    this.#end();
+    this.#expectCallerEnds(op);
+    finishStep(op, this);
   }
 
   /**
-   * The states on the way, for each handle in the order that its positions were given. The caller frees them.
+   * The states at the checkpoints, for each handle in the order in which its positions were given. The caller frees them.
    *
    * @throws {GatedDeltaError} of code `state` before {@link done}.
    */
   get saved(): readonly (readonly StateHandle[])[] {
     if (this.#saved !== undefined) return this.#saved;
-    throw new GatedDeltaError("state", { op: "step.saved", message: "checkpoints are there once done() was called" });
+    throw new GatedDeltaError("state", { op: "step.saved", message: "no checkpoints before done(): call it first" });
   }
 
   /**
-   * Drops the step: every state is what it was before.
+   * Undoes the step: every state is unchanged.
    *
-   * @throws {GatedDeltaError} of code `state` where ops of it are encoded and not committed (call `device.discard()`
-   *   first), or where work has run that writes over states in place (call {@link done}, or begin such steps with
-   *   `undoable`); and inside the callback of `pool.run`. The step stays open.
+   * @throws {GatedDeltaError} of code `state` if ops of it are encoded and not committed (call `device.discard()` first), if
+   *   its work has run and overwrites states in place (call {@link done}, or open such steps with `undoable`), and in the
+   *   callback of `pool.run`. The step stays open.
    */
   abort(): void {
     const op = "step.abort";
-    const { ledger, entry, coverage } = this.#parts;
-    expectOpen(op, this.#parts);
-    this.#expectOwn(op);
-    expectNothingEncoded(op, this.#parts);
+    const { entry, coverage } = this.#pass;
+    this.#expectCallerEnds(op);
+    expectNothingEncoded(op, this.#pass);
     if (entry.overwrites && coverage.ran) {
       const message =
-        "work of this step has been committed, and it writes over states that are not shared: " +
-        "call done(), or begin such steps with { undoable: true }";
+        "work of this step has been committed and overwrites states in place: " +
+        "call done(), or open such steps with { undoable: true }";
       throw new GatedDeltaError("state", { op, message });
     }
-    ledger.abort(entry);
-    this.#end();
+    this[Symbol.dispose]();
   }
 
-  /** Leaves the step, if it is open; never throws. */
+  /** Undoes the step if it is open; never throws. */
   [Symbol.dispose](): void {
-    leaveStep(this);
+    if (!this.open) return;
+    this.#pass.entry.undo!();
+    this.#releaseHandles();
   }
 
-  /** Throws inside the callback of `pool.run`: what that throws must not be about a step that is over. */
-  #expectOwn(op: string): void {
-    if (this.#held) throw new GatedDeltaError("state", { op, message: "pool.run, whose callback this is, ends the step" });
+  /** Throws if the step has ended, and in the callback of `pool.run`: the errors of that call concern an open step. */
+  #expectCallerEnds(op: string): void {
+    expectOpen(op, this.#pass);
+    if (this.#pass.coverage.whole) throw new GatedDeltaError("state", { op, message: "pool.run ends the step of its callback itself" });
   }
 
-  #end(): void {
+  #releaseHandles(): void {
     for (const handle of this.handles) setStep(handle, undefined);
   }
 }
 
 class StepLayer extends PassLayer {
-  declare protected readonly pass: StepParts;
+  declare protected readonly pass: StepPass;
 
   [bind](use: StateUse): BoundStates {
     const { pass, layer } = this;
     expectOpen(use.op, pass, "states");
     const { pool, readSlots, writeSlots, checkpoints } = pass;
     if (checkpoints !== undefined && !use.drafts) {
-      const message = "this step keeps checkpoints, which only ops over several tokens write";
+      const message = "this step keeps checkpoints, and only ops over several tokens write them";
       throw new GatedDeltaError("invalid-argument", { op: use.op, argument: "states", message });
     }
     return { ...tensorsOf(pool, layer, use), readSlots, writeSlots, checkpoints };

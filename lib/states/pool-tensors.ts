@@ -1,4 +1,4 @@
-/** The memory of a pool: for each layer a tensor of recurrent states and one of convolution states, slot by slot. */
+/** The memory of a pool: for each layer a tensor of recurrent states and one of convolution states, in slots. */
 import { asInteger, invalid } from "../arguments/checks.ts";
 import { checkOptions } from "../arguments/options.ts";
 import type { Device } from "../device/device.ts";
@@ -55,12 +55,12 @@ export class PoolTensors {
     return shape.layers * kindsOf(shape).reduce((sum, kind) => sum + bytes(kind), 0);
   }
 
-  /** A tensor that is there. */
+  /** A tensor of a valid layer and kind. */
   tensor(layer: number, kind: StateKind): Tensor {
     return this.#tensors[kind][layer]!;
   }
 
-  /** The tensor that a caller asks for. */
+  /** The tensor of a layer and kind that a caller chose. */
   find(op: string, layer: number, kind: StateKind): Tensor {
     const index = asInteger(op, "layer", layer, 0, this.shape.layers - 1);
     const tensor = this.#tensors[kind][index];

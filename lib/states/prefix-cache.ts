@@ -1,8 +1,7 @@
 import { asInteger, invalid, largestIndex } from "../arguments/checks.ts";
 import { DisposedError, GatedDeltaError, describe } from "../errors.ts";
 import { checkOptions } from "../arguments/options.ts";
-import { PrefixTree } from "./prefix-tree.ts";
-import type { PrefixNode } from "./prefix-tree.ts";
+import { PrefixStore } from "./prefix-store.ts";
 import { asArray } from "../arguments/reading.ts";
 import { givesSlot, isHandle } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
@@ -13,35 +12,28 @@ export type Tokens = Uint32Array | Int32Array | readonly number[];
 
 /** Options of {@link PrefixCache}. */
 export interface PrefixCacheOptions {
-  /** How many bytes of states and token ids to keep at most. */
+  /** The most bytes of states and token ids to keep. */
   readonly bytes: number;
 }
 
-/** What {@link PrefixCache.lookup} found. */
+/** Result of {@link PrefixCache.lookup}. */
 export interface PrefixHit {
-  /** The state after the first `length` tokens: a fork, the caller's to step and to free. */
+  /** The state after the first `length` tokens: a fork, which the caller steps and frees. */
   readonly state: StateHandle;
-  /** How many of the tokens it covers. */
+  /** Number of tokens that it covers. */
   readonly length: number;
 }
 
 const schemas = () => require("./state-schemas.ts") as typeof import("./state-schemas.ts");
 
-interface Entry {
-  readonly state: StateHandle;
-  readonly node: PrefixNode<Entry>;
-  readonly length: number;
-  readonly bytes: number;
-}
-
 /**
- * States by the tokens that led to them, so that a conversation's next turn starts where the part that it shares with
- * an earlier one ends. A state cannot be cut shorter, so what can be found is what was inserted: insert the checkpoints
- * of a prefill and the end of each turn.
+ * States by the tokens that led to them, so that the next turn of a conversation continues from the prefix that it shares
+ * with an earlier one. A state cannot be cut shorter, so a lookup finds only prefixes that were inserted: insert the
+ * checkpoints of a prefill and the end of each turn.
  *
- * Entries are found by comparing tokens, never by a hash alone. Above the budget the entry that was not used for
- * longest goes first. Where the pool needs slots, entries go in the same order, those apart whose eviction gives none
- * back: an open step still needs what they hold.
+ * Entries are found by comparing tokens, never by a hash alone. Above the budget the least recently used entry is evicted.
+ * If the pool needs slots, entries are evicted in the same order, except those whose eviction would free no slot because an
+ * open step still needs it.
  *
  * @example
  * using cache = new PrefixCache(pool, { bytes: 2 ** 30 });
@@ -51,14 +43,11 @@ interface Entry {
  * cache.insert(prompt, state);
  */
 export class PrefixCache implements Disposable {
-  /** The pool whose states the cache holds. */
+  /** The pool of the cached states. */
   readonly pool: StatePool;
   /** The budget in bytes. */
   readonly budget: number;
-  readonly #tree = new PrefixTree<Entry>();
-  /** From the one not used for longest to the one used last. */
-  readonly #entries = new Set<Entry>();
-  #bytes = 0;
+  readonly #store: PrefixStore<StateHandle>;
   #disposed = false;
 
   constructor(pool: StatePool, options: PrefixCacheOptions) {
@@ -66,48 +55,47 @@ export class PrefixCache implements Disposable {
     if (!(pool instanceof StatePool)) throw invalid(op, "pool", "a StatePool", pool);
     this.pool = pool;
     this.budget = checkOptions(schemas().prefixCacheOptions, op, options).bytes;
+    this.#store = new PrefixStore({
+      budget: this.budget,
+      bytes: (length) => pool.slotBytes + Uint32Array.BYTES_PER_ELEMENT * length,
+      valid: (state) => state.valid,
+      evict: "age",
+    });
   }
 
   /** Number of entries. */
   get size(): number {
-    return this.#entries.size;
+    return this.#store.size;
   }
 
-  /** Bytes of all entries: a slot in every layer, and the token ids. */
+  /** Bytes of all entries: for each a slot in every layer, and its token ids. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#store.bytes;
   }
 
   /**
-   * The longest inserted prefix of these tokens, all of them included, and a fork of its state.
+   * Finds the longest inserted prefix of these tokens, which may be all of them, and forks its state.
    *
-   * @returns undefined where none was inserted.
-   * @throws {GatedDeltaError} of code `out-of-memory` when the pool has no slot for the fork, after evicting what can be.
+   * @returns undefined if no prefix was inserted.
+   * @throws {GatedDeltaError} of code `out-of-memory` if the pool has no slot for the fork, even after evicting other entries.
    */
   lookup(tokens: Tokens): PrefixHit | undefined {
     const op = "cache.lookup";
     this.#alive(op);
-    const key = asTokens(op, tokens);
-    let entry = this.#tree.longestPrefix(key);
-    // An entry whose state was lost with a failed submission is none.
-    while (entry !== undefined && !entry.state.valid) {
-      this.#remove(entry);
-      entry = this.#tree.longestPrefix(key);
-    }
-    if (entry === undefined) return undefined;
-    this.#touch(entry);
-    while (this.pool.free === 0 && this.#evictForSlot(entry)) continue;
-    return { state: entry.state.fork(), length: entry.length };
+    const hit = this.#store.lookup(asTokens(op, tokens));
+    if (hit === undefined) return undefined;
+    this.#makeRoom(1, hit.kept);
+    return { state: hit.kept.fork(), length: hit.length };
   }
 
   /**
-   * Keeps a state, under the tokens that led to it. The caller keeps its handle; the cache has a fork. Where there is an
-   * entry of these tokens already, that one stays, as used just now.
+   * Keeps a fork of a state under the tokens that led to it; the caller keeps the handle. If there is an entry of these
+   * tokens, it stays and counts as used.
    *
    * @param handle not in a step.
-   * @returns whether there is such an entry now: not where budget or pool have no room, after evicting what can be.
-   * @throws {GatedDeltaError} for tokens that are none, for a handle in a step (code `state`), a freed one, an invalid one and
-   *   one of another pool. Nothing is kept then.
+   * @returns whether there is such an entry now: false if budget or pool have no room, even after evicting other entries.
+   * @throws {GatedDeltaError} for invalid tokens, and for a handle that is in a step (code `state`), freed, invalid or of
+   *   another pool. Nothing is kept then.
    */
   insert(tokens: Tokens, handle: StateHandle): boolean {
     const op = "cache.insert";
@@ -121,21 +109,7 @@ export class PrefixCache implements Disposable {
     if (handle.step !== undefined) {
       throw new GatedDeltaError("state", { op, argument: "handle", message: "this state has an open step: call its done() or abort() first" });
     }
-    const key = asTokens(op, tokens);
-    const known = this.#tree.find(key);
-    if (known?.state.valid) {
-      this.#touch(known);
-      return true;
-    }
-    if (known !== undefined) this.#remove(known);
-    const bytes = this.pool.slotBytes + key.byteLength;
-    if (bytes > this.budget) return false;
-    while (this.#bytes + bytes > this.budget) this.#remove(this.#entries.values().next().value!);
-    while (this.pool.free === 0) if (!this.#evictForSlot()) return false;
-    const state = handle.fork();
-    this.#entries.add(this.#tree.insert(key, (node) => ({ state, node, length: key.length, bytes })));
-    this.#bytes += bytes;
-    return true;
+    return this.#store.insert(asTokens(op, tokens), () => (this.#makeRoom(1) ? handle.fork() : undefined));
   }
 
   /**
@@ -143,49 +117,31 @@ export class PrefixCache implements Disposable {
    *
    * @param slots 0 or more.
    * @returns whether that many are free now.
-   * @throws {GatedDeltaError} for what is no such number, and after disposal.
+   * @throws {GatedDeltaError} for any other number, and after disposal.
    */
   makeRoom(slots: number): boolean {
     const op = "cache.makeRoom";
     this.#alive(op);
-    const wanted = asInteger(op, "slots", slots, 0, largestIndex);
-    while (this.pool.free < wanted) if (!this.#evictForSlot()) return false;
-    return true;
+    return this.#makeRoom(asInteger(op, "slots", slots, 0, largestIndex));
   }
 
-  /** Drops every entry, also those in use: forks keep their states. */
+  /** Removes every entry. Forks of their states stay valid. */
   clear(): void {
     this.#alive("cache.clear");
-    for (const entry of this.#entries) this.#remove(entry);
+    this.#store.clear();
   }
 
   /** {@link clear}, for good. */
   [Symbol.dispose](): void {
-    if (this.#disposed) return;
     this.#disposed = true;
-    for (const entry of this.#entries) this.#remove(entry);
+    this.#store.clear();
   }
 
-  #touch(entry: Entry): void {
-    this.#entries.delete(entry);
-    this.#entries.add(entry);
-  }
-
-  /** Evicts the least recently used entry whose eviction gives the pool a slot; false where none does. */
-  #evictForSlot(except?: Entry): boolean {
-    for (const entry of this.#entries) {
-      if (entry === except || !givesSlot(entry.state)) continue;
-      this.#remove(entry);
-      return true;
-    }
-    return false;
-  }
-
-  #remove(entry: Entry): void {
-    this.#entries.delete(entry);
-    this.#tree.remove(entry.node);
-    this.#bytes -= entry.bytes;
-    entry.state[Symbol.dispose]();
+  /** Evicts entries whose eviction frees a slot, but not `except`; whether `slots` are free then. */
+  #makeRoom(slots: number, except?: StateHandle): boolean {
+    const frees = (state: StateHandle): boolean => state !== except && givesSlot(state);
+    while (this.pool.free < slots && this.#store.evict(frees)) continue;
+    return this.pool.free >= slots;
   }
 
   #alive(op: string): void {
@@ -194,7 +150,7 @@ export class PrefixCache implements Disposable {
   }
 }
 
-/** Token ids, copied: what the caller does to its array later must not change what an entry stands for. */
+/** Copies token ids, so that later changes of the caller's array do not affect an entry. */
 function asTokens(op: string, value: unknown): Uint32Array {
   const argument = "tokens";
   if (value instanceof Uint32Array) return value.slice();

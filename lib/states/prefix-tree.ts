@@ -1,8 +1,8 @@
-/** Values by sequences of tokens: a tree whose edges are runs of tokens, so that shared beginnings are kept once. */
+/** Values by sequences of tokens: a radix tree, whose edges are runs of tokens, so that shared prefixes are stored once. */
 
-/** A place in the tree; what is in it is the tree's. */
+/** A node. Only the tree changes it. */
 export interface PrefixNode<Value> {
-  /** The tokens on the way from the parent to here; none at the root only. */
+  /** The tokens between the parent and this node; empty at the root only. */
   edge: Uint32Array;
   parent: PrefixNode<Value> | undefined;
   readonly children: Map<number, PrefixNode<Value>>;
@@ -12,7 +12,12 @@ export interface PrefixNode<Value> {
 export class PrefixTree<Value> {
   readonly #root: PrefixNode<Value> = node(new Uint32Array(), undefined);
 
-  /** The value of the longest sequence that these tokens begin with. */
+  /** Whether it holds no value. */
+  get empty(): boolean {
+    return this.#root.value === undefined && this.#root.children.size === 0;
+  }
+
+  /** The value of the longest sequence that is a prefix of these tokens. */
   longestPrefix(tokens: Uint32Array): Value | undefined {
     let found: Value | undefined;
     this.#walk(tokens, (place) => void (found = place.value ?? found));
@@ -26,7 +31,7 @@ export class PrefixTree<Value> {
     return found;
   }
 
-  /** Puts a value where none is. `make` is told the place that {@link remove} wants. */
+  /** Adds a value; there must be none at these tokens. `make` gets the node, for {@link remove}. */
   insert(tokens: Uint32Array, make: (place: PrefixNode<Value>) => Value): Value {
     let place = this.#root;
     let depth = 0;
@@ -45,7 +50,7 @@ export class PrefixTree<Value> {
     return (place.value = make(place));
   }
 
-  /** Takes a value away, and what of the tree only it needed. */
+  /** Removes the value of a node, and the nodes that only this value needed. */
   remove(place: PrefixNode<Value>): void {
     place.value = undefined;
     const { parent, children } = place;
@@ -58,7 +63,7 @@ export class PrefixTree<Value> {
     }
   }
 
-  /** Visits every place on the way of these tokens, as far as it goes. */
+  /** Visits the nodes of all prefixes of these tokens, the shortest first. */
   #walk(tokens: Uint32Array, visit: (place: PrefixNode<Value>, depth: number) => void): void {
     let place = this.#root;
     let depth = 0;
@@ -76,7 +81,7 @@ function node<Value>(edge: Uint32Array, parent: PrefixNode<Value> | undefined): 
   return { edge, parent, children: new Map(), value: undefined };
 }
 
-/** How many tokens of an edge are those from `start` on. */
+/** How many tokens at the beginning of an edge equal those from `start` on. */
 function commonLength(edge: Uint32Array, tokens: Uint32Array, start: number): number {
   const most = Math.min(edge.length, tokens.length - start);
   let same = 0;
@@ -84,7 +89,7 @@ function commonLength(edge: Uint32Array, tokens: Uint32Array, start: number): nu
   return same;
 }
 
-/** Makes a place after the first `length` tokens of the edge to `place`. */
+/** Makes a node after the first `length` tokens of the edge to `place`. */
 function split<Value>(place: PrefixNode<Value>, length: number): PrefixNode<Value> {
   const parent = place.parent!;
   const middle = node(place.edge.slice(0, length), parent);
@@ -95,7 +100,7 @@ function split<Value>(place: PrefixNode<Value>, length: number): PrefixNode<Valu
   return middle;
 }
 
-/** Takes a place without a value and with one child out of the tree. The root stays. */
+/** Removes a node without a value and with one child. The root stays. */
 function join<Value>(place: PrefixNode<Value>): void {
   const { parent } = place;
   if (parent === undefined) return;

@@ -1,13 +1,13 @@
 /**
- * Which physical slot of a pool holds what: the bookkeeping behind StatePool, without any tensor.
+ * The assignment of a pool's physical slots to states, without any tensor.
  *
- * Each holder (a logical state) has a slot with its content. Holders that were forked from one another share it until
- * they step. As many slots are set aside for them as they can need when they part, so that a fork fails at once or
- * never. In-place steps cost no slot: with every fork stepped, n holders use n slots.
+ * Each holder (a logical state) has a slot with its content. Forks share a slot until they step. The ledger reserves as many
+ * slots as the holders of a slot can need when they step, so that a fork fails at once or never. In-place steps need no
+ * slot: after every fork has stepped, n holders use n slots.
  *
  *     holders of slot p   refs[p]
- *     of these, away      away[p]    an open step of theirs writes to another slot, which is their own when it is done
- *     set aside           max(0, refs[p] − away[p] − 1)    one can stay where it is, the others must leave
+ *     of these, away      away[p]    their open step writes to another slot, which becomes theirs when it is finished
+ *     reserved            max(0, refs[p] − away[p] − 1)    one holder can keep the slot, the others must leave it
  */
 import { BoundsError, GatedDeltaError } from "../errors.ts";
 import { Outcome, lostContent, soundContent } from "./content.ts";
@@ -16,32 +16,32 @@ import type { Holder, LedgerStep, LedgerTrial, SlotArrays } from "./ledger-entri
 
 export type { Holder, LedgerStep, LedgerTrial, SlotArrays };
 
-/** Memory for the slots of a step over so many holders. */
+/** New arrays for the slots of a step. */
 function slotArrays(holders: number): SlotArrays {
   return { readSlots: new Int32Array(holders), writeSlots: new Int32Array(holders) };
 }
 
-/** Keeps account of `capacity` slots. A failing call changes nothing. */
+/** Accounts for `capacity` slots. A failing call changes nothing. */
 export class SlotLedger {
   readonly capacity: number;
-  /** Slots that hold nothing; some of them are set aside. */
+  /** Slots that hold nothing, reserved ones included. */
   readonly #unused: number[];
   readonly #refs: Int32Array;
   readonly #away: Int32Array;
-  readonly #aside: Int32Array;
-  #totalAside = 0;
+  readonly #reserved: Int32Array;
+  #totalReserved = 0;
 
   constructor(capacity: number) {
     this.capacity = capacity;
     this.#unused = Array.from({ length: capacity }, (_, i) => capacity - 1 - i);
     this.#refs = new Int32Array(capacity);
     this.#away = new Int32Array(capacity);
-    this.#aside = new Int32Array(capacity);
+    this.#reserved = new Int32Array(capacity);
   }
 
-  /** Slots that a new holder or fork can have. */
+  /** Number of slots that are neither in use nor reserved. */
   get free(): number {
-    return this.#unused.length - this.#totalAside;
+    return this.#unused.length - this.#totalReserved;
   }
 
   /** A new holder, which reads as zeros until its first step. */
@@ -50,14 +50,14 @@ export class SlotLedger {
     return this.#freshHolder();
   }
 
-  /** A new holder whose slot the caller fills: it has content from now on. */
+  /** A new holder with content, which the caller writes into its slot. */
   allocateFilled(op: string): Holder {
     const holder = this.allocate(op);
     holder.fresh = false;
     return holder;
   }
 
-  /** The slot to read a holder's content from; −1 for zeros. Not during a step: what it has then is about to change. */
+  /** The slot of a holder's content; −1 for zeros. Throws during a step, which is about to change the content. */
   slotToRead(op: string, holder: Holder, argument: string): number {
     expectUsable(op, holder, argument);
     return holder.fresh ? -1 : holder.slot;
@@ -68,10 +68,10 @@ export class SlotLedger {
     return this.#refs[holder.slot]! > 1;
   }
 
-  /** Whether ending a holder would leave one more slot free: its own, or one that is set aside for it. */
+  /** Whether releasing a holder would free a slot: its own or a reserved one. */
   givesSlot(holder: Holder): boolean {
     const refs = this.#refs[holder.slot]!;
-    return refs === 1 || this.#asideFor(refs - 1, this.#away[holder.slot]!) < this.#aside[holder.slot]!;
+    return refs === 1 || this.#reservedFor(refs - 1, this.#away[holder.slot]!) < this.#reserved[holder.slot]!;
   }
 
   /** A second holder of the same content. */
@@ -84,14 +84,14 @@ export class SlotLedger {
     return { slot: holder.slot, fresh: false, content: holder.content, step: undefined, live: true };
   }
 
-  /** Ends a holder; the content stays as long as others hold it. */
+  /** Ends a holder; its content stays while others hold it. */
   release(op: string, holder: Holder): void {
     expectIdle(op, holder);
     holder.live = false;
     this.#leave(holder.slot);
   }
 
-  /** Makes a holder read as zeros again. */
+  /** Makes a holder read as zeros. */
   zero(op: string, holder: Holder): void {
     expectIdle(op, holder);
     if (this.#refs[holder.slot]! > 1) {
@@ -107,9 +107,9 @@ export class SlotLedger {
   /**
    * Opens a step.
    *
-   * @param undoable whether content must survive until the step is done: then nothing is written in place.
-   * @param extras for each holder, how many slots more to take, for states on the way.
-   * @param arrays where the slots go; new ones where it is absent.
+   * @param undoable whether content must survive until the step is finished: then nothing is written in place.
+   * @param extras for each holder, the number of slots for checkpoints.
+   * @param arrays memory for the slots. @default new arrays
    */
   begin(op: string, holders: readonly Holder[], undoable: boolean, extras: readonly number[] = [], arrays?: SlotArrays): LedgerStep {
     const { readSlots, writeSlots } = arrays ?? slotArrays(holders.length);
@@ -137,14 +137,14 @@ export class SlotLedger {
         }
         holder.step = step;
       } catch (error) {
-        this.#undo(step, i);
+        this.#restore(step, i);
         throw error;
       }
     }
     const extra = extras.reduce((sum, count) => sum + count, 0);
     if (extra > this.free) {
       const { free } = this;
-      this.#undo(step, holders.length);
+      this.#restore(step, holders.length);
       throw tooFew(op, "checkpoints", extra, free);
     }
     step.extraSlots = extras.map((count) => Array.from({ length: count }, () => this.#take()));
@@ -152,9 +152,9 @@ export class SlotLedger {
   }
 
   /**
-   * What was written is each holder's content from now on.
+   * Ends a step: the written states become the content of its holders.
    *
-   * @returns holders of the extra slots, for each holder of the step.
+   * @returns for each holder of the step, those of its checkpoints.
    */
   finish(step: LedgerStep, outcome: Outcome): Holder[][] {
     step.open = false;
@@ -177,27 +177,22 @@ export class SlotLedger {
     }));
   }
 
-  /** Everything is as before {@link begin} or {@link beginTrial}. */
-  abort(step: LedgerStep | LedgerTrial): void {
-    if ("choices" in step) {
-      this.finishTrial(step, step.holders.map(() => 0), new Outcome());
-    } else {
-      this.#unused.push(...step.extraSlots.flat());
-      this.#undo(step, step.holders.length);
-    }
-  }
-
   /**
-   * {@link abort} of a step whose work has run: states whose slot it wrote are lost. In a full pool the last of a slot's
-   * holders steps in place, and those that shared the slot with it are in the same step: they go back to it.
+   * Undoes a step or trial: everything is as before {@link begin} or {@link beginTrial}.
+   *
+   * @param lost why states that the step overwrites in place are lost; undefined if nothing was written. In a full pool a
+   *   shared slot can be overwritten; then all its holders are in the step, and lose their state.
    */
-  abandon(step: LedgerStep, failure: Error): void {
-    this.abort(step);
-    const overwritten = new Set(step.holders.flatMap(({ fresh, slot }, i) => (!fresh && step.writeSlots[i] === slot ? [slot] : [])));
-    for (const holder of step.holders) if (!holder.fresh && overwritten.has(holder.slot)) holder.content = lostContent(failure);
+  undo(pass: LedgerStep | LedgerTrial, lost?: Error): void {
+    if ("choices" in pass) return this.finishTrial(pass, pass.holders.map(() => 0), new Outcome());
+    this.#unused.push(...pass.extraSlots.flat());
+    this.#restore(pass, pass.holders.length);
+    if (lost === undefined) return;
+    const overwritten = new Set(pass.holders.flatMap(({ fresh, slot }, i) => (!fresh && pass.writeSlots[i] === slot ? [slot] : [])));
+    for (const holder of pass.holders) if (!holder.fresh && overwritten.has(holder.slot)) holder.content = lostContent(lost);
   }
 
-  /** Opens a trial: `counts[i]` slots for holder i. */
+  /** Opens a trial with `counts[i]` slots for holder i. */
   beginTrial(op: string, holders: readonly Holder[], counts: readonly number[]): LedgerTrial {
     const needed = counts.reduce((sum, count) => sum + count, 0);
     if (needed > this.free) throw tooFew(op, "counts", needed, this.free);
@@ -221,7 +216,7 @@ export class SlotLedger {
     return trial;
   }
 
-  /** Moves each holder to its choice `chosen[i]`, counted from 1; 0 leaves it. */
+  /** Ends a trial: moves each holder to its choice `chosen[i]`, counted from 1; 0 keeps its slot. */
   finishTrial(trial: LedgerTrial, chosen: readonly number[], outcome: Outcome): void {
     trial.open = false;
     for (const [i, holder] of trial.holders.entries()) {
@@ -238,7 +233,8 @@ export class SlotLedger {
     }
   }
 
-  #undo(step: LedgerStep, count: number): void {
+  /** Brings the first `count` holders of a step back to their slots. */
+  #restore(step: LedgerStep, count: number): void {
     step.open = false;
     for (let i = count - 1; i >= 0; i--) {
       const holder = step.holders[i]!;
@@ -251,7 +247,7 @@ export class SlotLedger {
     }
   }
 
-  /** Whether a holder with content steps in place; throws where it can neither do that nor get another slot. */
+  /** Whether a holder with content steps in place; throws if it neither can nor gets another slot. */
   #staysInPlace(op: string, step: LedgerStep, holder: Holder, undoable: boolean): boolean {
     const { slot } = holder;
     const alone = this.#refs[slot] === 1;
@@ -265,16 +261,15 @@ export class SlotLedger {
         received: `a pool whose ${this.capacity} slots are in use`,
       });
     }
-    // The last one to leave a full pool's slot. Ops read everything before they write, so it may be overwritten when
-    // nobody but this step reads it.
+    // The pool is full. Ops read everything before they write, so a slot that only this step reads may be overwritten.
     const others = step.holders.filter((other) => other !== holder && other.live && other.slot === slot);
     if (others.length === this.#refs[slot]! - 1) return true;
     throw stillRead(op);
   }
 
-  /** Whether a holder of a slot can have another slot: one that is set aside for it, or one that is free. */
+  /** Whether a holder of a slot can get another one, reserved or free. */
   #canPart(slot: number): boolean {
-    return this.#aside[slot]! > 0 || this.free > 0;
+    return this.#reserved[slot]! > 0 || this.free > 0;
   }
 
   #freshHolder(): Holder {
@@ -292,15 +287,15 @@ export class SlotLedger {
     this.#settle(slot);
   }
 
-  /** Sets aside what the holders of a slot can need. */
+  /** Reserves the slots that the holders of a slot can need. */
   #settle(slot: number): void {
-    const needed = this.#asideFor(this.#refs[slot]!, this.#away[slot]!);
-    this.#totalAside += needed - this.#aside[slot]!;
-    this.#aside[slot] = needed;
+    const needed = this.#reservedFor(this.#refs[slot]!, this.#away[slot]!);
+    this.#totalReserved += needed - this.#reserved[slot]!;
+    this.#reserved[slot] = needed;
   }
 
-  /** Of a slot's holders one can stay where it is, and those that are away have a slot: the others must leave. */
-  #asideFor(refs: number, away: number): number {
+  /** One holder of a slot can keep it, and those that are away have another one: the others need a slot each. */
+  #reservedFor(refs: number, away: number): number {
     return Math.max(0, refs - away - 1);
   }
 

@@ -1,5 +1,7 @@
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { settle } from "../device/device.ts";
-import { DisposedError, GatedDeltaError } from "../errors.ts";
+import { DisposedError } from "../errors.ts";
 import type { PoolStep } from "./pool-step.ts";
 import type { Draft } from "./draft.ts";
 import type { Holder, SlotLedger } from "./slot-ledger.ts";
@@ -8,32 +10,27 @@ import type { StatePool } from "./state-pool.ts";
 /** Whether a value is a {@link StateHandle}. */
 export let isHandle: (value: unknown) => value is StateHandle;
 
-/** A handle's entry in the ledger. */
+/** A handle's holder in the ledger. */
 export let holderOf: (handle: StateHandle) => Holder;
 
-/** Whether freeing a handle would give its pool a slot at once. */
+/** Whether freeing a handle would free a slot of its pool at once. */
 export let givesSlot: (handle: StateHandle) => boolean;
 
-/** Notes the step that a handle is in; undefined when that is over. */
+/** Sets the step or draft that a handle is in. */
 export let setStep: (handle: StateHandle, step: PoolStep | Draft | undefined) => void;
 
-/** Makes the handle of a ledger's entry. */
+/** Makes the handle of a ledger's holder. */
 export let makeHandle: (pool: StatePool, ledger: SlotLedger, holder: Holder) => StateHandle;
 
-let makingHandle = false;
-
 /**
- * One sequence's state in every layer of a {@link StatePool}. Free it when the sequence is over; a handle that is
- * collected as garbage frees itself at a time that the engine chooses.
+ * One sequence's state in every layer of a {@link StatePool}. Free it when the sequence ends; a handle that is collected as
+ * garbage is freed then, at a time that the engine chooses.
  */
 export class StateHandle implements Disposable {
   static readonly #collected = new FinalizationRegistry<{ ledger: SlotLedger; holder: Holder }>(
     ({ ledger, holder }) => {
-      // A step lives as long as one of its handles: where one is open here, nobody can end it any more.
-      if (holder.step !== undefined) {
-        holder.step.collected?.();
-        ledger.abort(holder.step);
-      }
+      // A step lives as long as any of its handles, so this open one has been collected, too.
+      holder.step?.undo?.();
       ledger.release("handle.free", holder);
     },
   );
@@ -44,9 +41,8 @@ export class StateHandle implements Disposable {
   readonly #holder: Holder;
   #step: PoolStep | Draft | undefined;
 
-  private constructor(pool: StatePool, ledger: SlotLedger, holder: Holder) {
-    if (!makingHandle)
-      throw new GatedDeltaError("invalid-argument", { op: "StateHandle", expected: "pool.allocate()" });
+  private constructor(by: Maker, pool: StatePool, ledger: SlotLedger, holder: Holder) {
+    expectMaker(by, "StateHandle", "pool.allocate()");
     this.pool = pool;
     this.#ledger = ledger;
     this.#holder = holder;
@@ -59,14 +55,7 @@ export class StateHandle implements Disposable {
     holderOf = (handle) => handle.#holder;
     givesSlot = (handle) => handle.#ledger.givesSlot(handle.#holder);
     setStep = (handle, step) => void (handle.#step = step);
-    makeHandle = (pool, ledger, holder) => {
-      makingHandle = true;
-      try {
-        return new StateHandle(pool, ledger, holder);
-      } finally {
-        makingHandle = false;
-      }
-    };
+    makeHandle = (pool, ledger, holder) => new StateHandle(maker, pool, ledger, holder);
   }
 
   /** Whether it was freed, or its pool disposed. */
@@ -75,23 +64,23 @@ export class StateHandle implements Disposable {
   }
 
   /**
-   * The slot that holds the state now, in every layer's pools; −1 while it is all zeros and has none. Steps move
-   * states, so look it up each time.
+   * The slot that holds the state, the same in every layer; −1 while the state is all zeros and has none. Steps move states:
+   * read it each time.
    */
   get slot(): number {
     this.#alive("handle.slot");
     return this.#holder.fresh ? -1 : this.#holder.slot;
   }
 
-  /** Whether other states share its slot: it was forked, and not all of them have stepped or been freed since. */
+  /** Whether it shares its slot with forks that have neither stepped nor been freed. */
   get shared(): boolean {
     this.#alive("handle.shared");
     return this.#ledger.isShared(this.#holder);
   }
 
   /**
-   * Whether it can be read: not after work that was to write it, or what it was forked from, has failed. What has failed
-   * is known at the latest when `device.wait`, `device.finish` or `pool.save` returns.
+   * Whether it can be read: false after the failure of work that should have written it or the state it was forked from.
+   * Failures are known at the latest when `device.wait`, `device.finish` or `pool.save` returns.
    */
   get valid(): boolean {
     this.#alive("handle.valid");
@@ -105,11 +94,11 @@ export class StateHandle implements Disposable {
   }
 
   /**
-   * A second state with the same content, without a copy. The slot that the two need when they part is set aside now:
+   * A second state with the same content, without a copy. It reserves the slot that is needed when one of the two steps: so
    * a fork fails here or never.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` when no slot is free, of code `state` during a step of this handle
-   *   or when the state is invalid.
+   * @throws {GatedDeltaError} of code `out-of-memory` if no slot is free, of code `state` during a step of this handle or if
+   *   the state is invalid.
    */
   fork(): StateHandle {
     this.#alive("handle.fork");
@@ -120,7 +109,7 @@ export class StateHandle implements Disposable {
   /**
    * Frees the state; forks keep theirs.
    *
-   * @throws {DisposedError} when it was freed before.
+   * @throws {DisposedError} if it was freed before.
    * @throws {GatedDeltaError} of code `state` during a step of this handle.
    */
   free(): void {
@@ -129,7 +118,7 @@ export class StateHandle implements Disposable {
     StateHandle.#collected.unregister(this);
   }
 
-  /** {@link free}, but does nothing when it was freed before, and aborts a step that it is still in. */
+  /** {@link free}, but does nothing if it was freed before, and undoes a step that it is still in. */
   [Symbol.dispose](): void {
     if (this.freed) return;
     this.#step?.[Symbol.dispose]();

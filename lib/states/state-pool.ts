@@ -1,4 +1,6 @@
 import { asInteger, invalid, largestIndex } from "../arguments/checks.ts";
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { checkOptions } from "../arguments/options.ts";
 import { asArray } from "../arguments/reading.ts";
 import { runPass, settle } from "../device/device.ts";
@@ -23,7 +25,7 @@ import { asPositions, asStepOptions } from "./pool-options.ts";
 import type { StatePoolOptions, StepOptions } from "./pool-options.ts";
 import type { PoolShape } from "./pool-shape.ts";
 import { PoolTensors, asPoolShape } from "./pool-tensors.ts";
-import { holdStep, leaveStep, makeStep, stepParts } from "./pool-step.ts";
+import { finishStep, makeStep, stepPass } from "./pool-step.ts";
 import type { PoolStep } from "./pool-step.ts";
 import { SlotLedger } from "./slot-ledger.ts";
 import type { Holder, SlotArrays } from "./slot-ledger.ts";
@@ -34,23 +36,19 @@ import type { StepPlaceholder } from "./step-placeholder.ts";
 
 const schemas = () => require("./state-schemas.ts") as typeof import("./state-schemas.ts");
 
-/** Opens a draft of one state whose records lie in memory that is there, and that takes no slot before its commit. */
+/** Opens a draft of one state with records in rows of a DraftMemory. It takes no slot before its commit. */
 export let openDraft: (pool: StatePool, handle: StateHandle, count: number, rows: DraftRows) => Draft;
-
-/** Only {@link StatePool.create} constructs pools. */
-let creating = false;
 
 /**
  * The states of many sequences: for every layer, a pool of recurrent states and one of convolution states, in slots.
  *
- * A {@link StateHandle} is one sequence's state in all layers. The pool chooses the slot that holds it. {@link run}
- * takes states through one forward pass, and {@link step} is the tool beneath it; ops reach the states of layer i as
- * `states: step.layer(i)`.
+ * A {@link StateHandle} is one sequence's state in all layers. The pool chooses its slot. {@link run} takes states through one
+ * forward pass; {@link step} does the same with more control. Ops take the states of layer i as `states: step.layer(i)`.
  *
- * - A new state reads as zeros: its read slot is −1 at first, which ops turn into stored zeros.
- * - A fork costs no copy. It shares its parent's slot until one of them steps; that one writes to another slot, which
- *   the fork set aside. A slot that others share is not written.
- * - A state that shares nothing is stepped in place.
+ * - A new state reads as zeros: its first read slot is −1, for which ops store zeros.
+ * - A fork copies nothing. It shares its parent's slot until one of them steps, which then writes to a slot that the fork has
+ *   reserved. A shared slot is not overwritten.
+ * - A state that shares its slot with none is stepped in place.
  *
  * @example
  * using pool = StatePool.create(device, { slots: 8, layers: 36, keyHeads: 16, valueHeads: 32, keyDim: 128, valueDim: 128, convWidth: 4 });
@@ -59,7 +57,7 @@ let creating = false;
  * await device.finish();
  */
 export class StatePool implements Disposable {
-  /** The device whose memory it is in. */
+  /** The device of its memory. */
   readonly device: Device;
   /** Number of layers. */
   readonly layers: number;
@@ -67,21 +65,21 @@ export class StatePool implements Disposable {
   readonly shape: PoolShape;
   readonly #ledger: SlotLedger;
   readonly #tensors: PoolTensors;
-  /** By their length, arrays for the steps of replays, which nobody else sees: a token makes no typed array. */
+  /** By length, arrays for the steps of replays, which do not escape: reused, so that a token allocates no typed array. */
   readonly #spare = new Map<number, SlotArrays>();
   #disposed = false;
 
   static {
     openDraft = (pool, handle, count, rows) => {
       const op = "pool.draft";
-      const { own, holders } = pool.#members(op, [handle]);
-      return makeDraft(pool, pool.#ledger, own, [count], pool.#ledger.beginTrial(op, holders, [0]), rows);
+      const { members, holders } = pool.#members(op, [handle]);
+      return makeDraft(pool, pool.#ledger, members, [count], pool.#ledger.beginTrial(op, holders, [0]), rows);
     };
   }
 
-  private constructor(device: Device, options: StatePoolOptions) {
+  private constructor(by: Maker, device: Device, options: StatePoolOptions) {
     const op = "StatePool.create";
-    if (!creating) throw new GatedDeltaError("invalid-argument", { op: "StatePool", expected: "StatePool.create(…)" });
+    expectMaker(by, "StatePool", "StatePool.create(…)");
     asDevice(op, device);
     const { slots, shape } = asPoolShape(op, options);
     this.device = device;
@@ -94,25 +92,20 @@ export class StatePool implements Disposable {
   /**
    * Allocates a pool: for each layer `[slots, valueHeads, valueDim, keyDim]` and `[slots, convChannels, convWidth − 1]`.
    *
-   * @throws {ShapeError} where one layer's pool would be longer than a tensor can be (4 GiB − 16 KiB).
+   * @throws {ShapeError} if one layer's pool would be longer than a tensor can be (4 GiB − 16 KiB).
    */
   static create(device: Device, options: StatePoolOptions): StatePool {
-    creating = true;
-    try {
-      return new StatePool(device, options);
-    } finally {
-      creating = false;
-    }
+    return new StatePool(maker, device, options);
   }
 
-  /** Slots in all. */
+  /** Number of slots. */
   get capacity(): number {
     return this.#ledger.capacity;
   }
 
   /**
-   * Slots that {@link allocate} and {@link StateHandle.fork} can still have: capacity less the number of states that
-   * are not freed, and less what open steps use beside that.
+   * Number of slots for {@link allocate} and {@link StateHandle.fork}: the capacity less the number of states that are not
+   * freed, and less the additional slots of open steps.
    */
   get free(): number {
     return this.#ledger.free;
@@ -123,14 +116,14 @@ export class StatePool implements Disposable {
     return this.#tensors.slotBytes;
   }
 
-  /** Whether the pool is gone. */
+  /** Whether it was disposed. */
   get disposed(): boolean {
     return this.#disposed;
   }
 
   /**
-   * The recurrent states of a layer, `[slots, valueHeads, valueDim, keyDim]`, to look at and for kernels of other libraries. Ops
-   * refuse this tensor: they take `states: step.layer(i)`.
+   * The recurrent states of a layer, `[slots, valueHeads, valueDim, keyDim]`, for inspection and for kernels of other
+   * libraries. Ops refuse this tensor: they take `states: step.layer(i)`.
    *
    * @throws {BoundsError} for a layer that the pool does not have.
    */
@@ -142,7 +135,7 @@ export class StatePool implements Disposable {
   /**
    * The convolution states of a layer, `[slots, convChannels, convWidth − 1]`, oldest first; as {@link state}.
    *
-   * @throws {GatedDeltaError} where the pool was created with `conv: false`.
+   * @throws {GatedDeltaError} if the pool was created with `conv: false`.
    */
   conv(layer: number): Tensor {
     this.#alive("pool.conv");
@@ -152,7 +145,7 @@ export class StatePool implements Disposable {
   /**
    * A new state, all zeros.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` when no slot is free.
+   * @throws {GatedDeltaError} of code `out-of-memory` if no slot is free.
    */
   allocate(): StateHandle {
     this.#alive("pool.allocate");
@@ -160,26 +153,25 @@ export class StatePool implements Disposable {
   }
 
   /**
-   * Makes a state all zeros again. Nothing is written now: its next step starts from zeros by store, so that whatever
-   * the slot held, NaN included, is gone.
+   * Sets a state to all zeros. Nothing is written now: its next step stores zeros instead of multiplying, so that even NaN in
+   * the slot has no effect.
    *
-   * @throws {GatedDeltaError} of code `state` for a handle in a step; for a freed one, and one of another pool.
+   * @throws {GatedDeltaError} of code `state` for a handle in a step; for one that is freed or of another pool.
    */
   zero(handle: StateHandle): void {
     this.#ledger.zero("pool.zero", this.#holder("pool.zero", "handle", handle));
   }
 
   /**
-   * Takes states through one forward pass: opens a step, runs the ops that `build` makes of it as one submission, and
-   * ends the step. If anything throws, no state has changed, and what was encoded
-   * since the last commit is dropped.
+   * Takes states through one forward pass: opens a step, runs the ops of `build` as one submission, and ends the step. If
+   * anything throws, no state has changed, and the ops that were encoded since the last commit are discarded.
    *
-   * @param handles one a sequence, each once.
+   * @param handles one for each sequence, each once.
    * @param build returns the ops of all layers; or a plan that was recorded with {@link placeholder}.
-   * @param options those of {@link step}. States on the way are the {@link PoolStep.saved} of the step that `build` gets.
+   * @param options those of {@link step}. The states at checkpoints are the {@link PoolStep.saved} of the argument of `build`.
    * @returns the submission's ticket.
-   * @throws {GatedDeltaError} of code `state` for a handle that has an open step or is invalid, and where a layer was not
-   *   written, by layer and kind; of code `invalid-argument` for a `build` that returns a promise. Nothing has run then.
+   * @throws {GatedDeltaError} of code `state` for a handle that has an open step or is invalid, and if a layer was not written
+   *   (the error names layer and kind); of code `invalid-argument` for a `build` that returns a promise. Nothing has run then.
    * @example
    * pool.run([a, b], (step) => layers.flatMap((layer, i) => layer.decode({ hidden: x[i], out: x[i + 1], step })));
    * await device.finish();
@@ -188,18 +180,16 @@ export class StatePool implements Disposable {
     const op = "pool.run";
     const replayed = isPlan(build);
     const step = this.#step(op, handles, options, replayed);
-    const { coverage, readSlots, writeSlots } = stepParts(step)!;
+    const { coverage, readSlots, writeSlots } = stepPass(step)!;
     try {
       coverage.requireWhole();
-      holdStep(step, true);
       const ticket = replayed
         ? build.run({ step })
         : this.device[runPass](op, coverage, opsOf(op, build, step));
-      holdStep(step, false);
-      step.done();
+      finishStep(op, step);
       return ticket;
     } catch (error) {
-      leaveStep(step);
+      step[Symbol.dispose]();
       if (coverage.pending && !this.device.closed) this.device.discard();
       throw error;
     } finally {
@@ -209,9 +199,9 @@ export class StatePool implements Disposable {
 
   /**
    * Opens a step: one forward pass over some states, in this order. Give each layer's ops `states: step.layer(i)`, run
-   * them, then call {@link PoolStep.done}. A state has at most one open step. {@link run} does all of it.
+   * them, then call {@link PoolStep.done}. A state has at most one open step. {@link run} does all of this.
    *
-   * @param handles one a sequence, each once.
+   * @param handles one for each sequence, each once.
    * @throws {GatedDeltaError} of code `state` for a handle that has an open step or is invalid; nothing has changed then.
    */
   step(handles: readonly StateHandle[], options: StepOptions = {}): PoolStep {
@@ -219,8 +209,8 @@ export class StatePool implements Disposable {
   }
 
   /**
-   * What stands for the step in a plan: record the plan's ops with `states: placeholder.layer(i)`, and replay it with
-   * `plan.run({ step })` or `pool.run(handles, plan)`, for any step of as many sequences.
+   * A placeholder in a plan for the step of each replay: record the plan's ops with `states: placeholder.layer(i)`, and replay
+   * it with `plan.run({ step })` or `pool.run(handles, plan)`, for any step of the same number of sequences.
    *
    * @param sequences 1 or more, at most as many as the pool has slots.
    * @throws {BoundsError} for another number of sequences.
@@ -232,12 +222,12 @@ export class StatePool implements Disposable {
   }
 
   /**
-   * Opens a draft: one forward pass over drafted tokens, `counts[i]` of them for handle i, of which
-   * {@link Draft.commit} accepts as many as turn out to be right. It counts as the handle's step until then, so that a
-   * second one is an error. Records of `snapshots` take a free slot a token until the commit.
+   * Opens a draft: one forward pass over drafted tokens, `counts[i]` of them for handle i, of which {@link Draft.commit} accepts
+   * the first ones. Until then it counts as the handle's step: a second one is an error. Records of `snapshots` take a free
+   * slot for each token until the commit.
    *
-   * @throws {GatedDeltaError} of code `state` for a handle in a step or an invalid one; of code `shape` for another number of
-   *   counts than of handles; of code `out-of-memory` where `snapshots` have too few slots. Nothing has changed then.
+   * @throws {GatedDeltaError} of code `state` for a handle that is in a step or invalid; of code `shape` for another number of
+   *   counts than of handles; of code `range` if too few slots are free for `snapshots`. Nothing has changed then.
    * @example
    * using draft = pool.draft([state], [4]);
    * draft.run(() => layers.flatMap((layer) => layer.forward({ hidden, out, draft })));
@@ -248,51 +238,51 @@ export class StatePool implements Disposable {
     const op = "pool.draft";
     this.#alive(op);
     const { records } = checkOptions(schemas().draftOptions, op, options);
-    const { own, holders } = this.#members(op, handles);
+    const { members, holders } = this.#members(op, handles);
     const numbers = asArray(op, "counts", "an array of numbers of tokens", counts, this.capacity);
     const tokens = numbers.map((n, i) => asInteger(op, `counts[${i}]`, n, 0, largestIndex));
-    if (tokens.length !== own.length) {
-      throw new ShapeError({ op, argument: "counts", expected: `${own.length} numbers, one a handle`, received: `${tokens.length}` });
+    if (tokens.length !== members.length) {
+      throw new ShapeError({ op, argument: "counts", expected: `${members.length} numbers, one for each handle`, received: `${tokens.length}` });
     }
     if (tokens.reduce((sum, n) => sum + n, 0) > largestIndex) throw invalid(op, "counts", `at most ${largestIndex} tokens in all`, counts);
     const entry = records === "snapshots"
       ? this.#ledger.beginTrial(op, holders, tokens)
       : this.#ledger.begin(op, holders, false);
-    return makeDraft(this, this.#ledger, own, tokens, entry);
+    return makeDraft(this, this.#ledger, members, tokens, entry);
   }
 
   /**
    * Writes states to a file, in this order: safetensors with the model's shape and a checksum. Waits for pending work.
-   * A process killed at any moment leaves the old file or the new one. A new file has mode 600; one that is replaced is
-   * a regular file, possibly through links, and keeps its mode.
+   * A process that is killed at any moment leaves the old file or the new one. A new file has mode 600; an existing one must
+   * be a regular file, possibly through links, and keeps its mode.
    *
    * @param handles none of them in a step.
-   * @throws {FileError} where the file can't be written.
-   * @throws {GatedDeltaError} of code `state` for a handle in a step or an invalid one; the failure of pending work, as
+   * @throws {FileError} if the file can't be written.
+   * @throws {GatedDeltaError} of code `state` for a handle that is in a step or invalid; the failure of pending work, as
    *   `device.wait`.
    */
   save(handles: readonly StateHandle[], path: string, options: SaveOptions = {}): void {
     const op = "pool.save";
     const checked = checkOptions(schemas().saveOptions, op, options);
-    this.#slotsToRead(op, handles); // what is wrong with the handles comes before the failures of pending work
+    this.#slotsToRead(op, handles); // errors of the handles come before failures of pending work
     this.device.wait();
     const slots = this.#slotsToRead(op, handles);
     saveStates(this.#tensors, slots, path, checked);
   }
 
   /**
-   * Reads the states of a file that {@link save} wrote, into slots of their own, in the order in which they were saved.
-   * Waits for pending work.
+   * Reads the states of a file that {@link save} wrote into new handles, in the order in which they were saved. Waits for
+   * pending work.
    *
-   * @throws {FileError} for a file that is missing, damaged, of another shape, or (unless `convert`) of other dtypes.
-   * @throws {GatedDeltaError} of code `out-of-memory` when fewer slots are free. Nothing has changed in either case.
+   * @throws {FileError} for a file that is missing, damaged, of another shape or, unless `convert`, of other dtypes.
+   * @throws {GatedDeltaError} of code `out-of-memory` if too few slots are free. Nothing has changed in either case.
    */
   load(path: string, options: LoadOptions = {}): StateHandle[] {
     const op = "pool.load";
     this.#alive(op);
     const { convert } = checkOptions(schemas().poolLoadOptions, op, options);
     using file = new StateFile(path, this.shape, convert);
-    this.device.wait(); // what is pending may still write a slot that was freed
+    this.device.wait(); // pending work may still write a freed slot
     const holders: Holder[] = [];
     try {
       for (let i = 0; i < file.count; i++) holders.push(this.#ledger.allocateFilled(op));
@@ -305,8 +295,8 @@ export class StatePool implements Disposable {
   }
 
   /**
-   * Writes states to a safetensors file in the layout of another system, one row a handle, as `layers.N.state` and
-   * `layers.N.conv`. Waits for pending work. Files are replaced as {@link save} replaces them.
+   * Writes states to a safetensors file in the layout of another system, one row for each handle, as `layers.N.state` and
+   * `layers.N.conv`. Waits for pending work. Replaces files as {@link save} does.
    *
    * | layout | recurrent state | convolution state, oldest first |
    * |---|---|---|
@@ -320,38 +310,38 @@ export class StatePool implements Disposable {
     const op = "pool.export";
     const checked = checkOptions(schemas().exportOptions, op, options);
     checkExport(op, this.shape, checked);
-    this.#slotsToRead(op, handles); // what is wrong with the handles comes before the failures of pending work
+    this.#slotsToRead(op, handles); // errors of the handles come before failures of pending work
     this.device.wait();
     const slots = this.#slotsToRead(op, handles);
     writeExport(this.#tensors, slots, path, checked);
   }
 
-  /** Frees the pool's memory as soon as no pending work needs it. Its handles and steps end too. */
+  /** Frees the pool's memory when no pending work needs it. Its handles and steps end, too. */
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;
     this.#tensors.dispose();
   }
 
-  /** @param replayed whether a plan is all that sees the step's slots. */
+  /** @param replayed whether only a plan sees the step's slots. */
   #step(op: string, handles: readonly StateHandle[], options: StepOptions, replayed = false): PoolStep {
     this.#alive(op);
     const { undoable, checkpoints } = asStepOptions(op, options);
-    const { own, holders } = this.#members(op, handles);
-    const positions = asPositions(op, checkpoints, own.length, this.capacity);
+    const { members, holders } = this.#members(op, handles);
+    const positions = asPositions(op, checkpoints, members.length, this.capacity);
     const extras = positions.map((list) => list.length);
-    const arrays = replayed ? this.#spare.get(own.length) : undefined;
-    // Running the plan can run code of the caller's, which may begin another step.
-    if (arrays !== undefined) this.#spare.delete(own.length);
-    return makeStep(this, this.#ledger, own, this.#ledger.begin(op, holders, undoable, extras, arrays), positions);
+    const arrays = replayed ? this.#spare.get(members.length) : undefined;
+    // Taken out: the plan's run can call code of the caller, which may open another step.
+    if (arrays !== undefined) this.#spare.delete(members.length);
+    return makeStep(this, this.#ledger, members, this.#ledger.begin(op, holders, undoable, extras, arrays), positions);
   }
 
-  /** The states of a pass, copied. A state comes once in a pass, so no pass has more of them than the pool has slots. */
-  #members(op: string, handles: readonly StateHandle[]): { readonly own: readonly StateHandle[]; readonly holders: Holder[] } {
+  /** A copy of a pass's handles, and their holders. Each comes once, so there are at most as many as slots. */
+  #members(op: string, handles: readonly StateHandle[]): { readonly members: readonly StateHandle[]; readonly holders: Holder[] } {
     const given = asArray(op, "handles", "an array of StateHandles", handles, this.capacity);
     const holders = given.map((handle, i) => this.#holder(op, `handles[${i}]`, handle));
     this.device[settle]();
-    return { own: Object.freeze(given as StateHandle[]), holders };
+    return { members: Object.freeze(given as StateHandle[]), holders };
   }
 
   #slotsToRead(op: string, handles: readonly StateHandle[]): number[] {

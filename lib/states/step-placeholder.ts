@@ -1,10 +1,12 @@
 import { asInteger, invalid } from "../arguments/checks.ts";
+import { expectMaker, maker } from "../arguments/made.ts";
+import type { Maker } from "../arguments/made.ts";
 import { GatedDeltaError, ShapeError } from "../errors.ts";
 import { LayerStates, admit, bind, encoded } from "../ops/layer-states.ts";
 import type { BoundStates, StateUse } from "../ops/layer-states.ts";
 import type { LayerUse, Placeholder, Recorder } from "../ops/recorder.ts";
 import { expectOpen, tensorsOf } from "./pass-states.ts";
-import { stepParts } from "./pool-step.ts";
+import { stepPass } from "./pool-step.ts";
 import type { StatePool } from "./state-pool.ts";
 
 /** Makes a placeholder. */
@@ -13,24 +15,20 @@ export let makePlaceholder: (pool: StatePool, sequences: number) => StepPlacehol
 /** Whether a value is a {@link StepPlaceholder}. */
 export let isPlaceholder: (value: unknown) => value is StepPlaceholder;
 
-let making = false;
-
 /**
- * What stands in a plan for the step of each of its replays: record the plan's ops with `states: placeholder.layer(i)`,
- * then run it with `plan.run({ step })`.
+ * A placeholder in a plan for the step of each replay: record the plan's ops with `states: placeholder.layer(i)`, then run it
+ * with `plan.run({ step })`.
  */
 export class StepPlaceholder {
-  /** The pool whose states the plan's ops read and write. */
+  /** The pool of the states that the plan's ops read and write. */
   readonly pool: StatePool;
   /** Number of sequences of each step. */
   readonly sequences: number;
   readonly #layers: PlaceholderLayer[] = [];
   readonly #slots: PlaceholderSlots;
 
-  private constructor(pool: StatePool, sequences: number) {
-    if (!making) {
-      throw new GatedDeltaError("invalid-argument", { op: "StepPlaceholder", expected: "pool.placeholder(sequences)" });
-    }
+  private constructor(by: Maker, pool: StatePool, sequences: number) {
+    expectMaker(by, "StepPlaceholder", "pool.placeholder(sequences)");
     this.pool = pool;
     this.sequences = sequences;
     this.#slots = new PlaceholderSlots(pool, sequences);
@@ -39,14 +37,7 @@ export class StepPlaceholder {
 
   static {
     isPlaceholder = (value): value is StepPlaceholder => typeof value === "object" && value !== null && #slots in value;
-    makePlaceholder = (pool, sequences) => {
-      making = true;
-      try {
-        return new StepPlaceholder(pool, sequences);
-      } finally {
-        making = false;
-      }
-    };
+    makePlaceholder = (pool, sequences) => new StepPlaceholder(maker, pool, sequences);
   }
 
   /**
@@ -60,7 +51,7 @@ export class StepPlaceholder {
   }
 }
 
-/** The slots of the step of the replay that runs. The plan's index data are copies of these arrays. */
+/** The slots of the current replay's step. The plan copies its index data from these arrays. */
 class PlaceholderSlots implements Placeholder {
   readonly pool: StatePool;
   readonly readSlots: Int32Array;
@@ -68,26 +59,26 @@ class PlaceholderSlots implements Placeholder {
 
   constructor(pool: StatePool, sequences: number) {
     this.pool = pool;
-    // Slots that pass the checks while the plan is recorded.
+    // Valid slots, for the checks while the plan is recorded.
     this.readSlots = new Int32Array(sequences).fill(-1);
     this.writeSlots = Int32Array.from({ length: sequences }, (_, i) => i);
   }
 
   enter(op: string, step: unknown, uses: readonly LayerUse[]) {
-    const parts = stepParts(step);
-    if (parts === undefined) throw invalid(op, "step", "the step that this replay reads and writes, of pool.step(…)", step);
-    const { pool, coverage, readSlots, writeSlots, checkpoints } = parts;
+    const pass = stepPass(step);
+    if (pass === undefined) throw invalid(op, "step", "a step for this replay, of pool.step(…)", step);
+    const { pool, coverage, readSlots, writeSlots, checkpoints } = pass;
     if (pool !== this.pool) {
-      const expected = "a step of the pool that the plan was recorded for";
+      const expected = "a step of the plan's pool";
       throw new GatedDeltaError("invalid-argument", { op, argument: "step", expected, received: "a step of another pool" });
     }
-    expectOpen(op, parts, "step");
+    expectOpen(op, pass, "step");
     if (readSlots.length !== this.readSlots.length) {
-      const expected = `${this.readSlots.length} sequences, as the placeholder has`;
+      const expected = `${this.readSlots.length} sequences, as in the placeholder`;
       throw new ShapeError({ op, argument: "step", expected, received: `${readSlots.length}` });
     }
     if (checkpoints !== undefined) {
-      const expected = "a step without checkpoints: a plan's ops keep none";
+      const expected = "a step without checkpoints, which plans do not write";
       throw new GatedDeltaError("invalid-argument", { op, argument: "step", expected, received: "one with checkpoints" });
     }
     for (const use of uses) coverage.expectUnwritten(op, use);
@@ -97,7 +88,7 @@ class PlaceholderSlots implements Placeholder {
     return {
       participant: coverage,
       expectOpen() {
-        expectOpen(op, parts, "step");
+        expectOpen(op, pass, "step");
       },
       wrote() {
         for (const use of uses) coverage.encode(op, use);
@@ -123,16 +114,16 @@ class PlaceholderLayer extends LayerStates {
 
   [admit]({ op, kinds }: StateUse, { planStates }: Recorder): void {
     if (planStates === undefined) {
-      const expected = "the states of a step or draft: a placeholder stands for a step in plans";
-      throw new GatedDeltaError("invalid-argument", { op, argument: "states", expected, received: "those of a placeholder" });
+      const expected = "the states of a step or draft: placeholders are for plans";
+      throw new GatedDeltaError("invalid-argument", { op, argument: "states", expected, received: "the states of a placeholder" });
     }
     if (planStates.placeholder !== undefined && planStates.placeholder !== this.#slots) {
-      const expected = "those of the plan's first placeholder";
-      throw new GatedDeltaError("invalid-argument", { op, argument: "states", expected, received: "those of a second one" });
+      const expected = "the states of the plan's first placeholder";
+      throw new GatedDeltaError("invalid-argument", { op, argument: "states", expected, received: "those of another one" });
     }
     const twice = planStates.uses.some((use) => use.layer === this.#layer && kinds.some((kind) => use.kinds.includes(kind)));
     if (twice) {
-      const message = `this plan writes layer ${this.#layer} twice: a step writes each layer's state once`;
+      const message = `this plan writes layer ${this.#layer} twice: write each layer once`;
       throw new GatedDeltaError("state", { op, argument: "states", message });
     }
   }

@@ -1,12 +1,18 @@
-/** The end of a trial without choices: its holders go on by a step, which begins when it is known what to write. */
+/** The end of a trial without choices: a step of its holders, which begins when the accepted tokens are known. */
 import type { Outcome } from "./content.ts";
 import type { LedgerTrial, SlotLedger } from "./slot-ledger.ts";
 
 /**
- * Ends a trial by a step of its holders, in which `write` runs. No other step of theirs is open meanwhile, so that each can
- * have a slot to write: its own, or one that is set aside for it. Where anything throws the trial is as it was.
+ * Ends a trial by a step of its holders, in which `write` runs. They have no other open step, so that each gets a slot to
+ * write: its own or a reserved one. If anything throws, the trial is unchanged.
  */
-export function finishByStep(op: string, ledger: SlotLedger, trial: LedgerTrial, outcome: Outcome, write: (writeSlots: Int32Array) => void): void {
+export function finishByStep(
+  op: string,
+  ledger: SlotLedger,
+  trial: LedgerTrial,
+  outcome: Outcome,
+  write: (writeSlots: Int32Array) => void,
+): void {
   const enter = (entry: LedgerTrial | undefined): void => {
     for (const holder of trial.holders) holder.step = entry;
   };
@@ -16,7 +22,7 @@ export function finishByStep(op: string, ledger: SlotLedger, trial: LedgerTrial,
     try {
       write(step.writeSlots);
     } catch (error) {
-      ledger.abort(step);
+      ledger.undo(step);
       throw error;
     }
     trial.open = false;

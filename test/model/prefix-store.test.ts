@@ -1,22 +1,19 @@
 /** The prefix cache's policy, without a model. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { ladder as rungs, ladderStep } from "../../lib/model/prefix/ladder.ts";
-import { PrefixStore } from "../../lib/model/prefix/prefix-store.ts";
-import type { Keepable } from "../../lib/model/prefix/prefix-store.ts";
+import { checkpointPositions } from "../../lib/model/session/checkpoint-positions.ts";
+import { PrefixStore } from "../../lib/states/prefix-store.ts";
+import { mostReadAgain } from "../support/traces.ts";
 
 let alive = 0;
 
-const ladder = (...args: Parameters<typeof rungs>): number[] => rungs(...args).map(({ position }) => position);
+const positionsOf = (...args: Parameters<typeof checkpointPositions>): number[] => checkpointPositions(...args).map(({ position }) => position);
 
-class Fake implements Keepable {
+class Fake implements Disposable {
   disposed = false;
   valid = true;
   constructor() {
     alive++;
-  }
-  fork(): Fake {
-    return new Fake();
   }
   [Symbol.dispose](): void {
     expect(this.disposed).toBe(false);
@@ -28,30 +25,30 @@ class Fake implements Keepable {
 const tokens = (...ids: number[]) => Uint32Array.from(ids);
 const bytes = (length: number, shared: number) => 100 + (length - shared);
 
-describe("the ladder", () => {
-  test("has message ends and geometric steps within messages, not too close to each other", () => {
-    expect(ladder(0, 1000, [], { first: 64, ratio: 2 })).toEqual([64, 128, 256, 512, 1000]);
-    expect(ladder(0, 1000, [100, 110, 300, 1000])).toEqual([64, 174, 238, 364, 428, 556, 812, 1000]);
-    expect(ladder(0, 100, [70])).toEqual([64, 100]);
-    expect(ladder(300, 1000, [])).toEqual([512, 1000]);
-    expect(ladder(5, 5, [])).toEqual([]);
-    expect(ladder(0, 1, [])).toEqual([1]);
-    expect(ladder(0, 100, [], { first: 10, ratio: 1.5 })).toEqual([10, 22, 33, 50, 75, 100]);
+describe("checkpoint positions", () => {
+  test("are message ends and geometric steps within messages, not too close to each other", () => {
+    expect(positionsOf(0, 1000, [], { first: 64, ratio: 2 })).toEqual([64, 128, 256, 512, 1000]);
+    expect(positionsOf(0, 1000, [100, 110, 300, 1000])).toEqual([64, 174, 238, 364, 428, 556, 812, 1000]);
+    expect(positionsOf(0, 100, [70])).toEqual([64, 100]);
+    expect(positionsOf(300, 1000, [])).toEqual([512, 1000]);
+    expect(positionsOf(5, 5, [])).toEqual([]);
+    expect(positionsOf(0, 1, [])).toEqual([1]);
+    expect(positionsOf(0, 100, [], { first: 10, ratio: 1.5 })).toEqual([10, 22, 33, 50, 75, 100]);
   });
 
-  test("a change after k tokens of a message reads at most a ladder step of what is before it again", () => {
+  test("a change after k tokens of a message reads at most a bounded number of tokens before it again", () => {
     const lengths = fc.array(fc.integer({ min: 1, max: 700 }), { minLength: 1, maxLength: 6 });
     fc.assert(
       fc.property(lengths, fc.integer({ min: 1, max: 100 }), fc.constantFrom(1.25, 1.5, 2, 3), fc.nat(), (parts, first, ratio, where) => {
         const ends = parts.map((_, i) => parts.slice(0, i + 1).reduce((sum, length) => sum + length, 0));
         const to = ends.at(-1)!;
-        const positions = ladder(0, to, ends, { first, ratio });
+        const positions = positionsOf(0, to, ends, { first, ratio });
         expect(positions).toEqual([...new Set(positions)].sort((a, b) => a - b));
         expect(positions.at(-1)).toBe(to);
         const change = where % to; // the first token that differs
         const kept = Math.max(0, ...positions.filter((position) => position <= change));
         const start = Math.max(0, ...ends.filter((end) => end <= change));
-        expect(change - kept).toBeLessThanOrEqual(ladderStep(change - start, { first, ratio }));
+        expect(change - kept).toBeLessThanOrEqual(mostReadAgain(change - start, { first, ratio }));
       }),
       { numRuns: 2000, seed: 20260 },
     );
@@ -72,10 +69,10 @@ describe("the store", () => {
     expect(store.lookup(tokens(1, 3))).toBeUndefined();
     expect(store.lookup(tokens(1, 2, 3, 4), "user")).toEqual({ kept: other, length: 3 });
     expect(store.lookup(tokens(1, 2, 3, 4), "other")).toBeUndefined();
-    expect(store.has(tokens(1, 2))).toBe(true);
-    expect(store.has(tokens(1, 2, 3))).toBe(false);
+    expect([store.known(tokens(1, 2, 3)), store.known(tokens(2))]).toEqual([2, 0]);
     expect([store.size, store.bytes]).toEqual([3, 102 + 102 + 103]);
-    expect(store.insert(tokens(), () => new Fake())).toBe(false);
+    expect(store.insert(tokens(), () => new Fake())).toBe(true);
+    expect(store.lookup(tokens(9))?.length).toBe(0);
   });
 
   test("what exists stays, and is not made again; what throws leaves nothing", () => {
@@ -98,6 +95,31 @@ describe("the store", () => {
     expect([store.size, long.disposed]).toEqual([1, true]);
   });
 
+  test("an invalid entry is replaced, and `make` may give none", () => {
+    using store = make(1e6);
+    const [lost, sound] = [new Fake(), new Fake()];
+    store.insert(tokens(1), () => lost);
+    lost.valid = false;
+    expect(store.insert(tokens(1), () => undefined)).toBe(false);
+    expect([store.size, store.bytes, lost.disposed]).toEqual([0, 0, true]);
+    expect(store.insert(tokens(1), () => sound)).toBe(true);
+    expect(store.lookup(tokens(1))?.kept).toBe(sound);
+  });
+
+  test("by age the entry not used for longest goes, however many tokens it saves, and there is room before one is made", () => {
+    using store = new PrefixStore<Fake>({ budget: 4 * 100 + 30, bytes, evict: "age" });
+    const long = Array.from({ length: 20 }, (_, i) => i);
+    for (const key of [long, [20], [21], [20, 1]]) store.insert(tokens(...key), () => new Fake());
+    store.lookup(tokens(20, 1)); // of its prefixes only the longest is used
+    store.insert(tokens(22), () => {
+      expect(store.size).toBe(3);
+      return new Fake();
+    });
+    expect([store.known(tokens(...long)), store.known(tokens(20)), store.size]).toEqual([0, 1, 4]);
+    store.evict();
+    expect([store.known(tokens(20)), store.known(tokens(20, 1)), store.known(tokens(21))]).toEqual([0, 2, 1]);
+  });
+
   test("above the budget the least valuable goes: few tokens saved, long unused, many bytes", () => {
     using store = make(100 * 3 + 500);
     store.insert(tokens(...Array.from({ length: 200 }, (_, i) => i)), () => new Fake()); // a long system prompt
@@ -106,8 +128,8 @@ describe("the store", () => {
     for (let i = 0; i < 40; i++) store.lookup(tokens(7, 1));
     expect(store.size).toBe(3);
     store.insert(tokens(9, ...Array.from({ length: 200 }, (_, i) => i)), () => new Fake());
-    expect(store.has(tokens(8, 1, 2, 3, 4))).toBe(false); // little saved and long unused
-    expect(store.has(tokens(7, 1))).toBe(true);
+    expect(store.known(tokens(8, 1, 2, 3, 4))).toBe(0); // little saved and long unused
+    expect(store.known(tokens(7, 1))).toBe(2);
     expect(store.size).toBe(3);
     expect(store.insert(tokens(...Array.from({ length: 701 }, (_, i) => i + 1)), () => new Fake())).toBe(false);
   });
@@ -134,14 +156,14 @@ describe("the store", () => {
         using store = new PrefixStore<Fake>({ budget, bytes });
         let plain: { key: string; salt: string; kept: Fake; ids: number[] }[] = [];
         for (const { kind, ids: some, salt } of calls) {
-          const key = `${some.join()},`;
+          const key = some.map((id) => `${id},`).join("");
           if (kind === "insert") {
             const kept = new Fake();
             let used = false;
             const there = store.insert(tokens(...some), () => ((used = true), kept), salt);
-            expect(there).toBe(store.has(tokens(...some), salt));
             if (used) plain.push({ key, salt, kept, ids: some });
             else kept[Symbol.dispose]();
+            expect(there).toBe(plain.some((one) => one.key === key && one.salt === salt && !one.kept.disposed));
           } else if (kind === "evict") {
             expect(store.evict()).toBe(plain.length > 0);
           } else if (kind === "clear") {

@@ -3,8 +3,8 @@ import { DraftStep } from "../../lib/model/session/draft-step.ts";
 import { PageLedger } from "../../lib/model/page-ledger.ts";
 import type { PageList } from "../../lib/model/page-ledger.ts";
 import { PagePool } from "../../lib/model/page-pool.ts";
-import { PrefixStore } from "../../lib/model/prefix/prefix-store.ts";
-import type { StoreHit } from "../../lib/model/prefix/prefix-store.ts";
+import { PrefixStore } from "../../lib/states/prefix-store.ts";
+import type { StoreHit } from "../../lib/states/prefix-store.ts";
 import { verificationOf } from "../../lib/model/run-result.ts";
 import type { Entry } from "../../lib/model/batch.ts";
 import { Draft } from "../../lib/index.ts";
@@ -45,7 +45,7 @@ export const planted: Readonly<Record<string, () => Disposable>> = {
     stack.use(replace(PrefixStore.prototype, "insert", (original) => function (this: PrefixStore<Sequence>, ...[tokens, make, ...more]: Parameters<PrefixStore<Sequence>["insert"]>) {
       const noted = () => {
         const kept = make();
-        last = { kept, length: tokens.length };
+        if (kept !== undefined) last = { kept, length: tokens.length };
         return kept;
       };
       return (original as PrefixStore<Sequence>["insert"]).call(this, tokens, noted, ...more);

@@ -45,7 +45,7 @@ function asIfOpen(original: Method): Method {
 
 /** Each fault: what it is, and a function that plants it. */
 export const planted: Readonly<Record<string, (device: Device) => Disposable>> = {
-  "wrong slot: the last sequence of layer 1 writes the slot beside its own": (device) =>
+  "wrong slot: the last sequence of layer 1 writes the slot next to its own": (device) =>
     rebind(device, (bound, { kinds }, { layer, pass }) => {
       if (layer !== 1 || !kinds.includes("state") || bound.writeSlots.length === 0) return bound;
       const writeSlots = bound.writeSlots.slice();
@@ -54,7 +54,7 @@ export const planted: Readonly<Record<string, (device: Device) => Disposable>> =
       if (!writeSlots.includes(next)) writeSlots[last] = next;
       return { ...bound, writeSlots };
     }),
-  "wrong slot: the first sequence reads the slot beside its own": (device) =>
+  "wrong slot: the first sequence reads the slot next to its own": (device) =>
     rebind(device, (bound, _use, { pass }) => {
       const readSlots = bound.readSlots.slice();
       if (readSlots.length > 0 && readSlots[0]! >= 0) readSlots[0] = (readSlots[0]! + 1) % pass.pool.capacity;
@@ -79,8 +79,10 @@ export const planted: Readonly<Record<string, (device: Device) => Disposable>> =
       (original as Coverage["settled"]).call(this, undefined);
     } as Method),
   "abandoned step: states that were written over stay valid": () =>
-    replace(SlotLedger.prototype, "abandon", () => SlotLedger.prototype.abort as Method),
-  "left step: its ops are committed all the same": () => replace(Coverage.prototype, "leave", () => function () {}),
+    replace(SlotLedger.prototype, "undo", (original) => function (this: SlotLedger, pass: never) {
+      (original as SlotLedger["undo"]).call(this, pass);
+    } as Method),
+  "left step: its ops are committed all the same": () => replace(Coverage.prototype, "refuseCommit", () => function () {}),
   "shared slot: a fork's slot is written over": () =>
     replace(SlotLedger.prototype, "begin", (original) => function (this: SlotLedger, op: string, holders: never, _undoable: boolean, extras: never) {
       const step = (original as SlotLedger["begin"]).call(this, op, holders, false, extras);

@@ -2,9 +2,9 @@
  * Replays what agents ask of a cache of prefixes, without a model, and counts the tokens that are read: with the library's
  * policy, and with a plain one that keeps the end of each prompt and of each answer and drops what was not used for longest.
  */
-import { ladder } from "../../lib/model/prefix/ladder.ts";
-import type { LadderOptions } from "../../lib/model/prefix/ladder.ts";
-import { PrefixStore } from "../../lib/model/prefix/prefix-store.ts";
+import { checkpointPositions, defaultFirst } from "../../lib/model/session/checkpoint-positions.ts";
+import type { PositionOptions } from "../../lib/model/session/checkpoint-positions.ts";
+import { PrefixStore } from "../../lib/states/prefix-store.ts";
 import { Random } from "./random.ts";
 
 /** One request: a prompt, and the answer that it got. */
@@ -17,7 +17,7 @@ export interface Request {
 
 export type Trace = readonly Request[];
 
-/** What a replay read, one number a request. */
+/** Tokens that a replay read, one number for each request. */
 export type Reads = readonly number[];
 
 /** Sizes as those of a model: a state costs as much as some hundred tokens' keys and values. */
@@ -27,15 +27,15 @@ export interface Costs {
   readonly budget: number;
 }
 
-const nothing = { fork: () => nothing, [Symbol.dispose]() {} };
+const nothing: Disposable = { [Symbol.dispose]() {} };
 
 /** The library's policy. The last token is always read: it gives the logits. */
-export function replay(trace: Trace, { state, token, budget }: Costs, options: LadderOptions = {}): Reads {
+export function replay(trace: Trace, { state, token, budget }: Costs, options: PositionOptions = {}): Reads {
   using store = new PrefixStore({ budget, bytes: (length, shared) => state + token * (length - shared) });
   return trace.map(({ prompt, answer, messageEnds }) => {
     const whole = Uint32Array.from([...prompt, ...answer]);
     const start = store.lookup(whole.subarray(0, prompt.length - 1))?.length ?? 0;
-    for (const { position, likely } of ladder(start, prompt.length - 1, messageEnds, options)) {
+    for (const { position, likely } of checkpointPositions(start, prompt.length - 1, messageEnds, options)) {
       store.insert(whole.subarray(0, position), () => nothing, "", likely);
     }
     store.insert(whole.subarray(0, whole.length - 1), () => nothing);
@@ -61,6 +61,11 @@ export function replayLru(trace: Trace, { state, token, budget }: Costs): Reads 
     use([...prompt, ...answer].slice(0, -1));
     return prompt.length - (found?.length ?? 0);
   });
+}
+
+/** The most tokens before an edit that are read again if a message is edited after its first k tokens. */
+export function mostReadAgain(k: number, { first = defaultFirst, ratio = 2 }: PositionOptions = {}): number {
+  return Math.max(2 * first, first + (k * (ratio - 1)) / ratio + 1);
 }
 
 /** How many tokens of each request differ from all that came before it, and where its message with the first of these begins. */

@@ -2,26 +2,26 @@ import { expectMaker, maker } from "../../arguments/made.ts";
 import type { Maker } from "../../arguments/made.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { GatedDeltaError } from "../../errors.ts";
-import { defaultStep, ladder, likelyEnd } from "../prefix/ladder.ts";
-import type { LadderOptions } from "../prefix/ladder.ts";
-import { PrefixStore } from "../prefix/prefix-store.ts";
+import { PrefixStore } from "../../states/prefix-store.ts";
 import type { Sequence } from "../sequence.ts";
+import { checkpointPositions, defaultFirst, likelyEnd } from "./checkpoint-positions.ts";
+import type { CheckpointPosition } from "./checkpoint-positions.ts";
 import type { Reserve } from "./room.ts";
 import type { Scheduler } from "./scheduler.ts";
 import { sessionCacheOptions } from "./session-schemas.ts";
 
 /** Options of {@link SessionCache}. */
 export interface SessionCacheOptions {
-  /** How many bytes of states, keys and values the cache may hold. They are of the model's states and pages. */
+  /** The most bytes of the model's states, keys and values that the cache may hold. */
   readonly bytes: number;
-  /** The least distance between two kept positions, and that of the first one from a message's beginning, in tokens. @default 64 */
+  /** The least distance of two kept positions, and of the first one from the beginning of its message, in tokens. @default 64 */
   readonly step?: number | undefined;
-  /** The factor by which each further step is longer than the one before. @default 2 */
+  /** The factor between the distances of two successive positions from the beginning of their message. @default 2 */
   readonly ratio?: number | undefined;
 }
 
-/** What a cache needs of its model. */
-export interface CacheParts {
+/** The scheduler and the sizes of the model that a cache is for. */
+export interface CacheModel {
   readonly scheduler: Scheduler;
   readonly stateBytes: number;
   readonly pageBytes: number;
@@ -29,33 +29,33 @@ export interface CacheParts {
 }
 
 /** Makes a cache. */
-export let makeCache: (parts: CacheParts, options: SessionCacheOptions) => SessionCache;
+export let makeCache: (model: CacheModel, options: SessionCacheOptions) => SessionCache;
 
-/** A cache's parts, as sessions use them. */
+/** The interface of a cache for sessions; undefined for any other value. */
 export let cacheParts: (value: unknown) => CacheAccess | undefined;
 
-/** What sessions do with a cache. */
+/** The interface of a cache for sessions. */
 export interface CacheAccess {
   readonly scheduler: Scheduler;
-  /** The least distance between two kept positions. */
+  /** The least distance of two kept positions. */
   readonly step: number;
-  /** How many of these tokens the longest entry has that they begin with. */
+  /** Length of the longest entry that is a prefix of these tokens. */
   known(tokens: Uint32Array, salt: string): number;
-  /** A fork of the longest entry that these tokens begin with; the caller's. */
+  /** A fork of the longest entry that is a prefix of these tokens; the caller owns it. */
   lookup(tokens: Uint32Array, salt: string): Sequence | undefined;
-  /** Positions to keep on the way. */
-  positions(from: number, to: number, messageEnds: readonly number[]): { readonly position: number; readonly likely: number }[];
-  /** Keeps a fork of a sequence; nothing where no state is free for it. */
+  /** Positions between two others at which to insert. */
+  positions(from: number, to: number, messageEnds: readonly number[]): CheckpointPosition[];
+  /** Keeps a fork of a sequence, unless no state is free for it. */
   insert(tokens: Uint32Array, sequence: Sequence, salt: string, likely: number): void;
 }
 
 /**
- * States, keys and values of what sessions have read, by its tokens: a session that begins as an earlier one did goes on
- * from what they share, with the same bits as if it had read that itself (with f32 states).
+ * States, keys and values by the tokens that sessions have read: a session continues from the longest prefix that an earlier
+ * one has read, with the same bits as if it had read it itself (with f32 states).
  *
- * Kept are the ends of messages and of answers, and steps within long messages. Above the budget, and where the model has
- * no free states or pages for sessions, what goes first is what saves the fewest tokens for its bytes and was not used for
- * long. Sessions of different salts share nothing.
+ * The cache keeps the ends of messages and of answers, and some positions within long messages. Above the budget, and if
+ * sessions need states or pages and none are free, it first evicts entries that save few tokens for their bytes and were not
+ * used recently. Sessions with different salts share nothing.
  */
 export class SessionCache implements Disposable {
   readonly #store: PrefixStore<Sequence>;
@@ -65,12 +65,11 @@ export class SessionCache implements Disposable {
   #tokensSaved = 0;
   #disposed = false;
 
-  private constructor(by: Maker, parts: CacheParts, options: SessionCacheOptions) {
+  private constructor(by: Maker, model: CacheModel, options: SessionCacheOptions) {
     const op = "model.cache";
     expectMaker(by, "SessionCache", "model.cache(…)");
     const { bytes: budget, step: first, ratio } = checkOptions(sessionCacheOptions, op, options);
-    const { scheduler, stateBytes, pageBytes, pageTokens } = parts;
-    const steps: LadderOptions = { first, ratio };
+    const { scheduler, stateBytes, pageBytes, pageTokens } = model;
     this.#store = new PrefixStore({
       budget,
       bytes: (length, shared) => stateBytes + pageBytes * (Math.ceil(length / pageTokens) - Math.floor(shared / pageTokens)) + 4 * (length - shared),
@@ -79,10 +78,10 @@ export class SessionCache implements Disposable {
     this.#reserve = { kept: () => this.#store.kept(), evict: (which) => this.#store.evict(which) };
     this.#access = {
       scheduler,
-      step: first ?? defaultStep,
+      step: first ?? defaultFirst,
       known: (tokens, salt) => this.#store.known(tokens, salt),
       lookup: (tokens, salt) => this.#lookup(tokens, salt),
-      positions: (from, to, messageEnds) => (this.#disposed ? [] : ladder(from, to, messageEnds, steps)),
+      positions: (from, to, messageEnds) => (this.#disposed ? [] : checkpointPositions(from, to, messageEnds, { first, ratio })),
       insert: (tokens, sequence, salt, likely) => this.#insert(tokens, sequence, salt, likely),
     };
     scheduler.room.add(this.#reserve);
@@ -90,7 +89,7 @@ export class SessionCache implements Disposable {
   }
 
   static {
-    makeCache = (parts, options) => new SessionCache(maker, parts, options);
+    makeCache = (model, options) => new SessionCache(maker, model, options);
     cacheParts = (value) => (typeof value === "object" && value !== null && #access in value ? value.#access : undefined);
   }
 
@@ -99,17 +98,17 @@ export class SessionCache implements Disposable {
     return this.#store.size;
   }
 
-  /** Bytes of all entries, what several share once. */
+  /** Bytes of all entries; shared ones count once. */
   get bytes(): number {
     return this.#store.bytes;
   }
 
-  /** How many sessions went on from an entry. */
+  /** How many times a session continued from an entry. */
   get hits(): number {
     return this.#hits;
   }
 
-  /** How many tokens they did not have to read. */
+  /** Number of tokens that sessions found here and did not read. */
   get tokensSaved(): number {
     return this.#tokensSaved;
   }
@@ -119,13 +118,13 @@ export class SessionCache implements Disposable {
     return this.#disposed;
   }
 
-  /** Drops every entry; sessions that went on from one keep what they have. */
+  /** Removes every entry; sessions that continued from one are not affected. */
   clear(): void {
     this.#store.clear();
     this.#access.scheduler.freed();
   }
 
-  /** {@link clear}, for good: sessions go on without it. */
+  /** {@link clear}, for good: sessions continue without a cache. */
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;
@@ -143,14 +142,14 @@ export class SessionCache implements Disposable {
   }
 
   #insert(tokens: Uint32Array, sequence: Sequence, salt: string, likely: number): void {
-    if (this.#disposed) return;
+    if (this.#disposed || tokens.length === 0) return;
     for (;;) {
       try {
         this.#store.insert(tokens, () => sequence.fork(), salt, likely);
         return;
       } catch (error) {
         if (!(error instanceof GatedDeltaError) || error.code !== "out-of-memory") throw error;
-        // No state is free. What is likely to be used takes that of another entry.
+        // No state is free: an entry that is likely to be used takes the state of another one.
         if (likely < likelyEnd || !this.#store.evict()) return;
       }
     }

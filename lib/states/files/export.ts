@@ -1,4 +1,4 @@
-/** Writes states as other systems lay them out. */
+/** Writes states in the layouts of other systems. */
 import { invalid } from "../../arguments/checks.ts";
 import { dtypes } from "../../tensor/dtype.ts";
 import type { FloatDType } from "../../tensor/dtype.ts";
@@ -12,23 +12,23 @@ import { converted, rowOf } from "./format.ts";
 import type { FloatElements } from "./format.ts";
 import type { StateTensors } from "./save.ts";
 
-/** A system whose layout states can be written in; see {@link StatePool.export}. */
+/** A system to whose layout states can be converted; see {@link StatePool.export}. */
 export type StateLayout = "mlx" | "hf" | "ggml";
 
 /** Options of {@link StatePool.export}. */
 export interface ExportOptions {
-  /** Whose layout: that of mlx-lm, of transformers, or of llama.cpp. */
+  /** The layout of mlx-lm, transformers or llama.cpp. */
   readonly layout: StateLayout;
   /** Element type of the recurrent states in the file. @default the pool's */
   readonly stateDtype?: FloatDType | undefined;
   /** Element type of the convolution states in the file. @default the pool's */
   readonly convDtype?: FloatDType | undefined;
   /**
-   * For `hf`: columns of a convolution state, convWidth (as transformers keeps them; the oldest, which no op
-   * reads, is zero here) or convWidth − 1. @default convWidth
+   * For `hf`: columns of a convolution state, convWidth (as in transformers, with zeros in the oldest column, which no op
+   * reads) or convWidth − 1. @default convWidth
    */
   readonly convColumns?: number | undefined;
-  /** For `ggml`: how the ops that made the states mapped heads. `block` is reordered to ggml's `tiled`. @default "block" */
+  /** For `ggml`: the head map of the ops that computed the states. `block` is reordered to ggml's `tiled`. @default "block" */
   readonly headMap?: HeadMap | undefined;
 }
 
@@ -38,14 +38,14 @@ interface Target {
   readonly place: (index: number) => number;
 }
 
-/** Checks options that only some layouts have. */
+/** Checks the options that are for some layouts only. */
 export function checkExport(op: string, shape: PoolShape, { layout, convColumns, headMap }: ExportOptions): void {
   const { convWidth, convChannels, valueHeads, valueDim } = shape;
   if (convColumns !== undefined && (layout !== "hf" || !shape.conv || (convColumns !== convWidth && convColumns !== convWidth - 1))) {
-    const expected = layout === "hf" ? `${convWidth} or ${convWidth - 1}` : "nothing but with layout hf";
+    const expected = layout === "hf" ? `${convWidth} or ${convWidth - 1}` : "no value except with layout hf";
     throw invalid(op, "convColumns", expected, convColumns);
   }
-  if (headMap !== undefined && layout !== "ggml") throw invalid(op, "headMap", "nothing but with layout ggml", headMap);
+  if (headMap !== undefined && layout !== "ggml") throw invalid(op, "headMap", "no value except with layout ggml", headMap);
   if (layout === "ggml" && shape.conv && convChannels < valueHeads * valueDim) {
     const expected = `convolutions of at least ${valueHeads * valueDim} channels for layout ggml`;
     throw new ShapeError({ op, argument: "pool", expected, received: `${convChannels}` });
@@ -104,12 +104,12 @@ function transposer(rows: number, columns: number): (index: number) => number {
   return (i) => i - (i % size) + (i % columns) * rows + Math.floor((i % size) / columns);
 }
 
-/** Heads of `size` elements each, from element `start` on, in another order. */
+/** Reorders heads of `size` elements each, from element `start` on. */
 function reorderer(size: number, start: number, head: (hv: number) => number): (index: number) => number {
   return (i) => (i < start ? i : start + head(Math.floor((i - start) / size)) * size + ((i - start) % size));
 }
 
-/** Where ggml has the value head that block order numbers hv: head hk·ratio + r there is r·keyHeads + hk. */
+/** ggml's index of the value head hv of block order: head hk·ratio + r is r·keyHeads + hk. */
 function tiledHead({ keyHeads, valueHeads }: PoolShape): (hv: number) => number {
   const ratio = valueHeads / keyHeads;
   return (hv) => (hv % ratio) * keyHeads + Math.floor(hv / ratio);

@@ -131,7 +131,7 @@ describe("a checkpoint", () => {
     const up = ["../x.safetensors", "..", "..\\x.safetensors"];
     const bad = [...up, "/etc/x.safetensors", "a/b.safetensors", "C:x.safetensors", "x\0.safetensors", "x.bin", ""];
     for (const shard of bad) {
-      expect(refusal(sharded(() => ({ weight_map: { a: shard } })).index, openCheckpoint)).toContain("beside the index");
+      expect(refusal(sharded(() => ({ weight_map: { a: shard } })).index, openCheckpoint)).toContain("in the folder of the index");
     }
     const cases: [string, string][] = [
       ["", "an empty file"],

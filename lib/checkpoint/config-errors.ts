@@ -1,20 +1,20 @@
-/** Parsing a configuration by a schema, and the errors about one, in our own words. */
+/** Parsing of configurations by schemas, and errors about configurations in this library's words. */
 
 import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
 import type { LayerConfig } from "./mixer-config.ts";
 
 export { isRecord } from "./json.ts";
 
-/** What an architecture's configuration says of its mixers. */
+/** The mixers of an architecture's configuration. */
 export interface ConfigOf {
   readonly config: LayerConfig;
-  /** How many layers the model has, where it says. */
+  /** How many layers the model has, where the configuration has their number. */
   readonly layers: number | undefined;
-  /** What kind of layer one is: `linear_attention` for those with a mixer. */
+  /** The type of a layer: `linear_attention` for those with a mixer. */
   readonly typeOf: (layer: number) => string | undefined;
 }
 
-/** Where a configuration came from, and for whom it is read: what errors about it name. */
+/** The origin and the reader of a configuration, for errors. */
 export interface ConfigPlace {
   /** Its file; undefined for an object that the caller passed. */
   readonly path: string | undefined;
@@ -22,7 +22,7 @@ export interface ConfigPlace {
   readonly op: string;
 }
 
-/** What {@link parsed} needs of a schema. Zod's own types stay out of the published declarations. */
+/** The part of a zod schema that {@link parsed} uses: zod's types stay out of the published declarations. */
 interface ConfigSchema<Parsed> {
   safeParse(value: unknown):
     | { readonly success: true; readonly data: Parsed }
@@ -51,7 +51,7 @@ export function configError({ path, op }: ConfigPlace, key: string, expected: st
     : new FileError(path, { op, expected: text, received });
 }
 
-/** An error about a value that is legal and that this library has nothing for. */
+/** An error about a value that is legal and not supported. */
 export function unsupportedValue({ path, op }: ConfigPlace, key: string, expected: string, received: unknown): GatedDeltaError {
   return new UnsupportedError({ op, argument: `${path ?? "config"}: ${key}`, expected, received: describe(received) });
 }

@@ -1,5 +1,5 @@
 /**
- * What becomes of each setting of a `config.json` that transformers 5.23 (`configuration_*.py`, `modeling_*.py`,
+ * How each setting of a `config.json` is treated that transformers 5.23 (`configuration_*.py`, `modeling_*.py`,
  * `modeling_rope_utils.py`, `masking_utils.py`) and mlx-lm 0.32 (`models/*.py`) read for the architectures that are loaded here.
  * A setting that neither reads has no meaning for them, and none here.
  */
@@ -8,8 +8,8 @@ import { isRecord } from "./json.ts";
 import type { ConfigPlace } from "./config-errors.ts";
 
 /**
- * `computed`: read by the parsers. `harmless`: changes no logits, for the reason given. `only`: what is computed has these values, and
- * so has a configuration that leaves it out or null; any other is refused.
+ * `computed`: read by the parsers. `harmless`: changes no logits, for the reason given. `only`: the computation has these values, which
+ * are also the meaning of a setting that is missing or null; any other value is refused.
  */
 export type Fate = "computed" | { readonly harmless: string } | { readonly only: readonly unknown[]; readonly why: string };
 
@@ -47,7 +47,7 @@ const kdaSizes: Settings = {
   "linear_attn_config.short_conv_kernel_size": "computed",
 };
 
-/** A mixer's settings, by architecture. What only attention, the MLP or the experts read is not among them. */
+/** A mixer's settings, by architecture, without those that only attention, the MLP or the experts read. */
 export const mixerSettings = {
   qwen: {
     ...headSizes,
@@ -61,7 +61,7 @@ export const mixerSettings = {
     ...headSizes,
     hidden_act: silu,
     linear_allow_neg_eigval: "computed",
-    layer_norm_epsilon: { only: [1e-5], why: "transformers' mixer has this epsilon whatever is said; mlx-lm reads it" },
+    layer_norm_epsilon: { only: [1e-5], why: "transformers' mixer always has this epsilon; mlx-lm reads it" },
     rms_norm_eps: { harmless: "of the layers' other norms; the mixer's own has 1e-5" },
     linear_a_log_min: unused,
     linear_a_log_max: unused,
@@ -122,7 +122,7 @@ export const modelSettings: Settings = {
   hidden_act: silu,
   attention_bias: { only: [false], why: "the projections of attention have no biases" },
   attn_output_gate: { only: [true], why: "attention's output has a gate" },
-  output_gate_type: { harmless: "transformers' Qwen3.5 has SiLU whatever is said" },
+  output_gate_type: { harmless: "transformers' Qwen3.5 always has SiLU" },
   is_causal: { only: [true], why: "a token sees those before it alone" },
   mlp_bias: ofOthers(false),
   use_sliding_window: ofOthers(false),
@@ -181,9 +181,9 @@ export const rotationSettings: Settings = {
 };
 
 /**
- * Refuses settings with other values than what is computed has.
+ * Refuses settings whose values differ from the computation's.
  *
- * @param prefix what stands before the keys in errors, such as `rope_scaling.`.
+ * @param prefix put before the keys in errors, such as `rope_scaling.`.
  * @throws {UnsupportedError} that names the first one.
  */
 export function refuseSettings(settings: Settings, part: unknown, place: ConfigPlace, prefix = ""): void {
@@ -196,7 +196,7 @@ export function refuseSettings(settings: Settings, part: unknown, place: ConfigP
   }
 }
 
-/** Refuses a rotation that is not computed, whatever of it is said. `key` is its place in the configuration. */
+/** Refuses a rotation that is not computed. `key` is its place in the configuration. */
 export function refuseRotation(rotation: unknown, place: ConfigPlace, key: string): void {
   refuseSettings(rotationSettings, rotation, place, `${key}.`);
   for (const [name, value] of Object.entries(isRecord(rotation) ? rotation : {})) {

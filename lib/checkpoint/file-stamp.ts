@@ -1,7 +1,7 @@
-/** Tells a file from others and from what it was before: one that is written to, replaced or renamed has another stamp. */
+/** Stamps of files: a file that is written to, replaced or renamed gets another stamp. */
 import { fstatSync } from "node:fs";
 
-/** What tells a file's states apart. Times are in nanoseconds; `changed` is the inode's own time, which programs can't set. */
+/** Tells a file's contents of different times apart. Times are in nanoseconds; `changed` is the inode's own time, which programs can't set. */
 export interface FileStamp {
   readonly device: bigint;
   readonly inode: bigint;

@@ -1,4 +1,4 @@
-/** Recognises files of other formats by how they begin, for the message that refuses them. */
+/** Recognises files of other formats by their first bytes, for the message that refuses them. */
 import { describe } from "../errors.ts";
 
 /** How many bytes of a file {@link foreignKind} looks at. */
@@ -17,7 +17,7 @@ const signatures: readonly (readonly [start: RegExp, kind: string])[] = [
 ];
 
 /**
- * What a file is that is no safetensors file, or no JSON; undefined where its first bytes do not say.
+ * The kind of a file that is no safetensors file, or no JSON; undefined where its first bytes do not show it.
  *
  * @param head the first {@link headBytes} bytes, or all of a shorter file.
  */

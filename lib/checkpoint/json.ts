@@ -1,13 +1,12 @@
 /**
  * Reads the JSON of a header or an index from bytes of unknown origin.
  *
- * JSON.parse keeps the last of several members of one name and says nothing about the others, and its memory follows
- * the number of values. So one pass over the bytes before it counts the names of the two outer levels, which are
+ * JSON.parse silently keeps the last of several members of one name, and its memory grows with the number of values. So one pass over the bytes before it counts the names of the two outer levels, which are
  * compared with those of the result, and bounds the number of arrays and objects and their depth.
  */
 import { describe } from "../errors.ts";
 
-/** What is wrong with a text. The caller, who knows the file, makes a {@link FileError} of it. */
+/** An error about a text. The caller, who knows the file, makes a {@link FileError} of it. */
 export class FormatError extends Error {
   readonly expected: string;
   readonly received: string;

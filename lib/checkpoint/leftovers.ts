@@ -21,13 +21,13 @@ function processSpace(): string {
   return (space = createHash("sha256").update(`${hostname()} ${namespace}`).digest("hex").slice(0, 12));
 }
 
-/** A name beside `path` that no other writer has, not even another Worker of this process. */
+/** A name in the folder of `path` that no other writer has, not even another Worker of this process. */
 export function temporaryName(path: string): string {
   const once = randomBytes(8).toString("hex");
   return join(dirname(path), `.${basename(path)}.${processSpace()}.${process.pid}.${once}.tmp`);
 }
 
-/** Removes what killed writers of `path` left. Errors are ignored: nothing reads these files. */
+/** Removes the temporary files of killed writers of `path`. Errors are ignored: nothing reads these files. */
 export function removeLeftovers(path: string): void {
   const prefix = `.${basename(path)}.${processSpace()}.`;
   try {

@@ -1,6 +1,6 @@
 /**
- * What a Gated DeltaNet layer needs of a Hugging Face `config.json`, for each architecture that has such layers. A
- * missing size is an error that names it. What published configurations leave out has the defaults of transformers.
+ * The settings of a Gated DeltaNet layer in a Hugging Face `config.json`, for each architecture that has such layers. A
+ * missing size is an error that names it. Settings that published configurations leave out have the defaults of transformers.
  */
 
 import { BoundsError, GatedDeltaError, describe } from "../errors.ts";
@@ -60,7 +60,7 @@ export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): num
  * Reads a parsed `config.json` for one layer. Multimodal configurations nest the language model under `text_config`.
  *
  * @param source the parsed JSON.
- * @param layer index of the layer in the model; checked against what the configuration says of layers.
+ * @param layer index of the layer in the model; checked against the configuration's number and types of layers.
  * @param place the file that it came from, for error messages.
  * @throws FileError (from a file) or an `invalid-argument` error (from an object) naming the key at fault;
  * BoundsError for a layer that the model does not have; UnsupportedError for an activation that has no kernel.
@@ -77,18 +77,18 @@ export function parseLayerConfig(source: unknown, layer: number, place: ConfigPl
   return config;
 }
 
-/** The part of a configuration that is about the language model. */
+/** The configuration of the language model. */
 export function textConfigOf(source: unknown): unknown {
   return isRecord(source) && isRecord(source["text_config"]) ? source["text_config"] : source;
 }
 
-/** The `model_type` of the language model and that of what it is nested in, where they say. */
+/** The `model_type` of the language model and that of the model around it, where they have one. */
 export function modelTypes(source: unknown): string[] {
   const types = [textConfigOf(source), source].map((part) => (isRecord(part) ? part["model_type"] : undefined));
   return types.filter((type) => typeof type === "string");
 }
 
-/** Qwen3-Next, Qwen3.5 and what has their configuration. */
+/** Qwen3-Next, Qwen3.5 and others with their configuration. */
 function parseQwen(root: object, types: readonly string[], place: ConfigPlace): ConfigOf {
   if (!Object.keys(root).some((key) => /^linear_(?:num|key|value|conv)_/.test(key))) {
     const [type] = types;
@@ -98,7 +98,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
   const { qwenSchema } = schemas();
   const data = parsed(qwenSchema, root, place);
   refuseSettings(mixerSettings.qwen, root, place);
-  // transformers' Qwen3.5 has no such option: its gate is SiLU whatever a configuration says.
+  // transformers' Qwen3.5 has no such option: its gate is always SiLU.
   const gate = types.some((type) => /^qwen3_5/.test(type)) ? "silu" : data.output_gate_type ?? "silu";
   if (!isSilu(gate) && gate !== "sigmoid") throw unsupportedValue(place, "output_gate_type", '"silu", "swish" or "sigmoid"', gate);
   const interval = data.full_attention_interval;
@@ -166,7 +166,7 @@ function headsOf(
   } as const;
 }
 
-/** The asked layer exists and is a linear one, as far as the configuration tells. */
+/** Expects a layer that exists and is a linear one, as far as the configuration shows. */
 function checkLayer(layer: number, layers: number | undefined, type: string | undefined, { path, op }: ConfigPlace): void {
   if (layers !== undefined && layer >= layers) {
     throw new BoundsError({ op, argument: "layer", expected: `0..${layers - 1}`, received: String(layer) });

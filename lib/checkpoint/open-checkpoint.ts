@@ -1,6 +1,6 @@
 /**
  * A checkpoint as Hugging Face lays it out: one safetensors file, or several with an index
- * (`model.safetensors.index.json`) whose `weight_map` says which file holds which tensor.
+ * (`model.safetensors.index.json`) whose `weight_map` has the file of each tensor.
  */
 import { readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -29,8 +29,8 @@ const mostFiles = 65536;
  * Opens a checkpoint. Its index is parsed here and a file's header when the file is opened, once each: open a checkpoint
  * once and load all layers from it.
  *
- * Shards named by an index are opened when a tensor of theirs is first asked for, so that the tensors of some
- * shards can be read where others are missing.
+ * Shards of an index are opened by the first use of one of their tensors, so that the tensors of some shards can be read
+ * where others are missing.
  *
  * @param source a `.safetensors` file, an index (`.json`), a directory that holds either, or a list of files, whose
  *   tensors must have distinct names.
@@ -53,8 +53,8 @@ export function openCheckpoint(source: string | readonly string[], caller?: stri
 }
 
 /**
- * What to say besides of a path that is not there: where it could be a name on the Hugging Face Hub, which is what many other
- * programs take, that nothing is downloaded; else nothing.
+ * For the error about a missing path: that nothing is downloaded, where the path could be a name on the Hugging Face Hub, as
+ * many other programs take; else an empty text.
  */
 export function downloadAdvice(path: string): string {
   if (!/^[\w.-]+\/[\w.-]+$/.test(path)) return "";
@@ -91,7 +91,7 @@ function openList(caller: string | undefined, paths: readonly string[]): TensorS
   }
 }
 
-/** Where a tensor of a source that {@link openCheckpoint} gave is. */
+/** The place of a tensor of a source that {@link openCheckpoint} gave. */
 export let placeOf: (source: TensorSource, name: string) => TensorPlace;
 
 class ShardedCheckpoint implements TensorSource {
@@ -239,7 +239,7 @@ function weightMapOf({ weight_map: map }: JsonObject, directory: string): Readon
     let path = paths.get(shard);
     if (path === undefined) {
       if (!isPlainName(shard)) {
-        throw new FormatError(`weight_map ${describe(name)} to be a .safetensors file beside the index`, describe(shard));
+        throw new FormatError(`weight_map ${describe(name)} to be a .safetensors file in the folder of the index`, describe(shard));
       }
       path = join(directory, shard);
       paths.set(shard, path);

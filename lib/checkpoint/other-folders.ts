@@ -1,4 +1,4 @@
-/** Folders that people name in place of a model's, told by what is in them. */
+/** Folders that are easily taken for a model's, recognised by their entries. */
 import { readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { FileError } from "../errors.ts";
@@ -13,10 +13,10 @@ const adapterWeights = /^adapter(?:_model|s)\.(?:safetensors|bin|npz)$/;
 const cachedModel = /^models--/;
 
 /**
- * Refuses a folder that holds no model but an adapter, or that a model lies below, as in the Hub's cache.
+ * Refuses a folder that holds an adapter instead of a model, or whose subfolders hold the model, as in the Hub's cache.
  *
- * @param entries what is in it.
- * @throws {FileError} that says what it is, and what to name or do.
+ * @param entries the names in it.
+ * @throws {FileError} with the kind of the folder, and advice.
  */
 export function refuseOtherFolders(op: string, folder: string, entries: readonly string[]): void {
   if (entries.some((name) => adapterWeights.test(name)) || (entries.includes("adapter_config.json") && !entries.includes("config.json"))) {
@@ -64,7 +64,7 @@ function mainOf(op: string, folder: string): string | undefined {
   return textOf(op, join(folder, "refs", "main"))?.trim();
 }
 
-/** What an adapter's configuration names as its base. */
+/** The base model in an adapter's configuration. */
 function baseOf(op: string, path: string): string | undefined {
   try {
     const { base_model_name_or_path: base, model } = JSON.parse(textOf(op, path) ?? "") as Record<string, unknown>;

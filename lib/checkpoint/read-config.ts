@@ -1,4 +1,4 @@
-/** Where a layer's configuration comes from: an argument, the checkpoint's metadata, or the `config.json` beside it. */
+/** Finds a layer's configuration: an argument, the checkpoint's metadata, or the `config.json` of its folder. */
 
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -19,12 +19,12 @@ export interface ConfigSource {
   readonly path: string | undefined;
 }
 
-/** What {@link readConfig} found for a checkpoint: it is read once for all layers. */
+/** The result of {@link readConfig} for a checkpoint, which is read once for all layers. */
 const found = new WeakMap<TensorSource, ConfigSource>();
 
 /**
- * The configuration of a checkpoint: the one passed, if any; else the `config` that the first file opened has in its
- * metadata, as JSON; else `config.json` in the checkpoint's folder.
+ * The configuration of a checkpoint: the one passed, if any; else `config` in the metadata of the first open file, as
+ * JSON; else `config.json` in the checkpoint's folder.
  *
  * @param given a path of a `config.json`, its parsed contents, or undefined.
  * @throws FileError for a file that is missing or not JSON, and where there is no configuration.
@@ -40,13 +40,13 @@ export function readConfig(source: TensorSource, given: string | object | undefi
 function findConfig(source: TensorSource, op: string): ConfigSource {
   const embedded = source.metadata.get("config");
   if (embedded !== undefined) return { config: parseJson(new TextEncoder().encode(embedded), source.path, op), path: source.path };
-  const beside = join(dirname(source.path), "config.json");
-  if (existsSync(beside)) return { config: readJson(beside, op), path: beside };
-  const expected = "config.json beside it, a config in its metadata, or the option `config`";
+  const inFolder = join(dirname(source.path), "config.json");
+  if (existsSync(inFolder)) return { config: readJson(inFolder, op), path: inFolder };
+  const expected = "config.json in its folder, a config in its metadata, or the option `config`";
   throw new FileError(source.path, { op, expected, received: "none of them" });
 }
 
-/** What a configuration says of one layer. */
+/** One layer's part of a configuration. */
 export interface ReadLayer {
   readonly config: LayerConfig;
   readonly quantization: QuantizationOf;

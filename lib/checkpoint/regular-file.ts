@@ -1,4 +1,4 @@
-/** Opening and reading regular files: a path that a caller gave may name anything. */
+/** Opening and reading regular files: a caller's path may name a pipe or a device. */
 import { closeSync, constants, fstatSync, openSync, read, readSync } from "node:fs";
 import type { Stats } from "node:fs";
 import { FileError, describe } from "../errors.ts";

@@ -28,7 +28,7 @@ const mostLinks = 40;
  * keep the old contents. A new file can be read and written by its owner alone.
  *
  * @param pieces its contents, one after the other.
- * @throws {GatedDeltaError} `invalid-argument` for what is no path; {@link FileError} if something that is no regular
+ * @throws {GatedDeltaError} `invalid-argument` for a value that is no path; {@link FileError} if something that is no regular
  *   file is there, or writing fails: what was there is unchanged then.
  */
 export function replaceFile(path: string, op: string, pieces: readonly Uint8Array[]): void {
@@ -48,7 +48,7 @@ export function replaceFile(path: string, op: string, pieces: readonly Uint8Arra
 /**
  * {@link replaceFile} in the background: nothing waits but the caller.
  *
- * @param pieces each is written before the next one is asked for.
+ * @param pieces each is written before the next one is taken.
  */
 export async function replaceFileAsync(path: string, op: string, pieces: Iterable<Uint8Array>): Promise<void> {
   const file = Replacement.begin(path, op);

@@ -1,4 +1,4 @@
-/** Reads one safetensors file. Only the header and what is asked for are read; the file may be of any size. */
+/** Reads one safetensors file: the header, and the bytes of tensors on demand. The file may be of any size. */
 import { closeSync } from "node:fs";
 import { resolve } from "node:path";
 import { BoundsError, DisposedError, FileError, GatedDeltaError, ShapeError, UnsupportedError, describe } from "../errors.ts";
@@ -28,7 +28,7 @@ export interface FileOrigin {
   readonly path: string;
   /** Before anything was read. */
   readonly stamp: FileStamp;
-  /** Whether the file has that stamp still; asked while it is open. */
+  /** Whether an open file still has that stamp. */
   readonly unchanged: () => boolean;
 }
 

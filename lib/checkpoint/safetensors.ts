@@ -1,8 +1,8 @@
 /**
  * Safetensors files and checkpoints: https://github.com/huggingface/safetensors.
  *
- * Files are untrusted. Everything that a header says is checked before it is used, and only what is asked for is read: a
- * damaged or hostile file of any size ends in a {@link FileError} that names it.
+ * Files are untrusted. A header is checked before it is used, and tensors are read on demand: a damaged or hostile file of
+ * any size ends in a {@link FileError} that names it.
  */
 export { downloadAdvice, openCheckpoint } from "./open-checkpoint.ts";
 export { fileDTypes, floatDType, safetensorsDTypes, tensorBytes } from "./dtypes.ts";

@@ -1,19 +1,19 @@
-/** What a single file and a sharded checkpoint have in common. */
+/** Sources of tensors: single files and sharded checkpoints. */
 import type { FloatArray } from "./dtypes.ts";
 import type { TensorInfo } from "./header.ts";
 
 /**
- * Named tensors that can be read. What a header or an index says is read once, when it is opened; every layer of a model
- * can be loaded from one source. Dispose it to close its files.
+ * Named tensors that can be read. Headers and indices are read once, when they are opened; every layer of a model can be
+ * loaded from one source. Dispose it to close its files.
  */
 export interface TensorSource extends Disposable {
-  /** What was opened. */
+  /** The file, index or folder that was opened. */
   readonly path: string;
   /** The names of all tensors. */
   readonly names: readonly string[];
   /** The names that begin with `prefix`, in the order of their UTF-16 code units, found by binary search. */
   namesWithPrefix(prefix: string): readonly string[];
-  /** The file's `__metadata__`; a checkpoint's is that of all its shards opened so far, the first to have a key deciding. */
+  /** The file's `__metadata__`; a checkpoint's is that of all its shards opened so far, where the first with a key wins. */
   readonly metadata: ReadonlyMap<string, string>;
   /** Whether there is a tensor of this name. */
   has(name: string): boolean;
@@ -63,7 +63,7 @@ export interface TensorSource extends Disposable {
   float64(name: string): Float64Array<ArrayBuffer>;
 }
 
-/** The names of a source, listed and sorted when first asked for. */
+/** The names of a source, listed and sorted on first use. */
 export class PrefixedNames {
   readonly #tensors: ReadonlyMap<string, unknown>;
   #all: readonly string[] | undefined;

@@ -26,12 +26,12 @@ type Metadata = Readonly<Record<string, string>> | ReadonlyMap<string, string>;
  * multiple of its element size, and equal contents give equal files.
  *
  * @param path a regular file or a link to one, which keeps its permissions, or nothing yet: then only its owner can read
- *   what is written. Its folder must exist.
+ *   the new file. Its folder must exist.
  * @param tensors by name. `__metadata__` is no tensor's name.
  * @param metadata `__metadata__`: text under each key; left out where it is empty.
  * @param op the call that errors name.
- * @throws {GatedDeltaError} `invalid-argument` or {@link ShapeError} if a tensor is not what it says, before anything
- *   is written.
+ * @throws {GatedDeltaError} `invalid-argument` or {@link ShapeError} if a tensor's data do not fit its dtype and shape,
+ *   before anything is written.
  * @throws {FileError} if a directory, device, pipe or socket is there, or writing fails; what was there is unchanged.
  */
 export function writeSafetensors(
@@ -56,7 +56,7 @@ const chunkBytes = 2 ** 20;
  * {@link writeSafetensors} in the background: nothing waits but the caller. The tensors' bytes are read piece by piece until
  * the promise settles.
  *
- * @param between called before each piece is read, and after the last; what it throws ends the writing.
+ * @param between called before each piece is read, and after the last; its errors end the writing.
  */
 export async function writeSafetensorsAsync(
   path: string,
@@ -68,7 +68,7 @@ export async function writeSafetensorsAsync(
   await replaceFileAsync(path, op, inChunks(contentsOf(op, tensors, metadata), between));
 }
 
-/** The bytes of some pieces, copied to chunks of one size, of which each is good until the next one is asked for. */
+/** The bytes of some pieces, copied to chunks of one size. A chunk is valid until the next one is taken. */
 export function* inChunks(pieces: Iterable<Uint8Array>, between: () => void): Generator<Uint8Array> {
   const chunk = new Uint8Array(chunkBytes);
   let filled = 0;
@@ -85,7 +85,7 @@ export function* inChunks(pieces: Iterable<Uint8Array>, between: () => void): Ge
     }
   }
   if (filled > 0) yield chunk.subarray(0, filled);
-  between(); // memory that is gone has no bytes
+  between(); // disposed memory has no bytes
 }
 
 function entriesOf<T>(items: Readonly<Record<string, T>> | ReadonlyMap<string, T>): [string, T][] {

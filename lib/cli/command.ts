@@ -1,4 +1,4 @@
-/** What a subcommand is, and the option parsing that they share. */
+/** Subcommands, and the parsing of their options. */
 
 import { parseArgs, type ParseArgsOptionsConfig } from "node:util";
 import { GatedDeltaError, describe } from "../errors.ts";

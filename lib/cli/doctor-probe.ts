@@ -1,6 +1,6 @@
 /**
- * What `doctor` runs in a process of its own: loads the library, opens each backend and writes what it found as one
- * line of JSON. A library that crashes ends only this process.
+ * The program that `doctor` runs in a process of its own: it loads the library, opens each backend and writes its findings as
+ * one line of JSON. A library that crashes ends only this process.
  */
 
 import { Device } from "../device/device.ts";
@@ -32,7 +32,7 @@ function device(backend: "cpu" | "metal"): ProbedDevice {
     const { name, isa, threads, emulated } = opened;
     return { name, isa, threads, emulated };
   } catch (error) {
-    // Of a backend that this system does not have it says so itself.
+    // For a backend that the system does not have, the error names the system.
     const none = error instanceof GatedDeltaError && error.received?.startsWith("none on ") ? error.received : undefined;
     return { error: none ?? `none: ${errorText(error)}` };
   }

@@ -45,12 +45,12 @@ interface Findings {
   readonly package: { readonly name: string; readonly version: string; readonly path: string };
   readonly system: { readonly platform: string; readonly release: string; readonly arch: string };
   readonly processor: { readonly model: string; readonly cores: number };
-  /** Of `GATED_DELTA_ISA`. */
+  /** The value of `GATED_DELTA_ISA`. */
   readonly isa?: string;
   readonly library:
     | { readonly path: string; readonly source: string; readonly version: string; readonly abiVersion: number }
     | { readonly error: string; readonly tried: readonly LibraryCandidate[] };
-  /** The one of `Device.open()`. */
+  /** The backend that `Device.open()` takes. */
   readonly backend?: string;
   readonly cpu?: ProbedDevice;
   readonly metal?: ProbedDevice;
@@ -84,10 +84,10 @@ function find(memory: Findings["memory"]): Findings {
   return { ok: !backend.startsWith("none") && !("error" in cpu), ...here, library, backend, cpu, metal };
 }
 
-/** As a line each. A new finding is a line here and a field of {@link Findings}. */
-function show({ bun, package: own, system, processor, isa, memory, library, backend, cpu, metal }: Findings): void {
+/** Prints the findings. A new one is a field of {@link Findings} and a line here. */
+function show({ bun, package: installed, system, processor, isa, memory, library, backend, cpu, metal }: Findings): void {
   line("Bun", `${bun.version} (${bun.revision.slice(0, 9)})`);
-  line("package", `${own.name} ${own.version} in ${own.path}`);
+  line("package", `${installed.name} ${installed.version} in ${installed.path}`);
   line("system", `${system.platform} ${system.release} ${system.arch}`);
   line("processor", `${processor.model}, ${processor.cores} cores for this process`);
   line("memory", memoryText(memory));
@@ -119,7 +119,7 @@ function probeInChild(): Probe {
     const last = child.stdout.toString().trim().split("\n").at(-1) ?? "";
     if (child.exitCode === 0) return JSON.parse(last) as Probe;
   } catch {
-    // No findings: what follows says how the process ended.
+    // No findings: the error below says how the process ended.
   }
   const how = child.exitedDueToTimeout ? `gave no answer within ${patienceMs / 1000} s`
     : child.signalCode ? `was ended by ${child.signalCode}`
@@ -140,11 +140,11 @@ function memoryText(memory: Findings["memory"]): string {
 
 function deviceText(device: ProbedDevice): string {
   if ("error" in device) return device.error;
-  const parts = [device.name];
-  if (device.emulated) parts.push("emulated: no Apple GPU took part");
-  if (device.isa !== "") parts.push(device.isa);
-  if (device.threads > 0) parts.push(`${device.threads} ${device.threads === 1 ? "thread" : "threads"}`);
-  return parts.join(", ");
+  const details = [device.name];
+  if (device.emulated) details.push("emulated: no Apple GPU took part");
+  if (device.isa !== "") details.push(device.isa);
+  if (device.threads > 0) details.push(`${device.threads} ${device.threads === 1 ? "thread" : "threads"}`);
+  return details.join(", ");
 }
 
 function line(label: string, text: string): void {

@@ -1,10 +1,10 @@
-/** What `generate` writes: text for people, or lines of JSON for programs. */
+/** The output of `generate`: text for people, or lines of JSON for programs. */
 import type { LoadProgress } from "../model/load-weights.ts";
 import type { Piece } from "../model/session/session-options.ts";
 import { speedsText, type Measured, type Speed, type Speeds } from "./generate-speeds.ts";
 import { print } from "./command.ts";
 
-/** What was loaded, and where. */
+/** A loaded model and its device. */
 export interface Loaded {
   readonly layers: number;
   readonly bytes: number;
@@ -15,7 +15,7 @@ export interface Loaded {
 /** How an answer ended: as its last piece says, or by Ctrl-C. */
 export type End = NonNullable<Piece["end"]> | "interrupted";
 
-/** Takes what happens, in this order. */
+/** Takes the events of a generation, in this order. */
 export interface Output {
   loading(progress: LoadProgress): void;
   loaded(what: Loaded): void;
@@ -24,15 +24,15 @@ export interface Output {
   piece(piece: Piece): void;
   /** Nothing more is generated. */
   ended(): void;
-  /** In place of all that would have followed: an error, which is told elsewhere. */
+  /** Ends the output after an error, which is reported elsewhere. */
   failed(): void;
-  /** The last of it; speeds where they were wanted. */
+  /** The last call; speeds unless they are left out. */
   summary(end: End, measured: Measured, speeds: Speeds | undefined): void;
 }
 
 const say = (text: string) => void process.stderr.write(text);
 
-/** The answer on the standard output; on the standard error bars where that is a terminal, what was loaded, and the speeds. */
+/** The answer on the standard output; on the standard error the loaded model, the speeds and, on a terminal, bars. */
 export function textOutput({ ids, quiet }: { readonly ids: boolean; readonly quiet: boolean }): Output {
   const terminal = process.stderr.isTTY && !quiet;
   const bar = terminal ? progressBar() : undefined;

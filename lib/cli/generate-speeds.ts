@@ -1,11 +1,11 @@
-/** How fast `generate` was, and how much of the machine's limits that is. */
+/** The speeds of `generate`, as shares of the machine's limits. */
 import type { Device } from "../device/device.ts";
 import type { Matrix } from "../checkpoint/matrix.ts";
 import type { LanguageModel } from "../model/language-model.ts";
 import { memoryOf } from "../model/model-memory.ts";
 import { machineLimits, promptWork } from "./machine-limits.ts";
 
-/** What was done, in tokens and seconds. */
+/** The work of a generation, in tokens and seconds. */
 export interface Measured {
   /** Tokens of the prompt, how many of them were read, and in how long. */
   readonly prompt: { readonly tokens: number; readonly read: number; readonly seconds: number };
@@ -13,10 +13,10 @@ export interface Measured {
   readonly answer: { readonly tokens: number; readonly seconds: number; readonly steps: number };
 }
 
-/** A speed, null where nothing was done that one could be told of. */
+/** A speed, null where nothing was done. */
 export interface Speed {
   readonly tokensPerSecond: number | null;
-  /** The share of what this machine can do at most. */
+  /** The share of this machine's limit. */
   readonly ofLimit: number | null;
 }
 
@@ -26,7 +26,7 @@ export interface Speeds {
   readonly answer: Speed & { readonly bytes: number };
 }
 
-/** Compares what was done with the limits, which takes some tenths of a second to find. `loaded` is the bytes of all weights. */
+/** Compares the work with the limits, whose measurement takes some tenths of a second. `loaded` is the bytes of all weights. */
 export async function speedsOf(device: Device, model: LanguageModel, loaded: number, { prompt, answer }: Measured): Promise<Speeds> {
   const { bytes, multiplyAdds } = await machineLimits(device);
   const work = promptWork(model.config) * prompt.read;

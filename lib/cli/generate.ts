@@ -23,8 +23,8 @@ const help = `Usage: gated-delta generate FOLDER PROMPT [options]
 Loads the model of a Hugging Face folder and answers the prompt: as a message of a user,
 written by the model's chat template where it has one. With -, or from a pipe, the prompt is
 the standard input, less the end of its last line. The answer goes to the standard output as
-it comes; what was loaded, and the speeds, go to the standard error, and there is a bar where
-that is a terminal. Ctrl-C ends the answer.
+it comes; the loaded model and the speeds go to the standard error, with a bar on a terminal.
+Ctrl-C ends the answer.
 
   --raw             the prompt as it is, without the chat template
   --system TEXT     a message of the system before it
@@ -34,8 +34,8 @@ that is a terminal. Ctrl-C ends the answer.
   --temperature T   0 takes the most likely token (default: 0)
   --top-k K, --top-p P, --min-p P, --repetition-penalty R
                     which tokens are chosen from
-  --seed S          what the choice depends on besides (default: another one each time)
-  --model-sampling  what generation_config.json says, where nothing is said here
+  --seed S          seed of the choice (default: another one each time)
+  --model-sampling  options of generation_config.json, where none are given here
   --stop TEXT       the answer ends before this text; can be given several times
   --drafts          guess tokens from earlier ones: the same answer in fewer steps
   --dtype D         activations, keys and values: f32, f16 or bf16 (default: f32)
@@ -49,13 +49,13 @@ that is a terminal. Ctrl-C ends the answer.
                       end     end ("token", "string", "length" or "interrupted"), text,
                               prompt { tokens, read, seconds, tokensPerSecond, ofLimit },
                               answer { tokens, seconds, steps, tokensPerSecond, ofLimit }
-                    ofLimit is the share of what this machine can do; null: nothing was done
+                    ofLimit is the share of this machine's limit; null: nothing was done
   --quiet           the answer alone; with --json the lines piece and end, without speeds
 
 Exit status: 0 if there is an answer, 130 if Ctrl-C ended it, 2 if there is none.
 `;
 
-const ownOptions = {
+const generateOptions = {
   raw: { type: "boolean", default: false },
   system: { type: "string" },
   ids: { type: "boolean", default: false },
@@ -79,7 +79,7 @@ const ownOptions = {
 export const generate: Command = { help, run };
 
 async function run(args: readonly string[]): Promise<number> {
-  const { values, positionals } = parseOptions(args, { ...deviceOptions, ...ownOptions });
+  const { values, positionals } = parseOptions(args, { ...deviceOptions, ...generateOptions });
   const [folder, given] = positionals;
   if (folder === undefined || positionals.length > 2) throw new UsageError("name a folder and one prompt");
   const { dtype } = values;
@@ -99,7 +99,7 @@ async function run(args: readonly string[]): Promise<number> {
   }
 }
 
-/** What the command line says, besides folder and prompt. */
+/** The options of the command line. */
 interface Settings {
   readonly device: ReturnType<typeof parseDeviceOptions>;
   readonly dtype: FloatDType;
@@ -139,11 +139,11 @@ async function generateFrom(folder: string, prompt: string, settings: Settings, 
   return end === "interrupted" ? 128 + constants.signals.SIGINT : 0;
 }
 
-/** In milliseconds: signals that come so close together are of one key press, also where processes get no time at once. */
+/** Signals within so many milliseconds are of one key press, also on a busy machine. */
 const samePress = 1000;
 
 /**
- * While it is there, Ctrl-C aborts its signal, and a second Ctrl-C ends the process. A terminal sends the signal to npx as well, which
+ * Until it is disposed, Ctrl-C aborts its signal, and a second Ctrl-C ends the process. A terminal sends the signal to npx as well, which
  * passes it on, so that one key press can be two signals.
  */
 class Interrupt implements Disposable {
@@ -170,19 +170,19 @@ class Interrupt implements Disposable {
 }
 
 /**
- * Whether the prompt is a user's message: where the folder has a chat template, unless told otherwise.
+ * Whether the prompt is a user's message: where the folder has a chat template, unless options say otherwise.
  *
- * @throws {UsageError} for what the folder has no files for, before the model is loaded.
+ * @throws {UsageError} for options whose files the folder does not have, before the model is loaded.
  */
 function takesChats(folder: string, { ids, raw, system }: { readonly ids: boolean; readonly raw: boolean; readonly system?: string }): boolean {
-  if (ids || !existsSync(join(folder, "config.json"))) return false; // without a model, what loads one says so
+  if (ids || !existsSync(join(folder, "config.json"))) return false; // loading reports the missing model
   if (!existsSync(join(folder, "tokenizer.json"))) throw new UsageError(`${folder} has no tokenizer.json: give the prompt as token ids, with --ids`);
   const chats = !raw && ChatTemplate.load(folder) !== undefined;
   if (!chats && system !== undefined) throw new UsageError(`--system: ${raw ? "a raw prompt has no messages" : `${folder} has no chat template`}`);
   return chats;
 }
 
-/** How often is looked how far the prompt is, in milliseconds. */
+/** How often the progress of the prompt is shown, in milliseconds. */
 const lookEvery = 100;
 
 /** Gives the answer to `output` as it comes. */

@@ -1,14 +1,14 @@
 /**
- * What a device can do at most, as far as a program can find out in a moment: how fast its memory is read, and how many
- * multiplications with additions it does a second. Both are those of `linear` at its best: over weights that are read once,
- * and over small ones that are used for many rows.
+ * A device's limits, measured in a moment: how fast its memory is read, and how many multiplications with additions it does
+ * a second. Both are those of `linear` at its best: over weights that are read once, and over small ones that are used for
+ * many rows.
  */
 import type { Device } from "../device/device.ts";
 import { linear } from "../ops/linear.ts";
 import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
 import type { ModelConfig } from "../model/model-config.ts";
 
-/** What was found. */
+/** Both limits. */
 export interface Limits {
   /** Bytes of weights read in a second. */
   readonly bytes: number;
@@ -16,7 +16,7 @@ export interface Limits {
   readonly multiplyAdds: number;
 }
 
-/** Finds a device's limits. It takes some tenths of a second. */
+/** Measures a device's limits, in some tenths of a second. */
 export async function machineLimits(device: Device): Promise<Limits> {
   const megabytes = device.emulated ? 1 : 128;
   const bytes = await speed(device, 1, megabytes * 256, 1024, 4 * 1024 * 256 * megabytes);

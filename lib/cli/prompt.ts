@@ -2,10 +2,10 @@
 import { UsageError, errorText } from "./command.ts";
 
 /**
- * The prompt that `given` names: itself, or for `-`, and for none where the standard input is no terminal, what stands there, less
- * the end of its last line.
+ * The prompt of a command line: `given` itself; for `-`, or for none where the standard input is no terminal, the standard
+ * input less the end of its last line.
  *
- * @throws {UsageError} where there is none, or it is no text.
+ * @throws {UsageError} for an input that is empty or not UTF-8.
  */
 export async function promptOf(given: string | undefined): Promise<string> {
   if (given !== undefined && given !== "-") return given;

@@ -1,6 +1,6 @@
 /**
- * What a sequence is, in memory of JavaScript's: its states, keys and values, and how many tokens they stand for. A
- * sequence that is made of it, in the same model or in another one of the same weights, goes on with the same bits.
+ * Snapshots: a sequence's states, keys and values in JavaScript's memory, and the number of its tokens. A sequence made of a
+ * snapshot, in the same model or in another one of the same weights, goes on with the same bits.
  */
 import { DisposedError, ShapeError } from "../errors.ts";
 import { turns } from "../turns.ts";
@@ -32,7 +32,7 @@ export interface SequenceSnapshot {
   readonly pages: readonly { readonly keys: Elements; readonly values: Elements }[];
 }
 
-/** What a sequence is, where it lies in the model's memory: pieces of it that follow each other. */
+/** A snapshot without a copy: pieces of the model's memory that follow each other. */
 export interface SequenceViews {
   readonly tokens: number;
   /** Of each Gated DeltaNet layer, its states by kind; empty where the sequence has no tokens. */
@@ -73,7 +73,7 @@ export function viewsOf(sequence: Sequence): SequenceViews {
   };
 }
 
-/** Copies what a sequence is. Waits for pending work. */
+/** Takes a snapshot. Waits for pending work. */
 export function snapshotOf(sequence: Sequence): SequenceSnapshot {
   if (!sequence.disposed) sequence.model.device.wait();
   const { tokens, states, pages } = viewsOf(sequence);
@@ -85,7 +85,7 @@ export function snapshotOf(sequence: Sequence): SequenceSnapshot {
 }
 
 /**
- * A new sequence that is what a snapshot says, of the same model or another one of the same weights. Waits for pending work.
+ * A new sequence from a snapshot of the same model or another one of the same weights. Waits for pending work.
  *
  * @throws {ShapeError} for a snapshot of other layers, sizes or dtypes; as `model.sequence` and `model.run` where states or
  *   pages run out.
@@ -106,7 +106,7 @@ export function sequenceFrom(model: LanguageModel, snapshot: SequenceSnapshot): 
 export interface Filling {
   /** It has its state and pages, and must not run before {@link filled}. Disposing it ends the filling. */
   readonly sequence: Sequence;
-  /** Settles when it is what the snapshot says, or was disposed; then it gives false. */
+  /** Settles when the sequence has the snapshot's contents (true) or was disposed (false). */
   readonly filled: Promise<boolean>;
 }
 
@@ -118,7 +118,7 @@ export function beginSequenceFrom(model: LanguageModel, snapshot: SequenceSnapsh
 
 async function fill(sequence: Sequence, snapshot: SequenceSnapshot): Promise<boolean> {
   const { idle } = memoryOf(sequence.model);
-  await idle(); // what is pending may still use pages and slots that were given back
+  await idle(); // pending work may still use pages and slots that were given back
   const turn = turns();
   try {
     for (const copy of copiesInto(sequence, snapshot)) {
@@ -139,7 +139,7 @@ export function expectSnapshot(op: string, model: LanguageModel, snapshot: Seque
   expectFits(op, snapshot, pool, pages);
 }
 
-/** A sequence of as many tokens as a snapshot has, with a state and pages in which anything may be. */
+/** A sequence of as many tokens as a snapshot has, with a state and pages of undefined contents. */
 function reserve(model: LanguageModel, snapshot: SequenceSnapshot): Sequence {
   const op = "sequenceFrom";
   const { pool, pages } = memoryOf(model);
@@ -160,7 +160,7 @@ function reserve(model: LanguageModel, snapshot: SequenceSnapshot): Sequence {
   }
 }
 
-/** What is copied in one piece, in bytes: some tenths of a millisecond. */
+/** Bytes that are copied at a time: some tenths of a millisecond. */
 const copyBytes = 2 ** 20;
 
 /** The copies that fill a sequence that was reserved, each of them short. */
@@ -190,7 +190,7 @@ function* copiesInto(sequence: Sequence, snapshot: SequenceSnapshot): Generator<
   }
 }
 
-/** Typed arrays of one dtype, whichever it is: what set() takes is checked before. */
+/** Typed arrays of any one dtype: the sizes and dtypes that set() takes are checked before. */
 type Numbers = Float32Array;
 
 function expectFits(op: string, { tokens, states, pages }: SequenceSnapshot, pool: StatePool, { layers }: PagePool): void {
@@ -223,7 +223,7 @@ function inPages(tensor: Tensor, list: PageList, pageTokens: number): Pieces {
   return { dtype: tensor.dtype as FloatDType, pieces: Array.from(runs, ({ inPages: from, length }) => data.subarray(from, from + length)) };
 }
 
-/** A copy of what lies in pieces. */
+/** A copy of pieces in one array. */
 function joined({ dtype, pieces }: Pieces): Elements {
   const data = dtypes[dtype].create(pieces.reduce((sum, { length }) => sum + length, 0)) as Numbers;
   let at = 0;

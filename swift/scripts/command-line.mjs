@@ -1,5 +1,5 @@
-// Runs a command line of this repository in Bun, whatever runs this file, after the same set-up as the scripts. In an installed
-// package nothing is set up: the library comes with it or is named by GATED_DELTA_LIBRARY.
+// Runs a command line of this repository in Bun, also from Node, after the same set-up as the scripts. In an installed package
+// nothing is set up: the library comes with it or is named by GATED_DELTA_LIBRARY.
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { join } from "node:path";

@@ -95,7 +95,7 @@ function check(file: OpFile, device: Device, report: Report): void {
   chunked(device, report, data, dtype, half);
 }
 
-/** The chunked algorithm, where the backend has one: its bounds, and equal bits whatever shares a batch. */
+/** The chunked algorithm, where the backend has one: its bounds, and equal bits in every batch. */
 function chunked(device: Device, report: Report, data: GatedDeltaCase, dtype: FloatDType, half: Schedule): void {
   const variant: Variant = { algorithm: "chunked", outDType: dtype };
   const tolerance = Math.max(bounds.chunked, outputBound(dtype, data.output));

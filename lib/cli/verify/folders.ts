@@ -1,4 +1,4 @@
-/** Folders that `verify` checks: what is in one decides how. */
+/** Folders that `verify` checks, by the kind of their checkpoint. */
 
 import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -10,20 +10,20 @@ import { mixerKind } from "./mixer-folders.ts";
 import { modelKind } from "./model-folders.ts";
 import { Report, type Row } from "./report.ts";
 
-/** What `verify` knows about one kind of folders. */
+/** One kind of folders. */
 export interface FolderKind {
-  /** The operation that the folders are about, for the report. */
+  /** The class that the folders test, for the report. */
   readonly op: string;
-  /** What such a folder is, for messages. */
-  readonly what: string;
+  /** The contents of such a folder, for messages. */
+  readonly noun: string;
   /** Whether a folder whose checkpoint has these tensors is of this kind. */
   matches(names: readonly string[]): boolean;
   /**
-   * Runs what is in the folder in every way there is and reports each.
+   * Runs the checkpoint in every way and reports each.
    *
    * @param names the names of the checkpoint's tensors.
-   * @param dtype of activations and of what is kept of them; recurrent states are f32 always.
-   * @throws a typed error where the folder is not what its kind says.
+   * @param dtype of activations, of convolution states and of pages; recurrent states are always f32.
+   * @throws a typed error where the folder does not fit its kind.
    */
   check(folder: string, names: readonly string[], device: Device, report: Report, dtype: FloatDType): void | Promise<void>;
 }
@@ -38,13 +38,13 @@ export function isFolder(path: string): boolean {
 
 /** Checks a folder, which is reported under the path as given. */
 export async function checkFolder(path: string, device: Device, dtype: FloatDType): Promise<readonly Row[]> {
-  const what = kinds.map((kind) => kind.what).join(" or ");
+  const nouns = kinds.map(({ noun }) => noun).join(" or ");
   if (!existsSync(join(path, "config.json"))) {
-    throw new FileError(path, { op: "verify", expected: `a golden file, or the directory of ${what}`, received: "a directory without config.json" });
+    throw new FileError(path, { op: "verify", expected: `a golden file, or the directory of ${nouns}`, received: "a directory without config.json" });
   }
   const names = namesOf(path);
   const kind = kinds.find(({ matches }) => matches(names));
-  if (!kind) throw new FileError(path, { op: "verify", expected: what, received: "a checkpoint of another kind" });
+  if (!kind) throw new FileError(path, { op: "verify", expected: nouns, received: "a checkpoint of another kind" });
   const report = new Report({ file: path, op: kind.op, backend: device.backend });
   await kind.check(path, names, device, report, dtype);
   return report.rows;

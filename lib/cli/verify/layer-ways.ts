@@ -26,7 +26,7 @@ export interface LayerSequences {
   readonly prefill: number;
 }
 
-/** What a way gave. */
+/** The result of a way. */
 interface Result {
   readonly output: Float32Array;
   /** Final recurrent and convolution states of every sequence. */
@@ -37,7 +37,7 @@ interface Result {
 /** How calls of one token a sequence run: through the fused step, or the separate ops like any other call. */
 type SingleTokens = "fused" | "unfused";
 
-/** What to compare outputs with. */
+/** The reference of outputs. */
 export interface LayerReference {
   /** `[B, T, hidden]`. */
   readonly output: Float64Array;

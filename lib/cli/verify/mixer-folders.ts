@@ -1,6 +1,6 @@
 /**
- * Folders of checkpoints with Gated DeltaNet mixers: each is run in every way, which must agree to the bit. Where an
- * `expected.safetensors` lies beside them (`hidden`, `output` `[B, T, hidden]`, float64 arithmetic on the stored
+ * Folders of checkpoints with Gated DeltaNet mixers: each is run in every way, which must agree to the bit. Where the folder
+ * has an `expected.safetensors` (`hidden`, `output` `[B, T, hidden]`, float64 arithmetic on the stored
  * weights; metadata `layer`, `prefill_tokens`, `decode_steps`), that layer's outputs are compared with it.
  */
 
@@ -17,13 +17,13 @@ import { checkWays, type LayerReference, type LayerSequences } from "./layer-way
 import type { Report } from "./report.ts";
 import { evenSeqlens } from "./schedule.ts";
 
-/** Sequences and tokens of a checkpoint that nothing is expected of. */
+/** Sequences and tokens for a checkpoint without references. */
 const [freeSequences, freeTokens, freePrefill] = [2, 24, 19];
 
 /** The kind of these folders. */
 export const mixerKind: FolderKind = {
   op: "GatedDeltaNet",
-  what: "a checkpoint with Gated DeltaNet mixers",
+  noun: "a checkpoint with Gated DeltaNet mixers",
   matches: (names) => gatedDeltaLayers(names).length > 0,
   check,
 };

@@ -1,7 +1,7 @@
 /**
- * What a model is asked when it is verified: prompts and how they go on. `expected.safetensors` beside the weights has
+ * The cases of a model that is verified: prompts and their continuations. `expected.safetensors` in the model's folder has
  * `prompt.N` i32 `[T]`; `logits.N` `[T, vocab]`; `greedy.N` i32 `[G]`, the tokens that greedy decoding goes on with, past
- * end tokens; and `greedy_logits.N` `[G, vocab]`, what each was chosen from. Without it prompts are made of a seed.
+ * end tokens; and `greedy_logits.N` `[G, vocab]`, the logits that each was chosen from. Without it prompts are made of a seed.
  */
 
 import { existsSync } from "node:fs";
@@ -71,7 +71,7 @@ export function seededCases({ vocabSize, maxPositions }: ModelConfig): ModelCase
     }));
 }
 
-/** What {@link seededCases} need room for. */
+/** The size of {@link seededCases}. */
 export const seededSize = { cases: lengths.length, longest: Math.max(...lengths) + steps } as const;
 
 /** Token ids of a seed, by Knuth's multiplicative congruential generator (MMIX). */

@@ -1,6 +1,6 @@
 /**
- * Folders of language models: `expected.safetensors`, where there is one, and every way that the same tokens can come
- * against each other. Recurrent states are float32; activations and pages too, unless another dtype is asked for.
+ * Checks folders of language models: every way of reading the same tokens against `expected.safetensors`, where there is one,
+ * and against each other. Recurrent states are float32, activations and pages of the dtype given.
  */
 
 import { modelBounds } from "./compare.ts";
@@ -18,16 +18,16 @@ const pageTokens = 16;
 
 /** Checks a folder. */
 export async function checkModel(folder: string, device: Device, report: Report, dtype: FloatDType): Promise<void> {
-  const asked = expectedCases(folder);
-  const slots = (asked?.cases.length ?? seededSize.cases) + mostStrangers;
-  const longest = (asked?.cases ?? []).reduce((most, { prompt, steps }) => Math.max(most, prompt.length + steps), seededSize.longest);
+  const references = expectedCases(folder);
+  const slots = (references?.cases.length ?? seededSize.cases) + mostStrangers;
+  const longest = (references?.cases ?? []).reduce((most, { prompt, steps }) => Math.max(most, prompt.length + steps), seededSize.longest);
   const count = slots * (Math.ceil(longest / pageTokens) + 1);
   using model = await LanguageModel.load(device, folder, { states: slots, pages: { count, tokens: pageTokens }, dtype });
-  if (asked !== undefined && asked.vocabSize !== model.config.vocabSize) {
+  if (references !== undefined && references.vocabSize !== model.config.vocabSize) {
     const expected = `logits of ${model.config.vocabSize} tokens, the model's vocabulary`;
-    throw new FileError(asked.path, { op: "verify", expected, received: `${asked.vocabSize}` });
+    throw new FileError(references.path, { op: "verify", expected, received: `${references.vocabSize}` });
   }
-  const cases = asked?.cases ?? seededCases(model.config);
+  const cases = references?.cases ?? seededCases(model.config);
   const { readings, answers, greedy } = await readWhole(model, cases);
   compare(report, "whole", model, cases, readings, answers, dtype);
   for (const { index, expected } of dtype === "f32" ? cases : []) {
@@ -37,11 +37,11 @@ export async function checkModel(folder: string, device: Device, report: Report,
     const others = await read(model, readings);
     compare(report, way, model, cases, readings, others, dtype);
     for (const [i, { prompt }] of readings.entries()) {
-      const parts = (all: Answers) => split(all[i]!, prompt, model.config.vocabSize);
-      const [own, base] = [parts(others), parts(answers)];
-      report.equal(way, `logits.${i}, bits of whole`, own.logits, base.logits, (array) => array);
-      report.equal(way, `greedy_logits.${i}, bits of whole`, own.greedy, base.greedy, (array) => array);
-      report.equal(way, `greedy.${i}, those of whole`, chosen(own.greedy, model), greedy[i]!, (array) => array);
+      const answerOf = (all: Answers) => split(all[i]!, prompt, model.config.vocabSize);
+      const [other, base] = [answerOf(others), answerOf(answers)];
+      report.equal(way, `logits.${i}, bits of whole`, other.logits, base.logits, (array) => array);
+      report.equal(way, `greedy_logits.${i}, bits of whole`, other.greedy, base.greedy, (array) => array);
+      report.equal(way, `greedy.${i}, those of whole`, chosen(other.greedy, model), greedy[i]!, (array) => array);
     }
   }
   const { vocabSize } = model.config;
@@ -61,7 +61,7 @@ function compare(report: Report, way: string, model: LanguageModel, cases: reado
     if (expected === undefined) continue;
     const { logits, greedy } = split(answers[index]!, readings[index]!.prompt, model.config.vocabSize);
     report.near(way, `logits.${index}`, logits, expected.logits, modelBounds[dtype]);
-    // What 16-bit dtypes choose may differ from what exact arithmetic does, and so does all that follows.
+    // With 16-bit dtypes another token may be chosen than in exact arithmetic; all later ones differ then.
     if (dtype === "f32") report.near(way, `greedy_logits.${index}`, greedy, expected.greedyLogits, modelBounds[dtype]);
   }
 }

@@ -2,10 +2,10 @@
 
 import type { FolderKind } from "./folders.ts";
 
-/** The kind of these folders. What checks them is loaded with the first one: golden files need no models. */
+/** The kind of these folders. Their check is imported with the first one: golden files need no models. */
 export const modelKind: FolderKind = {
   op: "LanguageModel",
-  what: "a language model",
+  noun: "a language model",
   matches: (names) => names.some((name) => /(?:^|\.)embed_tokens\.weight$/.test(name)),
   check: async (folder, _names, device, report, dtype) =>
     (await import("./model-check.ts")).checkModel(folder, device, report, dtype),

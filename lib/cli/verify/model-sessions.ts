@@ -11,7 +11,7 @@ import { Session } from "../../model/session/session.ts";
 import type { GenerateOptions } from "../../model/session/session-options.ts";
 import { seededTokens, type ModelCase } from "./model-cases.ts";
 
-/** What a session gave of a case. */
+/** A session's answer to a case. */
 export interface SessionAnswer {
   /** The first tokens that were chosen after the prompt. */
   readonly tokens: Int32Array;
@@ -31,9 +31,9 @@ const mostTokens = 5;
 /** Cases that are gone through at the same time: two states for each, as many as there are at least. */
 const atOnce = 3;
 
-/** All ways of sessions. */
+/** All ways of sessions, under the names that reports have. */
 export const sessionWays: readonly SessionWay[] = [
-  { way: "sessions, strangers beside them", run: besideStrangers },
+  { way: "sessions, strangers beside them", run: amongStrangers },
   { way: "sessions, cold and warm cache", run: warm },
   { way: "sessions, drafts", run: (model, cases) => inGroups(cases, (one) => alone(model, one, { drafts: { tokens: 3, shortest: 1 } })) },
   { way: "sessions, forked", run: (model, cases) => inGroups(cases, (one) => forked(model, one)) },
@@ -69,7 +69,7 @@ async function alone(model: LanguageModel, one: ModelCase, options: GenerateOpti
 }
 
 /** All at the same time, and another session with other tokens. */
-async function besideStrangers(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
+async function amongStrangers(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
   using stranger = model.session().append(seededTokens(80, Math.min(11, model.config.maxPositions - 1), model.config.vocabSize));
   const others = give(stranger, Math.min(mostTokens, model.config.maxPositions - stranger.length), { temperature: 1, seed: 1 });
   const answers = await inGroups(cases, (one) => alone(model, one));

@@ -32,7 +32,7 @@ interface Piece {
   readonly sequence: Sequence;
 }
 
-/** How many sequences a way has at a time beside one a case. */
+/** How many sequences a way has at a time in addition to one for each case. */
 export const mostStrangers = 3;
 
 /** A stranger's tokens: other ones, so that a state or page taken for another shows. */
@@ -72,7 +72,7 @@ export function largest(logits: Float32Array): number {
   return at;
 }
 
-/** All ways beside {@link readWhole}. */
+/** All ways but {@link readWhole}. */
 export const otherWays: readonly Way[] = [
   { way: "all tokens in one run", read: (model, readings) => alone(model, readings, (length) => [length]) },
   { way: "split after 1", read: (model, readings) => alone(model, readings, (length) => [1, length - 1]) },
@@ -100,12 +100,12 @@ class Reader {
     this.answers = readings.map(({ tokens }) => new Float32Array(tokens.length * model.config.vocabSize));
   }
 
-  /** Runs some pieces, and others' tokens beside them, as one batch. */
-  async read(pieces: readonly Piece[], beside: readonly BatchEntry[] = []): Promise<void> {
+  /** Runs some pieces, and entries of other sequences, as one batch. */
+  async read(pieces: readonly Piece[], strangers: readonly BatchEntry[] = []): Promise<void> {
     const given = pieces.filter(({ start, end }) => end > start);
     const entries = given.map(({ reading, start, end, sequence }) => (
       { sequence, tokens: this.#readings[reading]!.tokens.subarray(start, end), logits: "all" } as const));
-    const results = await this.#model.run([...entries, ...beside]);
+    const results = await this.#model.run([...entries, ...strangers]);
     for (const [i, { reading, start }] of given.entries()) {
       this.answers[reading]!.set(results[i]!.logits, start * this.#model.config.vocabSize);
     }
@@ -164,8 +164,8 @@ async function forked(model: LanguageModel, readings: readonly Reading[]): Promi
     const middle = prompt + ((tokens.length - prompt) >> 1);
     for (let start = prompt; start < middle; start++) {
       // One of the two writes the page that they share; then the other one does.
-      const beside = start === prompt ? others(first, strange.subarray(0, 3)) : [];
-      await reader.read([{ reading, start, end: start + 1, sequence: second }], beside);
+      const strangers = start === prompt ? others(first, strange.subarray(0, 3)) : [];
+      await reader.read([{ reading, start, end: start + 1, sequence: second }], strangers);
     }
     using third = second.fork();
     await model.run(others(second, strange.subarray(3, 20)));

@@ -1,45 +1,47 @@
 /**
- * A session on disk: a safetensors file with its tokens, and, of what the model has read, each mixer's states
+ * A session on disk: a checked file with its tokens, and, of the tokens that the model has read, each mixer's states
  * (`states.N.state`, `states.N.conv`), each attention layer's keys and values `[kvHeads, tokens, headDim]` (`pages.N.keys`,
- * `pages.N.values`), and the last logits where they are known. The metadata hold the model's identity and a SHA-256 over the
- * metadata and all tensors.
+ * `pages.N.values`), and the last logits where they are known. The metadata hold the model's identity.
  */
-import { createHash } from "node:crypto";
-import type { Hash } from "node:crypto";
-import { DisposedError, FileError, describe } from "../../errors.ts";
+import { DisposedError, describe } from "../../errors.ts";
 import type { StateKind } from "../../ops/layer-states.ts";
-import { fileDTypes, openSafetensors } from "../../checkpoint/safetensors.ts";
-import type { SafetensorsFile, TensorToWrite } from "../../checkpoint/safetensors.ts";
-import { floatDType } from "../../checkpoint/dtypes.ts";
-import { inChunks, piecesOf, writeSafetensorsAsync } from "../../checkpoint/write.ts";
-import { turns } from "../../turns.ts";
+import { CheckedFile, writeCheckedAsync } from "../../checkpoint/checked-file.ts";
+import type { CheckedFormat, CheckedTensors } from "../../checkpoint/checked-file.ts";
+import { fileDTypes } from "../../checkpoint/safetensors.ts";
+import type { TensorToWrite } from "../../checkpoint/safetensors.ts";
 import { kindsOf } from "../../states/pool-shape.ts";
-import { dtypes } from "../../tensor/dtype.ts";
 import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { memoryOf } from "../model-memory.ts";
 import { expectSnapshot } from "../snapshot.ts";
 import type { Elements, Pieces, SequenceSnapshot, SequenceViews } from "../snapshot.ts";
 
-/** What a file holds of a session. */
+/** A session as a file holds it. */
 export interface StoredSession {
   readonly tokens: Int32Array;
   readonly messageEnds: Int32Array;
   /** Logits after the last token. */
   readonly logits: Float32Array | undefined;
-  /** What was read; undefined where nothing was. */
+  /** States, keys and values; undefined where nothing was read. */
   readonly read: SequenceSnapshot | undefined;
 }
 
-/** A session to write: what was read may lie in pieces in the model's memory. */
+/** A session to write: states, keys and values may lie in pieces in the model's memory. */
 export interface SessionToWrite extends Omit<StoredSession, "read"> {
   readonly read: SequenceSnapshot | SequenceViews | undefined;
 }
 
-const formatName = "gated-delta-session";
-/** Files of version 1 hold a hash of some of the model's bytes, which other models can have too. */
-const formatVersion = "2";
-const checksumKey = "sha256";
+const sessionFormat: CheckedFormat = {
+  name: "gated-delta-session",
+  // Files of version 1 hold a hash of some of the model's bytes, which other models can have too.
+  version: "2",
+  noun: "a session",
+  earlier: "without the model's identity: begin the session again, and save it again",
+  entries: "interleaved",
+};
+
+/** The dtypes of states, keys and values. */
+const elementDTypes: readonly FloatDType[] = ["f32", "f16", "bf16"];
 
 /** Writes a session. Nothing waits but the caller, and a process killed meanwhile leaves the file that was there. */
 export async function writeSession(op: string, path: string, model: LanguageModel, { tokens, messageEnds, logits, read }: SessionToWrite): Promise<void> {
@@ -62,19 +64,9 @@ export async function writeSession(op: string, path: string, model: LanguageMode
   const expectModel = (): void => {
     if (model.disposed) throw new DisposedError({ op, expected: "a model that stays until the file is written", received: "one that was disposed" });
   };
-  const metadata = { format: formatName, version: formatVersion, model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0) };
-  const checksum = beginChecksum(metadata);
-  const turn = turns();
-  for (const [name, tensor] of inOrder(tensors)) {
-    expectModel();
-    nameInChecksum(checksum, name, tensor.dtype, tensor.shape);
-    for (const chunk of inChunks(piecesOf(tensor), expectModel)) {
-      checksum.update(chunk);
-      await turn();
-    }
-  }
-  expectModel();
-  await writeSafetensorsAsync(path, tensors, { ...metadata, [checksumKey]: checksum.digest("hex") }, op, expectModel);
+  const metadata = { model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0) };
+  const inOrder = new Map([...tensors].sort(([a], [b]) => (a < b ? -1 : 1)));
+  await writeCheckedAsync(op, path, sessionFormat, metadata, inOrder, expectModel);
 }
 
 /**
@@ -84,131 +76,40 @@ export async function writeSession(op: string, path: string, model: LanguageMode
  * @throws {FileError} for anything else, and for a file that is damaged.
  */
 export async function readSession(op: string, path: string, model: LanguageModel): Promise<StoredSession> {
-  using file = openSafetensors(path, op);
-  const reader = new Reader(op, path, file);
-  reader.expect("format", formatName);
-  reader.expectVersion();
-  reader.expect("model", await memoryOf(model).identity.get(op));
-  await reader.read();
+  using file = new CheckedFile(op, path, sessionFormat);
+  const identity = file.source.metadata.get("model");
+  if (identity !== (await memoryOf(model).identity.get(op))) {
+    throw file.bad("a session of this model", identity === undefined ? "one without a model's identity" : "one of another model");
+  }
+  const tensors = await file.readAll();
   const { vocabSize, maxPositions } = model.config;
-  const tokens = reader.integers("tokens", 0, vocabSize - 1);
-  if (tokens.length > maxPositions) throw reader.bad(`at most ${maxPositions} tokens`, `${tokens.length}`);
-  const messageEnds = reader.integers("message_ends", 1, tokens.length);
-  if (messageEnds.some((end, i) => i > 0 && end <= messageEnds[i - 1]!)) throw reader.bad("message_ends that ascend", describe([...messageEnds]));
-  const logits = file.has("logits") ? reader.floats("logits", "f32") : undefined;
-  if (logits !== undefined && logits.data.length !== vocabSize) throw reader.bad(`${vocabSize} logits`, `${logits.data.length}`);
-  const count = file.metadata.get("read") ?? "";
-  const read = Number(count);
-  if (!/^(?:0|[1-9]\d{0,9})$/.test(count) || read > tokens.length) throw reader.bad(`as many tokens read as there are, ${tokens.length}, at most`, describe(count));
-  const stored = { tokens, messageEnds, logits: logits?.data as Float32Array | undefined };
+  const tokens = tensors.integers("tokens", 0, vocabSize - 1);
+  if (tokens.length > maxPositions) throw file.bad(`at most ${maxPositions} tokens`, `${tokens.length}`);
+  const messageEnds = tensors.integers("message_ends", 1, tokens.length);
+  if (messageEnds.some((end, i) => i > 0 && end <= messageEnds[i - 1]!)) throw file.bad("message_ends that ascend", describe([...messageEnds]));
+  const logits = file.source.has("logits") ? tensors.floats("logits", ["f32"]).data : undefined;
+  if (logits !== undefined && logits.length !== vocabSize) throw file.bad(`${vocabSize} logits`, `${logits.length}`);
+  const read = file.count("read", tokens.length);
+  const stored = { tokens, messageEnds, logits };
   if (read === 0) return { ...stored, read: undefined };
-  const snapshot = reader.snapshot(model, read);
+  const snapshot = snapshotIn(tensors, model, read);
   try {
     expectSnapshot(op, model, snapshot);
   } catch (cause) {
-    throw reader.bad("states, keys and values of the model's sizes and dtypes", cause instanceof Error ? cause.message : "others");
+    throw file.bad("states, keys and values of the model's sizes and dtypes", cause instanceof Error ? cause.message : "others");
   }
   return { ...stored, read: snapshot };
 }
 
-/** Bytes that are read at a time. */
-const readBytes = 2 ** 20;
-
-class Reader {
-  readonly #op: string;
-  readonly #path: string;
-  readonly #file: SafetensorsFile;
-  /** What {@link read} has read. */
-  readonly #data = new Map<string, Uint8Array<ArrayBuffer>>();
-
-  constructor(op: string, path: string, file: SafetensorsFile) {
-    this.#op = op;
-    this.#path = path;
-    this.#file = file;
-  }
-
-  bad(expected: string, received: string): FileError {
-    return new FileError(this.#path, { op: this.#op, expected, received });
-  }
-
-  expect(key: string, expected: string): void {
-    const found = this.#file.metadata.get(key);
-    const what = key === "model" ? "a session of this model" : `metadata ${key} ${describe(expected)}`;
-    if (found !== expected) throw this.bad(what, key === "model" && found !== undefined ? "one of another model" : describe(found));
-  }
-
-  expectVersion(): void {
-    const found = this.#file.metadata.get("version");
-    if (found === formatVersion) return;
-    const expected = `a session of version ${formatVersion} of the format`;
-    if (found === undefined || !/^[1-9]\d{0,5}$/.test(found)) throw this.bad(expected, `version ${describe(found)}`);
-    const how = Number(found) < Number(formatVersion)
-      ? "which an earlier gated-delta wrote without the model's identity: begin the session again, and save it again"
-      : "which a later gated-delta wrote";
-    throw this.bad(expected, `one of version ${found}, ${how}`);
-  }
-
-  /** Reads all tensors, and compares their checksum with the one that the file says. */
-  async read(): Promise<void> {
-    const { [checksumKey]: said, ...metadata } = Object.fromEntries(this.#file.metadata);
-    const checksum = beginChecksum(metadata);
-    const turn = turns();
-    for (const name of [...this.#file.names].sort()) {
-      const { dtype, shape, bytes } = this.#file.info(name);
-      nameInChecksum(checksum, name, dtype, shape);
-      const data = new Uint8Array(bytes);
-      for (let at = 0; at < bytes; at += readBytes) {
-        const chunk = data.subarray(at, at + readBytes);
-        await this.#file.readSliceAsync(name, at, chunk);
-        checksum.update(chunk);
-        await turn();
-      }
-      this.#data.set(name, data);
-    }
-    const found = checksum.digest("hex");
-    if (said !== found) throw this.bad(`contents of checksum ${describe(said)}, as the file says`, found);
-  }
-
-  integers(name: string, least: number, most: number): Int32Array {
-    const { dtype } = this.#file.info(name);
-    if (dtype !== "I32") throw this.bad(`${name} of dtype I32`, dtype);
-    const numbers = new Int32Array(this.#data.get(name)!.buffer);
-    const wrong = numbers.find((number) => number < least || number > most);
-    if (wrong !== undefined) throw this.bad(`${name} of numbers in ${least}..${most}`, `${wrong}`);
-    return numbers;
-  }
-
-  floats(name: string, only?: FloatDType): Elements {
-    const dtype = floatDType(this.#file.info(name).dtype);
-    if (dtype === undefined || (only !== undefined && dtype !== only)) {
-      throw this.bad(`${name} of dtype ${only ?? "f32, f16 or bf16"}`, this.#file.info(name).dtype);
-    }
-    const { buffer, length } = this.#data.get(name)!;
-    return { dtype, data: dtypes[dtype].view(buffer, 0, length / dtypes[dtype].bytes) };
-  }
-
-  snapshot(model: LanguageModel, tokens: number): SequenceSnapshot {
-    const { pool, pages } = memoryOf(model);
-    const states = Array.from({ length: pool.layers }, (_, layer) =>
-      Object.fromEntries(kindsOf(pool.shape).map((kind) => [kind, this.floats(`states.${layer}.${kind}`)])) as Partial<Record<StateKind, Elements>>,
-    );
-    return {
-      tokens,
-      states,
-      pages: pages.layers.map((_, layer) => ({ keys: this.floats(`pages.${layer}.keys`), values: this.floats(`pages.${layer}.values`) })),
-    };
-  }
-}
-
-function beginChecksum(metadata: Readonly<Record<string, string>>): Hash {
-  return createHash("sha256").update(JSON.stringify(Object.entries(metadata).sort(([a], [b]) => (a < b ? -1 : 1))));
-}
-
-/** What follows is the bytes of this tensor. */
-function nameInChecksum(checksum: Hash, name: string, dtype: string, shape: readonly number[]): void {
-  checksum.update(JSON.stringify([name, dtype, shape]));
-}
-
-function inOrder(tensors: ReadonlyMap<string, TensorToWrite>): [string, TensorToWrite][] {
-  return [...tensors].sort(([a], [b]) => (a < b ? -1 : 1));
+function snapshotIn(tensors: CheckedTensors, model: LanguageModel, tokens: number): SequenceSnapshot {
+  const { pool, pages } = memoryOf(model);
+  const floats = (name: string): Elements => tensors.floats(name, elementDTypes);
+  const states = Array.from({ length: pool.layers }, (_, layer) =>
+    Object.fromEntries(kindsOf(pool.shape).map((kind) => [kind, floats(`states.${layer}.${kind}`)])) as Partial<Record<StateKind, Elements>>,
+  );
+  return {
+    tokens,
+    states,
+    pages: pages.layers.map((_, layer) => ({ keys: floats(`pages.${layer}.keys`), values: floats(`pages.${layer}.values`) })),
+  };
 }

@@ -2,10 +2,11 @@
 import type { FloatDType } from "../../tensor/dtype.ts";
 import { dtypeOf } from "../pool-shape.ts";
 import type { PoolShape, StateKind } from "../pool-shape.ts";
-import { fileDTypes, writeSafetensors } from "../../checkpoint/safetensors.ts";
+import { writeChecked } from "../../checkpoint/checked-file.ts";
+import { fileDTypes } from "../../checkpoint/safetensors.ts";
 import type { TensorToWrite } from "../../checkpoint/safetensors.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
-import { beginChecksum, bytesOf, checksumKey, converted, metadataOf, rowOf, tensorsOf } from "./format.ts";
+import { converted, metadataOf, rowOf, stateFormat, tensorsOf } from "./format.ts";
 
 /** The pools of every layer, as files read and write them. */
 export interface StateTensors {
@@ -25,14 +26,11 @@ export interface SaveOptions {
 export function saveStates(pool: StateTensors, slots: readonly number[], path: string, options: SaveOptions): void {
   const { stateDtype = pool.shape.stateDtype, convDtype = pool.shape.convDtype } = options;
   const shape = { ...pool.shape, stateDtype, convDtype };
-  const metadata = metadataOf(shape, slots.length);
-  const checksum = beginChecksum(metadata, shape, slots.length);
   const tensors = new Map<string, TensorToWrite>();
   for (const { name, layer, kind, shape: dims } of tensorsOf(shape, slots.length)) {
     const to = dtypeOf(shape, kind);
     const rows = slots.map((slot) => converted(rowOf(pool.tensor(layer, kind), slot), dtypeOf(pool.shape, kind), to));
-    for (const row of rows) checksum.update(bytesOf(row));
     tensors.set(name, { dtype: fileDTypes[to], shape: dims, data: rows });
   }
-  writeSafetensors(path, tensors, { ...metadata, [checksumKey]: checksum.digest("hex") }, "pool.save");
+  writeChecked("pool.save", path, stateFormat, metadataOf(shape, slots.length), tensors);
 }

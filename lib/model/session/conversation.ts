@@ -56,6 +56,8 @@ export class Conversation {
    * only where the caller trusts the file.
    */
   origin: "tokens" | "file" | "trusted-file" = "tokens";
+  /** Whether reading the tokens gives what was read: not where a file was written with other kernels. */
+  recomputable = true;
   /** Tokens that were generated. */
   generated = 0;
   /** Tokens that a cache had and that were not read before. */
@@ -86,7 +88,7 @@ export class Conversation {
 
   /** Whether reading its tokens again gives what it has, to the bit. */
   get rereads(): boolean {
-    return this.origin === "tokens" && memoryOf(this.model).pool.shape.stateDtype === "f32";
+    return this.recomputable && memoryOf(this.model).pool.shape.stateDtype === "f32";
   }
 
   /** What it has: tokens, of these such as need not be read, and what a cache had or was generated ever. */
@@ -117,6 +119,7 @@ export class Conversation {
     other.logits = this.logits;
     other.hidden = this.hidden;
     other.origin = this.origin;
+    other.recomputable = this.recomputable;
     other.cached = this.cached;
     other.generated = this.generated;
     other.used = this.used;

@@ -9,6 +9,7 @@ import { CheckedFile, writeCheckedAsync } from "../../checkpoint/checked-file.ts
 import type { CheckedFormat, CheckedTensors } from "../../checkpoint/checked-file.ts";
 import { fileDTypes } from "../../checkpoint/safetensors.ts";
 import type { TensorToWrite } from "../../checkpoint/safetensors.ts";
+import { loadedInfo } from "../../native/library.ts";
 import { kindsOf } from "../../states/pool-shape.ts";
 import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
 import type { LanguageModel } from "../language-model.ts";
@@ -24,6 +25,8 @@ export interface StoredSession {
   readonly logits: Float32Array | undefined;
   /** States, keys and values; undefined where nothing was read. */
   readonly read: SequenceSnapshot | undefined;
+  /** Whether reading the tokens gives what was read, to the bit: so says a file that a model like the one at hand has written. */
+  readonly recomputable: boolean;
 }
 
 /** A session to write: states, keys and values may lie in pieces in the model's memory. */
@@ -44,7 +47,7 @@ const sessionFormat: CheckedFormat = {
 const elementDTypes: readonly FloatDType[] = ["f32", "f16", "bf16"];
 
 /** Writes a session. Nothing waits but the caller, and a process killed meanwhile leaves the file that was there. */
-export async function writeSession(op: string, path: string, model: LanguageModel, { tokens, messageEnds, logits, read }: SessionToWrite): Promise<void> {
+export async function writeSession(op: string, path: string, model: LanguageModel, { tokens, messageEnds, logits, read, recomputable }: SessionToWrite): Promise<void> {
   const tensors = new Map<string, TensorToWrite>();
   const integers = (name: string, data: Int32Array) => tensors.set(name, { dtype: "I32", shape: [data.length], data });
   const floats = (name: string, elements: Elements | Pieces) => {
@@ -64,7 +67,8 @@ export async function writeSession(op: string, path: string, model: LanguageMode
   const expectModel = (): void => {
     if (model.disposed) throw new DisposedError({ op, expected: "a model that stays until the file is written", received: "one that was disposed" });
   };
-  const metadata = { model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0) };
+  const kernels = recomputable ? { kernels: kernelsOf(model) } : {};
+  const metadata = { model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0), ...kernels };
   const inOrder = new Map([...tensors].sort(([a], [b]) => (a < b ? -1 : 1)));
   await writeCheckedAsync(op, path, sessionFormat, metadata, inOrder, expectModel);
 }
@@ -90,7 +94,7 @@ export async function readSession(op: string, path: string, model: LanguageModel
   const logits = file.source.has("logits") ? tensors.floats("logits", ["f32"]).data : undefined;
   if (logits !== undefined && logits.length !== vocabSize) throw file.bad(`${vocabSize} logits`, `${logits.length}`);
   const read = file.count("read", tokens.length);
-  const stored = { tokens, messageEnds, logits };
+  const stored = { tokens, messageEnds, logits, recomputable: file.source.metadata.get("kernels") === kernelsOf(model) };
   if (read === 0) return { ...stored, read: undefined };
   const snapshot = snapshotIn(tensors, model, read);
   try {
@@ -99,6 +103,11 @@ export async function readSession(op: string, path: string, model: LanguageModel
     throw file.bad("states, keys and values of the model's sizes and dtypes", cause instanceof Error ? cause.message : "others");
   }
   return { ...stored, read: snapshot };
+}
+
+/** What decides a model's bits besides its identity: equal ones compute equal bits. */
+function kernelsOf({ device, dtype }: LanguageModel): string {
+  return [device.backend, device.name, device.isa, dtype, loadedInfo().version].join(", ");
 }
 
 function snapshotIn(tensors: CheckedTensors, model: LanguageModel, tokens: number): SequenceSnapshot {

@@ -232,9 +232,9 @@ export class Session implements Disposable {
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
     const write = (from: Conversation): Promise<void> => {
-      const { logits, memory: { readable, stored } } = from;
+      const { logits, recomputable, memory: { readable, stored } } = from;
       const read = readable === undefined ? stored?.snapshot : viewsOf(readable);
-      const contents = { tokens: Int32Array.from(from.tokens), messageEnds: Int32Array.from(from.messageEnds), logits: logits?.slice(), read };
+      const contents = { tokens: Int32Array.from(from.tokens), messageEnds: Int32Array.from(from.messageEnds), logits: logits?.slice(), read, recomputable };
       return from.whileSaving(async () => {
         await memoryOf(of.model).idle(); // guesses that were accepted just now
         await writeSession(op, path, of.model, contents);
@@ -272,11 +272,12 @@ export class Session implements Disposable {
     try {
       const of = session.#of;
       of.origin = trust ? "trusted-file" : "file";
-      const { tokens, messageEnds, logits, read } = await readSession(op, path, model);
+      const { tokens, messageEnds, logits, read, recomputable } = await readSession(op, path, model);
       session.#alive(op);
       for (const token of tokens) of.tokens.push(token);
       for (const end of messageEnds) of.messageEnds.push(end);
       of.logits = logits;
+      of.recomputable = recomputable || read === undefined;
       of.memory.stored = read === undefined ? undefined : new Stored(read);
       return session;
     } catch (error) {

@@ -183,7 +183,7 @@ export function errorOf(code: ErrorCode, details: ErrorDetails): GatedDeltaError
 }
 
 /** The native status codes (`GD_ERROR_*` of gated_delta.h) as codes of ours; a test compares this with the header. */
-export const nativeErrorCodes: Readonly<Record<number, ErrorCode>> = {
+const nativeErrorCodes: Readonly<Record<number, ErrorCode>> = {
   2: "invalid-argument",
   3: "shape",
   4: "dtype",

@@ -5,21 +5,16 @@
 import { GatedDeltaError, ShapeError, describe } from "../errors.ts";
 
 /**
- * What was thrown while a caller's object was read: a {@link GatedDeltaError} as it is, anything else (from a getter or a
- * proxy) as the cause of a typed one.
+ * Runs code that reads a caller's object. A {@link GatedDeltaError} passes as it is; any other error, of a getter or a
+ * proxy, becomes the cause of a typed one.
  */
-export function whileReading(op: string, argument: string, error: unknown): GatedDeltaError {
-  if (error instanceof GatedDeltaError) return error;
-  const message = "reading it threw an error";
-  return new GatedDeltaError("invalid-argument", { op, argument, message, cause: error });
-}
-
-/** Runs code that reads a caller's object, and throws what {@link whileReading} makes of its errors. */
 export function reading<T>(op: string, argument: string, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    throw whileReading(op, argument, error);
+    if (error instanceof GatedDeltaError) throw error;
+    const message = "reading it threw an error";
+    throw new GatedDeltaError("invalid-argument", { op, argument, message, cause: error });
   }
 }
 

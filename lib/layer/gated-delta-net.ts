@@ -17,7 +17,7 @@ import { asTensor, expectDType, expectShape } from "../tensor/expect.ts";
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { DisposedError, FileError, ShapeError } from "../errors.ts";
-import { asDevice } from "../tensor/device-handle.ts";
+import { asDevice } from "../device/device-handle.ts";
 import { embedding } from "../ops/embedding.ts";
 import type { Op } from "../ops/op.ts";
 import { expectMaker, maker } from "../arguments/made.ts";

@@ -1,6 +1,6 @@
 /**
- * The one way to construct what only the library makes. TypeScript's `private` stops no JavaScript caller, so such a
- * constructor takes {@link maker} first, which never leaves lib/:
+ * Keeps constructors to the library. TypeScript's `private` does not stop JavaScript callers, so the constructor of such a
+ * class takes {@link maker} first, which never leaves lib/:
  *
  *     private constructor(by: Maker, pool: StatePool) {
  *       expectMaker(by, "StateHandle", "pool.allocate()");
@@ -10,14 +10,14 @@ import { GatedDeltaError } from "../errors.ts";
 /** The type of {@link maker}. */
 export type Maker = typeof maker;
 
-/** First argument of constructors that are the library's own. */
+/** The first argument of constructors that only the library calls. */
 export const maker: unique symbol = Symbol("maker");
 
 /**
- * Refuses a caller's own `new`.
+ * Refuses calls from outside the library.
  *
  * @param className the class, as `op` of the error.
- * @param way the call that makes one, as `expected` of the error.
+ * @param way the public call to use, as `expected` of the error.
  * @throws {GatedDeltaError} of code `invalid-argument`.
  */
 export function expectMaker(by: Maker, className: string, way: string): void {

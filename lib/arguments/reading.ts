@@ -1,6 +1,6 @@
 /**
- * Reading objects that a caller passed. A getter, a proxy or an iterator can throw, change its answers or never end;
- * here that becomes a typed error, and nothing is read more often or longer than the caller's own numbers say.
+ * Reads objects that a caller passed. A getter or a proxy may throw, return another value at every read, or claim any
+ * length: elements are read once, up to a limit, and failures become typed errors.
  */
 import { GatedDeltaError, ShapeError, describe } from "../errors.ts";
 
@@ -21,9 +21,9 @@ export function reading<T>(op: string, argument: string, read: () => T): T {
 /**
  * Copies a JavaScript array. Its elements are read by index, each once; its iterator is not used.
  *
- * @param most more elements than this are refused before any is read: a proxy may claim any length.
- * @param tooLong the error for more; by default a {@link ShapeError} that tells the two numbers.
- * @throws {GatedDeltaError} for what is no array, or throws while it is read; {@link ShapeError} for too many elements.
+ * @param most a longer array is refused before any element is read.
+ * @param tooLong the error for a longer array; by default a {@link ShapeError}.
+ * @throws {GatedDeltaError} for a value that is not an array, or throws while it is read; {@link ShapeError} for too many elements.
  */
 export function asArray(
   op: string,

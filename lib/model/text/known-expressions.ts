@@ -6,8 +6,8 @@ const lower = "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]";
 const ends = "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /**
- * In each of them a run of characters is matched by one alternative after at most one pass back over it, so the whole takes a
- * bounded number of passes; a test times them on long runs.
+ * Each matches a run of characters by one alternative after at most one pass back over it, so the whole takes a bounded
+ * number of passes. A test times them on long runs.
  */
 export const knownExpressions: readonly string[] = [
   // GPT-2, and OLMo and others after it

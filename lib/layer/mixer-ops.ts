@@ -21,10 +21,10 @@ import type { ProjectedArguments } from "./layer-arguments.ts";
 import type { ScratchViews } from "./scratch.ts";
 import type { LayerWeights, Projection } from "./weights.ts";
 
-/** Tensors that the projections write. */
+/** Where the projections of some tokens go. */
 export type Projected = Pick<ScratchViews, "qkv" | "z" | "a" | "b" | "aDown" | "zDown">;
 
-/** Makes the ops of one mixer. Views of a caller's tensors are made once for each tensor. */
+/** Makes the ops of one mixer. Views of the tensors that it is given are made once for each. */
 export class MixerOps {
   readonly #weights: LayerWeights;
   readonly #config: LayerConfig;
@@ -48,7 +48,7 @@ export class MixerOps {
     ];
   }
 
-  /** Convolution, gated delta rule and gated norm of a ragged batch, one op each. */
+  /** Convolution, gated delta rule and gated norm of a ragged batch, each an op of its own. */
   mix(
     { qkv, z, a, b, out }: ProjectedArguments,
     { conv, query, key, value, delta }: Pick<ScratchViews, "conv" | "query" | "key" | "value" | "delta">,
@@ -102,12 +102,12 @@ export class MixerOps {
     return { eps: this.#config.normEps, activation: this.#config.outputGate } as const;
   }
 
-  /** A view of `[tokens, value channels]` as heads; the op checks other shapes. */
+  /** `[tokens, value channels]` seen as heads; other shapes are left to the op's own check. */
   #asHeads(tensor: Tensor): Tensor {
     return this.#split(tensor, this.#config.valueDim);
   }
 
-  /** A view of `[tokens, gates]` as heads where each key dimension has a gate. */
+  /** `[tokens, gates]` seen as heads where there is a gate for each key dimension. */
   #asGates(tensor: Tensor): Tensor {
     return this.#config.gateDims === "key" ? this.#split(tensor, this.#config.keyDim) : tensor;
   }

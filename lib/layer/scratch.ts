@@ -1,4 +1,4 @@
-/** The memory between a layer's ops: shared by a device's layers, grown for larger batches, reused by every call. */
+/** The memory between a layer's ops: allocated once a device, grown when a larger batch comes, reused by every call. */
 
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
@@ -7,9 +7,9 @@ import { convChannels, gateChannels, valueChannels, type LayerConfig } from "../
 
 /** Tensors for a number of tokens; all are views of the same memory, so only one batch can use them at a time. */
 export interface ScratchViews {
-  /** `[tokens, conv channels]`: input of the convolution. */
+  /** `[tokens, conv channels]`: what the projection gives the convolution. */
   readonly qkv: Tensor;
-  /** `[tokens, conv channels]`: output of the convolution; the next three are views of it. */
+  /** `[tokens, conv channels]`: what the convolution gives; the next three are views of it. */
   readonly conv: Tensor;
   /** `[tokens, key heads, key dim]`. */
   readonly query: Tensor;
@@ -19,7 +19,7 @@ export interface ScratchViews {
   readonly value: Tensor;
   /** `[tokens, value channels]`. */
   readonly z: Tensor;
-  /** `[tokens, value heads]`, or `[tokens, value heads · key dim]`, in f32, since gates need the precision and are small. */
+  /** `[tokens, value heads]`, or `[tokens, value heads · key dim]`, f32: gates are worth the precision and cost little. */
   readonly a: Tensor;
   /** `[tokens, value heads]`, f32. */
   readonly b: Tensor;
@@ -47,7 +47,7 @@ interface Memory {
   readonly normed: Tensor;
 }
 
-/** Determines the sizes of scratch memory. */
+/** What the sizes of scratch memory follow from. */
 export interface ScratchShape {
   readonly config: LayerConfig;
   /** Dtype of the activations. */
@@ -58,10 +58,10 @@ export interface ScratchShape {
   readonly zRank: number | undefined;
 }
 
-/** How many sets of views are kept: a batch's number of sequences often repeats, the length of a prompt rarely. */
+/** How many sets of views are kept: prompts' lengths rarely repeat, a batch's number of sequences often does. */
 const mostViews = 16;
 
-/** More than the first row of any view. */
+/** Above every row that a view can begin with. */
 const mostRows = 2 ** 26;
 
 /** The scratch memory of a device's layers of one shape, by that shape. */
@@ -90,14 +90,14 @@ export class Scratch implements Disposable {
   readonly #device: Device;
   readonly #shape: ScratchShape;
   readonly #views = new Map<number, ScratchViews>();
-  /** Memory that was too small. Ops and plans made before still use it; growth by halves keeps the sum small. */
+  /** Outgrown memory. Ops and plans made before still refer to it; growth by halves keeps the sum small. */
   readonly #retired: Memory[] = [];
   readonly #ended: () => void;
   #memory: Memory | undefined;
   /** Layers that use it. */
   #users = 0;
 
-  /** @param ended called when the last layer was disposed. */
+  /** @param ended called when the last layer has let go of it. */
   constructor(device: Device, shape: ScratchShape, ended: () => void) {
     this.#ended = ended;
     this.#device = device;

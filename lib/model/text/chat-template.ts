@@ -26,9 +26,9 @@ export type { ChatMessage } from "./chat-messages.ts";
 export interface ChatOptions {
   /** Whether the text ends with the beginning of an answer. @default true */
   readonly addGenerationPrompt?: boolean | undefined;
-  /** Descriptions of tools in the form that the template expects: usually JSON schemas of functions. */
+  /** Descriptions of tools, in the form that the template wants: usually JSON schemas of functions. */
   readonly tools?: readonly object[] | undefined;
-  /** The name of the template, for models that have several. @default "default" */
+  /** Which of a model's templates to use, where it has several. @default "default" */
   readonly template?: string | undefined;
   /** Further values for the template, by name, such as `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>> | undefined;
@@ -41,11 +41,11 @@ export interface ChatOptions {
 }
 
 /**
- * A model's chat templates, which turn a conversation into one text. They are written in Jinja, in the folder's
- * `chat_template.jinja` or else in its `tokenizer_config.json`, there as one text or as a list of named ones.
+ * A model's chat templates: how a conversation is written as one text. They are Jinja, in the folder's
+ * `chat_template.jinja`, else in its `tokenizer_config.json`, there as one text or as a list of named ones.
  */
 export class ChatTemplate {
-  /** The file of the templates. */
+  /** The file that they came from. */
   readonly path: string;
   readonly #sources: ReadonlyMap<string, string>;
   readonly #parsed = new Map<string, Program>();
@@ -71,7 +71,7 @@ export class ChatTemplate {
     const configPath = join(folder, "tokenizer_config.json");
     const config = readObject(op, configPath, "a tokenizer's configuration") ?? {};
     const path = join(folder, "chat_template.jinja");
-    // A character takes up to three bytes of UTF-8. Files that are much too long are not read.
+    // A character takes up to three bytes of UTF-8; a file far beyond what is parsed is not read.
     const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
     if (bytes > 3 * largestTemplate) throw new FileError(path, { op, expected: `a chat template of at most ${largestTemplate} characters`, received: `${bytes} bytes` });
     const text = readText(op, path, "a chat template");
@@ -89,8 +89,8 @@ export class ChatTemplate {
    * A conversation as one text.
    *
    * @throws {GatedDeltaError} of code `invalid-argument` for arguments of other kinds, a role that neither is a common one nor
-   *   named by the template, and refusals of the template itself, with its words in the message. {@link UnsupportedError} for
-   *   images and other parts that are not text. {@link FileError} for a template that is not valid Jinja, or that takes more
+   *   named by the template, and what the template itself refuses: its words are in the message. {@link UnsupportedError} for
+   *   images and other parts that are no text. {@link FileError} for a template that is no Jinja, or that takes more
    *   than a million steps (and one for each character of the messages) or too much memory.
    */
   render(messages: readonly ChatMessage[], options: ChatOptions = {}): string {

@@ -1,6 +1,6 @@
 /**
- * The regular expressions of a `tokenizer.json`. They are not trusted: one of ten characters can take hours on a text of forty.
- * Those of published models take time in proportion to the text and run in the thread, all others in a Worker with a time limit.
+ * The regular expressions of a `tokenizer.json`. They come with a model's folder, and one of ten characters can take hours on forty.
+ * Those that published models have are known to take time in proportion to the text and run in the thread, any other one in a Worker.
  */
 import { FileError } from "../../errors.ts";
 import { isJsonObject } from "../../checkpoint/json.ts";
@@ -26,7 +26,7 @@ export function startClock(clock: Clock, characters: number): void {
   clock.left = limitOfText + limitPerThousand * (characters / 1000);
 }
 
-/** Takes the place of an expression in the library's objects: it has the methods that `String.prototype`'s call. */
+/** Stands for an expression in the library's objects: what `String.prototype`'s methods call. */
 class GuardedExpression {
   readonly flags = "gu";
   readonly #expression: RegExp;
@@ -67,7 +67,7 @@ class GuardedExpression {
   }
 }
 
-/** @throws {FileError} for an expression that is too long. */
+/** @throws {FileError} for an expression that is too long to be made. */
 export function checkExpressions(op: string, path: string, json: unknown): void {
   for (const expression of expressionsOf(json)) {
     if (expression.length <= longestExpression) continue;
@@ -82,7 +82,7 @@ function expressionsOf(json: unknown): string[] {
   return [...(typeof own === "string" ? [own] : []), ...expressionsOf(json["pretokenizers"]), ...expressionsOf(json["normalizers"])];
 }
 
-/** A normalizer or a pre-tokenizer of the library, as far as it is used. Both may be lists of others. */
+/** A normalizer or a pre-tokenizer of the library, as far as it is used; both may be made of others. */
 export interface Step {
   readonly config?: { readonly pattern?: { readonly Regex?: unknown } | undefined } | undefined;
   pattern?: unknown;
@@ -90,7 +90,7 @@ export interface Step {
   readonly normalizers?: readonly (Step | null)[] | undefined;
 }
 
-/** Replaces each unknown expression by a guarded one. */
+/** Puts a guard into the place of each expression that is not known. */
 export function guardExpressions(step: Step | null | undefined, clock: Clock): void {
   if (step === null || step === undefined) return;
   const { pattern } = step;

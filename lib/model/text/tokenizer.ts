@@ -19,13 +19,13 @@ import type { Vocabulary, VocabularyLimits } from "./vocabulary.ts";
 /** Options of {@link Tokenizer.encode}. */
 export interface EncodeOptions {
   /**
-   * Whether to add the tokens that the tokenizer puts around a whole text, such as one that begins it. Chat templates write
-   * these themselves. @default false
+   * Whether to add what the tokenizer puts around a whole text, such as a token that begins it. A chat template writes
+   * these itself. @default false
    */
   readonly addSpecialTokens?: boolean | undefined;
   /**
    * How the text of a control token, such as `<|im_end|>`, or of another added one counts within the text: as that token
-   * (`"parse"`, as transformers has it), or as text like any other (`"text"`, for what users write). Pieces have this for themselves.
+   * (`"parse"`, as transformers has it), or as text like any other (`"text"`, for what users write). Of pieces each says so itself.
    * @default "parse"
    */
   readonly specialTokens?: "parse" | "text" | undefined;
@@ -39,7 +39,7 @@ export interface DecodeOptions {
 
 /** The tokenizer of a model: byte-level BPE, from the `tokenizer.json` of its folder. */
 export class Tokenizer {
-  /** The file that it was read from. */
+  /** The file that it came from. */
   readonly path: string;
   readonly #encoder: Encoder;
   readonly #vocabulary: Vocabulary;
@@ -60,7 +60,7 @@ export class Tokenizer {
    *
    * @returns undefined where the folder has no `tokenizer.json`.
    * @throws {FileError} where it is damaged, or disagrees with the model's vocabulary; `UnsupportedError` for
-   *   tokenizers other than byte-level BPE.
+   *   anything else than byte-level BPE.
    */
   static load(folder: string, limits: VocabularyLimits): Tokenizer | undefined {
     const op = "Tokenizer.load";
@@ -98,8 +98,8 @@ export class Tokenizer {
    * The token ids of a text, or of pieces of one: {@link ChatTemplate.pieces}. Pieces are one text, whose tokens may reach from one
    * into the next.
    *
-   * @throws {GatedDeltaError} of code `invalid-argument` for a value that is not text. {@link FileError} where regular expressions
-   *   that are not those of a known model take longer than a quarter of a second and a millisecond per thousand characters.
+   * @throws {GatedDeltaError} of code `invalid-argument` for what is no text. {@link FileError} where regular expressions
+   *   of the tokenizer that are not those of a known model take longer than a quarter of a second and a millisecond per thousand characters.
    */
   encode(text: string | readonly TextPiece[], options: EncodeOptions = {}): number[] {
     const op = "tokenizer.encode";
@@ -126,10 +126,10 @@ export class Tokenizer {
   }
 
   /**
-   * The text of tokens. Bytes that are not UTF-8 become U+FFFD, as does a character that is cut off at the end.
+   * The text of tokens. Bytes that are no UTF-8 become U+FFFD, as does a character that is cut off at the end.
    *
    * @param tokens ids from 0 on; one without a token has no text.
-   * @throws {GatedDeltaError} for values that are not ids.
+   * @throws {GatedDeltaError} for what are no ids.
    */
   decode(tokens: readonly number[] | Int32Array | Uint32Array, options: DecodeOptions = {}): string {
     const op = "tokenizer.decode";

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { asPointer } from "../lib/native/handle.ts";
 import { constants } from "../lib/native/layout.ts";
 import { library } from "../lib/native/library.ts";
-import { native } from "../lib/tensor/device-handle.ts";
+import { native } from "../lib/device/device-handle.ts";
 import { machine } from "../test/run/receipt.mjs";
 import { temporaryFolder } from "../test/setup/folder.ts";
 import { onEachBackend } from "../test/support/backends.ts";

@@ -1,13 +1,13 @@
 /**
- * Every failure of this library is a {@link GatedDeltaError}. Its `code` says what kind of mistake or misfortune it
- * was, and `op`, `argument`, `expected` and `received` say where: the message is made of them, never the reverse.
+ * Every failure of this library is a {@link GatedDeltaError}. Its `code` is the kind of failure; the message is made of
+ * `op`, `argument`, `expected` and `received`.
  *
- * Subclasses exist only where callers branch with `instanceof`; each stands for exactly one code, so that testing
- * the class and testing the code always agree.
+ * Subclasses exist only where callers branch with `instanceof`. Each stands for one code, so that a test of the class
+ * and a test of the code always agree.
  */
 
 /**
- * What went wrong.
+ * The kind of failure.
  *
  * - `invalid-argument`: a value of the wrong kind, or one that no option allows.
  * - `shape`: a tensor's dimensions, strides or byte length do not fit the op.
@@ -20,7 +20,7 @@
  * - `timeout`: a wait ended before the work did; the work goes on.
  * - `device`: the device failed while it ran the work.
  * - `state`: a call at the wrong time, such as committing twice.
- * - `file`: a file is missing, damaged, or not what it says.
+ * - `file`: a file is missing, damaged, or not in the form that it claims.
  * - `library`: the native library could not be found, loaded or trusted.
  * - `internal`: a mistake in this library; please report it.
  */
@@ -40,33 +40,33 @@ export type ErrorCode =
   | "library"
   | "internal";
 
-/** Where an error happened and what it was about; all of it optional. */
+/** The call and the value that an error is about. All members are optional. */
 export interface ErrorDetails {
   /** The operation that failed, e.g. `gatedDelta`. */
   readonly op?: string | undefined;
   /** The argument (or file) at fault, e.g. `cuSeqlens` or `q.shape`. */
   readonly argument?: string | undefined;
-  /** What would have been accepted, e.g. `a multiple of 8 in 8..256`. */
+  /** The values that are accepted, e.g. `a multiple of 8 in 8..256`. */
   readonly expected?: string | undefined;
-  /** What came instead. */
+  /** The value that was passed, as text. */
   readonly received?: string | undefined;
-  /** Free text for failures that are no mismatch of expected and received. */
+  /** Text for failures other than a mismatch of expected and received. */
   readonly message?: string | undefined;
-  /** The error behind this one. */
+  /** The error that led to this one. */
   readonly cause?: unknown;
 }
 
 /** The base of every error that this library throws. */
 export class GatedDeltaError extends Error {
-  /** What went wrong. */
+  /** The kind of failure. */
   readonly code: ErrorCode;
   /** The operation that failed, e.g. `gatedDelta`. */
   readonly op: string | undefined;
   /** The argument (or file) at fault, e.g. `cuSeqlens` or `q.shape`. */
   readonly argument: string | undefined;
-  /** What would have been accepted, e.g. `a multiple of 8 in 8..256`. */
+  /** The values that are accepted, e.g. `a multiple of 8 in 8..256`. */
   readonly expected: string | undefined;
-  /** What came instead. */
+  /** The value that was passed, as text. */
   readonly received: string | undefined;
 
   constructor(code: ErrorCode, details: ErrorDetails = {}) {
@@ -94,14 +94,14 @@ export class DTypeError extends GatedDeltaError {
   }
 }
 
-/** A slot, offset, id or count outside its limits. Not named RangeError: that one is JavaScript's own. */
+/** A slot, offset, id or count outside its limits. JavaScript has a RangeError already. */
 export class BoundsError extends GatedDeltaError {
   constructor(details: ErrorDetails) {
     super("range", details);
   }
 }
 
-/** Memory or slots that must be apart are not. */
+/** Memory or slots overlap that must not. */
 export class OverlapError extends GatedDeltaError {
   constructor(details: ErrorDetails) {
     super("overlap", details);
@@ -136,7 +136,7 @@ export class DeviceError extends GatedDeltaError {
   }
 }
 
-/** A file is missing, damaged, or not what it says it is. `argument` is the path. */
+/** A file is missing, damaged, or not in the form that it claims. `argument` is the path. */
 export class FileError extends GatedDeltaError {
   /** The file at fault. */
   readonly path: string;
@@ -154,7 +154,7 @@ export class LibraryError extends GatedDeltaError {
   }
 }
 
-/** The error of a code, as the subclass that stands for it where there is one. */
+/** An error of a code: of its subclass where there is one. */
 export function errorOf(code: ErrorCode, details: ErrorDetails): GatedDeltaError {
   switch (code) {
     case "shape":
@@ -182,8 +182,8 @@ export function errorOf(code: ErrorCode, details: ErrorDetails): GatedDeltaError
   }
 }
 
-/** The native status codes (`GD_ERROR_*` of gated_delta.h) as codes of ours; a test compares this with the header. */
-export const nativeErrorCodes: Readonly<Record<number, ErrorCode>> = {
+/** Error codes by native status (`GD_ERROR_*` of gated_delta.h). A test compares them with the header. */
+const nativeErrorCodes: Readonly<Record<number, ErrorCode>> = {
   2: "invalid-argument",
   3: "shape",
   4: "dtype",
@@ -199,8 +199,8 @@ export const nativeErrorCodes: Readonly<Record<number, ErrorCode>> = {
 };
 
 /**
- * The error of a failed native call, from its status and the five texts of `gd_last_error`; an empty text means that
- * the library had nothing to say there. A status that this build does not know is `internal`.
+ * The error of a failed native call, from its status and the five texts of `gd_last_error`. An empty text counts as
+ * none, an unknown status as `internal`.
  */
 export function errorFromNative(
   status: number,
@@ -217,7 +217,7 @@ export function errorFromNative(
     argument: orNothing(argument),
     expected: orNothing(expected),
     received: orNothing(received),
-    // The native message repeats the parts when it has them; only one that says more is kept.
+    // With expected or received, the native message only repeats them.
     message: expected === "" && received === "" ? orNothing(message) : undefined,
   };
   if (code !== undefined) return errorOf(code, details);
@@ -225,8 +225,8 @@ export function errorFromNative(
 }
 
 /**
- * A value as short text for `received`: never longer than a line, never a throw, whatever it is.
- * Arrays nested in arrays are only counted: a cyclic one must not be walked.
+ * Describes any value for `received` in at most a line, and never throws. Arrays within arrays are only counted, since
+ * they may be cyclic.
  */
 export function describe(value: unknown): string {
   try {
@@ -246,8 +246,8 @@ function describeOne(value: unknown): string {
   if (typeof value !== "object" || value === null) return Object.is(value, -0) ? "-0" : String(value);
   const kind = Object.prototype.toString.call(value).slice(8, -1);
   if (ArrayBuffer.isView(value)) return `${kind} of ${value.byteLength} bytes`;
-  const maker: unknown = value.constructor;
-  return typeof maker === "function" && maker.name !== "" ? `a value of type ${clip(maker.name)}` : `a value of type ${kind}`;
+  const type: unknown = value.constructor;
+  return typeof type === "function" && type.name !== "" ? `a value of type ${clip(type.name)}` : `a value of type ${kind}`;
 }
 
 const longestText = 120;
@@ -257,16 +257,16 @@ function clip(text: string): string {
 }
 
 function messageOf(code: ErrorCode, { op, argument, expected, received, message }: ErrorDetails): string {
-  const parts: string[] = [];
-  if (op) parts.push(op);
-  if (argument) parts.push(argument);
+  const sections: string[] = [];
+  if (op) sections.push(op);
+  if (argument) sections.push(argument);
   const mismatch =
     expected && received ? `expected ${expected}, got ${received}`
     : expected ? `expected ${expected}`
     : received ? `got ${received}`
     : undefined;
-  if (mismatch) parts.push(mismatch);
-  if (message) parts.push(message);
-  if (!mismatch && !message) parts.push(code);
-  return parts.join(": ");
+  if (mismatch) sections.push(mismatch);
+  if (message) sections.push(message);
+  if (!mismatch && !message) sections.push(code);
+  return sections.join(": ");
 }

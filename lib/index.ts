@@ -7,7 +7,7 @@ export { Device } from "./device/device.ts";
 export type { BackendName, DeviceOptions, FinishOptions } from "./device/device-options.ts";
 export { Tensor } from "./tensor/tensor.ts";
 export type { TensorView } from "./tensor/shape.ts";
-export type { FromPointerOptions } from "./tensor/wrap.ts";
+export type { FromPointerOptions } from "./device/wrap.ts";
 export { decodeBf16, encodeBf16 } from "./tensor/dtype.ts";
 export type { ArrayOfDType, DType, FloatDType } from "./tensor/dtype.ts";
 export { Plan } from "./device/plan.ts";

@@ -1,14 +1,14 @@
-/** Work that is cut into turns of the event loop, so that nothing waits long for it. */
+/** Splits long work over turns of the event loop, so that other work does not wait for it. */
 
-/** The longest that a stretch of work may take before other work has its turn, in milliseconds. */
+/** Milliseconds of work after which other work gets a turn. */
 const longestStretch = 5;
 
-/** Lets everything else that is due run first. */
+/** Resolves in a later turn of the event loop, after the work that is due. */
 export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** A function that awaits the {@link nextTurn} where this one has lasted long enough. */
+/** Returns a function that awaits {@link nextTurn} once this turn has lasted {@link longestStretch}. */
 export function turns(): () => Promise<void> {
   let last = performance.now();
   return async () => {

@@ -3,18 +3,18 @@ import fc from "fast-check";
 import {
   asDType,
   decodeBf16,
-  decodeBf16Value,
   dtypes,
   encode,
   encodeBf16,
-  encodeBf16Value,
   encodeInto,
-  isDType,
-  roundTo,
   toFloat32,
 } from "../lib/tensor/dtype.ts";
 import type { DType } from "../lib/tensor/dtype.ts";
 import { DTypeError } from "../lib/errors.ts";
+import { round } from "./reference/rounding.ts";
+
+const encodeBf16Value = (value: number): number => encodeBf16([value])[0]!;
+const decodeBf16Value = (bits: number): number => decodeBf16([bits])[0]!;
 
 const names = Object.keys(dtypes) as DType[];
 
@@ -53,7 +53,6 @@ describe("the dtype table", () => {
   test("names are recognised, and nothing else is", () => {
     for (const name of names) expect(asDType(name, "op", "dtype")).toBe(name);
     for (const other of ["F32", "f64", "", "toString", "__proto__", 1, null, undefined, {}]) {
-      expect(isDType(other)).toBe(false);
       expect(() => asDType(other, "op", "dtype")).toThrow(DTypeError);
     }
     expect(() => asDType("f64", "device.tensor", "dtype")).toThrow(
@@ -125,17 +124,17 @@ describe("bf16", () => {
   test("arrays agree with single values", () => {
     const bits = Uint16Array.from({ length: 999 }, (_, i) => (i * 67) & 0x7f7f);
     const values = decodeBf16(bits);
-    expect(Array.from(values)).toEqual(Array.from(bits, decodeBf16Value));
+    expect(Array.from(values)).toEqual(Array.from(bits, (one) => decodeBf16Value(one)));
     expect(encodeBf16(values)).toEqual(bits);
   });
 });
 
 describe("conversion", () => {
-  test("what a dtype stores reads back as roundTo says", () => {
+  test("what a dtype stores reads back as it is rounded", () => {
     fc.assert(
       fc.property(fc.constantFrom("f32", "f16", "bf16"), fc.array(fc.double(), { maxLength: 20 }), (dtype, values) => {
         const back = toFloat32(dtype, encode(dtype, values));
-        expect(Array.from(back)).toEqual(values.map((value) => roundTo(dtype, value)));
+        expect(Array.from(back)).toEqual(values.map((value) => round(dtype, value)));
       }),
     );
   });
@@ -161,9 +160,6 @@ describe("conversion", () => {
   });
 
   test("f16 overflows to infinity and keeps subnormals", () => {
-    expect(roundTo("f16", 65520)).toBe(Infinity);
-    expect(roundTo("f16", 65519)).toBe(65504);
-    expect(roundTo("f16", 2 ** -24)).toBe(2 ** -24);
-    expect(roundTo("f16", 2 ** -25)).toBe(0);
+    expect([...toFloat32("f16", encode("f16", [65520, 65519, 2 ** -24, 2 ** -25]))]).toEqual([Infinity, 65504, 2 ** -24, 0]);
   });
 });

@@ -4,7 +4,7 @@ import { linear } from "../lib/index.ts";
 import type { Op, Tensor } from "../lib/index.ts";
 import { constants } from "../lib/native/layout.ts";
 import { asPointer } from "../lib/native/handle.ts";
-import { native } from "../lib/tensor/device-handle.ts";
+import { native } from "../lib/device/device-handle.ts";
 import { counting, diagonal, openDevice, thrownBy } from "./support/devices.ts";
 import { failAt } from "./support/faults.ts";
 import { testLibrary } from "./support/test-library.ts";

@@ -28,14 +28,10 @@ const floors = [
 
 /** Type imports from a room above, by the file that has them: why the lower file must name the higher type. */
 const typesThatLookUp: Readonly<Record<string, readonly string[]>> = {
-  // A tensor, and memory that it is made of, belong to a device, which users reach as `tensor.device`.
+  // Users reach a tensor's device as `tensor.device`. Nothing else in tensor/ and ops/ names a device.
   "tensor/tensor.ts": ["device/device.ts"],
-  "tensor/wrap.ts": ["device/device.ts"],
-  "tensor/device-handle.ts": ["device/device.ts"],
   // Weights get memory of the device that they are for.
   "checkpoint/tensor-loader.ts": ["device/device.ts"],
-  // An op is encoded into a device's open submission or into a plan of it.
-  "ops/recorder.ts": ["device/device.ts"],
 };
 
 interface Import {

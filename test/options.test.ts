@@ -10,6 +10,7 @@ import * as sampling from "../lib/model/sampling/sampling-schemas.ts";
 import * as sessions from "../lib/model/session/session-schemas.ts";
 import * as text from "../lib/model/text/text-schemas.ts";
 import * as states from "../lib/states/state-schemas.ts";
+import { runProgram } from "./support/children.ts";
 
 /** Every schema of options. What else the modules export is shapes, which have no keys of their own. */
 const schemas = [device, layer, models, sampling, sessions, states, text].flatMap((module) =>
@@ -48,4 +49,17 @@ describe.each(schemas)("%s", (_, schema) => {
     }
     expect(refused).toBeGreaterThan(0);
   });
+});
+
+test("zod is loaded with the first options that are checked, not with the library", () => {
+  const program = `
+    import { Device } from "ROOTlib/index.ts";
+    import "ROOTlib/model.ts";
+    const loaded = () => Object.keys(require.cache).some((path) => path.includes("/zod/"));
+    Device.open("cpu").close();
+    const before = loaded();
+    Device.open({ backend: "cpu" }).close();
+    console.log(before, loaded());
+  `;
+  expect(runProgram({}, program)).toEqual({ ok: true, text: "false true\n" });
 });

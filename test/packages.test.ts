@@ -2,7 +2,7 @@
 import { beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
-import { oldestGlibc, whyUnsupported, type System } from "../lib/native/platform.ts";
+import { whyUnsupported, type System } from "../lib/native/platform.ts";
 import { libraryInfo } from "../lib/index.ts";
 import { tinyModel } from "../lib/model.ts";
 import { archivedManifest, installCommand } from "../packages/archives.mjs";
@@ -173,7 +173,9 @@ describe("the platforms", () => {
       expect(whyUnsupported(system)).toMatch(name);
       expect(whyUnsupported(system)).toMatch(/ is not supported: supported are .*glibc 2\.35.*macOS 15/);
     }
-    expect(oldestGlibc.join(".")).toBe(toolchainGlibc);
+    const [major, minor] = toolchainGlibc.split(".").map(Number) as [number, number];
+    expect(whyUnsupported({ ...debian, glibc: [major, minor] })).toBeUndefined();
+    expect(whyUnsupported({ ...debian, glibc: [major, minor - 1] })).toContain("glibc");
   });
 });
 

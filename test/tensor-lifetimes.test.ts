@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { DisposedError, Tensor, linear } from "../lib/index.ts";
-import { native } from "../lib/tensor/device-handle.ts";
+import { native } from "../lib/device/device-handle.ts";
 import type { Handle } from "../lib/native/handle.ts";
 import { storageOf } from "../lib/tensor/tensor.ts";
 import { counting, diagonal, openDevice, slowWork, thrownBy, whilePending } from "./support/devices.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { linear } from "../lib/index.ts";
 import { constants } from "../lib/native/layout.ts";
 import { library } from "../lib/native/library.ts";
-import { native } from "../lib/tensor/device-handle.ts";
+import { native } from "../lib/device/device-handle.ts";
 import { counting, diagonal, openDevice, testBackend } from "./support/devices.ts";
 import { longOp, rowsFor, rowsWritten } from "./support/long-work.ts";
 import { device as rawDevice, isReleased, lastError } from "./support/raw-ops.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { linear } from "../lib/index.ts";
-import { native } from "../lib/tensor/device-handle.ts";
+import { native } from "../lib/device/device-handle.ts";
 import { constants } from "../lib/native/layout.ts";
 import type { Task } from "./support/api-worker.ts";
 import { counting, diagonal, isPending, openDevice, slowWork, testBackend } from "./support/devices.ts";

@@ -3,7 +3,7 @@ import type { Device } from "../../lib/index.ts";
 import { asPointer, firstOut, firstResult } from "../../lib/native/handle.ts";
 import { library } from "../../lib/native/library.ts";
 import { check } from "../../lib/native/status.ts";
-import { native } from "../../lib/tensor/device-handle.ts";
+import { native } from "../../lib/device/device-handle.ts";
 
 /** Nanoseconds of all submissions that have finished; 0 on a CPU device. */
 export function gpuNanoseconds(device: Device): number {

@@ -1,30 +1,30 @@
 /**
- * The one check of objects whose members have names: options, named arguments, entries of a batch. A misspelt name is refused,
- * wherever the object has it from, and each member is read once.
+ * Reads objects with named members: options, named arguments, entries of a batch. Unknown names are refused, also inherited
+ * ones, and each member is read once.
  */
 import { invalid } from "./checks.ts";
 import { reading } from "./reading.ts";
 
-/** The most prototypes of an object that are looked at: a proxy may have one more each time that it is asked. */
+/** The longest prototype chain that is followed: a proxy may return another prototype at every look. */
 const mostPrototypes = 32;
 
-/** How {@link membersOf} words its errors. */
+/** Words for the errors of {@link membersOf}. */
 export interface MemberWords {
-  /** The object's own name in errors. @default "options" */
+  /** The name of the object. @default "options" */
   readonly argument?: string;
-  /** What it is to be. @default "an object of options" */
+  /** The accepted values. @default "an object of options" */
   readonly expected?: string;
-  /** What its members are, if that is to be said. @default "the options" */
+  /** A noun for its members; may be empty. @default "the options" */
   readonly kind?: string;
-  /** What stands before the name of a member. @default "" */
+  /** Text before the name of a member. @default "" */
   readonly prefix?: string;
 }
 
 /**
- * The members of an object that a caller passed, in a plain object; those that are undefined are left out.
+ * Copies the members of a caller's object that are not undefined into a plain object.
  *
- * @param known the names that it may have.
- * @throws {GatedDeltaError} of code `invalid-argument` for what is no object, has another name, or throws while it is read.
+ * @param known the names of its members.
+ * @throws {GatedDeltaError} of code `invalid-argument` for a value that is not an object, has a member of another name, or throws while it is read.
  */
 export function membersOf<Members extends object>(
   op: string,
@@ -45,7 +45,7 @@ export function membersOf<Members extends object>(
   });
 }
 
-/** Refuses names that are not among `known`: an object's own and those that it inherits, but for Object's. */
+/** Refuses names that are not in `known`, of the object itself and of its prototypes but for Object's. */
 export function refuseUnknown(op: string, value: object, known: readonly string[], kind: string, prefix: string): void {
   let holder: object | null = value;
   for (let i = 0; holder !== null && holder !== Object.prototype; i++) {

@@ -1,34 +1,29 @@
 /**
- * Reading objects that a caller passed. A getter, a proxy or an iterator can throw, change its answers or never end;
- * here that becomes a typed error, and nothing is read more often or longer than the caller's own numbers say.
+ * Reads objects that a caller passed. A getter or a proxy may throw, return another value at every read, or claim any
+ * length: elements are read once, up to a limit, and failures become typed errors.
  */
 import { GatedDeltaError, ShapeError, describe } from "../errors.ts";
 
 /**
- * What was thrown while a caller's object was read: a {@link GatedDeltaError} as it is, anything else (from a getter or a
- * proxy) as the cause of a typed one.
+ * Runs code that reads a caller's object. A {@link GatedDeltaError} passes as it is; any other error, of a getter or a
+ * proxy, becomes the cause of a typed one.
  */
-export function whileReading(op: string, argument: string, error: unknown): GatedDeltaError {
-  if (error instanceof GatedDeltaError) return error;
-  const message = "reading it threw an error";
-  return new GatedDeltaError("invalid-argument", { op, argument, message, cause: error });
-}
-
-/** Runs code that reads a caller's object, and throws what {@link whileReading} makes of its errors. */
 export function reading<T>(op: string, argument: string, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    throw whileReading(op, argument, error);
+    if (error instanceof GatedDeltaError) throw error;
+    const message = "reading it threw an error";
+    throw new GatedDeltaError("invalid-argument", { op, argument, message, cause: error });
   }
 }
 
 /**
  * Copies a JavaScript array. Its elements are read by index, each once; its iterator is not used.
  *
- * @param most more elements than this are refused before any is read: a proxy may claim any length.
- * @param tooLong the error for more; by default a {@link ShapeError} that tells the two numbers.
- * @throws {GatedDeltaError} for what is no array, or throws while it is read; {@link ShapeError} for too many elements.
+ * @param most a longer array is refused before any element is read.
+ * @param tooLong the error for a longer array; by default a {@link ShapeError}.
+ * @throws {GatedDeltaError} for a value that is not an array, or throws while it is read; {@link ShapeError} for too many elements.
  */
 export function asArray(
   op: string,

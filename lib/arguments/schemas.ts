@@ -5,10 +5,10 @@
 import type { z } from "zod";
 import type * as SchemaParts from "./schema-parts.ts";
 
-/** A schema for each option of a public interface. Those of options that have a default may leave out `undefined`. */
+/** A schema for each option of a public interface. */
 type ShapeOf<Public> = { readonly [Name in keyof Public]-?: z.ZodType<Public[Name]> };
 
-/** The options that a schema makes of a caller's. */
+/** Options after their check, with defaults. */
 export type Checked<Schema extends () => { safeParse(value: unknown): { data?: unknown } }> = NonNullable<ReturnType<ReturnType<Schema>["safeParse"]>["data"]>;
 
 /** A function that builds a value out of zod's parts at its first call, and returns it at every call. */

@@ -5,7 +5,7 @@ import type { BackendName, DeviceOptions, FinishOptions } from "./device-options
 import { asDType } from "../tensor/dtype.ts";
 import type { DType } from "../tensor/dtype.ts";
 import { DisposedError, GatedDeltaError, describe } from "../errors.ts";
-import { knowDevice, native } from "../tensor/device-handle.ts";
+import { knowDevice, native } from "./device-handle.ts";
 import * as nativeDevice from "../native/device.ts";
 import type { Handle } from "../native/handle.ts";
 import { isOp } from "../ops/op.ts";
@@ -26,8 +26,8 @@ import { Submissions } from "./submissions.ts";
 import type { SubmissionSource } from "./submissions.ts";
 import { makeTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { wrapAddress, wrapMemory } from "../tensor/wrap.ts";
-import type { FromPointerOptions } from "../tensor/wrap.ts";
+import { wrapAddress, wrapMemory } from "./wrap.ts";
+import type { FromPointerOptions } from "./wrap.ts";
 
 /** Runs the ops of a pass over states. */
 export const runPass: unique symbol = Symbol("run pass");

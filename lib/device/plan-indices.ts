@@ -1,7 +1,7 @@
 /** A plan's copies of its index arrays, in native memory that replays read. */
 import type { Device } from "./device.ts";
 import { ShapeError } from "../errors.ts";
-import { native } from "../tensor/device-handle.ts";
+import { native } from "./device-handle.ts";
 import type { Handle } from "../native/handle.ts";
 import { readIndices } from "../ops/indices.ts";
 import type { IndexArgument } from "../ops/recorder.ts";

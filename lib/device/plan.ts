@@ -1,6 +1,6 @@
 import type { Device } from "./device.ts";
 import { DisposedError, GatedDeltaError, describe } from "../errors.ts";
-import { native } from "../tensor/device-handle.ts";
+import { native } from "./device-handle.ts";
 import { createPlan, releasePlan, runPlan } from "../native/device.ts";
 import type { Handle } from "../native/handle.ts";
 import { expectMaker, maker } from "../arguments/made.ts";

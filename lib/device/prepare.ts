@@ -4,7 +4,7 @@ import { PlanRecorder } from "./encoders.ts";
 import { recordPass } from "./pass.ts";
 import type { Pass } from "./pass.ts";
 import { beginPreparation, createPlan, isPrepared, releasePlan } from "../native/device.ts";
-import { native } from "../tensor/device-handle.ts";
+import { native } from "./device-handle.ts";
 
 /** A plan that is prepared and never run. */
 export interface Preparation {

@@ -17,7 +17,7 @@ import { asTensor, expectDType, expectShape } from "../tensor/expect.ts";
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { DisposedError, FileError, ShapeError } from "../errors.ts";
-import { asDevice } from "../tensor/device-handle.ts";
+import { asDevice } from "../device/device-handle.ts";
 import { embedding } from "../ops/embedding.ts";
 import type { Op } from "../ops/op.ts";
 import { expectMaker, maker } from "../arguments/made.ts";
@@ -58,7 +58,7 @@ export const ofWeights: unique symbol = Symbol("of weights");
 /** Takes steps and drafts through a layer in one pass. */
 export const forwardBoth: unique symbol = Symbol("forward both");
 
-/** Weights on a device, the tensors that they consist of, and what they are for. */
+/** Weights on a device, their tensors, and the configuration of their layer. */
 export interface LoadedMixer {
   readonly weights: LayerWeights;
   readonly tensors: readonly Tensor[];
@@ -75,7 +75,7 @@ export class GatedDeltaNet implements Disposable {
   readonly config: LayerConfig;
   /** Dtype of the activations between the ops. */
   readonly dtype: FloatDType;
-  /** Which of a pool's layers holds this mixer's states; undefined where that was not said, for pools of one layer. */
+  /** Which of a pool's layers holds this mixer's states; undefined for pools of one layer. */
   readonly poolLayer: number | undefined;
   readonly #tensors: readonly Tensor[];
   readonly #ops: MixerOps;
@@ -96,7 +96,7 @@ export class GatedDeltaNet implements Disposable {
     this.#scratch = takeScratch(device, { config, dtype, aRank: rankOf(weights.a), zRank: rankOf(weights.z) });
   }
 
-  /** A layer of weights that were loaded otherwise, and that it owns from here on. @internal */
+  /** A layer of loaded weights, which it then owns. @internal */
   static [ofWeights](device: Device, loaded: LoadedMixer, options: CheckedLoadOptions): GatedDeltaNet {
     return new GatedDeltaNet(maker, device, loaded, options);
   }
@@ -180,7 +180,7 @@ export class GatedDeltaNet implements Disposable {
     return this.#make("forward", args, ["hidden", "out", "residual", "cuSeqlens", "step", "draft"], ({ hidden, out, residual, cuSeqlens, ...pass }) => {
       const tokens = this.#tokensOf("forward", hidden, out);
       const scratch = this.#scratch.views(tokens);
-      // The projection's output is a draft's record of the convolution, so it goes where it stays until the commit.
+      // A draft records the convolution's input, so the projection writes where that stays until the commit.
       const { draft } = pass;
       const qkv = isDraft(draft) ? draft.convInput(layerOf(this, "forward", "draft", draft.pool), this.dtype) : scratch.qkv;
       if (draft !== undefined && qkv.shape[0] !== tokens) {
@@ -197,19 +197,19 @@ export class GatedDeltaNet implements Disposable {
 
   /**
    * {@link forward} of sequences that step and, in the rows after theirs, of sequences that verify drafts. The projections
-   * run over all rows; what reads states runs for each of the two. @internal
+   * run over all rows, ops on states once for each of the two. @internal
    */
   [forwardBoth]({ hidden, out, residual, step, cuSeqlens, decode, drafts }: BothArguments): Op[] {
     const method = "forward";
     const tokens = this.#tokensOf(method, hidden, out);
-    const own = layerOf(this, method, "draft", drafts.pool);
+    const poolLayer = layerOf(this, method, "draft", drafts.pool);
     const steps = tokens - drafts.tokens;
-    // The convolution's input is a draft's record of it, so it goes where it stays until the commit.
-    const qkv = drafts.convInput(own);
+    // A draft records the convolution's input, so the projection writes where that stays until the commit.
+    const qkv = drafts.convInput(poolLayer);
     expectDType(`${op}.${method}`, "convInput", qkv, this.dtype);
     const scratch = this.#scratch.views(tokens);
     const verified = { ...this.#scratch.views(tokens, steps), qkv };
-    const verify = this.#ops.mix({ ...verified, out: verified.normed }, verified, undefined, drafts.layer(own, qkv));
+    const verify = this.#ops.mix({ ...verified, out: verified.normed }, verified, undefined, drafts.layer(poolLayer, qkv));
     const output = this.#ops.output(scratch.normed, out, residual);
     if (steps === 0) return [...this.#ops.project(hidden, verified), ...verify, output];
     const stepped = this.#scratch.views(steps);
@@ -269,7 +269,7 @@ export class GatedDeltaNet implements Disposable {
     for (const tensor of this.#tensors) tensor[Symbol.dispose]();
   }
 
-  /** Makes a method's ops of its arguments, each of which is read once. */
+  /** Makes a method's ops. Each argument is read once. */
   #make<Arguments extends object>(
     method: string,
     args: Arguments,
@@ -292,7 +292,7 @@ export class GatedDeltaNet implements Disposable {
     return this.#ops.mixStep(projected, statesOf(this, method, step, undefined));
   }
 
-  /** Checks what every projection shares; returns the number of tokens. */
+  /** Checks the input and output of a whole mixer; returns the number of tokens. */
   #tokensOf(method: string, hidden: Tensor, out: Tensor): number {
     const tokens = rowsOf(method, "hidden", hidden);
     const shape = [tokens, this.config.hiddenSize];

@@ -8,11 +8,11 @@ import type { PoolStep } from "../states/pool-step.ts";
 import type { StepPlaceholder } from "../states/step-placeholder.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 
-/** What {@link GatedDeltaNet.load} needs beside the files. */
+/** Options of {@link GatedDeltaNet.load}. */
 export interface GatedDeltaNetOptions {
   /** Index of the layer in the model, from 0. */
   readonly layer: number;
-  /** Path or contents of `config.json`. Default: the `config` in the file's metadata, or `config.json` beside it. */
+  /** Path or contents of `config.json`. Default: the `config` in the file's metadata, or `config.json` in its folder. */
   readonly config?: string | object | undefined;
   /** Which of a {@link StatePool}'s layers holds this mixer's states. May be left out for pools of one layer. */
   readonly poolLayer?: number | undefined;
@@ -23,24 +23,24 @@ export interface GatedDeltaNetOptions {
 /** Options of {@link GatedDeltaNet.loadAll}: those of every layer. */
 export type LoadAllOptions = Pick<GatedDeltaNetOptions, "config" | "dtype">;
 
-/** The pass that a call's states belong to: a step, or in a plan what stands for one; or a draft. */
+/** The pass whose states a call uses: a step (in a plan, a placeholder) or a draft. */
 export type PassArguments =
   | {
-      /** The pass over the pool, or in a plan what stands for it. */
+      /** The step of the pool or, in a plan, its placeholder. */
       readonly step: PoolStep | StepPlaceholder;
-      /** Nothing beside a step. */
+      /** Cannot be combined with `step`. */
       readonly draft?: undefined;
     }
   | {
       /** The draft whose tokens these are. */
       readonly draft: Draft;
-      /** Nothing beside a draft. */
+      /** Cannot be combined with `draft`. */
       readonly step?: undefined;
     };
 
-/** The step of one token a sequence, or in a plan what stands for it. */
+/** The step of one token a sequence. */
 export interface StepArguments {
-  /** The pass over the pool, or in a plan what stands for it. */
+  /** The step of the pool or, in a plan, its placeholder. */
   readonly step: PoolStep | StepPlaceholder;
 }
 
@@ -50,17 +50,17 @@ export interface BatchArguments {
   readonly cuSeqlens?: Indices | undefined;
 }
 
-/** What goes into a whole mixer and comes out. */
+/** Input and output of a whole mixer. */
 export interface HiddenArguments {
   /** `[tokens, hidden]`, in the layer's dtype: the sequences' tokens one after another. */
   readonly hidden: Tensor;
   /** Written: `[tokens, hidden]`, in the layer's dtype or f32. May be `hidden`. */
   readonly out: Tensor;
-  /** `[tokens, hidden]`: added to what the last projection gives, before its one rounding. May be `out`. */
+  /** `[tokens, hidden]`: added to the output of the last projection before that is rounded. May be `out`. */
   readonly residual?: Tensor | undefined;
 }
 
-/** What the projections of some tokens gave. */
+/** Projections of some tokens. */
 export interface ProjectedArguments {
   /**
    * `[tokens, conv channels]`, in the layer's dtype: query, key and value side by side, before the convolution. With a
@@ -76,7 +76,7 @@ export interface ProjectedArguments {
   readonly a: Tensor;
   /** `[tokens, value heads]`, in the layer's dtype or f32. */
   readonly b: Tensor;
-  /** Written: `[tokens, value channels]` or `[tokens, value heads, value dim]`: what `out_proj` is to be applied to. */
+  /** Written: `[tokens, value channels]` or `[tokens, value heads, value dim]`: the input of `out_proj`. */
   readonly out: Tensor;
 }
 
@@ -92,9 +92,9 @@ export type MixArguments = ProjectedArguments & BatchArguments & PassArguments;
 /** Arguments of {@link GatedDeltaNet.mixStep}, one token a sequence. */
 export type MixStepArguments = ProjectedArguments & StepArguments;
 
-/** Sequences that step, in the first rows, and sequences that verify drafts, in those after them. */
+/** Sequences that step, in the first rows, and sequences that verify drafts, in the rows after them. */
 export interface BothArguments extends HiddenArguments {
-  /** Of the sequences that step, which may be none. */
+  /** The step of the sequences that step; there may be none. */
   readonly step: PoolStep;
   /** `[steps + 1]`: their rows. */
   readonly cuSeqlens: Int32Array;

@@ -1,4 +1,4 @@
-/** Checks of what a layer's methods take. */
+/** Checks of the arguments of a layer's methods. */
 import { membersOf } from "../arguments/members.ts";
 import { BoundsError, describe } from "../errors.ts";
 import { readElements } from "../ops/indices.ts";
@@ -9,7 +9,7 @@ import type { Tensor } from "../tensor/tensor.ts";
 
 const op = "GatedDeltaNet";
 
-/** Every row belongs to a sequence: the last offset is the number of tokens. */
+/** Checks that the last offset is the number of tokens, so that every row belongs to a sequence. */
 export function expectEnd(name: string, cuSeqlens: Indices | undefined, tokens: number): void {
   if (cuSeqlens === undefined) return;
   const elements = readElements(name, "cuSeqlens", cuSeqlens);
@@ -18,7 +18,7 @@ export function expectEnd(name: string, cuSeqlens: Indices | undefined, tokens: 
   throw new BoundsError({ op: name, argument: "cuSeqlens", expected: `offsets that end in ${tokens}, the number of tokens`, received: describe(end) });
 }
 
-/** The named arguments, copied; one that is not known is refused. */
+/** Copies named arguments, and refuses unknown names. */
 export function asKnown<Arguments extends object>(name: string, args: Arguments, known: readonly PropertyKey[]): Arguments {
   return membersOf(name, args, known as readonly (keyof Arguments & string)[], { argument: "", expected: "an object of named arguments", kind: "the arguments" }) as Arguments;
 }

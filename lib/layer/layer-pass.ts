@@ -1,4 +1,4 @@
-/** Which states of a pass a layer works on. */
+/** Finds the states of a layer in a pass. */
 
 import { invalid } from "../arguments/checks.ts";
 import { GatedDeltaError } from "../errors.ts";
@@ -10,7 +10,7 @@ import { isPlaceholder } from "../states/step-placeholder.ts";
 
 const op = "GatedDeltaNet";
 
-/** A layer that may say which of a pool's layers is its own. */
+/** A layer, and the layer of a pool that has its states. */
 interface InPool {
   readonly poolLayer: number | undefined;
 }
@@ -19,7 +19,7 @@ interface InPool {
 export function statesOf(layer: InPool, method: string, step: unknown, draft: unknown): LayerStates {
   const name = `${op}.${method}`;
   if (draft !== undefined) {
-    if (step !== undefined) throw invalid(name, "draft", "nothing beside step", draft);
+    if (step !== undefined) throw new GatedDeltaError("invalid-argument", { op: name, argument: "draft", message: "`draft` cannot be combined with `step`" });
     if (!isDraft(draft)) throw invalid(name, "draft", "what pool.draft(…) gives", draft);
     return draft.layer(layerOf(layer, method, "draft", draft.pool));
   }
@@ -29,7 +29,7 @@ export function statesOf(layer: InPool, method: string, step: unknown, draft: un
   return step.layer(layerOf(layer, method, "step", step.pool));
 }
 
-/** Which of a pool's layers is this one. */
+/** The index in a pool of a layer's states. */
 export function layerOf({ poolLayer }: InPool, method: string, argument: string, pool: StatePool): number {
   const layer = poolLayer ?? (pool.layers === 1 ? 0 : undefined);
   if (layer !== undefined && layer < pool.layers) return layer;

@@ -11,6 +11,8 @@ export async function importSchemas(): Promise<void> {
   await nextTurn();
   await import("zod");
   await nextTurn();
+  await import("../arguments/schema-parts.ts");
+  await nextTurn();
   await import("./config-schemas.ts");
   await nextTurn();
   await import("../checkpoint/mixer-schemas.ts");

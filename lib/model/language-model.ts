@@ -4,7 +4,7 @@ import { checkOptions } from "../arguments/options.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
 import { StatePool } from "../states/state-pool.ts";
-import { asDevice } from "../tensor/device-handle.ts";
+import { asDevice } from "../device/device-handle.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { DraftMemory } from "../states/draft-memory.ts";
 import { expectRunnable, readBatch } from "./batch.ts";

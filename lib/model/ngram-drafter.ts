@@ -1,8 +1,8 @@
-/** How guesses of next tokens are made from what a sequence has. */
+/** How next tokens are guessed from the tokens of a sequence. */
 export interface NgramOptions {
-  /** The longest run of last tokens that is looked for, in tokens. @default 4 */
+  /** Tokens of the longest run at the end that is looked up. @default 4 */
   readonly longest?: number | undefined;
-  /** The shortest one, in tokens. @default 2 */
+  /** Tokens of the shortest one. @default 2 */
   readonly shortest?: number | undefined;
   /** How many of the last tokens are searched, rounded up to a power of two, 256 at least. @default 32768 */
   readonly window?: number | undefined;
@@ -21,9 +21,9 @@ const mostTries = 64;
  * Guesses how a sequence goes on: as it did after the latest earlier occurrence of its last n tokens, for the largest n
  * that has one. Good where an answer repeats its prompt: code that is edited, quotations, lists.
  *
- * For each n a table gives, by a hash of n tokens, where such a run occurred last, and another one where the run of the same
- * hash before that did. They are compared with the tokens. A token is added in time that does not depend on the sequence;
- * memory is at most 4 window + 8 window (longest − shortest + 1) bytes.
+ * For each n one table has, by a hash of n tokens, the last position of such a run, and a second table the position before
+ * that of a run with the same hash. The tokens themselves decide. Adding a token takes constant time; memory is at most
+ * 4 window + 8 window (longest − shortest + 1) bytes.
  */
 export class NgramDrafter {
   readonly #longest: number;
@@ -73,7 +73,7 @@ export class NgramDrafter {
       const from = this.#occurrence(n);
       if (from === 0) continue;
       const found: number[] = [];
-      // What comes after the end is the guess itself: a sequence that repeats its last tokens goes on to.
+      // Past the end the guess repeats itself, as a sequence does that repeats its last tokens.
       for (let p = from; found.length < most; p++) found.push(p < this.#length ? this.#at(p) : found[p - this.#length]!);
       return found;
     }
@@ -96,13 +96,13 @@ export class NgramDrafter {
     return this.#tokens[position % this.#tokens.length]!;
   }
 
-  /** Whether the n tokens before a position are the last n. */
+  /** Whether the n tokens before a position equal the last n. */
   #same(position: number, n: number): boolean {
     for (let i = 1; i <= n; i++) if (this.#at(position - i) !== this.#at(this.#length - i)) return false;
     return true;
   }
 
-  /** Notes that the tokens before a position occur there. */
+  /** Enters the runs before a position into the tables. */
   #index(position: number): void {
     for (let n = this.#shortest; n <= this.#longest && n <= position; n++) {
       const latest = this.#latest[n - this.#shortest]!;
@@ -113,7 +113,7 @@ export class NgramDrafter {
     }
   }
 
-  /** Of the n tokens before a position. */
+  /** The hash of the n tokens before a position. */
   #hash(position: number, n: number): number {
     let hash = n;
     for (let i = n; i >= 1; i--) hash = Math.imul(hash ^ this.#at(position - i), 0x9e3779b1) ^ (hash >>> 15);

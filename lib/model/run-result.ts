@@ -10,25 +10,25 @@ export class Lease {
   #over: string | undefined;
   #memory: readonly Tensor[] = [];
 
-  /** Gives the results memory of their own, which goes with them. */
+  /** Copies the results into memory of their own. */
   own(memory: readonly Tensor[]): void {
     this.#memory = memory;
   }
 
-  /** @param why what has happened to the memory. */
+  /** @param why the reason, for the error. */
   end(why: string): void {
     this.#over ??= why;
     for (const memory of this.#memory) memory[Symbol.dispose]();
     this.#memory = [];
   }
 
-  /** Throws where it is over. */
+  /** Throws once the lease has ended. */
   expectOpen(op: string): void {
     if (this.#over !== undefined) throw new GatedDeltaError("state", { op, message: this.#over });
   }
 }
 
-/** What a run gave for one entry, in memory that a lease is about; undefined for what was not wanted. */
+/** Logits and hidden states of one entry, in leased memory; undefined where not wanted. */
 export interface ResultRows {
   readonly logits: Float32Array | undefined;
   readonly hidden: Float32Array | undefined;
@@ -40,7 +40,7 @@ export let makeResult: (sequence: Sequence, lease: Lease, rows: ResultRows, voca
 /** The verification of the guesses that an entry had; undefined where none was verified. */
 export let verificationOf: (result: RunResult) => Verification | undefined;
 
-/** What a run gave for one entry of its batch. */
+/** The result of a run for one entry of its batch. */
 export class RunResult {
   /** The entry's sequence. */
   readonly sequence: Sequence;
@@ -66,8 +66,8 @@ export class RunResult {
   }
 
   /**
-   * `[rows, vocabSize]`, row after row, in memory that the model's next run writes: the array is that memory, and no copy.
-   * Keep numbers beyond that with `logits.slice()`.
+   * `[rows, vocabSize]`, row after row, in memory that the model's next run overwrites: the array is not a copy.
+   * `logits.slice()` keeps the numbers.
    *
    * @throws {GatedDeltaError} of code `state` once the model has run again or was disposed, and where the entry wanted no
    *   logits.
@@ -77,8 +77,8 @@ export class RunResult {
   }
 
   /**
-   * `[1 or the entry's tokens, hiddenSize]`: the hidden states after the final norm, in float32, in memory as that of
-   * {@link logits}.
+   * `[1 or the entry's tokens, hiddenSize]`: the hidden states after the final norm, in float32, in the same
+   * kind of memory as {@link logits}.
    *
    * @throws {GatedDeltaError} of code `state` once the model has run again or was disposed, and where the entry wanted no
    *   hidden states.

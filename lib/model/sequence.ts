@@ -6,25 +6,25 @@ import type { LanguageModel } from "./language-model.ts";
 import type { PageLedger, PageList } from "./page-ledger.ts";
 import type { Verification } from "./verification.ts";
 
-/** A sequence's parts, as this room's other modules use them. */
+/** The inside of a sequence, for the other modules of this room. */
 export interface SequenceParts {
   readonly model: LanguageModel;
   readonly ledger: PageLedger;
   readonly handle: StateHandle;
   readonly list: PageList;
-  /** Why what it holds is not what its tokens make, where its state does not say so itself. */
+  /** The failure after which its states and pages do not match its tokens, where its state handle is still valid. */
   lost: Error | undefined;
-  /** Guesses that were read, of which it is not said yet how many are right. The list has their tokens, too, until it is. */
+  /** Guesses that were read and not yet decided. Until then the list has their tokens, too. */
   verification: Verification | undefined;
 }
 
 /** Makes a sequence. */
 export let makeSequence: (parts: SequenceParts) => Sequence;
 
-/** A sequence's parts; undefined for any other value. */
+/** The inside of a sequence; undefined for any other value. */
 export let sequenceParts: (value: unknown) => SequenceParts | undefined;
 
-/** Throws where what a sequence holds was lost. */
+/** Throws where the states or pages of a sequence were lost. */
 export function expectValid(op: string, { handle, lost }: SequenceParts, argument?: string): void {
   if (lost === undefined && handle.valid) return;
   const message = `this sequence is invalid, since work that was to add tokens to it failed${lost === undefined ? "" : ` (${lost.message})`}: dispose it`;
@@ -36,14 +36,14 @@ export function expectValid(op: string, { handle, lost }: SequenceParts, argumen
  * the keys and values of its attention layers. {@link LanguageModel.run} adds tokens.
  *
  * States and pages are shared with forks until one of them goes on, and never written while they are shared. Dispose a
- * sequence when it is over; one that is collected as garbage frees what it has at a time that the engine chooses.
+ * sequence when it is over; otherwise its memory is freed when it is garbage-collected.
  */
 export class Sequence implements Disposable {
   static readonly #collected = new FinalizationRegistry<{ ledger: PageLedger; list: PageList }>(({ ledger, list }) =>
     ledger.release("sequence", list),
   );
 
-  /** The model whose sequence it is. */
+  /** Its model. */
   readonly model: LanguageModel;
   readonly #parts: SequenceParts;
 
@@ -61,21 +61,21 @@ export class Sequence implements Disposable {
     makeSequence = (parts) => new Sequence(maker, parts);
   }
 
-  /** How many tokens it has: of runs that were submitted, also those that are still pending. */
+  /** How many tokens it has, those of pending runs included. */
   get tokens(): number {
     this.#alive("sequence.tokens");
     const { list, verification } = this.#parts;
     return verification?.had ?? list.tokens;
   }
 
-  /** Whether it was disposed, or its model. */
+  /** Whether it or its model was disposed. */
   get disposed(): boolean {
     return !this.#parts.list.live || this.#parts.handle.freed;
   }
 
   /**
-   * Whether it can go on: not after a run of it, or of what it was forked from, has failed. What has failed is known when
-   * the run's promise has settled.
+   * Whether it can go on: false after a run of it, or of the sequence that it was forked from, has failed, from the time
+   * that the run's promise has settled.
    */
   get valid(): boolean {
     this.#alive("sequence.valid");
@@ -83,7 +83,7 @@ export class Sequence implements Disposable {
   }
 
   /**
-   * A second sequence of the same tokens, without a copy. The state that the two need when they part is set aside now;
+   * A second sequence of the same tokens, without a copy. The state that one of them needs to go on is reserved now;
    * a page is taken when one of them goes on.
    *
    * @throws {GatedDeltaError} of code `out-of-memory` when no state is free, of code `state` for an invalid sequence.
@@ -100,7 +100,7 @@ export class Sequence implements Disposable {
     return makeSequence({ model, ledger, handle: forked, list: ledger.fork(op, list), lost: undefined, verification: undefined });
   }
 
-  /** Gives its state and pages back; forks keep theirs. May be done while a run is pending. Doing it again does nothing. */
+  /** Gives its state and pages back; forks keep theirs. It may be called while a run is pending, and more than once. */
   [Symbol.dispose](): void {
     const { ledger, handle, list } = this.#parts;
     if (!list.live) return;

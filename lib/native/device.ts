@@ -12,7 +12,7 @@ import { endWithEnvironment } from "./environment.ts";
 export const descriptorVersion = constants.GD_ABI_VERSION;
 
 /** The backends' numbers by their public names. */
-export const backends = {
+const backends = {
   auto: constants.GD_BACKEND_AUTO,
   cpu: constants.GD_BACKEND_CPU,
   metal: constants.GD_BACKEND_METAL,

@@ -15,7 +15,7 @@ export interface System {
 }
 
 /** The oldest glibc that the Linux libraries load on. */
-export const oldestGlibc: readonly [number, number] = [2, 35];
+const oldestGlibc: readonly [number, number] = [2, 35];
 /** The Darwin kernel of macOS 15. */
 const oldestDarwin = 24;
 

@@ -49,7 +49,7 @@ export const admit: unique symbol = Symbol("admit");
 export const encoded: unique symbol = Symbol("encoded");
 
 /** Whether a value is a {@link LayerStates}. */
-export let isLayerStates: (value: unknown) => value is LayerStates;
+let isLayerStates: (value: unknown) => value is LayerStates;
 
 /**
  * The states of one layer in one forward pass, for the `states` argument of ops: `step.layer(i)`, `draft.layer(i)` or

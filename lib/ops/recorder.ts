@@ -1,6 +1,5 @@
 /** The interface of the device or plan that an op is encoded into. */
 import { DisposedError, GatedDeltaError } from "../errors.ts";
-import type { Device } from "../device/device.ts";
 import type { Descriptor } from "../native/descriptor.ts";
 import type { Handle } from "../native/handle.ts";
 import { disposals, storageOf, wordsOf } from "../tensor/tensor.ts";
@@ -48,7 +47,8 @@ export interface PlanStates {
 
 /** A device's open submission, or a plan. */
 export interface Recorder {
-  readonly device: Device;
+  /** The device, which tensors are compared with. */
+  readonly device: object;
   readonly target: Handle;
   /** Called once per op, before its first index data, with the total number of its index elements. */
   beginIndices(count: number): void;
@@ -119,7 +119,7 @@ export function encodeValues(recorder: Recorder, { name, numbers, tensors, indic
 }
 
 /** Checks that a tensor can be used by ops of a device. */
-export function usable(device: Device, op: string, argument: string, tensor: Tensor): void {
+export function usable(device: object, op: string, argument: string, tensor: Tensor): void {
   if (tensor.disposed) {
     throw new DisposedError({ op, argument, expected: "a tensor that is not disposed", received: "a disposed one" });
   }

@@ -10,10 +10,10 @@ import type { Tensor } from "../tensor/tensor.ts";
 import type { StatePoolOptions } from "./pool-options.ts";
 import { dtypeOf, kindsOf, rowShape } from "./pool-shape.ts";
 import type { PoolShape, StateKind } from "./pool-shape.ts";
+import { statePoolOptions } from "./state-schemas.ts";
 
 /** Checks the options of a pool. */
 export function asPoolShape(op: string, options: StatePoolOptions): { readonly slots: number; readonly shape: PoolShape } {
-  const { statePoolOptions } = require("./state-schemas.ts") as typeof import("./state-schemas.ts");
   const checked = checkOptions(statePoolOptions, op, options);
   const { slots, layers, keyHeads, valueHeads, keyDim, valueDim, conv, convWidth, stateDtype, convDtype } = checked;
   if (valueHeads % keyHeads !== 0) {

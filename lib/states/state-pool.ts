@@ -9,7 +9,7 @@ import { isPlan } from "../device/plan.ts";
 import type { Plan } from "../device/plan.ts";
 import { DisposedError, GatedDeltaError, ShapeError } from "../errors.ts";
 import type { Op } from "../ops/op.ts";
-import { asDevice } from "../tensor/device-handle.ts";
+import { asDevice } from "../device/device-handle.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { makeDraft } from "./draft.ts";
 import type { Draft, DraftOptions } from "./draft.ts";

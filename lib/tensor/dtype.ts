@@ -50,18 +50,13 @@ export function isFloatDType(dtype: DType): dtype is FloatDType {
   return dtype !== "i32" && dtype !== "u32";
 }
 
-/** Whether a value names a dtype. */
-export function isDType(value: unknown): value is DType {
-  return typeof value === "string" && Object.hasOwn(dtypes, value);
-}
-
 /**
  * Takes a value as a dtype.
  *
  * @throws {DTypeError} when it names none.
  */
 export function asDType(value: unknown, op: string, argument: string): DType {
-  if (isDType(value)) return value;
+  if (typeof value === "string" && Object.hasOwn(dtypes, value)) return value as DType;
   throw new DTypeError({ op, argument, expected: `one of ${Object.keys(dtypes).join(", ")}`, received: describe(value) });
 }
 
@@ -75,7 +70,7 @@ const u32Box = new Uint32Array(f32Box.buffer);
  * A JavaScript number has more bits than float32, and rounding twice is wrong if the first rounding gives a tie of the
  * second. Then the original number decides.
  */
-export function encodeBf16Value(value: number): number {
+function encodeBf16Value(value: number): number {
   f32Box[0] = value;
   const bits = u32Box[0]!;
   if (value !== value) return (bits >>> 16) | 0x40;
@@ -87,12 +82,6 @@ export function encodeBf16Value(value: number): number {
   const beyond = Math.abs(value) - Math.abs(single);
   if (beyond !== 0) return beyond > 0 ? high + 1 : high;
   return high + (high & 1);
-}
-
-/** The value of bf16 bits; exact. Bits above the lowest 16 are ignored. */
-export function decodeBf16Value(bits: number): number {
-  u32Box[0] = (bits & 0xffff) << 16;
-  return f32Box[0]!;
 }
 
 /** Numbers as bf16 bits, each rounded once, to nearest, ties to even. */
@@ -134,16 +123,4 @@ export function encode<D extends DType>(dtype: D, values: ArrayLike<number>): Ar
 /** A copy as float32: exact for f32, f16 and bf16; i32 and u32 round beyond 2^24. */
 export function toFloat32<D extends DType>(dtype: D, values: ArrayOfDType[D]): Float32Array<ArrayBuffer> {
   return dtype === "bf16" ? decodeBf16(values) : new Float32Array(values);
-}
-
-/** The value of a number after it is stored as `dtype` and read back. */
-export function roundTo(dtype: FloatDType, value: number): number {
-  switch (dtype) {
-    case "f32":
-      return Math.fround(value);
-    case "f16":
-      return Math.f16round(value);
-    case "bf16":
-      return decodeBf16Value(encodeBf16Value(value));
-  }
 }

@@ -10,10 +10,10 @@ import { exponential } from "../../lib/model/sampling/exponential.ts";
 import { readModelSampling } from "../../lib/model/sampling/generation-config.ts";
 import { anySeed, philox, uniformAt } from "../../lib/model/sampling/philox.ts";
 import { Sampler } from "../../lib/model/sampling/sampler.ts";
-import { samplingOptions } from "../../lib/model/sampling/sampling-schemas.ts";
+import { generateOptions } from "../../lib/model/session/session-schemas.ts";
 import { greedy, settingsOf } from "../../lib/model/sampling/settings.ts";
 import type { SamplingSettings } from "../../lib/model/sampling/settings.ts";
-import { cutOfSorted, weightOfTopP } from "../../lib/model/sampling/top-p.ts";
+import { weightOfTopP } from "../../lib/model/sampling/top-p.ts";
 import { Random } from "../support/random.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "gated-delta-sampling-"));
@@ -126,8 +126,14 @@ describe("the choice", () => {
           for (let j = i === 0 ? 0 : all[i - 1]!; j < n; j++) sum += sorted[j]!;
           return sum / total;
         });
+        /** By the definition: the weights from the largest down until they reach p of the sum; of equal ones, the first. */
+        const plainCut = (topP: number) => {
+          let reached = 0;
+          const last = sorted.findIndex((weight) => (reached += weight) >= topP * total);
+          return { weight: sorted[last]!, equal: last + 1 - sorted.indexOf(sorted[last]!) };
+        };
         for (const topP of [0.999999, 0.95, 0.9, 0.5, 0.1, 1e-9, ...exact]) {
-          if (topP < 1) expect([name, count, topP, weightOfTopP(weights, topP)]).toEqual([name, count, topP, cutOfSorted(weights, topP, total)]);
+          if (topP < 1) expect([name, count, topP, weightOfTopP(weights, topP)]).toEqual([name, count, topP, plainCut(topP)]);
         }
       }
     }
@@ -188,9 +194,9 @@ describe("options", () => {
       [{ repetitionPenalty: 0 }, "repetitionPenalty"], [{ seed: -1 }, "seed"], [{ seed: 2 ** 53 }, "seed"], [{ sampling: "file" }, "sampling"], [{ top_k: 1 }, "top_k"],
     ];
     for (const [value, argument] of wrong) {
-      expect(() => checkOptions(samplingOptions, "generate", value)).toThrow(argument);
+      expect(() => checkOptions(generateOptions, "generate", value)).toThrow(argument);
     }
-    expect(checkOptions(samplingOptions, "generate", {})).toEqual({});
+    expect(settingsOf(checkOptions(generateOptions, "generate", {}), {})).toEqual(greedy);
   });
 
   test("the model's values apply where they are asked for, and where nothing is said", () => {

@@ -1,11 +1,10 @@
 /** Chat templates as transformers renders them: its own texts of random conversations and of expressions, recorded in chat-recorded.json. */
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, setSystemTime, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ChatTemplate } from "../../lib/model/text/chat-template.ts";
 import type { ChatMessage } from "../../lib/model/text/chat-template.ts";
-import { formatTime } from "../../lib/model/text/jinja/globals.ts";
 import recorded from "./chat-recorded.json";
 
 const folder = mkdtempSync(join(tmpdir(), "gated-delta-recorded-"));
@@ -74,7 +73,8 @@ describe("values as Python writes them", () => {
   });
 
   test("dates in the C locale", () => {
-    const now = new Date(2026, 6, 4, 15, 8, 9);
-    expect(formatTime(now, "%Y-%m-%d %d %B %b %y %A %a %H:%M:%S %I %p %-d %e %F %T %% %q")).toBe("2026-07-04 04 July Jul 26 Saturday Sat 15:08:09 03 PM 4  4 2026-07-04 15:08:09 % %q");
+    setSystemTime(new Date(2026, 6, 4, 15, 8, 9));
+    using _ = { [Symbol.dispose]: () => setSystemTime() };
+    expect(rendered("{{ strftime_now('%Y-%m-%d %d %B %b %y %A %a %H:%M:%S %I %p %-d %e %F %T %% %q') }}")).toBe("2026-07-04 04 July Jul 26 Saturday Sat 15:08:09 03 PM 4  4 2026-07-04 15:08:09 % %q");
   });
 });

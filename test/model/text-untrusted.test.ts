@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { FileError, UnsupportedError } from "../../lib/errors.ts";
-import { knownExpressions } from "../../lib/model/text/expressions.ts";
+import { knownExpressions } from "../../lib/model/text/known-expressions.ts";
 import { ModelText } from "../../lib/model/text/model-text.ts";
 import type { ChatMessage, ChatOptions } from "../../lib/model/text/chat-template.ts";
 import { Device } from "../../lib/index.ts";

@@ -3,7 +3,7 @@ import type { Device } from "../../lib/index.ts";
 import { asPointer } from "../../lib/native/handle.ts";
 import { constants } from "../../lib/native/layout.ts";
 import { check } from "../../lib/native/status.ts";
-import { native } from "../../lib/tensor/device-handle.ts";
+import { native } from "../../lib/device/device-handle.ts";
 import { testLibrary } from "./test-library.ts";
 
 const stages = {

@@ -7,7 +7,7 @@ import type { HashEnd, HashTask } from "./hash-chunks.ts";
 import type { StoredFile, StoredTensor } from "./stored-tensors.ts";
 
 /** Each tensor is cut into chunks of so many bytes, the last one shorter. */
-export const chunkBytes = 2 ** 20;
+const chunkBytes = 2 ** 20;
 
 /** Two reach 3 GB/s where the processor has instructions for SHA-256, more than most disks; the other cores are the model's. */
 const mostWorkers = 2;

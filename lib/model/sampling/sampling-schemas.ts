@@ -1,6 +1,5 @@
 /** The schemas of sampling options and of `generation_config.json`. */
-import { lazily, options } from "../../arguments/schemas.ts";
-import type { SamplingOptions } from "./settings.ts";
+import { lazily } from "../../arguments/schemas.ts";
 
 const limits = lazily(({ z, integer }) => {
   /** A number within limits, which are themselves allowed unless `above`. */
@@ -18,7 +17,7 @@ const limits = lazily(({ z, integer }) => {
   };
 });
 
-/** The members of {@link samplingOptions}. */
+/** {@link SamplingOptions}, as a part of a generation's. */
 export const samplingShape = lazily(({ choice, integer }) => {
   const { temperature, topK, topP, minP, repetitionPenalty } = limits();
   return {
@@ -31,9 +30,6 @@ export const samplingShape = lazily(({ choice, integer }) => {
     sampling: choice("model").optional(),
   };
 });
-
-/** {@link SamplingOptions} */
-export const samplingOptions = options<SamplingOptions>()(samplingShape);
 
 /** The values of a `generation_config.json`, each of which it may leave out. */
 export const generationShape = lazily(({ z }) => {

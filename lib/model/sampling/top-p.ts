@@ -39,7 +39,7 @@ export function weightOfTopP(weights: Float64Array, topP: number, memory = new T
  * The definition. Weights that together have less than half of what top-p leaves out need not be sorted: there are at most n
  * of them, each below (1 − p) / 2n of the sum.
  */
-export function cutOfSorted(weights: Float64Array, topP: number, total: number): TopPCut {
+function cutOfSorted(weights: Float64Array, topP: number, total: number): TopPCut {
   const least = (total * (1 - topP)) / (2 * weights.length);
   const sorted = weights.filter((weight) => weight >= least).sort();
   const wanted = topP * total;

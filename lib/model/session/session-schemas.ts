@@ -14,7 +14,7 @@ export const readOptions = options<ReadOptions>()(({ callback, signal }) => ({
 /** {@link GenerateOptions} */
 export const generateOptions = options<GenerateOptions>()(({ z, callback, flag, integer, signal }) => {
   const count = integer(0, 2 ** 31 - 1);
-  const stopText = "a text, not empty, or an array of some";
+  const stopText = "a non-empty text, or an array of them";
   const stop = z.string(stopText).min(1, stopText).refine((text) => text.isWellFormed(), "a well-formed text");
   const draftsText = "a boolean or { tokens?, longest?, shortest?, window? }";
   const count64 = integer(1, 64);

@@ -7,7 +7,7 @@
  * How many nodes of the template are evaluated at most, besides one for each character of the messages; work on lists and
  * strings counts by their lengths. These are about half a second.
  */
-export const largestSteps = 1_000_000;
+const largestSteps = 1_000_000;
 
 /** How many characters may be made, of all strings together, besides {@link charactersPerInput} for each of the messages. */
 const largestCharacters = 8 * 2 ** 20;

@@ -24,7 +24,7 @@ const months = ["January", "February", "March", "April", "May", "June", "July", 
 const days = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /** `datetime.now().strftime(format)` in the C locale. */
-export function formatTime(now: Date, format: string): string {
+function formatTime(now: Date, format: string): string {
   const two = (value: number, fill = "0") => String(value).padStart(2, fill);
   const codes: Readonly<Record<string, () => string>> = {
     Y: () => String(now.getFullYear()).padStart(4, "0"),

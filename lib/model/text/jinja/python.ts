@@ -6,7 +6,7 @@ import { isList, isMap, isText, keysOf, textOf } from "./values.ts";
 import type { NumberValue, Value } from "./values.ts";
 
 /** The shortest digits that give the number back, in Python's form: 1.0, 1e-05, 1e+16. */
-export function floatText(value: number): string {
+function floatText(value: number): string {
   if (Number.isNaN(value)) return "nan";
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   if (Object.is(value, -0)) return "-0.0";
@@ -18,7 +18,7 @@ export function floatText(value: number): string {
   return `${sign}0.${"0".repeat(-exponent - 1)}${mantissa.replace(/[-.]/g, "")}`;
 }
 
-export function numberText({ type, value }: NumberValue): string {
+function numberText({ type, value }: NumberValue): string {
   return type === "FloatValue" ? floatText(Number(value)) : String(value);
 }
 
@@ -29,7 +29,7 @@ export function str(value: Value, budget: Budget): Text {
 }
 
 /** `repr(value)` */
-export function repr(value: Value, budget: Budget): Text {
+function repr(value: Value, budget: Budget): Text {
   budget.step();
   switch (value.type) {
     case "StringValue":

@@ -187,7 +187,7 @@ const found =
   };
 
 /** By name; the arguments that may be given by name too are those of Python. */
-export const stringMethods: Readonly<Record<string, Method>> = {
+const stringMethods: Readonly<Record<string, Method>> = {
   strip: (subject, args) => text(strip(subject, args.optionalString("chars"))),
   lstrip: (subject, args) => text(strip(subject, args.optionalString("chars"), "left")),
   rstrip: (subject, args) => text(strip(subject, args.optionalString("chars"), "right")),

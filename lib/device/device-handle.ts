@@ -1,5 +1,5 @@
 /** A device's internals for other modules of this package. Not exported from the package. */
-import type { Device } from "../device/device.ts";
+import type { Device } from "./device.ts";
 import { GatedDeltaError, describe } from "../errors.ts";
 
 /** A device's native handle; reading it throws once the device is closed. */

@@ -1,17 +1,17 @@
 /** Tensors over memory that JavaScript already has. */
-import { asDType, dtypes } from "./dtype.ts";
-import type { DType } from "./dtype.ts";
-import type { Device } from "../device/device.ts";
+import { asDType, dtypes } from "../tensor/dtype.ts";
+import type { DType } from "../tensor/dtype.ts";
+import type { Device } from "./device.ts";
 import { DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { native } from "./device-handle.ts";
 import { invalid } from "../arguments/checks.ts";
 import { membersOf } from "../arguments/members.ts";
 import { reading } from "../arguments/reading.ts";
-import { asAddress, asShape, bytesOf, elementsWithin } from "./shape.ts";
-import { borrowPointer, borrowStorage, storageBehind } from "./storage.ts";
-import { contiguousStrides } from "./strides.ts";
-import { makeTensor } from "./tensor.ts";
-import type { Tensor } from "./tensor.ts";
+import { asAddress, asShape, bytesOf, elementsWithin } from "../tensor/shape.ts";
+import { borrowPointer, borrowStorage, storageBehind } from "../tensor/storage.ts";
+import { contiguousStrides } from "../tensor/strides.ts";
+import { makeTensor } from "../tensor/tensor.ts";
+import type { Tensor } from "../tensor/tensor.ts";
 
 /**
  * Implements {@link Device.wrap} and {@link Device.unsafeWrap}.

@@ -2,14 +2,10 @@ import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
 import { checkOptions } from "../arguments/options.ts";
 import type { Device } from "../device/device.ts";
-import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
-import { StatePool } from "../states/state-pool.ts";
+import { DisposedError } from "../errors.ts";
 import { asDevice } from "../device/device-handle.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
-import { DraftMemory } from "../states/draft-memory.ts";
 import { expectRunnable, readBatch } from "./batch.ts";
-import type { Entry } from "./batch.ts";
-import { ModelIdentity } from "./identity/model-identity.ts";
 import { importSchemas } from "./import-schemas.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
@@ -17,14 +13,9 @@ import type { ModelConfig } from "./model-config.ts";
 import type { BatchEntry, IdentityOptions, LoadModelOptions } from "./model-options.ts";
 import { identityOptions, loadModelOptions } from "./model-schemas.ts";
 import type { CheckedLoadOptions } from "./model-schemas.ts";
+import { ModelCore } from "./model-core.ts";
 import { rememberMemory } from "./model-memory.ts";
-import { freeMemory, planMemory } from "./memory-plan.ts";
-import { PagePool } from "./page-pool.ts";
-import { PendingRuns } from "./pending-runs.ts";
-import { verificationOf } from "./run-result.ts";
 import type { RunResult } from "./run-result.ts";
-import { RunTurns } from "./run-turns.ts";
-import { Runner } from "./runner.ts";
 import { readModelSampling } from "./sampling/generation-config.ts";
 import type { SamplingSettings } from "./sampling/settings.ts";
 import { makeSequence, noState } from "./sequence.ts";
@@ -35,7 +26,6 @@ import { Scheduler } from "./session/scheduler.ts";
 import { makeSession } from "./session/session.ts";
 import type { Session } from "./session/session.ts";
 import type { SessionOptions } from "./session/session-options.ts";
-import { expectStatesFit } from "./state-limit.ts";
 import { ModelText } from "./text/model-text.ts";
 
 /**
@@ -65,64 +55,23 @@ export class LanguageModel implements Disposable {
   readonly text: ModelText;
   readonly #scheduler: Scheduler;
   #sampling: Partial<SamplingSettings> | undefined;
-  readonly #loaded: LoadedModel;
-  readonly #identity: ModelIdentity;
-  readonly #pool: StatePool;
-  readonly #pages: PagePool;
-  readonly #records: DraftMemory;
-  readonly #runner: Runner;
-  readonly #pending: PendingRuns;
-  readonly #turns = new RunTurns();
-  /** Whether a call of {@link run} whose results are wanted is under way. */
-  #ownRun = false;
-  #disposed = false;
+  readonly #core: ModelCore;
 
   private constructor(by: Maker, device: Device, loaded: LoadedModel, options: CheckedLoadOptions) {
     const op = "LanguageModel.load";
     expectMaker(by, "LanguageModel", "LanguageModel.load(…)");
-    const { dtype, batchTokens, promptTokens, draftTokens, swap } = options;
-    const { config, weights, skipped } = loaded;
-    using made = new DisposableStack();
-    made.use(weights);
-    const { states: { slots, dtype: stateDtype }, pages: { count, tokens, dtype: pageDtype } } = planMemory(op, config, options, freeMemory());
-    const layers = config.layers.filter((type) => type === "gatedDelta").length;
-    if (layers === 0) {
-      throw new UnsupportedError({ op, argument: "folder", expected: "a model with Gated DeltaNet layers", received: "one without" });
-    }
-    const { keyHeads, valueHeads, keyDim, valueDim, convWidth } = config.mixer;
-    const stateShape = { layers, keyHeads, valueHeads, keyDim, valueDim, convWidth };
-    expectStatesFit(op, slotsArgument(options), slots, config.mixer, { state: stateDtype, conv: dtype });
-    this.#pool = made.use(StatePool.create(device, { slots, ...stateShape, stateDtype, convDtype: dtype }));
-    const attentionLayers = config.layers.length - layers;
-    const { kvHeads, headDim } = config.attention;
-    // Without attention a sequence has no keys: one page that never ends, of which there are as many as sequences.
-    const shape = attentionLayers > 0 ? { count, tokens } : { count: slots, tokens: 2 ** 31 };
-    this.#pages = made.use(new PagePool(op, device, { layers: attentionLayers, ...shape, kvHeads, headDim, dtype: pageDtype }));
-    const perKey = config.mixer.gateDims === "key";
-    this.#records = made.use(new DraftMemory(this.#pool, { rows: draftTokens, dtype, perKey }));
-    this.#pending = new PendingRuns(device);
-    const committed = (): void => this.#pending.follow();
-    const memory = { pool: this.#pool, pages: this.#pages, records: this.#records };
-    this.#runner = made.use(new Runner({ device, config, weights, ...memory, committed, dtype, batchTokens }));
-    this.#loaded = loaded;
-    this.#identity = new ModelIdentity(config, loaded.stored);
+    this.#core = new ModelCore(op, device, loaded, options);
+    const { dtype, batchTokens, promptTokens } = options;
+    const { pool, pages } = this.#core;
     this.device = device;
-    this.config = config;
+    this.config = loaded.config;
     this.dtype = dtype;
-    this.pageTokens = tokens;
-    this.skipped = skipped;
-    this.text = new ModelText(loaded.folder, config);
-    made.move();
-    rememberMemory(this, {
-      ...memory,
-      weights,
-      identity: this.#identity,
-      idle: () => this.#pending.over(),
-      turns: this.#turns,
-      run: (op, entries) => this.#run(op, entries),
-    });
-    const whole = slots * this.#pool.slotBytes + (attentionLayers > 0 ? count * this.#pages.pageBytes : 0);
-    this.#scheduler = new Scheduler(this, { promptTokens, batchTokens, swap: swap ?? whole });
+    this.pageTokens = pages.ledger.pageTokens;
+    this.skipped = loaded.skipped;
+    this.text = new ModelText(loaded.folder, loaded.config);
+    rememberMemory(this, this.#core);
+    const { swap = pool.capacity * pool.slotBytes + this.pages * pages.pageBytes } = options;
+    this.#scheduler = new Scheduler(this, { promptTokens, batchTokens, swap });
     Object.freeze(this);
   }
 
@@ -147,37 +96,37 @@ export class LanguageModel implements Disposable {
 
   /** How many sequences there can be. */
   get states(): number {
-    return this.#pool.capacity;
+    return this.#core.pool.capacity;
   }
 
   /** How many sequences and forks there can be beside those that are there. */
   get freeStates(): number {
-    return this.#pool.free;
+    return this.#core.pool.free;
   }
 
   /** How many pages there are; 0 for a model without attention layers. */
   get pages(): number {
-    return this.#pages.layers.length > 0 ? this.#pages.ledger.capacity : 0;
+    return this.#core.pages.layers.length > 0 ? this.#core.pages.ledger.capacity : 0;
   }
 
   /** How many pages hold nothing. */
   get freePages(): number {
-    return this.#pages.layers.length > 0 ? this.#pages.ledger.free : 0;
+    return this.#core.pages.layers.length > 0 ? this.#core.pages.ledger.free : 0;
   }
 
   /** Bytes of one sequence's states. */
   get stateBytes(): number {
-    return this.#pool.slotBytes;
+    return this.#core.pool.slotBytes;
   }
 
   /** Bytes of one page in all layers. */
   get pageBytes(): number {
-    return this.#pages.pageBytes;
+    return this.#core.pages.pageBytes;
   }
 
   /** Whether it was disposed. */
   get disposed(): boolean {
-    return this.#disposed;
+    return this.#core.disposed;
   }
 
   /**
@@ -189,10 +138,10 @@ export class LanguageModel implements Disposable {
     const op = "model.sequence";
     this.#alive(op);
     this.#scheduler.room.callersState();
-    const { free, capacity } = this.#pool;
+    const { free, capacity } = this.#core.pool;
     if (free === 0) throw noState(op, capacity);
-    const { ledger } = this.#pages;
-    return makeSequence({ model: this, ledger, handle: this.#pool.allocate(), list: ledger.create(), lost: undefined, verification: undefined });
+    const { ledger } = this.#core.pages;
+    return makeSequence({ model: this, ledger, handle: this.#core.pool.allocate(), list: ledger.create(), lost: undefined, verification: undefined });
   }
 
   /**
@@ -245,12 +194,12 @@ export class LanguageModel implements Disposable {
     const op = "model.identity";
     this.#alive(op);
     const { signal } = checkOptions(identityOptions, op, options);
-    return await this.#identity.get(op, signal);
+    return await this.#core.identity.get(op, signal);
   }
 
   /** Whether a run whose logits or hidden states are wanted is pending. */
   get running(): boolean {
-    return this.#pending.withResults;
+    return this.#core.running;
   }
 
   /**
@@ -279,70 +228,21 @@ export class LanguageModel implements Disposable {
     const entries = readBatch(op, batch, limits);
     this.#alive(op); // reading the batch can run code of the caller's
     expectRunnable(op, entries, limits);
-    if (this.#ownRun) {
-      const message = "the previous run's results are still in use: await it first";
-      throw new GatedDeltaError("state", { op, message });
-    }
     if (entries.length === 0) return [];
-    const withResults = entries.some(({ logits, hidden }) => logits !== "none" || hidden !== "none");
-    const turns = this.#turns;
-    this.#ownRun = withResults;
-    try {
-      if (turns.taken) await turns.take();
-      else void turns.take();
-      // A run of which nothing is wanted has its turn until it is committed.
-      let given = false;
-      try {
-        this.#alive(op);
-        expectRunnable(op, entries, limits);
-        const { ledger } = this.#pages;
-        this.#scheduler.room.callersPages(ledger.needed(entries.map(({ parts }) => parts.list), entries.map(({ tokens }) => tokens.length)));
-        const results = this.#runner.run(op, entries);
-        if (!withResults) {
-          given = true;
-          turns.give();
-        }
-        await this.#pending.wait(entries);
-        return results;
-      } finally {
-        if (!given) turns.give();
-      }
-    } finally {
-      if (withResults) this.#ownRun = false;
-    }
-  }
-
-  /** A run in a turn of the caller's. */
-  async #run(op: string, entries: readonly Entry[]): Promise<RunResult[]> {
-    this.#alive(op);
-    const results = this.#runner.run(op, entries);
-    try {
-      await this.#pending.wait(entries);
-    } catch (error) {
-      for (const result of results) verificationOf(result)?.leave();
-      throw error;
-    }
-    return results;
+    return await this.#core.runInTurn(op, entries, () => {
+      this.#alive(op);
+      expectRunnable(op, entries, limits);
+      const { ledger } = this.#core.pages;
+      this.#scheduler.room.callersPages(ledger.needed(entries.map(({ parts }) => parts.list), entries.map(({ tokens }) => tokens.length)));
+    });
   }
 
   /** Frees weights, states and pages as soon as no pending work needs them. Its sequences end too. */
   [Symbol.dispose](): void {
-    if (this.#disposed) return;
-    this.#disposed = true;
-    this.#identity[Symbol.dispose]();
-    this.#runner[Symbol.dispose]();
-    this.#records[Symbol.dispose]();
-    this.#pages[Symbol.dispose]();
-    this.#pool[Symbol.dispose]();
-    this.#loaded.weights[Symbol.dispose]();
+    this.#core[Symbol.dispose]();
   }
 
   #alive(op: string): void {
-    if (this.#disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
+    if (this.#core.disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
   }
-}
-
-/** Which option says how many states there are. */
-function slotsArgument({ sessions, states }: LoadModelOptions): string {
-  return sessions !== undefined ? "sessions" : typeof states === "object" ? "states.slots" : "states";
 }

@@ -117,8 +117,7 @@ export function beginSequenceFrom(model: LanguageModel, snapshot: SequenceSnapsh
 }
 
 async function fill(sequence: Sequence, snapshot: SequenceSnapshot): Promise<boolean> {
-  const { idle } = memoryOf(sequence.model);
-  await idle(); // pending work may still use pages and slots that were given back
+  await memoryOf(sequence.model).idle(); // pending work may still use pages and slots that were given back
   const turn = turns();
   try {
     for (const copy of copiesInto(sequence, snapshot)) {

@@ -1,0 +1,145 @@
+/**
+ * A model as far as it knows no sessions: weights, the memory of states, keys and values, and runs over them. It is what
+ * {@link memoryOf} gives of a {@link LanguageModel}, which adds sessions.
+ */
+import type { Device } from "../device/device.ts";
+import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
+import { DraftMemory } from "../states/draft-memory.ts";
+import { StatePool } from "../states/state-pool.ts";
+import type { Entry } from "./batch.ts";
+import { ModelIdentity } from "./identity/model-identity.ts";
+import type { LoadedModel } from "./load-weights.ts";
+import { freeMemory, planMemory } from "./memory-plan.ts";
+import type { LoadModelOptions } from "./model-options.ts";
+import type { CheckedLoadOptions } from "./model-schemas.ts";
+import type { ModelWeights } from "./model-weights.ts";
+import { PagePool } from "./page-pool.ts";
+import { PendingRuns } from "./pending-runs.ts";
+import { verificationOf } from "./run-result.ts";
+import type { RunResult } from "./run-result.ts";
+import { RunTurns } from "./run-turns.ts";
+import { Runner } from "./runner.ts";
+import { expectStatesFit } from "./state-limit.ts";
+
+export class ModelCore implements Disposable {
+  readonly pool: StatePool;
+  readonly pages: PagePool;
+  /** For the records of guesses that are verified. */
+  readonly records: DraftMemory;
+  readonly weights: ModelWeights;
+  readonly identity: ModelIdentity;
+  /** Whose turn it is to run. */
+  readonly turns = new RunTurns();
+  readonly #runner: Runner;
+  readonly #pending: PendingRuns;
+  /** Whether a call of {@link runInTurn} whose results are wanted is under way. */
+  #inTurn = false;
+  #disposed = false;
+
+  /** @throws where there is no memory for it; the weights are disposed then. */
+  constructor(op: string, device: Device, { config, weights, stored }: LoadedModel, options: CheckedLoadOptions) {
+    const { dtype, batchTokens, draftTokens } = options;
+    using made = new DisposableStack();
+    made.use(weights);
+    const { states: { slots, dtype: stateDtype }, pages: { count, tokens, dtype: pageDtype } } = planMemory(op, config, options, freeMemory());
+    const layers = config.layers.filter((type) => type === "gatedDelta").length;
+    if (layers === 0) {
+      throw new UnsupportedError({ op, argument: "folder", expected: "a model with Gated DeltaNet layers", received: "one without" });
+    }
+    const { keyHeads, valueHeads, keyDim, valueDim, convWidth } = config.mixer;
+    const stateShape = { layers, keyHeads, valueHeads, keyDim, valueDim, convWidth };
+    expectStatesFit(op, slotsArgument(options), slots, config.mixer, { state: stateDtype, conv: dtype });
+    this.pool = made.use(StatePool.create(device, { slots, ...stateShape, stateDtype, convDtype: dtype }));
+    const attentionLayers = config.layers.length - layers;
+    const { kvHeads, headDim } = config.attention;
+    // Without attention a sequence has no keys: one page that never ends, of which there are as many as sequences.
+    const shape = attentionLayers > 0 ? { count, tokens } : { count: slots, tokens: 2 ** 31 };
+    this.pages = made.use(new PagePool(op, device, { layers: attentionLayers, ...shape, kvHeads, headDim, dtype: pageDtype }));
+    this.records = made.use(new DraftMemory(this.pool, { rows: draftTokens, dtype, perKey: config.mixer.gateDims === "key" }));
+    this.#pending = new PendingRuns(device);
+    const committed = (): void => this.#pending.follow();
+    const memory = { pool: this.pool, pages: this.pages, records: this.records };
+    this.#runner = made.use(new Runner({ device, config, weights, ...memory, committed, dtype, batchTokens }));
+    this.weights = weights;
+    this.identity = new ModelIdentity(config, stored);
+    made.move();
+    Object.freeze(this);
+  }
+
+  get disposed(): boolean {
+    return this.#disposed;
+  }
+
+  /** Whether a run whose results are wanted is pending. */
+  get running(): boolean {
+    return this.#pending.withResults;
+  }
+
+  /** Settles when the runs are over that are pending now. */
+  idle(): Promise<void> {
+    return this.#pending.over();
+  }
+
+  /**
+   * What `model.run` does with entries that were checked, in a turn of the caller's. They may have guesses:
+   * {@link verificationOf} of their results ends the verification. Where records or pages are short fewer guesses are verified,
+   * or none. A run that fails leaves the sequences that verify as they were.
+   */
+  async run(op: string, entries: readonly Entry[]): Promise<RunResult[]> {
+    if (this.#disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
+    const results = this.#runner.run(op, entries);
+    try {
+      await this.#pending.wait(entries);
+    } catch (error) {
+      for (const result of results) verificationOf(result)?.leave();
+      throw error;
+    }
+    return results;
+  }
+
+  /**
+   * Takes a turn and runs entries without guesses. A run of which nothing is wanted has its turn until it is committed.
+   *
+   * @param ready called when the turn has come, right before the run; what it throws ends it.
+   * @throws {GatedDeltaError} of code `state` while another call whose results are wanted is under way.
+   */
+  async runInTurn(op: string, entries: readonly Entry[], ready: () => void): Promise<RunResult[]> {
+    if (this.#inTurn) {
+      const message = "the previous run's results are still in use: await it first";
+      throw new GatedDeltaError("state", { op, message });
+    }
+    const withResults = entries.some(({ logits, hidden }) => logits !== "none" || hidden !== "none");
+    this.#inTurn = withResults;
+    try {
+      if (this.turns.taken) await this.turns.take();
+      else void this.turns.take();
+      let results;
+      try {
+        ready();
+        results = this.run(op, entries);
+        if (withResults) await results;
+      } finally {
+        this.turns.give();
+      }
+      return await results;
+    } finally {
+      if (withResults) this.#inTurn = false;
+    }
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.identity[Symbol.dispose]();
+    this.#runner[Symbol.dispose]();
+    this.records[Symbol.dispose]();
+    this.pages[Symbol.dispose]();
+    this.pool[Symbol.dispose]();
+    this.weights[Symbol.dispose]();
+  }
+}
+
+/** Which option says how many states there are. */
+function slotsArgument({ sessions, states }: LoadModelOptions): string {
+  return sessions !== undefined ? "sessions" : typeof states === "object" ? "states.slots" : "states";
+}

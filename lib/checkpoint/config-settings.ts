@@ -20,7 +20,7 @@ const ofExperts = { harmless: "about experts, which a model without any does not
 const ofPictures = { harmless: "about pictures and videos, which text has none of" } as const;
 const silu = { only: ["silu", "swish"], why: "the kernels have one activation" } as const;
 /** Of other architectures: neither program reads them for these, so a configuration that has them means another model. */
-const ofOthers = (...values: readonly unknown[]) => ({ only: values, why: "a step of other architectures, which is not computed" }) as const;
+export const ofOthers = (...values: readonly unknown[]) => ({ only: values, why: "a step of other architectures, which is not computed" }) as const;
 
 const headSizes: Settings = {
   hidden_size: "computed",
@@ -96,7 +96,7 @@ export const mixerSettings = {
   },
 } as const satisfies Record<string, Settings>;
 
-/** The settings of a dense Qwen3.5 text model, besides its mixers'. */
+/** Settings of whole text models that all families treat in the same way. */
 export const modelSettings: Settings = {
   ...headSizes,
   model_type: "computed",
@@ -104,7 +104,6 @@ export const modelSettings: Settings = {
   intermediate_size: "computed",
   vocab_size: "computed",
   rms_norm_eps: "computed",
-  full_attention_interval: "computed",
   num_attention_heads: "computed",
   num_key_value_heads: "computed",
   head_dim: "computed",
@@ -112,16 +111,12 @@ export const modelSettings: Settings = {
   tie_word_embeddings: "computed",
   eos_token_id: "computed",
   rope_parameters: "computed",
-  rope_scaling: "computed",
   rope_theta: "computed",
-  partial_rotary_factor: "computed",
   quantization: "computed",
   quantization_config: "computed",
   num_experts: "computed",
   hidden_act: silu,
   attention_bias: { only: [false], why: "the projections of attention have no biases" },
-  attn_output_gate: { only: [true], why: "attention's output has a gate" },
-  output_gate_type: { harmless: "transformers' Qwen3.5 has SiLU whatever is said" },
   is_causal: { only: [true], why: "a token sees those before it alone" },
   mlp_bias: ofOthers(false),
   use_sliding_window: ofOthers(false),

@@ -65,15 +65,23 @@ export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): num
  * BoundsError for a layer that the model does not have; UnsupportedError for an activation that has no kernel.
  */
 export function parseLayerConfig(source: unknown, layer: number, place: ConfigPlace): LayerConfig {
+  const { config, layers, typeOf } = parseMixers(source, place);
+  checkLayer(layer, layers, typeOf(layer), place);
+  return config;
+}
+
+/**
+ * Reads a parsed `config.json` for all layers: their mixers, and which layers have one.
+ *
+ * @throws as {@link parseLayerConfig}.
+ */
+export function parseMixers(source: unknown, place: ConfigPlace): ConfigOf {
   const root = textConfigOf(source);
   if (!isRecord(root)) throw configError(place, "", "the configuration of a Gated DeltaNet model, an object", describe(root));
   const types = modelTypes(source);
   const kda = types.map(kdaArchitecture).find((found) => found !== undefined);
-  const { config, layers, typeOf } = kda !== undefined ? parseKda(kda, root, place)
-    : types.some((type) => type === "olmo_hybrid") ? parseOlmo(root, place)
-    : parseQwen(root, types, place);
-  checkLayer(layer, layers, typeOf(layer), place);
-  return config;
+  if (kda !== undefined) return parseKda(kda, root, place);
+  return types.includes("olmo_hybrid") ? parseOlmo(root, place) : parseQwen(root, types, place);
 }
 
 /** The part of a configuration that is about the language model. */
@@ -100,7 +108,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
   // transformers' Qwen3.5 has no such option: its gate is SiLU whatever a configuration says.
   const gate = types.some((type) => /^qwen3_5/.test(type)) ? "silu" : data.output_gate_type ?? "silu";
   if (!isSilu(gate) && gate !== "sigmoid") throw unsupportedValue(place, "output_gate_type", '"silu", "swish" or "sigmoid"', gate);
-  const interval = data.full_attention_interval;
+  const interval = data.full_attention_interval ?? 4;
   return {
     config: {
       ...headsOf(data, place),
@@ -112,7 +120,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
     layers: data.layer_types?.length ?? data.num_hidden_layers ?? undefined,
     typeOf: (layer) => data.layer_types
       ? data.layer_types[layer]
-      : typeof interval === "number" && (layer + 1) % interval === 0 ? "full_attention" : "linear_attention",
+      : (layer + 1) % interval === 0 ? "full_attention" : "linear_attention",
   };
 }
 

@@ -1,4 +1,4 @@
-/** Memory for what lies between a model's ops: made once, for as many tokens as go through the layers at a time. */
+/** Memory between a model's ops: made once, for as many tokens as go through the layers at a time. */
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
@@ -8,23 +8,23 @@ import type { ModelConfig } from "./model-config.ts";
 export interface ActivationViews {
   /** `[tokens, hidden]`: the residual stream. */
   readonly hidden: Tensor;
-  /** `[tokens, hidden]`: what a layer's parts read. */
+  /** `[tokens, hidden]`: input of a layer's parts, or their output after its norm. */
   readonly normed: Tensor;
-  /** `[tokens, hidden]`: rows that were picked out of the others. */
-  readonly picked: Tensor;
-  /** `[tokens, heads · 2 · headDim]`: each head's query, then its output gate; the next two are views of it. */
-  readonly queryGate: Tensor;
-  /** `[tokens, heads, headDim]`. */
+  /** `[tokens, hidden]`: output of a layer's parts before its norm; after the layers, rows that were picked out of the others. */
+  readonly spare: Tensor;
+  /** `[tokens, heads · headDim]`, or `[tokens, heads · 2 · headDim]` with each head's output gate after its query. */
   readonly query: Tensor;
-  /** `[tokens, heads, headDim]`. */
-  readonly outputGate: Tensor;
+  /** `[tokens, heads, headDim]`: the queries of it. */
+  readonly queryHeads: Tensor;
+  /** `[tokens, heads, headDim]`: the gates of it, where attention is gated. */
+  readonly outputGate: Tensor | undefined;
   /** `[tokens, kvHeads · headDim]`, and the same as heads. */
   readonly key: Tensor;
   readonly keyHeads: Tensor;
   /** `[tokens, kvHeads · headDim]`, and the same as heads. */
   readonly value: Tensor;
   readonly valueHeads: Tensor;
-  /** `[tokens, heads · headDim]`, and the same as heads: what attention gives. */
+  /** `[tokens, heads · headDim]`, and the same as heads: the output of attention. */
   readonly attended: Tensor;
   readonly attendedHeads: Tensor;
   /** `[tokens, intermediate]`: the MLP's gate, then its product with `up`. */
@@ -36,7 +36,7 @@ export interface ActivationViews {
 /** How many sets of views are kept: prompts' lengths rarely repeat, a batch's number of sequences often does. */
 const mostViews = 8;
 
-type Part = "hidden" | "normed" | "picked" | "queryGate" | "key" | "value" | "attended" | "gate" | "up";
+type Part = "hidden" | "normed" | "spare" | "query" | "key" | "value" | "attended" | "gate" | "up";
 
 export class Activations implements Disposable {
   readonly #config: ModelConfig;
@@ -47,7 +47,7 @@ export class Activations implements Disposable {
   constructor(device: Device, config: ModelConfig, dtype: FloatDType, tokens: number) {
     const { hiddenSize, intermediateSize, layers, attention } = config;
     // A model without attention layers has no use for their memory.
-    const { heads, kvHeads, headDim } = layers.includes("attention") ? attention : { heads: 0, kvHeads: 0, headDim: 0 };
+    const { heads, kvHeads, headDim, gated } = layers.includes("attention") ? attention : { heads: 0, kvHeads: 0, headDim: 0, gated: false };
     const made: Tensor[] = [];
     const make = (width: number): Tensor => {
       const tensor: Tensor = device.tensor(dtype, [tokens, width]);
@@ -59,8 +59,8 @@ export class Activations implements Disposable {
       this.#memory = {
         hidden: make(hiddenSize),
         normed: make(hiddenSize),
-        picked: make(hiddenSize),
-        queryGate: make(2 * heads * headDim),
+        spare: make(hiddenSize),
+        query: make((gated ? 2 : 1) * heads * headDim),
         key: make(kvHeads * headDim),
         value: make(kvHeads * headDim),
         attended: make(heads * headDim),
@@ -91,20 +91,20 @@ export class Activations implements Disposable {
 
   #makeViews(tokens: number): ActivationViews {
     const rows = (part: Part): Tensor => this.#memory[part].slice(0, tokens);
-    const { heads, kvHeads, headDim } = this.#config.attention;
-    const [queryGate, key, value, attended] = [rows("queryGate"), rows("key"), rows("value"), rows("attended")];
+    const { heads, kvHeads, headDim, gated } = this.#config.attention;
+    const [query, key, value, attended] = [rows("query"), rows("key"), rows("value"), rows("attended")];
     const has = this.#config.layers.includes("attention");
     const asHeads = (tensor: Tensor, count: number): Tensor => (has ? tensor.reshape([tokens, count, headDim]) : tensor);
     // A head's query and output gate lie side by side.
-    const part = (offset: number): Tensor =>
-      has ? queryGate.view({ offset, shape: [tokens, heads, headDim], strides: [2 * heads * headDim, 2 * headDim, 1] }) : queryGate;
+    const half = (offset: number): Tensor => query.view({ offset, shape: [tokens, heads, headDim], strides: [2 * heads * headDim, 2 * headDim, 1] });
+    const split = has && gated;
     return {
       hidden: rows("hidden"),
       normed: rows("normed"),
-      picked: rows("picked"),
-      queryGate,
-      query: part(0),
-      outputGate: part(headDim),
+      spare: rows("spare"),
+      query,
+      queryHeads: split ? half(0) : asHeads(query, heads),
+      outputGate: split ? half(headDim) : undefined,
       key,
       keyHeads: asHeads(key, kvHeads),
       value,

@@ -15,4 +15,6 @@ export async function importSchemas(): Promise<void> {
   await nextTurn();
   await import("../checkpoint/mixer-schemas.ts");
   await nextTurn();
+  await import("./families/index.ts");
+  await nextTurn();
 }

@@ -8,6 +8,7 @@ import type { Settings } from "../lib/checkpoint/config-settings.ts";
 import { parseLayerConfig } from "../lib/checkpoint/mixer-config.ts";
 import { kdaSchema, olmoSchema, qwenSchema } from "../lib/checkpoint/mixer-schemas.ts";
 import { modelKeys } from "../lib/model/config-schemas.ts";
+import { olmoHybrid } from "../lib/model/families/olmo-hybrid.ts";
 import { qwen35 } from "../lib/model/families/qwen3-5.ts";
 import { parseModelConfig } from "../lib/model/parse-config.ts";
 import { thrownBy } from "./support/devices.ts";
@@ -74,18 +75,23 @@ describe("settings", () => {
     for (const [key] of refused) expect(thrownBy(() => parse(wrapped({ [key]: "zzz" }))).argument).toBe(`config: ${key}`);
   });
 
+  test("of a dense OLMo hybrid model", () => {
+    check(olmoHybrid.settings, golden("models/olmo_hybrid"), parse);
+  });
+
   test("that the parsers read are called computed, or have one value", () => {
     const read = (schema: { readonly shape: object }) => Object.keys(schema.shape);
     const known = (settings: Settings) => Object.keys(settings).flatMap((key) => [key, key.split(".")[0]!]);
     expect(known(modelSettings)).toEqual(expect.arrayContaining([...Object.keys(modelKeys), ...read(qwenSchema)]));
     expect(known(mixerSettings.qwen)).toEqual(expect.arrayContaining(read(qwenSchema)));
     expect(known(mixerSettings.olmo)).toEqual(expect.arrayContaining(read(olmoSchema)));
+    expect(known(olmoHybrid.settings)).toEqual(expect.arrayContaining([...Object.keys(modelKeys), ...read(olmoSchema)]));
     const { kimi, glm, bailing: other } = mixerSettings;
     expect([kimi, glm, other].flatMap(known)).toEqual(expect.arrayContaining(read(kdaSchema)));
   });
 
   test("carry reasons", () => {
-    for (const settings of [modelSettings, rotationSettings, ...Object.values(mixerSettings)] as Settings[]) {
+    for (const settings of [modelSettings, olmoHybrid.settings, rotationSettings, ...Object.values(mixerSettings)] as Settings[]) {
       for (const fate of Object.values(settings)) {
         if (fate !== "computed") expect(("only" in fate ? fate.why : fate.harmless).length).toBeGreaterThan(10);
       }

@@ -3,13 +3,15 @@
 import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
 import type { LayerConfig } from "./mixer-config.ts";
 
-/** What an architecture's configuration says of its mixers. */
+/** The mixers of an architecture's configuration, and which layers have one. */
 export interface ConfigOf {
   readonly config: LayerConfig;
   /** How many layers the model has, where it says. */
   readonly layers: number | undefined;
-  /** What kind of layer one is: `linear_attention` for those with a mixer. */
+  /** The type of a layer: `linear_attention` for those with a mixer. */
   readonly typeOf: (layer: number) => string | undefined;
+  /** Whether these types are transformers' default, so that a checkpoint that has a mixer elsewhere is taken at its word. */
+  readonly assumed?: boolean;
 }
 
 /** Where a configuration came from, and for whom it is read: what errors about it name. */

@@ -58,6 +58,7 @@ export const mixerSettings = {
   },
   olmo: {
     ...headSizes,
+    num_attention_heads: "computed",
     hidden_act: silu,
     linear_allow_neg_eigval: "computed",
     layer_norm_epsilon: { only: [1e-5], why: "transformers' mixer has this epsilon whatever is said; mlx-lm reads it" },

@@ -65,9 +65,9 @@ export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): num
  * BoundsError for a layer that the model does not have; UnsupportedError for an activation that has no kernel.
  */
 export function parseLayerConfig(source: unknown, layer: number, place: ConfigPlace): LayerConfig {
-  const { config, layers, typeOf } = parseMixers(source, place);
-  checkLayer(layer, layers, typeOf(layer), place);
-  return config;
+  const mixers = parseMixers(source, place);
+  checkLayer(layer, mixers, place);
+  return mixers.config;
 }
 
 /**
@@ -121,25 +121,46 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
     typeOf: (layer) => data.layer_types
       ? data.layer_types[layer]
       : (layer + 1) % interval === 0 ? "full_attention" : "linear_attention",
+    assumed: !data.layer_types && typeof data.full_attention_interval !== "number",
   };
 }
 
-/** OLMo hybrid, whose gated norm has an epsilon of its own (transformers, `OlmoHybridGatedDeltaNet`). */
+/** OLMo hybrid, whose gated norm has an epsilon of its own (transformers, `OlmoHybridGatedDeltaNet`, `OlmoHybridConfig`). */
 function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
-  const data = parsed(schemas().olmoSchema, root, place);
+  const { olmoSchema, headDim, headDimText } = schemas();
+  const data = parsed(olmoSchema, root, place);
   refuseSettings(mixerSettings.olmo, root, place);
+  const keyHeads = data.linear_num_key_heads ?? data.num_attention_heads;
+  const valueHeads = data.linear_num_value_heads ?? data.num_attention_heads;
+  if (typeof keyHeads !== "number") throw configError(place, "linear_num_key_heads", "a size, here or as num_attention_heads", "none");
+  if (typeof valueHeads !== "number") throw configError(place, "linear_num_value_heads", "a size, here or as num_attention_heads", "none");
+  const keyDim = data.linear_key_head_dim ?? Math.floor((0.75 * data.hidden_size) / keyHeads);
+  const valueDim = data.linear_value_head_dim ?? 2 * keyDim;
+  for (const [key, dim] of [["linear_key_head_dim", keyDim], ["linear_value_head_dim", valueDim]] as const) {
+    if (!headDim.safeParse(dim).success) throw configError(place, key, `${headDimText}, where it is left out`, `${dim}, which follows from other sizes`);
+  }
+  const sizes = {
+    hidden_size: data.hidden_size,
+    linear_num_key_heads: keyHeads,
+    linear_num_value_heads: valueHeads,
+    linear_key_head_dim: keyDim,
+    linear_value_head_dim: valueDim,
+    linear_conv_kernel_dim: data.linear_conv_kernel_dim ?? 4,
+  };
+  const layers = data.layer_types?.length ?? data.num_hidden_layers ?? undefined;
+  const isLastOfFew = (layer: number) => layers !== undefined && layers < 4 && layer === layers - 1;
   return {
     config: {
-      ...headsOf(data, place),
+      ...headsOf(sizes, place),
       normEps: 1e-5,
       outputGate: "silu",
       betaForm: data.linear_allow_neg_eigval ?? true ? "2-sigmoid" : "sigmoid",
       projections: "separate",
     },
-    layers: data.layer_types?.length ?? data.num_hidden_layers ?? undefined,
+    layers,
     typeOf: (layer) => data.layer_types
       ? data.layer_types[layer]
-      : (layer + 1) % 4 === 0 ? "full_attention" : "linear_attention",
+      : (layer + 1) % 4 === 0 || isLastOfFew(layer) ? "full_attention" : "linear_attention",
   };
 }
 
@@ -174,11 +195,12 @@ function headsOf(
 }
 
 /** The asked layer exists and is a linear one, as far as the configuration tells. */
-function checkLayer(layer: number, layers: number | undefined, type: string | undefined, { path, op }: ConfigPlace): void {
+function checkLayer(layer: number, { layers, typeOf, assumed }: ConfigOf, { path, op }: ConfigPlace): void {
   if (layers !== undefined && layer >= layers) {
     throw new BoundsError({ op, argument: "layer", expected: `0..${layers - 1}`, received: String(layer) });
   }
-  if (type === "linear_attention") return;
+  const type = typeOf(layer);
+  if (type === "linear_attention" || assumed) return;
   const where = path === undefined ? "" : ` in ${path}`;
   throw new GatedDeltaError("invalid-argument", {
     op,

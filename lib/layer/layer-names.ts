@@ -14,9 +14,9 @@ const roots = (layer: number) => [
 
 /**
  * A mixer's name within its layer: `linear_attn` in most models, `self_attn` in Kimi Linear and GLM-5-next, `attention`
- * in Bailing hybrid. Files of a single layer may leave it out.
+ * in Bailing hybrid, `mixer` in mlx-lm's OLMo hybrid. Files of a single layer may leave it out.
  */
-const mixerNames = ["linear_attn.", "self_attn.", "attention."];
+const mixerNames = ["linear_attn.", "self_attn.", "attention.", "mixer."];
 
 function prefixesOf(layer: number): string[] {
   return [...roots(layer).flatMap((root) => mixerNames.map((name) => root + name)), `layers.${layer}.`];

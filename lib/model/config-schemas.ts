@@ -3,19 +3,18 @@
 import { z } from "zod";
 import { integer } from "../arguments/schema-parts.ts";
 
-export const size = (largest: number) => integer(1, largest);
+const size = (largest: number) => integer(1, largest);
 const text = z.string("a string");
 const flag = z.boolean("true or false").nullish();
 const fractionText = "a number above 0, at most 1";
-export const fraction = z.number(fractionText).gt(0, fractionText).max(1, fractionText).nullish();
+const fraction = z.number(fractionText).gt(0, fractionText).max(1, fractionText).nullish();
 const baseText = "a number above 1";
 /** A rotation's base. */
-export const base = z.number(baseText).gt(1, baseText).max(1e30, baseText).nullish();
+const base = z.number(baseText).gt(1, baseText).max(1e30, baseText).nullish();
 const epsilonText = "a number in 0..1";
-/** The lengths of heads that `attention` takes. */
-export const headDimText = "a multiple of 8 in 8..256";
-export const headDim = z.int(headDimText).min(8, headDimText).max(256, headDimText).multipleOf(8, headDimText);
 export const heads = size(4096);
+/** Lengths of heads: `attention` takes those of mixers. */
+export { headDim, headDimText } from "../checkpoint/mixer-schemas.ts";
 
 export const rotation = z.object(
   { rope_type: text.nullish(), type: text.nullish(), rope_theta: base, partial_rotary_factor: fraction },

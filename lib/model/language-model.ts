@@ -42,7 +42,7 @@ const schemas = () => require("./model-schemas.ts") as typeof import("./model-sc
 let making = false;
 
 /**
- * A dense Qwen3.5 text model on a device: weights, and memory for the states, keys and values of many sequences.
+ * A text model on a device, dense Qwen3.5 or OLMo hybrid: weights, and memory for the states, keys and values of many sequences.
  *
  * With f32 states the logits of a sequence have the same bits however its tokens are cut into runs, whatever else is in
  * its batches, and whether it was forked: those of all its tokens in one run, alone.
@@ -56,7 +56,7 @@ let making = false;
 export class LanguageModel implements Disposable {
   /** The device that it is on. */
   readonly device: Device;
-  /** What it is, as its folder says. */
+  /** Its shape and options, read from its folder. */
   readonly config: ModelConfig;
   /** Dtype of the activations. */
   readonly dtype: FloatDType;

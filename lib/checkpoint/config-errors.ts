@@ -1,4 +1,4 @@
-/** Parsing a configuration by a schema, and the errors about one, in our own words. */
+/** Parses a configuration by a schema, and words the errors about one. */
 
 import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
 import type { LayerConfig } from "./mixer-config.ts";
@@ -22,7 +22,7 @@ export interface ConfigPlace {
   readonly op: string;
 }
 
-/** What {@link parsed} needs of a schema. Zod's own types stay out of the published declarations. */
+/** The part of a zod schema that {@link parsed} uses. Zod's types stay out of the published declarations. */
 interface ConfigSchema<Parsed> {
   safeParse(value: unknown):
     | { readonly success: true; readonly data: Parsed }

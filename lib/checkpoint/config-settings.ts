@@ -1,20 +1,20 @@
 /**
- * What becomes of each setting of a `config.json` that transformers 5.23 (`configuration_*.py`, `modeling_*.py`,
- * `modeling_rope_utils.py`, `masking_utils.py`) and mlx-lm 0.32 (`models/*.py`) read for the architectures that are loaded here.
- * A setting that neither reads has no meaning for them, and none here.
+ * How each setting of a `config.json` is treated that transformers 5.23 (`configuration_*.py`, `modeling_*.py`,
+ * `modeling_rope_utils.py`, `masking_utils.py`) or mlx-lm 0.32 (`models/*.py`) reads for the architectures that are loaded here.
+ * A setting that neither reads is ignored.
  */
 import { isRecord, unsupportedValue } from "./config-errors.ts";
 import type { ConfigPlace } from "./config-errors.ts";
 
 /**
- * `computed`: read by the parsers. `harmless`: changes no logits, for the reason given. `only`: what is computed has these values, and
- * so has a configuration that leaves it out or null; any other is refused.
+ * `computed`: read by the parsers. `harmless`: changes no logits, for the reason given. `only`: one of these values, null or left out;
+ * any other value is refused.
  */
 export type Fate = "computed" | { readonly harmless: string } | { readonly only: readonly unknown[]; readonly why: string };
 
 export type Settings = Readonly<Record<string, Fate>>;
 
-const unused = { harmless: "of training, of other tasks or of a program's own conduct" } as const;
+const unused = { harmless: "of training, of other tasks or of how a program runs" } as const;
 const ofMemory = { harmless: "says in which type something is kept; here the load's options do" } as const;
 const ofExperts = { harmless: "about experts, which a model without any does not have" } as const;
 const ofPictures = { harmless: "about pictures and videos, which text has none of" } as const;
@@ -61,8 +61,8 @@ export const mixerSettings = {
     num_attention_heads: "computed",
     hidden_act: silu,
     linear_allow_neg_eigval: "computed",
-    layer_norm_epsilon: { only: [1e-5], why: "transformers' mixer has this epsilon whatever is said; mlx-lm reads it" },
-    rms_norm_eps: { harmless: "of the layers' other norms; the mixer's own has 1e-5" },
+    layer_norm_epsilon: { only: [1e-5], why: "transformers' mixer always has this epsilon; mlx-lm reads it" },
+    rms_norm_eps: { harmless: "of the layers' other norms; the mixer's has 1e-5" },
     linear_a_log_min: unused,
     linear_a_log_max: unused,
     linear_dt_min: unused,
@@ -191,7 +191,7 @@ export function refuseSettings(settings: Settings, part: unknown, place: ConfigP
   }
 }
 
-/** Refuses a rotation that is not computed, whatever of it is said. `key` is its place in the configuration. */
+/** Refuses a rotation that is not computed, by any of its members. `key` is its place in the configuration. */
 export function refuseRotation(rotation: unknown, place: ConfigPlace, key: string): void {
   refuseSettings(rotationSettings, rotation, place, `${key}.`);
   for (const [name, value] of Object.entries(isRecord(rotation) ? rotation : {})) {

@@ -1,6 +1,6 @@
 /**
- * What a Gated DeltaNet layer needs of a Hugging Face `config.json`, for each architecture that has such layers. A
- * missing size is an error that names it. What published configurations leave out has the defaults of transformers.
+ * Reads the shape of Gated DeltaNet layers from a Hugging Face `config.json`, for each architecture that has such layers. A
+ * missing size is an error that names it. Keys that published configurations leave out have the defaults of transformers.
  */
 
 import { BoundsError, GatedDeltaError, describe } from "../errors.ts";
@@ -50,7 +50,7 @@ export function valueChannels(config: LayerConfig): number {
   return config.valueHeads * config.valueDim;
 }
 
-/** Gates of a token: {@link LayerConfig.valueHeads}, times the key dimensions where each has its own. */
+/** Gates of a token: {@link LayerConfig.valueHeads}, times the key dimensions where each of these has a gate. */
 export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): number {
   return gateDims === "key" ? valueHeads * keyDim : valueHeads;
 }
@@ -125,7 +125,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
   };
 }
 
-/** OLMo hybrid, whose gated norm has an epsilon of its own (transformers, `OlmoHybridGatedDeltaNet`, `OlmoHybridConfig`). */
+/** OLMo hybrid, whose gated norm does not have the other norms' epsilon (transformers, `OlmoHybridGatedDeltaNet`, `OlmoHybridConfig`). */
 function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
   const { olmoSchema, headDim, headDimText } = schemas();
   const data = parsed(olmoSchema, root, place);

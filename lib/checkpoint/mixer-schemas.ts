@@ -13,7 +13,7 @@ const bound = z.number(boundText).lt(0, boundText).nullish();
 const text = z.string("a string");
 const flag = z.boolean("true or false").nullish();
 
-/** What every architecture's `config.json` says. Limits far above any real model keep every product of sizes exact. */
+/** Keys that every architecture's `config.json` has. Limits far above any real model keep every product of sizes exact. */
 const common = {
   hidden_size: size(1 << 20),
   rms_norm_eps: z.number(epsilonText).min(0, epsilonText).max(1, epsilonText).nullish(),
@@ -50,7 +50,7 @@ export const olmoSchema = z.object({
   linear_allow_neg_eigval: flag,
 });
 
-/** What released folders of Kimi Linear and GLM-5-next nest. */
+/** The nested part of released Kimi Linear and GLM-5-next configurations. */
 const linearAttention = z.object(
   {
     head_dim: headDim.nullish(),

@@ -1,17 +1,17 @@
-/** What `gated-delta doctor FOLDER` tells of a model's memory. */
+/** A model's memory, as `gated-delta doctor FOLDER` prints it. */
 import { openCheckpoint } from "../checkpoint/safetensors.ts";
 import { readConfig } from "../checkpoint/read-config.ts";
 import { importSchemas } from "../model/import-schemas.ts";
 import { freeMemory, planMemory } from "../model/memory-plan.ts";
 import { parseModelConfig } from "../model/parse-config.ts";
 
-/** What a model takes where its options say nothing; bytes. */
+/** The memory of a model that is loaded without options; bytes. */
 export interface ModelMemoryFindings {
   readonly folder: string;
   /** Free memory, less the weights. */
   readonly free: number;
   readonly weights: number;
-  /** States, what all of them take, and pages likewise. */
+  /** Number of states, their memory together, and likewise for pages. */
   readonly states: number;
   readonly stateBytes: number;
   readonly pages: number;
@@ -20,7 +20,7 @@ export interface ModelMemoryFindings {
 }
 
 /**
- * What `LanguageModel.load(device, folder)` would take now.
+ * The memory that `LanguageModel.load(device, folder)` would take now.
  *
  * @throws {FileError} and {@link UnsupportedError} as that does, for what the configuration shows.
  */

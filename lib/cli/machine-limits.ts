@@ -1,14 +1,13 @@
 /**
- * What a device can do at most, as far as a program can find out in a moment: how fast its memory is read, and how many
- * multiplications with additions it does a second. Both are those of `linear` at its best: over weights that are read once,
- * and over small ones that are used for many rows.
+ * A device's limits, measured in a moment: how fast its memory is read, and how many multiplications with additions it does a
+ * second. Both come from `linear` at its best: over weights that are read once, and over small ones that are used for many rows.
  */
 import type { Device } from "../device/device.ts";
 import { linear } from "../ops/linear.ts";
 import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
 import type { ModelConfig } from "../model/model-config.ts";
 
-/** What was found. */
+/** Limits of a device. */
 export interface Limits {
   /** Bytes of weights read in a second. */
   readonly bytes: number;

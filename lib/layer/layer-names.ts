@@ -3,7 +3,7 @@
 import { FileError } from "../errors.ts";
 import type { TensorSource } from "../checkpoint/source.ts";
 
-/** What layer N's tensors begin with in checkpoints; `layers.N.` alone is that of base models and of single layers. */
+/** Prefixes of layer N's tensors in checkpoints; `layers.N.` alone is that of base models and of single layers. */
 const roots = (layer: number) => [
   `model.layers.${layer}.`,
   `model.language_model.layers.${layer}.`,
@@ -34,7 +34,7 @@ export function gatedDeltaLayers(names: readonly string[]): number[] {
 }
 
 /**
- * What the names of a layer's mixer begin with.
+ * The prefix of the names of a layer's mixer.
  *
  * @throws {FileError} where the checkpoint has none for this layer, or several.
  */

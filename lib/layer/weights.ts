@@ -168,8 +168,8 @@ function convShapes(channels: number, width: number): [Shape, ...Shape[]] {
 }
 
 /**
- * Refuses tensors that no part of the mixer wants, since results without them would be wrong without looking it. In a
- * file of one layer without a name for the mixer, those beside its modules are not its own.
+ * Refuses tensors that no part of the mixer uses: results without them would be wrong and look right. In a file of one
+ * layer without a name for the mixer, tensors of other modules are not the mixer's.
  */
 function refuseUnknown(loader: TensorLoader, prefix: string): void {
   const { source, op } = loader;

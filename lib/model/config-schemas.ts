@@ -1,4 +1,4 @@
-/** What the zod schemas of models' configurations have in common. Loaded when a model is: importing zod takes 13 ms. */
+/** Parts that the zod schemas of models' configurations share. Loaded when a model is: importing zod takes 13 ms. */
 
 import { z } from "zod";
 import { integer } from "../arguments/schema-parts.ts";

@@ -164,7 +164,7 @@ export class LanguageModel implements Disposable {
     return this.#pool.capacity;
   }
 
-  /** How many sequences and forks there can be beside those that are there. */
+  /** How many more sequences and forks there can be. */
   get freeStates(): number {
     return this.#pool.free;
   }
@@ -236,13 +236,13 @@ export class LanguageModel implements Disposable {
     return this.#scheduler.steps;
   }
 
-  /** What the folder's `generation_config.json` says of sampling; read when it is asked for first. */
+  /** Sampling settings of the folder's `generation_config.json`; read when they are first asked for. */
   modelSampling(): Partial<SamplingSettings> {
     return (this.#sampling ??= readModelSampling(this.text.folder));
   }
 
   /**
-   * What tells this model apart: a SHA-256 over every tensor that it has read, with name, dtype, shape and bytes, and over its
+   * Tells this model apart from others: a SHA-256 over every tensor that it has read, with name, dtype, shape and bytes, and over its
    * configuration. Copies of a folder, and its tensors in other files, have the same one; a folder in
    * which one bit of a weight differs has another. A session's file holds it, so that no other model goes on from it.
    *

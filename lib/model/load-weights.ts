@@ -37,11 +37,11 @@ export interface LoadProgress {
 export interface LoadWeightsOptions {
   /** Dtype of the activations between the ops; `f32` by default. Weights stay in the dtype that they are stored in. */
   readonly dtype?: FloatDType | undefined;
-  /** Called after every piece that was read. What it throws ends the load. */
+  /** Called after every piece that was read. An error that it throws ends the load. */
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
 }
 
-/** What a folder gave. */
+/** A model that was read from a folder. */
 export interface LoadedModel {
   /** Where its other files are: the folder that was named, or that of the file that was. */
   readonly folder: string;

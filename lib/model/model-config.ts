@@ -39,7 +39,7 @@ export interface ModelConfig {
   readonly tied: boolean;
   /** Positions that the model was made for: 0 .. maxPositions - 1 (`max_position_embeddings`). */
   readonly maxPositions: number;
-  /** What each layer is, first to last. */
+  /** The type of each layer, first to last. */
   readonly layers: readonly LayerType[];
   /** Its attention layers. */
   readonly attention: AttentionConfig;

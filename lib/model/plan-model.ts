@@ -1,6 +1,6 @@
 /**
- * Finds a whole model's tensors in a checkpoint and gives them memory; the loader reads them afterwards. Whatever the
- * checkpoint has beyond them must belong to another part of a released model, else it is refused.
+ * Finds a whole model's tensors in a checkpoint and gives them memory; the loader reads them afterwards. Any other tensor
+ * of the checkpoint must belong to another part of a released model, else it is refused.
  */
 
 import type { Device } from "../device/device.ts";
@@ -105,16 +105,16 @@ class Owned implements Disposable {
 }
 
 /**
- * Whether the embedding is the output projection too. A checkpoint that has a projection of its own decides where the configuration
+ * Whether the embedding is the output projection too. A checkpoint that has an output projection decides where the configuration
  * says yes and no; where it says yes alone, the projection is used unless it is the embedding's copy (transformers,
  * `PreTrainedModel.tie_weights`).
  */
 async function isTied({ source }: TensorLoader, { root, output }: ModelNames, { tied }: ParsedConfig, pause: () => Promise<void>): Promise<boolean> {
   if (!tied.includes(true)) return false;
-  const own = source.namesWithPrefix(`${output}.`);
-  if (own.length === 0) return true;
+  const names = source.namesWithPrefix(`${output}.`);
+  if (names.length === 0) return true;
   if (tied.includes(false)) return false;
-  for (const name of own) {
+  for (const name of names) {
     const table = `${root}embed_tokens${name.slice(output.length)}`;
     if (!(await equal(source, name, table, pause))) return false;
   }
@@ -137,7 +137,7 @@ async function equal(source: TensorSource, name: string, other: string, pause: (
   return true;
 }
 
-/** The tensors that belong elsewhere; any other that nothing wants is refused. */
+/** The tensors that belong elsewhere; others that nothing uses are refused. */
 function leftOver(loader: TensorLoader, family: Family, { output }: ModelNames, tied: boolean): string[] {
   const { source, op } = loader;
   const skipped: string[] = [];
@@ -150,7 +150,7 @@ function leftOver(loader: TensorLoader, family: Family, { output }: ModelNames, 
         op,
         argument: `${source.path}: ${name}`,
         expected: `the tensors of ${family.title}, with ${supportedWeights}`,
-        received: "one that no part of it wants",
+        received: "an unexpected tensor",
       });
     }
   }

@@ -13,7 +13,7 @@ export interface ModelNames {
 
 /**
  * The forms in circulation: transformers' text model, the same within the released wrapper, mlx-lm's, and base models of
- * each, without an output projection of their own.
+ * each, without an output projection.
  */
 const forms: readonly ModelNames[] = [
   { root: "model.", output: "lm_head" },

@@ -1,4 +1,4 @@
-/** What the configurations of several families have in common. */
+/** Readers for keys that the configurations of several families share. */
 import { UnsupportedError } from "../../errors.ts";
 import { configError, unsupportedValue } from "../../checkpoint/config-errors.ts";
 import type { ConfigPlace } from "../../checkpoint/config-errors.ts";
@@ -28,7 +28,7 @@ export function layersOf(parts: ConfigParts, count: number, place: ConfigPlace):
   return { layers, mixer };
 }
 
-/** What a configuration says of tied embeddings. */
+/** Values of `tie_word_embeddings`, the outermost first. */
 export function tiedOf(parts: ConfigParts): boolean[] {
   return parts.toReversed().map((part) => part["tie_word_embeddings"]).filter((tied) => typeof tied === "boolean");
 }

@@ -18,18 +18,18 @@ export type ParsedConfig = Omit<ModelConfig, "tied" | "eosTokens"> & {
   readonly tied: readonly boolean[];
 };
 
-/** A `config.json`: the text model's own part of it first, then what that is nested in. */
+/** A `config.json`: the text model's part of it first, then the whole where that part is nested. */
 export type ConfigParts = readonly [Record<string, unknown>, ...Record<string, unknown>[]];
 
 /** A family of models, whose layers have weights of the type `Layer`. */
 export interface Family<Layer = unknown> {
   /** Its name in {@link ModelConfig.family}: a `model_type` of transformers. */
   readonly name: string;
-  /** What it is called in messages, with an article. */
+  /** Its name in messages, with an article. */
   readonly title: string;
   /** Every `model_type` that its configurations and their parts may have. */
   readonly modelTypes: readonly string[];
-  /** What becomes of each setting; those that have one value are refused before {@link parse}. */
+  /** How each setting is treated; values that are not computed are refused before {@link parse}. */
   readonly settings: Settings;
   /** Names of tensors that belong to other parts of released models and are left out. */
   readonly elsewhere: RegExp;
@@ -38,11 +38,11 @@ export interface Family<Layer = unknown> {
   /**
    * How the checkpoint stores all norms that are not inside a mixer.
    *
-   * @param root what the text model's names begin with.
+   * @param root the prefix of the text model's names.
    * @param pause awaited between layers.
    */
   normForm(loader: TensorLoader, root: string, config: ParsedConfig, pause: () => Promise<void>): Promise<WeightForm>;
-  /** What the names of a layer's Gated DeltaNet begin with, where those of the layer begin with `prefix`. */
+  /** The prefix of the names of a layer's Gated DeltaNet, where those of the layer begin with `prefix`. */
   mixerPrefix(source: TensorSource, prefix: string): string;
   /** Looks up the weights of a layer, except for those of its Gated DeltaNet. */
   layer(loader: TensorLoader, prefix: string, config: ParsedConfig, type: LayerType): Layer;
@@ -64,9 +64,9 @@ export interface PartTensors {
 export interface LayerPass {
   /** `[tokens, hidden]`: the residual stream. */
   readonly hidden: Tensor;
-  /** `[tokens, hidden]`: scratch, such as for what a part reads. */
+  /** `[tokens, hidden]`: scratch, such as for the input of a part. */
   readonly normed: Tensor;
-  /** `[tokens, hidden]`: scratch, such as for what a part gives before its norm. */
+  /** `[tokens, hidden]`: scratch, such as for the output of a part before its norm. */
   readonly spare: Tensor;
   /** An RMS norm in the model's form. */
   norm(x: Tensor, weight: Tensor, out: Tensor): Op;

@@ -45,7 +45,7 @@ export const olmoHybrid: Family<OlmoHybridLayer> = {
 
   settings: {
     ...modelSettings,
-    partial_rotary_factor: { only: [1], why: "transformers turns whole heads whatever is said" },
+    partial_rotary_factor: { only: [1], why: "transformers always turns whole heads" },
     rope_scaling: ofOthers(),
     rope_traditional: { only: [false], why: "halves of a head turn together; mlx-lm reads it" },
     attn_output_gate: ofOthers(false),
@@ -129,7 +129,7 @@ function thetaOf([root]: ConfigParts, data: Data, place: ConfigPlace): number | 
   const rotation = data.rope_parameters ?? {};
   refuseRotation(root["rope_parameters"] ?? {}, place, "rope_parameters");
   const factor = rotation.partial_rotary_factor ?? 1;
-  if (factor !== 1) throw unsupportedValue(place, "rope_parameters.partial_rotary_factor", "1 (transformers turns whole heads whatever is said)", factor);
+  if (factor !== 1) throw unsupportedValue(place, "rope_parameters.partial_rotary_factor", "1 (transformers always turns whole heads)", factor);
   const theta = "rope_theta" in rotation ? rotation.rope_theta : "rope_theta" in data ? data.rope_theta : root["rope_parameters"];
   if (theta === null || typeof theta === "number") return theta ?? undefined;
   throw configError(place, "rope_parameters.rope_theta", "a number above 1, or null where nothing turns", "none");

@@ -49,7 +49,7 @@ export const qwen35: Family<Qwen35Layer> = {
     rope_scaling: "computed",
     partial_rotary_factor: "computed",
     attn_output_gate: { only: [true], why: "attention's output has a gate" },
-    output_gate_type: { harmless: "transformers' Qwen3.5 has SiLU whatever is said" },
+    output_gate_type: { harmless: "transformers' Qwen3.5 always has SiLU" },
   },
 
   parse(parts, place) {
@@ -128,7 +128,7 @@ async function normForm(
     if (type !== "gatedDelta" || !source.has(name)) continue;
     const { shape } = source.info(name);
     found.add(shape.length === 3 && shape[1] === convWidth && shape[2] === 1 ? "weight" : "one-plus-weight");
-    await pause(); // a layer may be in a file of its own, which is opened now
+    await pause(); // each layer may be in another file, which is opened now
   }
   const [form = "one-plus-weight", other] = found;
   if (other === undefined) return form;

@@ -42,7 +42,7 @@ import { findPrefix, gatedDeltaLayers } from "./layer-names.ts";
 import { layerOf, statesOf } from "./layer-pass.ts";
 import { MixerOps } from "./mixer-ops.ts";
 import { readLayerConfig } from "../checkpoint/read-config.ts";
-import { takeScratch, type Scratch } from "./scratch.ts";
+import { takeScratch, type MixerScratch } from "./mixer-scratch.ts";
 import { TensorLoader } from "../checkpoint/tensor-loader.ts";
 import { planWeights, rankOf, type LayerWeights } from "./weights.ts";
 
@@ -77,7 +77,8 @@ export class GatedDeltaNet implements Disposable {
   readonly poolLayer: number | undefined;
   readonly #tensors: readonly Tensor[];
   readonly #ops: MixerOps;
-  readonly #scratch: Scratch;
+  readonly #scratch: MixerScratch;
+  readonly #releaseScratch: () => void;
   #disposed = false;
 
   private constructor(device: Device, { weights, tensors, config }: LoadedMixer, options: GatedDeltaNetOptions) {
@@ -89,7 +90,7 @@ export class GatedDeltaNet implements Disposable {
     this.poolLayer = poolLayer;
     this.#tensors = tensors;
     this.#ops = new MixerOps(weights, config);
-    this.#scratch = takeScratch(device, { config, dtype, aRank: rankOf(weights.a), zRank: rankOf(weights.z) });
+    ({ scratch: this.#scratch, release: this.#releaseScratch } = takeScratch(device, { config, dtype, aRank: rankOf(weights.a), zRank: rankOf(weights.z) }));
   }
 
   /** A layer of weights that were loaded otherwise, and that it owns from here on. @internal */
@@ -261,7 +262,7 @@ export class GatedDeltaNet implements Disposable {
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    this.#scratch[Symbol.dispose]();
+    this.#releaseScratch();
     for (const tensor of this.#tensors) tensor[Symbol.dispose]();
   }
 

@@ -1,10 +1,11 @@
 /** Memory between a model's ops: made once, for as many tokens as go through the layers at a time. */
 import type { Device } from "../device/device.ts";
+import { Scratch, type ScratchLayout } from "../layer/scratch.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { ModelConfig } from "./model-config.ts";
 
-/** The activations of a number of tokens; all are views of the same memory. */
+/** The activations of a number of tokens. */
 export interface ActivationViews {
   /** `[tokens, hidden]`: the residual stream. */
   readonly hidden: Tensor;
@@ -33,86 +34,59 @@ export interface ActivationViews {
   readonly up: Tensor;
 }
 
-/** How many sets of views are kept: prompts' lengths rarely repeat, a batch's number of sequences often does. */
-const mostViews = 8;
+type Name = "hidden" | "normed" | "spare" | "query" | "key" | "value" | "attended" | "gate" | "up";
 
-type Part = "hidden" | "normed" | "spare" | "query" | "key" | "value" | "attended" | "gate" | "up";
+export type Activations = Scratch<Name, ActivationViews>;
 
-export class Activations implements Disposable {
-  readonly #config: ModelConfig;
-  readonly #memory: Readonly<Record<Part, Tensor>>;
-  readonly #views = new Map<number, ActivationViews>();
+/**
+ * Makes the memory.
+ *
+ * @param tokens the most that go through the layers at a time.
+ */
+export function makeActivations(device: Device, config: ModelConfig, dtype: FloatDType, tokens: number): Activations {
+  const made = new Scratch(device, layoutOf(config, dtype));
+  made.reserve(tokens);
+  return made;
+}
 
-  /** @param tokens how many there can be. */
-  constructor(device: Device, config: ModelConfig, dtype: FloatDType, tokens: number) {
-    const { hiddenSize, intermediateSize, layers, attention } = config;
-    // A model without attention layers has no use for their memory.
-    const { heads, kvHeads, headDim, gated } = layers.includes("attention") ? attention : { heads: 0, kvHeads: 0, headDim: 0, gated: false };
-    const made: Tensor[] = [];
-    const make = (width: number): Tensor => {
-      const tensor: Tensor = device.tensor(dtype, [tokens, width]);
-      made.push(tensor);
-      return tensor;
-    };
-    this.#config = config;
-    try {
-      this.#memory = {
-        hidden: make(hiddenSize),
-        normed: make(hiddenSize),
-        spare: make(hiddenSize),
-        query: make((gated ? 2 : 1) * heads * headDim),
-        key: make(kvHeads * headDim),
-        value: make(kvHeads * headDim),
-        attended: make(heads * headDim),
-        gate: make(intermediateSize),
-        up: make(intermediateSize),
+function layoutOf({ hiddenSize, intermediateSize, layers, attention }: ModelConfig, dtype: FloatDType): ScratchLayout<Name, ActivationViews> {
+  const has = layers.includes("attention");
+  // A model without attention layers has no use for their memory.
+  const { heads, kvHeads, headDim, gated } = has ? attention : { heads: 0, kvHeads: 0, headDim: 0, gated: false };
+  return {
+    rows: {
+      hidden: [dtype, hiddenSize],
+      normed: [dtype, hiddenSize],
+      spare: [dtype, hiddenSize],
+      query: [dtype, (gated ? 2 : 1) * heads * headDim],
+      key: [dtype, kvHeads * headDim],
+      value: [dtype, kvHeads * headDim],
+      attended: [dtype, heads * headDim],
+      gate: [dtype, intermediateSize],
+      up: [dtype, intermediateSize],
+    },
+    views(tensors, rows, start, end) {
+      const tokens = end - start;
+      const [query, key, value, attended] = [rows(tensors.query), rows(tensors.key), rows(tensors.value), rows(tensors.attended)];
+      const asHeads = (tensor: Tensor, count: number): Tensor => (has ? tensor.reshape([tokens, count, headDim]) : tensor);
+      // A head's query and output gate lie side by side.
+      const half = (offset: number): Tensor => query.view({ offset, shape: [tokens, heads, headDim], strides: [2 * heads * headDim, 2 * headDim, 1] });
+      return {
+        hidden: rows(tensors.hidden),
+        normed: rows(tensors.normed),
+        spare: rows(tensors.spare),
+        query,
+        queryHeads: gated ? half(0) : asHeads(query, heads),
+        outputGate: gated ? half(headDim) : undefined,
+        key,
+        keyHeads: asHeads(key, kvHeads),
+        value,
+        valueHeads: asHeads(value, kvHeads),
+        attended,
+        attendedHeads: asHeads(attended, heads),
+        gate: rows(tensors.gate),
+        up: rows(tensors.up),
       };
-    } catch (error) {
-      for (const tensor of made) tensor[Symbol.dispose]();
-      throw error;
-    }
-  }
-
-  /** Views of the first `tokens` rows. */
-  views(tokens: number): ActivationViews {
-    const known = this.#views.get(tokens);
-    if (known !== undefined) return known;
-    const made = this.#makeViews(tokens);
-    const [oldest] = this.#views.keys();
-    if (this.#views.size >= mostViews && oldest !== undefined) this.#views.delete(oldest);
-    this.#views.set(tokens, made);
-    return made;
-  }
-
-  /** Frees the memory as soon as no pending work needs it. */
-  [Symbol.dispose](): void {
-    for (const tensor of Object.values(this.#memory)) tensor[Symbol.dispose]();
-  }
-
-  #makeViews(tokens: number): ActivationViews {
-    const rows = (part: Part): Tensor => this.#memory[part].slice(0, tokens);
-    const { heads, kvHeads, headDim, gated } = this.#config.attention;
-    const [query, key, value, attended] = [rows("query"), rows("key"), rows("value"), rows("attended")];
-    const has = this.#config.layers.includes("attention");
-    const asHeads = (tensor: Tensor, count: number): Tensor => (has ? tensor.reshape([tokens, count, headDim]) : tensor);
-    // A head's query and output gate lie side by side.
-    const half = (offset: number): Tensor => query.view({ offset, shape: [tokens, heads, headDim], strides: [2 * heads * headDim, 2 * headDim, 1] });
-    const split = has && gated;
-    return {
-      hidden: rows("hidden"),
-      normed: rows("normed"),
-      spare: rows("spare"),
-      query,
-      queryHeads: split ? half(0) : asHeads(query, heads),
-      outputGate: split ? half(headDim) : undefined,
-      key,
-      keyHeads: asHeads(key, kvHeads),
-      value,
-      valueHeads: asHeads(value, kvHeads),
-      attended,
-      attendedHeads: asHeads(attended, heads),
-      gate: rows("gate"),
-      up: rows("up"),
-    };
-  }
+    },
+  };
 }

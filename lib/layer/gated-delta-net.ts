@@ -73,7 +73,7 @@ export class GatedDeltaNet implements Disposable {
   readonly config: LayerConfig;
   /** Dtype of the activations between the ops. */
   readonly dtype: FloatDType;
-  /** Which of a pool's layers holds this mixer's states; undefined where that was not said, for pools of one layer. */
+  /** Which of a pool's layers holds this mixer's states; undefined where the caller gave none, for pools of one layer. */
   readonly poolLayer: number | undefined;
   readonly #tensors: readonly Tensor[];
   readonly #ops: MixerOps;

@@ -3,11 +3,13 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { GatedDeltaError } from "../lib/index.ts";
-import { mixerSettings, modelSettings, rotationSettings } from "../lib/checkpoint/config-settings.ts";
+import { mixerSettings, rotationSettings } from "../lib/checkpoint/config-settings.ts";
 import type { Settings } from "../lib/checkpoint/config-settings.ts";
 import { parseLayerConfig } from "../lib/checkpoint/mixer-config.ts";
 import { kdaSchema, olmoSchema, qwenSchema } from "../lib/checkpoint/mixer-schemas.ts";
-import { modelSchema } from "../lib/model/config-schemas.ts";
+import { modelKeys } from "../lib/model/config-schemas.ts";
+import { olmoHybrid } from "../lib/model/families/olmo-hybrid.ts";
+import { qwen35 } from "../lib/model/families/qwen3-5.ts";
 import { parseModelConfig } from "../lib/model/parse-config.ts";
 import { thrownBy } from "./support/devices.ts";
 
@@ -18,7 +20,8 @@ const { head_dim: _, ...bailing } = golden("mixers/bailing_hybrid");
 const model = golden("models/qwen3_5-bf16");
 const text = { ...model, model_type: "qwen3_5_text" };
 const wrapped = (more: Config): Config => ({ model_type: "qwen3_5", text_config: text, ...more });
-const parse = (config: Config) => parseModelConfig(config, place);
+const parse = (config: Config) => parseModelConfig(config, place).config;
+const modelSettings = qwen35.settings;
 
 const mixers: [name: keyof typeof mixerSettings, config: Config][] = [
   ["qwen", model],
@@ -72,18 +75,23 @@ describe("settings", () => {
     for (const [key] of refused) expect(thrownBy(() => parse(wrapped({ [key]: "zzz" }))).argument).toBe(`config: ${key}`);
   });
 
+  test("of a dense OLMo hybrid model", () => {
+    check(olmoHybrid.settings, golden("models/olmo_hybrid"), parse);
+  });
+
   test("that the parsers read are called computed, or have one value", () => {
     const read = (schema: { readonly shape: object }) => Object.keys(schema.shape);
     const known = (settings: Settings) => Object.keys(settings).flatMap((key) => [key, key.split(".")[0]!]);
-    expect(known(modelSettings)).toEqual(expect.arrayContaining([...read(modelSchema), ...read(qwenSchema)]));
+    expect(known(modelSettings)).toEqual(expect.arrayContaining([...Object.keys(modelKeys), ...read(qwenSchema)]));
     expect(known(mixerSettings.qwen)).toEqual(expect.arrayContaining(read(qwenSchema)));
     expect(known(mixerSettings.olmo)).toEqual(expect.arrayContaining(read(olmoSchema)));
+    expect(known(olmoHybrid.settings)).toEqual(expect.arrayContaining([...Object.keys(modelKeys), ...read(olmoSchema)]));
     const { kimi, glm, bailing: other } = mixerSettings;
     expect([kimi, glm, other].flatMap(known)).toEqual(expect.arrayContaining(read(kdaSchema)));
   });
 
   test("carry reasons", () => {
-    for (const settings of [modelSettings, rotationSettings, ...Object.values(mixerSettings)] as Settings[]) {
+    for (const settings of [modelSettings, olmoHybrid.settings, rotationSettings, ...Object.values(mixerSettings)] as Settings[]) {
       for (const fate of Object.values(settings)) {
         if (fate !== "computed") expect(("only" in fate ? fate.why : fate.harmless).length).toBeGreaterThan(10);
       }

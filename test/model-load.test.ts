@@ -9,6 +9,7 @@ import { bitsEqual } from "../lib/cli/verify/compare.ts";
 import { Device, GatedDeltaNet, StatePool } from "../lib/index.ts";
 import type { Tensor } from "../lib/index.ts";
 import type { Matrix } from "../lib/checkpoint/matrix.ts";
+import type { Qwen35Layer } from "../lib/model/families/qwen3-5.ts";
 import { loadModelWeights } from "../lib/model/load-weights.ts";
 import type { LoadedModel, LoadProgress } from "../lib/model/load-weights.ts";
 import { openCheckpoint } from "../lib/checkpoint/safetensors.ts";
@@ -46,7 +47,7 @@ const bytesIn = ({ data }: TensorToWrite) => {
 };
 const bytesOf = ({ data }: Tensor) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
 
-/** Every tensor that a model has beside those within its mixers, by its name behind the root. */
+/** Every tensor of a model that is not inside a mixer, by its name behind the root. */
 function tensorsOf({ weights, config }: LoadedModel): Map<string, Tensor> {
   const all = new Map<string, Tensor>();
   const matrix = (name: string, { weight, scales, biases }: Matrix) => {
@@ -57,11 +58,12 @@ function tensorsOf({ weights, config }: LoadedModel): Map<string, Tensor> {
   matrix("embed_tokens", weights.embedding);
   if (!config.tied) matrix("lm_head", weights.output);
   all.set("norm.weight", weights.norm);
-  weights.layers.forEach((layer, i) => {
+  weights.layers.forEach((one, i) => {
+    const layer = one.weights as Qwen35Layer;
     const at = `layers.${i}.`;
     all.set(`${at}input_layernorm.weight`, layer.inputNorm);
     all.set(`${at}post_attention_layernorm.weight`, layer.postNorm);
-    for (const name of ["gate", "up", "down"] as const) matrix(`${at}mlp.${name}_proj`, layer[name]);
+    for (const name of ["gate", "up", "down"] as const) matrix(`${at}mlp.${name}_proj`, layer.mlp[name]);
     if (!layer.attention) return;
     const { query, key, value, output, queryNorm, keyNorm } = layer.attention;
     for (const [name, one] of [["q", query], ["k", key], ["v", value], ["o", output]] as const) matrix(`${at}self_attn.${name}_proj`, one);
@@ -86,7 +88,7 @@ describe("golden models", () => {
     expect([weights.normForm, model.config.tied, model.skipped.length]).toEqual([normForm, isTied, skipped]);
     expect(model.config.eosTokens).toEqual([2, 0]);
     expect(weights.output === weights.embedding).toBe(isTied);
-    const types = weights.layers.map(({ attention }) => (attention ? "attention" : "gatedDelta"));
+    const types = weights.layers.map(({ mixer }) => (mixer ? "gatedDelta" : "attention"));
     expect(types).toEqual([...model.config.layers]);
     // The k-th mixer has the k-th of a pool's layers.
     const mixers = weights.layers.flatMap(({ mixer }) => mixer ?? []);
@@ -110,9 +112,9 @@ describe("golden models", () => {
   test("sizes and options", async () => {
     await loaded(join(golden, "qwen3_5-f32-sharded-tied"), ({ config }) => {
       expect(config).toEqual({
-        hiddenSize: 96, intermediateSize: 160, vocabSize: 512, normEps: 1e-6, tied: true, maxPositions: 4096,
+        family: "qwen3_5", hiddenSize: 96, intermediateSize: 160, vocabSize: 512, normEps: 1e-6, tied: true, maxPositions: 4096,
         layers: [1, 2].flatMap(() => ["gatedDelta", "gatedDelta", "gatedDelta", "attention"] as const),
-        attention: { heads: 4, kvHeads: 2, headDim: 32, rotaryDim: 16, ropeTheta: 1000000 },
+        attention: { heads: 4, kvHeads: 2, headDim: 32, gated: true, norm: "head", rotaryDim: 16, ropeTheta: 1000000 },
         mixer: {
           hiddenSize: 96, keyHeads: 2, valueHeads: 4, keyDim: 32, valueDim: 32, convWidth: 4, normEps: 1e-6, outputGate: "silu",
           gateDims: "head", gateBound: undefined, betaForm: "sigmoid", projections: "joint",

@@ -10,7 +10,8 @@ import { scratch } from "./support/files.ts";
 import { tinyFolder } from "./support/models.ts";
 
 const { newPath } = scratch();
-const golden = join(import.meta.dir, "golden", "models", "qwen3_5-mlx-mixed");
+const goldens = join(import.meta.dir, "golden", "models");
+const golden = join(goldens, "qwen3_5-mlx-mixed");
 const backend = testBackend === "metal" ? "metal" : "cpu";
 
 function verify(paths: readonly string[], ...options: string[]) {
@@ -22,7 +23,8 @@ const others = ["all tokens in one run", "split after 1", "split in pieces of 7"
 
 const sessions = ["sessions, strangers beside them", "sessions, cold and warm cache", "sessions, drafts", "sessions, forked", "sessions, restored from files"];
 
-describe("a model with references", () => {
+describe.each(["qwen3_5-mlx-mixed", "olmo_hybrid"])("a model with references, %s", (name) => {
+  const golden = join(goldens, name);
   const { status, rows, errors } = verify([golden]);
 
   test("passes in every way", () => {

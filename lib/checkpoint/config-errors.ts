@@ -3,15 +3,15 @@
 import { FileError, GatedDeltaError, UnsupportedError, describe } from "../errors.ts";
 import type { LayerConfig } from "./mixer-config.ts";
 
-export { isRecord } from "./json.ts";
-
-/** The mixers of an architecture's configuration. */
+/** The mixers of an architecture's configuration, and which layers have one. */
 export interface ConfigOf {
   readonly config: LayerConfig;
   /** How many layers the model has, where the configuration has their number. */
   readonly layers: number | undefined;
   /** The type of a layer: `linear_attention` for those with a mixer. */
   readonly typeOf: (layer: number) => string | undefined;
+  /** Whether these types are transformers' default, so that a checkpoint that has a mixer elsewhere is taken at its word. */
+  readonly assumed?: boolean;
 }
 
 /** The origin and the reader of a configuration, for errors. */

@@ -1,7 +1,7 @@
 /**
  * How each setting of a `config.json` is treated that transformers 5.23 (`configuration_*.py`, `modeling_*.py`,
- * `modeling_rope_utils.py`, `masking_utils.py`) and mlx-lm 0.32 (`models/*.py`) read for the architectures that are loaded here.
- * A setting that neither reads has no meaning for them, and none here.
+ * `modeling_rope_utils.py`, `masking_utils.py`) or mlx-lm 0.32 (`models/*.py`) reads for the architectures that are loaded here.
+ * A setting that neither reads is ignored.
  */
 import { unsupportedValue } from "./config-errors.ts";
 import { isRecord } from "./json.ts";
@@ -15,13 +15,13 @@ export type Fate = "computed" | { readonly harmless: string } | { readonly only:
 
 export type Settings = Readonly<Record<string, Fate>>;
 
-const unused = { harmless: "of training, of other tasks or of a program's own conduct" } as const;
+const unused = { harmless: "of training, of other tasks or of how a program runs" } as const;
 const ofMemory = { harmless: "says in which type something is kept; here the load's options do" } as const;
 const ofExperts = { harmless: "about experts, which a model without any does not have" } as const;
 const ofPictures = { harmless: "about pictures and videos, which text has none of" } as const;
 const silu = { only: ["silu", "swish"], why: "the kernels have one activation" } as const;
 /** Of other architectures: neither program reads them for these, so a configuration that has them means another model. */
-const ofOthers = (...values: readonly unknown[]) => ({ only: values, why: "a step of other architectures, which is not computed" }) as const;
+export const ofOthers = (...values: readonly unknown[]) => ({ only: values, why: "a step of other architectures, which is not computed" }) as const;
 
 const headSizes: Settings = {
   hidden_size: "computed",
@@ -59,6 +59,7 @@ export const mixerSettings = {
   },
   olmo: {
     ...headSizes,
+    num_attention_heads: "computed",
     hidden_act: silu,
     linear_allow_neg_eigval: "computed",
     layer_norm_epsilon: { only: [1e-5], why: "transformers' mixer always has this epsilon; mlx-lm reads it" },
@@ -97,7 +98,7 @@ export const mixerSettings = {
   },
 } as const satisfies Record<string, Settings>;
 
-/** The settings of a dense Qwen3.5 text model, besides its mixers'. */
+/** Settings of whole text models that all families treat in the same way. */
 export const modelSettings: Settings = {
   ...headSizes,
   model_type: "computed",
@@ -105,7 +106,6 @@ export const modelSettings: Settings = {
   intermediate_size: "computed",
   vocab_size: "computed",
   rms_norm_eps: "computed",
-  full_attention_interval: "computed",
   num_attention_heads: "computed",
   num_key_value_heads: "computed",
   head_dim: "computed",
@@ -113,16 +113,12 @@ export const modelSettings: Settings = {
   tie_word_embeddings: "computed",
   eos_token_id: "computed",
   rope_parameters: "computed",
-  rope_scaling: "computed",
   rope_theta: "computed",
-  partial_rotary_factor: "computed",
   quantization: "computed",
   quantization_config: "computed",
   num_experts: "computed",
   hidden_act: silu,
   attention_bias: { only: [false], why: "the projections of attention have no biases" },
-  attn_output_gate: { only: [true], why: "attention's output has a gate" },
-  output_gate_type: { harmless: "transformers' Qwen3.5 always has SiLU" },
   is_causal: { only: [true], why: "a token sees those before it alone" },
   mlp_bias: ofOthers(false),
   use_sliding_window: ofOthers(false),

@@ -51,7 +51,7 @@ export function valueChannels(config: LayerConfig): number {
   return config.valueHeads * config.valueDim;
 }
 
-/** Gates of a token: {@link LayerConfig.valueHeads}, times the key dimensions where each has its own. */
+/** Gates of a token: {@link LayerConfig.valueHeads}, times the key dimensions where each of these has a gate. */
 export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): number {
   return gateDims === "key" ? valueHeads * keyDim : valueHeads;
 }
@@ -66,15 +66,23 @@ export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): num
  * BoundsError for a layer that the model does not have; UnsupportedError for an activation that has no kernel.
  */
 export function parseLayerConfig(source: unknown, layer: number, place: ConfigPlace): LayerConfig {
+  const mixers = parseMixers(source, place);
+  checkLayer(layer, mixers, place);
+  return mixers.config;
+}
+
+/**
+ * Reads a parsed `config.json` for all layers: their mixers, and which layers have one.
+ *
+ * @throws as {@link parseLayerConfig}.
+ */
+export function parseMixers(source: unknown, place: ConfigPlace): ConfigOf {
   const root = textConfigOf(source);
   if (!isRecord(root)) throw configError(place, "", "the configuration of a Gated DeltaNet model, an object", describe(root));
   const types = modelTypes(source);
   const kda = types.map(kdaArchitecture).find((found) => found !== undefined);
-  const { config, layers, typeOf } = kda !== undefined ? parseKda(kda, root, place)
-    : types.some((type) => type === "olmo_hybrid") ? parseOlmo(root, place)
-    : parseQwen(root, types, place);
-  checkLayer(layer, layers, typeOf(layer), place);
-  return config;
+  if (kda !== undefined) return parseKda(kda, root, place);
+  return types.includes("olmo_hybrid") ? parseOlmo(root, place) : parseQwen(root, types, place);
 }
 
 /** The configuration of the language model. */
@@ -101,7 +109,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
   // transformers' Qwen3.5 has no such option: its gate is always SiLU.
   const gate = types.some((type) => /^qwen3_5/.test(type)) ? "silu" : data.output_gate_type ?? "silu";
   if (!isSilu(gate) && gate !== "sigmoid") throw unsupportedValue(place, "output_gate_type", '"silu", "swish" or "sigmoid"', gate);
-  const interval = data.full_attention_interval;
+  const interval = data.full_attention_interval ?? 4;
   return {
     config: {
       ...headsOf(data, place),
@@ -113,26 +121,47 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
     layers: data.layer_types?.length ?? data.num_hidden_layers ?? undefined,
     typeOf: (layer) => data.layer_types
       ? data.layer_types[layer]
-      : typeof interval === "number" && (layer + 1) % interval === 0 ? "full_attention" : "linear_attention",
+      : (layer + 1) % interval === 0 ? "full_attention" : "linear_attention",
+    assumed: !data.layer_types && typeof data.full_attention_interval !== "number",
   };
 }
 
-/** OLMo hybrid, whose gated norm has an epsilon of its own (transformers, `OlmoHybridGatedDeltaNet`). */
+/** OLMo hybrid, whose gated norm does not have the other norms' epsilon (transformers, `OlmoHybridGatedDeltaNet`, `OlmoHybridConfig`). */
 function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
-  const data = parsed(schemas().olmoSchema, root, place);
+  const { olmoSchema, headDim, headDimText } = schemas();
+  const data = parsed(olmoSchema, root, place);
   refuseSettings(mixerSettings.olmo, root, place);
+  const keyHeads = data.linear_num_key_heads ?? data.num_attention_heads;
+  const valueHeads = data.linear_num_value_heads ?? data.num_attention_heads;
+  if (typeof keyHeads !== "number") throw configError(place, "linear_num_key_heads", "a size, here or as num_attention_heads", "none");
+  if (typeof valueHeads !== "number") throw configError(place, "linear_num_value_heads", "a size, here or as num_attention_heads", "none");
+  const keyDim = data.linear_key_head_dim ?? Math.floor((0.75 * data.hidden_size) / keyHeads);
+  const valueDim = data.linear_value_head_dim ?? 2 * keyDim;
+  for (const [key, dim] of [["linear_key_head_dim", keyDim], ["linear_value_head_dim", valueDim]] as const) {
+    if (!headDim.safeParse(dim).success) throw configError(place, key, `${headDimText}, where it is left out`, `${dim}, which follows from other sizes`);
+  }
+  const sizes = {
+    hidden_size: data.hidden_size,
+    linear_num_key_heads: keyHeads,
+    linear_num_value_heads: valueHeads,
+    linear_key_head_dim: keyDim,
+    linear_value_head_dim: valueDim,
+    linear_conv_kernel_dim: data.linear_conv_kernel_dim ?? 4,
+  };
+  const layers = data.layer_types?.length ?? data.num_hidden_layers ?? undefined;
+  const isLastOfFew = (layer: number) => layers !== undefined && layers < 4 && layer === layers - 1;
   return {
     config: {
-      ...headsOf(data, place),
+      ...headsOf(sizes, place),
       normEps: 1e-5,
       outputGate: "silu",
       betaForm: data.linear_allow_neg_eigval ?? true ? "2-sigmoid" : "sigmoid",
       projections: "separate",
     },
-    layers: data.layer_types?.length ?? data.num_hidden_layers ?? undefined,
+    layers,
     typeOf: (layer) => data.layer_types
       ? data.layer_types[layer]
-      : (layer + 1) % 4 === 0 ? "full_attention" : "linear_attention",
+      : (layer + 1) % 4 === 0 || isLastOfFew(layer) ? "full_attention" : "linear_attention",
   };
 }
 
@@ -167,11 +196,12 @@ function headsOf(
 }
 
 /** Expects a layer that exists and is a linear one, as far as the configuration shows. */
-function checkLayer(layer: number, layers: number | undefined, type: string | undefined, { path, op }: ConfigPlace): void {
+function checkLayer(layer: number, { layers, typeOf, assumed }: ConfigOf, { path, op }: ConfigPlace): void {
   if (layers !== undefined && layer >= layers) {
     throw new BoundsError({ op, argument: "layer", expected: `0..${layers - 1}`, received: String(layer) });
   }
-  if (type === "linear_attention") return;
+  const type = typeOf(layer);
+  if (type === "linear_attention" || assumed) return;
   const where = path === undefined ? "" : ` in ${path}`;
   throw new GatedDeltaError("invalid-argument", {
     op,

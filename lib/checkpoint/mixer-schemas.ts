@@ -4,8 +4,8 @@ import { integer } from "../arguments/schema-parts.ts";
 
 const size = (largest: number) => integer(1, largest);
 const heads = size(4096);
-const headDimText = "a multiple of 8 in 8..256";
-const headDim = z.int(headDimText).min(8, headDimText).max(256, headDimText).multipleOf(8, headDimText);
+export const headDimText = "a multiple of 8 in 8..256";
+export const headDim = z.int(headDimText).min(8, headDimText).max(256, headDimText).multipleOf(8, headDimText);
 const convWidth = integer(2, 9);
 const epsilonText = "a number in 0..1";
 const boundText = "a negative number";
@@ -38,8 +38,17 @@ export const qwenSchema = z.object({
   full_attention_interval: size(1 << 16).nullish(),
 });
 
-/** OLMo hybrid. */
-export const olmoSchema = z.object({ ...common, ...headSizes, linear_allow_neg_eigval: flag });
+/** OLMo hybrid, whose sizes follow from one another where they are left out. */
+export const olmoSchema = z.object({
+  ...common,
+  num_attention_heads: heads.nullish(),
+  linear_num_key_heads: heads.nullish(),
+  linear_num_value_heads: heads.nullish(),
+  linear_key_head_dim: headDim.nullish(),
+  linear_value_head_dim: headDim.nullish(),
+  linear_conv_kernel_dim: convWidth.nullish(),
+  linear_allow_neg_eigval: flag,
+});
 
 /** The settings that released folders of Kimi Linear and GLM-5-next nest. */
 const linearAttention = z.object(

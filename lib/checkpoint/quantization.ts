@@ -5,7 +5,7 @@
  */
 
 import { FileError, UnsupportedError, describe } from "../errors.ts";
-import { isRecord } from "./config-errors.ts";
+import { isRecord } from "./json.ts";
 import type { ConfigPlace } from "./config-errors.ts";
 
 /** Bits and group of affine quantised weights. */

@@ -29,7 +29,7 @@ export async function modelMemory(folder: string): Promise<ModelMemoryFindings> 
   await importSchemas();
   using source = openCheckpoint(folder, op);
   const { config: json, path } = readConfig(source, undefined, op);
-  const config = parseModelConfig(json, { path, op });
+  const { config } = parseModelConfig(json, { path, op });
   let weights = 0;
   for (const name of source.names) weights += source.info(name).bytes;
   const free = Math.max(0, freeMemory() - weights);

@@ -43,8 +43,8 @@ async function speed(device: Device, rows: number, outFeatures: number, inFeatur
 
 /** Multiplications with additions of one token of a prompt, in the layers' matrices. */
 export function promptWork({ hiddenSize, intermediateSize, layers, attention, mixer }: ModelConfig): number {
-  const { heads, kvHeads, headDim } = attention;
-  const perAttention = hiddenSize * headDim * (2 * heads + 2 * kvHeads + heads);
+  const { heads, kvHeads, headDim, gated } = attention;
+  const perAttention = hiddenSize * headDim * ((gated ? 2 : 1) * heads + 2 * kvHeads + heads);
   const perMixer = hiddenSize * (convChannels(mixer) + 2 * valueChannels(mixer) + 2 * mixer.valueHeads);
   return layers.reduce((sum, type) => sum + 3 * hiddenSize * intermediateSize + (type === "attention" ? perAttention : perMixer), 0);
 }

@@ -46,7 +46,7 @@ import type { CheckedLoadOptions } from "./layer-schemas.ts";
 import { layerOf, statesOf } from "./layer-pass.ts";
 import { MixerOps } from "./mixer-ops.ts";
 import { readLayerConfig } from "../checkpoint/read-config.ts";
-import { takeScratch, type Scratch } from "./scratch.ts";
+import { takeScratch, type MixerScratch } from "./mixer-scratch.ts";
 import { TensorLoader } from "../checkpoint/tensor-loader.ts";
 import { planWeights, rankOf, type LayerWeights } from "./weights.ts";
 
@@ -75,11 +75,12 @@ export class GatedDeltaNet implements Disposable {
   readonly config: LayerConfig;
   /** Dtype of the activations between the ops. */
   readonly dtype: FloatDType;
-  /** Which of a pool's layers holds this mixer's states; undefined for pools of one layer. */
+  /** Which of a pool's layers holds this mixer's states; undefined where the caller gave none, for pools of one layer. */
   readonly poolLayer: number | undefined;
   readonly #tensors: readonly Tensor[];
   readonly #ops: MixerOps;
-  readonly #scratch: Scratch;
+  readonly #scratch: MixerScratch;
+  readonly #releaseScratch: () => void;
   #disposed = false;
 
   private constructor(by: Maker, device: Device, loaded: LoadedMixer, options: CheckedLoadOptions) {
@@ -93,7 +94,7 @@ export class GatedDeltaNet implements Disposable {
     this.poolLayer = poolLayer;
     this.#tensors = tensors;
     this.#ops = new MixerOps(weights, config);
-    this.#scratch = takeScratch(device, { config, dtype, aRank: rankOf(weights.a), zRank: rankOf(weights.z) });
+    ({ scratch: this.#scratch, release: this.#releaseScratch } = takeScratch(device, { config, dtype, aRank: rankOf(weights.a), zRank: rankOf(weights.z) }));
   }
 
   /** A layer of loaded weights, which it then owns. @internal */
@@ -265,7 +266,7 @@ export class GatedDeltaNet implements Disposable {
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    this.#scratch[Symbol.dispose]();
+    this.#releaseScratch();
     for (const tensor of this.#tensors) tensor[Symbol.dispose]();
   }
 

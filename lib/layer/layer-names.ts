@@ -3,7 +3,7 @@
 import { FileError } from "../errors.ts";
 import type { TensorSource } from "../checkpoint/source.ts";
 
-/** What layer N's tensors begin with in checkpoints; `layers.N.` alone is that of base models and of single layers. */
+/** Prefixes of layer N's tensors in checkpoints; `layers.N.` alone is that of base models and of single layers. */
 const roots = (layer: number) => [
   `model.layers.${layer}.`,
   `model.language_model.layers.${layer}.`,
@@ -14,9 +14,9 @@ const roots = (layer: number) => [
 
 /**
  * A mixer's name within its layer: `linear_attn` in most models, `self_attn` in Kimi Linear and GLM-5-next, `attention`
- * in Bailing hybrid. Files of a single layer may leave it out.
+ * in Bailing hybrid, `mixer` in mlx-lm's OLMo hybrid. Files of a single layer may leave it out.
  */
-const mixerNames = ["linear_attn.", "self_attn.", "attention."];
+const mixerNames = ["linear_attn.", "self_attn.", "attention.", "mixer."];
 
 function prefixesOf(layer: number): string[] {
   return [...roots(layer).flatMap((root) => mixerNames.map((name) => root + name)), `layers.${layer}.`];
@@ -34,7 +34,7 @@ export function gatedDeltaLayers(names: readonly string[]): number[] {
 }
 
 /**
- * What the names of a layer's mixer begin with.
+ * The prefix of the names of a layer's mixer.
  *
  * @throws {FileError} where the checkpoint has none for this layer, or several.
  */

@@ -18,11 +18,11 @@ import type { Op } from "../ops/op.ts";
 import { isTensor, type Tensor } from "../tensor/tensor.ts";
 import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 import type { ProjectedArguments } from "./layer-arguments.ts";
-import type { ScratchViews } from "./scratch.ts";
+import type { MixerViews } from "./mixer-scratch.ts";
 import type { LayerWeights, Projection } from "./weights.ts";
 
 /** Where the projections of some tokens go. */
-export type Projected = Pick<ScratchViews, "qkv" | "z" | "a" | "b" | "aDown" | "zDown">;
+export type Projected = Pick<MixerViews, "qkv" | "z" | "a" | "b" | "aDown" | "zDown">;
 
 /** Makes the ops of one mixer. Views of the tensors that it is given are made once for each. */
 export class MixerOps {
@@ -51,7 +51,7 @@ export class MixerOps {
   /** Convolution, gated delta rule and gated norm of a ragged batch, each an op of its own. */
   mix(
     { qkv, z, a, b, out }: ProjectedArguments,
-    { conv, query, key, value, delta }: Pick<ScratchViews, "conv" | "query" | "key" | "value" | "delta">,
+    { conv, query, key, value, delta }: Pick<MixerViews, "conv" | "query" | "key" | "value" | "delta">,
     cuSeqlens: Indices | undefined,
     states: LayerStates,
   ): Op[] {

@@ -12,8 +12,7 @@
  * | `conv1d`                   | `conv1d`                   | `q_conv1d`, `k_conv1d`, `v_conv1d`             |
  * | `norm`, `out_proj`         | `norm`, `out_proj`         | `o_norm`, `o_proj` (Bailing: `dense`)          |
  *
- * mlx-lm renames the separate form's convolutions to `q_conv.conv`, `k_conv.conv` and `v_conv.conv` (mlx_lm/models/kimi_linear.py,
- * `sanitize`).
+ * mlx-lm renames Kimi's convolutions to `q_conv.conv`, `k_conv.conv` and `v_conv.conv` (mlx_lm/models/kimi_linear.py, `sanitize`).
  *
  * The rows that Qwen3-Next interleaves are put in the joint form's order while they are read. Any projection may be
  * quantised: see {@link Matrix}.
@@ -128,12 +127,15 @@ function separateWeights(loader: TensorLoader, prefix: string, config: LayerConf
   const convolution = source.has(`${prefix}q_conv.conv.weight`) ? "conv.conv" : "conv1d";
   const convolutions = ["q", "k", "v"].map((name) => `${prefix}${name}_${convolution}.weight`);
   const widths = [keys, keys, values];
+  // transformers 5.23 cuts OLMo's joint convolution into three equal parts where it saves a model.
+  const third = convChannels(config) / 3;
+  const inThirds = convolutions.every((name) => source.has(name) && source.info(name).shape[0] === third);
   return {
     qkv: ["q", "k", "v"].map((name, i) => loader.matrix(`${prefix}${name}_proj`, widths[i] ?? 0, hidden)),
     z: projection("g", values),
     a: perKey ? projection("f", gateChannels(config)) : { matrix: loader.matrix(`${prefix}a_proj`, valueHeads, hidden) },
     b: loader.matrix(`${prefix}b_proj`, valueHeads, hidden),
-    conv: loader.stacked(convolutions, widths.map((channels) => convShapes(channels, convWidth))),
+    conv: loader.stacked(convolutions, widths.map((channels) => convShapes(inThirds ? third : channels, convWidth))),
     convBias: undefined,
     aLog: loader.tensor(`${prefix}A_log`, ...heads),
     dtBias: loader.tensor(`${prefix}dt_bias`, ...gates),
@@ -166,14 +168,14 @@ function convShapes(channels: number, width: number): [Shape, ...Shape[]] {
 }
 
 /**
- * Refuses tensors that no part of the mixer wants, since results without them would be wrong without looking it. In a
- * file of one layer without a name for the mixer, those beside its modules are not its own.
+ * Refuses tensors that no part of the mixer uses: results without them would be wrong and look right. In a file of one
+ * layer without a name for the mixer, tensors of other modules are not the mixer's.
  */
 function refuseUnknown(loader: TensorLoader, prefix: string): void {
   const { source, op } = loader;
   const names = source.namesWithPrefix(prefix);
   const moduleOf = (name: string) => name.slice(prefix.length).split(".", 1)[0] ?? "";
-  const modules = /\.(?:linear_attn|self_attn|attention)\.$/.test(prefix)
+  const modules = /\.(?:linear_attn|self_attn|attention|mixer)\.$/.test(prefix)
     ? undefined
     : new Set(names.filter((name) => loader.wants(name)).map(moduleOf));
   for (const name of names) {

@@ -1,30 +1,31 @@
-/** Memory for what lies between a model's ops: made once, for as many tokens as go through the layers at a time. */
+/** Memory between a model's ops: made once, for as many tokens as go through the layers at a time. */
 import type { Device } from "../device/device.ts";
+import { Scratch, type ScratchLayout } from "../layer/scratch.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { ModelConfig } from "./model-config.ts";
 
-/** The activations of a number of tokens; all are views of the same memory. */
+/** The activations of a number of tokens. */
 export interface ActivationViews {
   /** `[tokens, hidden]`: the residual stream. */
   readonly hidden: Tensor;
-  /** `[tokens, hidden]`: what a layer's parts read. */
+  /** `[tokens, hidden]`: input of a layer's parts, or their output after its norm. */
   readonly normed: Tensor;
-  /** `[tokens, hidden]`: rows that were picked out of the others. */
-  readonly picked: Tensor;
-  /** `[tokens, heads · 2 · headDim]`: each head's query, then its output gate; the next two are views of it. */
-  readonly queryGate: Tensor;
-  /** `[tokens, heads, headDim]`. */
+  /** `[tokens, hidden]`: output of a layer's parts before its norm; after the layers, rows that were picked out of the others. */
+  readonly spare: Tensor;
+  /** `[tokens, heads · headDim]`, or `[tokens, heads · 2 · headDim]` with each head's output gate after its query. */
   readonly query: Tensor;
-  /** `[tokens, heads, headDim]`. */
-  readonly outputGate: Tensor;
+  /** `[tokens, heads, headDim]`: the queries of it. */
+  readonly queryHeads: Tensor;
+  /** `[tokens, heads, headDim]`: the gates of it, where attention is gated. */
+  readonly outputGate: Tensor | undefined;
   /** `[tokens, kvHeads · headDim]`, and the same as heads. */
   readonly key: Tensor;
   readonly keyHeads: Tensor;
   /** `[tokens, kvHeads · headDim]`, and the same as heads. */
   readonly value: Tensor;
   readonly valueHeads: Tensor;
-  /** `[tokens, heads · headDim]`, and the same as heads: what attention gives. */
+  /** `[tokens, heads · headDim]`, and the same as heads: the output of attention. */
   readonly attended: Tensor;
   readonly attendedHeads: Tensor;
   /** `[tokens, intermediate]`: the MLP's gate, then its product with `up`. */
@@ -33,86 +34,59 @@ export interface ActivationViews {
   readonly up: Tensor;
 }
 
-/** How many sets of views are kept: prompts' lengths rarely repeat, a batch's number of sequences often does. */
-const mostViews = 8;
+type Name = "hidden" | "normed" | "spare" | "query" | "key" | "value" | "attended" | "gate" | "up";
 
-type Part = "hidden" | "normed" | "picked" | "queryGate" | "key" | "value" | "attended" | "gate" | "up";
+export type Activations = Scratch<Name, ActivationViews>;
 
-export class Activations implements Disposable {
-  readonly #config: ModelConfig;
-  readonly #memory: Readonly<Record<Part, Tensor>>;
-  readonly #views = new Map<number, ActivationViews>();
+/**
+ * Makes the memory.
+ *
+ * @param tokens the most that go through the layers at a time.
+ */
+export function makeActivations(device: Device, config: ModelConfig, dtype: FloatDType, tokens: number): Activations {
+  const made = new Scratch(device, layoutOf(config, dtype));
+  made.reserve(tokens);
+  return made;
+}
 
-  /** @param tokens how many there can be. */
-  constructor(device: Device, config: ModelConfig, dtype: FloatDType, tokens: number) {
-    const { hiddenSize, intermediateSize, layers, attention } = config;
-    // A model without attention layers has no use for their memory.
-    const { heads, kvHeads, headDim } = layers.includes("attention") ? attention : { heads: 0, kvHeads: 0, headDim: 0 };
-    const made: Tensor[] = [];
-    const make = (width: number): Tensor => {
-      const tensor: Tensor = device.tensor(dtype, [tokens, width]);
-      made.push(tensor);
-      return tensor;
-    };
-    this.#config = config;
-    try {
-      this.#memory = {
-        hidden: make(hiddenSize),
-        normed: make(hiddenSize),
-        picked: make(hiddenSize),
-        queryGate: make(2 * heads * headDim),
-        key: make(kvHeads * headDim),
-        value: make(kvHeads * headDim),
-        attended: make(heads * headDim),
-        gate: make(intermediateSize),
-        up: make(intermediateSize),
+function layoutOf({ hiddenSize, intermediateSize, layers, attention }: ModelConfig, dtype: FloatDType): ScratchLayout<Name, ActivationViews> {
+  const has = layers.includes("attention");
+  // A model without attention layers has no use for their memory.
+  const { heads, kvHeads, headDim, gated } = has ? attention : { heads: 0, kvHeads: 0, headDim: 0, gated: false };
+  return {
+    rows: {
+      hidden: [dtype, hiddenSize],
+      normed: [dtype, hiddenSize],
+      spare: [dtype, hiddenSize],
+      query: [dtype, (gated ? 2 : 1) * heads * headDim],
+      key: [dtype, kvHeads * headDim],
+      value: [dtype, kvHeads * headDim],
+      attended: [dtype, heads * headDim],
+      gate: [dtype, intermediateSize],
+      up: [dtype, intermediateSize],
+    },
+    views(tensors, rows, start, end) {
+      const tokens = end - start;
+      const [query, key, value, attended] = [rows(tensors.query), rows(tensors.key), rows(tensors.value), rows(tensors.attended)];
+      const asHeads = (tensor: Tensor, count: number): Tensor => (has ? tensor.reshape([tokens, count, headDim]) : tensor);
+      // A head's query and output gate lie side by side.
+      const half = (offset: number): Tensor => query.view({ offset, shape: [tokens, heads, headDim], strides: [2 * heads * headDim, 2 * headDim, 1] });
+      return {
+        hidden: rows(tensors.hidden),
+        normed: rows(tensors.normed),
+        spare: rows(tensors.spare),
+        query,
+        queryHeads: gated ? half(0) : asHeads(query, heads),
+        outputGate: gated ? half(headDim) : undefined,
+        key,
+        keyHeads: asHeads(key, kvHeads),
+        value,
+        valueHeads: asHeads(value, kvHeads),
+        attended,
+        attendedHeads: asHeads(attended, heads),
+        gate: rows(tensors.gate),
+        up: rows(tensors.up),
       };
-    } catch (error) {
-      for (const tensor of made) tensor[Symbol.dispose]();
-      throw error;
-    }
-  }
-
-  /** Views of the first `tokens` rows. */
-  views(tokens: number): ActivationViews {
-    const known = this.#views.get(tokens);
-    if (known !== undefined) return known;
-    const made = this.#makeViews(tokens);
-    const [oldest] = this.#views.keys();
-    if (this.#views.size >= mostViews && oldest !== undefined) this.#views.delete(oldest);
-    this.#views.set(tokens, made);
-    return made;
-  }
-
-  /** Frees the memory as soon as no pending work needs it. */
-  [Symbol.dispose](): void {
-    for (const tensor of Object.values(this.#memory)) tensor[Symbol.dispose]();
-  }
-
-  #makeViews(tokens: number): ActivationViews {
-    const rows = (part: Part): Tensor => this.#memory[part].slice(0, tokens);
-    const { heads, kvHeads, headDim } = this.#config.attention;
-    const [queryGate, key, value, attended] = [rows("queryGate"), rows("key"), rows("value"), rows("attended")];
-    const has = this.#config.layers.includes("attention");
-    const asHeads = (tensor: Tensor, count: number): Tensor => (has ? tensor.reshape([tokens, count, headDim]) : tensor);
-    // A head's query and output gate lie side by side.
-    const part = (offset: number): Tensor =>
-      has ? queryGate.view({ offset, shape: [tokens, heads, headDim], strides: [2 * heads * headDim, 2 * headDim, 1] }) : queryGate;
-    return {
-      hidden: rows("hidden"),
-      normed: rows("normed"),
-      picked: rows("picked"),
-      queryGate,
-      query: part(0),
-      outputGate: part(headDim),
-      key,
-      keyHeads: asHeads(key, kvHeads),
-      value,
-      valueHeads: asHeads(value, kvHeads),
-      attended,
-      attendedHeads: asHeads(attended, heads),
-      gate: rows("gate"),
-      up: rows("up"),
-    };
-  }
+    },
+  };
 }

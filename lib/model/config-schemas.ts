@@ -1,4 +1,4 @@
-/** The zod schemas of a model's configuration. Loaded when a model is: importing zod takes 13 ms. */
+/** Parts that the zod schemas of models' configurations share. Loaded when a model is: importing zod takes 13 ms. */
 
 import { z } from "zod";
 import { integer } from "../arguments/schema-parts.ts";
@@ -9,17 +9,20 @@ const flag = z.boolean("true or false").nullish();
 const fractionText = "a number above 0, at most 1";
 const fraction = z.number(fractionText).gt(0, fractionText).max(1, fractionText).nullish();
 const baseText = "a number above 1";
+/** A rotation's base. */
 const base = z.number(baseText).gt(1, baseText).max(1e30, baseText).nullish();
 const epsilonText = "a number in 0..1";
-const headDimText = "a multiple of 8 in 8..256";
+export const heads = size(4096);
+/** Lengths of heads: `attention` takes those of mixers. */
+export { headDim, headDimText } from "../checkpoint/mixer-schemas.ts";
 
-const rotation = z.object(
+export const rotation = z.object(
   { rope_type: text.nullish(), type: text.nullish(), rope_theta: base, partial_rotary_factor: fraction },
   "an object",
-);
+).nullish();
 
-/** The keys of a dense Qwen3.5 text model's configuration that a mixer does not read; see `lib/checkpoint/mixer-schemas.ts`. */
-export const modelSchema = z.object({
+/** Keys that every family reads. Those of mixers, and of which type each layer is, are in `lib/checkpoint/mixer-schemas.ts`. */
+export const modelKeys = {
   hidden_size: size(1 << 20),
   intermediate_size: size(1 << 22),
   vocab_size: size(1 << 24),
@@ -28,18 +31,12 @@ export const modelSchema = z.object({
   hidden_act: text.nullish(),
   tie_word_embeddings: flag,
   max_position_embeddings: size(2 ** 31 - 1),
-  layer_types: z.array(text, "an array of strings").nullish(),
-  full_attention_interval: size(1 << 16).nullish(),
-  num_attention_heads: size(4096),
-  num_key_value_heads: size(4096),
-  head_dim: z.int(headDimText).min(8, headDimText).max(256, headDimText).multipleOf(8, headDimText).nullish(),
+  num_attention_heads: heads,
   attention_bias: flag,
-  attn_output_gate: flag,
-  rope_parameters: rotation.nullish(),
-  rope_scaling: rotation.nullish(),
+  rope_parameters: rotation,
   rope_theta: base,
   partial_rotary_factor: fraction,
-});
+};
 
 /** Tokens that end a text. */
 export const endSchema = z.union([integer(0, 2 ** 31 - 1), z.array(integer(0, 2 ** 31 - 1))], "a token id, or an array of them").nullish();

@@ -1,24 +1,25 @@
 /**
- * The ops of a dense Qwen3.5 text model (transformers, `modeling_qwen3_5.py`). For token ids:
+ * The ops of a model. For token ids:
  *
  *     h = embedding[ids]
- *     each layer:  h = h + mixing(norm(h))                    a Gated DeltaNet, or attention
- *                  h = h + down(silu(gate(n)) · up(n)),       n = norm(h)
+ *     each layer changes h as its family says
  *     logits = output(norm(h)), of the wanted rows alone
  *
- * Residuals are added inside the last product of each part, before its one rounding.
+ * The parts of layers are here, their order and norms in `families/`.
  */
 import { attention, embedding, linear, rmsNorm, siluMul } from "../ops/functions.ts";
 import type { Indices } from "../ops/indices.ts";
 import type { Op } from "../ops/op.ts";
 import { forwardBoth } from "../layer/gated-delta-net.ts";
+import type { GatedDeltaNet } from "../layer/gated-delta-net.ts";
 import type { DraftGroup } from "../states/draft-group.ts";
 import type { PoolStep } from "../states/pool-step.ts";
 import type { StepPlaceholder } from "../states/step-placeholder.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Activations, ActivationViews } from "./activations.ts";
+import type { PartTensors } from "./families/family.ts";
 import type { ModelConfig } from "./model-config.ts";
-import type { AttentionWeights, LayerFrame, ModelWeights } from "./model-weights.ts";
+import type { AttentionWeights, Mlp, ModelWeights } from "./model-weights.ts";
 import type { LayerPages, PagePool } from "./page-pool.ts";
 
 /** Rows whose logits, or hidden states, are wanted. */
@@ -66,15 +67,22 @@ export class ModelGraph {
 
   /** The ops of one pass, in order. */
   ops(inputs: PassInputs): Op[] {
-    const { embedding: table, layers } = this.#weights;
+    const { family, embedding: table, layers } = this.#weights;
     const views = this.#activations.views(inputs.tokens);
     const ops = [embedding({ ...table, ids: inputs.ids, out: views.hidden })];
     let attentionLayer = 0;
-    for (const layer of layers) {
-      ops.push(this.norm(views.hidden, layer.inputNorm, views.normed));
-      if (layer.attention === undefined) ops.push(...this.mix(layer, inputs, views));
-      else ops.push(...this.attend(layer.attention, this.#pages.layers[attentionLayer++]!, inputs, views));
-      ops.push(...this.mlp(layer, views));
+    const { hidden, normed, spare } = views;
+    for (const { weights, mixer } of layers) {
+      const pages = mixer === undefined ? this.#pages.layers[attentionLayer++] : undefined;
+      ops.push(...family.ops(weights, {
+        hidden,
+        normed,
+        spare,
+        norm: (x, weight, out) => this.norm(x, weight, out),
+        mix: (part) => this.mix(mixer!, part, inputs),
+        attend: (attention, part) => this.attend(attention, part, pages!, inputs, views),
+        mlp: (mlp, part) => this.mlp(mlp, part, views),
+      }));
     }
     ops.push(...this.finalNorm(inputs.hidden, views), ...this.output(inputs.logits, views));
     return ops;
@@ -84,10 +92,8 @@ export class ModelGraph {
     return rmsNorm({ x, weight, out, weightForm: this.#weights.normForm, eps: this.#config.normEps });
   }
 
-  protected mix({ mixer }: Extract<ModelWeights["layers"][number], { attention?: undefined }>, inputs: PassInputs, views: ActivationViews): Op[] {
-    const { cuSeqlens, step, decode, drafts } = inputs;
-    const { normed: hidden, hidden: out } = views;
-    const common = { hidden, out, residual: out, step };
+  protected mix(mixer: GatedDeltaNet, { x: hidden, out, residual }: PartTensors, { cuSeqlens, step, decode, drafts }: PassInputs): Op[] {
+    const common = { hidden, out, residual, step };
     if (drafts !== undefined) {
       const steps = cuSeqlens.subarray(0, cuSeqlens.length - drafts.drafts.length);
       return mixer[forwardBoth]({ ...common, step: step as PoolStep, cuSeqlens: steps, decode, drafts });
@@ -95,23 +101,32 @@ export class ModelGraph {
     return decode ? mixer.decode(common) : mixer.forward({ ...common, cuSeqlens });
   }
 
-  protected attend(weights: AttentionWeights, pages: LayerPages, inputs: PassInputs, views: ActivationViews): Op[] {
-    const { rotaryDim, ropeTheta } = this.#config.attention;
-    const { normed: x, hidden, queryGate, query, outputGate, key, keyHeads, value, valueHeads, attended, attendedHeads } = views;
+  protected attend(weights: AttentionWeights, { x, out, residual }: PartTensors, pages: LayerPages, inputs: PassInputs, views: ActivationViews): Op[] {
+    const { attention: { norm, rotaryDim, ropeTheta }, normEps } = this.#config;
+    const { query, queryHeads, outputGate, key, keyHeads, value, valueHeads, attended, attendedHeads } = views;
     const { cuSeqlens, pageTable, pastTokens } = inputs;
+    const byHead = norm === "head";
+    // Whole projections are normed on their way, from memory that is written again afterwards.
+    const projections = byHead
+      ? [linear({ x, ...weights.query, out: query }), linear({ x, ...weights.key, out: key })]
+      : [
+        linear({ x, ...weights.query, out: attended }),
+        this.norm(attended, weights.queryNorm, query),
+        linear({ x, ...weights.key, out: value }),
+        this.norm(value, weights.keyNorm, key),
+      ];
     return [
-      linear({ x, ...weights.query, out: queryGate }),
-      linear({ x, ...weights.key, out: key }),
+      ...projections,
       linear({ x, ...weights.value, out: value }),
       attention({
-        query,
+        query: queryHeads,
         key: keyHeads,
         value: valueHeads,
         gate: outputGate,
-        queryNorm: weights.queryNorm,
-        keyNorm: weights.keyNorm,
+        queryNorm: byHead ? weights.queryNorm : undefined,
+        keyNorm: byHead ? weights.keyNorm : undefined,
         weightForm: this.#weights.normForm,
-        normEps: this.#config.normEps,
+        normEps,
         rotaryDim,
         ropeTheta,
         keyPages: pages.keys,
@@ -121,17 +136,16 @@ export class ModelGraph {
         pageTable,
         pastTokens,
       }),
-      linear({ x: attended, ...weights.output, residual: hidden, out: hidden }),
+      linear({ x: attended, ...weights.output, residual, out }),
     ];
   }
 
-  protected mlp(layer: LayerFrame, { hidden, normed, gate, up }: ActivationViews): Op[] {
+  protected mlp(weights: Mlp, { x, out, residual }: PartTensors, { gate, up }: ActivationViews): Op[] {
     return [
-      this.norm(hidden, layer.postNorm, normed),
-      linear({ x: normed, ...layer.gate, out: gate }),
-      linear({ x: normed, ...layer.up, out: up }),
+      linear({ x, ...weights.gate, out: gate }),
+      linear({ x, ...weights.up, out: up }),
       siluMul({ gate, up, out: gate }),
-      linear({ x: gate, ...layer.down, residual: hidden, out: hidden }),
+      linear({ x: gate, ...weights.down, residual, out }),
     ];
   }
 
@@ -151,13 +165,13 @@ export class ModelGraph {
     return ops;
   }
 
-  /** Some rows of the residual stream, side by side, and what brings them there. */
-  protected picked(rows: readonly number[], { hidden, picked }: ActivationViews): { x: Tensor; ops: Op[] } {
+  /** Some rows of the residual stream, side by side, and the ops that bring them there. */
+  protected picked(rows: readonly number[], { hidden, spare }: ActivationViews): { x: Tensor; ops: Op[] } {
     const count = rows.length;
     const first = rows[0] ?? 0;
     // Rows side by side are read where they lie.
     if (count === 0 || rows[count - 1]! - first === count - 1) return { x: hidden.slice(first, first + count), ops: [] };
-    const x = picked.slice(0, count);
+    const x = spare.slice(0, count);
     return { x, ops: [embedding({ weight: hidden, ids: rows, out: x })] };
   }
 }

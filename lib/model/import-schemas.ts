@@ -1,8 +1,8 @@
 import { nextTurn } from "../turns.ts";
 
 /**
- * Brings in zod and the schemas of configurations piece by piece, each parsed in the background and run in a turn of its
- * own: where they are required all at once, zod keeps the event loop for 13 ms, and longer on a busy machine.
+ * Brings in zod and the schemas of configurations piece by piece, each parsed in the background and run in another
+ * turn: where they are required all at once, zod keeps the event loop for 13 ms, and longer on a busy machine.
  */
 export async function importSchemas(): Promise<void> {
   await import("zod/v4/core");
@@ -16,5 +16,7 @@ export async function importSchemas(): Promise<void> {
   await import("./config-schemas.ts");
   await nextTurn();
   await import("../checkpoint/mixer-schemas.ts");
+  await nextTurn();
+  await import("./families/index.ts");
   await nextTurn();
 }

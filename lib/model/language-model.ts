@@ -29,7 +29,7 @@ import type { SessionOptions } from "./session/session-options.ts";
 import { ModelText } from "./text/model-text.ts";
 
 /**
- * A dense Qwen3.5 text model on a device: weights, and memory for the states, keys and values of many sequences.
+ * A text model on a device, dense Qwen3.5 or OLMo hybrid: weights, and memory for the states, keys and values of many sequences.
  *
  * With f32 states the logits of a sequence have the same bits however its tokens are cut into runs, whatever else is in
  * its batches, and whether it was forked: those of all its tokens in one run, alone.
@@ -43,7 +43,7 @@ import { ModelText } from "./text/model-text.ts";
 export class LanguageModel implements Disposable {
   /** The device that it is on. */
   readonly device: Device;
-  /** What it is, as its folder says. */
+  /** Its shape and options, read from its folder. */
   readonly config: ModelConfig;
   /** Dtype of the activations. */
   readonly dtype: FloatDType;
@@ -99,7 +99,7 @@ export class LanguageModel implements Disposable {
     return this.#core.pool.capacity;
   }
 
-  /** How many sequences and forks there can be beside those that are there. */
+  /** How many more sequences and forks there can be. */
   get freeStates(): number {
     return this.#core.pool.free;
   }
@@ -171,13 +171,13 @@ export class LanguageModel implements Disposable {
     return this.#scheduler.steps;
   }
 
-  /** What the folder's `generation_config.json` says of sampling; read when it is asked for first. */
+  /** Sampling settings of the folder's `generation_config.json`; read when they are first asked for. */
   modelSampling(): Partial<SamplingSettings> {
     return (this.#sampling ??= readModelSampling(this.text.folder));
   }
 
   /**
-   * What tells this model apart: a SHA-256 over every tensor that it has read, with name, dtype, shape and bytes, and over its
+   * Tells this model apart from others: a SHA-256 over every tensor that it has read, with name, dtype, shape and bytes, and over its
    * configuration. Copies of a folder, and its tensors in other files, have the same one; a folder in
    * which one bit of a weight differs has another. A session's file holds it, so that no other model goes on from it.
    *

@@ -37,11 +37,11 @@ export interface LoadProgress {
 export interface LoadWeightsOptions {
   /** Dtype of the activations between the ops; `f32` by default. Weights stay in the dtype that they are stored in. */
   readonly dtype?: FloatDType | undefined;
-  /** Called after every piece that was read. What it throws ends the load. */
+  /** Called after every piece that was read. An error that it throws ends the load. */
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
 }
 
-/** What a folder gave. */
+/** A model that was read from a folder. */
 export interface LoadedModel {
   /** Where its other files are: the folder that was named, or that of the file that was. */
   readonly folder: string;
@@ -56,7 +56,7 @@ export interface LoadedModel {
 const op = "LanguageModel.load";
 
 /**
- * Loads a dense Qwen3.5 text model from a Hugging Face folder, as transformers or mlx-lm leave one. Tensors are read
+ * Loads a text model of a known family from a Hugging Face folder, as transformers or mlx-lm leave one. Tensors are read
  * straight into library memory, in pieces of some MiB and in the background: the event loop goes on meanwhile, and memory
  * is that of the weights.
  *
@@ -78,12 +78,12 @@ export async function loadModelWeights(device: Device, folder: string, options: 
   const { config: json, path } = readConfig(source, undefined, op);
   const place = { path, op };
   await nextTurn();
-  const parsed = parseModelConfig(json, place);
+  const { family, config: parsed } = parseModelConfig(json, place);
   const eosTokens = readEnds(source, json, place);
   await nextTurn();
   using loader = new TensorLoader(device, source, op, parseQuantization(json, place));
   const turn = turns();
-  const planned = await planModel(device, loader, parsed, dtype, async () => {
+  const planned = await planModel(device, loader, family, parsed, dtype, async () => {
     await turn();
     alive();
   });

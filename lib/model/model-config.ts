@@ -1,4 +1,4 @@
-/** What a dense Qwen3.5 text model is, read from a Hugging Face `config.json`. */
+/** Shape and options of a text model, read from a Hugging Face `config.json`. */
 
 import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 
@@ -13,14 +13,20 @@ export interface AttentionConfig {
   readonly kvHeads: number;
   /** Length of a head (`head_dim`). */
   readonly headDim: number;
-  /** How many of a head's first dimensions turn with the position (`partial_rotary_factor` of them), even. */
+  /** Whether each head's output is multiplied by the sigmoid of a gate, which the query's projection gives as well. */
+  readonly gated: boolean;
+  /** Whether queries and keys go through an RMS norm head by head, or all heads of a token together. */
+  readonly norm: "head" | "projection";
+  /** How many of a head's first dimensions turn with the position (`partial_rotary_factor` of them), even; 0 where none do. */
   readonly rotaryDim: number;
-  /** Base of the rotation's frequencies (`rope_theta`). */
-  readonly ropeTheta: number;
+  /** Base of the rotation's frequencies (`rope_theta`); undefined where nothing turns. */
+  readonly ropeTheta: number | undefined;
 }
 
 /** Shape and options of a whole model. */
 export interface ModelConfig {
+  /** The family that the model belongs to, by a `model_type` of transformers: `qwen3_5` or `olmo_hybrid`. */
+  readonly family: string;
   /** Width of the hidden states (`hidden_size`). */
   readonly hiddenSize: number;
   /** Width inside the MLP (`intermediate_size`). */
@@ -33,7 +39,7 @@ export interface ModelConfig {
   readonly tied: boolean;
   /** Positions that the model was made for: 0 .. maxPositions - 1 (`max_position_embeddings`). */
   readonly maxPositions: number;
-  /** What each layer is, first to last. */
+  /** The type of each layer, first to last. */
   readonly layers: readonly LayerType[];
   /** Its attention layers. */
   readonly attention: AttentionConfig;

@@ -4,24 +4,22 @@ import type { GatedDeltaNet } from "../layer/gated-delta-net.ts";
 import type { Matrix } from "../checkpoint/matrix.ts";
 import type { WeightForm } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import type { Family } from "./families/family.ts";
 
-/** What every layer has around its mixing of tokens. */
-export interface LayerFrame {
-  /** `[hidden]`: norm before the mixing (`input_layernorm`). */
-  readonly inputNorm: Tensor;
-  /** `[hidden]`: norm before the MLP (`post_attention_layernorm`). */
-  readonly postNorm: Tensor;
+/** The weights of an MLP: `down(silu(gate(x)) · up(x))`. */
+export type Mlp = {
+  readonly kind: "dense";
   /** `[intermediate, hidden]`. */
   readonly gate: Matrix;
   /** `[intermediate, hidden]`. */
   readonly up: Matrix;
   /** `[hidden, intermediate]`. */
   readonly down: Matrix;
-}
+};
 
 /** The weights of an attention layer. */
 export interface AttentionWeights {
-  /** `[heads · 2 · headDim, hidden]`: each head's query, then its output gate. */
+  /** `[heads · headDim, hidden]`; `[heads · 2 · headDim, hidden]` where attention is gated: each head's query, then its gate. */
   readonly query: Matrix;
   /** `[kvHeads · headDim, hidden]`. */
   readonly key: Matrix;
@@ -29,34 +27,32 @@ export interface AttentionWeights {
   readonly value: Matrix;
   /** `[hidden, heads · headDim]`. */
   readonly output: Matrix;
-  /** `[headDim]`, in the model's {@link ModelWeights.normForm}. */
+  /** `[headDim]`, or `[heads · headDim]` where whole projections are normed, in the model's {@link ModelWeights.normForm}. */
   readonly queryNorm: Tensor;
-  /** `[headDim]`, in the model's {@link ModelWeights.normForm}. */
+  /** `[headDim]` or `[kvHeads · headDim]`, likewise. */
   readonly keyNorm: Tensor;
 }
 
-/** A Gated DeltaNet layer. The k-th of a model has `poolLayer` k. */
-export interface GatedDeltaLayer extends LayerFrame {
-  readonly mixer: GatedDeltaNet;
-  readonly attention?: undefined;
-}
-
-/** An attention layer. */
-export interface AttentionLayer extends LayerFrame {
-  readonly attention: AttentionWeights;
-  readonly mixer?: undefined;
+/** A layer of a model. */
+export interface ModelLayer {
+  /** Its weights, except for those of its mixer, in the form that its family has for them. */
+  readonly weights: unknown;
+  /** Its Gated DeltaNet, if it has one. The k-th of a model has `poolLayer` k. */
+  readonly mixer: GatedDeltaNet | undefined;
 }
 
 /** The tensors of a whole model. Disposing frees all of them. */
 export interface ModelWeights extends Disposable {
+  /** Makes the ops of the layers. */
+  readonly family: Family;
   /** `[vocabulary, hidden]`. */
   readonly embedding: Matrix;
   /** `[vocabulary, hidden]`: {@link embedding} itself in a model whose embeddings are tied. */
   readonly output: Matrix;
   /** `[hidden]`: the norm before the output projection. */
   readonly norm: Tensor;
-  /** How all norms but those within a mixer are stored: the weight, or what is added to 1. */
+  /** How all norms that are not inside a mixer are stored: the weight, or a number that is added to 1. */
   readonly normForm: WeightForm;
   /** One a layer, in order. */
-  readonly layers: readonly (GatedDeltaLayer | AttentionLayer)[];
+  readonly layers: readonly ModelLayer[];
 }

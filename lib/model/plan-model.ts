@@ -1,21 +1,20 @@
 /**
- * Finds a whole model's tensors in a checkpoint and gives them memory; the loader reads them afterwards. Whatever the
- * checkpoint has beyond them must belong to another part of a released model, else it is refused.
+ * Finds a whole model's tensors in a checkpoint and gives them memory; the loader reads them afterwards. Any other tensor
+ * of the checkpoint must belong to another part of a released model, else it is refused.
  */
 
 import type { Device } from "../device/device.ts";
-import { FileError, UnsupportedError } from "../errors.ts";
+import { UnsupportedError } from "../errors.ts";
 import { GatedDeltaNet, ofWeights } from "../layer/gated-delta-net.ts";
 import { supportedWeights } from "../checkpoint/quantization.ts";
 import type { TensorLoader } from "../checkpoint/tensor-loader.ts";
 import { planWeights } from "../layer/weights.ts";
 import type { TensorSource } from "../checkpoint/safetensors.ts";
-import type { WeightForm } from "../native/options.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import type { AttentionLayer, GatedDeltaLayer, LayerFrame, ModelWeights } from "./model-weights.ts";
-import type { ParsedConfig } from "./parse-config.ts";
-import { belongsElsewhere, findModel, type ModelNames } from "./tensor-names.ts";
+import type { Family, ParsedConfig } from "./families/family.ts";
+import type { ModelLayer, ModelWeights } from "./model-weights.ts";
+import { findModel, type ModelNames } from "./tensor-names.ts";
 
 /** Of two tensors that are compared, so much is read at a time. */
 const pieceBytes = 4 << 20;
@@ -37,6 +36,7 @@ export interface PlannedModel {
 export async function planModel(
   device: Device,
   loader: TensorLoader,
+  family: Family,
   config: ParsedConfig,
   dtype: FloatDType,
   pause: () => Promise<void>,
@@ -45,31 +45,30 @@ export async function planModel(
   const names = findModel(source, op);
   const { hiddenSize: hidden, vocabSize } = config;
   using made = new Owned(loader);
-  const normForm = await normFormOf(loader, names.root, config, pause);
+  const normForm = await family.normForm(loader, names.root, config, pause);
   const embedding = loader.matrix(`${names.root}embed_tokens`, vocabSize, hidden);
   const tied = await isTied(loader, names, config, pause);
   const output = tied ? embedding : loader.matrix(names.output, vocabSize, hidden);
   const norm = loader.tensor(`${names.root}norm.weight`, [hidden]);
   made.keep();
-  const layers: (GatedDeltaLayer | AttentionLayer)[] = [];
+  const layers: ModelLayer[] = [];
   let mixers = 0;
   for (const [layer, type] of config.layers.entries()) {
     const prefix = `${names.root}layers.${layer}.`;
-    const frame = frameOf(loader, prefix, config);
-    if (type === "attention") {
-      layers.push({ ...frame, attention: attentionOf(loader, `${prefix}self_attn.`, config) });
-      made.keep();
-    } else {
-      made.keep();
-      const weights = planWeights(loader, `${prefix}linear_attn.`, config.mixer);
-      const loaded = { weights, tensors: loader.taken(), config: config.mixer };
-      layers.push({ ...frame, mixer: made.mixer(GatedDeltaNet[ofWeights](device, loaded, { layer, dtype, poolLayer: mixers++ })) });
+    const weights = family.layer(loader, prefix, config, type);
+    made.keep();
+    let mixer: GatedDeltaNet | undefined;
+    if (type === "gatedDelta") {
+      const ofMixer = planWeights(loader, family.mixerPrefix(source, prefix), config.mixer);
+      const loaded = { weights: ofMixer, tensors: loader.taken(), config: config.mixer };
+      mixer = made.mixer(GatedDeltaNet[ofWeights](device, loaded, { layer, dtype, poolLayer: mixers++ }));
     }
+    layers.push({ weights, mixer });
     await pause();
   }
-  const skipped = leftOver(loader, names, tied);
+  const skipped = leftOver(loader, family, names, tied);
   const owned = made.move();
-  return { weights: { embedding, output, norm, normForm, layers, [Symbol.dispose]: () => owned[Symbol.dispose]() }, tied, skipped };
+  return { weights: { family, embedding, output, norm, normForm, layers, [Symbol.dispose]: () => owned[Symbol.dispose]() }, tied, skipped };
 }
 
 /** The tensors and mixers of a model, freed together. */
@@ -105,63 +104,17 @@ class Owned implements Disposable {
   }
 }
 
-function frameOf(loader: TensorLoader, prefix: string, { hiddenSize: hidden, intermediateSize: wide }: ParsedConfig): LayerFrame {
-  return {
-    inputNorm: loader.tensor(`${prefix}input_layernorm.weight`, [hidden]),
-    postNorm: loader.tensor(`${prefix}post_attention_layernorm.weight`, [hidden]),
-    gate: loader.matrix(`${prefix}mlp.gate_proj`, wide, hidden),
-    up: loader.matrix(`${prefix}mlp.up_proj`, wide, hidden),
-    down: loader.matrix(`${prefix}mlp.down_proj`, hidden, wide),
-  };
-}
-
-function attentionOf(loader: TensorLoader, prefix: string, { hiddenSize: hidden, attention }: ParsedConfig): AttentionLayer["attention"] {
-  const { heads, kvHeads, headDim } = attention;
-  return {
-    query: loader.matrix(`${prefix}q_proj`, 2 * heads * headDim, hidden),
-    key: loader.matrix(`${prefix}k_proj`, kvHeads * headDim, hidden),
-    value: loader.matrix(`${prefix}v_proj`, kvHeads * headDim, hidden),
-    output: loader.matrix(`${prefix}o_proj`, hidden, heads * headDim),
-    queryNorm: loader.tensor(`${prefix}q_norm.weight`, [headDim]),
-    keyNorm: loader.tensor(`${prefix}k_norm.weight`, [headDim]),
-  };
-}
-
 /**
- * Whether norms are stored as transformers does, to be added to 1, or as mlx-lm does, which adds it. mlx-lm does so
- * exactly where it moves the axes of the convolutions (mlx_lm/models/qwen3_5.py, `sanitize`), which show it.
- */
-async function normFormOf(
-  { source, op }: TensorLoader,
-  root: string,
-  { layers, mixer: { convWidth } }: ParsedConfig,
-  pause: () => Promise<void>,
-): Promise<WeightForm> {
-  const found = new Set<WeightForm>();
-  for (const [layer, type] of layers.entries()) {
-    const name = `${root}layers.${layer}.linear_attn.conv1d.weight`;
-    if (type !== "gatedDelta" || !source.has(name)) continue;
-    const { shape } = source.info(name);
-    found.add(shape.length === 3 && shape[1] === convWidth && shape[2] === 1 ? "weight" : "one-plus-weight");
-    await pause(); // a layer may be in a file of its own, which is opened now
-  }
-  const [form = "one-plus-weight", other] = found;
-  if (other === undefined) return form;
-  const expected = "conv1d.weight with its axes in one order in all layers";
-  throw new FileError(source.path, { op, expected, received: "both that of transformers and that of mlx-lm" });
-}
-
-/**
- * Whether the embedding is the output projection too. A checkpoint that has a projection of its own decides where the configuration
+ * Whether the embedding is the output projection too. A checkpoint that has an output projection decides where the configuration
  * says yes and no; where it says yes alone, the projection is used unless it is the embedding's copy (transformers,
  * `PreTrainedModel.tie_weights`).
  */
 async function isTied({ source }: TensorLoader, { root, output }: ModelNames, { tied }: ParsedConfig, pause: () => Promise<void>): Promise<boolean> {
   if (!tied.includes(true)) return false;
-  const own = source.namesWithPrefix(`${output}.`);
-  if (own.length === 0) return true;
+  const names = source.namesWithPrefix(`${output}.`);
+  if (names.length === 0) return true;
   if (tied.includes(false)) return false;
-  for (const name of own) {
+  for (const name of names) {
     const table = `${root}embed_tokens${name.slice(output.length)}`;
     if (!(await equal(source, name, table, pause))) return false;
   }
@@ -184,20 +137,20 @@ async function equal(source: TensorSource, name: string, other: string, pause: (
   return true;
 }
 
-/** The tensors that belong elsewhere; any other that nothing wants is refused. */
-function leftOver(loader: TensorLoader, { output }: ModelNames, tied: boolean): string[] {
+/** The tensors that belong elsewhere; others that nothing uses are refused. */
+function leftOver(loader: TensorLoader, family: Family, { output }: ModelNames, tied: boolean): string[] {
   const { source, op } = loader;
   const skipped: string[] = [];
   for (const name of source.names) {
     if (loader.wants(name)) continue;
     // Some tied models come with a copy of the embedding.
-    if (belongsElsewhere(name) || (tied && name.startsWith(`${output}.`))) skipped.push(name);
+    if (family.elsewhere.test(name) || (tied && name.startsWith(`${output}.`))) skipped.push(name);
     else {
       throw new UnsupportedError({
         op,
         argument: `${source.path}: ${name}`,
-        expected: `the tensors of a dense Qwen3.5 text model, with ${supportedWeights}`,
-        received: "one that no part of it wants",
+        expected: `the tensors of ${family.title}, with ${supportedWeights}`,
+        received: "an unexpected tensor",
       });
     }
   }

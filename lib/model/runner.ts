@@ -6,7 +6,7 @@ import type { Draft } from "../states/draft.ts";
 import type { DraftMemory } from "../states/draft-memory.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import type { Tensor } from "../tensor/tensor.ts";
-import { Activations } from "./activations.ts";
+import { makeActivations, type Activations } from "./activations.ts";
 import type { Entry } from "./batch.ts";
 import { DecodePlans } from "./decode-plan.ts";
 import { fitDrafts } from "./fit-drafts.ts";
@@ -68,7 +68,7 @@ export class Runner implements Disposable {
   constructor(parts: RunnerParts) {
     const { device, config, weights, pool, pages, records, dtype, batchTokens } = parts;
     this.#parts = parts;
-    this.#activations = new Activations(device, config, dtype, batchTokens);
+    this.#activations = makeActivations(device, config, dtype, batchTokens);
     this.#graph = new ModelGraph(config, weights, this.#activations, pages);
     this.#plans = new DecodePlans(device);
     const kept = pool.capacity + records.capacity;

@@ -1,9 +1,9 @@
-/** Where checkpoints keep the parts of a text model, and which of their tensors belong to other parts. */
+/** Where checkpoints keep the parts of a text model. */
 
 import { FileError } from "../errors.ts";
 import type { TensorSource } from "../checkpoint/source.ts";
 
-/** What a text model's names begin with. */
+/** How a text model's names begin. */
 export interface ModelNames {
   /** Before `embed_tokens`, `layers.N` and `norm`. */
   readonly root: string;
@@ -13,7 +13,7 @@ export interface ModelNames {
 
 /**
  * The forms in circulation: transformers' text model, the same within the released wrapper, mlx-lm's, and base models of
- * each, without an output projection of their own.
+ * each, without an output projection.
  */
 const forms: readonly ModelNames[] = [
   { root: "model.", output: "lm_head" },
@@ -35,9 +35,4 @@ export function findModel(source: TensorSource, op: string): ModelNames {
   const expected = "one text model, such as model.embed_tokens.weight and model.layers.0";
   const received = names ? `several: ${found.map(({ root }) => `${root}embed_tokens.weight`).join(", ")}` : "no embed_tokens.weight";
   throw new FileError(source.path, { op, expected, received });
-}
-
-/** Whether a tensor belongs to a vision tower or to the prediction of several tokens, which a text model does without. */
-export function belongsElsewhere(name: string): boolean {
-  return /^(?:model\.|language_model\.)*(?:visual|vision_tower|mtp)\./.test(name);
 }

@@ -40,6 +40,7 @@ function formsOf(folder: string): Form[] {
   const first = tiny("attention-first", { dtype: "f16", layers: "ag", heads: 2, kvHeads: 2, headDim: 8, rotaryDim: 8, keyHeads: 2, valueHeads: 4 }, 3);
   const pure = tiny("no-attention", { layers: "gg", convWidth: 2 }, 4);
   const quantised = join(golden, "qwen3_5-mlx-mixed");
+  const normedAfter = join(golden, "olmo_hybrid");
   return [
     { folder: plain, dtype: "f32", pageDtype: "f32", pageTokens: 7, pages: 40, states: 6, batchTokens: 24 },
     { folder: plain, dtype: "f32", pageDtype: "bf16", pageTokens: 64, pages: 60, states: 5, batchTokens: 512 },
@@ -48,6 +49,7 @@ function formsOf(folder: string): Form[] {
     { folder: first, dtype: "f16", pageDtype: "f32", pageTokens: 3, pages: 70, states: 5, batchTokens: 33 },
     { folder: pure, dtype: "f32", pageDtype: "f32", pageTokens: 8, pages: 1, states: 4, batchTokens: 16 },
     { folder: quantised, dtype: "f32", pageDtype: "f32", pageTokens: 8, pages: 30, states: 5, batchTokens: 32 },
+    { folder: normedAfter, dtype: "f32", pageDtype: "f32", pageTokens: 8, pages: 30, states: 5, batchTokens: 32 },
   ];
 }
 

@@ -6,7 +6,8 @@ import type { Op } from "../../lib/ops/op.ts";
 import { DecodePlan } from "../../lib/model/decode-plan.ts";
 import { ModelGraph } from "../../lib/model/graph.ts";
 import type { ActivationViews } from "../../lib/model/activations.ts";
-import type { LayerFrame } from "../../lib/model/model-weights.ts";
+import type { PartTensors } from "../../lib/model/families/family.ts";
+import type { Mlp } from "../../lib/model/model-weights.ts";
 import { PageLedger } from "../../lib/model/page-ledger.ts";
 import type { PageList } from "../../lib/model/page-ledger.ts";
 import { PagePool } from "../../lib/model/page-pool.ts";
@@ -14,7 +15,7 @@ import { StateHandle } from "../../lib/states/state-handle.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
 
-type Graph = { mlp(layer: LayerFrame, views: ActivationViews): Op[] };
+type MlpOps = (this: ModelGraph, weights: Mlp, part: PartTensors, views: ActivationViews) => Op[];
 
 /** The columns of a plain weight from `start` on, up to `end`, as a weight of its own. */
 function columns(weight: Tensor, start: number, end: number): Tensor {
@@ -26,10 +27,11 @@ function columns(weight: Tensor, start: number, end: number): Tensor {
 /** A product whose sum is taken in two halves where it has several rows, as a kernel for many rows might. */
 function halvedProducts(): Disposable {
   const halves = new WeakMap<Tensor, readonly [Tensor, Tensor]>();
-  return replace(ModelGraph.prototype, "mlp", (original) => function (this: Graph, layer: LayerFrame, views: ActivationViews) {
-    const { weight, scales } = layer.down;
-    const ops = (original as (this: Graph, layer: LayerFrame, views: ActivationViews) => Op[]).call(this, layer, views);
-    const { gate, up, hidden } = views;
+  return replace(ModelGraph.prototype, "mlp", (original) => function (this: ModelGraph, weights: Mlp, part: PartTensors, views: ActivationViews) {
+    const { weight, scales } = weights.down;
+    const ops = (original as MlpOps).call(this, weights, part, views);
+    const { gate, up } = views;
+    const { out, residual } = part;
     const [tokens = 0, width = 0] = gate.shape;
     if (tokens < 2 || scales !== undefined) return ops;
     const middle = width >> 4 << 3;
@@ -39,8 +41,8 @@ function halvedProducts(): Disposable {
     return [
       ...ops.slice(0, -2),
       siluMul({ gate, up, out: gate }),
-      linear({ x: x(0, middle), weight: parts[0], residual: hidden, out: hidden }),
-      linear({ x: x(middle, width), weight: parts[1], residual: hidden, out: hidden }),
+      linear({ x: x(0, middle), weight: parts[0], residual, out }),
+      linear({ x: x(middle, width), weight: parts[1], residual: out, out }),
     ];
   } as Method);
 }

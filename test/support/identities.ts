@@ -30,6 +30,7 @@ export function identityByHand(folder: string, config: ModelConfig, leftOut: rea
     }
   }
   tensors.sort(([a], [b]) => (a < b ? -1 : 1));
-  const { eosTokens: _, ...rest } = config;
-  return sha256(canonical(["gated-delta-identity-1", rest, tensors])).toString("hex");
+  const { eosTokens: _, family, attention: { gated, norm, ...attention }, ...rest } = config;
+  const others = { ...(family !== "qwen3_5" && { family }), attention: { ...attention, ...(!gated && { gated }), ...(norm !== "head" && { norm }) } };
+  return sha256(canonical(["gated-delta-identity-1", { ...rest, ...others }, tensors])).toString("hex");
 }

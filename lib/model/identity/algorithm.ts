@@ -10,14 +10,16 @@ export const algorithm = "gated-delta-identity-1";
  * The SHA-256, in hexadecimal, of a JSON text without spaces: `[algorithm, configuration, [[name, dtype, shape, digest], …]]`,
  * the keys of objects and the tensors in ascending order.
  *
- * The configuration is all that the library reads of it, but for the tokens that end a text: these change no number.
+ * The configuration is everything that the library reads of it, except for the tokens that end a text: these change no number.
  *
  * @param digestOf of each tensor, the SHA-256 of the SHA-256s of its chunks.
  */
 export function identityOf(config: ModelConfig, tensors: readonly StoredTensor[], digestOf: (tensor: StoredTensor) => string): string {
-  const { eosTokens: _, ...numeric } = config;
+  const { eosTokens: _, family, attention: { gated, norm, ...attention }, ...numeric } = config;
+  // Settings that have come since are left out where they say what all models had before, so that identities stay.
+  const later = { ...(family !== "qwen3_5" && { family }), attention: { ...attention, ...(!gated && { gated }), ...(norm !== "head" && { norm }) } };
   const list = tensors.map((tensor) => [tensor.name, tensor.dtype, tensor.shape, digestOf(tensor)]);
-  return createHash("sha256").update(JSON.stringify([algorithm, inOrder(numeric), list])).digest("hex");
+  return createHash("sha256").update(JSON.stringify([algorithm, inOrder({ ...numeric, ...later }), list])).digest("hex");
 }
 
 /** The same value, with the keys of its objects in ascending order. */

@@ -1,0 +1,77 @@
+/**
+ * A family of models: how its configuration is read, which tensors its layers have, and which ops these make. All that families share
+ * (embedding, final norm, output, the walk through the layers, pages, states) is elsewhere and knows none of them.
+ */
+import type { ConfigPlace } from "../../checkpoint/config-errors.ts";
+import type { Settings } from "../../checkpoint/config-settings.ts";
+import type { TensorSource } from "../../checkpoint/source.ts";
+import type { TensorLoader } from "../../checkpoint/tensor-loader.ts";
+import type { WeightForm } from "../../native/options.ts";
+import type { Op } from "../../ops/op.ts";
+import type { Tensor } from "../../tensor/tensor.ts";
+import type { LayerType, ModelConfig } from "../model-config.ts";
+import type { AttentionWeights, Mlp } from "../model-weights.ts";
+
+/** A configuration, except for two things in which the checkpoint has a say. */
+export type ParsedConfig = Omit<ModelConfig, "tied" | "eosTokens"> & {
+  /** Whether embeddings are tied, as the configuration says: first the whole model's `tie_word_embeddings`, then the text model's. */
+  readonly tied: readonly boolean[];
+};
+
+/** A `config.json`: the text model's part of it first, then the whole where that part is nested. */
+export type ConfigParts = readonly [Record<string, unknown>, ...Record<string, unknown>[]];
+
+/** A family of models, whose layers have weights of the type `Layer`. */
+export interface Family<Layer = unknown> {
+  /** Its name in {@link ModelConfig.family}: a `model_type` of transformers. */
+  readonly name: string;
+  /** Its name in messages, with an article. */
+  readonly title: string;
+  /** Every `model_type` that its configurations and their parts may have. */
+  readonly modelTypes: readonly string[];
+  /** How each setting is treated; values that are not computed are refused before {@link parse}. */
+  readonly settings: Settings;
+  /** Names of tensors that belong to other parts of released models and are left out. */
+  readonly elsewhere: RegExp;
+  /** Reads a configuration. */
+  parse(parts: ConfigParts, place: ConfigPlace): ParsedConfig;
+  /**
+   * How the checkpoint stores all norms that are not inside a mixer.
+   *
+   * @param root the prefix of the text model's names.
+   * @param pause awaited between layers.
+   */
+  normForm(loader: TensorLoader, root: string, config: ParsedConfig, pause: () => Promise<void>): Promise<WeightForm>;
+  /** The prefix of the names of a layer's Gated DeltaNet, where those of the layer begin with `prefix`. */
+  mixerPrefix(source: TensorSource, prefix: string): string;
+  /** Looks up the weights of a layer, except for those of its Gated DeltaNet. */
+  layer(loader: TensorLoader, prefix: string, config: ParsedConfig, type: LayerType): Layer;
+  /** The ops of a layer, which change {@link LayerPass.hidden} in place. */
+  ops(layer: Layer, pass: LayerPass): Op[];
+}
+
+/** Where a part of a layer reads and writes. */
+export interface PartTensors {
+  /** `[tokens, hidden]`. */
+  readonly x: Tensor;
+  /** `[tokens, hidden]`: written. It may be `residual` itself, but not `x`. */
+  readonly out: Tensor;
+  /** `[tokens, hidden]`: added before the one rounding; the part's output alone where it is left out. */
+  readonly residual?: Tensor | undefined;
+}
+
+/** Some tokens on their way through a layer, and the parts that layers consist of. */
+export interface LayerPass {
+  /** `[tokens, hidden]`: the residual stream. */
+  readonly hidden: Tensor;
+  /** `[tokens, hidden]`: scratch, such as for the input of a part. */
+  readonly normed: Tensor;
+  /** `[tokens, hidden]`: scratch, such as for the output of a part before its norm. */
+  readonly spare: Tensor;
+  /** An RMS norm in the model's form. */
+  norm(x: Tensor, weight: Tensor, out: Tensor): Op;
+  /** The layer's Gated DeltaNet. */
+  mix(part: PartTensors): Op[];
+  attend(weights: AttentionWeights, part: PartTensors): Op[];
+  mlp(weights: Mlp, part: PartTensors): Op[];
+}

@@ -9,15 +9,15 @@ import type { Scheduler } from "./scheduler.ts";
 
 /** Options of {@link SessionCache}. */
 export interface SessionCacheOptions {
-  /** How many bytes of states, keys and values the cache may hold. They are of the model's states and pages. */
+  /** How many bytes of states, keys and values the cache may hold, within the model's states and pages. */
   readonly bytes: number;
-  /** The least distance between two kept positions, and that of the first one from a message's beginning, in tokens. @default 64 */
+  /** The least distance between two kept positions, and from the start of a message to the first, in tokens. @default 64 */
   readonly step?: number | undefined;
-  /** The factor by which each further step is longer than the one before. @default 2 */
+  /** The factor by which each step is longer than the previous one. @default 2 */
   readonly ratio?: number | undefined;
 }
 
-/** What a cache needs of its model. */
+/** The parts of a model that its cache needs. */
 export interface CacheParts {
   readonly scheduler: Scheduler;
   readonly stateBytes: number;
@@ -28,21 +28,21 @@ export interface CacheParts {
 /** Makes a cache. */
 export let makeCache: (parts: CacheParts, options: SessionCacheOptions) => SessionCache;
 
-/** A cache's parts, as sessions use them. */
+/** A cache's interface for sessions; undefined for a value that is not a cache. */
 export let cacheParts: (value: unknown) => CacheAccess | undefined;
 
-/** What sessions do with a cache. */
+/** A cache's interface for sessions. */
 export interface CacheAccess {
   readonly scheduler: Scheduler;
   /** The least distance between two kept positions. */
   readonly step: number;
-  /** How many of these tokens the longest entry has that they begin with. */
+  /** The length of the longest entry that is a prefix of these tokens. */
   known(tokens: Uint32Array, salt: string): number;
-  /** A fork of the longest entry that these tokens begin with; the caller's. */
+  /** A fork of the longest entry that is a prefix of these tokens; the caller owns it. */
   lookup(tokens: Uint32Array, salt: string): Sequence | undefined;
-  /** Positions to keep on the way. */
+  /** Positions to keep while reading `from` to `to`. */
   positions(from: number, to: number, messageEnds: readonly number[]): { readonly position: number; readonly likely: number }[];
-  /** Keeps a fork of a sequence; nothing where no state is free for it. */
+  /** Keeps a fork of a sequence, if a state is free for it. */
   insert(tokens: Uint32Array, sequence: Sequence, salt: string, likely: number): void;
 }
 
@@ -51,12 +51,12 @@ const schemas = () => require("./session-schemas.ts") as typeof import("./sessio
 let making = false;
 
 /**
- * States, keys and values of what sessions have read, by its tokens: a session that begins as an earlier one did goes on
- * from what they share, with the same bits as if it had read that itself (with f32 states).
+ * States, keys and values of tokens that sessions have read. A session with the same prefix as an earlier one continues
+ * from the shared prefix, with the same bits as if it had read the prefix itself (with f32 states).
  *
- * Kept are the ends of messages and of answers, and steps within long messages. Above the budget, and where the model has
- * no free states or pages for sessions, what goes first is what saves the fewest tokens for its bytes and was not used for
- * long. Sessions of different salts share nothing.
+ * The cache keeps the ends of messages and of answers, and steps within long messages. When it exceeds its budget, or
+ * sessions need states or pages, it first drops entries that save few tokens for their bytes and were not used recently.
+ * Sessions with different salts share nothing.
  */
 export class SessionCache implements Disposable {
   readonly #store: PrefixStore<Sequence>;
@@ -107,17 +107,17 @@ export class SessionCache implements Disposable {
     return this.#store.size;
   }
 
-  /** Bytes of all entries, what several share once. */
+  /** Bytes of all entries; shared pages count once. */
   get bytes(): number {
     return this.#store.bytes;
   }
 
-  /** How many sessions went on from an entry. */
+  /** How many sessions continued from an entry. */
   get hits(): number {
     return this.#hits;
   }
 
-  /** How many tokens they did not have to read. */
+  /** How many tokens these sessions did not have to read. */
   get tokensSaved(): number {
     return this.#tokensSaved;
   }
@@ -127,13 +127,13 @@ export class SessionCache implements Disposable {
     return this.#disposed;
   }
 
-  /** Drops every entry; sessions that went on from one keep what they have. */
+  /** Drops every entry; sessions that continued from one are not affected. */
   clear(): void {
     this.#store.clear();
     this.#access.scheduler.freed();
   }
 
-  /** {@link clear}, for good: sessions go on without it. */
+  /** Clears the cache and ends it: its sessions continue without a cache. */
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;
@@ -158,7 +158,7 @@ export class SessionCache implements Disposable {
         return;
       } catch (error) {
         if (!(error instanceof GatedDeltaError) || error.code !== "out-of-memory") throw error;
-        // No state is free. What is likely to be used takes that of another entry.
+        // No state is free. A position that is likely to be used replaces another entry.
         if (likely < likelyEnd || !this.#store.evict()) return;
       }
     }

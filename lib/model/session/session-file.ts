@@ -1,7 +1,7 @@
 /**
- * A session on disk: a safetensors file with its tokens, and, of what the model has read, each mixer's states
+ * A session on disk: a safetensors file with its tokens, and for the tokens that were read each mixer's states
  * (`states.N.state`, `states.N.conv`), each attention layer's keys and values `[kvHeads, tokens, headDim]` (`pages.N.keys`,
- * `pages.N.values`), and the last logits where they are known. The metadata hold the model's identity and a SHA-256 over the
+ * `pages.N.values`), and the last logits if they are known. The metadata holds the model's identity and a SHA-256 over the
  * metadata and all tensors.
  */
 import { createHash } from "node:crypto";
@@ -21,27 +21,27 @@ import { memoryOf } from "../model-memory.ts";
 import { expectSnapshot } from "../snapshot.ts";
 import type { Elements, Pieces, SequenceSnapshot, SequenceViews } from "../snapshot.ts";
 
-/** What a file holds of a session. */
+/** The contents of a session's file. */
 export interface StoredSession {
   readonly tokens: Int32Array;
   readonly messageEnds: Int32Array;
   /** Logits after the last token. */
   readonly logits: Float32Array | undefined;
-  /** What was read; undefined where nothing was. */
+  /** The state after the tokens that were read; undefined if none was. */
   readonly read: SequenceSnapshot | undefined;
 }
 
-/** A session to write: what was read may lie in pieces in the model's memory. */
+/** A session to write; its state may lie in pieces in the model's memory. */
 export interface SessionToWrite extends Omit<StoredSession, "read"> {
   readonly read: SequenceSnapshot | SequenceViews | undefined;
 }
 
 const formatName = "gated-delta-session";
-/** Files of version 1 hold a hash of some of the model's bytes, which other models can have too. */
+/** Version 1 hashed only some of the model's bytes, so other models could match. */
 const formatVersion = "2";
 const checksumKey = "sha256";
 
-/** Writes a session. Nothing waits but the caller, and a process killed meanwhile leaves the file that was there. */
+/** Writes a session in the background. If the process is killed meanwhile, an existing file stays intact. */
 export async function writeSession(op: string, path: string, model: LanguageModel, { tokens, messageEnds, logits, read }: SessionToWrite): Promise<void> {
   const tensors = new Map<string, TensorToWrite>();
   const integers = (name: string, data: Int32Array) => tensors.set(name, { dtype: "I32", shape: [data.length], data });
@@ -60,7 +60,7 @@ export async function writeSession(op: string, path: string, model: LanguageMode
     floats(`pages.${layer}.values`, values);
   }
   const expectModel = (): void => {
-    if (model.disposed) throw new DisposedError({ op, expected: "a model that stays until the file is written", received: "one that was disposed" });
+    if (model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed before the file is written", received: "a disposed one" });
   };
   const metadata = { format: formatName, version: formatVersion, model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0) };
   const checksum = beginChecksum(metadata);
@@ -78,10 +78,10 @@ export async function writeSession(op: string, path: string, model: LanguageMode
 }
 
 /**
- * Reads a session that a model has written, or another one of the same weights with states and pages of the same dtypes.
- * Nothing waits but the caller.
+ * Reads, in the background, a session that was written by this model or by another model with the same weights and the
+ * same dtypes of states and pages.
  *
- * @throws {FileError} for anything else, and for a file that is damaged.
+ * @throws {FileError} for any other file, and for a damaged one.
  */
 export async function readSession(op: string, path: string, model: LanguageModel): Promise<StoredSession> {
   using file = openSafetensors(path, op);
@@ -94,12 +94,12 @@ export async function readSession(op: string, path: string, model: LanguageModel
   const tokens = reader.integers("tokens", 0, vocabSize - 1);
   if (tokens.length > maxPositions) throw reader.bad(`at most ${maxPositions} tokens`, `${tokens.length}`);
   const messageEnds = reader.integers("message_ends", 1, tokens.length);
-  if (messageEnds.some((end, i) => i > 0 && end <= messageEnds[i - 1]!)) throw reader.bad("message_ends that ascend", describe([...messageEnds]));
+  if (messageEnds.some((end, i) => i > 0 && end <= messageEnds[i - 1]!)) throw reader.bad("ascending message_ends", describe([...messageEnds]));
   const logits = file.has("logits") ? reader.floats("logits", "f32") : undefined;
   if (logits !== undefined && logits.data.length !== vocabSize) throw reader.bad(`${vocabSize} logits`, `${logits.data.length}`);
   const count = file.metadata.get("read") ?? "";
   const read = Number(count);
-  if (!/^(?:0|[1-9]\d{0,9})$/.test(count) || read > tokens.length) throw reader.bad(`as many tokens read as there are, ${tokens.length}, at most`, describe(count));
+  if (!/^(?:0|[1-9]\d{0,9})$/.test(count) || read > tokens.length) throw reader.bad(`metadata read of at most ${tokens.length} tokens`, describe(count));
   const stored = { tokens, messageEnds, logits: logits?.data as Float32Array | undefined };
   if (read === 0) return { ...stored, read: undefined };
   const snapshot = reader.snapshot(model, read);
@@ -118,7 +118,7 @@ class Reader {
   readonly #op: string;
   readonly #path: string;
   readonly #file: SafetensorsFile;
-  /** What {@link read} has read. */
+  /** The tensors' bytes, filled by {@link read}. */
   readonly #data = new Map<string, Uint8Array<ArrayBuffer>>();
 
   constructor(op: string, path: string, file: SafetensorsFile) {
@@ -143,14 +143,14 @@ class Reader {
     const expected = `a session of version ${formatVersion} of the format`;
     if (found === undefined || !/^[1-9]\d{0,5}$/.test(found)) throw this.bad(expected, `version ${describe(found)}`);
     const how = Number(found) < Number(formatVersion)
-      ? "which an earlier gated-delta wrote without the model's identity: begin the session again, and save it again"
-      : "which a later gated-delta wrote";
+      ? "written by an earlier gated-delta without the model's identity: start the session again and save it again"
+      : "written by a later gated-delta";
     throw this.bad(expected, `one of version ${found}, ${how}`);
   }
 
-  /** Reads all tensors, and compares their checksum with the one that the file says. */
+  /** Reads all tensors, and compares their checksum with the file's. */
   async read(): Promise<void> {
-    const { [checksumKey]: said, ...metadata } = Object.fromEntries(this.#file.metadata);
+    const { [checksumKey]: stored, ...metadata } = Object.fromEntries(this.#file.metadata);
     const checksum = beginChecksum(metadata);
     const turn = turns();
     for (const name of [...this.#file.names].sort()) {
@@ -166,7 +166,7 @@ class Reader {
       this.#data.set(name, data);
     }
     const found = checksum.digest("hex");
-    if (said !== found) throw this.bad(`contents of checksum ${describe(said)}, as the file says`, found);
+    if (stored !== found) throw this.bad(`contents with the file's checksum ${describe(stored)}`, found);
   }
 
   integers(name: string, least: number, most: number): Int32Array {
@@ -204,7 +204,7 @@ function beginChecksum(metadata: Readonly<Record<string, string>>): Hash {
   return createHash("sha256").update(JSON.stringify(Object.entries(metadata).sort(([a], [b]) => (a < b ? -1 : 1))));
 }
 
-/** What follows is the bytes of this tensor. */
+/** Adds a tensor's name, dtype and shape to the checksum; its bytes follow. */
 function nameInChecksum(checksum: Hash, name: string, dtype: string, shape: readonly number[]): void {
   checksum.update(JSON.stringify([name, dtype, shape]));
 }

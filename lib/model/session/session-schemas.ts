@@ -7,7 +7,7 @@ import type { AppendOptions, GenerateOptions, ReadOptions, ReadProgress } from "
 
 const count = integer(0, 2 ** 31 - 1);
 const onProgress = z.custom<(progress: ReadProgress) => void>((value) => typeof value === "function", "a function").optional();
-const stopText = "a text, not empty, or an array of some";
+const stopText = "a non-empty text, or an array of them";
 const stop = z.string(stopText).min(1, stopText).refine((text) => text.isWellFormed(), "a well-formed text");
 const ratio = "a number above 1, at most 16";
 
@@ -47,7 +47,7 @@ export const sessionCacheOptions = options<SessionCacheOptions>()({
   ratio: z.number(ratio).gt(1, ratio).max(16, ratio).optional(),
 });
 
-/** {@link SessionOptions}, but for its cache, which is no plain value. */
+/** {@link SessionOptions}; its cache is checked elsewhere. */
 export const sessionShape = z.strictObject(
   {
     cache: z.unknown().optional(),

@@ -1,4 +1,4 @@
-/** The zod schema of what the user's cache folder keeps. Loaded when a model is: importing zod takes 13 ms. */
+/** The zod schema of entries in the user's cache folder. Loaded with the first model: importing zod takes 13 ms. */
 import { z } from "zod";
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/);

@@ -1,9 +1,9 @@
-/** The zod schemas of what is said of sampling. Loaded when the first one is needed: importing zod takes 13 ms. */
+/** The zod schemas of sampling options. Loaded on first use: importing zod takes 13 ms. */
 import { z } from "zod";
 import { choice, integer, options } from "../../arguments/schema-parts.ts";
 import type { SamplingOptions } from "./settings.ts";
 
-/** A number within limits, which are themselves allowed unless `above`. */
+/** A number within limits, inclusive; with `above` the lower limit is exclusive. */
 function within(least: number, most: number, above = false) {
   const expected = above ? `a number above ${least}, at most ${most}` : `a number in ${least}..${most}`;
   const number = z.number(expected).max(most, expected);
@@ -30,7 +30,7 @@ export const samplingShape = {
 /** {@link SamplingOptions} */
 export const samplingOptions = options<SamplingOptions>()(samplingShape);
 
-/** The values of a `generation_config.json`, where it has them. */
+/** The optional values of a `generation_config.json`. */
 export const generationShape = z.object({
   do_sample: z.boolean("true or false").nullish(),
   temperature: temperature.nullish(),

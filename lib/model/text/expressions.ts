@@ -1,15 +1,15 @@
 /**
- * The regular expressions of a `tokenizer.json`. They come with a model's folder, and one of ten characters can take hours on forty.
- * Those that published models have are known to take time in proportion to the text and run in the thread, any other one in a Worker.
+ * The regular expressions of a `tokenizer.json`. They come with a model's folder, and a short malicious one can take hours on
+ * a short text. Those of published models are known to take linear time and run in the calling thread; others run in a Worker.
  */
 import { FileError } from "../../errors.ts";
 import { isJsonObject } from "../../checkpoint/json.ts";
 import { findInWorker } from "./expression-worker.ts";
 
-/** Characters of an expression; the longest published ones have some three hundred. */
+/** The most characters of an expression; the longest published ones have about three hundred. */
 const longestExpression = 10_000;
 
-/** Milliseconds of an `encode` that unknown expressions get, and per thousand characters of its text. */
+/** Milliseconds for unknown expressions in an `encode`: a fixed part, and a part per thousand characters. */
 const limitOfText = 250;
 const limitPerThousand = 1;
 
@@ -19,11 +19,11 @@ const lower = "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]";
 const ends = "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /**
- * In each of them a run of characters is matched by one alternative after at most one pass back over it, so the whole takes a
- * bounded number of passes; a test times them on long runs.
+ * Expressions of published models. Each matches a run of characters with at most one pass back over it, so the whole text
+ * takes a bounded number of passes; a test times them on long runs.
  */
 export const knownExpressions: readonly string[] = [
-  // GPT-2, and OLMo and others after it
+  // GPT-2, OLMo and others
   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
   // Qwen2, Qwen2.5, Qwen3, Qwen3-Next
   `${contractions}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|${ends}`,
@@ -41,17 +41,17 @@ export const knownExpressions: readonly string[] = [
 
 const known = new Set(knownExpressions);
 
-/** Time that is left to unknown expressions. */
+/** The time left for unknown expressions. */
 export interface Clock {
   left: number;
 }
 
-/** Gives a text its time. */
+/** Resets the time for a text. */
 export function startClock(clock: Clock, characters: number): void {
   clock.left = limitOfText + limitPerThousand * (characters / 1000);
 }
 
-/** Stands for an expression in the library's objects: what `String.prototype`'s methods call. */
+/** Replaces an expression in the library's objects, with the methods that `String.prototype` calls. */
 class GuardedExpression {
   readonly flags = "gu";
   readonly #expression: RegExp;
@@ -92,7 +92,7 @@ class GuardedExpression {
   }
 }
 
-/** @throws {FileError} for an expression that is too long to be made. */
+/** @throws {FileError} for an expression that is too long. */
 export function checkExpressions(op: string, path: string, json: unknown): void {
   for (const expression of expressionsOf(json)) {
     if (expression.length <= longestExpression) continue;
@@ -103,11 +103,11 @@ export function checkExpressions(op: string, path: string, json: unknown): void 
 function expressionsOf(json: unknown): string[] {
   if (Array.isArray(json)) return json.flatMap(expressionsOf);
   if (!isJsonObject(json)) return [];
-  const own = isJsonObject(json["pattern"]) ? json["pattern"]["Regex"] : undefined;
-  return [...(typeof own === "string" ? [own] : []), ...expressionsOf(json["pretokenizers"]), ...expressionsOf(json["normalizers"])];
+  const pattern = isJsonObject(json["pattern"]) ? json["pattern"]["Regex"] : undefined;
+  return [...(typeof pattern === "string" ? [pattern] : []), ...expressionsOf(json["pretokenizers"]), ...expressionsOf(json["normalizers"])];
 }
 
-/** A normalizer or a pre-tokenizer of the library, as far as it is used; both may be made of others. */
+/** The used part of the library's normalizers and pre-tokenizers, which may contain others. */
 export interface Step {
   readonly config?: { readonly pattern?: { readonly Regex?: unknown } | undefined } | undefined;
   pattern?: unknown;
@@ -115,7 +115,7 @@ export interface Step {
   readonly normalizers?: readonly (Step | null)[] | undefined;
 }
 
-/** Puts a guard into the place of each expression that is not known. */
+/** Replaces each unknown expression with a guarded one. */
 export function guardExpressions(step: Step | null | undefined, clock: Clock): void {
   if (step === null || step === undefined) return;
   const { pattern } = step;

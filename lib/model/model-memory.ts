@@ -1,4 +1,4 @@
-/** What a model is made of, as this room's other modules use it. */
+/** The internals of a model, for the other modules of this room. */
 import type { DraftMemory } from "../states/draft-memory.ts";
 import type { StatePool } from "../states/state-pool.ts";
 import type { Entry } from "./batch.ts";
@@ -13,25 +13,25 @@ import type { RunTurns } from "./run-turns.ts";
 export interface ModelMemory {
   readonly pool: StatePool;
   readonly pages: PagePool;
-  /** For the records of guesses that are verified. */
+  /** Memory for the records of guesses. */
   readonly records: DraftMemory;
   readonly weights: ModelWeights;
   readonly identity: ModelIdentity;
-  /** Settles when the runs are over that are pending now. */
+  /** Settles when all currently pending runs are over. */
   readonly idle: () => Promise<void>;
   /** Whose turn it is to run. */
   readonly turns: RunTurns;
   /**
-   * What `model.run` does with entries that were checked, in a turn of the caller's. They may have guesses:
-   * {@link verificationOf} of their results ends the verification. Where records or pages are short fewer guesses are verified,
-   * or none. A run that fails leaves the sequences that verify as they were.
+   * Runs checked entries as `model.run` does, in the caller's turn. Entries may have guesses, whose verification is ended by
+   * {@link verificationOf} their results. When records or pages run short fewer guesses are verified, or none. A failed run
+   * leaves sequences with guesses unchanged.
    */
   readonly run: (op: string, entries: readonly Entry[]) => Promise<RunResult[]>;
 }
 
 const memories = new WeakMap<object, ModelMemory>();
 
-/** Notes what a model is made of. */
+/** Registers a model's internals. */
 export function rememberMemory(model: LanguageModel, memory: ModelMemory): void {
   memories.set(model, memory);
 }

@@ -101,7 +101,7 @@ export class Conversation {
     this.forget();
   }
 
-  /** Drops the last token's logits and hidden state, which do not apply any more. */
+  /** Drops the logits and the hidden state: there is another last token, or none is read. */
   forget(): void {
     this.logits = undefined;
     this.hidden = undefined;

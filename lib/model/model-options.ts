@@ -1,4 +1,4 @@
-/** What {@link LanguageModel}'s methods take. */
+/** Options of {@link LanguageModel}'s methods. */
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { LoadProgress } from "./load-weights.ts";
 import type { Sequence } from "./sequence.ts";

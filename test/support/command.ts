@@ -4,7 +4,7 @@ import type { Row } from "../../lib/cli/verify/report.ts";
 
 const main = join(import.meta.dir, "..", "..", "lib", "cli", "main.ts");
 
-/** What a command line did. */
+/** The result of a command line. */
 export interface CommandResult {
   readonly status: number;
   readonly out: string;

@@ -30,7 +30,7 @@ export function goldenFiles(kind: GoldenKind): string[] {
   return files.sort().map((name) => join(folder, name));
 }
 
-/** What every case has. */
+/** The members of every case. */
 interface Golden {
   /** The file's name without its ending. */
   readonly name: string;
@@ -61,7 +61,7 @@ export interface GatedDeltaGolden extends Golden {
   readonly stateIn: Reference;
   readonly stateOut: Reference;
   readonly out: Reference;
-  /** What transformers' own float32 paths give. */
+  /** The results of transformers' float32 paths. */
   readonly outRecurrentF32: Reference;
   readonly outChunkF32: Reference;
   readonly stateChunkF32: Reference;

@@ -17,7 +17,7 @@ export interface Request {
 
 export type Trace = readonly Request[];
 
-/** What a replay read, one number a request. */
+/** How many tokens a replay read, one number per request. */
 export type Reads = readonly number[];
 
 /** Sizes as those of a model: a state costs as much as some hundred tokens' keys and values. */

@@ -92,7 +92,7 @@ function againstGgml() {
 
 const percent = [0, 25, 50, 75, 100];
 
-/** What the rows of the benchmark are called here, in this order; each is shown for f32 and bf16 where both were measured. */
+/** The labels of the benchmark's rows, in this order; each is shown for f32 and bf16 where both were measured. */
 const ofLimit = [
   ["B1/T1/Hv32/t1/cold", "gatedDelta", "decode, 1 sequence: bandwidth"],
   ["B8/T1/Hv32/t1/cold", "gatedDelta", "decode, 8 sequences: bandwidth"],

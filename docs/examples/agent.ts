@@ -9,7 +9,7 @@ await question.logits(); // read once, for all forks
 
 const [yes, no] = ["Yes", "No"].map((word) => model.text.encode(word)[0]!);
 
-/** An answer, and how much rather the model says that it is good than that it is not. */
+/** An answer, with a score: how much more likely the model finds "Yes" than "No" when asked whether it is good. */
 async function attempt(seed: number): Promise<{ session: Session; answer: string; score: number }> {
   const session = question.fork();
   let answer = "";
@@ -22,5 +22,5 @@ async function attempt(seed: number): Promise<{ session: Session; answer: string
 const attempts = await Promise.all(Array.from({ length: 8 }, (_, seed) => attempt(seed)));
 const best = attempts.reduce((a, b) => (b.score > a.score ? b : a));
 for (const { session } of attempts) if (session !== best.session) session[Symbol.dispose]();
-using kept = best.session; // the conversation goes on from here
+using kept = best.session; // the conversation continues from here
 console.log(JSON.stringify(best.answer), "of", kept.length, "tokens");

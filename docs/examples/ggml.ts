@@ -6,7 +6,7 @@ const channels = 3 * heads * size;
 using device = Device.open("cpu");
 const random = (...shape: number[]) => device.tensorFrom("f32", shape, Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(i) / 4));
 
-// Caches as llama.cpp has them: a cell a sequence.
+// Caches laid out as in llama.cpp: one cell for each sequence.
 const convCache = random(cells, channels, taps - 1);
 const cache = random(cells, heads, size, size);
 const ids = [3, 0]; // the cells that the two sequences read; they write cells rsHead and rsHead + 1

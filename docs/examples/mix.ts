@@ -7,7 +7,7 @@ using state = pool.allocate();
 const { hiddenSize, keyHeads, valueHeads, keyDim, valueDim } = layer.config;
 const wide = valueHeads * valueDim;
 
-/** Stands for a matrix product of yours: whatever fills a tensor. */
+/** Stands for your own matrix product, which fills a tensor. */
 const random = (...shape: number[]) => device.tensorFrom("f32", shape, Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(i) / 16));
 const project = (x: ReturnType<typeof random>, features: number) => {
   const out = device.tensor("f32", [x.shape[0]!, features]);

@@ -8,7 +8,7 @@ const channels = 2 * keys + valueHeads * valueDim;
 using device = Device.open();
 using pool = StatePool.create(device, { slots: 4, layers: 1, ...shape });
 
-// Some weights and activations. A model's projections would write straight into tensors like these.
+// Made-up weights and activations. A model's projections would write directly into tensors like these.
 const random = (...dims: number[]) => {
   const tensor = device.tensor("f32", dims);
   tensor.data.forEach((_, i) => (tensor.data[i] = Math.sin(12.9898 * i + dims.length) / 2)); // in place: this is the memory
@@ -20,7 +20,7 @@ const aLog = random(valueHeads);
 const dtBias = random(valueHeads);
 const gates = { aLog, dtBias, gateForm: "raw", betaForm: "sigmoid", qkNorm: "l2" } as const;
 
-// Prefill: 5 tokens of one conversation and 2 of another, one after the other in the rows.
+// Prefill: 5 tokens of one conversation and 2 of another, in consecutive rows.
 const tokens = 7;
 const cuSeqlens = [0, 5, 7];
 const conv = device.tensor("f32", [tokens, channels]);
@@ -42,7 +42,7 @@ pool.run([first, second], (step) => {
   ];
 });
 
-// Decode: the first conversation goes on in two ways, the second in one. The fork copies nothing.
+// Decode: the first conversation continues in two ways, the second in one. The fork copies nothing.
 const other = first.fork();
 const next = device.tensor("f32", [3, valueHeads, valueDim]);
 pool.run([first, other, second], (step) => [

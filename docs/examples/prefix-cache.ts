@@ -9,7 +9,7 @@ using cache = new PrefixCache(pool, { bytes: 2 ** 28 });
 function read(tokens: readonly number[]): number {
   const hit = cache.lookup(tokens);
   const known = hit?.length ?? 0;
-  using state = hit?.state ?? pool.allocate(); // a fork, ours to step
+  using state = hit?.state ?? pool.allocate(); // a fork that we may run
   using hidden = device.tensor("f32", [tokens.length - known, layer.config.hiddenSize]);
   hidden.data.forEach((_, i) => (hidden.data[i] = Math.sin(tokens[known + Math.floor(i / layer.config.hiddenSize)]! + i)));
   pool.run([state], (step) => layer.forward({ hidden, out: hidden, step }));

@@ -5,7 +5,7 @@ const folder = process.argv[2] ?? tinyModel; // of a checkpoint
 using device = Device.open();
 using model = await LanguageModel.load(device, folder, { states: 24, pages: 400 });
 using cache = model.cache({ bytes: 16 * (model.stateBytes + 16 * model.pageBytes) }); // 16 entries of 1024 tokens
-void model.text.tokenizer; // read now: that takes a second for a large vocabulary
+void model.text.tokenizer; // read it now: a large vocabulary takes a second
 
 /** The text of an answer as it comes. It ends with the session disposed. */
 async function* textOf(session: Session, first: IteratorResult<Piece, void>, pieces: AsyncGenerator<Piece, void>): AsyncGenerator<Uint8Array> {
@@ -21,7 +21,7 @@ async function answer(request: Request): Promise<Response> {
   try {
     const { messages, maxTokens = 100 } = (await request.json()) as { messages: ChatMessage[]; maxTokens?: number };
     const pieces = session.chat(messages, { specialTokens: "text" }).generate({ maxTokens, drafts: true, signal: request.signal });
-    const first = await pieces.next(); // what is wrong with a request is known before its answer begins
+    const first = await pieces.next(); // a wrong request fails here, before the response begins
     return new Response(textOf(session, first, pieces), { headers: { "content-type": "text/plain; charset=utf-8" } });
   } catch (error) {
     session[Symbol.dispose]();
@@ -32,7 +32,7 @@ async function answer(request: Request): Promise<Response> {
 
 const server = Bun.serve({
   port: Number(process.env["PORT"] ?? 0),
-  idleTimeout: 255, // seconds without a byte: a long prompt may take some
+  idleTimeout: 255, // seconds without a byte, while a long prompt is read
   routes: {
     "/": () => Response.json({ freeStates: model.freeStates, cached: cache.size, hits: cache.hits, steps: model.steps }),
     "/chat": { POST: answer },
@@ -40,7 +40,7 @@ const server = Bun.serve({
 });
 console.log(server.url.href);
 if (process.env["PORT"] === undefined) {
-  // Tried once, without a port: one question, and the end.
+  // Without a port this is a trial: one question, then exit.
   const body = JSON.stringify({ messages: [{ role: "user", content: "Hello" }], maxTokens: 10 });
   console.log(await (await fetch(new URL("/chat", server.url), { method: "POST", body })).text());
   await server.stop();

@@ -21,7 +21,7 @@ const path = join(tmpdir(), `gated-delta-session-${process.pid}.safetensors`);
 await session.save(path);
 const here = await goOn(session);
 
-using loaded = await Session.load(model, path); // the same process here; any other one with this model can do it
+using loaded = await Session.load(model, path); // in this process, or in any other with the same model
 const later = await goOn(loaded);
 console.log("the same tokens:", here.join() === later.join());
 rmSync(path);

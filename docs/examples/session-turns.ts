@@ -9,7 +9,7 @@ using cache = model.cache({ bytes: 6 * (model.stateBytes + 4 * model.pageBytes),
 const messages: ChatMessage[] = [];
 for (const question of ["Why is the sky blue?", "And why red in the evening?"]) {
   messages.push({ role: "user", content: question });
-  using session = model.session({ cache }).chat(messages); // all of them: the cache has what was read before
+  using session = model.session({ cache }).chat(messages); // all messages: the cache finds the part that was read before
   let answer = "";
   for await (const { text } of session.generate({ maxTokens: 20 })) answer += text;
   messages.push({ role: "assistant", content: answer });

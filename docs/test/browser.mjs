@@ -1,4 +1,4 @@
-// What only a browser can tell: that pages come alive without an error, fit a telephone, show their formulas and plots, and are found.
+// Checks that need a browser: that pages come alive without an error, fit a telephone, show their formulas and plots, and are found.
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { rootFolder } from "../../swift/scripts/root.mjs";
@@ -33,7 +33,7 @@ async function visit(page, url) {
   await page.waitForFunction(() => document.querySelector("#app")?.__vue_app__ !== undefined, { polling: 20, timeout: 30_000 });
 }
 
-/** What can be measured on the page that is open. */
+/** Measurements of the open page. */
 function measure() {
   const box = (element) => element.getBoundingClientRect();
   const room = document.documentElement.clientWidth;

@@ -1,4 +1,4 @@
-// A headless Chromium out of Debian's packages, beside the private Swift toolchain: nothing is installed on the system. A browser that
+// A headless Chromium out of Debian's packages, next to the private Swift toolchain: nothing is installed on the system. A browser that
 // is there already is taken instead: GATED_DELTA_CHROMIUM, or one on PATH.
 import { existsSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";

@@ -27,7 +27,7 @@ const expected = [
   { name: "reference/model/interfaces/SamplingOptions.html", formulas: 1 },
 ];
 
-/** What the first hit of a search is: a guide, unless a word is the name of one export. */
+/** Checks the first hit of a search: a guide, unless a word is the name of one export. */
 const searches = [
   { word: "fork", first: /\/states\.html#fork$/ },
   { word: "session", first: /\/model\.html#sessions$/ },

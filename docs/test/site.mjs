@@ -51,7 +51,7 @@ function readPage(html) {
   };
 }
 
-/** What is wrong with a page's links: each within the site leads to a page, and to a part of it that is there. */
+/** The errors in a page's links: each within the site leads to a page, and to a part of it that is there. */
 export function linkProblems(name, pages) {
   const { hrefs, files } = pages.get(name);
   const here = new URL(`${base}${name}`, "http://site");

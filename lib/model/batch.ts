@@ -1,6 +1,6 @@
 /**
- * Reads what a caller gives {@link LanguageModel.run}. Every object of the caller's is read once, and all of them before
- * anything is looked up that their getters could change.
+ * Reads the batch of {@link LanguageModel.run}. Every object of the caller is read once, and all of them before any lookup
+ * that their getters could affect.
  */
 import { invalid } from "../arguments/checks.ts";
 import { membersOf } from "../arguments/members.ts";
@@ -21,13 +21,13 @@ export interface Entry {
   readonly logits: WantedLogits;
   readonly hidden: WantedLogits;
   /**
-   * How many of the tokens, the last ones, are guesses that the run verifies: then logits and hidden states of `"last"` are
-   * those of the last token before them and of each guess.
+   * How many of the last tokens are guesses that the run verifies. With guesses, logits and hidden states of `"last"` are
+   * those of the last certain token and of each guess.
    */
   readonly drafts: number;
 }
 
-/** What {@link entryOf} takes. */
+/** The argument of {@link entryOf}. */
 export interface CheckedEntry extends BatchEntry {
   readonly tokens: readonly number[];
 }
@@ -41,18 +41,18 @@ export interface BatchLimits {
   readonly states: number;
 }
 
-/** Reads a batch. Whether its sequences can be run is for {@link expectRunnable}. */
+/** Reads a batch. {@link expectRunnable} checks whether its sequences can be run. */
 export function readBatch(op: string, batch: unknown, limits: BatchLimits): Entry[] {
   const given = asArray(op, "batch", "an array of { sequence, tokens, logits?, hidden? }", batch, limits.states);
   return given.map((one, i) => readEntry(op, `batch[${i}]`, one, limits));
 }
 
-/** An entry of tokens that were checked before and stay as they are, the last `drafts` of which are guesses. */
+/** An entry of checked tokens that will not change, the last `drafts` of which are guesses. */
 export function entryOf({ sequence, tokens, logits = "last", hidden = "none" }: CheckedEntry, drafts = 0): Entry {
   return { sequence, parts: sequenceParts(sequence)!, tokens, logits, hidden, drafts };
 }
 
-/** Throws where a sequence of a batch can't be run: one of another model, for instance, or one without room. */
+/** Throws if a sequence of a batch can't be run: it belongs to another model, for instance, or has no room. */
 export function expectRunnable(op: string, entries: readonly Entry[], limits: BatchLimits): void {
   for (let i = 0; i < entries.length; i++) expectUsable(op, entries, i, limits);
 }

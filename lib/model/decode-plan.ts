@@ -1,7 +1,7 @@
 /**
- * One token of each of n sequences as a plan: recorded once for a number of sequences, then a replay a token. What differs
- * from token to token lies in i32 tensors that are rewritten before each replay: ids, pages and numbers of earlier tokens.
- * The replay reads them before it returns, so they may be rewritten while it is pending.
+ * One token of each of n sequences as a plan, recorded once for a number of sequences and replayed for each token. The
+ * values that change (ids, pages, numbers of earlier tokens) are in i32 tensors, which are rewritten before each replay. The
+ * replay reads them before it returns, so they may be rewritten while it is pending.
  */
 import type { Device } from "../device/device.ts";
 import type { Plan } from "../device/plan.ts";
@@ -10,14 +10,14 @@ import type { Tensor } from "../tensor/tensor.ts";
 import type { ModelGraph } from "./graph.ts";
 import type { PageList } from "./page-ledger.ts";
 
-/** What decides which plan a batch takes. */
+/** The shape by which a batch finds its plan. */
 export interface PlanShape {
   readonly sequences: number;
-  /** Pages of a sequence that the table has room for. */
+  /** How many pages of each sequence the table has room for. */
   readonly pages: number;
 }
 
-/** What plans are recorded with. */
+/** The parts of a model from which plans are recorded. */
 export interface PlanParts {
   readonly device: Device;
   readonly graph: ModelGraph;
@@ -30,7 +30,7 @@ export class DecodePlan implements Disposable {
   readonly #ids: Int32Array;
   readonly #pageTable: Int32Array;
   readonly #pastTokens: Int32Array;
-  /** Of each row of the table, the stamp of the list that it was written from. */
+  /** For each row of the table, the stamp of the list from which it was written. */
   readonly #stamps: number[];
   #plan: Plan | undefined;
   #logits: readonly Float32Array[] = [];
@@ -47,12 +47,12 @@ export class DecodePlan implements Disposable {
     this.#pastTokens = past!;
   }
 
-  /** Of each sequence, where its logits are after a replay. */
+  /** Each sequence's logits after a replay. */
   get logits(): readonly Float32Array[] {
     return this.#logits;
   }
 
-  /** Sets what sequence `i` reads in the next replay. */
+  /** Sets the input of sequence `i` for the next replay. */
   set(i: number, id: number, { pages, tokens, stamp }: PageList): void {
     this.#ids[i] = id;
     this.#pastTokens[i] = tokens;
@@ -63,7 +63,7 @@ export class DecodePlan implements Disposable {
   }
 
   /**
-   * The plan. It is recorded when all sequences are set for the first time, since what it reads is checked then, too.
+   * The plan. It is recorded after all sequences are set for the first time, because recording checks their inputs.
    *
    * @param logits `[at least sequences, vocabulary]`.
    */
@@ -98,27 +98,27 @@ export class DecodePlan implements Disposable {
   }
 }
 
-/** How many plans are kept: those that ran last. */
+/** How many recently used plans are kept. */
 const mostPlans = 16;
-/** The fewest pages that a plan has room for: a short sequence should not outgrow its plan at once. */
+/** The fewest pages that a plan has room for, so that a short sequence does not outgrow its plan at once. */
 const fewestPages = 8;
 
 /** The decode plans of a model, recorded when they are needed. */
 export class DecodePlans implements Disposable {
   readonly #device: Device;
-  /** From the one that ran longest ago to the last one. */
+  /** In order of use, least recently used first. */
   readonly #plans = new Map<number, DecodePlan>();
 
   constructor(device: Device) {
     this.#device = device;
   }
 
-  /** How many are kept now. */
+  /** How many plans are kept now. */
   get size(): number {
     return this.#plans.size;
   }
 
-  /** The plan for some sequences, with room for their pages and, since each room twice the last, for more. */
+  /** The plan for some sequences, with room for at least their pages; room grows by doubling. */
   find(lists: readonly PageList[]): DecodePlan {
     const sequences = lists.length;
     let pages = fewestPages;
@@ -140,7 +140,7 @@ export class DecodePlans implements Disposable {
     return made;
   }
 
-  /** Ends all of them. */
+  /** Ends all plans. */
   [Symbol.dispose](): void {
     for (const plan of this.#plans.values()) plan[Symbol.dispose]();
     this.#plans.clear();

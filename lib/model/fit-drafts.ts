@@ -1,21 +1,21 @@
 /**
- * How many guesses of a batch are verified: all of them where there is memory for their records and pages for their keys,
- * else fewer. Guesses take only what the batch's certain tokens leave, and entries share the records evenly.
+ * How many guesses of a batch are verified: all of them, or fewer if memory for their records or pages for their keys are
+ * short. Guesses take only memory that the certain tokens leave over, and entries share the records evenly.
  */
 import type { Entry } from "./batch.ts";
 import { PageNeed } from "./page-ledger.ts";
 import type { PageLedger } from "./page-ledger.ts";
 
-/** The memory that guesses can have. */
+/** The memory for guesses. */
 export interface DraftRoom {
   readonly ledger: PageLedger;
-  /** Tokens of which records can be kept. */
+  /** The number of tokens whose records can be kept. */
   readonly rows: number;
   /** The most tokens of an entry that go through the layers at a time. */
   readonly batchTokens: number;
 }
 
-/** The entries with as many of their guesses as there is room for: of each the first ones. */
+/** The entries, each with as many of its first guesses as there is room for. */
 export function fitDrafts(entries: readonly Entry[], { ledger, rows, batchTokens }: DraftRoom): readonly Entry[] {
   if (entries.every(({ drafts }) => drafts === 0)) return entries;
   const certain = entries.map(({ tokens, drafts }) => tokens.length - drafts);

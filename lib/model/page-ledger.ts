@@ -36,9 +36,9 @@ export interface PageStep {
   readonly lists: readonly PageList[];
   /** How many tokens each list gets. */
   readonly counts: readonly number[];
-  /** How many pages each list got beside one that replaces its last. */
+  /** How many pages each list got, not counting one that replaces its last. */
   readonly added: readonly number[];
-  /** What must be copied before any of the new tokens is stored. */
+  /** Copies to make before any of the new tokens is stored. */
   readonly copies: readonly PageCopy[];
   open: boolean;
 }
@@ -198,7 +198,7 @@ export class PageLedger {
     while (list.pages.length > kept) this.#drop(list.pages.pop()!);
   }
 
-  /** How many pages a list gets with `count` more tokens beside one that replaces its last. */
+  /** How many pages a list gets with `count` more tokens, not counting one that replaces its last. */
   addedBy({ pages, tokens }: PageList, count: number): number {
     return Math.ceil((tokens + count) / this.pageTokens) - pages.length;
   }

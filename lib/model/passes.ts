@@ -1,7 +1,7 @@
 /**
- * How a batch is cut where it has more tokens than go through the layers at a time. An entry is cut after every `most` of
- * its own tokens, whatever else is in the batch: a state of 16 bits, which is rounded once a pass, then has the same bits
- * in every batch. The pieces of one entry go through one pass each, in order.
+ * Cuts a batch that has more tokens than go through the layers at a time. An entry is cut after every `most` of its own
+ * tokens, independent of the rest of the batch, so that a 16-bit state, which is rounded once per pass, has the same bits
+ * in every batch. Each pass takes one piece of an entry, in order.
  */
 
 /** Tokens `start` up to, not including, `end` of one entry. */

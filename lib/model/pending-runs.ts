@@ -9,26 +9,26 @@ export class PendingRuns {
   /** Settles when the last work is over that anything waits for; undefined where nothing is pending. */
   #last: Promise<void> | undefined;
   #withResults = false;
-  /** Whether work was committed since that no run waits for. */
+  /** Whether work was committed since then that no run waits for. */
   #unawaited = false;
-  /** The failure of such work, where it is no run's. */
+  /** The failure of such work, if it belongs to no run. */
   #left: { readonly error: unknown } | undefined;
 
   constructor(device: Device) {
     this.#device = device;
   }
 
-  /** Whether a run whose logits or hidden states are wanted is pending. */
+  /** Whether a run with requested logits or hidden states is pending. */
   get withResults(): boolean {
     return this.#withResults;
   }
 
-  /** Notes work that was committed just now and that no run waits for: its states know how it ends. */
+  /** Records work that was just committed and that no run waits for; its states learn how it ends. */
   follow(): void {
     this.#unawaited = true;
   }
 
-  /** Settles when the work is over that is pending now, whatever comes of it. */
+  /** Settles when all currently pending work is over, failed or not. */
   async over(): Promise<void> {
     const before = this.#last;
     if (!this.#unawaited) return before;
@@ -45,15 +45,15 @@ export class PendingRuns {
     try {
       await this.#device.finish();
     } catch (error) {
-      this.#left ??= { error }; // the device tells it once, and the next run is who must know
+      this.#left ??= { error }; // the device reports it only once, so keep it for the next run
     }
   }
 
   /**
-   * Waits for the work of a batch that was committed just now.
+   * Waits for the work of a batch that was just committed.
    *
-   * @throws why one of the batch's sequences does not hold what its tokens make: the failure of this run, or of one that
-   *   it followed. Where all do, the failure of other work on the device, as `device.finish`.
+   * @throws the failure of this run, or of an earlier one that it depends on, if it made a sequence of the batch invalid.
+   *   Otherwise the failure of other work on the device, as `device.finish`.
    */
   async wait(entries: readonly Entry[]): Promise<void> {
     const contents = entries.map(({ parts }): Content => holderOf(parts.handle).content);
@@ -65,7 +65,7 @@ export class PendingRuns {
     this.#unawaited = false;
     let other: unknown;
     try {
-      // The device tells a failure to the first one who asks: so that is the run that failed.
+      // The device reports a failure to the first caller, which must be the run that failed.
       if (before !== undefined) await before;
       await this.#device.finish();
     } catch (error) {

@@ -1,8 +1,8 @@
 import { nextTurn } from "../turns.ts";
 
 /**
- * Whose turn it is to run a model: steps of sessions and calls of `model.run` come in the order in which they asked.
- * A turn is handed on in a later turn of the event loop, so that results can be read before the next run writes over them.
+ * Turns to run a model: steps of sessions and calls of `model.run` are served in order of arrival. The next one gets its
+ * turn in a later turn of the event loop, so that results can be read before the next run overwrites them.
  */
 export class RunTurns {
   readonly #waiting: (() => void)[] = [];

@@ -1,22 +1,22 @@
-/** Token ids as callers pass them: read once each, checked and copied. */
+/** Reads token ids that callers pass: each is read once, checked and copied. */
 import { asArray } from "../arguments/reading.ts";
 import { BoundsError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 
-/** What token ids are checked against. */
+/** The limits of token ids. */
 export interface TokenLimits {
-  /** What may be passed, for the error about something else. */
+  /** The accepted types, for the error. */
   readonly expected: string;
   readonly vocabSize: number;
-  /** More than this are refused before any is read: a subclass or a proxy may claim any length. */
+  /** The most ids. Longer arrays are refused before any id is read: a subclass or a proxy may claim any length. */
   readonly most: number;
-  /** The error for more. @default a {@link ShapeError} that tells the two numbers */
+  /** The error for too many ids. @default a {@link ShapeError} with the two numbers */
   readonly tooLong?: ((length: number) => GatedDeltaError) | undefined;
 }
 
 /**
  * Token ids, copied.
  *
- * @throws {GatedDeltaError} for what is no array of ids; {@link BoundsError} for an id outside the vocabulary.
+ * @throws {GatedDeltaError} for a value that is not an array of ids; {@link BoundsError} for an id outside the vocabulary.
  */
 export function readTokenIds(op: string, argument: string, value: unknown, limits: TokenLimits): number[] {
   const { expected, vocabSize, most, tooLong } = limits;
@@ -32,7 +32,7 @@ export function readTokenIds(op: string, argument: string, value: unknown, limit
   return ids as number[];
 }
 
-/** The elements of a typed array, read by index: a subclass may have an iterator, or a length, of its own. */
+/** The elements of a typed array, read by index because a subclass may override its iterator or length. */
 function copyOf(op: string, argument: string, source: Int32Array | Uint32Array, { most, tooLong }: TokenLimits): unknown[] {
   const { length } = source;
   if (!(length <= most)) {

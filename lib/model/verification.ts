@@ -1,30 +1,30 @@
 /**
- * Guesses of a sequence's next tokens that a run has read with the tokens before them, until it is said how many of them are
- * right. Nothing was added to the sequence before: its states are as they were, and what was written to its pages lies
- * behind its tokens. Leaving is what also happens where the sequence is run, forked or disposed before.
+ * Guesses of a sequence's next tokens that a run has read, together with the tokens before them, until the caller says how
+ * many are right. Until then the sequence is unchanged: its states are the old ones, and the new contents of its pages lie
+ * after its tokens. Running, forking or disposing the sequence before then leaves the verification.
  */
 import { asInteger } from "../arguments/checks.ts";
 import { GatedDeltaError } from "../errors.ts";
 import type { Draft } from "../states/draft.ts";
 import type { SequenceParts } from "./sequence.ts";
 
-/** The parts of a verification. */
+/** The data of a verification. */
 export interface VerificationParts {
   readonly sequence: SequenceParts;
-  /** Of the sequence's state, over the certain tokens and the guesses. */
+  /** The draft of the sequence's state over the certain tokens and the guesses. */
   readonly draft: Draft;
-  /** How many tokens come before the guesses. */
+  /** How many certain tokens come before the guesses. */
   readonly certain: number;
   /** How many guesses there are. */
   readonly drafts: number;
-  /** Called when work was committed that no run waits for. */
+  /** Called after work was committed that no run waits for. */
   readonly committed: () => void;
 }
 
 export class Verification {
   /** How many tokens the sequence has if none of the guesses is accepted. */
   readonly tokens: number;
-  /** How many it had before the run, and has until this is ended. */
+  /** How many tokens it had before the run, and has until the verification ends. */
   readonly had: number;
   readonly #parts: VerificationParts;
   #most: number;
@@ -48,7 +48,7 @@ export class Verification {
     return sequence.verification === this && draft.open && !draft.pool.device.closed;
   }
 
-  /** At most the first `drafts` guesses are right: the pages of those after them are given back now. */
+  /** Limits the right guesses to the first `drafts`, and frees the pages of the others. */
   narrow(drafts: number): void {
     const op = "verification.narrow";
     this.#expectOpen(op);
@@ -57,10 +57,9 @@ export class Verification {
   }
 
   /**
-   * Ends it: the sequence has the certain tokens and the first `drafts` guesses from now on. Work is committed, and not
-   * waited for.
+   * Ends it, and adds the certain tokens and the first `drafts` guesses to the sequence. Commits work without waiting for it.
    *
-   * @throws {GatedDeltaError} where it is over, and what `draft.commit` throws: the sequence is as before the run then.
+   * @throws {GatedDeltaError} if it is over, and the errors of `draft.commit`: the sequence is then as before the run.
    */
   accept(drafts: number): void {
     const op = "verification.accept";
@@ -78,7 +77,7 @@ export class Verification {
     committed();
   }
 
-  /** Ends it, if it is open: the sequence is as it was before the run. Never throws. */
+  /** Ends it if it is open, and leaves the sequence as before the run. Never throws. */
   leave(): void {
     const { sequence, draft } = this.#parts;
     if (sequence.verification !== this) return;

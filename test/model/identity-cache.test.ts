@@ -203,7 +203,7 @@ describe("a file of the model that changes after it was loaded", () => {
       const error = await rejection(run());
       expect(error).toBeInstanceOf(FileError);
       expect([(error as FileError).path, error.op]).toEqual([file, op]);
-      expect(error.message).toContain("expected the file that the model was loaded from, as it was then, got ");
+      expect(error.message).toContain("expected the unchanged file from which the model was loaded, got ");
       expect(error.message).toContain(words);
     }
   });

@@ -277,7 +277,7 @@ describe("what is refused", () => {
     const other = session.generate(all);
     await first(pieces);
     const runs = [() => other.next(), () => session.logits(), () => session.append([1]), () => collect(session.generate())];
-    for (const run of runs) expect((await failure(run)).message).toContain("a generation of this session is under way");
+    for (const run of runs) expect((await failure(run)).message).toContain("a generation of this session is running");
     const next = pieces.next();
     expect((await failure(() => session.fork())).code).toBe("state");
     await next;

@@ -64,7 +64,7 @@ describe("a template that asks for too much ends with an error", () => {
   )("%s", (_, source) => {
     const error = thrownBy(() => textWith(source).template.render(hello));
     expect(error).toBeInstanceOf(FileError);
-    expect(error.message).toMatch(/bounded work, got (it takes more than \d+ steps|its strings get too long|it makes a list|it calls itself)/);
+    expect(error.message).toMatch(/work limit, got (it takes more than \d+ steps|its strings get too long|it makes a list|it calls itself)/);
   }, 20_000);
 
   test("a range has as many numbers as in Jinja's sandbox", () => {

@@ -4,7 +4,7 @@ import type { BackendName } from "../../lib/index.ts";
 import { library } from "../../lib/native/library.ts";
 import { diagonal, slowWork } from "./devices.ts";
 
-/** What a Worker can be asked to do. */
+/** The tasks of a Worker. */
 export type Task =
   | { readonly kind: "compute"; readonly backend: BackendName; readonly seed: number; readonly rounds: number }
   | {
@@ -58,7 +58,7 @@ async function perform(task: Task): Promise<unknown> {
       return result;
     }
     case "slow": {
-      // Never closed: whoever asked for this ends the Worker while the work is running.
+      // Never closed: the test ends the Worker while the work is running.
       const { op } = slowWork(device);
       for (let i = 0; i < task.submissions; i++) device.run(op);
       Atomics.store(new Int32Array(task.shared), 0, 1);

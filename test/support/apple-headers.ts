@@ -35,7 +35,7 @@ export class HeaderFiles {
     return new RegExp(`@(protocol|interface)\\s+${name}\\b(?!\\s*[;,])|\\bstruct\\s+${name}\\b|(NS|MTL)_\\w+\\([^)]*\\b${name}\\)|\\^${name}\\)|}\\s*${name}\\s*;|\\b${name}\\s*\\(`, "i").test(this.#text);
   }
 
-  /** What is declared in all protocols, classes and categories of this name. */
+  /** The declarations of all protocols, classes and categories with this name. */
   members(name: string): string {
     const bodies = [...this.#text.matchAll(new RegExp(`@(?:protocol|interface)\\s+${name}\\b(?!\\s*[;,])([\\s\\S]*?)@end`, "gi"))].map((match) => match[1]!);
     const structs = [...this.#text.matchAll(new RegExp(`struct\\s*(?:${name})?\\s*{([^}]*)}\\s*${name}\\s*;`, "gi"))].map((match) => match[1]!);
@@ -68,7 +68,7 @@ function plain(text: string): string {
 /** `newBufferWithLength:options:` and `makeBuffer(length:options:)` are both "bufferlengthoptions". */
 const same = (words: string) => words.toLowerCase().replace(/^(new|make)/, "").replaceAll("with", "").replaceAll("atindex", "index").replace(/[^a-z0-9]/g, "");
 
-/** What differs from the headers, in words; undefined where nothing does. */
+/** A description of the difference from the headers; undefined if there is none. */
 export function problemOf({ page, text }: Declaration, headers: HeaderFiles): string | undefined {
   const parts = page.split("/").slice(2);
   const name = (part: string | undefined) => (part ?? "").replace(/-swift\.\w+$/, "");

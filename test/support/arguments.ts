@@ -29,7 +29,7 @@ export type Arguments = Record<string, unknown>;
 const [tokens, keyHeads, valueHeads, keyDim, valueDim, slots, width] = [5, 1, 2, 8, 16, 3, 4] as const;
 const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
 
-/** What the two forms of ggml's recurrence share: two sequences of three tokens. */
+/** Shared by the two forms of ggml's recurrence: two sequences of three tokens. */
 const net = (device: Device): Arguments => ({
   q: device.tensor("f32", [2, 3, keyHeads, keyDim]),
   k: device.tensor("f32", [2, 3, keyHeads, keyDim]),

@@ -39,7 +39,7 @@ export interface Availability {
   readonly absence: string | undefined;
 }
 
-/** What GATED_DELTA_TEST_BACKENDS asks for; undefined where it is not set. */
+/** The backends in GATED_DELTA_TEST_BACKENDS; undefined if it is not set. */
 export function backendsWanted(text = process.env["GATED_DELTA_TEST_BACKENDS"]): ("cpu" | "metal")[] | undefined {
   if (text === undefined || text === "") return undefined;
   return text.split(",").map((name) => {

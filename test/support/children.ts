@@ -3,7 +3,7 @@ import { join } from "node:path";
 
 const root = join(import.meta.dir, "..", "..");
 
-/** What a process printed, and whether it ended well. */
+/** The output of a process, and whether it succeeded. */
 export interface Child {
   readonly ok: boolean;
   readonly text: string;

@@ -9,7 +9,7 @@ import { reference, rows } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import { Random } from "./random.ts";
 
-/** What an attention layer is, and how its tensors are stored. */
+/** An attention layer's options, and the storage of its tensors. */
 export interface Layer {
   readonly heads: number;
   readonly kvHeads: number;
@@ -172,7 +172,7 @@ export class Attention implements Disposable {
     return one;
   }
 
-  /** What the pages hold of a conversation, `[tokens, kvHeads, headDim]`. */
+  /** A conversation's contents of the pages, `[tokens, kvHeads, headDim]`. */
   stored(one: Conversation, pages: Tensor): Float32Array<ArrayBuffer> {
     const { kvHeads, headDim } = this.layer;
     const all = pages.toFloat32();

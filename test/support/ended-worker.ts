@@ -1,6 +1,6 @@
 /**
  * A short process: a Worker ends while native threads use memory that it alone holds. That memory is handed out again
- * here, to arrays that nobody else may change. Prints how many have changed.
+ * here, to arrays that nothing else may change. Prints how many have changed.
  *
  * Arguments: the backend, and `exit` or `terminate`: how the Worker ends.
  */
@@ -10,7 +10,7 @@ import type { Order } from "./worker-with-work.ts";
 const [backend, end] = process.argv.slice(2);
 const worker = new Worker(new URL("./worker-with-work.ts", import.meta.url).href);
 const closed = new Promise((resolve) => worker.addEventListener("close", resolve));
-// What the Worker says is dropped with the memory in it: nobody but the Worker holds that.
+// The Worker's message is dropped together with its memory, which only the Worker holds.
 const busy = new Promise<void>((resolve) => (worker.onmessage = () => resolve()));
 worker.postMessage({
   backend: backend as BackendName,

@@ -106,7 +106,7 @@ function placeAttention(layouts: Layouts, { heads, dim, lengths }: Scale) {
   };
 }
 
-/** What every op gives on a device, each run by itself. */
+/** The results of every op on a device, each run by itself. */
 export function runEach(device: Device, scale: Scale): Map<string, Float32Array[]> {
   using layouts = new Layouts(device, new Random(8));
   const got = everyOp(layouts, scale).map(({ name, op, results }) => {

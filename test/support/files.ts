@@ -43,7 +43,7 @@ export function scratch(): Scratch {
 /** The header of a file whose one tensor, `a`, is four bytes. */
 export const oneTensor = `{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}`;
 
-/** What opening a path says after its name; fails unless that is a FileError that names it. */
+/** The error text after the path when it is opened; fails unless that is a FileError that names the path. */
 export function refusal(path: string, open: (path: string) => unknown): string {
   try {
     open(path);

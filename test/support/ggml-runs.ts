@@ -76,7 +76,7 @@ export function buildNet(spec: NetSpec, seed = 1): GatedDeltaNetCase {
   };
 }
 
-/** What a run left. */
+/** The results of a run. */
 export interface NetResult {
   readonly out: Float32Array<ArrayBuffer>;
   readonly cache: Float32Array<ArrayBuffer>;

@@ -19,7 +19,7 @@ import { expectedOutput, prefixOf, randomWeights, tensorsOf } from "./layers.ts"
 import type { RandomLayerConfig } from "./layers.ts";
 import { Random } from "./random.ts";
 
-/** What a test may change before a file is written: the tensors and the metadata. */
+/** The tensors and metadata, which a test may change before the file is written. */
 export type Change = (tensors: Record<string, TensorToWrite>, metadata: Record<string, string>) => void;
 
 const { newPath } = scratch();

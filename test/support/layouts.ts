@@ -11,7 +11,7 @@ import type { Random } from "./random.ts";
 /** Elements before and after every tensor: 64 bytes or more, and a multiple of every alignment. */
 const guard = 32;
 
-/** What lies between elements. Inputs': NaN in every dtype, so that reading one shows. Outputs': no NaN's pattern. */
+/** Fillers between elements. In inputs NaN in every dtype, so that reading one shows; in outputs a pattern that is no NaN. */
 const poison = { input: 0xff, output: 0xa5 } as const;
 
 interface Placed {
@@ -108,7 +108,7 @@ export class Layouts implements Disposable {
     return this.#input(name, format, numbers, layout);
   }
 
-  /** What bytes changed that must not have: a line each, none where all is well. */
+  /** The bytes that changed but must not have, one line each. */
   trespasses(): string[] {
     return this.#placed.flatMap((placed) => {
       const { name, base, before, offset, tensor, writable } = placed;

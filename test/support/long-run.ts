@@ -7,11 +7,11 @@ import type { ParseArgsOptionsConfig } from "node:util";
 import { Device } from "../../lib/index.ts";
 import type { BackendName } from "../../lib/index.ts";
 
-/** What ran, as a job tells it to the process that started it. */
+/** A job's report to the process that started it. */
 export interface Told {
   /** How many programs or schedules. */
   readonly run: number;
-  /** What happened how often. */
+  /** Counts of events. */
   readonly counts: readonly (readonly [string, number])[];
   readonly device: string;
   /** The first difference of each job that found one. */
@@ -30,18 +30,18 @@ export interface Part {
   readonly extra: Readonly<Record<string, string | boolean>>;
 }
 
-/** What a script runs. */
+/** The jobs of a script. */
 export interface LongRun<T extends Told> {
   /** The script's file. */
   readonly path: string;
-  /** What there is a number of: also the name of the option that gives it. */
+  /** The counted unit, which is also the name of its option. */
   readonly what: "programs" | "schedules";
   /** How many, where that option is not given. */
   readonly count: number;
   /** Options of this script alone, with their defaults. */
   readonly extra?: Readonly<Record<string, string | boolean>>;
   readonly run: (part: Part) => Promise<Omit<T, "device">> | Omit<T, "device">;
-  /** What it means that there is no failure, or one. */
+  /** The conclusions without a failure and with one. */
   readonly verdict: readonly [fine: string, failed: string];
   /** Further lines of the record, before the counts. */
   readonly lines?: (told: T) => readonly string[];
@@ -74,14 +74,14 @@ async function here<T extends Told>(of: LongRun<T>, { backend, seed, first, coun
   }
 }
 
-/** What the command line gives. */
+/** The options of the command line. */
 interface Given {
   readonly count: number;
   readonly seed: number;
   readonly first: number;
   readonly jobs: number;
   readonly backend: BackendName;
-  /** What a job tells the process that started it. */
+  /** The messages of a job to the process that started it. */
   readonly json: boolean;
   readonly extra: Readonly<Record<string, string | boolean>>;
 }

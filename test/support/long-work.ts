@@ -11,7 +11,7 @@ export interface LongOp {
 }
 
 /**
- * An op of so many rows, each with the same work. The rows of its input overlap, so that memory is small beside the work.
+ * An op of that many rows, each with the same work. The rows of its input overlap, so that it needs little memory.
  *
  * @param wrapped whether the tensors lie in SharedArrayBuffers instead of the library's memory.
  */

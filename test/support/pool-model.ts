@@ -1,5 +1,5 @@
 /**
- * A pool of states beside a plain model of it. Tokens are small numbers, and the ops are set up so that every state is
+ * A pool of states together with a plain model of it. Tokens are small numbers, and the ops are set up so that every state is
  * a simple function of the tokens: token n writes n into column n mod 8 of the recurrent state (decay 1, β 1, a unit
  * vector as key, so δ is what is missing), and the convolution's state holds the last three tokens. All of it is exact.
  */
@@ -13,7 +13,7 @@ const past = 3;
 /** Most tokens of one pass. */
 const mostTokens = 64;
 
-/** What a state holds. */
+/** The content of a state. */
 export interface Content {
   readonly columns: readonly number[];
   readonly last: readonly number[];

@@ -1,4 +1,4 @@
-/** What random programs and schedules are made of: a seed for each of a run, and calls of actions by weight. */
+/** Building blocks of random programs and schedules: a seed for each of a run, and weighted calls of actions. */
 import type { Random } from "./random.ts";
 
 /** The seed of the n-th program of a run's seed. */

@@ -120,7 +120,7 @@ export function writtenSlots({ cuSeqlens, readSlots, writeSlots }: BatchOptions)
   return writeSlots ?? readSlots ?? Array.from({ length: (cuSeqlens?.length ?? 2) - 1 }, (_, s) => s);
 }
 
-/** What both recurrent ops take as it is; options that a case leaves out stay out. */
+/** The arguments that both recurrent ops take unchanged; options that a case leaves out stay out. */
 function optionsOf(given: GatedDeltaOptions, perKey: boolean) {
   const { gateForm, gateBound, betaForm, headMap, qkNorm, qkNormEps, scale } = given;
   return {

@@ -1,10 +1,10 @@
-/** What sessions should give: by a sequence of its own that reads one token at a time, without any of their machinery. */
+/** The expected results of sessions, from a separate sequence that reads one token at a time. */
 import type { LanguageModel } from "../../lib/model.ts";
 import type { GenerateOptions, Piece } from "../../lib/model.ts";
 import { Sampler } from "../../lib/model/sampling/sampler.ts";
 import { settingsOf } from "../../lib/model/sampling/settings.ts";
 
-/** What a cold run gives. */
+/** The results of a cold run. */
 export interface Cold {
   /** The tokens that were chosen. */
   readonly tokens: number[];

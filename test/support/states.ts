@@ -29,7 +29,7 @@ const bitsOf = (tensor: Tensor, slot: number): number[] => {
   return [...new Uint32Array(row.buffer)];
 };
 
-/** Ends a step as if kernels of somebody else's had written all of it. */
+/** Ends a step as if other kernels had written all of it. */
 export function finish(step: PoolStep): void {
   for (let layer = 0; layer < step.pool.layers; layer++) for (const kind of ["state", "conv"] as const) step.wrote(layer, kind);
   step.done();
@@ -87,7 +87,7 @@ export function statesOn(device: Device) {
     });
   }
 
-  /** What a state is after these tokens, from scratch and alone. */
+  /** The state after these tokens, computed from scratch and alone. */
   const contents = new Map<string, Content>();
   function fromScratch(tokens: readonly number[]): Content {
     const key = tokens.join();
@@ -103,12 +103,12 @@ export function statesOn(device: Device) {
     return content;
   }
 
-  /** What lies in a slot, in all layers. */
+  /** The contents of a slot in all layers. */
   function bitsIn(pool: StatePool, slot: number): Content {
     return [pool.state(0), pool.state(1), pool.conv(0), pool.conv(1)].flatMap((tensor) => bitsOf(tensor, slot));
   }
 
-  /** What a handle's state is now; the content of no tokens for one that is all zeros. */
+  /** A handle's current state; the content of no tokens if it is all zeros. */
   function contentOf(pool: StatePool, handle: StateHandle): Content {
     return handle.slot < 0 ? fromScratch([]) : bitsIn(pool, handle.slot);
   }

@@ -78,7 +78,7 @@ function declarations(file: string): Exported[] {
   });
 }
 
-/** What a module of re-exports gives its users. */
+/** The exports of a module of re-exports. */
 export function exportsOf(module: string): Exported[] {
   const text = readFileSync(module, "utf8");
   const found: Exported[] = [];

@@ -4,7 +4,7 @@ import type { BackendName } from "../../lib/index.ts";
 import { storageOf } from "../../lib/tensor/tensor.ts";
 import { longOp, rowsFor } from "./long-work.ts";
 
-/** What the Worker is told. */
+/** The Worker's instructions. */
 export interface Order {
   readonly backend: BackendName;
   /** Whether tensors lie in SharedArrayBuffers of the Worker's own, instead of the library's memory. */
@@ -16,7 +16,7 @@ export interface Order {
   readonly exits: boolean;
 }
 
-/** What it says when everything is committed, before it ends. */
+/** Its message after everything is committed, before it ends. */
 export interface Busy {
   /** Memory of the last submission's output: shared, or taken out of the Worker. */
   readonly out: ArrayBufferLike;

@@ -3,16 +3,16 @@ import { createHash } from "node:crypto";
 import type { ModelConfig } from "../model-config.ts";
 import type { StoredTensor } from "./stored-tensors.ts";
 
-/** Another way to compute it, or another meaning of a setting, has another name. */
+/** The algorithm's name. It changes when the computation or the meaning of a setting changes. */
 export const algorithm = "gated-delta-identity-1";
 
 /**
  * The SHA-256, in hexadecimal, of a JSON text without spaces: `[algorithm, configuration, [[name, dtype, shape, digest], …]]`,
- * the keys of objects and the tensors in ascending order.
+ * with object keys and tensors in ascending order.
  *
- * The configuration is everything that the library reads of it, except for the tokens that end a text: these change no number.
+ * The configuration is everything that the library reads of it except the end tokens, which change no number.
  *
- * @param digestOf of each tensor, the SHA-256 of the SHA-256s of its chunks.
+ * @param digestOf the SHA-256 of the SHA-256s of a tensor's chunks.
  */
 export function identityOf(config: ModelConfig, tensors: readonly StoredTensor[], digestOf: (tensor: StoredTensor) => string): string {
   const { eosTokens: _, family, attention: { gated, norm, ...attention }, ...numeric } = config;
@@ -22,7 +22,7 @@ export function identityOf(config: ModelConfig, tensors: readonly StoredTensor[]
   return createHash("sha256").update(JSON.stringify([algorithm, inOrder({ ...numeric, ...later }), list])).digest("hex");
 }
 
-/** The same value, with the keys of its objects in ascending order. */
+/** A copy with object keys in ascending order. */
 function inOrder(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(inOrder);
   if (typeof value !== "object" || value === null) return value;

@@ -1,7 +1,7 @@
 /**
- * Digests of the tensors of files, in the user's cache folder: an entry a file, named by its stamp. Nothing depends on what
- * is there: an entry that is damaged, or can't be read or written, is as none. Only folders that no other user can write to
- * are used, since whoever can write an entry decides which model a file passes for.
+ * Digests of files' tensors in the user's cache folder, with one entry per file, named by the file's stamp. An entry that
+ * is damaged or can't be read is ignored. Only folders that no other user can write to are used, because a forged entry
+ * could pass a file off as another model.
  */
 import { createHash } from "node:crypto";
 import { mkdirSync } from "node:fs";
@@ -14,24 +14,24 @@ import { replaceFileAsync } from "../../checkpoint/replace-file.ts";
 import { algorithm } from "./algorithm.ts";
 import { entrySchema } from "./identity-schemas.ts";
 
-/** Entries have some ten thousand bytes. */
+/** Entries take about ten thousand bytes each. */
 const mostEntries = 1000;
 
 /**
- * A file that was written to just now may be written to again without another stamp, on file systems whose times are
- * coarse: two seconds are the coarsest. In milliseconds.
+ * On file systems with coarse times, of up to two seconds, a file that was written just now may change again without a new
+ * stamp. In milliseconds.
  */
 const settledAfter = 2000;
 
 /** Digests by the tensors' names. */
 export type Digests = ReadonlyMap<string, string>;
 
-/** Whether a file of this stamp has another one after its next change. */
+/** Whether the next change of a file with this stamp will give it a new one. */
 export function isSettled({ modified, changed }: FileStamp, now: number = Date.now()): boolean {
   return Number((modified > changed ? modified : changed) / 1_000_000n) + settledAfter < now;
 }
 
-/** What is known of a file; nothing where that is nothing. */
+/** The stored digests of a file; empty if there are none. */
 export async function readDigests(stamp: FileStamp): Promise<Digests> {
   try {
     const folder = entriesFolder();
@@ -43,7 +43,7 @@ export async function readDigests(stamp: FileStamp): Promise<Digests> {
   }
 }
 
-/** Keeps what is known of a file, where that is possible. */
+/** Stores the digests of a file, if possible. */
 export async function writeDigests(stamp: FileStamp, digests: Digests): Promise<void> {
   try {
     const folder = entriesFolder();
@@ -53,11 +53,11 @@ export async function writeDigests(stamp: FileStamp, digests: Digests): Promise<
     await replaceFileAsync(join(folder, entryName(stamp)), "model.identity", [new TextEncoder().encode(text)]);
     await removeOldest(folder);
   } catch {
-    // It is computed again.
+    // The digests will be computed again.
   }
 }
 
-/** The first of the user's cache folders that can be used. */
+/** The first usable cache folder of the user. */
 function entriesFolder(): string | undefined {
   return cacheFolders().map((folder) => join(folder, "identities")).find((folder) => {
     try {
@@ -81,7 +81,7 @@ function sha256(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Drops the entries that were written first, where there are many: files come and go. */
+/** Drops the oldest entries if there are many: files come and go. */
 async function removeOldest(folder: string): Promise<void> {
   const names = (await readdir(folder)).filter((name) => name.endsWith(".json"));
   if (names.length <= mostEntries) return;

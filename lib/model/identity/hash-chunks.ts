@@ -1,26 +1,26 @@
 /**
- * What a Worker does that hashes parts of files. The function is given to the Worker as text: a file of its own would have to
- * be found in a clone, in a package, in what a bundler makes of it and in a compiled program. So it uses nothing from outside.
+ * The function of a Worker that hashes parts of files. The Worker gets it as text, because a separate file would have to be
+ * found in a clone, a package, a bundler's output and a compiled program. So it uses nothing from outside.
  */
 import type { FileStamp } from "../../checkpoint/file-stamp.ts";
 
 /** Work that several Workers share. */
 export interface HashTask {
   readonly files: readonly { readonly path: string; readonly stamp: FileStamp }[];
-  /** Three numbers a chunk: the index of its file, its position there, and its bytes. Shared memory. */
+  /** Three numbers for each chunk: the index of its file, its position there, and its bytes. Shared memory. */
   readonly chunks: Float64Array;
   /** The most bytes of a chunk. */
   readonly chunkBytes: number;
-  /** One number: the next chunk that none has taken. Shared memory; the number of chunks ends the work. */
+  /** One number: the next chunk to take. Shared memory; storing the number of chunks ends the work. */
   readonly next: Int32Array;
   /** The SHA-256 of each chunk, 32 bytes. Shared memory. */
   readonly digests: Uint8Array;
 }
 
-/** How a Worker ended: with its share done, or with a file that is not what it was. */
+/** How a Worker ended: with its share done, or with a file that has changed. */
 export type HashEnd = { readonly file?: undefined } | { readonly file: number; readonly received: string };
 
-/** Hashes chunks, until none is left. Runs as a Worker of its own. */
+/** Hashes chunks until none is left. Runs in a Worker. */
 export function hashChunks(): void {
   const { closeSync, constants, fstatSync, openSync, readSync } = process.getBuiltinModule("node:fs");
   const { createHash } = process.getBuiltinModule("node:crypto");
@@ -38,7 +38,7 @@ export function hashChunks(): void {
   }
 
   function run(): HashEnd {
-    const other = () => ({ file, received: "one that was changed or replaced since" });
+    const other = () => ({ file, received: "a file that was changed or replaced since" });
     for (let chunk = Atomics.add(next, 0, 1); chunk < count; chunk = Atomics.add(next, 0, 1)) {
       file = chunks[3 * chunk]!;
       let descriptor = opened.get(file);
@@ -72,6 +72,6 @@ export function hashChunks(): void {
   } finally {
     for (const descriptor of opened.values()) closeSync(descriptor);
   }
-  if (end.file !== undefined) Atomics.store(next, 0, count); // the other Workers need not go on
+  if (end.file !== undefined) Atomics.store(next, 0, count); // stop the other Workers
   parentPort!.postMessage(end);
 }

@@ -1,4 +1,4 @@
-/** The identity of a loaded model: computed when it is asked for first, once for all who ask. */
+/** The identity of a loaded model, computed once, on the first request. */
 import { DisposedError, FileError, GatedDeltaError, errorOf } from "../../errors.ts";
 import type { ModelConfig } from "../model-config.ts";
 import { identityOf } from "./algorithm.ts";
@@ -6,11 +6,11 @@ import { isSettled, readDigests, writeDigests } from "./digest-cache.ts";
 import type { StoredFile, StoredTensor } from "./stored-tensors.ts";
 import { changedError, digestTensors } from "./tensor-digests.ts";
 
-/** A computation under way. */
+/** A running computation. */
 interface Work {
   readonly promise: Promise<string>;
   readonly controller: AbortController;
-  /** Those that wait for it: the last one that leaves ends it. */
+  /** How many calls wait for it. It is cancelled when none is left. */
   waiting: number;
 }
 
@@ -30,8 +30,8 @@ export class ModelIdentity implements Disposable {
    * The identity, in hexadecimal.
    *
    * @param op the call that errors name.
-   * @throws {FileError} (as a rejection) where a file is not in the state any more that it was loaded in; {@link DisposedError}
-   *   where the model is disposed meanwhile; the signal's reason.
+   * @throws {FileError} (as a rejection) if a file has changed since it was loaded; {@link DisposedError} if the model is
+   *   disposed meanwhile; the signal's reason.
    */
   async get(op: string, signal?: AbortSignal): Promise<string> {
     signal?.throwIfAborted();
@@ -67,7 +67,7 @@ export class ModelIdentity implements Disposable {
   async #compute(signal: AbortSignal): Promise<string> {
     const byFile = Map.groupBy(this.#tensors, ({ file }) => file);
     const changed = [...byFile.keys()].find(({ changedMeanwhile }) => changedMeanwhile);
-    if (changed !== undefined) throw changedError(changed.path, "one that was changed while it was loaded");
+    if (changed !== undefined) throw changedError(changed.path, "a file that was changed while it was loaded");
     const settled = [...byFile.keys()].filter(({ stamp }) => isSettled(stamp));
     const known = new Map<StoredFile, Map<string, string>>();
     for (const file of byFile.keys()) known.set(file, new Map(await readDigests(file.stamp)));
@@ -83,7 +83,7 @@ export class ModelIdentity implements Disposable {
   }
 }
 
-/** What a promise gives; a rejection with the signal's reason where that comes first. */
+/** The result of a promise, or a rejection with the signal's reason if that comes first. */
 async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   const aborted = Promise.withResolvers<never>();
   const abort = (): void => aborted.reject(signal.reason);
@@ -99,7 +99,7 @@ function disposedError(op: string): DisposedError {
   return new DisposedError({ op, expected: "a model that is not disposed", received: "a disposed one" });
 }
 
-/** An error of the shared computation, in the name of a call that waits for it. */
+/** An error of the shared computation, with the name of a waiting call. */
 function inNameOf(op: string, error: unknown): unknown {
   if (!(error instanceof GatedDeltaError)) return error;
   const { code, expected, received } = error;

@@ -1,17 +1,17 @@
-/** The tensors that a model was made of, as its files hold them: what its identity is computed from. */
+/** The tensors of a model in its files, from which its identity is computed. */
 import { placeOf } from "../../checkpoint/open-checkpoint.ts";
 import type { SafetensorsDType } from "../../checkpoint/dtypes.ts";
 import type { FileOrigin } from "../../checkpoint/safetensors-file.ts";
 import type { FileStamp } from "../../checkpoint/file-stamp.ts";
 import type { TensorSource } from "../../checkpoint/source.ts";
 
-/** A file that some of a model's tensors were read from. */
+/** A file with tensors of a model. */
 export interface StoredFile {
-  /** Absolute. */
+  /** An absolute path. */
   readonly path: string;
-  /** When the file was opened, before a tensor was read. */
+  /** Taken when the file was opened, before any tensor was read. */
   readonly stamp: FileStamp;
-  /** Whether the file was another one once all tensors had been read: it is not known which bytes these have. */
+  /** Whether the file changed while its tensors were read, so that their bytes are unknown. */
   readonly changedMeanwhile: boolean;
 }
 
@@ -27,7 +27,7 @@ export interface StoredTensor {
 }
 
 /**
- * The tensors of a source that were read, by ascending name (in UTF-16 code units).
+ * The tensors that were read from a source, in ascending order of name (in UTF-16 code units).
  *
  * @param source still open.
  */

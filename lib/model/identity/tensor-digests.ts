@@ -1,4 +1,4 @@
-/** Hashes tensors where their files hold them, in Workers: no byte of them comes to the thread that asks. */
+/** Hashes tensors in their files, in Workers, without passing their bytes to the calling thread. */
 import { createHash } from "node:crypto";
 import { Worker } from "node:worker_threads";
 import { FileError, GatedDeltaError } from "../../errors.ts";
@@ -9,17 +9,17 @@ import type { StoredFile, StoredTensor } from "./stored-tensors.ts";
 /** Each tensor is cut into chunks of so many bytes, the last one shorter. */
 const chunkBytes = 2 ** 20;
 
-/** Two reach 3 GB/s where the processor has instructions for SHA-256, more than most disks; the other cores are the model's. */
+/** With SHA-256 instructions two Workers reach 3 GB/s, more than most disks. The other cores are left to the model. */
 const mostWorkers = 2;
 
-/** A Worker takes 12 ms to start, in which another one hashes as much. */
+/** A Worker takes 12 ms to start, in which another Worker hashes this many bytes. */
 const bytesPerWorker = 2 ** 24;
 
 /**
- * The digests of tensors: of each the SHA-256, in hexadecimal, of the SHA-256s of its chunks.
+ * The digests of tensors: for each the SHA-256, in hexadecimal, of the SHA-256s of its chunks.
  *
  * @param signal ends the work, and the promise with its reason.
- * @throws {FileError} (as a rejection) for a file that is not in the state any more that it was loaded in.
+ * @throws {FileError} (as a rejection) for a file that has changed since it was loaded.
  */
 export async function digestTensors(tensors: readonly StoredTensor[], signal: AbortSignal): Promise<Map<StoredTensor, string>> {
   const { task, counts } = taskOf(tensors);
@@ -42,12 +42,12 @@ export async function digestTensors(tensors: readonly StoredTensor[], signal: Ab
   }));
 }
 
-/** The error for a file that is another one by now. */
+/** The error for a file that has changed. */
 export function changedError(path: string, received: string): FileError {
-  return new FileError(path, { expected: "the file that the model was loaded from, as it was then", received });
+  return new FileError(path, { expected: "the unchanged file from which the model was loaded", received });
 }
 
-/** The chunks of all tensors, one tensor after the other, and how many each has. */
+/** The chunks of all tensors, one tensor after another, and the number of chunks of each. */
 function taskOf(tensors: readonly StoredTensor[]): { task: HashTask; counts: number[] } {
   const counts = tensors.map(({ bytes }) => Math.ceil(bytes / chunkBytes));
   const count = counts.reduce((sum, one) => sum + one, 0);

@@ -1,12 +1,12 @@
-/** Which tokens may be chosen, and how likely each is. All arithmetic is in float64, in orders that are stated. */
+/** The tokens that may be chosen, and their probabilities. All arithmetic is in float64, in a fixed order. */
 import { exponential } from "./exponential.ts";
 import type { SamplingSettings } from "./settings.ts";
 import { TopPMemory, weightOfTopP } from "./top-p.ts";
 
-/** One row of logits, as the model gives them or with a penalty. */
+/** One row of logits, from the model or after a penalty. */
 export type Logits = Float32Array | Float64Array;
 
-/** Tokens with what their probabilities are proportional to. */
+/** Tokens, with weights that are proportional to their probabilities. */
 export interface Candidates {
   /** Ascending. */
   readonly ids: Int32Array;
@@ -14,13 +14,13 @@ export interface Candidates {
   readonly weights: Float64Array;
 }
 
-/** Memory for the candidates of one row of logits after the other: what it holds is good until the next. */
+/** Reusable memory for the candidates of a row of logits; the next row overwrites it. */
 export class CandidateMemory {
   readonly #weights: Float64Array<ArrayBuffer>;
   readonly #ids: Int32Array<ArrayBuffer>;
   readonly cut: TopPMemory = new TopPMemory();
 
-  /** @param count how many there can be. */
+  /** @param count the most candidates. */
   constructor(count: number) {
     this.#weights = new Float64Array(count);
     this.#ids = new Int32Array(count);
@@ -36,7 +36,7 @@ export class CandidateMemory {
 }
 
 /**
- * The tokens that are left by top-k, then top-p, then min-p. Sums run over ascending ids, top-p's over descending weights.
+ * The tokens that remain after top-k, then top-p, then min-p. Sums run over ascending ids, top-p's over descending weights.
  *
  * @param logits finite or −∞, at least one finite.
  * @param most the largest of them.
@@ -61,14 +61,14 @@ export function candidatesOf(
     const weight = weights[i]!;
     if (weight < least || (weight === cut && equalLeft-- <= 0)) continue;
     ids[kept] = among === undefined ? i : among[i]!;
-    weights[kept++] = weight; // what is written over was looked at
+    weights[kept++] = weight; // overwrites only entries that were already visited
   }
   return { ids: ids.subarray(0, kept), weights: weights.subarray(0, kept) };
 }
 
-/** The ids of the `count` largest logits, of equal ones those of lower ids; ascending. */
+/** The ids of the `count` largest logits, ascending; of equal logits those with lower ids. */
 function largest(logits: Logits, count: number): Int32Array {
-  // A heap whose root is the one to go first: the smallest, of equal ones that of the highest id.
+  // A heap whose root is replaced first: the smallest logit, and of equal ones the one with the highest id.
   const heap = new Int32Array(count);
   const before = (a: number, b: number): boolean => logits[a]! < logits[b]! || (logits[a] === logits[b] && a > b);
   const sink = (start: number, size: number): void => {
@@ -87,7 +87,7 @@ function largest(logits: Logits, count: number): Int32Array {
   for (let i = 0; i < count; i++) heap[i] = i;
   for (let i = (count >> 1) - 1; i >= 0; i--) sink(i, count);
   for (let id = count; id < logits.length; id++) {
-    if (!(logits[id]! > logits[heap[0]!]!)) continue; // an equal one has the higher id
+    if (!(logits[id]! > logits[heap[0]!]!)) continue; // of equal logits this one has the higher id
     heap[0] = id;
     sink(0, count);
   }

@@ -1,15 +1,16 @@
 /**
- * exp(x) for x ≤ 0 from additions and multiplications alone, so that it has the same bits on every machine; Math.exp may
- * not. x = k ln 2 + r with |r| ≤ ln 2 / 2, and exp(r) by its Taylor polynomial of degree 13, whose rest is below 2^-57.
+ * exp(x) for x ≤ 0, computed with only additions and multiplications so that it has the same bits on every machine;
+ * Math.exp may not. x = k ln 2 + r with |r| ≤ ln 2 / 2, and exp(r) is its Taylor polynomial of degree 13, whose error is
+ * below 2^-57.
  * Results below exp(-708) are 0.
  */
 
 const log2e = 1.4426950408889634;
-/** ln 2 in two parts, the first of 32 bits: k times it is exact. */
+/** ln 2 in two parts. The first has 32 bits, so k times it is exact. */
 const ln2High = 0.693147180369123816490;
 const ln2Low = 1.90821492927058770002e-10;
 
-/** 1.5 · 2^52: a small number that is added to it loses its fraction, rounded to nearest. Math.round takes six times as long. */
+/** 1.5 · 2^52: adding it to a small number rounds that to the nearest integer. Math.round takes six times as long. */
 const roundingPart = 6755399441055744;
 
 /** 2^(k − 1022) at index k. */

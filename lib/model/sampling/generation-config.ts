@@ -6,11 +6,11 @@ import { greedy } from "./settings.ts";
 import type { SamplingSettings } from "./settings.ts";
 
 /**
- * What a folder's `generation_config.json` says of sampling: `temperature`, `top_k`, `top_p`, `min_p`,
- * `repetition_penalty`. With `do_sample: false` it is the greedy choice, with the penalty.
+ * The sampling settings in a folder's `generation_config.json`: `temperature`, `top_k`, `top_p`, `min_p`,
+ * `repetition_penalty`. With `do_sample: false` the choice is greedy, with the penalty.
  *
- * @returns nothing of what the file leaves out, and nothing at all where there is none.
- * @throws {FileError} for a file that is damaged, or says what is no such value.
+ * @returns only the settings in the file; none without a file.
+ * @throws {FileError} for a file that is damaged or has invalid values.
  */
 export function readModelSampling(folder: string): Partial<SamplingSettings> {
   const op = "generate";
@@ -27,7 +27,7 @@ export function readModelSampling(folder: string): Partial<SamplingSettings> {
   const repetition = repetition_penalty == null ? {} : { repetitionPenalty: repetition_penalty };
   if (do_sample === false) return { temperature: greedy.temperature, ...repetition };
   return {
-    // A file that asks for sampling and gives no temperature means that of the probabilities themselves.
+    // Sampling without a temperature means temperature 1.
     ...(temperature != null ? { temperature } : do_sample === true ? { temperature: 1 } : {}),
     ...(top_k == null ? {} : { topK: top_k }),
     ...(top_p == null ? {} : { topP: top_p }),

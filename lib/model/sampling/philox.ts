@@ -1,7 +1,7 @@
 /**
  * Random numbers by position: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
- * SC 2011). The number at a position depends on the seed and the position alone. So there is no generator whose state
- * must be kept: a sequence that was forked, restored or drafted goes on with the numbers of the one that was not.
+ * SC 2011). The number at a position depends only on the seed and the position. So no generator state must be kept: a
+ * sequence that was forked, restored or drafted continues with the same numbers.
  */
 
 const multiplier0 = 0xd2511f53;
@@ -51,7 +51,7 @@ export function uniformAt(seed: number, position: number): number {
   return ((first >>> 5) * 2 ** 26 + (second >>> 6)) / 2 ** 53;
 }
 
-/** A seed that nobody chose. */
+/** A random seed. */
 export function anySeed(): number {
   const [low, high] = crypto.getRandomValues(new Uint32Array(2));
   return (high! >>> 11) * 2 ** 32 + low!;

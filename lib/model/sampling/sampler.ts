@@ -5,18 +5,18 @@ import { uniformAt } from "./philox.ts";
 import type { SamplingSettings } from "./settings.ts";
 
 /**
- * Chooses tokens. Of the logits, as float64 numbers:
+ * Chooses tokens from logits, in float64:
  *
- * 1. those of tokens that came before are divided (above 0) or multiplied by the repetition penalty;
- * 2. at temperature 0 the largest is taken, of equal ones that of the lowest id;
- * 3. else each weighs exp((logit − largest) / temperature); top-k, then top-p, then min-p leave some of them
- *    ({@link candidatesOf}), and the one is taken at which the running sum of their weights, by ascending id, exceeds
- *    u times the whole sum. u is {@link uniformAt} the seed and the position.
+ * 1. logits of earlier tokens are divided (if positive) or multiplied by the repetition penalty;
+ * 2. at temperature 0 the token with the largest logit is chosen, of equal ones that with the lowest id;
+ * 3. otherwise each token has the weight exp((logit − largest) / temperature); top-k, then top-p, then min-p select
+ *    candidates ({@link candidatesOf}), and the chosen token is the first, by ascending id, at which the running sum of
+ *    weights exceeds u times the whole sum. u is {@link uniformAt} the seed and the position.
  */
 export class Sampler {
   readonly settings: SamplingSettings;
   readonly #seed: number;
-  /** Tokens that came before, for the penalty: those with a 1. */
+  /** 1 for each token that came before, for the penalty. */
   readonly #seen: Uint8Array | undefined;
   readonly #seenTokens: number[] = [];
   /** Logits with the penalty. */
@@ -25,7 +25,7 @@ export class Sampler {
 
   /**
    * @param seed an integer, 0 .. 2^53 − 1.
-   * @param vocabSize how many logits there are of each token.
+   * @param vocabSize the number of logits in a row.
    */
   constructor(settings: SamplingSettings, seed: number, vocabSize: number) {
     this.settings = settings;
@@ -37,7 +37,7 @@ export class Sampler {
     if (settings.temperature > 0) this.#memory = new CandidateMemory(vocabSize);
   }
 
-  /** Tokens that come before the next one that is chosen. */
+  /** Adds tokens that precede the next choice. */
   saw(tokens: Iterable<number>): void {
     const seen = this.#seen;
     if (seen === undefined) return;
@@ -49,11 +49,11 @@ export class Sampler {
   }
 
   /**
-   * The token at a position.
+   * Chooses the token at a position.
    *
-   * @param logits `[vocabSize]`, of the token before it; read only.
-   * @param position how many tokens come before it.
-   * @throws {GatedDeltaError} of code `invalid-argument` where a logit is NaN or ∞, or all are −∞.
+   * @param logits `[vocabSize]`, those after the preceding token; not modified.
+   * @param position the number of preceding tokens.
+   * @throws {GatedDeltaError} of code `invalid-argument` if a logit is NaN or ∞, or all are −∞.
    */
   choose(logits: Float32Array, position: number): number {
     const { row, id, most } = this.#read(logits);
@@ -67,21 +67,21 @@ export class Sampler {
       sum += weights[i]!;
       if (sum > wanted) return ids[i]!;
     }
-    return ids[ids.length - 1]!; // the product was rounded up to the sum
+    return ids[ids.length - 1]!; // u times the sum was rounded up to the sum
   }
 
-  /** The tokens that {@link choose} would choose from; of greedy settings, the one. */
+  /** The tokens from which {@link choose} would choose; a single one with greedy settings. */
   candidates(logits: Float32Array): Candidates {
     const { row, id, most } = this.#read(logits);
     if (this.settings.temperature === 0) return { ids: Int32Array.of(id), weights: Float64Array.of(1) };
     return candidatesOf(row, most, this.settings);
   }
 
-  /** Logits with the penalty, where there is one, and the largest of them. */
+  /** Logits after the penalty, if any, and the largest of them. */
   #read(logits: Float32Array): { row: Logits; id: number; most: number } {
     const row = this.#penalised;
     if (row === undefined) return { row: logits, ...largestOf(logits) };
-    largestOf(logits); // refuses what is not a number before a penalty hides where it came from
+    largestOf(logits); // refuses NaN and ∞ before a penalty could change them
     row.set(logits);
     const penalty = this.settings.repetitionPenalty;
     for (const token of this.#seenTokens) {
@@ -93,7 +93,7 @@ export class Sampler {
 }
 
 /**
- * The largest number and the lowest id that has it.
+ * The largest logit and the lowest id with it.
  *
  * @throws {GatedDeltaError} for logits that are not numbers.
  */

@@ -1,7 +1,7 @@
-/** How the next token is chosen. */
+/** Options of sampling. */
 
 /**
- * How the next token is chosen. Of the logits z, with the tokens already there made less likely by `repetitionPenalty` r,
+ * How the next token is chosen. From the logits z, with earlier tokens made less likely by `repetitionPenalty` r,
  *
  * ```math
  * z_i' = \begin{cases} z_i / r & z_i > 0 \\ z_i \, r & z_i \le 0 \end{cases}
@@ -9,9 +9,9 @@
  * p_i = \frac{e^{(z_i' - \max z') / temperature}}{\sum_j e^{(z_j' - \max z') / temperature}}
  * ```
  *
- * `topK`, `topP` and `minP` take tokens away, in this order; of the rest, by ascending id, the first is taken whose sum of
- * probabilities exceeds u times the sum of all, with u in [0, 1) from the seed and the position. All of it is float64. A
- * temperature of 0 takes the largest logit.
+ * `topK`, `topP` and `minP` remove tokens, in this order. Of the rest, by ascending id, the first token is chosen at which
+ * the running sum of probabilities exceeds u times the whole sum, with u in [0, 1) from the seed and the position. All
+ * arithmetic is float64. A temperature of 0 chooses the largest logit.
  *
  * @see Holtzman et al., [The Curious Case of Neural Text Degeneration](https://arxiv.org/abs/1904.09751), 2019, for `topP`
  * @see Fan, Lewis, Dauphin, [Hierarchical Neural Story Generation](https://arxiv.org/abs/1805.04833), 2018, for `topK`
@@ -21,58 +21,58 @@
  */
 export interface SamplingOptions {
   /**
-   * What the logits are divided by before they become probabilities; 0 takes the most likely token, of several that are
-   * the one with the lowest id. @default 0
+   * Divisor of the logits before they become probabilities; 0 takes the most likely token, of equal ones the one with the
+   * lowest id. @default 0
    */
   readonly temperature?: number | undefined;
-  /** How many of the most likely tokens stay, of equal ones those with lower ids; 0 for all. @default 0 */
+  /** How many of the most likely tokens remain, of equal ones those with lower ids; 0 for all. @default 0 */
   readonly topK?: number | undefined;
-  /** Of these, the fewest most likely tokens stay whose probabilities reach this sum, above 0. @default 1 */
+  /** Of these, the smallest number of most likely tokens remains whose probabilities reach this sum, above 0. @default 1 */
   readonly topP?: number | undefined;
-  /** Of these, tokens stay that have at least this part of the most likely one's probability. @default 0 */
+  /** Of these, tokens remain that have at least this part of the largest probability. @default 0 */
   readonly minP?: number | undefined;
   /**
-   * Logits of tokens that the sequence has already are divided by this where they are positive, and multiplied by it
-   * where they are negative. @default 1
+   * Logits of tokens that the sequence already has are divided by this if positive, and multiplied by it if negative.
+   * @default 1
    */
   readonly repetitionPenalty?: number | undefined;
   /**
-   * An integer, 0 .. 2^53 − 1. The choice at a position of a sequence depends on the logits there, the options, the seed and
-   * the position alone. @default another one each time
+   * An integer, 0 .. 2^53 − 1. The choice at a position of a sequence depends only on the logits there, the options, the
+   * seed and the position. @default a new random one each time
    */
   readonly seed?: number | undefined;
   /**
-   * `"model"` takes what the options above do not say from the model's `generation_config.json`: as if it were said here.
-   * Nothing of that file applies else. @default none
+   * `"model"` takes options that are not given from the model's `generation_config.json`, which is otherwise ignored.
+   * @default none
    */
   readonly sampling?: "model" | undefined;
 }
 
 /** {@link SamplingOptions}, complete. */
 export interface SamplingSettings {
-  /** What the logits are divided by; 0 takes the most likely token. */
+  /** Divisor of the logits; 0 takes the most likely token. */
   readonly temperature: number;
-  /** How many of the most likely tokens stay; 0 for all. */
+  /** How many of the most likely tokens remain; 0 for all. */
   readonly topK: number;
-  /** The sum of probabilities that the fewest most likely tokens reach. */
+  /** The sum of probabilities that the remaining most likely tokens reach. */
   readonly topP: number;
-  /** The part of the most likely token's probability that others need. */
+  /** The part of the largest probability that other tokens need. */
   readonly minP: number;
-  /** What the logits of tokens that are there already are divided by, or multiplied where they are negative. */
+  /** Divisor of positive logits of earlier tokens, and factor of negative ones. */
   readonly repetitionPenalty: number;
 }
 
 /** Greedy: the most likely token, always. */
 export const greedy: SamplingSettings = { temperature: 0, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1 };
 
-/** What was said, over what the model's folder says where that was asked for, over {@link greedy}. */
-export function settingsOf(said: SamplingOptions, model: Partial<SamplingSettings>): SamplingSettings {
-  const base = said.sampling === "model" ? model : {};
+/** The given options; then, if requested, those of the model's folder; then {@link greedy}. */
+export function settingsOf(options: SamplingOptions, model: Partial<SamplingSettings>): SamplingSettings {
+  const base = options.sampling === "model" ? model : {};
   return {
-    temperature: said.temperature ?? base.temperature ?? greedy.temperature,
-    topK: said.topK ?? base.topK ?? greedy.topK,
-    topP: said.topP ?? base.topP ?? greedy.topP,
-    minP: said.minP ?? base.minP ?? greedy.minP,
-    repetitionPenalty: said.repetitionPenalty ?? base.repetitionPenalty ?? greedy.repetitionPenalty,
+    temperature: options.temperature ?? base.temperature ?? greedy.temperature,
+    topK: options.topK ?? base.topK ?? greedy.topK,
+    topP: options.topP ?? base.topP ?? greedy.topP,
+    minP: options.minP ?? base.minP ?? greedy.minP,
+    repetitionPenalty: options.repetitionPenalty ?? base.repetitionPenalty ?? greedy.repetitionPenalty,
   };
 }

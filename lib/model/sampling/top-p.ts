@@ -1,23 +1,23 @@
 /**
- * Where top-p cuts. By the definition weights are added from the largest down until they reach p of the sum of all, which
- * takes a sort of the vocabulary. Sums by ranges of weights find the cut without one; where rounding could decide between two
- * places, the definition does.
+ * Where top-p cuts. By definition weights are added from the largest down until they reach p of the whole sum, which needs
+ * a sort of the vocabulary. Sums by ranges of weights find the cut without sorting; if rounding could move it, the
+ * definition is used instead.
  */
 
-/** Weights above `weight` stay, and the first `equal` of those that are equal to it. */
+/** Weights above `weight` remain, and the first `equal` of those equal to it. */
 export interface TopPCut {
   readonly weight: number;
   readonly equal: number;
 }
 
-/** Fewer weights are sorted at once. */
+/** Fewer weights than this are sorted directly. */
 const fewest = 2048;
 
-/** Bits of a range's number: below the sign, a float64 has 11 of the exponent and 52 of the fraction; one at most is 1. */
+/** Bits of a range's index, taken below the sign of a float64 (11 bits of exponent, 52 of fraction); weights are at most 1. */
 const rangeBits = 16;
 const shift = 31 - rangeBits;
 
-/** Memory for the sums of ranges: made with the first cut that needs it. */
+/** Memory for the sums of ranges, allocated by the first cut that needs it. */
 export class TopPMemory {
   #sums: Float64Array | undefined;
 
@@ -36,8 +36,8 @@ export function weightOfTopP(weights: Float64Array, topP: number, memory = new T
 }
 
 /**
- * The definition. Weights that together have less than half of what top-p leaves out need not be sorted: there are at most n
- * of them, each below (1 − p) / 2n of the sum.
+ * The cut by definition. Weights below (1 − p) / 2n of the sum need not be sorted: there are at most n of them, so together
+ * they are less than half of the part that top-p leaves out.
  */
 function cutOfSorted(weights: Float64Array, topP: number, total: number): TopPCut {
   const least = (total * (1 - topP)) / (2 * weights.length);
@@ -56,9 +56,9 @@ function cutOfSorted(weights: Float64Array, topP: number, total: number): TopPCu
 }
 
 /**
- * The cut, from the sums of ranges that the first bits of a weight number, and a sort of the one range in which it is;
- * undefined where that is closer to another than additions are exact. A sum of n numbers in any order differs from the exact one by
- * less than n · 2^−53 of it; there are two such sums to compare, and as much again is left for those of the ranges.
+ * The cut, from the sums of ranges (indexed by the first bits of a weight) and a sort of the range that contains it;
+ * undefined if rounding errors could move it. A sum of n numbers in any order differs from the exact sum by less than
+ * n · 2^−53 of it; two such sums are compared, and the same margin again is left for the sums of ranges.
  */
 function cutByRanges(weights: Float64Array, wanted: number, total: number, sums: Float64Array): TopPCut | undefined {
   const count = weights.length;

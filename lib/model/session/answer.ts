@@ -7,20 +7,20 @@ import type { Piece } from "./session-options.ts";
 const over = { done: true, value: undefined } as const;
 
 /**
- * The pieces of an answer. An async generator in all but one thing: leaving it ends what {@link next} waits for.
+ * The pieces of an answer. Unlike in an ordinary async generator, leaving it also ends a pending {@link next}.
  */
 export class Answer implements AsyncGenerator<Piece, void, void> {
-  /** A session that was collected as garbage would end. */
+  /** Keeps the session reachable: it would end when garbage-collected. */
   readonly session: Session;
   readonly #of: Conversation;
   readonly #begin: (left: AbortSignal) => Generation;
   readonly #left = new AbortController();
   #generation: Generation | undefined;
   #over = false;
-  /** Settles when the calls so far are over; undefined where they are. */
+  /** Settles when all calls so far are over; undefined if they are. */
   #last: Promise<void> | undefined;
 
-  /** @param begin begins the generation, when its first piece is asked for. */
+  /** @param begin starts the generation when its first piece is requested. */
   constructor(session: Session, of: Conversation, begin: (left: AbortSignal) => Generation) {
     this.session = session;
     this.#of = of;
@@ -81,7 +81,7 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
     this.#of.endRequest();
   }
 
-  /** Calls come one after another; one that is alone begins at once. */
+  /** Runs calls one after another; a single call starts at once. */
   async #inTurn<T>(run: () => Promise<T>): Promise<T> {
     const before = this.#last;
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -1,26 +1,26 @@
 /**
- * Requests whose tokens begin alike, and that share a cache: while an earlier one reads what they have in common, a later
- * one waits for it, and goes on from what the cache has then.
+ * Requests with a common prefix and a common cache: while an earlier one reads the prefix, a later one waits for it, and
+ * then continues from the cache.
  */
 import type { Conversation } from "./conversation.ts";
 import { ReadAll } from "./read-all.ts";
 import type { Job } from "./scheduler.ts";
 
 /**
- * Whether a job that has read nothing waits for one of those before it.
+ * Whether a job that has read nothing waits for an earlier one.
  *
  * @param jobs all of them, by the age of their requests.
  */
 export function waitsForBeginning(job: Job, jobs: readonly Job[]): boolean {
   const { conversation } = job;
-  const { cache, salt } = conversation.parts;
+  const { cache, salt } = conversation.context;
   if (cache === undefined || !conversation.memory.empty) return false;
   const most = conversation.tokens.length - 1;
   let known: number | undefined;
   for (const other of jobs) {
     if (other === job) break;
-    const { work, conversation: { parts, tokens, origin, memory: { ready, read } } } = other;
-    if (parts.cache !== cache || parts.salt !== salt || origin === "file" || !(work instanceof ReadAll) || work.left <= 1) continue;
+    const { work, conversation: { context, tokens, origin, memory: { ready, read } } } = other;
+    if (context.cache !== cache || context.salt !== salt || origin === "file" || !(work instanceof ReadAll) || work.left <= 1) continue;
     const shared = sharedBy(job, other, most);
     if (shared < cache.step || (ready && read >= shared)) continue;
     known ??= cache.known(Uint32Array.from(conversation.tokens.slice(0, most)), salt);
@@ -30,7 +30,7 @@ export function waitsForBeginning(job: Job, jobs: readonly Job[]): boolean {
   return false;
 }
 
-/** How many tokens two conversations begin with alike; they stay the same while both wait. */
+/** Lengths of the common prefixes of two conversations, which do not change while both wait. */
 const shared = new WeakMap<Job, WeakMap<Job, number>>();
 
 function sharedBy(job: Job, other: Job, most: number): number {

@@ -2,17 +2,17 @@ import { GatedDeltaError } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { memoryOf } from "../model-memory.ts";
 
-/** How many tokens one session can have while nothing else has any. */
+/** How many tokens one session can have if no other memory is in use. */
 export function capacityOf(model: LanguageModel): number {
   const { capacity, pageTokens } = memoryOf(model).pages.ledger;
   return capacity * pageTokens;
 }
 
 /**
- * Refuses what does not fit even where nothing else has a page.
+ * Refuses tokens that would not fit even if all pages were free.
  *
- * @param tokens those that are there.
- * @param more those that are to come.
+ * @param tokens the number of tokens so far.
+ * @param more the number of tokens to come.
  */
 export function expectFits(op: string, model: LanguageModel, tokens: number, more: number): void {
   const capacity = capacityOf(model);

@@ -1,7 +1,7 @@
 /**
- * What a session is made of, as this room's other modules use it: its tokens, and the sequence that has read some of them.
- * The sequence is taken when the first token is read, may be given back at any time between two steps, and may stand
- * behind the tokens: what it has not read comes next.
+ * The internals of a session, for the other modules of this room: its tokens, and the sequence that has read some of them.
+ * The sequence is made when the first token is read and can be taken at any time between two steps. It may have read fewer
+ * tokens than the session has; the rest is read next.
  */
 import { DisposedError, GatedDeltaError } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
@@ -16,8 +16,8 @@ import type { Request } from "./request.ts";
 import type { Scheduler, Work } from "./scheduler.ts";
 import type { ReadProgress } from "./session-options.ts";
 
-/** What forks of a conversation have in common with it. */
-export interface ConversationParts {
+/** Shared by a conversation and its forks. */
+export interface SharedContext {
   readonly model: LanguageModel;
   readonly scheduler: Scheduler;
   readonly cache: CacheAccess | undefined;
@@ -25,58 +25,58 @@ export interface ConversationParts {
   readonly whenFull: "wait" | "error";
 }
 
-/** What is wanted of the last token. */
+/** Options of reading all tokens. */
 export interface Wanted {
   readonly hidden: boolean;
   readonly onProgress: ((progress: ReadProgress) => void) | undefined;
 }
 
 export class Conversation {
-  readonly parts: ConversationParts;
+  readonly context: SharedContext;
   readonly memory = new SessionMemory(this);
   readonly tokens: number[] = [];
   /** Positions after the last token of each message, ascending. */
   readonly messageEnds: number[] = [];
-  /** A copy of the logits after the last token, where these were wanted and no token was chosen from them. */
+  /** A copy of the logits after the last token, if they were requested and no token was chosen from them. */
   logits: Float32Array | undefined;
-  /** A copy of the hidden state after the last token, where this was asked for. */
+  /** A copy of the last token's hidden state, if it was requested. */
   hidden: Float32Array | undefined;
-  /** What runs: a generation, from its first token to its end, or the reading of what was appended. */
+  /** The current request: a generation from its first token to its end, or the reading of appended tokens. */
   request: Request | undefined;
-  /** What {@link request} is, for errors. */
+  /** The name of {@link request}, for errors. */
   running: string | undefined;
-  /** Whether work of it waits for a step or is in one. */
+  /** Whether its work waits for a step or is in one. */
   pending = false;
-  /** The scheduler's clock when work of it was over last. */
+  /** The scheduler's clock when its last work ended. */
   used = 0;
   disposed = false;
   readonly ended = new AbortController();
   /**
-   * Where what it has comes from: what a file holds, and what is made of that, may not be what the tokens make. A cache gets it
-   * only where the caller trusts the file.
+   * The origin of its state. A state from a file, or computed from one, may not match its tokens, so it is added to a cache
+   * only if the caller trusts the file.
    */
   origin: "tokens" | "file" | "trusted-file" = "tokens";
   /** Whether reading the tokens gives what was read: not where a file was written with other kernels. */
   recomputable = true;
   /** Tokens that were generated. */
   generated = 0;
-  /** Tokens that a cache had and that were not read before. */
+  /** Tokens found in a cache and not read before. */
   cached = 0;
-  /** Tokens that were read or found in a cache at any time. */
+  /** The most tokens that were ever read or found in a cache. */
   #furthest = 0;
-  /** Ends when nothing saves it any more. */
+  /** Resolves when no save is running. */
   #saving: Promise<void> = Promise.resolve();
   #saves = 0;
 
-  constructor(parts: ConversationParts) {
-    this.parts = parts;
+  constructor(context: SharedContext) {
+    this.context = context;
   }
 
   get model(): LanguageModel {
-    return this.parts.model;
+    return this.context.model;
   }
 
-  /** Its first tokens, as many as it has read. */
+  /** The sequence that has read its first tokens. */
   get sequence(): Sequence | undefined {
     return this.memory.holding?.sequence;
   }
@@ -86,32 +86,32 @@ export class Conversation {
     return this.memory.read;
   }
 
-  /** Whether reading its tokens again gives what it has, to the bit. */
+  /** Whether reading its tokens again would give the same bits. */
   get rereads(): boolean {
     return this.recomputable && memoryOf(this.model).pool.shape.stateDtype === "f32";
   }
 
-  /** What it has: tokens, of these such as need not be read, and what a cache had or was generated ever. */
+  /** Its tokens, how many of these need not be read, and how many tokens were ever found in a cache or generated. */
   get counts(): { readonly length: number; readonly known: number; readonly cached: number; readonly generated: number } {
     return { length: this.tokens.length, known: Math.min(this.#furthest, this.tokens.length), cached: this.cached, generated: this.generated };
   }
 
-  /** Adds a token that was given out. */
+  /** Adds a generated token. */
   push(token: number): void {
     this.tokens.push(token);
     this.generated++;
     this.forget();
   }
 
-  /** Another token is the last one, or none is read. */
+  /** Drops the logits and the hidden state: there is another last token, or none is read. */
   forget(): void {
     this.logits = undefined;
     this.hidden = undefined;
   }
 
-  /** A second conversation of the same tokens. */
+  /** Makes an independent conversation with the same tokens. */
   fork(): Conversation {
-    const other = new Conversation(this.parts);
+    const other = new Conversation(this.context);
     for (const token of this.tokens) other.tokens.push(token);
     for (const end of this.messageEnds) other.messageEnds.push(end);
     other.memory.shareFrom(this.memory);
@@ -126,64 +126,64 @@ export class Conversation {
     return other;
   }
 
-  /** Throws where it can't go on, and drops what has become invalid. */
+  /** Throws if it can't continue, and drops an invalid sequence. */
   check(): void {
     if (this.disposed) throw endedError();
     if (this.request?.refused !== undefined) throw this.request.refused;
     this.memory.check();
   }
 
-  /** Has its memory begin, or come back. */
+  /** Starts or restores its memory. */
   begin(): void {
     const hit = this.memory.begin();
     this.cached += Math.max(0, hit - this.#furthest);
     this.advanced();
-    this.parts.scheduler.clock++;
+    this.context.scheduler.clock++;
   }
 
-  /** Notes what was read. */
+  /** Records how far it was read. */
   advanced(): void {
     this.#furthest = Math.max(this.#furthest, this.read);
   }
 
-  /** Drops what was read. The tokens stay, to be read again. */
+  /** Drops its sequence and results. The tokens stay, and are read again. */
   drop(): void {
     this.memory.drop();
     this.forget();
   }
 
-  /** Reads its sequence, or what is stored of it, while nothing changes it: its next step waits. */
+  /** Reads its sequence or stored copy for a save; its next step waits. */
   async whileSaving(save: () => Promise<void>): Promise<void> {
     this.#saves++;
     const { holding } = this.memory;
     const saved = holding?.valid === true ? holding.whileRead(save) : save();
     const over = saved.finally(() => {
       this.#saves--;
-      this.parts.scheduler.freed();
+      this.context.scheduler.freed();
     });
     this.#saving = Promise.allSettled([this.#saving, over]).then(() => {});
     await over;
   }
 
-  /** Keeps what was read, where there is a cache. */
+  /** Adds its sequence to the cache, if there is one. */
   keep(likely = 1): void {
-    const { cache, salt } = this.parts;
+    const { cache, salt } = this.context;
     const { holding } = this.memory;
     if (cache === undefined || this.origin === "file" || holding?.valid !== true) return;
     const { sequence } = holding;
     cache.insert(Uint32Array.from(this.tokens.slice(0, sequence.tokens)), sequence, salt, likely);
   }
 
-  /** A signal that ends with another one, if any, and with the session. */
+  /** A signal that aborts with `signal` and with the end of the session. */
   signalWith(signal: AbortSignal | undefined): AbortSignal {
     return signal === undefined ? this.ended.signal : AbortSignal.any([signal, this.ended.signal]);
   }
 
-  /** Reads all tokens, the last one too, and keeps what it gave. */
+  /** Reads all tokens and keeps the last one's results. */
   async readAll(op: string, signal: AbortSignal | undefined, { hidden, onProgress }: Wanted): Promise<void> {
     if (this.tokens.length === 0) throw new GatedDeltaError("state", { op, message: "this session has no tokens: append some first" });
     expectFits(op, this.model, this.tokens.length, 0);
-    // What a token gave that was read already is not kept: it is read again, with all before it.
+    // Results of an earlier read were not kept, so all tokens are read again.
     if (this.read === this.tokens.length) this.drop();
     const take = (result: RunResult): void => {
       this.logits = result.logits.slice();
@@ -193,7 +193,7 @@ export class Conversation {
     if (this.disposed) throw endedError(op);
   }
 
-  /** Reads again what was taken, and the last logits where it had these. */
+  /** Reads again what was lost, including the last logits if it had them. */
   async readAgain(op: string): Promise<void> {
     const { taken } = this.memory;
     if (taken?.logits === true) return this.readAll(op, undefined, { hidden: false, onProgress: undefined });
@@ -202,7 +202,7 @@ export class Conversation {
     }
   }
 
-  /** Does something that counts as one request, of the age that it has at its beginning. */
+  /** Runs a function as one request, which gets its age at the start. */
   async asRequest<T>(running: string, run: () => Promise<T>): Promise<T> {
     this.beginRequest(running);
     try {
@@ -214,17 +214,17 @@ export class Conversation {
 
   beginRequest(running: string): void {
     this.running = running;
-    this.request = this.parts.scheduler.request(this.parts.whenFull);
+    this.request = this.context.scheduler.request(this.context.whenFull);
   }
 
   endRequest(): void {
     this.running = undefined;
     this.request = undefined;
-    this.used = ++this.parts.scheduler.clock;
-    this.parts.scheduler.freed();
+    this.used = ++this.context.scheduler.clock;
+    this.context.scheduler.freed();
   }
 
-  /** The error of what is missing by now that all work needs; undefined where nothing is. */
+  /** Returns a DisposedError if the model or its device is gone. */
   #lost(): DisposedError | undefined {
     const { disposed, device } = this.model;
     if (this.disposed || (!disposed && !device.closed)) return undefined;
@@ -233,7 +233,7 @@ export class Conversation {
   }
 
   /**
-   * Does work of its request in the scheduler's steps, once nothing saves the session any more.
+   * Runs work of its request in the scheduler's steps, after all saves of the session.
    *
    * @param signal of {@link signalWith}.
    */
@@ -243,25 +243,25 @@ export class Conversation {
     this.pending = true;
     request.works();
     try {
-      await this.parts.scheduler.do({ conversation: this, request, work, signal });
+      await this.context.scheduler.do({ conversation: this, request, work, signal });
     } catch (error) {
       throw (signal.aborted ? undefined : this.#lost()) ?? error;
     } finally {
       this.pending = false;
-      this.used = ++this.parts.scheduler.clock;
+      this.used = ++this.context.scheduler.clock;
       request.rests();
       if (this.disposed) this.drop();
     }
   }
 }
 
-/** The use of a session that was disposed. */
+/** The error for using a disposed session. */
 export function endedError(op = "session"): DisposedError {
   return new DisposedError({ op, expected: "a session that is not disposed", received: "a disposed one" });
 }
 
-/** Two runs of one session at once. */
+/** The error for two runs of one session at once. */
 export function runningError(op: string, running: string): GatedDeltaError {
-  const message = `${running} of this session is under way: let it end, leave its iterator or abort it first`;
+  const message = `${running} of this session is running: let it end, leave its iterator or abort it first`;
   return new GatedDeltaError("state", { op, message });
 }

@@ -1,11 +1,11 @@
 /**
- * The step of a session that guesses its next tokens: it reads what was not read and, behind the last token, the guesses.
- * As many tokens are chosen as the guesses in a row that are right, and one more.
+ * The step of a session that guesses its next tokens: it reads the unread tokens and, after the last one, the guesses. It
+ * chooses as many tokens as there are right guesses in a row, plus one.
  *
- * A state can't go back, and the consumer of an answer may leave it before any of the chosen tokens. So the verification stays
- * open until they were given out, or the session does something else: {@link SessionMemory.settle} then accepts as many
- * guesses as were given out, but for the last token, which is read with those that follow it, as without guesses. Nothing is
- * read twice, and the sequence never has a token that the session has not.
+ * A state can't go back, and the consumer of an answer may leave it before any of the chosen tokens. So the verification
+ * stays open until all of them were returned or the session does something else. {@link SessionMemory.settle} then accepts
+ * the guesses that were returned, except for the last token, which is read with the next ones, as without guesses. Nothing
+ * is read twice, and the sequence never has a token that the session lacks.
  */
 import type { Entry } from "../batch.ts";
 import { verificationOf } from "../run-result.ts";
@@ -14,7 +14,7 @@ import type { Conversation } from "./conversation.ts";
 import { ReadAll } from "./read-all.ts";
 import type { ReadAllOptions } from "./read-all.ts";
 
-/** Tokens that are read together with guesses; more are read first. */
+/** The most unread tokens in a step with guesses; if there are more, they are read first. */
 const mostCertain = 16;
 
 export class DraftStep extends ReadAll {
@@ -22,7 +22,7 @@ export class DraftStep extends ReadAll {
   readonly #drafts: readonly number[];
   readonly #choose: (logits: Float32Array) => number | undefined;
 
-  /** @param choose the token after that of a row of logits; undefined where none is wanted any more. */
+  /** @param choose returns the next token for a row of logits; undefined once the answer is over. */
   constructor(of: Conversation, drafts: readonly number[], choose: (logits: Float32Array) => number | undefined, options: ReadAllOptions) {
     super(of, { ...options, take: ({ logits }) => void choose(logits) });
     this.#of = of;

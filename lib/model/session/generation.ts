@@ -16,10 +16,10 @@ import { ReadAll } from "./read-all.ts";
 import type { CheckedGenerateOptions } from "./session-schemas.ts";
 import type { Piece } from "./session-options.ts";
 
-/** In the one piece of an answer that is to have no tokens. */
+/** The token of the only piece of an answer with `maxTokens: 0`. */
 const noToken = -1;
 
-/** A token, and the logarithm of its probability where that is wanted. */
+/** A token, and the logarithm of its probability if requested. */
 type Chosen = Pick<Piece, "token" | "logprob">;
 
 /** One generation of a conversation. */
@@ -32,16 +32,16 @@ export class Generation {
   readonly #detokenizer: Detokenizer | undefined;
   readonly #stopStrings: StopStrings;
   readonly #signal: AbortSignal;
-  /** How many tokens there are at the end, at most. */
+  /** The most tokens that the session can have at the end. */
   readonly #most: number;
   readonly #logprobs: boolean;
-  /** Tokens that were chosen and not given out. */
+  /** Tokens that were chosen and not returned yet. */
   readonly #chosen: Chosen[] = [];
   #onProgress: CheckedGenerateOptions["onProgress"];
 
   /**
-   * @param left aborted where its consumer leaves it.
-   * @throws {GatedDeltaError} for options that do not fit the model, or a session without room or beginning.
+   * @param left aborted when its consumer leaves it.
+   * @throws {GatedDeltaError} for options that do not fit the model, or a session without tokens or room.
    */
   constructor(op: string, of: Conversation, options: CheckedGenerateOptions, left: AbortSignal) {
     const { model } = of;
@@ -80,12 +80,12 @@ export class Generation {
     this.#most = mostTokens(op, model, of.tokens.length, maxTokens);
   }
 
-  /** The next piece. None follows one with an end. */
+  /** The next piece. Not called again after a piece with `end`. */
   async next(): Promise<Piece> {
     const of = this.#of;
     if (of.disposed) throw endedError("session.generate");
     this.#signal.throwIfAborted();
-    // It is over with its last piece: nothing was given out here.
+    // An answer ends with its last piece, so this is an answer with `maxTokens: 0`.
     if (of.tokens.length >= this.#most) return { token: noToken, text: "", end: "length" };
     if (this.#chosen.length === 0) await this.#choose();
     return this.#give(this.#chosen.shift()!);
@@ -97,7 +97,7 @@ export class Generation {
     if (!this.#of.disposed) this.#of.keep();
   }
 
-  /** Has at least one token chosen. */
+  /** Chooses at least one token. */
   async #choose(): Promise<void> {
     const of = this.#of;
     this.#signal.throwIfAborted();
@@ -107,24 +107,24 @@ export class Generation {
       this.#take(logits);
       return;
     }
-    // Logits that were not kept: everything is read again.
+    // The logits were not kept, so everything is read again.
     if (of.read === of.tokens.length) of.drop();
     const drafts = this.#drafts();
     const options = { take: ({ logits: row }: RunResult): void => void this.#take(row), onProgress: this.#onProgress };
     const work = drafts.length > 0 ? new DraftStep(of, drafts, (row) => this.#take(row), options) : new ReadAll(of, options);
     await of.do(work, this.#signal);
-    this.#onProgress = undefined; // what follows is no prompt
-    // It was aborted while its step ran, and nothing was given out: the logits are kept for the next generation.
+    this.#onProgress = undefined; // the prompt has been read
+    // If aborted during the step, no token was chosen and the logits are kept for the next generation.
     if (this.#chosen.length === 0) this.#signal.throwIfAborted();
   }
 
   /** Guesses of the next tokens. */
   #drafts(): readonly number[] {
-    // As many tokens as there are guesses, and one more, are chosen in a step.
+    // A step chooses one token more than there are guesses.
     return this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
   }
 
-  /** Chooses the token after a row of logits; none where the generation was aborted, or is over with what was chosen. */
+  /** Chooses the token after a row of logits; none if the generation was aborted, or the chosen tokens end it. */
   #take(logits: Float32Array): number | undefined {
     const of = this.#of;
     if (this.#chosen.length > 0 && this.#stopTokens.has(this.#chosen.at(-1)!.token)) return undefined;
@@ -137,7 +137,7 @@ export class Generation {
     try {
       token = this.#sampler.choose(logits, position);
     } catch (error) {
-      if (this.#chosen.length > 0) return undefined; // it is chosen again, and fails, when it is the next
+      if (this.#chosen.length > 0) return undefined; // choosing it again fails when it is the next token
       of.logits = logits.slice();
       throw error;
     }
@@ -146,7 +146,7 @@ export class Generation {
     return token;
   }
 
-  /** Gives a token out: it is the session's from now on. */
+  /** Returns a chosen token, which is part of the session from now on. */
   #give(chosen: Chosen): Piece {
     const of = this.#of;
     const { token } = chosen;
@@ -169,10 +169,10 @@ export class Generation {
 }
 
 /**
- * How many tokens a conversation of `tokens` has at the end of an answer, at most.
+ * The most tokens that a conversation of `tokens` can have at the end of an answer.
  *
- * @throws {GatedDeltaError} of code `out-of-memory` where that is more than all pages hold; an answer of no certain length
- *   ends there.
+ * @throws {GatedDeltaError} of code `out-of-memory` if a given `maxTokens` exceeds all pages; an answer without it ends
+ *   there.
  */
 function mostTokens(op: string, model: LanguageModel, tokens: number, maxTokens: number): number {
   const { maxPositions } = model.config;
@@ -181,7 +181,7 @@ function mostTokens(op: string, model: LanguageModel, tokens: number, maxTokens:
   return Math.min(most, capacityOf(model));
 }
 
-/** The logarithm of a token's probability by a softmax of the logits. */
+/** The logarithm of a token's softmax probability. */
 function logprobOf(logits: Float32Array, token: number): number {
   const { most } = largestOf(logits);
   let sum = 0;

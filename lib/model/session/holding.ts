@@ -5,17 +5,17 @@ import type { PageList } from "../page-ledger.ts";
 import type { Conversation } from "./conversation.ts";
 
 /**
- * A sequence, and the sessions that go on from it: one, or several that were forked from one another and have read
- * nothing since. It is disposed when the last of them has left it.
+ * A sequence and the sessions that hold it: one, or several forks that have read nothing since. It is disposed when the
+ * last holder leaves.
  */
 export class Holding {
   readonly sequence: Sequence;
   readonly #holders = new Set<Conversation>();
   readonly #ended: (holding: Holding) => void;
-  /** Those that read it while they save a session. */
+  /** How many saves are reading it. */
   #readers = 0;
 
-  /** @param ended called when the sequence was disposed. */
+  /** @param ended called after the sequence is disposed. */
   constructor(sequence: Sequence, ended: (holding: Holding) => void) {
     this.sequence = sequence;
     this.#ended = ended;
@@ -25,22 +25,22 @@ export class Holding {
     return this.#holders;
   }
 
-  /** Whether several have it: none of them may add tokens to the sequence. */
+  /** Whether it has several holders or readers; then no holder may add tokens. */
   get shared(): boolean {
     return this.#holders.size + this.#readers > 1;
   }
 
-  /** Whether it is being read, so that its memory can't be given back now. */
+  /** Whether a save is reading it, so that its memory can't be taken now. */
   get read(): boolean {
     return this.#readers > 0;
   }
 
-  /** Whether its sequence can be gone on from. */
+  /** Whether its sequence can be continued. */
   get valid(): boolean {
     return !this.sequence.disposed && this.sequence.valid;
   }
 
-  /** The verification of guesses that is open. */
+  /** The open verification of guesses, if any. */
   get verification(): Verification | undefined {
     const verification = sequenceParts(this.sequence)!.verification;
     return verification?.open === true ? verification : undefined;
@@ -60,7 +60,7 @@ export class Holding {
     if (this.#holders.delete(holder)) this.#settle();
   }
 
-  /** Keeps the sequence as it is while it is read. */
+  /** Keeps the sequence unchanged while it is read. */
   async whileRead(read: () => Promise<void>): Promise<void> {
     this.#readers++;
     try {

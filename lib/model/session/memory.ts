@@ -1,6 +1,6 @@
 /**
- * What a session has of the model's memory: the sequence that has read its first tokens, or a copy of it in the host's
- * memory, or neither. It may be given back at any time between two steps, and comes back when the session goes on.
+ * A session's share of the model's memory: the sequence that has read its first tokens, or a copy of that in the host's
+ * memory, or neither. It can be taken at any time between two steps, and is restored when the session continues.
  */
 import { GatedDeltaError } from "../../errors.ts";
 import { memoryOf } from "../model-memory.ts";
@@ -10,7 +10,7 @@ import type { Conversation } from "./conversation.ts";
 import type { Holding } from "./holding.ts";
 import type { Stored } from "./stored.ts";
 
-/** What a session had when its memory was taken. */
+/** A session's progress when its memory was taken. */
 interface Taken {
   /** How many of its tokens were read. */
   readonly read: number;
@@ -22,7 +22,7 @@ export class SessionMemory {
   #holding: Holding | undefined;
   #stored: Stored | undefined;
   #taken: Taken | undefined;
-  /** What is made of {@link #stored}. */
+  /** The sequence that is being filled from {@link #stored}. */
   #restoring: Sequence | undefined;
   #restoreError: { readonly error: unknown } | undefined;
 
@@ -50,32 +50,32 @@ export class SessionMemory {
     return this.#holding.sequence.disposed ? 0 : this.#holding.sequence.tokens;
   }
 
-  /** What was taken, and is not stored. */
+  /** The progress that was lost: taken, and not stored. */
   get taken(): Taken | undefined {
     return this.#stored === undefined ? this.#taken : undefined;
   }
 
-  /** The sequence, where something was read that can be gone on from. */
+  /** The sequence, if it is valid and has read tokens. */
   get readable(): Sequence | undefined {
     return this.#holding?.valid === true && this.#holding.sequence.tokens > 0 ? this.#holding.sequence : undefined;
   }
 
-  /** Whether there is a sequence that tokens may be added to. */
+  /** Whether there is an unshared sequence, to which tokens may be added. */
   get ready(): boolean {
     return this.#holding !== undefined && !this.#holding.shared;
   }
 
-  /** Whether a sequence is being filled with what was stored. */
+  /** Whether a sequence is being filled from the stored copy. */
   get restoring(): boolean {
     return this.#restoring !== undefined;
   }
 
-  /** Whether nothing was read, or it was given back. */
+  /** Whether there is neither a sequence nor a stored copy. */
   get empty(): boolean {
     return this.#holding === undefined && this.#stored === undefined;
   }
 
-  /** Pages that the session must be able to have before {@link begin}. */
+  /** Pages that must be available before {@link begin}. */
   get pagesToBegin(): number {
     if (this.#holding !== undefined) return 0;
     const { pageTokens } = memoryOf(this.#of.model).pages.ledger;
@@ -83,8 +83,8 @@ export class SessionMemory {
   }
 
   /**
-   * Ends a verification of guesses: those that were given out are accepted. The last token stays to be read, unless its logits
-   * are kept. Tokens that were chosen and not given out are read again, should they be.
+   * Ends a verification of guesses and accepts the tokens that were returned to the consumer. The last token is left to be
+   * read, unless its logits are kept. Tokens that were chosen but not returned will be read again if needed.
    */
   settle(): void {
     const verification = this.#holding?.verification;
@@ -96,14 +96,14 @@ export class SessionMemory {
     this.#of.advanced();
   }
 
-  /** Shares what another session has. */
+  /** Shares another session's memory. */
   shareFrom(other: SessionMemory): void {
     if (other.#holding?.valid === true) this.#holding = other.#holding.join(this.#of);
     this.stored = other.#stored;
     this.#taken = other.#taken;
   }
 
-  /** Throws where it could not be brought back, and drops what has become invalid. */
+  /** Throws if restoring failed, and drops an invalid sequence. */
   check(): void {
     if (this.#restoreError !== undefined) {
       const { error } = this.#restoreError;
@@ -115,20 +115,20 @@ export class SessionMemory {
   }
 
   /**
-   * Makes it {@link ready}: by a sequence that the cache has the beginning of, an empty one, or a fork of the one that is
-   * shared. A stored one takes time: it is {@link restoring} afterwards. Takes a state where there is none of its own.
+   * Makes it {@link ready}, with a fork of a cached prefix, an empty sequence, or a fork of the shared one. Restoring a
+   * stored copy takes time: then it is {@link restoring} at first. Takes a state unless it has its own.
    *
    * @returns how many tokens the cache had.
    */
   begin(): number {
-    const { model, tokens, parts: { cache, salt } } = this.#of;
+    const { model, tokens, context: { cache, salt } } = this.#of;
     if (this.ready || this.restoring) return 0;
     if (this.#holding !== undefined) {
       this.#hold(this.#holding.sequence.fork());
     } else if (this.#stored !== undefined) {
       this.#restore(this.#stored);
     } else {
-      // The last token is read in any case: it gives the logits.
+      // The last token is always read, for its logits.
       const hit = cache?.lookup(Uint32Array.from(tokens.slice(0, -1)), salt);
       this.#hold(hit ?? model.sequence());
       return hit?.tokens ?? 0;
@@ -136,7 +136,7 @@ export class SessionMemory {
     return 0;
   }
 
-  /** Gives the sequence back, for others. What was in it comes back when the session goes on. */
+  /** Frees the sequence for others. Its contents are restored when the session continues. */
   giveBack(stored: Stored | undefined): void {
     const holding = this.#holding;
     if (holding === undefined) return;
@@ -166,7 +166,7 @@ export class SessionMemory {
 
   #hold(sequence: Sequence): void {
     const old = this.#holding;
-    this.#holding = this.#of.parts.scheduler.room.hold(sequence, this.#of);
+    this.#holding = this.#of.context.scheduler.room.hold(sequence, this.#of);
     this.#taken = undefined;
     old?.leave(this.#of);
   }
@@ -178,7 +178,7 @@ export class SessionMemory {
       if (this.#restoring !== sequence) return;
       this.#restoring = undefined;
       then();
-      this.#of.parts.scheduler.freed();
+      this.#of.context.scheduler.freed();
     };
     void filled.then((done) => over(() => {
       if (!done) return;
@@ -188,7 +188,7 @@ export class SessionMemory {
   }
 }
 
-/** A request gave what it had to an earlier one, and was not to wait. */
+/** A request with `whenFull: "error"` had to give its memory to an earlier one. */
 function gaveWayError(): GatedDeltaError {
   const expected = "free states and pages for all requests at work (`states` and `pages` of LanguageModel.load)";
   return new GatedDeltaError("out-of-memory", { op: "session", expected, received: "fewer, which an earlier request has taken" });

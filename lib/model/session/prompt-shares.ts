@@ -1,10 +1,10 @@
 /**
- * How many tokens each prompt reads in a step. Each gets half of what those before it have left, and the last one all of
- * it; what one has no use for goes to the others, from the first. So an earlier prompt never has less than a later one
- * because of that one, and the later ones still go on.
+ * How many tokens each prompt reads in a step. Each prompt gets half of the tokens that earlier ones left over, and the
+ * last one gets all the rest; tokens that a prompt does not need go to the others, starting with the first. So an earlier
+ * prompt never gets less because of a later one, and the later ones still make progress.
  *
- * @param wanted tokens that each prompt has left to read, in the order in which they came.
- * @param room tokens that the step has for prompts.
+ * @param wanted tokens that each prompt still has to read, in order of arrival.
+ * @param room tokens for prompts in the step.
  */
 export function promptShares(wanted: readonly number[], room: number): number[] {
   let left = room;

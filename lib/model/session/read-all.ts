@@ -5,23 +5,23 @@ import type { Conversation } from "./conversation.ts";
 import type { Work } from "./scheduler.ts";
 import type { ReadProgress } from "./session-options.ts";
 
-/** What {@link ReadAll} reads, and what for. */
+/** Options of {@link ReadAll}. */
 export interface ReadAllOptions {
-  /** Up to which token. @default all that are there */
+  /** Reads up to this token. @default all tokens */
   readonly to?: number;
-  /** Called with the last token's result; nothing is wanted of it where this is left out. */
+  /** Called with the last token's result. Without it no logits are computed. */
   readonly take?: (result: RunResult) => void;
-  /** Whether the result has the token's hidden state as well. */
+  /** Whether the result also has the token's hidden state. */
   readonly hidden?: boolean | undefined;
   readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
 }
 
-/** Reads tokens that were not read, in pieces where they are many, and keeps positions on the way in the cache. */
+/** Reads the unread tokens, in pieces if there are many, and keeps intermediate positions in the cache. */
 export class ReadAll implements Work {
   readonly #of: Conversation;
   readonly #to: number;
   readonly #options: ReadAllOptions;
-  /** Positions to keep, those that were reached included, of the reading that began at {@link #from}. */
+  /** Positions to keep in the cache, including those already reached, for the reading that began at {@link #from}. */
   #positions: { readonly position: number; readonly likely: number }[] = [];
   #from: number | undefined;
 
@@ -59,12 +59,12 @@ export class ReadAll implements Work {
   }
 
   /**
-   * Has the state after `position` tokens kept on the way, or that of an earlier position where this one is too close to it.
+   * Plans to keep the state after `position` tokens, unless an earlier kept position is too close to it.
    *
    * @returns the position that is kept; 0 for none.
    */
   keepAt(position: number): number {
-    const { read, parts: { cache } } = this.#of;
+    const { read, context: { cache } } = this.#of;
     const positions = this.#plan();
     const before = positions.findLastIndex((kept) => kept.position <= position);
     const last = positions[before]?.position ?? this.#from!;
@@ -73,12 +73,12 @@ export class ReadAll implements Work {
     return position;
   }
 
-  /** The positions to keep. They are chosen again where the reading has begun again. */
+  /** The positions to keep. They are chosen again if the reading starts again. */
   #plan(): { readonly position: number; readonly likely: number }[] {
-    const { read, messageEnds, parts: { cache } } = this.#of;
+    const { read, messageEnds, context: { cache } } = this.#of;
     if (this.#from !== undefined && read >= this.#from) return this.#positions;
     this.#from = read;
-    // A token of an answer is none to keep.
+    // Single tokens of an answer are not kept.
     return (this.#positions = this.#to - read > 1 ? (cache?.positions(read, this.#to - 1, messageEnds) ?? []) : []);
   }
 }

@@ -1,22 +1,22 @@
 import type { GatedDeltaError } from "../../errors.ts";
 
-/** How long a consumer may leave a request alone before what the request has can be taken as if its session were idle. */
+/** After this long without a call from its consumer, a request counts as idle and its memory can be taken. */
 const pauseMilliseconds = 250;
 
-/** An answer, or the reading of what was appended, from its beginning to its end. */
+/** One request of a session, from its start to its end: an answer, or the reading of appended tokens. */
 export class Request {
-  /** Requests that came earlier have a smaller one. */
+  /** Order of arrival: smaller is earlier. */
   readonly age: number;
   readonly whenFull: "wait" | "error";
-  /** Pages that it must be able to have before it starts again: it gave way when it had one fewer. */
+  /** Pages that must be available before it starts again: one more than it had when it gave way. */
   floor = 0;
   /** Whether it came before all others that wait for a step. */
   first = false;
-  /** Bytes of the copy, in the host's memory, that it begins with. */
+  /** Bytes of the copy in the host's memory from which it starts. */
   stored = 0;
-  /** Why it can't go on: it gave way, and does not want to wait. */
+  /** Its error if it gave way and does not wait. */
   refused: GatedDeltaError | undefined;
-  /** Since when its consumer has asked for nothing; undefined while it waits for a step or is in one. */
+  /** When its consumer last stopped asking for pieces; undefined while it waits for a step or is in one. */
   #restsSince: number | undefined = performance.now();
 
   constructor(age: number, whenFull: "wait" | "error") {
@@ -32,7 +32,7 @@ export class Request {
     this.#restsSince = performance.now();
   }
 
-  /** Whether its consumer has left it alone for long. */
+  /** Whether its consumer has not asked for a piece for {@link pauseMilliseconds}. */
   get paused(): boolean {
     return this.#restsSince !== undefined && performance.now() - this.#restsSince > pauseMilliseconds;
   }

@@ -1,7 +1,7 @@
 /**
- * Makes room for a request where states or pages are short. What is taken, in this order: entries of caches, what idle
- * sessions have (that which was used longest ago first), what later requests have (the last one first). Sessions keep their
- * tokens and read them again; where that would give other bits, what they have is copied to the host's memory instead.
+ * Makes room for a request when states or pages run short. It takes memory, in this order, from cache entries, from idle
+ * sessions (least recently used first) and from later requests (the last one first). Sessions keep their tokens and read
+ * them again; if that would give other bits, their memory is copied to the host instead.
  */
 import { memoryOf } from "../model-memory.ts";
 import type { LanguageModel } from "../language-model.ts";
@@ -13,14 +13,14 @@ import { Holding } from "./holding.ts";
 import { Request } from "./request.ts";
 import type { SwapSpace } from "./stored.ts";
 
-/** Stands for runs that are no session's: they take from no request that is at work. */
+/** Stands for runs outside sessions, which take nothing from requests at work. */
 const caller = new Request(Infinity, "error");
 
-/** Something that gives states and pages back when they are short. */
+/** A holder of states and pages that gives them back when they run short. */
 export interface Reserve {
-  /** The sequences that it has. */
+  /** The sequences that it holds. */
   kept(): Iterable<Sequence>;
-  /** Gives one back; false where it has none of these. */
+  /** Frees one sequence that matches; false if there is none. */
   evict(which: (kept: Sequence) => boolean): boolean;
 }
 
@@ -39,7 +39,7 @@ export class Room {
     return memoryOf(this.#model).pages.ledger;
   }
 
-  /** Adds something that is asked first. */
+  /** Adds a reserve, which gives memory back before sessions do. */
   add(reserve: Reserve): void {
     this.#reserves.add(reserve);
   }
@@ -48,14 +48,14 @@ export class Room {
     this.#reserves.delete(reserve);
   }
 
-  /** Notes a session's sequence: what it has can be taken from now on. */
+  /** Registers a session's sequence, whose memory can be taken from now on. */
   hold(sequence: Sequence, holder: Conversation): Holding {
     const holding = new Holding(sequence, (ended) => this.#holdings.delete(ended));
     this.#holdings.add(holding);
     return holding.join(holder);
   }
 
-  /** How many states and pages the sequences of sessions have, for messages; pages that several share count once. */
+  /** How many states and pages sessions hold, for messages; shared pages count once. */
   get held(): { readonly states: number; readonly pages: number } {
     const pages = new Set<number>();
     for (const { list } of this.#holdings) for (const page of list.pages) pages.add(page);
@@ -63,9 +63,9 @@ export class Room {
   }
 
   /**
-   * Takes states until one is free for a request; false where nothing can give one.
+   * Takes states until one is free for a request; false if none can be freed.
    *
-   * @param holding that of its session, where others have it too: where they alone can give way, no state is needed.
+   * @param holding the session's own, if it is shared: if its other holders give way, no state is needed.
    */
   state(request: Request, holding: Holding | undefined): boolean {
     while (this.#model.freeStates === 0) {
@@ -75,24 +75,24 @@ export class Room {
     return true;
   }
 
-  /** Takes what is idle until a state is free for a sequence of the caller's, where that can be. */
+  /** Takes idle memory until a state is free for a sequence of the caller, if possible. */
   callersState(): void {
     while (this.#model.freeStates === 0 && this.#takeState(caller)) continue;
   }
 
-  /** {@link callersState}, for so many pages. */
+  /** Takes idle memory until `count` pages are free for the caller, if possible. */
   callersPages(count: number): void {
     if (count > this.#ledger.free && count <= this.pages(caller)) while (count > this.#ledger.free && this.takePages(caller)) continue;
   }
 
-  /** How many pages a request could have, those that are free included. */
+  /** How many pages are available to a request: free ones, and those that it could take. */
   pages(request: Request): number {
     this.#settle();
     const lists = [...this.#entries(), ...this.#idle(request), ...this.#later(request)].map(listOf);
     return this.#ledger.free + this.#ledger.freedBy(lists);
   }
 
-  /** Takes what frees pages for a request; false where nothing can. What it takes may free none by itself. */
+  /** Takes memory to free pages for a request; false if that is impossible. A single call may free no page yet. */
   takePages(request: Request): boolean {
     const ledger = this.#ledger;
     const frees = (of: Sequence | Holding): boolean => ledger.freedBy([listOf(of)]) > 0;
@@ -100,7 +100,7 @@ export class Room {
     const idle = this.#idle(request);
     const first = idle.find(frees);
     if (first !== undefined) return this.#take(first);
-    // What shares its pages with others of these alone.
+    // Pages that only entries and idle sessions share: free when all of these are taken.
     const entries = [...this.#entries()];
     if (ledger.freedBy([...entries, ...idle].map(listOf)) > 0) return this.#evict(() => true) || this.#take(idle[0]!);
     const [last] = this.#later(request);
@@ -108,8 +108,8 @@ export class Room {
   }
 
   /**
-   * Takes all that holds the last page of a request's sequence as well, so that more tokens need no copy of it; false where
-   * some of that can't be taken.
+   * Takes every other holder of the last page of a request's sequence, so that more tokens need no copy of it; false if one
+   * of them can't be taken.
    */
   unshare(request: Request, { pages }: PageList): boolean {
     const page = pages.at(-1);
@@ -128,14 +128,14 @@ export class Room {
     return taken !== undefined && this.#take(taken);
   }
 
-  /** Gives the pages back of guesses that were right and were not given out: their sessions read those tokens again. */
+  /** Frees the pages of right guesses that were not returned yet; their sessions read those tokens again. */
   #settle(): void {
     for (const { verification, holders } of this.#holdings) {
       if (verification !== undefined) for (const { pending, memory } of holders) if (!pending) memory.settle();
     }
   }
 
-  /** Has the others leave a sequence that they share with a request's session. */
+  /** Makes the other holders leave a sequence that they share with a request's session. */
   #takeShared(holding: Holding, request: Request): boolean {
     const others = [...holding.holders].filter((holder) => holder.request !== request);
     if (holding.read || !others.every((holder) => isIdle(holder) || isLater(holder, request)) || !this.#fits(holding, request)) return false;
@@ -151,12 +151,12 @@ export class Room {
     return false;
   }
 
-  /** What can be taken at any time, in the order in which it is. */
+  /** Idle holdings, in the order in which they are taken. */
   #idle(request: Request): Holding[] {
     return this.#takable(request, isIdle).sort((a, b) => usedAt(a) - usedAt(b));
   }
 
-  /** What can be taken for a request and is not idle, in the order in which it is. */
+  /** Holdings of later requests that are not idle, in the order in which they are taken. */
   #later(request: Request): Holding[] {
     const later = this.#takable(request, (holder) => isIdle(holder) || isLater(holder, request));
     return later.filter(({ holders }) => ![...holders].every(isIdle)).sort((a, b) => ageOf(b) - ageOf(a));
@@ -170,8 +170,8 @@ export class Room {
   }
 
   /**
-   * Whether it can be given back: it is read again, or there is room for a copy. For the request that came first later ones at
-   * work are copied in any case: else two of them could wait for each other.
+   * Whether a holding can be taken: its tokens can be read again, or there is room for a copy. The first request copies later ones
+   * at work in any case, since two of them could wait for each other otherwise.
    */
   #fits({ list, holders, valid }: Holding, { stored, first }: Request): boolean {
     if (!valid || [...holders].every(({ rereads }) => rereads)) return true;
@@ -209,12 +209,12 @@ function listOf(of: Sequence | Holding): PageList {
   return of instanceof Holding ? of.list : sequenceParts(of)!.list;
 }
 
-/** When the last of those that have it was at work. */
+/** The time at which one of its holders was last at work. */
 function usedAt({ holders }: Holding): number {
   return Math.max(...Array.from(holders, ({ used }) => used));
 }
 
-/** That of the first of the requests that have it. */
+/** The age of the earliest request of its holders. */
 function ageOf({ holders }: Holding): number {
   return Math.min(...Array.from(holders, ({ request }) => request?.age ?? Infinity));
 }

@@ -1,10 +1,10 @@
 /**
- * Brings the work of many sessions through one model, step by step. A step is one run: a token of every session that
- * decodes, and pieces of prompts, together a bounded number of tokens, so that decoding sessions keep their pace. What comes
- * while a step runs is part of the next one.
+ * Runs the work of many sessions through one model, step by step. A step is one run: a token of every decoding session,
+ * and pieces of prompts, limited to a number of tokens so that decoding sessions keep their pace. Work that arrives while
+ * a step runs is part of the next one.
  *
- * Requests go on in the order in which they came. Where states or pages are short an earlier one takes those of later ones
- * (see {@link Room}), so that the first one always goes on, and none waits for the steps of a later one.
+ * Requests are served in order of arrival. When states or pages run short an earlier request takes those of later ones
+ * (see {@link Room}), so the first one always makes progress, and none waits for the steps of a later one.
  */
 import { DisposedError, GatedDeltaError } from "../../errors.ts";
 import { nextTurn } from "../../turns.ts";
@@ -22,24 +22,24 @@ import { Room } from "./room.ts";
 import { Stall } from "./stall.ts";
 import { SwapSpace } from "./stored.ts";
 
-/** Something that a session wants to be run. */
+/** Work of a session for the model. */
 export interface Work {
-  /** Whether its next step can't be cut, as a token of a decoding session can't. */
+  /** Whether its next step can't be split, such as a token of a decoding session. */
   readonly whole: boolean;
-  /** How many tokens it has left to read. */
+  /** How many tokens are left to read. */
   readonly left: number;
-  /** Its next step, of at most `most` tokens where it can be cut. Asking changes nothing. The conversation is ready. */
+  /** Its next step, of at most `most` tokens unless it is `whole`. Has no side effects. The conversation must be ready. */
   next(most: number): Entry;
   /**
-   * The step has run. Logits can be read until this returns.
+   * Called when the step has run. Logits can be read until this returns.
    *
    * @returns whether there is no further step.
    */
   ran(result: RunResult): boolean;
 }
 
-/** Work, and what it is done for. */
-export interface JobParts {
+/** Work, with its conversation and request. */
+export interface JobSpec {
   readonly conversation: Conversation;
   readonly request: Request;
   readonly work: Work;
@@ -48,44 +48,44 @@ export interface JobParts {
 }
 
 /** Work that waits for a step or is in one. */
-export interface Job extends JobParts {
+export interface Job extends JobSpec {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
-  /** Ends what listens for its signal. */
+  /** Removes the listener from its signal. */
   readonly release: () => void;
-  /** Why it did not fit into the step that was made last. */
+  /** The error if it did not fit into the last step. */
   full: GatedDeltaError | undefined;
 }
 
-/** What a step has of one job. */
+/** One job's entry in a step. */
 interface Share {
   readonly job: Job;
   readonly entry: Entry;
 }
 
-/** How long memory is waited for, with nothing that runs, before it is looked for again. */
+/** How often to look for free memory while nothing runs. */
 const pollMilliseconds = 20;
 
 /** Options of {@link Scheduler}. */
 export interface SchedulerOptions {
-  /** Tokens of prompts in a step in which sessions decode. */
+  /** Tokens of prompts in a step with decoding sessions. */
   readonly promptTokens: number;
-  /** Tokens of prompts in a step in which none does. */
+  /** Tokens of prompts in a step without decoding sessions. */
   readonly batchTokens: number;
-  /** Bytes of states, keys and values that may be in the host's memory while others have their place. */
+  /** Limit in bytes for copies of states, keys and values in the host's memory. */
   readonly swap: number;
 }
 
 export class Scheduler {
   readonly room: Room;
-  /** Counts what sessions do, to tell which of them did something last. */
+  /** Counts the actions of sessions, to find the least recently used one. */
   clock = 0;
   readonly #model: LanguageModel;
   readonly #options: SchedulerOptions;
   readonly #stall: Stall;
-  /** By the age of their requests. */
+  /** Ordered by the age of their requests. */
   readonly #jobs: Job[] = [];
-  /** Those whose step runs. */
+  /** Jobs whose step is running. */
   readonly #running = new Set<Job>();
   #requests = 0;
   #looping = false;
@@ -104,25 +104,25 @@ export class Scheduler {
     return this.#steps;
   }
 
-  /** States or pages may be free again. */
+  /** Called when states or pages may be free again. */
   freed(): void {
     this.#wake?.();
   }
 
-  /** A request that begins now. */
+  /** Makes a request, later than all earlier ones. */
   request(whenFull: "wait" | "error"): Request {
     return new Request(this.#requests++, whenFull);
   }
 
   /**
-   * Does work in the steps to come.
+   * Runs work in the following steps.
    *
-   * @throws what the work's methods throw; the reason of the signal, where that ends it before its last step; a failed
-   *   run's error; an error of code `out-of-memory` where states or pages are short and the request does not wait.
+   * @throws the errors of the work's methods; the signal's reason, if aborted before its last step; the error of a failed
+   *   run; an error of code `out-of-memory` if states or pages run short and the request does not wait.
    */
-  do(parts: JobParts): Promise<void> {
+  do(spec: JobSpec): Promise<void> {
     return new Promise((resolve, reject) => {
-      const { signal, request } = parts;
+      const { signal, request } = spec;
       if (signal.aborted) {
         reject(signal.reason);
         return;
@@ -131,7 +131,7 @@ export class Scheduler {
         if (!this.#running.has(job)) this.#end(job, () => reject(signal.reason));
       };
       const release = (): void => signal.removeEventListener("abort", aborted);
-      const job: Job = { ...parts, resolve, reject, release, full: undefined };
+      const job: Job = { ...spec, resolve, reject, release, full: undefined };
       signal.addEventListener("abort", aborted);
       const before = this.#jobs.findLastIndex((other) => other.request.age < request.age);
       this.#jobs.splice(before + 1, 0, job);
@@ -143,7 +143,7 @@ export class Scheduler {
   async #loop(): Promise<void> {
     this.#looping = true;
     const { turns } = memoryOf(this.#model);
-    // Work that comes at the same time is one step's.
+    // Collect work that arrives at the same time into one step.
     await nextTurn();
     while (this.#jobs.length > 0) {
       await turns.take();
@@ -154,7 +154,7 @@ export class Scheduler {
       } finally {
         turns.give();
       }
-      // Those who go on, go on now, and are part of the next step.
+      // Let sessions that continue add their next work to the next step.
       if (step.length > 0) await nextTurn();
       else if (this.#jobs.length > 0) await this.#waitForRoom();
     }
@@ -162,13 +162,13 @@ export class Scheduler {
     this.#looping = false;
   }
 
-  /** What the next step does. Work that can't be begun, or throws, ends here. */
+  /** Composes the next step. Work that can't begin, or throws, ends here. */
   #compose(): Share[] {
     const jobs = [...this.#jobs];
     for (const [i, { request }] of jobs.entries()) request.first = i === 0;
-    // All begin before tokens are shared out: how many a prompt has left depends on what a cache knows of it.
+    // All jobs begin before tokens are shared out, because a cache hit changes how many tokens a prompt has left.
     const begun = jobs.filter((job) => this.#tried(job, () => this.#begin(job, jobs)) === true);
-    // A cache may know all that was to be read.
+    // A cache hit may leave nothing to read.
     for (const job of begun) if (job.work.left <= 0) this.#end(job, job.resolve);
     const ready = begun.filter(({ work }) => work.left > 0);
     const prompts = ready.filter(({ work }) => !work.whole);
@@ -177,14 +177,14 @@ export class Scheduler {
     const most = new Map(prompts.map((job, i) => [job, shares[i]!]));
     const need = new PageNeed(memoryOf(this.#model).pages.ledger);
     return ready.flatMap((job) => {
-      // A later one may have given way to those before it.
+      // A later job may have given its memory to an earlier one.
       if (most.get(job) === 0 || !job.conversation.memory.ready) return [];
       const entry = this.#tried(job, () => this.#take(job, need, most.get(job) ?? Infinity));
       return entry === undefined ? [] : [{ job, entry }];
     });
   }
 
-  /** Does a part of a job's work. Where that throws the job ends, or waits for memory. */
+  /** Runs a part of a job's work. If that throws, the job ends or waits for memory. */
   #tried<T>(job: Job, run: () => T): T | undefined {
     const { request } = job;
     job.full = undefined;
@@ -198,7 +198,7 @@ export class Scheduler {
     }
   }
 
-  /** Has a job's conversation begin; true where it can go on now. It needs a state, and as many pages as it begins with. */
+  /** Starts a job's conversation, which needs a state and its first pages. Returns whether it is ready now. */
   #begin(job: Job, jobs: readonly Job[]): boolean {
     const { conversation, request, conversation: { memory } } = job;
     conversation.check();
@@ -216,7 +216,7 @@ export class Scheduler {
     return memory.ready;
   }
 
-  /** A job's next step, whose pages count as taken from now on. Guesses are not counted: they take what is left. */
+  /** A job's next entry, whose pages count as taken. Guesses are not counted: they only use pages that are left over. */
   #take({ request, work, conversation }: Job, need: PageNeed, most: number): Entry {
     const { ledger } = memoryOf(this.#model).pages;
     const { list } = conversation.memory.holding!;
@@ -225,7 +225,7 @@ export class Scheduler {
     need.add([list], count(entry));
     if (need.pages <= ledger.free) return entry;
     need.remove([list], count(entry));
-    // A prompt reads as much as there is room for.
+    // Shorten the piece of the prompt to the available pages.
     const fit = (): number => ledger.room(list, Math.max(0, this.room.pages(request) - need.pages));
     let fits = fit();
     if (fits === 0 && this.room.unshare(request, list)) fits = fit();
@@ -283,7 +283,7 @@ export class Scheduler {
     this.freed();
   }
 
-  /** Nothing fits. Waits until something may. */
+  /** Nothing fits: waits until memory may be free. */
   async #waitForRoom(): Promise<void> {
     const full = this.#jobs.find((job) => job.full !== undefined)?.full;
     if (full !== undefined) this.#stall.waits(this.#jobs.length, full);

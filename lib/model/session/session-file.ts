@@ -65,7 +65,7 @@ export async function writeSession(op: string, path: string, model: LanguageMode
     floats(`pages.${layer}.values`, values);
   }
   const expectModel = (): void => {
-    if (model.disposed) throw new DisposedError({ op, expected: "a model that stays until the file is written", received: "one that was disposed" });
+    if (model.disposed) throw new DisposedError({ op, expected: "a model that is not disposed before the file is written", received: "a disposed one" });
   };
   const kernels = recomputable ? { kernels: kernelsOf(model) } : {};
   const metadata = { model: await memoryOf(model).identity.get(op), read: String(read?.tokens ?? 0), ...kernels };
@@ -74,10 +74,10 @@ export async function writeSession(op: string, path: string, model: LanguageMode
 }
 
 /**
- * Reads a session that a model has written, or another one of the same weights with states and pages of the same dtypes.
- * Nothing waits but the caller.
+ * Reads, in the background, a session that was written by this model or by another model with the same weights and the
+ * same dtypes of states and pages.
  *
- * @throws {FileError} for anything else, and for a file that is damaged.
+ * @throws {FileError} for any other file, and for a damaged one.
  */
 export async function readSession(op: string, path: string, model: LanguageModel): Promise<StoredSession> {
   using file = new CheckedFile(op, path, sessionFormat);

@@ -22,10 +22,10 @@ import { Stored } from "./stored.ts";
 export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: SessionOptions) => Session;
 
 /**
- * A conversation with a model. Tokens are appended and generated; both are read by the model when they are needed, together
- * with those of all other sessions of the model. With f32 states a session's logits have the same bits, and so its tokens
- * are the same, whatever the other sessions do, however its tokens came, whether they were read, forked or found in a
- * cache, and with or without drafts.
+ * A conversation with a model. Tokens are appended and generated; the model reads them when they are needed, together
+ * with those of all its other sessions. With f32 states a session's logits have the same bits, and so its tokens are the
+ * same, regardless of the other sessions, of how its tokens were appended, of whether they were read, forked or found in a
+ * cache, and of drafts.
  *
  * @example
  * using session = model.session();
@@ -35,7 +35,7 @@ export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: Se
 export class Session implements Disposable {
   static readonly #collected = new FinalizationRegistry<Conversation>((of) => end(of));
 
-  /** The model whose session it is. */
+  /** The model that it belongs to. */
   readonly model: LanguageModel;
   readonly #of: Conversation;
 
@@ -62,7 +62,7 @@ export class Session implements Disposable {
     return this.#of.tokens.length;
   }
 
-  /** How many of its tokens the model has read: the others are read when something is generated or {@link logits} are asked for. */
+  /** How many of its tokens the model has read: the others are read by the next {@link generate} or {@link logits}. */
   get read(): number {
     this.#alive("session.read");
     return this.#of.read;
@@ -79,12 +79,12 @@ export class Session implements Disposable {
   }
 
   /**
-   * Adds tokens, or the tokens of a text: what comes after the tokens that are there. Nothing is read yet. Several texts are
-   * turned into tokens one by one, which may give others than the texts as one. For what users write,
-   * `{ specialTokens: "text" }`: then no text of theirs is a control token.
+   * Adds tokens, or the tokens of a text, at the end. Nothing is read yet. Each text is tokenized by itself, so appending
+   * two texts may give other tokens than appending both as one. Pass `{ specialTokens: "text" }` for user input, so that
+   * none of it becomes a control token.
    *
-   * @throws {GatedDeltaError} for ids outside the vocabulary, more tokens than the model has positions, a text where there
-   *   is no tokenizer, and during a generation. Nothing was added then.
+   * @throws {GatedDeltaError} for ids outside the vocabulary, more tokens than the model has positions, a text without a
+   *   tokenizer, and during a generation. Nothing is added then.
    */
   append(content: string | readonly number[] | Int32Array | Uint32Array, options?: AppendOptions): this {
     const op = "session.append";
@@ -93,7 +93,7 @@ export class Session implements Disposable {
     const { vocabSize, maxPositions } = this.model.config;
     const limits = { expected: "a text, or an array of token ids, an Int32Array or a Uint32Array", vocabSize, most: largestIndex };
     const tokens = typeof content === "string" ? this.model.text.encode(content, { specialTokens }) : readTokenIds(op, "content", content, limits);
-    this.#idle(op); // reading an array can run code of the caller's
+    this.#idle(op); // reading an array can run code of the caller
     const { tokens: all, messageEnds } = this.#of;
     if (tokens.length > maxPositions - all.length) {
       const expected = `at most ${maxPositions - all.length} tokens: the session has ${all.length} of the model's ${maxPositions} positions`;
@@ -111,13 +111,12 @@ export class Session implements Disposable {
   }
 
   /**
-   * {@link append} of messages as the model's chat template writes them, with the beginning of an answer.
+   * Renders messages with the model's chat template, including the start of an answer, and appends them.
    *
-   * For the first turn. What a template writes between an answer and the next message, such as the end of the answer's turn, it
-   * writes as part of a whole conversation: for the next turn make a new session of all messages, with a
-   * {@link SessionOptions.cache} that finds what was read before.
+   * Only for the first turn: templates render whole conversations, so a later turn starts a new session with all messages.
+   * A {@link SessionOptions.cache} finds the part that was read before.
    *
-   * @throws {GatedDeltaError} as {@link append}, and where the folder has no chat template or the template refuses the messages.
+   * @throws {GatedDeltaError} as {@link append}, and if the folder has no chat template or the template refuses the messages.
    */
   chat(messages: readonly ChatMessage[], options?: ChatOptions): this {
     this.#idle("session.chat");
@@ -125,13 +124,13 @@ export class Session implements Disposable {
   }
 
   /**
-   * Goes on, token by token. The model works when the iterator is asked for the next piece, and the session has a token once
-   * its piece was given out: leaving the iterator, or aborting, leaves it after the last one. It can then be appended to,
-   * forked, or go on. During a generation it may be forked between two pieces.
+   * Generates an answer token by token. The model works when the iterator is asked for the next piece, and the session gets
+   * a token when its piece is returned. If you leave the iterator, or abort, the session stays after the last returned
+   * piece; it can then be appended to, forked or continued. During a generation it can be forked between two pieces.
    *
-   * @throws {GatedDeltaError} for wrong options, where the session has no tokens or no room for one, and, from the
-   *   iterator, while another generation of it is under way, of code `out-of-memory` where states or pages are short (see
-   *   {@link SessionOptions.whenFull}), and for logits that are not numbers; the signal's reason where it is aborted.
+   * @throws {GatedDeltaError} for wrong options, and if the session has no tokens or no room for one. The iterator throws it
+   *   while another generation of the session is running, with code `out-of-memory` when states or pages run short (see
+   *   {@link SessionOptions.whenFull}), and for logits that are not numbers; it throws the signal's reason when aborted.
    */
   generate(options: GenerateOptions = {}): AsyncGenerator<Piece, void, void> {
     const op = "session.generate";
@@ -144,7 +143,7 @@ export class Session implements Disposable {
   }
 
   /**
-   * {@link generate}, to its end.
+   * Runs {@link generate} to its end.
    *
    * @throws as {@link generate}.
    */
@@ -162,16 +161,16 @@ export class Session implements Disposable {
     return { text, tokens, end: end ?? "length", usage: { promptTokens, cachedTokens, generatedTokens: tokens.length } };
   }
 
-  /** How many tokens came from the caller, how many of these a cache had, and how many were generated. */
+  /** How many tokens were appended, how many of these a cache had, and how many were generated. */
   get usage(): Usage {
     const { length, generated: generatedTokens, cached: cachedTokens } = this.#of.counts;
     return { promptTokens: length - generatedTokens, cachedTokens, generatedTokens };
   }
 
   /**
-   * Reads what was not read.
+   * Reads the tokens that were not read yet.
    *
-   * @returns `[vocabSize]`: the logits of the token after the last one; the caller's.
+   * @returns `[vocabSize]`: the logits for the token after the last one, as a copy.
    * @throws as {@link generate}.
    */
   async logits(options: ReadOptions = {}): Promise<Float32Array> {
@@ -182,10 +181,10 @@ export class Session implements Disposable {
   }
 
   /**
-   * Reads what was not read. A session does not keep hidden states of its own accord: one whose last token was read before is
-   * read again, from what its cache has.
+   * Reads the tokens that were not read yet. A session does not keep hidden states: if its last token was already read, it
+   * is read again, starting from a cached prefix if there is one.
    *
-   * @returns `[hiddenSize]`: the hidden state of the last token after the final norm, in float32; the caller's.
+   * @returns `[hiddenSize]`: the hidden state of the last token after the final norm, in float32, as a copy.
    * @throws as {@link generate}.
    */
   async hidden(options: ReadOptions = {}): Promise<Float32Array> {
@@ -201,10 +200,10 @@ export class Session implements Disposable {
   }
 
   /**
-   * A second session of the same tokens, which goes on by itself. What was read is shared, and not copied; the two part when
-   * one of them goes on. That takes no memory now, and none is refused.
+   * Makes an independent session with the same tokens. The two share states, keys and values until one of them continues.
+   * A fork takes no memory by itself and never fails for lack of it.
    *
-   * @throws {GatedDeltaError} of code `state` while a step of the session is under way.
+   * @throws {GatedDeltaError} of code `state` while a step of the session is running.
    */
   fork(): Session {
     const op = "session.fork";
@@ -216,14 +215,14 @@ export class Session implements Disposable {
   }
 
   /**
-   * Writes it to a file as it is now: tokens, states, keys, values and the last logits. Other work goes on meanwhile; the
-   * session's own next step waits until the file is written. A process that is killed leaves the file that was there.
+   * Writes its tokens, states, keys, values and last logits to a file. Other work continues meanwhile; the session's own
+   * next step waits until the file is written. If the process is killed meanwhile, an existing file stays intact.
    *
-   * The first one of a model waits for its {@link LanguageModel.identity}, some seconds for a large one.
+   * The first save of a model waits for its {@link LanguageModel.identity}, some seconds for a large one.
    *
-   * @throws {FileError} (as a rejection) where it can't be written, and where a file of the model has changed, as
-   *   {@link LanguageModel.identity}; {@link GatedDeltaError} of code `state` while a step of it is under way, and where the
-   *   model is disposed meanwhile. The file that was there is unchanged then.
+   * @throws {FileError} (as a rejection) if the file can't be written, or a file of the model has changed, as
+   *   {@link LanguageModel.identity}; {@link GatedDeltaError} of code `state` while a step of the session is running, and if
+   *   the model is disposed meanwhile. An existing file is unchanged then.
    */
   async save(path: string): Promise<void> {
     const op = "session.save";
@@ -236,13 +235,13 @@ export class Session implements Disposable {
       const read = readable === undefined ? stored?.snapshot : viewsOf(readable);
       const contents = { tokens: Int32Array.from(from.tokens), messageEnds: Int32Array.from(from.messageEnds), logits: logits?.slice(), read, recomputable };
       return from.whileSaving(async () => {
-        await memoryOf(of.model).idle(); // guesses that were accepted just now
+        await memoryOf(of.model).idle(); // guesses may have been accepted just now
         await writeSession(op, path, of.model, contents);
       });
     };
     of.memory.settle();
     if (of.memory.taken === undefined) return write(of);
-    // A copy of it reads again what it had, so that it can go on meanwhile.
+    // Its memory was taken. A fork reads the tokens again, so that the session itself can continue meanwhile.
     const copy = of.fork();
     try {
       await copy.readAgain(op);
@@ -253,15 +252,15 @@ export class Session implements Disposable {
   }
 
   /**
-   * The session that a file holds, as it was: it goes on with the same bits, and reads nothing again. It takes a state and
-   * pages when it goes on. Other work goes on while the file is read.
+   * Loads a session from a file. It continues with the same bits and reads nothing again. It takes a state and pages only
+   * when it continues. Other work continues while the file is read.
    *
-   * The model is compared by its {@link LanguageModel.identity}. A cache gets nothing of the session, or of its forks, unless
-   * {@link LoadSessionOptions.trust} says that the file is one's own.
+   * The model is compared by its {@link LanguageModel.identity}. The session and its forks add nothing to a cache without
+   * {@link LoadSessionOptions.trust}.
    *
-   * @param model the one that has written it, or another one of the same weights with states and pages of the same dtypes.
-   * @throws {FileError} (as a rejection) for a file that is damaged, no session, one of another model, or one that an earlier
-   *   version of the library has written; and where a file of the model has changed, as {@link LanguageModel.identity}.
+   * @param model the model that wrote it, or another with the same weights and the same dtypes of states and pages.
+   * @throws {FileError} (as a rejection) for a file that is damaged, not a session, of another model, or written by an earlier
+   *   version of the library; and if a file of the model has changed, as {@link LanguageModel.identity}.
    */
   static async load(model: LanguageModel, path: string, options: LoadSessionOptions = {}): Promise<Session> {
     const op = "Session.load";
@@ -286,7 +285,7 @@ export class Session implements Disposable {
     }
   }
 
-  /** Ends it: a generation of it ends with an error. Gives its state and pages back, once no step of it is under way. */
+  /** Ends the session; a running generation ends with an error. Frees its state and pages once no step of it is running. */
   [Symbol.dispose](): void {
     end(this.#of);
     Session.#collected.unregister(this);
@@ -303,16 +302,16 @@ export class Session implements Disposable {
   }
 }
 
-/** Ends a session: what it has goes back once no step of it is under way. */
+/** Ends a session; its memory is freed once no step of it is running. */
 function end(of: Conversation): void {
   if (of.disposed) return;
   of.disposed = true;
   of.ended.abort(endedError());
   if (!of.pending) of.drop();
-  of.parts.scheduler.freed();
+  of.context.scheduler.freed();
 }
 
-/** Calls another function of the public ones; what it refuses is refused in this call's name. */
+/** Calls another public function, and names this call in its errors. */
 function named<T>(op: string, run: () => T): T {
   try {
     return run();

@@ -2,12 +2,12 @@ import type { GatedDeltaError } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
 import type { Room } from "./room.ts";
 
-/** How long sessions wait, with nothing that runs, before a warning says what for. */
+/** How long sessions wait while nothing runs before a warning explains why. */
 const warnMilliseconds = 2000;
 
 /**
- * Sessions that wait while none runs: what they need is held by sequences of the caller's, or by sessions that are being
- * saved, or do not fit into the memory that copies may take. Each such time is warned of once.
+ * Warns once when sessions wait while none runs, because the memory is held by sequences of the caller, by sessions that
+ * are being saved, or by sessions whose copies do not fit into `swap`.
  */
 export class Stall {
   readonly #model: LanguageModel;
@@ -20,13 +20,13 @@ export class Stall {
     this.#room = room;
   }
 
-  /** A step runs, or nothing waits. */
+  /** Called when a step runs or nothing waits. */
   over(): void {
     this.#since = undefined;
     this.#warned = false;
   }
 
-  /** Some wait, and nothing runs. */
+  /** Called when sessions wait and nothing runs. */
   waits(count: number, full: GatedDeltaError): void {
     this.#since ??= performance.now();
     if (this.#warned || performance.now() - this.#since < warnMilliseconds) return;

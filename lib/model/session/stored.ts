@@ -2,7 +2,7 @@ import type { Sequence } from "../sequence.ts";
 import { snapshotOf } from "../snapshot.ts";
 import type { SequenceSnapshot } from "../snapshot.ts";
 
-/** How much memory of the host's copies of states, keys and values may take. */
+/** Limits the host memory of copies of states, keys and values. */
 export class SwapSpace {
   readonly capacity: number;
   #used = 0;
@@ -11,21 +11,21 @@ export class SwapSpace {
     this.capacity = capacity;
   }
 
-  /** Bytes of the copies that are there. */
+  /** Bytes of all existing copies. */
   get used(): number {
     return this.#used;
   }
 
   /**
-   * Whether there is room for so many bytes more.
+   * Whether there is room for so many more bytes.
    *
-   * @param leaving bytes of a copy that is put back next.
+   * @param leaving bytes of a copy that is about to be restored.
    */
   fits(bytes: number, leaving: number): boolean {
     return this.#used + bytes - leaving <= this.capacity;
   }
 
-  /** Copies a sequence of so many bytes. Waits for pending work. */
+  /** Copies a sequence of that many bytes. Waits for pending work. */
   take(sequence: Sequence, bytes: number): Stored {
     const stored = new Stored(snapshotOf(sequence), bytes, () => (this.#used -= bytes));
     this.#used += bytes;
@@ -33,15 +33,15 @@ export class SwapSpace {
   }
 }
 
-/** What a sequence was, in memory of the host's, for the sessions that will go on from it. */
+/** A copy of a sequence in the host's memory, for the sessions that will continue from it. */
 export class Stored {
   readonly snapshot: SequenceSnapshot;
-  /** What it takes of the {@link SwapSpace}. */
+  /** Its bytes in the {@link SwapSpace}. */
   readonly bytes: number;
   readonly #ended: () => void;
   #holders = 0;
 
-  /** @param ended called when no session wants it any more. */
+  /** @param ended called when the last session has left it. */
   constructor(snapshot: SequenceSnapshot, bytes = 0, ended: () => void = () => {}) {
     this.snapshot = snapshot;
     this.bytes = bytes;

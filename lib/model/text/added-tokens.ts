@@ -1,23 +1,23 @@
-/** Added tokens: those that stand for their text as it is, and are found in a text before it is cut into pieces. */
+/** Added tokens, which match their text literally and are found before a text is cut into pieces. */
 
 /** An added token. */
 export interface AddedToken {
   readonly id: number;
   readonly content: string;
-  /** Whether it is found only where no word goes on before and after it. */
+  /** Whether it is found only if no word character touches it. */
   readonly singleWord: boolean;
   /** Whether blanks before it belong to it. */
   readonly leftBlanks: boolean;
   /** Whether blanks after it belong to it. */
   readonly rightBlanks: boolean;
-  /** Whether it is looked for in the text as the normalizer leaves it. */
+  /** Whether it is looked for in the normalized text. */
   readonly normalized: boolean;
 }
 
-/** A part of a text: an added token, or what stands between some. */
+/** A part of a text: an added token, or the text between added tokens. */
 export type Section = { readonly token: AddedToken } | { readonly text: string };
 
-/** The range of a text in which tokens are looked for: from `start` to before `end`. */
+/** A range of a text in which tokens are looked for, from `start` up to but not including `end`. */
 export interface Range {
   readonly start: number;
   readonly end: number;
@@ -28,16 +28,16 @@ interface Branch {
   token?: AddedToken;
 }
 
-/** Characters of words, as the regular expressions of the reference have them (UTS 18, \w). */
+/** Word characters, as in the reference's regular expressions (UTS 18, \w). */
 const wordBefore = /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d]$/u;
 const wordAfter = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d]/u;
 
-/** Finds the tokens of a text: the leftmost first, and of those the longest. */
+/** Finds added tokens in a text: the leftmost first, and at one place the longest. */
 export class AddedTokens {
   readonly #root: Branch = { next: new Map() };
   readonly #any: boolean;
 
-  /** @param form what becomes of a token's text before it is looked for. */
+  /** @param form changes a token's text before the search, such as by normalization. */
   constructor(tokens: readonly AddedToken[], form: (content: string) => string = (content) => content) {
     this.#any = tokens.length > 0;
     for (const token of tokens) {
@@ -53,7 +53,7 @@ export class AddedTokens {
     }
   }
 
-  /** The tokens that lie wholly within one of the ranges, and the texts between them. */
+  /** The tokens that lie completely within one of the ranges, and the texts between them. */
   split(text: string, ranges: readonly Range[]): Section[] {
     if (!this.#any) return text === "" ? [] : [{ text }];
     const sections: Section[] = [];
@@ -66,7 +66,7 @@ export class AddedTokens {
           continue;
         }
         const { token, stop } = found;
-        // One that is passed over is not looked into: no other is found within it.
+        // The search continues after a match that is passed over, not inside it.
         if (!token.singleWord || standsAlone(text, at, stop)) {
           const first = token.leftBlanks ? Math.max(done, text.slice(0, at).trimEnd().length) : at;
           const last = token.rightBlanks ? text.length - text.slice(stop).trimStart().length : stop;

@@ -1,6 +1,6 @@
 /**
- * The alphabet of byte-level BPE (GPT-2's `bytes_to_unicode`): each of the 256 bytes is written as one character of a
- * vocabulary. Bytes that are printable characters of Latin-1 stand for themselves; the others, in order, are U+0100 on.
+ * The alphabet of byte-level BPE (GPT-2's `bytes_to_unicode`): a vocabulary writes each of the 256 bytes as one character.
+ * Printable characters of Latin-1 stand for themselves; the other bytes, in order, are written as U+0100 and up.
  */
 
 const printable = (byte: number): boolean =>
@@ -14,7 +14,7 @@ export const byteCharacters: readonly string[] = (() => {
 
 const byteOf = new Map(byteCharacters.map((character, byte) => [character.charCodeAt(0), byte]));
 
-/** The bytes of a token of a vocabulary. One with a character outside the alphabet stands for its own UTF-8. */
+/** The bytes of a vocabulary's token. A token with a character outside the alphabet stands for its UTF-8 bytes. */
 export function bytesOfToken(token: string): Uint8Array {
   const bytes = new Uint8Array(token.length);
   for (let i = 0; i < token.length; i++) {

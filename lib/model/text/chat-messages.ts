@@ -4,17 +4,17 @@ import { asArray, reading } from "../../arguments/reading.ts";
 import { UnsupportedError, describe } from "../../errors.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 
-/** A message of a conversation. A template may read more of it than these, such as `tool_calls`. */
+/** A message of a conversation. A template may read further members, such as `tool_calls`. */
 export interface ChatMessage {
-  /** Who says it: `system`, `user`, `assistant`, `tool`, or another role that the template names. */
+  /** The speaker: `system`, `user`, `assistant`, `tool`, or another role that the template names. */
   readonly role: string;
   /** Its text, or an array of parts `{ type: "text", text }`. Images and other parts are refused. */
   readonly content?: unknown;
-  /** Whatever else the template knows, such as `tool_calls`. An integer beyond 2⁵³ is given as a bigint. */
+  /** Other members that the template knows, such as `tool_calls`. Pass an integer beyond 2⁵³ as a bigint. */
   readonly [key: string]: unknown;
 }
 
-/** Values of JSON that stand for some of the caller's, and how many characters they take. */
+/** A copy of the caller's values as JSON values, and its number of characters. */
 export interface Plain<Value> {
   readonly value: Value;
   readonly characters: number;
@@ -25,9 +25,9 @@ const roles = ["system", "user", "assistant", "tool"];
 /**
  * A copy of the messages.
  *
- * @param source the template's: a role that it names is known.
- * @throws {GatedDeltaError} of code `invalid-argument` for what are no messages, an unknown role and content of another kind;
- *   {@link UnsupportedError} for images and other parts that are no text.
+ * @param source the template's source; roles that it names are known.
+ * @throws {GatedDeltaError} of code `invalid-argument` for values that are not messages, unknown roles and content of another
+ *   type; {@link UnsupportedError} for images and other parts that are not text.
  */
 export function readMessages(op: string, messages: unknown, source: string): Plain<readonly unknown[]> {
   const given = asArray(op, "messages", "an array of { role, content }", messages, largestIndex);
@@ -35,10 +35,10 @@ export function readMessages(op: string, messages: unknown, source: string): Pla
     const role: unknown = reading(op, `messages[${i}]`, () => (message as Partial<ChatMessage> | null)?.role);
     if (typeof role !== "string") throw invalid(op, `messages[${i}].role`, "a string", role);
     if (!isKnownRole(role, source)) throw invalid(op, `messages[${i}].role`, roles.map((one) => JSON.stringify(one)).join(" | "), role);
-    const said = reading(op, `messages[${i}]`, () => Object.keys(message as ChatMessage));
-    // A message of nothing but a role is a misspelt one: `contents`, say.
-    if (!said.includes("content") && !said.includes("tool_calls")) {
-      throw invalid(op, `messages[${i}].content`, "a text, or parts of one", `a message of ${said.join(", ")}`);
+    const keys = reading(op, `messages[${i}]`, () => Object.keys(message as ChatMessage));
+    // A message without these is probably misspelt, such as `contents`.
+    if (!keys.includes("content") && !keys.includes("tool_calls")) {
+      throw invalid(op, `messages[${i}].content`, "a text, or parts of one", `a message of ${keys.join(", ")}`);
     }
   }
   const copy = reading(op, "messages", () => plain(given));
@@ -64,13 +64,13 @@ function checkContent(op: string, argument: string, content: unknown): void {
   }
 }
 
-/** JSON of a runtime that keeps the digits of numbers. */
+/** JSON in a runtime that can keep the digits of numbers. */
 const withDigits = JSON as unknown as {
   rawJSON(digits: string): unknown;
   parse(text: string, revive: (key: string, value: unknown, context: { readonly source?: string }) => unknown): unknown;
 };
 
-/** A copy made of JSON's values and bigints: what a template reads has no getters, functions or circles. */
+/** A copy made of JSON values and bigints, so that templates see no getters, functions or cycles. */
 export function plain<Value>(value: Value): Plain<Value> {
   try {
     const text = JSON.stringify(value);

@@ -24,25 +24,25 @@ export type { ChatMessage } from "./chat-messages.ts";
 
 /** Options of {@link ChatTemplate.render}. */
 export interface ChatOptions {
-  /** Whether the text ends with the beginning of an answer. @default true */
+  /** Whether the text ends with the start of an answer. @default true */
   readonly addGenerationPrompt?: boolean | undefined;
-  /** Descriptions of tools, in the form that the template wants: usually JSON schemas of functions. */
+  /** Descriptions of tools, in the form that the template expects: usually JSON schemas of functions. */
   readonly tools?: readonly object[] | undefined;
-  /** Which of a model's templates to use, where it has several. @default "default" */
+  /** The name of the template to use, if the model has several. @default "default" */
   readonly template?: string | undefined;
-  /** Further values for the template, by name, such as `enable_thinking`. */
+  /** Other values for the template, by name, such as `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>> | undefined;
   /**
-   * How the text of a control token, such as `<|im_end|>`, or of another added one counts within messages and tools: as that
-   * token (`"parse"`, as transformers has it), or as text like any other (`"text"`, for what users write). Those that the template
-   * itself writes, and those in {@link variables}, are tokens either way. @default "parse"
+   * Whether the text of a control token, such as `<|im_end|>`, or of another added token becomes that token within messages
+   * and tools (`"parse"`, as in transformers) or stays text (`"text"`, for user input). Those that the template itself
+   * writes, and those in {@link variables}, always become tokens. @default "parse"
    */
   readonly specialTokens?: "parse" | "text" | undefined;
 }
 
 /**
- * A model's chat templates: how a conversation is written as one text. They are Jinja, in the folder's
- * `chat_template.jinja`, else in its `tokenizer_config.json`, there as one text or as a list of named ones.
+ * A model's chat templates, which write a conversation as one text. They are Jinja, in the folder's `chat_template.jinja`,
+ * or else in its `tokenizer_config.json`, as one text or as a list of named ones.
  */
 export class ChatTemplate {
   /** The file that they came from. */
@@ -63,15 +63,15 @@ export class ChatTemplate {
   /**
    * Reads the templates of a folder.
    *
-   * @returns undefined where it has none.
-   * @throws {FileError} for files that are damaged; templates are parsed when they are used first.
+   * @returns undefined if it has none.
+   * @throws {FileError} for damaged files; templates are parsed on first use.
    */
   static load(folder: string): ChatTemplate | undefined {
     const op = "ChatTemplate.load";
     const configPath = join(folder, "tokenizer_config.json");
     const config = readObject(op, configPath, "a tokenizer's configuration") ?? {};
     const path = join(folder, "chat_template.jinja");
-    // A character takes up to three bytes of UTF-8; a file far beyond what is parsed is not read.
+    // Do not read a file that is far too long: a UTF-16 unit takes at most three bytes of UTF-8.
     const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
     if (bytes > 3 * largestTemplate) throw new FileError(path, { op, expected: `a chat template of at most ${largestTemplate} characters`, received: `${bytes} bytes` });
     const text = readText(op, path, "a chat template");
@@ -86,20 +86,20 @@ export class ChatTemplate {
   }
 
   /**
-   * A conversation as one text.
+   * Renders a conversation as one text.
    *
-   * @throws {GatedDeltaError} of code `invalid-argument` for arguments of other kinds, a role that neither is a common one nor
-   *   named by the template, and what the template itself refuses: its words are in the message. {@link UnsupportedError} for
-   *   images and other parts that are no text. {@link FileError} for a template that is no Jinja, or that takes more
-   *   than a million steps (and one for each character of the messages) or too much memory.
+   * @throws {GatedDeltaError} of code `invalid-argument` for arguments of other types, a role that is neither common nor
+   *   named by the template, and messages that the template itself refuses; its error text is in the message.
+   *   {@link UnsupportedError} for images and other parts that are not text. {@link FileError} for a template that is not
+   *   valid Jinja, or that takes more than a million steps (plus one for each character of the messages) or too much memory.
    */
   render(messages: readonly ChatMessage[], options: ChatOptions = {}): string {
     return this.#render(messages, options).value;
   }
 
   /**
-   * A conversation as pieces, which {@link Tokenizer.encode} takes: with `specialTokens: "text"` those that the template wrote, in
-   * which texts of control tokens and of other added ones are these tokens, and those of the messages, in which they are text.
+   * Renders a conversation as pieces for {@link Tokenizer.encode}. With `specialTokens: "text"` the texts of control tokens
+   * and other added tokens become tokens in pieces that the template wrote, and stay text in pieces of the messages.
    *
    * @throws as {@link render}.
    */
@@ -116,17 +116,17 @@ export class ChatTemplate {
     const { tools, variables } = reading(op, "options", () => ({ tools: checked.tools && plain(checked.tools), variables: checked.variables && plain(checked.variables) }));
     const read = readMessages(op, messages, source);
     const program = this.#program(op, template, source);
-    const own = specialTokens === "parse";
+    const parsed = specialTokens === "parse";
     const values = new Map<string, Value>();
     for (const [name, value] of Object.entries({ tools: null, documents: null, ...this.#tokens, ...variables?.value })) values.set(name, valueOf(value, true));
-    values.set("messages", list(read.value.map((message) => messageOf(message, own, source))));
-    if (tools !== undefined) values.set("tools", valueOf(tools.value, own));
+    values.set("messages", list(read.value.map((message) => messageOf(message, parsed, source))));
+    if (tools !== undefined) values.set("tools", valueOf(tools.value, parsed));
     values.set("add_generation_prompt", valueOf(addGenerationPrompt, true));
     try {
       return render(program, values, read.characters + (tools?.characters ?? 0) + (variables?.characters ?? 0));
     } catch (cause) {
       const received = cause instanceof Error ? cause.message : describe(cause);
-      if (cause instanceof BudgetError) throw new FileError(this.path, { op, expected: "a chat template that writes these messages with bounded work", received, cause });
+      if (cause instanceof BudgetError) throw new FileError(this.path, { op, expected: "a chat template that renders these messages within its work limit", received, cause });
       throw new GatedDeltaError("invalid-argument", { op, argument: "messages", message: `the template refuses them: ${received}`, cause });
     }
   }
@@ -147,11 +147,11 @@ export class ChatTemplate {
   }
 }
 
-/** A message. Its role was checked and counts as the template's: some write control tokens as `'<|' + message.role + '|>'`. */
-function messageOf(message: unknown, own: boolean, source: string): Value {
-  const value = valueOf(message, own);
+/** A message as a value. Its role was checked and counts as the template's, because some templates write `'<|' + message.role + '|>'`. */
+function messageOf(message: unknown, fromTemplate: boolean, source: string): Value {
+  const value = valueOf(message, fromTemplate);
   const role = isMap(value) ? value.value.get("role") : undefined;
-  if (role !== undefined && isText(role) && isKnownRole(role.value, source)) role.own = true;
+  if (role !== undefined && isText(role) && isKnownRole(role.value, source)) role.fromTemplate = true;
   return value;
 }
 
@@ -170,7 +170,7 @@ function templatesOf(op: string, path: string, value: unknown): Map<string, stri
   return found;
 }
 
-/** `eos_token` and the like, each a text or { content }. */
+/** `eos_token` and similar settings, each a text or { content }. */
 function specialTokensOf(config: JsonObject): Record<string, string> {
   const found: Record<string, string> = {};
   for (const [key, value] of Object.entries(config)) {

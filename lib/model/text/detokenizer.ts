@@ -1,24 +1,24 @@
 /**
- * Text of tokens as they come. A token of byte-level BPE is a run of bytes, which may begin or end within a character:
- * such bytes wait for those that complete them. What {@link push} returned is never taken back, and all of it together is
- * the text of all tokens together.
+ * Decodes tokens one by one. A token of byte-level BPE is a run of bytes that may begin or end within a character; partial
+ * characters wait for the tokens that complete them. Text that {@link push} returned never changes, and all returned texts
+ * together are the text of all tokens.
  */
 export class Detokenizer {
   readonly #bytesOf: (id: number) => Uint8Array | undefined;
   #decoder = makeDecoder();
 
-  /** @param bytesOf the bytes of a token; undefined for one that has no text. */
+  /** @param bytesOf the bytes of a token; undefined for a token without text. */
   constructor(bytesOf: (id: number) => Uint8Array | undefined) {
     this.#bytesOf = bytesOf;
   }
 
-  /** The text that a token completes: whole characters, none where the token ends within its first. Never throws. */
+  /** The whole characters that a token completes, possibly none. Never throws. */
   push(token: number): string {
     const bytes = this.#bytesOf(token);
     return bytes === undefined ? "" : this.#decoder.decode(bytes, { stream: true });
   }
 
-  /** The rest: U+FFFD for a character that was not completed. Tokens pushed afterwards begin a text of their own. */
+  /** The rest: U+FFFD for an incomplete character. Tokens pushed afterwards begin a new text. */
   end(): string {
     const text = this.#decoder.decode();
     this.#decoder = makeDecoder();
@@ -26,7 +26,7 @@ export class Detokenizer {
   }
 }
 
-/** WHATWG's decoder: each maximal part of an ill-formed sequence becomes one U+FFFD. A byte order mark is text. */
+/** WHATWG's decoder: each maximal part of an ill-formed sequence becomes one U+FFFD. A byte order mark counts as text. */
 function makeDecoder(): TextDecoder {
   return new TextDecoder("utf-8", { ignoreBOM: true });
 }

@@ -1,6 +1,6 @@
 /**
- * Texts as token ids. `@huggingface/tokenizers` normalizes, cuts and merges what stands between added tokens; these are found here,
- * because it does not know single words, and because some texts are not to have any.
+ * Encodes texts as token ids. `@huggingface/tokenizers` normalizes, cuts and merges the text between added tokens. Added
+ * tokens are found here, because the library ignores `single_word`, and because some texts must contain none.
  */
 import { AddedTokens } from "./added-tokens.ts";
 import type { Section } from "./added-tokens.ts";
@@ -11,24 +11,24 @@ import type { Vocabulary } from "./vocabulary.ts";
 
 type Ids = readonly (number | undefined)[];
 
-/** A tokenizer of `@huggingface/tokenizers`, as far as it is used. */
+/** The used part of a tokenizer of `@huggingface/tokenizers`. */
 interface LibraryTokenizer {
   readonly normalizer: (Step & ((text: string) => string)) | null;
   readonly pre_tokenizer: Step | null;
   encode(text: string, options: { add_special_tokens: boolean }): { readonly ids: Ids };
 }
 
-/** Loaded when the first tokenizer is. */
+/** Loaded with the first tokenizer. */
 const library = () => require("@huggingface/tokenizers") as { readonly Tokenizer: new (tokenizer: object, config: object) => LibraryTokenizer };
 
-/** The tokenizer of a file. */
+/** Encodes with the tokenizer of a file. */
 export class Encoder {
   readonly #tokenizer: LibraryTokenizer;
-  /** The same one, for text that is normalized already and has no added tokens. */
+  /** The same tokenizer, for text that is already normalized and has no added tokens. */
   readonly #plain: LibraryTokenizer;
   readonly #added: ReadonlySet<number>;
   readonly #tokens: Vocabulary["tokens"];
-  /** Tokens that are looked for in the text as it is, those in the normalized one, and all of them. */
+  /** Added tokens to look for in the original text, in the normalized text, and all of them. */
   readonly #raw: AddedTokens;
   readonly #normalized: AddedTokens | undefined;
   readonly #all: AddedTokens;
@@ -55,7 +55,7 @@ export class Encoder {
     this.#all = new AddedTokens(rules);
   }
 
-  /** @param frame whether what the tokenizer puts around a whole text is added. */
+  /** @param frame whether to add the tokens that the tokenizer puts around a whole text. */
   encode(pieces: readonly TextPiece[], frame: boolean): Ids {
     const text = pieces.map((piece) => piece.text).join("");
     startClock(this.#clock, text.length);
@@ -65,7 +65,7 @@ export class Encoder {
     return [...before, ...ids, ...after];
   }
 
-  /** Of a text in which every token's text is the token. */
+  /** The ids of a text in which the text of an added token always becomes that token. */
   #parsed(text: string): Ids {
     const ids: (number | undefined)[] = [];
     const whole = (part: string) => [{ start: 0, end: part.length }];
@@ -84,7 +84,7 @@ export class Encoder {
     return ids;
   }
 
-  /** Of a text some of whose pieces have no tokens but those of plain text. */
+  /** The ids of a text with pieces that must not contain added tokens. */
   #mixed(text: string, pieces: readonly TextPiece[]): Ids {
     let end = 0;
     const ranges = pieces.map((piece) => ({ start: end, end: (end += piece.text.length), special: piece.special })).filter(({ special }) => special);
@@ -104,7 +104,7 @@ export class Encoder {
     return text === "" ? [] : this.#plain.encode(text, { add_special_tokens: false }).ids;
   }
 
-  /** Merging can end in an added token where the vocabulary has its text as one: then its characters are encoded one by one. */
+  /** Merging can produce an added token whose text is in the vocabulary; then its characters are encoded one by one. */
   #spelt(id: number): Ids {
     const characters = [...this.#tokens[id]!];
     return characters.length === 1 ? [id] : characters.flatMap((character) => this.#ofText(character));
@@ -119,7 +119,7 @@ export class Encoder {
   }
 }
 
-/** `push` of any number: an argument each would need as much stack. */
+/** Like `push`, but a spread of many items would overflow the stack. */
 function append<Item>(to: Item[], items: readonly Item[]): void {
   for (const item of items) to.push(item);
 }

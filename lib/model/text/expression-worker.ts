@@ -1,12 +1,12 @@
 /**
- * Regular expressions that may take any time run in a Worker, which can be ended: a search cannot be interrupted in the thread
- * that it runs in. The caller waits, so that its call stays an ordinary one. Ending a Worker within a search works in Bun from 1.4 on.
+ * Runs regular expressions that may never end in a Worker, which can be terminated: a search can't be interrupted in its own
+ * thread. The caller blocks, so that its call stays synchronous. Terminating a Worker during a search works since Bun 1.4.
  */
 
-/** The search took longer than it was given, or could not be made. */
+/** The search exceeded its time limit or failed. */
 export class ExpressionError extends Error {}
 
-/** Runs in the Worker. Bun needs no file for it, and so neither does a compiled program. */
+/** The Worker's program. It is not a file, so it also works in a compiled program. */
 const program = `
 const compiled = new Map();
 self.onmessage = ({ data: { source, flags, text, shared } }) => {
@@ -40,16 +40,16 @@ function started(): Worker {
   return worker;
 }
 
-/** Milliseconds that the Worker gets to start, and its answer to come, besides those of the search. */
+/** Extra milliseconds for the Worker to start and answer. */
 const delay = 1000;
 
 /**
- * Where an expression matches a text.
+ * Finds the matches of an expression in a text.
  *
- * @param limit milliseconds of the search itself. JavaScriptCore gives up a search after 10⁸ steps, which take from a third
- *   of a second on, and says that nothing matches: so a limit below that is one on wrong answers too.
- * @returns the begin and the end of each match, in turn, and the milliseconds that the search took.
- * @throws {ExpressionError} where the search takes longer; a Worker that does not come back is ended.
+ * @param limit milliseconds for the search. JavaScriptCore gives up a search after 10⁸ steps, which take at least a third
+ *   of a second, and reports no match; a lower limit also excludes such wrong answers.
+ * @returns the start and end of each match, alternating, and the duration of the search in milliseconds.
+ * @throws {ExpressionError} if the search takes longer; a Worker that does not answer is terminated.
  */
 export function findInWorker(expression: RegExp, text: string, limit: number): { readonly found: Int32Array; readonly took: number } {
   const { source, flags } = expression;

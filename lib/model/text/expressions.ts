@@ -1,32 +1,32 @@
 /**
- * The regular expressions of a `tokenizer.json`. They come with a model's folder, and one of ten characters can take hours on forty.
- * Those that published models have are known to take time in proportion to the text and run in the thread, any other one in a Worker.
+ * The regular expressions of a `tokenizer.json`. They come with a model's folder, and a short malicious one can take hours on
+ * a short text. Those of published models are known to take linear time and run in the calling thread; others run in a Worker.
  */
 import { FileError } from "../../errors.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import { findInWorker } from "./expression-worker.ts";
 import { knownExpressions } from "./known-expressions.ts";
 
-/** Characters of an expression; the longest published ones have some three hundred. */
+/** The most characters of an expression; the longest published ones have about three hundred. */
 const longestExpression = 10_000;
 
-/** Milliseconds of an `encode` that unknown expressions get, and per thousand characters of its text. */
+/** Milliseconds for unknown expressions in an `encode`: a fixed part, and a part per thousand characters. */
 const limitOfText = 250;
 const limitPerThousand = 1;
 
 const known = new Set(knownExpressions);
 
-/** Time that is left to unknown expressions. */
+/** The time left for unknown expressions. */
 export interface Clock {
   left: number;
 }
 
-/** Gives a text its time. */
+/** Resets the time for a text. */
 export function startClock(clock: Clock, characters: number): void {
   clock.left = limitOfText + limitPerThousand * (characters / 1000);
 }
 
-/** Stands for an expression in the library's objects: what `String.prototype`'s methods call. */
+/** Replaces an expression in the library's objects, with the methods that `String.prototype` calls. */
 class GuardedExpression {
   readonly flags = "gu";
   readonly #expression: RegExp;
@@ -67,7 +67,7 @@ class GuardedExpression {
   }
 }
 
-/** @throws {FileError} for an expression that is too long to be made. */
+/** @throws {FileError} for an expression that is too long. */
 export function checkExpressions(op: string, path: string, json: unknown): void {
   for (const expression of expressionsOf(json)) {
     if (expression.length <= longestExpression) continue;
@@ -82,7 +82,7 @@ function expressionsOf(json: unknown): string[] {
   return [...(typeof own === "string" ? [own] : []), ...expressionsOf(json["pretokenizers"]), ...expressionsOf(json["normalizers"])];
 }
 
-/** A normalizer or a pre-tokenizer of the library, as far as it is used; both may be made of others. */
+/** The used part of the library's normalizers and pre-tokenizers, which may contain others. */
 export interface Step {
   readonly config?: { readonly pattern?: { readonly Regex?: unknown } | undefined } | undefined;
   pattern?: unknown;
@@ -90,7 +90,7 @@ export interface Step {
   readonly normalizers?: readonly (Step | null)[] | undefined;
 }
 
-/** Puts a guard into the place of each expression that is not known. */
+/** Replaces each unknown expression with a guarded one. */
 export function guardExpressions(step: Step | null | undefined, clock: Clock): void {
   if (step === null || step === undefined) return;
   const { pattern } = step;

@@ -8,12 +8,11 @@ import type { EncodeOptions } from "./tokenizer.ts";
 import type { VocabularyLimits } from "./vocabulary.ts";
 
 /**
- * Text of a model: the tokenizer and the chat templates of its folder, each read when it is used first. A model without
- * them works on token ids.
+ * A model's tokenizer and chat templates, each read from its folder on first use. A model without them works on token ids.
  *
- * Reading a tokenizer of 250 thousand tokens takes about a second in which nothing else runs: `@huggingface/tokenizers` makes
- * its tables in one call, and parsing the file alone takes longer than other work should wait. So a server reads
- * {@link tokenizer} once before it takes requests; a program that works on token ids never does.
+ * Reading a tokenizer of 250 thousand tokens blocks the thread for about a second, because parsing the file and building the
+ * tables of `@huggingface/tokenizers` are single calls. So a server should read {@link tokenizer} once before it takes
+ * requests. Programs that work on token ids never read it.
  */
 export class ModelText {
   /** The folder. */
@@ -35,19 +34,19 @@ export class ModelText {
   /**
    * The tokenizer.
    *
-   * @throws {UnsupportedError} where the folder has none, and as {@link Tokenizer.load}.
+   * @throws {UnsupportedError} if the folder has none, and as {@link Tokenizer.load}.
    */
   get tokenizer(): Tokenizer {
     const found = (this.#tokenizer ??= Tokenizer.load(this.folder, this.#limits));
     if (found !== undefined) return found;
-    const received = `none in ${this.folder}: such a model takes and gives token ids`;
+    const received = `none in ${this.folder}: pass and read token ids instead`;
     throw new UnsupportedError({ op: "model.text", expected: "a tokenizer.json", received });
   }
 
   /**
    * The chat templates.
    *
-   * @throws {UnsupportedError} where the folder has none, and as {@link ChatTemplate.load}.
+   * @throws {UnsupportedError} if the folder has none, and as {@link ChatTemplate.load}.
    */
   get template(): ChatTemplate {
     const found = (this.#template ??= ChatTemplate.load(this.folder));
@@ -59,7 +58,7 @@ export class ModelText {
   /**
    * The token ids of a text: {@link Tokenizer.encode}.
    *
-   * @throws {UnsupportedError} where the folder has no tokenizer; as {@link Tokenizer.encode}.
+   * @throws {UnsupportedError} if the folder has no tokenizer; as {@link Tokenizer.encode}.
    */
   encode(text: string, options?: EncodeOptions): number[] {
     return this.tokenizer.encode(text, options);
@@ -68,7 +67,7 @@ export class ModelText {
   /**
    * The token ids of a conversation, ready for an answer: {@link ChatTemplate.pieces}, then {@link Tokenizer.encode}.
    *
-   * @throws {UnsupportedError} where the folder has no chat template or no tokenizer; as {@link ChatTemplate.render}.
+   * @throws {UnsupportedError} if the folder has no chat template or no tokenizer; as {@link ChatTemplate.render}.
    */
   chat(messages: readonly ChatMessage[], options?: ChatOptions): number[] {
     return this.tokenizer.encode(this.template.pieces(messages, options));

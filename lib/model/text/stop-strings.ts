@@ -1,26 +1,25 @@
 /**
- * Finds the first of some strings in a text that comes in pieces, and gives out what is before it. Text that may turn out
- * to be the beginning of one waits: what was given out never has a part of a stop string that is found.
+ * Finds the first of several stop strings in a text that comes in pieces, and returns the text before it. Text that may be
+ * the start of a stop string is held back, so returned text never contains a part of the stop string that is found.
  *
- * Of several that the text has, the one counts that is complete first; of those that a character completes together, the
- * one that begins first.
+ * The stop string that is complete first counts; of those completed by the same character, the one that starts first.
  */
 export class StopStrings {
   readonly #stops: readonly string[];
-  /** Per string, as Knuth, Morris and Pratt have it: how much of its beginning ends at each of its characters. */
+  /** The border table of each string (Knuth, Morris, Pratt). */
   readonly #borders: readonly Int32Array[];
-  /** How much of each string's beginning the text ends with. */
+  /** For each string, the length of its longest prefix at the end of the text. */
   readonly #matched: Int32Array;
   #held = "";
 
-  /** @param stops none empty, all well-formed: then no piece of a well-formed text is cut within a surrogate pair. */
+  /** @param stops non-empty, well-formed strings, so that no piece of a well-formed text is cut within a surrogate pair. */
   constructor(stops: readonly string[]) {
     this.#stops = stops;
     this.#borders = stops.map(bordersOf);
     this.#matched = new Int32Array(stops.length);
   }
 
-  /** How many characters wait. */
+  /** How many characters are held back. */
   get held(): number {
     return this.#held.length;
   }
@@ -28,7 +27,7 @@ export class StopStrings {
   /**
    * Takes the next piece of the text.
    *
-   * @returns what can be given out, and which string was found, if one was: then the text is over.
+   * @returns text that is certain, and the stop string if one was found; then the text is over.
    */
   push(piece: string): { readonly text: string; readonly found: string | undefined } {
     const text = this.#held + piece;
@@ -47,7 +46,7 @@ export class StopStrings {
     return { text: text.slice(0, text.length - waiting), found: undefined };
   }
 
-  /** What waited: the text ends without a stop string. */
+  /** The text that was held back, when the text ends without a stop string. */
   end(): string {
     const text = this.#held;
     this.#held = "";
@@ -55,7 +54,7 @@ export class StopStrings {
     return text;
   }
 
-  /** One more character for one string; whether it is complete. */
+  /** Advances the match of one string by a character. Returns whether it is complete. */
   #advance(s: number, character: string): boolean {
     const stop = this.#stops[s]!;
     const borders = this.#borders[s]!;
@@ -67,7 +66,7 @@ export class StopStrings {
   }
 }
 
-/** For each beginning of a string, the length of the longest shorter one that it ends with. */
+/** For each prefix of a string, the length of the longest shorter prefix with which it ends. */
 function bordersOf(stop: string): Int32Array {
   const borders = new Int32Array(stop.length);
   let length = 0;

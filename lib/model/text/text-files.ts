@@ -1,4 +1,4 @@
-/** The files of a model's folder that are about text. */
+/** The text files of a model's folder. */
 import { FileError, describe } from "../../errors.ts";
 import { existsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
@@ -6,26 +6,26 @@ import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import { readWhole } from "../../checkpoint/regular-file.ts";
 
-/** In bytes; the largest published tokenizers have some thirty million. */
+/** In bytes; the largest published tokenizers have about thirty million. */
 const largestFile = 256 * 1024 * 1024;
 
-/** The folder of a model's text files: the path itself, or where the checkpoint lies that it names. */
+/** The folder of a model's text files: the path itself, or the folder of the checkpoint file that it names. */
 export function folderOf(path: string): string {
   return statSync(path, { throwIfNoEntry: false })?.isFile() === true ? dirname(path) : path;
 }
 
-/** Reads a file of UTF-8 text; undefined where there is none. */
+/** Reads a file of UTF-8 text; undefined if it does not exist. */
 export function readText(op: string, path: string, what: string): string | undefined {
   if (!existsSync(path)) return undefined;
   const bytes = readWhole(path, op, what, largestFile);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (cause) {
-    throw new FileError(path, { op, expected: `${what} in UTF-8`, received: "bytes that are not", cause });
+    throw new FileError(path, { op, expected: `${what} in UTF-8`, received: "bytes that are not UTF-8", cause });
   }
 }
 
-/** Reads a file that holds one JSON object; undefined where there is none. */
+/** Reads a file that holds one JSON object; undefined if it does not exist. */
 export function readObject(op: string, path: string, what: string): JsonObject | undefined {
   const text = readText(op, path, what);
   if (text === undefined) return undefined;

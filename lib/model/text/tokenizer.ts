@@ -19,21 +19,20 @@ import type { Vocabulary, VocabularyLimits } from "./vocabulary.ts";
 /** Options of {@link Tokenizer.encode}. */
 export interface EncodeOptions {
   /**
-   * Whether to add what the tokenizer puts around a whole text, such as a token that begins it. A chat template writes
+   * Whether to add the tokens that the tokenizer puts around a whole text, such as a start token. A chat template writes
    * these itself. @default false
    */
   readonly addSpecialTokens?: boolean | undefined;
   /**
-   * How the text of a control token, such as `<|im_end|>`, or of another added one counts within the text: as that token
-   * (`"parse"`, as transformers has it), or as text like any other (`"text"`, for what users write). Of pieces each says so itself.
-   * @default "parse"
+   * Whether the text of a control token, such as `<|im_end|>`, or of another added token becomes that token (`"parse"`, as in
+   * transformers) or stays text (`"text"`, for user input). Pieces decide for themselves. @default "parse"
    */
   readonly specialTokens?: "parse" | "text" | undefined;
 }
 
 /** Options of {@link Tokenizer.decode} and {@link Tokenizer.detokenizer}. */
 export interface DecodeOptions {
-  /** Whether control tokens, such as the one that ends a message, appear as their text. @default false */
+  /** Whether control tokens, such as the end of a message, appear as their text. @default false */
   readonly specialTokens?: boolean | undefined;
 }
 
@@ -55,12 +54,11 @@ export class Tokenizer {
   }
 
   /**
-   * Reads the tokenizer of a folder. This takes as long as parsing the file and making its tables: about a second for
-   * 250 thousand tokens.
+   * Reads the tokenizer of a folder. Parsing the file and building its tables takes about a second for 250 thousand tokens.
    *
-   * @returns undefined where the folder has no `tokenizer.json`.
-   * @throws {FileError} where it is damaged, or disagrees with the model's vocabulary; `UnsupportedError` for
-   *   anything else than byte-level BPE.
+   * @returns undefined if the folder has no `tokenizer.json`.
+   * @throws {FileError} if it is damaged, or disagrees with the model's vocabulary; `UnsupportedError` for
+   *   tokenizers other than byte-level BPE.
    */
   static load(folder: string, limits: VocabularyLimits): Tokenizer | undefined {
     const op = "Tokenizer.load";
@@ -79,27 +77,27 @@ export class Tokenizer {
     return new Tokenizer(maker, path, encoder, vocabulary);
   }
 
-  /** How many ids the tokenizer knows of, from 0 on; some may have no token. A model may have more. */
+  /** How many ids the tokenizer knows, from 0 on; some may have no token. A model may have more. */
   get size(): number {
     return this.#vocabulary.tokens.length;
   }
 
-  /** The id of an added token, such as `<|im_end|>`, by its text; undefined where there is none. Never throws. */
+  /** The id of an added token, such as `<|im_end|>`, by its text; undefined if it does not exist. Never throws. */
   idOf(token: string): number | undefined {
     return this.#ids.get(token);
   }
 
-  /** Whether an id is that of a control token. Never throws. */
+  /** Whether an id belongs to a control token. Never throws. */
   isSpecial(id: number): boolean {
     return this.#vocabulary.special.has(id);
   }
 
   /**
-   * The token ids of a text, or of pieces of one: {@link ChatTemplate.pieces}. Pieces are one text, whose tokens may reach from one
-   * into the next.
+   * The token ids of a text, or of its pieces as {@link ChatTemplate.pieces} returns them. Pieces form one text, whose tokens
+   * may reach from one piece into the next.
    *
-   * @throws {GatedDeltaError} of code `invalid-argument` for what is no text. {@link FileError} where regular expressions
-   *   of the tokenizer that are not those of a known model take longer than a quarter of a second and a millisecond per thousand characters.
+   * @throws {GatedDeltaError} of code `invalid-argument` for a value that is not a text. {@link FileError} if regular
+   *   expressions of an unknown tokenizer take longer than a quarter of a second plus a millisecond per thousand characters.
    */
   encode(text: string | readonly TextPiece[], options: EncodeOptions = {}): number[] {
     const op = "tokenizer.encode";
@@ -126,10 +124,10 @@ export class Tokenizer {
   }
 
   /**
-   * The text of tokens. Bytes that are no UTF-8 become U+FFFD, as does a character that is cut off at the end.
+   * The text of tokens. Invalid UTF-8 becomes U+FFFD, as does an incomplete character at the end.
    *
-   * @param tokens ids from 0 on; one without a token has no text.
-   * @throws {GatedDeltaError} for what are no ids.
+   * @param tokens ids from 0 on; ids without a token have no text.
+   * @throws {GatedDeltaError} for values that are not ids.
    */
   decode(tokens: readonly number[] | Int32Array | Uint32Array, options: DecodeOptions = {}): string {
     const op = "tokenizer.decode";
@@ -142,7 +140,7 @@ export class Tokenizer {
   }
 
   /**
-   * The text of tokens as they come.
+   * Returns a decoder for tokens that come one by one.
    *
    * @throws {GatedDeltaError} for wrong options.
    */

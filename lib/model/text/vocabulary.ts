@@ -1,38 +1,38 @@
-/** What a `tokenizer.json` says of its tokens, checked against the vocabulary of a model. */
+/** The tokens in a `tokenizer.json`, checked against the vocabulary of a model. */
 import { FileError, UnsupportedError, describe } from "../../errors.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import type { AddedToken } from "./added-tokens.ts";
 import { byteCharacters } from "./byte-level.ts";
 
-/** In UTF-16 units; the longest published ones have some thirty. Finding them takes as many looks at each place of a text. */
+/** In UTF-16 units; the longest published ones have about thirty. The search compares that many units at each place of a text. */
 const longestAddedToken = 1024;
 
-/** What a tokenizer must agree with. */
+/** A model's vocabulary, with which its tokenizer must agree. */
 export interface VocabularyLimits {
   /** Token ids are 0 .. vocabSize − 1. */
   readonly vocabSize: number;
-  /** Tokens that end a text, which the tokenizer must know. */
+  /** End tokens, which the tokenizer must know. */
   readonly eosTokens: readonly number[];
 }
 
 /** The tokens of a tokenizer. */
 export interface Vocabulary {
-  /** Of each id its token; of an added one, its text. Undefined for ids that have none. */
+  /** The token of each id; for an added token its text. Undefined for ids without a token. */
   readonly tokens: readonly (string | undefined)[];
-  /** Ids of tokens that stand for their text as it is. */
+  /** Ids of added tokens. */
   readonly added: ReadonlySet<number>;
-  /** Of these, ids of control tokens. */
+  /** Ids of control tokens, which are among the added ones. */
   readonly special: ReadonlySet<number>;
-  /** How they are found in a text. */
+  /** How added tokens are found in a text. */
   readonly rules: readonly AddedToken[];
 }
 
 /**
  * Reads the tokens.
  *
- * @throws {UnsupportedError} for anything else than byte-level BPE; {@link FileError} for tokens that a model of these
- *   limits does not have, ids that two tokens share, and members of other kinds.
+ * @throws {UnsupportedError} for tokenizers other than byte-level BPE; {@link FileError} for tokens outside these limits, ids
+ *   that two tokens share, and members of other types.
  */
 export function readVocabulary(op: string, path: string, json: JsonObject, limits: VocabularyLimits): Vocabulary {
   const { model, decoder, added_tokens: addedTokens = [] } = json;
@@ -54,7 +54,7 @@ export function readVocabulary(op: string, path: string, json: JsonObject, limit
     if (typeof id !== "number" || !Number.isInteger(id) || id < 0) throw refuse(`${what}: an integer from 0 on`, describe(id));
     if (id > most) throw refuse(`${what} to be one of the model's, 0..${most}`, describe(id));
     const before = tokens[id];
-    if (before !== undefined && before !== token) throw refuse(`${what} to be its own`, `${id}, which ${describe(before)} has too`);
+    if (before !== undefined && before !== token) throw refuse(`${what} to be unique`, `${id}, the id of ${describe(before)}`);
     while (tokens.length < id) tokens.push(undefined);
     tokens[id] = token;
     return id;
@@ -76,12 +76,12 @@ export function readVocabulary(op: string, path: string, json: JsonObject, limit
   const missing = byteCharacters.findIndex((character) => !Object.hasOwn(vocab, character));
   if (missing >= 0) throw refuse("a token for each byte", `none for byte ${missing}`);
   for (const id of limits.eosTokens) {
-    if (tokens[id] === undefined) throw refuse(`a token of id ${id}, which ends a text of this model`, "none");
+    if (tokens[id] === undefined) throw refuse(`a token with id ${id}, an end token of this model`, "none");
   }
   return { tokens, added, special, rules };
 }
 
-/** What bytes a token stands for is known of byte-level BPE alone. */
+/** Refuses other tokenizers: the bytes of a token are known only for byte-level BPE. */
 function expectByteLevel(op: string, path: string, model: JsonObject, decoder: unknown): void {
   const { type } = model;
   // Old files leave the type out; only BPE has merges.

@@ -1,4 +1,4 @@
-/** What the lists of wrong arguments are made of. */
+/** Building blocks for the lists of wrong arguments. */
 import type { DType, Device, ErrorCode, Tensor } from "../../../lib/index.ts";
 import type { Arguments } from "../arguments.ts";
 

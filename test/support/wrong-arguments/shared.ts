@@ -1,4 +1,4 @@
-/** What can be wrong with the arguments that several ops share. */
+/** Wrong values of arguments that several ops share. */
 import type { DType, Device } from "../../../lib/index.ts";
 import type { Arguments } from "../arguments.ts";
 import { gapped, makers } from "./kit.ts";

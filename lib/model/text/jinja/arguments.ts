@@ -4,12 +4,12 @@ import { typeName } from "./operators.ts";
 import { isInteger, isText, textOf, truth } from "./values.ts";
 import type { Value } from "./values.ts";
 
-/** Arguments that are looked up by their parameters' names; too many, and unknown ones, are errors. */
+/** Looks up arguments by parameter name; too many arguments and unknown names are errors. */
 export class Arguments {
   readonly #call: string;
   readonly #named = new Map<string, Value>();
 
-  /** @param names the parameters in their order. */
+  /** @param names the parameters in order. */
   constructor(call: string, given: readonly Value[], names: readonly string[]) {
     this.#call = call;
     const last = given.at(-1);
@@ -33,7 +33,7 @@ export class Arguments {
     return this.#named.get(name);
   }
 
-  /** A value that None stands for the absence of. */
+  /** An optional value; None counts as absent. */
   optional(name: string): Value | undefined {
     const value = this.value(name);
     return value?.type === "NullValue" ? undefined : value;
@@ -60,7 +60,7 @@ export class Arguments {
     return Number(value.value);
   }
 
-  /** How many at most; all of them below 0 and where it is not given. */
+  /** A maximum count; Infinity if it is negative or absent. */
   count(name: string): number {
     const most = this.optional(name) === undefined ? -1 : this.integer(name, -1);
     return most < 0 ? Infinity : most;

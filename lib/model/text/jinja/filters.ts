@@ -1,4 +1,4 @@
-/** Jinja's filters, as transformers has them. Those that are not here are the library's own. */
+/** Jinja's filters as in transformers. Other filters come from the library. */
 import { Arguments } from "./arguments.ts";
 import type { Budget } from "./budget.ts";
 import { numeric, typeName } from "./operators.ts";
@@ -13,7 +13,7 @@ import type { MapValue, Value } from "./values.ts";
 /** A call of a filter, without its operand. */
 export interface FilterCall {
   readonly budget: Budget;
-  /** The arguments as they came; those with a name are the last one. */
+  /** The arguments in order; named arguments are in the last one. */
   readonly given: readonly Value[];
   /** The arguments by the names of the filter's parameters. */
   args(...names: readonly string[]): Arguments;
@@ -21,7 +21,7 @@ export interface FilterCall {
 
 type Filter = (operand: Value, call: FilterCall) => Value;
 
-/** A filter of texts: other values are written as text first. */
+/** A filter of texts; other values are converted to text first. */
 const ofText =
   (run: (subject: Text, call: FilterCall) => Text): Filter =>
   (operand, call) => {
@@ -30,7 +30,7 @@ const ofText =
     return text(run(subject, call));
   };
 
-/** The items of what can be looped over. */
+/** The items of an iterable value. */
 export function items(value: Value, budget: Budget): readonly Value[] {
   if (value.type === "UndefinedValue") return [];
   if (isList(value)) {
@@ -43,12 +43,12 @@ export function items(value: Value, budget: Budget): readonly Value[] {
   }
   if (!isText(value)) throw new Error(`a value of type ${typeName(value)} has no items`);
   budget.step(4 * value.value.length);
-  const { own = false } = value;
+  const { fromTemplate = false } = value;
   let at = 0;
   return [...value.value].map((character) => {
     const start = at;
     at += character.length;
-    return text({ value: character, own: typeof own === "string" ? own.slice(start, at) : own });
+    return text({ value: character, fromTemplate: typeof fromTemplate === "string" ? fromTemplate.slice(start, at) : fromTemplate });
   });
 }
 
@@ -60,7 +60,7 @@ function lengthOf(value: Value, budget: Budget): number {
   return pointsIn(value.value);
 }
 
-/** `map(attribute="a.b")` and the like: a member of each of what has members. */
+/** The attribute of `map(attribute="a.b")` and similar filters. */
 function attribute(value: Value, path: string): Value {
   let found: Value | undefined = value;
   for (const part of path.split(".")) {
@@ -181,17 +181,17 @@ const one =
   (operand, { budget }) =>
     items(operand, budget).at(at) ?? missing();
 
-/** A filter's title: a capital after a blank, a dash or an opening bracket. */
+/** The filter `title`: a capital after a blank, a dash or an opening bracket. */
 const titled = (value: string): string => value.replace(/([^-\s({[<]+)/g, (word) => capitalized(word));
 const inForm = (form: (value: string) => string): Filter =>
   ofText((subject, { budget }) => {
-    budget.make(8 * subject.value.length); // some go from letter to letter
+    budget.make(8 * subject.value.length); // some forms work letter by letter
     return changed(subject, form(subject.value));
   });
 const same: Filter = (operand) => operand;
 const length: Filter = (operand, { budget }) => integer(lengthOf(operand, budget));
 
-/** By name. */
+/** The filters by name. */
 export const filters: Readonly<Record<string, Filter>> = {
   safe: same,
   string: (operand, { budget }) => text(str(operand, budget)),
@@ -219,7 +219,7 @@ export const filters: Readonly<Record<string, Filter>> = {
     const all = [...items(operand, budget)].reverse();
     if (!isText(operand)) return list(all);
     budget.make(operand.value.length);
-    return text(join((all as { value: string; own?: boolean | string }[]).map(({ value, own = false }) => ({ value, own })), template("")));
+    return text(join((all as { value: string; fromTemplate?: boolean | string }[]).map(({ value, fromTemplate = false }) => ({ value, fromTemplate })), template("")));
   },
   items: (operand) => {
     if (operand.type === "UndefinedValue") return list([]);
@@ -241,7 +241,7 @@ export const filters: Readonly<Record<string, Filter>> = {
   },
 };
 
-/** How many steps a filter of the library's own takes at most: it may compare each item with others. */
+/** The most steps of a filter of the library, which may compare each item with others. */
 export function sortingSteps(operand: Value): number {
   const all = isList(operand) ? operand.value : isMap(operand) ? [...(operand as MapValue).value.values()] : [];
   const rounds = 4 * Math.ceil(Math.log2(all.length + 2));

@@ -6,7 +6,7 @@ import { str } from "./python.ts";
 import { boolean, call, integer, isInteger, isList, isMap, library, list, map, none, text } from "./values.ts";
 import type { FunctionValue, Value } from "./values.ts";
 
-/** Jinja's sandbox, in which transformers renders, has the same limit. */
+/** The limit of Jinja's sandbox, in which transformers renders. */
 const longestRange = 100_000;
 
 function range(given: readonly Value[], budget: Budget): Value {
@@ -52,7 +52,7 @@ function formatTime(now: Date, format: string): string {
   });
 }
 
-/** By name. */
+/** The global functions by name. */
 export function globals(budget: Budget): Map<string, Value> {
   const found = new Map<string, Value>();
   const root = new (library().Environment)();
@@ -90,7 +90,7 @@ export function globals(budget: Budget): Map<string, Value> {
         budget.step(4 * part.value.size);
         for (const [key, value] of part.value) members.set(key, value);
       }
-      return map(members, given.every((part) => part.type === "KeywordArgumentsValue" || (isMap(part) && part.ownKeys === true)));
+      return map(members, given.every((part) => part.type === "KeywordArgumentsValue" || (isMap(part) && part.keysFromTemplate === true)));
     }),
   );
   return found;

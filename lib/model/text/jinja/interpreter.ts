@@ -1,7 +1,7 @@
 /**
- * Templates as transformers renders them. `@huggingface/jinja` parses them and evaluates most of the language; what it does
- * otherwise than Python, what could take any amount of work, and what makes strings is overridden here: each node that is
- * evaluated is counted, and each string knows whether the template wrote it.
+ * Renders templates as transformers does. `@huggingface/jinja` parses them and evaluates most of the language. This file
+ * overrides the parts that differ from Python, that could take any amount of work, or that make strings: each evaluated
+ * node is counted, and each string records whether the template wrote it.
  */
 import { Budget, BudgetError } from "./budget.ts";
 import { Arguments } from "./arguments.ts";
@@ -16,12 +16,12 @@ import { test } from "./tests.ts";
 import { boolean, call, integer, isList, isText, library, list, map, missing, text, textOf, truth, tuple } from "./values.ts";
 import type { Environment, FunctionValue, Interpreter, MapValue, Node, StringValue, Value } from "./values.ts";
 
-/** A template that was parsed. */
+/** A parsed template. */
 export interface Program {
   readonly root: Node;
 }
 
-/** @throws what the library throws for what is no Jinja. */
+/** @throws the library's error for invalid Jinja. */
 export function parse(source: string): Program {
   const { parse, tokenize } = library();
   return { root: parse(tokenize(source.replace(/\r\n?/g, "\n"), { lstrip_blocks: true, trim_blocks: true })) };
@@ -30,7 +30,7 @@ export function parse(source: string): Program {
 /**
  * Renders a template.
  *
- * @throws {BudgetError} for one that asks for too much; any other error for what it refuses.
+ * @throws {BudgetError} if it exceeds its work limit; other errors for values that it refuses.
  */
 export function render({ root }: Program, variables: ReadonlyMap<string, Value>, input: number): Text {
   const budget = new Budget(input);
@@ -44,14 +44,14 @@ export function render({ root }: Program, variables: ReadonlyMap<string, Value>,
   }
 }
 
-/** `break` and `continue`, which keep what their round of the loop has written. */
+/** `break` and `continue`, with the text that their iteration has written. */
 class Leave extends Error {
   written = template("");
 }
 class Break extends Leave {}
 class Continue extends Leave {}
 
-/** Statements that write nothing themselves. */
+/** Statements that write nothing. */
 const silent = new Set(["Set", "Macro", "Comment"]);
 
 function makeInterpreter(scope: Environment, budget: Budget): Interpreter {
@@ -76,7 +76,7 @@ function makeInterpreter(scope: Environment, budget: Budget): Interpreter {
       }
     }
 
-    /** Called for each list of statements: the text that they write. */
+    /** Evaluates a list of statements to the text that they write. */
     evaluateBlock(statements: readonly Node[], scope: Environment): StringValue {
       let written = template("");
       for (const statement of statements) {
@@ -100,14 +100,14 @@ function makeInterpreter(scope: Environment, budget: Budget): Interpreter {
 
     evaluateMapping(node: Node, scope: Environment): MapValue {
       const members = new Map<string, Value>();
-      let ownKeys = true;
+      let keysFromTemplate = true;
       for (const [key, value] of node["value"] as Map<Node, Node>) {
         const name = this.evaluate(key, scope);
         if (!isText(name)) throw new Error(`keys are strings, got ${typeName(name)}`);
-        ownKeys &&= name.own === true;
+        keysFromTemplate &&= name.fromTemplate === true;
         members.set(name.value, this.evaluate(value, scope));
       }
-      return map(members, ownKeys);
+      return map(members, keysFromTemplate);
     }
 
     evaluateBinaryExpression(node: Node, scope: Environment): Value {
@@ -121,11 +121,11 @@ function makeInterpreter(scope: Environment, budget: Budget): Interpreter {
 
     override evaluateArguments(args: readonly Node[], scope: Environment): [Value[], Map<string, Value>] {
       const found = super.evaluateArguments(args, scope);
-      budget.step(found[0].length + found[1].size); // `*list` gives any number
+      budget.step(found[0].length + found[1].size); // `*list` can pass any number
       return found;
     }
 
-    /** A macro sees the variables where it is defined, not those where it is called; but for the block of a `call`. */
+    /** A macro sees the variables of its definition, not of its call; except for the block of a `call`. */
     evaluateMacro(node: Node, scope: Environment): Value {
       const base = Object.getPrototypeOf(Counting.prototype) as { evaluateMacro(node: Node, scope: Environment): Value };
       const result = base.evaluateMacro.call(this, node, scope);
@@ -205,15 +205,15 @@ function makeInterpreter(scope: Environment, budget: Budget): Interpreter {
     override applyFilter(operand: Value, filter: Node, scope: Environment): Value {
       const called = filter.type === "CallExpression";
       const name: string = (called ? filter["callee"] : filter)["value"];
-      const own = Object.hasOwn(filters, name) ? filters[name] : undefined;
-      if (own === undefined) {
+      const ours = Object.hasOwn(filters, name) ? filters[name] : undefined;
+      if (ours === undefined) {
         budget.step(sortingSteps(operand));
         const found = super.applyFilter(name === "sort" || name === "unique" ? list(items(operand, budget)) : operand, filter, scope);
         return name === "dictsort" && isList(found) ? list(found.value.map((pair) => (isList(pair) ? tuple(pair.value) : pair))) : found;
       }
       const [given, keywords] = called ? this.evaluateArguments(filter["args"], scope) : [[], new Map<string, Value>()];
       if (keywords.size > 0) given.push({ type: "KeywordArgumentsValue", value: keywords });
-      return own(operand, { budget, given, args: (...names) => new Arguments(name, given, names) });
+      return ours(operand, { budget, given, args: (...names) => new Arguments(name, given, names) });
     }
   }
   return new Counting(scope);
@@ -222,7 +222,7 @@ function makeInterpreter(scope: Environment, budget: Budget): Interpreter {
 function lookUp(scope: Environment, name: string): Value {
   for (let at: Environment | undefined = scope; at !== undefined; at = at.parent) {
     const found = at.variables.get(name);
-    // Each of the library's scopes has a `namespace`; the one that counts its work is in the outermost.
+    // Each of the library's scopes has a `namespace`; the one in the outermost scope counts its work.
     if (found !== undefined && (name !== "namespace" || at.parent === undefined)) return found;
   }
   return missing();
@@ -230,7 +230,7 @@ function lookUp(scope: Environment, name: string): Value {
 
 const nameOf = (node: Node): string => (node.type === "Identifier" ? String(node["value"]) : node.type === "MemberExpression" && !node["computed"] ? String(node["property"]["value"]) : "a value");
 
-/** Puts an item into the variables of a loop. */
+/** Assigns an item to the variables of a loop. */
 function bind(target: Node, item: Value, scope: Environment): void {
   if (target.type === "Identifier") return void scope.setVariable(target["value"], item);
   const names = target["value"] as readonly Node[];

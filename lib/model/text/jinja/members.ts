@@ -1,4 +1,4 @@
-/** Members of values as Jinja finds them: `object.key`, `object[key]` and `object[start:stop:step]`. */
+/** Looks up members of values as Jinja does: `object.key`, `object[key]` and `object[start:stop:step]`. */
 import type { Budget } from "./budget.ts";
 import { items } from "./filters.ts";
 import { equal, typeName } from "./operators.ts";
@@ -8,7 +8,7 @@ import { stringMethod } from "./string-methods.ts";
 import { call, integer, isInteger, isList, isMap, isText, itemsOf, keysOf, list, missing, none, text, textOf, tuple } from "./values.ts";
 import type { ListValue, MapValue, StringValue, Value } from "./values.ts";
 
-/** The methods of a mapping, which go before its keys where one is asked for with a dot. */
+/** The methods of a mapping, which take precedence over its keys after a dot. */
 function mappingMethod(object: MapValue, name: string, budget: Budget): ((given: Value[]) => Value) | undefined {
   const counted = (make: () => Value[]) => () => {
     budget.step(4 * object.value.size);

@@ -22,10 +22,10 @@ const names: Readonly<Record<string, string>> = {
 
 const comparisons = ["<", "<=", ">", ">="];
 
-/** A value's type in Python's words. */
+/** The Python name of a value's type. */
 export const typeName = (value: Value): string => names[value.type]!;
 
-/** `left operator right`, for every operator but `and` and `or`. */
+/** `left operator right`, for every operator except `and` and `or`. */
 export function operate(operator: string, left: Value, right: Value, budget: Budget): Value {
   switch (operator) {
     case "==":
@@ -79,8 +79,8 @@ export function numeric(value: Value): number | bigint | undefined {
 function repeated(sequence: StringValue | ListValue, times: number, budget: Budget): Value {
   if (isText(sequence)) {
     budget.make(sequence.value.length * times);
-    const { value, own } = textOf(sequence);
-    return text({ value: value.repeat(times), own: typeof own === "string" ? own.repeat(times) : own });
+    const { value, fromTemplate } = textOf(sequence);
+    return text({ value: value.repeat(times), fromTemplate: typeof fromTemplate === "string" ? fromTemplate.repeat(times) : fromTemplate });
   }
   const items = sequence.value;
   budget.items(items.length * times);
@@ -129,7 +129,7 @@ function integers(operator: string, a: bigint, b: bigint): bigint {
 
 const largestInteger = 2n ** 4096n;
 
-/** Integers have no limit in Python; here they end at 4096 bits. */
+/** Integers are unlimited in Python; here they are limited to 4096 bits. */
 function limited(value: bigint): bigint {
   if (value > largestInteger || value < -largestInteger) throw new Error("an integer that is too large");
   return value;

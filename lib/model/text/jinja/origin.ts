@@ -1,31 +1,30 @@
 /**
- * Strings that know where their characters come from: the template itself, or the messages that it writes. Only what the
- * template wrote can be a control token where messages are to be plain text. A string whose origin is not known counts as
- * one of the messages'.
+ * Strings that record the origin of their characters: the template itself, or the messages. When messages are plain text,
+ * only the template's characters can form a control token. A string of unknown origin counts as the messages'.
  */
 
-/** Of a whole string whether it is the template's own; of a mixed one, "1" for each UTF-16 unit that is, "0" for the others. */
-export type Own = boolean | string;
+/** Whether a string comes from the template; for a mixed string "1" or "0" for each UTF-16 unit. */
+export type FromTemplate = boolean | string;
 
 /** A string and its origin. */
 export interface Text {
   readonly value: string;
-  readonly own: Own;
+  readonly fromTemplate: FromTemplate;
 }
 
-export const template = (value: string): Text => ({ value, own: true });
+export const template = (value: string): Text => ({ value, fromTemplate: true });
 
 export function slice(text: Text, start: number, end = text.value.length): Text {
-  const { value, own } = text;
-  return { value: value.slice(start, end), own: typeof own === "string" ? own.slice(start, end) : own };
+  const { value, fromTemplate } = text;
+  return { value: value.slice(start, end), fromTemplate: typeof fromTemplate === "string" ? fromTemplate.slice(start, end) : fromTemplate };
 }
 
 export function concat(first: Text, second: Text): Text {
   if (first.value === "") return second;
   if (second.value === "") return first;
   const value = first.value + second.value;
-  if (typeof first.own === "boolean" && first.own === second.own) return { value, own: first.own };
-  return { value, own: units(first) + units(second) };
+  if (typeof first.fromTemplate === "boolean" && first.fromTemplate === second.fromTemplate) return { value, fromTemplate: first.fromTemplate };
+  return { value, fromTemplate: units(first) + units(second) };
 }
 
 export function join(texts: readonly Text[], separator: Text): Text {
@@ -33,36 +32,36 @@ export function join(texts: readonly Text[], separator: Text): Text {
   const all = separator.value === "" || texts.length < 2 ? texts : [...texts, separator];
   const [first] = all;
   if (first === undefined) return template("");
-  if (typeof first.own === "boolean" && all.every(({ own }) => own === first.own)) return { value, own: first.own };
-  return { value, own: texts.map(units).join(units(separator)) };
+  if (typeof first.fromTemplate === "boolean" && all.every(({ fromTemplate }) => fromTemplate === first.fromTemplate)) return { value, fromTemplate: first.fromTemplate };
+  return { value, fromTemplate: texts.map(units).join(units(separator)) };
 }
 
-/** The same characters in another form: a mixed string keeps its origin where its length stays, else it is the messages'. */
+/** The string in another form. A mixed string keeps its origin if its length is the same; otherwise it counts as the messages'. */
 export function changed(text: Text, value: string): Text {
-  return { value, own: typeof text.own === "string" && text.own.length !== value.length ? false : text.own };
+  return { value, fromTemplate: typeof text.fromTemplate === "string" && text.fromTemplate.length !== value.length ? false : text.fromTemplate };
 }
 
-function units({ value, own }: Text): string {
-  return typeof own === "string" ? own : (own ? "1" : "0").repeat(value.length);
+function units({ value, fromTemplate }: Text): string {
+  return typeof fromTemplate === "string" ? fromTemplate : (fromTemplate ? "1" : "0").repeat(value.length);
 }
 
-/** A part of a text: one whose token texts are tokens (`special`), or one that is plain text. */
+/** A piece of a text, in which the texts of added tokens become tokens (`special`) or stay text. */
 export interface TextPiece {
   /** Its characters. */
   readonly text: string;
-  /** Whether the text of a control token or of another added one is that token. */
+  /** Whether the text of a control token or of another added token becomes that token. */
   readonly special: boolean;
 }
 
-/** The runs of a string that are the template's own, and those that are not. */
-export function piecesOf({ value, own }: Text): TextPiece[] {
+/** Splits a string into runs that come from the template and runs that do not. */
+export function piecesOf({ value, fromTemplate }: Text): TextPiece[] {
   if (value === "") return [];
-  if (typeof own === "boolean") return [{ text: value, special: own }];
+  if (typeof fromTemplate === "boolean") return [{ text: value, special: fromTemplate }];
   const pieces: TextPiece[] = [];
   for (let start = 0; start < value.length; ) {
-    const next = own.indexOf(own[start] === "1" ? "0" : "1", start);
+    const next = fromTemplate.indexOf(fromTemplate[start] === "1" ? "0" : "1", start);
     const end = next < 0 ? value.length : next;
-    pieces.push({ text: value.slice(start, end), special: own[start] === "1" });
+    pieces.push({ text: value.slice(start, end), special: fromTemplate[start] === "1" });
     start = end;
   }
   return pieces;

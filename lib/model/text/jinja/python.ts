@@ -22,7 +22,7 @@ function numberText({ type, value }: NumberValue): string {
   return type === "FloatValue" ? floatText(Number(value)) : String(value);
 }
 
-/** `str(value)`, where what is undefined is empty. */
+/** `str(value)`; an undefined value is empty. */
 export function str(value: Value, budget: Budget): Text {
   if (isText(value)) return textOf(value);
   return value.type === "UndefinedValue" ? template("") : repr(value, budget);
@@ -33,8 +33,8 @@ function repr(value: Value, budget: Budget): Text {
   budget.step();
   switch (value.type) {
     case "StringValue":
-      budget.make(16 * value.value.length); // an escape is longer than what it stands for, and takes longer to make
-      return { value: quoted(value.value), own: value.own === true };
+      budget.make(16 * value.value.length); // escapes are longer than their characters, and slower to make
+      return { value: quoted(value.value), fromTemplate: value.fromTemplate === true };
     case "IntegerValue":
     case "FloatValue":
       return template(numberText(value));
@@ -69,7 +69,7 @@ function enclosed(before: string, text: Text, after: string, budget: Budget): Te
 
 const named: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
-/** In single quotes, or in double ones where it has single quotes alone; what can't be printed is escaped. */
+/** In single quotes, or in double quotes if the text has only single ones; unprintable characters are escaped. */
 function quoted(text: string): string {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
   const inner = text.replace(/[\\'"]|(?! )[\p{C}\p{Z}]/gu, (character) => {
@@ -99,7 +99,7 @@ export function json(value: Value, style: JsonStyle, budget: Budget): Text {
   const [item, key] = style.separators ?? [indent === undefined ? ", " : ",", ": "];
   const name = (text: Text): Text => {
     budget.make(2 * text.value.length + 2);
-    return { value: jsonText(text.value, style.ascii), own: text.own === true };
+    return { value: jsonText(text.value, style.ascii), fromTemplate: text.fromTemplate === true };
   };
   const block = (open: string, members: readonly Text[], close: string, depth: number): Text => {
     if (members.length === 0) return template(open + close);
@@ -142,7 +142,7 @@ function jsonText(text: string, ascii: boolean): string {
   return ascii ? written.replace(/[\x7f-\uffff]/g, (unit) => escaped(unit.charCodeAt(0)).replace("\\x", "\\u00")) : written;
 }
 
-/** By code points, as Python compares strings. */
+/** Compares by code points, as Python does. */
 export function comparePoints(a: string, b: string): number {
   for (let i = 0; ; ) {
     const [x, y] = [a.codePointAt(i), b.codePointAt(i)];

@@ -1,4 +1,4 @@
-/** The methods of Python's `str` that templates use. Each keeps track of where its characters come from. */
+/** The methods of Python's `str` that templates use. Each tracks the origin of its characters. */
 import type { Budget } from "./budget.ts";
 import { changed, concat, join, slice, template } from "./origin.ts";
 import type { Text } from "./origin.ts";
@@ -11,14 +11,14 @@ const blanks = "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u200
 const isBlank = new Set(blanks);
 const lineEnd = /\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]/g;
 
-/** Code points, which Python counts. */
+/** The length in code points, as in Python. */
 export function pointsIn(value: string): number {
   let count = 0;
   for (const _ of value) count++;
   return count;
 }
 
-/** Without characters of a set at its ends; without blanks where none is given. */
+/** Removes a set of characters from the ends; blanks by default. */
 export function strip(subject: Text, characters: string | undefined, sides: "both" | "left" | "right" = "both"): Text {
   const from = characters === undefined ? isBlank : new Set(characters);
   const { value } = subject;
@@ -38,7 +38,7 @@ export function strip(subject: Text, characters: string | undefined, sides: "bot
   return slice(subject, start, end);
 }
 
-/** Where another string begins in it, from the left. */
+/** The positions of another string in it, from the left. */
 function* occurrences(subject: Text, what: string, most: number): Generator<number> {
   let found = 0;
   for (let at = 0; found < most; found++) {
@@ -73,7 +73,7 @@ function split(subject: Text, separator: string | undefined, most: number, budge
   return [...parts, slice(subject, start)];
 }
 
-/** `str.rsplit(separator, most)` of a separator that is given. */
+/** `str.rsplit(separator, most)` with a separator. */
 function splitRight(subject: Text, separator: string, most: number, budget: Budget): Text[] {
   const parts: Text[] = [];
   let end = subject.value.length;
@@ -111,10 +111,10 @@ export function replace(subject: Text, what: string, by: Text, most: number, bud
   return join(parts, by);
 }
 
-/** `str.title`: a capital after what is no letter. */
+/** `str.title`: a capital after each character that is not a letter. */
 const titled = (value: string): string => value.replace(/(\p{L})([\p{L}\p{M}]*)/gu, (_, first: string, rest: string) => capital(first) + rest.toLowerCase());
 
-/** A letter that becomes two, such as ß, has one capital. */
+/** A letter whose upper case has two letters, such as ß, gets only the first as a capital. */
 function capital(letter: string): string {
   const [first = "", ...rest] = letter.toUpperCase();
   return first + rest.join("").toLowerCase();
@@ -125,7 +125,7 @@ export function capitalized(value: string): string {
   return capital(first) + value.slice(first.length).toLowerCase();
 }
 
-/** The lines of a text, each with its end where these are kept. */
+/** The lines of a text, with their line ends if `ends` is true. */
 export function lines(subject: Text, ends: boolean): Text[] {
   const found: Text[] = [];
   let start = 0;
@@ -138,7 +138,7 @@ export function lines(subject: Text, ends: boolean): Text[] {
 }
 
 const texts = (parts: readonly Text[]): Value => list(parts.map(text));
-/** `str.startswith(prefix, …)`: a string, or a tuple of some. */
+/** The argument of `str.startswith(prefix, …)`: a string or a tuple of strings. */
 const affixes = (value: Value | undefined, budget: Budget): string[] => {
   const all = value === undefined ? [] : isList(value) ? value.value : [value];
   if (value === undefined || !all.every(isText)) throw new Error("startswith and endswith take a string or a tuple of strings");
@@ -153,7 +153,7 @@ type Method = (subject: Text, args: Arguments, budget: Budget) => Value;
 const inForm =
   (form: (value: string) => string): Method =>
   (subject, _, budget) => {
-    budget.make(8 * subject.value.length); // some go from letter to letter
+    budget.make(8 * subject.value.length); // some forms work letter by letter
     return text(changed(subject, form(subject.value)));
   };
 
@@ -230,7 +230,7 @@ const stringMethods: Readonly<Record<string, Method>> = {
   join: (subject, args, budget) => {
     const items = args.value("iterable");
     if (items !== undefined && isText(items)) budget.step(4 * items.value.length);
-    const all = items === undefined ? undefined : isList(items) ? items.value : isText(items) ? [...items.value].map((value) => text({ value, own: items.own === true })) : undefined;
+    const all = items === undefined ? undefined : isList(items) ? items.value : isText(items) ? [...items.value].map((value) => text({ value, fromTemplate: items.fromTemplate === true })) : undefined;
     if (all === undefined || !all.every(isText)) throw new Error("join takes a list of strings");
     budget.make(all.reduce((sum, { value }) => sum + value.length + subject.value.length, 0));
     return text(join(all.map(textOf), subject));
@@ -265,7 +265,7 @@ const signatures: Readonly<Record<string, readonly string[]>> = {
   rindex: ["sub"], count: ["sub"], ljust: ["width", "fillchar"], rjust: ["width", "fillchar"],
 };
 
-/** Calls a method of a string, or undefined where it has none of that name. */
+/** A method of a string, bound to it; undefined if there is none of that name. */
 export function stringMethod(name: string, subject: Text, budget: Budget): ((args: Value[]) => Value) | undefined {
   const method = Object.hasOwn(stringMethods, name) ? stringMethods[name] : undefined;
   if (method === undefined) return undefined;

@@ -20,7 +20,7 @@ const divisible =
   (rest: number): Test =>
   (value) => {
     const number = numeric(value);
-    if (number === undefined || !Number.isInteger(Number(number))) throw new Error("odd and even are asked of integers");
+    if (number === undefined || !Number.isInteger(Number(number))) throw new Error("odd and even take an integer");
     return Math.abs(Number(BigInt(number) % 2n)) === rest;
   };
 

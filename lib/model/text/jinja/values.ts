@@ -1,18 +1,18 @@
 /**
- * The values of `@huggingface/jinja`'s interpreter. Its classes are not exported; they are found by having an environment
- * make one of each.
+ * The values of `@huggingface/jinja`'s interpreter. Its classes are not exported, so they are taken from values that an
+ * environment makes.
  */
-import type { Own, Text } from "./origin.ts";
+import type { FromTemplate, Text } from "./origin.ts";
 
 export interface StringValue {
   readonly type: "StringValue";
   readonly value: string;
-  /** Whose characters these are; absent of one that the library made. */
-  own?: Own;
+  /** The origin of its characters; absent if the library made the string. */
+  fromTemplate?: FromTemplate;
 }
 export interface NumberValue {
   readonly type: "IntegerValue" | "FloatValue";
-  /** A bigint stands for an integer that a number can't hold exactly. */
+  /** A bigint is an integer that a number can't hold exactly. */
   readonly value: number | bigint;
 }
 export interface BooleanValue {
@@ -26,8 +26,8 @@ export interface ListValue {
 export interface MapValue {
   readonly type: "ObjectValue" | "NamespaceValue" | "KeywordArgumentsValue";
   readonly value: Map<string, Value>;
-  /** Whether the keys are the template's own. */
-  ownKeys?: boolean;
+  /** Whether the keys come from the template. */
+  keysFromTemplate?: boolean;
 }
 export interface FunctionValue {
   readonly type: "FunctionValue";
@@ -47,13 +47,13 @@ export interface Environment {
   setVariable(name: string, value: Value): Value;
 }
 
-/** A node of a parsed template; which members it has depends on its type. */
+/** A node of a parsed template; its members depend on its type. */
 export interface Node {
   readonly type: string;
   readonly [member: string]: any;
 }
 
-/** The library's interpreter, as far as it is used: these methods are called by the others, which are used as they are. */
+/** The used part of the library's interpreter: its other methods call these. */
 export interface Interpreter {
   readonly global: Environment;
   evaluate(node: Node | undefined, scope: Environment): Value;
@@ -68,7 +68,7 @@ interface Library {
   parse(tokens: unknown): Node;
 }
 
-/** Loaded when the first template is used. */
+/** Loaded with the first template. */
 export const library = () => require("@huggingface/jinja") as Library;
 
 type Maker<Of extends Value> = new (value: Of["value"]) => Of;
@@ -95,9 +95,9 @@ function makers() {
 let found: ReturnType<typeof makers> | undefined;
 const classes = () => (found ??= makers());
 
-export function text({ value, own }: Text): StringValue {
+export function text({ value, fromTemplate }: Text): StringValue {
   const made = new (classes().string)(value);
-  made.own = own;
+  made.fromTemplate = fromTemplate;
   return made;
 }
 export const integer = (value: number | bigint): NumberValue =>
@@ -109,20 +109,20 @@ export const tuple = (value: readonly Value[]): ListValue => new (classes().tupl
 export const none = (): NoValue => new (classes().none)(null);
 export const missing = (): NoValue => new (classes().missing)(undefined);
 export const call = (run: (args: Value[], scope: Environment) => Value): FunctionValue => new (classes().call)(run);
-export function map(value: Map<string, Value>, ownKeys: boolean): MapValue {
+export function map(value: Map<string, Value>, keysFromTemplate: boolean): MapValue {
   const made = new (classes().map)(value);
-  made.ownKeys = ownKeys;
+  made.keysFromTemplate = keysFromTemplate;
   return made;
 }
 
-export const textOf = (value: StringValue): Text => ({ value: value.value, own: value.own ?? false });
+export const textOf = (value: StringValue): Text => ({ value: value.value, fromTemplate: value.fromTemplate ?? false });
 export const isText = (value: Value): value is StringValue => value.type === "StringValue";
 export const isList = (value: Value): value is ListValue => value.type === "ArrayValue" || value.type === "TupleValue";
 export const isMap = (value: Value): value is MapValue => value.type === "ObjectValue" || value.type === "NamespaceValue";
 export const isNumber = (value: Value): value is NumberValue => value.type === "IntegerValue" || value.type === "FloatValue";
 export const isInteger = (value: Value): value is NumberValue => value.type === "IntegerValue";
 
-/** Python's truth of a value. */
+/** Whether a value is true in Python. */
 export function truth(value: Value): boolean {
   if (isList(value)) return value.value.length > 0;
   if (value.type === "ObjectValue" || value.type === "KeywordArgumentsValue") return value.value.size > 0;
@@ -130,31 +130,31 @@ export function truth(value: Value): boolean {
 }
 
 /** The keys of a mapping as strings. */
-export const keysOf = (value: MapValue): StringValue[] => [...value.value.keys()].map((key) => text({ value: key, own: value.ownKeys ?? false }));
+export const keysOf = (value: MapValue): StringValue[] => [...value.value.keys()].map((key) => text({ value: key, fromTemplate: value.keysFromTemplate ?? false }));
 
 /** The items of a mapping as pairs. */
 export const itemsOf = (value: MapValue): ListValue[] => keysOf(value).map((key) => tuple([key, value.value.get(key.value)!]));
 
 /**
- * A value of JSON as one of the interpreter.
+ * Converts a JSON value to a value of the interpreter.
  *
- * @param own whether its strings are the template's own.
+ * @param fromTemplate whether its strings count as the template's.
  */
-export function valueOf(json: unknown, own: boolean): Value {
+export function valueOf(json: unknown, fromTemplate: boolean): Value {
   if (json === null) return none();
   switch (typeof json) {
     case "string":
-      return text({ value: json, own });
+      return text({ value: json, fromTemplate });
     case "number":
-      // From 10²¹ on JSON writes an exponent, which is a float elsewhere.
+      // From 10²¹ on JavaScript writes an exponent in JSON, which Python reads as a float.
       return Number.isInteger(json) && Math.abs(json) < 1e21 ? integer(json) : float(json);
     case "bigint":
       return integer(json);
     case "boolean":
       return boolean(json);
     case "object":
-      if (Array.isArray(json)) return list(json.map((item) => valueOf(item, own)));
-      return map(new Map(Object.entries(json).map(([key, item]) => [key, valueOf(item, own)])), own);
+      if (Array.isArray(json)) return list(json.map((item) => valueOf(item, fromTemplate)));
+      return map(new Map(Object.entries(json).map(([key, item]) => [key, valueOf(item, fromTemplate)])), fromTemplate);
     default:
       return missing();
   }

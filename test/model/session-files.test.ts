@@ -246,7 +246,7 @@ describe("files that are refused", () => {
       using file = openSafetensors(path);
       const tensors = new Map<string, TensorToWrite>(file.names.map((name) => [name, { dtype: file.info(name).dtype, shape: file.info(name).shape, data: file.read(name) }]));
       for (const [version, words] of [
-        ["1", /expected a session of version 2 of the format, got one of version 1, written by an earlier gated-delta without .* save it again/],
+        ["1", /expected a session of version 2 of the format, got one of version 1, which an earlier gated-delta wrote without .* save it again/],
         ["3", /got one of version 3, written by a later gated-delta/],
         ["two", /got version "two"/],
       ] as const) {

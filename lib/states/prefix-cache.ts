@@ -6,6 +6,7 @@ import { asArray } from "../arguments/reading.ts";
 import { givesSlot, isHandle } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
 import { StatePool } from "./state-pool.ts";
+import { prefixCacheOptions } from "./state-schemas.ts";
 
 /** Token ids, 0..2^32 − 1. */
 export type Tokens = Uint32Array | Int32Array | readonly number[];
@@ -23,8 +24,6 @@ export interface PrefixHit {
   /** Number of tokens that it covers. */
   readonly length: number;
 }
-
-const schemas = () => require("./state-schemas.ts") as typeof import("./state-schemas.ts");
 
 /**
  * States by the tokens that led to them, so that the next turn of a conversation continues from the prefix that it shares
@@ -54,7 +53,7 @@ export class PrefixCache implements Disposable {
     const op = "PrefixCache";
     if (!(pool instanceof StatePool)) throw invalid(op, "pool", "a StatePool", pool);
     this.pool = pool;
-    this.budget = checkOptions(schemas().prefixCacheOptions, op, options).bytes;
+    this.budget = checkOptions(prefixCacheOptions, op, options).bytes;
     this.#store = new PrefixStore({
       budget: this.budget,
       bytes: (length) => pool.slotBytes + Uint32Array.BYTES_PER_ELEMENT * length,

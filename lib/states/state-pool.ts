@@ -33,8 +33,7 @@ import { holderOf, isHandle, makeHandle } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
 import { makePlaceholder } from "./step-placeholder.ts";
 import type { StepPlaceholder } from "./step-placeholder.ts";
-
-const schemas = () => require("./state-schemas.ts") as typeof import("./state-schemas.ts");
+import { draftOptions, saveOptions, poolLoadOptions, exportOptions } from "./state-schemas.ts";
 
 /** Opens a draft of one state with records in rows of a DraftMemory. It takes no slot before its commit. */
 export let openDraft: (pool: StatePool, handle: StateHandle, count: number, rows: DraftRows) => Draft;
@@ -237,7 +236,7 @@ export class StatePool implements Disposable {
   draft(handles: readonly StateHandle[], counts: readonly number[], options: DraftOptions = {}): Draft {
     const op = "pool.draft";
     this.#alive(op);
-    const { records } = checkOptions(schemas().draftOptions, op, options);
+    const { records } = checkOptions(draftOptions, op, options);
     const { members, holders } = this.#members(op, handles);
     const numbers = asArray(op, "counts", "an array of numbers of tokens", counts, this.capacity);
     const tokens = numbers.map((n, i) => asInteger(op, `counts[${i}]`, n, 0, largestIndex));
@@ -263,7 +262,7 @@ export class StatePool implements Disposable {
    */
   save(handles: readonly StateHandle[], path: string, options: SaveOptions = {}): void {
     const op = "pool.save";
-    const checked = checkOptions(schemas().saveOptions, op, options);
+    const checked = checkOptions(saveOptions, op, options);
     this.#slotsToRead(op, handles); // errors of the handles come before failures of pending work
     this.device.wait();
     const slots = this.#slotsToRead(op, handles);
@@ -280,7 +279,7 @@ export class StatePool implements Disposable {
   load(path: string, options: LoadOptions = {}): StateHandle[] {
     const op = "pool.load";
     this.#alive(op);
-    const { convert } = checkOptions(schemas().poolLoadOptions, op, options);
+    const { convert } = checkOptions(poolLoadOptions, op, options);
     using file = new StateFile(path, this.shape, convert);
     this.device.wait(); // pending work may still write a freed slot
     const holders: Holder[] = [];
@@ -308,7 +307,7 @@ export class StatePool implements Disposable {
    */
   export(handles: readonly StateHandle[], path: string, options: ExportOptions): void {
     const op = "pool.export";
-    const checked = checkOptions(schemas().exportOptions, op, options);
+    const checked = checkOptions(exportOptions, op, options);
     checkExport(op, this.shape, checked);
     this.#slotsToRead(op, handles); // errors of the handles come before failures of pending work
     this.device.wait();

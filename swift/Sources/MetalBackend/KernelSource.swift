@@ -94,6 +94,29 @@ enum {
   GDM_WEIGHT_PLUS_ONE = 2
 };
 enum {
+  GDM_FORMAT_F32 = 1,
+  GDM_FORMAT_F16 = 2,
+  GDM_FORMAT_BF16 = 3,
+  GDM_FORMAT_AFFINE2_G32 = 4,
+  GDM_FORMAT_AFFINE2_G64 = 5,
+  GDM_FORMAT_AFFINE2_G128 = 6,
+  GDM_FORMAT_AFFINE3_G32 = 7,
+  GDM_FORMAT_AFFINE3_G64 = 8,
+  GDM_FORMAT_AFFINE3_G128 = 9,
+  GDM_FORMAT_AFFINE4_G32 = 10,
+  GDM_FORMAT_AFFINE4_G64 = 11,
+  GDM_FORMAT_AFFINE4_G128 = 12,
+  GDM_FORMAT_AFFINE5_G32 = 13,
+  GDM_FORMAT_AFFINE5_G64 = 14,
+  GDM_FORMAT_AFFINE5_G128 = 15,
+  GDM_FORMAT_AFFINE6_G32 = 16,
+  GDM_FORMAT_AFFINE6_G64 = 17,
+  GDM_FORMAT_AFFINE6_G128 = 18,
+  GDM_FORMAT_AFFINE8_G32 = 19,
+  GDM_FORMAT_AFFINE8_G64 = 20,
+  GDM_FORMAT_AFFINE8_G128 = 21
+};
+enum {
   GDM_NORM_THEN_GATE = 1,
   GDM_GATE_THEN_NORM = 2
 };
@@ -337,6 +360,23 @@ GDM_ASSERT_SIZE(GDMSlots, 4);
 #endif
 
 #line 7 "shaders/options.h"
+#line 1 "shaders/weight_formats.h"
+/* Generated from gated_delta.h by swift/scripts/layout.mjs: change that header and run it again. */
+#ifndef GATED_DELTA_SHADERS_WEIGHT_FORMATS_H
+#define GATED_DELTA_SHADERS_WEIGHT_FORMATS_H
+
+/* INSTANTIATE(function, name, type) for everything that unpacks blocks. */
+#define GDM_EACH_UNPACKING(INSTANTIATE, function) \
+  INSTANTIATE(function, "affine2", Affine<2>) \
+  INSTANTIATE(function, "affine3", Affine<3>) \
+  INSTANTIATE(function, "affine4", Affine<4>) \
+  INSTANTIATE(function, "affine5", Affine<5>) \
+  INSTANTIATE(function, "affine6", Affine<6>) \
+  INSTANTIATE(function, "affine8", Affine<8>)
+
+#endif
+
+#line 8 "shaders/options.h"
 
 #include <metal_stdlib>
 // Here and not only in numerics.h: the unsigned types' short names are of this namespace.
@@ -345,8 +385,8 @@ using namespace metal;
 // Loops over arrays that live in registers: unrolled, since an array with a running index is kept in memory instead.
 #define GDM_UNROLL _Pragma("unroll")
 
-// An instantiation by the name that the host asks for; and those of every activation dtype T, state or weight dtype S
-// and key class. Groups of a key class: rows.h.
+// An instantiation by the name that the host asks for; and those of every activation dtype T, state or weight dtype S,
+// way to store a matrix W and key class. Groups of a key class: rows.h.
 #define GDM_KERNEL(name, function, ...) \
   template [[host_name(name)]] kernel decltype(function<__VA_ARGS__>) function<__VA_ARGS__>;
 #define GDM_INSTANTIATE_T(function)             \
@@ -371,11 +411,13 @@ using namespace metal;
   GDM_KERNEL(#function "_bf16_f32", function, bfloat, float)   \
   GDM_KERNEL(#function "_bf16_f16", function, bfloat, half)    \
   GDM_KERNEL(#function "_bf16_bf16", function, bfloat, bfloat)
-#define GDM_INSTANTIATE_TW(function)                \
-  GDM_INSTANTIATE_TS(function)                      \
-  GDM_KERNEL(#function "_f32_q", function, float, Packed) \
-  GDM_KERNEL(#function "_f16_q", function, half, Packed)  \
-  GDM_KERNEL(#function "_bf16_q", function, bfloat, Packed)
+#define GDM_INSTANTIATE_PACKED(function, name, ...)              \
+  GDM_KERNEL(#function "_f32_" name, function, float, __VA_ARGS__) \
+  GDM_KERNEL(#function "_f16_" name, function, half, __VA_ARGS__)  \
+  GDM_KERNEL(#function "_bf16_" name, function, bfloat, __VA_ARGS__)
+#define GDM_INSTANTIATE_TW(function) \
+  GDM_INSTANTIATE_TS(function)       \
+  GDM_EACH_UNPACKING(GDM_INSTANTIATE_PACKED, function)
 #define GDM_INSTANTIATE_TSK(function)                                 \
   GDM_INSTANTIATE_K(#function "_f32_f32", function, float, float)     \
   GDM_INSTANTIATE_K(#function "_f32_f16", function, float, half)      \
@@ -429,8 +471,7 @@ constant bool ALIGNED_ROWS [[function_constant(28)]];
 constant uint TILE_ROWS [[function_constant(29)]];
 
 // Packed weights.
-constant uint MATRIX_BITS [[function_constant(15)]];    // of a number: 2, 3, 4, 5, 6 or 8
-constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of the elements that share a scale: 5, 6 or 7
+constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of a block's elements
 constant uint MATRIX_DTYPE [[function_constant(31)]];   // of scales and biases
 
 constant bool OUT_AT_ONCE [[function_constant(33)]];    // prefill: outputs do not go through threadgroup memory
@@ -2352,24 +2393,38 @@ GDM_INSTANTIATE_T(gd_conv_shift)
 // Elements that need no conversion are moved as the bits that they are.
 //
 // Grid: (ceil(columns / (8 GDM_EMBEDDING_THREADS)), rows) threadgroups of GDM_EMBEDDING_THREADS: a thread takes eight
-// elements. Function constants: ALIGNED_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+// elements. Function constants: ALIGNED_ROWS, MATRIX_GROUP, MATRIX_DTYPE.
 #line 1 "shaders/matrix.h"
-// A matrix [rows, columns] as projection and embedding read it: of floats, or in MLX's affine form.
+// A matrix [rows, columns] as projection and embedding read it: of floats, or packed in blocks.
 //
-// Of floats W: contiguous, rows of `columns` elements. Packed, B = MATRIX_BITS = 2, 3, 4, 5, 6 or 8: a row is
-// columns B / 8 bytes, a little-endian stream of B-bit numbers q; scales and biases [rows, columns >> MATRIX_GROUP] of
-// MATRIX_DTYPE; element = fma(q, scale, bias) in float32. Eight neighbouring elements are B bytes, and in one group.
+// A template parameter W says how it is stored. Of floats W: contiguous, rows of `columns` elements. Packed: a type of its
+// own for each family of formats and number of bits (affine.h), which gives
+//   MatrixRow<W>   a place in a row; matrix_place and matrix_move
+//   Raw<W>         what memory holds of eight neighbouring elements: matrix_fetch; matrix_widen makes elements of it
+//   Words<W>       the same of 32: words_fetch and words_widen, for packed_row.h
+// Reading is in two steps, so that many reads are asked for before the first is used. Which W there are says
+// weight_formats.h.
 //
-// Reading is in two steps, so that many reads are asked for before the first is used: Raw is what memory holds.
 // Function constants: ALIGNED_ROWS (of floats: columns are a multiple of 8 and rows begin at multiples of 16 bytes),
-// MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE (these three of packed ones only).
+// MATRIX_GROUP, MATRIX_DTYPE (these two of packed ones only).
 #ifndef GATED_DELTA_SHADERS_MATRIX_H
 #define GATED_DELTA_SHADERS_MATRIX_H
 
 
 
-// For a template parameter W: not floats.
-struct Packed {};
+// Whether W packs its elements.
+template <typename W> struct IsPacked {
+  enum : uint { value = 1 };
+};
+template <> struct IsPacked<float> {
+  enum : uint { value = 0 };
+};
+template <> struct IsPacked<half> {
+  enum : uint { value = 0 };
+};
+template <> struct IsPacked<bfloat> {
+  enum : uint { value = 0 };
+};
 
 // Elements at .. at + 7; those from `columns` on are zeros.
 struct Eight {
@@ -2377,30 +2432,15 @@ struct Eight {
   float4 upper;
 };
 
-// Scale or bias `group` after one, in the 16-bit units of read_any.
-METAL_FUNC device const ushort* matrix_scale(device const ushort* p, ulong group) {
-  return p + group * (MATRIX_DTYPE == GDM_F32 ? 2 : 1);
-}
-
 // Of floats.
 template <typename W> struct Raw {
   typename Vec4<W>::type lower;
   typename Vec4<W>::type upper;
 };
-template <> struct Raw<Packed> {
-  uint2 words;
-  float scale;
-  float bias;
-};
 
 // A place in a row, a multiple of 8.
 template <typename W> struct MatrixRow {
   device const W* row;
-};
-template <> struct MatrixRow<Packed> {
-  device const uchar* row;
-  device const ushort* scales;
-  device const ushort* biases;
 };
 
 template <typename W>
@@ -2408,21 +2448,9 @@ METAL_FUNC void matrix_place(thread MatrixRow<W>& place, device const ushort* we
                              device const ushort* biases, uint row, uint at, uint columns) {
   place.row = (device const W*)weight + (ulong(row) * columns + at);
 }
-METAL_FUNC void matrix_place(thread MatrixRow<Packed>& place, device const ushort* weight, device const ushort* scales,
-                             device const ushort* biases, uint row, uint at, uint columns) {
-  place.row = (device const uchar*)weight + (ulong(row) * (columns / 8) + at / 8) * MATRIX_BITS;
-  ulong group = ulong(row) * (columns >> MATRIX_GROUP) + (at >> MATRIX_GROUP);
-  place.scales = matrix_scale(scales, group);
-  place.biases = matrix_scale(biases, group);
-}
 
 // On by a multiple of 256.
 template <typename W> METAL_FUNC void matrix_move(thread MatrixRow<W>& place, uint by) { place.row += by; }
-METAL_FUNC void matrix_move(thread MatrixRow<Packed>& place, uint by) {
-  place.row += by / 8 * MATRIX_BITS;
-  place.scales = matrix_scale(place.scales, by >> MATRIX_GROUP);
-  place.biases = matrix_scale(place.biases, by >> MATRIX_GROUP);
-}
 
 // The eight elements `ahead` of a place, a multiple of 256; their column is `at`, below `columns`.
 template <typename W>
@@ -2440,24 +2468,74 @@ METAL_FUNC void matrix_fetch(thread Raw<W>& raw, thread const MatrixRow<W>& from
     if (at + 4 + j < columns) raw.upper[j] = from.row[ahead + 4 + j];
   }
 }
-METAL_FUNC void matrix_fetch(thread Raw<Packed>& raw, thread const MatrixRow<Packed>& from, uint ahead, uint at,
+template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<W>& raw, uint unit) {
+  v.lower = Vec4<W>::widen(raw.lower);
+  v.upper = Vec4<W>::widen(raw.upper);
+}
+
+// 32 neighbouring elements of a packed W.
+template <typename W> struct Words;
+
+#line 1 "shaders/affine.h"
+// MLX's affine forms of B = 2, 3, 4, 5, 6 or 8 bits: a row is columns B / 8 bytes, a little-endian stream of B-bit numbers q;
+// scales and biases [rows, columns >> MATRIX_GROUP] of MATRIX_DTYPE; element = fma(q, scale, bias) in float32. Eight
+// neighbouring elements are B bytes, 32 are B words, and both are in one group.
+#ifndef GATED_DELTA_SHADERS_AFFINE_H
+#define GATED_DELTA_SHADERS_AFFINE_H
+
+// The rest is read by what includes this, matrix.h, which has the same of floats.
+template <uint B> struct Affine {};
+
+// Scale or bias `group` after one, in the 16-bit units of read_any.
+METAL_FUNC device const ushort* matrix_scale(device const ushort* p, ulong group) {
+  return p + group * (MATRIX_DTYPE == GDM_F32 ? 2 : 1);
+}
+
+template <uint B> struct Raw<Affine<B>> {
+  uint2 words;
+  float scale;
+  float bias;
+};
+template <uint B> struct MatrixRow<Affine<B>> {
+  device const uchar* row;
+  device const ushort* scales;
+  device const ushort* biases;
+};
+
+template <uint B>
+METAL_FUNC void matrix_place(thread MatrixRow<Affine<B>>& place, device const ushort* weight, device const ushort* scales,
+                             device const ushort* biases, uint row, uint at, uint columns) {
+  place.row = (device const uchar*)weight + (ulong(row) * (columns / 8) + at / 8) * B;
+  ulong group = ulong(row) * (columns >> MATRIX_GROUP) + (at >> MATRIX_GROUP);
+  place.scales = matrix_scale(scales, group);
+  place.biases = matrix_scale(biases, group);
+}
+
+template <uint B> METAL_FUNC void matrix_move(thread MatrixRow<Affine<B>>& place, uint by) {
+  place.row += by / 8 * B;
+  place.scales = matrix_scale(place.scales, by >> MATRIX_GROUP);
+  place.biases = matrix_scale(place.biases, by >> MATRIX_GROUP);
+}
+
+template <uint B>
+METAL_FUNC void matrix_fetch(thread Raw<Affine<B>>& raw, thread const MatrixRow<Affine<B>>& from, uint ahead, uint at,
                              uint columns) {
-  device const uchar* p = from.row + ahead / 8 * MATRIX_BITS;
+  device const uchar* p = from.row + ahead / 8 * B;
   raw.words = uint2(0u);
-  if (MATRIX_BITS == 4) {
+  if (B == 4) {
     raw.words.x = *(device const uint*)p;
-  } else if (MATRIX_BITS == 8) {
+  } else if (B == 8) {
     raw.words.x = ((device const uint*)p)[0];
     raw.words.y = ((device const uint*)p)[1];
-  } else if (MATRIX_BITS == 2) {
+  } else if (B == 2) {
     raw.words.x = uint(*(device const ushort*)p);
-  } else if (MATRIX_BITS == 6) {
+  } else if (B == 6) {
     device const ushort* h = (device const ushort*)p;
     raw.words.x = uint(h[0]) | uint(h[1]) << 16;
     raw.words.y = uint(h[2]);
   } else {
     raw.words.x = uint(p[0]) | uint(p[1]) << 8 | uint(p[2]) << 16;
-    if (MATRIX_BITS == 5) {
+    if (B == 5) {
       raw.words.x |= uint(p[3]) << 24;
       raw.words.y = uint(p[4]);
     }
@@ -2470,12 +2548,12 @@ METAL_FUNC void matrix_fetch(thread Raw<Packed>& raw, thread const MatrixRow<Pac
 // Bits that stand below position 23 become the mantissa of a float whose unit is their lowest position: an AND-OR and an
 // exact subtraction, not a shift and a conversion. Those that end above it are moved down by 16 first. `unit` is
 // GDM_PROJECT_UNIT: where it is an argument of the dispatch it stays in a register, and AND and OR are one operation.
-METAL_FUNC float packed_number(uint word, uint next, uint position, uint unit) {
-  uint mask = (1u << MATRIX_BITS) - 1;
-  if (position + MATRIX_BITS > 32) {
+template <uint B> METAL_FUNC float packed_number(uint word, uint next, uint position, uint unit) {
+  uint mask = (1u << B) - 1;
+  if (position + B > 32) {
     word = word >> position | next << (32 - position);
     position = 0;
-  } else if (position + MATRIX_BITS > 23) {
+  } else if (position + B > 23) {
     word >>= 16;
     position -= 16;
   }
@@ -2483,19 +2561,59 @@ METAL_FUNC float packed_number(uint word, uint next, uint position, uint unit) {
   return as_type<float>((word & (mask << position)) | own) - as_type<float>(own);
 }
 
-template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<W>& raw, uint unit) {
-  v.lower = Vec4<W>::widen(raw.lower);
-  v.upper = Vec4<W>::widen(raw.upper);
-}
-METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Packed>& raw, uint unit) {
+template <uint B> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Affine<B>>& raw, uint unit) {
   float4 q[2];
   GDM_UNROLL for (uint j = 0; j < 8; ++j) {
-    uint bit = MATRIX_BITS * j;
-    q[j / 4][j % 4] = packed_number(bit < 32 ? raw.words.x : raw.words.y, raw.words.y, bit % 32, unit);
+    uint bit = B * j;
+    q[j / 4][j % 4] = packed_number<B>(bit < 32 ? raw.words.x : raw.words.y, raw.words.y, bit % 32, unit);
   }
   v.lower = fma(q[0], float4(raw.scale), float4(raw.bias));
   v.upper = fma(q[1], float4(raw.scale), float4(raw.bias));
 }
+
+template <uint B> struct Words<Affine<B>> {
+  uint word[B];
+  float scale;
+  float bias;
+};
+
+template <uint B>
+METAL_FUNC void words_fetch(thread Words<Affine<B>>& words, thread const MatrixRow<Affine<B>>& from, uint ahead) {
+  device const uint* p = (device const uint*)(from.row + ahead / 8 * B);
+  if (ALIGNED_ROWS && B % 4 == 0) {
+    GDM_UNROLL for (uint i = 0; i < B / 4; ++i) {
+      uint4 v = ((device const uint4*)p)[i];
+      GDM_UNROLL for (uint j = 0; j < 4; ++j) words.word[4 * i + j] = v[j];
+    }
+  } else if (ALIGNED_ROWS && B % 2 == 0) {
+    GDM_UNROLL for (uint i = 0; i < B / 2; ++i) {
+      uint2 v = ((device const uint2*)p)[i];
+      words.word[2 * i] = v.x;
+      words.word[2 * i + 1] = v.y;
+    }
+  } else {
+    GDM_UNROLL for (uint i = 0; i < B; ++i) words.word[i] = p[i];
+  }
+  words.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+  words.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+}
+
+// Elements first .. first + 7 of the 32.
+template <uint B>
+METAL_FUNC void words_widen(thread Eight& v, thread const Words<Affine<B>>& words, uint first, uint unit) {
+  float4 q[2];
+  GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+    uint bit = B * (first + j);
+    uint at = bit / 32;
+    q[j / 4][j % 4] = packed_number<B>(words.word[at], words.word[at < B - 1 ? at + 1 : at], bit % 32, unit);
+  }
+  v.lower = fma(q[0], float4(words.scale), float4(words.bias));
+  v.upper = fma(q[1], float4(words.scale), float4(words.bias));
+}
+
+#endif
+
+#line 83 "shaders/matrix.h"
 
 METAL_FUNC float chain4(float sum, float4 a, float4 b) {
   sum = fma(a.x, b.x, sum);
@@ -2536,23 +2654,23 @@ template <typename T> METAL_FUNC void embedding_move(device T* out, device const
   *(device U*)out = *(device const U*)from;
 }
 
-template <typename T, typename W> struct Embedding {
+template <typename T, typename W, uint PACKED> struct Embedding {
   static METAL_FUNC void put(device T* out, thread const MatrixRow<W>& row, uint at, uint columns) {
     GDM_UNROLL for (uint j = 0; j < 8; ++j) {
       if (at + j < columns) out[at + j] = T(Bits<W>::value(uint(((device const typename Bits<W>::type*)row.row)[j])));
     }
   }
 };
-template <typename T> struct Embedding<T, T> {
+template <typename T> struct Embedding<T, T, 0> {
   static METAL_FUNC void put(device T* out, thread const MatrixRow<T>& row, uint at, uint columns) {
     GDM_UNROLL for (uint j = 0; j < 8; ++j) {
       if (at + j < columns) embedding_move(out + at + j, row.row + j);
     }
   }
 };
-template <typename T> struct Embedding<T, Packed> {
-  static METAL_FUNC void put(device T* out, thread const MatrixRow<Packed>& row, uint at, uint columns) {
-    Raw<Packed> raw;
+template <typename T, typename P> struct Embedding<T, P, 1> {
+  static METAL_FUNC void put(device T* out, thread const MatrixRow<P>& row, uint at, uint columns) {
+    Raw<P> raw;
     Eight v;
     matrix_fetch(raw, row, 0, at, columns);
     matrix_widen(v, raw, GDM_PROJECT_UNIT);
@@ -2577,10 +2695,10 @@ kernel void gd_embedding(device const ushort* weight [[buffer(0)]],
   if (at >= params.columns) return;
   MatrixRow<W> row;
   matrix_place(row, weight, scales, biases, uint(ids[group.y]), at, params.columns);
-  Embedding<T, W>::put(out + ulong(group.y) * params.outRowStride, row, at, params.columns);
+  Embedding<T, W, IsPacked<W>::value>::put(out + ulong(group.y) * params.outRowStride, row, at, params.columns);
 }
 
-// Names: gd_embedding_<T>_<W>, W a float dtype or q.
+// Names: gd_embedding_<T>_<W>, W a float dtype or what unpacks, such as affine4.
 GDM_INSTANTIATE_TW(gd_embedding)
 
 #line 1 "shaders/gates.metal"
@@ -2838,14 +2956,14 @@ GDM_INSTANTIATE_T(gd_norm)
 // output, unstored. What a lane reads of weights, 8 neighbours of each output, in one turn or, where they are few bytes, in
 // several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more, those of four of packed
 // weights 143: the host uses smaller ones where the pipeline then has few threads, which is why there is no bound here.
-// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_GROUP, MATRIX_DTYPE.
 #line 1 "shaders/packed_row.h"
 // One row of x by packed weights, for projection.metal: the same sums, spread otherwise.
 //
 // Instructions are what there is least of here, a number of 4 bits being half a byte: so x is widened once for a
 // threadgroup, a scale and a bias serve 32 numbers, and numbers are read as whole words. GDM_PACKED_LANES = 8 lanes have an
 // output, or GDM_PACKED_OUTPUTS of them: lane l has the chains 4 l .. 4 l + 3 of each, that is 32 neighbouring elements
-// of every turn of 256, which are MATRIX_BITS words and in one group. Chains add by xor 1 and 2 in a lane and by xor
+// of every turn of 256. Chains add by xor 1 and 2 in a lane and by xor
 // 4, 8, 16 between lanes.
 //
 // x goes through threadgroup memory as float4s, GDM_PACKED_SPAN elements at a time: quarters 2 c and 2 c + 1 of eight are
@@ -2864,58 +2982,14 @@ enum : uint {
   GDM_PACKED_MEMORY = 8 * GDM_PACKED_PITCH
 };
 
-// 32 neighbouring numbers, with what makes elements of them.
-struct Words {
-  uint word[8];
-  float scale;
-  float bias;
-};
 // What a lane asks for together, of one output.
-struct Turns {
-  Words words[GDM_PACKED_TURNS];
+template <typename W> struct Turns {
+  Words<W> words[GDM_PACKED_TURNS];
 };
-
-METAL_FUNC void words_fetch(thread Words& words, thread const MatrixRow<Packed>& from, uint ahead) {
-  device const uint* p = (device const uint*)(from.row + ahead / 8 * MATRIX_BITS);
-  if (ALIGNED_ROWS && MATRIX_BITS % 4 == 0) {
-    GDM_UNROLL for (uint i = 0; i < 8; i += 4) {
-      if (i < MATRIX_BITS) {
-        uint4 v = *(device const uint4*)(p + i);
-        GDM_UNROLL for (uint j = 0; j < 4; ++j) words.word[i + j] = v[j];
-      }
-    }
-  } else if (ALIGNED_ROWS && MATRIX_BITS % 2 == 0) {
-    GDM_UNROLL for (uint i = 0; i < 8; i += 2) {
-      if (i < MATRIX_BITS) {
-        uint2 v = *(device const uint2*)(p + i);
-        words.word[i] = v.x;
-        words.word[i + 1] = v.y;
-      }
-    }
-  } else {
-    GDM_UNROLL for (uint i = 0; i < 8; ++i) {
-      if (i < MATRIX_BITS) words.word[i] = p[i];
-    }
-  }
-  words.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
-  words.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
-}
-
-// Elements first .. first + 7 of the 32.
-METAL_FUNC void words_widen(thread Eight& v, thread const Words& words, uint first, uint unit) {
-  float4 q[2];
-  GDM_UNROLL for (uint j = 0; j < 8; ++j) {
-    uint bit = MATRIX_BITS * (first + j);
-    uint at = bit / 32;
-    q[j / 4][j % 4] = packed_number(words.word[at], words.word[at < 7 ? at + 1 : at], bit % 32, unit);
-  }
-  v.lower = fma(q[0], float4(words.scale), float4(words.bias));
-  v.upper = fma(q[1], float4(words.scale), float4(words.bias));
-}
 
 // The turns from `ahead` of a row's place, whose column is `at`; nothing beyond the last.
-METAL_FUNC void turns_fetch(thread Turns& turns, thread const MatrixRow<Packed>& row, uint ahead, uint at,
-                            uint inputs) {
+template <typename W>
+METAL_FUNC void turns_fetch(thread Turns<W>& turns, thread const MatrixRow<W>& row, uint ahead, uint at, uint inputs) {
   GDM_UNROLL for (uint turn = 0; turn < GDM_PACKED_TURNS; ++turn) {
     uint further = turn * GDM_PACKED_TURN;
     if (at + further < inputs) words_fetch(turns.words[turn], row, ahead + further);
@@ -2943,7 +3017,8 @@ struct PackedSums {
   float chain[4 * GDM_PACKED_OUTPUTS];
 };
 
-METAL_FUNC void packed_add(thread PackedSums& sums, thread const Turns* turns, threadgroup const float4* memory, uint at,
+template <typename W>
+METAL_FUNC void packed_add(thread PackedSums& sums, thread const Turns<W>* turns, threadgroup const float4* memory, uint at,
                            uint inputs, uint unit) {
   GDM_UNROLL for (uint turn = 0; turn < GDM_PACKED_TURNS; ++turn) {
     uint column = at + turn * GDM_PACKED_TURN;
@@ -2962,7 +3037,7 @@ METAL_FUNC void packed_add(thread PackedSums& sums, thread const Turns* turns, t
   }
 }
 
-template <typename T>
+template <typename T, typename W>
 METAL_FUNC void packed_row(device const T* x, device const ushort* weight, device const ushort* scales,
                            device const ushort* biases, device const T* residual, device T* out,
                            constant GDMProject& params, threadgroup float4* memory, uint group, uint index) {
@@ -2971,9 +3046,9 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
   uint lane = index % GDM_PACKED_LANES;
   uint firstOutput = (group * (GDM_PROJECT_THREADS / GDM_PACKED_LANES) + index / GDM_PACKED_LANES) * GDM_PACKED_OUTPUTS;
   uint inputs = params.inputs;
-  MatrixRow<Packed> row[GDM_PACKED_OUTPUTS];
-  Turns now[GDM_PACKED_OUTPUTS];
-  Turns next[GDM_PACKED_OUTPUTS];
+  MatrixRow<W> row[GDM_PACKED_OUTPUTS];
+  Turns<W> now[GDM_PACKED_OUTPUTS];
+  Turns<W> next[GDM_PACKED_OUTPUTS];
   PackedSums sums;
   GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
     matrix_place(row[b], weight, scales, biases, min(firstOutput + b, params.outputs - 1), 32 * lane, inputs);
@@ -3005,20 +3080,33 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
   }
 }
 
+// For W that are packed; of others nothing is compiled.
+template <typename T, typename W, uint PACKED> struct PackedRow {
+  static METAL_FUNC void run(device const T* x, device const ushort* weight, device const ushort* scales,
+                             device const ushort* biases, device const T* residual, device T* out,
+                             constant GDMProject& params, threadgroup float4* memory, uint group, uint index) {
+    packed_row<T, W>(x, weight, scales, biases, residual, out, params, memory, group, index);
+  }
+};
+template <typename X, typename W> struct PackedRow<X, W, 0> {
+  static METAL_FUNC void run(device const X*, device const ushort*, device const ushort*, device const ushort*,
+                             device const X*, device X*, constant GDMProject&, threadgroup float4*, uint, uint) {}
+};
+
 #endif
 
 #line 22 "shaders/projection.metal"
 
 // Outputs of a simdgroup for one row, and turns whose weights are asked for together: for one row, for tiles of four and of
 // eight, and for tiles of two. The host knows the outputs, too.
-template <typename W> struct Tile {
-  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, fewest = 2, packed = 0 };
+template <typename W, uint PACKED> struct Tile {
+  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, fewest = 2 };
 };
-template <> struct Tile<float> {
-  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, fewest = 1, packed = 0 };
+template <> struct Tile<float, 0> {
+  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, fewest = 1 };
 };
-template <> struct Tile<Packed> {
-  enum : uint { outputs = 1, turns = GDM_PROJECT_TURNS, many = GDM_PROJECT_TURNS, fewest = 1, packed = 1 };
+template <typename W> struct Tile<W, 1> {
+  enum : uint { outputs = 1, turns = GDM_PROJECT_TURNS, many = GDM_PROJECT_TURNS, fewest = 1 };
 };
 
 template <typename T, typename W>
@@ -3032,16 +3120,18 @@ kernel void gd_project(device const T* x [[buffer(0)]],
                        uint2 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
   threadgroup float4 memory[GDM_PACKED_MEMORY];
-  if (Tile<W>::packed && TILE_ROWS == 1 && PACKED_ROW) {
-    packed_row(x, weight, scales, biases, residual, out, params, memory, group.y, index);
+  constexpr uint packed = IsPacked<W>::value;
+  typedef Tile<W, packed> Shape;
+  if (packed == 1 && TILE_ROWS == 1 && PACKED_ROW) {
+    PackedRow<T, W, packed>::run(x, weight, scales, biases, residual, out, params, memory, group.y, index);
     return;
   }
   constexpr uint tile = GDM_PROJECT_TILE;
   constexpr uint simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES;
   constexpr uint step = 8 * GDM_SIMD_LANES;
-  constexpr uint most = Tile<W>::many;
-  uint outs = TILE_ROWS == 1 ? Tile<W>::outputs : tile;
-  uint turns = TILE_ROWS == 1 ? Tile<W>::turns : TILE_ROWS == 2 ? Tile<W>::fewest : Tile<W>::many;
+  constexpr uint most = Shape::many;
+  uint outs = TILE_ROWS == 1 ? Shape::outputs : tile;
+  uint turns = TILE_ROWS == 1 ? Shape::turns : TILE_ROWS == 2 ? Shape::fewest : Shape::many;
   uint lane = index % GDM_SIMD_LANES;
   uint firstOutput = (group.y * simdgroups + index / GDM_SIMD_LANES) * outs;
   uint firstRow = group.x * TILE_ROWS;
@@ -3124,7 +3214,7 @@ kernel void gd_project(device const T* x [[buffer(0)]],
   }
 }
 
-// Names: gd_project_<T>_<W>, W a float dtype or q.
+// Names: gd_project_<T>_<W>, W a float dtype or what unpacks, such as affine4.
 GDM_INSTANTIATE_TW(gd_project)
 
 #line 1 "shaders/recurrence_commit.metal"

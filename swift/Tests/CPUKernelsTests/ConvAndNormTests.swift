@@ -172,7 +172,9 @@ struct ConvCase {
       out.fill(with: 77)
       let before = out.bytes
       let op = Linear(
-        rows: rows, inFeatures: inputs, outFeatures: outputs, x: x.view, weight: weight.view, out: out.view)
+        rows: rows, x: x.view,
+        matrix: Matrix(format: try #require(WeightFormat.allCases.first { $0.publicName == weight.dtype.name }), rows: outputs, columns: inputs, weight: weight.view),
+        out: out.view)
       try device(isa, threads: 2).run([.linear(op)])
       var pairs: [(Double, Double)] = []
       var whole: [Double] = []
@@ -189,9 +191,7 @@ struct ConvCase {
 
       // Each row alone, on one thread: the same bits.
       for row in 0..<rows {
-        let one = Linear(
-          rows: 1, inFeatures: op.inFeatures, outFeatures: op.outFeatures, x: op.x.after(row), weight: op.weight,
-          out: op.out.after(row))
+        let one = Linear(rows: 1, x: op.x.after(row), matrix: op.matrix, out: op.out.after(row))
         try device(isa).run([.linear(one)])
       }
       #expect((0..<rows).flatMap { row in (0..<outputs).map { out[row, 0, $0] } } == whole)

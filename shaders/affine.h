@@ -4,7 +4,7 @@
 #ifndef GATED_DELTA_SHADERS_AFFINE_H
 #define GATED_DELTA_SHADERS_AFFINE_H
 
-// The rest is read by what includes this, matrix.h, which has the same of floats.
+// Included by matrix.h, which has the primary templates.
 template <uint B> struct Affine {};
 
 // Scale or bias `group` after one, in the 16-bit units of read_any.

@@ -5,8 +5,7 @@
 //   MatrixRow<W>   a place in a row; matrix_place and matrix_move
 //   Raw<W>         what memory holds of eight neighbouring elements: matrix_fetch; matrix_widen makes elements of it
 //   Words<W>       the same of 32: words_fetch and words_widen, for packed_row.h
-// Reading is in two steps, so that many reads are asked for before the first is used. Which W there are says
-// weight_formats.h.
+// Reading is in two steps, so that many reads are asked for before the first is used. weight_formats.h lists the packed W.
 //
 // Function constants: ALIGNED_ROWS (of floats: columns are a multiple of 8 and rows begin at multiples of 16 bytes),
 // MATRIX_GROUP, MATRIX_DTYPE (these two of packed ones only).

@@ -38,12 +38,12 @@ export interface StoredMatrix {
 export function storedMatrix(weightFormat: WeightFormat, rows: number, columns: number, floats: FloatDType = "f32"): StoredMatrix {
   const { elements, bytes, dtype, scales, biases } = weightLayouts[weightFormat];
   const blocks = columns / elements;
-  const beside = (given: DType | "float"): MatrixPart => ({ dtype: given === "float" ? floats : given, shape: [rows, blocks] });
+  const companion = (given: DType | "float"): MatrixPart => ({ dtype: given === "float" ? floats : given, shape: [rows, blocks] });
   return {
     weightFormat,
     weight: { dtype, shape: [rows, (blocks * bytes) / dtypes[dtype].bytes] },
-    ...(scales !== undefined && { scales: beside(scales) }),
-    ...(biases !== undefined && { biases: beside(biases) }),
+    ...(scales !== undefined && { scales: companion(scales) }),
+    ...(biases !== undefined && { biases: companion(biases) }),
   };
 }
 

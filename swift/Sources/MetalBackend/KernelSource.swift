@@ -2402,8 +2402,7 @@ GDM_INSTANTIATE_T(gd_conv_shift)
 //   MatrixRow<W>   a place in a row; matrix_place and matrix_move
 //   Raw<W>         what memory holds of eight neighbouring elements: matrix_fetch; matrix_widen makes elements of it
 //   Words<W>       the same of 32: words_fetch and words_widen, for packed_row.h
-// Reading is in two steps, so that many reads are asked for before the first is used. Which W there are says
-// weight_formats.h.
+// Reading is in two steps, so that many reads are asked for before the first is used. weight_formats.h lists the packed W.
 //
 // Function constants: ALIGNED_ROWS (of floats: columns are a multiple of 8 and rows begin at multiples of 16 bytes),
 // MATRIX_GROUP, MATRIX_DTYPE (these two of packed ones only).
@@ -2483,7 +2482,7 @@ template <typename W> struct Words;
 #ifndef GATED_DELTA_SHADERS_AFFINE_H
 #define GATED_DELTA_SHADERS_AFFINE_H
 
-// The rest is read by what includes this, matrix.h, which has the same of floats.
+// Included by matrix.h, which has the primary templates.
 template <uint B> struct Affine {};
 
 // Scale or bias `group` after one, in the 16-bit units of read_any.
@@ -2613,7 +2612,7 @@ METAL_FUNC void words_widen(thread Eight& v, thread const Words<Affine<B>>& word
 
 #endif
 
-#line 83 "shaders/matrix.h"
+#line 82 "shaders/matrix.h"
 
 METAL_FUNC float chain4(float sum, float4 a, float4 b) {
   sum = fma(a.x, b.x, sum);

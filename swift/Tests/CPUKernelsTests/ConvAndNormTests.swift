@@ -172,9 +172,7 @@ struct ConvCase {
       out.fill(with: 77)
       let before = out.bytes
       let op = Linear(
-        rows: rows, x: x.view,
-        matrix: Matrix(format: try #require(WeightFormat.allCases.first { $0.publicName == weight.dtype.name }), rows: outputs, columns: inputs, weight: weight.view),
-        out: out.view)
+        rows: rows, inFeatures: inputs, outFeatures: outputs, x: x.view, weight: weight.view, out: out.view)
       try device(isa, threads: 2).run([.linear(op)])
       var pairs: [(Double, Double)] = []
       var whole: [Double] = []

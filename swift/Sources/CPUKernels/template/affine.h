@@ -124,8 +124,8 @@ GD_INLINE vf sixteen_values(vu numbers, vf table) {
 }
 #endif
 
-GD_INLINE vf affine_values(const uint8_t *row, int64_t column, int part, factors group, uint32_t bits) {
-  vu numbers = affine_numbers(row + (column >> 3) * bits, bits, part);
+GD_INLINE vf affine_values(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits) {
+  vu numbers = affine_numbers(row + first * 2 * bits + run * 2 * bits, bits, part);
 #if GD_WIDTH == 16
   if (bits == 2) return (vf)_mm512_permutevar_ps((__m512)group.low, (__m512i)numbers);
   if (bits == 3 || bits == 4) return sixteen_values(numbers, group.low);

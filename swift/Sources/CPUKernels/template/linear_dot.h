@@ -27,23 +27,22 @@ GD_INLINE void linear_dot_plain(const void *row, const float *x, int64_t columns
 
 /* `step` columns, which have one scale and bias a row: a constant, as is rows. Even and odd blocks have a chain each. */
 GD_INLINE void linear_step(
-  vf part[LINEAR_DOT_ROWS][2][GD_PARTS], const uint8_t *row, int64_t row_bytes, int64_t column, const factors *group,
+  vf part[LINEAR_DOT_ROWS][2][GD_PARTS], const uint8_t *row, int64_t row_bytes, int64_t first, const factors *group,
   const float *x, int step, unpacking packed, int rows
 ) {
   GD_UNROLL for (int b = 0; b < step / GD_LANES; b++) {
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
       vf element = load(x, b * GD_LANES + p * GD_WIDTH, GD_CPU_F32);
       GD_UNROLL for (int r = 0; r < rows; r++) {
-        vf values = packed.values(row + r * row_bytes, column + b * GD_LANES, p, group[r], packed.bits);
+        vf values = packed.values(row + r * row_bytes, first, b, p, group[r], packed.bits);
         part[r][b % 2][p] = fma_vf(element, values, part[r][b % 2][p]);
       }
     }
   }
 }
 
-/* Rows of packed numbers, one after the other in memory, with their scales and biases as float32. A group is 1 << shift
- * steps. What lies
- * LINEAR_AHEAD bytes after the first row's is asked for in the order of addresses, whichever rows are multiplied: a
+/* Packed rows, one after the other in memory, with their scales and biases as float32; a group is 1 << shift steps. What
+ * lies LINEAR_AHEAD bytes after the first row's is asked for in the order of addresses, whichever rows are multiplied: a
  * stream for each row is read far slower. */
 GD_INLINE void linear_dot_packed(
   const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, const float *x, int64_t columns,
@@ -62,7 +61,7 @@ GD_INLINE void linear_dot_packed(
       values[r] = packed.factors(&scales[g], &biases[g], packed.bits);
     }
     if (packed.reads_beyond && i == steps - 1) break;
-    linear_step(part, row, row_bytes, i * step, values, x + i * step, step, packed, rows);
+    linear_step(part, row, row_bytes, i * (step / GD_LANES), values, x + i * step, step, packed, rows);
   }
   if (packed.reads_beyond) {
     uint8_t last[LINEAR_DOT_ROWS][64 + MATRIX_BEYOND];

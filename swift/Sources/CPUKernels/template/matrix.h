@@ -4,10 +4,10 @@
  *   FAMILY_group          columns that share a scale and a bias, of the elements of a block
  *   FAMILY_scales         scales and biases of so many groups, as float32; groups are counted through the matrix
  *   FAMILY_factors        what a group's numbers are turned into values with, from its scale and its bias
- *   FAMILY_values         GD_WIDTH values of the run of GD_LANES columns that begins at a column of a row
+ *   FAMILY_values         GD_WIDTH values of run first + run of a row, a run being GD_LANES columns
  *   FAMILY_reads_beyond   whether a run is read with up to MATRIX_BEYOND bytes after it: then a row is one stream of numbers
  *   FAMILY_interleaves    whether the lanes of a run hold columns 0, 8, 1, 9, 2 ..: what multiplies it is put into that order
- * gated_delta.h says which formats there are; GD_CPU_UNPACKINGS instantiates the kernels for each family and its bits. */
+ * The formats are those of gated_delta.h; GD_CPU_UNPACKINGS instantiates the kernels for each family and its bits. */
 
 enum { MATRIX_LEAST_GROUP = 32, MATRIX_LARGEST_GROUP = 128, MATRIX_BEYOND = 16 };
 
@@ -46,7 +46,7 @@ typedef struct factors {
 typedef struct unpacking {
   void (*scales)(const gd_cpu_matrix *matrix, int64_t first, int64_t count, float *scales, float *biases);
   factors (*factors)(const float *scale, const float *bias, uint32_t bits);
-  vf (*values)(const uint8_t *row, int64_t column, int part, factors group, uint32_t bits);
+  vf (*values)(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits);
   int64_t group;
   uint32_t bits;
   int reads_beyond;
@@ -79,15 +79,16 @@ GD_INLINE void expand_packed(
   packed.scales(matrix, (row * matrix->columns + first) / group, groups, scales, biases);
   const uint8_t *from = (const uint8_t *)matrix_row(matrix, row);
   uint8_t last[MATRIX_LARGEST_GROUP + MATRIX_BEYOND];
-  for (int64_t g = 0, column = first; g < groups; g++) {
+  int64_t run = first / GD_LANES;
+  for (int64_t g = 0; g < groups; g++) {
     if (packed.reads_beyond && g == groups - 1) {
-      from = __builtin_memcpy(last, from + column * packed.bits / 8, (size_t)(group * packed.bits / 8));
-      column = 0;
+      from = __builtin_memcpy(last, from + run * 2 * packed.bits, (size_t)(group * packed.bits / 8));
+      run = 0;
     }
     factors values = packed.factors(&scales[g], &biases[g], packed.bits);
-    for (int64_t i = 0; i < group; i += GD_LANES, column += GD_LANES) {
+    for (int64_t i = 0; i < group; i += GD_LANES, run++) {
       GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-        store(out, g * group + i + p * GD_WIDTH, GD_CPU_F32, packed.values(from, column, p, values, packed.bits));
+        store(out, g * group + i + p * GD_WIDTH, GD_CPU_F32, packed.values(from, run, 0, p, values, packed.bits));
       }
     }
   }

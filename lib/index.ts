@@ -30,6 +30,7 @@ export type {
   NormOrder,
   QKNorm,
   WeightForm,
+  WeightFormat,
 } from "./native/options.ts";
 export { StatePool } from "./states/state-pool.ts";
 export type { StatePoolOptions, StepOptions } from "./states/pool-options.ts";

@@ -4,7 +4,7 @@
 // Elements that need no conversion are moved as the bits that they are.
 //
 // Grid: (ceil(columns / (8 GDM_EMBEDDING_THREADS)), rows) threadgroups of GDM_EMBEDDING_THREADS: a thread takes eight
-// elements. Function constants: ALIGNED_ROWS, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+// elements. Function constants: ALIGNED_ROWS, MATRIX_GROUP, MATRIX_DTYPE.
 #include "matrix.h"
 
 template <typename T> METAL_FUNC void embedding_move(device T* out, device const T* from) {
@@ -12,23 +12,23 @@ template <typename T> METAL_FUNC void embedding_move(device T* out, device const
   *(device U*)out = *(device const U*)from;
 }
 
-template <typename T, typename W> struct Embedding {
+template <typename T, typename W, uint PACKED> struct Embedding {
   static METAL_FUNC void put(device T* out, thread const MatrixRow<W>& row, uint at, uint columns) {
     GDM_UNROLL for (uint j = 0; j < 8; ++j) {
       if (at + j < columns) out[at + j] = T(Bits<W>::value(uint(((device const typename Bits<W>::type*)row.row)[j])));
     }
   }
 };
-template <typename T> struct Embedding<T, T> {
+template <typename T> struct Embedding<T, T, 0> {
   static METAL_FUNC void put(device T* out, thread const MatrixRow<T>& row, uint at, uint columns) {
     GDM_UNROLL for (uint j = 0; j < 8; ++j) {
       if (at + j < columns) embedding_move(out + at + j, row.row + j);
     }
   }
 };
-template <typename T> struct Embedding<T, Packed> {
-  static METAL_FUNC void put(device T* out, thread const MatrixRow<Packed>& row, uint at, uint columns) {
-    Raw<Packed> raw;
+template <typename T, typename P> struct Embedding<T, P, 1> {
+  static METAL_FUNC void put(device T* out, thread const MatrixRow<P>& row, uint at, uint columns) {
+    Raw<P> raw;
     Eight v;
     matrix_fetch(raw, row, 0, at, columns);
     matrix_widen(v, raw, GDM_PROJECT_UNIT);
@@ -53,8 +53,8 @@ kernel void gd_embedding(device const ushort* weight [[buffer(0)]],
   if (at >= params.columns) return;
   MatrixRow<W> row;
   matrix_place(row, weight, scales, biases, uint(ids[group.y]), at, params.columns);
-  Embedding<T, W>::put(out + ulong(group.y) * params.outRowStride, row, at, params.columns);
+  Embedding<T, W, IsPacked<W>::value>::put(out + ulong(group.y) * params.outRowStride, row, at, params.columns);
 }
 
-// Names: gd_embedding_<T>_<W>, W a float dtype or q.
+// Names: gd_embedding_<T>_<W>, W a float dtype or what unpacks, such as affine4.
 GDM_INSTANTIATE_TW(gd_embedding)

@@ -1,19 +1,32 @@
-// A matrix [rows, columns] as projection and embedding read it: of floats, or in MLX's affine form.
+// A matrix [rows, columns] as projection and embedding read it: of floats, or packed in blocks.
 //
-// Of floats W: contiguous, rows of `columns` elements. Packed, B = MATRIX_BITS = 2, 3, 4, 5, 6 or 8: a row is
-// columns B / 8 bytes, a little-endian stream of B-bit numbers q; scales and biases [rows, columns >> MATRIX_GROUP] of
-// MATRIX_DTYPE; element = fma(q, scale, bias) in float32. Eight neighbouring elements are B bytes, and in one group.
+// A template parameter W says how it is stored. Of floats W: contiguous, rows of `columns` elements. Packed: a type of its
+// own for each family of formats and number of bits (affine.h), which gives
+//   MatrixRow<W>   a place in a row; matrix_place and matrix_move
+//   Raw<W>         what memory holds of eight neighbouring elements: matrix_fetch; matrix_widen makes elements of it
+//   Words<W>       the same of 32: words_fetch and words_widen, for packed_row.h
+// Reading is in two steps, so that many reads are asked for before the first is used. weight_formats.h lists the packed W.
 //
-// Reading is in two steps, so that many reads are asked for before the first is used: Raw is what memory holds.
 // Function constants: ALIGNED_ROWS (of floats: columns are a multiple of 8 and rows begin at multiples of 16 bytes),
-// MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE (these three of packed ones only).
+// MATRIX_GROUP, MATRIX_DTYPE (these two of packed ones only).
 #ifndef GATED_DELTA_SHADERS_MATRIX_H
 #define GATED_DELTA_SHADERS_MATRIX_H
 
 #include "storage.h"
 
-// For a template parameter W: not floats.
-struct Packed {};
+// Whether W packs its elements.
+template <typename W> struct IsPacked {
+  enum : uint { value = 1 };
+};
+template <> struct IsPacked<float> {
+  enum : uint { value = 0 };
+};
+template <> struct IsPacked<half> {
+  enum : uint { value = 0 };
+};
+template <> struct IsPacked<bfloat> {
+  enum : uint { value = 0 };
+};
 
 // Elements at .. at + 7; those from `columns` on are zeros.
 struct Eight {
@@ -21,30 +34,15 @@ struct Eight {
   float4 upper;
 };
 
-// Scale or bias `group` after one, in the 16-bit units of read_any.
-METAL_FUNC device const ushort* matrix_scale(device const ushort* p, ulong group) {
-  return p + group * (MATRIX_DTYPE == GDM_F32 ? 2 : 1);
-}
-
 // Of floats.
 template <typename W> struct Raw {
   typename Vec4<W>::type lower;
   typename Vec4<W>::type upper;
 };
-template <> struct Raw<Packed> {
-  uint2 words;
-  float scale;
-  float bias;
-};
 
 // A place in a row, a multiple of 8.
 template <typename W> struct MatrixRow {
   device const W* row;
-};
-template <> struct MatrixRow<Packed> {
-  device const uchar* row;
-  device const ushort* scales;
-  device const ushort* biases;
 };
 
 template <typename W>
@@ -52,21 +50,9 @@ METAL_FUNC void matrix_place(thread MatrixRow<W>& place, device const ushort* we
                              device const ushort* biases, uint row, uint at, uint columns) {
   place.row = (device const W*)weight + (ulong(row) * columns + at);
 }
-METAL_FUNC void matrix_place(thread MatrixRow<Packed>& place, device const ushort* weight, device const ushort* scales,
-                             device const ushort* biases, uint row, uint at, uint columns) {
-  place.row = (device const uchar*)weight + (ulong(row) * (columns / 8) + at / 8) * MATRIX_BITS;
-  ulong group = ulong(row) * (columns >> MATRIX_GROUP) + (at >> MATRIX_GROUP);
-  place.scales = matrix_scale(scales, group);
-  place.biases = matrix_scale(biases, group);
-}
 
 // On by a multiple of 256.
 template <typename W> METAL_FUNC void matrix_move(thread MatrixRow<W>& place, uint by) { place.row += by; }
-METAL_FUNC void matrix_move(thread MatrixRow<Packed>& place, uint by) {
-  place.row += by / 8 * MATRIX_BITS;
-  place.scales = matrix_scale(place.scales, by >> MATRIX_GROUP);
-  place.biases = matrix_scale(place.biases, by >> MATRIX_GROUP);
-}
 
 // The eight elements `ahead` of a place, a multiple of 256; their column is `at`, below `columns`.
 template <typename W>
@@ -84,62 +70,15 @@ METAL_FUNC void matrix_fetch(thread Raw<W>& raw, thread const MatrixRow<W>& from
     if (at + 4 + j < columns) raw.upper[j] = from.row[ahead + 4 + j];
   }
 }
-METAL_FUNC void matrix_fetch(thread Raw<Packed>& raw, thread const MatrixRow<Packed>& from, uint ahead, uint at,
-                             uint columns) {
-  device const uchar* p = from.row + ahead / 8 * MATRIX_BITS;
-  raw.words = uint2(0u);
-  if (MATRIX_BITS == 4) {
-    raw.words.x = *(device const uint*)p;
-  } else if (MATRIX_BITS == 8) {
-    raw.words.x = ((device const uint*)p)[0];
-    raw.words.y = ((device const uint*)p)[1];
-  } else if (MATRIX_BITS == 2) {
-    raw.words.x = uint(*(device const ushort*)p);
-  } else if (MATRIX_BITS == 6) {
-    device const ushort* h = (device const ushort*)p;
-    raw.words.x = uint(h[0]) | uint(h[1]) << 16;
-    raw.words.y = uint(h[2]);
-  } else {
-    raw.words.x = uint(p[0]) | uint(p[1]) << 8 | uint(p[2]) << 16;
-    if (MATRIX_BITS == 5) {
-      raw.words.x |= uint(p[3]) << 24;
-      raw.words.y = uint(p[4]);
-    }
-  }
-  raw.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
-  raw.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
-}
-
-// The number at a bit of a word and, where it ends in that, the next; the position is a constant where this is called.
-// Bits that stand below position 23 become the mantissa of a float whose unit is their lowest position: an AND-OR and an
-// exact subtraction, not a shift and a conversion. Those that end above it are moved down by 16 first. `unit` is
-// GDM_PROJECT_UNIT: where it is an argument of the dispatch it stays in a register, and AND and OR are one operation.
-METAL_FUNC float packed_number(uint word, uint next, uint position, uint unit) {
-  uint mask = (1u << MATRIX_BITS) - 1;
-  if (position + MATRIX_BITS > 32) {
-    word = word >> position | next << (32 - position);
-    position = 0;
-  } else if (position + MATRIX_BITS > 23) {
-    word >>= 16;
-    position -= 16;
-  }
-  uint own = unit - (position << 23);
-  return as_type<float>((word & (mask << position)) | own) - as_type<float>(own);
-}
-
 template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<W>& raw, uint unit) {
   v.lower = Vec4<W>::widen(raw.lower);
   v.upper = Vec4<W>::widen(raw.upper);
 }
-METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Packed>& raw, uint unit) {
-  float4 q[2];
-  GDM_UNROLL for (uint j = 0; j < 8; ++j) {
-    uint bit = MATRIX_BITS * j;
-    q[j / 4][j % 4] = packed_number(bit < 32 ? raw.words.x : raw.words.y, raw.words.y, bit % 32, unit);
-  }
-  v.lower = fma(q[0], float4(raw.scale), float4(raw.bias));
-  v.upper = fma(q[1], float4(raw.scale), float4(raw.bias));
-}
+
+// 32 neighbouring elements of a packed W.
+template <typename W> struct Words;
+
+#include "affine.h"
 
 METAL_FUNC float chain4(float sum, float4 a, float4 b) {
   sum = fma(a.x, b.x, sum);

@@ -4,6 +4,7 @@
 #define GATED_DELTA_SHADERS_OPTIONS_H
 
 #include "params.h"
+#include "weight_formats.h"
 
 #include <metal_stdlib>
 // Here and not only in numerics.h: the unsigned types' short names are of this namespace.
@@ -12,8 +13,8 @@ using namespace metal;
 // Loops over arrays that live in registers: unrolled, since an array with a running index is kept in memory instead.
 #define GDM_UNROLL _Pragma("unroll")
 
-// An instantiation by the name that the host asks for; and those of every activation dtype T, state or weight dtype S
-// and key class. Groups of a key class: rows.h.
+// An instantiation by the name that the host asks for; and those of every activation dtype T, state or weight dtype S,
+// way to store a matrix W and key class. Groups of a key class: rows.h.
 #define GDM_KERNEL(name, function, ...) \
   template [[host_name(name)]] kernel decltype(function<__VA_ARGS__>) function<__VA_ARGS__>;
 #define GDM_INSTANTIATE_T(function)             \
@@ -38,11 +39,13 @@ using namespace metal;
   GDM_KERNEL(#function "_bf16_f32", function, bfloat, float)   \
   GDM_KERNEL(#function "_bf16_f16", function, bfloat, half)    \
   GDM_KERNEL(#function "_bf16_bf16", function, bfloat, bfloat)
-#define GDM_INSTANTIATE_TW(function)                \
-  GDM_INSTANTIATE_TS(function)                      \
-  GDM_KERNEL(#function "_f32_q", function, float, Packed) \
-  GDM_KERNEL(#function "_f16_q", function, half, Packed)  \
-  GDM_KERNEL(#function "_bf16_q", function, bfloat, Packed)
+#define GDM_INSTANTIATE_PACKED(function, name, ...)              \
+  GDM_KERNEL(#function "_f32_" name, function, float, __VA_ARGS__) \
+  GDM_KERNEL(#function "_f16_" name, function, half, __VA_ARGS__)  \
+  GDM_KERNEL(#function "_bf16_" name, function, bfloat, __VA_ARGS__)
+#define GDM_INSTANTIATE_TW(function) \
+  GDM_INSTANTIATE_TS(function)       \
+  GDM_EACH_UNPACKING(GDM_INSTANTIATE_PACKED, function)
 #define GDM_INSTANTIATE_TSK(function)                                 \
   GDM_INSTANTIATE_K(#function "_f32_f32", function, float, float)     \
   GDM_INSTANTIATE_K(#function "_f32_f16", function, float, half)      \
@@ -96,8 +99,7 @@ constant bool ALIGNED_ROWS [[function_constant(28)]];
 constant uint TILE_ROWS [[function_constant(29)]];
 
 // Packed weights.
-constant uint MATRIX_BITS [[function_constant(15)]];    // of a number: 2, 3, 4, 5, 6 or 8
-constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of the elements that share a scale: 5, 6 or 7
+constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of a block's elements
 constant uint MATRIX_DTYPE [[function_constant(31)]];   // of scales and biases
 
 constant bool OUT_AT_ONCE [[function_constant(33)]];    // prefill: outputs do not go through threadgroup memory

@@ -3,7 +3,7 @@
 // Instructions are what there is least of here, a number of 4 bits being half a byte: so x is widened once for a
 // threadgroup, a scale and a bias serve 32 numbers, and numbers are read as whole words. GDM_PACKED_LANES = 8 lanes have an
 // output, or GDM_PACKED_OUTPUTS of them: lane l has the chains 4 l .. 4 l + 3 of each, that is 32 neighbouring elements
-// of every turn of 256, which are MATRIX_BITS words and in one group. Chains add by xor 1 and 2 in a lane and by xor
+// of every turn of 256. Chains add by xor 1 and 2 in a lane and by xor
 // 4, 8, 16 between lanes.
 //
 // x goes through threadgroup memory as float4s, GDM_PACKED_SPAN elements at a time: quarters 2 c and 2 c + 1 of eight are
@@ -22,58 +22,14 @@ enum : uint {
   GDM_PACKED_MEMORY = 8 * GDM_PACKED_PITCH
 };
 
-// 32 neighbouring numbers, with what makes elements of them.
-struct Words {
-  uint word[8];
-  float scale;
-  float bias;
-};
 // What a lane asks for together, of one output.
-struct Turns {
-  Words words[GDM_PACKED_TURNS];
+template <typename W> struct Turns {
+  Words<W> words[GDM_PACKED_TURNS];
 };
-
-METAL_FUNC void words_fetch(thread Words& words, thread const MatrixRow<Packed>& from, uint ahead) {
-  device const uint* p = (device const uint*)(from.row + ahead / 8 * MATRIX_BITS);
-  if (ALIGNED_ROWS && MATRIX_BITS % 4 == 0) {
-    GDM_UNROLL for (uint i = 0; i < 8; i += 4) {
-      if (i < MATRIX_BITS) {
-        uint4 v = *(device const uint4*)(p + i);
-        GDM_UNROLL for (uint j = 0; j < 4; ++j) words.word[i + j] = v[j];
-      }
-    }
-  } else if (ALIGNED_ROWS && MATRIX_BITS % 2 == 0) {
-    GDM_UNROLL for (uint i = 0; i < 8; i += 2) {
-      if (i < MATRIX_BITS) {
-        uint2 v = *(device const uint2*)(p + i);
-        words.word[i] = v.x;
-        words.word[i + 1] = v.y;
-      }
-    }
-  } else {
-    GDM_UNROLL for (uint i = 0; i < 8; ++i) {
-      if (i < MATRIX_BITS) words.word[i] = p[i];
-    }
-  }
-  words.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
-  words.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
-}
-
-// Elements first .. first + 7 of the 32.
-METAL_FUNC void words_widen(thread Eight& v, thread const Words& words, uint first, uint unit) {
-  float4 q[2];
-  GDM_UNROLL for (uint j = 0; j < 8; ++j) {
-    uint bit = MATRIX_BITS * (first + j);
-    uint at = bit / 32;
-    q[j / 4][j % 4] = packed_number(words.word[at], words.word[at < 7 ? at + 1 : at], bit % 32, unit);
-  }
-  v.lower = fma(q[0], float4(words.scale), float4(words.bias));
-  v.upper = fma(q[1], float4(words.scale), float4(words.bias));
-}
 
 // The turns from `ahead` of a row's place, whose column is `at`; nothing beyond the last.
-METAL_FUNC void turns_fetch(thread Turns& turns, thread const MatrixRow<Packed>& row, uint ahead, uint at,
-                            uint inputs) {
+template <typename W>
+METAL_FUNC void turns_fetch(thread Turns<W>& turns, thread const MatrixRow<W>& row, uint ahead, uint at, uint inputs) {
   GDM_UNROLL for (uint turn = 0; turn < GDM_PACKED_TURNS; ++turn) {
     uint further = turn * GDM_PACKED_TURN;
     if (at + further < inputs) words_fetch(turns.words[turn], row, ahead + further);
@@ -101,7 +57,8 @@ struct PackedSums {
   float chain[4 * GDM_PACKED_OUTPUTS];
 };
 
-METAL_FUNC void packed_add(thread PackedSums& sums, thread const Turns* turns, threadgroup const float4* memory, uint at,
+template <typename W>
+METAL_FUNC void packed_add(thread PackedSums& sums, thread const Turns<W>* turns, threadgroup const float4* memory, uint at,
                            uint inputs, uint unit) {
   GDM_UNROLL for (uint turn = 0; turn < GDM_PACKED_TURNS; ++turn) {
     uint column = at + turn * GDM_PACKED_TURN;
@@ -120,7 +77,7 @@ METAL_FUNC void packed_add(thread PackedSums& sums, thread const Turns* turns, t
   }
 }
 
-template <typename T>
+template <typename T, typename W>
 METAL_FUNC void packed_row(device const T* x, device const ushort* weight, device const ushort* scales,
                            device const ushort* biases, device const T* residual, device T* out,
                            constant GDMProject& params, threadgroup float4* memory, uint group, uint index) {
@@ -129,9 +86,9 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
   uint lane = index % GDM_PACKED_LANES;
   uint firstOutput = (group * (GDM_PROJECT_THREADS / GDM_PACKED_LANES) + index / GDM_PACKED_LANES) * GDM_PACKED_OUTPUTS;
   uint inputs = params.inputs;
-  MatrixRow<Packed> row[GDM_PACKED_OUTPUTS];
-  Turns now[GDM_PACKED_OUTPUTS];
-  Turns next[GDM_PACKED_OUTPUTS];
+  MatrixRow<W> row[GDM_PACKED_OUTPUTS];
+  Turns<W> now[GDM_PACKED_OUTPUTS];
+  Turns<W> next[GDM_PACKED_OUTPUTS];
   PackedSums sums;
   GDM_UNROLL for (uint b = 0; b < GDM_PACKED_OUTPUTS; ++b) {
     matrix_place(row[b], weight, scales, biases, min(firstOutput + b, params.outputs - 1), 32 * lane, inputs);
@@ -162,5 +119,18 @@ METAL_FUNC void packed_row(device const T* x, device const ushort* weight, devic
     if (lane == b && firstOutput + b < params.outputs) project_store(out, residual, params, 0, firstOutput + b, total);
   }
 }
+
+// For W that are packed; of others nothing is compiled.
+template <typename T, typename W, uint PACKED> struct PackedRow {
+  static METAL_FUNC void run(device const T* x, device const ushort* weight, device const ushort* scales,
+                             device const ushort* biases, device const T* residual, device T* out,
+                             constant GDMProject& params, threadgroup float4* memory, uint group, uint index) {
+    packed_row<T, W>(x, weight, scales, biases, residual, out, params, memory, group, index);
+  }
+};
+template <typename X, typename W> struct PackedRow<X, W, 0> {
+  static METAL_FUNC void run(device const X*, device const ushort*, device const ushort*, device const ushort*,
+                             device const X*, device X*, constant GDMProject&, threadgroup float4*, uint, uint) {}
+};
 
 #endif

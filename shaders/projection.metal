@@ -17,19 +17,19 @@
 // output, unstored. What a lane reads of weights, 8 neighbours of each output, in one turn or, where they are few bytes, in
 // several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more, those of four of packed
 // weights 143: the host uses smaller ones where the pipeline then has few threads, which is why there is no bound here.
-// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_BITS, MATRIX_GROUP, MATRIX_DTYPE.
+// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_GROUP, MATRIX_DTYPE.
 #include "packed_row.h"
 
 // Outputs of a simdgroup for one row, and turns whose weights are asked for together: for one row, for tiles of four and of
 // eight, and for tiles of two. The host knows the outputs, too.
-template <typename W> struct Tile {
-  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, fewest = 2, packed = 0 };
+template <typename W, uint PACKED> struct Tile {
+  enum : uint { outputs = GDM_PROJECT_OUTPUTS_1, turns = 2, many = 2, fewest = 2 };
 };
-template <> struct Tile<float> {
-  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, fewest = 1, packed = 0 };
+template <> struct Tile<float, 0> {
+  enum : uint { outputs = GDM_PROJECT_TILE, turns = 1, many = 1, fewest = 1 };
 };
-template <> struct Tile<Packed> {
-  enum : uint { outputs = 1, turns = GDM_PROJECT_TURNS, many = GDM_PROJECT_TURNS, fewest = 1, packed = 1 };
+template <typename W> struct Tile<W, 1> {
+  enum : uint { outputs = 1, turns = GDM_PROJECT_TURNS, many = GDM_PROJECT_TURNS, fewest = 1 };
 };
 
 template <typename T, typename W>
@@ -43,16 +43,18 @@ kernel void gd_project(device const T* x [[buffer(0)]],
                        uint2 group [[threadgroup_position_in_grid]],
                        uint index [[thread_index_in_threadgroup]]) {
   threadgroup float4 memory[GDM_PACKED_MEMORY];
-  if (Tile<W>::packed && TILE_ROWS == 1 && PACKED_ROW) {
-    packed_row(x, weight, scales, biases, residual, out, params, memory, group.y, index);
+  constexpr uint packed = IsPacked<W>::value;
+  typedef Tile<W, packed> Shape;
+  if (packed == 1 && TILE_ROWS == 1 && PACKED_ROW) {
+    PackedRow<T, W, packed>::run(x, weight, scales, biases, residual, out, params, memory, group.y, index);
     return;
   }
   constexpr uint tile = GDM_PROJECT_TILE;
   constexpr uint simdgroups = GDM_PROJECT_THREADS / GDM_SIMD_LANES;
   constexpr uint step = 8 * GDM_SIMD_LANES;
-  constexpr uint most = Tile<W>::many;
-  uint outs = TILE_ROWS == 1 ? Tile<W>::outputs : tile;
-  uint turns = TILE_ROWS == 1 ? Tile<W>::turns : TILE_ROWS == 2 ? Tile<W>::fewest : Tile<W>::many;
+  constexpr uint most = Shape::many;
+  uint outs = TILE_ROWS == 1 ? Shape::outputs : tile;
+  uint turns = TILE_ROWS == 1 ? Shape::turns : TILE_ROWS == 2 ? Shape::fewest : Shape::many;
   uint lane = index % GDM_SIMD_LANES;
   uint firstOutput = (group.y * simdgroups + index / GDM_SIMD_LANES) * outs;
   uint firstRow = group.x * TILE_ROWS;
@@ -135,5 +137,5 @@ kernel void gd_project(device const T* x [[buffer(0)]],
   }
 }
 
-// Names: gd_project_<T>_<W>, W a float dtype or q.
+// Names: gd_project_<T>_<W>, W a float dtype or what unpacks, such as affine4.
 GDM_INSTANTIATE_TW(gd_project)

@@ -1,13 +1,58 @@
-/** The weight of a matrix product as a checkpoint stores it: plain, or in MLX's affine quantised form. */
+/** The weight of a matrix product as a checkpoint stores it, in any weight format. */
 
+import type { WeightFormat } from "../native/options.ts";
+import { weightLayouts } from "../native/weight-formats.ts";
+import { dtypes, type DType, type FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 
 /** The weight of a `linear` or an `embedding`, under the names of their arguments. */
 export interface Matrix {
-  /** `[outFeatures, inFeatures]`, any float dtype; with scales u32 words `[outFeatures, inFeatures · bits / 32]`. */
+  readonly weightFormat: WeightFormat;
+  /** The format's blocks; for floats `[outFeatures, inFeatures]`. */
   readonly weight: Tensor;
-  /** `[outFeatures, inFeatures / group]`, any float dtype: present exactly when `biases` is. */
+  /** `[outFeatures, blocks of a row]`, where the format has scales. */
   readonly scales?: Tensor;
-  /** Shaped as `scales`, and of its dtype. */
+  /** `[outFeatures, blocks of a row]`, where the format has biases. */
   readonly biases?: Tensor;
+}
+
+/** Dtype and shape of one tensor of a matrix. */
+export interface MatrixPart {
+  readonly dtype: DType;
+  readonly shape: readonly [rows: number, columns: number];
+}
+
+/** What a matrix in a format is stored as: a {@link Matrix} without its memory. */
+export interface StoredMatrix {
+  readonly weightFormat: WeightFormat;
+  readonly weight: MatrixPart;
+  readonly scales?: MatrixPart;
+  readonly biases?: MatrixPart;
+}
+
+/**
+ * The tensors of a matrix `[rows, columns]`, whose columns are whole blocks.
+ *
+ * @param floats the dtype of scales and biases, where the format leaves it open.
+ */
+export function storedMatrix(weightFormat: WeightFormat, rows: number, columns: number, floats: FloatDType = "f32"): StoredMatrix {
+  const { elements, bytes, dtype, scales, biases } = weightLayouts[weightFormat];
+  const blocks = columns / elements;
+  const companion = (given: DType | "float"): MatrixPart => ({ dtype: given === "float" ? floats : given, shape: [rows, blocks] });
+  return {
+    weightFormat,
+    weight: { dtype, shape: [rows, (blocks * bytes) / dtypes[dtype].bytes] },
+    ...(scales !== undefined && { scales: companion(scales) }),
+    ...(biases !== undefined && { biases: companion(biases) }),
+  };
+}
+
+/** The matrix of the tensors that `make` makes for each part of a stored one. */
+export function matrixOf({ weightFormat, weight, scales, biases }: StoredMatrix, make: (name: "weight" | "scales" | "biases", part: MatrixPart) => Tensor): Matrix {
+  return {
+    weightFormat,
+    weight: make("weight", weight),
+    ...(scales && { scales: make("scales", scales) }),
+    ...(biases && { biases: make("biases", biases) }),
+  };
 }

@@ -5,6 +5,8 @@
  */
 
 import { FileError, UnsupportedError, describe } from "../errors.ts";
+import type { WeightFormat } from "../native/options.ts";
+import { weightLayouts, type WeightLayout } from "../native/weight-formats.ts";
 import { isRecord } from "./json.ts";
 import type { ConfigPlace } from "./config-errors.ts";
 
@@ -17,10 +19,17 @@ export interface Quantization {
 /** What a configuration says of a module, if anything. */
 export type QuantizationOf = (module: string) => Partial<Quantization>;
 
+const affine = (Object.entries(weightLayouts) as [WeightFormat, WeightLayout][]).filter(([, { family }]) => family === "affine");
+
 /** Widths of MLX's affine quantisation. */
-export const legalBits: readonly number[] = [2, 3, 4, 5, 6, 8];
+export const affineBits: readonly number[] = [...new Set(affine.map(([, { bits }]) => bits ?? 0))];
 /** Its groups: how many weights of a row share a scale and a bias. */
-export const legalGroups: readonly number[] = [32, 64, 128];
+export const affineGroups: readonly number[] = [...new Set(affine.map(([, { elements }]) => elements))];
+
+/** The format of affine quantised weights, or undefined where there is none of that width and group. */
+export function affineFormat({ bits, group }: Quantization): WeightFormat | undefined {
+  return affine.find(([, layout]) => layout.bits === bits && layout.elements === group)?.[0];
+}
 
 /** What is supported, for messages. */
 export const supportedWeights = "f32, f16 or bf16 weights, or MLX's affine quantisation (2, 3, 4, 5, 6, 8 bits; groups of 32, 64, 128)";

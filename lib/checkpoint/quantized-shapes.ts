@@ -7,24 +7,11 @@ import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
 import { floatDType } from "./dtypes.ts";
 import type { TensorInfo } from "./header.ts";
 import type { TensorSource } from "./source.ts";
-import type { DType } from "../tensor/dtype.ts";
-import { legalBits, legalGroups, supportedWeights, type Quantization } from "./quantization.ts";
-
-/** Dtype and shape of one tensor of a quantised module. */
-export interface QuantizedPart {
-  readonly dtype: DType;
-  readonly shape: readonly [rows: number, columns: number];
-}
-
-/** The three tensors of a quantised module. */
-export interface QuantizedParts {
-  readonly weight: QuantizedPart;
-  readonly scales: QuantizedPart;
-  readonly biases: QuantizedPart;
-}
+import { storedMatrix, type StoredMatrix } from "./matrix.ts";
+import { affineBits, affineFormat, affineGroups, supportedWeights, type Quantization } from "./quantization.ts";
 
 /**
- * The parts of a module's weight `[rows, columns]`, or undefined for one that is not quantised.
+ * How a module's weight `[rows, columns]` is stored, or undefined for one that is not quantised.
  *
  * @param said what the configuration says of the module.
  * @throws {UnsupportedError} for tensors of another scheme; {@link FileError} for shapes that do not fit each other, the
@@ -38,7 +25,7 @@ export function quantizedShapes(
   columns: number,
   said: Partial<Quantization>,
   op: string,
-): QuantizedParts | undefined {
+): StoredMatrix | undefined {
   const [weightName, scalesName, biasesName] = [`${module}.weight`, `${module}.scales`, `${module}.biases`] as const;
   if (!source.has(weightName)) {
     // GPTQ and AWQ have scales too, so that these tell nothing.
@@ -58,13 +45,15 @@ export function quantizedShapes(
   const groups = expectRows(scalesName, scales);
   if (expectRows(biasesName, biases) !== groups) throw misfit(biasesName, `as many columns as ${scalesName}, ${groups}`, biases);
   const bits = (32 * words) / columns;
-  if (!legalBits.includes(bits)) {
-    throw misfit(weightName, `[${rows}, ${columns} · bits / 32], bits one of ${legalBits.join(", ")}`, weight);
+  if (!affineBits.includes(bits)) {
+    throw misfit(weightName, `[${rows}, ${columns} · bits / 32], bits one of ${affineBits.join(", ")}`, weight);
   }
   const group = columns / groups;
-  if (!legalGroups.includes(group)) {
-    throw misfit(scalesName, `[${rows}, ${columns} / group], group one of ${legalGroups.join(", ")}`, scales);
+  if (!affineGroups.includes(group)) {
+    throw misfit(scalesName, `[${rows}, ${columns} / group], group one of ${affineGroups.join(", ")}`, scales);
   }
+  const format = affineFormat({ bits, group });
+  if (format === undefined) throw foreign(weightName, `${bits} bits in groups of ${group}`);
   if ((said.bits ?? bits) !== bits || (said.group ?? group) !== group) {
     const expected = `${module} of ${said.bits ?? bits} bits in groups of ${said.group ?? group}, as the configuration says`;
     throw new FileError(source.path, { op, expected, received: `${bits} bits in groups of ${group}` });
@@ -73,11 +62,7 @@ export function quantizedShapes(
   if (floats(biasesName, biases) !== dtype) {
     throw new DTypeError({ op, argument: `${source.path}: ${biasesName}`, expected: `${scales.dtype}, as the scales have`, received: biases.dtype });
   }
-  return {
-    weight: { dtype: "u32", shape: [rows, words] },
-    scales: { dtype, shape: [rows, groups] },
-    biases: { dtype, shape: [rows, groups] },
-  };
+  return storedMatrix(format, rows, columns, dtype);
 
   function expectRows(name: string, info: TensorInfo): number {
     const [first, second] = info.shape;

@@ -11,7 +11,7 @@ import type { TensorSource } from "./source.ts";
 import { dtypes, type DType, type FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Gather, Move } from "./interleaved.ts";
-import type { Matrix } from "./matrix.ts";
+import { matrixOf, storedMatrix, type Matrix, type StoredMatrix } from "./matrix.ts";
 import { quantizedShapes } from "./quantized-shapes.ts";
 import type { QuantizationOf } from "./quantization.ts";
 import { nextTurn } from "../turns.ts";
@@ -91,30 +91,14 @@ export class TensorLoader implements Disposable {
     return made;
   }
 
-  /** The weight `[rows, columns]` of a module, plain or quantised. */
+  /** The weight `[rows, columns]` of a module, in whichever format it is stored. */
   matrix(module: string, rows: number, columns: number): Matrix {
-    const quantized = this.#quantizedParts(module, rows, columns);
-    if (!quantized) return { weight: this.tensor(`${module}.weight`, [rows, columns]) };
-    const { weight, scales, biases } = quantized;
-    return {
-      weight: this.#whole(`${module}.weight`, weight.dtype, weight.shape),
-      scales: this.#whole(`${module}.scales`, scales.dtype, scales.shape),
-      biases: this.#whole(`${module}.biases`, biases.dtype, biases.shape),
-    };
+    return matrixOf(this.#stored(module, rows, columns), (name, { dtype, shape }) => this.#whole(`${module}.${name}`, dtype, shape));
   }
 
   /** A weight out of some rows of a module's, which has `storedRows`. */
   gathered(module: string, storedRows: number, columns: number, gather: Gather): Matrix {
-    const quantized = this.#quantizedParts(module, storedRows, columns);
-    if (!quantized) {
-      const name = `${module}.weight`;
-      return { weight: this.#rows(name, this.#floats(name, [[storedRows, columns]]), columns, gather) };
-    }
-    const part = (kind: "weight" | "scales" | "biases") => {
-      const { dtype, shape } = quantized[kind];
-      return this.#rows(`${module}.${kind}`, dtype, shape[1] ?? 0, gather);
-    };
-    return { weight: part("weight"), scales: part("scales"), biases: part("biases") };
+    return matrixOf(this.#stored(module, storedRows, columns), (name, { dtype, shape }) => this.#rows(`${module}.${name}`, dtype, shape[1], gather));
   }
 
   /** Reads everything at once. */
@@ -149,8 +133,10 @@ export class TensorLoader implements Disposable {
     for (const tensor of this.#tensors.splice(0)) tensor[Symbol.dispose]();
   }
 
-  #quantizedParts(module: string, rows: number, columns: number) {
-    return quantizedShapes(this.source, module, rows, columns, this.#quantization(module), this.op);
+  /** How a module's weight is stored, which is checked. */
+  #stored(module: string, rows: number, columns: number): StoredMatrix {
+    const quantized = quantizedShapes(this.source, module, rows, columns, this.#quantization(module), this.op);
+    return quantized ?? storedMatrix(this.#floats(`${module}.weight`, [[rows, columns]]), rows, columns);
   }
 
   #whole(name: string, dtype: DType, shape: Shape): Tensor {

@@ -1,6 +1,6 @@
 // Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.
 
-import { algorithms, betaForms, convActivations, gateDims, gateForms, headMaps, normActivations, normOrders, qkNorms, weightForms } from "./options.ts";
+import { algorithms, betaForms, convActivations, gateDims, gateForms, headMaps, normActivations, normOrders, qkNorms, weightFormats, weightForms } from "./options.ts";
 
 /**
  * The ops under their public names: the function that encodes one, the length of its struct, and its arguments. `at` is
@@ -132,14 +132,15 @@ export const ops = {
   },
   linear: {
     encode: "gd_encode_linear",
-    bytes: 536,
+    bytes: 544,
     arguments: [
-      { name: "x", kind: "tensor", optional: false, at: 2 },
-      { name: "weight", kind: "tensor", optional: false, at: 24 },
-      { name: "scales", kind: "tensor", optional: true, at: 46 },
-      { name: "biases", kind: "tensor", optional: true, at: 68 },
-      { name: "residual", kind: "tensor", optional: true, at: 90 },
-      { name: "out", kind: "tensor", optional: false, at: 112 },
+      { name: "weightFormat", kind: "option", optional: true, at: 2, names: weightFormats, byDefault: 0 },
+      { name: "x", kind: "tensor", optional: false, at: 4 },
+      { name: "weight", kind: "tensor", optional: false, at: 26 },
+      { name: "scales", kind: "tensor", optional: true, at: 48 },
+      { name: "biases", kind: "tensor", optional: true, at: 70 },
+      { name: "residual", kind: "tensor", optional: true, at: 92 },
+      { name: "out", kind: "tensor", optional: false, at: 114 },
     ],
   },
   add: {
@@ -177,13 +178,14 @@ export const ops = {
   },
   embedding: {
     encode: "gd_encode_embedding",
-    bytes: 392,
+    bytes: 400,
     arguments: [
-      { name: "weight", kind: "tensor", optional: false, at: 2 },
-      { name: "scales", kind: "tensor", optional: true, at: 24 },
-      { name: "biases", kind: "tensor", optional: true, at: 46 },
-      { name: "out", kind: "tensor", optional: false, at: 68 },
-      { name: "ids", kind: "indices", optional: false, at: 90 },
+      { name: "weightFormat", kind: "option", optional: true, at: 2, names: weightFormats, byDefault: 0 },
+      { name: "weight", kind: "tensor", optional: false, at: 4 },
+      { name: "scales", kind: "tensor", optional: true, at: 26 },
+      { name: "biases", kind: "tensor", optional: true, at: 48 },
+      { name: "out", kind: "tensor", optional: false, at: 70 },
+      { name: "ids", kind: "indices", optional: false, at: 92 },
     ],
   },
   siluMul: {

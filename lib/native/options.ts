@@ -175,6 +175,58 @@ export const weightForms: Readonly<Record<WeightForm, number>> = {
 };
 
 /**
+ * How a matrix is stored: as floats, or in MLX's affine form of 2 to 8 bits with a scale and a bias for each group (g)
+ * of 32, 64 or 128 columns.
+ */
+export type WeightFormat =
+  | "f32"
+  | "f16"
+  | "bf16"
+  | "affine2-g32"
+  | "affine2-g64"
+  | "affine2-g128"
+  | "affine3-g32"
+  | "affine3-g64"
+  | "affine3-g128"
+  | "affine4-g32"
+  | "affine4-g64"
+  | "affine4-g128"
+  | "affine5-g32"
+  | "affine5-g64"
+  | "affine5-g128"
+  | "affine6-g32"
+  | "affine6-g64"
+  | "affine6-g128"
+  | "affine8-g32"
+  | "affine8-g64"
+  | "affine8-g128";
+
+/** See {@link WeightFormat}. */
+export const weightFormats: Readonly<Record<WeightFormat, number>> = {
+  f32: 1,
+  f16: 2,
+  bf16: 3,
+  "affine2-g32": 4,
+  "affine2-g64": 5,
+  "affine2-g128": 6,
+  "affine3-g32": 7,
+  "affine3-g64": 8,
+  "affine3-g128": 9,
+  "affine4-g32": 10,
+  "affine4-g64": 11,
+  "affine4-g128": 12,
+  "affine5-g32": 13,
+  "affine5-g64": 14,
+  "affine5-g128": 15,
+  "affine6-g32": 16,
+  "affine6-g64": 17,
+  "affine6-g128": 18,
+  "affine8-g32": 19,
+  "affine8-g64": 20,
+  "affine8-g128": 21,
+};
+
+/**
  * Whether x is normalised before it is multiplied by act(z), or after.
  *
  * - `norm-then-gate`: n(x) act(z) (Qwen3-Next)

@@ -1,3 +1,4 @@
+import type { WeightFormat } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Indices } from "./indices.ts";
 import { makeOp } from "./op.ts";
@@ -5,6 +6,8 @@ import type { Op } from "./op.ts";
 
 /** Arguments of {@link embedding}. Dimensions are called rows, vocabulary and dim. */
 export interface EmbeddingArguments {
+  /** How `weight` is stored. @default what the dtypes and shapes of `weight`, `scales` and `biases` say */
+  readonly weightFormat?: WeightFormat | undefined;
   /**
    * `[vocabulary, dim]`, any float dtype; or, with `scales` and `biases`, the u32 words `[vocabulary, dim · bits / 32]` of
    * a quantised matrix, as {@link linear} has it. Contiguous.

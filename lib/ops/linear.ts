@@ -1,3 +1,4 @@
+import type { WeightFormat } from "../native/options.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import { makeOp } from "./op.ts";
 import type { Op } from "./op.ts";
@@ -6,6 +7,8 @@ import type { Op } from "./op.ts";
 export interface LinearArguments {
   /** `[rows, inFeatures]`, f32, f16 or bf16. */
   readonly x: Tensor;
+  /** How `weight` is stored. @default what the dtypes and shapes of `weight`, `scales` and `biases` say */
+  readonly weightFormat?: WeightFormat | undefined;
   /**
    * `[outFeatures, inFeatures]`, any float dtype; or, with `scales` and `biases`, the u32 words
    * `[outFeatures, inFeatures · bits / 32]` of a quantised matrix. Contiguous.
@@ -37,7 +40,8 @@ export interface LinearArguments {
  * w = q \cdot scale + bias
  * ```
  *
- * as one fused multiply-add in float32. Bits and group follow from the shapes; inFeatures is a multiple of the group.
+ * as one fused multiply-add in float32. Bits and group follow from the shapes, or are said by `weightFormat`, such as
+ * `affine4-g64`; inFeatures is a multiple of the group.
  *
  * The order of the sum depends on inFeatures and on the form of the weight only, so a row has the same bits in any batch,
  * and with f32 outputs the residual gives the bits of {@link add}.

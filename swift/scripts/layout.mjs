@@ -7,6 +7,7 @@ import { appleExports, assertions, isPublished, optionConstants, versionScript }
 import { parse } from "./layout/parse.mjs";
 import { swiftEncoders, swiftExecutor, swiftOps, swiftOptions, swiftPass } from "./layout/swift.mjs";
 import { typescriptFunctions, typescriptLayout, typescriptOps, typescriptOptions, typescriptPass } from "./layout/typescript.mjs";
+import { cpuWeightFormats, shaderWeightFormats, swiftWeightFormats, typescriptWeightFormats } from "./layout/weights.mjs";
 
 export { parse };
 
@@ -25,13 +26,17 @@ export function generate(header) {
     ["swift/Sources/CGatedDelta/published.txt", appleExports(published)],
     ["swift/Sources/CPUKernels/include/option_values.h", optionConstants(parsed, "GD_CPU_", "GATED_DELTA_CPU_OPTION_VALUES_H")],
     ["shaders/option_values.h", optionConstants(parsed, "GDM_", "GATED_DELTA_SHADERS_OPTION_VALUES_H")],
+    ["swift/Sources/CPUKernels/include/weight_formats.h", cpuWeightFormats(parsed)],
+    ["shaders/weight_formats.h", shaderWeightFormats(parsed)],
     ["swift/Sources/GatedDeltaTypes/Options.swift", swiftOptions(parsed)],
+    ["swift/Sources/GatedDeltaTypes/WeightFormats.swift", swiftWeightFormats(parsed)],
     ["swift/Sources/GatedDeltaTypes/Op.swift", swiftOps(parsed)],
     ["swift/Sources/GatedDelta/Exports/Encode.swift", swiftEncoders(parsed)],
     ["swift/Sources/CPUBackend/Executor+Op.swift", swiftExecutor(parsed)],
     ["swift/Sources/MetalBackend/Pass+Op.swift", swiftPass(parsed)],
     ["lib/native/layout.ts", typescriptLayout(parsed)],
     ["lib/native/options.ts", typescriptOptions(parsed)],
+    ["lib/native/weight-formats.ts", typescriptWeightFormats(parsed)],
     ["lib/native/ops.ts", typescriptOps(parsed)],
     ["lib/ops/functions.ts", typescriptFunctions(parsed)],
     ["lib/device/pass-ops.ts", typescriptPass(parsed)],

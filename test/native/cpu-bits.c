@@ -154,26 +154,33 @@ static void any_norm(void) {
   TABLE.gated_rms_norm(&op, 0, gd_cpu_gated_rms_norm_items(&op), scratch, &stop);
 }
 
-/* A matrix of any form; a quantised one has columns for two groups of any size, or many. */
+static const struct { uint32_t format; int64_t elements, bytes; uint32_t dtype; } formats[] = {
+#define GD_FORMAT(FORMAT, ELEMENTS, BYTES, DTYPE, UNPACKING) {FORMAT, ELEMENTS, BYTES, DTYPE},
+  GD_CPU_WEIGHT_FORMATS(GD_FORMAT)
+};
+
+/* A matrix of any affine form or of floats; a packed one has columns for two groups of any size, or many. */
 static gd_cpu_matrix any_matrix(int64_t rows, int64_t columns) {
-  static const uint32_t forms[] = {0, 2, 3, 4, 5, 6, 8};
-  gd_cpu_matrix matrix = {.bits = forms[draw(7)], .columns = columns};
-  if (matrix.bits == 0) {
+  static const uint32_t all_bits[] = {0, 2, 3, 4, 5, 6, 8};
+  gd_cpu_matrix matrix = {.columns = columns};
+  int64_t bits = all_bits[draw(7)];
+  if (bits == 0) {
     gd_cpu_tensor values = tensor(any_type(), rows, 1, columns, -1, 1);
     matrix.values = values.data;
-    matrix.dtype = values.dtype;
-    matrix.row_bytes = columns * (values.dtype == GD_CPU_F32 ? 4 : 2);
+    for (int i = 0; formats[i].elements == 1; i++) if (formats[i].dtype == values.dtype) matrix.format = formats[i].format;
     return matrix;
   }
-  matrix.group = 32 << draw(3);
-  matrix.columns = (columns + matrix.group - 1) / matrix.group * matrix.group;
-  matrix.row_bytes = matrix.columns * matrix.bits / 8;
+  int64_t group = 32 << draw(3);
+  int i = 0;
+  while (formats[i].elements != group || formats[i].bytes != group * bits / 8) i++;
+  matrix.format = formats[i].format;
+  matrix.columns = (columns + group - 1) / group * group;
   matrix.values = arena + used;
   matrix.dtype = any_type();
-  for (int64_t i = 0; i < rows * matrix.row_bytes; i++) arena[used++] = (char)draw(256);
+  for (int64_t k = 0; k < rows * matrix.columns * bits / 8; k++) arena[used++] = (char)draw(256);
   used = (used + 63) & ~(size_t)63;
-  matrix.scales = tensor(matrix.dtype, rows, 1, matrix.columns / matrix.group, -1, 1).data;
-  matrix.biases = tensor(matrix.dtype, rows, 1, matrix.columns / matrix.group, -1, 1).data;
+  matrix.scales = tensor(matrix.dtype, rows, 1, matrix.columns / group, -1, 1).data;
+  matrix.biases = tensor(matrix.dtype, rows, 1, matrix.columns / group, -1, 1).data;
   return matrix;
 }
 

@@ -188,6 +188,21 @@ onEachBackend("linear of packed weights", (backend) => {
     }
   });
 
+  test("a format by name: the bits that the shapes give", () => {
+    const random = new Random(10);
+    using layouts = new Layouts(device, random);
+    const x = layouts.rows("x", "f32", filled(random, [3, 256]));
+    const [named, shaped] = ["named", "shaped"].map((name) => layouts.out(name, "f32", [3, 9]));
+    const formats = bitWidths.flatMap((bits) => groupSizes.map((group) => {
+      return { weightFormat: `affine${bits}-g${group}` as const, ...placeQuantised(layouts, randomQuantised(random, [9, 256], bits, group, "f16"), "f16") };
+    }));
+    const floats = (["f32", "f16", "bf16"] as const).map((format) => ({ weightFormat: format, weight: layouts.packed("weight", format, filled(random, [9, 256], format)) }));
+    for (const { weightFormat, ...weight } of [...formats, ...floats]) {
+      const out = after(shaped!, linear({ x, ...weight, out: shaped! }));
+      expectSameBits(weightFormat, after(named!, linear({ x, weightFormat, ...weight, out: named! })), out);
+    }
+  });
+
   test("no input features: the residual", () => {
     const residual = device.tensorFrom("f32", [2, 3], [1, 2, 3, 4, 5, 6]);
     const out = device.tensor("f32", [2, 3]);

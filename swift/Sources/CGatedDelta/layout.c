@@ -149,24 +149,28 @@ _Static_assert(offsetof(gd_gated_delta_step, out) == 1032, "gd_gated_delta_step.
 _Static_assert(offsetof(gd_gated_delta_step, read_slots) == 1120, "gd_gated_delta_step.read_slots");
 _Static_assert(offsetof(gd_gated_delta_step, write_slots) == 1152, "gd_gated_delta_step.write_slots");
 
-_Static_assert(sizeof(gd_linear) == 536 && _Alignof(gd_linear) == 8, "gd_linear");
+_Static_assert(sizeof(gd_linear) == 544 && _Alignof(gd_linear) == 8, "gd_linear");
 _Static_assert(offsetof(gd_linear, size) == 0, "gd_linear.size");
 _Static_assert(offsetof(gd_linear, version) == 4, "gd_linear.version");
-_Static_assert(offsetof(gd_linear, x) == 8, "gd_linear.x");
-_Static_assert(offsetof(gd_linear, weight) == 96, "gd_linear.weight");
-_Static_assert(offsetof(gd_linear, scales) == 184, "gd_linear.scales");
-_Static_assert(offsetof(gd_linear, biases) == 272, "gd_linear.biases");
-_Static_assert(offsetof(gd_linear, residual) == 360, "gd_linear.residual");
-_Static_assert(offsetof(gd_linear, out) == 448, "gd_linear.out");
+_Static_assert(offsetof(gd_linear, weight_format) == 8, "gd_linear.weight_format");
+_Static_assert(offsetof(gd_linear, reserved) == 12, "gd_linear.reserved");
+_Static_assert(offsetof(gd_linear, x) == 16, "gd_linear.x");
+_Static_assert(offsetof(gd_linear, weight) == 104, "gd_linear.weight");
+_Static_assert(offsetof(gd_linear, scales) == 192, "gd_linear.scales");
+_Static_assert(offsetof(gd_linear, biases) == 280, "gd_linear.biases");
+_Static_assert(offsetof(gd_linear, residual) == 368, "gd_linear.residual");
+_Static_assert(offsetof(gd_linear, out) == 456, "gd_linear.out");
 
-_Static_assert(sizeof(gd_embedding) == 392 && _Alignof(gd_embedding) == 8, "gd_embedding");
+_Static_assert(sizeof(gd_embedding) == 400 && _Alignof(gd_embedding) == 8, "gd_embedding");
 _Static_assert(offsetof(gd_embedding, size) == 0, "gd_embedding.size");
 _Static_assert(offsetof(gd_embedding, version) == 4, "gd_embedding.version");
-_Static_assert(offsetof(gd_embedding, weight) == 8, "gd_embedding.weight");
-_Static_assert(offsetof(gd_embedding, scales) == 96, "gd_embedding.scales");
-_Static_assert(offsetof(gd_embedding, biases) == 184, "gd_embedding.biases");
-_Static_assert(offsetof(gd_embedding, out) == 272, "gd_embedding.out");
-_Static_assert(offsetof(gd_embedding, ids) == 360, "gd_embedding.ids");
+_Static_assert(offsetof(gd_embedding, weight_format) == 8, "gd_embedding.weight_format");
+_Static_assert(offsetof(gd_embedding, reserved) == 12, "gd_embedding.reserved");
+_Static_assert(offsetof(gd_embedding, weight) == 16, "gd_embedding.weight");
+_Static_assert(offsetof(gd_embedding, scales) == 104, "gd_embedding.scales");
+_Static_assert(offsetof(gd_embedding, biases) == 192, "gd_embedding.biases");
+_Static_assert(offsetof(gd_embedding, out) == 280, "gd_embedding.out");
+_Static_assert(offsetof(gd_embedding, ids) == 368, "gd_embedding.ids");
 
 _Static_assert(sizeof(gd_add) == 272 && _Alignof(gd_add) == 8, "gd_add");
 _Static_assert(offsetof(gd_add, size) == 0, "gd_add.size");

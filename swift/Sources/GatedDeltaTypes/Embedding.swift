@@ -1,20 +1,17 @@
 /// Rows of a matrix by number. The numbers are in its `Sequences`: `readSlots` are the ids, one for each row of `out`,
 /// each in 0..<vocabulary. See `gd_embedding`.
 public final class Embedding: Sendable {
-  public let rows, vocabulary, dim: Int
-  /// [vocabulary, dim]; see `Quantisation`.
-  public let weight: TensorView
-  public let quantisation: Quantisation?
+  public let rows: Int
+  /// [vocabulary, dim]
+  public let matrix: Matrix
   public let out: TensorView
 
-  public init(
-    rows: Int, vocabulary: Int, dim: Int, weight: TensorView, quantisation: Quantisation? = nil, out: TensorView
-  ) {
+  public var vocabulary: Int { matrix.rows }
+  public var dim: Int { matrix.columns }
+
+  public init(rows: Int, matrix: Matrix, out: TensorView) {
     self.rows = rows
-    self.vocabulary = vocabulary
-    self.dim = dim
-    self.weight = weight
-    self.quantisation = quantisation
+    self.matrix = matrix
     self.out = out
   }
 }

@@ -172,6 +172,58 @@ public enum WeightForm: UInt32, NamedOption {
   }
 }
 
+/// How a matrix is stored: as floats, or in MLX's affine form of 2 to 8 bits with a scale and a bias for each group (g)
+/// of 32, 64 or 128 columns.
+public enum WeightFormat: UInt32, NamedOption {
+  case f32 = 1
+  case f16 = 2
+  case bf16 = 3
+  case affine2G32 = 4
+  case affine2G64 = 5
+  case affine2G128 = 6
+  case affine3G32 = 7
+  case affine3G64 = 8
+  case affine3G128 = 9
+  case affine4G32 = 10
+  case affine4G64 = 11
+  case affine4G128 = 12
+  case affine5G32 = 13
+  case affine5G64 = 14
+  case affine5G128 = 15
+  case affine6G32 = 16
+  case affine6G64 = 17
+  case affine6G128 = 18
+  case affine8G32 = 19
+  case affine8G64 = 20
+  case affine8G128 = 21
+
+  public var publicName: String {
+    switch self {
+    case .f32: "f32"
+    case .f16: "f16"
+    case .bf16: "bf16"
+    case .affine2G32: "affine2-g32"
+    case .affine2G64: "affine2-g64"
+    case .affine2G128: "affine2-g128"
+    case .affine3G32: "affine3-g32"
+    case .affine3G64: "affine3-g64"
+    case .affine3G128: "affine3-g128"
+    case .affine4G32: "affine4-g32"
+    case .affine4G64: "affine4-g64"
+    case .affine4G128: "affine4-g128"
+    case .affine5G32: "affine5-g32"
+    case .affine5G64: "affine5-g64"
+    case .affine5G128: "affine5-g128"
+    case .affine6G32: "affine6-g32"
+    case .affine6G64: "affine6-g64"
+    case .affine6G128: "affine6-g128"
+    case .affine8G32: "affine8-g32"
+    case .affine8G64: "affine8-g64"
+    case .affine8G128: "affine8-g128"
+    }
+  }
+}
+
 /// Whether x is normalised before it is multiplied by act(z), or after.
 public enum NormOrder: UInt32, NamedOption {
   /// n(x) act(z) (Qwen3-Next)

@@ -4,15 +4,13 @@ import ShaderParams
 extension Pass {
   mutating func encode(_ op: Embedding, _ ids: Sequences) throws(Failure) {
     guard op.rows > 0, op.dim > 0 else { return }
-    var kernel = Kernel(family: .embedding, activation: op.out.dtype, storage: op.weight.dtype)
-    kernel.constants.setMatrix(op.quantisation)
+    var kernel = Kernel(family: .embedding, activation: op.out.dtype, format: op.matrix.format)
+    kernel.constants.setMatrix(op.matrix)
     kernel.constants.set(.alignedRows, false)
     try dispatch(
       kernel,
       [
-        .matrix(op.weight, op.quantisation, rows: op.vocabulary, columns: op.dim),
-        .scales(op.quantisation?.scales, op.quantisation, rows: op.vocabulary, columns: op.dim),
-        .scales(op.quantisation?.biases, op.quantisation, rows: op.vocabulary, columns: op.dim),
+        .blocks(of: op.matrix), .companion(op.matrix.scales, of: op.matrix), .companion(op.matrix.biases, of: op.matrix),
         .writes(op.out, tokens: op.rows, width: op.dim), .reads(arena.region(copying: ids.readSlots)),
       ],
       GDMEmbedding(columns: UInt32(element: op.dim), outRowStride: UInt32(element: op.out.tokenStride)),

@@ -42,6 +42,7 @@ struct Kernel: Hashable {
   var family: Family
   var activation: DType?
   var storage: DType?
+  var format: WeightFormat?
   var keyClass: KeyClass?
   var unit: Unit?
   var constants = Constants()
@@ -51,7 +52,7 @@ struct Kernel: Hashable {
     func byte<Value>(_ value: Value, _ place: UInt64) -> UInt64 {
       withUnsafeBytes(of: value) { UInt64($0.load(as: UInt8.self)) << (8 * place) }
     }
-    return byte(family, 0) | byte(activation, 1) | byte(storage, 2) | byte(keyClass, 3) | byte(unit, 4)
+    return byte(family, 0) | byte(activation, 1) | byte(storage, 2) | byte(keyClass, 3) | byte(unit, 4) | byte(format, 5)
   }
 
   static func == (a: Kernel, b: Kernel) -> Bool { a.instantiation == b.instantiation && a.constants == b.constants }
@@ -65,8 +66,8 @@ struct Kernel: Hashable {
   var name: String {
     var name = family.rawValue
     if let activation { name += "_" + activation.name }
-    // u32 words hold packed numbers.
-    if let storage { name += storage == .u32 ? "_q" : "_" + storage.name }
+    if let storage { name += "_" + storage.name }
+    if let format { name += "_" + format.layout.kernel }
     if let keyClass { name += "_" + keyClass.rawValue }
     switch unit {
     case .u16: name += "_u16"
@@ -96,7 +97,6 @@ struct Constants: Hashable {
     case aLogDType = 12
     case dtBiasDType = 13
     case parts = 14
-    case matrixBits = 15
     case convWidth = 16
     case convBias = 17
     case convSilu = 18

@@ -4,12 +4,12 @@ import ShaderParams
 extension Pass {
   mutating func encode(_ op: Linear) throws(Failure) {
     guard op.rows > 0, op.outFeatures > 0 else { return }
-    var kernel = Kernel(family: .project, activation: op.x.dtype, storage: op.weight.dtype)
+    var kernel = Kernel(family: .project, activation: op.x.dtype, format: op.matrix.format)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
-    kernel.constants.setMatrix(op.quantisation)
+    kernel.constants.setMatrix(op.matrix)
     kernel.constants.set(
       .alignedRows,
-      op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.weight.offset % 16 == 0 && op.x.offset % 16 == 0)
+      op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.matrix.weight.offset % 16 == 0 && op.x.offset % 16 == 0)
     // A residual that is out itself is read from out: arguments may not overlap.
     var residual = Argument.absent
     if let tensor = op.residual, !op.replacesResidual {
@@ -17,9 +17,7 @@ extension Pass {
     }
     let arguments: [Argument] = try [
       .reads(op.x, tokens: op.rows, width: op.inFeatures),
-      .matrix(op.weight, op.quantisation, rows: op.outFeatures, columns: op.inFeatures),
-      .scales(op.quantisation?.scales, op.quantisation, rows: op.outFeatures, columns: op.inFeatures),
-      .scales(op.quantisation?.biases, op.quantisation, rows: op.outFeatures, columns: op.inFeatures),
+      .blocks(of: op.matrix), .companion(op.matrix.scales, of: op.matrix), .companion(op.matrix.biases, of: op.matrix),
       residual, .writes(op.out, tokens: op.rows, width: op.outFeatures),
     ]
     let params = GDMProject(
@@ -31,7 +29,7 @@ extension Pass {
 
     var rows = op.rows == 1 ? 1 : op.rows <= 4 ? 4 : GDM_PROJECT_ROWS
     kernel.constants.set(.tileRows, UInt32(element: rows))
-    let packedRow = rows == 1 && op.quantisation != nil && op.outFeatures > Self.fewOutputs
+    let packedRow = rows == 1 && op.matrix.isPacked && op.outFeatures > Self.fewOutputs
     kernel.constants.set(.packedRow, packedRow)
     while rows > 2, try device.pipelines.pipeline(kernel).maxThreads < Self.threadsForManyRegisters {
       rows /= 2
@@ -41,9 +39,9 @@ extension Pass {
     var outputs = GDM_PROJECT_TILE
     if packedRow {
       outputs = GDM_PACKED_OUTPUTS * GDM_SIMD_LANES / GDM_PACKED_LANES
-    } else if rows == 1, op.quantisation != nil {
+    } else if rows == 1, op.matrix.isPacked {
       outputs = 1
-    } else if rows == 1, op.weight.dtype != .f32 {
+    } else if rows == 1, op.matrix.format != .f32 {
       outputs = GDM_PROJECT_OUTPUTS_1
     }
     try dispatch(
@@ -72,21 +70,20 @@ extension Linear {
 }
 
 extension Argument {
-  /// A matrix of floats, or the words of a packed one.
-  static func matrix(_ weight: TensorView, _ packed: Quantisation?, rows: Int, columns: Int) throws(Failure) -> Argument {
-    try .reads(weight, elements: rows * (packed.map { columns / 32 * $0.bits } ?? columns))
+  /// The blocks of a matrix.
+  static func blocks(of matrix: Matrix) throws(Failure) -> Argument {
+    try .reads(matrix.weight, elements: matrix.rows * matrix.format.layout.stored(columns: matrix.columns))
   }
 
   /// Scales or biases; absent if there are none.
-  static func scales(_ tensor: TensorView?, _ packed: Quantisation?, rows: Int, columns: Int) throws(Failure) -> Argument {
-    try .reads(tensor, elements: packed.map { rows * (columns / $0.group) } ?? 0)
+  static func companion(_ tensor: TensorView?, of matrix: Matrix) throws(Failure) -> Argument {
+    try .reads(tensor, elements: matrix.rows * (matrix.columns / matrix.format.layout.elements))
   }
 }
 
 extension Constants {
-  mutating func setMatrix(_ packed: Quantisation?) {
-    set(.matrixBits, packed.map { UInt32($0.bits) } ?? 8)
-    set(.matrixGroup, packed.map { UInt32($0.group.trailingZeroBitCount) } ?? 5)
-    set(.matrixDType, packed?.scales.dtype ?? .f32)
+  mutating func setMatrix(_ matrix: Matrix) {
+    set(.matrixGroup, UInt32(matrix.format.layout.elements.trailingZeroBitCount))
+    set(.matrixDType, matrix.scales?.dtype ?? .f32)
   }
 }

@@ -189,9 +189,7 @@ struct ConvCase {
 
       // Each row alone, on one thread, has the same bits.
       for row in 0..<rows {
-        let one = Linear(
-          rows: 1, inFeatures: op.inFeatures, outFeatures: op.outFeatures, x: op.x.after(row), weight: op.weight,
-          out: op.out.after(row))
+        let one = Linear(rows: 1, x: op.x.after(row), matrix: op.matrix, out: op.out.after(row))
         try device(isa).run([.linear(one)])
       }
       #expect((0..<rows).flatMap { row in (0..<outputs).map { out[row, 0, $0] } } == whole)

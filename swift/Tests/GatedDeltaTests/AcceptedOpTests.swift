@@ -99,14 +99,14 @@ import Testing
         #expect(sequences.starts == [0, 1, 2, 3] && sequences.readSlots == [0, 1, 2])
       case .linear(let op):
         #expect([op.rows, op.inFeatures, op.outFeatures] == [3, 16, 10])
-        #expect([op.x, op.weight, op.out].map(\.dtype) == [.f16, .bf16, .f32])
+        #expect([op.x, op.matrix.weight, op.out].map(\.dtype) == [.f16, .bf16, .f32] && op.matrix.format == .bf16)
       case .copySlots(let op, let sequences):
         // Of two copies one writes nothing.
         #expect(op.slots == 4 && op.slotElements == 5 && sequences.count == 1)
         #expect(sequences.readSlots == [2] && sequences.writeSlots == [0])
       case .embedding(let op, let ids):
         #expect([op.rows, op.vocabulary, op.dim] == [3, 5, 128] && ids.readSlots == [4, 0, 4])
-        #expect(op.quantisation?.bits == 8 && op.quantisation?.group == 64 && op.weight.tokenStride == 32)
+        #expect(op.matrix.format == .affine8G64 && op.matrix.weight.tokenStride == 32)
       case .siluMul(let op):
         #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesGate && !op.replacesUp)
       case .gatedDelta, .rmsNorm, .add, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("no test encoded one")
@@ -114,24 +114,54 @@ import Testing
     }
   }
 
-  @Test func bitsAndGroupsFollowFromTheShapes() throws {
+  /// A linear of 10 by 384 features in a format.
+  private func linear(in format: WeightFormat, _ fixture: Fixture) throws -> gd_linear {
+    let layout = format.layout
+    var linear = try fixture.linear(inFeatures: 384)
+    linear.weight = try fixture.tensor(layout.dtype, 10, layout.stored(columns: 384))
+    if layout.scales == .floats { linear.scales = try fixture.tensor(.f32, 10, 384 / layout.elements) }
+    if layout.biases == .floats { linear.biases = try fixture.tensor(.f32, 10, 384 / layout.elements) }
+    return linear
+  }
+
+  @Test func aFormatIsNamedOrFollowsFromTheShapes() throws {
     let fixture = try Fixture()
-    for bits in [2, 3, 4, 5, 6, 8] {
-      for group in [32, 64, 128] {
-        var linear = try fixture.linear(inFeatures: 384)
-        linear.weight = try fixture.tensor(.u32, 10, 12 * bits)
-        linear.scales = try fixture.tensor(.f32, 10, 384 / group)
-        linear.biases = try fixture.tensor(.f32, 10, 384 / group)
+    for format in WeightFormat.allCases {
+      for named in [0, format.rawValue] {
+        var linear = try linear(in: format, fixture)
+        linear.weight_format = named
         linear.residual = linear.out
         #expect(gd_encode_linear(fixture.device, &linear) == GD_OK, "\(LastError())")
         guard case .linear(let op)? = try fixture.committedOps().first else {
           Issue.record("no linear")
           continue
         }
-        #expect(op.quantisation?.bits == bits && op.quantisation?.group == group && op.replacesResidual)
-        #expect(op.weight.dtype == .u32 && op.weight.tokenStride == 12 * bits && op.quantisation?.scales.dtype == .f32)
+        let matrix = op.matrix
+        #expect(matrix.format == format && [matrix.rows, matrix.columns] == [10, 384] && op.replacesResidual)
+        #expect(matrix.weight.tokenStride * matrix.weight.dtype.size == 384 / format.layout.elements * format.layout.bytes)
+        #expect((matrix.scales?.dtype == .f32) == (format.layout.scales == .floats))
         while let submission = fixture.backend.next() { submission.finish(nil) }
       }
+    }
+  }
+
+  @Test func noOtherFormatFitsTheTensors() throws {
+    let fixture = try Fixture()
+    for format in WeightFormat.allCases {
+      for other in WeightFormat.allCases where other != format {
+        var linear = try linear(in: format, fixture)
+        linear.weight_format = other.rawValue
+        #expect(gd_encode_linear(fixture.device, &linear) != GD_OK, "\(format) as \(other)")
+        #expect(["weight", "scales", "biases"].contains(LastError().argument), "\(LastError())")
+      }
+    }
+  }
+
+  @Test func aLayoutIsWholeBlocks() {
+    for format in WeightFormat.allCases {
+      let layout = format.layout
+      #expect(layout.elements.nonzeroBitCount == 1 && layout.bytes % layout.dtype.size == 0, "\(format)")
+      #expect(layout.isPacked || layout.bytes == layout.dtype.size, "\(format)")
     }
   }
 

@@ -64,7 +64,7 @@ import Threading
     let view = TensorView(
       memory: try backend.wrap(pointer: .allocate(byteCount: 64, alignment: 64), byteCount: 64), offset: 0, dtype: .f32,
       tokenStride: 8, headStride: 8)
-    let op = Op.linear(Linear(rows: 1, inFeatures: 8, outFeatures: 1, x: view, weight: view, out: view))
+    let op = Op.linear(Linear(rows: 1, x: view, matrix: Matrix(format: .f32, rows: 1, columns: 8, weight: view), out: view))
     for borrows in [true, true, false] {
       device.encode(EncodedOp(op, name: "linear", borrows: borrows))
       _ = try device.commit()
@@ -131,7 +131,8 @@ import Threading
       let tensor = gd_tensor(buffer: buffer, .f32, [1, 8])
       let out = gd_tensor(buffer: buffer, offset: 512, .f32, [1, 1])
       var op = gd_linear(
-        size: UInt32(MemoryLayout<gd_linear>.size), version: 1, x: tensor, weight: tensor, scales: gd_tensor(),
+        size: UInt32(MemoryLayout<gd_linear>.size), version: 1, weight_format: 0, reserved: 0, x: tensor, weight: tensor,
+        scales: gd_tensor(),
         biases: gd_tensor(), residual: gd_tensor(), out: out)
       if gd_encode_linear(second, &op) == GD_OK { accepted += 1 }
       gd_device_close(second)

@@ -54,6 +54,14 @@ import Testing
     func output(_ view: TensorView?, _ tokens: Int, _ heads: Int, _ row: Int) -> Walk? {
       view.map { Walk(view: $0, tokens: tokens, heads: heads, row: row, isOutput: true) }
     }
+    func inputs(_ matrix: Matrix) -> [Walk?] {
+      let layout = matrix.format.layout
+      let blocks = matrix.columns / layout.elements
+      return [
+        input(matrix.weight, matrix.rows, 1, layout.stored(columns: matrix.columns)),
+        input(matrix.scales, matrix.rows, 1, blocks), input(matrix.biases, matrix.rows, 1, blocks),
+      ]
+    }
     let walks: [Walk?]
     switch op {
     case .gatedDelta(let op, _):
@@ -116,22 +124,14 @@ import Testing
         input(op.normWeight, 1, 1, op.valueDim), output(op.out, op.sequences, op.valueHeads, op.valueDim),
       ]
     case .linear(let op):
-      let group = op.quantisation.map { op.inFeatures / $0.group } ?? 0
-      walks = [
-        input(op.x, op.rows, 1, op.inFeatures),
-        input(op.weight, op.outFeatures, 1, op.inFeatures * (op.quantisation?.bits ?? 32) / 32),
-        input(op.quantisation?.scales, op.outFeatures, 1, group),
-        input(op.quantisation?.biases, op.outFeatures, 1, group),
-        op.replacesResidual ? nil : input(op.residual, op.rows, 1, op.outFeatures),
-        output(op.out, op.rows, 1, op.outFeatures),
-      ]
+      walks =
+        inputs(op.matrix) + [
+          input(op.x, op.rows, 1, op.inFeatures),
+          op.replacesResidual ? nil : input(op.residual, op.rows, 1, op.outFeatures),
+          output(op.out, op.rows, 1, op.outFeatures),
+        ]
     case .embedding(let op, _):
-      let group = op.quantisation.map { op.dim / $0.group } ?? 0
-      walks = [
-        input(op.weight, op.vocabulary, 1, op.dim * (op.quantisation?.bits ?? 32) / 32),
-        input(op.quantisation?.scales, op.vocabulary, 1, group),
-        input(op.quantisation?.biases, op.vocabulary, 1, group), output(op.out, op.rows, 1, op.dim),
-      ]
+      walks = inputs(op.matrix) + [output(op.out, op.rows, 1, op.dim)]
     case .siluMul(let op):
       walks = [
         op.replacesGate ? nil : input(op.gate, op.tokens, op.heads, op.dim),
@@ -354,6 +354,13 @@ import Testing
   @Test func linearOfPackedWords() throws {
     let fixture = try Fixture()
     try Self.fuzz(rounds: 4000, seed: 15, keeping: [], fixture, try fixture.quantisedLinear(), gd_encode_linear)
+  }
+
+  @Test func linearOfANamedFormat() throws {
+    let fixture = try Fixture()
+    var named = try fixture.quantisedLinear()
+    named.weight_format = WeightFormat.affine3G32.rawValue
+    try Self.fuzz(rounds: 4000, seed: 19, keeping: [], fixture, named, gd_encode_linear)
   }
 
   @Test func embedding() throws {

@@ -120,6 +120,10 @@ import Testing
     .init("x of integers", GD_ERROR_DTYPE, "x") { $1.x.dtype = DType.i32.rawValue },
     .init("weight short", GD_ERROR_SHAPE, "weight") { $1.weight = try $0.tensor(.f16, 10, 16, lacking: 1) },
     .init("weight off its vectors", GD_ERROR_RANGE, "weight") { $1.weight.offset = 2 },
+    .init("scales next to floats", GD_ERROR_INVALID_ARGUMENT, "scales") {
+      $1.weight_format = WeightFormat.bf16.rawValue
+      $1.scales = try $0.tensor(.f32, 10, 1)
+    },
     .init("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 3, 10, lacking: 1) },
     .init("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.bf16.rawValue },
     .init("in place", GD_ERROR_OVERLAP, "out") {
@@ -172,6 +176,21 @@ import Testing
     .init("words beyond i32", GD_ERROR_SHAPE, "weight") { $1.weight.setLength(1, .max) },
     .init("a group of 16", GD_ERROR_SHAPE, "scales") { $1.scales = try $0.tensor(.bf16, 10, 4) },
     .init("groups beyond i32", GD_ERROR_SHAPE, "scales") { $1.scales.setLength(1, .max) },
+    .init("a format that is none", GD_ERROR_INVALID_ARGUMENT, "weightFormat") { $1.weight_format = 1000 },
+    .init("a format of floats", GD_ERROR_DTYPE, "weight") { $1.weight_format = WeightFormat.bf16.rawValue },
+    .init("a format of other bits", GD_ERROR_SHAPE, "weight") { $1.weight_format = WeightFormat.affine4G32.rawValue },
+    .init("a format of another group", GD_ERROR_SHAPE, "scales") { $1.weight_format = WeightFormat.affine3G64.rawValue },
+    .init("a named format without biases", GD_ERROR_INVALID_ARGUMENT, "biases") {
+      $1.weight_format = WeightFormat.affine3G32.rawValue
+      $1.biases.buffer = 0
+    },
+    .init("a named format of no features", GD_ERROR_SHAPE, "weight") {
+      $1.weight_format = WeightFormat.affine3G32.rawValue
+      $1.x = try $0.tensor(.f16, 3, 0)
+      $1.weight = try $0.tensor(.u32, 10, 0)
+      ($1.scales, $1.biases) = (try $0.tensor(.bf16, 10, 0), try $0.tensor(.bf16, 10, 0))
+    },
+    .init("a reserved field", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
     .init("residual short", GD_ERROR_SHAPE, "residual") { $1.residual = try $0.tensor(.f16, 3, 10, lacking: 1) },
     .init("residual of a third dtype", GD_ERROR_DTYPE, "residual") { $1.residual.dtype = DType.bf16.rawValue },
     .init("out over the weight", GD_ERROR_OVERLAP, "out") { $1.out.buffer = $1.weight.buffer },

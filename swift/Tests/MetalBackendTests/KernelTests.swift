@@ -14,7 +14,7 @@ import Testing
     case .gates: [Kernel(family: family)]
     case .conv, .convShift, .norm, .rmsNorm, .add, .siluMul: types.map { Kernel(family: family, activation: $0) }
     case .attentionCombine: types.map { Kernel(family: family, activation: $0) }
-    case .project, .embedding: matrices.map { Kernel(family: family, activation: $0.0, storage: $0.1) }
+    case .project, .embedding: matrices.map { Kernel(family: family, activation: $0.0, format: $0.1) }
     case .attentionPrepare: pairs.map { Kernel(family: family, activation: $0.0, storage: $0.1) }
     case .chunkPrepare, .attention: types.flatMap { type in keys.map { Kernel(family: family, activation: type, keyClass: $0) } }
     case .decode, .prefill, .chunkScan, .step:
@@ -27,7 +27,11 @@ import Testing
   }
   private static let keys: [Kernel.KeyClass] = [.k64, .k128, .kany]
   private static let pairs = types.flatMap { a in types.map { (a, $0) } }
-  private static let matrices = types.flatMap { a in (types + [.u32]).map { (a, $0) } }
+  /// A format for each way to unpack: those of other groups share its kernels.
+  private static let formats = WeightFormat.allCases.filter { format in
+    format == WeightFormat.allCases.first { $0.layout.kernel == format.layout.kernel }
+  }
+  private static let matrices = types.flatMap { a in formats.map { (a, $0) } }
 
   /// The kernels that the text instantiates by its macros, and plain ones. The macros' own lines name no function.
   static let declared: [String] = kernelSource.split(separator: "\n").flatMap { line -> [String] in
@@ -39,7 +43,7 @@ import Testing
     let dtypes = ["_f32", "_f16", "_bf16"]
     var names = [function]
     for letter in letters {
-      let endings = letter == "K" ? ["_k64", "_k128", "_kany"] : letter == "W" ? dtypes + ["_q"] : dtypes
+      let endings = letter == "K" ? ["_k64", "_k128", "_kany"] : letter == "W" ? formats.map { "_" + $0.layout.kernel } : dtypes
       names = names.flatMap { name in endings.map { name + $0 } }
     }
     return names
@@ -58,7 +62,7 @@ import Testing
   @Test func everyKernelThatTheBackendAsksForExists() {
     let missing = Set(Self.reachable.map(\.name)).subtracting(Self.declared)
     #expect(missing.isEmpty, "\(missing.sorted())")
-    #expect(Set(Self.reachable.map(\.name)).count == Self.reachable.count && Self.reachable.count == 196)
+    #expect(Set(Self.reachable.map(\.name)).count == Self.reachable.count && Self.reachable.count == 226)
   }
 
   @Test func everyKernelIsAskedFor() {

@@ -67,5 +67,7 @@ function argumentOf({ name: field, offset, type, note }, options) {
   }
   const option = options.find((one) => one.name === note.is);
   if (option === undefined) throw new Error(`${field}: no option ${note.is}`);
-  return { ...common, kind: "option", option, default: note.default === undefined ? undefined : valueNamed(option, note.default) };
+  // No value is 0, which an option that may be left out has in its place.
+  const byDefault = note.default === undefined ? (optional ? { value: 0 } : undefined) : valueNamed(option, note.default);
+  return { ...common, kind: "option", option, default: byDefault };
 }

@@ -13,7 +13,7 @@ function camelCase(words) {
 }
 
 /** The prefix that the constants of an option share, as far as its names go. */
-function caseNames({ values }) {
+export function swiftNames({ values }) {
   const split = values.map(({ constant }) => constant.split("_").slice(1));
   // `norm-then-gate` and `gate-then-norm` share nothing; the others share one word.
   const shared = split.every(([first]) => first === split[0][0]) && split.every((words) => words.length > 1);
@@ -32,7 +32,7 @@ export function swiftOptions({ options }) {
   ];
   for (const option of options) {
     if (option.of !== undefined) continue;
-    const names = caseNames(option);
+    const names = swiftNames(option);
     lines.push("", ...wrapped(sentence(option.text)).map((line) => `/// ${line}`), `public enum ${option.name}: UInt32, NamedOption {`);
     option.values.forEach(({ value, text }, i) => {
       if (text !== undefined) lines.push(`  /// ${text}`);

@@ -39,6 +39,17 @@ export function sharedArguments(device: Device) {
       [{ ...sound(), biases: tensor([rows, 4]) }, "shape", "biases"],
       [{ ...sound(), biases: tensor([rows, 2], "i32") }, "dtype", "biases"],
       [{ ...sound(), biases: gapped(tensor([rows, 2])) }, "shape", "biases"],
+      // 4 bits in groups of 64, by another name.
+      [{ ...sound(), weightFormat: "affine" }, "invalid-argument", "weightFormat"],
+      [{ ...sound(), weightFormat: 11 }, "invalid-argument", "weightFormat"],
+      [{ ...sound(), weightFormat: "bf16" }, "dtype", "weight"],
+      [{ ...sound(), weightFormat: "affine5-g64" }, "shape", "weight"],
+      [{ ...sound(), weightFormat: "affine4-g32" }, "shape", "scales"],
+      [{ ...sound(), weightFormat: "affine4-g64", scales: undefined, biases: undefined }, "invalid-argument", "scales"],
+      [{ ...sound(), weightFormat: "affine4-g64", biases: undefined }, "invalid-argument", "biases"],
+      [{ ...sound(96, 12, 1), weightFormat: "affine4-g64" }, "shape", "weight"],
+      [{ ...sound(), weight: tensor([rows, 128]), weightFormat: "f32" }, "invalid-argument", "scales"],
+      [{ ...sound(0, 0, 0), weightFormat: "affine4-g64" }, "shape", "weight"],
     ];
   };
 

@@ -21,10 +21,15 @@
  *  - In the struct of an op every field but size, version and reserved is an argument of the public function. Its public
  *    name is the field's in camel case or "@as name"; "@as group.member" is a member of a nested object. It is needed
  *    unless "@optional" or "@default value" says otherwise. A u32 is an integer ("@from least"), "@boolean", or one of
- *    an option's values ("@is Option"). A default of nan stands for one that depends on other arguments.
+ *    an option's values ("@is Option"), 0 where it is "@optional" and left out. A default of nan stands for one that
+ *    depends on other arguments.
  *  - "@bound name": the public function's argument `states`, a layer's states in a pass over a pool, stands for this
  *    argument and gives it under that name, or refuses it ("@bound nothing").
- *  - "@in module" after an op's struct: its function stands in another module than the main one. */
+ *  - "@in module" after an op's struct: its function stands in another module than the main one.
+ *  - "@block elements bytes dtype" after a value's name makes it a weight format: a row of such a matrix is blocks of so
+ *    many elements in so many bytes, and `weight` is a tensor of that dtype. "@scales dtype" and "@biases dtype": a tensor
+ *    of its own has one of them a block; dtype "float" is any float dtype, both the same. "@unpack Family bits" names what
+ *    unpacks a block in the kernels; a format without it is of plain numbers. */
 #ifndef GATED_DELTA_H
 #define GATED_DELTA_H
 
@@ -110,6 +115,30 @@ typedef uint64_t gd_handle;
 /* @option WeightForm: what a norm's rows are multiplied by */
 #define GD_WEIGHT_PLAIN 1    /* @weight: w */
 #define GD_WEIGHT_PLUS_ONE 2 /* @one-plus-weight: 1 + w (Qwen3.5) */
+
+/* @option WeightFormat: how a matrix is stored: as floats, or in MLX's affine form of 2 to 8 bits with a scale and a bias
+ * for each group (g) of 32, 64 or 128 columns */
+#define GD_FORMAT_F32 1           /* @f32 @block 1 4 f32 */
+#define GD_FORMAT_F16 2           /* @f16 @block 1 2 f16 */
+#define GD_FORMAT_BF16 3          /* @bf16 @block 1 2 bf16 */
+#define GD_FORMAT_AFFINE2_G32 4   /* @affine2-g32 @block 32 8 u32 @scales float @biases float @unpack Affine 2 */
+#define GD_FORMAT_AFFINE2_G64 5   /* @affine2-g64 @block 64 16 u32 @scales float @biases float @unpack Affine 2 */
+#define GD_FORMAT_AFFINE2_G128 6  /* @affine2-g128 @block 128 32 u32 @scales float @biases float @unpack Affine 2 */
+#define GD_FORMAT_AFFINE3_G32 7   /* @affine3-g32 @block 32 12 u32 @scales float @biases float @unpack Affine 3 */
+#define GD_FORMAT_AFFINE3_G64 8   /* @affine3-g64 @block 64 24 u32 @scales float @biases float @unpack Affine 3 */
+#define GD_FORMAT_AFFINE3_G128 9  /* @affine3-g128 @block 128 48 u32 @scales float @biases float @unpack Affine 3 */
+#define GD_FORMAT_AFFINE4_G32 10  /* @affine4-g32 @block 32 16 u32 @scales float @biases float @unpack Affine 4 */
+#define GD_FORMAT_AFFINE4_G64 11  /* @affine4-g64 @block 64 32 u32 @scales float @biases float @unpack Affine 4 */
+#define GD_FORMAT_AFFINE4_G128 12 /* @affine4-g128 @block 128 64 u32 @scales float @biases float @unpack Affine 4 */
+#define GD_FORMAT_AFFINE5_G32 13  /* @affine5-g32 @block 32 20 u32 @scales float @biases float @unpack Affine 5 */
+#define GD_FORMAT_AFFINE5_G64 14  /* @affine5-g64 @block 64 40 u32 @scales float @biases float @unpack Affine 5 */
+#define GD_FORMAT_AFFINE5_G128 15 /* @affine5-g128 @block 128 80 u32 @scales float @biases float @unpack Affine 5 */
+#define GD_FORMAT_AFFINE6_G32 16  /* @affine6-g32 @block 32 24 u32 @scales float @biases float @unpack Affine 6 */
+#define GD_FORMAT_AFFINE6_G64 17  /* @affine6-g64 @block 64 48 u32 @scales float @biases float @unpack Affine 6 */
+#define GD_FORMAT_AFFINE6_G128 18 /* @affine6-g128 @block 128 96 u32 @scales float @biases float @unpack Affine 6 */
+#define GD_FORMAT_AFFINE8_G32 19  /* @affine8-g32 @block 32 32 u32 @scales float @biases float @unpack Affine 8 */
+#define GD_FORMAT_AFFINE8_G64 20  /* @affine8-g64 @block 64 64 u32 @scales float @biases float @unpack Affine 8 */
+#define GD_FORMAT_AFFINE8_G128 21 /* @affine8-g128 @block 128 128 u32 @scales float @biases float @unpack Affine 8 */
 
 /* @option NormOrder: whether x is normalised before it is multiplied by act(z), or after */
 #define GD_NORM_THEN_GATE 1 /* @norm-then-gate: n(x) act(z) (Qwen3-Next) */
@@ -315,15 +344,17 @@ typedef struct gd_gated_delta_step {
 
 /* out[r, o] = (residual[r, o] +) sum over i of x[r, i] w[o, i]. x [rows, inFeatures]; out [rows, outFeatures] in x's dtype
  * or f32. The order of the sum depends on inFeatures and on the form of the weight only.
- * The weight is [outFeatures, inFeatures] of any float dtype or, with scales and biases, MLX's affine quantisation: u32
- * words [outFeatures, inFeatures bits / 32], each row one little-endian stream of unsigned numbers q of `bits` bits (2, 3,
- * 4, 5, 6 or 8); scales and biases [outFeatures, inFeatures / group] of one float dtype, group 32, 64 or 128. Then
- * w[o, i] = fma(q, scale, bias) in float32, with scale and bias widened first. bits and group follow from the shapes:
- * inFeatures is a multiple of group, and not 0.
+ * The weight is a matrix [outFeatures, inFeatures] in weight_format; see WeightFormat for the tensors of each. inFeatures is
+ * a multiple of a block's elements. MLX's affine forms: weight [outFeatures, inFeatures bits / 32], u32 words, each row one
+ * little-endian stream of unsigned numbers q of `bits` bits; scales and biases [outFeatures, inFeatures / group] of one
+ * float dtype; w[o, i] = fma(q, scale, bias) in float32, with scale and bias widened first, and inFeatures not 0.
+ * weight_format 0: the one format that dtype, scales, biases and shapes leave.
  * residual [rows, outFeatures], x's dtype or f32, is added in float32 before the one rounding. It may be out itself: the
  * same buffer, offset, dtype and strides. */
 typedef struct gd_linear {
   uint32_t size, version;
+  uint32_t weight_format; /* @is WeightFormat @optional */
+  uint32_t reserved;
   gd_tensor x, weight;
   gd_tensor scales, biases; /* @optional */
   gd_tensor residual;       /* @optional */
@@ -334,6 +365,8 @@ typedef struct gd_linear {
  * at most 1048576 of them; out [rows, dim], f32, f16 or bf16, each element rounded once. */
 typedef struct gd_embedding {
   uint32_t size, version;
+  uint32_t weight_format; /* @is WeightFormat @optional */
+  uint32_t reserved;
   gd_tensor weight;
   gd_tensor scales, biases; /* @optional */
   gd_tensor out;

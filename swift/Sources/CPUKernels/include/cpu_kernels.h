@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "option_values.h"
+#include "weight_formats.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -139,16 +140,13 @@ typedef struct gd_cpu_gated_delta_step {
   int64_t sequence_count;
 } gd_cpu_gated_delta_step;
 
-/* A matrix of which whole rows are read. Where bits is 0 its rows are elements of dtype. Else they are little-endian
- * streams of unsigned numbers q of so many bits, and element [row, i] is fma(q, scale, bias) with the scale and the bias
- * at [row, i / group], of dtype both; columns is a multiple of group then. */
+/* A matrix of which whole rows are read: a row is whole blocks of its format (weight_formats.h), and rows follow one
+ * another. scales and biases [rows, blocks of a row], contiguous, of dtype; NULL where the format has none. */
 typedef struct gd_cpu_matrix {
-  const void *values;
-  int64_t row_bytes; /* from one row of values to the next */
+  uint32_t format; /* GD_CPU_FORMAT_* */
+  uint32_t dtype;
   int64_t columns;
-  uint32_t dtype, bits;        /* bits: 0, 2, 3, 4, 5, 6 or 8 */
-  int64_t group;               /* 32, 64 or 128 */
-  const void *scales, *biases; /* [rows, columns / group], contiguous */
+  const void *values, *scales, *biases;
 } gd_cpu_matrix;
 
 /* An item is a block of output features, with all rows. residual is NULL where there is none, and may be out itself. */

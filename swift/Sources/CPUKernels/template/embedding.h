@@ -6,14 +6,14 @@ static void embedding(const void *params, int64_t begin, int64_t end, void *scra
   for (int64_t item = begin; item < end && !gd_cpu_stopped(stop); item++) {
     void *out = element(&op->out, item, 0, 0);
     int64_t row = op->ids[item], columns = op->weight.columns;
-    if (op->weight.bits == 0) {
-      convert(matrix_row(&op->weight, row), 0, op->weight.dtype, out, 0, op->out.dtype, columns);
+    if (!is_packed(&op->weight)) {
+      convert(matrix_row(&op->weight, row), 0, layout_of(&op->weight).dtype, out, 0, op->out.dtype, columns);
       continue;
     }
     for (int64_t i = 0; i < columns; i += MATRIX_DEPTH) {
       int64_t count = least(MATRIX_DEPTH, columns - i);
       expand(&op->weight, row, i, count, block);
-      if (op->weight.bits == 4) interleave(block, count, 1);
+      if (interleaves(&op->weight)) interleave(block, count, 1);
       convert(block, 0, GD_CPU_F32, out, i, op->out.dtype, count);
     }
   }

@@ -1,7 +1,7 @@
 /* linear: every output is one dot product. The element in lane l of block b of GD_LANES elements goes to partial l by a
  * chain of fma over the blocks; of a weight of packed numbers blocks with an even and with an odd number have a chain
  * each, and the two are added. Then fold and sum_one (sums.h). So the bits of an output depend neither on the other rows
- * nor on the other outputs. Element i is in lane i mod GD_LANES, but for a 4-bit weight (matrix.h).
+ * nor on the other outputs. Element i is in lane i mod GD_LANES, but for a weight of interleaved lanes (matrix.h).
  *
  * Many rows: x and weight are copied to panels of float32, which stay in the caches: some rows of x in the second,
  * LINEAR_FEATURES rows of weight, LINEAR_DEPTH columns deep, in the first. A tile of rows by features is summed in
@@ -72,15 +72,15 @@ static void linear_rows(
   const linear_memory *memory, const float *x, float *sums, int64_t count, int begins, int64_t rows
 ) {
   switch (rows) {
-#define GD_CASE(ROWS) \
+#define GD_CASE_TILE(ROWS) \
   case ROWS: linear_tile(memory, x, sums, count, begins, ROWS < LINEAR_ROWS ? ROWS : LINEAR_ROWS); break;
-    GD_CASE(1)
-    GD_CASE(2)
-    GD_CASE(3)
-    GD_CASE(4)
-    GD_CASE(5)
-    GD_CASE(6)
-#undef GD_CASE
+    GD_CASE_TILE(1)
+    GD_CASE_TILE(2)
+    GD_CASE_TILE(3)
+    GD_CASE_TILE(4)
+    GD_CASE_TILE(5)
+    GD_CASE_TILE(6)
+#undef GD_CASE_TILE
   }
 }
 
@@ -89,7 +89,7 @@ static void linear_rows(
 static void linear_x(const gd_cpu_linear *op, int64_t row, int64_t first, int64_t count, float *panel) {
   convert(element(&op->x, row, 0, 0), first, op->x.dtype, panel, 0, GD_CPU_F32, count);
   for (int64_t i = count; i % GD_LANES != 0; i++) panel[i] = 0;
-  if (op->weight.bits == 4) interleave(panel, count, 0);
+  if (interleaves(&op->weight)) interleave(panel, count, 0);
 }
 
 /* Outputs first .. first + count - 1 of a row, at most LINEAR_WIDE, from their partials. */
@@ -125,10 +125,9 @@ static void linear_finish(
 GD_INLINE void linear_fetch(
   const gd_cpu_matrix *matrix, int64_t feature, int64_t first, int64_t count, int64_t share, int64_t shares
 ) {
-  int64_t bits = matrix->bits != 0 ? matrix->bits : 8 * dtype_size(matrix->dtype);
-  int64_t bytes = count * bits / 8, lines = (bytes / 64 + shares) / shares;
+  int64_t bytes = matrix_bytes(matrix, count), lines = (bytes / 64 + shares) / shares;
   for (int64_t k = 0; k < LINEAR_FEATURES; k++) {
-    const char *row = matrix_row(matrix, feature + k) + first * bits / 8 + share * lines * 64;
+    const char *row = matrix_row(matrix, feature + k) + matrix_bytes(matrix, first) + share * lines * 64;
     for (int64_t line = 0; line < lines; line++) __builtin_prefetch(row + line * 64, 0, 2);
   }
 }
@@ -216,7 +215,7 @@ static void linear_one(
 static void linear(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
   const gd_cpu_linear *op = params;
   char *take = scratch;
-  linear_memory memory = {.partials = op->weight.bits == 0 ? GD_LANES : 2 * GD_LANES};
+  linear_memory memory = {.partials = is_packed(&op->weight) ? 2 * GD_LANES : GD_LANES};
   memory.x = scratch_take(&take, LINEAR_PANEL);
   memory.weight = scratch_take(&take, LINEAR_FEATURES * (LINEAR_DEPTH + LINEAR_GAP));
   memory.sums = scratch_take(&take, LINEAR_SUMS);

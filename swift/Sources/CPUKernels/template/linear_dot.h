@@ -27,31 +27,30 @@ GD_INLINE void linear_dot_plain(const void *row, const float *x, int64_t columns
 
 /* `step` columns, which have one scale and bias a row: a constant, as is rows. Even and odd blocks have a chain each. */
 GD_INLINE void linear_step(
-  vf part[LINEAR_DOT_ROWS][2][GD_PARTS], const uint8_t *block, int64_t row_bytes, const affine *values, const float *x,
-  int step, uint32_t bits, int rows
+  vf part[LINEAR_DOT_ROWS][2][GD_PARTS], const uint8_t *row, int64_t row_bytes, int64_t first, const factors *group,
+  const float *x, int step, unpacking packed, int rows
 ) {
   GD_UNROLL for (int b = 0; b < step / GD_LANES; b++) {
     GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
       vf element = load(x, b * GD_LANES + p * GD_WIDTH, GD_CPU_F32);
       GD_UNROLL for (int r = 0; r < rows; r++) {
-        vu numbers = packed_numbers(block + r * row_bytes + b * 2 * bits, bits, p);
-        part[r][b % 2][p] = fma_vf(element, affine_values(numbers, values[r], bits), part[r][b % 2][p]);
+        vf values = packed.values(row + r * row_bytes, first, b, p, group[r], packed.bits);
+        part[r][b % 2][p] = fma_vf(element, values, part[r][b % 2][p]);
       }
     }
   }
 }
 
-/* Rows of packed numbers, one after the other in memory, with their scales and biases as float32. What lies
- * LINEAR_AHEAD bytes after the first row's is asked for in the order of addresses, whichever rows are multiplied: a
+/* Packed rows, one after the other in memory, with their scales and biases as float32; a group is 1 << shift steps. What
+ * lies LINEAR_AHEAD bytes after the first row's is asked for in the order of addresses, whichever rows are multiplied: a
  * stream for each row is read far slower. */
 GD_INLINE void linear_dot_packed(
   const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, const float *x, int64_t columns,
-  int64_t group, float *sums, uint32_t bits, int step, int rows
+  int64_t groups, float *sums, unpacking packed, int step, int shift, int rows
 ) {
   vf part[LINEAR_DOT_ROWS][2][GD_PARTS] = {0};
-  affine values[LINEAR_DOT_ROWS];
-  int64_t groups = columns / group, bytes = step * bits / 8, steps = columns / step;
-  int shift = group > step; /* a group is one step, or two of 64 */
+  factors values[LINEAR_DOT_ROWS];
+  int64_t bytes = step * packed.bits / 8, steps = columns / step;
   for (int64_t i = 0; i < steps; i++) {
     for (int64_t at = rows * i * bytes; at < rows * (i + 1) * bytes; at += 64) {
       __builtin_prefetch(row + at + LINEAR_AHEAD, 0, 2);
@@ -59,17 +58,17 @@ GD_INLINE void linear_dot_packed(
     }
     GD_UNROLL for (int r = 0; r < rows; r++) {
       int64_t g = r * groups + (i >> shift);
-      values[r] = affine_of(&scales[g], &biases[g], bits);
+      values[r] = packed.factors(&scales[g], &biases[g], packed.bits);
     }
-    if (reads_beyond(bits) && i == steps - 1) break;
-    linear_step(part, row + i * bytes, row_bytes, values, x + i * step, step, bits, rows);
+    if (packed.reads_beyond && i == steps - 1) break;
+    linear_step(part, row, row_bytes, i * (step / GD_LANES), values, x + i * step, step, packed, rows);
   }
-  if (reads_beyond(bits)) {
+  if (packed.reads_beyond) {
     uint8_t last[LINEAR_DOT_ROWS][64 + MATRIX_BEYOND];
     GD_UNROLL for (int r = 0; r < rows; r++) {
       __builtin_memcpy(last[r], row + r * row_bytes + (steps - 1) * bytes, (size_t)bytes);
     }
-    linear_step(part, last[0], sizeof last[0], values, x + (steps - 1) * step, step, bits, rows);
+    linear_step(part, last[0], sizeof last[0], 0, values, x + (steps - 1) * step, step, packed, rows);
   }
   GD_UNROLL for (int r = 0; r < rows; r++) {
     GD_UNROLL for (int c = 0; c < 2; c++) {
@@ -88,50 +87,57 @@ GD_INLINE void linear_ask(const gd_cpu_matrix *matrix, int64_t at, int64_t bytes
   }
 }
 
+/* The partials of rows first .. first + count - 1 of a packed weight, LINEAR_DOT_ROWS at a time, then one by one. */
+GD_INLINE void linear_dots_packed(
+  const gd_cpu_matrix *matrix, int64_t first, int64_t count, const float *x, float *memory, float *sums,
+  unpacking packed, int step, int shift
+) {
+  int64_t columns = matrix->columns, groups = columns / (step << shift);
+  float *scales = memory, *biases = memory + count * groups;
+  packed.scales(matrix, first * groups, count * groups, scales, biases);
+  int64_t bytes = matrix_bytes(matrix, columns), dtype_bytes = dtype_size(matrix->dtype), ahead = count * groups;
+  const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);
+  int64_t f = 0;
+  for (; f + LINEAR_DOT_ROWS <= count; f += LINEAR_DOT_ROWS) {
+    linear_ask(matrix, ((first + f) * groups + ahead) * dtype_bytes, LINEAR_DOT_ROWS * groups * dtype_bytes);
+    linear_dot_packed(
+      row + f * bytes, bytes, scales + f * groups, biases + f * groups, x, columns, groups, sums + f * 2 * GD_LANES,
+      packed, step, shift, LINEAR_DOT_ROWS);
+  }
+  for (; f < count; f++) {
+    linear_ask(matrix, ((first + f) * groups + ahead) * dtype_bytes, groups * dtype_bytes);
+    linear_dot_packed(
+      row + f * bytes, bytes, scales + f * groups, biases + f * groups, x, columns, groups, sums + f * 2 * GD_LANES,
+      packed, step, shift, 1);
+  }
+}
+
 /* The partials of rows first .. first + count - 1 of weight. memory: for their scales and biases, as float32. */
 static void linear_dots(
   const gd_cpu_matrix *matrix, int64_t first, int64_t count, const float *x, float *memory, float *sums
 ) {
-  int64_t columns = matrix->columns, bytes = matrix->row_bytes;
-  const char *row = matrix_row(matrix, first);
-  if (matrix->bits == 0) {
-    for (int64_t f = 0; f < count; f++, row += bytes, sums += GD_LANES) {
-      if (matrix->dtype == GD_CPU_F32) linear_dot_plain(row, x, columns, sums, GD_CPU_F32);
-      else if (matrix->dtype == GD_CPU_BF16) linear_dot_plain(row, x, columns, sums, GD_CPU_BF16);
+  int64_t columns = matrix->columns;
+  matrix_layout layout = layout_of(matrix);
+  if (!is_packed(matrix)) {
+    const char *row = matrix_row(matrix, first);
+    for (int64_t f = 0; f < count; f++, row += columns * layout.bytes, sums += GD_LANES) {
+      if (layout.dtype == GD_CPU_F32) linear_dot_plain(row, x, columns, sums, GD_CPU_F32);
+      else if (layout.dtype == GD_CPU_BF16) linear_dot_plain(row, x, columns, sums, GD_CPU_BF16);
       else linear_dot_plain(row, x, columns, sums, GD_CPU_F16);
     }
     return;
   }
-  int64_t group = matrix->group, groups = columns / group;
-  float *scales = memory, *biases = memory + count * groups;
-  convert(matrix->scales, first * groups, matrix->dtype, scales, 0, GD_CPU_F32, count * groups);
-  convert(matrix->biases, first * groups, matrix->dtype, biases, 0, GD_CPU_F32, count * groups);
-  int64_t f = 0, ahead = count * groups, dtype_bytes = dtype_size(matrix->dtype);
-  switch (matrix->bits) {
-#define GD_DOTS(BITS, STEP, ROWS)                                                                             \
-  for (; f + ROWS <= count; f += ROWS) {                                                                      \
-    linear_ask(matrix, ((first + f) * groups + ahead) * dtype_bytes, ROWS * groups * dtype_bytes);            \
-    linear_dot_packed(                                                                                        \
-      (const uint8_t *)row + f * bytes, bytes, scales + f * groups, biases + f * groups, x, columns, group,   \
-      sums + f * 2 * GD_LANES, BITS, STEP, ROWS);                                                             \
+  switch (layout.unpacking) {
+#define GD_DOTS(PACKED, STEP, SHIFT) linear_dots_packed(matrix, first, count, x, memory, sums, PACKED, STEP, SHIFT)
+#define GD_CASE_DOTS(UNPACKING, FAMILY, BITS)                                                   \
+  case UNPACKING: {                                                                             \
+    unpacking packed = GD_UNPACKING(FAMILY, BITS, layout.elements);                             \
+    if (packed.group == 32) GD_DOTS(packed, 32, 0);                                             \
+    else GD_DOTS(packed, 64, packed.group > 64);                                                \
+    break;                                                                                      \
   }
-#define GD_CASE(BITS)                      \
-  case BITS:                               \
-    if (group == MATRIX_LEAST_GROUP) {     \
-      GD_DOTS(BITS, 32, LINEAR_DOT_ROWS)   \
-      GD_DOTS(BITS, 32, 1)                 \
-    } else {                               \
-      GD_DOTS(BITS, 64, LINEAR_DOT_ROWS)   \
-      GD_DOTS(BITS, 64, 1)                 \
-    }                                      \
-    break;
-    GD_CASE(2)
-    GD_CASE(3)
-    GD_CASE(4)
-    GD_CASE(5)
-    GD_CASE(6)
-    GD_CASE(8)
-#undef GD_CASE
+    GD_CPU_UNPACKINGS(GD_CASE_DOTS)
+#undef GD_CASE_DOTS
 #undef GD_DOTS
   }
 }

@@ -3,12 +3,13 @@ import GatedDeltaTypes
 
 extension gd_embedding: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
+    try Check.reserved(reserved)
     let dims = try validator.dims(self.out, "out", "[rows, dim]", rank: 2)
     let (rows, dim) = (dims[0], dims[1])
     let vocabulary = try validator.dims(self.weight, "weight", "[vocabulary, dim]", rank: 2)[0]
     let matrix = try validator.matrix(
       MatrixArguments(
-        weight: self.weight, scales: scales, biases: biases, layout: "[vocabulary, dim]",
+        format: weight_format, weight: self.weight, scales: scales, biases: biases, layout: "[vocabulary, dim]",
         wordLayout: "[vocabulary, dim * bits / 32]", groupLayout: "[vocabulary, dim / group]", columnsName: "dim"),
       rows: vocabulary, columns: dim)
     let out = try validator.output(self.out, "out", dims, "[rows, dim]", .floats)
@@ -21,10 +22,7 @@ extension gd_embedding: OpDescriptor {
       readSlots: try validator.requiredIndex(ids, "ids", count: Int(rows), "ids, one a row of out"), readName: "ids")
     let batch = try validator.resolve(recipe)
     let op = Op.embedding(
-      Embedding(
-        rows: Int(rows), vocabulary: Int(vocabulary), dim: Int(dim), weight: matrix.weight,
-        quantisation: matrix.quantisation, out: out),
-      batch.sequences)
+      Embedding(rows: Int(rows), matrix: matrix, out: out), batch.sequences)
     try validator.finish(op, recipe, batch, isEmpty: rows == 0 || dim == 0)
   }
 }

@@ -3,13 +3,14 @@ import GatedDeltaTypes
 
 extension gd_linear: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
+    try Check.reserved(reserved)
     let dims = try validator.dims(self.x, "x", "[rows, inFeatures]", rank: 2)
     let (rows, inFeatures) = (dims[0], dims[1])
     let outFeatures = try validator.dims(self.weight, "weight", "[outFeatures, inFeatures]", rank: 2)[0]
     let x = try validator.input(self.x, "x", dims, "[rows, inFeatures]", .floats)
     let matrix = try validator.matrix(
       MatrixArguments(
-        weight: self.weight, scales: scales, biases: biases, layout: "[outFeatures, inFeatures]",
+        format: weight_format, weight: self.weight, scales: scales, biases: biases, layout: "[outFeatures, inFeatures]",
         wordLayout: "[outFeatures, inFeatures * bits / 32]", groupLayout: "[outFeatures, inFeatures / group]",
         columnsName: "inFeatures"),
       rows: outFeatures, columns: inFeatures)
@@ -25,8 +26,7 @@ extension gd_linear: OpDescriptor {
     try validator.checkOverlaps()
 
     let op = Linear(
-      rows: Int(rows), inFeatures: Int(inFeatures), outFeatures: Int(outFeatures), x: x,
-      weight: matrix.weight, quantisation: matrix.quantisation, residual: residual, out: out, replacesResidual: replacesResidual)
+      rows: Int(rows), x: x, matrix: matrix, residual: residual, out: out, replacesResidual: replacesResidual)
     // Without input features the sums are empty, and the output is zeros or the residual: it must still be written.
     try validator.finish(.linear(op), isEmpty: rows == 0 || outFeatures == 0)
   }

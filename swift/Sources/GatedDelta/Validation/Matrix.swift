@@ -1,79 +1,136 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// See `Linear`.
-struct Matrix {
-  let weight: TensorView
-  let quantisation: Quantisation?
-}
-
 /// The arguments of one matrix, [rows, columns]: `linear` multiplies by it, `embedding` takes rows of it.
 struct MatrixArguments {
+  /// 0: what dtypes and shapes leave.
+  let format: UInt32
   let weight, scales, biases: gd_tensor
   /// The names of the dimensions, for messages.
   let layout, wordLayout, groupLayout, columnsName: StaticString
-
-  static let bits = [2, 3, 4, 5, 6, 8]
-  static let groups = [32, 64, 128]
 }
 
 extension Validator {
   /// - Parameter columns: the number that another tensor of the op has.
-  mutating func matrix(_ given: MatrixArguments, rows: UInt32, columns: UInt32) throws(Failure)
-    -> Matrix
-  {
-    switch (given.scales.isAbsent, given.biases.isAbsent) {
-    case (true, true):
-      guard given.weight.dtype != DType.u32.rawValue else {
-        throw Failure(
-          .invalidArgument, argument: "scales", expected: "a tensor, since weight is of packed words", received: "none")
-      }
-      let values = try input(
-        given.weight, "weight", Dims(rows, columns), given.layout, .floats, .vectorBlock)
-      return Matrix(weight: values, quantisation: nil)
-    case (false, true):
-      throw Failure(.invalidArgument, argument: "biases", expected: "a tensor, since scales is one", received: "none")
-    case (true, false):
-      throw Failure(.invalidArgument, argument: "scales", expected: "a tensor, since biases is one", received: "none")
-    case (false, false):
-      return try quantised(given, rows: rows, columns: columns)
+  mutating func matrix(_ given: MatrixArguments, rows: UInt32, columns: UInt32) throws(Failure) -> Matrix {
+    guard given.format == 0 else {
+      let format: WeightFormat = try Check.option(given.format, "weightFormat")
+      try checkTensors(given, format)
+      return try matrix(given, format, rows: rows, columns: columns)
+    }
+    let format = try given.scales.isAbsent && given.biases.isAbsent ? floats(given, rows, columns) : affine(given, columns)
+    return try matrix(given, format, rows: rows, columns: columns)
+  }
+
+  /// Checks that the tensors of a format that was named are there, and no others, and of which dtype the blocks are.
+  private func checkTensors(_ given: MatrixArguments, _ format: WeightFormat) throws(Failure) {
+    let layout = format.layout
+    guard given.weight.dtype == layout.dtype.rawValue else {
+      throw Failure(
+        .dtype, argument: "weight", expected: "\(layout.dtype.name), as \(format.publicName) has",
+        received: Self.dtypeName(given.weight))
+    }
+    try checkCompanion(given.scales, "scales", layout.scales, format)
+    try checkCompanion(given.biases, "biases", layout.biases, format)
+  }
+
+  private func checkCompanion(
+    _ tensor: gd_tensor, _ name: StaticString, _ companion: WeightLayout.Companion, _ format: WeightFormat
+  ) throws(Failure) {
+    if tensor.isAbsent == (companion == .none) { return }
+    let (expected, received) = tensor.isAbsent ? ("a tensor", "none") : ("nothing", "a tensor")
+    throw Failure(
+      .invalidArgument, argument: "\(name)", expected: "\(expected), since weightFormat is \(format.publicName)",
+      received: received)
+  }
+
+  /// The format of a matrix that has nothing next to its elements.
+  private mutating func floats(_ given: MatrixArguments, _ rows: UInt32, _ columns: UInt32) throws(Failure) -> WeightFormat {
+    switch DType(rawValue: given.weight.dtype) {
+    case .f32: return .f32
+    case .f16: return .f16
+    case .bf16: return .bf16
+    case .u32:
+      throw Failure(
+        .invalidArgument, argument: "scales", expected: "a tensor, since weight is of packed words", received: "none")
+    default:
+      let values = try input(given.weight, "weight", Dims(rows, columns), given.layout, .floats, .vectorBlock)
+      throw Failure(.dtype, argument: "weight", expected: DTypes.floats.names, received: values.dtype.name)
     }
   }
 
-  private mutating func quantised(_ given: MatrixArguments, rows: UInt32, columns: UInt32) throws(Failure) -> Matrix {
+  /// The affine format that the shapes of words and scales leave.
+  private func affine(_ given: MatrixArguments, _ columns: UInt32) throws(Failure) -> WeightFormat {
+    guard !given.biases.isAbsent else {
+      throw Failure(.invalidArgument, argument: "biases", expected: "a tensor, since scales is one", received: "none")
+    }
+    guard !given.scales.isAbsent else {
+      throw Failure(.invalidArgument, argument: "scales", expected: "a tensor, since biases is one", received: "none")
+    }
     guard given.weight.dtype == DType.u32.rawValue else {
       throw Failure(
-        .dtype, argument: "weight", expected: "u32, since there are scales",
-        received: DType(rawValue: given.weight.dtype)?.name ?? "\(given.weight.dtype), which is no dtype")
+        .dtype, argument: "weight", expected: "u32, since there are scales", received: Self.dtypeName(given.weight))
     }
-    let groupDims = try dims(given.scales, "scales", given.groupLayout, rank: 2)
-    let group = Validator.quotient(Int(columns), Int(groupDims[1]), among: MatrixArguments.groups)
-    guard let group else {
+    let groups = try dims(given.scales, "scales", given.groupLayout, rank: 2)
+    func isGrouped(_ format: WeightFormat) -> Bool { Int(groups[1]) &* format.layout.elements == Int(columns) }
+    guard columns > 0, Self.affineFormats.contains(where: isGrouped) else {
       throw Failure(
         .shape, argument: "scales",
         expected: "\(given.groupLayout) of \(columns) \(given.columnsName), with a group of 32, 64 or 128",
-        received: groupDims.text)
+        received: groups.text)
     }
-    let wordDims = try dims(given.weight, "weight", given.wordLayout, rank: 2)
-    let bits = Validator.quotient(32 &* Int(wordDims[1]), Int(columns), among: MatrixArguments.bits)
-    guard let bits else {
+    let words = try dims(given.weight, "weight", given.wordLayout, rank: 2)
+    let format = Self.affineFormats.first { isGrouped($0) && $0.layout.stored(columns: Int(columns)) == Int(words[1]) }
+    guard let format else {
       throw Failure(
         .shape, argument: "weight",
         expected: "\(given.wordLayout) of \(columns) \(given.columnsName), with 2, 3, 4, 5, 6 or 8 bits",
-        received: wordDims.text)
+        received: words.text)
     }
-    let values = try input(
-      given.weight, "weight", Dims(rows, wordDims[1]), given.wordLayout, .u32, .vectorBlock)
-    let scaleDims = Dims(rows, groupDims[1])
-    let scales = try input(given.scales, "scales", scaleDims, given.groupLayout, .floats, .block)
-    let biases = try input(
-      given.biases, "biases", scaleDims, given.groupLayout, DTypes(scales.dtype), .block)
-    return Matrix(
-      weight: values, quantisation: Quantisation(bits: bits, group: group, scales: scales, biases: biases))
+    return format
   }
 
-  /// a / b if it is a whole number.
-  private static func quotient(_ a: Int, _ b: Int, among allowed: [Int]) -> Int? {
-    allowed.first { b > 0 && $0 &* b == a }
+  /// Those that shapes tell apart.
+  private static let affineFormats = WeightFormat.allCases.filter { format in
+    format.layout.dtype == .u32 && format.layout.scales == .floats && format.layout.biases == .floats
+  }
+
+  private mutating func matrix(_ given: MatrixArguments, _ format: WeightFormat, rows: UInt32, columns: UInt32)
+    throws(Failure) -> Matrix
+  {
+    let layout = format.layout
+    guard !layout.isPacked || (columns > 0 && Int(columns) % layout.elements == 0) else {
+      throw Failure(
+        .shape, argument: "weight",
+        expected: "a multiple of \(layout.elements) \(given.columnsName), as \(format.publicName) has", received: "\(columns)")
+    }
+    let weight = try input(
+      given.weight, "weight", Dims(rows, UInt32(clamping: layout.stored(columns: Int(columns)))),
+      layout.isPacked ? given.wordLayout : given.layout, DTypes(layout.dtype), .vectorBlock)
+    let companions = Dims(rows, columns / UInt32(layout.elements))
+    var scales, biases: TensorView?
+    if layout.scales != .none {
+      scales = try input(given.scales, "scales", companions, given.groupLayout, DTypes(layout.scales), .block)
+    }
+    if layout.biases != .none {
+      let dtypes = scales.map { layout.biases == .floats ? DTypes($0.dtype) : DTypes(layout.biases) }
+      biases = try input(given.biases, "biases", companions, given.groupLayout, dtypes ?? DTypes(layout.biases), .block)
+    }
+    return Matrix(
+      format: format, rows: Int(rows), columns: Int(columns), weight: weight, scales: scales, biases: biases)
+  }
+
+  private static func dtypeName(_ tensor: gd_tensor) -> String {
+    DType(rawValue: tensor.dtype)?.name ?? "\(tensor.dtype), which is no dtype"
+  }
+}
+
+extension DTypes {
+  fileprivate init(_ companion: WeightLayout.Companion) {
+    switch companion {
+    case .none: self = []
+    case .floats: self = .floats
+    case .only(let dtype): self.init(dtype)
+    }
   }
 }

@@ -1,0 +1,45 @@
+// Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.
+
+import type { DType, WeightFormat } from "./options.ts";
+
+/** How the rows of a matrix are stored. */
+export interface WeightLayout {
+  /** Elements of a block: a row is whole blocks. */
+  readonly elements: number;
+  /** Bytes of a block. */
+  readonly bytes: number;
+  /** Of the tensor that holds the blocks. */
+  readonly dtype: DType;
+  /** The dtype of one scale a block, in a tensor of its own; `float` is any float dtype. */
+  readonly scales?: DType | "float";
+  /** The same for one bias a block; `float` is the dtype of the scales. */
+  readonly biases?: DType | "float";
+  /** What unpacks a block, and the bits of a number; absent where the elements are floats. */
+  readonly family?: string;
+  readonly bits?: number;
+}
+
+/** The layout of every weight format. */
+export const weightLayouts: Readonly<Record<WeightFormat, WeightLayout>> = {
+  f32: { elements: 1, bytes: 4, dtype: "f32" },
+  f16: { elements: 1, bytes: 2, dtype: "f16" },
+  bf16: { elements: 1, bytes: 2, dtype: "bf16" },
+  "affine2-g32": { elements: 32, bytes: 8, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 2 },
+  "affine2-g64": { elements: 64, bytes: 16, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 2 },
+  "affine2-g128": { elements: 128, bytes: 32, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 2 },
+  "affine3-g32": { elements: 32, bytes: 12, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 3 },
+  "affine3-g64": { elements: 64, bytes: 24, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 3 },
+  "affine3-g128": { elements: 128, bytes: 48, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 3 },
+  "affine4-g32": { elements: 32, bytes: 16, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 4 },
+  "affine4-g64": { elements: 64, bytes: 32, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 4 },
+  "affine4-g128": { elements: 128, bytes: 64, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 4 },
+  "affine5-g32": { elements: 32, bytes: 20, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 5 },
+  "affine5-g64": { elements: 64, bytes: 40, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 5 },
+  "affine5-g128": { elements: 128, bytes: 80, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 5 },
+  "affine6-g32": { elements: 32, bytes: 24, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 6 },
+  "affine6-g64": { elements: 64, bytes: 48, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 6 },
+  "affine6-g128": { elements: 128, bytes: 96, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 6 },
+  "affine8-g32": { elements: 32, bytes: 32, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 8 },
+  "affine8-g64": { elements: 64, bytes: 64, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 8 },
+  "affine8-g128": { elements: 128, bytes: 128, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 8 },
+};

@@ -1,0 +1,135 @@
+// MLX's affine forms of B = 2, 3, 4, 5, 6 or 8 bits: a row is columns B / 8 bytes, a little-endian stream of B-bit numbers q;
+// scales and biases [rows, columns >> MATRIX_GROUP] of MATRIX_DTYPE; element = fma(q, scale, bias) in float32. Eight
+// neighbouring elements are B bytes, 32 are B words, and both are in one group.
+#ifndef GATED_DELTA_SHADERS_AFFINE_H
+#define GATED_DELTA_SHADERS_AFFINE_H
+
+// Included by matrix.h, which has the primary templates.
+template <uint B> struct Affine {};
+
+// Scale or bias `group` after one, in the 16-bit units of read_any.
+METAL_FUNC device const ushort* matrix_scale(device const ushort* p, ulong group) {
+  return p + group * (MATRIX_DTYPE == GDM_F32 ? 2 : 1);
+}
+
+template <uint B> struct Raw<Affine<B>> {
+  uint2 words;
+  float scale;
+  float bias;
+};
+template <uint B> struct MatrixRow<Affine<B>> {
+  device const uchar* row;
+  device const ushort* scales;
+  device const ushort* biases;
+};
+
+template <uint B>
+METAL_FUNC void matrix_place(thread MatrixRow<Affine<B>>& place, device const ushort* weight, device const ushort* scales,
+                             device const ushort* biases, uint row, uint at, uint columns) {
+  place.row = (device const uchar*)weight + (ulong(row) * (columns / 8) + at / 8) * B;
+  ulong group = ulong(row) * (columns >> MATRIX_GROUP) + (at >> MATRIX_GROUP);
+  place.scales = matrix_scale(scales, group);
+  place.biases = matrix_scale(biases, group);
+}
+
+template <uint B> METAL_FUNC void matrix_move(thread MatrixRow<Affine<B>>& place, uint by) {
+  place.row += by / 8 * B;
+  place.scales = matrix_scale(place.scales, by >> MATRIX_GROUP);
+  place.biases = matrix_scale(place.biases, by >> MATRIX_GROUP);
+}
+
+template <uint B>
+METAL_FUNC void matrix_fetch(thread Raw<Affine<B>>& raw, thread const MatrixRow<Affine<B>>& from, uint ahead, uint at,
+                             uint columns) {
+  device const uchar* p = from.row + ahead / 8 * B;
+  raw.words = uint2(0u);
+  if (B == 4) {
+    raw.words.x = *(device const uint*)p;
+  } else if (B == 8) {
+    raw.words.x = ((device const uint*)p)[0];
+    raw.words.y = ((device const uint*)p)[1];
+  } else if (B == 2) {
+    raw.words.x = uint(*(device const ushort*)p);
+  } else if (B == 6) {
+    device const ushort* h = (device const ushort*)p;
+    raw.words.x = uint(h[0]) | uint(h[1]) << 16;
+    raw.words.y = uint(h[2]);
+  } else {
+    raw.words.x = uint(p[0]) | uint(p[1]) << 8 | uint(p[2]) << 16;
+    if (B == 5) {
+      raw.words.x |= uint(p[3]) << 24;
+      raw.words.y = uint(p[4]);
+    }
+  }
+  raw.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+  raw.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+}
+
+// The number at a bit of a word and, where it ends in that, the next; the position is a constant where this is called.
+// Bits that stand below position 23 become the mantissa of a float whose unit is their lowest position: an AND-OR and an
+// exact subtraction, not a shift and a conversion. Those that end above it are moved down by 16 first. `unit` is
+// GDM_PROJECT_UNIT: where it is an argument of the dispatch it stays in a register, and AND and OR are one operation.
+template <uint B> METAL_FUNC float packed_number(uint word, uint next, uint position, uint unit) {
+  uint mask = (1u << B) - 1;
+  if (position + B > 32) {
+    word = word >> position | next << (32 - position);
+    position = 0;
+  } else if (position + B > 23) {
+    word >>= 16;
+    position -= 16;
+  }
+  uint own = unit - (position << 23);
+  return as_type<float>((word & (mask << position)) | own) - as_type<float>(own);
+}
+
+template <uint B> METAL_FUNC void matrix_widen(thread Eight& v, thread const Raw<Affine<B>>& raw, uint unit) {
+  float4 q[2];
+  GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+    uint bit = B * j;
+    q[j / 4][j % 4] = packed_number<B>(bit < 32 ? raw.words.x : raw.words.y, raw.words.y, bit % 32, unit);
+  }
+  v.lower = fma(q[0], float4(raw.scale), float4(raw.bias));
+  v.upper = fma(q[1], float4(raw.scale), float4(raw.bias));
+}
+
+template <uint B> struct Words<Affine<B>> {
+  uint word[B];
+  float scale;
+  float bias;
+};
+
+template <uint B>
+METAL_FUNC void words_fetch(thread Words<Affine<B>>& words, thread const MatrixRow<Affine<B>>& from, uint ahead) {
+  device const uint* p = (device const uint*)(from.row + ahead / 8 * B);
+  if (ALIGNED_ROWS && B % 4 == 0) {
+    GDM_UNROLL for (uint i = 0; i < B / 4; ++i) {
+      uint4 v = ((device const uint4*)p)[i];
+      GDM_UNROLL for (uint j = 0; j < 4; ++j) words.word[4 * i + j] = v[j];
+    }
+  } else if (ALIGNED_ROWS && B % 2 == 0) {
+    GDM_UNROLL for (uint i = 0; i < B / 2; ++i) {
+      uint2 v = ((device const uint2*)p)[i];
+      words.word[2 * i] = v.x;
+      words.word[2 * i + 1] = v.y;
+    }
+  } else {
+    GDM_UNROLL for (uint i = 0; i < B; ++i) words.word[i] = p[i];
+  }
+  words.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+  words.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+}
+
+// Elements first .. first + 7 of the 32.
+template <uint B>
+METAL_FUNC void words_widen(thread Eight& v, thread const Words<Affine<B>>& words, uint first, uint unit) {
+  float4 q[2];
+  GDM_UNROLL for (uint j = 0; j < 8; ++j) {
+    uint bit = B * (first + j);
+    uint at = bit / 32;
+    q[j / 4][j % 4] = packed_number<B>(words.word[at], words.word[at < B - 1 ? at + 1 : at], bit % 32, unit);
+  }
+  v.lower = fma(q[0], float4(words.scale), float4(words.bias));
+  v.upper = fma(q[1], float4(words.scale), float4(words.bias));
+}
+
+#endif

@@ -1,0 +1,148 @@
+/* MLX's affine forms, a family of packed formats (matrix.h): fma(q, scale, bias) of unsigned numbers q of 2, 3, 4, 5, 6 or
+ * 8 bits. `bits` is a constant wherever these functions are called.
+ *
+ * A run of GD_LANES numbers is 2 bits bytes. Where a number may cross the border of a 32-bit word its lane first gets the
+ * two bytes that hold it. Then one shift by lane leaves each number in its lane's lowest bits, with bits of the next ones
+ * above it, which a lookup of the few values that a group has does not look at:
+ *
+ *   bits  columns of lanes 0, 1, 2 ..  AVX-512                    AVX2
+ *   2     0, 1, 2 ..                   shift, lookup              shift, lookup
+ *   3     0, 1, 2 ..                   bytes, shift, lookup       bytes, shift, lookup
+ *   4     0, 8, 1, 9, 2 ..             shift, lookup              shift, and, convert, fma
+ *   5     0, 1, 2 ..                   bytes, shift, lookup       bytes, shift, and, convert, fma
+ *   6     0, 1, 2 ..                   bytes, shift, and, convert, fma, on both
+ *   8     0, 1, 2 ..                   widen, convert, fma, on both
+ *
+ * The 4-bit order is that of eight bytes in every pair of lanes, shifted by 0, 0, 4, 4, 8, 8 ..: what multiplies such a
+ * row is put into the same order (interleave). */
+
+#define GD_EACH_LANE(F, B)                                                                                    \
+  F(B, 0), F(B, 1), F(B, 2), F(B, 3), F(B, 4), F(B, 5), F(B, 6), F(B, 7), F(B, 8), F(B, 9), F(B, 10), F(B, 11), \
+    F(B, 12), F(B, 13), F(B, 14), F(B, 15)
+/* A number's two bytes in the run, above them zeros; and where in them it begins. */
+#define GD_BYTES(B, L) L * B / 8, L * B / 8 + 1, 0x80, 0x80
+#define GD_SHIFT(B, L) L * B % 8
+#define GD_SHIFT_2(B, L) 2 * L
+#define GD_SHIFT_4(B, L) L / 2 * 4
+
+static const _Alignas(64) uint8_t affine_bytes[3][4 * GD_LANES] = {
+  {GD_EACH_LANE(GD_BYTES, 3)}, {GD_EACH_LANE(GD_BYTES, 5)}, {GD_EACH_LANE(GD_BYTES, 6)}};
+static const _Alignas(64) uint32_t affine_shifts[5][GD_LANES] = {
+  {GD_EACH_LANE(GD_SHIFT_2, 2)}, {GD_EACH_LANE(GD_SHIFT, 3)}, {GD_EACH_LANE(GD_SHIFT_4, 4)},
+  {GD_EACH_LANE(GD_SHIFT, 5)}, {GD_EACH_LANE(GD_SHIFT, 6)}};
+static const _Alignas(64) float affine_table[2 * GD_LANES] = {
+  0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+
+typedef uint32_t u1_memory __attribute__((aligned(1), may_alias));
+typedef uint64_t u2_memory __attribute__((aligned(1), may_alias));
+
+GD_INLINE vu affine_shifts_of(uint32_t bits, int part) { return *(const vu *)&affine_shifts[bits - 2][part * GD_WIDTH]; }
+GD_INLINE const uint8_t *affine_bytes_of(uint32_t bits, int part) {
+  return &affine_bytes[bits == 3 ? 0 : bits - 4][4 * part * GD_WIDTH];
+}
+
+/* Numbers of one part of a run, lowest in their lanes. */
+GD_INLINE vu affine_numbers(const uint8_t *run, uint32_t bits, int part) {
+#if GD_WIDTH == 16
+  (void)part; /* the only one */
+  if (bits == 8) return (vu)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)run));
+  vu words;
+  if (bits == 2) words = (vu)_mm512_set1_epi32((int)*(const u1_memory *)run);
+  else if (bits == 4) words = (vu)_mm512_set1_epi64((long long)*(const u2_memory *)run);
+  else {
+    __m512i all = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)run));
+    words = (vu)_mm512_shuffle_epi8(all, *(const __m512i *)affine_bytes_of(bits, 0));
+  }
+  return (vu)_mm512_srlv_epi32((__m512i)words, (__m512i)affine_shifts_of(bits, 0));
+#elif GD_WIDTH == 8
+  if (bits == 8) return (vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(run + 8 * part)));
+  vu words;
+  if (bits == 2) words = (vu)_mm256_set1_epi32((int)*(const u1_memory *)run);
+  else if (bits == 4) words = (vu)_mm256_set1_epi64x((long long)*(const u2_memory *)run);
+  else {
+    __m256i all = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)run));
+    words = (vu)_mm256_shuffle_epi8(all, *(const __m256i *)affine_bytes_of(bits, part));
+  }
+  return (vu)_mm256_srlv_epi32((__m256i)words, (__m256i)affine_shifts_of(bits, part));
+#else
+  vu words;
+  if (bits == 2) {
+    words = *(const u1_memory *)run - (vu){0};
+  } else if (bits == 4) {
+    const u1_memory *two = (const u1_memory *)run;
+    words = (vu){two[0], two[1], two[0], two[1]};
+  } else if (bits == 8) {
+    uint32_t four = *(const u1_memory *)(run + 4 * part);
+    return (vu){four & 255, four >> 8 & 255, four >> 16 & 255, four >> 24};
+  } else {
+    const uint8_t *bytes = affine_bytes_of(bits, part);
+    GD_UNROLL for (int l = 0; l < 4; l++) words[l] = run[bytes[4 * l]] | (uint32_t)run[bytes[4 * l + 1]] << 8;
+  }
+  return words >> affine_shifts_of(bits, part);
+#endif
+}
+
+/* Whether values are looked up. */
+#define GD_LOOKS_UP(BITS) ((GD_WIDTH == 16 && (BITS) <= 5) || (GD_WIDTH == 8 && (BITS) <= 3))
+
+/* A number in memory, in all lanes. For AVX-512 compilers take vbroadcastss, which Zen 4 sends through its vector units,
+ * one a cycle; vpbroadcastd is a load and no more, two a cycle. */
+GD_INLINE vf splat_memory(const float *x) {
+#if GD_WIDTH == 16
+  vf all;
+  __asm__("vpbroadcastd %1, %0" : "=v"(all) : "m"(*x));
+  return all;
+#else
+  return splat(*x);
+#endif
+}
+
+/* A table of a group's values, or its scale and bias. */
+GD_INLINE factors affine_factors(const float *scale, const float *bias, uint32_t bits) {
+  factors group = {splat_memory(scale), GD_LOOKS_UP(bits) ? splat(*bias) : splat_memory(bias)};
+  if (!GD_LOOKS_UP(bits)) return group;
+  /* Two bits are looked up among the four numbers of each 128 bits. */
+  vf numbers = *(const vf *)affine_table;
+#if GD_WIDTH == 16
+  if (bits == 2) numbers = (vf)_mm512_broadcast_f32x4(*(const __m128 *)affine_table);
+  if (bits == 3) numbers = (vf)_mm512_broadcast_f32x8(*(const __m256 *)affine_table);
+#elif GD_WIDTH == 8
+  if (bits == 2) numbers = (vf)_mm256_broadcast_ps((const __m128 *)affine_table);
+#endif
+  factors table = {fma_vf(numbers, group.low, group.high), group.high};
+  if (bits == 5) table.high = fma_vf(numbers + splat(16.0f), group.low, group.high);
+  return table;
+}
+
+#if GD_WIDTH == 16
+/* Compilers take vpermd for this, since the numbers come from integer instructions: the loop is 4 % slower with it on
+ * Zen 4. */
+GD_INLINE vf sixteen_values(vu numbers, vf table) {
+  vf values;
+  __asm__("vpermps %2, %1, %0" : "=v"(values) : "v"(numbers), "v"(table));
+  return values;
+}
+#endif
+
+GD_INLINE vf affine_values(const uint8_t *row, int64_t first, int run, int part, factors group, uint32_t bits) {
+  vu numbers = affine_numbers(row + first * 2 * bits + run * 2 * bits, bits, part);
+#if GD_WIDTH == 16
+  if (bits == 2) return (vf)_mm512_permutevar_ps((__m512)group.low, (__m512i)numbers);
+  if (bits == 3 || bits == 4) return sixteen_values(numbers, group.low);
+  if (bits == 5) return (vf)_mm512_permutex2var_ps((__m512)group.low, (__m512i)numbers, (__m512)group.high);
+#elif GD_WIDTH == 8
+  if (bits == 2) return (vf)_mm256_permutevar_ps((__m256)group.low, (__m256i)numbers);
+  if (bits == 3) return (vf)_mm256_permutevar8x32_ps((__m256)group.low, (__m256i)numbers);
+#endif
+  if (bits != 8) numbers &= (1u << bits) - 1;
+  return fma_vf(__builtin_convertvector((vi)numbers, vf), group.low, group.high);
+}
+
+GD_INLINE void affine_scales(const gd_cpu_matrix *matrix, int64_t first, int64_t count, float *scales, float *biases) {
+  convert(matrix->scales, first, matrix->dtype, scales, 0, GD_CPU_F32, count);
+  convert(matrix->biases, first, matrix->dtype, biases, 0, GD_CPU_F32, count);
+}
+
+#define affine_group(ELEMENTS) (ELEMENTS)
+#define affine_reads_beyond(BITS) ((BITS) == 3 || (BITS) == 5 || (BITS) == 6)
+#define affine_interleaves(BITS) ((BITS) == 4)

@@ -1,0 +1,57 @@
+/// How the rows of a matrix are stored; `WeightFormat.layout` is the table of them.
+public struct WeightLayout: Sendable {
+  /// A tensor [rows, blocks of a row] next to the blocks.
+  public enum Companion: Sendable, Equatable {
+    case none
+    /// Of any float dtype, which is the same for scales and biases.
+    case floats
+    case only(DType)
+  }
+
+  /// Elements of a block, a power of two, and its bytes. A row is whole blocks.
+  public let elements, bytes: Int
+  /// Of the tensor of blocks.
+  public let dtype: DType
+  /// What the names of the kernels that unpack it end in.
+  public let kernel: String
+  public let scales, biases: Companion
+
+  public init(
+    elements: Int, bytes: Int, dtype: DType, kernel: String, scales: Companion = .none, biases: Companion = .none
+  ) {
+    self.elements = elements
+    self.bytes = bytes
+    self.dtype = dtype
+    self.kernel = kernel
+    self.scales = scales
+    self.biases = biases
+  }
+
+  /// Whether elements are packed into blocks of several.
+  public var isPacked: Bool { elements > 1 }
+  /// Elements of the tensor of blocks that so many columns take.
+  public func stored(columns: Int) -> Int { columns / elements &* bytes / dtype.size }
+}
+
+/// A matrix [rows, columns] in one of the weight formats, whose tensors are contiguous.
+public struct Matrix: Sendable {
+  public let format: WeightFormat
+  public let rows, columns: Int
+  /// The blocks: [rows, `format.layout.stored(columns:)`].
+  public let weight: TensorView
+  /// [rows, blocks of a row]: there exactly where the format has them.
+  public let scales, biases: TensorView?
+
+  public init(
+    format: WeightFormat, rows: Int, columns: Int, weight: TensorView, scales: TensorView? = nil, biases: TensorView? = nil
+  ) {
+    self.format = format
+    self.rows = rows
+    self.columns = columns
+    self.weight = weight
+    self.scales = scales
+    self.biases = biases
+  }
+
+  public var isPacked: Bool { format.layout.isPacked }
+}

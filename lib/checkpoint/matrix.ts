@@ -6,7 +6,7 @@ import type { Tensor } from "../tensor/tensor.ts";
 export interface Matrix {
   /** `[outFeatures, inFeatures]`, any float dtype; with scales u32 words `[outFeatures, inFeatures · bits / 32]`. */
   readonly weight: Tensor;
-  /** `[outFeatures, inFeatures / group]`, any float dtype: present exactly when `biases` is. */
+  /** `[outFeatures, inFeatures / group]`, any float dtype; present exactly if `biases` is. */
   readonly scales?: Tensor;
   /** Shaped as `scales`, and of its dtype. */
   readonly biases?: Tensor;

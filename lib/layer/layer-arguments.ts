@@ -94,7 +94,7 @@ export type MixStepArguments = ProjectedArguments & StepArguments;
 
 /** Sequences that step, in the first rows, and sequences that verify drafts, in the rows after them. */
 export interface BothArguments extends HiddenArguments {
-  /** The step of the first sequences; undefined if all verify drafts. */
+  /** The step of the first sequences, of which there may be none. */
   readonly step: PoolStep;
   /** `[steps + 1]`: row offsets of the sequences that step. */
   readonly cuSeqlens: Int32Array;

@@ -94,7 +94,7 @@ export class LanguageModel implements Disposable {
     return new LanguageModel(maker, device, loaded, checked);
   }
 
-  /** The most sequences at a time, forks included. */
+  /** The largest number of sequences at a time, forks included. */
   get states(): number {
     return this.#core.pool.capacity;
   }

@@ -1,6 +1,6 @@
 /**
- * Every failure of this library is a {@link GatedDeltaError}. Its `code` is the kind of failure; the message is made of
- * `op`, `argument`, `expected` and `received`.
+ * Every failure of this library is a {@link GatedDeltaError}. Its `code` is the kind of failure; the message consists of `op`,
+ * `argument`, `expected` and `received`.
  *
  * Subclasses exist only where callers branch with `instanceof`. Each stands for one code, so that a test of the class
  * and a test of the code always agree.
@@ -11,7 +11,7 @@
  *
  * - `invalid-argument`: a value of the wrong kind, or one that no option allows.
  * - `shape`: a tensor's dimensions, strides or byte length do not fit the op.
- * - `dtype`: an element type that this argument does not take.
+ * - `dtype`: an element type that this argument does not accept.
  * - `range`: a slot, offset, id or count outside its limits.
  * - `overlap`: two memory extents share bytes that must be apart, or two writes name the same slot.
  * - `disposed`: a handle used after it was disposed or closed.
@@ -154,7 +154,7 @@ export class LibraryError extends GatedDeltaError {
   }
 }
 
-/** An error of a code: of its subclass where there is one. */
+/** An error of a code: an instance of its subclass, if there is one. */
 export function errorOf(code: ErrorCode, details: ErrorDetails): GatedDeltaError {
   switch (code) {
     case "shape":

@@ -1,9 +1,8 @@
 // The packages as archives, for projects on this machine before there is a release.
 //
-// A release's `gated-delta` names the libraries of all platforms as optional packages, each in its own version. An installer looks
-// for those in the registry, also where an archive of one of them is installed along with it, and warns of every one that is
-// not there. So an archive of `gated-delta` takes the library as an optional peer: an installer takes the one that the
-// project has, and looks for nothing.
+// A release's `gated-delta` has the libraries of all platforms as optional dependencies. An installer looks for them in the
+// registry, even if an archive of one is installed at the same time, and warns about every missing one. So an archive of
+// `gated-delta` has the library as an optional peer: an installer uses the project's library and looks for no other.
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +10,7 @@ import { run, tail } from "../swift/scripts/exec.mjs";
 import { Failure } from "../swift/scripts/report.mjs";
 import { outputFolder } from "./platforms.mjs";
 
-/** The manifest of an archive: of `gated-delta` without packages that the registry would be asked for. */
+/** The manifest of an archive: that of `gated-delta` without packages from the registry. */
 export function archivedManifest(packed) {
   const { optionalDependencies, ...manifest } = packed;
   if (optionalDependencies === undefined) return manifest;
@@ -42,7 +41,7 @@ export async function packArchives(folders, target = outputFolder) {
   }
 }
 
-/** What installs archives in the project of the folder that it is entered in: a word is quoted where a shell would take it apart. */
+/** The command that installs archives in the project of the current folder; words that a shell would split are quoted. */
 export function installCommand(archives) {
   const quoted = archives.map((path) => (/^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`));
   return `bun add ${quoted.join(" ")}`;

@@ -18,7 +18,7 @@ function findBun() {
       accessSync(file, files.X_OK);
       if (folder !== "" && statSync(file).isFile()) return file;
     } catch {
-      // Not there, or not ours to run: the next folder may have it.
+      // Missing, or no permission to run it: the next folder may have it.
     }
   }
   return null;

@@ -1,5 +1,6 @@
 // `npm run pack`: makes the packages of this checkout in .build/packages, as a release publishes them: `gated-delta` and the
-// package of this system's library, and an archive of each, which the last line's command installs in a project. `-- main` or `-- platform` makes one of them; `-- linux-arm64` makes that one on Linux x64.
+// package of this system's library, and an archive of each, which the command in the last line installs in a project. `-- main` or
+// `-- platform` makes one of them; `-- linux-arm64` makes that one on Linux x64.
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { Failure, elapsed, runMain, say } from "../swift/scripts/report.mjs";
@@ -12,11 +13,11 @@ import { buildPlatformPackage } from "./platform-package.mjs";
 import { hostPlatform, outputFolder, platforms } from "./platforms.mjs";
 import { installTools } from "./tools.mjs";
 
-/** What is made when nothing is named, and what can be named besides: platforms that this system has a compiler for. */
+/** The default packages, and the further ones that can be named: platforms that this system has a compiler for. */
 const kinds = ["main", "platform"];
 const others = platforms.filter((platform) => canCross(platform)).map(({ name }) => name);
 
-/** Makes what is named; returns the folders by name. `forRelease`: see buildPlatformPackage. */
+/** Makes the named packages; returns their folders by name. `forRelease`: see buildPlatformPackage. */
 export async function buildPackages(names = kinds, { forRelease = true } = {}) {
   const folders = {};
   if (names.includes("main")) {
@@ -37,7 +38,7 @@ export async function buildPackages(names = kinds, { forRelease = true } = {}) {
   return folders;
 }
 
-/** One platform's package, and where its bytes go. */
+/** Makes one platform's package and prints the sizes of its parts. */
 async function buildPlatform(platform, state, forRelease) {
   const { folder, bytes, gzipped, origins } = await buildPlatformPackage(platform, state, { forRelease });
   say(`made ${folder}: ${platform.file} has ${(bytes / 1e6).toFixed(2)} MB, ${(gzipped / 1e6).toFixed(2)} MB gzipped`);

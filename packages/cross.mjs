@@ -1,6 +1,6 @@
-// A library for arm64 made on x86-64 (Linux both). The private toolchain's compiler knows both processors; what it lacks is what a
-// library of the other one is linked with: Debian 12's headers and C library, and Swift's static runtime. They are fetched as
-// Debian's packages, as the toolchain is, and kept beside it.
+// Builds the library for arm64 on x86-64 (both Linux). The private toolchain's compiler knows both processors, but lacks the
+// headers and libraries of the other one: Debian 12's C library and Swift's static runtime. They are fetched as Debian
+// packages, like the toolchain, and kept next to it.
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -23,17 +23,17 @@ const source = fileURLToPath(new URL("../swift/toolchain/glibc.c", import.meta.u
 const packaged = join(layout.swift, "lib");
 const kept = "lib";
 
-/** Whether this system can make the library of `platform`, which is another one's. */
+/** Whether this system can make the library of another `platform`. */
 export function canCross(platform, { platform: os, arch } = process) {
   return os === "linux" && arch === "x64" && platform.os === "linux" && platform.cpu === "arm64";
 }
 
-/** Where what `platform`'s libraries are linked with is kept. */
+/** The folder of the files that `platform`'s libraries are linked with. */
 export function targetFolder(platform) {
   return join(cacheFolder(), `swift-${version}-${platform.name}`);
 }
 
-/** Makes that folder unless it is there. Returns it. */
+/** Makes that folder unless it exists, and returns it. */
 async function ensureTarget(platform, toolchain) {
   const cache = cacheFolder();
   const folder = targetFolder(platform);
@@ -59,7 +59,7 @@ async function makeTarget(platform, toolchain, folder) {
   say(`fetching what ${platform.name} is linked with into ${folder}, once (0.6 GB to fetch, 0.3 GB to keep)`);
   const parts = [
     { suite: sysroot.suite, packages: sysroot.packages.filter((name) => name.endsWith("-dev")), target: join(staged, layout.sysroot), wanted: () => true },
-    // Of the compiler only what is linked with; its programs are for the other processor.
+    // Only the compiler's libraries; its programs are for the other processor.
     { suite: compiler.suite, packages: compiler.packages, target: join(staged, "unpacked"), wanted: ({ name }) => /^swiftlang_/.test(name) },
   ];
   for (const { suite, packages, target, wanted } of parts) {
@@ -70,7 +70,7 @@ async function makeTarget(platform, toolchain, folder) {
   }
   prepareSysroot(staged);
   mkdirSync(join(staged, kept));
-  // The second is where the first looks for the compiler's own headers.
+  // The first looks in the second for the compiler's own headers.
   for (const name of ["swift_static", "clang"]) renameSync(join(staged, "unpacked", packaged, name), join(staged, kept, name));
   rmSync(join(staged, "unpacked"), { recursive: true });
   const program = (name) => (...args) => run(join(dirname(toolchain.swift), name), args);
@@ -82,8 +82,8 @@ async function makeTarget(platform, toolchain, folder) {
 }
 
 /**
- * Builds the library for `platform`. Returns what its objects are linked with once more: `{ flags, objects, runtime }`, for the Swift
- * compiler, the list of the objects, and the folder of the runtime's archives.
+ * Builds the library for `platform`. Returns the inputs of its second link: `{ flags, objects, runtime }`, the Swift
+ * compiler's flags, the list of the objects, and the folder of the runtime's archives.
  */
 export async function buildCross({ root, toolchain }, platform) {
   if (toolchain.prefix === null) throw new Failure(`${platform.name} is built with the private toolchain, whose runtime is the packages' own: take swift off PATH and run the same command again.`);

@@ -1,5 +1,5 @@
-// What the packing needs to know of ELF files: which libraries and symbol versions one asks for, and a change of section
-// flags in the objects of an archive. 64-bit little-endian only, as everything here is.
+// Reads the libraries and symbol versions that an ELF file needs, and changes section flags in the objects of an archive. Only
+// for 64-bit little-endian files, since all platforms here have these.
 
 /** SHF_GNU_RETAIN: "keep this section even if nothing refers to it". */
 const retain = 0x200000n;
@@ -38,7 +38,7 @@ function text(bytes, at) {
   return bytes.toString("latin1", at, bytes.indexOf(0, at));
 }
 
-/** What a shared library asks for: `needed`, the libraries by name, and `versions`, the symbol versions of them. */
+/** The requirements of a shared library: `needed`, the names of libraries, and `versions`, their symbol versions. */
 export function demandsOf(bytes) {
   if (bytes.length < 64 || !isElf(bytes, 0)) throw new Error("not a 64-bit little-endian ELF file");
   const sections = sectionsOf(bytes);
@@ -70,7 +70,7 @@ export function newestGlibc(versions) {
   return numbers.sort(([a, b], [c, d]) => c - a || d - b)[0] ?? null;
 }
 
-/** Sizes of the sections that are loaded, largest first. */
+/** Sizes of the loaded sections, largest first. */
 export function loadedSections(bytes) {
   const allocated = 2n;
   const nothingInFile = 8;

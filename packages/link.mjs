@@ -12,7 +12,7 @@ import { releaseSections } from "./elf.mjs";
 const archives = ["libswiftCore.a", "libswiftSynchronization.a", "libswiftGlibc.a"];
 
 /**
- * No tables for unwinding the stack: 0.65 MB. They serve exceptions, of which there are none here (Swift throws by returning, the
+ * No tables for unwinding the stack: 0.65 MB. They serve exceptions, which are not used here (Swift throws by returning, the
  * C kernels do not throw, and a runtime failure ends the process), and debuggers, for which there is the clone's build.
  */
 const script = "SECTIONS { /DISCARD/ : { *(.eh_frame) } } INSERT AFTER .rodata;\n";
@@ -25,7 +25,7 @@ const unused = ["_swift_stdlib_getScalarName", "_swift_stdlib_getNameAlias"];
 const withoutUnused = unused.flatMap((name) => [`--wrap=${name}`, `--defsym=__wrap_${name}=swift_deletedMethodError`]);
 
 /**
- * Objects of what only tests need. Nothing that is published refers to it, so the linker drops it, but for code that the compiler put
+ * Objects that only tests need. Nothing published refers to them, so the linker drops them, except for code that the compiler put
  * there for the module. On macOS Package.swift leaves their files out.
  */
 const forTests = /\/(?:GatedDelta\.build\/Testing|MetalBackend\.build\/Emulate|Metal\.build\/Emulation)\.swift\.o$|\/emulator_loader\.c\.o$/;
@@ -40,7 +40,7 @@ const forLinker = (...flags) => flags.flatMap((flag) => ["-Xlinker", flag]);
 export async function linkLibrary({ root, toolchain, cross }, work, target) {
   if (process.platform === "darwin") {
     cpSync(await publishedBuild({ root, toolchain }), target);
-    // A changed file needs a new signature, or the system ends whoever loads it.
+    // A changed file needs a new signature, or the system kills programs that load it.
     for (const [tool, ...args] of [["strip", "-x", target], ["codesign", "--force", "--sign", "-", target]]) {
       const { code, text } = await run(tool, args);
       if (code !== 0) throw new Failure(`${tool} failed:\n${tail(text)}`);

@@ -8,10 +8,10 @@ import { namesOf, nodeEntry } from "./node-entry.mjs";
 import { cloneManifest, outputFolder, packageName, platforms, sharedFields } from "./platforms.mjs";
 import { tool } from "./tools.mjs";
 
-/** What `gated-delta demo` runs, and `tinyModel` names. */
+/** The layer and the model of `gated-delta demo`; `tinyModel` returns the model. */
 const demonstrated = ["layer-bf16.safetensors", "models/qwen3_5-mlx-mixed"].map((path) => `test/golden/${path}`);
 
-/** Beside what is compiled. */
+/** Files in addition to the compiled ones. */
 const copied = ["README.md", "LICENSE", "CHANGELOG.md", "lib", ...demonstrated];
 
 /**

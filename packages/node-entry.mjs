@@ -1,4 +1,4 @@
-// What Node gets of `gated-delta`: an error that says what it needs. Without it, it would complain about `bun:ffi`.
+// The entry of `gated-delta` for Node: an error that says that Bun is needed. Otherwise Node would complain about `bun:ffi`.
 
 /** Names that a module of dist/ exports by itself, and the modules whose names it passes on. */
 function exportsOf(text) {

@@ -1,4 +1,4 @@
-// `@gated-delta/…`, one library each: a manifest, the library, and a module that exports where it lies.
+// `@gated-delta/…`, one library each: a manifest, the library, and a module that exports its path.
 import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { join } from "node:path";
@@ -37,8 +37,9 @@ export function platformManifest(platform, clone, env = process.env) {
 }
 
 /**
- * Makes the package of a platform, `state` being set-up's (with `cross` where it is not the host's). Returns its folder, sizes and, on Linux, what the library's bytes are. `forRelease`
- * refuses a library that loads on fewer systems than documented, as one is that a system's own Swift has built.
+ * Makes the package of a platform. `state` is that of set-up, with `cross` for another platform than the host's. Returns its
+ * folder, sizes and, on Linux, the origins of the library's bytes. `forRelease` refuses a library that loads on fewer systems
+ * than documented, such as one that a system's own Swift has built.
  */
 export async function buildPlatformPackage(platform, state, { forRelease = true } = {}) {
   const target = join(outputFolder, platform.name);
@@ -64,8 +65,8 @@ export async function buildPlatformPackage(platform, state, { forRelease = true 
 }
 
 /**
- * What a library has of the parts that serve tests: names of functions that make it fail or take translated kernels for Metal, and
- * of the files and settings that these read. A published library has none: it loads no code of others.
+ * The names in a library that only tests need: of functions that make it fail or load translated kernels for Metal, and of the
+ * files and settings that these read. A published library has none, so it loads no foreign code.
  */
 export function tracesOfTests(bytes) {
   const names = ["gd_test_", "emu_interface_version", "libGatedDeltaShaders", "GATED_DELTA_METAL_EMULATOR", "GATED_DELTA_EMULATOR_"];

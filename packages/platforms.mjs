@@ -17,10 +17,10 @@ export function hostPlatform() {
 
 export const packageName = (platform) => `@gated-delta/${platform.name}`;
 
-/** What the clone says of itself. */
+/** The clone's manifest. */
 export const cloneManifest = () => JSON.parse(readFileSync(join(rootFolder, "package.json"), "utf8"));
 
-/** Where packages are made. */
+/** The folder of the built packages. */
 export const outputFolder = join(rootFolder, ".build", "packages");
 
 /**

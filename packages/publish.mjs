@@ -1,6 +1,6 @@
 // Publishes the packages of a release: `node packages/publish.mjs FOLDER [--dry-run]`. FOLDER holds `gated-delta` and a folder for each
-// platform, as `npm run pack` makes them on each system. The libraries go first and `gated-delta` last, so that whoever installs
-// it finds them. What is there already in this version is left alone: a run that failed half-way can be run again.
+// platform, as `npm run pack` makes them on each system. The libraries go first and `gated-delta` last, so that
+// installers of it find them. Versions that are already published are skipped, so a run that failed half-way can be repeated.
 //
 // In a GitHub workflow the packages carry provenance, for which `repository` must name where the workflow runs; outside of one
 // there is none, and --dry-run shows what would be published.
@@ -11,12 +11,12 @@ import { quick, run, tail } from "../swift/scripts/exec.mjs";
 import { Failure, runMain, say } from "../swift/scripts/report.mjs";
 import { cloneManifest, packageName, platforms } from "./platforms.mjs";
 
-/** What a release consists of, in the order in which it is published. */
+/** The packages of a release, in the order of publication. */
 function release(folder) {
   return [...platforms.map((platform) => ({ name: packageName(platform), folder: join(folder, platform.name), file: platform.file })), { name: "gated-delta", folder: join(folder, "gated-delta"), file: "dist/index.js" }];
 }
 
-/** Why these packages are no release, one line each. */
+/** The reasons that these packages are not a release, one line each. */
 export function problemsOf(folder, version, env = process.env) {
   const problems = [];
   const tag = env.GITHUB_REF_TYPE === "tag" ? env.GITHUB_REF_NAME : `v${version}`;

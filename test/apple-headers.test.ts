@@ -1,7 +1,7 @@
 /**
- * The list of Apple's declarations (swift/Sources/Metal/apple-api.txt) beside Apple's own headers: runs where
- * GATED_DELTA_APPLE_HEADERS names a copy of `Metal.framework/Headers`, which is not committed. Headers of a macOS
- * before 15 lack what is newer; what is missing for that reason is listed here by name.
+ * The list of Apple's declarations (swift/Sources/Metal/apple-api.txt) compared with Apple's headers: runs if
+ * GATED_DELTA_APPLE_HEADERS names a copy of `Metal.framework/Headers`, which is not committed. Headers before macOS 15 lack
+ * newer declarations, which are listed here by name.
  */
 import { describe, expect, test } from "bun:test";
 import { readFileSync, readdirSync } from "node:fs";
@@ -12,7 +12,7 @@ import type { Declaration } from "./support/apple-headers.ts";
 const folder = process.env["GATED_DELTA_APPLE_HEADERS"];
 const list = readFileSync(join(import.meta.dir, "../swift/Sources/Metal/apple-api.txt"), "utf8");
 
-/** What macOS 15 and later have brought, by the start of its page. */
+/** Declarations that are new in macOS 15 or later, by the start of their page. */
 const since15 = ["mtlallocation", "mtlmathmode", "mtlmathfloatingpointfunctions", "mtlresidencyset", "mtlcompileoptions/math", "mtllanguageversion/version3_2", "mtllanguageversion/version4_1", "mtldevice/makeresidencyset", "mtlcommandqueue/addresidencyset"];
 const isNew = ({ page }: Declaration) => since15.some((start) => page.startsWith(`documentation/metal/${start}`));
 

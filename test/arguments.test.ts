@@ -28,9 +28,9 @@ function expectRefusal(name: OpName, [change, code, argument]: Wrong): void {
   for (const [key, value] of watched) expect([key, value.data.every((x) => x === 7)]).toEqual([key, true]);
 }
 
-/** What may be left out, where that is not what it is elsewhere. */
+/** Optional arguments of ops that differ from the others. */
 const optionalOf: Readonly<Record<string, readonly string[]>> = { attention: ["gate", "queryNorm", "keyNorm", "positions"] };
-/** Ops for which what others may leave out is needed. */
+/** Ops that require the arguments that are optional elsewhere. */
 const required = /^(?:copySlots|commit|gatedDeltaNet|ssm)/;
 
 describe.each(opNames)("%s", (name) => {

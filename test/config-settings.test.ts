@@ -37,7 +37,7 @@ function withSetting(config: Config, key: string, value: unknown): Config {
   return { ...config, [first]: second === undefined ? value : { ...(config[first] as object), [second]: value } };
 }
 
-/** What every setting of a table does to a configuration that `parse` takes. */
+/** Checks the effect of every setting of a table on a configuration that `parse` accepts. */
 function check(settings: Settings, config: Config, parse: (config: Config) => unknown): void {
   const plain = parse(config);
   for (const [key, fate] of Object.entries(settings)) {

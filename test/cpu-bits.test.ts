@@ -33,7 +33,7 @@ async function objects(isa: Isa, target: string[]): Promise<string[]> {
   return await Promise.all(names.map((name) => object(cacheFolder, [...target, ...flags, target.length === 0 ? "-O3" : "-O1"], { path: join(kernels, name) }, [sources])));
 }
 
-/** What the program prints with one instruction set's table. */
+/** The program's output with one instruction set's table. */
 async function lines(folder: string, isa: Isa, target: string[] = [], link: string[] = [], emulator: string[] = []): Promise<string> {
   const binary = join(folder, isa);
   const files = await objects(isa, target);

@@ -17,7 +17,7 @@ const model = "test/golden/models/qwen3_5-mlx-mixed";
 const textOf = (name: string) => readFileSync(join(docs, name), "utf8");
 const example = (name: string) => readFileSync(join(docs, "examples", name), "utf8");
 
-/** What each program prints, as far as it does not depend on the machine. */
+/** The output of each program, as far as it does not depend on the machine. */
 const prints: Record<string, RegExp> = {
   "agent.ts": /of \d+ tokens$/m,
   "checkpoints.ts": /^1 of 4 slots are free$/m,

@@ -1,4 +1,4 @@
-/** What a draft infers of the ops that verify it: dtypes, gates per key dimension, the map of heads. */
+/** Properties that a draft infers from the ops that verify it: dtypes, gates per key dimension, the map of heads. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { StatePool, causalConv1d, gatedDelta } from "../lib/index.ts";
 import type { FloatDType, HeadMap, Op, Tensor } from "../lib/index.ts";

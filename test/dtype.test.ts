@@ -30,7 +30,7 @@ function nearestBf16(value: number): number {
     else high = middle;
   }
   const below = allFinite[low]!;
-  const above = high < allFinite.length ? allFinite[high]! : 2 ** 128; // what infinity's bits would be worth
+  const above = high < allFinite.length ? allFinite[high]! : 2 ** 128; // the value that infinity's bits would have
   const up = magnitude - below > above - magnitude || (magnitude - below === above - magnitude && low % 2 === 1);
   const bits = up ? high : low;
   return value < 0 || Object.is(value, -0) ? bits | 0x8000 : bits;

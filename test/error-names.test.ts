@@ -128,7 +128,7 @@ test("files of states", async () => {
   expect(await startOf(() => pool.export([handle], nowhere(), { layout: "mlx" }))).toBe(`pool.export: ${nowhere()}`);
 });
 
-test("files that nobody else opens have the names of their own functions", async () => {
+test("errors about files that are opened directly name the function that opens them", async () => {
   for (const path of unreadable()) expect(await startOf(() => openSafetensors(path))).toBe(`openSafetensors: ${path}`);
   const path = join(import.meta.dir, "golden/layer-f32.safetensors");
   using file = openSafetensors(path);

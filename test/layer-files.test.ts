@@ -110,7 +110,7 @@ describe("weights that are refused", () => {
   const strangers = [
     "in_proj_qkv.weight_scale_inv", "out_proj.scales", "in_proj_z.bias", "conv1d.weight.zeros", "norm.bias", "q_proj.weight", "A", "in_proj_ba.weight",
   ];
-  test.each(strangers)("with %s beside", (name) => {
+  test.each(strangers)("with an unused %s", (name) => {
     const error = refused(changed(name, zeros("F32", [1], 4)));
     expect(error.code).toBe("unsupported");
     expect(error.argument).toContain(name);

@@ -16,7 +16,7 @@ afterAll(() => device[Symbol.dispose]());
 
 const flat = (parts: readonly ArrayLike<number>[]) => parts.flatMap((part) => [...(part as Float32Array)]);
 
-/** What float64 gives for sequences that start from zero. */
+/** The float64 result of sequences that start from zero. */
 function expected(config: RandomLayerConfig, weights: LayerWeights, hidden: readonly Reference[]): Float64Array {
   const cuSeqlens = hidden.reduce<number[]>((starts, { shape }) => [...starts, starts.at(-1)! + shape[0]!], [0]);
   const packed = reference([cuSeqlens.at(-1)!, config.hidden_size], flat(hidden.map(({ data }) => data)));

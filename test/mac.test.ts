@@ -1,4 +1,4 @@
-/** What a Mac meets before any GPU: Apple's command line tools without Xcode, and what Apple's compiler left in memory. */
+/** Problems on a Mac that need no GPU: Apple's command line tools without Xcode, and variables that Apple's compiler keeps in memory. */
 import { describe, expect, test } from "bun:test";
 import { allocas } from "./run/air.mjs";
 import { testingFlags } from "./run/swift-testing.mjs";

@@ -174,7 +174,7 @@ describe("configurations that lie", () => {
     expect(error.code).toBe("file");
   });
 
-  test("layers beyond those that it says are tensors that nobody wants", async () => {
+  test("tensors of layers beyond num_hidden_layers are unexpected", async () => {
     const error = await refused(configured((config) => {
       config["num_hidden_layers"] = 3;
       config["layer_types"] = config["layer_types"].slice(0, 3);

@@ -1,4 +1,4 @@
-/** What a whole model refuses: each mistake by a typed error that names the argument, and nothing has changed then. */
+/** Misuse of a whole model: each mistake gets a typed error that names the argument, and changes nothing. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../lib/cli/verify/compare.ts";
 import { LanguageModel, Sequence } from "../lib/model.ts";

@@ -10,7 +10,7 @@ const op = "test";
 
 interface Entry {
   readonly list: PageList;
-  /** What it should hold: one number a token, which no other token has. */
+  /** The expected contents: a unique number for each token. */
   tokens: readonly number[];
 }
 
@@ -21,7 +21,7 @@ interface Run {
   ran: boolean;
 }
 
-/** What the lists should hold, and what the pages do hold. */
+/** The expected contents of the lists, and the contents of the pages. */
 class Model {
   readonly ledger: PageLedger;
   readonly #cells: number[][];
@@ -47,7 +47,7 @@ class Model {
     return Array.from({ length: list.tokens }, (_, t) => this.#cells[list.pages[Math.floor(t / pageTokens)]!]![t % pageTokens]!);
   }
 
-  /** Pages that a step must have beside those that are there, counted without the ledger's help. */
+  /** Number of additional pages that a step needs, counted without the ledger. */
   needs(members: readonly Entry[], counts: readonly number[]): number {
     const { pageTokens } = this.ledger;
     const holders = Map.groupBy(this.live.flatMap(({ list }) => list.pages), (page) => page);
@@ -60,7 +60,7 @@ class Model {
       if (partly) writers.set(list.pages.at(-1)!, (writers.get(list.pages.at(-1)!) ?? 0) + 1);
     }
     for (const [page, count] of writers) {
-      // One of a page's writers may stay where nobody but them holds it, nor copies it in a step that is open.
+      // One of a page's writers may stay if only they hold it and no open step copies it.
       const alone = holders.get(page)!.length === count && !open.has(page);
       sum += alone ? count - 1 : count;
     }
@@ -79,7 +79,7 @@ class Model {
       const full = Math.floor(list.tokens / this.ledger.pageTokens);
       expect(list.pages.slice(0, full)).toEqual(before[i]!.slice(0, full));
     }
-    // What the step writes, nobody else holds; two lists of it never write the same page.
+    // No other list holds a page that the step writes, and no two lists of the step write the same page.
     const written = members.map(({ list }, i) => (counts[i]! > 0 ? list.pages.slice(Math.floor(list.tokens / this.ledger.pageTokens)) : []));
     expect(new Set(written.flat()).size).toBe(written.flat().length);
     for (const other of this.live.filter((entry) => !members.includes(entry))) {
@@ -186,7 +186,7 @@ describe("pages against a plain model", () => {
     fc.assert(property, { numRuns: 500 });
   }, 60_000);
 
-  test("a list in a step, one that comes twice and one that ended are refused", () => {
+  test("a list in a step, one that occurs twice and one that ended are refused", () => {
     const ledger = new PageLedger(4, 2);
     const list = ledger.create();
     expect(thrownBy(() => ledger.begin(op, "batch", [list, list], [1, 1])).code).toBe("state");

@@ -55,7 +55,7 @@ describe("plans", () => {
       read[0] = 2;
       plan.run();
       write[0] = 0;
-      // What a pending replay uses is what was there when it was run.
+      // A pending replay uses the values from the time of its call.
       device.wait();
       expect(first()).toEqual([0, 8, 8]);
       read[0] = -1;

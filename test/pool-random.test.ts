@@ -155,6 +155,6 @@ test(`${operations} random operations on a pool`, () => {
   expect(pool.free).toBe(capacity);
   expect([...done.keys()].sort()).toEqual([...new Set([...kinds, "file"])].sort());
   Bun.gc(true);
-  // What a leak of one small tensor an operation would cost is hundreds of times as much.
+  // A leak of one small tensor per operation would cost hundreds of times as much.
   expect(process.memoryUsage.rss() - baseline).toBeLessThan(64 * 2 ** 20);
 }, 300_000);

@@ -162,7 +162,7 @@ onEachBackend("quantised mixers", ({ device, emulated }) => {
       ["scales that are integers", (all) => (all[at("scales")] = { dtype: "I32", shape: [128, 4], data: new Int32Array(512) }), "dtype", at("scales")],
       ["no biases, as mxfp4", (all) => delete all[at("biases")], "unsupported", "mxfp4"],
       ["no scales", (all) => delete all[at("scales")], "unsupported", "without scales"],
-      ["scales beside plain weights", (all) => (all[at("weight")] = floats("BF16", [128, 128])), "unsupported", "scales beside a weight of BF16"],
+      ["scales with plain weights", (all) => (all[at("weight")] = floats("BF16", [128, 128])), "unsupported", "scales with a weight of BF16"],
       ["GPTQ's words", (all) => {
         for (const name of ["weight", "scales", "biases"]) delete all[at(name)];
         all[at("qweight")] = { dtype: "I32", shape: [16, 128], data: new Int32Array(2048) };

@@ -1,4 +1,4 @@
-/** What `npm test` writes down on a Mac. */
+/** The record that `npm test` writes on a Mac. */
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { machine, receipt, receiptName } from "./run/receipt.mjs";

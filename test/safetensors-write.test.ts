@@ -77,7 +77,7 @@ describe("the writer", () => {
     ];
     for (const [link, to, target] of links) {
       symlinkSync(to, join(inside, link));
-      for (const value of [1, 2]) { // what the link names is not there, then it is
+      for (const value of [1, 2]) { // first the link's target is missing, then it exists
         writeSafetensors(join(inside, link), { a: { ...good, data: new Uint8Array([value, value]) } });
         expect(lstatSync(join(inside, link)).isSymbolicLink()).toBe(true);
         expect(lstatSync(join(inside, target)).isFile()).toBe(true);

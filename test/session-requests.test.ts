@@ -15,7 +15,7 @@ test(`${requests} requests leave no state, no page and no object behind`, async 
   const marks = await runRequests(model, files.folder, requests, 6, 5);
   const [, second] = marks;
   const last = marks.at(-1)!;
-  // What a request leaves is at least an object or two; what the engine compiles meanwhile is some hundred.
+  // A leak would be at least an object or two per request; the engine's compilation adds some hundred in all.
   expect(last.objects - second!.objects).toBeLessThan(requests / 4);
   expect(last.heap - second!.heap).toBeLessThan(2 * 2 ** 20);
   expect(last.rss - second!.rss).toBeLessThan(48 * 2 ** 20);

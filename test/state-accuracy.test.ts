@@ -1,5 +1,5 @@
 /**
- * What 16-bit states cost: 4096 decode steps with float32 arithmetic and the state rounded once a step, against float64.
+ * The error of 16-bit states: 4096 decode steps with float32 arithmetic and the state rounded once a step, against float64.
  * `GATED_DELTA_TEST_ERRORS=1` prints the numbers that docs/states.md has.
  */
 import { expect, test } from "bun:test";

@@ -53,7 +53,7 @@ describe("submissions", () => {
     expect(submissions.last).toBe(0);
   });
 
-  test("each failure is reported once, in order, by whoever waits next", async () => {
+  test("each failure is reported once, in order, by the next wait", async () => {
     const device = new FakeDevice();
     device.commit(1, 2, 3, 4);
     device.finish();

@@ -139,7 +139,7 @@ describe("generated cases", () => {
       const { out, state } = gatedDelta({ ...given, decayFormat: "f32" });
       expect([name, out.data.every(Number.isFinite), state!.data.length > 0]).toEqual([name, true, true]);
       expect(bound).toBeGreaterThanOrEqual(2e-6);
-      // What comes out is not what went in: an op that only copied would be found out.
+      // The output differs from the input, so an op that only copies fails.
       if (given.query.shape[0]! > 0 && name !== "all rows zero") expect(relRms(out.data, given.value.data)).toBeGreaterThan(1e-3);
     }
     for (const { given } of convAdversarial()) finite(causalConv1d(given).out);

@@ -84,8 +84,8 @@ describe("lifetimes", () => {
     expect([...out.data]).toEqual(Array.from({ length: 16 }, (_, i) => i));
   });
 
-  // What is freed is asked of the native side, buffer by buffer: the process's size says when the collector ran.
-  /** Makes tensors that nobody keeps; their buffers' handles. */
+  // The native side tells which buffers are freed; the process's size would only show when the collector ran.
+  /** Makes tensors without references to them; returns their buffers' handles. */
   const litter = (count: number, bytes: number) =>
     Array.from({ length: count }, () => storageOf(device.tensor("f32", [bytes / 4])).handle);
   const freed = (handles: readonly Handle[]) => handles.filter((handle) => isReleased(device[native], handle)).length;

@@ -1,4 +1,4 @@
-/** What the documentation of every public export must say. Whether its links lead anywhere is TypeDoc's to check (docs/build.mjs). */
+/** Requirements on the documentation of every public export. TypeDoc checks its links (docs/build.mjs). */
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { Device } from "../lib/index.ts";
@@ -16,7 +16,7 @@ const ops = everything.filter(({ kind, text }) => kind === "function" && /\): Op
 const failing = <T>(list: readonly T[], name: (one: T) => string, holds: (one: T) => boolean): string[] => list.filter((one) => !holds(one)).map(name);
 
 const nameOf = ({ name }: { readonly name: string }): string => name;
-/** Whether there is a sentence, beside tags such as a default. */
+/** Whether there is a sentence in addition to tags such as a default. */
 const isSaid = (doc: string): boolean => doc.replace(/@(?:default|throws|see|example)\b[\s\S]*$/, "").trim().length > 5;
 const optional = ({ text }: Member): boolean => /^(?:readonly )?\w+\?/.test(text);
 const typed = (type: RegExp) => ({ text }: Member): boolean => type.test(text.replace(/^[^:]*:/, ":"));

@@ -1,5 +1,5 @@
 /**
- * What the API's types promise, checked by `bun check` and never run: each `@ts-expect-error` fails to compile when
+ * Promises of the API's types, checked by `bun check` and never run: each `@ts-expect-error` fails to compile when
  * the mistake below it no longer is one.
  */
 import {

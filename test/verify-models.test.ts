@@ -21,7 +21,7 @@ function verify(paths: readonly string[], ...options: string[]) {
 
 const others = ["all tokens in one run", "split after 1", "split in pieces of 7", "token by token", "batched", "forked", "restored"];
 
-const sessions = ["sessions, strangers beside them", "sessions, cold and warm cache", "sessions, drafts", "sessions, forked", "sessions, restored from files"];
+const sessions = ["sessions, among strangers", "sessions, cold and warm cache", "sessions, drafts", "sessions, forked", "sessions, restored from files"];
 
 describe.each(["qwen3_5-mlx-mixed", "olmo_hybrid"])("a model with references, %s", (name) => {
   const golden = join(goldens, name);

@@ -30,7 +30,7 @@ describe("waiting", () => {
     using device = openDevice();
     const { op, check } = slowWork(device);
     let turns = 0;
-    // Work that has ended before anybody waits for it leaves nobody a turn: then there is more of it.
+    // If the work has ended before the wait, there is no turn for others: then repeat with more work.
     for (let times = 1; turns <= 1 && times <= mostTimes; times *= 2) {
       turns = 0;
       for (let i = 0; i < times; i++) device.run(op);

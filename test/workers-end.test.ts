@@ -1,4 +1,4 @@
-/** What becomes of work whose Worker ends, or whose device is collected. */
+/** Work whose Worker ends or whose device is garbage-collected. */
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { join } from "node:path";
 import { linear } from "../lib/index.ts";
@@ -16,7 +16,7 @@ setDefaultTimeout(300_000); // Workers start slowly on a busy machine
 const stops = openDevice().backend === "cpu";
 const ends = ["exit", "terminate"] as const;
 
-/** For about how long there is work, at first: where all of it was done before somebody looked, there is more of it the next time. */
+/** Approximate duration of the work at first, in milliseconds. If it ends before the check, the next attempt has more. */
 const shortest = stops ? 1000 : 500;
 const longest = 32_000;
 
@@ -76,7 +76,7 @@ for (const end of ends) {
         expect(rowsWritten(data)).toBe(written);
       });
 
-      test("work on the library's memory goes on, and nobody waits for it", async () => {
+      test("work on the library's memory continues, and nothing waits for it", async () => {
         const { data, rows } = await endBusyWorker(end, false, submissions);
         expect(await untilWritten(data, rows)).toBe(rows);
       });
@@ -140,7 +140,7 @@ describe("a device that is collected", () => {
     expect(rowsWritten(data)).toBe(written);
   });
 
-  test("is not, while somebody awaits its work", async () => {
+  test("is not, while its work is awaited", async () => {
     const rows = Math.ceil(base / 2);
     const { finished, data } = (() => {
       const device = openDevice();

@@ -28,7 +28,7 @@ const backend = testBackend;
 setDefaultTimeout(60_000); // Workers start slowly on a busy machine
 
 describe("Workers", () => {
-  test("several Workers use devices of their own at the same time, beside the main thread's", async () => {
+  test("several Workers use devices of their own at the same time as the main thread's", async () => {
     using device = openDevice();
     const answers = Array.from({ length: 4 }, (_, i) => ask({ kind: "compute", backend, seed: i, rounds: 20 }));
     const { op, check } = slowWork(device);
@@ -40,7 +40,7 @@ describe("Workers", () => {
     check();
   });
 
-  test("a Worker that is ended while its work runs harms nobody", async () => {
+  test("ending a Worker while its work runs does not affect others", async () => {
     using device = openDevice();
     for (let round = 0; round < 4; round++) {
       const shared = new SharedArrayBuffer(4);

@@ -1,5 +1,5 @@
 /**
- * Other projects' Metal kernels beside this one's: a folder that the caller names, which is never part of this project. It
+ * Other projects' Metal kernels for comparison: a folder that the caller names, which is never part of this project. It
  * holds .metal files and peers.json, a list of cases that are dispatches of their kernels; see `Peer`.
  */
 import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";

@@ -1,11 +1,11 @@
 /**
- * Reads objects with named members: options, named arguments, entries of a batch. Unknown names are refused, also inherited
- * ones, and each member is read once.
+ * Reads objects with named members: options, named arguments, entries of a batch. Unknown names, also inherited ones, are
+ * refused, and each member is read once.
  */
 import { invalid } from "./checks.ts";
 import { reading } from "./reading.ts";
 
-/** The longest prototype chain that is followed: a proxy may return another prototype at every look. */
+/** The longest prototype chain that is followed: a proxy may return another prototype at every read. */
 const mostPrototypes = 32;
 
 /** Words for the errors of {@link membersOf}. */
@@ -45,7 +45,7 @@ export function membersOf<Members extends object>(
   });
 }
 
-/** Refuses names that are not in `known`, of the object itself and of its prototypes but for Object's. */
+/** Refuses names that are not in `known`, of the object itself and of its prototypes other than Object's. */
 export function refuseUnknown(op: string, value: object, known: readonly string[], kind: string, prefix: string): void {
   let holder: object | null = value;
   for (let i = 0; holder !== null && holder !== Object.prototype; i++) {

@@ -2,7 +2,7 @@
 import { GatedDeltaError, describe } from "../errors.ts";
 import { membersOf } from "./members.ts";
 
-/** A schema of options, which is made when it is first called. */
+/** A schema of options, which its first call makes. */
 export type OptionsSchema<Checked> = () => {
   /** The names of all options. */
   readonly keys: readonly string[];

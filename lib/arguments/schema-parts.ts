@@ -25,7 +25,7 @@ export const signal = z.custom<AbortSignal>((value) => value instanceof AbortSig
 /** A boolean. */
 export const flag = z.boolean("a boolean");
 
-/** A function. The type parameter says of which arguments. */
+/** A function of the type parameter's arguments. */
 export function callback<Call extends (...args: never[]) => unknown>() {
   return z.custom<Call>((value) => typeof value === "function", "a function");
 }

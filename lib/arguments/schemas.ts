@@ -11,7 +11,7 @@ type ShapeOf<Public> = { readonly [Name in keyof Public]-?: z.ZodType<Public[Nam
 /** Options after their check, with defaults. */
 export type Checked<Schema extends () => { safeParse(value: unknown): { data?: unknown } }> = NonNullable<ReturnType<ReturnType<Schema>["safeParse"]>["data"]>;
 
-/** A function that builds a value out of zod's parts at its first call, and returns it at every call. */
+/** A function that builds a value from zod's parts at its first call and returns the same one afterwards. */
 export function lazily<Built>(build: (parts: typeof SchemaParts) => Built): () => Built {
   let built: Built | undefined;
   return () => (built ??= build(require("./schema-parts.ts") as typeof SchemaParts));

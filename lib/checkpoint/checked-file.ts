@@ -22,9 +22,9 @@ export interface CheckedFormat {
   readonly version: string;
   /** A file of the format, in messages: "a session". */
   readonly noun: string;
-  /** For messages that refuse an earlier version: the reason, and advice. */
+  /** Reason and advice in messages that refuse an earlier version. */
   readonly earlier?: string;
-  /** The place of the tensors' names, dtypes and shapes in the checksum: all before the first byte, or each before its own bytes. */
+  /** The place of names, dtypes and shapes in the checksum: all before the first byte, or each before the bytes of its tensor. */
   readonly entries: "first" | "interleaved";
 }
 
@@ -35,7 +35,7 @@ type Tensors = ReadonlyMap<string, Pick<TensorToWrite, "dtype" | "shape">>;
 
 const checksumKey = "sha256";
 
-/** A checksum that grows with the bytes of one tensor after the other. */
+/** A checksum of tensors, whose bytes are added one tensor after another. */
 export class Checksum {
   readonly #hash = createHash("sha256");
   readonly #tensors: Tensors;
@@ -119,7 +119,7 @@ export class CheckedFile implements Disposable {
   readonly #op: string;
   readonly #format: CheckedFormat;
 
-  /** @throws {FileError} for a file that is missing, no safetensors file, or of another format or version. */
+  /** @throws {FileError} for a file that is missing, not a safetensors file, or of another format or version. */
   constructor(op: string, path: string, format: CheckedFormat) {
     this.source = openSafetensors(path, op);
     this.#op = op;
@@ -138,7 +138,7 @@ export class CheckedFile implements Disposable {
     return new FileError(this.source.path, { op: this.#op, expected, received });
   }
 
-  /** A text of the metadata, which is one of a few. */
+  /** A text of the metadata: one of `allowed`. */
   text<Text extends string>(key: string, allowed: readonly Text[]): Text {
     const found = this.source.metadata.get(key);
     const text = allowed.find((one) => one === found);
@@ -160,13 +160,13 @@ export class CheckedFile implements Disposable {
     throw this.bad(`tensor ${describe(name)} to be ${dtype} ${shapeText(shape)}`, `${found.dtype} ${shapeText(found.shape)}`);
   }
 
-  /** A new checksum of the file: the caller adds the tensors' bytes, in the order of their names here. */
+  /** A new checksum of the file. The caller adds the tensors' bytes in the order of their names here. */
   checksum(names: readonly string[]): Checksum {
     const { [checksumKey]: _, ...metadata } = Object.fromEntries(this.source.metadata);
     return new Checksum(this.#format, metadata, new Map(names.map((name) => [name, this.source.info(name)])));
   }
 
-  /** @throws {FileError} where the bytes do not have the file's checksum. */
+  /** @throws {FileError} if the checksum is not the file's. */
   expectChecksum(checksum: Checksum): void {
     const stored = this.source.metadata.get(checksumKey);
     const found = checksum.digest();
@@ -174,7 +174,7 @@ export class CheckedFile implements Disposable {
   }
 
   /**
-   * Reads all tensors in the background, in the order of their names, and compares their checksum.
+   * Reads all tensors in the background, in the order of their names, and verifies the checksum.
    *
    * @throws {FileError} for a file that is damaged.
    */
@@ -213,7 +213,7 @@ export class CheckedFile implements Disposable {
   }
 }
 
-/** The tensors of a file whose checksum holds. */
+/** The tensors of a file whose checksum was verified. */
 export class CheckedTensors {
   readonly #file: CheckedFile;
   readonly #tensors: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
@@ -233,7 +233,7 @@ export class CheckedTensors {
     return numbers;
   }
 
-  /** A tensor of one of some dtypes, in its own. */
+  /** A tensor of one of the allowed dtypes, as stored. */
   floats<D extends FloatDType>(name: string, allowed: readonly D[]): { readonly dtype: D; readonly data: ArrayOfDType[D] } {
     const info = this.#file.source.info(name);
     const dtype = allowed.find((one) => one === floatDType(info.dtype));

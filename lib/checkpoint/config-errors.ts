@@ -6,11 +6,11 @@ import type { LayerConfig } from "./mixer-config.ts";
 /** The mixers of an architecture's configuration, and which layers have one. */
 export interface ConfigOf {
   readonly config: LayerConfig;
-  /** How many layers the model has, where the configuration has their number. */
+  /** Number of layers of the model, if the configuration has it. */
   readonly layers: number | undefined;
   /** The type of a layer: `linear_attention` for those with a mixer. */
   readonly typeOf: (layer: number) => string | undefined;
-  /** Whether these types are transformers' default, so that a checkpoint that has a mixer elsewhere is taken at its word. */
+  /** Whether these types are transformers' default; the checkpoint's own tensors then take precedence. */
   readonly assumed?: boolean;
 }
 

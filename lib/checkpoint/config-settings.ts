@@ -16,11 +16,11 @@ export type Fate = "computed" | { readonly harmless: string } | { readonly only:
 export type Settings = Readonly<Record<string, Fate>>;
 
 const unused = { harmless: "of training, of other tasks or of how a program runs" } as const;
-const ofMemory = { harmless: "says in which type something is kept; here the load's options do" } as const;
-const ofExperts = { harmless: "about experts, which a model without any does not have" } as const;
-const ofPictures = { harmless: "about pictures and videos, which text has none of" } as const;
+const ofMemory = { harmless: "the type in which something is kept; here the load's options set it" } as const;
+const ofExperts = { harmless: "about experts, which dense models do not have" } as const;
+const ofPictures = { harmless: "about images and videos, which are not read" } as const;
 const silu = { only: ["silu", "swish"], why: "the kernels have one activation" } as const;
-/** Of other architectures: neither program reads them for these, so a configuration that has them means another model. */
+/** Settings of other architectures. Neither program reads them for the ones here, so a configuration that has them is of another model. */
 export const ofOthers = (...values: readonly unknown[]) => ({ only: values, why: "a step of other architectures, which is not computed" }) as const;
 
 const headSizes: Settings = {
@@ -72,11 +72,11 @@ export const mixerSettings = {
   },
   kimi: {
     ...kdaSizes,
-    hidden_act: { only: ["silu", "swish", "situ"], why: "transformers' convolution has it, and it is SiLU; Kimi K3's situ is about the MLP" },
+    hidden_act: { only: ["silu", "swish", "situ"], why: "the activation of transformers' convolution, which is SiLU; Kimi K3's situ is the MLP's" },
     "linear_attn_config.kda_layers": "computed",
     "linear_attn_config.gate_lower_bound": "computed",
-    "linear_attn_config.full_attn_layers": { harmless: "the layers that kda_layers leaves" },
-    "linear_attn_config.use_full_rank_gate": { harmless: "the checkpoint's names say whether the gate is one matrix or two" },
+    "linear_attn_config.full_attn_layers": { harmless: "all layers that are not in kda_layers" },
+    "linear_attn_config.use_full_rank_gate": { harmless: "the checkpoint's tensor names show whether the gate is one matrix or two" },
   },
   glm: {
     ...kdaSizes,
@@ -88,7 +88,7 @@ export const mixerSettings = {
   },
   bailing: {
     ...kdaSizes,
-    hidden_act: { only: ["silu", "swish"], why: "transformers' convolution has it, and it is SiLU" },
+    hidden_act: { only: ["silu", "swish"], why: "the activation of transformers' convolution, which is SiLU" },
     num_attention_heads: "computed",
     head_dim: "computed",
     short_conv_kernel_size: "computed",
@@ -119,7 +119,7 @@ export const modelSettings: Settings = {
   num_experts: "computed",
   hidden_act: silu,
   attention_bias: { only: [false], why: "the projections of attention have no biases" },
-  is_causal: { only: [true], why: "a token sees those before it alone" },
+  is_causal: { only: [true], why: "a token attends only to earlier ones" },
   mlp_bias: ofOthers(false),
   use_sliding_window: ofOthers(false),
   attention_chunk_size: ofOthers(),
@@ -144,8 +144,8 @@ export const modelSettings: Settings = {
   initializer_range: unused,
   use_cache: unused,
   pad_token_id: unused,
-  bos_token_id: { harmless: "the tokenizer says what a text begins with" },
-  chunk_size_feed_forward: { harmless: "cuts the MLP's rows, which do not depend on each other" },
+  bos_token_id: { harmless: "the tokenizer decides how a text begins" },
+  chunk_size_feed_forward: { harmless: "splits the MLP's rows, which are independent" },
   output_router_logits: ofExperts,
   router_aux_loss_coef: ofExperts,
   decoder_sparse_step: ofExperts,
@@ -154,7 +154,7 @@ export const modelSettings: Settings = {
   shared_expert_intermediate_size: ofExperts,
   num_experts_per_tok: ofExperts,
   norm_topk_prob: ofExperts,
-  mtp_num_hidden_layers: { harmless: "of the prediction of several tokens, which is left out" },
+  mtp_num_hidden_layers: { harmless: "of multi-token prediction, which is not loaded" },
   mtp_use_dedicated_embeddings: { harmless: "as mtp_num_hidden_layers" },
   vision_config: ofPictures,
   image_token_id: ofPictures,
@@ -171,7 +171,7 @@ export const rotationSettings: Settings = {
   partial_rotary_factor: "computed",
   factor: { only: [1], why: "positions are not scaled" },
   attention_factor: { only: [1], why: "cosine and sine are not scaled" },
-  mrope_section: { harmless: "says which of three positions turns which dimensions; those of text are the same" },
+  mrope_section: { harmless: "assigns dimensions to three positions, which are equal for text" },
   mrope_interleaved: { harmless: "as mrope_section" },
   original_max_position_embeddings: { harmless: "read by rotations that scale positions" },
 };

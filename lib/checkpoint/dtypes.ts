@@ -30,12 +30,12 @@ export type SafetensorsDType =
   | "I64"
   | "U64";
 
-/** Numbers in the narrowest of the two float arrays that holds every value of the dtype (64-bit integers aside). */
+/** Numbers in the narrower of the two float arrays that holds every value of the dtype (except 64-bit integers). */
 export type FloatArray = Float32Array<ArrayBuffer> | Float64Array<ArrayBuffer>;
 
 interface ElementType {
   readonly bits: 4 | 6 | 8 | 16 | 32 | 64;
-  /** Elements as numbers; `bytes` starts its own buffer. Absent where the format leaves the packing to its users. */
+  /** Elements as numbers; `bytes` must begin at offset 0 of its buffer. Absent if the format does not define the packing. */
   readonly decode?: (bytes: Uint8Array<ArrayBuffer>) => FloatArray;
 }
 
@@ -62,7 +62,7 @@ const e5m2 = minifloat(5, 15, (bits) => {
 /** FNUZ: no infinities, no negative zero (its bits are the NaN), and a bias one higher. */
 const e4m3fnuz = minifloat(4, 8, (bits) => (bits === 0x80 ? NaN : undefined));
 const e5m2fnuz = minifloat(5, 16, (bits) => (bits === 0x80 ? NaN : undefined));
-/** An exponent alone: powers of two from 2^-127, which is a subnormal in float32. */
+/** Only an exponent: powers of two from 2^-127, which is a subnormal in float32. */
 const e8m0 = Float32Array.from({ length: 256 }, (_, bits) => (bits === 0xff ? NaN : 2 ** (bits - 127)));
 
 const table = (values: Float32Array) => (bytes: Uint8Array) => {
@@ -103,7 +103,7 @@ export function isSafetensorsDType(text: string): text is SafetensorsDType {
 }
 
 /**
- * The bytes of a tensor, or why there is no such size: sizes beyond 2^53 are refused even where a later dimension is
+ * The size of a tensor in bytes, or the reason that it has none: sizes beyond 2^53 are refused even where a later dimension is
  * 0, as the format's own reader does, and elements of 4 or 6 bits must fill whole bytes.
  */
 export function tensorBytes(dtype: SafetensorsDType, shape: readonly number[]): number | "overflow" | "partial byte" {

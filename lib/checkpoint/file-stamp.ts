@@ -1,7 +1,7 @@
 /** Stamps of files: a file that is written to, replaced or renamed gets another stamp. */
 import { fstatSync } from "node:fs";
 
-/** Tells a file's contents of different times apart. Times are in nanoseconds; `changed` is the inode's own time, which programs can't set. */
+/** Identifies a version of a file's contents. Times are in nanoseconds; `changed` is the inode's change time, which programs can't set. */
 export interface FileStamp {
   readonly device: bigint;
   readonly inode: bigint;

@@ -1,7 +1,7 @@
 /** Recognises files of other formats by their first bytes, for the message that refuses them. */
 import { describe } from "../errors.ts";
 
-/** How many bytes of a file {@link foreignKind} looks at. */
+/** Number of bytes of a file that {@link foreignKind} examines. */
 export const headBytes = 64;
 
 const signatures: readonly (readonly [start: RegExp, kind: string])[] = [
@@ -17,7 +17,7 @@ const signatures: readonly (readonly [start: RegExp, kind: string])[] = [
 ];
 
 /**
- * The kind of a file that is no safetensors file, or no JSON; undefined where its first bytes do not show it.
+ * The kind of a file that is neither safetensors nor JSON; undefined if its first bytes do not show it.
  *
  * @param head the first {@link headBytes} bytes, or all of a shorter file.
  */
@@ -30,13 +30,13 @@ export function foreignKind(head: Uint8Array): string | undefined {
   return line === undefined ? undefined : `text that begins with ${describe(line.slice(0, 40))}`;
 }
 
-/** {@link foreignKind} of a file that should hold JSON and could not be parsed; undefined where it begins like JSON. */
+/** {@link foreignKind} of a file that should hold JSON and could not be parsed; undefined if it begins like JSON. */
 export function foreignToJson(bytes: Uint8Array): string | undefined {
   const head = bytes.subarray(0, headBytes);
   return /^\s*[[{]/.test(textOf(head) ?? "") ? undefined : foreignKind(head);
 }
 
-/** Bytes as text, if all of them are: a character cut off at the end does not count. */
+/** Bytes as text if all of them are text; a character may be cut off at the end. */
 function textOf(head: Uint8Array): string | undefined {
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(head, { stream: true });

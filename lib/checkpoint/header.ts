@@ -1,6 +1,6 @@
 /**
- * The header of a safetensors file: eight bytes of little-endian length, then JSON, then the tensors' bytes without a
- * hole: https://github.com/huggingface/safetensors (README, "Format").
+ * The header of a safetensors file: eight bytes of little-endian length, then JSON, then the tensors' bytes without
+ * gaps: https://github.com/huggingface/safetensors (README, "Format").
  *
  * Everything that a header claims is checked here, once: sizes agree with shapes, and every byte after the header
  * belongs to exactly one tensor.
@@ -23,9 +23,9 @@ export interface TensorInfo {
 
 /** A checked header. */
 export interface Header {
-  /** `__metadata__`, empty where there is none. */
+  /** `__metadata__`; empty if the header has none. */
   readonly metadata: ReadonlyMap<string, string>;
-  /** In the order of the header's text; names that are array indices ("0", "17") come first. */
+  /** In the header's order, except that names that are array indices ("0", "17") come first. */
   readonly tensors: ReadonlyMap<string, TensorInfo>;
 }
 
@@ -39,8 +39,8 @@ const mostDimensions = 64;
  * Checks a header.
  *
  * @param json the header's bytes, without the length before them.
- * @param dataBytes how many bytes follow the header in the file.
- * @throws {FormatError} naming what was wrong.
+ * @param dataBytes number of bytes after the header.
+ * @throws {FormatError} that names the entry at fault.
  */
 export function parseHeader(json: Uint8Array, dataBytes: number): Header {
   const metadata = new Map<string, string>();

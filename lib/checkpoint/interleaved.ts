@@ -1,7 +1,7 @@
 /**
  * Qwen3-Next stores its input projections per key head: query, key, then the values and the output gates of the value
  * heads that share it; likewise b and a (transformers, models/qwen3_next, `fix_query_key_value_ordering`). These lists
- * say where each run of rows belongs in the split form.
+ * map each run of rows to its place in the split form.
  */
 
 import { convChannels, valueChannels, type LayerConfig } from "./mixer-config.ts";
@@ -13,7 +13,7 @@ export interface Move {
   readonly rows: number;
 }
 
-/** A weight that is gathered from a stored projection: how many rows it has, and where they come from. */
+/** A weight that is gathered from a stored projection: its number of rows and their sources. */
 export interface Gather {
   readonly rows: number;
   readonly moves: readonly Move[];

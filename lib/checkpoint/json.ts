@@ -1,12 +1,13 @@
 /**
  * Reads the JSON of a header or an index from bytes of unknown origin.
  *
- * JSON.parse silently keeps the last of several members of one name, and its memory grows with the number of values. So one pass over the bytes before it counts the names of the two outer levels, which are
- * compared with those of the result, and bounds the number of arrays and objects and their depth.
+ * JSON.parse silently keeps the last of several members of the same name, and its memory grows with the number of values.
+ * So a pass over the bytes first bounds the number of arrays and objects and their depth, and counts the names of the two outer
+ * levels to compare with those of the result.
  */
 import { describe } from "../errors.ts";
 
-/** An error about a text. The caller, who knows the file, makes a {@link FileError} of it. */
+/** An error about a text. The caller, which knows the file, turns it into a {@link FileError}. */
 export class FormatError extends Error {
   readonly expected: string;
   readonly received: string;
@@ -23,7 +24,7 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 
 const deepest = 64;
 
-/** Arrays and objects that any text may have, and how many more for each name: a tensor has four names and three. */
+/** Arrays and objects that any text may have, and the additional ones for each name: a tensor has four names and three of them. */
 const freeContainers = 1000;
 const containersPerName = 4;
 
@@ -31,8 +32,8 @@ const containersPerName = 4;
  * Parses a text that must be one JSON object.
  *
  * @param what the text, for messages.
- * @throws {FormatError} if it is not UTF-8 or not JSON, if its members or theirs have a name twice, or if it nests
- *   deeper than 64 levels.
+ * @throws {FormatError} if it is not UTF-8 or not JSON, if a name occurs twice in an object of the two outer levels, or if it
+ *   nests deeper than 64 levels.
  */
 export function parseJsonObject(bytes: Uint8Array, what: string): JsonObject {
   const { names, containers } = countNames(bytes, what);
@@ -53,7 +54,7 @@ export function parseJsonObject(bytes: Uint8Array, what: string): JsonObject {
   return value;
 }
 
-/** Whether a value is an object, as JSON has them, and no array. */
+/** Whether a value is an object and not an array. */
 export function isRecord(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -70,10 +71,10 @@ function decodeText(bytes: Uint8Array, what: string): string {
 const [quote, backslash, colon, openBrace, closeBrace, openBracket, closeBracket] = [..."\"\\:{}[]"].map((c) => c.charCodeAt(0));
 
 /**
- * Counts the members at depth 1 and 2, and all arrays and objects. Of a text that is not JSON the counts mean nothing:
- * JSON.parse refuses it.
+ * Counts the members at depth 1 and 2, and all arrays and objects. The counts are meaningless for text that is not
+ * JSON, which JSON.parse refuses.
  *
- * @param each called with each such member's depth and its name as it stands in the text, quotes included.
+ * @param each called with each such member's depth and its name as written in the text, quotes included.
  */
 function countNames(
   bytes: Uint8Array,
@@ -111,7 +112,7 @@ function countNames(
   return { names, containers };
 }
 
-/** A name that an object of the two outer levels has twice; the text is JSON. */
+/** A name that occurs twice in an object of the two outer levels; the text is JSON. */
 function repeatedName(bytes: Uint8Array, what: string): string {
   const outer = new Set<string>();
   let inner = new Set<string>();

@@ -1,5 +1,5 @@
 /**
- * Configurations of mixers whose decay is one a key dimension (KDA): Kimi Linear, GLM-5-next and Bailing hybrid, under
+ * Configurations of mixers with a decay for each key dimension (KDA): Kimi Linear, GLM-5-next and Bailing hybrid, under
  * transformers' names (`linear_num_heads`, `linear_head_dim`, `linear_conv_kernel_dim`) and those of the released
  * folders (`linear_attn_config`; Bailing's `num_attention_heads`, `head_dim`, `short_conv_kernel_size`). Sources:
  * transformers, `configuration_kimi_linear.py`, `configuration_glm5_next.py`, `configuration_bailing_hybrid.py`.
@@ -19,7 +19,7 @@ export type KdaArchitecture = "kimi" | "glm" | "bailing";
 
 type Data = z.output<typeof kdaSchema>;
 
-/** The bound where a configuration says that there is one and not which. */
+/** The bound of configurations that enable one without giving its value. */
 const usualBound = -5;
 
 /** The architecture of a `model_type`. Kimi K3's text model calls itself `kimi_linear`. */
@@ -69,7 +69,7 @@ export function parseKda(architecture: KdaArchitecture, root: object, place: Con
   }
 }
 
-/** The bound of the decay, or undefined: each architecture says it in its own way. */
+/** The bound of the decay, or undefined. Each architecture has its own keys for it. */
 function boundOf(architecture: KdaArchitecture, data: Data): number | undefined {
   const nested = data.linear_attn_config;
   switch (architecture) {
@@ -80,7 +80,7 @@ function boundOf(architecture: KdaArchitecture, data: Data): number | undefined 
     case "glm": {
       const given = nested?.lower_bound ?? nested?.gate_lower_bound ?? data.linear_lower_bound;
       if (typeof given === "number") return given;
-      // `linear_lower_bound: null` and `safe_gate: false` say that there is none; without them there is the usual one.
+      // `linear_lower_bound: null` and `safe_gate: false` disable the bound; without them the default applies.
       const none = nested?.safe_gate === false || (given === null && nested?.safe_gate !== true);
       return none ? undefined : usualBound;
     }

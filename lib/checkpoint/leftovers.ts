@@ -21,7 +21,7 @@ function processSpace(): string {
   return (space = createHash("sha256").update(`${hostname()} ${namespace}`).digest("hex").slice(0, 12));
 }
 
-/** A name in the folder of `path` that no other writer has, not even another Worker of this process. */
+/** A name in the folder of `path` that no other writer uses, not even another Worker of this process. */
 export function temporaryName(path: string): string {
   const once = randomBytes(8).toString("hex");
   return join(dirname(path), `.${basename(path)}.${processSpace()}.${process.pid}.${once}.tmp`);

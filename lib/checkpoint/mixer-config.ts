@@ -28,11 +28,11 @@ export interface LayerConfig {
   readonly normEps: number;
   /** Activation of the output gate z (`output_gate_type`; `swish` is silu). */
   readonly outputGate: "silu" | "sigmoid";
-  /** One decay a value head, or one for every key dimension of it (KDA). */
+  /** One decay for each value head, or one for each of its key dimensions (KDA). */
   readonly gateDims: "head" | "key";
   /** The bound L < 0 of bounded decays, exp(L sigmoid(exp(A_log) (a + dt_bias))); undefined for unbounded ones. */
   readonly gateBound: number | undefined;
-  /** How β comes from its projection: `2-sigmoid` where the model allows negative eigenvalues. */
+  /** The function from the projection to β: `2-sigmoid` in models that allow negative eigenvalues. */
   readonly betaForm: "sigmoid" | "2-sigmoid";
   /**
    * How the checkpoint holds the projections and convolutions of query, key and value: `joint` as one (or interleaved
@@ -46,12 +46,12 @@ export function convChannels(config: LayerConfig): number {
   return 2 * config.keyHeads * config.keyDim + config.valueHeads * config.valueDim;
 }
 
-/** Length of the concatenated value heads, which is that of z and of the input of the output projection. */
+/** Length of the concatenated value heads, of z, and of the output projection's input. */
 export function valueChannels(config: LayerConfig): number {
   return config.valueHeads * config.valueDim;
 }
 
-/** Gates of a token: {@link LayerConfig.valueHeads}, times the key dimensions where each of these has a gate. */
+/** Gates of a token: {@link LayerConfig.valueHeads}, times the number of key dimensions if each has a gate. */
 export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): number {
   return gateDims === "key" ? valueHeads * keyDim : valueHeads;
 }
@@ -61,9 +61,9 @@ export function gateChannels({ valueHeads, gateDims, keyDim }: LayerConfig): num
  *
  * @param source the parsed JSON.
  * @param layer index of the layer in the model; checked against the configuration's number and types of layers.
- * @param place the file that it came from, for error messages.
+ * @param place the file of the configuration, for error messages.
  * @throws FileError (from a file) or an `invalid-argument` error (from an object) naming the key at fault;
- * BoundsError for a layer that the model does not have; UnsupportedError for an activation that has no kernel.
+ * BoundsError for a layer outside the model; UnsupportedError for an activation that has no kernel.
  */
 export function parseLayerConfig(source: unknown, layer: number, place: ConfigPlace): LayerConfig {
   const mixers = parseMixers(source, place);
@@ -90,13 +90,13 @@ export function textConfigOf(source: unknown): unknown {
   return isRecord(source) && isRecord(source["text_config"]) ? source["text_config"] : source;
 }
 
-/** The `model_type` of the language model and that of the model around it, where they have one. */
+/** The `model_type` of the language model and of the model around it, as far as they have one. */
 export function modelTypes(source: unknown): string[] {
   const types = [textConfigOf(source), source].map((part) => (isRecord(part) ? part["model_type"] : undefined));
   return types.filter((type) => typeof type === "string");
 }
 
-/** Qwen3-Next, Qwen3.5 and others with their configuration. */
+/** Qwen3-Next, Qwen3.5 and other models with the same keys. */
 function parseQwen(root: object, types: readonly string[], place: ConfigPlace): ConfigOf {
   if (!Object.keys(root).some((key) => /^linear_(?:num|key|value|conv)_/.test(key))) {
     const [type] = types;
@@ -126,7 +126,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
   };
 }
 
-/** OLMo hybrid, whose gated norm does not have the other norms' epsilon (transformers, `OlmoHybridGatedDeltaNet`, `OlmoHybridConfig`). */
+/** OLMo hybrid, whose gated norm has another epsilon than the other norms (transformers, `OlmoHybridGatedDeltaNet`, `OlmoHybridConfig`). */
 function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
   const { olmoSchema, headDim, headDimText } = schemas();
   const data = parsed(olmoSchema, root, place);
@@ -138,7 +138,7 @@ function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
   const keyDim = data.linear_key_head_dim ?? Math.floor((0.75 * data.hidden_size) / keyHeads);
   const valueDim = data.linear_value_head_dim ?? 2 * keyDim;
   for (const [key, dim] of [["linear_key_head_dim", keyDim], ["linear_value_head_dim", valueDim]] as const) {
-    if (!headDim.safeParse(dim).success) throw configError(place, key, `${headDimText}, where it is left out`, `${dim}, which follows from other sizes`);
+    if (!headDim.safeParse(dim).success) throw configError(place, key, `${headDimText} (derived from other sizes if left out)`, `${dim}, derived`);
   }
   const sizes = {
     hidden_size: data.hidden_size,
@@ -167,7 +167,7 @@ function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
 
 const schemas = () => require("./mixer-schemas.ts") as typeof import("./mixer-schemas.ts");
 
-/** The sizes of mixers with a decay a head. */
+/** The sizes of mixers with a decay for each head. */
 function headsOf(
   data: {
     hidden_size: number;
@@ -195,7 +195,7 @@ function headsOf(
   } as const;
 }
 
-/** Expects a layer that exists and is a linear one, as far as the configuration shows. */
+/** Expects an existing layer of linear attention, as far as the configuration shows. */
 function checkLayer(layer: number, { layers, typeOf, assumed }: ConfigOf, { path, op }: ConfigPlace): void {
   if (layers !== undefined && layer >= layers) {
     throw new BoundsError({ op, argument: "layer", expected: `0..${layers - 1}`, received: String(layer) });

@@ -38,7 +38,7 @@ export const qwenSchema = z.object({
   full_attention_interval: size(1 << 16).nullish(),
 });
 
-/** OLMo hybrid, whose sizes follow from one another where they are left out. */
+/** OLMo hybrid, whose missing sizes are derived from the others. */
 export const olmoSchema = z.object({
   ...common,
   num_attention_heads: heads.nullish(),
@@ -50,7 +50,7 @@ export const olmoSchema = z.object({
   linear_allow_neg_eigval: flag,
 });
 
-/** The settings that released folders of Kimi Linear and GLM-5-next nest. */
+/** The nested settings of released Kimi Linear and GLM-5-next folders. */
 const linearAttention = z.object(
   {
     head_dim: headDim.nullish(),

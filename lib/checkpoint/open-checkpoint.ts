@@ -1,6 +1,6 @@
 /**
- * A checkpoint as Hugging Face lays it out: one safetensors file, or several with an index
- * (`model.safetensors.index.json`) whose `weight_map` has the file of each tensor.
+ * A checkpoint in Hugging Face's layout: one safetensors file, or several with an index
+ * (`model.safetensors.index.json`) whose `weight_map` gives the file of each tensor.
  */
 import { readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -22,20 +22,20 @@ import type { TensorSource } from "./source.ts";
 const indexName = "model.safetensors.index.json";
 const singleName = "model.safetensors";
 
-/** The most files of a list: more than any checkpoint has. */
+/** The most files of a list, far above that of any checkpoint. */
 const mostFiles = 65536;
 
 /**
- * Opens a checkpoint. Its index is parsed here and a file's header when the file is opened, once each: open a checkpoint
+ * Opens a checkpoint. The index is parsed here, and each file's header when the file is opened: open a checkpoint
  * once and load all layers from it.
  *
- * Shards of an index are opened by the first use of one of their tensors, so that the tensors of some shards can be read
- * where others are missing.
+ * A shard of an index is opened when one of its tensors is first used, so that tensors of some shards can be read while
+ * others are missing.
  *
  * @param source a `.safetensors` file, an index (`.json`), a directory that holds either, or a list of files, whose
  *   tensors must have distinct names.
- * @param caller the call that errors name, those of reading too. @default this one, and then the checkpoint's methods
- * @throws {FileError} if a file is missing or damaged, or two files have a tensor of one name.
+ * @param caller the call that errors name, also errors of later reads. @default this function, then the checkpoint's methods
+ * @throws {FileError} if a file is missing or damaged, or two files have a tensor of the same name.
  */
 export function openCheckpoint(source: string | readonly string[], caller?: string): TensorSource {
   const op = caller ?? "openCheckpoint";
@@ -53,8 +53,8 @@ export function openCheckpoint(source: string | readonly string[], caller?: stri
 }
 
 /**
- * For the error about a missing path: that nothing is downloaded, where the path could be a name on the Hugging Face Hub, as
- * many other programs take; else an empty text.
+ * Advice for the error about a missing path. A path that could be a name on the Hugging Face Hub gets the hint that nothing is
+ * downloaded; for others the text is empty.
  */
 export function downloadAdvice(path: string): string {
   if (!/^[\w.-]+\/[\w.-]+$/.test(path)) return "";
@@ -91,7 +91,7 @@ function openList(caller: string | undefined, paths: readonly string[]): TensorS
   }
 }
 
-/** The place of a tensor of a source that {@link openCheckpoint} gave. */
+/** The place of a tensor in a source of {@link openCheckpoint}. */
 export let placeOf: (source: TensorSource, name: string) => TensorPlace;
 
 class ShardedCheckpoint implements TensorSource {
@@ -192,7 +192,7 @@ function kindOfPath(path: string): "directory" | "nothing" | "something" {
   try {
     return statSync(path).isDirectory() ? "directory" : "something";
   } catch (cause) {
-    // Other failures are reported where the file is opened.
+    // Other failures are reported when the file is opened.
     return (cause as { code?: unknown }).code === "ENOENT" ? "nothing" : "something";
   }
 }
@@ -232,7 +232,7 @@ function readIndex(op: string, path: string): ReadonlyMap<string, string> {
 
 function weightMapOf({ weight_map: map }: JsonObject, directory: string): ReadonlyMap<string, string> {
   if (!isRecord(map)) throw new FormatError("the index to have a weight_map, an object", map === undefined ? "none" : describe(map));
-  const paths = new Map<string, string>(); // by the shard's name: an index repeats a few names thousands of times
+  const paths = new Map<string, string>(); // by shard name, because an index repeats a few names thousands of times
   const shardOf = new Map<string, string>();
   for (const [name, shard] of Object.entries(map)) {
     if (typeof shard !== "string") throw new FormatError(`weight_map ${describe(name)} to be a string`, describe(shard));

@@ -1,10 +1,10 @@
-/** Folders that are easily taken for a model's, recognised by their entries. */
+/** Folders that are easily mistaken for a model's, recognised by their entries. */
 import { readdirSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { FileError } from "../errors.ts";
 import { readWhole } from "./regular-file.ts";
 
-/** In bytes; an adapter's configuration has some thousand. */
+/** In bytes; adapters' configurations have a few thousand. */
 const largestText = 1 << 20;
 
 const adapterWeights = /^adapter(?:_model|s)\.(?:safetensors|bin|npz)$/;
@@ -15,7 +15,7 @@ const cachedModel = /^models--/;
 /**
  * Refuses a folder that holds an adapter instead of a model, or whose subfolders hold the model, as in the Hub's cache.
  *
- * @param entries the names in it.
+ * @param entries the folder's entries.
  * @throws {FileError} with the kind of the folder, and advice.
  */
 export function refuseOtherFolders(op: string, folder: string, entries: readonly string[]): void {
@@ -35,7 +35,7 @@ export function refuseOtherFolders(op: string, folder: string, entries: readonly
   throw cacheError(op, folder, newest(join(folder, first!, "snapshots"), mainOf(op, join(folder, first!))), "the Hub's cache of several models");
 }
 
-/** The error for an adapter; `base` is the model that it changes. */
+/** The error for an adapter of the model `base`. */
 export function adapterError(op: string, path: string, base: string | undefined): FileError {
   const expected = `a whole model: merge the adapter into its base${base === undefined ? "" : `, ${base},`} first (\`merge_and_unload\` of peft, \`mlx_lm.fuse\`)`;
   return new FileError(path, { op, expected, received: "an adapter (LoRA)" });
@@ -46,7 +46,7 @@ function cacheError(op: string, folder: string, snapshot: string | undefined, re
   return new FileError(folder, { op, expected, received: snapshot === undefined ? `${received}, without a snapshot` : received });
 }
 
-/** A folder of `snapshots`: the wanted one, else the one that was written last. */
+/** A folder in `snapshots`: the requested one, otherwise the most recent. */
 function newest(snapshots: string, wanted: string | undefined): string | undefined {
   let names: string[];
   try {

@@ -1,7 +1,7 @@
 /**
- * What a configuration says about the quantisation of modules, in MLX's form: `quantization` holds `bits`, `group_size`
- * and `mode`, and under the name of a module its own, or false (mlx-lm, `utils.py`, `quantize_model`). The tensors
- * themselves decide whether a module is quantised and how; what is said here must not contradict them.
+ * Reads MLX's `quantization` in configurations: `bits`, `group_size` and `mode` for all modules, and under the name of a
+ * module other values for it, or false (mlx-lm, `utils.py`, `quantize_model`). The tensors decide whether and how a module is
+ * quantised; a configuration that contradicts them is refused.
  */
 
 import { FileError, UnsupportedError, describe } from "../errors.ts";
@@ -16,30 +16,30 @@ export interface Quantization {
   readonly group: number;
 }
 
-/** What a configuration says of a module, if anything. */
+/** The quantisation of a module by its name, as far as the configuration states it. */
 export type QuantizationOf = (module: string) => Partial<Quantization>;
 
 const affine = (Object.entries(weightLayouts) as [WeightFormat, WeightLayout][]).filter(([, { family }]) => family === "affine");
 
 /** Widths of MLX's affine quantisation. */
 export const affineBits: readonly number[] = [...new Set(affine.map(([, { bits }]) => bits ?? 0))];
-/** Its groups: how many weights of a row share a scale and a bias. */
+/** Its groups: numbers of weights of a row that share a scale and a bias. */
 export const affineGroups: readonly number[] = [...new Set(affine.map(([, { elements }]) => elements))];
 
-/** The format of affine quantised weights, or undefined where there is none of that width and group. */
+/** The format of affine quantised weights, or undefined if there is none of that width and group. */
 export function affineFormat({ bits, group }: Quantization): WeightFormat | undefined {
   return affine.find(([, layout]) => layout.bits === bits && layout.elements === group)?.[0];
 }
 
-/** What is supported, for messages. */
+/** The supported weights, for messages. */
 export const supportedWeights = "f32, f16 or bf16 weights, or MLX's affine quantisation (2, 3, 4, 5, 6, 8 bits; groups of 32, 64, 128)";
 
 /**
- * Reads `quantization`, or `quantization_config`, which mlx-lm writes with the same contents. What belongs to another
- * scheme is left to the tensors: see {@link refuseOtherSchemes}.
+ * Reads `quantization`, or `quantization_config`, which mlx-lm writes with the same contents. Other schemes are ignored here:
+ * see {@link refuseOtherSchemes}.
  *
  * @param source the parsed `config.json`.
- * @param place the file that it came from, for messages.
+ * @param place the file of the configuration, for messages.
  */
 export function parseQuantization(source: unknown, { path, op }: ConfigPlace): QuantizationOf {
   const config = quantizationsIn(source)[0] ?? {};
@@ -63,9 +63,9 @@ export function parseQuantization(source: unknown, { path, op }: ConfigPlace): Q
 }
 
 /**
- * Refuses a whole model in a scheme that the configuration names and this library does not know.
+ * Refuses a whole model if its configuration names an unsupported scheme.
  *
- * @throws {UnsupportedError} for GPTQ, AWQ, fp8 and whatever else has a `quant_method`, and for MLX's modes but `affine`.
+ * @throws {UnsupportedError} for GPTQ, AWQ, fp8 and everything else with a `quant_method`, and for MLX's modes other than `affine`.
  */
 export function refuseOtherSchemes(source: unknown, { path, op }: ConfigPlace): void {
   const refuse = (key: string, received: string): never => {
@@ -81,7 +81,7 @@ export function refuseOtherSchemes(source: unknown, { path, op }: ConfigPlace): 
   }
 }
 
-/** What a configuration says of quantisation, MLX's own first. */
+/** The quantisation settings of a configuration, MLX's key first. */
 function quantizationsIn(source: unknown): Record<string, unknown>[] {
   const parts = [source, isRecord(source) ? source["text_config"] : undefined].filter(isRecord);
   const keys = ["quantization", "quantization_config"];

@@ -1,6 +1,6 @@
 /**
- * Recognises MLX's affine quantised modules by their tensors: `weight` in u32 words, and `scales` and `biases` a group.
- * A module without `scales` is not quantised, whatever a configuration says.
+ * Recognises MLX's affine quantised modules by their tensors: `weight` in u32 words, and `scales` and `biases` for each group.
+ * A module without `scales` is not quantised, regardless of the configuration.
  */
 
 import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
@@ -13,22 +13,21 @@ import { affineBits, affineFormat, affineGroups, supportedWeights, type Quantiza
 /**
  * How a module's weight `[rows, columns]` is stored, or undefined for one that is not quantised.
  *
- * @param said what the configuration says of the module.
+ * @param configured the configuration of the module.
  * @throws {UnsupportedError} for tensors of another scheme; {@link FileError} for shapes that do not fit each other, the
- * weight's or what was said; {@link DTypeError} for scales of another
- * dtype, or not that of the biases.
+ * weight or the configuration; {@link DTypeError} for scales that are not floats or not of the biases' dtype.
  */
 export function quantizedShapes(
   source: TensorSource,
   module: string,
   rows: number,
   columns: number,
-  said: Partial<Quantization>,
+  configured: Partial<Quantization>,
   op: string,
 ): StoredMatrix | undefined {
   const [weightName, scalesName, biasesName] = [`${module}.weight`, `${module}.scales`, `${module}.biases`] as const;
   if (!source.has(weightName)) {
-    // GPTQ and AWQ have scales too, so that these tell nothing.
+    // GPTQ and AWQ have scales, too: the packed weights' names tell them apart.
     const packed = [".qweight", ".weight_packed", ".weight_q"].map((end) => module + end).find((name) => source.has(name));
     if (packed !== undefined) throw foreign(packed, "weights of another scheme, as GPTQ and AWQ have");
   }
@@ -38,7 +37,7 @@ export function quantizedShapes(
   }
   const weight = source.info(weightName);
   const scales = source.info(scalesName);
-  if (weight.dtype !== "U32") throw foreign(scalesName, `scales beside a weight of ${weight.dtype}`);
+  if (weight.dtype !== "U32") throw foreign(scalesName, `scales with a weight of ${weight.dtype}`);
   if (!source.has(biasesName)) throw foreign(scalesName, "scales without biases, as mxfp4 and nvfp4 have");
   const biases = source.info(biasesName);
   const words = expectRows(weightName, weight);
@@ -54,8 +53,8 @@ export function quantizedShapes(
   }
   const format = affineFormat({ bits, group });
   if (format === undefined) throw foreign(weightName, `${bits} bits in groups of ${group}`);
-  if ((said.bits ?? bits) !== bits || (said.group ?? group) !== group) {
-    const expected = `${module} of ${said.bits ?? bits} bits in groups of ${said.group ?? group}, as the configuration says`;
+  if ((configured.bits ?? bits) !== bits || (configured.group ?? group) !== group) {
+    const expected = `${module} of ${configured.bits ?? bits} bits in groups of ${configured.group ?? group}, as the configuration says`;
     throw new FileError(source.path, { op, expected, received: `${bits} bits in groups of ${group}` });
   }
   const dtype = floats(scalesName, scales);

@@ -10,10 +10,10 @@ import type { TensorSource } from "./safetensors.ts";
 import { parseLayerConfig, type LayerConfig } from "./mixer-config.ts";
 import { parseQuantization, type QuantizationOf } from "./quantization.ts";
 
-/** In bytes; published configurations have some ten thousand. */
+/** In bytes; published configurations have about ten thousand. */
 const largestConfig = 16 * 1024 * 1024;
 
-/** A configuration as parsed JSON, and the file that it came from: undefined for an object that the caller passed. */
+/** A configuration as parsed JSON, and its file: undefined for an object that the caller passed. */
 export interface ConfigSource {
   readonly config: unknown;
   readonly path: string | undefined;
@@ -23,11 +23,11 @@ export interface ConfigSource {
 const found = new WeakMap<TensorSource, ConfigSource>();
 
 /**
- * The configuration of a checkpoint: the one passed, if any; else `config` in the metadata of the first open file, as
- * JSON; else `config.json` in the checkpoint's folder.
+ * The configuration of a checkpoint: the one that was passed; otherwise the JSON `config` in the metadata of the first open
+ * file; otherwise `config.json` in the checkpoint's folder.
  *
  * @param given a path of a `config.json`, its parsed contents, or undefined.
- * @throws FileError for a file that is missing or not JSON, and where there is no configuration.
+ * @throws FileError for a file that is missing or not JSON, and if there is no configuration.
  */
 export function readConfig(source: TensorSource, given: string | object | undefined, op: string): ConfigSource {
   if (typeof given === "object") return { config: given, path: undefined };

@@ -9,7 +9,7 @@ const mostPerRead = 2 ** 30;
 /**
  * Opens a regular file for reading. O_NONBLOCK keeps a named pipe from blocking the process before it can be refused.
  *
- * @throws {FileError} for anything else than a regular file.
+ * @throws {FileError} for anything but a regular file.
  */
 export function openRegularFile(path: string, op: string): { descriptor: number; size: number } {
   let descriptor: number | undefined;
@@ -25,7 +25,7 @@ export function openRegularFile(path: string, op: string): { descriptor: number;
   }
 }
 
-/** The error for something that is no regular file. */
+/** The error for a path that is not a regular file. */
 export function notRegular(path: string, op: string, stat: Stats): FileError {
   const received = stat.isDirectory() ? "a directory" : "a device, pipe or socket";
   return new FileError(path, { op, expected: "a regular file", received });
@@ -35,7 +35,7 @@ export function notRegular(path: string, op: string, stat: Stats): FileError {
  * Reads a whole file.
  *
  * @param what the file, for messages.
- * @throws {FileError} for anything else than a readable regular file of at most `most` bytes.
+ * @throws {FileError} for anything but a readable regular file of at most `most` bytes.
  */
 export function readWhole(path: string, op: string, what: string, most: number): Uint8Array {
   const { descriptor, size } = openRegularFile(path, op);
@@ -64,7 +64,7 @@ export function readFully(path: string, descriptor: number, position: number, ta
   }
 }
 
-/** {@link readFully} in the background: nothing waits but the caller. */
+/** {@link readFully} in the background: only the caller waits. */
 export async function readFullyAsync(path: string, descriptor: number, position: number, target: Uint8Array, op = "read"): Promise<void> {
   let done = 0;
   while (done < target.byteLength) {

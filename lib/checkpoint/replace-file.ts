@@ -13,23 +13,23 @@ import { FileError, GatedDeltaError, describe } from "../errors.ts";
 import { removeLeftovers, temporaryName } from "./leftovers.ts";
 import { notRegular } from "./regular-file.ts";
 
-/** Permissions of a file that was not there: its owner's alone. */
+/** Permissions of a new file: only its owner's. */
 const privateMode = 0o600;
 
 /** One write call's bytes: below the 2 GiB that a system call may take. */
 const mostPerWrite = 2 ** 30;
 
-/** As many symbolic links as Linux follows. */
+/** The number of symbolic links that Linux follows. */
 const mostLinks = 40;
 
 /**
- * Creates or replaces a regular file. Symbolic links are followed: what they name is replaced, and they stay. A file
- * that was there keeps its permissions and, where the process may set them, its owner and group; its other hard links
- * keep the old contents. A new file can be read and written by its owner alone.
+ * Creates or replaces a regular file. Symbolic links are followed and stay; their target is replaced. An existing file
+ * keeps its permissions and, if the process may set them, its owner and group; its other hard links keep the old contents.
+ * Only its owner can read and write a new file.
  *
  * @param pieces its contents, one after the other.
- * @throws {GatedDeltaError} `invalid-argument` for a value that is no path; {@link FileError} if something that is no regular
- *   file is there, or writing fails: what was there is unchanged then.
+ * @throws {GatedDeltaError} `invalid-argument` for a value that is not a path; {@link FileError} if the path exists and is not a
+ *   regular file, or if writing fails. An existing file is unchanged then.
  */
 export function replaceFile(path: string, op: string, pieces: readonly Uint8Array[]): void {
   const file = Replacement.begin(path, op);
@@ -46,7 +46,7 @@ export function replaceFile(path: string, op: string, pieces: readonly Uint8Arra
 }
 
 /**
- * {@link replaceFile} in the background: nothing waits but the caller.
+ * {@link replaceFile} in the background: only the caller waits.
  *
  * @param pieces each is written before the next one is taken.
  */
@@ -64,21 +64,21 @@ export async function replaceFileAsync(path: string, op: string, pieces: Iterabl
   await folder.flushAsync();
 }
 
-/** The path without symbolic links. A link to a file that is not there is followed, too. */
+/** The path without symbolic links. A link to a missing file is followed, too. */
 function targetOf(path: string): string {
   let target = path;
   for (let links = 0; lstatSync(target, { throwIfNoEntry: false })?.isSymbolicLink(); links++) {
     if (links === mostLinks) throw new Error("too many symbolic links");
     const link = readlinkSync(target);
-    // Joined as text: after a link to a folder, ".." is not the folder that the text before it names.
+    // Joined as text: after a link to a folder, ".." is not the folder named by the text before it.
     target = link.startsWith("/") ? link : `${dirname(target)}/${link}`;
   }
   return join(realpathSync.native(dirname(target)), basename(target)); // realpathSync itself drops ".." from the text
 }
 
-/** A temporary file on its way to the name that it is for. */
+/** A temporary file that will be renamed to its final name. */
 class Replacement {
-  /** Where it will be. */
+  /** The final path. */
   readonly target: string;
   readonly #path: string;
   readonly #op: string;
@@ -94,11 +94,11 @@ class Replacement {
     this.target = targetOf(path);
     this.#temporary = temporaryName(this.target);
     removeLeftovers(this.target);
-    // `wx` refuses to write through anything that is already there.
+    // `wx` refuses to write to an existing file or link.
     this.#descriptor = openSync(this.#temporary, "wx", privateMode);
   }
 
-  /** Makes the temporary file. */
+  /** Creates the temporary file. */
   static begin(path: string, op: string): Replacement {
     if (typeof path !== "string" || path === "" || path.endsWith("/")) {
       throw new GatedDeltaError("invalid-argument", { op, argument: "path", expected: "a file's path", received: describe(path) });
@@ -127,7 +127,7 @@ class Replacement {
     renameSync(this.#temporary, this.target);
   }
 
-  /** {@link rename} in the background: what was there goes with it, which takes long where it was large. */
+  /** {@link rename} in the background, because deleting a large old file takes long. */
   async renameAsync(): Promise<void> {
     const { descriptor } = this;
     this.#descriptor = undefined;
@@ -135,7 +135,7 @@ class Replacement {
     await new Promise<void>((resolve, reject) => rename(this.#temporary, this.target, (error) => (error ? reject(error) : resolve())));
   }
 
-  /** Removes it, where it was not renamed, and gives the error to throw. */
+  /** Removes it unless it was renamed, and returns the error to throw. */
   abandon(cause: unknown): GatedDeltaError {
     if (this.#descriptor !== undefined) closeSync(this.#descriptor);
     this.#descriptor = undefined;
@@ -148,18 +148,18 @@ class Replacement {
   }
 }
 
-/** Why a file can't be written. */
+/** The error of a failed write. */
 function asFileError(path: string, op: string, cause: unknown): GatedDeltaError {
   if (cause instanceof GatedDeltaError) return cause;
   return new FileError(path, { op, message: `cannot be written: ${(cause as Error).message}`, cause });
 }
 
-/** Gives a file the owner, group and permissions of the one that it replaces. */
+/** Gives a file the owner, group and permissions of the file that it replaces. */
 function keepRights(descriptor: number, { uid, gid, mode }: Stats): void {
   const own = fstatSync(descriptor);
   let rights = mode & 0o7777;
   if (!chown(descriptor, own, uid, gid) && !chown(descriptor, own, own.uid, gid)) {
-    rights &= ~0o070; // they were given to another group
+    rights &= ~0o070; // they were granted to another group
   }
   fchmodSync(descriptor, rights);
 }
@@ -195,8 +195,8 @@ function flushAsync(descriptor: number): Promise<void> {
 }
 
 /**
- * The folder of a file, to be flushed: that makes a rename durable. Some file systems can't; the file's contents are flushed
- * already.
+ * Opens the folder of a file to flush it, which makes a rename durable. Some file systems can't do that; the file's contents
+ * have been flushed by then.
  */
 class Folder implements Disposable {
   readonly #descriptor: number | undefined;

@@ -14,9 +14,9 @@ import { openRegularFile, readFully, readFullyAsync } from "./regular-file.ts";
 import { PrefixedNames } from "./source.ts";
 import type { TensorSource } from "./source.ts";
 
-/** Where the bytes of a tensor are. */
+/** The place of a tensor's bytes. */
 export interface TensorPlace {
-  /** Equal for the tensors of one file. */
+  /** The same object for all tensors of a file. */
   readonly file: FileOrigin;
   /** The tensor's first byte in the file. */
   readonly position: number;
@@ -26,16 +26,16 @@ export interface TensorPlace {
 export interface FileOrigin {
   /** Absolute. */
   readonly path: string;
-  /** Before anything was read. */
+  /** Its stamp before the first read. */
   readonly stamp: FileStamp;
   /** Whether an open file still has that stamp. */
   readonly unchanged: () => boolean;
 }
 
-/** Where a tensor of an open file is. */
+/** The place of a tensor in an open file. */
 export let placeInFile: (file: SafetensorsFile, name: string) => TensorPlace;
 
-/** Closes files that were collected without being disposed. */
+/** Closes files that were garbage-collected without being disposed. */
 const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(descriptor));
 
 /**
@@ -44,8 +44,8 @@ const forgotten = new FinalizationRegistry<number>((descriptor) => closeSync(des
  * The file is kept open, so that replacing it by a rename does not mix two versions; dispose it (`using`) when done.
  *
  * @param path a regular file.
- * @param op the call that errors name, those of reading too. @default this one, and then the file's methods
- * @throws {FileError} if it is missing, no regular file, damaged, or its header does not fit its contents.
+ * @param op the call that errors name, also errors of later reads. @default this function, then the file's methods
+ * @throws {FileError} if it is missing, not a regular file, damaged, or its header does not fit its contents.
  */
 export function openSafetensors(path: string, op?: string): SafetensorsFile {
   return new SafetensorsFile(path, op);
@@ -58,7 +58,7 @@ export class SafetensorsFile implements TensorSource {
   readonly #dataStart: number;
   readonly #names: PrefixedNames;
   readonly #origin: FileOrigin;
-  /** The call that errors name; undefined where they name the file's own methods. */
+  /** The call that errors name; undefined if they name the file's own methods. */
   readonly #op: string | undefined;
   #descriptor: number | undefined;
 
@@ -159,7 +159,7 @@ export class SafetensorsFile implements TensorSource {
     return values instanceof Float64Array ? values : new Float64Array(values);
   }
 
-  /** Where part of a tensor is. */
+  /** The place of part of a tensor. */
   #place(name: string, from: number, target: Uint8Array): { descriptor: number; position: number } {
     const { offset, bytes } = this.info(name);
     const descriptor = this.#descriptor;

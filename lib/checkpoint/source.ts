@@ -3,8 +3,8 @@ import type { FloatArray } from "./dtypes.ts";
 import type { TensorInfo } from "./header.ts";
 
 /**
- * Named tensors that can be read. Headers and indices are read once, when they are opened; every layer of a model can be
- * loaded from one source. Dispose it to close its files.
+ * Named tensors that can be read. Headers and indices are read once, when they are opened, so load all layers of a model from
+ * one source. Dispose it to close its files.
  */
 export interface TensorSource extends Disposable {
   /** The file, index or folder that was opened. */
@@ -13,7 +13,7 @@ export interface TensorSource extends Disposable {
   readonly names: readonly string[];
   /** The names that begin with `prefix`, in the order of their UTF-16 code units, found by binary search. */
   namesWithPrefix(prefix: string): readonly string[];
-  /** The file's `__metadata__`; a checkpoint's is that of all its shards opened so far, where the first with a key wins. */
+  /** The file's `__metadata__`; a checkpoint has that of all shards opened so far, each key from the first shard with it. */
   readonly metadata: ReadonlyMap<string, string>;
   /** Whether there is a tensor of this name. */
   has(name: string): boolean;
@@ -24,22 +24,22 @@ export interface TensorSource extends Disposable {
    */
   info(name: string): TensorInfo;
   /**
-   * A tensor's bytes, in memory of their own.
+   * A copy of a tensor's bytes.
    *
    * @throws {FileError} if there is none of this name, or the file ends too early.
    * @throws {GatedDeltaError} `out-of-memory` beyond what one array can hold (4 GiB); see `readSlice`.
    */
   read(name: string): Uint8Array<ArrayBuffer>;
   /**
-   * Reads a tensor's bytes into memory of the caller's, without an intermediate copy.
+   * Reads a tensor's bytes into the caller's memory, without an intermediate copy.
    *
    * @param target exactly as long as the tensor.
    * @throws {ShapeError} if it is not.
    */
   readInto(name: string, target: Uint8Array): void;
   /**
-   * Reads part of a tensor: `target.byteLength` bytes from its byte `from`. Tensors larger than an
-   * array can be are read this way.
+   * Reads part of a tensor: `target.byteLength` bytes from its byte `from`. Use it for tensors that are too large for one
+   * array.
    *
    * @throws {BoundsError} if they are not all within the tensor.
    */
@@ -57,7 +57,7 @@ export interface TensorSource extends Disposable {
    * @throws {UnsupportedError} for C64 and floats of 4 and 6 bits; `read` gives their bytes.
    */
   floats(name: string): FloatArray;
-  /** {@link floats} as float32, rounded where the tensor has more precision. */
+  /** {@link floats} as float32, rounded if the tensor has more precision. */
   float32(name: string): Float32Array<ArrayBuffer>;
   /** {@link floats} as float64. */
   float64(name: string): Float64Array<ArrayBuffer>;

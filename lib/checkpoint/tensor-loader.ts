@@ -1,7 +1,7 @@
 /**
- * Brings tensors of a checkpoint to a device, in two steps: first each is looked up, checked and given memory, then all
- * are read, straight into that memory. So a checkpoint that does not fit is refused before anything is read, and one
- * description of what a model wants serves reading at once and reading in pieces.
+ * Loads tensors of a checkpoint onto a device in two steps: first each is looked up, checked and given memory, then all are
+ * read straight into that memory. So a checkpoint that does not fit is refused before anything is read, and the same list
+ * of tensors serves synchronous and asynchronous reading.
  */
 
 import type { Device } from "../device/device.ts";
@@ -19,27 +19,27 @@ import { nextTurn } from "../turns.ts";
 /** Dimensions of a tensor. */
 export type Shape = readonly number[];
 
-/** Bytes of a tensor of the checkpoint, and where they go. */
+/** Bytes of a checkpoint's tensor and their destination. */
 interface Read {
   readonly name: string;
   readonly from: number;
   readonly target: Uint8Array;
 }
 
-/** How far {@link TensorLoader.stream} has come. */
+/** The progress of {@link TensorLoader.stream}. */
 export interface Streamed {
   readonly bytes: number;
   readonly total: number;
   readonly tensor: string;
 }
 
-/** Bytes of one asynchronous read: a fraction of a millisecond to some milliseconds, whatever the disk. */
+/** Bytes of one asynchronous read, which takes at most some milliseconds on any disk. */
 const pieceBytes = 4 * 1024 * 1024;
 
-/** The tensors of one load. Dispose it to free them where the load failed. */
+/** The tensors of one load. Disposing it frees those that were not {@link taken}, as after a failed load. */
 export class TensorLoader implements Disposable {
   readonly source: TensorSource;
-  /** The function that loads, for messages. */
+  /** The caller's function, for messages. */
   readonly op: string;
   readonly #device: Device;
   readonly #quantization: QuantizationOf;
@@ -54,17 +54,17 @@ export class TensorLoader implements Disposable {
     this.#quantization = quantization;
   }
 
-  /** All tensors made since the loader was, or since it was last asked. */
+  /** All tensors made since the last call; the caller owns them from now on. */
   taken(): readonly Tensor[] {
     return this.#tensors.splice(0);
   }
 
-  /** Whether a tensor of the checkpoint was asked for. */
+  /** Whether a tensor of the checkpoint was looked up. */
   wants(name: string): boolean {
     return this.#taken.has(name);
   }
 
-  /** A whole tensor of floats; `shapes` are the ones that it may be stored in, the first the one that it gets. */
+  /** A whole tensor of floats, stored in any of `shapes`; it gets the first of them. */
   tensor(name: string, ...shapes: [Shape, ...Shape[]]): Tensor {
     const dtype = this.#floats(name, shapes);
     return this.#whole(name, dtype, shapes[0]);
@@ -76,7 +76,7 @@ export class TensorLoader implements Disposable {
     const [dtype = "f32"] = kinds;
     const other = kinds.findIndex((kind) => kind !== dtype);
     if (other >= 0) {
-      const received = `${kinds[other]} beside ${dtype}`;
+      const received = `${kinds[other]} with ${dtype}`;
       throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${names[other]}`, expected: `the dtype of ${names[0]}`, received });
     }
     const rows = shapes.reduce((sum, [shape]) => sum + (shape[0] ?? 0), 0);
@@ -96,7 +96,7 @@ export class TensorLoader implements Disposable {
     return matrixOf(this.#stored(module, rows, columns), (name, { dtype, shape }) => this.#whole(`${module}.${name}`, dtype, shape));
   }
 
-  /** A weight out of some rows of a module's, which has `storedRows`. */
+  /** A weight made of some rows of a module's weight, which has `storedRows`. */
   gathered(module: string, storedRows: number, columns: number, gather: Gather): Matrix {
     return matrixOf(this.#stored(module, storedRows, columns), (name, { dtype, shape }) => this.#rows(`${module}.${name}`, dtype, shape[1], gather));
   }
@@ -107,9 +107,9 @@ export class TensorLoader implements Disposable {
   }
 
   /**
-   * Reads everything in pieces of a few MiB, each in the background, so that nothing else waits.
+   * Reads everything in the background, in pieces of a few MiB.
    *
-   * @param alive called before each piece; what it throws ends the reading.
+   * @param alive called before each piece; an error that it throws ends the reading.
    * @param progress called after each piece.
    */
   async stream(alive: () => void, progress: (streamed: Streamed) => void): Promise<void> {
@@ -127,7 +127,7 @@ export class TensorLoader implements Disposable {
     }
   }
 
-  /** Frees the tensors that nobody has {@link taken}. */
+  /** Frees the tensors that were not {@link taken}. */
   [Symbol.dispose](): void {
     this.#reads.length = 0;
     for (const tensor of this.#tensors.splice(0)) tensor[Symbol.dispose]();
@@ -166,7 +166,7 @@ export class TensorLoader implements Disposable {
     this.#reads.push({ name, from, target });
   }
 
-  /** Checks that a tensor of floats is there in one of the shapes, and gives its dtype. */
+  /** Checks that a tensor of floats exists in one of the shapes, and returns its dtype. */
   #floats(name: string, shapes: readonly Shape[]): FloatDType {
     const { dtype, shape } = this.source.info(name);
     if (!shapes.some((allowed) => shapeText(allowed) === shapeText(shape))) {

@@ -13,26 +13,26 @@ export interface TensorToWrite {
   readonly data: ArrayBufferView | readonly ArrayBufferView[];
 }
 
-/** Tensors by name; `__metadata__` is no tensor's. */
+/** Tensors by name; none may be named `__metadata__`. */
 type Tensors = Readonly<Record<string, TensorToWrite>> | ReadonlyMap<string, TensorToWrite>;
 
 /** Text under each key of `__metadata__`. */
 type Metadata = Readonly<Record<string, string>> | ReadonlyMap<string, string>;
 
 /**
- * Writes a safetensors file, replacing the one that is there; a process killed meanwhile leaves the old one.
+ * Writes or replaces a safetensors file. A process killed meanwhile leaves the old file.
  *
  * Tensors are laid out by descending element size, then by name, behind a header padded to 8 bytes: each starts at a
  * multiple of its element size, and equal contents give equal files.
  *
- * @param path a regular file or a link to one, which keeps its permissions, or nothing yet: then only its owner can read
- *   the new file. Its folder must exist.
- * @param tensors by name. `__metadata__` is no tensor's name.
+ * @param path a regular file, which keeps its permissions, or a link to one; or a new file, which only its owner can read. The
+ *   folder must exist.
+ * @param tensors by name. No tensor may be named `__metadata__`.
  * @param metadata `__metadata__`: text under each key; left out where it is empty.
  * @param op the call that errors name.
  * @throws {GatedDeltaError} `invalid-argument` or {@link ShapeError} if a tensor's data do not fit its dtype and shape,
  *   before anything is written.
- * @throws {FileError} if a directory, device, pipe or socket is there, or writing fails; what was there is unchanged.
+ * @throws {FileError} if the path is a directory, device, pipe or socket, or writing fails; an existing file is unchanged.
  */
 export function writeSafetensors(
   path: string,
@@ -53,8 +53,8 @@ function contentsOf(op: string, tensors: Tensors, metadata: Metadata): Uint8Arra
 const chunkBytes = 2 ** 20;
 
 /**
- * {@link writeSafetensors} in the background: nothing waits but the caller. The tensors' bytes are read piece by piece until
- * the promise settles.
+ * {@link writeSafetensors} in the background: only the caller waits. The tensors' bytes are read piece by piece until the
+ * promise settles.
  *
  * @param between called before each piece is read, and after the last; its errors end the writing.
  */
@@ -126,7 +126,7 @@ function encodeHeader(op: string, ordered: [string, TensorToWrite][], metadata: 
       const argument = `metadata ${describe(key)}`;
       throw new GatedDeltaError("invalid-argument", { op, argument, expected: "well-formed text", received: describe(value) });
     }
-    // Not by JSON.stringify of an object, which puts numeric keys first and sets a prototype by __proto__.
+    // JSON.stringify of an object would put numeric keys first and drop __proto__.
     const texts = metadata.map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`);
     members.push(`"__metadata__":{${texts.join(",")}}`);
   }

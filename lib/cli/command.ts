@@ -11,7 +11,7 @@ export interface Command {
   run(args: readonly string[]): number | Promise<number>;
 }
 
-/** A command line that cannot be understood: one line says why and names the command's `--help`, exit status 2. */
+/** A wrong command line: reported in one line that names the command's `--help`, with exit status 2. */
 export class UsageError extends Error {}
 
 /**
@@ -58,7 +58,7 @@ export function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** A speed as text. Of first calls, which allocate and compile: not a measurement of the library. */
+/** A speed as text. It is that of first calls, which allocate and compile, so it is no measurement of the library. */
 export function rate(tokens: number, seconds: number): string {
   return tokens === 0 ? "nothing to do" : `${Math.round(tokens / seconds)} tokens/s (first run, nothing warmed up)`;
 }

@@ -1,4 +1,4 @@
-/** The part of `gated-delta demo` about whole models: a prompt, and the tokens that follow it. */
+/** The part of `gated-delta demo` about whole models: a prompt and the tokens that follow it. */
 
 import { basename } from "node:path";
 import type { Device } from "../device/device.ts";
@@ -9,10 +9,10 @@ import { expectedCases } from "./verify/model-cases.ts";
 import { largest } from "./verify/model-ways.ts";
 import { FileError } from "../errors.ts";
 
-/** How many tokens a line of the output shows. */
+/** Number of tokens in a line of the output. */
 const shown = 12;
 
-/** Runs a model on the first prompt of its `expected.safetensors`, and prints how its tokens compare with those there. */
+/** Runs a model on the first prompt of its `expected.safetensors`, and compares its tokens with those of the file. */
 export async function showModel(device: Device, folder: string): Promise<boolean> {
   const [first] = expectedCases(folder)?.cases ?? [];
   if (first?.expected === undefined) {

@@ -1,4 +1,4 @@
-/** `gated-delta demo`: Gated DeltaNet layers and a whole model, from their weights to numbers that agree with transformers. */
+/** `gated-delta demo`: runs Gated DeltaNet layers and a whole model, and compares their numbers with those of transformers. */
 
 import { existsSync, readdirSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -94,14 +94,14 @@ function goldenLayers(): string[] {
   try {
     names = readdirSync(folder);
   } catch {
-    // An installed package does not carry the test data: the usage error below says what to do.
+    // An installed package has no test data: the usage error below says what to do.
   }
   const layers = names.filter((name) => /^layer-.*\.safetensors$/.test(name)).sort();
   if (layers.length === 0) throw new UsageError(`there are no layers in ${folder}; name some files`);
   return layers.map((name) => join(folder, name));
 }
 
-/** The model that the demo ends with, where it is there. */
+/** The model at the end of the demo, if it exists. */
 function goldenModel(): string[] {
   return existsSync(tinyModel) ? [tinyModel] : [];
 }

@@ -11,7 +11,7 @@ export interface ModelMemoryFindings {
   /** Free memory, less the weights. */
   readonly free: number;
   readonly weights: number;
-  /** States, the bytes of all of them, and the same of pages. */
+  /** Number of states and their bytes, then the same for pages. */
   readonly states: number;
   readonly stateBytes: number;
   readonly pages: number;

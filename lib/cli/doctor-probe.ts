@@ -1,6 +1,6 @@
 /**
- * The program that `doctor` runs in a process of its own: it loads the library, opens each backend and writes its findings as
- * one line of JSON. A library that crashes ends only this process.
+ * The program that `doctor` runs in a separate process: it loads the library, opens each backend and writes its findings as
+ * one line of JSON. A crash of the library ends only this process.
  */
 
 import { Device } from "../device/device.ts";
@@ -8,7 +8,7 @@ import { GatedDeltaError } from "../errors.ts";
 import { libraryInfo } from "../native/library-info.ts";
 import { errorText } from "./command.ts";
 
-/** A backend that could be opened, or why not: "none", and the reason. */
+/** A backend that could be opened, or "none" with the reason. */
 export type ProbedDevice =
   | { readonly name: string; readonly isa: string; readonly threads: number; readonly emulated: boolean }
   | { readonly error: string };
@@ -32,7 +32,7 @@ function device(backend: "cpu" | "metal"): ProbedDevice {
     const { name, isa, threads, emulated } = opened;
     return { name, isa, threads, emulated };
   } catch (error) {
-    // For a backend that the system does not have, the error names the system.
+    // For a backend that does not exist on this system, the error names the system.
     const none = error instanceof GatedDeltaError && error.received?.startsWith("none on ") ? error.received : undefined;
     return { error: none ?? `none: ${errorText(error)}` };
   }
@@ -47,7 +47,7 @@ function automatic(): string {
   }
 }
 
-/** Loads the library and looks at its backends. */
+/** Loads the library and examines its backends. */
 function probe(): Probe {
   try {
     const { path, source, version, abiVersion } = libraryInfo();

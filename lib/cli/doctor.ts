@@ -24,7 +24,7 @@ memory for where its options do not say.
 Exit status: 0 if the library loads and a backend opens, 1 if not.
 `;
 
-/** After this long the probe is ended: opening a device takes milliseconds. */
+/** Time limit of the probe: opening a device takes milliseconds. */
 const patienceMs = 60_000;
 
 const sources: Readonly<Record<string, string>> = {
@@ -37,7 +37,7 @@ const sources: Readonly<Record<string, string>> = {
 /** The `doctor` subcommand. */
 export const doctor: Command = { help, run };
 
-/** All that is found, as `--json` prints it. */
+/** All findings, as `--json` prints them. */
 interface Findings {
   /** Whether the library loads and a backend opens. */
   readonly ok: boolean;
@@ -50,17 +50,17 @@ interface Findings {
   readonly library:
     | { readonly path: string; readonly source: string; readonly version: string; readonly abiVersion: number }
     | { readonly error: string; readonly tried: readonly LibraryCandidate[] };
-  /** The backend that `Device.open()` takes. */
+  /** The backend that `Device.open()` chooses. */
   readonly backend?: string;
   readonly cpu?: ProbedDevice;
   readonly metal?: ProbedDevice;
-  /** Free bytes, and what the model of a folder takes of them. */
+  /** Free bytes, and those that the model of a folder takes. */
   readonly memory: { readonly free: number } | ModelMemoryFindings;
 }
 
 async function run(args: readonly string[]): Promise<number> {
   const { values, positionals: [folder, ...more] } = parseOptions(args, { json: { type: "boolean", default: false } });
-  if (more.length > 0) throw new UsageError("doctor takes one folder at most");
+  if (more.length > 0) throw new UsageError("doctor takes at most one folder");
   const findings = find(folder === undefined ? { free: freeMemory() } : await modelMemory(folder));
   if (values.json) print(JSON.stringify(findings));
   else show(findings);
@@ -84,7 +84,7 @@ function find(memory: Findings["memory"]): Findings {
   return { ok: !backend.startsWith("none") && !("error" in cpu), ...here, library, backend, cpu, metal };
 }
 
-/** Prints the findings. A new one is a field of {@link Findings} and a line here. */
+/** Prints the findings: a line for each field of {@link Findings}. */
 function show({ bun, package: installed, system, processor, isa, memory, library, backend, cpu, metal }: Findings): void {
   line("Bun", `${bun.version} (${bun.revision.slice(0, 9)})`);
   line("package", `${installed.name} ${installed.version} in ${installed.path}`);
@@ -104,7 +104,7 @@ function show({ bun, package: installed, system, processor, isa, memory, library
   if (metal !== undefined) line("metal", deviceText(metal));
 }
 
-/** Runs the probe as a child and gives its findings, or how it ended without any. */
+/** Runs the probe as a child process and returns its findings, or how it ended without any. */
 function probeInChild(): Probe {
   const script = fileURLToPath(new URL(`doctor-probe${extname(import.meta.path)}`, import.meta.url));
   let child: Bun.SyncSubprocess<"pipe", "pipe">;

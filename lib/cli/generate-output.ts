@@ -12,27 +12,27 @@ export interface Loaded {
   readonly device: string;
 }
 
-/** How an answer ended: as its last piece says, or by Ctrl-C. */
+/** How an answer ended: the reason in its last piece, or Ctrl-C. */
 export type End = NonNullable<Piece["end"]> | "interrupted";
 
 /** Takes the events of a generation, in this order. */
 export interface Output {
   loading(progress: LoadProgress): void;
   loaded(what: Loaded): void;
-  /** So many tokens of the prompt are read. */
+  /** The number of tokens of the prompt that were read. */
   reading(read: number, tokens: number): void;
   piece(piece: Piece): void;
   /** Nothing more is generated. */
   ended(): void;
   /** Ends the output after an error, which is reported elsewhere. */
   failed(): void;
-  /** The last call; speeds unless they are left out. */
+  /** The last call, with the speeds unless an option omits them. */
   summary(end: End, measured: Measured, speeds: Speeds | undefined): void;
 }
 
 const say = (text: string) => void process.stderr.write(text);
 
-/** The answer on the standard output; on the standard error the loaded model, the speeds and, on a terminal, bars. */
+/** Writes the answer to standard output; the loaded model, the speeds and, on a terminal, progress bars to standard error. */
 export function textOutput({ ids, quiet }: { readonly ids: boolean; readonly quiet: boolean }): Output {
   const terminal = process.stderr.isTTY && !quiet;
   const bar = terminal ? progressBar() : undefined;
@@ -65,7 +65,7 @@ export function textOutput({ ids, quiet }: { readonly ids: boolean; readonly qui
   };
 }
 
-/** One JSON object a line on the standard output, told apart by its `type`. */
+/** Writes one JSON object per line to standard output, each with a `type`. */
 export function jsonOutput({ quiet }: { readonly quiet: boolean }): Output {
   const line = (type: string, values: object) => print(JSON.stringify({ type, ...values }));
   let answer = "";
@@ -94,7 +94,7 @@ export function jsonOutput({ quiet }: { readonly quiet: boolean }): Output {
 
 const megabytes = (bytes: number) => (bytes / 1e6).toFixed(0);
 
-/** A bar on the terminal's last line, which is drawn again as it grows. */
+/** A progress bar on the terminal's last line, redrawn as it grows. */
 function progressBar() {
   const width = 30;
   let drawn = "";

@@ -7,30 +7,30 @@ import { machineLimits, promptWork } from "./machine-limits.ts";
 
 /** The work of a generation, in tokens and seconds. */
 export interface Measured {
-  /** Tokens of the prompt, how many of them were read, and in how long. */
+  /** Tokens of the prompt, the number of them that were read, and the seconds that this took. */
   readonly prompt: { readonly tokens: number; readonly read: number; readonly seconds: number };
-  /** Tokens of the answer; seconds and the model's steps after the first of them. */
+  /** Tokens of the answer; seconds and the model's steps after its first token. */
   readonly answer: { readonly tokens: number; readonly seconds: number; readonly steps: number };
 }
 
-/** A speed, null where nothing was done. */
+/** A speed; null if there was no work. */
 export interface Speed {
   readonly tokensPerSecond: number | null;
   /** The share of this machine's limit. */
   readonly ofLimit: number | null;
 }
 
-/** The speeds of a generation, with the limits: multiplications with additions for the prompt, bytes for the answer, both a second. */
+/** The speeds of a generation, with the limits: multiply-adds per second for the prompt, bytes per second for the answer. */
 export interface Speeds {
   readonly prompt: Speed & { readonly multiplyAdds: number };
   readonly answer: Speed & { readonly bytes: number };
 }
 
-/** Compares the work with the limits, whose measurement takes some tenths of a second. `loaded` is the bytes of all weights. */
+/** Compares the work with the limits, which takes some tenths of a second to measure. `loaded` is the bytes of all weights. */
 export async function speedsOf(device: Device, model: LanguageModel, loaded: number, { prompt, answer }: Measured): Promise<Speeds> {
   const { bytes, multiplyAdds } = await machineLimits(device);
   const work = promptWork(model.config) * prompt.read;
-  // A step reads every weight once, and of the embedding a few rows, unless it is the output projection as well.
+  // A step reads every weight once, except for the embedding, of which it reads a few rows unless it is also the output projection.
   const { embedding } = memoryOf(model).weights;
   const stepBytes = loaded - (model.config.tied ? 0 : bytesOf(embedding));
   return {

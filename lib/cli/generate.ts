@@ -1,4 +1,4 @@
-/** `gated-delta generate`: a folder and a prompt in, text out as it comes. */
+/** `gated-delta generate`: loads a model, reads a prompt and prints the answer as it is generated. */
 
 import { existsSync } from "node:fs";
 import { constants } from "node:os";
@@ -139,7 +139,7 @@ async function generateFrom(folder: string, prompt: string, settings: Settings, 
   return end === "interrupted" ? 128 + constants.signals.SIGINT : 0;
 }
 
-/** Signals within so many milliseconds are of one key press, also on a busy machine. */
+/** Signals within this many milliseconds come from one key press, also on a busy machine. */
 const samePress = 1000;
 
 /**
@@ -170,9 +170,9 @@ class Interrupt implements Disposable {
 }
 
 /**
- * Whether the prompt is a user's message: where the folder has a chat template, unless options say otherwise.
+ * Whether the prompt is a user's message: if the folder has a chat template, unless options say otherwise.
  *
- * @throws {UsageError} for options whose files the folder does not have, before the model is loaded.
+ * @throws {UsageError} for options that need a file missing in the folder, before the model is loaded.
  */
 function takesChats(folder: string, { ids, raw, system }: { readonly ids: boolean; readonly raw: boolean; readonly system?: string }): boolean {
   if (ids || !existsSync(join(folder, "config.json"))) return false; // loading reports the missing model
@@ -182,10 +182,10 @@ function takesChats(folder: string, { ids, raw, system }: { readonly ids: boolea
   return chats;
 }
 
-/** How often the progress of the prompt is shown, in milliseconds. */
+/** Interval between updates of the prompt's progress, in milliseconds. */
 const lookEvery = 100;
 
-/** Gives the answer to `output` as it comes. */
+/** Passes the answer to `output` as it is generated. */
 async function answer(session: Session, options: GenerateOptions & { readonly signal: AbortSignal }, output: Output): Promise<Measured & { readonly end: End }> {
   const { model, length: prompt } = session;
   const start = performance.now();

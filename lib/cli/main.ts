@@ -1,8 +1,8 @@
 #!/usr/bin/env bun
 /**
- * The `gated-delta` command. Each subcommand is one module that exports a `run` function: arguments in, exit status
- * out. The native library is loaded by the subcommand, so that `--help` does not need it and `doctor` can examine one that
- * does not load.
+ * The `gated-delta` command. Each subcommand is a module with a `run` function that takes the arguments and returns the exit
+ * status. Subcommands load the native library, so that `--help` does not need it and `doctor` can examine one that does not
+ * load.
  *
  * Exit status: 0 success; 1 a failed check; 2 no result (usage, a bad file, no device).
  */
@@ -11,7 +11,7 @@ import manifest from "../../package.json" with { type: "json" };
 import type { Command } from "./command.ts";
 import { runCommand, runProgram } from "./run-command.ts";
 
-/** Subcommands by name, each loaded by its first use. */
+/** Subcommands by name, each imported when it is run. */
 const commands: Readonly<Record<string, { readonly summary: string; readonly load: () => Promise<Command> }>> = {
   demo: {
     summary: "run a Gated DeltaNet layer: prefill, decode, compare with the reference",
@@ -46,7 +46,7 @@ gated-delta COMMAND --help describes one of them; gated-delta --version, or -v, 
 /**
  * Runs one command line.
  *
- * @param args what follows the program's name.
+ * @param args the arguments after the program's name.
  * @returns the exit status.
  */
 export async function main(args: readonly string[]): Promise<number> {

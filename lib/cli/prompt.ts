@@ -1,11 +1,11 @@
-/** The prompt of `generate`: the command line's, or the standard input's. */
+/** The prompt of `generate`, from the command line or standard input. */
 import { UsageError, errorText } from "./command.ts";
 
 /**
- * The prompt of a command line: `given` itself; for `-`, or for none where the standard input is no terminal, the standard
- * input less the end of its last line.
+ * The prompt of a command line: `given` itself; or standard input without its last line end, if `given` is `-`, or if it is
+ * missing and standard input is not a terminal.
  *
- * @throws {UsageError} for an input that is empty or not UTF-8.
+ * @throws {UsageError} for a missing prompt, and for an input that is empty or not UTF-8.
  */
 export async function promptOf(given: string | undefined): Promise<string> {
   if (given !== undefined && given !== "-") return given;

@@ -4,7 +4,7 @@ import { constants } from "node:os";
 import { GatedDeltaError } from "../errors.ts";
 import { UsageError, type Command } from "./command.ts";
 
-/** The texts that name a command to its user. */
+/** The names of a command in messages. */
 export interface CommandNames {
   /** The start of every error. */
   readonly name: string;
@@ -31,7 +31,7 @@ export async function runCommand(command: Command, { name, help }: CommandNames,
 
 /** Ends this process with the status that a function returns. */
 export async function runProgram(main: () => Promise<number>): Promise<void> {
-  // Where the reader of a pipe has ended (`… | head -1`), the command ends with the status of SIGPIPE.
+  // If the reader of a pipe has ended (`… | head -1`), the command ends with the status of SIGPIPE.
   process.stdout.on("error", (error: { readonly code?: unknown }) => {
     if (error.code !== "EPIPE") throw error;
     process.exit(128 + constants.signals.SIGPIPE);

@@ -1,4 +1,4 @@
-/** `gated-delta verify`: models and mixers, in every way that they can run. */
+/** `gated-delta verify`: checks models and mixers in every way that they can run. */
 
 import { existsSync } from "node:fs";
 import { basename } from "node:path";

@@ -1,16 +1,16 @@
 /**
- * A whole Gated DeltaNet mixer out of a Hugging Face checkpoint: that of Qwen3-Next and Qwen3.5 (transformers,
+ * A whole Gated DeltaNet mixer of a Hugging Face checkpoint: that of Qwen3-Next and Qwen3.5 (transformers,
  * `Qwen3_5GatedDeltaNet`, `Qwen3NextGatedDeltaNet`), OLMo hybrid, Kimi Linear, GLM-5-next and Bailing hybrid. For hidden
  * states h `[tokens, hidden]`:
  *
  *     qkv, z, a, b = projections of h
  *     q | k | v    = silu(causal conv of qkv)
- *     o            = gated delta rule of q, k, v with decay exp(-exp(A_log) softplus(a + dt_bias)), or a bounded one, a head
- *                    or (KDA) a key dimension, beta sigmoid(b) or twice that, q and k to unit length (eps 1e-6), q scaled
- *                    by Dk^-1/2
+ *     o            = gated delta rule of q, k, v with decay exp(-exp(A_log) softplus(a + dt_bias)), or a bounded one, for each
+ *                    head or (KDA) key dimension, beta sigmoid(b) or twice that, q and k of unit length (eps 1e-6), q
+ *                    scaled by Dk^-1/2
  *     out          = output projection of norm.weight * o * rsqrt(mean o² + eps) * act(z)
  *
- * Gates and everything between the delta rule and the norm's product are float32 whatever the activations are.
+ * Gates and everything between the delta rule and the norm's product are float32, regardless of the activations' dtype.
  */
 
 import { asTensor, expectDType, expectShape } from "../tensor/expect.ts";
@@ -52,10 +52,10 @@ import { planWeights, rankOf, type LayerWeights } from "./weights.ts";
 
 const op = "GatedDeltaNet";
 
-/** Makes a layer of weights that are on the device. */
+/** Makes a layer with weights on the device. */
 export const ofWeights: unique symbol = Symbol("of weights");
 
-/** Takes steps and drafts through a layer in one pass. */
+/** Makes the ops of steps and drafts in one pass through a layer. */
 export const forwardBoth: unique symbol = Symbol("forward both");
 
 /** Weights on a device, their tensors, and the configuration of their layer. */
@@ -65,9 +65,9 @@ export interface LoadedMixer {
   readonly config: LayerConfig;
 }
 
-/** One layer's mixer on a device. Its methods make ops, which run where the caller puts them: see {@link forward}. */
+/** One layer's mixer on a device. Its methods return ops, which the caller runs: see {@link forward}. */
 export class GatedDeltaNet implements Disposable {
-  /** The device that it is on. */
+  /** The device of its weights. */
   readonly device: Device;
   /** Index of the layer in the model. */
   readonly layer: number;
@@ -75,7 +75,7 @@ export class GatedDeltaNet implements Disposable {
   readonly config: LayerConfig;
   /** Dtype of the activations between the ops. */
   readonly dtype: FloatDType;
-  /** Which of a pool's layers holds this mixer's states; undefined where the caller gave none, for pools of one layer. */
+  /** The layer of a pool that holds this mixer's states; undefined if the caller gave none, for pools of one layer. */
   readonly poolLayer: number | undefined;
   readonly #tensors: readonly Tensor[];
   readonly #ops: MixerOps;
@@ -103,9 +103,9 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /**
-   * Loads one layer of a checkpoint, under any of the prefixes that checkpoints use: of the architecture that the
-   * configuration's `model_type` names, and otherwise Qwen's. Weights are f32, f16, bf16, or quantised as MLX does
-   * (affine); each stays as it is stored.
+   * Loads one layer of a checkpoint, under any of the prefixes that checkpoints use. The configuration's `model_type` decides the
+   * architecture; by default it is Qwen's. Weights are f32, f16, bf16, or in MLX's affine quantisation; each stays in its
+   * stored form.
    *
    * @param files a `.safetensors` file, an index (`model.safetensors.index.json`), the directory of either, or a list
    * of files.
@@ -123,7 +123,7 @@ export class GatedDeltaNet implements Disposable {
 
   /**
    * Loads the mixers of all Gated DeltaNet layers of a checkpoint, in order. The k-th of them has `poolLayer` k, for a
-   * pool of as many layers. The checkpoint is opened once.
+   * pool with that many layers. The checkpoint is opened once.
    *
    * @param files as for {@link load}.
    * @throws as {@link load}; nothing stays allocated then.
@@ -159,19 +159,19 @@ export class GatedDeltaNet implements Disposable {
     return new GatedDeltaNet(maker, device, { weights, config, tensors: loader.taken() }, options);
   }
 
-  /** The sizes that `StatePool.create` wants, for this layer or any like it. */
+  /** The sizes for `StatePool.create`, of this layer and any like it. */
   get stateShape(): Pick<PoolShape, "keyHeads" | "valueHeads" | "keyDim" | "valueDim" | "convWidth"> {
     const { keyHeads, valueHeads, keyDim, valueDim, convWidth } = this.config;
     return { keyHeads, valueHeads, keyDim, valueDim, convWidth };
   }
 
   /**
-   * The ops that take any ragged batch of tokens through the layer: whole prompts, pieces of them, single tokens; or,
-   * with `draft`, drafted tokens without changing any state. With f32 states, however a sequence is cut into calls and
-   * whatever shares its batch, its bits are the same.
+   * The ops that run a ragged batch of tokens through the layer: whole prompts, pieces of them, single tokens; or, with `draft`,
+   * drafted tokens, which change no state. With f32 states, a sequence has the same bits however it is split into calls and
+   * batched.
    *
-   * The layers of a device share scratch memory: run the ops of one call as they come, before or after those of another.
-   * Scratch grows with `tokens`; long prompts are best fed in pieces of some hundred.
+   * The layers of a device share scratch memory: run the ops of one call in order, before or after those of another.
+   * Scratch grows with `tokens`; feed long prompts in pieces of some hundred tokens.
    *
    * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    * @example
@@ -181,11 +181,11 @@ export class GatedDeltaNet implements Disposable {
     return this.#make("forward", args, ["hidden", "out", "residual", "cuSeqlens", "step", "draft"], ({ hidden, out, residual, cuSeqlens, ...pass }) => {
       const tokens = this.#tokensOf("forward", hidden, out);
       const scratch = this.#scratch.views(tokens);
-      // A draft records the convolution's input, so the projection writes where that stays until the commit.
+      // A draft needs the convolution's input until its commit, so the projection writes to the draft's memory.
       const { draft } = pass;
       const qkv = isDraft(draft) ? draft.convInput(layerOf(this, "forward", "draft", draft.pool), this.dtype) : scratch.qkv;
       if (draft !== undefined && qkv.shape[0] !== tokens) {
-        const expected = `${qkv.shape[0]} tokens, as were drafted`;
+        const expected = `${qkv.shape[0]} tokens, the number drafted`;
         throw new ShapeError({ op: `${op}.forward`, argument: "hidden", expected, received: `${tokens}` });
       }
       return [
@@ -197,15 +197,15 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /**
-   * {@link forward} of sequences that step and, in the rows after theirs, of sequences that verify drafts. The projections
-   * run over all rows, ops on states once for each of the two. @internal
+   * {@link forward} of sequences that step and, in the rows after theirs, of sequences that verify drafts. The projections run over
+   * all rows, ops on states once for each of the two groups. @internal
    */
   [forwardBoth]({ hidden, out, residual, step, cuSeqlens, decode, drafts }: BothArguments): Op[] {
     const method = "forward";
     const tokens = this.#tokensOf(method, hidden, out);
     const poolLayer = layerOf(this, method, "draft", drafts.pool);
     const steps = tokens - drafts.tokens;
-    // A draft records the convolution's input, so the projection writes where that stays until the commit.
+    // A draft needs the convolution's input until its commit, so the projection writes to the draft's memory.
     const qkv = drafts.convInput(poolLayer);
     expectDType(`${op}.${method}`, "convInput", qkv, this.dtype);
     const scratch = this.#scratch.views(tokens);
@@ -225,8 +225,8 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /**
-   * The ops that take one token of each sequence through the layer, everything between the projections in one fused
-   * step. The bits are those of {@link forward}.
+   * The ops that run one token of each sequence through the layer, with everything between the projections in one fused step.
+   * The bits are those of {@link forward}.
    *
    * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    */
@@ -243,8 +243,8 @@ export class GatedDeltaNet implements Disposable {
   }
 
   /**
-   * The layer without its projections, for callers that have their own (quantised) matrix products: convolution, gated
-   * delta rule and gated norm of a ragged batch.
+   * The layer without its projections, for callers with their own (quantised) matrix products: convolution, gated delta rule and
+   * gated norm of a ragged batch.
    *
    * @throws {GatedDeltaError} for arguments that do not fit; nothing is made then.
    */
@@ -262,7 +262,7 @@ export class GatedDeltaNet implements Disposable {
     return this.#make("mixStep", args, ["qkv", "z", "a", "b", "out", "step"], (given) => this.#mixStep("mixStep", given));
   }
 
-  /** Frees weights and scratch as soon as no pending work needs them. Doing it again does nothing. */
+  /** Frees weights and scratch as soon as no pending work needs them. Further calls do nothing. */
   [Symbol.dispose](): void {
     if (this.#disposed) return;
     this.#disposed = true;
@@ -270,7 +270,7 @@ export class GatedDeltaNet implements Disposable {
     for (const tensor of this.#tensors) tensor[Symbol.dispose]();
   }
 
-  /** Makes a method's ops. Each argument is read once. */
+  /** Makes the ops of a method. Each argument is read once. */
   #make<Arguments extends object>(
     method: string,
     args: Arguments,

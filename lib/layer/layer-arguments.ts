@@ -14,9 +14,9 @@ export interface GatedDeltaNetOptions {
   readonly layer: number;
   /** Path or contents of `config.json`. Default: the `config` in the file's metadata, or `config.json` in its folder. */
   readonly config?: string | object | undefined;
-  /** Which of a {@link StatePool}'s layers holds this mixer's states. May be left out for pools of one layer. */
+  /** The layer of a {@link StatePool} that holds this mixer's states. Optional for pools of one layer. */
   readonly poolLayer?: number | undefined;
-  /** Dtype of the activations between the ops; `f32` by default. Weights stay in the dtype that they are stored in. */
+  /** Dtype of the activations between the ops; `f32` by default. Weights stay in their stored dtype. */
   readonly dtype?: FloatDType | undefined;
 }
 
@@ -38,7 +38,7 @@ export type PassArguments =
       readonly step?: undefined;
     };
 
-/** The step of one token a sequence. */
+/** The step of one token of each sequence. */
 export interface StepArguments {
   /** The step of the pool or, in a plan, its placeholder. */
   readonly step: PoolStep | StepPlaceholder;
@@ -46,13 +46,13 @@ export interface StepArguments {
 
 /** Row offsets of a ragged batch. */
 export interface BatchArguments {
-  /** `[sequences + 1]`, from 0, not decreasing, ending in tokens. Absent: one sequence, or those of a draft. */
+  /** `[sequences + 1]`, from 0, not decreasing, ending in tokens. @default one sequence, or those of the draft */
   readonly cuSeqlens?: Indices | undefined;
 }
 
 /** Input and output of a whole mixer. */
 export interface HiddenArguments {
-  /** `[tokens, hidden]`, in the layer's dtype: the sequences' tokens one after another. */
+  /** `[tokens, hidden]`, in the layer's dtype: the tokens of all sequences, one sequence after another. */
   readonly hidden: Tensor;
   /** Written: `[tokens, hidden]`, in the layer's dtype or f32. May be `hidden`. */
   readonly out: Tensor;
@@ -70,7 +70,7 @@ export interface ProjectedArguments {
   /** `[tokens, value channels]` or `[tokens, value heads, value dim]`, in the layer's dtype. */
   readonly z: Tensor;
   /**
-   * `[tokens, value heads]`, in the layer's dtype or f32; where each key dimension has its gate,
+   * `[tokens, value heads]`, in the layer's dtype or f32; if each key dimension has a gate,
    * `[tokens, value heads · key dim]` or `[tokens, value heads, key dim]`.
    */
   readonly a: Tensor;
@@ -83,20 +83,20 @@ export interface ProjectedArguments {
 /** Arguments of {@link GatedDeltaNet.forward}. */
 export type ForwardArguments = HiddenArguments & BatchArguments & PassArguments;
 
-/** Arguments of {@link GatedDeltaNet.decode}, one token a sequence. */
+/** Arguments of {@link GatedDeltaNet.decode}, one token of each sequence. */
 export type DecodeArguments = HiddenArguments & StepArguments;
 
 /** Arguments of {@link GatedDeltaNet.mix}. */
 export type MixArguments = ProjectedArguments & BatchArguments & PassArguments;
 
-/** Arguments of {@link GatedDeltaNet.mixStep}, one token a sequence. */
+/** Arguments of {@link GatedDeltaNet.mixStep}, one token of each sequence. */
 export type MixStepArguments = ProjectedArguments & StepArguments;
 
 /** Sequences that step, in the first rows, and sequences that verify drafts, in the rows after them. */
 export interface BothArguments extends HiddenArguments {
-  /** The step of the sequences that step; there may be none. */
+  /** The step of the first sequences, of which there may be none. */
   readonly step: PoolStep;
-  /** `[steps + 1]`: their rows. */
+  /** `[steps + 1]`: row offsets of the sequences that step. */
   readonly cuSeqlens: Int32Array;
   /** Whether each of them has one token. */
   readonly decode: boolean;

@@ -1,4 +1,4 @@
-/** Where checkpoints keep a layer's mixer. */
+/** The names of mixers in checkpoints. */
 
 import { FileError } from "../errors.ts";
 import type { TensorSource } from "../checkpoint/source.ts";
@@ -14,7 +14,7 @@ const roots = (layer: number) => [
 
 /**
  * A mixer's name within its layer: `linear_attn` in most models, `self_attn` in Kimi Linear and GLM-5-next, `attention`
- * in Bailing hybrid, `mixer` in mlx-lm's OLMo hybrid. Files of a single layer may leave it out.
+ * in Bailing hybrid, `mixer` in mlx-lm's OLMo hybrid. Files of a single layer may omit it.
  */
 const mixerNames = ["linear_attn.", "self_attn.", "attention.", "mixer."];
 
@@ -22,7 +22,7 @@ function prefixesOf(layer: number): string[] {
   return [...roots(layer).flatMap((root) => mixerNames.map((name) => root + name)), `layers.${layer}.`];
 }
 
-/** The layers that a checkpoint has Gated DeltaNet weights for, ascending. */
+/** The layers with Gated DeltaNet weights in a checkpoint, ascending. */
 export function gatedDeltaLayers(names: readonly string[]): number[] {
   const layers = new Set<number>();
   for (const name of names) {
@@ -36,7 +36,7 @@ export function gatedDeltaLayers(names: readonly string[]): number[] {
 /**
  * The prefix of the names of a layer's mixer.
  *
- * @throws {FileError} where the checkpoint has none for this layer, or several.
+ * @throws {FileError} if the checkpoint has no mixer for this layer, or several.
  */
 export function findPrefix(source: TensorSource, layer: number, op: string): string {
   const found = prefixesOf(layer).filter((prefix) => source.has(`${prefix}A_log`));

@@ -10,7 +10,7 @@ import { isPlaceholder } from "../states/step-placeholder.ts";
 
 const op = "GatedDeltaNet";
 
-/** A layer, and the layer of a pool that has its states. */
+/** A layer, and the layer of a pool that holds its states. */
 interface InPool {
   readonly poolLayer: number | undefined;
 }
@@ -20,11 +20,11 @@ export function statesOf(layer: InPool, method: string, step: unknown, draft: un
   const name = `${op}.${method}`;
   if (draft !== undefined) {
     if (step !== undefined) throw new GatedDeltaError("invalid-argument", { op: name, argument: "draft", message: "`draft` cannot be combined with `step`" });
-    if (!isDraft(draft)) throw invalid(name, "draft", "what pool.draft(…) gives", draft);
+    if (!isDraft(draft)) throw invalid(name, "draft", "a draft of pool.draft(…)", draft);
     return draft.layer(layerOf(layer, method, "draft", draft.pool));
   }
   if (!isStep(step) && !isPlaceholder(step)) {
-    throw invalid(name, "step", "what pool.step(…) or pool.placeholder(…) gives", step);
+    throw invalid(name, "step", "a step of pool.step(…) or a placeholder of pool.placeholder(…)", step);
   }
   return step.layer(layerOf(layer, method, "step", step.pool));
 }

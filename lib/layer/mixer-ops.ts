@@ -1,5 +1,5 @@
 /**
- * The ops of a mixer, made of its weights and the tensors of a call:
+ * The ops of a mixer over its weights and the tensors of a call:
  *
  *     qkv, z, a, b = projections of h
  *     q | k | v    = silu(causal conv of qkv)
@@ -21,10 +21,10 @@ import type { ProjectedArguments } from "./layer-arguments.ts";
 import type { MixerViews } from "./mixer-scratch.ts";
 import type { LayerWeights, Projection } from "./weights.ts";
 
-/** Where the projections of some tokens go. */
+/** The memory for the projections of some tokens. */
 export type Projected = Pick<MixerViews, "qkv" | "z" | "a" | "b" | "aDown" | "zDown">;
 
-/** Makes the ops of one mixer. Views of the tensors that it is given are made once for each. */
+/** Makes the ops of one mixer. The views of each tensor are made once. */
 export class MixerOps {
   readonly #weights: LayerWeights;
   readonly #config: LayerConfig;
@@ -36,7 +36,7 @@ export class MixerOps {
     this.#config = config;
   }
 
-  /** The products of the hidden states `[tokens, hidden]`. */
+  /** The projections of the hidden states `[tokens, hidden]`. */
   project(hidden: Tensor, { qkv, z, a, b, aDown, zDown }: Projected): Op[] {
     const weights = this.#weights;
     const columns = this.#columnsOf(qkv);
@@ -48,7 +48,7 @@ export class MixerOps {
     ];
   }
 
-  /** Convolution, gated delta rule and gated norm of a ragged batch, each an op of its own. */
+  /** Convolution, gated delta rule and gated norm of a ragged batch as separate ops. */
   mix(
     { qkv, z, a, b, out }: ProjectedArguments,
     { conv, query, key, value, delta }: Pick<MixerViews, "conv" | "query" | "key" | "value" | "delta">,
@@ -63,7 +63,7 @@ export class MixerOps {
     ];
   }
 
-  /** {@link mix} for one token a sequence, as one op. */
+  /** {@link mix} for one token of each sequence, as one op. */
   mixStep({ qkv, z, a, b, out }: ProjectedArguments, states: LayerStates): Op[] {
     const weights = this.#weights;
     const { eps: normEps, activation: normActivation } = this.#norm();
@@ -86,7 +86,7 @@ export class MixerOps {
     ];
   }
 
-  /** The output projection of `[tokens, value channels]`, plus a residual where there is one. */
+  /** The output projection of `[tokens, value channels]`, plus the residual, if any. */
   output(normed: Tensor, out: Tensor, residual: Tensor | undefined): Op {
     return linear({ x: normed, ...this.#weights.out, residual, out });
   }
@@ -102,12 +102,12 @@ export class MixerOps {
     return { eps: this.#config.normEps, activation: this.#config.outputGate } as const;
   }
 
-  /** `[tokens, value channels]` seen as heads; other shapes are left to the op's own check. */
+  /** `[tokens, value channels]` as heads; the op checks other shapes. */
   #asHeads(tensor: Tensor): Tensor {
     return this.#split(tensor, this.#config.valueDim);
   }
 
-  /** `[tokens, gates]` seen as heads where there is a gate for each key dimension. */
+  /** `[tokens, gates]`, as heads if each key dimension has a gate. */
   #asGates(tensor: Tensor): Tensor {
     return this.#config.gateDims === "key" ? this.#split(tensor, this.#config.keyDim) : tensor;
   }
@@ -121,7 +121,7 @@ export class MixerOps {
     return view;
   }
 
-  /** The columns of `qkv` that each of several projections writes. */
+  /** The columns of `qkv` written by each of several projections. */
   #columnsOf(qkv: Tensor): readonly Tensor[] {
     const matrices = this.#weights.qkv;
     if (matrices.length === 1) return [qkv];

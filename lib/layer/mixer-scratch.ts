@@ -1,4 +1,4 @@
-/** The memory between the ops of mixers, which layers of one shape share. */
+/** The memory between the ops of mixers, which layers of the same shape share. */
 
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
@@ -20,15 +20,15 @@ export interface MixerViews {
   readonly value: Tensor;
   /** `[tokens, value channels]`. */
   readonly z: Tensor;
-  /** `[tokens, value heads]`, or `[tokens, value heads · key dim]`, f32: gates are worth the precision and cost little. */
+  /** `[tokens, value heads]`, or `[tokens, value heads · key dim]`, f32, since gates need the precision and take little memory. */
   readonly a: Tensor;
   /** `[tokens, value heads]`, f32. */
   readonly b: Tensor;
-  /** `[tokens, rank]`, f32: the first product of a's projection where it has two. */
+  /** `[tokens, rank]`, f32: the first product of a low-rank projection to a. */
   readonly aDown: Tensor | undefined;
-  /** `[tokens, rank]`: the first product of z's projection where it has two. */
+  /** `[tokens, rank]`: the first product of a low-rank projection to z. */
   readonly zDown: Tensor | undefined;
-  /** `[tokens, value heads, value dim]`, f32: the delta rule's output is not rounded before the norm. */
+  /** `[tokens, value heads, value dim]`, f32, since the delta rule's output is not rounded before the norm. */
   readonly delta: Tensor;
   /** `[tokens, value channels]`. */
   readonly normed: Tensor;
@@ -39,9 +39,9 @@ export interface MixerScratchShape {
   readonly config: LayerConfig;
   /** Dtype of the activations. */
   readonly dtype: FloatDType;
-  /** Rank of a's projection where it has a low one. */
+  /** Rank of a low-rank projection to a. */
   readonly aRank: number | undefined;
-  /** Rank of z's projection where it has a low one. */
+  /** Rank of a low-rank projection to z. */
   readonly zRank: number | undefined;
 }
 
@@ -56,12 +56,12 @@ interface Shared {
   users: number;
 }
 
-/** The scratch memory of a device's layers, by their shape. */
+/** The scratch memory of a device's layers, by shape. */
 const shared = new WeakMap<Device, Map<string, Shared>>();
 
 /**
- * Scratch memory for one more layer: layers of a device that have the same sizes share it, since their ops run one after
- * the other. Call `release` once when the layer is disposed: with the last one the memory is freed.
+ * Scratch memory for one more layer. Layers of a device with the same sizes share it, because their ops run one after another.
+ * Call `release` once when the layer is disposed; the last call frees the memory.
  */
 export function takeScratch(device: Device, shape: MixerScratchShape): { readonly scratch: MixerScratch; readonly release: () => void } {
   let ofDevice = shared.get(device);

@@ -1,4 +1,4 @@
-/** Memory between ops: tensors with a row for each token, made once, grown when a larger batch comes, and views of their rows. */
+/** Memory between ops: tensors with a row for each token, which grow for larger batches, and views of their rows. */
 
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
@@ -7,28 +7,28 @@ import type { Tensor } from "../tensor/tensor.ts";
 /** Dtype and shape of a tensor's rows. */
 export type Row = readonly [dtype: FloatDType, ...shape: number[]];
 
-/** Something for each name, and for some of the optional ones. */
+/** A value for each name, and for some of the optional ones. */
 type ByName<Name extends string, Optional extends string, Value> = Readonly<Record<Name, Value> & Partial<Record<Optional, Value>>>;
 
-/** The tensors of scratch memory by their names, and the views that ops take of them. */
+/** The tensors of scratch memory by name, and the views for ops. */
 export interface ScratchLayout<Name extends string, Views, Optional extends string = never> {
   readonly rows: ByName<Name, Optional, Row>;
-  /** Makes views of the rows from `start` up to, not including, `end`; `rows` gives those of one tensor. */
+  /** Makes views of the rows `start..end − 1`; `rows` returns those of one tensor. */
   views(tensors: ByName<Name, Optional, Tensor>, rows: (tensor: Tensor) => Tensor, start: number, end: number): Views;
 }
 
-/** Most sets of views that are kept: prompts' lengths rarely repeat, a batch's number of sequences often does. */
+/** The most sets of views to keep: lengths of prompts rarely repeat, but numbers of sequences in a batch often do. */
 const mostViews = 16;
 
-/** Above every row that a view can begin with. */
+/** More than the first row of any view. */
 const mostRows = 2 ** 26;
 
-/** Scratch memory. All views are of the same memory, so only one batch can use them at a time. */
+/** Scratch memory. All views share it, so only one batch can use them at a time. */
 export class Scratch<Name extends string, Views, Optional extends string = never> implements Disposable {
   readonly #device: Device;
   readonly #layout: ScratchLayout<Name, Views, Optional>;
   readonly #views = new Map<number, Views>();
-  /** All tensors, the smaller ones too that were replaced: ops and plans made before still refer to these. Growth by halves keeps the sum small. */
+  /** All tensors, also replaced ones, which earlier ops and plans still use. Growth by half the size keeps their sum small. */
   readonly #made: Tensor[] = [];
   #tensors: ByName<Name, Optional, Tensor> | undefined;
   #capacity = 0;
@@ -38,7 +38,7 @@ export class Scratch<Name extends string, Views, Optional extends string = never
     this.#layout = layout;
   }
 
-  /** Views of the rows from `start` up to, not including, `end`. */
+  /** Views of the rows `start..end − 1`. */
   views(end: number, start = 0): Views {
     const key = start * mostRows + end;
     const known = this.#views.get(key);
@@ -50,7 +50,7 @@ export class Scratch<Name extends string, Views, Optional extends string = never
     return made;
   }
 
-  /** Makes memory for so many tokens, unless there is enough. */
+  /** The tensors, which grow if they have fewer rows than `tokens`. */
   reserve(tokens: number): ByName<Name, Optional, Tensor> {
     if (this.#tensors && this.#capacity >= tokens) return this.#tensors;
     const capacity = Math.max(1, tokens, Math.ceil(1.5 * this.#capacity));

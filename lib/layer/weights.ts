@@ -1,6 +1,6 @@
 /**
- * The weights of one Gated DeltaNet layer, found in a checkpoint by their names and kept in the dtype that they are
- * stored in. Three forms are in circulation (transformers, models/qwen3_5, models/qwen3_next, models/olmo_hybrid and
+ * The weights of one Gated DeltaNet layer, found in a checkpoint by name and kept in their stored dtype. Checkpoints have
+ * three forms (transformers, models/qwen3_5, models/qwen3_next, models/olmo_hybrid and
  * models/kimi_linear):
  *
  * | Qwen3.5 and later          | Qwen3-Next                 | separate: OLMo, Kimi, GLM, Bailing             |
@@ -14,8 +14,8 @@
  *
  * mlx-lm renames Kimi's convolutions to `q_conv.conv`, `k_conv.conv` and `v_conv.conv` (mlx_lm/models/kimi_linear.py, `sanitize`).
  *
- * The rows that Qwen3-Next interleaves are put in the joint form's order while they are read. Any projection may be
- * quantised: see {@link Matrix}.
+ * Qwen3-Next's interleaved rows are reordered to the joint form while they are read. Any projection may be quantised: see
+ * {@link Matrix}.
  */
 
 import { FileError, UnsupportedError } from "../errors.ts";
@@ -26,9 +26,9 @@ import type { Matrix } from "../checkpoint/matrix.ts";
 import { supportedWeights } from "../checkpoint/quantization.ts";
 import type { TensorLoader } from "../checkpoint/tensor-loader.ts";
 
-/** A projection of the hidden states: one matrix, or the product of two of a low rank. */
+/** A projection of the hidden states: one matrix, or the product of two low-rank ones. */
 export interface Projection {
-  /** `[outFeatures, hidden]`, or `[outFeatures, rank]` where there is `down`. */
+  /** `[outFeatures, hidden]`, or `[outFeatures, rank]` with `down`. */
   readonly matrix: Matrix;
   /** `[rank, hidden]`: applied before `matrix`. */
   readonly down?: Matrix;
@@ -36,11 +36,11 @@ export interface Projection {
 
 /** The device's copy of one layer's weights. */
 export interface LayerWeights {
-  /** Rows of query, key and value `[conv channels, hidden]`: in one matrix, or three that follow one another. */
+  /** Rows of query, key and value `[conv channels, hidden]`: in one matrix, or in three, one after another. */
   readonly qkv: readonly Matrix[];
   /** `[value channels, hidden]`. */
   readonly z: Projection;
-  /** `[value heads, hidden]`, or `[value heads · key dim, hidden]` where each key dimension has its gate. */
+  /** `[value heads, hidden]`, or `[value heads · key dim, hidden]` if each key dimension has a gate. */
   readonly a: Projection;
   /** `[value heads, hidden]`. */
   readonly b: Matrix;
@@ -58,16 +58,16 @@ export interface LayerWeights {
   readonly out: Matrix;
 }
 
-/** Rows of a projection's first matrix where it has a low rank, else undefined. */
+/** Rows of a low-rank projection's first matrix; undefined for other projections. */
 export function rankOf({ down }: Projection): number | undefined {
   return down?.weight.shape[0];
 }
 
 /**
- * Looks a layer's weights up; the loader reads them.
+ * Looks up a layer's weights; the loader reads them.
  *
- * @param prefix what the mixer's names begin with.
- * @throws {FileError} where a tensor is missing or has another shape; {@link DTypeError} for a dtype other than F32, F16
+ * @param prefix the prefix of the mixer's names.
+ * @throws {FileError} if a tensor is missing or has another shape; {@link DTypeError} for a dtype other than F32, F16
  * and BF16; {@link UnsupportedError} for tensors that this mixer does not have, and for other quantisations than MLX's.
  */
 export function planWeights(loader: TensorLoader, prefix: string, config: LayerConfig): LayerWeights {
@@ -127,7 +127,7 @@ function separateWeights(loader: TensorLoader, prefix: string, config: LayerConf
   const convolution = source.has(`${prefix}q_conv.conv.weight`) ? "conv.conv" : "conv1d";
   const convolutions = ["q", "k", "v"].map((name) => `${prefix}${name}_${convolution}.weight`);
   const widths = [keys, keys, values];
-  // transformers 5.23 cuts OLMo's joint convolution into three equal parts where it saves a model.
+  // transformers 5.23 splits OLMo's joint convolution into three equal parts when it saves a model.
   const third = convChannels(config) / 3;
   const inThirds = convolutions.every((name) => source.has(name) && source.info(name).shape[0] === third);
   return {
@@ -143,11 +143,11 @@ function separateWeights(loader: TensorLoader, prefix: string, config: LayerConf
     out: loader.matrix(prefix + (source.has(`${prefix}dense.weight`) ? "dense" : "o_proj"), hidden, values),
   };
 
-  /** A full projection, or one of a low rank. */
+  /** A full or low-rank projection. */
   function projection(name: "f" | "g", rows: number): Projection {
     const first = `${prefix}${name}_a_proj`;
     if (!source.has(`${first}.weight`)) return { matrix: loader.matrix(`${prefix}${name}_proj`, rows, hidden) };
-    // The rank is the number of rows, in whatever form they are stored; transformers' models have that of a head.
+    // The rank is the number of rows, in any stored form; in transformers' models it is the length of a head.
     const [rank = 0] = source.info(`${first}.weight`).shape;
     if (rank < 1 || rank > mostRank) {
       const expected = `${first}.weight of 1..${mostRank} rows`;
@@ -159,17 +159,17 @@ function separateWeights(loader: TensorLoader, prefix: string, config: LayerConf
 
 type Shape = readonly number[];
 
-/** Far above that of any model. */
+/** Far above the rank of any model. */
 const mostRank = 1 << 16;
 
-/** How a convolution's weight may be stored: as PyTorch does, without the middle dimension, and as mlx-lm does. */
+/** The stored shapes of a convolution's weight: PyTorch's, the same without the middle dimension, and mlx-lm's. */
 function convShapes(channels: number, width: number): [Shape, ...Shape[]] {
   return [[channels, width], [channels, 1, width], [channels, width, 1]];
 }
 
 /**
- * Refuses tensors that no part of the mixer uses: results without them would be wrong and look right. In a file of one
- * layer without a name for the mixer, tensors of other modules are not the mixer's.
+ * Refuses tensors that no part of the mixer uses, because results without them would be wrong without showing it. In a file of
+ * one layer without a name for the mixer, tensors of other modules are ignored.
  */
 function refuseUnknown(loader: TensorLoader, prefix: string): void {
   const { source, op } = loader;

@@ -1,23 +1,23 @@
-/** Memory between a model's ops: made once, for as many tokens as go through the layers at a time. */
+/** Memory between a model's ops, allocated once for the most tokens that go through the layers at a time. */
 import type { Device } from "../device/device.ts";
 import { Scratch, type ScratchLayout } from "../layer/scratch.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { ModelConfig } from "./model-config.ts";
 
-/** The activations of a number of tokens. */
+/** The activations of some tokens. */
 export interface ActivationViews {
   /** `[tokens, hidden]`: the residual stream. */
   readonly hidden: Tensor;
   /** `[tokens, hidden]`: input of a layer's parts, or their output after its norm. */
   readonly normed: Tensor;
-  /** `[tokens, hidden]`: output of a layer's parts before its norm; after the layers, rows that were picked out of the others. */
+  /** `[tokens, hidden]`: output of a layer's parts before its norm; after the layers, the rows picked for the output. */
   readonly spare: Tensor;
   /** `[tokens, heads · headDim]`, or `[tokens, heads · 2 · headDim]` with each head's output gate after its query. */
   readonly query: Tensor;
-  /** `[tokens, heads, headDim]`: the queries of it. */
+  /** `[tokens, heads, headDim]`: its queries. */
   readonly queryHeads: Tensor;
-  /** `[tokens, heads, headDim]`: the gates of it, where attention is gated. */
+  /** `[tokens, heads, headDim]`: its gates, if attention is gated. */
   readonly outputGate: Tensor | undefined;
   /** `[tokens, kvHeads · headDim]`, and the same as heads. */
   readonly key: Tensor;
@@ -39,9 +39,9 @@ type Name = "hidden" | "normed" | "spare" | "query" | "key" | "value" | "attende
 export type Activations = Scratch<Name, ActivationViews>;
 
 /**
- * Makes the memory.
+ * Allocates the memory.
  *
- * @param tokens the most that go through the layers at a time.
+ * @param tokens the most tokens that go through the layers at a time.
  */
 export function makeActivations(device: Device, config: ModelConfig, dtype: FloatDType, tokens: number): Activations {
   const made = new Scratch(device, layoutOf(config, dtype));
@@ -51,7 +51,7 @@ export function makeActivations(device: Device, config: ModelConfig, dtype: Floa
 
 function layoutOf({ hiddenSize, intermediateSize, layers, attention }: ModelConfig, dtype: FloatDType): ScratchLayout<Name, ActivationViews> {
   const has = layers.includes("attention");
-  // A model without attention layers has no use for their memory.
+  // A model without attention layers needs no memory for them.
   const { heads, kvHeads, headDim, gated } = has ? attention : { heads: 0, kvHeads: 0, headDim: 0, gated: false };
   return {
     rows: {
@@ -69,7 +69,7 @@ function layoutOf({ hiddenSize, intermediateSize, layers, attention }: ModelConf
       const tokens = end - start;
       const [query, key, value, attended] = [rows(tensors.query), rows(tensors.key), rows(tensors.value), rows(tensors.attended)];
       const asHeads = (tensor: Tensor, count: number): Tensor => (has ? tensor.reshape([tokens, count, headDim]) : tensor);
-      // A head's query and output gate lie side by side.
+      // A head's output gate follows its query.
       const half = (offset: number): Tensor => query.view({ offset, shape: [tokens, heads, headDim], strides: [2 * heads * headDim, 2 * headDim, 1] });
       return {
         hidden: rows(tensors.hidden),

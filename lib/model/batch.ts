@@ -1,5 +1,5 @@
 /**
- * Reads the batch of {@link LanguageModel.run}. Every object of the caller is read once, and all of them before any lookup
+ * Reads the batch of {@link LanguageModel.run}. Each of the caller's objects is read once, and all of them before any lookup
  * that their getters could affect.
  */
 import { invalid } from "../arguments/checks.ts";
@@ -21,7 +21,7 @@ export interface Entry {
   readonly logits: WantedLogits;
   readonly hidden: WantedLogits;
   /**
-   * How many of the last tokens are guesses that the run verifies. With guesses, logits and hidden states of `"last"` are
+   * The number of guesses at the end of the tokens, which the run verifies. With guesses, logits and hidden states of `"last"` are
    * those of the last certain token and of each guess.
    */
   readonly drafts: number;
@@ -37,7 +37,7 @@ export interface BatchLimits {
   readonly model: LanguageModel;
   readonly vocabSize: number;
   readonly maxPositions: number;
-  /** How many sequences there can be. */
+  /** The most sequences. */
   readonly states: number;
 }
 
@@ -47,12 +47,12 @@ export function readBatch(op: string, batch: unknown, limits: BatchLimits): Entr
   return given.map((one, i) => readEntry(op, `batch[${i}]`, one, limits));
 }
 
-/** An entry of checked tokens that will not change, the last `drafts` of which are guesses. */
+/** An entry of checked tokens that will not change; the last `drafts` of them are guesses. */
 export function entryOf({ sequence, tokens, logits = "last", hidden = "none" }: CheckedEntry, drafts = 0): Entry {
   return { sequence, parts: sequenceParts(sequence)!, tokens, logits, hidden, drafts };
 }
 
-/** Throws if a sequence of a batch can't be run: it belongs to another model, for instance, or has no room. */
+/** Throws if a sequence of a batch can't be run, such as one of another model or one without room. */
 export function expectRunnable(op: string, entries: readonly Entry[], limits: BatchLimits): void {
   for (let i = 0; i < entries.length; i++) expectUsable(op, entries, i, limits);
 }

@@ -1,4 +1,4 @@
-/** Parts that the zod schemas of models' configurations share. Loaded when a model is: importing zod takes 13 ms. */
+/** Common parts of the zod schemas of models' configurations. Imported with the first model, because importing zod takes 13 ms. */
 
 import { z } from "zod";
 import { integer } from "../arguments/schema-parts.ts";
@@ -13,7 +13,7 @@ const baseText = "a number above 1";
 const base = z.number(baseText).gt(1, baseText).max(1e30, baseText).nullish();
 const epsilonText = "a number in 0..1";
 export const heads = size(4096);
-/** Lengths of heads: `attention` takes those of mixers. */
+/** Lengths of heads. */
 export { headDim, headDimText } from "../checkpoint/mixer-schemas.ts";
 
 export const rotation = z.object(
@@ -21,7 +21,7 @@ export const rotation = z.object(
   "an object",
 ).nullish();
 
-/** Keys that every family reads. Those of mixers, and of which type each layer is, are in `lib/checkpoint/mixer-schemas.ts`. */
+/** Keys that every family reads. Those of mixers and layer types are in `lib/checkpoint/mixer-schemas.ts`. */
 export const modelKeys = {
   hidden_size: size(1 << 20),
   intermediate_size: size(1 << 22),

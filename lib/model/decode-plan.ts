@@ -1,7 +1,7 @@
 /**
- * One token of each of n sequences as a plan, recorded once for a number of sequences and replayed for each token. The
- * values that change (ids, pages, numbers of earlier tokens) are in i32 tensors, which are rewritten before each replay. The
- * replay reads them before it returns, so they may be rewritten while it is pending.
+ * Plans of one token of each of n sequences, recorded once for each n and replayed for every token. The values that change (ids,
+ * pages, numbers of earlier tokens) are in i32 tensors, which are rewritten before each replay. A replay reads them before it
+ * returns, so they may be rewritten while it is pending.
  */
 import type { Device } from "../device/device.ts";
 import type { Plan } from "../device/plan.ts";
@@ -10,10 +10,10 @@ import type { Tensor } from "../tensor/tensor.ts";
 import type { ModelGraph } from "./graph.ts";
 import type { PageList } from "./page-ledger.ts";
 
-/** The shape by which a batch finds its plan. */
+/** The shape of a plan's batches. */
 export interface PlanShape {
   readonly sequences: number;
-  /** How many pages of each sequence the table has room for. */
+  /** The most pages of a sequence in the table. */
   readonly pages: number;
 }
 
@@ -98,9 +98,9 @@ export class DecodePlan implements Disposable {
   }
 }
 
-/** How many recently used plans are kept. */
+/** Number of recently used plans to keep. */
 const mostPlans = 16;
-/** The fewest pages that a plan has room for, so that a short sequence does not outgrow its plan at once. */
+/** The fewest pages that a plan has room for, so that a short sequence does not need another plan soon. */
 const fewestPages = 8;
 
 /** The decode plans of a model, recorded when they are needed. */
@@ -113,7 +113,7 @@ export class DecodePlans implements Disposable {
     this.#device = device;
   }
 
-  /** How many plans are kept now. */
+  /** Number of kept plans. */
   get size(): number {
     return this.#plans.size;
   }

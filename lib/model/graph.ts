@@ -2,10 +2,10 @@
  * The ops of a model. For token ids:
  *
  *     h = embedding[ids]
- *     each layer changes h as its family says
- *     logits = output(norm(h)), of the wanted rows alone
+ *     each layer changes h as its family defines
+ *     logits = output(norm(h)), only of the wanted rows
  *
- * The parts of layers are here, their order and norms in `families/`.
+ * The parts of layers are defined here, their order and norms in `families/`.
  */
 import { attention, embedding, linear, rmsNorm, siluMul } from "../ops/functions.ts";
 import type { Indices } from "../ops/indices.ts";
@@ -24,28 +24,28 @@ import type { LayerPages, PagePool } from "./page-pool.ts";
 
 /** Rows whose logits, or hidden states, are wanted. */
 export interface WantedRows {
-  /** Ascending; empty where none are. */
+  /** Ascending. */
   readonly rows: readonly number[];
-  /** `[count, vocabulary]`, or `[count, hidden]`, each: where those of the rows go, one after another. */
+  /** `[count, vocabulary]` or `[count, hidden]` each: the memory for the rows' results, one after another. */
   readonly outs: readonly Tensor[];
 }
 
-/** Some tokens of some sequences, on their way through the layers once. */
+/** Some tokens of some sequences in one pass through the layers. */
 export interface PassInputs {
-  /** Tokens in all. */
+  /** Number of all tokens. */
   readonly tokens: number;
   /** `[tokens]`. */
   readonly ids: Indices;
-  /** `[sequences + 1]`: each sequence's rows. */
+  /** `[sequences + 1]`: row offsets of the sequences. */
   readonly cuSeqlens: Int32Array;
   /** `[sequences · pagesPerSequence]`. */
   readonly pageTable: Indices;
-  /** `[sequences]`: tokens that the pages hold already. */
+  /** `[sequences]`: number of earlier tokens in the pages. */
   readonly pastTokens: Indices;
   readonly step: PoolStep | StepPlaceholder;
-  /** Whether each sequence of the step has one token, for which the mixers have a fused step of the same bits. */
+  /** Whether each sequence of the step has one token: mixers then use their fused step, which has the same bits. */
   readonly decode: boolean;
-  /** Drafts that are verified; their sequences come after those of the step. */
+  /** Drafts to verify; their sequences come after those of the step. */
   readonly drafts?: DraftGroup | undefined;
   readonly logits: WantedRows;
   readonly hidden: WantedRows;
@@ -106,7 +106,7 @@ export class ModelGraph {
     const { query, queryHeads, outputGate, key, keyHeads, value, valueHeads, attended, attendedHeads } = views;
     const { cuSeqlens, pageTable, pastTokens } = inputs;
     const byHead = norm === "head";
-    // Whole projections are normed on their way, from memory that is written again afterwards.
+    // Whole projections are normed from scratch memory that later ops overwrite.
     const projections = byHead
       ? [linear({ x, ...weights.query, out: query }), linear({ x, ...weights.key, out: key })]
       : [
@@ -165,18 +165,18 @@ export class ModelGraph {
     return ops;
   }
 
-  /** Some rows of the residual stream, side by side, and the ops that bring them there. */
+  /** Some rows of the residual stream in consecutive memory, and the ops that gather them. */
   protected picked(rows: readonly number[], { hidden, spare }: ActivationViews): { x: Tensor; ops: Op[] } {
     const count = rows.length;
     const first = rows[0] ?? 0;
-    // Rows side by side are read where they lie.
+    // Consecutive rows are read in place.
     if (count === 0 || rows[count - 1]! - first === count - 1) return { x: hidden.slice(first, first + count), ops: [] };
     const x = spare.slice(0, count);
     return { x, ops: [embedding({ weight: hidden, ids: rows, out: x })] };
   }
 }
 
-/** Which of the wanted rows go to each of their tensors. */
+/** The wanted rows of each of their tensors. */
 function spansOf(outs: readonly Tensor[]): [out: Tensor, start: number, end: number][] {
   let at = 0;
   return outs.map((out) => {

@@ -1,8 +1,8 @@
 import { nextTurn } from "../turns.ts";
 
 /**
- * Brings in zod and the schemas of configurations piece by piece, each parsed in the background and run in another
- * turn: where they are required all at once, zod keeps the event loop for 13 ms, and longer on a busy machine.
+ * Imports zod and the schemas of configurations one by one, each parsed in the background and run in another turn. All at once
+ * would block the event loop for 13 ms, and longer on a busy machine.
  */
 export async function importSchemas(): Promise<void> {
   await import("zod/v4/core");

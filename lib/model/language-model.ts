@@ -41,17 +41,17 @@ import { ModelText } from "./text/model-text.ts";
  * const next = result.logits.indexOf(Math.max(...result.logits));
  */
 export class LanguageModel implements Disposable {
-  /** The device that it is on. */
+  /** The device of its weights and memory. */
   readonly device: Device;
-  /** Its shape and options, read from its folder. */
+  /** Its shape and options, from its folder. */
   readonly config: ModelConfig;
   /** Dtype of the activations. */
   readonly dtype: FloatDType;
   /** Tokens of a page. */
   readonly pageTokens: number;
-  /** Tensors of the folder that belong to parts that are not loaded: a vision tower's, and those of `mtp.*`. */
+  /** Names of the folder's tensors that were not loaded: those of a vision tower and of `mtp.*`. */
   readonly skipped: readonly string[];
-  /** Its tokenizer and chat templates, where the folder has them: they are read when they are used first. */
+  /** Its tokenizer and chat templates, if the folder has them. They are read when they are first used. */
   readonly text: ModelText;
   readonly #scheduler: Scheduler;
   #sampling: Partial<SamplingSettings> | undefined;
@@ -76,13 +76,13 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * Loads a model from a Hugging Face folder, as transformers or mlx-lm leaves it; the path of its one `.safetensors` file
-   * will do, next to which the others are. Weights are read straight into the library's memory, and used in the form that
-   * they are stored in; other work goes on meanwhile.
+   * Loads a model from a Hugging Face folder, as transformers or mlx-lm writes it; or from the path of its only `.safetensors`
+   * file, in the same folder as its other files. Weights are read in the background, straight into the library's memory, and
+   * keep their stored form.
    *
-   * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError} for other
-   *   architectures and quantisations, which says what it is; `ShapeError` for a pool longer than a tensor can be.
-   *   Nothing stays allocated then.
+   * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError}, which
+   *   names them, for other architectures and quantisations; `ShapeError` for a pool longer than a tensor can be. Nothing
+   *   stays allocated then.
    */
   static async load(device: Device, folder: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
     const op = "LanguageModel.load";
@@ -94,22 +94,22 @@ export class LanguageModel implements Disposable {
     return new LanguageModel(maker, device, loaded, checked);
   }
 
-  /** How many sequences there can be. */
+  /** The largest number of sequences at a time, forks included. */
   get states(): number {
     return this.#core.pool.capacity;
   }
 
-  /** How many more sequences and forks there can be. */
+  /** Number of states for further sequences and forks. */
   get freeStates(): number {
     return this.#core.pool.free;
   }
 
-  /** How many pages there are; 0 for a model without attention layers. */
+  /** Number of pages; 0 for a model without attention layers. */
   get pages(): number {
     return this.#core.pages.layers.length > 0 ? this.#core.pages.ledger.capacity : 0;
   }
 
-  /** How many pages hold nothing. */
+  /** Number of unused pages. */
   get freePages(): number {
     return this.#core.pages.layers.length > 0 ? this.#core.pages.ledger.free : 0;
   }
@@ -130,9 +130,9 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * A new sequence of no tokens.
+   * A new, empty sequence.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` when no state is free, and none is a cache's or an idle session's.
+   * @throws {GatedDeltaError} of code `out-of-memory` if all states are in use; those of caches and idle sessions are freed for it.
    */
   sequence(): Sequence {
     const op = "model.sequence";
@@ -145,8 +145,8 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * A new session of no tokens: a conversation that shares the model's steps with all others. It takes a state when its first
-   * tokens are read.
+   * A new, empty session: a conversation that shares the model's steps with all others. It takes a state when its first tokens
+   * are read.
    *
    * @throws {GatedDeltaError} for wrong options, and for a cache of another model.
    */
@@ -156,7 +156,7 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * A cache of what sessions have read, for those that are made with it.
+   * A cache of the prefixes that its sessions have read. A session uses it if it is created with it.
    *
    * @throws {GatedDeltaError} for wrong options.
    */
@@ -166,29 +166,29 @@ export class LanguageModel implements Disposable {
     return makeCache({ scheduler: this.#scheduler, stateBytes, pageBytes, pageTokens }, options);
   }
 
-  /** How many steps of sessions have run: each is one {@link run}. */
+  /** Number of sessions' steps that have run; each is one {@link run}. */
   get steps(): number {
     return this.#scheduler.steps;
   }
 
-  /** Sampling settings of the folder's `generation_config.json`; read when they are first asked for. */
+  /** Sampling settings of the folder's `generation_config.json`; read at the first access. */
   modelSampling(): Partial<SamplingSettings> {
     return (this.#sampling ??= readModelSampling(this.text.folder));
   }
 
   /**
-   * Tells this model apart from others: a SHA-256 over every tensor that it has read, with name, dtype, shape and bytes, and over its
-   * configuration. Copies of a folder, and its tensors in other files, have the same one; a folder in
-   * which one bit of a weight differs has another. A session's file holds it, so that no other model goes on from it.
+   * Identifies the model: a SHA-256 over its configuration and over the name, dtype, shape and bytes of every tensor that it has
+   * loaded. Copies of a folder, also with the tensors in other files, have the same identity; a folder with one different bit in
+   * a weight has another. Session files hold it, so that no other model continues them.
    *
-   * It is computed when it is asked for first, here or by a session that is saved or loaded: in the background, from the files,
-   * at 2 GB/s or more where the processor has instructions for SHA-256. Then it is kept in the user's cache folder
-   * (`GATED_DELTA_CACHE`, `$XDG_CACHE_HOME/gated-delta`, or the system's usual one), for as long as the files stay as they are.
+   * It is computed by the first call, or when a session is first saved or loaded: in the background, from the files, at 2 GB/s or
+   * more if the processor has instructions for SHA-256. Then it is kept in the user's cache folder (`GATED_DELTA_CACHE`,
+   * `$XDG_CACHE_HOME/gated-delta`, or the system's usual one) until the files change.
    *
    * @returns 64 hexadecimal digits, the same in every process and on every machine.
    *
-   * @throws {FileError} (as a rejection, like the others) where it is not known yet and a file was changed, replaced or
-   *   removed since the model was loaded; {@link DisposedError} where the model is disposed, also meanwhile; the signal's reason.
+   * @throws {FileError} (as a rejection, like the others) if it is not known yet and a file was changed, replaced or removed
+   *   since the model was loaded; {@link DisposedError} if the model is disposed, also meanwhile; the signal's reason.
    */
   async identity(options: IdentityOptions = {}): Promise<string> {
     const op = "model.identity";
@@ -197,28 +197,28 @@ export class LanguageModel implements Disposable {
     return await this.#core.identity.get(op, signal);
   }
 
-  /** Whether a run whose logits or hidden states are wanted is pending. */
+  /** Whether a run with requested logits or hidden states is pending. */
   get running(): boolean {
     return this.#core.running;
   }
 
   /**
-   * Adds tokens to sequences: any mixture of prompts, pieces of them and single tokens. The batch runs as one submission,
-   * or as several that follow each other where it has more than `batchTokens` tokens.
+   * Adds tokens to sequences: any mixture of prompts, pieces of them and single tokens. The batch runs as one submission, or as
+   * several consecutive ones if it has more than `batchTokens` tokens.
    *
-   * Logits and hidden states lie in memory that every run uses: a result can be read until the next run. So while a call of
-   * which some are wanted is pending another one is refused; runs that want none may follow each other without waiting.
+   * Logits and hidden states are in memory that every run overwrites: a result can be read until the next run. So further calls
+   * are refused while one with requested logits or hidden states is pending; runs without any need not be awaited.
    *
-   * Sessions run by themselves: a run waits while one of their steps is under way, steps and runs take turns, and results end
-   * with the next step, which begins in a later turn of the event loop than the one in which they can be had.
+   * Runs and the steps of sessions take turns: a run waits for a step that is in progress, and the next step ends the results. It
+   * begins in a later turn of the event loop than the one in which the results arrive.
    *
-   * @returns one result an entry, in order, when the work is done.
-   * @throws {GatedDeltaError} (as a rejection) that names the argument: entries of another form, a sequence that comes
-   *   twice, was disposed or belongs to another model, no tokens, ids outside the vocabulary, tokens past
-   *   `config.maxPositions`; of code `out-of-memory` where pages run out; of code `state` for an invalid sequence, and
-   *   while a call whose results are wanted is pending. No sequence has changed then, and nothing has run.
-   * @throws the failure of its work, or of a run that it followed: the sequences that this was to write are invalid. Where
-   *   they are not, the failure of other work on the device, as `device.finish`.
+   * @returns one result for each entry, in order, when the work is done.
+   * @throws {GatedDeltaError} (as a rejection) that names the argument: for malformed entries, a sequence that occurs twice, was
+   *   disposed or belongs to another model, no tokens, ids outside the vocabulary, tokens past `config.maxPositions`; of code
+   *   `out-of-memory` if pages run out; of code `state` for an invalid sequence, and while a call with requested results is
+   *   pending. No sequence has changed then, and nothing has run.
+   * @throws the failure of its work, or of an earlier run that it depends on; the sequences of the failed run are invalid then.
+   *   Otherwise the failure of other work on the device, as `device.finish`.
    */
   async run(batch: readonly BatchEntry[]): Promise<RunResult[]> {
     const op = "model.run";
@@ -226,7 +226,7 @@ export class LanguageModel implements Disposable {
     const { vocabSize, maxPositions } = this.config;
     const limits = { model: this, vocabSize, maxPositions, states: this.states };
     const entries = readBatch(op, batch, limits);
-    this.#alive(op); // reading the batch can run code of the caller's
+    this.#alive(op); // reading the batch can run the caller's code
     expectRunnable(op, entries, limits);
     if (entries.length === 0) return [];
     return await this.#core.runInTurn(op, entries, () => {
@@ -237,7 +237,7 @@ export class LanguageModel implements Disposable {
     });
   }
 
-  /** Frees weights, states and pages as soon as no pending work needs them. Its sequences end too. */
+  /** Frees weights, states and pages as soon as no pending work needs them. Its sequences end, too. */
   [Symbol.dispose](): void {
     this.#core[Symbol.dispose]();
   }

@@ -23,47 +23,46 @@ import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
 import { planModel } from "./plan-model.ts";
 
-/** How far a load has come. */
+/** The progress of a load. */
 export interface LoadProgress {
-  /** Bytes that were read so far. */
+  /** Bytes read so far. */
   readonly bytes: number;
-  /** Bytes that will be read. */
+  /** All bytes to read. */
   readonly total: number;
-  /** The tensor that was read last. */
+  /** The tensor of the last piece. */
   readonly tensor: string;
 }
 
 /** Options of {@link loadModelWeights}. */
 export interface LoadWeightsOptions {
-  /** Dtype of the activations between the ops; `f32` by default. Weights stay in the dtype that they are stored in. */
+  /** Dtype of the activations between the ops; `f32` by default. Weights stay in their stored dtype. */
   readonly dtype?: FloatDType | undefined;
-  /** Called after every piece that was read. An error that it throws ends the load. */
+  /** Called after every piece is read. An error that it throws ends the load. */
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
 }
 
-/** A model that was read from a folder. */
+/** A model of a folder. */
 export interface LoadedModel {
-  /** Where its other files are: the folder that was named, or that of the file that was. */
+  /** The folder of its other files: the given one, or that of the given file. */
   readonly folder: string;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
-  /** Names of tensors that were left out since they belong to other parts: the vision tower's, and those of `mtp.*`. */
+  /** Names of tensors that were not loaded: those of a vision tower and of `mtp.*`. */
   readonly skipped: readonly string[];
-  /** Where the tensors were read from that were not left out. */
+  /** The places of the loaded tensors. */
   readonly stored: readonly StoredTensor[];
 }
 
 const op = "LanguageModel.load";
 
 /**
- * Loads a text model of a known family from a Hugging Face folder, as transformers or mlx-lm leave one. Tensors are read
- * straight into library memory, in pieces of some MiB and in the background: the event loop goes on meanwhile, and memory
- * is that of the weights.
+ * Loads a text model of a known family from a Hugging Face folder, as transformers or mlx-lm writes one. Tensors are read
+ * in the background, in pieces of some MiB, straight into library memory, so that no further memory is needed.
  *
  * @throws {FileError} (as a rejection, like the others) for a folder without a checkpoint or a configuration, files that
  * are damaged, and tensors that are missing or of other shapes than the configuration says; {@link UnsupportedError} for
- * other architectures, mixtures of experts, other quantisations and tensors that no part of the model wants;
- * {@link DTypeError} for other dtypes; {@link DisposedError} where the device is closed meanwhile. Nothing stays
+ * other architectures, mixtures of experts, other quantisations and tensors that no part of the model uses;
+ * {@link DTypeError} for other dtypes; {@link DisposedError} if the device is closed meanwhile. Nothing stays
  * allocated then.
  */
 export async function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
@@ -105,13 +104,13 @@ function expectFolder(folder: string): void {
   try {
     found = statSync(folder, { throwIfNoEntry: false });
   } catch {
-    return; // what opens it says why it can't be
+    return; // opening it reports the reason
   }
   if (found === undefined) throw new FileError(folder, { op, expected: `a model's folder${downloadAdvice(folder)}`, received: "no such file or folder" });
   if (found.isFile() && folder.endsWith(".json")) throw new FileError(folder, { op, expected: "a model's folder", received: "a file in one" });
 }
 
-/** Refuses a file of low-rank changes, which has the names of peft's (`lora_A`) or mlx-lm's (`lora_a`) modules. */
+/** Refuses an adapter, recognised by the names of peft's (`lora_A`) or mlx-lm's (`lora_a`) modules. */
 function refuseAdapter(source: TensorSource): void {
   if (source.names.some((name) => /\.lora_(?:[ABab]|embedding_[AB])(?:\.|$)/.test(name))) throw adapterError(op, source.path, undefined);
 }

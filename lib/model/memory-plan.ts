@@ -1,4 +1,4 @@
-/** How much memory a model takes for states, keys and values: what the caller says, and for the rest a share of what is free. */
+/** Plans a model's memory for states, keys and values: as the caller's options say, otherwise a share of the free memory. */
 import { GatedDeltaError } from "../errors.ts";
 import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
 import { dtypes } from "../tensor/dtype.ts";
@@ -13,20 +13,20 @@ export interface MemoryPlan {
   readonly pages: { readonly count: number; readonly tokens: number; readonly dtype: FloatDType; readonly bytes: number };
 }
 
-/** Tokens of a page where the caller does not say. */
+/** Default tokens of a page. */
 const defaultPageTokens = 64;
-/** Sessions at work at the same time where the caller does not say. */
+/** Default number of sessions that work at the same time. */
 const defaultSessions = 4;
-/** The most tokens of each where the caller does not say. */
+/** The most tokens of a session by default. */
 const mostContext = 32768;
-/** The fewest, before there are fewer sessions. */
+/** The fewest tokens of a session by default; if memory is too small for them, there are fewer sessions. */
 const fewestContext = 2048;
-/** For each session at work a second state: a cache's or a fork's. */
+/** For each working session a second state, for a cache or a fork. */
 const statesOfSession = 2;
-/** The share of the free memory that is taken where the caller does not say how much. */
+/** The share of the free memory to take by default. */
 const share = 1 / 2;
 
-/** Bytes of memory that this process could still take. */
+/** Bytes of memory that this process can still allocate. */
 export function freeMemory(): number {
   return process.availableMemory();
 }
@@ -34,8 +34,8 @@ export function freeMemory(): number {
 /**
  * Plans a model's states and pages.
  *
- * @param free bytes of memory that are free once the weights have theirs.
- * @throws {GatedDeltaError} where two options say the same.
+ * @param free bytes of free memory once the weights are loaded.
+ * @throws {GatedDeltaError} if two options set the same value.
  */
 export function planMemory(op: string, config: Pick<ModelConfig, "layers" | "mixer" | "attention" | "maxPositions">, options: LoadModelOptions, free: number): MemoryPlan {
   const { states = {}, pages = {}, dtype = "f32" } = options;
@@ -78,6 +78,6 @@ function bytesOfPage({ layers, attention: { kvHeads, headDim } }: Pick<ModelConf
 
 function expectAlone(op: string, argument: string, value: unknown, other: string): void {
   if (value === undefined) return;
-  const message = `\`${argument}\` cannot be combined with \`${other}\`, which says the same`;
+  const message = `\`${argument}\` cannot be combined with \`${other}\`, which sets the same value`;
   throw new GatedDeltaError("invalid-argument", { op, argument, message });
 }

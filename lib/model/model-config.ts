@@ -9,17 +9,17 @@ export type LayerType = "gatedDelta" | "attention";
 export interface AttentionConfig {
   /** Query heads (`num_attention_heads`). */
   readonly heads: number;
-  /** Key and value heads (`num_key_value_heads`), which divide {@link heads}. */
+  /** Key and value heads (`num_key_value_heads`), a divisor of {@link heads}. */
   readonly kvHeads: number;
   /** Length of a head (`head_dim`). */
   readonly headDim: number;
-  /** Whether each head's output is multiplied by the sigmoid of a gate, which the query's projection gives as well. */
+  /** Whether each head's output is multiplied by the sigmoid of a gate, which comes from the query's projection. */
   readonly gated: boolean;
   /** Whether queries and keys go through an RMS norm head by head, or all heads of a token together. */
   readonly norm: "head" | "projection";
-  /** How many of a head's first dimensions turn with the position (`partial_rotary_factor` of them), even; 0 where none do. */
+  /** Number of a head's first dimensions that are rotated by the position (`partial_rotary_factor` of them): even, 0 for none. */
   readonly rotaryDim: number;
-  /** Base of the rotation's frequencies (`rope_theta`); undefined where nothing turns. */
+  /** Base of the rotation's frequencies (`rope_theta`); undefined if nothing is rotated. */
   readonly ropeTheta: number | undefined;
 }
 
@@ -31,15 +31,15 @@ export interface ModelConfig {
   readonly hiddenSize: number;
   /** Width inside the MLP (`intermediate_size`). */
   readonly intermediateSize: number;
-  /** Number of token ids, which are 0 .. vocabSize - 1 (`vocab_size`). */
+  /** Number of token ids, 0 .. vocabSize - 1 (`vocab_size`). */
   readonly vocabSize: number;
   /** Epsilon of every RMS norm (`rms_norm_eps`). */
   readonly normEps: number;
   /** Whether the output projection is the embedding itself (`tie_word_embeddings`). */
   readonly tied: boolean;
-  /** Positions that the model was made for: 0 .. maxPositions - 1 (`max_position_embeddings`). */
+  /** Number of positions, 0 .. maxPositions - 1 (`max_position_embeddings`). */
   readonly maxPositions: number;
-  /** The type of each layer, first to last. */
+  /** The type of each layer, from first to last. */
   readonly layers: readonly LayerType[];
   /** Its attention layers. */
   readonly attention: AttentionConfig;

@@ -1,6 +1,6 @@
 /**
- * A model as far as it knows no sessions: weights, the memory of states, keys and values, and runs over them. It is what
- * {@link memoryOf} gives of a {@link LanguageModel}, which adds sessions.
+ * A model without sessions: weights, the memory of states, keys and values, and runs over them. {@link LanguageModel} adds
+ * sessions; {@link memoryOf} returns its core.
  */
 import type { Device } from "../device/device.ts";
 import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
@@ -28,15 +28,15 @@ export class ModelCore implements Disposable {
   readonly records: DraftMemory;
   readonly weights: ModelWeights;
   readonly identity: ModelIdentity;
-  /** Whose turn it is to run. */
+  /** The turns of runs and sessions. */
   readonly turns = new RunTurns();
   readonly #runner: Runner;
   readonly #pending: PendingRuns;
-  /** Whether a call of {@link runInTurn} whose results are wanted is under way. */
+  /** Whether a call of {@link runInTurn} with requested results is in progress. */
   #inTurn = false;
   #disposed = false;
 
-  /** @throws where there is no memory for it; the weights are disposed then. */
+  /** @throws if there is too little memory; the weights are disposed then. */
   constructor(op: string, device: Device, { config, weights, stored }: LoadedModel, options: CheckedLoadOptions) {
     const { dtype, batchTokens, draftTokens } = options;
     using made = new DisposableStack();
@@ -52,7 +52,7 @@ export class ModelCore implements Disposable {
     this.pool = made.use(StatePool.create(device, { slots, ...stateShape, stateDtype, convDtype: dtype }));
     const attentionLayers = config.layers.length - layers;
     const { kvHeads, headDim } = config.attention;
-    // Without attention a sequence has no keys: one page that never ends, of which there are as many as sequences.
+    // Without attention layers there are no keys: each sequence has one endless page, which takes no memory.
     const shape = attentionLayers > 0 ? { count, tokens } : { count: slots, tokens: 2 ** 31 };
     this.pages = made.use(new PagePool(op, device, { layers: attentionLayers, ...shape, kvHeads, headDim, dtype: pageDtype }));
     this.records = made.use(new DraftMemory(this.pool, { rows: draftTokens, dtype, perKey: config.mixer.gateDims === "key" }));
@@ -70,20 +70,20 @@ export class ModelCore implements Disposable {
     return this.#disposed;
   }
 
-  /** Whether a run whose results are wanted is pending. */
+  /** Whether a run with requested results is pending. */
   get running(): boolean {
     return this.#pending.withResults;
   }
 
-  /** Settles when the runs are over that are pending now. */
+  /** Settles when all currently pending runs are over. */
   idle(): Promise<void> {
     return this.#pending.over();
   }
 
   /**
-   * What `model.run` does with entries that were checked, in a turn of the caller's. They may have guesses:
-   * {@link verificationOf} of their results ends the verification. Where records or pages are short fewer guesses are verified,
-   * or none. A run that fails leaves the sequences that verify as they were.
+   * Runs checked entries in a turn that the caller has taken. Entries may have guesses: {@link verificationOf} of their results
+   * ends the verification. If records or pages are short, fewer guesses are verified, or none. A run that fails does not change
+   * the sequences that verify.
    */
   async run(op: string, entries: readonly Entry[]): Promise<RunResult[]> {
     if (this.#disposed) throw new DisposedError({ op, expected: "a model that is not disposed" });
@@ -98,10 +98,10 @@ export class ModelCore implements Disposable {
   }
 
   /**
-   * Takes a turn and runs entries without guesses. A run of which nothing is wanted has its turn until it is committed.
+   * Takes a turn and runs entries without guesses. A run without requested results has its turn until it is committed.
    *
-   * @param ready called when the turn has come, right before the run; what it throws ends it.
-   * @throws {GatedDeltaError} of code `state` while another call whose results are wanted is under way.
+   * @param ready called in the turn, right before the run; an error that it throws ends the run.
+   * @throws {GatedDeltaError} of code `state` while another call with requested results is in progress.
    */
   async runInTurn(op: string, entries: readonly Entry[], ready: () => void): Promise<RunResult[]> {
     if (this.#inTurn) {
@@ -139,7 +139,7 @@ export class ModelCore implements Disposable {
   }
 }
 
-/** Which option says how many states there are. */
+/** The option that sets the number of states. */
 function slotsArgument({ sessions, states }: LoadModelOptions): string {
   return sessions !== undefined ? "sessions" : typeof states === "object" ? "states.slots" : "states";
 }

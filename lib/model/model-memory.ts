@@ -1,10 +1,10 @@
-/** What lies beneath a model's public class, for other modules of this room. */
+/** Access to the core of a model's public class, for other modules of this room. */
 import type { LanguageModel } from "./language-model.ts";
 import type { ModelCore } from "./model-core.ts";
 
 const cores = new WeakMap<object, ModelCore>();
 
-/** Notes a model's core. */
+/** Registers a model's core. */
 export function rememberMemory(model: LanguageModel, core: ModelCore): void {
   cores.set(model, core);
 }

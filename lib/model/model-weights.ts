@@ -19,7 +19,7 @@ export type Mlp = {
 
 /** The weights of an attention layer. */
 export interface AttentionWeights {
-  /** `[heads · headDim, hidden]`; `[heads · 2 · headDim, hidden]` where attention is gated: each head's query, then its gate. */
+  /** `[heads · headDim, hidden]`; `[heads · 2 · headDim, hidden]` if attention is gated: each head's query, then its gate. */
   readonly query: Matrix;
   /** `[kvHeads · headDim, hidden]`. */
   readonly key: Matrix;
@@ -27,7 +27,7 @@ export interface AttentionWeights {
   readonly value: Matrix;
   /** `[hidden, heads · headDim]`. */
   readonly output: Matrix;
-  /** `[headDim]`, or `[heads · headDim]` where whole projections are normed, in the model's {@link ModelWeights.normForm}. */
+  /** `[headDim]`, or `[heads · headDim]` if whole projections are normed, in the model's {@link ModelWeights.normForm}. */
   readonly queryNorm: Tensor;
   /** `[headDim]` or `[kvHeads · headDim]`, likewise. */
   readonly keyNorm: Tensor;
@@ -35,7 +35,7 @@ export interface AttentionWeights {
 
 /** A layer of a model. */
 export interface ModelLayer {
-  /** Its weights, except for those of its mixer, in the form that its family has for them. */
+  /** Its weights, except for those of its mixer, as its family defines them. */
   readonly weights: unknown;
   /** Its Gated DeltaNet, if it has one. The k-th of a model has `poolLayer` k. */
   readonly mixer: GatedDeltaNet | undefined;
@@ -51,8 +51,8 @@ export interface ModelWeights extends Disposable {
   readonly output: Matrix;
   /** `[hidden]`: the norm before the output projection. */
   readonly norm: Tensor;
-  /** How all norms that are not inside a mixer are stored: the weight, or a number that is added to 1. */
+  /** The stored form of all norms outside mixers: the weight, or a number that is added to 1. */
   readonly normForm: WeightForm;
-  /** One a layer, in order. */
+  /** All layers, in order. */
   readonly layers: readonly ModelLayer[];
 }

@@ -1,39 +1,39 @@
-/** How next tokens are guessed from the tokens of a sequence. */
+/** Options of guesses from the tokens of a sequence. */
 export interface NgramOptions {
-  /** Tokens of the longest run at the end that is looked up. @default 4 */
+  /** Length of the longest run at the end that is looked up, in tokens. @default 4 */
   readonly longest?: number | undefined;
-  /** Tokens of the shortest one. @default 2 */
+  /** Length of the shortest one. @default 2 */
   readonly shortest?: number | undefined;
-  /** How many of the last tokens are searched, rounded up to a power of two, 256 at least. @default 32768 */
+  /** Number of last tokens to search, rounded up to a power of two, at least 256. @default 32768 */
   readonly window?: number | undefined;
 }
 
 /** {@link NgramOptions}, checked and complete. */
 export type NgramSettings = { readonly [Name in keyof NgramOptions]-?: number };
 
-/** Tables begin for as many tokens and double up to the window. */
+/** The initial size of tables in tokens; they double up to the window. */
 const firstCapacity = 256;
 
-/** How many runs of one hash are compared. */
+/** The most runs of the same hash to compare. */
 const mostTries = 64;
 
 /**
- * Guesses how a sequence goes on: as it did after the latest earlier occurrence of its last n tokens, for the largest n
- * that has one. Good where an answer repeats its prompt: code that is edited, quotations, lists.
+ * Guesses the next tokens of a sequence: those after the latest earlier occurrence of its last n tokens, for the largest n that
+ * has one. Suits answers that repeat the prompt: edited code, quotations, lists.
  *
- * For each n one table has, by a hash of n tokens, the last position of such a run, and a second table the position before
- * that of a run with the same hash. The tokens themselves decide. Adding a token takes constant time; memory is at most
+ * For each n, one table has the last position of a run of n tokens by its hash, and a second table the previous position of a run
+ * with the same hash. Matches are decided by the tokens themselves. Adding a token takes constant time; memory is at most
  * 4 window + 8 window (longest − shortest + 1) bytes.
  */
 export class NgramDrafter {
   readonly #longest: number;
   readonly #shortest: number;
   readonly #window: number;
-  /** The last tokens: that of position p at p modulo the length. A power of two. */
+  /** The last tokens: that of position p is at p modulo the length, a power of two. */
   #tokens = new Int32Array(firstCapacity);
-  /** Of each n from the shortest on, by hash: the position after the last run of n tokens with that hash; 0 for none. */
+  /** For each n from the shortest on, by hash: the position after the last run of n tokens with that hash; 0 for none. */
   #latest: Int32Array[] = [];
-  /** Of each n, by a position modulo the length: the position before it whose run has the same hash; 0 for none. */
+  /** For each n, by position modulo the length: the previous position whose run has the same hash; 0 for none. */
   #earlier: Int32Array[] = [];
   #length = 0;
 
@@ -44,7 +44,7 @@ export class NgramDrafter {
     this.#makeTables();
   }
 
-  /** How many tokens were added. */
+  /** Number of added tokens. */
   get length(): number {
     return this.#length;
   }
@@ -65,15 +65,15 @@ export class NgramDrafter {
   /**
    * The tokens that may come next.
    *
-   * @param most how many at most.
-   * @returns none where the last tokens did not occur before.
+   * @param most the most tokens to guess.
+   * @returns no tokens if the last ones did not occur before.
    */
   draft(most: number): number[] {
     for (let n = Math.min(this.#longest, this.#length - 1); n >= this.#shortest; n--) {
       const from = this.#occurrence(n);
       if (from === 0) continue;
       const found: number[] = [];
-      // Past the end the guess repeats itself, as a sequence does that repeats its last tokens.
+      // Past the end the guess repeats itself, like a sequence that repeats its last tokens.
       for (let p = from; found.length < most; p++) found.push(p < this.#length ? this.#at(p) : found[p - this.#length]!);
       return found;
     }

@@ -1,25 +1,23 @@
 /**
- * Which physical page holds which tokens of which sequence: the bookkeeping behind a model's keys and values, without any
- * tensor. Page i of a list holds the list's tokens from i · pageTokens on.
+ * The assignment of physical pages to the tokens of sequences: the bookkeeping of a model's keys and values, without any tensor.
+ * Page i of a list holds the list's tokens from i · pageTokens on.
  *
- * Lists that were forked from one another share pages by reference count. A page is written by a list that alone holds
- * it: only the last one, partly filled, is ever written again, so a step over a list whose last page is shared takes
- * another page in its place, and the tokens that are there are copied to it before the step's ops.
+ * Forked lists share pages by reference count. A list writes only pages that it alone holds. Only a partly filled last page is
+ * written again: if it is shared, the step takes another page in its place, and its tokens are copied before the step's ops.
  *
  *     lists that hold page p    refs[p]
  *
- * A page that is given back may be taken again at once, also while work that reads it is pending: work on a device runs in
- * order.
+ * A freed page can be taken again at once, even while work that reads it is pending, because work on a device runs in order.
  */
 import { BoundsError, DisposedError, GatedDeltaError } from "../errors.ts";
 
-/** The pages of one sequence. Its fields are the ledger's. */
+/** The pages of one sequence. Only the ledger changes its fields. */
 export interface PageList {
-  /** In the order of the tokens. During a step also those that the step adds. */
+  /** In the order of the tokens; during a step with those that it adds. */
   readonly pages: number[];
-  /** Tokens that they hold. */
+  /** Number of tokens in the pages. */
   tokens: number;
-  /** Another number whenever `pages` changes, and none that any list of the ledger had before. */
+  /** Changes whenever `pages` does, to a number that no list of the ledger had before. */
   stamp: number;
   step: PageStep | undefined;
   live: boolean;
@@ -31,19 +29,19 @@ export interface PageCopy {
   readonly to: number;
 }
 
-/** Tokens that are added to some lists by one piece of work. */
+/** A step that adds tokens to some lists. */
 export interface PageStep {
   readonly lists: readonly PageList[];
-  /** How many tokens each list gets. */
+  /** Number of new tokens of each list. */
   readonly counts: readonly number[];
-  /** How many pages each list got, not counting one that replaces its last. */
+  /** Number of new pages of each list, without the replacement of its last page. */
   readonly added: readonly number[];
-  /** Copies to make before any of the new tokens is stored. */
+  /** Copies to make before the new tokens are stored. */
   readonly copies: readonly PageCopy[];
   open: boolean;
 }
 
-/** Keeps account of `capacity` pages of `pageTokens` tokens. A failing call changes nothing. */
+/** Accounts for `capacity` pages of `pageTokens` tokens. A failing call changes nothing. */
 export class PageLedger {
   readonly capacity: number;
   readonly pageTokens: number;
@@ -65,7 +63,7 @@ export class PageLedger {
     return this.#unused.length;
   }
 
-  /** A list of no tokens. It takes pages when it gets some. */
+  /** An empty list. It takes pages when tokens are added. */
   create(): PageList {
     return { pages: [], tokens: 0, stamp: ++this.#stamp, step: undefined, live: true };
   }
@@ -78,7 +76,7 @@ export class PageLedger {
     return { pages: list.pages.slice(), tokens: list.tokens, stamp: ++this.#stamp, step: undefined, live: true };
   }
 
-  /** Ends a list; the pages stay that others hold. */
+  /** Ends a list; pages that others hold stay. */
   release(op: string, list: PageList): void {
     expectIdle(op, list);
     list.live = false;
@@ -86,12 +84,12 @@ export class PageLedger {
     list.pages.length = 0;
   }
 
-  /** How many lists hold a page. */
+  /** Number of lists that hold a page. */
   holders(page: number): number {
     return this.#refs[page]!;
   }
 
-  /** How many pages would hold nothing if these lists, each of them given once, were released. */
+  /** Number of pages that releasing these lists, each given once, would free. */
   freedBy(lists: Iterable<PageList>): number {
     const holders = new Map<number, number>();
     for (const { pages } of lists) for (const page of pages) holders.set(page, (holders.get(page) ?? 0) + 1);
@@ -101,8 +99,8 @@ export class PageLedger {
   }
 
   /**
-   * How many tokens a list can have more with `free` pages: those that its last page has room for, where no other list
-   * holds it too or a page is free for a copy, and those of further pages.
+   * Number of tokens that a list can add with `free` pages: in its last page, unless that is shared and no page is free for a copy,
+   * and in new pages.
    */
   room({ pages, tokens }: PageList, free: number): number {
     const slack = pages.length * this.pageTokens - tokens;
@@ -110,7 +108,7 @@ export class PageLedger {
     return copies > free ? 0 : slack + (free - copies) * this.pageTokens;
   }
 
-  /** How many pages a step would take that adds `counts[i]` tokens to list i. */
+  /** Number of pages that a step takes that adds `counts[i]` tokens to list i. */
   needed(lists: readonly PageList[], counts: readonly number[]): number {
     const need = new PageNeed(this);
     need.add(lists, counts);
@@ -118,23 +116,23 @@ export class PageLedger {
   }
 
   /**
-   * Opens a step that adds `counts[i]` tokens to list i: from now on the lists' pages are those that its work uses.
+   * Opens a step that adds `counts[i]` tokens to list i. From now on the lists have the pages that its work uses.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` where fewer pages are free than it takes, of code `state` for a list
-   *   that is in a step, or comes twice.
+   * @throws {GatedDeltaError} of code `out-of-memory` if too few pages are free, of code `state` for a list that is in a step or
+   *   occurs twice.
    */
   begin(op: string, argument: string, lists: readonly PageList[], counts: readonly number[]): PageStep {
     for (const list of lists) expectIdle(op, list);
-    if (new Set(lists).size < lists.length) throw new GatedDeltaError("state", { op, argument, message: "a sequence comes twice" });
+    if (new Set(lists).size < lists.length) throw new GatedDeltaError("state", { op, argument, message: "a sequence occurs twice" });
     const needed = this.needed(lists, counts);
     if (needed > this.free) {
-      const expected = `a batch that takes at most ${this.free} pages, as many as are free of ${this.capacity}`;
-      throw new GatedDeltaError("out-of-memory", { op, argument, expected, received: `one that takes ${needed}` });
+      const expected = `a batch of at most ${this.free} pages, the free ones of ${this.capacity}`;
+      throw new GatedDeltaError("out-of-memory", { op, argument, expected, received: `one of ${needed}` });
     }
     const added: number[] = [];
     const copies: PageCopy[] = [];
     const step: PageStep = { lists, counts, added, copies, open: true };
-    // All decisions come before the first change: who leaves a shared page depends on who else does.
+    // All decisions come before the first change: whether a list leaves a shared page depends on the other lists.
     const leaving = this.#leaving(lists, counts);
     for (let i = 0; i < lists.length; i++) {
       const list = lists[i]!;
@@ -153,7 +151,7 @@ export class PageLedger {
     return step;
   }
 
-  /** The tokens were added. */
+  /** Ends a step: the tokens were added. */
   finish(step: PageStep): void {
     step.open = false;
     for (let i = 0; i < step.lists.length; i++) {
@@ -164,7 +162,7 @@ export class PageLedger {
     for (const { from } of step.copies) this.#drop(from);
   }
 
-  /** Everything is as before {@link begin}. */
+  /** Undoes a step: everything is as before {@link begin}. */
   abort(step: PageStep): void {
     step.open = false;
     const replaced = new Map(step.copies.map(({ from, to }) => [to, from]));
@@ -183,14 +181,14 @@ export class PageLedger {
   }
 
   /**
-   * Takes a list's last tokens from it, so that `tokens` stay, and the pages with them that hold nothing else of it.
+   * Removes a list's last tokens, so that `tokens` stay, and frees the pages that hold none of these.
    *
-   * @throws {BoundsError} for more tokens than it has; {@link GatedDeltaError} of code `state` for a list in a step.
+   * @throws {BoundsError} if it has fewer tokens; {@link GatedDeltaError} of code `state` for a list in a step.
    */
   cut(op: string, list: PageList, tokens: number): void {
     expectIdle(op, list);
     if (tokens > list.tokens) {
-      throw new BoundsError({ op, argument: "tokens", expected: `at most ${list.tokens}, as many as there are`, received: `${tokens}` });
+      throw new BoundsError({ op, argument: "tokens", expected: `at most ${list.tokens}, the number of tokens`, received: `${tokens}` });
     }
     list.tokens = tokens;
     const kept = Math.ceil(tokens / this.pageTokens);
@@ -198,30 +196,30 @@ export class PageLedger {
     while (list.pages.length > kept) this.#drop(list.pages.pop()!);
   }
 
-  /** How many pages a list gets with `count` more tokens, not counting one that replaces its last. */
+  /** Number of new pages of a list with `count` more tokens, without the replacement of its last page. */
   addedBy({ pages, tokens }: PageList, count: number): number {
     return Math.ceil((tokens + count) / this.pageTokens) - pages.length;
   }
 
-  /** The page that already holds tokens of the list and that `count` more would be written to. */
+  /** The page with earlier tokens of the list to which `count` more would be written. */
   writtenPage({ pages, tokens }: PageList, count: number): number | undefined {
     return count > 0 && tokens % this.pageTokens !== 0 ? pages.at(-1) : undefined;
   }
 
   /**
-   * How many of `writers` lists of a step that write to a page must leave it, since others hold it too. Where all that hold
-   * it are in the step and leave it, the last one of them stays: copies are taken before anything is written.
+   * How many of the `writers` lists of a step that write to a page must leave it because others hold it. If all its holders write,
+   * the last one stays, because copies are made before anything is written.
    */
   leaving(page: number, writers: number): number {
     return writers < this.#refs[page]! ? writers : writers - 1;
   }
 
-  /** Another number whenever a page got another holder or lost one. */
+  /** Changes whenever a page gets or loses a holder. */
   get changes(): number {
     return this.#changes;
   }
 
-  /** Which lists of a step leave their last page. */
+  /** For each list of a step, whether it leaves its last page. */
   #leaving(lists: readonly PageList[], counts: readonly number[]): boolean[] {
     const writers = new Map<number, number>();
     const pages = lists.map((list, i) => this.writtenPage(list, counts[i]!));
@@ -247,14 +245,14 @@ export class PageLedger {
   }
 }
 
-/** How many pages a step takes to which lists are added one by one. */
+/** Number of pages of a step to which lists are added one by one. */
 export class PageNeed {
   readonly #ledger: PageLedger;
-  /** Of each page that is written and was there before, by how many lists. */
+  /** For each existing page that is written, the number of lists that write it. */
   readonly #writers = new Map<number, number>();
   /** Pages of new tokens. */
   #added = 0;
-  /** Copies of pages that others hold too, as of the ledger's {@link PageLedger.changes}. */
+  /** Copies of shared pages, as of the ledger's {@link PageLedger.changes}. */
   #copies = 0;
   #changes = -1;
 
@@ -271,7 +269,7 @@ export class PageNeed {
     return this.#added + this.#copies;
   }
 
-  /** `counts[i]` tokens are added to list i, too. */
+  /** Adds `counts[i]` tokens to list i. */
   add(lists: readonly PageList[], counts: readonly number[]): void {
     this.#change(lists, counts, 1);
   }

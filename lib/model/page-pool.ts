@@ -1,6 +1,6 @@
 /**
  * The memory of a model's keys and values: for each attention layer two tensors `[pages, kvHeads, pageTokens, headDim]`,
- * page by page, and the ledger of who holds which page. A page number stands for the same page in all of them.
+ * page by page, and the ledger of their pages. A page has the same number in all tensors.
  */
 import type { Device } from "../device/device.ts";
 import { ShapeError } from "../errors.ts";
@@ -34,17 +34,17 @@ export interface LayerPages {
 
 export class PagePool implements Disposable {
   readonly ledger: PageLedger;
-  /** One an attention layer, in order. */
+  /** One for each attention layer, in order. */
   readonly layers: readonly LayerPages[];
   /** Bytes of one page in all layers. */
   readonly pageBytes: number;
 
-  /** @throws {ShapeError} where one layer's keys would be longer than a tensor can be. */
+  /** @throws {ShapeError} if one layer's keys would be longer than a tensor can be. */
   constructor(op: string, device: Device, { layers, count, tokens, kvHeads, headDim, dtype }: PagePoolOptions) {
     const bytes = kvHeads * tokens * headDim * dtypes[dtype].bytes;
     const most = Math.floor(largestBytes / bytes);
     if (layers > 0 && count > most) {
-      const expected = `at most ${most}, whose keys of one layer fill a tensor`;
+      const expected = `at most ${most}, so that the keys of one layer fit in a tensor`;
       throw new ShapeError({ op, argument: "pages.count", expected, received: `${count}` });
     }
     this.pageBytes = 2 * layers * bytes;

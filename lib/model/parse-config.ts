@@ -1,6 +1,6 @@
 /**
- * Reads a model's `config.json` and `generation_config.json` under the names of transformers, whose defaults it has where published
- * configurations leave a key out.
+ * Reads a model's `config.json` and `generation_config.json` with the keys of transformers, and with its defaults for keys that
+ * published configurations omit.
  */
 
 import { UnsupportedError, describe } from "../errors.ts";
@@ -15,7 +15,7 @@ import type { ConfigParts, Family, ParsedConfig } from "./families/family.ts";
 /**
  * Reads a parsed `config.json`.
  *
- * @throws {FileError} naming the key at fault; {@link UnsupportedError} for models of other architectures, with mixtures
+ * @throws {FileError} that names the key at fault; {@link UnsupportedError} for models of other architectures, with mixtures
  * of experts, other quantisations, activations or rotations.
  */
 export function parseModelConfig(source: unknown, place: ConfigPlace): { readonly family: Family; readonly config: ParsedConfig } {
@@ -28,7 +28,7 @@ export function parseModelConfig(source: unknown, place: ConfigPlace): { readonl
   return { family, config: family.parse(parts, place) };
 }
 
-/** The family of a configuration. Other models are named, so that no one has to guess from a missing key. */
+/** The family of a configuration. The error for other models names them instead of a missing key. */
 function familyOf(source: unknown, root: Record<string, unknown>, { path, op }: ConfigPlace): Family {
   const { families } = require("./families/index.ts") as typeof import("./families/index.ts");
   const expected = families.map(({ title, modelTypes }) => `${title} (model_type ${modelTypes.join(" or ")})`).join(", or ");
@@ -49,7 +49,7 @@ function familyOf(source: unknown, root: Record<string, unknown>, { path, op }: 
 /**
  * Tokens that end a text: those of `generation_config.json`, then those of `config.json`.
  *
- * @param generation the parsed `generation_config.json`; undefined where there is none.
+ * @param generation the parsed `generation_config.json`; undefined if there is none.
  */
 export function parseEnds(config: unknown, place: ConfigPlace, generation: unknown, generationPlace: ConfigPlace): number[] {
   const { endSchema } = require("./config-schemas.ts") as typeof import("./config-schemas.ts");

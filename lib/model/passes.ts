@@ -1,19 +1,19 @@
 /**
- * Cuts a batch that has more tokens than go through the layers at a time. An entry is cut after every `most` of its own
- * tokens, independent of the rest of the batch, so that a 16-bit state, which is rounded once per pass, has the same bits
- * in every batch. Each pass takes one piece of an entry, in order.
+ * Splits a batch with more tokens than can go through the layers at a time. An entry is split after every `most` of its own
+ * tokens, regardless of the rest of the batch, so that a 16-bit state, which is rounded once per pass, has the same bits in
+ * every batch. Each pass takes one piece of an entry, in order.
  */
 
-/** Tokens `start` up to, not including, `end` of one entry. */
+/** The tokens `start..end − 1` of one entry. */
 export interface Piece {
-  /** Which of the batch's entries. */
+  /** Index of the entry in the batch. */
   readonly entry: number;
   readonly start: number;
   readonly end: number;
 }
 
 /**
- * Cuts a batch into passes of at most `most` tokens.
+ * Splits a batch into passes of at most `most` tokens.
  *
  * @param lengths tokens of each entry.
  */

@@ -6,10 +6,10 @@ import type { Entry } from "./batch.ts";
 
 export class PendingRuns {
   readonly #device: Device;
-  /** Settles when the last work is over that anything waits for; undefined where nothing is pending. */
+  /** Settles when the last awaited work is over; undefined if none is pending. */
   #last: Promise<void> | undefined;
   #withResults = false;
-  /** Whether work was committed since then that no run waits for. */
+  /** Whether work that no run waits for was committed since then. */
   #unawaited = false;
   /** The failure of such work, if it belongs to no run. */
   #left: { readonly error: unknown } | undefined;
@@ -23,7 +23,7 @@ export class PendingRuns {
     return this.#withResults;
   }
 
-  /** Records work that was just committed and that no run waits for; its states learn how it ends. */
+  /** Records just committed work that no run waits for, so that its states learn how it ends. */
   follow(): void {
     this.#unawaited = true;
   }
@@ -33,7 +33,7 @@ export class PendingRuns {
     const before = this.#last;
     if (!this.#unawaited) return before;
     this.#unawaited = false;
-    // What is called from now on, such as the next run, comes after this.
+    // Later calls, such as the next run, wait for this.
     const over = this.#finish(before);
     this.#last = over;
     await over;
@@ -50,7 +50,7 @@ export class PendingRuns {
   }
 
   /**
-   * Waits for the work of a batch that was just committed.
+   * Waits for the work of a just committed batch.
    *
    * @throws the failure of this run, or of an earlier one that it depends on, if it made a sequence of the batch invalid.
    *   Otherwise the failure of other work on the device, as `device.finish`.

@@ -1,6 +1,6 @@
 /**
- * Finds a whole model's tensors in a checkpoint and gives them memory; the loader reads them afterwards. Any other tensor
- * of the checkpoint must belong to another part of a released model, else it is refused.
+ * Finds a whole model's tensors in a checkpoint and allocates their memory; the loader reads them afterwards. Any other tensor
+ * of the checkpoint is refused unless it belongs to another part of a released model.
  */
 
 import type { Device } from "../device/device.ts";
@@ -16,12 +16,12 @@ import type { Family, ParsedConfig } from "./families/family.ts";
 import type { ModelLayer, ModelWeights } from "./model-weights.ts";
 import { findModel, type ModelNames } from "./tensor-names.ts";
 
-/** Of two tensors that are compared, so much is read at a time. */
+/** Bytes to read at a time when two tensors are compared. */
 const pieceBytes = 4 << 20;
 
-/** A model whose tensors have their memory. */
+/** A model whose tensors have memory. */
 export interface PlannedModel {
-  /** Disposing frees everything; so does {@link planModel} where it throws. */
+  /** Disposing it frees everything. */
   readonly weights: ModelWeights;
   readonly tied: boolean;
   readonly skipped: readonly string[];
@@ -31,7 +31,7 @@ export interface PlannedModel {
  * Plans a model, layer by layer.
  *
  * @param pause awaited between layers, so that other work goes on.
- * @throws {FileError}, {@link DTypeError} and {@link UnsupportedError} for what does not fit; nothing stays allocated.
+ * @throws {FileError}, {@link DTypeError} and {@link UnsupportedError} for tensors that do not fit; nothing stays allocated then.
  */
 export async function planModel(
   device: Device,
@@ -81,7 +81,7 @@ class Owned implements Disposable {
     this.#loader = loader;
   }
 
-  /** Takes the tensors that the loader has made since. */
+  /** Takes the tensors that the loader has made since the last call. */
   keep(): void {
     this.#tensors.push(...this.#loader.taken());
   }
@@ -91,7 +91,7 @@ class Owned implements Disposable {
     return mixer;
   }
 
-  /** Another owner of all of it. */
+  /** Moves everything to another owner. */
   move(): Owned {
     const other = new Owned(this.#loader);
     [other.#tensors, this.#tensors] = [this.#tensors, []];
@@ -105,9 +105,9 @@ class Owned implements Disposable {
 }
 
 /**
- * Whether the embedding is the output projection too. A checkpoint that has an output projection decides where the configuration
- * says yes and no; where it says yes alone, the projection is used unless it is the embedding's copy (transformers,
- * `PreTrainedModel.tie_weights`).
+ * Whether the embedding is also the output projection. If the configuration's two settings contradict each other, the existence
+ * of an output projection decides; if it only says yes, an existing projection is used unless it is a copy of the embedding
+ * (transformers, `PreTrainedModel.tie_weights`).
  */
 async function isTied({ source }: TensorLoader, { root, output }: ModelNames, { tied }: ParsedConfig, pause: () => Promise<void>): Promise<boolean> {
   if (!tied.includes(true)) return false;
@@ -121,7 +121,7 @@ async function isTied({ source }: TensorLoader, { root, output }: ModelNames, { 
   return true;
 }
 
-/** Whether two tensors have one form and the same bytes. */
+/** Whether two tensors have the same dtype, shape and bytes. */
 async function equal(source: TensorSource, name: string, other: string, pause: () => Promise<void>): Promise<boolean> {
   if (!source.has(other)) return false;
   const [one, two] = [source.info(name), source.info(other)];
@@ -137,13 +137,13 @@ async function equal(source: TensorSource, name: string, other: string, pause: (
   return true;
 }
 
-/** The tensors that belong elsewhere; others that nothing uses are refused. */
+/** The tensors of other parts; any other unused tensor is refused. */
 function leftOver(loader: TensorLoader, family: Family, { output }: ModelNames, tied: boolean): string[] {
   const { source, op } = loader;
   const skipped: string[] = [];
   for (const name of source.names) {
     if (loader.wants(name)) continue;
-    // Some tied models come with a copy of the embedding.
+    // Some tied models have a copy of the embedding.
     if (family.elsewhere.test(name) || (tied && name.startsWith(`${output}.`))) skipped.push(name);
     else {
       throw new UnsupportedError({

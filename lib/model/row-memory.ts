@@ -1,4 +1,4 @@
-/** The memory of what runs give: logits and hidden states. */
+/** The memory of the results of runs: logits and hidden states. */
 import type { Device } from "../device/device.ts";
 import { BoundsError } from "../errors.ts";
 import { largestBytes } from "../tensor/shape.ts";
@@ -6,19 +6,19 @@ import type { Tensor } from "../tensor/tensor.ts";
 
 /** Sizes of {@link RowMemory}. */
 export interface RowMemoryOptions {
-  /** What the rows are, for errors. */
+  /** A noun for the contents, for errors. */
   readonly what: string;
-  /** Numbers of a row. */
+  /** Length of a row. */
   readonly width: number;
-  /** How many rows go to the same memory in every run. */
+  /** Number of rows in memory that all runs share. */
   readonly kept: number;
-  /** Called before memory that was given out earlier is replaced: plans over it end. */
-  readonly outgrown?: (() => void) | undefined;
+  /** Called before the shared memory is replaced, which ends plans that use it. */
+  readonly onReplace?: (() => void) | undefined;
 }
 
 /**
- * Up to `kept` rows go to the same memory in every run, as plans need it; more, which whole prompts give, go to memory of
- * their own that lasts as long as the run's results.
+ * Up to `kept` rows are in the same memory in every run, because plans need that. Larger results, those of whole prompts, get
+ * separate memory, which lasts as long as the run's results.
  */
 export class RowMemory implements Disposable {
   readonly #device: Device;
@@ -30,18 +30,18 @@ export class RowMemory implements Disposable {
     this.#options = options;
   }
 
-  /** Whether as many rows go to the same memory each time. */
+  /** Whether this number of rows is in the shared memory. */
   keeps(rows: number): boolean {
     return rows <= this.#options.kept;
   }
 
   /**
-   * `[at least rows, width]`. The caller disposes what is not kept.
+   * `[at least rows, width]`. The caller disposes memory that is not kept.
    *
    * @throws {BoundsError} for more rows than fit a tensor.
    */
   reserve(op: string, rows: number): Tensor<"f32"> {
-    const { what, width, kept, outgrown } = this.#options;
+    const { what, width, kept, onReplace } = this.#options;
     const most = Math.floor(largestBytes / (4 * width));
     if (rows > most) throw new BoundsError({ op, argument: "batch", expected: `at most ${most} rows of ${what}`, received: `${rows}` });
     if (!this.keeps(rows)) return this.#device.tensor("f32", [rows, width]);
@@ -49,7 +49,7 @@ export class RowMemory implements Disposable {
     if (old !== undefined && old.shape[0]! >= rows) return old;
     const capacity = Math.min(kept, 2 ** Math.ceil(Math.log2(rows)));
     const memory = this.#device.tensor("f32", [capacity, width]);
-    outgrown?.();
+    onReplace?.();
     old?.[Symbol.dispose]();
     return (this.#memory = memory);
   }

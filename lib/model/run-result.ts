@@ -5,13 +5,13 @@ import type { Tensor } from "../tensor/tensor.ts";
 import type { Sequence } from "./sequence.ts";
 import type { Verification } from "./verification.ts";
 
-/** How long the results of one run can be read: until the model's next run. */
+/** The lifetime of a run's results, which ends with the model's next run. */
 export class Lease {
   #over: string | undefined;
   #memory: readonly Tensor[] = [];
 
-  /** Copies the results into memory of their own. */
-  own(memory: readonly Tensor[]): void {
+  /** Gives the lease memory to free when it ends. */
+  hold(memory: readonly Tensor[]): void {
     this.#memory = memory;
   }
 
@@ -28,7 +28,7 @@ export class Lease {
   }
 }
 
-/** Logits and hidden states of one entry, in leased memory; undefined where not wanted. */
+/** Logits and hidden states of one entry, in leased memory; undefined if not requested. */
 export interface ResultRows {
   readonly logits: Float32Array | undefined;
   readonly hidden: Float32Array | undefined;
@@ -37,14 +37,14 @@ export interface ResultRows {
 /** Makes a result. */
 export let makeResult: (sequence: Sequence, lease: Lease, rows: ResultRows, vocabSize: number, verification?: Verification) => RunResult;
 
-/** The verification of the guesses that an entry had; undefined where none was verified. */
+/** The verification of an entry's guesses; undefined if none was verified. */
 export let verificationOf: (result: RunResult) => Verification | undefined;
 
 /** The result of a run for one entry of its batch. */
 export class RunResult {
   /** The entry's sequence. */
   readonly sequence: Sequence;
-  /** Rows of {@link logits}: 1, or as many as the entry had tokens, or 0 where none were wanted. */
+  /** Rows of {@link logits}: 1, the entry's number of tokens, or 0 if none were requested. */
   readonly rows: number;
   readonly #lease: Lease;
   readonly #rows: ResultRows;
@@ -66,10 +66,10 @@ export class RunResult {
   }
 
   /**
-   * `[rows, vocabSize]`, row after row, in memory that the model's next run overwrites: the array is not a copy.
+   * `[rows, vocabSize]`, row by row, in memory that the model's next run overwrites: the array is not a copy.
    * `logits.slice()` keeps the numbers.
    *
-   * @throws {GatedDeltaError} of code `state` once the model has run again or was disposed, and where the entry wanted no
+   * @throws {GatedDeltaError} of code `state` once the model has run again or was disposed, and if the entry requested no
    *   logits.
    */
   get logits(): Float32Array {
@@ -80,7 +80,7 @@ export class RunResult {
    * `[1 or the entry's tokens, hiddenSize]`: the hidden states after the final norm, in float32, in the same
    * kind of memory as {@link logits}.
    *
-   * @throws {GatedDeltaError} of code `state` once the model has run again or was disposed, and where the entry wanted no
+   * @throws {GatedDeltaError} of code `state` once the model has run again or was disposed, and if the entry requested no
    *   hidden states.
    */
   get hidden(): Float32Array {

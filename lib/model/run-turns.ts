@@ -1,8 +1,8 @@
 import { nextTurn } from "../turns.ts";
 
 /**
- * Turns to run a model: steps of sessions and calls of `model.run` are served in order of arrival. The next one gets its
- * turn in a later turn of the event loop, so that results can be read before the next run overwrites them.
+ * Turns to run a model: steps of sessions and calls of `model.run` are served in order of arrival. The next one begins
+ * in a later turn of the event loop, so that results can be read before it overwrites them.
  */
 export class RunTurns {
   readonly #waiting: (() => void)[] = [];

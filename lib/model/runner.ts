@@ -1,4 +1,4 @@
-/** Takes checked batches through a model: reserves what they need, encodes and commits. Nothing here waits. */
+/** Runs checked batches: reserves memory, encodes and commits. Nothing here waits. */
 import type { Device } from "../device/device.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { DraftGroup } from "../states/draft-group.ts";
@@ -23,7 +23,7 @@ import type { ResultRows, RunResult } from "./run-result.ts";
 import { RowMemory } from "./row-memory.ts";
 import { Verification } from "./verification.ts";
 
-/** What a runner works with. */
+/** The model's parts that a runner uses. */
 export interface RunnerParts {
   readonly device: Device;
   readonly config: ModelConfig;
@@ -32,23 +32,23 @@ export interface RunnerParts {
   readonly pages: PagePool;
   /** For the records of guesses that are verified. */
   readonly records: DraftMemory;
-  /** Called when work was committed that no run waits for. */
+  /** Called after work that no run waits for was committed. */
   readonly committed: () => void;
   readonly dtype: FloatDType;
   /** The most tokens that go through the layers at a time. */
   readonly batchTokens: number;
 }
 
-/** What can be wanted of tokens. */
+/** The kinds of results. */
 type Kind = "logits" | "hidden";
 
-/** Where what is wanted of a batch goes. */
+/** The memory for a batch's results of one kind. */
 interface Destination {
   readonly memory: Tensor<"f32">;
   readonly width: number;
-  /** Whether the memory is for this run alone. */
-  readonly own: boolean;
-  /** Of each entry, the row of its first token, or of its last one. */
+  /** Whether the memory is only for this run. */
+  readonly temporary: boolean;
+  /** For each entry, the first row of its results. */
   readonly starts: readonly number[];
 }
 
@@ -62,7 +62,7 @@ export class Runner implements Disposable {
   readonly #graph: ModelGraph;
   readonly #plans: DecodePlans;
   readonly #memory: Readonly<Record<Kind, RowMemory>>;
-  /** Of the last run's results. */
+  /** The lease of the last run's results. */
   #lease = new Lease();
 
   constructor(parts: RunnerParts) {
@@ -72,22 +72,22 @@ export class Runner implements Disposable {
     this.#graph = new ModelGraph(config, weights, this.#activations, pages);
     this.#plans = new DecodePlans(device);
     const kept = pool.capacity + records.capacity;
-    const outgrown = (): void => {
+    const onReplace = (): void => {
       this.#plans[Symbol.dispose]();
       this.#lease.end(runSince);
     };
     this.#memory = {
-      logits: new RowMemory(device, { what: "logits", width: config.vocabSize, kept, outgrown }),
-      hidden: new RowMemory(device, { what: "hidden states", width: config.hiddenSize, kept, outgrown: () => this.#lease.end(runSince) }),
+      logits: new RowMemory(device, { what: "logits", width: config.vocabSize, kept, onReplace }),
+      hidden: new RowMemory(device, { what: "hidden states", width: config.hiddenSize, kept, onReplace: () => this.#lease.end(runSince) }),
     };
   }
 
   /**
-   * Commits a batch: as one submission, or, where it has more tokens than go through the layers at a time, as several.
-   * If anything throws, no sequence has changed; where some of several submissions were committed before, the batch's
+   * Commits a batch: as one submission, or as several if it has more tokens than go through the layers at a time. If
+   * anything throws, no sequence has changed, unless an earlier one of several submissions was committed: then the batch's
    * sequences are invalid.
    *
-   * @returns what can be read when the work is done.
+   * @returns the results, which can be read when the work is done.
    */
   run(op: string, given: readonly Entry[]): RunResult[] {
     const { pages, records, batchTokens } = this.#parts;
@@ -115,9 +115,9 @@ export class Runner implements Disposable {
       }
       const had = lists.map(({ tokens }) => tokens);
       pages.ledger.finish(step);
-      return this.#leased(entries, viewsOf(entries, destinations), ownOf(destinations), this.#verifications(entries, drafts, had));
+      return this.#leased(entries, viewsOf(entries, destinations), temporaryOf(destinations), this.#verifications(entries, drafts, had));
     } catch (error) {
-      for (const memory of ownOf(destinations)) memory[Symbol.dispose]();
+      for (const memory of temporaryOf(destinations)) memory[Symbol.dispose]();
       for (const draft of drafts.values()) draft[Symbol.dispose]();
       if (committed === 0) pages.ledger.abort(step);
       else this.#lose(entries, step, error as Error);
@@ -150,7 +150,7 @@ export class Runner implements Disposable {
     return plan.logits;
   }
 
-  /** Commits one pass. The drafts that it verifies are added to `drafts`, by their entries. */
+  /** Commits one pass, and adds the drafts that it verifies to `drafts`, by entry. */
   #pass(
     entries: readonly Entry[],
     given: readonly Piece[],
@@ -201,24 +201,24 @@ export class Runner implements Disposable {
     });
     if (wanted === 0) return undefined;
     const memory = this.#memory[kind].reserve(op, wanted);
-    return { memory, width: memory.shape[1]!, own: !this.#memory[kind].keeps(wanted), starts };
+    return { memory, width: memory.shape[1]!, temporary: !this.#memory[kind].keeps(wanted), starts };
   }
 
-  /** The results of a run, which end those of the last one. */
+  /** The results of a run; those of the previous run end. */
   #leased(
     entries: readonly Entry[],
     rows: readonly ResultRows[],
-    own: readonly Tensor[],
+    temporary: readonly Tensor[],
     verifications: readonly (Verification | undefined)[] = [],
   ): RunResult[] {
     this.#lease.end(runSince);
     const lease = (this.#lease = new Lease());
-    lease.own(own);
+    lease.hold(temporary);
     const { vocabSize } = this.#parts.config;
     return entries.map((entry, i) => makeResult(entry.sequence, lease, rows[i]!, vocabSize, verifications[i]));
   }
 
-  /** @param had how many tokens each sequence had before the run. */
+  /** @param had the number of tokens of each sequence before the run. */
   #verifications(entries: readonly Entry[], drafts: ReadonlyMap<number, Draft>, had: readonly number[]): (Verification | undefined)[] {
     const { committed } = this.#parts;
     return entries.map(({ parts: sequence, tokens, drafts: guesses }, i) => {
@@ -227,7 +227,7 @@ export class Runner implements Disposable {
     });
   }
 
-  /** The sequences of a batch that was committed in part: the tokens of those that it wrote are unknown. */
+  /** Marks the sequences of a partly committed batch: those that it wrote are invalid. */
   #lose(entries: readonly Entry[], step: PageStep, error: Error): void {
     const { ledger } = this.#parts.pages;
     ledger.finish(step);
@@ -239,7 +239,7 @@ export class Runner implements Disposable {
   }
 }
 
-/** Whether a batch of one token each is what a plan does. */
+/** Whether a plan can run a batch of one token each. */
 function isDecoding(entries: readonly Entry[]): boolean {
   return entries.some(({ logits }) => logits !== "none") && entries.every(({ hidden }) => hidden === "none");
 }
@@ -248,7 +248,7 @@ function wantedRows(entry: Entry, kind: Kind): number {
   return entry[kind] === "none" ? 0 : entry[kind] === "last" ? 1 + entry.drafts : entry.tokens.length;
 }
 
-/** The rows of a pass of which something is wanted, and where it goes. */
+/** The rows of a pass with requested results, and the memory for these. */
 function wantedOf(entries: readonly Entry[], pieces: readonly Piece[], cuSeqlens: Int32Array, kind: Kind, destinations: Destinations): WantedRows {
   const rows: number[] = [];
   const runs: { start: number; end: number }[] = [];
@@ -268,7 +268,7 @@ function wantedOf(entries: readonly Entry[], pieces: readonly Piece[], cuSeqlens
   return { rows, outs: runs.map(({ start, end }) => destination.memory.slice(start, end)) };
 }
 
-/** What was wanted of each entry. */
+/** The results of each entry. */
 function viewsOf(entries: readonly Entry[], destinations: Destinations): ResultRows[] {
   const view = (entry: Entry, i: number, kind: Kind): Float32Array | undefined => {
     const destination = destinations[kind];
@@ -279,7 +279,7 @@ function viewsOf(entries: readonly Entry[], destinations: Destinations): ResultR
   return entries.map((entry, i) => ({ logits: view(entry, i, "logits"), hidden: view(entry, i, "hidden") }));
 }
 
-/** Memory that goes with the results. */
-function ownOf(destinations: Destinations): Tensor[] {
-  return Object.values(destinations).flatMap((destination) => (destination?.own ? [destination.memory] : []));
+/** Memory to free with the results. */
+function temporaryOf(destinations: Destinations): Tensor[] {
+  return Object.values(destinations).flatMap((destination) => (destination?.temporary ? [destination.memory] : []));
 }

@@ -6,28 +6,28 @@ import type { LanguageModel } from "./language-model.ts";
 import type { PageLedger, PageList } from "./page-ledger.ts";
 import type { Verification } from "./verification.ts";
 
-/** The inside of a sequence, for the other modules of this room. */
+/** The private parts of a sequence, for the other modules of this room. */
 export interface SequenceParts {
   readonly model: LanguageModel;
   readonly ledger: PageLedger;
   readonly handle: StateHandle;
   readonly list: PageList;
-  /** The failure after which its states and pages do not match its tokens, where its state handle is still valid. */
+  /** The failure after which states and pages do not match the tokens although the state handle is still valid. */
   lost: Error | undefined;
-  /** Guesses that were read and not yet decided. Until then the list has their tokens, too. */
+  /** Guesses that were read and are not yet accepted or rejected. Until then the list includes their tokens. */
   verification: Verification | undefined;
 }
 
 /** Makes a sequence. */
 export let makeSequence: (parts: SequenceParts) => Sequence;
 
-/** The inside of a sequence; undefined for any other value. */
+/** The private parts of a sequence; undefined for any other value. */
 export let sequenceParts: (value: unknown) => SequenceParts | undefined;
 
-/** Throws where the states or pages of a sequence were lost. */
+/** Throws if the states or pages of a sequence were lost. */
 export function expectValid(op: string, { handle, lost }: SequenceParts, argument?: string): void {
   if (lost === undefined && handle.valid) return;
-  const message = `this sequence is invalid, since work that was to add tokens to it failed${lost === undefined ? "" : ` (${lost.message})`}: dispose it`;
+  const message = `this sequence is invalid because work that added tokens to it failed${lost === undefined ? "" : ` (${lost.message})`}: dispose it`;
   throw new GatedDeltaError("state", { op, argument, message, cause: lost });
 }
 
@@ -35,8 +35,8 @@ export function expectValid(op: string, { handle, lost }: SequenceParts, argumen
  * One sequence of tokens that a {@link LanguageModel} has read: the states of its Gated DeltaNet layers, and pages with
  * the keys and values of its attention layers. {@link LanguageModel.run} adds tokens.
  *
- * States and pages are shared with forks until one of them goes on, and never written while they are shared. Dispose a
- * sequence when it is over; otherwise its memory is freed when it is garbage-collected.
+ * Forks share states and pages until one of them continues; shared memory is never written. Dispose a sequence when it ends;
+ * otherwise its memory is freed when it is garbage-collected.
  */
 export class Sequence implements Disposable {
   static readonly #collected = new FinalizationRegistry<{ ledger: PageLedger; list: PageList }>(({ ledger, list }) =>
@@ -61,7 +61,7 @@ export class Sequence implements Disposable {
     makeSequence = (parts) => new Sequence(maker, parts);
   }
 
-  /** How many tokens it has, those of pending runs included. */
+  /** Number of its tokens, including those of pending runs. */
   get tokens(): number {
     this.#alive("sequence.tokens");
     const { list, verification } = this.#parts;
@@ -74,8 +74,8 @@ export class Sequence implements Disposable {
   }
 
   /**
-   * Whether it can go on: false after a run of it, or of the sequence that it was forked from, has failed, from the time
-   * that the run's promise has settled.
+   * Whether it can continue: false once the promise of a failed run of it, or of the sequence that it was forked from, has
+   * settled.
    */
   get valid(): boolean {
     this.#alive("sequence.valid");
@@ -83,10 +83,10 @@ export class Sequence implements Disposable {
   }
 
   /**
-   * A second sequence of the same tokens, without a copy. The state that one of them needs to go on is reserved now;
-   * a page is taken when one of them goes on.
+   * A second sequence of the same tokens, without a copy. The state that one of them will need is reserved now; a page is taken
+   * when one of them continues.
    *
-   * @throws {GatedDeltaError} of code `out-of-memory` when no state is free, of code `state` for an invalid sequence.
+   * @throws {GatedDeltaError} of code `out-of-memory` if no state is free, of code `state` for an invalid sequence.
    */
   fork(): Sequence {
     const op = "sequence.fork";
@@ -100,7 +100,7 @@ export class Sequence implements Disposable {
     return makeSequence({ model, ledger, handle: forked, list: ledger.fork(op, list), lost: undefined, verification: undefined });
   }
 
-  /** Gives its state and pages back; forks keep theirs. It may be called while a run is pending, and more than once. */
+  /** Frees its state and pages; forks keep theirs. It may be called while a run is pending, and more than once. */
   [Symbol.dispose](): void {
     const { ledger, handle, list } = this.#parts;
     if (!list.live) return;
@@ -115,7 +115,7 @@ export class Sequence implements Disposable {
   }
 }
 
-/** Every state of a model is in use. */
+/** The error that all states of a model are in use. */
 export function noState(op: string, capacity: number, advice = ""): GatedDeltaError {
   const received = `a model whose ${capacity} states are in use`;
   return new GatedDeltaError("out-of-memory", { op, expected: `a free state${advice}`, received });

@@ -1,6 +1,6 @@
 /**
  * Snapshots: a sequence's states, keys and values in JavaScript's memory, and the number of its tokens. A sequence made of a
- * snapshot, in the same model or in another one of the same weights, goes on with the same bits.
+ * snapshot, in the same model or another one with the same weights, continues with the same bits.
  */
 import { DisposedError, ShapeError } from "../errors.ts";
 import { turns } from "../turns.ts";
@@ -26,29 +26,29 @@ export interface Elements {
 /** A sequence without a model. */
 export interface SequenceSnapshot {
   readonly tokens: number;
-  /** Of each Gated DeltaNet layer, its states by kind; empty where the sequence has no tokens, which reads as zeros. */
+  /** States of each Gated DeltaNet layer by kind; empty for a sequence without tokens, whose states are zeros. */
   readonly states: readonly Readonly<Partial<Record<StateKind, Elements>>>[];
   /** Of each attention layer, `[kvHeads, tokens, headDim]`. */
   readonly pages: readonly { readonly keys: Elements; readonly values: Elements }[];
 }
 
-/** A snapshot without a copy: pieces of the model's memory that follow each other. */
+/** A snapshot without a copy: consecutive pieces of the model's memory. */
 export interface SequenceViews {
   readonly tokens: number;
-  /** Of each Gated DeltaNet layer, its states by kind; empty where the sequence has no tokens. */
+  /** States of each Gated DeltaNet layer by kind; empty for a sequence without tokens. */
   readonly states: readonly Readonly<Partial<Record<StateKind, Pieces>>>[];
   /** Of each attention layer, `[kvHeads, tokens, headDim]`. */
   readonly pages: readonly { readonly keys: Pieces; readonly values: Pieces }[];
 }
 
-/** Elements in several arrays, which are the model's memory. */
+/** Elements in several arrays of the model's memory. */
 export interface Pieces {
   readonly dtype: FloatDType;
   readonly pieces: readonly ArrayOfDType[FloatDType][];
 }
 
 /**
- * Views of a sequence. No run of it is pending; they show it until it runs again or is disposed.
+ * Views of a sequence without a pending run, valid until it runs again or is disposed.
  *
  * @throws {GatedDeltaError} for a sequence that is invalid or was disposed.
  */
@@ -85,9 +85,9 @@ export function snapshotOf(sequence: Sequence): SequenceSnapshot {
 }
 
 /**
- * A new sequence from a snapshot of the same model or another one of the same weights. Waits for pending work.
+ * A new sequence from a snapshot of the same model or another one with the same weights. Waits for pending work.
  *
- * @throws {ShapeError} for a snapshot of other layers, sizes or dtypes; as `model.sequence` and `model.run` where states or
+ * @throws {ShapeError} for a snapshot of other layers, sizes or dtypes; as `model.sequence` and `model.run` if states or
  *   pages run out.
  */
 export function sequenceFrom(model: LanguageModel, snapshot: SequenceSnapshot): Sequence {
@@ -104,20 +104,20 @@ export function sequenceFrom(model: LanguageModel, snapshot: SequenceSnapshot): 
 
 /** A sequence that is being filled. */
 export interface Filling {
-  /** It has its state and pages, and must not run before {@link filled}. Disposing it ends the filling. */
+  /** The sequence, with its state and pages. It must not run before {@link filled}; disposing it ends the filling. */
   readonly sequence: Sequence;
   /** Settles when the sequence has the snapshot's contents (true) or was disposed (false). */
   readonly filled: Promise<boolean>;
 }
 
-/** {@link sequenceFrom} in the background: state and pages are taken, or refused, now. */
+/** {@link sequenceFrom} in the background. State and pages are taken, or refused, at once. */
 export function beginSequenceFrom(model: LanguageModel, snapshot: SequenceSnapshot): Filling {
   const sequence = reserve(model, snapshot);
   return { sequence, filled: fill(sequence, snapshot) };
 }
 
 async function fill(sequence: Sequence, snapshot: SequenceSnapshot): Promise<boolean> {
-  await memoryOf(sequence.model).idle(); // pending work may still use pages and slots that were given back
+  await memoryOf(sequence.model).idle(); // pending work may still use freed pages and slots
   const turn = turns();
   try {
     for (const copy of copiesInto(sequence, snapshot)) {
@@ -132,13 +132,13 @@ async function fill(sequence: Sequence, snapshot: SequenceSnapshot): Promise<boo
   return !sequence.disposed;
 }
 
-/** Throws where {@link sequenceFrom} would refuse a snapshot. */
+/** Throws if {@link sequenceFrom} would refuse a snapshot. */
 export function expectSnapshot(op: string, model: LanguageModel, snapshot: SequenceSnapshot): void {
   const { pool, pages } = memoryOf(model);
   expectFits(op, snapshot, pool, pages);
 }
 
-/** A sequence of as many tokens as a snapshot has, with a state and pages of undefined contents. */
+/** A sequence with a snapshot's number of tokens, and a state and pages of undefined contents. */
 function reserve(model: LanguageModel, snapshot: SequenceSnapshot): Sequence {
   const op = "sequenceFrom";
   const { pool, pages } = memoryOf(model);
@@ -159,10 +159,10 @@ function reserve(model: LanguageModel, snapshot: SequenceSnapshot): Sequence {
   }
 }
 
-/** Bytes that are copied at a time: some tenths of a millisecond. */
+/** Bytes to copy at a time, which takes some tenths of a millisecond. */
 const copyBytes = 2 ** 20;
 
-/** The copies that fill a sequence that was reserved, each of them short. */
+/** The copies that fill a reserved sequence, each of them short. */
 function* copiesInto(sequence: Sequence, snapshot: SequenceSnapshot): Generator<() => void> {
   const { pool, pages } = memoryOf(sequence.model);
   const { handle, list } = sequenceParts(sequence)!;
@@ -189,7 +189,7 @@ function* copiesInto(sequence: Sequence, snapshot: SequenceSnapshot): Generator<
   }
 }
 
-/** Typed arrays of any one dtype: the sizes and dtypes that set() takes are checked before. */
+/** Typed arrays of one dtype: the sizes and dtypes for set() were checked. */
 type Numbers = Float32Array;
 
 function expectFits(op: string, { tokens, states, pages }: SequenceSnapshot, pool: StatePool, { layers }: PagePool): void {
@@ -222,7 +222,7 @@ function inPages(tensor: Tensor, list: PageList, pageTokens: number): Pieces {
   return { dtype: tensor.dtype as FloatDType, pieces: Array.from(runs, ({ inPages: from, length }) => data.subarray(from, from + length)) };
 }
 
-/** A copy of pieces in one array. */
+/** A copy of all pieces in one array. */
 function joined({ dtype, pieces }: Pieces): Elements {
   const data = dtypes[dtype].create(pieces.reduce((sum, { length }) => sum + length, 0)) as Numbers;
   let at = 0;
@@ -233,7 +233,7 @@ function joined({ dtype, pieces }: Pieces): Elements {
   return { dtype, data };
 }
 
-/** Elements that lie side by side both in `[kvHeads, tokens, headDim]` and in the pages. */
+/** Elements that are consecutive both in `[kvHeads, tokens, headDim]` and in the pages. */
 interface Run {
   readonly at: number;
   readonly inPages: number;

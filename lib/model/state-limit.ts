@@ -1,4 +1,4 @@
-/** How many sequences' states one layer's tensors can hold: more are refused under the name that the caller gave them. */
+/** Refuses more states than the tensors of one layer can hold. */
 import { ShapeError } from "../errors.ts";
 import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
 import type { LayerConfig } from "../checkpoint/mixer-config.ts";
@@ -6,7 +6,7 @@ import { dtypes } from "../tensor/dtype.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { largestBytes } from "../tensor/shape.ts";
 
-/** @throws {ShapeError} where the states of one layer would be longer than a tensor can be. */
+/** @throws {ShapeError} if the states of one layer would be longer than a tensor can be. */
 export function expectStatesFit(
   op: string,
   argument: string,
@@ -18,5 +18,5 @@ export function expectStatesFit(
   const rolling = convChannels(mixer) * (mixer.convWidth - 1) * dtypes[conv].bytes;
   const most = Math.floor(largestBytes / Math.max(recurrent, rolling));
   if (slots <= most) return;
-  throw new ShapeError({ op, argument, expected: `at most ${most}, whose states of one layer fill a tensor`, received: `${slots}` });
+  throw new ShapeError({ op, argument, expected: `at most ${most}, so that the states of one layer fit in a tensor`, received: `${slots}` });
 }

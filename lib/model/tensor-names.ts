@@ -1,9 +1,9 @@
-/** Where checkpoints keep the parts of a text model. */
+/** The names of a text model's parts in checkpoints. */
 
 import { FileError } from "../errors.ts";
 import type { TensorSource } from "../checkpoint/source.ts";
 
-/** How a text model's names begin. */
+/** The prefixes of a text model's names. */
 export interface ModelNames {
   /** Before `embed_tokens`, `layers.N` and `norm`. */
   readonly root: string;
@@ -12,8 +12,8 @@ export interface ModelNames {
 }
 
 /**
- * The forms in circulation: transformers' text model, the same within the released wrapper, mlx-lm's, and base models of
- * each, without an output projection.
+ * The known forms: transformers' text model, the same within the released wrapper, mlx-lm's, and base models of each, without
+ * an output projection.
  */
 const forms: readonly ModelNames[] = [
   { root: "model.", output: "lm_head" },
@@ -24,9 +24,9 @@ const forms: readonly ModelNames[] = [
 ];
 
 /**
- * How a checkpoint's names begin.
+ * The prefixes of a checkpoint's names.
  *
- * @throws {FileError} where it has no embedding under any of them, or under several.
+ * @throws {FileError} if it has no embedding under any of them, or under several.
  */
 export function findModel(source: TensorSource, op: string): ModelNames {
   const found = forms.filter(({ root }) => source.has(`${root}embed_tokens.weight`));

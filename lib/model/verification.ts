@@ -1,7 +1,7 @@
 /**
- * Guesses of a sequence's next tokens that a run has read, together with the tokens before them, until the caller says how
- * many are right. Until then the sequence is unchanged: its states are the old ones, and the new contents of its pages lie
- * after its tokens. Running, forking or disposing the sequence before then leaves the verification.
+ * Guesses of a sequence's next tokens that a run has read, together with the certain tokens before them, until the caller
+ * decides how many to accept. Until then the sequence is unchanged: it has its old states, and the new contents of its pages
+ * come after its tokens. Running, forking or disposing the sequence abandons the verification.
  */
 import { asInteger } from "../arguments/checks.ts";
 import { GatedDeltaError } from "../errors.ts";
@@ -13,18 +13,18 @@ export interface VerificationParts {
   readonly sequence: SequenceParts;
   /** The draft of the sequence's state over the certain tokens and the guesses. */
   readonly draft: Draft;
-  /** How many certain tokens come before the guesses. */
+  /** Number of certain tokens before the guesses. */
   readonly certain: number;
-  /** How many guesses there are. */
+  /** Number of guesses. */
   readonly drafts: number;
-  /** Called after work was committed that no run waits for. */
+  /** Called after work that no run waits for was committed. */
   readonly committed: () => void;
 }
 
 export class Verification {
-  /** How many tokens the sequence has if none of the guesses is accepted. */
+  /** Number of tokens of the sequence if no guess is accepted. */
   readonly tokens: number;
-  /** How many tokens it had before the run, and has until the verification ends. */
+  /** Number of its tokens before the run and until the verification ends. */
   readonly had: number;
   readonly #parts: VerificationParts;
   #most: number;
@@ -37,18 +37,18 @@ export class Verification {
     parts.sequence.verification = this;
   }
 
-  /** How many guesses can be accepted. */
+  /** The most guesses that can be accepted. */
   get drafts(): number {
     return this.#most;
   }
 
-  /** Whether it can still be ended. */
+  /** Whether it can still be decided. */
   get open(): boolean {
     const { sequence, draft } = this.#parts;
     return sequence.verification === this && draft.open && !draft.pool.device.closed;
   }
 
-  /** Limits the right guesses to the first `drafts`, and frees the pages of the others. */
+  /** Limits the guesses to the first `drafts`, and frees the pages of the others. */
   narrow(drafts: number): void {
     const op = "verification.narrow";
     this.#expectOpen(op);
@@ -57,9 +57,9 @@ export class Verification {
   }
 
   /**
-   * Ends it, and adds the certain tokens and the first `drafts` guesses to the sequence. Commits work without waiting for it.
+   * Adds the certain tokens and the first `drafts` guesses to the sequence. Commits work without waiting for it.
    *
-   * @throws {GatedDeltaError} if it is over, and the errors of `draft.commit`: the sequence is then as before the run.
+   * @throws {GatedDeltaError} if it is over, and the errors of `draft.commit`. The sequence is as before the run then.
    */
   accept(drafts: number): void {
     const op = "verification.accept";
@@ -77,7 +77,7 @@ export class Verification {
     committed();
   }
 
-  /** Ends it if it is open, and leaves the sequence as before the run. Never throws. */
+  /** Undoes it if it is open: the sequence is as before the run. Never throws. */
   leave(): void {
     const { sequence, draft } = this.#parts;
     if (sequence.verification !== this) return;
@@ -92,6 +92,6 @@ export class Verification {
   }
 
   #expectOpen(op: string): void {
-    if (!this.open) throw new GatedDeltaError("state", { op, message: "this verification is over, or its sequence" });
+    if (!this.open) throw new GatedDeltaError("state", { op, message: "this verification or its sequence has ended" });
   }
 }

@@ -5,7 +5,7 @@
 
 /** The content of one slot, shared by the states that were forked from one another. */
 export interface Content {
-  /** Why it is lost; undefined if it is not, or if that is not known yet. */
+  /** The reason that it is lost; undefined if it is not, or if that is not known yet. */
   failure: Error | undefined;
   /** The content that its pass read, while the outcome of the pass is unknown. */
   source: Content | undefined;
@@ -51,7 +51,7 @@ export class Outcome {
 
   /** The content that the pass made of `source`. */
   contentFrom(source: Content): Content {
-    // A pass whose work was done by kernels of other libraries alone has no submission: only its source can be lost.
+    // A pass whose work was done only by kernels of other libraries has no submission: only its source can be lost.
     const waitsFor = this.#waiting > 0 ? this : source.waitsFor;
     const failure = this.#failure ?? source.failure;
     const content = { failure, source: waitsFor === undefined ? undefined : source, waitsFor };

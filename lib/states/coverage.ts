@@ -1,6 +1,6 @@
 /**
- * Which layers and kinds of state the ops of one pass have written. A pass is complete when each of the pool's layers was
- * written once in each kind that the pool holds. A slot that was not written would hold another conversation's state.
+ * Records which layers and kinds of state the ops of one pass have written. A pass is complete when each of the pool's layers
+ * was written once in each kind that the pool holds. A slot that was not written would hold another conversation's state.
  */
 import { GatedDeltaError } from "../errors.ts";
 import type { StateKind } from "../ops/layer-states.ts";

@@ -50,7 +50,7 @@ export let isDraft: (value: unknown) => value is Draft;
  * {@link run} them, then {@link commit} the number of accepted tokens of each sequence. The states, those of the convolution
  * included, are then as after the same number of single steps; with f32 states, bit for bit.
  *
- * The convolution's input is its record, so its `x` must be {@link convInput}. Disposal (`using`) undoes an open draft.
+ * The record of the convolution is its input, so `x` must be {@link convInput}. Disposal (`using`) undoes an open draft.
  */
 export class Draft implements Disposable {
   /** The states, in the order of the sequences. */
@@ -211,7 +211,7 @@ export class Draft implements Disposable {
   #runCommits(counts: readonly number[], writeSlots: Int32Array): void {
     const { pool, starts, layers } = this.#pass;
     const kinds: readonly StateKind[] = kindsOf(pool.shape);
-    // Also without drafted tokens, whose ops may not have been run: a state of zeros must be stored.
+    // Needed even without drafted tokens: their ops may not have run, and a state of zeros must be stored.
     pool.device.run((pass) => {
       for (const [layer, kept] of layers.entries()) {
         const states = new CommitLayer(this.#pass, layer, writeSlots);

@@ -4,7 +4,7 @@ import type { Content } from "./content.ts";
 
 /** A logical state. Only the ledger changes its fields. */
 export interface Holder {
-  /** The slot of its content, also before it has any. */
+  /** The slot of its content, assigned even before it has any. */
   slot: number;
   /** Whether no step has written it yet: it reads as zeros, whatever its slot holds. */
   fresh: boolean;

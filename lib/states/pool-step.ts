@@ -13,7 +13,7 @@ import { makeHandle, setStep } from "./state-handle.ts";
 import type { StateHandle } from "./state-handle.ts";
 import type { StatePool } from "./state-pool.ts";
 
-/** Where an op writes states at chosen positions of its sequences. */
+/** The slots for states at chosen positions of an op's sequences. */
 export interface Checkpoints {
   /** `[sequences + 1]`: sequence s has the entries offsets[s] up to, not including, offsets[s + 1]. */
   readonly offsets: Int32Array;

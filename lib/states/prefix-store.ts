@@ -14,8 +14,8 @@ export interface StoreOptions<Kept extends Disposable> {
   /** Whether an entry can still be used. @default always */
   readonly valid?: ((kept: Kept) => boolean) | undefined;
   /**
-   * Which entry is evicted first. `value`: the one with the least value for its bytes. `age`: the one that was not used for
-   * the longest time; a new entry evicts others and is never refused for its value.
+   * Which entry is evicted first. `value`: the one with the least value for its bytes. `age`: the least recently used one; a new
+   * entry evicts others and is never refused for its value.
    * @default "value"
    */
   readonly evict?: "value" | "age" | undefined;
@@ -25,11 +25,11 @@ export interface StoreOptions<Kept extends Disposable> {
 export interface StoreHit<Kept> {
   /** Owned by the store: fork it. */
   readonly kept: Kept;
-  /** Number of tokens that it stands for. */
+  /** Number of tokens that it covers. */
   readonly length: number;
 }
 
-/** In lookups for each entry. */
+/** In lookups per entry of the store. */
 const halfLife = 4;
 
 interface Entry<Kept> {
@@ -40,7 +40,7 @@ interface Entry<Kept> {
   readonly likely: number;
   /** The store's clock at its last use. */
   used: number;
-  /** How many lookups since then found an entry after it. */
+  /** Number of lookups since then that found a later entry of its sequence. */
   passed: number;
 }
 

@@ -81,7 +81,7 @@ function node<Value>(edge: Uint32Array, parent: PrefixNode<Value> | undefined): 
   return { edge, parent, children: new Map(), value: undefined };
 }
 
-/** How many tokens at the beginning of an edge equal those from `start` on. */
+/** The number of tokens at the beginning of an edge that equal those from `start` on. */
 function commonLength(edge: Uint32Array, tokens: Uint32Array, start: number): number {
   const most = Math.min(edge.length, tokens.length - start);
   let same = 0;

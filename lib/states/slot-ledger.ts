@@ -107,7 +107,7 @@ export class SlotLedger {
   /**
    * Opens a step.
    *
-   * @param undoable whether content must survive until the step is finished: then nothing is written in place.
+   * @param undoable whether content must survive until the step is finished, so that nothing is written in place.
    * @param extras for each holder, the number of slots for checkpoints.
    * @param arrays memory for the slots. @default new arrays
    */

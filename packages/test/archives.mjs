@@ -1,4 +1,5 @@
-// What `npm run pack` ends with: its command, entered in an empty project as it stands, while no registry has any of these packages.
+// Tests the command that `npm run pack` prints at its end: it is run unchanged in an empty project, while no registry has these
+// packages.
 import { mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "../../swift/scripts/exec.mjs";

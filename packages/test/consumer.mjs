@@ -1,5 +1,5 @@
-// What somebody does who has Bun and nothing else: installs gated-delta from a registry into an empty folder, runs the
-// programs of the guides and the command, and compiles an agent into one program. Runs in Bun, and prints one line a check.
+// The steps of a user who has only Bun: installs gated-delta from a registry into an empty folder, runs the programs of the guides
+// and the command, and compiles an agent into one program. Runs in Bun, and prints one line for each check.
 //
 //   bun consumer.mjs FOLDER   with FOLDER/plan.json: { registry, version, platform, others, checkpoint, programs: { name: text }, install }
 import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
@@ -136,7 +136,7 @@ const checks = {
     expect(status === 1, errors);
     matches(errors, /Error: gated-delta needs Bun 1\.\d+\.\d+ or later, and this is Node\.js/);
   },
-  "bun build --compile of an agent, which runs elsewhere with nothing beside it"() {
+  "bun build --compile of an agent, which runs elsewhere without any other file"() {
     mkdirSync(elsewhere);
     // A compiled program is started by its own name alone.
     const change = (text, from, to) => {
@@ -148,7 +148,7 @@ const checks = {
     writeFileSync(join(project, "compiled.ts"), where + change(text, "test/golden/layer-bf16.safetensors", plan.checkpoint));
     must([bun, "build", "--compile", "compiled.ts", "--outfile", compiled]);
     renameSync(project, `${project}-gone`);
-    expect(readdirSync(elsewhere).join() === "agent", "there is something beside the program");
+    expect(readdirSync(elsewhere).join() === "agent", "there are other files next to the program");
     agentSays(must([compiled], { cwd: elsewhere }));
     const { errors } = run([compiled], { cwd: elsewhere, extra: { SHOW: "1" } });
     matches(errors, /^embedded \/.+\/libraries\/libGatedDelta-[0-9a-f]{32}\.(?:so|dylib)$/m);

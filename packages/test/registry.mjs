@@ -1,5 +1,5 @@
-// A registry of our own on loopback: verdaccio in a temporary folder, without any other registry behind it. What is not
-// published to it is not there.
+// A private registry on loopback: verdaccio in a temporary folder, without any other registry behind it. It has only the packages
+// that are published to it.
 import { spawn } from "node:child_process";
 import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -8,7 +8,7 @@ import { run, tail } from "../../swift/scripts/exec.mjs";
 import { Failure } from "../../swift/scripts/report.mjs";
 import { tool } from "../tools.mjs";
 
-/** A port that nobody listens on now. */
+/** A free port. */
 function freePort() {
   return new Promise((resolve, reject) => {
     const server = createServer();

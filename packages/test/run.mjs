@@ -1,5 +1,5 @@
-// `npm run test:package`: the packages of this checkout, published to a registry on loopback and used as somebody uses them who has
-// Bun and nothing else. The last line says what passed; exit status 0 only if all did.
+// `npm run test:package`: the packages of this checkout, published to a registry on loopback and used like by a user who has only
+// Bun. The last line lists the passed checks; exit status 0 only if all passed.
 //
 //   --packages FOLDER   test packages that are there already (gated-delta and the platform's), as a release does
 //   --root FOLDER       run the consumer inside a root file system that has nothing but Bun's needs (takes root)

@@ -59,7 +59,7 @@ export async function lint(archives) {
   const checks = [];
   for (const [name, archive] of Object.entries(archives)) {
     const { messages, pkg } = await publint({ pack: { tarball: new Uint8Array(readFileSync(archive)).buffer }, strict: true });
-    // What is there for Node says that the package is not for Node: it needs no version of it.
+    // The entry for Node only says that the package is not for Node, so no version of Node is needed.
     const found = messages.filter(({ code }) => code !== "USE_ENGINES_NODE");
     if (found.length > 0) throw new Failure(`publint of ${name}:\n${found.map((message) => formatMessage(message, pkg, { color: false })).join("\n")}`);
     checks.push(`publint: ${name}`);

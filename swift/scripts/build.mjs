@@ -9,7 +9,7 @@ import { commonFlags, productFlags, swiftEnvironment, withoutDebugInfo } from ".
 
 const sources = ["Package.swift", "Package.resolved", "swift/Sources", "swift/Plugins", "shaders"];
 
-/** The built library, where lib/ looks for it in a clone. */
+/** The path of the built library, at which lib/ looks for it in a clone. */
 export function libraryFile(root) {
   return join(root, ".build/release", process.platform === "darwin" ? "libGatedDelta.dylib" : "libGatedDelta.so");
 }
@@ -38,7 +38,7 @@ export function libraryIsCurrent(root, toolchain) {
 /** The entries of .build that Swift's builds write, which name files by their whole paths. */
 const swiftBuilds = /^(?:\w+-\w+-(?:linux|macosx)[\w.-]*|linux-arm64|published|(?:debug|release)(?:\.yaml)?|(?:build|manifest)\.db.*|workspace-state\.json|artifacts|checkouts|repositories|plugins|caches)$/;
 
-/** Removes what was built while this folder was at another path: in a copy of a clone, or one that was moved. */
+/** Removes builds made while this folder was at another path, as in a copied or moved clone. */
 export function removeForeignBuilds(root) {
   const folder = join(root, ".build");
   if (!existsSync(folder) || readStamp(stampFile(root))?.root === root) return;

@@ -18,7 +18,7 @@ function neededSteps(args) {
 }
 
 /**
- * Runs `main`, a file of this repository, with this process's input and output; gives its exit code, or 128 + n for an end by signal n.
+ * Runs `main`, a file of this repository, with this process's input and output; returns its exit code, or 128 + n if signal n ended it.
  * `reportsSetUp`: whether it runs after a set-up that failed, too.
  */
 export async function runCommandLine(main, args, { reportsSetUp = false } = {}) {

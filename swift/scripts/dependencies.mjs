@@ -6,7 +6,7 @@ import { withProgress } from "./progress.mjs";
 import { Failure, say } from "./report.mjs";
 import { contentHash, dropStamp, readStamp, writeStamp } from "./stamp.mjs";
 
-/** The lowest Bun that the library runs on, as package.json has it. */
+/** The oldest Bun that the library runs on, from package.json. */
 function wanted(root) {
   return JSON.parse(readFileSync(join(root, "package.json"), "utf8")).engines.bun.replace(/^[^\d]*/, "");
 }
@@ -22,7 +22,7 @@ function atLeast(version, minimum) {
 const stampFile = (root) => join(root, "node_modules", ".gated-delta.json");
 const packagedBun = (root) => join(root, "node_modules", ".bin", "bun");
 
-/** A Bun new enough: the lock file's own, else the one that runs us, else PATH's. Null when there is none. */
+/** A recent enough Bun: that of the lock file, of this process, or of PATH; null if there is none. */
 export function findBun(root) {
   const minimum = wanted(root);
   const candidates = [packagedBun(root), process.versions.bun === undefined ? null : process.execPath, which("bun")];
@@ -94,7 +94,7 @@ export async function installDependencies(root) {
   const { name, command, args } = installer();
   say(`installing the dependencies (${name})`);
   dropStamp(stampFile(root));
-  // The inner npm would take the variables of the outer `npm run` for settings.
+  // The inner npm would read the variables of the outer `npm run` as settings.
   const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !/^npm_(lifecycle|package|command|execpath)/.test(key)));
   const before = existsSync(join(root, "bun.lock"));
   const result = await withProgress(name, () => run(command, args, { cwd: root, env }));

@@ -3,7 +3,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
 import { delimiter, join } from "node:path";
 
-/** The file that `name` means on PATH, or null. */
+/** The file of the program `name` on PATH, or null. */
 export function which(name, path = process.env.PATH ?? "") {
   for (const folder of path.split(delimiter)) {
     if (folder === "") continue;
@@ -12,7 +12,7 @@ export function which(name, path = process.env.PATH ?? "") {
       accessSync(file, constants.X_OK);
       if (statSync(file).isFile()) return file;
     } catch {
-      // Not there, or no permission to run it: the next folder may have it.
+      // Missing, or no permission to run it: the next folder may have it.
     }
   }
   return null;

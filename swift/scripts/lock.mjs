@@ -11,7 +11,7 @@ const heartbeat = 2000;
 const silence = 30_000;
 const patience = 10_000;
 
-/** Which processes can be seen from here by number: this boot of this machine (and container). */
+/** Identifies the processes whose numbers are valid here: this boot of this machine (and container). */
 const neighbourhood = (() => {
   try {
     return `${hostname()}/${readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()}/${statSync("/proc/self/ns/pid").ino}`;
@@ -21,8 +21,8 @@ const neighbourhood = (() => {
 })();
 
 /**
- * When a process began, so that a number used again is not taken for the old process: "dead" for one that is killed and not
- * yet collected by its parent, empty where it can't be told.
+ * The start time of a process, which distinguishes processes with the same number: "dead" for one that was killed and not yet
+ * collected by its parent, empty if it is unknown.
  */
 function birth(pid) {
   try {
@@ -103,7 +103,7 @@ function clear(folder, number) {
       try {
         if (Date.now() - statSync(join(folder, name)).mtimeMs > silence) rmSync(join(folder, name), { force: true });
       } catch {
-        // Its owner has removed it meanwhile.
+        // Its owner removed it meanwhile.
       }
     }
   }

@@ -5,7 +5,7 @@ const width = 24;
 const everyFrame = 200;
 const everyLine = 20_000;
 
-/** A bar for `done` of `total`; without a total, one that runs to and fro with `ticks`. */
+/** A bar for `done` of `total`; without a total, one that moves back and forth with `ticks`. */
 export function bar(done, total, ticks = 0) {
   if (total > 0) {
     const filled = Math.floor((Math.min(done, total) / total) * width);
@@ -31,8 +31,8 @@ export function stepsOf() {
 }
 
 /**
- * Runs `work` and meanwhile shows how far it is. `progress` tells: `{ done, total, text }`, each of them optional; without a total
- * the bar only moves. A short step shows nothing in a log, where the first line comes after 20 seconds.
+ * Runs `work` and shows its progress, which `progress` returns: `{ done, total, text }`, all optional; without a total the bar only
+ * moves. In a log, the first line comes after 20 seconds, so a short step shows nothing.
  */
 export async function withProgress(what, work, progress = () => ({})) {
   const since = performance.now();

@@ -4,7 +4,7 @@ import type { Told } from "../support/long-run.ts";
 import { openFixtures } from "./fixtures.ts";
 import { runSchedules } from "./runner.ts";
 
-/** What ran, and on which models. */
+/** The schedules that ran, and their models. */
 interface ToldOfModels extends Told {
   readonly models: readonly string[];
 }

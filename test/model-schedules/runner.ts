@@ -55,7 +55,7 @@ async function shrink(fixtures: readonly Fixture[], text: Text, first: Failure):
   return { calls, failure };
 }
 
-/** What ran, and the first failure, cut down. */
+/** The schedules that ran, and the first failure, reduced. */
 export interface Report {
   readonly schedules: number;
   readonly counts: Map<string, number>;

@@ -33,7 +33,7 @@ function keep(schedule: Schedule, random: Random, { reader, tokens, drafts }: Gu
   if (end !== undefined && reader.sequence.tokens !== had) throw new Difference(`s${reader.id} has tokens of guesses that were not accepted`);
   if (kind === "left") end!.leave();
   schedule.lines.push(`  s${reader.id}: ${kind}, ${accepted} of ${most}`);
-  if (kind === "left" || kind === "open") return; // what is open ends when the sequence runs, forks or ends
+  if (kind === "left" || kind === "open") return; // an open verification ends when the sequence runs, forks or ends
   end?.accept(accepted);
   schedule.count("guesses accepted", accepted);
   for (let row = 0; row <= accepted; row++) {

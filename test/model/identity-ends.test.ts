@@ -14,7 +14,7 @@ import { rejection, textOf, tinyFolder } from "../support/models.ts";
 const device = openDevice(2);
 const files = scratch();
 const kept = process.env["GATED_DELTA_CACHE"];
-// What a cache knows is not computed.
+// A cached identity is not computed.
 beforeAll(() => void (process.env["GATED_DELTA_CACHE"] = files.newPath("cache")));
 afterAll(() => {
   device.close();

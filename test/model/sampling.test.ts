@@ -49,7 +49,7 @@ describe("random numbers", () => {
   });
 });
 
-/** What sampler.ts says it does, step by step. */
+/** The algorithm that sampler.ts documents, step by step. */
 function plainChoice(logits: readonly number[], seen: readonly number[], settings: SamplingSettings, u: number): number {
   const x = logits.map((logit, id) => (!seen.includes(id) ? logit : logit > 0 ? logit / settings.repetitionPenalty : logit * settings.repetitionPenalty));
   let order = x.map((_, id) => id).sort((a, b) => x[b]! - x[a]! || a - b);

@@ -50,7 +50,7 @@ describe("steps", () => {
       for await (const _ of session.generate({ ...all, maxTokens: count })) order.push(name);
     };
     await Promise.all([generate("quick", quick, 25), generate("slow", slow, 3)]);
-    // The first step has both prompts; then 16 tokens of the long one beside each token of the other.
+    // The first step has both prompts; then 16 tokens of the long one with each token of the other.
     expect(order.indexOf("slow")).toBeGreaterThanOrEqual(16);
     expect(order.indexOf("slow")).toBeLessThanOrEqual(20);
     expect(model.steps - before).toBeLessThanOrEqual(26);

@@ -58,7 +58,7 @@ test("50 clients share steps and beginnings; some leave; each gets its own answe
       else expect(answer).toBe(expected);
     }
     expect((await fetch(new URL("/chat", url), { method: "POST", body: `{"messages":5}` })).status).toBe(400);
-    // What those who left had is given back; the rest is the cache's.
+    // The memory of clients that left is free; the cache holds the rest.
     const deadline = performance.now() + 60_000;
     let last = await stats();
     while (last.freeStates + last.cached < 24 && performance.now() < deadline) {

@@ -34,7 +34,7 @@ describe("a session that was saved", () => {
         await session.save(path);
         const had = session.read;
         if (!drafts) expect(had).toBe(given === 0 ? 40 : 39 + given);
-        // What it does afterwards is not in the file.
+        // Its later tokens are not in the file.
         await tokensOf(session.generate({ ...all, maxTokens: 3 }));
         for (const to of [model, other]) {
           using restored = await Session.load(to, path);

@@ -1,4 +1,4 @@
-/** What of a session's file reaches other sessions through a cache: nothing, unless the caller trusts the file. */
+/** Contents of a session's file do not reach other sessions through a cache unless the caller trusts the file. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { LanguageModel, Session } from "../../lib/model.ts";
@@ -16,7 +16,7 @@ afterAll(() => device.close());
 const files = scratch();
 
 const options = { states: 8, pages: { count: 100, tokens: 8 } };
-/** What many users' conversations begin with. */
+/** The common beginning of many users' conversations. */
 const system = textOf(3, 40);
 const read = 30;
 

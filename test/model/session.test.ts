@@ -376,7 +376,7 @@ test("hidden states of the last token: read when they are asked for, kept until 
   expect(bitsEqual(await fork.hidden(), expected)).toBe(true);
   await session.logits();
   expect(model.steps).toBe(before);
-  // What was read for its logits alone is read again.
+  // A token that was read only for its logits is read again.
   using other = model.session().append(textOf(4, 20));
   await other.logits();
   expect(bitsEqual(await other.hidden(), expected)).toBe(true);

@@ -36,7 +36,7 @@ async function readBy(model: LanguageModel, tokens: readonly number[]): Promise<
   return sequence;
 }
 
-/** What a sequence of these tokens is: its states, keys and values. */
+/** The states, keys and values of a sequence of these tokens. */
 async function coldSnapshot(model: LanguageModel, tokens: readonly number[]): Promise<ReturnType<typeof snapshotOf>> {
   using sequence = await readBy(model, tokens);
   return snapshotOf(sequence);

@@ -9,7 +9,7 @@ import type { Reference } from "../reference/tensor.ts";
 
 const folder = join(import.meta.dir, "../golden/affine");
 
-/** One matrix, and what MLX makes of it. */
+/** One matrix, and MLX's quantised form of it. */
 export interface Affine {
   readonly format: FloatDType;
   readonly weight: Quantised;

@@ -1,13 +1,13 @@
 /**
  * The backends that the tests of the ops run on: the CPU always, Metal wherever it opens. On Linux that is the
- * emulation, if it was built. `GATED_DELTA_TEST_BACKENDS` (`cpu`, `metal` or `cpu,metal`) chooses: a backend that is
- * named must open.
+ * emulation, if it was built. `GATED_DELTA_TEST_BACKENDS` (`cpu`, `metal` or `cpu,metal`) chooses; named
+ * backends must open.
  */
 import { afterAll, describe, setDefaultTimeout } from "bun:test";
 import { Device } from "../../lib/index.ts";
 import { reportErrors } from "./judge.ts";
 
-/** How much of the random tests runs on a backend: an emulated GPU is far slower than a real one. */
+/** The extent of the random tests on a backend: an emulated GPU is far slower than a real one. */
 export interface Sizes {
   /** Share of the random cases that run. */
   readonly share: number;
@@ -58,7 +58,7 @@ function probe(name: "cpu" | "metal"): Availability {
   }
 }
 
-/** Every backend that was asked for. Probed once for all test files: opening an emulated device loads a library. */
+/** Every requested backend. Probed once for all test files: opening an emulated device loads a library. */
 export const availability: readonly Availability[] = (backendsWanted() ?? (["cpu", "metal"] as const)).map(probe);
 
 for (const { name, absence } of availability) {
@@ -74,7 +74,7 @@ export function onEachBackend(subject: string, tests: (backend: Backend) => void
   }
 }
 
-/** Runs tests on one backend; where it is absent there are none of them. */
+/** Runs tests on one backend; skips them if it is absent. */
 export function onOnly(wanted: "cpu" | "metal", subject: string, tests: (backend: Backend) => void): void {
   const there = availability.some(({ name, absence }) => name === wanted && absence === undefined);
   if (there) onBackend(subject, wanted, tests);

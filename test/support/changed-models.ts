@@ -22,7 +22,7 @@ export function readModel(folder: string): ModelParts {
   return { tensors, config: json("config.json"), generation: existsSync(join(folder, "generation_config.json")) ? json("generation_config.json") : undefined };
 }
 
-/** Writes what a change makes of a model's parts, as one file. */
+/** Writes a model's changed contents as one file. */
 export function writeChanged(folder: string, base: ModelParts, change: (parts: ModelParts) => void = () => {}): string {
   const parts: ModelParts = { tensors: { ...base.tensors }, config: structuredClone(base.config), generation: base.generation };
   change(parts);

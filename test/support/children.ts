@@ -1,4 +1,4 @@
-/** Runs the tests of the ops in a process of their own, where a setting is read once a process. */
+/** Runs the tests of the ops in separate processes, for settings that are read once per process. */
 import { join } from "node:path";
 
 const root = join(import.meta.dir, "..", "..");
@@ -27,10 +27,10 @@ export function runProgram(env: Readonly<Record<string, string>>, program: strin
 }
 
 /**
- * Runs test files of the ops by their names without ending; throws with all they printed where one fails.
+ * Runs test files of the ops by their names without extension; throws with their whole output if one fails.
  *
  * @param pattern of the tests to run. @default all
- * @returns how many tests passed.
+ * @returns the number of passed tests.
  */
 export function testOps(env: Readonly<Record<string, string>>, subjects: readonly string[], pattern = ""): number {
   const files = subjects.map((subject) => `./test/ops/${subject}.test.ts`);

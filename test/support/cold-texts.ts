@@ -38,7 +38,7 @@ export class ColdTexts {
   /**
    * Compares the tokens of an answer with those that the cold run's logits give.
    *
-   * @throws at the first difference, and where the answer goes on after a token that ends it.
+   * @throws at the first difference, and if the answer continues after an end token.
    */
   async expectAnswer(tokens: readonly number[], given: readonly number[], options: GenerateOptions): Promise<void> {
     if (given.length === 0) return;
@@ -54,7 +54,7 @@ export class ColdTexts {
     }
   }
 
-  /** Results of at least these tokens: those of a longer text that begins with them begin with theirs. */
+  /** Results of at least these tokens; they may come from a longer text that begins with them. */
   #rows(tokens: readonly number[]): Promise<Rows> {
     const key = `${tokens.join()},`;
     const known = this.#texts.find((text) => text.key.startsWith(key));

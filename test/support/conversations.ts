@@ -29,13 +29,13 @@ export interface Layer {
   readonly normDtype: FloatDType;
 }
 
-/** A layer with all that there is, to be varied. */
+/** A layer with every feature, for variations. */
 export const plainLayer: Layer = {
   heads: 4, kvHeads: 2, headDim: 64, rotaryDim: 16, ropeTheta: 10000, normEps: 1e-6, weightForm: "one-plus-weight",
   norms: true, gated: true, dtype: "f32", outDtype: "f32", pageDtype: "f32", normDtype: "f32",
 };
 
-/** The tokens of one conversation: what the projections made of them. */
+/** The projections of one conversation's tokens. */
 export interface Tokens {
   readonly count: number;
   /** `[count, heads, 2, headDim]`, query then gate; the tensors below are in the layer's dtype. */
@@ -82,7 +82,7 @@ export class Attention implements Disposable {
     const shape = [pages, layer.kvHeads, pageTokens, layer.headDim];
     this.keyPages = device.tensor(layer.pageDtype, shape);
     this.valuePages = device.tensor(layer.pageDtype, shape);
-    // Nothing but what was stored may be looked at.
+    // Only stored elements may be read.
     for (const tensor of [this.keyPages, this.valuePages]) tensor.copyFrom(new Float32Array(tensor.size).fill(NaN));
     const weights = new Random(7); // the same for every instance of a layer
     const norm = () =>

@@ -39,11 +39,11 @@ export interface SlowWork {
   readonly x: Tensor<"f32">;
   readonly weight: Tensor<"f32">;
   readonly out: Tensor<"f32">;
-  /** Whether `out` holds what it should. */
+  /** Whether `out` holds the expected result. */
   check(): void;
 }
 
-/** Work that is long for the device, about a billion multiplications for a real one: out = 2 x. */
+/** Long work for the device, about a billion multiplications for a real one: out = 2 x. */
 export function slowWork(device: Device): SlowWork {
   const [rows, features] = device.emulated ? [32, 128] : [2048, 1024];
   const x = device.tensor("f32", [rows, features]);
@@ -69,7 +69,7 @@ export function isPending(device: Device): boolean {
   }
 }
 
-/** {@link slowWork} so often takes a device some seconds at least. */
+/** This many runs of {@link slowWork} take a device at least some seconds. */
 export const mostTimes = 256;
 
 /**

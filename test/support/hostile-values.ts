@@ -49,7 +49,7 @@ function detached(): Float32Array {
   return array;
 }
 
-/** Hostile values by what they are. `device` is what proxies of devices and tensors stand for. */
+/** Hostile values by description. `device` is the target of proxies of devices and tensors. */
 export function hostileValues(device: Device): [name: string, value: unknown][] {
   const throwing = { get: boom, has: boom, ownKeys: boom, getOwnPropertyDescriptor: boom, getPrototypeOf: boom };
   return [

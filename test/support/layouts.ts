@@ -44,7 +44,7 @@ export class Layouts implements Disposable {
     this.#random = random;
   }
 
-  /** A tensor without gaps, such as weights. `multiple`: what its offset must be a multiple of, in elements. */
+  /** A tensor without gaps, such as weights. Its offset is a multiple of `multiple`, in elements. */
   packed<D extends FloatDType | "u32">(name: string, format: D, numbers: Reference, multiple = 8): Tensor<D> {
     const offset = guard + multiple * this.#below(4);
     return this.#input(name, format, numbers, { offset, strides: contiguous(numbers.shape) });
@@ -53,7 +53,7 @@ export class Layouts implements Disposable {
   /**
    * An input of rows with free strides. Rows of the first dimension from `used` on hold poison.
    *
-   * @param unit what strides and offset are multiples of: 8 where rows are vectors, 1 where they are not.
+   * @param unit strides and offset are multiples of it: 8 if rows are vectors, 1 otherwise.
    */
   rows<D extends FloatDType>(
     name: string,
@@ -178,7 +178,7 @@ export class Layouts implements Disposable {
     return tensor;
   }
 
-  /** Takes what a tensor's memory holds now as what it held before the op. */
+  /** Records a tensor's current memory as its contents before the op. */
   #refresh(tensor: Tensor): void {
     const placed = this.#placed.find((one) => one.tensor === tensor);
     placed?.before.set(bytesOf(placed.base));
@@ -212,7 +212,7 @@ function contiguous(shape: readonly number[]): number[] {
   return shape.map((_, axis) => Math.max(sizeOf(shape.slice(axis + 1)), 1));
 }
 
-/** Where each element lies, and its index in the first dimension. */
+/** The offset of each element, and its index in the first dimension. */
 function eachElement(
   shape: readonly number[],
   strides: readonly number[],

@@ -1,4 +1,4 @@
-/** Long runs of random programs or schedules: in one process or in several, and what is told of them. */
+/** Long runs of random programs or schedules: in one process or in several, and their records. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join, relative } from "node:path";
@@ -36,7 +36,7 @@ export interface LongRun<T extends Told> {
   readonly path: string;
   /** The counted unit, which is also the name of its option. */
   readonly what: "programs" | "schedules";
-  /** How many, where that option is not given. */
+  /** The default of that option. */
   readonly count: number;
   /** Options of this script alone, with their defaults. */
   readonly extra?: Readonly<Record<string, string | boolean>>;
@@ -138,8 +138,8 @@ async function inJobs<T extends Told>(path: string, jobs: number, first: number,
 /**
  * Prints the record of a run.
  *
- * @param what what ran, such as "schedules of seed 1".
- * @param verdict what it means that there is no failure, or one.
+ * @param what the subject, such as "schedules of seed 1".
+ * @param verdict the conclusions without a failure and with one.
  * @param lines further lines, before the counts.
  */
 function printRecord(script: string, report: Told, seconds: number, what: string, verdict: readonly [fine: string, failed: string], lines: readonly string[] = []): void {

@@ -29,7 +29,7 @@ export function longOp(device: Device, wrapped: boolean, rows: number, sharedOut
   return { op: linear({ x, weight: ones([outFeatures, inFeatures]), out }), out };
 }
 
-/** Bytes of whole pages that hold floats of a shape: what every backend can wrap. */
+/** Bytes of whole pages that hold floats of a shape, which every backend can wrap. */
 function pagesOf(shape: readonly number[]): number {
   const bytes = shape.reduce((product, length) => product * length, 4);
   return Math.ceil(bytes / 16384) * 16384;

@@ -2,7 +2,7 @@
 
 import type { FloatDType } from "../../tensor/dtype.ts";
 
-/** The largest {@link relRms} allowed, by what is compared: a float32 result of an op, a chunked one, a layer's, or one rounded to 16 bits. */
+/** The largest allowed {@link relRms}: for a float32 result of an op, a chunked one, one of a layer, or one rounded to 16 bits. */
 export const bounds = { f32: 2e-6, chunked: 5e-6, layer: 5e-6, bf16: 2e-3, f16: 3e-4 } as const;
 
 /** The bound of a whole model's logits, by the dtype of activations and pages. */
@@ -26,7 +26,7 @@ export function relRms(x: ArrayLike<number>, ref: ArrayLike<number>): number {
   return Math.sqrt(error / size);
 }
 
-/** The largest |x − ref|; NaN where one side alone has a NaN. */
+/** The largest |x − ref|; NaN if only one side has a NaN. */
 export function maxAbs(x: ArrayLike<number>, ref: ArrayLike<number>): number {
   sameLength(x, ref);
   let most = 0;

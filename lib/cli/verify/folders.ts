@@ -10,7 +10,7 @@ import { mixerKind } from "./mixer-folders.ts";
 import { modelKind } from "./model-folders.ts";
 import { Report, type Row } from "./report.ts";
 
-/** One kind of folders. */
+/** A kind of folders. */
 export interface FolderKind {
   /** The class that the folders test, for the report. */
   readonly op: string;
@@ -23,7 +23,7 @@ export interface FolderKind {
    *
    * @param names the names of the checkpoint's tensors.
    * @param dtype of activations, of convolution states and of pages; recurrent states are always f32.
-   * @throws a typed error where the folder does not fit its kind.
+   * @throws a typed error if the folder does not fit its kind.
    */
   check(folder: string, names: readonly string[], device: Device, report: Report, dtype: FloatDType): void | Promise<void>;
 }
@@ -36,7 +36,7 @@ export function isFolder(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
-/** Checks a folder, which is reported under the path as given. */
+/** Checks a folder, and reports it under the given path. */
 export async function checkFolder(path: string, device: Device, dtype: FloatDType): Promise<readonly Row[]> {
   const nouns = kinds.map(({ noun }) => noun).join(" or ");
   if (!existsSync(join(path, "config.json"))) {

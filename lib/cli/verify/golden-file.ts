@@ -1,12 +1,12 @@
 /**
- * Reads golden files. A tensor is read by its name and shape. A shape names its dimensions (`["B", "T", "Hk", "Dk"]`), and
- * a name must have the same size wherever it occurs.
+ * Reads golden files. A tensor is read by its name and shape. A shape names its dimensions (`["B", "T", "Hk", "Dk"]`), and a
+ * name must have the same size in all shapes.
  */
 
 import { FileError, describe } from "../../errors.ts";
 import { floatDType, openSafetensors, type SafetensorsFile, type TensorInfo } from "../../checkpoint/safetensors.ts";
 
-/** A dimension: a name that its first use binds to a size, a size, or a name less one (`K-1`). */
+/** A dimension: a size, a name that its first use binds to a size, or a name minus one (`K-1`). */
 export type Dimension = string | number;
 
 const op = "verify";
@@ -37,7 +37,7 @@ export class GoldenFile implements Disposable {
     return size;
   }
 
-  /** The entry of a tensor of this shape. */
+  /** The entry of a tensor, which must have this shape. */
   info(name: string, shape: readonly Dimension[]): TensorInfo {
     const info = this.source.info(name);
     const fits = (dimension: Dimension, i: number) => this.#bind(dimension, info.shape[i] ?? -1);
@@ -48,13 +48,13 @@ export class GoldenFile implements Disposable {
     return info;
   }
 
-  /** A tensor of any real dtype, as float64: references. */
+  /** A tensor of any real dtype as float64, for references. */
   reference(name: string, shape: readonly Dimension[]): Float64Array {
     this.info(name, shape);
     return this.source.float64(name);
   }
 
-  /** A tensor of any real dtype that float32 holds exactly, as float32. */
+  /** A tensor of a dtype that float32 holds exactly, as float32. */
   float32(name: string, shape: readonly Dimension[]): Float32Array {
     const info = this.info(name, shape);
     if (!floatDType(info.dtype)) throw this.bad(`tensor ${describe(name)} of F32, F16 or BF16`, info.dtype);
@@ -89,7 +89,7 @@ export class GoldenFile implements Disposable {
     this.source[Symbol.dispose]();
   }
 
-  /** Whether a dimension has this size; binds a name that has none. */
+  /** Whether a dimension has this size; binds an unbound name to it. */
   #bind(dimension: Dimension, size: number): boolean {
     if (typeof dimension === "number") return dimension === size;
     const [least, most] = legalSizes[dimension] ?? usualSizes;

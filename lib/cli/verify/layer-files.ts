@@ -1,7 +1,7 @@
 /**
  * `layer-*` files: a whole mixer's weights under their checkpoint names, hidden_states `[B, prefill + steps, hidden]`,
- * and output_f32, the result of float32 arithmetic over the stored weights for all tokens from an empty state. The layer
- * runs in float32, also with weights of 16 bits.
+ * and output_f32, the outputs of all tokens from an empty state, in float32 arithmetic over the stored weights. The layer runs
+ * in float32, also with 16-bit weights.
  */
 
 import type { Device } from "../../device/device.ts";
@@ -19,18 +19,18 @@ export interface LayerInputs extends LayerSequences {
   readonly output: Float64Array;
 }
 
-/** The same, and the layer made of the file's weights. */
+/** The same, and the layer with the file's weights. */
 export interface LayerCase extends LayerInputs {
   readonly layer: GatedDeltaNet;
 }
 
-/** How the names of these files begin, and the operation that they test, for the report. */
+/** The prefix of these files' names, and the operation that they test, for the report. */
 export const [layerPrefix, layerOp] = ["layer-", "GatedDeltaNet"] as const;
 
 /**
  * Runs a file's case in every way and reports each.
  *
- * @throws {FileError} before anything is reported, for a file that is no such case.
+ * @throws {FileError} before anything is reported, for a file without such a case.
  */
 export function checkLayer(file: GoldenFile, device: Device, report: Report): void {
   const data = readLayerCase(file, device);

@@ -1,6 +1,6 @@
 /**
- * The ways to run a mixer over whole sequences: in one call, cut into calls, batched otherwise, forked half-way, restored
- * from a file. With f32 states all of them promise the bits of one prefill.
+ * The ways to run a mixer over whole sequences: in one call, split into calls, in other batches, forked half-way, restored from a
+ * file. With f32 states all of them have the bits of one prefill.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -13,16 +13,16 @@ import type { Tensor } from "../../tensor/tensor.ts";
 import type { Report } from "./report.ts";
 import { cuSeqlensOf, gather, otherSchedules, pieces, rowsOf, scatter, whole, type Schedule, type Span } from "./schedule.ts";
 
-/** Sequences of hidden states, and where they begin among all. */
+/** Sequences of hidden states, and their offsets. */
 export interface LayerSequences {
   readonly sequences: number;
   readonly tokens: number;
-  /** Where each sequence's tokens begin in arrays of all of them. */
+  /** The first token of each sequence in arrays of all tokens. */
   readonly cuSeqlens: Int32Array;
   readonly hidden: number;
   /** `[B, T, hidden]`. */
   readonly input: Float32Array;
-  /** Tokens of the prompt; those after it are meant to be decoded. */
+  /** Tokens of the prompt; those after it are decoded. */
   readonly prefill: number;
 }
 
@@ -34,7 +34,7 @@ interface Result {
   readonly conv: Float32Array;
 }
 
-/** How calls of one token a sequence run: through the fused step, or the separate ops like any other call. */
+/** How calls with one token of each sequence run: by the fused step, or by the separate ops like other calls. */
 type SingleTokens = "fused" | "unfused";
 
 /** The reference of outputs. */
@@ -45,9 +45,9 @@ export interface LayerReference {
 }
 
 /**
- * Runs a layer in every way and reports each: against a reference where there is one, and bit for bit against the first.
+ * Runs a layer in every way and reports each: compared with the reference, if any, and bit for bit with the first way.
  *
- * @param label put before the names of tensors, to tell the layers of a checkpoint apart.
+ * @param label prefix of the tensors' names, which distinguishes the layers of a checkpoint.
  */
 export function checkWays(layer: GatedDeltaNet, data: LayerSequences, report: Report, reference?: LayerReference, label = ""): void {
   const { sequences, tokens, prefill } = data;
@@ -73,7 +73,7 @@ export function checkWays(layer: GatedDeltaNet, data: LayerSequences, report: Re
   promised("restored half-way", restored(layer, data));
 }
 
-/** The prompt in chunks of unequal lengths, then one token a call. */
+/** The prompt in chunks of unequal lengths, then one token per call. */
 function chunks(prefill: number): number[] {
   const lengths: number[] = [];
   for (let left = prefill, next = 16; left > 0; next = next === 16 ? 7 : 16) {
@@ -84,7 +84,7 @@ function chunks(prefill: number): number[] {
   return [...lengths, 1];
 }
 
-/** A pool for some states of a layer, the convolution's inputs kept as the layer computes them. */
+/** A pool for some states of a layer, with convolution states in the layer's dtype. */
 function poolFor({ device, stateShape, dtype }: GatedDeltaNet, slots: number): StatePool {
   return StatePool.create(device, { slots: Math.max(1, slots), layers: 1, ...stateShape, convDtype: dtype });
 }
@@ -97,7 +97,7 @@ function run(layer: GatedDeltaNet, data: LayerSequences, schedule: Schedule, sin
   return collect(pool, handles, output);
 }
 
-/** Half of every sequence; then a fork of each goes on, after the state that it was forked from did. */
+/** Half of every sequence; then the second half, first by the original states and then by a fork of each. */
 function forked(layer: GatedDeltaNet, data: LayerSequences): Result {
   using pool = poolFor(layer, 2 * data.sequences);
   const handles = Array.from({ length: data.sequences }, () => pool.allocate());
@@ -110,7 +110,7 @@ function forked(layer: GatedDeltaNet, data: LayerSequences): Result {
   return collect(pool, forks, output);
 }
 
-/** Half of every sequence; the states are saved, and another pool goes on with them. */
+/** Half of every sequence; then the states are saved, and another pool continues with them. */
 function restored(layer: GatedDeltaNet, data: LayerSequences): Result {
   const folder = mkdtempSync(join(tmpdir(), "gated-delta-verify-"));
   try {
@@ -138,7 +138,7 @@ function halves({ sequences, tokens }: LayerSequences): readonly [Span[], Span[]
   return [spans(0, middle), spans(middle, tokens)];
 }
 
-/** Takes some tokens of some sequences through the layer, and their outputs to where they belong among all. */
+/** Runs some tokens of some sequences through the layer, and copies their outputs to their places among all. */
 function call(
   layer: GatedDeltaNet,
   { cuSeqlens, hidden, input }: LayerSequences,
@@ -166,7 +166,7 @@ function collect(pool: StatePool, handles: readonly StateHandle[], output: Float
   return { output, state: slotsOf(pool.state(0), slots), conv: slotsOf(pool.conv(0), slots) };
 }
 
-/** Copies slots of a pool out, in the order given; slot -1 is one that nothing was written to. */
+/** Copies slots out of a pool, in the given order; slot -1 reads as zeros. */
 function slotsOf(pool: Tensor, slots: Int32Array): Float32Array {
   const elements = pool.toFloat32();
   const perSlot = elements.length / (pool.shape[0] ?? 1);

@@ -1,7 +1,7 @@
 /**
- * Folders of checkpoints with Gated DeltaNet mixers: each is run in every way, which must agree to the bit. Where the folder
- * has an `expected.safetensors` (`hidden`, `output` `[B, T, hidden]`, float64 arithmetic on the stored
- * weights; metadata `layer`, `prefill_tokens`, `decode_steps`), that layer's outputs are compared with it.
+ * Folders of checkpoints with Gated DeltaNet mixers: each is run in every way, and all must have the same bits. If the folder
+ * has an `expected.safetensors` (`hidden`, `output` `[B, T, hidden]`, float64 arithmetic on the stored weights; metadata
+ * `layer`, `prefill_tokens`, `decode_steps`), that layer's outputs are compared with it.
  */
 
 import { existsSync } from "node:fs";
@@ -58,7 +58,7 @@ function readExpected(path: string, dtype: FloatDType): { layer: number; data: L
   if (!Number.isInteger(prefill) || prefill + steps !== tokens) {
     throw file.bad(`prefill_tokens and decode_steps that add up to ${tokens} tokens`, `${prefill} and ${steps}`);
   }
-  // Six roundings to 16 bits lie between input and output: of the input, the projections, the convolution and the norm.
+  // There are six roundings to 16 bits: of the input, the projections, the convolution and the norm.
   const bound = dtype === "f32" ? bounds.layer : 8 * bounds[dtype];
   const data = { sequences, tokens, cuSeqlens: evenSeqlens(sequences, tokens), hidden, input, prefill };
   return { layer, data, reference: { output, bound } };

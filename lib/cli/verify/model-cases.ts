@@ -1,7 +1,7 @@
 /**
  * The cases of a model that is verified: prompts and their continuations. `expected.safetensors` in the model's folder has
- * `prompt.N` i32 `[T]`; `logits.N` `[T, vocab]`; `greedy.N` i32 `[G]`, the tokens that greedy decoding goes on with, past
- * end tokens; and `greedy_logits.N` `[G, vocab]`, the logits that each was chosen from. Without it prompts are made of a seed.
+ * `prompt.N` i32 `[T]`; `logits.N` `[T, vocab]`; `greedy.N` i32 `[G]`, the tokens of greedy decoding, past end
+ * tokens; and `greedy_logits.N` `[G, vocab]`, the logits that each was chosen from. Without the file, prompts are random.
  */
 
 import { existsSync } from "node:fs";
@@ -23,7 +23,7 @@ export interface ExpectedCase {
 export interface ModelCase {
   readonly index: number;
   readonly prompt: Int32Array;
-  /** How many tokens are chosen after it. */
+  /** Number of tokens to choose after it. */
   readonly steps: number;
   readonly expected: ExpectedCase | undefined;
 }
@@ -35,11 +35,11 @@ export interface ExpectedCases {
   readonly vocabSize: number;
 }
 
-/** Tokens of the prompts where there is no file, and how many follow. */
+/** Lengths of the random prompts, and the number of tokens after them. */
 const lengths = [37, 5, 1];
 const steps = 16;
 
-/** The cases of the file that a folder has; undefined where it has none. */
+/** The cases of a folder's file; undefined if there is no file. */
 export function expectedCases(folder: string): ExpectedCases | undefined {
   const path = join(folder, "expected.safetensors");
   if (!existsSync(path)) return undefined;

@@ -1,6 +1,6 @@
 /**
- * Checks folders of language models: every way of reading the same tokens against `expected.safetensors`, where there is one,
- * and against each other. Recurrent states are float32, activations and pages of the dtype given.
+ * Checks folders of language models: all ways of reading the same tokens are compared with `expected.safetensors`, if it exists,
+ * and with each other. Recurrent states are float32, activations and pages of the given dtype.
  */
 
 import { modelBounds } from "./compare.ts";
@@ -55,18 +55,18 @@ export async function checkModel(folder: string, device: Device, report: Report,
   }
 }
 
-/** Compares with the references, where there are some. */
+/** Compares with the references, if there are any. */
 function compare(report: Report, way: string, model: LanguageModel, cases: readonly ModelCase[], readings: readonly Reading[], answers: Answers, dtype: FloatDType): void {
   for (const { index, expected } of cases) {
     if (expected === undefined) continue;
     const { logits, greedy } = split(answers[index]!, readings[index]!.prompt, model.config.vocabSize);
     report.near(way, `logits.${index}`, logits, expected.logits, modelBounds[dtype]);
-    // With 16-bit dtypes another token may be chosen than in exact arithmetic; all later ones differ then.
+    // With 16-bit dtypes a token may differ from that of exact arithmetic, and with it all later ones.
     if (dtype === "f32") report.near(way, `greedy_logits.${index}`, greedy, expected.greedyLogits, modelBounds[dtype]);
   }
 }
 
-/** The logits of the prompt's tokens, and those that each further token is chosen from. */
+/** The logits of the prompt's tokens, and those that each later token is chosen from. */
 function split(answer: Float32Array, prompt: number, vocabSize: number): { logits: Float32Array; greedy: Float32Array } {
   return { logits: answer.subarray(0, prompt * vocabSize), greedy: answer.subarray((prompt - 1) * vocabSize) };
 }

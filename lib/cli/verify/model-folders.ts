@@ -2,7 +2,7 @@
 
 import type { FolderKind } from "./folders.ts";
 
-/** The kind of these folders. Their check is imported with the first one: golden files need no models. */
+/** The kind of these folders. Their check is imported with the first one, because golden files need no models. */
 export const modelKind: FolderKind = {
   op: "LanguageModel",
   noun: "a language model",

@@ -1,6 +1,6 @@
 /**
- * The ways that sessions can read and generate what {@link readWhole} has: each gives some tokens of every case, and the
- * logits after them, and promises its tokens and bits.
+ * The ways in which sessions can read and generate the tokens of {@link readWhole}: each returns some tokens of every case and
+ * the logits after them, which must be the same to the bit.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -15,32 +15,32 @@ import { seededTokens, type ModelCase } from "./model-cases.ts";
 export interface SessionAnswer {
   /** The first tokens that were chosen after the prompt. */
   readonly tokens: Int32Array;
-  /** `[vocab]`: the logits after the last of them, or after the prompt where there are none. */
+  /** `[vocab]`: the logits after the last of them, or after the prompt if there are none. */
   readonly logits: Float32Array;
 }
 
-/** One way to go through all cases. */
+/** One way to run all cases. */
 export interface SessionWay {
   readonly way: string;
   run(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]>;
 }
 
-/** Tokens that a session gives of each case: few, since steps of emulated Metal take long. */
+/** Tokens that a session generates for each case: few, because steps of emulated Metal take long. */
 const mostTokens = 5;
 
-/** Cases that are gone through at the same time: two states for each, as many as there are at least. */
+/** Cases that are run at the same time: with two states for each, as many as models have at least. */
 const atOnce = 3;
 
-/** All ways of sessions, under the names that reports have. */
+/** All ways of sessions, by their names in reports. */
 export const sessionWays: readonly SessionWay[] = [
-  { way: "sessions, strangers beside them", run: amongStrangers },
+  { way: "sessions, among strangers", run: amongStrangers },
   { way: "sessions, cold and warm cache", run: warm },
   { way: "sessions, drafts", run: (model, cases) => inGroups(cases, (one) => alone(model, one, { drafts: { tokens: 3, shortest: 1 } })) },
   { way: "sessions, forked", run: (model, cases) => inGroups(cases, (one) => forked(model, one)) },
   { way: "sessions, restored from files", run: restored },
 ];
 
-/** How many tokens a session gives: the logits after them are known too. */
+/** Number of tokens that a session generates: the logits after them are known, too. */
 export function tokensGiven({ steps }: ModelCase): number {
   return Math.min(mostTokens, Math.max(0, steps - 1));
 }
@@ -51,7 +51,7 @@ async function inGroups(cases: readonly ModelCase[], run: (one: ModelCase) => Pr
   return answers;
 }
 
-/** Goes on for some tokens. */
+/** Generates some tokens. */
 async function give(session: Session, count: number, options: GenerateOptions = {}): Promise<number[]> {
   const tokens: number[] = [];
   if (count === 0) return tokens;
@@ -68,7 +68,7 @@ async function alone(model: LanguageModel, one: ModelCase, options: GenerateOpti
   return await answer(session, await give(session, tokensGiven(one), options));
 }
 
-/** All at the same time, and another session with other tokens. */
+/** All at the same time, with another session that reads other tokens. */
 async function amongStrangers(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
   using stranger = model.session().append(seededTokens(80, Math.min(11, model.config.maxPositions - 1), model.config.vocabSize));
   const others = give(stranger, Math.min(mostTokens, model.config.maxPositions - stranger.length), { temperature: 1, seed: 1 });
@@ -77,7 +77,7 @@ async function amongStrangers(model: LanguageModel, cases: readonly ModelCase[])
   return answers;
 }
 
-/** Sessions that read the prompts leave them in a cache; others go on from there. */
+/** Sessions that read the prompts leave them in a cache; others continue from there. */
 async function warm(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
   using cache = model.cache({ bytes: Number.MAX_SAFE_INTEGER, step: 16 });
   return await inGroups(cases, async (one) => {
@@ -90,7 +90,7 @@ async function warm(model: LanguageModel, cases: readonly ModelCase[]): Promise<
   });
 }
 
-/** A fork goes on half way, while what it was forked from reads other tokens. */
+/** A fork continues from half way, while the original session reads other tokens. */
 async function forked(model: LanguageModel, one: ModelCase): Promise<SessionAnswer> {
   const count = tokensGiven(one);
   using first = model.session().append(one.prompt);
@@ -101,7 +101,7 @@ async function forked(model: LanguageModel, one: ModelCase): Promise<SessionAnsw
   return await answer(second, [...before, ...after]);
 }
 
-/** Each is saved half way, and goes on from the file. */
+/** Each is saved half way and continues from the file. */
 async function restored(model: LanguageModel, cases: readonly ModelCase[]): Promise<SessionAnswer[]> {
   const folder = mkdtempSync(join(tmpdir(), "gated-delta-verify-"));
   try {

@@ -1,6 +1,6 @@
 /**
- * The ways that a model can read the same tokens. Each gives the logits after every token of every case; all of
- * them promise the bits of the first.
+ * The ways in which a model can read the same tokens. Each returns the logits after every token of every case, which must be
+ * the same to the bit.
  */
 
 import type { LanguageModel } from "../../model/language-model.ts";
@@ -9,7 +9,7 @@ import type { Sequence } from "../../model/sequence.ts";
 import { sequenceFrom, snapshotOf } from "../../model/snapshot.ts";
 import { seededTokens, type ModelCase } from "./model-cases.ts";
 
-/** A case with all tokens that are read: the prompt, and every chosen token but the last. */
+/** A case with all tokens that are read: the prompt and every chosen token but the last. */
 export interface Reading {
   readonly prompt: number;
   readonly tokens: Int32Array;
@@ -24,7 +24,7 @@ export interface Way {
   read(model: LanguageModel, readings: readonly Reading[]): Promise<Answers>;
 }
 
-/** Tokens `start` up to, not including, `end` of a case, which a sequence reads. */
+/** The tokens in `start..end − 1` of a case, which a sequence reads. */
 interface Piece {
   readonly reading: number;
   readonly start: number;
@@ -32,10 +32,10 @@ interface Piece {
   readonly sequence: Sequence;
 }
 
-/** How many sequences a way has at a time in addition to one for each case. */
+/** The most sequences of a way at a time, in addition to one for each case. */
 export const mostStrangers = 3;
 
-/** A stranger's tokens: other ones, so that a state or page taken for another shows. */
+/** Other tokens for sequences that share batches with the cases, so that a mistaken state or page shows. */
 const strangerTokens = 29;
 
 /** Reads each case's prompt at once, then chooses tokens greedily, one sequence at a time. */
@@ -65,7 +65,7 @@ export async function readWhole(model: LanguageModel, cases: readonly ModelCase[
   return { readings, answers, greedy };
 }
 
-/** Where the largest number is; of several the first. */
+/** The index of the largest number; of several, the first. */
 export function largest(logits: Float32Array): number {
   let at = 0;
   for (let i = 1; i < logits.length; i++) if (logits[i]! > logits[at]!) at = i;
@@ -83,7 +83,7 @@ export const otherWays: readonly Way[] = [
   { way: "restored", read: restored },
 ];
 
-/** As many of some tokens as a sequence still has positions for, as an entry of a batch that wants no logits; none where none are left. */
+/** An entry without logits of as many of some tokens as a sequence still has positions for; none if it has no position left. */
 function others(sequence: Sequence, tokens: Int32Array): BatchEntry[] {
   const fitting = tokens.subarray(0, sequence.model.config.maxPositions - sequence.tokens);
   return fitting.length === 0 ? [] : [{ sequence, tokens: fitting, logits: "none" }];
@@ -112,7 +112,7 @@ class Reader {
   }
 }
 
-/** One sequence after the other, cut into pieces. */
+/** One sequence after another, split into pieces. */
 async function alone(model: LanguageModel, readings: readonly Reading[], cut: (length: number) => number[]): Promise<Answers> {
   const reader = new Reader(model, readings);
   for (const [reading, { tokens }] of readings.entries()) {
@@ -127,7 +127,7 @@ async function alone(model: LanguageModel, readings: readonly Reading[], cut: (l
   return reader.answers;
 }
 
-/** All cases together: each begins a run after the last one, so that prompts share batches with single tokens of others. */
+/** All cases together, each beginning one run later than the previous one, so that prompts share batches with single tokens. */
 async function batched(model: LanguageModel, readings: readonly Reading[]): Promise<Answers> {
   const reader = new Reader(model, readings);
   const { vocabSize } = model.config;
@@ -153,7 +153,7 @@ async function batched(model: LanguageModel, readings: readonly Reading[]): Prom
   return reader.answers;
 }
 
-/** Each case goes on in a fork, while what it was forked from reads other tokens; and again half way. */
+/** Each case continues in a fork, while the original sequence reads other tokens; and again half way. */
 async function forked(model: LanguageModel, readings: readonly Reading[]): Promise<Answers> {
   const reader = new Reader(model, readings);
   const strange = seededTokens(78, strangerTokens, model.config.vocabSize);
@@ -163,7 +163,7 @@ async function forked(model: LanguageModel, readings: readonly Reading[]): Promi
     using second = first.fork();
     const middle = prompt + ((tokens.length - prompt) >> 1);
     for (let start = prompt; start < middle; start++) {
-      // One of the two writes the page that they share; then the other one does.
+      // First one of the two writes the page that they share, then the other.
       const strangers = start === prompt ? others(first, strange.subarray(0, 3)) : [];
       await reader.read([{ reading, start, end: start + 1, sequence: second }], strangers);
     }
@@ -175,7 +175,7 @@ async function forked(model: LanguageModel, readings: readonly Reading[]): Promi
   return reader.answers;
 }
 
-/** Each case is copied out half way, and goes on in a sequence that is made of the copy, in other states and pages. */
+/** Each case is copied out half way and continues in a sequence made of the copy, with other states and pages. */
 async function restored(model: LanguageModel, readings: readonly Reading[]): Promise<Answers> {
   const reader = new Reader(model, readings);
   const strange = seededTokens(79, strangerTokens, model.config.vocabSize);

@@ -1,8 +1,8 @@
-/** The rows that `verify` collects for a file, and how they are printed. */
+/** Collects and prints the rows of `verify` for a file. */
 
 import { bitsEqual, maxAbs, relRms } from "./compare.ts";
 
-/** One tensor of one way to run one file: a line of `--json`. A number that is not finite is printed as null. */
+/** One tensor of one way to run a file: a line of `--json`. Numbers that are not finite are printed as null. */
 export interface Row {
   readonly file: string;
   readonly op: string;
@@ -31,14 +31,14 @@ export class Report {
     this.#subject = subject;
   }
 
-  /** Compares numbers with a reference. Nothing passes with a NaN in it. */
+  /** Compares numbers with a reference. Numbers with a NaN never pass. */
   near(way: string, tensor: string, actual: ArrayLike<number>, reference: ArrayLike<number>, tolerance: number): void {
     this.#add(way, tensor, distance(actual, reference), tolerance);
   }
 
   /**
-   * Compares bytes. `numbers` turns either side into numbers for the distances that the row shows; the verdict is
-   * about the bytes alone, apart from NaN, which never passes.
+   * Compares bytes. `numbers` converts either side to numbers for the distances in the row. The verdict depends only on the
+   * bytes, except that NaN never passes.
    */
   equal<A extends ArrayBufferView>(
     way: string,
@@ -50,23 +50,23 @@ export class Report {
     this.#add(way, tensor, distance(numbers(actual), numbers(expected)), 0, bitsEqual(actual, expected));
   }
 
-  /** @param also a further condition of passing. */
+  /** @param also another condition of passing. */
   #add(way: string, tensor: string, { relRms, maxAbs }: Distance, tolerance: number, also = true): void {
     this.rows.push({ ...this.#subject, way, tensor, relRms, maxAbs, tolerance, pass: relRms <= tolerance && also });
   }
 }
 
-/** The two distances that a row shows. */
+/** The two distances in a row. */
 type Distance = Pick<Row, "relRms" | "maxAbs">;
 
 function distance(actual: ArrayLike<number>, reference: ArrayLike<number>): Distance {
   return { relRms: relRms(actual, reference), maxAbs: maxAbs(actual, reference) };
 }
 
-/** How many failed checks a line names. */
+/** The most failed checks named in a line. */
 const mostNamed = 3;
 
-/** One line for a file: the worst row against its bound, or the checks that failed. */
+/** One line for a file: the row closest to its bound, or the failed checks. */
 export function summary(path: string, rows: readonly Row[]): string {
   const ways = new Set(rows.map((row) => row.way)).size;
   const failed = rows.filter((row) => !row.pass);
@@ -78,7 +78,7 @@ export function summary(path: string, rows: readonly Row[]): string {
   return `ok   ${path}: ${ways} ways, ${rows.length} checks${worst ? `; worst ${rowText(worst)}` : ""}`;
 }
 
-/** How much of its bound a passing row takes. */
+/** The share of its bound that a passing row takes. */
 function share({ relRms, tolerance }: Row): number {
   return tolerance > 0 ? relRms / tolerance : 0;
 }

@@ -1,4 +1,4 @@
-/** The command line of `verify`, in the package and in a clone: the two differ in the files that they check. */
+/** The command line of `verify`, for the package and for a clone, which differ in the files that they check. */
 
 import { Device } from "../../device/device.ts";
 import { describe } from "../../errors.ts";
@@ -6,7 +6,7 @@ import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions,
 import { checkFolder, isFolder } from "./folders.ts";
 import { summary, type Row } from "./report.ts";
 
-/** How the files of a command line, as opposed to its folders, are checked. */
+/** How files, as opposed to folders, are checked. */
 export interface FileChecks {
   /** Throws a {@link UsageError} for a file that the command does not check. */
   accept?(path: string): void;

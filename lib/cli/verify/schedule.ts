@@ -1,32 +1,32 @@
 /**
- * The ways that a batch of sequences can be cut into calls, and the packed rows of each call. All ways promise the same
- * bits, so one list of them serves every op that carries state from call to call.
+ * The ways in which a batch of sequences can be split into calls, and the packed rows of each call. All ways must give the same
+ * bits, so one list serves every op that carries state from call to call.
  */
 
 import type { ArrayOfDType, DType } from "../../tensor/dtype.ts";
 
-/** Tokens `start` up to, not including, `end` of one sequence, counted from its first. */
+/** The tokens in `start..end − 1` of one sequence. */
 export interface Span {
   readonly sequence: number;
   readonly start: number;
   readonly end: number;
 }
 
-/** A name for the report, and the calls in order; each call is a ragged batch of spans. */
+/** A name for the report, and the calls in order, each a ragged batch of spans. */
 export interface Schedule {
   readonly way: string;
   readonly calls: readonly (readonly Span[])[];
 }
 
-/** A case of more tokens or sequences than this is not run one at a time, which would take minutes. */
+/** Cases with more tokens or sequences are not run one at a time, which would take minutes. */
 export const mostCalls = 8192;
 
-/** Every sequence whole, in one call: what the other schedules are compared with. */
+/** Every sequence whole, in one call: the reference for the other schedules. */
 export function whole(sequences: number, tokens: number): Schedule {
   return { way: "whole", calls: [all(sequences, 0, tokens)] };
 }
 
-/** All sequences together, cut after each of `lengths` tokens in turn; the last length repeats until the end. */
+/** All sequences together, split into pieces of `lengths` tokens in turn; the last length repeats until the end. */
 export function pieces(way: string, sequences: number, tokens: number, lengths: readonly number[]): Schedule {
   const calls: Span[][] = [];
   for (let start = 0, i = 0; start < tokens; i++) {
@@ -37,18 +37,18 @@ export function pieces(way: string, sequences: number, tokens: number, lengths: 
   return { way, calls };
 }
 
-/** One token of every sequence a call. */
+/** One token of every sequence per call. */
 export function tokenByToken(sequences: number, tokens: number): Schedule {
   return pieces("token by token", sequences, tokens, [1]);
 }
 
-/** One sequence a call, each whole: the same tokens in the smallest batches. */
+/** One whole sequence per call: the same tokens in the smallest batches. */
 export function oneSequenceAtATime(sequences: number, tokens: number): Schedule {
   const calls = Array.from({ length: sequences }, (_, sequence) => [{ sequence, start: 0, end: tokens }]);
   return { way: "one sequence at a time", calls };
 }
 
-/** Sequences of one call at different places and of different lengths, in reverse order. */
+/** Spans of different positions and lengths in one call, in reverse order of the sequences. */
 export function uneven(sequences: number, tokens: number): Schedule {
   const cut = (sequence: number) => Math.floor((tokens * (sequence + 1)) / (sequences + 1));
   const order = Array.from({ length: sequences }, (_, i) => sequences - 1 - i);
@@ -61,7 +61,7 @@ export function uneven(sequences: number, tokens: number): Schedule {
   };
 }
 
-/** Everything but {@link whole}, as far as the case is long and wide enough for it to differ. */
+/** All schedules other than {@link whole} for which the case is long and wide enough to differ. */
 export function otherSchedules(sequences: number, tokens: number): Schedule[] {
   const list: Schedule[] = [];
   const cuts = new Set([1, Math.floor(tokens / 2), tokens - 1].filter((cut) => cut > 0 && cut < tokens));
@@ -77,12 +77,12 @@ function all(sequences: number, start: number, end: number): Span[] {
   return Array.from({ length: sequences }, (_, sequence) => ({ sequence, start, end }));
 }
 
-/** How many rows a call has. */
+/** The number of rows of a call. */
 export function rowsOf(spans: readonly Span[]): number {
   return spans.reduce((sum, { start, end }) => sum + (end - start), 0);
 }
 
-/** The cuSeqlens of a call: where each span's tokens begin in its packed rows, and the total. */
+/** The cuSeqlens of a call: the first row of each span, and the total. */
 export function cuSeqlensOf(spans: readonly Span[]): Int32Array {
   const starts = new Int32Array(spans.length + 1);
   spans.forEach(({ start, end }, i) => {
@@ -101,7 +101,7 @@ type AnyArray = ArrayOfDType[DType] | Float64Array;
 /**
  * The tokens of some spans as packed rows.
  *
- * @param cuSeqlens where each sequence's tokens begin in `source`, in rows.
+ * @param cuSeqlens the first row of each sequence in `source`.
  * @param width elements of a row.
  */
 export function gather<A extends AnyArray>(spans: readonly Span[], cuSeqlens: ArrayLike<number>, width: number, source: A): A {

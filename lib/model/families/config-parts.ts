@@ -7,14 +7,14 @@ import type { LayerType } from "../model-config.ts";
 import type { ConfigParts, ParsedConfig } from "./family.ts";
 
 /**
- * The layers of a model and their Gated DeltaNets.
+ * The types of a model's layers and the configuration of its Gated DeltaNets.
  *
  * @param count `num_hidden_layers`.
- * @throws {FileError} where there are not as many types; {@link UnsupportedError} for layers of other types.
+ * @throws {FileError} for another number of types; {@link UnsupportedError} for layers of other types.
  */
 export function layersOf(parts: ConfigParts, count: number, place: ConfigPlace): Pick<ParsedConfig, "layers" | "mixer"> {
   const { config: mixer, layers: types, typeOf } = parseMixers(parts.at(-1), place);
-  if (types !== undefined && types !== count) throw configError(place, "layer_types", `${count} types, as num_hidden_layers says`, String(types));
+  if (types !== undefined && types !== count) throw configError(place, "layer_types", `${count} types, the number in num_hidden_layers`, String(types));
   const layers = Array.from({ length: count }, (_, layer): LayerType => {
     const type = typeOf(layer);
     if (type === "linear_attention") return "gatedDelta";

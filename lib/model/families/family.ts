@@ -1,6 +1,6 @@
 /**
- * A family of models: how its configuration is read, which tensors its layers have, and which ops these make. All that families share
- * (embedding, final norm, output, the walk through the layers, pages, states) is elsewhere and knows none of them.
+ * A family of models: the reading of its configuration, the tensors of its layers and their ops. The common parts of all families
+ * (embedding, final norm, output, the loop over layers, pages, states) are elsewhere and do not depend on the family.
  */
 import type { ConfigPlace } from "../../checkpoint/config-errors.ts";
 import type { Settings } from "../../checkpoint/config-settings.ts";
@@ -12,13 +12,13 @@ import type { Tensor } from "../../tensor/tensor.ts";
 import type { LayerType, ModelConfig } from "../model-config.ts";
 import type { AttentionWeights, Mlp } from "../model-weights.ts";
 
-/** A configuration, except for two things in which the checkpoint has a say. */
+/** A configuration without two values that also depend on the checkpoint. */
 export type ParsedConfig = Omit<ModelConfig, "tied" | "eosTokens"> & {
-  /** Whether embeddings are tied, as the configuration says: first the whole model's `tie_word_embeddings`, then the text model's. */
+  /** Whether embeddings are tied: the whole model's `tie_word_embeddings`, then the text model's. */
   readonly tied: readonly boolean[];
 };
 
-/** A `config.json`: the text model's part of it first, then the whole where that part is nested. */
+/** A `config.json`: the text model's part first; if that part is nested, then the whole. */
 export type ConfigParts = readonly [Record<string, unknown>, ...Record<string, unknown>[]];
 
 /** A family of models, whose layers have weights of the type `Layer`. */
@@ -31,18 +31,18 @@ export interface Family<Layer = unknown> {
   readonly modelTypes: readonly string[];
   /** How each setting is treated; values that are not computed are refused before {@link parse}. */
   readonly settings: Settings;
-  /** Names of tensors that belong to other parts of released models and are left out. */
+  /** Names of tensors of other parts of released models, which are not loaded. */
   readonly elsewhere: RegExp;
   /** Reads a configuration. */
   parse(parts: ConfigParts, place: ConfigPlace): ParsedConfig;
   /**
-   * How the checkpoint stores all norms that are not inside a mixer.
+   * The stored form of all norms outside mixers.
    *
    * @param root the prefix of the text model's names.
    * @param pause awaited between layers.
    */
   normForm(loader: TensorLoader, root: string, config: ParsedConfig, pause: () => Promise<void>): Promise<WeightForm>;
-  /** The prefix of the names of a layer's Gated DeltaNet, where those of the layer begin with `prefix`. */
+  /** The prefix of the names of a layer's Gated DeltaNet, given the `prefix` of the layer's names. */
   mixerPrefix(source: TensorSource, prefix: string): string;
   /** Looks up the weights of a layer, except for those of its Gated DeltaNet. */
   layer(loader: TensorLoader, prefix: string, config: ParsedConfig, type: LayerType): Layer;
@@ -50,17 +50,17 @@ export interface Family<Layer = unknown> {
   ops(layer: Layer, pass: LayerPass): Op[];
 }
 
-/** Where a part of a layer reads and writes. */
+/** The input and output of a part of a layer. */
 export interface PartTensors {
   /** `[tokens, hidden]`. */
   readonly x: Tensor;
   /** `[tokens, hidden]`: written. It may be `residual` itself, but not `x`. */
   readonly out: Tensor;
-  /** `[tokens, hidden]`: added before the one rounding; the part's output alone where it is left out. */
+  /** `[tokens, hidden]`: added to the part's output before the sum is rounded. @default nothing */
   readonly residual?: Tensor | undefined;
 }
 
-/** Some tokens on their way through a layer, and the parts that layers consist of. */
+/** Some tokens in a layer, and the parts of layers. */
 export interface LayerPass {
   /** `[tokens, hidden]`: the residual stream. */
   readonly hidden: Tensor;

@@ -4,7 +4,7 @@
  *     h = h + mixer(norm(h))
  *     h = h + mlp(norm(h))
  *
- * A layer of attention, whose queries and keys are normed over all heads of a token and turn with the position, or not at all:
+ * A layer with attention, whose queries and keys are normed over all heads of a token, and rotated unless `rope_theta` is null:
  *
  *     h = h + norm(attention(h))
  *     h = h + norm(mlp(h))
@@ -31,7 +31,7 @@ type Data = z.output<typeof schema>;
 export interface OlmoHybridLayer {
   /** `[hidden]`: before the Gated DeltaNet, or after attention. */
   readonly mixingNorm: Tensor;
-  /** `[hidden]`: before the MLP, or after it in a layer of attention. */
+  /** `[hidden]`: before the MLP, or after it in a layer with attention. */
   readonly mlpNorm: Tensor;
   readonly attention: AttentionWeights | undefined;
   readonly mlp: Mlp;
@@ -80,7 +80,7 @@ export const olmoHybrid: Family<OlmoHybridLayer> = {
 
   normForm: async () => "weight",
 
-  // mlx-lm calls mixers and attention by one name (mlx_lm/models/olmo_hybrid.py, `sanitize`).
+  // mlx-lm has the same name for mixers and attention (mlx_lm/models/olmo_hybrid.py, `sanitize`).
   mixerPrefix: (source, prefix) => prefix + (source.has(`${prefix}mixer.A_log`) ? "mixer." : "linear_attn."),
 
   layer(loader, prefix, config, type) {
@@ -96,7 +96,7 @@ export const olmoHybrid: Family<OlmoHybridLayer> = {
     }
     const attention = loader.source.has(`${prefix}mixer.q_norm.weight`) ? "mixer." : "self_attn.";
     return {
-      // transformers 5.23 renames this one, too, where it saves a model (`conversion_mapping.py`).
+      // transformers 5.23 renames this one, too, when it saves a model (`conversion_mapping.py`).
       mixingNorm: norm("post_attention_layernorm", "feedforward_layer_norm"),
       mlpNorm: norm("post_feedforward_layernorm"),
       mlp,
@@ -118,19 +118,19 @@ function normedAfter({ hidden, normed, spare, norm }: LayerPass, weight: Tensor,
   return [...part({ x: hidden, out: spare }), norm(spare, weight, normed), add({ a: hidden, b: normed, out: hidden })];
 }
 
-/** A norm under the name of released checkpoints, or another one. */
+/** A norm, under its name in released checkpoints or another one. */
 function normOf(loader: TensorLoader, prefix: string, [name, other = name]: readonly [string, string?], hidden: number): Tensor {
   const [first, second] = [name, other].map((norm) => `${prefix}${norm}.weight`) as [string, string];
   return loader.tensor(!loader.source.has(first) && loader.source.has(second) ? second : first, [hidden]);
 }
 
-/** The rotation's base; undefined where nothing turns, which released models say by a base of null. */
+/** The rotation's base; undefined if nothing is rotated, for which released models have a base of null. */
 function thetaOf([root]: ConfigParts, data: Data, place: ConfigPlace): number | undefined {
   const rotation = data.rope_parameters ?? {};
   refuseRotation(root["rope_parameters"] ?? {}, place, "rope_parameters");
   const factor = rotation.partial_rotary_factor ?? 1;
-  if (factor !== 1) throw unsupportedValue(place, "rope_parameters.partial_rotary_factor", "1 (transformers always turns whole heads)", factor);
+  if (factor !== 1) throw unsupportedValue(place, "rope_parameters.partial_rotary_factor", "1 (transformers always rotates whole heads)", factor);
   const theta = "rope_theta" in rotation ? rotation.rope_theta : "rope_theta" in data ? data.rope_theta : root["rope_parameters"];
   if (theta === null || typeof theta === "number") return theta ?? undefined;
-  throw configError(place, "rope_parameters.rope_theta", "a number above 1, or null where nothing turns", "none");
+  throw configError(place, "rope_parameters.rope_theta", "a number above 1, or null for no rotation", "none");
 }

@@ -114,8 +114,8 @@ function rotationOf(parts: ConfigParts, data: z.output<typeof schema>, place: Co
 }
 
 /**
- * Whether norms are stored as transformers does, to be added to 1, or as mlx-lm does, which adds it. mlx-lm does so
- * exactly where it moves the axes of the convolutions (mlx_lm/models/qwen3_5.py, `sanitize`), which show it.
+ * The stored form of norms: transformers stores a number to add to 1, mlx-lm the sum. mlx-lm adds 1 exactly when it moves the axes
+ * of the convolutions (mlx_lm/models/qwen3_5.py, `sanitize`), so these tell which.
  */
 async function normForm(
   { source, op }: TensorLoader,
@@ -129,7 +129,7 @@ async function normForm(
     if (type !== "gatedDelta" || !source.has(name)) continue;
     const { shape } = source.info(name);
     found.add(shape.length === 3 && shape[1] === convWidth && shape[2] === 1 ? "weight" : "one-plus-weight");
-    await pause(); // each layer may be in another file, which is opened now
+    await pause(); // each layer may be in another file, which has to be opened
   }
   const [form = "one-plus-weight", other] = found;
   if (other === undefined) return form;

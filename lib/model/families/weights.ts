@@ -1,4 +1,4 @@
-/** Parts of layers under the names that most families have for them. */
+/** Parts of layers under the most common names. */
 import type { TensorLoader } from "../../checkpoint/tensor-loader.ts";
 import type { AttentionWeights, Mlp } from "../model-weights.ts";
 import type { ParsedConfig } from "./family.ts";

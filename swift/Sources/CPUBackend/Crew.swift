@@ -42,9 +42,9 @@ final class Crew: @unchecked Sendable {
 
   /// Checks occasionally whether the calling thread lost its core.
   func lookForLostCore(at now: UInt64) {
-    guard now &- lastLook >= Crowding.lookInterval else { return }
+    guard now &- lastLook >= Contention.lookInterval else { return }
     lastLook = now
-    Crowding.shared.look(at: now)
+    Contention.shared.look(at: now)
   }
 
   /// Makes a job the current one and returns its number.

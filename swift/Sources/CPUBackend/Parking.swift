@@ -7,7 +7,7 @@ final class Parking: @unchecked Sendable {
   /// The time that a thread spins before it sleeps.
   static let spinNanoseconds: UInt64 = 50_000
   /// The same when other work competes for the cores: about the cost of sleeping and being woken.
-  static let crowdedSpinNanoseconds: UInt64 = 5_000
+  static let contendedSpinNanoseconds: UInt64 = 5_000
 
   private let parked = Atomic<Bool>(false)
   private let lock = Lock()
@@ -27,13 +27,13 @@ final class Parking: @unchecked Sendable {
       let now = Clock.now
       if start == 0 {
         start = now
-        if Crowding.shared.isCrowded(at: now) { limit = Parking.crowdedSpinNanoseconds }
+        if Contention.shared.isContended(at: now) { limit = Parking.contendedSpinNanoseconds }
       } else if now &- start >= limit {
         break
       }
     }
     // Rarely reached while there is enough work, so the cost of asking does not matter.
-    Crowding.shared.look(at: Clock.now)
+    Contention.shared.look(at: Clock.now)
     lock.lock()
     parked.store(true, ordering: .sequentiallyConsistent)
     while !condition() { lock.sleep() }

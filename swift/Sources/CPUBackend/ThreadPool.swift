@@ -122,7 +122,7 @@ final class ThreadPool: @unchecked Sendable {
     let wanted = min(threads &- 1, share.count)
     guard wanted > 0 else { return false }
     crew.lookForLostCore(at: now)
-    let mayWake = nanoseconds >= ThreadPool.smallNanoseconds || !Crowding.shared.isCrowded(at: now)
+    let mayWake = nanoseconds >= ThreadPool.smallNanoseconds || !Contention.shared.isContended(at: now)
     startWorkers(upTo: min(cores &- 1, share.first &+ wanted))
 
     let count = workerCount.load(ordering: .acquiring)

@@ -13,7 +13,7 @@ extern const gd_cpu_kernels gd_cpu_neon;
 extern const gd_cpu_kernels gd_cpu_baseline;
 #endif
 
-/* A head's state that starts from nothing. Nobody writes it: as a constant, its zeros would lie in the library's file. */
+/* The initial state of a head, never written. It is not const because its zeros would take space in the library's file. */
 extern float gd_cpu_zeros[GD_CPU_MAX_DIM * GD_CPU_MAX_DIM];
 
 /* Moves bytes: the same for every instruction set. */

@@ -1,10 +1,10 @@
 import Glibc
 
-/// Dispatches in groups: a barrier (or a serial encoder's next dispatch) begins a new one, and what is inside one group
-/// a GPU may run in any order.
+/// Dispatches in groups: a barrier (or a serial encoder's next dispatch) begins a new one, and a GPU may run the
+/// dispatches of one group in any order.
 final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
   let queue: EmulatedQueue
-  /// Or whoever commits it keeps them until it has completed.
+  /// If false, the caller keeps them alive until it has completed.
   let retainsBuffers: Bool
   private let condition = Condition()
   // Guarded by `condition`.
@@ -117,7 +117,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
     fault =
       fault ?? queue.takeFailure().map { MTLCommandBufferError($0, "the emulated GPU was told to fail") }
       ?? execute(work)
-    // What the dispatches hold is let go of before anybody hears of the end.
+    // Release everything that the dispatches hold before reporting the end.
     work = []
     let handlers = condition.locked {
       let taken = self.handlers

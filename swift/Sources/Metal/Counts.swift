@@ -1,7 +1,7 @@
 import CEmulator
 import Glibc
 
-/// What a command buffer was asked for.
+/// The numbers of calls that a command buffer received.
 struct EncoderCalls: Equatable, Sendable {
   var dispatches = 0
   var barriers = 0
@@ -18,7 +18,7 @@ struct EncoderCalls: Equatable, Sendable {
   }
 }
 
-/// What Swift's runtime has done on this thread for whoever calls the emulation, and not inside it.
+/// The work of Swift's runtime on this thread for callers of the emulation, without that inside it.
 struct HostWork: Equatable, Sendable {
   var allocations: UInt64 = 0
   var retains: UInt64 = 0

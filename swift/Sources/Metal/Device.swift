@@ -5,13 +5,13 @@ import Glibc
 final class EmulatedDevice: MTLDevice, @unchecked Sendable {
   /// How hard the emulation tries to show a mistake, and how far its GPU is from the largest.
   struct Settings: Sendable {
-    /// Threads of a threadgroup at most, by the start of a kernel's name: registers may leave a kernel fewer than the
-    /// device has.
+    /// The most threads of a threadgroup, by the start of a kernel's name: registers may limit a kernel to fewer than
+    /// the device's.
     var maxThreads: [String: Int] = [:]
-    /// Microseconds before each command buffer starts, so that nobody gets away with reading results early.
+    /// Microseconds before each command buffer starts, so that reading results too early shows.
     var delay: UInt32 = 0
     var order = DispatchOrder.forward
-    /// Where command buffers' calls and the host's work for them are written; empty for nowhere.
+    /// The file for command buffers' calls and the host's work for them; empty for none.
     var counts = ""
     /// Bytes that the GPU says it may have in use at a time.
     var workingSet: UInt64 = 4 << 30

@@ -10,7 +10,7 @@ struct BufferReference {
     known = buffer
   }
 
-  /// Nil where nobody has kept it.
+  /// Nil if it was released.
   var buffer: EmulatedBuffer? { kept ?? known }
 }
 
@@ -31,7 +31,7 @@ struct Dispatch {
       return UInt(bitPattern: buffer.contents() + offset)
     }
 
-    /// What of memory it may reach: where it ends is the kernel's to say.
+    /// The memory that it may reach: up to the buffer's end, because only the kernel knows how much it uses.
     var extent: Range<UInt>? {
       guard case .buffer(let reference, let offset) = value, let buffer = reference.buffer, let address else { return nil }
       return address..<(address + UInt(buffer.length - offset))
@@ -53,8 +53,8 @@ struct Dispatch {
     arguments.compactMap { $0.isWritten == written ? $0.extent : nil }
   }
 
-  /// Runs it among the dispatches that no barrier is between: `together` is their number, 0 for the first, `written`
-  /// what others of them may write and `read` what they only read. Returns the emulator's message, or nil.
+  /// Runs it in a group of dispatches without a barrier between them: `together` numbers the group, 0 for the first
+  /// dispatch; the others may write `written` and only read `read`. Returns the emulator's message, or nil.
   func run(together: inout UInt64, written: [Range<UInt>], read: [Range<UInt>]) -> String? {
     let device = pipeline.function.device
     var buffers: [emu_buffer] = []
@@ -71,7 +71,7 @@ struct Dispatch {
           return "\(pipeline.describe(argument.index)) was released before the command buffer had completed"
         }
         held.append(buffer)
-        // What is only read by all needs no look; what this one writes, others must not even read.
+        // Memory that all only read is never in conflict; memory that this one writes must not even be read by others.
         let conflicting = argument.isWritten ? written + read : written
         let isShared = argument.extent.map { extent in conflicting.contains { $0.overlaps(extent) } } ?? false
         buffers.append(

@@ -148,7 +148,7 @@ final class EmulatedEncoder: MTLComputeCommandEncoder {
   }
 }
 
-/// What is checked at a dispatch.
+/// The checks of a dispatch.
 extension EmulatedEncoder {
   private func describe(_ index: Int) -> String { pipeline?.describe(index) ?? "buffer \(index)" }
 
@@ -250,7 +250,7 @@ extension EmulatedEncoder {
         return false
       }
     }
-    // What an earlier dispatch set is still set.
+    // Settings of earlier dispatches remain.
     let memory = threadgroupBytes.reduce(pipeline.staticThreadgroupMemoryLength) { $0 + Int($1) }
     if memory > device.maxThreadgroupMemoryLength {
       misuse("\(memory) bytes of threadgroup memory, the limit is \(device.maxThreadgroupMemoryLength)")

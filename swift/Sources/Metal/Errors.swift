@@ -24,7 +24,7 @@ public struct MTLCommandBufferError: Error, Sendable, CustomStringConvertible {
   public var description: String { words }
 }
 
-/// What Apple's Metal would report as an `NSError` when a library, function or pipeline cannot be made.
+/// The error for a library, function or pipeline that cannot be made, for which Apple's Metal has an `NSError`.
 struct MetalEmulationError: Error, CustomStringConvertible {
   var description: String
   init(_ description: String) { self.description = description }

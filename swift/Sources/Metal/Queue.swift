@@ -31,7 +31,7 @@ final class Condition: @unchecked Sendable {
     return body()
   }
 
-  /// Runs `body` and wakes whoever waits.
+  /// Runs `body` and wakes all waiting threads.
   func change<T>(_ body: () -> T) -> T {
     pthread_mutex_lock(mutex)
     defer {

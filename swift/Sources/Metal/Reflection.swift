@@ -1,4 +1,4 @@
-/// What the translated library says of one kernel: enough to name a misused argument and to check its size and
+/// The translated library's description of one kernel: enough to name a misused argument and to check its size and
 /// alignment.
 struct KernelReflection {
   struct Buffer {

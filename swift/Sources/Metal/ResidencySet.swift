@@ -20,7 +20,7 @@ final class EmulatedResidencySet: MTLResidencySet, @unchecked Sendable {
   }
 
   func commit() {
-    // What is let go of ends outside the lock.
+    // The released allocations end outside the lock.
     let before = condition.locked {
       let before = committed
       committed = wanted

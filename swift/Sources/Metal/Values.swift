@@ -1,6 +1,6 @@
 /// The plain values of the Metal API subset that `MetalBackend` uses, spelled as Swift imports them from Apple's SDK.
-/// `apple-api.txt` lists every declaration beside the page that it was read from. Enumerations have no raw values here:
-/// what the backend cannot ask for cannot differ.
+/// `apple-api.txt` lists every declaration with the page that it was read from. Enumerations have no raw values here,
+/// because the backend cannot read them.
 
 public struct MTLSize: Sendable {
   public var width: Int

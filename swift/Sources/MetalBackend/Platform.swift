@@ -1,6 +1,6 @@
 import Metal
 
-/// What differs between a Mac and the emulation.
+/// The differences between a Mac and the emulation.
 #if os(Linux)
   extension MetalBackend {
     /// True if `open` returns the emulation, not a GPU.

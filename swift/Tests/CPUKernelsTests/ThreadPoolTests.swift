@@ -43,28 +43,28 @@ import Threading
   }
 
   @Test func aLostCoreCountsForAWhileAndLongerEachTime() {
-    let crowding = Crowding()
+    let contention = Contention()
     var now: UInt64 = 1_000_000_000
-    #expect(!crowding.isCrowded(at: now))
-    crowding.lostCore(at: now)
-    #expect(crowding.isCrowded(at: now) && crowding.isCrowded(at: now + Crowding.leastHold - 1))
-    #expect(!crowding.isCrowded(at: now + Crowding.leastHold))
+    #expect(!contention.isContended(at: now))
+    contention.lostCore(at: now)
+    #expect(contention.isContended(at: now) && contention.isContended(at: now + Contention.leastHold - 1))
+    #expect(!contention.isContended(at: now + Contention.leastHold))
     // Other threads that notice it at the same time do not prolong it.
-    crowding.lostCore(at: now + 1000)
-    #expect(!crowding.isCrowded(at: now + 1000 + Crowding.leastHold))
+    contention.lostCore(at: now + 1000)
+    #expect(!contention.isContended(at: now + 1000 + Contention.leastHold))
     // Lost again soon after the end: twice the time, up to the most.
-    now += 1000 + Crowding.leastHold
-    var hold = Crowding.leastHold
+    now += 1000 + Contention.leastHold
+    var hold = Contention.leastHold
     for _ in 0..<10 {
-      crowding.lostCore(at: now + 10)
-      hold = min(2 * hold, Crowding.mostHold)
-      #expect(crowding.isCrowded(at: now + 10 + hold - 1) && !crowding.isCrowded(at: now + 10 + hold))
+      contention.lostCore(at: now + 10)
+      hold = min(2 * hold, Contention.mostHold)
+      #expect(contention.isContended(at: now + 10 + hold - 1) && !contention.isContended(at: now + 10 + hold))
       now += 10 + hold
     }
     // After as long a quiet time, from the beginning.
-    now += Crowding.mostHold + 1
-    crowding.lostCore(at: now)
-    #expect(!crowding.isCrowded(at: now + Crowding.leastHold))
+    now += Contention.mostHold + 1
+    contention.lostCore(at: now)
+    #expect(!contention.isContended(at: now + Contention.leastHold))
   }
 
   /// Counts how often each item of a job ran.

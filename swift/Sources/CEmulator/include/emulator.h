@@ -54,7 +54,7 @@ enum {
   EMU_ORDER_RANDOM = 3 /**< By `seed`; equal seeds give equal runs. */
 };
 
-/** What is checked while a kernel runs. Bounds, alignment, barriers and simdgroup convergence always are. */
+/** Optional checks while a kernel runs. Bounds, alignment, barriers and simdgroup convergence are always checked. */
 enum {
   EMU_CHECK_RACES = 1u,         /**< Two threads, one location, a write, and no barrier or fence of that memory between. */
   EMU_CHECK_UNINITIALISED = 2u, /**< A read of threadgroup memory that no thread of this group has written. */
@@ -87,7 +87,7 @@ typedef struct emu_pipeline emu_pipeline;
 
 uint32_t emu_interface_version(void);
 
-/** What the library holds, as JSON; the string lives as long as the library. Sizes are in bytes.
+/** The contents of the library as JSON; the string lives as long as the library. Sizes are in bytes.
  *
  * {"kernels": [{
  *   "name": "gated_delta_decode",             as MTLLibrary.functionNames has it

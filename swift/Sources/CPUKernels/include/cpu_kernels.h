@@ -1,7 +1,7 @@
 /* The CPU backend's kernels: plain C over raw pointers, one table of them for every instruction set.
  *
- * Whoever calls has checked everything: sizes, strides, overlaps and slots. An op is cut into independent work items
- * that may run in any order, on any threads; no result bit depends on the cutting. An item touches only its own
+ * The caller has checked everything: sizes, strides, overlaps and slots. An op is split into independent work items that
+ * may run in any order, on any threads; no result bit depends on the split. An item touches only its own
  * outputs and states, so a state may be updated in place. A state that one sequence writes and another reads has to be
  * copied aside first, and its reader pointed at the copy.
  *

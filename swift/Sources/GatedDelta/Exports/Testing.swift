@@ -1,4 +1,4 @@
-// What tests ask of a clone's library. Not in a published one: see Package.swift.
+// Functions for tests of a clone. A published library does not have them: see Package.swift.
 import CGatedDelta
 import GatedDeltaTypes
 import MetalBackend

@@ -4,13 +4,13 @@
  * every answer is that of the cold run, none waits for later ones, and at the end all memory is back. The long run is
  * session-pressure/long.ts.
  */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDevice } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
-import { openForms } from "./session-pressure/models.ts";
-import type { Form } from "./session-pressure/models.ts";
 import { planted } from "./session-pressure/planted.ts";
-import { runSchedules } from "./session-pressure/runner.ts";
+import { PressureSchedules } from "./session-pressure/runner.ts";
+import { testPlantedFaults } from "./support/planted-faults.ts";
+import { runSchedules } from "./support/schedules.ts";
 
 const device = openDevice(1);
 afterAll(() => device.close());
@@ -20,16 +20,14 @@ const schedules = device.emulated ? 4 : 150;
 /** Of these, so many find each of the planted faults. */
 const enough = 100;
 
-let forms: Form[];
+let machine: PressureSchedules;
 beforeAll(async () => {
-  forms = await openForms(device, files.newPath());
+  machine = await PressureSchedules.open(device, files.newPath());
 });
-afterAll(() => {
-  for (const { cold } of forms) cold[Symbol.dispose]();
-});
+afterAll(() => machine[Symbol.dispose]());
 
 test(`${schedules} random schedules under pressure give what the cold run gives`, async () => {
-  const { failure, counts } = await runSchedules(forms, seed, 0, schedules);
+  const { failure, counts } = await runSchedules(machine, files.newPath(), seed, 0, schedules);
   expect(failure).toBeUndefined();
   if (device.emulated) return;
   for (const what of [
@@ -39,10 +37,5 @@ test(`${schedules} random schedules under pressure give what the cold run gives`
   ]) expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
 }, 1_500_000);
 
-describe.skipIf(device.emulated)(`a planted fault is found within ${enough} of these schedules`, () => {
-  test.each(Object.keys(planted))("%s", async (name) => {
-    using _ = planted[name]!();
-    const { failure } = await runSchedules(forms, seed, 0, enough);
-    expect(failure).toBeDefined();
-  }, 1_500_000);
-});
+// An emulated GPU runs too few of them.
+if (!device.emulated) testPlantedFaults(() => machine, planted, { seed, count: enough, folder: () => files.newPath() });

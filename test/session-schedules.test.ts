@@ -3,13 +3,13 @@
  * aborted, disposed of, and gone on with from what a killed process has left. Every token and every bit of a logit is that of the cold run. The long run is
  * session-schedules/long.ts.
  */
-import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDevice } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
-import { openFixtures } from "./session-schedules/fixtures.ts";
-import type { Fixture } from "./session-schedules/fixtures.ts";
 import { planted } from "./session-schedules/planted.ts";
-import { runSchedules } from "./session-schedules/runner.ts";
+import { SessionSchedules } from "./session-schedules/runner.ts";
+import { testPlantedFaults } from "./support/planted-faults.ts";
+import { runSchedules } from "./support/schedules.ts";
 
 const device = openDevice(1);
 afterAll(() => device.close());
@@ -17,23 +17,17 @@ const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20262");
 const schedules = device.emulated ? 10 : 200;
 
-const opened: Fixture[][] = [];
-const open = async () => {
-  const fixtures = await openFixtures(device, files.newPath());
-  opened.push(fixtures);
-  return fixtures;
-};
-afterAll(() => {
-  for (const { model, cold } of opened.flat()) [model, cold].forEach((each) => each[Symbol.dispose]());
-});
+const opened = new DisposableStack();
+afterAll(() => opened.dispose());
+const open = async () => opened.use(await SessionSchedules.open(device, files.newPath()));
 
-let fixtures: Fixture[];
+let machine: SessionSchedules;
 beforeAll(async () => {
-  fixtures = await open();
+  machine = await open();
 });
 
 test(`${schedules} random schedules give the tokens and bits of the cold run`, async () => {
-  const { failure, counts } = await runSchedules(fixtures, seed, 0, schedules);
+  const { failure, counts } = await runSchedules(machine, files.newPath(), seed, 0, schedules);
   expect(failure).toBeUndefined();
   if (schedules >= 100) expect(counts.get("sessions of killed processes") ?? 0).toBeGreaterThan(0);
   for (const what of ["tokens given with drafts", "logits compared", "at the same time", "forks", "restored", "restored from the middle of an answer", "aborted", "disposed of on the way", "caches cleared"]) {
@@ -41,12 +35,4 @@ test(`${schedules} random schedules give the tokens and bits of the cold run`, a
   }
 }, 1_500_000);
 
-describe("a planted fault is found within the same schedules", () => {
-  test.each(Object.keys(planted))("%s", async (name) => {
-    const own = await open();
-    using _ = planted[name]!();
-    const { failure, run } = await runSchedules(own, seed, 0, schedules);
-    expect(failure).toBeDefined();
-    expect(run).toBeLessThanOrEqual(schedules);
-  }, 1_500_000);
-});
+testPlantedFaults(open, planted, { seed, count: schedules, folder: () => files.newPath() });

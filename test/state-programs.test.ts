@@ -2,51 +2,45 @@
  * Random programs over pools, steps, drafts, forks, plans, caches and files, with failures at every stage, against a
  * model in plain TypeScript: no state ever shows a number of another one. The long run is state-programs/long.ts.
  */
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { openDevice, testBackend } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
 import { Machine } from "./state-programs/machine.ts";
 import { planted } from "./state-programs/planted.ts";
-import { makeProgram, runPrograms } from "./state-programs/runner.ts";
+import { StatePrograms } from "./state-programs/runner.ts";
+import { testPlantedFaults, testShrinking } from "./support/planted-faults.ts";
+import { runSchedules } from "./support/schedules.ts";
 
 const device = openDevice(1);
 afterAll(() => device.close());
-const machine = new Machine(device);
+const machine = new StatePrograms(new Machine(device));
 const files = scratch();
 const seed = Number(process.env["GATED_DELTA_TEST_SEED"] ?? "20260");
-/** About 60 s of two quiet cores; an emulated GPU is far slower. */
-const programs = device.emulated ? 150 : 9_000;
+/** Each planted fault is found within the first hundred; an emulated GPU is far slower. */
+const programs = device.emulated ? 150 : 4_500;
 
-test(`${programs} random programs do what the model says`, () => {
-  const { failure, counts } = runPrograms(machine, files.folder, seed, 0, programs);
-  expect(failure).toBeUndefined();
-  // Every stage has failed, and what is compared was there.
-  for (const what of ["failed: encode", "failed: commit", "failed: run", "failed: save", "states compared", "forks", "plans replayed", "files loaded", "cache hits"]) {
-    expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
+test(`${programs} random programs do what the model says, and leave no memory behind`, async () => {
+  const half = programs / 2;
+  const first = await runSchedules(machine, files.folder, seed, 0, half);
+  expect(first.failure).toBeUndefined();
+  Bun.gc(true);
+  const baseline = process.memoryUsage.rss();
+  const second = await runSchedules(machine, files.folder, seed, half, half);
+  expect(second.failure).toBeUndefined();
+  // Every stage has failed, and there was something to compare.
+  for (const event of ["failed: encode", "failed: commit", "failed: run", "failed: save", "states compared", "forks", "plans replayed", "files loaded", "cache hits"]) {
+    expect([event, second.counts.get(event) ?? 0]).not.toEqual([event, 0]);
   }
+  Bun.gc(true);
+  // A leak of one small tensor an action would be many times as much.
+  expect(process.memoryUsage.rss() - baseline).toBeLessThan(64 * 2 ** 20);
 }, 1_500_000);
 
-describe("a planted fault is found within the same programs", () => {
-  for (const [name, plant] of Object.entries(planted)) {
-    test(name, () => {
-      using _ = plant(device);
-      const { failed } = runPrograms(machine, join(files.folder, "planted"), seed, 0, programs, { shrinking: false });
-      expect(failed).toBeLessThan(programs);
-    }, 1_500_000);
-  }
-});
-
-test("a failing program is cut down and told, with its seed", () => {
-  using _ = Object.values(planted)[0]!(device);
-  const { failure, failed } = runPrograms(machine, files.folder, seed, 0, programs);
-  expect(failure).toStartWith(`program ${failed} of seed ${seed} differs from the model, after `);
-  const [, kept, all] = /after (\d+) of its (\d+) actions/.exec(failure!)!;
-  expect(Number(kept)).toBeLessThan(Number(all) / 2);
-  expect(failure).toContain("a pool of ");
-  // It is the same program each time.
-  expect(runPrograms(machine, files.folder, seed, failed!, 1).failure).toBe(failure!);
-}, 1_500_000);
+const share = { seed, count: programs, folder: () => files.newPath() };
+const faults = Object.fromEntries(Object.entries(planted).map(([name, plant]) => [name, () => plant(device)]));
+testPlantedFaults(() => machine, faults, share);
+testShrinking(() => machine, Object.values(faults)[0]!, "a pool of ", share);
 
 test("where files have no room, saving fails and leaves what was there", () => {
   // A limit of files' lengths stands for a full disk: it needs no rights, and stops a write half way.
@@ -57,11 +51,3 @@ test("where files have no room, saving fails and leaves what was there", () => {
   expect(Number(/failed: save, no room: (\d+)/.exec(`${stdout}`)?.[1] ?? 0)).toBeGreaterThan(0);
   expect(Number(/files saved: (\d+)/.exec(`${stdout}`)?.[1] ?? 0)).toBeGreaterThan(0);
 }, 1_500_000);
-
-describe("the share runs the same programs as the long command", () => {
-  test("a program is made of its seed and number alone", () => {
-    expect(makeProgram(seed, 3)).toEqual(makeProgram(seed, 3));
-    expect(makeProgram(seed, 3)).not.toEqual(makeProgram(seed, 4));
-    expect(makeProgram(seed + 1, 3)).not.toEqual(makeProgram(seed, 3));
-  });
-});

@@ -4,7 +4,7 @@ import type { BatchEntry, WantedLogits } from "../../lib/model.ts";
 import type { Random } from "../support/random.ts";
 import { expectCode, expectRejection } from "./codes.ts";
 import { longestText } from "./fixtures.ts";
-import { Difference } from "./schedule.ts";
+import { Difference } from "../support/schedules.ts";
 import type { Planned, Reader, Schedule } from "./schedule.ts";
 import { verify } from "./verify.ts";
 

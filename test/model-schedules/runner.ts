@@ -1,87 +1,63 @@
-/** Makes schedules of a seed, runs them, and cuts a failing one down to the actions that it needs. */
-import { anyCalls, nthSeed } from "../support/programs.ts";
-import type { Call } from "../support/programs.ts";
+/** Random schedules over tiny models: a machine of support/schedules.ts. */
+import type { Device } from "../../lib/index.ts";
+import { anyCalls } from "../support/schedules.ts";
+import type { Call, Counts, ScheduleMachine } from "../support/schedules.ts";
 import { Random } from "../support/random.ts";
 import { actions, weights } from "./actions.ts";
+import { openFixtures } from "./fixtures.ts";
 import type { Fixture } from "./fixtures.ts";
 import { Schedule } from "./schedule.ts";
 
 type Name = keyof typeof actions;
 
-/** A schedule: which of the models it runs on, and what it does. */
-export interface Text {
-  readonly fixture: number;
-  readonly calls: readonly Call<Name>[];
-}
+export class ModelSchedules implements ScheduleMachine<Call<Name>, Schedule>, Disposable {
+  readonly unit = "schedule";
+  readonly reference = "the cold run";
+  readonly repeatable = true;
+  readonly fixtures: readonly Fixture[];
 
-/** The n-th schedule of a seed. */
-export function makeSchedule(seed: number, n: number, fixtures: number): Text {
-  const random = new Random(nthSeed(seed, n));
-  const fixture = random.below(fixtures);
-  const length = 6 + random.below(16);
-  const calls = anyCalls(random, weights, length);
-  return { fixture, calls: [{ name: "create", seed: 0 }, { name: "run", seed: random.below(2 ** 32) }, ...calls] };
-}
-
-interface Failure {
-  readonly error: Error;
-  readonly lines: readonly string[];
-}
-
-async function runSchedule(fixtures: readonly Fixture[], { fixture, calls }: Text, counts: Map<string, number>): Promise<Failure | undefined> {
-  using schedule = new Schedule(fixtures[fixture]!, counts);
-  try {
-    for (const { name, seed } of calls) await actions[name](schedule, new Random(seed));
-    await schedule.finish();
-    return undefined;
-  } catch (error) {
-    return { error: error instanceof Error ? error : new Error(String(error)), lines: schedule.lines };
+  constructor(fixtures: readonly Fixture[]) {
+    this.fixtures = fixtures;
   }
-}
 
-/** The fewest actions found that still fail: parts are left out, halves first, single actions last. */
-async function shrink(fixtures: readonly Fixture[], text: Text, first: Failure): Promise<{ calls: readonly Call<Name>[]; failure: Failure }> {
-  const attempt = (calls: readonly Call<Name>[]) => runSchedule(fixtures, { ...text, calls }, new Map());
-  let { calls } = text;
-  let failure = first;
-  for (let size = Math.ceil(calls.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
-    for (let at = 0; at < calls.length; ) {
-      const fewer = [...calls.slice(0, at), ...calls.slice(at + size)];
-      const still = await attempt(fewer);
-      if (still === undefined) at += size;
-      else [calls, failure] = [fewer, still];
-    }
+  /** Opens all models; tiny ones are written to `folder`. */
+  static async open(device: Device, folder: string): Promise<ModelSchedules> {
+    return new ModelSchedules(await openFixtures(device, folder));
   }
-  return { calls, failure };
-}
 
-/** The schedules that ran, and the first failure, reduced. */
-export interface Report {
-  readonly schedules: number;
-  readonly counts: Map<string, number>;
-  readonly failure: string | undefined;
-  /** Which schedule failed. */
-  readonly failed: number | undefined;
-}
-
-/** Runs schedules of a seed until one fails. */
-export async function runSchedules(fixtures: readonly Fixture[], seed: number, first: number, count: number, shrinking = true): Promise<Report> {
-  const counts = new Map<string, number>();
-  for (let n = first; n < first + count; n++) {
-    const text = makeSchedule(seed, n, fixtures.length);
-    const failure = await runSchedule(fixtures, text, counts);
-    if (failure === undefined) continue;
-    const told = shrinking ? await tell(fixtures, text, seed, n, failure) : failure.error.message;
-    return { schedules: n - first + 1, counts, failure: told, failed: n };
+  get models(): readonly string[] {
+    return this.fixtures.map(({ name }) => `a model of ${name}`);
   }
-  return { schedules: count, counts, failure: undefined, failed: undefined };
-}
 
-async function tell(fixtures: readonly Fixture[], text: Text, seed: number, n: number, first: Failure): Promise<string> {
-  const { calls, failure } = await shrink(fixtures, text, first);
-  return [
-    `schedule ${n} of seed ${seed} differs from the cold run, after ${calls.length} of its ${text.calls.length} actions:`,
-    ...failure.lines.map((line) => `  ${line}`),
-    failure.error.stack ?? failure.error.message,
-  ].join("\n");
+  make(random: Random): readonly Call<Name>[] {
+    this.#anyFixture(random);
+    const length = 6 + random.below(16);
+    const calls = anyCalls(random, weights, length);
+    return [{ name: "create", seed: 0 }, { name: "run", seed: random.below(2 ** 32) }, ...calls];
+  }
+
+  /** The first number of a schedule's seed. */
+  #anyFixture(random: Random): Fixture {
+    return this.fixtures[random.below(this.fixtures.length)]!;
+  }
+
+  begin(seed: number, _folder: string, counts: Counts): Schedule {
+    return new Schedule(this.#anyFixture(new Random(seed)), counts);
+  }
+
+  step(schedule: Schedule, { name, seed }: Call<Name>): Promise<void> | void {
+    return actions[name](schedule, new Random(seed));
+  }
+
+  end(schedule: Schedule): Promise<void> {
+    return schedule.finish();
+  }
+
+  describe({ lines }: Schedule): readonly string[] {
+    return lines;
+  }
+
+  [Symbol.dispose](): void {
+    for (const { model, cold } of this.fixtures) [model, cold].forEach((each) => each[Symbol.dispose]());
+  }
 }

@@ -6,10 +6,9 @@ import { firstDifference } from "../support/difference.ts";
 import { sequenceFrom, snapshotOf } from "../../lib/model/snapshot.ts";
 import type { SequenceSnapshot } from "../../lib/model/snapshot.ts";
 import type { Random } from "../support/random.ts";
+import { Difference } from "../support/schedules.ts";
+import type { Counts } from "../support/schedules.ts";
 import type { Fixture } from "./fixtures.ts";
-
-/** Something that differs from what it should be. */
-export class Difference extends Error {}
 
 /** A sequence with its history. */
 export interface Reader {
@@ -31,17 +30,17 @@ export class Schedule implements Disposable {
   readonly fixture: Fixture;
   readonly lines: string[] = [];
   readonly readers: Reader[] = [];
-  readonly #counts: Map<string, number>;
+  readonly #counts: Counts;
   #made = 0;
 
-  constructor(fixture: Fixture, counts: Map<string, number>) {
+  constructor(fixture: Fixture, counts: Counts) {
     this.fixture = fixture;
     this.#counts = counts;
     this.lines.push(`a model of ${fixture.name}`);
   }
 
   count(what: string, by = 1): void {
-    this.#counts.set(what, (this.#counts.get(what) ?? 0) + by);
+    this.#counts.add(what, by);
   }
 
   add(sequence: Sequence, tokens: readonly number[], answers: ReadonlyMap<number, Float32Array>): Reader {

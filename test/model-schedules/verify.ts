@@ -4,7 +4,7 @@ import { memoryOf } from "../../lib/model/model-memory.ts";
 import { verificationOf } from "../../lib/model/run-result.ts";
 import type { Random } from "../support/random.ts";
 import { longestText } from "./fixtures.ts";
-import { Difference } from "./schedule.ts";
+import { Difference } from "../support/schedules.ts";
 import type { Reader, Schedule } from "./schedule.ts";
 
 interface Guess {

@@ -1,42 +1,63 @@
-/** Runs schedules of a seed until one fails. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { nthSeed } from "../support/programs.ts";
+/** Random schedules of sessions under pressure: a machine of support/schedules.ts. */
+import { mkdirSync } from "node:fs";
+import type { Device } from "../../lib/index.ts";
+import type { Counts, ScheduleMachine } from "../support/schedules.ts";
 import { Random } from "../support/random.ts";
-import { pressedModel } from "./models.ts";
-import type { Form } from "./models.ts";
+import { openForms, pressedModel } from "./models.ts";
+import type { Form, Pressed } from "./models.ts";
 import { runSchedule } from "./schedule.ts";
 
-/** Lines of a failing schedule that are told. */
+/** Lines of a failing schedule that are printed. */
 const lastLines = 120;
 
-/** The result of some schedules. */
-export interface Outcome {
-  /** How often each thing happened. */
-  readonly counts: ReadonlyMap<string, number>;
-  /** How many schedules were run, the failing one included. */
-  readonly run: number;
-  /** Which schedule failed, of which seed, and what it did. */
-  readonly failure: string | undefined;
+/** A schedule with a model of its own. */
+interface PressureSchedule extends Disposable {
+  readonly pressed: Pressed;
+  readonly random: Random;
+  readonly folder: string;
+  readonly counts: Counts;
+  readonly lines: string[];
 }
 
-/** Runs schedules `first` to `first + count − 1` of a seed, or until one fails. */
-export async function runSchedules(forms: readonly Form[], seed: number, first: number, count: number): Promise<Outcome> {
-  const counts = new Map<string, number>();
-  for (let n = first; n < first + count; n++) {
-    const random = new Random(nthSeed(seed, n));
-    const folder = mkdtempSync(join(tmpdir(), "gated-delta-pressure-"));
-    const pressed = await pressedModel(forms, random);
-    try {
-      const { lines, error } = await runSchedule(pressed, random, folder, counts);
-      if (error === undefined) continue;
-      const told = lines.slice(-lastLines).map((line) => `  ${line}`).join("\n");
-      return { counts, run: n - first + 1, failure: `schedule ${n} of seed ${seed}, ${pressed.text}: ${error.message}\n${told}\n${Bun.inspect(error)}` };
-    } finally {
-      pressed.model[Symbol.dispose]();
-      rmSync(folder, { recursive: true, force: true });
-    }
+/** All sessions run at the same time: a schedule is one action, and may go another way each time. */
+export class PressureSchedules implements ScheduleMachine<"run", PressureSchedule>, Disposable {
+  readonly unit = "schedule";
+  readonly reference = "the cold run";
+  readonly repeatable = false;
+  readonly #forms: readonly Form[];
+
+  constructor(forms: readonly Form[]) {
+    this.#forms = forms;
   }
-  return { counts, run: count, failure: undefined };
+
+  /** Writes all weights to `folder`. */
+  static async open(device: Device, folder: string): Promise<PressureSchedules> {
+    return new PressureSchedules(await openForms(device, folder));
+  }
+
+  make(): readonly ["run"] {
+    return ["run"];
+  }
+
+  async begin(seed: number, folder: string, counts: Counts): Promise<PressureSchedule> {
+    mkdirSync(folder, { recursive: true });
+    const random = new Random(seed);
+    const pressed = await pressedModel(this.#forms, random);
+    return { pressed, random, folder, counts, lines: [], [Symbol.dispose]: () => pressed.model[Symbol.dispose]() };
+  }
+
+  step({ pressed, random, folder, counts, lines }: PressureSchedule): Promise<void> {
+    return runSchedule(pressed, random, folder, counts, lines);
+  }
+
+  /** A schedule compares everything before its action is over. */
+  end(): void {}
+
+  describe({ pressed, lines }: PressureSchedule): readonly string[] {
+    return [pressed.text, ...lines.slice(-lastLines)];
+  }
+
+  [Symbol.dispose](): void {
+    for (const { cold } of this.#forms) cold[Symbol.dispose]();
+  }
 }

@@ -4,21 +4,15 @@ import { runCaller } from "./caller.ts";
 import { compareClaims } from "./claims.ts";
 import type { Pressed } from "./models.ts";
 import type { Random } from "../support/random.ts";
+import type { Counts } from "../support/schedules.ts";
 import { Situation } from "./situation.ts";
 import { Watch } from "./watch.ts";
 
 /** A schedule that runs for ever is ended after so many milliseconds: none takes nearly so long. */
 const longest = 120_000;
 
-/** A schedule that is over. */
-export interface Ran {
-  /** The actions of its actors, in order. */
-  readonly lines: readonly string[];
-  readonly error: Error | undefined;
-}
-
-/** Runs a schedule to its end, and compares what it gave. */
-export async function runSchedule(pressed: Pressed, random: Random, folder: string, counts: Map<string, number>): Promise<Ran> {
+/** Runs a schedule to its end, and compares its answers. Its actors write their actions to `lines`. */
+export async function runSchedule(pressed: Pressed, random: Random, folder: string, counts: Counts, lines: string[]): Promise<void> {
   const { model } = pressed;
   const callers = random.below(5) === 0 ? 1 + random.below(2) : 0;
   const { promise: failure, reject: failed } = Promise.withResolvers<never>();
@@ -37,14 +31,13 @@ export async function runSchedule(pressed: Pressed, random: Random, folder: stri
   const cacheStep = 1 + random.below(12);
   const cache = random.below(3) === 0 ? undefined : model.cache({ bytes: random.below(3) === 0 ? 2 * model.stateBytes : 1e9, step: cacheStep, ratio: random.below(2) === 0 ? 2 : 1.3 });
   const stems = Array.from({ length: 3 }, () => Array.from({ length: pressed.longest }, () => random.below(50)));
-  const situation = new Situation({ pressed, watch, cache, cacheStep, stems, folder, longPauses: random.below(40) === 0, failed, spawn, counts });
+  const situation = new Situation({ pressed, watch, cache, cacheStep, stems, folder, longPauses: random.below(40) === 0, failed, spawn, counts, lines });
   const sessions = Math.floor(Math.exp(random.uniform(0, Math.log(41))));
   const warned = ({ code, message }: Error & { code?: string }): void => {
     if (code === "GATED_DELTA_WAIT" && callers === 0) failed(new Error(`sessions wait for sessions: ${message}`));
   };
   process.on("warning", warned);
   const limit = setTimeout(() => failed(new Error(`not over after ${longest} ms`)), longest);
-  let error: Error | undefined;
   try {
     start(watch.run());
     const watching = [...running];
@@ -57,17 +50,14 @@ export async function runSchedule(pressed: Pressed, random: Random, folder: stri
     if (sessions > model.states) situation.count("more sessions than states");
     expectAllBack(pressed, made, cache);
     await compareClaims(situation.claims, pressed, situation.count);
-  } catch (caught) {
-    error = caught as Error;
   } finally {
     clearTimeout(limit);
     process.off("warning", warned);
     watch.stop();
     for (const { session } of made) session[Symbol.dispose]();
+    situation.count("sessions", made.length);
+    situation.count("tokens found in caches", cache?.tokensSaved ?? 0);
   }
-  situation.count("sessions", made.length);
-  situation.count("tokens found in caches", cache?.tokensSaved ?? 0);
-  return { lines: situation.lines, error };
 }
 
 /** Ends all sessions, of which many have done nothing for a while; then nothing is taken. */

@@ -1,6 +1,7 @@
 /** The things that all actors of a schedule share. */
 import type { SessionCache } from "../../lib/model.ts";
 import { Random } from "../support/random.ts";
+import type { Counts } from "../support/schedules.ts";
 import type { Actor } from "./actor.ts";
 import type { Claim } from "./claims.ts";
 import type { Pressed } from "./models.ts";
@@ -22,19 +23,19 @@ export class Situation {
   /** Whether many consumers pause for long. */
   readonly longPauses: boolean;
   readonly claims: Claim[] = [];
-  readonly lines: string[] = [];
+  readonly lines: string[];
   /** Why signals are aborted. */
   readonly enough = new Error("enough");
   /** Ends the schedule. */
   readonly failed: (error: unknown) => void;
   readonly spawn: (actor: Actor) => void;
-  readonly #counts: Map<string, number>;
+  readonly #counts: Counts;
   /** Sequences of the caller's that there are. */
   held = 0;
   #sessions = 0;
   #runs: Promise<unknown> = Promise.resolve();
 
-  constructor(parts: Pick<Situation, "pressed" | "watch" | "cache" | "cacheStep" | "stems" | "folder" | "longPauses" | "failed" | "spawn"> & { readonly counts: Map<string, number> }) {
+  constructor(parts: Pick<Situation, "pressed" | "watch" | "cache" | "cacheStep" | "stems" | "folder" | "longPauses" | "failed" | "spawn" | "lines"> & { readonly counts: Counts }) {
     this.pressed = parts.pressed;
     this.watch = parts.watch;
     this.cache = parts.cache;
@@ -44,11 +45,12 @@ export class Situation {
     this.longPauses = parts.longPauses;
     this.failed = parts.failed;
     this.spawn = parts.spawn;
+    this.lines = parts.lines;
     this.#counts = parts.counts;
   }
 
   readonly count = (what: string, by = 1): void => {
-    this.#counts.set(what, (this.#counts.get(what) ?? 0) + by);
+    this.#counts.add(what, by);
   };
 
   note(who: string, line: string): void {

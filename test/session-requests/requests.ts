@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { heapStats } from "bun:jsc";
 import { Session } from "../../lib/model.ts";
 import type { LanguageModel, SessionCache } from "../../lib/model.ts";
-import { nthSeed } from "../support/programs.ts";
 import { Random } from "../support/random.ts";
+import { nthSeed } from "../support/schedules.ts";
 
 /** What the process held at some time, after its garbage was collected, in bytes and objects. */
 export interface Mark {

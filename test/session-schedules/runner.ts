@@ -1,63 +1,63 @@
-/** Runs schedules of a seed until one differs from the cold run. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { nthSeed } from "../support/programs.ts";
+/** Random schedules of sessions: a machine of support/schedules.ts. */
+import { mkdirSync } from "node:fs";
+import type { Device } from "../../lib/index.ts";
+import type { Counts, ScheduleMachine } from "../support/schedules.ts";
 import { Random } from "../support/random.ts";
+import { openFixtures } from "./fixtures.ts";
 import type { Fixture } from "./fixtures.ts";
 import { killedSessions } from "./killed.ts";
 import { Schedule } from "./schedule.ts";
 
-/** One of so many schedules begins with what a killed process has left. */
+/** One of so many schedules begins with the files of a killed process. */
 const killEvery = 16;
 
-/** What came of it. */
-export interface Outcome {
-  /** What happened how often. */
-  readonly counts: ReadonlyMap<string, number>;
-  /** How many schedules were run, the failing one included. */
-  readonly run: number;
-  /** Which schedule failed, of which seed, and what it did. */
-  readonly failure: string | undefined;
-}
+type Action = "adopt" | "run";
 
-/** Runs schedules `first` to `first + count − 1` of a seed, or until one fails or the time is over. */
-export async function runSchedules(fixtures: readonly Fixture[], seed: number, first: number, count: number, seconds = Infinity): Promise<Outcome> {
-  const counts = new Map<string, number>();
-  const folder = mkdtempSync(join(tmpdir(), "gated-delta-sessions-"));
-  const end = performance.now() + seconds * 1000;
-  try {
-    for (let n = first; n < first + count; n++) {
-      const random = new Random(nthSeed(seed, n));
-      const fixture = fixtures[random.below(fixtures.length)]!;
-      const schedule = new Schedule(fixture, random, counts, folder);
-      const killed = n % killEvery === killEvery - 1;
-      const error = await attempt(schedule, async () => {
-        if (!killed) return;
-        await schedule.adopt(await killedSessions(fixture, random, folder));
-        counts.set("processes killed", (counts.get("processes killed") ?? 0) + 1);
-      });
-      if (error !== undefined) {
-        const failure = `schedule ${n} of seed ${seed}, ${fixture.name}: ${error.message}\n${schedule.lines.map((line) => `  ${line}`).join("\n")}\n${error.stack}`;
-        return { counts, run: n - first + 1, failure };
-      }
-      if (performance.now() > end) return { counts, run: n - first + 1, failure: undefined };
-    }
-    return { counts, run: count, failure: undefined };
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
+/** Sessions run at the same time, so that the same schedule may go another way each time. */
+export class SessionSchedules implements ScheduleMachine<Action, Schedule>, Disposable {
+  readonly unit = "schedule";
+  readonly reference = "the cold run";
+  readonly repeatable = false;
+  readonly #fixtures: readonly Fixture[];
+
+  constructor(fixtures: readonly Fixture[]) {
+    this.#fixtures = fixtures;
   }
-}
 
-async function attempt(schedule: Schedule, begin: () => Promise<void>): Promise<Error | undefined> {
-  try {
-    await using running = schedule;
-    await begin();
-    await running.run();
-    return undefined;
-  } catch (error) {
-    // What ended badly may leave states taken; the first error is what counts.
-    if (error instanceof SuppressedError) return error.suppressed as Error;
-    return error as Error;
+  /** Opens all models; they are written to `folder`. */
+  static async open(device: Device, folder: string): Promise<SessionSchedules> {
+    return new SessionSchedules(await openFixtures(device, folder));
+  }
+
+  get models(): readonly string[] {
+    return this.#fixtures.map(({ name, pageDType, model }) => `${name}: ${model.states} states, ${model.pages} pages of ${model.pageTokens} ${pageDType}`);
+  }
+
+  make(_random: Random, n: number): readonly Action[] {
+    return n % killEvery === killEvery - 1 ? ["adopt", "run"] : ["run"];
+  }
+
+  begin(seed: number, folder: string, counts: Counts): Schedule {
+    mkdirSync(folder, { recursive: true });
+    const random = new Random(seed);
+    return new Schedule(this.#fixtures[random.below(this.#fixtures.length)]!, random, counts, folder);
+  }
+
+  async step(schedule: Schedule, action: Action): Promise<void> {
+    if (action === "run") return schedule.run();
+    await schedule.adopt(await killedSessions(schedule.fixture, schedule.random, schedule.folder));
+    schedule.counts.add("processes killed");
+  }
+
+  end(schedule: Schedule): Promise<void> {
+    return schedule.end();
+  }
+
+  describe({ lines }: Schedule): readonly string[] {
+    return lines;
+  }
+
+  [Symbol.dispose](): void {
+    for (const { model, cold } of this.#fixtures) [model, cold].forEach((each) => each[Symbol.dispose]());
   }
 }

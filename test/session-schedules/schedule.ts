@@ -6,6 +6,7 @@ import { Session } from "../../lib/model.ts";
 import type { GenerateOptions, SessionCache } from "../../lib/model.ts";
 import { ColdTexts } from "../support/cold-texts.ts";
 import type { Random } from "../support/random.ts";
+import type { Counts } from "../support/schedules.ts";
 import { longestText } from "./fixtures.ts";
 import type { Fixture } from "./fixtures.ts";
 import type { Keeper, Kept } from "./kept.ts";
@@ -26,10 +27,10 @@ interface Written {
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 export class Schedule implements AsyncDisposable {
-  readonly #fixture: Fixture;
-  readonly #random: Random;
-  readonly #counts: Map<string, number>;
-  readonly #folder: string;
+  readonly fixture: Fixture;
+  readonly random: Random;
+  readonly counts: Counts;
+  readonly folder: string;
   readonly #cache: SessionCache;
   /** Beginnings that texts share. */
   readonly #stems: readonly (readonly number[])[];
@@ -42,15 +43,16 @@ export class Schedule implements AsyncDisposable {
   readonly #written: Written[] = [];
   /** Where sessions are kept all the time. */
   readonly #keeper: Keeper | undefined;
-  readonly lines: string[] = [];
+  readonly lines: string[];
 
-  constructor(fixture: Fixture, random: Random, counts: Map<string, number>, folder: string, keeper?: Keeper) {
-    this.#fixture = fixture;
+  constructor(fixture: Fixture, random: Random, counts: Counts, folder: string, keeper?: Keeper) {
+    this.fixture = fixture;
     this.#cold = new ColdTexts(fixture.cold);
-    this.#random = random;
-    this.#counts = counts;
-    this.#folder = folder;
+    this.random = random;
+    this.counts = counts;
+    this.folder = folder;
     this.#keeper = keeper;
+    this.lines = [`a model of ${fixture.name}`];
     const { model } = fixture;
     const budget = random.below(3) === 0 ? 3 * model.stateBytes : 1e9;
     this.#cache = model.cache({ bytes: budget, step: 1 + random.below(12), ratio: random.below(2) === 0 ? 2 : 1.3 });
@@ -60,7 +62,7 @@ export class Schedule implements AsyncDisposable {
   /** Begins with sessions that a killed process has left. */
   async adopt(kept: readonly Kept[]): Promise<void> {
     for (const { path, texts } of kept) {
-      const session = await Session.load(this.#fixture.model, path, { cache: this.#anyCache() });
+      const session = await Session.load(this.fixture.model, path, { cache: this.#anyCache() });
       const found = session.tokens.join();
       const tokens = texts.find((text) => text.join() === found);
       if (tokens === undefined) throw new Error(`${path} has tokens ${found}, and should have ${texts.map((text) => text.join()).join(" or ")}`);
@@ -72,13 +74,13 @@ export class Schedule implements AsyncDisposable {
 
   /** Some rounds: changes of sessions one by one, then some sessions at the same time. */
   async run(): Promise<void> {
-    const rounds = 2 + this.#random.below(5);
+    const rounds = 2 + this.random.below(5);
     for (let round = 0; round < rounds; round++) {
-      for (let i = this.#random.below(4); i >= 0; i--) await this.#change();
-      const chosen = this.#known.filter(() => this.#random.below(3) > 0);
+      for (let i = this.random.below(4); i >= 0; i--) await this.#change();
+      const chosen = this.#known.filter(() => this.random.below(3) > 0);
       for (const known of chosen) this.#active.add(known);
       const work = chosen.map((known) =>
-        (this.#random.below(5) === 0 ? this.#read(known) : this.#generate(known)).finally(() => this.#active.delete(known)),
+        (this.random.below(5) === 0 ? this.#read(known) : this.#generate(known)).finally(() => this.#active.delete(known)),
       );
       if (work.length > 1) this.#count("at the same time");
       const settled = await this.#withRelief(Promise.allSettled(work));
@@ -91,20 +93,25 @@ export class Schedule implements AsyncDisposable {
     }
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    for (const { session } of this.#known) session[Symbol.dispose]();
-    await Promise.allSettled(this.#written.map(({ written }) => written));
+  /** Ends all sessions; then nothing is taken. */
+  async end(): Promise<void> {
     this.#count("gone on from the cache", this.#cache.hits);
-    this.#cache[Symbol.dispose]();
-    const { model } = this.#fixture;
+    await this[Symbol.asyncDispose]();
+    const { model } = this.fixture;
     if (model.freeStates !== model.states || model.freePages !== model.pages) {
       throw new Error(`after all sessions ended ${model.freeStates} of ${model.states} states and ${model.freePages} of ${model.pages} pages are free`);
     }
   }
 
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { session } of this.#known) session[Symbol.dispose]();
+    await Promise.allSettled(this.#written.map(({ written }) => written));
+    this.#cache[Symbol.dispose]();
+  }
+
   /** Waits for work; where it waits for room meanwhile, sessions that do nothing end one by one. */
   async #withRelief<T>(work: Promise<T>): Promise<T> {
-    const { model } = this.#fixture;
+    const { model } = this.fixture;
     const timer = setInterval(() => {
       if (this.#cache.size > 0) return; // it gives way first
       if (model.freeStates > 0 && (model.pages === 0 || model.freePages > model.pages / 4)) return;
@@ -121,7 +128,7 @@ export class Schedule implements AsyncDisposable {
   }
 
   #count(what: string, by = 1): void {
-    this.#counts.set(what, (this.#counts.get(what) ?? 0) + by);
+    this.counts.add(what, by);
   }
 
   #note(line: string): void {
@@ -130,17 +137,17 @@ export class Schedule implements AsyncDisposable {
 
   #tokens(count: number): number[] {
     // Few different tokens, so that guesses have something to find.
-    return Array.from({ length: count }, () => this.#random.below(this.#random.below(2) === 0 ? 6 : 50));
+    return Array.from({ length: count }, () => this.random.below(this.random.below(2) === 0 ? 6 : 50));
   }
 
   #any(): Known | undefined {
-    return this.#known[this.#random.below(this.#known.length)];
+    return this.#known[this.random.below(this.#known.length)];
   }
 
   async #change(): Promise<void> {
     // What was to be disposed of on the way may be so as late as now.
     this.#known = this.#known.filter(({ session }) => !session.disposed);
-    const random = this.#random;
+    const random = this.random;
     const known = this.#any();
     const kind = random.below(11);
     if (known === undefined || (kind < 3 && this.#known.length < 6)) this.#create();
@@ -158,12 +165,12 @@ export class Schedule implements AsyncDisposable {
   }
 
   #create(): void {
-    const random = this.#random;
+    const random = this.random;
     const cache = random.below(4) === 0 ? undefined : this.#cache;
     const salt = random.below(3) === 0 ? "other" : "";
     const stem = this.#stems[random.below(3)]!;
     const tokens = [...stem.slice(0, 1 + random.below(stem.length)), ...this.#tokens(random.below(12))];
-    const session = this.#fixture.model.session({ cache, salt, whenFull: random.below(3) === 0 ? "error" : "wait" });
+    const session = this.fixture.model.session({ cache, salt, whenFull: random.below(3) === 0 ? "error" : "wait" });
     // At once or in parts, whose ends are those of messages.
     const middle = random.below(tokens.length);
     session.append(tokens.slice(0, middle)).append(tokens.slice(middle));
@@ -172,7 +179,7 @@ export class Schedule implements AsyncDisposable {
   }
 
   #append(known: Known): void {
-    const more = this.#tokens(1 + this.#random.below(20));
+    const more = this.#tokens(1 + this.random.below(20));
     if (known.tokens.length + more.length > longestText - 30) return;
     known.session.append(more);
     known.tokens.push(...more);
@@ -191,11 +198,11 @@ export class Schedule implements AsyncDisposable {
   }
 
   #anyCache(): SessionCache | undefined {
-    return this.#random.below(2) === 0 ? this.#cache : undefined;
+    return this.random.below(2) === 0 ? this.#cache : undefined;
   }
 
   #newPath(): string {
-    return join(this.#folder, `session-${this.#files++}`);
+    return join(this.folder, `session-${this.#files++}`);
   }
 
   /** A session is replaced by what was saved of it. */
@@ -203,10 +210,10 @@ export class Schedule implements AsyncDisposable {
     const path = this.#newPath();
     const saved = known.session.save(path);
     // It may end as soon as it is being saved.
-    if (this.#random.below(2) === 0) known.session[Symbol.dispose]();
+    if (this.random.below(2) === 0) known.session[Symbol.dispose]();
     await saved;
     known.session[Symbol.dispose]();
-    known.session = await Session.load(this.#fixture.model, path, { cache: this.#anyCache() });
+    known.session = await Session.load(this.fixture.model, path, { cache: this.#anyCache() });
     this.#count("restored");
     this.#note(`session ${this.#known.indexOf(known)} is restored`);
   }
@@ -216,7 +223,7 @@ export class Schedule implements AsyncDisposable {
     const one = this.#written.shift();
     if (one === undefined || this.#known.length >= 8) return;
     await one.written;
-    this.#known.push({ session: await Session.load(this.#fixture.model, one.path, { cache: this.#anyCache() }), tokens: [...one.tokens] });
+    this.#known.push({ session: await Session.load(this.fixture.model, one.path, { cache: this.#anyCache() }), tokens: [...one.tokens] });
     this.#count("restored from the middle of an answer");
     this.#note(`session ${this.#known.length - 1} of ${one.tokens.length} tokens is what was saved of one that gave tokens`);
   }
@@ -229,7 +236,7 @@ export class Schedule implements AsyncDisposable {
     const written = session.save(path);
     written.catch(() => {}); // it is awaited where it is loaded
     this.#written.push({ path, tokens, written });
-    if (this.#random.below(2) === 0) await written;
+    if (this.random.below(2) === 0) await written;
   }
 
   #end(known: Known): void {
@@ -240,7 +247,7 @@ export class Schedule implements AsyncDisposable {
 
   async #read({ session }: Known): Promise<void> {
     const controller = new AbortController();
-    if (this.#random.below(2) === 0) void this.#later(() => controller.abort(new Error("enough")));
+    if (this.random.below(2) === 0) void this.#later(() => controller.abort(new Error("enough")));
     try {
       await session.logits({ signal: controller.signal });
     } catch (error) {
@@ -250,7 +257,7 @@ export class Schedule implements AsyncDisposable {
 
   /** Generates to the end, or until it is left, aborted or disposed of. */
   async #generate(known: Known): Promise<void> {
-    const random = this.#random;
+    const random = this.random;
     const { session } = known;
     const count = 1 + random.below(14);
     if (known.tokens.length + count > longestText) return;
@@ -289,7 +296,7 @@ export class Schedule implements AsyncDisposable {
   }
 
   async #later(run: () => void): Promise<void> {
-    for (let turns = this.#random.below(12); turns > 0; turns--) await turn();
+    for (let turns = this.random.below(12); turns > 0; turns--) await turn();
     run();
   }
 
@@ -298,7 +305,7 @@ export class Schedule implements AsyncDisposable {
     if (session.length !== tokens.length || session.tokens.some((token, i) => token !== tokens[i])) {
       throw new Error(`a session has tokens ${[...session.tokens].join(" ")}, and should have ${tokens.join(" ")}`);
     }
-    if (this.#random.below(2) === 0) return;
+    if (this.random.below(2) === 0) return;
     let logits: Float32Array;
     try {
       logits = await session.logits();

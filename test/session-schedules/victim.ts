@@ -7,6 +7,7 @@ import type { BackendName } from "../../lib/index.ts";
 import { openFixture } from "./fixtures.ts";
 import { Keeper } from "./kept.ts";
 import { Random } from "../support/random.ts";
+import { Counts } from "../support/schedules.ts";
 import { Schedule } from "./schedule.ts";
 
 const [form, path, folder, seed, backend] = process.argv.slice(2) as [string, string, string, string, string];
@@ -15,9 +16,10 @@ const fixture = await openFixture(device, form, path);
 const keeper = new Keeper(folder);
 const random = new Random(Number(seed));
 for (;;) {
-  await using schedule = new Schedule(fixture, random, new Map(), folder, keeper);
+  await using schedule = new Schedule(fixture, random, new Counts(), folder, keeper);
   try {
     await schedule.run();
+    await schedule.end();
   } catch (error) {
     process.stderr.write(`${schedule.lines.map((line) => `  ${line}\n`).join("")}`);
     throw error;

@@ -5,8 +5,9 @@
 import { Device } from "../../lib/index.ts";
 import type { BackendName } from "../../lib/index.ts";
 import { Random } from "../support/random.ts";
+import { runSchedules } from "../support/schedules.ts";
 import { Machine } from "./machine.ts";
-import { runPrograms } from "./runner.ts";
+import { StatePrograms } from "./runner.ts";
 import { wrappedBytes } from "./step-worker.ts";
 import type { Order } from "./step-worker.ts";
 
@@ -67,7 +68,7 @@ export async function endWorkers(backend: BackendName, seed: number, count: numb
   const wrong: string[] = [];
   const watched = new Watched();
   using device = Device.open({ backend, threads: 1 });
-  const machine = new Machine(device);
+  const machine = new StatePrograms(new Machine(device));
   let started = 0;
   let running = 0;
   let programs = 0;
@@ -128,7 +129,7 @@ export async function endWorkers(backend: BackendName, seed: number, count: numb
   });
   // The main thread's own states, meanwhile.
   while (running > 0 && wrong.length === 0) {
-    const report = runPrograms(machine, folder, seed, programs, 1);
+    const report = await runSchedules(machine, folder, seed, programs, 1);
     programs++;
     if (report.failure !== undefined) wrong.push(report.failure);
     if (programs % 32 === 0) wrong.push(...watched.changed());

@@ -89,4 +89,16 @@ export const planted: Readonly<Record<string, (device: Device) => Disposable>> =
       for (const [i, holder] of step.holders.entries()) if (!holder.fresh) step.writeSlots[i] = holder.slot;
       return step;
     } as Method),
+  "lost slot: the slot of a freed state is not given back": () =>
+    replace(SlotLedger.prototype, "release", () => function (_op: string, holder: { live: boolean }) {
+      holder.live = false;
+    } as Method),
+  "lost content: an undoable step writes in place": () =>
+    replace(SlotLedger.prototype, "begin", (original) => function (this: SlotLedger, op: string, holders: never, _undoable: boolean, ...rest: never[]) {
+      return (original as (...args: unknown[]) => unknown).call(this, op, holders, false, ...rest);
+    } as Method),
+  "wrong choice: a draft keeps the state before its last accepted token": () =>
+    replace(SlotLedger.prototype, "finishTrial", (original) => function (this: SlotLedger, trial: never, chosen: readonly number[], outcome: never) {
+      (original as SlotLedger["finishTrial"]).call(this, trial, chosen.map((count) => (count > 1 ? count - 1 : count)), outcome);
+    } as Method),
 };

@@ -2,14 +2,13 @@
 import { Draft, GatedDeltaError, PrefixCache, StatePool } from "../../lib/index.ts";
 import type { Op, Plan, PoolStep, StateHandle, StepPlaceholder } from "../../lib/index.ts";
 import { failAt } from "../support/faults.ts";
+import { Difference } from "../support/schedules.ts";
+import type { Counts } from "../support/schedules.ts";
 import type { Inputs, Machine, OpName } from "./machine.ts";
 import { Pool, World, usablePass } from "./model.ts";
 import type { Content, Group, Kind, Pass, State, Verdict } from "./model.ts";
 import { channels, dim, layers, nothing, past, tokenOf, wrongInConv, wrongInState } from "./values.ts";
 import type { Pattern } from "./values.ts";
-
-/** A difference between the library and the model. */
-export class Difference extends Error {}
 
 /** What a caller's own callback throws. */
 export class CallersError extends Error {}
@@ -79,8 +78,7 @@ export class Program {
   readonly files: SavedFile[] = [];
   readonly handles = new Map<State, StateHandle>();
   readonly lines: string[] = [];
-  /** What was done, by kind. */
-  readonly counts: Map<string, number>;
+  readonly counts: Counts;
   readonly folder: string;
   /** Whether the process can write short files only. */
   readonly shortFiles: boolean;
@@ -88,7 +86,7 @@ export class Program {
   readonly #tokens = new Map<State, number>();
   #armed = { encode: false, commit: false };
 
-  constructor(machine: Machine, folder: string, counts: Map<string, number>, shortFiles: boolean) {
+  constructor(machine: Machine, folder: string, counts: Counts, shortFiles: boolean) {
     this.machine = machine;
     this.shortFiles = shortFiles;
     this.folder = folder;
@@ -106,7 +104,7 @@ export class Program {
 
   /** Counts something that happened. */
   count(what: string): void {
-    this.counts.set(what, (this.counts.get(what) ?? 0) + 1);
+    this.counts.add(what);
   }
 
   /** Makes a call that the model has judged. Throws a {@link Difference} where the library does something else. */

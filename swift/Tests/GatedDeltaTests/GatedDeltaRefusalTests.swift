@@ -4,7 +4,8 @@ import Testing
 
 @testable import GatedDelta
 
-/// Every rule of `gd_gated_delta`, broken once.
+/// Rules of `gd_gated_delta`, broken once in ways that the public words cannot express or do not try: those that they do are in
+/// `test/support/wrong-arguments`.
 @Suite struct GatedDeltaRefusalTests {
   typealias Rule = Refusal<gd_gated_delta>
 
@@ -18,42 +19,17 @@ import Testing
     Rule("algorithm", GD_ERROR_INVALID_ARGUMENT, "algorithm") { $1.algorithm = 3 },
     Rule("eps NaN", GD_ERROR_INVALID_ARGUMENT, "qkNormEps") { $1.qk_norm_eps = .nan },
     Rule("eps infinite", GD_ERROR_INVALID_ARGUMENT, "qkNormEps") { $1.qk_norm_eps = .infinity },
-    Rule("eps negative", GD_ERROR_INVALID_ARGUMENT, "qkNormEps") { $1.qk_norm_eps = -1e-6 },
     Rule("scale infinite", GD_ERROR_INVALID_ARGUMENT, "scale") { $1.scale = -.infinity },
     Rule("bound of 0 with another form", GD_ERROR_INVALID_ARGUMENT, "gateBound") { $1.gate_bound = 0 },
-    Rule("bound with another form", GD_ERROR_INVALID_ARGUMENT, "gateBound") { $1.gate_bound = -1 },
-    Rule("bound of 0", GD_ERROR_INVALID_ARGUMENT, "gateBound") {
-      $1 = try $0.gatedDelta(form: .rawBounded)
-      $1.gate_bound = 0
-    },
-    Rule("no bound", GD_ERROR_INVALID_ARGUMENT, "gateBound") {
-      $1 = try $0.gatedDelta(form: .rawBounded)
-      $1.gate_bound = .nan
-    },
     Rule("bound infinite", GD_ERROR_INVALID_ARGUMENT, "gateBound") {
       $1 = try $0.gatedDelta(form: .rawBounded)
       $1.gate_bound = -.infinity
     },
-    Rule("aLog without a raw form", GD_ERROR_INVALID_ARGUMENT, "aLog") { $1.a_log = try $0.tensor(.f32, 6) },
-    Rule("dtBias without a raw form", GD_ERROR_INVALID_ARGUMENT, "dtBias") { $1.dt_bias = try $0.tensor(.f32, 6) },
-    Rule("raw form without aLog", GD_ERROR_INVALID_ARGUMENT, "aLog") {
-      $1 = try $0.gatedDelta(form: .raw)
-      $1.a_log.buffer = 0
-    },
-    Rule("raw form without dtBias", GD_ERROR_INVALID_ARGUMENT, "dtBias") {
-      $1 = try $0.gatedDelta(form: .rawSSM)
-      $1.dt_bias = gd_tensor()
-    },
   ]
 
   static let shapes: [Rule] = [
-    Rule("keyDim 4", GD_ERROR_SHAPE, "query") { try $1.take(keyDim: 4, from: $0) },
-    Rule("keyDim 12", GD_ERROR_SHAPE, "query") { try $1.take(keyDim: 12, from: $0) },
     Rule("keyDim 0", GD_ERROR_SHAPE, "query") { try $1.take(keyDim: 0, from: $0) },
-    Rule("keyDim 264", GD_ERROR_SHAPE, "query") { try $1.take(keyDim: 264, from: $0) },
-    Rule("valueDim 20", GD_ERROR_SHAPE, "value") { $1.value = try $0.tensor(.f32, 6, 6, 20) },
     Rule("valueDim huge", GD_ERROR_SHAPE, "value") { $1.value.setLength(2, .max - 7) },
-    Rule("heads no multiple", GD_ERROR_SHAPE, "value") { $1.value = try $0.tensor(.f32, 6, 5, 8) },
     Rule("no key heads", GD_ERROR_SHAPE, "value") {
       $1.query.setLength(1, 0)
       $1.key.setLength(1, 0)
@@ -62,12 +38,10 @@ import Testing
     Rule("tokens beyond i32", GD_ERROR_SHAPE, "query") { $1.query.setLength(0, 1 << 31) },
     Rule("more tokens than there are", GD_ERROR_SHAPE, "query") { $1.query.setLength(0, 7) },
     Rule("tokens huge", GD_ERROR_SHAPE, "query") { $1.query.setLength(0, (1 << 31) - 1) },
-    Rule("query of two dimensions", GD_ERROR_SHAPE, "query") { $1.query.reshape([12, 16]) },
     Rule("query of no dimension", GD_ERROR_SHAPE, "query") { $1.query.rank = 0 },
     Rule("query of nine dimensions", GD_ERROR_SHAPE, "query") { $1.query.rank = 9 },
     Rule("query of a rank beyond reason", GD_ERROR_SHAPE, "query") { $1.query.rank = .max },
     Rule("key of other heads", GD_ERROR_SHAPE, "key") { $1.key.setLength(1, 1) },
-    Rule("value of other tokens", GD_ERROR_SHAPE, "value") { $1.value.setLength(0, 5) },
     Rule("more slots than there are", GD_ERROR_SHAPE, "state") { $1.state.setLength(0, 5) },
     Rule("slots huge", GD_ERROR_SHAPE, "state") { $1.state.setLength(0, .max) },
     Rule("slots huge and legal", GD_ERROR_SHAPE, "state") { $1.state.setLength(0, (1 << 31) - 1) },
@@ -75,10 +49,8 @@ import Testing
     Rule("key short", GD_ERROR_SHAPE, "key") { $1.key = try $0.tensor(.f32, 6, 2, 16, lacking: 1) },
     Rule("value short", GD_ERROR_SHAPE, "value") { $1.value = try $0.tensor(.f32, 6, 6, 8, lacking: 1) },
     Rule("gate short", GD_ERROR_SHAPE, "gate") { $1.gate = try $0.tensor(.f32, 6, 6, lacking: 1) },
-    Rule("gate per head where per key is said", GD_ERROR_SHAPE, "gate") { $1.gate_dims = GateDims.perKey.rawValue },
     Rule("beta short", GD_ERROR_SHAPE, "beta") { $1.beta = try $0.tensor(.f32, 6, 6, lacking: 1) },
     Rule("state short", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4, 6, 8, 16, lacking: 1) },
-    Rule("state of other rows", GD_ERROR_SHAPE, "state") { $1.state = try $0.tensor(.f32, 4, 6, 16, 8) },
     Rule("out short", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 6, 6, 8, lacking: 1) },
     Rule("out of other heads", GD_ERROR_SHAPE, "out") { $1.out = try $0.tensor(.f32, 6, 3, 16) },
     Rule("aLog short", GD_ERROR_SHAPE, "aLog") {
@@ -89,19 +61,12 @@ import Testing
       $1 = try $0.gatedDelta(form: .raw, dims: .perKey)
       $1.dt_bias = try $0.tensor(.f32, 6)
     },
-    Rule("a slot list without offsets", GD_ERROR_INVALID_ARGUMENT, "cuSeqlens") {
-      $1.read_slots = try $0.index([0, 1, 2]).index
-    },
     Rule("write slots without offsets", GD_ERROR_INVALID_ARGUMENT, "cuSeqlens") {
       $1.write_slots = try $0.index([0, 1]).index
     },
     Rule("slots that disagree", GD_ERROR_SHAPE, "readSlots") {
       $1.read_slots = try $0.index([0, 1]).index
       $1.write_slots = try $0.index([0]).index
-    },
-    Rule("offsets of no sequence", GD_ERROR_SHAPE, "cuSeqlens") {
-      $1.cu_seqlens = try $0.index([0]).index
-      $1.cu_seqlens.count = 0
     },
     Rule("offset pushes it out", GD_ERROR_SHAPE, "out") { $1.out.offset = 32 },
     Rule("offset beyond the buffer", GD_ERROR_SHAPE, "key") { $1.key.offset = 1 << 40 },
@@ -110,15 +75,12 @@ import Testing
     Rule("head stride too long", GD_ERROR_SHAPE, "query") { $1.query.setStride(1, 1 << 20) },
     Rule("token stride of the largest number", GD_ERROR_SHAPE, "value") { $1.value.setStride(0, .max - 7) },
     Rule("token stride of 0", GD_ERROR_SHAPE, "value") { $1.value.setStride(0, 0) },
-    Rule("rows with gaps", GD_ERROR_SHAPE, "value") { $1.value.setStride(2, 2) },
     Rule("strides huge together", GD_ERROR_SHAPE, "value") {
       $1.value.setStride(0, .max - 7)
       $1.value.setStride(1, .max - 7)
     },
     Rule("head stride of the largest number", GD_ERROR_SHAPE, "value") { $1.value.setStride(1, .max - 7) },
-    Rule("token stride no multiple of 8", GD_ERROR_SHAPE, "key") { $1.key.setStride(0, 33) },
     Rule("head stride no multiple of 8", GD_ERROR_SHAPE, "query") { $1.query.setStride(1, 12) },
-    Rule("state with gaps", GD_ERROR_SHAPE, "state") { $1.state.setStride(0, 6 * 8 * 16 + 8) },
     Rule("state heads with gaps", GD_ERROR_SHAPE, "state") { $1.state.setStride(1, 8 * 16 + 8) },
   ]
 
@@ -127,10 +89,7 @@ import Testing
     Rule("no out", GD_ERROR_INVALID_ARGUMENT, "out") { $1.out = gd_tensor() },
     Rule("reserved", GD_ERROR_INVALID_ARGUMENT, "reserved") { $1.reserved = 1 },
     Rule("released key", GD_ERROR_HANDLE, "key") { #expect(gd_buffer_release($1.key.buffer) == GD_OK) },
-    Rule("query of integers", GD_ERROR_DTYPE, "query") { $1.query.dtype = DType.i32.rawValue },
     Rule("query of no dtype", GD_ERROR_DTYPE, "query") { $1.query.dtype = 0 },
-    Rule("key of another dtype", GD_ERROR_DTYPE, "key") { $1.key.dtype = DType.bf16.rawValue },
-    Rule("value of another dtype", GD_ERROR_DTYPE, "value") { $1.value.dtype = DType.f16.rawValue },
     Rule("16-bit log gate", GD_ERROR_DTYPE, "gate") {
       $1 = try $0.gatedDelta(dtype: .bf16)
       $1.gate = try $0.tensor(.bf16, 6, 6)
@@ -143,20 +102,11 @@ import Testing
       $1 = try $0.gatedDelta(dtype: .f16)
       $1.beta.dtype = DType.bf16.rawValue
     },
-    Rule("aLog of integers", GD_ERROR_DTYPE, "aLog") {
-      $1 = try $0.gatedDelta(form: .raw)
-      $1.a_log.dtype = DType.i32.rawValue
-    },
-    Rule("state of integers", GD_ERROR_DTYPE, "state") { $1.state.dtype = DType.i32.rawValue },
-    Rule("out of a third dtype", GD_ERROR_DTYPE, "out") { $1.out.dtype = DType.f16.rawValue },
     Rule("query off its vectors", GD_ERROR_RANGE, "query") { $1.query.offset = 4 },
     Rule("state off its vectors", GD_ERROR_RANGE, "state") { $1.state.offset = 4 },
     Rule("beta off its elements", GD_ERROR_RANGE, "beta") { $1.beta.offset = 2 },
     Rule("out is query", GD_ERROR_OVERLAP, "out") {
       $1.query.buffer = $1.out.buffer
-    },
-    Rule("out is the state", GD_ERROR_OVERLAP, "out") {
-      $1.out.buffer = $1.state.buffer
     },
     Rule("out's tokens overlap", GD_ERROR_OVERLAP, "out") { $1.out.setStride(0, 40) },
     Rule("out's heads overlap", GD_ERROR_OVERLAP, "out") {

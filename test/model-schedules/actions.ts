@@ -1,4 +1,4 @@
-/** What schedules do. */
+/** The actions of schedules. */
 import type { ErrorCode } from "../../lib/index.ts";
 import type { BatchEntry, WantedLogits } from "../../lib/model.ts";
 import type { Random } from "../support/random.ts";

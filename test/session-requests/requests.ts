@@ -6,7 +6,7 @@ import type { LanguageModel, SessionCache } from "../../lib/model.ts";
 import { Random } from "../support/random.ts";
 import { nthSeed } from "../support/schedules.ts";
 
-/** What the process held at some time, after its garbage was collected, in bytes and objects. */
+/** The process's memory at some time, after a garbage collection, in bytes and objects. */
 export interface Mark {
   readonly requests: number;
   readonly rss: number;

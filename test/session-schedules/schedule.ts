@@ -39,7 +39,7 @@ export class Schedule implements AsyncDisposable {
   /** Those of which work is under way. */
   readonly #active = new Set<Known>();
   #files = 0;
-  /** What was saved while sessions gave tokens. */
+  /** Files of sessions that were saved while they gave tokens. */
   readonly #written: Written[] = [];
   /** Where sessions are kept all the time. */
   readonly #keeper: Keeper | undefined;
@@ -145,7 +145,7 @@ export class Schedule implements AsyncDisposable {
   }
 
   async #change(): Promise<void> {
-    // What was to be disposed of on the way may be so as late as now.
+    // Sessions that a generation was to dispose of may be disposed of as late as now.
     this.#known = this.#known.filter(({ session }) => !session.disposed);
     const random = this.random;
     const known = this.#any();

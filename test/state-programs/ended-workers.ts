@@ -1,6 +1,6 @@
 /**
- * Workers that end at random while their steps run, beside a main thread that checks its own arrays, what it lends them,
- * and its own pools in random programs.
+ * Workers that end at random while their steps run. The main thread meanwhile checks its arrays, the memory that it lends them, and
+ * its pools in random programs.
  */
 import { Device } from "../../lib/index.ts";
 import type { BackendName } from "../../lib/index.ts";
@@ -17,12 +17,12 @@ const together = 3;
 /** Bytes of memory of the main thread's own that are watched. */
 const mostWatched = 128 * 2 ** 20;
 
-/** What happened. */
+/** The results of a run. */
 export interface WorkersReport {
   readonly ended: Record<(typeof ends)[number], number>;
   readonly programs: number;
   readonly arrays: number;
-  /** What was wrong; empty where nothing was. */
+  /** Faults, a line each. */
   readonly wrong: readonly string[];
 }
 
@@ -119,7 +119,7 @@ export async function endWorkers(backend: BackendName, seed: number, count: numb
     await Bun.sleep(5);
     if (mine.some((each, i) => each !== before[i])) wrong.push(`the output of Worker ${number} changes after its end`);
     const outside = around.findIndex((each, i) => each !== -number && (i < outOffset / 4 || i >= (outOffset + wrappedBytes.out) / 4));
-    if (outside >= 0) wrong.push(`Worker ${number} has written beside its output: ${around[outside]}`);
+    if (outside >= 0) wrong.push(`Worker ${number} has written outside its output: ${around[outside]}`);
   }
 
   const lanes = Array.from({ length: together }, async () => {

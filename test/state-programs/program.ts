@@ -10,7 +10,7 @@ import type { Content, Group, Kind, Pass, State, Verdict } from "./model.ts";
 import { channels, dim, layers, nothing, past, tokenOf, wrongInConv, wrongInState } from "./values.ts";
 import type { Pattern } from "./values.ts";
 
-/** What a caller's own callback throws. */
+/** An error of a caller's own callback. */
 export class CallersError extends Error {}
 
 /** How a call went. */

@@ -30,6 +30,7 @@ import { isDraft } from "../states/draft.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type {
   BothArguments,
+  CheckedLoadOptions,
   DecodeArguments,
   ForwardArguments,
   GatedDeltaNetOptions,
@@ -42,7 +43,6 @@ import type { LayerConfig } from "../checkpoint/mixer-config.ts";
 import { asKnown, expectEnd, rowsOf } from "./layer-checks.ts";
 import { findPrefix, gatedDeltaLayers } from "./layer-names.ts";
 import { loadAllOptions, loadOptions } from "./layer-schemas.ts";
-import type { CheckedLoadOptions } from "./layer-schemas.ts";
 import { layerOf, statesOf } from "./layer-pass.ts";
 import { MixerOps } from "./mixer-ops.ts";
 import { readLayerConfig } from "../checkpoint/read-config.ts";

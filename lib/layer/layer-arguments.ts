@@ -20,6 +20,11 @@ export interface GatedDeltaNetOptions {
   readonly dtype?: FloatDType | undefined;
 }
 
+/** {@link GatedDeltaNetOptions}, checked and complete. */
+export interface CheckedLoadOptions extends GatedDeltaNetOptions {
+  readonly dtype: FloatDType;
+}
+
 /** Options of {@link GatedDeltaNet.loadAll}: those of every layer. */
 export type LoadAllOptions = Pick<GatedDeltaNetOptions, "config" | "dtype">;
 

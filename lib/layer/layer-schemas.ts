@@ -1,6 +1,5 @@
 /** The schemas of a layer's options. */
 import { lazily, options } from "../arguments/schemas.ts";
-import type { Checked } from "../arguments/schemas.ts";
 import type { GatedDeltaNetOptions, LoadAllOptions } from "./layer-arguments.ts";
 
 const shared = lazily(({ z, choice }) => ({
@@ -17,6 +16,3 @@ export const loadOptions = options<GatedDeltaNetOptions>()(({ integer }) => ({
   poolLayer: integer(0, 65535).optional(),
   ...shared(),
 }));
-
-/** {@link GatedDeltaNetOptions}, checked and complete. */
-export type CheckedLoadOptions = Checked<typeof loadOptions>;

@@ -50,7 +50,7 @@ export class Conversation {
   /** The scheduler's clock when its last work ended. */
   used = 0;
   disposed = false;
-  readonly ended = new AbortController();
+  readonly #ended = new AbortController();
   /**
    * The origin of its state. A state from a file, or computed from one, may not match its tokens, so it is added to a cache
    * only if the caller trusts the file.
@@ -70,6 +70,11 @@ export class Conversation {
 
   constructor(context: SharedContext) {
     this.context = context;
+  }
+
+  /** Ends its pending work, for this reason. */
+  abort(reason: unknown): void {
+    this.#ended.abort(reason);
   }
 
   get model(): LanguageModel {
@@ -176,7 +181,7 @@ export class Conversation {
 
   /** A signal that aborts with `signal` and with the end of the session. */
   signalWith(signal: AbortSignal | undefined): AbortSignal {
-    return signal === undefined ? this.ended.signal : AbortSignal.any([signal, this.ended.signal]);
+    return signal === undefined ? this.#ended.signal : AbortSignal.any([signal, this.#ended.signal]);
   }
 
   /** Reads all tokens and keeps the last one's results. */
@@ -198,7 +203,7 @@ export class Conversation {
     const { taken } = this.memory;
     if (taken?.logits === true) return this.readAll(op, undefined, { hidden: false, onProgress: undefined });
     if (taken !== undefined && taken.read > 0) {
-      await this.asRequest("saving", () => this.do(new ReadAll(this, { to: taken.read }), this.ended.signal));
+      await this.asRequest("saving", () => this.do(new ReadAll(this, { to: taken.read }), this.#ended.signal));
     }
   }
 

@@ -306,7 +306,7 @@ export class Session implements Disposable {
 function end(of: Conversation): void {
   if (of.disposed) return;
   of.disposed = true;
-  of.ended.abort(endedError());
+  of.abort(endedError());
   if (!of.pending) of.drop();
   of.context.scheduler.freed();
 }

@@ -262,7 +262,7 @@ describe("bytes of a linked library", () => {
 
 if (process.platform === "linux") {
   describe("an ELF file", () => {
-    const compiler = process.env["GATED_DELTA_CLANG"] ?? "cc";
+    const compiler = (process.env["GATED_DELTA_CLANG"] ?? "cc").replace(/\+\+$/, ""); // the driver for C
     /** Sections that hold one variable each, two of them marked to be kept. */
     const source = newPath("kept.c");
     writeFileSync(source, '__asm__(".section swift5_records,\\"aR\\",@progbits; .byte 1; .section plain,\\"aR\\",@progbits; .byte 2; .section free,\\"a\\",@progbits; .byte 3; .text");\nint used;\n');
@@ -299,7 +299,7 @@ const linkable = process.platform === "linux" && existsSync(join(root, ".build/r
 describe.skipIf(!linkable)("the library that is published", () => {
   const folder = newPath("published");
   const published = join(folder, "a", "b", "libGatedDelta.so");
-  const compiler = process.env["GATED_DELTA_CLANG"] ?? "cc";
+  const compiler = (process.env["GATED_DELTA_CLANG"] ?? "cc").replace(/\+\+$/, ""); // the driver for C
 
   beforeAll(async () => {
     mkdirSync(join(folder, "a", "b"), { recursive: true });

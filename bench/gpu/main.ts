@@ -1,5 +1,5 @@
 /** `npm run bench:gpu -- --pack FOLDER` fills a folder for a machine with an NVIDIA card; `--report FOLDER` makes a table of
- * what its run.sh left. `--peers FOLDER` with `--pack`: other projects' kernels, too (peers.ts). The other options
+ * the output of its run.sh. `--peers FOLDER` with `--pack`: other projects' kernels, too (peers.ts). The other options
  * are how it calls itself. */
 import { parseArgs } from "node:util";
 import { report } from "./report.ts";

@@ -1,6 +1,6 @@
 /**
  * Measures the identity of a folder's model: time and bytes a second with a new cache folder and with what that has kept,
- * beside one thread that hashes a MiB in its cache again and again. The files are in memory: each was read once before.
+ * compared with one thread that hashes a MiB in its cache again and again. The files are in memory: each was read once before.
  *
  *     bun bench/model/identity.ts FOLDER [--times 5]
  */

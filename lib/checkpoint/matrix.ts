@@ -22,7 +22,7 @@ export interface MatrixPart {
   readonly shape: readonly [rows: number, columns: number];
 }
 
-/** What a matrix in a format is stored as: a {@link Matrix} without its memory. */
+/** The stored form of a matrix: a {@link Matrix} without its memory. */
 export interface StoredMatrix {
   readonly weightFormat: WeightFormat;
   readonly weight: MatrixPart;

@@ -6,7 +6,7 @@
  * Requests are served in order of arrival. When states or pages run short an earlier request takes those of later ones
  * (see {@link Room}), so the first one always makes progress, and none waits for the steps of a later one.
  */
-import { DisposedError, GatedDeltaError } from "../../errors.ts";
+import { GatedDeltaError } from "../../errors.ts";
 import { nextTurn } from "../../turns.ts";
 import type { Entry } from "../batch.ts";
 import type { LanguageModel } from "../language-model.ts";
@@ -250,7 +250,6 @@ export class Scheduler {
     let results: RunResult[] = [];
     let failure: { readonly error: unknown } | undefined;
     try {
-      if (this.#model.disposed) throw new DisposedError({ op: "session", expected: "a model that is not disposed" });
       results = await memoryOf(this.#model).run("session", step.map(({ entry }) => entry));
       this.#steps++;
     } catch (error) {

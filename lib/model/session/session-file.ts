@@ -105,7 +105,7 @@ export async function readSession(op: string, path: string, model: LanguageModel
   return { ...stored, read: snapshot };
 }
 
-/** What decides a model's bits besides its identity: equal ones compute equal bits. */
+/** The kernels and dtype of a model: with the same identity and these equal, results have equal bits. */
 function kernelsOf({ device, dtype }: LanguageModel): string {
   return [device.backend, device.name, device.isa, dtype, loadedInfo().version].join(", ");
 }

@@ -12,7 +12,7 @@ public struct WeightLayout: Sendable {
   public let elements, bytes: Int
   /// Of the tensor of blocks.
   public let dtype: DType
-  /// What the names of the kernels that unpack it end in.
+  /// The suffix of the names of the kernels that unpack it.
   public let kernel: String
   public let scales, biases: Companion
 

@@ -121,7 +121,7 @@ export function typescriptWeightFormats(parsed) {
     '  readonly scales?: DType | "float";',
     "  /** The same for one bias a block; `float` is the dtype of the scales. */",
     '  readonly biases?: DType | "float";',
-    "  /** What unpacks a block, and the bits of a number; absent where the elements are floats. */",
+    "  /** The unpacking of a block, and the bits of a number; absent if the elements are floats. */",
     "  readonly family?: string;",
     "  readonly bits?: number;",
     "}",

@@ -30,7 +30,8 @@ export type {
   SessionOptions,
   Usage,
 } from "./model/session/session-options.ts";
-export type { SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
+export type { LogitsProcessor, SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
+export type { TokenLogprob } from "./model/sampling/logprobs.ts";
 export type { NgramOptions } from "./model/ngram-drafter.ts";
 export type { ChatMessage } from "./model/text/chat-messages.ts";
 export type { ChatOptions } from "./model/text/chat-template.ts";

@@ -1,3 +1,4 @@
+import { AnswerParts } from "./answer-parts.ts";
 import type { Conversation } from "./conversation.ts";
 import { runningError } from "./conversation.ts";
 import type { Generation } from "./generation.ts";
@@ -16,6 +17,7 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
   readonly #begin: (left: AbortSignal) => Generation;
   readonly #left = new AbortController();
   #generation: Generation | undefined;
+  #parts: AnswerParts | undefined;
   #over = false;
   /** Settles when all calls so far are over; undefined if they are. */
   #last: Promise<void> | undefined;
@@ -56,7 +58,8 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
     if (this.#over || this.#left.signal.aborted) return over;
     try {
       this.#generation ??= this.#started();
-      const value = await this.#generation.next();
+      const piece = await this.#generation.next();
+      const value = { ...piece, parts: this.#parts!.of(piece) };
       if (value.end !== undefined) this.#end();
       return { done: false, value };
     } catch (error) {
@@ -69,6 +72,7 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
   #started(): Generation {
     if (this.#of.running !== undefined) throw runningError("session.generate", this.#of.running);
     const generation = this.#begin(this.#left.signal);
+    this.#parts = new AnswerParts(this.#of);
     this.#of.beginRequest("a generation");
     return generation;
   }

@@ -14,13 +14,13 @@ import type { Conversation } from "./conversation.ts";
 import { DraftStep } from "./draft-step.ts";
 import { ReadAll } from "./read-all.ts";
 import type { CheckedGenerateOptions } from "./session-schemas.ts";
-import type { Piece } from "./session-options.ts";
+import type { GeneratedPiece } from "./session-options.ts";
 
 /** The token of the only piece of an answer with `maxTokens: 0`. */
 const noToken = -1;
 
 /** A token, and the logarithm of its probability if requested. */
-type Chosen = Pick<Piece, "token" | "logprob">;
+type Chosen = Pick<GeneratedPiece, "token" | "logprob">;
 
 /** One generation of a conversation. */
 export class Generation {
@@ -81,7 +81,7 @@ export class Generation {
   }
 
   /** The next piece. Not called again after a piece with `end`. */
-  async next(): Promise<Piece> {
+  async next(): Promise<GeneratedPiece> {
     const of = this.#of;
     if (of.disposed) throw endedError("session.generate");
     this.#signal.throwIfAborted();
@@ -147,7 +147,7 @@ export class Generation {
   }
 
   /** Returns a chosen token, which is part of the session from now on. */
-  #give(chosen: Chosen): Piece {
+  #give(chosen: Chosen): GeneratedPiece {
     const of = this.#of;
     const { token } = chosen;
     of.push(token);

@@ -33,10 +33,8 @@ function piecesOf(answers: readonly string[], seen: Set<string>): string[][] {
       piece += left.shift()!;
       const done = left.length === 0;
       if (!done && ([...piece].length < 3 + (left.length % 3) || left.length < 3)) continue;
-      if (seen.has(piece)) {
-        if (done) throw new Error(`the end of an answer, ${JSON.stringify(piece)}, is elsewhere in one, too`);
-        continue;
-      }
+      if (!done && seen.has(piece)) continue;
+      while (seen.has(piece)) piece = pieces.pop()! + piece;
       seen.add(piece);
       pieces.push(piece);
       piece = "";

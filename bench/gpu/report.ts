@@ -13,7 +13,7 @@ type Row = {
   readonly kernels: readonly Kernel[];
 };
 
-/** A case's time, and what a copy of as many bytes took beside it. */
+/** The time of a case, and that of a copy of as many bytes next to it. */
 export type Timed = { readonly microseconds: number; readonly copy: number };
 
 function linesOf(path: string): Record<string, unknown>[] {

@@ -82,7 +82,7 @@ onEachBackend("refused calls", ({ device }) => {
       expect(layouts.snapshot()).toEqual(before);
     }
     device.encode(good);
-    expect(thrownBy(() => device.encode(bad)).code).toBe("overlap"); // what was encoded before stays
+    expect(thrownBy(() => device.encode(bad)).code).toBe("overlap"); // earlier ops stay encoded
     device.submit();
     device.wait();
     expect(layouts.trespasses()).toEqual([]);

@@ -69,7 +69,7 @@ export function report(folder: string): string {
     "",
     ...caseTable(rows, copyOf),
     "",
-    `${same} of ${records.length} dispatches of ${kernels.size} kernels left the emulator's bits in this run: \`test/receipts/nvidia-h200.json\`.`,
+    `${same} of ${records.length} dispatches of ${kernels.size} kernels gave the emulator's bits in this run: \`test/receipts/nvidia-h200.json\`.`,
     "",
     "## Targets",
     "",

@@ -115,7 +115,7 @@ async function heapGrowth(device: Device, op: Op, budget: Budget): Promise<Figur
     }
     device.wait();
   };
-  go(10_000); // compiled by now
+  go(10_000); // compiled from here on
   Bun.gc(true);
   const before = heapBytes();
   const since = Bun.nanoseconds();

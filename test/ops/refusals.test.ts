@@ -89,7 +89,7 @@ onEachBackend("refused calls", ({ device }) => {
     expectSameBits("out", download(args.out, 5), runGatedDelta(device, given, allF32).out);
   });
 
-  test("a replay with index data that are wrong by now runs nothing, and the next one all", () => {
+  test("a replay with index data that became wrong runs nothing, and the next one all", () => {
     using layouts = new Layouts(device);
     const args = placeGatedDelta(layouts, given, allF32);
     const x = device.tensorFrom(

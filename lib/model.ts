@@ -33,7 +33,8 @@ export type {
   Turn,
   Usage,
 } from "./model/session/session-options.ts";
-export type { SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
+export type { LogitsProcessor, SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
+export type { TokenLogprob } from "./model/sampling/logprobs.ts";
 export type { NgramOptions } from "./model/ngram-drafter.ts";
 export type { AnswerMessage } from "./model/text/formats/answer-message.ts";
 export type { AnswerPiece, AnswerTextPiece, JsonValue, ReasoningPiece, ToolCall, ToolCallPiece } from "./model/text/formats/answer-piece.ts";

@@ -64,6 +64,7 @@ const cases: Record<string, [sound: object, call: Call]> = {
   "Session#generate": [{ maxTokens: 1 }, (given) => model.session().append([1]).generate(given).next()],
   "Session#generate: drafts": [{ tokens: 2 }, (drafts) => model.session().append([1]).generate({ drafts }).next()],
   "Session#complete": [{ maxTokens: 1 }, (given) => model.session().append([1]).complete(given)],
+  "Session#completeMany": [{ maxTokens: 1 }, (given) => model.session().append([1]).completeMany(1, given)],
   "LanguageModel#identity": [{}, (given) => model.identity(given)],
   "Session#logits": [{}, (given) => model.session().append([1]).logits(given)],
   "Session#hidden": [{}, (given) => model.session().append([1]).hidden(given)],

@@ -1,8 +1,12 @@
 /** An answer, token by token. */
+import { invalid } from "../../arguments/checks.ts";
 import { BoundsError, GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import { NgramDrafter } from "../ngram-drafter.ts";
 import { anySeed } from "../sampling/philox.ts";
-import { Sampler, largestOf } from "../sampling/sampler.ts";
+import { readLogitBias } from "../sampling/logit-bias.ts";
+import { logprobsOf } from "../sampling/logprobs.ts";
+import { Sampler } from "../sampling/sampler.ts";
+import type { Barred } from "../sampling/sampler.ts";
 import { settingsOf } from "../sampling/settings.ts";
 import type { LanguageModel } from "../language-model.ts";
 import type { RunResult } from "../run-result.ts";
@@ -19,8 +23,8 @@ import type { GeneratedPiece } from "./session-options.ts";
 /** The token of the only piece of an answer with `maxTokens: 0`. */
 const noToken = -1;
 
-/** A token, and the logarithm of its probability if requested. */
-type Chosen = Pick<GeneratedPiece, "token" | "logprob">;
+/** A token, and logarithms of probabilities if requested. */
+type Chosen = Pick<GeneratedPiece, "token" | "logprob" | "topLogprobs">;
 
 /** One generation of a conversation. */
 export class Generation {
@@ -34,9 +38,16 @@ export class Generation {
   readonly #signal: AbortSignal;
   /** The most tokens that the session can have at the end. */
   readonly #most: number;
+  /** The number of tokens with which end tokens may be chosen. */
+  readonly #least: number;
+  /** Which end tokens are barred until then. */
+  readonly #unended: Barred;
   readonly #logprobs: boolean;
+  readonly #topLogprobs: number;
   /** Tokens that were chosen and not returned yet. */
   readonly #chosen: Chosen[] = [];
+  /** Thrown after the chosen tokens were returned: no token could be chosen after them. */
+  #failure: { readonly error: unknown } | undefined;
   #onProgress: CheckedGenerateOptions["onProgress"];
 
   /**
@@ -46,7 +57,8 @@ export class Generation {
   constructor(op: string, of: Conversation, options: CheckedGenerateOptions, left: AbortSignal) {
     const { model } = of;
     const { config, text } = model;
-    const { maxTokens, stop, stopTokens, ignoreModelStops, drafts, logprobs, seed = anySeed(), signal, onProgress } = options;
+    const { maxTokens, minTokens, stop, stopTokens, ignoreModelStops, drafts, logprobs, topLogprobs, seed = anySeed(), signal, onProgress } = options;
+    if (minTokens > maxTokens) throw invalid(op, "minTokens", `an integer in 0..${maxTokens}, which is maxTokens`, minTokens);
     for (const [i, token] of stopTokens.entries()) {
       if (token < config.vocabSize) continue;
       throw new BoundsError({ op, argument: `stopTokens[${i}]`, expected: `a token id in 0..${config.vocabSize - 1}`, received: `${token}` });
@@ -64,8 +76,11 @@ export class Generation {
     }
     this.#of = of;
     const settings = settingsOf(options, options.sampling === "model" ? model.modelSampling() : {});
-    this.#sampler = new Sampler(settings, seed, config.vocabSize);
-    this.#sampler.saw(of.tokens);
+    const logitBias = readLogitBias(op, options.logitBias, config.vocabSize);
+    this.#sampler = new Sampler(settings, seed, config.vocabSize, { logitBias, processors: options.processors });
+    const begin = of.messageEnds.at(-1) ?? 0;
+    this.#sampler.saw(of.tokens.slice(0, begin));
+    this.#sampler.saw(of.tokens.slice(begin), true);
     this.#draftTokens = drafts === false ? 0 : drafts.tokens;
     if (drafts !== false) {
       this.#drafter = new NgramDrafter(drafts);
@@ -74,7 +89,10 @@ export class Generation {
     this.#stopTokens = new Set([...(ignoreModelStops ? [] : config.eosTokens), ...stopTokens]);
     this.#detokenizer = text.hasTokenizer ? text.tokenizer.detokenizer() : undefined;
     this.#stopStrings = new StopStrings(stops);
-    this.#logprobs = logprobs;
+    this.#least = of.tokens.length + minTokens;
+    this.#unended = { without: this.#stopTokens, by: "minTokens" };
+    this.#logprobs = logprobs || topLogprobs > 0;
+    this.#topLogprobs = topLogprobs;
     this.#signal = of.signalWith(signal === undefined ? left : AbortSignal.any([signal, left]));
     this.#onProgress = onProgress;
     this.#most = mostTokens(op, model, of.tokens.length, maxTokens);
@@ -87,7 +105,10 @@ export class Generation {
     this.#signal.throwIfAborted();
     // An answer ends with its last piece, so this is an answer with `maxTokens: 0`.
     if (of.tokens.length >= this.#most) return { token: noToken, text: "", end: "length" };
-    if (this.#chosen.length === 0) await this.#choose();
+    if (this.#chosen.length === 0) {
+      if (this.#failure !== undefined) throw this.#failure.error;
+      await this.#choose();
+    }
     return this.#give(this.#chosen.shift()!);
   }
 
@@ -135,15 +156,24 @@ export class Generation {
     }
     let token: number;
     try {
-      token = this.#sampler.choose(logits, position);
+      token = this.#sampler.choose(logits, position, position < this.#least ? this.#unended : undefined);
     } catch (error) {
-      if (this.#chosen.length > 0) return undefined; // choosing it again fails when it is the next token
-      of.logits = logits.slice();
-      throw error;
+      if (this.#chosen.length === 0) {
+        of.logits = logits.slice();
+        throw error;
+      }
+      this.#failure = { error };
+      return undefined;
     }
-    this.#sampler.saw([token]);
-    this.#chosen.push(this.#logprobs ? { token, logprob: logprobOf(logits, token) } : { token });
+    this.#sampler.saw([token], true);
+    this.#chosen.push({ token, ...this.#logprobsOf(logits, token) });
     return token;
+  }
+
+  #logprobsOf(logits: Float32Array, token: number): Omit<Chosen, "token"> {
+    if (!this.#logprobs) return {};
+    const { logprob, top } = logprobsOf(logits, token, this.#topLogprobs);
+    return this.#topLogprobs === 0 ? { logprob } : { logprob, topLogprobs: top };
   }
 
   /** Returns a chosen token, which is part of the session from now on. */
@@ -179,12 +209,4 @@ function mostTokens(op: string, model: LanguageModel, tokens: number, maxTokens:
   const most = Math.min(tokens + maxTokens, maxPositions);
   expectFits(op, model, tokens, maxTokens === Infinity ? 1 : most - tokens);
   return Math.min(most, capacityOf(model));
-}
-
-/** The logarithm of a token's softmax probability. */
-function logprobOf(logits: Float32Array, token: number): number {
-  const { most } = largestOf(logits);
-  let sum = 0;
-  for (const logit of logits) sum += Math.exp(logit - most);
-  return logits[token]! - most - Math.log(sum);
 }

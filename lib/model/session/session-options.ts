@@ -1,5 +1,6 @@
 /** Options and results of sessions. */
 import type { NgramOptions } from "../ngram-drafter.ts";
+import type { TokenLogprob } from "../sampling/logprobs.ts";
 import type { SamplingOptions } from "../sampling/settings.ts";
 import type { AnswerMessage } from "../text/formats/answer-message.ts";
 import type { AnswerPiece, ToolCall } from "../text/formats/answer-piece.ts";
@@ -33,6 +34,8 @@ export interface LoadSessionOptions extends SessionOptions {
 export interface GenerateOptions extends SamplingOptions {
   /** The largest number of tokens. With 0 nothing is read, and the only piece has no token. @default as many as the model has positions for */
   readonly maxTokens?: number | undefined;
+  /** The smallest number of tokens: until then no end token is chosen, and no token of {@link stopTokens}. @default 0 */
+  readonly minTokens?: number | undefined;
   /** The text ends before the first occurrence of any of these strings. Needs a tokenizer. @default none */
   readonly stop?: string | readonly string[] | undefined;
   /** Tokens that end the text, besides those of the model's configuration. @default none */
@@ -46,6 +49,8 @@ export interface GenerateOptions extends SamplingOptions {
   readonly drafts?: boolean | DraftingOptions | undefined;
   /** Whether pieces have {@link Piece.logprob}, at about a millisecond per token for a vocabulary of 250 thousand. @default false */
   readonly logprobs?: boolean | undefined;
+  /** How many tokens {@link Piece.topLogprobs} has, 0 .. 100; with any, pieces have {@link Piece.logprob} too. @default 0 */
+  readonly topLogprobs?: number | undefined;
   /** Ends the generation: the iterator throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
   /** Called after each step that read a piece of the prompt. An error that it throws ends the generation. */
@@ -145,6 +150,11 @@ export interface GeneratedPiece {
    * exponentials, in float64, before temperature, penalty and other settings. Only with {@link GenerateOptions.logprobs}.
    */
   readonly logprob?: number;
+  /**
+   * The most likely tokens here, whatever the settings: the most likely first, of equal ones the one with the lowest id. Only with
+   * {@link GenerateOptions.topLogprobs}.
+   */
+  readonly topLogprobs?: readonly TokenLogprob[];
 }
 
 /** A token of an answer, and the parts of the answer that it completes. */

@@ -24,11 +24,13 @@ export const generateOptions = options<GenerateOptions>()(({ z, callback, flag, 
   return {
     ...samplingShape(),
     maxTokens: count.default(Infinity),
+    minTokens: count.default(0),
     stop: z.union([stop, z.array(stop, stopText)], stopText).default([]),
     stopTokens: z.array(count, "an array of token ids").default([]),
     ignoreModelStops: flag.default(false),
     drafts: z.union([z.boolean(), drafting], draftsText).transform((drafts) => (drafts === true ? drafting.parse({}) : drafts)).default(false),
     logprobs: flag.default(false),
+    topLogprobs: integer(0, 100).default(0),
     signal,
     onProgress: callback<(progress: ReadProgress) => void>().optional(),
   };

@@ -1,13 +1,16 @@
 import { expectMaker, maker } from "../../arguments/made.ts";
 import type { Maker } from "../../arguments/made.ts";
-import { invalid, largestIndex } from "../../arguments/checks.ts";
+import { asInteger, invalid, largestIndex } from "../../arguments/checks.ts";
+import { membersOf } from "../../arguments/members.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { BoundsError, DisposedError, GatedDeltaError, errorOf } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { isModel } from "../model-memory.ts";
+import { anySeed } from "../sampling/philox.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
 import type { AnswerMessage } from "../text/formats/answer-message.ts";
 import { readTokenIds } from "../token-ids.ts";
+import { allTogether } from "./all-together.ts";
 import { Answer } from "./answer.ts";
 import { allMessages, answerMessage, dialogueOf } from "./dialogue.ts";
 import { Conversation, endedError, runningError } from "./conversation.ts";
@@ -206,6 +209,26 @@ export class Session implements Disposable {
     const message = answerMessage(this.#of, dialogueOf(op, this.#of)) ?? emptyAnswer;
     const { content, reasoning_content: reasoning = "", tool_calls: calls = [] } = message;
     return { ...completion, message, content, reasoning, toolCalls: calls.map(({ function: call }) => call) };
+  }
+
+  /**
+   * Generates several answers to the same prompt, at once, each in a fork: the session itself gets none of them. The prompt is read
+   * once. Answer i is that of {@link complete} with the seed `seed + i`, modulo 2^53; without a seed, the first one is random.
+   *
+   * @param count number of answers, 1 .. 1024.
+   * @returns the answers in order. Each counts the prompt as known.
+   * @throws {GatedDeltaError} for wrong arguments; as {@link generate}: the first error ends all answers.
+   */
+  async completeMany(count: number, options: GenerateOptions = {}): Promise<Completion[]> {
+    const op = "session.completeMany";
+    this.#idle(op);
+    const answers = asInteger(op, "count", count, 1, 1024);
+    const given = membersOf(op, options, generateOptions().keys as (keyof GenerateOptions)[]) as GenerateOptions;
+    const { signal, onProgress, seed = anySeed() } = checkOptions(generateOptions, op, given);
+    if (this.#of.logits === undefined) await this.#of.readAll(op, signal, { hidden: false, onProgress });
+    using forks = new DisposableStack();
+    const sessions = Array.from({ length: answers }, () => forks.use(this.fork()));
+    return await allTogether(signal, (both) => sessions.map((one, i) => one.complete({ ...given, seed: (seed + i) % 2 ** 53, signal: both })));
   }
 
   /** How many of its tokens came with prompts, how many of these a cache had, and how many were generated. */

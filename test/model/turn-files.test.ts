@@ -43,7 +43,7 @@ describe("a conversation that was saved", () => {
   });
 
   test("keeps its tokens, the end of a cut answer, and the options of its template", async () => {
-    using model = await openReciter(device, { answers: { 3: answers[2] }, template: thinkingTemplate, canonical: false });
+    using model = await openReciter(device, { answers: { 3: answers[2] }, template: thinkingTemplate, tokens: "other" });
     const path = files.newPath();
     const tools = [{ type: "function", function: { name: "depth", most: 2n ** 70n, least: 1e20 } }];
     using session = model.session().chat([user("Name a large lake.")], { tools, variables: { enable_thinking: false }, specialTokens: "text" });
@@ -153,7 +153,7 @@ describe("files that lie", () => {
     const bad = forgeSession(path, files.newPath(), (tensors) => tensors.set("dialogue", { dtype: "U8", shape: [data.length], data }));
     const loaded = await Session.load(model, bad).then((session) => session, (error: unknown) => error);
     if (loaded instanceof Session) {
-      // What nests deep is a message like any other, as far as it can be read.
+      // A message that nests deep is like any other, as far as it can be read.
       expect(_).toContain("nest deep");
       expect(loaded.messages.length).toBe(1);
       return;

@@ -44,7 +44,7 @@ describe("a conversation of three turns", () => {
   });
 
   test("keeps generated tokens that the tokenizer would not make of their text", async () => {
-    using model = await openReciter(device, { answers, template: plainTemplate, canonical: false });
+    using model = await openReciter(device, { answers, template: plainTemplate, tokens: "other" });
     using session = model.session();
     for (const question of questions) {
       const had = [...session.tokens];
@@ -113,7 +113,7 @@ describe("a template that writes the past otherwise", () => {
   const tools = [{ type: "function", function: { name: "depth", parameters: { type: "object", properties: { lake: { type: "string" } } } } }];
 
   test.each([["without a cache it reads all again", false], ["with a cache it reads again what follows the last message before", true]])("%s", async (_, cached) => {
-    using model = await openReciter(device, { answers: thoughts, template: thinkingTemplate, canonical: false });
+    using model = await openReciter(device, { answers: thoughts, template: thinkingTemplate, tokens: "other" });
     using cache = cached ? model.cache({ bytes: 1e9, step: 1 }) : undefined;
     using session = model.session({ cache }).chat([user("Name a large lake.")]);
     const first = await session.answer();
@@ -193,7 +193,7 @@ describe("forks", () => {
   });
 
   test("that share a state go back one by one", async () => {
-    using model = await openReciter(device, { answers, template: plainTemplate, canonical: false });
+    using model = await openReciter(device, { answers, template: plainTemplate, tokens: "other" });
     using session = model.session().chat([user("Name a large lake.")]);
     await session.complete({ maxTokens: 5 });
     using forks = new DisposableStack();
@@ -266,17 +266,40 @@ describe("an answer that was cut off", () => {
     await expectAllAtOnce(session.chat([user(questions[1]!)]));
   });
 
-  test("not at all: what follows an end token is no part of the message", async () => {
+  test("not at all: nothing follows it, or what follows is no part of the message", async () => {
     using model = await open();
     using session = model.session().chat([user(questions[0]!)]);
     await session.complete();
     const { length, messages } = session;
+    expect(await collect(session.generate())).toEqual([{ token: -1, text: "", end: "token", parts: [] }]);
+    expect(await session.answer()).toMatchObject({ content: answers[2], text: "", tokens: [], end: "token", usage: { generatedTokens: 0 } });
+    await expect(session.complete({ maxTokens: -1 })).rejects.toMatchObject({ argument: "maxTokens" });
+    expect([session.length, session.messages]).toEqual([length, messages]);
     await session.complete({ maxTokens: 3, ignoreModelStops: true });
     expect(session.length).toBe(length + 3);
     expect(session.messages).toEqual(messages);
     session.chat([user(questions[1]!)]);
     expect(session.turn!.keptTokens).toBeGreaterThanOrEqual(length);
     await expectAllAtOnce(session);
+  });
+
+  test("within a character goes on with the whole character", async () => {
+    using model = await openReciter(device, { answers: { 2: "Lakes: 🏞️🌊 and more." }, template: plainTemplate, tokens: "split" });
+    using session = model.session().chat([user("a")]);
+    const whole = await session.fork().answer();
+    for (let most = 1; most < whole.tokens.length; most++) {
+      using one = session.fork();
+      let text = "";
+      for await (const piece of one.generate()) {
+        text += piece.text;
+        if (one.length === session.length + most) break;
+      }
+      expect(whole.text.startsWith(text)).toBe(true);
+      const rest = await one.answer();
+      expect(text + rest.text).toBe(whole.text);
+      expect(rest.content).toBe(whole.text);
+      await expectFresh(one.chat([user("b")]));
+    }
   });
 
   test("before its first token is no message", async () => {

@@ -10,52 +10,57 @@ import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 import { byteCharacters } from "../../lib/model/text/byte-level.ts";
 import { tinyConfig, tinyModel } from "./model-folders.ts";
 
-/** What a model recites, and how. */
+/** Answers, and how a model recites them. */
 export interface Recital {
   /** The answers, by how many `<|im_start|>` the prompt has. */
   readonly answers: Readonly<Record<number, string>>;
   /** The chat template. It begins messages with `<|im_start|>` and ends them with `<|im_end|>`. */
   readonly template: string;
-  /** Whether its tokens are those that the tokenizer makes of the answers. Otherwise it makes others. @default true */
-  readonly canonical?: boolean;
+  /** Whether its tokens are those that the tokenizer makes of the answers, others, or others that may end within a character. @default "same" */
+  readonly tokens?: "same" | "other" | "split";
 }
 
 const tags = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"];
 const [start, end] = [1, 2];
 const base = join(import.meta.dir, "../golden/models/qwen3_5-mlx-mixed");
 
-/** Cuts texts into pieces of a few characters, of which no two are the same and none is in `seen`. */
-function piecesOf(answers: readonly string[], seen: Set<string>): string[][] {
+/** Cuts texts, given as units, into pieces of a few units, of which no two are the same and none is in `seen`. */
+function piecesOf(answers: readonly (readonly string[])[], seen: Set<string>): string[][] {
   return answers.map((answer) => {
     const pieces: string[] = [];
     const left = [...answer];
+    let units = 0;
     for (let piece = ""; left.length > 0; ) {
       piece += left.shift()!;
+      units++;
       const done = left.length === 0;
-      if (!done && ([...piece].length < 3 + (left.length % 3) || left.length < 3)) continue;
+      if (!done && (units < 3 + (left.length % 3) || left.length < 3)) continue;
       if (!done && seen.has(piece)) continue;
       while (seen.has(piece)) piece = pieces.pop()! + piece;
       seen.add(piece);
       pieces.push(piece);
       piece = "";
+      units = 0;
     }
     return pieces;
   });
 }
 
 /** Writes a model to a folder. */
-export function writeReciter(folder: string, { answers, template, canonical = true }: Recital): string {
+export function writeReciter(folder: string, { answers, template, tokens: cut = "same" }: Recital): string {
   const counts = Object.keys(answers).map(Number);
   const tokenizer = JSON.parse(readFileSync(join(base, "tokenizer.json"), "utf8"));
   const { added_tokens: added, model } = tokenizer;
-  const pieces = piecesOf(Object.values(answers), new Set([...tags, ...Object.keys(model.vocab)]));
+  const bytesOf = (text: string) => [...new TextEncoder().encode(text)].map((byte) => byteCharacters[byte]!);
+  const unitsOf = (answer: string) => (cut === "split" ? bytesOf(answer) : cut === "same" ? [...answer] : [...answer].map((character) => bytesOf(character).join("")));
+  const pieces = piecesOf(Object.values(answers).map(unitsOf), new Set([...tags, ...Object.keys(model.vocab)]));
   const addToken = (id: number, content: string) => added.push({ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: false });
   let vocabulary = 512;
   for (const tag of tags) addToken(vocabulary++, tag);
   const first = vocabulary;
   for (const text of pieces.flat()) {
-    if (canonical) addToken(vocabulary++, text);
-    else model.vocab[[...new TextEncoder().encode(text)].map((byte) => byteCharacters[byte]!).join("")] = vocabulary++;
+    if (cut === "same") addToken(vocabulary++, text);
+    else model.vocab[text] = vocabulary++;
   }
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "tokenizer.json"), JSON.stringify(tokenizer));

@@ -1,7 +1,7 @@
 import type { AnswerParser } from "../text/formats/answer-parser.ts";
 import type { AnswerPiece } from "../text/formats/answer-piece.ts";
 import type { Conversation } from "./conversation.ts";
-import { answerEnded, answerParser, answerText } from "./dialogue.ts";
+import { answerEnded, answerParser, answerText, openText } from "./dialogue.ts";
 import type { AnswerPlace } from "./dialogue.ts";
 import type { GeneratedPiece } from "./session-options.ts";
 
@@ -13,19 +13,21 @@ export class AnswerParts {
   readonly #ends: ReadonlySet<number>;
   /** The answer whose text is parsed, as long as it has not ended. */
   #open: { readonly place: AnswerPlace; readonly parser: AnswerParser } | undefined;
-  /** The text of the answer as the consumer has it. */
+  /** The text of the answer as consumers have it. */
   #text = "";
+  /** Whether the answer ended before, by an end token of the model. */
+  readonly ended: boolean;
 
   constructor(of: Conversation) {
     const { dialogue, model } = of;
     this.#of = of;
     this.#ends = new Set(model.config.eosTokens);
     const place = dialogue?.answer;
-    if (place === undefined || answerEnded(of, place)) return;
+    this.ended = place !== undefined && answerEnded(of, place);
+    if (place === undefined || this.ended) return;
     this.#open = { place, parser: answerParser(of, dialogue!, place) };
-    if (of.tokens.length === place.start) return;
     // Earlier generations gave the parts of this text.
-    this.#text = answerText(of, place);
+    this.#text = openText(of, place);
     this.#open.parser.push(this.#text);
   }
 

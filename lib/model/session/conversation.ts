@@ -46,7 +46,7 @@ export class Conversation {
   dialogue: Dialogue | undefined = noDialogue;
   /** The text of the dialogue's answer, where a stop string or token ended it before its tokens' text ends. */
   cutAnswer: string | undefined;
-  /** What the last turn kept and added. */
+  /** Numbers of the last turn. */
   turn: Turn | undefined;
   /** A copy of the logits after the last token, if they were requested and no token was chosen from them. */
   logits: Float32Array | undefined;

@@ -60,6 +60,12 @@ export function answerText(of: Conversation, place: AnswerPlace): string {
   return of.model.text.tokenizer.decode(answerTokens(of, place));
 }
 
+/** The same without an incomplete character at the end, which the next token may complete. */
+export function openText(of: Conversation, place: AnswerPlace): string {
+  const detokenizer = of.model.text.tokenizer.detokenizer();
+  return answerTokens(of, place).map((token) => detokenizer.push(token)).join("");
+}
+
 /** The answer as a message; undefined if none of its tokens was generated, or none was asked for. */
 export function answerMessage(of: Conversation, dialogue: Dialogue): AnswerMessage | undefined {
   const { answer } = dialogue;

@@ -20,8 +20,8 @@ import { ReadAll } from "./read-all.ts";
 import type { CheckedGenerateOptions } from "./session-schemas.ts";
 import type { GeneratedPiece } from "./session-options.ts";
 
-/** The token of the only piece of an answer with `maxTokens: 0`. */
-const noToken = -1;
+/** The token of the only piece of an answer that gets no token. */
+export const noToken = -1;
 
 /** A token, and logarithms of probabilities if requested. */
 type Chosen = Pick<GeneratedPiece, "token" | "logprob" | "topLogprobs">;
@@ -88,6 +88,8 @@ export class Generation {
     }
     this.#stopTokens = new Set([...(ignoreModelStops ? [] : config.eosTokens), ...stopTokens]);
     this.#detokenizer = text.hasTokenizer ? text.tokenizer.detokenizer() : undefined;
+    // An answer that was left within a character goes on there.
+    if (of.dialogue?.answer !== undefined) for (const token of of.tokens.slice(Math.max(of.dialogue.answer.start, of.tokens.length - 4))) this.#detokenizer?.push(token);
     this.#stopStrings = new StopStrings(stops);
     this.#least = of.tokens.length + minTokens;
     this.#unended = { without: this.#stopTokens, by: "minTokens" };

@@ -136,7 +136,7 @@ export interface Turn {
 
 /** A token of an answer, and the text that it completes. */
 export interface GeneratedPiece {
-  /** The token's id; −1, which is not a token id, in the only piece of an answer with `maxTokens: 0`. */
+  /** The token's id; −1, which is not a token id, in the only piece of a generation that gives no token, as with `maxTokens: 0`. */
   readonly token: number;
   /** The text that it completes, as generated: whole characters, possibly none; empty without a tokenizer. */
   readonly text: string;

@@ -157,6 +157,9 @@ export class Session implements Disposable {
    * a token when its piece is returned. If you leave the iterator, or abort, the session stays after the last returned
    * piece; it can then be appended to, forked or continued. During a generation it can be forked between two pieces.
    *
+   * An answer to messages that was left is continued, so that a session can be saved within an answer. One that has ended is not,
+   * without {@link GenerateOptions.ignoreModelStops}: the only piece has no token then.
+   *
    * @throws {GatedDeltaError} for wrong options, and if the session has no tokens or no room for one. The iterator throws it
    *   while another generation of the session is running, with code `out-of-memory` when states or pages run short (see
    *   {@link SessionOptions.whenFull}), and for logits that are not numbers; it throws the signal's reason when aborted.
@@ -168,7 +171,7 @@ export class Session implements Disposable {
     return new Answer(this, this.#of, (left) => {
       this.#idle(op);
       return new Generation(op, this.#of, checked, left);
-    });
+    }, checked.ignoreModelStops);
   }
 
   /**
@@ -192,7 +195,8 @@ export class Session implements Disposable {
 
   /**
    * Runs {@link generate} to its end, and gives the answer as a message with its thoughts and calls of tools. If the session
-   * has the beginning of the answer already, from a generation that was left or aborted, the message is all of it.
+   * has the beginning of the answer already, from a generation that was left or aborted, the message is all of it; with
+   * `maxTokens: 0` it is the answer so far.
    *
    * @throws as {@link generate}; {@link GatedDeltaError} of code `state` if the prompt did not come from {@link chat};
    *   `UnsupportedError` if the folder has no chat template or no tokenizer.

@@ -36,7 +36,7 @@ export interface DecodeOptions {
   readonly specialTokens?: boolean | undefined;
 }
 
-/** What each token stands for. */
+/** The bytes of each token. */
 export interface TokenBytes {
   /** The bytes of a token's text, a control token's included; undefined for an id without a token. */
   bytesOf(this: void, id: number): Uint8Array | undefined;
@@ -44,7 +44,7 @@ export interface TokenBytes {
   isAdded(this: void, id: number): boolean;
 }
 
-/** What the tokens of a tokenizer stand for. */
+/** The bytes of a tokenizer's tokens. */
 export let tokenBytes: (tokenizer: Tokenizer) => TokenBytes;
 
 /** The tokenizer of a model: byte-level BPE, from the `tokenizer.json` of its folder. */

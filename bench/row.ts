@@ -8,7 +8,7 @@ export interface Row {
   readonly usMin: number;
   /** The share of the limit that was reached, in percent; null where there is none. */
   readonly limitPercent: number | null;
-  /** What was probed; null where nothing was. */
+  /** The probed limit; null if there was none. */
   readonly limit: string | null;
   readonly rate: number | null;
   readonly unit: "GB/s" | "GFLOP/s" | null;

@@ -65,6 +65,7 @@ const cases: Record<string, [sound: object, call: Call]> = {
   "Session#generate: drafts": [{ tokens: 2 }, (drafts) => model.session().append([1]).generate({ drafts }).next()],
   "Session#complete": [{ maxTokens: 1 }, (given) => model.session().append([1]).complete(given)],
   "Session#completeMany": [{ maxTokens: 1 }, (given) => model.session().append([1]).completeMany(1, given)],
+  "Session#answer": [{ maxTokens: 1 }, (given) => model.session().chat([{ role: "user", content: "a" }]).answer(given)],
   "LanguageModel#identity": [{}, (given) => model.identity(given)],
   "Session#logits": [{}, (given) => model.session().append([1]).logits(given)],
   "Session#hidden": [{}, (given) => model.session().append([1]).hidden(given)],

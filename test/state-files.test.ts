@@ -171,10 +171,10 @@ describe("states on disk", () => {
       require("node:fs").writeFileSync(temporaryName(${JSON.stringify(path)}), "half");
     `]);
     expect(gone.exitCode).toBe(0);
-    const beside = () => readdirSync(dirname(path)).filter((name) => name.includes(basename(path)));
-    expect(beside()).toHaveLength(2);
+    const remaining = () => readdirSync(dirname(path)).filter((name) => name.includes(basename(path)));
+    expect(remaining()).toHaveLength(2);
     pool.save([handle], path);
-    expect(beside()).toEqual([basename(path)]);
+    expect(remaining()).toEqual([basename(path)]);
   });
 });
 

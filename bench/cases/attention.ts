@@ -10,7 +10,7 @@ import type { Calls, Temperature } from "../operands.ts";
 
 const [heads, kvHeads, headDim, pageTokens] = [8, 2, 256, 16];
 
-/** What a benchmark of attention runs on. Activations are f32. */
+/** The sizes and the element type that a benchmark of attention runs with. Activations are f32. */
 export interface AttentionShape {
   /** Of the pages. */
   readonly dtype: FloatDType;

@@ -1,5 +1,5 @@
 // Times the Metal kernels on an NVIDIA GPU, as the Metal backend dispatches them: outlines of its dispatches (recorded by
-// the emulator) are replayed as CUDA graphs. Built by run.sh, beside the translated kernels.
+// the emulator) are replayed as CUDA graphs. Built by run.sh, next to the translated kernels.
 //
 //   bench FOLDER > RESULTS: FOLDER/cases.txt names the cases, one line of JSON a case goes to standard output.
 //

@@ -21,7 +21,7 @@ export type ModelForm =
   | { readonly dtype: FloatDType; readonly bits?: undefined }
   | { readonly bits: number; readonly group: number; readonly dtype: FloatDType };
 
-/** What is written. */
+/** The model to write. */
 export interface RandomModelOptions {
   readonly shape: ModelShape;
   readonly form: ModelForm;

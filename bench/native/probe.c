@@ -1,4 +1,4 @@
-/* What this machine can do at most: memory streamed in place, copied and summed, and fused multiply-adds from registers.
+/* The limits of this machine: memory streamed in place, copied and summed, and fused multiply-adds from registers.
  * The benchmarks divide by it. It is no part of the library.
  *
  * Build: clang -O3 -std=gnu17 -shared -fPIC probe.c -o libprobe.so -lpthread */
@@ -95,7 +95,7 @@ static void barrier(job *j) {
     atomic_store_explicit(&j->phase, phase + 1, memory_order_release);
     return;
   }
-  /* Whoever has no core of its own must not keep the others from theirs. */
+  /* A thread without a core of its own must not keep the others from theirs. */
   for (int spins = 0; atomic_load_explicit(&j->phase, memory_order_acquire) == phase; spins++) {
     if (spins > 2000) sched_yield();
   }

@@ -3,7 +3,7 @@ import { dlopen } from "bun:ffi";
 import type { Pointer } from "bun:ffi";
 import { existsSync } from "node:fs";
 
-/** What an op does with memory: overwrites what it read, reads one or two arrays and writes another, or only reads. */
+/** An op's use of memory: overwrites its input, reads one or two arrays and writes another, or only reads. */
 export type Pattern = "in-place" | "copy" | "two-to-one" | "read";
 
 const patterns = ["in-place", "copy", "two-to-one", "read"] as const satisfies readonly Pattern[];

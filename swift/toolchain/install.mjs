@@ -1,4 +1,4 @@
-// The private toolchain in the cache: complete (its stamp says so) or absent. Everything is made in a folder beside the final
+// The private toolchain in the cache: complete (its stamp says so) or absent. Everything is made in a folder next to the final
 // one and renamed at the end, so that a killed run leaves nothing that could be taken for a toolchain; what it had downloaded
 // stays until the next run has used it.
 import { accessSync, constants, existsSync, mkdirSync, readdirSync, realpathSync, renameSync, rmSync, statSync, statfsSync } from "node:fs";
@@ -40,7 +40,7 @@ export function isComplete(prefix) {
   }
 }
 
-/** Folders that runs before this one left. Under the lock nobody else's are among them. */
+/** Removes folders left by earlier runs. Under the lock, none of them belongs to a running one. */
 function clearLeftovers(cache, name) {
   for (const entry of readdirSync(cache)) {
     if (entry.startsWith(`${name}.staged-`) || entry.startsWith(`${name}.old-`)) rmSync(join(cache, entry), { recursive: true, force: true, maxRetries: 3 });

@@ -1,4 +1,4 @@
-// What the private toolchain is made of. Debian 12 has no Swift; Debian 13 has, but needs a newer glibc than Debian 12's.
+// The parts of the private toolchain. Debian 12 has no Swift; Debian 13 has, but needs a newer glibc than Debian 12's.
 // So the compiler and the glibc that it runs on come from Debian 13, and the headers and libraries that it compiles against
 // from Debian 12: what it builds then loads on Debian 12 and everything newer.
 
@@ -9,7 +9,7 @@ export const revision = 1;
 /** The compiler: one package, all that it depends on comes along. */
 export const compiler = { suite: "trixie", packages: ["swiftlang"] };
 
-/** What programs are compiled against, and the tool that writes paths into executables. */
+/** The headers and libraries that programs are compiled against, and the tool that writes paths into executables. */
 export const sysroot = { suite: "bookworm", packages: ["libc6-dev", "libstdc++-12-dev", "patchelf"] };
 
 /** Free space that the whole takes at its peak (packages and what is unpacked from them), and the part of it that stays. */

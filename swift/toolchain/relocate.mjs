@@ -77,7 +77,7 @@ async function patchPrograms(staged, final) {
 }
 
 /**
- * What clang is told in its configuration files: link with the prefix's own linker (a bare system has none), and let the
+ * Writes clang's configuration files: link with the prefix's own linker (a bare system has none), and let the
  * programs that SwiftPM builds and runs (manifests, tests) use the prefix's glibc, which their Swift libraries need. The
  * product is linked without these files: see swift/scripts/swift.mjs. The sysroot reaches Swift and the C compiler by
  * SDKROOT and flags, since Swift's importer would take it from here only by half; clang++ is run by itself and has it here.
@@ -101,7 +101,7 @@ export function prepareSysroot(staged) {
   makeLinksRelative(sysroot);
   // Swift's driver warns at every call when an SDK does not describe itself.
   writeFileSync(join(sysroot, "SDKSettings.json"), '{"CanonicalName":"linux","Version":"12.0","VersionMap":{}}\n');
-  // Debian's own libc.so also names the dynamic loader, which would make the product ask for it beside libc and libm; it is
+  // Debian's own libc.so also names the dynamic loader, which would make the product ask for it as well as for libc and libm; it is
   // there in every process, so two of its functions may stay open until the product is loaded.
   mkdirSync(join(staged, layout.product), { recursive: true });
   writeFileSync(join(staged, layout.product, "libc.so"), "GROUP ( libc.so.6 libc_nonshared.a )\n");

@@ -29,7 +29,7 @@ export type BuildOptions = {
   readonly defines?: readonly string[];
   /** Where paths in messages start from. */
   readonly directory?: string;
-  /** Writes the C++ beside the objects, for reading. */
+  /** Writes the C++ next to the objects, for reading. */
   readonly keep?: boolean;
   /** Called after each file that was compiled, or was there already. */
   readonly onObject?: (done: number, total: number, name: string) => void;
@@ -111,7 +111,7 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
   }
   const shim = await precompiledShim(cache, sanitizer);
   const flags = [...kernelFlags(sanitizer), "-include-pch", shim];
-  // What takes longest first, so that no processor waits for one at the end.
+  // The longest first, so that no processor waits for one at the end.
   const size = ({ unit, code }: (typeof units)[number]): number => unit.kernels.length * code.length;
   const jobs: Job[] = units.toSorted((a, b) => size(b) - size(a)).map(({ unit, code }) => ({
     name: basename(unit.file),

@@ -1,4 +1,4 @@
-/** What the environment says: lane order, checks, matrix sums, time. A value that is not understood is refused by name. */
+/** Settings in the environment: lane order, checks, matrix sums, time. An unknown value is refused by name. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { openSource, type Dispatch } from "./harness.ts";
 import { describe, test } from "./linux.ts";

@@ -96,7 +96,7 @@ type Shapes = Readonly<Record<string, readonly number[]>>;
 interface Subject {
   readonly name: string;
   readonly shapes: Shapes;
-  /** What the op writes. */
+  /** The tensors that the op writes. */
   readonly outputs: readonly string[];
   readonly op: (tensors: Record<string, Tensor>) => Op;
 }

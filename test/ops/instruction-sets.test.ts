@@ -56,7 +56,7 @@ const environment = (isa: string) => ({
   GATED_DELTA_TEST_SHARE: "0.15",
 });
 
-/** What a device says of itself under an instruction set. */
+/** A device's description of itself under an instruction set. */
 function opened(isa: string) {
   return runProgram(
     environment(isa),

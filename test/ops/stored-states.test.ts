@@ -1,5 +1,5 @@
 /**
- * States that an op stores beside the final ones, that it reads from elsewhere, and that are committed from records:
+ * States that an op stores besides the final ones, that it reads from elsewhere, and that are committed from records:
  * each has the bits of plainer calls, in every kernel.
  */
 import { expect, test } from "bun:test";
@@ -237,7 +237,7 @@ onEachBackend("stored states", ({ name, device }) => {
     const size = channels * (width - 1);
     const poolOf = (slots: number) => {
       const random = new Random(6);
-      // What a state holds came from x.
+      // A state holds values of x.
       const from = device.tensorFrom(format, [3 * size], Array.from({ length: 3 * size }, () => random.uniform(-1, 1))).toFloat32();
       return device.tensorFrom(stateFormat, [slots, ...slot], Array.from({ length: slots * size }, (_, i) => from[i] ?? 7));
     };

@@ -140,7 +140,7 @@ onEachBackend("drafts", ({ device, emulated }) => {
     expect(bitsOf(pool, handle)).toEqual(decoded([1, 2, 3]).bits);
   });
 
-  test("checkpoints that nobody wrote are no states: done is refused, and the step can be aborted", () => {
+  test("checkpoints that were not written are not states: done is refused, and the step can be aborted", () => {
     using pool = newPool(2);
     const handle = pool.allocate();
     const step = pool.step([handle], { checkpoints: [[1]] });

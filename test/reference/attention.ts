@@ -5,7 +5,7 @@
 import { dims, reference } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";
 
-/** What is done to query and key rows before they meet. */
+/** The norm, the rotation and the scale of query and key rows before their products. */
 export interface HeadOptions {
   readonly rotaryDim: number;
   readonly ropeTheta: number;

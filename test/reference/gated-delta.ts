@@ -33,7 +33,7 @@ export interface GatedDeltaCase extends GatedDeltaOptions, BatchOptions {
   readonly beta: Reference;
   /** The pool before the op, `[slots, Hv, Dv, Dk]`; not changed. */
   readonly state?: Reference | undefined;
-  /** What `out` holds before: rows beyond the last sequence keep it. */
+  /** The contents of `out` before: rows beyond the last sequence keep them. */
   readonly out?: Reference | undefined;
   /** `[K, n, Hv, Dv, Dk]` before the op: [j] becomes the state after all but j tokens, j below the sequence's length. */
   readonly snapshots?: Reference | undefined;

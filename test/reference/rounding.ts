@@ -1,6 +1,6 @@
 /**
- * What storing a number in a narrow format makes of it. Written with arithmetic on values, where the library works on
- * bits, so that one mistake cannot be in both.
+ * The rounding of a number that is stored in a narrow format. Written with arithmetic on values, whereas the library works on
+ * bits, so that both cannot have the same mistake.
  */
 import { map } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";

@@ -43,7 +43,7 @@ export function testFiles(root) {
   return files.sort((a, b) => place(a) - place(b) || (a < b ? -1 : 1));
 }
 
-/** What a process says of itself and not of its file: its version, and how many files it ran. */
+/** Lines about the process and not about its file: its version, and how many files it ran. */
 const isFrame = (line) => /^bun test v|^Ran \d+ tests? across/.test(line);
 
 /**

@@ -4,14 +4,14 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { quick, run } from "../../swift/scripts/exec.mjs";
 
-/** What this machine is, and which devices the built library opens here. */
+/** This machine, and the devices that the built library opens on it. */
 export async function machine(root, bun) {
   const words = (command, ...args) => quick(command, args, { cwd: root }) ?? "unknown";
   const probe = await run(bun, ["lib/cli/doctor-probe.ts"], { cwd: root });
   return {
     date: new Date().toISOString(),
     commit: words("git", "rev-parse", "HEAD"),
-    // Receipts of earlier runs are no change to what is tested. Without git nobody knows.
+    // Receipts of earlier runs do not change the tested code. Null without git.
     changes: quick("git", ["status", "--porcelain", "--", ".", ":!test/receipts"], { cwd: root }),
     chip: words("sysctl", "-n", "machdep.cpu.brand_string"),
     system: `${words("sw_vers", "-productName")} ${words("sw_vers", "-productVersion")} (${words("sw_vers", "-buildVersion")})`,

@@ -22,7 +22,7 @@ export function keepTimes(root, cores, results) {
   writeStamp(file(root), { cores, seconds: Object.fromEntries(results.map(({ name, seconds }) => [name, seconds])) });
 }
 
-/** What is said before the first test. `isLinux`: the kernels of the emulated Metal are built there. */
+/** The line before the first test. `isLinux`: the kernels of the emulated Metal are built there. */
 export function expectation(times, cores, isLinux) {
   if (times !== null) return `the last run here took ${duration(Object.values(times).reduce((sum, seconds) => sum + seconds, 0))}`;
   const minutes = Math.ceil(testMinutes / cores) + (isLinux ? kernelMinutes : 0);

@@ -1,6 +1,6 @@
 /**
- * Sessions that a process keeps on disk while it may be killed at any moment, and a journal from which another process knows
- * what the files must hold: a line before each save says what is saved, and one after it that the file is there.
+ * Sessions that a process keeps on disk while it may be killed at any moment, and a journal that tells another process
+ * the files' required contents: a line before each save holds its contents, and one after it says that the file is there.
  */
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -33,7 +33,7 @@ export class Keeper {
 /** A file that a killed process has left. */
 export interface Kept {
   readonly path: string;
-  /** What it may hold: what was saved last, and, where that was under way, what was saved before. */
+  /** Its possible contents: those of the last save and, if that was under way, those of the save before. */
   readonly texts: readonly (readonly number[])[];
 }
 

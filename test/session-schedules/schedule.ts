@@ -310,7 +310,7 @@ export class Schedule implements AsyncDisposable {
     try {
       logits = await session.logits();
     } catch (error) {
-      this.#expectEnd(error); // what was to end it may come as late as now
+      this.#expectEnd(error); // the end may be noticed as late as here
       return;
     }
     this.#count("logits compared");

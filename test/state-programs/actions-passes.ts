@@ -11,14 +11,14 @@ import type { OpUse, Pass, State, Verdict } from "./model.ts";
 import type { MadeOp, PassPair, PoolPair, Program } from "./program.ts";
 import { after, channels, dim, layers, past, writeConv, writeState } from "./values.ts";
 
-/** What a program opens a pass with; sometimes not what it should. */
+/** The arguments with which a program opens a pass; sometimes wrong ones. */
 export interface Wanted {
   readonly pool: PoolPair;
   readonly states: readonly State[];
   readonly lists: readonly (readonly number[])[];
   readonly handles: readonly StateHandle[];
   readonly text: string;
-  /** What the handles are refused for before the pass is begun. */
+  /** The reason to refuse the handles before the pass begins, if any. */
   readonly verdict: Verdict;
 }
 
@@ -95,14 +95,14 @@ function somePass(program: Program, random: Random, kind?: "step" | "draft"): Pa
 
 export const nameOf = ({ model }: PassPair) => `${model.kind === "step" ? "s" : "d"}${model.id}`;
 
-/** What making an op of a pass is refused for. */
+/** The reason to refuse making an op of a pass, if any. */
 export function makable({ model }: PassPair, name: OpName): Verdict {
   const kind = name !== "delta" && !model.pool.conv ? refused("invalid-argument") : legal;
   const several = name === "fused" && (model.kind !== "step" || model.checkpoints.flat().length > 0) ? refused("invalid-argument") : legal;
   return firstOf(usablePass(model), kind, several);
 }
 
-/** What encoding an op is refused for. */
+/** The reason to refuse encoding an op, if any. */
 function encodable({ model }: PassPair, name: OpName, layer: number): Verdict {
   const twice = kindsOf[name].some((kind) => model.marks[layer]![kind] !== "none");
   return firstOf(usablePass(model), twice ? refused("state") : legal);
@@ -192,7 +192,7 @@ const discard: Action = (program) => {
   program.world.discard();
 };
 
-/** A kernel of somebody else's writes one kind of a layer's states. */
+/** The caller's own kernel writes one kind of a layer's states. */
 const wrote: Action = (program, random) => {
   const pass = somePass(program, random, "step");
   if (pass === undefined) return;
@@ -232,7 +232,7 @@ export function noteDone(program: Program, pair: Pick<PassPair, "model" | "real"
   for (const [i, state] of model.states.entries()) {
     const place = model.places[i]!;
     const content = world.made(model, sources[i]!, after(sources[i]!.pattern, model.lists[i]!));
-    world.move(state, content, place === "beside", place === "beside" || (place === "over" && state.group.refs > 1));
+    world.move(state, content, place === "elsewhere", place === "elsewhere" || (place === "over" && state.group.refs > 1));
   }
   for (const [i, positions] of model.checkpoints.entries()) {
     for (const [j, position] of positions.entries()) {
@@ -300,7 +300,7 @@ const commit: Action = (program, random) => {
     const content = world.made(model, state.content, after(state.content.pattern, model.lists[i]!.slice(0, count)));
     if (!deltas && count === 0) state.pass = undefined;
     else if (!deltas) world.move(state, content, false, true);
-    else world.move(state, content, model.places[i] === "beside", model.places[i] === "beside" || (model.places[i] === "over" && state.group.refs > 1));
+    else world.move(state, content, model.places[i] === "elsewhere", model.places[i] === "elsewhere" || (model.places[i] === "over" && state.group.refs > 1));
   }
   program.count("drafts committed");
 };

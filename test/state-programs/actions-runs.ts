@@ -17,14 +17,14 @@ import { layers } from "./values.ts";
 const shapes = ["full", "full", "full", "full", "missing", "twice", "throws", "promise", "nested", "other", "by hand", "ended", "disposed", "no ops", "stale"] as const;
 type Shape = (typeof shapes)[number];
 
-/** What the callback of a run does with its pass; returns what the run must do. */
+/** The outcome of a run's callback, and the verdict on the run. */
 interface Script {
   readonly returns: unknown;
-  /** What the run must do after the callback. */
+  /** The required outcome of the run after the callback. */
   readonly verdict: Verdict | { readonly must: "caller" };
   /** The ops that it commits. */
   readonly uses: readonly OpUse[];
-  /** Whether the run gets as far as the device, which then drops what is encoded where it refuses. */
+  /** Whether the run gets as far as the device, which then drops the encoded ops if it refuses. */
   readonly reaches: boolean;
 }
 
@@ -58,7 +58,7 @@ function script(program: Program, random: Random, pass: PassPair, shape: Shape, 
     }
     case "other": {
       runStep(program, random, "full", undefined);
-      // What is encoded and whether it can be committed may have changed.
+      // The encoded ops, and whether they can be committed, may have changed.
       return { ...full, verdict: model.pool.disposed ? refused("disposed") : world.committable(uses) };
     }
     case "by hand":
@@ -112,7 +112,7 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
   const begun = want.verdict.must !== undefined ? want.verdict : world.begin(model, undoable);
   const text = `p${want.pool.model.id}.run([${want.text}], ${shape}${undoable ? ", undoable" : ""}${checkpoints.length > 0 ? `, checkpoints ${JSON.stringify(checkpoints)}` : ""})`;
   const said: { pair?: PassPair; script?: Script } = {};
-  // What the run must do is known once the callback was there: it is judged then.
+  // The required outcome is known only after the callback.
   const verdict = { get must() { return said.script === undefined ? (said.pair === undefined ? begun.must : "caller") : said.script.verdict.must; }, may: begun.may === true };
   const outcome = lateCall(program, text, verdict, () => want.pool.real.run(want.handles, (real) => {
     model.whole = true;
@@ -230,7 +230,7 @@ const record: Action = (program, random) => {
   program.plans.push({ id, real: result.value, placeholder: placeholder!, pool, uses, inputs, lists, ticket: 0 });
 };
 
-/** What a replay over a pass is refused for. */
+/** The reason to refuse a replay over a pass, if any. */
 function replayable(plan: PlanPair, pass: PassPair, uses: readonly OpUse[], world: Program["world"]): Verdict {
   const { model } = pass;
   const is = (wrong: boolean, code: "invalid-argument" | "shape" | "state" | "disposed") => (wrong ? refused(code) : legal);

@@ -1,5 +1,5 @@
 /**
- * What is legal, in plain TypeScript: pools, states, passes and submissions as the documentation describes them. It
+ * A model of legal calls, in plain TypeScript: pools, states, passes and submissions as the documentation describes them. It
  * shares no code with the library. A call is judged before it is made ({@link Verdict}), then noted.
  */
 import type { ErrorCode } from "../../lib/index.ts";
@@ -8,7 +8,7 @@ import type { Pattern } from "./values.ts";
 
 export type Kind = "state" | "conv";
 
-/** What a call must do: succeed (undefined) or be refused. `may` are codes of refusals that depend on how far the device is. */
+/** The required outcome of a call: success (undefined) or a refusal. `may` are codes of refusals that depend on how far the device is. */
 export interface Verdict {
   readonly must: ErrorCode | undefined;
   readonly may?: boolean;
@@ -68,11 +68,11 @@ export interface Pass {
   readonly states: readonly State[];
   /** The tokens that every layer's ops give each state. */
   readonly lists: readonly (readonly number[])[];
-  /** Of each state: whether the pass writes over its content, beside it, or into a slot that holds none. */
-  readonly places: ("over" | "beside" | "fresh")[];
+  /** Of each state: whether the pass writes over its content, into another slot, or into a slot that holds none. */
+  readonly places: ("over" | "elsewhere" | "fresh")[];
   /** After how many tokens each state is kept. */
   readonly checkpoints: readonly (readonly number[])[];
-  /** Slots that the pass has beside those of its states' groups. */
+  /** Slots that the pass has besides those of its states' groups. */
   extra: number;
   readonly marks: Record<Kind, Mark>[];
   open: boolean;
@@ -189,14 +189,14 @@ export class World {
     return "device";
   }
 
-  /** What begin does to the states, and whether it is allowed. Nothing has changed where it is refused. */
+  /** Begins a pass, or refuses, with nothing changed. */
   begin(pass: Pass, undoable: boolean): Verdict {
     const { pool, states, places } = pass;
     let verdict = legal;
     const undo = () => {
       for (const [i, place] of places.entries()) {
         states[i]!.pass = undefined;
-        if (place === "beside") states[i]!.group.away--;
+        if (place === "elsewhere") states[i]!.group.away--;
       }
       places.length = 0;
       pass.extra = 0;
@@ -228,7 +228,7 @@ export class World {
   cancel(pass: Pass): void {
     for (const [i, state] of pass.states.entries()) {
       state.pass = undefined;
-      if (pass.places[i] === "beside") state.group.away--;
+      if (pass.places[i] === "elsewhere") state.group.away--;
     }
     pass.extra = 0;
     pass.pool.passes.delete(pass);
@@ -253,7 +253,7 @@ export class World {
     }
     if (group.refs > 1 + group.away || pass.pool.free > 0) {
       group.away++;
-      pass.places.push("beside");
+      pass.places.push("elsewhere");
       return legal;
     }
     if (alone || undoable) return refused("range");

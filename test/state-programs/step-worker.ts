@@ -6,7 +6,7 @@ import { Device, StatePool, gatedDelta } from "../../lib/index.ts";
 import type { BackendName } from "../../lib/index.ts";
 import { Random } from "../support/random.ts";
 
-/** What the Worker is told. */
+/** The Worker's task. */
 export interface Order {
   readonly backend: BackendName;
   readonly seed: number;

@@ -1,10 +1,15 @@
+import { AnswerParts } from "./answer-parts.ts";
 import type { Conversation } from "./conversation.ts";
 import { runningError } from "./conversation.ts";
+import { noToken } from "./generation.ts";
 import type { Generation } from "./generation.ts";
 import type { Session } from "./session.ts";
 import type { Piece } from "./session-options.ts";
 
 const over = { done: true, value: undefined } as const;
+
+/** The only piece of an answer that has ended before. */
+const noPiece = { token: noToken, text: "", end: "token" } as const;
 
 /**
  * The pieces of an answer. Unlike in an ordinary async generator, leaving it also ends a pending {@link next}.
@@ -14,17 +19,23 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
   readonly session: Session;
   readonly #of: Conversation;
   readonly #begin: (left: AbortSignal) => Generation;
+  readonly #beyond: boolean;
   readonly #left = new AbortController();
   #generation: Generation | undefined;
+  #parts: AnswerParts | undefined;
   #over = false;
   /** Settles when all calls so far are over; undefined if they are. */
   #last: Promise<void> | undefined;
 
-  /** @param begin starts the generation when its first piece is requested. */
-  constructor(session: Session, of: Conversation, begin: (left: AbortSignal) => Generation) {
+  /**
+   * @param begin starts the generation when its first piece is requested.
+   * @param beyond whether an answer that has ended is continued.
+   */
+  constructor(session: Session, of: Conversation, begin: (left: AbortSignal) => Generation, beyond: boolean) {
     this.session = session;
     this.#of = of;
     this.#begin = begin;
+    this.#beyond = beyond;
   }
 
   next(): Promise<IteratorResult<Piece, void>> {
@@ -56,7 +67,9 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
     if (this.#over || this.#left.signal.aborted) return over;
     try {
       this.#generation ??= this.#started();
-      const value = await this.#generation.next();
+      const parts = this.#parts!;
+      const piece = parts.ended && !this.#beyond ? noPiece : await this.#generation.next();
+      const value = { ...piece, parts: parts.of(piece) };
       if (value.end !== undefined) this.#end();
       return { done: false, value };
     } catch (error) {
@@ -69,6 +82,7 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
   #started(): Generation {
     if (this.#of.running !== undefined) throw runningError("session.generate", this.#of.running);
     const generation = this.#begin(this.#left.signal);
+    this.#parts = new AnswerParts(this.#of);
     this.#of.beginRequest("a generation");
     return generation;
   }

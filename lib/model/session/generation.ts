@@ -18,13 +18,13 @@ import type { Conversation } from "./conversation.ts";
 import { DraftStep } from "./draft-step.ts";
 import { ReadAll } from "./read-all.ts";
 import type { CheckedGenerateOptions } from "./session-schemas.ts";
-import type { Piece } from "./session-options.ts";
+import type { GeneratedPiece } from "./session-options.ts";
 
-/** The token of the only piece of an answer with `maxTokens: 0`. */
-const noToken = -1;
+/** The token of the only piece of an answer that gets no token. */
+export const noToken = -1;
 
 /** A token, and logarithms of probabilities if requested. */
-type Chosen = Pick<Piece, "token" | "logprob" | "topLogprobs">;
+type Chosen = Pick<GeneratedPiece, "token" | "logprob" | "topLogprobs">;
 
 /** One generation of a conversation. */
 export class Generation {
@@ -88,6 +88,8 @@ export class Generation {
     }
     this.#stopTokens = new Set([...(ignoreModelStops ? [] : config.eosTokens), ...stopTokens]);
     this.#detokenizer = text.hasTokenizer ? text.tokenizer.detokenizer() : undefined;
+    // An answer that was left within a character goes on there.
+    if (of.dialogue?.answer !== undefined) for (const token of of.tokens.slice(Math.max(of.dialogue.answer.start, of.tokens.length - 4))) this.#detokenizer?.push(token);
     this.#stopStrings = new StopStrings(stops);
     this.#least = of.tokens.length + minTokens;
     this.#unended = { without: this.#stopTokens, by: "minTokens" };
@@ -99,7 +101,7 @@ export class Generation {
   }
 
   /** The next piece. Not called again after a piece with `end`. */
-  async next(): Promise<Piece> {
+  async next(): Promise<GeneratedPiece> {
     const of = this.#of;
     if (of.disposed) throw endedError("session.generate");
     this.#signal.throwIfAborted();
@@ -177,7 +179,7 @@ export class Generation {
   }
 
   /** Returns a chosen token, which is part of the session from now on. */
-  #give(chosen: Chosen): Piece {
+  #give(chosen: Chosen): GeneratedPiece {
     const of = this.#of;
     const { token } = chosen;
     of.push(token);

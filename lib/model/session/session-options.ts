@@ -2,6 +2,8 @@
 import type { NgramOptions } from "../ngram-drafter.ts";
 import type { TokenLogprob } from "../sampling/logprobs.ts";
 import type { SamplingOptions } from "../sampling/settings.ts";
+import type { AnswerMessage } from "../text/formats/answer-message.ts";
+import type { AnswerPiece, ToolCall } from "../text/formats/answer-piece.ts";
 import type { SessionCache } from "./prefix-cache.ts";
 
 /** Options of a session. */
@@ -108,11 +110,35 @@ export interface Completion {
   readonly usage: Usage;
 }
 
-/** A token of an answer. */
-export interface Piece {
-  /** The token's id; −1, which is not a token id, in the only piece of an answer with `maxTokens: 0`. */
+/** A whole answer to messages. */
+export interface Answered extends Completion {
+  /** The answer as a message in the form that chat templates read. The session has it already: {@link Session.chat} takes what follows. */
+  readonly message: AnswerMessage;
+  /** The answer without thoughts and calls. */
+  readonly content: string;
+  /** The thoughts before it; empty if there are none. */
+  readonly reasoning: string;
+  /** The calls of tools, in order, ready to be executed. */
+  readonly toolCalls: readonly ToolCall[];
+}
+
+/** How the tokens of a session changed with a turn: see {@link Session.turn}. */
+export interface Turn {
+  /** How many tokens the session had and still has. */
+  readonly keptTokens: number;
+  /** How many it had that the template writes otherwise now, such as earlier thoughts. */
+  readonly droppedTokens: number;
+  /** How many it got. */
+  readonly addedTokens: number;
+  /** How many of the kept tokens were read before and must be read again, because no cache has them. */
+  readonly rereadTokens: number;
+}
+
+/** A token of an answer, and the text that it completes. */
+export interface GeneratedPiece {
+  /** The token's id; −1, which is not a token id, in the only piece of a generation that gives no token, as with `maxTokens: 0`. */
   readonly token: number;
-  /** The text that it completes: whole characters, possibly none; empty without a tokenizer. */
+  /** The text that it completes, as generated: whole characters, possibly none; empty without a tokenizer. */
   readonly text: string;
   /**
    * Set in the last piece only: `"token"` for an end token; `"string"` when it completes a stop string, which is not part of
@@ -129,4 +155,13 @@ export interface Piece {
    * {@link GenerateOptions.topLogprobs}.
    */
   readonly topLogprobs?: readonly TokenLogprob[];
+}
+
+/** A token of an answer, and the parts of the answer that it completes. */
+export interface Piece extends GeneratedPiece {
+  /**
+   * The thoughts, text and calls of tools that are certain with this token, in order; possibly none. They are those of the
+   * model's chat template where the session's prompt came from {@link Session.chat}; otherwise all text is text.
+   */
+  readonly parts: readonly AnswerPiece[];
 }

@@ -5,21 +5,23 @@ import { membersOf } from "../../arguments/members.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { BoundsError, DisposedError, GatedDeltaError, errorOf } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
-import { isModel, memoryOf } from "../model-memory.ts";
+import { isModel } from "../model-memory.ts";
 import { anySeed } from "../sampling/philox.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
-import { viewsOf } from "../snapshot.ts";
+import type { AnswerMessage } from "../text/formats/answer-message.ts";
 import { readTokenIds } from "../token-ids.ts";
 import { allTogether } from "./all-together.ts";
 import { Answer } from "./answer.ts";
+import { allMessages, answerMessage, dialogueOf } from "./dialogue.ts";
 import { Conversation, endedError, runningError } from "./conversation.ts";
 import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
-import { readSession, writeSession } from "./session-file.ts";
-import type { AppendOptions, Completion, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions, Usage } from "./session-options.ts";
+import { restore, saveConversation } from "./save.ts";
+import { readSession } from "./session-file.ts";
+import type { Answered, AppendOptions, Completion, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions, Turn, Usage } from "./session-options.ts";
 import { appendOptions, generateOptions, loadSessionOptions, readOptions, sessionOptions } from "./session-schemas.ts";
-import { Stored } from "./stored.ts";
+import { readTurn, takeTurn } from "./turn.ts";
 
 /** Makes a session. */
 export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: SessionOptions) => Session;
@@ -97,39 +99,66 @@ export class Session implements Disposable {
     const limits = { expected: "a text, or an array of token ids, an Int32Array or a Uint32Array", vocabSize, most: largestIndex };
     const tokens = typeof content === "string" ? this.model.text.encode(content, { specialTokens }) : readTokenIds(op, "content", content, limits);
     this.#idle(op); // reading an array can run code of the caller
-    const { tokens: all, messageEnds } = this.#of;
-    if (tokens.length > maxPositions - all.length) {
-      const expected = `at most ${maxPositions - all.length} tokens: the session has ${all.length} of the model's ${maxPositions} positions`;
+    const { length } = this.#of.tokens;
+    if (tokens.length > maxPositions - length) {
+      const expected = `at most ${maxPositions - length} tokens: the session has ${length} of the model's ${maxPositions} positions`;
       throw new BoundsError({ op, argument: "content", expected, received: `${tokens.length}` });
     }
     if (tokens.length === 0) return this;
-    const ends = new Set(this.model.config.eosTokens);
-    for (const token of tokens) {
-      all.push(token);
-      if (ends.has(token)) messageEnds.push(all.length);
-    }
-    if (messageEnds.at(-1) !== all.length) messageEnds.push(all.length);
-    this.#of.forget();
+    this.#of.add(tokens);
+    this.#of.dialogue = undefined;
     return this;
   }
 
   /**
-   * Renders messages with the model's chat template, including the start of an answer, and appends them.
+   * Adds the messages that come next in the conversation: at first all there are, later those that follow the session's
+   * answer, such as a user's message or the results of tools. The answer itself is added by the session.
    *
-   * Only for the first turn: templates render whole conversations, so a later turn starts a new session with all messages.
-   * A {@link SessionOptions.cache} finds the part that was read before.
+   * The model's chat template writes the whole conversation, including the start of an answer, and the session keeps its
+   * tokens as far as they are those of this text. Generated tokens are kept where their text is the same. Where the template
+   * writes something earlier otherwise, such as an answer without its thoughts, the session goes back: what its
+   * {@link SessionOptions.cache} has of the text before is not read again. {@link turn} has the numbers.
    *
-   * @throws {GatedDeltaError} as {@link append}, and if the folder has no chat template or the template refuses the messages.
+   * Each option except `addGenerationPrompt` stays for later turns until it is given again; `tools: []` takes tools away. An answer
+   * that was cut off counts as it is, with whatever the template writes to end it.
+   *
+   * @throws {GatedDeltaError} if the folder has no chat template or no tokenizer, the template refuses the messages, or the
+   *   conversation has more tokens than the model has positions; of code `state` after {@link append}, when messages no longer
+   *   describe the session's tokens, and during a generation. Nothing changes then.
    */
-  chat(messages: readonly ChatMessage[], options?: ChatOptions): this {
-    this.#idle("session.chat");
-    return this.append(this.model.text.chat(messages, options));
+  chat(messages: readonly ChatMessage[], options: ChatOptions = {}): this {
+    const op = "session.chat";
+    this.#idle(op);
+    const turn = readTurn(op, this.#of, messages, options);
+    this.#idle(op); // reading them can run code of the caller
+    this.#of.turn = takeTurn(op, this.#of, turn);
+    return this;
+  }
+
+  /**
+   * The messages of the conversation, in the form that chat templates read: those given to {@link chat}, and its answers, of which
+   * the last may be unfinished. Frozen copies.
+   *
+   * @throws {GatedDeltaError} of code `state` after {@link append}: then messages do not describe the session's tokens.
+   */
+  get messages(): readonly ChatMessage[] {
+    const op = "session.messages";
+    this.#alive(op);
+    return allMessages(this.#of, dialogueOf(op, this.#of));
+  }
+
+  /** How the last {@link chat} changed the session's tokens; undefined before the first, and in a session from a file. */
+  get turn(): Turn | undefined {
+    return this.#of.turn;
   }
 
   /**
    * Generates an answer token by token. The model works when the iterator is asked for the next piece, and the session gets
    * a token when its piece is returned. If you leave the iterator, or abort, the session stays after the last returned
    * piece; it can then be appended to, forked or continued. During a generation it can be forked between two pieces.
+   *
+   * An answer to messages that was left is continued, so that a session can be saved within an answer. One that has ended is not,
+   * without {@link GenerateOptions.ignoreModelStops}: the only piece has no token then.
    *
    * @throws {GatedDeltaError} for wrong options, and if the session has no tokens or no room for one. The iterator throws it
    *   while another generation of the session is running, with code `out-of-memory` when states or pages run short (see
@@ -142,7 +171,7 @@ export class Session implements Disposable {
     return new Answer(this, this.#of, (left) => {
       this.#idle(op);
       return new Generation(op, this.#of, checked, left);
-    });
+    }, checked.ignoreModelStops);
   }
 
   /**
@@ -165,6 +194,28 @@ export class Session implements Disposable {
   }
 
   /**
+   * Runs {@link generate} to its end, and gives the answer as a message with its thoughts and calls of tools. If the session
+   * has the beginning of the answer already, from a generation that was left or aborted, the message is all of it; with
+   * `maxTokens: 0` it is the answer so far.
+   *
+   * @throws as {@link generate}; {@link GatedDeltaError} of code `state` if the prompt did not come from {@link chat};
+   *   `UnsupportedError` if the folder has no chat template or no tokenizer.
+   */
+  async answer(options: GenerateOptions = {}): Promise<Answered> {
+    const op = "session.answer";
+    this.#alive(op);
+    const { template, tokenizer } = this.model.text;
+    void [template, tokenizer];
+    if (dialogueOf(op, this.#of).answer === undefined) {
+      throw new GatedDeltaError("state", { op, message: "this session has no messages to answer: call chat first, with the start of an answer" });
+    }
+    const completion = await this.complete(options);
+    const message = answerMessage(this.#of, dialogueOf(op, this.#of)) ?? emptyAnswer;
+    const { content, reasoning_content: reasoning = "", tool_calls: calls = [] } = message;
+    return { ...completion, message, content, reasoning, toolCalls: calls.map(({ function: call }) => call) };
+  }
+
+  /**
    * Generates several answers to the same prompt, at once, each in a fork: the session itself gets none of them. The prompt is read
    * once. Answer i is that of {@link complete} with the seed `seed + i`, modulo 2^53; without a seed, the first one is random.
    *
@@ -184,7 +235,7 @@ export class Session implements Disposable {
     return await allTogether(signal, (both) => sessions.map((one, i) => one.complete({ ...given, seed: (seed + i) % 2 ** 53, signal: both })));
   }
 
-  /** How many tokens were appended, how many of these a cache had, and how many were generated. */
+  /** How many of its tokens came with prompts, how many of these a cache had, and how many were generated. */
   get usage(): Usage {
     const { length, generated: generatedTokens, cached: cachedTokens } = this.#of.counts;
     return { promptTokens: length - generatedTokens, cachedTokens, generatedTokens };
@@ -253,25 +304,7 @@ export class Session implements Disposable {
     expectPath(op, path);
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
-    const write = (from: Conversation): Promise<void> => {
-      const { logits, recomputable, memory: { readable, stored } } = from;
-      const read = readable === undefined ? stored?.snapshot : viewsOf(readable);
-      const contents = { tokens: Int32Array.from(from.tokens), messageEnds: Int32Array.from(from.messageEnds), logits: logits?.slice(), read, recomputable };
-      return from.whileSaving(async () => {
-        await memoryOf(of.model).idle(); // guesses may have been accepted just now
-        await writeSession(op, path, of.model, contents);
-      });
-    };
-    of.memory.settle();
-    if (of.memory.taken === undefined) return write(of);
-    // Its memory was taken. A fork reads the tokens again, so that the session itself can continue meanwhile.
-    const copy = of.fork();
-    try {
-      await copy.readAgain(op);
-      await write(copy);
-    } finally {
-      copy.drop();
-    }
+    await saveConversation(op, path, of);
   }
 
   /**
@@ -294,13 +327,9 @@ export class Session implements Disposable {
     try {
       const of = session.#of;
       of.origin = trust ? "trusted-file" : "file";
-      const { tokens, messageEnds, logits, read, recomputable } = await readSession(op, path, model);
+      const stored = await readSession(op, path, model);
       session.#alive(op);
-      for (const token of tokens) of.tokens.push(token);
-      for (const end of messageEnds) of.messageEnds.push(end);
-      of.logits = logits;
-      of.recomputable = recomputable || read === undefined;
-      of.memory.stored = read === undefined ? undefined : new Stored(read);
+      restore(of, stored);
       return session;
     } catch (error) {
       session[Symbol.dispose]();
@@ -324,6 +353,9 @@ export class Session implements Disposable {
     if (this.#of.running !== undefined) throw runningError(op, this.#of.running);
   }
 }
+
+/** The answer of no tokens. */
+const emptyAnswer: AnswerMessage = Object.freeze({ role: "assistant", content: "" });
 
 /** Ends a session; its memory is freed once no step of it is running. */
 function end(of: Conversation): void {

@@ -76,16 +76,28 @@ export function plain<Value>(value: Value): Plain<Value> {
     const text = JSON.stringify(value);
     return { value: JSON.parse(text), characters: text.length };
   } catch (cause) {
-    let found = false;
-    const text = JSON.stringify(value, (_, member: unknown) => {
-      if (typeof member !== "bigint") return member;
-      found = true;
-      return withDigits.rawJSON(String(member));
-    });
-    if (!found) throw cause;
-    const copy = withDigits.parse(text, (_, member, { source }) =>
-      typeof member === "number" && !Number.isSafeInteger(member) && /^-?\d+$/.test(source!) ? BigInt(source!) : member,
-    );
-    return { value: copy as Value, characters: text.length };
+    const text = toJson(value);
+    if (!text.bigints) throw cause;
+    return { value: fromJson(text.json) as Value, characters: text.json.length };
   }
+}
+
+/** A value as JSON in which integers beyond ±2⁵³ are bigints: numbers of that size have an exponent. */
+export function toJson(value: unknown): { readonly json: string; readonly bigints: boolean } {
+  let bigints = false;
+  const json = JSON.stringify(value, (_, member: unknown) => {
+    if (typeof member === "bigint") {
+      bigints = true;
+      return withDigits.rawJSON(String(member));
+    }
+    return Number.isInteger(member) && !Number.isSafeInteger(member) ? withDigits.rawJSON((member as number).toExponential()) : member;
+  });
+  return { json, bigints };
+}
+
+/** The value of {@link toJson}. */
+export function fromJson(json: string): unknown {
+  return withDigits.parse(json, (_, member, { source }) =>
+    typeof member === "number" && !Number.isSafeInteger(member) && /^-?\d+$/.test(source!) ? BigInt(source!) : member,
+  );
 }

@@ -40,6 +40,9 @@ export interface ChatOptions {
   readonly specialTokens?: "parse" | "text" | undefined;
 }
 
+/** The source of a template by its name; undefined if there is none. */
+export let templateSource: (template: ChatTemplate, name: string) => string | undefined;
+
 /**
  * A model's chat templates, which write a conversation as one text. They are Jinja, in the folder's `chat_template.jinja`,
  * or else in its `tokenizer_config.json`, as one text or as a list of named ones.
@@ -58,6 +61,10 @@ export class ChatTemplate {
     this.#sources = sources;
     this.#tokens = tokens;
     Object.freeze(this);
+  }
+
+  static {
+    templateSource = (template, name) => template.#sources.get(name);
   }
 
   /**

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Metal
 
-/// What may be called when, and what runs when.
+/// The order in which calls are allowed, and in which work runs.
 @Suite struct CommandBufferTests {
   @Test func encodersAfterTheirEnd() throws {
     let rig = try Rig()
@@ -168,7 +168,7 @@ import Testing
         "was released before the command buffer had completed") == true)
   }
 
-  /// What a set holds stays until a commit after its removal.
+  /// Memory stays in a set until a commit after its removal.
   @Test func residencySetsKeepWhatTheyHold() throws {
     let rig = try Rig()
     let made = try rig.device.makeResidencySet(descriptor: MTLResidencySetDescriptor())

@@ -39,7 +39,7 @@ export function parse(header) {
     readLine(line.trim(), notes, constants, options);
     return "";
   });
-  // Both halves of the C++ guard, whose directives are gone by now.
+  // Both halves of the C++ guard, whose directives have been removed above.
   text = text.replace(/extern "C" \{/, "").replace(/\}\s*$/, "");
 
   const { structs, functions } = declarations(text.trim(), notes);

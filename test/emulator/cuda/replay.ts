@@ -76,9 +76,9 @@ export type Receipt = {
   readonly commit: string;
   readonly dispatches: number;
   readonly sameBits: number;
-  /** Written by hand: what of it is not of this run. */
+  /** Written by hand: parts that are not from this run. */
   readonly notes?: readonly string[];
-  /** What failed or differs, by record. */
+  /** Failures and differences, by record. */
   readonly problems: readonly { record: string; kernel: string; error: string; differences: readonly unknown[] }[];
   /** By kernel: its dispatches, and the median time in microseconds of each that was timed, in order of size. */
   readonly kernels: Readonly<Record<string, { dispatches: number; microseconds: readonly number[] }>>;

@@ -8,7 +8,7 @@ import { join, relative, resolve } from "node:path";
 import { flatten } from "./flatten.ts";
 import { clang } from "../toolchain.ts";
 
-/** What Apple's compiler predefines for MSL 3.2 on macOS. */
+/** The predefined macros of Apple's compiler for MSL 3.2 on macOS. */
 const predefined = ["-D__METAL__=1", "-D__METAL_VERSION__=320", "-D__METAL_MACOS__=1", "-D__HAVE_BFLOAT__=1"];
 
 export class PreprocessError extends Error {

@@ -1,4 +1,4 @@
-// What the tables at the end of a translated unit are made with (emit/entries.ts).
+// The parts of the tables at the end of a translated unit (emit/entries.ts).
 #ifndef EMU_ENTRY_H
 #define EMU_ENTRY_H
 

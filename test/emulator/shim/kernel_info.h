@@ -1,4 +1,4 @@
-// What a translated unit tells the runtime about its kernels. Plain structs: the unit is compiled without the C
+// A translated unit's description of its kernels for the runtime. Plain structs: the unit is compiled without the C
 // library.
 #ifndef EMU_KERNEL_INFO_H
 #define EMU_KERNEL_INFO_H

@@ -26,7 +26,7 @@ enum { LINEAR_ROWS = 4, LINEAR_FEATURES = 3 };
 enum { LINEAR_ROWS = 2, LINEAR_FEATURES = 4 };
 #endif
 
-/* What one thread works with. */
+/* The memory of one thread. */
 typedef struct linear_memory {
   float *x;      /* rows x_stride apart */
   float *weight; /* [LINEAR_FEATURES, LINEAR_DEPTH + LINEAR_GAP] */

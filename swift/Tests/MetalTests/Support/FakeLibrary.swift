@@ -137,7 +137,7 @@ struct Rig {
     return buffer
   }
 
-  /// What the command buffer fails with, nil where all goes well.
+  /// The message that the command buffer fails with; nil if it succeeds.
   func run(
     _ type: MTLDispatchType = .concurrent, _ encode: (any MTLComputeCommandEncoder) throws -> Void
   ) throws -> String? {

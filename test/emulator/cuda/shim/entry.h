@@ -1,4 +1,4 @@
-// What a kernel's entry point is made with.
+// The arguments of a kernel's entry point.
 struct emu_arguments {
   void *buffers[31];
   uint threadgroups[31];  // offsets into dynamic shared memory

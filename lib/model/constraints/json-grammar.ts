@@ -74,13 +74,23 @@ export class JsonGrammar {
   #branch(schema: JsonSchemaObject, key: string, one: unknown, path: string, open: Open): Part {
     const rest = merged(schema, key, {}, path);
     if (Object.keys(rest).length === 0 || typeof one === "boolean") return one === true ? this.value(rest, path, open) : this.value(one, path, open);
-    const target = isObject(one) && one["$ref"] !== undefined ? this.#resolved(one["$ref"], path) : one;
+    const target = this.resolved(one, path);
     if (!isObject(target)) throw new SchemaProblem(path, "a schema: an object or a boolean", target);
     return this.value(merged(schema, key, target, path), path, open);
   }
 
+  /** A schema, or the one that it refers to. */
+  resolved(schema: unknown, path: string): unknown {
+    let found = schema;
+    for (let steps = 0; isObject(found) && found["$ref"] !== undefined; steps++) {
+      if (steps > deepest) throw new SchemaProblem(`${path}.$ref`, "a reference that does not lead to itself", found["$ref"]);
+      found = this.#resolved(found["$ref"], path);
+    }
+    return found;
+  }
+
   #expectDisjoint(list: readonly unknown[], path: string): void {
-    const resolve = (schema: unknown): unknown => (isObject(schema) && schema["$ref"] !== undefined ? this.#resolved(schema["$ref"], path) : schema);
+    const resolve = (schema: unknown): unknown => this.resolved(schema, path);
     for (const [i, one] of list.entries()) {
       for (let j = 0; j < i; j++) {
         if (!areDisjoint(list[j], one, resolve)) throw new SchemaProblem(path, "schemas of which at most one fits: of different types, or with different constants in a required property", `[${j}] and [${i}]`);

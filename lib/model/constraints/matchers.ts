@@ -116,7 +116,7 @@ export class Matchers implements Disposable {
  *
  * @throws {UnsupportedError} that says how to install it.
  */
-function libraryPath(op: string): string {
+export function libraryPath(op: string): string {
   for (const from of [import.meta.path, `${process.cwd()}/`]) {
     try {
       return Bun.pathToFileURL(Bun.resolveSync(packageName, from)).href;

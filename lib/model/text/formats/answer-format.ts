@@ -25,9 +25,9 @@ export interface Blank {
   /** The characters that count as blank. */
   readonly characters: "newlines" | "whitespace";
   /** How many of them before a call are not part of the text before it. */
-  readonly beforeCall: "one" | "all";
-  /** Whether those at the end of an answer are not part of its text. */
-  readonly atEnd: boolean;
+  readonly beforeCall: "none" | "one" | "all";
+  /** Whether those at the beginning and the end of an answer are not part of its text. Those after a tag never are. */
+  readonly atEnds: boolean;
 }
 
 /** How a model's answers are written. */

@@ -256,7 +256,7 @@ export class Session implements Disposable {
   }
 
   /**
-   * Makes an independent session with the same tokens. The two share states, keys and values until one of them continues.
+   * Makes an independent session with the same tokens and messages. The two share states, keys and values until one of them continues.
    * A fork takes no memory by itself and never fails for lack of it.
    *
    * @throws {GatedDeltaError} of code `state` while a step of the session is running.
@@ -271,7 +271,7 @@ export class Session implements Disposable {
   }
 
   /**
-   * Writes its tokens, states, keys, values and last logits to a file. Other work continues meanwhile; the session's own
+   * Writes its tokens, messages, states, keys, values and last logits to a file. Other work continues meanwhile; the session's own
    * next step waits until the file is written. If the process is killed meanwhile, an existing file stays intact.
    *
    * The first save of a model waits for its {@link LanguageModel.identity}, some seconds for a large one.

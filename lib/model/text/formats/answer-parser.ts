@@ -53,6 +53,8 @@ export class AnswerParser {
   #section: CallSection | undefined;
   #draft: Draft | undefined;
   #unread: Unread | undefined;
+  /** The number of characters that were taken and are still to be looked at anew. */
+  #coming = 0;
 
   /**
    * @throws {GatedDeltaError} of code `invalid-argument` for tools that JSON can't hold.
@@ -116,7 +118,12 @@ export class AnswerParser {
   }
 
   #again(text: string): void {
-    for (let i = 0; i < text.length; i++) this.#next(text[i]!);
+    const after = this.#coming;
+    for (let i = 0; i < text.length; i++) {
+      this.#coming = after + text.length - i - 1;
+      this.#next(text[i]!);
+    }
+    this.#coming = after;
   }
 
   #inText(character: string): void {
@@ -155,7 +162,7 @@ export class AnswerParser {
         this.#blank = "";
         this.#fresh = false;
       } else if (this.#fresh && this.#owner !== undefined) this.#owner(character);
-      else if (stripped === "all") this.#blank += character;
+      else if (this.#fresh || stripped === "all") this.#blank += character;
       else {
         const certain = stripped === "one" ? this.#blank : character;
         this.#out.text(this.#kind, ...twice(certain));
@@ -178,7 +185,7 @@ export class AnswerParser {
 
   #beginReasoning(tag: string): void {
     if (this.#fresh) {
-      this.#out.text("reasoning", "", tag);
+      this.#out.text("reasoning", "", this.#blank + tag);
       this.#beginPart("reasoning", this.#ownerOf("reasoning"));
       return;
     }
@@ -195,14 +202,17 @@ export class AnswerParser {
       this.#plain(tag);
     } else {
       // The text before it was thoughts, and is given already.
-      this.#out.text("text", this.#blank, this.#blank + tag);
+      this.#out.text("text", this.#fresh ? "" : this.#blank, this.#blank + tag);
       this.#beginPart("text", this.#ownerOf("text"));
     }
   }
 
   #beginSection(tag: string): void {
     if (this.#draft !== undefined && this.#kind === "text") this.#reject(tag.length);
-    const blank = this.#blank;
+    const { atEnds, beforeCall } = this.format.blank;
+    const kept = this.#kind === "reasoning" || atEnds || beforeCall === "all" ? 0 : Math.max(0, this.#blank.length - (beforeCall === "one" ? 1 : 0));
+    this.#out.text(this.#kind, ...twice(this.#blank.slice(0, kept)));
+    const blank = this.#blank.slice(kept);
     this.#blank = "";
     if (this.#kind === "reasoning") this.#draft ??= new Draft(blank + tag, this.#calls, this.#fresh);
     this.#section = new CallSection(this.#out, this.#kind, blank, tag, this.#calls, (sink) => this.#reader(sink, tag));
@@ -230,7 +240,7 @@ export class AnswerParser {
       const { text, calls } = this.#draft;
       this.#draft = undefined;
       this.#calls = calls;
-      const all = text.slice(0, text.length - rest.length);
+      const all = text.slice(0, text.length - rest.length - this.#coming);
       this.#writer.text(this.#kind, ...twice(all), { reason: reason!, index: undefined });
       this.#notFresh();
       index = undefined;
@@ -260,9 +270,10 @@ export class AnswerParser {
     else if (!isEnd) this.#endReasoning(tag);
   }
 
-  /** The draft is thoughts. @param ahead the last characters that are looked at anew and do not belong to it. */
+  /** The draft is thoughts. @param ahead how many of the last characters do not belong to it, besides those that are looked at anew. */
   #reject(ahead: number): void {
     const { text, calls, fresh } = this.#draft!;
+    const length = text.length - ahead - this.#coming;
     this.#draft = undefined;
     this.#calls = calls;
     this.#beginPart("reasoning", this.#ownerOf("reasoning"));
@@ -270,7 +281,7 @@ export class AnswerParser {
     this.#tag.end();
     // Without the calls' tags it is all text.
     this.#tag.use([this.format.reasoning!.end]);
-    for (let i = 0; i < text.length - ahead; i++) this.#inText(text[i]!);
+    for (let i = 0; i < length; i++) this.#inText(text[i]!);
     this.#tag.use(this.#tags);
   }
 }

@@ -108,9 +108,9 @@ export class CallSection implements CallSink {
   }
 
   leave(): void {
-    const rest = this.#rest();
+    if (this.#end !== undefined) return;
+    this.#end = { as: "calls", rest: this.#rest() };
     this.#give("");
-    this.#end ??= { as: "calls", rest };
   }
 
   fail(reason: string): void {

@@ -14,6 +14,7 @@ import type { Detokenizer } from "../text/detokenizer.ts";
 import { StopStrings } from "../text/stop-strings.ts";
 import { capacityOf, expectFits } from "./capacity.ts";
 import { endedError } from "./conversation.ts";
+import { Guide } from "./guide.ts";
 import type { Conversation } from "./conversation.ts";
 import { DraftStep } from "./draft-step.ts";
 import { ReadAll } from "./read-all.ts";
@@ -30,6 +31,7 @@ type Chosen = Pick<GeneratedPiece, "token" | "logprob" | "topLogprobs">;
 export class Generation {
   readonly #of: Conversation;
   readonly #sampler: Sampler;
+  readonly #guide: Guide;
   readonly #drafter: NgramDrafter | undefined;
   readonly #draftTokens: number;
   readonly #stopTokens: ReadonlySet<number>;
@@ -98,6 +100,7 @@ export class Generation {
     this.#signal = of.signalWith(signal === undefined ? left : AbortSignal.any([signal, left]));
     this.#onProgress = onProgress;
     this.#most = mostTokens(op, model, of.tokens.length, maxTokens);
+    this.#guide = new Guide(op, of, options, this.#stopTokens, begin);
   }
 
   /** The next piece. Not called again after a piece with `end`. */
@@ -116,6 +119,7 @@ export class Generation {
 
   /** Ends it. */
   close(): void {
+    this.#guide.close();
     this.#of.memory.settle();
     if (!this.#of.disposed) this.#of.keep();
   }
@@ -127,24 +131,53 @@ export class Generation {
     of.memory.settle();
     const { logits } = of;
     if (logits !== undefined) {
+      await this.#unlessAborted(this.#guide.arrived());
       this.#take(logits);
       return;
     }
     // The logits were not kept, so everything is read again.
     if (of.read === of.tokens.length) of.drop();
-    const drafts = this.#drafts();
-    const options = { take: ({ logits: row }: RunResult): void => void this.#take(row), onProgress: this.#onProgress };
+    const drafts = await this.#drafts();
+    let waiting: Float32Array | undefined;
+    const take = ({ logits: row }: RunResult): void => {
+      // What may come is found out while the model runs, and may take longer.
+      if (this.#guide.ready) this.#take(row);
+      else waiting = row.slice();
+    };
+    const options = { take, onProgress: this.#onProgress };
     const work = drafts.length > 0 ? new DraftStep(of, drafts, (row) => this.#take(row), options) : new ReadAll(of, options);
     await of.do(work, this.#signal);
     this.#onProgress = undefined; // the prompt has been read
+    if (waiting !== undefined) {
+      of.logits = waiting; // for the next generation, if this one ends here
+      await this.#unlessAborted(this.#guide.arrived());
+      this.#take(waiting);
+    }
     // If aborted during the step, no token was chosen and the logits are kept for the next generation.
     if (this.#chosen.length === 0) this.#signal.throwIfAborted();
+    if (this.#drafter === undefined) this.#guide.ask();
   }
 
-  /** Guesses of the next tokens. */
-  #drafts(): readonly number[] {
+  /** Guesses of the next tokens, all of which may come. */
+  async #drafts(): Promise<readonly number[]> {
     // A step chooses one token more than there are guesses.
-    return this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
+    const guesses = this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
+    if (guesses.length > 0) return await this.#unlessAborted(this.#guide.after(guesses));
+    this.#guide.ask();
+    return [];
+  }
+
+  /** Waits for something that is not the model's work. */
+  async #unlessAborted<T>(work: Promise<T>): Promise<T> {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const abort = (): void => reject(this.#signal.reason);
+    this.#signal.addEventListener("abort", abort);
+    try {
+      return await Promise.race([work, promise]);
+    } finally {
+      this.#signal.removeEventListener("abort", abort);
+      work.catch(() => {}); // nothing waits for it any more
+    }
   }
 
   /** Chooses the token after a row of logits; none if the generation was aborted, or the chosen tokens end it. */
@@ -158,7 +191,7 @@ export class Generation {
     }
     let token: number;
     try {
-      token = this.#sampler.choose(logits, position, position < this.#least ? this.#unended : undefined);
+      token = this.#guide.forced ?? this.#sampler.choose(logits, position, position < this.#least ? this.#unended : this.#guide.barred());
     } catch (error) {
       if (this.#chosen.length === 0) {
         of.logits = logits.slice();
@@ -168,6 +201,7 @@ export class Generation {
       return undefined;
     }
     this.#sampler.saw([token], true);
+    this.#guide.chose(token);
     this.#chosen.push({ token, ...this.#logprobsOf(logits, token) });
     return token;
   }

@@ -1,4 +1,5 @@
 /** Options and results of sessions. */
+import type { ConstraintOptions } from "../constraints/constraint-grammar.ts";
 import type { NgramOptions } from "../ngram-drafter.ts";
 import type { TokenLogprob } from "../sampling/logprobs.ts";
 import type { SamplingOptions } from "../sampling/settings.ts";
@@ -31,11 +32,16 @@ export interface LoadSessionOptions extends SessionOptions {
 }
 
 /** Options of a generation. */
-export interface GenerateOptions extends SamplingOptions {
+export interface GenerateOptions extends SamplingOptions, ConstraintOptions {
   /** The largest number of tokens. With 0 nothing is read, and the only piece has no token. @default as many as the model has positions for */
   readonly maxTokens?: number | undefined;
   /** The smallest number of tokens: until then no end token is chosen, and no token of {@link stopTokens}. @default 0 */
   readonly minTokens?: number | undefined;
+  /**
+   * The largest number of tokens in thoughts. Then the tokens of the tag come that ends thoughts in the model's chat template. Without
+   * thoughts it has no effect. @default no limit
+   */
+  readonly maxReasoningTokens?: number | undefined;
   /** The text ends before the first occurrence of any of these strings. Needs a tokenizer. @default none */
   readonly stop?: string | readonly string[] | undefined;
   /** Tokens that end the text, besides those of the model's configuration. @default none */

@@ -1,6 +1,7 @@
 /** The schemas of sessions' options. */
 import { lazily, options } from "../../arguments/schemas.ts";
 import type { Checked } from "../../arguments/schemas.ts";
+import { constraintShape } from "../constraints/constraint-schemas.ts";
 import { samplingShape } from "../sampling/sampling-schemas.ts";
 import type { SessionCache, SessionCacheOptions } from "./prefix-cache.ts";
 import type { AppendOptions, GenerateOptions, LoadSessionOptions, ReadOptions, ReadProgress, SessionOptions } from "./session-options.ts";
@@ -23,8 +24,10 @@ export const generateOptions = options<GenerateOptions>()(({ z, callback, flag, 
     .refine(({ shortest, longest }) => shortest <= longest, { path: ["shortest"], error: "an integer in 1..longest" });
   return {
     ...samplingShape(),
+    ...constraintShape(),
     maxTokens: count.default(Infinity),
     minTokens: count.default(0),
+    maxReasoningTokens: count.optional(),
     stop: z.union([stop, z.array(stop, stopText)], stopText).default([]),
     stopTokens: z.array(count, "an array of token ids").default([]),
     ignoreModelStops: flag.default(false),

@@ -36,6 +36,7 @@ export type {
 export type { LogitsProcessor, SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
 export type { TokenLogprob } from "./model/sampling/logprobs.ts";
 export type { NgramOptions } from "./model/ngram-drafter.ts";
+export type { AnswerFormat, Blank, CallFormat, CallSyntax, Tags } from "./model/text/formats/answer-format.ts";
 export type { AnswerMessage } from "./model/text/formats/answer-message.ts";
 export type { AnswerPiece, AnswerTextPiece, JsonValue, ReasoningPiece, ToolCall, ToolCallPiece } from "./model/text/formats/answer-piece.ts";
 export type { ChatMessage } from "./model/text/chat-messages.ts";

@@ -26,31 +26,30 @@ async function execute({ name, arguments: { lake } }: ToolCall): Promise<ChatMes
   return { role: "tool", name, content: JSON.stringify((await tools[name]?.run(String(lake))) ?? `${name} knows nothing about this`) };
 }
 
-/** Prints an answer as it comes. Returns the calls in it. */
-async function stream(session: Session, options: GenerateOptions = {}): Promise<ToolCall[]> {
-  const calls: ToolCall[] = [];
-  for await (const { parts } of session.generate({ maxTokens: 400, ...options })) {
-    for (const part of parts) {
-      if (part.type !== "tool-call") process.stdout.write(part.type === "reasoning" ? `\x1b[2m${part.text}\x1b[0m` : part.text);
-      else if (part.done !== undefined) calls.push(part.done);
+/** Answers, with the results of all tools that the model calls. Calls of one answer run at the same time. */
+async function answer(session: Session, options: GenerateOptions = {}): Promise<void> {
+  for (;;) {
+    for await (const { parts } of session.generate({ maxTokens: 400, ...options })) {
+      for (const part of parts) {
+        if (part.type === "text") process.stdout.write(part.text);
+        else if (part.type === "reasoning") process.stdout.write(`\x1b[2m${part.text}\x1b[0m`);
+      }
     }
+    const { toolCalls } = await session.answer({ maxTokens: 0 }); // the whole answer, as it is now
+    if (toolCalls.length === 0) return;
+    session.chat(await Promise.all(toolCalls.map(execute)));
   }
-  return calls;
 }
 
-/** Answers, with the results of as many calls as the model makes. Calls of one answer run at the same time. */
-async function answer(session: Session, options?: GenerateOptions): Promise<void> {
-  for (let calls = await stream(session, options); calls.length > 0; calls = await stream(session, options)) session.chat(await Promise.all(calls.map(execute)));
-}
-
-using session = model.session({ cache }).chat([{ role: "user", content: "Which is deeper, Lake Baikal or Lake Superior?" }], { tools: described });
-const leaving = AbortSignal.timeout(Number(process.argv[3] ?? 20)); // milliseconds
-await answer(session, { signal: leaving }).catch((error: unknown) => {
-  if (error !== leaving.reason) throw error;
-});
 const path = join(tmpdir(), `gated-delta-agent-${process.pid}.safetensors`);
-await session.save(path);
-
-using resumed = await Session.load(model, path, { cache, trust: true }); // in this process or another one: it goes on where the other stopped
-await answer(resumed);
-resumed.chat([{ role: "user", content: "Give both depths as JSON." }]);
+{
+  using session = model.session({ cache }).chat([{ role: "user", content: "Which is deeper, Baikal or Superior?" }], { tools: described });
+  const signal = AbortSignal.timeout(Number(process.argv[3] ?? 20)); // milliseconds
+  await answer(session, { signal }).catch((error: unknown) => {
+    if (error !== signal.reason) throw error;
+  });
+  await session.save(path);
+}
+using session = await Session.load(model, path, { cache, trust: true }); // here or in another process: it goes on where the other has stopped
+rmSync(path);
+await answer(session);

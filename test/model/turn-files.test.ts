@@ -79,6 +79,25 @@ describe("a conversation that was saved", () => {
     }
   });
 
+  test("is the one that it was when its saving began, though it goes back meanwhile", async () => {
+    const thoughts = { 2: "A lake. Superior comes to mind.\n</think>\n\nLake Superior.", 4: "Deep, they ask.\n</think>\n\n406 metres." };
+    using model = await openReciter(device, { answers: thoughts, template: thinkingTemplate });
+    using session = model.session().chat([user("Name a large lake.")]);
+    await session.complete();
+    const [tokens, messages, read] = [[...session.tokens], session.messages, session.read];
+    const path = files.newPath();
+    const saved = session.save(path);
+    session.chat([user("How deep is it?")]);
+    expect([session.turn!.droppedTokens > 10, session.read]).toEqual([true, 0]);
+    const answer = session.answer();
+    await saved;
+    expect((await answer).content).toBe("406 metres.");
+    using loaded = await Session.load(model, path);
+    expect([[...loaded.tokens], loaded.messages, loaded.read]).toEqual([tokens, messages, read]);
+    await expectFresh(loaded);
+    await expectFresh(session);
+  });
+
   test("without messages has none afterwards", async () => {
     using model = await openReciter(device, recital);
     const path = files.newPath();

@@ -6,6 +6,7 @@ import { LanguageModel } from "../../lib/model.ts";
 import type { ChatMessage, GenerateOptions, Session } from "../../lib/model.ts";
 import { plainTemplate, thinkingTemplate } from "../support/chat-templates.ts";
 import { openDevice, thrownBy } from "../support/devices.ts";
+import { scratch } from "../support/files.ts";
 import { openTiny } from "../support/models.ts";
 import { Random } from "../support/random.ts";
 import { coldRun, collect, tokensOf } from "../support/sessions.ts";
@@ -13,6 +14,7 @@ import { expectAllAtOnce, expectFresh, openReciter, textOfSession, tool, user } 
 
 const device = openDevice(2);
 afterAll(() => device.close());
+const files = scratch();
 
 const golden = join(import.meta.dir, "../golden/models/qwen3_5-mlx-mixed");
 const openGolden = () => LanguageModel.load(device, golden, { states: 8, pages: { count: 256, tokens: 16 } });
@@ -169,6 +171,25 @@ describe("a template that writes the past otherwise", () => {
     expect(textOfSession(session.chat([]))).toContain('"depth"');
     tool!.function.name = "depth";
   });
+});
+
+test.each([["again from its tokens", 0], ["from its copy in the host's memory", 1e9]])("a session whose memory was taken, and would go on %s, goes back", async (_, swap) => {
+  const thoughts = { 2: "A lake. Superior comes to mind.\n</think>\n\nLake Superior.", 4: "Deep, they ask.\n</think>\n\n406 metres." };
+  using model = await openReciter(device, { answers: thoughts, template: thinkingTemplate }, { states: 1, swap });
+  using session = model.session().chat([user("Name a large lake.")]);
+  await session.complete();
+  using fork = session.fork();
+  {
+    using other = model.session().append([1, 2, 3]);
+    await other.logits();
+  }
+  session.chat([user("How deep is it?")]);
+  expect(session.turn!.rereadTokens).toBe(session.turn!.keptTokens);
+  expect((await session.answer()).content).toBe("406 metres.");
+  await session.save(files.newPath());
+  session[Symbol.dispose]();
+  expect((await fork.chat([user("How deep is it?")]).answer()).content).toBe("406 metres.");
+  await expectFresh(fork);
 });
 
 describe("forks", () => {

@@ -16,7 +16,10 @@ export interface Recital {
   readonly answers: Readonly<Record<number, string>>;
   /** The chat template. It begins messages with `<|im_start|>` and ends them with `<|im_end|>`. */
   readonly template: string;
-  /** Whether its tokens are those that the tokenizer makes of the answers, others, or others that may end within a character. @default "same" */
+  /**
+   * Whether its tokens are those that the tokenizer makes of the answers (only for answers without tags, which a prompt could have in
+   * part), others, or others that may end within a character. @default "same"
+   */
   readonly tokens?: "same" | "other" | "split";
 }
 

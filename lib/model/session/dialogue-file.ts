@@ -2,8 +2,9 @@
 import { invalid, asInteger } from "../../arguments/checks.ts";
 import { membersOf } from "../../arguments/members.ts";
 import { checkOptions } from "../../arguments/options.ts";
-import { fromJson, readMessages, toJson } from "../text/chat-messages.ts";
+import { readMessages } from "../text/chat-messages.ts";
 import { templateSource } from "../text/chat-template.ts";
+import { parseWithDigits, stringifyWithDigits } from "../text/json-digits.ts";
 import { turnOptions } from "../text/text-schemas.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { frozen } from "./dialogue.ts";
@@ -26,7 +27,7 @@ interface Members {
 
 /** The text of a dialogue. */
 export function dialogueText({ dialogue: { messages, settings, answer }, cutAnswer }: StoredDialogue): string {
-  return toJson({ messages, settings, answer, cutAnswer } satisfies Members).json;
+  return stringifyWithDigits({ messages, settings, answer, cutAnswer } satisfies Members);
 }
 
 /**
@@ -38,7 +39,7 @@ export function dialogueText({ dialogue: { messages, settings, answer }, cutAnsw
  */
 export function readDialogue(op: string, model: LanguageModel, text: string, tokens: number): StoredDialogue {
   const known: readonly (keyof Members)[] = ["messages", "settings", "answer", "cutAnswer"];
-  const { messages, settings: given, answer, cutAnswer } = membersOf(op, fromJson(text) as Members, known, { argument: "dialogue" });
+  const { messages, settings: given, answer, cutAnswer } = membersOf(op, parseWithDigits(text) as Members, known, { argument: "dialogue" });
   const { addGenerationPrompt: _, ...settings } = checkOptions(turnOptions, op, given ?? {});
   const chosen = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined)) as ChatSettings;
   const empty = Array.isArray(messages) && messages.length === 0;

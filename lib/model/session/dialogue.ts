@@ -1,12 +1,9 @@
 /** A session's conversation as messages. Values are frozen, so that forks share them. */
 import { GatedDeltaError } from "../../errors.ts";
-import type { AnswerFormat } from "../text/formats/answer-format.ts";
 import { messageOf } from "../text/formats/answer-message.ts";
 import type { AnswerMessage } from "../text/formats/answer-message.ts";
 import { AnswerParser } from "../text/formats/answer-parser.ts";
-import { formatOf } from "../text/formats/known-formats.ts";
 import type { ChatMessage } from "../text/chat-messages.ts";
-import { templateSource } from "../text/chat-template.ts";
 import type { ChatOptions } from "../text/chat-template.ts";
 import type { Conversation } from "./conversation.ts";
 
@@ -33,14 +30,9 @@ export interface Dialogue {
 /** The dialogue of a session without tokens. */
 export const noDialogue: Dialogue = Object.freeze({ messages: Object.freeze([]), settings: Object.freeze({}), answer: undefined });
 
-/** The format of a session's answers. */
-export function answerFormat(of: Conversation, { template = "default" }: ChatSettings): AnswerFormat {
-  return formatOf(templateSource(of.model.text.template, template) ?? "");
-}
-
 /** A parser for an answer of a session, from its beginning. */
 export function answerParser(of: Conversation, { settings }: Dialogue, { reasoning }: AnswerPlace): AnswerParser {
-  return new AnswerParser(answerFormat(of, settings), { tools: settings.tools, reasoning });
+  return new AnswerParser(of.model.text.template.format(settings.template), { tools: settings.tools, reasoning });
 }
 
 /** The tokens of an answer: those before the first token that ends a message of the model. */

@@ -8,11 +8,10 @@ import type { LanguageModel } from "../language-model.ts";
 import { isModel } from "../model-memory.ts";
 import { anySeed } from "../sampling/philox.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
-import type { AnswerMessage } from "../text/formats/answer-message.ts";
 import { readTokenIds } from "../token-ids.ts";
 import { allTogether } from "./all-together.ts";
 import { Answer } from "./answer.ts";
-import { allMessages, answerMessage, dialogueOf } from "./dialogue.ts";
+import { allMessages, dialogueOf } from "./dialogue.ts";
 import { Conversation, endedError, runningError } from "./conversation.ts";
 import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
@@ -22,6 +21,7 @@ import { readSession } from "./session-file.ts";
 import type { Answered, AppendOptions, Completion, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions, Turn, Usage } from "./session-options.ts";
 import { appendOptions, generateOptions, loadSessionOptions, readOptions, sessionOptions } from "./session-schemas.ts";
 import { readTurn, takeTurn } from "./turn.ts";
+import { answered, completed } from "./whole-answer.ts";
 
 /** Makes a session. */
 export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: SessionOptions) => Session;
@@ -180,17 +180,7 @@ export class Session implements Disposable {
    * @throws as {@link generate}.
    */
   async complete(options: GenerateOptions = {}): Promise<Completion> {
-    const { length: promptTokens, known, cached } = this.#of.counts;
-    const tokens: number[] = [];
-    let text = "";
-    let end: Piece["end"];
-    for await (const piece of this.generate(options)) {
-      if (piece.token >= 0) tokens.push(piece.token);
-      text += piece.text;
-      end = piece.end;
-    }
-    const cachedTokens = known + this.#of.counts.cached - cached;
-    return { text, tokens, end: end ?? "length", usage: { promptTokens, cachedTokens, generatedTokens: tokens.length } };
+    return await completed(this.#of, this.generate(options));
   }
 
   /**
@@ -204,15 +194,7 @@ export class Session implements Disposable {
   async answer(options: GenerateOptions = {}): Promise<Answered> {
     const op = "session.answer";
     this.#alive(op);
-    const { template, tokenizer } = this.model.text;
-    void [template, tokenizer];
-    if (dialogueOf(op, this.#of).answer === undefined) {
-      throw new GatedDeltaError("state", { op, message: "this session has no messages to answer: call chat first, with the start of an answer" });
-    }
-    const completion = await this.complete(options);
-    const message = answerMessage(this.#of, dialogueOf(op, this.#of)) ?? emptyAnswer;
-    const { content, reasoning_content: reasoning = "", tool_calls: calls = [] } = message;
-    return { ...completion, message, content, reasoning, toolCalls: calls.map(({ function: call }) => call) };
+    return await answered(op, this.#of, () => this.complete(options));
   }
 
   /**
@@ -274,7 +256,7 @@ export class Session implements Disposable {
   }
 
   /**
-   * Makes an independent session with the same tokens. The two share states, keys and values until one of them continues.
+   * Makes an independent session with the same tokens and messages. The two share states, keys and values until one of them continues.
    * A fork takes no memory by itself and never fails for lack of it.
    *
    * @throws {GatedDeltaError} of code `state` while a step of the session is running.
@@ -289,7 +271,7 @@ export class Session implements Disposable {
   }
 
   /**
-   * Writes its tokens, states, keys, values and last logits to a file. Other work continues meanwhile; the session's own
+   * Writes its tokens, messages, states, keys, values and last logits to a file. Other work continues meanwhile; the session's own
    * next step waits until the file is written. If the process is killed meanwhile, an existing file stays intact.
    *
    * The first save of a model waits for its {@link LanguageModel.identity}, some seconds for a large one.
@@ -353,9 +335,6 @@ export class Session implements Disposable {
     if (this.#of.running !== undefined) throw runningError(op, this.#of.running);
   }
 }
-
-/** The answer of no tokens. */
-const emptyAnswer: AnswerMessage = Object.freeze({ role: "assistant", content: "" });
 
 /** Ends a session; its memory is freed once no step of it is running. */
 function end(of: Conversation): void {

@@ -3,6 +3,7 @@ import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { UnsupportedError, describe } from "../../errors.ts";
 import { isRecord } from "../../checkpoint/json.ts";
+import { parseWithDigits, stringifyWithDigits } from "./json-digits.ts";
 
 /** A message of a conversation. A template may read further members, such as `tool_calls`. */
 export interface ChatMessage {
@@ -64,40 +65,14 @@ function checkContent(op: string, argument: string, content: unknown): void {
   }
 }
 
-/** JSON in a runtime that can keep the digits of numbers. */
-const withDigits = JSON as unknown as {
-  rawJSON(digits: string): unknown;
-  parse(text: string, revive: (key: string, value: unknown, context: { readonly source?: string }) => unknown): unknown;
-};
-
 /** A copy made of JSON values and bigints, so that templates see no getters, functions or cycles. */
 export function plain<Value>(value: Value): Plain<Value> {
   try {
     const text = JSON.stringify(value);
     return { value: JSON.parse(text), characters: text.length };
-  } catch (cause) {
-    const text = toJson(value);
-    if (!text.bigints) throw cause;
-    return { value: fromJson(text.json) as Value, characters: text.json.length };
+  } catch {
+    // JSON.stringify refuses bigints. A value that it refuses for another reason is refused here again.
+    const text = stringifyWithDigits(value);
+    return { value: parseWithDigits(text) as Value, characters: text.length };
   }
-}
-
-/** A value as JSON in which integers beyond ±2⁵³ are bigints: numbers of that size have an exponent. */
-export function toJson(value: unknown): { readonly json: string; readonly bigints: boolean } {
-  let bigints = false;
-  const json = JSON.stringify(value, (_, member: unknown) => {
-    if (typeof member === "bigint") {
-      bigints = true;
-      return withDigits.rawJSON(String(member));
-    }
-    return Number.isInteger(member) && !Number.isSafeInteger(member) ? withDigits.rawJSON((member as number).toExponential()) : member;
-  });
-  return { json, bigints };
-}
-
-/** The value of {@link toJson}. */
-export function fromJson(json: string): unknown {
-  return withDigits.parse(json, (_, member, { source }) =>
-    typeof member === "number" && !Number.isSafeInteger(member) && /^-?\d+$/.test(source!) ? BigInt(source!) : member,
-  );
 }

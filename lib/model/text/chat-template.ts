@@ -10,6 +10,8 @@ import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import { isKnownRole, plain, readMessages } from "./chat-messages.ts";
 import type { ChatMessage } from "./chat-messages.ts";
+import type { AnswerFormat } from "./formats/answer-format.ts";
+import { formatOf } from "./formats/known-formats.ts";
 import { BudgetError, largestTemplate, longestBlank } from "./jinja/budget.ts";
 import { parse, render } from "./jinja/interpreter.ts";
 import type { Program } from "./jinja/interpreter.ts";
@@ -93,6 +95,16 @@ export class ChatTemplate {
   }
 
   /**
+   * How answers are written to this template.
+   *
+   * @param template the name of the template, if the model has several.
+   * @throws {GatedDeltaError} of code `invalid-argument` for a name that it does not have.
+   */
+  format(template = "default"): AnswerFormat {
+    return formatOf(this.#source("chat", template));
+  }
+
+  /**
    * Renders a conversation as one text.
    *
    * @throws {GatedDeltaError} of code `invalid-argument` for arguments of other types, a role that is neither common nor
@@ -118,8 +130,7 @@ export class ChatTemplate {
     const op = "chat";
     const checked = checkOptions(chatOptions, op, options);
     const { addGenerationPrompt, template, specialTokens } = checked;
-    const source = this.#sources.get(template);
-    if (source === undefined) throw invalid(op, "template", this.names.map((one) => JSON.stringify(one)).join(" | "), template);
+    const source = this.#source(op, template);
     const { tools, variables } = reading(op, "options", () => ({ tools: checked.tools && plain(checked.tools), variables: checked.variables && plain(checked.variables) }));
     const read = readMessages(op, messages, source);
     const program = this.#program(op, template, source);
@@ -136,6 +147,12 @@ export class ChatTemplate {
       if (cause instanceof BudgetError) throw new FileError(this.path, { op, expected: "a chat template that renders these messages within its work limit", received, cause });
       throw new GatedDeltaError("invalid-argument", { op, argument: "messages", message: `the template refuses them: ${received}`, cause });
     }
+  }
+
+  #source(op: string, name: string): string {
+    const source = this.#sources.get(name);
+    if (source === undefined) throw invalid(op, "template", this.names.map((one) => JSON.stringify(one)).join(" | "), name);
+    return source;
   }
 
   #program(op: string, name: string, source: string): Program {

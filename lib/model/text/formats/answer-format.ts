@@ -2,7 +2,9 @@
 
 /** Tags around a part of an answer. */
 export interface Tags {
+  /** The text before it. */
   readonly begin: string;
+  /** The text after it. */
   readonly end: string;
 }
 
@@ -17,6 +19,7 @@ export type CallSyntax = "json" | "xml" | "python";
 
 /** How calls of tools are written. */
 export interface CallFormat extends Tags {
+  /** The form of a call between the tags. */
   readonly syntax: CallSyntax;
 }
 
@@ -25,9 +28,9 @@ export interface Blank {
   /** The characters that count as blank. */
   readonly characters: "newlines" | "whitespace";
   /** How many of them before a call are not part of the text before it. */
-  readonly beforeCall: "one" | "all";
-  /** Whether those at the end of an answer are not part of its text. */
-  readonly atEnd: boolean;
+  readonly beforeCall: "none" | "one" | "all";
+  /** Whether those at the beginning and the end of an answer are not part of its text. Those after a tag never are. */
+  readonly atEnds: boolean;
 }
 
 /** How a model's answers are written. */
@@ -40,5 +43,6 @@ export interface AnswerFormat {
   readonly reasoning?: Tags;
   /** Calls of tools; absent for models without them. */
   readonly toolCall?: CallFormat;
+  /** The blank that belongs to no part. */
   readonly blank: Blank;
 }

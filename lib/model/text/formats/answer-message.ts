@@ -2,6 +2,7 @@ import type { AnswerPiece, ToolCall } from "./answer-piece.ts";
 
 /** A finished answer as a message of a conversation. */
 export interface AnswerMessage {
+  /** The speaker: the model. */
   readonly role: "assistant";
   /** The text of the answer. */
   readonly content: string;

@@ -13,6 +13,7 @@ export interface ToolCall {
 
 /** A part of the thoughts before an answer. */
 export interface ReasoningPiece {
+  /** Thoughts. */
   readonly type: "reasoning";
   /** The next characters of the thoughts, without tags and without line ends next to them. */
   readonly text: string;
@@ -26,6 +27,7 @@ export interface ReasoningPiece {
 
 /** A part of the answer itself. */
 export interface AnswerTextPiece {
+  /** The answer itself. */
   readonly type: "text";
   /** The next characters of the answer, without tags and without the blank that the chat template writes around it. */
   readonly text: string;
@@ -39,6 +41,7 @@ export interface AnswerTextPiece {
 
 /** A part of a call of a tool. */
 export interface ToolCallPiece {
+  /** A call. */
   readonly type: "tool-call";
   /** The number of the call in the answer, from 0. */
   readonly index: number;

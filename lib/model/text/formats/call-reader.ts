@@ -1,0 +1,24 @@
+/** Takes what a reader of calls finds between the tags. */
+export interface CallSink {
+  /** How many of the last characters the reader has taken ahead of those that it has read. It is 0 at every new character. */
+  ahead: number;
+  /** A call's name is known. */
+  begin(name: string): void;
+  /** The next characters of its arguments as JSON. */
+  write(json: string): void;
+  /** Its arguments are complete. Returns whether they could be read; if not, the reader is over. */
+  complete(): boolean;
+  /** The calls are over, and so is the reader. The characters ahead come after them. */
+  leave(): void;
+  /** What came since the last call can't be read. The reader is over; the characters ahead are looked at anew. */
+  fail(reason: string): void;
+  /** The begin tag was only mentioned: no call follows. The reader is over; the characters ahead are looked at anew. */
+  mention(): void;
+}
+
+/** Reads the calls between two tags, character by character. */
+export interface CallReader {
+  next(character: string): void;
+  /** No more characters come. */
+  end(): void;
+}

@@ -1,6 +1,7 @@
 /** A session's conversation as messages. Values are frozen, so that forks share them. */
 import { GatedDeltaError } from "../../errors.ts";
 import { messageOf } from "../text/formats/answer-message.ts";
+import type { AnswerFormat } from "../text/formats/answer-format.ts";
 import type { AnswerMessage } from "../text/formats/answer-message.ts";
 import { AnswerParser } from "../text/formats/answer-parser.ts";
 import type { ChatMessage } from "../text/chat-messages.ts";
@@ -30,9 +31,14 @@ export interface Dialogue {
 /** The dialogue of a session without tokens. */
 export const noDialogue: Dialogue = Object.freeze({ messages: Object.freeze([]), settings: Object.freeze({}), answer: undefined });
 
+/** The format of a session's answers. */
+export function answerFormat(of: Conversation, { template }: ChatSettings): AnswerFormat {
+  return of.model.text.template.format(template);
+}
+
 /** A parser for an answer of a session, from its beginning. */
 export function answerParser(of: Conversation, { settings }: Dialogue, { reasoning }: AnswerPlace): AnswerParser {
-  return new AnswerParser(of.model.text.template.format(settings.template), { tools: settings.tools, reasoning });
+  return new AnswerParser(answerFormat(of, settings), { tools: settings.tools, reasoning });
 }
 
 /** The tokens of an answer: those before the first token that ends a message of the model. */

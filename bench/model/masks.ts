@@ -25,7 +25,7 @@ const schemas: Readonly<Record<string, z.ZodType>> = {
   "any JSON": z.json(),
   "dates, e-mail and a pattern": z.object({ from: z.iso.date(), at: z.iso.datetime(), mail: z.email(), code: z.string().regex(/^[A-Z]{2}-\d{4}$/) }),
   "a string of at most 20": z.object({ title: z.string().max(20) }),
-  "a string of at most 200": z.object({ title: z.string().max(200) }),
+  // "a string of at most 200": z.object({ title: z.string().max(200) }),
 };
 
 const ofSorted = (times: readonly number[], part: number): string => times.toSorted((a, b) => a - b)[Math.floor(part * (times.length - 1))]!.toFixed(2);

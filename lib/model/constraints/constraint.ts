@@ -111,7 +111,8 @@ export class Constraint {
     const mayEnd = has(ends[0]!);
     for (const id of stopTokens) set(id, mayEnd);
     if (!this.#begun) for (const [id, count] of lineEnds) set(id, count <= this.#lineEnds || (this.#lineEnds === 0 && has(id)));
-    return { allowed, without: tags, by: argument };
+    for (const id of tags) set(id, false);
+    return { allowed, by: argument };
   }
 
   close(): void {

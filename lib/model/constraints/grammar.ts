@@ -46,15 +46,21 @@ const escapes: readonly (readonly [number, string])[] = [
 ];
 const escaped = new Map(escapes);
 
+/** What follows a string or a number of JSON: xgrammar's assertions about it decide which tokens may reach beyond the value's end. */
+const followers = { string: "[ \\n\\t]* [,}\\]:]", number: "[ \\n\\t]* [,}\\]]" } as const;
+
 /** A grammar that is being made: rules by name. */
 export class Grammar {
   readonly #rules = new Map<string, Part>();
+  /** What follows the texts of a rule, where that is known: with it xgrammar need not try tokens that go on after them each time. */
+  readonly #followers = new Map<string, string>();
   /** States of automata at which most tokens may come, each of which takes time to compile. */
   states = 0;
 
-  /** Adds a rule. */
-  set(name: string, part: Part): Part {
+  /** Adds a rule. @param of the kind of value that its texts end, if any. */
+  set(name: string, part: Part, of?: keyof typeof followers): Part {
     this.#rules.set(name, part);
+    if (of !== undefined) this.#followers.set(name, followers[of]);
     return rule(name);
   }
 
@@ -69,7 +75,7 @@ export class Grammar {
   }
 
   /** Adds the rules of an automaton. Its texts are followed by `end`. */
-  automaton(name: string, automaton: Automaton, writing: Writing, end: Part = nothing): Part {
+  automaton(name: string, automaton: Automaton, writing: Writing, end: Part = nothing, of?: keyof typeof followers): Part {
     const alive = trimmed(automaton);
     if (alive === undefined) return never;
     const small = minimal(alive);
@@ -105,8 +111,7 @@ export class Grammar {
         if (writing === "json") for (const one of escapesOf(all)) ways.push(sequence(one, next));
       }
       if (state.accepts) ways.push(end);
-      const rest = choice(...ways);
-      this.#rules.set(names[i]!, loop === undefined ? rest : sequence(loop, rest));
+      this.set(names[i]!, loop === undefined ? choice(...ways) : choice(...ways.map((way) => sequence(loop, way))), of);
     }
     return rule(names[0]!);
   }
@@ -152,7 +157,10 @@ export class Grammar {
       }
     };
     lines.push(`root ::= ${write(root)}`);
-    for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) lines.push(`${name} ::= ${write(this.#rules.get(name)!)}`);
+    for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) {
+      const follower = this.#followers.get(name);
+      lines.push(`${name} ::= ${write(this.#rules.get(name)!)}${follower === undefined ? "" : ` (=${follower})`}`);
+    }
     return `${lines.join("\n")}\n`;
   }
 

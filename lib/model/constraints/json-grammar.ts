@@ -162,10 +162,10 @@ export class JsonGrammar {
         return choice(text("true"), text("false"));
       case "integer":
       case "number":
-        return this.grammar.automaton(type, numbersOf(schema, path, type === "integer"), "plain");
+        return this.grammar.automaton(type, numbersOf(schema, path, type === "integer"), "plain", nothing, "number");
       case "string": {
         const strings = stringsOf(schema, path);
-        return strings === undefined ? this.#string() : sequence(text('"'), this.grammar.automaton("chars", strings, "json", text('"')));
+        return strings === undefined ? this.#string() : sequence(text('"'), this.grammar.automaton("chars", strings, "json", text('"'), "string"));
       }
       case "array":
         return this.#array(schema, path);
@@ -191,7 +191,9 @@ export class JsonGrammar {
       ascii([[0x22, 0x22], [0x2f, 0x2f], [0x5c, 0x5c], [0x62, 0x62], [0x66, 0x66], [0x6e, 0x6e], [0x72, 0x72], [0x74, 0x74]]),
       sequence(text("u"), choice(sequence(notD, hex, hex, hex), sequence(d, choice(sequence(low, hex, hex), sequence(high, hex, hex, text("\\u"), d, second, hex, hex))))),
     );
-    this.grammar.set("string_rest", sequence(anyExcept(escapedInJson), choice(text('"'), sequence(text("\\"), this.grammar.set("string_escape", escape), rule("string_rest")))));
+    const plain = anyExcept(escapedInJson);
+    this.grammar.set("string_escape", escape);
+    this.grammar.set("string_rest", choice(sequence(plain, text('"')), sequence(plain, text("\\"), rule("string_escape"), rule("string_rest"))), "string");
     return this.grammar.set("string", sequence(text('"'), rule("string_rest")));
   }
 
@@ -199,7 +201,7 @@ export class JsonGrammar {
   #any(): Part {
     if (this.grammar.has("value")) return rule("value");
     this.grammar.set("value", never);
-    const number = this.grammar.automaton("number", numbersOf({}, this.#path, false), "plain");
+    const number = this.grammar.automaton("number", numbersOf({}, this.#path, false), "plain", nothing, "number");
     return this.grammar.set("value", choice(this.#object({}, this.#path), this.#array({}, this.#path), this.#string(), number, text("true"), text("false"), text("null")));
   }
 
@@ -263,7 +265,7 @@ export class JsonGrammar {
     }
     if (additional !== false) {
       const free = members.length === 0 ? keys : keys === undefined ? otherThan(members.map((one) => one.name)) : both(keys, otherThan(members.map((one) => one.name)));
-      const key = free === undefined ? this.#string() : sequence(text('"'), this.grammar.automaton("key", free, "json", text('"')));
+      const key = free === undefined ? this.#string() : sequence(text('"'), this.grammar.automaton("key", free, "json", text('"'), "string"));
       this.grammar.set(`${name}_more`, sequence(key, text(":"), blank, this.value(additional, `${path}.additionalProperties`), blank, rule(at(members.length, 1))));
     }
     return sequence(text("{"), blank, rule(at(0, 0)));

@@ -17,7 +17,7 @@ export interface SamplerParts {
 export interface Barred {
   /** A bit for each token, in order from the lowest bit of the first element: 1 where it is allowed. Missing bits are 0. */
   readonly allowed?: Int32Array | undefined;
-  /** Tokens that are not allowed. */
+  /** Tokens that are not allowed; costs a copy of the logits. */
   readonly without?: ReadonlySet<number> | undefined;
   /** Names of the options that bar tokens, for errors. */
   readonly by: string;
@@ -49,6 +49,8 @@ export class Sampler {
   readonly #answered: TokenCounts | undefined;
   /** Logits after adjustments; made when they are first needed. */
   #adjusted: Float64Array | undefined;
+  /** Logits that a mask allows, and their ids; made when they are first needed. */
+  #gathered: { readonly ids: Int32Array; readonly logits: Float64Array } | undefined;
   readonly #memory: CandidateMemory | undefined;
 
   /**
@@ -92,41 +94,53 @@ export class Sampler {
    * @throws {GatedDeltaError} of code `invalid-argument` if a logit is NaN or ∞, or all are −∞; what a processor throws.
    */
   choose(logits: Float32Array, position: number, barred?: Barred): number {
-    const { row, id, most } = this.#read(logits, barred);
-    if (this.settings.temperature === 0) return id;
+    const { row, id, most, only } = this.#read(logits, barred);
+    if (this.settings.temperature === 0) return only?.[id] ?? id;
     const { ids, weights } = candidatesOf(row, most, this.settings, this.#memory);
+    const chosen = ids[this.#place(weights, position)]!;
+    return only?.[chosen] ?? chosen;
+  }
+
+  /** Where in weights a position's number falls. */
+  #place(weights: Float64Array, position: number): number {
     let total = 0;
     for (let i = 0; i < weights.length; i++) total += weights[i]!;
     const wanted = uniformAt(this.#seed, position) * total;
     let sum = 0;
     for (let i = 0; i < weights.length; i++) {
       sum += weights[i]!;
-      if (sum > wanted) return ids[i]!;
+      if (sum > wanted) return i;
     }
-    return ids[ids.length - 1]!; // u times the sum was rounded up to the sum
+    return weights.length - 1; // u times the sum was rounded up to the sum
   }
 
   /** The tokens from which {@link choose} would choose; a single one with greedy settings. */
   candidates(logits: Float32Array, barred?: Barred): Candidates {
-    const { row, id, most } = this.#read(logits, barred);
-    if (this.settings.temperature === 0) return { ids: Int32Array.of(id), weights: Float64Array.of(1) };
-    return candidatesOf(row, most, this.settings);
+    const { row, id, most, only } = this.#read(logits, barred);
+    const { ids, weights } = this.settings.temperature === 0 ? { ids: Int32Array.of(id), weights: Float64Array.of(1) } : candidatesOf(row, most, this.settings);
+    return { ids: only === undefined ? ids : ids.map((i) => only[i]!), weights };
   }
 
-  /** Logits after all adjustments, and the largest of them. */
-  #read(logits: Float32Array, barred: Barred | undefined): { row: Logits; id: number; most: number } {
+  /** Logits after all adjustments, and the largest of them; with a mask only those that it allows, and their ids. */
+  #read(logits: Float32Array, barred: Barred | undefined): { row: Logits; id: number; most: number; only?: Int32Array } {
     const own = largestOf(logits); // refuses NaN and ∞ before an adjustment could change them
-    const changes = [this.#bias, this.#only, this.#earlier, this.#answered, barred].some((one) => one !== undefined);
-    if (!changes && this.#processing === undefined) return { row: logits, ...own };
     const processed = this.#processing?.run(logits) ?? logits;
     const checked = processed === logits ? own : largestOf(processed, "processors");
-    if (!changes) return { row: processed, ...checked };
-    const row = (this.#adjusted ??= new Float64Array(logits.length));
-    row.set(processed);
-    if (barred !== undefined) bar(row, barred);
-    this.#adjust(row);
-    const by = [barred?.by, this.#bias ?? this.#only ? "logitBias" : undefined].filter((name) => name !== undefined);
-    return { row, ...largestOf(row, by.join(", ")) };
+    const changes = [this.#bias, this.#only, this.#earlier, this.#answered].some((one) => one !== undefined);
+    if (!changes && barred === undefined) return { row: processed, ...checked };
+    let row: Logits = processed;
+    const by = [barred?.by, this.#bias ?? this.#only ? "logitBias" : undefined].filter((name) => name !== undefined).join(", ");
+    if (changes || barred?.without !== undefined) {
+      row = this.#adjusted ??= new Float64Array(logits.length);
+      row.set(processed);
+      for (const id of barred?.without ?? []) row[id] = -Infinity;
+      if (changes) this.#adjust(row);
+    }
+    if (barred?.allowed === undefined) return { row, ...largestOf(row, by) };
+    const memory = (this.#gathered ??= { ids: new Int32Array(logits.length), logits: new Float64Array(logits.length) });
+    const count = gather(row, barred.allowed, memory.ids, memory.logits);
+    const kept = memory.logits.subarray(0, count);
+    return { row: kept, ...largestOf(kept, by), only: memory.ids };
   }
 
   #adjust(row: Float64Array): void {
@@ -144,18 +158,21 @@ export class Sampler {
   }
 }
 
-/** Sets the logits of barred tokens to −∞. */
-function bar(row: Float64Array, { allowed, without }: Barred): void {
-  if (allowed !== undefined) {
-    for (let word = 0; word * 32 < row.length; word++) {
-      const bits = allowed[word] ?? 0;
-      if (bits === -1) continue;
-      const end = Math.min(row.length, word * 32 + 32);
-      if (bits === 0) row.fill(-Infinity, word * 32, end);
-      else for (let id = word * 32; id < end; id++) if ((bits & (1 << (id & 31))) === 0) row[id] = -Infinity;
+/** Copies the logits that a mask allows. Returns how many there are. */
+function gather(row: Logits, allowed: Int32Array, ids: Int32Array, logits: Float64Array): number {
+  const words = Math.min(allowed.length, Math.ceil(row.length / 32));
+  let count = 0;
+  for (let word = 0; word < words; word++) {
+    let bits = allowed[word]!;
+    while (bits !== 0) {
+      const id = word * 32 + 31 - Math.clz32(bits & -bits);
+      bits &= bits - 1;
+      if (id >= row.length) break;
+      ids[count] = id;
+      logits[count++] = row[id]!;
     }
   }
-  for (const id of without ?? []) row[id] = -Infinity;
+  return count;
 }
 
 /**

@@ -44,6 +44,12 @@ export interface ScheduleMachine<Action, Schedule extends Disposable | AsyncDisp
   describe(schedule: Schedule): readonly string[];
 }
 
+/** A machine with models of its own. */
+export type OpenedMachine<Action, Schedule extends Disposable | AsyncDisposable> = ScheduleMachine<Action, Schedule> & Disposable;
+
+/** Of machines whose sessions run at the same time, so that the same schedule may go another way each time. */
+export const concurrent = { unit: "schedule", reference: "the cold run", repeatable: false } as const;
+
 /** The results of a run. */
 export interface Report {
   /** Number of schedules, the failing one included. */

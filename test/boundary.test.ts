@@ -63,6 +63,29 @@ describe("generated files", () => {
   });
 });
 
+describe("options of ops", () => {
+  const path = { types: "swift/Sources/GatedDeltaTypes/OpOptions.swift", checks: "swift/Sources/GatedDelta/Validation/OpOptions.swift" };
+  /** The generated files for an `rmsNorm` with these fields more. */
+  const withFields = (fields: string) => generate(header.replace("} gd_rms_norm;", `${fields}\n} gd_rms_norm;`)) as Map<string, string>;
+
+  test.each([
+    ["uint32_t last_form; /* @is WeightForm @default one-plus-weight */", "lastForm: WeightForm = .plusOne", 'Check.option(given.last_form, "lastForm")'],
+    ["uint32_t act; /* @is NormActivation */", "act: Activation", 'Check.option(given.act, "act", among: [.silu, .sigmoid])'],
+    ["uint32_t fast; /* @boolean */", "fast: Bool", 'Check.boolean(given.fast, "fast")'],
+    ["uint32_t window; /* @from 1 @default 8 */", "window: Int = 8", 'Check.integer(given.window, "window", from: 1)'],
+    ["float cap; /* @above 0 @default 30 */", "cap: Float = 30", 'Check.number(given.cap, "cap", above: 0)'],
+    ["float gain; /* @default 1 */", "gain: Float = 1", 'Check.number(given.gain, "gain")'],
+    ["float scale; /* @default nan */", "scale: Float", "given.scale"],
+  ])("%s is carried and checked", (field, declared, check) => {
+    const files = withFields(`${field}\nuint32_t more; /* @from 1 */`);
+    const name = declared.slice(0, declared.indexOf(":"));
+    const options = files.get(path.types)!.split("extension ").find((text) => text.startsWith("RMSNorm "))!;
+    expect(options).toMatch(new RegExp(`\n      ${declared.replaceAll(".", "\\.")},?\n`));
+    expect(options).not.toContain("more"); // a size
+    expect(files.get(path.checks)).toMatch(new RegExp(`\n      ${name}: (try )?${check.replaceAll(/[.()[\]]/g, "\\$&")},?\n`));
+  });
+});
+
 describe("weight formats", () => {
   const layouts = Object.entries(weightLayouts) as [WeightFormat, WeightLayout][];
 

@@ -4,6 +4,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { appleExports, assertions, isPublished, optionConstants, versionScript } from "./layout/c.mjs";
+import { swiftOpOptions, swiftOptionChecks } from "./layout/op-options.mjs";
 import { parse } from "./layout/parse.mjs";
 import { swiftEncoders, swiftExecutor, swiftOps, swiftOptions, swiftPass } from "./layout/swift.mjs";
 import { typescriptFunctions, typescriptLayout, typescriptOps, typescriptOptions, typescriptPass } from "./layout/typescript.mjs";
@@ -31,6 +32,8 @@ export function generate(header) {
     ["swift/Sources/GatedDeltaTypes/Options.swift", swiftOptions(parsed)],
     ["swift/Sources/GatedDeltaTypes/WeightFormats.swift", swiftWeightFormats(parsed)],
     ["swift/Sources/GatedDeltaTypes/Op.swift", swiftOps(parsed)],
+    ["swift/Sources/GatedDeltaTypes/OpOptions.swift", swiftOpOptions(parsed)],
+    ["swift/Sources/GatedDelta/Validation/OpOptions.swift", swiftOptionChecks(parsed)],
     ["swift/Sources/GatedDelta/Exports/Encode.swift", swiftEncoders(parsed)],
     ["swift/Sources/CPUBackend/Executor+Op.swift", swiftExecutor(parsed)],
     ["swift/Sources/MetalBackend/Pass+Op.swift", swiftPass(parsed)],

@@ -65,12 +65,12 @@ import Testing
     let walks: [Walk?]
     switch op {
     case .gatedDelta(let op, _):
-      let gate = op.gateDims == .perKey ? op.keyDim : 1
+      let gate = op.options.gateDims == .perKey ? op.keyDim : 1
       walks = [
         input(op.query, op.tokens, op.keyHeads, op.keyDim), input(op.key, op.tokens, op.keyHeads, op.keyDim),
         input(op.value, op.tokens, op.valueHeads, op.valueDim), input(op.gate, op.tokens, op.valueHeads, gate),
         input(op.beta, op.tokens, op.valueHeads, 1), input(op.raw?.aLog, 1, 1, op.valueHeads),
-        op.gateDims == .perKey
+        op.options.gateDims == .perKey
           ? input(op.raw?.dtBias, op.valueHeads, 1, op.keyDim) : input(op.raw?.dtBias, 1, 1, op.valueHeads),
         output(op.state, op.slots, op.valueHeads, op.valueDim * op.keyDim),
         output(op.out, op.tokens, op.valueHeads, op.valueDim),
@@ -119,7 +119,7 @@ import Testing
         input(op.x, op.sequences, 1, channels), input(op.convWeight, channels, 1, op.width),
         input(op.convBias, 1, 1, channels), output(op.convState, op.slots, channels, op.width - 1),
         output(op.state, op.slots, op.valueHeads, op.valueDim * op.keyDim),
-        input(op.gate, op.sequences, op.valueHeads, op.gateDims == .perKey ? op.keyDim : 1),
+        input(op.gate, op.sequences, op.valueHeads, op.options.gateDims == .perKey ? op.keyDim : 1),
         input(op.beta, op.sequences, op.valueHeads, 1), input(op.z, op.sequences, op.valueHeads, op.valueDim),
         input(op.normWeight, 1, 1, op.valueDim), output(op.out, op.sequences, op.valueHeads, op.valueDim),
       ]
@@ -192,8 +192,8 @@ import Testing
       return
     }
     #expect(sequences.starts.count == sequences.count + 1 && pages.pastTokens.count == sequences.count)
-    #expect(pages.rotation.count == Int(sequences.starts[sequences.count]) * op.rotaryDim)
-    #expect(op.rotaryDim % 2 == 0 && op.rotaryDim <= op.headDim && op.heads % op.keyHeads == 0)
+    #expect(pages.rotation.count == Int(sequences.starts[sequences.count]) * op.options.rotaryDim)
+    #expect(op.options.rotaryDim % 2 == 0 && op.options.rotaryDim <= op.headDim && op.heads % op.keyHeads == 0)
     var uses: [Int32: Int] = [:]
     var written: [Int32] = []
     for sequence in 0..<sequences.count {

@@ -6,7 +6,7 @@ export function publicName(field) {
   return field.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 }
 
-const tags = ["as", "optional", "is", "default", "from", "boolean", "bound", "in"];
+const tags = ["as", "optional", "is", "default", "from", "above", "boolean", "bound", "in"];
 
 /** The tags of a field's annotation, by name. */
 export function readNote(note) {
@@ -58,7 +58,10 @@ function argumentOf({ name: field, offset, type, note }, options) {
   const common = { name, field, at: offset / 4, optional, bound: note.bound };
   if (type === "gd_tensor") return { ...common, kind: "tensor" };
   if (type === "gd_index") return { ...common, kind: "indices" };
-  if (type === "f32") return { ...common, kind: "number", default: note.default === undefined ? undefined : Number(note.default) };
+  if (type === "f32") {
+    const { from: least, above, default: byDefault } = note;
+    return { ...common, kind: "number", least, above, default: byDefault === undefined ? undefined : Number(byDefault) };
+  }
   if (type !== "u32" && type !== "i32") throw new Error(`${field}: no argument is of type ${type}`);
   if (note.boolean === true) return { ...common, kind: "boolean" };
   if (note.is === undefined) {

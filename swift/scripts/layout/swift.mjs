@@ -74,10 +74,10 @@ const swiftCase = ({ struct }) => camelCase(struct.slice(3).toUpperCase());
 const className = ({ struct }) => camelCase(`_${struct.slice(3).toUpperCase()}`);
 
 /** The ops that backends run, those of the main module. An op with index data has sequences. */
-function backendOps({ ops }) {
+export function backendOps({ ops }) {
   return ops.filter(({ module }) => module === undefined).map((op) => {
     const flat = op.arguments.flatMap((argument) => argument.members ?? [argument]);
-    return { name: op.name, case: swiftCase(op), class: className(op), ragged: flat.some(({ kind }) => kind === "indices") };
+    return { ...op, case: swiftCase(op), class: className(op), ragged: flat.some(({ kind }) => kind === "indices") };
   });
 }
 

@@ -21,8 +21,8 @@
  *  - In the struct of an op every field but size, version and reserved is an argument of the public function. Its public
  *    name is the field's in camel case or "@as name"; "@as group.member" is a member of a nested object. It is needed
  *    unless "@optional" or "@default value" says otherwise. A u32 is an integer ("@from least"), "@boolean", or one of
- *    an option's values ("@is Option"), 0 where it is "@optional" and left out. A default of nan means one that
- *    depends on other arguments.
+ *    an option's values ("@is Option"), 0 where it is "@optional" and left out. A float is a finite number ("@from least",
+ *    "@above limit"). A default of nan means one that depends on other arguments, which the op's validation checks.
  *  - "@bound name": the public function's argument `states`, a layer's states in a pass over a pool, provides this
  *    argument under that name, or excludes it ("@bound nothing").
  *  - "@in module" after an op's struct: its function is in another module than the main one.
@@ -213,7 +213,7 @@ typedef struct gd_gated_delta {
   uint32_t head_map;  /* @is HeadMap @default block */
   uint32_t qk_norm;   /* @is QKNorm @default none */
   uint32_t algorithm; /* @is Algorithm @default auto */
-  float qk_norm_eps;  /* @default 1e-6 */
+  float qk_norm_eps;  /* @from 0 @default 1e-6 */
   float scale;        /* @default nan */
   float gate_bound;   /* @default nan */
   uint32_t reserved;
@@ -295,7 +295,7 @@ typedef struct gd_gated_rms_norm {
   uint32_t size, version;
   uint32_t activation; /* @is NormActivation @default silu */
   uint32_t order;      /* @is NormOrder @default norm-then-gate */
-  float eps;           /* @default 1e-6 */
+  float eps;           /* @from 0 @default 1e-6 */
   uint32_t reserved;
   gd_tensor x, z, weight, out;
 } gd_gated_rms_norm;
@@ -305,7 +305,7 @@ typedef struct gd_gated_rms_norm {
 typedef struct gd_rms_norm {
   uint32_t size, version;
   uint32_t weight_form; /* @is WeightForm @default weight */
-  float eps;            /* @default 1e-6 */
+  float eps;            /* @from 0 @default 1e-6 */
   gd_tensor x, weight, out;
 } gd_rms_norm;
 
@@ -326,10 +326,10 @@ typedef struct gd_gated_delta_step {
   uint32_t conv_activation; /* @is ConvActivation @default silu */
   uint32_t norm_activation; /* @is NormActivation @default silu */
   uint32_t norm_order;      /* @is NormOrder @default norm-then-gate */
-  float qk_norm_eps;        /* @default 1e-6 */
+  float qk_norm_eps;        /* @from 0 @default 1e-6 */
   float scale;              /* @default nan */
   float gate_bound;         /* @default nan */
-  float norm_eps;           /* @default 1e-6 */
+  float norm_eps;           /* @from 0 @default 1e-6 */
   uint32_t reserved;
   gd_tensor x, conv_weight;
   gd_tensor conv_bias;  /* @optional */
@@ -405,8 +405,8 @@ typedef struct gd_attention {
   uint32_t size, version;
   uint32_t rotary_dim;  /* @default 0 */
   uint32_t weight_form; /* @is WeightForm @default weight */
-  float rope_theta;     /* @default 10000 */
-  float norm_eps;       /* @default 1e-6 */
+  float rope_theta;     /* @above 0 @default 10000 */
+  float norm_eps;       /* @from 0 @default 1e-6 */
   float scale;          /* @default nan */
   uint32_t reserved;
   gd_tensor query, key, value;

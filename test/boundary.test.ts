@@ -1,4 +1,4 @@
-/** The C boundary itself: what is generated agrees with the header, what is exported is the header's, bad calls fail. */
+/** The C boundary itself: generated files and exports agree with the header, and bad calls fail. */
 import { describe, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { packageRoot } from "../lib/native/candidates.ts";
@@ -153,7 +153,7 @@ describe("bad calls", () => {
     expect(lastError(3)).not.toBe("");
   });
 
-  // A pointer that is no handle must be NULL or valid.
+  // A pointer that is not a handle must be NULL or valid.
   test.each(calls.filter(([name]) => name !== "gd_test_emulate"))("%s refuses handles that are none", (name, { args }) => {
     for (const handle of [1, 2 ** 31, 2 ** 48 + 7, 2 ** 51, 2 ** 52 + 1, 2 ** 53 - 1, -1, 0.5, Number.NaN, Infinity]) {
       const rest = args.slice(1).map((type) => (type === "u64" ? 0n : null));

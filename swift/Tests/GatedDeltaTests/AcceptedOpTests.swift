@@ -186,7 +186,7 @@ import Testing
 
   @Test func outputsMayBeF32AndRowsOfAnyLength() throws {
     let fixture = try Fixture()
-    // 100 is no multiple of 8: its rows are not vectors, so strides need not be multiples either.
+    // 100 is not a multiple of 8: its rows are not vectors, so strides need not be multiples either.
     var norm = try fixture.gatedRMSNorm(tokens: 5, heads: 3, dim: 100)
     norm.out = gd_tensor(buffer: try fixture.buffer(5 * 3 * 101 * 4).handle, offset: 8, .f32, [5, 3, 100])
     norm.out.setStride(1, 101)

@@ -12,8 +12,8 @@ import Testing
     UInt64(UInt32.max), 1 << 32, 1 << 53, 1 << 61, 1 << 62, 1 << 63, .max - 7, .max, UInt64(bitPattern: -2),
   ]
 
-  /// Overwrites one to three words behind the size and the version. Index pointers stay as they are: a wrong one is the
-  /// caller's to answer for.
+  /// Overwrites one to three words after the size and the version. Index pointers stay as they are: a wrong one is the
+  /// caller's fault.
   static func mutate<Descriptor>(
     _ descriptor: inout Descriptor, keeping pointers: [Int], _ generator: inout SplitMix
   ) {

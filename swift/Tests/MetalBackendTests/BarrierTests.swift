@@ -6,7 +6,7 @@ import Testing
 #if os(Linux)
   @testable import Metal
 
-  /// Missing barriers, which the emulation finds by what dispatches touch. A pass knows only its own dispatches, so two
+  /// Missing barriers, which the emulation finds by the memory that dispatches touch. A pass knows only its own dispatches, so two
   /// passes on one encoder leave out the barrier between them.
   @Suite(.enabled(if: Devices.haveKernels, "there is no translated shader library"))
   struct BarrierTests {

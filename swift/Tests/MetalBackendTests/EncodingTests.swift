@@ -83,7 +83,7 @@ import Testing
       #expect(try calls(backend, [sum(64), sum(64), sum(72), sum(64)]).bytes == 3)
     }
 
-    /// A host that gives a kernel another structure, or another number of arguments, than it has.
+    /// A host that gives a kernel a wrong structure or a wrong number of arguments.
     @Test func wrongBindingsAreFound() throws {
       let backend = try MetalBackend(device: Devices.emulated())
       let memory = try #require(backend.allocate(byteCount: 16384) as? MetalMemory)
@@ -154,7 +154,7 @@ import Testing
       #expect(buffer == nil && set.counts.wanted == before)
     }
 
-    /// More than the GPU may have in use is not asked to be resident at once.
+    /// No more memory is made resident at once than the GPU may use.
     @Test func noMoreThanTheWorkingSet() throws {
       var settings = EmulatedSettings()
       settings.workingSet = 3 << 20

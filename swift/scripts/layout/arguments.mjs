@@ -70,7 +70,7 @@ function argumentOf({ name: field, offset, type, note }, options) {
   }
   const option = options.find((one) => one.name === note.is);
   if (option === undefined) throw new Error(`${field}: no option ${note.is}`);
-  // No value is 0, which an option that may be left out has in its place.
+  // No value is 0, which stands for an option that was left out.
   const byDefault = note.default === undefined ? (optional ? { value: 0 } : undefined) : valueNamed(option, note.default);
   return { ...common, kind: "option", option, default: byDefault };
 }

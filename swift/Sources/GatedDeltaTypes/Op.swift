@@ -1,6 +1,6 @@
 // Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.
 
-/// A validated op and, where it has any, the part that index data decides.
+/// A validated op and, if it has any, the part that index data decides.
 public enum Op: Sendable {
   case gatedDelta(GatedDelta, Sequences)
   case causalConv1d(CausalConv1d, Sequences)

@@ -89,7 +89,7 @@ export function swiftOps(parsed) {
   return [
     `// ${origin}`,
     "",
-    "/// A validated op and, where it has any, the part that index data decides.",
+    "/// A validated op and, if it has any, the part that index data decides.",
     "public enum Op: Sendable {",
     ...ops.map((op) => `  case ${op.case}(${op.class}${op.ragged ? ", Sequences" : ""})`),
     "",

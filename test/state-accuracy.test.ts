@@ -1,6 +1,6 @@
 /**
  * The error of 16-bit states: 4096 decode steps with float32 arithmetic and the state rounded once a step, against float64.
- * `GATED_DELTA_TEST_ERRORS=1` prints the numbers that docs/states.md has.
+ * `GATED_DELTA_TEST_ERRORS=1` prints the numbers in docs/pools.md.
  */
 import { expect, test } from "bun:test";
 import { gatedDelta } from "../lib/index.ts";

@@ -108,9 +108,9 @@ import Testing
       case .embedding(let op, let ids):
         #expect([op.rows, op.vocabulary, op.dim] == [3, 5, 128] && ids.readSlots == [4, 0, 4])
         #expect(op.matrix.format == .affine8G64 && op.matrix.weight.tokenStride == 32)
-      case .siluMul(let op):
-        #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesGate && !op.replacesUp)
-      case .gatedDelta, .rmsNorm, .add, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("no test encoded one")
+      case .elementwise(let op):
+        #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesA && !op.replacesB && op.operation == .siluMul)
+      case .gatedDelta, .rmsNorm, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("no test encoded one")
       }
     }
   }

@@ -6,7 +6,7 @@ export function publicName(field) {
   return field.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 }
 
-const tags = ["as", "optional", "is", "default", "from", "above", "boolean", "bound", "in"];
+const tags = ["as", "optional", "is", "default", "from", "above", "boolean", "bound", "in", "elementwise"];
 
 /** The tags of a field's annotation, by name. */
 export function readNote(note) {

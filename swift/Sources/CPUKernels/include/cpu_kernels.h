@@ -165,10 +165,11 @@ typedef struct gd_cpu_embedding {
 } gd_cpu_embedding;
 
 /* An item is a row: there are tokens * heads. out may be a or b itself. */
-typedef struct gd_cpu_add {
+typedef struct gd_cpu_elementwise {
+  uint32_t operation; /* GD_CPU_ELEMENTWISE_* */
   int64_t tokens, heads, dim;
   gd_cpu_tensor a, b, out;
-} gd_cpu_add;
+} gd_cpu_elementwise;
 
 /* A sequence of an attention: rows first .. first + count - 1 of the op, which come after `past` tokens, and the pages of
  * all of them. */
@@ -205,12 +206,6 @@ typedef struct gd_cpu_attention {
   const gd_cpu_attention_task *tasks;
 } gd_cpu_attention;
 
-/* An item is a row: there are tokens * heads. out may be gate or up itself. */
-typedef struct gd_cpu_silu_mul {
-  int64_t tokens, heads, dim;
-  gd_cpu_tensor gate, up, out;
-} gd_cpu_silu_mul;
-
 /* Slot write of a pool becomes slot read; NULL reads zeros. */
 typedef struct gd_cpu_slot_copy {
   const void *read;
@@ -245,7 +240,7 @@ typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratc
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
   gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;
-  gd_cpu_run *add, *embedding, *silu_mul, *copy_slots;
+  gd_cpu_run *elementwise, *embedding, *copy_slots;
   gd_cpu_run *attention_store, *attention, *attention_combine;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
   /* Rows of a state that gated_delta keeps in the nearest cache together: block 0 measures which of a few numbers is the

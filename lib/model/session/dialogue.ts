@@ -44,8 +44,9 @@ export function answerParser(of: Conversation, { settings }: Dialogue, { reasoni
 /** The tokens of an answer: those before the first token that ends a message of the model. */
 function answerTokens({ tokens, model }: Conversation, { start }: AnswerPlace): readonly number[] {
   const ends = new Set(model.config.eosTokens);
-  const end = tokens.findIndex((token, i) => i >= start && ends.has(token));
-  return tokens.slice(start, end < 0 ? undefined : end);
+  const answer = tokens.slice(start);
+  const end = answer.findIndex((token) => ends.has(token));
+  return end < 0 ? answer : answer.slice(0, end);
 }
 
 /** Whether a token of the model ended the answer, so that tokens after it belong to no message. */

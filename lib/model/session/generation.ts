@@ -72,7 +72,7 @@ export class Generation {
     if (of.tokens.length === 0) {
       throw new GatedDeltaError("state", { op, message: "this session has no tokens to go on from: append some first" });
     }
-    if (of.tokens.length >= config.maxPositions) {
+    if (of.tokens.length >= config.maxPositions && maxTokens > 0) {
       const expected = `a session of fewer tokens than the model's ${config.maxPositions} positions`;
       throw new BoundsError({ op, expected, received: `${of.tokens.length}` });
     }

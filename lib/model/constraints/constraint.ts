@@ -86,6 +86,7 @@ export class Constraint {
   }
 
   async #ask(guesses: readonly number[]): Promise<void> {
+    this.#masks = []; // those after guesses that were wrong
     const { op, argument } = this.#parts;
     const matching = await this.#parts.matching;
     const tokens = this.#pending;

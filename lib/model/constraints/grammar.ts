@@ -139,7 +139,7 @@ export class Grammar {
         case "text":
           return quoted(part.text);
         case "class":
-          return `[${part.class.except ? "^" : ""}${part.class.bytes.map(([from, to]) => `${pointText(from)}-${pointText(to)}`).join("")}]${part.class.repeated ? "*" : ""}`;
+          return classText(part.class);
         case "rule":
           if (!written.has(part.name)) {
             written.add(part.name);
@@ -200,6 +200,13 @@ function escapesOf(all: Points): Part[] {
     if (digits.length > 0) found.push(sequence(text(`\\u00${half}`), ascii(joinPoints(digits.map((one) => [one.codePointAt(0)!, one.codePointAt(0)!])))));
   }
   return found;
+}
+
+function classText({ bytes, except, repeated }: CharacterClass): string {
+  const ranges = bytes.map(([from, to]) => `${pointText(from)}-${pointText(to)}`);
+  // xgrammar would write a class of a single byte as the character of that number.
+  if (ranges.length === 1) ranges.push(...ranges);
+  return `[${except ? "^" : ""}${ranges.join("")}]${repeated ? "*" : ""}`;
 }
 
 /** A code point in xgrammar's text. */

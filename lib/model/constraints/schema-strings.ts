@@ -1,5 +1,5 @@
 /** The strings and numbers that a schema allows, as automata. */
-import { both, complement, ofLength, ofTexts } from "./automaton.ts";
+import { both, complement, minimal, ofLength, ofTexts } from "./automaton.ts";
 import type { Automaton } from "./automaton.ts";
 import { ExpressionProblem, automatonOf } from "./expression.ts";
 import { integersWithin, multiplesOf, numbersWithin } from "./number-range.ts";
@@ -29,6 +29,14 @@ const formats: Readonly<Record<string, string>> = {
   uri: `https?://${domain}(?::[1-9]\\d{0,3})?(?:/[A-Za-z0-9._~-]+)*/?(?:\\?[A-Za-z0-9._~=&-]+)?(?:#[A-Za-z0-9._~-]+)?`,
 };
 
+const formatAutomata = new Map<string, Automaton>();
+
+function ofFormat(source: string): Automaton {
+  let found = formatAutomata.get(source);
+  if (found === undefined) formatAutomata.set(source, (found = minimal(automatonOf(source, false))));
+  return found;
+}
+
 /** Names of the known formats. */
 export const formatNames = Object.keys(formats);
 
@@ -44,7 +52,7 @@ export function stringsOf(schema: JsonSchemaObject, path: string): Automaton | u
     const known = typeof format === "string" && Object.hasOwn(formats, format) ? formats[format] : undefined;
     // Where a pattern says what the strings are, the format is only their name.
     if (known === undefined && pattern === undefined) throw new SchemaProblem(`${path}.format`, formatNames.map((name) => JSON.stringify(name)).join(" | "), format);
-    if (known !== undefined && pattern === undefined) parts.push(expression(known, false, `${path}.format`));
+    if (known !== undefined && pattern === undefined) parts.push(ofFormat(known));
   }
   const [least, most] = [countOf(schema, "minLength", path) ?? 0, countOf(schema, "maxLength", path) ?? Infinity];
   if (minLength !== undefined || maxLength !== undefined) parts.push(ofLength(least, most));

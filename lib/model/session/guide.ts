@@ -8,10 +8,8 @@ import { Reasoning } from "../constraints/reasoning.ts";
 import { memoryOf } from "../model-memory.ts";
 import type { Barred } from "../sampling/sampler.ts";
 import type { AnswerFormat } from "../text/formats/answer-format.ts";
-import { formatOf, opensReasoning } from "../text/formats/known-formats.ts";
-import { templateSource } from "../text/chat-template.ts";
+import { opensReasoning } from "../text/formats/known-formats.ts";
 import type { Conversation } from "./conversation.ts";
-import { answerFormat } from "./dialogue.ts";
 import type { CheckedGenerateOptions } from "./session-schemas.ts";
 
 /** How an answer begins. */
@@ -156,19 +154,18 @@ function expectTokenizer(op: string, argument: string, { model: { text } }: Conv
 function beginningOf(of: Conversation, start: number): Beginning {
   const { dialogue, model: { text } } = of;
   if (dialogue?.answer?.start === start) {
-    return { format: answerFormat(of, dialogue.settings), open: dialogue.answer.reasoning === "open", tools: dialogue.settings.tools ?? [] };
+    return { format: text.template.format(dialogue.settings.template), open: dialogue.answer.reasoning === "open", tools: dialogue.settings.tools ?? [] };
   }
-  const source = sourceOf(of);
-  if (source === undefined || !text.hasTokenizer) return { format: undefined, open: false, tools: [] };
-  const format = formatOf(source);
+  const format = formatOf(of);
+  if (format === undefined || !text.hasTokenizer) return { format: undefined, open: false, tools: [] };
   const before = text.tokenizer.decode(of.tokens.slice(Math.max(0, start - tokensBefore), start), { specialTokens: true });
   return { format, open: opensReasoning(format, before), tools: [] };
 }
 
-/** The source of the model's chat template, if it has one. */
-function sourceOf({ model: { text } }: Conversation): string | undefined {
+/** The format of answers, if the model has a chat template. */
+function formatOf({ model: { text } }: Conversation): AnswerFormat | undefined {
   try {
-    return templateSource(text.template, "default");
+    return text.template.format();
   } catch (error) {
     if (error instanceof UnsupportedError) return undefined;
     throw error;

@@ -1,4 +1,4 @@
-/** The GPU's benchmarks, on whatever Metal there is: what is counted and written down, not how fast anything is. */
+/** The GPU's benchmarks, on any Metal: counts and receipts, not speeds. */
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { asPointer } from "../lib/native/handle.ts";

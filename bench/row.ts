@@ -6,7 +6,7 @@ export interface Row {
   /** The median time of a call. */
   readonly us: number;
   readonly usMin: number;
-  /** The share of the limit that was reached, in percent; null where there is none. */
+  /** The share of the limit that was reached, in percent; null if there is none. */
   readonly limitPercent: number | null;
   /** The probed limit; null if there was none. */
   readonly limit: string | null;
@@ -15,7 +15,7 @@ export interface Row {
   readonly heapBytesPerCall?: number;
 }
 
-/** The times of an earlier `--json` run by name. A line that is no result is an error. */
+/** The times of an earlier `--json` run by name. A line that is not a result is an error. */
 export function readTimes(path: string): Map<string, number> {
   const times = new Map<string, number>();
   for (const [i, line] of readFileSync(path, "utf8").split("\n").entries()) {

@@ -1,4 +1,4 @@
-/** The C boundary itself: what is generated agrees with the header, what is exported is the header's, bad calls fail. */
+/** The C boundary itself: generated files and exports agree with the header, and bad calls fail. */
 import { describe, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { packageRoot } from "../lib/native/candidates.ts";
@@ -86,6 +86,29 @@ describe("options of ops", () => {
   });
 });
 
+describe("elementwise ops", () => {
+  const withOp = (fields: string) =>
+    generate(
+      header
+        .replace("typedef struct gd_silu_mul {", `typedef struct gd_mul {\n  uint32_t size, version;\n  ${fields}\n} gd_mul; /* @elementwise */\n\ntypedef struct gd_silu_mul {`)
+        .replace("gd_status gd_encode_add(", "gd_status gd_encode_mul(gd_handle target, const gd_mul *op);\ngd_status gd_encode_add("),
+    ) as Map<string, string>;
+
+  test("one more is checked, run and encoded as the others", () => {
+    const files = withOp("gd_tensor left, right, out;");
+    const holds = (path: string, line: string) => expect(files.get(path)).toContain(line);
+    holds("swift/Sources/GatedDelta/Exports/Encode.swift", 'validator.elementwise(.mul, (left, "left"), (right, "right"), out: out)');
+    holds("swift/Sources/CPUKernels/include/option_values.h", "OPERATION(GD_CPU_ELEMENTWISE_MUL, elementwise_mul)");
+    holds("shaders/option_values.h", 'INSTANTIATE("gd_mul", Mul)');
+    holds("lib/ops/functions.ts", 'export { mul } from "./elementwise.ts";');
+    expect(files.get("swift/Sources/GatedDeltaTypes/Op.swift")!.match(/case elementwise\(Elementwise\)/g)?.length).toBe(1);
+  });
+
+  test.each(["gd_tensor a, out;", "gd_tensor a, b, c;", "gd_tensor a, b, out;\n  gd_index ids;"])("none has the fields %s", (fields) => {
+    expect(() => withOp(fields)).toThrow("gd_mul: an elementwise op has two tensors and out");
+  });
+});
+
 describe("weight formats", () => {
   const layouts = Object.entries(weightLayouts) as [WeightFormat, WeightLayout][];
 
@@ -153,7 +176,7 @@ describe("bad calls", () => {
     expect(lastError(3)).not.toBe("");
   });
 
-  // A pointer that is no handle must be NULL or valid.
+  // A pointer that is not a handle must be NULL or valid.
   test.each(calls.filter(([name]) => name !== "gd_test_emulate"))("%s refuses handles that are none", (name, { args }) => {
     for (const handle of [1, 2 ** 31, 2 ** 48 + 7, 2 ** 51, 2 ** 52 + 1, 2 ** 53 - 1, -1, 0.5, Number.NaN, Infinity]) {
       const rest = args.slice(1).map((type) => (type === "u64" ? 0n : null));

@@ -1,4 +1,4 @@
-/** How steps end where their caller did not end them well, and what is known of submissions then. */
+/** Steps that their caller did not end properly, and their submissions. */
 import { expect, test } from "bun:test";
 import { causalConv1d } from "../lib/index.ts";
 import type { GatedDeltaError, PoolStep } from "../lib/index.ts";

@@ -27,7 +27,7 @@ function pageBytes({ dtype, sequences, tokens, past }: AttentionShape): number {
   return 2 * sequences * (past + tokens) * kvHeads * headDim * bytesOf[dtype];
 }
 
-/** Pages of a sequence lie apart: every second page belongs to another. */
+/** Pages of a sequence are not adjacent: every second page belongs to another. */
 export function attentionCalls(device: Device, shape: AttentionShape): Calls<AttentionArguments> {
   const { dtype, sequences, tokens, past, temperature } = shape;
   const each = Math.ceil((past + tokens) / pageTokens);

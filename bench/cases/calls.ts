@@ -8,7 +8,7 @@ import { filled } from "../operands.ts";
 /** Ops of a plan, as many as a model of 48 layers has. */
 const planOps = 200;
 
-/** One of the least ops there are: a norm of eight numbers. */
+/** One of the smallest ops: a norm of eight numbers. */
 export function leastOp(device: Device): { readonly op: Op } & Disposable {
   const { args, tensors } = leastArguments(device);
   return { op: gatedRmsNorm(args), [Symbol.dispose]: () => tensors.forEach((tensor) => tensor[Symbol.dispose]()) };

@@ -1,6 +1,6 @@
 /**
- * The cases of the GPU benchmark: ops as a program encodes them, at the sizes of a Qwen3-Next or Qwen3.5 layer, and what
- * each has to move. Nothing runs here: the emulator records how the Metal backend dispatches them.
+ * The cases of the GPU benchmark: ops as a program encodes them, at the sizes of a Qwen3-Next or Qwen3.5 layer, and the
+ * bytes that each has to move. Nothing runs here: the emulator records how the Metal backend dispatches them.
  */
 import { add, attention, causalConv1d, embedding, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear, rmsNorm, siluMul } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";

@@ -53,3 +53,8 @@ const path = join(tmpdir(), `gated-delta-agent-${process.pid}.safetensors`);
 using session = await Session.load(model, path, { cache, trust: true }); // here or in another process: it goes on where the other has stopped
 rmSync(path);
 await answer(session);
+session.chat([{ role: "user", content: "Give both depths, in metres." }]);
+const depth = { type: "integer", minimum: 1, maximum: 9999 };
+const schema = { type: "object", properties: { Baikal: depth, Superior: depth }, required: ["Baikal", "Superior"], additionalProperties: false };
+const { content } = await session.answer({ schema, maxTokens: 400 }); // it begins after the thoughts
+console.log(`\nBaikal is ${JSON.parse(content).Baikal} metres deep`);

@@ -85,7 +85,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   readonly strides: readonly number[];
   /** Number of elements: the product of `shape`. */
   readonly size: number;
-  /** Whether the elements lie without gaps in row-major order. */
+  /** Whether the elements are in row-major order without gaps. */
   readonly contiguous: boolean;
 
   readonly #storage: Storage;

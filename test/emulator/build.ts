@@ -56,7 +56,7 @@ export function translateAll(files: readonly string[], options: TranslateOptions
   }));
 }
 
-/** The text that the library says it was made of: what its host has to give to `makeLibrary(source:)`. */
+/** The text that the library was made of, which its host has to give to `makeLibrary(source:)`. */
 function sourceCode(text: string): string {
   // Compilers take string literals of a bounded length.
   const pieces = text.trimEnd().match(/[^]{1,8000}/g) ?? [""];
@@ -77,12 +77,12 @@ async function precompiledShim(cache: string, sanitizer: Sanitizer): Promise<str
   return file;
 }
 
-/** Something that is compiled to one object. */
+/** A compilation to one object. */
 type Job = { readonly name: string; readonly compile: () => Promise<string> };
 
 function runtimeJobs(cache: string, sanitizer: Sanitizer): Job[] {
   const text = folderText(runtimeFolder) + folderText(shimFolder);
-  // UndefinedBehaviorSanitizer brings the handlers that sanitize.cpp stands in for.
+  // UndefinedBehaviorSanitizer brings the handlers that sanitize.cpp replaces.
   const left = sanitizer === "undefined" ? ["runner.cpp", "sanitize.cpp"] : ["runner.cpp"];
   const sources = readdirSync(runtimeFolder).filter((f) => f.endsWith(".cpp") && !left.includes(f));
   return sources.map((name) => {
@@ -134,7 +134,7 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
   return [...names.keys()];
 }
 
-/** The interface is all that a host sees; the C++ library inside is this library's own. */
+/** A host sees only the interface; the C++ library inside is this library's own. */
 function plainLink(): string[] {
   const script =
     "{ global: emu_interface_version; emu_reflection; emu_source; emu_pipeline_*; emu_dispatch; emu_string_free; local: *; };\n";

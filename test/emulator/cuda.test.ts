@@ -1,4 +1,4 @@
-/** The CUDA back end, as far as it can be tested without a card: its output is C++ that compiles, and says what it holds. */
+/** The CUDA back end, as far as it can be tested without a card: its output is C++ that compiles, with a manifest. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";

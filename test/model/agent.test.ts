@@ -13,6 +13,7 @@ const call = (name: string, lake: string) => `<tool_call>\n{"name": "${name}", "
 const answers = {
   3: `Two depths, and an area to be sure.\n</think>\n\nLet me see.\n${call("depth", "Baikal")}\n${call("depth", "Superior")}\n${call("area", "Superior")}`,
   5: "1642 against 406: that is clear.\n</think>\n\nBaikal is four times as deep as Superior.",
+  7: `Only numbers are wanted.\n</think>{"Baikal":1642,"Superior":406}`,
 };
 
 /** Runs the example as a project that has installed the package would. */
@@ -32,7 +33,7 @@ test("the agent of the guide calls tools at the same time, is aborted, goes on f
   const model = writeReciter(newPath(), { answers, template: thinkingTemplate, tokens: "other" });
   for (const milliseconds of [0, 4, 8, 16, 32, 64, 1000]) {
     const out = (await run(model, milliseconds)).replace(/\x1b\[\d+m/g, "");
-    expect(out).toBe("Two depths, and an area to be sure.Let me see.1642 against 406: that is clear.Baikal is four times as deep as Superior.");
+    expect(out).toBe("Two depths, and an area to be sure.Let me see.1642 against 406: that is clear.Baikal is four times as deep as Superior.\nBaikal is 1642 metres deep\n");
   }
 }, 60_000);
 

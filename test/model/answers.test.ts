@@ -1,5 +1,7 @@
 /** Answers to messages: their parts as they come, and as a whole. */
 import { afterAll, describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import type { AnswerPiece, ChatOptions, LanguageModel, Piece, Session } from "../../lib/model.ts";
 import { mergePieces } from "../../lib/model/text/formats/answer-piece.ts";
 import { Session as Sessions } from "../../lib/model.ts";
@@ -149,4 +151,33 @@ test("several answers at once leave the messages as they are", async () => {
   const all = await session.completeMany(3);
   expect(all.map(({ text }) => text)).toEqual([answers[3], answers[3], answers[3]]);
   expect(session.messages).toEqual([user("Which is deeper?")]);
+});
+
+test.each(["json", "xml", "python"])("nothing is read again between a call and its results: calls as %s", async (syntax) => {
+  const template = readFileSync(join(import.meta.dir, `../templates/own-${syntax}.jinja`), "utf8");
+  const question = user("Which is deeper, and by how much?");
+  const properties = { lake: { type: "string" }, unit: { type: "string" }, least: { type: "integer" }, exact: { type: "boolean" } };
+  const options = { tools: [{ type: "function", function: { name: "depth", parameters: { type: "object", properties } } }] };
+  // The answer as the template writes it.
+  using writer = await openReciter(device, { answers: { 2: "None." }, template });
+  const thinks = writer.text.template.format().reasoning !== undefined;
+  const message = {
+    role: "assistant",
+    content: "I look both up.",
+    ...(thinks ? { reasoning_content: "Two depths are needed." } : {}),
+    tool_calls: calls.map((one) => ({ type: "function", function: { ...one, arguments: { ...one.arguments, unit: "m", least: 0, exact: true } } })),
+  };
+  const prompt = writer.text.template.render([question], options);
+  const whole = writer.text.template.render([question, message], { ...options, addGenerationPrompt: false });
+  expect(whole).toStartWith(prompt);
+  const beginnings = prompt.split("<|im_start|>").length - 1;
+  const answer = whole.slice(prompt.length, whole.lastIndexOf("<|im_end|>"));
+
+  using model = await openReciter(device, { answers: { [beginnings]: answer }, template, tokens: "other" });
+  using session = model.session().chat([question], options);
+  expect((await session.answer()).message).toEqual(message as never);
+  const had = session.length;
+  session.chat([tool("1642"), tool("406")]);
+  expect(session.turn).toMatchObject({ keptTokens: had, droppedTokens: 0, rereadTokens: 0 });
+  await expectFresh(session);
 });

@@ -2,7 +2,8 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { FileError } from "../../lib/errors.ts";
+import { FileError, GatedDeltaError } from "../../lib/errors.ts";
+import { dialogueText, readDialogue } from "../../lib/model/session/dialogue-file.ts";
 import { LanguageModel, Session } from "../../lib/model.ts";
 import type { ChatMessage } from "../../lib/model.ts";
 import { plainTemplate, thinkingTemplate } from "../support/chat-templates.ts";
@@ -10,6 +11,7 @@ import { openDevice } from "../support/devices.ts";
 import { scratch } from "../support/files.ts";
 import { forgeSession } from "../support/forged.ts";
 import { openTiny, rejection } from "../support/models.ts";
+import { Random } from "../support/random.ts";
 import { writeReciter } from "../support/reciter.ts";
 import { expectAllAtOnce, expectFresh, openReciter, textOfSession, user } from "../support/turns.ts";
 
@@ -180,6 +182,49 @@ describe("files that lie", () => {
     expect(loaded).toBeInstanceOf(FileError);
     expect((loaded as FileError).message).toMatch(words);
     expect((loaded as FileError).message).toContain("dialogue");
+  });
+
+  test("messages that nest deeper than a template can read are refused when the conversation goes on", async () => {
+    using model = await openReciter(device, recital);
+    const nested = (depth: number) => ({ role: "user", content: "", deep: JSON.parse(`${"[".repeat(depth)}${"]".repeat(depth)}`) as unknown });
+    const path = files.newPath();
+    using session = model.session().chat([nested(2000)]);
+    await session.save(path);
+    using loaded = await Session.load(model, path);
+    expect(loaded.chat([user("b")]).messages.length).toBe(2);
+    const before = [...loaded.tokens];
+    const error = (() => {
+      try {
+        loaded.chat([nested(20_000)]);
+      } catch (thrown) {
+        return thrown;
+      }
+      return undefined;
+    })();
+    expect(error).toBeInstanceOf(GatedDeltaError);
+    expect([...loaded.tokens]).toEqual(before);
+  });
+
+  test("changes of single characters are refused, or are messages that go on", async () => {
+    using model = await openReciter(device, recital);
+    const whole = dialogueText({ dialogue: { messages: [user("a"), { role: "assistant", content: "b", n: 2n ** 70n }], settings: { tools: [{ a: 1 }], specialTokens: "text" }, answer: { start: 3, reasoning: "open" } }, cutAnswer: "c" });
+    const random = new Random(5);
+    let read = 0;
+    for (let i = 0; i < 3000; i++) {
+      const characters = [...whole];
+      for (let changes = 1 + random.below(3); changes > 0; changes--) {
+        const at = random.below(characters.length);
+        characters.splice(at, random.below(3), ...[..."{}[]\",:0-9eE\u0000 a"].slice(random.below(18)).slice(0, random.below(2)));
+      }
+      try {
+        const { dialogue } = readDialogue("load", model, characters.join(""), 5);
+        expect(dialogue.messages.every((message) => Object.isFrozen(message) && typeof message.role === "string")).toBe(true);
+        read++;
+      } catch (error) {
+        expect(error instanceof GatedDeltaError || error instanceof SyntaxError).toBe(true);
+      }
+    }
+    expect(read).toBeGreaterThan(100);
   });
 
   test("a dtype of its own, and ranges of generated tokens that can't be", async () => {

@@ -323,6 +323,18 @@ describe("an answer that was cut off", () => {
     }
   });
 
+  test("by the model's last position can be asked for, and refuses a further turn", async () => {
+    using model = await openReciter(device, { answers, template: plainTemplate }, { pages: { count: 400, tokens: 16 } });
+    using session = model.session().chat([user("b".repeat(2024))]);
+    const { end, content } = await session.answer();
+    expect([end, session.length]).toEqual(["length", 2048]);
+    expect(await session.answer({ maxTokens: 0 })).toMatchObject({ content, tokens: [], end: "length" });
+    await expect(session.answer()).rejects.toMatchObject({ code: "range" });
+    const before = [...session.tokens];
+    expect(thrownBy(() => session.chat([user("c")])).code).toBe("range");
+    expect([...session.tokens]).toEqual(before);
+  });
+
   test("before its first token is no message", async () => {
     using model = await open();
     using session = model.session().chat([user("One")]);

@@ -1,4 +1,4 @@
-/** The kit of these tests: what it must notice, it notices. */
+/** The kit of these tests notices what it must. */
 import { expect, test } from "bun:test";
 import { gatedDelta as deltaOf } from "../reference/gated-delta.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";

@@ -1,6 +1,6 @@
 /**
- * A refused call leaves every byte as it was, and the device ready for the next one. What can be wrong with arguments
- * is in arguments.test.ts; here it is that backends see none of it.
+ * A refused call leaves every byte as it was, and the device ready for the next one. Mistakes in arguments
+ * are in arguments.test.ts; here backends must see none of them.
  */
 import { expect, test } from "bun:test";
 import { copySlots, gatedDelta, linear } from "../../lib/index.ts";

@@ -13,7 +13,7 @@ export interface HeadOptions {
   readonly weightForm: "weight" | "one-plus-weight";
 }
 
-/** Rows [tokens, heads, headDim] normalised by a weight, where there is one, and rotated by their positions. */
+/** Rows [tokens, heads, headDim] normalised by a weight, if there is one, and rotated by their positions. */
 export function prepared(x: Reference, weight: Reference | undefined, positions: readonly number[], options: HeadOptions): Reference {
   const [tokens, heads, dim] = dims(x, 3);
   const out = reference(x.shape, x.data);

@@ -49,7 +49,7 @@ export interface GatedDeltaResult {
   readonly state: Reference | undefined;
   readonly snapshots: Reference | undefined;
   /**
-   * For each number of `out` and `state`, the sum of the sizes of what it was summed from. Where a result is a small
+   * For each number of `out` and `state`, the sum of the sizes of its summands. If a result is a small
    * difference of large numbers, no float32 arithmetic can be closer to it than those numbers' own rounding.
    */
   readonly sizes: { readonly out: Reference; readonly state: Reference | undefined };
@@ -139,7 +139,7 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
   }
 }
 
-/** The largest decay of a case: what its error bound depends on. */
+/** The largest decay of a case, on which its error bound depends. */
 export function largestDecay(given: GatedDeltaCase): number {
   return decays(given.gate, given).data.reduce((most, a) => Math.max(most, a), 0);
 }

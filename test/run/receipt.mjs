@@ -1,5 +1,5 @@
 // The receipt of a test run on a Mac: the chip, the system, the commit and what every runner counted. It is the evidence
-// that the kernels have run on a real GPU, so that it says which device did run them, or why none did.
+// that the kernels have run on a real GPU, so it says which device ran them, or why none did.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { quick, run } from "../../swift/scripts/exec.mjs";
@@ -36,10 +36,10 @@ export function receipt({ changes, devices, ...facts }, results) {
   return {
     kind: "npm test",
     ...facts,
-    // Null: unknown. What is not committed is not what the commit names.
+    // Null: unknown. Uncommitted changes are not part of the named commit.
     clean: changes === null ? null : changes === "",
     devices,
-    // Only a device that opened and is no emulation is a GPU that the tests used.
+    // Only an opened device that is not an emulation is a GPU that the tests used.
     ranOnGpu: typeof devices.metal?.name === "string" && devices.metal.emulated === false,
     passed: count("passed"),
     failed: count("failed"),

@@ -6,19 +6,19 @@ import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Session } from "../../lib/model.ts";
 
-/** As many files there are; each is written again and again. */
+/** The number of files; each is written again and again. */
 const places = 4;
 
 export class Keeper {
   readonly #folder: string;
-  /** Those that are not being written, from the one that was written longest ago. */
+  /** Those that are not being written, the oldest first. */
   readonly #free = Array.from({ length: places }, (_, place) => place);
 
   constructor(folder: string) {
     this.#folder = folder;
   }
 
-  /** Saves a session of these tokens, where not all places are being written. */
+  /** Saves a session of these tokens, unless all files are being written. */
   async save(session: Session, tokens: readonly number[]): Promise<void> {
     const place = this.#free.shift();
     if (place === undefined) return;
@@ -40,7 +40,7 @@ export interface Kept {
 /**
  * The files that a process has left.
  *
- * @throws where one is not there that was written.
+ * @throws if a written one is missing.
  */
 export function keptIn(folder: string): Kept[] {
   if (!existsSync(journalOf(folder))) return [];

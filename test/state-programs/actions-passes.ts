@@ -22,13 +22,13 @@ export interface Wanted {
   readonly verdict: Verdict;
 }
 
-/** Chooses states and tokens for a pass: one token each where `single`, as many states as `count` says if there are. */
+/** Chooses states and tokens for a pass: one token each if `single`, and `count` states if there are as many. */
 export function wanted(program: Program, random: Random, single: boolean, of?: PoolPair, count?: number): Wanted {
   const pool = of ?? anyPool(program, random);
   const usable = () => [...pool.model.states].some((state) => program.handles.has(state) && state.pass === undefined && !state.content.bad);
   if (!pool.model.disposed && !usable() && random.below(8) > 0) allocateIn(program, pool);
   const candidates = statesOf(program, random, random.below(25) === 0 ? undefined : pool);
-  // States in a pass are chosen now and then, so as to be refused.
+  // States that are in a pass are sometimes chosen too, to be refused.
   const idle = candidates.filter((state) => (state.pass === undefined && !state.content.bad) || random.below(12) === 0);
   const states: State[] = [];
   const most = count ?? 1 + random.below(3);
@@ -42,7 +42,7 @@ export function wanted(program: Program, random: Random, single: boolean, of?: P
   return { pool, states, lists, handles: states.map((state) => program.handles.get(state)!), text, verdict };
 }
 
-/** Adds a pass that was opened to the program. */
+/** Adds an opened pass to the program. */
 export function keepPass(program: Program, model: Pass, real: PoolStep | Draft, pool: PoolPair, inputs: PassPair["inputs"]): PassPair {
   const pair = { model, real, pool, inputs, filled: new Set<number>() };
   program.passes.push(pair);
@@ -166,7 +166,7 @@ export function canFuse(pass: PassPair): boolean {
   return makable(pass, "fused").must === undefined && pass.model.lists.length > 0 && pass.model.lists.every(({ length }) => length === 1);
 }
 
-/** Runs what a pass still needs, all or but for one op, as one submission. */
+/** Runs the ops that a pass still needs, all of them or all but one, as one submission. */
 const runRest: Action = (program, random) => {
   const pass = somePass(program, random);
   if (pass === undefined || usablePass(pass.model).must !== undefined) return;
@@ -221,7 +221,7 @@ const wrote: Action = (program, random) => {
   }
 };
 
-/** Notes that a step is done: its states, and those on the way. */
+/** Notes that a step is done: its final states and its checkpoints. */
 export function noteDone(program: Program, pair: Pick<PassPair, "model" | "real" | "pool">): void {
   const { model, real, pool } = pair;
   const { world } = program;
@@ -305,7 +305,7 @@ const commit: Action = (program, random) => {
   program.count("drafts committed");
 };
 
-/** Ops that reach for a pool's tensors themselves. */
+/** Ops that use a pool's tensors directly. */
 const raw: Action = (program, random) => {
   const { real, model } = anyPool(program, random);
   if (model.disposed) return;

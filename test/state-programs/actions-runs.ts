@@ -28,7 +28,7 @@ interface Script {
   readonly reaches: boolean;
 }
 
-/** Does inside a callback what its shape says. */
+/** Runs the callback of a shape. */
 function script(program: Program, random: Random, pass: PassPair, shape: Shape, want: Wanted): Script {
   const { world } = program;
   const { model } = pass;
@@ -94,7 +94,7 @@ function script(program: Program, random: Random, pass: PassPair, shape: Shape, 
   }
 }
 
-/** Encodes an op inside a callback, where nothing refuses it. */
+/** Encodes an op inside a callback, if it is legal there. */
 function encodeInside(program: Program, { op, name, pass, layer }: MadeOp): void {
   const result = program.call(`  device.encode(${name} of layer ${layer})`, legal, () => program.device.encode(op));
   if (result.ok) program.world.encode(useOf(pass, name, layer));
@@ -123,7 +123,7 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
   const { pair, script: ran } = said;
   program.count(`pool.run, ${shape}`);
   if (!outcome) {
-    // A run that is refused drops what is encoded, where its own ops are among it or it got as far as the device.
+    // A refused run drops the encoded ops if its own are among them or it got as far as the device.
     if (ran?.reaches || world.pending(model)) world.discard();
     if (pair !== undefined) world.leave(model);
     else if (begun.must === undefined) world.cancel(model);
@@ -165,7 +165,7 @@ function tryCall(program: Program, text: string, verdict: Verdict, body: () => v
 
 const poolRun: Action = (program, random) => {
   const shape = random.pick(shapes);
-  // A pool that is disposed takes everything in it along: less often.
+  // Disposing a pool ends everything in it, so it is rarer.
   runStep(program, random, shape === "disposed" && random.below(4) > 0 ? "full" : shape, undefined);
 };
 
@@ -182,7 +182,7 @@ const draftRun: Action = (program, random) => {
   const verdict = { get must() { return said.script === undefined ? ("caller" as const) : said.script.verdict.must; } };
   const ok = lateCall(program, `${nameOf(pass)}.run(${shape})`, verdict, () => (pass.real as Draft).run(() => {
     said.script = script(program, random, pass, shape, want);
-    // The draft's submission must be complete from here on, and what is judged is judged with that.
+    // From here on the draft's submission must be complete, which the verdicts take into account.
     const reaches = said.script.reaches;
     if (reaches) model.whole = true;
     if (reaches && shape !== "by hand") said.script = { ...said.script, verdict: complete(model, "encoded", said.script.uses) ? world.committable(said.script.uses) : refused("state") };
@@ -246,7 +246,7 @@ function replayable(plan: PlanPair, pass: PassPair, uses: readonly OpUse[], worl
   );
 }
 
-/** Puts the tokens of a pass where the plan reads them. Waits where a replay that reads others is pending. */
+/** Puts the tokens of a pass where the plan reads them. Waits if a pending replay reads others. */
 function giveTokens(program: Program, plan: PlanPair, lists: PlanPair["lists"]): void {
   if (lists.every((list, i) => list[0] === plan.lists[i]?.[0])) return;
   if (plan.ticket > program.world.waited) program.settle();
@@ -263,7 +263,7 @@ const replay: Action = (program, random) => {
   if (from.length === 0) return;
   const pass = random.pick(from);
   const uses = plan.uses.map((use) => ({ ...use, pass: pass.model }));
-  // A pass of other numbers of tokens would be legal here, and not what the model says of it.
+  // A pass with other numbers of tokens would be legal here, but not what the model expects.
   const { world } = program;
   if (replayable(plan, pass, uses, world).must === undefined) {
     if (!fits(pass)) return;

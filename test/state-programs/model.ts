@@ -12,13 +12,13 @@ export type Kind = "state" | "conv";
 export interface Verdict {
   readonly must: ErrorCode | undefined;
   readonly may?: boolean;
-  /** Whether a file may have no room. */
+  /** Whether there may be no room for a file. */
   readonly full?: boolean;
 }
 
 export const legal: Verdict = { must: undefined };
 export const refused = (must: ErrorCode): Verdict => ({ must });
-/** Legal, or refused as invalid where the device has got as far as the failure. */
+/** Legal, or refused as invalid if the device has got as far as the failure. */
 export const perhapsInvalid: Verdict = { must: undefined, may: true };
 
 /** The first verdict that is not plainly legal. */
@@ -36,7 +36,7 @@ export interface Content {
   readonly pattern: Pattern;
   /** Whether work that made it has failed or will fail. */
   readonly bad: boolean;
-  /** The submission after which that is known. */
+  /** The submission whose end shows it. */
   readonly ticket: number;
 }
 
@@ -52,7 +52,7 @@ export interface State {
   readonly pool: Pool;
   content: Content;
   group: Group;
-  /** Reads as zeros and lies nowhere. */
+  /** Reads as zeros and has no slot. */
   fresh: boolean;
   pass: Pass | undefined;
   freed: boolean;
@@ -78,7 +78,7 @@ export interface Pass {
   open: boolean;
   /** Ended by neither done nor abort. */
   left: boolean;
-  /** A submission must hold all that is missing. */
+  /** A submission must hold all missing ops. */
   whole: boolean;
   ran: boolean;
   bad: boolean;
@@ -128,7 +128,7 @@ export class World {
   waited = 0;
   /** Submissions that failed and that no call has reported yet. */
   unreported = 0;
-  /** How many ops from now on the one is that fails; 0 for none. */
+  /** The number, counted from the next op, of the op that fails; 0 for none. */
   failingOp = 0;
 
   /** Whether `content` can be used. */
@@ -141,7 +141,7 @@ export class World {
   commit(): void {
     const ops = this.open;
     this.open = [];
-    // Ops over no sequences have nothing to do, and submissions of nothing are none.
+    // Ops over no sequences have nothing to do, and an empty submission does not count.
     const count = ops.filter(({ pass }) => pass.states.length > 0).length;
     const fails = this.failingOp > 0 && this.failingOp <= count;
     this.failingOp = fails ? 0 : Math.max(0, this.failingOp - count);
@@ -181,7 +181,7 @@ export class World {
     return this.open.some((op) => op.pass === pass);
   }
 
-  /** All that was committed is done; the caller has seen one failure if there was one. */
+  /** All committed work is done; the caller has seen one failure if there was one. */
   noteWait(): "device" | undefined {
     this.waited = this.last;
     if (this.unreported === 0) return undefined;
@@ -224,7 +224,7 @@ export class World {
     return verdict;
   }
 
-  /** Takes {@link begin} back. */
+  /** Undoes {@link begin}. */
   cancel(pass: Pass): void {
     for (const [i, state] of pass.states.entries()) {
       state.pass = undefined;
@@ -263,7 +263,7 @@ export class World {
     return legal;
   }
 
-  /** The content that a pass makes of what a state held. */
+  /** The content that a pass makes of a state's. */
   made(pass: Pass, from: Content, pattern: Pattern): Content {
     return { pattern, bad: pass.bad || from.bad, ticket: Math.max(pass.ticket, from.ticket) };
   }
@@ -279,7 +279,7 @@ export class World {
     state.group = { refs: 1, away: 0 };
   }
 
-  /** Ends a pass whose caller left it: what was written over is lost. */
+  /** Ends an abandoned pass: overwritten contents are lost. */
   leave(pass: Pass): void {
     if (!pass.open || pass.pool.disposed) return;
     if (this.pending(pass)) pass.left = true;

@@ -36,12 +36,12 @@ export function tokenOf(owner: number, n: number): number {
   return owner * alphabet + (n % alphabet);
 }
 
-/** The number that stands for a token in a layer. */
+/** The number of a token in a layer. */
 export function numberOf(token: number, layer: number): number {
   return token === 0 ? 0 : token * layers + layer;
 }
 
-/** Says whose number it is that a state should not hold. */
+/** Names the owner of a number that a state should not hold. */
 export function describeNumber(value: number): string {
   if (!Number.isInteger(value) || value < alphabet * layers) return `${value}`;
   const token = Math.floor(value / layers);

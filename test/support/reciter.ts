@@ -1,7 +1,8 @@
 /**
  * Models that recite: which answer they give depends only on how many messages came before it. An answer's tokens are its own, so
- * each token gives the next one; a Gated DeltaNet counts the beginnings of messages and so chooses the first. Weights are
- * written by hand, and everything runs as in any other model. Usable outside of bun's tests, too.
+ * each token gives the next one; a Gated DeltaNet counts the beginnings of messages and so chooses the first, and the one after
+ * `</think>`, which is a token of its own. Weights are written by hand, and everything runs as in any other model. Usable
+ * outside of bun's tests, too.
  */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +24,8 @@ export interface Recital {
   readonly tokens?: "same" | "other" | "split";
 }
 
-const tags = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"];
+const thought = "</think>";
+const tags = ["<think>", thought, "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"];
 const [start, end] = [1, 2];
 const base = join(import.meta.dir, "../golden/models/qwen3_5-mlx-mixed");
 
@@ -56,10 +58,13 @@ export function writeReciter(folder: string, { answers, template, tokens: cut = 
   const { added_tokens: added, model } = tokenizer;
   const bytesOf = (text: string) => [...new TextEncoder().encode(text)].map((byte) => byteCharacters[byte]!);
   const unitsOf = (answer: string) => (cut === "split" ? bytesOf(answer) : cut === "same" ? [...answer] : [...answer].map((character) => bytesOf(character).join("")));
-  const pieces = piecesOf(Object.values(answers).map(unitsOf), new Set([...tags, ...Object.keys(model.vocab)]));
+  // Thoughts and what follows them, in turn.
+  const texts = Object.values(answers).flatMap((answer) => (answer.includes(thought) ? [answer.slice(0, answer.indexOf(thought)), answer.slice(answer.indexOf(thought) + thought.length)] : ["", answer]));
+  const pieces = piecesOf(texts.map(unitsOf), new Set([...tags, ...Object.keys(model.vocab)]));
   const addToken = (id: number, content: string) => added.push({ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: false });
   let vocabulary = 512;
   for (const tag of tags) addToken(vocabulary++, tag);
+  const after = 512 + tags.indexOf(thought);
   const first = vocabulary;
   for (const text of pieces.flat()) {
     if (cut === "same") addToken(vocabulary++, text);
@@ -70,8 +75,8 @@ export function writeReciter(folder: string, { answers, template, tokens: cut = 
   writeFileSync(join(folder, "tokenizer_config.json"), readFileSync(join(base, "tokenizer_config.json")));
   writeFileSync(join(folder, "chat_template.jinja"), template);
 
-  // A hidden state: 1, whether the token begins a message, how many have begun, and which token of an answer it is.
-  const [one, begins, count, own] = [0, 1, 2, 3];
+  // A hidden state: 1, whether the token begins a message or ends thoughts, how many have begun, and which token of an answer it is.
+  const [one, begins, count, ends, own] = [0, 1, 2, 3, 4];
   const hidden = Math.ceil((own + vocabulary - first) / 8) * 8;
   const sizes = { ...tinyModel, hidden, vocabulary, layers: "ga", valueHeads: 1, tied: false };
   const { intermediate, heads, kvHeads, headDim, keyDim, valueDim, convWidth } = sizes;
@@ -84,7 +89,7 @@ export function writeReciter(folder: string, { answers, template, tokens: cut = 
     return data;
   };
   const ids = Array.from({ length: vocabulary }, (_, id) => id);
-  put("model.embed_tokens.weight", [vocabulary, hidden], ...ids.map((id) => [id, one, 1] as const), [start, begins, 1], ...ids.slice(first).map((id) => [id, own + id - first, 1] as const));
+  put("model.embed_tokens.weight", [vocabulary, hidden], ...ids.map((id) => [id, one, 1] as const), [start, begins, 1], [after, ends, 1], ...ids.slice(first).map((id) => [id, own + id - first, 1] as const));
   for (const layer of [0, 1]) {
     const at = `model.layers.${layer}`;
     for (const name of ["input_layernorm", "post_attention_layernorm"]) put(`${at}.${name}.weight`, [hidden]);
@@ -110,20 +115,29 @@ export function writeReciter(folder: string, { answers, template, tokens: cut = 
   put(`${mixer}.dt_bias`, [1], [0, 0, -20]);
   put(`${mixer}.norm.weight`, [valueDim], [0, 0, 300]);
   put(`${mixer}.out_proj.weight`, [hidden, valueDim], [count, 0, 1]);
-  /** The third number of a hidden state after so many beginnings. */
-  const counted = (beginnings: number): number => {
-    const written = value / (1 + Math.exp(-2 * value)) / (1 / 2); // silu(2 value), the value that is written
+  /** The third number of a hidden state after so many beginnings. The output gate is smaller where the state has two ones. */
+  const counted = (beginnings: number, ones: 1 | 2): number => {
+    const written = (2 * value) / (1 + Math.exp(-2 * value));
     const read = (written * (1 - (1 - beta) ** beginnings)) / Math.sqrt(keyDim);
-    return ((read / Math.sqrt(read ** 2 / valueDim + 1e-6)) * 300 * 10) / (1 + Math.exp(-10));
+    const gate = 10 / Math.sqrt(ones);
+    return ((read / Math.sqrt(read ** 2 / valueDim + 1e-6)) * 300 * gate) / (1 + Math.exp(-gate));
   };
 
   // The beginning whose count is nearest: the least (c − m)², so the greatest 2 c m − m².
   put("model.norm.weight", [hidden]);
-  const starts = counts.map((beginnings, i) => ({ id: first + pieces.slice(0, i).flat().length, mean: counted(beginnings) }));
   const weights: [row: number, column: number, value: number][] = ids.map((id) => [id, one, -1e6]);
-  for (const { id, mean } of starts) weights.push([id, one, -2e4 * mean ** 2], [id, count, 4e4 * mean]);
-  const lasts = new Set(pieces.map((_, i) => first + pieces.slice(0, i + 1).flat().length - 1));
-  for (const id of ids.slice(first)) weights.push([lasts.has(id) ? end : id + 1, own + id - first, 4e6]);
+  let id = first;
+  for (const [i, part] of pieces.entries()) {
+    const thoughts = i % 2 === 0;
+    const beginnings = counts[i >> 1]!;
+    const alone = thoughts || pieces[i - 1]!.length === 0; // it begins the answer
+    const mean = counted(beginnings, alone ? 1 : 2);
+    if (part.length > 0) {
+      weights.push([id, one, -2e4 * mean ** 2 - (alone ? 0 : 4e6)], [id, count, 4e4 * mean]);
+      if (!alone) weights.push([id, ends, 5e6]);
+    }
+    for (const [at] of part.entries()) weights.push([at + 1 < part.length ? id + 1 : thoughts ? after : end, own + id++ - first, 4e6]);
+  }
   put("lm_head.weight", [vocabulary, hidden], ...weights);
   writeSafetensors(join(folder, "model.safetensors"), tensors, { format: "pt" });
   return folder;

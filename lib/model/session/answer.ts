@@ -8,9 +8,6 @@ import type { Piece } from "./session-options.ts";
 
 const over = { done: true, value: undefined } as const;
 
-/** The only piece of an answer that has ended before. */
-const noPiece = { token: noToken, text: "", end: "token" } as const;
-
 /**
  * The pieces of an answer. Unlike in an ordinary async generator, leaving it also ends a pending {@link next}.
  */
@@ -18,8 +15,7 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
   /** Keeps the session reachable: it would end when garbage-collected. */
   readonly session: Session;
   readonly #of: Conversation;
-  readonly #begin: (left: AbortSignal) => Generation;
-  readonly #beyond: boolean;
+  readonly #begin: (left: AbortSignal, ended: boolean) => Generation;
   readonly #left = new AbortController();
   #generation: Generation | undefined;
   #parts: AnswerParts | undefined;
@@ -27,15 +23,11 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
   /** Settles when all calls so far are over; undefined if they are. */
   #last: Promise<void> | undefined;
 
-  /**
-   * @param begin starts the generation when its first piece is requested.
-   * @param beyond whether an answer that has ended is continued.
-   */
-  constructor(session: Session, of: Conversation, begin: (left: AbortSignal) => Generation, beyond: boolean) {
+  /** @param begin starts the generation when its first piece is requested; `ended` says that the answer to messages has ended before. */
+  constructor(session: Session, of: Conversation, begin: (left: AbortSignal, ended: boolean) => Generation) {
     this.session = session;
     this.#of = of;
     this.#begin = begin;
-    this.#beyond = beyond;
   }
 
   next(): Promise<IteratorResult<Piece, void>> {
@@ -68,8 +60,10 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
     try {
       this.#generation ??= this.#started();
       const parts = this.#parts!;
-      const piece = parts.ended && !this.#beyond ? noPiece : await this.#generation.next();
-      const value = { ...piece, parts: parts.of(piece) };
+      const piece = await this.#generation.next();
+      // An answer that has ended before ends as it did then.
+      const end = parts.ended && piece.token === noToken ? ({ end: "token" } as const) : {};
+      const value = { ...piece, ...end, parts: parts.of(piece) };
       if (value.end !== undefined) this.#end();
       return { done: false, value };
     } catch (error) {
@@ -81,8 +75,9 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
 
   #started(): Generation {
     if (this.#of.running !== undefined) throw runningError("session.generate", this.#of.running);
-    const generation = this.#begin(this.#left.signal);
-    this.#parts = new AnswerParts(this.#of);
+    const parts = new AnswerParts(this.#of);
+    const generation = this.#begin(this.#left.signal, parts.ended);
+    this.#parts = parts;
     this.#of.beginRequest("a generation");
     return generation;
   }

@@ -1,6 +1,7 @@
 /** A session's conversation as messages. Values are frozen, so that forks share them. */
 import { GatedDeltaError } from "../../errors.ts";
 import { messageOf } from "../text/formats/answer-message.ts";
+import type { AnswerFormat } from "../text/formats/answer-format.ts";
 import type { AnswerMessage } from "../text/formats/answer-message.ts";
 import { AnswerParser } from "../text/formats/answer-parser.ts";
 import type { ChatMessage } from "../text/chat-messages.ts";
@@ -30,16 +31,22 @@ export interface Dialogue {
 /** The dialogue of a session without tokens. */
 export const noDialogue: Dialogue = Object.freeze({ messages: Object.freeze([]), settings: Object.freeze({}), answer: undefined });
 
+/** The format of a session's answers. */
+export function answerFormat(of: Conversation, { template }: ChatSettings): AnswerFormat {
+  return of.model.text.template.format(template);
+}
+
 /** A parser for an answer of a session, from its beginning. */
 export function answerParser(of: Conversation, { settings }: Dialogue, { reasoning }: AnswerPlace): AnswerParser {
-  return new AnswerParser(of.model.text.template.format(settings.template), { tools: settings.tools, reasoning });
+  return new AnswerParser(answerFormat(of, settings), { tools: settings.tools, reasoning });
 }
 
 /** The tokens of an answer: those before the first token that ends a message of the model. */
 function answerTokens({ tokens, model }: Conversation, { start }: AnswerPlace): readonly number[] {
   const ends = new Set(model.config.eosTokens);
-  const end = tokens.findIndex((token, i) => i >= start && ends.has(token));
-  return tokens.slice(start, end < 0 ? undefined : end);
+  const answer = tokens.slice(start);
+  const end = answer.findIndex((token) => ends.has(token));
+  return end < 0 ? answer : answer.slice(0, end);
 }
 
 /** Whether a token of the model ended the answer, so that tokens after it belong to no message. */

@@ -72,7 +72,7 @@ export class Generation {
     if (of.tokens.length === 0) {
       throw new GatedDeltaError("state", { op, message: "this session has no tokens to go on from: append some first" });
     }
-    if (of.tokens.length >= config.maxPositions) {
+    if (of.tokens.length >= config.maxPositions && maxTokens > 0) {
       const expected = `a session of fewer tokens than the model's ${config.maxPositions} positions`;
       throw new BoundsError({ op, expected, received: `${of.tokens.length}` });
     }
@@ -131,13 +131,16 @@ export class Generation {
     of.memory.settle();
     const { logits } = of;
     if (logits !== undefined) {
-      await this.#unlessAborted(this.#guide.arrived());
+      if (!this.#guide.ready) await this.#unlessAborted(this.#guide.arrived());
       this.#take(logits);
+      if (this.#chosen.length === 0) this.#signal.throwIfAborted();
       return;
     }
     // The logits were not kept, so everything is read again.
     if (of.read === of.tokens.length) of.drop();
-    const drafts = await this.#drafts();
+    const guesses = this.#guesses();
+    if (guesses.length === 0) this.#guide.ask();
+    const drafts = guesses.length === 0 ? guesses : await this.#unlessAborted(this.#guide.after(guesses));
     let waiting: Float32Array | undefined;
     const take = ({ logits: row }: RunResult): void => {
       // What may come is found out while the model runs, and may take longer.
@@ -158,13 +161,10 @@ export class Generation {
     if (this.#drafter === undefined) this.#guide.ask();
   }
 
-  /** Guesses of the next tokens, all of which may come. */
-  async #drafts(): Promise<readonly number[]> {
+  /** Guesses of the next tokens. */
+  #guesses(): readonly number[] {
     // A step chooses one token more than there are guesses.
-    const guesses = this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
-    if (guesses.length > 0) return await this.#unlessAborted(this.#guide.after(guesses));
-    this.#guide.ask();
-    return [];
+    return this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
   }
 
   /** Waits for something that is not the model's work. */

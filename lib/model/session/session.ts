@@ -168,10 +168,11 @@ export class Session implements Disposable {
     const op = "session.generate";
     this.#alive(op);
     const checked = checkOptions(generateOptions, op, options);
-    return new Answer(this, this.#of, (left) => {
+    return new Answer(this, this.#of, (left, ended) => {
       this.#idle(op);
-      return new Generation(op, this.#of, checked, left);
-    }, checked.ignoreModelStops);
+      const none = ended && !checked.ignoreModelStops ? { maxTokens: 0, minTokens: 0 } : {};
+      return new Generation(op, this.#of, { ...checked, ...none }, left);
+    });
   }
 
   /**

@@ -11,7 +11,7 @@ import type { ChatOptions } from "../text/chat-template.ts";
 import { turnOptions } from "../text/text-schemas.ts";
 import { tokenBytes } from "../text/tokenizer.ts";
 import type { Conversation } from "./conversation.ts";
-import { allMessages, dialogueOf, frozen } from "./dialogue.ts";
+import { allMessages, answerFormat, dialogueOf, frozen } from "./dialogue.ts";
 import type { ChatSettings } from "./dialogue.ts";
 import type { Turn } from "./session-options.ts";
 import { spliceOf } from "./splice.ts";
@@ -70,7 +70,7 @@ export function takeTurn(op: string, of: Conversation, { messages: given, settin
     const expected = `at most ${maxPositions - kept} tokens after the ${kept} that the session keeps`;
     throw new BoundsError({ op, argument: "messages", expected, received: `${added.length}` });
   }
-  const opens = opensReasoning(template.format(settings.template), pieces.map(({ text }) => text).join(""));
+  const opens = opensReasoning(answerFormat(of, settings), pieces.map(({ text }) => text).join(""));
   const droppedTokens = tokens.length - kept;
   const again = of.rewind(kept);
   of.add(added);

@@ -136,10 +136,13 @@ export class ChatTemplate {
     const program = this.#program(op, template, source);
     const parsed = specialTokens === "parse";
     const values = new Map<string, Value>();
-    for (const [name, value] of Object.entries({ tools: null, documents: null, ...this.#tokens, ...variables?.value })) values.set(name, valueOf(value, true));
-    values.set("messages", list(read.value.map((message) => messageOf(message, parsed, source))));
-    if (tools !== undefined) values.set("tools", valueOf(tools.value, parsed));
-    values.set("add_generation_prompt", valueOf(addGenerationPrompt, true));
+    // Values that nest too deep throw here.
+    reading(op, "messages", () => {
+      for (const [name, value] of Object.entries({ tools: null, documents: null, ...this.#tokens, ...variables?.value })) values.set(name, valueOf(value, true));
+      values.set("messages", list(read.value.map((message) => messageOf(message, parsed, source))));
+      if (tools !== undefined) values.set("tools", valueOf(tools.value, parsed));
+      values.set("add_generation_prompt", valueOf(addGenerationPrompt, true));
+    });
     try {
       return render(program, values, read.characters + (tools?.characters ?? 0) + (variables?.characters ?? 0));
     } catch (cause) {

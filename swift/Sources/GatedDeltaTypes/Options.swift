@@ -238,3 +238,16 @@ public enum NormOrder: UInt32, NamedOption {
     }
   }
 }
+
+/// The function of an elementwise op.
+public enum ElementwiseOperation: UInt32, NamedOption {
+  case add = 1
+  case siluMul = 2
+
+  public var publicName: String {
+    switch self {
+    case .add: "add"
+    case .siluMul: "siluMul"
+    }
+  }
+}

@@ -7,7 +7,7 @@ import Threading
 
 /// Work that ends before it is done.
 @Suite struct StopTests {
-  /// A linear op of one item with so many rows of equal work, whose inputs overlap.
+  /// A linear op of one item with this many rows of equal work, whose inputs overlap.
   private func long(rows: Int) throws -> (op: Op, out: TestTensor) {
     let features = 4096
     let x = try TestTensor(.f32, tokens: 1, dim: features + 8 * rows)

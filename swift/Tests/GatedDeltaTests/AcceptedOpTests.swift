@@ -108,9 +108,9 @@ import Testing
       case .embedding(let op, let ids):
         #expect([op.rows, op.vocabulary, op.dim] == [3, 5, 128] && ids.readSlots == [4, 0, 4])
         #expect(op.matrix.format == .affine8G64 && op.matrix.weight.tokenStride == 32)
-      case .siluMul(let op):
-        #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesGate && !op.replacesUp)
-      case .gatedDelta, .rmsNorm, .add, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("no test encoded one")
+      case .elementwise(let op):
+        #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesA && !op.replacesB && op.operation == .siluMul)
+      case .gatedDelta, .rmsNorm, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("no test encoded one")
       }
     }
   }
@@ -186,7 +186,7 @@ import Testing
 
   @Test func outputsMayBeF32AndRowsOfAnyLength() throws {
     let fixture = try Fixture()
-    // 100 is no multiple of 8: its rows are not vectors, so strides need not be multiples either.
+    // 100 is not a multiple of 8: its rows are not vectors, so strides need not be multiples either.
     var norm = try fixture.gatedRMSNorm(tokens: 5, heads: 3, dim: 100)
     norm.out = gd_tensor(buffer: try fixture.buffer(5 * 3 * 101 * 4).handle, offset: 8, .f32, [5, 3, 100])
     norm.out.setStride(1, 101)

@@ -12,8 +12,8 @@ import Testing
     UInt64(UInt32.max), 1 << 32, 1 << 53, 1 << 61, 1 << 62, 1 << 63, .max - 7, .max, UInt64(bitPattern: -2),
   ]
 
-  /// Overwrites one to three words behind the size and the version. Index pointers stay as they are: a wrong one is the
-  /// caller's to answer for.
+  /// Overwrites one to three words after the size and the version. Index pointers stay as they are: a wrong one is the
+  /// caller's fault.
   static func mutate<Descriptor>(
     _ descriptor: inout Descriptor, keeping pointers: [Int], _ generator: inout SplitMix
   ) {
@@ -93,7 +93,7 @@ import Testing
         input(op.x, op.tokens, op.heads, op.dim), input(op.z, op.tokens, op.heads, op.dim),
         input(op.weight, 1, 1, op.dim), output(op.out, op.tokens, op.heads, op.dim),
       ]
-    case .add(let op):
+    case .elementwise(let op):
       // The tensor that out replaces does not count.
       walks = [
         op.replacesA ? nil : input(op.a, op.tokens, op.heads, op.dim),
@@ -132,11 +132,6 @@ import Testing
         ]
     case .embedding(let op, _):
       walks = inputs(op.matrix) + [output(op.out, op.rows, 1, op.dim)]
-    case .siluMul(let op):
-      walks = [
-        op.replacesGate ? nil : input(op.gate, op.tokens, op.heads, op.dim),
-        op.replacesUp ? nil : input(op.up, op.tokens, op.heads, op.dim), output(op.out, op.tokens, op.heads, op.dim),
-      ]
     case .copySlots(let op, _): walks = [output(op.pool, op.slots, 1, op.slotElements)]
     case .commitGatedDelta(let op, _):
       walks = [
@@ -180,7 +175,7 @@ import Testing
     case .copySlots(let op, _): (slots, states) = (op.slots, .none)
     case .commitGatedDelta(let op, _): (slots, states) = (op.slots, .none)
     case .commitCausalConv1d(let op, _): (slots, states) = (op.slots, .none)
-    case .gatedRMSNorm, .rmsNorm, .linear, .add, .embedding, .siluMul, .attention: (slots, states) = (0, .none)
+    case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .embedding, .attention: (slots, states) = (0, .none)
     }
     check(sequences, slots: slots, states)
   }

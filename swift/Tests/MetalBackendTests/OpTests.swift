@@ -10,8 +10,8 @@ import Testing
   import Metal
 #endif
 
-/// Every op on the GPU (emulated, where there is none) against the CPU backend: what the host binds, and how, is right
-/// where nothing faults and results agree.
+/// Every op on the GPU (emulated if there is none) against the CPU backend: the host's bindings are right
+/// if nothing faults and results agree.
 @Suite(.enabled(if: Devices.haveKernels, "there is no GPU and no translated shader library"))
 struct OpTests {
   static let names = ["gatedDelta", "causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots"]

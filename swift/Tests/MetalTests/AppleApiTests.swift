@@ -122,7 +122,7 @@ import Testing
     }
   }
 
-  /// The comparison would be worth nothing if it overlooked a difference.
+  /// The comparison finds every kind of difference.
   @Test func theParserSeesDifferences() {
     let source = """
       /// A comment { with a brace.

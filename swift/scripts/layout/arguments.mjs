@@ -6,7 +6,7 @@ export function publicName(field) {
   return field.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 }
 
-const tags = ["as", "optional", "is", "default", "from", "above", "boolean", "bound", "in"];
+const tags = ["as", "optional", "is", "default", "from", "above", "boolean", "bound", "in", "elementwise"];
 
 /** The tags of a field's annotation, by name. */
 export function readNote(note) {
@@ -70,7 +70,7 @@ function argumentOf({ name: field, offset, type, note }, options) {
   }
   const option = options.find((one) => one.name === note.is);
   if (option === undefined) throw new Error(`${field}: no option ${note.is}`);
-  // No value is 0, which an option that may be left out has in its place.
+  // No value is 0, which stands for an option that was left out.
   const byDefault = note.default === undefined ? (optional ? { value: 0 } : undefined) : valueNamed(option, note.default);
   return { ...common, kind: "option", option, default: byDefault };
 }

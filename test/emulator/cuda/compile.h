@@ -1,4 +1,4 @@
-// The translated kernels of a folder, compiled for a card one at a time, as they are asked for.
+// The translated kernels of a folder, compiled for a card one at a time, on first use.
 #pragma once
 #include <cuda.h>
 #include <dirent.h>
@@ -144,7 +144,7 @@ inline CUfunction compile(const Kernel &kernel, const Recorded &record, const st
                                       "--gpu-architecture=" + architecture,
                                       "--device-int128",
                                       "-DEMU_ENTRY=" + std::to_string(kernel.number)};
-  // Threadgroups of whole simdgroups need no mask of the lanes that are there.
+  // Threadgroups of whole simdgroups need no mask of the existing lanes.
   if (record.threads[0] * record.threads[1] * record.threads[2] % 32 == 0) options.push_back("-DEMU_WHOLE_WARPS");
   for (const RecordedConstant &c : record.constants) {
     // By name, or by the position that the emulator recorded it under.

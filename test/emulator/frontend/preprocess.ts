@@ -42,7 +42,7 @@ export function flattened(files: readonly string[], directory = process.cwd()): 
   return files.map((file) => flatten(existing(file, directory), name, seen)).join("");
 }
 
-/** A path as messages should give it: from `directory`, where it lies under it. */
+/** A path as messages should give it: relative to `directory` if it is under it. */
 export function displayPath(file: string, directory: string): string {
   const path = relative(directory, resolve(directory, file));
   return path.startsWith("..") ? resolve(directory, file) : path;
@@ -55,8 +55,8 @@ function existing(file: string, directory: string): string {
 }
 
 /**
- * The files' parts of their flattened text, each with those of the headers that it includes: what is made of the parts was
- * made of the very text that the host's compiler gets, with the macros that are defined where they stand in it.
+ * The files' parts of their flattened text, each with those of the headers that it includes: the parts together are the
+ * very text that the host's compiler gets, with the macros that are defined at their places in it.
  */
 export function preprocessParts(files: readonly string[], options: PreprocessOptions = {}): string[] {
   const directory = options.directory ?? process.cwd();

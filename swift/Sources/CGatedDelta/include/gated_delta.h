@@ -25,7 +25,8 @@
  *    "@above limit"). A default of nan means one that depends on other arguments, which the op's validation checks.
  *  - "@bound name": the public function's argument `states`, a layer's states in a pass over a pool, provides this
  *    argument under that name, or excludes it ("@bound nothing").
- *  - "@in module" after an op's struct: its function is in another module than the main one.
+ *  - "@in module" after an op's struct: its function is in another module than the main one. "@elementwise": it is one
+ *    of the elementwise ops, of two tensors and out; the kernels have a function for each.
  *  - "@block elements bytes dtype" after a value's name makes it a weight format: a row of such a matrix is blocks of so
  *    many elements in so many bytes, and `weight` is a tensor of that dtype. "@scales dtype" and "@biases dtype": a tensor
  *    of its own has one of them a block; dtype "float" is any float dtype, both the same. "@unpack Family bits" names what
@@ -373,12 +374,21 @@ typedef struct gd_embedding {
   gd_index ids;
 } gd_embedding;
 
-/* out = a + b, a float32 sum rounded once. a, b, out [tokens, heads, dim] or [tokens, dim]; a is f32 or b's dtype, out
- * b's dtype or f32. out may be a or b itself: the same buffer, offset, dtype and strides. */
+/* Elementwise ops: out = f(first, second) in float32, rounded once. All three [tokens, heads, dim] or [tokens, dim]; the
+ * first is f32 or the second's dtype, out the second's dtype or f32. out may be the first or the second itself: the same
+ * buffer, offset, dtype and strides. */
+
+/* out = a + b */
 typedef struct gd_add {
   uint32_t size, version;
   gd_tensor a, b, out;
-} gd_add;
+} gd_add; /* @elementwise */
+
+/* out = silu(gate) up */
+typedef struct gd_silu_mul {
+  uint32_t size, version;
+  gd_tensor gate, up, out;
+} gd_silu_mul; /* @elementwise */
 
 /* Causal attention of grouped query heads over paged keys and values, which it extends by its own tokens. Sequence s has
  * pastTokens[s] tokens in its pages already; row i of its rows in this op is its token pastTokens[s] + i. Per row and head:
@@ -416,13 +426,6 @@ typedef struct gd_attention {
   gd_index page_table, past_tokens;
   gd_index positions; /* @optional */
 } gd_attention;
-
-/* out = silu(gate) * up in float32, rounded once. gate, up, out [tokens, heads, dim] or [tokens, dim]; gate is f32 or up's
- * dtype, out up's dtype or f32. out may be gate or up itself: the same buffer, offset, dtype and strides. */
-typedef struct gd_silu_mul {
-  uint32_t size, version;
-  gd_tensor gate, up, out;
-} gd_silu_mul;
 
 /* Copies or zeroes whole slots of a pool [slots, ...] of floats: slot write_slots[i] becomes what slot read_slots[i] was
  * before the op; -1 reads zeros, or writes nothing. Zeros are stored, not multiplied in. */

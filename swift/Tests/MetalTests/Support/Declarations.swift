@@ -20,7 +20,7 @@ extension String {
       .replacing(" : ", with: ": ")
   }
 
-  /// Split at commas that are in no parentheses or brackets.
+  /// Split at commas outside of parentheses and brackets.
   func arguments() -> [String] {
     var parts: [String] = [""]
     var depth = 0

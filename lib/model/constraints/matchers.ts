@@ -72,15 +72,17 @@ export class Matchers implements Disposable {
   }
 
   /**
-   * Parses a caller's grammar, in a Worker of its own: the library ends with a wrong one.
+   * Tries a caller's grammar with a vocabulary of bytes, in a Worker of its own: the library ends with a wrong one, or never.
    *
    * @throws {GatedDeltaError} of code `invalid-argument` that says where it is wrong.
    */
   async check(op: string, argument: string, grammar: string): Promise<void> {
     if (this.#checked.has(grammar)) return;
-    const worker = new MatcherWorker(libraryPath(op), { vocabSize: 0, ends: [], textOf: () => "" });
+    const bytes = byteCharacters.length;
+    const worker = new MatcherWorker(libraryPath(op), { vocabSize: bytes + 1, ends: [bytes], textOf: (id) => byteCharacters[id] ?? "" });
     try {
-      await worker.ask({ kind: "check", grammar }, checkLimit);
+      const { id: matcher } = await worker.ask({ kind: "open", grammar }, checkLimit);
+      await worker.ask({ kind: "next", matcher, tokens: [], guesses: [] }, checkLimit);
     } catch (cause) {
       if (!(cause instanceof MatcherFailure)) throw failedError(op, cause);
       throw new GatedDeltaError("invalid-argument", { op, argument, expected: "a grammar in the EBNF of xgrammar", received: cause.message, cause });

@@ -40,6 +40,15 @@ export class Reasoning {
     return this.#inside && this.#count >= this.#most ? this.#text.endTokens[this.#forced] : undefined;
   }
 
+  /** Whether a token would end thoughts, and go on with more than blank. */
+  endsWithText(token: number): boolean {
+    if (!this.#inside) return false;
+    const { tags: { end }, textOf } = this.#text;
+    const text = this.#tail + textOf(token);
+    const found = text.lastIndexOf(end);
+    return found >= 0 && /\S/.test(text.slice(found + end.length));
+  }
+
   /** Takes the next token. */
   next(token: number): void {
     const { tags, textOf } = this.#text;

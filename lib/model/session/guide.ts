@@ -104,6 +104,11 @@ export class Guide {
     return this.#constrained ? this.#constraint!.barred() : undefined;
   }
 
+  /** Whether a token ends thoughts and has text of the answer, too, which no constraint would see. */
+  refuses(token: number): boolean {
+    return this.#constraint !== undefined && this.#reasoning?.endsWithText(token) === true;
+  }
+
   /** Takes the next token of the answer. */
   chose(token: number): void {
     if (this.#constrained) this.#constraint!.chose(token);

@@ -5,7 +5,6 @@ import type { CallReader, CallSink } from "./call-reader.ts";
 import { CallSection } from "./call-section.ts";
 import type { SectionEnd } from "./call-section.ts";
 import { Draft } from "./draft.ts";
-import { JsonCalls } from "./json-calls.ts";
 import { PieceWriter } from "./piece-writer.ts";
 import type { TextKind, Unread } from "./piece-writer.ts";
 import { PythonCalls } from "./python-calls.ts";
@@ -221,7 +220,6 @@ export class AnswerParser {
 
   #reader(sink: CallSink, tag: string): CallReader {
     const call = this.format.toolCall!;
-    if (call.syntax === "json") return new JsonCalls(call, sink);
     return call.syntax === "python" ? new PythonCalls(call, sink) : new XmlCalls(call, sink, this.#tools, tag === functionTag);
   }
 

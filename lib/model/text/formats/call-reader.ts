@@ -16,6 +16,9 @@ export interface CallSink {
   mention(): void;
 }
 
+/** The reason of {@link CallSink.fail} where the end tag follows the begin tag. */
+export const noCall = "there is no call between the tags";
+
 /** Reads the calls between two tags, character by character. */
 export interface CallReader {
   next(character: string): void;

@@ -5,16 +5,20 @@
  */
 export class TagMatcher {
   #tags: readonly string[];
+  /** The first characters of the tags. */
+  #first: string;
   #held = "";
   #released = "";
 
   constructor(tags: readonly string[]) {
     this.#tags = tags;
+    this.#first = firstOf(tags);
   }
 
   /** Looks for other tags from now on. What is held back must be the beginning of one of them, too. */
   use(tags: readonly string[]): void {
     this.#tags = tags;
+    this.#first = firstOf(tags);
   }
 
   /** The text that the last character showed to be part of no tag: what was held back, and perhaps the character. */
@@ -29,6 +33,10 @@ export class TagMatcher {
 
   /** Takes the next character. Returns the tag that it completes. */
   next(character: string): string | undefined {
+    if (this.#held === "" && !this.#first.includes(character)) {
+      this.#released = character;
+      return undefined;
+    }
     this.#released = "";
     let text = this.#held + character;
     if (!this.#begins(text)) {
@@ -55,3 +63,5 @@ export class TagMatcher {
     return this.#tags.some((tag) => tag.startsWith(text));
   }
 }
+
+const firstOf = (tags: readonly string[]): string => tags.map((tag) => tag[0]).join("");

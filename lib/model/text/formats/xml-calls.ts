@@ -1,4 +1,5 @@
 import type { Tags } from "./answer-format.ts";
+import { noCall } from "./call-reader.ts";
 import type { CallReader, CallSink } from "./call-reader.ts";
 import { JsonCalls } from "./json-calls.ts";
 import { JsonScanner } from "./json-scanner.ts";
@@ -97,7 +98,7 @@ export class XmlCalls implements CallReader {
         this.#text += character;
         return;
       }
-      if (character === "{" && this.#state === "functions" && this.#calls === 0) {
+      if ((character === "{" || character === "[") && this.#state === "functions" && this.#calls === 0) {
         this.#state = "json";
         this.#json = new JsonCalls(this.#tags, this.#sink);
         this.#json.next(character);
@@ -125,7 +126,8 @@ export class XmlCalls implements CallReader {
     }
     if (this.#calls === 0) {
       this.#sink.ahead += taken;
-      this.#sink.mention();
+      if (tag === this.#tags.end) this.#sink.fail(noCall);
+      else this.#sink.mention();
       return;
     }
     if (tag !== this.#tags.end) this.#sink.ahead += this.#text.length + taken;

@@ -95,7 +95,7 @@ const others = [
   "StateHandle#fork", "StateHandle#free", "StepPlaceholder#layer",
   "StatePool#state", "StatePool#conv", "StatePool#allocate", "StatePool#zero", "StatePool#placeholder",
   "Tensor#slice", "Tensor#narrow", "Tensor#reshape", "Tensor#copyFrom", "Tensor#toFloat32",
-  "ChatTemplate.load", "Tokenizer.load", "Detokenizer#push", "Detokenizer#end",
+  "ChatTemplate.load", "ChatTemplate#format", "Tokenizer.load", "Detokenizer#push", "Detokenizer#end",
   "LanguageModel#sequence", "LanguageModel#modelSampling", "ModelText#encode", "Sequence#fork",
   "Session#fork", "Session#save", "SessionCache#clear", "Tokenizer#idOf", "Tokenizer#isSpecial",
 ];

@@ -17,7 +17,7 @@ const texts = 1200;
 test(`${texts} random texts`, () => {
   const { failure, counts } = runTexts(seed, 0, texts);
   expect(failure).toBeUndefined();
-  for (const what of ["calls", "calls taken back", "texts that are no call", "pieces of reasoning", "pieces of text", ...Object.keys(formats).map((name) => `answers of ${name}`)]) {
+  for (const what of ["calls", "calls taken back", "texts that are not calls", "pieces of reasoning", "pieces of text", ...Object.keys(formats).map((name) => `answers of ${name}`)]) {
     expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }
 });

@@ -1,4 +1,4 @@
-/** What holds for every text. */
+/** Checks that hold for every text. */
 import { isDeepStrictEqual } from "node:util";
 import { AnswerParser } from "../../lib/model/text/formats/answer-parser.ts";
 import { mergePieces } from "../../lib/model/text/formats/answer-piece.ts";
@@ -46,7 +46,7 @@ export function checkText(given: AnswerText, random: Random, counts: Counts): vo
   counts.add("characters", text.length);
   counts.add(`answers of ${given.format}`);
   for (const piece of whole) {
-    counts.add(piece.type === "tool-call" ? (piece.done === undefined ? "calls taken back" : "calls") : piece.reason === undefined ? `pieces of ${piece.type}` : "texts that are no call");
+    counts.add(piece.type === "tool-call" ? (piece.done === undefined ? "calls taken back" : "calls") : piece.reason === undefined ? `pieces of ${piece.type}` : "texts that are not calls");
   }
 }
 
@@ -57,7 +57,7 @@ function checkPieces(pieces: readonly AnswerPiece[], text: string): void {
   for (const piece of pieces) {
     if (piece.type !== "tool-call") {
       const replaced = piece.index === undefined ? piece.raw : given + piece.raw;
-      expect(piece.reason === undefined || (piece.index === undefined ? piece.text === replaced : piece.text.endsWith(replaced)), "a text that is no call is not whole");
+      expect(piece.reason === undefined || (piece.index === undefined ? piece.text === replaced : piece.text.endsWith(replaced)), "a text that is not a call is not whole");
       expect(open === piece.index, "a call is neither done nor taken back");
       open = undefined;
       expect(isPartOf(piece.text, text), "a text has other characters than the answer");

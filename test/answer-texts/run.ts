@@ -5,7 +5,7 @@ import { nthSeed } from "../support/schedules.ts";
 import { checkText } from "./check.ts";
 import { makeText } from "./texts.ts";
 
-/** What a run found. */
+/** The results of a run. */
 export interface TextReport {
   readonly counts: Counts;
   /** The first text for which something does not hold. */

@@ -25,8 +25,8 @@ const newline: ReadonlySet<string> = new Set("\n");
 
 /**
  * Reads an answer as it is generated and gives its parts. It never throws for any text, loses no character, and takes time
- * in proportion to the text, wherever it is cut. What may be the beginning of a tag, or blank before one, is held back, and so
- * are calls within thoughts: they count only if nothing but such calls and the end of the thoughts follows them.
+ * in proportion to the text, wherever it is cut. Text that may be the beginning of a tag, or blank before one, is held
+ * back, and so are calls within thoughts: they count only if nothing but such calls and the end of the thoughts follows.
  *
  * A tag of thoughts counts where a part or a line begins; elsewhere it is text.
  */
@@ -149,7 +149,7 @@ export class AnswerParser {
     return false;
   }
 
-  /** Text without tags. */
+  /** Takes text without tags. */
   #plain(text: string): void {
     const { beforeCall, atEnds } = this.format.blank;
     const stripped = this.#kind === "reasoning" || atEnds ? "all" : beforeCall;

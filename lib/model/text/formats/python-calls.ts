@@ -117,7 +117,7 @@ export class PythonCalls implements CallReader {
   #inValue(character: string): void {
     this.#sink.ahead = 1;
     const found = this.#value!.next(character);
-    if (found === "broken") this.#fail("an argument of the call is no literal");
+    if (found === "broken") this.#fail("an argument of the call is not a literal");
     else this.#sink.ahead = 0;
     if (found !== "end") return;
     this.#state = "arguments";

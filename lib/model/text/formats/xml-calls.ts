@@ -12,7 +12,7 @@ import { XmlValue } from "./xml-value.ts";
 
 /**
  * Reads calls of the form `<function=NAME>`, `<parameter=KEY>` VALUE `</parameter>` …, `</function>`. In place of arguments there
- * may be one object of JSON, and in place of functions calls as {@link JsonCalls} reads them. End tags may lack: see
+ * may be one object of JSON, and in place of functions calls as {@link JsonCalls} reads them. End tags may be missing: see
  * {@link XmlArgument}.
  */
 export class XmlCalls implements CallReader {
@@ -83,7 +83,7 @@ export class XmlCalls implements CallReader {
     else this.#sink.leave();
   }
 
-  /** Ends a call that lacks its end. Returns whether it could be read: no required argument must lack. */
+  /** Ends a call without an end tag. Returns whether it could be read: all required arguments must be there. */
   #endCut(): boolean {
     const [missing] = this.#whole ? [] : this.#tools.missing(this.#name, this.#given);
     if (missing === undefined && (this.#whole || this.#given.size > 0)) return this.#endFunction();
@@ -153,7 +153,7 @@ export class XmlCalls implements CallReader {
     this.#text = "";
   }
 
-  /** A name up to its bracket, which may lack at the end of a line. */
+  /** A name up to its bracket, which may be missing at the end of a line. */
   #inName(character: string): void {
     if (character === "<" || this.#text.length > longestName) {
       this.#sink.ahead = 1;

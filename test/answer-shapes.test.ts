@@ -1,8 +1,11 @@
 /** Recorded answers in every shape that models give them, and the pieces of each, wherever its text is cut. */
 import { describe, expect, test } from "bun:test";
+import { AnswerParser } from "../lib/model/text/formats/answer-parser.ts";
 import { messageOf } from "../lib/model/text/formats/answer-message.ts";
 import type { AnswerPiece } from "../lib/model/text/formats/answer-piece.ts";
 import { piecesOf } from "./answer-texts/check.ts";
+import { formats } from "./answer-texts/formats.ts";
+import { thrownBy } from "./support/devices.ts";
 import { Random } from "./support/random.ts";
 import recorded from "./answer-shapes.json";
 
@@ -44,6 +47,14 @@ describe("the pieces of", () => {
       if (!Bun.deepEquals(piecesOf(shape, cuts), shape.pieces, true)) expect([cuts, piecesOf(shape, cuts)]).toEqual([cuts, shape.pieces]);
     }
   });
+});
+
+test("tools that JSON can't hold are refused, and descriptions of another form are skipped", () => {
+  const circle: Record<string, unknown> = {};
+  circle["self"] = circle;
+  const made = (tools: readonly object[]) => () => new AnswerParser(formats["qwen3.5"]!, { tools, reasoning: "closed" });
+  expect(thrownBy(made([circle]))).toMatchObject({ code: "invalid-argument", argument: "tools" });
+  expect(made([{}, [], { name: 5 }, { function: null }, { name: "f", parameters: { properties: 5, required: "x" } }])).not.toThrow();
 });
 
 test("a message has the text, the thoughts and the complete calls", () => {

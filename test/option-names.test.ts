@@ -63,6 +63,7 @@ const cases: Record<string, [sound: object, call: Call]> = {
   "Session#chat": [{ addGenerationPrompt: true }, (given) => model.session().chat([{ role: "user", content: "a" }], given)],
   "Session#generate": [{ maxTokens: 1 }, (given) => model.session().append([1]).generate(given).next()],
   "Session#generate: drafts": [{ tokens: 2 }, (drafts) => model.session().append([1]).generate({ drafts }).next()],
+  "Session#generate: toolChoice": [{ name: "a" }, (toolChoice) => model.session().append([1]).generate({ toolChoice }).next()],
   "Session#complete": [{ maxTokens: 1 }, (given) => model.session().append([1]).complete(given)],
   "Session#completeMany": [{ maxTokens: 1 }, (given) => model.session().append([1]).completeMany(1, given)],
   "Session#answer": [{ maxTokens: 1 }, (given) => model.session().chat([{ role: "user", content: "a" }]).answer(given)],

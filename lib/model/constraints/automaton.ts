@@ -30,7 +30,7 @@ export type Automaton = readonly State[];
 export class TooManyStates extends Error {}
 
 /** The most states of an automaton: each becomes a rule of a grammar. */
-const mostStates = 20_000;
+const mostStates = 5000;
 
 /** The union of ranges. */
 export function joinPoints(ranges: Iterable<readonly [number, number]>): Points {

@@ -63,12 +63,12 @@ export function constraintOf(op: string, options: ConstraintOptions, context: ()
   if (grammar !== undefined) return { argument: "grammar", grammar, foreign: true };
   if (schema !== undefined) {
     const json = readSchema(op, schema);
-    return made(op, "schema", (to) => new JsonGrammar(to, json, "schema").root());
+    return made(op, "schema", JSON.stringify(json), (to) => new JsonGrammar(to, json, "schema").root());
   }
-  if (regex !== undefined) return made(op, "regex", (to) => to.automaton("text", ofRegex(op, regex), "plain"));
+  if (regex !== undefined) return made(op, "regex", `${typeof regex} ${regex}`, (to) => to.automaton("text", ofRegex(op, regex), "plain"));
   if (toolChoice === "auto") return undefined;
   const { format, tools: descriptions } = context();
-  if (toolChoice === "none") return format?.toolCall === undefined ? undefined : made(op, "toolChoice", (to) => noCalls(to, format)!);
+  if (toolChoice === "none") return format?.toolCall === undefined ? undefined : made(op, "toolChoice", `none ${format.toolCall.begin}`, (to) => noCalls(to, format)!);
   const tools = toolsOf(descriptions);
   const wanted = toolChoice === "required" ? tools : tools.filter(({ name }) => name === toolChoice.name);
   if (wanted.length === 0) {
@@ -79,10 +79,25 @@ export function constraintOf(op: string, options: ConstraintOptions, context: ()
   if (call === undefined || call.syntax === "python") {
     throw new UnsupportedError({ op, argument: "toolChoice", expected: "a chat template whose calls are JSON or between tags", received: call === undefined ? "one without calls" : "one whose calls are Python" });
   }
-  return made(op, "toolChoice", (to) => callsGrammar(to, call, wanted, toolChoice === "required"));
+  const several = toolChoice === "required";
+  return made(op, "toolChoice", JSON.stringify([call, wanted, several]), (to) => callsGrammar(to, call, wanted, several));
 }
 
-function made(op: string, argument: string, build: (grammar: Grammar) => Part): ConstraintGrammar {
+/** Grammars that were made, by their options: those of a server's requests are often the same. The last one used is the last one. */
+const grammars = new Map<string, ConstraintGrammar>();
+const mostGrammars = 64;
+
+/** @param from what it is made of. */
+function made(op: string, argument: string, from: string, build: (grammar: Grammar) => Part): ConstraintGrammar {
+  const key = `${argument} ${from}`;
+  const found = grammars.get(key) ?? make(op, argument, build);
+  grammars.delete(key);
+  grammars.set(key, found);
+  if (grammars.size > mostGrammars) grammars.delete(grammars.keys().next().value!);
+  return found;
+}
+
+function make(op: string, argument: string, build: (grammar: Grammar) => Part): ConstraintGrammar {
   const grammar = new Grammar();
   let written;
   try {

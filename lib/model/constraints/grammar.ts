@@ -167,9 +167,11 @@ export class Grammar {
   /** The rules that match some text of finite length. */
   #finite(): ReadonlySet<string> {
     const finite = new Set<string>();
+    // Most rules refer to later ones.
+    const rules = [...this.#rules].reverse();
     for (let before = -1; before !== finite.size; ) {
       before = finite.size;
-      for (const [name, part] of this.#rules) if (!finite.has(name) && finiteWith(part, finite)) finite.add(name);
+      for (const [name, part] of rules) if (!finite.has(name) && finiteWith(part, finite)) finite.add(name);
     }
     return finite;
   }

@@ -1,4 +1,4 @@
-/** What holds for every text. */
+/** Checks that hold for every text. */
 import { isDeepStrictEqual } from "node:util";
 import { AnswerParser } from "../../lib/model/text/formats/answer-parser.ts";
 import { mergePieces } from "../../lib/model/text/formats/answer-piece.ts";
@@ -12,7 +12,7 @@ import type { AnswerText } from "./texts.ts";
 import { workOf } from "./work.ts";
 
 /** The most characters that are looked at for each of the text, and for each text. */
-export const mostWork = { each: 24, all: 100 };
+export const mostWork = { each: 16, all: 200 };
 
 const parserOf = ({ format, reasoning, tools }: AnswerText): AnswerParser => new AnswerParser(formats[format]!, { tools, reasoning });
 
@@ -46,15 +46,18 @@ export function checkText(given: AnswerText, random: Random, counts: Counts): vo
   counts.add("characters", text.length);
   counts.add(`answers of ${given.format}`);
   for (const piece of whole) {
-    counts.add(piece.type === "tool-call" ? (piece.done === undefined ? "calls taken back" : "calls") : piece.reason === undefined ? `pieces of ${piece.type}` : "texts that are no call");
+    counts.add(piece.type === "tool-call" ? (piece.done === undefined ? "calls taken back" : "calls") : piece.reason === undefined ? `pieces of ${piece.type}` : "texts that are not calls");
   }
 }
 
 function checkPieces(pieces: readonly AnswerPiece[], text: string): void {
   let next = 0;
   let open: number | undefined;
+  let given = "";
   for (const piece of pieces) {
     if (piece.type !== "tool-call") {
+      const replaced = piece.index === undefined ? piece.raw : given + piece.raw;
+      expect(piece.reason === undefined || (piece.index === undefined ? piece.text === replaced : piece.text.endsWith(replaced)), "a text that is not a call is not whole");
       expect(open === piece.index, "a call is neither done nor taken back");
       open = undefined;
       expect(isPartOf(piece.text, text), "a text has other characters than the answer");
@@ -64,8 +67,8 @@ function checkPieces(pieces: readonly AnswerPiece[], text: string): void {
     expect(open === undefined, "a call is neither done nor taken back");
     expect(piece.index >= next && piece.name !== "", "calls are not numbered in order");
     if (piece.done === undefined) {
-      open = piece.index;
-      next = piece.index;
+      open = next = piece.index;
+      given = piece.raw;
     } else {
       expect(piece.done.name === piece.name && isDeepStrictEqual(piece.done.arguments, parseWithDigits(piece.arguments)), "the arguments differ from their JSON");
       next = piece.index + 1;

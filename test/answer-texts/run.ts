@@ -5,14 +5,14 @@ import { nthSeed } from "../support/schedules.ts";
 import { checkText } from "./check.ts";
 import { makeText } from "./texts.ts";
 
-/** What a run found. */
+/** The results of a run. */
 export interface TextReport {
   readonly counts: Counts;
   /** The first text for which something does not hold. */
   readonly failure: string | undefined;
 }
 
-export function runTexts(seed: number, first: number, count: number, onThousand: () => void = () => {}): TextReport {
+export function runTexts(seed: number, first: number, count: number): TextReport {
   const counts = new Counts();
   for (let n = first; n < first + count; n++) {
     const random = new Random(nthSeed(seed, n));
@@ -23,7 +23,6 @@ export function runTexts(seed: number, first: number, count: number, onThousand:
       const what = error instanceof Difference ? error.message : (error as Error).stack;
       return { counts, failure: `text ${n} of seed ${seed}: ${what}\n${JSON.stringify({ ...text, tools: text.tools.length })}` };
     }
-    if (n % 1000 === 0) onThousand();
   }
   return { counts, failure: undefined };
 }

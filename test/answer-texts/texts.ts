@@ -1,4 +1,4 @@
-/** Random answers: what models write, the same with mistakes, and pieces of everything in any order. */
+/** Random answers: as models write them, with mistakes, and pieces of everything in any order. */
 import { formats } from "./formats.ts";
 import type { Random } from "../support/random.ts";
 
@@ -49,7 +49,7 @@ export function makeText(random: Random): AnswerText {
   return { format, reasoning: random.pick(["open", "closed"]), tools: random.pick([tools, tools, []]), text };
 }
 
-/** What a model may write without a mistake. */
+/** An answer without a mistake. */
 function answer(random: Random): string {
   const calls = Array.from({ length: random.below(4) }, () => call(random));
   const thoughts = random.below(3) === 0 ? "" : `${random.pick(["", "<think>\n"])}${prose(random)}${random.below(6) === 0 ? call(random) : ""}\n</think>\n\n`;
@@ -87,7 +87,7 @@ function mutated(random: Random, text: string): string {
   const [before, part, after] = [text.slice(0, from), text.slice(from, from + length), text.slice(from + length)];
   switch (random.below(7)) {
     case 0:
-      return before + after; // a part lacks
+      return before + after; // a part is missing
     case 1:
       return before + part + part + after; // a part comes twice
     case 2:

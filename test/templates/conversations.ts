@@ -16,7 +16,7 @@ const words = [
 const names = ["get_weather", "search", "Ünïcode", "f", "a.b-c"];
 const keys = ["city", "limit", "exact", "größe", "a b", "x", "filter", "type", "items", "__proto__x"];
 
-/** What a rendering is given to choose from. */
+/** The n-th conversation of a seed. */
 export function conversationOf(seed: number, n: number): Conversation {
   const random = new Random(nthSeed(seed, n));
   const chance = (of: number): boolean => random.below(of) === 0;
@@ -42,7 +42,7 @@ export function conversationOf(seed: number, n: number): Conversation {
     }
   };
   const members = (most: number, depth: number): Record<string, unknown> => Object.fromEntries(some(most, () => [random.pick(keys), value(depth)]));
-  /** Many templates refuse content that is no text. */
+  /** Many templates refuse content that is not a string. */
   const texts = !chance(4);
   const content = (): unknown => (!texts && chance(3) ? some(3, () => ({ type: "text", text: prose() })) : prose());
 

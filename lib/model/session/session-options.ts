@@ -132,7 +132,7 @@ export interface Answered extends Completion {
 export interface Turn {
   /** How many tokens the session had and still has. */
   readonly keptTokens: number;
-  /** How many it had that the template writes otherwise now, such as earlier thoughts. */
+  /** How many it had of text that the template no longer writes, such as earlier thoughts. */
   readonly droppedTokens: number;
   /** How many it got. */
   readonly addedTokens: number;

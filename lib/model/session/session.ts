@@ -115,12 +115,12 @@ export class Session implements Disposable {
    * answer, such as a user's message or the results of tools. The answer itself is added by the session.
    *
    * The model's chat template writes the whole conversation, including the start of an answer, and the session keeps its
-   * tokens as far as they are those of this text. Generated tokens are kept where their text is the same. Where the template
-   * writes something earlier otherwise, such as an answer without its thoughts, the session goes back: what its
-   * {@link SessionOptions.cache} has of the text before is not read again. {@link turn} has the numbers.
+   * tokens as far as they are those of this text. Generated tokens are kept if their text is the same. If the template writes
+   * an earlier part differently now, such as an answer without its thoughts, the session goes back to the longest prefix that
+   * its {@link SessionOptions.cache} has, and without a cache to the start. {@link turn} has the numbers.
    *
-   * Each option except `addGenerationPrompt` stays for later turns until it is given again; `tools: []` takes tools away. An answer
-   * that was cut off counts as it is, with whatever the template writes to end it.
+   * Each option except `addGenerationPrompt` stays for later turns until it is given again; `tools: []` takes tools away. An
+   * answer that was cut off is taken as it is, and the template ends it.
    *
    * @throws {GatedDeltaError} if the folder has no chat template or no tokenizer, the template refuses the messages, or the
    *   conversation has more tokens than the model has positions; of code `state` after {@link append}, when messages no longer

@@ -7,6 +7,7 @@ import type { Section } from "./added-tokens.ts";
 import { guardExpressions, startClock } from "./expressions.ts";
 import type { Clock, Step } from "./expressions.ts";
 import type { TextPiece } from "./jinja/origin.ts";
+import { KnownTexts } from "./known-texts.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
 type Ids = readonly (number | undefined)[];
@@ -33,7 +34,7 @@ export class Encoder {
   readonly #normalized: AddedTokens | undefined;
   readonly #all: AddedTokens;
   readonly #clock: Clock = { left: 0 };
-  readonly #known = new KnownTexts();
+  readonly #known = new KnownTexts<Ids>();
   #frame: { readonly before: Ids; readonly after: Ids } | undefined;
 
   constructor(json: object, config: object, { added, tokens, rules }: Vocabulary) {
@@ -117,32 +118,6 @@ export class Encoder {
     const { ids } = this.#tokenizer.encode(probe, { add_special_tokens: true });
     const at = ids.findIndex((_, i) => alone.every((id, k) => ids[i + k] === id));
     return { before: ids.slice(0, Math.max(0, at)), after: ids.slice(at < 0 ? 0 : at + alone.length) };
-  }
-}
-
-/** The most characters of {@link KnownTexts}, and the fewest of one. */
-const mostKnown = 2 ** 21;
-const leastKnown = 64;
-
-/** The ids of texts that were encoded last: each turn of a conversation encodes all messages before it again. */
-class KnownTexts {
-  /** By text, the least recent first. */
-  readonly #ids = new Map<string, Ids>();
-  #characters = 0;
-
-  of(text: string, encode: () => Ids): Ids {
-    if (text.length < leastKnown || text.length > mostKnown) return encode();
-    const known = this.#ids.get(text);
-    const ids = known ?? encode();
-    if (known === undefined) this.#characters += text.length;
-    else this.#ids.delete(text);
-    this.#ids.set(text, ids);
-    for (const [oldest] of this.#ids) {
-      if (this.#characters <= mostKnown) break;
-      this.#ids.delete(oldest);
-      this.#characters -= oldest.length;
-    }
-    return ids;
   }
 }
 

@@ -5,7 +5,6 @@ import type { CallReader, CallSink } from "./call-reader.ts";
 import { CallSection } from "./call-section.ts";
 import type { SectionEnd } from "./call-section.ts";
 import { Draft } from "./draft.ts";
-import { JsonCalls } from "./json-calls.ts";
 import { PieceWriter } from "./piece-writer.ts";
 import type { TextKind, Unread } from "./piece-writer.ts";
 import { PythonCalls } from "./python-calls.ts";
@@ -26,8 +25,8 @@ const newline: ReadonlySet<string> = new Set("\n");
 
 /**
  * Reads an answer as it is generated and gives its parts. It never throws for any text, loses no character, and takes time
- * in proportion to the text, wherever it is cut. What may be the beginning of a tag, or blank before one, is held back, and so
- * are calls within thoughts: they count only if nothing but such calls and the end of the thoughts follows them.
+ * in proportion to the text, wherever it is cut. Text that may be the beginning of a tag, or blank before one, is held
+ * back, and so are calls within thoughts: they count only if nothing but such calls and the end of the thoughts follows.
  *
  * A tag of thoughts counts where a part or a line begins; elsewhere it is text.
  */
@@ -150,7 +149,7 @@ export class AnswerParser {
     return false;
   }
 
-  /** Text without tags. */
+  /** Takes text without tags. */
   #plain(text: string): void {
     const { beforeCall, atEnds } = this.format.blank;
     const stripped = this.#kind === "reasoning" || atEnds ? "all" : beforeCall;
@@ -221,7 +220,6 @@ export class AnswerParser {
 
   #reader(sink: CallSink, tag: string): CallReader {
     const call = this.format.toolCall!;
-    if (call.syntax === "json") return new JsonCalls(call, sink);
     return call.syntax === "python" ? new PythonCalls(call, sink) : new XmlCalls(call, sink, this.#tools, tag === functionTag);
   }
 

@@ -21,7 +21,7 @@ export interface ReasoningPiece {
   readonly raw: string;
   /** The reason why something that looks like a call could not be read; its text is then in {@link text}. */
   readonly reason?: string;
-  /** The number of the call whose earlier pieces this text replaces: they are no call. */
+  /** The number of the call whose earlier pieces this text replaces, because they are not a call. */
   readonly index?: number;
 }
 
@@ -35,7 +35,7 @@ export interface AnswerTextPiece {
   readonly raw: string;
   /** The reason why something that looks like a call could not be read; its whole text, tags included, is then in {@link text}. */
   readonly reason?: string;
-  /** The number of the call whose earlier pieces this text replaces: they are no call. */
+  /** The number of the call whose earlier pieces this text replaces, because they are not a call. */
   readonly index?: number;
 }
 

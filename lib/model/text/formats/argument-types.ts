@@ -4,7 +4,7 @@ import type { JsonObject } from "../../../checkpoint/json.ts";
 import { isObject, quoteJson, readJson } from "./json-text.ts";
 import { numberJson, pythonJson } from "./python-literal.ts";
 
-/** What a schema says of a value's type. */
+/** The type that a schema gives a value. */
 export interface ArgumentType {
   /** Names of types of JSON Schema; undefined if the schema leaves them open. */
   readonly names: ReadonlySet<string> | undefined;

@@ -1,4 +1,4 @@
-/** Takes what a reader of calls finds between the tags. */
+/** Takes the calls that a reader finds between the tags. */
 export interface CallSink {
   /** How many of the last characters the reader has taken ahead of those that it has read. It is 0 at every new character. */
   ahead: number;
@@ -10,11 +10,14 @@ export interface CallSink {
   complete(): boolean;
   /** The calls are over, and so is the reader. The characters ahead come after them. */
   leave(): void;
-  /** What came since the last call can't be read. The reader is over; the characters ahead are looked at anew. */
+  /** The text since the last call can't be read. The reader is over; the characters ahead are looked at anew. */
   fail(reason: string): void;
   /** The begin tag was only mentioned: no call follows. The reader is over; the characters ahead are looked at anew. */
   mention(): void;
 }
+
+/** The reason of {@link CallSink.fail} where the end tag follows the begin tag. */
+export const noCall = "there is no call between the tags";
 
 /** Reads the calls between two tags, character by character. */
 export interface CallReader {

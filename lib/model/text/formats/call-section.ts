@@ -6,19 +6,19 @@ import type { PieceWriter, TextKind } from "./piece-writer.ts";
 /** The object of the arguments nests deeper than their values. */
 const deepestArguments = 101;
 
-/** Says how a section of calls is over. */
+/** The way in which a section of calls is over. */
 export interface SectionEnd {
-  /** `calls` after calls, `text` if there is no call after all, `unread` if what comes up to the end tag can't be read. */
+  /** `calls` after calls, `text` if there is no call after all, `unread` if the text up to the end tag can't be read. */
   readonly as: "calls" | "text" | "unread";
   /** The characters that come after it. */
   readonly rest: string;
-  /** Why the last text is no call. */
+  /** The reason why the last text is not a call. */
   readonly reason?: string;
   /** The number of the call whose pieces the last text replaces. */
   readonly index?: number | undefined;
 }
 
-/** The calls from a begin tag on: gives the pieces of what a reader finds. */
+/** The calls from a begin tag on: gives the pieces of the calls that a reader finds. */
 export class CallSection implements CallSink {
   ahead = 0;
   readonly #writer: PieceWriter;

@@ -8,7 +8,7 @@ const broken = "the call is not JSON";
 
 /**
  * Reads calls of the form `{"name": …, "arguments": {…}}`. Several may follow each other, also as an array. The arguments may
- * also be called `parameters`, be absent, or be JSON in a string; further members are skipped. Closing brackets may lack.
+ * also be called `parameters`, be absent, or be JSON in a string; further members are skipped. The last bracket may be missing.
  */
 export class JsonCalls implements CallReader {
   readonly #tags: Tags;
@@ -88,7 +88,7 @@ export class JsonCalls implements CallReader {
       return;
     }
     this.#sink.ahead = tag.length;
-    // A call may lack its last bracket.
+    // The last bracket of a call may be missing.
     if (this.#state === "member" && this.#name !== undefined && !this.#endObject()) return;
     if (tag === this.#tags.end && this.#state === "between" && this.#calls > 0) {
       this.#sink.ahead = 0;
@@ -132,7 +132,7 @@ export class JsonCalls implements CallReader {
     if (found === "more") return;
     if (found === "cut") {
       this.#sink.ahead = this.#tags.end.length;
-      this.#sink.fail("a string in the call lacks its end");
+      this.#sink.fail("a string in the call has no end");
     } else if (found === "broken") {
       this.#sink.ahead = 1;
       this.#sink.fail(broken);
@@ -152,10 +152,10 @@ export class JsonCalls implements CallReader {
     else if (wasKey || value === undefined) return this.#refuse(broken);
     else if (isArguments) {
       this.#arguments = value === null ? "{}" : isObject(value) ? this.#text : typeof value === "string" ? value : undefined;
-      if (this.#arguments === undefined) return this.#refuse("the arguments of the call are no object");
+      if (this.#arguments === undefined) return this.#refuse("the arguments of the call are not an object");
       if (this.#name !== undefined) this.#sink.write(this.#arguments);
     } else if (this.#key === "name") {
-      if (typeof value !== "string" || value === "" || this.#name !== undefined) return this.#refuse("the name of the call is no text");
+      if (typeof value !== "string" || value === "" || this.#name !== undefined) return this.#refuse("the name of the call is not a string");
       this.#name = value;
       this.#sink.begin(value);
       if (this.#arguments !== undefined) this.#sink.write(this.#arguments);

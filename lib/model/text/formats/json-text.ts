@@ -5,15 +5,15 @@ import type { JsonValue } from "./answer-piece.ts";
 /** The deepest nesting of arrays and objects of a value: programs that walk arguments recursively need not fear deeper ones. */
 const deepestValue = 100;
 
-/** The longest run of digits: reading the digits of a bigint takes more than linear time. */
-const longestDigits = /\d{400}/;
+/** The longest number, in characters: reading the digits of a bigint takes more than linear time. */
+const longestNumber = 400;
 
 /** The blank of JSON. */
 export const isSpace = (character: string): boolean => character === " " || character === "\n" || character === "\t" || character === "\r";
 
 /** A value of JSON; undefined for a text that is none, or whose numbers or nesting are out of bounds. */
 export function readJson(text: string, deepest = deepestValue): { readonly value: JsonValue } | undefined {
-  if (longestDigits.test(text) || depthOf(text) > deepest) return undefined;
+  if (!isBounded(text, deepest)) return undefined;
   try {
     return { value: parseWithDigits(text) as JsonValue };
   } catch {
@@ -36,17 +36,22 @@ export function escapeJson(text: string): string {
 /** A text as a string of JSON. */
 export const quoteJson = (text: string): string => `"${escapeJson(text)}"`;
 
-/** The deepest nesting of brackets outside strings. */
-function depthOf(text: string): number {
-  let [depth, most, inString] = [0, 0, false];
+/** Whether brackets nest no deeper than `deepest` and numbers are not too long, outside strings. */
+function isBounded(text: string, deepest: number): boolean {
+  let [depth, word, inString] = [0, 0, false];
   for (let i = 0; i < text.length; i++) {
-    const character = text[i];
+    const character = text[i]!;
     if (inString) {
       if (character === "\\") i++;
       else if (character === '"') inString = false;
-    } else if (character === '"') inString = true;
-    else if (character === "[" || character === "{") most = Math.max(most, ++depth);
-    else if (character === "]" || character === "}") depth--;
+      continue;
+    }
+    word = character >= "0" && character <= "9" ? word + 1 : 0;
+    if (word > longestNumber) return false;
+    if (character === '"') inString = true;
+    else if (character === "[" || character === "{") {
+      if (++depth > deepest) return false;
+    } else if (character === "]" || character === "}") depth--;
   }
-  return most;
+  return true;
 }

@@ -1,4 +1,5 @@
 import type { Tags } from "./answer-format.ts";
+import { noCall } from "./call-reader.ts";
 import type { CallReader, CallSink } from "./call-reader.ts";
 import { isSpace, quoteJson } from "./json-text.ts";
 import { PythonLiteral } from "./python-literal.ts";
@@ -78,7 +79,10 @@ export class PythonCalls implements CallReader {
     const tag = this.#tag.next(character);
     if (tag === undefined && this.#tag.released === "") return;
     if (tag === this.#tags.end && this.#calls > 0) this.#sink.leave();
-    else this.#stop(tag?.length ?? this.#tag.released.length + this.#tag.end().length);
+    else if (tag === this.#tags.end) {
+      this.#sink.ahead = tag.length;
+      this.#sink.fail(noCall);
+    } else this.#stop(tag?.length ?? this.#tag.released.length + this.#tag.end().length);
   }
 
   /** Ends where no call goes on. @param taken the number of characters that end it. */
@@ -111,8 +115,10 @@ export class PythonCalls implements CallReader {
   }
 
   #inValue(character: string): void {
+    this.#sink.ahead = 1;
     const found = this.#value!.next(character);
-    if (found === "broken") this.#fail("an argument of the call is no literal");
+    if (found === "broken") this.#fail("an argument of the call is not a literal");
+    else this.#sink.ahead = 0;
     if (found !== "end") return;
     this.#state = "arguments";
     if (character === ")") this.#endCall();

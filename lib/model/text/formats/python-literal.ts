@@ -6,7 +6,7 @@ const escapes: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", b
 const digitsOf: Readonly<Record<string, number>> = { x: 2, u: 4, U: 8 };
 
 /**
- * Turns a literal of Python, or of JSON, into JSON character by character. A word that is no literal counts as a string. A
+ * Turns a literal of Python, or of JSON, into JSON character by character. A word that is not a literal counts as a string. A
  * quote ends a string only where the text goes on as after a string, because models and templates also write `'it's'`.
  *
  * It checks the order of values, commas and brackets as far as JSON that comes out of it does not show a mistake by itself.

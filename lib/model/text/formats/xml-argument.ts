@@ -13,6 +13,8 @@ import { functionEnd, functionTag, longestName, parameterEnd, parameterTag, xmlT
  * | `</function>` | the end of the call, another call, or the end of the text |
  * | the end of the call | another call, or the end of the text |
  * | `<parameter=KEY>` at the beginning of a line | anything, if KEY may come next |
+ *
+ * A value may also quote whole calls: what stands between a function's tags, the first at the beginning of a line, does not end it.
  */
 export class XmlArgument {
   readonly #push: (text: string) => void;
@@ -24,6 +26,8 @@ export class XmlArgument {
   /** The text of {@link #candidate} and after it. */
   #text = "";
   #lineBegins = false;
+  /** The number of functions that begin in the value, each on a line of its own, and have not ended: a call that is quoted there. */
+  #quoted = 0;
 
   /**
    * @param push takes the value's text.
@@ -69,7 +73,9 @@ export class XmlArgument {
   }
 
   #consider(tag: string): void {
-    const may = tag === parameterTag ? this.#lineBegins : this.#followers[tag] !== undefined;
+    if (tag === functionTag && this.#lineBegins) this.#quoted++;
+    const may = this.#quoted === 0 && (tag === parameterTag ? this.#lineBegins : this.#followers[tag] !== undefined);
+    if (tag === functionEnd && this.#quoted > 0) this.#quoted--;
     if (!may) {
       this.#add(tag);
       return;

@@ -1,4 +1,5 @@
 import type { Tags } from "./answer-format.ts";
+import { noCall } from "./call-reader.ts";
 import type { CallReader, CallSink } from "./call-reader.ts";
 import { JsonCalls } from "./json-calls.ts";
 import { JsonScanner } from "./json-scanner.ts";
@@ -11,7 +12,7 @@ import { XmlValue } from "./xml-value.ts";
 
 /**
  * Reads calls of the form `<function=NAME>`, `<parameter=KEY>` VALUE `</parameter>` …, `</function>`. In place of arguments there
- * may be one object of JSON, and in place of functions calls as {@link JsonCalls} reads them. End tags may lack: see
+ * may be one object of JSON, and in place of functions calls as {@link JsonCalls} reads them. End tags may be missing: see
  * {@link XmlArgument}.
  */
 export class XmlCalls implements CallReader {
@@ -82,7 +83,7 @@ export class XmlCalls implements CallReader {
     else this.#sink.leave();
   }
 
-  /** Ends a call that lacks its end. Returns whether it could be read: no required argument must lack. */
+  /** Ends a call without an end tag. Returns whether it could be read: all required arguments must be there. */
   #endCut(): boolean {
     const [missing] = this.#whole ? [] : this.#tools.missing(this.#name, this.#given);
     if (missing === undefined && (this.#whole || this.#given.size > 0)) return this.#endFunction();
@@ -97,7 +98,7 @@ export class XmlCalls implements CallReader {
         this.#text += character;
         return;
       }
-      if (character === "{" && this.#state === "functions" && this.#calls === 0) {
+      if ((character === "{" || character === "[") && this.#state === "functions" && this.#calls === 0) {
         this.#state = "json";
         this.#json = new JsonCalls(this.#tags, this.#sink);
         this.#json.next(character);
@@ -125,7 +126,8 @@ export class XmlCalls implements CallReader {
     }
     if (this.#calls === 0) {
       this.#sink.ahead += taken;
-      this.#sink.mention();
+      if (tag === this.#tags.end) this.#sink.fail(noCall);
+      else this.#sink.mention();
       return;
     }
     if (tag !== this.#tags.end) this.#sink.ahead += this.#text.length + taken;
@@ -151,7 +153,7 @@ export class XmlCalls implements CallReader {
     this.#text = "";
   }
 
-  /** A name up to its bracket, which may lack at the end of a line. */
+  /** A name up to its bracket, which may be missing at the end of a line. */
   #inName(character: string): void {
     if (character === "<" || this.#text.length > longestName) {
       this.#sink.ahead = 1;

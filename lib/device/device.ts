@@ -14,6 +14,7 @@ import type { Participant } from "../ops/recorder.ts";
 import { Participants } from "./participants.ts";
 import { recordPass } from "./pass.ts";
 import type { Pass } from "./pass.ts";
+import { FileMapping, fileMapping } from "../tensor/mapped-storage.ts";
 import { Pins } from "../tensor/pins.ts";
 import { makePlan } from "./plan.ts";
 import { preparePlan } from "./prepare.ts";
@@ -116,6 +117,12 @@ export class Device implements Disposable {
     return this.#handle;
   }
 
+  /** Maps files into its memory. @internal */
+  get [fileMapping](): FileMapping {
+    const handle = this[native];
+    return new FileMapping(handle, nativeDevice.describeDevice(handle).largestBuffer);
+  }
+
   /** Tells pools which submissions have finished and how. @internal */
   [settle](): void {
     if (!this.#closed) this.#participants.settle();
@@ -124,6 +131,17 @@ export class Device implements Disposable {
   /** Whether it was closed. */
   get closed(): boolean {
     return this.#closed;
+  }
+
+  /**
+   * Bytes of its tensors' memory now. `own` is allocated memory. `mapped` is the size of mapped files' windows, whose memory is the
+   * system's file cache. What only pending work needs counts, too; wrapped memory does not.
+   *
+   * @throws {DisposedError} after it was closed.
+   */
+  get memory(): { readonly own: number; readonly mapped: number } {
+    this.#opened("device.memory");
+    return nativeDevice.memoryOf(this.#handle, "device.memory");
   }
 
   /** The ticket of the last commit, 0 before any. */

@@ -45,6 +45,7 @@ describe("gated-delta", () => {
     [["generate", "folder", "a", "--temperature", "hot"], "--temperature"],
     [["generate", "folder", "a", "--context", "0"], "--context"],
     [["generate", "folder", "a", "--dtype", "f64"], "--dtype"],
+    [["generate", "folder", "a", "--weights", "disk"], "--weights: expected copied or mapped"],
     [["demo", "--backend"], "--backend"],
     [["doctor", "one", "two"], "one folder"],
   ])("%j is a mistake of usage", (args, mention) => {
@@ -73,6 +74,7 @@ describe("generate", () => {
     expect(plain.status).toBe(0);
     expect(plain.out).toMatch(/^\d+( \d+){0,11}\n$/);
     expect(plain.errors).toMatch(/^4 layers, \d+ MB, on cpu: /);
+    expect(gatedDelta([...ids, "--weights", "mapped"]).out).toBe(plain.out);
     expect(plain.errors).toMatch(/prompt  3 tokens, [\d.]+ tokens\/s, \d+ % of this machine's [\d.]+ G multiply-adds\/s/);
     expect(plain.errors).toMatch(/answer  \d+ tokens, [\d.]+ tokens\/s, \d+ % of this machine's [\d.]+ GB\/s, \d+ steps/);
     const drafted = gatedDelta([...ids, "--drafts", "--quiet"]);
@@ -125,7 +127,7 @@ describe("generate", () => {
     expect(none).toMatchObject([{ type: "end", end: "length", text: "", answer: { tokens: 0 } }]);
   });
 
-  /** Starts a command and sends it a signal after a line of JSON that fits; its lines, and what came of it. */
+  /** Starts a command and sends it a signal after a matching line of JSON; returns its lines and how it ended. */
   const interrupted = async (args: readonly string[], fits: (row: Record<string, unknown>) => boolean) => {
     const main = join(import.meta.dir, "..", "lib", "cli", "main.ts");
     const child = Bun.spawn([process.execPath, main, "generate", ...args, "--json", "--backend", "cpu", "--threads", "1"], { stdout: "pipe", stderr: "pipe" });
@@ -136,7 +138,7 @@ describe("generate", () => {
       out += decoder.decode(part, { stream: true });
       if (sent || !jsonOf(out.slice(0, out.lastIndexOf("\n") + 1)).some(fits)) continue;
       sent = true;
-      for (let i = 0; i < 2; i++) child.kill("SIGINT"); // as npx makes two of one key press
+      for (let i = 0; i < 2; i++) child.kill("SIGINT"); // npx sends two for one key press
     }
     return { status: await child.exited, rows: jsonOf(out), errors: await child.stderr.text() };
   };
@@ -148,7 +150,7 @@ describe("generate", () => {
     expect(await child.exited).toBe(0);
     expect(shown).toMatch(/\r\x1b\[K\[=+ *\] \d of 1 MB/);
     expect(shown).toMatch(/\r\x1b\[K\[=+ *\] \d+ of 3200 tokens of the prompt/);
-    expect(shown).toMatch(/\r\x1b\[K\d+( \d+){5}\r\nprompt  3200 tokens/); // the answer stands where the bar was
+    expect(shown).toMatch(/\r\x1b\[K\d+( \d+){5}\r\nprompt  3200 tokens/); // the answer replaces the bar
     const plain = gatedDelta(args.slice(2));
     expect(plain.errors).not.toContain("\r");
     expect(shown).toContain(plain.out.trim());
@@ -292,11 +294,15 @@ describe("doctor", () => {
 
   test("of a model's folder says what it takes of the memory that is free", () => {
     const { status, out } = gatedDelta(["doctor", tinyModel, "--json"]);
-    const { memory } = JSON.parse(out) as { memory: Record<string, number> };
+    const { memory, weights } = JSON.parse(out) as Record<"memory" | "weights", Record<string, number>>;
     expect(status).toBe(0);
     expect([memory["states"], memory["pageTokens"]]).toEqual([8, 64]);
     expect(memory["stateBytes"]! + memory["pageBytes"]!).toBeLessThanOrEqual(memory["free"]! / 2);
-    expect(gatedDelta(["doctor", tinyModel]).out).toMatch(/^memory: +weights of .* leave .* GB; by default 8 states \(.*\) and \d+ pages, for \d+ tokens/m);
+    expect(weights["mapped"]! + weights["copied"]!).toBe(memory["weights"]!);
+    expect(weights["mapped"]).toBeGreaterThan(0.95 * memory["weights"]!);
+    const text = gatedDelta(["doctor", tinyModel]).out;
+    expect(text).toMatch(/^mapped weights: +\d.* MB in place, \d.* MB copied \(\d+\.\d % in place\)$/m);
+    expect(text).toMatch(/^memory: +weights of .* leave .* GB; by default 8 states \(.*\) and \d+ pages, for \d+ tokens/m);
     const none = gatedDelta(["doctor", "such-folder"]);
     expect([none.status, none.errors]).toEqual([2, expect.stringContaining("such-folder")]);
   });
@@ -348,7 +354,7 @@ describe("doctor", () => {
   });
 
   test("survives a library that ends the process which loads it", () => {
-    // The loader maps a file of which the second half is gone, and faults where it relocates it.
+    // The loader maps a file whose second half is missing, and faults when it relocates it.
     const path = newPath("half.so");
     const whole = readFileSync(libraryInfo().path);
     writeFileSync(path, whole);

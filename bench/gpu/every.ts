@@ -1,6 +1,6 @@
 /**
- * Every kernel, at small sizes: what the backend can be asked for, over all dtypes and key classes. The emulator records the
- * dispatches and what they leave; the card has to leave the same.
+ * Every kernel that the backend can request, at small sizes, over all dtypes and key classes. The emulator records the
+ * dispatches and their results, which the card has to reproduce.
  */
 import {
   add,

@@ -84,8 +84,8 @@ function find(memory: Findings["memory"], folder: string | undefined): Findings 
   };
   const result = probeInChild(folder);
   if ("error" in result) return { ok: false, ...here, library: { error: result.error, tried: libraryCandidates() } };
-  const { auto: backend, cpu, metal, ...library } = result;
-  return { ok: !backend.startsWith("none") && !("error" in cpu), ...here, library, backend, cpu, metal };
+  const { auto: backend, cpu, metal, weights, ...library } = result;
+  return { ok: !backend.startsWith("none") && !("error" in cpu), ...here, library, backend, cpu, metal, ...(weights && { weights }) };
 }
 
 /** Prints the findings: a line for each field of {@link Findings}. */

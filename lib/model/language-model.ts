@@ -1,3 +1,4 @@
+import { importZod } from "../arguments/import-zod.ts";
 import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
 import { checkOptions } from "../arguments/options.ts";
@@ -7,7 +8,6 @@ import { asDevice } from "../device/device-handle.ts";
 import type { WeightBytes } from "../checkpoint/tensor-loader.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { expectRunnable, readBatch } from "./batch.ts";
-import { importSchemas } from "./import-schemas.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import { expectFits } from "./memory-plan.ts";
@@ -93,7 +93,7 @@ export class LanguageModel implements Disposable {
   static async load(device: Device, folder: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
     const op = "LanguageModel.load";
     asDevice(op, device);
-    await importSchemas();
+    await importZod();
     const checked = checkOptions(loadModelOptions, op, options);
     const { dtype, onProgress, weights } = checked;
     const fits = (config: ModelConfig, bytes: WeightBytes): void => expectFits(op, config, checked, bytes);

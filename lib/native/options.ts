@@ -18,7 +18,7 @@ export const dTypes: Readonly<Record<DType, number>> = {
 };
 
 /**
- * How the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong guess gives wrong
+ * How the decay a in (0, 1] is computed from the given gate. Systems differ in this, and a wrong guess gives wrong
  * numbers of the right size, so there is no default.
  *
  * - `decay`: a (mlx-lm, MAX)
@@ -41,7 +41,7 @@ export const gateForms: Readonly<Record<GateForm, number>> = {
 };
 
 /**
- * One gate a head, or one for every key dimension.
+ * One gate per head, or one per key dimension.
  *
  * - `key`: Kimi's KDA
  */
@@ -54,7 +54,7 @@ export const gateDims: Readonly<Record<GateDims, number>> = {
 };
 
 /**
- * How beta comes from what is given.
+ * How beta is computed from the given values.
  *
  * - `given`: b
  * - `sigmoid`: sigmoid(b)
@@ -117,7 +117,7 @@ export const algorithms: Readonly<Record<Algorithm, number>> = {
 };
 
 /**
- * What a sum or a gate goes through.
+ * The function applied to a sum or a gate.
  *
  * - `none`: x
  * - `silu`: x sigmoid(x)
@@ -133,7 +133,7 @@ export const activations: Readonly<Record<Activation, number>> = {
 };
 
 /**
- * What a convolution's sums go through.
+ * The function applied to a convolution's sums.
  *
  * - `none`: x
  * - `silu`: x sigmoid(x)
@@ -147,7 +147,7 @@ export const convActivations: Readonly<Record<ConvActivation, number>> = {
 };
 
 /**
- * What a norm's gate goes through.
+ * The function applied to a norm's gate.
  *
  * - `silu`: x sigmoid(x)
  * - `sigmoid`: sigmoid(x)
@@ -161,7 +161,7 @@ export const normActivations: Readonly<Record<NormActivation, number>> = {
 };
 
 /**
- * What a norm's rows are multiplied by.
+ * The factor of a norm's rows.
  *
  * - `weight`: w
  * - `one-plus-weight`: 1 + w (Qwen3.5)

@@ -26,7 +26,7 @@ export interface ArrayOfDType {
   readonly u32: Uint32Array;
 }
 
-/** How one dtype lies in memory. */
+/** The memory layout of one dtype. */
 export interface DTypeInfo<D extends DType = DType> {
   /** Bytes of one element. */
   readonly bytes: 2 | 4;

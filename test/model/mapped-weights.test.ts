@@ -10,11 +10,13 @@ import { FileError, GatedDeltaError } from "../../lib/errors.ts";
 import { LanguageModel, Session } from "../../lib/model.ts";
 import type { LoadModelOptions } from "../../lib/model.ts";
 import { expectFits } from "../../lib/model/memory-plan.ts";
+import { readModel, writeChanged, zeros } from "../support/changed-models.ts";
 import { Random } from "../support/random.ts";
 import { onEachBackend } from "../support/backends.ts";
 import { runProgram } from "../support/children.ts";
 import { openDevice } from "../support/devices.ts";
 import { scratch } from "../support/files.ts";
+import { tinyModel } from "../support/model-folders.ts";
 import { rejection, tinyFolder } from "../support/models.ts";
 import { tokensOf } from "../support/sessions.ts";
 
@@ -311,6 +313,20 @@ describe("limits", () => {
   });
 });
 
+test("tensors without elements, and those of other parts, are not in the way", async () => {
+  const parts = readModel(tinyFolder());
+  const none = zeros("F32", [0, 8]);
+  const folder = writeChanged(newPath("model"), parts, ({ tensors }) => {
+    tensors["mtp.empty.weight"] = none;
+    tensors["model.visual.patch.weight"] = zeros("BF16", [5, 3]);
+  });
+  using model = await LanguageModel.load(device, folder, mapped);
+  using plain = await LanguageModel.load(device, tinyFolder(), options);
+  expect(model.skipped.toSorted()).toEqual(["model.visual.patch.weight", "mtp.empty.weight"]);
+  expect(model.weights.mapped + model.weights.copied).toBe(plain.weights.copied);
+  expect(await logitsOf(model)).toEqual(await logitsOf(plain));
+});
+
 const onLinux = test.skipIf(process.platform !== "linux");
 
 onLinux("a Worker that ends leaves no window", async () => {
@@ -338,6 +354,34 @@ onLinux("a Worker that ends leaves no window", async () => {
   worker.terminate();
   for (let i = 0; i < 1000 && isMapped(); i++) await Bun.sleep(10);
   expect(isMapped()).toBe(false);
+});
+
+onLinux("a load takes little more memory than the weights, or than the copied ones", () => {
+  const folder = writeChanged(newPath("model"), readModel(tinyFolder()), ({ tensors, config }) => {
+    config["vocab_size"] = 1_000_000;
+    for (const name of ["model.embed_tokens.weight", "lm_head.weight"]) tensors[name] = zeros("F32", [1_000_000, tinyModel.hidden]);
+  });
+  const peakOf = (weights: "copied" | "mapped") => {
+    const { text } = runProgram({}, `
+      import { Device } from "ROOTlib/index.ts";
+      import { loadModelWeights } from "ROOTlib/model/load-weights.ts";
+      import { readFileSync } from "node:fs";
+      const of = (name) => 1024 * Number(new RegExp(name + ":[^0-9]+([0-9]+) kB").exec(readFileSync("/proc/self/status", "utf8"))[1]);
+      const device = Device.open("cpu");
+      (await loadModelWeights(device, "ROOTtest/golden/models/qwen3_5-bf16", { weights: "${weights}" })).weights[Symbol.dispose]();
+      Bun.gc(true);
+      const before = of("VmRSS");
+      const { bytes } = await loadModelWeights(device, ${JSON.stringify(folder)}, { weights: "${weights}" });
+      console.log(JSON.stringify({ ...bytes, growth: of("VmHWM") - before }));
+    `);
+    return JSON.parse(text.trim().split("\n").at(-1)!) as { mapped: number; copied: number; growth: number };
+  };
+  const copied = peakOf("copied");
+  expect(copied.copied).toBeGreaterThan(3e8);
+  expect(copied.growth).toBeLessThan(1.05 * copied.copied + 2 ** 26);
+  const inFiles = peakOf("mapped");
+  expect(inFiles.mapped).toBeGreaterThan(0.99 * copied.copied);
+  expect(inFiles.growth).toBeLessThan(1.05 * inFiles.copied + 2 ** 26);
 });
 
 onLinux("two processes share the memory of one file", async () => {

@@ -203,11 +203,11 @@ static void any_mlp(void) {
     .rows = rows, .weight = weight, .out = tensor(any_type(), rows, 1, weight.columns, 0, 1), .ids = ids};
   TABLE.embedding(&op, 0, rows, scratch, &stop);
   uint32_t type = any_type();
-  gd_cpu_silu_mul product = {
-    .tokens = rows, .heads = 1, .dim = 1 + draw(200), .out = tensor(draw(2) ? type : GD_CPU_F32, rows, 1, 200, 0, 1)};
-  product.gate = tensor(draw(2) ? type : GD_CPU_F32, rows, 1, product.dim, -4, 4);
-  product.up = tensor(type, rows, 1, product.dim, -4, 4);
-  TABLE.silu_mul(&product, 0, rows, scratch, &stop);
+  gd_cpu_elementwise pairs = {
+    .operation = draw(2) ? GD_CPU_ELEMENTWISE_SILU_MUL : GD_CPU_ELEMENTWISE_ADD, .tokens = rows, .heads = 1, .dim = 1 + draw(200), .out = tensor(draw(2) ? type : GD_CPU_F32, rows, 1, 200, 0, 1)};
+  pairs.a = tensor(draw(2) ? type : GD_CPU_F32, rows, 1, pairs.dim, -4, 4);
+  pairs.b = tensor(type, rows, 1, pairs.dim, -4, 4);
+  TABLE.elementwise(&pairs, 0, rows, scratch, &stop);
 }
 
 static void any_step(void) {

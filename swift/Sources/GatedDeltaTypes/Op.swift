@@ -1,6 +1,6 @@
 // Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.
 
-/// A validated op and, where it has any, the part that index data decides.
+/// A validated op and, if it has any, the part that index data decides.
 public enum Op: Sendable {
   case gatedDelta(GatedDelta, Sequences)
   case causalConv1d(CausalConv1d, Sequences)
@@ -8,10 +8,9 @@ public enum Op: Sendable {
   case rmsNorm(RMSNorm)
   case gatedDeltaStep(GatedDeltaStep, Sequences)
   case linear(Linear)
-  case add(Add)
+  case elementwise(Elementwise)
   case attention(Attention, Sequences)
   case embedding(Embedding, Sequences)
-  case siluMul(SiluMul)
   case copySlots(CopySlots, Sequences)
   case commitGatedDelta(CommitGatedDelta, Sequences)
   case commitCausalConv1d(CommitCausalConv1d, Sequences)
@@ -25,10 +24,9 @@ public enum Op: Sendable {
     case .rmsNorm: "rmsNorm"
     case .gatedDeltaStep: "gatedDeltaStep"
     case .linear: "linear"
-    case .add: "add"
+    case .elementwise(let op): op.operation.publicName
     case .attention: "attention"
     case .embedding: "embedding"
-    case .siluMul: "siluMul"
     case .copySlots: "copySlots"
     case .commitGatedDelta: "commitGatedDelta"
     case .commitCausalConv1d: "commitCausalConv1d"
@@ -47,7 +45,7 @@ public enum Op: Sendable {
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
       case .commitCausalConv1d(_, let sequences): sequences
-      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul: nil
+      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise: nil
       }
     }
     set {
@@ -61,8 +59,18 @@ public enum Op: Sendable {
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
       case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
-      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul: break
+      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise: break
       }
+    }
+  }
+}
+
+extension ElementwiseOperation {
+  /// The name of its Metal kernels, without dtypes.
+  public var kernel: String {
+    switch self {
+    case .add: "gd_add"
+    case .siluMul: "gd_silu_mul"
     }
   }
 }

@@ -121,7 +121,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     try checkNotLost()
     // Resolved gates are numbered in 32 bits. A tensor of more is possible only if its rows overlap.
     if case .gatedDelta(let op, _) = op {
-      let gates = op.tokens * op.valueHeads * (op.gateDims == .perKey ? op.keyDim : 1)
+      let gates = op.tokens * op.valueHeads * (op.options.gateDims == .perKey ? op.keyDim : 1)
       guard gates <= Int(UInt32.max) else {
         throw Failure(.unsupported, argument: "gate", expected: "at most \(UInt32.max) gates", received: "\(gates)")
       }

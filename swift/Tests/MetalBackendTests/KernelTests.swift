@@ -12,7 +12,11 @@ import Testing
   static let reachable: [Kernel] = Kernel.Family.allCases.flatMap { family -> [Kernel] in
     switch family {
     case .gates: [Kernel(family: family)]
-    case .conv, .convShift, .norm, .rmsNorm, .add, .siluMul: types.map { Kernel(family: family, activation: $0) }
+    case .conv, .convShift, .norm, .rmsNorm: types.map { Kernel(family: family, activation: $0) }
+    case .elementwise:
+      ElementwiseOperation.allCases.flatMap { operation in
+        types.map { Kernel(family: family, operation: operation, activation: $0) }
+      }
     case .attentionCombine: types.map { Kernel(family: family, activation: $0) }
     case .project, .embedding: matrices.map { Kernel(family: family, activation: $0.0, format: $0.1) }
     case .attentionPrepare: pairs.map { Kernel(family: family, activation: $0.0, storage: $0.1) }
@@ -36,6 +40,9 @@ import Testing
   /// The kernels that the text instantiates by its macros, and plain ones. The macros' own lines name no function.
   static let declared: [String] = kernelSource.split(separator: "\n").flatMap { line -> [String] in
     if let name = between(line, "kernel void ", "("), !templates.contains(name) { return [name] }
+    if line == "GDM_EACH_ELEMENTWISE(GDM_ELEMENTWISE)" {
+      return ElementwiseOperation.allCases.flatMap { operation in types.map { "\(operation.kernel)_\($0.name)" } }
+    }
     if line.hasPrefix("GDM_KERNEL("), let name = between(line, "GDM_KERNEL(\"", "\"") { return [name] }
     guard line.hasPrefix("GDM_INSTANTIATE_"), let letters = between(line, "GDM_INSTANTIATE_", "("),
       let function = between(line, "(", ")")
@@ -51,7 +58,7 @@ import Testing
   private static let templates: Set<String> = Set(
     kernelSource.split(separator: "\n").compactMap { line in
       line.hasPrefix("GDM_") ? between(line, "(", ")").map { String($0.split(separator: ",").last ?? "") } : nil
-    } + ["gd_slots_gather", "gd_slots_copy"])
+    } + ["gd_slots_gather", "gd_slots_copy", "gd_elementwise"])
 
   static func between(_ line: Substring, _ start: String, _ end: String) -> String? {
     guard let from = line.firstRange(of: start)?.upperBound, let to = line[from...].firstRange(of: end)?.lowerBound

@@ -30,10 +30,9 @@
 #include "linear_dot.h"
 #include "linear.h"
 #include "embedding.h"
-#include "add.h"
+#include "elementwise.h"
 #include "attention_tiles.h"
 #include "attention.h"
-#include "silu_mul.h"
 
 #define GD_MAP(NAME, F)                                                       \
   static void NAME(const float *in, float *out, int64_t count) {              \
@@ -63,9 +62,8 @@ const gd_cpu_kernels GD_TABLE = {
   .rms_norm = rms_norm,
   .gated_delta_step = gated_delta_step,
   .linear = linear,
-  .add = add,
+  .elementwise = elementwise,
   .embedding = embedding,
-  .silu_mul = silu_mul,
   .copy_slots = gd_cpu_copy_slots_run,
   .attention_store = attention_store,
   .attention = attention,

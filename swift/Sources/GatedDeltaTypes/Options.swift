@@ -239,7 +239,7 @@ public enum NormOrder: UInt32, NamedOption {
   }
 }
 
-/// What an elementwise op computes.
+/// The function of an elementwise op.
 public enum ElementwiseOperation: UInt32, NamedOption {
   case add = 1
   case siluMul = 2

@@ -64,7 +64,7 @@ function isElementwise(parameters) {
 /** The elementwise ops as the values of an option, which only Swift and the kernels know. */
 function operationsOf(ops) {
   const values = ops.filter(({ elementwise }) => elementwise).map(({ name, struct }, i) => ({ name, constant: `GD_ELEMENTWISE_${struct.slice(3).toUpperCase()}`, value: i + 1 }));
-  return { name: "ElementwiseOperation", of: undefined, text: "what an elementwise op computes", values };
+  return { name: "ElementwiseOperation", of: undefined, text: "the function of an elementwise op", values };
 }
 
 /** A directive, or an annotation that stands alone: of an option, or of a choice among one's values. */

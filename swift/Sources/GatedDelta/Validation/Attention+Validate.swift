@@ -11,7 +11,7 @@ extension gd_attention: OpDescriptor {
     let keyHeads = keyRows[1]
     guard keyHeads >= 1, heads >= 1, heads % keyHeads == 0 else {
       throw Failure(
-        .shape, argument: "key", expected: "kvHeads of which heads, \(heads), is a multiple", received: "\(keyHeads)")
+        .shape, argument: "key", expected: "a number of kvHeads that divides heads, \(heads)", received: "\(keyHeads)")
     }
     try Self.checkRotary(options.rotaryDim, headDim)
     options.scale = try Check.scale(scale, keyDim: headDim)

@@ -1,4 +1,6 @@
 /** The Workers of a model that match texts with grammars. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import { byteCharacters } from "../text/byte-level.ts";
 import type { ModelText } from "../text/model-text.ts";
@@ -114,19 +116,25 @@ export class Matchers implements Disposable {
 }
 
 /**
- * Where the package is: found from here, or from the working directory for a program in one file.
+ * Where the package is: where modules are found from here, or, for a program in one file, which finds none, in the working directory.
  *
  * @throws {UnsupportedError} that says how to install it.
  */
 export function libraryPath(op: string): string {
-  for (const from of [import.meta.path, `${process.cwd()}/`]) {
+  for (const find of [() => Bun.resolveSync(packageName, import.meta.dir), inWorkingDirectory]) {
     try {
-      return Bun.pathToFileURL(Bun.resolveSync(packageName, from)).href;
+      return Bun.pathToFileURL(find()).href;
     } catch {
       // It may be at the other place.
     }
   }
   throw new UnsupportedError({ op, expected: `the package ${packageName}: \`bun add ${packageName}\``, received: "no such package" });
+}
+
+function inWorkingDirectory(): string {
+  const folder = join(process.cwd(), "node_modules", packageName);
+  const { main } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as { readonly main: string };
+  return join(folder, main);
 }
 
 /** The tokens of a model. Control tokens have no text: a grammar never gives them. */

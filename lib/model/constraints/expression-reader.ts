@@ -15,7 +15,7 @@ export type Part =
 export interface Branch {
   readonly fromStart: boolean;
   readonly toEnd: boolean;
-  /** What must follow its beginning, or must not. */
+  /** Expressions that must fit at its beginning, or must not. */
   readonly lookaheads: readonly { readonly branches: readonly Branch[]; readonly wanted: boolean }[];
   readonly part: Part;
 }

@@ -1,7 +1,7 @@
 /** Where the thoughts of an answer begin and end, token by token. */
 import type { Tags } from "../text/formats/answer-format.ts";
 
-/** What is known of a tokenizer. */
+/** The tags of thoughts, and the tokens of a model. */
 export interface ReasoningText {
   readonly tags: Tags;
   /** The text of a token, control tokens included. */

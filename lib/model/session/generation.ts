@@ -143,7 +143,7 @@ export class Generation {
     const drafts = guesses.length === 0 ? guesses : await this.#unlessAborted(this.#guide.after(guesses));
     let waiting: Float32Array | undefined;
     const take = ({ logits: row }: RunResult): void => {
-      // What may come is found out while the model runs, and may take longer.
+      // Masks are made while the model runs, and may take longer.
       if (this.#guide.ready) this.#take(row);
       else waiting = row.slice();
     };

@@ -83,6 +83,11 @@ describe("imports within lib", () => {
     expect(users.filter((file) => roomOf(file) !== "native")).toEqual([]);
   });
 
+  test("zod is imported by two files of arguments/, and only for types elsewhere", () => {
+    const users = files.filter((file) => /^(?!import type).*\bfrom "zod|(?:import|require)\("zod/m.test(readFileSync(join(root, file), "utf8")));
+    expect(users).toEqual(["arguments/import-zod.ts", "arguments/schema-parts.ts"]);
+  });
+
   test("values come from the same room or one below", () => {
     expect(imports.filter((one) => one.kind === "value" && looksUp(one))).toEqual([]);
   });

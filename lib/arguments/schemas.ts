@@ -1,6 +1,6 @@
 /**
  * Schemas that zod makes when they are first used: importing zod takes 13 ms, more than everything else that a small
- * program starts with. No other file of the library loads zod for options.
+ * program starts with.
  */
 import type { z } from "zod";
 import type * as SchemaParts from "./schema-parts.ts";

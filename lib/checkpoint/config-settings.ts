@@ -23,45 +23,36 @@ const silu = { only: ["silu", "swish"], why: "the kernels have one activation" }
 /** Settings of other architectures. Neither program reads them for the ones here, so a configuration that has them is of another model. */
 export const ofOthers = (...values: readonly unknown[]) => ({ only: values, why: "a step of other architectures, which is not computed" }) as const;
 
+/** Settings that the parsers read. */
+export const computed = (...keys: readonly string[]): Settings => Object.fromEntries(keys.map((key) => [key, "computed"]));
+
+const layers = computed("hidden_size", "num_hidden_layers", "layer_types");
+
 const headSizes: Settings = {
-  hidden_size: "computed",
-  num_hidden_layers: "computed",
-  layer_types: "computed",
-  linear_num_key_heads: "computed",
-  linear_num_value_heads: "computed",
-  linear_key_head_dim: "computed",
-  linear_value_head_dim: "computed",
-  linear_conv_kernel_dim: "computed",
+  ...layers,
+  ...computed("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim"),
 };
 
-const kdaSizes: Settings = {
-  hidden_size: "computed",
-  num_hidden_layers: "computed",
-  layer_types: "computed",
-  rms_norm_eps: "computed",
-  linear_num_heads: "computed",
-  linear_head_dim: "computed",
-  linear_conv_kernel_dim: "computed",
-  "linear_attn_config.num_heads": "computed",
-  "linear_attn_config.head_dim": "computed",
-  "linear_attn_config.short_conv_kernel_size": "computed",
+/** Settings of mixers with a decay for each key dimension. */
+const kda: Settings = {
+  ...layers,
+  ...computed("rms_norm_eps", "linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"),
+  ...computed("linear_attn_config.num_heads", "linear_attn_config.head_dim", "linear_attn_config.short_conv_kernel_size"),
+  hidden_act: silu,
 };
 
 /** A mixer's settings, by architecture, without those that only attention, the MLP or the experts read. */
 export const mixerSettings = {
   qwen: {
     ...headSizes,
+    ...computed("rms_norm_eps", "full_attention_interval", "output_gate_type"),
     hidden_act: silu,
-    rms_norm_eps: "computed",
-    full_attention_interval: "computed",
-    output_gate_type: "computed",
     mamba_ssm_dtype: ofMemory,
   },
   olmo: {
     ...headSizes,
-    num_attention_heads: "computed",
+    ...computed("num_attention_heads", "linear_allow_neg_eigval"),
     hidden_act: silu,
-    linear_allow_neg_eigval: "computed",
     layer_norm_epsilon: { only: [1e-5], why: "transformers' mixer always has this epsilon; mlx-lm reads it" },
     rms_norm_eps: { harmless: "of the layers' other norms; the mixer's own has 1e-5" },
     linear_a_log_min: unused,
@@ -71,51 +62,27 @@ export const mixerSettings = {
     linear_dt_init_floor: unused,
   },
   kimi: {
-    ...kdaSizes,
+    ...kda,
+    ...computed("linear_attn_config.kda_layers", "linear_attn_config.gate_lower_bound"),
     hidden_act: { only: ["silu", "swish", "situ"], why: "the activation of transformers' convolution, which is SiLU; Kimi K3's situ is the MLP's" },
-    "linear_attn_config.kda_layers": "computed",
-    "linear_attn_config.gate_lower_bound": "computed",
     "linear_attn_config.full_attn_layers": { harmless: "all layers that are not in kda_layers" },
     "linear_attn_config.use_full_rank_gate": { harmless: "the checkpoint's tensor names show whether the gate is one matrix or two" },
   },
   glm: {
-    ...kdaSizes,
-    hidden_act: silu,
-    linear_lower_bound: "computed",
-    "linear_attn_config.gate_lower_bound": "computed",
-    "linear_attn_config.lower_bound": "computed",
-    "linear_attn_config.safe_gate": "computed",
+    ...kda,
+    ...computed("linear_lower_bound", "linear_attn_config.gate_lower_bound", "linear_attn_config.lower_bound", "linear_attn_config.safe_gate"),
   },
   bailing: {
-    ...kdaSizes,
-    hidden_act: { only: ["silu", "swish"], why: "the activation of transformers' convolution, which is SiLU" },
-    num_attention_heads: "computed",
-    head_dim: "computed",
-    short_conv_kernel_size: "computed",
-    layer_group_size: "computed",
-    kda_safe_gate: "computed",
-    kda_lower_bound: "computed",
+    ...kda,
+    ...computed("num_attention_heads", "head_dim", "short_conv_kernel_size", "layer_group_size", "kda_safe_gate", "kda_lower_bound"),
   },
 } as const satisfies Record<string, Settings>;
 
 /** Settings of whole text models that all families treat in the same way. */
 export const modelSettings: Settings = {
   ...headSizes,
-  model_type: "computed",
-  text_config: "computed",
-  intermediate_size: "computed",
-  vocab_size: "computed",
-  rms_norm_eps: "computed",
-  num_attention_heads: "computed",
-  num_key_value_heads: "computed",
-  head_dim: "computed",
-  max_position_embeddings: "computed",
-  tie_word_embeddings: "computed",
-  eos_token_id: "computed",
-  rope_parameters: "computed",
-  rope_theta: "computed",
-  quantization: "computed",
-  quantization_config: "computed",
+  ...computed("model_type", "text_config", "intermediate_size", "vocab_size", "rms_norm_eps", "num_attention_heads", "num_key_value_heads", "head_dim"),
+  ...computed("max_position_embeddings", "tie_word_embeddings", "eos_token_id", "rope_parameters", "rope_theta", "quantization", "quantization_config"),
   num_experts: "computed",
   hidden_act: silu,
   attention_bias: { only: [false], why: "the projections of attention have no biases" },

@@ -8,16 +8,16 @@
  * of them.
  */
 
-import type { z } from "zod";
+import type { Checked } from "../arguments/schemas.ts";
 import { configError, parsed } from "./config-errors.ts";
 import type { ConfigOf, ConfigPlace } from "./config-errors.ts";
 import { mixerSettings, refuseSettings } from "./config-settings.ts";
-import type { kdaSchema } from "./mixer-schemas.ts";
+import { kdaSchema } from "./mixer-schemas.ts";
 
 /** An architecture with KDA layers. */
 export type KdaArchitecture = "kimi" | "glm" | "bailing";
 
-type Data = z.output<typeof kdaSchema>;
+type Data = Checked<typeof kdaSchema>;
 
 /** The bound of configurations that enable one without giving its value. */
 const usualBound = -5;
@@ -31,8 +31,7 @@ export function kdaArchitecture(type: string): KdaArchitecture | undefined {
 
 /** Reads the configuration of such a model. */
 export function parseKda(architecture: KdaArchitecture, root: object, place: ConfigPlace): ConfigOf {
-  const { kdaSchema } = require("./mixer-schemas.ts") as typeof import("./mixer-schemas.ts");
-  const data = parsed(kdaSchema, root, place);
+  const data = parsed(kdaSchema(), root, place);
   const nested = data.linear_attn_config;
   const bailing = architecture === "bailing";
   refuseSettings(mixerSettings[architecture], root, place);

@@ -9,6 +9,7 @@ import { isRecord } from "./json.ts";
 import type { ConfigOf, ConfigPlace } from "./config-errors.ts";
 import { mixerSettings, refuseSettings } from "./config-settings.ts";
 import { kdaArchitecture, parseKda } from "./kda-config.ts";
+import { headDimText, olmoSchema, qwenSchema, sizes } from "./mixer-schemas.ts";
 
 /** The shape and options of one Gated DeltaNet mixer. */
 export interface LayerConfig {
@@ -103,8 +104,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
     const received = type === undefined ? "neither these nor a model_type" : `a model_type of ${describe(type)} without them`;
     throw configError(place, "", "a Gated DeltaNet model, with linear_num_key_heads and other linear_* keys", received);
   }
-  const { qwenSchema } = schemas();
-  const data = parsed(qwenSchema, root, place);
+  const data = parsed(qwenSchema(), root, place);
   refuseSettings(mixerSettings.qwen, root, place);
   // transformers' Qwen3.5 has no such option: its gate is always SiLU.
   const gate = types.some((type) => /^qwen3_5/.test(type)) ? "silu" : data.output_gate_type ?? "silu";
@@ -128,8 +128,7 @@ function parseQwen(root: object, types: readonly string[], place: ConfigPlace): 
 
 /** OLMo hybrid, whose gated norm has another epsilon than the other norms (transformers, `OlmoHybridGatedDeltaNet`, `OlmoHybridConfig`). */
 function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
-  const { olmoSchema, headDim, headDimText } = schemas();
-  const data = parsed(olmoSchema, root, place);
+  const data = parsed(olmoSchema(), root, place);
   refuseSettings(mixerSettings.olmo, root, place);
   const keyHeads = data.linear_num_key_heads ?? data.num_attention_heads;
   const valueHeads = data.linear_num_value_heads ?? data.num_attention_heads;
@@ -138,9 +137,9 @@ function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
   const keyDim = data.linear_key_head_dim ?? Math.floor((0.75 * data.hidden_size) / keyHeads);
   const valueDim = data.linear_value_head_dim ?? 2 * keyDim;
   for (const [key, dim] of [["linear_key_head_dim", keyDim], ["linear_value_head_dim", valueDim]] as const) {
-    if (!headDim.safeParse(dim).success) throw configError(place, key, `${headDimText} (derived from other sizes if left out)`, `${dim}, derived`);
+    if (!sizes().headDim.safeParse(dim).success) throw configError(place, key, `${headDimText} (derived from other sizes if left out)`, `${dim}, derived`);
   }
-  const sizes = {
+  const found = {
     hidden_size: data.hidden_size,
     linear_num_key_heads: keyHeads,
     linear_num_value_heads: valueHeads,
@@ -152,7 +151,7 @@ function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
   const isLastOfFew = (layer: number) => layers !== undefined && layers < 4 && layer === layers - 1;
   return {
     config: {
-      ...headsOf(sizes, place),
+      ...headsOf(found, place),
       normEps: 1e-5,
       outputGate: "silu",
       betaForm: data.linear_allow_neg_eigval ?? true ? "2-sigmoid" : "sigmoid",
@@ -164,8 +163,6 @@ function parseOlmo(root: object, place: ConfigPlace): ConfigOf {
       : (layer + 1) % 4 === 0 || isLastOfFew(layer) ? "full_attention" : "linear_attention",
   };
 }
-
-const schemas = () => require("./mixer-schemas.ts") as typeof import("./mixer-schemas.ts");
 
 /** The sizes of mixers with a decay for each head. */
 function headsOf(

@@ -1,7 +1,7 @@
 /** A model's memory, for `gated-delta doctor FOLDER`. */
 import { openCheckpoint } from "../checkpoint/safetensors.ts";
 import { readConfig } from "../checkpoint/read-config.ts";
-import { importSchemas } from "../model/import-schemas.ts";
+import { importZod } from "../arguments/import-zod.ts";
 import { freeMemory, planMemory } from "../model/memory-plan.ts";
 import { parseModelConfig } from "../model/parse-config.ts";
 
@@ -26,7 +26,7 @@ export interface ModelMemoryFindings {
  */
 export async function modelMemory(folder: string): Promise<ModelMemoryFindings> {
   const op = "doctor";
-  await importSchemas();
+  await importZod();
   using source = openCheckpoint(folder, op);
   const { config: json, path } = readConfig(source, undefined, op);
   const { config } = parseModelConfig(json, { path, op });

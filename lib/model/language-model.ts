@@ -1,3 +1,4 @@
+import { importZod } from "../arguments/import-zod.ts";
 import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
 import { checkOptions } from "../arguments/options.ts";
@@ -6,7 +7,6 @@ import { DisposedError } from "../errors.ts";
 import { asDevice } from "../device/device-handle.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { expectRunnable, readBatch } from "./batch.ts";
-import { importSchemas } from "./import-schemas.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import type { ModelConfig } from "./model-config.ts";
@@ -87,7 +87,7 @@ export class LanguageModel implements Disposable {
   static async load(device: Device, folder: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
     const op = "LanguageModel.load";
     asDevice(op, device);
-    await importSchemas();
+    await importZod();
     const checked = checkOptions(loadModelOptions, op, options);
     const { dtype, onProgress } = checked;
     const loaded = await loadModelWeights(device, folder, { dtype, onProgress });

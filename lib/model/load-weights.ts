@@ -3,6 +3,7 @@
 import { existsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { invalid } from "../arguments/checks.ts";
+import { importZod } from "../arguments/import-zod.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError, FileError } from "../errors.ts";
 import type { ConfigPlace } from "../checkpoint/config-errors.ts";
@@ -16,7 +17,6 @@ import type { TensorSource } from "../checkpoint/safetensors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { storedTensors } from "./identity/stored-tensors.ts";
 import type { StoredTensor } from "./identity/stored-tensors.ts";
-import { importSchemas } from "./import-schemas.ts";
 import type { ModelConfig } from "./model-config.ts";
 import { folderOf } from "./text/text-files.ts";
 import type { ModelWeights } from "./model-weights.ts";
@@ -71,7 +71,7 @@ export async function loadModelWeights(device: Device, folder: string, options: 
   const alive = () => {
     if (device.closed) throw new DisposedError({ op, argument: "device", expected: "a device that is open", received: "a closed one" });
   };
-  await importSchemas();
+  await importZod();
   using source = openCheckpoint(folder, op);
   refuseAdapter(source);
   const { config: json, path } = readConfig(source, undefined, op);

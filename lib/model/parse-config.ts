@@ -10,6 +10,8 @@ import type { ConfigPlace } from "../checkpoint/config-errors.ts";
 import { modelTypes, textConfigOf } from "../checkpoint/mixer-config.ts";
 import { refuseSettings } from "../checkpoint/config-settings.ts";
 import { refuseOtherSchemes } from "../checkpoint/quantization.ts";
+import { endSchema } from "./config-schemas.ts";
+import { families } from "./families/index.ts";
 import type { ConfigParts, Family, ParsedConfig } from "./families/family.ts";
 
 /**
@@ -30,7 +32,6 @@ export function parseModelConfig(source: unknown, place: ConfigPlace): { readonl
 
 /** The family of a configuration. The error for other models names them instead of a missing key. */
 function familyOf(source: unknown, root: Record<string, unknown>, { path, op }: ConfigPlace): Family {
-  const { families } = require("./families/index.ts") as typeof import("./families/index.ts");
   const expected = families.map(({ title, modelTypes }) => `${title} (model_type ${modelTypes.join(" or ")})`).join(", or ");
   const refuse = (key: string, received: string): never => {
     throw new UnsupportedError({ op, argument: `${path ?? "config"}: ${key}`, expected, received });
@@ -52,12 +53,11 @@ function familyOf(source: unknown, root: Record<string, unknown>, { path, op }: 
  * @param generation the parsed `generation_config.json`; undefined if there is none.
  */
 export function parseEnds(config: unknown, place: ConfigPlace, generation: unknown, generationPlace: ConfigPlace): number[] {
-  const { endSchema } = require("./config-schemas.ts") as typeof import("./config-schemas.ts");
   const found = new Set<number>();
   const parts = [[generation, generationPlace], [config, place], [textConfigOf(config), place]] as const;
   for (const [part, where] of parts) {
     const ends = isRecord(part) ? part["eos_token_id"] : undefined;
-    const result = endSchema.safeParse(ends);
+    const result = endSchema().safeParse(ends);
     if (!result.success) throw configError(where, "eos_token_id", "a token id, or an array of them", describe(ends));
     for (const end of [result.data ?? []].flat()) found.add(end);
   }

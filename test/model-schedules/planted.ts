@@ -47,7 +47,7 @@ function halvedProducts(): Disposable {
   } as Method);
 }
 
-/** Each fault: what it is, and a function that plants it. */
+/** Each fault by its description, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {
   "the sum of a product over several rows is taken in another order": halvedProducts,
 

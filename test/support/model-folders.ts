@@ -28,7 +28,7 @@ export interface TinyModel {
   readonly dtype: FloatDType;
 }
 
-/** Three layers of two kinds, and sizes that no kernel has as its own. */
+/** Three layers of two kinds, and sizes that no kernel is specialised for. */
 export const tinyModel: TinyModel = {
   hidden: 40,
   intermediate: 56,

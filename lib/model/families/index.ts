@@ -1,4 +1,4 @@
-/** The families of models that can be loaded. Imported with the first model, because their schemas need zod, which takes 13 ms. */
+/** The families of models that can be loaded. */
 import type { Family } from "./family.ts";
 import { olmoHybrid } from "./olmo-hybrid.ts";
 import { qwen35 } from "./qwen3-5.ts";

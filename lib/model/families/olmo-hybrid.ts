@@ -9,23 +9,28 @@
  *     h = h + norm(attention(h))
  *     h = h + norm(mlp(h))
  */
-import { z } from "zod";
+import { lazily } from "../../arguments/schemas.ts";
+import type { Checked } from "../../arguments/schemas.ts";
 import { configError, parsed, unsupportedValue } from "../../checkpoint/config-errors.ts";
 import type { ConfigPlace } from "../../checkpoint/config-errors.ts";
 import { modelSettings, ofOthers, refuseRotation } from "../../checkpoint/config-settings.ts";
+import { headDimText, sizes } from "../../checkpoint/mixer-schemas.ts";
 import type { TensorLoader } from "../../checkpoint/tensor-loader.ts";
 import { add } from "../../ops/functions.ts";
 import type { Op } from "../../ops/op.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
-import { headDim, headDimText, heads, modelKeys } from "../config-schemas.ts";
+import { modelKeys } from "../config-schemas.ts";
 import type { AttentionWeights, Mlp } from "../model-weights.ts";
 import { expectHeads, layersOf, tiedOf } from "./config-parts.ts";
 import type { ConfigParts, Family, LayerPass, PartTensors } from "./family.ts";
 import { attentionWeights, denseMlp } from "./weights.ts";
 
-const schema = z.object({ ...modelKeys, num_key_value_heads: heads.nullish(), head_dim: headDim.nullish() });
+const schema = lazily(({ z }) => {
+  const { heads, headDim } = sizes();
+  return z.object({ ...modelKeys(), num_key_value_heads: heads.nullish(), head_dim: headDim.nullish() });
+});
 
-type Data = z.output<typeof schema>;
+type Data = Checked<typeof schema>;
 
 /** The weights of a layer, except for those of its Gated DeltaNet. */
 export interface OlmoHybridLayer {
@@ -55,13 +60,13 @@ export const olmoHybrid: Family<OlmoHybridLayer> = {
   },
 
   parse(parts, place) {
-    const data = parsed(schema, parts[0], place);
+    const data = parsed(schema(), parts[0], place);
     const layers = layersOf(parts, data.num_hidden_layers, place);
     const queryHeads = data.num_attention_heads;
     const kvHeads = data.num_key_value_heads ?? queryHeads;
     expectHeads(queryHeads, kvHeads, place);
     const length = data.head_dim ?? Math.floor(data.hidden_size / queryHeads);
-    if (!headDim.safeParse(length).success) {
+    if (!sizes().headDim.safeParse(length).success) {
       throw configError(place, "num_attention_heads", `heads whose length, hidden_size / num_attention_heads, is ${headDimText}`, String(length));
     }
     const ropeTheta = thetaOf(parts, data, place);

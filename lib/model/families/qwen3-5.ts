@@ -4,28 +4,33 @@
  *     h = h + mixing(norm(h))                    a Gated DeltaNet, or attention with a gated output
  *     h = h + down(silu(gate(n)) · up(n)),       n = norm(h)
  */
-import { z } from "zod";
+import { lazily } from "../../arguments/schemas.ts";
+import type { Checked } from "../../arguments/schemas.ts";
 import { FileError } from "../../errors.ts";
 import { configError, parsed, unsupportedValue } from "../../checkpoint/config-errors.ts";
 import { isRecord } from "../../checkpoint/json.ts";
 import type { ConfigPlace } from "../../checkpoint/config-errors.ts";
-import { modelSettings, refuseRotation } from "../../checkpoint/config-settings.ts";
+import { computed, modelSettings, refuseRotation } from "../../checkpoint/config-settings.ts";
+import { sizes } from "../../checkpoint/mixer-schemas.ts";
 import type { TensorLoader } from "../../checkpoint/tensor-loader.ts";
 import type { WeightForm } from "../../native/options.ts";
 import type { Tensor } from "../../tensor/tensor.ts";
-import { headDim, heads, modelKeys, rotation } from "../config-schemas.ts";
+import { modelKeys, rotation } from "../config-schemas.ts";
 import type { AttentionConfig } from "../model-config.ts";
 import type { AttentionWeights, Mlp } from "../model-weights.ts";
 import { expectHeads, layersOf, tiedOf } from "./config-parts.ts";
 import type { ConfigParts, Family, ParsedConfig } from "./family.ts";
 import { attentionWeights, denseMlp } from "./weights.ts";
 
-const schema = z.object({
-  ...modelKeys,
-  num_key_value_heads: heads,
-  head_dim: headDim.nullish(),
-  attn_output_gate: z.boolean("true or false").nullish(),
-  rope_scaling: rotation,
+const schema = lazily(({ z }) => {
+  const { heads, headDim, flag } = sizes();
+  return z.object({
+    ...modelKeys(),
+    num_key_value_heads: heads,
+    head_dim: headDim.nullish(),
+    attn_output_gate: flag,
+    rope_scaling: rotation(),
+  });
 });
 
 /** The weights of a layer, except for those of its Gated DeltaNet. */
@@ -46,15 +51,13 @@ export const qwen35: Family<Qwen35Layer> = {
 
   settings: {
     ...modelSettings,
-    full_attention_interval: "computed",
-    rope_scaling: "computed",
-    partial_rotary_factor: "computed",
+    ...computed("full_attention_interval", "rope_scaling", "partial_rotary_factor"),
     attn_output_gate: { only: [true], why: "attention's output has a gate" },
     output_gate_type: { harmless: "transformers' Qwen3.5 always has SiLU" },
   },
 
   parse(parts, place) {
-    const data = parsed(schema, parts[0], place);
+    const data = parsed(schema(), parts[0], place);
     const layers = layersOf(parts, data.num_hidden_layers, place);
     const { num_attention_heads: queryHeads, num_key_value_heads: kvHeads } = data;
     expectHeads(queryHeads, kvHeads, place);
@@ -94,7 +97,7 @@ export const qwen35: Family<Qwen35Layer> = {
 };
 
 /** The heads' length and rotation, which transformers reads from `rope_scaling` and mlx-lm from `rope_parameters`. */
-function rotationOf(parts: ConfigParts, data: z.output<typeof schema>, place: ConfigPlace): Pick<AttentionConfig, "headDim" | "rotaryDim" | "ropeTheta"> {
+function rotationOf(parts: ConfigParts, data: Checked<typeof schema>, place: ConfigPlace): Pick<AttentionConfig, "headDim" | "rotaryDim" | "ropeTheta"> {
   const headDim = data.head_dim ?? 256;
   const all = parts.flatMap((part) => ["rope_parameters", "rope_scaling"].map((key) => [key, part[key]] as const));
   const given = all.filter(([, one]) => one !== undefined && one !== null && !(isRecord(one) && Object.keys(one).length === 0));

@@ -1,18 +1,18 @@
 /* linear: every output is one dot product. The element in lane l of block b of GD_LANES elements goes to partial l by a
  * chain of fma over the blocks; of a weight of packed numbers blocks with an even and with an odd number have a chain
  * each, and the two are added. Then fold and sum_one (sums.h). So the bits of an output depend neither on the other rows
- * nor on the other outputs. Element i is in lane i mod GD_LANES, but for a weight of interleaved lanes (matrix.h).
+ * nor on the other outputs. Element i is in lane i mod GD_LANES, except in a weight of interleaved lanes (matrix.h).
  *
  * Many rows: x and weight are copied to panels of float32, which stay in the caches: some rows of x in the second,
  * LINEAR_FEATURES rows of weight, LINEAR_DEPTH columns deep, in the first. A tile of rows by features is summed in
- * registers, a part of its partials after the other; between panels they lie in memory. One row: linear_dot.h. Work items
+ * registers, one part of its partials after another; between panels they are in memory. One row: linear_dot.h. Work items
  * are blocks of LINEAR_BLOCK features, all rows each. */
 
 enum { LINEAR_BLOCK = 16, LINEAR_DEPTH = MATRIX_DEPTH };
 /* A panel of x: its floats, its most rows, and its most columns. */
 enum { LINEAR_PANEL = 208 << 10, LINEAR_PANEL_ROWS = 96, LINEAR_PANEL_DEPTH = 4 * LINEAR_DEPTH };
 /* Features whose partials are in memory at a time, multiples of 8 and of LINEAR_FEATURES: twice as many, for half the
- * rows, where the panel of x has to be made again for the next ones. */
+ * rows, if the panel of x has to be made again for the next ones. */
 enum { LINEAR_NARROW = 24, LINEAR_WIDE = 2 * LINEAR_NARROW };
 /* Between rows of a panel, beyond their columns: not a power of two apart, they do not compete for lines of a cache. */
 enum { LINEAR_GAP = GD_LANES };
@@ -26,7 +26,7 @@ enum { LINEAR_ROWS = 4, LINEAR_FEATURES = 3 };
 enum { LINEAR_ROWS = 2, LINEAR_FEATURES = 4 };
 #endif
 
-/* What one thread works with. Partials lie tile by tile: [tiles of rows, tiles of `wide` features, parts, LINEAR_ROWS,
+/* The memory of one thread. Partials lie tile by tile: [tiles of rows, tiles of `wide` features, parts, LINEAR_ROWS,
  * LINEAR_FEATURES], each a vector, a part being a vector of every output's partials. */
 typedef struct linear_memory {
   float *x;      /* rows x_stride apart */
@@ -43,7 +43,7 @@ GD_INLINE float *linear_sums(const linear_memory *memory, int64_t row_tile, int6
   return memory->sums + tile * (memory->partials / GD_WIDTH) * LINEAR_TILE;
 }
 
-/* Adds the products of `count` columns, a multiple of partials, to the partials of a tile; begins them where there are
+/* Adds the products of `count` columns, a multiple of partials, to the partials of a tile; begins them if there are
  * none. */
 GD_INLINE void linear_tile(
   const linear_memory *memory, const float *x, float *sums, int64_t count, int begins, int rows

@@ -2,11 +2,11 @@
  *
  * A packed format is of a family (affine.h), which gives under its name, for a constant `bits`:
  *   FAMILY_group          columns that share a scale and a bias, of the elements of a block
- *   FAMILY_scales         scales and biases of so many groups, as float32; groups are counted through the matrix
- *   FAMILY_factors        what a group's numbers are turned into values with, from its scale and its bias
+ *   FAMILY_scales         scales and biases of some groups, as float32; groups are counted through the matrix
+ *   FAMILY_factors        the factors that turn a group's numbers into values, from its scale and its bias
  *   FAMILY_values         GD_WIDTH values of run first + run of a row, a run being GD_LANES columns
  *   FAMILY_reads_beyond   whether a run is read with up to MATRIX_BEYOND bytes after it: then a row is one stream of numbers
- *   FAMILY_interleaves    whether the lanes of a run hold columns 0, 8, 1, 9, 2 ..: what multiplies it is put into that order
+ *   FAMILY_interleaves    whether the lanes of a run hold columns 0, 8, 1, 9, 2 ..: its other factor is put into that order
  * The formats are those of gated_delta.h; GD_CPU_UNPACKINGS instantiates the kernels for each family and its bits. */
 
 enum { MATRIX_LEAST_GROUP = 32, MATRIX_LARGEST_GROUP = 128, MATRIX_BEYOND = 16 };
@@ -27,7 +27,7 @@ static const matrix_layout matrix_layouts[] = {
 GD_INLINE matrix_layout layout_of(const gd_cpu_matrix *matrix) { return matrix_layouts[matrix->format]; }
 GD_INLINE int is_packed(const gd_cpu_matrix *matrix) { return layout_of(matrix).unpacking != GD_CPU_UNPACK_NONE; }
 
-/* Bytes of so many columns, which are whole blocks. */
+/* Bytes of a number of columns, which are whole blocks. */
 GD_INLINE int64_t matrix_bytes(const gd_cpu_matrix *matrix, int64_t columns) {
   matrix_layout layout = layout_of(matrix);
   return (columns >> layout.shift) * layout.bytes;
@@ -42,7 +42,7 @@ typedef struct factors {
   vf low, high;
 } factors;
 
-/* How a packed format unpacks: a constant wherever it is passed on, so that its functions are inlined. */
+/* The unpacking of a format: always passed on as a constant, so that its functions are inlined. */
 typedef struct unpacking {
   void (*scales)(const gd_cpu_matrix *matrix, int64_t first, int64_t count, float *scales, float *biases);
   factors (*factors)(const float *scale, const float *bias, uint32_t bits);
@@ -124,7 +124,7 @@ static void expand(
   }
 }
 
-/* A block, whatever the width of the vectors. */
+/* A block, independent of the width of the vectors. */
 typedef float v16_memory __attribute__((vector_size(4 * GD_LANES), aligned(4), may_alias));
 
 /* Puts `count` columns, a multiple of GD_LANES, into the order of interleaved lanes, in place; or back. */

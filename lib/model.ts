@@ -20,19 +20,26 @@ export { Detokenizer } from "./model/text/detokenizer.ts";
 export { ChatTemplate } from "./model/text/chat-template.ts";
 export type { SessionCacheOptions } from "./model/session/prefix-cache.ts";
 export type {
+  Answered,
   AppendOptions,
   Completion,
   DraftingOptions,
   GenerateOptions,
+  GeneratedPiece,
   LoadSessionOptions,
   Piece,
   ReadOptions,
   ReadProgress,
   SessionOptions,
+  Turn,
   Usage,
 } from "./model/session/session-options.ts";
-export type { SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
+export type { LogitsProcessor, SamplingOptions, SamplingSettings } from "./model/sampling/settings.ts";
+export type { TokenLogprob } from "./model/sampling/logprobs.ts";
 export type { NgramOptions } from "./model/ngram-drafter.ts";
+export type { AnswerFormat, Blank, CallFormat, CallSyntax, Tags } from "./model/text/formats/answer-format.ts";
+export type { AnswerMessage } from "./model/text/formats/answer-message.ts";
+export type { AnswerPiece, AnswerTextPiece, JsonValue, ReasoningPiece, ToolCall, ToolCallPiece } from "./model/text/formats/answer-piece.ts";
 export type { ChatMessage } from "./model/text/chat-messages.ts";
 export type { ChatOptions } from "./model/text/chat-template.ts";
 export type { TextPiece } from "./model/text/jinja/origin.ts";

@@ -7,6 +7,7 @@ import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
 import { DraftMemory } from "../states/draft-memory.ts";
 import { StatePool } from "../states/state-pool.ts";
 import type { Entry } from "./batch.ts";
+import { Matchers } from "./constraints/matchers.ts";
 import { ModelIdentity } from "./identity/model-identity.ts";
 import type { LoadedModel } from "./load-weights.ts";
 import { freeBeside, planMemory } from "./memory-plan.ts";
@@ -28,6 +29,8 @@ export class ModelCore implements Disposable {
   readonly records: DraftMemory;
   readonly weights: ModelWeights;
   readonly identity: ModelIdentity;
+  /** For answers that follow a grammar. */
+  readonly matchers = new Matchers();
   /** The turns of runs and sessions. */
   readonly turns = new RunTurns();
   readonly #runner: Runner;
@@ -131,6 +134,7 @@ export class ModelCore implements Disposable {
     if (this.#disposed) return;
     this.#disposed = true;
     this.identity[Symbol.dispose]();
+    this.matchers[Symbol.dispose]();
     this.#runner[Symbol.dispose]();
     this.records[Symbol.dispose]();
     this.pages[Symbol.dispose]();

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { Cursor } from "../../lib/checkpoint/gguf/cursor.ts";
 import { readGgufHeader } from "../../lib/checkpoint/gguf/header.ts";
 import { Metadata } from "../../lib/checkpoint/gguf/metadata.ts";
+import { openSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import { dequantiseGgml, ggmlFormats } from "../reference/gguf.ts";
 import type { GgmlName } from "../reference/gguf.ts";
 import type { GgufToWrite, GgufValue } from "./gguf-writer.ts";
@@ -13,6 +14,12 @@ const models = join(import.meta.dir, "../golden/models");
 /** The path of a golden model's file. */
 export function ggufPath(name: string): string {
   return join(models, name, "model.gguf");
+}
+
+/** Texts and their ids in the metadata of a folder's `expected.safetensors`. */
+export function expectedTexts(folder: string): (readonly [text: string, ids: readonly number[]])[] {
+  using file = openSafetensors(join(folder, "expected.safetensors"));
+  return JSON.parse(file.metadata.get("texts") ?? "[]") as [string, number[]][];
 }
 
 /** The name of a type in the reference, by ggml's number. */

@@ -14,7 +14,7 @@ export interface GgufTensorToWrite {
   /** ggml's number of the type. */
   readonly type: number;
   readonly sizes: readonly number[];
-  readonly data: Uint8Array;
+  readonly data: Uint8Array<ArrayBuffer>;
   /** Written instead of the true one. */
   readonly offset?: number;
 }

@@ -1,8 +1,7 @@
 // Linear projection: out[r, o] = (residual[r, o] +) sum over i of x[r, i] weight[o, i], in float32.
 //
 // x [rows, inputs] T, out [rows, outputs] T or f32 (OUT_F32), residual likewise, row strides in elements; weight
-// [outputs, inputs]: matrix.h. ALIGNED_ROWS: inputs are a multiple of 8, and every row of x (and of a weight of floats)
-// begins at a multiple of 16 bytes.
+// [outputs, inputs]: matrix.h. ALIGNED_ROWS: inputs are a multiple of 8, and every row of x begins at a multiple of 16 bytes.
 //
 // The order of a sum, for one row as for many and for any way to store weights (a quantised one
 // is w = fma(q, scale, bias) first, and eight of them are a whole number of bytes at any width):
@@ -17,7 +16,8 @@
 // output, unstored. What a lane reads of weights, 8 neighbours of each output, in one turn or, where they are few bytes, in
 // several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more, those of four of packed
 // weights 143: the host uses smaller ones where the pipeline then has few threads, which is why there is no bound here.
-// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_GROUP, MATRIX_DTYPE.
+// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_ALIGNMENT, MATRIX_SHIFT, MATRIX_GROUP,
+// MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
 #include "packed_row.h"
 
 // Outputs of a simdgroup for one row, and turns whose weights are asked for together: for one row, for tiles of four and of
@@ -81,7 +81,7 @@ kernel void gd_project(device const T* x [[buffer(0)]],
         GDM_UNROLL for (uint b = 0; b < tile; ++b) {
           if (b < outs) matrix_fetch(raw[turn][b], weightRow[b], turn * step, at, inputs);
         }
-        if (TILE_ROWS == 1) matrix_fetch(one[turn], xRow[0], turn * step, at, inputs);
+        if (TILE_ROWS == 1) row_fetch(one[turn], xRow[0], turn * step, at, inputs);
       }
     }
     GDM_UNROLL for (uint turn = 0; turn < most; ++turn) {
@@ -95,7 +95,7 @@ kernel void gd_project(device const T* x [[buffer(0)]],
           if (a < TILE_ROWS) {
             Raw<T> read = one[turn];
             Eight v;
-            if (TILE_ROWS != 1) matrix_fetch(read, xRow[a], turn * step, at, inputs);
+            if (TILE_ROWS != 1) row_fetch(read, xRow[a], turn * step, at, inputs);
             matrix_widen(v, read, GDM_PROJECT_UNIT);
             GDM_UNROLL for (uint b = 0; b < tile; ++b) {
               if (b < outs) sum[a * tile + b] = chain8(sum[a * tile + b], v, w[b], at, inputs);

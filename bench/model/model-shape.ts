@@ -38,6 +38,17 @@ export const qwen08B: ModelShape = {
   tie_word_embeddings: true,
 };
 
+/** A model of the same kind with 4 GB of weights in 4 bits. */
+export const large: ModelShape = {
+  ...qwen08B,
+  hidden_size: 4096,
+  intermediate_size: 12288,
+  num_attention_heads: 16,
+  num_key_value_heads: 4,
+  linear_num_value_heads: 32,
+  tie_word_embeddings: false,
+};
+
 /** A model of the same kind that runs in a moment. */
 export const tiny: ModelShape = {
   hidden_size: 128,

@@ -1,9 +1,9 @@
 /**
  * Writes a folder with a random dense Qwen3.5 text model, for measurements and tests: equal options give equal bytes.
  *
- *     bun bench/model/random-model.ts FOLDER [--form bf16|f16|f32|2bit|3bit|4bit|5bit|6bit|8bit] [--group 64] [--tiny] [--layers N] [--seed N]
+ *     bun bench/model/random-model.ts FOLDER [--form bf16|f16|f32|2bit|3bit|4bit|5bit|6bit|8bit] [--group 64] [--tiny | --large] [--layers N] [--seed N]
  *
- * Without `--tiny` it has the shape of Qwen3.5-0.8B. Plain forms are as transformers saves a text model; quantised ones as
+ * Without `--tiny` or `--large` (4 GB in 4 bits) it has the shape of Qwen3.5-0.8B. Plain forms are as transformers saves a text model; quantised ones as
  * mlx-lm converts one: norms stored as 1 + w, conv1d's axes moved, every matrix quantised. Weights keep a signal's size,
  * so that logits are of order one.
  */
@@ -14,7 +14,7 @@ import type { FloatDType } from "../../lib/index.ts";
 import { encode } from "../../lib/tensor/dtype.ts";
 import { fileDTypes, writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
-import { frameParts, layerParts, qwen08B, tiny, type ModelShape, type Part } from "./model-shape.ts";
+import { frameParts, large, layerParts, qwen08B, tiny, type ModelShape, type Part } from "./model-shape.ts";
 
 /** How a model's weights are stored. */
 export type ModelForm =
@@ -153,6 +153,7 @@ if (import.meta.main) {
       form: { type: "string", default: "bf16" },
       group: { type: "string", default: "64" },
       tiny: { type: "boolean", default: false },
+      large: { type: "boolean", default: false },
       layers: { type: "string" },
       seed: { type: "string", default: "1" },
     },
@@ -161,10 +162,10 @@ if (import.meta.main) {
   const [, bits] = /^([234568])bit$/.exec(values.form) ?? [];
   const plain = (["f32", "f16", "bf16"] as const).find((dtype) => dtype === values.form);
   if (folder === undefined || (bits === undefined && plain === undefined)) {
-    console.error("usage: random-model.ts FOLDER [--form bf16|f16|f32|4bit|…] [--group 64] [--tiny] [--layers N] [--seed N]");
+    console.error("usage: random-model.ts FOLDER [--form bf16|f16|f32|4bit|…] [--group 64] [--tiny | --large] [--layers N] [--seed N]");
     process.exit(2);
   }
-  const base = values.tiny ? tiny : qwen08B;
+  const base = values.tiny ? tiny : values.large ? large : qwen08B;
   const shape = values.layers === undefined ? base : { ...base, num_hidden_layers: Number(values.layers) };
   const form: ModelForm = plain === undefined ? { bits: Number(bits), group: Number(values.group), dtype: "bf16" } : { dtype: plain };
   writeRandomModel(folder, { shape, form, seed: Number(values.seed) });

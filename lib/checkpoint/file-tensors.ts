@@ -18,8 +18,15 @@ export interface TensorPlace {
   readonly position: number;
 }
 
+/** A tensor's bytes in its file. */
+export type TensorRange = readonly [name: string, range: { readonly offset: number; readonly bytes: number }];
+
 /** A file that tensors are read from. */
 export interface FileOrigin {
+  /** Its descriptor, as long as it is open. */
+  readonly descriptor: number;
+  /** Its tensors: their names, first bytes in the file, and lengths. */
+  readonly ranges: () => Iterable<TensorRange>;
   /** Absolute. */
   readonly path: string;
   /** Its stamp before the first read. */
@@ -39,13 +46,16 @@ export class OpenFile implements Disposable {
   readonly origin: FileOrigin;
   #descriptor: number | undefined;
 
-  /** @throws {FileError} if it is missing or not a regular file. */
-  constructor(path: string, op: string) {
+  /**
+   * @param ranges the file's tensors, called later.
+   * @throws {FileError} if it is missing or not a regular file.
+   */
+  constructor(path: string, op: string, ranges: () => Iterable<TensorRange>) {
     const { descriptor, size } = openRegularFile(path, op);
     const stamp = stampOf(descriptor);
     this.path = path;
     this.size = size;
-    this.origin = { path: resolve(path), stamp, unchanged: () => stampText(stampOf(descriptor)) === stampText(stamp) };
+    this.origin = { path: resolve(path), descriptor, ranges, stamp, unchanged: () => stampText(stampOf(descriptor)) === stampText(stamp) };
     this.#descriptor = descriptor;
     forgotten.register(this, descriptor, this);
   }

@@ -1,7 +1,7 @@
 /** Reads one safetensors file: the header, and the bytes of tensors on demand. The file may be of any size. */
 import { FileError, GatedDeltaError, describe } from "../errors.ts";
 import { FileTensors, OpenFile } from "./file-tensors.ts";
-import type { Location } from "./file-tensors.ts";
+import type { Location, TensorRange } from "./file-tensors.ts";
 import { foreignKind, headBytes } from "./foreign.ts";
 import { longestHeader, parseHeader } from "./header.ts";
 import type { Header, TensorInfo } from "./header.ts";
@@ -37,7 +37,7 @@ export class SafetensorsFile extends FileTensors {
       throw new GatedDeltaError("invalid-argument", { op, argument: "path", expected: "a string", received: describe(path) });
     }
     this.path = path;
-    this.#file = new OpenFile(path, op);
+    this.#file = new OpenFile(path, op, () => this.#ranges());
     try {
       const { header, dataStart } = readHeader(this.#file, op);
       this.#header = header;
@@ -75,6 +75,10 @@ export class SafetensorsFile extends FileTensors {
 
   protected locate(name: string): Location {
     return { file: this.#file, position: this.#dataStart + this.info(name).offset };
+  }
+
+  *#ranges(): Iterable<TensorRange> {
+    for (const [name, { offset, bytes }] of this.#header.tensors) yield [name, { offset: this.#dataStart + offset, bytes }];
   }
 
   /** Closes the file; names and infos stay readable. Closing twice does nothing. */

@@ -30,6 +30,7 @@ const subjects = [
   "instruction-sets",
   "linear",
   "linear-quantised",
+  "mapped-weights",
   "poison",
   "ragged",
   "silu-mul",

@@ -1,7 +1,7 @@
 /** A model in GGUF files, as a checkpoint in the layout of mlx-lm: names, shapes and configuration. */
 import { FileError, describe } from "../../errors.ts";
 import { FileTensors, OpenFile } from "../file-tensors.ts";
-import type { Location } from "../file-tensors.ts";
+import type { Location, TensorRange } from "../file-tensors.ts";
 import type { TensorInfo } from "../header.ts";
 import { FormatError } from "../json.ts";
 import { PrefixedNames } from "../source.ts";
@@ -93,7 +93,7 @@ export class GgufCheckpoint extends FileTensors {
   }
 
   #open(path: string, index: number, count: number, op: string): { file: OpenFile; metadata: Metadata; tensors: ReadonlyMap<string, GgufTensor> } {
-    const file = new OpenFile(path, op);
+    const file: OpenFile = new OpenFile(path, op, () => this.#ranges(file));
     this.#files.push(file);
     const descriptor = file.descriptor(op);
     let metadata: Metadata | undefined;
@@ -108,6 +108,10 @@ export class GgufCheckpoint extends FileTensors {
       if (!(cause instanceof FormatError)) throw cause;
       throw new FileError(path, { op, expected: cause.expected, received: cause.received });
     }
+  }
+
+  *#ranges(of: OpenFile): Iterable<TensorRange> {
+    for (const [name, { info, location: { file, position } }] of this.#entries) if (file === of) yield [name, { offset: position, bytes: info.bytes }];
   }
 
   #add(name: string, tensor: GgufTensor, file: OpenFile, layers: number, op: string): void {

@@ -32,7 +32,7 @@ enum IndexSource: Sendable {
   /// True if a fresh read would give `values`. Compares in place, so that a replay copies only changed data.
   func holds(_ values: [Int32]) -> Bool {
     switch self {
-    case .copied: return true
+    case .copied(let own): return own == values
     case .buffer(let buffer, let offset, let count):
       guard values.count == count else { return false }
       return values.withUnsafeBytes { bytes in
@@ -92,6 +92,8 @@ extension Validator {
       throw Failure(.invalidArgument, argument: "\(name)", expected: "a buffer or a pointer", received: "both")
     }
     let buffer = try self.buffer(given.buffer, name)
+    // It is read before a submission's files are checked.
+    guard buffer.memory.file == nil else { throw Validator.onlyRead("\(name)", "memory of the library or the caller") }
     let available = UInt64(buffer.memory.byteCount)
     guard given.offset % 4 == 0 else {
       throw Failure(

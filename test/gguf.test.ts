@@ -7,6 +7,7 @@ import { LanguageModel } from "../lib/model.ts";
 import { openCheckpoint } from "../lib/checkpoint/safetensors.ts";
 import { openGguf } from "../lib/checkpoint/gguf/gguf-checkpoint.ts";
 import { ggmlTypes } from "../lib/checkpoint/gguf/types.ts";
+import { runBun } from "./support/children.ts";
 import { thrownBy } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
 import { asFloats, expectedTexts, ggufPath, partsOf } from "./support/gguf-models.ts";
@@ -104,6 +105,28 @@ describe("a file is read", () => {
     const path = fileOf(tiny);
     writeFileSync(join(dirname(path), "mmproj-F16.gguf"), "GGUF");
     expect(await logitsOf(dirname(path))).toEqual(logits);
+  });
+
+  test("in place, where weights are mapped", async () => {
+    const path = fileOf(tiny);
+    using model = await LanguageModel.load(device, path, { states: 1, pages: 1, weights: "mapped" });
+    using sequence = model.sequence();
+    const [result] = await model.run([{ sequence, tokens: [3, 70, 100, 5] }]);
+    expect([...result!.logits]).toEqual([...(await logitsOf(path))]);
+    expect(model.weights.mapped).toBeGreaterThan(model.weights.copied);
+  });
+
+  test("by the commands", () => {
+    const path = fileOf(tiny);
+    for (const [args, found] of [
+      [["generate", path, "hi", "--max-tokens", "2"], "tokens/s"],
+      [["generate", dirname(path), "5 6", "--ids", "--max-tokens", "2"], "tokens/s"],
+      [["verify", path, "--backend", "cpu"], "ok   "],
+      [["doctor", path], "states"],
+    ] as const) {
+      const { ok, text } = runBun({}, "lib/cli/main.ts", ...args);
+      expect([args[0], ok, text]).toEqual([args[0], true, expect.stringContaining(found)]);
+    }
   });
 
   test("as layers of its own", () => {

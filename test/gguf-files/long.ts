@@ -7,5 +7,5 @@ await longRun({
   what: "programs",
   count: 20_000,
   machine: ({ device }) => new GgufFiles(device),
-  verdict: ["each gives a typed error or the file's numbers", "not all give a typed error or the file's numbers"],
+  verdict: ["every file gives a typed error or its numbers", "not every file gives a typed error or its numbers"],
 });

@@ -126,6 +126,7 @@ export class GgufFiles implements ScheduleMachine<Call<Name>, Changed> {
   step(file: Changed, { name, seed }: Call<Name>): void {
     file.bytes = changes[name](file.bytes, new Random(seed), this.#plain);
     file.lines.push(`${name} ${seed}`);
+    file.counts.add(`changes: ${name}`);
   }
 
   async end(file: Changed): Promise<void> {

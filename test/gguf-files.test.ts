@@ -22,7 +22,7 @@ const machine = new GgufFiles(device);
 test(`${programs} changed files give typed errors or the file's numbers`, async () => {
   const { failure, counts } = await runSchedules(machine, files.newPath("runs"), seed, 0, programs);
   expect(failure).toBeUndefined();
-  for (const event of ["models that ran", "refused when opened: file"]) expect([event, counts.get(event) ?? 0]).not.toEqual([event, 0]);
+  for (const event of ["models that ran", "refused when opened (file)"]) expect([event, counts.get(event) ?? 0]).not.toEqual([event, 0]);
 }, 1_500_000);
 
 /** Replaces a method until it is disposed of. */

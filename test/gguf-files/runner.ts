@@ -126,7 +126,7 @@ export class GgufFiles implements ScheduleMachine<Call<Name>, Changed> {
   step(file: Changed, { name, seed }: Call<Name>): void {
     file.bytes = changes[name](file.bytes, new Random(seed), this.#plain);
     file.lines.push(`${name} ${seed}`);
-    file.counts.add(`changes: ${name}`);
+    file.counts.add(`changes by ${name}`);
   }
 
   async end(file: Changed): Promise<void> {
@@ -167,7 +167,7 @@ export class GgufFiles implements ScheduleMachine<Call<Name>, Changed> {
     if (!ok) throw error;
     // Jinja's own words about a template may be among them.
     if (!error.message.startsWith("chat: ") && /TypeError|RangeError|\bundefined\b|\[object|NaN/.test(error.message)) throw new Difference(`a message about something else: ${error.message}`);
-    counts.add(`${what}: ${error.code}`);
+    counts.add(`${what} (${error.code})`);
   }
 
   describe({ lines }: Changed): readonly string[] {

@@ -48,23 +48,28 @@ class Writer {
   }
 
   u8(value: number): void {
-    this.#view.setUint8(this.#room(1), value);
+    const at = this.#room(1);
+    this.#view.setUint8(at, value);
   }
 
   u32(value: number): void {
-    this.#view.setUint32(this.#room(4), value, true);
+    const at = this.#room(4);
+    this.#view.setUint32(at, value, true);
   }
 
   i32(value: number): void {
-    this.#view.setInt32(this.#room(4), value, true);
+    const at = this.#room(4);
+    this.#view.setInt32(at, value, true);
   }
 
   f32(value: number): void {
-    this.#view.setFloat32(this.#room(4), value, true);
+    const at = this.#room(4);
+    this.#view.setFloat32(at, value, true);
   }
 
   u64(value: number): void {
-    this.#view.setBigUint64(this.#room(8), BigInt(value), true);
+    const at = this.#room(8);
+    this.#view.setBigUint64(at, BigInt(value), true);
   }
 
   text(value: string): void {

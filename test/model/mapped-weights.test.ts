@@ -63,7 +63,7 @@ const share = ({ weights: { mapped, copied } }: LanguageModel) => mapped / (mapp
 
 onEachBackend("mapped weights", ({ device, name: backend }) => {
   const folders = readdirSync(golden).filter((name) => existsSync(join(golden, name, "config.json")));
-  const shifts = backend === "cpu" ? [0, 4, 8, 1, 2, 7] : [8, 2, 1];
+  const shifts = backend === "cpu" ? [0, 4, 8, 1, 2, 7] : [8, 1]; // an emulated GPU is slow
   test.each(folders)("%s has the bits, the identity and the sessions of a copied one, wherever its tensors begin", async (name) => {
     using copied = await LanguageModel.load(device, join(golden, name), options);
     expect(copied.weights.mapped).toBe(0);

@@ -114,6 +114,10 @@ public final class FileWindow: @unchecked Sendable {
       munmap(reserved, reservedBytes)
       throw Failure(.file, argument: file.path, expected: "a file that can be mapped", received: reason)
     }
+    #if os(Linux)
+      // Read from disk, and mapped, by huge pages, where the file system has them in its cache.
+      if length >= FileWindow.hugePage { madvise(pointer, length, MADV_HUGEPAGE) }
+    #endif
     self.file = file
     self.pointer = pointer
     self.byteCount = byteCount

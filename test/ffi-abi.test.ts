@@ -26,7 +26,10 @@ const indexArguments = [
 ];
 /** Tensors that may be left out: everywhere, and of one op. */
 const optionalTensors = ["bias", "conv_bias", "residual", "snapshots", "source"];
-const optionalOf: Readonly<Record<string, readonly string[]>> = { gd_encode_attention: ["gate", "query_norm", "key_norm"] };
+const optionalOf: Readonly<Record<string, readonly string[]>> = {
+  gd_encode_attention: ["gate", "query_norm", "key_norm"],
+  gd_encode_combine_experts: ["shared_gate"],
+};
 
 /** Values that no field of a name and type may have. */
 function wrongValues(field: string, type: string): readonly number[] {

@@ -12,6 +12,9 @@ public enum Op: Sendable {
   case attention(Attention, Sequences)
   case embedding(Embedding, Sequences)
   case siluMul(SiluMul)
+  case route(Route)
+  case expertLinear(ExpertLinear)
+  case combineExperts(CombineExperts)
   case copySlots(CopySlots, Sequences)
   case commitGatedDelta(CommitGatedDelta, Sequences)
   case commitCausalConv1d(CommitCausalConv1d, Sequences)
@@ -29,6 +32,9 @@ public enum Op: Sendable {
     case .attention: "attention"
     case .embedding: "embedding"
     case .siluMul: "siluMul"
+    case .route: "route"
+    case .expertLinear: "expertLinear"
+    case .combineExperts: "combineExperts"
     case .copySlots: "copySlots"
     case .commitGatedDelta: "commitGatedDelta"
     case .commitCausalConv1d: "commitCausalConv1d"
@@ -47,7 +53,7 @@ public enum Op: Sendable {
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
       case .commitCausalConv1d(_, let sequences): sequences
-      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul: nil
+      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul, .route, .expertLinear, .combineExperts: nil
       }
     }
     set {
@@ -61,7 +67,7 @@ public enum Op: Sendable {
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
       case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
-      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul: break
+      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul, .route, .expertLinear, .combineExperts: break
       }
     }
   }

@@ -15,6 +15,9 @@ extension Pass {
     case .attention(let op, let sequences): try encode(op, sequences)
     case .embedding(let op, let sequences): try encode(op, sequences)
     case .siluMul(let op): try encode(op)
+    case .route(let op): try encode(op)
+    case .expertLinear(let op): try encode(op)
+    case .combineExperts(let op): try encode(op)
     case .copySlots(let op, let sequences): try encode(op, sequences)
     case .commitGatedDelta(let op, let sequences): try encode(op, sequences)
     case .commitCausalConv1d(let op, let sequences): try encode(op, sequences)
@@ -36,6 +39,9 @@ extension Op {
     case .attention(let op, let sequences): op.work(sequences)
     case .embedding(let op, let sequences): op.work(sequences)
     case .siluMul(let op): op.work
+    case .route(let op): op.work
+    case .expertLinear(let op): op.work
+    case .combineExperts(let op): op.work
     case .copySlots(let op, let sequences): op.work(sequences)
     case .commitGatedDelta(let op, let sequences): op.work(sequences)
     case .commitCausalConv1d(let op, let sequences): op.work(sequences)

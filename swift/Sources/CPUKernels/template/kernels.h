@@ -29,11 +29,14 @@
 #include "matrix.h"
 #include "linear_dot.h"
 #include "linear.h"
+#include "expert_linear.h"
 #include "embedding.h"
 #include "add.h"
 #include "attention_tiles.h"
 #include "attention.h"
 #include "silu_mul.h"
+#include "route.h"
+#include "combine_experts.h"
 
 #define GD_MAP(NAME, F)                                                       \
   static void NAME(const float *in, float *out, int64_t count) {              \
@@ -66,6 +69,9 @@ const gd_cpu_kernels GD_TABLE = {
   .add = add,
   .embedding = embedding,
   .silu_mul = silu_mul,
+  .route = route,
+  .expert_linear = expert_linear,
+  .combine_experts = combine_experts,
   .copy_slots = gd_cpu_copy_slots_run,
   .attention_store = attention_store,
   .attention = attention,

@@ -84,10 +84,17 @@ static void linear_rows(
   }
 }
 
+/* Element `at` of a row of x or out. */
+GD_INLINE void *linear_element(const gd_cpu_linear *op, const gd_cpu_tensor *tensor, int64_t row, int64_t at) {
+  if (op->places == NULL) return element(tensor, row, 0, at);
+  int64_t place = op->places[row];
+  return element(tensor, place / op->ranks, place % op->ranks, at);
+}
+
 /* Columns first .. first + count - 1 of a row of x, in the order of the weight's lanes, and zeros up to a multiple of
  * GD_LANES. */
 static void linear_x(const gd_cpu_linear *op, int64_t row, int64_t first, int64_t count, float *panel) {
-  convert(element(&op->x, row, 0, 0), first, op->x.dtype, panel, 0, GD_CPU_F32, count);
+  convert(linear_element(op, &op->x, row, 0), first, op->x.dtype, panel, 0, GD_CPU_F32, count);
   for (int64_t i = count; i % GD_LANES != 0; i++) panel[i] = 0;
   if (interleaves(&op->weight)) interleave(panel, count, 0);
 }
@@ -117,7 +124,7 @@ static void linear_finish(
       store(values, i, GD_CPU_F32, sum);
     }
   }
-  convert(values, 0, GD_CPU_F32, element(&op->out, row, 0, first), 0, op->out.dtype, count);
+  convert(values, 0, GD_CPU_F32, linear_element(op, &op->out, row, first), 0, op->out.dtype, count);
 }
 
 /* Asks for a share of the next panel of weight, while this one is multiplied: columns first .. first + count - 1 of rows
@@ -212,14 +219,18 @@ static void linear_one(
   }
 }
 
-static void linear(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
-  const gd_cpu_linear *op = params;
+/* Features first .. last - 1 of all rows. */
+static void linear_features(const gd_cpu_linear *op, int64_t first, int64_t last, void *scratch, const uint32_t *stop) {
   char *take = scratch;
   linear_memory memory = {.partials = is_packed(&op->weight) ? 2 * GD_LANES : GD_LANES};
   memory.x = scratch_take(&take, LINEAR_PANEL);
   memory.weight = scratch_take(&take, LINEAR_FEATURES * (LINEAR_DEPTH + LINEAR_GAP));
   memory.sums = scratch_take(&take, LINEAR_SUMS);
-  int64_t first = begin * LINEAR_BLOCK, last = least(end * LINEAR_BLOCK, op->out_features);
   if (op->rows == 1 && op->weight.columns <= LINEAR_DOT_COLUMNS) linear_one(op, &memory, first, last, stop);
   else linear_many(op, &memory, first, last, stop);
+}
+
+static void linear(const void *params, int64_t begin, int64_t end, void *scratch, const uint32_t *stop) {
+  const gd_cpu_linear *op = params;
+  linear_features(op, begin * LINEAR_BLOCK, least(end * LINEAR_BLOCK, op->out_features), scratch, stop);
 }

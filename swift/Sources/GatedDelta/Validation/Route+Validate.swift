@@ -1,0 +1,33 @@
+import CGatedDelta
+import GatedDeltaTypes
+
+extension gd_route: OpDescriptor {
+  /// The Metal kernel holds a row of logits in threadgroup memory.
+  private static let mostExperts = 4096
+
+  func validate(_ validator: inout Validator) throws(Failure) {
+    try Check.reserved(reserved)
+    guard self.normalize <= 1 else {
+      throw Failure(.invalidArgument, argument: "normalize", expected: "0 or 1", received: "\(self.normalize)")
+    }
+    let dims = try validator.dims(self.logits, "logits", "[tokens, experts]", rank: 2)
+    let (tokens, experts) = (dims[0], dims[1])
+    guard experts >= 1, experts <= Self.mostExperts else {
+      throw Failure(
+        .shape, argument: "logits", expected: "[tokens, experts] with 1..\(Self.mostExperts) experts", received: dims.text)
+    }
+    let chosen = try validator.dims(self.ids, "ids", "[tokens, k]", rank: 2)[1]
+    guard chosen >= 1, chosen <= experts else {
+      throw Failure(
+        .shape, argument: "ids", expected: "[tokens, k] with k in 1..\(experts)", received: Dims(self.ids).text)
+    }
+    let logits = try validator.input(self.logits, "logits", dims, "[tokens, experts]", .floats)
+    let ids = try validator.output(self.ids, "ids", Dims(tokens, chosen), "[tokens, k]", .id32, .block)
+    let weights = try validator.output(self.weights, "weights", Dims(tokens, chosen), "[tokens, k]", .f32, .block)
+    try validator.checkOverlaps()
+    let op = Route(
+      tokens: Int(tokens), experts: Int(experts), chosen: Int(chosen), normalize: self.normalize == 1, logits: logits, ids: ids,
+      weights: weights)
+    try validator.finish(.route(op), isEmpty: tokens == 0)
+  }
+}

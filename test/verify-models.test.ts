@@ -23,7 +23,7 @@ const others = ["all tokens in one run", "split after 1", "split in pieces of 7"
 
 const sessions = ["sessions, among strangers", "sessions, cold and warm cache", "sessions, drafts", "sessions, forked", "sessions, restored from files"];
 
-describe.each(["qwen3_5-mlx-mixed", "olmo_hybrid"])("a model with references, %s", (name) => {
+describe.each(["qwen3_5-mlx-mixed", "olmo_hybrid", "qwen3_5_moe", "qwen3_next-mlx"])("a model with references, %s", (name) => {
   const golden = join(goldens, name);
   const { status, rows, errors } = verify([golden]);
 

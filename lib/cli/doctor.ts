@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import manifest from "../../package.json" with { type: "json" };
 import { libraryCandidates, packageRoot, type LibraryCandidate } from "../native/candidates.ts";
 import { UsageError, errorText, parseOptions, print, type Command } from "./command.ts";
-import { freeMemory } from "../model/memory-plan.ts";
+import { freeMemory, sizeText as size } from "../model/memory-plan.ts";
 import { modelMemory, type ModelMemoryFindings } from "./doctor-memory.ts";
 import type { Probe, ProbedDevice } from "./doctor-probe.ts";
 
@@ -131,7 +131,6 @@ function probeInChild(): Probe {
 }
 
 function memoryText(memory: Findings["memory"]): string {
-  const size = (bytes: number): string => (bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`);
   if (!("folder" in memory)) return `${size(memory.free)} free; a model's sessions take up to half of what its weights leave`;
   const { free, weights, states, stateBytes, pages, pageBytes, pageTokens } = memory;
   const kept = `${states} states (${size(stateBytes)}) and ${pages} pages, for ${pages * pageTokens} tokens (${size(pageBytes)})`;

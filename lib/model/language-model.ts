@@ -81,8 +81,9 @@ export class LanguageModel implements Disposable {
    * keep their stored form.
    *
    * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError}, which
-   *   names them, for other architectures and quantisations; `ShapeError` for a pool longer than a tensor can be. Nothing
-   *   stays allocated then.
+   *   names them, for other architectures and quantisations; {@link GatedDeltaError} of code `out-of-memory`, before anything
+   *   is read, for weights that are larger than the free memory; `ShapeError` for a pool longer than a tensor can be.
+   *   Nothing stays allocated then.
    */
   static async load(device: Device, folder: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
     const op = "LanguageModel.load";

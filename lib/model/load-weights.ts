@@ -22,6 +22,7 @@ import { folderOf } from "./text/text-files.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
 import { planModel } from "./plan-model.ts";
+import { expectRoom, weightBytes } from "./weight-memory.ts";
 
 /** The progress of a load. */
 export interface LoadProgress {
@@ -61,9 +62,9 @@ const op = "LanguageModel.load";
  *
  * @throws {FileError} (as a rejection, like the others) for a folder without a checkpoint or a configuration, files that
  * are damaged, and tensors that are missing or of other shapes than the configuration says; {@link UnsupportedError} for
- * other architectures, mixtures of experts, other quantisations and tensors that no part of the model uses;
- * {@link DTypeError} for other dtypes; {@link DisposedError} if the device is closed meanwhile. Nothing stays
- * allocated then.
+ * other architectures, other quantisations and tensors that no part of the model uses; {@link DTypeError} for other
+ * dtypes; {@link GatedDeltaError} of code `out-of-memory`, with both numbers, for weights that are larger than the free
+ * memory; {@link DisposedError} if the device is closed meanwhile. Nothing stays allocated then.
  */
 export async function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
   const { dtype = "f32", onProgress } = options;
@@ -82,10 +83,12 @@ export async function loadModelWeights(device: Device, folder: string, options: 
   await nextTurn();
   using loader = new TensorLoader(device, source, op, parseQuantization(json, place));
   const turn = turns();
-  const planned = await planModel(device, loader, family, parsed, dtype, async () => {
+  const pause = async () => {
     await turn();
     alive();
-  });
+  };
+  expectRoom(op, source.path, await weightBytes(source, family, pause));
+  const planned = await planModel(device, loader, family, parsed, dtype, pause);
   const { weights, skipped, tied } = planned;
   try {
     await loader.stream(alive, (progress) => onProgress?.(progress));

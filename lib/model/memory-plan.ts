@@ -31,6 +31,11 @@ export function freeMemory(): number {
   return process.availableMemory();
 }
 
+/** A number of bytes for people. */
+export function sizeText(bytes: number): string {
+  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
+}
+
 /**
  * Plans a model's states and pages.
  *

@@ -42,7 +42,8 @@ describe.each(["qwen3_5-mlx-mixed", "olmo_hybrid", "qwen3_5_moe", "qwen3_next-ml
   }, 120_000);
 
   test("passes with 16-bit activations and pages, whose logits may be further away", () => {
-    for (const [dtype, bound] of [["f16", 1e-2], ["bf16", 8e-2]] as const) {
+    const factor = name.startsWith("qwen3_5_moe") || name.startsWith("qwen3_next") ? 3 : 1;
+    for (const [dtype, bound] of [["f16", factor * 1e-2], ["bf16", factor * 8e-2]] as const) {
       const { status, rows } = verify([golden], "--dtype", dtype);
       expect(status).toBe(0);
       const near = rows.filter(({ tolerance }) => tolerance > 0);

@@ -11,7 +11,7 @@ export interface ExpertLinearArguments {
   readonly weightFormat?: WeightFormat | undefined;
   /**
    * `[experts, outFeatures, inFeatures]`, any float dtype; or, with `scales` and `biases`, the u32 words
-   * `[experts, outFeatures, inFeatures · bits / 32]` of quantised matrices. Contiguous; 1 expert or more.
+   * `[experts, outFeatures, inFeatures · bits / 32]` of quantised matrices. Contiguous; 1 … 4096 experts.
    */
   readonly weight: Tensor;
   /** `[experts, outFeatures, inFeatures / group]`, f32, f16 or bf16, contiguous; group is 32, 64 or 128. Given with `biases`. */

@@ -50,6 +50,7 @@ export function wrongExperts(device: Device) {
       [{ weight: tensor([64, 8]) }, "shape", "weight"],
       [{ weight: tensor([4, 8, 16]) }, "shape", "weight"],
       [{ weight: tensor([0, 16, 8]) }, "shape", "weight"],
+      [{ weight: tensor([4097, 16, 8]) }, "shape", "weight"],
       [{ weight: tensor([4, 16, 8], "i32") }, "dtype", "weight"],
       [({ weight }) => ({ weight: gapped(weight) }), "shape", "weight"],
       [{ weight: tensor([4, 15, 8]) }, "shape", "out"],

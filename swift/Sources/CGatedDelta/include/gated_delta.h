@@ -447,7 +447,7 @@ typedef struct gd_route {
  * x [tokens, inFeatures], the same for all experts of a token, or [tokens, k, inFeatures], a row for each; ids [tokens, k]
  * id32, contiguous, as gd_route writes them or in any other order; out [tokens, k, outFeatures] in x's dtype or f32. The
  * weight is a matrix [outFeatures, inFeatures] an expert, one after the other: weight, scales and biases as gd_linear has
- * them, each with experts as a first dimension, 1 or more.
+ * them, each with experts as a first dimension, 1 .. 4096.
  * A row of out has the bits of gd_linear with that row of x and that expert's matrix. An id outside 0 .. experts - 1 makes
  * its row of out zeros; the ops that follow run, and then the submission fails with GD_ERROR_RANGE. */
 typedef struct gd_expert_linear {

@@ -8,11 +8,7 @@ extension gd_expert_linear: OpDescriptor {
     let (tokens, chosen) = (idDims[0], idDims[1])
     let weightDims = try validator.dims(self.weight, "weight", "[experts, outFeatures, inFeatures]", rank: 3)
     let (experts, outFeatures) = (weightDims[0], weightDims[1])
-    guard experts >= 1 else {
-      throw Failure(
-        .shape, argument: "weight", expected: "[experts, outFeatures, inFeatures] with an expert or more",
-        received: weightDims.text)
-    }
+    try Check.experts(experts, "weight", "[experts, outFeatures, inFeatures]", weightDims)
     let given = try validator.dims(self.x, "x")
     guard given.rank == 2 || given.rank == 3 else {
       throw Failure(

@@ -2,9 +2,6 @@ import CGatedDelta
 import GatedDeltaTypes
 
 extension gd_route: OpDescriptor {
-  /// The Metal kernel holds a row of logits in threadgroup memory.
-  private static let mostExperts = 4096
-
   func validate(_ validator: inout Validator) throws(Failure) {
     try Check.reserved(reserved)
     guard self.normalize <= 1 else {
@@ -12,10 +9,7 @@ extension gd_route: OpDescriptor {
     }
     let dims = try validator.dims(self.logits, "logits", "[tokens, experts]", rank: 2)
     let (tokens, experts) = (dims[0], dims[1])
-    guard experts >= 1, experts <= Self.mostExperts else {
-      throw Failure(
-        .shape, argument: "logits", expected: "[tokens, experts] with 1..\(Self.mostExperts) experts", received: dims.text)
-    }
+    try Check.experts(experts, "logits", "[tokens, experts]", dims)
     let chosen = try validator.dims(self.ids, "ids", "[tokens, k]", rank: 2)[1]
     guard chosen >= 1, chosen <= experts else {
       throw Failure(
@@ -29,5 +23,14 @@ extension gd_route: OpDescriptor {
       tokens: Int(tokens), experts: Int(experts), chosen: Int(chosen), normalize: self.normalize == 1, logits: logits, ids: ids,
       weights: weights)
     try validator.finish(.route(op), isEmpty: tokens == 0)
+  }
+}
+
+extension Check {
+  /// The Metal kernels have a place in threadgroup memory for each.
+  static func experts(_ count: UInt32, _ name: StaticString, _ layout: StaticString, _ dims: Dims) throws(Failure) {
+    guard count >= 1, count <= 4096 else {
+      throw Failure(.shape, argument: "\(name)", expected: "\(layout) with 1..4096 experts", received: dims.text)
+    }
   }
 }

@@ -96,6 +96,12 @@ export class TensorLoader implements Disposable {
     return this.#matrix(module, [rows], columns);
   }
 
+  /** A tensor of floats as matrices of the last two dimensions of its shape. */
+  floatMatrices(name: string, shape: Shape): Matrix {
+    const dtype = this.#floats(name, [shape]);
+    return { weightFormat: dtype, weight: this.#whole(name, dtype, shape) };
+  }
+
   /** The weights `[experts, rows, columns]` of a module of experts, in whichever format they are stored. */
   matrices(module: string, experts: number, rows: number, columns: number): Matrix {
     return this.#matrix(module, [experts, rows], columns);

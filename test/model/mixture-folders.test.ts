@@ -77,7 +77,7 @@ describe("experts", () => {
     });
   });
 
-  test("in 4 bits keep their words, beside a router in 8", async () => {
+  test("in 4 bits keep their words, with a router in 8", async () => {
     await loaded(folderOf("qwen3_5_moe-mlx"), (model) => {
       using source = openCheckpoint(folderOf("qwen3_5_moe-mlx"));
       const { gateUp: [gate, up], down, router, shared, sharedGate } = mixtureOf(model, 1);
@@ -175,7 +175,7 @@ describe("refused", () => {
     ["fused and single experts", moe, ({ tensors }) => (tensors[`${layer}experts.0.down_proj.weight`] = zeros("BF16", [128, 64])), `${layer}experts.down_proj and ${layer}experts.0.down_proj.weight`],
     ["fused and stacked experts", moe, ({ tensors }) => (tensors[`${layer}switch_mlp.up_proj.weight`] = zeros("BF16", [8, 64, 128])), `${layer}experts.down_proj and ${layer}switch_mlp.up_proj.weight`],
     ["a correction of the router", moe, ({ tensors }) => (tensors[`${layer}gate.e_score_correction_bias`] = zeros("F32", [8])), `${layer}gate.e_score_correction_bias`],
-    ["a dense MLP beside the experts", moe, ({ tensors }) => (tensors[`${layer}down_proj.weight`] = zeros("BF16", [128, 64])), `${layer}down_proj.weight`],
+    ["a dense MLP next to the experts", moe, ({ tensors }) => (tensors[`${layer}down_proj.weight`] = zeros("BF16", [128, 64])), `${layer}down_proj.weight`],
     ["experts of integers", moe, ({ tensors }) => (tensors[`${layer}experts.down_proj`] = zeros("I32", [8, 128, 64])), "F32, F16 or BF16, got I32"],
     ["a missing expert", next, ({ tensors }) => ["gate", "up", "down"].forEach((name) => take(tensors, `${nextLayer}experts.5.${name}_proj.weight`)), `${nextLayer}experts.5.gate_proj.weight`],
     ["no first expert", next, ({ tensors }) => ["gate", "up", "down"].forEach((name) => take(tensors, `${nextLayer}experts.0.${name}_proj.weight`)), `${nextLayer}experts.0.gate_proj.weight`],

@@ -1,8 +1,6 @@
 /** Parts of layers under the most common names. */
 import { FileError } from "../../errors.ts";
-import type { Matrix } from "../../checkpoint/matrix.ts";
 import type { TensorLoader } from "../../checkpoint/tensor-loader.ts";
-import type { FloatDType } from "../../tensor/dtype.ts";
 import type { ExpertsConfig } from "../model-config.ts";
 import type { AttentionWeights, DenseMlp, Mixture, Mlp } from "../model-weights.ts";
 import type { ParsedConfig } from "./family.ts";
@@ -53,7 +51,7 @@ function expertWeights(loader: TensorLoader, prefix: string, hidden: number, { c
     throw new FileError(source.path, { op, expected, received: found.join(" and ") || "none of them" });
   }
   if (forms.fused !== undefined) {
-    return { gateUp: [floats(loader.tensor(fused[0], [count, 2 * wide, hidden]))], down: floats(loader.tensor(fused[1], [count, hidden, wide])) };
+    return { gateUp: [loader.floatMatrices(fused[0], [count, 2 * wide, hidden])], down: loader.floatMatrices(fused[1], [count, hidden, wide]) };
   }
   if (forms.stacked !== undefined) {
     return {
@@ -63,11 +61,6 @@ function expertWeights(loader: TensorLoader, prefix: string, hidden: number, { c
   }
   const modules = (...parts: readonly string[]) => Array.from({ length: count }, (_, expert) => parts.map((part) => `${prefix}experts.${expert}.${part}`));
   return { gateUp: [loader.joined(modules("gate_proj", "up_proj"), wide, hidden)], down: loader.joined(modules("down_proj"), hidden, wide) };
-}
-
-/** A tensor of floats as a matrix. */
-function floats(weight: ReturnType<TensorLoader["tensor"]>): Matrix {
-  return { weightFormat: weight.dtype as FloatDType, weight };
 }
 
 /** Attention whose names begin with `prefix`. */

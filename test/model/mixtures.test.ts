@@ -2,6 +2,7 @@
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { join } from "node:path";
 import { LanguageModel, Session } from "../../lib/model.ts";
+import { speedsOf } from "../../lib/cli/generate-speeds.ts";
 import { ModelGraph } from "../../lib/model/graph.ts";
 import { memoryOf } from "../../lib/model/model-memory.ts";
 import { readModel, writeChanged, zeros } from "../support/changed-models.ts";
@@ -107,6 +108,15 @@ describe("decoding", () => {
     const model = await coldLogits(all, textOf(3, 5));
     expect(model.every(Number.isFinite)).toBe(true);
   });
+});
+
+test("of experts the speed of an answer counts those that a token goes through", async () => {
+  using model = await openTiny(device, {}, { layers: "ga", experts: { ...tinyExperts, dense: [] } });
+  const { answer } = await speedsOf(device, model, 1e6, { prompt: { tokens: 1, read: 1, seconds: 1 }, answer: { tokens: 2, seconds: 1, steps: 1 } });
+  const { vocabSize, hiddenSize } = model.config;
+  const experts = 2 * tinyExperts.count * 3 * tinyExperts.intermediate * hiddenSize;
+  const unread = 4 * (vocabSize * hiddenSize + experts * (1 - tinyExperts.perToken / tinyExperts.count));
+  expect(answer.ofLimit! * answer.bytes).toBeCloseTo(1e6 - unread, 3);
 });
 
 test("a router of zeros takes the first experts, in equal parts", async () => {

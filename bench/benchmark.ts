@@ -1,4 +1,4 @@
-/** What a benchmark is, and how mitata times one. */
+/** Benchmarks, and their timing by mitata. */
 import { measure } from "mitata";
 import type { Device } from "../lib/index.ts";
 import type { Rotation } from "./operands.ts";
@@ -27,7 +27,7 @@ export interface Benchmark {
   /** Parts between slashes: what, dtype, sizes, threads, and whether the memory is hot or cold. */
   readonly name: string;
   readonly threads: number;
-  /** What the limit is computed from; undefined where no limit of the machine applies. */
+  /** The work that the limit is computed from; undefined if no limit of the machine applies. */
   readonly work: Work | undefined;
   measure(budget: Budget): Promise<Figure>;
   /** Of a benchmark of ops: its calls, for another device than its own. */

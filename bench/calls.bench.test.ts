@@ -1,4 +1,4 @@
-/** What a call costs: the figures are printed, and what must hold on every machine is checked. */
+/** The cost of a call: the figures are printed, and limits that hold on every machine are checked. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { Device } from "../lib/index.ts";
 import { quickBudget } from "./benchmark.ts";

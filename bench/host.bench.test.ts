@@ -1,4 +1,4 @@
-/** What a dispatch may cost the Metal backend's host: `npm run bench:host` on the emulation. */
+/** The limits of the Metal backend's host work for a dispatch: `npm run bench:host` on the emulation. */
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { availability } from "../test/support/backends.ts";

@@ -1,4 +1,4 @@
-/** `npm run bench`: measures, probes the limits beside each measurement, and reports. */
+/** `npm run bench`: measures, probes the limits next to each measurement, and reports. */
 import { writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";

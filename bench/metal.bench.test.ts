@@ -1,4 +1,4 @@
-/** The GPU's benchmarks, on whatever Metal there is: what is counted and written down, not how fast anything is. */
+/** The GPU's benchmarks, on any Metal: counts and receipts, not speeds. */
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { asPointer } from "../lib/native/handle.ts";
@@ -52,7 +52,7 @@ onEachBackend("the GPU's time", ({ device }) => {
   });
 
   if (device.backend === "metal") {
-    test("is told beside a copy of as many bytes, or as a rate", () => {
+    test("is given with that of a copy of as many bytes, or as a rate", () => {
       for (const benchmark of [normBenchmark(shape, none), stepBenchmark(shape, none, "chain"), deltaBenchmark({ ...shape, tokens: 20 }, none)]) {
         const row = measureOnGpu(device, benchmark, quickMetalBudget, "hot");
         const isRate = benchmark.work!.kind === "multiply-adds";
@@ -85,7 +85,7 @@ describe("the receipt", () => {
     expect(emulated.note).toContain("say nothing of any GPU");
   });
 
-  test("is written beside that of the tests", async () => {
+  test("is written next to that of the tests", async () => {
     using place = temporaryFolder();
     const root = `${import.meta.dir}/..`;
     const path = await writeBenchReceipt(root, place.path, { cpu: [], metal: [row] });

@@ -1,4 +1,4 @@
-/** The programs that measure threads and other libraries: each answers what it is asked. No time is asserted. */
+/** The programs that measure threads and other libraries: each answers its requests. No time is asserted. */
 import { expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

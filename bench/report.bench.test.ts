@@ -1,4 +1,4 @@
-/** The suite's names, options, files and picture; and the probes, where they can be built. */
+/** The suite's names, options, files and picture; and the probes, if they can be built. */
 import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -6,16 +6,16 @@ export interface Row {
   /** The median time of a call. */
   readonly us: number;
   readonly usMin: number;
-  /** The share of the limit that was reached, in percent; null where there is none. */
+  /** The share of the limit that was reached, in percent; null if there is none. */
   readonly limitPercent: number | null;
-  /** What was probed; null where nothing was. */
+  /** The probed limit; null if there was none. */
   readonly limit: string | null;
   readonly rate: number | null;
   readonly unit: "GB/s" | "GFLOP/s" | null;
   readonly heapBytesPerCall?: number;
 }
 
-/** The times of an earlier `--json` run by name. A line that is no result is an error. */
+/** The times of an earlier `--json` run by name. A line that is not a result is an error. */
 export function readTimes(path: string): Map<string, number> {
   const times = new Map<string, number>();
   for (const [i, line] of readFileSync(path, "utf8").split("\n").entries()) {

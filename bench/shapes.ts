@@ -6,7 +6,7 @@ export const keyHeads = 16;
 export const dim = 128;
 export const convWidth = 4;
 
-/** What a benchmark of an op runs on. */
+/** The sizes and the element type that a benchmark of an op runs with. */
 export interface Shape {
   /** Of all tensors, states included; gates, beta and weights are f32. */
   readonly dtype: FloatDType;

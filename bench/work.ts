@@ -9,7 +9,7 @@ export type Work =
 /** The limit of a call, as probed. */
 export interface Limit {
   readonly us: number;
-  /** What was probed, as text. */
+  /** The probed limit, as text. */
   readonly text: string;
 }
 

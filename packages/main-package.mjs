@@ -15,7 +15,7 @@ const demonstrated = ["layer-bf16.safetensors", "models/qwen3_5-mlx-mixed"].map(
 const copied = ["README.md", "LICENSE", "CHANGELOG.md", "lib", ...demonstrated];
 
 /**
- * What the declarations take from outside. A consumer's `lib` may be older than `using` and Float16Array, and it may have neither
+ * Declarations of types from outside. A consumer's `lib` may be older than `using` and Float16Array, and it may have neither
  * the DOM's types nor Bun's, of which one is named; an interface declared twice is one.
  */
 const globals = "/** In full where the DOM's, Node's or Bun's types are. */\ninterface AbortSignal {\n  readonly aborted: boolean;\n}\n";

@@ -78,5 +78,14 @@ enum {
   GDM_NORM_THEN_GATE = 1,
   GDM_GATE_THEN_NORM = 2
 };
+enum {
+  GDM_ELEMENTWISE_ADD = 1,
+  GDM_ELEMENTWISE_SILU_MUL = 2
+};
+
+/* INSTANTIATE(name, type) for every elementwise operation. */
+#define GDM_EACH_ELEMENTWISE(INSTANTIATE) \
+  INSTANTIATE("gd_add", Add) \
+  INSTANTIATE("gd_silu_mul", SiluMul)
 
 #endif

@@ -23,7 +23,7 @@ enum : uint {
   GDM_PACKED_MEMORY = 8 * GDM_PACKED_PITCH
 };
 
-// What a lane asks for together, of one output.
+// The words that a lane loads together for one output.
 template <typename W> struct Turns {
   Words<W> words[GDM_PACKED_TURNS];
 };

@@ -223,17 +223,17 @@ typedef struct GDMEmbedding {
 } GDMEmbedding;
 GDM_ASSERT_SIZE(GDMEmbedding, 8);
 
-// add.metal and silu_mul.metal (a is the gate, b the other). A row is a (token, head) pair.
-enum { GDM_ADD_PARTS = 2 };  // of a thread: four neighbouring elements each
-typedef struct GDMAdd {
+// elementwise.metal. A row is a (token, head) pair.
+enum { GDM_ELEMENTWISE_PARTS = 2 };  // of a thread: four neighbouring elements each
+typedef struct GDMElementwise {
   uint32_t heads, length;
   uint32_t aTokenStride, aHeadStride;
   uint32_t bTokenStride, bHeadStride;
   uint32_t outTokenStride, outHeadStride;
   uint32_t aF32;                  // a is f32, not the activation dtype
   uint32_t replacesA, replacesB;  // out is that very tensor, which is not bound then
-} GDMAdd;
-GDM_ASSERT_SIZE(GDMAdd, 44);
+} GDMElementwise;
+GDM_ASSERT_SIZE(GDMElementwise, 44);
 
 // step.metal: strides of one row (token) a sequence; channels are query | key | value, each head-major.
 typedef struct GDMStep {

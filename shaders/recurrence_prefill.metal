@@ -230,7 +230,7 @@ kernel void gd_prefill(device const T* query [[buffer(0)]],
     if (RECORD) walk.record = (ulong(begin + first) * valueHeads + valueHead) * valueDim + firstRow + rowGroup;
     if (tokens == block) prefill_walk<block / 2>(states, s, walk, 0, block / 2, set);
     else prefill_walk<0>(states, s, walk, 0, tokens, set);
-    // The values asked for have arrived by now; the latency of their norm hides behind the second half.
+    // The values asked for have arrived; the latency of their norm hides behind the second half.
     if (first + int(block) < end) {
       if (sizeof(T) == 2) row_widen(asked.row, asked.bits);
       row_normalise(asked.row, keyDim, params.epsilon, isKey ? 1.0f : params.scale);

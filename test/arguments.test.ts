@@ -1,4 +1,4 @@
-/** Every way in which an op's arguments can be wrong, as TypeScript callers meet it. */
+/** Every way in which an op's arguments can be wrong for a TypeScript caller. */
 import { describe, expect, test } from "bun:test";
 import { GatedDeltaError, Op, Tensor } from "../lib/index.ts";
 import type { DType } from "../lib/index.ts";
@@ -76,7 +76,7 @@ describe.each(opNames)("%s", (name) => {
       expect(thrownBy(() => makeOp(name, args))).toMatchObject(expected);
       expect(thrownBy(() => device.plan((pass) => addOp(pass, name, args)))).toMatchObject(expected);
     }
-    // One that takes the place of a needed one is named, not what is missing.
+    // The error names the unknown argument, not the missing one that it replaces.
     const [first, ...rest] = Object.entries(sound());
     const misspelt = { ...Object.fromEntries(rest), [`${first![0]}s`]: first![1] };
     expect(thrownBy(() => makeOp(name, misspelt))).toMatchObject({ argument: `${first![0]}s` });
@@ -226,7 +226,7 @@ describe.each(opNames)("%s", (name) => {
     expect(thrownBy(() => device.run(op)).code).toBe("range");
     writeSlots.set(args["writeSlots"] as number[]);
     device.run(op);
-    writeSlots.fill(99); // no effect on what was encoded
+    writeSlots.fill(99); // no effect on the encoded op
     device.wait();
   });
 });

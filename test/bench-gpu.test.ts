@@ -1,4 +1,4 @@
-/** The GPU benchmark's own parts that need no card: peers' dispatches, and the page made of a run. */
+/** The parts of the GPU benchmark that need no card: peers' dispatches, and the page of a run. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** The C boundary itself: what is generated agrees with the header, what is exported is the header's, bad calls fail. */
+/** The C boundary itself: generated files and exports agree with the header, and bad calls fail. */
 import { describe, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { packageRoot } from "../lib/native/candidates.ts";
@@ -60,6 +60,52 @@ describe("generated files", () => {
   ];
   test.each(refused)("the parser refuses %s", (_, text, message) => {
     expect(() => parse(text)).toThrow(message);
+  });
+});
+
+describe("options of ops", () => {
+  const path = { types: "swift/Sources/GatedDeltaTypes/OpOptions.swift", checks: "swift/Sources/GatedDelta/Validation/OpOptions.swift" };
+  /** The generated files for an `rmsNorm` with these fields more. */
+  const withFields = (fields: string) => generate(header.replace("} gd_rms_norm;", `${fields}\n} gd_rms_norm;`)) as Map<string, string>;
+
+  test.each([
+    ["uint32_t last_form; /* @is WeightForm @default one-plus-weight */", "lastForm: WeightForm = .plusOne", 'Check.option(given.last_form, "lastForm")'],
+    ["uint32_t act; /* @is NormActivation */", "act: Activation", 'Check.option(given.act, "act", among: [.silu, .sigmoid])'],
+    ["uint32_t fast; /* @boolean */", "fast: Bool", 'Check.boolean(given.fast, "fast")'],
+    ["uint32_t window; /* @from 1 @default 8 */", "window: Int = 8", 'Check.integer(given.window, "window", from: 1)'],
+    ["float cap; /* @above 0 @default 30 */", "cap: Float = 30", 'Check.number(given.cap, "cap", above: 0)'],
+    ["float gain; /* @default 1 */", "gain: Float = 1", 'Check.number(given.gain, "gain")'],
+    ["float scale; /* @default nan */", "scale: Float", "given.scale"],
+  ])("%s is carried and checked", (field, declared, check) => {
+    const files = withFields(`${field}\nuint32_t more; /* @from 1 */`);
+    const name = declared.slice(0, declared.indexOf(":"));
+    const options = files.get(path.types)!.split("extension ").find((text) => text.startsWith("RMSNorm "))!;
+    expect(options).toMatch(new RegExp(`\n      ${declared.replaceAll(".", "\\.")},?\n`));
+    expect(options).not.toContain("more"); // a size
+    expect(files.get(path.checks)).toMatch(new RegExp(`\n      ${name}: (try )?${check.replaceAll(/[.()[\]]/g, "\\$&")},?\n`));
+  });
+});
+
+describe("elementwise ops", () => {
+  const withOp = (fields: string) =>
+    generate(
+      header
+        .replace("typedef struct gd_silu_mul {", `typedef struct gd_mul {\n  uint32_t size, version;\n  ${fields}\n} gd_mul; /* @elementwise */\n\ntypedef struct gd_silu_mul {`)
+        .replace("gd_status gd_encode_add(", "gd_status gd_encode_mul(gd_handle target, const gd_mul *op);\ngd_status gd_encode_add("),
+    ) as Map<string, string>;
+
+  test("one more is checked, run and encoded as the others", () => {
+    const files = withOp("gd_tensor left, right, out;");
+    const holds = (path: string, line: string) => expect(files.get(path)).toContain(line);
+    holds("swift/Sources/GatedDelta/Exports/Encode.swift", 'validator.elementwise(.mul, (left, "left"), (right, "right"), out: out)');
+    holds("swift/Sources/CPUKernels/include/option_values.h", "OPERATION(GD_CPU_ELEMENTWISE_MUL, elementwise_mul)");
+    holds("shaders/option_values.h", 'INSTANTIATE("gd_mul", Mul)');
+    holds("lib/ops/functions.ts", 'export { mul } from "./elementwise.ts";');
+    expect(files.get("swift/Sources/GatedDeltaTypes/Op.swift")!.match(/case elementwise\(Elementwise\)/g)?.length).toBe(1);
+  });
+
+  test.each(["gd_tensor a, out;", "gd_tensor a, b, c;", "gd_tensor a, b, out;\n  gd_index ids;"])("none has the fields %s", (fields) => {
+    expect(() => withOp(fields)).toThrow("gd_mul: an elementwise op has two tensors and out");
   });
 });
 
@@ -130,7 +176,7 @@ describe("bad calls", () => {
     expect(lastError(3)).not.toBe("");
   });
 
-  // A pointer that is no handle must be NULL or valid.
+  // A pointer that is not a handle must be NULL or valid.
   test.each(calls.filter(([name]) => name !== "gd_test_emulate"))("%s refuses handles that are none", (name, { args }) => {
     for (const handle of [1, 2 ** 31, 2 ** 48 + 7, 2 ** 51, 2 ** 52 + 1, 2 ** 53 - 1, -1, 0.5, Number.NaN, Infinity]) {
       const rest = args.slice(1).map((type) => (type === "u64" ? 0n : null));

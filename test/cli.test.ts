@@ -125,7 +125,7 @@ describe("generate", () => {
     expect(none).toMatchObject([{ type: "end", end: "length", text: "", answer: { tokens: 0 } }]);
   });
 
-  /** Starts a command and sends it a signal after a line of JSON that fits; its lines, and what came of it. */
+  /** Starts a command and sends it a signal after a matching line of JSON; returns its lines and how it ended. */
   const interrupted = async (args: readonly string[], fits: (row: Record<string, unknown>) => boolean) => {
     const main = join(import.meta.dir, "..", "lib", "cli", "main.ts");
     const child = Bun.spawn([process.execPath, main, "generate", ...args, "--json", "--backend", "cpu", "--threads", "1"], { stdout: "pipe", stderr: "pipe" });
@@ -136,7 +136,7 @@ describe("generate", () => {
       out += decoder.decode(part, { stream: true });
       if (sent || !jsonOf(out.slice(0, out.lastIndexOf("\n") + 1)).some(fits)) continue;
       sent = true;
-      for (let i = 0; i < 2; i++) child.kill("SIGINT"); // as npx makes two of one key press
+      for (let i = 0; i < 2; i++) child.kill("SIGINT"); // npx sends two for one key press
     }
     return { status: await child.exited, rows: jsonOf(out), errors: await child.stderr.text() };
   };
@@ -148,7 +148,7 @@ describe("generate", () => {
     expect(await child.exited).toBe(0);
     expect(shown).toMatch(/\r\x1b\[K\[=+ *\] \d of 1 MB/);
     expect(shown).toMatch(/\r\x1b\[K\[=+ *\] \d+ of 3200 tokens of the prompt/);
-    expect(shown).toMatch(/\r\x1b\[K\d+( \d+){5}\r\nprompt  3200 tokens/); // the answer stands where the bar was
+    expect(shown).toMatch(/\r\x1b\[K\d+( \d+){5}\r\nprompt  3200 tokens/); // the answer replaces the bar
     const plain = gatedDelta(args.slice(2));
     expect(plain.errors).not.toContain("\r");
     expect(shown).toContain(plain.out.trim());
@@ -348,7 +348,7 @@ describe("doctor", () => {
   });
 
   test("survives a library that ends the process which loads it", () => {
-    // The loader maps a file of which the second half is gone, and faults where it relocates it.
+    // The loader maps a file whose second half is missing, and faults when it relocates it.
     const path = newPath("half.so");
     const whole = readFileSync(libraryInfo().path);
     writeFileSync(path, whole);

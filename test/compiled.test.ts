@@ -8,7 +8,7 @@ import { scratch } from "./support/files.ts";
 const root = join(import.meta.dir, "..");
 const { newPath } = scratch();
 
-/** A project with gated-delta and the library's packages of these platforms, as far as a bundler looks at them. */
+/** A project with gated-delta and the library's packages for these platforms, as far as a bundler reads them. */
 function project(installed: readonly string[]): string {
   const folder = newPath("project");
   const modules = join(folder, "node_modules");
@@ -40,7 +40,7 @@ describe("bun build --compile", () => {
 
   test("for this platform takes the library that is installed", () => {
     expect(build(folder, "--compile", "--outfile", "here").exitCode).toBe(0);
-    expect(start(join(folder, "here"))).toContain(join(folder, "libraries")); // unpacked; it is no library
+    expect(start(join(folder, "here"))).toContain(join(folder, "libraries")); // unpacked; it is not a library
   });
 
   test.each(names)("for %s ends with an error that names the library, where that is not installed", (name) => {

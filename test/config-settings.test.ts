@@ -1,4 +1,4 @@
-/** Every setting of a configuration that transformers or mlx-lm reads is computed, harmless, or refused but for what is computed. */
+/** Every setting of a configuration that transformers or mlx-lm reads is computed, harmless, or refused unless its value is the computed one. */
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

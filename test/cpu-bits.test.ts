@@ -1,5 +1,5 @@
 // The CPU kernels with fused multiply-add sum in one order at every vector width: AVX2, AVX-512 and NEON give the same
-// bits. NEON runs under Debian's qemu-user where that is installed, and on its own on aarch64.
+// bits. NEON runs under Debian's qemu-user if that is installed, and directly on aarch64.
 import { describe, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ function output(command: string[]): string {
 type Isa = "avx2" | "avx512" | "avx512bf16" | "neon";
 
 /**
- * The library's own objects where it was built here; those of another processor are compiled, and kept until a source changes. For
+ * The library's own objects if it was built here; those of another processor are compiled, and kept until a source changes. For
  * these -O1: bits do not depend on it, and NEON's take a fifth of the time.
  */
 async function objects(isa: Isa, target: string[]): Promise<string[]> {

@@ -8,7 +8,7 @@ describe("opening", () => {
     for (const device of [Device.open(), Device.open("auto"), Device.open({}), openDevice()]) {
       expect(["cpu", "metal"]).toContain(device.backend);
       expect(device.name).not.toBe("");
-      // Threads are the CPU backend's: a GPU has none to tell.
+      // Only the CPU backend has threads.
       if (device.backend === "cpu") expect(device.threads).toBeGreaterThan(0);
       else expect(device.threads).toBe(0);
       expect([device.closed, device.lastTicket]).toEqual([false, 0]);

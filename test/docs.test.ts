@@ -17,7 +17,7 @@ const model = "test/golden/models/qwen3_5-mlx-mixed";
 const textOf = (name: string) => readFileSync(join(docs, name), "utf8");
 const example = (name: string) => readFileSync(join(docs, "examples", name), "utf8");
 
-/** The output of each program, as far as it does not depend on the machine. */
+/** The part of each program's output that does not depend on the machine. */
 const prints: Record<string, RegExp> = {
   "agent.ts": /of \d+ tokens$/m,
   "checkpoints.ts": /^1 of 4 slots are free$/m,
@@ -55,7 +55,7 @@ function run(command: readonly string[], env: Record<string, string> = {}): Outc
   return { status: child.exitCode, errors: child.stderr.toString(), out: child.stdout.toString() };
 }
 
-/** Runs a program as a project that has installed the package would, from the clone's folder. */
+/** Runs a program from the clone's folder, like a project that has installed the package. */
 function runProgram(name: string): Outcome {
   const modules = join(folder, "node_modules");
   mkdirSync(modules, { recursive: true });

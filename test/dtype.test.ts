@@ -78,7 +78,7 @@ describe("bf16", () => {
       [-2, 0xc000],
       [1 + 2 ** -8, 0x3f80], // tie, down to even
       [1 + 3 * 2 ** -8, 0x3f82], // tie, up to even
-      [1 + 2 ** -8 + 2 ** -50, 0x3f81], // a tie as float32, but not as the number it is
+      [1 + 2 ** -8 + 2 ** -50, 0x3f81], // a tie as float32, but not exactly
       [1 + 3 * 2 ** -8 - 2 ** -50, 0x3f81],
       [Infinity, 0x7f80],
       [-Infinity, 0xff80],
@@ -103,7 +103,7 @@ describe("bf16", () => {
     const number = fc.oneof(
       fc.double({ noNaN: true }),
       fc.float({ noNaN: true }),
-      // Near ties, where rounding goes wrong if it does.
+      // Near ties, where mistakes in rounding show.
       fc.tuple(fc.integer({ min: 0, max: 0xffff }), fc.integer({ min: -2, max: 2 }), fc.constantFrom(0, -60, -40, -24)).map(
         ([bits, step, scale]) => {
           const low = decodeBf16Value(bits);

@@ -1,4 +1,4 @@
-/** Errors of files name the call that was made, and not the function of this library that met them. */
+/** Errors of files name the caller's call, and not the library's function that met them. */
 import { afterAll, expect, test } from "bun:test";
 import { readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ async function startOf(run: () => unknown): Promise<string> {
   throw new Error("nothing was thrown");
 }
 
-/** Files that can't be read, each in its own way: missing, a folder, of another kind, cut off in its header. */
+/** Unreadable files of each kind: missing, a folder, of another kind, cut off in its header. */
 function unreadable(): string[] {
   const [text, cut] = [files.newPath("text"), files.newPath("cut")];
   writeFileSync(text, "this is no file of tensors, but it is long enough to be read");

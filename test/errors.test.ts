@@ -55,7 +55,7 @@ suite("errors", () => {
     const header = readFileSync(join(import.meta.dir, "../swift/Sources/CGatedDelta/include/gated_delta.h"), "utf8");
     const found = [...header.matchAll(/^#define GD_ERROR_(\w+) (\d+)/gm)];
     expect(found.length).toBeGreaterThan(5);
-    // One name differs: what is a bad handle to C is a disposed object to those who never see handles.
+    // One name differs: C's bad handle is a disposed object to callers, who never see handles.
     const codeOf = (name: string) => (name === "HANDLE" ? "disposed" : name.toLowerCase().replaceAll("_", "-"));
     const codes = new Map(found.map(([, name, status]) => [Number(status), codeOf(name!)]));
     for (let status = 0; status < 100; status++) {

@@ -1,6 +1,6 @@
 /**
- * The C functions called as no TypeScript of this package would: sound descriptors with one field wrong. Each must be
- * refused with a status and words, and leave the target as it was.
+ * The C functions called in ways that this package's TypeScript never does: sound descriptors with one wrong field. Each must be
+ * refused with a status and a message, and leave the target as it was.
  */
 import { describe, expect, test } from "bun:test";
 import { constants as c, symbols } from "../lib/native/layout.ts";
@@ -24,7 +24,7 @@ const indexArguments = [
   "snapshot_slots", "checkpoint_offsets", "checkpoint_tokens", "checkpoint_slots",
   "page_table", "past_tokens", "positions",
 ];
-/** Tensors that may be left out: everywhere, and of one op. */
+/** Optional tensors: of every op, and of one op. */
 const optionalTensors = ["bias", "conv_bias", "residual", "snapshots", "source"];
 const optionalOf: Readonly<Record<string, readonly string[]>> = {
   gd_encode_attention: ["gate", "query_norm", "key_norm"],

@@ -1,4 +1,4 @@
-/** The C functions that are no ops, called as no TypeScript of this package would. */
+/** The C functions other than ops, called in ways that this package's TypeScript never does. */
 import { describe, expect, test } from "bun:test";
 import { constants as c } from "../lib/native/layout.ts";
 import { Descriptor } from "./support/raw-descriptor.ts";

@@ -1,4 +1,4 @@
-/** Whatever a caller passes in whatever place ends in a typed error or in a sound result: never in one of the engine's. */
+/** Any value in any place ends in a typed error or a sound result, never in an error of the engine. */
 import { describe, expect, test } from "bun:test";
 import { GatedDeltaError, GatedDeltaNet, StatePool } from "../lib/index.ts";
 import type { Op } from "../lib/index.ts";
@@ -15,7 +15,7 @@ const path = writeLayer(smallConfig, randomWeights(new Random(3), smallConfig, "
 const layer = GatedDeltaNet.load(device, path, { layer: 0 });
 const layerPool = StatePool.create(device, { slots: 4, layers: 1, ...layer.stateShape });
 
-/** Passes a value of any kind where TypeScript wants one of its own. */
+/** Passes a value of any type to TypeScript. */
 const as = (value: unknown) => value as never;
 const tensor = () => device.tensor("f32", [2, 3]);
 
@@ -30,7 +30,7 @@ function layerArguments() {
   return { forward: whole, decode: whole, mix: core, mixStep: core };
 }
 
-/** Everything that takes a value of the caller's, given one. */
+/** Every call that takes a value of the caller's, with such a value. */
 const calls: Record<string, (value: unknown) => unknown> = {
   tensor: (value) => device.tensor("f32", as(value)),
   "tensor of one dimension": (value) => device.tensor("f32", [as(value)]),

@@ -1,4 +1,4 @@
-/** Configurations of layers: where they may be, and what is refused. */
+/** Configurations of layers: where they may be, and which are refused. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -191,7 +191,7 @@ describe("arguments that are refused", () => {
     device.run(...layer.forward(fine));
     step.done();
     device.wait();
-    expect(new Set(out.data)).toEqual(new Set([0])); // zeros in, zeros out: what failed before left nothing behind
+    expect(new Set(out.data)).toEqual(new Set([0])); // zeros in, zeros out: the failures left nothing behind
   });
 
   test("out may be hidden itself: the projections are done when it is written", () => {

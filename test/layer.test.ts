@@ -65,7 +65,7 @@ describe("against float64", () => {
     using _ = layer;
     const hidden = randomHidden(new Random(4), lengths, smallConfig.hidden_size, dtype);
     const { outputs } = drive(layer, hidden, [together(lengths)], "forward", { convDtype: dtype });
-    // Five roundings lie between input and output: projections, convolution and norm.
+    // There are five roundings between input and output: projections, convolution and norm.
     expect(relRms(flat(outputs), expected(smallConfig, weights, hidden))).toBeLessThanOrEqual(8 * bounds[dtype]);
   });
 });
@@ -103,7 +103,7 @@ describe("equal bits", () => {
     });
   });
 
-  /** One token a call, for the sequences that go on after their first `start`. */
+  /** One token a call, for the sequences that continue after their first `start`. */
   function cutFrom(start: number): Call[] {
     const calls: Call[] = [];
     for (let at = start; at < Math.max(...lengths); at++) {
@@ -143,7 +143,7 @@ describe("the core without projections", () => {
   const channels = 2 * keyHeads * keyDim + valueHeads * valueDim;
   const hidden = randomHidden(new Random(9), [tokens], hiddenSize);
 
-  /** Projects with this library's own kernel, where an agent would use its own. */
+  /** Projects with this library's own kernel, in place of a caller's. */
   function project(input: Tensor, name: string, outFeatures: number): Tensor {
     const weight = weights.get(name)!;
     const out = device.tensor("f32", [input.shape[0]!, outFeatures]);

@@ -85,7 +85,7 @@ describe("the native library", () => {
   });
 
   test("a library that is another one is refused", async () => {
-    // Any library will do that is there for sure: the one of the C language.
+    // Any library that is surely there will do: the C library.
     const libc = process.platform === "darwin" ? "/usr/lib/libSystem.B.dylib" : "libc.so.6";
     const copy = process.platform === "darwin" ? libc : newPath("libother.so");
     if (copy !== libc) {

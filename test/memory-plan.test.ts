@@ -1,4 +1,4 @@
-/** How much memory a model takes where the caller does not say. */
+/** The memory that a model takes by default. */
 import { afterAll, expect, test } from "bun:test";
 import { LanguageModel } from "../lib/model.ts";
 import { planMemory } from "../lib/model/memory-plan.ts";

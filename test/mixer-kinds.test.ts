@@ -1,4 +1,4 @@
-/** Mixers of other architectures than Qwen's: what their configurations and checkpoints may say, and what is refused. */
+/** Mixers of other architectures than Qwen's: the accepted configurations and checkpoints, and refused ones. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { Device, GatedDeltaNet, StatePool } from "../lib/index.ts";
 import type { FloatDType } from "../lib/index.ts";
@@ -146,7 +146,7 @@ test.each([["a head", 10, 1], ["a head", 10, 3], ["a key dimension", 0, 1], ["a 
     expect([memory.free, group.tokens]).toEqual([1, 11]);
     pool.run(handles.slice(0, 2), (step) =>
       layer[forwardBoth]({ hidden: given, out, step, cuSeqlens: Int32Array.of(0, stepTokens, 2 * stepTokens), decode: stepTokens === 1, drafts: group }));
-    // Each is ended by itself, in any order.
+    // Each ends separately, in any order.
     for (const i of [1, 2, 0]) group.drafts[i]!.commit([accepted[2 + i]!]);
     device.wait();
     expect(memory.free).toBe(12);
@@ -180,7 +180,7 @@ describe("checkpoints that are refused", () => {
     thrownBy(() => GatedDeltaNet.load(device, writeMixer(newPath("mixer"), config, weights, "f32", prefix, change), { layer: 1 }));
 
   test.each([...weights.keys()])("%s missing", (name) => {
-    // Without its first half a projection of a low rank is looked for as a full one; the other half is then the stranger.
+    // Without its first half a low-rank projection counts as a full one, and the other half is then unexpected.
     const error = refused((tensors) => void delete tensors[prefix + name]);
     expect(error.code).toBe("file");
     expect(error.message).toContain(name.replace("_a_proj", "_proj"));
@@ -192,7 +192,7 @@ describe("checkpoints that are refused", () => {
       tensors[prefix + name] = { dtype: "F32", shape: wrong, data: new Float32Array(wrong.reduce((a, b) => a * b, 1)) };
     });
     expect(error.code).toBe("file");
-    // Another rank of the first half is one that the second half does not have.
+    // The ranks of the two halves then differ.
     expect(error.message).toContain(name.replace("_a_proj", "_b_proj"));
   });
 

@@ -1,4 +1,4 @@
-/** Paths that people name for a model: one file of it, an adapter, the Hub's cache. */
+/** Paths that users give for a model: one of its files, an adapter, the Hub's cache. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Folders that are not what they say, or are another model's: each gives a typed error, and nothing stays allocated. */
+/** Folders with wrong or foreign contents: each gives a typed error, and nothing stays allocated. */
 import { afterAll, afterEach, beforeEach, describe, expect, spyOn, test } from "bun:test";
 import { cpSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -1,4 +1,4 @@
-/** Loading of whole models: what folders may look like, and that tensors are those of the files. */
+/** Loading of whole models: the forms of folders, and that tensors are those of the files. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Running a whole model: batches, results and how long they last, and what a failure leaves. */
+/** Running a whole model: batches, results and their lifetimes, and the state after a failure. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { Device, add, linear } from "../lib/index.ts";
 import { bitsEqual } from "../lib/cli/verify/compare.ts";
@@ -36,7 +36,7 @@ describe("bits", () => {
       expect(bitsEqual(await logitsOf(model, single, [token], "last"), cold.subarray(i * vocabulary, (i + 1) * vocabulary))).toBe(true);
     }
 
-    // Three sequences in one batch: a prompt, a single token, and a piece of which nothing is wanted.
+    // Three sequences in one batch: a prompt, a single token, and a piece without results.
     const other = textOf(2, 9);
     cut[Symbol.dispose]();
     const [a, b, c] = [model.sequence(), single.fork(), model.sequence()] as const;
@@ -61,7 +61,7 @@ describe("bits", () => {
       return rows;
     });
     const sequences = texts.map(() => model.sequence());
-    // Each run has another number of sequences; pages of two tokens outgrow a plan's table again and again.
+    // Each run has another number of sequences; with pages of two tokens the pages exceed a plan's table again and again.
     for (let at = 0; at < 24; at++) {
       const order = texts.map((_, i) => (i + at) % 7);
       for (let size = 1 + (at % 7); order.length > 0; ) {
@@ -105,7 +105,7 @@ describe("results", () => {
     const kept = first!.logits.slice();
     expect(first!.logits).toBe(first!.logits);
     expect(kept.length).toBe(vocabulary);
-    // A batch that is refused is no run.
+    // A refused batch is not a run.
     expect((await rejection(model.run([{ sequence, tokens: [] }]))).code).toBe("range");
     expect(bitsEqual(first!.logits, kept)).toBe(true);
     const [second] = await model.run([{ sequence, tokens: [4], logits: "none" }]);
@@ -152,7 +152,7 @@ describe("hidden states", () => {
       expect(bitsEqual(out.data, logits)).toBe(true);
       const row = (from: number, to: number) => all.subarray(from * hiddenSize, to * hiddenSize);
 
-      // Cut, in batches with others of which some want none, without logits, and token by token.
+      // Cut, in batches with others with and without logits, without logits, and token by token.
       using a = model.sequence();
       using b = model.sequence();
       const [first, other] = await model.run([
@@ -246,7 +246,7 @@ describe("a failure", () => {
     using model = await openTiny(device);
     const text = textOf(8, 12);
     const slow = slowWork(device);
-    // The runs follow slow work, so that nothing is known of any before all are committed: where that was over first, there is more of it.
+    // The runs follow slow work, so that none has finished before all are committed; if that work ended too early, it is repeated with more.
     for (let times = 1, known = true; known; times *= 2) {
       expect(times).toBeLessThanOrEqual(mostTimes);
       using first = model.sequence();

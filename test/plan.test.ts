@@ -81,7 +81,7 @@ describe("plans", () => {
     plan[Symbol.dispose]();
   });
 
-  test("index data that are wrong by now run nothing", () => {
+  test("a replay with index data that became wrong runs nothing", () => {
     const read: unknown[] = [0];
     const { plan, pool, first } = copying(read as number[], [1]);
     for (const [value, code] of [

@@ -16,7 +16,7 @@ import { writeReceipt } from "./run/receipt.mjs";
 import { testingOf } from "./run/swift-testing.mjs";
 import { announcement, expectation, keepTimes, lastTimes } from "./run/times.mjs";
 
-/** What takes this long hangs: three times what a busy machine of two cores needs. */
+/** A run that takes this long hangs: three times as long as on a busy machine of two cores. */
 const hang = 40 * 60_000;
 
 /** Shows a runner's lines as they come. */
@@ -28,7 +28,7 @@ function show(line) {
 function runners(state) {
   const { root, bun, toolchain } = state;
   const linux = process.platform === "linux";
-  // What is set already stays. On Linux both backends are there, so a test that finds one missing has found a mistake.
+  // Settings of the caller's stay. On Linux both backends are there, so a test that finds one missing has found a mistake.
   const env = { ...(linux ? { GATED_DELTA_TEST_BACKENDS: "cpu,metal" } : {}), ...emulatorEnvironment(toolchain) };
   const testing = testingOf(toolchain);
   const swift = (args, output) => {
@@ -36,7 +36,7 @@ function runners(state) {
     const swiftEnv = { ...swiftEnvironment(toolchain, root, env), ...builtKernels(root) };
     return run(toolchain.swift, [...args, ...flags], { cwd: root, env: swiftEnv, output, limit: hang });
   };
-  // Beside the kernels, which Swift's tests need only when they run.
+  // At the same time as the kernels, which Swift's tests need only when they run.
   const steps = stepsOf();
   let built;
   const buildSwift = () => (built ??= swift(["build", "--build-tests"], steps.take));
@@ -73,7 +73,7 @@ async function swiftTest(root, swift, built) {
   for (const line of built.text.split("\n")) if (built.code !== 0 || line.includes("warning:")) show(line);
   if (built.code !== 0) return { passed: 0, failed: 1 };
   const file = join(root, ".build", "tests.xml");
-  // Swift Testing writes beside the file that is named for XCTest.
+  // Swift Testing writes a file next to the one that is named for XCTest.
   const written = join(root, ".build", "tests-swift-testing.xml");
   rmSync(written, { force: true });
   const { code, text, overtime } = await swift(["test", "--skip-build", "--xunit-output", file], show);
@@ -113,7 +113,7 @@ await runMain(async () => {
   keepTimes(state.root, cores, results);
   // A Mac's GPU is the real one: what it made of the tests is written down, to be committed.
   if (process.platform === "darwin") say(`receipt: ${await writeReceipt(state.root, state.bun, results)}`);
-  // The last line is for whoever reads only that one.
+  // The last line is the summary, for those who read only one.
   process.stdout.write(`${sum.passed} passed, ${sum.failed} failed\n`);
   return sum.failed === 0 ? 0 : 1;
 });

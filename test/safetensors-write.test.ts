@@ -1,4 +1,4 @@
-/** The writer of safetensors files: what it refuses, replaces and keeps. */
+/** The writer of safetensors files: which files it refuses, replaces and keeps. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import {

@@ -8,7 +8,8 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDevice } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
 import { planted } from "./session-pressure/planted.ts";
-import { PressureSchedules } from "./session-pressure/runner.ts";
+import { pressureSchedules } from "./session-pressure/runner.ts";
+import type { PressureSchedules } from "./session-pressure/runner.ts";
 import { testPlantedFaults } from "./support/planted-faults.ts";
 import { runSchedules } from "./support/schedules.ts";
 
@@ -21,7 +22,7 @@ const schedules = device.emulated ? 4 : 100;
 
 let machine: PressureSchedules;
 beforeAll(async () => {
-  machine = await PressureSchedules.open(device, files.newPath());
+  machine = await pressureSchedules(device, files.newPath());
 });
 afterAll(() => machine[Symbol.dispose]());
 

@@ -13,7 +13,7 @@ const requests = device.emulated ? 60 : 2400;
 test(`${requests} requests leave no state, no page and no object behind`, async () => {
   using model = await openTiny(device, { states: 12, pages: { count: 120, tokens: 8 } });
   const marks = await runRequests(model, files.folder, requests, 6, 5);
-  const half = marks[2]!; // by then the engine has compiled what runs often
+  const half = marks[2]!; // by then the engine has compiled the hot functions
   const last = marks.at(-1)!;
   // A leak would be at least an object or two per request.
   expect(last.objects - half.objects).toBeLessThan(requests / 4);

@@ -1,13 +1,14 @@
 /**
  * Random schedules of sessions over tiny models: at the same time, forked, drafted, cached, evicted, saved, restored, left,
- * aborted, disposed of, and gone on with from what a killed process has left. Every token and every bit of a logit is that of the cold run. The long run is
- * session-schedules/long.ts.
+ * aborted, disposed of, and continued from the files of a killed process. Every token and every bit of a logit is that of the
+ * cold run. The long run is session-schedules/long.ts.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openDevice } from "./support/devices.ts";
 import { scratch } from "./support/files.ts";
 import { planted } from "./session-schedules/planted.ts";
-import { SessionSchedules } from "./session-schedules/runner.ts";
+import { sessionSchedules } from "./session-schedules/runner.ts";
+import type { SessionSchedules } from "./session-schedules/runner.ts";
 import { testPlantedFaults } from "./support/planted-faults.ts";
 import { runSchedules } from "./support/schedules.ts";
 
@@ -20,7 +21,7 @@ const schedules = device.emulated ? 10 : 128;
 
 const opened = new DisposableStack();
 afterAll(() => opened.dispose());
-const open = async () => opened.use(await SessionSchedules.open(device, files.newPath()));
+const open = async () => opened.use(await sessionSchedules(device, files.newPath()));
 
 let machine: SessionSchedules;
 beforeAll(async () => {

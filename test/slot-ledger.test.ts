@@ -58,7 +58,7 @@ describe("slots", () => {
       const step = ledger.begin(op, [parent, ...children], false);
       expect(new Set(step.writeSlots).size).toBe(4);
       expect([...step.readSlots]).toEqual(Array(4).fill(shared));
-      // With a slot to spare none of them writes what the others read; in a full pool the last one does.
+      // With a spare slot none of them overwrites the slot that the others read; in a full pool the last one does.
       expect(step.writeSlots.includes(shared)).toBe(capacity === 4);
       expect(step.overwrites).toBe(capacity === 4);
       ledger.finish(step, new Outcome());

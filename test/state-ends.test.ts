@@ -1,4 +1,4 @@
-/** How steps end where their caller did not end them well, and what is known of submissions then. */
+/** Steps that their caller did not end properly, and their submissions. */
 import { expect, test } from "bun:test";
 import { causalConv1d } from "../lib/index.ts";
 import type { GatedDeltaError, PoolStep } from "../lib/index.ts";
@@ -60,7 +60,7 @@ test("a pass over no states is no work, and has no part in an earlier submission
   device.wait();
 });
 
-test("a freed handle among a step's, in whose slot another state lies by now, is not one of those that share it", () => {
+test("a freed handle of a step, whose slot another state has taken, is not one of those that share it", () => {
   using device = openDevice();
   const { newPool, advance } = statesOn(device);
   using pool = newPool(2);

@@ -1,4 +1,4 @@
-/** States on disk: what is saved comes back to the bit, and nothing else is taken for it. */
+/** States on disk: saved states come back to the bit, and other files are refused. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { chmodSync, existsSync, lstatSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -142,7 +142,7 @@ describe("states on disk", () => {
     const headerEnd = 8 + Number(sound.readBigUInt64LE(0));
     const places = Array.from({ length: sound.length }, (_, i) => i).filter((i) => i < headerEnd || i % 37 === 0);
     for (const at of places) {
-      // A changed space of the header's padding changes nothing that is said.
+      // A changed space in the header's padding changes no value.
       if (at < headerEnd && sound[at] === 0x20) continue;
       const bytes = Uint8Array.from(sound);
       bytes[at]! ^= 1 << at % 8;
@@ -165,16 +165,16 @@ describe("states on disk", () => {
     expect(thrownBy(() => pool.save([handle], join(files.folder, "no", "folder"))).code).toBe("file");
     const path = files.newPath();
     pool.save([handle], path);
-    // The name of this process's temporary file, had another process that is gone now written it.
+    // The name of this process's temporary file, as if a process that has ended had written it.
     const gone = Bun.spawnSync([process.execPath, "-e", `
       const { temporaryName } = await import(${JSON.stringify(join(import.meta.dir, "../lib/checkpoint/leftovers.ts"))});
       require("node:fs").writeFileSync(temporaryName(${JSON.stringify(path)}), "half");
     `]);
     expect(gone.exitCode).toBe(0);
-    const beside = () => readdirSync(dirname(path)).filter((name) => name.includes(basename(path)));
-    expect(beside()).toHaveLength(2);
+    const remaining = () => readdirSync(dirname(path)).filter((name) => name.includes(basename(path)));
+    expect(remaining()).toHaveLength(2);
     pool.save([handle], path);
-    expect(beside()).toEqual([basename(path)]);
+    expect(remaining()).toEqual([basename(path)]);
   });
 });
 

@@ -219,7 +219,7 @@ describe("a pool against from-scratch runs", () => {
           }
           device.wait();
           for (const { handle, tokens } of live) {
-            // A state of no tokens may lie nowhere, or be stored zeros.
+            // A state of no tokens may have no slot, or be stored zeros.
             expect(contentOf(pool, handle)).toEqual(fromScratch(tokens));
           }
           for (const { handle } of live) handle.free();

@@ -43,7 +43,7 @@ testPlantedFaults(() => machine, faults, share);
 testShrinking(() => machine, Object.values(faults)[0]!, "a pool of ", share);
 
 test("where files have no room, saving fails and leaves what was there", () => {
-  // A limit of files' lengths stands for a full disk: it needs no rights, and stops a write half way.
+  // A limit of files' lengths simulates a full disk: it needs no rights, and stops a write halfway.
   const command = `trap "" XFSZ; ulimit -f 5; exec "$0" "$@"`;
   const args = [join(import.meta.dir, "state-programs", "long.ts"), "--programs", "150", "--seed", `${seed}`, "--backend", testBackend, "--short-files"];
   const { success, stdout, stderr } = Bun.spawnSync(["sh", "-c", command, process.execPath, ...args], { stdout: "pipe", stderr: "pipe" });

@@ -1,4 +1,4 @@
-/** Mistakes that would put one conversation's state in another, or take a state for one that it is not. */
+/** Mistakes that would put one conversation's state into another, or confuse states. */
 import { existsSync } from "node:fs";
 import { afterAll, describe, expect, test } from "bun:test";
 import { GatedDeltaNet, PrefixCache, StatePool, gatedDelta, linear } from "../lib/index.ts";
@@ -182,7 +182,7 @@ describe("pool.run", () => {
       (step: PoolStep) => { step.done(); return []; },
     ]) expect(() => pool.run([handle], build)).toThrow();
     expect([handle.step, handle.valid, pool.free]).toEqual([undefined, true, 1]);
-    device.submit(); // nothing is encoded any more
+    device.submit(); // no encoded op is left
     expect(() => pool.run([handle], () => { throw mine; })).toThrow(mine);
     device.wait();
     expect(contentOf(pool, handle)).toEqual(fromScratch([1]));
@@ -227,7 +227,7 @@ describe("a step that is undone by disposal", () => {
     expect([step.open, handle.step]).toEqual([false, undefined]);
     expect(failureOf(() => device.submit()).message).toContain("was undone");
     expect(failureOf(() => device.run(linear({ x: rows(1), weight: rows(1), out: device.tensor("f32", [1, 1]) }))).code).toBe("state");
-    device.run(); // the failed run dropped what was encoded
+    device.run(); // the failed run dropped the encoded ops
     device.wait();
     expect(contentOf(pool, handle)).toEqual(fromScratch([1]));
   });
@@ -283,7 +283,7 @@ describe("a submission that fails", () => {
     run(step, [[2, 3]]);
     step.done();
     const [kept] = step.saved[0]!;
-    const fork = handle.fork(); // that it will fail is not known yet
+    const fork = handle.fork(); // its failure is not known yet
     cache.insert([1, 2, 3], fork);
     advance(pool, [fork], [[4]]);
     expect(failureOf(() => device.wait()).code).toBe("device");

@@ -99,7 +99,7 @@ describe("generated cases", () => {
         const { out, state, sizes } = gatedDelta(given);
         finite(out);
         finite(state);
-        // A result is no larger than what it was summed from, and that stays within reach.
+        // A result is no larger than its summands, which stay in range.
         for (const [result, size] of [[out, sizes.out], [state, sizes.state]] as const) {
           const within = result?.data.every((value, i) => Math.abs(value) <= Math.abs(size!.data[i]!) * (1 + 1e-9));
           expect(within ?? true).toBe(true);

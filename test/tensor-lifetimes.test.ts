@@ -101,7 +101,7 @@ describe("lifetimes", () => {
 
   test("the collector knows how much memory garbage holds, and runs without being asked", async () => {
     const handles: Handle[] = [];
-    // A few words each for the engine, but 64 MiB in truth; none of it is touched.
+    // A few words each for the engine, but really 64 MiB, none of it touched.
     for (let round = 0; round < 500 && freed(handles) === 0; round++) {
       handles.push(...litter(4, 64 * 2 ** 20));
       await Bun.sleep(1);

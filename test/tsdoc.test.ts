@@ -12,7 +12,7 @@ const members = everything.flatMap((one) => one.members.map((member) => ({ one, 
 /** Functions that make ops. */
 const ops = everything.filter(({ kind, text }) => kind === "function" && /\): Op \{/.test(text));
 
-/** Those of which something is not true, by name. */
+/** The names of those without a property. */
 const failing = <T>(list: readonly T[], name: (one: T) => string, holds: (one: T) => boolean): string[] => list.filter((one) => !holds(one)).map(name);
 
 const nameOf = ({ name }: { readonly name: string }): string => name;
@@ -121,7 +121,7 @@ describe("the documentation of an operation", () => {
   test("gives every tensor a shape and an element type", () => {
     const tensors = allArguments.filter(({ member }) => typed(/: Tensor\b/)(member));
     expect(tensors.length).toBeGreaterThan(70);
-    // In full, or as another argument has them.
+    // In full, or by reference to another argument.
     const shape = /`\[[^`]*\]`|[Ss]haped as `\w+`|\bas `\w+`|of the shape/;
     const dtype = /\b(?:f32|f16|bf16|u32|id32|dtype)\b|\bas `\w+`|The same for/;
     expect(failing(tensors, ({ where }) => where, ({ member }) => shape.test(member.doc) || /^The same for/.test(member.doc))).toEqual([]);

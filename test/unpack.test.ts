@@ -1,4 +1,4 @@
-/** The library of a compiled program: where it is put, and whose files are not trusted. */
+/** The library of a compiled program: its place, and files that are not trusted. */
 import { describe, expect, test } from "bun:test";
 import { chmodSync, chownSync, existsSync, lstatSync, mkdirSync, readFileSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";

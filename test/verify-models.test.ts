@@ -1,4 +1,4 @@
-/** `gated-delta verify` on folders of language models: what it compares, and what it says of folders that are wrong. */
+/** `gated-delta verify` on folders of language models: its comparisons, and its errors for wrong folders. */
 import { describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -48,7 +48,7 @@ describe.each(["qwen3_5-mlx-mixed", "olmo_hybrid", "qwen3_5_moe", "qwen3_next-ml
       expect(status).toBe(0);
       const near = rows.filter(({ tolerance }) => tolerance > 0);
       expect(near.every(({ tolerance }) => tolerance === bound)).toBe(true);
-      // Half the bound is taken at least once: it is one for these numbers.
+      // At least one result takes half the bound: the bound fits these numbers.
       expect(Math.max(...near.map(({ relRms }) => relRms))).toBeGreaterThan(bound / 40);
     }
   }, 240_000);

@@ -1,4 +1,4 @@
-/** `npm run verify` on files, `gated-delta verify` on mixers: what passes, what fails, and what is refused. */
+/** `npm run verify` on files, `gated-delta verify` on mixers: passes, failures and refusals. */
 import { describe, expect, test } from "bun:test";
 import { copyFileSync, cpSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";

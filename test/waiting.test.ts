@@ -9,7 +9,7 @@ describe("waiting", () => {
     const { op, check } = slowWork(device);
     const timeout = whilePending(device, (times) => {
       for (let i = 0; i < times; i++) device.run(op);
-      // The error is looked at only where the work was pending for even longer.
+      // The error counts only if the work was pending for even longer.
       try {
         return device.wait(0);
       } catch (error) {
@@ -54,7 +54,7 @@ describe("waiting", () => {
     const { op, check } = slowWork(device);
     let late: GatedDeltaError | void = undefined;
     let aborted: Error | void = undefined;
-    // Where the work was done first, there was nothing to give up: then there is more of it.
+    // If the work ended first, there was nothing to give up: then repeat with more work.
     for (let times = 1; times <= mostTimes && (late === undefined || aborted === undefined); times *= 2) {
       for (let i = 0; i < times; i++) device.run(op);
       late = await device.finish({ timeoutMs: 0 }).catch((error) => error);

@@ -12,7 +12,7 @@ import { startBusy } from "./support/busy-worker.ts";
 
 setDefaultTimeout(300_000); // Workers start slowly on a busy machine
 
-/** An emulated GPU runs whatever was committed, as a real one does; the CPU stops between two work items. */
+/** An emulated GPU runs all committed work, as a real one does; the CPU stops between two work items. */
 const stops = openDevice().backend === "cpu";
 const ends = ["exit", "terminate"] as const;
 
@@ -39,7 +39,7 @@ async function endBusyWorker(end: (typeof ends)[number], wrapped: boolean, submi
   throw new Error("a Worker never ends before its work");
 }
 
-/** Waits until a number of rows is written, or for so long that they will never be. */
+/** Waits until a number of rows is written, or until a time limit. */
 async function untilWritten(out: Float32Array, rows: number, most = 60_000): Promise<number> {
   const end = performance.now() + most;
   while (rowsWritten(out) < rows && performance.now() < end) await Bun.sleep(20);

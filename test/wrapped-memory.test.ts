@@ -84,7 +84,7 @@ describe("memory of the caller's", () => {
     const resizable = new ArrayBuffer(bytes, { maxByteLength: 2 * bytes });
     expect(thrownBy(() => device.unsafeWrap("f32", shape, resizable)).code).toBe("invalid-argument");
     const shared = new SharedArrayBuffer(bytes);
-    expect(thrownBy(() => device.wrap("f32", [4], new Uint8Array(shared, 1, 16))).code).toBe("shape"); // no f32 starts there
+    expect(thrownBy(() => device.wrap("f32", [4], new Uint8Array(shared, 1, 16))).code).toBe("shape"); // not aligned for f32
     const misaligned = thrownBy(() => device.wrap("f32", [4], new Uint8Array(shared, 4, 16)));
     expect(misaligned.message).toMatch(/\b(64|16384)\b/); // the alignment of the CPU, that of Metal
     expect(thrownBy(() => device.wrap("f32", [bytes], shared)).code).toBe("shape"); // too short

@@ -10,7 +10,7 @@ import type { Calls, Temperature } from "../operands.ts";
 
 const [heads, kvHeads, headDim, pageTokens] = [8, 2, 256, 16];
 
-/** What a benchmark of attention runs on. Activations are f32. */
+/** The sizes and the element type that a benchmark of attention runs with. Activations are f32. */
 export interface AttentionShape {
   /** Of the pages. */
   readonly dtype: FloatDType;
@@ -27,7 +27,7 @@ function pageBytes({ dtype, sequences, tokens, past }: AttentionShape): number {
   return 2 * sequences * (past + tokens) * kvHeads * headDim * bytesOf[dtype];
 }
 
-/** Pages of a sequence lie apart: every second page belongs to another. */
+/** Pages of a sequence are not adjacent: every second page belongs to another. */
 export function attentionCalls(device: Device, shape: AttentionShape): Calls<AttentionArguments> {
   const { dtype, sequences, tokens, past, temperature } = shape;
   const each = Math.ceil((past + tokens) / pageTokens);

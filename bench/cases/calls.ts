@@ -1,4 +1,4 @@
-/** What a call from JavaScript costs, apart from what the kernels do. */
+/** The cost of a call from JavaScript, apart from the kernels' work. */
 import { StatePool, gatedRmsNorm } from "../../lib/index.ts";
 import type { Device, GatedRmsNormArguments, Op, Tensor } from "../../lib/index.ts";
 import { time } from "../benchmark.ts";
@@ -8,7 +8,7 @@ import { filled } from "../operands.ts";
 /** Ops of a plan, as many as a model of 48 layers has. */
 const planOps = 200;
 
-/** One of the least ops there are: a norm of eight numbers. */
+/** One of the smallest ops: a norm of eight numbers. */
 export function leastOp(device: Device): { readonly op: Op } & Disposable {
   const { args, tensors } = leastArguments(device);
   return { op: gatedRmsNorm(args), [Symbol.dispose]: () => tensors.forEach((tensor) => tensor[Symbol.dispose]()) };
@@ -62,7 +62,7 @@ async function makeOp(device: Device, budget: Budget): Promise<Figure> {
     let last: Op | undefined;
     return await time(() => {
       last = gatedRmsNorm(args);
-      if (last === undefined) throw new Error("no op"); // what nobody looks at need not be computed
+      if (last === undefined) throw new Error("no op"); // an unused result might be optimised away
     }, budget);
   } finally {
     for (const tensor of tensors) tensor[Symbol.dispose]();
@@ -115,7 +115,7 @@ async function heapGrowth(device: Device, op: Op, budget: Budget): Promise<Figur
     }
     device.wait();
   };
-  go(10_000); // compiled by now
+  go(10_000); // compiled from here on
   Bun.gc(true);
   const before = heapBytes();
   const since = Bun.nanoseconds();
@@ -130,7 +130,7 @@ const layers = 36;
 const projections = 5;
 
 /**
- * What JavaScript does for a token and layer where a whole model's decode is a plan over a pool: a step, a replay, the
+ * JavaScript's work for a token and layer if a whole model's decode is a plan over a pool: a step, a replay, the
  * step's end. The device works meanwhile and is waited for outside the measured time.
  */
 async function decodePlan(device: Device, budget: Budget): Promise<Figure> {

@@ -1,4 +1,4 @@
-/** The fused decode step, and the chain of ops that it stands for, over the same tensors. */
+/** The fused decode step, and the chain of ops that it replaces, over the same tensors. */
 import { gatedDeltaStep } from "../../lib/index.ts";
 import type { Device, Tensor } from "../../lib/index.ts";
 import type { Benchmark } from "../benchmark.ts";
@@ -9,7 +9,7 @@ import type { Shape } from "../shapes.ts";
 import { chainOf } from "../step-chain.ts";
 import type { StepArguments } from "../step-chain.ts";
 
-/** Bytes of one call's states of both kinds, and of what is read or written once. */
+/** Bytes of one call's states of both kinds, and of tensors that are read or written once. */
 function stepBytes(shape: Shape): { readonly states: number; readonly rest: number } {
   const { dtype, sequences, valueHeads } = shape;
   const channels = channelsOf(shape);

@@ -6,7 +6,7 @@ import type { Benchmark } from "../benchmark.ts";
 import { bytesOf, bytesWork, copiesOf, filled, opBenchmark } from "../operands.ts";
 import type { Calls, Temperature } from "../operands.ts";
 
-/** Columns that share a scale: what mlx-lm quantises with. */
+/** Columns that share a scale: mlx-lm's default. */
 const group = 64;
 
 /** A projection to measure. form: the weight's dtype, or q and the bits of MLX's affine form with bf16 scales. */

@@ -1,7 +1,7 @@
 /**
  * How fast the pool's second thread joins in. It spins for at most 50 µs after its last job and sleeps after that, so the
- * same op runs right after another one (`awake`) and after a pause (`asleep`), on one thread and on two. Waking costs what
- * two threads take beyond half of what one takes.
+ * same op runs right after another one (`awake`) and after a pause (`asleep`), on one thread and on two. The cost of waking is
+ * the time of two threads less half of that of one.
  */
 import { gatedDelta } from "../../lib/index.ts";
 import type { Device } from "../../lib/index.ts";

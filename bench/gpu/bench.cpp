@@ -1,10 +1,10 @@
 // Times the Metal kernels on an NVIDIA GPU, as the Metal backend dispatches them: outlines of its dispatches (recorded by
-// the emulator) are replayed as CUDA graphs. Built by run.sh, beside the translated kernels.
+// the emulator) are replayed as CUDA graphs. Built by run.sh, next to the translated kernels.
 //
 //   bench FOLDER > RESULTS: FOLDER/cases.txt names the cases, one line of JSON a case goes to standard output.
 //
 // cases.txt:  case NAME BYTES GROUP   then its dispatches, "record FILE"; "rotate NAME": arguments of which each launch of
-// a graph has memory of its own, so that no cache holds them. BYTES are what the case has to move, read and written.
+// a graph has memory of its own, so that no cache holds them. BYTES are those that the case has to move, read and written.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -74,7 +74,7 @@ struct Case {
   std::vector<float> times;
 };
 
-/// By an argument's name: what random contents it takes.
+/// The random contents of an argument, by its name.
 void fill_like(CUdeviceptr p, uint64_t bytes, const std::string &kernel, const std::string &name) {
   const auto at = kernel.find('_', 3);
   std::vector<std::string> words;

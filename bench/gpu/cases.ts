@@ -1,10 +1,11 @@
 /**
- * The cases of the GPU benchmark: ops as a program encodes them, at the sizes of a Qwen3-Next or Qwen3.5 layer, and what
- * each has to move. Nothing runs here: the emulator records how the Metal backend dispatches them.
+ * The cases of the GPU benchmark: ops as a program encodes them, at the sizes of a Qwen3-Next or Qwen3.5 layer, and the
+ * bytes that each has to move. Nothing runs here: the emulator records how the Metal backend dispatches them.
  */
 import { add, attention, causalConv1d, embedding, gatedDelta, gatedDeltaStep, gatedRmsNorm, linear, rmsNorm, siluMul } from "../../lib/index.ts";
 import type { Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
 import { chainOf } from "../step-chain.ts";
+import { expertCases } from "./expert-cases.ts";
 
 const [keyHeads, valueHeads, dim, convWidth] = [16, 32, 128, 4] as const;
 const keys = keyHeads * dim;
@@ -18,7 +19,7 @@ export type Case = {
   /** Kernel arguments of which every launch has memory of its own; "*" for all. */
   readonly rotate: readonly string[];
   readonly ops: (device: Device) => readonly Op[];
-  /** What the emulator is told, for kernels that the host chooses on other GPUs. */
+  /** Settings of the emulator that select kernels which the host chooses on other GPUs. */
   readonly environment?: Readonly<Record<string, string>>;
 };
 
@@ -104,7 +105,7 @@ const group = 64;
 /** Bits of a weight; packed ones have a scale and a bias of bf16 for each group. */
 const weightBits = { f32: 32, bf16: 16, q4: 4 + 32 / group, q6: 6 + 32 / group, q8: 8 + 32 / group } as const;
 
-/** Activations of bf16 beside packed weights, as models have them, float32 beside the others. */
+/** A projection with activations of bf16 for packed weights, as models have them, and of float32 for the others. */
 function project(device: Device, rows: number, form: WeightForm, inputs: number, outputs: number): Op {
   const x = form === "f32" || form === "bf16" ? "f32" : "bf16";
   const given = { x: tensor(device, x, [rows, inputs]), out: tensor(device, x, [rows, outputs]) };
@@ -295,6 +296,7 @@ export const cases: readonly Case[] = [
   ...([8, 64, 512] as const).flatMap((rows) =>
     (["f32", "q4"] as const).map((form) => twoRowsCase(form, rows, 2048, 12288)),
   ),
+  ...expertCases,
   embeddingCase("bf16", 512, 1024),
   embeddingCase("q4", 512, 1024),
   rowsCase("siluMul", 512, 12288, 3, (row) => siluMul({ gate: row(), up: row(), out: row() })),

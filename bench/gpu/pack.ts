@@ -81,7 +81,7 @@ export async function pack(output: string, peersFolder?: string): Promise<number
       count += 1;
     }
     rmSync(made, { recursive: true });
-    // Cases of a group stand together.
+    // Cases of a group are next to each other.
     if (cases[number + 1]?.group === c.group) continue;
     for (const [i, peer] of peers.entries()) {
       if (peer.group !== c.group) continue;

@@ -69,7 +69,7 @@ export function writeOutline(peer: Peer, path: string): void {
   const given = [...peer.buffers.entries()].filter(([, b]) => b !== null);
   u32(given.length);
   for (const [index, argument] of given) {
-    // What is larger than an outline's contents is made on the card; smaller ones are zeros here.
+    // Contents larger than an outline's are made on the card; smaller ones are zeros here.
     const held = argument !== null && "bytes" in argument ? new Uint8Array(argument.bytes > outlineBytes ? 0 : argument.bytes) : bytesOf(argument!);
     u32(index);
     u32(0);

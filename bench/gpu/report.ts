@@ -13,7 +13,7 @@ type Row = {
   readonly kernels: readonly Kernel[];
 };
 
-/** A case's time, and what a copy of as many bytes took beside it. */
+/** The time of a case, and that of a copy of as many bytes next to it. */
 export type Timed = { readonly microseconds: number; readonly copy: number };
 
 function linesOf(path: string): Record<string, unknown>[] {
@@ -69,7 +69,7 @@ export function report(folder: string): string {
     "",
     ...caseTable(rows, copyOf),
     "",
-    `${same} of ${records.length} dispatches of ${kernels.size} kernels left the emulator's bits in this run: \`test/receipts/nvidia-h200.json\`.`,
+    `${same} of ${records.length} dispatches of ${kernels.size} kernels gave the emulator's bits in this run: \`test/receipts/nvidia-h200.json\`.`,
     "",
     "## Targets",
     "",

@@ -1,5 +1,5 @@
 #!/bin/sh
-# On a machine with an NVIDIA card and CUDA: compares the records beside this file with the emulator's results, then times
+# On a machine with an NVIDIA card and CUDA: compares the records next to this file with the emulator's results, then times
 # the cases. Results go to results.jsonl and bench.jsonl here; `npm run bench:gpu -- --report FOLDER` makes them a table.
 #   CUDA=/usr/local/cuda ONLY=decode ./run.sh
 set -e

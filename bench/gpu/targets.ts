@@ -1,4 +1,4 @@
-/** What the kernels were to reach on an H200, against what they took before (at 694227e) and take in a run. */
+/** Targets of the kernels' times on an H200, against their times before (at 694227e) and in a run. */
 import type { Timed } from "./report.ts";
 
 type Target = {

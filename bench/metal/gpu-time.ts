@@ -1,4 +1,4 @@
-/** What a device's GPU has spent so far: `gd_device_gpu_time`. */
+/** The time that a device's GPU has spent so far: `gd_device_gpu_time`. */
 import type { Device } from "../../lib/index.ts";
 import { asPointer, firstOut, firstResult } from "../../lib/native/handle.ts";
 import { library } from "../../lib/native/library.ts";

@@ -1,4 +1,4 @@
-/** Times of a GPU, as Metal says them of each command buffer, and the copy that they are compared with. */
+/** Times of a GPU, as Metal reports them for each command buffer, and the copy that they are compared with. */
 import type { Device } from "../../lib/index.ts";
 import type { Benchmark } from "../benchmark.ts";
 import { copyCalls } from "../cases/plain.ts";

@@ -13,7 +13,7 @@ export interface Measured {
 export interface BenchReceipt extends Measured {
   readonly kind: "npm run bench";
   readonly ranOnGpu: boolean;
-  /** Where no GPU ran it: what its times are worth. */
+  /** A note on the times if no GPU ran it. */
   readonly note?: string;
   readonly [fact: string]: unknown;
 }

@@ -24,7 +24,7 @@ function linears(): LinearShape[] {
   return (["f32", "bf16", "q8", "q6", "q4"] as const).flatMap((form) => [1, 8, 64, 512].map((rows) => ({ form, rows, ...square })));
 }
 
-/** Names without the number of threads, which a GPU's have none of. */
+/** Names without the number of threads, which a GPU does not have. */
 export function metalSuite(): Benchmark[] {
   const few = [1, 4, 8, 16, 64];
   const all = [

@@ -1,6 +1,6 @@
 /**
  * Measures the loading of a model's folder: time, peak resident memory over that before, as a ratio to the weights' bytes,
- * and the longest that the event loop was kept from a timer, beside what it is kept from one with nothing to do. On Linux
+ * and the longest time that the event loop kept a timer waiting, next to that of an idle event loop. On Linux
  * also the most processor time that the event loop took between two beats, which other programs do not add to.
  *
  *     bun bench/model/load.ts FOLDER [--backend cpu]
@@ -11,7 +11,7 @@ import { Device } from "../../lib/index.ts";
 import { loadModelWeights } from "../../lib/model/load-weights.ts";
 import { openCheckpoint } from "../../lib/checkpoint/safetensors.ts";
 
-/** What one measurement gives. */
+/** The result of one measurement. */
 interface Measured {
   readonly seconds: number;
   /** Milliseconds between two beats of the timer. */
@@ -29,7 +29,7 @@ function threadTime(): number | undefined {
   }
 }
 
-/** Runs something beside a timer of 1 ms. */
+/** Runs something while a timer of 1 ms beats. */
 async function besideTimer(run: () => Promise<unknown>): Promise<Measured> {
   let [longestGap, longestWork] = [0, 0];
   let [last, lastTime] = [performance.now(), threadTime()];

@@ -1,6 +1,6 @@
 /** Sizes of Qwen3.5 text models, dense and of experts, and the tensors that follow from them, under the names of their checkpoints. */
 
-/** What a model's sizes are, under `config.json`'s names. */
+/** A model's sizes, under the names in `config.json`. */
 export interface ModelShape {
   readonly hidden_size: number;
   readonly intermediate_size: number;
@@ -84,7 +84,7 @@ export const tiny: ModelShape = {
   tie_word_embeddings: false,
 };
 
-/** What a tensor is for, which decides the numbers that it gets. */
+/** The use of a tensor, which decides its numbers. */
 export type Role = "matrix" | "norm" | "gated norm" | "convolution" | "A_log" | "dt_bias";
 
 /** One tensor, or one module that may be quantised: those of role `matrix`. */

@@ -23,14 +23,14 @@ export type ModelForm =
   | { readonly dtype: FloatDType; readonly bits?: undefined }
   | { readonly bits: number; readonly group: number; readonly dtype: FloatDType };
 
-/** What is written. */
+/** The model to write. */
 export interface RandomModelOptions {
   readonly shape: ModelShape;
   readonly form: ModelForm;
   readonly seed: number;
 }
 
-/** Layers of one file: a released model of this size has one file of everything, but then all of it would lie in memory here. */
+/** Layers of one file: a released model of this size has one file of everything, but then all of it would be in memory here. */
 const layersPerFile = ({ experts }: ModelShape) => (experts === undefined ? 4 : 1);
 
 /** Numbers from a 32-bit xorshift generator (Marsaglia, "Xorshift RNGs", 2003), seeded by a name and a number. */
@@ -61,7 +61,7 @@ class Numbers {
   }
 }
 
-/** Writes the folder; what was in it is removed. */
+/** Writes the folder; its old contents are removed. */
 export function writeRandomModel(folder: string, { shape, form, seed }: RandomModelOptions): void {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });

@@ -1,5 +1,5 @@
 /**
- * Times a whole model beside the machine's limits, probed in the same run: a prompt of 512 tokens against the multiply-add peak, and
+ * Times a whole model against the machine's limits, probed in the same run: a prompt of 512 tokens against the multiply-add peak, and
  * decoding, one token a step, against the rate at which memory is read.
  *
  *     bun bench/model/run.ts FOLDER [--threads 2] [--prompt 512] [--tokens 40] [--sequences 1]

@@ -1,5 +1,5 @@
 /**
- * Times a session beside a loop of `model.run`, in turns in one run: tokens a second of decoding, greedy and sampled, and what a
+ * Times a session against a loop of `model.run`, in turns in one run: tokens a second of decoding, greedy and sampled, and the time that a
  * session adds to a token.
  *
  *     bun bench/model/session.ts FOLDER [--threads 2] [--prompt 64] [--tokens 60] [--rounds 5] [--backend cpu]

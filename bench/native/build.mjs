@@ -18,7 +18,7 @@ function linkFlags(clang) {
   ];
 }
 
-/** Builds what is not there or older than its sources. `compiler` is a clang, or the clang++ beside one. Returns a path. */
+/** Builds the probe if it is missing or older than its sources. `compiler` is a clang, or the clang++ next to one. Returns a path. */
 export async function buildProbe(root, compiler) {
   // As C++ it would be linked with the C++ library, which need not be there at run time.
   const clang = compiler.replace(/clang\+\+$/, "clang");

@@ -1,5 +1,5 @@
-/* What this machine can do at most: memory streamed in place, copied and summed, and fused multiply-adds from registers.
- * The benchmarks divide by it. It is no part of the library.
+/* The limits of this machine: memory streamed in place, copied and summed, and fused multiply-adds from registers.
+ * The benchmarks divide by it. It is not part of the library.
  *
  * Build: clang -O3 -std=gnu17 -shared -fPIC probe.c -o libprobe.so -lpthread */
 #include <pthread.h>
@@ -95,7 +95,7 @@ static void barrier(job *j) {
     atomic_store_explicit(&j->phase, phase + 1, memory_order_release);
     return;
   }
-  /* Whoever has no core of its own must not keep the others from theirs. */
+  /* A thread without a core of its own must not keep the others from theirs. */
   for (int spins = 0; atomic_load_explicit(&j->phase, memory_order_acquire) == phase; spins++) {
     if (spins > 2000) sched_yield();
   }
@@ -130,7 +130,7 @@ static void *helper(void *argument) {
 
 #define MOST_THREADS 1024
 
-/* Runs a job; 0, or -1 where its threads could not be had. */
+/* Runs a job; 0, or -1 if its threads could not be started. */
 static int run(job *j) {
   static pthread_t ids[MOST_THREADS];
   static seat seats[MOST_THREADS];
@@ -147,7 +147,7 @@ static int run(job *j) {
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Memory as the library's own is: whole pages, huge ones where the system has them, touched. NULL where there is none. */
+/* Memory as the library's own is: whole pages, huge ones if the system has them, touched. NULL if there is none. */
 EXPORT float *probe_allocate(uint64_t bytes) {
   uint64_t huge = 2u << 20, padded = (bytes + 2 * huge - 1) / huge * huge;
   char *start = mmap(NULL, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | ANONYMOUS, -1, 0);

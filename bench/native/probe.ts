@@ -3,7 +3,7 @@ import { dlopen } from "bun:ffi";
 import type { Pointer } from "bun:ffi";
 import { existsSync } from "node:fs";
 
-/** What an op does with memory: overwrites what it read, reads one or two arrays and writes another, or only reads. */
+/** An op's use of memory: overwrites its input, reads one or two arrays and writes another, or only reads. */
 export type Pattern = "in-place" | "copy" | "two-to-one" | "read";
 
 const patterns = ["in-place", "copy", "two-to-one", "read"] as const satisfies readonly Pattern[];
@@ -26,14 +26,14 @@ const symbols = {
 /** Where the build puts the probes. */
 export const probePath = `${import.meta.dir}/../../.build/bench/libprobe.${process.platform === "darwin" ? "dylib" : "so"}`;
 
-/** At least this much is streamed where memory, not a cache, is asked for. */
+/** The least to stream if memory, not a cache, is to be probed. */
 export const coldBytes = 512 * 2 ** 20;
 
 /** The loaded probes, with memory of their own that is kept: a fresh page costs more than what is measured. */
 export class Probe {
   readonly #native;
   readonly #memory: Pointer;
-  /** The fastest way for what was asked before: trying them all each time would take longer than the benchmark. */
+  /** The fastest way of earlier requests: trying them all each time would take longer than the benchmark. */
   readonly #ways = new Map<string, number>();
 
   constructor(path = probePath) {

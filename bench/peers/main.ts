@@ -1,9 +1,9 @@
 /**
- * The gated delta rule of other libraries beside this one's, in turn on one machine, as a table.
+ * Compares the gated delta rule of other libraries with this one's, in turn on one machine, as a table.
  *
  *     bun bench/peers/main.ts --python PYTHON [--ggml FOLDER] [--systems NAME,...] [--threads 1,2] [--tokens 1,512,2048] [--rounds 5]
  *
- * PYTHON has numpy and what of onnx, onnxruntime, torch and mlx is to be compared; FOLDER has ggml's shared libraries. Both are the
+ * PYTHON has numpy and those of onnx, onnxruntime, torch and mlx that are to be compared; FOLDER has ggml's shared libraries. Both are the
  * caller's: nothing is fetched or built here. 16 key heads, 32 value heads of 128 x 128, f32, one sequence, states hot, keys as they
  * are (normalised before). Each system is a process of its own; in each round each gets its time, one after the other. A system that
  * does not start is left out and named. Its output is compared with this library's first.
@@ -111,7 +111,7 @@ async function compare(threads: number, folder: string): Promise<void> {
     for (let round = 0; round < Number(values.rounds); round++) {
       const of = new Map<string, number[]>();
       for (const { name, child } of some) {
-        // Whoever was at work before may still look for more.
+        // Threads of the previous library may still be looking for work.
         await Bun.sleep(20);
         of.set(name, (await child.ask(`${tokens} ${values.milliseconds}`)) as number[]);
       }

@@ -1,4 +1,4 @@
-/** This library as one of the programs that main.ts compares: see peers.py for what a program is asked and says. */
+/** This library as one of the programs that main.ts compares: see peers.py for the protocol. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";

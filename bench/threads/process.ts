@@ -7,7 +7,7 @@ import { Device } from "../../lib/index.ts";
 import { callOf } from "./workloads.ts";
 import type { WorkloadName } from "./workloads.ts";
 
-/** What a process says of its calls. */
+/** A process's figures for its calls. */
 export interface Report {
   readonly milliseconds: number;
   /** Of all threads of the process. */

@@ -1,4 +1,4 @@
-/** What the threads' measurements run: a call is one submission, encoded from JavaScript and waited for. */
+/** The work that the threads' measurements run: a call is one submission, encoded from JavaScript and waited for. */
 import { causalConv1d, gatedDelta, gatedRmsNorm } from "../../lib/index.ts";
 import type { Device, Op } from "../../lib/index.ts";
 import { convCalls } from "../cases/causal-conv1d.ts";

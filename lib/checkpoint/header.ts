@@ -112,7 +112,7 @@ function checkCover(tensors: ReadonlyMap<string, TensorInfo>, dataBytes: number)
   if (covered !== dataBytes) throw new FormatError(`${covered} bytes of data, as the header says`, `${dataBytes}`);
 }
 
-/** Tensors as they lie; empty ones first where several start at one place, so that each starts where the one before it ends. */
+/** Tensors in the order of their places, empty ones first among equal places, so that each starts where the previous one ends. */
 function inOrder(tensors: ReadonlyMap<string, TensorInfo>): Iterable<[string, TensorInfo]> {
   let last: TensorInfo | undefined;
   for (const info of tensors.values()) {

@@ -10,9 +10,9 @@ export interface Matrix {
   readonly weightFormat: WeightFormat;
   /** The format's blocks; for floats `[outFeatures, inFeatures]`. Experts' matrices have a dimension before these, as all parts. */
   readonly weight: Tensor;
-  /** `[outFeatures, blocks of a row]`, where the format has scales. */
+  /** `[outFeatures, blocks of a row]`, if the format has scales. */
   readonly scales?: Tensor;
-  /** `[outFeatures, blocks of a row]`, where the format has biases. */
+  /** `[outFeatures, blocks of a row]`, if the format has biases. */
   readonly biases?: Tensor;
 }
 
@@ -34,7 +34,7 @@ export interface StoredMatrix {
  * The tensors of a matrix `[rows, columns]`, whose columns are whole blocks.
  *
  * @param rows one dimension, or several: those of experts, and the rows of each.
- * @param floats the dtype of scales and biases, where the format leaves it open.
+ * @param floats the dtype of scales and biases, if the format leaves it open.
  */
 export function storedMatrix(weightFormat: WeightFormat, rows: readonly number[], columns: number, floats: FloatDType = "f32"): StoredMatrix {
   const { elements, bytes, dtype, scales, biases } = weightLayouts[weightFormat];

@@ -28,7 +28,7 @@ type Metadata = Readonly<Record<string, string>> | ReadonlyMap<string, string>;
  * @param path a regular file, which keeps its permissions, or a link to one; or a new file, which only its owner can read. The
  *   folder must exist.
  * @param tensors by name. No tensor may be named `__metadata__`.
- * @param metadata `__metadata__`: text under each key; left out where it is empty.
+ * @param metadata `__metadata__`: text under each key; left out if it is empty.
  * @param op the call that errors name.
  * @throws {GatedDeltaError} `invalid-argument` or {@link ShapeError} if a tensor's data do not fit its dtype and shape,
  *   before anything is written.

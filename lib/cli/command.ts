@@ -17,7 +17,7 @@ export class UsageError extends Error {}
 /**
  * Parses the options of a command.
  *
- * @throws {UsageError} for an option that the command does not have, a missing value, or a value where none is taken.
+ * @throws {UsageError} for an option that the command does not have, a missing value, or a value for an option that takes none.
  */
 export function parseOptions<const T extends ParseArgsOptionsConfig>(args: readonly string[], options: T) {
   try {
@@ -58,7 +58,7 @@ export function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-/** A speed as text. It is that of first calls, which allocate and compile, so it is no measurement of the library. */
+/** A speed as text. It includes first calls, which allocate and compile, so it does not measure the library. */
 export function rate(tokens: number, seconds: number): string {
   return tokens === 0 ? "nothing to do" : `${Math.round(tokens / seconds)} tokens/s (first run, nothing warmed up)`;
 }

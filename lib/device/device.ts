@@ -4,28 +4,22 @@ import { asDeviceOptions, asFinishOptions, asTimeout } from "./device-options.ts
 import type { BackendName, DeviceOptions, FinishOptions } from "./device-options.ts";
 import { asDType } from "../tensor/dtype.ts";
 import type { DType } from "../tensor/dtype.ts";
-import { DisposedError, GatedDeltaError, describe } from "../errors.ts";
 import { knowDevice, native } from "./device-handle.ts";
 import * as nativeDevice from "../native/device.ts";
 import type { Handle } from "../native/handle.ts";
-import { isOp } from "../ops/op.ts";
 import type { Op } from "../ops/op.ts";
 import type { Participant } from "../ops/recorder.ts";
-import { Participants } from "./participants.ts";
-import { recordPass } from "./pass.ts";
 import type { Pass } from "./pass.ts";
-import { Pins } from "../tensor/pins.ts";
+import type { Pins } from "../tensor/pins.ts";
 import { makePlan } from "./plan.ts";
 import { preparePlan } from "./prepare.ts";
 import type { Plan } from "./plan.ts";
-import { DeviceRecorder } from "./encoders.ts";
 import { asShape, bytesOf } from "../tensor/shape.ts";
 import { allocateStorage } from "../tensor/storage.ts";
 import { contiguousStrides } from "../tensor/strides.ts";
-import { Submissions } from "./submissions.ts";
-import type { SubmissionSource } from "./submissions.ts";
 import { makeTensor } from "../tensor/tensor.ts";
 import type { Tensor } from "../tensor/tensor.ts";
+import { DeviceWork } from "./work.ts";
 import { wrapAddress, wrapMemory } from "./wrap.ts";
 import type { FromPointerOptions } from "./wrap.ts";
 
@@ -72,13 +66,7 @@ export class Device implements Disposable {
   readonly emulated: boolean;
 
   readonly #handle: Handle;
-  readonly #pins = new Pins();
-  readonly #submissions: Submissions;
-  readonly #participants: Participants;
-  readonly #recorder: DeviceRecorder;
-  #closed = false;
-  /** Whether a `run` or `plan` callback is being recorded. */
-  #recording = false;
+  readonly #work: DeviceWork;
 
   private constructor(by: Maker, options: BackendName | DeviceOptions | undefined) {
     expectMaker(by, "Device", "Device.open(…)");
@@ -90,11 +78,8 @@ export class Device implements Disposable {
     this.isa = description.isa;
     this.threads = description.threads;
     this.emulated = description.emulated;
-    const source = submissionsOf(this, this.#handle, description.status);
-    this.#submissions = new Submissions(source, this.#pins);
-    this.#participants = new Participants(source);
-    this.#recorder = new DeviceRecorder(this, this.#handle, this.#pins, this.#participants);
-    Device.#collected.register(this, { handle: this.#handle, pins: this.#pins }, this);
+    this.#work = new DeviceWork(this, this.#handle, description.status);
+    Device.#collected.register(this, { handle: this.#handle, pins: this.#work.pins }, this);
     knowDevice(this);
     Object.freeze(this);
   }
@@ -112,23 +97,23 @@ export class Device implements Disposable {
 
   /** The native handle. @internal */
   get [native](): Handle {
-    this.#opened("device");
+    this.#work.expectOpen("device");
     return this.#handle;
   }
 
   /** Tells pools which submissions have finished and how. @internal */
   [settle](): void {
-    if (!this.#closed) this.#participants.settle();
+    this.#work.settle();
   }
 
   /** Whether it was closed. */
   get closed(): boolean {
-    return this.#closed;
+    return this.#work.closed;
   }
 
   /** The ticket of the last commit, 0 before any. */
   get lastTicket(): number {
-    return this.#submissions.last;
+    return this.#work.submissions.last;
   }
 
   /**
@@ -223,25 +208,18 @@ export class Device implements Disposable {
   run(...ops: readonly Op[]): number;
   run(...work: readonly (Op | ((pass: Pass) => void))[]): number {
     const op = "device.run";
-    this.#idle(op);
     const [first] = work;
-    return this.#orDiscard(() => {
-      if (typeof first === "function" && work.length === 1) {
-        this.#record(() => recordPass(this.#recorder, op, first));
-      } else {
-        for (const each of work) this.#encode(op, each);
-      }
-      return this.#submit(op);
+    return this.#work.run(op, () => {
+      if (typeof first === "function" && work.length === 1) this.#work.encodePass(op, first);
+      else for (const each of work) this.#work.encode(op, each);
     });
   }
 
   /** {@link run} for a pass over states, which takes part in the submission even without ops. @internal */
   [runPass](op: string, participant: Participant, ops: readonly Op[]): number {
-    this.#idle(op);
-    return this.#orDiscard(() => {
-      this.#participants.join(participant);
-      for (const each of ops) this.#encode(op, each);
-      return this.#submit(op);
+    return this.#work.run(op, () => {
+      this.#work.participants.join(participant);
+      for (const each of ops) this.#work.encode(op, each);
     });
   }
 
@@ -251,8 +229,8 @@ export class Device implements Disposable {
    * @throws {GatedDeltaError} that names the argument that does not fit.
    */
   encode(op: Op): void {
-    this.#idle("device.encode");
-    this.#encode("device.encode", op);
+    this.#work.expectIdle("device.encode");
+    this.#work.encode("device.encode", op);
   }
 
   /**
@@ -262,16 +240,14 @@ export class Device implements Disposable {
    * @throws {GatedDeltaError} of code `state` if an op belongs to an abandoned step or draft; {@link discard} drops it.
    */
   submit(): number {
-    this.#idle("device.submit");
-    return this.#submit("device.submit");
+    this.#work.expectIdle("device.submit");
+    return this.#work.commit("device.submit");
   }
 
   /** Drops the ops encoded since the last commit. */
   discard(): void {
-    this.#idle("device.discard");
-    nativeDevice.discard(this.#handle);
-    this.#pins.discard();
-    this.#participants.discarded();
+    this.#work.expectIdle("device.discard");
+    this.#work.discard();
   }
 
   /**
@@ -281,14 +257,8 @@ export class Device implements Disposable {
    * @throws {GatedDeltaError} that names the op and the argument that do not fit; no plan is made then.
    */
   plan(build: (pass: Pass) => void): Plan {
-    this.#idle("device.plan");
-    const host = {
-      device: this,
-      submissions: this.#submissions,
-      participants: this.#participants,
-      expectIdle: (op: string) => this.#idle(op),
-    };
-    return this.#record(() => makePlan(host, build));
+    this.#work.expectIdle("device.plan");
+    return this.#work.record(() => makePlan(this.#work, build));
   }
 
   /**
@@ -308,12 +278,12 @@ export class Device implements Disposable {
    */
   async prepare(build: (pass: Pass) => void): Promise<void> {
     const op = "device.prepare";
-    this.#idle(op);
-    const ops = this.#record(() => preparePlan(this, build));
+    this.#work.expectIdle(op);
+    const ops = this.#work.record(() => preparePlan(this, build));
     try {
       while (!ops.isReady(op)) {
         await Bun.sleep(1);
-        this.#opened(op);
+        this.#work.expectOpen(op);
       }
     } finally {
       ops.release();
@@ -329,12 +299,12 @@ export class Device implements Disposable {
    *   one failure.
    */
   wait(timeoutMs?: number): void {
-    this.#idle("device.wait");
+    this.#work.expectIdle("device.wait");
     const timeout = asTimeout("device.wait", timeoutMs);
     try {
-      this.#submissions.wait("device.wait", timeout);
+      this.#work.submissions.wait("device.wait", timeout);
     } finally {
-      this.#participants.settle();
+      this.#work.settle();
     }
   }
 
@@ -346,12 +316,12 @@ export class Device implements Disposable {
    */
   async finish(options: FinishOptions = {}): Promise<void> {
     const op = "device.finish";
-    this.#idle(op);
+    this.#work.expectIdle(op);
     const { signal, timeoutMs } = asFinishOptions(op, options);
     try {
-      await this.#submissions.finish(op, signal, timeoutMs);
+      await this.#work.submissions.finish(op, signal, timeoutMs);
     } finally {
-      if (!this.#closed) this.#participants.settle();
+      this.#work.settle();
     }
   }
 
@@ -360,14 +330,10 @@ export class Device implements Disposable {
    * plans end. Closing again does nothing.
    */
   close(): void {
-    if (this.#closed) return;
-    this.#idle("device.close");
-    this.#closed = true;
+    if (this.closed) return;
+    this.#work.expectIdle("device.close");
     Device.#collected.unregister(this);
-    this.#submissions.close();
-    this.#participants.settle();
-    nativeDevice.closeDevice(this.#handle);
-    this.#pins.clear();
+    this.#work.close();
   }
 
   /** {@link close}. */
@@ -376,72 +342,12 @@ export class Device implements Disposable {
   }
 
   #allocate<D extends DType>(op: string, dtype: D, shape: readonly number[]): Tensor<D> {
-    this.#opened(op);
+    this.#work.expectOpen(op);
     asDType(dtype, op, "dtype");
     const dimensions = asShape(op, "shape", shape);
     const storage = allocateStorage(this.#handle, bytesOf(op, dtype, dimensions), op);
     return makeTensor(this, storage, dtype, 0, dimensions, contiguousStrides(dimensions));
   }
-
-  #encode(caller: string, op: unknown): void {
-    if (!isOp(op)) {
-      const expected = "ops, such as gatedDelta(…) returns, or one function that records a pass";
-      throw new GatedDeltaError("invalid-argument", { op: caller, expected, received: describe(op) });
-    }
-    // Index arrays are read here, and reading a caller's array can run code that calls this device.
-    this.#recording = true;
-    try {
-      this.#recorder.encode(op);
-    } finally {
-      this.#recording = false;
-    }
-  }
-
-  #submit(op: string): number {
-    this.#participants.expectCommittable(op);
-    const ticket = this.#submissions.committed(nativeDevice.commit(this.#handle, op));
-    this.#participants.committed(ticket);
-    return ticket;
-  }
-
-  /** Runs a function that encodes and commits; if it throws, drops everything encoded since the last commit. */
-  #orDiscard(run: () => number): number {
-    try {
-      return run();
-    } catch (error) {
-      this.discard();
-      throw error;
-    }
-  }
-
-  #record<T>(record: () => T): T {
-    this.#recording = true;
-    try {
-      return record();
-    } finally {
-      this.#recording = false;
-    }
-  }
-
-  #opened(op: string): void {
-    if (this.#closed) throw new DisposedError({ op, expected: "an open device", received: "a closed one" });
-  }
-
-  /** Refuses calls during a recording, which would mix with it. */
-  #idle(op: string): void {
-    this.#opened(op);
-    if (!this.#recording) return;
-    throw new GatedDeltaError("state", { op, message: "a pass is being recorded on this device" });
-  }
-}
-
-function submissionsOf(device: Device, handle: Handle, status: Int32Array): SubmissionSource {
-  return {
-    device,
-    status,
-    failureOf: (ticket, op) => nativeDevice.failureOf(handle, ticket, op),
-    waitFor: (ticket, timeoutMs, op) => nativeDevice.waitFor(handle, ticket, timeoutMs, op),
-  };
 }
 
 function describeOrClose(handle: Handle): nativeDevice.DeviceDescription {

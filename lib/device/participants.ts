@@ -30,7 +30,7 @@ export class Participants {
       const participants = [...this.#open];
       this.#open.clear();
       for (const participant of participants) participant.committed(ticket);
-      // Ops over no sequences are no work. Without other work the ticket is that of an earlier submission.
+      // Ops over no sequences do not count as work. Without other work the ticket is that of an earlier submission.
       if (ticket === this.#last) for (const participant of participants) participant.settled(undefined);
       else this.#pending.push({ ticket, participants });
     }

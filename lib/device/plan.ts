@@ -9,12 +9,11 @@ import { membersOf } from "../arguments/members.ts";
 import { recordPass } from "./pass.ts";
 import type { Pass } from "./pass.ts";
 import { PlanRecorder } from "./encoders.ts";
-import type { Participants } from "./participants.ts";
-import type { Submissions } from "./submissions.ts";
+import type { DeviceWork } from "./work.ts";
 import { disposals, storageOf } from "../tensor/tensor.ts";
 
 /** Records a plan: implements {@link Device.plan}. */
-export let makePlan: (host: PlanHost, build: (pass: Pass) => void) => Plan;
+export let makePlan: (work: DeviceWork, build: (pass: Pass) => void) => Plan;
 
 /** Options of {@link Plan.run}. */
 export interface PlanRunOptions {
@@ -24,15 +23,6 @@ export interface PlanRunOptions {
 
 /** Whether a value is a {@link Plan}. */
 export let isPlan: (value: unknown) => value is Plan;
-
-/** The parts of a device that a plan needs. */
-export interface PlanHost {
-  readonly device: Device;
-  readonly submissions: Submissions;
-  readonly participants: Participants;
-  /** Throws if the device can't take work now. */
-  expectIdle(op: string): void;
-}
 
 /**
  * Ops that were checked once and can be replayed with a single native call each time.
@@ -60,7 +50,7 @@ export class Plan implements Disposable {
   readonly device: Device;
   readonly #handle: Handle;
   readonly #recorder: PlanRecorder;
-  readonly #host: PlanHost;
+  readonly #work: DeviceWork;
   /** Owners of the caller's memory that pending replays need; usually none. */
   readonly #owners: readonly unknown[];
   /** The disposal counter when all tensors were last seen alive. */
@@ -68,12 +58,12 @@ export class Plan implements Disposable {
   #disposed = false;
   #running = false;
 
-  private constructor(by: Maker, host: PlanHost, build: (pass: Pass) => void) {
+  private constructor(by: Maker, work: DeviceWork, build: (pass: Pass) => void) {
     expectMaker(by, "Plan", "device.plan(…) instead of a constructor");
-    this.device = host.device;
-    this.#host = host;
-    this.#handle = createPlan(host.device[native], "device.plan");
-    this.#recorder = new PlanRecorder(host.device, this.#handle);
+    this.device = work.device;
+    this.#work = work;
+    this.#handle = createPlan(work.device[native], "device.plan");
+    this.#recorder = new PlanRecorder(work.device, this.#handle);
     try {
       recordPass(this.#recorder, "device.plan", build);
     } catch (error) {
@@ -88,7 +78,7 @@ export class Plan implements Disposable {
 
   static {
     isPlan = (value): value is Plan => typeof value === "object" && value !== null && #handle in value;
-    makePlan = (host, build) => new Plan(maker, host, build);
+    makePlan = (work, build) => new Plan(maker, work, build);
   }
 
   /** Whether it, or its device, is gone. */
@@ -117,9 +107,9 @@ export class Plan implements Disposable {
       const entered = this.#enter(op, step);
       this.#recorder.indices.refresh();
       if (this.disposed) throw new DisposedError({ op, expected: "a plan that is not disposed" });
-      this.#host.expectIdle(op);
+      this.#work.expectIdle(op);
       entered?.expectOpen(); // reading index arrays can run code of the caller
-      const { participants, submissions } = this.#host;
+      const { participants, submissions } = this.#work;
       participants.expectCommittable(op);
       const ticket = runPlan(this.#handle, op);
       if (entered !== undefined) {

@@ -124,19 +124,20 @@ export class PageLedger {
   begin(op: string, argument: string, lists: readonly PageList[], counts: readonly number[]): PageStep {
     for (const list of lists) expectIdle(op, list);
     if (new Set(lists).size < lists.length) throw new GatedDeltaError("state", { op, argument, message: "a sequence occurs twice" });
-    const needed = this.needed(lists, counts);
+    // All decisions come before the first change: whether a list leaves a shared page depends on the other lists.
+    const leaving = this.#leaving(lists, counts);
+    const added = lists.map((list, i) => this.addedBy(list, counts[i]!));
+    let needed = 0;
+    for (let i = 0; i < lists.length; i++) needed += added[i]! + (leaving[i] ? 1 : 0);
     if (needed > this.free) {
       const expected = `a batch of at most ${this.free} pages, the free ones of ${this.capacity}`;
       throw new GatedDeltaError("out-of-memory", { op, argument, expected, received: `one of ${needed}` });
     }
-    const added: number[] = [];
     const copies: PageCopy[] = [];
     const step: PageStep = { lists, counts, added, copies, open: true };
-    // All decisions come before the first change: whether a list leaves a shared page depends on the other lists.
-    const leaving = this.#leaving(lists, counts);
     for (let i = 0; i < lists.length; i++) {
       const list = lists[i]!;
-      const more = this.addedBy(list, counts[i]!);
+      const more = added[i]!;
       if (leaving[i]) {
         const from = list.pages.at(-1)!;
         const to = this.#take();
@@ -145,7 +146,6 @@ export class PageLedger {
       }
       for (let j = 0; j < more; j++) list.pages.push(this.#take());
       if (more > 0 || leaving[i]) list.stamp = ++this.#stamp;
-      added.push(more);
       list.step = step;
     }
     return step;

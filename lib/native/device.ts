@@ -145,7 +145,7 @@ export function releasePlan(plan: Handle): void {
   library().gd_plan_release(asPointer(plan));
 }
 
-/** The address of memory that does not move. The view must lie over an explicitly made ArrayBuffer: small typed arrays move. */
+/** The address of memory that does not move. The view must be of an explicitly made ArrayBuffer: small typed arrays move. */
 export function addressOf(view: NodeJS.TypedArray): number {
   return ptr(view);
 }

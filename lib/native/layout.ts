@@ -471,6 +471,23 @@ export const structs = {
       out: "gd_tensor",
     },
   },
+  gd_silu_mul: {
+    size: 272,
+    offsets: {
+      size: 0,
+      version: 4,
+      gate: 8,
+      up: 96,
+      out: 184,
+    },
+    types: {
+      size: "u32",
+      version: "u32",
+      gate: "gd_tensor",
+      up: "gd_tensor",
+      out: "gd_tensor",
+    },
+  },
   gd_attention: {
     size: 952,
     offsets: {
@@ -518,23 +535,6 @@ export const structs = {
       page_table: "gd_index",
       past_tokens: "gd_index",
       positions: "gd_index",
-    },
-  },
-  gd_silu_mul: {
-    size: 272,
-    offsets: {
-      size: 0,
-      version: 4,
-      gate: 8,
-      up: 96,
-      out: 184,
-    },
-    types: {
-      size: "u32",
-      version: "u32",
-      gate: "gd_tensor",
-      up: "gd_tensor",
-      out: "gd_tensor",
     },
   },
   gd_route: {

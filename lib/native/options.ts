@@ -20,7 +20,7 @@ export const dTypes: Readonly<Record<DType, number>> = {
 };
 
 /**
- * How the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong guess gives wrong
+ * How the decay a in (0, 1] is computed from the given gate. Systems differ in this, and a wrong guess gives wrong
  * numbers of the right size, so there is no default.
  *
  * - `decay`: a (mlx-lm, MAX)
@@ -43,7 +43,7 @@ export const gateForms: Readonly<Record<GateForm, number>> = {
 };
 
 /**
- * One gate a head, or one for every key dimension.
+ * One gate per head, or one per key dimension.
  *
  * - `key`: Kimi's KDA
  */
@@ -56,7 +56,7 @@ export const gateDims: Readonly<Record<GateDims, number>> = {
 };
 
 /**
- * How beta comes from what is given.
+ * How beta is computed from the given values.
  *
  * - `given`: b
  * - `sigmoid`: sigmoid(b)
@@ -119,7 +119,7 @@ export const algorithms: Readonly<Record<Algorithm, number>> = {
 };
 
 /**
- * What a sum or a gate goes through.
+ * The function applied to a sum or a gate.
  *
  * - `none`: x
  * - `silu`: x sigmoid(x)
@@ -135,7 +135,7 @@ export const activations: Readonly<Record<Activation, number>> = {
 };
 
 /**
- * What a convolution's sums go through.
+ * The function applied to a convolution's sums.
  *
  * - `none`: x
  * - `silu`: x sigmoid(x)
@@ -149,7 +149,7 @@ export const convActivations: Readonly<Record<ConvActivation, number>> = {
 };
 
 /**
- * What a norm's gate goes through.
+ * The function applied to a norm's gate.
  *
  * - `silu`: x sigmoid(x)
  * - `sigmoid`: sigmoid(x)
@@ -163,7 +163,7 @@ export const normActivations: Readonly<Record<NormActivation, number>> = {
 };
 
 /**
- * What a norm's rows are multiplied by.
+ * The factor of a norm's rows.
  *
  * - `weight`: w
  * - `one-plus-weight`: 1 + w (Qwen3.5)

@@ -6,7 +6,7 @@ import type { Op } from "./op.ts";
 
 /** Arguments of {@link embedding}. Dimensions are called rows, vocabulary and dim. */
 export interface EmbeddingArguments {
-  /** How `weight` is stored. @default what the dtypes and shapes of `weight`, `scales` and `biases` say */
+  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases` */
   readonly weightFormat?: WeightFormat | undefined;
   /**
    * `[vocabulary, dim]`, any float dtype; or, with `scales` and `biases`, the u32 words `[vocabulary, dim · bits / 32]` of
@@ -19,7 +19,7 @@ export interface EmbeddingArguments {
   readonly biases?: Tensor | undefined;
   /** Written: `[rows, dim]`, f32, f16 or bf16. */
   readonly out: Tensor;
-  /** `[rows]`: 0 … vocabulary − 1, in any order and as often as wanted; at most 1048576 of them. */
+  /** `[rows]`: 0 … vocabulary − 1, in any order and any number of times; at most 1048576 of them. */
   readonly ids: Indices;
 }
 
@@ -35,8 +35,8 @@ export interface EmbeddingArguments {
  * `out` may be a strided view with a free row stride; it overlaps nothing. The ids are read, checked and copied when the
  * op is encoded, and again each time that a plan runs.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit, or where the backend has no such kernel. Nothing is
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit, or if the backend has no such kernel. Nothing is
  *   written then.
  * @example
  * device.run(embedding({ weight, scales, biases, ids: [1, 5, 5], out: hidden }));

@@ -7,7 +7,7 @@ import type { Op } from "./op.ts";
 export interface LinearArguments {
   /** `[rows, inFeatures]`, f32, f16 or bf16. */
   readonly x: Tensor;
-  /** How `weight` is stored. @default what the dtypes and shapes of `weight`, `scales` and `biases` say */
+  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases` */
   readonly weightFormat?: WeightFormat | undefined;
   /**
    * `[outFeatures, inFeatures]`, any float dtype; or, with `scales` and `biases`, the u32 words
@@ -31,7 +31,7 @@ export interface LinearArguments {
  * out_{r,o} = residual_{r,o} + \sum_i x_{r,i} \, w_{o,i}
  * ```
  *
- * without a residual where none is given.
+ * The residual is optional.
  *
  * A quantised weight is MLX's affine form, as `mx.quantize` and the checkpoints of mlx-lm have it: a row is one
  * little-endian stream of unsigned numbers q of 2, 3, 4, 5, 6 or 8 bits, and
@@ -40,7 +40,7 @@ export interface LinearArguments {
  * w = q \cdot scale + bias
  * ```
  *
- * as one fused multiply-add in float32. Bits and group follow from the shapes, or are said by `weightFormat`, such as
+ * as one fused multiply-add in float32. Bits and group follow from the shapes, or are given by `weightFormat`, such as
  * `affine4-g64`; inFeatures is a multiple of the group.
  *
  * The order of the sum depends on inFeatures and on the form of the weight only, so a row has the same bits in any batch,
@@ -49,8 +49,8 @@ export interface LinearArguments {
  * `x`, `residual` and `out` may be strided views with a free row stride. `out` may be the residual itself, the same
  * elements in the same layout; otherwise it overlaps nothing.
  *
- * @throws {GatedDeltaError} that names the argument: here where one is missing, unknown or not of its kind; when the op is
- *   encoded where shapes, dtypes, memory or index data do not fit, or where the backend has no such kernel. Nothing is
+ * @throws {GatedDeltaError} that names the argument: at this call if one is missing, unknown or of the wrong type; when the
+ *   op is encoded if shapes, dtypes, memory or index data do not fit, or if the backend has no such kernel. Nothing is
  *   written then.
  * @example
  * device.run(linear({ x: hidden, weight: down.weight, scales: down.scales, biases: down.biases, residual, out: residual }));

@@ -263,10 +263,7 @@ export class StatePool implements Disposable {
   save(handles: readonly StateHandle[], path: string, options: SaveOptions = {}): void {
     const op = "pool.save";
     const checked = checkOptions(saveOptions, op, options);
-    this.#slotsToRead(op, handles); // errors of the handles come before failures of pending work
-    this.device.wait();
-    const slots = this.#slotsToRead(op, handles);
-    saveStates(this.#tensors, slots, path, checked);
+    saveStates(this.#tensors, this.#settledSlots(op, handles), path, checked);
   }
 
   /**
@@ -309,10 +306,7 @@ export class StatePool implements Disposable {
     const op = "pool.export";
     const checked = checkOptions(exportOptions, op, options);
     checkExport(op, this.shape, checked);
-    this.#slotsToRead(op, handles); // errors of the handles come before failures of pending work
-    this.device.wait();
-    const slots = this.#slotsToRead(op, handles);
-    writeExport(this.#tensors, slots, path, checked);
+    writeExport(this.#tensors, this.#settledSlots(op, handles), path, checked);
   }
 
   /** Frees the pool's memory when no pending work needs it. Its handles and steps end, too. */
@@ -343,13 +337,16 @@ export class StatePool implements Disposable {
     return { members: Object.freeze(given as StateHandle[]), holders };
   }
 
-  #slotsToRead(op: string, handles: readonly StateHandle[]): number[] {
-    this.#alive(op);
-    const given = asArray(op, "handles", "an array of StateHandles", handles, largestIndex);
-    return given.map((handle, i) => {
-      const argument = `handles[${i}]`;
-      return this.#ledger.slotToRead(op, this.#holder(op, argument, handle), argument);
-    });
+  /** The slots of states once pending work is done. Errors of the handles come before failures of that work. */
+  #settledSlots(op: string, handles: readonly StateHandle[]): number[] {
+    const slots = () => {
+      this.#alive(op);
+      const given = asArray(op, "handles", "an array of StateHandles", handles, largestIndex);
+      return given.map((handle, i) => this.#ledger.slotToRead(op, this.#holder(op, `handles[${i}]`, handle), `handles[${i}]`));
+    };
+    slots();
+    this.device.wait();
+    return slots();
   }
 
   #holder(op: string, argument: string, handle: unknown): Holder {

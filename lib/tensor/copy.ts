@@ -1,8 +1,9 @@
 /** Copying numbers into a tensor's elements, with checks. */
-import { encodeInto } from "./dtype.ts";
+import { encodeInto, isFloatDType } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
-import { BoundsError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { BoundsError, DTypeError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
 import { reading } from "../arguments/reading.ts";
+import type { Tensor } from "./tensor.ts";
 
 const op = "tensor.copyFrom";
 
@@ -23,6 +24,15 @@ export function readNumbers(dtype: DType, source: unknown, count: number): Numbe
   if ((dtype === "i32" || dtype === "id32") && !(numbers instanceof Int32Array)) checkIntegers(dtype, numbers, (value) => value | 0);
   if (dtype === "u32" && !(numbers instanceof Uint32Array)) checkIntegers(dtype, numbers, (value) => value >>> 0);
   return numbers;
+}
+
+/** Checks that a tensor's elements can be copied into another's: equal shapes, and one dtype or two of floats. */
+export function expectCopyable(source: Tensor, target: Tensor): void {
+  if (source.shape.length !== target.shape.length || source.shape.some((n, axis) => n !== target.shape[axis])) {
+    throw new ShapeError({ op, argument: "source", expected: `shape ${describe(target.shape)}`, received: describe(source.shape) });
+  }
+  if (source.dtype === target.dtype || (isFloatDType(source.dtype) && isFloatDType(target.dtype))) return;
+  throw new DTypeError({ op, argument: "source", expected: target.dtype, received: source.dtype });
 }
 
 /** Writes numbers into all of `target`, each rounded once. */

@@ -32,7 +32,7 @@ export interface ArrayOfDType {
   readonly id32: Int32Array;
 }
 
-/** How one dtype lies in memory. */
+/** The memory layout of one dtype. */
 export interface DTypeInfo<D extends DType = DType> {
   /** Bytes of one element. */
   readonly bytes: 2 | 4;

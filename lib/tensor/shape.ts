@@ -130,6 +130,12 @@ export function asRange(op: string, start: number, end: number, length: number):
   });
 }
 
+/** Checks the number of a dimension. */
+export function expectAxis(op: string, axis: number, rank: number): void {
+  if (Number.isInteger(axis) && axis >= 0 && axis < rank) return;
+  throw new ShapeError({ op, argument: "axis", expected: `0..${rank - 1}`, received: describe(axis) });
+}
+
 /** Checks an address of memory. */
 export function asAddress(op: string, argument: string, value: unknown): number {
   if (typeof value === "number" && Number.isSafeInteger(value) && value > 0) return value;

@@ -1,15 +1,15 @@
 import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
-import { DTypeError, DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
-import { dtypes, isFloatDType, toFloat32 } from "./dtype.ts";
+import { DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { dtypes, toFloat32 } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
 import type { Device } from "../device/device.ts";
-import { asRange, asShape, asView } from "./shape.ts";
+import { asRange, asShape, asView, expectAxis } from "./shape.ts";
 import type { TensorView } from "./shape.ts";
 import { tensorWords } from "../native/descriptor.ts";
 import type { Storage } from "./storage.ts";
 import { contiguousStrides, copyStrided, extentOf, isContiguous, reshapedStrides, sizeOf } from "./strides.ts";
-import { readNumbers, writeNumbers } from "./copy.ts";
+import { expectCopyable, readNumbers, writeNumbers } from "./copy.ts";
 import type { Numbers } from "./copy.ts";
 
 /** Whether a tensor owns its memory or is a view of one that does. */
@@ -31,7 +31,7 @@ export function guardTensor(tensor: Tensor): void {
 /** Disposal counter; unchanged means that no tensor was disposed. */
 export let disposals = 0;
 
-/** The memory that a tensor lies in. */
+/** The memory of a tensor. */
 export let storageOf: (tensor: Tensor) => Storage;
 
 /** Byte offset of a tensor's first element in its buffer. */
@@ -85,7 +85,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   readonly strides: readonly number[];
   /** Number of elements: the product of `shape`. */
   readonly size: number;
-  /** Whether the elements lie without gaps in row-major order. */
+  /** Whether the elements are in row-major order without gaps. */
   readonly contiguous: boolean;
 
   readonly #storage: Storage;
@@ -192,9 +192,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   narrow(axis: number, start: number, length: number): Tensor<D> {
     this.#alive("narrow");
     const op = "tensor.narrow";
-    if (!Number.isInteger(axis) || axis < 0 || axis >= this.shape.length) {
-      throw new ShapeError({ op, argument: "axis", expected: `0..${this.shape.length - 1}`, received: describe(axis) });
-    }
+    expectAxis(op, axis, this.shape.length);
     const end = typeof start === "number" && typeof length === "number" ? start + length : NaN;
     const [from, to] = asRange(op, start, end, this.shape[axis]!);
     return this.#narrowed(axis, from, to - from);
@@ -209,19 +207,11 @@ export class Tensor<D extends DType = DType> implements Disposable {
     this.#alive("reshape");
     const op = "tensor.reshape";
     const target = asShape(op, "shape", shape);
-    if (sizeOf(target) !== this.size) {
-      throw new ShapeError({ op, argument: "shape", expected: `${this.size} elements`, received: describe(target) });
-    }
+    const refuse = (expected: string) => new ShapeError({ op, argument: "shape", expected, received: describe(target) });
+    if (sizeOf(target) !== this.size) throw refuse(`${this.size} elements`);
     const strides = reshapedStrides(this.shape, this.strides, target);
-    if (strides === undefined) {
-      throw new ShapeError({
-        op,
-        argument: "shape",
-        expected: `one that shape ${describe(this.shape)} with strides ${describe(this.strides)} has without a copy`,
-        received: describe(target),
-      });
-    }
-    return this.#part(op, 0, target, strides);
+    if (strides !== undefined) return this.#part(op, 0, target, strides);
+    throw refuse(`one that shape ${describe(this.shape)} with strides ${describe(this.strides)} has without a copy`);
   }
 
   /**
@@ -237,22 +227,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
     this.#alive("copyFrom");
     let numbers: Numbers;
     if (isTensor(source)) {
-      if (source.shape.length !== this.shape.length || source.shape.some((n, axis) => n !== this.shape[axis])) {
-        throw new ShapeError({
-          op: "tensor.copyFrom",
-          argument: "source",
-          expected: `shape ${describe(this.shape)}`,
-          received: describe(source.shape),
-        });
-      }
-      if (source.dtype !== this.dtype && !(isFloatDType(source.dtype) && isFloatDType(this.dtype))) {
-        throw new DTypeError({
-          op: "tensor.copyFrom",
-          argument: "source",
-          expected: this.dtype,
-          received: source.dtype,
-        });
-      }
+      expectCopyable(source, this);
       // Overlapping contiguous tensors are safe: `set` copies as if through a temporary.
       if (source.dtype !== this.dtype) numbers = source.toFloat32();
       else numbers = source.contiguous ? source.data : source.#packed();
@@ -319,10 +294,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
       });
     }
     const byteOffset = this.#byteOffset + offset * dtypes[this.dtype].bytes;
-    return makeTensor(this.device, this.#storage, this.dtype, byteOffset, shape, strides, {
-      viewed: this,
-      owns: false,
-    });
+    return makeTensor(this.device, this.#storage, this.dtype, byteOffset, shape, strides, { viewed: this, owns: false });
   }
 
   #alive(method: string): void {

@@ -38,7 +38,7 @@ export async function startRegistry(folder) {
   writeFileSync(configFile, JSON.stringify(config));
   // npm asks for a token even where anyone may publish.
   const userConfig = join(folder, "npmrc");
-  writeFileSync(userConfig, `registry=${url}\n//127.0.0.1:${port}/:_authToken=nobody\n`);
+  writeFileSync(userConfig, `registry=${url}\n//127.0.0.1:${port}/:_authToken=any\n`);
   const env = { ...withoutNpm(process.env), npm_config_userconfig: userConfig, npm_config_cache: join(folder, "cache"), npm_config_update_notifier: "false" };
 
   const child = spawn(process.execPath, [tool("verdaccio", "bin/verdaccio"), "--config", configFile, "--listen", `127.0.0.1:${port}`], { stdio: ["ignore", "pipe", "pipe"], env, cwd: folder });

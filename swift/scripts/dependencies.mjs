@@ -82,7 +82,7 @@ function installer() {
 
 /**
  * Bun's npm package fetches nothing: its binary is an optional package of the platform, moved into place by an install
- * script. Where scripts are switched off (`ignore-scripts`), run that one script ourselves.
+ * script. If scripts are switched off (`ignore-scripts`), run that one script ourselves.
  */
 async function completeBun(root) {
   if (quick(packagedBun(root), ["--version"]) !== null) return;

@@ -3,7 +3,8 @@
 // from; the head of the header explains its annotations.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { appleExports, assertions, isPublished, optionConstants, versionScript } from "./layout/c.mjs";
+import { appleExports, assertions, cpuConstants, isPublished, shaderConstants, versionScript } from "./layout/c.mjs";
+import { swiftOpOptions, swiftOptionChecks } from "./layout/op-options.mjs";
 import { parse } from "./layout/parse.mjs";
 import { swiftEncoders, swiftExecutor, swiftOps, swiftOptions, swiftPass } from "./layout/swift.mjs";
 import { typescriptFunctions, typescriptLayout, typescriptOps, typescriptOptions, typescriptPass } from "./layout/typescript.mjs";
@@ -24,13 +25,15 @@ export function generate(header) {
     ["swift/Sources/CGatedDelta/exports.txt", appleExports(parsed.functions)],
     ["swift/Sources/CGatedDelta/published.map", versionScript(published)],
     ["swift/Sources/CGatedDelta/published.txt", appleExports(published)],
-    ["swift/Sources/CPUKernels/include/option_values.h", optionConstants(parsed, "GD_CPU_", "GATED_DELTA_CPU_OPTION_VALUES_H")],
-    ["shaders/option_values.h", optionConstants(parsed, "GDM_", "GATED_DELTA_SHADERS_OPTION_VALUES_H")],
+    ["swift/Sources/CPUKernels/include/option_values.h", cpuConstants(parsed)],
+    ["shaders/option_values.h", shaderConstants(parsed)],
     ["swift/Sources/CPUKernels/include/weight_formats.h", cpuWeightFormats(parsed)],
     ["shaders/weight_formats.h", shaderWeightFormats(parsed)],
     ["swift/Sources/GatedDeltaTypes/Options.swift", swiftOptions(parsed)],
     ["swift/Sources/GatedDeltaTypes/WeightFormats.swift", swiftWeightFormats(parsed)],
     ["swift/Sources/GatedDeltaTypes/Op.swift", swiftOps(parsed)],
+    ["swift/Sources/GatedDeltaTypes/OpOptions.swift", swiftOpOptions(parsed)],
+    ["swift/Sources/GatedDelta/Validation/OpOptions.swift", swiftOptionChecks(parsed)],
     ["swift/Sources/GatedDelta/Exports/Encode.swift", swiftEncoders(parsed)],
     ["swift/Sources/CPUBackend/Executor+Op.swift", swiftExecutor(parsed)],
     ["swift/Sources/MetalBackend/Pass+Op.swift", swiftPass(parsed)],

@@ -6,7 +6,7 @@ import { withLock } from "./lock.mjs";
 import { findSwift } from "./swift.mjs";
 
 /**
- * A step: `isDone(state)` decides in milliseconds from stamps, `work(state)` does it; `find`, if there, first puts into the
+ * A step: `isDone(state)` decides in milliseconds from stamps, `work(state)` does it; `find`, if present, first puts into the
  * state what the step and its successors need (the toolchain). Further builds are further entries.
  */
 const steps = [

@@ -1,5 +1,5 @@
 // Debian packages, fetched and unpacked by apt-get and dpkg-deb into folders of our own: nothing is installed, no root is
-// needed, and apt checks signatures and sizes and goes on where an interrupted download stopped.
+// needed, and apt checks signatures and sizes and continues an interrupted download.
 import { existsSync, mkdirSync, readdirSync, statSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { quick, run, tail } from "../scripts/exec.mjs";
@@ -16,7 +16,7 @@ export function aptRoot(folder, suite, uri, architecture = debianArchitecture) {
   writeFileSync(file("status"), "");
   const signed = existsSync(keyring) ? `Signed-By: ${keyring}\n` : "";
   writeFileSync(file("debian.sources"), `Types: deb\nURIs: ${uri}\nSuites: ${suite}\nComponents: main\nArchitectures: ${architecture}\n${signed}`);
-  // Hooks of the system's own apt (cache cleaners, notifiers) and its pins have no business here; its proxies do.
+  // The hooks of the system's own apt (cache cleaners, notifiers) and its pins do not apply here; its proxies do.
   const cleared = ["APT::Update::Pre-Invoke", "APT::Update::Post-Invoke", "APT::Update::Post-Invoke-Success", "APT::Architectures",
     "DPkg::Pre-Invoke", "DPkg::Post-Invoke", "DPkg::Pre-Install-Pkgs"];
   const settings = {
@@ -68,7 +68,7 @@ function fetchFailure(doing, result) {
 
 const env = { ...process.env, LC_ALL: "C", DEBIAN_FRONTEND: "noninteractive" };
 
-/** Learns what `packages` and their dependencies are: file names and sizes, in apt's order. */
+/** Finds the file names and sizes of `packages` and their dependencies, in apt's order. */
 export async function plan(apt, packages) {
   const update = await withProgress(`reading Debian's package list (${apt.suite})`, () => run("apt-get", [...apt.options, "update"], { env }));
   if (update.code !== 0) throw fetchFailure("reading Debian's package list", update);
@@ -107,7 +107,7 @@ export function fetchedBytes(apt, files) {
   return total;
 }
 
-/** Fetches the planned packages; those already here are kept, and a half-fetched one goes on where it stopped. */
+/** Fetches the planned packages; those already here are kept, and a half-fetched one is continued. */
 export async function fetchPackages(apt, packages, files, what) {
   const total = files.reduce((sum, file) => sum + file.bytes, 0);
   const here = fetchedBytes(apt, files);
@@ -144,7 +144,7 @@ function unpackFailure(name, result) {
   return new Failure(`unpacking ${name} failed: see the message above, then run the same command again.`);
 }
 
-/** Whether this system has what this file needs. */
+/** Whether this system has the programs that this file runs. */
 export function haveDebianTools() {
   return ["apt-get", "dpkg-deb"].every((name) => quick(name, ["--version"]) !== null);
 }

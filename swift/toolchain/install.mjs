@@ -1,6 +1,6 @@
-// The private toolchain in the cache: complete (its stamp says so) or absent. Everything is made in a folder beside the final
-// one and renamed at the end, so that a killed run leaves nothing that could be taken for a toolchain; what it had downloaded
-// stays until the next run has used it.
+// The private toolchain in the cache: complete (its stamp says so) or absent. Everything is made in a folder next to the final
+// one and renamed at the end, so that a killed run leaves nothing that could be taken for a toolchain; its downloads
+// stay until the next run has used them.
 import { accessSync, constants, existsSync, mkdirSync, readdirSync, realpathSync, renameSync, rmSync, statSync, statfsSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -16,31 +16,31 @@ import { relocate } from "./relocate.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 
-/** Where toolchains are kept, outside of the project. */
+/** The folder of toolchains, outside of the project. */
 export function cacheFolder(env = process.env) {
   const set = (name) => (env[name] === undefined || env[name] === "" ? null : env[name]);
   return resolve(set("GATED_DELTA_CACHE") ?? join(set("XDG_CACHE_HOME") ?? join(homedir(), ".cache"), "gated-delta"));
 }
 
-/** The prefix that this version of the project wants. */
+/** The prefix for this version of the project. */
 export function prefixFolder(env = process.env) {
   return join(cacheFolder(env), `swift-${version}`);
 }
 
-/** Whether a complete toolchain of this recipe stands in `prefix`: its stamp names the recipe that made it and where it stands. */
+/** Whether there is a complete toolchain of this recipe in `prefix`: its stamp names the recipe and the place. */
 export function isComplete(prefix) {
   const stamp = readStamp(join(prefix, layout.stamp));
   if (stamp === null) return false;
   if (stamp.swift !== version || stamp.revision !== revision) return false;
   try {
-    // Moved or copied it would still run programs of its old place.
+    // A moved or copied one would still run programs of its old place.
     return realpathSync(stamp.prefix) === realpathSync(prefix);
   } catch {
     return false;
   }
 }
 
-/** Folders that runs before this one left. Under the lock nobody else's are among them. */
+/** Removes folders left by earlier runs. Under the lock, none of them belongs to a running one. */
 function clearLeftovers(cache, name) {
   for (const entry of readdirSync(cache)) {
     if (entry.startsWith(`${name}.staged-`) || entry.startsWith(`${name}.old-`)) rmSync(join(cache, entry), { recursive: true, force: true, maxRetries: 3 });
@@ -81,7 +81,7 @@ async function make(cache, prefix) {
     await relocate(staged, prefix, join(here, "glibc.c"));
     writeStamp(join(staged, layout.stamp), { swift: version, revision, prefix });
   } catch (error) {
-    // Gigabytes of no use to anyone; the downloads stay.
+    // Gigabytes of no further use; the downloads stay.
     rmSync(staged, { recursive: true, force: true, maxRetries: 3 });
     throw error;
   }
@@ -97,7 +97,7 @@ async function make(cache, prefix) {
   say(`the Swift toolchain is ready (${elapsed()})`);
 }
 
-/** mkdir -p. Node's own never comes back where a parent is there and yet has no such child, as in /proc. */
+/** mkdir -p. Node's own never returns if a parent exists but can't have such a child, as in /proc. */
 function makeFolders(path) {
   if (existsSync(path)) return;
   if (!existsSync(dirname(path))) makeFolders(dirname(path));
@@ -111,7 +111,7 @@ function makeFolders(path) {
 function makeCache(cache) {
   try {
     makeFolders(cache);
-    // Also where it is there: a folder that can't be written, or a file.
+    // Also if it exists: a folder that can't be written, or a file.
     accessSync(cache, constants.W_OK | constants.X_OK);
     if (!statSync(cache).isDirectory()) throw new Error("not a folder");
   } catch (error) {
@@ -119,7 +119,7 @@ function makeCache(cache) {
   }
 }
 
-/** Makes the prefix unless it is there. Returns it. */
+/** Makes the prefix unless it exists. Returns it. */
 export async function ensureToolchain(env = process.env) {
   const prefix = prefixFolder(env);
   if (isComplete(prefix)) return prefix;

@@ -1,5 +1,5 @@
-// Which Debian mirror the toolchain's packages come from: this system's own. A company's proxy or a country's mirror is
-// followed that way, and no address stands in the project.
+// The Debian mirror for the toolchain's packages: this system's own. A company's proxy or a country's mirror is
+// used that way, and the project contains no address.
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 
@@ -13,7 +13,7 @@ export function parseList(text) {
   return sources;
 }
 
-/** The same of a deb822-style file: stanzas of `Field: value`, values going on in indented lines. */
+/** The same of a deb822-style file: stanzas of `Field: value`, whose values continue in indented lines. */
 export function parseSources(text) {
   const sources = [];
   for (const stanza of text.replace(/^#.*\n?/gm, "").split(/\n\s*\n/)) {
@@ -58,7 +58,7 @@ function systemSources() {
 }
 
 /**
- * The Debian mirror: what GATED_DELTA_DEBIAN_MIRROR names, else a Debian system's own. Null when neither is known: a
+ * The Debian mirror: the one that GATED_DELTA_DEBIAN_MIRROR names, else a Debian system's own. Null if neither is known: a
  * derivative of Debian has mirrors of its own.
  */
 export function mirror(env = process.env) {

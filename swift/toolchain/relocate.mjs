@@ -1,4 +1,4 @@
-// Makes an unpacked toolchain run where it will stand: its programs on its own glibc, its compiler on its own sysroot.
+// Makes an unpacked toolchain run at its final place: its programs on its own glibc, its compiler on its own sysroot.
 // All paths written are those of the final place, so that a staged prefix needs nothing but a rename.
 import { closeSync, existsSync, lstatSync, mkdirSync, openSync, readFileSync, readSync, readdirSync, readlinkSync, symlinkSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
@@ -77,10 +77,10 @@ async function patchPrograms(staged, final) {
 }
 
 /**
- * What clang is told in its configuration files: link with the prefix's own linker (a bare system has none), and let the
+ * Writes clang's configuration files: link with the prefix's own linker (a bare system has none), and let the
  * programs that SwiftPM builds and runs (manifests, tests) use the prefix's glibc, which their Swift libraries need. The
  * product is linked without these files: see swift/scripts/swift.mjs. The sysroot reaches Swift and the C compiler by
- * SDKROOT and flags, since Swift's importer would take it from here only by half; clang++ is run by itself and has it here.
+ * SDKROOT and flags, since Swift's importer would read only a part of it from here; clang++ is run by itself and has it here.
  */
 export function clangConfiguration(name, final) {
   const libraries = join(final, layout.libraries);
@@ -101,8 +101,8 @@ export function prepareSysroot(staged) {
   makeLinksRelative(sysroot);
   // Swift's driver warns at every call when an SDK does not describe itself.
   writeFileSync(join(sysroot, "SDKSettings.json"), '{"CanonicalName":"linux","Version":"12.0","VersionMap":{}}\n');
-  // Debian's own libc.so also names the dynamic loader, which would make the product ask for it beside libc and libm; it is
-  // there in every process, so two of its functions may stay open until the product is loaded.
+  // Debian's own libc.so also names the dynamic loader, which would make the product ask for it as well as for libc and libm; it is
+  // there in every process, so two of its functions may stay unresolved until the product is loaded.
   mkdirSync(join(staged, layout.product), { recursive: true });
   writeFileSync(join(staged, layout.product, "libc.so"), "GROUP ( libc.so.6 libc_nonshared.a )\n");
 }
@@ -121,7 +121,7 @@ export async function completeStaticRuntime(runtime, target, source, { clang, ar
   writeFileSync(list, readFileSync(list, "utf8").replace(/^-lstdc\+\+$/m, "-l:libstdc++.a"));
 }
 
-/** Steps 3 to 6 of the recipe, on a prefix in `staged` that is going to stand in `final`. `source` is glibc.c. */
+/** Steps 3 to 6 of the recipe, on a prefix in `staged` that will be moved to `final`. `source` is glibc.c. */
 export async function relocate(staged, final, source) {
   say("relocating the Swift toolchain");
   prepareSysroot(staged);

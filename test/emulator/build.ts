@@ -29,7 +29,7 @@ export type BuildOptions = {
   readonly defines?: readonly string[];
   /** Where paths in messages start from. */
   readonly directory?: string;
-  /** Writes the C++ beside the objects, for reading. */
+  /** Writes the C++ next to the objects, for reading. */
   readonly keep?: boolean;
   /** Called after each file that was compiled, or was there already. */
   readonly onObject?: (done: number, total: number, name: string) => void;
@@ -56,7 +56,7 @@ export function translateAll(files: readonly string[], options: TranslateOptions
   }));
 }
 
-/** The text that the library says it was made of: what its host has to give to `makeLibrary(source:)`. */
+/** The text that the library was made of, which its host has to give to `makeLibrary(source:)`. */
 function sourceCode(text: string): string {
   // Compilers take string literals of a bounded length.
   const pieces = text.trimEnd().match(/[^]{1,8000}/g) ?? [""];
@@ -77,12 +77,12 @@ async function precompiledShim(cache: string, sanitizer: Sanitizer): Promise<str
   return file;
 }
 
-/** Something that is compiled to one object. */
+/** A compilation to one object. */
 type Job = { readonly name: string; readonly compile: () => Promise<string> };
 
 function runtimeJobs(cache: string, sanitizer: Sanitizer): Job[] {
   const text = folderText(runtimeFolder) + folderText(shimFolder);
-  // UndefinedBehaviorSanitizer brings the handlers that sanitize.cpp stands in for.
+  // UndefinedBehaviorSanitizer brings the handlers that sanitize.cpp replaces.
   const left = sanitizer === "undefined" ? ["runner.cpp", "sanitize.cpp"] : ["runner.cpp"];
   const sources = readdirSync(runtimeFolder).filter((f) => f.endsWith(".cpp") && !left.includes(f));
   return sources.map((name) => {
@@ -111,7 +111,7 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
   }
   const shim = await precompiledShim(cache, sanitizer);
   const flags = [...kernelFlags(sanitizer), "-include-pch", shim];
-  // What takes longest first, so that no processor waits for one at the end.
+  // The longest first, so that no processor waits for one at the end.
   const size = ({ unit, code }: (typeof units)[number]): number => unit.kernels.length * code.length;
   const jobs: Job[] = units.toSorted((a, b) => size(b) - size(a)).map(({ unit, code }) => ({
     name: basename(unit.file),
@@ -134,7 +134,7 @@ export async function build(files: readonly string[], options: BuildOptions): Pr
   return [...names.keys()];
 }
 
-/** The interface is all that a host sees; the C++ library inside is this library's own. */
+/** A host sees only the interface; the C++ library inside is this library's own. */
 function plainLink(): string[] {
   const script =
     "{ global: emu_interface_version; emu_reflection; emu_source; emu_pipeline_*; emu_dispatch; emu_string_free; local: *; };\n";

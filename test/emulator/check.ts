@@ -1,4 +1,4 @@
-/** The typed compile: what clang says about sources whose pointers carry their address spaces, as far as Apple's would too. */
+/** The typed compile: clang's messages about sources whose pointers carry their address spaces, where Apple's compiler has them too. */
 import { spawnSync } from "node:child_process";
 import { mkdirSync, renameSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Running the compiler: options of each kind of build, and object files kept by the hash of what went into them. */
+/** Running the compiler: options of each kind of build, and object files kept by the hash of their inputs. */
 import { createHash } from "node:crypto";
 import { spawn } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync } from "node:fs";
@@ -82,7 +82,7 @@ export class CompileError extends Error {
   override readonly name = "CompileError";
 }
 
-/** Runs clang++; resolves to what it printed. */
+/** Runs clang++; resolves to its output. */
 export async function run(args: readonly string[], input?: string): Promise<string> {
   return await new Promise((resolve, reject) => {
     const child = spawn(clang(), args, { stdio: ["pipe", "pipe", "pipe"] });
@@ -117,7 +117,7 @@ const kept = 600;
 export function prune(cache: string): void {
   const files = readdirSync(cache).map((name) => ({
     path: join(cache, name),
-    // Another process may have renamed or removed it meanwhile.
+    // Another process may have renamed or removed it in the meantime.
     time: statSync(join(cache, name), { throwIfNoEntry: false })?.mtimeMs ?? 0,
   }));
   if (files.length <= kept) return;

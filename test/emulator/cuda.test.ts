@@ -1,4 +1,4 @@
-/** The CUDA back end, as far as it can be tested without a card: its output is C++ that compiles, and says what it holds. */
+/** The CUDA back end, as far as it can be tested without a card: its output is C++ that compiles, with a manifest. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -18,7 +18,7 @@ setDefaultTimeout(300_000);
 const root = join(import.meta.dirname, "..", "..");
 const shaders = join(root, "shaders");
 
-/** What the host's C++ compiler says about translated code, all entries at once, in place of NVRTC. */
+/** The messages of the host's C++ compiler about translated code, all entries at once, in place of NVRTC. */
 function problems(code: string): string {
   const text = `#include "${join(import.meta.dirname, "cuda", "host.h")}"\n${code.replace(/^#if EMU_ENTRY == \d+$/gm, "#if 1")}`;
   const flags = [

@@ -1,4 +1,4 @@
-/** What a kernel does wrong comes back as a message that names the .metal file and line, and nothing else breaks. */
+/** A kernel's mistake comes back as a message that names the .metal file and line, and nothing else breaks. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

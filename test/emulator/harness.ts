@@ -1,6 +1,6 @@
 /**
  * Runs one kernel of a built library: writes the dispatch to a file (runtime/record.h says how) and lets the runner play it
- * in a process of its own. What the emulator's own tests use.
+ * in a process of its own. For the emulator's own tests.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -145,7 +145,7 @@ export class Library {
     this.#folder = folder;
   }
 
-  /** Runs a kernel; on success the buffers' arrays hold what it left. */
+  /** Runs a kernel; on success the buffers' arrays hold its results. */
   run(dispatch: Dispatch, environment: Readonly<Record<string, string>> = {}): Outcome {
     return this.runAll([dispatch], environment);
   }

@@ -1,4 +1,4 @@
-/** What a host binds wrong is refused before the kernel runs, by kernel and argument; and what one fault leaves behind. */
+/** A host's wrong binding is refused before the kernel runs, by kernel and argument; and the state that a fault leaves. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { openSource, type Dispatch } from "./harness.ts";
 import { describe, test } from "./linux.ts";

@@ -1,4 +1,4 @@
-/** What a built library says about itself, and what the front end makes of sources. */
+/** A built library's description of itself, and the front end's of sources. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { join } from "node:path";
 import { openSource } from "./harness.ts";

@@ -112,7 +112,7 @@ describe("expressions", async () => {
   truths.forEach((expression, i) => test(expression, () => expect(out[i]).toBe(1)));
 });
 
-/** What must not compile, and what the compiler says about it. */
+/** Code that must not compile, and the compiler's message. */
 const errors: readonly [string, string, RegExp][] = [
   ["max of int and uint", "int i = 1; uint u = 2; out[0] = max(i, u);", /ambiguous/],
   ["min of half and float", "half h = 1.0h; float f = 2.0f; out[0] = min(h, f);", /ambiguous/],

@@ -68,7 +68,7 @@ export const wrongKernels: readonly [string, string, string][] = [
   ],
   [
     "builtin-type",
-    "a ushort index beside a uint position",
+    "a ushort index next to a uint position",
     "kernel void k(device float* a [[buffer(0)]], uint3 p [[thread_position_in_threadgroup]],\n  ushort i [[thread_index_in_threadgroup]]) { a[p.x] = float(i); }  //!\n",
   ],
   [

@@ -2,13 +2,13 @@
  * The translator's command line.
  *
  *   bun test/emulator/main.ts build shaders/*.metal -o .build/emulator/libGatedDeltaShaders.so [--sanitizer address|undefined]
- *   bun test/emulator/main.ts check shaders/*.metal      typed compile and lint: what Apple's compiler would refuse
+ *   bun test/emulator/main.ts check shaders/*.metal      typed compile and lint, for errors of Apple's compiler
  *   bun test/emulator/main.ts lint shaders/*.metal       the lint alone
  *   bun test/emulator/main.ts reflect shaders/*.metal    the kernels, as JSON
  *   bun test/emulator/main.ts translate shaders/x.metal  the C++ that runs, for reading
  *   bun test/emulator/main.ts cuda shaders/*.metal -o FOLDER   CUDA sources and a runner for them (cuda/runner.cpp says how)
  *   bun test/emulator/main.ts replay RECORDS shaders/*.metal -o FOLDER [--library LIBRARY.so]   the same with recorded dispatches
- *   bun test/emulator/main.ts receipt RESULTS.jsonl...         what a card made of them, as JSON
+ *   bun test/emulator/main.ts receipt RESULTS.jsonl...         a card's results, as JSON
  *   bun test/emulator/main.ts runner [--sanitizer address|undefined]
  *
  * Exit status: 0 done, 1 the sources have problems (one a line, "file:line: ..."), 2 bad usage.
@@ -75,7 +75,7 @@ const commands: Record<string, Command> = {
     return 0;
   },
   async receipt(results) {
-    // The kernels' version, which is what the receipt is about.
+    // The version of the kernels, which the receipt is for.
     const commit = spawnSync("git", ["log", "-1", "--format=%h", "--", "shaders"], { encoding: "utf8" }).stdout.trim();
     const text = JSON.stringify(receipt(results, commit, new Date().toISOString().slice(0, 10)), null, 2);
     // One kernel a line.

@@ -1,4 +1,4 @@
-/** This project's own kernels for tests: copies with a mistake in them, and what their dispatches take. */
+/** This project's own kernels for tests: copies with a mistake in them, and the arguments of their dispatches. */
 import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -1,7 +1,7 @@
 /**
  * Kernels that this emulator was not made for, from public projects, translated unchanged and compared with float64. They are
- * not part of this project: GATED_DELTA_PEER_KERNELS names a folder that holds, as far as they are wanted,
- *   ggml/ggml-metal.metal (with ggml-common.h and ggml-metal-impl.h beside it), mlx-native/gated_delta_net.metal and
+ * not part of this project: GATED_DELTA_PEER_KERNELS names a folder that holds some or all of
+ *   ggml/ggml-metal.metal (with ggml-common.h and ggml-metal-impl.h next to it), mlx-native/gated_delta_net.metal and
  *   gated_delta_net_decode.metal, vllm-metal/gdn_recurrent_decode.metal
  */
 import { describe, expect, setDefaultTimeout, test } from "bun:test";

@@ -1,4 +1,4 @@
-/** AddressSanitizer and UndefinedBehaviorSanitizer builds, in the runner: what they find that the checked build cannot. */
+/** AddressSanitizer and UndefinedBehaviorSanitizer builds, in the runner: faults that they find and the checked build cannot. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";

@@ -1,4 +1,4 @@
-/** What the environment says: lane order, checks, matrix sums, time. A value that is not understood is refused by name. */
+/** Settings in the environment: lane order, checks, matrix sums, time. An unknown value is refused by name. */
 import { expect, setDefaultTimeout } from "bun:test";
 import { openSource, type Dispatch } from "./harness.ts";
 import { describe, test } from "./linux.ts";
@@ -29,7 +29,7 @@ kernel void endless(device uint* out [[buffer(1)]], uint i [[thread_position_in_
   for (uint k = 0; p[i] != 1u; k = (k + 1) % 64) p[i] = 2u + k;
 }
 kernel void tiny(device const float* a [[buffer(0)]], device float* out [[buffer(1)]]) {
-  out[0] = a[0] * a[1];                               // below the normal numbers, of two that are normal
+  out[0] = a[0] * a[1];                               // subnormal, of two normal numbers
   out[1] = a[2] * a[4];                               // moved by arithmetic
   out[2] = a[3] + a[2];
   out[3] = as_type<float>(as_type<uint>(a[2]));       // by its bits

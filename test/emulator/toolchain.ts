@@ -1,4 +1,4 @@
-/** Where the C++ compiler is: clang 17 or newer, by preference the one that came with the project's Swift toolchain. */
+/** The C++ compiler: clang 17 or newer, preferably the one that came with the project's Swift toolchain. */
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { homedir } from "node:os";
@@ -20,7 +20,7 @@ function candidates(): string[] {
   return list;
 }
 
-/** The clang++ to use. Throws, naming what was tried, where there is none. */
+/** The clang++ to use. If there is none, throws an error that names the places tried. */
 export function clang(): string {
   if (found !== undefined) return found;
   const tried = candidates();

@@ -8,7 +8,7 @@ import { Difference } from "../support/schedules.ts";
 import type { Planned, Reader, Schedule } from "./schedule.ts";
 import { verify } from "./verify.ts";
 
-/** One kind of action; it does nothing where the schedule has nothing to do it with. */
+/** One kind of action; it does nothing if the schedule has nothing that it needs. */
 export type Action = (schedule: Schedule, random: Random) => Promise<void> | void;
 
 const create: Action = (schedule) => {
@@ -74,7 +74,7 @@ function told({ entries, readers }: Planned): string {
   return entries.map(({ tokens, logits }, i) => `s${readers[i]!.id} + ${tokens.length > 12 ? `${tokens.length} tokens` : `[${[...tokens].join()}]`} ${logits}`).join(", ");
 }
 
-/** Whether a batch may run out of pages: it surely does not where each of its sequences could have one page too many. */
+/** Whether a batch may run out of pages: it cannot if each of its sequences could have one page too many. */
 function mayRunOut(schedule: Schedule, { entries, readers }: Planned): boolean {
   const { model } = schedule.fixture;
   const pagesOf = (tokens: number) => Math.ceil(tokens / model.pageTokens);
@@ -102,7 +102,7 @@ const run: Action = async (schedule, random) => {
   schedule.lines.push(`run ${told(planned)}`);
   const before = planned.readers.map(({ sequence }) => sequence.tokens);
   const promise = handled(schedule.fixture.model.run(planned.entries));
-  // A batch that is refused is so at once; its tokens are there at once where it is not.
+  // A batch is refused at once; otherwise its tokens count at once.
   const accepted = planned.readers.some(({ sequence }, i) => sequence.tokens !== before[i]);
   if (!accepted) return await refused(schedule, planned, promise);
   schedule.committed(planned);
@@ -118,7 +118,7 @@ function handled<T>(promise: Promise<T>): Promise<T> {
   return promise;
 }
 
-/** Runs that want no logits follow each other without waiting; one that does ends the row, and refuses others meanwhile. */
+/** Runs without logits follow each other without waiting; a run with logits ends the row, and refuses others meanwhile. */
 const overlap: Action = async (schedule, random) => {
   if (schedule.readers.length === 0) return;
   const { model } = schedule.fixture;

@@ -1,6 +1,6 @@
 /**
  * The models that schedules run on: tiny ones, opened in several forms. Each form has a second model of the same weights,
- * which reads one sequence at a time, whole, into memory that nothing else uses: what the first one does must equal that.
+ * which reads one sequence at a time, whole, into memory that nothing else uses. Both must agree.
  */
 import { join, resolve } from "node:path";
 import type { Device, FloatDType } from "../../lib/index.ts";
@@ -32,7 +32,7 @@ export interface Fixture {
 
 const golden = resolve(import.meta.dir, "../golden/models");
 
-/** The models of `folder`, where tiny ones are written to. */
+/** The models; tiny ones are written to `folder`. */
 function formsOf(folder: string): Form[] {
   const tiny = (name: string, change: Partial<TinyModel>, seed: number) => writeTinyModel(join(folder, name), { ...tinyModel, ...change }, seed);
   const plain = tiny("plain", {}, 1);
@@ -81,7 +81,7 @@ export async function openFixtures(device: Device, folder: string): Promise<Fixt
   return fixtures;
 }
 
-/** Fills states and pages with NaN: whatever is read before it was written shows. */
+/** Fills states and pages with NaN, which shows reads of memory that was never written. */
 function poison(model: LanguageModel): void {
   const { pool, pages } = memoryOf(model);
   const tensors = [

@@ -49,7 +49,7 @@ function halvedProducts(): Disposable {
   } as Method);
 }
 
-/** Each fault: what it is, and a function that plants it. */
+/** Each fault by its description, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {
   ...expertFaults,
 

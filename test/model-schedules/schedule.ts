@@ -1,4 +1,4 @@
-/** One schedule: sequences, what each has read, and the logits that came of it. */
+/** One schedule: sequences, the tokens that each has read, and their logits. */
 import { expectCode } from "./codes.ts";
 import type { BatchEntry, RunResult, Sequence } from "../../lib/model.ts";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
@@ -16,11 +16,11 @@ export interface Reader {
   readonly sequence: Sequence;
   /** All tokens that it has read. */
   readonly tokens: number[];
-  /** Logits after some of them, by the number of tokens read. Shared with what it was forked from up to there. */
+  /** Logits after some of them, by the number of tokens read. Shared with its parent up to the fork. */
   readonly answers: Map<number, Float32Array>;
 }
 
-/** A batch that was handed over. */
+/** A committed batch. */
 export interface Planned {
   readonly entries: BatchEntry[];
   readonly readers: readonly Reader[];
@@ -64,7 +64,7 @@ export class Schedule implements Disposable {
     }
   }
 
-  /** Keeps the results of a batch, of which nothing was committed since. */
+  /** Keeps the results of the last committed batch. */
   keep({ entries, readers }: Planned, results: readonly RunResult[]): void {
     if (results.length !== entries.length) throw new Difference(`${results.length} results for ${entries.length} entries`);
     const { vocabSize } = this.fixture.model.config;
@@ -85,7 +85,7 @@ export class Schedule implements Disposable {
     }
   }
 
-  /** Compares what a sequence gave with one that reads its tokens cold. */
+  /** Compares a sequence's logits with those of one that reads its tokens cold. */
   async compare({ id, tokens, answers }: Reader): Promise<void> {
     if (answers.size === 0) return;
     const { cold } = this.fixture;
@@ -102,7 +102,7 @@ export class Schedule implements Disposable {
     }
   }
 
-  /** Compares what is left, and ends it. */
+  /** Compares the remaining sequences, and ends them. */
   async finish(): Promise<void> {
     while (this.readers.length > 0) await this.end(this.readers[0]!);
     const { model } = this.fixture;

@@ -1,4 +1,4 @@
-/** Guesses that are verified in batches with other entries, and accepted as far as the schedule likes: a state can't tell a right one. */
+/** Guesses that are verified in batches with other entries, any number of which the schedule accepts: a state does not depend on whether they were right. */
 import { entryOf } from "../../lib/model/batch.ts";
 import { memoryOf } from "../../lib/model/model-memory.ts";
 import { verificationOf } from "../../lib/model/run-result.ts";
@@ -19,7 +19,7 @@ function guessOf(schedule: Schedule, random: Random, reader: Reader): Guess {
   return { reader, tokens: schedule.text(random, certain + drafts), drafts };
 }
 
-/** Takes what came of an entry into its reader's history. */
+/** Adds an entry's results to its reader's history. */
 function keep(schedule: Schedule, random: Random, { reader, tokens, drafts }: Guess, logits: Float32Array, end: ReturnType<typeof verificationOf>): void {
   const { vocabSize } = schedule.fixture.model.config;
   const certain = tokens.length - drafts;
@@ -42,7 +42,7 @@ function keep(schedule: Schedule, random: Random, { reader, tokens, drafts }: Gu
   reader.tokens.push(...tokens.slice(0, certain + accepted));
 }
 
-/** Some sequences verify, others read: where pages are short the guesses give way. */
+/** Some sequences verify, others read: if pages are short the guesses give way. */
 export async function verify(schedule: Schedule, random: Random): Promise<void> {
   if (schedule.readers.length === 0) return;
   const { model } = schedule.fixture;

@@ -1,4 +1,4 @@
-/** The identity's work in the background: other work goes on, and whatever ends meanwhile ends at once. */
+/** The identity's work in the background: other work continues, and models and devices end at once in the meantime. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

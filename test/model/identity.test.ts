@@ -24,7 +24,7 @@ const open = (folder: string) => LanguageModel.load(device, folder, options);
 const plain = readModel(tinyFolder());
 const quantised = readModel(golden("qwen3_5-mlx-mixed"));
 
-/** The same tensor, but for one bit. */
+/** The same tensor except for one bit. */
 function flipped({ dtype, shape, data }: TensorToWrite, at: number): TensorToWrite {
   const view = data as Uint8Array;
   const bytes = Buffer.from(view.buffer, view.byteOffset, view.byteLength);

@@ -24,7 +24,7 @@ const logits = async (change?: Change, tokens: readonly number[] = text): Promis
   return [...(await coldLogits(model, tokens))];
 };
 
-/** Convolutions as released, in place of three equal parts of a joint one: rows of the queries, the keys, the values. */
+/** Convolutions as released, instead of three equal parts of a joint one: rows of the queries, the keys, the values. */
 function releasedConvolutions({ tensors }: ModelParts, axes: (rows: number) => number[] = (rows) => [rows, 1, 4]): void {
   for (const layer of [0, 1, 2]) {
     const names = ["q", "k", "v"].map((one) => `model.layers.${layer}.linear_attn.${one}_conv1d.weight`);

@@ -1,4 +1,4 @@
-/** Sessions on memory for fewer: who gives way, what comes back, and that every request ends with the answer of the cold run. */
+/** Sessions on memory for fewer: which ones give way, what is restored, and that every request ends with the answer of the cold run. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { Session } from "../../lib/model.ts";
@@ -152,7 +152,7 @@ describe("idle sessions", () => {
     const steps = model.steps;
     expect(bitsEqual(await loaded.logits(), logits)).toBe(true);
     expect(model.steps).toBe(steps);
-    // One that goes on while it is saved: the file has it as it was.
+    // It continues while it is saved: the file holds it as it was.
     await session.logits();
     await take();
     const saved = session.save(path);

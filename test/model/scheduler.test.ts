@@ -54,7 +54,7 @@ describe("steps", () => {
     expect(order.indexOf("slow")).toBeGreaterThanOrEqual(16);
     expect(order.indexOf("slow")).toBeLessThanOrEqual(20);
     expect(model.steps - before).toBeLessThanOrEqual(26);
-    // Alone, it is read in pieces as long as go through the layers at a time.
+    // Alone, it is read in pieces of as many tokens as go through the layers at a time.
     using alone = model.session().append(textOf(2, 300));
     const then = model.steps;
     await alone.logits();
@@ -125,7 +125,7 @@ describe("when states are in use", () => {
     expect(refused.message).toMatch(/^session: expected a free state .*`states` of LanguageModel.load.*whose 1 states are in use/);
     expect((await failure(() => collect(b.generate()))).code).toBe("out-of-memory");
     await working.return();
-    // An idle session is none that is at work.
+    // An idle session does not count as one at work.
     expect((await b.logits()).length).toBe(model.config.vocabSize);
   });
 
@@ -141,7 +141,7 @@ describe("when states are in use", () => {
         const sequence = model.sequence();
         using session = model.session().append([2]);
         const run = session.logits();
-        await Bun.sleep(40); // it waits by then, or begins to later
+        await Bun.sleep(40); // it waits already, or begins to later
         expect(messages.length).toBe(time - 1);
         while (messages.length < time) {
           now += 100;
@@ -260,7 +260,7 @@ describe("a failed step", () => {
     const failed = await Promise.all(both.map((session) => failure(() => collect(session.generate({ ...all, drafts: true })))));
     expect(failed.map(({ code }) => code)).toEqual(["device", "device"]);
     for (const [i, session] of both.entries()) {
-      // Tokens that were given out before it failed stay.
+      // Tokens that were received before the failure stay.
       const had = session.length - prompts[i]!.length;
       const { tokens, logits } = await coldRun(model, prompts[i]!, had + 3);
       expect(given[i]!).toEqual(tokens.slice(0, 2));

@@ -12,7 +12,7 @@ const device = openDevice(2);
 afterAll(() => device.close());
 const { folder } = scratch();
 
-/** Starts the example as a project that has installed the package would. */
+/** Starts the example like a project that has installed the package. */
 async function start(): Promise<{ url: URL; stop: () => Promise<unknown> }> {
   const modules = join(folder, "node_modules");
   mkdirSync(modules, { recursive: true });

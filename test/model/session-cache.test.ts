@@ -1,4 +1,4 @@
-/** The cache of what sessions have read: what is found in it gives the cold run's bits, and it gives way. */
+/** The cache of prefixes that sessions have read: its entries give the cold run's bits, and make room for sessions. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import type { LanguageModel } from "../../lib/model.ts";

@@ -1,6 +1,6 @@
 /**
- * Sessions that verify guesses: how many steps an answer takes, that nothing is read twice, and what memory that runs short
- * does to them. The guesses are those of an oracle, so that each number of right ones comes.
+ * Sessions that verify guesses: how many steps an answer takes, that nothing is read twice, and the effects of short
+ * memory. The guesses are those of an oracle, so that each number of right ones occurs.
  */
 import { afterAll, describe, expect, test } from "bun:test";
 import { resolve } from "node:path";
@@ -25,7 +25,7 @@ const { newPath } = scratch();
 const all = { ignoreModelStops: true } as const;
 const vocabulary = 53;
 
-/** Guesses are the tokens that come; every `wrong`-th of the answer is another one. */
+/** Guesses are the coming tokens; every `wrong`-th of the answer is another one. */
 function oracle(prompt: readonly number[], tokens: readonly number[], wrong = Infinity): Disposable {
   return replace(NgramDrafter.prototype, "draft", () => function (this: NgramDrafter, most: number) {
     const at = this.length - prompt.length;
@@ -64,7 +64,7 @@ describe.each(forms)("%s", (_, options) => {
       if (wrong === Infinity) expect(model.steps - before).toBe(5);
       else if (wrong === 1) expect(model.steps - before).toBe(plain);
       else expect(model.steps - before).toBe(plain / wrong + (wrong === 2 ? 0.5 : 0));
-      // All accepted guesses are read without being certain: what is certain is the prompt, and a token a step.
+      // All accepted guesses are read without being certain: only the prompt and one token of each step are certain.
       expect(counter.certain).toBe(prompt.length + model.steps - before - 1);
       expect([session.length, session.read]).toEqual([prompt.length + plain, prompt.length + plain - 1]);
       expect(bitsEqual(await session.logits(), logits[plain]!)).toBe(true);

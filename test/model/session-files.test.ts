@@ -1,4 +1,4 @@
-/** Sessions on disk: what goes on as if nothing had happened, and files that are refused. */
+/** Sessions on disk: they continue as if nothing had happened, and wrong files are refused. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { readFileSync, readdirSync, truncateSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -281,7 +281,7 @@ describe("files that are refused", () => {
   });
 });
 
-/** Goes on where the file is, and saves after each token, until it is killed. */
+/** Continues from the file, and saves after each token, until it is killed. */
 const child = `
 import { Device } from ${JSON.stringify(join(import.meta.dir, "../../lib/index.ts"))};
 import { LanguageModel, Session } from ${JSON.stringify(join(import.meta.dir, "../../lib/model.ts"))};

@@ -47,7 +47,7 @@ async function savedOf(model: LanguageModel): Promise<string> {
   return path;
 }
 
-/** Lets a session read the rest and answer, which puts positions into a cache that may have them. */
+/** Lets a session read the rest and answer, which adds entries to the cache if it may. */
 async function goOn(session: Session): Promise<void> {
   session.append(system.slice(session.length)).append([1, 2]);
   await tokensOf(session.generate({ ignoreModelStops: true, maxTokens: 3 }));

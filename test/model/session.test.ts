@@ -109,7 +109,7 @@ describe("a session", () => {
     for (const seed of seeds) expect(answers[seed]).toEqual((await coldRun(model, prompt, 12, options(seed))).tokens);
     expect(new Set(answers.map((answer) => answer.join())).size).toBeGreaterThan(4);
     expect(session.length).toBe(21);
-    // Between two pieces of a generation, and of what was not read at all.
+    // Between two pieces of a generation, and of tokens that were not read at all.
     const { tokens } = await coldRun(model, prompt, 12);
     const pieces = session.generate(all);
     expect((await first(pieces)).token).toBe(tokens[0]!);
@@ -147,7 +147,7 @@ describe("the end of a generation", () => {
   test("aborting does, before, between and during steps", async () => {
     using model = await openTiny(device, { states: 4, batchTokens: 16 });
     const prompt = textOf(3, 60);
-    // Far more than there are turns: a step takes one at least, and guesses make it a few tokens.
+    // Far more than there are turns: a step takes at least one, and guesses add a few tokens to it.
     const most = 60;
     const { tokens, logits } = await coldRun(model, prompt, most + 1);
     for (const drafts of [false, true]) {

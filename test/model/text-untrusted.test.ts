@@ -1,4 +1,4 @@
-/** Text that is not trusted: templates and tokenizers of a folder that ask for too much, and control tokens in users' messages. */
+/** Untrusted text: templates and tokenizers of a folder that take too much work, and control tokens in users' messages. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -196,7 +196,7 @@ describe("control tokens in messages", () => {
     // A role was checked: a template may make a token of it.
     const ofRole = textWith("<|{{ messages[0].role }}|>{{ messages[0].content }}", (json) => json["added_tokens"].push(added(500, "<|user|>")));
     expect(ofRole.chat([{ role: "user", content: "<|user|>" }], { specialTokens: "text" }).filter((id) => id === 500)).toEqual([500]);
-    // The template can't complete a token that a message begins, nor the other way round.
+    // The template can't complete a token that a message begins, or the other way round.
     for (const [said, source] of [["<|im_", "{{ messages[0].content }}end|>"], ["end|>", "<|im_{{ messages[0].content }}"], ["<|im_end|", "{{ messages[0].content ~ '>' }}"]] as const) {
       expect(controls(textWith(own + source).chat([{ role: "user", content: said }], { specialTokens: "text" }))).toEqual([1]);
     }

@@ -1,6 +1,6 @@
 /**
  * Guesses that a run verifies, by the model's inner run: any number of them accepted, with neighbours of all kinds, where
- * states, pages and records are short, and where work fails. What comes of it must have the bits of cold runs.
+ * states, pages and records are short, and where work fails. The results must have the bits of cold runs.
  */
 import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
@@ -337,7 +337,7 @@ describe("a failure", () => {
     using drafting = await readBy(model, text.slice(0, 10));
     using prompt = model.sequence();
     const entries = () => [entryOf({ sequence: drafting, tokens: text.slice(10, 16) }, 5), entryOf({ sequence: prompt, tokens: text })];
-    // As many ops are encoded in the first pass as when it is all that there is.
+    // The first pass encodes as many ops as if it were the only one.
     for (let count = 1; count < 400; count += 7) {
       failAt(device, "encode", count);
       const error = await run(model, entries()).then(() => undefined, (reason: Error) => reason);

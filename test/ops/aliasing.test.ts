@@ -96,7 +96,7 @@ type Shapes = Readonly<Record<string, readonly number[]>>;
 interface Subject {
   readonly name: string;
   readonly shapes: Shapes;
-  /** What the op writes. */
+  /** The tensors that the op writes. */
   readonly outputs: readonly string[];
   readonly op: (tensors: Record<string, Tensor>) => Op;
 }
@@ -198,7 +198,7 @@ onEachBackend("shared outputs", ({ device }) => {
             [output, other],
             [other, output],
           ] as const) {
-            // Small tensors are padded to 8 elements: reach back over the padding and into the tensor.
+            // Small tensors are padded to 8 elements: reach back over the padding into the tensor.
             const { tensors, bases } = tensorsWith(device, shapes, first, second, -8);
             const before = bases.map((base) => bytesOf(base).slice());
             const error = thrownBy(() => device.run(op(tensors)));

@@ -1,5 +1,5 @@
 /**
- * The hand-written argument interfaces agree with the header: the same names, what may be left out, and the kind of each.
+ * The hand-written argument interfaces agree with the header: the same names, the same optional ones, and the same kinds.
  * The comparison is one of types, made by `bun check`; at run time only the list of ops is left to look at.
  */
 import { expect, test } from "bun:test";

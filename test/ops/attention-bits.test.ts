@@ -1,4 +1,4 @@
-/** What attention promises to the bit: a row's bits are its own, whatever it is computed with. */
+/** Attention to the bit: a row's bits do not depend on the rows that it is computed with. */
 import { describe, expect, test } from "bun:test";
 import { Device, copySlots } from "../../lib/index.ts";
 import type { FloatDType } from "../../lib/index.ts";
@@ -77,7 +77,7 @@ onEachBackend("attention, to the bit,", ({ name, device, emulated }) => {
       using op = new Attention(device, layer, 8, 60, random);
       const open = all.map((tokens) => op.start(tokens));
       while (open.some(({ tokens, done }) => done < tokens.count)) {
-        // Of every conversation none, one or many tokens, in random order, some rows of nobody behind them.
+        // None, one or many tokens of every conversation, in random order, then some rows of no sequence.
         const batch = random.distinct(open.length, open.length).map((i): readonly [Conversation, number] => {
           const { tokens, done } = open[i]!;
           return [open[i]!, Math.min(tokens.count - done, random.pick([0, 1, 1, 7, 40]))];
@@ -187,7 +187,7 @@ onEachBackend("attention, to the bit,", ({ name, device, emulated }) => {
         expectSameBits(`token ${t} of ${i}`, out.toFloat32().slice(i * 32, (i + 1) * 32), wanted[i]!.slice(t * 32, (t + 1) * 32));
       }
     }
-    // What a replay refuses it refuses before anything is written.
+    // A replay refuses before anything is written.
     const before = [keyPages.toFloat32(), valuePages.toFloat32(), out.toFloat32()];
     for (const [data, at, wrong, code] of [
       [pastTokens, 1, -1, "range"], [pastTokens, 0, width * pageTokens, "range"], [pageTable, 4, 12, "range"],

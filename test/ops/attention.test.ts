@@ -13,7 +13,7 @@ import { Random } from "../support/random.ts";
 import { runChecked } from "../support/run-ops.ts";
 
 onEachBackend("attention", ({ device, emulated }) => {
-  /** A whole prompt against the definition: first what is stored, then what is made of it, by rows `from` and up. */
+  /** A whole prompt against the definition: first the stored keys and values, then the output, from row `from` on. */
   function compare(layer: Layer, count: number, pageTokens = 16, from = 0): void {
     const random = new Random(count * 31 + layer.headDim);
     using op = new Attention(device, layer, pageTokens, Math.ceil(count / pageTokens) + 3, random);
@@ -67,14 +67,14 @@ onEachBackend("attention", ({ device, emulated }) => {
     });
 
     test("scores far from zero", () => {
-      // Sharp softmax: scores of thousands, which exp of would overflow.
+      // Sharp softmax: scores of thousands, whose exp would overflow.
       const layer = { ...plainLayer, norms: false, scale: 40, headDim: 64, rotaryDim: 0 };
       const random = new Random(3);
       using op = new Attention(device, layer, 16, 4, random);
       const one = op.whole(randomTokens(device, layer, 33, random));
       expect(one.out.every(Number.isFinite)).toBe(true);
       const right = expected(op, one.tokens).out(op.stored(one, op.keyPages), op.stored(one, op.valuePages));
-      // A score of 1e3 is off by some 1e-4, which its weight is off by, too.
+      // A score of 1e3 is off by some 1e-4, and so is its weight.
       expectNear("out of large scores", one.out, right.data, 1e-4);
     });
   });
@@ -115,7 +115,7 @@ onEachBackend("attention", ({ device, emulated }) => {
       for (let row = 0; row < 2; row++) {
         for (let i = 0; i < half; i++) {
           const angle = (position + row) * theta ** ((-2 * i) / dim);
-          // Half a unit of the rounding, and what float64 leaves of an angle.
+          // Half a unit of the rounding, and float64's error of an angle.
           const allowed = (x: number) => 2 ** -24 * Math.max(Math.abs(x), 2 ** -20) * 1.01 + angle * 2 ** -51;
           const [c, s] = [keyPages.data[row * dim + i]!, keyPages.data[row * dim + half + i]!];
           expect(Math.abs(c - Math.cos(angle))).toBeLessThanOrEqual(allowed(Math.cos(angle)));

@@ -1,4 +1,4 @@
-/** A sequence has the same bits alone and in any company. */
+/** A sequence has the same bits alone and in any batch. */
 import { test } from "bun:test";
 import type { BatchOptions } from "../reference/batch.ts";
 import { onEachBackend } from "../support/backends.ts";

@@ -27,7 +27,7 @@ const all = (tensor: Reference, value: number) =>
     tensor.data.map(() => value),
   );
 
-/** Ways to say a decay of exactly 0, and of exactly 1; A_log and dt_bias are 0 where they are read. */
+/** Ways to express a decay of exactly 0, and of exactly 1; A_log and dt_bias are 0 if they are read. */
 const limits = {
   0: {
     decay: [0, -0],

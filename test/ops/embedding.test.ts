@@ -16,7 +16,7 @@ import { Random } from "../support/random.ts";
 import { runChecked } from "../support/run-ops.ts";
 
 const formats = ["f32", "f16", "bf16"] as const;
-/** What rounding a number changes at most, relative to it. */
+/** The largest relative change of a number by rounding. */
 const halfUnit = { f32: 2 ** -24, f16: 2 ** -11, bf16: 2 ** -8 } as const;
 
 onEachBackend("embedding", (backend) => {

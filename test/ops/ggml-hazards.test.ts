@@ -93,7 +93,7 @@ onEachBackend("slots of the fused ops", ({ device, emulated }) => {
     }
   });
 
-  test("a fresh start is zeros by store: NaN in the slot and in the cache beside it does not survive", () => {
+  test("a fresh start is zeros by store: NaN in the slot and in the rest of the cache does not survive", () => {
     const ids = [-1, -1, -1, -1];
     const given = buildNet({ ...sizes, ids, remember: true });
     const poisoned = { ...given, cache: { ...given.cache, data: given.cache.data.map(() => NaN) } };

@@ -1,7 +1,7 @@
 /**
- * Every GATED_DELTA_NET and SSM_CONV case of ggml's test-backend-ops, LocalAI's cases of the in-place ops, and what both
- * leave out: the states that are written, judged apart from the output; gates near 0; more than 32767 tokens; value
- * heads beside key heads at the usual dim. The bound is NMSE 1e-10, where theirs is 1e-7. On an emulated GPU the five
+ * Every GATED_DELTA_NET and SSM_CONV case of ggml's test-backend-ops, LocalAI's cases of the in-place ops, and cases that both
+ * leave out: the written states, judged apart from the output; gates near 0; more than 32767 tokens; more value
+ * heads than key heads at the usual dim. The bound is NMSE 1e-10, where theirs is 1e-7. On an emulated GPU the five
  * largest of LocalAI's cases take half a minute; they run with `GATED_DELTA_TEST_LONG=1`.
  */
 import { describe, expect, test } from "bun:test";

@@ -16,7 +16,7 @@ import { Random } from "../support/random.ts";
 import { allF32, runCausalConv1d, runGatedDelta, runGatedRmsNorm } from "../support/run-ops.ts";
 import { randomCuts, tokenByToken } from "../support/spans.ts";
 
-/** The number of tokens that an emulated GPU gets of a long file, the first ones. */
+/** The number of first tokens of a long file that an emulated GPU gets. */
 const mostTokens = ({ emulated }: Backend) => (emulated ? 50 : Infinity);
 
 function caseOf(golden: GatedDeltaGolden): GatedDeltaCase {
@@ -45,7 +45,7 @@ onEachBackend("golden files", (backend) => {
     const whole = runGatedDelta(device, given, allF32, { layouts: new Random(1) });
     expectNear("golden gatedDelta: out", whole.out, golden.out.data, bounds.f32);
     expectNear("golden gatedDelta: state", whole.state!, golden.stateOut.data, bounds.f32);
-    // No further from the truth than transformers' own float32 path, or hardly.
+    // About as far from the truth as transformers' own float32 path, or closer.
     const theirs = relRms(golden.outRecurrentF32.data, golden.out.data);
     expect(relRms(whole.out, golden.out.data)).toBeLessThanOrEqual(1.25 * theirs);
     if (golden.tokens > mostTokens(backend)) return;

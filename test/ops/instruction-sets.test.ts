@@ -1,6 +1,6 @@
 /**
  * The tests of the ops under every instruction set of the CPU's kernels, each in a process of its own: which one is in
- * use is settled when the library opens a device. What this processor lacks is said and not run.
+ * use is settled when the library opens a device. Those that this processor lacks are named and not run.
  */
 import { describe, expect, test } from "bun:test";
 import { Device } from "../../lib/index.ts";
@@ -19,10 +19,12 @@ const subjects = [
   "attention-bits",
   "call-splits",
   "causal-conv",
+  "combine-experts",
   "composition",
   "determinism",
   "dtypes",
   "embedding",
+  "expert-linear",
   "fused-equals-unfused",
   "gated-delta",
   "gated-rms-norm",
@@ -32,6 +34,7 @@ const subjects = [
   "linear-quantised",
   "poison",
   "ragged",
+  "route",
   "silu-mul",
   "slots",
   "step",
@@ -39,12 +42,12 @@ const subjects = [
 ];
 
 /**
- * Between the best and the least: not what other runs have with the same code. How work is cut over threads is no matter
- * of the instruction set, and the least one's run has every combination of options.
+ * For sets between the best and the least: without tests that other runs cover with the same code. The division of work among threads
+ * does not depend on the instruction set, and the run of the least one has every combination of options.
  */
 const between = { subjects: subjects.filter((subject) => subject !== "determinism"), pattern: "^(?!.*(every combination|16 bits count))" };
 
-/** avx512 and avx512bf16 are one text, compiled with one flag more: what tells them apart is how numbers are rounded to bf16. */
+/** avx512 and avx512bf16 are one text, compiled with one more flag: they differ in the rounding to bf16. */
 const rounding = { subjects: ["attention", "causal-conv", "dtypes", "embedding", "gated-rms-norm", "golden", "linear", "silu-mul"], pattern: between.pattern };
 
 const forced = process.env["GATED_DELTA_ISA"];
@@ -56,7 +59,7 @@ const environment = (isa: string) => ({
   GATED_DELTA_TEST_SHARE: "0.15",
 });
 
-/** What a device says of itself under an instruction set. */
+/** A device's description of itself under an instruction set. */
 function opened(isa: string) {
   return runProgram(
     environment(isa),

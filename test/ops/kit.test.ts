@@ -1,4 +1,4 @@
-/** The kit of these tests: what it must notice, it notices. */
+/** The kit of these tests notices what it must. */
 import { expect, test } from "bun:test";
 import { gatedDelta as deltaOf } from "../reference/gated-delta.ts";
 import type { GatedDeltaCase } from "../reference/gated-delta.ts";
@@ -106,7 +106,7 @@ onEachBackend("layouts", ({ device }) => {
       bytes[at]! ^= 1;
       expect(layouts.trespasses()).toEqual([]);
     }
-    // What may change, may.
+    // Outputs may change.
     using layouts = new Layouts(device, new Random(4));
     const out = layouts.out("o", "f32", [3, 2, 8], 2);
     out.slice(0, 2).copyFrom(new Array<number>(32).fill(1));

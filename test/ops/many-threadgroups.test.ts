@@ -1,6 +1,6 @@
 /**
  * A GPU's kernels have forms for few and for many threadgroups (of sequences, heads, outputs): the former wait less, the
- * latter leave more threads room. The bits of many are those of each alone.
+ * latter leave room for more threads. Both give the same bits.
  */
 import { test } from "bun:test";
 import { gatedDelta, gatedDeltaStep, linear } from "../../lib/index.ts";
@@ -9,7 +9,7 @@ import { onEachBackend } from "../support/backends.ts";
 import { expectSameBits } from "../support/judge.ts";
 import { Random } from "../support/random.ts";
 
-/** More than 128 threadgroups of the recurrence together, and less alone. */
+/** More than 128 threadgroups of the recurrence together, and fewer alone. */
 const [sequences, keyHeads, valueHeads, dim] = [5, 13, 26, 8] as const;
 const rest = { gateForm: "decay", betaForm: "given", qkNorm: "l2" } as const;
 const count = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);

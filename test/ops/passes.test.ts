@@ -14,7 +14,7 @@ import { Random } from "../support/random.ts";
 /** Elements of the buffer that everything happens in, in units of 8. */
 const units = 160;
 
-/** What an instruction does; `at` are its tensors' places in the buffer. */
+/** The kinds of instructions; `at` are the places of an instruction's tensors in the buffer. */
 const kinds = ["linear", "norm", "conv", "delta", "copy"] as const;
 
 interface Instruction {

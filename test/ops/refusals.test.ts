@@ -1,6 +1,6 @@
 /**
- * A refused call leaves every byte as it was, and the device ready for the next one. What can be wrong with arguments
- * is in arguments.test.ts; here it is that backends see none of it.
+ * A refused call leaves every byte as it was, and the device ready for the next one. Mistakes in arguments
+ * are in arguments.test.ts; here backends must see none of them.
  */
 import { expect, test } from "bun:test";
 import { copySlots, gatedDelta, linear } from "../../lib/index.ts";
@@ -82,14 +82,14 @@ onEachBackend("refused calls", ({ device }) => {
       expect(layouts.snapshot()).toEqual(before);
     }
     device.encode(good);
-    expect(thrownBy(() => device.encode(bad)).code).toBe("overlap"); // what was encoded before stays
+    expect(thrownBy(() => device.encode(bad)).code).toBe("overlap"); // earlier ops stay encoded
     device.submit();
     device.wait();
     expect(layouts.trespasses()).toEqual([]);
     expectSameBits("out", download(args.out, 5), runGatedDelta(device, given, allF32).out);
   });
 
-  test("a replay with index data that are wrong by now runs nothing, and the next one all", () => {
+  test("a replay with index data that became wrong runs nothing, and the next one all", () => {
     using layouts = new Layouts(device);
     const args = placeGatedDelta(layouts, given, allF32);
     const x = device.tensorFrom(

@@ -65,7 +65,7 @@ onEachBackend("route", (backend) => {
     const { ids, weights } = run(reference([5, 5], rows.flat()), 5, true);
     expect([...ids]).toEqual([3, 0, 2, 1, 4, 0, 1, 2, 3, 4, 0, 2, 1, 4, 3, 0, 1, 2, 3, 4, 2, 4, 1, 0, 3]);
     expect(weights.every(Number.isNaN)).toBe(true);
-    // -Infinity beside numbers is no share at all.
+    // Where there are numbers, -Infinity has no share at all.
     const some = run(reference([1, 4], [0, -inf, 0, -inf]), 4, false);
     expect([[...some.ids], [...some.weights]]).toEqual([[0, 2, 1, 3], [0.5, 0.5, 0, 0]]);
   });

@@ -1,4 +1,4 @@
-/** Every read sees the pool as it was before the op, and nothing but the slots to write is written. */
+/** Every read sees the pool as it was before the op, and only the slots to write are written. */
 import { expect, test } from "bun:test";
 import { copySlots } from "../../lib/index.ts";
 import { causalConv1d as convOf } from "../reference/causal-conv1d.ts";

@@ -1,5 +1,5 @@
 /**
- * States that an op stores beside the final ones, that it reads from elsewhere, and that are committed from records:
+ * States that an op stores besides the final ones, that it reads from elsewhere, and that are committed from records:
  * each has the bits of plainer calls, in every kernel.
  */
 import { expect, test } from "bun:test";
@@ -37,7 +37,7 @@ type Run = (rows: readonly [number, number], pool: Tensor, slot: number) => void
 /**
  * Checks every stored state of a run against runs of as many tokens.
  *
- * `splits` says that a run of some tokens is one call for each stretch between stored states (chunks end there), not one
+ * With `splits` a run of some tokens is one call for each stretch between stored states (chunks end there), not one
  * call for all of them.
  */
 function checkStores(
@@ -90,10 +90,10 @@ const deltaCases = [
 
 onEachBackend("stored states", ({ name, device }) => {
   const algorithms = ["recurrent", "chunked"] as const;
-  // Metal ends a chunk where a state is stored; the CPU computes what lies within one apart.
+  // Metal ends a chunk where a state is stored; the CPU computes states inside a chunk separately.
   const cutsChunks = name === "metal";
 
-  /** A recurrence's tensors, but for the pool, which is to be given. */
+  /** A recurrence's tensors except for the pool, which the caller gives. */
   function deltaOf(given: (typeof deltaCases)[number]) {
     const { lengths } = given;
     const spec = { ...deltaSpec, ...given, batch: { lengths, rowsBeyond: 1, slots: 4, readSlots: [0, 1, -1], writeSlots: [0, 1, 2] } };
@@ -237,7 +237,7 @@ onEachBackend("stored states", ({ name, device }) => {
     const size = channels * (width - 1);
     const poolOf = (slots: number) => {
       const random = new Random(6);
-      // What a state holds came from x.
+      // A state holds values of x.
       const from = device.tensorFrom(format, [3 * size], Array.from({ length: 3 * size }, () => random.uniform(-1, 1))).toFloat32();
       return device.tensorFrom(stateFormat, [slots, ...slot], Array.from({ length: slots * size }, (_, i) => from[i] ?? 7));
     };

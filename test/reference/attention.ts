@@ -5,7 +5,7 @@
 import { dims, reference } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";
 
-/** What is done to query and key rows before they meet. */
+/** The norm, the rotation and the scale of query and key rows before their products. */
 export interface HeadOptions {
   readonly rotaryDim: number;
   readonly ropeTheta: number;
@@ -13,7 +13,7 @@ export interface HeadOptions {
   readonly weightForm: "weight" | "one-plus-weight";
 }
 
-/** Rows [tokens, heads, headDim] normalised by a weight, where there is one, and rotated by their positions. */
+/** Rows [tokens, heads, headDim] normalised by a weight, if there is one, and rotated by their positions. */
 export function prepared(x: Reference, weight: Reference | undefined, positions: readonly number[], options: HeadOptions): Reference {
   const [tokens, heads, dim] = dims(x, 3);
   const out = reference(x.shape, x.data);

@@ -33,7 +33,7 @@ export interface GatedDeltaCase extends GatedDeltaOptions, BatchOptions {
   readonly beta: Reference;
   /** The pool before the op, `[slots, Hv, Dv, Dk]`; not changed. */
   readonly state?: Reference | undefined;
-  /** What `out` holds before: rows beyond the last sequence keep it. */
+  /** The contents of `out` before: rows beyond the last sequence keep them. */
   readonly out?: Reference | undefined;
   /** `[K, n, Hv, Dv, Dk]` before the op: [j] becomes the state after all but j tokens, j below the sequence's length. */
   readonly snapshots?: Reference | undefined;
@@ -49,7 +49,7 @@ export interface GatedDeltaResult {
   readonly state: Reference | undefined;
   readonly snapshots: Reference | undefined;
   /**
-   * For each number of `out` and `state`, the sum of the sizes of what it was summed from. Where a result is a small
+   * For each number of `out` and `state`, the sum of the sizes of its summands. If a result is a small
    * difference of large numbers, no float32 arithmetic can be closer to it than those numbers' own rounding.
    */
   readonly sizes: { readonly out: Reference; readonly state: Reference | undefined };
@@ -139,7 +139,7 @@ export function gatedDelta(given: GatedDeltaCase): GatedDeltaResult {
   }
 }
 
-/** The largest decay of a case: what its error bound depends on. */
+/** The largest decay of a case, on which its error bound depends. */
 export function largestDecay(given: GatedDeltaCase): number {
   return decays(given.gate, given).data.reduce((most, a) => Math.max(most, a), 0);
 }

@@ -1,4 +1,4 @@
-/** Decay and beta from what is given, in every form. */
+/** Decay and beta from the given values, in every form. */
 import { round } from "./rounding.ts";
 import { sigmoid, softplus } from "./scalar.ts";
 import { dims, reference } from "./tensor.ts";
@@ -58,7 +58,7 @@ function needed(value: number | undefined): number {
   return value;
 }
 
-/** Beta as it is used, `[tokens, Hv]`. */
+/** The resulting beta, `[tokens, Hv]`. */
 export function betas(beta: Reference, form: BetaForm): Reference {
   dims(beta, 2);
   const change = { given: (b: number) => b, sigmoid, "2-sigmoid": (b: number) => 2 * sigmoid(b) }[form];

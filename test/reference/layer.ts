@@ -24,7 +24,7 @@ export interface LayerConfig {
   readonly betaForm?: "sigmoid" | "2-sigmoid";
 }
 
-/** The projections that the two families share nothing of: everything before the convolution. */
+/** Everything before the convolution, where the two families have nothing in common. */
 export interface Projected {
   /** `[tokens, 2 Hk Dk + Hv Dv]`, query | key | value */
   readonly qkv: Reference;

@@ -1,6 +1,6 @@
 /**
- * What storing a number in a narrow format makes of it. Written with arithmetic on values, where the library works on
- * bits, so that one mistake cannot be in both.
+ * The rounding of a number that is stored in a narrow format. Written with arithmetic on values, whereas the library works on
+ * bits, so that both cannot have the same mistake.
  */
 import { map } from "./tensor.ts";
 import type { Reference } from "./tensor.ts";
@@ -14,7 +14,7 @@ const formats: { readonly [F in Format]: { readonly fractionBits: number; readon
   bf16: { fractionBits: 7, least: -126, most: 127 },
 };
 
-/** The value nearest to `x` in a format, ties to the even neighbour; infinite where that is out of range. */
+/** The value nearest to `x` in a format, ties to the even neighbour; infinite if that is out of range. */
 export function round(format: Format, x: number): number {
   if (x === 0 || !Number.isFinite(x)) return x;
   const { fractionBits, least, most } = formats[format];

@@ -37,7 +37,7 @@ export function countBun(text) {
 }
 
 /**
- * What a runner counts for: its own numbers, and one failure more when it ended badly without owning up to one (a crash, a
+ * The counts of a runner: its own numbers, and one more failure if it ended badly without reporting any (a crash, a
  * timeout, no tests at all: tests that are skipped by name are some).
  */
 export function settle(counted, code) {

@@ -1,4 +1,4 @@
-// The files of `bun test`, each in a process of its own, as many side by side as there are processors. What a file prints is shown
+// The files of `bun test`, each in a process of its own, as many at a time as there are processors. A file's output is shown
 // in one piece when it ends, so that the lines of two files never mix, and a file that crashes or hangs is one failure.
 import { readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
@@ -10,21 +10,21 @@ import { countBun, settle } from "./counts.mjs";
 const testTimeout = 300_000;
 const fileTimeout = 30 * 60_000;
 
-/** The files that take longest begin first, so that none is left alone at the end. */
+/** The slowest files begin first, so that none is left alone at the end. */
 const slow = [
   "ops/instruction-sets", "state-programs", "ops/gated-delta", "ops/ggml-tables", "model-schedules", "emulator/sanitizers", "ops/call-splits", "ops/step", "ops/lane-orders",
   "session-schedules", "session-pressure", "ops/composition", "cpu-bits", "workers-end",
 ].map((name) => `test/${name}.test.ts`);
 
 /**
- * The ops' tests on an emulated GPU, where nothing else is asked for: lanes in another order than the tests of layers and models have
- * them in, and numbers below the normal ones zero in arithmetic and kept where they are only moved, as on Apple's.
+ * The settings of the ops' tests on an emulated GPU, unless others are given: lanes in another order than in the tests of layers and
+ * models, and subnormal numbers that are zero in arithmetic and kept by moves, as on Apple's GPUs.
  */
 const emulation = { GATED_DELTA_EMULATOR_ORDER: "reverse", GATED_DELTA_EMULATOR_SUBNORMALS: "flush" };
 
 /** The environment of a file's process. */
 function environmentOf(file, env) {
-  // Lane orders ask for orders of their own.
+  // The test of lane orders sets its own.
   return file.startsWith("test/ops/") && file !== "test/ops/lane-orders.test.ts" ? { ...emulation, ...env } : env;
 }
 
@@ -43,7 +43,7 @@ export function testFiles(root) {
   return files.sort((a, b) => place(a) - place(b) || (a < b ? -1 : 1));
 }
 
-/** What a process says of itself and not of its file: its version, and how many files it ran. */
+/** Lines about the process and not about its file: its version, and how many files it ran. */
 const isFrame = (line) => /^bun test v|^Ran \d+ tests? across/.test(line);
 
 /**

@@ -1,17 +1,17 @@
 // The receipt of a test run on a Mac: the chip, the system, the commit and what every runner counted. It is the evidence
-// that the kernels have run on a real GPU, so that it says which device did run them, or why none did.
+// that the kernels have run on a real GPU, so it says which device ran them, or why none did.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { quick, run } from "../../swift/scripts/exec.mjs";
 
-/** What this machine is, and which devices the built library opens here. */
+/** This machine, and the devices that the built library opens on it. */
 export async function machine(root, bun) {
   const words = (command, ...args) => quick(command, args, { cwd: root }) ?? "unknown";
   const probe = await run(bun, ["lib/cli/doctor-probe.ts"], { cwd: root });
   return {
     date: new Date().toISOString(),
     commit: words("git", "rev-parse", "HEAD"),
-    // Receipts of earlier runs are no change to what is tested. Without git nobody knows.
+    // Receipts of earlier runs do not change the tested code. Null without git.
     changes: quick("git", ["status", "--porcelain", "--", ".", ":!test/receipts"], { cwd: root }),
     chip: words("sysctl", "-n", "machdep.cpu.brand_string"),
     system: `${words("sw_vers", "-productName")} ${words("sw_vers", "-productVersion")} (${words("sw_vers", "-buildVersion")})`,
@@ -36,10 +36,10 @@ export function receipt({ changes, devices, ...facts }, results) {
   return {
     kind: "npm test",
     ...facts,
-    // Null: unknown. What is not committed is not what the commit names.
+    // Null: unknown. Uncommitted changes are not part of the named commit.
     clean: changes === null ? null : changes === "",
     devices,
-    // Only a device that opened and is no emulation is a GPU that the tests used.
+    // Only an opened device that is not an emulation is a GPU that the tests used.
     ranOnGpu: typeof devices.metal?.name === "string" && devices.metal.emulated === false,
     passed: count("passed"),
     failed: count("failed"),

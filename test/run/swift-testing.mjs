@@ -3,14 +3,14 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { quick } from "../../swift/scripts/exec.mjs";
 
-/** What a Mac's tools are: `developer` is what `xcode-select -p` says. */
+/** The tools of this system; on a Mac `developer` is the output of `xcode-select -p`. */
 function thisSystem(toolchain) {
   const developer = process.platform === "darwin" ? quick("xcode-select", ["-p"]) : null;
   return { platform: process.platform, swift: toolchain.swift, developer, exists: existsSync };
 }
 
 /**
- * What `swift test` has to be told: `{flags}`, or `{problem}` where there is no Testing to run with. Only Apple's command
+ * The flags of `swift test`: `{flags}`, or `{problem}` where there is no Testing to run with. Only Apple's command
  * line tools need any: the framework's folder, a run path to it and one to the library that it loads, and its macros.
  */
 export function testingFlags(system) {

@@ -1,17 +1,17 @@
-// How long `npm test` takes: what its last whole run here took, else a figure by the number of cores.
+// How long `npm test` takes: the time of its last whole run here, else an estimate from the number of cores.
 import { join } from "node:path";
 import { readStamp, writeStamp } from "../../swift/scripts/stamp.mjs";
 
 const file = (root) => join(root, ".build", "test-times.json");
 
-/** Minutes of one core of a present server processor for all tests, and of the whole machine for the emulated kernels, two compilers at a time. */
+/** Minutes of one core of a current server processor for all tests, and of the whole machine for the emulated kernels, two compilers at a time. */
 const testMinutes = 24;
 const kernelMinutes = 5;
 
 /** Seconds as text, in minutes from one on. */
 const duration = (seconds) => (seconds < 60 ? `${seconds} s` : `${Math.round(seconds / 60)} min`);
 
-/** Seconds that each runner took in the last whole run on as many cores; null where there was none. */
+/** Seconds of each runner in the last whole run on as many cores; null if there was none. */
 export function lastTimes(root, cores) {
   const record = readStamp(file(root));
   return record?.cores === cores && typeof record.seconds === "object" ? record.seconds : null;
@@ -22,7 +22,7 @@ export function keepTimes(root, cores, results) {
   writeStamp(file(root), { cores, seconds: Object.fromEntries(results.map(({ name, seconds }) => [name, seconds])) });
 }
 
-/** What is said before the first test. `isLinux`: the kernels of the emulated Metal are built there. */
+/** The line before the first test. `isLinux`: the kernels of the emulated Metal are built there. */
 export function expectation(times, cores, isLinux) {
   if (times !== null) return `the last run here took ${duration(Object.values(times).reduce((sum, seconds) => sum + seconds, 0))}`;
   const minutes = Math.ceil(testMinutes / cores) + (isLinux ? kernelMinutes : 0);

@@ -1,4 +1,4 @@
-/** One session of a schedule, and the random program that it goes through while others go through theirs. */
+/** One session of a schedule, and its random program, which runs while those of others do. */
 import { join } from "node:path";
 import { GatedDeltaError } from "../../lib/errors.ts";
 import { Session } from "../../lib/model.ts";
@@ -8,12 +8,12 @@ import { aborting, Answer } from "./answer.ts";
 import type { Situation } from "./situation.ts";
 import type { Beginning, Request } from "./request.ts";
 
-/** How things are when a request begins. */
+/** The situation when a request begins. */
 interface Before {
   readonly read: number;
   /** Requests that are not over. */
   readonly others: number;
-  /** Requests that there have been. */
+  /** The number of earlier requests. */
   readonly begun: number;
 }
 
@@ -54,7 +54,7 @@ export class Actor {
     return new Actor(situation, name, random, options, session, tokens);
   }
 
-  /** Goes through `count` actions. Afterwards the session is disposed of, or does nothing until the schedule ends. */
+  /** Does `count` actions. Afterwards the session is disposed of, or idle until the schedule ends. */
   async run(count: number): Promise<void> {
     const { random } = this;
     if (random.below(2) === 0) await this.in.watch.pause(random.below(20));
@@ -81,7 +81,7 @@ export class Actor {
     else await this.in.watch.pause(1 + random.below(30));
   }
 
-  /** The session has the tokens that it should have. */
+  /** Expects the session to have the right tokens. */
   expectTokens(): void {
     const { session, tokens } = this;
     if (session.length === tokens.length && session.tokens.every((token, i) => token === tokens[i])) return;
@@ -90,14 +90,14 @@ export class Actor {
 
   append(): void {
     const more = this.in.anyTokens(this.random, 1 + this.random.below(8));
-    // Texts above the capacity are to be refused at times, and not each time.
+    // Only some texts are above the capacity and refused.
     if (this.tokens.length + more.length > this.in.pressed.longest && this.random.below(6) > 0) return;
     this.session.append(more);
     this.tokens.push(...more);
     this.in.note(this.name, `has ${this.tokens.length} tokens, ${more.length} of them new`);
   }
 
-  /** Another session goes on from here by itself. Asked for between two steps of this one, it never fails. */
+  /** Another session continues from here by itself. Between two steps of this one a fork never fails. */
   fork(): void {
     if (!this.in.more()) return;
     const name = this.in.newName();
@@ -110,7 +110,7 @@ export class Actor {
     return new Actor(this.in, name, this.in.newRandom(this.random), this.options, session, tokens);
   }
 
-  /** Writes the session to a file, from which another one may go on. */
+  /** Writes the session to a file, from which another one may continue. */
   async save(): Promise<void> {
     const name = this.in.newName();
     const path = join(this.in.folder, name);
@@ -125,7 +125,7 @@ export class Actor {
     this.in.spawn(other);
   }
 
-  /** The session is replaced by what was saved of it. */
+  /** Replaces the session by its saved file. */
   async #restore(): Promise<void> {
     const path = join(this.in.folder, this.in.newName());
     const { session } = this;
@@ -148,11 +148,11 @@ export class Actor {
   }
 
   /**
-   * Does something that steps have to bring.
+   * Does work that takes steps of the model.
    *
    * @param room how many tokens the session needs memory for at least.
    * @param onRequest called with the request when it is made.
-   * @returns undefined where it ended early, as it may.
+   * @returns undefined if it ended early, as it may.
    */
   async asking<T>(what: string, run: () => Promise<T>, exempt: boolean, room = 0, onRequest: (request: Request) => void = () => {}): Promise<{ readonly value: T } | undefined> {
     const { watch } = this.in;
@@ -180,12 +180,12 @@ export class Actor {
     return cache === undefined ? undefined : { tokens: [...this.tokens], salt, step: this.in.cacheStep };
   }
 
-  /** How things are now. */
+  /** The current situation. */
   state(): Before {
     return { read: this.session.disposed ? 0 : this.session.read, others: this.in.watch.open - 1, begun: this.in.watch.begun };
   }
 
-  /** An error is one that this request may end with. */
+  /** Expects an error with which this request may end. */
   expectEnd(error: unknown, room: number, before: Before): void {
     const { pressed: { capacity }, watch } = this.in;
     if (error === this.in.enough) return this.in.count("aborted");
@@ -196,7 +196,7 @@ export class Actor {
       return this.in.count("refused above the capacity");
     }
     if (this.options.whenFull !== "error") throw new Error(`${this.name} fails for memory, and was to wait`, { cause: error });
-    // Those that do nothing give way to it; those that are at work, or of the caller, do not.
+    // Idle sessions give way to it; those at work and the caller's sequences do not.
     if (before.others === 0 && watch.begun === before.begun && this.in.held === 0) throw new Error(`${this.name} fails for memory that no request uses`, { cause: error });
     this.in.count("refused while others are at work");
   }

@@ -4,7 +4,7 @@ import type { Actor } from "./actor.ts";
 import type { Request } from "./request.ts";
 
 /**
- * Steps that may run between the end that was asked for and the end of a request that waits: one that is under way, and one that
+ * Steps that may run between the requested end and the end of a waiting request: one that is under way, and one that
  * ends at the same time.
  */
 const mostStepsToEnd = 2;
@@ -12,7 +12,7 @@ const mostStepsToEnd = 2;
 /** How a request ends, which may be before it has all its tokens. */
 type Fate = "ends" | "left" | "returned" | "aborted" | "disposed";
 
-/** A signal that is aborted at some time, or never. `request` is to be called with what it ends. */
+/** A signal that is aborted at some time, or never. Call `request` with the request that it ends. */
 export function aborting(actor: Actor): { readonly signal: AbortSignal; readonly request: (request: Request) => void } {
   const controller = new AbortController();
   const aborts = actor.random.below(5) === 0;
@@ -23,7 +23,7 @@ export function aborting(actor: Actor): { readonly signal: AbortSignal; readonly
   return { signal: controller.signal, request };
 }
 
-/** Ends a request after some steps; fails where it waits further steps of others. */
+/** Ends a request after some steps; fails if it then still waits for steps of others. */
 async function endLater({ in: { watch, pressed: { model }, failed } }: Actor, request: Request, steps: number, end: () => void): Promise<void> {
   await watch.pause(steps);
   if (!watch.has(request)) return;
@@ -40,7 +40,7 @@ export class Answer {
   readonly #of: Actor;
   readonly #options: GenerateOptions;
   readonly #fate: Fate;
-  /** After how many tokens, or steps, it ends so. */
+  /** The number of tokens or steps after which it ends in this way. */
   readonly #after: number;
   /** How the consumer takes pieces. */
   readonly #pace: "at once" | "slowly" | "with a long pause";
@@ -99,7 +99,7 @@ export class Answer {
       if (this.#fate === "left" && this.#given.length > this.#after % 6) return void (await pieces.return());
       if (this.#pace === "slowly" && random.below(3) === 0) await watch.pause(random.below(6));
       if (this.#pace === "with a long pause" && this.#given.length === 2) {
-        request.exempt = true; // others are before it from then on
+        request.exempt = true; // from then on others are before it
         this.#of.in.count("long pauses");
         await watch.pause(Infinity);
       }
@@ -112,10 +112,10 @@ export class Answer {
     }
   }
 
-  /** Leaves while the next piece is waited for. */
+  /** Leaves while waiting for the next piece. */
   async #return(pieces: AsyncGenerator<Piece, void, void>, next: Promise<IteratorResult<Piece, void>>, request: Request): Promise<void> {
     const { in: { watch, count, pressed: { model } }, random } = this.#of;
-    next.catch(() => {}); // it is looked at below
+    next.catch(() => {}); // handled below
     await watch.pause(random.below(6));
     const before = model.steps;
     await watch.ask(request, pieces.return());
@@ -135,7 +135,7 @@ export class Answer {
     this.#end = end;
   }
 
-  /** An answer that was not left has an end, and the right one. */
+  /** Expects the right end of an answer that was not left. */
   #expectEnding(before: number): void {
     const { in: { pressed: { capacity } }, name } = this.#of;
     const { maxTokens = Infinity, stopTokens = [] } = this.#options;

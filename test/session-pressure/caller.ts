@@ -1,4 +1,4 @@
-/** A sequence of the caller's own, which runs while sessions do, holds what it has for a while, and gives it back. */
+/** A sequence of the caller's own, which runs while sessions do, keeps its memory for a while, and frees it. */
 import { GatedDeltaError } from "../../lib/errors.ts";
 import type { Sequence } from "../../lib/model.ts";
 import type { Random } from "../support/random.ts";
@@ -27,7 +27,7 @@ async function hold(situation: Situation, name: string, random: Random, sequence
     const more = situation.anyTokens(random, 1 + random.below(6));
     if (tokens.length + more.length > longest) return;
     situation.note(name, `runs ${more.length} tokens after ${tokens.length}`);
-    // Its results end with the next run: they are copied as soon as they are there.
+    // The next run overwrites its results, so they are copied at once.
     const row = await situation.inTurn(async () => (await model.run([{ sequence, tokens: more }]))[0]!.logits.slice());
     tokens.push(...more);
     situation.claims.push({ who: name, kind: "logits", tokens: [...tokens], row });

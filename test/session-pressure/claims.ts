@@ -4,7 +4,7 @@ import type { GenerateOptions } from "../../lib/model.ts";
 import { ColdTexts } from "../support/cold-texts.ts";
 import type { Pressed } from "./models.ts";
 
-/** An answer, or what the last token of a text gave. */
+/** An answer, or the result of a text's last token. */
 export type Claim = { readonly who: string; readonly tokens: readonly number[] } & (
   | { readonly kind: "answer"; readonly given: readonly number[]; readonly options: GenerateOptions; readonly logprobs: readonly number[] }
   | { readonly kind: "logits" | "hidden"; readonly row: Float32Array }
@@ -16,7 +16,7 @@ export type Claim = { readonly who: string; readonly tokens: readonly number[] }
  */
 const rounded = { row: 0.2, logprob: 0.5 };
 
-/** @throws at the first claim that is not what the cold run gives. */
+/** @throws at the first claim that differs from the cold run. */
 export async function compareClaims(claims: readonly Claim[], { form, exact }: Pressed, count: (what: string, by: number) => void): Promise<void> {
   const cold = new ColdTexts(form.cold);
   const length = (claim: Claim) => claim.tokens.length + (claim.kind === "answer" ? claim.given.length : 0);

@@ -1,11 +1,11 @@
 // The long run: `bun test/session-pressure/long.ts [--schedules N] [--seed N] [--first N] [--jobs N] [--seconds N] [--backend cpu|metal]`.
 import { longRun } from "../support/long-run.ts";
-import { PressureSchedules } from "./runner.ts";
+import { pressureSchedules } from "./runner.ts";
 
 await longRun({
   path: import.meta.path,
   what: "schedules",
   count: 10_000,
-  machine: ({ device, folder }) => PressureSchedules.open(device, folder),
+  machine: ({ device, folder }) => pressureSchedules(device, folder),
   verdict: ["every answer is that of the cold run, and all memory is back", "not everything is as it should be"],
 });

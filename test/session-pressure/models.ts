@@ -27,7 +27,7 @@ const forms: readonly { readonly name: string; readonly change: Partial<TinyMode
   { name: "states of bf16", change: {}, states: "bf16", pages: "bf16" },
 ];
 
-/** No text is longer, but for those that are refused. */
+/** No text is longer, except those that are refused. */
 const longestText = 256;
 
 /** Writes all weights to `folder`, and opens the models of the cold runs. */
@@ -47,7 +47,7 @@ export interface Pressed {
   readonly model: LanguageModel;
   /** How long a session's text may become, in tokens, so that there is memory for 1 to 4 of them. */
   readonly longest: number;
-  /** How many tokens all pages have; infinite where there are none. */
+  /** How many tokens all pages have; infinite if there are none. */
   readonly capacity: number;
   /** Tokens of prompts in a step in which sessions generate. */
   readonly promptTokens: number;
@@ -69,7 +69,7 @@ export async function pressedModel(forms: readonly Form[], random: Random): Prom
     pages: { count, tokens, dtype: form.pages },
     batchTokens: random.pick([8, 16, 24, 64]),
     promptTokens: random.pick([2, 4, 8, 16]),
-    // Copies of sessions that do nothing stay in it until the end of the schedule: it has room for all.
+    // Copies of idle sessions stay in it until the end of the schedule: it has room for all.
     swap: 2 ** 28,
   };
   const model = await LanguageModel.load(form.device, form.path, options);

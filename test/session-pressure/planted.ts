@@ -1,4 +1,4 @@
-/** Faults planted into the code for memory that is short, each of which random schedules must find. */
+/** Faults planted into the code for short memory, each of which random schedules must find. */
 import { GatedDeltaError } from "../../lib/errors.ts";
 import type { Sequence } from "../../lib/model.ts";
 import { PageLedger } from "../../lib/model/page-ledger.ts";
@@ -15,13 +15,13 @@ import { Verification } from "../../lib/model/verification.ts";
 import { replace } from "../support/replace.ts";
 import type { Method } from "../support/replace.ts";
 
-/** Memory of sessions can't be taken: rooms do not learn of it. */
+/** Memory of sessions can't be taken: rooms are not told. */
 const nothingIsTaken = (): Disposable =>
   replace(Room.prototype, "hold", () => function (sequence: Sequence, holder: Conversation) {
     return new Holding(sequence, () => {}).join(holder);
   } as Method);
 
-/** Each fault: what it is, and a function that plants it. */
+/** Each fault by its description, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {
   "sessions keep what they have, also those that do nothing": nothingIsTaken,
 

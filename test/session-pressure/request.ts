@@ -1,30 +1,30 @@
-/** A request of a schedule, as it can be seen from outside: how far it is, and whether it can go on. */
+/** A request of a schedule, as seen from outside: how far it is, and whether it can continue. */
 import type { LanguageModel, Session } from "../../lib/model.ts";
 
-/** A text whose beginning is read once where several requests have it: later ones wait for the first. */
+/** A text whose beginning is read once for several requests: later ones wait for the first. */
 export interface Beginning {
   readonly tokens: readonly number[];
   readonly salt: string;
-  /** Fewer tokens are not waited for. */
+  /** Requests do not wait for fewer tokens. */
   readonly step: number;
 }
 
-/** An answer, or a reading, from when it is asked for to its end. */
+/** An answer or a reading, from its request to its end. */
 export class Request {
   readonly name: string;
-  /** Requests that came later have higher ones. */
+  /** Later requests have higher ones. */
   readonly number: number;
   readonly #session: Session;
   #read: number;
-  /** Whether it has given something since it was looked at. */
+  /** Whether it has given something since the last look. */
   gave = false;
-  /** How often something is waited for. */
+  /** The number of waits for it. */
   asked = 0;
-  /** Steps in a row of which it had no part while a later one had. */
+  /** Steps in a row without it in which a later one took part. */
   behind = 0;
-  /** As many as there were at most. */
+  /** The most of them. */
   furthest = 0;
-  /** Whether others may be before it, or wait for it: where its consumer is slow, or its session is being saved. */
+  /** Whether others may overtake it, or wait for it: if its consumer is slow, or its session is being saved. */
   exempt: boolean;
   /** Of a session with a cache. */
   readonly #beginning: Beginning | undefined;
@@ -46,7 +46,7 @@ export class Request {
     return this.#session.disposed ? 0 : this.#session.read;
   }
 
-  /** Whether it may wait for an earlier one to read what the two have in common. */
+  /** Whether it may wait for an earlier one to read their common prefix. */
   #waitsFor(earlier: Request): boolean {
     const [a, b] = [this.#beginning, earlier.#beginning];
     if (a === undefined || b === undefined || a.salt !== b.salt || this.read > 0) return false;
@@ -54,7 +54,7 @@ export class Request {
   }
 
   /**
-   * Whether it can have a part in the next step, whatever later requests do: where there are states and pages for it and for all
+   * Whether it can take part in the next step, whatever later requests do: if there are states and pages for it and for all
    * earlier ones, none of which waits for its consumer, and tokens of prompts for it.
    */
   canGoOn(earlier: readonly Request[], model: LanguageModel, promptTokens: number): boolean {
@@ -64,11 +64,11 @@ export class Request {
     // One page more, for a last one that is shared.
     const pages = all.reduce((sum, { length }) => sum + Math.ceil((length + 1) / model.pageTokens) + 1, 0);
     if (model.pages > 0 && pages > model.pages) return false;
-    // Each prompt gets half of what those before it have left.
+    // Each prompt gets half of the tokens that those before it have left.
     return promptTokens >= 2 ** earlier.filter((other) => other.length - other.read > 1).length;
   }
 
-  /** Whether it has got further since this was asked last, and whether what it had read was taken from it. */
+  /** Whether it has got further since the last call, and whether its memory was taken. */
   look(): { readonly moved: boolean; readonly taken: boolean } {
     const { read } = this;
     const moved = this.gave || read > this.#read;

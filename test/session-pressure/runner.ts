@@ -1,10 +1,11 @@
 /** Random schedules of sessions under pressure: a machine of support/schedules.ts. */
 import { mkdirSync } from "node:fs";
 import type { Device } from "../../lib/index.ts";
-import type { Counts, ScheduleMachine } from "../support/schedules.ts";
+import { concurrent } from "../support/schedules.ts";
+import type { Counts, OpenedMachine } from "../support/schedules.ts";
 import { Random } from "../support/random.ts";
 import { openForms, pressedModel } from "./models.ts";
-import type { Form, Pressed } from "./models.ts";
+import type { Pressed } from "./models.ts";
 import { runSchedule } from "./schedule.ts";
 
 /** Lines of a failing schedule that are printed. */
@@ -19,45 +20,25 @@ interface PressureSchedule extends Disposable {
   readonly lines: string[];
 }
 
-/** All sessions run at the same time: a schedule is one action, and may go another way each time. */
-export class PressureSchedules implements ScheduleMachine<"run", PressureSchedule>, Disposable {
-  readonly unit = "schedule";
-  readonly reference = "the cold run";
-  readonly repeatable = false;
-  readonly #forms: readonly Form[];
+export type PressureSchedules = OpenedMachine<"run", PressureSchedule>;
 
-  constructor(forms: readonly Form[]) {
-    this.#forms = forms;
-  }
-
-  /** Writes all weights to `folder`. */
-  static async open(device: Device, folder: string): Promise<PressureSchedules> {
-    return new PressureSchedules(await openForms(device, folder));
-  }
-
-  make(): readonly ["run"] {
-    return ["run"];
-  }
-
-  async begin(seed: number, folder: string, counts: Counts): Promise<PressureSchedule> {
-    mkdirSync(folder, { recursive: true });
-    const random = new Random(seed);
-    const pressed = await pressedModel(this.#forms, random);
-    return { pressed, random, folder, counts, lines: [], [Symbol.dispose]: () => pressed.model[Symbol.dispose]() };
-  }
-
-  step({ pressed, random, folder, counts, lines }: PressureSchedule): Promise<void> {
-    return runSchedule(pressed, random, folder, counts, lines);
-  }
-
-  /** A schedule compares everything before its action is over. */
-  end(): void {}
-
-  describe({ pressed, lines }: PressureSchedule): readonly string[] {
-    return [pressed.text, ...lines.slice(-lastLines)];
-  }
-
-  [Symbol.dispose](): void {
-    for (const { cold } of this.#forms) cold[Symbol.dispose]();
-  }
+/** Writes all weights to `folder`. A schedule is one action, which compares everything. */
+export async function pressureSchedules(device: Device, folder: string): Promise<PressureSchedules> {
+  const forms = await openForms(device, folder);
+  return {
+    ...concurrent,
+    make: () => ["run"],
+    async begin(seed, place, counts) {
+      mkdirSync(place, { recursive: true });
+      const random = new Random(seed);
+      const pressed = await pressedModel(forms, random);
+      return { pressed, random, folder: place, counts, lines: [], [Symbol.dispose]: () => pressed.model[Symbol.dispose]() };
+    },
+    step: ({ pressed, random, folder, counts, lines }) => runSchedule(pressed, random, folder, counts, lines),
+    end() {},
+    describe: ({ pressed, lines }) => [pressed.text, ...lines.slice(-lastLines)],
+    [Symbol.dispose]() {
+      for (const { cold } of forms) cold[Symbol.dispose]();
+    },
+  };
 }

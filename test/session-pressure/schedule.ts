@@ -8,7 +8,7 @@ import type { Counts } from "../support/schedules.ts";
 import { Situation } from "./situation.ts";
 import { Watch } from "./watch.ts";
 
-/** A schedule that runs for ever is ended after so many milliseconds: none takes nearly so long. */
+/** The limit of a schedule in milliseconds: none takes nearly so long. */
 const longest = 120_000;
 
 /** Runs a schedule to its end, and compares its answers. Its actors write their actions to `lines`. */
@@ -16,7 +16,7 @@ export async function runSchedule(pressed: Pressed, random: Random, folder: stri
   const { model } = pressed;
   const callers = random.below(5) === 0 ? 1 + random.below(2) : 0;
   const { promise: failure, reject: failed } = Promise.withResolvers<never>();
-  failure.catch(() => {}); // it is looked at below
+  failure.catch(() => {}); // handled below
   const watch = new Watch(model, pressed.promptTokens, callers === 0, (what) => situation.count(what));
   const made: Actor[] = [];
   const running = new Set<Promise<void>>();
@@ -60,7 +60,7 @@ export async function runSchedule(pressed: Pressed, random: Random, folder: stri
   }
 }
 
-/** Ends all sessions, of which many have done nothing for a while; then nothing is taken. */
+/** Ends all sessions, many of which are idle; then all memory must be free. */
 function expectAllBack({ model }: Pressed, made: readonly Actor[], cache: { clear(): void } | undefined): void {
   for (const { session } of made) session[Symbol.dispose]();
   cache?.clear();

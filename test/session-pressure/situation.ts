@@ -1,4 +1,4 @@
-/** The things that all actors of a schedule share. */
+/** The objects that all actors of a schedule share. */
 import type { SessionCache } from "../../lib/model.ts";
 import { Random } from "../support/random.ts";
 import type { Counts } from "../support/schedules.ts";
@@ -20,17 +20,17 @@ export class Situation {
   readonly stems: readonly (readonly number[])[];
   /** Where sessions are saved. */
   readonly folder: string;
-  /** Whether many consumers pause for long. */
+  /** Whether many consumers pause for a long time. */
   readonly longPauses: boolean;
   readonly claims: Claim[] = [];
   readonly lines: string[];
-  /** Why signals are aborted. */
+  /** The reason of aborted signals. */
   readonly enough = new Error("enough");
   /** Ends the schedule. */
   readonly failed: (error: unknown) => void;
   readonly spawn: (actor: Actor) => void;
   readonly #counts: Counts;
-  /** Sequences of the caller's that there are. */
+  /** The number of the caller's sequences. */
   held = 0;
   #sessions = 0;
   #runs: Promise<unknown> = Promise.resolve();
@@ -66,7 +66,7 @@ export class Situation {
     return this.#sessions < mostSessions;
   }
 
-  /** The numbers of one more actor, whatever others do meanwhile. */
+  /** Random numbers for one more actor, independent of the others' progress. */
   newRandom(random: Random): Random {
     return new Random(random.below(2 ** 31));
   }

@@ -1,6 +1,6 @@
 /**
- * Watches the requests of a schedule: that steps go on while any of them waits, and that none waits for steps of those that came
- * after it. It looks at what is public, once a turn of the event loop: the steps of the model, how many tokens sessions have read,
+ * Watches the requests of a schedule: steps must run while any of them waits, and none may wait for steps of later
+ * ones. It looks at public values, once a turn of the event loop: the steps of the model, how many tokens sessions have read,
  * and the pieces that they gave.
  */
 import type { LanguageModel, Session } from "../../lib/model.ts";
@@ -8,18 +8,18 @@ import { Request } from "./request.ts";
 import type { Beginning } from "./request.ts";
 
 /**
- * Steps in a row of which a request has no part while one that came after it has, although there is memory for it next to those that
- * came before it: no more than this.
+ * The most steps in a row without a request in which a later one takes part, although there is memory for it next to the
+ * earlier ones.
  */
 export const mostBehind = 8;
-/** Turns of the event loop without a step, after which each is a millisecond at least. */
+/** Turns of the event loop without a step, after which each takes at least a millisecond. */
 const quickTurns = 2000;
-/** Turns of a millisecond without a step, while requests wait, after which they wait for ever. */
+/** Turns of a millisecond without a step, while requests wait, that count as a deadlock. */
 const slowTurns = 3000;
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-/** One that waits for steps of others. */
+/** A call that waits for steps of others. */
 interface Pause {
   readonly until: number;
   readonly resolve: () => void;
@@ -28,14 +28,14 @@ interface Pause {
 export class Watch {
   readonly #model: LanguageModel;
   readonly #promptTokens: number;
-  /** Whether requests wait for each other alone, and for no sequence of the caller's. */
+  /** Whether requests wait only for each other, and not for a sequence of the caller's. */
   readonly #fair: boolean;
   readonly #open = new Set<Request>();
   readonly #pauses: Pause[] = [];
   readonly #count: (what: string) => void;
   readonly #settling: (() => void)[] = [];
   #numbers = 0;
-  /** How many calls are under way that steps have to end. */
+  /** The number of pending calls that need steps. */
   #asked = 0;
   /** The highest number of those that ended since the last step. */
   #ended = -1;
@@ -48,12 +48,12 @@ export class Watch {
     this.#count = count;
   }
 
-  /** How many requests there are that were not ended. */
+  /** The number of unfinished requests. */
   get open(): number {
     return this.#open.size;
   }
 
-  /** How many requests there have been. */
+  /** The number of requests so far. */
   get begun(): number {
     return this.#numbers;
   }
@@ -74,7 +74,7 @@ export class Watch {
     if (request.gave) this.#ended = Math.max(this.#ended, request.number);
   }
 
-  /** Waits for something that steps have to bring. */
+  /** Waits for a result that needs steps. */
   async ask<T>(request: Request, work: Promise<T>): Promise<T> {
     request.asked++;
     this.#asked++;
@@ -87,12 +87,12 @@ export class Watch {
     }
   }
 
-  /** Waits until nothing of a request is waited for. */
+  /** Waits until a request has no pending calls. */
   async settled(request: Request): Promise<void> {
     while (request.asked > 0) await new Promise<void>((resolve) => this.#settling.push(resolve));
   }
 
-  /** Waits for so many steps, or until no more come. Of infinitely many: until nothing is waited for. */
+  /** Waits for so many steps, or until no more run; for infinitely many, until no call is pending. */
   pause(steps: number): Promise<void> {
     return new Promise((resolve) => this.#pauses.push({ until: this.#model.steps + steps, resolve }));
   }
@@ -106,7 +106,7 @@ export class Watch {
   /**
    * Watches until {@link stop}.
    *
-   * @throws where requests wait and nothing goes on, and where one waits for those that came after it.
+   * @throws if requests wait and nothing runs, and if one waits for later ones.
    */
   async run(): Promise<void> {
     let steps = this.#model.steps;
@@ -136,7 +136,7 @@ export class Watch {
       latest = Math.max(latest, request.number);
     }
     const earlier: Request[] = [];
-    // Memory of a session is not taken while it is written to a file.
+    // A session's memory is not taken while it is written to a file.
     const equal = ![...this.#open].some(({ exempt }) => exempt);
     for (const request of this.#open) {
       if (moved.has(request) || request.asked === 0) request.behind = 0;
@@ -148,7 +148,7 @@ export class Watch {
     }
   }
 
-  /** Ends the pauses that are over. Where no step comes, one of the others, so that what it holds is given back. */
+  /** Ends the pauses that are over. If no step runs, it ends one of the others too, so that its memory is freed. */
   #release(steps: number, still: number): void {
     for (let i = this.#pauses.length - 1; i >= 0; i--) {
       if (this.#pauses[i]!.until <= steps) this.#pauses.splice(i, 1)[0]!.resolve();
@@ -161,7 +161,7 @@ export class Watch {
     next.resolve();
   }
 
-  /** All that is under way, for messages. */
+  /** All unfinished requests, for messages. */
   #told(): string {
     const requests = [...this.#open].map(({ name, number, asked, read, behind }) => `request ${number}: ${name}, has read ${read}, ${asked > 0 ? `waits, ${behind} steps behind` : "is not asked for"}`);
     return [`${this.#asked} calls wait, of ${this.#model.states} states and ${this.#model.pages} pages ${this.#model.freeStates} and ${this.#model.freePages} are free:`, ...requests].join("\n    ");

@@ -1,4 +1,4 @@
-/** The models that sessions' schedules run on: tiny ones with little room, each with a second one that reads texts cold. */
+/** The models that sessions' schedules run on: tiny ones with little memory, each with a second one that reads texts cold. */
 import type { Device, FloatDType } from "../../lib/index.ts";
 import { LanguageModel } from "../../lib/model.ts";
 import { tinyExperts, tinyModel, writeTinyModel } from "../support/model-folders.ts";

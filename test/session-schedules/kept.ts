@@ -1,24 +1,24 @@
 /**
- * Sessions that a process keeps on disk while it may be killed at any moment, and a journal from which another process knows
- * what the files must hold: a line before each save says what is saved, and one after it that the file is there.
+ * Sessions that a process keeps on disk while it may be killed at any moment, and a journal that tells another process
+ * the files' required contents: a line before each save holds its contents, and one after it says that the file is there.
  */
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Session } from "../../lib/model.ts";
 
-/** As many files there are; each is written again and again. */
+/** The number of files; each is written again and again. */
 const places = 4;
 
 export class Keeper {
   readonly #folder: string;
-  /** Those that are not being written, from the one that was written longest ago. */
+  /** Those that are not being written, the oldest first. */
   readonly #free = Array.from({ length: places }, (_, place) => place);
 
   constructor(folder: string) {
     this.#folder = folder;
   }
 
-  /** Saves a session of these tokens, where not all places are being written. */
+  /** Saves a session of these tokens, unless all files are being written. */
   async save(session: Session, tokens: readonly number[]): Promise<void> {
     const place = this.#free.shift();
     if (place === undefined) return;
@@ -33,14 +33,14 @@ export class Keeper {
 /** A file that a killed process has left. */
 export interface Kept {
   readonly path: string;
-  /** What it may hold: what was saved last, and, where that was under way, what was saved before. */
+  /** Its possible contents: those of the last save and, if that was under way, those of the save before. */
   readonly texts: readonly (readonly number[])[];
 }
 
 /**
  * The files that a process has left.
  *
- * @throws where one is not there that was written.
+ * @throws if a written one is missing.
  */
 export function keptIn(folder: string): Kept[] {
   if (!existsSync(journalOf(folder))) return [];

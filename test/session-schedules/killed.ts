@@ -1,4 +1,4 @@
-/** Has a process run schedules, kills it, and gives what it has left on disk. */
+/** Has a process run schedules, kills it, and returns the files that it has left. */
 import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
 import type { Random } from "../support/random.ts";
@@ -9,7 +9,7 @@ import type { Kept } from "./kept.ts";
 /** The longest that a process may live after it has begun to save, in milliseconds. */
 const longestLife = 250;
 
-/** @throws where the process ends by itself, with what it printed. */
+/** @throws if the process ends by itself, with its output. */
 export async function killedSessions(fixture: Fixture, random: Random, folder: string): Promise<Kept[]> {
   const own = mkdtempSync(join(folder, "killed-"));
   const { backend } = fixture.model.device;

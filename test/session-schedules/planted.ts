@@ -29,7 +29,7 @@ function shiftedLogits(): Disposable {
   return { [Symbol.dispose]: () => void Object.defineProperty(RunResult.prototype, "logits", original) };
 }
 
-/** Each fault: what it is, and a function that plants it. */
+/** Each fault by its description, and a function that plants it. */
 export const planted: Readonly<Record<string, () => Disposable>> = {
   ...expertFaults,
 

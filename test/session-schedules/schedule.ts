@@ -1,4 +1,4 @@
-/** A random schedule of sessions, and what each of them should give: the tokens and the logits' bits of the cold run. */
+/** A random schedule of sessions, each of which should give the tokens and the logits' bits of the cold run. */
 import { join } from "node:path";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { GatedDeltaError } from "../../lib/errors.ts";
@@ -36,12 +36,12 @@ export class Schedule implements AsyncDisposable {
   readonly #stems: readonly (readonly number[])[];
   readonly #cold: ColdTexts;
   #known: Known[] = [];
-  /** Those of which work is under way. */
+  /** Those with work under way. */
   readonly #active = new Set<Known>();
   #files = 0;
   /** Files of sessions that were saved while they gave tokens. */
   readonly #written: Written[] = [];
-  /** Where sessions are kept all the time. */
+  /** The files of kept sessions. */
   readonly #keeper: Keeper | undefined;
   readonly lines: string[];
 
@@ -93,7 +93,7 @@ export class Schedule implements AsyncDisposable {
     }
   }
 
-  /** Ends all sessions; then nothing is taken. */
+  /** Ends all sessions; then all memory must be free. */
   async end(): Promise<void> {
     this.#count("gone on from the cache", this.#cache.hits);
     await this[Symbol.asyncDispose]();
@@ -109,7 +109,7 @@ export class Schedule implements AsyncDisposable {
     this.#cache[Symbol.dispose]();
   }
 
-  /** Waits for work; where it waits for room meanwhile, sessions that do nothing end one by one. */
+  /** Waits for work; while that waits for memory, idle sessions are ended one by one. */
   async #withRelief<T>(work: Promise<T>): Promise<T> {
     const { model } = this.fixture;
     const timer = setInterval(() => {
@@ -145,7 +145,7 @@ export class Schedule implements AsyncDisposable {
   }
 
   async #change(): Promise<void> {
-    // Sessions that a generation was to dispose of may be disposed of as late as now.
+    // Sessions that a generation should have disposed of may still be there.
     this.#known = this.#known.filter(({ session }) => !session.disposed);
     const random = this.random;
     const known = this.#any();
@@ -171,7 +171,7 @@ export class Schedule implements AsyncDisposable {
     const stem = this.#stems[random.below(3)]!;
     const tokens = [...stem.slice(0, 1 + random.below(stem.length)), ...this.#tokens(random.below(12))];
     const session = this.fixture.model.session({ cache, salt, whenFull: random.below(3) === 0 ? "error" : "wait" });
-    // At once or in parts, whose ends are those of messages.
+    // At once, or in parts that end where messages do.
     const middle = random.below(tokens.length);
     session.append(tokens.slice(0, middle)).append(tokens.slice(middle));
     this.#known.push({ session, tokens });
@@ -205,7 +205,7 @@ export class Schedule implements AsyncDisposable {
     return join(this.folder, `session-${this.#files++}`);
   }
 
-  /** A session is replaced by what was saved of it. */
+  /** Replaces a session by its saved file. */
   async #restore(known: Known): Promise<void> {
     const path = this.#newPath();
     const saved = known.session.save(path);
@@ -218,7 +218,7 @@ export class Schedule implements AsyncDisposable {
     this.#note(`session ${this.#known.indexOf(known)} is restored`);
   }
 
-  /** Another session goes on from what was saved while one gave tokens. */
+  /** Another session continues from a file that was saved while one gave tokens. */
   async #loadWritten(): Promise<void> {
     const one = this.#written.shift();
     if (one === undefined || this.#known.length >= 8) return;
@@ -228,13 +228,13 @@ export class Schedule implements AsyncDisposable {
     this.#note(`session ${this.#known.length - 1} of ${one.tokens.length} tokens is what was saved of one that gave tokens`);
   }
 
-  /** Saves a session that gives tokens; it may go on before the file is there. */
+  /** Saves a session that gives tokens; it may continue before the file is there. */
   async #saveOnTheWay(session: Session, tokens: readonly number[]): Promise<void> {
     if (this.#keeper !== undefined) return this.#keeper.save(session, tokens);
     if (this.#written.length >= 8) return;
     const path = this.#newPath();
     const written = session.save(path);
-    written.catch(() => {}); // it is awaited where it is loaded
+    written.catch(() => {}); // awaited before it is loaded
     this.#written.push({ path, tokens, written });
     if (this.random.below(2) === 0) await written;
   }
@@ -300,7 +300,7 @@ export class Schedule implements AsyncDisposable {
     run();
   }
 
-  /** A session has the tokens that it should have, and, often, the logits' bits. */
+  /** Expects a session to have the right tokens and, often, the right logits. */
   async #check({ session, tokens }: Known): Promise<void> {
     if (session.length !== tokens.length || session.tokens.some((token, i) => token !== tokens[i])) {
       throw new Error(`a session has tokens ${[...session.tokens].join(" ")}, and should have ${tokens.join(" ")}`);
@@ -310,7 +310,7 @@ export class Schedule implements AsyncDisposable {
     try {
       logits = await session.logits();
     } catch (error) {
-      this.#expectEnd(error); // what was to end it may come as late as now
+      this.#expectEnd(error); // the end may be noticed as late as here
       return;
     }
     this.#count("logits compared");

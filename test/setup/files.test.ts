@@ -1,4 +1,4 @@
-// `npm test` runs each file of Bun's tests in a process of its own: what it counts, shows and says of those that fail.
+// `npm test` runs each file of Bun's tests in a process of its own: its counts, its output and its messages about failures.
 import { expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

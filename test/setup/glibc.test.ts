@@ -1,4 +1,4 @@
-// The functions that stand in for a newer glibc's inside the Swift runtime, compared with what C23 says of them.
+// The functions that replace those of a newer glibc inside the Swift runtime, compared with C23's definitions.
 import { CString, dlopen, ptr } from "bun:ffi";
 import { describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
@@ -7,7 +7,7 @@ import { temporaryFolder } from "./folder.ts";
 
 const source = join(import.meta.dir, "../../swift/toolchain/glibc.c");
 
-// Only Linux has the gap that they fill.
+// Only Linux needs them.
 if (process.platform === "linux") {
   describe("swift/toolchain/glibc.c", () => {
     using place = temporaryFolder();

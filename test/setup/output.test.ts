@@ -1,4 +1,4 @@
-// What set-up and the test runner read from other programs: a misread line is a wrong count or a wrong mirror.
+// Output of other programs that set-up and the test runner read: a misread line is a wrong count or a wrong mirror.
 import { describe, expect, test } from "bun:test";
 import { parseSwiftVersion, whyNotPrivate } from "../../swift/scripts/swift.mjs";
 import { parseUris } from "../../swift/toolchain/debian.mjs";

@@ -1,4 +1,4 @@
-// Stamps decide what is not done again: whatever changes the result must change them.
+// Stamps decide which work is skipped: every change of the result must change them.
 import { expect, test } from "bun:test";
 import { mkdirSync, readdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** What `npm test` says of its time, before it begins and while something is built. */
+/** The messages of `npm test` about its time, before it begins and while something is built. */
 import { describe, expect, test } from "bun:test";
 import { existsSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";

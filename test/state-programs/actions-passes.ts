@@ -11,24 +11,24 @@ import type { OpUse, Pass, State, Verdict } from "./model.ts";
 import type { MadeOp, PassPair, PoolPair, Program } from "./program.ts";
 import { after, channels, dim, layers, past, writeConv, writeState } from "./values.ts";
 
-/** What a program opens a pass with; sometimes not what it should. */
+/** The arguments with which a program opens a pass; sometimes wrong ones. */
 export interface Wanted {
   readonly pool: PoolPair;
   readonly states: readonly State[];
   readonly lists: readonly (readonly number[])[];
   readonly handles: readonly StateHandle[];
   readonly text: string;
-  /** What the handles are refused for before the pass is begun. */
+  /** The reason to refuse the handles before the pass begins, if any. */
   readonly verdict: Verdict;
 }
 
-/** Chooses states and tokens for a pass: one token each where `single`, as many states as `count` says if there are. */
+/** Chooses states and tokens for a pass: one token each if `single`, and `count` states if there are as many. */
 export function wanted(program: Program, random: Random, single: boolean, of?: PoolPair, count?: number): Wanted {
   const pool = of ?? anyPool(program, random);
   const usable = () => [...pool.model.states].some((state) => program.handles.has(state) && state.pass === undefined && !state.content.bad);
   if (!pool.model.disposed && !usable() && random.below(8) > 0) allocateIn(program, pool);
   const candidates = statesOf(program, random, random.below(25) === 0 ? undefined : pool);
-  // States in a pass are chosen now and then, so as to be refused.
+  // States that are in a pass are sometimes chosen too, to be refused.
   const idle = candidates.filter((state) => (state.pass === undefined && !state.content.bad) || random.below(12) === 0);
   const states: State[] = [];
   const most = count ?? 1 + random.below(3);
@@ -42,7 +42,7 @@ export function wanted(program: Program, random: Random, single: boolean, of?: P
   return { pool, states, lists, handles: states.map((state) => program.handles.get(state)!), text, verdict };
 }
 
-/** Adds a pass that was opened to the program. */
+/** Adds an opened pass to the program. */
 export function keepPass(program: Program, model: Pass, real: PoolStep | Draft, pool: PoolPair, inputs: PassPair["inputs"]): PassPair {
   const pair = { model, real, pool, inputs, filled: new Set<number>() };
   program.passes.push(pair);
@@ -95,14 +95,14 @@ function somePass(program: Program, random: Random, kind?: "step" | "draft"): Pa
 
 export const nameOf = ({ model }: PassPair) => `${model.kind === "step" ? "s" : "d"}${model.id}`;
 
-/** What making an op of a pass is refused for. */
+/** The reason to refuse making an op of a pass, if any. */
 export function makable({ model }: PassPair, name: OpName): Verdict {
   const kind = name !== "delta" && !model.pool.conv ? refused("invalid-argument") : legal;
   const several = name === "fused" && (model.kind !== "step" || model.checkpoints.flat().length > 0) ? refused("invalid-argument") : legal;
   return firstOf(usablePass(model), kind, several);
 }
 
-/** What encoding an op is refused for. */
+/** The reason to refuse encoding an op, if any. */
 function encodable({ model }: PassPair, name: OpName, layer: number): Verdict {
   const twice = kindsOf[name].some((kind) => model.marks[layer]![kind] !== "none");
   return firstOf(usablePass(model), twice ? refused("state") : legal);
@@ -166,7 +166,7 @@ export function canFuse(pass: PassPair): boolean {
   return makable(pass, "fused").must === undefined && pass.model.lists.length > 0 && pass.model.lists.every(({ length }) => length === 1);
 }
 
-/** Runs what a pass still needs, all or but for one op, as one submission. */
+/** Runs the ops that a pass still needs, all of them or all but one, as one submission. */
 const runRest: Action = (program, random) => {
   const pass = somePass(program, random);
   if (pass === undefined || usablePass(pass.model).must !== undefined) return;
@@ -192,7 +192,7 @@ const discard: Action = (program) => {
   program.world.discard();
 };
 
-/** A kernel of somebody else's writes one kind of a layer's states. */
+/** The caller's own kernel writes one kind of a layer's states. */
 const wrote: Action = (program, random) => {
   const pass = somePass(program, random, "step");
   if (pass === undefined) return;
@@ -221,7 +221,7 @@ const wrote: Action = (program, random) => {
   }
 };
 
-/** Notes that a step is done: its states, and those on the way. */
+/** Notes that a step is done: its final states and its checkpoints. */
 export function noteDone(program: Program, pair: Pick<PassPair, "model" | "real" | "pool">): void {
   const { model, real, pool } = pair;
   const { world } = program;
@@ -232,7 +232,7 @@ export function noteDone(program: Program, pair: Pick<PassPair, "model" | "real"
   for (const [i, state] of model.states.entries()) {
     const place = model.places[i]!;
     const content = world.made(model, sources[i]!, after(sources[i]!.pattern, model.lists[i]!));
-    world.move(state, content, place === "beside", place === "beside" || (place === "over" && state.group.refs > 1));
+    world.move(state, content, place === "elsewhere", place === "elsewhere" || (place === "over" && state.group.refs > 1));
   }
   for (const [i, positions] of model.checkpoints.entries()) {
     for (const [j, position] of positions.entries()) {
@@ -300,12 +300,12 @@ const commit: Action = (program, random) => {
     const content = world.made(model, state.content, after(state.content.pattern, model.lists[i]!.slice(0, count)));
     if (!deltas && count === 0) state.pass = undefined;
     else if (!deltas) world.move(state, content, false, true);
-    else world.move(state, content, model.places[i] === "beside", model.places[i] === "beside" || (model.places[i] === "over" && state.group.refs > 1));
+    else world.move(state, content, model.places[i] === "elsewhere", model.places[i] === "elsewhere" || (model.places[i] === "over" && state.group.refs > 1));
   }
   program.count("drafts committed");
 };
 
-/** Ops that reach for a pool's tensors themselves. */
+/** Ops that use a pool's tensors directly. */
 const raw: Action = (program, random) => {
   const { real, model } = anyPool(program, random);
   if (model.disposed) return;

@@ -17,18 +17,18 @@ import { layers } from "./values.ts";
 const shapes = ["full", "full", "full", "full", "missing", "twice", "throws", "promise", "nested", "other", "by hand", "ended", "disposed", "no ops", "stale"] as const;
 type Shape = (typeof shapes)[number];
 
-/** What the callback of a run does with its pass; returns what the run must do. */
+/** The outcome of a run's callback, and the verdict on the run. */
 interface Script {
   readonly returns: unknown;
-  /** What the run must do after the callback. */
+  /** The required outcome of the run after the callback. */
   readonly verdict: Verdict | { readonly must: "caller" };
   /** The ops that it commits. */
   readonly uses: readonly OpUse[];
-  /** Whether the run gets as far as the device, which then drops what is encoded where it refuses. */
+  /** Whether the run gets as far as the device, which then drops the encoded ops if it refuses. */
   readonly reaches: boolean;
 }
 
-/** Does inside a callback what its shape says. */
+/** Runs the callback of a shape. */
 function script(program: Program, random: Random, pass: PassPair, shape: Shape, want: Wanted): Script {
   const { world } = program;
   const { model } = pass;
@@ -58,7 +58,7 @@ function script(program: Program, random: Random, pass: PassPair, shape: Shape, 
     }
     case "other": {
       runStep(program, random, "full", undefined);
-      // What is encoded and whether it can be committed may have changed.
+      // The encoded ops, and whether they can be committed, may have changed.
       return { ...full, verdict: model.pool.disposed ? refused("disposed") : world.committable(uses) };
     }
     case "by hand":
@@ -94,7 +94,7 @@ function script(program: Program, random: Random, pass: PassPair, shape: Shape, 
   }
 }
 
-/** Encodes an op inside a callback, where nothing refuses it. */
+/** Encodes an op inside a callback, if it is legal there. */
 function encodeInside(program: Program, { op, name, pass, layer }: MadeOp): void {
   const result = program.call(`  device.encode(${name} of layer ${layer})`, legal, () => program.device.encode(op));
   if (result.ok) program.world.encode(useOf(pass, name, layer));
@@ -112,7 +112,7 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
   const begun = want.verdict.must !== undefined ? want.verdict : world.begin(model, undoable);
   const text = `p${want.pool.model.id}.run([${want.text}], ${shape}${undoable ? ", undoable" : ""}${checkpoints.length > 0 ? `, checkpoints ${JSON.stringify(checkpoints)}` : ""})`;
   const said: { pair?: PassPair; script?: Script } = {};
-  // What the run must do is known once the callback was there: it is judged then.
+  // The required outcome is known only after the callback.
   const verdict = { get must() { return said.script === undefined ? (said.pair === undefined ? begun.must : "caller") : said.script.verdict.must; }, may: begun.may === true };
   const outcome = lateCall(program, text, verdict, () => want.pool.real.run(want.handles, (real) => {
     model.whole = true;
@@ -123,7 +123,7 @@ function runStep(program: Program, random: Random, shape: Shape, of: PoolPair | 
   const { pair, script: ran } = said;
   program.count(`pool.run, ${shape}`);
   if (!outcome) {
-    // A run that is refused drops what is encoded, where its own ops are among it or it got as far as the device.
+    // A refused run drops the encoded ops if its own are among them or it got as far as the device.
     if (ran?.reaches || world.pending(model)) world.discard();
     if (pair !== undefined) world.leave(model);
     else if (begun.must === undefined) world.cancel(model);
@@ -165,7 +165,7 @@ function tryCall(program: Program, text: string, verdict: Verdict, body: () => v
 
 const poolRun: Action = (program, random) => {
   const shape = random.pick(shapes);
-  // A pool that is disposed takes everything in it along: less often.
+  // Disposing a pool ends everything in it, so it is rarer.
   runStep(program, random, shape === "disposed" && random.below(4) > 0 ? "full" : shape, undefined);
 };
 
@@ -182,7 +182,7 @@ const draftRun: Action = (program, random) => {
   const verdict = { get must() { return said.script === undefined ? ("caller" as const) : said.script.verdict.must; } };
   const ok = lateCall(program, `${nameOf(pass)}.run(${shape})`, verdict, () => (pass.real as Draft).run(() => {
     said.script = script(program, random, pass, shape, want);
-    // The draft's submission must be complete from here on, and what is judged is judged with that.
+    // From here on the draft's submission must be complete, which the verdicts take into account.
     const reaches = said.script.reaches;
     if (reaches) model.whole = true;
     if (reaches && shape !== "by hand") said.script = { ...said.script, verdict: complete(model, "encoded", said.script.uses) ? world.committable(said.script.uses) : refused("state") };
@@ -230,7 +230,7 @@ const record: Action = (program, random) => {
   program.plans.push({ id, real: result.value, placeholder: placeholder!, pool, uses, inputs, lists, ticket: 0 });
 };
 
-/** What a replay over a pass is refused for. */
+/** The reason to refuse a replay over a pass, if any. */
 function replayable(plan: PlanPair, pass: PassPair, uses: readonly OpUse[], world: Program["world"]): Verdict {
   const { model } = pass;
   const is = (wrong: boolean, code: "invalid-argument" | "shape" | "state" | "disposed") => (wrong ? refused(code) : legal);
@@ -246,7 +246,7 @@ function replayable(plan: PlanPair, pass: PassPair, uses: readonly OpUse[], worl
   );
 }
 
-/** Puts the tokens of a pass where the plan reads them. Waits where a replay that reads others is pending. */
+/** Puts the tokens of a pass where the plan reads them. Waits if a pending replay reads others. */
 function giveTokens(program: Program, plan: PlanPair, lists: PlanPair["lists"]): void {
   if (lists.every((list, i) => list[0] === plan.lists[i]?.[0])) return;
   if (plan.ticket > program.world.waited) program.settle();
@@ -263,7 +263,7 @@ const replay: Action = (program, random) => {
   if (from.length === 0) return;
   const pass = random.pick(from);
   const uses = plan.uses.map((use) => ({ ...use, pass: pass.model }));
-  // A pass of other numbers of tokens would be legal here, and not what the model says of it.
+  // A pass with other numbers of tokens would be legal here, but not what the model expects.
   const { world } = program;
   if (replayable(plan, pass, uses, world).must === undefined) {
     if (!fits(pass)) return;

@@ -8,7 +8,7 @@ import type { State, Verdict } from "./model.ts";
 import { freshContent } from "./program.ts";
 import type { CachePair, PoolPair, Program } from "./program.ts";
 
-/** One kind of action; it does nothing where the program has nothing to do it with. */
+/** One kind of action; it does nothing if the program has nothing that it needs. */
 export type Action = (program: Program, random: Random) => void;
 
 /** A pool, most often one that is there. */
@@ -105,13 +105,13 @@ const zero: Action = (program, random) => {
 
 const keyOf = (random: Random) => Array.from({ length: random.below(4) }, () => 1 + random.below(2));
 
-/** An entry goes. */
+/** Drops an entry. */
 function evict(cache: CachePair, entry: CachePair["entries"][number]): void {
   cache.entries = cache.entries.filter((other) => other !== entry);
   release(entry.state);
 }
 
-/** The entry not used for longest goes whose slot would be free then; whether there is one. */
+/** Drops the least recently used entry whose slot would then be free; whether there is one. */
 function evictForSlot(cache: CachePair, except?: CachePair["entries"][number]): boolean {
   for (const entry of cache.entries) {
     const { refs, away } = entry.state.group;

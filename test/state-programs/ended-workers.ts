@@ -36,7 +36,7 @@ class Watched {
     return this.#made;
   }
 
-  /** Memory of the sizes that a Worker had: it may lie where the Worker's did. */
+  /** Memory of the sizes that a Worker had: it may be at the same place. */
   add(): void {
     for (const bytes of [wrappedBytes.out, wrappedBytes.gates, 16384]) {
       this.#keep(new Float32Array(new SharedArrayBuffer(bytes)));
@@ -77,7 +77,7 @@ export async function endWorkers(backend: BackendName, seed: number, count: numb
   async function one(): Promise<void> {
     const number = ++started;
     const end = random.pick(ends);
-    // The Worker's output lies between two parts of the buffer that are not its own.
+    // The Worker's output is between two parts of the buffer that are not its own.
     const outOffset = 16384;
     const out = new SharedArrayBuffer(2 * outOffset + wrappedBytes.out);
     const around = new Float32Array(out);

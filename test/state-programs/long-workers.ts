@@ -20,6 +20,6 @@ rmSync(folder, { recursive: true, force: true });
 console.log(`command: bun test/state-programs/long-workers.ts --workers ${values.workers} --seed ${values.seed} --backend ${values.backend}`);
 console.log(`processor: ${cpus()[0]?.model ?? "unknown"}; Bun ${Bun.version}`);
 console.log(`${ended.exit + ended.throw + ended.terminate} Workers in ${((performance.now() - start) / 1000).toFixed(1)} s: ${ended.exit} by process.exit, ${ended.throw} by an uncaught exception, ${ended.terminate} by terminate()`);
-console.log(`${arrays} arrays and ${programs} random programs of the main thread beside them; ${wrong.length === 0 ? "nothing was wrong" : "wrong:"}`);
+console.log(`${arrays} arrays and ${programs} random programs of the main thread at the same time; ${wrong.length === 0 ? "nothing was wrong" : "wrong:"}`);
 for (const line of wrong.slice(0, 20)) console.log(line);
 process.exit(wrong.length === 0 ? 0 : 1);

@@ -46,12 +46,12 @@ export class Machine {
     this.#z = make(rows, 1, dim);
   }
 
-  /** Forgets the inputs of the program before: nothing that uses them is pending any more. */
+  /** Forgets the inputs of the previous program: no pending work uses them. */
   reset(): void {
     this.#used = 0;
   }
 
-  /** Writes the inputs of some states' tokens; undefined where a program has had too many. */
+  /** Writes the inputs of some states' tokens; undefined if a program has had too many. */
   inputs(lists: readonly (readonly number[])[]): Inputs | undefined {
     const tokens = lists.flat();
     if (this.#used + tokens.length > rows) return undefined;

@@ -1,5 +1,5 @@
 /**
- * What is legal, in plain TypeScript: pools, states, passes and submissions as the documentation describes them. It
+ * A model of legal calls, in plain TypeScript: pools, states, passes and submissions as the documentation describes them. It
  * shares no code with the library. A call is judged before it is made ({@link Verdict}), then noted.
  */
 import type { ErrorCode } from "../../lib/index.ts";
@@ -8,17 +8,17 @@ import type { Pattern } from "./values.ts";
 
 export type Kind = "state" | "conv";
 
-/** What a call must do: succeed (undefined) or be refused. `may` are codes of refusals that depend on how far the device is. */
+/** The required outcome of a call: success (undefined) or a refusal. `may` are codes of refusals that depend on how far the device is. */
 export interface Verdict {
   readonly must: ErrorCode | undefined;
   readonly may?: boolean;
-  /** Whether a file may have no room. */
+  /** Whether there may be no room for a file. */
   readonly full?: boolean;
 }
 
 export const legal: Verdict = { must: undefined };
 export const refused = (must: ErrorCode): Verdict => ({ must });
-/** Legal, or refused as invalid where the device has got as far as the failure. */
+/** Legal, or refused as invalid if the device has got as far as the failure. */
 export const perhapsInvalid: Verdict = { must: undefined, may: true };
 
 /** The first verdict that is not plainly legal. */
@@ -36,7 +36,7 @@ export interface Content {
   readonly pattern: Pattern;
   /** Whether work that made it has failed or will fail. */
   readonly bad: boolean;
-  /** The submission after which that is known. */
+  /** The submission whose end shows it. */
   readonly ticket: number;
 }
 
@@ -52,7 +52,7 @@ export interface State {
   readonly pool: Pool;
   content: Content;
   group: Group;
-  /** Reads as zeros and lies nowhere. */
+  /** Reads as zeros and has no slot. */
   fresh: boolean;
   pass: Pass | undefined;
   freed: boolean;
@@ -68,17 +68,17 @@ export interface Pass {
   readonly states: readonly State[];
   /** The tokens that every layer's ops give each state. */
   readonly lists: readonly (readonly number[])[];
-  /** Of each state: whether the pass writes over its content, beside it, or into a slot that holds none. */
-  readonly places: ("over" | "beside" | "fresh")[];
+  /** Of each state: whether the pass writes over its content, into another slot, or into a slot that holds none. */
+  readonly places: ("over" | "elsewhere" | "fresh")[];
   /** After how many tokens each state is kept. */
   readonly checkpoints: readonly (readonly number[])[];
-  /** Slots that the pass has beside those of its states' groups. */
+  /** Slots that the pass has besides those of its states' groups. */
   extra: number;
   readonly marks: Record<Kind, Mark>[];
   open: boolean;
   /** Ended by neither done nor abort. */
   left: boolean;
-  /** A submission must hold all that is missing. */
+  /** A submission must hold all missing ops. */
   whole: boolean;
   ran: boolean;
   bad: boolean;
@@ -128,7 +128,7 @@ export class World {
   waited = 0;
   /** Submissions that failed and that no call has reported yet. */
   unreported = 0;
-  /** How many ops from now on the one is that fails; 0 for none. */
+  /** The number, counted from the next op, of the op that fails; 0 for none. */
   failingOp = 0;
 
   /** Whether `content` can be used. */
@@ -141,7 +141,7 @@ export class World {
   commit(): void {
     const ops = this.open;
     this.open = [];
-    // Ops over no sequences have nothing to do, and submissions of nothing are none.
+    // Ops over no sequences have nothing to do, and an empty submission does not count.
     const count = ops.filter(({ pass }) => pass.states.length > 0).length;
     const fails = this.failingOp > 0 && this.failingOp <= count;
     this.failingOp = fails ? 0 : Math.max(0, this.failingOp - count);
@@ -181,7 +181,7 @@ export class World {
     return this.open.some((op) => op.pass === pass);
   }
 
-  /** All that was committed is done; the caller has seen one failure if there was one. */
+  /** All committed work is done; the caller has seen one failure if there was one. */
   noteWait(): "device" | undefined {
     this.waited = this.last;
     if (this.unreported === 0) return undefined;
@@ -189,14 +189,14 @@ export class World {
     return "device";
   }
 
-  /** What begin does to the states, and whether it is allowed. Nothing has changed where it is refused. */
+  /** Begins a pass, or refuses, with nothing changed. */
   begin(pass: Pass, undoable: boolean): Verdict {
     const { pool, states, places } = pass;
     let verdict = legal;
     const undo = () => {
       for (const [i, place] of places.entries()) {
         states[i]!.pass = undefined;
-        if (place === "beside") states[i]!.group.away--;
+        if (place === "elsewhere") states[i]!.group.away--;
       }
       places.length = 0;
       pass.extra = 0;
@@ -224,11 +224,11 @@ export class World {
     return verdict;
   }
 
-  /** Takes {@link begin} back. */
+  /** Undoes {@link begin}. */
   cancel(pass: Pass): void {
     for (const [i, state] of pass.states.entries()) {
       state.pass = undefined;
-      if (pass.places[i] === "beside") state.group.away--;
+      if (pass.places[i] === "elsewhere") state.group.away--;
     }
     pass.extra = 0;
     pass.pool.passes.delete(pass);
@@ -253,7 +253,7 @@ export class World {
     }
     if (group.refs > 1 + group.away || pass.pool.free > 0) {
       group.away++;
-      pass.places.push("beside");
+      pass.places.push("elsewhere");
       return legal;
     }
     if (alone || undoable) return refused("range");
@@ -263,7 +263,7 @@ export class World {
     return legal;
   }
 
-  /** The content that a pass makes of what a state held. */
+  /** The content that a pass makes of a state's. */
   made(pass: Pass, from: Content, pattern: Pattern): Content {
     return { pattern, bad: pass.bad || from.bad, ticket: Math.max(pass.ticket, from.ticket) };
   }
@@ -279,7 +279,7 @@ export class World {
     state.group = { refs: 1, away: 0 };
   }
 
-  /** Ends a pass whose caller left it: what was written over is lost. */
+  /** Ends an abandoned pass: overwritten contents are lost. */
   leave(pass: Pass): void {
     if (!pass.open || pass.pool.disposed) return;
     if (this.pending(pass)) pass.left = true;

@@ -23,7 +23,7 @@ export interface PoolPair {
   cache: CachePair | undefined;
 }
 
-/** A prefix cache on both sides; entries from the one not used for longest to the one used last. */
+/** A prefix cache on both sides; its entries from the least to the most recently used. */
 export interface CachePair {
   readonly real: PrefixCache;
   readonly budget: number;
@@ -36,7 +36,7 @@ export interface PassPair {
   readonly real: PoolStep | Draft;
   readonly pool: PoolPair;
   readonly inputs: Inputs;
-  /** The layers of a draft whose convolution has its input: written once, since an op may be reading it later. */
+  /** The layers of a draft whose convolution has its input, which is written once, since an op may read it later. */
   readonly filled: Set<number>;
 }
 
@@ -107,7 +107,7 @@ export class Program {
     this.counts.add(what);
   }
 
-  /** Makes a call that the model has judged. Throws a {@link Difference} where the library does something else. */
+  /** Makes a call that the model has judged. Throws a {@link Difference} if the library does something else. */
   call<T>(text: string, { must, may = false, full = false }: Verdict | (Omit<Verdict, "must"> & { must: "caller" }), body: () => T): Result<T> {
     const line = this.lines.push(text) - 1;
     const say = (what: string) => void (this.lines[line] += `  → ${what}`);
@@ -254,7 +254,7 @@ export class Program {
     }
   }
 
-  /** Ends the program: nothing is encoded or pending afterwards, and every slot can be had again. */
+  /** Ends the program: afterwards nothing is encoded or pending, and every slot is free. */
   end(): void {
     for (const stage of ["encode", "commit", "run"] as const) failAt(this.device, stage, 0);
     this.#armed = { encode: false, commit: false };

@@ -6,7 +6,7 @@ import { Device, StatePool, gatedDelta } from "../../lib/index.ts";
 import type { BackendName } from "../../lib/index.ts";
 import { Random } from "../support/random.ts";
 
-/** What the Worker is told. */
+/** The Worker's task. */
 export interface Order {
   readonly backend: BackendName;
   readonly seed: number;
@@ -15,7 +15,7 @@ export interface Order {
   /** Where its outputs go. The rest of the buffer is not its own. */
   readonly out: SharedArrayBuffer;
   readonly outOffset: number;
-  /** How it ends by itself; it goes on until it is terminated otherwise. */
+  /** How it ends by itself; otherwise it runs until it is terminated. */
   readonly end: "exit" | "throw" | "terminate";
   /** After how many steps it ends, or says that it can be terminated. */
   readonly steps: number;
@@ -25,7 +25,7 @@ export interface Order {
 
 /** Sizes of its work: a step takes a few milliseconds. */
 export const work = { heads: 2, dim: 64, tokens: 128, slots: 3, layers: 2 } as const;
-/** Bytes of its output, of its queries, and of its gates: what it wraps. */
+/** Bytes of the memory that it wraps: its output, its queries and its gates. */
 export const wrappedBytes = { out: work.tokens * work.heads * work.dim * 4, gates: Math.max(16384, work.tokens * work.heads * 4) } as const;
 
 declare const self: Worker;

@@ -1,5 +1,5 @@
 /**
- * What states hold in random programs: patterns that tell every state apart. Each state has tokens of its own; token n
+ * Contents of states in random programs: patterns that tell every state apart. Each state has tokens of its own; token n
  * writes the number of n and its layer into column n mod 8 of the recurrent state, and the convolution's state holds the
  * last three tokens. All of it is exact, so that a state is a function of its tokens and a foreign number names its owner.
  */
@@ -15,7 +15,7 @@ export const layers = 2;
 /** Tokens of one state. */
 const alphabet = 64;
 
-/** What a state holds: the token in each column and the last three, 0 for none. */
+/** The contents of a state: the token in each column and the last three, 0 for none. */
 export interface Pattern {
   readonly columns: readonly number[];
   readonly last: readonly number[];
@@ -36,12 +36,12 @@ export function tokenOf(owner: number, n: number): number {
   return owner * alphabet + (n % alphabet);
 }
 
-/** The number that stands for a token in a layer. */
+/** The number of a token in a layer. */
 export function numberOf(token: number, layer: number): number {
   return token === 0 ? 0 : token * layers + layer;
 }
 
-/** Says whose number it is that a state should not hold. */
+/** Names the owner of a number that a state should not hold. */
 export function describeNumber(value: number): string {
   if (!Number.isInteger(value) || value < alphabet * layers) return `${value}`;
   const token = Math.floor(value / layers);
@@ -55,7 +55,7 @@ export function writeInput(row: Float32Array, token: number, layer: number): voi
   if (token !== 0) row[dim + (token % dim)] = 1;
 }
 
-/** What channel c of the convolution's state holds of a token. */
+/** The value of a token in channel c of the convolution's state. */
 function inputOf(token: number, layer: number, channel: number): number {
   if (channel < dim || channel >= 2 * dim) return numberOf(token, layer);
   return token !== 0 && token % dim === channel - dim ? 1 : 0;

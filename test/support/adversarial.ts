@@ -87,7 +87,7 @@ function zeroed(tensor: Reference, chosen: (row: number) => boolean): Reference 
   return reference(tensor.shape, tensor.data.map((value, i) => (chosen(Math.floor(i / size)) ? 0 : value)));
 }
 
-/** Every adversarial case of the gated delta rule but the longest. */
+/** Every adversarial case of the gated delta rule except the longest. */
 export function gatedDeltaAdversarial(): AdversarialCase[] {
   const almostOne = (r: Random) => -(2 ** -r.uniform(8, 20));
   return [

@@ -1,4 +1,4 @@
-/** Compares Swift declarations of Metal's with the Objective-C headers that Swift imports them from, as far as its importer's rules are plain. */
+/** Compares Swift declarations of Metal's with the Objective-C headers that Swift imports them from, as far as its importer's rules are simple. */
 
 /** A line of apple-api.txt, with the page above it. */
 export interface Declaration {

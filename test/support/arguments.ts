@@ -213,12 +213,12 @@ export const soundArguments: { readonly [Name in OpName]: (device: Device) => Ar
 /** Every op's name. */
 export const opNames = Object.keys(soundArguments) as OpName[];
 
-/** An op of whatever arguments. */
+/** An op of any arguments. */
 export function makeOp(name: OpName, args: unknown): Op {
   return ({ ...api, ...ggml }[name] as (args: unknown) => Op)(args);
 }
 
-/** Adds an op of whatever arguments to a pass. */
+/** Adds an op of any arguments to a pass. */
 export function addOp(pass: Pass, name: OpName, args: unknown): void {
   (pass[name] as (args: unknown) => void).call(pass, args);
 }

@@ -18,7 +18,7 @@ interface Stateful extends BatchOptions {
 }
 
 /**
- * Each sequence starts from its read slot in its first call and goes on from its write slot, where every call leaves
+ * Each sequence starts from its read slot in its first call and continues from its write slot, where every call leaves
  * it. So every sequence must have one.
  */
 function runCalls<C extends Stateful>(

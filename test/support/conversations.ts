@@ -1,6 +1,6 @@
 /**
- * Conversations over paged keys and values: tests of attention feed their tokens to the op in calls of any cut and
- * company, over pages of any size and place.
+ * Conversations over paged keys and values: tests of attention feed their tokens to the op, split into any calls, in any
+ * batch, over pages of any size and place.
  */
 import { attention } from "../../lib/index.ts";
 import type { AttentionArguments, Device, FloatDType, Op, Tensor } from "../../lib/index.ts";
@@ -60,7 +60,7 @@ export interface Conversation {
   /** The pages that it has, in order. */
   table: number[];
   done: number;
-  /** `[tokens, heads, headDim]`, as far as they are done. */
+  /** `[tokens, heads, headDim]` of the finished tokens. */
   readonly out: Float32Array;
 }
 
@@ -96,7 +96,7 @@ export class Attention implements Disposable {
     return { tokens, table: [], done: 0, out: new Float32Array(tokens.count * heads * headDim) };
   }
 
-  /** The same conversation up to here, going on with other tokens: full pages are shared, the last one is copied. */
+  /** The same conversation up to here, which continues with other tokens: full pages are shared, the last one is copied. */
   forkPages(from: Conversation): { readonly table: number[]; readonly copied: readonly [number, number] | undefined } {
     const table = [...from.table];
     if (from.done % this.pageTokens === 0) return { table, copied: undefined };

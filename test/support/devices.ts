@@ -73,9 +73,9 @@ export function isPending(device: Device): boolean {
 export const mostTimes = 256;
 
 /**
- * Calls `attempt` with a device that has nothing to do, and with how often it is to run its work; gives what it returns. The work
- * must still be pending then: an attempt whose thread stood still for longer than the work took has seen nothing, and is made again
- * with more.
+ * Calls `attempt` with an idle device and the number of times to run its work; returns its result. The work
+ * must still be pending then: an attempt whose thread stood still for longer than the work took shows nothing, and is repeated
+ * with more work.
  */
 export function whilePending<T>(device: Device, attempt: (times: number) => T): T {
   for (let times = 1; times <= mostTimes; times *= 2) {

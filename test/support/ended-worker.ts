@@ -23,7 +23,7 @@ await busy;
 if (end === "terminate") worker.terminate();
 
 const arrays: Float32Array[] = [];
-/** Memory of the sizes that the Worker had, each array of its own number. */
+/** Memory of the sizes that the Worker had, each array filled with its own number. */
 function allocate(): void {
   for (const bytes of [16384, 32768, 49152, 65536, 98304]) {
     arrays.push(new Float32Array(new SharedArrayBuffer(bytes)).fill(arrays.length + 0.5));

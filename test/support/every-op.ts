@@ -18,7 +18,7 @@ export interface Scale {
 /** Sizes that several threads share in unequal pieces. */
 export const large: Scale = { heads: 3, dim: 72, lengths: [37, 1, 0, 64, 5] };
 
-/** Work for an emulated GPU. */
+/** Sizes for an emulated GPU. */
 export const small: Scale = { heads: 2, dim: 24, lengths: [17, 1, 0, 9] };
 
 /** An op over tensors in memory. */
@@ -28,7 +28,7 @@ export interface PlacedOp {
   readonly results: () => Float32Array[];
 }
 
-/** One of every op, over tensors that hold the same at every call. */
+/** One of every op, over tensors with the same contents at every call. */
 export function everyOp(layouts: Layouts, { heads, dim, lengths }: Scale): PlacedOp[] {
   const count = lengths.length;
   const slots = lengths.map((_, s) => s);
@@ -81,7 +81,7 @@ export function everyOp(layouts: Layouts, { heads, dim, lengths }: Scale): Place
   ];
 }
 
-/** Twice as many query heads as key heads; every sequence has some tokens in its pages, which lie in reverse. */
+/** Twice as many query heads as key heads; every sequence has some tokens in its pages, which are in reverse order. */
 function placeAttention(layouts: Layouts, { heads, dim, lengths }: Scale) {
   const random = new Random(5);
   const numbers = (...shape: number[]) => fill(shape, "f32", () => random.normal());
@@ -117,7 +117,7 @@ export function runEach(device: Device, scale: Scale): Map<string, Float32Array[
   return new Map(got);
 }
 
-/** One number that tells the bits of all results. */
+/** A hash of the bits of all results. */
 export function digest(device: Device, scale: Scale): string {
   const hash = new Bun.CryptoHasher("sha256");
   for (const [name, results] of runEach(device, scale)) {

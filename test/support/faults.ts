@@ -14,7 +14,7 @@ const stages = {
 
 /**
  * Makes the `count`-th event of a kind from now on fail with the code `device`: an op's encoding, a commit (a plan's run
- * is one), or an op that is committed from now on, when it runs. 0 takes the request back.
+ * is one), or an op that is committed from now on, when it runs. 0 cancels the request.
  */
 export function failAt(device: Device, stage: keyof typeof stages, count = 1): void {
   check(testLibrary().gd_test_fail(asPointer(device[native]), stages[stage], count), "failAt");

@@ -13,7 +13,7 @@ export interface Scratch {
   /**
    * A file with a header as given, well-formed or not, and `dataBytes` bytes counting up from 0.
    *
-   * @param claimedLength what the file says its header's length is, where that is not the truth.
+   * @param claimedLength the header's length according to the file, if that is wrong.
    */
   fileOf(header: string | Uint8Array, dataBytes?: number, claimedLength?: bigint): string;
 }

@@ -83,7 +83,7 @@ export interface NetResult {
   readonly snapshots: Float32Array<ArrayBuffer> | undefined;
 }
 
-/** Runs a case through the op that its ids ask for. The caller puts NaN into what slots of id −1 would read. */
+/** Runs a case through the op that its ids require. The caller puts NaN into the slots that an id of −1 would read. */
 export function runNet(device: Device, given: GatedDeltaNetCase, apart = false): NetResult {
   using stack = new DisposableStack();
   const place = ({ shape, data }: Reference) => stack.use(device.tensorFrom("f32", shape, data));
@@ -107,7 +107,7 @@ export function runNet(device: Device, given: GatedDeltaNetCase, apart = false):
   return { out: out.data.slice(), cache: written.data.slice(), snapshots: snapshots?.data.slice() };
 }
 
-/** Fails unless a run gives what float64 gives, with output, states and snapshots judged each by itself. */
+/** Fails unless a run agrees with float64, judging output, states and snapshots separately. */
 export function judgeNet(given: GatedDeltaNetCase, result: NetResult): void {
   const expected = gatedDeltaNet(given);
   expectClose("output", result.out, expected.out.data);

@@ -75,7 +75,7 @@ export function writeGatedDelta(
     cuSeqlens: starts(b, t),
   });
   const output = reshape(out, [b, t, hv, dv]);
-  // Stands for another implementation's float32 results: the right numbers with other last bits.
+  // Like another implementation's float32 results: the right numbers with other last bits.
   const peer = { ...output, data: output.data.map((value, i) => value * (1 + (i % 2 === 0 ? 1e-6 : -1e-6))) };
   const tensors = {
     q: as(dtype, q!),

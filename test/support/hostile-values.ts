@@ -33,7 +33,7 @@ class LyingBytes extends Uint8Array {
   }
 }
 
-/** An array of two whose iterator would go on for ever. */
+/** An array of two whose iterator would never end. */
 function endless(): number[] {
   const array = [1, 2];
   array[Symbol.iterator] = function* () {

@@ -39,7 +39,7 @@ export function expectRounded(subject: string, format: Format, narrow: Float32Ar
   );
 }
 
-/** Prints how near their bounds the results have come since the last report, where GATED_DELTA_TEST_ERRORS is 1. */
+/** Prints how near their bounds the results have come since the last report, if GATED_DELTA_TEST_ERRORS is 1. */
 export function reportErrors(): void {
   const subjects = [...worst].sort();
   worst.clear();

@@ -29,7 +29,7 @@ export interface RandomLayerConfig {
   readonly [key: string]: unknown;
 }
 
-/** A small layer with three value heads a key head. */
+/** A small layer with three value heads for each key head. */
 export const smallConfig: RandomLayerConfig = {
   hidden_size: 48,
   linear_num_key_heads: 2,
@@ -161,10 +161,10 @@ export function expectedOutput(
   return mix(projectSplit(hidden, weight), weight, sizes, { cuSeqlens }).out;
 }
 
-/** Loading on a device, for tests of what may and may not be loaded; layers are of `hidden_size` 48. */
+/** Loading on a device, for tests of layers that may or may not be loaded; their `hidden_size` is 48. */
 export function loadingOn(device: Device) {
   return {
-    /** Loads a layer, runs one token, so that other weights would give another output, and gives the output. */
+    /** Loads a layer, runs one token, and returns the output, which would differ with other weights. */
     outputOf(files: string | readonly string[], options: Partial<GatedDeltaNetOptions> = {}): Float32Array {
       using layer = GatedDeltaNet.load(device, files, { layer: 0, ...options });
       using pool = StatePool.create(device, { slots: 1, layers: 1, ...layer.stateShape });

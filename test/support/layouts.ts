@@ -1,6 +1,6 @@
 /**
  * Places the tensors of a case in device memory, between bytes that no op may touch, and checks afterwards whether one
- * did: inputs must be as they were, outputs may change only where the op is to write.
+ * did: inputs must be unchanged, outputs may change only where the op is to write.
  */
 import type { DType, Device, FloatDType, Tensor } from "../../lib/index.ts";
 import { dtypes } from "../../lib/tensor/dtype.ts";

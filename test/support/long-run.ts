@@ -47,7 +47,7 @@ export interface LongRun<Action, Schedule extends Disposable | AsyncDisposable> 
 
 /**
  * Does what the command line says (`--programs`, `--schedules` or `--cases`, `--seed`, `--first`, `--jobs`, `--seconds`, `--backend` and the
- * script's own), prints the record and ends the process: with 1 for a failure, 2 for options that are none.
+ * script's own), prints the record and ends the process: with 1 for a failure, 2 for unknown options.
  */
 export async function longRun<Action, Schedule extends Disposable | AsyncDisposable>(script: LongRun<Action, Schedule>): Promise<never> {
   const given = readOptions(script.what, script.count, script.flags);
@@ -58,7 +58,7 @@ export async function longRun<Action, Schedule extends Disposable | AsyncDisposa
   const told = given.jobs > 1 ? await inJobs(script.path, given.jobs, given.first, given.count, partOf) : await here(script, given);
   if (given.json) console.log(JSON.stringify(told));
   else printRecord(relative(join(import.meta.dir, "../.."), script.path), told, (performance.now() - start) / 1000, `${script.what} of seed ${seed}`, script.verdict);
-  // Models that still have work would keep the process.
+  // Models that still have work would keep the process alive.
   process.exit(told.failure === undefined ? 0 : 1);
 }
 

@@ -13,7 +13,7 @@ export interface LongOp {
 /**
  * An op of that many rows, each with the same work. The rows of its input overlap, so that it needs little memory.
  *
- * @param wrapped whether the tensors lie in SharedArrayBuffers instead of the library's memory.
+ * @param wrapped whether the tensors are in SharedArrayBuffers instead of the library's memory.
  */
 export function longOp(device: Device, wrapped: boolean, rows: number, sharedOut?: SharedArrayBuffer): LongOp {
   const inFeatures = device.emulated ? 256 : 65536;
@@ -49,7 +49,7 @@ export function rowsFor(device: Device, milliseconds: number): number {
   }
 }
 
-/** Rows of an output that have been written. Those of one op are written in order, but for the last few. */
+/** Rows of an output that have been written. Those of one op are written in order, except for the last few. */
 export function rowsWritten(out: Float32Array): number {
   let written = 0;
   for (let at = 0; at < out.length; at += outFeatures) if (out[at] !== 1) written++;

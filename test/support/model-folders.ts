@@ -44,7 +44,7 @@ export interface TinyExperts {
 /** Five experts, of which a token has two, in all layers but one. */
 export const tinyExperts: TinyExperts = { count: 5, perToken: 2, intermediate: 24, shared: 32, normalized: true, dense: [1] };
 
-/** Three layers of two kinds, and sizes that no kernel has as its own. */
+/** Three layers of two kinds, and sizes that no kernel is specialised for. */
 export const tinyModel: TinyModel = {
   hidden: 40,
   intermediate: 56,

@@ -16,7 +16,7 @@ const written = new Map<string, string>();
 export function tinyFolder(change: Partial<TinyModel> = {}, seed = 1): string {
   const key = JSON.stringify([change, seed]);
   let folder = written.get(key);
-  // Another test file's end removes what was written for it.
+  // The end of another test file removes its own folder.
   if (folder === undefined || !existsSync(folder)) written.set(key, (folder = writeTinyModel(newPath(), { ...tinyModel, ...change }, seed)));
   return folder;
 }
@@ -26,7 +26,7 @@ export function openTiny(device: Device, options: Partial<LoadModelOptions> = {}
   return LanguageModel.load(device, tinyFolder(change), { states: 4, pages: { count: 32, tokens: 8 }, ...options });
 }
 
-/** Tokens of a text that a number stands for. */
+/** The tokens of the text with this number. */
 export function textOf(seed: number, count: number, vocabulary: number = tinyModel.vocabulary): number[] {
   return Array.from({ length: count }, (_, i) => (seed * 7919 + i * i * 31 + i * 17) % vocabulary);
 }

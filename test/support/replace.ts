@@ -1,9 +1,9 @@
-/** Methods of prototypes, replaced for a while: how tests plant faults. */
+/** Temporarily replaces methods of prototypes, to plant faults. */
 
 /** A method as it is on a prototype. */
 export type Method = (this: never, ...args: never[]) => unknown;
 
-/** Replaces a method until the fault is taken back. */
+/** Replaces a method until the result is disposed of. */
 export function replace(prototype: object, key: PropertyKey, make: (original: Method) => Method): Disposable {
   const original = Reflect.get(prototype, key) as Method;
   const own = Object.hasOwn(prototype, key);

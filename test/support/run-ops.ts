@@ -1,6 +1,6 @@
 /**
  * Runs the library's ops on cases of the reference: uploads the inputs in the formats asked for, runs, downloads, and
- * fails where the op wrote to memory that it must not change.
+ * fails if the op wrote to memory that it must not change.
  */
 import { expect } from "bun:test";
 import { causalConv1d, gatedDelta, gatedDeltaStep, gatedRmsNorm } from "../../lib/index.ts";

@@ -1,6 +1,6 @@
 /**
  * Random schedules: the n-th schedule of a seed follows from the two numbers alone and runs on a machine, which compares the
- * library with a model of it. A run ends at the first difference, cut down to the actions that it needs where they repeat.
+ * library with a model of it. A run ends at the first difference, cut down to the actions that it needs if they repeat.
  */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
@@ -36,13 +36,19 @@ export interface ScheduleMachine<Action, Schedule extends Disposable | AsyncDisp
   make(random: Random, n: number): readonly Action[];
   /** Begins a schedule. Disposing of it must not fail, whatever happened. */
   begin(seed: number, folder: string, counts: Counts): Schedule | Promise<Schedule>;
-  /** Does one action; throws where the library does something else than the model. */
+  /** Does one action; throws if the library and the model differ. */
   step(schedule: Schedule, action: Action): Promise<void> | void;
   /** Compares what is left after the last action. */
   end(schedule: Schedule): Promise<void> | void;
   /** The events so far, a line each. */
   describe(schedule: Schedule): readonly string[];
 }
+
+/** A machine with models of its own. */
+export type OpenedMachine<Action, Schedule extends Disposable | AsyncDisposable> = ScheduleMachine<Action, Schedule> & Disposable;
+
+/** Of machines whose sessions run at the same time, so that the same schedule may go another way each time. */
+export const concurrent = { unit: "schedule", reference: "the cold run", repeatable: false } as const;
 
 /** The results of a run. */
 export interface Report {
@@ -99,7 +105,7 @@ export async function runSchedules<Action, Schedule extends Disposable | AsyncDi
   return { run: count, counts, failure: undefined, failed: undefined };
 }
 
-/** Runs one schedule; undefined where the library and the model agree throughout. */
+/** Runs one schedule; undefined if the library and the model agree throughout. */
 async function attempt<Action, Schedule extends Disposable | AsyncDisposable>(machine: ScheduleMachine<Action, Schedule>, { seed, actions }: Text<Action>, folder: string, counts: Counts): Promise<Failure | undefined> {
   try {
     await using schedule = await machine.begin(seed, folder, counts);
@@ -136,7 +142,7 @@ function failureText(name: string, { error, lines }: Failure): string {
   return [`${name}:`, ...lines.map((line) => `  ${line}`), error instanceof Difference ? error.message : Bun.inspect(error)].join("\n");
 }
 
-/** One action; its seed decides what it does with what is there. */
+/** One action; its seed decides its choices. */
 export interface Call<Name extends string> {
   readonly name: Name;
   readonly seed: number;

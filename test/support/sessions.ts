@@ -8,11 +8,11 @@ import { settingsOf } from "../../lib/model/sampling/settings.ts";
 export interface Cold {
   /** The tokens that were chosen. */
   readonly tokens: number[];
-  /** Of each, the logits that it was chosen from. */
+  /** The logits that each was chosen from. */
   readonly logits: Float32Array[];
 }
 
-/** Reads a prompt as a whole, alone, and goes on token by token for `count` tokens, whatever they are. */
+/** Reads a prompt as a whole, alone, and continues token by token for `count` tokens, end tokens included. */
 export async function coldRun(model: LanguageModel, prompt: readonly number[], count: number, options: GenerateOptions = {}): Promise<Cold> {
   using sequence = model.sequence();
   const sampler = new Sampler(settingsOf(options, options.sampling === "model" ? model.modelSampling() : {}), options.seed ?? 0, model.config.vocabSize);

@@ -1,4 +1,4 @@
-/** Small state pools, a two-layer model that runs on them, and what its states must be. */
+/** Small state pools, a two-layer model that runs on them, and its correct states. */
 import { StatePool } from "../../lib/index.ts";
 import type { Device, PoolStep, StateHandle, StatePoolOptions, Tensor } from "../../lib/index.ts";
 import { counting } from "./devices.ts";

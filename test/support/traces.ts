@@ -1,6 +1,6 @@
 /**
- * Replays what agents ask of a cache of prefixes, without a model, and counts the tokens that are read: with the library's
- * policy, and with a plain one that keeps the end of each prompt and of each answer and drops what was not used for longest.
+ * Replays agents' requests to a cache of prefixes, without a model, and counts the tokens that are read: with the library's
+ * policy, and with a plain one that keeps the end of each prompt and of each answer and drops the least recently used.
  */
 import { checkpointPositions, defaultFirst } from "../../lib/model/session/checkpoint-positions.ts";
 import type { PositionOptions } from "../../lib/model/session/checkpoint-positions.ts";
@@ -20,7 +20,7 @@ export type Trace = readonly Request[];
 /** Tokens that a replay read, one number for each request. */
 export type Reads = readonly number[];
 
-/** Sizes as those of a model: a state costs as much as some hundred tokens' keys and values. */
+/** Sizes like those of a model: a state costs as much as some hundred tokens' keys and values. */
 export interface Costs {
   readonly state: number;
   readonly token: number;

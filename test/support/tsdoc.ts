@@ -28,7 +28,7 @@ export interface Exported {
 
 const declaration = /^export (?:declare )?(?:abstract )?(class|interface|type|function|async function|const) (\w+)/;
 
-/** The comment that ends on the line before `line`, without its stars; empty where there is none. */
+/** The comment that ends on the line before `line`, without its stars; empty if there is none. */
 function docBefore(lines: readonly string[], line: number): string {
   if (!/\*\/\s*$/.test(lines[line - 1] ?? "")) return "";
   let first = line - 1;

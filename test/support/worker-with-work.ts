@@ -7,12 +7,12 @@ import { longOp, rowsFor } from "./long-work.ts";
 /** The Worker's instructions. */
 export interface Order {
   readonly backend: BackendName;
-  /** Whether tensors lie in SharedArrayBuffers of the Worker's own, instead of the library's memory. */
+  /** Whether tensors are in SharedArrayBuffers of the Worker's own, instead of the library's memory. */
   readonly wrapped: boolean;
   /** How many submissions to commit, and for about how long all of them together keep the device busy. */
   readonly submissions: number;
   readonly milliseconds: number;
-  /** Whether the Worker ends itself; it waits to be terminated otherwise. */
+  /** Whether the Worker ends itself; otherwise it waits to be terminated. */
   readonly exits: boolean;
 }
 

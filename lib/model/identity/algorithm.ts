@@ -16,7 +16,7 @@ export const algorithm = "gated-delta-identity-1";
  */
 export function identityOf(config: ModelConfig, tensors: readonly StoredTensor[], digestOf: (tensor: StoredTensor) => string): string {
   const { eosTokens: _, family, attention: { gated, norm, ...attention }, ...numeric } = config;
-  // Settings that have come since are left out where they say what all models had before, so that identities stay.
+  // Newer settings are left out if they have the value that all older models had, so that identities stay the same.
   const later = { ...(family !== "qwen3_5" && { family }), attention: { ...attention, ...(!gated && { gated }), ...(norm !== "head" && { norm }) } };
   const list = tensors.map((tensor) => [tensor.name, tensor.dtype, tensor.shape, digestOf(tensor)]);
   return createHash("sha256").update(JSON.stringify([algorithm, inOrder({ ...numeric, ...later }), list])).digest("hex");

@@ -56,7 +56,7 @@ export class Conversation {
    * only if the caller trusts the file.
    */
   origin: "tokens" | "file" | "trusted-file" = "tokens";
-  /** Whether reading the tokens gives what was read: not where a file was written with other kernels. */
+  /** Whether reading the tokens again gives the same bits: false for a file that other kernels have written. */
   recomputable = true;
   /** Tokens that were generated. */
   generated = 0;

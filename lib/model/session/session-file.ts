@@ -25,11 +25,11 @@ export interface StoredSession {
   readonly logits: Float32Array | undefined;
   /** States, keys and values; undefined where nothing was read. */
   readonly read: SequenceSnapshot | undefined;
-  /** Whether reading the tokens gives what was read, to the bit: so says a file that a model like the one at hand has written. */
+  /** Whether reading the tokens again gives the same bits: true for a file that a model like this one has written. */
   readonly recomputable: boolean;
 }
 
-/** A session to write: states, keys and values may lie in pieces in the model's memory. */
+/** A session to write: states, keys and values may be in pieces in the model's memory. */
 export interface SessionToWrite extends Omit<StoredSession, "read"> {
   readonly read: SequenceSnapshot | SequenceViews | undefined;
 }
@@ -46,7 +46,7 @@ const sessionFormat: CheckedFormat = {
 /** The dtypes of states, keys and values. */
 const elementDTypes: readonly FloatDType[] = ["f32", "f16", "bf16"];
 
-/** Writes a session. Nothing waits but the caller, and a process killed meanwhile leaves the file that was there. */
+/** Writes a session in the background. If the process is killed meanwhile, an existing file stays. */
 export async function writeSession(op: string, path: string, model: LanguageModel, { tokens, messageEnds, logits, read, recomputable }: SessionToWrite): Promise<void> {
   const tensors = new Map<string, TensorToWrite>();
   const integers = (name: string, data: Int32Array) => tensors.set(name, { dtype: "I32", shape: [data.length], data });

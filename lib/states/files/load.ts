@@ -49,7 +49,7 @@ export class StateFile implements Disposable {
   /**
    * Reads every state into a slot of the pools.
    *
-   * @throws {FileError} where the bytes do not match the checksum; the contents of the slots are undefined then.
+   * @throws {FileError} if the bytes do not match the checksum; the contents of the slots are undefined then.
    */
   readInto(pool: StateTensors, slots: readonly number[]): void {
     const tensors = tensorsOf(this.#shape, this.count);

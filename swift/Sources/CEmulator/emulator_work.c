@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /* Swift's runtime calls its allocation and reference counting through these pointers once the flag is set: the hooks that
- * Apple's Instruments uses (stdlib/public/runtime/HeapObject.cpp). Weak, since they are no part of its interface. */
+ * Apple's Instruments uses (stdlib/public/runtime/HeapObject.cpp). Weak, since they are not part of its interface. */
 #define HOOK extern __attribute__((weak))
 HOOK _Atomic(bool) _swift_enableSwizzlingOfAllocationAndRefCountingFunctions_forInstrumentsOnly;
 HOOK void *(*_swift_allocObject)(const void *, size_t, size_t);

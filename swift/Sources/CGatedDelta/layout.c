@@ -179,6 +179,13 @@ _Static_assert(offsetof(gd_add, a) == 8, "gd_add.a");
 _Static_assert(offsetof(gd_add, b) == 96, "gd_add.b");
 _Static_assert(offsetof(gd_add, out) == 184, "gd_add.out");
 
+_Static_assert(sizeof(gd_silu_mul) == 272 && _Alignof(gd_silu_mul) == 8, "gd_silu_mul");
+_Static_assert(offsetof(gd_silu_mul, size) == 0, "gd_silu_mul.size");
+_Static_assert(offsetof(gd_silu_mul, version) == 4, "gd_silu_mul.version");
+_Static_assert(offsetof(gd_silu_mul, gate) == 8, "gd_silu_mul.gate");
+_Static_assert(offsetof(gd_silu_mul, up) == 96, "gd_silu_mul.up");
+_Static_assert(offsetof(gd_silu_mul, out) == 184, "gd_silu_mul.out");
+
 _Static_assert(sizeof(gd_attention) == 952 && _Alignof(gd_attention) == 8, "gd_attention");
 _Static_assert(offsetof(gd_attention, size) == 0, "gd_attention.size");
 _Static_assert(offsetof(gd_attention, version) == 4, "gd_attention.version");
@@ -201,13 +208,6 @@ _Static_assert(offsetof(gd_attention, cu_seqlens) == 824, "gd_attention.cu_seqle
 _Static_assert(offsetof(gd_attention, page_table) == 856, "gd_attention.page_table");
 _Static_assert(offsetof(gd_attention, past_tokens) == 888, "gd_attention.past_tokens");
 _Static_assert(offsetof(gd_attention, positions) == 920, "gd_attention.positions");
-
-_Static_assert(sizeof(gd_silu_mul) == 272 && _Alignof(gd_silu_mul) == 8, "gd_silu_mul");
-_Static_assert(offsetof(gd_silu_mul, size) == 0, "gd_silu_mul.size");
-_Static_assert(offsetof(gd_silu_mul, version) == 4, "gd_silu_mul.version");
-_Static_assert(offsetof(gd_silu_mul, gate) == 8, "gd_silu_mul.gate");
-_Static_assert(offsetof(gd_silu_mul, up) == 96, "gd_silu_mul.up");
-_Static_assert(offsetof(gd_silu_mul, out) == 184, "gd_silu_mul.out");
 
 _Static_assert(sizeof(gd_route) == 280 && _Alignof(gd_route) == 8, "gd_route");
 _Static_assert(offsetof(gd_route, size) == 0, "gd_route.size");

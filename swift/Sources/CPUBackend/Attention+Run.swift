@@ -16,12 +16,12 @@ extension Executor {
         }
         var params = gd_cpu_attention(
           heads: Int64(op.heads), key_heads: Int64(op.keyHeads), head_dim: Int64(op.headDim),
-          rotary_dim: Int64(op.rotaryDim), weight_form: op.weightForm.rawValue, norm_eps: op.normEps, scale: op.scale,
-          query: gd_cpu_tensor(op.query), key: gd_cpu_tensor(op.key), value: gd_cpu_tensor(op.value),
-          gate: gd_cpu_tensor(op.gate), query_norm: gd_cpu_tensor(op.queryNorm), key_norm: gd_cpu_tensor(op.keyNorm),
-          out: gd_cpu_tensor(op.out), page_dtype: op.keyPages.dtype.rawValue, page_tokens: Int64(op.pageTokens),
-          key_pages: op.keyPages.pointer, value_pages: op.valuePages.pointer,
-          places: UnsafePointer(plan.places.start), angles: rotation.baseAddress,
+          rotary_dim: Int64(op.options.rotaryDim), weight_form: op.options.weightForm.rawValue,
+          norm_eps: op.options.normEps, scale: op.options.scale, query: gd_cpu_tensor(op.query),
+          key: gd_cpu_tensor(op.key), value: gd_cpu_tensor(op.value), gate: gd_cpu_tensor(op.gate),
+          query_norm: gd_cpu_tensor(op.queryNorm), key_norm: gd_cpu_tensor(op.keyNorm), out: gd_cpu_tensor(op.out),
+          page_dtype: op.keyPages.dtype.rawValue, page_tokens: Int64(op.pageTokens), key_pages: op.keyPages.pointer,
+          value_pages: op.valuePages.pointer, places: UnsafePointer(plan.places.start), angles: rotation.baseAddress,
           sequences: UnsafePointer(plan.sequences.start), tasks: UnsafePointer(plan.tasks.start))
         let stored = rows &* op.keyHeads
         launch(

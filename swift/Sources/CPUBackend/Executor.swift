@@ -99,7 +99,7 @@ final class Executor {
       rows_per_item: Int64(rowsPerItem(op.valueDim, heads: sequences.count &* op.valueHeads, parts: parts)),
       sequences: self.sequences.start, sequence_count: Int64(sequences.count))
     let items = gd_cpu_gated_delta_items(&params)
-    let kernel = op.algorithm == .chunked ? kernels.gated_delta_chunked : kernels.gated_delta
+    let kernel = op.options.algorithm == .chunked ? kernels.gated_delta_chunked : kernels.gated_delta
     launch(kernel, &params, cut(sequences, itemsEach: items, base: 1, parts: parts))
   }
 
@@ -112,10 +112,11 @@ final class Executor {
     let tokens = sequences.rowCount
     let parts = self.parts(nanoseconds: Double(op.channels) * 0.4 * Double(tokens &+ 2 &* sequences.count))
     var params = gd_cpu_causal_conv1d(
-      channels: Int64(op.channels), width: Int64(op.width), activation: op.activation.rawValue, x: gd_cpu_tensor(op.x),
-      weight: gd_cpu_tensor(op.weight), bias: gd_cpu_tensor(op.bias), out: gd_cpu_tensor(op.out),
-      state_dtype: op.stateDType.rawValue, channels_per_item: channelsPerItem(op.channels, sequences.count, parts: parts),
-      sequences: self.sequences.start, sequence_count: Int64(sequences.count))
+      channels: Int64(op.channels), width: Int64(op.width), activation: op.options.activation.rawValue,
+      x: gd_cpu_tensor(op.x), weight: gd_cpu_tensor(op.weight), bias: gd_cpu_tensor(op.bias),
+      out: gd_cpu_tensor(op.out), state_dtype: op.stateDType.rawValue,
+      channels_per_item: channelsPerItem(op.channels, sequences.count, parts: parts), sequences: self.sequences.start,
+      sequence_count: Int64(sequences.count))
     let items = gd_cpu_causal_conv1d_items(&params)
     launch(kernels.causal_conv1d, &params, cut(sequences, itemsEach: items, base: 3, parts: parts))
   }
@@ -151,8 +152,8 @@ final class Executor {
   func run(_ op: GatedRMSNorm) throws(Failure) {
     let elements = Double(op.tokens) * Double(op.heads) * Double(op.dim)
     var params = gd_cpu_gated_rms_norm(
-      tokens: Int64(op.tokens), heads: Int64(op.heads), dim: Int64(op.dim), activation: op.activation.rawValue,
-      order: op.order.rawValue, eps: op.eps, x: gd_cpu_tensor(op.x), z: gd_cpu_tensor(op.z),
+      tokens: Int64(op.tokens), heads: Int64(op.heads), dim: Int64(op.dim), activation: op.options.activation.rawValue,
+      order: op.options.order.rawValue, eps: op.options.eps, x: gd_cpu_tensor(op.x), z: gd_cpu_tensor(op.z),
       weight: gd_cpu_tensor(op.weight), out: gd_cpu_tensor(op.out))
     let items = gd_cpu_gated_rms_norm_items(&params)
     launch(kernels.gated_rms_norm, &params, cut(items, parts: parts(nanoseconds: elements * 0.4)))
@@ -170,8 +171,8 @@ final class Executor {
     let parts = self.parts(nanoseconds: Double(elements &+ 10 &* channels) * 0.1 * Double(sequences.count))
     var params = gd_cpu_gated_delta_step(
       heads: gd_cpu_heads(op), gates: gd_cpu_gates(op), width: Int64(op.width),
-      conv_activation: op.convActivation.rawValue, norm_activation: op.normActivation.rawValue,
-      norm_order: op.normOrder.rawValue, norm_eps: op.normEps, x: gd_cpu_tensor(op.x),
+      conv_activation: op.options.convActivation.rawValue, norm_activation: op.options.normActivation.rawValue,
+      norm_order: op.options.normOrder.rawValue, norm_eps: op.options.normEps, x: gd_cpu_tensor(op.x),
       conv_weight: gd_cpu_tensor(op.convWeight), conv_bias: gd_cpu_tensor(op.convBias), z: gd_cpu_tensor(op.z),
       norm_weight: gd_cpu_tensor(op.normWeight), out: gd_cpu_tensor(op.out), conv_state_dtype: convPool.dtype,
       state_dtype: pool.dtype, conv_sequences: otherSequences.start, sequences: self.sequences.start,

@@ -29,15 +29,15 @@ extension gd_cpu_heads {
   init(_ op: GatedDelta) {
     self.init(
       key_heads: Int64(op.keyHeads), value_heads: Int64(op.valueHeads), key_dim: Int64(op.keyDim),
-      value_dim: Int64(op.valueDim), head_map: op.headMap.rawValue, qk_norm: op.qkNorm.rawValue,
-      qk_norm_eps: op.qkNormEps, scale: op.scale)
+      value_dim: Int64(op.valueDim), head_map: op.options.headMap.rawValue, qk_norm: op.options.qkNorm.rawValue,
+      qk_norm_eps: op.options.qkNormEps, scale: op.options.scale)
   }
 
   init(_ op: GatedDeltaStep) {
     self.init(
       key_heads: Int64(op.keyHeads), value_heads: Int64(op.valueHeads), key_dim: Int64(op.keyDim),
-      value_dim: Int64(op.valueDim), head_map: op.headMap.rawValue, qk_norm: op.qkNorm.rawValue,
-      qk_norm_eps: op.qkNormEps, scale: op.scale)
+      value_dim: Int64(op.valueDim), head_map: op.options.headMap.rawValue, qk_norm: op.options.qkNorm.rawValue,
+      qk_norm_eps: op.options.qkNormEps, scale: op.options.scale)
   }
 }
 
@@ -46,8 +46,8 @@ extension gd_cpu_heads {
   init(_ op: CommitGatedDelta) {
     self.init(
       key_heads: Int64(op.keyHeads), value_heads: Int64(op.valueHeads), key_dim: Int64(op.keyDim),
-      value_dim: Int64(op.valueDim), head_map: op.headMap.rawValue, qk_norm: QKNorm.none.rawValue, qk_norm_eps: 0,
-      scale: 1)
+      value_dim: Int64(op.valueDim), head_map: op.options.headMap.rawValue, qk_norm: QKNorm.none.rawValue,
+      qk_norm_eps: 0, scale: 1)
   }
 }
 
@@ -64,16 +64,16 @@ extension gd_cpu_records {
 extension gd_cpu_gates {
   init(_ op: GatedDelta) {
     self.init(
-      gate_form: op.gateForm.rawValue, gate_dims: op.gateDims.rawValue, beta_form: op.betaForm.rawValue,
-      bound: op.gateBound, gate: gd_cpu_tensor(op.gate), beta: gd_cpu_tensor(op.beta),
-      a_log: gd_cpu_tensor(op.raw?.aLog), dt_bias: gd_cpu_tensor(op.raw?.dtBias))
+      gate_form: op.options.gateForm.rawValue, gate_dims: op.options.gateDims.rawValue,
+      beta_form: op.options.betaForm.rawValue, bound: op.options.gateBound, gate: gd_cpu_tensor(op.gate),
+      beta: gd_cpu_tensor(op.beta), a_log: gd_cpu_tensor(op.raw?.aLog), dt_bias: gd_cpu_tensor(op.raw?.dtBias))
   }
 
   init(_ op: GatedDeltaStep) {
     self.init(
-      gate_form: op.gateForm.rawValue, gate_dims: op.gateDims.rawValue, beta_form: op.betaForm.rawValue,
-      bound: op.gateBound, gate: gd_cpu_tensor(op.gate), beta: gd_cpu_tensor(op.beta),
-      a_log: gd_cpu_tensor(op.raw?.aLog), dt_bias: gd_cpu_tensor(op.raw?.dtBias))
+      gate_form: op.options.gateForm.rawValue, gate_dims: op.options.gateDims.rawValue,
+      beta_form: op.options.betaForm.rawValue, bound: op.options.gateBound, gate: gd_cpu_tensor(op.gate),
+      beta: gd_cpu_tensor(op.beta), a_log: gd_cpu_tensor(op.raw?.aLog), dt_bias: gd_cpu_tensor(op.raw?.dtBias))
   }
 }
 

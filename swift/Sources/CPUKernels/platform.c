@@ -147,7 +147,7 @@ uint64_t gd_cpu_nanoseconds(void) {
 }
 
 #if defined(__linux__)
-/* The total time that the calling thread has waited for a core, in nanoseconds; negative where the system does not tell. */
+/* The total time that the calling thread has waited for a core, in nanoseconds; negative if the system does not tell. */
 static int64_t waited_for_core(void) {
   char text[96];
   int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
@@ -171,8 +171,8 @@ int32_t gd_cpu_lost_core(void) {
   struct rusage usage;
   if (getrusage(RUSAGE_THREAD, &usage) != 0 || usage.ru_nivcsw == seen) return 0;
   int64_t wait = waited_for_core(), now = (int64_t)gd_cpu_nanoseconds();
-  /* When all cores are in use, a thread of this process that checks whether the work is done takes one for a moment: this
-   * is no contention. Other work takes a core for milliseconds. */
+  /* When all cores are in use, a thread of this process that checks whether the work is done takes one for a moment, which
+   * is not contention. Other work takes a core for milliseconds. */
   int32_t lost = seen >= 0 && (wait < 0 || (wait - waited >= SHORT && wait - waited >= (now - since) / SHARE));
   seen = usage.ru_nivcsw;
   waited = wait;

@@ -1,8 +1,7 @@
 /// Causal attention of grouped heads over paged keys and values.
 public final class Attention: Sendable {
-  public let tokens, heads, keyHeads, headDim, pages, pageTokens, rotaryDim: Int
-  public let weightForm: WeightForm
-  public let ropeTheta, normEps, scale: Float
+  public let tokens, heads, keyHeads, headDim, pages, pageTokens: Int
+  public let options: Options
   public let query, key, value: TensorView
   public let gate, queryNorm, keyNorm: TensorView?
   /// [pages, keyHeads, pageTokens, headDim], both of one dtype.
@@ -10,10 +9,9 @@ public final class Attention: Sendable {
   public let out: TensorView
 
   public init(
-    tokens: Int, heads: Int, keyHeads: Int, headDim: Int, pages: Int, pageTokens: Int, rotaryDim: Int,
-    weightForm: WeightForm, ropeTheta: Float, normEps: Float, scale: Float, query: TensorView, key: TensorView,
-    value: TensorView, gate: TensorView?, queryNorm: TensorView?, keyNorm: TensorView?, keyPages: TensorView,
-    valuePages: TensorView, out: TensorView
+    tokens: Int, heads: Int, keyHeads: Int, headDim: Int, pages: Int, pageTokens: Int, options: Options,
+    query: TensorView, key: TensorView, value: TensorView, gate: TensorView?, queryNorm: TensorView?,
+    keyNorm: TensorView?, keyPages: TensorView, valuePages: TensorView, out: TensorView
   ) {
     self.tokens = tokens
     self.heads = heads
@@ -21,11 +19,7 @@ public final class Attention: Sendable {
     self.headDim = headDim
     self.pages = pages
     self.pageTokens = pageTokens
-    self.rotaryDim = rotaryDim
-    self.weightForm = weightForm
-    self.ropeTheta = ropeTheta
-    self.normEps = normEps
-    self.scale = scale
+    self.options = options
     self.query = query
     self.key = key
     self.value = value

@@ -39,7 +39,7 @@ public struct Matrix: Sendable {
   public let rows, columns: Int
   /// The blocks: [rows, `format.layout.stored(columns:)`].
   public let weight: TensorView
-  /// [rows, blocks of a row]: there exactly where the format has them.
+  /// [rows, blocks of a row]: present exactly if the format has them.
   public let scales, biases: TensorView?
 
   public init(

@@ -1,6 +1,6 @@
 // Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.
 
-/// A validated op and, where it has any, the part that index data decides.
+/// A validated op and, if it has any, the part that index data decides.
 public enum Op: Sendable {
   case gatedDelta(GatedDelta, Sequences)
   case causalConv1d(CausalConv1d, Sequences)
@@ -8,10 +8,9 @@ public enum Op: Sendable {
   case rmsNorm(RMSNorm)
   case gatedDeltaStep(GatedDeltaStep, Sequences)
   case linear(Linear)
-  case add(Add)
+  case elementwise(Elementwise)
   case attention(Attention, Sequences)
   case embedding(Embedding, Sequences)
-  case siluMul(SiluMul)
   case route(Route)
   case expertLinear(ExpertLinear)
   case combineExperts(CombineExperts)
@@ -28,10 +27,9 @@ public enum Op: Sendable {
     case .rmsNorm: "rmsNorm"
     case .gatedDeltaStep: "gatedDeltaStep"
     case .linear: "linear"
-    case .add: "add"
+    case .elementwise(let op): op.operation.publicName
     case .attention: "attention"
     case .embedding: "embedding"
-    case .siluMul: "siluMul"
     case .route: "route"
     case .expertLinear: "expertLinear"
     case .combineExperts: "combineExperts"
@@ -53,7 +51,7 @@ public enum Op: Sendable {
       case .copySlots(_, let sequences): sequences
       case .commitGatedDelta(_, let sequences): sequences
       case .commitCausalConv1d(_, let sequences): sequences
-      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul, .route, .expertLinear, .combineExperts: nil
+      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .route, .expertLinear, .combineExperts: nil
       }
     }
     set {
@@ -67,8 +65,18 @@ public enum Op: Sendable {
       case .copySlots(let op, _): self = .copySlots(op, newValue)
       case .commitGatedDelta(let op, _): self = .commitGatedDelta(op, newValue)
       case .commitCausalConv1d(let op, _): self = .commitCausalConv1d(op, newValue)
-      case .gatedRMSNorm, .rmsNorm, .linear, .add, .siluMul, .route, .expertLinear, .combineExperts: break
+      case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .route, .expertLinear, .combineExperts: break
       }
+    }
+  }
+}
+
+extension ElementwiseOperation {
+  /// The name of its Metal kernels, without dtypes.
+  public var kernel: String {
+    switch self {
+    case .add: "gd_add"
+    case .siluMul: "gd_silu_mul"
     }
   }
 }

@@ -3,15 +3,9 @@
 
 public final class GatedDelta: Sendable {
   public let tokens, keyHeads, valueHeads, keyDim, valueDim, slots: Int
-  public let gateForm: GateForm
-  public let gateDims: GateDims
-  public let betaForm: BetaForm
-  public let headMap: HeadMap
-  public let qkNorm: QKNorm
-  public let algorithm: Algorithm
-  public let qkNormEps, scale, gateBound: Float
+  public let options: Options
   public let query, key, value, gate, beta: TensorView
-  /// Present if and only if `gateForm.isRaw`.
+  /// Present if and only if `options.gateForm.isRaw`.
   public let raw: RawGate?
   /// Absent if no slot is read or written.
   public let state: TensorView?
@@ -21,11 +15,9 @@ public final class GatedDelta: Sendable {
   public let records: Records?
 
   public init(
-    tokens: Int, keyHeads: Int, valueHeads: Int, keyDim: Int, valueDim: Int, slots: Int, gateForm: GateForm,
-    gateDims: GateDims, betaForm: BetaForm, headMap: HeadMap, qkNorm: QKNorm, algorithm: Algorithm, qkNormEps: Float,
-    scale: Float, gateBound: Float, query: TensorView, key: TensorView, value: TensorView, gate: TensorView,
-    beta: TensorView, raw: RawGate?, state: TensorView?, out: TensorView, states: StateTensors = .none,
-    records: Records? = nil
+    tokens: Int, keyHeads: Int, valueHeads: Int, keyDim: Int, valueDim: Int, slots: Int, options: Options,
+    query: TensorView, key: TensorView, value: TensorView, gate: TensorView, beta: TensorView, raw: RawGate?,
+    state: TensorView?, out: TensorView, states: StateTensors = .none, records: Records? = nil
   ) {
     self.tokens = tokens
     self.keyHeads = keyHeads
@@ -33,15 +25,7 @@ public final class GatedDelta: Sendable {
     self.keyDim = keyDim
     self.valueDim = valueDim
     self.slots = slots
-    self.gateForm = gateForm
-    self.gateDims = gateDims
-    self.betaForm = betaForm
-    self.headMap = headMap
-    self.qkNorm = qkNorm
-    self.algorithm = algorithm
-    self.qkNormEps = qkNormEps
-    self.scale = scale
-    self.gateBound = gateBound
+    self.options = options
     self.query = query
     self.key = key
     self.value = value
@@ -69,21 +53,21 @@ public struct RawGate: Sendable {
 
 public final class CausalConv1d: Sendable {
   public let tokens, channels, width, slots: Int
-  public let activation: Activation
+  public let options: Options
   public let x, weight: TensorView
   public let bias, state: TensorView?
   public let out: TensorView
   public let states: StateTensors
 
   public init(
-    tokens: Int, channels: Int, width: Int, slots: Int, activation: Activation, x: TensorView, weight: TensorView,
+    tokens: Int, channels: Int, width: Int, slots: Int, options: Options, x: TensorView, weight: TensorView,
     bias: TensorView?, state: TensorView?, out: TensorView, states: StateTensors = .none
   ) {
     self.tokens = tokens
     self.channels = channels
     self.width = width
     self.slots = slots
-    self.activation = activation
+    self.options = options
     self.x = x
     self.weight = weight
     self.bias = bias
@@ -98,21 +82,17 @@ public final class CausalConv1d: Sendable {
 
 public final class GatedRMSNorm: Sendable {
   public let tokens, heads, dim: Int
-  public let activation: Activation
-  public let order: NormOrder
-  public let eps: Float
+  public let options: Options
   public let x, z, weight, out: TensorView
 
   public init(
-    tokens: Int, heads: Int, dim: Int, activation: Activation, order: NormOrder, eps: Float, x: TensorView,
-    z: TensorView, weight: TensorView, out: TensorView
+    tokens: Int, heads: Int, dim: Int, options: Options, x: TensorView, z: TensorView, weight: TensorView,
+    out: TensorView
   ) {
     self.tokens = tokens
     self.heads = heads
     self.dim = dim
-    self.activation = activation
-    self.order = order
-    self.eps = eps
+    self.options = options
     self.x = x
     self.z = z
     self.weight = weight
@@ -122,14 +102,7 @@ public final class GatedRMSNorm: Sendable {
 
 public final class GatedDeltaStep: Sendable {
   public let sequences, keyHeads, valueHeads, keyDim, valueDim, width, slots: Int
-  public let gateForm: GateForm
-  public let gateDims: GateDims
-  public let betaForm: BetaForm
-  public let headMap: HeadMap
-  public let qkNorm: QKNorm
-  public let convActivation, normActivation: Activation
-  public let normOrder: NormOrder
-  public let qkNormEps, scale, gateBound, normEps: Float
+  public let options: Options
   public let x, convWeight: TensorView
   public let convBias: TensorView?
   /// Both absent if no slot is read or written.
@@ -140,11 +113,9 @@ public final class GatedDeltaStep: Sendable {
 
   public init(
     sequences: Int, keyHeads: Int, valueHeads: Int, keyDim: Int, valueDim: Int, width: Int, slots: Int,
-    gateForm: GateForm, gateDims: GateDims, betaForm: BetaForm, headMap: HeadMap, qkNorm: QKNorm,
-    convActivation: Activation, normActivation: Activation, normOrder: NormOrder, qkNormEps: Float, scale: Float,
-    gateBound: Float, normEps: Float, x: TensorView, convWeight: TensorView, convBias: TensorView?,
-    convState: TensorView?, state: TensorView?, gate: TensorView, beta: TensorView, raw: RawGate?, z: TensorView,
-    normWeight: TensorView, out: TensorView
+    options: Options, x: TensorView, convWeight: TensorView, convBias: TensorView?, convState: TensorView?,
+    state: TensorView?, gate: TensorView, beta: TensorView, raw: RawGate?, z: TensorView, normWeight: TensorView,
+    out: TensorView
   ) {
     self.sequences = sequences
     self.keyHeads = keyHeads
@@ -153,18 +124,7 @@ public final class GatedDeltaStep: Sendable {
     self.valueDim = valueDim
     self.width = width
     self.slots = slots
-    self.gateForm = gateForm
-    self.gateDims = gateDims
-    self.betaForm = betaForm
-    self.headMap = headMap
-    self.qkNorm = qkNorm
-    self.convActivation = convActivation
-    self.normActivation = normActivation
-    self.normOrder = normOrder
-    self.qkNormEps = qkNormEps
-    self.scale = scale
-    self.gateBound = gateBound
-    self.normEps = normEps
+    self.options = options
     self.x = x
     self.convWeight = convWeight
     self.convBias = convBias

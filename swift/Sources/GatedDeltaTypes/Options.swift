@@ -29,7 +29,7 @@ public enum DType: UInt32, NamedOption {
   }
 }
 
-/// How the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong guess gives wrong
+/// How the decay a in (0, 1] is computed from the given gate. Systems differ in this, and a wrong guess gives wrong
 /// numbers of the right size, so there is no default.
 public enum GateForm: UInt32, NamedOption {
   /// a (mlx-lm, MAX)
@@ -57,7 +57,7 @@ public enum GateForm: UInt32, NamedOption {
   }
 }
 
-/// One gate a head, or one for every key dimension.
+/// One gate per head, or one per key dimension.
 public enum GateDims: UInt32, NamedOption {
   case perHead = 1
   /// Kimi's KDA
@@ -71,7 +71,7 @@ public enum GateDims: UInt32, NamedOption {
   }
 }
 
-/// How beta comes from what is given.
+/// How beta is computed from the given values.
 public enum BetaForm: UInt32, NamedOption {
   /// b
   case given = 1
@@ -142,7 +142,7 @@ public enum Algorithm: UInt32, NamedOption {
   }
 }
 
-/// What a sum or a gate goes through.
+/// The function applied to a sum or a gate.
 public enum Activation: UInt32, NamedOption {
   /// x
   case none = 1
@@ -160,7 +160,7 @@ public enum Activation: UInt32, NamedOption {
   }
 }
 
-/// What a norm's rows are multiplied by.
+/// The factor of a norm's rows.
 public enum WeightForm: UInt32, NamedOption {
   /// w
   case plain = 1
@@ -238,6 +238,19 @@ public enum NormOrder: UInt32, NamedOption {
     switch self {
     case .normThenGate: "norm-then-gate"
     case .gateThenNorm: "gate-then-norm"
+    }
+  }
+}
+
+/// The function of an elementwise op.
+public enum ElementwiseOperation: UInt32, NamedOption {
+  case add = 1
+  case siluMul = 2
+
+  public var publicName: String {
+    switch self {
+    case .add: "add"
+    case .siluMul: "siluMul"
     }
   }
 }

@@ -40,13 +40,13 @@ public struct Records: Sendable {
 public final class CommitGatedDelta: Sendable {
   public let tokens, keyHeads, valueHeads, keyDim, valueDim, slots: Int
   public let gateDims: GateDims
-  public let headMap: HeadMap
+  public let options: Options
   public let records: Records
   public let state: TensorView
 
   public init(
     tokens: Int, keyHeads: Int, valueHeads: Int, keyDim: Int, valueDim: Int, slots: Int, gateDims: GateDims,
-    headMap: HeadMap, records: Records, state: TensorView
+    options: Options, records: Records, state: TensorView
   ) {
     self.tokens = tokens
     self.keyHeads = keyHeads
@@ -55,7 +55,7 @@ public final class CommitGatedDelta: Sendable {
     self.valueDim = valueDim
     self.slots = slots
     self.gateDims = gateDims
-    self.headMap = headMap
+    self.options = options
     self.records = records
     self.state = state
   }

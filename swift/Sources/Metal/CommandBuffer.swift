@@ -33,7 +33,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
 
   var status: MTLCommandBufferStatus { condition.locked { state } }
   var error: (any Error)? { condition.locked { problem } }
-  /// Of this machine's clock, once it has run: how long the emulation takes says nothing of a GPU.
+  /// By this machine's clock, once it has run: the emulation's times say nothing about a GPU.
   var gpuStartTime: CFTimeInterval { condition.locked { times.start } }
   var gpuEndTime: CFTimeInterval { condition.locked { times.end } }
   /// Of all encoders that have ended.
@@ -72,7 +72,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
     condition.locked { groups[groups.count - 1].append(dispatch) }
   }
 
-  /// The first misuse wins: what follows is often its consequence.
+  /// The first misuse is reported: later ones are often its consequences.
   func fault(_ what: String) {
     condition.locked { if problem == nil { problem = MTLCommandBufferError(.internal, what) } }
   }
@@ -142,7 +142,7 @@ final class EmulatedCommandBuffer: MTLCommandBuffer, @unchecked Sendable {
 
   private func execute(_ groups: [[Dispatch]]) -> MTLCommandBufferError? {
     for group in groups {
-      // The emulator compares what the dispatches touch; what to remember of it follows from what they are bound to.
+      // The emulator compares the memory that dispatches touch; their bindings show which of it to remember.
       var together: UInt64 = 0
       let written = group.map { $0.extents(written: true) }
       let read = group.map { $0.extents(written: false) }

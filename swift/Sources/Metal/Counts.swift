@@ -29,7 +29,7 @@ struct HostWork: Equatable, Sendable {
     return HostWork(allocations: work.allocations, retains: work.retains, releases: work.releases)
   }
 
-  /// Begins to count, for the rest of the process; false where this Swift's runtime cannot.
+  /// Begins to count, for the rest of the process; false if this Swift's runtime cannot.
   static func begin() -> Bool { emulator_work_begin() != 0 }
 
   /// Leaves out what `body` does.
@@ -51,7 +51,7 @@ final class CountsFile: @unchecked Sendable {
   private let file: UnsafeMutablePointer<FILE>
   private var last = HostWork()
 
-  /// Nil where the file cannot be written or nothing can be counted.
+  /// Nil if the file cannot be written or nothing can be counted.
   init?(path: String) {
     guard HostWork.begin(), let file = fopen(path, "a") else { return nil }
     setvbuf(file, nil, _IOLBF, 0)

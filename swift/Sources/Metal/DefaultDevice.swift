@@ -4,7 +4,7 @@ import Synchronization
 enum DefaultDevice {
   typealias Opened = Result<EmulatedDevice, MetalEmulationError>
 
-  /// Opens a device when it is first asked for. A failure is not kept: what was missing may be built meanwhile.
+  /// Opens a device on first use. A failure is not kept: the missing library may be built in the meantime.
   final class Once: Sendable {
     let path: String
     private let open: @Sendable () -> Opened

@@ -13,7 +13,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     var order = DispatchOrder.forward
     /// The file for command buffers' calls and the host's work for them; empty for none.
     var counts = ""
-    /// Bytes that the GPU says it may have in use at a time.
+    /// Bytes that the GPU may have in use at a time, as it reports.
     var workingSet: UInt64 = 4 << 30
 
     init() {}
@@ -81,7 +81,7 @@ final class EmulatedDevice: MTLDevice, @unchecked Sendable {
     return EmulatedLibrary(device: self)
   }
 
-  /// The kernels stand for what Apple would compile from this text, so it has to be the one that they were made from.
+  /// The kernels replace those that Apple would compile from this text, so they must have been made from it.
   private func check(_ source: String) throws {
     guard let text = functions.source() else { return }
     let known = UnsafeBufferPointer(start: text, count: strlen(text))

@@ -25,7 +25,7 @@ struct Dispatch {
     var value: Value
     var isWritten: Bool
 
-    /// Where in memory it starts: two buffers may lie over the same memory.
+    /// Its start in memory: two buffers may share memory.
     var address: UInt? {
       guard case .buffer(let reference, let offset) = value, let buffer = reference.buffer else { return nil }
       return UInt(bitPattern: buffer.contents() + offset)

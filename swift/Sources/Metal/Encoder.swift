@@ -174,8 +174,8 @@ extension EmulatedEncoder {
       }
       let argument = Dispatch.Argument(index: index, value: value, isWritten: pipeline.writes(index))
       guard checkValue(argument, pipeline) else { return nil }
-      // Kernel arguments must not overlap where one is written. Where they end is the kernel's to say, so that only a
-      // common start is certain here; the emulator compares what is touched.
+      // Kernel arguments must not overlap if one is written. Only the kernel knows where they end, so only a
+      // common start is certain here; the emulator compares the memory that is touched.
       for other in arguments where (other.isWritten || argument.isWritten) && argument.address != nil {
         if other.address == argument.address {
           misuse("\(describe(other.index)) and \(describe(index)) overlap, and one of them is written")

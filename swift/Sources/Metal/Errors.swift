@@ -30,7 +30,7 @@ struct MetalEmulationError: Error, CustomStringConvertible {
   init(_ description: String) { self.description = description }
 }
 
-/// Why `MTLCreateSystemDefaultDevice()` gives nothing here; nil where it gives a device. Not Apple's.
+/// The reason that `MTLCreateSystemDefaultDevice()` gives nothing here; nil if it gives a device. Not Apple's.
 public func emulationProblem() -> String? {
   switch DefaultDevice.get() {
   case .success: nil

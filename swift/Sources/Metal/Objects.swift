@@ -1,4 +1,4 @@
-/// The roots of Apple's object model, as far as the declarations here stand on them, and Metal's classes.
+/// The roots of Apple's object model that these declarations need, and Metal's classes.
 
 public protocol NSObjectProtocol: AnyObject {}
 
@@ -6,7 +6,7 @@ open class NSObject: NSObjectProtocol {
   public init() {}
 }
 
-/// How a library is compiled. The emulation's kernels are compiled beforehand, so it only checks what is asked for.
+/// How a library is compiled. The emulation's kernels are compiled beforehand, so it only checks the options.
 public class MTLCompileOptions: NSObject {
   public var mathMode: MTLMathMode = .fast
   public var mathFloatingPointFunctions: MTLMathFloatingPointFunctions = .fast

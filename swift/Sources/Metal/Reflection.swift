@@ -6,7 +6,7 @@ struct KernelReflection {
     var name: String
     /// `constant T&`: everything it refers to must be bound, not only its start.
     var isReference: Bool
-    /// Of an element, or of what is referred to.
+    /// Of an element, or of the object referred to.
     var byteCount: Int
     var alignment: Int
   }
@@ -27,7 +27,7 @@ struct KernelReflection {
     }
   }
 
-  /// By kernel name; nil where the text is not what `emulator.h` describes.
+  /// By kernel name; nil if the text is not of the form that `emulator.h` describes.
   static func read(_ text: String) -> [String: KernelReflection]? {
     guard let kernels = JSON(text)?["kernels"]?.elements else { return nil }
     var all: [String: KernelReflection] = [:]

@@ -1,4 +1,4 @@
-/// Allocations that a queue's command buffers may use without naming them. As Apple's, it keeps what it holds, and changes
+/// Allocations that a queue's command buffers may use without naming them. Like Apple's, it keeps its contents alive, and changes
 /// take effect when they are committed.
 final class EmulatedResidencySet: MTLResidencySet, @unchecked Sendable {
   private let condition = Condition()

@@ -110,7 +110,7 @@ extension Pass {
       }
     }
     let angles =
-      op.rotaryDim == 0 ? Argument.absent : .reads(try arena.region(copying: pages.rotation.map(\.bitPattern)))
+      op.options.rotaryDim == 0 ? Argument.absent : .reads(try arena.region(copying: pages.rotation.map(\.bitPattern)))
     let pageElements = op.pages * op.keyHeads * op.pageTokens * op.headDim
     try dispatch(
       Kernel(family: .attentionPrepare, activation: op.query.dtype, storage: op.keyPages.dtype),
@@ -124,13 +124,13 @@ extension Pass {
       ],
       GDMAttentionPrepare(
         tokens: UInt32(element: tokens), heads: UInt32(element: op.heads), keyHeads: UInt32(element: op.keyHeads),
-        dim: UInt32(element: op.headDim), rotary: UInt32(element: op.rotaryDim),
+        dim: UInt32(element: op.headDim), rotary: UInt32(element: op.options.rotaryDim),
         pageTokens: UInt32(element: op.pageTokens),
         queryTokenStride: UInt32(element: op.query.tokenStride), queryHeadStride: UInt32(element: op.query.headStride),
         keyTokenStride: UInt32(element: op.key.tokenStride), keyHeadStride: UInt32(element: op.key.headStride),
         valueTokenStride: UInt32(element: op.value.tokenStride), valueHeadStride: UInt32(element: op.value.headStride),
         queryNormDType: op.queryNorm?.dtype.rawValue ?? 0, keyNormDType: op.keyNorm?.dtype.rawValue ?? 0,
-        plusOne: op.weightForm == .plusOne ? 1 : 0, epsilon: op.normEps, scale: op.scale),
+        plusOne: op.options.weightForm == .plusOne ? 1 : 0, epsilon: op.options.normEps, scale: op.options.scale),
       groups: (ceilDiv(tokens * (op.heads + op.keyHeads), GDM_ATTENTION_PREPARE_ROWS), 1, 1),
       threads: .exactly(GDM_ATTENTION_PREPARE_ROWS * GDM_SIMD_LANES))
   }

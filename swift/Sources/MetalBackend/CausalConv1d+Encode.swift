@@ -12,7 +12,7 @@ extension Pass {
     var kernel = Kernel(family: .conv, activation: op.x.dtype)
     kernel.constants.set(.convWidth, UInt32(element: op.width))
     kernel.constants.set(.convBias, op.bias != nil)
-    kernel.constants.set(.convSilu, op.activation == .silu)
+    kernel.constants.set(.convSilu, op.options.activation == .silu)
     kernel.constants.set(.convStateF32, op.stateDType == .f32)
     kernel.constants.set(.convWeightDType, op.weight.dtype)
     kernel.constants.set(.convBiasDType, op.bias?.dtype ?? .f32)
@@ -44,7 +44,8 @@ extension Pass {
         channels: UInt32(element: op.channels), xTokenStride: UInt32(element: op.x.tokenStride),
         outTokenStride: UInt32(element: op.out.tokenStride)),
       groups: (
-        ceilDiv(op.channels, isUpdate ? 4 * GDM_CONV_THREADS : GDM_CONV_THREADS), max(1, ceilDiv(sequences.longest, GDM_CONV_TILE)), sequences.count
+        ceilDiv(op.channels, isUpdate ? 4 * GDM_CONV_THREADS : GDM_CONV_THREADS),
+        max(1, ceilDiv(sequences.longest, GDM_CONV_TILE)), sequences.count
       ),
       threads: .exactly(GDM_CONV_THREADS))
   }

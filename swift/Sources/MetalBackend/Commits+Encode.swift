@@ -11,7 +11,7 @@ extension Pass {
     let staged = try stage(op.state, slotElements: slotElements, slots: op.slots, sequences)
     var kernel = Kernel(family: .commit, storage: op.state.dtype, keyClass: Kernel.KeyClass(op.keyDim))
     let shape = DecodeShape(op.state.dtype, Kernel.KeyClass(op.keyDim))
-    kernel.constants.set(.tiledHeads, op.headMap == .tiled)
+    kernel.constants.set(.tiledHeads, op.options.headMap == .tiled)
     kernel.constants.set(.gatePerKey, op.gateDims == .perKey)
     try dispatch(
       kernel,

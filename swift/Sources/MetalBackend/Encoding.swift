@@ -31,7 +31,7 @@ struct Encoding {
 
   /// Scratch memory of all command buffers.
   var chunks: [MetalMemory] { pass.arena.chunks }
-  /// What has to be looked at when the last of them has completed.
+  /// Ids to be checked when the last of them has completed.
   var checks: [IndexCheck] { pass.checks }
   /// Lists for the next pass.
   var lists: PassLists { pass.lists }

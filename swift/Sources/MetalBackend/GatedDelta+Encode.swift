@@ -71,7 +71,7 @@ extension Pass {
   }
 
   private func way(_ op: GatedDelta, _ sequences: Sequences, tokens: Int) throws(Failure) -> Way {
-    if op.algorithm == .chunked { return .chunked }
+    if op.options.algorithm == .chunked { return .chunked }
     // Staging a block of tokens for many rows at once is faster where it fits, if the kernel's registers allow the
     // threads.
     if sequences.longest >= Self.shortestPrefill,
@@ -80,7 +80,7 @@ extension Pass {
       return .prefill
     }
     // A dispatch costs more than a few decays that each threadgroup resolves again.
-    let few = tokens <= GDM_SMALL_BATCH && op.gateDims == .perHead && op.records == nil && !op.hasResolvedGates
+    let few = tokens <= GDM_SMALL_BATCH && op.options.gateDims == .perHead && op.records == nil && !op.hasResolvedGates
     return .decode(resolvesGates: few)
   }
 
@@ -105,7 +105,7 @@ extension Pass {
   }
 
   private mutating func gates(_ op: GatedDelta, _ way: Way, tokens: Int) throws(Failure) -> ResolvedGates {
-    let dims = op.gateDims == .perKey ? op.keyDim : 1
+    let dims = op.options.gateDims == .perKey ? op.keyDim : 1
     var inPlace = op.hasResolvedGates
     if case .decode(let resolvesGates) = way, resolvesGates { inPlace = true }
     // The kernels read the tensors themselves; per-key gates as vectors, which the core has aligned.
@@ -127,7 +127,7 @@ extension Pass {
       }
     let beta = try arena.region(byteCount: max(rows * 4, 4))
     var kernel = Kernel(family: .gates)
-    kernel.constants.setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw)
+    kernel.constants.setGates(op.options.gateForm, op.options.betaForm, op.gate, op.beta, op.raw)
     let groups = ceilDiv(rows * dims, GDM_GATE_THREADS)
     try dispatch(
       kernel,
@@ -140,7 +140,7 @@ extension Pass {
         tokens: UInt32(element: tokens), valueHeads: UInt32(element: op.valueHeads), dims: UInt32(element: dims),
         gateTokenStride: UInt32(element: op.gate.tokenStride), gateHeadStride: UInt32(element: op.gate.headStride),
         betaTokenStride: UInt32(element: op.beta.tokenStride), betaHeadStride: UInt32(element: op.beta.headStride),
-        bound: op.gateBound),
+        bound: op.options.gateBound),
       groups: (groups, 1, 1), threads: .exactly(GDM_GATE_THREADS))
     return ResolvedGates(
       decay: decay, beta: beta, gateTokenStride: op.valueHeads * dims, gateHeadStride: dims,
@@ -173,7 +173,7 @@ extension Pass {
     decode.constants.set(.smallBatch, r.table.isSmall)
     decode.constants.set(.resolveGates, resolvesGates)
     if resolvesGates {
-      decode.constants.setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw)
+      decode.constants.setGates(op.options.gateForm, op.options.betaForm, op.gate, op.beta, op.raw)
     } else {
       decode.constants.setNoGates()
     }
@@ -210,7 +210,7 @@ extension Pass {
       prefill, list, params(op, r.gates), r.parts > 1 ? .part(constant) : .absent,
       groups: (ceilDiv(op.valueDim, GDM_PREFILL_ROWS), op.valueHeads, r.sequences.count),
       threads: .exactly(GDM_PREFILL_THREADS),
-      threadgroupBytes: ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.gateDims == .perKey))
+      threadgroupBytes: ThreadgroupBytes.prefill(keyDim: op.keyDim, perKey: op.options.gateDims == .perKey))
   }
 
   private mutating func chunked(_ r: Recurrence) throws(Failure) {
@@ -249,7 +249,7 @@ extension Pass {
       ],
       params, groups: (ceilDiv(op.valueDim, GDM_CHUNK_ROWS), op.valueHeads, sequences.count),
       threads: .exactly(GDM_CHUNK_THREADS),
-      threadgroupBytes: ThreadgroupBytes.chunkScan(keyDim: op.keyDim, perKey: op.gateDims == .perKey))
+      threadgroupBytes: ThreadgroupBytes.chunkScan(keyDim: op.keyDim, perKey: op.options.gateDims == .perKey))
   }
 
   private func params(_ op: GatedDelta, _ gates: ResolvedGates) -> GDMRecurrence {
@@ -262,14 +262,15 @@ extension Pass {
       outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
       gateTokenStride: UInt32(element: gates.gateTokenStride), gateHeadStride: UInt32(element: gates.gateHeadStride),
       betaTokenStride: UInt32(element: gates.betaTokenStride), betaHeadStride: UInt32(element: gates.betaHeadStride),
-      scale: op.scale, epsilon: op.qkNormEps, bound: op.gateBound)
+      scale: op.options.scale, epsilon: op.options.qkNormEps, bound: op.options.gateBound)
   }
 }
 
 extension GatedDelta {
   /// Nothing to compute: the gates are already decays and betas in float32.
   fileprivate var hasResolvedGates: Bool {
-    records == nil && gateForm == .decay && gate.dtype == .f32 && betaForm == .given && beta.dtype == .f32
+    records == nil && options.gateForm == .decay && gate.dtype == .f32 && options.betaForm == .given
+      && beta.dtype == .f32
   }
 }
 
@@ -308,9 +309,9 @@ extension Sequences {
 
 extension Constants {
   mutating func setRecurrence(_ op: GatedDelta) {
-    set(.tiledHeads, op.headMap == .tiled)
-    set(.gatePerKey, op.gateDims == .perKey)
-    set(.qkNorm, op.qkNorm.rawValue)
+    set(.tiledHeads, op.options.headMap == .tiled)
+    set(.gatePerKey, op.options.gateDims == .perKey)
+    set(.qkNorm, op.options.qkNorm.rawValue)
     set(.outF32, op.out.dtype == .f32)
   }
 

@@ -5,7 +5,7 @@ extension Pass {
   mutating func encode(_ op: GatedDeltaStep, _ sequences: Sequences) throws(Failure) {
     guard sequences.count > 0 else { return }
     let n = sequences.count
-    let dims = op.gateDims == .perKey ? op.keyDim : 1
+    let dims = op.options.gateDims == .perKey ? op.keyDim : 1
     let channels = 2 * op.keyHeads * op.keyDim + op.valueHeads * op.valueDim
     let convElements = channels * (op.width - 1)
     let stateElements = op.valueHeads * op.valueDim * op.keyDim
@@ -59,8 +59,8 @@ extension Pass {
         gateHeadStride: UInt32(element: op.gate.headStride), betaTokenStride: UInt32(element: op.beta.tokenStride),
         betaHeadStride: UInt32(element: op.beta.headStride), zTokenStride: UInt32(element: op.z.tokenStride),
         zHeadStride: UInt32(element: op.z.headStride), outTokenStride: UInt32(element: op.out.tokenStride),
-        outHeadStride: UInt32(element: op.out.headStride), scale: op.scale, epsilon: op.qkNormEps,
-        bound: op.gateBound, normEpsilon: op.normEps),
+        outHeadStride: UInt32(element: op.out.headStride), scale: op.options.scale, epsilon: op.options.qkNormEps,
+        bound: op.options.gateBound, normEpsilon: op.options.normEps),
       table.batch, groups: (op.valueHeads, n, 1), threads: .upTo(Self.stepThreads(threadgroups: op.valueHeads * n)))
   }
 }
@@ -72,20 +72,20 @@ extension Pass {
 
 extension Constants {
   mutating func setStep(_ op: GatedDeltaStep, small: Bool) {
-    set(.tiledHeads, op.headMap == .tiled)
-    set(.gatePerKey, op.gateDims == .perKey)
-    set(.qkNorm, op.qkNorm.rawValue)
+    set(.tiledHeads, op.options.headMap == .tiled)
+    set(.gatePerKey, op.options.gateDims == .perKey)
+    set(.qkNorm, op.options.qkNorm.rawValue)
     set(.outF32, op.out.dtype == .f32)
     set(.smallBatch, small)
-    setGates(op.gateForm, op.betaForm, op.gate, op.beta, op.raw)
+    setGates(op.options.gateForm, op.options.betaForm, op.gate, op.beta, op.raw)
     set(.convWidth, UInt32(element: op.width))
     set(.convBias, op.convBias != nil)
-    set(.convSilu, op.convActivation == .silu)
+    set(.convSilu, op.options.convActivation == .silu)
     set(.convStateF32, op.convState?.dtype == .f32)
     set(.convWeightDType, op.convWeight.dtype)
     set(.convBiasDType, op.convBias?.dtype ?? .f32)
-    set(.normSigmoid, op.normActivation == .sigmoid)
-    set(.normGateFirst, op.normOrder == .gateThenNorm)
+    set(.normSigmoid, op.options.normActivation == .sigmoid)
+    set(.normGateFirst, op.options.normOrder == .gateThenNorm)
     set(.normWeightDType, op.normWeight.dtype)
   }
 }

@@ -5,8 +5,8 @@ extension Pass {
   mutating func encode(_ op: GatedRMSNorm) throws(Failure) {
     let rows = op.tokens * op.heads
     var kernel = Kernel(family: .norm, activation: op.z.dtype)
-    kernel.constants.set(.normSigmoid, op.activation == .sigmoid)
-    kernel.constants.set(.normGateFirst, op.order == .gateThenNorm)
+    kernel.constants.set(.normSigmoid, op.options.activation == .sigmoid)
+    kernel.constants.set(.normGateFirst, op.options.order == .gateThenNorm)
     kernel.constants.set(.normXF32, op.x.dtype == .f32)
     kernel.constants.set(.normWeightDType, op.weight.dtype)
     kernel.constants.set(.normParts, UInt32(op.dim <= 4 * GDM_SIMD_LANES ? 1 : 2))
@@ -27,7 +27,7 @@ extension Pass {
         xTokenStride: UInt32(element: op.x.tokenStride), xHeadStride: UInt32(element: op.x.headStride),
         zTokenStride: UInt32(element: op.z.tokenStride), zHeadStride: UInt32(element: op.z.headStride),
         outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
-        epsilon: op.eps),
+        epsilon: op.options.eps),
       groups: (ceilDiv(rows, GDM_NORM_ROWS), 1, 1), threads: .exactly(GDM_NORM_THREADS))
   }
 }

@@ -18,8 +18,7 @@ struct Kernel: Hashable {
     case route = "gd_route"
     case combineExperts = "gd_combine_experts"
     case embedding = "gd_embedding"
-    case add = "gd_add"
-    case siluMul = "gd_silu_mul"
+    case elementwise = "gd_elementwise"
     case step = "gd_step"
     case gather = "gd_slots_gather"
     case copy = "gd_slots_copy"
@@ -44,6 +43,8 @@ struct Kernel: Hashable {
   }
 
   var family: Family
+  /// Of an elementwise op.
+  var operation: ElementwiseOperation?
   var activation: DType?
   var storage: DType?
   var format: WeightFormat?
@@ -57,6 +58,7 @@ struct Kernel: Hashable {
       withUnsafeBytes(of: value) { UInt64($0.load(as: UInt8.self)) << (8 * place) }
     }
     return byte(family, 0) | byte(activation, 1) | byte(storage, 2) | byte(keyClass, 3) | byte(unit, 4) | byte(format, 5)
+      | byte(operation, 6)
   }
 
   static func == (a: Kernel, b: Kernel) -> Bool { a.instantiation == b.instantiation && a.constants == b.constants }
@@ -68,7 +70,7 @@ struct Kernel: Hashable {
 
   /// The `host_name` of this instantiation in the shader.
   var name: String {
-    var name = family.rawValue
+    var name = operation?.kernel ?? family.rawValue
     if let activation { name += "_" + activation.name }
     if let storage { name += "_" + storage.name }
     if let format { name += "_" + format.layout.kernel }

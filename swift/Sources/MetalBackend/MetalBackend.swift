@@ -78,7 +78,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     guard length <= device.maxBufferLength,
       let buffer = autoreleasepool(invoking: { device.makeBuffer(length: length, options: .untracked) })
     else {
-      throw Failure(.outOfMemory, argument: "bytes", expected: "memory to be had", received: "\(byteCount) bytes")
+      throw Failure(.outOfMemory, argument: "bytes", expected: "available memory", received: "\(byteCount) bytes")
     }
     return MetalMemory(buffer, byteCount: byteCount, isWrapped: false, residency)
   }
@@ -87,7 +87,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     guard Int(bitPattern: pointer) % 16384 == 0, byteCount % 16384 == 0, byteCount > 0 else {
       throw Failure(
         .invalidArgument, argument: "pointer", expected: "an address and a length that are multiples of 16384",
-        received: "an address \(Int(bitPattern: pointer) % 16384) above one, and \(byteCount) bytes")
+        received: "an address \(Int(bitPattern: pointer) % 16384) bytes above one, and \(byteCount) bytes")
     }
     let buffer = autoreleasepool {
       device.makeBuffer(bytesNoCopy: pointer, length: byteCount, options: .untracked, deallocator: nil)
@@ -103,7 +103,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     try checkNotLost()
     // Resolved gates are numbered in 32 bits. A tensor of more is possible only if its rows overlap.
     if case .gatedDelta(let op, _) = op {
-      let gates = op.tokens * op.valueHeads * (op.gateDims == .perKey ? op.keyDim : 1)
+      let gates = op.tokens * op.valueHeads * (op.options.gateDims == .perKey ? op.keyDim : 1)
       guard gates <= Int(UInt32.max) else {
         throw Failure(.unsupported, argument: "gate", expected: "at most \(UInt32.max) gates", received: "\(gates)")
       }
@@ -209,7 +209,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
   private func checkNotLost() throws(Failure) {
     guard let cause = loss.withLock({ $0 }) else { return }
     throw Failure(
-      .device, argument: "device", expected: "one that the system has not taken away", received: cause.received)
+      .device, argument: "device", expected: "one that the system has not removed", received: cause.received)
   }
 
   /// The GPU does the work: a waiting thread cannot help.

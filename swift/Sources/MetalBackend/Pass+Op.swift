@@ -11,10 +11,9 @@ extension Pass {
     case .rmsNorm(let op): try encode(op)
     case .gatedDeltaStep(let op, let sequences): try encode(op, sequences)
     case .linear(let op): try encode(op)
-    case .add(let op): try encode(op)
+    case .elementwise(let op): try encode(op)
     case .attention(let op, let sequences): try encode(op, sequences)
     case .embedding(let op, let sequences): try encode(op, sequences)
-    case .siluMul(let op): try encode(op)
     case .route(let op): try encode(op)
     case .expertLinear(let op): try encode(op)
     case .combineExperts(let op): try encode(op)
@@ -35,10 +34,9 @@ extension Op {
     case .rmsNorm(let op): op.work
     case .gatedDeltaStep(let op, let sequences): op.work(sequences)
     case .linear(let op): op.work
-    case .add(let op): op.work
+    case .elementwise(let op): op.work
     case .attention(let op, let sequences): op.work(sequences)
     case .embedding(let op, let sequences): op.work(sequences)
-    case .siluMul(let op): op.work
     case .route(let op): op.work
     case .expertLinear(let op): op.work
     case .combineExperts(let op): op.work

@@ -97,7 +97,7 @@ struct Pass {
   var arena: Arena
   var tables = LastTable()
   private(set) var lists: PassLists
-  /// What has to be looked at when the submission has completed.
+  /// Ids to be checked when the submission has completed.
   var checks: [IndexCheck] = []
   private var pipeline: ObjectIdentifier?
   /// The length last set for `[[threadgroup(0)]]`: it stays set for the kernels that follow.

@@ -21,7 +21,7 @@ extension Pass {
         rows: UInt32(element: rows), heads: UInt32(element: op.heads), length: UInt32(element: op.dim),
         xTokenStride: UInt32(element: op.x.tokenStride), xHeadStride: UInt32(element: op.x.headStride),
         outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
-        plusOne: op.weightForm == .plusOne ? 1 : 0, epsilon: op.eps),
+        plusOne: op.options.weightForm == .plusOne ? 1 : 0, epsilon: op.options.eps),
       groups: (ceilDiv(rows, GDM_NORM_ROWS), 1, 1), threads: .exactly(GDM_NORM_THREADS))
   }
 }

@@ -10,7 +10,7 @@ extension Pass {
         .writes(op.weights, elements: op.tokens * op.chosen),
       ],
       GDMRoute(
-        experts: UInt32(element: op.experts), chosen: UInt32(element: op.chosen), normalize: op.normalize ? 1 : 0,
+        experts: UInt32(element: op.experts), chosen: UInt32(element: op.chosen), normalize: op.options.normalize ? 1 : 0,
         logitsRowStride: UInt32(element: op.logits.tokenStride)),
       groups: (op.tokens, 1, 1), threads: .exactly(GDM_ROUTE_THREADS),
       threadgroupBytes: ThreadgroupBytes.route(experts: op.experts))

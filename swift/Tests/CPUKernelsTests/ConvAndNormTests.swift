@@ -30,8 +30,9 @@ struct ConvCase {
     out.fill(with: 77)
     sequences = Sequences(lengths: lengths, read: read, write: write)
     op = CausalConv1d(
-      tokens: tokens, channels: channels, width: width, slots: slots, activation: random.pick([.none, .silu]),
-      x: x.view, weight: weight.view, bias: bias?.view, state: state.view, out: out.view)
+      tokens: tokens, channels: channels, width: width, slots: slots,
+      options: .init(activation: random.pick([.none, .silu])), x: x.view, weight: weight.view, bias: bias?.view,
+      state: state.view, out: out.view)
   }
 
   /// The output's error, and whether every state is exact.
@@ -45,7 +46,7 @@ struct ConvCase {
         let old = (0..<op.width - 1).map { read < 0 ? 0 : before[read, c, $0] }
         let (column, state) = Reference.conv(
           x: rows.map { x[$0, 0, c] }, state: old, weight: (0..<op.width).map { weight[c, 0, $0] },
-          bias: bias?[0, 0, c] ?? 0, activation: op.activation)
+          bias: bias?[0, 0, c] ?? 0, activation: op.options.activation)
         for (row, y) in zip(rows, column) { outs.append((out[row, 0, c], y)) }
         let write = Int(sequences.writeSlots[s])
         if write >= 0 { exact = exact && state == (0..<op.width - 1).map { self.state[write, c, $0] } }
@@ -135,9 +136,11 @@ struct ConvCase {
       weight.fill(-2...2, &random)
       out.fill(with: 77)
       let op = GatedRMSNorm(
-        tokens: tokens, heads: heads, dim: dim, activation: random.pick([.silu, .sigmoid]),
-        order: random.pick(NormOrder.allCases), eps: random.pick([1e-6, 1e-2]), x: x.view, z: z.view,
-        weight: weight.view, out: out.view)
+        tokens: tokens, heads: heads, dim: dim,
+        options: .init(
+          activation: random.pick([.silu, .sigmoid]), order: random.pick(NormOrder.allCases),
+          eps: random.pick([1e-6, 1e-2])),
+        x: x.view, z: z.view, weight: weight.view, out: out.view)
       let before = out.bytes
       try device(isa, threads: 2).run([.gatedRMSNorm(op)])
       var pairs: [(Double, Double)] = []
@@ -145,7 +148,8 @@ struct ConvCase {
         for head in 0..<heads {
           let truth = Reference.gatedNorm(
             x: (0..<dim).map { x[token, head, $0] }, z: (0..<dim).map { z[token, head, $0] },
-            weight: (0..<dim).map { weight[0, 0, $0] }, activation: op.activation, order: op.order, eps: Double(op.eps))
+            weight: (0..<dim).map { weight[0, 0, $0] }, activation: op.options.activation, order: op.options.order,
+            eps: Double(op.options.eps))
           for i in 0..<dim {
             pairs.append((out[token, head, i], truth[i]))
             out[token, head, i] = 77

@@ -215,7 +215,7 @@ import Testing
           commit.counts = counts.map { Int32($0) }
           let op = CommitGatedDelta(
             tokens: tokens, keyHeads: hk, valueHeads: hv, keyDim: dk, valueDim: dv, slots: 6, gateDims: dims,
-            headMap: one.op.headMap, records: kept, state: one.state.view)
+            options: .init(headMap: one.op.options.headMap), records: kept, state: one.state.view)
           try device.run([.commitGatedDelta(op, commit)])
 
           for sequence in lengths.indices {

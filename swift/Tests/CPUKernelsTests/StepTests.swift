@@ -52,12 +52,14 @@ import Testing
     let sequences = Sequences(lengths: write.map { _ in 1 }, read: read, write: write)
     let step = GatedDeltaStep(
       sequences: count, keyHeads: hk, valueHeads: hv, keyDim: dk, valueDim: dv, width: width, slots: slots,
-      gateForm: form, gateDims: dims, betaForm: random.pick(BetaForm.allCases), headMap: random.pick(HeadMap.allCases),
-      qkNorm: random.pick(QKNorm.allCases), convActivation: random.pick([.none, .silu]),
-      normActivation: random.pick([.silu, .sigmoid]), normOrder: random.pick(NormOrder.allCases), qkNormEps: 1e-6,
-      scale: 0.3, gateBound: -1.5, normEps: 1e-6, x: x.view, convWeight: convWeight.view, convBias: bias?.view,
-      convState: convState.view, state: state.view, gate: gate.view, beta: beta.view, raw: raw, z: z.view,
-      normWeight: normWeight.view, out: out.view)
+      options: .init(
+        gateForm: form, gateDims: dims, betaForm: random.pick(BetaForm.allCases),
+        headMap: random.pick(HeadMap.allCases), qkNorm: random.pick(QKNorm.allCases),
+        convActivation: random.pick([.none, .silu]), normActivation: random.pick([.silu, .sigmoid]),
+        normOrder: random.pick(NormOrder.allCases), scale: 0.3, gateBound: -1.5),
+      x: x.view, convWeight: convWeight.view, convBias: bias?.view, convState: convState.view, state: state.view,
+      gate: gate.view, beta: beta.view, raw: raw, z: z.view, normWeight: normWeight.view, out: out.view)
+    let options = step.options
 
     let chainConvState = try convState.copy()
     let chainState = try state.copy()
@@ -69,17 +71,20 @@ import Testing
         memory: mixed.memory, offset: offset * type.size, dtype: type, tokenStride: channels, headStride: stride)
     }
     let conv = CausalConv1d(
-      tokens: count, channels: channels, width: width, slots: slots, activation: step.convActivation, x: x.view,
-      weight: convWeight.view, bias: bias?.view, state: chainConvState.view, out: mixed.view)
+      tokens: count, channels: channels, width: width, slots: slots,
+      options: .init(activation: options.convActivation), x: x.view, weight: convWeight.view, bias: bias?.view,
+      state: chainConvState.view, out: mixed.view)
     let delta = GatedDelta(
-      tokens: count, keyHeads: hk, valueHeads: hv, keyDim: dk, valueDim: dv, slots: slots, gateForm: form,
-      gateDims: dims, betaForm: step.betaForm, headMap: step.headMap, qkNorm: step.qkNorm, algorithm: .auto,
-      qkNormEps: step.qkNormEps, scale: step.scale, gateBound: step.gateBound, query: part(0, dk),
-      key: part(hk * dk, dk), value: part(2 * hk * dk, dv), gate: gate.view, beta: beta.view, raw: raw,
-      state: chainState.view, out: core.view)
+      tokens: count, keyHeads: hk, valueHeads: hv, keyDim: dk, valueDim: dv, slots: slots,
+      options: .init(
+        gateForm: form, gateDims: dims, betaForm: options.betaForm, headMap: options.headMap, qkNorm: options.qkNorm,
+        qkNormEps: options.qkNormEps, scale: options.scale, gateBound: options.gateBound),
+      query: part(0, dk), key: part(hk * dk, dk), value: part(2 * hk * dk, dv), gate: gate.view, beta: beta.view,
+      raw: raw, state: chainState.view, out: core.view)
     let norm = GatedRMSNorm(
-      tokens: count, heads: hv, dim: dv, activation: step.normActivation, order: step.normOrder, eps: step.normEps,
-      x: core.view, z: z.view, weight: normWeight.view, out: chainOut.view)
+      tokens: count, heads: hv, dim: dv,
+      options: .init(activation: options.normActivation, order: options.normOrder, eps: options.normEps), x: core.view,
+      z: z.view, weight: normWeight.view, out: chainOut.view)
     return Setup(
       step: step, chain: [.causalConv1d(conv, sequences), .gatedDelta(delta, sequences), .gatedRMSNorm(norm)],
       sequences: sequences, convState: convState, state: state, out: out, chainConvState: chainConvState,

@@ -7,7 +7,7 @@ import Threading
 
 /// Work that ends before it is done.
 @Suite struct StopTests {
-  /// A linear op of one item with so many rows of equal work, whose inputs overlap.
+  /// A linear op of one item with this many rows of equal work, whose inputs overlap.
   private func long(rows: Int) throws -> (op: Op, out: TestTensor) {
     let features = 4096
     let x = try TestTensor(.f32, tokens: 1, dim: features + 8 * rows)
@@ -86,12 +86,11 @@ import Threading
       .gatedDelta(delta.op, delta.sequences), linear,
       .causalConv1d(
         CausalConv1d(
-          tokens: 4, channels: 32, width: 4, slots: 2, activation: .none, x: view, weight: state.view, bias: nil,
-          state: state.view, out: view, states: .none), sequences),
+          tokens: 4, channels: 32, width: 4, slots: 2, options: .init(activation: .none), x: view, weight: state.view,
+          bias: nil, state: state.view, out: view, states: .none), sequences),
       .gatedRMSNorm(
         GatedRMSNorm(
-          tokens: 4, heads: 1, dim: 32, activation: .silu, order: .normThenGate, eps: 1e-6, x: view, z: view,
-          weight: view, out: view)),
+          tokens: 4, heads: 1, dim: 32, options: .init(), x: view, z: view, weight: view, out: view)),
       .copySlots(
         CopySlots(slots: 2, slotElements: 96, pool: state.view),
         Sequences(count: 1, starts: [], readSlots: [-1], writeSlots: [0], stagedReads: [])),

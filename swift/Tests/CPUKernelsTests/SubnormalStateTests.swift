@@ -3,7 +3,7 @@ import Testing
 
 @testable import CPUBackend
 
-/// States below the normal numbers, which one processor's instruction that rounds to bf16 takes for zeros.
+/// Subnormal states, which one instruction for rounding to bf16 treats as zeros.
 @Suite struct SubnormalStateTests {
   /// One token into states of 16-bit elements gives the rounded f32 states. Among the new elements are zeros, subnormal
   /// numbers, and both mixed with normal ones.

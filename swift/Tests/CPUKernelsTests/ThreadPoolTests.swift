@@ -198,7 +198,7 @@ import Threading
     let scratch = try PageRange(byteCount: gd_cpu_scratch_bytes(), alignment: 4096)
     let device = try device(isa)
     defer { device.close() }
-    // Ways that the instruction set does not know are answered by the one that it does.
+    // For ways that the instruction set lacks, the one that it has is used.
     let ways: [Int32] = choose(scratch.start, 2) == 2 ? [1, 2] : [1]
     for keyDim in [8, 72, 128, 256] {
       var results: [([UInt8], [UInt8])] = []

@@ -20,9 +20,10 @@ import Testing
       return
     }
     #expect([op.tokens, op.keyHeads, op.valueHeads, op.keyDim, op.valueDim, op.slots] == [6, 2, 6, 16, 8, 4])
-    #expect(op.gateForm == .rawBounded && op.gateDims == .perKey && op.betaForm == .twiceSigmoid)
-    #expect(op.headMap == .tiled && op.qkNorm == .rms && op.algorithm == .recurrent)
-    #expect(op.qkNormEps == 1e-6 && op.scale == 0.25 && op.gateBound == -5)
+    let options = op.options
+    #expect(options.gateForm == .rawBounded && options.gateDims == .perKey && options.betaForm == .twiceSigmoid)
+    #expect(options.headMap == .tiled && options.qkNorm == .rms && options.algorithm == .recurrent)
+    #expect(options.qkNormEps == 1e-6 && options.scale == 0.25 && options.gateBound == -5)
     let tensors = [op.query, op.key, op.value, op.gate, op.beta, op.out]
     #expect(tensors.map(\.dtype) == [.bf16, .bf16, .bf16, .bf16, .bf16, .f32])
     #expect(tensors.map(\.tokenStride) == [32, 32, 48, 96, 6, 48])
@@ -94,17 +95,17 @@ import Testing
     for op in ops {
       switch op {
       case .causalConv1d(let op, let sequences):
-        #expect([op.tokens, op.channels, op.width, op.slots] == [6, 24, 9, 4] && op.activation == .silu)
+        #expect([op.tokens, op.channels, op.width, op.slots] == [6, 24, 9, 4] && op.options.activation == .silu)
         #expect(op.x.tokenStride == 24 && op.weight.tokenStride == 9 && op.weight.dtype == .bf16)
         #expect(op.bias?.dtype == .f16 && op.state?.tokenStride == 24 * 8 && op.state?.headStride == 8)
         #expect(sequences.starts == [0, 6] && sequences.readSlots == [0])
       case .gatedRMSNorm(let op):
-        #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.eps == 1e-6)
-        #expect(op.activation == .silu && op.order == .normThenGate)
+        #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.options.eps == 1e-6)
+        #expect(op.options.activation == .silu && op.options.order == .normThenGate)
         #expect([op.x, op.z, op.weight, op.out].map(\.dtype) == [.f32, .bf16, .f32, .bf16])
       case .gatedDeltaStep(let op, let sequences):
         #expect([op.sequences, op.keyHeads, op.valueHeads, op.keyDim, op.valueDim] == [3, 2, 4, 8, 16])
-        #expect(op.width == 4 && op.slots == 4 && op.gateForm == .raw && op.betaForm == .sigmoid)
+        #expect(op.width == 4 && op.slots == 4 && op.options.gateForm == .raw && op.options.betaForm == .sigmoid)
         #expect(op.x.tokenStride == 96 && op.z.headStride == 16 && op.raw != nil && op.convBias != nil)
         #expect(op.convState?.tokenStride == 96 * 3 && op.state?.tokenStride == 4 * 16 * 8)
         #expect(sequences.starts == [0, 1, 2, 3] && sequences.readSlots == [0, 1, 2])
@@ -118,10 +119,8 @@ import Testing
       case .embedding(let op, let ids):
         #expect([op.rows, op.vocabulary, op.dim] == [3, 5, 128] && ids.readSlots == [4, 0, 4])
         #expect(op.matrix.format == .affine8G64 && op.matrix.weight.tokenStride == 32)
-      case .siluMul(let op):
-        #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesGate && !op.replacesUp)
       case .route(let op):
-        #expect([op.tokens, op.experts, op.chosen] == [3, 8, 2] && op.normalize)
+        #expect([op.tokens, op.experts, op.chosen] == [3, 8, 2] && op.options.normalize)
         #expect([op.logits, op.ids, op.weights].map(\.dtype) == [.bf16, .id32, .f32])
       case .expertLinear(let op):
         #expect([op.tokens, op.chosen, op.experts, op.inFeatures, op.outFeatures] == [3, 2, 5, 128, 10])
@@ -129,7 +128,9 @@ import Testing
       case .combineExperts(let op):
         #expect([op.tokens, op.chosen, op.dim] == [3, 2, 16] && op.replacesResidual)
         #expect([op.experts, op.shared, op.sharedGate, op.residual, op.out].map { $0?.dtype } == [.bf16, .f32, .bf16, .bf16, .bf16])
-      case .gatedDelta, .rmsNorm, .add, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("no test encoded one")
+      case .elementwise(let op):
+        #expect([op.tokens, op.heads, op.dim] == [3, 2, 16] && op.replacesA && !op.replacesB && op.operation == .siluMul)
+      case .gatedDelta, .rmsNorm, .attention, .commitGatedDelta, .commitCausalConv1d: Issue.record("no test encoded one")
       }
     }
   }
@@ -205,7 +206,7 @@ import Testing
 
   @Test func outputsMayBeF32AndRowsOfAnyLength() throws {
     let fixture = try Fixture()
-    // 100 is no multiple of 8: its rows are not vectors, so strides need not be multiples either.
+    // 100 is not a multiple of 8: its rows are not vectors, so strides need not be multiples either.
     var norm = try fixture.gatedRMSNorm(tokens: 5, heads: 3, dim: 100)
     norm.out = gd_tensor(buffer: try fixture.buffer(5 * 3 * 101 * 4).handle, offset: 8, .f32, [5, 3, 100])
     norm.out.setStride(1, 101)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import GatedDelta
 
-/// The header's constants and the Swift enums are one thing described twice: here they are compared.
+/// The header's constants and the Swift enums agree.
 @Suite struct ConstantTests {
   @Test func enumsHaveTheHeadersValues() {
     #expect(DType.allCases.map(\.rawValue) == [GD_F32, GD_F16, GD_BF16, GD_I32, GD_U32].map { UInt32($0) })

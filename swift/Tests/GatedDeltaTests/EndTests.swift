@@ -55,7 +55,7 @@ import Threading
     #expect(fixture.backend.stopsFrom == [1])
   }
 
-  /// The backend takes its time, as a GPU does with what is committed: `abandon` returns after the last submission that
+  /// The backend takes its time, as a GPU does with committed work: `abandon` returns after the last submission that
   /// touches the memory, not before.
   @Test func stoppedWorkIsWaitedFor() throws {
     let backend = SlowBackend()
@@ -92,7 +92,7 @@ import Threading
     while fixture.backend.closeCount == 0, Clock.now < end { _ = 0 }
     #expect(fixture.backend.closeCount == 1 && fixture.backend.stopsFrom == [1])
     #expect(fixture.backend.submissions.isEmpty)
-    // Wrapped memory is let go of, with the operations and the handle that held it; the library's own has its owner.
+    // Wrapped memory is released, with the operations and the handle that held it; the library's own has its owner.
     #expect(fixture.backend.liveWrapped == 0)
     #expect(gd_device_describe(fixture.device, nil) == GD_ERROR_HANDLE)
   }
@@ -164,7 +164,7 @@ private final class Seen: @unchecked Sendable {
   }
 }
 
-/// Finishes what it is given one after the other, on a thread of its own that begins when it is told to stop.
+/// Finishes submissions one after another, on a thread of its own that begins when it is told to stop.
 private final class SlowBackend: Backend, @unchecked Sendable {
   let description = DeviceDescription(backend: .metal, name: "slow", isa: "", threads: 0, emulated: true)
   private let mutex = Lock()

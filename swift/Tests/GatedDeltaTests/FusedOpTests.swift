@@ -10,8 +10,9 @@ import Testing
     guard case .gatedDelta(let op, let sequences)? = try fixture.committedOps().first else {
       throw Failure(.internal, expected: "a gatedDelta", received: "none")
     }
-    #expect(op.headMap == .tiled && op.gateForm == .log && op.betaForm == .given && op.qkNorm == .none)
-    #expect(op.algorithm == .auto && op.scale == 0.25 && op.raw == nil && op.records == nil)
+    let options = op.options
+    #expect(options.headMap == .tiled && options.gateForm == .log && options.betaForm == .given && options.qkNorm == .none)
+    #expect(options.algorithm == .auto && options.scale == 0.25 && op.raw == nil && op.records == nil)
     #expect([op.tokens, op.keyHeads, op.valueHeads, op.keyDim, op.valueDim] == [6, 2, 4, 16, 16])
     #expect(sequences.starts == [0, 2, 4, 6])
     return (op, sequences)
@@ -40,7 +41,7 @@ import Testing
     var conv = try fixture.fusedConv()
     #expect(gd_encode_ssm_conv_update_inplace(fixture.device, &conv) == GD_OK, "\(LastError())")
     let (shift, moved) = try Self.conv(fixture)
-    #expect(shift.states.source != nil && shift.slots == 3 && shift.activation == .silu)
+    #expect(shift.states.source != nil && shift.slots == 3 && shift.options.activation == .silu)
     #expect(moved.readSlots == [0, 1, 2] && moved.writeSlots == [0, 1, 2])
   }
 
@@ -67,7 +68,7 @@ import Testing
     conv.silu = 0
     #expect(gd_encode_ssm_conv_update_inplace(fixture.device, &conv) == GD_OK, "\(LastError())")
     let (shift, _) = try Self.conv(fixture)
-    #expect(shift.states.source == nil && shift.activation == .none)
+    #expect(shift.states.source == nil && shift.options.activation == .none)
     for handle in handles { gd_buffer_release(handle) }
   }
 
@@ -105,7 +106,7 @@ import Testing
     let fixture = try Fixture()
     var given = try fixture.fusedDelta(dims: .perKey)
     #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_OK, "\(LastError())")
-    #expect(try Self.delta(fixture).0.gateDims == .perKey)
+    #expect(try Self.delta(fixture).0.options.gateDims == .perKey)
     // Fewer tokens than snapshots: the older ones stay as they were.
     given = try fixture.fusedDelta(tokens: 1)
     #expect(gd_encode_gated_delta_net_inplace(fixture.device, &given) == GD_OK, "\(LastError())")

@@ -12,8 +12,8 @@ import Testing
     UInt64(UInt32.max), 1 << 32, 1 << 53, 1 << 61, 1 << 62, 1 << 63, .max - 7, .max, UInt64(bitPattern: -2),
   ]
 
-  /// Overwrites one to three words behind the size and the version. Index pointers stay as they are: a wrong one is the
-  /// caller's to answer for.
+  /// Overwrites one to three words after the size and the version. Index pointers stay as they are: a wrong one is the
+  /// caller's fault.
   static func mutate<Descriptor>(
     _ descriptor: inout Descriptor, keeping pointers: [Int], _ generator: inout SplitMix
   ) {
@@ -65,12 +65,12 @@ import Testing
     let walks: [Walk?]
     switch op {
     case .gatedDelta(let op, _):
-      let gate = op.gateDims == .perKey ? op.keyDim : 1
+      let gate = op.options.gateDims == .perKey ? op.keyDim : 1
       walks = [
         input(op.query, op.tokens, op.keyHeads, op.keyDim), input(op.key, op.tokens, op.keyHeads, op.keyDim),
         input(op.value, op.tokens, op.valueHeads, op.valueDim), input(op.gate, op.tokens, op.valueHeads, gate),
         input(op.beta, op.tokens, op.valueHeads, 1), input(op.raw?.aLog, 1, 1, op.valueHeads),
-        op.gateDims == .perKey
+        op.options.gateDims == .perKey
           ? input(op.raw?.dtBias, op.valueHeads, 1, op.keyDim) : input(op.raw?.dtBias, 1, 1, op.valueHeads),
         output(op.state, op.slots, op.valueHeads, op.valueDim * op.keyDim),
         output(op.out, op.tokens, op.valueHeads, op.valueDim),
@@ -93,7 +93,7 @@ import Testing
         input(op.x, op.tokens, op.heads, op.dim), input(op.z, op.tokens, op.heads, op.dim),
         input(op.weight, 1, 1, op.dim), output(op.out, op.tokens, op.heads, op.dim),
       ]
-    case .add(let op):
+    case .elementwise(let op):
       // The tensor that out replaces does not count.
       walks = [
         op.replacesA ? nil : input(op.a, op.tokens, op.heads, op.dim),
@@ -119,7 +119,7 @@ import Testing
         input(op.x, op.sequences, 1, channels), input(op.convWeight, channels, 1, op.width),
         input(op.convBias, 1, 1, channels), output(op.convState, op.slots, channels, op.width - 1),
         output(op.state, op.slots, op.valueHeads, op.valueDim * op.keyDim),
-        input(op.gate, op.sequences, op.valueHeads, op.gateDims == .perKey ? op.keyDim : 1),
+        input(op.gate, op.sequences, op.valueHeads, op.options.gateDims == .perKey ? op.keyDim : 1),
         input(op.beta, op.sequences, op.valueHeads, 1), input(op.z, op.sequences, op.valueHeads, op.valueDim),
         input(op.normWeight, 1, 1, op.valueDim), output(op.out, op.sequences, op.valueHeads, op.valueDim),
       ]
@@ -132,11 +132,6 @@ import Testing
         ]
     case .embedding(let op, _):
       walks = inputs(op.matrix) + [output(op.out, op.rows, 1, op.dim)]
-    case .siluMul(let op):
-      walks = [
-        op.replacesGate ? nil : input(op.gate, op.tokens, op.heads, op.dim),
-        op.replacesUp ? nil : input(op.up, op.tokens, op.heads, op.dim), output(op.out, op.tokens, op.heads, op.dim),
-      ]
     case .route(let op):
       walks = [
         input(op.logits, op.tokens, 1, op.experts), output(op.ids, op.tokens, 1, op.chosen),
@@ -197,7 +192,7 @@ import Testing
     case .copySlots(let op, _): (slots, states) = (op.slots, .none)
     case .commitGatedDelta(let op, _): (slots, states) = (op.slots, .none)
     case .commitCausalConv1d(let op, _): (slots, states) = (op.slots, .none)
-    case .gatedRMSNorm, .rmsNorm, .linear, .add, .embedding, .siluMul, .attention, .route, .expertLinear, .combineExperts:
+    case .gatedRMSNorm, .rmsNorm, .linear, .elementwise, .embedding, .attention, .route, .expertLinear, .combineExperts:
       (slots, states) = (0, .none)
     }
     check(sequences, slots: slots, states)
@@ -210,8 +205,8 @@ import Testing
       return
     }
     #expect(sequences.starts.count == sequences.count + 1 && pages.pastTokens.count == sequences.count)
-    #expect(pages.rotation.count == Int(sequences.starts[sequences.count]) * op.rotaryDim)
-    #expect(op.rotaryDim % 2 == 0 && op.rotaryDim <= op.headDim && op.heads % op.keyHeads == 0)
+    #expect(pages.rotation.count == Int(sequences.starts[sequences.count]) * op.options.rotaryDim)
+    #expect(op.options.rotaryDim % 2 == 0 && op.options.rotaryDim <= op.headDim && op.heads % op.keyHeads == 0)
     var uses: [Int32: Int] = [:]
     var written: [Int32] = []
     for sequence in 0..<sequences.count {

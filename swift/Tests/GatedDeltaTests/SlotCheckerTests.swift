@@ -4,7 +4,7 @@ import Testing
 @testable import GatedDelta
 
 @Suite struct SlotCheckerTests {
-  /// The rule in its plainest form: nil where two sequences write one slot.
+  /// The rule in its plainest form: nil if two sequences write one slot.
   static func plainly(_ reads: [Int32], _ writes: [Int32]) -> [Int32]? {
     for left in writes.indices where writes[left] >= 0 {
       for right in writes.indices where right > left && writes[right] == writes[left] { return nil }

@@ -132,7 +132,7 @@ import Testing
       return
     }
     #expect([op.tokens, op.keyHeads, op.valueHeads, op.keyDim, op.valueDim, op.slots] == [6, 2, 6, 16, 8, 4])
-    #expect(op.gateDims == .perKey && op.headMap == .tiled && op.state.dtype == .bf16)
+    #expect(op.gateDims == .perKey && op.options.headMap == .tiled && op.state.dtype == .bf16)
     #expect(op.records.decay.headStride == 16 && op.records.key.tokenStride == 32)
     #expect(sequences.starts == [0, 4, 6] && sequences.counts == [3, 0])
     #expect(sequences.readSlots == [2, 0] && sequences.writeSlots == [0, 3] && sequences.stagedReads == [1])

@@ -53,7 +53,7 @@ import Threading
       _ = fixture.commit()
     }
     let submissions = fixture.backend.submissions
-    // Out of turn: the second one counts when the first one has finished, too.
+    // Out of order: the second one counts only when the first one has finished, too.
     submissions[1].finish(Failure(.device, op: "linear", expected: "luck", received: "none"))
     #expect(status[0] == 0 && gd_poll(fixture.device, 2) == GD_PENDING)
     submissions[0].finish(nil)

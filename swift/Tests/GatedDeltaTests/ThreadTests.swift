@@ -127,7 +127,7 @@ private func onNewThread(_ body: @escaping @Sendable () -> Void) {
   }
 }
 
-/// Carries values out of a thread that has ended by then.
+/// Carries values out of a thread that has ended.
 private final class HandleBox: @unchecked Sendable {
   var device: UInt64 = 0
   var plan: UInt64 = 0

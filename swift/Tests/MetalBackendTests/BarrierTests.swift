@@ -6,7 +6,7 @@ import Testing
 #if os(Linux)
   @testable import Metal
 
-  /// Missing barriers, which the emulation finds by what dispatches touch. A pass knows only its own dispatches, so two
+  /// Missing barriers, which the emulation finds by the memory that dispatches touch. A pass knows only its own dispatches, so two
   /// passes on one encoder leave out the barrier between them.
   @Suite(.enabled(if: Devices.haveKernels, "there is no translated shader library"))
   struct BarrierTests {
@@ -17,9 +17,10 @@ import Testing
       func view(_ offset: Int) -> TensorView {
         TensorView(memory: memory, offset: offset, dtype: .f32, tokenStride: Self.dim, headStride: Self.dim)
       }
-      return .add(
-      Add(
-        tokens: rows, heads: 1, dim: Self.dim, a: view(x), b: view(y), out: view(out), replacesA: false, replacesB: false))
+      return .elementwise(
+        Elementwise(
+          .add, tokens: rows, heads: 1, dim: Self.dim, a: view(x), b: view(y), out: view(out), replacesA: false,
+          replacesB: false))
     }
 
     /// The failure of the command buffer of two ops, nil if there is none.
@@ -58,7 +59,7 @@ import Testing
       let problem = try run(first, second, backend)
       if at.fails {
         #expect(problem?.contains("there is no barrier between the two dispatches") == true, "\(problem ?? "nothing")")
-        #expect(problem?.contains("shaders/add.metal:") == true)
+        #expect(problem?.contains("shaders/elementwise.metal:") == true)
       } else {
         #expect(problem == nil)
       }

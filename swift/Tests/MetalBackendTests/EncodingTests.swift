@@ -19,9 +19,10 @@ import Testing
         func view(_ row: Int) -> TensorView {
           TensorView(memory: memory, offset: 256 * row, dtype: .f32, tokenStride: 64, headStride: 64)
         }
-        return .add(
-          Add(
-            tokens: 1, heads: 1, dim: 64, a: view(0), b: view(1), out: view(2), replacesA: false, replacesB: false))
+        return .elementwise(
+          Elementwise(
+            .add, tokens: 1, heads: 1, dim: 64, a: view(0), b: view(1), out: view(2), replacesA: false,
+            replacesB: false))
       }
     }
 
@@ -76,20 +77,21 @@ import Testing
         func view(_ place: Int) -> TensorView {
           TensorView(memory: memory, offset: place << 18, dtype: .f32, tokenStride: stride, headStride: stride)
         }
-        return .add(
-          Add(
-            tokens: 2, heads: 1, dim: 64, a: view(0), b: view(1), out: view(2), replacesA: false, replacesB: false))
+        return .elementwise(
+          Elementwise(
+            .add, tokens: 2, heads: 1, dim: 64, a: view(0), b: view(1), out: view(2), replacesA: false,
+            replacesB: false))
       }
       #expect(try calls(backend, [sum(64), sum(64), sum(72), sum(64)]).bytes == 3)
     }
 
-    /// A host that gives a kernel another structure, or another number of arguments, than it has.
+    /// A host that gives a kernel a wrong structure or a wrong number of arguments.
     @Test func wrongBindingsAreFound() throws {
       let backend = try MetalBackend(device: Devices.emulated())
       let memory = try #require(backend.allocate(byteCount: 16384) as? MetalMemory)
       let rows = (0..<4).map { Argument.reads(Region(memory, offset: 256 * $0, byteCount: 256)) }
       let out = Argument.writes(Region(memory, offset: 4096, byteCount: 256))
-      var kernel = Kernel(family: .add, activation: .f32)
+      var kernel = Kernel(family: .elementwise, operation: .add, activation: .f32)
       kernel.constants.set(.outF32, true)
       kernel.constants.set(.alignedRows, false)
       func problem<Params>(_ arguments: [Argument], _ params: Params) throws -> String? {
@@ -102,7 +104,7 @@ import Testing
         commandBuffer.waitUntilCompleted()
         return commandBuffer.error.map { "\($0)" }
       }
-      var params = GDMAdd()
+      var params = GDMElementwise()
       params.heads = 1
       #expect(try problem([rows[0], rows[1], out], UInt32(0))?.contains("(params): 4 bytes of setBytes for") == true)
       #expect(try problem([rows[0], rows[1], out, rows[2]], params)?.contains("the kernel has no such argument") == true)
@@ -154,7 +156,7 @@ import Testing
       #expect(buffer == nil && set.counts.wanted == before)
     }
 
-    /// More than the GPU may have in use is not asked to be resident at once.
+    /// No more memory is made resident at once than the GPU may use.
     @Test func noMoreThanTheWorkingSet() throws {
       var settings = EmulatedSettings()
       settings.workingSet = 3 << 20

@@ -89,7 +89,7 @@ import Testing
         #expect(failure.code == .device && failure.argument == "device")
         #expect { try backend.check(op) } throws: { ($0 as? Failure)?.argument == "device" }
       }
-      // Another one is another matter.
+      // A new backend is not affected.
       let next = try MetalBackend(device: Devices.emulated())
       #expect(next.run(try doubling(next).op) == nil)
     }

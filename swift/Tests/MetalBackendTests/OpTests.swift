@@ -10,8 +10,8 @@ import Testing
   import Metal
 #endif
 
-/// Every op on the GPU (emulated, where there is none) against the CPU backend: what the host binds, and how, is right
-/// where nothing faults and results agree.
+/// Every op on the GPU (emulated if there is none) against the CPU backend: the host's bindings are right
+/// if nothing faults and results agree.
 @Suite(.enabled(if: Devices.haveKernels, "there is no GPU and no translated shader library"))
 struct OpTests {
   static let names = ["gatedDelta", "causalConv1d", "gatedRmsNorm", "gatedDeltaStep", "linear", "copySlots"]
@@ -101,7 +101,7 @@ struct OpTests {
         writeSlots: (0..<n).map { Int32(n - 1 - $0) }, stagedReads: (0..<n).map { Int32($0) })
       return .causalConv1d(
         CausalConv1d(
-          tokens: n / 2, channels: channels, width: width, slots: n, activation: .silu,
+          tokens: n / 2, channels: channels, width: width, slots: n, options: .init(),
           x: try maker.tensor(.f32, tokens: n / 2, dim: channels),
           weight: try maker.tensor(.f32, tokens: channels, dim: width, strided: false), bias: nil,
           state: try maker.output(.f32, tokens: n, dim: channels * (width - 1), strided: false),
@@ -121,10 +121,10 @@ struct OpTests {
       let view = TensorView(memory: memory, offset: 0, dtype: .f32, tokenStride: 8, headStride: 8)
       return .gatedDelta(
         GatedDelta(
-          tokens: tokens, keyHeads: 1, valueHeads: 1, keyDim: 256, valueDim: 8, slots: 0, gateForm: .log,
-          gateDims: .perKey, betaForm: .given, headMap: .block, qkNorm: .l2, algorithm: .auto, qkNormEps: 1e-6,
-          scale: 1, gateBound: 0, query: view, key: view, value: view, gate: view, beta: view, raw: nil, state: nil,
-          out: view), Sequences(count: 0, starts: [0], readSlots: [], writeSlots: [], stagedReads: []))
+          tokens: tokens, keyHeads: 1, valueHeads: 1, keyDim: 256, valueDim: 8, slots: 0,
+          options: .init(gateForm: .log, gateDims: .perKey, qkNorm: .l2, scale: 1, gateBound: 0), query: view,
+          key: view, value: view, gate: view, beta: view, raw: nil, state: nil, out: view),
+        Sequences(count: 0, starts: [0], readSlots: [], writeSlots: [], stagedReads: []))
     }
     #expect(throws: Never.self) { try backend.check(op(1 << 23)) }
     #expect { try backend.check(op(1 << 24)) } throws: { error in
@@ -144,13 +144,13 @@ struct OpTests {
     let weight = try maker.tensor(.f32, tokens: 8, dim: 8, strided: false)
     func delta(_ algorithm: Algorithm) -> GatedDelta {
       GatedDelta(
-        tokens: 0, keyHeads: 1, valueHeads: 1, keyDim: 8, valueDim: 8, slots: 0, gateForm: .log, gateDims: .perHead,
-        betaForm: .given, headMap: .block, qkNorm: .l2, algorithm: algorithm, qkNormEps: 1e-6, scale: 1, gateBound: 0,
-        query: empty, key: empty, value: empty, gate: empty, beta: empty, raw: nil, state: nil, out: empty)
+        tokens: 0, keyHeads: 1, valueHeads: 1, keyDim: 8, valueDim: 8, slots: 0,
+        options: .init(gateForm: .log, qkNorm: .l2, algorithm: algorithm, scale: 1, gateBound: 0), query: empty,
+        key: empty, value: empty, gate: empty, beta: empty, raw: nil, state: nil, out: empty)
     }
     let conv = CausalConv1d(
-      tokens: 0, channels: 8, width: 4, slots: 0, activation: .none, x: empty, weight: weight, bias: nil, state: nil,
-      out: empty)
+      tokens: 0, channels: 8, width: 4, slots: 0, options: .init(activation: .none), x: empty, weight: weight,
+      bias: nil, state: nil, out: empty)
     let failure = backend.run(
       .gatedDelta(delta(.auto), none), .gatedDelta(delta(.auto), drop), .gatedDelta(delta(.chunked), drop),
       .causalConv1d(conv, none), .causalConv1d(conv, drop),
@@ -158,8 +158,7 @@ struct OpTests {
       .linear(Linear(rows: 0, inFeatures: 8, outFeatures: 8, x: empty, weight: weight, out: empty)),
       .gatedRMSNorm(
         GatedRMSNorm(
-          tokens: 0, heads: 1, dim: 8, activation: .silu, order: .normThenGate, eps: 1e-6, x: empty, z: empty,
-          weight: weight, out: empty)))
+          tokens: 0, heads: 1, dim: 8, options: .init(), x: empty, z: empty, weight: weight, out: empty)))
     #expect(failure == nil)
     #expect(backend.run() == nil)
   }

@@ -3,7 +3,7 @@ import Testing
 
 /// The module offers what `apple-api.txt` lists, and nothing else.
 @Suite struct AppleApiTests {
-  /// Beside Apple's: what tells why there is no device, and requirements of Swift's own protocols.
+  /// Not in Apple's Metal: the reason why there is no device, and requirements of Swift's own protocols.
   static let ours: Set<Declaration> = [
     Declaration(owner: "", text: "func emulationProblem() -> String?"),
     Declaration(owner: "", text: "func emulateMetal(kernels path: String)"),
@@ -122,7 +122,7 @@ import Testing
     }
   }
 
-  /// The comparison would be worth nothing if it overlooked a difference.
+  /// The comparison finds every kind of difference.
   @Test func theParserSeesDifferences() {
     let source = """
       /// A comment { with a brace.

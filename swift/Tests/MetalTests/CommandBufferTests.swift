@@ -4,7 +4,7 @@ import Testing
 
 @testable import Metal
 
-/// What may be called when, and what runs when.
+/// The order in which calls are allowed, and in which work runs.
 @Suite struct CommandBufferTests {
   @Test func encodersAfterTheirEnd() throws {
     let rig = try Rig()
@@ -117,7 +117,7 @@ import Testing
       } == nil)
   }
 
-  /// Arguments that begin apart share memory where one's buffer goes on to the other's start.
+  /// Arguments that begin at different places share memory if one's buffer reaches the other's start.
   @Test func aBarrierThatIsMissingBetweenOverlappingRanges() throws {
     let rig = try Rig()
     var (first, second) = try chain(rig)
@@ -168,7 +168,7 @@ import Testing
         "was released before the command buffer had completed") == true)
   }
 
-  /// What a set holds stays until a commit after its removal.
+  /// Memory stays in a set until a commit after its removal.
   @Test func residencySetsKeepWhatTheyHold() throws {
     let rig = try Rig()
     let made = try rig.device.makeResidencySet(descriptor: MTLResidencySetDescriptor())
@@ -264,7 +264,7 @@ import Testing
     #expect(calls.allSatisfy { pthread_equal($0.thread, pthread_self()) == 0 && $0.status == .completed })
   }
 
-  /// A handler that does not return holds up what comes after, so that what has not run yet can be looked at.
+  /// A handler that does not return holds up later work, so that the state before it can be examined.
   @Test func nothingRunsAtCommit() throws {
     var settings = EmulatedDevice.Settings()
     settings.delay = 100
@@ -340,7 +340,7 @@ import Testing
 
   @Test func aQueueGivesAsManyCommandBuffersAsItHas() throws {
     let rig = try Rig(inFlight: 2)
-    // Dropped ones count no more; committed ones until they have completed.
+    // Dropped ones do not count; committed ones count until they have completed.
     for _ in 0..<10 { #expect(rig.queue.makeCommandBuffer() != nil) }
     for _ in 0..<10 {
       let commandBuffer = try #require(rig.queue.makeCommandBuffer())

@@ -3,7 +3,7 @@ import Testing
 @testable import Metal
 
 @Suite struct LibraryTests {
-  /// What makes fails with.
+  /// The message that `make` fails with.
   func message(_ make: () throws -> Any) -> String? {
     do {
       _ = try make()
@@ -37,7 +37,7 @@ import Testing
         == "other: the library has no such kernel")
   }
 
-  /// What was translated is what Apple would compile, or the library is refused.
+  /// A library is refused if its kernels were translated from another text than the one that Apple would compile.
   @Test func aTextThatTheKernelsWereNotMadeFrom() throws {
     let rig = try Rig()
     func problem(_ source: String) -> String? {

@@ -6,7 +6,7 @@ export function publicName(field) {
   return field.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
 }
 
-const tags = ["as", "optional", "is", "default", "from", "boolean", "bound", "in", "of"];
+const tags = ["as", "optional", "is", "default", "from", "above", "boolean", "bound", "in", "of", "elementwise"];
 
 /** The tags of a field's annotation, by name. */
 export function readNote(note) {
@@ -58,7 +58,10 @@ function argumentOf({ name: field, offset, type, note }, options) {
   const common = { name, field, at: offset / 4, optional, bound: note.bound };
   if (type === "gd_tensor") return { ...common, kind: "tensor", dtype: note.of };
   if (type === "gd_index") return { ...common, kind: "indices" };
-  if (type === "f32") return { ...common, kind: "number", default: note.default === undefined ? undefined : Number(note.default) };
+  if (type === "f32") {
+    const { from: least, above, default: byDefault } = note;
+    return { ...common, kind: "number", least, above, default: byDefault === undefined ? undefined : Number(byDefault) };
+  }
   if (type !== "u32" && type !== "i32") throw new Error(`${field}: no argument is of type ${type}`);
   if (note.boolean === true) return { ...common, kind: "boolean" };
   if (note.is === undefined) {
@@ -67,7 +70,7 @@ function argumentOf({ name: field, offset, type, note }, options) {
   }
   const option = options.find((one) => one.name === note.is);
   if (option === undefined) throw new Error(`${field}: no option ${note.is}`);
-  // No value is 0, which an option that may be left out has in its place.
+  // No value is 0, which stands for an option that was left out.
   const byDefault = note.default === undefined ? (optional ? { value: 0 } : undefined) : valueNamed(option, note.default);
   return { ...common, kind: "option", option, default: byDefault };
 }

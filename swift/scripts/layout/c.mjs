@@ -30,14 +30,32 @@ export function appleExports(functions) {
   return [`# ${origin}`, ...functions.map(({ name }) => `_${name}`), ""].join("\n");
 }
 
-/** The options as enums whose constants begin with `prefix` instead of GD_. */
-export function optionConstants({ options }, prefix, guard) {
+/** The options as enums whose constants begin with `prefix` instead of GD_, and a list of the elementwise operations. */
+function optionConstants({ options, operations }, prefix, guard, list) {
   const lines = [`/* ${origin} */`, `#ifndef ${guard}`, `#define ${guard}`, ""];
-  for (const option of options) {
+  for (const option of [...options, operations]) {
     if (option.of !== undefined) continue;
     lines.push("enum {");
     lines.push(option.values.map(({ constant, value }) => `  ${prefix}${constant.slice(3)} = ${value}`).join(",\n"));
     lines.push("};");
   }
-  return [...lines, "", "#endif", ""].join("\n");
+  return [...lines, "", ...list, "", "#endif", ""].join("\n");
+}
+
+/** For the CPU kernels: `elementwise_add` and its like are functions of their own. */
+export function cpuConstants(parsed) {
+  const rows = parsed.operations.values.map(({ constant }) => `  OPERATION(GD_CPU_${constant.slice(3)}, elementwise_${constant.slice(15).toLowerCase()})`);
+  return optionConstants(parsed, "GD_CPU_", "GATED_DELTA_CPU_OPTION_VALUES_H", [
+    "/* OPERATION(value, function) for every elementwise operation. */",
+    `#define GD_CPU_ELEMENTWISE(OPERATION) \\\n${rows.join(" \\\n")}`,
+  ]);
+}
+
+/** For the shaders: `Add` and its like are types, whose kernels are `gd_add_f32` and so on. */
+export function shaderConstants(parsed) {
+  const rows = parsed.ops.filter(({ elementwise }) => elementwise).map(({ name, struct }) => `  INSTANTIATE("${struct}", ${name[0].toUpperCase()}${name.slice(1)})`);
+  return optionConstants(parsed, "GDM_", "GATED_DELTA_SHADERS_OPTION_VALUES_H", [
+    "/* INSTANTIATE(name, type) for every elementwise operation. */",
+    `#define GDM_EACH_ELEMENTWISE(INSTANTIATE) \\\n${rows.join(" \\\n")}`,
+  ]);
 }

@@ -39,7 +39,7 @@ export function parse(header) {
     readLine(line.trim(), notes, constants, options);
     return "";
   });
-  // Both halves of the C++ guard, whose directives are gone by now.
+  // Both halves of the C++ guard, whose directives have been removed above.
   text = text.replace(/extern "C" \{/, "").replace(/\}\s*$/, "");
 
   const { structs, functions } = declarations(text.trim(), notes);
@@ -49,9 +49,22 @@ export function parse(header) {
     const struct = structs.get(`gd_${op}`);
     if (struct === undefined) throw new Error(`${name} has no struct`);
     const { size, note } = struct;
-    return [{ name: publicName(op), struct: `gd_${op}`, encode: name, size, module: note.in, arguments: argumentsOf(struct, options) }];
+    const elementwise = note.elementwise === true;
+    const parameters = argumentsOf(struct, options);
+    if (elementwise && !isElementwise(parameters)) throw new Error(`gd_${op}: an elementwise op has two tensors and out`);
+    return [{ name: publicName(op), struct: `gd_${op}`, encode: name, size, module: note.in, elementwise, arguments: parameters }];
   });
-  return { constants, options, structs, functions, ops };
+  return { constants, options, structs, functions, ops, operations: operationsOf(ops) };
+}
+
+function isElementwise(parameters) {
+  return parameters.length === 3 && parameters.every(({ kind, optional }) => kind === "tensor" && !optional) && parameters[2].name === "out";
+}
+
+/** The elementwise ops as the values of an option, which only Swift and the kernels know. */
+function operationsOf(ops) {
+  const values = ops.filter(({ elementwise }) => elementwise).map(({ name, struct }, i) => ({ name, constant: `GD_ELEMENTWISE_${struct.slice(3).toUpperCase()}`, value: i + 1 }));
+  return { name: "ElementwiseOperation", of: undefined, text: "the function of an elementwise op", values };
 }
 
 /** A directive, or an annotation that stands alone: of an option, or of a choice among one's values. */

@@ -21,7 +21,7 @@ export function swiftNames({ values }) {
 }
 
 /** The option enums. */
-export function swiftOptions({ options }) {
+export function swiftOptions({ options, operations }) {
   const lines = [
     `// ${origin}`,
     "",
@@ -30,7 +30,7 @@ export function swiftOptions({ options }) {
     "  var publicName: String { get }",
     "}",
   ];
-  for (const option of options) {
+  for (const option of [...options, operations]) {
     if (option.of !== undefined) continue;
     const names = swiftNames(option);
     lines.push("", ...wrapped(sentence(option.text)).map((line) => `/// ${line}`), `public enum ${option.name}: UInt32, NamedOption {`);
@@ -51,13 +51,15 @@ function sentence(text) {
 
 /** `gd_encode_*`, and each struct's public name. */
 export function swiftEncoders({ ops }) {
-  const lines = [`// ${origin}`, "", "import CGatedDelta"];
-  for (const { name, struct, encode } of ops) {
+  const lines = [`// ${origin}`, "", "import CGatedDelta", "import GatedDeltaTypes"];
+  for (const op of ops) {
+    const { name, struct, encode, elementwise } = op;
     const swiftName = `encode${name[0].toUpperCase()}${name.slice(1)}`;
     lines.push(
       "",
-      `extension ${struct} {`,
+      `extension ${struct}${elementwise ? ": OpDescriptor" : ""} {`,
       `  static var opName: StaticString { "${name}" }`,
+      ...(elementwise ? elementwiseValidation(op) : []),
       "}",
       "",
       `@_cdecl("${encode}")`,
@@ -69,15 +71,28 @@ export function swiftEncoders({ ops }) {
   return [...lines, ""].join("\n");
 }
 
+function elementwiseValidation(op) {
+  const [first, second] = op.arguments.slice(0, 2).map(({ name, field }) => `(${field}, "${name}")`);
+  return [
+    "",
+    "  func validate(_ validator: inout Validator) throws(Failure) {",
+    `    try validator.elementwise(.${swiftCase(op)}, ${first}, ${second}, out: out)`,
+    "  }",
+  ];
+}
+
 /** `gatedDelta` and others as Swift writes them: the case of `Op`, and with a capital the class. */
 const swiftCase = ({ struct }) => camelCase(struct.slice(3).toUpperCase());
 const className = ({ struct }) => camelCase(`_${struct.slice(3).toUpperCase()}`);
 
-/** The ops that backends run, those of the main module. An op with index data has sequences. */
-function backendOps({ ops }) {
-  return ops.filter(({ module }) => module === undefined).map((op) => {
+/** The ops that backends run, those of the main module; all elementwise ones are one. An op with index data has sequences. */
+export function backendOps({ ops }) {
+  const own = ops.filter(({ module }) => module === undefined);
+  const first = own.find(({ elementwise }) => elementwise);
+  return own.filter((op) => !op.elementwise || op === first).map((op) => {
+    if (op === first) return { arguments: [], case: "elementwise", class: "Elementwise", ragged: false, elementwise: true };
     const flat = op.arguments.flatMap((argument) => argument.members ?? [argument]);
-    return { name: op.name, case: swiftCase(op), class: className(op), ragged: flat.some(({ kind }) => kind === "indices") };
+    return { ...op, case: swiftCase(op), class: className(op), ragged: flat.some(({ kind }) => kind === "indices") };
   });
 }
 
@@ -89,14 +104,14 @@ export function swiftOps(parsed) {
   return [
     `// ${origin}`,
     "",
-    "/// A validated op and, where it has any, the part that index data decides.",
+    "/// A validated op and, if it has any, the part that index data decides.",
     "public enum Op: Sendable {",
     ...ops.map((op) => `  case ${op.case}(${op.class}${op.ragged ? ", Sequences" : ""})`),
     "",
     "  /// The public name, for messages.",
     "  public var name: String {",
     "    switch self {",
-    ...ops.map((op) => `    case .${op.case}: "${op.name}"`),
+    ...ops.map((op) => (op.elementwise ? "    case .elementwise(let op): op.operation.publicName" : `    case .${op.case}: "${op.name}"`)),
     "    }",
     "  }",
     "",
@@ -114,6 +129,15 @@ export function swiftOps(parsed) {
     ...ragged.map((op) => `      case .${op.case}(let op, _): self = .${op.case}(op, newValue)`),
     `      case ${plain.join(", ")}: break`,
     "      }",
+    "    }",
+    "  }",
+    "}",
+    "",
+    "extension ElementwiseOperation {",
+    "  /// The name of its Metal kernels, without dtypes.",
+    "  public var kernel: String {",
+    "    switch self {",
+    ...parsed.ops.filter(({ elementwise }) => elementwise).map((op) => `    case .${swiftCase(op)}: "${op.struct}"`),
     "    }",
     "  }",
     "}",

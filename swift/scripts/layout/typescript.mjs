@@ -109,7 +109,8 @@ function argumentText(argument, used) {
 }
 
 /** The name of the file that defines `gatedDelta`'s function. */
-function fileOf({ name, module }) {
+function fileOf({ name, module, elementwise }) {
+  if (elementwise) return "elementwise";
   return module ?? name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }
 

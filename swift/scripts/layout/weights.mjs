@@ -15,7 +15,7 @@ function formatsOf({ options }) {
   return { option, formats: option.values };
 }
 
-/** What unpacks blocks, each once. */
+/** The ways of unpacking blocks, each once. */
 function unpackings(formats) {
   const all = formats.flatMap(({ layout }) => (layout.unpack ? [layout.unpack] : []));
   return all.filter((one, i) => all.findIndex((other) => nameOf(other) === nameOf(one)) === i);

@@ -1,4 +1,4 @@
-// The translated kernels of a folder, compiled for a card one at a time, as they are asked for.
+// The translated kernels of a folder, compiled for a card one at a time, on first use.
 #pragma once
 #include <cuda.h>
 #include <dirent.h>
@@ -32,7 +32,7 @@ struct Arguments {
 inline std::map<std::string, Kernel> kernels;
 inline std::map<std::string, std::string> sources;
 inline std::map<std::string, CUfunction> compiled;
-/// What went wrong last.
+/// The last failure.
 inline std::string problem;
 
 inline bool ok(CUresult result, const char *what) {
@@ -108,8 +108,8 @@ inline std::string literal(const RecordedConstant &c) {
   return text;
 }
 
-/// What a kernel is launched with: buffers at `memory`, constants from the record itself. `shared` becomes the bytes of
-/// threadgroup memory, `groups` the grid; false where it is not a whole number of threadgroups.
+/// Lays out a kernel's arguments: buffers at `memory`, constants from the record itself. `shared` becomes the bytes of
+/// threadgroup memory, `groups` the grid; false if it is not a whole number of threadgroups.
 inline bool lay_out(const Kernel &kernel, const Recorded &record, const std::vector<CUdeviceptr> &memory,
                     Arguments &arguments, unsigned &shared, unsigned (&groups)[3]) {
   memset(&arguments, 0, sizeof arguments);
@@ -144,7 +144,7 @@ inline CUfunction compile(const Kernel &kernel, const Recorded &record, const st
                                       "--gpu-architecture=" + architecture,
                                       "--device-int128",
                                       "-DEMU_ENTRY=" + std::to_string(kernel.number)};
-  // Threadgroups of whole simdgroups need no mask of the lanes that are there.
+  // Threadgroups of whole simdgroups need no mask of the existing lanes.
   if (record.threads[0] * record.threads[1] * record.threads[2] % 32 == 0) options.push_back("-DEMU_WHOLE_WARPS");
   for (const RecordedConstant &c : record.constants) {
     // By name, or by the position that the emulator recorded it under.

@@ -1,5 +1,5 @@
-// Just enough of CUDA's language for a C++ compiler to read translated kernels: a check where no card and no CUDA is at
-// hand.
+// Just enough of CUDA's language for a C++ compiler to read translated kernels: a check on machines without a card and
+// CUDA.
 #pragma once
 #define __forceinline__ inline __attribute__((__always_inline__))
 #define __global__

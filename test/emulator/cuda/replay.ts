@@ -1,4 +1,4 @@
-/** Folders of recorded dispatches for another machine's GPU, and the receipt of what it made of them. */
+/** Folders of recorded dispatches for another machine's GPU, and the receipt of its results. */
 import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -30,7 +30,7 @@ export function choose(folder: string, each: number): string[] {
   });
 }
 
-/** Fills `output` with CUDA sources, records and what the emulator makes of each; run.sh there does the rest. Returns how many. */
+/** Fills `output` with CUDA sources, records and the emulator's result of each; run.sh there does the rest. Returns how many. */
 export async function packReplay(
   shaders: readonly string[],
   records: string,
@@ -76,9 +76,9 @@ export type Receipt = {
   readonly commit: string;
   readonly dispatches: number;
   readonly sameBits: number;
-  /** Written by hand: what of it is not of this run. */
+  /** Written by hand: parts that are not from this run. */
   readonly notes?: readonly string[];
-  /** What failed or differs, by record. */
+  /** Failures and differences, by record. */
   readonly problems: readonly { record: string; kernel: string; error: string; differences: readonly unknown[] }[];
   /** By kernel: its dispatches, and the median time in microseconds of each that was timed, in order of size. */
   readonly kernels: Readonly<Record<string, { dispatches: number; microseconds: readonly number[] }>>;

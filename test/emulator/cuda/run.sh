@@ -1,5 +1,5 @@
 #!/bin/sh
-# On a machine with an NVIDIA card and CUDA: builds the runner beside this file, runs every record on the card and compares its
+# On a machine with an NVIDIA card and CUDA: builds the runner next to this file, runs every record on the card and compares its
 # results with the emulator's, byte by byte. Results go to results.jsonl here, or to the file named first.
 #   CUDA=/usr/local/cuda JOBS=8 REPEAT=0 ./run.sh [RESULTS]
 set -e

@@ -1,5 +1,5 @@
-// Runs recorded dispatches on an NVIDIA GPU: the same kernels, the same inputs, compared byte by byte with what the
-// emulator left. Built by itself, without nvcc's front end:
+// Runs recorded dispatches on an NVIDIA GPU: the same kernels, the same inputs, compared byte by byte with the
+// emulator's results. Built by itself, without nvcc's front end:
 //
 //   g++ -std=c++17 -O2 runner.cpp -o runner -I$CUDA/include -L$CUDA/lib64 -lnvrtc -lcuda
 //   runner [--repeat N] FOLDER RECORD EXPECTED [RECORD EXPECTED]...

@@ -5,7 +5,7 @@ import { statementEnd } from "../frontend/declarators.ts";
 import { allDeclarations, type Unit } from "../frontend/unit.ts";
 import type { Edits } from "./edits.ts";
 
-/** A literal as C++ writes it, or null where it stays: 1.0 is a float in Metal, 1.0h a half, 1.0bf a bfloat. */
+/** A literal as C++ writes it, or null if it stays: 1.0 is a float in Metal, 1.0h a half, 1.0bf a bfloat. */
 export function literal(text: string): string | null {
   const clean = text.replace(/'/g, "");
   if (/^0[xX]/.test(clean) && !/[pP]/.test(clean)) return null;

@@ -17,7 +17,7 @@ const shim = (): string =>
 
 export type CudaUnit = {
   readonly code: string;
-  /** What the runner reads: one line a kernel, then one a parameter and constant of it. */
+  /** The runner's input: a line for each kernel, followed by one for each of its parameters and constants. */
   readonly manifest: string;
 };
 

@@ -1,4 +1,4 @@
-/** Replacements in a text, gathered in any order and applied at once. Line breaks of what is replaced are kept. */
+/** Replacements in a text, gathered in any order and applied at once. Line breaks of replaced text are kept. */
 import type { Range, Tokens } from "../frontend/cursor.ts";
 
 export class Edits {
@@ -29,7 +29,7 @@ export class Edits {
     const source = this.#tokens.source;
     const sorted = this.#list
       .map((edit, order) => ({ ...edit, order }))
-      // Insertions come before what is replaced at the same place; of nested replacements the outer one counts.
+      // Insertions come before a replacement at the same place; of nested replacements the outer one counts.
       .sort((a, b) => a.start - b.start || inserted(b) - inserted(a) || b.end - a.end || a.order - b.order);
     let out = "";
     let at = 0;

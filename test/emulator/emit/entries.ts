@@ -40,7 +40,7 @@ function kernelEntry(unit: Unit, kernel: Kernel, n: number): string[] {
   ];
 }
 
-/** A constant's position in the unit's table, times two, plus one where it is required. */
+/** A constant's position in the unit's table, times two, plus one if it is required. */
 function constantFlags(unit: Unit, kernel: Kernel, name: string): number {
   return unit.constants.findIndex((c) => c.name === name) * 2 + (kernel.required.has(name) ? 1 : 0);
 }

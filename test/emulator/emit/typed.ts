@@ -44,8 +44,8 @@ export function emitTyped(unit: Unit): string {
 
 /**
  * Memory of the thread is what C++ has anyway, so `thread` is written as nothing. Two things would pass then that Metal's
- * address space refuses: a template's parameter that becomes a type of another space, and a constant reference to what
- * lies elsewhere, for which C++ would make a copy.
+ * address space refuses: a template's parameter that becomes a type of another space, and a constant reference to an
+ * object elsewhere, for which C++ would make a copy.
  */
 function threadEdits(unit: Unit, edits: Edits): void {
   const { tokens } = unit;

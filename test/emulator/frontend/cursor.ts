@@ -57,7 +57,7 @@ export class Tokens {
     throw new SourceError(open, `"${open.text}" is not closed`);
   }
 
-  /** The index after the ">" that closes the "<" at `index`, or -1 where that "<" opens no argument list. */
+  /** The index after the ">" that closes the "<" at `index`, or -1 if that "<" opens no argument list. */
   closeAngle(index: number, limit = this.list.length): number {
     let depth = 0;
     for (let i = index; i < limit; i += 1) {
@@ -113,7 +113,7 @@ export class Tokens {
 
 export type Attribute = {
   readonly name: string;
-  /** The arguments' text, "" where there are none. */
+  /** The arguments' text, "" if there are none. */
   readonly argument: string;
   readonly range: Range;
 };

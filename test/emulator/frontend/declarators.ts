@@ -21,7 +21,7 @@ export function parseInstantiation(tokens: Tokens, range: Range, scope: Scope): 
   const attributes = attributesIn(tokens, range);
   const host = attributes.find((a) => a.name === "host_name");
   let kernel = attributes.some((a) => a.name === "kernel");
-  // What is instantiated is the last template-id outside decltype(...), before the parameter list if there is one.
+  // The instantiated function is the last template-id outside decltype(...), before the parameter list if there is one.
   let end = range.end - 1;
   if (tokens.is(end - 1, ")")) {
     let depth = 0;

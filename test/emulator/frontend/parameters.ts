@@ -5,7 +5,7 @@ import type { Place } from "./tokens.ts";
 export type AddressSpace = "device" | "constant" | "threadgroup" | "thread";
 
 export type Parameter = {
-  /** "" where it is unnamed. */
+  /** "" if it is unnamed. */
   readonly name: string;
   /** The declared type, attributes and name left out. */
   readonly type: string;
@@ -22,7 +22,7 @@ export type Parameter = {
 };
 
 const spaces = new Set(["device", "constant", "threadgroup", "thread"]);
-/** Words that end a type but are no name. */
+/** Words that end a type but are not names. */
 const typeWords =
   /^(const|volatile|device|constant|threadgroup|thread|unsigned|signed|int|char|short|long|float|half|bfloat|bool|void|typename|class|auto|struct)$/;
 

@@ -8,7 +8,7 @@ import { join, relative, resolve } from "node:path";
 import { flatten } from "./flatten.ts";
 import { clang } from "../toolchain.ts";
 
-/** What Apple's compiler predefines for MSL 3.2 on macOS. */
+/** The predefined macros of Apple's compiler for MSL 3.2 on macOS. */
 const predefined = ["-D__METAL__=1", "-D__METAL_VERSION__=320", "-D__METAL_MACOS__=1", "-D__HAVE_BFLOAT__=1"];
 
 export class PreprocessError extends Error {
@@ -42,7 +42,7 @@ export function flattened(files: readonly string[], directory = process.cwd()): 
   return files.map((file) => flatten(existing(file, directory), name, seen)).join("");
 }
 
-/** A path as messages should give it: from `directory`, where it lies under it. */
+/** A path as messages should give it: relative to `directory` if it is under it. */
 export function displayPath(file: string, directory: string): string {
   const path = relative(directory, resolve(directory, file));
   return path.startsWith("..") ? resolve(directory, file) : path;
@@ -55,8 +55,8 @@ function existing(file: string, directory: string): string {
 }
 
 /**
- * The files' parts of their flattened text, each with those of the headers that it includes: what is made of the parts was
- * made of the very text that the host's compiler gets, with the macros that are defined where they stand in it.
+ * The files' parts of their flattened text, each with those of the headers that it includes: the parts together are the
+ * very text that the host's compiler gets, with the macros that are defined at their places in it.
  */
 export function preprocessParts(files: readonly string[], options: PreprocessOptions = {}): string[] {
   const directory = options.directory ?? process.cwd();

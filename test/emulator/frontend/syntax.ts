@@ -1,4 +1,4 @@
-/** What a translation unit's declarations are, once parsed. */
+/** The parsed declarations of a translation unit. */
 import type { Attribute, Range } from "./cursor.ts";
 import type { Parameter } from "./parameters.ts";
 import type { Place } from "./tokens.ts";
@@ -17,7 +17,7 @@ export type FunctionDeclaration = {
   readonly specifiers: Range;
   readonly parameters: readonly Parameter[];
   readonly parameterRange: Range;
-  /** What stands between ")" and the body: cv-qualifiers, address spaces, a constructor's initialisers. */
+  /** The tokens between ")" and the body: cv-qualifiers, address spaces, a constructor's initialisers. */
   readonly trailing: Range;
   /** Inside the braces; null for a declaration without a body. */
   readonly body: Range | null;

@@ -1,4 +1,4 @@
-/** What a translation unit holds that matters to a host: kernels, function constants, and who uses what. */
+/** The parts of a translation unit that matter to a host: kernels, function constants, and which kernels use which. */
 import { stringValue, Tokens, type Range } from "./cursor.ts";
 import { parseDeclarations } from "./declarations.ts";
 import type { Parameter } from "./parameters.ts";
@@ -26,9 +26,9 @@ export type DerivedConstant = {
 };
 
 export type Kernel = {
-  /** What the host calls it. */
+  /** Its name for the host. */
   readonly hostName: string;
-  /** What C++ calls it: "ns::f<float, 4>". */
+  /** Its name in C++: "ns::f<float, 4>". */
   readonly expression: string;
   readonly function: FunctionDeclaration;
   readonly place: Place;

@@ -1,4 +1,4 @@
-/** Rules about what kernels' arguments are made of. */
+/** Rules about the types of kernels' arguments. */
 import type { StructDeclaration } from "../frontend/syntax.ts";
 import { structsOf, type Unit } from "../frontend/unit.ts";
 import { functionsOf, type Rule } from "./rule.ts";

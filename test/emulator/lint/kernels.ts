@@ -101,7 +101,7 @@ const lanes = [
   "thread_index_in_quadgroup",
 ];
 
-/** "uint3" for what a builtin argument is declared as; the namespace and const do not matter. */
+/** The declared type of a builtin argument, such as "uint3"; the namespace and const do not matter. */
 function builtinType(p: Parameter): string {
   return p.type
     .replace(/\b(const|metal::)\s*/g, "")

@@ -1,4 +1,4 @@
-/** Rules about the language itself: what C++ has and Metal has not, and what this project keeps to. */
+/** Rules about the language itself: parts of C++ that Metal lacks, and this project's own rules. */
 import { allDeclarations } from "../frontend/unit.ts";
 import { definitionsOf, eachToken, functionsOf, type Rule } from "./rule.ts";
 
@@ -87,7 +87,7 @@ const lambdas: Rule = {
   },
 };
 
-/** Words of Metal that are no types or functions of C++, and so could be taken for free names. */
+/** Words of Metal that are not types or functions of C++, and so could be taken for free names. */
 const reserved = new Set(
   (
     "kernel vertex fragment compute device constant thread threadgroup threadgroup_imageblock ray_data object_data sampler texture1d texture1d_array texture2d " +

@@ -1,4 +1,4 @@
-/** What a lint rule is, and walks over functions that several rules share. */
+/** The interface of a lint rule, and walks over functions that several rules share. */
 import type { Range, Tokens } from "../frontend/cursor.ts";
 import type { FunctionDeclaration } from "../frontend/syntax.ts";
 import type { Place } from "../frontend/tokens.ts";

@@ -29,7 +29,7 @@ function inBody(
 ): void {
   const { tokens } = unit;
   const typeEnd = (begin: number): number => {
-    // The index after qualifiers, a type's name and its template arguments; -1 where no type starts at `begin`.
+    // The index after qualifiers, a type's name and its template arguments; -1 if no type starts at `begin`.
     let i = begin;
     let named = false;
     for (;;) {
@@ -130,7 +130,7 @@ const castSpace: Rule = {
     const { tokens } = unit;
     const names = typeNames(unit);
     for (const f of definitionsOf(unit)) {
-      // Where each pointer that the function names lives: parameters and declared locals.
+      // The address space of each pointer that the function names: parameters and declared locals.
       const homes = new Map<string, string>();
       for (const p of f.parameters) if (p.space !== null && p.pointer) homes.set(p.name, p.space);
       inBody(unit, f.body, names, (begin, end) => {

@@ -49,7 +49,7 @@ struct Options {
   Order order = Order::forward;
   uint64_t seed = 1;
   uint32_t checks = EMU_CHECK_ALL;
-  bool flush = false;  // numbers below the normal ones count as zero, as operands and as results
+  bool flush = false;  // subnormal numbers count as zero, as operands and as results
 };
 
 std::string read_options(const emu_dispatch_info &d, Options &options) {

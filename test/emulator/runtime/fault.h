@@ -9,7 +9,7 @@ namespace emu {
 
 /// The message of the fault that ended the dispatch; empty while there is none.
 extern std::string fault_message;
-/// What runs, for messages.
+/// The running kernel, for messages.
 extern const char *fault_kernel;
 
 /// Ends the threadgroup with a message that names a place in the .metal source and the thread.

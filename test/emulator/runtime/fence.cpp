@@ -19,7 +19,7 @@ struct Interval {
     return serial < last || (thread_of(s) == thread && (s & (many_near | many_far)) == 0);
   }
 };
-/// What a fence of `by` has acquired in the stretch `since`: the other threads of its group have it after the next barrier.
+/// Writes that a fence of `by` acquired in the stretch `since`: the other threads of its group see them after the next barrier.
 struct Acquired {
   Interval interval;
   uint32_t since, by;
@@ -31,7 +31,7 @@ std::unordered_map<uintptr_t, Intervals> released;  // by atomic object
 std::vector<Acquired> acquired;                     // by this group
 Intervals observed[max_threads];                    // read from atomics by a thread since its last fence
 bool any_observed;
-Interval fenced[max_threads];  // what a thread's last fence covers
+Interval fenced[max_threads];  // the memory that a thread's last fence covers
 bool any_fenced;
 bool used;  // by this dispatch
 // Reads of a cell by groups before the last one that read it, in a dispatch that fences.
@@ -90,7 +90,7 @@ void fence_atomic(const Clock &clock, uintptr_t address, bool reads, bool writes
   if (writes && fenced[thread].last != 0) {
     Intervals &to = released[address];
     add(to, {fenced[thread]});
-    // What was acquired before is passed on.
+    // Writes acquired before are passed on.
     for (const Acquired &a : acquired)
       if (a.visible(clock, thread)) add(to, {a.interval});
   }

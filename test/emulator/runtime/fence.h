@@ -19,7 +19,7 @@ void fence_atomic(const Clock &clock, uintptr_t address, bool reads, bool writes
 bool fence_acquired(const Clock &clock, Accessor who, Stamp access);
 /// Has it acquired every read of this cell by other groups?
 bool fence_acquired_reads(const Clock &clock, Accessor who, const Cell &cell);
-/// The cell has been written: what was read before no longer matters.
+/// The cell has been written: earlier reads no longer matter.
 void fence_forget_reads(const Cell &cell);
 
 }  // namespace emu

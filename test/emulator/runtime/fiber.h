@@ -6,7 +6,7 @@
 namespace emu {
 
 constexpr size_t stack_bytes = 256 * 1024;  // one lane's, guard page included
-constexpr size_t stack_margin = 48 * 1024;  // what must be free when a function is entered
+constexpr size_t stack_margin = 48 * 1024;  // free bytes needed to enter a function
 constexpr unsigned stack_count = 1024;      // the most threads of a threadgroup
 
 struct Stack {
@@ -22,10 +22,10 @@ extern StackRegion stack_region;
 
 /// Reserves the region on first use; false (with errno) where the system refuses.
 bool stacks_prepare();
-/// A stack that nobody uses, and its return.
+/// Takes an unused stack, and returns one.
 Stack stack_take();
 void stack_give(Stack stack);
-/// Takes every stack back, whatever is on it: what follows a fault.
+/// Takes every stack back after a fault, whatever is on it.
 void stacks_reset();
 
 /// A stack on which `entry` will start when it is first switched to. `entry` must not return.

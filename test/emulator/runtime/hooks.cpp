@@ -1,5 +1,5 @@
 // The functions that -fsanitize=thread makes translated code call. The sanitizer's own runtime is not linked: these are
-// ours, and check what a GPU's threads must keep to. Shim code has no debug information, so a return address is the
+// ours, and check the rules for a GPU's threads. Shim code has no debug information, so a return address is the
 // line of the .metal source that caused the access.
 #include <cstdint>
 #include <cstring>
@@ -120,7 +120,7 @@ void *__tsan_memset(void *to, int value, size_t bytes) {
 
 namespace {
 
-/// Threads that have not run yet cannot make a lane's wait end, and other threadgroups run later: a lane that asks the
+/// Threads that have not run yet cannot make a lane's wait end, and other threadgroups run later: a lane that reads the
 /// same atomic again and again will do so for ever.
 uint64_t spins;
 unsigned spinning_thread = ~0u;

@@ -32,7 +32,7 @@ struct ConstantValue {
   unsigned char bytes[32];
 };
 
-/// What a template argument's name is in Metal: "metal::vec<float, 4>" is float4, "_Float16" half.
+/// A template argument's name in Metal: "metal::vec<float, 4>" is float4, "_Float16" half.
 std::string pretty_type(const char *(*type)());
 
 char *copy_string(const std::string &text);

@@ -1,4 +1,4 @@
-// Mathematical functions: computed in double and rounded once, which is within what Metal promises of its precise
+// Mathematical functions: computed in double and rounded once, within Metal's promises for its precise
 // variants.
 #include <cmath>
 #include <cstdint>

@@ -110,7 +110,7 @@ using namespace emu;
 
 namespace {
 
-/// Where element (row, column + component) of the matrix lies from its first one, in elements.
+/// The distance of element (row, column + component) of the matrix from its first one, in elements.
 unsigned long place(unsigned lane, unsigned component, unsigned long stride, bool transpose) {
   const unsigned long row = row_of(lane), column = column_of(lane) + component;
   return transpose ? column * stride + row : row * stride + column;

@@ -142,7 +142,7 @@ void access_device(uintptr_t address, unsigned bytes, bool write, bool atomic, c
     // Several arguments on this page, or one past the end: every byte must belong to some argument.
     r = find_range(address);
     for (const Range *part = r;;) {
-      // Constructors of a unit's tables run before anything is dispatched.
+      // Constructors of a unit's tables run before the first dispatch.
       if (part == nullptr && (!scheduler.running || (!write && is_own_constant(address)))) return;
       if (part == nullptr) out_of_bounds(address, bytes, write, at);
       if (address + bytes <= part->high) break;
@@ -256,7 +256,7 @@ void memory_end_dispatch() {
 
 void memory_begin_group() {
   device_clock.group = ++device_clock.now;
-  // Threadgroup memory is each group's own: nothing before counts.
+  // Threadgroup memory is each group's own: earlier accesses do not count.
   group_clock.group = group_clock.own = group_clock.dispatch = ++group_clock.now;
   fences_begin_group();
   // A signalling NaN as float, half and bfloat.

@@ -15,7 +15,7 @@ struct Range {
   const char *name;
   bool writable;   // by the argument's type and the binding
   bool tracked;    // some argument may write here: races are possible
-  unsigned shift;  // log2 of the element's size, the first guess at what threads share it by
+  unsigned shift;  // log2 of the element's size, the first guess at the pieces that threads share
 };
 
 /// A threadgroup variable or argument in the arena.

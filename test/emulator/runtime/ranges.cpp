@@ -24,7 +24,7 @@ std::string bind_buffers(const emu_pipeline &pipeline, const emu_dispatch_info &
       return argument_text(p) + format(": offset %lu is beyond the buffer's %lu bytes", (unsigned long)bound->offset,
                                        (unsigned long)bound->bytes);
     const uintptr_t low = uintptr_t(bound->pointer) + bound->offset, high = uintptr_t(bound->pointer) + bound->bytes;
-    // A device pointer's element alignment; constant buffers lie at multiples of 4 on Apple's GPUs.
+    // A device pointer's element alignment; constant buffers are at multiples of 4 on Apple's GPUs.
     const unsigned align = p.space[0] == 'c' && p.align < 4 ? 4 : p.align > 16 ? 16 : p.align;
     if (low % align != 0)
       return argument_text(p) + format(": offset %lu leaves it misaligned; it must be a multiple of %u",

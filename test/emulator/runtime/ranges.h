@@ -16,9 +16,8 @@ struct Binding {
   bool tracked;  // accesses are remembered, since another may conflict with them
 };
 
-/// Checks what is bound against what the pipeline's kernel takes; returns the problem, or "". `pointers[i]` becomes
-/// what
-/// [[buffer(i)]] points at.
+/// Checks bindings against the arguments of the pipeline's kernel; returns the problem, or "". `pointers[i]` becomes
+/// the target of [[buffer(i)]].
 std::string bind_buffers(const emu_pipeline &pipeline, const emu_dispatch_info &dispatch, void *(&pointers)[31],
                          std::vector<Binding> &bindings);
 

@@ -10,7 +10,7 @@
 
 namespace emu {
 
-/// An outline of a dispatch (GATED_DELTA_EMULATOR_OUTLINES) leaves out the contents of what is larger.
+/// An outline of a dispatch (GATED_DELTA_EMULATOR_OUTLINES) leaves out larger contents.
 constexpr uint64_t outline_bytes = 512 << 10;
 
 struct RecordedConstant {
@@ -81,7 +81,7 @@ class RecordReader {
   bool good_ = true;
 };
 
-/// False, with a line on standard error, where the file is not a whole record.
+/// False, with a line on standard error, if the file is not a whole record.
 inline bool read_record(const char *path, Recorded &out) {
   std::vector<unsigned char> file;
   const bool known = read_file(path, file) && file.size() >= 8;
@@ -136,7 +136,7 @@ inline bool read_record(const char *path, Recorded &out) {
   return in.good();
 }
 
-/// Writes what buffers hold: "EMUOUT01", their number, and of each its index, length and contents.
+/// Writes the contents of buffers: "EMUOUT01", their number, and of each its index, length and contents.
 inline bool write_output(const char *path, const Recorded &record) {
   FILE *out = fopen(path, "wb");
   if (out == nullptr) return false;

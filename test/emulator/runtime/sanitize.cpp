@@ -1,4 +1,4 @@
-// What -fsanitize=bounds,integer-divide-by-zero,... calls in translated code: the checks' own data says file and line.
+// The functions that -fsanitize=bounds,integer-divide-by-zero,... calls in translated code. Their arguments hold file and line.
 #include <cstdint>
 
 #include "fault.h"

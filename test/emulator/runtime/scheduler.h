@@ -14,7 +14,7 @@ namespace emu {
 constexpr unsigned lanes_per_simdgroup = 32;
 constexpr unsigned max_threads = 1024;
 
-/// What a simdgroup's lanes are gathering for: which call, and what each brought.
+/// The call for which a simdgroup's lanes gather, and the values of each.
 struct Rendezvous {
   emu_site site;
   unsigned operation;  // Operation << 16 | kind
@@ -32,7 +32,7 @@ enum class Operation : unsigned {
   matrix_multiply
 };
 
-/// What lanes exchange. Two sets in turn: a lane may be at the next operation while others still read the last one's.
+/// The values that lanes exchange. Two sets in turn: a lane may be at the next operation while others still read the last one's.
 struct Exchange {
   emu_bits value[lanes_per_simdgroup], second[lanes_per_simdgroup];
   uint32_t argument[lanes_per_simdgroup];

@@ -1,4 +1,4 @@
-// What the shim asks of the runtime. Every call that synchronises lanes carries its place in the .metal source.
+// The shim's calls into the runtime. Every call that synchronises lanes carries its place in the .metal source.
 #ifndef EMU_CALLS_H
 #define EMU_CALLS_H
 

@@ -1,4 +1,4 @@
-// What the tables at the end of a translated unit are made with (emit/entries.ts).
+// The parts of the tables at the end of a translated unit (emit/entries.ts).
 #ifndef EMU_ENTRY_H
 #define EMU_ENTRY_H
 
@@ -56,7 +56,7 @@ template <class P, class V> EMU_SHIM inline metal::remove_cv_t<P> builtin(V v) {
   return built<metal::remove_cv_t<P>>::from(v);
 }
 
-// The group's arena: variables lie in order, with a gap between so that running over one is seen. `sum` counts as Metal
+// The group's arena: variables in order, with gaps between so that overruns are seen. `sum` counts as Metal
 // does.
 struct arena_start {
   static constexpr ulong end = 0, sum = 0;

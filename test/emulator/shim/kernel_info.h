@@ -1,4 +1,4 @@
-// What a translated unit tells the runtime about its kernels. Plain structs: the unit is compiled without the C
+// A translated unit's description of its kernels for the runtime. Plain structs: the unit is compiled without the C
 // library.
 #ifndef EMU_KERNEL_INFO_H
 #define EMU_KERNEL_INFO_H
@@ -67,12 +67,12 @@ struct emu_kernel_info {
   unsigned parameter_count;
   const unsigned *uses;  // constants: 2 * position in the unit's table + required
   unsigned use_count;
-  unsigned max_total_threads;  // 0: not said
+  unsigned max_total_threads;  // 0: unknown
 };
 
 extern "C" {
 void emu_register_kernels(const emu_unit_info *unit, const emu_kernel_info *kernels, unsigned count);
-// The n-th threadgroup variable of a kernel: where it lies in the arena, and the sum of sizes as Metal counts them.
+// The n-th threadgroup variable of a kernel: its place in the arena, and the sum of sizes as Metal counts them.
 void emu_register_threadgroup_variable(const void *function, unsigned n, unsigned long offset, unsigned long bytes,
                                        unsigned element_bytes, unsigned long sum, const char *name);
 }

@@ -25,7 +25,7 @@ template <class T, int Cols, int Rows = Cols> struct simdgroup_matrix {
     emu_pair[0] = row == column ? diagonal : T(0);
     emu_pair[1] = row == column + 1 ? diagonal : T(0);
   }
-  // Not in Apple's specification, but what every library uses.
+  // Not in Apple's specification, but used by every library.
   EMU_SHIM storage_type &thread_elements() { return emu_pair; }
   EMU_SHIM const storage_type &thread_elements() const { return emu_pair; }
 };
@@ -65,7 +65,7 @@ EMU_SPACES(EMU_MATRIX_MEMORY)
 #else
 #define EMU_OPERAND
 #endif
-// d = a b + c. Operands of a narrower type than the sum's are what Apple's compiler takes too, though the specification
+// d = a b + c. Apple's compiler also takes operands of a narrower type than the sum's, though the specification
 // shows one type only.
 template <class D, class A, class B, class S>
 EMU_SHIM inline void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8> &d,

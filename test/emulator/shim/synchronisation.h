@@ -109,7 +109,7 @@ using ::atomic_ulong;
       EMU_ATOMIC_FETCH(atomic_int, int, SPACE) EMU_ATOMIC_FETCH(atomic_uint, uint, SPACE)
 EMU_SPACES(EMU_ATOMICS)
 
-// atomic_float lives in device memory only, and knows add and sub.
+// atomic_float exists only in device memory, and has add and sub.
 #define EMU_ATOMIC_FLOAT(SPACE)                                                                                       \
   EMU_SHIM inline float atomic_load_explicit(const volatile SPACE atomic_float *object, memory_order) {               \
     return as_type<float>(__atomic_load_n((const volatile SPACE uint *)&object->emu_value, __ATOMIC_RELAXED));        \

@@ -45,7 +45,7 @@ constexpr bool fits = element<A>::is_vector ? is_same<typename element<A>::type,
 template <class T, class... A> constexpr bool all_fit = (fits<A, T> && ...);
 template <class... A> constexpr int total = (element<A>::count + ...);
 
-// A component's number and the place that asks for it.
+// A component's number and the place of its use.
 struct subscript {
   long index;
   emu_site site;

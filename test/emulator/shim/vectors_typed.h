@@ -1,6 +1,6 @@
-// Metal's vectors for the typed check: clang's own, since a class could not lie in device memory there (its member
-// functions are for the default address space). The translator writes emu_make<float4>(...) for float4(...); what these
-// compute does not matter, only which types go in and come out.
+// Metal's vectors for the typed check: clang's own, since a class could not be in device memory there (its member
+// functions are for the default address space). The translator writes emu_make<float4>(...) for float4(...); the
+// computed values do not matter, only the types of arguments and results.
 #ifndef EMU_VECTORS_TYPED_H
 #define EMU_VECTORS_TYPED_H
 

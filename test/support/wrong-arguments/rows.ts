@@ -9,6 +9,41 @@ export function wrongRows(device: Device) {
   const { tensor, overlapping } = makers(device);
   const { quantised } = sharedArguments(device);
 
+  /** Of an op on the elements of two tensors. */
+  const elementwise = (a: string, b: string): readonly Wrong[] => [
+    [{ [a]: tensor([160]) }, "shape", a],
+    [{ [a]: tensor([5, 16, 2]) }, "shape", b],
+    [{ [a]: tensor([5, 2, 16], "i32") }, "dtype", a],
+    [{ [a]: tensor([5, 2, 16], "bf16") }, "dtype", a],
+    [({ [a]: first }) => ({ [a]: gapped(first) }), "shape", a],
+    [{ [b]: tensor([10, 16]) }, "shape", b],
+    [{ [b]: tensor([5, 2, 16], "i32") }, "dtype", b],
+    [({ [b]: second }) => ({ [b]: gapped(second) }), "shape", b],
+    [{ out: tensor([5, 2, 8]) }, "shape", "out"],
+    [{ out: tensor([5, 2, 16], "f16") }, "dtype", "out"],
+    [({ out }) => ({ out: gapped(out) }), "shape", "out"],
+    // Part of an input, or an input in another layout.
+    [
+      () => overlapping((both) => ({ [a]: both.view({ shape: [5, 2, 16] }), out: both.view({ offset: 8, shape: [5, 2, 16] }) })),
+      "overlap",
+      "out",
+    ],
+    [
+      () => overlapping((both) => ({ [b]: both.view({ shape: [5, 2, 16] }), out: both.view({ shape: [5, 2, 16], strides: [40, 16, 1] }) })),
+      "overlap",
+      "out",
+    ],
+    [
+      () =>
+        overlapping((both) => {
+          const out = both.view({ shape: [5, 2, 16] });
+          return { [a]: out, [b]: both.view({ offset: 16, shape: [5, 2, 16] }), out };
+        }),
+      "overlap",
+      "out",
+    ],
+  ];
+
   return {
     gatedRmsNorm: [
       [{ activation: "none" }, "invalid-argument", "activation"],
@@ -188,71 +223,7 @@ export function wrongRows(device: Device) {
       [{ weight: tensor([0, 8]), ids: tensor([5], "i32") }, "range", "ids[0]"],
       ...quantised([16], (wide) => ({ out: tensor([5, wide]) })),
     ],
-    add: [
-      [{ a: tensor([160]) }, "shape", "a"],
-      [{ a: tensor([5, 16, 2]) }, "shape", "b"],
-      [{ a: tensor([5, 2, 16], "i32") }, "dtype", "a"],
-      [{ a: tensor([5, 2, 16], "bf16") }, "dtype", "a"],
-      [({ a }) => ({ a: gapped(a) }), "shape", "a"],
-      [{ b: tensor([10, 16]) }, "shape", "b"],
-      [{ b: tensor([5, 2, 16], "i32") }, "dtype", "b"],
-      [({ b }) => ({ b: gapped(b) }), "shape", "b"],
-      [{ out: tensor([5, 2, 8]) }, "shape", "out"],
-      [{ out: tensor([5, 2, 16], "f16") }, "dtype", "out"],
-      [({ out }) => ({ out: gapped(out) }), "shape", "out"],
-      // Part of an input, or an input in another layout.
-      [
-        () => overlapping((both) => ({ a: both.view({ shape: [5, 2, 16] }), out: both.view({ offset: 8, shape: [5, 2, 16] }) })),
-        "overlap",
-        "out",
-      ],
-      [
-        () => overlapping((both) => ({ b: both.view({ shape: [5, 2, 16] }), out: both.view({ shape: [5, 2, 16], strides: [40, 16, 1] }) })),
-        "overlap",
-        "out",
-      ],
-      [
-        () =>
-          overlapping((both) => {
-            const out = both.view({ shape: [5, 2, 16] });
-            return { a: out, b: both.view({ offset: 16, shape: [5, 2, 16] }), out };
-          }),
-        "overlap",
-        "out",
-      ],
-    ],
-    siluMul: [
-      [{ gate: tensor([160]) }, "shape", "gate"],
-      [{ gate: tensor([5, 16, 2]) }, "shape", "up"],
-      [{ gate: tensor([5, 2, 16], "i32") }, "dtype", "gate"],
-      [{ gate: tensor([5, 2, 16], "bf16") }, "dtype", "gate"],
-      [({ gate }) => ({ gate: gapped(gate) }), "shape", "gate"],
-      [{ up: tensor([10, 16]) }, "shape", "up"],
-      [{ up: tensor([5, 2, 16], "i32") }, "dtype", "up"],
-      [({ up }) => ({ up: gapped(up) }), "shape", "up"],
-      [{ out: tensor([5, 2, 8]) }, "shape", "out"],
-      [{ out: tensor([5, 2, 16], "f16") }, "dtype", "out"],
-      [({ out }) => ({ out: gapped(out) }), "shape", "out"],
-      // Part of an input, or an input in another layout.
-      [
-        () => overlapping((both) => ({ gate: both.view({ shape: [5, 2, 16] }), out: both.view({ offset: 8, shape: [5, 2, 16] }) })),
-        "overlap",
-        "out",
-      ],
-      [
-        () => overlapping((both) => ({ up: both.view({ shape: [5, 2, 16] }), out: both.view({ shape: [5, 2, 16], strides: [40, 16, 1] }) })),
-        "overlap",
-        "out",
-      ],
-      [
-        () =>
-          overlapping((both) => {
-            const out = both.view({ shape: [5, 2, 16] });
-            return { gate: out, up: both.view({ offset: 16, shape: [5, 2, 16] }), out };
-          }),
-        "overlap",
-        "out",
-      ],
-    ],
+    add: elementwise("a", "b"),
+    siluMul: elementwise("gate", "up"),
   } satisfies Record<string, readonly Wrong[]>;
 }

@@ -71,15 +71,15 @@ typedef struct emu_dispatch_info {
   const emu_buffer *buffers;
   uint32_t threadgroup_count; /**< Entries of `threadgroup_bytes`. */
   uint32_t reserved;          /**< 0. */
-  /** Length in bytes of the memory for [[threadgroup(n)]], at n: a multiple of 16; 0 where nothing was set. */
+  /** Length in bytes of the memory for [[threadgroup(n)]], at n: a multiple of 16; 0 if none was set. */
   const uint32_t *threadgroup_bytes;
   /** Threads of the whole grid. dispatchThreadgroups: threadgroups times threads; dispatchThreads: as given, so that the
    *  last threadgroup of a dimension may be smaller. */
   uint64_t threads_per_grid[3];
   uint32_t threads_per_threadgroup[3];
   uint32_t reserved_too; /**< 0. */
-  /** NULL, or a number that is common to the dispatches which no barrier is between: 0 for the first, which writes it. An
-   *  access of one to what another of them has written, or a write of what it has read, is a fault. */
+  /** NULL, or a number that is common to dispatches without a barrier between them: 0 for the first, which writes it. An
+   *  access of one to memory that another of them has written, or a write to memory that it has read, is a fault. */
   uint64_t *together;
 } emu_dispatch_info;
 

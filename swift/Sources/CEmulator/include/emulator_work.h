@@ -1,5 +1,5 @@
-/* Counts what Swift's runtime does on each thread: heap objects, retains, releases. For the numbers of bench/gpu.md,
- * where a host's work for a dispatch is to be told apart from the emulation's own. */
+/* Counts the work of Swift's runtime on each thread: heap objects, retains, releases. For the numbers of bench/gpu.md,
+ * which separate a host's work for a dispatch from the emulation's own. */
 #ifndef GATED_DELTA_EMULATOR_WORK_H
 #define GATED_DELTA_EMULATOR_WORK_H
 
@@ -11,10 +11,10 @@ typedef struct emulator_work {
   uint64_t releases;
 } emulator_work;
 
-/* Begins to count on every thread, and never ends. 0 where this Swift's runtime has no such hooks. */
+/* Begins to count on every thread, and never ends. 0 if this Swift's runtime has no such hooks. */
 int emulator_work_begin(void);
 
-/* Of the calling thread since emulator_work_begin, without what was done between pause and resume. */
+/* The counts of the calling thread since emulator_work_begin, without the work between pause and resume. */
 emulator_work emulator_work_now(void);
 
 /* They nest. */

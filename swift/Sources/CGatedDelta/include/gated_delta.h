@@ -21,15 +21,17 @@
  *  - In the struct of an op every field but size, version and reserved is an argument of the public function. Its public
  *    name is the field's in camel case or "@as name"; "@as group.member" is a member of a nested object. It is needed
  *    unless "@optional" or "@default value" says otherwise. A u32 is an integer ("@from least"), "@boolean", or one of
- *    an option's values ("@is Option"), 0 where it is "@optional" and left out. A tensor "@of dtype" is of no other. A default of nan stands for one that
- *    depends on other arguments.
- *  - "@bound name": the public function's argument `states`, a layer's states in a pass over a pool, stands for this
- *    argument and gives it under that name, or refuses it ("@bound nothing").
- *  - "@in module" after an op's struct: its function stands in another module than the main one.
+ *    an option's values ("@is Option"), 0 where it is "@optional" and left out. A tensor "@of dtype" has no other. A float
+ *    is a finite number ("@from least", "@above limit"). A default of nan means one that depends on other arguments, which
+ *    the op's validation checks.
+ *  - "@bound name": the public function's argument `states`, a layer's states in a pass over a pool, provides this
+ *    argument under that name, or excludes it ("@bound nothing").
+ *  - "@in module" after an op's struct: its function is in another module than the main one. "@elementwise": it is one
+ *    of the elementwise ops, of two tensors and out; the kernels have a function for each.
  *  - "@block elements bytes dtype" after a value's name makes it a weight format: a row of such a matrix is blocks of so
  *    many elements in so many bytes, and `weight` is a tensor of that dtype. "@scales dtype" and "@biases dtype": a tensor
  *    of its own has one of them a block; dtype "float" is any float dtype, both the same. "@unpack Family bits" names what
- *    unpacks a block in the kernels; a format without it is of plain numbers. */
+ *    unpacks a block in the kernels; a format without it holds plain numbers. */
 #ifndef GATED_DELTA_H
 #define GATED_DELTA_H
 
@@ -56,7 +58,7 @@ typedef uint64_t gd_handle;
 #define GD_ERROR_UNSUPPORTED 8       /* legal, but not on this backend */
 #define GD_ERROR_OUT_OF_MEMORY 9
 #define GD_ERROR_TIMEOUT 10
-#define GD_ERROR_DEVICE 11           /* the device failed or is not there */
+#define GD_ERROR_DEVICE 11           /* the device failed or is missing */
 #define GD_ERROR_STATE 12            /* the call does not fit what came before it, or the wrong thread */
 #define GD_ERROR_INTERNAL 13
 
@@ -73,7 +75,7 @@ typedef uint64_t gd_handle;
 #define GD_BACKEND_CPU 1
 #define GD_BACKEND_METAL 2
 
-/* @option GateForm: how the decay a in (0, 1] comes from the gate that is given. Systems differ in this, and a wrong
+/* @option GateForm: how the decay a in (0, 1] is computed from the given gate. Systems differ in this, and a wrong
  * guess gives wrong numbers of the right size, so there is no default. */
 #define GD_GATE_DECAY 1       /* @decay: a (mlx-lm, MAX) */
 #define GD_GATE_LOG 2         /* @log: exp(g) (Hugging Face, FLA, ggml) */
@@ -82,11 +84,11 @@ typedef uint64_t gd_handle;
 #define GD_GATE_RAW_SSM 5     /* @raw-ssm: exp(aLog softplus(a + dtBias)), aLog holding ssm_a = -exp(A_log) (GGUF) */
 #define GD_GATE_RAW_BOUNDED 6 /* @raw-bounded: exp(gateBound sigmoid(exp(aLog) (a + dtBias))) (Kimi Linear) */
 
-/* @option GateDims: one gate a head, or one for every key dimension */
+/* @option GateDims: one gate per head, or one per key dimension */
 #define GD_GATE_PER_HEAD 1 /* @head */
 #define GD_GATE_PER_KEY 2  /* @key: Kimi's KDA */
 
-/* @option BetaForm: how beta comes from what is given */
+/* @option BetaForm: how beta is computed from the given values */
 #define GD_BETA_GIVEN 1         /* @given: b */
 #define GD_BETA_SIGMOID 2       /* @sigmoid: sigmoid(b) */
 #define GD_BETA_TWICE_SIGMOID 3 /* @2-sigmoid: 2 sigmoid(b), which allows negative eigenvalues */
@@ -106,14 +108,14 @@ typedef uint64_t gd_handle;
 #define GD_ALGORITHM_RECURRENT 1 /* @recurrent: token by token */
 #define GD_ALGORITHM_CHUNKED 2   /* @chunked: 16 tokens at a time as products of matrices, with bits of its own */
 
-/* @option Activation: what a sum or a gate goes through */
+/* @option Activation: the function applied to a sum or a gate */
 #define GD_ACTIVATION_NONE 1    /* @none: x */
 #define GD_ACTIVATION_SILU 2    /* @silu: x sigmoid(x) */
 #define GD_ACTIVATION_SIGMOID 3 /* @sigmoid: sigmoid(x) */
-/* @choice ConvActivation of Activation: none silu: what a convolution's sums go through */
-/* @choice NormActivation of Activation: silu sigmoid: what a norm's gate goes through */
+/* @choice ConvActivation of Activation: none silu: the function applied to a convolution's sums */
+/* @choice NormActivation of Activation: silu sigmoid: the function applied to a norm's gate */
 
-/* @option WeightForm: what a norm's rows are multiplied by */
+/* @option WeightForm: the factor of a norm's rows */
 #define GD_WEIGHT_PLAIN 1    /* @weight: w */
 #define GD_WEIGHT_PLUS_ONE 2 /* @one-plus-weight: 1 + w (Qwen3.5) */
 
@@ -148,16 +150,15 @@ typedef uint64_t gd_handle;
 #define GD_MAX_RANK 8
 #define GD_LARGEST_BUFFER 4294950912 /* bytes: the limit of an ArrayBuffer, 4 GiB, less the 16 KiB that rounding up to pages may need */
 
-/* A tensor as JavaScript knows it. buffer 0 means absent; the rest is not looked at then. Dimensions come outermost
- * first; entries beyond rank are not looked at. Lengths are below 2^31; a stride is at least 1, but those of dimensions
- * of length 0 or 1 do not matter.
- * query, key, value, gate, beta, x, z and out take free strides, inputs even overlapping ones, but for the last
- * dimension, which is contiguous. Where its length is a multiple of 8, the other strides and the offset are multiples of
- * 8 elements (never so for a gate or beta per head, whose rows are single elements). So do a, b, up, residual, logits,
- * experts, shared and sharedGate. All other tensors are contiguous; a recurrent state and the weight of linear,
- * expertLinear and embedding also begin at a multiple of 8 elements where their rows are such. What an output or a pool
- * covers, from its first element to its last, overlaps no other tensor of the op, and an output's rows do not overlap
- * each other. */
+/* A tensor of the caller's. buffer 0 means absent; the other fields are then ignored. Dimensions come outermost first;
+ * entries beyond rank are ignored. Lengths are below 2^31; a stride is at least 1, except that those of dimensions of
+ * length 0 or 1 do not matter.
+ * query, key, value, gate, beta, a, b, x, z, up, residual, logits, experts, shared, sharedGate and out may have any
+ * strides, and inputs overlapping rows; only the last dimension is contiguous. If its length is a multiple of 8, the other strides and the offset are multiples of
+ * 8 elements (which never concerns a gate or beta per head, whose rows are single elements). All other tensors are
+ * contiguous; a recurrent state, and the weight of linear, expertLinear and embedding, also begin at a multiple of 8 elements if the
+ * length of their rows is one. An output or a pool, from its first element to its last, overlaps no other tensor of the
+ * op, and an output's rows do not overlap each other. */
 typedef struct gd_tensor {
   gd_handle buffer;
   uint64_t offset; /* bytes from the buffer's start, a multiple of the element size */
@@ -180,7 +181,7 @@ typedef struct gd_index {
  *
  * Snapshots: entry j of sequence s is the state after all but the last j of its T tokens, j in 0 .. K - 1 (0 is the final
  * state). They go to the tensor snapshots [K, sequences, slot's shape], in the pool's dtype, to the slots snapshot_slots
- * [sequences, K] (-1 skips one), or to both. Where j >= T, what was there stays.
+ * [sequences, K] (-1 skips one), or to both. Entries with j >= T are left as they were.
  *
  * Checkpoints: entries checkpoint_offsets[s] .. checkpoint_offsets[s + 1] - 1 belong to sequence s: its state after
  * checkpoint_tokens[i] of its tokens (0 .. T, in any order; 0 is the state as it was read) goes to slot
@@ -202,9 +203,9 @@ typedef struct gd_index {
  * the activation dtype or f32; beta the activation dtype or f32; aLog, dtBias any; state f32, f16 or bf16.
  * aLog and dtBias are given for the raw forms and absent otherwise. scale is keyDim^-0.5 by default. gateBound is below 0
  * for GD_GATE_RAW_BOUNDED and NaN otherwise.
- * source [sourceSlots, valueHeads, valueDim, keyDim] or absent: what read_slots index instead of state; it has the
- * state's dtype and overlaps nothing that is written.
- * The records (all three or none, f32, contiguous; not with GD_ALGORITHM_CHUNKED) are what gd_commit_gated_delta takes:
+ * source [sourceSlots, valueHeads, valueDim, keyDim] or absent: read_slots index it instead of state; it has the state's
+ * dtype and overlaps nothing that is written.
+ * The records (all three or none, f32, contiguous; not with GD_ALGORITHM_CHUNKED) are the input of gd_commit_gated_delta:
  * record_key [tokens, keyHeads, keyDim] the normalised keys, record_delta [tokens, valueHeads, valueDim] the d,
  * record_decay [tokens, valueHeads] the a (per-key [tokens, valueHeads, keyDim]). */
 typedef struct gd_gated_delta {
@@ -215,7 +216,7 @@ typedef struct gd_gated_delta {
   uint32_t head_map;  /* @is HeadMap @default block */
   uint32_t qk_norm;   /* @is QKNorm @default none */
   uint32_t algorithm; /* @is Algorithm @default auto */
-  float qk_norm_eps;  /* @default 1e-6 */
+  float qk_norm_eps;  /* @from 0 @default 1e-6 */
   float scale;        /* @default nan */
   float gate_bound;   /* @default nan */
   uint32_t reserved;
@@ -297,7 +298,7 @@ typedef struct gd_gated_rms_norm {
   uint32_t size, version;
   uint32_t activation; /* @is NormActivation @default silu */
   uint32_t order;      /* @is NormOrder @default norm-then-gate */
-  float eps;           /* @default 1e-6 */
+  float eps;           /* @from 0 @default 1e-6 */
   uint32_t reserved;
   gd_tensor x, z, weight, out;
 } gd_gated_rms_norm;
@@ -307,7 +308,7 @@ typedef struct gd_gated_rms_norm {
 typedef struct gd_rms_norm {
   uint32_t size, version;
   uint32_t weight_form; /* @is WeightForm @default weight */
-  float eps;            /* @default 1e-6 */
+  float eps;            /* @from 0 @default 1e-6 */
   gd_tensor x, weight, out;
 } gd_rms_norm;
 
@@ -328,10 +329,10 @@ typedef struct gd_gated_delta_step {
   uint32_t conv_activation; /* @is ConvActivation @default silu */
   uint32_t norm_activation; /* @is NormActivation @default silu */
   uint32_t norm_order;      /* @is NormOrder @default norm-then-gate */
-  float qk_norm_eps;        /* @default 1e-6 */
+  float qk_norm_eps;        /* @from 0 @default 1e-6 */
   float scale;              /* @default nan */
   float gate_bound;         /* @default nan */
-  float norm_eps;           /* @default 1e-6 */
+  float norm_eps;           /* @from 0 @default 1e-6 */
   uint32_t reserved;
   gd_tensor x, conv_weight;
   gd_tensor conv_bias;  /* @optional */
@@ -350,7 +351,7 @@ typedef struct gd_gated_delta_step {
  * a multiple of a block's elements. MLX's affine forms: weight [outFeatures, inFeatures bits / 32], u32 words, each row one
  * little-endian stream of unsigned numbers q of `bits` bits; scales and biases [outFeatures, inFeatures / group] of one
  * float dtype; w[o, i] = fma(q, scale, bias) in float32, with scale and bias widened first, and inFeatures not 0.
- * weight_format 0: the one format that dtype, scales, biases and shapes leave.
+ * weight_format 0: the only format that fits the dtype, scales, biases and shapes.
  * residual [rows, outFeatures], x's dtype or f32, is added in float32 before the one rounding. It may be out itself: the
  * same buffer, offset, dtype and strides. */
 typedef struct gd_linear {
@@ -375,12 +376,21 @@ typedef struct gd_embedding {
   gd_index ids;
 } gd_embedding;
 
-/* out = a + b, a float32 sum rounded once. a, b, out [tokens, heads, dim] or [tokens, dim]; a is f32 or b's dtype, out
- * b's dtype or f32. out may be a or b itself: the same buffer, offset, dtype and strides. */
+/* Elementwise ops: out = f(first, second) in float32, rounded once. All three [tokens, heads, dim] or [tokens, dim]; the
+ * first is f32 or the second's dtype, out the second's dtype or f32. out may be the first or the second itself: the same
+ * buffer, offset, dtype and strides. */
+
+/* out = a + b */
 typedef struct gd_add {
   uint32_t size, version;
   gd_tensor a, b, out;
-} gd_add;
+} gd_add; /* @elementwise */
+
+/* out = silu(gate) up */
+typedef struct gd_silu_mul {
+  uint32_t size, version;
+  gd_tensor gate, up, out;
+} gd_silu_mul; /* @elementwise */
 
 /* Causal attention of grouped query heads over paged keys and values, which it extends by its own tokens. Sequence s has
  * pastTokens[s] tokens in its pages already; row i of its rows in this op is its token pastTokens[s] + i. Per row and head:
@@ -395,20 +405,20 @@ typedef struct gd_add {
  * computed in float64 and rounded to float32 once. scale is headDim^-0.5 by default.
  * keyPages, valuePages [pages, kvHeads, pageTokens, headDim], f32, f16 or bf16, both the same, contiguous. Token t of
  * sequence s lies at row t mod pageTokens of page pageTable[s, t / pageTokens]. Rows of this op are stored there, each
- * element rounded once, and always read from there. Nothing else of a page is written, and nothing behind a sequence's
- * last token is read.
- * pageTable [sequences, pagesPerSequence], of whose rows only the first (tokens of the sequence + pageTokens - 1) /
- * pageTokens entries are looked at; none of a sequence without rows. pastTokens [sequences]. positions [tokens], 0 and up;
- * absent: pastTokens[s] + i. A page that a sequence writes to is in use once: by no other sequence of the op, and in one
- * place, else GD_ERROR_OVERLAP. Pages that are only read may be shared.
+ * element rounded once, and always read from there. No other rows of a page are written, and none after a sequence's
+ * last token are read.
+ * pageTable [sequences, pagesPerSequence]: of a sequence's row only the first (its tokens + pageTokens - 1) / pageTokens
+ * entries are read, and none if the op has no rows of that sequence. pastTokens [sequences]. positions [tokens], 0 and
+ * up; absent: pastTokens[s] + i. A page that a sequence writes to is used in one place, by that sequence alone, else
+ * GD_ERROR_OVERLAP. Pages that are only read may be shared.
  * A row's keys are summed over in spans of 512 from token 0, whatever the pages, the batch or the call: its bits depend
  * on its own query, keys and values only. Source: transformers, Qwen3_5Attention (modeling_qwen3_5.py). */
 typedef struct gd_attention {
   uint32_t size, version;
   uint32_t rotary_dim;  /* @default 0 */
   uint32_t weight_form; /* @is WeightForm @default weight */
-  float rope_theta;     /* @default 10000 */
-  float norm_eps;       /* @default 1e-6 */
+  float rope_theta;     /* @above 0 @default 10000 */
+  float norm_eps;       /* @from 0 @default 1e-6 */
   float scale;          /* @default nan */
   uint32_t reserved;
   gd_tensor query, key, value;
@@ -418,13 +428,6 @@ typedef struct gd_attention {
   gd_index page_table, past_tokens;
   gd_index positions; /* @optional */
 } gd_attention;
-
-/* out = silu(gate) * up in float32, rounded once. gate, up, out [tokens, heads, dim] or [tokens, dim]; gate is f32 or up's
- * dtype, out up's dtype or f32. out may be gate or up itself: the same buffer, offset, dtype and strides. */
-typedef struct gd_silu_mul {
-  uint32_t size, version;
-  gd_tensor gate, up, out;
-} gd_silu_mul;
 
 /* The k best of a token's experts, by the softmax of its logits over all experts in float32:
  *   e[i] = exp(logits[i] - max logits);  p[i] = e[i] / sum over all i of e[i]
@@ -483,7 +486,7 @@ typedef struct gd_copy_slots {
 } gd_copy_slots;
 
 /* The four fused ops, with ggml's conventions, everything in f32: heads tiled, the gate a logarithm, beta given, query
- * and key taken as they are, the output scaled by 1 / sqrt(S), states [.., Hv, S (value), S (key)]. They are
+ * and key not normalised, the output scaled by 1 / sqrt(S), states [.., Hv, S (value), S (key)]. They are
  * gd_gated_delta and gd_causal_conv1d under other names, with the same bits and the same rules. B sequences of T tokens
  * each, which follow one another, sequence by sequence: q, k [B, T, Hk, S]; v, out [B, T, Hv, S];
  * gate [B, T, Hv] (per-key [B, T, Hv, S]); beta [B, T, Hv]; snapshots [K, B, Hv, S, S] or absent: 0 is the newest, and
@@ -555,24 +558,24 @@ const char *gd_last_error(uint32_t which);
 /* Devices. Closing drops what was encoded but not committed and waits for pending work; it also releases the device's
  * plans. Buffers outlive it.
  * gd_device_abandon is for callers that cannot wait, such as a finaliser. It drops and releases the same. Pending submissions
- * that touch nothing but memory of gd_buffer_create go on by themselves, up to the first one that touches wrapped memory:
- * that one and those after it are stopped. What has not begun never does, on the CPU what runs ends within about a
- * millisecond, and a GPU's committed work is waited for. Wrapped memory may be freed when the call returns.
+ * that touch only memory of gd_buffer_create continue by themselves, up to the first one that touches wrapped memory:
+ * that one and those after it are stopped. Of these, work that has not begun never does, running work on the CPU ends
+ * within about a millisecond, and a GPU's committed work is waited for. Wrapped memory may be freed when the call returns.
  * A thread that exits abandons the devices that it has left open and releases the buffers that it has wrapped. */
 gd_status gd_device_open(const gd_device_options *options, gd_handle *device);
 gd_status gd_device_describe(gd_handle device, gd_device_info *info);
-/* What the GPU has spent on the submissions that have finished since the device was opened, in nanoseconds, as Metal says
- * of each command buffer (GPUStartTime to GPUEndTime). 0 on a CPU device. */
+/* The GPU's time for the submissions that have finished since the device was opened, in nanoseconds, as Metal reports it
+ * for each command buffer (GPUStartTime to GPUEndTime). 0 on a CPU device. */
 gd_status gd_device_gpu_time(gd_handle device, uint64_t *nanoseconds);
 gd_status gd_device_close(gd_handle device);
 gd_status gd_device_abandon(gd_handle device);
-/* Makes the library a Node-API module, for one thing: a thread that has loaded it as such (process.dlopen) does what its
- * exit would do when its JavaScript environment is taken down, before the memory of that environment goes. */
+/* Makes the library a Node-API module. A thread that has loaded it as one (process.dlopen) already does the work of its
+ * exit when its JavaScript environment is torn down, before the memory of that environment is freed. */
 void *napi_register_module_v1(void *env, void *exports);
 
 /* Buffers. bytes may be 0; memory is zeroed, aligned to 16384 bytes, at most 4 GiB - 16 KiB.
- * gd_buffer_wrap borrows memory of the caller's, without a copy: the CPU backend wants 64-byte alignment, Metal 16384
- * and a length that is a multiple of it. Pending work keeps a released buffer's memory, but not a wrapped one's. */
+ * gd_buffer_wrap borrows the caller's memory without a copy: the CPU backend needs 64-byte alignment, Metal 16384 and a
+ * length that is a multiple of it. Pending work keeps a released buffer's memory, but not a wrapped one's. */
 gd_status gd_buffer_create(gd_handle device, uint64_t bytes, gd_handle *buffer, void **pointer);
 gd_status gd_buffer_wrap(gd_handle device, void *pointer, uint64_t bytes, gd_handle *buffer);
 gd_status gd_buffer_release(gd_handle buffer);
@@ -580,7 +583,7 @@ gd_status gd_buffer_release(gd_handle buffer);
 void gd_buffer_deallocate(void *pointer, void *context);
 
 /* Encoding. target is a device (its open submission) or a plan; all tensors are of its device. An op that is refused
- * leaves target as it was. What has been encoded keeps the memory that it uses. */
+ * leaves target as it was. Encoded ops keep the memory that they use. */
 gd_status gd_encode_gated_delta(gd_handle target, const gd_gated_delta *op);
 gd_status gd_encode_causal_conv1d(gd_handle target, const gd_causal_conv1d *op);
 gd_status gd_encode_gated_rms_norm(gd_handle target, const gd_gated_rms_norm *op);
@@ -602,26 +605,25 @@ gd_status gd_encode_gated_delta_net_inplace_ids(gd_handle target, const gd_gated
 gd_status gd_encode_ssm_conv_update_inplace(gd_handle target, const gd_ssm_conv_update_inplace *op);
 gd_status gd_encode_ssm_conv_update_inplace_ids(gd_handle target, const gd_ssm_conv_update_inplace_ids *op);
 
-/* Submissions. Tickets of a device are 1, 2, 3, ... in order of commit, and finish in that order; ticket 0 stands for
- * none and is always finished. Of failures the last 1024 are kept: an older ticket's outcome is GD_ERROR_STATE. A
- * failed submission does not stop those after it. Where ticket is an out-pointer it may be NULL. */
+/* Submissions. Tickets of a device are 1, 2, 3, ... in order of commit, and finish in that order; ticket 0 means
+ * none and is always finished. The last 1024 failures are kept: an older ticket's outcome is GD_ERROR_STATE. A failed
+ * submission does not stop those after it. A ticket that is an out-pointer may be NULL. */
 gd_status gd_commit(gd_handle device, uint64_t *ticket); /* nothing encoded: the last ticket again */
 gd_status gd_discard(gd_handle device);                  /* drops what was encoded since the last commit */
 gd_status gd_poll(gd_handle device, uint64_t ticket);    /* GD_OK, GD_PENDING or the submission's failure */
 /* Blocks for at most timeout_ns (UINT64_MAX: for ever): GD_OK, GD_ERROR_TIMEOUT or the submission's failure. */
 gd_status gd_wait(gd_handle device, uint64_t ticket, uint64_t timeout_ns);
 
-/* Functions whose names begin with gd_test_ are in the build of a clone and not in a published library.
+/* Functions whose names begin with gd_test_ are in a clone's build and not in a published library.
  *
  * gd_test_emulate names, on Linux, a library of translated kernels (swift/Sources/CEmulator), NUL-terminated and in UTF-8:
  * it is loaded when a device of the Metal backend is opened, and emulates one. On macOS it is GD_ERROR_UNSUPPORTED. */
 gd_status gd_test_emulate(const char *path);
 
-/* For tests of what uses the library: makes the count-th event of a kind from now on fail with GD_ERROR_DEVICE; a count
- * of 0 takes the request back, a second request replaces the first. Each kind is counted on its own, for this device
- * only.
+/* For tests of callers: makes the count-th event of a kind from now on fail with GD_ERROR_DEVICE; a count of 0 cancels
+ * the request, and a second request replaces the first. Each kind is counted on its own, for this device only.
  *  - GD_TEST_ENCODE: a gd_encode_* call into the device or one of its plans, which encodes nothing;
- *  - GD_TEST_COMMIT: gd_commit or gd_plan_run, which commits nothing and leaves what was encoded;
+ *  - GD_TEST_COMMIT: gd_commit or gd_plan_run, which commits nothing and keeps the encoded ops;
  *  - GD_TEST_RUN: an op that is committed after this call. The ops of its submission before it run, it and those after
  *    it do not, and the submission fails with the op's name. */
 #define GD_TEST_ENCODE 1
@@ -634,9 +636,9 @@ gd_status gd_test_fail(gd_handle device, uint32_t stage, uint64_t count);
  * keeps the memory of its tensors until it is released. */
 gd_status gd_plan_create(gd_handle device, gd_handle *plan);
 gd_status gd_plan_run(gd_handle plan, uint64_t *ticket);
-/* Compiles what the plan's ops need, on a thread of the library's own, and runs nothing: their first run then waits for no
- * compiler. The CPU backend has nothing to compile. gd_plan_poll tells of the last gd_plan_prepare: GD_OK, GD_PENDING or
- * its failure, with the op's name; GD_ERROR_STATE where there was none. A plan may be released before. */
+/* Compiles the kernels of the plan's ops on one of the library's threads and runs nothing: their first run then waits for
+ * no compiler. The CPU backend has nothing to compile. gd_plan_poll gives the outcome of the last gd_plan_prepare: GD_OK,
+ * GD_PENDING or its failure, with the op's name; GD_ERROR_STATE if there was none. A plan may be released before it ends. */
 gd_status gd_plan_prepare(gd_handle plan);
 gd_status gd_plan_poll(gd_handle plan);
 gd_status gd_plan_release(gd_handle plan);

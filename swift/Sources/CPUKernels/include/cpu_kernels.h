@@ -22,7 +22,7 @@ extern "C" {
 /* Limits that the scratch memory is sized for. */
 enum { GD_CPU_MAX_DIM = 256, GD_CPU_MAX_WIDTH = 9 };
 
-/* A tensor [tokens, heads, elements]; data is NULL where it is absent. */
+/* A tensor [tokens, heads, elements]; data is NULL if it is absent. */
 typedef struct gd_cpu_tensor {
   void *data;
   int64_t token_stride, head_stride;
@@ -141,7 +141,7 @@ typedef struct gd_cpu_gated_delta_step {
 } gd_cpu_gated_delta_step;
 
 /* A matrix of which whole rows are read: a row is whole blocks of its format (weight_formats.h), and rows follow one
- * another. scales and biases [rows, blocks of a row], contiguous, of dtype; NULL where the format has none. */
+ * another. scales and biases [rows, blocks of a row], contiguous, of dtype; NULL if the format has none. */
 typedef struct gd_cpu_matrix {
   uint32_t format; /* GD_CPU_FORMAT_* */
   uint32_t dtype;
@@ -149,7 +149,7 @@ typedef struct gd_cpu_matrix {
   const void *values, *scales, *biases;
 } gd_cpu_matrix;
 
-/* An item is a block of output features, with all rows. residual is NULL where there is none, and may be out itself.
+/* An item is a block of output features, with all rows. residual is NULL if there is none, and may be out itself.
  * places: NULL, or for each row the place in x and out, which then have `ranks` heads a token: head p mod ranks of token
  * p / ranks. There is no residual then. */
 typedef struct gd_cpu_linear {
@@ -202,10 +202,11 @@ typedef struct gd_cpu_embedding {
 } gd_cpu_embedding;
 
 /* An item is a row: there are tokens * heads. out may be a or b itself. */
-typedef struct gd_cpu_add {
+typedef struct gd_cpu_elementwise {
+  uint32_t operation; /* GD_CPU_ELEMENTWISE_* */
   int64_t tokens, heads, dim;
   gd_cpu_tensor a, b, out;
-} gd_cpu_add;
+} gd_cpu_elementwise;
 
 /* A sequence of an attention: rows first .. first + count - 1 of the op, which come after `past` tokens, and the pages of
  * all of them. */
@@ -227,7 +228,7 @@ typedef struct gd_cpu_attention_task {
 enum { GD_CPU_ATTENTION_SPAN = 512, GD_CPU_ATTENTION_ROWS = 64 /* of a task, at most */ };
 
 /* Three kernels, one after the other: attention_store, whose item is a key head of a row; attention, whose item is a key
- * head of a task; attention_combine, whose item is a key head of a sequence: it has work where there are partials. */
+ * head of a task; attention_combine, whose item is a key head of a sequence: it has work if there are partials. */
 typedef struct gd_cpu_attention {
   int64_t heads, key_heads, head_dim, rotary_dim;
   uint32_t weight_form;
@@ -241,12 +242,6 @@ typedef struct gd_cpu_attention {
   const gd_cpu_paged_sequence *sequences;
   const gd_cpu_attention_task *tasks;
 } gd_cpu_attention;
-
-/* An item is a row: there are tokens * heads. out may be gate or up itself. */
-typedef struct gd_cpu_silu_mul {
-  int64_t tokens, heads, dim;
-  gd_cpu_tensor gate, up, out;
-} gd_cpu_silu_mul;
 
 /* Slot write of a pool becomes slot read; NULL reads zeros. */
 typedef struct gd_cpu_slot_copy {
@@ -292,7 +287,7 @@ typedef void gd_cpu_run(const void *op, int64_t begin, int64_t end, void *scratc
 typedef struct gd_cpu_kernels {
   const char *name; /* the value of GATED_DELTA_ISA that asks for it */
   gd_cpu_run *gated_delta, *gated_delta_chunked, *causal_conv1d, *gated_rms_norm, *rms_norm, *gated_delta_step, *linear;
-  gd_cpu_run *add, *embedding, *silu_mul, *copy_slots;
+  gd_cpu_run *elementwise, *embedding, *copy_slots;
   gd_cpu_run *route, *expert_linear, *combine_experts;
   gd_cpu_run *attention_store, *attention, *attention_combine;
   gd_cpu_run *commit_gated_delta, *commit_causal_conv1d;
@@ -315,7 +310,7 @@ typedef struct gd_cpu_kernels {
 
 /* Every instruction set by name, best first; NULL past the last. */
 const char *gd_cpu_isa_name(int32_t index);
-/* NULL where the name is unknown, or this processor or its operating system lacks the instructions. */
+/* NULL if the name is unknown, or this processor or its operating system lacks the instructions. */
 const gd_cpu_kernels *gd_cpu_kernels_named(const char *name);
 const gd_cpu_kernels *gd_cpu_kernels_best(void);
 
@@ -336,7 +331,7 @@ void gd_cpu_brand(char *name, size_t size);
 int32_t gd_cpu_usable_cores(void);
 
 /* 1 if other work wanted the calling thread's core since the last call: the system took it away, and the thread has
- * waited for a core a tenth of the time or more. Else 0, as in the first call and where the system does not tell. */
+ * waited for a core a tenth of the time or more. Else 0, as in the first call and if the system does not tell. */
 int32_t gd_cpu_lost_core(void);
 
 /* Names the calling thread, for debuggers and top: at most 15 characters. */

@@ -78,5 +78,14 @@ enum {
   GD_CPU_NORM_THEN_GATE = 1,
   GD_CPU_GATE_THEN_NORM = 2
 };
+enum {
+  GD_CPU_ELEMENTWISE_ADD = 1,
+  GD_CPU_ELEMENTWISE_SILU_MUL = 2
+};
+
+/* OPERATION(value, function) for every elementwise operation. */
+#define GD_CPU_ELEMENTWISE(OPERATION) \
+  OPERATION(GD_CPU_ELEMENTWISE_ADD, elementwise_add) \
+  OPERATION(GD_CPU_ELEMENTWISE_SILU_MUL, elementwise_silu_mul)
 
 #endif

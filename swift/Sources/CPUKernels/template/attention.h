@@ -62,7 +62,7 @@ typedef struct attention_work {
   float *query, *values, *total; /* ATTENTION_ROWS rows each: the query, a span's v and the V of those before */
   float *scores;                 /* [ATTENTION_ROWS, ATTENTION_BLOCK] */
   float *keys_copy, *values_copy;
-  attention_rows keys[2], block_values[2]; /* of this block and of the next, which is asked for where it is read once */
+  attention_rows keys[2], block_values[2]; /* of this block and of the next, which is prefetched if it is read once */
   float max[ATTENTION_ROWS], sum[ATTENTION_ROWS], correction[ATTENTION_ROWS];
   float total_max[ATTENTION_ROWS], total_sum[ATTENTION_ROWS];
   int64_t seen[ATTENTION_ROWS]; /* the number of keys that each row sees: all up to its own token */
@@ -115,7 +115,7 @@ static void add_span(float *total, float *total_max, float *total_sum, const flo
   *total_max = now;
 }
 
-/* Where keys and values first .. first + count - 1 of a sequence lie; rows that are no whole vectors, and those that many
+/* Finds keys and values first .. first + count - 1 of a sequence; rows that are not whole vectors, and those that many
  * query rows read, are copied as floats. */
 static void find_block(
   const gd_cpu_attention *op, const gd_cpu_paged_sequence *sequence, int64_t head, int64_t first, int64_t count,

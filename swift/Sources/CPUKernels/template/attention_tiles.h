@@ -19,15 +19,15 @@ enum { SCORE_MOST_KEYS = 8 };
 
 GD_INLINE int64_t attention_stride(int64_t dim) { return (dim + GD_LANES - 1) / GD_LANES * GD_LANES; }
 
-/* The keys or the values of a block: rows in a page, or where those are no whole vectors or are read often, in scratch.
- * The rows behind the last one are the last again. */
+/* The keys or the values of a block: rows in a page or, if those are not whole vectors or are read often, in scratch.
+ * The rows after the last one repeat it. */
 typedef struct attention_rows {
   const void *row[ATTENTION_BLOCK + SCORE_MOST_KEYS];
   uint32_t dtype;
 } attention_rows;
 
-/* Rows that are asked for while others are worked on, for the second-level cache, in the order of their memory. Work on a
- * block of keys asks for as much as it takes itself. */
+/* Rows to prefetch into the second-level cache during work on others, in the order of their memory. Work on a
+ * block of keys prefetches as much as it reads itself. */
 typedef struct attention_fetch {
   const attention_rows *rows;
   int64_t row, count, bytes; /* of a row */

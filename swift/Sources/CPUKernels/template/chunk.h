@@ -23,7 +23,7 @@ typedef struct chunk_scratch {
   float *key_dots, *query_dots;   /* [CHUNK, CHUNK]: k_i . k_j, q_i . k_j */
   float *decays;                  /* [CHUNK, CHUNK]: D */
   float *corrections, *outputs;   /* [CHUNK, CHUNK]: A, P */
-  float *up_to;                   /* [CHUNK]: g, where a decay is one number */
+  float *up_to;                   /* [CHUNK]: g, if a decay is one number */
   float *key_up_to, *query_up_to; /* [padded keyDim, CHUNK]: g k, g q */
   float *update_key;              /* [CHUNK, padded keyDim]: D(n, j) k_j, for decays per key dimension */
   float *update_total;            /* [padded keyDim]: g_n */
@@ -93,7 +93,7 @@ GD_INLINE vi lane_numbers(int64_t first) {
   return lanes;
 }
 
-/* D, g, A, P, g k and g q where a decay is one number. Rows are scaled, not their products with S: a decay of 0 then
+/* D, g, A, P, g k and g q if a decay is one number. Rows are scaled, not their products with S: a decay of 0 then
  * also erases values that are too large to be summed. */
 static void chunk_decays(const chunk_scratch *scratch, int64_t count, int64_t key_dim) {
   float up_to = 1.0f;
@@ -122,7 +122,7 @@ static void chunk_decays(const chunk_scratch *scratch, int64_t count, int64_t ke
   }
 }
 
-/* A and P where decays are per key dimension, and lie inside the dots: each key is carried from its token on. Lanes are
+/* A and P if decays are per key dimension, and inside the dots: each key is carried from its token on. Lanes are
  * columns j .. j + GD_WIDTH - 1; four rows at a time. */
 static void chunk_dots_per_key(const chunk_scratch *scratch, int64_t j, int64_t count, int64_t key_dim) {
   enum { TOGETHER = 4 };
@@ -225,7 +225,7 @@ static chunk_reading chunk_reading_of(
 /* The factors from S to the state after the chunk's first `count` tokens. */
 typedef struct chunk_update {
   const float *key;   /* [CHUNK, padded keyDim] */
-  const float *after; /* [count]: D(n, j) where a decay is one number, else NULL */
+  const float *after; /* [count]: D(n, j) if a decay is one number, else NULL */
   const float *total; /* [keyDim] */
   int64_t count, key_dim, padded;
 } chunk_update;

@@ -58,7 +58,7 @@ static void taps_out(float *rows, float *const columns[], int64_t taps, int64_t 
   }
 }
 
-/* Elements of any dtype as floats: where they lie if they are, else converted. */
+/* Elements of any dtype as floats: in place if they are floats, else converted. */
 static const float *as_floats(const void *in, int64_t at, uint32_t dtype, int64_t count, float *converted) {
   if (dtype == GD_CPU_F32) return (const float *)in + at;
   convert(in, at, dtype, converted, 0, GD_CPU_F32, count);
@@ -129,7 +129,7 @@ typedef struct conv_rows {
   const void *x;
   void *out;
   int64_t x_step, out_step; /* in bytes */
-  int64_t ahead;            /* tokens from these to those prefetched meanwhile; 0: none are */
+  int64_t ahead;            /* tokens from these to the prefetched ones; 0: none are */
   uint32_t x_dtype, out_dtype;
 } conv_rows;
 

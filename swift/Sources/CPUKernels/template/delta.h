@@ -10,7 +10,7 @@ typedef struct delta_scratch {
   float *value, *out;               /* [DELTA_TOKENS, valueDim] */
   float *delta;                     /* [valueDim] */
   float *widened;                   /* [2, DELTA_GROUP, padded keyDim] */
-  float *state;                     /* [valueDim, keyDim], where the state's own slot cannot hold it in f32 */
+  float *state;                     /* [valueDim, keyDim], if the state's own slot cannot hold it in f32 */
   int64_t padded;
 } delta_scratch;
 

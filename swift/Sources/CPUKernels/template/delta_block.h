@@ -3,7 +3,7 @@
 
 enum { DELTA_MANY = 32, DELTA_FEW = 16 };     /* rows; more or less than these were slower wherever they were measured */
 
-/* Few rows are taken only where they are clearly faster: they read keys more often. block: not 0 sets it, in tests. */
+/* Few rows are taken only if they are clearly faster: they read keys more often. block: not 0 sets it, in tests. */
 static int32_t delta_choose_block(void *memory, int32_t block) {
   static int32_t chosen;
   char *cursor = memory;

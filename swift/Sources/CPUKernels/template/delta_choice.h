@@ -4,9 +4,9 @@
 typedef struct delta_trial {
   int32_t *setting;     /* not 0 */
   int32_t usual, other; /* its values */
-  uint64_t margin;      /* other is taken where it is faster by more than one part in so many */
+  uint64_t margin;      /* other is taken if it is faster by more than one part in `margin` */
   int trials;           /* of each value, in turn: the least time counts */
-  delta_state state;    /* rows in the scratch's state, and where they go */
+  delta_state state;    /* rows in the scratch's state, and their target */
   int64_t tokens;
 } delta_trial;
 

@@ -1,7 +1,7 @@
 /* The gated delta rule for one sequence and value head: some prepared tokens (delta.h) over the head's value rows.
  *
  * For each block of rows (delta_block) one pass a token (delta_passes.h). The state is read from its slot by the first pass, stays
- * f32 between tokens (in its own slot where that is f32, else in scratch) and is rounded once, by the pass of the last
+ * f32 between tokens (in its own slot if that is f32, else in scratch) and is rounded once, by the pass of the last
  * token. A single token goes over all rows in one pass. */
 
 /* Rows that stay in the nearest cache together while tokens pass, a multiple of DELTA_GROUP: delta_block.h chooses. No
@@ -12,7 +12,7 @@ static int32_t delta_block = 32;
 enum { DELTA_WIDENS_TWICE = 1, DELTA_WIDENS_ONCE = 2 };
 static int32_t delta_widening = DELTA_WIDENS_TWICE;
 
-/* Where a head's rows lie before and after some tokens. */
+/* A head's rows before and after some tokens. */
 typedef struct delta_state {
   const void *source, *next_source; /* ... and the state read after it */
   void *target; /* NULL: not stored, and left in scratch->state as f32 */

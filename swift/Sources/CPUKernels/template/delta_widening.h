@@ -2,7 +2,7 @@
  * their update, or widens them twice: keeping them costs stores, which some processors overlap with everything else
  * (Emerald Rapids: 1.2 times as fast when the states are in the cache) and others do not (Zen 4: 0.99). */
 
-/* Rows are kept only where that is clearly faster. way: not 0 sets it, in tests. */
+/* Rows are kept only if that is clearly faster. way: not 0 sets it, in tests. */
 static int32_t delta_choose_widening(void *memory, int32_t way) {
   static int32_t chosen;
   if (!DELTA_CAN_KEEP) return DELTA_WIDENS_TWICE;

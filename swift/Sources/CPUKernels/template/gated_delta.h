@@ -33,7 +33,7 @@ typedef struct prepared_row {
   int64_t key_head, token; /* -1: none */
 } prepared_row;
 
-/* Query and key of a block of tokens, where they are not there already. */
+/* Query and key of a block of tokens, unless they are there already. */
 static void prepare_keys(
   const gd_cpu_gated_delta *op, const delta_scratch *scratch, prepared_row *prepared, int64_t head, int64_t first,
   int64_t count

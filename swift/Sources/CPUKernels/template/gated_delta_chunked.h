@@ -33,7 +33,7 @@ GD_INLINE chunk_panel chunk_panel_at(const chunk_run *run, const chunk_head *hea
     least(head->end_row - row, PANEL)};
 }
 
-/* Where a panel's rows lie in a slot. */
+/* The place of a panel's rows in a slot. */
 GD_INLINE int64_t chunk_offset(const chunk_run *run, const chunk_head *head, const chunk_panel *panel, uint32_t dtype) {
   const gd_cpu_heads *heads = &run->op->heads;
   return (head->head * heads->value_dim + panel->row) * heads->key_dim * dtype_size(dtype);

@@ -37,7 +37,7 @@ static void step_conv(step_run *run, int64_t first, int64_t count, float *out) {
   }
 }
 
-/* The run's queries and keys; at once where rows are not padded. */
+/* The run's queries and keys; all at once if rows are not padded. */
 static void step_keys(step_run *run) {
   const gd_cpu_heads *heads = &run->op->heads;
   delta_scratch *scratch = &run->scratch;
@@ -89,7 +89,7 @@ static void step_heads(step_run *run, int64_t first, const void *next) {
   }
 }
 
-/* The first value head of part g of a run: a group's heads follow one another, or lie keyHeads apart. */
+/* The first value head of part g of a run: a group's heads follow one another, or are keyHeads apart. */
 GD_INLINE int64_t step_first_head(const gd_cpu_heads *heads, int64_t first_key_head, int64_t count, int64_t g) {
   int64_t group = heads->value_heads / heads->key_heads;
   return heads->head_map == GD_CPU_HEADS_BLOCK ? first_key_head * group + g * count

@@ -31,10 +31,9 @@
 #include "linear.h"
 #include "expert_linear.h"
 #include "embedding.h"
-#include "add.h"
+#include "elementwise.h"
 #include "attention_tiles.h"
 #include "attention.h"
-#include "silu_mul.h"
 #include "route.h"
 #include "combine_experts.h"
 
@@ -66,9 +65,8 @@ const gd_cpu_kernels GD_TABLE = {
   .rms_norm = rms_norm,
   .gated_delta_step = gated_delta_step,
   .linear = linear,
-  .add = add,
+  .elementwise = elementwise,
   .embedding = embedding,
-  .silu_mul = silu_mul,
   .route = route,
   .expert_linear = expert_linear,
   .combine_experts = combine_experts,

@@ -1,11 +1,11 @@
 /* linear with one row: dot products of x with rows of weight, straight from the weight. x is a panel: float32, in the
  * order of the weight's lanes, with zeros up to a multiple of GD_LANES. The partials are those of linear.h, to the bit. */
 
-/* How far ahead of its use a weight is asked for, in bytes: into the second cache, since the first has few places for
+/* How far ahead of its use a weight is prefetched, in bytes: into the second cache, since the first has few places for
  * lines on their way, all of which it would take; float32 and the rest are fastest with different distances. From there
- * packed numbers are asked for once more, into the first cache: two rows are read in turns, which no processor foresees. */
+ * packed numbers are prefetched again into the first cache: two rows are read in turns, which no processor predicts. */
 enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 1024 };
-/* Rows of packed numbers that are read at a time: they share what is loaded of x. */
+/* Rows of packed numbers that are read at a time: they share the loads of x. */
 enum { LINEAR_DOT_ROWS = 2 };
 
 /* A row of elements: one chain a partial. */
@@ -41,8 +41,8 @@ GD_INLINE void linear_step(
   }
 }
 
-/* Packed rows, one after the other in memory, with their scales and biases as float32; a group is 1 << shift steps. What
- * lies LINEAR_AHEAD bytes after the first row's is asked for in the order of addresses, whichever rows are multiplied: a
+/* Packed rows, one after another in memory, with their scales and biases as float32; a group is 1 << shift steps. The
+ * bytes LINEAR_AHEAD after the first row's are prefetched in the order of addresses, whichever rows are multiplied: a
  * stream for each row is read far slower. */
 GD_INLINE void linear_dot_packed(
   const uint8_t *row, int64_t row_bytes, const float *scales, const float *biases, const float *x, int64_t columns,

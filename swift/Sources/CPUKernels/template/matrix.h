@@ -2,11 +2,11 @@
  *
  * A packed format is of a family (affine.h), which gives under its name, for a constant `bits`:
  *   FAMILY_group          columns that share a scale and a bias, of the elements of a block
- *   FAMILY_scales         scales and biases of so many groups, as float32; groups are counted through the matrix
- *   FAMILY_factors        what a group's numbers are turned into values with, from its scale and its bias
+ *   FAMILY_scales         scales and biases of some groups, as float32; groups are counted through the matrix
+ *   FAMILY_factors        the factors that turn a group's numbers into values, from its scale and its bias
  *   FAMILY_values         GD_WIDTH values of run first + run of a row, a run being GD_LANES columns
  *   FAMILY_reads_beyond   whether a run is read with up to MATRIX_BEYOND bytes after it: then a row is one stream of numbers
- *   FAMILY_interleaves    whether the lanes of a run hold columns 0, 8, 1, 9, 2 ..: what multiplies it is put into that order
+ *   FAMILY_interleaves    whether the lanes of a run hold columns 0, 8, 1, 9, 2 ..: its other factor is put into that order
  * The formats are those of gated_delta.h; GD_CPU_UNPACKINGS instantiates the kernels for each family and its bits. */
 
 enum { MATRIX_LEAST_GROUP = 32, MATRIX_LARGEST_GROUP = 128, MATRIX_BEYOND = 16 };
@@ -27,7 +27,7 @@ static const matrix_layout matrix_layouts[] = {
 GD_INLINE matrix_layout layout_of(const gd_cpu_matrix *matrix) { return matrix_layouts[matrix->format]; }
 GD_INLINE int is_packed(const gd_cpu_matrix *matrix) { return layout_of(matrix).unpacking != GD_CPU_UNPACK_NONE; }
 
-/* Bytes of so many columns, which are whole blocks. */
+/* Bytes of a number of columns, which are whole blocks. */
 GD_INLINE int64_t matrix_bytes(const gd_cpu_matrix *matrix, int64_t columns) {
   matrix_layout layout = layout_of(matrix);
   return (columns >> layout.shift) * layout.bytes;
@@ -42,7 +42,7 @@ typedef struct factors {
   vf low, high;
 } factors;
 
-/* How a packed format unpacks: a constant wherever it is passed on, so that its functions are inlined. */
+/* The unpacking of a format: always passed on as a constant, so that its functions are inlined. */
 typedef struct unpacking {
   void (*scales)(const gd_cpu_matrix *matrix, int64_t first, int64_t count, float *scales, float *biases);
   factors (*factors)(const float *scale, const float *bias, uint32_t bits);
@@ -68,46 +68,63 @@ static int interleaves(const gd_cpu_matrix *matrix) {
   }
 }
 
-/* Elements first .. first + count - 1 of a packed row, in the order of lanes; both are multiples of a group, and count is
- * at most MATRIX_DEPTH. */
-enum { MATRIX_DEPTH = 1024 };
+/* Elements first .. first + count - 1 of rows row .. row + rows - 1 of a packed matrix, in the order of lanes, each row `apart`
+ * floats after the one before; first and count are multiples of a group, count is at most MATRIX_DEPTH and rows at most
+ * MATRIX_ROWS. */
+enum { MATRIX_DEPTH = 1024, MATRIX_ROWS = 4, MATRIX_GROUPS = MATRIX_DEPTH / MATRIX_LEAST_GROUP };
 GD_INLINE void expand_packed(
-  const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *out, unpacking packed
+  const gd_cpu_matrix *matrix, int64_t row, int64_t rows, int64_t first, int64_t count, float *out, int64_t apart,
+  unpacking packed
 ) {
-  float scales[MATRIX_DEPTH / MATRIX_LEAST_GROUP], biases[MATRIX_DEPTH / MATRIX_LEAST_GROUP];
+  float scales[MATRIX_ROWS * MATRIX_GROUPS], biases[MATRIX_ROWS * MATRIX_GROUPS];
   int64_t group = packed.group, groups = count / group;
-  packed.scales(matrix, (row * matrix->columns + first) / group, groups, scales, biases);
-  const uint8_t *from = (const uint8_t *)matrix_row(matrix, row);
-  uint8_t last[MATRIX_LARGEST_GROUP + MATRIX_BEYOND];
-  int64_t run = first / GD_LANES;
-  for (int64_t g = 0; g < groups; g++) {
-    if (packed.reads_beyond && g == groups - 1) {
-      from = __builtin_memcpy(last, from + run * 2 * packed.bits, (size_t)(group * packed.bits / 8));
-      run = 0;
-    }
-    factors values = packed.factors(&scales[g], &biases[g], packed.bits);
-    for (int64_t i = 0; i < group; i += GD_LANES, run++) {
-      GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
-        store(out, g * group + i + p * GD_WIDTH, GD_CPU_F32, packed.values(from, run, 0, p, values, packed.bits));
+  /* Those of whole rows follow one another: a row's may be less than a vector. */
+  int are_whole = count == matrix->columns;
+  if (are_whole) packed.scales(matrix, row * groups, rows * groups, scales, biases);
+  for (int64_t r = 0; r < rows; r++, out += apart) {
+    float *scale = scales + r * groups, *bias = biases + r * groups;
+    if (!are_whole) packed.scales(matrix, ((row + r) * matrix->columns + first) / group, groups, scale, bias);
+    const uint8_t *from = (const uint8_t *)matrix_row(matrix, row + r);
+    uint8_t last[MATRIX_LARGEST_GROUP + MATRIX_BEYOND];
+    int64_t run = first / GD_LANES;
+    for (int64_t g = 0; g < groups; g++) {
+      if (packed.reads_beyond && g == groups - 1) {
+        from = __builtin_memcpy(last, from + run * 2 * packed.bits, (size_t)(group * packed.bits / 8));
+        run = 0;
+      }
+      factors values = packed.factors(&scale[g], &bias[g], packed.bits);
+      for (int64_t i = 0; i < group; i += 2 * GD_LANES, run += 2) {
+        GD_UNROLL for (int p = 0; p < 2 * GD_PARTS; p++) {
+          vf elements = packed.values(from, run, p / GD_PARTS, p % GD_PARTS, values, packed.bits);
+          store(out, g * group + i + p * GD_WIDTH, GD_CPU_F32, elements);
+        }
       }
     }
   }
 }
 
-/* Elements first .. first + count - 1 of a row, at most MATRIX_DEPTH. Of a packed matrix both are multiples of a group, and
- * the order within GD_LANES is that of lanes. */
-static void expand(const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *out) {
+/* Elements first .. first + count - 1 of `rows` rows, at most MATRIX_DEPTH of at most MATRIX_ROWS. Of a packed matrix first
+ * and count are multiples of a group, and the order within GD_LANES is that of lanes. */
+static void expand(
+  const gd_cpu_matrix *matrix, int64_t row, int64_t rows, int64_t first, int64_t count, float *out, int64_t apart
+) {
   matrix_layout layout = layout_of(matrix);
   switch (layout.unpacking) {
-#define GD_CASE_EXPAND(UNPACKING, FAMILY, BITS) \
-  case UNPACKING: return expand_packed(matrix, row, first, count, out, GD_UNPACKING(FAMILY, BITS, layout.elements));
+#define GD_CASE_EXPAND(UNPACKING, FAMILY, BITS)                                \
+  case UNPACKING: {                                                            \
+    unpacking packed = GD_UNPACKING(FAMILY, BITS, layout.elements);            \
+    return expand_packed(matrix, row, rows, first, count, out, apart, packed); \
+  }
     GD_CPU_UNPACKINGS(GD_CASE_EXPAND)
 #undef GD_CASE_EXPAND
-    default: return convert(matrix_row(matrix, row), first, layout.dtype, out, 0, GD_CPU_F32, count);
+    default:
+      for (int64_t r = 0; r < rows; r++) {
+        convert(matrix_row(matrix, row + r), first, layout.dtype, out + r * apart, 0, GD_CPU_F32, count);
+      }
   }
 }
 
-/* A block, whatever the width of the vectors. */
+/* A block, independent of the width of the vectors. */
 typedef float v16_memory __attribute__((vector_size(4 * GD_LANES), aligned(4), may_alias));
 
 /* Puts `count` columns, a multiple of GD_LANES, into the order of interleaved lanes, in place; or back. */

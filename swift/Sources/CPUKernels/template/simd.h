@@ -24,7 +24,7 @@ GD_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 GD_INLINE vf splat(float x) { return x - (vf){0}; }
 
-/* a * b + c, in one rounding where the instruction set can. */
+/* a * b + c, in one rounding if the instruction set can. */
 GD_INLINE vf fma_vf(vf a, vf b, vf c) {
 #if GD_FMA
   return __builtin_elementwise_fma(a, b, c);

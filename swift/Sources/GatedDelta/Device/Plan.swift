@@ -1,7 +1,7 @@
 import GatedDeltaTypes
 import Synchronization
 
-/// Ops validated once and replayed. A replay checks only what is kept apart from the ops: buffers, whose handles must
+/// Ops validated once and replayed. A replay checks only the parts outside of the ops: buffers, whose handles must
 /// still be valid, and index data in buffers, which may have changed. If it has not, a replay hands over the ops of the
 /// last one and allocates only the submission.
 final class Plan: @unchecked Sendable {
@@ -68,7 +68,7 @@ final class Plan: @unchecked Sendable {
     return try device.commit(following: ops)
   }
 
-  /// Has the backend compile what the ops need.
+  /// Has the backend compile the kernels of the ops.
   func prepare() {
     let preparation = Preparation()
     self.preparation = preparation

@@ -1,6 +1,7 @@
 // Generated from gated_delta.h: change that header and run `node swift/scripts/layout.mjs` again.
 
 import CGatedDelta
+import GatedDeltaTypes
 
 extension gd_gated_delta {
   static var opName: StaticString { "gatedDelta" }
@@ -56,8 +57,12 @@ public func encodeLinear(_ target: UInt64, _ op: UnsafePointer<gd_linear>?) -> g
   encode(op, into: target)
 }
 
-extension gd_add {
+extension gd_add: OpDescriptor {
   static var opName: StaticString { "add" }
+
+  func validate(_ validator: inout Validator) throws(Failure) {
+    try validator.elementwise(.add, (a, "a"), (b, "b"), out: out)
+  }
 }
 
 @_cdecl("gd_encode_add")
@@ -83,8 +88,12 @@ public func encodeEmbedding(_ target: UInt64, _ op: UnsafePointer<gd_embedding>?
   encode(op, into: target)
 }
 
-extension gd_silu_mul {
+extension gd_silu_mul: OpDescriptor {
   static var opName: StaticString { "siluMul" }
+
+  func validate(_ validator: inout Validator) throws(Failure) {
+    try validator.elementwise(.siluMul, (gate, "gate"), (up, "up"), out: out)
+  }
 }
 
 @_cdecl("gd_encode_silu_mul")

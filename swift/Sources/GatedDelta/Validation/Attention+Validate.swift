@@ -3,8 +3,7 @@ import GatedDeltaTypes
 
 extension gd_attention: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
-    let weightForm: WeightForm = try Check.option(weight_form, "weightForm")
+    var options = try Attention.Options(self)
     let rows = try validator.dims(self.query, "query", "[tokens, heads, headDim]", rank: 3)
     let (tokens, heads, headDim) = (rows[0], rows[1], rows[2])
     try Check.headDim(headDim, "headDim", of: "query")
@@ -12,15 +11,10 @@ extension gd_attention: OpDescriptor {
     let keyHeads = keyRows[1]
     guard keyHeads >= 1, heads >= 1, heads % keyHeads == 0 else {
       throw Failure(
-        .shape, argument: "key", expected: "kvHeads of which heads, \(heads), is a multiple", received: "\(keyHeads)")
+        .shape, argument: "key", expected: "a number of kvHeads that divides heads, \(heads)", received: "\(keyHeads)")
     }
-    let rotaryDim = try Self.rotary(rotary_dim, headDim)
-    guard rope_theta.isFinite, rope_theta > 0 else {
-      throw Failure(
-        .invalidArgument, argument: "ropeTheta", expected: "a finite number above 0", received: "\(rope_theta)")
-    }
-    let eps = try Check.epsilon(norm_eps, "normEps")
-    let scale = try Check.scale(self.scale, keyDim: headDim)
+    try Self.checkRotary(options.rotaryDim, headDim)
+    options.scale = try Check.scale(scale, keyDim: headDim)
 
     let keyDims = Dims(tokens, keyHeads, headDim)
     let query = try validator.input(self.query, "query", rows, "[tokens, heads, headDim]", .floats)
@@ -46,25 +40,24 @@ extension gd_attention: OpDescriptor {
 
     let recipe = try validator.pagedSequences(
       self, tokens: tokens, pages: pages[0],
-      PageRecipe.Layout(pages: Int(pages[0]), pageTokens: Int(pageTokens), rotaryDim: rotaryDim, theta: rope_theta))
+      PageRecipe.Layout(
+        pages: Int(pages[0]), pageTokens: Int(pageTokens), rotaryDim: options.rotaryDim, theta: options.ropeTheta))
     let batch = try validator.resolve(recipe)
     let op = Op.attention(
       Attention(
         tokens: Int(tokens), heads: Int(heads), keyHeads: Int(keyHeads), headDim: Int(headDim), pages: Int(pages[0]),
-        pageTokens: Int(pageTokens), rotaryDim: rotaryDim, weightForm: weightForm, ropeTheta: rope_theta, normEps: eps,
-        scale: scale, query: query, key: key, value: value, gate: gate, queryNorm: queryNorm, keyNorm: keyNorm,
-        keyPages: keyPages, valuePages: valuePages, out: out),
+        pageTokens: Int(pageTokens), options: options, query: query, key: key, value: value, gate: gate,
+        queryNorm: queryNorm, keyNorm: keyNorm, keyPages: keyPages, valuePages: valuePages, out: out),
       batch.sequences)
     try validator.finish(op, recipe, batch, isEmpty: recipe.count == 0 || tokens == 0)
   }
 
-  private static func rotary(_ value: UInt32, _ headDim: UInt32) throws(Failure) -> Int {
-    guard value % 2 == 0, value <= headDim else {
+  private static func checkRotary(_ value: Int, _ headDim: UInt32) throws(Failure) {
+    guard value % 2 == 0, value <= Int(headDim) else {
       throw Failure(
         .invalidArgument, argument: "rotaryDim", expected: "an even number of at most headDim, \(headDim)",
         received: "\(value)")
     }
-    return Int(value)
   }
 }
 

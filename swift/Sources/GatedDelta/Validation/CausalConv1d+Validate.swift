@@ -3,8 +3,7 @@ import GatedDeltaTypes
 
 extension gd_causal_conv1d: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
-    let activation = try Check.convActivation(self.activation, "activation")
+    let options = try CausalConv1d.Options(self)
     let rows = try validator.dims(self.x, "x", "[tokens, channels]", rank: 2)
     let (tokens, channels) = (rows[0], rows[1])
     let x = try validator.input(self.x, "x", rows, "[tokens, channels]", .floats)
@@ -27,7 +26,7 @@ extension gd_causal_conv1d: OpDescriptor {
     let op = Op.causalConv1d(
       CausalConv1d(
         tokens: Int(tokens), channels: Int(channels), width: Int(filter.width), slots: Int(pool.slots),
-        activation: activation, x: x, weight: filter.weight, bias: filter.bias, state: pool.view, out: out,
+        options: options, x: x, weight: filter.weight, bias: filter.bias, state: pool.view, out: out,
         states: states),
       batch.sequences)
     let isEmpty = sequences == 0 || channels == 0 || (tokens == 0 && pool.slots == 0)
@@ -51,8 +50,8 @@ struct ConvFilter {
 extension Validator {
   /// - Parameter names: names of the dimensions of weight and bias, for messages.
   mutating func convWeights(
-    _ weight: (tensor: gd_tensor, name: StaticString), _ bias: (tensor: gd_tensor, name: StaticString), channels: UInt32,
-    _ dtypes: DTypes = .floats, layout: StaticString = "[channels, width]"
+    _ weight: (tensor: gd_tensor, name: StaticString), _ bias: (tensor: gd_tensor, name: StaticString),
+    channels: UInt32, _ dtypes: DTypes = .floats, layout: StaticString = "[channels, width]"
   ) throws(Failure) -> ConvFilter {
     let width = try dims(weight.tensor, weight.name, layout, rank: 2)[1]
     let view = try input(weight.tensor, weight.name, Dims(channels, width), layout, dtypes, .block)

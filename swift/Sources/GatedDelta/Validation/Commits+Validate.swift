@@ -3,8 +3,7 @@ import GatedDeltaTypes
 
 extension gd_commit_gated_delta: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
-    let headMap: HeadMap = try Check.option(head_map, "headMap")
+    let options = try CommitGatedDelta.Options(self)
     let key = try validator.dims(record_key, "records.key", "[tokens, keyHeads, keyDim]", rank: 3)
     let delta = try validator.dims(record_delta, "records.delta", "[tokens, valueHeads, valueDim]", rank: 3)
     let (tokens, keyHeads, keyDim) = (key[0], key[1], key[2])
@@ -29,7 +28,7 @@ extension gd_commit_gated_delta: OpDescriptor {
     let op = Op.commitGatedDelta(
       CommitGatedDelta(
         tokens: Int(tokens), keyHeads: Int(keyHeads), valueHeads: Int(valueHeads), keyDim: Int(keyDim),
-        valueDim: Int(valueDim), slots: Int(pool.slots), gateDims: gateDims, headMap: headMap, records: records,
+        valueDim: Int(valueDim), slots: Int(pool.slots), gateDims: gateDims, options: options, records: records,
         state: pool.view),
       batch.sequences)
     try validator.finish(op, recipe, batch, isEmpty: recipe.count == 0 || pool.slots == 0)

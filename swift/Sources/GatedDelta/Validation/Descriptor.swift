@@ -49,8 +49,14 @@ enum Descriptors {
 protocol OpDescriptor: Descriptor {
   /// The public name, for messages.
   static var opName: StaticString { get }
+  /// The field that keeps the alignment; structs that need none are without it.
+  var reserved: UInt32 { get }
   /// Checks everything and ends with `validator.finish`; if it throws, nothing has been encoded.
   func validate(_ validator: inout Validator) throws(Failure)
+}
+
+extension OpDescriptor {
+  var reserved: UInt32 { 0 }
 }
 
 /// The body of every `gd_encode_*`; those are generated.
@@ -59,6 +65,7 @@ func encode<D: OpDescriptor>(_ pointer: UnsafePointer<D>?, into handle: UInt64) 
     let target = try Caller.target(handle)
     let descriptor = try Descriptors.read(pointer)
     try target.device.faults.takeEncode()
+    try Check.reserved(descriptor.reserved)
     var validator = Validator(target: target, op: D.opName)
     defer { validator.end() }
     try descriptor.validate(&validator)

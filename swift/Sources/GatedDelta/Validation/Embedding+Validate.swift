@@ -3,7 +3,6 @@ import GatedDeltaTypes
 
 extension gd_embedding: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
     let dims = try validator.dims(self.out, "out", "[rows, dim]", rank: 2)
     let (rows, dim) = (dims[0], dims[1])
     let vocabulary = try validator.dims(self.weight, "weight", "[vocabulary, dim]", rank: 2)[0]

@@ -3,7 +3,6 @@ import GatedDeltaTypes
 
 extension gd_ssm_conv_update_inplace: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
     let given = FusedConv(silu: silu, weight: weight, x: x, out: out)
     try given.validate(&validator) { (validator, sequences, channels, columns) throws(Failure) in
       let dims = Dims(sequences, channels, columns)
@@ -38,9 +37,7 @@ private struct FusedConv {
     _ takeStates: (inout Validator, _ sequences: UInt32, _ channels: UInt32, _ columns: UInt32) throws(Failure) ->
       FusedStates
   ) throws(Failure) {
-    guard silu <= 1 else {
-      throw Failure(.invalidArgument, argument: "silu", expected: "0 or 1", received: "\(silu)")
-    }
+    let options = CausalConv1d.Options(activation: try Check.boolean(silu, "silu") ? .silu : .none)
     let rows = try validator.dims(self.x, "x", "[B, C]", rank: 2)
     let (sequences, channels) = (rows[0], rows[1])
     try Check.sequences(UInt64(sequences), "x")
@@ -59,7 +56,7 @@ private struct FusedConv {
     let op = Op.causalConv1d(
       CausalConv1d(
         tokens: Int(sequences), channels: Int(channels), width: Int(filter.width), slots: Int(taken.slots),
-        activation: silu == 1 ? .silu : .none, x: x, weight: filter.weight, bias: nil, state: taken.state, out: out,
+        options: options, x: x, weight: filter.weight, bias: nil, state: taken.state, out: out,
         states: states),
       batch.sequences)
     try validator.finish(op, recipe, batch, isEmpty: sequences == 0 || channels == 0)

@@ -15,7 +15,6 @@ extension gd_gated_delta_net_inplace: OpDescriptor {
 
 extension gd_gated_delta_net_inplace_ids: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
     let given = FusedDelta(q: q, k: k, v: v, gate: gate, beta: beta, snapshots: snapshots, out: out)
     try given.validate(&validator) { (validator, sizes) throws(Failure) in
       let slots = try validator.dims(self.cache, "cache", "[slots, Hv, S, S]", rank: 4)[0]
@@ -77,12 +76,13 @@ private struct FusedDelta {
         snapshotCount: snapshotCount, hasSnapshotTensor: true, snapshotSlots: nil, checkpoints: nil)
     }
     let batch = try validator.resolve(recipe)
+    let options = GatedDelta.Options(
+      gateForm: .log, gateDims: sizes.gateDims, headMap: .tiled, scale: try Check.scale(.nan, keyDim: dim),
+      gateBound: 0)
     let op = Op.gatedDelta(
       GatedDelta(
         tokens: Int(valueShape.tokens), keyHeads: Int(sizes.keyHeads), valueHeads: Int(heads), keyDim: Int(dim),
-        valueDim: Int(dim), slots: Int(taken.slots), gateForm: .log, gateDims: sizes.gateDims, betaForm: .given,
-        headMap: .tiled, qkNorm: .none, algorithm: .auto, qkNormEps: 0,
-        scale: try Check.scale(.nan, keyDim: dim), gateBound: 0, query: query, key: key, value: value, gate: gate,
+        valueDim: Int(dim), slots: Int(taken.slots), options: options, query: query, key: key, value: value, gate: gate,
         beta: beta, raw: nil, state: taken.state, out: out, states: states),
       batch.sequences)
     try validator.finish(op, recipe, batch, isEmpty: sizes.sequences == 0)

@@ -3,11 +3,8 @@ import GatedDeltaTypes
 
 extension gd_gated_delta: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
-    let headMap: HeadMap = try Check.option(head_map, "headMap")
-    let qkNorm: QKNorm = try Check.option(qk_norm, "qkNorm")
-    let algorithm: Algorithm = try Check.option(self.algorithm, "algorithm")
-    let qkNormEps = try Check.epsilon(qk_norm_eps, "qkNormEps")
+    var options = try GatedDelta.Options(self)
+    options.gateBound = try Check.gateBound(gate_bound, options.gateForm)
 
     let keyDims = try validator.dims(query, "query", "[tokens, keyHeads, keyDim]", rank: 3)
     let (tokens, keyHeads, keyDim) = (keyDims[0], keyDims[1], keyDims[2])
@@ -21,10 +18,10 @@ extension gd_gated_delta: OpDescriptor {
     try Check.headDim(keyDim, "keyDim", of: "query")
     try Check.headDim(valueDim, "valueDim", of: "value")
     try Check.heads(key: keyHeads, value: valueHeads, of: "value")
+    options.scale = try Check.scale(scale, keyDim: keyDim)
     let gates = try validator.gates(
       GateArguments(
-        form: gate_form, dims: gate_dims, betaForm: beta_form, bound: gate_bound, gate: gate, beta: beta, aLog: a_log,
-        dtBias: dt_bias),
+        form: options.gateForm, dims: options.gateDims, gate: gate, beta: beta, aLog: a_log, dtBias: dt_bias),
       rows: tokens, valueHeads: valueHeads, keyDim: keyDim, activation: query.dtype)
 
     let ragged = RaggedArguments(cuSeqlens: cu_seqlens, readSlots: read_slots, writeSlots: write_slots)
@@ -34,10 +31,10 @@ extension gd_gated_delta: OpDescriptor {
     let kept = stateArguments
     let (states, snapshotCount) = try validator.states(kept, sequences: sequences, pool: pool.view, stateShape)
     let records = try records(
-      &validator, algorithm,
+      &validator, options.algorithm,
       RecordSizes(
         tokens: tokens, keyHeads: keyHeads, valueHeads: valueHeads, keyDim: keyDim, valueDim: valueDim,
-        gateDims: gates.dims))
+        gateDims: options.gateDims))
     let out = try validator.output(
       self.out, "out", valueDims, "[tokens, valueHeads, valueDim]", .orF32(query.dtype))
     try validator.checkOverlaps()
@@ -50,9 +47,7 @@ extension gd_gated_delta: OpDescriptor {
     let op = Op.gatedDelta(
       GatedDelta(
         tokens: Int(tokens), keyHeads: Int(keyHeads), valueHeads: Int(valueHeads), keyDim: Int(keyDim),
-        valueDim: Int(valueDim), slots: Int(pool.slots), gateForm: gates.form, gateDims: gates.dims,
-        betaForm: gates.betaForm, headMap: headMap, qkNorm: qkNorm, algorithm: algorithm, qkNormEps: qkNormEps,
-        scale: try Check.scale(scale, keyDim: keyDim), gateBound: gates.bound, query: query, key: key, value: value,
+        valueDim: Int(valueDim), slots: Int(pool.slots), options: options, query: query, key: key, value: value,
         gate: gates.gate, beta: gates.beta, raw: gates.raw, state: pool.view, out: out, states: states,
         records: records),
       batch.sequences)

@@ -3,14 +3,8 @@ import GatedDeltaTypes
 
 extension gd_gated_delta_step: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
-    let headMap: HeadMap = try Check.option(head_map, "headMap")
-    let qkNorm: QKNorm = try Check.option(qk_norm, "qkNorm")
-    let convActivation = try Check.convActivation(conv_activation, "convActivation")
-    let normActivation = try Check.normActivation(norm_activation, "normActivation")
-    let normOrder: NormOrder = try Check.option(norm_order, "normOrder")
-    let qkNormEps = try Check.epsilon(qk_norm_eps, "qkNormEps")
-    let normEps = try Check.epsilon(norm_eps, "normEps")
+    var options = try GatedDeltaStep.Options(self)
+    options.gateBound = try Check.gateBound(gate_bound, options.gateForm)
 
     let rows = try validator.dims(self.x, "x", "[sequences, channels]", rank: 2)
     let (sequences, channels) = (rows[0], rows[1])
@@ -24,12 +18,12 @@ extension gd_gated_delta_step: OpDescriptor {
     try Check.headDim(keyDim, "keyDim", of: "x")
     try Check.headDim(valueDim, "valueDim", of: "z")
     try Check.heads(key: key_heads, value: valueHeads, of: "keyHeads")
+    options.scale = try Check.scale(scale, keyDim: keyDim)
 
     let filter = try validator.convWeights((conv_weight, "convWeight"), (conv_bias, "convBias"), channels: channels)
     let gates = try validator.gates(
       GateArguments(
-        form: gate_form, dims: gate_dims, betaForm: beta_form, bound: gate_bound, gate: gate, beta: beta, aLog: a_log,
-        dtBias: dt_bias),
+        form: options.gateForm, dims: options.gateDims, gate: gate, beta: beta, aLog: a_log, dtBias: dt_bias),
       rows: sequences, areSequences: true, valueHeads: valueHeads, keyDim: keyDim, activation: x.dtype)
     let normWeight = try validator.input(norm_weight, "normWeight", Dims(valueDim), "[valueDim]", .floats, .block)
     let convPool = try validator.optionalPool(
@@ -49,10 +43,7 @@ extension gd_gated_delta_step: OpDescriptor {
     let op = Op.gatedDeltaStep(
       GatedDeltaStep(
         sequences: count, keyHeads: Int(key_heads), valueHeads: Int(valueHeads), keyDim: Int(keyDim),
-        valueDim: Int(valueDim), width: Int(filter.width), slots: Int(pool.slots), gateForm: gates.form,
-        gateDims: gates.dims, betaForm: gates.betaForm, headMap: headMap, qkNorm: qkNorm,
-        convActivation: convActivation, normActivation: normActivation, normOrder: normOrder, qkNormEps: qkNormEps,
-        scale: try Check.scale(scale, keyDim: keyDim), gateBound: gates.bound, normEps: normEps, x: x,
+        valueDim: Int(valueDim), width: Int(filter.width), slots: Int(pool.slots), options: options, x: x,
         convWeight: filter.weight, convBias: filter.bias, convState: convPool.view, state: pool.view, gate: gates.gate,
         beta: gates.beta, raw: gates.raw, z: z, normWeight: normWeight, out: out),
       batch.sequences)

@@ -1,20 +1,15 @@
 import CGatedDelta
 import GatedDeltaTypes
 
-/// The gate arguments that `gatedDelta` and `gatedDeltaStep` share, unchecked.
+/// The gate arguments that `gatedDelta` and `gatedDeltaStep` share: tensors unchecked.
 struct GateArguments {
-  var form, dims, betaForm: UInt32
-  var bound: Float
+  var form: GateForm
+  var dims: GateDims
   var gate, beta, aLog, dtBias: gd_tensor
 }
 
-/// The same arguments, validated.
+/// The tensors, validated.
 struct Gates {
-  var form: GateForm
-  var dims: GateDims
-  var betaForm: BetaForm
-  /// 0 if the form has no bound.
-  var bound: Float
   var gate, beta: TensorView
   var raw: RawGate?
 }
@@ -27,11 +22,7 @@ extension Validator {
     _ given: GateArguments, rows: UInt32, areSequences: Bool = false, valueHeads: UInt32, keyDim: UInt32,
     activation: DType
   ) throws(Failure) -> Gates {
-    let form: GateForm = try Check.option(given.form, "gateForm")
-    let dims: GateDims = try Check.option(given.dims, "gateDims")
-    let betaForm: BetaForm = try Check.option(given.betaForm, "betaForm")
-    let bound = try Self.bound(given.bound, form)
-
+    let (form, dims) = (given.form, given.dims)
     let perHead = Dims(rows, valueHeads)
     let headLayout: StaticString = areSequences ? "[sequences, valueHeads]" : "[tokens, valueHeads]"
     let keyLayout: StaticString = areSequences ? "[sequences, valueHeads, keyDim]" : "[tokens, valueHeads, keyDim]"
@@ -42,9 +33,7 @@ extension Validator {
       ? try input(given.gate, "gate", perHead, headLayout, gateDTypes, as: scalars)
       : try input(given.gate, "gate", Dims(rows, valueHeads, keyDim), keyLayout, gateDTypes)
     let beta = try input(given.beta, "beta", perHead, headLayout, .orF32(activation), as: scalars)
-    return Gates(
-      form: form, dims: dims, betaForm: betaForm, bound: bound, gate: gate, beta: beta,
-      raw: try raw(given, form, dims, valueHeads: valueHeads, keyDim: keyDim))
+    return Gates(gate: gate, beta: beta, raw: try raw(given, form, dims, valueHeads: valueHeads, keyDim: keyDim))
   }
 
   private mutating func raw(
@@ -65,8 +54,26 @@ extension Validator {
     return RawGate(aLog: aLog, dtBias: dtBias)
   }
 
-  /// The bound is the lowest logarithm of the decay: at 0 or above, nothing would decay, or states would grow.
-  private static func bound(_ bound: Float, _ form: GateForm) throws(Failure) -> Float {
+  private static func requireAbsent(
+    _ tensor: gd_tensor, _ name: StaticString, _ form: GateForm
+  ) throws(Failure) {
+    guard tensor.isAbsent else {
+      throw Failure(
+        .invalidArgument, argument: "\(name)", expected: "none with gateForm \(form.publicName)", received: "a tensor")
+    }
+  }
+
+  private static func needed(_ name: StaticString, _ form: GateForm) -> Failure {
+    Failure(
+      .invalidArgument, argument: "\(name)", expected: "a tensor, which gateForm \(form.publicName) needs",
+      received: "none")
+  }
+}
+
+extension Check {
+  /// The bound is the lowest logarithm of the decay: at 0 or above, nothing would decay, or states would grow. Returns 0
+  /// if the form has no bound.
+  static func gateBound(_ bound: Float, _ form: GateForm) throws(Failure) -> Float {
     if form == .rawBounded {
       guard bound.isFinite, bound < 0 else {
         throw Failure(
@@ -81,20 +88,5 @@ extension Validator {
         received: "\(bound)")
     }
     return 0
-  }
-
-  private static func requireAbsent(
-    _ tensor: gd_tensor, _ name: StaticString, _ form: GateForm
-  ) throws(Failure) {
-    guard tensor.isAbsent else {
-      throw Failure(
-        .invalidArgument, argument: "\(name)", expected: "none with gateForm \(form.publicName)", received: "a tensor")
-    }
-  }
-
-  private static func needed(_ name: StaticString, _ form: GateForm) -> Failure {
-    Failure(
-      .invalidArgument, argument: "\(name)", expected: "a tensor, which gateForm \(form.publicName) needs",
-      received: "none")
   }
 }

@@ -32,7 +32,7 @@ enum IndexSource: Sendable {
   /// True if a fresh read would give `values`. Compares in place, so that a replay copies only changed data.
   func holds(_ values: [Int32]) -> Bool {
     switch self {
-    case .copied: return true
+    case .copied(let own): return own == values
     case .buffer(let buffer, let offset, let count):
       guard values.count == count else { return false }
       return values.withUnsafeBytes { bytes in

@@ -3,7 +3,6 @@ import GatedDeltaTypes
 
 extension gd_linear: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
     let dims = try validator.dims(self.x, "x", "[rows, inFeatures]", rank: 2)
     let (rows, inFeatures) = (dims[0], dims[1])
     let outFeatures = try validator.dims(self.weight, "weight", "[outFeatures, inFeatures]", rank: 2)[0]

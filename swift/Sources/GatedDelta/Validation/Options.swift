@@ -9,26 +9,52 @@ enum Check {
       .invalidArgument, argument: "\(name)", expected: "one of " + list(Option.allCases), received: "\(raw)")
   }
 
+  /// One of the values that an argument takes of an option.
+  static func option<Option: NamedOption & Equatable>(
+    _ raw: UInt32, _ name: StaticString, among options: [Option]
+  ) throws(Failure) -> Option {
+    if let option = Option(rawValue: raw), options.contains(option) { return option }
+    throw Failure(.invalidArgument, argument: "\(name)", expected: "one of " + list(options), received: "\(raw)")
+  }
+
   private static func list(_ options: some Sequence<some NamedOption>) -> String {
     options.map { "\($0.publicName) (\($0.rawValue))" }.joined(separator: ", ")
   }
 
-  static func convActivation(_ raw: UInt32, _ name: StaticString) throws(Failure) -> Activation {
-    if let activation = Activation(rawValue: raw), activation != .sigmoid { return activation }
-    throw Failure(
-      .invalidArgument, argument: "\(name)", expected: "one of " + list([Activation.none, .silu]), received: "\(raw)")
+  static func boolean(_ raw: UInt32, _ name: StaticString) throws(Failure) -> Bool {
+    guard raw <= 1 else {
+      throw Failure(.invalidArgument, argument: "\(name)", expected: "0 or 1", received: "\(raw)")
+    }
+    return raw == 1
   }
 
-  static func normActivation(_ raw: UInt32, _ name: StaticString) throws(Failure) -> Activation {
-    if let activation = Activation(rawValue: raw), activation != .none { return activation }
-    throw Failure(
-      .invalidArgument, argument: "\(name)", expected: "one of " + list([Activation.silu, .sigmoid]), received: "\(raw)")
-  }
-
-  static func epsilon(_ value: Float, _ name: StaticString) throws(Failure) -> Float {
-    guard value.isFinite, value >= 0 else {
+  static func integer(_ raw: some BinaryInteger, _ name: StaticString, from least: Int) throws(Failure) -> Int {
+    guard raw >= least else {
       throw Failure(
-        .invalidArgument, argument: "\(name)", expected: "a finite number of at least 0", received: "\(value)")
+        .invalidArgument, argument: "\(name)", expected: "an integer of at least \(least)", received: "\(raw)")
+    }
+    return Int(raw)
+  }
+
+  static func number(_ value: Float, _ name: StaticString) throws(Failure) -> Float {
+    guard value.isFinite else {
+      throw Failure(.invalidArgument, argument: "\(name)", expected: "a finite number", received: "\(value)")
+    }
+    return value
+  }
+
+  static func number(_ value: Float, _ name: StaticString, from least: Int) throws(Failure) -> Float {
+    guard value.isFinite, value >= Float(least) else {
+      throw Failure(
+        .invalidArgument, argument: "\(name)", expected: "a finite number of at least \(least)", received: "\(value)")
+    }
+    return value
+  }
+
+  static func number(_ value: Float, _ name: StaticString, above limit: Int) throws(Failure) -> Float {
+    guard value.isFinite, value > Float(limit) else {
+      throw Failure(
+        .invalidArgument, argument: "\(name)", expected: "a finite number above \(limit)", received: "\(value)")
     }
     return value
   }
@@ -36,10 +62,7 @@ enum Check {
   /// The factor of the query. NaN means the default: keyDim^-0.5, rounded once.
   static func scale(_ value: Float, keyDim: UInt32) throws(Failure) -> Float {
     if value.isNaN { return Float(1 / Double(keyDim).squareRoot()) }
-    guard value.isFinite else {
-      throw Failure(.invalidArgument, argument: "scale", expected: "a finite number", received: "\(value)")
-    }
-    return value
+    return try number(value, "scale")
   }
 
   static func reserved(_ value: UInt32) throws(Failure) {

@@ -5,7 +5,7 @@ struct PageRecipe: Sendable {
   /// Of entries of a page table: 256 sequences of a million tokens in pages of 16.
   static let limit = 1 << 24
 
-  struct Layout: Sendable {
+  struct Layout: Sendable, Equatable {
     var pages, pageTokens, rotaryDim: Int
     var theta: Float
   }
@@ -19,11 +19,23 @@ struct PageRecipe: Sendable {
 
   func isCurrent(_ known: PagedSequences) -> Bool {
     guard pastTokens.holds(known.pastTokens), pageTable.holds(known.pageTable) else { return false }
-    if let positions, let known = known.positions { return positions.holds(known) }
-    return true
+    guard let positions else { return known.positions == nil }
+    return known.positions.map(positions.holds) ?? false
   }
 
+  /// The layers of a model are given the same index data. It is compared in each, and checked in the first.
   func resolve(starts: [Int32], _ checker: PageChecker) throws(Failure) -> PagedSequences {
+    if let last = checker.last, let pages = last.pages, last.layout == layout, last.starts == starts,
+      pages.pagesPerSequence == pagesPerSequence, isCurrent(pages)
+    {
+      return pages
+    }
+    let pages = try check(starts, checker)
+    checker.last = PageChecker.Checked(layout: layout, starts: starts, pages: pages)
+    return pages
+  }
+
+  private func check(_ starts: [Int32], _ checker: PageChecker) throws(Failure) -> PagedSequences {
     let past = pastTokens.read()
     let table = pageTable.read()
     let given = positions?.read()
@@ -99,6 +111,14 @@ struct UsedPages: Sendable {
 
 /// Checks that no page that a sequence writes to is in use elsewhere. One per device, used by its thread only.
 final class PageChecker: @unchecked Sendable {
+  /// Index data that was checked.
+  struct Checked {
+    let layout: PageRecipe.Layout
+    let starts: [Int32]
+    /// Gone when no op has it any more.
+    weak var pages: PagedSequences?
+  }
+  var last: Checked?
   let rotary = RotaryAngles()
   /// By page: the number of the check that found it written, in the upper half, and its writer, in the lower half.
   private var writers: [UInt64] = []

@@ -3,11 +3,7 @@ import GatedDeltaTypes
 
 extension gd_gated_rms_norm: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    try Check.reserved(reserved)
-    let activation = try Check.normActivation(self.activation, "activation")
-    let order: NormOrder = try Check.option(self.order, "order")
-    let eps = try Check.epsilon(self.eps, "eps")
-
+    let options = try GatedRMSNorm.Options(self)
     let (dims, layout) = try validator.rows(of: self.x, "x")
     let shape = Shape(dims)
     let z = try validator.input(self.z, "z", dims, layout, .floats)
@@ -18,8 +14,8 @@ extension gd_gated_rms_norm: OpDescriptor {
     try validator.checkOverlaps()
 
     let op = GatedRMSNorm(
-      tokens: Int(shape.tokens), heads: Int(shape.heads), dim: Int(shape.row), activation: activation, order: order,
-      eps: eps, x: x, z: z, weight: weight, out: out)
+      tokens: Int(shape.tokens), heads: Int(shape.heads), dim: Int(shape.row), options: options, x: x, z: z,
+      weight: weight, out: out)
     try validator.finish(.gatedRMSNorm(op), isEmpty: shape.isEmpty)
   }
 }

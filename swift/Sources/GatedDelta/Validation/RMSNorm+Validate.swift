@@ -3,8 +3,7 @@ import GatedDeltaTypes
 
 extension gd_rms_norm: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
-    let weightForm: WeightForm = try Check.option(weight_form, "weightForm")
-    let eps = try Check.epsilon(self.eps, "eps")
+    let options = try RMSNorm.Options(self)
     let rows = try validator.rows(of: self.x, "x")
     let x = try validator.input(self.x, "x", rows.dims, rows.layout, .floats)
     let weight = try validator.input(
@@ -14,8 +13,8 @@ extension gd_rms_norm: OpDescriptor {
 
     let shape = Shape(rows.dims)
     let op = RMSNorm(
-      tokens: Int(shape.tokens), heads: Int(shape.heads), dim: Int(shape.row), weightForm: weightForm, eps: eps, x: x,
-      weight: weight, out: out)
+      tokens: Int(shape.tokens), heads: Int(shape.heads), dim: Int(shape.row), options: options, x: x, weight: weight,
+      out: out)
     try validator.finish(.rmsNorm(op), isEmpty: shape.isEmpty)
   }
 }

@@ -40,17 +40,13 @@ final class RotaryAngles: @unchecked Sendable {
   /// The bases used most recently, the latest first.
   private var bases: [Base] = []
   private static let mostBases = 4
-  /// The last table, which the next layer of a model will need again.
-  private var last: (key: Key, positions: [Int32], table: [Float])?
 
   /// For each position `dim` floats: cosines of all pairs, then sines. Positions are 0 or greater, `dim` is even and
   /// positive.
   func table(_ positions: [Int32], dim: Int, theta: Float) -> [Float] {
-    let key = Key(dim: dim, theta: theta)
-    if let last, last.key == key, last.positions == positions { return last.table }
-    let base = self.base(key)
+    let base = self.base(Key(dim: dim, theta: theta))
     let pairs = dim / 2
-    let table = [Float](unsafeUninitializedCapacity: positions.count &* dim) { table, count in
+    return [Float](unsafeUninitializedCapacity: positions.count &* dim) { table, count in
       for (row, position) in positions.enumerated() {
         let high = self.high(base, position >> 10)
         let low = self.low(base, Int(position & 1023))
@@ -63,8 +59,6 @@ final class RotaryAngles: @unchecked Sendable {
       }
       count = positions.count &* dim
     }
-    last = (key, positions, table)
-    return table
   }
 
   private func base(_ key: Key) -> Base {

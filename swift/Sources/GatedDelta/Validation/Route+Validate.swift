@@ -4,9 +4,7 @@ import GatedDeltaTypes
 extension gd_route: OpDescriptor {
   func validate(_ validator: inout Validator) throws(Failure) {
     try Check.reserved(reserved)
-    guard self.normalize <= 1 else {
-      throw Failure(.invalidArgument, argument: "normalize", expected: "0 or 1", received: "\(self.normalize)")
-    }
+    let options = try Route.Options(self)
     let dims = try validator.dims(self.logits, "logits", "[tokens, experts]", rank: 2)
     let (tokens, experts) = (dims[0], dims[1])
     try Check.experts(experts, "logits", "[tokens, experts]", dims)
@@ -20,7 +18,7 @@ extension gd_route: OpDescriptor {
     let weights = try validator.output(self.weights, "weights", Dims(tokens, chosen), "[tokens, k]", .f32, .block)
     try validator.checkOverlaps()
     let op = Route(
-      tokens: Int(tokens), experts: Int(experts), chosen: Int(chosen), normalize: self.normalize == 1, logits: logits, ids: ids,
+      tokens: Int(tokens), experts: Int(experts), chosen: Int(chosen), options: options, logits: logits, ids: ids,
       weights: weights)
     try validator.finish(.route(op), isEmpty: tokens == 0)
   }

@@ -45,7 +45,7 @@ struct Validator {
     device.keepExtents(&extents)
   }
 
-  /// Every tensor has been looked up by now. A second call changes nothing.
+  /// Call it after every tensor has been looked up. A second call changes nothing.
   mutating func endLookups() {
     if isLocked { table.unlock() }
     isLocked = false

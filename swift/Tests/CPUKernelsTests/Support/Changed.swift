@@ -8,12 +8,12 @@ extension GatedDelta {
     value: TensorView? = nil, gate: TensorView? = nil, beta: TensorView? = nil, state: TensorView? = nil,
     out: TensorView? = nil, states: StateTensors? = nil, records: Records?? = nil
   ) -> GatedDelta {
-    GatedDelta(
+    var options = options
+    options.algorithm = algorithm ?? options.algorithm
+    return GatedDelta(
       tokens: tokens ?? self.tokens, keyHeads: keyHeads, valueHeads: valueHeads, keyDim: keyDim, valueDim: valueDim,
-      slots: slots, gateForm: gateForm, gateDims: gateDims, betaForm: betaForm, headMap: headMap, qkNorm: qkNorm,
-      algorithm: algorithm ?? self.algorithm, qkNormEps: qkNormEps, scale: scale, gateBound: gateBound,
-      query: query ?? self.query, key: key ?? self.key, value: value ?? self.value, gate: gate ?? self.gate,
-      beta: beta ?? self.beta, raw: raw, state: state ?? self.state, out: out ?? self.out,
+      slots: slots, options: options, query: query ?? self.query, key: key ?? self.key, value: value ?? self.value,
+      gate: gate ?? self.gate, beta: beta ?? self.beta, raw: raw, state: state ?? self.state, out: out ?? self.out,
       states: states ?? self.states, records: records ?? self.records)
   }
 }
@@ -24,7 +24,7 @@ extension CausalConv1d {
     states: StateTensors? = nil
   ) -> CausalConv1d {
     CausalConv1d(
-      tokens: tokens, channels: channels, width: width, slots: slots ?? self.slots, activation: activation,
+      tokens: tokens, channels: channels, width: width, slots: slots ?? self.slots, options: options,
       x: x ?? self.x, weight: weight, bias: bias, state: state ?? self.state, out: out ?? self.out,
       states: states ?? self.states)
   }

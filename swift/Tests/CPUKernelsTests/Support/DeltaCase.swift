@@ -97,10 +97,12 @@ struct DeltaCase {
     }
     sequences = Sequences(lengths: shape.lengths, read: shape.read, write: shape.write)
     op = GatedDelta(
-      tokens: tokens, keyHeads: hk, valueHeads: hv, keyDim: dk, valueDim: dv, slots: shape.slots, gateForm: form,
-      gateDims: dims, betaForm: betaForm, headMap: random.pick(HeadMap.allCases), qkNorm: norm,
-      algorithm: random.pick([.auto, .recurrent]), qkNormEps: random.pick([1e-6, 1e-3]), scale: random.pick([1, 0.25]),
-      gateBound: -2, query: query.view, key: key.view, value: value.view, gate: gate.view, beta: beta.view,
+      tokens: tokens, keyHeads: hk, valueHeads: hv, keyDim: dk, valueDim: dv, slots: shape.slots,
+      options: .init(
+        gateForm: form, gateDims: dims, betaForm: betaForm, headMap: random.pick(HeadMap.allCases), qkNorm: norm,
+        algorithm: random.pick([.auto, .recurrent]), qkNormEps: random.pick([1e-6, 1e-3]),
+        scale: random.pick([1, 0.25]), gateBound: -2),
+      query: query.view, key: key.view, value: value.view, gate: gate.view, beta: beta.view,
       raw: raw.map { RawGate(aLog: $0.aLog.view, dtBias: $0.dtBias.view) }, state: state.view, out: out.view)
   }
 
@@ -108,19 +110,19 @@ struct DeltaCase {
   func inputs(
     _ token: Int, _ head: Int
   ) -> (key: [Double], query: [Double], value: [Double], decay: [Double], beta: Double) {
-    let keyHead = Reference.keyHead(head, op.headMap, keyHeads: op.keyHeads, valueHeads: op.valueHeads)
-    let eps = Double(op.qkNormEps)
-    let k = Reference.normalise((0..<op.keyDim).map { key[token, keyHead, $0] }, op.qkNorm, eps: eps)
-    let q = Reference.normalise((0..<op.keyDim).map { query[token, keyHead, $0] }, op.qkNorm, eps: eps)
+    let keyHead = Reference.keyHead(head, op.options.headMap, keyHeads: op.keyHeads, valueHeads: op.valueHeads)
+    let eps = Double(op.options.qkNormEps)
+    let k = Reference.normalise((0..<op.keyDim).map { key[token, keyHead, $0] }, op.options.qkNorm, eps: eps)
+    let q = Reference.normalise((0..<op.keyDim).map { query[token, keyHead, $0] }, op.options.qkNorm, eps: eps)
     let decay = (0..<op.keyDim).map { i in
-      let at = op.gateDims == .perKey ? i : 0
+      let at = op.options.gateDims == .perKey ? i : 0
       return Reference.decay(
-        op.gateForm, gate[token, head, at], aLog: raw?.aLog[0, head, 0] ?? 0, bias: raw?.dtBias[0, head, at] ?? 0,
-        bound: Double(op.gateBound))
+        op.options.gateForm, gate[token, head, at], aLog: raw?.aLog[0, head, 0] ?? 0,
+        bias: raw?.dtBias[0, head, at] ?? 0, bound: Double(op.options.gateBound))
     }
     return (
-      k, q.map { $0 * Double(op.scale) }, (0..<op.valueDim).map { value[token, head, $0] }, decay,
-      Reference.beta(op.betaForm, beta[token, head, 0])
+      k, q.map { $0 * Double(op.options.scale) }, (0..<op.valueDim).map { value[token, head, $0] }, decay,
+      Reference.beta(op.options.betaForm, beta[token, head, 0])
     )
   }
 

@@ -189,9 +189,10 @@ extension Maker {
     return .gatedDelta(
       GatedDelta(
         tokens: tokens, keyHeads: keyHeads, valueHeads: valueHeads, keyDim: keyDim, valueDim: valueDim, slots: slots,
-        gateForm: gates.form, gateDims: gates.dims, betaForm: gates.beta, headMap: random.pick(HeadMap.allCases),
-        qkNorm: qkNorm, algorithm: algorithm, qkNormEps: 1e-6, scale: 0.25,
-        gateBound: gates.form == .rawBounded ? -2 : 0, query: query, key: key, value: value, gate: gates.gate,
+        options: .init(
+          gateForm: gates.form, gateDims: gates.dims, betaForm: gates.beta, headMap: random.pick(HeadMap.allCases),
+          qkNorm: qkNorm, algorithm: algorithm, scale: 0.25, gateBound: gates.form == .rawBounded ? -2 : 0),
+        query: query, key: key, value: value, gate: gates.gate,
         beta: gates.betas, raw: gates.raw, state: state, out: out), sequences(lengths, slots: slots))
   }
 
@@ -204,7 +205,8 @@ extension Maker {
     let hasBias = random.int(0...1) == 1
     return .causalConv1d(
       CausalConv1d(
-        tokens: tokens, channels: channels, width: width, slots: slots, activation: random.pick([.none, .silu]),
+        tokens: tokens, channels: channels, width: width, slots: slots,
+        options: .init(activation: random.pick([.none, .silu])),
         x: try tensor(activation, tokens: tokens, dim: channels),
         weight: try tensor(random.pick([.f32, .f16, .bf16]), tokens: channels, dim: width, strided: false),
         bias: hasBias ? try tensor(random.pick([.f32, .f16, .bf16]), tokens: 1, dim: channels, strided: false) : nil,
@@ -219,8 +221,8 @@ extension Maker {
     let (tokens, heads, dim) = (random.int(1...9), random.int(1...3), random.pick([1, 5, 32, 72, 300]))
     return .gatedRMSNorm(
       GatedRMSNorm(
-        tokens: tokens, heads: heads, dim: dim, activation: random.pick([.silu, .sigmoid]),
-        order: random.pick(NormOrder.allCases), eps: 1e-6,
+        tokens: tokens, heads: heads, dim: dim,
+        options: .init(activation: random.pick([.silu, .sigmoid]), order: random.pick(NormOrder.allCases)),
         x: try tensor(random.pick([activation, .f32]), tokens: tokens, heads: heads, dim: dim),
         z: try tensor(activation, tokens: tokens, heads: heads, dim: dim),
         weight: try tensor(random.pick([.f32, .f16, .bf16]), tokens: 1, dim: dim, strided: false),
@@ -240,11 +242,12 @@ extension Maker {
     return .gatedDeltaStep(
       GatedDeltaStep(
         sequences: count, keyHeads: keyHeads, valueHeads: valueHeads, keyDim: keyDim, valueDim: valueDim, width: width,
-        slots: slots, gateForm: gates.form, gateDims: gates.dims, betaForm: gates.beta,
-        headMap: random.pick(HeadMap.allCases), qkNorm: random.pick([.l2, .l2Max, .rms]),
-        convActivation: random.pick([.none, .silu]), normActivation: random.pick([.silu, .sigmoid]),
-        normOrder: random.pick(NormOrder.allCases), qkNormEps: 1e-6, scale: 0.25,
-        gateBound: gates.form == .rawBounded ? -2 : 0, normEps: 1e-6,
+        slots: slots,
+        options: .init(
+          gateForm: gates.form, gateDims: gates.dims, betaForm: gates.beta, headMap: random.pick(HeadMap.allCases),
+          qkNorm: random.pick([.l2, .l2Max, .rms]), convActivation: random.pick([.none, .silu]),
+          normActivation: random.pick([.silu, .sigmoid]), normOrder: random.pick(NormOrder.allCases), scale: 0.25,
+          gateBound: gates.form == .rawBounded ? -2 : 0),
         x: try tensor(activation, tokens: count, dim: channels),
         convWeight: try tensor(random.pick([.f32, .f16, .bf16]), tokens: channels, dim: width, strided: false),
         convBias: hasBias
@@ -295,9 +298,8 @@ extension Maker {
     return .attention(
       Attention(
         tokens: tokens, heads: heads, keyHeads: keyHeads, headDim: dim, pages: lengths.count, pageTokens: pageTokens,
-        rotaryDim: 0, weightForm: .plain, ropeTheta: 1e4, normEps: 1e-6, scale: 0.125, query: try rows(heads),
-        key: try rows(keyHeads), value: try rows(keyHeads), gate: nil, queryNorm: nil, keyNorm: nil,
-        keyPages: try pages(), valuePages: try pages(), out: try rows(heads)),
+        options: .init(scale: 0.125), query: try rows(heads), key: try rows(keyHeads), value: try rows(keyHeads),
+        gate: nil, queryNorm: nil, keyNorm: nil, keyPages: try pages(), valuePages: try pages(), out: try rows(heads)),
       Sequences(
         count: lengths.count, starts: starts,
         pages: PagedSequences(

@@ -20,7 +20,7 @@ extension String {
       .replacing(" : ", with: ": ")
   }
 
-  /// Split at commas that are in no parentheses or brackets.
+  /// Split at commas outside of parentheses and brackets.
   func arguments() -> [String] {
     var parts: [String] = [""]
     var depth = 0
@@ -91,7 +91,7 @@ struct SourceParser {
       let name = String(words[position + 1].prefix { $0 != ":" })
       let isPublic = words.contains("public") || words.contains("open") || kind == .addition
       if isPublic, kind != .addition {
-        // What a type conforms to is on the pages of protocols only.
+        // Conformances are only on the pages of protocols.
         // Every Objective-C protocol is a class's.
         let head = kind == .proto ? statement.replacing(": AnyObject", with: "") : "\(keyword) \(name)"
         add(head.replacing("public ", with: ""))

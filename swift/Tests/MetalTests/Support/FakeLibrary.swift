@@ -88,7 +88,7 @@ enum FakeLibrary {
       return nil
     }
     guard let input = address(0), let output = address(1), let params = address(2) else { return strdup("unbound") }
-    // Every kernel here reads what is shared: a fault unless it is the first of those without a barrier between them.
+    // Every kernel here reads the shared memory: a fault unless it is the first of those without a barrier between them.
     for i in 0..<Int(info.pointee.buffer_count) where buffers[i].flags & UInt32(EMU_BUFFER_SHARED) != 0 {
       if info.pointee.together.pointee != 0 { return strdup("buffer \(buffers[i].index) is shared") }
     }
@@ -101,7 +101,7 @@ enum FakeLibrary {
   }
 }
 
-/// A device over the fake library, and what tests do with it.
+/// A device over the fake library, and helpers of tests.
 struct Rig {
   let device: EmulatedDevice
   let queue: EmulatedQueue
@@ -137,7 +137,7 @@ struct Rig {
     return buffer
   }
 
-  /// What the command buffer fails with, nil where all goes well.
+  /// The message that the command buffer fails with; nil if it succeeds.
   func run(
     _ type: MTLDispatchType = .concurrent, _ encode: (any MTLComputeCommandEncoder) throws -> Void
   ) throws -> String? {
@@ -151,7 +151,7 @@ struct Rig {
     return commandBuffer.error.map { "\($0)" }
   }
 
-  /// A dispatch with nothing wrong in it, for tests to spoil.
+  /// A correct dispatch, for tests to break.
   struct Call {
     var pipeline: any MTLComputePipelineState
     var input: (any MTLBuffer)?

@@ -4,7 +4,7 @@ import Glibc
 let swiftFolder = String(#filePath.prefix(upTo: #filePath.range(of: "/Tests/MetalTests/").lowerBound))
 
 extension String {
-  /// The last occurrence; tests have no Foundation. Traps where there is none, as a test may.
+  /// The last occurrence; tests have no Foundation. Traps if there is none, as a test may.
   fileprivate func range(of part: String) -> Range<String.Index> {
     var start = endIndex
     while start > startIndex {

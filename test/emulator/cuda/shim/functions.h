@@ -1,4 +1,4 @@
-// The parts of Metal's library that compute. Strictness is the emulator's business; these only have to give the right
+// The functions of Metal's library that compute. The emulator is strict about types; these only have to give the right
 // values.
 namespace metal {
 template <bool B, class T = void> struct enable_if {};

@@ -10,7 +10,7 @@ __forceinline__ void atomic_thread_fence(mem_flags, memory_order, thread_scope =
   __threadfence();
 }
 
-// The lanes that are there: the last warp of a threadgroup may be short.
+// The existing lanes: the last warp of a threadgroup may be short.
 __forceinline__ uint emu_lane() { return emu_thread_index() & 31; }
 __forceinline__ uint emu_lanes() {
 #ifdef EMU_WHOLE_WARPS
@@ -43,7 +43,7 @@ template <class T> __forceinline__ T simd_shuffle_rotate_down(T v, ushort d) {
 }
 template <class T> __forceinline__ T simd_broadcast(T v, ushort lane) { return emu_exchange(v, lane); }
 template <class T> __forceinline__ T simd_broadcast_first(T v) { return emu_exchange(v, 0); }
-// The tree by lane distance 1, 2, 4, ... that the emulator takes too.
+// The tree by lane distance 1, 2, 4, ..., as in the emulator.
 #define EMU_REDUCE(name, combined)                        \
   template <class T> __forceinline__ T simd_##name(T a) { \
     for (uint step = 1; step < 32; step *= 2) {           \

@@ -2,9 +2,9 @@ import GatedDeltaTypes
 import ShaderParams
 
 extension Pass {
-  mutating func encode(_ op: Add) throws(Failure) {
+  mutating func encode(_ op: Elementwise) throws(Failure) {
     let rows = op.tokens * op.heads
-    var kernel = Kernel(family: .add, activation: op.b.dtype)
+    var kernel = Kernel(family: .elementwise, operation: op.operation, activation: op.b.dtype)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
     kernel.constants.set(
       .alignedRows,
@@ -18,16 +18,17 @@ extension Pass {
         op.replacesB ? .absent : .reads(op.b, tokens: op.tokens, heads: op.heads, width: op.dim),
         .writes(op.out, tokens: op.tokens, heads: op.heads, width: op.dim),
       ],
-      GDMAdd(
+      GDMElementwise(
         heads: UInt32(element: op.heads), length: UInt32(element: op.dim),
         aTokenStride: UInt32(element: op.a.tokenStride), aHeadStride: UInt32(element: op.a.headStride),
         bTokenStride: UInt32(element: op.b.tokenStride), bHeadStride: UInt32(element: op.b.headStride),
         outTokenStride: UInt32(element: op.out.tokenStride), outHeadStride: UInt32(element: op.out.headStride),
         aF32: op.a.dtype == .f32 ? 1 : 0, replacesA: op.replacesA ? 1 : 0, replacesB: op.replacesB ? 1 : 0),
-      groups: (rows, ceilDiv(op.dim, 4 * GDM_ADD_PARTS * GDM_COPY_THREADS), 1), threads: .exactly(GDM_COPY_THREADS))
+      groups: (rows, ceilDiv(op.dim, 4 * GDM_ELEMENTWISE_PARTS * GDM_COPY_THREADS), 1),
+      threads: .exactly(GDM_COPY_THREADS))
   }
 }
 
-extension Add {
+extension Elementwise {
   var work: Int { tokens * heads * dim }
 }

@@ -20,7 +20,7 @@
  * - `timeout`: a wait ended before the work did; the work goes on.
  * - `device`: the device failed while it ran the work.
  * - `state`: a call at the wrong time, such as committing twice.
- * - `file`: a file is missing, damaged, or not in the form that it claims.
+ * - `file`: a file is missing, damaged, not in the form that it claims, or no longer the one that was mapped.
  * - `library`: the native library could not be found, loaded or trusted.
  * - `internal`: a mistake in this library; please report it.
  */
@@ -196,6 +196,7 @@ const nativeErrorCodes: Readonly<Record<number, ErrorCode>> = {
   11: "device",
   12: "state",
   13: "internal",
+  14: "file",
 };
 
 /**

@@ -15,7 +15,8 @@ export function archivedManifest(packed) {
   const { optionalDependencies, ...manifest } = packed;
   if (optionalDependencies === undefined) return manifest;
   const peers = Object.fromEntries(Object.keys(optionalDependencies).map((name) => [name, { optional: true }]));
-  return { ...manifest, peerDependencies: optionalDependencies, peerDependenciesMeta: peers };
+  const { peerDependencies, peerDependenciesMeta } = manifest;
+  return { ...manifest, peerDependencies: { ...peerDependencies, ...optionalDependencies }, peerDependenciesMeta: { ...peerDependenciesMeta, ...peers } };
 }
 
 /** Makes an archive of each folder, in `target`; returns their paths. */

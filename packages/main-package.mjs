@@ -48,7 +48,7 @@ export async function buildMainPackage() {
  * each entry names what was compiled from that file.
  */
 export function packedManifest(clone, env = process.env) {
-  const { name, description, keywords, type, sideEffects, dependencies } = clone;
+  const { name, description, keywords, type, sideEffects, dependencies, peerDependencies, peerDependenciesMeta } = clone;
   const optionalDependencies = Object.fromEntries(platforms.map((platform) => [packageName(platform), clone.version]));
   const exports = Object.fromEntries(Object.entries(clone.exports).map(([path, file]) => [path, packedExport(file)]));
   return {
@@ -63,6 +63,8 @@ export function packedManifest(clone, env = process.env) {
     bin: { "gated-delta": "./bin/gated-delta.mjs" },
     files: ["bin", "dist", "lib", "test/golden", "CHANGELOG.md"],
     dependencies,
+    peerDependencies,
+    peerDependenciesMeta,
     optionalDependencies,
   };
 }

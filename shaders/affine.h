@@ -12,6 +12,17 @@ METAL_FUNC device const ushort* matrix_scale(device const ushort* p, ulong group
   return p + group * (MATRIX_DTYPE == GDM_F32 ? 2 : 1);
 }
 
+// Scale or bias i after one, SHIFT bytes into its units.
+METAL_FUNC float matrix_companion(device const ushort* p, uint i, uint shift) {
+  if (shift == 0) return read_any(p, i, MATRIX_DTYPE);
+  if (MATRIX_DTYPE == GDM_F32) {
+    device const uint* word = (device const uint*)p + i;
+    return as_type<float>(word[0] >> (8 * shift) | word[1] << (32 - 8 * shift));
+  }
+  uint bits = uint(p[i]) >> 8 | (uint(p[i + 1]) & 255u) << 8;
+  return MATRIX_DTYPE == GDM_F16 ? float(as_type<half>(ushort(bits))) : as_type<float>(bits << 16);
+}
+
 template <uint B> struct Raw<Affine<B>> {
   uint2 words;
   float scale;
@@ -43,7 +54,9 @@ METAL_FUNC void matrix_fetch(thread Raw<Affine<B>>& raw, thread const MatrixRow<
                              uint columns) {
   device const uchar* p = from.row + ahead / 8 * B;
   raw.words = uint2(0u);
-  if (B == 4) {
+  if (MATRIX_SHIFT != 0) {
+    GDM_UNROLL for (uint j = 0; j < B; ++j) raw.words[j / 4] |= uint(p[MATRIX_SHIFT + j]) << (8 * (j % 4));
+  } else if (B == 4) {
     raw.words.x = *(device const uint*)p;
   } else if (B == 8) {
     raw.words.x = ((device const uint*)p)[0];
@@ -61,8 +74,8 @@ METAL_FUNC void matrix_fetch(thread Raw<Affine<B>>& raw, thread const MatrixRow<
       raw.words.y = uint(p[4]);
     }
   }
-  raw.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
-  raw.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+  raw.scale = matrix_companion(from.scales, ahead >> MATRIX_GROUP, SCALES_SHIFT);
+  raw.bias = matrix_companion(from.biases, ahead >> MATRIX_GROUP, BIASES_SHIFT);
 }
 
 // The number at a bit of a word and, where it ends in that, the next; the position is a constant where this is called.
@@ -101,12 +114,19 @@ template <uint B> struct Words<Affine<B>> {
 template <uint B>
 METAL_FUNC void words_fetch(thread Words<Affine<B>>& words, thread const MatrixRow<Affine<B>>& from, uint ahead) {
   device const uint* p = (device const uint*)(from.row + ahead / 8 * B);
-  if (ALIGNED_ROWS && B % 4 == 0) {
+  if (MATRIX_SHIFT != 0) {
+    uint word = p[0];
+    GDM_UNROLL for (uint i = 0; i < B; ++i) {
+      uint next = p[i + 1];
+      words.word[i] = word >> (8 * MATRIX_SHIFT) | next << (32 - 8 * MATRIX_SHIFT);
+      word = next;
+    }
+  } else if (MATRIX_ALIGNMENT >= 4 && B % 4 == 0) {
     GDM_UNROLL for (uint i = 0; i < B / 4; ++i) {
       uint4 v = ((device const uint4*)p)[i];
       GDM_UNROLL for (uint j = 0; j < 4; ++j) words.word[4 * i + j] = v[j];
     }
-  } else if (ALIGNED_ROWS && B % 2 == 0) {
+  } else if (MATRIX_ALIGNMENT >= 3 && B % 2 == 0) {
     GDM_UNROLL for (uint i = 0; i < B / 2; ++i) {
       uint2 v = ((device const uint2*)p)[i];
       words.word[2 * i] = v.x;
@@ -115,8 +135,8 @@ METAL_FUNC void words_fetch(thread Words<Affine<B>>& words, thread const MatrixR
   } else {
     GDM_UNROLL for (uint i = 0; i < B; ++i) words.word[i] = p[i];
   }
-  words.scale = read_any(from.scales, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
-  words.bias = read_any(from.biases, ahead >> MATRIX_GROUP, MATRIX_DTYPE);
+  words.scale = matrix_companion(from.scales, ahead >> MATRIX_GROUP, SCALES_SHIFT);
+  words.bias = matrix_companion(from.biases, ahead >> MATRIX_GROUP, BIASES_SHIFT);
 }
 
 // Elements first .. first + 7 of the 32.

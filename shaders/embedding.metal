@@ -4,25 +4,25 @@
 // Elements that need no conversion are moved as the bits that they are.
 //
 // Grid: (ceil(columns / (8 GDM_EMBEDDING_THREADS)), rows) threadgroups of GDM_EMBEDDING_THREADS: a thread takes eight
-// elements. Function constants: ALIGNED_ROWS, MATRIX_GROUP, MATRIX_DTYPE.
+// elements. Function constants: ALIGNED_ROWS, MATRIX_ALIGNMENT, MATRIX_SHIFT, MATRIX_GROUP, MATRIX_DTYPE, SCALES_SHIFT,
+// BIASES_SHIFT.
 #include "matrix.h"
 
-template <typename T> METAL_FUNC void embedding_move(device T* out, device const T* from) {
-  typedef typename Bits<T>::type U;
-  *(device U*)out = *(device const U*)from;
+template <typename T> METAL_FUNC void embedding_move(device T* out, typename Bits<T>::type bits) {
+  *(device typename Bits<T>::type*)out = bits;
 }
 
 template <typename T, typename W, uint PACKED> struct Embedding {
   static METAL_FUNC void put(device T* out, thread const MatrixRow<W>& row, uint at, uint columns) {
     GDM_UNROLL for (uint j = 0; j < 8; ++j) {
-      if (at + j < columns) out[at + j] = T(Bits<W>::value(uint(((device const typename Bits<W>::type*)row.row)[j])));
+      if (at + j < columns) out[at + j] = T(Bits<W>::value(uint(matrix_bits(row.row, j))));
     }
   }
 };
 template <typename T> struct Embedding<T, T, 0> {
   static METAL_FUNC void put(device T* out, thread const MatrixRow<T>& row, uint at, uint columns) {
     GDM_UNROLL for (uint j = 0; j < 8; ++j) {
-      if (at + j < columns) embedding_move(out + at + j, row.row + j);
+      if (at + j < columns) embedding_move(out + at + j, matrix_bits(row.row, j));
     }
   }
 };

@@ -7,8 +7,8 @@
 //   Words<W>       the same of 32: words_fetch and words_widen, for packed_row.h
 // Reading is in two steps, so that many reads are asked for before the first is used. weight_formats.h lists the packed W.
 //
-// Function constants: ALIGNED_ROWS (of floats: columns are a multiple of 8 and rows begin at multiples of 16 bytes),
-// MATRIX_GROUP, MATRIX_DTYPE (these two of packed ones only).
+// Function constants: ALIGNED_ROWS (columns are a multiple of 8, and rows of x begin at multiples of 16 bytes),
+// MATRIX_ALIGNMENT, MATRIX_SHIFT; of packed ones MATRIX_GROUP, MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
 #ifndef GATED_DELTA_SHADERS_MATRIX_H
 #define GATED_DELTA_SHADERS_MATRIX_H
 
@@ -54,17 +54,52 @@ METAL_FUNC void matrix_place(thread MatrixRow<W>& place, device const ushort* we
 // On by a multiple of 256.
 template <typename W> METAL_FUNC void matrix_move(thread MatrixRow<W>& place, uint by) { place.row += by; }
 
+// The bits of element i after a place of floats.
+template <typename W> METAL_FUNC typename Bits<W>::type matrix_bits(device const W* p, uint i) {
+  typedef typename Bits<W>::type U;
+  device const U* unit = (device const U*)p + i;
+  if (MATRIX_SHIFT == 0) return unit[0];
+  return U(unit[0] >> (8 * MATRIX_SHIFT) | unit[1] << (8 * (sizeof(U) - MATRIX_SHIFT)));
+}
+template <typename W> METAL_FUNC W matrix_element(device const W* p, uint i) { return as_type<W>(matrix_bits(p, i)); }
+
+template <typename W> METAL_FUNC typename Vec4<W>::type matrix_four(device const W* p) {
+  typedef typename Vec4<W>::type W4;
+  typedef typename Vec4<W>::pair W2;
+  if (MATRIX_SHIFT == 0 && 1u << MATRIX_ALIGNMENT >= sizeof(W4)) return *(device const W4*)p;
+  if (MATRIX_SHIFT == 0 && 1u << MATRIX_ALIGNMENT >= sizeof(W2)) {
+    return W4(((device const W2*)p)[0], ((device const W2*)p)[1]);
+  }
+  return W4(matrix_element(p, 0), matrix_element(p, 1), matrix_element(p, 2), matrix_element(p, 3));
+}
+
 // The eight elements `ahead` of a place, a multiple of 256; their column is `at`, below `columns`.
 template <typename W>
 METAL_FUNC void matrix_fetch(thread Raw<W>& raw, thread const MatrixRow<W>& from, uint ahead, uint at, uint columns) {
   typedef typename Vec4<W>::type W4;
   if (ALIGNED_ROWS) {
-    raw.lower = *(device const W4*)(from.row + ahead);
-    raw.upper = *(device const W4*)(from.row + ahead + 4);
+    raw.lower = matrix_four(from.row + ahead);
+    raw.upper = matrix_four(from.row + ahead + 4);
     return;
   }
   raw.lower = W4(W(0.0f));
   raw.upper = W4(W(0.0f));
+  GDM_UNROLL for (uint j = 0; j < 4; ++j) {
+    if (at + j < columns) raw.lower[j] = matrix_element(from.row, ahead + j);
+    if (at + 4 + j < columns) raw.upper[j] = matrix_element(from.row, ahead + 4 + j);
+  }
+}
+// The same of a row of x, which begins where an element may.
+template <typename T>
+METAL_FUNC void row_fetch(thread Raw<T>& raw, thread const MatrixRow<T>& from, uint ahead, uint at, uint columns) {
+  typedef typename Vec4<T>::type T4;
+  if (ALIGNED_ROWS) {
+    raw.lower = *(device const T4*)(from.row + ahead);
+    raw.upper = *(device const T4*)(from.row + ahead + 4);
+    return;
+  }
+  raw.lower = T4(T(0.0f));
+  raw.upper = T4(T(0.0f));
   GDM_UNROLL for (uint j = 0; j < 4; ++j) {
     if (at + j < columns) raw.lower[j] = from.row[ahead + j];
     if (at + 4 + j < columns) raw.upper[j] = from.row[ahead + 4 + j];

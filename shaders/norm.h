@@ -27,7 +27,7 @@ METAL_FUNC float norm_squares(float sum, float4 u, uint at, uint length) {
 }
 
 METAL_FUNC float4 norm_weights(device const ushort* weight, uint at, uint length) {
-  if (ALIGNED_ROWS && NORM_WEIGHT_DTYPE == GDM_F32) {
+  if (ALIGNED_ROWS && NORM_WEIGHT_VECTORS && NORM_WEIGHT_DTYPE == GDM_F32) {
     return at < length ? *(device const float4*)((device const float*)weight + at) : float4(0.0f);
   }
   float4 v = float4(0.0f);

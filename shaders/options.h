@@ -91,6 +91,7 @@ constant bool NORM_X_F32 [[function_constant(26)]];     // x is f32, not the act
 constant uint NORM_WEIGHT_DTYPE [[function_constant(27)]];
 
 constant uint NORM_PARTS [[function_constant(30)]];     // groups of four elements that a lane keeps: 1 or 2
+constant bool NORM_WEIGHT_VECTORS [[function_constant(15)]]; // weights of float32 begin at a multiple of 16 bytes
 
 // Rows begin where vectors may, and are read as such: each kernel says of how many elements.
 constant bool ALIGNED_ROWS [[function_constant(28)]];
@@ -101,6 +102,13 @@ constant uint TILE_ROWS [[function_constant(29)]];
 // Packed weights.
 constant uint MATRIX_GROUP [[function_constant(23)]];   // log2 of a block's elements
 constant uint MATRIX_DTYPE [[function_constant(31)]];   // of scales and biases
+// A matrix may begin at any byte of a file. What is bound begins at a multiple of an element's bytes, the elements (words,
+// floats) MATRIX_SHIFT bytes after that, scales and biases likewise. MATRIX_ALIGNMENT: log2 of the bytes at whose multiples
+// the bound matrix begins, 4 at most.
+constant uint MATRIX_ALIGNMENT [[function_constant(34)]];
+constant uint MATRIX_SHIFT [[function_constant(35)]];
+constant uint SCALES_SHIFT [[function_constant(36)]];
+constant uint BIASES_SHIFT [[function_constant(37)]];
 
 constant bool OUT_AT_ONCE [[function_constant(33)]];    // prefill: outputs do not go through threadgroup memory
 constant bool PACKED_ROW [[function_constant(32)]];     // one row of packed weights: packed_row.h's spread

@@ -45,7 +45,7 @@ METAL_FUNC void packed_stage(threadgroup float4* memory, device const T* x, uint
       Raw<T> read;
       Eight v;
       MatrixRow<T> from = {x + first + at};
-      matrix_fetch(read, from, 0, 0, 8);
+      row_fetch(read, from, 0, 0, 8);
       matrix_widen(v, read, 0);
       memory[at % 32 / 4 * GDM_PACKED_PITCH + at / 32] = v.lower;
       memory[(at % 32 / 4 + 1) * GDM_PACKED_PITCH + at / 32] = v.upper;

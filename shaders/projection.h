@@ -66,7 +66,7 @@ METAL_FUNC void project_tile(device const T* x, device const ushort* weight, dev
         GDM_UNROLL for (uint b = 0; b < tile; ++b) {
           if (b < outs) matrix_fetch(raw[turn][b], weightRow[b], turn * step, at, inputs);
         }
-        if (TILE_ROWS == 1) matrix_fetch(one[turn], xRow[0], turn * step, at, inputs);
+        if (TILE_ROWS == 1) row_fetch(one[turn], xRow[0], turn * step, at, inputs);
       }
     }
     GDM_UNROLL for (uint turn = 0; turn < most; ++turn) {
@@ -80,7 +80,7 @@ METAL_FUNC void project_tile(device const T* x, device const ushort* weight, dev
           if (a < TILE_ROWS) {
             Raw<T> read = one[turn];
             Eight v;
-            if (TILE_ROWS != 1) matrix_fetch(read, xRow[a], turn * step, at, inputs);
+            if (TILE_ROWS != 1) row_fetch(read, xRow[a], turn * step, at, inputs);
             matrix_widen(v, read, GDM_PROJECT_UNIT);
             GDM_UNROLL for (uint b = 0; b < tile; ++b) {
               if (b < outs) sum[a * tile + b] = chain8(sum[a * tile + b], v, w[b], at, inputs);

@@ -1,8 +1,7 @@
 // Linear projection: out[r, o] = (residual[r, o] +) sum over i of x[r, i] weight[o, i], in float32.
 //
 // x [rows, inputs] T, out [rows, outputs] T or f32 (OUT_F32), residual likewise, row strides in elements; weight
-// [outputs, inputs]: matrix.h. ALIGNED_ROWS: inputs are a multiple of 8, and every row of x (and of a weight of floats)
-// begins at a multiple of 16 bytes.
+// [outputs, inputs]: matrix.h. ALIGNED_ROWS: inputs are a multiple of 8, and every row of x begins at a multiple of 16 bytes.
 //
 // The order of a sum, for one row as for many and for any way to store weights (a quantised one
 // is w = fma(q, scale, bias) first, and eight of them are a whole number of bytes at any width):
@@ -17,7 +16,8 @@
 // output, unstored. What a lane reads of weights, 8 neighbours of each output, in one turn or, where they are few bytes, in
 // several, it asks for before it uses the first. Tiles of eight rows take 150 registers and more, those of four of packed
 // weights 143: the host uses smaller ones where the pipeline then has few threads, which is why there is no bound here.
-// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_GROUP, MATRIX_DTYPE.
+// Function constants: OUT_F32, ALIGNED_ROWS, TILE_ROWS, PACKED_ROW, MATRIX_ALIGNMENT, MATRIX_SHIFT, MATRIX_GROUP,
+// MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
 #include "projection.h"
 
 // Consecutive rows.

@@ -8,7 +8,7 @@
 // Grid: (ceil(rows / GDM_NORM_ROWS)) threadgroups of GDM_NORM_THREADS: one simdgroup a row, row = token heads + head.
 // 1. Each lane sums the squares of its elements, RMS_PARTS groups of four read before the first is used.   2. The lanes
 // combine them.   3. Each lane writes its elements, as many at a time.
-// Order of the sum: norm.h. Function constants: NORM_WEIGHT_DTYPE, OUT_F32, ALIGNED_ROWS.
+// Order of the sum: norm.h. Function constants: NORM_WEIGHT_DTYPE, NORM_WEIGHT_VECTORS, OUT_F32, ALIGNED_ROWS.
 #include "norm.h"
 
 enum { RMS_PARTS = 4, RMS_STRIDE = 4 * GDM_SIMD_LANES };

@@ -7,20 +7,23 @@
 #include "options.h"
 #include "numerics.h"
 
-// Four neighbouring elements as stored, and their conversion from and to float32.
+// Four neighbouring elements as stored, two of them, and the conversion of four from and to float32.
 template <typename T> struct Vec4;
 template <> struct Vec4<float> {
   typedef float4 type;
+  typedef float2 pair;
   static METAL_FUNC float4 widen(float4 v) { return v; }
   static METAL_FUNC float4 round(float4 v) { return v; }
 };
 template <> struct Vec4<half> {
   typedef half4 type;
+  typedef half2 pair;
   static METAL_FUNC float4 widen(half4 v) { return float4(v); }
   static METAL_FUNC half4 round(float4 v) { return half4(v); }
 };
 template <> struct Vec4<bfloat> {
   typedef bfloat4 type;
+  typedef bfloat2 pair;
   // By their bits, two at a time: a conversion of its own would take an operation more for every second one.
   static METAL_FUNC float4 widen(bfloat4 v) {
     uint2 pairs = as_type<uint2>(v);

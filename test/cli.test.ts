@@ -45,6 +45,7 @@ describe("gated-delta", () => {
     [["generate", "folder", "a", "--temperature", "hot"], "--temperature"],
     [["generate", "folder", "a", "--context", "0"], "--context"],
     [["generate", "folder", "a", "--dtype", "f64"], "--dtype"],
+    [["generate", "folder", "a", "--weights", "disk"], "--weights: expected copied or mapped"],
     [["demo", "--backend"], "--backend"],
     [["doctor", "one", "two"], "one folder"],
   ])("%j is a mistake of usage", (args, mention) => {
@@ -73,6 +74,7 @@ describe("generate", () => {
     expect(plain.status).toBe(0);
     expect(plain.out).toMatch(/^\d+( \d+){0,11}\n$/);
     expect(plain.errors).toMatch(/^4 layers, \d+ MB, on cpu: /);
+    expect(gatedDelta([...ids, "--weights", "mapped"]).out).toBe(plain.out);
     expect(plain.errors).toMatch(/prompt  3 tokens, [\d.]+ tokens\/s, \d+ % of this machine's [\d.]+ G multiply-adds\/s/);
     expect(plain.errors).toMatch(/answer  \d+ tokens, [\d.]+ tokens\/s, \d+ % of this machine's [\d.]+ GB\/s, \d+ steps/);
     const drafted = gatedDelta([...ids, "--drafts", "--quiet"]);
@@ -292,11 +294,15 @@ describe("doctor", () => {
 
   test("of a model's folder says what it takes of the memory that is free", () => {
     const { status, out } = gatedDelta(["doctor", tinyModel, "--json"]);
-    const { memory } = JSON.parse(out) as { memory: Record<string, number> };
+    const { memory, weights } = JSON.parse(out) as Record<"memory" | "weights", Record<string, number>>;
     expect(status).toBe(0);
     expect([memory["states"], memory["pageTokens"]]).toEqual([8, 64]);
     expect(memory["stateBytes"]! + memory["pageBytes"]!).toBeLessThanOrEqual(memory["free"]! / 2);
-    expect(gatedDelta(["doctor", tinyModel]).out).toMatch(/^memory: +weights of .* leave .* GB; by default 8 states \(.*\) and \d+ pages, for \d+ tokens/m);
+    expect(weights["mapped"]! + weights["copied"]!).toBe(memory["weights"]!);
+    expect(weights["mapped"]).toBeGreaterThan(0.95 * memory["weights"]!);
+    const text = gatedDelta(["doctor", tinyModel]).out;
+    expect(text).toMatch(/^mapped weights: +\d.* MB in place, \d.* MB copied \(\d+\.\d % in place\)$/m);
+    expect(text).toMatch(/^memory: +weights of .* leave .* GB; by default 8 states \(.*\) and \d+ pages, for \d+ tokens/m);
     const none = gatedDelta(["doctor", "such-folder"]);
     expect([none.status, none.errors]).toEqual([2, expect.stringContaining("such-folder")]);
   });

@@ -57,6 +57,11 @@ function wrongValues(field: string, type: string): readonly number[] {
   }
 }
 
+/** Whether a path is the offset of a matrix's tensor, which may lie at any byte. */
+function isMatrix(name: string, path: string): boolean {
+  return /^gd_encode_(?:linear|embedding)$/.test(name) && /^(?:weight|scales|biases)\.offset$/.test(path);
+}
+
 /** Dimensions beyond a tensor's rank, and strides where no step is made. */
 function isNotLookedAt(base: Descriptor, path: string): boolean {
   const [, argument, field, axis] = /^(\w+)\.(shape|strides)\[(\d)\]$/.exec(path) ?? [];
@@ -94,6 +99,7 @@ describe.each(Object.keys(ops))("%s", (name) => {
       const field = path.split(".").at(-1)!.replace(/\[\d+\]$/, "");
       for (const value of wrongValues(field, type)) {
         if (field === "dtype" && base.get(path) === value) continue; // a weight of words
+        if (value === 1 && isMatrix(name, path)) continue;
         const status = encode(name, device, base.copy().set(path, value));
         if (status === c.GD_OK && isNotLookedAt(base, path)) {
           expect(native.gd_discard(device)).toBe(c.GD_OK);

@@ -32,6 +32,7 @@ const typesThatLookUp: Readonly<Record<string, readonly string[]>> = {
   "tensor/tensor.ts": ["device/device.ts"],
   // Weights get memory of the device that they are for.
   "checkpoint/tensor-loader.ts": ["device/device.ts"],
+  "checkpoint/mapped-tensors.ts": ["device/device.ts"],
 };
 
 interface Import {

@@ -48,11 +48,12 @@ describe("the manifest of gated-delta", () => {
   });
 
   test("names no package in an archive that a registry would be asked for", () => {
-    const { optionalDependencies, ...rest } = packed;
+    const { optionalDependencies, peerDependencies: peers, peerDependenciesMeta: _, ...rest } = packed;
     const { peerDependencies, peerDependenciesMeta, ...archived } = archivedManifest(packed);
     expect(archived).toEqual(rest);
-    expect(peerDependencies).toEqual(optionalDependencies);
-    expect(peerDependenciesMeta).toEqual(Object.fromEntries(Object.keys(optionalDependencies).map((name: string) => [name, { optional: true }])));
+    expect(peers).toEqual(clone.peerDependencies);
+    expect(peerDependencies).toEqual({ ...peers, ...optionalDependencies });
+    expect(peerDependenciesMeta).toEqual(Object.fromEntries(Object.keys(peerDependencies).map((name: string) => [name, { optional: true }])));
     const library = platformManifest(platforms[0], clone);
     expect(archivedManifest(library)).toEqual(library);
   });

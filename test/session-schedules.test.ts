@@ -32,7 +32,7 @@ test(`${schedules} random schedules give the tokens and bits of the cold run`, a
   const { failure, counts } = await runSchedules(machine, files.newPath(), seed, 0, schedules);
   expect(failure).toBeUndefined();
   if (schedules >= 100) expect(counts.get("sessions of killed processes") ?? 0).toBeGreaterThan(0);
-  for (const what of ["tokens given with drafts", "logits compared", "at the same time", "forks", "restored", "restored from the middle of an answer", "aborted", "disposed of on the way", "caches cleared"]) {
+  for (const what of ["tokens given with drafts", "logits compared", "at the same time", "forks", "restored", "restored from the middle of an answer", "aborted", "disposed of on the way", "caches cleared", "turns", "turns that went back"]) {
     expect([what, counts.get(what) ?? 0]).not.toEqual([what, 0]);
   }
 }, 1_500_000);

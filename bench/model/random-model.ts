@@ -1,10 +1,10 @@
 /**
  * Writes a folder with a random Qwen3.5 text model, for measurements and tests: equal options give equal bytes.
  *
- *     bun bench/model/random-model.ts FOLDER [--form bf16|f16|f32|2bit|3bit|4bit|5bit|6bit|8bit] [--group 64] [--tiny | --experts]
+ *     bun bench/model/random-model.ts FOLDER [--form bf16|f16|f32|2bit|3bit|4bit|5bit|6bit|8bit] [--group 64] [--tiny | --large | --experts]
  *                                            [--layers N] [--seed N]
  *
- * It has the shape of Qwen3.5-0.8B, or with `--experts` that of Qwen3.5-35B-A3B with 8 of its 40 layers (4.4 GB in 4 bits). Plain
+ * It has the shape of Qwen3.5-0.8B; with `--large` a larger one (4 GB in 4 bits), with `--experts` that of Qwen3.5-35B-A3B with 8 of its 40 layers (4.4 GB in 4 bits). Plain
  * forms are as transformers saves a text model, experts as released; quantised ones as mlx-lm converts one: norms stored as
  * 1 + w, conv1d's axes moved, every matrix quantised, routers and gates of shared experts in 8 bits. Weights keep a signal's
  * size, so that logits are of order one. No more than the layers of one file are in memory at a time.
@@ -16,7 +16,7 @@ import type { FloatDType } from "../../lib/index.ts";
 import { encode } from "../../lib/tensor/dtype.ts";
 import { fileDTypes, writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
 import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
-import { frameParts, layerParts, qwen08B, qwen35BA3B, tiny, type ModelShape, type Part } from "./model-shape.ts";
+import { frameParts, large, layerParts, qwen08B, qwen35BA3B, tiny, type ModelShape, type Part } from "./model-shape.ts";
 
 /** How a model's weights are stored. */
 export type ModelForm =
@@ -169,6 +169,7 @@ if (import.meta.main) {
       form: { type: "string", default: "bf16" },
       group: { type: "string", default: "64" },
       tiny: { type: "boolean", default: false },
+      large: { type: "boolean", default: false },
       experts: { type: "boolean", default: false },
       layers: { type: "string" },
       seed: { type: "string", default: "1" },
@@ -178,10 +179,10 @@ if (import.meta.main) {
   const [, bits] = /^([234568])bit$/.exec(values.form) ?? [];
   const plain = (["f32", "f16", "bf16"] as const).find((dtype) => dtype === values.form);
   if (folder === undefined || (bits === undefined && plain === undefined)) {
-    console.error("usage: random-model.ts FOLDER [--form bf16|f16|f32|4bit|…] [--group 64] [--tiny | --experts] [--layers N] [--seed N]");
+    console.error("usage: random-model.ts FOLDER [--form bf16|f16|f32|4bit|…] [--group 64] [--tiny | --large | --experts] [--layers N] [--seed N]");
     process.exit(2);
   }
-  const base = values.tiny ? tiny : values.experts ? qwen35BA3B : qwen08B;
+  const base = values.tiny ? tiny : values.large ? large : values.experts ? qwen35BA3B : qwen08B;
   const shape = values.layers === undefined ? base : { ...base, num_hidden_layers: Number(values.layers) };
   const form: ModelForm = plain === undefined ? { bits: Number(bits), group: Number(values.group), dtype: "bf16" } : { dtype: plain };
   writeRandomModel(folder, { shape, form, seed: Number(values.seed) });

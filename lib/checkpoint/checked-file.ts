@@ -233,6 +233,21 @@ export class CheckedTensors {
     return numbers;
   }
 
+  /**
+   * A tensor of u8 that is a text in UTF-8.
+   *
+   * @param read turns the text into a value, and throws for another text.
+   */
+  text<Value>(name: string, read: (text: string) => Value): Value {
+    const { dtype } = this.#file.source.info(name);
+    if (dtype !== "U8") throw this.#file.bad(`${name} of dtype U8`, dtype);
+    try {
+      return read(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(this.#tensors.get(name)!));
+    } catch (cause) {
+      throw this.#file.bad(`${name} that can be read`, cause instanceof Error ? cause.message : describe(cause));
+    }
+  }
+
   /** A tensor of one of the allowed dtypes, as stored. */
   floats<D extends FloatDType>(name: string, allowed: readonly D[]): { readonly dtype: D; readonly data: ArrayOfDType[D] } {
     const info = this.#file.source.info(name);

@@ -24,6 +24,10 @@ export interface TensorPlace {
 
 /** The file that an open {@link SafetensorsFile} reads. */
 export interface FileOrigin {
+  /** Its descriptor, as long as it is open. */
+  readonly descriptor: number;
+  /** Its tensors: their names, first bytes in the file, and lengths. */
+  readonly ranges: () => Iterable<readonly [name: string, range: { readonly offset: number; readonly bytes: number }]>;
   /** Absolute. */
   readonly path: string;
   /** Its stamp before the first read. */
@@ -71,7 +75,13 @@ export class SafetensorsFile implements TensorSource {
     const { descriptor, size } = openRegularFile(path, op);
     try {
       const stamp = stampOf(descriptor);
-      this.#origin = { path: resolve(path), stamp, unchanged: () => stampText(stampOf(descriptor)) === stampText(stamp) };
+      this.#origin = {
+        path: resolve(path),
+        descriptor,
+        stamp,
+        unchanged: () => stampText(stampOf(descriptor)) === stampText(stamp),
+        ranges: () => this.#ranges(),
+      };
       const { header, dataStart } = readHeader(path, descriptor, size, op);
       this.path = path;
       this.#header = header;
@@ -157,6 +167,10 @@ export class SafetensorsFile implements TensorSource {
   float64(name: string): Float64Array<ArrayBuffer> {
     const values = this.floats(name);
     return values instanceof Float64Array ? values : new Float64Array(values);
+  }
+
+  *#ranges(): Iterable<[string, { offset: number; bytes: number }]> {
+    for (const [name, { offset, bytes }] of this.#header.tensors) yield [name, { offset: this.#dataStart + offset, bytes }];
   }
 
   /** The place of part of a tensor. */

@@ -1,7 +1,7 @@
 /**
- * Loads tensors of a checkpoint onto a device in two steps: first each is looked up, checked and given memory, then all are
- * read straight into that memory. So a checkpoint that does not fit is refused before anything is read, and the same list
- * of tensors serves synchronous and asynchronous reading.
+ * Loads tensors of a checkpoint onto a device in two steps: first each is looked up, checked and given memory, or found in its
+ * mapped file; then all others are read straight into their memory. So a checkpoint that does not fit is refused before anything
+ * is read, and the same list of tensors serves synchronous and asynchronous reading.
  */
 
 import type { Device } from "../device/device.ts";
@@ -11,6 +11,7 @@ import type { TensorSource } from "./source.ts";
 import { dtypes, type DType, type FloatDType } from "../tensor/dtype.ts";
 import type { Tensor } from "../tensor/tensor.ts";
 import type { Gather, Move } from "./interleaved.ts";
+import { MappedTensors } from "./mapped-tensors.ts";
 import { matrixOf, storedMatrix, type Matrix, type StoredMatrix } from "./matrix.ts";
 import { quantizedShapes } from "./quantized-shapes.ts";
 import type { QuantizationOf } from "./quantization.ts";
@@ -33,6 +34,14 @@ export interface Streamed {
   readonly tensor: string;
 }
 
+/** Where a model's weights are. */
+export interface WeightBytes {
+  /** Bytes in their files, which are mapped: the system's file cache, shared with other processes. */
+  readonly mapped: number;
+  /** Bytes in memory of the library. */
+  readonly copied: number;
+}
+
 /** Bytes of one asynchronous read, which takes at most some milliseconds on any disk. */
 const pieceBytes = 4 * 1024 * 1024;
 
@@ -46,12 +55,21 @@ export class TensorLoader implements Disposable {
   readonly #tensors: Tensor[] = [];
   readonly #taken = new Set<string>();
   readonly #reads: Read[] = [];
+  readonly #mapped: MappedTensors | undefined;
+  #bytes = { mapped: 0, copied: 0 };
 
-  constructor(device: Device, source: TensorSource, op: string, quantization: QuantizationOf) {
+  /** @param mapped if given, tensors stay in their files where that is possible: whether one of a name will be looked up. */
+  constructor(device: Device, source: TensorSource, op: string, quantization: QuantizationOf, mapped?: (name: string) => boolean) {
     this.source = source;
     this.#device = device;
     this.op = op;
     this.#quantization = quantization;
+    if (mapped !== undefined) this.#mapped = new MappedTensors(device, source, op, mapped);
+  }
+
+  /** Bytes of all tensors made so far. */
+  get bytes(): WeightBytes {
+    return { ...this.#bytes };
   }
 
   /** All tensors made since the last call; the caller owns them from now on. */
@@ -99,7 +117,7 @@ export class TensorLoader implements Disposable {
   /** A tensor of floats as matrices of the last two dimensions of its shape. */
   floatMatrices(name: string, shape: Shape): Matrix {
     const dtype = this.#floats(name, [shape]);
-    return { weightFormat: dtype, weight: this.#whole(name, dtype, shape) };
+    return { weightFormat: dtype, weight: this.#whole(name, dtype, shape, true) };
   }
 
   /** The weights `[experts, rows, columns]` of a module of experts, in whichever format they are stored. */
@@ -164,6 +182,7 @@ export class TensorLoader implements Disposable {
   [Symbol.dispose](): void {
     this.#reads.length = 0;
     for (const tensor of this.#tensors.splice(0)) tensor[Symbol.dispose]();
+    this.#mapped?.[Symbol.dispose]();
   }
 
   /** How a module's weight is stored, which is checked. */
@@ -173,7 +192,7 @@ export class TensorLoader implements Disposable {
   }
 
   #matrix(module: string, rows: readonly number[], columns: number): Matrix {
-    return matrixOf(this.#stored(module, rows, columns), (name, { dtype, shape }) => this.#whole(`${module}.${name}`, dtype, shape));
+    return matrixOf(this.#stored(module, rows, columns), (name, { dtype, shape }) => this.#whole(`${module}.${name}`, dtype, shape, true));
   }
 
   /** Refuses a module in another form than that of the first of several. */
@@ -184,7 +203,15 @@ export class TensorLoader implements Disposable {
     throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${module}`, expected: `${expected}, as ${first}`, received });
   }
 
-  #whole(name: string, dtype: DType, shape: Shape): Tensor {
+  /** @param anywhere whether ops take it at any byte. */
+  #whole(name: string, dtype: DType, shape: Shape, anywhere = false): Tensor {
+    const mapped = this.#mapped?.tensor(name, dtype, shape, anywhere);
+    if (mapped !== undefined) {
+      this.#taken.add(name);
+      this.#tensors.push(mapped);
+      this.#bytes.mapped += mapped.bytes;
+      return mapped;
+    }
     const made = this.#make(dtype, shape);
     this.#read(name, 0, bytesOf(made));
     return made;
@@ -203,6 +230,7 @@ export class TensorLoader implements Disposable {
   #make(dtype: DType, shape: Shape): Tensor {
     const tensor = this.#device.tensor(dtype, [...shape]) as Tensor;
     this.#tensors.push(tensor);
+    this.#bytes.copied += tensor.bytes;
     return tensor;
   }
 

@@ -1,11 +1,13 @@
 /**
- * The program that `doctor` runs in a separate process: it loads the library, opens each backend and writes its findings as
- * one line of JSON. A crash of the library ends only this process.
+ * The program that `doctor` runs in a separate process: it loads the library, opens each backend, finds the weights of the model
+ * in the folder that its argument names, and writes its findings as one line of JSON. A crash of the library ends only this process.
  */
 
 import { Device } from "../device/device.ts";
 import { GatedDeltaError } from "../errors.ts";
+import { weighModel } from "../model/load-weights.ts";
 import { libraryInfo } from "../native/library-info.ts";
+import type { WeightBytes } from "../checkpoint/tensor-loader.ts";
 import { errorText } from "./command.ts";
 
 /** A backend that could be opened, or "none" with the reason. */
@@ -23,8 +25,13 @@ export type Probe =
       readonly auto: string;
       readonly cpu: ProbedDevice;
       readonly metal: ProbedDevice;
+      /** Bytes of the folder's weights; undefined without a folder. */
+      readonly weights?: ProbedWeights;
     }
   | { readonly error: string };
+
+/** Bytes of weights that `weights: "mapped"` maps and copies, or the reason why the model does not load. */
+export type ProbedWeights = WeightBytes | { readonly error: string };
 
 function device(backend: "cpu" | "metal"): ProbedDevice {
   try {
@@ -47,14 +54,24 @@ function automatic(): string {
   }
 }
 
-/** Loads the library and examines its backends. */
-function probe(): Probe {
+async function weightsOf(folder: string): Promise<ProbedWeights> {
   try {
-    const { path, source, version, abiVersion } = libraryInfo();
-    return { path, source, version, abiVersion, auto: automatic(), cpu: device("cpu"), metal: device("metal") };
+    using opened = Device.open("cpu");
+    return await weighModel(opened, folder);
   } catch (error) {
     return { error: errorText(error) };
   }
 }
 
-if (import.meta.main) process.stdout.write(`${JSON.stringify(probe())}\n`);
+/** Loads the library and examines its backends. */
+async function probe(folder: string | undefined): Promise<Probe> {
+  try {
+    const { path, source, version, abiVersion } = libraryInfo();
+    const found = { path, source, version, abiVersion, auto: automatic(), cpu: device("cpu"), metal: device("metal") };
+    return folder === undefined ? found : { ...found, weights: await weightsOf(folder) };
+  } catch (error) {
+    return { error: errorText(error) };
+  }
+}
+
+if (import.meta.main) process.stdout.write(`${JSON.stringify(await probe(process.argv[2]))}\n`);

@@ -6,9 +6,9 @@ import { fileURLToPath } from "node:url";
 import manifest from "../../package.json" with { type: "json" };
 import { libraryCandidates, packageRoot, type LibraryCandidate } from "../native/candidates.ts";
 import { UsageError, errorText, parseOptions, print, type Command } from "./command.ts";
-import { freeMemory, sizeText as size } from "../model/memory-plan.ts";
+import { freeMemory } from "../model/memory-plan.ts";
 import { modelMemory, type ModelMemoryFindings } from "./doctor-memory.ts";
-import type { Probe, ProbedDevice } from "./doctor-probe.ts";
+import type { Probe, ProbedDevice, ProbedWeights } from "./doctor-probe.ts";
 
 const help = `Usage: gated-delta doctor [FOLDER] [--json]
 
@@ -16,10 +16,12 @@ Shows Bun, the native library and how it was found, its backends, the instructio
 and the Metal device or why there is none. The library is loaded in another process, so
 that a broken one is reported here instead of ending this command. With the folder of a
 model it shows how many sessions, and how many tokens of them, LanguageModel.load has
-memory for where its options do not say.
+memory for where its options do not say, and how many bytes of the weights it maps and
+copies with weights: "mapped".
 
   --json  one JSON object: ok, bun, package, system, processor, isa (where one is forced),
-          library, backend, cpu, metal, memory; what is not there is { error }
+          library, backend, cpu, metal, memory, weights (with a folder); what is not
+          there is { error }
 
 Exit status: 0 if the library loads and a backend opens, 1 if not.
 `;
@@ -56,18 +58,20 @@ interface Findings {
   readonly metal?: ProbedDevice;
   /** Free bytes, and those that the model of a folder takes. */
   readonly memory: { readonly free: number } | ModelMemoryFindings;
+  /** With a folder: bytes of its weights that a mapped load maps and copies. */
+  readonly weights?: ProbedWeights;
 }
 
 async function run(args: readonly string[]): Promise<number> {
   const { values, positionals: [folder, ...more] } = parseOptions(args, { json: { type: "boolean", default: false } });
   if (more.length > 0) throw new UsageError("doctor takes at most one folder");
-  const findings = find(folder === undefined ? { free: freeMemory() } : await modelMemory(folder));
+  const findings = find(folder === undefined ? { free: freeMemory() } : await modelMemory(folder), folder);
   if (values.json) print(JSON.stringify(findings));
   else show(findings);
   return findings.ok ? 0 : 1;
 }
 
-function find(memory: Findings["memory"]): Findings {
+function find(memory: Findings["memory"], folder: string | undefined): Findings {
   const isa = process.env["GATED_DELTA_ISA"];
   const { platform, arch } = process;
   const here = {
@@ -78,14 +82,14 @@ function find(memory: Findings["memory"]): Findings {
     ...(isa === undefined ? {} : { isa }),
     memory,
   };
-  const result = probeInChild();
+  const result = probeInChild(folder);
   if ("error" in result) return { ok: false, ...here, library: { error: result.error, tried: libraryCandidates() } };
-  const { auto: backend, cpu, metal, ...library } = result;
-  return { ok: !backend.startsWith("none") && !("error" in cpu), ...here, library, backend, cpu, metal };
+  const { auto: backend, cpu, metal, weights, ...library } = result;
+  return { ok: !backend.startsWith("none") && !("error" in cpu), ...here, library, backend, cpu, metal, ...(weights && { weights }) };
 }
 
 /** Prints the findings: a line for each field of {@link Findings}. */
-function show({ bun, package: installed, system, processor, isa, memory, library, backend, cpu, metal }: Findings): void {
+function show({ bun, package: installed, system, processor, isa, memory, library, backend, cpu, metal, weights }: Findings): void {
   line("Bun", `${bun.version} (${bun.revision.slice(0, 9)})`);
   line("package", `${installed.name} ${installed.version} in ${installed.path}`);
   line("system", `${system.platform} ${system.release} ${system.arch}`);
@@ -102,16 +106,17 @@ function show({ bun, package: installed, system, processor, isa, memory, library
   if (backend !== undefined) line("backend", backend);
   if (cpu !== undefined) line("cpu", deviceText(cpu));
   if (metal !== undefined) line("metal", deviceText(metal));
+  if (weights !== undefined) line("mapped weights", weightsText(weights));
 }
 
 /** Runs the probe as a child process and returns its findings, or how it ended without any. */
-function probeInChild(): Probe {
+function probeInChild(folder: string | undefined): Probe {
   const script = fileURLToPath(new URL(`doctor-probe${extname(import.meta.path)}`, import.meta.url));
   let child: Bun.SyncSubprocess<"pipe", "pipe">;
   try {
     // Without DO_NOT_TRACK, Bun uploads a report of the crash to its own server.
     const env = { ...process.env, DO_NOT_TRACK: "1" };
-    child = Bun.spawnSync([process.execPath, script], { stdout: "pipe", stderr: "pipe", timeout: patienceMs, env });
+    child = Bun.spawnSync([process.execPath, script, ...(folder === undefined ? [] : [folder])], { stdout: "pipe", stderr: "pipe", timeout: patienceMs, env });
   } catch (error) {
     return { error: `the process that loads it could not be started: ${errorText(error)}` };
   }
@@ -128,6 +133,14 @@ function probeInChild(): Probe {
   // Bun's report of a crash is long; its line with the address is the useful one.
   const text = child.signalCode ? /^panic.*$/m.exec(errors)?.[0] : errors.slice(-2000);
   return { error: `the process that loaded it ${how}${text ? `: ${text}` : ""}` };
+}
+
+const size = (bytes: number): string => (bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`);
+
+function weightsText(weights: ProbedWeights): string {
+  if ("error" in weights) return `FAILED: ${weights.error}`;
+  const { mapped, copied } = weights;
+  return `${size(mapped)} in place, ${size(copied)} copied (${((100 * mapped) / Math.max(1, mapped + copied)).toFixed(1)} % in place)`;
 }
 
 function memoryText(memory: Findings["memory"]): string {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { Device } from "../device/device.ts";
 import { describe } from "../errors.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
+import type { WeightsPlace } from "../model/model-options.ts";
 import { LanguageModel } from "../model/language-model.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
 import type { Session } from "../model/session/session.ts";
@@ -39,6 +40,7 @@ Ctrl-C ends the answer.
   --stop TEXT       the answer ends before this text; can be given several times
   --drafts          guess tokens from earlier ones: the same answer in fewer steps
   --dtype D         activations, keys and values: f32, f16 or bf16 (default: f32)
+  --weights PLACE   copied into memory, or mapped: used in their files (default: copied)
   --backend         where to run: auto, cpu, metal (default: auto)
   --threads         CPU threads to use (default: all)
   --json            one JSON object a line on the standard output, by its "type":
@@ -71,6 +73,7 @@ const generateOptions = {
   stop: { type: "string", multiple: true },
   drafts: { type: "boolean", default: false },
   dtype: { type: "string", default: "f32" },
+  weights: { type: "string", default: "copied" },
   json: { type: "boolean", default: false },
   quiet: { type: "boolean", default: false },
 } as const;
@@ -82,7 +85,8 @@ async function run(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseOptions(args, { ...deviceOptions, ...generateOptions });
   const [folder, given] = positionals;
   if (folder === undefined || positionals.length > 2) throw new UsageError("name a folder and one prompt");
-  const { dtype } = values;
+  const { dtype, weights } = values;
+  if (weights !== "copied" && weights !== "mapped") throw new UsageError(`--weights: expected copied or mapped, got ${describe(weights)}`);
   if (dtype !== "f32" && dtype !== "f16" && dtype !== "bf16") throw new UsageError(`--dtype: expected f32, f16 or bf16, got ${describe(dtype)}`);
   const options = optionsOf(values);
   const context = numberOf("--context", values.context)!;
@@ -92,7 +96,7 @@ async function run(args: readonly string[]): Promise<number> {
   const chats = takesChats(folderOf(folder), values);
   const output = values.json ? jsonOutput(values) : textOutput(values);
   try {
-    return await generateFrom(folder, prompt, { ...values, dtype, context, chats, device, options }, output);
+    return await generateFrom(folder, prompt, { ...values, dtype, weights, context, chats, device, options }, output);
   } catch (error) {
     output.failed();
     throw error;
@@ -103,6 +107,7 @@ async function run(args: readonly string[]): Promise<number> {
 interface Settings {
   readonly device: ReturnType<typeof parseDeviceOptions>;
   readonly dtype: FloatDType;
+  readonly weights: WeightsPlace;
   readonly context: number;
   readonly ids: boolean;
   readonly chats: boolean;
@@ -113,18 +118,16 @@ interface Settings {
 }
 
 async function generateFrom(folder: string, prompt: string, settings: Settings, output: Output): Promise<number> {
-  const { dtype, context, ids, chats, system, drafts, quiet, options } = settings;
+  const { dtype, weights, context, ids, chats, system, drafts, quiet, options } = settings;
   using device = Device.open(settings.device);
-  let bytes = 0;
   using model = await LanguageModel.load(device, folder, {
     states: drafts ? 2 : 1,
     pages: Math.ceil(context / 64) + (drafts ? 2 : 0),
     dtype,
-    onProgress: (now) => {
-      bytes = now.total;
-      output.loading(now);
-    },
+    weights,
+    onProgress: (now) => output.loading(now),
   });
+  const bytes = model.weights.copied + model.weights.mapped;
   output.loaded({ layers: model.config.layers.length, bytes, backend: device.backend, device: device.name });
   using session = model.session({ whenFull: "error" });
   if (ids) session.append(idsOf(prompt));

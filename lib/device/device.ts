@@ -10,6 +10,7 @@ import type { Handle } from "../native/handle.ts";
 import type { Op } from "../ops/op.ts";
 import type { Participant } from "../ops/recorder.ts";
 import type { Pass } from "./pass.ts";
+import { FileMapping, fileMapping } from "../tensor/mapped-storage.ts";
 import type { Pins } from "../tensor/pins.ts";
 import { makePlan } from "./plan.ts";
 import { preparePlan } from "./prepare.ts";
@@ -101,6 +102,12 @@ export class Device implements Disposable {
     return this.#handle;
   }
 
+  /** Maps files into its memory. @internal */
+  get [fileMapping](): FileMapping {
+    const handle = this[native];
+    return new FileMapping(handle, nativeDevice.describeDevice(handle).largestBuffer);
+  }
+
   /** Tells pools which submissions have finished and how. @internal */
   [settle](): void {
     this.#work.settle();
@@ -109,6 +116,17 @@ export class Device implements Disposable {
   /** Whether it was closed. */
   get closed(): boolean {
     return this.#work.closed;
+  }
+
+  /**
+   * Bytes of its tensors' memory now. `own` is allocated memory. `mapped` is the size of mapped files' windows, whose memory is the
+   * system's file cache. What only pending work needs counts, too; wrapped memory does not.
+   *
+   * @throws {DisposedError} after it was closed.
+   */
+  get memory(): { readonly own: number; readonly mapped: number } {
+    this.#work.expectOpen("device.memory");
+    return nativeDevice.memoryOf(this.#handle, "device.memory");
   }
 
   /** The ticket of the last commit, 0 before any. */

@@ -5,10 +5,12 @@ import { checkOptions } from "../arguments/options.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError } from "../errors.ts";
 import { asDevice } from "../device/device-handle.ts";
+import type { WeightBytes } from "../checkpoint/tensor-loader.ts";
 import type { FloatDType } from "../tensor/dtype.ts";
 import { expectRunnable, readBatch } from "./batch.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
+import { expectFits } from "./memory-plan.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { BatchEntry, IdentityOptions, LoadModelOptions } from "./model-options.ts";
 import { identityOptions, loadModelOptions } from "./model-schemas.ts";
@@ -51,6 +53,8 @@ export class LanguageModel implements Disposable {
   readonly pageTokens: number;
   /** Names of the folder's tensors that were not loaded: those of a vision tower and of `mtp.*`. */
   readonly skipped: readonly string[];
+  /** Bytes of its weights: in mapped files, and in memory of the library. */
+  readonly weights: WeightBytes;
   /** Its tokenizer and chat templates, if the folder has them. They are read when they are first used. */
   readonly text: ModelText;
   readonly #scheduler: Scheduler;
@@ -68,6 +72,7 @@ export class LanguageModel implements Disposable {
     this.dtype = dtype;
     this.pageTokens = pages.ledger.pageTokens;
     this.skipped = loaded.skipped;
+    this.weights = Object.freeze(loaded.bytes);
     this.text = new ModelText(loaded.folder, loaded.config);
     rememberMemory(this, this.#core);
     const { swap = pool.capacity * pool.slotBytes + this.pages * pages.pageBytes } = options;
@@ -77,21 +82,22 @@ export class LanguageModel implements Disposable {
 
   /**
    * Loads a model from a Hugging Face folder, as transformers or mlx-lm writes it; or from the path of its only `.safetensors`
-   * file, in the same folder as its other files. Weights are read in the background, straight into the library's memory, and
-   * keep their stored form.
+   * file, in the same folder as its other files. Weights are read in the background, straight into the library's memory, or stay
+   * in their files with `weights: "mapped"`; they keep their stored form.
    *
    * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError}, which
-   *   names them, for other architectures and quantisations; {@link GatedDeltaError} of code `out-of-memory`, before anything
-   *   is read, for weights that are larger than the free memory; `ShapeError` for a pool longer than a tensor can be.
-   *   Nothing stays allocated then.
+   *   names them, for other architectures and quantisations; `ShapeError` for a pool longer than a tensor can be;
+   *   {@link GatedDeltaError} of code `out-of-memory`, with both numbers, before anything is read, if weights, states and pages
+   *   need more memory than there is. Nothing stays allocated then.
    */
   static async load(device: Device, folder: string, options: LoadModelOptions = {}): Promise<LanguageModel> {
     const op = "LanguageModel.load";
     asDevice(op, device);
     await importZod();
     const checked = checkOptions(loadModelOptions, op, options);
-    const { dtype, onProgress } = checked;
-    const loaded = await loadModelWeights(device, folder, { dtype, onProgress });
+    const { dtype, onProgress, weights } = checked;
+    const fits = (config: ModelConfig, bytes: WeightBytes): void => expectFits(op, config, checked, bytes);
+    const loaded = await loadModelWeights(device, folder, { dtype, onProgress, weights, expectFits: fits });
     return new LanguageModel(maker, device, loaded, checked);
   }
 

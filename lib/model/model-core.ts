@@ -7,9 +7,10 @@ import { DisposedError, GatedDeltaError, UnsupportedError } from "../errors.ts";
 import { DraftMemory } from "../states/draft-memory.ts";
 import { StatePool } from "../states/state-pool.ts";
 import type { Entry } from "./batch.ts";
+import { Matchers } from "./constraints/matchers.ts";
 import { ModelIdentity } from "./identity/model-identity.ts";
 import type { LoadedModel } from "./load-weights.ts";
-import { freeMemory, planMemory } from "./memory-plan.ts";
+import { freeBeside, planMemory } from "./memory-plan.ts";
 import type { LoadModelOptions } from "./model-options.ts";
 import type { CheckedLoadOptions } from "./model-schemas.ts";
 import type { ModelWeights } from "./model-weights.ts";
@@ -28,6 +29,8 @@ export class ModelCore implements Disposable {
   readonly records: DraftMemory;
   readonly weights: ModelWeights;
   readonly identity: ModelIdentity;
+  /** For answers that follow a grammar. */
+  readonly matchers = new Matchers();
   /** The turns of runs and sessions. */
   readonly turns = new RunTurns();
   readonly #runner: Runner;
@@ -37,11 +40,11 @@ export class ModelCore implements Disposable {
   #disposed = false;
 
   /** @throws if there is too little memory; the weights are disposed then. */
-  constructor(op: string, device: Device, { config, weights, stored }: LoadedModel, options: CheckedLoadOptions) {
+  constructor(op: string, device: Device, { config, weights, bytes, stored }: LoadedModel, options: CheckedLoadOptions) {
     const { dtype, batchTokens, draftTokens } = options;
     using made = new DisposableStack();
     made.use(weights);
-    const { states: { slots, dtype: stateDtype }, pages: { count, tokens, dtype: pageDtype } } = planMemory(op, config, options, freeMemory());
+    const { states: { slots, dtype: stateDtype }, pages: { count, tokens, dtype: pageDtype } } = planMemory(op, config, options, freeBeside(bytes));
     const layers = config.layers.filter((type) => type === "gatedDelta").length;
     if (layers === 0) {
       throw new UnsupportedError({ op, argument: "folder", expected: "a model with Gated DeltaNet layers", received: "one without" });
@@ -131,6 +134,7 @@ export class ModelCore implements Disposable {
     if (this.#disposed) return;
     this.#disposed = true;
     this.identity[Symbol.dispose]();
+    this.matchers[Symbol.dispose]();
     this.#runner[Symbol.dispose]();
     this.records[Symbol.dispose]();
     this.pages[Symbol.dispose]();

@@ -3,6 +3,9 @@ import type { FloatDType } from "../tensor/dtype.ts";
 import type { LoadProgress } from "./load-weights.ts";
 import type { Sequence } from "./sequence.ts";
 
+/** Where weights are: in their files, which are mapped, or in memory of the library. */
+export type WeightsPlace = "copied" | "mapped";
+
 /** The number and form of a model's states. */
 export interface StatesOptions {
   /** How many sequences can exist at a time, forks included. @default two for each of the `sessions` */
@@ -39,6 +42,17 @@ export interface LoadModelOptions {
   readonly pages?: number | PagesOptions | undefined;
   /** Dtype of the activations between the ops. Weights stay in their stored form. @default "f32" */
   readonly dtype?: FloatDType | undefined;
+  /**
+   * Where the weights are. `"copied"`: in memory of the library, into which they are read. `"mapped"`: in the files, as the
+   * system caches them. A mapped model is there at once, shares its memory with other processes that have mapped the same files,
+   * and leaves parts on disk that no token needs. Weights that are not stored as they are used are copied all the same: rows that
+   * have to be gathered, tensors that are joined, those that begin where an element cannot.
+   *
+   * Mapped files must stay as they are until the model is disposed. Each submission compares their sizes and times with those
+   * when they were mapped, and is refused with a {@link FileError} if a file was written to, cut, replaced, renamed or linked.
+   * Cutting a file while a kernel reads it ends the process (`SIGBUS`). @default "copied"
+   */
+  readonly weights?: WeightsPlace | undefined;
   /**
    * The most tokens that go through the layers at a time; memory for activations is allocated for that many. In a longer
    * batch each sequence is cut after every `batchTokens` of its tokens. @default 512

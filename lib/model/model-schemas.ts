@@ -31,6 +31,7 @@ export const loadModelOptions = options<LoadModelOptions>()(({ z, callback, choi
     states: numberOr(states).optional(),
     pages: numberOr(pages).optional(),
     dtype: floatDType.default("f32"),
+    weights: choice("copied", "mapped").default("copied"),
     batchTokens: integer(1, 65536).default(512),
     promptTokens: integer(1, 65536).default(64),
     swap: integer(0, Number.MAX_SAFE_INTEGER).optional(),

@@ -1,7 +1,7 @@
 /** Native devices: opening, description, submissions. */
 import { ptr, toArrayBuffer } from "bun:ffi";
 import type { Pointer } from "bun:ffi";
-import { asPointer, firstOut, firstResult } from "./handle.ts";
+import { asPointer, firstOut, firstResult, secondOut, secondResult } from "./handle.ts";
 import type { Handle } from "./handle.ts";
 import { constants, structs } from "./layout.ts";
 import { library } from "./library.ts";
@@ -25,6 +25,8 @@ export interface DeviceDescription {
   readonly isa: string;
   readonly threads: number;
   readonly emulated: boolean;
+  /** Bytes of the longest buffer. */
+  readonly largestBuffer: number;
   /** Finished and failed submissions, written by the device: read it with `Atomics.load`, and only until it closes. */
   readonly status: Int32Array;
 }
@@ -56,6 +58,7 @@ export function describeDevice(device: Handle): DeviceDescription {
     isa: textAt(info, offsets.isa, size),
     threads: info.getUint32(offsets.threads, true),
     emulated: info.getUint32(offsets.emulated, true) !== 0,
+    largestBuffer: Number(info.getBigUint64(offsets.largest_buffer, true)),
     status: new Int32Array(toArrayBuffer(status as Pointer, 0, 8)),
   };
 }
@@ -65,6 +68,12 @@ function textAt(view: DataView<ArrayBuffer>, start: number, end: number): string
   const bytes = new Uint8Array(view.buffer, start, end - start);
   const length = bytes.indexOf(0);
   return new TextDecoder().decode(length < 0 ? bytes : bytes.subarray(0, length));
+}
+
+/** Bytes of a device's buffers: of its own memory, and of mapped files. */
+export function memoryOf(device: Handle, op: string): { own: number; mapped: number } {
+  check(library().gd_device_memory(asPointer(device), firstOut as never, secondOut as never), op);
+  return { own: firstResult(), mapped: secondResult() };
 }
 
 /** Closes a device after its pending work. Errors are ignored, because the caller can do nothing about them. */

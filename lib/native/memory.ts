@@ -3,6 +3,7 @@ import { toArrayBuffer } from "bun:ffi";
 import type { Pointer } from "bun:ffi";
 import { asPointer, firstOut, firstResult, secondOut, secondResult } from "./handle.ts";
 import type { Handle } from "./handle.ts";
+import { structs } from "./layout.ts";
 import { library } from "./library.ts";
 import { check } from "./status.ts";
 
@@ -52,7 +53,46 @@ export function wrapPointer(device: Handle, pointer: number, bytes: number, op: 
   return { handle, memory: adopt(pointer, 0, bytes) };
 }
 
-/** Releases a borrowed buffer. Releasing it again is refused natively and does nothing. */
+/** A range of a file. */
+export interface FileRange {
+  /** Bytes from the start of the file. */
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** A file that is open for reading; `path` is for messages. */
+export interface OpenFile {
+  readonly path: string;
+  readonly descriptor: number;
+}
+
+/**
+ * Maps ranges of a file for reading: for each a buffer, and the address of its first byte. The descriptor can be closed
+ * afterwards.
+ */
+export function mapFile(device: Handle, { path, descriptor }: OpenFile, ranges: readonly FileRange[], op: string): { handle: Handle; pointer: number }[] {
+  if (ranges.length === 0) return [];
+  const { size, offsets } = structs.gd_window;
+  const windows = new DataView(new ArrayBuffer(size * ranges.length));
+  for (const [i, { offset, bytes }] of ranges.entries()) {
+    windows.setBigUint64(i * size + offsets.offset, BigInt(offset), true);
+    windows.setBigUint64(i * size + offsets.bytes, BigInt(bytes), true);
+  }
+  const text = new TextEncoder().encode(`${path}\0`);
+  check(library().gd_file_map(asPointer(device), descriptor, text as never, windows as never, ranges.length), op);
+  const numberAt = (at: number): number => Number(windows.getBigUint64(at, true));
+  return ranges.map((_, i) => ({
+    handle: numberAt(i * size + offsets.buffer) as Handle,
+    pointer: numberAt(i * size + offsets.pointer),
+  }));
+}
+
+/** A view of memory at an address. It must not be used longer than that memory is valid. */
+export function viewOf(pointer: number, bytes: number): ArrayBuffer {
+  return adopt(pointer, 0, bytes);
+}
+
+/** Releases a borrowed or mapped buffer. Releasing it again is refused natively and does nothing. */
 export function releaseBuffer(handle: Handle): void {
   library().gd_buffer_release(asPointer(handle));
 }

@@ -7,8 +7,9 @@ export interface Storage {
   /** The device that the buffer was made for. */
   readonly device: Handle;
   readonly handle: Handle;
+  /** The memory; a copy of it if it is {@link readOnly}. */
   readonly memory: ArrayBufferLike;
-  /** The start of the buffer in `memory`. */
+  /** The start of the buffer in `memory`; negative if `memory` begins later. */
   readonly byteOffset: number;
   /** Length of the buffer. */
   readonly bytes: number;
@@ -19,6 +20,8 @@ export interface Storage {
   readonly owner: unknown;
   /** Whether it holds a pool's states, which ops may use only through a step or draft. */
   readonly guarded: boolean;
+  /** Whether it is a mapped file's, which nothing can write to. */
+  readonly readOnly: boolean;
   readonly disposed: boolean;
   dispose(): void;
 }
@@ -42,6 +45,7 @@ class OwnedStorage implements Storage {
   readonly bytes: number;
   readonly owner = undefined;
   guarded = false;
+  readonly readOnly = false;
 
   constructor(device: Handle, bytes: number, op: string) {
     // The engine can't adopt an empty buffer, so an empty tensor gets 4 unused bytes.
@@ -73,6 +77,7 @@ class BorrowedStorage implements Storage {
   readonly bytes: number;
   readonly owner: unknown;
   readonly guarded = false;
+  readonly readOnly = false;
   /** Whether the ArrayBuffer was made here, so that disposal may detach it. */
   readonly #detachable: boolean;
   #disposed = false;

@@ -1,6 +1,6 @@
 import { expectMaker, maker } from "../arguments/made.ts";
 import type { Maker } from "../arguments/made.ts";
-import { DisposedError, GatedDeltaError, ShapeError, describe } from "../errors.ts";
+import { DisposedError, GatedDeltaError, ShapeError, UnsupportedError, describe } from "../errors.ts";
 import { dtypes, toFloat32 } from "./dtype.ts";
 import type { ArrayOfDType, DType } from "./dtype.ts";
 import type { Device } from "../device/device.ts";
@@ -146,10 +146,11 @@ export class Tensor<D extends DType = DType> implements Disposable {
    * While work on the tensor is pending, the elements may be old, new or a mixture; wait first.
    *
    * @throws {ShapeError} for a strided view, whose elements are not contiguous; {@link toFloat32} copies those out.
+   * @throws {UnsupportedError} for weights in a mapped file, which are only read; {@link toFloat32} copies those out, too.
    * @throws {DisposedError} after disposal.
    */
   get data(): ArrayOfDType[D] {
-    this.#alive("data");
+    this.#writable("data");
     if (!this.contiguous) {
       throw new ShapeError({
         op: "tensor.data",
@@ -221,16 +222,17 @@ export class Tensor<D extends DType = DType> implements Disposable {
    *   Uint16Array is taken as bf16 bits. For an i32 or u32 tensor, numbers must be integers within it.
    * @returns this tensor.
    * @throws {ShapeError} for another shape or number of elements; {@link DTypeError} for a tensor of another kind of element;
-   *   {@link GatedDeltaError} for a value that is not a number, or not one of the dtype.
+   *   {@link GatedDeltaError} for a value that is not a number, or not one of the dtype; {@link UnsupportedError} if this tensor
+   *   is in a mapped file.
    */
   copyFrom(source: ArrayLike<number> | Tensor): this {
-    this.#alive("copyFrom");
+    this.#writable("copyFrom");
     let numbers: Numbers;
     if (isTensor(source)) {
       expectCopyable(source, this);
       // Overlapping contiguous tensors are safe: `set` copies as if through a temporary.
       if (source.dtype !== this.dtype) numbers = source.toFloat32();
-      else numbers = source.contiguous ? source.data : source.#packed();
+      else numbers = source.#stored();
     } else {
       numbers = readNumbers(this.dtype, source, this.size);
       this.#alive("copyFrom");
@@ -249,7 +251,7 @@ export class Tensor<D extends DType = DType> implements Disposable {
   /** A copy of the elements in row-major order as float32: exact for f32, f16 and bf16. */
   toFloat32(): Float32Array<ArrayBuffer> {
     this.#alive("toFloat32");
-    return toFloat32(this.dtype, this.contiguous ? this.data : this.#packed());
+    return toFloat32(this.dtype, this.#stored());
   }
 
   /**
@@ -261,6 +263,12 @@ export class Tensor<D extends DType = DType> implements Disposable {
     this.#ended = true;
     this.#data = undefined;
     if (this.#tenure.owns) this.#storage.dispose();
+  }
+
+  /** The elements without gaps: where they lie, or a copy. */
+  #stored(): ArrayOfDType[D] {
+    if (!this.contiguous) return this.#packed();
+    return this.#storage.readOnly ? this.#elements(this.size) : this.data;
   }
 
   /** A contiguous copy of the elements. */
@@ -295,6 +303,13 @@ export class Tensor<D extends DType = DType> implements Disposable {
     }
     const byteOffset = this.#byteOffset + offset * dtypes[this.dtype].bytes;
     return makeTensor(this.device, this.#storage, this.dtype, byteOffset, shape, strides, { viewed: this, owns: false });
+  }
+
+  #writable(method: string): void {
+    this.#alive(method);
+    if (!this.#storage.readOnly) return;
+    const expected = "memory that can be written to (toFloat32() copies any tensor)";
+    throw new UnsupportedError({ op: `tensor.${method}`, expected, received: "a mapped file's, which is only read" });
   }
 
   #alive(method: string): void {

@@ -196,7 +196,7 @@ export class ExpertCases implements ScheduleMachine<Part, Case> {
     const residual = given.residual && layouts[inPlace ? "updated" : "rows"]("residual", format, given.residual);
     const rows = (name: "shared" | "sharedGate") => given[name] && layouts.rows(name, format, given[name]);
     const out = inPlace ? residual! : layouts.out("sum", "f32", [tokens, dim]);
-    const args = { experts: layouts.rows("experts", format, given.experts), weights: layouts.packed("weights", "f32", given.weights, 1), shared: rows("shared"), sharedGate: rows("sharedGate"), residual, out };
+    const args = { experts: layouts.rows("experts", format, given.experts), weights: layouts.packed("weights", "f32", given.weights), shared: rows("shared"), sharedGate: rows("sharedGate"), residual, out };
     this.#run(...this.combine(args));
     const got = download(out);
     one.counts.add("rows combined", tokens);

@@ -8,12 +8,15 @@ import { checkOptions } from "../../lib/arguments/options.ts";
 import { FileError, GatedDeltaError } from "../../lib/errors.ts";
 import { exponential } from "../../lib/model/sampling/exponential.ts";
 import { readModelSampling } from "../../lib/model/sampling/generation-config.ts";
+import { readLogitBias } from "../../lib/model/sampling/logit-bias.ts";
+import { logprobsOf } from "../../lib/model/sampling/logprobs.ts";
 import { anySeed, philox, uniformAt } from "../../lib/model/sampling/philox.ts";
 import { Sampler } from "../../lib/model/sampling/sampler.ts";
 import { generateOptions } from "../../lib/model/session/session-schemas.ts";
 import { greedy, settingsOf } from "../../lib/model/sampling/settings.ts";
 import type { SamplingSettings } from "../../lib/model/sampling/settings.ts";
 import { weightOfTopP } from "../../lib/model/sampling/top-p.ts";
+import { thrownBy } from "../support/devices.ts";
 import { Random } from "../support/random.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "gated-delta-sampling-"));
@@ -49,9 +52,30 @@ describe("random numbers", () => {
   });
 });
 
+/** What a choice depends on, besides the logits and the settings. */
+interface Plain {
+  readonly prompt: readonly number[];
+  readonly answer: readonly number[];
+  readonly barred: readonly number[];
+  readonly bias: ReadonlyMap<number, number>;
+  readonly u: number;
+}
+
 /** The algorithm that sampler.ts documents, step by step. */
-function plainChoice(logits: readonly number[], seen: readonly number[], settings: SamplingSettings, u: number): number {
-  const x = logits.map((logit, id) => (!seen.includes(id) ? logit : logit > 0 ? logit / settings.repetitionPenalty : logit * settings.repetitionPenalty));
+function plainChoice(logits: readonly number[], settings: SamplingSettings, { prompt, answer, barred, bias, u }: Plain): number | undefined {
+  const { repetitionPenalty, repetitionWindow, frequencyPenalty, presencePenalty } = settings;
+  const text = [...prompt, ...answer];
+  const last = repetitionWindow === Infinity ? text : text.slice(-repetitionWindow);
+  const only = [...bias.values()].includes(Infinity);
+  const x = logits.map((logit, id) => {
+    const added = bias.get(id) ?? 0;
+    if (barred.includes(id) || (only && added !== Infinity)) return -Infinity;
+    let value = only ? logit : logit + added;
+    if (last.includes(id)) value = value > 0 ? value / repetitionPenalty : value * repetitionPenalty;
+    const times = answer.filter((token) => token === id).length;
+    return value - times * frequencyPenalty - (times > 0 ? presencePenalty : 0);
+  });
+  if (x.every((value) => value === -Infinity)) return undefined;
   let order = x.map((_, id) => id).sort((a, b) => x[b]! - x[a]! || a - b);
   if (settings.temperature === 0) return order[0]!;
   const most = x[order[0]!]!;
@@ -84,6 +108,9 @@ describe("the choice", () => {
     topP: fc.constantFrom(1, 0.9, 0.5, 1e-9, 0.999999),
     minP: fc.constantFrom(0, 0.05, 0.5, 1),
     repetitionPenalty: fc.constantFrom(1, 1.3, 0.5),
+    repetitionWindow: fc.constantFrom(Infinity, 1, 3, 100),
+    presencePenalty: fc.constantFrom(0, 1.5, -0.25),
+    frequencyPenalty: fc.constantFrom(0, 0.5, -1),
   });
 
   test("is that of the definition, whatever the options", () => {
@@ -92,14 +119,33 @@ describe("the choice", () => {
         const random = new Random(seed);
         const logits = logitsOf(random, count);
         logits[random.below(count)] = 1.5; // at least one is finite
-        const seen = Array.from({ length: random.below(6) }, () => random.below(count));
-        const sampler = new Sampler(chosen, 7, count);
-        sampler.saw(seen);
-        for (let position = 0; position < 8; position++) {
-          const id = sampler.choose(Float32Array.from(logits), position);
-          expect(id).toBe(plainChoice(logits, seen, chosen, uniformAt(7, position)));
-          expect(sampler.candidates(Float32Array.from(logits)).ids).toContain(id);
+        const few = (most: number) => Array.from({ length: random.below(most) }, () => random.below(count));
+        const [prompt, answer] = [few(6), few(6)];
+        const bias = new Map(random.below(2) === 0 ? [] : few(4).map((id) => [id, [3, -1.25, 100, -Infinity, Infinity][random.below(5)]!]));
+        const barred = random.below(2) === 0 ? [] : few(5);
+        const sampler = new Sampler(chosen, 7, count, { logitBias: bias });
+        sampler.saw(prompt);
+        const row = Float32Array.from(logits);
+        // Both ways to bar a token, at random.
+        const allowed = new Int32Array(Math.ceil(count / 32)).fill(-1);
+        const without = new Set<number>();
+        for (const id of barred) {
+          if (random.below(2) === 0) without.add(id);
+          else allowed[id >> 5]! &= ~(1 << (id & 31));
         }
+        const limits = barred.length === 0 ? undefined : { allowed, without, by: "test" };
+        for (let position = 0; position < 8; position++) {
+          if (position === 4) sampler.saw(answer, true);
+          const expected = plainChoice(logits, chosen, { prompt, answer: position < 4 ? [] : answer, barred, bias, u: uniformAt(7, position) });
+          if (expected === undefined) {
+            const error = thrownBy(() => sampler.choose(row, position, limits));
+            expect([error.code, error.received]).toEqual(["invalid-argument", "none"]);
+            continue;
+          }
+          expect(sampler.choose(row, position, limits)).toBe(expected);
+          expect(sampler.candidates(row, limits).ids).toContain(expected);
+        }
+        expect([...row]).toEqual(logits);
       }),
       { numRuns: 1500, seed: 20260 },
     );
@@ -178,11 +224,101 @@ describe("the choice", () => {
   test("the most tokens that a model has", () => {
     const random = new Random(9);
     const logits = Float32Array.from({ length: 248320 }, () => random.normal());
-    const chosen = { temperature: 1, topK: 50, topP: 0.9, minP: 0.01, repetitionPenalty: 1 };
+    const chosen = { ...greedy, temperature: 1, topK: 50, topP: 0.9, minP: 0.01 };
     const { ids, weights } = new Sampler(chosen, 1, logits.length).candidates(logits);
     const top = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]!).slice(0, 50);
     expect([...ids].every((id) => top.includes(id))).toBe(true);
     expect(Math.max(...weights)).toBe(1);
+  });
+});
+
+describe("biases", () => {
+  test("come as an object or a map", () => {
+    const expected = new Map([[0, 1], [3, -Infinity], [4, Infinity]]);
+    expect(readLogitBias("op", { 0: 1, 3: -Infinity, 4: Infinity }, 5)).toEqual(expected);
+    expect(readLogitBias("op", expected, 5)).toEqual(expected);
+    expect(readLogitBias("op", undefined, 5)).toEqual(new Map());
+  });
+
+  test("are refused by name", () => {
+    const endless = Object.assign(new Map([[1, 101]]), { [Symbol.iterator]: function* () { for (;;) yield [1, 1]; } });
+    const wrong: readonly [unknown, string, string][] = [
+      [{ 5: 1 }, "range", "logitBias"], [new Map([[-1, 1]]), "invalid-argument", "logitBias"], [{ a: 1 }, "invalid-argument", "logitBias"], [[1], "invalid-argument", "logitBias"],
+      [{ 1: 101 }, "invalid-argument", "logitBias[1]"], [{ 1: NaN }, "invalid-argument", "logitBias[1]"], [{ 1: "2" }, "invalid-argument", "logitBias[1]"],
+      [endless, "invalid-argument", "logitBias[1]"], [Float32Array.of(1), "invalid-argument", "logitBias"],
+      [{ get 1() { throw new Error("no"); } }, "invalid-argument", "logitBias"],
+    ];
+    for (const [value, code, argument] of wrong) {
+      const error = thrownBy(() => readLogitBias("op", value as Map<number, number>, 5));
+      expect([error.code, error.argument]).toEqual([code as GatedDeltaError["code"], argument]);
+    }
+  });
+});
+
+describe("processors", () => {
+  const row = Float32Array.of(1, 2, 3, 0);
+
+  test("change the logits in order, each position once, and get the tokens before it", () => {
+    const calls: unknown[] = [];
+    const add = (id: number, by: number) => (logits: Float32Array, tokens: Int32Array) => {
+      calls.push([id, [...logits], [...tokens]]);
+      logits[id]! += by;
+      tokens.fill(0); // a copy
+    };
+    const sampler = new Sampler(greedy, 0, 4, { processors: [add(0, 4), add(1, 3.5)] });
+    sampler.saw([3, 3]);
+    expect(sampler.choose(row, 2)).toBe(1);
+    sampler.saw([1], true);
+    expect(sampler.choose(row, 3)).toBe(1);
+    expect(calls).toEqual([
+      [0, [1, 2, 3, 0], [3, 3]], [1, [5, 2, 3, 0], [3, 3]],
+      [0, [1, 2, 3, 0], [3, 3, 1]], [1, [5, 2, 3, 0], [3, 3, 1]],
+    ]);
+    expect([...row]).toEqual([1, 2, 3, 0]);
+  });
+
+  test("come before what bars tokens and before penalties", () => {
+    const sampler = new Sampler({ ...greedy, presencePenalty: 50 }, 0, 4, { processors: [(logits) => void (logits[0] = 90)] });
+    expect(sampler.choose(row, 0)).toBe(0);
+    expect(sampler.choose(row, 0, { without: new Set([0]), by: "test" })).toBe(2);
+    sampler.saw([0], true);
+    expect(sampler.choose(row, 1)).toBe(0); // 90 - 50
+    sampler.saw([2], true);
+    expect(sampler.choose(row, 2, { without: new Set([0]), by: "test" })).toBe(1);
+  });
+
+  test("that fail are refused, or their error is thrown as it is", () => {
+    const own = new Error("mine");
+    const by = (process: (logits: Float32Array) => unknown) => () => new Sampler(greedy, 0, 4, { processors: [() => {}, process as () => void] }).choose(row, 0);
+    expect(by(() => { throw own; })).toThrow(own);
+    const named: readonly [(logits: Float32Array) => unknown, string | undefined, RegExp][] = [
+      [async () => {}, "processors[1]", /promise/], [(logits) => void (logits[2] = NaN), "logits[2]", /after processors.*NaN/],
+      [(logits) => void (logits[1] = Infinity), "logits[1]", /Infinity/], [(logits) => void logits.fill(-Infinity), "processors", /none/],
+      [(logits) => void structuredClone(logits, { transfer: [logits.buffer as ArrayBuffer] }), "processors[1]", /4 logits/],
+    ];
+    for (const [process, argument, words] of named) {
+      const error = thrownBy(by(process));
+      expect([error.code, error.argument]).toEqual(["invalid-argument", argument]);
+      expect(error.message).toMatch(words);
+    }
+  });
+});
+
+describe("logarithms of probabilities", () => {
+  test("of the most likely tokens are those of a softmax, in order", () => {
+    const random = new Random(3);
+    for (const count of [1, 5, 300]) {
+      const logits = Float32Array.from(logitsOf(random, count));
+      logits[0] = 1.5;
+      const total = logits.reduce((sum, logit) => sum + Math.exp(logit), 0);
+      const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]! || a - b);
+      for (const k of [0, 1, 4, 100]) {
+        const { logprob, top } = logprobsOf(logits, 0, k);
+        expect(logprob).toBeCloseTo(1.5 - Math.log(total), 9);
+        expect(top.map(({ token }) => token)).toEqual(order.slice(0, k));
+        for (const one of top) expect(Math.exp(one.logprob)).toBeCloseTo(Math.exp(logits[one.token]!) / total, 9);
+      }
+    }
   });
 });
 
@@ -191,7 +327,9 @@ describe("options", () => {
     const wrong: [unknown, string][] = [
       [{ temperature: -1 }, "temperature"], [{ temperature: NaN }, "temperature"], [{ temperature: Infinity }, "temperature"], [{ topK: 0.5 }, "topK"],
       [{ topK: -1 }, "topK"], [{ topP: 0 }, "topP"], [{ topP: 1.1 }, "topP"], [{ minP: -0.1 }, "minP"], [{ minP: 2 }, "minP"],
-      [{ repetitionPenalty: 0 }, "repetitionPenalty"], [{ seed: -1 }, "seed"], [{ seed: 2 ** 53 }, "seed"], [{ sampling: "file" }, "sampling"], [{ top_k: 1 }, "top_k"],
+      [{ repetitionPenalty: 0 }, "repetitionPenalty"], [{ repetitionWindow: 0 }, "repetitionWindow"], [{ repetitionWindow: Infinity }, "repetitionWindow"],
+      [{ presencePenalty: 101 }, "presencePenalty"], [{ frequencyPenalty: NaN }, "frequencyPenalty"], [{ logitBias: 1 }, "logitBias"],
+      [{ processors: [1] }, "processors.0"], [{ processors: () => {} }, "processors"], [{ minTokens: -1 }, "minTokens"], [{ topLogprobs: 101 }, "topLogprobs"], [{ seed: -1 }, "seed"], [{ seed: 2 ** 53 }, "seed"], [{ sampling: "file" }, "sampling"], [{ top_k: 1 }, "top_k"],
     ];
     for (const [value, argument] of wrong) {
       expect(() => checkOptions(generateOptions, "generate", value)).toThrow(argument);

@@ -246,8 +246,9 @@ describe("files that are refused", () => {
       using file = openSafetensors(path);
       const tensors = new Map<string, TensorToWrite>(file.names.map((name) => [name, { dtype: file.info(name).dtype, shape: file.info(name).shape, data: file.read(name) }]));
       for (const [version, words] of [
-        ["1", /expected a session of version 2 of the format, got one of version 1, which an earlier gated-delta wrote without .* save it again/],
-        ["3", /got one of version 3, which a later gated-delta wrote/],
+        ["1", /expected a session of version 3 of the format, got one of version 1, which an earlier gated-delta wrote without .* save it again/],
+        ["2", /got one of version 2, which an earlier gated-delta wrote without .* save it again/],
+        ["4", /got one of version 4, which a later gated-delta wrote/],
         ["two", /got version "two"/],
       ] as const) {
         writeSafetensors(bad, tensors, { ...Object.fromEntries(file.metadata), version });

@@ -3,11 +3,10 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { bitsEqual } from "../../lib/cli/verify/compare.ts";
 import { LanguageModel, Session } from "../../lib/model.ts";
 import type { LoadSessionOptions } from "../../lib/model.ts";
-import { openSafetensors, writeSafetensors } from "../../lib/checkpoint/safetensors.ts";
-import type { TensorToWrite } from "../../lib/checkpoint/safetensors.ts";
 import { readModel, writeChanged } from "../support/changed-models.ts";
 import { openDevice } from "../support/devices.ts";
 import { scratch } from "../support/files.ts";
+import { forgeSession } from "../support/forged.ts";
 import { openTiny, rejection, textOf, tinyFolder } from "../support/models.ts";
 import { coldRun, tokensOf } from "../support/sessions.ts";
 
@@ -20,22 +19,11 @@ const options = { states: 8, pages: { count: 100, tokens: 8 } };
 const system = textOf(3, 40);
 const read = 30;
 
-/** A session's file as another program could write it: states negated, every checksum right. */
+/** A session's file as another program could write it: states negated. */
 function forged(path: string): string {
-  using file = openSafetensors(path);
-  const tensors = new Map<string, TensorToWrite>();
-  for (const name of [...file.names].sort()) {
-    const { dtype, shape } = file.info(name);
-    const data = file.read(name);
-    if (name.startsWith("states.")) for (let at = 3; at < data.length; at += 4) data[at]! ^= 0x80;
-    tensors.set(name, { dtype, shape, data });
-  }
-  const { sha256: _, ...metadata } = Object.fromEntries(file.metadata);
-  const hash = new Bun.CryptoHasher("sha256").update(JSON.stringify(Object.entries(metadata).sort(([a], [b]) => (a < b ? -1 : 1))));
-  for (const [name, { dtype, shape, data }] of tensors) hash.update(JSON.stringify([name, dtype, shape])).update(data as Uint8Array);
-  const to = files.newPath("forged");
-  writeSafetensors(to, tensors, { ...metadata, sha256: hash.digest("hex") });
-  return to;
+  return forgeSession(path, files.newPath("forged"), (tensors) => {
+    for (const [name, { data }] of tensors) if (name.startsWith("states.")) for (let at = 3; at < data.length; at += 4) data[at]! ^= 0x80;
+  });
 }
 
 /** A file of a session that has read the first tokens of {@link system}. */

@@ -208,7 +208,7 @@ describe("the end of a generation", () => {
     for (const drafts of [false, true]) {
       using session = model.session().append([1, 2, 3]);
       const { steps } = model;
-      expect(await collect(session.generate({ ...all, drafts, maxTokens: 0 }))).toEqual([{ token: -1, text: "", end: "length" }]);
+      expect(await collect(session.generate({ ...all, drafts, maxTokens: 0 }))).toEqual([{ token: -1, text: "", end: "length", parts: [] }]);
       expect([session.length, session.read, model.steps]).toEqual([3, 0, steps]);
       expect(await tokensOf(session.generate({ ...all, drafts, maxTokens: 2 }))).toHaveLength(2);
     }

@@ -49,7 +49,7 @@ onEachBackend("combineExperts", (backend) => {
     const out: Tensor = inPlace ? residual! : layouts.out("out", formats.out, [tokens, dim]);
     runChecked(device, layouts, combineExperts({
       experts: layouts.rows("experts", formats.experts, given.experts),
-      weights: layouts.packed("weights", "f32", given.weights, 1),
+      weights: layouts.packed("weights", "f32", given.weights),
       shared: rows("shared"),
       sharedGate: rows("sharedGate"),
       residual,

@@ -32,6 +32,7 @@ const subjects = [
   "instruction-sets",
   "linear",
   "linear-quantised",
+  "mapped-weights",
   "poison",
   "ragged",
   "route",

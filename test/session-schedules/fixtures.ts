@@ -1,6 +1,6 @@
 /** The models that sessions' schedules run on: tiny ones with little memory, each with a second one that reads texts cold. */
 import type { Device, FloatDType } from "../../lib/index.ts";
-import { LanguageModel } from "../../lib/model.ts";
+import { LanguageModel, tinyModel as packaged } from "../../lib/model.ts";
 import { tinyExperts, tinyModel, writeTinyModel } from "../support/model-folders.ts";
 import type { TinyModel } from "../support/model-folders.ts";
 import { join } from "node:path";
@@ -17,7 +17,8 @@ export interface Fixture {
 }
 
 interface Form {
-  readonly change: Partial<TinyModel>;
+  /** Sizes of a tiny model; without them it is the package's, which has a tokenizer and a chat template. */
+  readonly change?: Partial<TinyModel>;
   readonly pages: { readonly count: number; readonly tokens: number; readonly dtype: FloatDType };
   readonly states: number;
   readonly batchTokens: number;
@@ -30,6 +31,7 @@ const forms: Readonly<Record<string, Form>> = {
   "large pages": { change: { layers: "ag" }, pages: { count: 14, tokens: 64, dtype: "bf16" }, states: 12, batchTokens: 512, promptTokens: 64 },
   "a mixture of experts": { change: { experts: tinyExperts }, pages: { count: 40, tokens: 8, dtype: "f32" }, states: 6, batchTokens: 32, promptTokens: 12 },
   "no attention": { change: { layers: "gg", convWidth: 2 }, pages: { count: 1, tokens: 8, dtype: "f32" }, states: 5, batchTokens: 16, promptTokens: 5 },
+  "messages": { pages: { count: 50, tokens: 16, dtype: "f32" }, states: 6, batchTokens: 40, promptTokens: 16 },
 };
 
 /** No text of a schedule is longer. */
@@ -39,7 +41,7 @@ export const longestText = 160;
 export async function openFixtures(device: Device, folder: string): Promise<Fixture[]> {
   const fixtures: Fixture[] = [];
   for (const [i, [name, { change }]] of Object.entries(forms).entries()) {
-    const path = writeTinyModel(join(folder, `model-${i}`), { ...tinyModel, ...change }, i + 1);
+    const path = change === undefined ? packaged : writeTinyModel(join(folder, `model-${i}`), { ...tinyModel, ...change }, i + 1);
     fixtures.push(await openFixture(device, name, path));
   }
   return fixtures;

@@ -1,4 +1,5 @@
 /** Faults planted into sessions, each of which random schedules must find. */
+import { Conversation } from "../../lib/model/session/conversation.ts";
 import { DraftStep } from "../../lib/model/session/draft-step.ts";
 import { PageLedger } from "../../lib/model/page-ledger.ts";
 import type { PageList } from "../../lib/model/page-ledger.ts";
@@ -27,6 +28,19 @@ function shiftedLogits(): Disposable {
     },
   });
   return { [Symbol.dispose]: () => void Object.defineProperty(RunResult.prototype, "logits", original) };
+}
+
+/** A session that goes back keeps its state, and has read other tokens than it says. */
+function keptState(): Disposable {
+  return replace(Conversation.prototype, "rewind", (original) => function (this: Conversation, length: number) {
+    const { drop } = this.memory;
+    this.memory.drop = () => {};
+    try {
+      return (original as (this: Conversation, length: number) => number).call(this, length);
+    } finally {
+      this.memory.drop = drop;
+    }
+  } as Method);
 }
 
 /** Each fault by its description, and a function that plants it. */
@@ -72,6 +86,8 @@ export const planted: Readonly<Record<string, () => Disposable>> = {
     replace(Draft.prototype, "commit", (original) => function (this: Draft, accepted: readonly number[]) {
       return (original as (this: Draft, accepted: readonly number[]) => number).call(this, accepted.map((count) => count - 1));
     } as Method),
+
+  "a session that goes back keeps its state": keptState,
 
   "keys of wrong guesses stay in the pages": () => replace(PageLedger.prototype, "cut", () => (() => {}) as Method),
 };

@@ -15,6 +15,8 @@ import type { Keeper, Kept } from "./kept.ts";
 interface Known {
   session: Session;
   tokens: number[];
+  /** Whether messages describe its tokens, so that it can take turns. */
+  chats: boolean;
 }
 
 /** A session on disk. */
@@ -22,6 +24,15 @@ interface Written {
   readonly path: string;
   readonly tokens: readonly number[];
   readonly written: Promise<void>;
+}
+
+/** Whether messages describe a session's tokens. */
+function chats(session: Session): boolean {
+  try {
+    return session.messages.length > 0;
+  } catch {
+    return false;
+  }
 }
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
@@ -66,7 +77,7 @@ export class Schedule implements AsyncDisposable {
       const found = session.tokens.join();
       const tokens = texts.find((text) => text.join() === found);
       if (tokens === undefined) throw new Error(`${path} has tokens ${found}, and should have ${texts.map((text) => text.join()).join(" or ")}`);
-      this.#known.push({ session, tokens: [...tokens] });
+      this.#known.push({ session, tokens: [...tokens], chats: chats(session) });
       this.#count("sessions of killed processes");
       this.#note(`session ${this.#known.length - 1} of ${tokens.length} tokens was saved by a process that was killed`);
     }
@@ -151,7 +162,7 @@ export class Schedule implements AsyncDisposable {
     const known = this.#any();
     const kind = random.below(11);
     if (known === undefined || (kind < 3 && this.#known.length < 6)) this.#create();
-    else if (kind < 5) this.#append(known);
+    else if (kind < 5) this.#goOn(known);
     else if (kind < 6) this.#fork(known);
     else if (kind < 7) await this.#restore(known);
     else if (kind < 8) this.#end(known);
@@ -171,11 +182,39 @@ export class Schedule implements AsyncDisposable {
     const stem = this.#stems[random.below(3)]!;
     const tokens = [...stem.slice(0, 1 + random.below(stem.length)), ...this.#tokens(random.below(12))];
     const session = this.fixture.model.session({ cache, salt, whenFull: random.below(3) === 0 ? "error" : "wait" });
+    const known: Known = { session, tokens, chats: false };
+    this.#known.push(known);
+    this.#note(`session ${this.#known.length - 1} of ${tokens.length} tokens, ${cache === undefined ? "no cache" : `salt "${salt}"`}`);
+    if (this.fixture.model.text.hasTokenizer && random.below(4) > 0) {
+      known.chats = true;
+      this.#chat(known);
+      return;
+    }
     // At once, or in parts that end where messages do.
     const middle = random.below(tokens.length);
     session.append(tokens.slice(0, middle)).append(tokens.slice(middle));
-    this.#known.push({ session, tokens });
-    this.#note(`session ${this.#known.length - 1} of ${tokens.length} tokens, ${cache === undefined ? "no cache" : `salt "${salt}"`}`);
+  }
+
+  #goOn(known: Known): void {
+    if (known.chats && this.random.below(4) > 0) this.#chat(known);
+    else this.#append(known);
+  }
+
+  /** A turn: then the tokens are those of the template's text of all messages, however they are cut. */
+  #chat(known: Known): void {
+    const { session } = known;
+    if (session.length > longestText - 70) return;
+    const { tokenizer, template } = this.fixture.model.text;
+    const said = ["Hi", "And?", "abc é", ""].slice(0, 1 + this.random.below(4)).map((content) => ({ role: "user", content }));
+    const messages = [...session.messages, ...said.slice(-1)];
+    session.chat(said.slice(-1));
+    known.tokens = [...session.tokens];
+    const decoded = (tokens: readonly number[]) => tokenizer.decode(tokens, { specialTokens: true });
+    if (decoded(known.tokens) !== decoded(tokenizer.encode(template.render(messages)))) throw new Error(`a session of ${JSON.stringify(messages)} has the text ${decoded(known.tokens)}`);
+    const { droppedTokens, keptTokens, addedTokens, rereadTokens } = session.turn!;
+    this.#note(`a turn of session ${this.#known.indexOf(known)}: ${keptTokens} tokens kept, ${droppedTokens} dropped, ${addedTokens} added, ${rereadTokens} to be read again`);
+    this.#count("turns");
+    if (droppedTokens > 0) this.#count("turns that went back");
   }
 
   #append(known: Known): void {
@@ -183,13 +222,14 @@ export class Schedule implements AsyncDisposable {
     if (known.tokens.length + more.length > longestText - 30) return;
     known.session.append(more);
     known.tokens.push(...more);
+    known.chats = false;
     this.#note(`${more.length} tokens to session ${this.#known.indexOf(known)}`);
   }
 
   #fork(known: Known): void {
     if (this.#known.length >= 8) return;
     try {
-      this.#known.push({ session: known.session.fork(), tokens: known.tokens.slice() });
+      this.#known.push({ session: known.session.fork(), tokens: known.tokens.slice(), chats: known.chats });
       this.#count("forks");
       this.#note(`session ${this.#known.length - 1} is a fork of ${this.#known.indexOf(known)}`);
     } catch (error) {
@@ -223,7 +263,8 @@ export class Schedule implements AsyncDisposable {
     const one = this.#written.shift();
     if (one === undefined || this.#known.length >= 8) return;
     await one.written;
-    this.#known.push({ session: await Session.load(this.fixture.model, one.path, { cache: this.#anyCache() }), tokens: [...one.tokens] });
+    const session = await Session.load(this.fixture.model, one.path, { cache: this.#anyCache() });
+    this.#known.push({ session, tokens: [...one.tokens], chats: chats(session) });
     this.#count("restored from the middle of an answer");
     this.#note(`session ${this.#known.length - 1} of ${one.tokens.length} tokens is what was saved of one that gave tokens`);
   }

@@ -44,9 +44,9 @@ export class Layouts implements Disposable {
     this.#random = random;
   }
 
-  /** A tensor without gaps, such as weights. Its offset is a multiple of `multiple`, in elements. */
-  packed<D extends FloatDType | "u32">(name: string, format: D, numbers: Reference, multiple = 8): Tensor<D> {
-    const offset = guard + multiple * this.#below(4);
+  /** A tensor without gaps, such as weights, at any element. */
+  packed<D extends FloatDType | "u32">(name: string, format: D, numbers: Reference): Tensor<D> {
+    const offset = guard + this.#below(9);
     return this.#input(name, format, numbers, { offset, strides: contiguous(numbers.shape) });
   }
 

@@ -38,7 +38,7 @@ export function placeQuantised(
 ): { readonly weight: Tensor; readonly scales: Tensor; readonly biases: Tensor } {
   return {
     weight: layouts.packed("weight", "u32", words),
-    scales: layouts.packed("scales", format, scales, 1),
-    biases: layouts.packed("biases", format, biases, 1),
+    scales: layouts.packed("scales", format, scales),
+    biases: layouts.packed("biases", format, biases),
   };
 }

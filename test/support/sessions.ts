@@ -1,6 +1,7 @@
 /** The expected results of sessions, from a separate sequence that reads one token at a time. */
 import type { LanguageModel } from "../../lib/model.ts";
 import type { GenerateOptions, Piece } from "../../lib/model.ts";
+import { readLogitBias } from "../../lib/model/sampling/logit-bias.ts";
 import { Sampler } from "../../lib/model/sampling/sampler.ts";
 import { settingsOf } from "../../lib/model/sampling/settings.ts";
 
@@ -15,7 +16,10 @@ export interface Cold {
 /** Reads a prompt as a whole, alone, and continues token by token for `count` tokens, end tokens included. */
 export async function coldRun(model: LanguageModel, prompt: readonly number[], count: number, options: GenerateOptions = {}): Promise<Cold> {
   using sequence = model.sequence();
-  const sampler = new Sampler(settingsOf(options, options.sampling === "model" ? model.modelSampling() : {}), options.seed ?? 0, model.config.vocabSize);
+  const { vocabSize } = model.config;
+  const settings = settingsOf(options, options.sampling === "model" ? model.modelSampling() : {});
+  const parts = { logitBias: readLogitBias("coldRun", options.logitBias, vocabSize), processors: options.processors };
+  const sampler = new Sampler(settings, options.seed ?? 0, vocabSize, parts);
   sampler.saw(prompt);
   const cold: Cold = { tokens: [], logits: [] };
   let next: readonly number[] = prompt;
@@ -23,7 +27,7 @@ export async function coldRun(model: LanguageModel, prompt: readonly number[], c
     const [result] = await model.run([{ sequence, tokens: next }]);
     const row = result!.logits.slice();
     const token = sampler.choose(row, prompt.length + i);
-    sampler.saw([token]);
+    sampler.saw([token], true);
     cold.tokens.push(token);
     cold.logits.push(row);
     next = [token];

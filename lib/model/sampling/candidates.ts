@@ -47,7 +47,7 @@ export function candidatesOf(
   { temperature, topK, topP, minP }: SamplingSettings,
   memory = new CandidateMemory(logits.length),
 ): Candidates {
-  const among = topK > 0 && topK < logits.length ? largest(logits, topK) : undefined;
+  const among = topK > 0 && topK < logits.length ? largestIds(logits, topK) : undefined;
   const count = among?.length ?? logits.length;
   const weights = memory.weights(count);
   if (among === undefined) for (let i = 0; i < count; i++) weights[i] = exponential((logits[i]! - most) / temperature);
@@ -67,7 +67,7 @@ export function candidatesOf(
 }
 
 /** The ids of the `count` largest logits, ascending; of equal logits those with lower ids. */
-function largest(logits: Logits, count: number): Int32Array {
+export function largestIds(logits: Logits, count: number): Int32Array {
   // A heap whose root is replaced first: the smallest logit, and of equal ones the one with the highest id.
   const heap = new Int32Array(count);
   const before = (a: number, b: number): boolean => logits[a]! < logits[b]! || (logits[a] === logits[b] && a > b);

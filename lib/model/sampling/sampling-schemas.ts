@@ -1,5 +1,7 @@
 /** The schemas of sampling options and of `generation_config.json`. */
 import { lazily } from "../../arguments/schemas.ts";
+import { biasText } from "./logit-bias.ts";
+import type { LogitsProcessor, SamplingOptions } from "./settings.ts";
 
 const limits = lazily(({ z, integer }) => {
   /** A number within limits, which are themselves allowed unless `above`. */
@@ -14,18 +16,26 @@ const limits = lazily(({ z, integer }) => {
     topP: within(0, 1, true),
     minP: within(0, 1),
     repetitionPenalty: within(0.01, 100),
+    penalty: within(-100, 100),
   };
 });
 
 /** {@link SamplingOptions}, as a part of a generation's. */
-export const samplingShape = lazily(({ choice, integer }) => {
-  const { temperature, topK, topP, minP, repetitionPenalty } = limits();
+export const samplingShape = lazily(({ z, callback, choice, integer }) => {
+  const listOfFunctions = "an array of functions";
+  const { temperature, topK, topP, minP, repetitionPenalty, penalty } = limits();
   return {
     temperature: temperature.optional(),
     topK: topK.optional(),
     topP: topP.optional(),
     minP: minP.optional(),
     repetitionPenalty: repetitionPenalty.optional(),
+    repetitionWindow: integer(1, 2 ** 31 - 1).optional(),
+    presencePenalty: penalty.optional(),
+    frequencyPenalty: penalty.optional(),
+    // Its entries are read where the size of the vocabulary is known.
+    logitBias: z.custom<NonNullable<SamplingOptions["logitBias"]>>((value) => typeof value === "object" && value !== null, biasText).optional(),
+    processors: z.array(callback<LogitsProcessor>(), listOfFunctions).default([]),
     seed: integer(0, Number.MAX_SAFE_INTEGER).optional(),
     sampling: choice("model").optional(),
   };

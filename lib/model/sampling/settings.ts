@@ -1,22 +1,40 @@
 /** Options of sampling. */
 
 /**
- * How the next token is chosen. From the logits z, with earlier tokens made less likely by `repetitionPenalty` r,
+ * A function that changes the logits of a position before anything else does.
+ *
+ * @param logits `[vocabSize]`, in float32: a copy, valid during the call. −∞ removes a token.
+ * @param tokens all tokens before the position; a copy, valid during the call.
+ */
+export type LogitsProcessor = (logits: Float32Array, tokens: Int32Array) => void;
+
+/**
+ * How the next token is chosen. `processors` change the model's logits. Then the logits z become, with `logitBias` b, for a token
+ * that is among the last `repetitionWindow` ones the `repetitionPenalty` r (1 for others), and the number n of times that the
+ * answer has the token,
  *
  * ```math
- * z_i' = \begin{cases} z_i / r & z_i > 0 \\ z_i \, r & z_i \le 0 \end{cases}
+ * y_i = z_i + b_i
+ * \qquad
+ * z_i' = \begin{cases} y_i / r_i & y_i > 0 \\ y_i \, r_i & y_i \le 0 \end{cases}
+ *   - n_i \, frequencyPenalty - [n_i > 0] \, presencePenalty
  * \qquad
  * p_i = \frac{e^{(z_i' - \max z') / temperature}}{\sum_j e^{(z_j' - \max z') / temperature}}
  * ```
  *
  * `topK`, `topP` and `minP` remove tokens, in this order. Of the rest, by ascending id, the first token is chosen at which
  * the running sum of probabilities exceeds u times the whole sum, with u in [0, 1) from the seed and the position. All
- * arithmetic is float64. A temperature of 0 chooses the largest logit.
+ * arithmetic after the processors is float64. A temperature of 0 chooses the largest logit.
+ *
+ * The answer here is everything that was generated since the last appended token or end token: an answer that was interrupted,
+ * forked or loaded from a file goes on with its counts.
  *
  * @see Holtzman et al., [The Curious Case of Neural Text Degeneration](https://arxiv.org/abs/1904.09751), 2019, for `topP`
  * @see Fan, Lewis, Dauphin, [Hierarchical Neural Story Generation](https://arxiv.org/abs/1805.04833), 2018, for `topK`
  * @see Nguyen et al., [Turning Up the Heat: Min-p Sampling](https://arxiv.org/abs/2407.01082), 2024, for `minP`
  * @see Keskar et al., [CTRL](https://arxiv.org/abs/1909.05858), 2019, for `repetitionPenalty`
+ * @see OpenAI, [Advanced usage: frequency and presence penalties](https://platform.openai.com/docs/advanced-usage), 2024, for `frequencyPenalty`
+ *   and `presencePenalty`
  * @see Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, for u
  */
 export interface SamplingOptions {
@@ -36,6 +54,23 @@ export interface SamplingOptions {
    * @default 1
    */
   readonly repetitionPenalty?: number | undefined;
+  /** How many of the sequence's last tokens {@link repetitionPenalty} is for, those of the prompt included. @default all */
+  readonly repetitionWindow?: number | undefined;
+  /** Subtracted from the logits of tokens that the answer already has; −100 .. 100, and a factor of 1 for each token. @default 0 */
+  readonly presencePenalty?: number | undefined;
+  /** Subtracted from a token's logit for each time that the answer already has it: a factor, −100 .. 100. @default 0 */
+  readonly frequencyPenalty?: number | undefined;
+  /**
+   * Added to logits, by token id: −100 .. 100. −∞ removes a token; where any is ∞, only tokens with ∞ remain, with the logits that
+   * they had. An object or a map. @default none
+   */
+  readonly logitBias?: Readonly<Record<number, number>> | ReadonlyMap<number, number> | undefined;
+  /**
+   * Functions that change logits, called in order and once for each position. What they throw ends the generation. A token should
+   * depend on nothing but their arguments: with {@link GenerateOptions.drafts} they are called for tokens that you have not received
+   * yet. @default none
+   */
+  readonly processors?: readonly LogitsProcessor[] | undefined;
   /**
    * An integer, 0 .. 2^53 − 1. The choice at a position of a sequence depends only on the logits there, the options, the
    * seed and the position. @default a new random one each time
@@ -60,19 +95,22 @@ export interface SamplingSettings {
   readonly minP: number;
   /** Divisor of positive logits of earlier tokens, and factor of negative ones. */
   readonly repetitionPenalty: number;
+  /** How many of the last tokens the repetition penalty is for; Infinity for all. */
+  readonly repetitionWindow: number;
+  /** Subtracted from logits of tokens that the answer has; a factor of 1 for each such token. */
+  readonly presencePenalty: number;
+  /** Subtracted from a logit for each time that the answer has the token; a factor. */
+  readonly frequencyPenalty: number;
 }
 
 /** Greedy: the most likely token, always. */
-export const greedy: SamplingSettings = { temperature: 0, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1 };
+export const greedy: SamplingSettings = {
+  temperature: 0, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, repetitionWindow: Infinity, presencePenalty: 0, frequencyPenalty: 0,
+};
 
 /** The given options; then, if requested, those of the model's folder; then {@link greedy}. */
 export function settingsOf(options: SamplingOptions, model: Partial<SamplingSettings>): SamplingSettings {
-  const base = options.sampling === "model" ? model : {};
-  return {
-    temperature: options.temperature ?? base.temperature ?? greedy.temperature,
-    topK: options.topK ?? base.topK ?? greedy.topK,
-    topP: options.topP ?? base.topP ?? greedy.topP,
-    minP: options.minP ?? base.minP ?? greedy.minP,
-    repetitionPenalty: options.repetitionPenalty ?? base.repetitionPenalty ?? greedy.repetitionPenalty,
-  };
+  const base = { ...greedy, ...(options.sampling === "model" ? model : {}) };
+  const names = Object.keys(greedy) as (keyof SamplingSettings)[];
+  return Object.fromEntries(names.map((name) => [name, options[name] ?? base[name]])) as unknown as SamplingSettings;
 }

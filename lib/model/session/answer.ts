@@ -1,5 +1,7 @@
+import { AnswerParts } from "./answer-parts.ts";
 import type { Conversation } from "./conversation.ts";
 import { runningError } from "./conversation.ts";
+import { noToken } from "./generation.ts";
 import type { Generation } from "./generation.ts";
 import type { Session } from "./session.ts";
 import type { Piece } from "./session-options.ts";
@@ -13,15 +15,16 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
   /** Keeps the session reachable: it would end when garbage-collected. */
   readonly session: Session;
   readonly #of: Conversation;
-  readonly #begin: (left: AbortSignal) => Generation;
+  readonly #begin: (left: AbortSignal, ended: boolean) => Generation;
   readonly #left = new AbortController();
   #generation: Generation | undefined;
+  #parts: AnswerParts | undefined;
   #over = false;
   /** Settles when all calls so far are over; undefined if they are. */
   #last: Promise<void> | undefined;
 
-  /** @param begin starts the generation when its first piece is requested. */
-  constructor(session: Session, of: Conversation, begin: (left: AbortSignal) => Generation) {
+  /** @param begin starts the generation when its first piece is requested; `ended` says that the answer to messages has ended before. */
+  constructor(session: Session, of: Conversation, begin: (left: AbortSignal, ended: boolean) => Generation) {
     this.session = session;
     this.#of = of;
     this.#begin = begin;
@@ -56,7 +59,11 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
     if (this.#over || this.#left.signal.aborted) return over;
     try {
       this.#generation ??= this.#started();
-      const value = await this.#generation.next();
+      const parts = this.#parts!;
+      const piece = await this.#generation.next();
+      // An answer that has ended before ends as it did then.
+      const end = parts.ended && piece.token === noToken ? ({ end: "token" } as const) : {};
+      const value = { ...piece, ...end, parts: parts.of(piece) };
       if (value.end !== undefined) this.#end();
       return { done: false, value };
     } catch (error) {
@@ -68,7 +75,9 @@ export class Answer implements AsyncGenerator<Piece, void, void> {
 
   #started(): Generation {
     if (this.#of.running !== undefined) throw runningError("session.generate", this.#of.running);
-    const generation = this.#begin(this.#left.signal);
+    const parts = new AnswerParts(this.#of);
+    const generation = this.#begin(this.#left.signal, parts.ended);
+    this.#parts = parts;
     this.#of.beginRequest("a generation");
     return generation;
   }

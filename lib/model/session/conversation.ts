@@ -10,11 +10,14 @@ import type { RunResult } from "../run-result.ts";
 import type { Sequence } from "../sequence.ts";
 import { expectFits } from "./capacity.ts";
 import { SessionMemory } from "./memory.ts";
+import { noDialogue } from "./dialogue.ts";
+import type { Dialogue } from "./dialogue.ts";
 import type { CacheAccess } from "./prefix-cache.ts";
 import { ReadAll } from "./read-all.ts";
 import type { Request } from "./request.ts";
 import type { Scheduler, Work } from "./scheduler.ts";
-import type { ReadProgress } from "./session-options.ts";
+import type { ReadProgress, Turn } from "./session-options.ts";
+import { TokenRanges } from "./token-ranges.ts";
 
 /** Shared by a conversation and its forks. */
 export interface SharedContext {
@@ -37,6 +40,14 @@ export class Conversation {
   readonly tokens: number[] = [];
   /** Positions after the last token of each message, ascending. */
   readonly messageEnds: number[] = [];
+  /** Those of the tokens that were generated. */
+  generated = new TokenRanges();
+  /** Its messages; undefined if they do not describe all tokens. */
+  dialogue: Dialogue | undefined = noDialogue;
+  /** The text of the dialogue's answer, where a stop string or token ended it before its tokens' text ends. */
+  cutAnswer: string | undefined;
+  /** Numbers of the last turn. */
+  turn: Turn | undefined;
   /** A copy of the logits after the last token, if they were requested and no token was chosen from them. */
   logits: Float32Array | undefined;
   /** A copy of the last token's hidden state, if it was requested. */
@@ -58,8 +69,6 @@ export class Conversation {
   origin: "tokens" | "file" | "trusted-file" = "tokens";
   /** Whether reading the tokens again gives the same bits: false for a file that other kernels have written. */
   recomputable = true;
-  /** Tokens that were generated. */
-  generated = 0;
   /** Tokens found in a cache and not read before. */
   cached = 0;
   /** The most tokens that were ever read or found in a cache. */
@@ -96,16 +105,62 @@ export class Conversation {
     return this.recomputable && memoryOf(this.model).pool.shape.stateDtype === "f32";
   }
 
-  /** Its tokens, how many of these need not be read, and how many tokens were ever found in a cache or generated. */
+  /** Its tokens, how many of these need not be read, and how many were found in a cache or generated. */
   get counts(): { readonly length: number; readonly known: number; readonly cached: number; readonly generated: number } {
-    return { length: this.tokens.length, known: Math.min(this.#furthest, this.tokens.length), cached: this.cached, generated: this.generated };
+    return { length: this.tokens.length, known: Math.min(this.#furthest, this.tokens.length), cached: this.cached, generated: this.generated.count };
+  }
+
+  /** How many of its first tokens its cache has, less the last token, which is always read. */
+  get knownInCache(): number {
+    const { cache, salt } = this.context;
+    return cache?.known(Uint32Array.from(this.tokens.slice(0, -1)), salt) ?? 0;
   }
 
   /** Adds a generated token. */
   push(token: number): void {
+    this.generated.push(this.tokens.length);
     this.tokens.push(token);
-    this.generated++;
+    this.cutAnswer = undefined;
+    if (this.dialogue?.answer === undefined) this.dialogue = undefined;
     this.forget();
+  }
+
+  /** Adds the tokens of a prompt. */
+  add(tokens: ArrayLike<number>): void {
+    if (tokens.length === 0) return;
+    const { tokens: all, messageEnds } = this;
+    const ends = new Set(this.model.config.eosTokens);
+    for (let i = 0; i < tokens.length; i++) {
+      const token = tokens[i]!;
+      all.push(token);
+      if (ends.has(token)) messageEnds.push(all.length);
+    }
+    if (messageEnds.at(-1) !== all.length) messageEnds.push(all.length);
+    this.forget();
+  }
+
+  /**
+   * Goes back to its first `length` tokens. A state can't be cut shorter: where it has read more, it begins again with what
+   * a cache has.
+   *
+   * @returns how many of these tokens it had read and must read again, unless a cache has them.
+   */
+  rewind(length: number): number {
+    if (length === this.tokens.length) return 0;
+    this.memory.settle();
+    const read = Math.max(this.read, this.memory.taken?.read ?? 0);
+    const back = read > length;
+    if (back) {
+      this.memory.drop();
+      this.recomputable = true;
+      this.cached = 0;
+    }
+    this.#furthest = back ? 0 : Math.min(this.#furthest, length);
+    this.tokens.length = length;
+    while (this.messageEnds.length > 0 && this.messageEnds.at(-1)! > length) this.messageEnds.pop();
+    this.generated.cut(length);
+    this.forget();
+    return back ? length : 0;
   }
 
   /** Drops the logits and the hidden state: there is another last token, or none is read. */
@@ -126,7 +181,10 @@ export class Conversation {
     other.origin = this.origin;
     other.recomputable = this.recomputable;
     other.cached = this.cached;
-    other.generated = this.generated;
+    other.generated = new TokenRanges(this.generated.bounds);
+    other.dialogue = this.dialogue;
+    other.cutAnswer = this.cutAnswer;
+    other.turn = this.turn;
     other.used = this.used;
     return other;
   }

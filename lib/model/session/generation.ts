@@ -1,8 +1,12 @@
 /** An answer, token by token. */
+import { invalid } from "../../arguments/checks.ts";
 import { BoundsError, GatedDeltaError, UnsupportedError } from "../../errors.ts";
 import { NgramDrafter } from "../ngram-drafter.ts";
 import { anySeed } from "../sampling/philox.ts";
-import { Sampler, largestOf } from "../sampling/sampler.ts";
+import { readLogitBias } from "../sampling/logit-bias.ts";
+import { logprobsOf } from "../sampling/logprobs.ts";
+import { Sampler } from "../sampling/sampler.ts";
+import type { Barred } from "../sampling/sampler.ts";
 import { settingsOf } from "../sampling/settings.ts";
 import type { LanguageModel } from "../language-model.ts";
 import type { RunResult } from "../run-result.ts";
@@ -10,22 +14,24 @@ import type { Detokenizer } from "../text/detokenizer.ts";
 import { StopStrings } from "../text/stop-strings.ts";
 import { capacityOf, expectFits } from "./capacity.ts";
 import { endedError } from "./conversation.ts";
+import { Guide } from "./guide.ts";
 import type { Conversation } from "./conversation.ts";
 import { DraftStep } from "./draft-step.ts";
 import { ReadAll } from "./read-all.ts";
 import type { CheckedGenerateOptions } from "./session-schemas.ts";
-import type { Piece } from "./session-options.ts";
+import type { GeneratedPiece } from "./session-options.ts";
 
-/** The token of the only piece of an answer with `maxTokens: 0`. */
-const noToken = -1;
+/** The token of the only piece of an answer that gets no token. */
+export const noToken = -1;
 
-/** A token, and the logarithm of its probability if requested. */
-type Chosen = Pick<Piece, "token" | "logprob">;
+/** A token, and logarithms of probabilities if requested. */
+type Chosen = Pick<GeneratedPiece, "token" | "logprob" | "topLogprobs">;
 
 /** One generation of a conversation. */
 export class Generation {
   readonly #of: Conversation;
   readonly #sampler: Sampler;
+  readonly #guide: Guide;
   readonly #drafter: NgramDrafter | undefined;
   readonly #draftTokens: number;
   readonly #stopTokens: ReadonlySet<number>;
@@ -34,9 +40,16 @@ export class Generation {
   readonly #signal: AbortSignal;
   /** The most tokens that the session can have at the end. */
   readonly #most: number;
+  /** The number of tokens with which end tokens may be chosen. */
+  readonly #least: number;
+  /** Which end tokens are barred until then. */
+  readonly #unended: Barred;
   readonly #logprobs: boolean;
+  readonly #topLogprobs: number;
   /** Tokens that were chosen and not returned yet. */
   readonly #chosen: Chosen[] = [];
+  /** Thrown after the chosen tokens were returned: no token could be chosen after them. */
+  #failure: { readonly error: unknown } | undefined;
   #onProgress: CheckedGenerateOptions["onProgress"];
 
   /**
@@ -46,7 +59,8 @@ export class Generation {
   constructor(op: string, of: Conversation, options: CheckedGenerateOptions, left: AbortSignal) {
     const { model } = of;
     const { config, text } = model;
-    const { maxTokens, stop, stopTokens, ignoreModelStops, drafts, logprobs, seed = anySeed(), signal, onProgress } = options;
+    const { maxTokens, minTokens, stop, stopTokens, ignoreModelStops, drafts, logprobs, topLogprobs, seed = anySeed(), signal, onProgress } = options;
+    if (minTokens > maxTokens) throw invalid(op, "minTokens", `an integer in 0..${maxTokens}, which is maxTokens`, minTokens);
     for (const [i, token] of stopTokens.entries()) {
       if (token < config.vocabSize) continue;
       throw new BoundsError({ op, argument: `stopTokens[${i}]`, expected: `a token id in 0..${config.vocabSize - 1}`, received: `${token}` });
@@ -58,14 +72,17 @@ export class Generation {
     if (of.tokens.length === 0) {
       throw new GatedDeltaError("state", { op, message: "this session has no tokens to go on from: append some first" });
     }
-    if (of.tokens.length >= config.maxPositions) {
+    if (of.tokens.length >= config.maxPositions && maxTokens > 0) {
       const expected = `a session of fewer tokens than the model's ${config.maxPositions} positions`;
       throw new BoundsError({ op, expected, received: `${of.tokens.length}` });
     }
     this.#of = of;
     const settings = settingsOf(options, options.sampling === "model" ? model.modelSampling() : {});
-    this.#sampler = new Sampler(settings, seed, config.vocabSize);
-    this.#sampler.saw(of.tokens);
+    const logitBias = readLogitBias(op, options.logitBias, config.vocabSize);
+    this.#sampler = new Sampler(settings, seed, config.vocabSize, { logitBias, processors: options.processors });
+    const begin = of.messageEnds.at(-1) ?? 0;
+    this.#sampler.saw(of.tokens.slice(0, begin));
+    this.#sampler.saw(of.tokens.slice(begin), true);
     this.#draftTokens = drafts === false ? 0 : drafts.tokens;
     if (drafts !== false) {
       this.#drafter = new NgramDrafter(drafts);
@@ -73,26 +90,36 @@ export class Generation {
     }
     this.#stopTokens = new Set([...(ignoreModelStops ? [] : config.eosTokens), ...stopTokens]);
     this.#detokenizer = text.hasTokenizer ? text.tokenizer.detokenizer() : undefined;
+    // An answer that was left within a character goes on there.
+    if (of.dialogue?.answer !== undefined) for (const token of of.tokens.slice(Math.max(of.dialogue.answer.start, of.tokens.length - 4))) this.#detokenizer?.push(token);
     this.#stopStrings = new StopStrings(stops);
-    this.#logprobs = logprobs;
+    this.#least = of.tokens.length + minTokens;
+    this.#unended = { without: this.#stopTokens, by: "minTokens" };
+    this.#logprobs = logprobs || topLogprobs > 0;
+    this.#topLogprobs = topLogprobs;
     this.#signal = of.signalWith(signal === undefined ? left : AbortSignal.any([signal, left]));
     this.#onProgress = onProgress;
     this.#most = mostTokens(op, model, of.tokens.length, maxTokens);
+    this.#guide = new Guide(op, of, options, this.#stopTokens, begin);
   }
 
   /** The next piece. Not called again after a piece with `end`. */
-  async next(): Promise<Piece> {
+  async next(): Promise<GeneratedPiece> {
     const of = this.#of;
     if (of.disposed) throw endedError("session.generate");
     this.#signal.throwIfAborted();
     // An answer ends with its last piece, so this is an answer with `maxTokens: 0`.
     if (of.tokens.length >= this.#most) return { token: noToken, text: "", end: "length" };
-    if (this.#chosen.length === 0) await this.#choose();
+    if (this.#chosen.length === 0) {
+      if (this.#failure !== undefined) throw this.#failure.error;
+      await this.#choose();
+    }
     return this.#give(this.#chosen.shift()!);
   }
 
   /** Ends it. */
   close(): void {
+    this.#guide.close();
     this.#of.memory.settle();
     if (!this.#of.disposed) this.#of.keep();
   }
@@ -104,24 +131,53 @@ export class Generation {
     of.memory.settle();
     const { logits } = of;
     if (logits !== undefined) {
+      if (!this.#guide.ready) await this.#unlessAborted(this.#guide.arrived());
       this.#take(logits);
+      if (this.#chosen.length === 0) this.#signal.throwIfAborted();
       return;
     }
     // The logits were not kept, so everything is read again.
     if (of.read === of.tokens.length) of.drop();
-    const drafts = this.#drafts();
-    const options = { take: ({ logits: row }: RunResult): void => void this.#take(row), onProgress: this.#onProgress };
+    const guesses = this.#guesses();
+    if (guesses.length === 0) this.#guide.ask();
+    const drafts = guesses.length === 0 ? guesses : await this.#unlessAborted(this.#guide.after(guesses));
+    let waiting: Float32Array | undefined;
+    const take = ({ logits: row }: RunResult): void => {
+      // What may come is found out while the model runs, and may take longer.
+      if (this.#guide.ready) this.#take(row);
+      else waiting = row.slice();
+    };
+    const options = { take, onProgress: this.#onProgress };
     const work = drafts.length > 0 ? new DraftStep(of, drafts, (row) => this.#take(row), options) : new ReadAll(of, options);
     await of.do(work, this.#signal);
     this.#onProgress = undefined; // the prompt has been read
+    if (waiting !== undefined) {
+      of.logits = waiting; // for the next generation, if this one ends here
+      await this.#unlessAborted(this.#guide.arrived());
+      this.#take(waiting);
+    }
     // If aborted during the step, no token was chosen and the logits are kept for the next generation.
     if (this.#chosen.length === 0) this.#signal.throwIfAborted();
+    if (this.#drafter === undefined) this.#guide.ask();
   }
 
   /** Guesses of the next tokens. */
-  #drafts(): readonly number[] {
+  #guesses(): readonly number[] {
     // A step chooses one token more than there are guesses.
     return this.#drafter?.draft(Math.min(this.#draftTokens, this.#most - this.#of.tokens.length - 1)) ?? [];
+  }
+
+  /** Waits for something that is not the model's work. */
+  async #unlessAborted<T>(work: Promise<T>): Promise<T> {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const abort = (): void => reject(this.#signal.reason);
+    this.#signal.addEventListener("abort", abort);
+    try {
+      return await Promise.race([work, promise]);
+    } finally {
+      this.#signal.removeEventListener("abort", abort);
+      work.catch(() => {}); // nothing waits for it any more
+    }
   }
 
   /** Chooses the token after a row of logits; none if the generation was aborted, or the chosen tokens end it. */
@@ -135,19 +191,29 @@ export class Generation {
     }
     let token: number;
     try {
-      token = this.#sampler.choose(logits, position);
+      token = this.#guide.forced ?? this.#sampler.choose(logits, position, position < this.#least ? this.#unended : this.#guide.barred());
     } catch (error) {
-      if (this.#chosen.length > 0) return undefined; // choosing it again fails when it is the next token
-      of.logits = logits.slice();
-      throw error;
+      if (this.#chosen.length === 0) {
+        of.logits = logits.slice();
+        throw error;
+      }
+      this.#failure = { error };
+      return undefined;
     }
-    this.#sampler.saw([token]);
-    this.#chosen.push(this.#logprobs ? { token, logprob: logprobOf(logits, token) } : { token });
+    this.#sampler.saw([token], true);
+    this.#guide.chose(token);
+    this.#chosen.push({ token, ...this.#logprobsOf(logits, token) });
     return token;
   }
 
+  #logprobsOf(logits: Float32Array, token: number): Omit<Chosen, "token"> {
+    if (!this.#logprobs) return {};
+    const { logprob, top } = logprobsOf(logits, token, this.#topLogprobs);
+    return this.#topLogprobs === 0 ? { logprob } : { logprob, topLogprobs: top };
+  }
+
   /** Returns a chosen token, which is part of the session from now on. */
-  #give(chosen: Chosen): Piece {
+  #give(chosen: Chosen): GeneratedPiece {
     const of = this.#of;
     const { token } = chosen;
     of.push(token);
@@ -179,12 +245,4 @@ function mostTokens(op: string, model: LanguageModel, tokens: number, maxTokens:
   const most = Math.min(tokens + maxTokens, maxPositions);
   expectFits(op, model, tokens, maxTokens === Infinity ? 1 : most - tokens);
   return Math.min(most, capacityOf(model));
-}
-
-/** The logarithm of a token's softmax probability. */
-function logprobOf(logits: Float32Array, token: number): number {
-  const { most } = largestOf(logits);
-  let sum = 0;
-  for (const logit of logits) sum += Math.exp(logit - most);
-  return logits[token]! - most - Math.log(sum);
 }

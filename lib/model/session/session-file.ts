@@ -1,7 +1,8 @@
 /**
  * A session on disk: a checked file with its tokens, and, of the tokens that the model has read, each mixer's states
  * (`states.N.state`, `states.N.conv`), each attention layer's keys and values `[kvHeads, tokens, headDim]` (`pages.N.keys`,
- * `pages.N.values`), and the last logits where they are known. The metadata hold the model's identity.
+ * `pages.N.values`), and the last logits where they are known. `generated` has the bounds of the ranges of generated tokens,
+ * `dialogue` the messages if they describe the tokens, as JSON. The metadata hold the model's identity.
  */
 import { DisposedError, describe } from "../../errors.ts";
 import type { StateKind } from "../../ops/layer-states.ts";
@@ -14,6 +15,8 @@ import { kindsOf } from "../../states/pool-shape.ts";
 import type { ArrayOfDType, FloatDType } from "../../tensor/dtype.ts";
 import type { LanguageModel } from "../language-model.ts";
 import { memoryOf } from "../model-memory.ts";
+import { dialogueText, readDialogue } from "./dialogue-file.ts";
+import type { StoredDialogue } from "./dialogue-file.ts";
 import { expectSnapshot } from "../snapshot.ts";
 import type { Elements, Pieces, SequenceSnapshot, SequenceViews } from "../snapshot.ts";
 
@@ -21,6 +24,10 @@ import type { Elements, Pieces, SequenceSnapshot, SequenceViews } from "../snaps
 export interface StoredSession {
   readonly tokens: Int32Array;
   readonly messageEnds: Int32Array;
+  /** First positions of generated tokens, and positions after their last, in turn. */
+  readonly generated: Int32Array;
+  /** Its messages; undefined if they do not describe its tokens. */
+  readonly dialogue: StoredDialogue | undefined;
   /** Logits after the last token. */
   readonly logits: Float32Array | undefined;
   /** States, keys and values; undefined where nothing was read. */
@@ -36,10 +43,10 @@ export interface SessionToWrite extends Omit<StoredSession, "read"> {
 
 const sessionFormat: CheckedFormat = {
   name: "gated-delta-session",
-  // Files of version 1 hold a hash of some of the model's bytes, which other models can have too.
-  version: "2",
+  // Files of version 1 hold a hash of some of the model's bytes, which other models can have too; those of version 2 no messages.
+  version: "3",
   noun: "a session",
-  earlier: "without the model's identity: begin the session again, and save it again",
+  earlier: "without all that a session has: begin the session again, and save it again",
   entries: "interleaved",
 };
 
@@ -47,7 +54,8 @@ const sessionFormat: CheckedFormat = {
 const elementDTypes: readonly FloatDType[] = ["f32", "f16", "bf16"];
 
 /** Writes a session in the background. If the process is killed meanwhile, an existing file stays. */
-export async function writeSession(op: string, path: string, model: LanguageModel, { tokens, messageEnds, logits, read, recomputable }: SessionToWrite): Promise<void> {
+export async function writeSession(op: string, path: string, model: LanguageModel, session: SessionToWrite): Promise<void> {
+  const { tokens, messageEnds, generated, dialogue, logits, read, recomputable } = session;
   const tensors = new Map<string, TensorToWrite>();
   const integers = (name: string, data: Int32Array) => tensors.set(name, { dtype: "I32", shape: [data.length], data });
   const floats = (name: string, elements: Elements | Pieces) => {
@@ -56,6 +64,11 @@ export async function writeSession(op: string, path: string, model: LanguageMode
   };
   integers("tokens", tokens);
   integers("message_ends", messageEnds);
+  integers("generated", generated);
+  if (dialogue !== undefined) {
+    const data = new TextEncoder().encode(dialogueText(dialogue));
+    tensors.set("dialogue", { dtype: "U8", shape: [data.length], data });
+  }
   if (logits !== undefined) floats("logits", { dtype: "f32", data: logits as ArrayOfDType["f32"] });
   for (const [layer, kinds] of read?.states.entries() ?? []) {
     for (const [kind, elements] of Object.entries(kinds)) floats(`states.${layer}.${kind}`, elements);
@@ -90,11 +103,16 @@ export async function readSession(op: string, path: string, model: LanguageModel
   const tokens = tensors.integers("tokens", 0, vocabSize - 1);
   if (tokens.length > maxPositions) throw file.bad(`at most ${maxPositions} tokens`, `${tokens.length}`);
   const messageEnds = tensors.integers("message_ends", 1, tokens.length);
-  if (messageEnds.some((end, i) => i > 0 && end <= messageEnds[i - 1]!)) throw file.bad("message_ends that ascend", describe([...messageEnds]));
+  const generated = tensors.integers("generated", 0, tokens.length);
+  if (generated.length % 2 !== 0) throw file.bad("pairs of numbers in generated", `${generated.length}`);
+  for (const [name, numbers] of Object.entries({ message_ends: messageEnds, generated })) {
+    if (numbers.some((number, i) => i > 0 && number <= numbers[i - 1]!)) throw file.bad(`${name} that ascend`, describe([...numbers]));
+  }
+  const dialogue = file.source.has("dialogue") ? tensors.text("dialogue", (text) => readDialogue(op, model, text, tokens.length)) : undefined;
   const logits = file.source.has("logits") ? tensors.floats("logits", ["f32"]).data : undefined;
   if (logits !== undefined && logits.length !== vocabSize) throw file.bad(`${vocabSize} logits`, `${logits.length}`);
   const read = file.count("read", tokens.length);
-  const stored = { tokens, messageEnds, logits, recomputable: file.source.metadata.get("kernels") === kernelsOf(model) };
+  const stored = { tokens, messageEnds, generated, dialogue, logits, recomputable: file.source.metadata.get("kernels") === kernelsOf(model) };
   if (read === 0) return { ...stored, read: undefined };
   const snapshot = snapshotIn(tensors, model, read);
   try {

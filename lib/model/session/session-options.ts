@@ -1,6 +1,10 @@
 /** Options and results of sessions. */
+import type { ConstraintOptions } from "../constraints/constraint-grammar.ts";
 import type { NgramOptions } from "../ngram-drafter.ts";
+import type { TokenLogprob } from "../sampling/logprobs.ts";
 import type { SamplingOptions } from "../sampling/settings.ts";
+import type { AnswerMessage } from "../text/formats/answer-message.ts";
+import type { AnswerPiece, ToolCall } from "../text/formats/answer-piece.ts";
 import type { SessionCache } from "./prefix-cache.ts";
 
 /** Options of a session. */
@@ -28,9 +32,16 @@ export interface LoadSessionOptions extends SessionOptions {
 }
 
 /** Options of a generation. */
-export interface GenerateOptions extends SamplingOptions {
+export interface GenerateOptions extends SamplingOptions, ConstraintOptions {
   /** The largest number of tokens. With 0 nothing is read, and the only piece has no token. @default as many as the model has positions for */
   readonly maxTokens?: number | undefined;
+  /** The smallest number of tokens: until then no end token is chosen, and no token of {@link stopTokens}. @default 0 */
+  readonly minTokens?: number | undefined;
+  /**
+   * The largest number of tokens in thoughts. Then the tokens of the tag come that ends thoughts in the model's chat template. Without
+   * thoughts it has no effect. @default no limit
+   */
+  readonly maxReasoningTokens?: number | undefined;
   /** The text ends before the first occurrence of any of these strings. Needs a tokenizer. @default none */
   readonly stop?: string | readonly string[] | undefined;
   /** Tokens that end the text, besides those of the model's configuration. @default none */
@@ -44,6 +55,8 @@ export interface GenerateOptions extends SamplingOptions {
   readonly drafts?: boolean | DraftingOptions | undefined;
   /** Whether pieces have {@link Piece.logprob}, at about a millisecond per token for a vocabulary of 250 thousand. @default false */
   readonly logprobs?: boolean | undefined;
+  /** How many tokens {@link Piece.topLogprobs} has, 0 .. 100; with any, pieces have {@link Piece.logprob} too. @default 0 */
+  readonly topLogprobs?: number | undefined;
   /** Ends the generation: the iterator throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
   /** Called after each step that read a piece of the prompt. An error that it throws ends the generation. */
@@ -103,11 +116,35 @@ export interface Completion {
   readonly usage: Usage;
 }
 
-/** A token of an answer. */
-export interface Piece {
-  /** The token's id; −1, which is not a token id, in the only piece of an answer with `maxTokens: 0`. */
+/** A whole answer to messages. */
+export interface Answered extends Completion {
+  /** The answer as a message in the form that chat templates read. The session has it already: {@link Session.chat} takes what follows. */
+  readonly message: AnswerMessage;
+  /** The answer without thoughts and calls. */
+  readonly content: string;
+  /** The thoughts before it; empty if there are none. */
+  readonly reasoning: string;
+  /** The calls of tools, in order, ready to be executed. */
+  readonly toolCalls: readonly ToolCall[];
+}
+
+/** How the tokens of a session changed with a turn: see {@link Session.turn}. */
+export interface Turn {
+  /** How many tokens the session had and still has. */
+  readonly keptTokens: number;
+  /** How many it had of text that the template no longer writes, such as earlier thoughts. */
+  readonly droppedTokens: number;
+  /** How many it got. */
+  readonly addedTokens: number;
+  /** How many of the kept tokens were read before and must be read again, because no cache has them. */
+  readonly rereadTokens: number;
+}
+
+/** A token of an answer, and the text that it completes. */
+export interface GeneratedPiece {
+  /** The token's id; −1, which is not a token id, in the only piece of a generation that gives no token, as with `maxTokens: 0`. */
   readonly token: number;
-  /** The text that it completes: whole characters, possibly none; empty without a tokenizer. */
+  /** The text that it completes, as generated: whole characters, possibly none; empty without a tokenizer. */
   readonly text: string;
   /**
    * Set in the last piece only: `"token"` for an end token; `"string"` when it completes a stop string, which is not part of
@@ -119,4 +156,18 @@ export interface Piece {
    * exponentials, in float64, before temperature, penalty and other settings. Only with {@link GenerateOptions.logprobs}.
    */
   readonly logprob?: number;
+  /**
+   * The most likely tokens here, whatever the settings: the most likely first, of equal ones the one with the lowest id. Only with
+   * {@link GenerateOptions.topLogprobs}.
+   */
+  readonly topLogprobs?: readonly TokenLogprob[];
+}
+
+/** A token of an answer, and the parts of the answer that it completes. */
+export interface Piece extends GeneratedPiece {
+  /**
+   * The thoughts, text and calls of tools that are certain with this token, in order; possibly none. They are those of the
+   * model's chat template where the session's prompt came from {@link Session.chat}; otherwise all text is text.
+   */
+  readonly parts: readonly AnswerPiece[];
 }

@@ -1,6 +1,7 @@
 /** The schemas of sessions' options. */
 import { lazily, options } from "../../arguments/schemas.ts";
 import type { Checked } from "../../arguments/schemas.ts";
+import { constraintShape } from "../constraints/constraint-schemas.ts";
 import { samplingShape } from "../sampling/sampling-schemas.ts";
 import type { SessionCache, SessionCacheOptions } from "./prefix-cache.ts";
 import type { AppendOptions, GenerateOptions, LoadSessionOptions, ReadOptions, ReadProgress, SessionOptions } from "./session-options.ts";
@@ -23,12 +24,16 @@ export const generateOptions = options<GenerateOptions>()(({ z, callback, flag, 
     .refine(({ shortest, longest }) => shortest <= longest, { path: ["shortest"], error: "an integer in 1..longest" });
   return {
     ...samplingShape(),
+    ...constraintShape(),
     maxTokens: count.default(Infinity),
+    minTokens: count.default(0),
+    maxReasoningTokens: count.optional(),
     stop: z.union([stop, z.array(stop, stopText)], stopText).default([]),
     stopTokens: z.array(count, "an array of token ids").default([]),
     ignoreModelStops: flag.default(false),
     drafts: z.union([z.boolean(), drafting], draftsText).transform((drafts) => (drafts === true ? drafting.parse({}) : drafts)).default(false),
     logprobs: flag.default(false),
+    topLogprobs: integer(0, 100).default(0),
     signal,
     onProgress: callback<(progress: ReadProgress) => void>().optional(),
   };

@@ -1,22 +1,27 @@
 import { expectMaker, maker } from "../../arguments/made.ts";
 import type { Maker } from "../../arguments/made.ts";
-import { invalid, largestIndex } from "../../arguments/checks.ts";
+import { asInteger, invalid, largestIndex } from "../../arguments/checks.ts";
+import { membersOf } from "../../arguments/members.ts";
 import { checkOptions } from "../../arguments/options.ts";
 import { BoundsError, DisposedError, GatedDeltaError, errorOf } from "../../errors.ts";
 import type { LanguageModel } from "../language-model.ts";
-import { isModel, memoryOf } from "../model-memory.ts";
+import { isModel } from "../model-memory.ts";
+import { anySeed } from "../sampling/philox.ts";
 import type { ChatMessage, ChatOptions } from "../text/chat-template.ts";
-import { viewsOf } from "../snapshot.ts";
 import { readTokenIds } from "../token-ids.ts";
+import { allTogether } from "./all-together.ts";
 import { Answer } from "./answer.ts";
+import { allMessages, dialogueOf } from "./dialogue.ts";
 import { Conversation, endedError, runningError } from "./conversation.ts";
 import { Generation } from "./generation.ts";
 import { cacheParts } from "./prefix-cache.ts";
 import type { Scheduler } from "./scheduler.ts";
-import { readSession, writeSession } from "./session-file.ts";
-import type { AppendOptions, Completion, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions, Usage } from "./session-options.ts";
+import { restore, saveConversation } from "./save.ts";
+import { readSession } from "./session-file.ts";
+import type { Answered, AppendOptions, Completion, GenerateOptions, LoadSessionOptions, Piece, ReadOptions, SessionOptions, Turn, Usage } from "./session-options.ts";
 import { appendOptions, generateOptions, loadSessionOptions, readOptions, sessionOptions } from "./session-schemas.ts";
-import { Stored } from "./stored.ts";
+import { readTurn, takeTurn } from "./turn.ts";
+import { answered, completed } from "./whole-answer.ts";
 
 /** Makes a session. */
 export let makeSession: (model: LanguageModel, scheduler: Scheduler, options: SessionOptions) => Session;
@@ -94,39 +99,66 @@ export class Session implements Disposable {
     const limits = { expected: "a text, or an array of token ids, an Int32Array or a Uint32Array", vocabSize, most: largestIndex };
     const tokens = typeof content === "string" ? this.model.text.encode(content, { specialTokens }) : readTokenIds(op, "content", content, limits);
     this.#idle(op); // reading an array can run code of the caller
-    const { tokens: all, messageEnds } = this.#of;
-    if (tokens.length > maxPositions - all.length) {
-      const expected = `at most ${maxPositions - all.length} tokens: the session has ${all.length} of the model's ${maxPositions} positions`;
+    const { length } = this.#of.tokens;
+    if (tokens.length > maxPositions - length) {
+      const expected = `at most ${maxPositions - length} tokens: the session has ${length} of the model's ${maxPositions} positions`;
       throw new BoundsError({ op, argument: "content", expected, received: `${tokens.length}` });
     }
     if (tokens.length === 0) return this;
-    const ends = new Set(this.model.config.eosTokens);
-    for (const token of tokens) {
-      all.push(token);
-      if (ends.has(token)) messageEnds.push(all.length);
-    }
-    if (messageEnds.at(-1) !== all.length) messageEnds.push(all.length);
-    this.#of.forget();
+    this.#of.add(tokens);
+    this.#of.dialogue = undefined;
     return this;
   }
 
   /**
-   * Renders messages with the model's chat template, including the start of an answer, and appends them.
+   * Adds the messages that come next in the conversation: at first all there are, later those that follow the session's
+   * answer, such as a user's message or the results of tools. The answer itself is added by the session.
    *
-   * Only for the first turn: templates render whole conversations, so a later turn starts a new session with all messages.
-   * A {@link SessionOptions.cache} finds the part that was read before.
+   * The model's chat template writes the whole conversation, including the start of an answer, and the session keeps its
+   * tokens as far as they are those of this text. Generated tokens are kept if their text is the same. If the template writes
+   * an earlier part differently now, such as an answer without its thoughts, the session goes back to the longest prefix that
+   * its {@link SessionOptions.cache} has, and without a cache to the start. {@link turn} has the numbers.
    *
-   * @throws {GatedDeltaError} as {@link append}, and if the folder has no chat template or the template refuses the messages.
+   * Each option except `addGenerationPrompt` stays for later turns until it is given again; `tools: []` takes tools away. An
+   * answer that was cut off is taken as it is, and the template ends it.
+   *
+   * @throws {GatedDeltaError} if the folder has no chat template or no tokenizer, the template refuses the messages, or the
+   *   conversation has more tokens than the model has positions; of code `state` after {@link append}, when messages no longer
+   *   describe the session's tokens, and during a generation. Nothing changes then.
    */
-  chat(messages: readonly ChatMessage[], options?: ChatOptions): this {
-    this.#idle("session.chat");
-    return this.append(this.model.text.chat(messages, options));
+  chat(messages: readonly ChatMessage[], options: ChatOptions = {}): this {
+    const op = "session.chat";
+    this.#idle(op);
+    const turn = readTurn(op, this.#of, messages, options);
+    this.#idle(op); // reading them can run code of the caller
+    this.#of.turn = takeTurn(op, this.#of, turn);
+    return this;
+  }
+
+  /**
+   * The messages of the conversation, in the form that chat templates read: those given to {@link chat}, and its answers, of which
+   * the last may be unfinished. Frozen copies.
+   *
+   * @throws {GatedDeltaError} of code `state` after {@link append}: then messages do not describe the session's tokens.
+   */
+  get messages(): readonly ChatMessage[] {
+    const op = "session.messages";
+    this.#alive(op);
+    return allMessages(this.#of, dialogueOf(op, this.#of));
+  }
+
+  /** How the last {@link chat} changed the session's tokens; undefined before the first, and in a session from a file. */
+  get turn(): Turn | undefined {
+    return this.#of.turn;
   }
 
   /**
    * Generates an answer token by token. The model works when the iterator is asked for the next piece, and the session gets
    * a token when its piece is returned. If you leave the iterator, or abort, the session stays after the last returned
    * piece; it can then be appended to, forked or continued. During a generation it can be forked between two pieces.
+   *
+   * An answer to messages that was left is continued, so that a session can be saved within an answer. One that has ended is not,
+   * without {@link GenerateOptions.ignoreModelStops}: the only piece has no token then.
    *
    * @throws {GatedDeltaError} for wrong options, and if the session has no tokens or no room for one. The iterator throws it
    *   while another generation of the session is running, with code `out-of-memory` when states or pages run short (see
@@ -136,9 +168,10 @@ export class Session implements Disposable {
     const op = "session.generate";
     this.#alive(op);
     const checked = checkOptions(generateOptions, op, options);
-    return new Answer(this, this.#of, (left) => {
+    return new Answer(this, this.#of, (left, ended) => {
       this.#idle(op);
-      return new Generation(op, this.#of, checked, left);
+      const none = ended && !checked.ignoreModelStops ? { maxTokens: 0, minTokens: 0 } : {};
+      return new Generation(op, this.#of, { ...checked, ...none }, left);
     });
   }
 
@@ -148,20 +181,44 @@ export class Session implements Disposable {
    * @throws as {@link generate}.
    */
   async complete(options: GenerateOptions = {}): Promise<Completion> {
-    const { length: promptTokens, known, cached } = this.#of.counts;
-    const tokens: number[] = [];
-    let text = "";
-    let end: Piece["end"];
-    for await (const piece of this.generate(options)) {
-      if (piece.token >= 0) tokens.push(piece.token);
-      text += piece.text;
-      end = piece.end;
-    }
-    const cachedTokens = known + this.#of.counts.cached - cached;
-    return { text, tokens, end: end ?? "length", usage: { promptTokens, cachedTokens, generatedTokens: tokens.length } };
+    return await completed(this.#of, this.generate(options));
   }
 
-  /** How many tokens were appended, how many of these a cache had, and how many were generated. */
+  /**
+   * Runs {@link generate} to its end, and gives the answer as a message with its thoughts and calls of tools. If the session
+   * has the beginning of the answer already, from a generation that was left or aborted, the message is all of it; with
+   * `maxTokens: 0` it is the answer so far.
+   *
+   * @throws as {@link generate}; {@link GatedDeltaError} of code `state` if the prompt did not come from {@link chat};
+   *   `UnsupportedError` if the folder has no chat template or no tokenizer.
+   */
+  async answer(options: GenerateOptions = {}): Promise<Answered> {
+    const op = "session.answer";
+    this.#alive(op);
+    return await answered(op, this.#of, () => this.complete(options));
+  }
+
+  /**
+   * Generates several answers to the same prompt, at once, each in a fork: the session itself gets none of them. The prompt is read
+   * once. Answer i is that of {@link complete} with the seed `seed + i`, modulo 2^53; without a seed, the first one is random.
+   *
+   * @param count number of answers, 1 .. 1024.
+   * @returns the answers in order. Each counts the prompt as known.
+   * @throws {GatedDeltaError} for wrong arguments; as {@link generate}: the first error ends all answers.
+   */
+  async completeMany(count: number, options: GenerateOptions = {}): Promise<Completion[]> {
+    const op = "session.completeMany";
+    this.#idle(op);
+    const answers = asInteger(op, "count", count, 1, 1024);
+    const given = membersOf(op, options, generateOptions().keys as (keyof GenerateOptions)[]) as GenerateOptions;
+    const { signal, onProgress, seed = anySeed() } = checkOptions(generateOptions, op, given);
+    if (this.#of.logits === undefined) await this.#of.readAll(op, signal, { hidden: false, onProgress });
+    using forks = new DisposableStack();
+    const sessions = Array.from({ length: answers }, () => forks.use(this.fork()));
+    return await allTogether(signal, (both) => sessions.map((one, i) => one.complete({ ...given, seed: (seed + i) % 2 ** 53, signal: both })));
+  }
+
+  /** How many of its tokens came with prompts, how many of these a cache had, and how many were generated. */
   get usage(): Usage {
     const { length, generated: generatedTokens, cached: cachedTokens } = this.#of.counts;
     return { promptTokens: length - generatedTokens, cachedTokens, generatedTokens };
@@ -200,7 +257,7 @@ export class Session implements Disposable {
   }
 
   /**
-   * Makes an independent session with the same tokens. The two share states, keys and values until one of them continues.
+   * Makes an independent session with the same tokens and messages. The two share states, keys and values until one of them continues.
    * A fork takes no memory by itself and never fails for lack of it.
    *
    * @throws {GatedDeltaError} of code `state` while a step of the session is running.
@@ -215,7 +272,7 @@ export class Session implements Disposable {
   }
 
   /**
-   * Writes its tokens, states, keys, values and last logits to a file. Other work continues meanwhile; the session's own
+   * Writes its tokens, messages, states, keys, values and last logits to a file. Other work continues meanwhile; the session's own
    * next step waits until the file is written. If the process is killed meanwhile, an existing file stays intact.
    *
    * The first save of a model waits for its {@link LanguageModel.identity}, some seconds for a large one.
@@ -230,25 +287,7 @@ export class Session implements Disposable {
     expectPath(op, path);
     const of = this.#of;
     if (of.pending) throw runningError(op, of.running ?? "a step");
-    const write = (from: Conversation): Promise<void> => {
-      const { logits, recomputable, memory: { readable, stored } } = from;
-      const read = readable === undefined ? stored?.snapshot : viewsOf(readable);
-      const contents = { tokens: Int32Array.from(from.tokens), messageEnds: Int32Array.from(from.messageEnds), logits: logits?.slice(), read, recomputable };
-      return from.whileSaving(async () => {
-        await memoryOf(of.model).idle(); // guesses may have been accepted just now
-        await writeSession(op, path, of.model, contents);
-      });
-    };
-    of.memory.settle();
-    if (of.memory.taken === undefined) return write(of);
-    // Its memory was taken. A fork reads the tokens again, so that the session itself can continue meanwhile.
-    const copy = of.fork();
-    try {
-      await copy.readAgain(op);
-      await write(copy);
-    } finally {
-      copy.drop();
-    }
+    await saveConversation(op, path, of);
   }
 
   /**
@@ -271,13 +310,9 @@ export class Session implements Disposable {
     try {
       const of = session.#of;
       of.origin = trust ? "trusted-file" : "file";
-      const { tokens, messageEnds, logits, read, recomputable } = await readSession(op, path, model);
+      const stored = await readSession(op, path, model);
       session.#alive(op);
-      for (const token of tokens) of.tokens.push(token);
-      for (const end of messageEnds) of.messageEnds.push(end);
-      of.logits = logits;
-      of.recomputable = recomputable || read === undefined;
-      of.memory.stored = read === undefined ? undefined : new Stored(read);
+      restore(of, stored);
       return session;
     } catch (error) {
       session[Symbol.dispose]();

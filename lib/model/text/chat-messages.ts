@@ -3,6 +3,7 @@ import { invalid, largestIndex } from "../../arguments/checks.ts";
 import { asArray, reading } from "../../arguments/reading.ts";
 import { UnsupportedError, describe } from "../../errors.ts";
 import { isRecord } from "../../checkpoint/json.ts";
+import { parseWithDigits, stringifyWithDigits } from "./json-digits.ts";
 
 /** A message of a conversation. A template may read further members, such as `tool_calls`. */
 export interface ChatMessage {
@@ -64,28 +65,14 @@ function checkContent(op: string, argument: string, content: unknown): void {
   }
 }
 
-/** JSON in a runtime that can keep the digits of numbers. */
-const withDigits = JSON as unknown as {
-  rawJSON(digits: string): unknown;
-  parse(text: string, revive: (key: string, value: unknown, context: { readonly source?: string }) => unknown): unknown;
-};
-
 /** A copy made of JSON values and bigints, so that templates see no getters, functions or cycles. */
 export function plain<Value>(value: Value): Plain<Value> {
   try {
     const text = JSON.stringify(value);
     return { value: JSON.parse(text), characters: text.length };
-  } catch (cause) {
-    let found = false;
-    const text = JSON.stringify(value, (_, member: unknown) => {
-      if (typeof member !== "bigint") return member;
-      found = true;
-      return withDigits.rawJSON(String(member));
-    });
-    if (!found) throw cause;
-    const copy = withDigits.parse(text, (_, member, { source }) =>
-      typeof member === "number" && !Number.isSafeInteger(member) && /^-?\d+$/.test(source!) ? BigInt(source!) : member,
-    );
-    return { value: copy as Value, characters: text.length };
+  } catch {
+    // JSON.stringify refuses bigints. A value that it refuses for another reason is refused here again.
+    const text = stringifyWithDigits(value);
+    return { value: parseWithDigits(text) as Value, characters: text.length };
   }
 }

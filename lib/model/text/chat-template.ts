@@ -10,6 +10,8 @@ import { isRecord } from "../../checkpoint/json.ts";
 import type { JsonObject } from "../../checkpoint/json.ts";
 import { isKnownRole, plain, readMessages } from "./chat-messages.ts";
 import type { ChatMessage } from "./chat-messages.ts";
+import type { AnswerFormat } from "./formats/answer-format.ts";
+import { formatOf } from "./formats/known-formats.ts";
 import { BudgetError, largestTemplate, longestBlank } from "./jinja/budget.ts";
 import { parse, render } from "./jinja/interpreter.ts";
 import type { Program } from "./jinja/interpreter.ts";
@@ -40,6 +42,9 @@ export interface ChatOptions {
   readonly specialTokens?: "parse" | "text" | undefined;
 }
 
+/** The source of a template by its name; undefined if there is none. */
+export let templateSource: (template: ChatTemplate, name: string) => string | undefined;
+
 /**
  * A model's chat templates, which write a conversation as one text. They are Jinja, in the folder's `chat_template.jinja`,
  * or else in its `tokenizer_config.json`, as one text or as a list of named ones.
@@ -58,6 +63,10 @@ export class ChatTemplate {
     this.#sources = sources;
     this.#tokens = tokens;
     Object.freeze(this);
+  }
+
+  static {
+    templateSource = (template, name) => template.#sources.get(name);
   }
 
   /**
@@ -86,6 +95,16 @@ export class ChatTemplate {
   }
 
   /**
+   * How answers are written to this template.
+   *
+   * @param template the name of the template, if the model has several.
+   * @throws {GatedDeltaError} of code `invalid-argument` for a name that it does not have.
+   */
+  format(template = "default"): AnswerFormat {
+    return formatOf(this.#source("chat", template));
+  }
+
+  /**
    * Renders a conversation as one text.
    *
    * @throws {GatedDeltaError} of code `invalid-argument` for arguments of other types, a role that is neither common nor
@@ -111,17 +130,19 @@ export class ChatTemplate {
     const op = "chat";
     const checked = checkOptions(chatOptions, op, options);
     const { addGenerationPrompt, template, specialTokens } = checked;
-    const source = this.#sources.get(template);
-    if (source === undefined) throw invalid(op, "template", this.names.map((one) => JSON.stringify(one)).join(" | "), template);
+    const source = this.#source(op, template);
     const { tools, variables } = reading(op, "options", () => ({ tools: checked.tools && plain(checked.tools), variables: checked.variables && plain(checked.variables) }));
     const read = readMessages(op, messages, source);
     const program = this.#program(op, template, source);
     const parsed = specialTokens === "parse";
     const values = new Map<string, Value>();
-    for (const [name, value] of Object.entries({ tools: null, documents: null, ...this.#tokens, ...variables?.value })) values.set(name, valueOf(value, true));
-    values.set("messages", list(read.value.map((message) => messageOf(message, parsed, source))));
-    if (tools !== undefined) values.set("tools", valueOf(tools.value, parsed));
-    values.set("add_generation_prompt", valueOf(addGenerationPrompt, true));
+    // Values that nest too deep throw here.
+    reading(op, "messages", () => {
+      for (const [name, value] of Object.entries({ tools: null, documents: null, ...this.#tokens, ...variables?.value })) values.set(name, valueOf(value, true));
+      values.set("messages", list(read.value.map((message) => messageOf(message, parsed, source))));
+      if (tools !== undefined) values.set("tools", valueOf(tools.value, parsed));
+      values.set("add_generation_prompt", valueOf(addGenerationPrompt, true));
+    });
     try {
       return render(program, values, read.characters + (tools?.characters ?? 0) + (variables?.characters ?? 0));
     } catch (cause) {
@@ -129,6 +150,12 @@ export class ChatTemplate {
       if (cause instanceof BudgetError) throw new FileError(this.path, { op, expected: "a chat template that renders these messages within its work limit", received, cause });
       throw new GatedDeltaError("invalid-argument", { op, argument: "messages", message: `the template refuses them: ${received}`, cause });
     }
+  }
+
+  #source(op: string, name: string): string {
+    const source = this.#sources.get(name);
+    if (source === undefined) throw invalid(op, "template", this.names.map((one) => JSON.stringify(one)).join(" | "), name);
+    return source;
   }
 
   #program(op: string, name: string, source: string): Program {

@@ -7,6 +7,7 @@ import type { Section } from "./added-tokens.ts";
 import { guardExpressions, startClock } from "./expressions.ts";
 import type { Clock, Step } from "./expressions.ts";
 import type { TextPiece } from "./jinja/origin.ts";
+import { KnownTexts } from "./known-texts.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
 type Ids = readonly (number | undefined)[];
@@ -33,6 +34,7 @@ export class Encoder {
   readonly #normalized: AddedTokens | undefined;
   readonly #all: AddedTokens;
   readonly #clock: Clock = { left: 0 };
+  readonly #known = new KnownTexts<Ids>();
   #frame: { readonly before: Ids; readonly after: Ids } | undefined;
 
   constructor(json: object, config: object, { added, tokens, rules }: Vocabulary) {
@@ -101,7 +103,7 @@ export class Encoder {
   }
 
   #ofText(text: string): Ids {
-    return text === "" ? [] : this.#plain.encode(text, { add_special_tokens: false }).ids;
+    return text === "" ? [] : this.#known.of(text, () => this.#plain.encode(text, { add_special_tokens: false }).ids);
   }
 
   /** Merging can produce an added token whose text is in the vocabulary; then its characters are encoded one by one. */

@@ -36,6 +36,17 @@ export interface DecodeOptions {
   readonly specialTokens?: boolean | undefined;
 }
 
+/** The bytes of each token. */
+export interface TokenBytes {
+  /** The bytes of a token's text, a control token's included; undefined for an id without a token. */
+  bytesOf(this: void, id: number): Uint8Array | undefined;
+  /** Whether it is a control token or another added token. */
+  isAdded(this: void, id: number): boolean;
+}
+
+/** The bytes of a tokenizer's tokens. */
+export let tokenBytes: (tokenizer: Tokenizer) => TokenBytes;
+
 /** The tokenizer of a model: byte-level BPE, from the `tokenizer.json` of its folder. */
 export class Tokenizer {
   /** The file that it came from. */
@@ -51,6 +62,10 @@ export class Tokenizer {
     this.#vocabulary = vocabulary;
     this.#ids = new Map([...vocabulary.added].map((id) => [vocabulary.tokens[id]!, id]));
     Object.freeze(this);
+  }
+
+  static {
+    tokenBytes = (tokenizer) => ({ bytesOf: (id) => tokenizer.#bytesOf(id, true), isAdded: (id) => tokenizer.#vocabulary.added.has(id) });
   }
 
   /**

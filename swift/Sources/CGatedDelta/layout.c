@@ -303,7 +303,7 @@ _Static_assert(offsetof(gd_device_options, version) == 4, "gd_device_options.ver
 _Static_assert(offsetof(gd_device_options, backend) == 8, "gd_device_options.backend");
 _Static_assert(offsetof(gd_device_options, threads) == 12, "gd_device_options.threads");
 
-_Static_assert(sizeof(gd_device_info) == 192 && _Alignof(gd_device_info) == 8, "gd_device_info");
+_Static_assert(sizeof(gd_device_info) == 200 && _Alignof(gd_device_info) == 8, "gd_device_info");
 _Static_assert(offsetof(gd_device_info, size) == 0, "gd_device_info.size");
 _Static_assert(offsetof(gd_device_info, version) == 4, "gd_device_info.version");
 _Static_assert(offsetof(gd_device_info, backend) == 8, "gd_device_info.backend");
@@ -311,5 +311,12 @@ _Static_assert(offsetof(gd_device_info, emulated) == 12, "gd_device_info.emulate
 _Static_assert(offsetof(gd_device_info, threads) == 16, "gd_device_info.threads");
 _Static_assert(offsetof(gd_device_info, reserved) == 20, "gd_device_info.reserved");
 _Static_assert(offsetof(gd_device_info, status) == 24, "gd_device_info.status");
-_Static_assert(offsetof(gd_device_info, name) == 32, "gd_device_info.name");
-_Static_assert(offsetof(gd_device_info, isa) == 160, "gd_device_info.isa");
+_Static_assert(offsetof(gd_device_info, largest_buffer) == 32, "gd_device_info.largest_buffer");
+_Static_assert(offsetof(gd_device_info, name) == 40, "gd_device_info.name");
+_Static_assert(offsetof(gd_device_info, isa) == 168, "gd_device_info.isa");
+
+_Static_assert(sizeof(gd_window) == 32 && _Alignof(gd_window) == 8, "gd_window");
+_Static_assert(offsetof(gd_window, offset) == 0, "gd_window.offset");
+_Static_assert(offsetof(gd_window, bytes) == 8, "gd_window.bytes");
+_Static_assert(offsetof(gd_window, buffer) == 16, "gd_window.buffer");
+_Static_assert(offsetof(gd_window, pointer) == 24, "gd_window.pointer");

@@ -19,6 +19,8 @@ final class CPUDevice: Backend, @unchecked Sendable {
     try CPUMemory(wrapping: pointer, byteCount: byteCount)
   }
 
+  func map(_ window: FileWindow) throws(Failure) -> Memory { CPUMemory(window) }
+
   /// Every op and option has a kernel.
   func check(_ op: Op) throws(Failure) {}
 

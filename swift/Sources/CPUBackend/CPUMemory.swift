@@ -6,7 +6,7 @@ import GatedDeltaTypes
   import Glibc
 #endif
 
-/// Memory of the CPU backend: its own pages, or the caller's memory.
+/// Memory of the CPU backend: its own pages, the caller's memory, or a file's.
 final class CPUMemory: Memory, @unchecked Sendable {
   static let alignment = 16384
   /// The alignment that suits the kernels' vectors, and that is required of borrowed memory.
@@ -17,7 +17,7 @@ final class CPUMemory: Memory, @unchecked Sendable {
   init(byteCount: Int) throws(Failure) {
     let pages = try PageRange(byteCount: byteCount, alignment: CPUMemory.alignment)
     self.pages = pages
-    super.init(pointer: pages.start, byteCount: byteCount, isWrapped: false)
+    super.init(pointer: pages.start, byteCount: byteCount, origin: .own)
   }
 
   init(wrapping pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) {
@@ -28,7 +28,12 @@ final class CPUMemory: Memory, @unchecked Sendable {
         received: "0x" + String(address, radix: 16))
     }
     pages = nil
-    super.init(pointer: pointer, byteCount: byteCount, isWrapped: true)
+    super.init(pointer: pointer, byteCount: byteCount, origin: .wrapped)
+  }
+
+  init(_ window: FileWindow) {
+    pages = nil
+    super.init(pointer: window.pointer, byteCount: window.byteCount, origin: .mapped(window))
   }
 }
 

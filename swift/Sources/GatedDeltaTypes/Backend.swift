@@ -53,6 +53,11 @@ public protocol Backend: AnyObject, Sendable {
   /// Zeroed, aligned to 16384 bytes.
   func allocate(byteCount: Int) throws(Failure) -> Memory
   func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory
+  /// Memory over a window, which it keeps.
+  func map(_ window: FileWindow) throws(Failure) -> Memory
+
+  /// Bytes of the longest buffer.
+  var largestBuffer: Int { get }
 
   /// Refuses an op that this backend cannot run, before the op is encoded.
   func check(_ op: Op) throws(Failure)
@@ -81,6 +86,9 @@ public protocol Backend: AnyObject, Sendable {
 }
 
 extension Backend {
+  /// For backends without a limit of their own.
+  public var largestBuffer: Int { .max }
+
   /// For backends without a GPU.
   public var gpuNanoseconds: UInt64 { 0 }
 

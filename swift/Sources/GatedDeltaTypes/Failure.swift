@@ -13,6 +13,8 @@ public struct Failure: Error, Sendable {
     case device = 11
     case state = 12
     case `internal` = 13
+    /// The argument is the file's path.
+    case file = 14
   }
 
   public var code: Code

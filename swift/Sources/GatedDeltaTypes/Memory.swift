@@ -1,15 +1,75 @@
+import Synchronization
+
 /// Memory that JavaScript and a device share. References keep it alive: that of the handle table until the buffer is
 /// released, those of encoded and pending work until it has finished. Backends subclass it.
 open class Memory: @unchecked Sendable {
+  /// The source of the bytes.
+  public enum Origin: Sendable {
+    /// Pages of the library's own.
+    case own
+    /// Borrowed from the caller (`gd_buffer_wrap`): never freed here.
+    case wrapped
+    /// A file's (`gd_file_map`): only read.
+    case mapped(FileWindow)
+  }
+
   public let pointer: UnsafeMutableRawPointer
   public let byteCount: Int
-  /// Borrowed from the caller (`gd_buffer_wrap`): never freed here.
-  public let isWrapped: Bool
+  public let origin: Origin
+  private var usage: MemoryUsage?
 
-  public init(pointer: UnsafeMutableRawPointer, byteCount: Int, isWrapped: Bool) {
+  public init(pointer: UnsafeMutableRawPointer, byteCount: Int, origin: Origin) {
     self.pointer = pointer
     self.byteCount = byteCount
-    self.isWrapped = isWrapped
+    self.origin = origin
+  }
+
+  deinit { usage?.add(-byteCount, origin) }
+
+  public var isWrapped: Bool {
+    if case .wrapped = origin { true } else { false }
+  }
+
+  /// Not made by the library: the caller's or a file's.
+  public var isForeign: Bool {
+    if case .own = origin { false } else { true }
+  }
+
+  /// The file under it, if it is mapped.
+  public var file: MappedFile? {
+    if case .mapped(let window) = origin { window.file } else { nil }
+  }
+
+  /// Counts it as long as it exists. Called once, before anything else uses it.
+  public func count(in usage: MemoryUsage) {
+    self.usage = usage
+    usage.add(byteCount, origin)
+  }
+}
+
+extension [MappedFile] {
+  /// Adds those that are not there yet: a submission reads a few files, hundreds of times.
+  public mutating func unite(_ others: [MappedFile]) {
+    for other in others where !contains(where: { $0 === other }) { append(other) }
+  }
+}
+
+/// Bytes of a device's memory that exist now, those that only pending work keeps included.
+public final class MemoryUsage: Sendable {
+  private let ownBytes = Atomic<Int>(0)
+  private let mappedBytes = Atomic<Int>(0)
+
+  public init() {}
+
+  public var own: Int { ownBytes.load(ordering: .relaxed) }
+  public var mapped: Int { mappedBytes.load(ordering: .relaxed) }
+
+  fileprivate func add(_ bytes: Int, _ origin: Memory.Origin) {
+    switch origin {
+    case .own: ownBytes.wrappingAdd(bytes, ordering: .relaxed)
+    case .mapped: mappedBytes.wrappingAdd(bytes, ordering: .relaxed)
+    case .wrapped: break
+    }
   }
 }
 

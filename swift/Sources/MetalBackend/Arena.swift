@@ -40,7 +40,7 @@ final class ArenaPool: @unchecked Sendable {
     else {
       throw Failure(.outOfMemory, expected: "\(length) bytes of scratch memory", received: "no buffer")
     }
-    return MetalMemory(made, byteCount: made.length, isWrapped: false, residency)
+    return MetalMemory(made, byteCount: made.length, .own, residency)
   }
 
   func giveBack(_ chunks: [MetalMemory]) {

@@ -21,7 +21,7 @@ extension Pass {
     let isUpdate =
       op.width == 4 && op.channels % 4 == 0 && sequences.stores == nil && sequences.areSingleTokens
       && op.x.isAligned(to: 4, rowsOf: op.channels) && op.out.isAligned(to: 4, rowsOf: op.channels)
-      && op.weight.offset % (4 * op.weight.dtype.size) == 0 && (op.state?.offset ?? 0) % (4 * op.stateDType.size) == 0
+      && (op.weight.dtype != .f32 || op.weight.offset % 16 == 0) && (op.state?.offset ?? 0) % (4 * op.stateDType.size) == 0
       && (op.states.source?.offset ?? 0) % (4 * op.stateDType.size) == 0
     kernel.constants.set(.convUpdate, isUpdate)
     var list = takeArguments()

@@ -10,9 +10,7 @@ extension Pass {
     var kernel = Kernel(family: .expertProject, activation: op.x.dtype, format: op.matrices.format)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
     kernel.constants.setMatrix(op.matrices)
-    kernel.constants.set(
-      .alignedRows,
-      op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.matrices.weight.offset % 16 == 0 && op.x.offset % 16 == 0)
+    kernel.constants.set(.alignedRows, op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.x.offset % 16 == 0)
     let rowsOfExpert = op.rows / op.experts
     let isSorted = rowsOfExpert > 0
     let most = !isSorted ? 1 : rowsOfExpert <= 2 ? 2 : rowsOfExpert <= 4 ? 4 : GDM_PROJECT_ROWS

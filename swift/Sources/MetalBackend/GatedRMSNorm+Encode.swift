@@ -14,7 +14,8 @@ extension Pass {
     kernel.constants.set(
       .alignedRows,
       op.x.isAligned(to: 4, rowsOf: op.dim) && op.z.isAligned(to: 4, rowsOf: op.dim)
-        && op.out.isAligned(to: 4, rowsOf: op.dim) && op.weight.offset % (4 * op.weight.dtype.size) == 0)
+        && op.out.isAligned(to: 4, rowsOf: op.dim))
+    kernel.constants.set(.normWeightVectors, op.weight.offset % 16 == 0)
     try dispatch(
       kernel,
       [

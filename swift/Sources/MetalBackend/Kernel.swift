@@ -103,6 +103,7 @@ struct Constants: Hashable {
     case aLogDType = 12
     case dtBiasDType = 13
     case parts = 14
+    case normWeightVectors = 15
     case convWidth = 16
     case convBias = 17
     case convSilu = 18
@@ -121,11 +122,15 @@ struct Constants: Hashable {
     case matrixDType = 31
     case packedRow = 32
     case outAtOnce = 33
+    case matrixAlignment = 34
+    case matrixShift = 35
+    case scalesShift = 36
+    case biasesShift = 37
 
     var isBool: Bool {
       switch self {
       case .convUpdate, .tiledHeads, .gatePerKey, .outF32, .hasStores, .record, .smallBatch, .resolveGates, .parts, .convBias,
-        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .alignedRows, .packedRow, .outAtOnce:
+        .convSilu, .convStateF32, .normSigmoid, .normGateFirst, .normXF32, .normWeightVectors, .alignedRows, .packedRow, .outAtOnce:
         true
       default: false
       }

@@ -7,9 +7,7 @@ extension Pass {
     var kernel = Kernel(family: .project, activation: op.x.dtype, format: op.matrix.format)
     kernel.constants.set(.outF32, op.out.dtype == .f32)
     kernel.constants.setMatrix(op.matrix)
-    kernel.constants.set(
-      .alignedRows,
-      op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.matrix.weight.offset % 16 == 0 && op.x.offset % 16 == 0)
+    kernel.constants.set(.alignedRows, op.x.isAligned(to: 8, rowsOf: op.inFeatures) && op.x.offset % 16 == 0)
     // A residual that is out itself is read from out: arguments may not overlap.
     var residual = Argument.absent
     if let tensor = op.residual, !op.replacesResidual {
@@ -82,12 +80,13 @@ extension Linear {
 extension Argument {
   /// The blocks of a matrix.
   static func blocks(of matrix: Matrix) throws(Failure) -> Argument {
-    try .reads(matrix.weight, elements: matrix.rows * matrix.format.layout.stored(columns: matrix.columns))
+    .reads(try matrix.weight.region(around: matrix.rows * matrix.format.layout.stored(columns: matrix.columns)))
   }
 
   /// Scales or biases; absent if there are none.
   static func companion(_ tensor: TensorView?, of matrix: Matrix) throws(Failure) -> Argument {
-    try .reads(tensor, elements: matrix.rows * (matrix.columns / matrix.format.layout.elements))
+    guard let tensor else { return .absent }
+    return .reads(try tensor.region(around: matrix.rows * (matrix.columns / matrix.format.layout.elements)))
   }
 }
 
@@ -95,5 +94,10 @@ extension Constants {
   mutating func setMatrix(_ matrix: Matrix) {
     set(.matrixGroup, UInt32(matrix.format.layout.elements.trailingZeroBitCount))
     set(.matrixDType, matrix.scales?.dtype ?? .f32)
+    let shift = matrix.weight.shift
+    set(.matrixShift, UInt32(shift))
+    set(.matrixAlignment, UInt32(min((matrix.weight.offset - shift).trailingZeroBitCount, 4)))
+    set(.scalesShift, UInt32(matrix.scales?.shift ?? 0))
+    set(.biasesShift, UInt32(matrix.biases?.shift ?? 0))
   }
 }

@@ -66,7 +66,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     self.fence = fence
     let residency = Residency(device: device, queue: queue)
     self.residency = residency
-    self.sink = MetalMemory(sink, byteCount: Self.sinkBytes, isWrapped: false, residency)
+    self.sink = MetalMemory(sink, byteCount: Self.sinkBytes, .own, residency)
     arenas = ArenaPool(device: device, residency: residency)
     pipelines = Pipelines(device: device)
     description = DeviceDescription(
@@ -80,7 +80,7 @@ public final class MetalBackend: Backend, @unchecked Sendable {
     else {
       throw Failure(.outOfMemory, argument: "bytes", expected: "available memory", received: "\(byteCount) bytes")
     }
-    return MetalMemory(buffer, byteCount: byteCount, isWrapped: false, residency)
+    return MetalMemory(buffer, byteCount: byteCount, .own, residency)
   }
 
   public func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory {
@@ -96,8 +96,26 @@ public final class MetalBackend: Backend, @unchecked Sendable {
       throw Failure(
         .outOfMemory, argument: "bytes", expected: "memory that the GPU can map", received: "\(byteCount) bytes")
     }
-    return MetalMemory(buffer, byteCount: byteCount, isWrapped: true, residency)
+    return MetalMemory(buffer, byteCount: byteCount, .wrapped, residency)
   }
+
+  public func map(_ window: FileWindow) throws(Failure) -> Memory {
+    let length = ceilDiv(window.byteCount, FileWindow.alignment) * FileWindow.alignment
+    let buffer = autoreleasepool {
+      // Metal may release a buffer later than its last reference here goes: the buffer itself keeps the window.
+      device.makeBuffer(bytesNoCopy: window.pointer, length: length, options: .untracked) { _, _ in
+        withExtendedLifetime(window) {}
+      }
+    }
+    guard let buffer else {
+      throw Failure(
+        .outOfMemory, argument: window.file.path, expected: "a window that the GPU can map",
+        received: "\(window.byteCount) bytes")
+    }
+    return MetalMemory(buffer, byteCount: window.byteCount, .mapped(window), residency)
+  }
+
+  public var largestBuffer: Int { device.maxBufferLength / FileWindow.alignment * FileWindow.alignment }
 
   public func check(_ op: Op) throws(Failure) {
     try checkNotLost()

@@ -6,11 +6,11 @@ final class MetalMemory: Memory, @unchecked Sendable {
   let buffer: any MTLBuffer
   private let residency: Residency?
 
-  init(_ buffer: any MTLBuffer, byteCount: Int, isWrapped: Bool, _ residency: Residency? = nil) {
+  init(_ buffer: any MTLBuffer, byteCount: Int, _ origin: Origin, _ residency: Residency? = nil) {
     self.buffer = buffer
     self.residency = residency
     residency?.add(buffer)
-    super.init(pointer: buffer.contents(), byteCount: byteCount, isWrapped: isWrapped)
+    super.init(pointer: buffer.contents(), byteCount: byteCount, origin: origin)
   }
 
   deinit { residency?.remove(buffer) }
@@ -58,6 +58,16 @@ extension TensorView {
   func isAligned(to elements: Int, rowsOf width: Int) -> Bool {
     width % elements == 0 && tokenStride % elements == 0 && headStride % elements == 0
       && offset % (elements * dtype.size) == 0
+  }
+
+  /// Bytes from a multiple of the element size to the first element.
+  var shift: Int { offset % dtype.size }
+
+  /// Elements that begin at any byte, extended to multiples of the element size.
+  func region(around elements: Int) throws(Failure) -> Region {
+    var extended = self
+    extended.offset -= shift
+    return try extended.region(elements: shift > 0 && elements > 0 ? elements + 1 : elements)
   }
 
   func region(elements: Int) throws(Failure) -> Region {

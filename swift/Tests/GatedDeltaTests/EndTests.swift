@@ -143,7 +143,7 @@ import Threading
 }
 
 /// Hands a fixture from the thread that made it to the test's.
-private final class Seen: @unchecked Sendable {
+final class Seen: @unchecked Sendable {
   private let mutex = Lock()
   private var fixture: Fixture?
 
@@ -179,7 +179,11 @@ private final class SlowBackend: Backend, @unchecked Sendable {
 
   func allocate(byteCount: Int) throws(Failure) -> Memory { try wrap(pointer: .allocate(byteCount: 1, alignment: 1), byteCount: 1) }
   func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory {
-    Memory(pointer: pointer, byteCount: byteCount, isWrapped: true)
+    Memory(pointer: pointer, byteCount: byteCount, origin: .wrapped)
+  }
+
+  func map(_ window: FileWindow) throws(Failure) -> Memory {
+    Memory(pointer: window.pointer, byteCount: window.byteCount, origin: .mapped(window))
   }
   func check(_ op: Op) throws(Failure) {}
   func submit(_ submission: any Submission) { kept.append(submission) }

@@ -15,9 +15,9 @@ import Testing
 
   init() throws {
     let device = try Devices.bare()
-    memory = MetalMemory(try #require(device.makeBuffer(length: 32768)), byteCount: 32768, isWrapped: false)
+    memory = MetalMemory(try #require(device.makeBuffer(length: 32768)), byteCount: 32768, .own)
     let over = device.makeBuffer(bytesNoCopy: memory.pointer, length: 32768)
-    other = MetalMemory(try #require(over), byteCount: 32768, isWrapped: true)
+    other = MetalMemory(try #require(over), byteCount: 32768, .wrapped)
   }
 
   /// A range of `memory`, through its buffer or through another buffer over the same memory.
@@ -122,7 +122,7 @@ import Testing
     #expect(try view.region(tokens: 0, heads: 2, width: 8).isEmpty)
     #expect(try view.region(elements: 5).addresses.count == 10)
     let foreign = TensorView(
-      memory: Memory(pointer: memory.pointer, byteCount: 64, isWrapped: true), offset: 0, dtype: .f32, tokenStride: 1,
+      memory: Memory(pointer: memory.pointer, byteCount: 64, origin: .wrapped), offset: 0, dtype: .f32, tokenStride: 1,
       headStride: 1)
     #expect(throws: Failure.self) { try foreign.region(elements: 1) }
   }

@@ -3,12 +3,10 @@ import type { Budget } from "./budget.ts";
 import { changed, concat, join, slice, template } from "./origin.ts";
 import type { Text } from "./origin.ts";
 import { Arguments } from "./arguments.ts";
+import { pythonBlanks } from "../python-blanks.ts";
 import { boolean, integer, isList, isText, list, text, textOf, tuple } from "./values.ts";
 import type { Value } from "./values.ts";
 
-/** `str.isspace`, which differs from JavaScript's `\s`. */
-const blanks = "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000";
-const isBlank = new Set(blanks);
 const lineEnd = /\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]/g;
 
 /** The length in code points, as in Python. */
@@ -20,7 +18,7 @@ export function pointsIn(value: string): number {
 
 /** Removes a set of characters from the ends; blanks by default. */
 export function strip(subject: Text, characters: string | undefined, sides: "both" | "left" | "right" = "both"): Text {
-  const from = characters === undefined ? isBlank : new Set(characters);
+  const from = characters === undefined ? pythonBlanks : new Set(characters);
   const { value } = subject;
   let start = 0;
   let end = value.length;
@@ -58,7 +56,7 @@ function split(subject: Text, separator: string | undefined, most: number, budge
     while (rest.value !== "") {
       budget.step(4);
       let end = 0;
-      while (end < rest.value.length && !isBlank.has(rest.value[end]!)) end++;
+      while (end < rest.value.length && !pythonBlanks.has(rest.value[end]!)) end++;
       if (parts.length === most) return [...parts, rest];
       parts.push(slice(rest, 0, end));
       rest = strip(slice(rest, end), undefined, "left");

@@ -61,6 +61,7 @@ typedef uint64_t gd_handle;
 #define GD_ERROR_DEVICE 11           /* the device failed or is missing */
 #define GD_ERROR_STATE 12            /* the call does not fit what came before it, or the wrong thread */
 #define GD_ERROR_INTERNAL 13
+#define GD_ERROR_FILE 14             /* a file that cannot be mapped, or that has changed since; the argument is its path */
 
 /* @option DType: element types; bf16 crosses into JavaScript as Uint16Array */
 #define GD_F32 1  /* @f32 */
@@ -154,11 +155,12 @@ typedef uint64_t gd_handle;
  * entries beyond rank are ignored. Lengths are below 2^31; a stride is at least 1, except that those of dimensions of
  * length 0 or 1 do not matter.
  * query, key, value, gate, beta, a, b, x, z, up, residual, logits, experts, shared, sharedGate and out may have any
- * strides, and inputs overlapping rows; only the last dimension is contiguous. If its length is a multiple of 8, the other strides and the offset are multiples of
- * 8 elements (which never concerns a gate or beta per head, whose rows are single elements). All other tensors are
- * contiguous; a recurrent state, and the weight of linear, expertLinear and embedding, also begin at a multiple of 8 elements if the
- * length of their rows is one. An output or a pool, from its first element to its last, overlaps no other tensor of the
- * op, and an output's rows do not overlap each other. */
+ * strides, and inputs overlapping rows; only the last dimension is contiguous. If its length is a multiple of 8, the other
+ * strides and the offset are multiples of 8 elements (which never concerns a gate or beta per head, whose rows are single
+ * elements). All other tensors are contiguous; a recurrent state also begins at a multiple of 8 elements if the length of
+ * its rows is one. The weight, scales and biases of linear, expertLinear and embedding begin at any byte, as in a file:
+ * their offset need not be a multiple of the element size. An output or a pool, from its first element to its last,
+ * overlaps no other tensor of the op, and an output's rows do not overlap each other. */
 typedef struct gd_tensor {
   gd_handle buffer;
   uint64_t offset; /* bytes from the buffer's start, a multiple of the element size */
@@ -544,6 +546,7 @@ typedef struct gd_device_info {
   /* Two words of shared memory, the device's until it is closed and another device's after that: [0] the low 32 bits of
    * the number of finished submissions (they finish in order), [1] the number of failed ones. */
   const int32_t *status;
+  uint64_t largest_buffer; /* bytes of the longest buffer that it can make or map */
   char name[128];
   char isa[32];
 } gd_device_info;
@@ -567,6 +570,9 @@ gd_status gd_device_describe(gd_handle device, gd_device_info *info);
 /* The GPU's time for the submissions that have finished since the device was opened, in nanoseconds, as Metal reports it
  * for each command buffer (GPUStartTime to GPUEndTime). 0 on a CPU device. */
 gd_status gd_device_gpu_time(gd_handle device, uint64_t *nanoseconds);
+/* Bytes of the device's buffers that exist now, those that only encoded or pending work keeps included: own is memory of
+ * gd_buffer_create, mapped is address space of gd_file_map. */
+gd_status gd_device_memory(gd_handle device, uint64_t *own, uint64_t *mapped);
 gd_status gd_device_close(gd_handle device);
 gd_status gd_device_abandon(gd_handle device);
 /* Makes the library a Node-API module. A thread that has loaded it as one (process.dlopen) already does the work of its
@@ -581,6 +587,23 @@ gd_status gd_buffer_wrap(gd_handle device, void *pointer, uint64_t bytes, gd_han
 gd_status gd_buffer_release(gd_handle buffer);
 /* gd_buffer_release in the form of a JavaScript engine's deallocator: context is the handle. */
 void gd_buffer_deallocate(void *pointer, void *context);
+
+/* Files. gd_file_map maps windows of an open regular file for reading: a buffer each, and the address of its first byte.
+ * Windows may overlap. The descriptor is duplicated, so that the caller can close its own; path is for messages, UTF-8.
+ * Mapped buffers can be the inputs of ops, not what they write, and not index data. Their memory is the system's cache of
+ * the file, which processes share: pages are loaded when they are first read. Encoded and pending work keeps released
+ * windows mapped, and a thread that exits releases those that it has left.
+ * Before each submission the mapped files that it reads are compared with what they were: by size, the times of the last
+ * modification and the last change of the inode, device and inode. If one differs, the submission is refused with
+ * GD_ERROR_FILE and nothing is committed. A file that is cut while a kernel reads it, after that, ends the process with
+ * SIGBUS; one that is written to in place gives kernels its new bytes. */
+typedef struct gd_window {
+  uint64_t offset;     /* bytes from the start of the file, a multiple of 16384 */
+  uint64_t bytes;      /* 1 .. gd_device_info.largest_buffer, all of them inside the file */
+  gd_handle buffer;    /* out */
+  const void *pointer; /* out */
+} gd_window;
+gd_status gd_file_map(gd_handle device, int32_t descriptor, const char *path, gd_window *windows, uint64_t count);
 
 /* Encoding. target is a device (its open submission) or a plan; all tensors are of its device. An op that is refused
  * leaves target as it was. Encoded ops keep the memory that they use. */

@@ -16,9 +16,12 @@ typedef float vf __attribute__((vector_size(GD_WIDTH * 4)));
 typedef int32_t vi __attribute__((vector_size(GD_WIDTH * 4)));
 typedef uint32_t vu __attribute__((vector_size(GD_WIDTH * 4)));
 typedef uint16_t vh __attribute__((vector_size(GD_WIDTH * 2)));
-/* The same in memory, at any address that suits the elements. */
-typedef float vf_memory __attribute__((vector_size(GD_WIDTH * 4), aligned(4), may_alias));
-typedef uint16_t vh_memory __attribute__((vector_size(GD_WIDTH * 2), aligned(2), may_alias));
+/* The same, and single elements, in memory. At any address: weights may lie anywhere in a file. No instruction set has
+ * loads that are faster for what is aligned to elements only. */
+typedef float vf_memory __attribute__((vector_size(GD_WIDTH * 4), aligned(1), may_alias));
+typedef uint16_t vh_memory __attribute__((vector_size(GD_WIDTH * 2), aligned(1), may_alias));
+typedef float f1_memory __attribute__((aligned(1), may_alias));
+typedef uint16_t h1_memory __attribute__((aligned(1), may_alias));
 
 GD_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -104,8 +107,8 @@ GD_INLINE int64_t dtype_size(uint32_t dtype) { return dtype == GD_CPU_F32 ? 4 : 
 
 /* A vector of elements i, i + 1, ... of an array. */
 GD_INLINE vf load(const void *array, int64_t i, uint32_t dtype) {
-  if (dtype == GD_CPU_F32) return (vf) * (const vf_memory *)((const float *)array + i);
-  vh h = (vh) * (const vh_memory *)((const uint16_t *)array + i);
+  if (dtype == GD_CPU_F32) return (vf) * (const vf_memory *)((const f1_memory *)array + i);
+  vh h = (vh) * (const vh_memory *)((const h1_memory *)array + i);
   return dtype == GD_CPU_F16 ? f16_to_vf(h) : bf16_to_vf(h);
 }
 
@@ -121,11 +124,11 @@ GD_INLINE void store(void *array, int64_t i, uint32_t dtype, vf x) {
 GD_INLINE vf load_first(const void *array, int64_t i, uint32_t dtype, int64_t n) {
   if (dtype == GD_CPU_F32) {
     vf x = {0};
-    for (int64_t l = 0; l < n; l++) ((float *)&x)[l] = ((const float *)array)[i + l];
+    for (int64_t l = 0; l < n; l++) ((float *)&x)[l] = ((const f1_memory *)array)[i + l];
     return x;
   }
   vh h = {0};
-  for (int64_t l = 0; l < n; l++) ((uint16_t *)&h)[l] = ((const uint16_t *)array)[i + l];
+  for (int64_t l = 0; l < n; l++) ((uint16_t *)&h)[l] = ((const h1_memory *)array)[i + l];
   return dtype == GD_CPU_F16 ? f16_to_vf(h) : bf16_to_vf(h);
 }
 
@@ -140,5 +143,5 @@ GD_INLINE void store_first(void *array, int64_t i, uint32_t dtype, int64_t n, vf
 
 /* One element as a float. */
 GD_INLINE float load_one(const void *array, int64_t i, uint32_t dtype) {
-  return dtype == GD_CPU_F32 ? ((const float *)array)[i] : load_first(array, i, dtype, 1)[0];
+  return dtype == GD_CPU_F32 ? ((const f1_memory *)array)[i] : load_first(array, i, dtype, 1)[0];
 }

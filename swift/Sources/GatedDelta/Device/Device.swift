@@ -15,9 +15,13 @@ final class Device: @unchecked Sendable {
   let slotChecker = SlotChecker()
   /// Lists the extents of one op's tensors while the op is checked. Kept, so that no op allocates a list.
   private var extents: [Validator.Extent] = []
+  /// Memory of its buffers.
+  let usage = MemoryUsage()
   /// Failures that a test has requested.
   let faults = Faults()
   private var encoded: [EncodedOp] = []
+  /// The mapped files that `encoded` reads.
+  private var files: [MappedFile] = []
   private var plans: Set<Handle> = []
 
   init(backend: any Backend, owner: UInt64) {
@@ -44,22 +48,31 @@ final class Device: @unchecked Sendable {
     }
   }
 
-  func encode(_ op: consuming EncodedOp) { encoded.append(op) }
+  func encode(_ op: consuming EncodedOp, reading newFiles: [MappedFile] = []) {
+    encoded.append(op)
+    files.unite(newFiles)
+  }
 
-  func discard() { encoded.removeAll(keepingCapacity: true) }
+  func discard() {
+    encoded.removeAll(keepingCapacity: true)
+    files.removeAll(keepingCapacity: true)
+  }
 
   /// Submits the encoded ops. If there are none, returns the last ticket: waiting for it waits for everything.
   func commit() throws(Failure) -> UInt64 {
     try faults.takeCommit()
     guard !encoded.isEmpty else { return queue.lastTicket }
+    for file in files { try file.check() }
     let ops = encoded
     encoded = []
     encoded.reserveCapacity(ops.count)
+    files.removeAll(keepingCapacity: true)
     return submit(ops)
   }
 
   /// Submits the ops of a plan after those encoded, as one submission, so that one ticket reports for all of them.
-  func commit(following ops: [EncodedOp]) throws(Failure) -> UInt64 {
+  func commit(following ops: [EncodedOp], reading newFiles: [MappedFile]) throws(Failure) -> UInt64 {
+    for file in newFiles { try file.check() }
     guard encoded.isEmpty else {
       let before = encoded.count
       encoded.append(contentsOf: ops)

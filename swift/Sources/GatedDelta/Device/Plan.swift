@@ -22,6 +22,8 @@ final class Plan: @unchecked Sendable {
   private var ops: [EncodedOp] = []
   private var uses: [Use] = []
   private var known: Set<ObjectIdentifier> = []
+  /// The mapped files that the ops read.
+  private var files: [MappedFile] = []
   private var ragged: [Ragged] = []
   private var preparation: Preparation?
 
@@ -34,7 +36,8 @@ final class Plan: @unchecked Sendable {
     for use in newUses where known.insert(ObjectIdentifier(use.buffer)).inserted { uses.append(use) }
   }
 
-  func record(_ op: consuming EncodedOp, _ recipe: SequenceRecipe?, _ batch: Batch?) {
+  func record(_ op: consuming EncodedOp, _ recipe: SequenceRecipe?, _ batch: Batch?, reading newFiles: [MappedFile]) {
+    files.unite(newFiles)
     if let recipe, recipe.isVariable, let batch {
       ragged.append(Ragged(position: ops.count, recipe: recipe, batch: batch))
     }
@@ -65,7 +68,7 @@ final class Plan: @unchecked Sendable {
       ragged[change.index].batch = change.batch
       ops[ragged[change.index].position].op.sequences = change.batch.sequences
     }
-    return try device.commit(following: ops)
+    return try device.commit(following: ops, reading: files)
   }
 
   /// Has the backend compile the kernels of the ops.

@@ -33,7 +33,7 @@ public func wrapBuffer(
       throw Failure(.shape, argument: "bytes", expected: "memory inside the address space", received: "\(bytes)")
     }
     result.pointee = try register(device.backend.wrap(pointer: pointer, byteCount: byteCount), device)
-    try Caller.state().hasLent = true
+    try Caller.state().hasForeign = true
     return GD_OK
   }
 }
@@ -64,11 +64,12 @@ private func checkedBytes(_ bytes: UInt64) throws(Failure) -> Int {
   return Int(bytes)
 }
 
-private func register(_ memory: Memory, _ device: Device) throws(Failure) -> UInt64 {
-  try HandleTable.shared.add(.buffer(Buffer(memory: memory, device: device.serial, owner: device.owner))).rawValue
+func register(_ memory: Memory, _ device: Device) throws(Failure) -> UInt64 {
+  memory.count(in: device.usage)
+  return try HandleTable.shared.add(.buffer(Buffer(memory: memory, device: device.serial, owner: device.owner))).rawValue
 }
 
-private func release(_ handle: UInt64) throws(Failure) {
+func release(_ handle: UInt64) throws(Failure) {
   let table = HandleTable.shared
   table.lock()
   // A variable, so that the memory is released after the table has been unlocked.

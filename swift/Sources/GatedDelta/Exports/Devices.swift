@@ -34,9 +34,24 @@ public func describeDevice(_ handle: UInt64, _ result: UnsafeMutablePointer<gd_d
     info.threads = UInt32(clamping: description.threads)
     info.reserved = 0
     info.status = device.queue.status.pointer
+    info.largest_buffer = min(largestBuffer, UInt64(device.backend.largestBuffer))
     withUnsafeMutableBytes(of: &info.name) { copyCString(description.name, to: $0) }
     withUnsafeMutableBytes(of: &info.isa) { copyCString(description.isa, to: $0) }
     UnsafeMutableRawPointer(result).copyMemory(from: &info, byteCount: MemoryLayout<gd_device_info>.size)
+    return GD_OK
+  }
+}
+
+@_cdecl("gd_device_memory")
+public func deviceMemory(
+  _ handle: UInt64, _ own: UnsafeMutablePointer<UInt64>?, _ mapped: UnsafeMutablePointer<UInt64>?
+) -> gd_status {
+  boundary("deviceMemory") { () throws(Failure) in
+    let usage = try Caller.device(handle).usage
+    let own = try Caller.require(own, "own")
+    let mapped = try Caller.require(mapped, "mapped")
+    own.pointee = UInt64(usage.own)
+    mapped.pointee = UInt64(usage.mapped)
     return GD_OK
   }
 }

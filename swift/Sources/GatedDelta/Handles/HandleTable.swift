@@ -114,7 +114,8 @@ final class HandleTable: @unchecked Sendable {
   }
 
   /// At the end of a thread, such as a terminated Worker's: ends the devices that it left open and releases the memory
-  /// that it lent, which no other thread could do. When this returns, nothing touches that memory.
+  /// that it lent and the files that it mapped, which no other thread could do. When this returns, nothing touches the
+  /// memory that it lent.
   func end(of thread: UInt64) {
     var devices: [Device] = []
     var buffers: [Buffer] = []
@@ -124,7 +125,7 @@ final class HandleTable: @unchecked Sendable {
       switch object {
       case .device(let device) where device.owner == thread: devices.append(device)
       // The library's own memory belongs to its ArrayBuffer, which may have moved to another thread.
-      case .buffer(let buffer) where buffer.memory.isWrapped && buffer.owner == thread: buffers.append(buffer)
+      case .buffer(let buffer) where buffer.memory.isForeign && buffer.owner == thread: buffers.append(buffer)
       default: continue
       }
       remove(Handle(kind: object.kind, generation: slots[index].generation, index: index))

@@ -39,18 +39,19 @@ struct ThreadState {
     nonmutating set { record.storeBytes(of: newValue, toByteOffset: 8, as: Int.self) }
   }
 
-  /// True if this thread has ever lent memory of its own (`gd_buffer_wrap`).
-  var hasLent: Bool {
+  /// True if this thread has ever made buffers of memory that no ArrayBuffer owns: of its own memory, which it lends, or
+  /// of a mapped file.
+  var hasForeign: Bool {
     get { record.load(fromByteOffset: 16, as: Bool.self) }
     nonmutating set { record.storeBytes(of: newValue, toByteOffset: 16, as: Bool.self) }
   }
 
   /// Must be called when the thread ends, before memory that it has lent may be freed.
   func end() {
-    guard ownedDevices > 0 || hasLent else { return }
+    guard ownedDevices > 0 || hasForeign else { return }
     HandleTable.shared.end(of: id)
     ownedDevices = 0
-    hasLent = false
+    hasForeign = false
   }
 
   func text(_ which: Text) -> UnsafePointer<CChar> {

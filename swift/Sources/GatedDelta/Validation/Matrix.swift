@@ -64,7 +64,7 @@ extension Validator {
       throw Failure(
         .invalidArgument, argument: "scales", expected: "a tensor, since weight is of packed words", received: "none")
     default:
-      let values = try input(given.weight, "weight", given.dims(rows, columns), given.layout, .floats, .vectorBlock)
+      let values = try input(given.weight, "weight", given.dims(rows, columns), given.layout, .floats, .bytes)
       throw Failure(.dtype, argument: "weight", expected: DTypes.floats.names, received: values.dtype.name)
     }
   }
@@ -116,15 +116,15 @@ extension Validator {
     }
     let weight = try input(
       given.weight, "weight", given.dims(rows, UInt32(clamping: layout.stored(columns: Int(columns)))),
-      layout.isPacked ? given.wordLayout : given.layout, DTypes(layout.dtype), .vectorBlock)
+      layout.isPacked ? given.wordLayout : given.layout, DTypes(layout.dtype), .bytes)
     let companions = given.dims(rows, columns / UInt32(layout.elements))
     var scales, biases: TensorView?
     if layout.scales != .none {
-      scales = try input(given.scales, "scales", companions, given.groupLayout, DTypes(layout.scales), .block)
+      scales = try input(given.scales, "scales", companions, given.groupLayout, DTypes(layout.scales), .bytes)
     }
     if layout.biases != .none {
       let dtypes = scales.map { layout.biases == .floats ? DTypes($0.dtype) : DTypes(layout.biases) }
-      biases = try input(given.biases, "biases", companions, given.groupLayout, dtypes ?? DTypes(layout.biases), .block)
+      biases = try input(given.biases, "biases", companions, given.groupLayout, dtypes ?? DTypes(layout.biases), .bytes)
     }
     return Matrix(
       format: format, rows: Int(rows) &* Int(given.experts ?? 1), columns: Int(columns), weight: weight, scales: scales, biases: biases)

@@ -17,10 +17,10 @@ extension Validator {
     try device.backend.check(op)
     switch target {
     case .device(let device):
-      if !isEmpty { device.encode(EncodedOp(op, name: self.op, borrows: borrows)) }
+      if !isEmpty { device.encode(EncodedOp(op, name: self.op, borrows: borrows), reading: files) }
     case .plan(let plan):
       plan.remember(uses)
-      if !isEmpty { plan.record(EncodedOp(op, name: self.op, borrows: borrows), recipe, batch) }
+      if !isEmpty { plan.record(EncodedOp(op, name: self.op, borrows: borrows), recipe, batch, reading: files) }
     }
   }
 }

@@ -19,6 +19,8 @@ struct Validator {
   private var isLocked = true
   /// True if the op uses memory that is not the library's own.
   private(set) var borrows = false
+  /// The mapped files that the op reads.
+  private(set) var files: [MappedFile] = []
   /// The buffers that the op uses, collected only if the target needs them.
   private(set) var uses: [Plan.Use] = []
   private let collectsUses: Bool
@@ -57,7 +59,11 @@ struct Validator {
       throw Failure(
         .handle, argument: "\(name)", expected: "a buffer of the same device", received: "one of another device")
     }
-    if buffer.memory.isWrapped { borrows = true }
+    switch buffer.memory.origin {
+    case .own: break
+    case .wrapped: borrows = true
+    case .mapped(let window): files.unite([window.file])
+    }
     if collectsUses { uses.append(Plan.Use(buffer: buffer, op: "\(op)", argument: "\(name)")) }
     return buffer
   }
@@ -71,6 +77,8 @@ struct Validator {
     case vectorBlock
     /// Contiguous, at any element.
     case block
+    /// Contiguous, at any byte.
+    case bytes
   }
 
   /// A tensor's dimensions, as many as its layout has names.
@@ -138,8 +146,14 @@ struct Validator {
         .dtype, argument: "\(name)", expected: dtypes.names,
         received: DType(rawValue: tensor.dtype)?.name ?? "\(tensor.dtype), which is no dtype")
     }
+    guard !isOutput || buffer.memory.file == nil else { throw Validator.onlyRead("\(name)", "memory that can be written") }
     let strides = try strides(tensor, name, dims, placement, shape)
-    let alignment = placement != .block && shape.hasVectors ? UInt64(8 * dtype.size) : UInt64(dtype.size)
+    let alignment: UInt64
+    switch placement {
+    case .bytes: alignment = 1
+    case .block: alignment = UInt64(dtype.size)
+    case .rows, .vectorBlock: alignment = UInt64(dtype.size) &* (shape.hasVectors ? 8 : 1)
+    }
     guard tensor.offset % alignment == 0 else {
       throw Failure(
         .range, argument: "\(name)",
@@ -169,12 +183,16 @@ struct Validator {
     return view
   }
 
+  static func onlyRead(_ argument: String, _ expected: String) -> Failure {
+    Failure(.invalidArgument, argument: argument, expected: expected, received: "a mapped file's, which is only read")
+  }
+
   /// The strides between the rows of `shape`.
   private func strides(
     _ tensor: gd_tensor, _ name: StaticString, _ dims: Dims, _ placement: Layout, _ shape: Shape
   ) throws(Failure) -> Strides {
     switch placement {
-    case .block, .vectorBlock:
+    case .block, .vectorBlock, .bytes:
       guard tensor.isContiguous(dims) else {
         throw Failure(
           .shape, argument: "\(name)", expected: "a contiguous tensor",

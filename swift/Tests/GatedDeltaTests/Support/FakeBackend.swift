@@ -8,14 +8,14 @@ import Threading
 final class FakeMemory: Memory, @unchecked Sendable {
   private let onEnd: @Sendable () -> Void
 
-  init(pointer: UnsafeMutableRawPointer, byteCount: Int, isWrapped: Bool, onEnd: @escaping @Sendable () -> Void) {
+  init(pointer: UnsafeMutableRawPointer, byteCount: Int, origin: Origin, onEnd: @escaping @Sendable () -> Void) {
     self.onEnd = onEnd
-    super.init(pointer: pointer, byteCount: byteCount, isWrapped: isWrapped)
+    super.init(pointer: pointer, byteCount: byteCount, origin: origin)
   }
 
   deinit {
     onEnd()
-    if !isWrapped { pointer.deallocate() }
+    if case .own = origin { pointer.deallocate() }
   }
 }
 
@@ -53,11 +53,15 @@ final class FakeBackend: Backend, @unchecked Sendable {
   func allocate(byteCount: Int) throws(Failure) -> Memory {
     let pointer = UnsafeMutableRawPointer.allocate(byteCount: max(byteCount, 1), alignment: 16384)
     pointer.initializeMemory(as: UInt8.self, repeating: 0, count: byteCount)
-    return remember(pointer, byteCount, isWrapped: false)
+    return remember(pointer, byteCount, .own)
   }
 
   func wrap(pointer: UnsafeMutableRawPointer, byteCount: Int) throws(Failure) -> Memory {
-    remember(pointer, byteCount, isWrapped: true)
+    remember(pointer, byteCount, .wrapped)
+  }
+
+  func map(_ window: FileWindow) throws(Failure) -> Memory {
+    remember(window.pointer, window.byteCount, .mapped(window))
   }
 
   func check(_ op: Op) throws(Failure) {
@@ -93,12 +97,13 @@ final class FakeBackend: Backend, @unchecked Sendable {
 
   func close() { locked { closes += 1 } }
 
-  private func remember(_ pointer: UnsafeMutableRawPointer, _ byteCount: Int, isWrapped: Bool) -> Memory {
+  private func remember(_ pointer: UnsafeMutableRawPointer, _ byteCount: Int, _ origin: Memory.Origin) -> Memory {
+    let isWrapped = if case .wrapped = origin { true } else { false }
     locked {
       live += 1
       if isWrapped { wrappedLive += 1 }
     }
-    return FakeMemory(pointer: pointer, byteCount: byteCount, isWrapped: isWrapped) { [weak self] in
+    return FakeMemory(pointer: pointer, byteCount: byteCount, origin: origin) { [weak self] in
       guard let self else { return }
       self.locked {
         self.live -= 1

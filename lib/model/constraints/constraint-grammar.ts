@@ -1,0 +1,142 @@
+/** The grammar that the options of a generation ask for. */
+import { lazily } from "../../arguments/schemas.ts";
+import { invalid } from "../../arguments/checks.ts";
+import { reading } from "../../arguments/reading.ts";
+import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
+import type { AnswerFormat } from "../text/formats/answer-format.ts";
+import { automatonOf, ExpressionProblem } from "./expression.ts";
+import { TooManyStates } from "./automaton.ts";
+import { Grammar } from "./grammar.ts";
+import type { Part } from "./grammar.ts";
+import { JsonGrammar } from "./json-grammar.ts";
+import { SchemaProblem } from "./schema-problem.ts";
+import { callsGrammar, noCalls, toolsOf } from "./tool-grammar.ts";
+
+/** Options that constrain an answer. */
+export interface ConstraintOptions {
+  /**
+   * The answer is a value of JSON that fits this schema: a JSON Schema, or a schema of zod 4. Keywords that would not be enforced are refused.
+   * @default none
+   */
+  readonly schema?: object | boolean | undefined;
+  /** The answer is a text of this grammar, in the EBNF of xgrammar; its first rule is `root`. @default none */
+  readonly grammar?: string | undefined;
+  /** The whole answer matches this regular expression, with the meaning of the flag `u`. @default none */
+  readonly regex?: string | RegExp | undefined;
+  /**
+   * Which tools of {@link Session.chat} the answer calls: those that the model chooses (`"auto"`), none, at least one (`"required"`),
+   * or one call of a certain one. Calls other than the model's choice have arguments that fit their schemas. @default "auto"
+   */
+  readonly toolChoice?: "auto" | "none" | "required" | { readonly name: string } | undefined;
+}
+
+/** A grammar, and where it comes from. */
+export interface ConstraintGrammar {
+  /** The option, for errors. */
+  readonly argument: string;
+  /** In xgrammar's EBNF. */
+  readonly grammar: string;
+  /** Whether the caller wrote it. */
+  readonly foreign: boolean;
+}
+
+/** What is known of a session's answers. */
+export interface AnswerContext {
+  readonly format: AnswerFormat | undefined;
+  readonly tools: readonly object[];
+}
+
+/** The most states at which any character may come: xgrammar takes some hundredths of a second for each, with a large vocabulary. */
+const mostStates = 1000;
+
+const zod = lazily(({ z }) => z);
+
+/**
+ * The grammar of a generation's options; undefined if there is no constraint.
+ *
+ * @throws {GatedDeltaError} that names the option, for several constraints at once and wrong ones; {@link UnsupportedError} for what would not be enforced.
+ */
+export function constraintOf(op: string, options: ConstraintOptions, context: () => AnswerContext): ConstraintGrammar | undefined {
+  const { schema, grammar, regex, toolChoice = "auto" } = options;
+  const given = Object.entries({ schema, grammar, regex, toolChoice: toolChoice === "auto" ? undefined : toolChoice }).filter(([, value]) => value !== undefined);
+  if (given.length > 1) throw invalid(op, given[1]![0], `no ${given[1]![0]} next to ${given[0]![0]}: one constraint at a time`, given[1]![1]);
+  if (grammar !== undefined) return { argument: "grammar", grammar, foreign: true };
+  if (schema !== undefined) {
+    const json = readSchema(op, schema);
+    return made(op, "schema", JSON.stringify(json), (to) => new JsonGrammar(to, json, "schema").root());
+  }
+  if (regex !== undefined) return made(op, "regex", `${typeof regex} ${regex}`, (to) => to.automaton("text", ofRegex(op, regex), "plain"));
+  if (toolChoice === "auto") return undefined;
+  const { format, tools: descriptions } = context();
+  if (toolChoice === "none") return format?.toolCall === undefined ? undefined : made(op, "toolChoice", `none ${format.toolCall.begin}`, (to) => noCalls(to, format)!);
+  const tools = toolsOf(descriptions);
+  const wanted = toolChoice === "required" ? tools : tools.filter(({ name }) => name === toolChoice.name);
+  if (wanted.length === 0) {
+    const names = tools.map(({ name }) => JSON.stringify(name)).join(" | ");
+    throw invalid(op, toolChoice === "required" ? "toolChoice" : "toolChoice.name", names === "" ? "a session whose messages came with tools" : names, toolChoice === "required" ? toolChoice : toolChoice.name);
+  }
+  const call = format?.toolCall;
+  if (call === undefined || call.syntax === "python") {
+    throw new UnsupportedError({ op, argument: "toolChoice", expected: "a chat template whose calls are JSON or between tags", received: call === undefined ? "one without calls" : "one whose calls are Python" });
+  }
+  const several = toolChoice === "required";
+  return made(op, "toolChoice", JSON.stringify([call, wanted, several]), (to) => callsGrammar(to, call, wanted, several));
+}
+
+/** Grammars that were made, by their options: those of a server's requests are often the same. The last one used is the last one. */
+const grammars = new Map<string, ConstraintGrammar>();
+const mostGrammars = 64;
+
+/** @param from what it is made of. */
+function made(op: string, argument: string, from: string, build: (grammar: Grammar) => Part): ConstraintGrammar {
+  const key = `${argument} ${from}`;
+  const found = grammars.get(key) ?? make(op, argument, build);
+  grammars.delete(key);
+  grammars.set(key, found);
+  if (grammars.size > mostGrammars) grammars.delete(grammars.keys().next().value!);
+  return found;
+}
+
+function make(op: string, argument: string, build: (grammar: Grammar) => Part): ConstraintGrammar {
+  const grammar = new Grammar();
+  let written;
+  try {
+    written = grammar.write(build(grammar));
+  } catch (error) {
+    if (error instanceof SchemaProblem) throw new UnsupportedError({ op, argument: error.path, expected: error.expected, received: error.received, cause: error });
+    if (error instanceof TooManyStates) throw new UnsupportedError({ op, argument, expected: "lengths and limits that take fewer states of an automaton", cause: error });
+    throw error;
+  }
+  if (written === undefined) throw new GatedDeltaError("invalid-argument", { op, argument, expected: "a constraint that some text fits", received: "one that none of finite length fits" });
+  if (grammar.states > mostStates) {
+    const expected = `strings of any characters with lengths of at most ${mostStates} in all`;
+    throw new UnsupportedError({ op, argument, expected, received: `${grammar.states}` });
+  }
+  return { argument, grammar: written, foreign: false };
+}
+
+/** A JSON Schema as plain JSON, also of a schema of zod. */
+function readSchema(op: string, value: object | boolean): unknown {
+  if (typeof value === "boolean") return value;
+  const schema = reading(op, "schema", () => {
+    if (!("_zod" in value)) return value;
+    const { toJSONSchema } = zod();
+    try {
+      return toJSONSchema(value as never, { io: "input" });
+    } catch (cause) {
+      const received = cause instanceof Error ? cause.message : "one that has none";
+      throw new UnsupportedError({ op, argument: "schema", expected: "a schema of zod that has a JSON Schema", received, cause });
+    }
+  });
+  return reading(op, "schema", (): unknown => JSON.parse(JSON.stringify(schema)));
+}
+
+function ofRegex(op: string, regex: string | RegExp) {
+  if (typeof regex !== "string" && !/^[gudy]*$/.test(regex.flags)) throw new UnsupportedError({ op, argument: "regex", expected: "no flags but u, d, g and y", received: regex.flags });
+  try {
+    return automatonOf(typeof regex === "string" ? regex : regex.source, false);
+  } catch (error) {
+    if (!(error instanceof ExpressionProblem)) throw error;
+    throw new UnsupportedError({ op, argument: "regex", expected: `a regular expression that is known here: ${error.message}`, received: String(regex), cause: error });
+  }
+}

@@ -1,0 +1,223 @@
+/** Grammars as data, and their text in the EBNF of xgrammar. */
+import { commonPoints, joinPoints, minimal, otherPoints, trimmed } from "./automaton.ts";
+import type { Automaton, Points } from "./automaton.ts";
+import { byteRangesOf } from "./utf8-ranges.ts";
+
+/**
+ * A class of xgrammar. One without `except` matches a byte: xgrammar's classes know no characters beyond ASCII. One with `except` matches a
+ * character that is not among these of ASCII, and takes each sequence of bytes that has the form of UTF-8 for one.
+ */
+interface CharacterClass {
+  readonly bytes: readonly (readonly [number, number])[];
+  readonly except: boolean;
+  readonly repeated: boolean;
+}
+
+/** A part of a grammar. A choice of nothing matches nothing. */
+export type Part =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "class"; readonly class: CharacterClass }
+  | { readonly kind: "sequence" | "choice"; readonly parts: readonly Part[] }
+  | { readonly kind: "rule"; readonly name: string };
+
+export const text = (content: string): Part => ({ kind: "text", text: content });
+const classPart = (bytes: Points, except: boolean, repeated: boolean): Part => ({ kind: "class", class: { bytes, except, repeated } });
+/** Characters of ASCII. */
+export const ascii = (points: Points): Part => classPart(points, false, false);
+/** Any number of characters other than these of ASCII. */
+export const anyExcept = (points: Points): Part => classPart(points, true, true);
+export const sequence = (...parts: readonly Part[]): Part => ({ kind: "sequence", parts });
+export const choice = (...parts: readonly Part[]): Part => ({ kind: "choice", parts });
+export const rule = (name: string): Part => ({ kind: "rule", name });
+export const never: Part = choice();
+export const nothing: Part = text("");
+
+/** How an automaton's code points are written: as they are, or within a string of JSON. */
+export type Writing = "plain" | "json";
+
+const asciiPoints: Points = [[0, 0x7f]];
+const beyondAscii: Points = [[0x80, 0xd7ff], [0xe000, 0x10ffff]];
+/** What a string of JSON does not hold as it is: the quote, the backslash and controls. */
+export const escapedInJson: Points = [[0, 0x1f], [0x22, 0x22], [0x5c, 0x5c]];
+const plainInJson = otherPoints(escapedInJson);
+/** Their short escapes. */
+const escapes: readonly (readonly [number, string])[] = [
+  [0x22, '\\"'], [0x5c, "\\\\"], [8, "\\b"], [9, "\\t"], [10, "\\n"], [12, "\\f"], [13, "\\r"],
+];
+const escaped = new Map(escapes);
+
+/** What follows a string or a number of JSON: xgrammar's assertions about it decide which tokens may reach beyond the value's end. */
+const followers = { string: "[ \\n\\t]* [,}\\]:]", number: "[ \\n\\t]* [,}\\]]" } as const;
+
+/** A grammar that is being made: rules by name. */
+export class Grammar {
+  readonly #rules = new Map<string, Part>();
+  /** What follows the texts of a rule, where that is known: with it xgrammar need not try tokens that go on after them each time. */
+  readonly #followers = new Map<string, string>();
+  /** States of automata at which most tokens may come, each of which takes time to compile. */
+  states = 0;
+
+  /** Adds a rule. @param of the kind of value that its texts end, if any. */
+  set(name: string, part: Part, of?: keyof typeof followers): Part {
+    this.#rules.set(name, part);
+    if (of !== undefined) this.#followers.set(name, followers[of]);
+    return rule(name);
+  }
+
+  has(name: string): boolean {
+    return this.#rules.has(name);
+  }
+
+  /** A name that no rule has. */
+  name(like: string): string {
+    const base = like.replace(/[^A-Za-z0-9_]/g, "_").replace(/^(?=\d)/, "_");
+    for (let i = this.#rules.size; ; i++) if (!this.#rules.has(`${base}_${i}`)) return `${base}_${i}`;
+  }
+
+  /** Adds the rules of an automaton. Its texts are followed by `end`. */
+  automaton(name: string, automaton: Automaton, writing: Writing, end: Part = nothing, of?: keyof typeof followers): Part {
+    const alive = trimmed(automaton);
+    if (alive === undefined) return never;
+    const small = minimal(alive);
+    const names = small.map(() => {
+      const one = this.name(name);
+      this.#rules.set(one, never);
+      return one;
+    });
+    for (const [i, state] of small.entries()) {
+      const byTarget = new Map<number, (readonly [number, number])[]>();
+      for (const { from, to, state: target } of state.edges) {
+        const list = byTarget.get(target);
+        if (list === undefined) byTarget.set(target, [[from, to]]);
+        else list.push([from, to]);
+      }
+      if (state.edges.some(({ from, to }) => to - from > 100)) this.states++;
+      const ways: Part[] = [];
+      let loop: Part | undefined;
+      for (const [target, ranges] of byTarget) {
+        const all = joinPoints(ranges);
+        const plain = writing === "json" ? commonPoints(all, plainInJson) : all;
+        const [low, high] = [commonPoints(plain, asciiPoints), commonPoints(plain, beyondAscii)];
+        const whole = JSON.stringify(high) === JSON.stringify(beyondAscii);
+        const next = rule(names[target]!);
+        // Bytes that are no UTF-8 become U+FFFD, which a loop over all characters takes as well.
+        if (target === i && whole) loop = anyExcept(commonPoints(otherPoints(low), asciiPoints));
+        else {
+          if (target === i && low.length > 0) loop = classPart(low, false, true);
+          else if (low.length > 0) ways.push(sequence(ascii(low), next));
+          if (whole) ways.push(sequence(this.#beyondAscii(), next));
+          else for (const bytes of byteRangesOf(high)) ways.push(sequence(...bytes.map((range) => classPart([range], false, false)), next));
+        }
+        if (writing === "json") for (const one of escapesOf(all)) ways.push(sequence(one, next));
+      }
+      if (state.accepts) ways.push(end);
+      this.set(names[i]!, loop === undefined ? choice(...ways) : choice(...ways.map((way) => sequence(loop, way))), of);
+    }
+    return rule(names[0]!);
+  }
+
+  /** Any character beyond ASCII. */
+  #beyondAscii(): Part {
+    if (this.has("beyond_ascii")) return rule("beyond_ascii");
+    return this.set("beyond_ascii", choice(...byteRangesOf(beyondAscii).map((bytes) => sequence(...bytes.map((range) => classPart([range], false, false))))));
+  }
+
+  /**
+   * Its text, with what can never be matched left out.
+   *
+   * @returns undefined if nothing matches the grammar.
+   */
+  write(root: Part): string | undefined {
+    const finite = this.#finite();
+    const isFinite = (part: Part): boolean => finiteWith(part, finite);
+    if (!isFinite(root)) return undefined;
+    const lines: string[] = [];
+    const written = new Set<string>();
+    const waiting: string[] = [];
+    const write = (part: Part): string => {
+      switch (part.kind) {
+        case "text":
+          return quoted(part.text);
+        case "class":
+          return classText(part.class);
+        case "rule":
+          if (!written.has(part.name)) {
+            written.add(part.name);
+            waiting.push(part.name);
+          }
+          return part.name;
+        case "sequence": {
+          const parts = part.parts.filter((one) => one.kind !== "text" || one.text !== "");
+          return parts.length === 0 ? '""' : parts.map(write).join(" ");
+        }
+        case "choice": {
+          const parts = part.parts.filter(isFinite);
+          return parts.length === 1 ? write(parts[0]!) : `(${parts.map(write).join(" | ")})`;
+        }
+      }
+    };
+    lines.push(`root ::= ${write(root)}`);
+    for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) {
+      const follower = this.#followers.get(name);
+      lines.push(`${name} ::= ${write(this.#rules.get(name)!)}${follower === undefined ? "" : ` (=${follower})`}`);
+    }
+    return `${lines.join("\n")}\n`;
+  }
+
+  /** The rules that match some text of finite length. */
+  #finite(): ReadonlySet<string> {
+    const finite = new Set<string>();
+    // Most rules refer to later ones.
+    const rules = [...this.#rules].reverse();
+    for (let before = -1; before !== finite.size; ) {
+      before = finite.size;
+      for (const [name, part] of rules) if (!finite.has(name) && finiteWith(part, finite)) finite.add(name);
+    }
+    return finite;
+  }
+}
+
+function finiteWith(part: Part, finite: ReadonlySet<string>): boolean {
+  switch (part.kind) {
+    case "text":
+    case "class":
+      return true;
+    case "rule":
+      return finite.has(part.name);
+    case "sequence":
+      return part.parts.every((one) => finiteWith(one, finite));
+    case "choice":
+      return part.parts.some((one) => finiteWith(one, finite));
+  }
+}
+
+/** Escapes of JSON for the code points that need them. */
+function escapesOf(all: Points): Part[] {
+  const has = (point: number): boolean => all.some(([from, to]) => from <= point && point <= to);
+  const found: Part[] = [];
+  const short = escapes.filter(([point]) => has(point)).map(([, written]) => written[1]!);
+  if (short.length > 0) found.push(sequence(text("\\"), ascii(joinPoints(short.map((one) => [one.codePointAt(0)!, one.codePointAt(0)!])))));
+  for (const half of [0, 1]) {
+    const digits = Array.from({ length: 16 }, (_, i) => 16 * half + i).filter((point) => has(point) && !escaped.has(point)).map((point) => (point % 16).toString(16));
+    if (digits.length > 0) found.push(sequence(text(`\\u00${half}`), ascii(joinPoints(digits.map((one) => [one.codePointAt(0)!, one.codePointAt(0)!])))));
+  }
+  return found;
+}
+
+function classText({ bytes, except, repeated }: CharacterClass): string {
+  const ranges = bytes.map(([from, to]) => `${pointText(from)}-${pointText(to)}`);
+  // xgrammar would write a class of a single byte as the character of that number.
+  if (ranges.length === 1) ranges.push(...ranges);
+  return `[${except ? "^" : ""}${ranges.join("")}]${repeated ? "*" : ""}`;
+}
+
+/** A code point in xgrammar's text. */
+function pointText(point: number): string {
+  if (/^[A-Za-z0-9]$/.test(String.fromCodePoint(point))) return String.fromCodePoint(point);
+  return point <= 0xffff ? `\\u${point.toString(16).padStart(4, "0")}` : `\\U${point.toString(16).padStart(8, "0")}`;
+}
+
+/** A text in quotes. */
+export function quoted(content: string): string {
+  return `"${[...content].map((one) => pointText(one.codePointAt(0)!)).join("")}"`;
+}

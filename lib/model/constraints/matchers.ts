@@ -1,0 +1,145 @@
+/** The Workers of a model that match texts with grammars. */
+import { GatedDeltaError, UnsupportedError } from "../../errors.ts";
+import { byteCharacters } from "../text/byte-level.ts";
+import type { ModelText } from "../text/model-text.ts";
+import { tokenBytes } from "../text/tokenizer.ts";
+import { MatcherFailure, MatcherWorker, failedError } from "./matcher-worker.ts";
+import type { MatcherTokens } from "./matcher-worker.ts";
+
+/** The optional package. */
+const packageName = "@mlc-ai/web-xgrammar";
+
+/** The most Workers, and milliseconds to check, to compile and to answer. */
+const mostWorkers = 3;
+const checkLimit = 10_000;
+const compileLimit = 120_000;
+const answerLimit = 30_000;
+
+/** Masks of tokens as the Worker gives them. */
+export type Masks = readonly Int32Array[];
+
+/** A text that follows a grammar. */
+export interface Matching {
+  /**
+   * Adds tokens, and looks at guesses after them.
+   *
+   * @returns the masks after the tokens and after each guess that fits; the index of the first token that does not fit.
+   */
+  next(tokens: readonly number[], guesses: readonly number[]): Promise<{ readonly masks: Masks } | { readonly unfit: number }>;
+  close(): void;
+}
+
+export class Matchers implements Disposable {
+  readonly #workers: MatcherWorker[] = [];
+  /** Grammars of callers that were parsed without a problem. */
+  readonly #checked = new Set<string>();
+  #tokens: MatcherTokens | undefined;
+  #disposed = false;
+
+  /**
+   * Begins a text of a grammar.
+   *
+   * @param argument the option that it comes from, for errors.
+   * @throws {GatedDeltaError} for a grammar that takes too long to compile, and if the library fails; {@link UnsupportedError} without the package.
+   */
+  async open(op: string, argument: string, text: ModelText, limits: { readonly vocabSize: number; readonly eosTokens: readonly number[] }, grammar: string): Promise<Matching> {
+    const library = libraryPath(op);
+    this.#tokens ??= tokensOf(text, limits.vocabSize, limits.eosTokens);
+    const worker = this.#worker(library, this.#tokens, grammar);
+    let opened;
+    try {
+      opened = await worker.ask({ kind: "open", grammar }, compileLimit);
+    } catch (cause) {
+      if (this.#disposed || !(cause instanceof MatcherFailure)) throw failedError(op, cause);
+      throw new UnsupportedError({ op, argument, expected: `a grammar that compiles within ${compileLimit / 1000} s`, received: cause.message, cause });
+    }
+    const matcher = opened.id;
+    let closed = false;
+    return {
+      next: async (tokens, guesses) => {
+        const answer = await worker.ask({ kind: "next", matcher, tokens, guesses }, answerLimit).catch((cause: unknown) => {
+          throw failedError(op, cause);
+        });
+        if (answer.kind === "unfit") return { unfit: answer.index };
+        if (answer.kind === "masks") return { masks: answer.masks };
+        throw failedError(op, answer.kind);
+      },
+      close: () => {
+        if (!closed) worker.close(matcher);
+        closed = true;
+      },
+    };
+  }
+
+  /**
+   * Parses a caller's grammar, in a Worker of its own: the library ends with a wrong one.
+   *
+   * @throws {GatedDeltaError} of code `invalid-argument` that says where it is wrong.
+   */
+  async check(op: string, argument: string, grammar: string): Promise<void> {
+    if (this.#checked.has(grammar)) return;
+    const worker = new MatcherWorker(libraryPath(op), { vocabSize: 0, ends: [], textOf: () => "" });
+    try {
+      await worker.ask({ kind: "check", grammar }, checkLimit);
+    } catch (cause) {
+      if (!(cause instanceof MatcherFailure)) throw failedError(op, cause);
+      throw new GatedDeltaError("invalid-argument", { op, argument, expected: "a grammar in the EBNF of xgrammar", received: cause.message, cause });
+    } finally {
+      worker.end("its grammar was checked");
+    }
+    if (this.#checked.size === 64) this.#checked.clear();
+    this.#checked.add(grammar);
+  }
+
+  /** The Worker for a grammar: one that has it, one that nothing uses, a new one, or else the one with the fewest texts. */
+  #worker(library: string, tokens: MatcherTokens, grammar: string): MatcherWorker {
+    const alive = this.#workers.filter((worker) => !worker.ended);
+    const found = alive.find((worker) => worker.has(grammar)) ?? alive.find((worker) => worker.open === 0);
+    if (found !== undefined) return found;
+    if (alive.length < mostWorkers) {
+      const made = new MatcherWorker(library, tokens);
+      this.#workers.splice(0, Infinity, ...alive, made);
+      return made;
+    }
+    return alive.reduce((least, worker) => (worker.open < least.open ? worker : least));
+  }
+
+  [Symbol.dispose](): void {
+    this.#disposed = true;
+    for (const worker of this.#workers) worker.end("the model was disposed");
+    this.#workers.length = 0;
+  }
+}
+
+/**
+ * Where the package is: found from here, or from the working directory for a program in one file.
+ *
+ * @throws {UnsupportedError} that says how to install it.
+ */
+export function libraryPath(op: string): string {
+  for (const from of [import.meta.path, `${process.cwd()}/`]) {
+    try {
+      return Bun.pathToFileURL(Bun.resolveSync(packageName, from)).href;
+    } catch {
+      // It may be at the other place.
+    }
+  }
+  throw new UnsupportedError({ op, expected: `the package ${packageName}: \`bun add ${packageName}\``, received: "no such package" });
+}
+
+/** The tokens of a model. Control tokens have no text: a grammar never gives them. */
+function tokensOf(text: ModelText, vocabSize: number, ends: readonly number[]): MatcherTokens {
+  const { tokenizer } = text;
+  const { bytesOf } = tokenBytes(tokenizer);
+  const silent = new Set(ends);
+  return {
+    vocabSize,
+    ends,
+    textOf: (id) => {
+      if (silent.has(id) || tokenizer.isSpecial(id)) return "";
+      let token = "";
+      for (const byte of bytesOf(id) ?? []) token += byteCharacters[byte]!;
+      return token;
+    },
+  };
+}

@@ -1,0 +1,149 @@
+/** Numbers within limits, as automata over their digits. */
+import { both, explore } from "./automaton.ts";
+import type { Automaton } from "./automaton.ts";
+import { automatonOf } from "./expression.ts";
+
+/** A limit, which itself may be allowed. */
+export interface Limit {
+  readonly value: number;
+  readonly allowed: boolean;
+}
+
+/** Lower and upper limits. */
+export interface Limits {
+  readonly least: Limit | undefined;
+  readonly most: Limit | undefined;
+}
+
+/** Digits of integers that no limit bounds: such numbers are exact in float64. */
+const integerDigits = 15;
+/** The most digits of a decimal number: with no more, different ones are different in float64. */
+const decimalDigits = 15;
+
+const regular = (source: string): Automaton => automatonOf(source, false);
+
+/** Integers within limits. */
+export function integersWithin({ least, most }: Limits): Automaton {
+  const low = least === undefined ? undefined : toInteger(least, 1);
+  const high = most === undefined ? undefined : toInteger(most, -1);
+  const sides: string[] = [];
+  const nonNegative = digitsBetween(low === undefined || low < 0n ? 0n : low, high);
+  if (nonNegative !== undefined) sides.push(nonNegative);
+  if (low === undefined || low < 0n) {
+    const negative = digitsBetween(high === undefined || high > -1n ? 1n : -high, low === undefined ? undefined : -low);
+    if (negative !== undefined) sides.push(`-(?:${negative})`);
+  }
+  return sides.length === 0 ? [{ accepts: false, edges: [] }] : regular(sides.map((side) => `(?:${side})`).join("|"));
+}
+
+/** The integer at a limit or next to it. */
+function toInteger({ value, allowed }: Limit, inwards: 1 | -1): bigint {
+  const rounded = inwards === 1 ? Math.ceil(value) : Math.floor(value);
+  return BigInt(rounded) + (rounded === value && !allowed ? BigInt(inwards) : 0n);
+}
+
+/** An expression for the digits of integers from `low`, which is not negative, to `high`. */
+function digitsBetween(low: bigint, high: bigint | undefined): string | undefined {
+  if (high !== undefined && high < low) return undefined;
+  const [first, last] = [String(low), high === undefined ? undefined : String(high)];
+  const longest = last?.length ?? Math.max(integerDigits, first.length);
+  const ways: string[] = [];
+  for (let count = first.length; count <= longest; count++) {
+    const from = count === first.length ? first : `1${"0".repeat(count - 1)}`;
+    const to = count === last?.length ? last : "9".repeat(count);
+    ways.push(sameLength(from, to));
+  }
+  return ways.join("|");
+}
+
+/** An expression for digits between two of the same length. */
+function sameLength(from: string, to: string): string {
+  if (from === "") return "";
+  if (/^0+$/.test(from) && /^9+$/.test(to)) return `\\d{${from.length}}`;
+  const [a, b] = [Number(from[0]), Number(to[0])];
+  if (a === b) return `${a}${group(sameLength(from.slice(1), to.slice(1)))}`;
+  const count = from.length - 1;
+  const ways = [`${a}${group(sameLength(from.slice(1), "9".repeat(count)))}`, `${b}${group(sameLength("0".repeat(count), to.slice(1)))}`];
+  if (b - a > 1) ways.push(`[${a + 1}-${b - 1}]\\d{${count}}`);
+  return ways.join("|");
+}
+
+const group = (expression: string): string => (expression === "" ? "" : `(?:${expression})`);
+
+/** Integers that are multiples of a positive integer. */
+export function multiplesOf(divisor: number): Automaton {
+  const digits = Array.from({ length: 10 }, (_, digit) => [48 + digit, digit] as const);
+  return explore<number>(-1, String, (remainder) => ({
+    accepts: remainder === 0,
+    edges: [
+      ...digits.map(([point, digit]) => [point, point, (Math.max(0, remainder) * 10 + digit) % divisor] as const),
+      ...(remainder === -1 ? [[45, 45, -2] as const] : []),
+    ],
+  }));
+}
+
+/** Numbers within limits, with at most {@link decimalDigits} digits; undefined if a limit has more. */
+export function numbersWithin({ least, most }: Limits): Automaton | undefined {
+  if (least === undefined && most === undefined) return regular(`-?(?:0|[1-9]\\d{0,${integerDigits - 1}})(?:\\.\\d{1,15})?(?:[eE][+-]?\\d{1,2})?`);
+  const zero: Limit = { value: 0, allowed: true };
+  const mirrored = (limit: Limit | undefined): Limit | undefined => limit && { ...limit, value: -limit.value };
+  const positive = magnitudes(least === undefined || least.value < 0 ? zero : least, most);
+  const negative = magnitudes(most === undefined || most.value >= 0 ? { value: 0, allowed: false } : mirrored(most)!, mirrored(least));
+  if (positive === undefined || negative === undefined) return undefined;
+  // The states of both, after the sign or without one.
+  return explore<readonly [number, number]>([0, 0], String, ([sign, at]) => {
+    const own = (sign === 0 ? positive : negative)[at]!;
+    const edges = own.edges.map((edge) => [edge.from, edge.to, [sign, edge.state]] as const);
+    return { accepts: own.accepts, edges: sign === 0 && at === 0 ? [...edges, [45, 45, [1, 0]] as const] : edges };
+  });
+}
+
+/** Numbers without a sign, within limits of which the lower one is not negative. */
+function magnitudes(least: Limit, most: Limit | undefined): Automaton | undefined {
+  const lower = digitsOf(least.value);
+  const upper = most === undefined ? undefined : digitsOf(Math.max(0, most.value));
+  if (lower === undefined || (most !== undefined && upper === undefined)) return undefined;
+  if (most !== undefined && (most.value < least.value || most.value < 0)) return [{ accepts: false, edges: [] }];
+  const whole = Math.max(lower.whole.length, upper?.whole.length ?? 0, 1);
+  const form = regular(`(?:0|[1-9]\\d{0,${most === undefined ? Math.max(whole, 9) : whole - 1}})(?:\\.\\d{1,${Math.max(1, decimalDigits - (most === undefined ? Math.max(whole + 1, 10) : whole))}})?`);
+  const above = both(form, regular(beyond(lower, least.allowed, true)));
+  return upper === undefined ? above : both(above, regular(beyond(upper, most!.allowed, false)));
+}
+
+/** The digits of a number before and after the point; undefined if there are too many. */
+function digitsOf(value: number): { readonly whole: string; readonly rest: string } | undefined {
+  const written = /^(\d+)(?:\.(\d+))?$/.exec(String(value));
+  if (written === null) return undefined;
+  const [, whole = "", rest = ""] = written;
+  return whole.length + rest.length > decimalDigits - 1 ? undefined : { whole, rest };
+}
+
+/** An expression for decimal numbers that are larger, or smaller, than another one. */
+function beyond({ whole, rest }: { readonly whole: string; readonly rest: string }, allowed: boolean, larger: boolean): string {
+  const fraction = "(?:\\.\\d*)?";
+  const ways: string[] = [];
+  const count = whole.length;
+  if (larger) {
+    ways.push(`[1-9]\\d{${count},}${fraction}`);
+    if (whole !== "9".repeat(count)) ways.push(`(?:${sameLength(String(BigInt(whole) + 1n), "9".repeat(count))})${fraction}`);
+  } else if (whole !== "0") {
+    const below = digitsBetween(0n, BigInt(whole) - 1n)!;
+    ways.push(`(?:${below})${fraction}`);
+  }
+  // With the same digits before the point, those after it decide; digits that are missing are 0.
+  const zeros = /^0*$/.test(rest);
+  if (allowed) ways.push(`${whole}${zeros ? "(?:\\.0*)?" : `\\.${rest.replace(/0+$/, "")}0*`}`);
+  for (let i = 0; i <= rest.length; i++) {
+    const before = rest.slice(0, i);
+    const digit = Number(rest[i] ?? "0");
+    if (larger && digit < 9) ways.push(`${whole}\\.${before}${i === rest.length ? "0*" : ""}[${digit + 1}-9]\\d*`);
+    if (!larger && digit > 0) ways.push(`${whole}\\.${before}[0-${digit - 1}]\\d*`);
+  }
+  if (!larger && !zeros) {
+    // Fewer digits of a number are less than all of them.
+    const significant = rest.replace(/0+$/, "");
+    ways.push(whole);
+    for (let i = 1; i < significant.length; i++) ways.push(`${whole}\\.${significant.slice(0, i)}`);
+  }
+  return ways.join("|");
+}

@@ -1,0 +1,69 @@
+/** Where the thoughts of an answer begin and end, token by token. */
+import type { Tags } from "../text/formats/answer-format.ts";
+
+/** What is known of a tokenizer. */
+export interface ReasoningText {
+  readonly tags: Tags;
+  /** The text of a token, control tokens included. */
+  textOf(token: number): string;
+  /** The tokens of the tag that ends thoughts. */
+  readonly endTokens: readonly number[];
+}
+
+export class Reasoning {
+  readonly #text: ReasoningText;
+  readonly #most: number;
+  #inside: boolean;
+  /** The last characters, in which a tag may have begun. */
+  #tail = "";
+  #count = 0;
+  /** How many tokens of the end tag were forced. */
+  #forced = 0;
+
+  /**
+   * @param open whether the answer begins inside thoughts.
+   * @param most the largest number of tokens in thoughts.
+   */
+  constructor(text: ReasoningText, open: boolean, most: number) {
+    this.#text = text;
+    this.#inside = open;
+    this.#most = most;
+  }
+
+  /** Whether the next token is part of thoughts. */
+  get inside(): boolean {
+    return this.#inside;
+  }
+
+  /** The next token, where it is one of the tag that ends thoughts which are too long. */
+  get forced(): number | undefined {
+    return this.#inside && this.#count >= this.#most ? this.#text.endTokens[this.#forced] : undefined;
+  }
+
+  /** Takes the next token. */
+  next(token: number): void {
+    const { tags, textOf } = this.#text;
+    if (this.forced !== undefined) this.#forced = token === this.forced ? this.#forced + 1 : 0;
+    const tag = this.#inside ? tags.end : tags.begin;
+    const text = this.#tail + textOf(token);
+    if (this.#inside) this.#count++;
+    const found = text.lastIndexOf(tag);
+    if (found < 0) {
+      this.#tail = text.slice(-(tag.length - 1));
+      return;
+    }
+    this.#inside = !this.#inside;
+    this.#tail = text.slice(found + tag.length).slice(-(tag.length - 1));
+    this.#count = 0;
+    this.#forced = 0;
+  }
+
+  /** The same at this place, to look ahead. */
+  copy(): Reasoning {
+    const other = new Reasoning(this.#text, this.#inside, this.#most);
+    other.#tail = this.#tail;
+    other.#count = this.#count;
+    other.#forced = this.#forced;
+    return other;
+  }
+}

@@ -1,0 +1,22 @@
+import { PieceWriter } from "./piece-writer.ts";
+
+/**
+ * Calls within thoughts. Models draft calls there and then make them after the thoughts, and other models forget to end their
+ * thoughts before a call. So such calls count only if nothing else follows them in the answer; otherwise they are thoughts.
+ */
+export class Draft {
+  /** The pieces if they count. */
+  readonly writer = new PieceWriter();
+  /** All characters since their beginning. */
+  text: string;
+  /** The number of calls before them. */
+  readonly calls: number;
+  /** Whether the thoughts begin with them. */
+  readonly fresh: boolean;
+
+  constructor(text: string, calls: number, fresh: boolean) {
+    this.text = text;
+    this.calls = calls;
+    this.fresh = fresh;
+  }
+}

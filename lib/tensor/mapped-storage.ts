@@ -1,0 +1,115 @@
+/** Memory of tensors that lie in mapped files. */
+import type { Handle } from "../native/handle.ts";
+import { mapFile, releaseBuffer, viewOf } from "../native/memory.ts";
+import type { FileRange, OpenFile } from "../native/memory.ts";
+import type { Storage } from "./storage.ts";
+
+/** A device's {@link FileMapping}. */
+export const fileMapping: unique symbol = Symbol("file mapping");
+
+/** Windows begin at multiples of this many bytes: Apple silicon's page, and a multiple of the others. */
+export const windowAlignment = 16384;
+
+/** A device's way to map files. */
+export class FileMapping {
+  readonly #device: Handle;
+  /** Bytes of the longest window. */
+  readonly largest: number;
+
+  constructor(device: Handle, largest: number) {
+    this.#device = device;
+    this.largest = largest;
+  }
+
+  /**
+   * Maps ranges of a file for reading.
+   *
+   * @param ranges begin at multiples of {@link windowAlignment}, and are at most {@link largest} bytes long.
+   * @throws {FileError} for a file that cannot be mapped; nothing is mapped then.
+   */
+  map(op: string, file: OpenFile, ranges: readonly FileRange[]): FileWindow[] {
+    return mapFile(this.#device, file, ranges, op).map(({ handle, pointer }, i) => new FileWindow(this.#device, handle, pointer, ranges[i]!));
+  }
+}
+
+/** A mapped range of a file. It is released when its maker and all storages in it are disposed, or when they are collected. */
+export class FileWindow implements Disposable {
+  static readonly #released = new FinalizationRegistry<Handle>(releaseBuffer);
+
+  readonly device: Handle;
+  readonly handle: Handle;
+  readonly range: FileRange;
+  readonly #pointer: number;
+  /** The maker and the storages. */
+  #users = 1;
+
+  constructor(device: Handle, handle: Handle, pointer: number, range: FileRange) {
+    this.device = device;
+    this.handle = handle;
+    this.range = range;
+    this.#pointer = pointer;
+    FileWindow.#released.register(this, handle, this);
+  }
+
+  /** Whether it holds all bytes of a range. */
+  holds({ offset, bytes }: FileRange): boolean {
+    return offset >= this.range.offset && offset + bytes <= this.range.offset + this.range.bytes;
+  }
+
+  /** The memory of a range that it {@link holds}. */
+  storage({ offset, bytes }: FileRange): Storage {
+    this.#users++;
+    return new MappedStorage(this, offset - this.range.offset, bytes);
+  }
+
+  /** A copy of some of its bytes. */
+  copy(at: number, bytes: number): ArrayBuffer {
+    return viewOf(this.#pointer + at, bytes).slice();
+  }
+
+  /** Ends one use. */
+  [Symbol.dispose](): void {
+    this.#users--;
+    if (this.#users > 0) return;
+    FileWindow.#released.unregister(this);
+    releaseBuffer(this.handle);
+  }
+}
+
+/** Some bytes of a window. The native side keeps a released window for pending work. */
+class MappedStorage implements Storage {
+  readonly device: Handle;
+  readonly handle: Handle;
+  readonly byteOffset: number;
+  readonly bytes: number;
+  readonly owner = undefined;
+  readonly guarded = false;
+  readonly readOnly = true;
+  readonly #window: FileWindow;
+  readonly #at: number;
+  #disposed = false;
+
+  constructor(window: FileWindow, at: number, bytes: number) {
+    this.device = window.device;
+    this.handle = window.handle;
+    this.byteOffset = -at; // `memory` begins inside the buffer
+    this.bytes = bytes;
+    this.#window = window;
+    this.#at = at;
+  }
+
+  /** A copy, whose elements are aligned and which the caller can write to. */
+  get memory(): ArrayBuffer {
+    return this.#window.copy(this.#at, this.bytes);
+  }
+
+  get disposed(): boolean {
+    return this.#disposed;
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.#window[Symbol.dispose]();
+  }
+}

@@ -1,0 +1,36 @@
+/** Conversations of several turns, and what they are compared with. */
+import { expect } from "bun:test";
+import { bitsEqual } from "../../lib/cli/verify/compare.ts";
+import type { Device } from "../../lib/index.ts";
+import { LanguageModel } from "../../lib/model.ts";
+import type { ChatMessage, ChatOptions, LoadModelOptions, Session } from "../../lib/model.ts";
+import { scratch } from "./files.ts";
+import { coldRun } from "./sessions.ts";
+import { writeReciter } from "./reciter.ts";
+import type { Recital } from "./reciter.ts";
+
+const { newPath } = scratch();
+
+/** Opens a model that recites. */
+export function openReciter(device: Device, recital: Recital, options: Partial<LoadModelOptions> = {}): Promise<LanguageModel> {
+  return LanguageModel.load(device, writeReciter(newPath("reciter"), recital), { states: 6, pages: { count: 256, tokens: 16 }, ...options });
+}
+
+export const user = (content: string): ChatMessage => ({ role: "user", content });
+export const tool = (content: string): ChatMessage => ({ role: "tool", content });
+
+/** The text of a session's tokens, control tokens included. */
+export const textOfSession = ({ model, tokens }: Session): string => model.text.tokenizer.decode(tokens, { specialTokens: true });
+
+/** Compares a session, to the bit, with a new one of the same model that gets its tokens at once. */
+export async function expectFresh(session: Session): Promise<void> {
+  const { logits } = await coldRun(session.model, [...session.tokens], 1);
+  expect(bitsEqual(await session.logits(), logits[0]!)).toBe(true);
+}
+
+/** Compares a session, to the bit, with a new one that gets all its messages at once. */
+export async function expectAllAtOnce(session: Session, options: ChatOptions = {}): Promise<void> {
+  using fresh = session.model.session().chat(session.messages, options);
+  expect([...session.tokens]).toEqual([...fresh.tokens]);
+  expect(bitsEqual(await session.logits(), await fresh.logits())).toBe(true);
+}

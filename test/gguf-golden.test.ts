@@ -11,7 +11,7 @@ import { ggufBytes } from "./support/gguf-writer.ts";
 const { newPath } = scratch();
 
 describe("the golden models", () => {
-  test.each(["qwen35-q4_k_m", "qwen35-q8_0"])("%s", async (name) => {
+  test.each(["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m", "qwen3next-bf16"])("%s", async (name) => {
     const folder = newPath(name);
     mkdirSync(folder);
     writeFileSync(join(folder, "model.gguf"), ggufBytes(asFloats(partsOf(ggufPath(name)))));

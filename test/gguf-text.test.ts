@@ -16,7 +16,7 @@ const fileOf = ggufFiles(scratch());
 const device = Device.open({ backend: "cpu" });
 afterAll(() => device[Symbol.dispose]());
 
-test.each(["qwen35-q4_k_m", "qwen35-q8_0"])("%s has the tokens that llama.cpp has", (name) => {
+test.each(["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m"])("%s has the tokens that llama.cpp has", (name) => {
   const folder = dirname(ggufPath(name));
   const tokenizer = Tokenizer.load(folder, { vocabSize: 512, eosTokens: [2] })!;
   const texts = expectedTexts(folder);

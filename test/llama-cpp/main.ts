@@ -16,7 +16,7 @@ import { LanguageModel } from "../../lib/model.ts";
 import { expectedTexts } from "../support/gguf-models.ts";
 
 const root = resolve(import.meta.dir, "../..");
-const golden = ["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m"].map((name) => join(root, "test/golden/models", name));
+const golden = ["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m", "qwen3next-bf16"].map((name) => join(root, "test/golden/models", name));
 
 interface Tokens {
   readonly texts: readonly (readonly number[])[];

@@ -1,5 +1,5 @@
 /**
- * `GATED_DELTA_LLAMA_CPP=FOLDER npm run test:llama-cpp [-- [--floats] MODELS…]`: reads the same GGUF files with llama.cpp, by node-llama-cpp,
+ * `GATED_DELTA_LLAMA_CPP=FOLDER npm run test:llama [-- [--floats] MODELS…]`: reads the same GGUF files with llama.cpp, by node-llama-cpp,
  * and compares tokens. FOLDER is where `npm install --ignore-scripts node-llama-cpp@3.22.1` was run.
  *
  * The ids of all texts in the metadata of a model's `expected.safetensors` must be equal. llama.cpp rounds activations to 8 bits, so

@@ -31,7 +31,7 @@ import type { SessionOptions } from "./session/session-options.ts";
 import { ModelText } from "./text/model-text.ts";
 
 /**
- * A text model on a device, dense Qwen3.5 or OLMo hybrid: weights, and memory for the states, keys and values of many sequences.
+ * A text model on a device (Qwen3.5, Qwen3-Next, OLMo hybrid): weights, and memory for the states, keys and values of many sequences.
  *
  * With f32 states the logits of a sequence have the same bits however its tokens are cut into runs, whatever else is in
  * its batches, and whether it was forked: those of all its tokens in one run, alone.

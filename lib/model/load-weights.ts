@@ -71,9 +71,8 @@ const op = "LanguageModel.load";
  *
  * @throws {FileError} (as a rejection, like the others) for a folder without a checkpoint or a configuration, files that
  * are damaged, and tensors that are missing or of other shapes than the configuration says; {@link UnsupportedError} for
- * other architectures, mixtures of experts, other quantisations and tensors that no part of the model uses;
- * {@link DTypeError} for other dtypes; {@link DisposedError} if the device is closed meanwhile. Nothing stays
- * allocated then.
+ * other architectures, other quantisations and tensors that no part of the model uses; {@link DTypeError} for other
+ * dtypes; {@link DisposedError} if the device is closed meanwhile. Nothing stays allocated then.
  */
 export async function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
   const { onProgress, expectFits } = options;

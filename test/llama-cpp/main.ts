@@ -1,22 +1,25 @@
 /**
- * `GATED_DELTA_LLAMA_CPP=FOLDER npm run test:llama-cpp [-- MODELS…]`: reads the same GGUF files with llama.cpp, by node-llama-cpp,
+ * `GATED_DELTA_LLAMA_CPP=FOLDER npm run test:llama [-- [--floats] MODELS…]`: reads the same GGUF files with llama.cpp, by node-llama-cpp,
  * and compares tokens. FOLDER is where `npm install --ignore-scripts node-llama-cpp@3.22.1` was run.
  *
  * The ids of all texts in the metadata of a model's `expected.safetensors` must be equal. llama.cpp rounds activations to 8 bits, so
  * that its greedy tokens may go another way where the best logits are close, and from there on all do: the command prints how many
- * are equal, and expects all of them for the first prompt of `qwen35-q4_k_m`, whose logits are far apart.
+ * are equal, and expects all of them for the first prompt of `qwen35-q4_k_m`, whose logits are far apart. With `--floats` both read
+ * files whose blocks are the floats that they stand for: then llama.cpp rounds nothing but keys and values.
  */
-import { cpus } from "node:os";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpus, tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { findGguf } from "../../lib/checkpoint/gguf/find-gguf.ts";
 import { expectedCases } from "../../lib/cli/verify/model-cases.ts";
 import { largest } from "../../lib/cli/verify/model-ways.ts";
 import { Device } from "../../lib/index.ts";
 import { LanguageModel } from "../../lib/model.ts";
-import { expectedTexts } from "../support/gguf-models.ts";
+import { asFloats, expectedTexts, partsOf } from "../support/gguf-models.ts";
+import { ggufBytes } from "../support/gguf-writer.ts";
 
 const root = resolve(import.meta.dir, "../..");
-const golden = ["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m"].map((name) => join(root, "test/golden/models", name));
+const golden = ["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m", "qwen3next-bf16"].map((name) => join(root, "test/golden/models", name));
 
 interface Tokens {
   readonly texts: readonly (readonly number[])[];
@@ -24,8 +27,8 @@ interface Tokens {
 }
 
 /** The library's tokens. */
-async function ours(device: Device, folder: string, texts: readonly string[], prompts: readonly Int32Array[], count: number): Promise<Tokens> {
-  using model = await LanguageModel.load(device, folder, { states: 1, pages: 16 });
+async function ours(device: Device, file: string, texts: readonly string[], prompts: readonly Int32Array[], count: number): Promise<Tokens> {
+  using model = await LanguageModel.load(device, file, { states: 1, pages: 16 });
   const ofPrompts: number[][] = [];
   for (const prompt of prompts) {
     using sequence = model.sequence();
@@ -52,7 +55,11 @@ if (client === undefined) {
   console.error("GATED_DELTA_LLAMA_CPP: expected the folder where `npm install --ignore-scripts node-llama-cpp` was run");
   process.exit(2);
 }
-const folders = process.argv.length > 2 ? process.argv.slice(2) : golden;
+const given = process.argv.slice(2).filter((argument) => argument !== "--floats");
+const folders = given.length > 0 ? given : golden;
+const floats = process.argv.includes("--floats");
+const scratch = mkdtempSync(join(tmpdir(), "gated-delta-llama-"));
+process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
 using device = Device.open({ backend: "cpu" });
 console.log(`processor: ${cpus()[0]?.model ?? "unknown"}; ${device.backend} ${device.isa}`);
 let failed = false;
@@ -60,8 +67,10 @@ for (const folder of folders) {
   const texts = expectedTexts(folder).map(([text]) => text);
   const prompts = expectedCases(folder)!.cases.map(({ prompt }) => prompt);
   const count = 32;
-  const mine = await ours(device, folder, texts, prompts, count);
-  const other = await theirs(client, findGguf(folder)!, { texts, prompts: prompts.map((prompt) => [...prompt]), count });
+  let file = findGguf(folder)!;
+  if (floats) writeFileSync((file = join(scratch, `${basename(folder)}.gguf`)), ggufBytes(asFloats(partsOf(findGguf(folder)!))));
+  const mine = await ours(device, file, texts, prompts, count);
+  const other = await theirs(client, file, { texts, prompts: prompts.map((prompt) => [...prompt]), count });
   const same = mine.texts.filter((ids, i) => ids.join() === other.texts[i]!.join()).length;
   const equal = mine.prompts.map((tokens, i) => {
     const at = tokens.findIndex((token, k) => token !== other.prompts[i]![k]);

@@ -16,6 +16,7 @@ export class ModelText {
   /** The folder, or the GGUF file. */
   readonly folder: string;
   readonly #limits: VocabularyLimits;
+  #found = false;
   #tokenizer: Tokenizer | undefined;
   #template: ChatTemplate | undefined;
 
@@ -26,7 +27,7 @@ export class ModelText {
 
   /** Whether the folder has a tokenizer. It is not read. */
   get hasTokenizer(): boolean {
-    return this.#tokenizer !== undefined || hasTokenizer(this.folder);
+    return (this.#found ||= this.#tokenizer !== undefined || hasTokenizer(this.folder));
   }
 
   /**

@@ -1,0 +1,74 @@
+/**
+ * `GATED_DELTA_LLAMA_CPP=FOLDER npm run test:llama-cpp [-- MODELS…]`: reads the same GGUF files with llama.cpp, by node-llama-cpp,
+ * and compares tokens. FOLDER is where `npm install --ignore-scripts node-llama-cpp@3.22.1` was run.
+ *
+ * The ids of all texts in the metadata of a model's `expected.safetensors` must be equal. llama.cpp rounds activations to 8 bits, so
+ * that its greedy tokens may go another way where the best logits are close, and from there on all do: the command prints how many
+ * are equal, and expects all of them for the first prompt of `qwen35-q4_k_m`, whose logits are far apart.
+ */
+import { cpus } from "node:os";
+import { basename, join, resolve } from "node:path";
+import { findGguf } from "../../lib/checkpoint/gguf/find-gguf.ts";
+import { expectedCases } from "../../lib/cli/verify/model-cases.ts";
+import { largest } from "../../lib/cli/verify/model-ways.ts";
+import { Device } from "../../lib/index.ts";
+import { LanguageModel } from "../../lib/model.ts";
+import { expectedTexts } from "../support/gguf-models.ts";
+
+const root = resolve(import.meta.dir, "../..");
+const golden = ["qwen35-q4_k_m", "qwen35-q8_0", "qwen35moe-q4_k_m"].map((name) => join(root, "test/golden/models", name));
+
+interface Tokens {
+  readonly texts: readonly (readonly number[])[];
+  readonly prompts: readonly (readonly number[])[];
+}
+
+/** The library's tokens. */
+async function ours(device: Device, folder: string, texts: readonly string[], prompts: readonly Int32Array[], count: number): Promise<Tokens> {
+  using model = await LanguageModel.load(device, folder, { states: 1, pages: 16 });
+  const ofPrompts: number[][] = [];
+  for (const prompt of prompts) {
+    using sequence = model.sequence();
+    const chosen: number[] = [];
+    for (let tokens: Int32Array | number[] = prompt; chosen.length < count; tokens = chosen.slice(-1)) {
+      const [result] = await model.run([{ sequence, tokens }]);
+      chosen.push(largest(result!.logits));
+    }
+    ofPrompts.push(chosen);
+  }
+  return { texts: texts.map((text) => model.text.encode(text)), prompts: ofPrompts };
+}
+
+/** llama.cpp's. */
+async function theirs(client: string, file: string, request: object): Promise<Tokens> {
+  const child = Bun.spawn(["node", join(import.meta.dir, "llama.mjs"), client, file], { stdin: new Blob([JSON.stringify(request)]), stdout: "pipe", stderr: "inherit" });
+  const text = await child.stdout.text();
+  if ((await child.exited) !== 0) throw new Error(`node-llama-cpp ended with ${child.exitCode} on ${file}`);
+  return JSON.parse(text) as Tokens;
+}
+
+const client = process.env["GATED_DELTA_LLAMA_CPP"];
+if (client === undefined) {
+  console.error("GATED_DELTA_LLAMA_CPP: expected the folder where `npm install --ignore-scripts node-llama-cpp` was run");
+  process.exit(2);
+}
+const folders = process.argv.length > 2 ? process.argv.slice(2) : golden;
+using device = Device.open({ backend: "cpu" });
+console.log(`processor: ${cpus()[0]?.model ?? "unknown"}; ${device.backend} ${device.isa}`);
+let failed = false;
+for (const folder of folders) {
+  const texts = expectedTexts(folder).map(([text]) => text);
+  const prompts = expectedCases(folder)!.cases.map(({ prompt }) => prompt);
+  const count = 32;
+  const mine = await ours(device, folder, texts, prompts, count);
+  const other = await theirs(client, findGguf(folder)!, { texts, prompts: prompts.map((prompt) => [...prompt]), count });
+  const same = mine.texts.filter((ids, i) => ids.join() === other.texts[i]!.join()).length;
+  const equal = mine.prompts.map((tokens, i) => {
+    const at = tokens.findIndex((token, k) => token !== other.prompts[i]![k]);
+    return at < 0 ? tokens.length : at;
+  });
+  console.log(`${basename(folder)}: ids of ${same} of ${texts.length} texts; greedy tokens of ${count} until the first other one: ${equal.join(", ")}`);
+  failed ||= same < texts.length || (basename(folder) === "qwen35-q4_k_m" && equal[0]! < count);
+}
+console.log(failed ? "llama.cpp gives other tokens." : "llama.cpp gives the same tokens as far as its activations allow.");
+process.exit(failed ? 1 : 0);

@@ -13,6 +13,7 @@ import { affineBits, affineFormat, affineGroups, supportedWeights, type Quantiza
 /**
  * How a module's weight `[rows, columns]` is stored, or undefined for one that is not quantised.
  *
+ * @param rows one dimension, or several: those of experts, and the rows of each.
  * @param configured the configuration of the module.
  * @throws {UnsupportedError} for tensors of another scheme; {@link FileError} for shapes that do not fit each other, the
  * weight or the configuration; {@link DTypeError} for scales that are not floats or not of the biases' dtype.
@@ -20,7 +21,7 @@ import { affineBits, affineFormat, affineGroups, supportedWeights, type Quantiza
 export function quantizedShapes(
   source: TensorSource,
   module: string,
-  rows: number,
+  rows: readonly number[],
   columns: number,
   configured: Partial<Quantization>,
   op: string,
@@ -45,11 +46,11 @@ export function quantizedShapes(
   if (expectRows(biasesName, biases) !== groups) throw misfit(biasesName, `as many columns as ${scalesName}, ${groups}`, biases);
   const bits = (32 * words) / columns;
   if (!affineBits.includes(bits)) {
-    throw misfit(weightName, `[${rows}, ${columns} · bits / 32], bits one of ${affineBits.join(", ")}`, weight);
+    throw misfit(weightName, `[${rows.join(", ")}, ${columns} · bits / 32], bits one of ${affineBits.join(", ")}`, weight);
   }
   const group = columns / groups;
   if (!affineGroups.includes(group)) {
-    throw misfit(scalesName, `[${rows}, ${columns} / group], group one of ${affineGroups.join(", ")}`, scales);
+    throw misfit(scalesName, `[${rows.join(", ")}, ${columns} / group], group one of ${affineGroups.join(", ")}`, scales);
   }
   const format = affineFormat({ bits, group });
   if (format === undefined) throw foreign(weightName, `${bits} bits in groups of ${group}`);
@@ -64,9 +65,9 @@ export function quantizedShapes(
   return storedMatrix(format, rows, columns, dtype);
 
   function expectRows(name: string, info: TensorInfo): number {
-    const [first, second] = info.shape;
-    if (info.shape.length === 2 && first === rows && second !== undefined) return second;
-    throw misfit(name, `[${rows}, …], as the configuration says`, info);
+    const last = info.shape.at(-1);
+    if (last !== undefined && info.shape.slice(0, -1).join() === rows.join()) return last;
+    throw misfit(name, `[${rows.join(", ")}, …], as the configuration says`, info);
   }
 
   function floats(name: string, { dtype }: TensorInfo) {

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import manifest from "../../package.json" with { type: "json" };
 import { libraryCandidates, packageRoot, type LibraryCandidate } from "../native/candidates.ts";
 import { UsageError, errorText, parseOptions, print, type Command } from "./command.ts";
-import { freeMemory } from "../model/memory-plan.ts";
+import { freeMemory, sizeText as size } from "../model/memory-plan.ts";
 import { modelMemory, type ModelMemoryFindings } from "./doctor-memory.ts";
 import type { Probe, ProbedDevice, ProbedWeights } from "./doctor-probe.ts";
 
@@ -134,8 +134,6 @@ function probeInChild(folder: string | undefined): Probe {
   const text = child.signalCode ? /^panic.*$/m.exec(errors)?.[0] : errors.slice(-2000);
   return { error: `the process that loaded it ${how}${text ? `: ${text}` : ""}` };
 }
-
-const size = (bytes: number): string => (bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`);
 
 function weightsText(weights: ProbedWeights): string {
   if ("error" in weights) return `FAILED: ${weights.error}`;

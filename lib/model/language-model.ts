@@ -10,7 +10,6 @@ import type { FloatDType } from "../tensor/dtype.ts";
 import { expectRunnable, readBatch } from "./batch.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
-import { expectFits } from "./memory-plan.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { BatchEntry, IdentityOptions, LoadModelOptions } from "./model-options.ts";
 import { identityOptions, loadModelOptions } from "./model-schemas.ts";
@@ -31,7 +30,7 @@ import type { SessionOptions } from "./session/session-options.ts";
 import { ModelText } from "./text/model-text.ts";
 
 /**
- * A text model on a device, dense Qwen3.5 or OLMo hybrid: weights, and memory for the states, keys and values of many sequences.
+ * A text model on a device (Qwen3.5, Qwen3-Next, OLMo hybrid): weights, and memory for the states, keys and values of many sequences.
  *
  * With f32 states the logits of a sequence have the same bits however its tokens are cut into runs, whatever else is in
  * its batches, and whether it was forked: those of all its tokens in one run, alone.
@@ -96,8 +95,7 @@ export class LanguageModel implements Disposable {
     await importZod();
     const checked = checkOptions(loadModelOptions, op, options);
     const { dtype, onProgress, weights } = checked;
-    const fits = (config: ModelConfig, bytes: WeightBytes): void => expectFits(op, config, checked, bytes);
-    const loaded = await loadModelWeights(device, folder, { dtype, onProgress, weights, expectFits: fits });
+    const loaded = await loadModelWeights(device, folder, { dtype, onProgress, weights, memory: checked });
     return new LanguageModel(maker, device, loaded, checked);
   }
 

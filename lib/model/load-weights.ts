@@ -19,11 +19,12 @@ import type { FloatDType } from "../tensor/dtype.ts";
 import { storedTensors } from "./identity/stored-tensors.ts";
 import type { StoredTensor } from "./identity/stored-tensors.ts";
 import type { ModelConfig } from "./model-config.ts";
-import type { WeightsPlace } from "./model-options.ts";
+import type { LoadModelOptions, WeightsPlace } from "./model-options.ts";
 import { folderOf } from "./text/text-files.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
 import { planModel } from "./plan-model.ts";
+import { expectRoom, weightBytes } from "./weight-memory.ts";
 
 /** The progress of a load. */
 export interface LoadProgress {
@@ -43,8 +44,8 @@ export interface LoadWeightsOptions {
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
   /** Whether weights stay in their files; `copied` by default. */
   readonly weights?: WeightsPlace | undefined;
-  /** Called before the first weight is read. An error that it throws ends the load. */
-  readonly expectFits?: ((config: ModelConfig, bytes: WeightBytes) => void) | undefined;
+  /** Options of the states and pages that have to fit into the memory as well. */
+  readonly memory?: LoadModelOptions | undefined;
 }
 
 /** A model of a folder. */
@@ -69,15 +70,14 @@ const op = "LanguageModel.load";
  *
  * @throws {FileError} (as a rejection, like the others) for a folder without a checkpoint or a configuration, files that
  * are damaged, and tensors that are missing or of other shapes than the configuration says; {@link UnsupportedError} for
- * other architectures, mixtures of experts, other quantisations and tensors that no part of the model uses;
- * {@link DTypeError} for other dtypes; {@link DisposedError} if the device is closed meanwhile. Nothing stays
- * allocated then.
+ * other architectures, other quantisations and tensors that no part of the model uses; {@link DTypeError} for other
+ * dtypes; {@link GatedDeltaError} of code `out-of-memory`, with both numbers, for weights that are larger than the free
+ * memory; {@link DisposedError} if the device is closed meanwhile. Nothing stays allocated then.
  */
 export async function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
-  const { onProgress, expectFits } = options;
+  const { onProgress } = options;
   return await planned(device, folder, options, async ({ source, loader, alive, config, weights, skipped }) => {
     const { bytes } = loader;
-    expectFits?.(config, bytes);
     await loader.stream(alive, (progress) => onProgress?.(progress));
     alive();
     const stored = storedTensors(source, (name) => loader.wants(name));
@@ -128,11 +128,16 @@ async function planned<Result>(device: Device, folder: string, options: LoadWeig
   const inPlace = at === "mapped" ? (name: string) => !family.elsewhere.test(name) : undefined;
   using loader = new TensorLoader(device, source, op, parseQuantization(json, place), inPlace);
   const turn = turns();
-  const { weights, skipped, tied } = await planModel(device, loader, family, parsed, dtype, async () => {
+  const pause = async () => {
     await turn();
     alive();
-  });
+  };
+  const beside = options.memory === undefined ? undefined : ([parsed, options.memory] as const);
+  if (inPlace === undefined) expectRoom(op, source.path, { mapped: 0, copied: await weightBytes(source, family, pause) }, beside);
+  const { weights, skipped, tied } = await planModel(device, loader, family, parsed, dtype, pause);
   try {
+    // Only a plan tells which weights of mapped files are copied.
+    if (inPlace !== undefined) expectRoom(op, source.path, loader.bytes, beside);
     return await use({ source, loader, alive, config: { ...parsed, tied, eosTokens }, weights, skipped });
   } catch (error) {
     weights[Symbol.dispose]();

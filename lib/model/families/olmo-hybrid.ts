@@ -89,7 +89,7 @@ export const olmoHybrid: Family<OlmoHybridLayer> = {
   mixerPrefix: (source, prefix) => prefix + (source.has(`${prefix}mixer.A_log`) ? "mixer." : "linear_attn."),
 
   layer(loader, prefix, config, type) {
-    const mlp = denseMlp(loader, `${prefix}mlp.`, config);
+    const mlp = denseMlp(loader, `${prefix}mlp.`, config.hiddenSize, config.intermediateSize);
     const norm = (...names: [string, string?]) => normOf(loader, prefix, names, config.hiddenSize);
     if (type === "gatedDelta") {
       return {

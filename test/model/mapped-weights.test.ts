@@ -58,11 +58,14 @@ async function logitsOf(model: LanguageModel): Promise<Float32Array[]> {
   return rows;
 }
 
+/** The least share of mapped weights: projections that have to be gathered, and experts of a matrix each, are copied. */
+const leastShare: Readonly<Record<string, number>> = { qwen3_next: 0.3, "qwen3_next-mlx": 0.85 };
+
 const share = ({ weights: { mapped, copied } }: LanguageModel) => mapped / (mapped + copied);
 
 onEachBackend("mapped weights", ({ device, name: backend }) => {
   const folders = readdirSync(golden).filter((name) => existsSync(join(golden, name, "config.json")));
-  const shifts = backend === "cpu" ? [0, 4, 8, 1, 2, 7] : [8, 1]; // an emulated GPU is slow
+  const shifts = backend === "cpu" ? [0, 4, 8, 1, 2, 7] : [1]; // an emulated GPU is slow; test/ops/mapped-weights.test.ts has all places
   test.each(folders)("%s has the bits, the identity and the sessions of a copied one, wherever its tensors begin", async (name) => {
     using copied = await LanguageModel.load(device, join(golden, name), options);
     expect(copied.weights.mapped).toBe(0);
@@ -75,7 +78,7 @@ onEachBackend("mapped weights", ({ device, name: backend }) => {
     for (const shift of shifts) {
       using model = await LanguageModel.load(device, shifted(join(golden, name), shift), mapped);
       expect(model.weights.mapped + model.weights.copied).toBe(copied.weights.copied);
-      expect(share(model)).toBeGreaterThan(0.95);
+      expect(share(model)).toBeGreaterThan(leastShare[name] ?? 0.95);
       expect(await logitsOf(model)).toEqual(expected);
       expect(await model.identity()).toBe(await copied.identity());
       using other = await Session.load(model, file);

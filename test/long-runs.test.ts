@@ -7,6 +7,7 @@ const scripts = [
   ["model-schedules", "schedules", []],
   ["session-schedules", "schedules", ["--seconds", "600"]],
   ["session-pressure", "schedules", []],
+  ["gguf-files", "programs", []],
 ] as const;
 const counts = (text: string) => [...text.matchAll(/^ {2}([^:]+: \d+)$/gm)].map(([, line]) => line!);
 

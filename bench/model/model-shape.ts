@@ -45,17 +45,6 @@ export const qwen08B: ModelShape = {
   tie_word_embeddings: true,
 };
 
-/** A model of the same kind with 4 GB of weights in 4 bits. */
-export const large: ModelShape = {
-  ...qwen08B,
-  hidden_size: 4096,
-  intermediate_size: 12288,
-  num_attention_heads: 16,
-  num_key_value_heads: 4,
-  linear_num_value_heads: 32,
-  tie_word_embeddings: false,
-};
-
 /** Qwen/Qwen3.5-35B-A3B's text model (transformers, `Qwen3_5MoeTextConfig`) with 8 of its 40 layers. */
 export const qwen35BA3B: ModelShape = {
   hidden_size: 2048,
@@ -74,6 +63,17 @@ export const qwen35BA3B: ModelShape = {
   max_position_embeddings: 262144,
   tie_word_embeddings: false,
   experts: { num_experts: 256, num_experts_per_tok: 8, moe_intermediate_size: 512, shared_expert_intermediate_size: 512 },
+};
+
+/** A model of the same kind with 4 GB of weights in 4 bits. */
+export const large: ModelShape = {
+  ...qwen08B,
+  hidden_size: 4096,
+  intermediate_size: 12288,
+  num_attention_heads: 16,
+  num_key_value_heads: 4,
+  linear_num_value_heads: 32,
+  tie_word_embeddings: false,
 };
 
 /** A model of the same kind that runs in a moment. */

@@ -4,8 +4,8 @@
  *     bun bench/model/random-model.ts FOLDER [--form bf16|f16|f32|2bit|3bit|4bit|5bit|6bit|8bit] [--group 64] [--tiny | --large | --experts]
  *                                            [--layers N] [--seed N]
  *
- * It has the shape of Qwen3.5-0.8B, with `--large` a larger one (4 GB in 4 bits), or with `--experts` that of Qwen3.5-35B-A3B with 8
- * of its 40 layers (4.4 GB in 4 bits). Plain forms are as transformers saves a text model, experts as released; quantised ones as mlx-lm converts one: norms stored as
+ * It has the shape of Qwen3.5-0.8B; with `--large` a larger one (4 GB in 4 bits), with `--experts` that of Qwen3.5-35B-A3B with 8 of its 40 layers (4.4 GB in 4 bits). Plain
+ * forms are as transformers saves a text model, experts as released; quantised ones as mlx-lm converts one: norms stored as
  * 1 + w, conv1d's axes moved, every matrix quantised, routers and gates of shared experts in 8 bits. Weights keep a signal's
  * size, so that logits are of order one. No more than the layers of one file are in memory at a time.
  */

@@ -29,7 +29,7 @@ function residentMemory(...names: string[]): number[] {
   return names.map((name) => Math.round((1024 * Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1] ?? NaN)) / 1e6));
 }
 
-/** What one process measures, in seconds and megabytes. */
+/** The measurements of one process, in seconds and megabytes. */
 interface Measured {
   readonly load: number;
   readonly first: number;

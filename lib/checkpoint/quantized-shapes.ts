@@ -1,9 +1,12 @@
 /**
- * Recognises MLX's affine quantised modules by their tensors: `weight` in u32 words, and `scales` and `biases` for each group.
- * A module without `scales` is not quantised, regardless of the configuration.
+ * Recognises quantised modules by their tensors. MLX's affine ones have `weight` in u32 words, and `scales` and `biases` for each
+ * group; GGUF's have rows of blocks, whose format the file states. Any other module without `scales` is not quantised, regardless
+ * of the configuration.
  */
 
-import { DTypeError, FileError, UnsupportedError } from "../errors.ts";
+import { DTypeError, FileError, UnsupportedError, describe } from "../errors.ts";
+import type { WeightFormat } from "../native/options.ts";
+import { weightLayouts } from "../native/weight-formats.ts";
 import { floatDType } from "./dtypes.ts";
 import type { TensorInfo } from "./header.ts";
 import type { TensorSource } from "./source.ts";
@@ -32,6 +35,7 @@ export function quantizedShapes(
     const packed = [".qweight", ".weight_packed", ".weight_q"].map((end) => module + end).find((name) => source.has(name));
     if (packed !== undefined) throw foreign(packed, "weights of another scheme, as GPTQ and AWQ have");
   }
+  if (source.has(weightName) && source.info(weightName).weightFormat !== undefined) return blockMatrix(source, weightName, rows, columns, op);
   if (!source.has(scalesName)) {
     if (source.has(weightName) && source.info(weightName).dtype === "U32") throw foreign(weightName, "U32 words without scales");
     return undefined;
@@ -83,4 +87,21 @@ export function quantizedShapes(
   function foreign(name: string, received: string): UnsupportedError {
     return new UnsupportedError({ op, argument: `${source.path}: ${name}`, expected: supportedWeights, received });
   }
+}
+
+/** A weight in rows of blocks. */
+function blockMatrix(source: TensorSource, name: string, rows: readonly number[], columns: number, op: string): StoredMatrix {
+  const { weightFormat, shape } = source.info(name);
+  const format = formatOf(weightFormat);
+  if (format === undefined) {
+    throw new UnsupportedError({ op, argument: `${source.path}: ${name}`, expected: `a weight of format ${Object.keys(weightLayouts).join(", ")}`, received: describe(weightFormat) });
+  }
+  const stored = storedMatrix(format, rows, columns);
+  if (stored.weight.shape.join() === shape.join()) return stored;
+  const expected = `${name} of shape [${stored.weight.shape.join(", ")}], bytes of ${weightFormat}, as the configuration says`;
+  throw new FileError(source.path, { op, expected, received: `[${shape.join(", ")}]` });
+}
+
+function formatOf(name: string | undefined): WeightFormat | undefined {
+  return name !== undefined && Object.hasOwn(weightLayouts, name) ? (name as WeightFormat) : undefined;
 }

@@ -241,7 +241,10 @@ export class TensorLoader implements Disposable {
 
   /** Checks that a tensor of floats exists in one of the shapes, and returns its dtype. */
   #floats(name: string, shapes: readonly Shape[]): FloatDType {
-    const { dtype, shape } = this.source.info(name);
+    const { dtype, shape, weightFormat } = this.source.info(name);
+    if (weightFormat !== undefined) {
+      throw new DTypeError({ op: this.op, argument: `${this.source.path}: ${name}`, expected: "F32, F16 or BF16", received: weightFormat });
+    }
     if (!shapes.some((allowed) => shapeText(allowed) === shapeText(shape))) {
       const expected = `${name} of shape ${shapes.map(shapeText).join(" or ")}, as the configuration says`;
       throw new FileError(this.source.path, { op: this.op, expected, received: shapeText(shape) });

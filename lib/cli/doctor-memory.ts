@@ -4,7 +4,6 @@ import { readConfig } from "../checkpoint/read-config.ts";
 import { importZod } from "../arguments/import-zod.ts";
 import { freeMemory, planMemory } from "../model/memory-plan.ts";
 import { parseModelConfig } from "../model/parse-config.ts";
-import { weightBytes } from "../model/weight-memory.ts";
 
 /** The memory of a model with default options, in bytes. */
 export interface ModelMemoryFindings {
@@ -30,8 +29,9 @@ export async function modelMemory(folder: string): Promise<ModelMemoryFindings> 
   await importZod();
   using source = openCheckpoint(folder, op);
   const { config: json, path } = readConfig(source, undefined, op);
-  const { family, config } = parseModelConfig(json, { path, op });
-  const weights = await weightBytes(source, family, async () => {});
+  const { config } = parseModelConfig(json, { path, op });
+  let weights = 0;
+  for (const name of source.names) weights += source.info(name).bytes;
   const free = Math.max(0, freeMemory() - weights);
   const { states, pages } = planMemory(op, config, {}, free);
   return {

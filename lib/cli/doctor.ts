@@ -6,17 +6,17 @@ import { fileURLToPath } from "node:url";
 import manifest from "../../package.json" with { type: "json" };
 import { libraryCandidates, packageRoot, type LibraryCandidate } from "../native/candidates.ts";
 import { UsageError, errorText, parseOptions, print, type Command } from "./command.ts";
-import { freeMemory, sizeText as size } from "../model/memory-plan.ts";
+import { freeMemory } from "../model/memory-plan.ts";
 import { modelMemory, type ModelMemoryFindings } from "./doctor-memory.ts";
 import type { Probe, ProbedDevice, ProbedWeights } from "./doctor-probe.ts";
 
-const help = `Usage: gated-delta doctor [FOLDER] [--json]
+const help = `Usage: gated-delta doctor [MODEL] [--json]
 
 Shows Bun, the native library and how it was found, its backends, the instruction set
 and the Metal device or why there is none. The library is loaded in another process, so
-that a broken one is reported here instead of ending this command. With the folder of a
-model it shows how many sessions, and how many tokens of them, LanguageModel.load has
-memory for where its options do not say, and how many bytes of the weights it maps and
+that a broken one is reported here instead of ending this command. With a model, a folder
+or a GGUF file, it shows how many sessions, and how many tokens of them, LanguageModel.load
+has memory for where its options do not say, and how many bytes of the weights it maps and
 copies with weights: "mapped".
 
   --json  one JSON object: ok, bun, package, system, processor, isa (where one is forced),
@@ -134,6 +134,8 @@ function probeInChild(folder: string | undefined): Probe {
   const text = child.signalCode ? /^panic.*$/m.exec(errors)?.[0] : errors.slice(-2000);
   return { error: `the process that loaded it ${how}${text ? `: ${text}` : ""}` };
 }
+
+const size = (bytes: number): string => (bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`);
 
 function weightsText(weights: ProbedWeights): string {
   if ("error" in weights) return `FAILED: ${weights.error}`;

@@ -10,6 +10,7 @@ import type { FloatDType } from "../tensor/dtype.ts";
 import { expectRunnable, readBatch } from "./batch.ts";
 import { loadModelWeights } from "./load-weights.ts";
 import type { LoadedModel } from "./load-weights.ts";
+import { expectFits } from "./memory-plan.ts";
 import type { ModelConfig } from "./model-config.ts";
 import type { BatchEntry, IdentityOptions, LoadModelOptions } from "./model-options.ts";
 import { identityOptions, loadModelOptions } from "./model-schemas.ts";
@@ -54,7 +55,7 @@ export class LanguageModel implements Disposable {
   readonly skipped: readonly string[];
   /** Bytes of its weights: in mapped files, and in memory of the library. */
   readonly weights: WeightBytes;
-  /** Its tokenizer and chat templates, if the folder has them. They are read when they are first used. */
+  /** Its tokenizer and chat templates, if the folder or the GGUF file has them. They are read when they are first used. */
   readonly text: ModelText;
   readonly #scheduler: Scheduler;
   #sampling: Partial<SamplingSettings> | undefined;
@@ -80,8 +81,8 @@ export class LanguageModel implements Disposable {
   }
 
   /**
-   * Loads a model from a Hugging Face folder, as transformers or mlx-lm writes it; or from the path of its only `.safetensors`
-   * file, in the same folder as its other files. Weights are read in the background, straight into the library's memory, or stay
+   * Loads a model from a Hugging Face folder, as transformers or mlx-lm writes it; from the path of its only `.safetensors`
+   * file, in the same folder as its other files; or from a GGUF file, any file of a split one, or a folder with one. Weights are read in the background, straight into the library's memory, or stay
    * in their files with `weights: "mapped"`; they keep their stored form.
    *
    * @throws {FileError} for files that are missing, damaged or of other shapes; {@link UnsupportedError}, which
@@ -95,7 +96,8 @@ export class LanguageModel implements Disposable {
     await importZod();
     const checked = checkOptions(loadModelOptions, op, options);
     const { dtype, onProgress, weights } = checked;
-    const loaded = await loadModelWeights(device, folder, { dtype, onProgress, weights, memory: checked });
+    const fits = (config: ModelConfig, bytes: WeightBytes): void => expectFits(op, config, checked, bytes);
+    const loaded = await loadModelWeights(device, folder, { dtype, onProgress, weights, expectFits: fits });
     return new LanguageModel(maker, device, loaded, checked);
   }
 

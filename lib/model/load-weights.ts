@@ -1,4 +1,4 @@
-/** Loads a whole model's weights from a folder, asynchronously. */
+/** Loads a whole model's weights from a folder or a GGUF file, asynchronously. */
 
 import { existsSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -7,6 +7,7 @@ import { importZod } from "../arguments/import-zod.ts";
 import type { Device } from "../device/device.ts";
 import { DisposedError, FileError } from "../errors.ts";
 import type { ConfigPlace } from "../checkpoint/config-errors.ts";
+import { GgufCheckpoint } from "../checkpoint/gguf/gguf-checkpoint.ts";
 import { parseQuantization } from "../checkpoint/quantization.ts";
 import { readConfig, readJson } from "../checkpoint/read-config.ts";
 import { TensorLoader } from "../checkpoint/tensor-loader.ts";
@@ -19,12 +20,11 @@ import type { FloatDType } from "../tensor/dtype.ts";
 import { storedTensors } from "./identity/stored-tensors.ts";
 import type { StoredTensor } from "./identity/stored-tensors.ts";
 import type { ModelConfig } from "./model-config.ts";
-import type { LoadModelOptions, WeightsPlace } from "./model-options.ts";
+import type { WeightsPlace } from "./model-options.ts";
 import { folderOf } from "./text/text-files.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import { parseEnds, parseModelConfig } from "./parse-config.ts";
 import { planModel } from "./plan-model.ts";
-import { expectRoom, weightBytes } from "./weight-memory.ts";
 
 /** The progress of a load. */
 export interface LoadProgress {
@@ -44,13 +44,13 @@ export interface LoadWeightsOptions {
   readonly onProgress?: ((progress: LoadProgress) => void) | undefined;
   /** Whether weights stay in their files; `copied` by default. */
   readonly weights?: WeightsPlace | undefined;
-  /** Options of the states and pages that have to fit into the memory as well. */
-  readonly memory?: LoadModelOptions | undefined;
+  /** Called before the first weight is read. An error that it throws ends the load. */
+  readonly expectFits?: ((config: ModelConfig, bytes: WeightBytes) => void) | undefined;
 }
 
 /** A model of a folder. */
 export interface LoadedModel {
-  /** The folder of its other files: the given one, or that of the given file. */
+  /** Where its text is: the given folder, that of the given file, or a GGUF file. */
   readonly folder: string;
   readonly config: ModelConfig;
   readonly weights: ModelWeights;
@@ -65,19 +65,20 @@ export interface LoadedModel {
 const op = "LanguageModel.load";
 
 /**
- * Loads a text model of a known family from a Hugging Face folder, as transformers or mlx-lm writes one. Tensors are mapped, or
- * read in the background, in pieces of some MiB, straight into library memory, so that no further memory is needed.
+ * Loads a text model of a known family from a Hugging Face folder, as transformers or mlx-lm writes one, or from a
+ * GGUF file. Tensors are mapped, or read in the background, in pieces of some MiB, straight into library memory, so that no further
+ * memory is needed.
  *
  * @throws {FileError} (as a rejection, like the others) for a folder without a checkpoint or a configuration, files that
  * are damaged, and tensors that are missing or of other shapes than the configuration says; {@link UnsupportedError} for
  * other architectures, other quantisations and tensors that no part of the model uses; {@link DTypeError} for other
- * dtypes; {@link GatedDeltaError} of code `out-of-memory`, with both numbers, for weights that are larger than the free
- * memory; {@link DisposedError} if the device is closed meanwhile. Nothing stays allocated then.
+ * dtypes; {@link DisposedError} if the device is closed meanwhile. Nothing stays allocated then.
  */
 export async function loadModelWeights(device: Device, folder: string, options: LoadWeightsOptions = {}): Promise<LoadedModel> {
-  const { onProgress } = options;
+  const { onProgress, expectFits } = options;
   return await planned(device, folder, options, async ({ source, loader, alive, config, weights, skipped }) => {
     const { bytes } = loader;
+    expectFits?.(config, bytes);
     await loader.stream(alive, (progress) => onProgress?.(progress));
     alive();
     const stored = storedTensors(source, (name) => loader.wants(name));
@@ -128,16 +129,11 @@ async function planned<Result>(device: Device, folder: string, options: LoadWeig
   const inPlace = at === "mapped" ? (name: string) => !family.elsewhere.test(name) : undefined;
   using loader = new TensorLoader(device, source, op, parseQuantization(json, place), inPlace);
   const turn = turns();
-  const pause = async () => {
+  const { weights, skipped, tied } = await planModel(device, loader, family, parsed, dtype, async () => {
     await turn();
     alive();
-  };
-  const beside = options.memory === undefined ? undefined : ([parsed, options.memory] as const);
-  if (inPlace === undefined) expectRoom(op, source.path, { mapped: 0, copied: await weightBytes(source, family, pause) }, beside);
-  const { weights, skipped, tied } = await planModel(device, loader, family, parsed, dtype, pause);
+  });
   try {
-    // Only a plan tells which weights of mapped files are copied.
-    if (inPlace !== undefined) expectRoom(op, source.path, loader.bytes, beside);
     return await use({ source, loader, alive, config: { ...parsed, tied, eosTokens }, weights, skipped });
   } catch (error) {
     weights[Symbol.dispose]();
@@ -163,7 +159,8 @@ function refuseAdapter(source: TensorSource): void {
 }
 
 function readEnds(source: TensorSource, json: unknown, place: ConfigPlace): number[] {
+  // The metadata of a GGUF file are all of its model's settings.
   const path = join(dirname(source.path), "generation_config.json");
-  const generation = existsSync(path) ? readJson(path, op) : undefined;
+  const generation = !(source instanceof GgufCheckpoint) && existsSync(path) ? readJson(path, op) : undefined;
   return parseEnds(json, place, generation, { path, op });
 }

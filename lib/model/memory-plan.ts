@@ -1,4 +1,5 @@
 /** Plans a model's memory for states, keys and values: as the caller's options say, otherwise a share of the free memory. */
+import { totalmem } from "node:os";
 import { GatedDeltaError } from "../errors.ts";
 import { convChannels, valueChannels } from "../checkpoint/mixer-config.ts";
 import type { WeightBytes } from "../checkpoint/tensor-loader.ts";
@@ -14,8 +15,8 @@ export interface MemoryPlan {
   readonly pages: { readonly count: number; readonly tokens: number; readonly dtype: FloatDType; readonly bytes: number };
 }
 
-/** What the plan depends on. */
-export type PlannedConfig = Pick<ModelConfig, "layers" | "mixer" | "attention" | "maxPositions">;
+/** The parts of a configuration that the plan depends on. */
+type PlannedConfig = Pick<ModelConfig, "layers" | "mixer" | "attention" | "maxPositions">;
 
 /** Default tokens of a page. */
 const defaultPageTokens = 64;
@@ -35,17 +36,32 @@ export function freeMemory(): number {
   return process.availableMemory();
 }
 
-/** A number of bytes for people. */
-export function sizeText(bytes: number): string {
-  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
-}
-
 /**
  * Bytes that states, keys and values can share. Mapped weights count as used: the system frees their memory where other memory is
  * needed, but reads them again for each token.
  */
 export function freeBeside({ mapped }: Pick<WeightBytes, "mapped">): number {
   return Math.max(0, freeMemory() - mapped);
+}
+
+/**
+ * Refuses a model that is larger than the memory, before it is read. Mapped weights need no memory of the process.
+ *
+ * @param most bytes of the memory.
+ * @throws {GatedDeltaError} of code `out-of-memory`, with both numbers.
+ */
+export function expectFits(op: string, config: PlannedConfig, options: LoadModelOptions, { copied, mapped }: WeightBytes, most: number = mostMemory()): void {
+  const { states, pages } = planMemory(op, config, options, Math.max(0, most - copied - mapped));
+  const [stateBytes, pageBytes] = [states.slots * states.bytes, pages.count * pages.bytes];
+  const needed = copied + stateBytes + pageBytes;
+  if (needed <= most) return;
+  const parts = [`weights ${copied}`, ...(mapped > 0 ? [`and ${mapped} mapped, which need none`] : []), `states ${stateBytes}`, `keys and values ${pageBytes}`];
+  throw new GatedDeltaError("out-of-memory", { op, argument: "folder", expected: `memory for ${needed} bytes (${parts.join(", ")})`, received: `${most} bytes` });
+}
+
+/** The most that this process can hope for. Other systems than Linux count memory as used that they would free. */
+function mostMemory(): number {
+  return process.platform === "linux" ? freeMemory() : totalmem();
 }
 
 /**

@@ -2,13 +2,12 @@
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { Device } from "../../lib/index.ts";
-import { modelMemory } from "../../lib/cli/doctor-memory.ts";
 import { openCheckpoint } from "../../lib/checkpoint/safetensors.ts";
 import type { TensorToWrite } from "../../lib/checkpoint/write.ts";
 import type { QwenLayer } from "../../lib/model/families/qwen-layers.ts";
 import { loadModelWeights } from "../../lib/model/load-weights.ts";
 import type { LoadedModel } from "../../lib/model/load-weights.ts";
+import { LanguageModel } from "../../lib/model.ts";
 import type { Mixture } from "../../lib/model/model-weights.ts";
 import { parseModelConfig } from "../../lib/model/parse-config.ts";
 import { readModel, writeChanged, zeros } from "../support/changed-models.ts";
@@ -229,18 +228,18 @@ describe("memory", () => {
     rmSync(path, { recursive: true });
   }, 60_000);
 
-  test("that the weights do not fit is refused with both numbers before anything is allocated or read", async () => {
+  test("that the experts do not fit is refused with both numbers before anything is read", async () => {
     const path = folderOf("qwen3_5_moe");
     using source = openCheckpoint(path);
-    const needed = source.names.filter((name) => !name.includes("visual")).reduce((sum, name) => sum + source.info(name).bytes, 0);
-    expect((await modelMemory(path)).weights).toBe(needed);
-    using available = spyOn(process, "availableMemory").mockReturnValue(needed / 2);
-    using made = spyOn(Device.prototype, "tensor");
+    const weights = source.names.filter((name) => !name.includes("visual")).reduce((sum, name) => sum + source.info(name).bytes, 0);
     let read = 0;
-    const error = await rejection(loadModelWeights(device, path, { onProgress: () => read++ }));
-    expect([error.code, error.expected, error.received]).toEqual(["out-of-memory", "2.7 MB of free memory: 2.7 MB for the weights", "1.4 MB"]);
-    expect([made.mock.calls.length, read]).toEqual([0, 0]);
-    available.mockReturnValue(needed);
-    await loaded(path, ({ config }) => expect(config.experts?.count).toBe(8));
+    const load = () => LanguageModel.load(device, path, { states: 1, pages: 1, onProgress: () => read++ });
+    using free = spyOn(process, "availableMemory").mockReturnValue(weights - 1);
+    const error = await rejection(load());
+    expect([error.code, error.expected, error.received]).toEqual(["out-of-memory", expect.stringContaining(`weights ${weights}`), `${weights - 1} bytes`]);
+    expect(read).toBe(0);
+    free.mockReturnValue(1e9);
+    using model = await load();
+    expect(model.config.experts?.count).toBe(8);
   });
 });

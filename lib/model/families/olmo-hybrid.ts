@@ -56,6 +56,7 @@ export const olmoHybrid: Family<OlmoHybridLayer> = {
     attn_output_gate: ofOthers(false),
     linear_use_gate: { only: [true], why: "the mixers' norm has a gate" },
     clip_qkv: ofOthers(),
+    linear_value_head_order: ofOthers("block"),
     linear_allow_neg_eigval: "computed",
   },
 

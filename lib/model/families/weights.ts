@@ -54,8 +54,10 @@ function expertWeights(loader: TensorLoader, prefix: string, hidden: number, { c
     return { gateUp: [loader.floatMatrices(fused[0], [count, 2 * wide, hidden])], down: loader.floatMatrices(fused[1], [count, hidden, wide]) };
   }
   if (forms.stacked !== undefined) {
+    // Some GGUF files have an expert's gate and then its up in one tensor.
+    const both = source.has(`${stacked}gate_up_proj.weight`);
     return {
-      gateUp: [loader.matrices(`${stacked}gate_proj`, count, wide, hidden), loader.matrices(`${stacked}up_proj`, count, wide, hidden)],
+      gateUp: both ? [loader.matrices(`${stacked}gate_up_proj`, count, 2 * wide, hidden)] : ["gate_proj", "up_proj"].map((part) => loader.matrices(stacked + part, count, wide, hidden)),
       down: loader.matrices(`${stacked}down_proj`, count, hidden, wide),
     };
   }

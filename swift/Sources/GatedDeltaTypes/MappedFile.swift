@@ -58,7 +58,7 @@ public final class MappedFile: Sendable {
   private static func end(_ descriptor: Int32) { _ = close(descriptor) }
 }
 
-/// What tells versions of a file apart. Programs cannot set the change time.
+/// Properties by which versions of a file differ. Programs cannot set the change time.
 private struct Stamp: Equatable {
   let byteCount: UInt64
   let modified, changed: timespec

@@ -155,12 +155,12 @@ typedef uint64_t gd_handle;
  * entries beyond rank are ignored. Lengths are below 2^31; a stride is at least 1, except that those of dimensions of
  * length 0 or 1 do not matter.
  * query, key, value, gate, beta, a, b, x, z, up, residual, logits, experts, shared, sharedGate and out may have any
- * strides, and inputs overlapping rows; only the last dimension is contiguous. If its length is a multiple of 8, the other
- * strides and the offset are multiples of 8 elements (which never concerns a gate or beta per head, whose rows are single
- * elements). All other tensors are contiguous; a recurrent state also begins at a multiple of 8 elements if the length of
- * its rows is one. The weight, scales and biases of linear, expertLinear and embedding begin at any byte, as in a file:
- * their offset need not be a multiple of the element size. An output or a pool, from its first element to its last,
- * overlaps no other tensor of the op, and an output's rows do not overlap each other. */
+ * strides, and inputs overlapping rows; only the last dimension is contiguous. If its length is a multiple of 8, the other strides and the offset are multiples of
+ * 8 elements (which never concerns a gate or beta per head, whose rows are single elements). All other tensors are
+ * contiguous; a recurrent state also begins at a multiple of 8 elements if the length of its rows is one. The weight,
+ * scales and biases of linear, expertLinear and embedding begin at any byte, as in a file: their offset need not be a
+ * multiple of the element size. An output or a pool, from its first element to its last, overlaps no other tensor of the
+ * op, and an output's rows do not overlap each other. */
 typedef struct gd_tensor {
   gd_handle buffer;
   uint64_t offset; /* bytes from the buffer's start, a multiple of the element size */

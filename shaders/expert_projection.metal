@@ -15,7 +15,7 @@
 
 // Rows that one matrix serves: `only`, or some of `places`.
 struct ExpertRows {
-  uint matrix;  // the first row of the matrix
+  uint first;  // row of the matrix
   uint rows;
   uint only;
   device const uint* places;
@@ -36,7 +36,7 @@ METAL_FUNC ulong project_out(ExpertRows rows, constant GDMProject&, uint row) {
   return ulong(place / rows.ranks) * rows.outTokenStride + ulong(place % rows.ranks) * rows.outRankStride;
 }
 METAL_FUNC uint project_residual(ExpertRows, uint) { return 0; }
-METAL_FUNC uint project_matrix(ExpertRows rows) { return rows.matrix; }
+METAL_FUNC uint project_matrix(ExpertRows rows) { return rows.first; }
 
 // Zeros for all rows, from an output on.
 template <typename T>
@@ -99,7 +99,7 @@ kernel void gd_expert_project(device const T* x [[buffer(0)]],
     expert_nothing(out, rows, params, group.y, groups.y, index);
     return;
   }
-  rows.matrix = uint(expert) * params.outputs;
+  rows.first = uint(expert) * params.outputs;
   project_tile<T, W>(x, weight, scales, biases, x, out, params, memory, rows, group.y, index);
 }
 

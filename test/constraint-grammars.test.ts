@@ -7,6 +7,7 @@ import { constraintOf } from "../lib/model/constraints/constraint-grammar.ts";
 import type { ConstraintOptions } from "../lib/model/constraints/constraint-grammar.ts";
 import { automatonOf } from "../lib/model/constraints/expression.ts";
 import { libraryPath } from "../lib/model/constraints/matchers.ts";
+import { serveMasks } from "../lib/model/constraints/matcher-program.ts";
 import { MatcherWorker } from "../lib/model/constraints/matcher-worker.ts";
 import { integersWithin, multiplesOf, numbersWithin } from "../lib/model/constraints/number-range.ts";
 import { byteRangesOf } from "../lib/model/constraints/utf8-ranges.ts";
@@ -190,6 +191,11 @@ describe("what would not be enforced is refused by name", () => {
     const explosive = { type: "string", pattern: "^(?:a|b)*a(?:a|b){16}$" } as const;
     expect(thrownBy(() => grammarOf({ schema: explosive })).argument).toBe("schema.pattern");
   });
+});
+
+test("the Worker's program has nothing from outside", () => {
+  // A compiler of TypeScript calls a function of the file around it for an import whose path it does not know.
+  expect(String(serveMasks)).not.toMatch(/\bimport\b|\brequire\(/);
 });
 
 const empty: Automaton = [{ accepts: false, edges: [] }];

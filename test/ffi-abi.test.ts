@@ -59,7 +59,7 @@ function wrongValues(field: string, type: string): readonly number[] {
 
 /** Whether a path is the offset of a matrix's tensor, which may lie at any byte. */
 function isMatrix(name: string, path: string): boolean {
-  return /^gd_encode_(?:linear|embedding)$/.test(name) && /^(?:weight|scales|biases)\.offset$/.test(path);
+  return /^gd_encode_(?:linear|expert_linear|embedding)$/.test(name) && /^(?:weight|scales|biases)\.offset$/.test(path);
 }
 
 /** Dimensions beyond a tensor's rank, and strides where no step is made. */

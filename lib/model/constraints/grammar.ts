@@ -1,5 +1,5 @@
 /** Grammars as data, and their text in the EBNF of xgrammar. */
-import { commonPoints, joinPoints, minimal, otherPoints, trimmed } from "./automaton.ts";
+import { commonPoints, joinPoints, otherPoints, smallestOf } from "./automaton.ts";
 import type { Automaton, Points } from "./automaton.ts";
 import { byteRangesOf } from "./utf8-ranges.ts";
 
@@ -76,9 +76,8 @@ export class Grammar {
 
   /** Adds the rules of an automaton. Its texts are followed by `end`. */
   automaton(name: string, automaton: Automaton, writing: Writing, end: Part = nothing, of?: keyof typeof followers): Part {
-    const alive = trimmed(automaton);
-    if (alive === undefined) return never;
-    const small = minimal(alive);
+    const small = smallestOf(automaton);
+    if (small === undefined) return never;
     const names = small.map(() => {
       const one = this.name(name);
       this.#rules.set(one, never);

@@ -5,7 +5,7 @@
 
 /** The data of the Worker. */
 export interface MatcherData {
-  /** Where the library is. */
+  /** The path of the library. */
   readonly library: string;
   /** Number of logits. */
   readonly vocabSize: number;
@@ -54,6 +54,7 @@ interface Matcher {
 
 /** Serves requests, in order. Runs in a Worker. */
 export function serveMasks(): void {
+  const { createRequire } = process.getBuiltinModule("node:module");
   const { parentPort, workerData } = process.getBuiltinModule("node:worker_threads");
   const { library: path, vocabSize, ends } = workerData as MatcherData;
   const mostGrammars = 16;
@@ -61,7 +62,8 @@ export function serveMasks(): void {
   // The library binds these when it is loaded, and writes the reason of a failure to the first.
   console.error = (...parts: unknown[]) => void said.push(parts.join(" "));
   console.log = console.warn = () => {};
-  const library = import(path) as Promise<Library>;
+  const load = (): Library => createRequire(path)(path) as Library;
+  let library: Library | undefined;
   const tokens: string[] = [];
   const grammars = new Map<string, { compiled: Compiled; users: number }>();
   const matchers = new Map<number, { matcher: Matcher; grammar: string }>();
@@ -74,7 +76,7 @@ export function serveMasks(): void {
       grammars.set(text, known); // the last one used is the last one
       return known;
     }
-    const { TokenizerInfo, GrammarCompiler } = await library;
+    const { TokenizerInfo, GrammarCompiler } = (library ??= load());
     compiler ??= await GrammarCompiler.createGrammarCompiler(await TokenizerInfo.createTokenizerInfo(tokens, "byte_level", false, vocabSize, ends));
     for (const [old, { compiled: unused, users }] of grammars) {
       if (grammars.size < mostGrammars) break;
@@ -94,7 +96,7 @@ export function serveMasks(): void {
         return undefined;
       case "open": {
         const grammar = await compiled(request.grammar);
-        matchers.set(request.id, { matcher: await (await library).GrammarMatcher.createGrammarMatcher(grammar.compiled), grammar: request.grammar });
+        matchers.set(request.id, { matcher: await library!.GrammarMatcher.createGrammarMatcher(grammar.compiled), grammar: request.grammar });
         grammar.users++;
         return { id: request.id, kind: "done" };
       }

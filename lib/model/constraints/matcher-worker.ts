@@ -32,7 +32,7 @@ export class MatcherWorker {
   #ended = false;
   readonly #ready: Promise<void>;
 
-  /** @param library the URL of the library. */
+  /** @param library the path of the library. */
   constructor(library: string, { vocabSize, ends, textOf }: MatcherTokens) {
     const workerData: MatcherData = { library, vocabSize, ends };
     this.#worker = new Worker(`(${serveMasks})()`, { eval: true, workerData, name: "gated-delta constraints" });

@@ -53,7 +53,7 @@ export class Matchers implements Disposable {
       opened = await worker.ask({ kind: "open", grammar }, compileLimit);
     } catch (cause) {
       if (this.#disposed || !(cause instanceof MatcherFailure)) throw failedError(op, cause);
-      throw new UnsupportedError({ op, argument, expected: `a grammar that compiles within ${compileLimit / 1000} s`, received: cause.message, cause });
+      throw new UnsupportedError({ op, argument, expected: `a grammar that xgrammar compiles, within ${compileLimit / 1000} s`, received: cause.message, cause });
     }
     const matcher = opened.id;
     let closed = false;
@@ -123,7 +123,7 @@ export class Matchers implements Disposable {
 export function libraryPath(op: string): string {
   for (const find of [() => Bun.resolveSync(packageName, import.meta.dir), inWorkingDirectory]) {
     try {
-      return Bun.pathToFileURL(find()).href;
+      return find();
     } catch {
       // It may be at the other place.
     }

@@ -5,6 +5,7 @@ import { runBun } from "./support/children.ts";
 const scripts = [
   ["state-programs", "programs", ["--short-files"]],
   ["model-schedules", "schedules", []],
+  ["experts", "cases", []],
   ["session-schedules", "schedules", ["--seconds", "600"]],
   ["session-pressure", "schedules", []],
   ["gguf-files", "programs", []],

@@ -7,7 +7,12 @@ struct MatrixArguments {
   let format: UInt32
   let weight, scales, biases: gd_tensor
   /// The names of the dimensions, for messages.
-  let layout, wordLayout, groupLayout, columnsName: StaticString
+  let layout, wordLayout, byteLayout, groupLayout, columnsName: StaticString
+
+  /// The layout of the tensor that a format's elements or blocks are in.
+  func layout(_ format: WeightFormat) -> StaticString {
+    format.layout.dtype == .u8 ? byteLayout : format.layout.isPacked ? wordLayout : layout
+  }
 }
 
 extension Validator {
@@ -53,6 +58,9 @@ extension Validator {
     case .u32:
       throw Failure(
         .invalidArgument, argument: "scales", expected: "a tensor, since weight is of packed words", received: "none")
+    case .u8:
+      throw Failure(
+        .invalidArgument, argument: "weightFormat", expected: "a format, since several have blocks of u8", received: "none")
     default:
       let values = try input(given.weight, "weight", Dims(rows, columns), given.layout, .floats, .bytes)
       throw Failure(.dtype, argument: "weight", expected: DTypes.floats.names, received: values.dtype.name)
@@ -106,7 +114,7 @@ extension Validator {
     }
     let weight = try input(
       given.weight, "weight", Dims(rows, UInt32(clamping: layout.stored(columns: Int(columns)))),
-      layout.isPacked ? given.wordLayout : given.layout, DTypes(layout.dtype), .bytes)
+      given.layout(format), DTypes(layout.dtype), .bytes)
     let companions = Dims(rows, columns / UInt32(layout.elements))
     var scales, biases: TensorView?
     if layout.scales != .none {

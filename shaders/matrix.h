@@ -1,14 +1,15 @@
 // A matrix [rows, columns] as projection and embedding read it: of floats, or packed in blocks.
 //
 // A template parameter W says how it is stored. Of floats W: contiguous, rows of `columns` elements. Packed: a type of its
-// own for each family of formats and number of bits (affine.h), which gives
+// own for each family of formats and number of bits (affine.h), or, where blocks hold all of their factors, for a family
+// whose formats MATRIX_VARIANT tells apart (ggml.h), which gives
 //   MatrixRow<W>   a place in a row; matrix_place and matrix_move
 //   Raw<W>         what memory holds of eight neighbouring elements: matrix_fetch; matrix_widen makes elements of it
 //   Words<W>       the same of 32: words_fetch and words_widen, for packed_row.h
 // Reading is in two steps, so that many reads are asked for before the first is used. weight_formats.h lists the packed W.
 //
 // Function constants: ALIGNED_ROWS (columns are a multiple of 8, and rows of x begin at multiples of 16 bytes),
-// MATRIX_ALIGNMENT, MATRIX_SHIFT; of packed ones MATRIX_GROUP, MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
+// MATRIX_ALIGNMENT, MATRIX_SHIFT; of packed ones MATRIX_GROUP, MATRIX_VARIANT, MATRIX_DTYPE, SCALES_SHIFT, BIASES_SHIFT.
 #ifndef GATED_DELTA_SHADERS_MATRIX_H
 #define GATED_DELTA_SHADERS_MATRIX_H
 
@@ -114,6 +115,7 @@ template <typename W> METAL_FUNC void matrix_widen(thread Eight& v, thread const
 template <typename W> struct Words;
 
 #include "affine.h"
+#include "ggml.h"
 
 METAL_FUNC float chain4(float sum, float4 a, float4 b) {
   sum = fma(a.x, b.x, sum);

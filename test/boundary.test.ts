@@ -10,6 +10,8 @@ import { weightLayouts, type WeightLayout } from "../lib/native/weight-formats.t
 import { generate, parse } from "../swift/scripts/layout.mjs";
 import { exportsOf } from "./support/exports.ts";
 import { testLibrary } from "./support/test-library.ts";
+import { ggmlFormats } from "./reference/gguf.ts";
+import type { GgmlFormat, GgmlName } from "./reference/gguf.ts";
 
 const headerPath = `${packageRoot}swift/Sources/CGatedDelta/include/gated_delta.h`;
 const header = readFileSync(headerPath, "utf8");
@@ -112,39 +114,41 @@ describe("elementwise ops", () => {
 describe("weight formats", () => {
   const layouts = Object.entries(weightLayouts) as [WeightFormat, WeightLayout][];
 
+  const numbersOf = ({ type, elements, bytes }: GgmlFormat) => ({ type, elements, bytes });
+
   test("those of a family and its bits are as large as their numbers", () => {
-    expect(layouts.length).toBe(21);
-    for (const [, { elements, bytes, bits }] of layouts) {
+    expect(layouts.length).toBe(34);
+    for (const [name, { elements, bytes, bits, family }] of layouts) {
       if (bits === undefined) expect(elements).toBe(1);
+      else if (family === "ggml") expect({ type: bits, elements, bytes }).toEqual(numbersOf(ggmlFormats[name as GgmlName]));
       else expect(bytes).toBe((elements * bits) / 8);
     }
   });
 
-  /** The header with rows more in its table, and a dtype of bytes. */
-  const withRow = (row: string) =>
-    header.replace("#define GD_U32 ", "#define GD_U8 6 /* @u8: bytes of packed weights */\n#define GD_U32 ").replace("#define GD_FORMAT_F32 ", `${row}\n#define GD_FORMAT_F32 `);
+  /** The header with rows more in its table. */
+  const withRow = (row: string) => header.replace("#define GD_FORMAT_F32 ", `${row}\n#define GD_FORMAT_F32 `);
 
   test("the table takes blocks that hold everything, and micro-scaled ones", () => {
     const files = generate(
-      withRow("#define GD_FORMAT_Q6_K 100 /* @q6_k @block 256 210 u8 @unpack KQuant 6 */\n#define GD_FORMAT_MXFP4 101 /* @mxfp4 @block 32 16 u32 @scales u8 @unpack Micro 4 */"),
+      withRow("#define GD_FORMAT_Q9_K 100 /* @q9_k @block 256 210 u8 @unpack KQuant 6 */\n#define GD_FORMAT_MXFP4 101 /* @mxfp4 @block 32 16 u32 @scales u8 @unpack Micro 4 */"),
     ) as Map<string, string>;
     const holds = (path: string, ...lines: string[]) => lines.forEach((line) => expect(files.get(path)).toContain(line));
-    holds("lib/native/weight-formats.ts", 'q6_k: { elements: 256, bytes: 210, dtype: "u8", family: "kquant", bits: 6 }', 'mxfp4: { elements: 32, bytes: 16, dtype: "u32", scales: "u8", family: "micro", bits: 4 }');
-    holds("swift/Sources/GatedDeltaTypes/WeightFormats.swift", 'elements: 256, bytes: 210, dtype: .u8, kernel: "kquant6")', 'bytes: 16, dtype: .u32, kernel: "micro4", scales: .only(.u8))');
-    holds("swift/Sources/CPUKernels/include/weight_formats.h", "FORMAT(GD_CPU_FORMAT_Q6_K, 256, 210, GD_CPU_U8, GD_CPU_UNPACK_kquant6)", "UNPACKING(GD_CPU_UNPACK_micro4, micro, 4)");
-    holds("shaders/weight_formats.h", 'INSTANTIATE(function, "kquant6", KQuant<6>)');
+    holds("lib/native/weight-formats.ts", 'q9_k: { elements: 256, bytes: 210, dtype: "u8", family: "kquant", bits: 6 }', 'mxfp4: { elements: 32, bytes: 16, dtype: "u32", scales: "u8", family: "micro", bits: 4 }');
+    holds("swift/Sources/GatedDeltaTypes/WeightFormats.swift", 'elements: 256, bytes: 210, dtype: .u8, kernel: "kquant")', 'bytes: 16, dtype: .u32, kernel: "micro4", scales: .only(.u8))');
+    holds("swift/Sources/CPUKernels/include/weight_formats.h", "FORMAT(GD_CPU_FORMAT_Q9_K, 256, 210, GD_CPU_U8, GD_CPU_UNPACK_kquant6)", "UNPACKING(GD_CPU_UNPACK_kquant6, kquant, 6, 256, 210)", "UNPACKING(GD_CPU_UNPACK_micro4, micro, 4)");
+    holds("shaders/weight_formats.h", 'INSTANTIATE(function, "kquant", KQuant)', 'INSTANTIATE(function, "micro4", Micro<4>)', "GDM_UNPACK_Q9_K = 0");
   });
 
   test.each([
-    ["without a block", "@q6_k", "no @block"],
-    ["without a dtype", "@q6_k @block 256 210", "cannot read"],
-    ["of no elements", "@q6_k @block 0 210 u8", "cannot read"],
-    ["of an unknown dtype", "@q6_k @block 256 210 u9", "no dtype u9"],
-    ["with scales of an unknown dtype", "@q6_k @block 256 210 u8 @scales e8", "no dtype e8"],
-    ["unpacked by no bits", "@q6_k @block 256 210 u8 @unpack KQuant", "cannot read"],
-    ["with an unknown tag", "@q6_k @block 256 210 u8 @zeros f16", "cannot read"],
+    ["without a block", "@q9_k", "no @block"],
+    ["without a dtype", "@q9_k @block 256 210", "cannot read"],
+    ["of no elements", "@q9_k @block 0 210 u8", "cannot read"],
+    ["of an unknown dtype", "@q9_k @block 256 210 u9", "no dtype u9"],
+    ["with scales of an unknown dtype", "@q9_k @block 256 210 u8 @scales e8", "no dtype e8"],
+    ["unpacked by no bits", "@q9_k @block 256 210 u8 @unpack KQuant", "cannot read"],
+    ["with an unknown tag", "@q9_k @block 256 210 u8 @zeros f16", "cannot read"],
   ])("a row %s is refused", (_, row, message) => {
-    expect(() => generate(withRow(`#define GD_FORMAT_Q6_K 100 /* ${row} */`))).toThrow(message);
+    expect(() => generate(withRow(`#define GD_FORMAT_Q9_K 100 /* ${row} */`))).toThrow(message);
   });
 });
 

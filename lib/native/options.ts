@@ -6,8 +6,9 @@
  * - `i32`: index data of the host only
  * - `u32`: words of packed weights only
  * - `id32`: index data that an op writes and another reads, which checks it as it runs; 32-bit integers
+ * - `u8`: blocks of packed weights only
  */
-export type DType = "f32" | "f16" | "bf16" | "i32" | "u32" | "id32";
+export type DType = "f32" | "f16" | "bf16" | "i32" | "u32" | "id32" | "u8";
 
 /** See {@link DType}. */
 export const dTypes: Readonly<Record<DType, number>> = {
@@ -17,6 +18,7 @@ export const dTypes: Readonly<Record<DType, number>> = {
   i32: 4,
   u32: 5,
   id32: 6,
+  u8: 7,
 };
 
 /**
@@ -177,8 +179,9 @@ export const weightForms: Readonly<Record<WeightForm, number>> = {
 };
 
 /**
- * How a matrix is stored: as floats, or in MLX's affine form of 2 to 8 bits with a scale and a bias for each group (g)
- * of 32, 64 or 128 columns.
+ * How a matrix is stored: as floats; in MLX's affine form of 2 to 8 bits with a scale and a bias for each group (g) of
+ * 32, 64 or 128 columns; or in one of ggml's types of blocks, as GGUF files have them, whose elements are those of its
+ * dequantize_row functions in float32. "@unpack Ggml" has ggml's number of the type.
  */
 export type WeightFormat =
   | "f32"
@@ -201,7 +204,20 @@ export type WeightFormat =
   | "affine6-g128"
   | "affine8-g32"
   | "affine8-g64"
-  | "affine8-g128";
+  | "affine8-g128"
+  | "q4_0"
+  | "q4_1"
+  | "q5_0"
+  | "q5_1"
+  | "q8_0"
+  | "q2_k"
+  | "q3_k"
+  | "q4_k"
+  | "q5_k"
+  | "q6_k"
+  | "iq4_nl"
+  | "iq4_xs"
+  | "gguf-mxfp4";
 
 /** See {@link WeightFormat}. */
 export const weightFormats: Readonly<Record<WeightFormat, number>> = {
@@ -226,6 +242,19 @@ export const weightFormats: Readonly<Record<WeightFormat, number>> = {
   "affine8-g32": 19,
   "affine8-g64": 20,
   "affine8-g128": 21,
+  q4_0: 22,
+  q4_1: 23,
+  q5_0: 24,
+  q5_1: 25,
+  q8_0: 26,
+  q2_k: 27,
+  q3_k: 28,
+  q4_k: 29,
+  q5_k: 30,
+  q6_k: 31,
+  iq4_nl: 32,
+  iq4_xs: 33,
+  "gguf-mxfp4": 34,
 };
 
 /**

@@ -14,7 +14,7 @@ export interface WeightLayout {
   readonly scales?: DType | "float";
   /** The same for one bias a block; `float` is the dtype of the scales. */
   readonly biases?: DType | "float";
-  /** The unpacking of a block, and the bits of a number; absent if the elements are floats. */
+  /** The unpacking of a block, and its bits of a number or ggml's number of the type; absent if the elements are floats. */
   readonly family?: string;
   readonly bits?: number;
 }
@@ -42,4 +42,17 @@ export const weightLayouts: Readonly<Record<WeightFormat, WeightLayout>> = {
   "affine8-g32": { elements: 32, bytes: 32, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 8 },
   "affine8-g64": { elements: 64, bytes: 64, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 8 },
   "affine8-g128": { elements: 128, bytes: 128, dtype: "u32", scales: "float", biases: "float", family: "affine", bits: 8 },
+  q4_0: { elements: 32, bytes: 18, dtype: "u8", family: "ggml", bits: 2 },
+  q4_1: { elements: 32, bytes: 20, dtype: "u8", family: "ggml", bits: 3 },
+  q5_0: { elements: 32, bytes: 22, dtype: "u8", family: "ggml", bits: 6 },
+  q5_1: { elements: 32, bytes: 24, dtype: "u8", family: "ggml", bits: 7 },
+  q8_0: { elements: 32, bytes: 34, dtype: "u8", family: "ggml", bits: 8 },
+  q2_k: { elements: 256, bytes: 84, dtype: "u8", family: "ggml", bits: 10 },
+  q3_k: { elements: 256, bytes: 110, dtype: "u8", family: "ggml", bits: 11 },
+  q4_k: { elements: 256, bytes: 144, dtype: "u8", family: "ggml", bits: 12 },
+  q5_k: { elements: 256, bytes: 176, dtype: "u8", family: "ggml", bits: 13 },
+  q6_k: { elements: 256, bytes: 210, dtype: "u8", family: "ggml", bits: 14 },
+  iq4_nl: { elements: 32, bytes: 18, dtype: "u8", family: "ggml", bits: 20 },
+  iq4_xs: { elements: 256, bytes: 136, dtype: "u8", family: "ggml", bits: 23 },
+  "gguf-mxfp4": { elements: 32, bytes: 17, dtype: "u8", family: "ggml", bits: 39 },
 };

@@ -6,11 +6,12 @@ import type { Op } from "./op.ts";
 
 /** Arguments of {@link embedding}. Dimensions are called rows, vocabulary and dim. */
 export interface EmbeddingArguments {
-  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases` */
+  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases`; needed for u8 */
   readonly weightFormat?: WeightFormat | undefined;
   /**
    * `[vocabulary, dim]`, any float dtype; or, with `scales` and `biases`, the u32 words `[vocabulary, dim · bits / 32]` of
-   * a quantised matrix, as {@link linear} has it. Contiguous.
+   * a quantised matrix; or, with one of ggml's types as `weightFormat`, its blocks as u8, `[vocabulary, bytes of a row]`; all
+   * as {@link linear} has them. Contiguous, at any byte.
    */
   readonly weight: Tensor;
   /** `[vocabulary, dim / group]`, f32, f16 or bf16, contiguous; group is 32, 64 or 128. Given with `biases`. */

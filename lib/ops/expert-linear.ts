@@ -7,11 +7,12 @@ import type { Op } from "./op.ts";
 export interface ExpertLinearArguments {
   /** `[tokens, inFeatures]`, a row for all experts of a token, or `[tokens, k, inFeatures]`, a row for each; f32, f16 or bf16. */
   readonly x: Tensor;
-  /** How `weight` is stored. @default what the dtypes and shapes of `weight`, `scales` and `biases` say */
+  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases`; needed for u8 */
   readonly weightFormat?: WeightFormat | undefined;
   /**
    * `[experts, outFeatures, inFeatures]`, any float dtype; or, with `scales` and `biases`, the u32 words
-   * `[experts, outFeatures, inFeatures · bits / 32]` of quantised matrices. Contiguous; 1 … 4096 experts.
+   * `[experts, outFeatures, inFeatures · bits / 32]` of quantised matrices; or, with one of ggml's types as `weightFormat`, their
+   * blocks as u8, `[experts, outFeatures, bytes of a row]`. Contiguous, at any byte; 1 … 4096 experts.
    */
   readonly weight: Tensor;
   /** `[experts, outFeatures, inFeatures / group]`, f32, f16 or bf16, contiguous; group is 32, 64 or 128. Given with `biases`. */

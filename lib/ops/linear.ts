@@ -7,11 +7,12 @@ import type { Op } from "./op.ts";
 export interface LinearArguments {
   /** `[rows, inFeatures]`, f32, f16 or bf16. */
   readonly x: Tensor;
-  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases` */
+  /** How `weight` is stored. @default determined by the dtypes and shapes of `weight`, `scales` and `biases`; needed for u8 */
   readonly weightFormat?: WeightFormat | undefined;
   /**
    * `[outFeatures, inFeatures]`, any float dtype; or, with `scales` and `biases`, the u32 words
-   * `[outFeatures, inFeatures · bits / 32]` of a quantised matrix. Contiguous.
+   * `[outFeatures, inFeatures · bits / 32]` of a quantised matrix; or, with one of ggml's types as `weightFormat`, its blocks
+   * as u8, `[outFeatures, bytes of a row]`. Contiguous, at any byte.
    */
   readonly weight: Tensor;
   /** `[outFeatures, inFeatures / group]`, f32, f16 or bf16, contiguous; group is 32, 64 or 128. Given with `biases`. */
@@ -43,6 +44,11 @@ export interface LinearArguments {
  * as one fused multiply-add in float32. Bits and group follow from the shapes, or are given by `weightFormat`, such as
  * `affine4-g64`; inFeatures is a multiple of the group.
  *
+ * `weightFormat` may also be a type of ggml, as GGUF files have them: `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`, `iq4_nl` and
+ * `gguf-mxfp4` in blocks of 32 elements, `q2_k`, `q3_k`, `q4_k`, `q5_k`, `q6_k` and `iq4_xs` in blocks of 256; inFeatures is a
+ * multiple of these. Each w is the float32 number that ggml's `dequantize_row_` functions give, to the bit, and a row has the
+ * bits that an f32 weight of these numbers gives.
+ *
  * The order of the sum depends on inFeatures and on the form of the weight only, so a row has the same bits in any batch,
  * and with f32 outputs the residual gives the bits of {@link add}.
  *
@@ -55,6 +61,7 @@ export interface LinearArguments {
  * @example
  * device.run(linear({ x: hidden, weight: down.weight, scales: down.scales, biases: down.biases, residual, out: residual }));
  * @see `torch.nn.functional.linear` without a bias (PyTorch, `torch/nn/functional.py`)
+ * @see `dequantize_row_q4_K` and the like (ggml, `src/ggml-quants.c`), and the blocks in `src/ggml-common.h`
  * @see `mlx.nn.QuantizedLinear` and `mx.quantize` (MLX, `python/mlx/nn/layers/quantized.py`)
  */
 export function linear(args: LinearArguments): Op {

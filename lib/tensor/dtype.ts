@@ -8,13 +8,13 @@ import { DTypeError, describe } from "../errors.ts";
 
 /**
  * Element type of a tensor. `i32` is for index data of the host (cuSeqlens, slots, ids) only, which ops read when they are
- * encoded; `id32` for index data that an op writes and another reads, both when they run; `u32` for the words of packed
- * weights.
+ * encoded; `id32` for index data that an op writes and another reads, both when they run; `u32` and `u8` for the words and
+ * blocks of packed weights.
  */
-export type DType = "f32" | "f16" | "bf16" | "i32" | "u32" | "id32";
+export type DType = "f32" | "f16" | "bf16" | "i32" | "u32" | "id32" | "u8";
 
 /** The dtypes that hold numbers to compute with. */
-export type FloatDType = Exclude<DType, "i32" | "u32" | "id32">;
+export type FloatDType = Exclude<DType, "i32" | "u32" | "id32" | "u8">;
 
 /** The typed array that views each dtype. */
 export interface ArrayOfDType {
@@ -30,12 +30,14 @@ export interface ArrayOfDType {
   readonly u32: Uint32Array;
   /** Index data of the device. */
   readonly id32: Int32Array;
+  /** Blocks of packed weights. */
+  readonly u8: Uint8Array;
 }
 
 /** The memory layout of one dtype. */
 export interface DTypeInfo<D extends DType = DType> {
   /** Bytes of one element. */
-  readonly bytes: 2 | 4;
+  readonly bytes: 1 | 2 | 4;
   /** Views `length` elements of a buffer from `byteOffset`, without a copy. */
   view(buffer: ArrayBufferLike, byteOffset: number, length: number): ArrayOfDType[D];
   /** A zeroed array of its own memory. */
@@ -50,11 +52,12 @@ export const dtypes: { readonly [D in DType]: DTypeInfo<D> } = {
   i32: { bytes: 4, view: (b, o, n) => new Int32Array(b, o, n), create: (n) => new Int32Array(n) },
   u32: { bytes: 4, view: (b, o, n) => new Uint32Array(b, o, n), create: (n) => new Uint32Array(n) },
   id32: { bytes: 4, view: (b, o, n) => new Int32Array(b, o, n), create: (n) => new Int32Array(n) },
+  u8: { bytes: 1, view: (b, o, n) => new Uint8Array(b, o, n), create: (n) => new Uint8Array(n) },
 };
 
 /** Whether a dtype holds numbers to compute with. */
 export function isFloatDType(dtype: DType): dtype is FloatDType {
-  return dtype !== "i32" && dtype !== "u32" && dtype !== "id32";
+  return dtype !== "i32" && dtype !== "u32" && dtype !== "id32" && dtype !== "u8";
 }
 
 /**
@@ -107,8 +110,8 @@ export function decodeBf16(bits: ArrayLike<number>): Float32Array<ArrayBuffer> {
 }
 
 /**
- * Writes numbers into an array of the given dtype, each rounded once: to nearest, ties to even; i32, u32 and id32 as
- * JavaScript converts (towards zero, modulo 2^32).
+ * Writes numbers into an array of the given dtype, each rounded once: to nearest, ties to even; integers as
+ * JavaScript converts (towards zero, modulo 2^32 or 2^8).
  *
  * @param target at least as long as `values`; the rest of it is unchanged.
  */

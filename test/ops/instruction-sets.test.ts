@@ -28,6 +28,7 @@ const subjects = [
   "fused-equals-unfused",
   "gated-delta",
   "gated-rms-norm",
+  "ggml",
   "golden",
   "instruction-sets",
   "linear",

@@ -21,7 +21,7 @@ export function counting<D extends DType>(
   step = 1,
 ): Tensor<D> {
   const tensor = device.tensor(dtype, shape);
-  return tensor.copyFrom(Array.from({ length: tensor.size }, (_, i) => first + step * i));
+  return tensor.copyFrom(Array.from({ length: tensor.size }, (_, i) => (dtype === "u8" ? (first + step * i) % 256 : first + step * i)));
 }
 
 /** A diagonal matrix as a tensor: with it, `linear` copies x, times `factor`. */

@@ -5,6 +5,8 @@ import { dequantise } from "../reference/quantised.ts";
 import { reshape } from "../reference/tensor.ts";
 import type { Reference } from "../reference/tensor.ts";
 import { fill } from "./cases.ts";
+import { placeBlocks, randomBlocks, valuesOf } from "./ggml.ts";
+import type { BlockName } from "./ggml.ts";
 import type { Layouts } from "./layouts.ts";
 import { placeQuantised, randomQuantised } from "./quantised.ts";
 import type { Random } from "./random.ts";
@@ -26,10 +28,10 @@ export interface ExpertMatrices {
   of(placed: PlacedMatrices, expert: number): PlacedMatrices;
 }
 
-/** Random matrices `[experts, outFeatures, inFeatures]`, whose elements are about 1 / sqrt(inFeatures) large. */
+/** Random matrices `[experts, outFeatures, inFeatures]`, whose elements are about 1 / sqrt(inFeatures) large, except in ggml's types. */
 export function expertMatrices(random: Random, weightFormat: WeightFormat, shape: readonly [number, number, number], scales = random.pick(["f32", "f16", "bf16"] as const)): ExpertMatrices {
   const [experts, features, columns] = shape;
-  const { bits, elements } = weightLayouts[weightFormat];
+  const { bits, elements, dtype } = weightLayouts[weightFormat];
   const split = (tensor: Tensor) => tensor.reshape([experts, features, tensor.shape[1]!]);
   const of = ({ weightFormat: format, ...tensors }: PlacedMatrices, expert: number): PlacedMatrices => ({
     weightFormat: format,
@@ -38,6 +40,14 @@ export function expertMatrices(random: Random, weightFormat: WeightFormat, shape
   if (bits === undefined) {
     const values = fill([...shape], weightFormat as FloatDType, () => random.normal() / Math.sqrt(columns));
     return { values, of, place: (layouts) => ({ weightFormat, weight: layouts.packed("weight", weightFormat as FloatDType, values) }) };
+  }
+  if (dtype === "u8") {
+    const blocks = randomBlocks(random, weightFormat as BlockName, experts * features, columns / elements);
+    return {
+      values: reshape(valuesOf(blocks), shape),
+      of,
+      place: (layouts) => ({ weightFormat, weight: split(placeBlocks(layouts, blocks).weight) }),
+    };
   }
   const packed = randomQuantised(random, [experts * features, columns], bits, elements, scales);
   return {

@@ -9,7 +9,7 @@ import type { Reference } from "../reference/tensor.ts";
 import type { Random } from "./random.ts";
 
 /** Elements before and after every tensor: 64 bytes or more, and a multiple of every alignment. */
-const guard = 32;
+const guard = 64;
 
 /** Fillers between elements. In inputs NaN in every dtype, so that reading one shows; in outputs a pattern that is no NaN. */
 const poison = { input: 0xff, output: 0xa5 } as const;
@@ -45,7 +45,7 @@ export class Layouts implements Disposable {
   }
 
   /** A tensor without gaps, such as weights, at any element. */
-  packed<D extends FloatDType | "u32">(name: string, format: D, numbers: Reference): Tensor<D> {
+  packed<D extends FloatDType | "u32" | "u8">(name: string, format: D, numbers: Reference): Tensor<D> {
     const offset = guard + this.#below(9);
     return this.#input(name, format, numbers, { offset, strides: contiguous(numbers.shape) });
   }
@@ -154,14 +154,14 @@ export class Layouts implements Disposable {
     return { offset, strides: [inner, Math.max(shape[0]!, 1) * inner + gap(), 1] };
   }
 
-  #input<D extends FloatDType | "u32">(name: string, format: D, numbers: Reference, layout: Layout): Tensor<D> {
+  #input<D extends FloatDType | "u32" | "u8">(name: string, format: D, numbers: Reference, layout: Layout): Tensor<D> {
     const tensor = this.#place(name, format, numbers.shape, layout, poison.input, never);
     tensor.copyFrom(numbers.data);
     this.#refresh(tensor);
     return tensor;
   }
 
-  #place<D extends FloatDType | "u32">(
+  #place<D extends FloatDType | "u32" | "u8">(
     name: string,
     format: D,
     shape: readonly number[],
@@ -202,7 +202,8 @@ export function bytesOf(tensor: Tensor): Uint8Array {
 }
 
 /** Bytes as the bit patterns of elements. */
-function elementsOf({ buffer, byteOffset, byteLength }: Uint8Array, dtype: DType): Uint16Array | Uint32Array {
+function elementsOf({ buffer, byteOffset, byteLength }: Uint8Array, dtype: DType): Uint8Array | Uint16Array | Uint32Array {
+  if (dtypes[dtype].bytes === 1) return new Uint8Array(buffer, byteOffset, byteLength);
   if (dtypes[dtype].bytes === 2) return new Uint16Array(buffer, byteOffset, byteLength / 2);
   return new Uint32Array(buffer, byteOffset, byteLength / 4);
 }

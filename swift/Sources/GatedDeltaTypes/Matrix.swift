@@ -14,15 +14,19 @@ public struct WeightLayout: Sendable {
   public let dtype: DType
   /// The suffix of the names of the kernels that unpack it.
   public let kernel: String
+  /// Which of those that the same kernels unpack: GDM_UNPACK_* of the shaders.
+  public let variant: Int
   public let scales, biases: Companion
 
   public init(
-    elements: Int, bytes: Int, dtype: DType, kernel: String, scales: Companion = .none, biases: Companion = .none
+    elements: Int, bytes: Int, dtype: DType, kernel: String, variant: Int = 0, scales: Companion = .none,
+    biases: Companion = .none
   ) {
     self.elements = elements
     self.bytes = bytes
     self.dtype = dtype
     self.kernel = kernel
+    self.variant = variant
     self.scales = scales
     self.biases = biases
   }

@@ -1,5 +1,11 @@
 extension DType {
-  public var size: Int { self == .f16 || self == .bf16 ? 2 : 4 }
+  public var size: Int {
+    switch self {
+    case .u8: 1
+    case .f16, .bf16: 2
+    case .f32, .i32, .u32: 4
+    }
+  }
   public var name: String { publicName }
 }
 

@@ -16,6 +16,8 @@ public enum DType: UInt32, NamedOption {
   case u32 = 5
   /// index data that an op writes and another reads, which checks it as it runs; 32-bit integers
   case id32 = 6
+  /// blocks of packed weights only
+  case u8 = 7
 
   public var publicName: String {
     switch self {
@@ -25,6 +27,7 @@ public enum DType: UInt32, NamedOption {
     case .i32: "i32"
     case .u32: "u32"
     case .id32: "id32"
+    case .u8: "u8"
     }
   }
 }
@@ -175,8 +178,9 @@ public enum WeightForm: UInt32, NamedOption {
   }
 }
 
-/// How a matrix is stored: as floats, or in MLX's affine form of 2 to 8 bits with a scale and a bias for each group (g)
-/// of 32, 64 or 128 columns.
+/// How a matrix is stored: as floats; in MLX's affine form of 2 to 8 bits with a scale and a bias for each group (g) of
+/// 32, 64 or 128 columns; or in one of ggml's types of blocks, as GGUF files have them, whose elements are those of its
+/// dequantize_row functions in float32. "@unpack Ggml" has ggml's number of the type.
 public enum WeightFormat: UInt32, NamedOption {
   case f32 = 1
   case f16 = 2
@@ -199,6 +203,19 @@ public enum WeightFormat: UInt32, NamedOption {
   case affine8G32 = 19
   case affine8G64 = 20
   case affine8G128 = 21
+  case q40 = 22
+  case q41 = 23
+  case q50 = 24
+  case q51 = 25
+  case q80 = 26
+  case q2K = 27
+  case q3K = 28
+  case q4K = 29
+  case q5K = 30
+  case q6K = 31
+  case iq4Nl = 32
+  case iq4Xs = 33
+  case ggufMxfp4 = 34
 
   public var publicName: String {
     switch self {
@@ -223,6 +240,19 @@ public enum WeightFormat: UInt32, NamedOption {
     case .affine8G32: "affine8-g32"
     case .affine8G64: "affine8-g64"
     case .affine8G128: "affine8-g128"
+    case .q40: "q4_0"
+    case .q41: "q4_1"
+    case .q50: "q5_0"
+    case .q51: "q5_1"
+    case .q80: "q8_0"
+    case .q2K: "q2_k"
+    case .q3K: "q3_k"
+    case .q4K: "q4_k"
+    case .q5K: "q5_k"
+    case .q6K: "q6_k"
+    case .iq4Nl: "iq4_nl"
+    case .iq4Xs: "iq4_xs"
+    case .ggufMxfp4: "gguf-mxfp4"
     }
   }
 }

@@ -45,6 +45,32 @@ extension WeightFormat {
       WeightLayout(elements: 64, bytes: 64, dtype: .u32, kernel: "affine8", scales: .floats, biases: .floats)
     case .affine8G128:
       WeightLayout(elements: 128, bytes: 128, dtype: .u32, kernel: "affine8", scales: .floats, biases: .floats)
+    case .q40:
+      WeightLayout(elements: 32, bytes: 18, dtype: .u8, kernel: "ggml")
+    case .q41:
+      WeightLayout(elements: 32, bytes: 20, dtype: .u8, kernel: "ggml", variant: 1)
+    case .q50:
+      WeightLayout(elements: 32, bytes: 22, dtype: .u8, kernel: "ggml", variant: 2)
+    case .q51:
+      WeightLayout(elements: 32, bytes: 24, dtype: .u8, kernel: "ggml", variant: 3)
+    case .q80:
+      WeightLayout(elements: 32, bytes: 34, dtype: .u8, kernel: "ggml", variant: 4)
+    case .q2K:
+      WeightLayout(elements: 256, bytes: 84, dtype: .u8, kernel: "ggml", variant: 5)
+    case .q3K:
+      WeightLayout(elements: 256, bytes: 110, dtype: .u8, kernel: "ggml", variant: 6)
+    case .q4K:
+      WeightLayout(elements: 256, bytes: 144, dtype: .u8, kernel: "ggml", variant: 7)
+    case .q5K:
+      WeightLayout(elements: 256, bytes: 176, dtype: .u8, kernel: "ggml", variant: 8)
+    case .q6K:
+      WeightLayout(elements: 256, bytes: 210, dtype: .u8, kernel: "ggml", variant: 9)
+    case .iq4Nl:
+      WeightLayout(elements: 32, bytes: 18, dtype: .u8, kernel: "ggml", variant: 10)
+    case .iq4Xs:
+      WeightLayout(elements: 256, bytes: 136, dtype: .u8, kernel: "ggml", variant: 11)
+    case .ggufMxfp4:
+      WeightLayout(elements: 32, bytes: 17, dtype: .u8, kernel: "ggml", variant: 12)
     }
   }
 }

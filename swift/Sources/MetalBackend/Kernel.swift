@@ -126,6 +126,7 @@ struct Constants: Hashable {
     case matrixShift = 35
     case scalesShift = 36
     case biasesShift = 37
+    case matrixVariant = 38
 
     var isBool: Bool {
       switch self {

@@ -93,6 +93,7 @@ extension Argument {
 extension Constants {
   mutating func setMatrix(_ matrix: Matrix) {
     set(.matrixGroup, UInt32(matrix.format.layout.elements.trailingZeroBitCount))
+    set(.matrixVariant, UInt32(element: matrix.format.layout.variant))
     set(.matrixDType, matrix.scales?.dtype ?? .f32)
     let shift = matrix.weight.shift
     set(.matrixShift, UInt32(shift))

@@ -60,14 +60,14 @@ extension TensorView {
       && offset % (elements * dtype.size) == 0
   }
 
-  /// Bytes from a multiple of the element size to the first element.
-  var shift: Int { offset % dtype.size }
+  /// Bytes from a multiple of the element size, or of four for bytes, to the first element.
+  var shift: Int { offset % (dtype == .u8 ? 4 : dtype.size) }
 
-  /// Elements that begin at any byte, extended to multiples of the element size.
+  /// Elements that begin at any byte, extended to such multiples.
   func region(around elements: Int) throws(Failure) -> Region {
     var extended = self
     extended.offset -= shift
-    return try extended.region(elements: shift > 0 && elements > 0 ? elements + 1 : elements)
+    return try extended.region(elements: elements == 0 ? 0 : elements + ceilDiv(shift, dtype.size))
   }
 
   func region(elements: Int) throws(Failure) -> Region {

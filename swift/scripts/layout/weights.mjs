@@ -17,7 +17,7 @@ function formatsOf({ options }) {
 
 /** The ways of unpacking blocks, each once. */
 function unpackings(formats) {
-  const all = formats.flatMap(({ layout }) => (layout.unpack ? [layout.unpack] : []));
+  const all = formats.flatMap(({ layout }) => (layout.unpack ? [{ ...layout, ...layout.unpack }] : []));
   return all.filter((one, i) => all.findIndex((other) => nameOf(other) === nameOf(one)) === i);
 }
 
@@ -43,9 +43,16 @@ export function cpuWeightFormats(parsed) {
     "/* FORMAT(value, elements of a block, bytes of a block, dtype of the tensor, what unpacks it) */",
     `#define GD_CPU_WEIGHT_FORMATS(FORMAT) \\\n${rows.join(" \\\n")}`,
     "",
-    "/* UNPACKING(value, family, bits) */",
+    "/* UNPACKING(value, family, bits) for blocks that have a scale in another tensor */",
     `#define GD_CPU_UNPACKINGS(UNPACKING) \\\n${packed
+      .filter(({ scales }) => scales !== undefined)
       .map((one) => `  UNPACKING(GD_CPU_UNPACK_${nameOf(one)}, ${one.family.toLowerCase()}, ${one.bits})`)
+      .join(" \\\n")}`,
+    "",
+    "/* UNPACKING(value, family, number, elements, bytes) for blocks that hold all of their factors */",
+    `#define GD_CPU_BLOCK_UNPACKINGS(UNPACKING) \\\n${packed
+      .filter(({ scales }) => scales === undefined)
+      .map((one) => `  UNPACKING(GD_CPU_UNPACK_${nameOf(one)}, ${one.family.toLowerCase()}, ${one.bits}, ${one.elements}, ${one.bytes})`)
       .join(" \\\n")}`,
     "",
     "#endif",
@@ -53,14 +60,38 @@ export function cpuWeightFormats(parsed) {
   ].join("\n");
 }
 
-/** For the shaders: a macro that instantiates a kernel for every way to unpack. */
+/** Whether the blocks of a format hold all of their factors: then a family's shaders are one, and a constant tells its formats apart. */
+const holdsFactors = ({ scales, unpack }) => unpack !== undefined && scales === undefined;
+
+/** The formats of a family whose blocks hold their factors. */
+const variantsOf = (formats, family) => formats.filter(({ layout }) => holdsFactors(layout) && layout.unpack.family === family);
+
+/** The end of the names of the shaders that unpack a format, and its number among those that have the same. */
+function shaderOf(formats, { constant, layout }) {
+  if (!holdsFactors(layout)) return { kernel: layout.unpack ? nameOf(layout.unpack) : layout.dtype, variant: 0 };
+  const { family } = layout.unpack;
+  return { kernel: family.toLowerCase(), variant: variantsOf(formats, family).findIndex((one) => one.constant === constant) };
+}
+
+/** For the shaders: a macro that instantiates a kernel for every way to unpack, and names of the formats of a family. */
 export function shaderWeightFormats(parsed) {
-  const packed = unpackings(formatsOf(parsed).formats).map((one) => `  INSTANTIATE(function, "${nameOf(one)}", ${one.family}<${one.bits}>)`);
+  const { formats } = formatsOf(parsed);
+  const types = unpackings(formats).map((one) => (holdsFactors(one) ? `"${one.family.toLowerCase()}", ${one.family}` : `"${nameOf(one)}", ${one.family}<${one.bits}>`));
+  const packed = [...new Set(types)].map((type) => `  INSTANTIATE(function, ${type})`);
+  const families = [...new Set(formats.flatMap(({ layout }) => (holdsFactors(layout) ? [layout.unpack.family] : [])))];
+  const names = families.flatMap((family) => [
+    "enum {",
+    variantsOf(formats, family).map(({ constant }, i) => `  GDM_UNPACK_${constant.replace("GD_FORMAT_", "")} = ${i}`).join(",\n"),
+    "};",
+    "",
+  ]);
   return [
     `/* ${origin} */`,
     "#ifndef GATED_DELTA_SHADERS_WEIGHT_FORMATS_H",
     "#define GATED_DELTA_SHADERS_WEIGHT_FORMATS_H",
     "",
+    "/* Formats of families whose blocks hold their factors. */",
+    ...names,
     "/* INSTANTIATE(function, name, type) for everything that unpacks blocks. */",
     `#define GDM_EACH_UNPACKING(INSTANTIATE, function) \\\n${packed.join(" \\\n")}`,
     "",
@@ -74,8 +105,11 @@ export function swiftWeightFormats(parsed) {
   const { option, formats } = formatsOf(parsed);
   const names = swiftNames(option);
   const companion = (dtype) => (dtype === "float" ? ".floats" : `.only(.${dtype})`);
-  const rows = formats.flatMap(({ layout: { elements, bytes, dtype, scales, biases, unpack } }, i) => {
-    const parts = [`elements: ${elements}`, `bytes: ${bytes}`, `dtype: .${dtype}`, `kernel: "${unpack ? nameOf(unpack) : dtype}"`];
+  const rows = formats.flatMap((format, i) => {
+    const { elements, bytes, dtype, scales, biases } = format.layout;
+    const { kernel, variant } = shaderOf(formats, format);
+    const parts = [`elements: ${elements}`, `bytes: ${bytes}`, `dtype: .${dtype}`, `kernel: "${kernel}"`];
+    if (variant > 0) parts.push(`variant: ${variant}`);
     if (scales !== undefined) parts.push(`scales: ${companion(scales)}`);
     if (biases !== undefined) parts.push(`biases: ${companion(biases)}`);
     return [`    case .${names[i]}:`, `      WeightLayout(${parts.join(", ")})`];
@@ -121,7 +155,7 @@ export function typescriptWeightFormats(parsed) {
     '  readonly scales?: DType | "float";',
     "  /** The same for one bias a block; `float` is the dtype of the scales. */",
     '  readonly biases?: DType | "float";',
-    "  /** The unpacking of a block, and the bits of a number; absent if the elements are floats. */",
+    "  /** The unpacking of a block, and its bits of a number or ggml's number of the type; absent if the elements are floats. */",
     "  readonly family?: string;",
     "  readonly bits?: number;",
     "}",

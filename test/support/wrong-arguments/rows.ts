@@ -7,7 +7,7 @@ import { sharedArguments } from "./shared.ts";
 /** Each change of an op's sound arguments that it must refuse. */
 export function wrongRows(device: Device) {
   const { tensor, overlapping } = makers(device);
-  const { quantised } = sharedArguments(device);
+  const { quantised, blocks } = sharedArguments(device);
 
   /** Of an op on the elements of two tensors. */
   const elementwise = (a: string, b: string): readonly Wrong[] => [
@@ -196,6 +196,7 @@ export function wrongRows(device: Device) {
         "out",
       ],
       ...quantised([16], (wide) => ({ x: tensor([5, wide]) })),
+      ...blocks([16], (wide) => ({ x: tensor([5, wide]) })),
     ],
     embedding: [
       [{ weight: tensor([16]) }, "shape", "weight"],
@@ -222,6 +223,7 @@ export function wrongRows(device: Device) {
       [{ weight: tensor([0, 8]) }, "range", "ids[0]"],
       [{ weight: tensor([0, 8]), ids: tensor([5], "i32") }, "range", "ids[0]"],
       ...quantised([16], (wide) => ({ out: tensor([5, wide]) })),
+      ...blocks([16], (wide) => ({ out: tensor([5, wide]) })),
     ],
     add: elementwise("a", "b"),
     siluMul: elementwise("gate", "up"),

@@ -54,6 +54,36 @@ export function sharedArguments(device: Device) {
     ];
   };
 
+  /**
+   * Weights in ggml's types; 256 elements of Q4_K are 144 bytes.
+   *
+   * @param rows the dimensions before the columns.
+   */
+  const blocks = (rows: readonly number[], others: (columns: number) => Arguments): Wrong[] => {
+    const sound = (columns = 512, bytes = 288, weightFormat = "q4_k"): Arguments => ({
+      ...others(columns),
+      weight: tensor([...rows, bytes], "u8"),
+      weightFormat,
+    });
+    return [
+      [{ ...sound(), weightFormat: undefined }, "invalid-argument", "weightFormat"],
+      [{ ...sound(), scales: tensor([...rows, 2]) }, "invalid-argument", "scales"],
+      [{ ...sound(), biases: tensor([...rows, 2]) }, "invalid-argument", "biases"],
+      [{ ...sound(), scales: tensor([...rows, 2]), biases: tensor([...rows, 2]), weightFormat: undefined }, "dtype", "weight"],
+      [{ ...sound(), weight: tensor([...rows, 72], "u32") }, "dtype", "weight"],
+      [{ ...sound(), weight: tensor([...rows, 512]) }, "dtype", "weight"],
+      [{ ...sound(), weight: gapped(tensor([...rows, 288], "u8")) }, "shape", "weight"],
+      [{ ...sound(), weightFormat: "affine4-g64" }, "dtype", "weight"],
+      [{ ...sound(), weightFormat: "f32" }, "dtype", "weight"],
+      [{ ...sound(), weightFormat: "q6_k" }, "shape", "weight"],
+      [{ ...sound(), weightFormat: "mxfp4" }, "invalid-argument", "weightFormat"],
+      [sound(512, 287), "shape", "weight"],
+      [sound(384, 216), "shape", "weight"],
+      [sound(0, 0), "shape", "weight"],
+      [sound(48, 27, "q4_0"), "shape", "weight"],
+    ];
+  };
+
   const slotCounts: Wrong[] = [
     [{ readSlots: [0] }, "shape", "readSlots"],
     [{ writeSlots: [0, 1, 2] }, "shape", "writeSlots"],
@@ -147,5 +177,5 @@ export function sharedArguments(device: Device) {
     [{ rsHead: undefined }, "invalid-argument", "rsHead"],
   ];
 
-  return { quantised, slots, slotCounts, ragged, kept, counts, ids };
+  return { quantised, blocks, slots, slotCounts, ragged, kept, counts, ids };
 }

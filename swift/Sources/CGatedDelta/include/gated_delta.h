@@ -30,8 +30,8 @@
  *    of the elementwise ops, of two tensors and out; the kernels have a function for each.
  *  - "@block elements bytes dtype" after a value's name makes it a weight format: a row of such a matrix is blocks of so
  *    many elements in so many bytes, and `weight` is a tensor of that dtype. "@scales dtype" and "@biases dtype": a tensor
- *    of its own has one of them a block; dtype "float" is any float dtype, both the same. "@unpack Family bits" names what
- *    unpacks a block in the kernels; a format without it holds plain numbers. */
+ *    of its own has one of them a block; dtype "float" is any float dtype, both the same. "@unpack Family number" names what
+ *    unpacks a block in the kernels, such as the family's numbers of 4 bits; a format without it holds plain numbers. */
 #ifndef GATED_DELTA_H
 #define GATED_DELTA_H
 
@@ -70,6 +70,7 @@ typedef uint64_t gd_handle;
 #define GD_I32 4  /* @i32: index data of the host only */
 #define GD_U32 5  /* @u32: words of packed weights only */
 #define GD_ID32 6 /* @id32: index data that an op writes and another reads, which checks it as it runs; 32-bit integers */
+#define GD_U8 7   /* @u8: blocks of packed weights only */
 
 /* Backends. */
 #define GD_BACKEND_AUTO 0
@@ -120,8 +121,9 @@ typedef uint64_t gd_handle;
 #define GD_WEIGHT_PLAIN 1    /* @weight: w */
 #define GD_WEIGHT_PLUS_ONE 2 /* @one-plus-weight: 1 + w (Qwen3.5) */
 
-/* @option WeightFormat: how a matrix is stored: as floats, or in MLX's affine form of 2 to 8 bits with a scale and a bias
- * for each group (g) of 32, 64 or 128 columns */
+/* @option WeightFormat: how a matrix is stored: as floats; in MLX's affine form of 2 to 8 bits with a scale and a bias
+ * for each group (g) of 32, 64 or 128 columns; or in one of ggml's types of blocks, as GGUF files have them, whose elements
+ * are those of its dequantize_row functions in float32. "@unpack Ggml" has ggml's number of the type */
 #define GD_FORMAT_F32 1           /* @f32 @block 1 4 f32 */
 #define GD_FORMAT_F16 2           /* @f16 @block 1 2 f16 */
 #define GD_FORMAT_BF16 3          /* @bf16 @block 1 2 bf16 */
@@ -143,6 +145,19 @@ typedef uint64_t gd_handle;
 #define GD_FORMAT_AFFINE8_G32 19  /* @affine8-g32 @block 32 32 u32 @scales float @biases float @unpack Affine 8 */
 #define GD_FORMAT_AFFINE8_G64 20  /* @affine8-g64 @block 64 64 u32 @scales float @biases float @unpack Affine 8 */
 #define GD_FORMAT_AFFINE8_G128 21 /* @affine8-g128 @block 128 128 u32 @scales float @biases float @unpack Affine 8 */
+#define GD_FORMAT_Q4_0 22         /* @q4_0 @block 32 18 u8 @unpack Ggml 2 */
+#define GD_FORMAT_Q4_1 23         /* @q4_1 @block 32 20 u8 @unpack Ggml 3 */
+#define GD_FORMAT_Q5_0 24         /* @q5_0 @block 32 22 u8 @unpack Ggml 6 */
+#define GD_FORMAT_Q5_1 25         /* @q5_1 @block 32 24 u8 @unpack Ggml 7 */
+#define GD_FORMAT_Q8_0 26         /* @q8_0 @block 32 34 u8 @unpack Ggml 8 */
+#define GD_FORMAT_Q2_K 27         /* @q2_k @block 256 84 u8 @unpack Ggml 10 */
+#define GD_FORMAT_Q3_K 28         /* @q3_k @block 256 110 u8 @unpack Ggml 11 */
+#define GD_FORMAT_Q4_K 29         /* @q4_k @block 256 144 u8 @unpack Ggml 12 */
+#define GD_FORMAT_Q5_K 30         /* @q5_k @block 256 176 u8 @unpack Ggml 13 */
+#define GD_FORMAT_Q6_K 31         /* @q6_k @block 256 210 u8 @unpack Ggml 14 */
+#define GD_FORMAT_IQ4_NL 32       /* @iq4_nl @block 32 18 u8 @unpack Ggml 20 */
+#define GD_FORMAT_IQ4_XS 33       /* @iq4_xs @block 256 136 u8 @unpack Ggml 23 */
+#define GD_FORMAT_GGUF_MXFP4 34   /* @gguf-mxfp4 @block 32 17 u8 @unpack Ggml 39 */
 
 /* @option NormOrder: whether x is normalised before it is multiplied by act(z), or after */
 #define GD_NORM_THEN_GATE 1 /* @norm-then-gate: n(x) act(z) (Qwen3-Next) */

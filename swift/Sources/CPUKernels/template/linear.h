@@ -1,6 +1,6 @@
 /* linear: every output is one dot product. The element in lane l of block b of GD_LANES elements goes to partial l by a
- * chain of fma over the blocks; of a weight of packed numbers blocks with an even and with an odd number have a chain
- * each, and the two are added. Then fold and sum_one (sums.h). So the bits of an output depend neither on the other rows
+ * chain of fma over the blocks; of a weight whose packed numbers have scales in another tensor, blocks with an even and with an
+ * odd number have a chain each, and the two are added. Then fold and sum_one (sums.h). So the bits of an output depend neither on the other rows
  * nor on the other outputs. Element i is in lane i mod GD_LANES, except in a weight of interleaved lanes (matrix.h).
  *
  * Many rows: x and weight are copied to panels of float32, which stay in the caches: some rows of x in the second,
@@ -256,7 +256,7 @@ static void linear_one(
 /* Features first .. last - 1 of all rows. */
 static void linear_features(const gd_cpu_linear *op, int64_t first, int64_t last, void *scratch, const uint32_t *stop) {
   char *take = scratch;
-  linear_memory memory = {.partials = is_packed(&op->weight) ? 2 * GD_LANES : GD_LANES};
+  linear_memory memory = {.partials = matrix_chains(&op->weight) * GD_LANES};
   memory.x = scratch_take(&take, LINEAR_PANEL);
   memory.weight = scratch_take(&take, LINEAR_FEATURES * (LINEAR_DEPTH + LINEAR_GAP));
   memory.sums = scratch_take(&take, LINEAR_SUMS);

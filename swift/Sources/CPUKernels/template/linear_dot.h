@@ -7,6 +7,8 @@
 enum { LINEAR_AHEAD = 8192, LINEAR_AHEAD_F32 = 3072, LINEAR_NEAR = 1024 };
 /* Rows of packed numbers that are read at a time: they share the loads of x. */
 enum { LINEAR_DOT_ROWS = 2 };
+/* The same of blocks that hold their factors, which have one chain a partial: as many as hide the time of an addition. */
+enum { LINEAR_BLOCK_ROWS = GD_WIDTH == 4 ? 2 : 4 };
 
 /* A row of elements: one chain a partial. */
 GD_INLINE void linear_dot_plain(const void *row, const float *x, int64_t columns, float *sums, uint32_t dtype) {
@@ -112,6 +114,53 @@ GD_INLINE void linear_dots_packed(
   }
 }
 
+/* Rows of blocks that hold their factors, one after another in memory, one chain a partial: `rows` is a constant. Prefetched
+ * as packed rows are. */
+GD_INLINE void linear_dot_blocks(
+  const uint8_t *row, int64_t row_bytes, const float *x, int64_t columns, float *sums, block_unpacking format, int rows
+) {
+  vf part[LINEAR_BLOCK_ROWS][GD_PARTS] = {0};
+  const uint8_t *block = row;
+  for (int64_t i = 0; i < columns; i += format.elements, block += format.bytes) {
+    const uint8_t *ahead = row + rows * (block - row);
+    for (int at = 0; at < rows * format.bytes; at += 64) {
+      __builtin_prefetch(ahead + at + LINEAR_AHEAD, 0, 2);
+      __builtin_prefetch(ahead + at + LINEAR_NEAR);
+    }
+    block_scales scales[LINEAR_BLOCK_ROWS];
+    GD_UNROLL for (int r = 0; r < rows; r++) format.scales(block + r * row_bytes, &scales[r], format.number);
+    _Pragma("clang loop unroll(disable)")
+    for (int64_t run = 0; run < format.elements / GD_LANES; run += format.step) {
+      factors group[LINEAR_BLOCK_ROWS];
+      GD_UNROLL for (int k = 0; k < format.step; k++) {
+        GD_UNROLL for (int r = 0; r < rows; r++) {
+          const uint8_t *own = block + r * row_bytes;
+          if (k % format.group == 0) group[r] = format.factors(own, &scales[r], run + k, format.number);
+          GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+            vf element = load(x, i + (run + k) * GD_LANES + p * GD_WIDTH, GD_CPU_F32);
+            part[r][p] = fma_vf(element, format.values(own, run + k, p, group[r], format.number), part[r][p]);
+          }
+        }
+      }
+    }
+  }
+  GD_UNROLL for (int r = 0; r < rows; r++) {
+    GD_UNROLL for (int p = 0; p < GD_PARTS; p++) store(sums, r * GD_LANES + p * GD_WIDTH, GD_CPU_F32, part[r][p]);
+  }
+}
+
+/* The partials of rows first .. first + count - 1 of blocks, LINEAR_BLOCK_ROWS at a time, then one by one. */
+GD_INLINE void linear_dots_blocks(
+  const gd_cpu_matrix *matrix, int64_t first, int64_t count, const float *x, float *sums, block_unpacking format
+) {
+  int64_t columns = matrix->columns, bytes = matrix_bytes(matrix, columns), f = 0;
+  const uint8_t *row = (const uint8_t *)matrix_row(matrix, first);
+  for (; f + LINEAR_BLOCK_ROWS <= count; f += LINEAR_BLOCK_ROWS) {
+    linear_dot_blocks(row + f * bytes, bytes, x, columns, sums + f * GD_LANES, format, LINEAR_BLOCK_ROWS);
+  }
+  for (; f < count; f++) linear_dot_blocks(row + f * bytes, bytes, x, columns, sums + f * GD_LANES, format, 1);
+}
+
 /* The partials of rows first .. first + count - 1 of weight. memory: for their scales and biases, as float32. */
 static void linear_dots(
   const gd_cpu_matrix *matrix, int64_t first, int64_t count, const float *x, float *memory, float *sums
@@ -138,6 +187,11 @@ static void linear_dots(
   }
     GD_CPU_UNPACKINGS(GD_CASE_DOTS)
 #undef GD_CASE_DOTS
+#define GD_CASE_BLOCK_DOTS(UNPACKING, FAMILY, NUMBER, ELEMENTS, BYTES) \
+  case UNPACKING:                                                      \
+    return linear_dots_blocks(matrix, first, count, x, sums, GD_BLOCK_UNPACKING(FAMILY, NUMBER, ELEMENTS, BYTES));
+    GD_CPU_BLOCK_UNPACKINGS(GD_CASE_BLOCK_DOTS)
+#undef GD_CASE_BLOCK_DOTS
 #undef GD_DOTS
   }
 }

@@ -7,7 +7,14 @@
  *   FAMILY_values         GD_WIDTH values of run first + run of a row, a run being GD_LANES columns
  *   FAMILY_reads_beyond   whether a run is read with up to MATRIX_BEYOND bytes after it: then a row is one stream of numbers
  *   FAMILY_interleaves    whether the lanes of a run hold columns 0, 8, 1, 9, 2 ..: its other factor is put into that order
- * The formats are those of gated_delta.h; GD_CPU_UNPACKINGS instantiates the kernels for each family and its bits. */
+ * A format whose blocks hold all of their factors is of a family (ggml.h) that gives, for a constant `number`:
+ *   FAMILY_scales         what several runs of a block need
+ *   FAMILY_factors        the factors of a run of a block
+ *   FAMILY_values         GD_WIDTH values of a run
+ *   FAMILY_group          runs that have the same factors
+ *   FAMILY_step           runs of a loop's step, a divisor of a block's
+ * The formats are those of gated_delta.h; GD_CPU_UNPACKINGS and GD_CPU_BLOCK_UNPACKINGS instantiate the kernels for each
+ * family and its bits or number. */
 
 enum { MATRIX_LEAST_GROUP = 32, MATRIX_LARGEST_GROUP = 128, MATRIX_BEYOND = 16 };
 
@@ -57,6 +64,19 @@ typedef struct unpacking {
   }
 
 #include "affine.h"
+#include "ggml.h"
+#include "blocks.h"
+
+/* Chains of a sum for each of GD_LANES partials: linear.h. */
+static int matrix_chains(const gd_cpu_matrix *matrix) {
+  switch (layout_of(matrix).unpacking) {
+#define GD_CASE_CHAINS(UNPACKING, FAMILY, BITS) \
+  case UNPACKING: return 2;
+    GD_CPU_UNPACKINGS(GD_CASE_CHAINS)
+#undef GD_CASE_CHAINS
+    default: return 1;
+  }
+}
 
 static int interleaves(const gd_cpu_matrix *matrix) {
   switch (layout_of(matrix).unpacking) {
@@ -117,6 +137,14 @@ static void expand(
   }
     GD_CPU_UNPACKINGS(GD_CASE_EXPAND)
 #undef GD_CASE_EXPAND
+#define GD_CASE_EXPAND_BLOCKS(UNPACKING, FAMILY, NUMBER, ELEMENTS, BYTES)                                          \
+  case UNPACKING: {                                                                                                \
+    block_unpacking blocks = GD_BLOCK_UNPACKING(FAMILY, NUMBER, ELEMENTS, BYTES);                                  \
+    for (int64_t r = 0; r < rows; r++) expand_blocks(matrix, row + r, first, count, out + r * apart, blocks);      \
+    return;                                                                                                        \
+  }
+    GD_CPU_BLOCK_UNPACKINGS(GD_CASE_EXPAND_BLOCKS)
+#undef GD_CASE_EXPAND_BLOCKS
     default:
       for (int64_t r = 0; r < rows; r++) {
         convert(matrix_row(matrix, row + r), first, layout.dtype, out + r * apart, 0, GD_CPU_F32, count);

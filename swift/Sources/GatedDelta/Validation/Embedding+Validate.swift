@@ -9,7 +9,7 @@ extension gd_embedding: OpDescriptor {
     let matrix = try validator.matrix(
       MatrixArguments(
         format: weight_format, weight: self.weight, scales: scales, biases: biases, layout: "[vocabulary, dim]",
-        wordLayout: "[vocabulary, dim * bits / 32]", groupLayout: "[vocabulary, dim / group]", columnsName: "dim"),
+        wordLayout: "[vocabulary, dim * bits / 32]", byteLayout: "[vocabulary, bytes of dim]", groupLayout: "[vocabulary, dim / group]", columnsName: "dim"),
       rows: vocabulary, columns: dim)
     let out = try validator.output(self.out, "out", dims, "[rows, dim]", .floats)
     try validator.checkOverlaps()

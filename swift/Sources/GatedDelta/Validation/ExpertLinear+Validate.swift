@@ -23,6 +23,7 @@ extension gd_expert_linear: OpDescriptor {
       MatrixArguments(
         format: weight_format, weight: self.weight, scales: scales, biases: biases,
         layout: "[experts, outFeatures, inFeatures]", wordLayout: "[experts, outFeatures, inFeatures * bits / 32]",
+        byteLayout: "[experts, outFeatures, bytes of inFeatures]",
         groupLayout: "[experts, outFeatures, inFeatures / group]", columnsName: "inFeatures",
         experts: experts),
       rows: outFeatures, columns: inFeatures)

@@ -10,7 +10,8 @@ extension gd_linear: OpDescriptor {
     let matrix = try validator.matrix(
       MatrixArguments(
         format: weight_format, weight: self.weight, scales: scales, biases: biases, layout: "[outFeatures, inFeatures]",
-        wordLayout: "[outFeatures, inFeatures * bits / 32]", groupLayout: "[outFeatures, inFeatures / group]",
+        wordLayout: "[outFeatures, inFeatures * bits / 32]", byteLayout: "[outFeatures, bytes of inFeatures]",
+        groupLayout: "[outFeatures, inFeatures / group]",
         columnsName: "inFeatures"),
       rows: outFeatures, columns: inFeatures)
     let outDims = Dims(rows, outFeatures)

@@ -8,7 +8,7 @@ struct MatrixArguments {
   let format: UInt32
   let weight, scales, biases: gd_tensor
   /// The names of the dimensions, for messages.
-  let layout, wordLayout, groupLayout, columnsName: StaticString
+  let layout, wordLayout, byteLayout, groupLayout, columnsName: StaticString
   /// The number of matrices, if there is a dimension of them before the rows.
   var experts: UInt32?
 
@@ -17,6 +17,11 @@ struct MatrixArguments {
   /// The dimensions of a tensor with so many elements for a row.
   func dims(_ rows: UInt32, _ elements: UInt32) -> Dims {
     experts.map { Dims($0, rows, elements) } ?? Dims(rows, elements)
+  }
+
+  /// The layout of the tensor that a format's elements or blocks are in.
+  func layout(_ format: WeightFormat) -> StaticString {
+    format.layout.dtype == .u8 ? byteLayout : format.layout.isPacked ? wordLayout : layout
   }
 }
 
@@ -63,6 +68,9 @@ extension Validator {
     case .u32:
       throw Failure(
         .invalidArgument, argument: "scales", expected: "a tensor, since weight is of packed words", received: "none")
+    case .u8:
+      throw Failure(
+        .invalidArgument, argument: "weightFormat", expected: "a format, since several have blocks of u8", received: "none")
     default:
       let values = try input(given.weight, "weight", given.dims(rows, columns), given.layout, .floats, .bytes)
       throw Failure(.dtype, argument: "weight", expected: DTypes.floats.names, received: values.dtype.name)
@@ -116,7 +124,7 @@ extension Validator {
     }
     let weight = try input(
       given.weight, "weight", given.dims(rows, UInt32(clamping: layout.stored(columns: Int(columns)))),
-      layout.isPacked ? given.wordLayout : given.layout, DTypes(layout.dtype), .bytes)
+      given.layout(format), DTypes(layout.dtype), .bytes)
     let companions = given.dims(rows, columns / UInt32(layout.elements))
     var scales, biases: TensorView?
     if layout.scales != .none {

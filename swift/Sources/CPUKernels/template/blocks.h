@@ -1,0 +1,34 @@
+/* Rows of blocks that hold all of their factors (matrix.h): as float32, and their dot products. */
+
+/* The unpacking of a format: always passed on as a constant, so that its functions are inlined. */
+typedef struct block_unpacking {
+  void (*scales)(const uint8_t *block, block_scales *out, uint32_t number);
+  factors (*factors)(const uint8_t *block, const block_scales *scales, int64_t run, uint32_t number);
+  vf (*values)(const uint8_t *block, int64_t run, int part, factors group, uint32_t number);
+  int group, step, elements, bytes;
+  uint32_t number;
+} block_unpacking;
+#define GD_BLOCK_UNPACKING(FAMILY, NUMBER, ELEMENTS, BYTES) \
+  (block_unpacking) { \
+    FAMILY##_scales, FAMILY##_factors, FAMILY##_values, FAMILY##_group(NUMBER), FAMILY##_step(NUMBER), ELEMENTS, BYTES, NUMBER \
+  }
+
+/* Elements first .. first + count - 1 of a row, which are whole blocks. */
+GD_INLINE void expand_blocks(
+  const gd_cpu_matrix *matrix, int64_t row, int64_t first, int64_t count, float *out, block_unpacking format
+) {
+  const uint8_t *block = (const uint8_t *)matrix_row(matrix, row) + matrix_bytes(matrix, first);
+  for (int64_t i = 0; i < count; i += format.elements, block += format.bytes) {
+    block_scales scales;
+    format.scales(block, &scales, format.number);
+    for (int64_t run = 0; run < format.elements / GD_LANES; run += format.step) {
+      GD_UNROLL for (int k = 0; k < format.step; k++) {
+        factors group = format.factors(block, &scales, (run + k) / format.group * format.group, format.number);
+        GD_UNROLL for (int p = 0; p < GD_PARTS; p++) {
+          vf values = format.values(block, run + k, p, group, format.number);
+          store(out, i + (run + k) * GD_LANES + p * GD_WIDTH, GD_CPU_F32, values);
+        }
+      }
+    }
+  }
+}

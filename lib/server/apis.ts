@@ -1,0 +1,14 @@
+/** All APIs, and which form the failures of a path have. */
+import type { Api, FailureForm } from "./api.ts";
+import { chatCompletions } from "./openai/chat-request.ts";
+import { openaiFailures } from "./openai/failures.ts";
+
+const apis: readonly Api[] = [chatCompletions];
+
+/** The APIs by their paths. */
+export const apiOf: ReadonlyMap<string, Api> = new Map(apis.map((api) => [api.path, api]));
+
+/** The form of failures for a path, also of one that there is not. */
+export function failuresOf(path: string): FailureForm {
+  return apiOf.get(path)?.failures ?? openaiFailures;
+}

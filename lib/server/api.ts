@@ -35,10 +35,13 @@ export interface FailureForm {
   last(problem: Problem): string;
 }
 
-/** An API whose requests ask for answers. */
-export interface Api {
+interface Path {
   readonly path: string;
   readonly failures: FailureForm;
+}
+
+/** An API whose requests ask for answers. */
+export interface AnsweringApi extends Path {
   /**
    * Reads a body.
    *
@@ -46,3 +49,15 @@ export interface Api {
    */
   read(body: unknown, served: Served): Asked;
 }
+
+/** An API whose requests are answered at once, without the model's work. */
+export interface ReplyingApi extends Path {
+  /**
+   * The body of the response.
+   *
+   * @throws {Problem} for what is wrong, or not supported.
+   */
+  reply(body: unknown, served: Served): object;
+}
+
+export type Api = AnsweringApi | ReplyingApi;

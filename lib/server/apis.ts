@@ -1,9 +1,10 @@
 /** All APIs, and which form the failures of a path have. */
+import { countTokens, messages } from "./anthropic/messages-request.ts";
 import type { Api, FailureForm } from "./api.ts";
 import { chatCompletions } from "./openai/chat-request.ts";
 import { openaiFailures } from "./openai/failures.ts";
 
-const apis: readonly Api[] = [chatCompletions];
+const apis: readonly Api[] = [chatCompletions, messages, countTokens];
 
 /** The APIs by their paths. */
 export const apiOf: ReadonlyMap<string, Api> = new Map(apis.map((api) => [api.path, api]));

@@ -14,7 +14,8 @@ import { serverOptions } from "./server-schemas.ts";
 
 /**
  * A handler of HTTP requests that answers with a model in the forms of other servers' APIs, so that their clients work unchanged:
- * `POST /v1/chat/completions`, `GET /v1/models` and `GET /health`. Answers are streamed or whole.
+ * `POST /v1/chat/completions`, `POST /v1/messages` and `/v1/messages/count_tokens`, `GET /v1/models` and `GET /health`. Answers are
+ * streamed or whole.
  *
  * Members of a body that are not known are ignored. A request that asks for what is not supported, such as an image, is refused with
  * status 400 in the API's own form, and so is every other failure. When a client leaves, its answer ends.
@@ -32,6 +33,7 @@ import { serverOptions } from "./server-schemas.ts";
  * @throws {GatedDeltaError} that names the argument, for wrong options and a cache of another model; `UnsupportedError` for a model
  *   without a tokenizer.
  * @see OpenAI, [API reference](https://platform.openai.com/docs/api-reference/chat), 2026
+ * @see Anthropic, [API reference](https://docs.claude.com/en/api/messages), 2026
  */
 export function createHandler(model: LanguageModel, options: ServerOptions = {}): ServerHandler {
   const op = "createHandler";

@@ -6,7 +6,7 @@ export function dataLine(value: object | string): string {
 }
 
 /** An event with a name, as text. */
-export function namedEvent(value: { readonly type: string }): string {
+export function namedEvent(value: { readonly type: string; readonly [key: string]: unknown }): string {
   return `event: ${value.type}\n${dataLine(value)}`;
 }
 

@@ -1,10 +1,11 @@
 /** One request and its response. */
 import type { SessionCache } from "../model/session/prefix-cache.ts";
 import type { GenerateOptions } from "../model/session/session-options.ts";
+import { stringifyWithDigits } from "../model/text/json-digits.ts";
 import type { Admission } from "./admission.ts";
 import { wholeAnswers } from "./answer-event.ts";
 import type { AnswerEvent, TokenCounts } from "./answer-event.ts";
-import type { Api, Asked, Served } from "./api.ts";
+import type { AnsweringApi, Asked, Served } from "./api.ts";
 import { apiOf, failuresOf } from "./apis.ts";
 import { readJson } from "./body.ts";
 import { commentLine, streamHeaders, streamOf, within } from "./event-stream.ts";
@@ -73,7 +74,9 @@ export class Exchange {
     const api = apiOf.get(path);
     if (api !== undefined) {
       this.#expect("POST");
-      return await this.#answer(api, api.read(await readJson(this.#request, bodyBytes), served), salt);
+      const body = await readJson(this.#request, bodyBytes);
+      if ("reply" in api) return this.#json(200, api.reply(body, served));
+      return await this.#answer(api, api.read(body, served), salt);
     }
     if (path === "/v1/models" || path.startsWith("/v1/models/")) {
       this.#expect("GET");
@@ -87,7 +90,7 @@ export class Exchange {
     throw new Problem("wrong-method", `${this.#path} takes ${method}, not ${this.#request.method}`);
   }
 
-  async #answer(api: Api, asked: Asked, salt: string): Promise<Response> {
+  async #answer(api: AnsweringApi, asked: Asked, salt: string): Promise<Response> {
     const { admission, seconds } = this.#serving;
     const { signal } = this.#request;
     const left = (): void => this.#end.abort(new Problem("left", "the client has left"));
@@ -135,7 +138,7 @@ export class Exchange {
   }
 
   /** The texts of a stream. A failure is the last of them. The request ends when the client has taken them. */
-  async *#texts({ failures }: Api, asked: Asked, events: AsyncIterable<AnswerEvent>, ended: () => void): AsyncGenerator<string, void, void> {
+  async *#texts({ failures }: AnsweringApi, asked: Asked, events: AsyncIterable<AnswerEvent>, ended: () => void): AsyncGenerator<string, void, void> {
     try {
       for await (const event of events) {
         const text = asked.next(event);
@@ -157,7 +160,7 @@ export class Exchange {
   #json(status: number, body: object, headers: Record<string, string> = {}): Response {
     this.#status = status;
     this.#logged();
-    return Response.json(body, { status, headers: { ...this.#headers(), ...headers } });
+    return new Response(stringifyWithDigits(body), { status, headers: { "content-type": "application/json", ...this.#headers(), ...headers } });
   }
 
   #failed(error: unknown): Response {

@@ -47,9 +47,12 @@ export async function* answerEvents(request: AnswerRequest, { model, cache, salt
   const session = all.use(prompted(model.session({ cache, salt }), request.prompt));
   const most = Math.min(capacityOf(model), model.config.maxPositions);
   const room = most - session.length;
-  if (room < 1) throw new Problem("too-long", `the prompt has ${session.length} tokens: there is room for at most ${most - 1}, and an answer`);
+  if (room < 1) throw new Problem("too-long", `the prompt is too long: it has ${session.length} tokens, and there is room for at most ${most - 1}, and an answer`);
   const { maxTokens = Infinity, minTokens = 0, seed = anySeed() } = request.options;
-  const options = { ...request.options, maxTokens: Math.min(maxTokens, room), minTokens: Math.min(minTokens, maxTokens, room), signal };
+  // A model without thoughts keeps to any number of them.
+  const thinks = "messages" in request.prompt && model.text.template.format().reasoning !== undefined;
+  const maxReasoningTokens = thinks ? request.options.maxReasoningTokens : undefined;
+  const options = { ...request.options, maxReasoningTokens, maxTokens: Math.min(maxTokens, room), minTokens: Math.min(minTokens, maxTokens, room), signal };
   let sessions = [session];
   if (request.answers > 1) {
     await session.logits({ signal });

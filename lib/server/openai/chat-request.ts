@@ -1,6 +1,6 @@
 /** Bodies of `POST /v1/chat/completions` as requests for answers. */
 import type { ConstraintOptions } from "../../model/constraints/constraint-grammar.ts";
-import type { Api, Asked, Served } from "../api.ts";
+import type { AnsweringApi, Asked, Served } from "../api.ts";
 import { checked } from "../body.ts";
 import { Problem, unsupported } from "../problem.ts";
 import { ChatAnswer } from "./chat-answer.ts";
@@ -69,4 +69,4 @@ function schemaOf(format: ChatBody["response_format"]): object | undefined {
 }
 
 /** OpenAI's chat completions. */
-export const chatCompletions: Api = { path: "/v1/chat/completions", failures: openaiFailures, read };
+export const chatCompletions: AnsweringApi = { path: "/v1/chat/completions", failures: openaiFailures, read };

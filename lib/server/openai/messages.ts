@@ -31,13 +31,12 @@ export function contentText(member: string, content: string | readonly { readonl
 /**
  * A call's arguments as an object.
  *
- * @throws {Problem} for a text that is not an object of JSON.
+ * @throws {Problem} for anything else than an object, or the JSON of one.
  */
-export function argumentsOf(member: string, given: string | Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  if (typeof given !== "string") return given;
-  let value: unknown;
+export function argumentsOf(member: string, given: unknown): Readonly<Record<string, unknown>> {
+  let value = given;
   try {
-    value = given.trim() === "" ? {} : parseWithDigits(given);
+    if (typeof given === "string") value = given.trim() === "" ? {} : parseWithDigits(given);
   } catch {
     // Refused below.
   }

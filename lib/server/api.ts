@@ -23,6 +23,8 @@ export interface Asked {
   whole(answers: WholeAnswers): object;
   /** The text of a stream for the next event; may be empty. Called for every event in order. */
   next(event: AnswerEvent): string;
+  /** The last text of a stream that fails, where it is not {@link FailureForm.last}. */
+  failed?(problem: Problem): string;
 }
 
 /** The form of failures, which the paths of one vendor share. */

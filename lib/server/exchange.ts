@@ -146,7 +146,7 @@ export class Exchange {
       }
     } catch (error) {
       this.#problem = problemOf(error);
-      yield failures.last(this.#problem);
+      yield asked.failed?.(this.#problem) ?? failures.last(this.#problem);
     } finally {
       ended();
       if (this.#status === 200) this.#logged();

@@ -51,7 +51,7 @@ function toolsOf({ tools }: ChatBody): object[] {
 }
 
 function constraintOf({ response_format: format, tool_choice: choice }: ChatBody, tools: boolean): ConstraintOptions {
-  const schema = schemaOf(format);
+  const schema = schemaOf(format, format?.json_schema?.schema, "response_format.type");
   if (typeof choice === "object" && choice !== null && choice.function === undefined) throw unsupported("tool_choice.type", `expected "function", got ${JSON.stringify(choice.type)}`);
   const toolChoice = typeof choice === "object" && choice !== null ? { name: choice.function!.name } : choice ?? "auto";
   if (!tools && toolChoice !== "auto" && toolChoice !== "none") throw new Problem("invalid", "tool_choice: expected tools to choose from", { member: "tool_choice" });
@@ -61,11 +61,16 @@ function constraintOf({ response_format: format, tool_choice: choice }: ChatBody
   return { schema };
 }
 
-function schemaOf(format: ChatBody["response_format"]): object | undefined {
+/**
+ * The schema of an answer's form; undefined if it has none.
+ *
+ * @throws {Problem} for another type of form.
+ */
+export function schemaOf(format: { readonly type: string } | null | undefined, schema: object | null | undefined, member: string): object | undefined {
   if (format === undefined || format === null || format.type === "text") return undefined;
   if (format.type === "json_object") return anyObject;
-  if (format.type !== "json_schema") throw unsupported("response_format.type", `expected "text", "json_object" or "json_schema", got ${JSON.stringify(format.type)}`);
-  return format.json_schema?.schema ?? anyObject;
+  if (format.type !== "json_schema") throw unsupported(member, `expected "text", "json_object" or "json_schema", got ${JSON.stringify(format.type)}`);
+  return schema ?? anyObject;
 }
 
 /** OpenAI's chat completions. */

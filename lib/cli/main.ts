@@ -26,7 +26,7 @@ const commands: Readonly<Record<string, { readonly summary: string; readonly loa
     load: async () => (await import("./generate.ts")).generate,
   },
   serve: {
-    summary: "serve a model to clients of OpenAI's API",
+    summary: "serve a model to clients of OpenAI's and Anthropic's APIs",
     load: async () => (await import("./serve.ts")).serve,
   },
   verify: {

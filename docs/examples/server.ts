@@ -24,7 +24,7 @@ console.log(server.url.href);
 if (process.env["PORT"] === undefined) {
   // Without a port this is a trial: one question, then exit.
   const body = JSON.stringify({ messages: [{ role: "user", content: "Hello" }], max_tokens: 10 });
-  const answer = await handler(new Request(new URL("/v1/chat/completions", server.url), { method: "POST", body }));
+  const answer = await handler(new Request(new URL("/v1/chat/completions", server.url).href, { method: "POST", body }));
   console.log(((await answer.json()) as { choices: { message: { content: string } }[] }).choices[0]!.message.content);
 } else await new Promise((resolve) => process.on("SIGTERM", resolve));
 await handler.drain();

@@ -11,8 +11,8 @@ import { UsageError, deviceOptions, errorText, parseDeviceOptions, parseOptions,
 const help = `Usage: gated-delta serve FOLDER [options]
 
 Loads the model of a Hugging Face folder and serves it to clients of OpenAI's and Anthropic's
-APIs: POST /v1/chat/completions, /v1/responses, /v1/messages. A conversation's next request
-reads its new messages alone. The address goes to the standard output, a line a request to the
+APIs: POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages. A conversation's
+next request reads its new messages alone. The address goes to the standard output, a line a request to the
 standard error. SIGTERM or Ctrl-C ends it once running answers have ended; a second one at once.
 
   --host HOST       the address to listen on (default: 127.0.0.1, this machine alone)

@@ -2,10 +2,11 @@
 import { countTokens, messages } from "./anthropic/messages-request.ts";
 import type { Api, FailureForm } from "./api.ts";
 import { chatCompletions } from "./openai/chat-request.ts";
+import { completions } from "./openai/completions-request.ts";
 import { openaiFailures } from "./openai/failures.ts";
 import { responses } from "./openai/responses-request.ts";
 
-const apis: readonly Api[] = [chatCompletions, responses, messages, countTokens];
+const apis: readonly Api[] = [chatCompletions, completions, responses, messages, countTokens];
 
 /** The APIs by their paths. */
 export const apiOf: ReadonlyMap<string, Api> = new Map(apis.map((api) => [api.path, api]));

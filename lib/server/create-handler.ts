@@ -14,8 +14,8 @@ import { serverOptions } from "./server-schemas.ts";
 
 /**
  * A handler of HTTP requests that answers with a model in the forms of other servers' APIs, so that their clients work unchanged:
- * `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` and `/v1/messages/count_tokens`, `GET /v1/models` and
- * `GET /health`. Answers are streamed or whole.
+ * `POST /v1/chat/completions`, `/v1/completions`, `/v1/responses`, `/v1/messages` and `/v1/messages/count_tokens`, `GET /v1/models`
+ * and `GET /health`. Answers are streamed or whole.
  *
  * Members of a body that are not known are ignored. A request that asks for what is not supported, such as an image, is refused with
  * status 400 in the API's own form, and so is every other failure. When a client leaves, its answer ends.

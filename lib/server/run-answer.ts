@@ -20,12 +20,13 @@ export interface RunContext {
 }
 
 /**
- * Adds the tokens of a prompt to a session. Texts of control tokens in it stay text: a client's messages must not pass for others'.
+ * Adds the tokens of a prompt to a session. In messages the texts of control tokens stay text: one must not pass for another's. A text to be
+ * continued is the client's own, control tokens included.
  *
  * @throws {GatedDeltaError} for messages that the chat template refuses.
  */
 function prompted(session: Session, prompt: Prompt): Session {
-  if (!("messages" in prompt)) return typeof prompt.text === "string" ? session.append(prompt.text, { specialTokens: "text" }) : session.append(prompt.text);
+  if (!("messages" in prompt)) return session.append(prompt.text);
   const { messages, tools, variables } = prompt;
   return session.chat(messages, { specialTokens: "text", variables, ...(tools.length > 0 ? { tools } : {}) });
 }

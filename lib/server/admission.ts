@@ -79,7 +79,7 @@ export class Admission {
         this.#next();
       };
       const left = (): void => fail(signal.reason);
-      const timer = setTimeout(() => fail(new Problem("overloaded", `no turn came within ${seconds} seconds`, { retryAfter: seconds })), 1000 * seconds);
+      const timer = setTimeout(() => fail(new Problem("overloaded", `no turn came within ${seconds} s`, { retryAfter: Math.ceil(seconds) })), 1000 * seconds);
       signal.addEventListener("abort", left);
       this.#waiting.add(begin);
     });

@@ -31,10 +31,15 @@ export interface Serving {
 /** Milliseconds after which a stream begins with a comment instead of its first event. Until then a failure can have a status. */
 const longestSilence = 100;
 
+/** Milliseconds in which a client has to take the last event of an answer that was ended. */
+const longestTaking = 1000;
+
+/** A request from its arrival to the end of its response. */
 export class Exchange {
   readonly #serving: Serving;
   readonly #id: number;
   readonly #request: Request;
+  readonly #server: Partial<ServerTimeouts> | undefined;
   readonly #path: string;
   readonly #begun = performance.now();
   /** Ends the work for the request, with the reason. */
@@ -49,8 +54,7 @@ export class Exchange {
     this.#id = id;
     this.#request = request;
     this.#path = new URL(request.url).pathname;
-    // A long prompt is read, or an answer waits for its turn, without a byte on the connection.
-    (server as Partial<ServerTimeouts> | undefined)?.timeout?.(request, 0);
+    this.#server = server as Partial<ServerTimeouts> | undefined;
   }
 
   /** The response. Never throws. */
@@ -94,10 +98,12 @@ export class Exchange {
     const { admission, seconds } = this.#serving;
     const { signal } = this.#request;
     const left = (): void => this.#end.abort(new Problem("left", "the client has left"));
+    // A long prompt is read, or an answer waits for its turn, without a byte on the connection. (A body has to come without such a pause.)
+    this.#server?.timeout?.(this.#request, 0);
     if (signal.aborted) left();
     signal.addEventListener("abort", left);
     const leave = await admission.enter(this.#end.signal);
-    const timer = setTimeout(() => this.#end.abort(new Problem("out-of-time", `the answer took longer than ${seconds} seconds`)), 1000 * seconds);
+    const timer = setTimeout(() => this.#end.abort(new Problem("out-of-time", `the answer took longer than the limit of ${seconds} s`)), 1000 * seconds);
     const ended = (): void => {
       clearTimeout(timer);
       signal.removeEventListener("abort", left);
@@ -110,6 +116,8 @@ export class Exchange {
     }
 
     const texts = this.#texts(api, asked, events, ended);
+    // A client that takes no more does not see the end of its answer.
+    this.#end.signal.addEventListener("abort", () => void setTimeout(() => void texts.return(), longestTaking).unref());
     const first = texts.next();
     const early = await within(first, longestSilence);
     if (early !== undefined && this.#problem !== undefined) {

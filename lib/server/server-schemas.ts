@@ -5,7 +5,8 @@ import type { SessionCache } from "../model/session/prefix-cache.ts";
 import type { RequestLog, ServerOptions } from "./server-options.ts";
 
 const limits = lazily(({ z, integer }) => {
-  const seconds = integer(1, 86_400);
+  const expected = "a number of seconds in 0.001..86400";
+  const seconds = z.number(expected).min(0.001, expected).max(86_400, expected);
   const shape = {
     bodyBytes: integer(1, 2 ** 31 - 1).default(32 * 2 ** 20),
     answerTokens: integer(1, 2 ** 31 - 1).default(32_768),

@@ -20,6 +20,8 @@ afterAll(() => device.close());
 const hello = [{ role: "user", content: "Hello" }];
 /** Says nothing that ends the answer. */
 const long = { messages: hello, stream: true, logit_bias: {} as Record<string, number> };
+/** More than a client's and a server's buffers hold. */
+const slow = { ...long, max_tokens: 4000, n: 8, logprobs: true, top_logprobs: 20 };
 beforeAll(() => {
   for (const token of tiny.config.eosTokens) long.logit_bias[token] = -100;
 });
@@ -112,9 +114,9 @@ test("a client that leaves ends its answer, and frees its memory", async () => {
 });
 
 test("so many requests work, so many wait, and others are told to come back", async () => {
-  await using server = serve(tiny, { limits: { concurrent: 1, queue: 1, queueSeconds: 1 } });
+  await using server = serve(tiny, { limits: { concurrent: 1, queue: 1, queueSeconds: 0.3 } });
   const controller = new AbortController();
-  const first = await server.send(path, { ...long, max_tokens: 4000 }, { signal: controller.signal });
+  const first = await server.send(path, slow, { signal: controller.signal });
   const reader = first.body!.getReader();
   await reader.read();
   const waiting = server.send(path, { messages: hello, max_tokens: 1 });
@@ -148,12 +150,21 @@ test("turns come in order, and one that leaves the queue leaves no trace", async
 });
 
 test("an answer that takes too long ends with an error, in a stream as its last event", async () => {
-  await using server = serve(tiny, { limits: { seconds: 1 } });
-  const slow = { ...long, max_tokens: 4000, n: 16, logprobs: true, top_logprobs: 20 };
+  await using server = serve(tiny, { limits: { seconds: 0.2 } });
   const whole = await server.send(path, { ...slow, stream: false });
   expect([whole.status, ((await whole.json()) as any).error.code]).toEqual([504, "timeout"]);
   const events = await eventsOf(await server.send(path, slow));
-  expect(events.at(-1)).toMatchObject({ error: { code: "timeout", message: "the answer took longer than 1 seconds" } });
+  expect(events.at(-1)).toMatchObject({ error: { code: "timeout", message: "the answer took longer than the limit of 0.2 s" } });
+});
+
+test("a client that takes nothing of its answer holds its place no longer than the limit", async () => {
+  await using server = serve(tiny, { limits: { seconds: 0.2 } });
+  const reader = (await server.send(path, slow)).body!.getReader();
+  await reader.read();
+  await until(() => server.handler.active === 0);
+  await until(() => server.log.length === 1);
+  expect(server.log[0]!.problem).toMatch(/limit of 0\.2 s/);
+  await reader.cancel();
 });
 
 test("draining lets answers end, and lets no more in", async () => {
